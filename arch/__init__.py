@@ -1,0 +1,1 @@
+"""Names, rules, numbers and units; imports nothing of ours."""

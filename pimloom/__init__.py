@@ -1,0 +1,24 @@
+"""pimloom: exact cycles, energy and reports for processing-in-memory LLM accelerators."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+# In a checkout the rooms stand beside this folder; in a wheel they are inside it.
+_root = Path(__file__).resolve().parent.parent
+if (_root / "arch" / "command.py").is_file() and (_root / "pyproject.toml").is_file():
+    __path__.append(str(_root))
+
+if TYPE_CHECKING:
+    from pimloom.api import run as run
+
+__all__ = ["__version__", "run"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "run":  # numba and pandas are slow to import: only when asked for
+        from pimloom.api import run
+
+        return run
+    raise AttributeError(f"module 'pimloom' has no attribute {name!r}")

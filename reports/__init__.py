@@ -1,0 +1,1 @@
+"""Paper studies, tables and figures; composes the rooms."""

@@ -1,0 +1,1 @@
+"""The same hardware in gates."""
