@@ -1,0 +1,90 @@
+"""The wheel and the sdist carry all code and data, and the command runs from the wheel alone."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+ROOMS = ("arch", "cycle_sim", "energy", "mappers", "pimloom", "reports", "rtl")
+
+
+def run(*command, cwd: Path) -> str:
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "COV_"))}
+    done = subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def sources() -> list[str]:
+    """All files of the checkout, those that are not yet committed too."""
+    if not (ROOT / ".git").exists():
+        pytest.skip("not a git checkout")
+    listed = run("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", cwd=ROOT)
+    return sorted(name for name in listed.split("\0") if name and (ROOT / name).is_file())
+
+
+@pytest.fixture(scope="module")
+def dist(sources, tmp_path_factory) -> Path:
+    """A folder with the sdist, and the wheel built from that sdist."""
+    copy, out = tmp_path_factory.mktemp("copy"), tmp_path_factory.mktemp("dist")
+    for name in sources:
+        (copy / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, copy / name)
+    run(sys.executable, "-m", "build", "--no-isolation", "--outdir", str(out), ".", cwd=copy)
+    return out
+
+
+def packaged(sources: list[str]) -> set[str]:
+    return {name for name in sources if name.split("/")[0] in ROOMS}
+
+
+def test_wheel_carries_every_file_of_the_rooms(dist, sources):
+    with zipfile.ZipFile(next(dist.glob("*.whl"))) as wheel:
+        inside = set(wheel.namelist())
+    expected = {n if n.startswith("pimloom/") else f"pimloom/{n}" for n in packaged(sources)}
+    assert expected - inside == set()
+
+
+def test_sdist_carries_every_file_of_the_rooms(dist, sources):
+    with tarfile.open(next(dist.glob("*.tar.gz"))) as sdist:
+        inside = {name.partition("/")[2] for name in sdist.getnames()}
+    assert packaged(sources) | {"LICENSE", "README.md", "pyproject.toml"} <= inside
+
+
+@pytest.fixture(scope="module")
+def command(dist, tmp_path_factory) -> Path:
+    """`pimloom` in an environment with the wheel and our dependencies, but blind to the checkout."""
+    home = tmp_path_factory.mktemp("venv")
+    venv.create(home, with_pip=False)
+    python = home / "bin" / "python"
+    wheel = next(dist.glob("*.whl"))
+    pip = (sys.executable, "-m", "pip", "--python", str(python))
+    run(*pip, "install", "--quiet", "--no-index", "--no-deps", str(wheel), cwd=home)
+    # A path named in a .pth file is searched, but the .pth files in it, an editable install's, are not read.
+    site = run(str(python), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", cwd=home).strip()
+    Path(site, "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    where = run(str(python), "-c", "import pimloom; print(pimloom.__file__, *pimloom.__path__)", cwd=home)
+    assert all(Path(path).is_relative_to(site) for path in where.split())
+    return home / "bin" / "pimloom"
+
+
+def test_wheel_runs_by_itself(command, tmp_path):
+    from pimloom import __version__
+
+    assert run(str(command), "--version", cwd=tmp_path).split()[-1] == __version__
+    listed = json.loads(run(str(command), "list", "--json", "-", cwd=tmp_path))
+    assert listed.keys() >= {"parts", "systems", "models", "studies"}
+    assert "gddr6_pim_gpt" in listed["parts"]
+    assert "pim_gpt" in listed["systems"]
+    assert "gpt2-xl" in listed["models"]
+    assert "pim-gpt" in listed["studies"]
