@@ -104,8 +104,7 @@ class _Loader(yaml.SafeLoader):
     def _note(self, start: Any, end: Any, block: bool) -> None:
         for line in range(start.line + block, end.line):
             self.code_end[line] = sys.maxsize
-        last = start if block else end
-        self.code_end[last.line] = last.column
+        self.code_end[end.line] = end.column
 
     def comment(self, line: int) -> str:
         """The comment on a line, counted from 0; a # inside a scalar is none."""

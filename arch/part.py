@@ -10,13 +10,14 @@ from typing import Annotated, NamedTuple
 import msgspec
 import numpy as np
 
-from pimloom.arch.command import Command, Level, Row, Rule, Standard
+from pimloom.arch.command import Command, Row, Rule, Standard
 from pimloom.arch.error import UserError
-from pimloom.arch.units import BITS_PER_BYTE, Milliampere, Time, Volt
+from pimloom.arch.units import BITS_PER_BYTE, PS_PER_NS, Milliampere, Time, Volt
 
 HERE = Path(__file__).parent
 Positive = Annotated[int, msgspec.Meta(gt=0)]
 PositiveFloat = Annotated[float, msgspec.Meta(gt=0)]
+BURST_TOLERANCE = 0.01  # pin rates are rounded: 14 Gb/s with a clock of 570 ps is off by 0.25 %
 NonNegative = Annotated[float, msgspec.Meta(ge=0)]
 
 
@@ -166,13 +167,25 @@ def clocks(expression: str, ck: Mapping[str, int]) -> int:
     return total
 
 
-def check_timing(part: Part, where: str) -> None:
-    """Raise UserError unless the part gives exactly the timings its standard names."""
-    wanted = standard_of(part).timings
+def check_part(part: Part, where: str) -> None:
+    """Raise UserError unless the timings are the standard's and the geometry, burst and rates agree with each other."""
+    wanted, org = standard_of(part).timings, part.organization
     if missing := sorted(wanted.keys() - part.timing.keys()):
-        raise UserError(f"{where}: at $.timing: missing {missing[0]} ({wanted[missing[0]]})")
+        raise UserError(f"{where}: at $.timing: missing key {missing[0]} ({wanted[missing[0]]})")
     if extra := sorted(part.timing.keys() - wanted.keys()):
-        raise UserError(f"{where}: at $.timing: {part.standard} has no {extra[0]}; it has {', '.join(sorted(wanted))}")
+        known = ", ".join(sorted(wanted))
+        raise UserError(f"{where}: at $.timing.{extra[0]}: {part.standard} has no such timing; it has {known}")
+    if org.capacity_bytes != (size := org.banks * org.rows * org.row_bytes):
+        raise UserError(f"{where}: at $.organization.capacity_bytes: banks x rows x row make {size}, not {org.capacity_bytes}")
+    burst_bits = part.cycles("nBL") * part.tCK_ps * org.dq_bits / org.pseudo_channels * org.pin_gbps / PS_PER_NS
+    if abs(burst_bits / org.access_bits - 1) > BURST_TOLERANCE:
+        raise UserError(f"{where}: at $.timing.nBL: a burst carries {burst_bits:g} bits, a column access {org.access_bits}")
+    if part.cycles("tRC") < part.cycles("tRAS") + part.cycles("tRP"):
+        raise UserError(f"{where}: at $.timing.tRC: expected at least tRAS + tRP")
+    if part.cycles("tREFI") <= part.cycles("tRFC"):
+        raise UserError(f"{where}: at $.timing.tREFI: expected more than tRFC")
+    if part.pim_unit and part.pim_unit.lanes * part.pim_unit.element_bits != org.access_bits:
+        raise UserError(f"{where}: at $.pim_unit.lanes: lanes x element_bits must be access_bits ({org.access_bits})")
 
 
 def compile_table(part: Part) -> Table:
@@ -238,7 +251,9 @@ def _csr(names: tuple[str, ...], sets: list[tuple[str, ...]]) -> tuple[np.ndarra
 
 
 def _gap(command: Command, rules: tuple[Rule, ...], wait: list[int]) -> int:
-    own = [(r.window, w) for r, w in zip(rules, wait, strict=True) if command.name in r.after and command.name in r.before]
+    own = [
+        (r.window, w) for r, w in zip(rules, wait, strict=True) if command.name in r.after and command.name in r.before
+    ]
     if command.leaves != Row.ANY or any(window > 1 for window, _ in own):
         return 0
     return max([1] + [w for _, w in own])

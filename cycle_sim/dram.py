@@ -15,18 +15,26 @@ The engine jumps from event to event; `tests/naive.py` ticks every clock and mus
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import numba
 import numpy as np
 
-from pimloom.arch.command import STREAM, Row
+from pimloom.arch.command import STREAM
 from pimloom.arch.error import UserError
-from pimloom.arch.part import Rules, Table
-
-FAR = np.int64(1) << 60
-NEVER = -FAR
-POSTPONED_MAX = 8  # JEDEC JESD79-4 4.26 and JESD250: eight REF commands may be postponed
-ANY, OPEN, CLOSED = int(Row.ANY), int(Row.OPEN), int(Row.CLOSED)
-OK, STUCK, STARVED, LOG_FULL = range(4)
+from pimloom.arch.part import Table
+from pimloom.cycle_sim.kernel import (
+    CLOSED,
+    FAR,
+    LOG_FULL,
+    LOGGED,
+    NAMES,
+    OK,
+    OPEN,
+    POSTPONED_MAX,
+    STARVED,
+    begin,
+    load,
+    pack,
+    run,
+)
 
 
 class Issue(NamedTuple):
@@ -63,17 +71,17 @@ def issue(
     rows = streams[0] if len(streams) == 1 else np.concatenate([np.zeros(0, STREAM), *streams])
     stream = np.empty((len(rows), 8), np.int64)
     limits = np.array([len(table.names), *(rules.size[1:] // rules.size[:-1])])
-    bad = _load(stream, *(rows[name] for name in NAMES), limits, rules.leaves)
+    bad = load(stream, *(rows[name] for name in NAMES), limits, rules.leaves)
     if bad >= 0:
         raise UserError(_bad_field(table, rows, bad, limits))
     first, last = np.full(len(rows), -1, np.int64), np.full(len(rows), -1, np.int64)
-    size, cmds, before, after, total = _pack(rules)
+    size, cmds, before, after, total = pack(rules)
     ref = rules.refresh if refresh else -1
-    state = _begin(ref, due, refreshed_ck, ptr, size, cmds, after, total)
+    state = begin(ref, due, refreshed_ck, ptr, size, cmds, after, total)
     code, log, who, ready = LOG_FULL, np.zeros((0, 2), np.int64), np.full(3, -1), np.zeros(len(state[3]), np.int64)
     while code == LOG_FULL:
         log = np.concatenate([log, np.zeros((64 + len(log), 2), np.int64)])
-        code, where, idle = _run(
+        code, where, idle = run(
             ref, rules.refi, size, cmds, before, after, stream, *state, first, last, log, who, ready
         )
     log = log[: state[-1][LOGGED]]
@@ -120,290 +128,3 @@ def _sentence(table: Table, rows: np.ndarray, code: int, where: int, who: np.nda
     if bank_row >= 0:
         return f"{said} needs its row open, but " + did.format(f"opened row {bank_row}")
     return f"{said} needs an open row, but " + did.format("closed it")
-
-
-# The kernels take plain arrays, not tuples of them: numba counts references for every array it takes out of a tuple,
-# which made the engine forty times slower. Columns of these arrays:
-# cmds[opcode]; SPAN: banks in the scope; BEFORE, AFTER: length of its lists of rules; DEPTH: longest window it fills
-SCOPE, NEEDS, LEAVES, BUFFER, BUS, DONE, GAP, SPAN, BEFORE, AFTER, DEPTH = range(11)
-LEVEL, WINDOW, WAIT, HIST, SLOT = range(5)  # before[opcode, k]; HIST, SLOT: where its nodes begin in hist and slot
-NAMES = ("cmd", "pch", "rank", "bg", "bank", "row", "count", "release")
-CMD, PCH, RANK, BG, BANK, ROW, COUNT, RELEASE = range(8)  # stream[row]
-# banks[buffer, bank]: open row (-1 closed), opcode and clock of its last change. After the last bank: the row that all
-# banks have, MIXED if they may differ.
-OPENED, OPENER, SINCE = range(3)
-MIXED = -2
-DUE, N_OPEN = range(2)  # refs[node]
-HEAD, LEFT, END = range(3)  # heads[stream]: row at its head, commands left of it, end of the stream
-NOW, TURN, IDLE, LOGGED, FREE = range(5)  # clock; TURN: who issued last in clock NOW; FREE on: per bus
-# Whoever may issue has a row in `nodes` (its node of each level): first the refresh nodes, then the streams.
-
-
-def _pack(rules: Rules) -> tuple[np.ndarray, ...]:
-    """(size, cmds, before, after, total): the arrays of the kernels.
-
-    size[0]: nodes of each level, size[1]: of each within the level above. before, after: [opcode, k] = the k-th rule
-    that binds, or is armed by, the command. total: places in hist and in slot.
-    """
-    size = np.stack([rules.size, rules.size // np.concatenate([[1], rules.size[:-1]])])
-    nodes = rules.size[rules.level]
-    hist, slot = np.cumsum(nodes * rules.window), np.cumsum(nodes)
-    rule = np.column_stack([rules.level, rules.window, rules.wait, hist - nodes * rules.window, slot - nodes])
-    before, after = _lists(rules.before_ptr, rule[rules.before_rule]), _lists(rules.after_ptr, rule[rules.after_rule])
-    columns = [rules.scope, rules.needs, rules.leaves, rules.buffer, rules.bus, rules.done, rules.gap]
-    span, depth = rules.size[4] // rules.size[rules.scope], np.maximum(after[:, :, WINDOW].max(axis=1, initial=1), 1)
-    cmds = np.column_stack([*columns, span, np.diff(rules.before_ptr), np.diff(rules.after_ptr), depth])
-    return size, np.ascontiguousarray(cmds), before, after, np.array([(nodes * rules.window).sum(), nodes.sum()])
-
-
-def _lists(ptr: np.ndarray, found: np.ndarray) -> np.ndarray:
-    table = np.zeros((len(ptr) - 1, np.diff(ptr).max(initial=0), found.shape[1]), np.int64)
-    for c in range(len(ptr) - 1):
-        table[c, : ptr[c + 1] - ptr[c]] = found[ptr[c] : ptr[c + 1]]
-    return table
-
-
-@numba.njit(cache=True)
-def _load(stream, cmd, pch, rank, bg, bank, row, count, release, limits, leaves):
-    """Fill `stream` [rows, 8]; returns the first row with a field out of bounds, or -1."""
-    for i in range(cmd.size):
-        stream[i, CMD], stream[i, PCH], stream[i, RANK], stream[i, BG] = cmd[i], pch[i], rank[i], bg[i]
-        stream[i, BANK], stream[i, ROW], stream[i, COUNT], stream[i, RELEASE] = bank[i], row[i], count[i], release[i]
-        for k in range(5):
-            if not 0 <= stream[i, k] < limits[k]:
-                return i
-        if count[i] < 1 or row[i] < 0 or (count[i] > 1 and leaves[cmd[i]] != ANY):
-            return i
-    return -1
-
-
-@numba.njit(cache=True, _nrt=False)
-def _bound(c, o, cmds, before, nodes, hist, slot):
-    """First clock in which no rule binds command c of asker o."""
-    t = np.int64(0)
-    for k in range(cmds[c, BEFORE]):
-        n, w = nodes[o, before[c, k, LEVEL]], before[c, k, WINDOW]
-        if w == 1:
-            at = hist[before[c, k, HIST] + n]
-        else:  # the place to be written next holds the oldest
-            at = hist[before[c, k, HIST] + n * w + slot[before[c, k, SLOT] + n]]
-        t = max(t, at + before[c, k, WAIT])
-    return t
-
-
-@numba.njit(cache=True, _nrt=False)
-def _arm(c, o, at, cmds, after, nodes, hist, slot):
-    """Note that command c of asker o issued at clock `at`."""
-    for k in range(cmds[c, AFTER]):
-        n, w = nodes[o, after[c, k, LEVEL]], after[c, k, WINDOW]
-        if w == 1:
-            hist[after[c, k, HIST] + n] = at
-        else:
-            x = after[c, k, SLOT] + n
-            hist[after[c, k, HIST] + n * w + slot[x]] = at
-            slot[x] = slot[x] + 1 if slot[x] + 1 < w else 0
-
-
-@numba.njit(cache=True, _nrt=False)
-def _misfit(c, o, row, cmds, nodes, banks):
-    """First bank whose row is not as command c needs it; -1 if all are."""
-    need = cmds[c, NEEDS]
-    if need != ANY:
-        want = row if need == OPEN else -1
-        n_banks = banks.shape[1] - 1
-        if cmds[c, SPAN] == n_banks and banks[cmds[c, BUFFER], n_banks, OPENED] == want:
-            return -1
-        bank = nodes[o, cmds[c, SCOPE]] * cmds[c, SPAN]
-        for b in range(bank, bank + cmds[c, SPAN]):
-            if banks[cmds[c, BUFFER], b, OPENED] != want:
-                return b
-    return -1
-
-
-@numba.njit(cache=True, _nrt=False)
-def _is_held(c, o, at, cmds, nodes, banks, refs):
-    """Whether a due refresh keeps command c from opening a row at clock `at`."""
-    n_ref = refs.shape[0]
-    if n_ref == 0 or cmds[c, LEAVES] != OPEN:
-        return False
-    per = (banks.shape[1] - 1) // n_ref
-    bank = nodes[o, cmds[c, SCOPE]] * cmds[c, SPAN]
-    for n in range(bank // per, (bank + cmds[c, SPAN] - 1) // per + 1):
-        if at >= refs[n, DUE]:
-            return True
-    return False
-
-
-@numba.njit(cache=True, _nrt=False)
-def _take(s, o, stream, size, heads, nodes):
-    """Make the row at the head of stream s current."""
-    i = heads[s, HEAD]
-    heads[s, LEFT] = stream[i, COUNT]
-    node = np.int64(0)
-    for level in range(1, 5):
-        node = node * size[1, level] + stream[i, PCH - 1 + level]
-        nodes[o, level] = node
-
-
-@numba.njit(cache=True, _nrt=False)
-def _next_command(stream, size, cmds, before, hist, slot, banks, refs, heads, nodes, clock):
-    """(stream, clock, clock of the runner-up, held stream, its clock, first unfinished stream); -1, FAR: none."""
-    best, best_at, second_at, held, held_at, unfinished = -1, FAR, FAR, -1, FAR, -1
-    for s in range(heads.shape[0]):
-        i, o = heads[s, HEAD], refs.shape[0] + s
-        if i == heads[s, END]:
-            continue
-        if unfinished < 0:
-            unfinished = s
-        if heads[s, LEFT] == 0:
-            _take(s, o, stream, size, heads, nodes)
-        c = stream[i, CMD]
-        if _misfit(c, o, stream[i, ROW], cmds, nodes, banks) >= 0:
-            continue
-        at = max(stream[i, RELEASE], clock[FREE + cmds[c, BUS]], clock[NOW] + (o <= clock[TURN]))
-        at = max(at, _bound(c, o, cmds, before, nodes, hist, slot))
-        if _is_held(c, o, at, cmds, nodes, banks, refs):
-            if at < held_at:
-                held, held_at = s, at
-        elif at < best_at:
-            best, best_at, second_at = s, at, best_at
-        else:
-            second_at = min(second_at, at)
-    return best, best_at, second_at, held, held_at, unfinished
-
-
-@numba.njit(cache=True, _nrt=False)
-def _next_refresh(c, horizon, cmds, before, hist, slot, refs, nodes, clock):
-    """(node, clock) of the next REFab among the nodes that are due by `horizon` with all banks closed; -1, FAR."""
-    node, node_at = -1, FAR
-    for n in range(refs.shape[0]):
-        if refs[n, N_OPEN] == 0 and refs[n, DUE] <= horizon:
-            at = max(refs[n, DUE], clock[FREE + cmds[c, BUS]], clock[NOW] + (n <= clock[TURN]))
-            at = max(at, _bound(c, n, cmds, before, nodes, hist, slot))
-            if at < node_at:
-                node, node_at = n, at
-    return node, node_at
-
-
-@numba.njit(cache=True, _nrt=False)
-def _refresh(c, n, at, refi, cmds, after, hist, slot, refs, nodes, clock, log):
-    _arm(c, n, at, cmds, after, nodes, hist, slot)
-    log[clock[LOGGED], 0], log[clock[LOGGED], 1] = at, n
-    clock[LOGGED] += 1
-    refs[n, DUE] += refi
-    clock[FREE + cmds[c, BUS]] = at + 1
-    clock[NOW], clock[TURN] = at, n
-    clock[IDLE] = max(clock[IDLE], at + cmds[c, DONE])
-
-
-@numba.njit(cache=True, _nrt=False)
-def _advance(s, at, stop, stream, cmds, after, hist, slot, banks, refs, heads, nodes, clock, first, last):
-    """Issue the head of stream s at clock `at`, and as much of its count as comes before clock `stop`."""
-    i, o = heads[s, HEAD], refs.shape[0] + s
-    c, jump, gap = stream[i, CMD], np.int64(1), np.int64(1)
-    if heads[s, LEFT] > 1 and cmds[c, GAP] > 0 and stop > at:
-        gap = cmds[c, GAP]
-        jump = min(heads[s, LEFT], (stop - at + gap - 1) // gap)
-    for k in range(max(np.int64(0), jump - cmds[c, DEPTH]), jump):
-        _arm(c, o, at + k * gap, cmds, after, nodes, hist, slot)
-    end = at + (jump - 1) * gap
-    if first[i] < 0:
-        first[i] = at
-    last[i] = end
-    clock[FREE + cmds[c, BUS]] = end + 1
-    clock[NOW], clock[TURN] = end, o
-    clock[IDLE] = max(clock[IDLE], end + cmds[c, DONE])
-    if cmds[c, LEAVES] != ANY:
-        _move_rows(c, o, stream[i, ROW] if cmds[c, LEAVES] == OPEN else -1, end, cmds, nodes, banks, refs)
-    heads[s, LEFT] -= jump
-    if heads[s, LEFT] == 0:
-        heads[s, HEAD] += 1
-
-
-@numba.njit(cache=True, _nrt=False)
-def _move_rows(c, o, row, at, cmds, nodes, banks, refs):
-    n_ref, buffer = refs.shape[0], cmds[c, BUFFER]
-    bank = nodes[o, cmds[c, SCOPE]] * cmds[c, SPAN]
-    n_banks = banks.shape[1] - 1
-    per = n_banks // n_ref if n_ref > 0 else n_banks
-    banks[buffer, n_banks, OPENED] = row if cmds[c, SPAN] == n_banks else MIXED
-    n = bank // per
-    for b in range(bank, bank + cmds[c, SPAN]):
-        if b == (n + 1) * per:
-            n += 1
-        old = banks[buffer, b, OPENED]
-        if old != row:
-            if n_ref > 0:
-                refs[n, N_OPEN] += np.int64(row >= 0) - np.int64(old >= 0)
-            banks[buffer, b, OPENED], banks[buffer, b, OPENER], banks[buffer, b, SINCE] = row, c, at
-
-
-@numba.njit(cache=True)
-def _begin(ref, due, refreshed, ptr, size, cmds, after, total):
-    hist, slot = np.full(total[0], NEVER), np.zeros(total[1], np.int64)
-    banks = np.full((cmds[:, BUFFER].max() + 1, size[0, 4] + 1, 3), -1)
-    refs = np.zeros((size[0, cmds[ref, SCOPE]] if ref >= 0 else 0, 2), np.int64)
-    refs[:, DUE] = due
-    heads = np.zeros((ptr.size - 1, 3), np.int64)
-    heads[:, HEAD], heads[:, END] = ptr[:-1], ptr[1:]
-    nodes = np.zeros((refs.shape[0] + heads.shape[0], 5), np.int64)
-    for n in range(refs.shape[0]):
-        for level in range(5):  # the ancestors of its first bank
-            nodes[n, level] = n * (size[0, 4] // refs.shape[0]) // (size[0, 4] // size[0, level])
-        if refreshed > NEVER:
-            _arm(ref, n, refreshed, cmds, after, nodes, hist, slot)
-    clock = np.zeros(FREE + cmds[:, BUS].max() + 1, np.int64)
-    clock[TURN] = -1
-    return hist, slot, banks, refs, heads, nodes, clock
-
-
-@numba.njit(cache=True, _nrt=False)
-def _run(ref, refi, size, cmds, before, after, stream, hist, slot, banks, refs, heads, nodes, clock, first, last, log, who, ready):
-    code, where = OK, np.int64(0)
-    while True:
-        best, at, second_at, held, held_at, unfinished = _next_command(
-            stream, size, cmds, before, hist, slot, banks, refs, heads, nodes, clock
-        )
-        if unfinished < 0:
-            break
-        node, node_at = _next_refresh(
-            ref, at if best >= 0 else held_at, cmds, before, hist, slot, refs, nodes, clock
-        )
-        if best < 0 and held >= 0 and node < 0:  # lift the hold: nothing else could ever move
-            best, at = held, held_at
-        limit, stop = FAR, min(second_at, node_at)
-        for n in range(refs.shape[0]):
-            limit = min(limit, refs[n, DUE] + POSTPONED_MAX * refi)
-            if refs[n, N_OPEN] == 0:
-                stop = min(stop, refs[n, DUE])
-        if best < 0 and held < 0:
-            code, where = STUCK, heads[unfinished, HEAD]
-            o, c = refs.shape[0] + unfinished, stream[where, CMD]
-            b = _misfit(c, o, stream[where, ROW], cmds, nodes, banks)
-            for k in range(3):
-                who[k] = banks[cmds[c, BUFFER], b, k]
-            break
-        if min(at, node_at) >= limit:
-            code, where = STARVED, heads[unfinished, HEAD]
-            break
-        if node_at <= at:
-            if clock[LOGGED] == log.shape[0]:
-                return LOG_FULL, where, np.int64(0)
-            _refresh(ref, node, node_at, refi, cmds, after, hist, slot, refs, nodes, clock, log)
-        else:
-            _advance(
-                best, at, min(stop, limit), stream,
-                cmds, after, hist, slot, banks, refs, heads, nodes, clock, first, last,
-            )  # fmt: skip
-    idle = clock[IDLE]
-    for c in range(after.shape[0]):
-        for k in range(cmds[c, AFTER]):
-            h = after[c, k, HIST]
-            n_hist = size[0, after[c, k, LEVEL]] * after[c, k, WINDOW]
-            for x in range(h, h + n_hist):
-                idle = max(idle, hist[x] + after[c, k, WAIT])
-    for n in range(refs.shape[0]):
-        ready[n] = FAR
-        if refs[n, N_OPEN] == 0:
-            ready[n] = max(clock[FREE + cmds[ref, BUS]], _bound(ref, n, cmds, before, nodes, hist, slot))
-    return code, where, idle

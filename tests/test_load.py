@@ -136,6 +136,11 @@ def test_comment(yaml: str, comment: str) -> None:
     assert load_tree(put(yaml))[1]["a"] == Source("s.yaml", 1, comment)
 
 
+def test_a_scalar_that_goes_on_below_hides_its_first_line() -> None:
+    sources = load_tree(put("a:\n  - b: 'c # no\n      d' # why"))[1]
+    assert [sources[place].text for place in ("a[0]", "a[0].b")] == ["", "why"]
+
+
 @given(st.text(st.sampled_from("ab #'\"\\:[]{},|>&*!%-?~\t"), max_size=12), st.sampled_from("'\""))
 def test_a_quoted_scalar_never_leaks_into_the_comment(text: str, quote: str) -> None:
     inside = text.replace("'", "''") if quote == "'" else text.replace("\\", "\\\\").replace('"', '\\"')
@@ -251,6 +256,10 @@ def test_keys_are_text() -> None:
             "s.yaml:15: at $.banks.b.y: expected int >= 1 and <= 4, got 5",
         ),
         (
+            GOOD + "banks: {a: {x: 1, y: 9}, b: {x: 9}}\n",
+            "s.yaml:12: at $.banks.a.y: expected int >= 1 and <= 4, got 9",
+        ),
+        (
             GOOD + "banks: {a: {y: 1}, b: {x: 9}, c: {y: 9}}\n",
             "s.yaml:12: at $.banks.b.x: expected int >= 1 and <= 4, got 9",
         ),
@@ -337,8 +346,8 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
 
 
 def test_a_good_json() -> None:
-    text = '{"a": [1, 2.5e3, -0, true, null],\n\t"b": {"a": "a: \\"NaN\\" {"}, "c": {}}'
-    assert load_json(put(text)) == {"a": [1, 2500.0, 0, True, None], "b": {"a": 'a: "NaN" {'}, "c": {}}
+    text = '\ufeff{"a": [1, 2.5e3, -0, true, null],\n\t"b": {"a": "a: \\"NaN\\" {", "c": 1}, "c": {}}'
+    assert load_json(put(text)) == {"a": [1, 2500.0, 0, True, None], "b": {"a": 'a: "NaN" {', "c": 1}, "c": {}}
 
 
 @pytest.mark.parametrize(

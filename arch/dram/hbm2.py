@@ -38,9 +38,7 @@ COMMANDS = (
     Command("RD", Level.BANK, Row.OPEN, Row.ANY, "nCL + nBL", "read one column of the open row", bus="column"),
     Command("WR", Level.BANK, Row.OPEN, Row.ANY, "nCWL + nBL + tWR", "write one column of the open row", bus="column"),
     Command("RDA", Level.BANK, Row.OPEN, Row.CLOSED, "nCL + nBL", "RD, then close the row", bus="column"),
-    Command(
-        "WRA", Level.BANK, Row.OPEN, Row.CLOSED, "nCWL + nBL + tWR + tRP", "WR, then close the row", bus="column"
-    ),
+    Command("WRA", Level.BANK, Row.OPEN, Row.CLOSED, "nCWL + nBL + tWR + tRP", "WR, then close the row", bus="column"),
     Command("REFab", Level.PSEUDO_CHANNEL, Row.CLOSED, Row.ANY, "tRFC", "refresh a pseudo channel", bus="row"),
 )
 

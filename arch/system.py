@@ -1,0 +1,158 @@
+"""A system to simulate: one YAML file that names its parts, with everything a user may `--set`."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from pimloom.arch.error import UserError
+from pimloom.arch.load import Loaded, Source, load_tree, load_yaml, nearest
+from pimloom.arch.part import NonNegative, Part, Positive, PositiveFloat, check_part
+
+HERE = Path(__file__).parent
+Count = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class Dram(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Memory of a PIM system; every key of the part itself may be set below `dram.` as well."""
+
+    part: str
+    channels: Positive
+    refresh: bool
+
+
+class Npu(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The logic beside the memory: element-wise operations, partial sums, instruction issue."""
+
+    clock_mhz: PositiveFloat
+    multipliers: Positive
+    adders: Positive
+    layernorm_passes: Positive
+    fill_cyc: Count
+    sram_bytes: Positive
+    power_mw: NonNegative
+    area_mm2: NonNegative
+
+
+class EnergyMode(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How all-bank commands are charged: k_act activation currents, k_rd read currents; interface counted or not."""
+
+    k_act: PositiveFloat
+    k_rd: PositiveFloat
+    interface: bool
+
+
+class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What is run beside the decoder blocks."""
+
+    lm_head: bool
+
+
+class PimSystem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An ASIC and PIM channels."""
+
+    description: str
+    kind: Literal["pim"]
+    dram: Dram
+    npu: Npu
+    energy: EnergyMode
+    workload: Workload
+
+
+class RooflineSystem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A GPU or CPU baseline: bandwidth, peak rate and a fixed cost per kernel."""
+
+    description: str
+    kind: Literal["roofline"]
+    peak_tflops: PositiveFloat
+    memory_gb_s: PositiveFloat
+    memory_bytes: Positive
+    element_bits: Positive
+    power_w: PositiveFloat
+    launch_us: NonNegative
+    kernels_per_layer: Count
+
+
+@dataclass(frozen=True)
+class System:
+    """A resolved system: its own spec, its part if it has one, and the source of every value by dotted place."""
+
+    name: str
+    spec: PimSystem | RooflineSystem
+    part: Part | None
+    sources: Mapping[str, Source]
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of all resolved values, 16 hex digits."""
+        return digest(self.spec, self.part)
+
+
+def digest(*values: Any) -> str:
+    """SHA-256 of values (Structs, numbers, texts), 16 hex digits; equal values, equal digest."""
+    text = msgspec.json.encode(values, enc_hook=str, order="sorted")
+    return hashlib.sha256(text).hexdigest()[:16]
+
+
+def list_names(folder: str) -> list[str]:
+    """Names of the YAML files in `arch/parts` or `arch/systems`."""
+    return sorted(p.stem for p in (HERE / folder).glob("*.yaml"))
+
+
+def find(folder: str, name: str) -> Path:
+    """The file of a name in `arch/FOLDER`, or a path to a YAML file of the user's own; else UserError."""
+    kind = folder.removesuffix("s")
+    known = list_names(folder)
+    if name in known:
+        return HERE / folder / f"{name}.yaml"
+    if name.endswith((".yaml", ".yml")):
+        return Path(name)
+    raise UserError(f"unknown {kind} {name!r}{nearest(name, known)}; known {folder}: {', '.join(known)}")
+
+
+def load_part(name: str, overrides: Mapping[str, str] | None = None) -> Loaded[Part]:
+    """Read a part by name or path, check it against its standard and its own geometry. Raises UserError."""
+    path = find("parts", name)
+    loaded = load_yaml(path, Part, overrides or {})
+    check_part(loaded.value, str(path))
+    return loaded
+
+
+def load_system(name: str, overrides: Mapping[str, str] | None = None) -> System:
+    """Read a system by name or path, with `--set` overrides by dotted place. Raises UserError."""
+    path = find("systems", name)
+    tree, _ = load_tree(path)
+    kind = tree.get("kind") if isinstance(tree, dict) else None
+    if kind not in ("pim", "roofline"):
+        raise UserError(f"{path}: at $.kind: expected pim or roofline, got {kind}")
+    mine, parts = _split(overrides or {}, tree)
+    loaded = load_yaml(path, PimSystem if kind == "pim" else RooflineSystem, mine)
+    spec: PimSystem | RooflineSystem = loaded.value
+    title = path.stem
+    if isinstance(spec, RooflineSystem):
+        return System(title, spec, None, loaded.sources)
+    try:
+        part = load_part(spec.dram.part, parts)
+    except UserError as error:  # its places are below dram. for the user
+        raise UserError(str(error).replace("--set ", "--set dram.", 1)) from None
+    if part.value.pim_unit is None:
+        raise UserError(f"{path}: at $.dram.part: expected a part with a PIM unit, got {spec.dram.part}")
+    sources = dict(loaded.sources) | {f"dram.{place}": source for place, source in part.sources.items()}
+    return System(title, spec, part.value, sources)
+
+
+def _split(overrides: Mapping[str, str], tree: dict[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
+    """Overrides of the system itself, and those of its part (below `dram.`, without that prefix)."""
+    mine: dict[str, str] = {}
+    parts: dict[str, str] = {}
+    dram = tree.get("dram")
+    for place, text in overrides.items():
+        head, _, rest = place.partition(".")
+        if head == "dram" and isinstance(dram, dict) and rest and rest not in dram:
+            parts[rest] = text
+        else:
+            mine[place] = text
+    return mine, parts

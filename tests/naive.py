@@ -1,0 +1,317 @@
+"""An oracle that asks every command every clock: slow, plain, and written from the English of the standards.
+
+It shares nothing with the engine and its tables. For each command a function says what the command waits for;
+`simulate` then walks clock by clock. Machines: `gddr6`, `gddr6+aim`, `hbm2`.
+"""
+
+from collections.abc import Iterator
+from itertools import count, product
+from types import SimpleNamespace
+from typing import NamedTuple
+
+NEVER, FAR = -(10**9), 10**9
+READS, WRITES = ("RD", "RDA"), ("WR", "WRA")
+ON_ONE_BANK = ("ACT", "PRE", *READS, *WRITES)
+OPENING = ("ACT", "ACTab")
+ROW_BUS = ("ACT", "PRE", "PREab", "REFab")
+POSTPONED = 8
+
+Place = tuple[int, ...]  # (), (pch,), (pch, rank), (pch, rank, bg) or (pch, rank, bg, bank)
+
+
+class Order(NamedTuple):
+    """One row of a command stream: `count` commands, none before clock `release`."""
+
+    name: str
+    pch: int = 0
+    rank: int = 0
+    bg: int = 0
+    bank: int = 0
+    row: int = 0
+    col: int = 0
+    count: int = 1
+    release: int = 0
+
+    @property
+    def place(self) -> Place:
+        """The bank the command acts on, or the pseudo channel where it acts on all banks."""
+        return (self.pch, self.rank, self.bg, self.bank) if self.name in ON_ONE_BANK else (self.pch,)
+
+
+class Outcome(NamedTuple):
+    """Clocks of the first and last command of every stream row, (clock, node) of every REFab, or the error.
+
+    error: ("stuck", stream, row) or ("starved", node, clock). idle: every command is over and no rule waits.
+    ready: per refresh node, the clock from which a REFab would be legal, FAR while a row is open.
+    """
+
+    first: list[list[int]]
+    last: list[list[int]]
+    refreshes: list[tuple[int, int]]
+    error: tuple[str, int, int] | None
+    idle: int
+    ready: list[int]
+
+
+class Device:
+    """The banks of one channel and the memory of what was issued; a channel of GDDR6 is its only pseudo channel."""
+
+    names: tuple[str, ...] = (*ON_ONE_BANK, "PREab", "REFab")
+
+    def __init__(self, size: tuple[int, int, int, int], clocks: dict[str, int]):
+        self.k = SimpleNamespace(**clocks)
+        self.nodes = range(size[0])
+        self.open: dict[Place, int | None] = dict.fromkeys(product(*map(range, size)))
+        self.past: dict[tuple[str, Place], list[int]] = {}
+        self.known: dict[tuple[object, ...], int] = {}  # answers that hold until the next command
+        self.data_in = self.k.nCWL + self.k.nBL  # from WR to the end of its data
+        self.recovery = self.data_in + self.k.tWR  # from WR to the PRE of its bank
+
+    def after(self, names: str | tuple[str, ...], place: Place, wait: int, nth: int = 1) -> int:
+        """`wait` clocks after the `nth` latest of these commands at this place; no wait at all is no rule."""
+        found = [self.past.get((n, place), []) for n in ([names] if isinstance(names, str) else names)]
+        return max((clocks[-nth] for clocks in found if len(clocks) >= nth), default=NEVER) + wait
+
+    def banks(self, place: Place) -> list[Place]:
+        return [bank for bank in self.open if bank[: len(place)] == place]
+
+    def issue(self, name: str, place: Place, row: int, clock: int) -> None:
+        """Remember the command and move the rows as it does."""
+        self.known.clear()
+        for depth in range(len(place) + 1):
+            self.past.setdefault((name, place[:depth]), []).append(clock)
+        if name in ("ACT", "ACTab", "PRE", "PREab", "RDA", "WRA", "WRAab"):
+            for bank in self.banks(place):
+                self.open[bank] = row if name in OPENING else None
+
+    def fits(self, name: str, place: Place, row: int) -> bool:
+        """Whether the rows are as the command needs them."""
+        rows = {self.open[bank] for bank in self.banks(place)}
+        if name in ("ACT", "ACTab", "REFab"):
+            return rows == {None}
+        return rows == {row} if name in (*READS, *WRITES, "MACab", "WRAab") else True
+
+    def ready(self, name: str, place: Place) -> int:
+        """First clock in which no timing rule binds the command."""
+        return max(self.waits(name, place), default=NEVER)
+
+    def waits(self, name: str, place: Place) -> Iterator[int]:
+        home, group, k = place[:1], place[:3], self.k
+        yield self.after("REFab", home, k.tRFC)
+        match name:
+            case "RD" | "RDA":  # its row, the column path, the data bus free and turned round
+                yield self.after("ACT", place, k.tRCDRD)
+                yield self.after(READS, home, max(k.nBL, k.tCCD_S))
+                yield self.after(READS, group, k.tCCD_L)
+                yield self.after(WRITES, home, self.data_in + k.tWTR_S)
+                yield self.after(WRITES, group, self.data_in + k.tWTR_L)
+            case "WR" | "WRA":
+                yield self.after("ACT", place, k.tRCDWR)
+                yield self.after(WRITES, home, max(k.nBL, k.tCCD_S))
+                yield self.after(WRITES, group, k.tCCD_L)
+                yield self.after(READS, home, k.nRTW)
+            case "ACT":  # the bank precharged, and the current its neighbours draw
+                yield self.after("ACT", place, k.tRC)
+                yield self.after("ACT", group, k.tRRD_L)
+                yield self.after("ACT", home, k.tRRD_S)
+                yield self.after("ACT", home, k.tFAW, nth=4)
+                yield from self.closed(place)
+                yield self.after("PREab", home, k.tRP)
+            case "PRE" | "PREab":  # the row restored, reads out, writes in the cells; for PREab of every bank
+                yield self.after("ACT", place, k.tRAS)
+                yield self.after("RD", place, k.tRTP)
+                yield self.after("WR", place, self.recovery)
+            case "REFab":  # every bank idle
+                yield self.after("ACT", home, k.tRC)
+                yield from self.closed(home)
+                yield self.after("PREab", home, k.tRP)
+
+    def closed(self, place: Place) -> Iterator[int]:
+        """Banks closed one at a time are precharged."""
+        yield self.after("PRE", place, self.k.tRP)
+        yield self.after("RDA", place, self.k.tRTP + self.k.tRP)
+        yield self.after("WRA", place, self.recovery + self.k.tRP)
+
+    def bus(self, name: str) -> str:
+        return "the one command bus"
+
+    def over(self, name: str) -> int:
+        """Clocks from issue to the end of the effect."""
+        k = self.k
+        write = {"WR": self.recovery, "WRA": self.recovery + k.tRP}
+        own = {"ACT": k.tRCDRD, "PRE": k.tRP, "PREab": k.tRP, "REFab": k.tRFC, **write}
+        return own[name] if name in own else k.nCL + k.nBL
+
+    def ask(self, question: str, order: Order) -> int:
+        """`fits` or `ready` of an order, remembered until the next command."""
+        key = (question, order.name, order.place, order.row)
+        if key not in self.known:
+            more = (order.row,) if question == "fits" else ()
+            self.known[key] = getattr(self, question)(order.name, order.place, *more)
+        return self.known[key]
+
+
+class Gddr6(Device):
+    """One PRE or PREab needs tPPD to the next."""
+
+    def waits(self, name: str, place: Place) -> Iterator[int]:
+        yield from super().waits(name, place)
+        if name in ("PRE", "PREab"):
+            yield self.after(("PRE", "PREab"), place[:1], self.k.tPPD)
+
+
+class Hbm2(Device):
+    """Row and column commands have a bus each; ACT holds the row bus for the clock before its own, too."""
+
+    def waits(self, name: str, place: Place) -> Iterator[int]:
+        yield from super().waits(name, place)
+        if name == "ACT":
+            yield self.after(ROW_BUS, (), 2)
+
+    def bus(self, name: str) -> str:
+        return "row" if name in ROW_BUS else "column"
+
+
+class Gddr6Aim(Gddr6):
+    """All-bank PIM commands: each bank multiplies its open row with the global buffer into its result register."""
+
+    names = (*Gddr6.names, "ACTab", "MACab", "WRAab", "WRGB", "RDMAC", "WRMAC", "TMOD")
+
+    def waits(self, name: str, place: Place) -> Iterator[int]:
+        yield from super().waits(name, place)
+        k, home = self.k, place[:1]
+        yield self.after("TMOD", home, k.nMODCH)
+        match name:
+            case "RD" | "RDA":
+                yield self.after("ACTab", home, k.tRCDRD)
+                yield self.after("MACab", home, k.tCCD_L)
+            case "WR" | "WRA":
+                yield self.after("ACTab", home, k.tRCDWR)
+            case "ACT" | "ACTab" | "REFab":  # all banks precharged
+                yield self.after("ACTab", home, k.tRC)
+                yield self.after("WRAab", home, self.recovery + k.tRP)
+            case "PRE" | "PREab":
+                yield self.after("ACTab", home, k.tRAS)
+                yield self.after("MACab", home, k.tRTP)
+            case "MACab":
+                yield self.after(OPENING, home, k.tRCDMAC)
+                yield self.after((*READS, "MACab"), home, k.tCCD_L)
+                yield self.after("WRAab", home, self.data_in + k.tWTR_L)
+                yield self.after("RDMAC", home, k.nRESMAC)
+            case "WRAab":
+                yield self.after(OPENING, home, k.tRCDWR)
+            case "RDMAC":
+                yield self.after("MACab", home, k.nMACRES)
+        if name == "ACTab":
+            yield self.after("ACT", home, k.tRC)
+            yield from self.closed(home)
+            yield self.after("PREab", home, k.tRP)
+            yield self.after("WRGB", home, k.nGBACT)
+        if name in ("WRGB", "RDMAC"):
+            yield self.after("PREab", home, k.nPREIO)
+        yield from self.data_pins(name, home)
+
+    def data_pins(self, name: str, home: Place) -> Iterator[int]:
+        """One burst at a time in each direction, and a pause between the directions."""
+        k, inward = self.k, ("WRGB", "WRMAC", "WRAab")
+        if name in READS or name == "RDMAC":
+            yield self.after("RDMAC", home, k.nBL)
+            yield self.after("WRAab", home, self.data_in + k.tWTR_L)
+            yield self.after("WRMAC", home, k.nCWLREG + k.nBL + k.tWTR_L)
+            yield self.after("WRGB", home, k.nCWLGB + k.nBL + k.tWTR_S)
+        if name in WRITES or name in inward:
+            yield self.after(inward, home, k.nBL)
+            yield self.after("RDMAC", home, k.nRTWREG)
+        if name == "RDMAC":
+            yield self.after(READS, home, k.nBL)
+            yield self.after(WRITES, home, self.data_in + k.tWTR_L)
+        if name in inward:
+            yield self.after(WRITES, home, k.nBL)
+            yield self.after(READS, home, k.nRTW)
+
+    def over(self, name: str) -> int:
+        k = self.k
+        own = {"ACTab": k.tRCDMAC, "MACab": k.tCCD_L, "WRAab": self.recovery + k.tRP, "WRGB": k.nCWLGB + k.nBL}
+        own |= {"RDMAC": k.nCLREG + k.nBL, "WRMAC": k.nCWLREG + k.nBL, "TMOD": k.nMODCH}
+        return own[name] if name in own else super().over(name)
+
+
+MACHINES = {"gddr6": Gddr6, "gddr6+aim": Gddr6Aim, "hbm2": Hbm2}
+
+
+def simulate(
+    machine: str,
+    size: tuple[int, int, int, int],
+    clocks: dict[str, int],
+    streams: list[list[Order]],
+    *,
+    refresh: bool = True,
+    due: int | None = None,
+    refreshed: int | None = None,
+) -> Outcome:
+    """Walk the streams clock by clock; size: pseudo channels, ranks, bank groups, banks of a group."""
+    dev = MACHINES[machine](size, clocks)
+    interval = clocks["tREFI"]
+    next_due = [interval if due is None else due for _ in dev.nodes]
+    if refreshed is not None:
+        for node in dev.nodes:
+            dev.issue("REFab", (node,), 0, refreshed)
+    ends, log = [0], []
+    first: list[list[int]] = [[] for _ in streams]
+    last: list[list[int]] = [[] for _ in streams]
+    at, left = [0] * len(streams), [s[0].count if s else 0 for s in streams]
+
+    def result(error: tuple[str, int, int] | None = None) -> Outcome:
+        rules_over = [dev.ready(n, b if n in ON_ONE_BANK else b[:1]) for n in dev.names for b in dev.open]
+        closed = [dev.fits("REFab", (node,), 0) for node in dev.nodes]
+        ready = [max(dev.ready("REFab", (node,)), clock) if closed[node] else FAR for node in dev.nodes]
+        return Outcome(first, last, log, error, max(ends + rules_over), ready)
+
+    for clock in count():
+        todo = [s for s, stream in enumerate(streams) if at[s] < len(stream)]
+        if not todo:
+            return result()
+        heads = {s: streams[s][at[s]] for s in todo}
+        due_now = [node for node in dev.nodes if refresh and next_due[node] <= clock]
+        fits = {s: dev.ask("fits", heads[s]) for s in todo}
+        held = {s: fits[s] and heads[s].name in OPENING and heads[s].pch in due_now for s in todo}
+        if not any(fits.values()):
+            return result(("stuck", todo[0], at[todo[0]]))
+        can_refresh = [node for node in due_now if dev.ask("fits", Order("REFab", node))]
+        lifted = not can_refresh and all(held[s] or not fits[s] for s in todo)
+        starved = [node for node in due_now if next_due[node] + POSTPONED * interval <= clock]
+        busy = set()
+
+        for node in can_refresh:
+            if dev.bus("REFab") not in busy and dev.ask("ready", Order("REFab", node)) <= clock:
+                if starved:
+                    return result(("starved", starved[0], clock))
+                dev.issue("REFab", (node,), 0, clock)
+                busy.add(dev.bus("REFab"))
+                next_due[node] += interval
+                log.append((clock, node))
+                ends.append(clock + dev.over("REFab"))
+
+        for s, head in heads.items():
+            bus = dev.bus(head.name)
+            due_here = head.name in OPENING and refresh and next_due[head.pch] <= clock
+            if bus in busy or clock < head.release or (due_here and not lifted):
+                continue
+            if not dev.ask("fits", head) or dev.ask("ready", head) > clock:
+                continue
+            if starved:
+                return result(("starved", starved[0], clock))
+            dev.issue(head.name, head.place, head.row, clock)
+            busy.add(bus)
+            ends.append(clock + dev.over(head.name))
+            if head.name == "REFab":
+                next_due[head.pch] += interval
+                log.append((clock, head.pch))
+            if left[s] == head.count:
+                first[s].append(clock)
+            left[s] -= 1
+            if left[s] == 0:
+                last[s].append(clock)
+                at[s] += 1
+                left[s] = streams[s][at[s]].count if at[s] < len(streams[s]) else 0
+    raise AssertionError("unreachable")

@@ -1,0 +1,266 @@
+"""Random parts and command streams, biased so that every timing rule binds now and then.
+
+`Case` is one experiment; the engine and the oracle read the same. `draw_case` takes any `random.Random`, also the one
+that Hypothesis shrinks.
+"""
+
+from itertools import product
+from random import Random
+from typing import NamedTuple
+
+import numpy as np
+
+from pimloom.arch.command import STREAM
+from pimloom.arch.part import Organization, Table, build_table, join_tables
+from tests.naive import OPENING, READS, WRITES, Order, Outcome, simulate
+
+STANDARDS = {"gddr6": ("gddr6", None), "gddr6+aim": ("gddr6", "aim"), "hbm2": ("hbm2", None)}
+ROWS, COLUMNS = 8, 64
+COLUMN = ("RD", "RD", "RD", "WR", "WR", "WR")
+PIM = ("gddr6+aim",)
+
+
+class Case(NamedTuple):
+    """A channel, its timings in clocks and what to run on it; size: pseudo channels, ranks, groups, banks of a group."""
+
+    machine: str
+    size: tuple[int, int, int, int]
+    clocks: dict[str, int]
+    streams: list[list[Order]]
+    refresh: bool = True
+    due: int | None = None
+    refreshed: int | None = None
+
+    def oracle(self) -> Outcome:
+        return simulate(
+            self.machine, self.size, self.clocks, self.streams,
+            refresh=self.refresh, due=self.due, refreshed=self.refreshed,
+        )  # fmt: skip
+
+    def table(self) -> Table:
+        return table_of(self.machine, self.size, self.clocks)
+
+    def arrays(self, table: Table) -> list[np.ndarray]:
+        return [to_array(stream, table) for stream in self.streams]
+
+
+def organization(size: tuple[int, int, int, int]) -> Organization:
+    return Organization(
+        *size, rows=ROWS, columns=COLUMNS, access_bits=256, dq_bits=16, pin_gbps=16, capacity_bytes=2**20
+    )
+
+
+def table_of(machine: str, size: tuple[int, int, int, int], clocks: dict[str, int], rules=None) -> Table:
+    """The machine's table with these timings, and with other rules where given."""
+    found = join_tables(*STANDARDS[machine])
+    return build_table(found.commands, rules or found.rules, clocks, organization(size), found.refresh)
+
+
+def to_array(stream: list[Order], table: Table) -> np.ndarray:
+    """STREAM rows; `tag` is the row's number."""
+    rows = [(table.cmd(order.name), *order[1:], tag) for tag, order in enumerate(stream)]
+    return np.array(rows, STREAM)
+
+
+def expand(stream: list[Order]) -> list[Order]:
+    """Every command on a row of its own."""
+    return [o._replace(col=o.col + i, count=1) for o in stream for i in range(o.count)]
+
+
+def draw_clocks(rng: Random, machine: str) -> dict[str, int]:
+    """Each timing on its own; now and then all small, so that others bind, or zero."""
+    names = join_tables(*STANDARDS[machine]).timings
+    top = rng.choice((4, 9, 16, 16, 24))
+    ck = {name: rng.randint(rng.choice((0, 1, 1, 1)), top) for name in names}
+    for long in ("tFAW", "tRC", "tRAS"):
+        if rng.random() < 0.5:
+            ck[long] += rng.randint(0, 2 * top)
+    ck["tRFC"] = rng.randint(5, 60)
+    ck["tREFI"] = rng.choice((rng.randint(15, 60), rng.randint(60, 400), rng.randint(60, 400)))
+    if ck["tREFI"] == ck["tRFC"]:  # refresh after refresh for ever
+        ck["tREFI"] += 1
+    return ck
+
+
+def draw_size(rng: Random, machine: str) -> tuple[int, int, int, int]:
+    pseudo_channels = rng.randint(1, 2) if machine == "hbm2" else 1
+    return pseudo_channels, rng.choice((1, 1, 1, 2)), rng.randint(1, 4), rng.randint(1, 4)
+
+
+def draw_case(rng: Random, machine: str, rows: int = 40) -> Case:
+    """One experiment of at most about `rows` stream rows."""
+    size, clocks = draw_size(rng, machine), draw_clocks(rng, machine)
+    banks = list(product(*map(range, size)))
+    many = rng.choice((1, 1, 2, 3))
+    if many == 1:
+        owned = [banks]
+    elif size[0] == 2 and rng.random() < 0.5:  # a pseudo channel each
+        owned = [[b for b in banks if b[0] == pch] for pch in range(2)]
+    else:
+        rng.shuffle(banks)
+        owned = [banks[i::many] for i in range(many)]
+    limit = rng.randint(3, rows) // len(owned)
+    streams = [Writer(rng, machine, size, mine, clocks).write(limit) if mine else [] for mine in owned]
+    refresh = rng.random() < 0.7
+    due = rng.choice((None, None, rng.randint(0, 80)))
+    return Case(machine, size, clocks, streams, refresh, due, rng.choice((None, None, None, -rng.randint(0, 60))))
+
+
+class Writer:
+    """Writes one stream over the banks it owns, keeping track of their rows."""
+
+    def __init__(self, rng: Random, machine: str, size, banks, clocks: dict[str, int]):
+        self.rng, self.banks, self.clocks = rng, banks, clocks
+        self.open: dict[tuple[int, ...], int | None] = dict.fromkeys(banks)
+        share = size[1] * size[2] * size[3]
+        self.homes = [p for p in range(size[0]) if sum(b[0] == p for b in banks) == share]
+        self.orders: list[Order] = []
+        self.clock = 0  # a guess of the time, for releases
+        self.patience = rng.choice((0, 0, 0, 0, 9, 30))  # % of commands with a release in the future
+        self.slow = rng.random() < 0.05  # keeps rows open for long
+        visits = (self.hits, self.hits, self.turns, self.burst, self.ping_pong, self.stray)
+        whole = (self.close_all, self.refresh) if self.homes else ()
+        pim = (self.multiply, self.multiply, self.all_write, self.pins, self.pins) if machine in PIM and whole else ()
+        self.phases = (*visits, *whole, *pim, *pim)
+
+    def write(self, limit: int) -> list[Order]:
+        favourite = self.rng.choice(self.phases)
+        while len(self.orders) < limit:
+            self.rng.choice((favourite, *self.phases))()
+        if self.rng.random() < 0.06:  # an illegal one, or by luck not
+            at = self.rng.randrange(len(self.orders))
+            order = self.orders[at]
+            wrong = order._replace(name=self.rng.choice(("RD", "ACT", "PRE")), row=self.rng.randrange(ROWS))
+            self.orders[at] = wrong._replace(count=1) if wrong.name != "RD" else wrong
+        return self.orders[:limit]
+
+    def put(self, name: str, bank, row: int = 0, count: int = 1) -> None:
+        self.clock += count * 3
+        late = self.rng.randrange(100) < self.patience
+        release = self.clock + self.rng.randint(0, 40) if late else 0
+        if self.slow and self.rng.randrange(8) == 0:
+            release = self.clock = self.clock + self.clocks["tREFI"] * self.rng.randint(1, 6)
+        col = self.rng.randrange(COLUMNS - count + 1)
+        self.orders.append(Order(name, *bank, row=row, col=col, count=count, release=release))
+        if name in OPENING or name in ("PRE", "PREab", "RDA", "WRA", "WRAab"):
+            whole = name in ("ACTab", "PREab", "WRAab")
+            for b in self.banks:
+                if b == bank or (whole and b[0] == bank[0]):
+                    self.open[b] = row if name in OPENING else None
+
+    def bank(self):
+        return self.rng.choice(self.banks)
+
+    def run(self, *more: int) -> int:
+        return self.rng.choice((1, 1, 2, self.rng.randint(1, 12), *more))
+
+    def reach(self, bank) -> int:
+        """Open some row of the bank; now and then close the one that is open first."""
+        row = self.open[bank]
+        if row is not None and self.rng.randrange(3):
+            return row
+        if row is not None:
+            self.put("PRE", bank)
+        row = self.rng.randrange(ROWS)
+        self.put("ACT", bank, row)
+        return row
+
+    def leave(self, bank) -> None:
+        """Perhaps close the bank, one way or another."""
+        how = self.rng.choice(("PRE", "PRE", "RDA", "WRA", "", ""))
+        if how and self.open[bank] is not None:
+            self.put(how, bank, self.open[bank])
+
+    def hits(self) -> None:
+        bank = self.bank()
+        row = self.reach(bank)
+        for _ in range(self.rng.randint(1, 3)):
+            self.put(self.rng.choice(COLUMN), bank, row, self.run())
+        self.leave(bank)
+
+    def turns(self) -> None:
+        """Reads and writes alternating between two banks."""
+        pair = [self.bank(), self.bank()]
+        for bank in pair:
+            self.reach(bank)
+        for _ in range(self.rng.randint(2, 6)):
+            bank = self.rng.choice(pair)
+            self.put(self.rng.choice(COLUMN), bank, self.open[bank], self.rng.choice((1, 1, 1, 3)))
+        self.leave(pair[0])
+
+    def burst(self) -> None:
+        """Open many banks at once, then use some and close some."""
+        some = self.rng.sample(self.banks, min(len(self.banks), self.rng.randint(2, 7)))
+        for bank in some:
+            if self.open[bank] is not None:
+                self.put("PRE", bank)
+        for bank in some:
+            self.put("ACT", bank, self.rng.randrange(ROWS))
+        for bank in some:
+            if self.rng.randrange(2):
+                self.put(self.rng.choice(COLUMN), bank, self.open[bank])
+            self.leave(bank)
+
+    def ping_pong(self) -> None:
+        """The whole row cycle of one bank, again and again."""
+        bank = self.bank()
+        for _ in range(self.rng.randint(2, 3)):
+            if self.open[bank] is not None:
+                self.put("PRE", bank)
+            self.put("ACT", bank, self.rng.randrange(ROWS))
+            name = self.rng.choice(("", *READS, *WRITES))
+            if name:
+                self.put(name, bank, self.open[bank])
+
+    def stray(self) -> None:
+        """PRE of any bank, open or not."""
+        self.put("PRE", self.bank(), count=self.rng.choice((1, 1, 2)))
+
+    def home(self):
+        return (self.rng.choice(self.homes), 0, 0, 0)
+
+    def close_all(self) -> None:
+        self.put("PREab", self.home(), count=self.rng.choice((1, 1, 1, 2)))
+
+    def refresh(self) -> None:
+        """A REFab of the stream's own."""
+        home = self.home()
+        for bank in self.banks:
+            if bank[0] == home[0] and self.open[bank] is not None:
+                self.put(self.rng.choice(("PRE", "RDA", "WRA")), bank, self.open[bank])
+        self.put("REFab", home, count=self.rng.choice((1, 1, 2)))
+
+    def same_row(self) -> int:
+        """One row open in all banks, by ACTab or bank by bank."""
+        rows, row = set(self.open.values()), self.rng.randrange(ROWS)
+        if len(rows) == 1 and None not in rows and self.rng.randrange(3):
+            return rows.pop()
+        if rows != {None}:
+            self.put("PREab", self.home())
+        if self.rng.randrange(4):
+            self.put("ACTab", self.home(), row)
+        else:
+            for bank in self.banks:
+                self.put("ACT", bank, row)
+        return row
+
+    def multiply(self) -> None:
+        if self.rng.randrange(2):
+            self.pins()
+        row = self.same_row()
+        for _ in range(self.rng.randint(1, 2)):
+            name = self.rng.choice(("MACab", "MACab", "MACab", "RD", "WR"))
+            self.put(name, self.home() if name == "MACab" else self.bank(), row, self.run(16))
+            if self.rng.randrange(2):
+                self.pins()
+        if self.rng.randrange(2):
+            self.put(self.rng.choice(("PREab", "PREab", "PRE", "WRAab")), self.home(), row)
+
+    def all_write(self) -> None:
+        self.put("WRAab", self.home(), self.same_row())
+
+    def pins(self) -> None:
+        """The commands that need no row, in any order."""
+        for _ in range(self.rng.randint(1, 3)):
+            name = self.rng.choice(("WRGB", "WRGB", "WRGB", "RDMAC", "RDMAC", "WRMAC", "WRMAC", "TMOD"))
+            self.put(name, self.home(), count=self.rng.choice((1, 1, 2, 5)))
