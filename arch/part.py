@@ -176,10 +176,14 @@ def check_part(part: Part, where: str) -> None:
         known = ", ".join(sorted(wanted))
         raise UserError(f"{where}: at $.timing.{extra[0]}: {part.standard} has no such timing; it has {known}")
     if org.capacity_bytes != (size := org.banks * org.rows * org.row_bytes):
-        raise UserError(f"{where}: at $.organization.capacity_bytes: banks x rows x row make {size}, not {org.capacity_bytes}")
+        raise UserError(
+            f"{where}: at $.organization.capacity_bytes: banks x rows x row make {size}, not {org.capacity_bytes}"
+        )
     burst_bits = part.cycles("nBL") * part.tCK_ps * org.dq_bits / org.pseudo_channels * org.pin_gbps / PS_PER_NS
     if abs(burst_bits / org.access_bits - 1) > BURST_TOLERANCE:
-        raise UserError(f"{where}: at $.timing.nBL: a burst carries {burst_bits:g} bits, a column access {org.access_bits}")
+        raise UserError(
+            f"{where}: at $.timing.nBL: a burst carries {burst_bits:g} bits, a column access {org.access_bits}"
+        )
     if part.cycles("tRC") < part.cycles("tRAS") + part.cycles("tRP"):
         raise UserError(f"{where}: at $.timing.tRC: expected at least tRAS + tRP")
     if part.cycles("tREFI") <= part.cycles("tRFC"):

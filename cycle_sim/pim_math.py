@@ -31,9 +31,7 @@ def column_sum(weights: ArrayLike, inputs: ArrayLike) -> Array:
     return pairwise(mul(_widen(weights), _widen(inputs)))
 
 
-def mac_column(
-    acc: ArrayLike, weights: ArrayLike, inputs: ArrayLike, accumulator: Accumulator = "float32"
-) -> Array:
+def mac_column(acc: ArrayLike, weights: ArrayLike, inputs: ArrayLike, accumulator: Accumulator = "float32") -> Array:
     """One MAC command: acc[...] + `column_sum` of weights[..., 16] and inputs[16], as float32[...].
 
     One more rounding than `column_sum`; with the bf16 accumulator a second one, to bfloat16 (2**-8 relative).

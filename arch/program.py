@@ -1,0 +1,35 @@
+"""What a mapper hands to a simulator: steps that run one after the other, on the PIM channels or on the ASIC."""
+
+from collections.abc import Hashable
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+AsicOp = Literal["layernorm", "softmax", "activation", "add"]
+
+
+class PimStep(NamedTuple):
+    """One PIM instruction: the command stream of a channel.
+
+    All channels run it in lock-step; with `one_channel` only one does, the others wait. Steps with equal `key` have
+    equal timing: they differ in addresses only. `sent_values`, `received_values`: elements that must cross the
+    interface, each counted once per channel it goes to, padding left out.
+    """
+
+    name: str
+    key: Hashable
+    stream: np.ndarray
+    one_channel: bool
+    sent_values: int
+    received_values: int
+
+
+class AsicStep(NamedTuple):
+    """One ASIC operation over `elements` values; an `add` counts the terms added."""
+
+    name: str
+    op: AsicOp
+    elements: int
+
+
+Step = PimStep | AsicStep
