@@ -53,6 +53,50 @@ class Issue(NamedTuple):
     ready_ck: np.ndarray
 
 
+class Engine:
+    """The engine for one table; `issue` is a function of its arguments alone."""
+
+    def __init__(self, table: Table) -> None:
+        self.table = table
+        self._packed = pack(table.rules)
+        size = table.rules.size
+        self._limits = np.array([len(table.names), *(size[1:] // size[:-1])])
+
+    def issue(
+        self,
+        streams: Sequence[np.ndarray],
+        *,
+        refresh: bool = True,
+        due_ck: int | None = None,
+        refreshed_ck: int = -int(FAR),
+    ) -> Issue:
+        """See `issue`."""
+        table, rules = self.table, self.table.rules
+        ptr = np.cumsum([0] + [len(s) for s in streams]).astype(np.int64)
+        rows = streams[0] if len(streams) == 1 else np.concatenate([np.zeros(0, STREAM), *streams])
+        stream = np.empty((len(rows), len(NAMES)), np.int64)
+        bad = load(stream, *(rows[name] for name in NAMES), self._limits, rules.leaves)
+        if bad >= 0:
+            raise UserError(_bad_field(table, rows, bad, self._limits))
+        first, last = np.full(len(rows), -1, np.int64), np.full(len(rows), -1, np.int64)
+        size, cmds, before, after, total = self._packed
+        ref, due = rules.refresh if refresh else -1, rules.refi if due_ck is None else due_ck
+        state = begin(ref, due, refreshed_ck, ptr, size, cmds, after, total)
+        code, log = LOG_FULL, np.zeros((0, 2), np.int64)
+        who, ready = np.full(3, -1), np.zeros(len(state[3]), np.int64)
+        while code == LOG_FULL:  # go on with more room
+            log = np.concatenate([log, np.zeros((64 + len(log), 2), np.int64)])
+            code, where, idle = run(
+                ref, rules.refi, size, cmds, before, after, stream, *state, first, last, log, who, ready
+            )
+        if code != OK:
+            raise UserError(_sentence(table, rows, code, where, who, ptr))
+        end = last + rules.done[rows["cmd"]]
+        cut = list(zip(ptr[:-1], ptr[1:], strict=True))
+        log = log[: state[-1][LOGGED]]
+        return Issue([first[a:b] for a, b in cut], [end[a:b] for a, b in cut], log, int(idle), ready)
+
+
 def issue(
     table: Table,
     streams: Sequence[np.ndarray],
@@ -66,30 +110,7 @@ def issue(
     due_ck: clock in which the first refresh falls due (default tREFI). refreshed_ck: clock (≤ 0) of an earlier REFab
     that may still be running. Raises UserError naming the command for a stream that can never issue.
     """
-    rules, due = table.rules, table.rules.refi if due_ck is None else due_ck
-    ptr = np.cumsum([0] + [len(s) for s in streams]).astype(np.int64)
-    rows = streams[0] if len(streams) == 1 else np.concatenate([np.zeros(0, STREAM), *streams])
-    stream = np.empty((len(rows), 8), np.int64)
-    limits = np.array([len(table.names), *(rules.size[1:] // rules.size[:-1])])
-    bad = load(stream, *(rows[name] for name in NAMES), limits, rules.leaves)
-    if bad >= 0:
-        raise UserError(_bad_field(table, rows, bad, limits))
-    first, last = np.full(len(rows), -1, np.int64), np.full(len(rows), -1, np.int64)
-    size, cmds, before, after, total = pack(rules)
-    ref = rules.refresh if refresh else -1
-    state = begin(ref, due, refreshed_ck, ptr, size, cmds, after, total)
-    code, log, who, ready = LOG_FULL, np.zeros((0, 2), np.int64), np.full(3, -1), np.zeros(len(state[3]), np.int64)
-    while code == LOG_FULL:
-        log = np.concatenate([log, np.zeros((64 + len(log), 2), np.int64)])
-        code, where, idle = run(
-            ref, rules.refi, size, cmds, before, after, stream, *state, first, last, log, who, ready
-        )
-    log = log[: state[-1][LOGGED]]
-    if code != OK:
-        raise UserError(_sentence(table, rows, code, where, who, ptr))
-    end = last + rules.done[rows["cmd"]]
-    cut = list(zip(ptr[:-1], ptr[1:], strict=True))
-    return Issue([first[a:b] for a, b in cut], [end[a:b] for a, b in cut], log, int(idle), ready)
+    return Engine(table).issue(streams, refresh=refresh, due_ck=due_ck, refreshed_ck=refreshed_ck)
 
 
 def _bad_field(table: Table, rows: np.ndarray, i: int, limits: np.ndarray) -> str:

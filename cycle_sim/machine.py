@@ -16,7 +16,7 @@ import numpy as np
 from pimloom.arch.part import Table
 from pimloom.arch.program import AsicStep, PimStep, Step
 from pimloom.arch.units import ceil_div
-from pimloom.cycle_sim.dram import FAR, Issue, issue
+from pimloom.cycle_sim.dram import FAR, Engine, Issue
 
 
 class Run(NamedTuple):
@@ -60,6 +60,7 @@ class Machine:
     """Runs steps one after the other from time 0; `outcome` holds the sums so far, `trace` the steps if asked for.
 
     Channels run in lock-step, so one is simulated; a step with `one_channel` leaves the others idle meanwhile.
+    `watch(stream, issue, due_ck, refreshed_ck)` sees each distinct run of the engine once.
     """
 
     def __init__(
@@ -70,7 +71,9 @@ class Machine:
         latency_cyc: Callable[[AsicStep], int],
         *,
         refresh: bool = True,
+        watch: Callable[[np.ndarray, Issue, int, int], None] | None = None,
     ) -> None:
+        self._watch, self._engine = watch, Engine(table)
         self.table, self.tCK_ps, self.clock_ps, self.latency_cyc = table, tCK_ps, clock_ps, latency_cyc
         self.refresh = refresh and table.rules.refresh >= 0
         self.outcome = Outcome()
@@ -104,7 +107,9 @@ class Machine:
         idle_refresh = self._refresh_until(start)
         if step.key not in out.steps:
             out.steps[step.key] = step
-            quiet = issue(self.table, [step.stream], refresh=False)
+            quiet = self._engine.issue([step.stream], refresh=False)
+            if self._watch:
+                self._watch(step.stream, quiet, int(FAR), -int(FAR))
             last = max((int(e.max()) for e in quiet.end_ck if len(e)), default=0)
             self._quiet[step.key] = (quiet.idle_ck, max(last, quiet.idle_ck))
         quiet_ck, settled = self._quiet[step.key]
@@ -127,8 +132,8 @@ class Machine:
         out.sent_values += step.sent_values
         out.received_values += step.received_values
         if trace is not None:
-            found = issue(
-                self.table, [step.stream], refresh=self.refresh, due_ck=due, refreshed_ck=max(running, -int(FAR))
+            found = self._engine.issue(
+                [step.stream], refresh=self.refresh, due_ck=due, refreshed_ck=max(running, -int(FAR))
             )
             trace.append(Event(step, start * self.tCK_ps, end, found, idle_refresh))
         out.end_ps = end
@@ -146,8 +151,10 @@ class Machine:
     def _look_up(self, step: PimStep, due: int, running: int) -> Run:
         key = (step.key, due, running)
         if key not in self._runs:
-            found = issue(self.table, [step.stream], refresh=self.refresh, due_ck=due, refreshed_ck=running)
+            found = self._engine.issue([step.stream], refresh=self.refresh, due_ck=due, refreshed_ck=running)
             self.outcome.engine_calls += 1
+            if self._watch:
+                self._watch(step.stream, found, due, running)
             n = len(found.refresh_ck)
             last = int(found.refresh_ck[-1, 0]) if n else running
             ready = int(found.ready_ck.max()) if len(found.ready_ck) else 0

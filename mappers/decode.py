@@ -60,9 +60,7 @@ class Plan:
         """Layouts of layer `index`."""
         spec, geo = self.spec, self.geo
         d, f = spec.hidden_size, spec.intermediate_size
-        qkv = Packed(geo, d, 3 * self.q_dim, 0)
-        first = index * self._layer_rows if index else 0
-        qkv = Packed(geo, d, 3 * self.q_dim, first)
+        qkv = Packed(geo, d, 3 * self.q_dim, index * self._layer_rows if index else 0)
         projection = Packed(geo, self.q_dim, d, qkv.end_row)
         ffn1 = Packed(geo, d, f, projection.end_row)
         ffn2 = Packed(geo, f, d, ffn1.end_row)
@@ -158,7 +156,7 @@ class Decoder:
 
     def layer_steps(self, t: int, layer: int = 0) -> list[Step]:
         """Steps of one layer for the token at position t (1 = first), in order (specification 3.4)."""
-        spec, geo, at = self.plan.spec, self.plan.geo, self.plan.layer(layer)
+        spec, at = self.plan.spec, self.plan.layer(layer)
         d, q, f, h = spec.hidden_size, self.plan.q_dim, spec.intermediate_size, spec.num_attention_heads
         return [
             AsicStep("LayerNorm 1", "layernorm", d),

@@ -21,7 +21,7 @@ PIM = ("gddr6+aim",)
 
 
 class Case(NamedTuple):
-    """A channel, its timings in clocks and what to run on it; size: pseudo channels, ranks, groups, banks of a group."""
+    """A channel, its timings in clocks and what runs on it; size: pseudo channels, ranks, groups, banks of a group."""
 
     machine: str
     size: tuple[int, int, int, int]
@@ -76,9 +76,9 @@ def draw_clocks(rng: Random, machine: str) -> dict[str, int]:
         if rng.random() < 0.5:
             ck[long] += rng.randint(0, 2 * top)
     ck["tRFC"] = rng.randint(5, 60)
-    ck["tREFI"] = rng.choice((rng.randint(15, 60), rng.randint(60, 400), rng.randint(60, 400)))
-    if ck["tREFI"] == ck["tRFC"]:  # refresh after refresh for ever
-        ck["tREFI"] += 1
+    ck["tREFI"] = 2 * ck["tRFC"] + rng.choice((rng.randint(0, 60), rng.randint(60, 400), rng.randint(60, 400)))
+    if rng.random() < 0.02:  # refreshes faster than they can be done
+        ck["tRFC"] = 2 * ck["tREFI"]
     return ck
 
 
@@ -214,13 +214,15 @@ class Writer:
 
     def stray(self) -> None:
         """PRE of any bank, open or not."""
-        self.put("PRE", self.bank(), count=self.rng.choice((1, 1, 2)))
+        for _ in range(self.rng.randint(1, 2)):
+            self.put("PRE", self.bank())
 
     def home(self):
         return (self.rng.choice(self.homes), 0, 0, 0)
 
     def close_all(self) -> None:
-        self.put("PREab", self.home(), count=self.rng.choice((1, 1, 1, 2)))
+        for _ in range(self.rng.choice((1, 1, 1, 2))):
+            self.put("PREab", self.home())
 
     def refresh(self) -> None:
         """A REFab of the stream's own."""

@@ -1,0 +1,46 @@
+"""Latency of a GPU or CPU baseline: roofline of each decoder layer, and with a fixed cost for every kernel."""
+
+from typing import NamedTuple
+
+from pimloom.arch.error import UserError
+from pimloom.arch.llm import LlmSpec
+from pimloom.arch.system import RooflineSystem
+from pimloom.arch.units import BITS_PER_BYTE, BYTES_PER_GB, FLOP_PER_TFLOP, S_PER_US
+
+
+class TokenTime(NamedTuple):
+    """Seconds for one token: the roofline alone, and the cost of launching kernels on top."""
+
+    roofline_s: float
+    launch_s: float
+
+
+def token_time(system: RooflineSystem, spec: LlmSpec, t: int, lm_head: bool = False) -> TokenTime:
+    """Time of the token at position t (1 = first), batch 1.
+
+    Every layer reads its weights and t tokens of K and V once, and does two operations per weight and per cached
+    value; it takes the longer of bytes / bandwidth and operations / peak rate, plus `launch_us` per kernel.
+    """
+    weights = spec.params_matmul // spec.num_hidden_layers
+    values = weights + 2 * spec.num_key_value_heads * spec.head_dim * t
+    operations = 2 * weights + 4 * spec.num_attention_heads * spec.head_dim * t
+    work = [(values, operations, spec.num_hidden_layers)]
+    if lm_head:
+        matrix = spec.hidden_size * spec.vocab_size
+        work.append((matrix, 2 * matrix, 1))
+    bytes_per_s, rate = system.memory_gb_s * BYTES_PER_GB, system.peak_tflops * FLOP_PER_TFLOP
+    each = system.element_bits / BITS_PER_BYTE
+    roofline = sum(n * max(v * each / bytes_per_s, o / rate) for v, o, n in work)
+    return TokenTime(roofline, spec.num_hidden_layers * system.kernels_per_layer * system.launch_us * S_PER_US)
+
+
+def check_fits(system: RooflineSystem, spec: LlmSpec, tokens: int) -> None:
+    """Raise UserError if weights and cache exceed the memory."""
+    cache = 2 * spec.num_key_value_heads * spec.head_dim * spec.num_hidden_layers
+    need = (spec.params_matmul + cache * tokens) * system.element_bits // BITS_PER_BYTE
+    if need > system.memory_bytes:
+        left = system.memory_bytes * BITS_PER_BYTE // system.element_bits - spec.params_matmul
+        fits = f"at most {left // cache} tokens fit" if left >= cache else "not even its weights fit"
+        raise UserError(
+            f"{spec.name} with {tokens} tokens needs {need} bytes of memory, there are {system.memory_bytes}: {fits}"
+        )

@@ -1,0 +1,59 @@
+"""One result row. Its field names are a contract with everyone who reads our JSON; see CONVENTIONS.md."""
+
+from typing import Any
+
+import msgspec
+
+
+class Workload(msgspec.Struct, frozen=True):
+    """What was run: tokens of prompt and of generation, sequences at once, LM head included or not."""
+
+    prompt_tokens: int
+    generated_tokens: int
+    batch: int
+    lm_head: bool
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True):
+    """One simulated run. Names end in their unit; a field that a system does not have is None (JSON null).
+
+    time_by_step_s, energy_by_cause_j: parts of latency_s and energy_j. cycles: clocks [CK] of `tck_ps` until the last
+    step ends. command_counts: commands of all channels. row_hit_rate: 1 - row misses / column accesses of a bank.
+    data_movement_reduction: values a processor without PIM would read / values that cross our interface, each counted
+    once per receiver; on_wires: the same with whole bursts and padding. non_vmm_share: ASIC time / all time, refresh
+    left out. mac_utilisation: MAC clocks / all clocks. roofline_s, launch_s: the two parts of a baseline's latency.
+    """
+
+    system: str
+    model: str
+    workload: Workload
+    latency_s: float
+    time_per_token_s: float
+    tokens_per_s: float
+    energy_j: float | None
+    energy_per_token_j: float | None
+    energy_by_cause_j: dict[str, float] | None
+    power_w: float | None
+    time_by_step_s: dict[str, float] | None
+    row_hit_rate: float | None
+    data_movement_reduction: float | None
+    data_movement_reduction_on_wires: float | None
+    non_vmm_share: float | None
+    mac_utilisation: float | None
+    interface_bytes: int | None
+    cycles: int | None
+    tck_ps: int | None
+    command_counts: dict[str, int] | None
+    memory_needed_bytes: int | None
+    memory_bytes: int | None
+    max_tokens: int | None
+    roofline_s: float | None
+    launch_s: float | None
+    spec_digest: str
+    version: str
+    seed: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain dicts and numbers, fields in the order above."""
+        plain: dict[str, Any] = msgspec.to_builtins(self)
+        return plain

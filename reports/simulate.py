@@ -1,0 +1,241 @@
+"""Simulate one model on one system: compose mapper, machine and energy into one result row."""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+
+import msgspec
+import numpy as np
+
+from pimloom import __version__
+from pimloom.arch.error import UserError
+from pimloom.arch.llm import LlmSpec
+from pimloom.arch.part import Part, Table, compile_table
+from pimloom.arch.program import PimStep
+from pimloom.arch.system import PimSystem, RooflineSystem, System, digest
+from pimloom.arch.units import BITS_PER_BYTE, J_PER_PJ, S_PER_PS, ceil_div, mhz_to_ps
+from pimloom.cycle_sim.asic import latency_cyc
+from pimloom.cycle_sim.dram import FAR, Issue
+from pimloom.cycle_sim.machine import Event, Machine, command_counts
+from pimloom.cycle_sim.monitor import expand, raise_if_illegal
+from pimloom.cycle_sim.roofline import check_fits, token_time
+from pimloom.energy.pim import CURRENTS, ON_THE_PINS, pim_energy
+from pimloom.mappers.decode import Decoder, Plan, max_tokens, plan
+from pimloom.mappers.geometry import geometry
+from pimloom.reports.conservation import check_conservation
+from pimloom.reports.result import Result, Workload
+
+Progress = Callable[[int], None]
+
+
+@dataclass
+class Window:
+    """Steps that overlap start_ps to end_ps, as the machine runs them."""
+
+    start_ps: int
+    end_ps: int
+    events: list[Event] = field(default_factory=list)
+
+    def append(self, event: Event) -> None:
+        """Keep the event if it overlaps the window."""
+        if event.end_ps > self.start_ps and event.start_ps < self.end_ps:
+            self.events.append(event)
+
+
+def simulate(
+    system: System,
+    spec: LlmSpec,
+    generate: int,
+    *,
+    seed: int = 0,
+    check: bool = False,
+    window: Window | None = None,
+    progress: Progress = lambda tokens: None,
+) -> Result:
+    """Generate `generate` tokens from an empty prompt, batch 1. `progress` hears of each token done.
+
+    check: every distinct command trace goes through the legality monitor. `seed` is recorded; nothing here is random.
+    Raises UserError for what cannot run, ConservationError or EnergyError for a fault of the model itself.
+    """
+    if generate < 1:
+        raise UserError(f"--generate: expected at least 1 token, got {generate}")
+    run = _pim if isinstance(system.spec, PimSystem) else _roofline
+    result: Result = run(system, spec, generate, seed=seed, check=check, window=window, progress=progress)
+    return result
+
+
+def _pim(
+    system: System,
+    spec: LlmSpec,
+    generate: int,
+    *,
+    seed: int,
+    check: bool,
+    window: Window | None,
+    progress: Progress,
+) -> Result:
+    hardware, part = system.spec, system.part
+    assert isinstance(hardware, PimSystem) and part is not None
+    table = compile_table(part)
+    mapped = plan(spec, geometry(part, hardware.dram.channels), generate, hardware.workload.lm_head)
+    decoder = Decoder(mapped, table)
+    machine = Machine(
+        table,
+        part.tCK_ps,
+        mhz_to_ps(hardware.npu.clock_mhz),
+        partial(latency_cyc, hardware.npu),
+        refresh=hardware.dram.refresh,
+        watch=partial(_monitor, table) if check else None,
+    )
+    for t in range(1, generate + 1):
+        steps = decoder.layer_steps(t)
+        for layer in range(spec.num_hidden_layers):
+            traced = window is not None and machine.outcome.end_ps < window.end_ps
+            machine.run(decoder.layer_steps(t, layer) if traced else steps, window if traced else None)
+        machine.run(decoder.last_steps())
+        progress(t)
+    return _pim_result(system, hardware, part, mapped, decoder, machine, generate, seed)
+
+
+def _monitor(table: Table, stream: np.ndarray, found: Issue, due_ck: int, refreshed_ck: int) -> None:
+    trace = expand(table, stream, found)
+    raise_if_illegal(table, trace, refresh=due_ck < FAR, due_ck=due_ck)
+
+
+def _pim_result(
+    system: System,
+    hardware: PimSystem,
+    part: Part,
+    mapped: Plan,
+    decoder: Decoder,
+    machine: Machine,
+    generate: int,
+    seed: int,
+) -> Result:
+    out, channels, spec = machine.outcome, hardware.dram.channels, mapped.spec
+    steps, times = list(out.steps.values()), list(out.executions.values())
+    counts = command_counts(machine.table, steps, times, channels)
+    bank = _bank_counts(machine.table, steps, times)
+    check_conservation(machine.table, part, mapped, out, bank)
+    if out.refreshes:
+        counts["REFab"] = out.refreshes * channels
+    accesses, misses = bank["MACab"] + bank["WR"] + bank["WRAab"], bank["ACTab"] + bank["ACT"]
+    asic_ps, quiet_ps = sum(out.quiet_ps[name] for name in out.asic_steps), out.quiet_ps.total()
+    baseline = spec.num_hidden_layers * sum(decoder.moved_by_baseline(t) for t in range(1, generate + 1))
+    if mapped.head:
+        baseline += mapped.head.n_in * mapped.head.n_out * generate
+    interface = sum(counts[name] for name in ON_THE_PINS) * part.organization.access_bits // BITS_PER_BYTE
+    row_bytes = mapped.geo.row * mapped.geo.element_bytes * mapped.geo.all_banks
+    latency = out.end_ps * S_PER_PS
+    result = Result(
+        system=system.name,
+        model=spec.name,
+        workload=Workload(0, generate, 1, hardware.workload.lm_head),
+        latency_s=latency,
+        time_per_token_s=latency / generate,
+        tokens_per_s=generate / latency,
+        energy_j=None,
+        energy_per_token_j=None,
+        energy_by_cause_j=None,
+        power_w=None,
+        time_by_step_s={name: ps * S_PER_PS for name, ps in out.time_ps.items()},
+        row_hit_rate=1 - misses / accesses,
+        data_movement_reduction=baseline / (out.sent_values + out.received_values),
+        data_movement_reduction_on_wires=baseline * mapped.geo.element_bytes / interface,
+        non_vmm_share=asic_ps / quiet_ps,
+        mac_utilisation=bank["MACab"] * part.cycles("tCCD_L") * part.tCK_ps / out.end_ps,
+        interface_bytes=interface,
+        cycles=ceil_div(out.end_ps, part.tCK_ps),
+        tck_ps=part.tCK_ps,
+        command_counts=dict(sorted(counts.items())),
+        memory_needed_bytes=mapped.rows * row_bytes,
+        memory_bytes=mapped.geo.rows * row_bytes,
+        max_tokens=max_tokens(spec, mapped.geo, mapped.lm_head),
+        roofline_s=None,
+        launch_s=None,
+        spec_digest=run_digest(system, spec, generate),
+        version=__version__,
+        seed=seed,
+    )
+    return account(result, system)
+
+
+def run_digest(system: System, spec: LlmSpec, generate: int) -> str:
+    """Digest of everything that decides a result."""
+    return digest(system.spec, system.part, spec, generate)
+
+
+def account(result: Result, system: System) -> Result:
+    """The result with its energy by `system`'s currents and accounting; without energy if its part has no currents."""
+    hardware, part = system.spec, system.part
+    assert isinstance(hardware, PimSystem) and part is not None and result.command_counts is not None
+    if any(name not in part.current for name in CURRENTS):
+        return result
+    time_ps, channels = round(result.latency_s / S_PER_PS), hardware.dram.channels
+    ledger = pim_energy(part, hardware.energy, result.command_counts, time_ps, channels, hardware.npu.power_mw)
+    joules = ledger.total_pj * J_PER_PJ
+    return msgspec.structs.replace(
+        result,
+        energy_j=joules,
+        energy_per_token_j=joules / result.workload.generated_tokens,
+        energy_by_cause_j=ledger.joules(),
+        power_w=joules / result.latency_s,
+    )
+
+
+def _bank_counts(table: Table, steps: list[PimStep], times: list[int]) -> Counter[str]:
+    """Commands of one channel by name; a write to one bank counts like a lock-step command (specification 3.4)."""
+    return command_counts(table, steps, times, 1)
+
+
+def _roofline(
+    system: System,
+    spec: LlmSpec,
+    generate: int,
+    *,
+    seed: int,
+    check: bool,
+    window: Window | None,
+    progress: Progress,
+) -> Result:
+    hardware = system.spec
+    assert isinstance(hardware, RooflineSystem)
+    if window is not None or check:
+        raise UserError(f"{system.name} is a roofline: it issues no commands to trace or check")
+    check_fits(hardware, spec, generate)
+    times = [token_time(hardware, spec, t) for t in range(1, generate + 1)]
+    roofline, launch = sum(t.roofline_s for t in times), sum(t.launch_s for t in times)
+    progress(generate)
+    latency = roofline + launch
+    energy = hardware.power_w * latency
+    return Result(
+        system=system.name,
+        model=spec.name,
+        workload=Workload(0, generate, 1, False),
+        latency_s=latency,
+        time_per_token_s=latency / generate,
+        tokens_per_s=generate / latency,
+        energy_j=energy,
+        energy_per_token_j=energy / generate,
+        energy_by_cause_j={"power x time": energy},
+        power_w=hardware.power_w,
+        time_by_step_s={"roofline": roofline, "kernel launch": launch},
+        row_hit_rate=None,
+        data_movement_reduction=None,
+        data_movement_reduction_on_wires=None,
+        non_vmm_share=None,
+        mac_utilisation=None,
+        interface_bytes=None,
+        cycles=None,
+        tck_ps=None,
+        command_counts=None,
+        memory_needed_bytes=None,
+        memory_bytes=hardware.memory_bytes,
+        max_tokens=None,
+        roofline_s=roofline,
+        launch_s=launch,
+        spec_digest=run_digest(system, spec, generate),
+        version=__version__,
+        seed=seed,
+    )
