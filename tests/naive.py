@@ -41,8 +41,8 @@ class Order(NamedTuple):
 class Outcome(NamedTuple):
     """Clocks of the first and last command of every stream row, (clock, node) of every REFab, or the error.
 
-    error: ("stuck", stream, row) or ("starved", node, clock). idle: every command is over and no rule waits.
-    ready: per refresh node, the clock from which a REFab would be legal, FAR while a row is open.
+    error: ("stuck", stream, row) or ("starved", node, clock). idle: every command is over and no rule waits, nor will
+    for what was. ready: per refresh node, the clock from which a REFab would be legal, FAR while a row is open.
     """
 
     first: list[list[int]]
@@ -141,6 +141,10 @@ class Device:
         write = {"WR": self.recovery, "WRA": self.recovery + k.tRP}
         own = {"ACT": k.tRCDRD, "PRE": k.tRP, "PREab": k.tRP, "REFab": k.tRFC, **write}
         return own[name] if name in own else k.nCL + k.nBL
+
+    def legal(self, order: Order, clock: int) -> bool:
+        """Whether rows and rules let the command issue now."""
+        return bool(self.ask("fits", order)) and self.ask("ready", order) <= clock
 
     def ask(self, question: str, order: Order) -> int:
         """`fits` or `ready` of an order, remembered until the next command."""
@@ -249,64 +253,75 @@ def simulate(
     due: int | None = None,
     refreshed: int | None = None,
 ) -> Outcome:
-    """Walk the streams clock by clock; size: pseudo channels, ranks, bank groups, banks of a group."""
+    """Walk the streams clock by clock; size: pseudo channels, ranks, bank groups, banks of a group.
+
+    A REFab of a stream's own is a command like any other: it serves no refresh that is due and is not in the log.
+    """
     dev = MACHINES[machine](size, clocks)
     interval = clocks["tREFI"]
     next_due = [interval if due is None else due for _ in dev.nodes]
     if refreshed is not None:
         for node in dev.nodes:
             dev.issue("REFab", (node,), 0, refreshed)
-    ends, log = [0], []
+    ends, log, bus_free = [0], [], {}
     first: list[list[int]] = [[] for _ in streams]
     last: list[list[int]] = [[] for _ in streams]
     at, left = [0] * len(streams), [s[0].count if s else 0 for s in streams]
 
+    def act(order: Order, clock: int, busy: set[str]) -> None:
+        dev.issue(order.name, order.place, order.row, clock)
+        busy.add(dev.bus(order.name))
+        bus_free[dev.bus(order.name)] = clock + 1
+        ends.append(clock + dev.over(order.name))
+
+    def is_due(node: int, clock: int) -> bool:
+        return refresh and next_due[node] <= clock
+
+    def held(order: Order, clock: int) -> bool:
+        return order.name in OPENING and is_due(order.pch, clock)
+
+    def lifted(clock: int) -> bool:
+        """All wait for rows that the due refreshes keep from opening, and no refresh is near."""
+        near = any(is_due(node, clock) and dev.ask("fits", Order("REFab", node)) for node in dev.nodes)
+        heads = [stream[i] for stream, i in zip(streams, at, strict=True) if i < len(stream)]
+        return not near and all(held(head, clock) or not dev.ask("fits", head) for head in heads)
+
     def result(error: tuple[str, int, int] | None = None) -> Outcome:
         rules_over = [dev.ready(n, b if n in ON_ONE_BANK else b[:1]) for n in dev.names for b in dev.open]
+        rules_over += [dev.after("ACT", (node,), clocks["tFAW"]) for node in dev.nodes]
         closed = [dev.fits("REFab", (node,), 0) for node in dev.nodes]
-        ready = [max(dev.ready("REFab", (node,)), clock) if closed[node] else FAR for node in dev.nodes]
+        ready = [max(dev.ready("REFab", (n,)), bus_free.get(dev.bus("REFab"), 0)) for n in dev.nodes]
+        ready = [clock if shut else FAR for clock, shut in zip(ready, closed, strict=True)]
         return Outcome(first, last, log, error, max(ends + rules_over), ready)
 
     for clock in count():
-        todo = [s for s, stream in enumerate(streams) if at[s] < len(stream)]
+        todo = [s for s in range(len(streams)) if at[s] < len(streams[s])]
         if not todo:
             return result()
-        heads = {s: streams[s][at[s]] for s in todo}
-        due_now = [node for node in dev.nodes if refresh and next_due[node] <= clock]
-        fits = {s: dev.ask("fits", heads[s]) for s in todo}
-        held = {s: fits[s] and heads[s].name in OPENING and heads[s].pch in due_now for s in todo}
-        if not any(fits.values()):
+        if not any(dev.ask("fits", streams[s][at[s]]) for s in todo):
             return result(("stuck", todo[0], at[todo[0]]))
-        can_refresh = [node for node in due_now if dev.ask("fits", Order("REFab", node))]
-        lifted = not can_refresh and all(held[s] or not fits[s] for s in todo)
-        starved = [node for node in due_now if next_due[node] + POSTPONED * interval <= clock]
+        starved = [n for n in dev.nodes if refresh and next_due[n] + POSTPONED * interval <= clock]
         busy = set()
 
-        for node in can_refresh:
-            if dev.bus("REFab") not in busy and dev.ask("ready", Order("REFab", node)) <= clock:
-                if starved:
-                    return result(("starved", starved[0], clock))
-                dev.issue("REFab", (node,), 0, clock)
-                busy.add(dev.bus("REFab"))
-                next_due[node] += interval
-                log.append((clock, node))
-                ends.append(clock + dev.over("REFab"))
-
-        for s, head in heads.items():
-            bus = dev.bus(head.name)
-            due_here = head.name in OPENING and refresh and next_due[head.pch] <= clock
-            if bus in busy or clock < head.release or (due_here and not lifted):
-                continue
-            if not dev.ask("fits", head) or dev.ask("ready", head) > clock:
+        for node in dev.nodes:
+            order = Order("REFab", node)
+            if not is_due(node, clock) or dev.bus("REFab") in busy or not dev.legal(order, clock):
                 continue
             if starved:
                 return result(("starved", starved[0], clock))
-            dev.issue(head.name, head.place, head.row, clock)
-            busy.add(bus)
-            ends.append(clock + dev.over(head.name))
-            if head.name == "REFab":
-                next_due[head.pch] += interval
-                log.append((clock, head.pch))
+            act(order, clock, busy)
+            next_due[node] += interval
+            log.append((clock, node))
+
+        for s in todo:
+            head = streams[s][at[s]]
+            if dev.bus(head.name) in busy or clock < head.release or not dev.legal(head, clock):
+                continue
+            if held(head, clock) and not lifted(clock):
+                continue
+            if starved:
+                return result(("starved", starved[0], clock))
+            act(head, clock, busy)
             if left[s] == head.count:
                 first[s].append(clock)
             left[s] -= 1

@@ -41,11 +41,13 @@ class Memory(NamedTuple):
 
 
 class Asic(NamedTuple):
-    """Clock [GHz], pipeline depth of a nonlinear operation, multiplies per element of exp and GELU."""
+    """Clock [GHz] and pipeline depth of a nonlinear operation [ASIC cycles]."""
 
     ghz: float = 1.0
     fill: int = 0
-    per_element: int = 1
+
+
+PIM, ASIC = Memory(), Asic()
 
 
 class Cost(NamedTuple):
@@ -99,7 +101,7 @@ def products(d: int, banks: int) -> dict[str, Vmm]:
     return {part: Vmm(*shape, banks) for part, shape in zip(PARTS, shapes, strict=False)}
 
 
-def layer(d: int, h: int, t: int, m: Memory = Memory(), a: Asic = Asic()) -> Cost:  # noqa: B008
+def layer(d: int, h: int, t: int, m: Memory = PIM, a: Asic = ASIC) -> Cost:
     """One layer at position t (specification 3.4)."""
     vmm, nb = products(d, m.banks), m.banks
     time = {part: v.time(m) for part, v in vmm.items()}
@@ -114,8 +116,8 @@ def layer(d: int, h: int, t: int, m: Memory = Memory(), a: Asic = Asic()) -> Cos
     time["attention"] = k_write + v_write + score + weighted_sum
     cycles = (
         2 * 3 * ceil(d / 128)
-        + ceil(h * t * a.per_element / 128)
-        + ceil(4 * d * a.per_element / 128)
+        + ceil(h * t / 128)
+        + ceil(4 * d / 128)
         + 4 * a.fill
         + ceil(3 * d * c(d) / 256)
         + ceil(d * (c(d) + 1) / 256)
@@ -136,7 +138,7 @@ class Run(NamedTuple):
     row_hit: float
 
 
-def run(name: str, m: Memory = Memory(), a: Asic = Asic(), tokens: int = 1024, refresh: float = REFRESH) -> Run:  # noqa: B008
+def run(name: str, m: Memory = PIM, a: Asic = ASIC, tokens: int = 1024, refresh: float = REFRESH) -> Run:
     """Generate `tokens` tokens."""
     layers, d, h = MODELS[name]
     costs = [layer(d, h, t, m, a) for t in range(1, tokens + 1)]

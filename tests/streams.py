@@ -101,9 +101,10 @@ def draw_case(rng: Random, machine: str, rows: int = 40) -> Case:
         owned = [banks[i::many] for i in range(many)]
     limit = rng.randint(3, rows) // len(owned)
     streams = [Writer(rng, machine, size, mine, clocks).write(limit) if mine else [] for mine in owned]
-    refresh = rng.random() < 0.7
+    if rng.random() < 0.3:
+        return Case(machine, size, clocks, streams, refresh=False)
     due = rng.choice((None, None, rng.randint(0, 80)))
-    return Case(machine, size, clocks, streams, refresh, due, rng.choice((None, None, None, -rng.randint(0, 60))))
+    return Case(machine, size, clocks, streams, True, due, rng.choice((None, None, None, -rng.randint(0, 60))))
 
 
 class Writer:

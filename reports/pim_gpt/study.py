@@ -1,0 +1,121 @@
+"""Study `pim-gpt`: the eight GPT models on PIM-GPT, our figures beside the published ones."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from pimloom import __version__
+from pimloom.arch.system import load_system
+from pimloom.arch.units import S_PER_US
+from pimloom.reports.files import prepare_folder, write_atomic, write_json, write_table_csv
+from pimloom.reports.page import Card, Column, Page, Section, TableData, render
+from pimloom.reports.pim_gpt import sections
+from pimloom.reports.pim_gpt.checks import Findings, reproduction_rows
+from pimloom.reports.pim_gpt.points import TOKENS, Point, all_points, run_points
+from pimloom.reports.result import Result
+
+TITLE = "PIM-GPT, reproduced"
+Progress = Callable[[int, int], None]
+
+
+def run_study(out: str | Path, progress: Progress = lambda done, total: None) -> Path:
+    """Simulate everything and write `index.html`, `results.csv`, `results.json` into folder `out`; returns the page.
+
+    `progress(done, total)` counts simulations. Raises UserError if the folder cannot be written.
+    """
+    folder, points = prepare_folder(out), all_points()
+    done = 0
+
+    def count() -> None:
+        nonlocal done
+        done += 1
+        progress(done, len(points))
+
+    found = Findings(run_points(points, done=count))
+    checks = reproduction_rows(found)
+    page = render(build_page(found, checks))
+    write_table_csv(folder / "results.csv", [flat_row(point, found.results[point]) for point in points])
+    write_json(folder / "results.json", {"results": results_json(found, points), "checks": checks})
+    write_atomic(folder / "index.html", page)
+    return folder / "index.html"
+
+
+def build_page(found: Findings, checks: list[dict[str, object]]) -> Page:
+    """The whole report."""
+    base, small = found.base("gpt3-xl"), found.base("gpt2")
+    verdicts = [check["verdict"] for check in checks]
+    gated = [v for v in verdicts if v != "report only"]
+    cards = [
+        Card("GPT2-small", small.time_per_token_s / S_PER_US, "µs/token", "exact engine, refresh on"),
+        Card("GPT3-XL", base.time_per_token_s / S_PER_US, "µs/token", "exact engine, refresh on"),
+        Card("Power, GPT3-XL", base.power_w, "W", "2024 accounting, with interface"),
+        Card("Checks passed", f"{gated.count('pass')} of {len(gated)}", "", "hard gates and soft checks"),
+    ]
+    return Page(
+        TITLE,
+        "A hybrid processing-in-memory accelerator for GPT inference (Wu, Wang, Lu; npj Unconventional Computing 1, 4): "
+        "eight GDDR6 PIM channels and one ASIC, simulated command by command.",
+        [
+            Section("Reproduction", "reproduction", INTRODUCTION, [reproduction_table(checks)]),
+            sections.latency(found),
+            sections.energy(found),
+            sections.locality(found),
+            sections.baselines(found),
+            sections.sensitivity(found),
+            sections.capacity(found),
+            sections.assumptions(),
+        ],
+        cards,
+        {
+            "pimloom": __version__,
+            "system": f"pim_gpt, digest {load_system('pim_gpt').digest}",
+            "workload": f"batch 1, no prompt, {TOKENS} generated tokens",
+            "seed": "0 (nothing here is random)",
+            "made by": "`pimloom report pim-gpt`",
+        },
+    )
+
+
+INTRODUCTION = (
+    "Hard gates must hold exactly or to the printed digit; soft checks compare simulated figures with published ones "
+    "within a stated tolerance; the rest is reported without a verdict, because its baseline is not known. The tag says "
+    "how the published value is known: read in the paper, in a third party's text, recalled, or derived."
+)
+
+
+def reproduction_table(checks: list[dict[str, object]]) -> TableData:
+    """Our value, the published value, the deviation and the verdict."""
+    return TableData(
+        "Our values beside the published ones",
+        [
+            Column("check", "check"),
+            Column("ours", "ours", align="right"),
+            Column("published", "published", align="right"),
+            Column("unit", "unit"),
+            Column("deviation", "deviation", "%", format="+.1f"),
+            Column("tolerance", "tolerance"),
+            Column("tag", "evidence"),
+            Column("class", "class"),
+            Column("verdict", "verdict", verdict=True),
+        ],
+        checks,
+        "Deviation: of our value (of a range, its least; channels, its greatest) from the published value, or from the "
+        "nearer end of a published range; 0 inside it.",
+    )
+
+
+def flat_row(point: Point, result: Result) -> dict[str, object]:
+    """One line of results.csv: nested fields joined with a dot, units at the end of every name."""
+    row: dict[str, object] = {"setting": " ".join(f"{k}={v}" for k, v in point.overrides)}
+    for name, value in result.as_dict().items():
+        if name in ("energy_by_cause_j", "time_by_step_s", "command_counts"):
+            continue  # in results.json
+        if isinstance(value, dict):
+            row |= {f"{name}.{inner}": each for inner, each in value.items()}
+        else:
+            row[name] = value
+    return row
+
+
+def results_json(found: Findings, points: list[Point]) -> list[dict[str, object]]:
+    """All results with their settings."""
+    return [{"setting": dict(point.overrides), **found.results[point].as_dict()} for point in points]
