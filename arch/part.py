@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated, ClassVar, NamedTuple
 
 import msgspec
 import numpy as np
@@ -23,6 +23,19 @@ NonNegative = Annotated[float, msgspec.Meta(ge=0)]
 
 class Organization(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Geometry of one channel; a column is one column access of `access_bits`."""
+
+    MEANING: ClassVar[Mapping[str, str]] = {
+        "pseudo_channels": "pseudo channels of a channel [1]",
+        "ranks": "ranks of a pseudo channel [1]",
+        "bank_groups": "bank groups of a rank [1]",
+        "banks_per_group": "banks of a bank group [1]",
+        "rows": "rows of a bank [1]",
+        "columns": "column accesses of a row [1]",
+        "access_bits": "width of a column access [bits]",
+        "dq_bits": "data pins of a channel [1]",
+        "pin_gbps": "data rate of a pin [Gb/s]",
+        "capacity_bytes": "capacity of a channel [bytes]",
+    }
 
     pseudo_channels: Positive
     ranks: Positive
@@ -49,6 +62,13 @@ class Organization(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class PimUnit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The MAC unit beside each bank and the buffer it is fed from."""
 
+    MEANING: ClassVar[Mapping[str, str]] = {
+        "lanes": "multipliers beside a bank [1]",
+        "element_bits": "width of an operand [bits]",
+        "mac_power_mw": "power of all MAC units of a channel while they work [mW]",
+        "global_buffer_bytes": "global buffer of a channel [bytes]",
+    }
+
     lanes: Positive
     element_bits: Positive
     mac_power_mw: PositiveFloat
@@ -57,6 +77,20 @@ class PimUnit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One device, as read from `arch/parts/NAME.yaml`."""
+
+    MEANING: ClassVar[Mapping[str, str]] = {
+        "standard": "DRAM standard: a table in arch/dram",
+        "pim": "PIM instruction set: a table in arch/pim",
+        "tCK_ps": "clock period [ps]",
+        "VDD": "supply voltage",
+        "io_pj_per_bit": "energy of one bit on the interface [pJ/bit]",
+        "current.IDD0": "one bank activating and precharging",
+        "current.IDD2N": "precharge standby",
+        "current.IDD3N": "active standby",
+        "current.IDD4R": "burst read",
+        "current.IDD4W": "burst write",
+        "current.IDD5B": "burst refresh",
+    }
 
     description: str
     standard: str

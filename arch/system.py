@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 
@@ -19,6 +19,12 @@ Count = Annotated[int, msgspec.Meta(ge=0)]
 class Dram(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Memory of a PIM system; every key of the part itself may be set below `dram.` as well."""
 
+    MEANING: ClassVar[Mapping[str, str]] = {
+        "part": "memory device: a name in arch/parts or a path",
+        "channels": "channels, each with a private interface to the ASIC [1]",
+        "refresh": "whether refresh is modelled",
+    }
+
     part: str
     channels: Positive
     refresh: bool
@@ -26,6 +32,17 @@ class Dram(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class Npu(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The logic beside the memory: element-wise operations, partial sums, instruction issue."""
+
+    MEANING: ClassVar[Mapping[str, str]] = {
+        "clock_mhz": "ASIC clock [MHz]",
+        "multipliers": "BF16 multipliers: elements a nonlinear operation takes per clock [1]",
+        "adders": "BF16 adders: additions per clock [1]",
+        "layernorm_passes": "passes of LayerNorm over its vector [1]",
+        "fill_cyc": "pipeline fill of a nonlinear operation [ASIC cycles]",
+        "sram_bytes": "ASIC SRAM [bytes]; recorded, not a limit in the model",
+        "power_mw": "ASIC power while the system runs [mW]",
+        "area_mm2": "ASIC core area [mm2]; recorded",
+    }
 
     clock_mhz: PositiveFloat
     multipliers: Positive
@@ -40,6 +57,12 @@ class Npu(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class EnergyMode(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How all-bank commands are charged: k_act activation currents, k_rd read currents; interface counted or not."""
 
+    MEANING: ClassVar[Mapping[str, str]] = {
+        "k_act": "activation currents charged per all-bank ACT [1]",
+        "k_rd": "read currents charged per all-bank MAC [1]",
+        "interface": "whether interface energy is counted",
+    }
+
     k_act: PositiveFloat
     k_rd: PositiveFloat
     interface: bool
@@ -47,6 +70,10 @@ class EnergyMode(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What is run beside the decoder blocks."""
+
+    MEANING: ClassVar[Mapping[str, str]] = {
+        "lm_head": "whether the LM head runs after the last layer",
+    }
 
     lm_head: bool
 
@@ -64,6 +91,16 @@ class PimSystem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class RooflineSystem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A GPU or CPU baseline: bandwidth, peak rate and a fixed cost per kernel."""
+
+    MEANING: ClassVar[Mapping[str, str]] = {
+        "peak_tflops": "peak arithmetic rate [TFLOPS]",
+        "memory_gb_s": "memory bandwidth [GB/s]",
+        "memory_bytes": "memory [bytes]",
+        "element_bits": "width of weights and cache [bits]",
+        "power_w": "power while it runs [W]",
+        "launch_us": "cost of one kernel launch [µs]",
+        "kernels_per_layer": "kernels of one decoder layer and token [1]",
+    }
 
     description: str
     kind: Literal["roofline"]

@@ -149,6 +149,7 @@ class _Measure(float):
     """A number >= 0 in one fixed unit, read from text with any unit in `units` (factor to the fixed unit)."""
 
     units: ClassVar[dict[str, Fraction]]
+    unit: ClassVar[str]
     expected: ClassVar[str]
 
     def __repr__(self) -> str:
@@ -169,6 +170,7 @@ class Milliampere(_Measure):
     """
 
     units = {"uA": Fraction(1, 1000), "mA": Fraction(1), "A": Fraction(1000)}
+    unit = "mA"
     expected = "a current with its unit, such as 122 mA"
 
 
@@ -180,4 +182,5 @@ class Volt(_Measure):
     """
 
     units = {"mV": Fraction(1, 1000), "V": Fraction(1)}
+    unit = "V"
     expected = "a voltage with its unit, such as 1.25 V"

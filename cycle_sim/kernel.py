@@ -113,17 +113,16 @@ def _misfit(c, o, row, cmds, nodes, banks):
 
 
 @numba.njit(cache=True, _nrt=False)
-def _is_held(c, o, at, cmds, nodes, banks, refs):
-    """Whether a due refresh keeps command c from opening a row at clock `at`."""
-    n_ref = refs.shape[0]
+def _held_from(c, o, cmds, nodes, banks, refs):
+    """Clock from which a due refresh keeps command c from opening a row; FAR: never."""
+    n_ref, due = refs.shape[0], FAR
     if n_ref == 0 or cmds[c, LEAVES] != OPEN:
-        return False
+        return due
     per = (banks.shape[1] - 1) // n_ref
     bank = nodes[o, cmds[c, SCOPE]] * cmds[c, SPAN]
     for n in range(bank // per, (bank + cmds[c, SPAN] - 1) // per + 1):
-        if at >= refs[n, DUE]:
-            return True
-    return False
+        due = min(due, refs[n, DUE])
+    return due
 
 
 @numba.njit(cache=True, _nrt=False)
@@ -139,8 +138,11 @@ def _take(s, o, stream, size, heads, nodes):
 
 @numba.njit(cache=True, _nrt=False)
 def _next_command(stream, size, cmds, before, hist, slot, banks, refs, heads, nodes, clock):
-    """(stream, clock, clock of the runner-up, held stream, its clock, first unfinished stream); -1, FAR: none."""
-    best, best_at, second_at, held, held_at, unfinished = -1, FAR, FAR, -1, FAR, -1
+    """(stream, clock, clock of the runner-up, clock from which the held are all held, first unfinished stream).
+
+    -1, FAR: none; NEVER: none is held.
+    """
+    best, best_at, second_at, held_from, unfinished = -1, FAR, FAR, NEVER, -1
     for s in range(heads.shape[0]):
         i, o = heads[s, HEAD], refs.shape[0] + s
         if i == heads[s, END]:
@@ -154,14 +156,34 @@ def _next_command(stream, size, cmds, before, hist, slot, banks, refs, heads, no
             continue
         at = max(stream[i, RELEASE], clock[FREE + cmds[c, BUS]], clock[NOW] + (o <= clock[TURN]))
         at = max(at, _bound(c, o, cmds, before, nodes, hist, slot))
-        if _is_held(c, o, at, cmds, nodes, banks, refs):
-            if at < held_at:
-                held, held_at = s, at
+        due = _held_from(c, o, cmds, nodes, banks, refs)
+        if at >= due:
+            held_from = max(held_from, due)
         elif at < best_at:
             best, best_at, second_at = s, at, best_at
         else:
             second_at = min(second_at, at)
-    return best, best_at, second_at, held, held_at, unfinished
+    return best, best_at, second_at, held_from, unfinished
+
+
+@numba.njit(cache=True, _nrt=False)
+def _lift(held_from, stream, cmds, before, hist, slot, banks, refs, heads, nodes, clock):
+    """(stream, clock) of the first held command that opens its row all the same; -1, FAR: a refresh is near."""
+    best, best_at = -1, FAR
+    for s in range(heads.shape[0]):
+        i, o = heads[s, HEAD], refs.shape[0] + s
+        if i == heads[s, END]:
+            continue
+        c = stream[i, CMD]
+        if _misfit(c, o, stream[i, ROW], cmds, nodes, banks) < 0:
+            at = max(stream[i, RELEASE], clock[FREE + cmds[c, BUS]], clock[NOW] + (o <= clock[TURN]), held_from)
+            at = max(at, _bound(c, o, cmds, before, nodes, hist, slot))
+            if at < best_at:
+                best, best_at = s, at
+    for n in range(refs.shape[0]):
+        if refs[n, N_OPEN] == 0 and refs[n, DUE] <= best_at:
+            return -1, FAR
+    return best, best_at
 
 
 @numba.njit(cache=True, _nrt=False)
@@ -273,20 +295,20 @@ def run(
 ):
     code, where = OK, np.int64(0)
     while True:
-        best, at, second_at, held, held_at, unfinished = _next_command(
+        best, at, second_at, held_from, unfinished = _next_command(
             stream, size, cmds, before, hist, slot, banks, refs, heads, nodes, clock
         )
         if unfinished < 0:
             break
-        node, node_at = _next_refresh(ref, at if best >= 0 else held_at, cmds, before, hist, slot, refs, nodes, clock)
-        if best < 0 and held >= 0 and node < 0:  # lift the hold: nothing else could ever move
-            best, at = held, held_at
+        if best < 0 and held_from > NEVER:  # nothing else could ever move
+            best, at = _lift(held_from, stream, cmds, before, hist, slot, banks, refs, heads, nodes, clock)
+        node, node_at = _next_refresh(ref, at, cmds, before, hist, slot, refs, nodes, clock)
         limit, stop = FAR, min(second_at, node_at)
         for n in range(refs.shape[0]):
             limit = min(limit, refs[n, DUE] + POSTPONED_MAX * refi)
             if refs[n, N_OPEN] == 0:
                 stop = min(stop, refs[n, DUE])
-        if best < 0 and held < 0:
+        if best < 0 and held_from == NEVER:
             code, where = STUCK, heads[unfinished, HEAD]
             o, c = refs.shape[0] + unfinished, stream[where, CMD]
             b = _misfit(c, o, stream[where, ROW], cmds, nodes, banks)

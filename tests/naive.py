@@ -41,7 +41,7 @@ class Order(NamedTuple):
 class Outcome(NamedTuple):
     """Clocks of the first and last command of every stream row, (clock, node) of every REFab, or the error.
 
-    error: ("stuck", stream, row) or ("starved", node, clock). idle: every command is over and no rule waits, nor will
+    error: ("stuck" or "starved", first unfinished stream, its row). idle: every command is over and no rule waits, nor will
     for what was. ready: per refresh node, the clock from which a REFab would be legal, FAR while a row is open.
     """
 
@@ -300,7 +300,7 @@ def simulate(
             return result()
         if not any(dev.ask("fits", streams[s][at[s]]) for s in todo):
             return result(("stuck", todo[0], at[todo[0]]))
-        starved = [n for n in dev.nodes if refresh and next_due[n] + POSTPONED * interval <= clock]
+        starved = any(is_due(node, clock - POSTPONED * interval) for node in dev.nodes)
         busy = set()
 
         for node in dev.nodes:
@@ -308,7 +308,7 @@ def simulate(
             if not is_due(node, clock) or dev.bus("REFab") in busy or not dev.legal(order, clock):
                 continue
             if starved:
-                return result(("starved", starved[0], clock))
+                return result(("starved", todo[0], at[todo[0]]))
             act(order, clock, busy)
             next_due[node] += interval
             log.append((clock, node))
@@ -320,7 +320,7 @@ def simulate(
             if held(head, clock) and not lifted(clock):
                 continue
             if starved:
-                return result(("starved", starved[0], clock))
+                return result(("starved", todo[0], at[todo[0]]))
             act(head, clock, busy)
             if left[s] == head.count:
                 first[s].append(clock)

@@ -13,6 +13,7 @@ from pimloom.reports.result import Result
 from pimloom.reports.simulate import run_digest, simulate
 
 MODELS = ("gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl", "gpt3-small", "gpt3-medium", "gpt3-large", "gpt3-xl")
+SHAPES = ("gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl", "gpt3-large", "gpt3-xl")  # gpt3-small, -medium repeat gpt2's
 TOKENS = 1024
 CLOCKS_MHZ = (1000, 500, 200, 100)
 CHANNELS = (8, 16, 32)

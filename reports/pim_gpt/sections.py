@@ -3,16 +3,14 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from pimloom.arch.llm import load_llm
-from pimloom.arch.system import load_system
 from pimloom.arch.units import MIB, S_PER_US
-from pimloom.reports.figures import Range, grouped_bars, horizontal_ranges, lines, stacked_bars
-from pimloom.reports.page import Column, Figure, Notes, Section, TableData
+from pimloom.reports.figures import grouped_bars, lines, stacked_bars
+from pimloom.reports.page import Column, Section, TableData
 from pimloom.reports.pim_gpt.checks import Findings, published
-from pimloom.reports.pim_gpt.points import CHANNELS, CLOCKS_MHZ, LM_HEAD, MODELS, SERIAL, TOKENS, Point
+from pimloom.reports.pim_gpt.closed_form import closed_form_us
+from pimloom.reports.pim_gpt.points import CHANNELS, CLOCKS_MHZ, LM_HEAD, MODELS, SERIAL, SHAPES, TOKENS, Point
 from pimloom.reports.result import Result
 
-SHAPES = ("gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl", "gpt3-large", "gpt3-xl")  # gpt3-small, -medium repeat gpt2's
 GROUPS = {
     "QKV": "QKV",
     "projection": "projection",
@@ -23,7 +21,6 @@ GROUPS = {
     "K write": "attention",
     "V write": "attention",
 }
-COMMANDS = {"t4": "NVIDIA T4", "xeon_6154": "Xeon Gold 6154"}
 
 
 def grouped_time_s(result: Result) -> dict[str, float]:
@@ -77,29 +74,6 @@ def _latency_row(result: Result) -> dict[str, float | str]:
     return {"model": result.model, "us": us, "tokens": result.tokens_per_s, **groups, **rest}
 
 
-def closed_form_us(model: str) -> float:
-    """Time per token by the closed form of the specification's 3.4, refresh factor included [µs]."""
-    spec = load_llm(model)
-    d, h, layers = spec.hidden_size, spec.num_attention_heads, spec.num_hidden_layers
-    chunks, slots = -(-d // 1024), -(-d // 128)
-
-    def product(n_in: int, n_out: int) -> float:
-        cols = -(-n_out // 128)
-        return n_in / 16 + cols * -(-n_in // 16) + 24 * -(-cols * n_in // 1024) + 1
-
-    fixed = product(d, 3 * d) + product(d, d) + product(d, 4 * d) + product(4 * d, d)
-    fixed += d / 16 + 36 * chunks + 37 * slots  # K and V writes
-    adds = (3 * d * chunks, d * (chunks + 1), 4 * d * chunks, d * (-(-4 * d // 1024) + 1))
-    fixed += 6 * -(-d // 128) + -(-4 * d // 128) + sum(-(-n // 256) for n in adds)
-    total = 0.0
-    for t in range(1, TOKENS + 1):
-        there = -(-t // 128)
-        score = d / 16 + there * h * -(-(d // h) // 16) + 24 * -(-there * d // 1024) + 1
-        weighted = slots * t / 16 + slots * -(-t // 16) + 24 * slots * -(-t // 1024)
-        total += fixed + score + weighted + -(-h * t // 128)
-    return layers * total / TOKENS * 6825 / 6370 / 1000
-
-
 def energy(found: Findings) -> Section:
     """Energy per token by cause, in both accountings."""
     causes = list(found.base("gpt2").energy_by_cause_j or {})
@@ -134,6 +108,7 @@ def energy(found: Findings) -> Section:
             {c: [_watts(source(m), c) for m in SHAPES] for c in causes},
             xlabel="model",
             ylabel="power [W]",
+            caption=f"All-bank commands charged as in the {year} version of the paper; every cause is in Table 3.",
         )
         for year, source in (("2024", found.base), ("2023", lambda m: found.v1[m]))
     ]
@@ -172,8 +147,9 @@ def locality(found: Findings) -> Section:
             Column("share", "non-VMM share of latency", "%", format=".2f"),
         ],
         rows,
-        f"Published: row hits about {hit.text} %, data movement {moved.text}× [{moved.tag}], non-VMM share 1.16 % "
-        "(GPT3-XL). Values count each element once per receiver; on the wires, bursts are whole and p is sent per pass.",
+        f"Published: row hits about {hit.text} %, data movement {moved.text}× [{moved.tag}], non-VMM share "
+        "1.16 % (GPT3-XL). Values count each element once per receiver; on the wires, bursts are whole and p is sent "
+        "once per pass.",
     )
     chart = grouped_bars(
         "Off-chip data movement avoided",
@@ -184,79 +160,6 @@ def locality(found: Findings) -> Section:
         caption=f"Published range: {moved.text}×.",
     )
     return Section("Row hits and data movement", "locality", "", [chart, table])
-
-
-def baselines(found: Findings) -> Section:
-    """Speed-up and efficiency over T4 and Xeon, published ranges beside ours."""
-    paper = published()
-    rows, speed, efficient = [], [], []
-    for name, title in COMMANDS.items():
-        short = "t4" if name == "t4" else "cpu"
-        line, energy_line = paper[f"speedup_{short}"], paper[f"energy_{short}"]
-        for launch, how in ((False, "roofline"), (True, "with launch cost")):
-            values = {m: found.speedup(m, name, launch) for m in SHAPES}
-            speed.append(Range(f"{title}, {how}", line.low, line.high, values))
-        efficient.append(
-            Range(title, energy_line.low, energy_line.high, {m: found.efficiency(m, name) for m in SHAPES})
-        )
-        for m in MODELS:
-            other = found.results[Point(name, m)]
-            rows.append(
-                {
-                    "baseline": title,
-                    "model": m,
-                    "roofline": 1e3 * (other.roofline_s or 0) / TOKENS,
-                    "total": 1e3 * other.time_per_token_s,
-                    "low": found.speedup(m, name, False),
-                    "high": found.speedup(m, name),
-                    "energy": found.efficiency(m, name),
-                }
-            )
-    table = TableData(
-        "Baselines",
-        [
-            Column("baseline", "baseline"),
-            Column("model", "model"),
-            Column("roofline", "roofline", "ms/token", format=",.2f"),
-            Column("total", "with launch cost", "ms/token", format=",.2f"),
-            Column("low", "speed-up, roofline", "×", format=",.1f"),
-            Column("high", "speed-up, with launch", "×", format=",.1f"),
-            Column("energy", "energy ratio", "×", format=",.0f"),
-        ],
-        rows,
-        "Energy of a baseline is its data-sheet power × its latency with launch cost.",
-    )
-    charts: list[Figure] = [
-        horizontal_ranges(
-            "Speed-up over the baselines: published range and ours",
-            speed,
-            xlabel="speed-up [×]",
-            ylabel="baseline model",
-            log_x=True,
-        ),
-        horizontal_ranges(
-            "Energy efficiency over the baselines: published range and ours",
-            efficient,
-            xlabel="energy ratio [×]",
-            ylabel="baseline",
-            log_x=True,
-        ),
-    ]
-    intro = (
-        "How the paper measured its T4 and Xeon is unknown, so these ratios are shown, never checked. The roofline "
-        "reads every weight and cached value once at the data-sheet bandwidth; eager frameworks add a cost per kernel."
-    )
-    return Section("Baselines", "baselines", intro, [*charts, table, Notes("Baseline figures", _baseline_notes())])
-
-
-def _baseline_notes() -> list[str]:
-    notes = []
-    for name, title in COMMANDS.items():
-        for place, source in load_system(name).sources.items():
-            if source.text:
-                value = getattr(load_system(name).spec, place, "")
-                notes.append(f"{title}: `{place}` = {value}: {source.text}")
-    return notes
 
 
 def sensitivity(found: Findings) -> Section:

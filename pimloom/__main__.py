@@ -1,0 +1,5 @@
+"""`python -m pimloom`."""
+
+from pimloom.cli import main
+
+main()

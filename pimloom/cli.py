@@ -1,0 +1,185 @@
+"""The `pimloom` command."""
+
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from pimloom import __version__
+from pimloom.arch.error import UserError
+
+# What a command needs is imported inside it: numba and matplotlib would slow `--help` down.
+
+app = typer.Typer(
+    name="pimloom",
+    help="Exact cycles, energy and reports for processing-in-memory LLM accelerators.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    epilog="Example:  pimloom run pim_gpt --model gpt2 --generate 64. With --debug, errors come with their traceback.",
+)
+
+Json = Annotated[
+    str | None, typer.Option("--json", metavar="FILE", help="Write the result as JSON to FILE; - is stdout.")
+]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar, no table.")]
+
+
+def main() -> None:
+    """Entry point: errors are one line on stderr, exit code 2 for the user's, 1 for ours, 130 for an interrupt."""
+    debug = "--debug" in sys.argv
+    arguments = [a for a in sys.argv[1:] if a != "--debug"]
+    try:
+        code = app(args=arguments, standalone_mode=False)
+    except Exception as error:
+        if debug:
+            raise
+        code = _say(error)
+    except KeyboardInterrupt:
+        code = 130
+        print("pimloom: interrupted; nothing half-written", file=sys.stderr)
+    sys.stdout.flush()
+    raise SystemExit(code if isinstance(code, int) else 0)
+
+
+def _say(error: Exception) -> int:
+    """Print an error in one line; returns the exit code."""
+    usage = typer.BadParameter.__mro__[1]  # UsageError: typer carries its own click and does not export it
+    if isinstance(error, usage):
+        context = getattr(error, "ctx", None)
+        command = context.command_path if context else "pimloom"
+        message = " ".join(error.format_message().split())  # type: ignore[attr-defined]
+        print(f"{command}: {message} See `{command} --help`.", file=sys.stderr)
+        return 2
+    if isinstance(error, BrokenPipeError):
+        return 0
+    if isinstance(error, UserError):
+        print(f"pimloom: {error}", file=sys.stderr)
+        return 2
+    print(f"pimloom: internal error: {type(error).__name__}: {error} (--debug shows where)", file=sys.stderr)
+    return 1
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        print(f"pimloom {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def top(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Exact cycles, energy and reports for processing-in-memory LLM accelerators."""
+
+
+@app.command("list", epilog="Example:  pimloom list --json -")
+def list_(json: Json = None) -> None:
+    """List parts, systems, models and studies."""
+    from pimloom.show import catalogue, show_catalogue
+
+    _output(catalogue(), json, show_catalogue)
+
+
+@app.command(epilog="Example:  pimloom run pim_gpt --model gpt2-xl --generate 1024 --set npu.clock_mhz=500 --json -")
+def run(
+    system: Annotated[str, typer.Argument(help="System name (see `pimloom list`) or path to a system YAML.")],
+    model: Annotated[str, typer.Option(help="Model name, a Hugging Face config.json, or its folder.")],
+    generate: Annotated[
+        int, typer.Option(metavar="N", help="Tokens to generate from an empty prompt, batch 1.")
+    ] = 1024,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a value; may be repeated.")
+    ] = None,
+    json: Json = None,
+    timeline: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write a Perfetto timeline of a window of the run.")
+    ] = None,
+    window: Annotated[str, typer.Option(metavar="FROM:TO", help="Window of the timeline [µs].")] = "0:20",
+    check: Annotated[bool, typer.Option("--check", help="Run the legality monitor on every command trace.")] = False,
+    seed: Annotated[int, typer.Option(help="Recorded in the result; nothing here is random yet.")] = 0,
+    quiet: Quiet = False,
+) -> None:
+    """Simulate a model on a system and print latency, energy and more."""
+    from pimloom.running import run_command
+
+    result = run_command(
+        system,
+        model,
+        generate,
+        set_ or [],
+        json=json,
+        timeline=timeline,
+        window=window,
+        check=check,
+        seed=seed,
+        quiet=quiet,
+    )
+    from pimloom.show import show_result
+
+    _output(result.as_dict(), json, None if quiet else lambda _: show_result(result))
+
+
+@app.command(epilog="Example:  pimloom report pim-gpt --out reports/out/pim_gpt")
+def report(
+    study: Annotated[str, typer.Argument(help="Study name (see `pimloom list`).")],
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for index.html, results.csv and results.json.")],
+    quiet: Quiet = False,
+) -> None:
+    """Run a study and write its report."""
+    from pimloom.running import progress_bar
+    from pimloom.show import studies
+
+    known = studies()
+    if study not in known:
+        from pimloom.arch.load import nearest
+
+        raise UserError(f"unknown study {study!r}{nearest(study, known)}; known studies: {', '.join(known)}")
+    module = import_module(f"pimloom.reports.{study.replace('-', '_')}.study")
+    with progress_bar(f"simulating {study}", quiet) as progress:
+        page = module.run_study(out, progress)
+    if not quiet:
+        print(page)
+
+
+@app.command(epilog="Example:  pimloom explain dram.timing.tCCD_L")
+def explain(
+    field: Annotated[str | None, typer.Argument(help="Dotted field; without it, all fields are listed.")] = None,
+    json: Json = None,
+) -> None:
+    """Explain a field: meaning, unit, value in each part, source, and the rules that use it."""
+    from pimloom.explain import all_fields
+    from pimloom.explain import explain as explain_field
+    from pimloom.show import show_explanation, show_fields
+
+    if field is None:
+        _output(dict(all_fields()), json, show_fields)
+        return
+    found = explain_field(field)
+    plain = found._asdict() | {"values": [value._asdict() for value in found.values]}
+    _output(plain, json, lambda _: show_explanation(found))
+
+
+def _output(value: dict[str, Any], json: str | None, show: Any) -> None:
+    """JSON to stdout or a file if asked for, else the table."""
+    if json is None:
+        if show is not None:
+            show(value)
+        return
+    from pimloom.reports.files import json_text, write_json
+
+    if json == "-":
+        sys.stdout.write(json_text(value))
+    else:
+        write_json(json, value)
+        if show is not None:
+            show(value)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,123 @@
+"""What a field of a system means, its value in every part or system, where that comes from, and which rules use it."""
+
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import msgspec
+
+from pimloom.arch.error import UserError
+from pimloom.arch.load import Source, nearest
+from pimloom.arch.part import Organization, Part, PimUnit, standard_of
+from pimloom.arch.system import (
+    Dram,
+    EnergyMode,
+    Npu,
+    PimSystem,
+    RooflineSystem,
+    Workload,
+    list_names,
+    load_part,
+    load_system,
+)
+
+
+class Value(NamedTuple):
+    """A field's value in one part or system."""
+
+    where: str
+    value: str
+    source: str
+    file: str
+
+
+class Explanation(NamedTuple):
+    """Everything known of a field."""
+
+    field: str
+    meaning: str
+    values: list[Value]
+    rules: list[str]
+
+
+def explain(field: str) -> Explanation:
+    """Explain a dotted field such as `dram.timing.tCCD_L` or `npu.clock_mhz`. Raises UserError with near names."""
+    meanings = all_fields()
+    if field not in meanings:
+        raise UserError(f"no field {field!r}{nearest(field, meanings)}; `pimloom explain` lists all")
+    return Explanation(field, meanings[field], _values(field), _rules(field))
+
+
+@lru_cache(maxsize=1)
+def all_fields() -> Mapping[str, str]:
+    """Every field that can be explained or set, with its meaning."""
+    found: dict[str, str] = {}
+    for prefix, struct in (
+        ("dram", Dram),
+        ("dram", Part),
+        ("dram.organization", Organization),
+        ("dram.pim_unit", PimUnit),
+        ("npu", Npu),
+        ("energy", EnergyMode),
+        ("workload", Workload),
+        ("", RooflineSystem),
+    ):
+        for name, meaning in struct.MEANING.items():
+            found[f"{prefix}.{name}" if prefix else name] = meaning
+    for name in list_names("parts"):
+        for timing, meaning in standard_of(load_part(name).value).timings.items():
+            found.setdefault(f"dram.timing.{timing}", meaning)
+    return found
+
+
+def _values(field: str) -> list[Value]:
+    values = []
+    head, _, rest = field.partition(".")
+    if head == "dram" and rest not in Dram.__struct_fields__:
+        for name in list_names("parts"):
+            part = load_part(name)
+            values += _value(name, part.value, part.sources, rest)
+    else:
+        for name in list_names("systems"):
+            system = load_system(name)
+            kind = PimSystem if "." in field else RooflineSystem
+            if isinstance(system.spec, kind):
+                values += _value(name, system.spec, system.sources, field)
+    return values
+
+
+def _value(where: str, struct: Any, sources: Mapping[str, Source], place: str) -> list[Value]:
+    found = struct
+    for key in place.split("."):
+        found = found.get(key) if isinstance(found, dict) else getattr(found, key, None)
+    if found is None:
+        return []
+    source = sources.get(place)
+    text = str(found).lower() if isinstance(found, bool) else str(msgspec.to_builtins(found, enc_hook=str))
+    if place.startswith("timing."):
+        ck = struct.cycles(place.removeprefix("timing."))
+        text = f"{ck} nCK = {ck * struct.tCK_ps / 1000:g} ns"
+    elif hasattr(found, "unit"):
+        text = f"{found:g} {found.unit}"
+    folder = "parts" if isinstance(struct, Part) else "systems"
+    file = f"arch/{folder}/{where}.yaml:{source.line}" if source else ""
+    return [Value(where, text, source.text if source else "", file)]
+
+
+def _rules(field: str) -> list[str]:
+    """The rules and command durations whose sums name the timing."""
+    timing = field.removeprefix("dram.timing.")
+    if timing == field:
+        return []
+    uses = re.compile(rf"\b{re.escape(timing)}\b")
+    found: dict[str, None] = {}
+    for name in list_names("parts"):
+        standard = standard_of(load_part(name).value)
+        for rule in standard.rules:
+            if uses.search(rule.wait):
+                window = f", {rule.window}th latest" if rule.window > 1 else ""
+                level = rule.level.name.lower().replace("_", " ")
+                line = f"{' '.join(rule.after)} → {' '.join(rule.before)}, same {level}{window}: {rule.wait}"
+                found[line] = None
+    return list(found)

@@ -1,0 +1,98 @@
+"""What `pimloom run` does: read the arguments, simulate with a progress bar, write the timeline."""
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+
+from pimloom.arch.error import UserError
+from pimloom.arch.llm import load_llm
+from pimloom.arch.system import load_system
+from pimloom.arch.units import PS_PER_US
+from pimloom.reports.files import write_atomic
+from pimloom.reports.result import Result
+from pimloom.reports.simulate import Window, simulate
+
+Progress = Callable[[int, int], None]
+
+
+def run_command(
+    system: str,
+    model: str,
+    generate: int,
+    settings: Sequence[str],
+    *,
+    json: str | None,
+    timeline: Path | None,
+    window: str,
+    check: bool,
+    seed: int,
+    quiet: bool,
+) -> Result:
+    """Simulate as `pimloom run` was asked to; outputs are checked first and written last. Raises UserError."""
+    for file, option in ((json if json != "-" else None, "--json"), (timeline, "--timeline")):
+        if file is not None:
+            _check_writable(Path(file), option)
+    hardware, spec = load_system(system, parse_settings(settings)), load_llm(model)
+    frame = Window(*parse_window(window)) if timeline else None
+    with progress_bar(f"{spec.name} on {hardware.name}", quiet) as progress:
+        result = simulate(
+            hardware, spec, generate, seed=seed, check=check, window=frame, progress=lambda t: progress(t, generate)
+        )
+    if timeline and frame and hardware.part:
+        from pimloom.reports.trace import timeline as draw
+
+        title = f"{spec.name} on {hardware.name}, {generate} tokens"
+        write_atomic(timeline, draw(hardware.part, frame.events, (frame.start_ps, frame.end_ps), title))
+    return result
+
+
+def parse_settings(settings: Sequence[str]) -> dict[str, str]:
+    """`KEY=VALUE` texts as a dict. Raises UserError for one without `=`, or a key given twice."""
+    found: dict[str, str] = {}
+    for text in settings:
+        key, sign, value = text.partition("=")
+        if not sign or not key.strip():
+            raise UserError(f"--set {text}: expected KEY=VALUE, such as npu.clock_mhz=500")
+        if key.strip() in found:
+            raise UserError(f"--set {key.strip()}: given twice")
+        found[key.strip()] = value.strip()
+    return found
+
+
+def parse_window(text: str) -> tuple[int, int]:
+    """`FROM:TO` in µs as ps. Raises UserError unless 0 <= FROM < TO."""
+    try:
+        low, high = (int(Decimal(part) * PS_PER_US) for part in text.split(":"))
+    except (ValueError, InvalidOperation, OverflowError):
+        low, high = 0, 0
+    if not 0 <= low < high:
+        raise UserError(f"--window {text}: expected FROM:TO in µs with 0 <= FROM < TO, such as 0:20")
+    return low, high
+
+
+def _check_writable(path: Path, option: str) -> None:
+    folder = path.parent
+    if not folder.is_dir():
+        raise UserError(f"{option} {path}: there is no folder {folder}; make it first")
+    if path.is_dir():
+        raise UserError(f"{option} {path}: is a folder; name a file in it")
+    if not os.access(path if path.exists() else folder, os.W_OK):
+        raise UserError(f"{option} {path}: not writable; choose another place")
+
+
+@contextmanager
+def progress_bar(title: str, quiet: bool) -> Iterator[Progress]:
+    """A progress bar on stderr if that is a terminal; yields `progress(done, total)`."""
+    if quiet or not sys.stderr.isatty():
+        yield lambda done, total: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(title, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)

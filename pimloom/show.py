@@ -1,0 +1,135 @@
+"""What a person reads on the terminal: tables of results, names, and explanations."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+import pimloom.reports
+from pimloom.arch.llm import list_presets, load_llm
+from pimloom.arch.system import list_names, load_part, load_system
+from pimloom.explain import Explanation
+from pimloom.reports.result import Result
+
+PIPE_WIDTH = 118  # columns when stdout is no terminal, so that output is the same everywhere
+
+
+def _console() -> Console:
+    console = Console(highlight=False)
+    return console if console.is_terminal else Console(highlight=False, width=PIPE_WIDTH)
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in columns:
+        name, _, side = column.partition("|")
+        table.add_column(name, justify="right" if side else "left", overflow="fold")
+    return table
+
+
+def _add(table: Table, *cells: object) -> None:
+    table.add_row(*(Text(str(cell)) for cell in cells))
+
+
+def studies() -> list[str]:
+    """Names of the studies: folders of `reports` with a study.py."""
+    folder = Path(pimloom.reports.__file__).parent
+    return sorted(p.parent.name.replace("_", "-") for p in folder.glob("*/study.py"))
+
+
+def catalogue() -> dict[str, dict[str, str]]:
+    """Parts, systems, models and studies: name -> one line."""
+    models = {}
+    for name in list_presets():
+        spec = load_llm(name)
+        models[name] = (
+            f"{spec.num_hidden_layers} layers, hidden {spec.hidden_size}, {spec.num_attention_heads} heads, "
+            f"{spec.params_matmul / 1e6:,.1f} M matrix parameters"
+        )
+    return {
+        "parts": {name: load_part(name).value.description for name in list_names("parts")},
+        "systems": {name: load_system(name).spec.description for name in list_names("systems")},
+        "models": models,
+        "studies": {name: f"pimloom report {name} --out DIR" for name in studies()},
+    }
+
+
+def show_catalogue(found: Mapping[str, Mapping[str, str]]) -> None:
+    """Print the catalogue."""
+    console = _console()
+    for kind, names in found.items():
+        table = _table(kind, "")
+        for name, line in names.items():
+            _add(table, name, line)
+        console.print(table)
+
+
+def show_fields(fields: Mapping[str, str]) -> None:
+    """Print all fields with their meaning."""
+    table = _table("field", "meaning")
+    for name, meaning in fields.items():
+        _add(table, name, meaning)
+    _console().print(table)
+
+
+def show_explanation(found: Explanation) -> None:
+    """Print everything known of a field."""
+    console = _console()
+    console.print(Text(f"{found.field}: {found.meaning}"))
+    if found.values:
+        table = _table("in", "value", "source", "file")
+        for value in found.values:
+            _add(table, *value)
+        console.print(table)
+    for rule in found.rules:
+        console.print(Text(f"rule: {rule}"))
+
+
+def show_result(result: Result) -> None:
+    """Print one result: headline figures, then latency and energy by part."""
+    console = _console()
+    table = _table(f"{result.model} on {result.system}, {result.workload.generated_tokens} tokens", "value|r", "unit")
+    for label, value, unit in _headline(result):
+        if value is not None:
+            _add(table, label, value, unit)
+    console.print(table)
+    for title, parts, unit, scale in (
+        ("latency by step", result.time_by_step_s, "µs/token", 1e6),
+        ("energy by cause", result.energy_by_cause_j, "µJ/token", 1e6),
+    ):
+        if parts:
+            total = sum(parts.values())
+            table = _table(title, f"{unit}|r", "share|r")
+            for name, part in parts.items():
+                each = part * scale / result.workload.generated_tokens
+                _add(table, name, f"{each:,.3f}", f"{100 * part / total:.1f} %")
+            console.print(table)
+    if result.cycles is not None:
+        console.print(Text(f"spec digest {result.spec_digest}, pimloom {result.version}, seed {result.seed}"))
+
+
+def _headline(result: Result) -> list[tuple[str, str | None, str]]:
+    def text(value: Any, pattern: str, scale: float = 1) -> str | None:
+        return None if value is None else format(value * scale, pattern)
+
+    return [
+        ("simulated time", text(result.latency_s, ",.3f", 1e3), "ms"),
+        ("cycles", text(result.cycles, ",d"), f"CK of {result.tck_ps} ps"),
+        ("time per token", text(result.time_per_token_s, ",.3f", 1e6), "µs"),
+        ("tokens per second", text(result.tokens_per_s, ",.1f"), "1/s"),
+        ("energy", text(result.energy_j, ",.4f"), "J"),
+        ("energy per token", text(result.energy_per_token_j, ",.4f", 1e3), "mJ"),
+        ("power", text(result.power_w, ",.3f"), "W"),
+        ("row-hit rate", text(result.row_hit_rate, ".2f", 100), "%"),
+        ("less data moved", text(result.data_movement_reduction, ".1f"), "×"),
+        ("less data moved, on the wires", text(result.data_movement_reduction_on_wires, ".1f"), "×"),
+        ("non-VMM share of latency", text(result.non_vmm_share, ".2f", 100), "%"),
+        ("MAC clocks", text(result.mac_utilisation, ".1f", 100), "%"),
+        ("memory needed", text(result.memory_needed_bytes, ",d"), "bytes"),
+        ("memory", text(result.memory_bytes, ",d"), "bytes"),
+        ("most tokens that fit", text(result.max_tokens, ",d"), "tokens"),
+    ]
