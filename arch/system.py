@@ -166,11 +166,11 @@ def load_system(name: str, overrides: Mapping[str, str] | None = None) -> System
     if kind not in ("pim", "roofline"):
         raise UserError(f"{path}: at $.kind: expected pim or roofline, got {kind}")
     mine, parts = _split(overrides or {}, tree)
-    loaded = load_yaml(path, PimSystem if kind == "pim" else RooflineSystem, mine)
-    spec: PimSystem | RooflineSystem = loaded.value
-    title = path.stem
-    if isinstance(spec, RooflineSystem):
-        return System(title, spec, None, loaded.sources)
+    if kind == "roofline":
+        baseline = load_yaml(path, RooflineSystem, mine)
+        return System(path.stem, baseline.value, None, baseline.sources)
+    loaded = load_yaml(path, PimSystem, mine)
+    spec, title = loaded.value, path.stem
     try:
         part = load_part(spec.dram.part, parts)
     except UserError as error:  # its places are below dram. for the user

@@ -4,6 +4,8 @@ They take plain arrays and allocate nothing: numba then need not count reference
 than the work itself (0.3 µs of 0.4 µs a command).
 """
 
+from typing import Any
+
 import numba
 import numpy as np
 
@@ -15,6 +17,9 @@ NEVER = -FAR
 POSTPONED_MAX = 8  # JEDEC JESD79-4 4.26 and JESD250: eight REF commands may be postponed
 ANY, OPEN, CLOSED = int(Row.ANY), int(Row.OPEN), int(Row.CLOSED)
 OK, STUCK, STARVED, LOG_FULL = range(4)
+
+bare: Any = numba.njit(cache=True, _nrt=False)  # type: ignore[call-overload]  # an option numba does not announce
+full: Any = numba.njit(cache=True)
 
 # cmds[opcode]; SPAN: banks in the scope; BEFORE, AFTER: length of its lists of rules; DEPTH: longest window it fills
 SCOPE, NEEDS, LEAVES, BUFFER, BUS, DONE, GAP, SPAN, BEFORE, AFTER, DEPTH = range(11)
@@ -55,7 +60,7 @@ def _lists(ptr: np.ndarray, found: np.ndarray) -> np.ndarray:
     return table
 
 
-@numba.njit(cache=True)
+@full
 def load(stream, cmd, pch, rank, bg, bank, row, count, release, limits, leaves):
     """Fill `stream` [rows, 8]; returns the first row with a field out of bounds, or -1."""
     for i in range(cmd.size):
@@ -69,7 +74,7 @@ def load(stream, cmd, pch, rank, bg, bank, row, count, release, limits, leaves):
     return -1
 
 
-@numba.njit(cache=True, _nrt=False)
+@bare
 def _bound(c, o, cmds, before, nodes, hist, slot):
     """First clock in which no rule binds command c of asker o."""
     t = np.int64(0)
@@ -83,7 +88,7 @@ def _bound(c, o, cmds, before, nodes, hist, slot):
     return t
 
 
-@numba.njit(cache=True, _nrt=False)
+@bare
 def _arm(c, o, at, cmds, after, nodes, hist, slot):
     """Note that command c of asker o issued at clock `at`."""
     for k in range(cmds[c, AFTER]):
@@ -96,7 +101,7 @@ def _arm(c, o, at, cmds, after, nodes, hist, slot):
             slot[x] = slot[x] + 1 if slot[x] + 1 < w else 0
 
 
-@numba.njit(cache=True, _nrt=False)
+@bare
 def _misfit(c, o, row, cmds, nodes, banks):
     """First bank whose row is not as command c needs it; -1 if all are."""
     need = cmds[c, NEEDS]
@@ -112,7 +117,7 @@ def _misfit(c, o, row, cmds, nodes, banks):
     return -1
 
 
-@numba.njit(cache=True, _nrt=False)
+@bare
 def _held_from(c, o, cmds, nodes, banks, refs):
     """Clock from which a due refresh keeps command c from opening a row; FAR: never."""
     n_ref, due = refs.shape[0], FAR
@@ -125,7 +130,7 @@ def _held_from(c, o, cmds, nodes, banks, refs):
     return due
 
 
-@numba.njit(cache=True, _nrt=False)
+@bare
 def _take(s, o, stream, size, heads, nodes):
     """Make the row at the head of stream s current."""
     i = heads[s, HEAD]
@@ -136,7 +141,7 @@ def _take(s, o, stream, size, heads, nodes):
         nodes[o, level] = node
 
 
-@numba.njit(cache=True, _nrt=False)
+@bare
 def _next_command(stream, size, cmds, before, hist, slot, banks, refs, heads, nodes, clock):
     """(stream, clock, clock of the runner-up, clock from which the held are all held, first unfinished stream).
 
@@ -166,7 +171,7 @@ def _next_command(stream, size, cmds, before, hist, slot, banks, refs, heads, no
     return best, best_at, second_at, held_from, unfinished
 
 
-@numba.njit(cache=True, _nrt=False)
+@bare
 def _lift(held_from, stream, cmds, before, hist, slot, banks, refs, heads, nodes, clock):
     """(stream, clock) of the first held command that opens its row all the same; -1, FAR: a refresh is near."""
     best, best_at = -1, FAR
@@ -186,7 +191,7 @@ def _lift(held_from, stream, cmds, before, hist, slot, banks, refs, heads, nodes
     return best, best_at
 
 
-@numba.njit(cache=True, _nrt=False)
+@bare
 def _next_refresh(c, horizon, cmds, before, hist, slot, refs, nodes, clock):
     """(node, clock) of the next REFab among the nodes that are due by `horizon` with all banks closed; -1, FAR."""
     node, node_at = -1, FAR
@@ -199,7 +204,7 @@ def _next_refresh(c, horizon, cmds, before, hist, slot, refs, nodes, clock):
     return node, node_at
 
 
-@numba.njit(cache=True, _nrt=False)
+@bare
 def _refresh(c, n, at, refi, cmds, after, hist, slot, refs, nodes, clock, log):
     _arm(c, n, at, cmds, after, nodes, hist, slot)
     log[clock[LOGGED], 0], log[clock[LOGGED], 1] = at, n
@@ -210,7 +215,7 @@ def _refresh(c, n, at, refi, cmds, after, hist, slot, refs, nodes, clock, log):
     clock[IDLE] = max(clock[IDLE], at + cmds[c, DONE])
 
 
-@numba.njit(cache=True, _nrt=False)
+@bare
 def _advance(s, at, stop, stream, cmds, after, hist, slot, banks, refs, heads, nodes, clock, first, last):
     """Issue the head of stream s at clock `at`, and as much of its count as comes before clock `stop`."""
     i, o = heads[s, HEAD], refs.shape[0] + s
@@ -234,7 +239,7 @@ def _advance(s, at, stop, stream, cmds, after, hist, slot, banks, refs, heads, n
         heads[s, HEAD] += 1
 
 
-@numba.njit(cache=True, _nrt=False)
+@bare
 def _move_rows(c, o, row, at, cmds, nodes, banks, refs):
     n_ref, buffer = refs.shape[0], cmds[c, BUFFER]
     bank = nodes[o, cmds[c, SCOPE]] * cmds[c, SPAN]
@@ -252,7 +257,7 @@ def _move_rows(c, o, row, at, cmds, nodes, banks, refs):
             banks[buffer, b, OPENED], banks[buffer, b, OPENER], banks[buffer, b, SINCE] = row, c, at
 
 
-@numba.njit(cache=True)
+@full
 def begin(ref, due, refreshed, ptr, size, cmds, after, total):
     hist, slot = np.full(total[0], NEVER), np.zeros(total[1], np.int64)
     banks = np.full((cmds[:, BUFFER].max() + 1, size[0, 4] + 1, 3), -1)
@@ -271,7 +276,7 @@ def begin(ref, due, refreshed, ptr, size, cmds, after, total):
     return hist, slot, banks, refs, heads, nodes, clock
 
 
-@numba.njit(cache=True, _nrt=False)
+@bare
 def run(
     ref,
     refi,

@@ -9,14 +9,15 @@ step to step; `tests/test_machine.py` ticks it clock by clock, and runs whole pr
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from pimloom.arch.part import Table
 from pimloom.arch.program import AsicStep, PimStep, Step
 from pimloom.arch.units import ceil_div
-from pimloom.cycle_sim.dram import FAR, Engine, Issue
+from pimloom.cycle_sim.dram import Engine, Issue
+from pimloom.cycle_sim.kernel import FAR
 
 
 class Run(NamedTuple):
@@ -29,8 +30,15 @@ class Run(NamedTuple):
     refreshes: int
 
 
+class Trace(Protocol):
+    """What takes the events of a trace: a list, or something choosier."""
+
+    def append(self, event: "Event", /) -> None:
+        """Take one event."""
+
+
 class Event(NamedTuple):
-    """One step in a trace. `run` is set for PIM steps; refresh_ck: absolute clocks of the REFab before and in it."""
+    """One step in a trace. `issued` is set for PIM steps; idle_refresh_ck: clocks of REFab since the PIM step before."""
 
     step: Step
     start_ps: int
@@ -83,7 +91,7 @@ class Machine:
         self._quiet: dict[Hashable, tuple[int, int]] = {}
         self._runs: dict[tuple[Hashable, int, int], Run] = {}
 
-    def run(self, steps: Iterable[Step], trace: list[Event] | None = None) -> None:
+    def run(self, steps: Iterable[Step], trace: Trace | None = None) -> None:
         """Run steps in order; appends an Event for each to `trace`."""
         for step in steps:
             if isinstance(step, AsicStep):
@@ -91,7 +99,7 @@ class Machine:
             else:
                 self._run_pim(step, trace)
 
-    def _run_asic(self, step: AsicStep, trace: list[Event] | None) -> None:
+    def _run_asic(self, step: AsicStep, trace: Trace | None) -> None:
         out, duration = self.outcome, self.latency_cyc(step) * self.clock_ps
         start = ceil_div(out.end_ps, self.clock_ps) * self.clock_ps
         out.time_ps[step.name] += start + duration - out.end_ps
@@ -101,7 +109,7 @@ class Machine:
         if trace is not None:
             trace.append(Event(step, start, out.end_ps, None, ()))
 
-    def _run_pim(self, step: PimStep, trace: list[Event] | None) -> None:
+    def _run_pim(self, step: PimStep, trace: Trace | None) -> None:
         out = self.outcome
         start = ceil_div(out.end_ps, self.tCK_ps)
         idle_refresh = self._refresh_until(start)
@@ -114,11 +122,12 @@ class Machine:
             self._quiet[step.key] = (quiet.idle_ck, max(last, quiet.idle_ck))
         quiet_ck, settled = self._quiet[step.key]
         due, running = self._due - start, self._refreshed - start
-        if due > settled and running + self._again <= 0:
+        rest = max(running + self._again, 0)  # clocks that an earlier REFab may still hold the step up
+        if due > settled and not rest:
             idle = quiet_ck
             self._ready = max(self._ready, start + idle)
         else:
-            run = self._look_up(step, min(due, settled + 1), running if running + self._again > 0 else -int(FAR))
+            run = self._look_up(step, min(due, settled + rest + 1), running if rest else -int(FAR))
             idle = run.idle_ck
             if run.refreshes:
                 self._due += run.refreshes * self.table.rules.refi

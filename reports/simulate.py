@@ -16,9 +16,10 @@ from pimloom.arch.program import PimStep
 from pimloom.arch.system import PimSystem, RooflineSystem, System, digest
 from pimloom.arch.units import BITS_PER_BYTE, J_PER_PJ, S_PER_PS, ceil_div, mhz_to_ps
 from pimloom.cycle_sim.asic import latency_cyc
-from pimloom.cycle_sim.dram import FAR, Issue
+from pimloom.cycle_sim.dram import Issue, issue
+from pimloom.cycle_sim.kernel import FAR
 from pimloom.cycle_sim.machine import Event, Machine, command_counts
-from pimloom.cycle_sim.monitor import expand, raise_if_illegal
+from pimloom.cycle_sim.monitor import TRACE, expand, raise_if_illegal
 from pimloom.cycle_sim.roofline import check_fits, token_time
 from pimloom.energy.pim import CURRENTS, ON_THE_PINS, pim_energy
 from pimloom.mappers.decode import Decoder, Plan, max_tokens, plan
@@ -37,7 +38,7 @@ class Window:
     end_ps: int
     events: list[Event] = field(default_factory=list)
 
-    def append(self, event: Event) -> None:
+    def append(self, event: Event, /) -> None:
         """Keep the event if it overlaps the window."""
         if event.end_ps > self.start_ps and event.start_ps < self.end_ps:
             self.events.append(event)
@@ -99,8 +100,20 @@ def _pim(
 
 
 def _monitor(table: Table, stream: np.ndarray, found: Issue, due_ck: int, refreshed_ck: int) -> None:
-    trace = expand(table, stream, found)
-    raise_if_illegal(table, trace, refresh=due_ck < FAR, due_ck=due_ck)
+    """Check one run of the engine, with the REFab that may still have been running when it began."""
+    try:
+        trace = expand(table, [stream], found.issue_ck, found.end_ck, found.refresh_ck)
+    except ValueError:  # a refresh came inside a run with count: the same commands one by one
+        single = np.repeat(stream, stream["count"])
+        single["count"] = 1
+        again = issue(table, [single], due_ck=due_ck, refreshed_ck=refreshed_ck)
+        trace = expand(table, [single], again.issue_ck, again.end_ck, again.refresh_ck)
+    on, running = due_ck < FAR, refreshed_ck > -FAR
+    if running:
+        earlier = np.zeros(1, TRACE)
+        earlier["cmd"], earlier["clock"] = table.rules.refresh, refreshed_ck
+        trace = np.concatenate([earlier, trace])
+    raise_if_illegal(table, trace, due_ck=int(due_ck - table.rules.refi * running) if on else None)
 
 
 def _pim_result(

@@ -42,20 +42,18 @@ def _pim_events(table: Table, tCK_ps: int, step: StepEvent, banks: list[Track]) 
     events = [Event(STEPS, step.step.name, step.start_ps, step.end_ps - step.start_ps, {})]
     done, refresh = table.rules.done, table.rules.refresh
 
-    def draw(cmd: int, first_ps: int, last_ps: int, where: list[Track], info: dict[str, object]) -> None:
-        name = table.names[cmd]
-        events.append(Event(BUS, name, first_ps, last_ps - first_ps + tCK_ps, info))
-        lasts = max(int(done[cmd]), 1) * tCK_ps
-        events.extend(Event(track, name, first_ps, last_ps - first_ps + lasts, info) for track in where)
+    def draw(cmd: int, first_ck: int, last_ck: int, where: list[Track], info: dict[str, object]) -> None:
+        name, start = table.names[cmd], step.start_ps + first_ck * tCK_ps
+        run, lasts = (last_ck - first_ck) * tCK_ps, max(int(done[cmd]), 1) * tCK_ps
+        events.append(Event(BUS, name, start, run + tCK_ps, info))
+        events.extend(Event(track, name, start, run + lasts, info) for track in where)
 
     ends = step.issued.end_ck[0] - done[step.step.stream["cmd"]]
     for row, first, last in zip(step.step.stream, step.issued.issue_ck[0], ends, strict=True):
-        cmd = int(row["cmd"])
-        draw(cmd, *(step.start_ps + int(ck) * tCK_ps for ck in (first, last)), _banks(table, row, banks), _info(row))
-    for ck, _ in step.issued.refresh_ck:
-        draw(refresh, *(2 * (step.start_ps + int(ck) * tCK_ps,)), banks, {})
-    for ck in step.idle_refresh_ck:
-        draw(refresh, ck * tCK_ps, ck * tCK_ps, banks, {})
+        draw(int(row["cmd"]), int(first), int(last), _banks(table, row, banks), _info(row))
+    idle = [ck - step.start_ps // tCK_ps for ck in step.idle_refresh_ck]
+    for ck in (*idle, *(int(ck) for ck, _ in step.issued.refresh_ck)):
+        draw(refresh, ck, ck, banks, {})
     return events
 
 

@@ -50,7 +50,7 @@ def test_cycles_are_those_of_the_aim_simulator(trace, golden, commands):
         ("tRCDMAC", "57 nCK", (1024, 0, 0, 0, 2048)),
         ("tCCD_L", "3 nCK", (64_512, 0, 0, 0, 129_024)),  # 63 of each 64 MACab
         ("tRTP", "13 nCK", (1023, 0, 0, 0, 0)),  # TMOD hides it
-        ("tRP", "33 nCK", (1023, 0, 0, 1, 2047)),  # once at the end of wrab, as the write is under way for tRP
+        ("tRP", "33 nCK", (1023, 0, 0, 1024, 2047)),  # after WRAab the write is under way for tRP, too
         ("nMODCH", "33 nCK", (0, 1, 1, 0, 4096)),
         ("nMACRES", "3 nCK", (0, 0, 0, 0, 1024)),
         ("nCLREG", "1 nCK", (0, 1024, 0, 0, 1024)),  # RD_MAC blocks

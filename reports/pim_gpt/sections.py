@@ -35,7 +35,7 @@ def grouped_time_s(result: Result) -> dict[str, float]:
 def latency(found: Findings) -> Section:
     """Time per token, and where it goes."""
     rows = [_latency_row(found.base(model)) for model in MODELS]
-    shares = {group: [100 * row[group] / row["us"] for row in rows] for group in GROUP_NAMES}
+    shares = {group: [_share(found.base(model), group) for model in MODELS] for group in GROUP_NAMES}
     table = TableData(
         "Latency per generated token",
         [
@@ -63,6 +63,10 @@ def latency(found: Findings) -> Section:
 
 
 GROUP_NAMES = ("QKV", "projection", "FFN1", "FFN2", "attention", "ASIC")
+
+
+def _share(result: Result, group: str) -> float:
+    return 100 * grouped_time_s(result)[group] / result.latency_s
 
 
 def _latency_row(result: Result) -> dict[str, float | str]:
@@ -154,7 +158,10 @@ def locality(found: Findings) -> Section:
     chart = grouped_bars(
         "Off-chip data movement avoided",
         list(MODELS),
-        {"values": [r["moved"] for r in rows], "on the wires": [r["wires"] for r in rows]},
+        {
+            "values": [found.base(m).data_movement_reduction for m in MODELS],
+            "on the wires": [found.base(m).data_movement_reduction_on_wires for m in MODELS],
+        },
         xlabel="model",
         ylabel="baseline / PIM-GPT [×]",
         caption=f"Published range: {moved.text}×.",
