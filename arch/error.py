@@ -3,3 +3,13 @@
 
 class UserError(Exception):
     """One line: what, where, what instead. The CLI prints it on stderr and exits with code 2."""
+
+
+def one_line(said: object) -> str:
+    r"""Text on one line, with nothing in it that would steer a terminal.
+
+    >>> one_line("a\nb \x1b[31mred")
+    'a b \\x1b[31mred'
+    """
+    text = " ".join(str(said).splitlines())
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)

@@ -14,6 +14,7 @@ from pimloom.arch.part import NonNegative, Part, Positive, PositiveFloat, check_
 
 HERE = Path(__file__).parent
 Count = Annotated[int, msgspec.Meta(ge=0)]
+ClockMhz = Annotated[float, msgspec.Meta(ge=0.1, le=100_000)]  # a period of 10 us to 10 ps
 
 
 class Dram(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -44,7 +45,7 @@ class Npu(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         "area_mm2": "ASIC core area [mm2]; recorded",
     }
 
-    clock_mhz: PositiveFloat
+    clock_mhz: ClockMhz
     multipliers: Positive
     adders: Positive
     layernorm_passes: Positive
@@ -174,7 +175,10 @@ def load_system(name: str, overrides: Mapping[str, str] | None = None) -> System
     try:
         part = load_part(spec.dram.part, parts)
     except UserError as error:  # its places are below dram. for the user
-        raise UserError(str(error).replace("--set ", "--set dram.", 1)) from None
+        said, nearest_, names = str(error).partition("; nearest: ")
+        if said.startswith("--set "):
+            said, names = said.replace("--set ", "--set dram.", 1), names and f"dram.{names.replace(', ', ', dram.')}"
+        raise UserError(f"{said}{nearest_}{names}") from None
     if part.value.pim_unit is None:
         raise UserError(f"{path}: at $.dram.part: expected a part with a PIM unit, got {spec.dram.part}")
     sources = dict(loaded.sources) | {f"dram.{place}": source for place, source in part.sources.items()}

@@ -19,22 +19,20 @@ import numpy as np
 
 from pimloom.arch.command import STREAM
 from pimloom.arch.error import UserError
-from pimloom.arch.part import Table
+from pimloom.arch.part import Rules, Table
 from pimloom.cycle_sim.kernel import (
     CLOSED,
     FAR,
     LOG_FULL,
     LOGGED,
-    NAMES,
     OK,
-    OPEN,
     POSTPONED_MAX,
     STARVED,
+    WINDOW,
     begin,
-    load,
-    pack,
     run,
 )
+from pimloom.cycle_sim.stream import NAMES, bad_field, describe, load
 
 
 class Issue(NamedTuple):
@@ -58,7 +56,7 @@ class Engine:
 
     def __init__(self, table: Table) -> None:
         self.table = table
-        self._packed = pack(table.rules)
+        self._packed = _pack(table.rules)
         size = table.rules.size
         self._limits = np.array([len(table.names), *(size[1:] // size[:-1])])
 
@@ -77,7 +75,7 @@ class Engine:
         stream = np.empty((len(rows), len(NAMES)), np.int64)
         bad = load(stream, *(rows[name] for name in NAMES), self._limits, rules.leaves)
         if bad >= 0:
-            raise UserError(_bad_field(table, rows, bad, self._limits))
+            raise UserError(bad_field(table, rows, bad, self._limits))
         first, last = np.full(len(rows), -1, np.int64), np.full(len(rows), -1, np.int64)
         size, cmds, before, after, total = self._packed
         ref, due = rules.refresh if refresh else -1, rules.refi if due_ck is None else due_ck
@@ -113,29 +111,6 @@ def issue(
     return Engine(table).issue(streams, refresh=refresh, due_ck=due_ck, refreshed_ck=refreshed_ck)
 
 
-def _bad_field(table: Table, rows: np.ndarray, i: int, limits: np.ndarray) -> str:
-    for name, limit in zip(NAMES, limits, strict=False):
-        if not 0 <= rows[name][i] < limit:
-            return f"command {i}: {name} {rows[name][i]} is outside 0 to {limit - 1}"
-    if rows["count"][i] < 1:
-        return f"command {i}: count must be at least 1, not {rows['count'][i]}"
-    if rows["count"][i] > 1:
-        return f"command {i} ({table.names[rows['cmd'][i]]}) opens or closes rows: count must be 1"
-    return f"command {i}: row {rows['row'][i]} must be at least 0"
-
-
-def describe(table: Table, row: np.void) -> str:
-    """A stream row as a person would say it: `RD bg 2 bank 1 row 7`, with the coordinates its scope uses."""
-    scope, size = table.rules.scope[row["cmd"]], table.rules.size
-    words = [table.names[row["cmd"]]]
-    for level, name in enumerate(("pch", "rank", "bg", "bank"), start=1):
-        if scope >= level and (size[level] > size[level - 1] or level >= 3):
-            words.append(f"{name} {row[name]}")
-    if table.rules.needs[row["cmd"]] == OPEN or table.rules.leaves[row["cmd"]] == OPEN:
-        words.append(f"row {row['row']}")
-    return " ".join(words)
-
-
 def _sentence(table: Table, rows: np.ndarray, code: int, where: int, who: np.ndarray, ptr: np.ndarray) -> str:
     stream = int(np.searchsorted(ptr, where, side="right")) - 1
     number = f"command {where - ptr[stream]}" + (f" of stream {stream}" if len(ptr) > 2 else "")
@@ -149,3 +124,27 @@ def _sentence(table: Table, rows: np.ndarray, code: int, where: int, who: np.nda
     if bank_row >= 0:
         return f"{said} needs its row open, but " + did.format(f"opened row {bank_row}")
     return f"{said} needs an open row, but " + did.format("closed it")
+
+
+def _pack(rules: Rules) -> tuple[np.ndarray, ...]:
+    """(size, cmds, before, after, total): the arrays of the kernels.
+
+    size[0]: nodes of each level, size[1]: of each within the level above. before, after: [opcode, k] = the k-th rule
+    that binds, or is armed by, the command. total: places in hist and in slot.
+    """
+    size = np.stack([rules.size, rules.size // np.concatenate([[1], rules.size[:-1]])])
+    nodes = rules.size[rules.level]
+    hist, slot = np.cumsum(nodes * rules.window), np.cumsum(nodes)
+    rule = np.column_stack([rules.level, rules.window, rules.wait, hist - nodes * rules.window, slot - nodes])
+    before, after = _lists(rules.before_ptr, rule[rules.before_rule]), _lists(rules.after_ptr, rule[rules.after_rule])
+    columns = [rules.scope, rules.needs, rules.leaves, rules.buffer, rules.bus, rules.done, rules.gap]
+    span, depth = rules.size[4] // rules.size[rules.scope], np.maximum(after[:, :, WINDOW].max(axis=1, initial=1), 1)
+    cmds = np.column_stack([*columns, span, np.diff(rules.before_ptr), np.diff(rules.after_ptr), depth])
+    return size, np.ascontiguousarray(cmds), before, after, np.array([(nodes * rules.window).sum(), nodes.sum()])
+
+
+def _lists(ptr: np.ndarray, found: np.ndarray) -> np.ndarray:
+    table = np.zeros((len(ptr) - 1, np.diff(ptr).max(initial=0), found.shape[1]), np.int64)
+    for c in range(len(ptr) - 1):
+        table[c, : ptr[c + 1] - ptr[c]] = found[ptr[c] : ptr[c + 1]]
+    return table

@@ -13,11 +13,12 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from pimloom.arch.error import UserError
 from pimloom.arch.part import Table
 from pimloom.arch.program import AsicStep, PimStep, Step
 from pimloom.arch.units import ceil_div
 from pimloom.cycle_sim.dram import Engine, Issue
-from pimloom.cycle_sim.kernel import FAR
+from pimloom.cycle_sim.kernel import FAR, POSTPONED_MAX
 
 
 class Run(NamedTuple):
@@ -38,7 +39,7 @@ class Trace(Protocol):
 
 
 class Event(NamedTuple):
-    """One step in a trace. `issued` is set for PIM steps; idle_refresh_ck: clocks of REFab since the PIM step before."""
+    """One step in a trace. `issued` is for PIM steps; idle_refresh_ck: clocks of REFab since the PIM step before."""
 
     step: Step
     start_ps: int
@@ -151,6 +152,8 @@ class Machine:
         """Issue the refreshes that fall due while PIM is idle, up to and in clock `start`; returns their clocks."""
         done = []
         while self.refresh and (at := max(self._due, self._ready)) <= start:
+            if at >= self._due + POSTPONED_MAX * self.table.rules.refi:
+                raise UserError(f"REFab at CK {at} comes too late: {POSTPONED_MAX} refreshes are postponed already")
             done.append(at)
             self._due += self.table.rules.refi
             self._refreshed, self._ready = at, at + self._again

@@ -5,6 +5,7 @@ compares, for one rule at a time, all of them with what came before. It checks t
 command a clock on each bus, the rows that commands need, and that refresh is never starved.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -62,12 +63,11 @@ def check_trace(table: Table, trace: np.ndarray, *, due_ck: int | None = None, l
         found += _row_states(table, trace, start, opened)
     if due_ck is not None and len(trace):
         found += _starved(table, trace, due_ck)
-    counts: dict[tuple[str, int], int] = {}
+    counts: Counter[tuple[str, int]] = Counter()
     kept = []
     for violation in sorted(found):
-        key = violation.kind, violation.rule
-        counts[key] = counts.get(key, 0) + 1
-        if counts[key] <= limit:
+        counts[violation.kind, violation.rule] += 1
+        if counts[violation.kind, violation.rule] <= limit:
             kept.append(violation)
     return kept
 
@@ -88,28 +88,45 @@ def expand(
 ) -> np.ndarray:
     """The TRACE of STREAM arrays and the first three results of `issue` on them.
 
-    A row of `count` commands must have issued them evenly, `gap` apart. ValueError where something came between:
-    then the stream has to be issued with every command on a row of its own.
+    A row of `count` commands must have issued them `gap` apart, but for the refreshes between them. ValueError where
+    anything else came between: then the stream has to be issued with every command on a row of its own.
     """
-    rules, parts = table.rules, []
+    rules, parts = table.rules, [_refreshes(table.rules, refresh_ck)]
     for number, (rows, first, end) in enumerate(zip(streams, issue_ck, end_ck, strict=True)):
-        count, gap = rows["count"].astype(np.int64), rules.gap[rows["cmd"]]
-        last = end - rules.done[rows["cmd"]]
-        if len(uneven := np.flatnonzero(last - first != (count - 1) * gap)):
-            i = uneven[0]
-            raise ValueError(
-                f"row {i} of stream {number}: its {count[i]} {table.names[rows['cmd'][i]]} from CK {first[i]} to "
-                f"CK {last[i]} are not {gap[i]} CK apart; issue the stream with one command a row"
-            )
+        cmd, count = rows["cmd"], rows["count"].astype(np.int64)
+        last, start = end - rules.done[cmd], np.cumsum(count) - count
         of = np.repeat(np.arange(len(rows)), count)
         part = np.zeros(len(of), TRACE)
         for name in ("cmd", *COORDINATES, "row"):
             part[name] = rows[name][of]
-        part["clock"] = first[of] + (np.arange(len(of)) - np.repeat(np.cumsum(count) - count, count)) * gap[of]
+        clock = first[of] + (np.arange(len(of)) - start[of]) * rules.gap[cmd][of]
+        for i in np.flatnonzero(clock[start + count - 1] != last):
+            run = clock[start[i] : start[i] + count[i]]
+            _make_way(run, refresh_ck[:, 0], _wait_between(rules, rules.refresh, cmd[i]))
+            if run[-1] != last[i] or rules.gap[cmd[i]] == 0:
+                raise ValueError(
+                    f"row {i} of stream {number}: its {count[i]} {table.names[cmd[i]]} from CK {first[i]} to "
+                    f"CK {last[i]} are not {rules.gap[cmd[i]]} CK apart; issue the stream with one command a row"
+                )
+        part["clock"] = clock
         parts.append(part)
-    trace = np.concatenate([_refreshes(rules, refresh_ck), *parts])
+    trace = np.concatenate(parts)
     trace = trace[np.argsort(trace["clock"], kind="stable")]
     return trace[~_logged_twice(rules, trace)]
+
+
+def _make_way(run: np.ndarray, refresh_ck: np.ndarray, wait: int) -> None:
+    """Move the clocks of a run so that none is at a refresh or less than `wait` after it."""
+    for clock in refresh_ck[refresh_ck > run[0]]:
+        later = run[np.searchsorted(run, clock) :]
+        later += max(clock + wait - later[0], 0) if len(later) else 0
+
+
+def _wait_between(rules: Rules, after: int, before: int) -> int:
+    """Longest wait [CK] of a command for another."""
+    armed = rules.after_rule[rules.after_ptr[after] : rules.after_ptr[after + 1]]
+    binds = rules.before_rule[rules.before_ptr[before] : rules.before_ptr[before + 1]]
+    return int(rules.wait[np.intersect1d(armed, binds)].max(initial=1))
 
 
 def _refreshes(rules: Rules, refresh_ck: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Where the elements of a matrix lie (PIM-GPT's mapping: fill rows, use every bank, chunk what is longer than a row)."""
+"""Where the elements of a matrix lie: fill rows, use every bank, cut what is longer than a row into chunks."""
 
 from dataclasses import dataclass
 from functools import cached_property

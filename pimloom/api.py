@@ -25,7 +25,7 @@ def run(
     legality monitor on every command trace. Returns one `Result`; raises `pimloom.arch.error.UserError`.
 
     >>> run("pim_gpt", model="gpt2", generate=1).cycles
-    148768
+    148276
     """
     overrides = {place: _yaml(value) for place, value in (set or {}).items()}
     return simulate(load_system(system, overrides), load_llm(model), generate, check=check, seed=seed)

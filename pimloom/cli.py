@@ -1,5 +1,6 @@
 """The `pimloom` command."""
 
+import signal
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -8,14 +9,15 @@ from typing import Annotated, Any
 import typer
 
 from pimloom import __version__
-from pimloom.arch.error import UserError
+from pimloom.arch.error import UserError, one_line
 
 # What a command needs is imported inside it: numba and matplotlib would slow `--help` down.
+
+INTERRUPTED = 130
 
 app = typer.Typer(
     name="pimloom",
     help="Exact cycles, energy and reports for processing-in-memory LLM accelerators.",
-    no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -32,16 +34,18 @@ def main() -> None:
     """Entry point: errors are one line on stderr, exit code 2 for the user's, 1 for ours, 130 for an interrupt."""
     debug = "--debug" in sys.argv
     arguments = [a for a in sys.argv[1:] if a != "--debug"]
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that workers end with us
     try:
-        code = app(args=arguments, standalone_mode=False)
+        code = app(args=arguments or ["--help"], standalone_mode=False)
+        sys.stdout.flush()
     except Exception as error:
         if debug:
             raise
         code = _say(error)
     except KeyboardInterrupt:
-        code = 130
+        code = INTERRUPTED
+    if code == INTERRUPTED:  # typer may have turned the exception into its code
         print("pimloom: interrupted; nothing half-written", file=sys.stderr)
-    sys.stdout.flush()
     raise SystemExit(code if isinstance(code, int) else 0)
 
 
@@ -51,15 +55,18 @@ def _say(error: Exception) -> int:
     if isinstance(error, usage):
         context = getattr(error, "ctx", None)
         command = context.command_path if context else "pimloom"
-        message = " ".join(error.format_message().split())  # type: ignore[attr-defined]
-        print(f"{command}: {message} See `{command} --help`.", file=sys.stderr)
+        message = error.format_message().rstrip(".")  # type: ignore[attr-defined]
+        print(f"{command}: {one_line(message)}. See `{command} --help`.", file=sys.stderr)
         return 2
     if isinstance(error, BrokenPipeError):
         return 0
     if isinstance(error, UserError):
-        print(f"pimloom: {error}", file=sys.stderr)
+        print(f"pimloom: {one_line(error)}", file=sys.stderr)
         return 2
-    print(f"pimloom: internal error: {type(error).__name__}: {error} (--debug shows where)", file=sys.stderr)
+    if isinstance(error, OSError | UnicodeEncodeError):
+        print(f"pimloom: cannot write the output: {one_line(getattr(error, 'strerror', None) or error)}", file=sys.stderr)
+        return 2
+    print(f"pimloom: internal error: {type(error).__name__}: {one_line(error)} (--debug shows where)", file=sys.stderr)
     return 1
 
 
@@ -147,7 +154,10 @@ def report(
         print(page)
 
 
-@app.command(epilog="Example:  pimloom explain dram.timing.tCCD_L")
+@app.command(
+    short_help="Explain a field: meaning, unit, values, source and rules.",
+    epilog="Example:  pimloom explain dram.timing.tCCD_L",
+)
 def explain(
     field: Annotated[str | None, typer.Argument(help="Dotted field; without it, all fields are listed.")] = None,
     json: Json = None,

@@ -4,7 +4,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from pathlib import Path
 
 from pimloom.arch.error import UserError
@@ -35,13 +35,21 @@ def run_command(
     for file, option in ((json if json != "-" else None, "--json"), (timeline, "--timeline")):
         if file is not None:
             _check_writable(Path(file), option)
+    if timeline is not None and json == str(timeline):
+        raise UserError(f"--timeline {timeline}: is the file of --json too; name another")
+    frame = Window(*parse_window(window))
     hardware, spec = load_system(system, parse_settings(settings)), load_llm(model)
-    frame = Window(*parse_window(window)) if timeline else None
     with progress_bar(f"{spec.name} on {hardware.name}", quiet) as progress:
         result = simulate(
-            hardware, spec, generate, seed=seed, check=check, window=frame, progress=lambda t: progress(t, generate)
+            hardware,
+            spec,
+            generate,
+            seed=seed,
+            check=check,
+            window=frame if timeline else None,
+            progress=lambda t: progress(t, generate),
         )
-    if timeline and frame and hardware.part:
+    if timeline and hardware.part:
         from pimloom.reports.trace import timeline as draw
 
         title = f"{spec.name} on {hardware.name}, {generate} tokens"
@@ -66,9 +74,9 @@ def parse_window(text: str) -> tuple[int, int]:
     """`FROM:TO` in µs as ps. Raises UserError unless 0 <= FROM < TO."""
     try:
         low, high = (int(Decimal(part) * PS_PER_US) for part in text.split(":"))
-    except (ValueError, InvalidOperation, OverflowError):
+    except (ValueError, ArithmeticError):
         low, high = 0, 0
-    if not 0 <= low < high:
+    if not 0 <= low < high < 2**63:
         raise UserError(f"--window {text}: expected FROM:TO in µs with 0 <= FROM < TO, such as 0:20")
     return low, high
 
@@ -92,7 +100,7 @@ def progress_bar(title: str, quiet: bool) -> Iterator[Progress]:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(title, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)

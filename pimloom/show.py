@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 import pimloom.reports
+from pimloom.arch.error import one_line
 from pimloom.arch.llm import list_presets, load_llm
 from pimloom.arch.system import list_names, load_part, load_system
 from pimloom.explain import Explanation
@@ -26,13 +27,18 @@ def _console() -> Console:
 def _table(*columns: str) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for column in columns:
-        name, _, side = column.partition("|")
-        table.add_column(name, justify="right" if side else "left", overflow="fold")
+        name, right = column.removesuffix("|r"), column.endswith("|r")
+        table.add_column(_text(name), justify="right" if right else "left", overflow="fold")
     return table
 
 
 def _add(table: Table, *cells: object) -> None:
-    table.add_row(*(Text(str(cell)) for cell in cells))
+    table.add_row(*map(_text, cells))
+
+
+def _text(value: object) -> Text:
+    """As it stands, without markup."""
+    return Text(one_line(value))
 
 
 def studies() -> list[str]:

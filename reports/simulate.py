@@ -1,5 +1,6 @@
 """Simulate one model on one system: compose mapper, machine and energy into one result row."""
 
+import math
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -63,6 +64,9 @@ def simulate(
         raise UserError(f"--generate: expected at least 1 token, got {generate}")
     run = _pim if isinstance(system.spec, PimSystem) else _roofline
     result: Result = run(system, spec, generate, seed=seed, check=check, window=window, progress=progress)
+    if not 0 < result.latency_s < math.inf or not 0 <= (result.energy_j or 0) < math.inf:
+        numbers = f"{result.latency_s} s and {result.energy_j} J"
+        raise UserError(f"{system.name}: the run comes out at {numbers}; a value of the system is out of range")
     return result
 
 

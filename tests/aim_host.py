@@ -24,11 +24,11 @@ from pimloom.cycle_sim.monitor import expand, raise_if_illegal
 
 
 class Isr(NamedTuple):
-    """One host instruction: `count` operations on consecutive columns of a row of all banks."""
+    """One host instruction: `times` operations on consecutive columns of a row of all banks."""
 
     name: str
     row: int = -1  # needs no row
-    count: int = 1
+    times: int = 1
 
 
 COMMAND = {"MAC_ABK": "MACab", "WR_ABK": "WRAab", "RD_MAC": "RDMAC", "WR_BIAS": "WRMAC"}
@@ -68,7 +68,7 @@ def commands_of(isrs: Iterable[Isr]) -> Iterator[tuple[str, int, int]]:
     """(command, row, count) of the channel, in order."""
     open_row, mode = -1, False
     for isr in isrs:
-        need = [(COMMAND[isr.name], max(isr.row, 0), isr.count)]
+        need = [(COMMAND[isr.name], max(isr.row, 0), isr.times)]
         if isr.row >= 0 and isr.row != open_row:
             need = [("ACTab", isr.row, 1), *need]
             if open_row >= 0:

@@ -41,8 +41,8 @@ class Order(NamedTuple):
 class Outcome(NamedTuple):
     """Clocks of the first and last command of every stream row, (clock, node) of every REFab, or the error.
 
-    error: ("stuck" or "starved", first unfinished stream, its row). idle: every command is over and no rule waits, nor will
-    for what was. ready: per refresh node, the clock from which a REFab would be legal, FAR while a row is open.
+    error: ("stuck" or "starved", first unfinished stream, its row). idle: every command is over and no rule
+    waits, nor will for what was. ready: per refresh node, when a REFab would be legal, FAR while a row is open.
     """
 
     first: list[list[int]]

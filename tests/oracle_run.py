@@ -58,16 +58,12 @@ def shrink(case: Case) -> Case:
     def kind(c: Case) -> str:
         return (difference(c) or "").split(":")[0]
 
-    wanted, smaller = kind(case), True
-    while smaller:
-        smaller = False
-        for s, stream in enumerate(case.streams):
-            for i in reversed(range(len(stream))):
-                streams = [[*x[:i], *x[i + 1 :]] if x is stream else x for x in case.streams]
-                if not smaller and kind(less := case._replace(streams=streams)) == wanted:
-                    case, smaller = less, True
-            if smaller:
-                break
+    wanted = kind(case)
+    places = [(s, i) for s, stream in enumerate(case.streams) for i in reversed(range(len(stream)))]
+    for s, i in places * 2:
+        streams = [[*x[:i], *x[i + 1 :]] if k == s else x for k, x in enumerate(case.streams)]
+        if kind(less := case._replace(streams=streams)) == wanted:
+            case = less
     return case
 
 

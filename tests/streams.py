@@ -257,7 +257,8 @@ class Writer:
             if self.rng.randrange(2):
                 self.pins()
         if self.rng.randrange(2):
-            self.put(self.rng.choice(("PREab", "PREab", "PRE", "WRAab")), self.home(), row)
+            name = self.rng.choice(("PREab", "PREab", "WRAab", "PRE", "RDA", "WRA"))
+            self.put(name, self.home() if name.endswith("ab") else self.bank(), row)
 
     def all_write(self) -> None:
         self.put("WRAab", self.home(), self.same_row())

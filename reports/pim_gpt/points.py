@@ -1,6 +1,8 @@
 """The simulations behind the PIM-GPT study, each distinct one run once, on all cores."""
 
+import multiprocessing
 import os
+import signal
 from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from typing import NamedTuple
@@ -64,7 +66,8 @@ def run_points(
         shape = msgspec.structs.replace(load_llm(point.model), name="", max_position_embeddings=1)
         twins.setdefault((point.system, point.overrides, str(shape)), []).append(point)
     results: dict[Point, Result] = {}
-    with ProcessPoolExecutor(os.cpu_count()) as pool:
+    others = multiprocessing.active_children()
+    with ProcessPoolExecutor(os.cpu_count(), initializer=_leave_signals_to_the_parent) as pool:
         try:
             jobs = {pool.submit(simulate_point, group[0], tokens): group for group in twins.values()}
             for job in as_completed(jobs):
@@ -72,9 +75,17 @@ def run_points(
                     results[point] = _named(job.result(), point, tokens)
                     done()
         except BaseException:
-            pool.shutdown(cancel_futures=True)
+            pool.shutdown(wait=False, cancel_futures=True)
+            for worker in set(multiprocessing.active_children()) - set(others):
+                worker.terminate()
             raise
     return results
+
+
+def _leave_signals_to_the_parent() -> None:
+    """In a worker: an interrupt is for the parent, which ends its workers."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _named(result: Result, point: Point, tokens: int) -> Result:

@@ -1,0 +1,113 @@
+"""Every rule bites: with its wait changed by one clock, the engine no longer agrees with the oracle.
+
+First whole rules, then each pair of an earlier and a later command that a rule holds apart. The streams are random
+but the same every time; pairs that need odd timings or rare neighbours have a stream of their own in `DIRECTED`.
+"""
+
+from functools import cache
+from random import Random
+
+import numpy as np
+import pytest
+
+from pimloom.arch.command import Rule
+from pimloom.arch.part import Table, join_tables
+from tests.naive import Order, Outcome
+from tests.oracle_run import run_engine
+from tests.sleeping_rules import SLEEPING
+from tests.streams import STANDARDS, Case, draw_case, table_of
+
+CASES = 800
+machines = pytest.mark.parametrize("machine", STANDARDS)
+changes = pytest.mark.parametrize("by", [1, -1])
+LONG = 40
+DIRECTED = {  # on one bank; all clocks 2 but the one that is LONG
+    "gddr6+aim": (
+        ("tRC", "ACTab PREab REFab"),
+        ("tWTR_L", "ACTab WRAab ACTab MACab"),
+        ("tWTR_L", "ACTab WRAab ACTab RD"),
+        ("tWTR_L", "ACTab WRAab ACTab RDA"),
+        ("nRTW", "ACT RDA ACT WRAab"),
+        ("tCCD_L", "ACT RDA ACT MACab"),
+        ("tRCDRD", "ACTab RDA"),
+        ("tRCDWR", "ACTab WRA"),
+        ("nMODCH", "ACTab TMOD RD"),
+        ("nMODCH", "ACTab TMOD RDA"),
+    ),
+}
+
+
+@cache
+def corpus(machine: str) -> list[tuple[Case, Outcome]]:
+    """Cases that end well, with what the oracle says."""
+    names = join_tables(*STANDARDS[machine]).timings
+    cases = [
+        Case(machine, (1, 1, 1, 1), dict.fromkeys(names, 2) | {long: LONG}, [[Order(c) for c in text.split()]], False)
+        for long, text in DIRECTED.get(machine, ())
+    ]
+    cases += [draw_case(Random(f"bite {i}"), machine) for i in range(CASES)]
+    found = [(case, case.oracle()) for case in cases]
+    return [(case, expected) for case, expected in found if expected.error is None]
+
+
+@cache
+def runs(machine: str, rules: tuple[Rule, ...]) -> list[tuple[Case, Outcome, Table]]:
+    return [(case, expected, table_of(machine, case.size, case.clocks, rules)) for case, expected in corpus(machine)]
+
+
+def bend(table: Table, rule: int, by: int) -> Table:
+    """A copy of the table with the wait of one rule changed, and with it the gap of counted commands."""
+    rules, wait, gap = table.rules, table.rules.wait.copy(), table.rules.gap.copy()
+    wait[rule] = max(wait[rule] + by, 0)
+    for c in np.flatnonzero(gap):
+        binds = rules.before_rule[rules.before_ptr[c] : rules.before_ptr[c + 1]]
+        armed = rules.after_rule[rules.after_ptr[c] : rules.after_ptr[c + 1]]
+        gap[c] = max([1, *wait[np.intersect1d(binds, armed)]]) if rule in binds and rule in armed else gap[c]
+    return Table(table.names, rules._replace(wait=wait, gap=gap))
+
+
+def differs(case: Case, expected: Outcome, table: Table) -> bool:
+    """Whether any issue clock differs from the oracle's."""
+    found = run_engine(case, table)
+    if isinstance(found, str) or [x.tolist() for x in found.issue_ck] != expected.first:
+        return True
+    done = [table.rules.done[stream["cmd"]] for stream in case.arrays(table)]
+    return [(end - d).tolist() for end, d in zip(found.end_ck, done, strict=True)] != expected.last
+
+
+def has(case: Case, names: tuple[str, ...]) -> bool:
+    return any(o.name in names for s in case.streams for o in s) or (case.refresh and "REFab" in names)
+
+
+def asleep(machine: str, rules: tuple[Rule, ...], by: int) -> list[Rule]:
+    """The rules that nobody misses when their wait is changed."""
+
+    def bites(i: int, rule: Rule) -> bool:
+        met = (run for run in runs(machine, rules) if has(run[0], rule.after) and has(run[0], rule.before))
+        return any(differs(case, expected, bend(table, i, by)) for case, expected, table in met)
+
+    return [rule for i, rule in enumerate(rules) if not bites(i, rule)]
+
+
+def rules_of(machine: str) -> tuple[Rule, ...]:
+    return join_tables(*STANDARDS[machine]).rules
+
+
+@machines
+def test_the_corpus_agrees_when_nothing_is_changed(machine):
+    assert not any(differs(*run) for run in runs(machine, rules_of(machine)))
+    assert len(corpus(machine)) > 0.8 * CASES
+
+
+@machines
+@changes
+def test_every_rule_bites(machine, by):
+    assert asleep(machine, rules_of(machine), by) == []
+
+
+@machines
+@changes
+def test_every_pair_of_every_rule_bites_but_those_that_may_sleep(machine, by):
+    pairs = tuple(r._replace(after=(a,), before=(b,)) for r in rules_of(machine) for a in r.after for b in r.before)
+    found = {(r.after[0], r.before[0], r.wait) for r in asleep(machine, pairs, by)}
+    assert found == SLEEPING.keys() & {(r.after[0], r.before[0], r.wait) for r in pairs}
