@@ -263,7 +263,7 @@ def build_table(
         leaves=_column(c.leaves for c in commands),
         buffer=_column(c.buffer for c in commands),
         bus=_column(buses.index(c.bus) for c in commands),
-        done=_column(clocks(c.done, ck) for c in commands),
+        done=_column(max(clocks(c.done, ck), 1) for c in commands),
         gap=_column(_gap(c, rules, wait) for c in commands),
         level=_column(r.level for r in rules),
         window=_column(r.window for r in rules),

@@ -36,7 +36,7 @@ def main() -> None:
     arguments = [a for a in sys.argv[1:] if a != "--debug"]
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that workers end with us
     try:
-        code = app(args=arguments or ["--help"], standalone_mode=False)
+        code = app(args=arguments or ["--help"], prog_name="pimloom", standalone_mode=False)
         sys.stdout.flush()
     except Exception as error:
         if debug:
@@ -55,8 +55,9 @@ def _say(error: Exception) -> int:
     if isinstance(error, usage):
         context = getattr(error, "ctx", None)
         command = context.command_path if context else "pimloom"
-        message = error.format_message().rstrip(".")  # type: ignore[attr-defined]
-        print(f"{command}: {one_line(message)}. See `{command} --help`.", file=sys.stderr)
+        message = one_line(error.format_message())  # type: ignore[attr-defined]
+        stop = "" if message.endswith((".", "?")) else "."
+        print(f"{command}: {message}{stop} See `{command} --help`.", file=sys.stderr)
         return 2
     if isinstance(error, BrokenPipeError):
         return 0

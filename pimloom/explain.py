@@ -100,6 +100,8 @@ def _value(where: str, struct: Any, sources: Mapping[str, Source], place: str) -
         text = f"{ck} nCK = {ck * struct.tCK_ps / 1000:g} ns"
     elif hasattr(found, "unit"):
         text = f"{found:g} {found.unit}"
+    elif isinstance(found, float):
+        text = f"{found:.15g}"
     folder = "parts" if isinstance(struct, Part) else "systems"
     file = f"arch/{folder}/{where}.yaml:{source.line}" if source else ""
     return [Value(where, text, source.text if source else "", file)]

@@ -29,7 +29,7 @@ class Order(NamedTuple):
     bank: int = 0
     row: int = 0
     col: int = 0
-    count: int = 1
+    count: int = 1  # type: ignore[assignment]  # hides tuple.count
     release: int = 0
 
     @property
@@ -263,7 +263,8 @@ def simulate(
     if refreshed is not None:
         for node in dev.nodes:
             dev.issue("REFab", (node,), 0, refreshed)
-    ends, log, bus_free = [0], [], {}
+    ends, bus_free = [0], dict[str, int]()
+    log: list[tuple[int, int]] = []
     first: list[list[int]] = [[] for _ in streams]
     last: list[list[int]] = [[] for _ in streams]
     at, left = [0] * len(streams), [s[0].count if s else 0 for s in streams]
@@ -301,7 +302,7 @@ def simulate(
         if not any(dev.ask("fits", streams[s][at[s]]) for s in todo):
             return result(("stuck", todo[0], at[todo[0]]))
         starved = any(is_due(node, clock - POSTPONED * interval) for node in dev.nodes)
-        busy = set()
+        busy = set[str]()
 
         for node in dev.nodes:
             order = Order("REFab", node)

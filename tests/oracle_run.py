@@ -9,7 +9,8 @@ from random import Random
 from rich.progress import track
 
 from pimloom.arch.error import UserError
-from pimloom.cycle_sim.dram import FAR, Issue, issue
+from pimloom.cycle_sim.dram import Issue, issue
+from pimloom.cycle_sim.kernel import FAR
 from tests import naive
 from tests.naive import Outcome
 from tests.streams import STANDARDS, Case, draw_case
@@ -69,7 +70,7 @@ def shrink(case: Case) -> Case:
 
 def compare(n: int, seed: int, tell=lambda cases: cases) -> str:
     """Compare `n` cases; a summary in one line, or AssertionError with the smallest case found."""
-    start, kinds, commands = time.perf_counter(), Counter(), 0
+    start, kinds, commands = time.perf_counter(), Counter[str](), 0
     machines = list(STANDARDS)
     for i in tell(range(n)):
         case = draw_case(Random(f"{seed} {i}"), machines[i % len(machines)])

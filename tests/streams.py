@@ -135,14 +135,15 @@ class Writer:
             self.orders[at] = wrong._replace(count=1) if wrong.name != "RD" else wrong
         return self.orders[:limit]
 
-    def put(self, name: str, bank, row: int = 0, count: int = 1) -> None:
+    def put(self, name: str, bank, row=0, count: int = 1) -> None:
         self.clock += count * 3
         late = self.rng.randrange(100) < self.patience
         release = self.clock + self.rng.randint(0, 40) if late else 0
         if self.slow and self.rng.randrange(8) == 0:
             release = self.clock = self.clock + self.clocks["tREFI"] * self.rng.randint(1, 6)
         col = self.rng.randrange(COLUMNS - count + 1)
-        self.orders.append(Order(name, *bank, row=row, col=col, count=count, release=release))
+        pch, rank, bg, number = bank
+        self.orders.append(Order(name, pch, rank, bg, number, row, col, count, release))
         if name in OPENING or name in ("PRE", "PREab", "RDA", "WRA", "WRAab"):
             whole = name in ("ACTab", "PREab", "WRAab")
             for b in self.banks:
@@ -237,7 +238,7 @@ class Writer:
         """One row open in all banks, by ACTab or bank by bank."""
         rows, row = set(self.open.values()), self.rng.randrange(ROWS)
         if len(rows) == 1 and None not in rows and self.rng.randrange(3):
-            return rows.pop()
+            return rows.pop() or 0
         if rows != {None}:
             self.put("PREab", self.home())
         if self.rng.randrange(4):
