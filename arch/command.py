@@ -78,5 +78,5 @@ STREAM = np.dtype(
     align=True,
 )
 """One row of a command stream of a channel: `count` commands back to back on columns `col`, `col` + 1, …,
-none before clock `release` [CK]. Coordinates above the command's scope are used, those below ignored.
-`tag` is the caller's own."""
+none before clock `release` [CK]. Coordinates above the command's scope are used; those below do not matter,
+but must be inside the part's geometry too. `tag` is the caller's own."""

@@ -220,8 +220,8 @@ def check_part(part: Part, where: str) -> None:
         )
     if part.cycles("tRC") < part.cycles("tRAS") + part.cycles("tRP"):
         raise UserError(f"{where}: at $.timing.tRC: expected at least tRAS + tRP")
-    if part.cycles("tREFI") <= part.cycles("tRFC"):
-        raise UserError(f"{where}: at $.timing.tREFI: expected more than tRFC")
+    if part.cycles("tREFI") < 2 * part.cycles("tRFC"):  # else refresh alone could keep every row closed
+        raise UserError(f"{where}: at $.timing.tREFI: expected at least 2 tRFC")
     if part.pim_unit and part.pim_unit.lanes * part.pim_unit.element_bits != org.access_bits:
         raise UserError(f"{where}: at $.pim_unit.lanes: lanes x element_bits must be access_bits ({org.access_bits})")
 

@@ -236,26 +236,9 @@ def begin(ref, due, refreshed, ptr, size, cmds, after, total):
 
 @bare
 def run(
-    ref,
-    refi,
-    size,
-    cmds,
-    before,
-    after,
-    stream,
-    hist,
-    slot,
-    banks,
-    refs,
-    heads,
-    nodes,
-    clock,
-    first,
-    last,
-    log,
-    who,
-    ready,
-):
+    ref, refi, size, cmds, before, after, stream, hist, slot, banks, refs, heads, nodes, clock,
+    first, last, log, who, ready,
+):  # fmt: skip
     code, where = OK, np.int64(0)
     while True:
         best, at, second_at, held_from, unfinished = _next_command(

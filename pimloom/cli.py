@@ -65,7 +65,8 @@ def _say(error: Exception) -> int:
         print(f"pimloom: {one_line(error)}", file=sys.stderr)
         return 2
     if isinstance(error, OSError | UnicodeEncodeError):
-        print(f"pimloom: cannot write the output: {one_line(getattr(error, 'strerror', None) or error)}", file=sys.stderr)
+        why = getattr(error, "strerror", None) or error
+        print(f"pimloom: cannot write the output: {one_line(why)}", file=sys.stderr)
         return 2
     print(f"pimloom: internal error: {type(error).__name__}: {one_line(error)} (--debug shows where)", file=sys.stderr)
     return 1

@@ -225,13 +225,17 @@ class Gddr6Aim(Gddr6):
             yield self.after("WRGB", home, k.nCWLGB + k.nBL + k.tWTR_S)
         if name in WRITES or name in inward:
             yield self.after(inward, home, k.nBL)
-            yield self.after("RDMAC", home, k.nRTWREG)
+            yield self.after("RDMAC", home, k.nRTWREG + k.nCWLGB - self.write_latency(name))
         if name == "RDMAC":
             yield self.after(READS, home, k.nBL)
             yield self.after(WRITES, home, self.data_in + k.tWTR_L)
         if name in inward:
             yield self.after(WRITES, home, k.nBL)
-            yield self.after(READS, home, k.nRTW)
+            yield self.after(READS, home, k.nRTW + k.nCWL - self.write_latency(name))
+
+    def write_latency(self, name: str) -> int:
+        """From the command to its data on the pins: the pause between the directions is between data."""
+        return {"WRGB": self.k.nCWLGB, "WRMAC": self.k.nCWLREG}.get(name, self.k.nCWL)
 
     def over(self, name: str) -> int:
         k = self.k
@@ -273,7 +277,7 @@ def simulate(
         dev.issue(order.name, order.place, order.row, clock)
         busy.add(dev.bus(order.name))
         bus_free[dev.bus(order.name)] = clock + 1
-        ends.append(clock + dev.over(order.name))
+        ends.append(clock + max(dev.over(order.name), 1))
 
     def is_due(node: int, clock: int) -> bool:
         return refresh and next_due[node] <= clock

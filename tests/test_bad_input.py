@@ -137,7 +137,10 @@ BAD: list[tuple[tuple[str, ...], str]] = [
     (with_model("twice.json"), "twice.json:2: duplicate key 'n_embd', first on line 2"),
     (with_model("llama.json"), f"llama: {GPT2_STYLE} llama model has grouped-query attention and a gated FFN"),
     (with_model("mixtral.json"), f"{GPT2_STYLE} mixtral model has grouped-query attention and a gated FFN and experts"),
-    (with_model("gpt3-xl", "--generate", "10000"), f"gpt3-xl with 10000 tokens needs 4416602112 bytes of PIM memory, {FITS}"),
+    (
+        with_model("gpt3-xl", "--generate", "10000"),
+        f"gpt3-xl with 10000 tokens needs 4416602112 bytes of PIM memory, {FITS}",
+    ),
     (("run", "t4", "--model", "gpt2", "--generate", "500000"), "there are 16000000000: at most 429419 tokens fit"),
     # tokens
     ((*RUN, "--generate", "0"), "--generate: expected at least 1 token, got 0"),
@@ -148,7 +151,10 @@ BAD: list[tuple[tuple[str, ...], str]] = [
     (with_set("npu.clock_mhz"), "--set npu.clock_mhz: expected KEY=VALUE, such as npu.clock_mhz=500"),
     (with_set("=500"), "--set =500: expected KEY=VALUE"),
     (with_set("npu.clock=500"), "--set npu.clock: no such key in pim_gpt.yaml; nearest: npu.clock_mhz"),
-    (with_set("dram.timing.tRCDD=1 ns"), "--set dram.timing.tRCDD: no such key in gddr6_pim_gpt.yaml; nearest: dram.tim"),
+    (
+        with_set("dram.timing.tRCDD=1 ns"),
+        "--set dram.timing.tRCDD: no such key in gddr6_pim_gpt.yaml; nearest: dram.tim",
+    ),
     (with_set("npu.clock_mhz=500", "npu.clock_mhz=500"), "--set npu.clock_mhz: given twice"),
     (with_set("npu=500"), "--set npu: is a mapping, set one of its keys: clock_mhz, multipliers"),
     (with_set("dram.timing=1"), "--set dram.timing: is a mapping, set one of its keys: nBL, nCL"),
@@ -163,7 +169,10 @@ BAD: list[tuple[tuple[str, ...], str]] = [
     (with_set("kind=roofline"), "--set kind: expected one of pim, got roofline"),
     ((*with_system("t4"), "--set", "power_w=1e308", "--set", "launch_us=1e9"), "a value of the system is out of range"),
     # outputs
-    (("report", "pim-gpt", "--out", "in_the_way"), "cannot write to in_the_way: a file of that name is in the way; choos"),
+    (
+        ("report", "pim-gpt", "--out", "in_the_way"),
+        "cannot write to in_the_way: a file of that name is in the way; choos",
+    ),
     (("report", "pim-gpt", "--out", "in_the_way/o"), "cannot write to in_the_way/o: not a directory; choose another"),
     ((*RUN, "--json", "none/r.json"), "--json none/r.json: there is no folder none; make it first"),
     ((*RUN, "--json", "folder"), "--json folder: is a folder; name a file in it"),
@@ -172,7 +181,10 @@ BAD: list[tuple[tuple[str, ...], str]] = [
     ((*RUN, "--timeline", "none/t.json"), "--timeline none/t.json: there is no folder none; make it first"),
     ((*RUN, "--timeline", "t.json", "--json", "t.json"), "--timeline t.json: is the file of --json too; name another"),
     (("run", "t4", "--model", "gpt2", "--timeline", "t.json"), "t4 is a roofline: it issues no commands to trace"),
-    *(((*RUN, "--timeline", "t.json", "--window", w), WINDOW) for w in ("5", "5:1", "-1:5", "a:b", "0:nan", "0:1e99999999", "")),
+    *(
+        ((*RUN, "--timeline", "t.json", "--window", w), WINDOW)
+        for w in ("5", "5:1", "-1:5", "a:b", "0:nan", "0:1e99999999", "")
+    ),
     ((*RUN, "--window", "1:0"), WINDOW),
 ]
 
@@ -183,7 +195,9 @@ def assert_refused(done: Done, said: str) -> None:
     assert re.match(r"pimloom( \w+)?: ", done.err) and said in done.err
 
 
-@pytest.mark.parametrize(("arguments", "said"), BAD, ids=lambda value: None if isinstance(value, str) else " ".join(value))
+@pytest.mark.parametrize(
+    ("arguments", "said"), BAD, ids=lambda value: None if isinstance(value, str) else " ".join(value)
+)
 def test_bad_input_is_refused_in_one_line(arguments: tuple[str, ...], said: str) -> None:
     before = snapshot(Path())
     done = call(*arguments)
@@ -213,7 +227,8 @@ def test_a_full_disk_is_no_internal_error() -> None:
 
 
 def test_a_system_and_a_part_of_ones_own() -> None:
-    mine, theirs = (json.loads(call("run", s, "--model", "gpt2.json", "--json", "-").out) for s in ("system.yaml", "pim_gpt"))
+    run = ("--model", "gpt2.json", "--json", "-")
+    mine, theirs = (json.loads(call("run", system, *run).out) for system in ("system.yaml", "pim_gpt"))
     differ = {key for key in mine if mine[key] != theirs[key]}
     assert differ == {"system", "spec_digest"}
     Path("system.yaml").rename("folder/s.yml")

@@ -14,7 +14,7 @@ TIMINGS = {
     "nCLREG": "RDMAC to first data",
     "nCWLREG": "WRMAC to first data",
     "nCWLGB": "WRGB to first data",
-    "nRTWREG": "RDMAC to WRGB, WRMAC or WRAab, data bus turn-around",
+    "nRTWREG": "RDMAC to WRGB, data bus turn-around; other writes the same pause on the pins",
     "nGBACT": "last WRGB to the ACTab that may use the buffer",
     "nPREIO": "PREab to WRGB or RDMAC",
     "nMACRES": "MACab to RDMAC of its result",
@@ -44,8 +44,12 @@ RULES = (
     Rule(CHANNEL, BUS_OUT, BANK_READS, "nBL"),
     Rule(CHANNEL, BANK_WRITES + BUS_IN, BUS_IN, "nBL"),
     Rule(CHANNEL, BUS_IN, BANK_WRITES, "nBL"),
-    Rule(CHANNEL, BANK_READS, BUS_IN, "nRTW"),
-    Rule(CHANNEL, BUS_OUT, BANK_WRITES + BUS_IN, "nRTWREG"),
+    Rule(CHANNEL, BANK_READS, ("WRAab",), "nRTW"),
+    Rule(CHANNEL, BANK_READS, ("WRGB",), "nRTW + nCWL - nCWLGB"),  # the same pause on the pins
+    Rule(CHANNEL, BANK_READS, ("WRMAC",), "nRTW + nCWL - nCWLREG"),
+    Rule(CHANNEL, BUS_OUT, ("WRGB",), "nRTWREG"),
+    Rule(CHANNEL, BUS_OUT, ("WRMAC",), "nRTWREG + nCWLGB - nCWLREG"),
+    Rule(CHANNEL, BUS_OUT, (*BANK_WRITES, "WRAab"), "nRTWREG + nCWLGB - nCWL"),
     Rule(CHANNEL, BANK_WRITES, BUS_OUT, "nCWL + nBL + tWTR_L"),
     Rule(CHANNEL, ("WRAab",), BANK_READS + BUS_OUT, "nCWL + nBL + tWTR_L"),
     Rule(CHANNEL, ("WRGB",), BANK_READS + BUS_OUT, "nCWLGB + nBL + tWTR_S"),
@@ -84,6 +88,7 @@ STANDARD = Standard(
     RULES,
     unmodelled=(
         "tFAW and tRRD do not count ACTab: AiM supplies the current for sixteen banks [secondary AIM]",
+        "WR and WRMAC to MACab, MACab to WRMAC: the AiM simulator has no such rule [secondary AIM]",
         "ACT4, PRE4, MAC (one bank), AF16, EWMUL16, RDCP, WRCP, RDAF16: PIM-GPT uses none of them",
     ),
 )
