@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 
+from pimloom.arch.document import SET
 from pimloom.arch.error import UserError
 from pimloom.arch.load import Loaded, Source, load_tree, load_yaml, nearest
 from pimloom.arch.part import NonNegative, Part, Positive, PositiveFloat, check_part
@@ -172,8 +173,11 @@ def load_system(name: str, overrides: Mapping[str, str] | None = None) -> System
         return System(path.stem, baseline.value, None, baseline.sources)
     loaded = load_yaml(path, PimSystem, mine)
     spec, title = loaded.value, path.stem
+    device = spec.dram.part
+    if device.endswith((".yaml", ".yml")) and loaded.sources["dram.part"].file != SET:
+        device = str(path.parent / device)  # a path in a file starts at that file
     try:
-        part = load_part(spec.dram.part, parts)
+        part = load_part(device, parts)
     except UserError as error:  # its places are below dram. for the user
         said, nearest_, names = str(error).partition("; nearest: ")
         if said.startswith("--set "):

@@ -231,6 +231,7 @@ def test_a_system_and_a_part_of_ones_own() -> None:
     mine, theirs = (json.loads(call("run", system, *run).out) for system in ("system.yaml", "pim_gpt"))
     differ = {key for key in mine if mine[key] != theirs[key]}
     assert differ == {"system", "spec_digest"}
+    Path("part.yaml").rename("folder/part.yaml")  # a path in a file starts at that file
     Path("system.yaml").rename("folder/s.yml")
     assert call("run", "folder/s.yml", "--model", "gpt2.json", "--set", "dram.timing.tRP=10 ns").code == 0
 
@@ -275,10 +276,6 @@ def test_hostile_names_on_a_terminal() -> None:
     assert b"[b]x[ on pim_gpt" in seen and b"internal error" not in seen
 
 
-def workers_of(pid: int) -> list[int]:
-    return [int(n) for n in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-
-
 @pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="looks for child processes in /proc")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("whole_group", [True, False])
@@ -292,7 +289,7 @@ def test_interrupted_report(number: signal.Signals, whole_group: bool) -> None:
         end = time.monotonic() + 60
         while len(workers) < min(2, os.cpu_count() or 1) and time.monotonic() < end:
             time.sleep(0.2)
-            workers = workers_of(run.pid)
+            workers = [int(n) for n in Path(f"/proc/{run.pid}/task/{run.pid}/children").read_text().split()]
         time.sleep(0.3)  # an exception in the middle of a fork would be lost
         (os.killpg if whole_group else os.kill)(run.pid, number)
         out, err = run.communicate(timeout=60)
