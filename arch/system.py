@@ -11,7 +11,8 @@ import msgspec
 from pimloom.arch.document import SET
 from pimloom.arch.error import UserError
 from pimloom.arch.load import Loaded, Source, load_tree, load_yaml, nearest
-from pimloom.arch.part import NonNegative, Part, Positive, PositiveFloat, check_part
+from pimloom.arch.part import NonNegative, Part, Positive, PositiveFloat
+from pimloom.arch.part_check import check_part
 
 HERE = Path(__file__).parent
 Count = Annotated[int, msgspec.Meta(ge=0)]
@@ -50,7 +51,7 @@ class Npu(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     multipliers: Positive
     adders: Positive
     layernorm_passes: Positive
-    fill_cyc: Count
+    fill_cyc: Annotated[int, msgspec.Meta(ge=0, le=10**6)]
     sram_bytes: Positive
     power_mw: NonNegative
     area_mm2: NonNegative

@@ -20,7 +20,7 @@ import numpy as np
 
 from pimloom.arch.command import STREAM
 from pimloom.arch.error import UserError
-from pimloom.arch.part import Rules, Table
+from pimloom.arch.table import Rules, Table
 from pimloom.cycle_sim.kernel import (
     CLOSED,
     FAR,

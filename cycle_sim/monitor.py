@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pimloom.arch.command import Level, Row
-from pimloom.arch.part import Rules, Table
+from pimloom.arch.table import Rules, Table
 
 TRACE = np.dtype(
     [

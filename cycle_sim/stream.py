@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from pimloom.arch.part import Table
+from pimloom.arch.table import Table
 from pimloom.cycle_sim.kernel import ANY, BANK, BG, CMD, COUNT, OPEN, PCH, RANK, RELEASE, ROW, full
 
 NAMES = ("cmd", "pch", "rank", "bg", "bank", "row", "count", "release")

@@ -5,8 +5,8 @@ from functools import cached_property
 
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec
-from pimloom.arch.part import Table
 from pimloom.arch.program import AsicStep, PimStep, Step
+from pimloom.arch.table import Table
 from pimloom.arch.units import ceil_div
 from pimloom.mappers.gemv import product, weighted_sum, write_k, write_v
 from pimloom.mappers.geometry import Geometry

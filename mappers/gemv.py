@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from pimloom.arch.command import STREAM
-from pimloom.arch.part import Table
+from pimloom.arch.table import Table
 from pimloom.arch.units import ceil_div
 from pimloom.mappers.geometry import Geometry
 from pimloom.mappers.layout import Packed, RowAligned

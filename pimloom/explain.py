@@ -9,7 +9,7 @@ import msgspec
 
 from pimloom.arch.error import UserError
 from pimloom.arch.load import Source, nearest
-from pimloom.arch.part import Organization, Part, PimUnit, standard_of
+from pimloom.arch.part import Organization, Part, PimUnit
 from pimloom.arch.system import (
     Dram,
     EnergyMode,
@@ -21,6 +21,7 @@ from pimloom.arch.system import (
     load_part,
     load_system,
 )
+from pimloom.arch.table import standard_of
 
 
 class Value(NamedTuple):

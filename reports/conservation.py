@@ -4,8 +4,9 @@ from collections import Counter
 
 import numpy as np
 
-from pimloom.arch.part import Part, Table
+from pimloom.arch.part import Part
 from pimloom.arch.program import PimStep
+from pimloom.arch.table import Table
 from pimloom.cycle_sim.machine import Outcome
 from pimloom.mappers.decode import Plan
 from pimloom.mappers.layout import Packed

@@ -13,8 +13,8 @@ import ml_dtypes
 import numpy as np
 
 from pimloom.arch.error import UserError
-from pimloom.arch.part import Table
 from pimloom.arch.program import PimStep
+from pimloom.arch.table import Table
 from pimloom.cycle_sim import asic_math as asic
 from pimloom.cycle_sim.pim_math import mac_column, read_result
 from pimloom.mappers.decode import Decoder, Plan

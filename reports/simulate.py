@@ -12,9 +12,10 @@ import numpy as np
 from pimloom import __version__
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec
-from pimloom.arch.part import Part, Table, compile_table
+from pimloom.arch.part import Part
 from pimloom.arch.program import PimStep
 from pimloom.arch.system import PimSystem, RooflineSystem, System, digest
+from pimloom.arch.table import Table, compile_table
 from pimloom.arch.units import BITS_PER_BYTE, J_PER_PJ, S_PER_PS, ceil_div, mhz_to_ps
 from pimloom.cycle_sim.asic import latency_cyc
 from pimloom.cycle_sim.dram import Issue, issue

@@ -5,8 +5,9 @@ from collections.abc import Iterable
 import numpy as np
 
 from pimloom.arch.command import Level
-from pimloom.arch.part import Part, Table, compile_table
+from pimloom.arch.part import Part
 from pimloom.arch.program import AsicStep, PimStep
+from pimloom.arch.table import Table, compile_table
 from pimloom.cycle_sim.machine import Event as StepEvent
 from pimloom.reports.timeline import Event, Track, trace_json
 

@@ -13,8 +13,8 @@ from rich.table import Table as Grid
 
 from pimloom.arch.command import STREAM
 from pimloom.arch.llm import load_llm
-from pimloom.arch.part import Table, compile_table
 from pimloom.arch.system import load_part, load_system
+from pimloom.arch.table import Table, compile_table
 from pimloom.cycle_sim.dram import issue
 from pimloom.mappers.gemv import product
 from pimloom.mappers.geometry import geometry

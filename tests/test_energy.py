@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from pimloom.arch.error import UserError
-from pimloom.arch.system import EnergyMode, load_part, load_system
+from pimloom.arch.system import EnergyMode, PimSystem, load_part, load_system
 from pimloom.arch.units import Milliampere, Volt
 from pimloom.energy.ledger import EnergyError, Ledger
 from pimloom.energy.pim import command_energy_pj, pim_energy
@@ -18,6 +18,7 @@ def hand_part():
     """VDD 1 V and round currents: every term below is a whole number of pJ."""
     part = load_part("gddr6_pim_gpt").value
     amps = {"IDD0": 100, "IDD2N": 10, "IDD3N": 50, "IDD4R": 250, "IDD4W": 150, "IDD5B": 350}
+    assert part.pim_unit
     unit = msgspec.structs.replace(part.pim_unit, mac_power_mw=300.0)
     currents = {name: Milliampere(value) for name, value in amps.items()}
     return msgspec.structs.replace(part, VDD=Volt(1.0), current=currents, pim_unit=unit, io_pj_per_bit=2.0)
@@ -91,6 +92,7 @@ def test_the_two_accountings_differ_where_they_should():
 
 def test_fixed_powers():
     system = load_system("pim_gpt")
+    assert system.part and system.part.pim_unit and isinstance(system.spec, PimSystem)
     assert 8 * system.part.pim_unit.mac_power_mw == pytest.approx(1194.3, abs=0.05)
     assert system.spec.npu.power_mw == 304.59
 

@@ -11,8 +11,8 @@ import pytest
 
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import load_llm
-from pimloom.arch.part import compile_table
 from pimloom.arch.system import load_part
+from pimloom.arch.table import compile_table
 from pimloom.mappers.decode import plan
 from pimloom.mappers.gemv import product
 from pimloom.mappers.geometry import Geometry, geometry

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import load_llm
-from pimloom.arch.part import PimUnit, compile_table
+from pimloom.arch.part import PimUnit
 from pimloom.arch.program import PimStep
 from pimloom.arch.system import load_part
+from pimloom.arch.table import compile_table
 from pimloom.mappers import gemv
 from pimloom.mappers.decode import Decoder, Plan, max_tokens, plan
 from pimloom.mappers.geometry import Geometry, geometry

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import load_llm
-from pimloom.arch.part import compile_table
 from pimloom.arch.program import AsicStep, PimStep, Step
 from pimloom.arch.system import load_part
+from pimloom.arch.table import compile_table
 from pimloom.arch.units import mhz_to_ps
 from pimloom.cycle_sim.dram import issue
 from pimloom.cycle_sim.machine import Event, Machine

@@ -8,8 +8,8 @@ import pytest
 
 from pimloom.arch.command import STREAM, Command, Level, Row
 from pimloom.arch.error import UserError
-from pimloom.arch.part import Table, build_table, compile_table
 from pimloom.arch.system import list_names, load_part
+from pimloom.arch.table import Table, build_table, compile_table
 from pimloom.cycle_sim import monitor
 from pimloom.cycle_sim.dram import issue
 from pimloom.cycle_sim.monitor import TRACE, check_trace, expand, raise_if_illegal

@@ -14,8 +14,8 @@ import pytest
 from pimloom.arch.command import STREAM
 from pimloom.arch.llm import list_presets, load_llm
 from pimloom.arch.load import load_tree
-from pimloom.arch.part import Table, compile_table
 from pimloom.arch.system import HERE, PimSystem, RooflineSystem, list_names, load_part, load_system
+from pimloom.arch.table import Table, compile_table
 from pimloom.cycle_sim.dram import issue
 from pimloom.cycle_sim.monitor import check_trace, expand
 from pimloom.explain import all_fields, explain

@@ -17,7 +17,8 @@ import pytest
 import yaml
 
 from pimloom.arch.command import STREAM, Level, Standard
-from pimloom.arch.part import Organization, Table, build_table, clocks, join_tables
+from pimloom.arch.part import Organization
+from pimloom.arch.table import Table, build_table, clocks, join_tables
 from pimloom.cycle_sim.dram import issue
 from pimloom.cycle_sim.monitor import TRACE, check_trace
 

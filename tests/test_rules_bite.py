@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from pimloom.arch.command import Rule
-from pimloom.arch.part import Table, join_tables
+from pimloom.arch.table import Table, join_tables
 from tests.naive import Order, Outcome
 from tests.oracle_run import run_engine
 from tests.sleeping_rules import SLEEPING

@@ -7,9 +7,10 @@ from typing import NamedTuple
 import pytest
 
 from pimloom.arch.llm import LlmSpec, load_llm
-from pimloom.arch.part import Part, Table, compile_table
+from pimloom.arch.part import Part
 from pimloom.arch.program import PimStep
 from pimloom.arch.system import PimSystem, load_system
+from pimloom.arch.table import Table, compile_table
 from pimloom.arch.units import mhz_to_ps
 from pimloom.cycle_sim.asic import latency_cyc
 from pimloom.cycle_sim.dram import issue

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from pimloom.arch.part import Table, compile_table
 from pimloom.arch.system import load_part
+from pimloom.arch.table import Table, compile_table
 from pimloom.cycle_sim.dram import issue
 from pimloom.mappers.gemv import Emitter
 

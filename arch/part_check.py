@@ -1,0 +1,39 @@
+"""Whether a part's numbers agree with its standard and with each other."""
+
+from pimloom.arch.error import UserError
+from pimloom.arch.part import Part
+from pimloom.arch.table import standard_of
+from pimloom.arch.units import PS_PER_NS
+
+LONGEST_CK = 10**9  # far beyond any DRAM; keeps every sum of waits far below 2^63
+BURST_TOLERANCE = 0.01  # pin rates are rounded: 14 Gb/s with a clock of 570 ps is off by 0.25 %
+
+
+def check_part(part: Part, where: str) -> None:
+    """Raise UserError unless the timings are the standard's and the geometry, burst and rates agree with each other."""
+    wanted, org = standard_of(part).timings, part.organization
+    if missing := sorted(wanted.keys() - part.timing.keys()):
+        raise UserError(f"{where}: at $.timing: missing key {missing[0]} ({wanted[missing[0]]})")
+    if extra := sorted(part.timing.keys() - wanted.keys()):
+        known = ", ".join(sorted(wanted))
+        raise UserError(f"{where}: at $.timing.{extra[0]}: {part.standard} has no such timing; it has {known}")
+    if org.capacity_bytes != (size := org.banks * org.rows * org.row_bytes):
+        raise UserError(
+            f"{where}: at $.organization.capacity_bytes: banks x rows x row make {size}, not {org.capacity_bytes}"
+        )
+    burst_bits = part.cycles("nBL") * part.tCK_ps * org.dq_bits / org.pseudo_channels * org.pin_gbps / PS_PER_NS
+    if abs(burst_bits / org.access_bits - 1) > BURST_TOLERANCE:
+        raise UserError(
+            f"{where}: at $.timing.nBL: a burst carries {burst_bits:g} bits, a column access {org.access_bits}"
+        )
+    for name in part.timing:
+        if part.cycles(name) > LONGEST_CK:
+            raise UserError(
+                f"{where}: at $.timing.{name}: expected at most {LONGEST_CK} clocks, got {part.cycles(name)}"
+            )
+    if part.cycles("tRC") < part.cycles("tRAS") + part.cycles("tRP"):
+        raise UserError(f"{where}: at $.timing.tRC: expected at least tRAS + tRP")
+    if part.cycles("tREFI") < 2 * part.cycles("tRFC"):  # else refresh alone could keep every row closed
+        raise UserError(f"{where}: at $.timing.tREFI: expected at least 2 tRFC")
+    if part.pim_unit and part.pim_unit.lanes * part.pim_unit.element_bits != org.access_bits:
+        raise UserError(f"{where}: at $.pim_unit.lanes: lanes x element_bits must be access_bits ({org.access_bits})")

@@ -1,0 +1,175 @@
+"""A part's tables compiled into plain arrays: what the engine and the RTL read."""
+
+import re
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from importlib import import_module
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from pimloom.arch.command import Command, Row, Rule, Standard
+from pimloom.arch.error import UserError
+from pimloom.arch.part import Organization, Part
+
+HERE = Path(__file__).parent
+
+
+class Rules(NamedTuple):
+    """The compiled rules of a part: plain arrays and two integers, all that the engine and the RTL may read.
+
+    size[l]: nodes of each level in a channel. Per command: scope, needs, leaves, buffer, bus, done [CK], and gap [CK],
+    the distance of commands issued back to back with `count` (0: such a run is walked command by command). Per rule:
+    level, window, wait [CK]. before_*, after_*: CSR lists of the rules that bind a command and that a command arms.
+    refresh: opcode of REFab, -1 where the standard has none; refi [CK]: its interval.
+    """
+
+    size: np.ndarray
+    scope: np.ndarray
+    needs: np.ndarray
+    leaves: np.ndarray
+    buffer: np.ndarray
+    bus: np.ndarray
+    done: np.ndarray
+    gap: np.ndarray
+    level: np.ndarray
+    window: np.ndarray
+    wait: np.ndarray
+    before_ptr: np.ndarray
+    before_rule: np.ndarray
+    after_ptr: np.ndarray
+    after_rule: np.ndarray
+    refresh: int
+    refi: int
+
+
+class Table(NamedTuple):
+    """A part's command names, opcode by opcode, and its compiled rules."""
+
+    names: tuple[str, ...]
+    rules: Rules
+
+    def cmd(self, name: str) -> int:
+        """Opcode of a command name."""
+        return self.names.index(name)
+
+
+def standard_of(part: Part) -> Standard:
+    """The part's DRAM standard with the rows of its PIM extension appended."""
+    return join_tables(part.standard, part.pim)
+
+
+def join_tables(standard: str, pim: str | None) -> Standard:
+    """The standard `arch/dram/STANDARD.py`, with the rows of `arch/pim/PIM.py` appended."""
+    found = _module("dram", standard)
+    if pim is None:
+        return found
+    more = _module("pim", pim)
+    return Standard(
+        f"{found.name}+{more.name}",
+        {**found.timings, **more.timings},
+        found.commands + more.commands,
+        found.rules + more.rules,
+        found.unmodelled + more.unmodelled,
+        found.refresh,
+    )
+
+
+def _module(folder: str, name: str) -> Standard:
+    known = sorted(p.stem for p in (HERE / folder).glob("*.py") if p.stem != "__init__")
+    if name not in known:
+        raise UserError(f"unknown {folder} table {name!r}; arch/{folder} holds: {', '.join(known)}")
+    table: Standard = import_module(f"pimloom.arch.{folder}.{name}").STANDARD
+    return table
+
+
+_TERM = re.compile(r"\s*([+-]?)\s*(\w+)")
+
+
+def clocks(expression: str, ck: Mapping[str, int]) -> int:
+    """Value in clocks of a sum of timing names and integers.
+
+    >>> clocks("nCL + nBL + 3 - nCWL", {"nCL": 24, "nBL": 2, "nCWL": 6})
+    23
+    """
+    total, end = 0, 0
+    for term in _TERM.finditer(expression):
+        sign, name = term.groups()
+        value = int(name) if name.isdigit() else ck[name]
+        total += -value if sign == "-" else value
+        end = term.end()
+    if expression[end:].strip():
+        raise ValueError(f"cannot read {expression!r}")
+    return total
+
+
+def compile_table(part: Part) -> Table:
+    """The part's tables as plain arrays; equal parts share one Table."""
+    ck = tuple((name, part.cycles(name)) for name in sorted(part.timing))
+    return _compile(part.standard, part.pim, part.organization, ck)
+
+
+@lru_cache(maxsize=256)
+def _compile(standard: str, pim: str | None, org: Organization, ck: tuple[tuple[str, int], ...]) -> Table:
+    found = join_tables(standard, pim)
+    return build_table(found.commands, found.rules, dict(ck), org, found.refresh)
+
+
+def build_table(
+    commands: tuple[Command, ...], rules: tuple[Rule, ...], ck: Mapping[str, int], org: Organization, refresh: str
+) -> Table:
+    """Compile commands and rules with their clocks; rules that cannot wait (≤ 0) are dropped to 0."""
+    names = tuple(c.name for c in commands)
+    if len(set(names)) != len(names):
+        raise ValueError("two commands share a name")
+    scope = {c.name: c.scope for c in commands}
+    for rule in rules:
+        if unknown := set(rule.after + rule.before) - set(names):
+            raise ValueError(f"{rule} names unknown commands {sorted(unknown)}")
+        if any(scope[n] < rule.level for n in rule.after + rule.before):
+            raise ValueError(f"{rule} counts below the scope of one of its commands")
+    buses = sorted({c.bus for c in commands})
+    wait = [max(clocks(r.wait, ck), 0) for r in rules]
+    before_ptr, before_rule = _csr(names, [r.before for r in rules])
+    after_ptr, after_rule = _csr(names, [r.after for r in rules])
+    sizes = (1, org.pseudo_channels, org.ranks, org.bank_groups, org.banks_per_group)
+    arrays = Rules(
+        size=np.cumprod(sizes, dtype=np.int64),
+        scope=_column(c.scope for c in commands),
+        needs=_column(c.needs for c in commands),
+        leaves=_column(c.leaves for c in commands),
+        buffer=_column(c.buffer for c in commands),
+        bus=_column(buses.index(c.bus) for c in commands),
+        done=_column(max(clocks(c.done, ck), 1) for c in commands),
+        gap=_column(_gap(c, rules, wait) for c in commands),
+        level=_column(r.level for r in rules),
+        window=_column(r.window for r in rules),
+        wait=_column(wait),
+        before_ptr=before_ptr,
+        before_rule=before_rule,
+        after_ptr=after_ptr,
+        after_rule=after_rule,
+        refresh=names.index(refresh) if refresh else -1,
+        refi=ck["tREFI"] if refresh else 0,
+    )
+    return Table(names, arrays)
+
+
+def _column(values: Iterable[int]) -> np.ndarray:
+    return np.array(list(values), np.int64)
+
+
+def _csr(names: tuple[str, ...], sets: list[tuple[str, ...]]) -> tuple[np.ndarray, np.ndarray]:
+    lists = [[i for i, s in enumerate(sets) if name in s] for name in names]
+    ptr = np.cumsum([0] + [len(x) for x in lists])
+    return ptr.astype(np.int64), np.array([i for x in lists for i in x], np.int64)
+
+
+def _gap(command: Command, rules: tuple[Rule, ...], wait: list[int]) -> int:
+    own = [
+        (r.window, w) for r, w in zip(rules, wait, strict=True) if command.name in r.after and command.name in r.before
+    ]
+    if command.leaves != Row.ANY or any(window > 1 for window, _ in own):
+        return 0
+    return max([1] + [w for _, w in own])
