@@ -217,6 +217,7 @@ def _move_rows(c, o, row, at, cmds, nodes, banks, refs):
 
 @full
 def begin(ref, due, refreshed, ptr, size, cmds, after, total):
+    """The state before the first clock: (hist, slot, banks, refs, heads, nodes, clock)."""
     hist, slot = np.full(total[0], NEVER), np.zeros(total[1], np.int64)
     banks = np.full((cmds[:, BUFFER].max() + 1, size[0, 4] + 1, 3), -1)
     refs = np.zeros((size[0, cmds[ref, SCOPE]] if ref >= 0 else 0, 2), np.int64)
@@ -239,6 +240,10 @@ def run(
     ref, refi, size, cmds, before, after, stream, hist, slot, banks, refs, heads, nodes, clock,
     first, last, log, who, ready,
 ):  # fmt: skip
+    """Walk the streams to their end; returns (code, row the code is about, idle clock).
+
+    With LOG_FULL, call again with a longer log: all state is in the arrays, and the walk goes on where it stopped.
+    """
     code, where = OK, np.int64(0)
     while True:
         best, at, second_at, held_from, unfinished = _next_command(

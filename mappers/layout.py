@@ -8,13 +8,8 @@ from pimloom.mappers.geometry import Geometry, Place
 
 
 @dataclass(frozen=True)
-class Packed:
-    """y = x W, W[n_in, n_out]: output j in bank j mod NB, slot j div NB; inputs contiguous, chunk-major.
-
-    A chunk is at most one row of inputs. In a bank, the slots of chunk 0 lie back to back, then those of chunk 1, so
-    that one buffered chunk of x serves all slots; each slot is padded to whole column accesses. The matrix starts on
-    a fresh row. The K cache is such a matrix, with the tokens as outputs (n_out = tokens reserved).
-    """
+class Matrix:
+    """W[n_in, n_out] in the banks from row `first_row` on: output j in bank j mod NB, slot j div NB."""
 
     geo: Geometry
     n_in: int
@@ -25,6 +20,16 @@ class Packed:
     def slots(self) -> int:
         """Outputs per bank."""
         return ceil_div(self.n_out, self.geo.all_banks)
+
+
+@dataclass(frozen=True)
+class Packed(Matrix):
+    """y = x W, W[n_in, n_out]: output j in bank j mod NB, slot j div NB; inputs contiguous, chunk-major.
+
+    A chunk is at most one row of inputs. In a bank, the slots of chunk 0 lie back to back, then those of chunk 1, so
+    that one buffered chunk of x serves all slots; each slot is padded to whole column accesses. The matrix starts on
+    a fresh row. The K cache is such a matrix, with the tokens as outputs (n_out = tokens reserved).
+    """
 
     @cached_property
     def chunks(self) -> tuple[int, ...]:
@@ -66,21 +71,11 @@ class Packed:
 
 
 @dataclass(frozen=True)
-class RowAligned:
+class RowAligned(Matrix):
     """The V cache: p V, V[tokens, d]: dimension j in bank j mod NB, slot j div NB, each slot on rows of its own.
 
     Token t lies at element t mod ROW of the slot's row t div ROW, so that a new token is one element per slot.
     """
-
-    geo: Geometry
-    n_in: int
-    n_out: int
-    first_row: int = 0
-
-    @cached_property
-    def slots(self) -> int:
-        """Dimensions per bank."""
-        return ceil_div(self.n_out, self.geo.all_banks)
 
     @cached_property
     def slot_rows(self) -> int:

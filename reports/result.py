@@ -30,25 +30,25 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     latency_s: float
     time_per_token_s: float
     tokens_per_s: float
-    energy_j: float | None
-    energy_per_token_j: float | None
-    energy_by_cause_j: dict[str, float] | None
-    power_w: float | None
-    time_by_step_s: dict[str, float] | None
-    row_hit_rate: float | None
-    data_movement_reduction: float | None
-    data_movement_reduction_on_wires: float | None
-    non_vmm_share: float | None
-    mac_utilisation: float | None
-    interface_bytes: int | None
-    cycles: int | None
-    tck_ps: int | None
-    command_counts: dict[str, int] | None
-    memory_needed_bytes: int | None
-    memory_bytes: int | None
-    max_tokens: int | None
-    roofline_s: float | None
-    launch_s: float | None
+    energy_j: float | None = None
+    energy_per_token_j: float | None = None
+    energy_by_cause_j: dict[str, float] | None = None
+    power_w: float | None = None
+    time_by_step_s: dict[str, float] | None = None
+    row_hit_rate: float | None = None
+    data_movement_reduction: float | None = None
+    data_movement_reduction_on_wires: float | None = None
+    non_vmm_share: float | None = None
+    mac_utilisation: float | None = None
+    interface_bytes: int | None = None
+    cycles: int | None = None
+    tck_ps: int | None = None
+    command_counts: dict[str, int] | None = None
+    memory_needed_bytes: int | None = None
+    memory_bytes: int | None = None
+    max_tokens: int | None = None
+    roofline_s: float | None = None
+    launch_s: float | None = None
     spec_digest: str
     version: str
     seed: int

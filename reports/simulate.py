@@ -32,6 +32,16 @@ from pimloom.reports.result import Result, Workload
 Progress = Callable[[int], None]
 
 
+@dataclass(frozen=True)
+class Options:
+    """What `simulate` takes beside system, model and tokens."""
+
+    seed: int
+    check: bool
+    window: "Window | None"
+    progress: Progress
+
+
 @dataclass
 class Window:
     """Steps that overlap start_ps to end_ps, as the machine runs them."""
@@ -64,24 +74,15 @@ def simulate(
     if generate < 1:
         raise UserError(f"--generate: expected at least 1 token, got {generate}")
     run = _pim if isinstance(system.spec, PimSystem) else _roofline
-    result: Result = run(system, spec, generate, seed=seed, check=check, window=window, progress=progress)
+    result = run(system, spec, generate, Options(seed, check, window, progress))
     if not 0 < result.latency_s < math.inf or not 0 <= (result.energy_j or 0) < math.inf:
         numbers = f"{result.latency_s} s and {result.energy_j} J"
         raise UserError(f"{system.name}: the run comes out at {numbers}; a value of the system is out of range")
     return result
 
 
-def _pim(
-    system: System,
-    spec: LlmSpec,
-    generate: int,
-    *,
-    seed: int,
-    check: bool,
-    window: Window | None,
-    progress: Progress,
-) -> Result:
-    hardware, part = system.spec, system.part
+def _pim(system: System, spec: LlmSpec, generate: int, options: Options) -> Result:
+    hardware, part, window = system.spec, system.part, options.window
     assert isinstance(hardware, PimSystem) and part is not None
     table = compile_table(part)
     mapped = plan(spec, geometry(part, hardware.dram.channels), generate, hardware.workload.lm_head)
@@ -92,7 +93,7 @@ def _pim(
         mhz_to_ps(hardware.npu.clock_mhz),
         partial(latency_cyc, hardware.npu),
         refresh=hardware.dram.refresh,
-        watch=partial(_monitor, table) if check else None,
+        watch=partial(_monitor, table) if options.check else None,
     )
     for t in range(1, generate + 1):
         steps = decoder.layer_steps(t)
@@ -100,8 +101,8 @@ def _pim(
             traced = window is not None and machine.outcome.end_ps < window.end_ps
             machine.run(decoder.layer_steps(t, layer) if traced else steps, window if traced else None)
         machine.run(decoder.last_steps())
-        progress(t)
-    return _pim_result(system, hardware, part, mapped, decoder, machine, generate, seed)
+        options.progress(t)
+    return _pim_result(system, hardware, part, mapped, decoder, machine, generate, options.seed)
 
 
 def _monitor(table: Table, stream: np.ndarray, found: Issue, due_ck: int, refreshed_ck: int) -> None:
@@ -153,10 +154,6 @@ def _pim_result(
         latency_s=latency,
         time_per_token_s=latency / generate,
         tokens_per_s=generate / latency,
-        energy_j=None,
-        energy_per_token_j=None,
-        energy_by_cause_j=None,
-        power_w=None,
         time_by_step_s={name: ps * S_PER_PS for name, ps in out.time_ps.items()},
         row_hit_rate=1 - misses / accesses,
         data_movement_reduction=baseline / (out.sent_values + out.received_values),
@@ -170,8 +167,6 @@ def _pim_result(
         memory_needed_bytes=mapped.rows * row_bytes,
         memory_bytes=mapped.geo.rows * row_bytes,
         max_tokens=max_tokens(spec, mapped.geo, mapped.lm_head),
-        roofline_s=None,
-        launch_s=None,
         spec_digest=run_digest(system, spec, generate),
         version=__version__,
         seed=seed,
@@ -207,24 +202,15 @@ def _bank_counts(table: Table, steps: list[PimStep], times: list[int]) -> Counte
     return command_counts(table, steps, times, 1)
 
 
-def _roofline(
-    system: System,
-    spec: LlmSpec,
-    generate: int,
-    *,
-    seed: int,
-    check: bool,
-    window: Window | None,
-    progress: Progress,
-) -> Result:
+def _roofline(system: System, spec: LlmSpec, generate: int, options: Options) -> Result:
     hardware = system.spec
     assert isinstance(hardware, RooflineSystem)
-    if window is not None or check:
+    if options.window is not None or options.check:
         raise UserError(f"{system.name} is a roofline: it issues no commands to trace or check")
     check_fits(hardware, spec, generate)
     times = [token_time(hardware, spec, t) for t in range(1, generate + 1)]
     roofline, launch = sum(t.roofline_s for t in times), sum(t.launch_s for t in times)
-    progress(generate)
+    options.progress(generate)
     latency = roofline + launch
     energy = hardware.power_w * latency
     return Result(
@@ -239,21 +225,10 @@ def _roofline(
         energy_by_cause_j={"power x time": energy},
         power_w=hardware.power_w,
         time_by_step_s={"roofline": roofline, "kernel launch": launch},
-        row_hit_rate=None,
-        data_movement_reduction=None,
-        data_movement_reduction_on_wires=None,
-        non_vmm_share=None,
-        mac_utilisation=None,
-        interface_bytes=None,
-        cycles=None,
-        tck_ps=None,
-        command_counts=None,
-        memory_needed_bytes=None,
         memory_bytes=hardware.memory_bytes,
-        max_tokens=None,
         roofline_s=roofline,
         launch_s=launch,
         spec_digest=run_digest(system, spec, generate),
         version=__version__,
-        seed=seed,
+        seed=options.seed,
     )
