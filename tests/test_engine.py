@@ -1,5 +1,9 @@
 """The engine against the oracle, cycle for cycle, and against itself; its sentences word for word."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
 from random import Random
 
 import numpy as np
@@ -229,3 +233,12 @@ def test_an_opcode_that_is_none():
     stream["cmd"] = 8
     with pytest.raises(UserError, match=r"command 0: cmd 8 is outside 0 to 7$"):
         issue(TABLE, [stream])
+
+
+def test_the_kernels_agree_without_their_compiler():
+    """As plain Python, with tracebacks and bounds checks of its own."""
+    command = [sys.executable, "-m", "tests.oracle_run", "200", "5"]
+    root = Path(__file__).parent.parent
+    done = subprocess.run(command, cwd=root, env=os.environ | {"NUMBA_DISABLE_JIT": "1"}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("200 cases equal")
