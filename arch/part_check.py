@@ -31,6 +31,12 @@ def check_part(part: Part, where: str) -> None:
             raise UserError(
                 f"{where}: at $.timing.{name}: expected at most {LONGEST_CK} clocks, got {part.cycles(name)}"
             )
+    for name, value in {"VDD": part.VDD, **{f"current.{name}": value for name, value in part.current.items()}}.items():
+        if not value > 0:
+            raise UserError(f"{where}: at $.{name}: expected more than 0, got {value:g}")
+    for name in ("IDD4R", "IDD4W", "IDD5B"):
+        if name in part.current and part.current[name] <= part.current.get("IDD3N", 0):
+            raise UserError(f"{where}: at $.current.{name}: expected more than IDD3N: it is charged on top of it")
     if part.cycles("tRC") < part.cycles("tRAS") + part.cycles("tRP"):
         raise UserError(f"{where}: at $.timing.tRC: expected at least tRAS + tRP")
     if part.cycles("tREFI") < 2 * part.cycles("tRFC"):  # else refresh alone could keep every row closed

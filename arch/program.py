@@ -12,8 +12,8 @@ class PimStep(NamedTuple):
     """One PIM instruction: the command stream of a channel.
 
     All channels run it in lock-step; with `one_channel` only one does, the others wait. Steps with equal `key` have
-    equal timing: they differ in addresses only. `sent_values`, `received_values`: elements that must cross the
-    interface, each counted once per channel it goes to, padding left out.
+    equal timing: they differ in addresses only. `sent_values`, `received_values`: elements that cross the interface,
+    padding left out: inputs and q once per channel they go to, softmax probabilities and results once.
     """
 
     name: str

@@ -53,7 +53,7 @@ class Npu(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     layernorm_passes: Positive
     fill_cyc: Annotated[int, msgspec.Meta(ge=0, le=10**6)]
     sram_bytes: Positive
-    power_mw: NonNegative
+    power_mw: PositiveFloat
     area_mm2: NonNegative
 
 

@@ -43,6 +43,8 @@ def geometry(part: Part, channels: int) -> Geometry:
     org, unit = part.organization, part.pim_unit
     if unit is None:
         raise UserError("this part has no PIM unit: a matrix cannot be mapped onto it")
+    if org.ranks > 1 or org.pseudo_channels > 1:
+        raise UserError("PIM-GPT's mapping knows channels of one rank and one pseudo channel only")
     element_bytes = org.row_bytes // (org.columns * unit.lanes)
     row, buffer = org.columns * unit.lanes, unit.global_buffer_bytes // element_bytes
     if buffer < row:

@@ -23,10 +23,10 @@ from pimloom.cycle_sim.kernel import FAR
 from pimloom.cycle_sim.machine import Event, Machine, command_counts
 from pimloom.cycle_sim.monitor import TRACE, expand, raise_if_illegal
 from pimloom.cycle_sim.roofline import check_fits, token_time
-from pimloom.energy.pim import CURRENTS, ON_THE_PINS, pim_energy
+from pimloom.energy.pim import CURRENTS, ON_THE_PINS, command_energy_pj, pim_energy
 from pimloom.mappers.decode import Decoder, Plan, max_tokens, plan
 from pimloom.mappers.geometry import geometry
-from pimloom.reports.conservation import check_conservation
+from pimloom.reports.conservation import check_conservation, check_energy
 from pimloom.reports.result import Result, Workload
 
 Progress = Callable[[int], None]
@@ -100,7 +100,8 @@ def _pim(system: System, spec: LlmSpec, generate: int, options: Options) -> Resu
         for layer in range(spec.num_hidden_layers):
             traced = window is not None and machine.outcome.end_ps < window.end_ps
             machine.run(decoder.layer_steps(t, layer) if traced else steps, window if traced else None)
-        machine.run(decoder.last_steps())
+        traced = window is not None and machine.outcome.end_ps < window.end_ps
+        machine.run(decoder.last_steps(), window if traced else None)
         options.progress(t)
     return _pim_result(system, hardware, part, mapped, decoder, machine, generate, options.seed)
 
@@ -136,7 +137,7 @@ def _pim_result(
     steps, times = list(out.steps.values()), list(out.executions.values())
     counts = command_counts(machine.table, steps, times, channels)
     bank = _bank_counts(machine.table, steps, times)
-    check_conservation(machine.table, part, mapped, out, bank)
+    check_conservation(machine.table, part, mapped, out, bank, channels, hardware.dram.refresh)
     if out.refreshes:
         counts["REFab"] = out.refreshes * channels
     accesses, misses = bank["MACab"] + bank["WR"] + bank["WRAab"], bank["ACTab"] + bank["ACT"]
@@ -188,13 +189,15 @@ def account(result: Result, system: System) -> Result:
     time_ps, channels = round(result.latency_s / S_PER_PS), hardware.dram.channels
     ledger = pim_energy(part, hardware.energy, result.command_counts, time_ps, channels, hardware.npu.power_mw)
     joules = ledger.total_pj * J_PER_PJ
-    return msgspec.structs.replace(
+    accounted = msgspec.structs.replace(
         result,
         energy_j=joules,
         energy_per_token_j=joules / result.workload.generated_tokens,
         energy_by_cause_j=ledger.joules(),
         power_w=joules / result.latency_s,
     )
+    check_energy(accounted, command_energy_pj(part, hardware.energy))
+    return accounted
 
 
 def _bank_counts(table: Table, steps: list[PimStep], times: list[int]) -> Counter[str]:

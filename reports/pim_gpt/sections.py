@@ -49,7 +49,7 @@ def latency(found: Findings) -> Section:
         ],
         rows,
         "Mean over positions 1 to 1024. The closed form is section 3.4 of the specification; ours is the exact engine. "
-        "GPT2-small is above it because half of its K slots straddle two rows; below, refresh hides behind ASIC work.",
+        "GPT2-small and GPT2-XL are above it: half of their K slots straddle two rows, which the form leaves out.",
     )
     chart = stacked_bars(
         "Where the time of a token goes",
@@ -112,7 +112,7 @@ def energy(found: Findings) -> Section:
             {c: [_watts(source(m), c) for m in SHAPES] for c in causes},
             xlabel="model",
             ylabel="power [W]",
-            caption=f"All-bank commands charged as in the {year} version of the paper; every cause is in Table 3.",
+            caption=f"The accounting that fits the {year} version of the paper, whose own formula is not known.",
         )
         for year, source in (("2024", found.base), ("2023", lambda m: found.v1[m]))
     ]
@@ -152,7 +152,8 @@ def locality(found: Findings) -> Section:
         ],
         rows,
         f"Published: row hits about {hit.text} %, data movement {moved.text}× [{moved.tag}], non-VMM share "
-        "1.16 % (GPT3-XL). Values count each element once per receiver; on the wires, bursts are whole and p is sent "
+        "1.16 % (GPT3-XL). Values count inputs and q once per channel, p and results once; "
+        "on the wires, bursts are whole and p is sent "
         "once per pass.",
     )
     chart = grouped_bars(

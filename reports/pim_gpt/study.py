@@ -101,8 +101,7 @@ def reproduction_table(checks: list[dict[str, object]]) -> TableData:
             Column("tag", "evidence"),
         ],
         checks,
-        "Deviation: of our value (of a range, its least; channels, its greatest) from the published value, or from the "
-        "nearer end of a published range; 0 inside it.",
+        "Deviation: how far our value, or the worse end of our range, lies outside the published value or range.",
     )
 
 
