@@ -5,6 +5,10 @@ class UserError(Exception):
     """One line: what, where, what instead. The CLI prints it on stderr and exits with code 2."""
 
 
+class GateError(Exception):
+    """A hard gate of a study does not hold: all outputs are written, and the CLI exits with code 1."""
+
+
 def one_line(said: object) -> str:
     r"""Text on one line, with nothing in it that would steer a terminal.
 

@@ -17,12 +17,12 @@ HERE = Path(__file__).parent
 
 
 class Rules(NamedTuple):
-    """The compiled rules of a part: plain arrays and two integers, all that the engine and the RTL may read.
+    """The compiled rules of a part: plain arrays and four integers, all that the engine and the RTL may read.
 
     size[l]: nodes of each level in a channel. Per command: scope, needs, leaves, buffer, bus, done [CK], and gap [CK],
     the distance of commands issued back to back with `count` (0: such a run is walked command by command). Per rule:
     level, window, wait [CK]. before_*, after_*: CSR lists of the rules that bind a command and that a command arms.
-    refresh: opcode of REFab, -1 where the standard has none; refi [CK]: its interval.
+    refresh: opcode of REFab, -1 where the standard has none; refi [CK]: its interval. rows of a bank, columns of a row.
     """
 
     size: np.ndarray
@@ -42,6 +42,8 @@ class Rules(NamedTuple):
     after_rule: np.ndarray
     refresh: int
     refi: int
+    rows: int
+    columns: int
 
 
 class Table(NamedTuple):
@@ -152,6 +154,8 @@ def build_table(
         after_rule=after_rule,
         refresh=names.index(refresh) if refresh else -1,
         refi=ck["tREFI"] if refresh else 0,
+        rows=org.rows,
+        columns=org.columns,
     )
     return Table(names, arrays)
 

@@ -31,9 +31,10 @@ from pimloom.cycle_sim.kernel import (
     STARVED,
     WINDOW,
     begin,
+    load,
     run,
 )
-from pimloom.cycle_sim.stream import NAMES, bad_field, describe, load
+from pimloom.cycle_sim.stream import NAMES, bad_field, describe
 
 
 class Issue(NamedTuple):
@@ -59,7 +60,7 @@ class Engine:
         self.table = table
         self._packed = _pack(table.rules)
         size = table.rules.size
-        self._limits = np.array([len(table.names), *(size[1:] // size[:-1])])
+        self._limits = np.array([len(table.names), *(size[1:] // size[:-1]), table.rules.rows, table.rules.columns])
 
     def issue(
         self,
@@ -73,8 +74,8 @@ class Engine:
         table, rules = self.table, self.table.rules
         ptr = np.cumsum([0] + [len(s) for s in streams]).astype(np.int64)
         rows = streams[0] if len(streams) == 1 else np.concatenate([np.zeros(0, STREAM), *streams])
-        stream = np.empty((len(rows), len(NAMES)), np.int64)
-        bad = load(stream, *(rows[name] for name in NAMES), self._limits, rules.leaves)
+        stream = np.empty((len(rows), 8), np.int64)
+        bad = load(stream, *(rows[name] for name in NAMES), self._limits, rules.needs, rules.leaves)
         if bad >= 0:
             raise UserError(bad_field(table, rows, bad, self._limits))
         first, last = np.full(len(rows), -1, np.int64), np.full(len(rows), -1, np.int64)

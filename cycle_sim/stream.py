@@ -3,35 +3,22 @@
 import numpy as np
 
 from pimloom.arch.table import Table
-from pimloom.cycle_sim.kernel import ANY, BANK, BG, CMD, COUNT, OPEN, PCH, RANK, RELEASE, ROW, full
+from pimloom.cycle_sim.kernel import ANY, OPEN
 
-NAMES = ("cmd", "pch", "rank", "bg", "bank", "row", "count", "release")
-
-
-@full
-def load(stream, cmd, pch, rank, bg, bank, row, count, release, limits, leaves):
-    """Fill `stream` [rows, 8]; returns the first row with a field out of bounds, or -1."""
-    for i in range(cmd.size):
-        stream[i, CMD], stream[i, PCH], stream[i, RANK], stream[i, BG] = cmd[i], pch[i], rank[i], bg[i]
-        stream[i, BANK], stream[i, ROW], stream[i, COUNT], stream[i, RELEASE] = bank[i], row[i], count[i], release[i]
-        for k in range(5):
-            if not 0 <= stream[i, k] < limits[k]:
-                return i
-        if count[i] < 1 or row[i] < 0 or (count[i] > 1 and leaves[cmd[i]] != ANY):
-            return i
-    return -1
+NAMES = ("cmd", "pch", "rank", "bg", "bank", "row", "col", "count", "release")
 
 
 def bad_field(table: Table, rows: np.ndarray, i: int, limits: np.ndarray) -> str:
     """What is wrong with row i, which `load` refused."""
-    for name, limit in zip(NAMES, limits, strict=False):
+    for name, limit in zip(NAMES[:6], limits, strict=False):
         if not 0 <= rows[name][i] < limit:
             return f"command {i}: {name} {rows[name][i]} is outside 0 to {limit - 1}"
     if rows["count"][i] < 1:
         return f"command {i}: count must be at least 1, not {rows['count'][i]}"
-    if rows["count"][i] > 1:
+    if rows["count"][i] > 1 and table.rules.leaves[rows["cmd"][i]] != ANY:
         return f"command {i} ({table.names[rows['cmd'][i]]}) opens or closes rows: count must be 1"
-    return f"command {i}: row {rows['row'][i]} must be at least 0"
+    first, last = rows["col"][i], rows["col"][i] + rows["count"][i] - 1
+    return f"command {i}: columns {first} to {last} are outside 0 to {limits[6] - 1}"
 
 
 def describe(table: Table, row: np.void) -> str:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from pimloom import __version__
-from pimloom.arch.error import UserError, one_line
+from pimloom.arch.error import GateError, UserError, one_line
 
 # What a command needs is imported inside it: numba and matplotlib would slow `--help` down.
 
@@ -64,6 +64,9 @@ def _say(error: Exception) -> int:
     if isinstance(error, UserError):
         print(f"pimloom: {one_line(error)}", file=sys.stderr)
         return 2
+    if isinstance(error, GateError):
+        print(f"pimloom: {one_line(error)}", file=sys.stderr)
+        return 1
     if isinstance(error, OSError | UnicodeEncodeError):
         why = getattr(error, "strerror", None) or error
         print(f"pimloom: cannot write the output: {one_line(why)}", file=sys.stderr)

@@ -21,8 +21,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     step ends. command_counts: commands of all channels. row_hit_rate: 1 - row misses / column accesses of a bank.
     data_movement_reduction: values a processor without PIM would read / values that cross our interface: inputs and q
     once per channel, softmax probabilities and results once; on_wires: the same with whole bursts and padding.
-    non_vmm_share: ASIC time / all time, refresh left out. mac_utilisation: MAC clocks / all clocks. roofline_s, launch_s:
-    the two parts of a baseline's latency.
+    non_vmm_share: ASIC time / all time, refresh left out. mac_utilisation: MAC clocks / all clocks.
+    roofline_s, launch_s: the two parts of a baseline's latency.
     """
 
     system: str

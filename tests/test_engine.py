@@ -92,7 +92,10 @@ def test_long_counts_issue_as_their_commands_one_by_one():
     hits = [Order("ACT"), Order("RD", count=500), Order("WR", count=300), Order("PRE")]
     others = [Order("ACT", bg=1, row=3), Order("RD", bg=1, row=3, count=450), Order("PRE", bg=1)]
     streams = [hits * 5, [o._replace(release=700 * (i // 3)) for i, o in enumerate(others * 5)]]
-    counted, single = gddr6(*streams), gddr6(*[expand(s) for s in streams])
+    wide = TABLE._replace(rules=TABLE.rules._replace(columns=512))
+    counted, single = (
+        issue(wide, [to_array(s, wide) for s in some]) for some in (streams, [expand(s) for s in streams])
+    )
     for s, stream in enumerate(streams):
         end = np.cumsum([0] + [order.count for order in stream])
         assert counted.issue_ck[s].tolist() == single.issue_ck[s][end[:-1]].tolist()
@@ -213,7 +216,7 @@ def test_a_refresh_before_the_start_may_still_run():
         ([Order("PRE", bg=-1)], "command 0: bg -1 is outside 0 to 3"),
         ([Order("RD", rank=1)], "command 0: rank 1 is outside 0 to 0"),
         ([Order("RD", pch=1)], "command 0: pch 1 is outside 0 to 0"),
-        ([Order("ACT", row=-1)], "command 0: row -1 must be at least 0"),
+        ([Order("ACT", row=-1)], "command 0: row -1 is outside 0 to 7"),
     ],
 )
 def test_what_cannot_issue_is_named(orders, sentence):

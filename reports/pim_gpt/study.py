@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from pimloom import __version__
+from pimloom.arch.error import GateError
 from pimloom.arch.system import load_system
 from pimloom.arch.units import S_PER_US
 from pimloom.reports.files import prepare_folder, write_atomic, write_json, write_table_csv
@@ -21,7 +22,8 @@ Progress = Callable[[int, int], None]
 def run_study(out: str | Path, progress: Progress = lambda done, total: None) -> Path:
     """Simulate everything and write `index.html`, `results.csv`, `results.json` into folder `out`; returns the page.
 
-    `progress(done, total)` counts simulations. Raises UserError if the folder cannot be written.
+    `progress(done, total)` counts simulations. Raises UserError if the folder cannot be written, and
+    GateError, when all is written, if a hard gate does not hold.
     """
     folder, points = prepare_folder(out), all_points()
     done = 0
@@ -37,6 +39,8 @@ def run_study(out: str | Path, progress: Progress = lambda done, total: None) ->
     write_table_csv(folder / "results.csv", [flat_row(point, found.results[point]) for point in points])
     write_json(folder / "results.json", {"results": results_json(found, points), "checks": checks})
     write_atomic(folder / "index.html", page)
+    if failed := [str(check["check"]) for check in checks if check["verdict"] == "FAIL"]:
+        raise GateError(f"a hard gate does not hold: {', '.join(failed)}; see {folder / 'index.html'}")
     return folder / "index.html"
 
 
