@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 import yaml
 
 from pimloom.arch.error import UserError
+from pimloom.arch.units import MIB
 
 SET = "--set"
 _SECOND_DOCUMENT = "expected one document, got a second"
@@ -35,11 +36,17 @@ class Source:
     text: str
 
 
+LARGEST_BYTES = 16 * MIB  # a configuration is a few KiB
+
+
 def read_text(path: Path) -> str:
     """The text of a UTF-8 file; UserError if there is none."""
     data = b""
     try:
-        data = Path(path).read_bytes()
+        with Path(path).open("rb") as file:
+            data = file.read(LARGEST_BYTES + 1)
+        if len(data) > LARGEST_BYTES:
+            raise UserError(f"{path}: is larger than {LARGEST_BYTES} bytes, expected a configuration file")
         text = data.decode("utf-8-sig")
     except FileNotFoundError:
         raise UserError(f"{path}: no such file") from None

@@ -29,7 +29,7 @@ class Dram(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     }
 
     part: str
-    channels: Positive
+    channels: Annotated[int, msgspec.Meta(gt=0, le=1024)]
     refresh: bool
 
 

@@ -100,6 +100,10 @@ class Machine:
             else:
                 self._run_pim(step, trace)
 
+    def finish(self) -> None:
+        """Issue the refreshes that fall due behind the last PIM step, before the last step ends."""
+        self._refresh_until(self.outcome.end_ps // self.tCK_ps)
+
     def _run_asic(self, step: AsicStep, trace: Trace | None) -> None:
         out, duration = self.outcome, self.latency_cyc(step) * self.clock_ps
         start = ceil_div(out.end_ps, self.clock_ps) * self.clock_ps

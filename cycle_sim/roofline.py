@@ -15,7 +15,7 @@ class TokenTime(NamedTuple):
     launch_s: float
 
 
-def token_time(system: RooflineSystem, spec: LlmSpec, t: int, lm_head: bool = False) -> TokenTime:
+def token_time(system: RooflineSystem, spec: LlmSpec, t: int) -> TokenTime:
     """Time of the token at position t (1 = first), batch 1.
 
     Every layer reads its weights and t tokens of K and V once, and does two operations per weight and per cached
@@ -24,13 +24,9 @@ def token_time(system: RooflineSystem, spec: LlmSpec, t: int, lm_head: bool = Fa
     weights = spec.params_matmul // spec.num_hidden_layers
     values = weights + 2 * spec.num_key_value_heads * spec.head_dim * t
     operations = 2 * weights + 4 * spec.num_attention_heads * spec.head_dim * t
-    work = [(values, operations, spec.num_hidden_layers)]
-    if lm_head:
-        matrix = spec.hidden_size * spec.vocab_size
-        work.append((matrix, 2 * matrix, 1))
     bytes_per_s, rate = system.memory_gb_s * BYTES_PER_GB, system.peak_tflops * FLOP_PER_TFLOP
     each = system.element_bits / BITS_PER_BYTE
-    roofline = sum(n * max(v * each / bytes_per_s, o / rate) for v, o, n in work)
+    roofline = spec.num_hidden_layers * max(values * each / bytes_per_s, operations / rate)
     return TokenTime(roofline, spec.num_hidden_layers * system.kernels_per_layer * system.launch_us * S_PER_US)
 
 

@@ -12,6 +12,7 @@ from pimloom.mappers.gemv import product, weighted_sum, write_k, write_v
 from pimloom.mappers.geometry import Geometry
 from pimloom.mappers.layout import Packed, RowAligned
 
+ACTIVATIONS = ("gelu", "gelu_new", "gelu_fast", "gelu_pytorch_tanh", "relu")  # one pass of the ASIC each
 TOKEN_STEP = 128  # the specification gives capacities in steps of 128 tokens
 
 
@@ -97,6 +98,7 @@ def check_shape(spec: LlmSpec, geo: Geometry) -> None:
         "a gated FFN": spec.gated_ffn,
         "experts": spec.num_experts > 1,
         "a sliding window": spec.sliding_window is not None,
+        f"activation {spec.activation!r}": spec.activation not in ACTIVATIONS,
     }
     if found := [name for name, there in why.items() if there]:
         raise UserError(

@@ -11,14 +11,15 @@ if (_root / "arch" / "command.py").is_file() and (_root / "pyproject.toml").is_f
     __path__.append(str(_root))
 
 if TYPE_CHECKING:
+    from pimloom.api import frame as frame
     from pimloom.api import run as run
 
-__all__ = ["__version__", "run"]
+__all__ = ["__version__", "frame", "run"]
 
 
 def __getattr__(name: str) -> Any:
-    if name == "run":  # numba and pandas are slow to import: only when asked for
-        from pimloom.api import run
+    if name in ("frame", "run"):  # numba is slow to import: only when asked for
+        from pimloom import api
 
-        return run
+        return getattr(api, name)
     raise AttributeError(f"module 'pimloom' has no attribute {name!r}")

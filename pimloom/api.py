@@ -1,12 +1,16 @@
-"""The public Python API: `pimloom.run`."""
+"""The public Python API: `pimloom.run`, `pimloom.frame`."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pimloom.arch.llm import load_llm
 from pimloom.arch.system import load_system
 from pimloom.reports.result import Result
 from pimloom.reports.simulate import simulate
+
+if TYPE_CHECKING:
+    import pandas
 
 
 def run(
@@ -29,6 +33,13 @@ def run(
     """
     overrides = {place: _yaml(value) for place, value in (set or {}).items()}
     return simulate(load_system(system, overrides), load_llm(model), generate, check=check, seed=seed)
+
+
+def frame(results: Iterable[Result]) -> "pandas.DataFrame":
+    """Results as a table, one row each; nested fields are dotted columns such as `energy_by_cause_j.mac`."""
+    import pandas  # slow to import, and only wanted here
+
+    return pandas.json_normalize([result.as_dict() for result in results])
 
 
 def _yaml(value: object) -> str:

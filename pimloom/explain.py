@@ -22,6 +22,7 @@ from pimloom.arch.system import (
     load_system,
 )
 from pimloom.arch.table import standard_of
+from pimloom.arch.units import PS_PER_NS
 
 
 class Value(NamedTuple):
@@ -98,7 +99,7 @@ def _value(where: str, struct: Any, sources: Mapping[str, Source], place: str) -
     text = str(found).lower() if isinstance(found, bool) else str(msgspec.to_builtins(found, enc_hook=str))
     if place.startswith("timing."):
         ck = struct.cycles(place.removeprefix("timing."))
-        text = f"{ck} nCK = {ck * struct.tCK_ps / 1000:g} ns"
+        text = f"{ck} nCK = {ck * struct.tCK_ps / PS_PER_NS:g} ns"
     elif hasattr(found, "unit"):
         text = f"{found:g} {found.unit}"
     elif isinstance(found, float):

@@ -10,11 +10,12 @@ from pathlib import Path
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import load_llm
 from pimloom.arch.system import load_system
-from pimloom.arch.units import PS_PER_US
+from pimloom.arch.units import PS_PER_US, S_PER_US
 from pimloom.reports.files import write_atomic
 from pimloom.reports.result import Result
 from pimloom.reports.simulate import Window, simulate
 
+LONGEST_WINDOW_US = 2000  # about a million events
 Progress = Callable[[int, int], None]
 
 
@@ -49,7 +50,13 @@ def run_command(
             window=frame if timeline else None,
             progress=lambda t: progress(t, generate),
         )
+    if generate > spec.max_position_embeddings and not quiet:
+        most = spec.max_position_embeddings
+        print(f"pimloom: note: {spec.name} has positions for {most} tokens; {generate} are simulated", file=sys.stderr)
     if timeline and hardware.part:
+        if not frame.events:
+            ends = f"{result.latency_s / S_PER_US:,.1f} µs"
+            raise UserError(f"--window {window}: nothing happens there, the run ends at {ends}")
         from pimloom.reports.trace import timeline as draw
 
         title = f"{spec.name} on {hardware.name}, {generate} tokens"
@@ -78,6 +85,8 @@ def parse_window(text: str) -> tuple[int, int]:
         low, high = 0, 0
     if not 0 <= low < high < 2**63:
         raise UserError(f"--window {text}: expected FROM:TO in µs with 0 <= FROM < TO, such as 0:20")
+    if high - low > LONGEST_WINDOW_US * PS_PER_US:
+        raise UserError(f"--window {text}: expected at most {LONGEST_WINDOW_US} µs: longer timelines fill no screen")
     return low, high
 
 

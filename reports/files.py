@@ -5,13 +5,11 @@ import io
 import json
 import math
 import os
-import re
 import secrets
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, is_dataclass
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -27,14 +25,6 @@ def prepare_folder(path: str | Path) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
             return folder
-
-
-def safe_name(text: str) -> str:
-    """A file name made of `text` that stays in its folder; different texts give different names."""
-    name = re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip(".-")[:NAME_LENGTH]
-    if name and name == text:
-        return name
-    return f"{name or 'unnamed'}-{sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:6]}"
 
 
 def write_atomic(path: str | Path, content: str | bytes) -> None:

@@ -23,6 +23,7 @@ from pimloom.cycle_sim.kernel import FAR
 from pimloom.cycle_sim.machine import Event, Machine, command_counts
 from pimloom.cycle_sim.monitor import TRACE, expand, raise_if_illegal
 from pimloom.cycle_sim.roofline import check_fits, token_time
+from pimloom.energy.ledger import EnergyError
 from pimloom.energy.pim import CURRENTS, ON_THE_PINS, command_energy_pj, pim_energy
 from pimloom.mappers.decode import Decoder, Plan, max_tokens, plan
 from pimloom.mappers.geometry import geometry
@@ -103,6 +104,7 @@ def _pim(system: System, spec: LlmSpec, generate: int, options: Options) -> Resu
         traced = window is not None and machine.outcome.end_ps < window.end_ps
         machine.run(decoder.last_steps(), window if traced else None)
         options.progress(t)
+    machine.finish()
     return _pim_result(system, hardware, part, mapped, decoder, machine, generate, options.seed)
 
 
@@ -176,8 +178,8 @@ def _pim_result(
 
 
 def run_digest(system: System, spec: LlmSpec, generate: int) -> str:
-    """Digest of everything that decides a result."""
-    return digest(system.spec, system.part, spec, generate)
+    """Digest of everything that decides a result; names do not."""
+    return digest(system.spec, system.part, msgspec.structs.replace(spec, name=""), generate)
 
 
 def account(result: Result, system: System) -> Result:
@@ -187,7 +189,10 @@ def account(result: Result, system: System) -> Result:
     if any(name not in part.current for name in CURRENTS):
         return result
     time_ps, channels = round(result.latency_s / S_PER_PS), hardware.dram.channels
-    ledger = pim_energy(part, hardware.energy, result.command_counts, time_ps, channels, hardware.npu.power_mw)
+    try:
+        ledger = pim_energy(part, hardware.energy, result.command_counts, time_ps, channels, hardware.npu.power_mw)
+    except EnergyError as error:
+        raise UserError(f"{system.name}: {error}; a value of the system is out of range") from None
     joules = ledger.total_pj * J_PER_PJ
     accounted = msgspec.structs.replace(
         result,

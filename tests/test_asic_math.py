@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from scipy.special import erfc
 
 from pimloom.cycle_sim import asic_math as asic
 
@@ -214,7 +215,7 @@ def test_gelu_follows_the_tanh_form():
 
 def test_gelu_is_near_the_exact_gelu():
     x = np.linspace(-8, 8, 4_001).astype(np.float32)
-    exact = [v / 2 * math.erfc(-v / math.sqrt(2)) for v in x.astype(float)]
+    exact = x.astype(float) / 2 * erfc(-x.astype(float) / np.sqrt(2))
     assert np.abs(asic.gelu(x) - exact).max() < 5e-4  # the tanh form itself is 4.7e-4 off
 
 

@@ -116,7 +116,9 @@ def test_a_sound_run_passes(run: Finished, quiet: Finished) -> None:
 def test_a_step_whose_time_is_off_by_a_picosecond(run: Finished) -> None:
     for name in ("QKV", "softmax", "LM head"):
         for wrong in (1, -1):
-            refused(run, lambda out, n=name, by=wrong: out.time_ps.update({n: by}), r"^time of all steps \[ps\]: \d+ is")
+            refused(
+                run, lambda out, n=name, by=wrong: out.time_ps.update({n: by}), r"^time of all steps \[ps\]: \d+ is"
+            )
     refused(run, setting(end_ps=run.out.end_ps + 1), "^time of all steps")
 
 

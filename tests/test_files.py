@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from pimloom.arch.error import UserError
-from pimloom.reports.files import json_text, prepare_folder, safe_name, write_atomic, write_json, write_table_csv
+from pimloom.reports.files import json_text, prepare_folder, write_atomic, write_json, write_table_csv
 
 
 @pytest.fixture
@@ -91,20 +91,6 @@ def test_prepare_folder_without_permission(tmp_path):
     for folder in (tmp_path, tmp_path / "below"):
         with pytest.raises(UserError, match="permission denied; choose another folder with --out"):
             prepare_folder(folder)
-
-
-@pytest.mark.parametrize(
-    "text", ["../../etc/passwd", "/etc/passwd", "..", ".", "", "a\x00b", "a/b", "a\\b", "x" * 999, "模型"]
-)
-def test_safe_name_stays_in_its_folder(text, tmp_path):
-    path = tmp_path / safe_name(text)
-    assert path.resolve().parent == tmp_path.resolve()
-    assert not path.name.startswith(".") and len(path.name) < 100
-
-
-def test_safe_name_keeps_good_names_and_tells_others_apart():
-    assert safe_name("gpt3-xl_1.5") == "gpt3-xl_1.5"
-    assert len({safe_name(text) for text in ("a/b", "a-b", "a\\b", "a b")}) == 4
 
 
 def read_csv(path: Path) -> list[list[str]]:

@@ -260,7 +260,7 @@ def capacity(found: Findings) -> Section:
 def assumptions() -> Section:
     """The assumptions page as a table."""
     text = (Path(__file__).parent / "ASSUMPTIONS.md").read_text(encoding="utf-8")
-    cells = [line.strip("| \n").split(" | ") for line in text.splitlines() if line.startswith("| ")]
+    cells = [line.strip("| \n").split(" | ") for line in text.replace("`", "").splitlines() if line.startswith("| ")]
     rows: list[Mapping[str, object]] = [{"gap": gap, "choice": choice} for gap, choice in cells[1:]]
     prose = [p.replace("\n", " ") for p in text.split("\n\n") if not p.startswith(("#", "|"))]
     table = TableData("Where the paper is silent", [Column("gap", "gap"), Column("choice", "what we do")], rows)

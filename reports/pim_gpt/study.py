@@ -75,7 +75,7 @@ def build_page(found: Findings, checks: list[dict[str, object]]) -> Page:
             "system": f"pim_gpt, digest {load_system('pim_gpt').digest}",
             "workload": f"batch 1, no prompt, {TOKENS} generated tokens",
             "seed": "0 (nothing here is random)",
-            "made by": "`pimloom report pim-gpt`",
+            "made by": "pimloom report pim-gpt",
         },
     )
 
