@@ -79,7 +79,7 @@ def pim(name: str, tokens: int, **overrides: str) -> Result:
 
 @pytest.mark.parametrize("name", ["gpt2", "gpt2-xl"])
 def test_latency_without_refresh_is_the_closed_form(name: str) -> None:
-    """Beside it: p comes in whole bursts of 16 values, once for each slot of V; a K slot across a row's end is 36 ns."""
+    """Beside it: p comes in whole bursts of 16 values, once for each slot of V; a K slot across two rows is 36 ns."""
     (layers, d, h), tokens = ref.MODELS[name], 140
     ns = sum(ref.layer(d, h, t).total for t in range(1, tokens + 1))
     ns += sum(ceil(d / 128) * (ceil(t / 16) - t / 16) + 36 * straddled(d, t) for t in range(1, tokens + 1))
@@ -350,7 +350,7 @@ def test_a_baselines_result() -> None:
     assert found.energy_per_token_j == pytest.approx(10 * (work + launch), rel=1e-12)
     assert found.energy_by_cause_j == pytest.approx({"power x time": 70 * (work + launch)}, rel=1e-12)
     assert (found.power_w, found.memory_bytes, found.workload.generated_tokens) == (70, 10**9, 7)
-    assert found.row_hit_rate is found.command_counts is found.cycles is found.max_tokens is None
+    assert (found.row_hit_rate, found.command_counts, found.cycles, found.max_tokens) == (None,) * 4
 
 
 def test_what_fits_a_baseline() -> None:
