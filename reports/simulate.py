@@ -18,7 +18,7 @@ from pimloom.arch.system import PimSystem, RooflineSystem, System, digest
 from pimloom.arch.table import Table, compile_table
 from pimloom.arch.units import BITS_PER_BYTE, J_PER_PJ, S_PER_PS, ceil_div, mhz_to_ps
 from pimloom.cycle_sim.asic import latency_cyc
-from pimloom.cycle_sim.dram import Issue, issue
+from pimloom.cycle_sim.dram import Issue
 from pimloom.cycle_sim.kernel import FAR
 from pimloom.cycle_sim.machine import Event, Machine, command_counts
 from pimloom.cycle_sim.monitor import TRACE, expand, raise_if_illegal
@@ -110,13 +110,7 @@ def _pim(system: System, spec: LlmSpec, generate: int, options: Options) -> Resu
 
 def _monitor(table: Table, stream: np.ndarray, found: Issue, due_ck: int, refreshed_ck: int) -> None:
     """Check one run of the engine, with the REFab that may still have been running when it began."""
-    try:
-        trace = expand(table, [stream], found.issue_ck, found.end_ck, found.refresh_ck)
-    except ValueError:  # a refresh came inside a run with count: the same commands one by one
-        single = np.repeat(stream, stream["count"])
-        single["count"] = 1
-        again = issue(table, [single], due_ck=due_ck, refreshed_ck=refreshed_ck)
-        trace = expand(table, [single], again.issue_ck, again.end_ck, again.refresh_ck)
+    trace = expand(table, [stream], found.issue_ck, found.end_ck, found.refresh_ck)
     on, running = due_ck < FAR, refreshed_ck > -FAR
     if running:
         earlier = np.zeros(1, TRACE)

@@ -187,7 +187,7 @@ def test_a_run_that_took_no_time(quiet: Finished) -> None:
         out.time_ps.clear()
         out.end_ps = 0
 
-    refused(quiet, change, r"^latency \[ps\] is 0, though work was done$")
+    refused(quiet, change, r"^the latency is 0 ps, though work was done$")
 
 
 # Energy, on round numbers.
@@ -257,3 +257,14 @@ def test_simulate_checks_its_energy(monkeypatch: pytest.MonkeyPatch, cause: str)
     monkeypatch.setattr(module, "pim_energy", wrong)
     with pytest.raises(ConservationError, match=f"^energy of {cause}: "):
         small()
+
+
+def test_weight_steps_run_once_for_every_token_and_layer(run: Finished) -> None:
+    """Even when the bank's commands are counted with the same wrong number of runs."""
+    for name in ("QKV", "FFN2"):
+        (key,) = (key for key, step in run.out.steps.items() if step.name == name)
+        out = deepcopy(run.out)
+        out.executions[key] += 20
+        wrong = tampered(run._replace(out=out), lambda _: None)
+        with pytest.raises(ConservationError, match=f"^{name}: runs: "):
+            check_conservation(*wrong)

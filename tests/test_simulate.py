@@ -362,7 +362,7 @@ def test_what_fits_a_baseline() -> None:
     said = "tiny with 1001 tokens needs 56008000 bytes of memory, there are 56000000: at most 1000 tokens fit"
     assert str(error.value) == said
     with pytest.raises(
-        UserError, match="needs 48008000 bytes of memory, there are 47999999: not even its weights fit$"
+        UserError, match="needs 48008000 bytes of memory, there are 47999999: not one token fits beside its weights$"
     ):
         simulate(roofline(memory_bytes=47_999_999), tiny(), 1)
     grouped = tiny(num_key_value_heads=5)  # 22 million weights, 2000 values a token

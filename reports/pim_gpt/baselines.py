@@ -15,7 +15,11 @@ def baselines(found: Findings) -> Section:
         "How the paper measured its T4 and Xeon is unknown, so these ratios are shown, never checked. The roofline "
         "reads every weight and cached value once at the data-sheet bandwidth; eager frameworks add a cost per kernel."
     )
-    blocks = [*_charts(found), _table(found), Notes("Baseline figures", _baseline_notes())]
+    blocks: list[Figure | TableData | Notes] = [
+        *_charts(found),
+        _table(found),
+        Notes("Baseline figures", _baseline_notes()),
+    ]
     return Section("Baselines", "baselines", intro, blocks)
 
 
