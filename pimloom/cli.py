@@ -1,5 +1,6 @@
 """The `pimloom` command."""
 
+import os
 import signal
 import sys
 from importlib import import_module
@@ -60,6 +61,7 @@ def _say(error: Exception) -> int:
         print(f"{command}: {message}{stop} See `{command} --help`.", file=sys.stderr)
         return 2
     if isinstance(error, BrokenPipeError):
+        _drop_output()
         return 0
     if isinstance(error, UserError):
         print(f"pimloom: {one_line(error)}", file=sys.stderr)
@@ -69,10 +71,16 @@ def _say(error: Exception) -> int:
         return 1
     if isinstance(error, OSError | UnicodeEncodeError):
         why = getattr(error, "strerror", None) or error
+        _drop_output()
         print(f"pimloom: cannot write the output: {one_line(why)}", file=sys.stderr)
         return 2
     print(f"pimloom: internal error: {type(error).__name__}: {one_line(error)} (--debug shows where)", file=sys.stderr)
     return 1
+
+
+def _drop_output() -> None:
+    """Let what is left in stdout's buffer go nowhere, or Python would fail on it once more at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _version(asked: bool) -> None:
