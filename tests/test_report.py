@@ -230,7 +230,7 @@ def test_the_whole_report_passes_every_hard_gate(tmp_path: Path, browser: Any) -
     assert done == (0, f"{tmp_path}/index.html\n", "")
     checks = json.loads((tmp_path / "results.json").read_text())["checks"]
     hard = [check for check in checks if check["tolerance"].startswith(HARD)]
-    assert len(hard) == 8 and {check["verdict"] for check in hard} == {"pass"}
+    assert len(hard) == 9 and {check["verdict"] for check in hard} == {"pass"}
     assert [check["check"] for check in checks if check["verdict"] == "deviates"] == []
     with visit(browser, tmp_path / "index.html", width=375) as here:
         assert (here.messages, here.errors, here.requests) == ([], [], [])
