@@ -1,14 +1,12 @@
 """A DRAM device: one YAML file of numbers, compiled with its standard's tables into plain arrays."""
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Annotated, ClassVar
 
 import msgspec
 
 from pimloom.arch.units import BITS_PER_BYTE, Milliampere, Time, Volt
 
-HERE = Path(__file__).parent
 Positive = Annotated[int, msgspec.Meta(gt=0)]
 PositiveFloat = Annotated[float, msgspec.Meta(gt=0)]
 NonNegative = Annotated[float, msgspec.Meta(ge=0)]

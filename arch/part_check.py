@@ -5,6 +5,7 @@ from pimloom.arch.part import Part
 from pimloom.arch.table import standard_of
 from pimloom.arch.units import PS_PER_NS
 
+NEVER_ZERO = ("nBL", "tCCD_S", "tCCD_L", "tRCDRD", "tRCDWR", "tRP", "tRFC", "tREFI")
 LONGEST_CK = 10**9  # far beyond any DRAM; keeps every sum of waits far below 2^63
 BURST_TOLERANCE = 0.01  # pin rates are rounded: 14 Gb/s with a clock of 570 ps is off by 0.25 %
 
@@ -26,6 +27,8 @@ def check_part(part: Part, where: str) -> None:
         raise UserError(
             f"{where}: at $.timing.nBL: a burst carries {burst_bits:g} bits, a column access {org.access_bits}"
         )
+    if zero := [name for name in NEVER_ZERO if not part.cycles(name)]:
+        raise UserError(f"{where}: at $.timing.{zero[0]}: expected more than 0")
     for name in part.timing:
         if part.cycles(name) > LONGEST_CK:
             raise UserError(

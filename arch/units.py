@@ -16,16 +16,13 @@ GIB = 1024 * MIB
 PS_PER_NS = 1000
 PS_PER_US = 1000 * PS_PER_NS
 PS_PER_S = 10**12
-NS_PER_S = 10**9
 S_PER_PS = 1e-12
-S_PER_NS = 1e-9
 S_PER_US = 1e-6
 BYTES_PER_GB = 1e9
 FLOP_PER_TFLOP = 1e12
 HZ_PER_MHZ = 10**6
 
 J_PER_PJ = 1e-12
-W_PER_MW = 1e-3
 PJ_PER_MW_PS = 1e-3
 """One milliwatt (one volt times one milliampere) for one picosecond, in pJ."""
 

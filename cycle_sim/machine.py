@@ -22,10 +22,9 @@ from pimloom.cycle_sim.kernel import FAR, POSTPONED_MAX
 
 
 class Run(NamedTuple):
-    """One PIM step as it ran; clocks in CK from its start. due, ready, refreshed: as the next step finds them."""
+    """One PIM step as it ran; clocks in CK from its start. ready, refreshed: as the next step finds them."""
 
     idle_ck: int
-    due_ck: int
     ready_ck: int
     refreshed_ck: int
     refreshes: int
@@ -174,7 +173,7 @@ class Machine:
             n = len(found.refresh_ck)
             last = int(found.refresh_ck[-1, 0]) if n else running
             ready = int(found.ready_ck.max()) if len(found.ready_ck) else 0
-            self._runs[key] = Run(found.idle_ck, due + n * self.table.rules.refi, ready, last, n)
+            self._runs[key] = Run(found.idle_ck, ready, last, n)
         return self._runs[key]
 
 

@@ -20,6 +20,8 @@ def command_energy_pj(part: Part, mode: EnergyMode) -> dict[str, dict[str, float
     """Energy of one command on one channel: command -> cause -> pJ. Raises UserError if the part has no currents."""
     if missing := [name for name in CURRENTS if name not in part.current]:
         raise UserError(f"this part gives no {missing[0]}: energy needs {', '.join(CURRENTS)}")
+    if mode.interface and not part.io_pj_per_bit:
+        raise UserError("dram.io_pj_per_bit is 0: to leave interface energy out, set energy.interface to false")
 
     def pj(milliwatt: float, *times: str) -> float:
         return milliwatt * sum(part.cycles(name) for name in times) * part.tCK_ps * PJ_PER_MW_PS

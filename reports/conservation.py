@@ -16,8 +16,6 @@ from pimloom.mappers.decode import Plan
 from pimloom.mappers.layout import Packed
 from pimloom.reports.result import Result
 
-MOST_PADDING = 256  # a lone token fills one bank of 128, and p reaches each channel once per pass
-
 
 class ConservationError(ArithmeticError):
     """Two counts of the same thing differ: a fault of the model, never a result."""
@@ -57,8 +55,9 @@ def _check_moved(table: Table, mapped: Plan, out: Outcome, channels: int) -> Non
         copies = out.executions[key] * (1 if step.one_channel else channels) * mapped.geo.lane
         sent += copies * sum(_count(table, step, name) for name in ("WRGB", "WR", "WRAab"))
         received += copies * _count(table, step, "RDMAC") * mapped.geo.banks // mapped.geo.lane
+    most = 2 * mapped.geo.all_banks  # padding: a lone value of each, K, V or p, moves a burst for every bank
     for what, needed, carried in (("sent", out.sent_values, sent), ("received", out.received_values, received)):
-        if not carried / MOST_PADDING <= needed <= carried:
+        if not carried / most <= needed <= carried:
             raise ConservationError(f"{needed} values {what}, but bursts carried {carried}")
 
 

@@ -15,8 +15,6 @@ from typing import Any
 
 from pimloom.arch.error import UserError
 
-NAME_LENGTH = 80
-
 
 def prepare_folder(path: str | Path) -> Path:
     """The folder `path`, created if missing and proved writable; UserError if that is impossible."""

@@ -1,5 +1,7 @@
 """The Python API: results as a table."""
 
+import json
+
 import pimloom
 
 
@@ -18,3 +20,10 @@ def test_settings_are_taken_as_python_values():
     fast = pimloom.run("pim_gpt", model="gpt2", generate=1, set={"dram.refresh": False})
     assert slow.latency_s > fast.latency_s
     assert fast.command_counts and "REFab" not in fast.command_counts
+
+
+def test_a_tiny_model_on_a_huge_memory_is_mostly_padding(tmp_path):
+    config = {"model_type": "gpt2", "n_embd": 16, "n_head": 1, "n_layer": 1, "vocab_size": 100}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    result = pimloom.run("pim_gpt", model=tmp_path, generate=1, set={"dram.channels": 1024})
+    assert 0 < (result.data_movement_reduction_on_wires or 0) < 0.1
