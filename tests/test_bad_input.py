@@ -279,6 +279,11 @@ def test_hostile_names_on_a_terminal() -> None:
     assert b"[b]x[ on pim_gpt" in seen and b"internal error" not in seen
 
 
+def _heed_interrupts() -> None:
+    """A job that a shell put in the background inherits SIGINT ignored, and Python then leaves it so."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="looks for child processes in /proc")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("whole_group", [True, False])
@@ -287,7 +292,15 @@ def test_interrupted_report(number: signal.Signals, whole_group: bool) -> None:
     Path("o/index.html").write_text("old")
     command = [*PIMLOOM, "report", "pim-gpt", "--out", "o"]
     pipe = subprocess.PIPE
-    with subprocess.Popen(command, env=ENVIRONMENT, stdout=pipe, stderr=pipe, text=True, start_new_session=True) as run:
+    with subprocess.Popen(
+        command,
+        env=ENVIRONMENT,
+        stdout=pipe,
+        stderr=pipe,
+        text=True,
+        start_new_session=True,
+        preexec_fn=_heed_interrupts,  # noqa: PLW1509  (no threads here)
+    ) as run:
         workers: list[int] = []
         end = time.monotonic() + 60
         while len(workers) < min(2, os.cpu_count() or 1) and time.monotonic() < end:
