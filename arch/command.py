@@ -5,6 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+POSTPONED_MAX = 8  # JEDEC JESD79-4 4.26 and JESD250: eight REF commands may be postponed
+
 
 class Level(IntEnum):
     """Where a command acts or a rule counts, outermost first."""

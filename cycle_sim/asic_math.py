@@ -6,14 +6,14 @@ Number rules, which hardware must copy to be bit-exact:
 2. There are no subnormals. An input, sum or product whose exact magnitude is below 2**-126 is a zero of the
    same sign; this is decided before rounding. Opposite numbers add to +0.
 3. There is one NaN, 0x7fc00000 (bfloat16 0x7fc0). Overflow gives infinity.
-4. A constant is the float32 nearest to the Python float written here. Expressions associate as written.
+4. A constant is the float32 nearest to the Python float in `arch/asic.py` or written here. Expressions associate as
+   written.
 5. bfloat16 exists only at the ports of a unit (`*_bf16`): widened on entry, on exit rounded once, to even.
 
 The PIM-GPT text names the methods (Taylor, Newton-Raphson, fast inverse square root); details are [design].
 `dtype=np.float64` evaluates the same algorithm in double precision, to separate its error from rounding.
 """
 
-import math
 from collections.abc import Callable, Sequence
 from functools import reduce, wraps
 from typing import Any, TypeAlias
@@ -22,17 +22,22 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
+from pimloom.arch.asic import (
+    ADDERS,
+    EXP_CLAMP,
+    GELU_CUBIC,
+    GELU_LINEAR,
+    INVERSE_LN2,
+    LN2_HIGH,
+    LN2_LOW,
+    RECIPROCAL_GUESS,
+    RECIPROCAL_STEPS,
+    RSQRT_MAGIC,
+    RSQRT_STEPS,
+    TAYLOR,
+)
+
 Array: TypeAlias = NDArray[Any]
-
-ADDERS = 256  # 255 make the tree of one group, 1 accumulates the groups
-
-TAYLOR = tuple(1 / math.factorial(order) for order in range(5, -1, -1))  # "first six terms", highest first
-LN2_HIGH = 0xB172 / 2**16  # 16 bits: times an exponent of 8 bits it is exact
-LN2_LOW = math.log(2) - LN2_HIGH
-EXP_CLAMP = 128.0  # beyond ±128 float32 has long over- or underflowed; a test of the exponent field
-RSQRT_MAGIC = 0x5F3759DF
-GELU_LINEAR = 2 * math.sqrt(2 / math.pi)
-GELU_CUBIC = 0.044715 * GELU_LINEAR
 
 _quiet = np.errstate(all="ignore")  # infinities and NaN are values here, not accidents
 
@@ -138,7 +143,7 @@ def exp(x: ArrayLike, /, dtype: DTypeLike = np.float32) -> Array:
     """
     x = np.clip(_enter(x, dtype), -EXP_CLAMP, EXP_CLAMP)
     magic = 1.5 * 2.0 ** np.finfo(x.dtype).nmant  # adding it pushes the fraction out: round to nearest even
-    k = add(add(mul(x, 1 / math.log(2)), magic), -magic)
+    k = add(add(mul(x, INVERSE_LN2), magic), -magic)
     r = add(add(x, mul(k, -LN2_HIGH)), mul(k, -LN2_LOW))  # Cody and Waite's two steps; the first is exact
     return scale(horner(r, TAYLOR), np.nan_to_num(k).astype(np.int32))
 
@@ -151,7 +156,7 @@ def horner(x: Array, coefficients: Sequence[float]) -> Array:
     return total
 
 
-def reciprocal(x: ArrayLike, /, iterations: int = 3, dtype: DTypeLike = np.float32) -> Array:
+def reciprocal(x: ArrayLike, /, iterations: int = RECIPROCAL_STEPS, dtype: DTypeLike = np.float32) -> Array:
     """1 / x, any shape: x = ±d 2**e, d in [0.5, 1); y = 48/17 - 32/17 d, then three times y = y (2 - d y).
 
     Relative error 5.9e-2, 3.5e-3, 1.2e-5, 1.4e-10 after 0, 1, 2, 3 iterations in float64 (pim_gpt.md 3.5); in
@@ -159,14 +164,14 @@ def reciprocal(x: ArrayLike, /, iterations: int = 3, dtype: DTypeLike = np.float
     """
     x = _enter(x, dtype)
     d, e = np.frexp(np.abs(x))
-    y = add(mul(d, -32 / 17), 48 / 17)
+    y = add(mul(d, RECIPROCAL_GUESS[0]), RECIPROCAL_GUESS[1])
     for _ in range(iterations):
         y = mul(y, add(-mul(d, y), 2.0))
     y = np.where(x == 0, np.inf, np.where(np.isinf(x), 0.0, scale(y, -e)))
     return np.copysign(y, x).astype(x.dtype)
 
 
-def rsqrt(x: ArrayLike, /, steps: int = 1) -> Array:
+def rsqrt(x: ArrayLike, /, steps: int = RSQRT_STEPS) -> Array:
     """1 / sqrt(x), any shape: a guess from the bits of x, then one Newton step y (1.5 - 0.5 x y y).
 
     Relative error 3.4 % before and 0.175 % after the step (pim_gpt.md 3.5); after it the result is too small,

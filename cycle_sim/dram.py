@@ -7,8 +7,8 @@ Rules, in the words of the specification:
 * A head is legal when its release has come, no timing rule binds it, and the rows it needs are as it needs them.
 * Every tREFI a refresh falls due. From then no row is opened in its scope; open rows finish; REFab issues when all
   banks are closed. If that would stop every stream for ever (open rows wait for a row that may not open), the hold is
-  lifted for one command. At most eight refreshes may be postponed (JESD79, JESD250); a ninth is an error. A REFab
-  that a stream brings itself serves no refresh that is due.
+  lifted for one command, in a clock in which nothing has issued yet. At most eight refreshes may be postponed (JESD79,
+  JESD250); a ninth is an error. A REFab that a stream brings itself serves no refresh that is due.
 
 The engine jumps from event to event; `tests/naive.py` ticks every clock and must agree.
 """
@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pimloom.arch.command import STREAM
+from pimloom.arch.command import POSTPONED_MAX, STREAM
 from pimloom.arch.error import UserError
 from pimloom.arch.table import Rules, Table
 from pimloom.cycle_sim.kernel import (
@@ -27,7 +27,6 @@ from pimloom.cycle_sim.kernel import (
     LOG_FULL,
     LOGGED,
     OK,
-    POSTPONED_MAX,
     STARVED,
     WINDOW,
     begin,

@@ -6,11 +6,10 @@ from typing import Any
 import numba
 import numpy as np
 
-from pimloom.arch.command import Row
+from pimloom.arch.command import POSTPONED_MAX, Row
 
 FAR = np.int64(1) << 60
 NEVER = -FAR
-POSTPONED_MAX = 8  # JEDEC JESD79-4 4.26 and JESD250: eight REF commands may be postponed
 ANY, OPEN, CLOSED = int(Row.ANY), int(Row.OPEN), int(Row.CLOSED)
 OK, STUCK, STARVED, LOG_FULL = range(4)
 
@@ -151,7 +150,8 @@ def _lift(held_from, stream, cmds, before, hist, slot, banks, refs, heads, nodes
             continue
         c = stream[i, CMD]
         if _misfit(c, o, stream[i, ROW], cmds, nodes, banks) < 0:
-            at = max(stream[i, RELEASE], clock[FREE + cmds[c, BUS]], clock[NOW] + (o <= clock[TURN]), held_from)
+            # a clock in which something issued is no stop
+            at = max(stream[i, RELEASE], clock[FREE + cmds[c, BUS]], clock[NOW] + (clock[TURN] >= 0), held_from)
             at = max(at, _bound(c, o, cmds, before, nodes, hist, slot))
             if at < best_at:
                 best, best_at = s, at

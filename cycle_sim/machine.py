@@ -13,12 +13,13 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from pimloom.arch.command import POSTPONED_MAX
 from pimloom.arch.error import UserError
 from pimloom.arch.program import AsicStep, PimStep, Step
 from pimloom.arch.table import Table
 from pimloom.arch.units import ceil_div
 from pimloom.cycle_sim.dram import Engine, Issue
-from pimloom.cycle_sim.kernel import FAR, POSTPONED_MAX
+from pimloom.cycle_sim.kernel import FAR
 
 
 class Run(NamedTuple):

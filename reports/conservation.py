@@ -6,11 +6,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from pimloom.arch.command import POSTPONED_MAX
 from pimloom.arch.part import Part
 from pimloom.arch.program import PimStep
 from pimloom.arch.table import Table
 from pimloom.arch.units import J_PER_PJ
-from pimloom.cycle_sim.kernel import POSTPONED_MAX
 from pimloom.cycle_sim.machine import Outcome
 from pimloom.mappers.decode import Plan
 from pimloom.mappers.layout import Packed

@@ -322,7 +322,7 @@ def simulate(
             head = streams[s][at[s]]
             if dev.bus(head.name) in busy or clock < head.release or not dev.legal(head, clock):
                 continue
-            if held(head, clock) and not lifted(clock):
+            if held(head, clock) and (busy or not lifted(clock)):
                 continue
             if starved:
                 return result(("starved", todo[0], at[todo[0]]))

@@ -1,0 +1,1 @@
+"""The tool flow behind `pimloom rtl`: simulators, proofs, synthesis."""

