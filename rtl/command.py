@@ -1,0 +1,88 @@
+"""A command on wires, decoded: its opcode, its node of each level, its row and column."""
+
+from collections.abc import Iterable
+
+from amaranth.hdl import Const, Module, Signal, Value
+from amaranth.lib import data
+
+from pimloom.arch.command import Level
+from pimloom.arch.table import Rules, Table
+
+COORDINATES = ("pch", "rank", "bg", "bank")  # one for each level below the channel
+
+
+def command_layout(table: Table) -> data.StructLayout:
+    """Fields of a command as in STREAM, each as wide as the geometry asks for; a field with one value has no wire."""
+    rules = table.rules
+    fan = [int(n) for n in rules.size[1:] // rules.size[:-1]]
+    fields = {"cmd": range(len(table.names)), **dict(zip(COORDINATES, map(range, fan), strict=True))}
+    return data.StructLayout(fields | {"row": range(rules.rows), "col": range(rules.columns)})
+
+
+def any_of(values: Iterable[Value]) -> Value:
+    """OR of single bits; 0 of none."""
+    found = list(values)
+    return Const(0, 1) if not found else found[0] if len(found) == 1 else _tree(found)
+
+
+def _tree(bits: list[Value]) -> Value:
+    while len(bits) > 1:
+        bits = [a | b for a, b in zip(bits[::2], bits[1::2], strict=False)] + bits[len(bits) - len(bits) % 2 :]
+    return bits[0]
+
+
+class Decoded:
+    """Single bits of a command: `is_(opcodes)`, and `at(level, node)` for the nodes of the channel."""
+
+    def __init__(self, m: Module, rules: Rules, command: data.View, name: str) -> None:
+        self.row = command.row
+        self._is = Signal(len(rules.scope), name=f"{name}_is")
+        for opcode in range(len(rules.scope)):
+            m.d.comb += self._is[opcode].eq(command.cmd == opcode)
+        self._at: list[Value] = [Const(1, 1)]
+        for level in Level:
+            if level > 0:
+                self._at.append(self._below(m, rules, command[COORDINATES[level - 1]], level, f"{name}_{level.name}"))
+
+    def _below(self, m: Module, rules: Rules, coordinate: Value, level: int, name: str) -> Value:
+        nodes, fan = int(rules.size[level]), int(rules.size[level] // rules.size[level - 1])
+        at = Signal(nodes, name=name.lower())
+        for n in range(nodes):
+            m.d.comb += at[n].eq(self._at[level - 1][n // fan] & (coordinate == n % fan))
+        return at
+
+    def is_(self, opcodes: Iterable[int]) -> Value:
+        """Whether the opcode is one of these."""
+        return any_of(self._is[int(opcode)] for opcode in opcodes)
+
+    def at(self, level: int, node: int) -> Value:
+        """Whether the command's coordinates lie in this node."""
+        return self._at[level][node]
+
+
+class Fixed:
+    """As `Decoded`, for a command that is always the same: REFab of one node of its scope."""
+
+    row = Const(0, 1)
+
+    def __init__(self, rules: Rules, opcode: int, node: int) -> None:
+        self.rules, self.opcode, self.bank = rules, opcode, node * _banks(rules, int(rules.scope[opcode]))
+
+    def is_(self, opcodes: Iterable[int]) -> Value:
+        """Whether the opcode is one of these."""
+        return Const(int(self.opcode in set(map(int, opcodes))), 1)
+
+    def at(self, level: int, node: int) -> Value:
+        """Whether the command's first bank lies in this node."""
+        return Const(int(self.bank // _banks(self.rules, level) == node), 1)
+
+    def coordinates(self) -> dict[str, int]:
+        """Of the node's first bank."""
+        size = [int(n) for n in self.rules.size]
+        nodes = {level: self.bank // _banks(self.rules, level) for level in Level}
+        return {n: nodes[Level(i)] % (size[i] // size[i - 1]) for i, n in enumerate(COORDINATES, start=1)}
+
+
+def _banks(rules: Rules, level: int) -> int:
+    """Banks of one node of a level."""
+    return int(rules.size[Level.BANK] // rules.size[level])

@@ -1,0 +1,193 @@
+"""The command sequencer of one channel: several in-order streams, their rules, rows and refresh, in gates.
+
+It is `cycle_sim.dram`'s engine clock for clock, read from the same `Table`. Each clock refresh first and then the
+streams in order are asked; who is legal on a free command bus issues. Whoever is asked later in a clock sees what the
+earlier ones did to rows and rules in that very clock (on a table with two buses).
+"""
+
+from amaranth.hdl import Const, Module, Mux, Signal, Value
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out
+from amaranth.utils import bits_for
+
+from pimloom.arch.command import POSTPONED_MAX
+from pimloom.arch.table import RuleRow, Table, rule_rows
+from pimloom.rtl.command import Decoded, Fixed, any_of, command_layout
+from pimloom.rtl.rows import Asker, Rows, State
+from pimloom.rtl.timer import Timer
+
+
+class Bus(wiring.Signature):
+    """A command bus: `command` issues in a clock in which `valid` is high; source: refresh nodes, then streams."""
+
+    def __init__(self, table: Table, sources: int) -> None:
+        super().__init__({"valid": Out(1), "command": Out(command_layout(table)), "source": Out(range(sources))})
+
+
+class Timings(wiring.Signature):
+    """Clocks that may differ from run to run, steady from reset on: the wait of each rule, the interval of refresh,
+    the clock in which the first one falls due, and whether there is refresh at all."""
+
+    def __init__(self, table: Table, bits: int) -> None:
+        waits = Out(bits).array(len(table.rules.wait))
+        super().__init__({"waits": waits, "refi": Out(32), "due": Out(32), "refresh": Out(1)})
+
+
+class Sequencer(wiring.Component):
+    """Issues the heads of `streams` streams, each exactly in its first legal clock.
+
+    heads: stream of commands, highest priority first; a head leaves in the clock in which it issues, and the next must
+    be valid in the clock after, unless the stream has ended. released: the head's release has come; a valid head that
+    is not released still keeps the hold of a due refresh from being lifted, as in the engine.
+    buses: what issues, in the same clock (no latency). starved: a ninth refresh is pending, nothing issues any more.
+    stuck: the rows are as no head needs them.
+
+    With `bits`, waits are ports of that many bits and not constants: one netlist serves all timings of a geometry.
+    """
+
+    def __init__(self, table: Table, streams: int = 1, bits: int = 0) -> None:
+        rules = table.rules
+        self.table, self.rules, self.bits = table, rules, bits
+        self.nodes = int(rules.size[rules.scope[rules.refresh]]) if rules.refresh >= 0 else 0
+        self.n_buses = int(rules.bus.max()) + 1
+        if self.n_buses > 2:
+            raise ValueError(f"a sequencer drives one or two command buses, not {self.n_buses}")
+        bus = Bus(table, self.nodes + streams)
+        members = {
+            "heads": In(stream.Signature(command_layout(table))).array(streams),
+            "released": In(1).array(streams),
+            "buses": Out(bus).array(self.n_buses),
+            "starved": Out(1),
+            "stuck": Out(1),
+        }
+        super().__init__(members | ({"timings": In(Timings(table, bits))} if bits else {}))
+        self.rows = Rows(rules)
+        self.rule_rows = rule_rows(rules)
+        self.timers = {
+            (i, node): Timer(row.window, None if bits else row.wait, bits, self.n_buses)
+            for i, row in enumerate(self.rule_rows)
+            for node in range(int(rules.size[row.level]))
+            if bits or row.wait > 2 - self.n_buses  # on one bus, a wait of 1 never binds
+        }
+        self.pending = [Signal(range(POSTPONED_MAX + 2), name=f"pending_{n}") for n in range(self.nodes)]
+        self.until_due = Signal(32 if bits else bits_for(rules.refi), name="until_due")
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        for (i, node), timer in self.timers.items():
+            m.submodules[f"rule_{i}_{node}"] = timer
+            if self.bits:
+                m.d.comb += timer.wait.eq(self.timings.waits[i])
+        due = self._count_refreshes(m)
+        m.d.comb += self.starved.eq(any_of(count > POSTPONED_MAX for count in due))
+        askers: list[Asker] = [Fixed(self.rules, self.rules.refresh, n) for n in range(self.nodes)]
+        askers += [Decoded(m, self.rules, head.payload, f"head_{s}") for s, head in enumerate(self.heads)]
+        lift = self._lift(m, askers[self.nodes :], due)
+        state, granted = self.rows.state, list[Value]()
+        for k, who in enumerate(askers):
+            grant = Signal(name=f"grant_{k}")
+            wants = self._wants_refresh(k, due) if k < self.nodes else self._wants(m, k, who, state, due, granted, lift)
+            waits = self._bound(who, list(zip(granted, askers, strict=False))) | self._taken(who, granted, askers)
+            m.d.comb += grant.eq(wants & ~waits & ~self.starved)
+            granted.append(grant)
+            if self.n_buses > 1 and k >= self.nodes:
+                state = self.rows.moved(m, f"after_{k}", grant, who, state)
+        self._issue(m, askers, granted, state)
+        for n, pending in enumerate(self.pending):
+            m.d.sync += pending.eq(due[n] - granted[n])
+        return m
+
+    def _count_refreshes(self, m: Module) -> list[Value]:
+        """Refreshes that each node owes in this clock."""
+        rules, started = self.rules, Signal()
+        refi, first, on = Const(rules.refi), Const(rules.refi), Const(1)
+        if self.bits:
+            refi, first, on = self.timings.refi, self.timings.due, self.timings.refresh
+        if not self.nodes:
+            return []
+        left, falls = Signal.like(self.until_due, name="left"), Signal(name="refresh_falls_due")
+        m.d.comb += [left.eq(Mux(started, self.until_due, first)), falls.eq((left == 0) & on)]
+        m.d.sync += [started.eq(1), self.until_due.eq(Mux(left == 0, refi, left) - 1)]
+        return [(pending + (falls & (pending <= POSTPONED_MAX)))[: len(pending)] for pending in self.pending]
+
+    def _wants_refresh(self, node: int, due: list[Value]) -> Value:
+        return (due[node] != 0) & self.rows.closed(int(self.rules.scope[self.rules.refresh]), node)
+
+    def _wants(
+        self, m: Module, k: int, who: Asker, state: State, due: list[Value], granted: list[Value], lift: Value
+    ) -> Value:
+        """Whether the head of a stream is there, released, and its rows let it issue."""
+        s = k - self.nodes
+        left = [count != granted[n] for n, count in enumerate(due)]
+        held = self._held(who, left) & ~lift
+        return self.heads[s].valid & self.released[s] & self.rows.fits(who, state) & ~held
+
+    def _held(self, who: Asker, is_due: list[Value]) -> Value:
+        """Whether the command opens a row where a refresh is due."""
+        if not self.nodes:
+            return Const(0, 1)
+        scope = int(self.rules.scope[self.rules.refresh])
+        return self.rows.opens(who, lambda bank: is_due[self.rows.node(scope, bank)])
+
+    def _lift(self, m: Module, heads: list[Asker], due: list[Value]) -> Value:
+        """Whether nothing else can ever move: every head is held or its rows do not fit, and no refresh is near."""
+        fits = [self.rows.fits(who, self.rows.state) for who in heads]
+        valid = [head.valid for head in self.heads]
+        m.d.comb += self.stuck.eq(any_of(valid) & ~any_of(v & f for v, f in zip(valid, fits, strict=True)))
+        is_due = [count != 0 for count in due]
+        moves = (v & f & ~self._held(w, is_due) for v, f, w in zip(valid, fits, heads, strict=True))
+        near = (self._wants_refresh(n, due) for n in range(self.nodes))
+        lift = Signal(name="lift")
+        m.d.comb += lift.eq(~any_of((*moves, *near)))
+        return lift
+
+    def _bound(self, who: Asker, earlier: list[tuple[Value, Asker]]) -> Value:
+        """Whether a rule makes the command wait, what was granted earlier in this clock included."""
+        return any_of(
+            who.is_(row.before) & who.at(row.level, node) & self._binds(i, row, node, timer, earlier)
+            for (i, node), timer in self.timers.items()
+            for row in (self.rule_rows[i],)
+            if not isinstance(who, Fixed) or who.is_(row.before).value and who.at(row.level, node).value
+        )
+
+    def _binds(self, i: int, row: RuleRow, node: int, timer: Timer, earlier: list[tuple[Value, Asker]]) -> Value:
+        now = timer.busy[row.window - 1]
+        buses = self.rules.bus
+        if self.n_buses == 1 or all(buses[a] == buses[b] for a in row.after for b in row.before):
+            return now
+        hit = any_of(granted & who.is_(row.after) & who.at(row.level, node) for granted, who in earlier)
+        return now | hit & (timer.busy[row.window - 2] if row.window > 1 else timer.wait != 0)
+
+    def _taken(self, who: Asker, granted: list[Value], askers: list[Asker]) -> Value:
+        """Whether an earlier command of this clock has the bus."""
+        return any_of(
+            who.is_(mine) & any_of(g & a.is_(mine) for g, a in zip(granted, askers, strict=False))
+            for mine in map(self._on_bus, range(self.n_buses))
+        )
+
+    def _on_bus(self, bus: int) -> list[int]:
+        return [c for c, its in enumerate(self.rules.bus) if its == bus]
+
+    def _issue(self, m: Module, askers: list[Asker], granted: list[Value], state: State) -> None:
+        """Put what was granted on the buses; take the heads; move rows, arm timers."""
+        for b, bus in enumerate(self.buses):
+            for k, who in enumerate(askers):
+                with m.If(granted[k] & who.is_(self._on_bus(b))):
+                    m.d.comb += [bus.valid.eq(1), bus.source.eq(k)]
+                    m.d.comb += bus.command.eq(self._command(k, who))
+        for head, grant in zip(self.heads, granted[self.nodes :], strict=True):
+            m.d.comb += head.ready.eq(grant)
+        issued = [Decoded(m, self.rules, bus.command, f"bus_{b}") for b, bus in enumerate(self.buses)]
+        if self.n_buses == 1:
+            state = self.rows.moved(m, "after", self.buses[0].valid, issued[0], state)
+        for at, latch in self.rows.state.items():
+            m.d.sync += [latch.open.eq(state[at].open), latch.row.eq(state[at].row)]
+        for (i, node), timer in self.timers.items():
+            row = self.rule_rows[i]
+            arms = (bus.valid & c.is_(row.after) & c.at(row.level, node) for bus, c in zip(self.buses, issued, strict=True))
+            m.d.comb += timer.arm.eq(sum(arms))
+
+    def _command(self, k: int, who: Asker) -> Value:
+        if not isinstance(who, Fixed):
+            return self.heads[k - self.nodes].payload
+        return command_layout(self.table).const({"cmd": who.opcode, **who.coordinates(), "row": 0, "col": 0})
