@@ -52,6 +52,16 @@ class Rule(NamedTuple):
     wait: str
     window: int = 1
 
+    def __str__(self) -> str:
+        """As a person would say it.
+
+        >>> str(Rule(Level.BANK_GROUP, ("RD",), ("WR", "WRA"), "nRTW"))
+        'RD → WR WRA, same bank group: nRTW'
+        """
+        nth = f", {self.window}th latest" if self.window > 1 else ""
+        level = self.level.name.lower().replace("_", " ")
+        return f"{' '.join(self.after)} → {' '.join(self.before)}, same {level}{nth}: {self.wait}"
+
 
 class Standard(NamedTuple):
     """A DRAM standard, or the rows a PIM instruction set appends to one."""

@@ -1,7 +1,7 @@
 """A part's tables compiled into plain arrays: what the engine and the RTL read."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
@@ -63,8 +63,8 @@ class RuleRow(NamedTuple):
     level: int
     window: int
     wait: int
-    after: tuple[int, ...]
-    before: tuple[int, ...]
+    after: Sequence[int]
+    before: Sequence[int]
 
 
 def rule_rows(rules: Rules) -> tuple[RuleRow, ...]:

@@ -120,8 +120,5 @@ def _rules(field: str) -> list[str]:
         standard = standard_of(load_part(name).value)
         for rule in standard.rules:
             if uses.search(rule.wait):
-                window = f", {rule.window}th latest" if rule.window > 1 else ""
-                level = rule.level.name.lower().replace("_", " ")
-                line = f"{' '.join(rule.after)} → {' '.join(rule.before)}, same {level}{window}: {rule.wait}"
-                found[line] = None
+                found[str(rule)] = None
     return list(found)

@@ -1,9 +1,12 @@
+import os
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 ROOT = Path(__file__).resolve().parent.parent
+
+os.environ.setdefault("PIMLOOM_CACHE", str(ROOT / "build" / "cache"))  # built simulators and finished proofs
 
 # `ci` draws the same examples every time; `explore` draws new ones:
 #   pytest tests/test_x.py --hypothesis-profile=explore

@@ -19,13 +19,14 @@ STANDARDS = {"gddr6": ("gddr6", None), "gddr6+aim": ("gddr6", "aim"), "hbm2": ("
 ROWS, COLUMNS = 8, 64
 COLUMN = ("RD", "RD", "RD", "WR", "WR", "WR")
 PIM = ("gddr6+aim",)
+Size = tuple[int, int, int, int]  # pseudo channels, ranks, groups, banks of a group
 
 
 class Case(NamedTuple):
     """A channel, its timings in clocks and what runs on it; size: pseudo channels, ranks, groups, banks of a group."""
 
     machine: str
-    size: tuple[int, int, int, int]
+    size: Size
     clocks: dict[str, int]
     streams: list[list[Order]]
     refresh: bool = True
@@ -45,13 +46,13 @@ class Case(NamedTuple):
         return [to_array(stream, table) for stream in self.streams]
 
 
-def organization(size: tuple[int, int, int, int]) -> Organization:
+def organization(size: Size) -> Organization:
     return Organization(
         *size, rows=ROWS, columns=COLUMNS, access_bits=256, dq_bits=16, pin_gbps=16, capacity_bytes=2**20
     )
 
 
-def table_of(machine: str, size: tuple[int, int, int, int], clocks: dict[str, int], rules=None) -> Table:
+def table_of(machine: str, size: Size, clocks: dict[str, int], rules=None) -> Table:
     """The machine's table with these timings, and with other rules where given."""
     found = join_tables(*STANDARDS[machine])
     return build_table(found.commands, rules or found.rules, clocks, organization(size), found.refresh)
@@ -83,14 +84,14 @@ def draw_clocks(rng: Random, machine: str) -> dict[str, int]:
     return ck
 
 
-def draw_size(rng: Random, machine: str) -> tuple[int, int, int, int]:
+def draw_size(rng: Random, machine: str) -> Size:
     pseudo_channels = rng.randint(1, 2) if machine == "hbm2" else 1
     return pseudo_channels, rng.choice((1, 1, 1, 2)), rng.randint(1, 4), rng.randint(1, 4)
 
 
-def draw_case(rng: Random, machine: str, rows: int = 40) -> Case:
-    """One experiment of at most about `rows` stream rows."""
-    size, clocks = draw_size(rng, machine), draw_clocks(rng, machine)
+def draw_case(rng: Random, machine: str, rows: int = 40, size: Size | None = None) -> Case:
+    """One experiment of at most about `rows` stream rows, on a channel of any size or of this one."""
+    size, clocks = size or draw_size(rng, machine), draw_clocks(rng, machine)
     banks = list(product(*map(range, size)))
     many = rng.choice((1, 1, 2, 3))
     if many == 1:

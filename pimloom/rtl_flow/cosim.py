@@ -56,6 +56,8 @@ def walk(
     table = cases[0].table
     if any(case.table.names != table.names or _shape(case.table.rules) != _shape(table.rules) for case in cases):
         raise ValueError("cases of one run must share commands, rules and geometry")
+    if max(int(case.table.rules.wait.max(initial=0)) for case in cases) >= 1 << bits:
+        raise ValueError(f"a wait does not fit into {bits} bits")
     verilog = to_verilog(Sequencer(table, streams, bits), TOP)
     found = simulate(verilog, TOP, BENCH, _given(cases, streams, most_ck), simulator=simulator, waves=waves)
     return Walks([_walk(case, i, found) for i, case in enumerate(cases)], float(found["seconds"]))

@@ -10,6 +10,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from fcntl import LOCK_EX, flock
 from hashlib import sha256
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -28,6 +29,7 @@ Simulator: TypeAlias = Literal["verilator", "icarus"]
 SIMULATORS: tuple[Simulator, ...] = get_args(Simulator)
 FLAGS = {"verilator": ["-Wno-fatal", "-O3"], "icarus": ["-g2012"]}
 WAVES = {"verilator": ["--trace"], "icarus": []}
+WAVE_SUFFIX = {"verilator": ".vcd", "icarus": ".fst"}
 TAIL = 15  # lines of a log worth showing
 
 
@@ -44,7 +46,8 @@ def simulate(
     simulator: Simulator = "verilator",
     waves: Path | None = None,
 ) -> dict[str, np.ndarray]:
-    """Run `bench` (a module path) on module `top`; what the bench leaves. waves: VCD file to write.
+    """Run `bench` (a module path) on module `top`; what the bench leaves. waves: file for a VCD (Verilator) or an
+    FST (Icarus).
 
     Raises UserError for a missing tool, SimulationError where build or bench fails.
     """
@@ -69,7 +72,9 @@ def _built(verilog: str, top: str, simulator: Simulator, traced: bool) -> Path:
     if done.exists():
         return done
     done.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f"{done.name}-", dir=done.parent) as text:
+    with _alone(done), tempfile.TemporaryDirectory(prefix=f"{done.name}-", dir=done.parent) as text:
+        if done.exists():  # somebody else was quicker
+            return done
         work = Path(text) / "build"
         work.mkdir()
         (work / f"{top}.v").write_text(verilog)
@@ -84,12 +89,16 @@ def _built(verilog: str, top: str, simulator: Simulator, traced: bool) -> Path:
                 timescale=("1ns", "1ps"),
                 log_file=work / "build.log",
             )
-        try:
-            work.rename(done)
-        except OSError:  # somebody else was quicker
-            if not done.exists():
-                raise
+        work.rename(done)
     return done
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """Wait until no other process builds the same."""
+    with path.with_suffix(".lock").open("w") as lock:
+        flock(lock, LOCK_EX)
+        yield
 
 
 def _run(build: Path, top: str, bench: str, simulator: Simulator, folder: Path, traced: bool) -> None:

@@ -1,0 +1,201 @@
+"""Random parts and command streams for co-simulation, biased so that every rule of a table binds now and then.
+
+The streams are made from the table alone: pick a rule, prepare the rows of both its commands, then issue the one
+right behind the other. Every case has a favourite rule, whose timings are long and whose commands come often.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from itertools import product
+from random import Random
+
+import msgspec
+import numpy as np
+
+from pimloom.arch.command import STREAM, Level, Row, Rule
+from pimloom.arch.error import UserError
+from pimloom.arch.part import Organization, Part
+from pimloom.arch.table import RuleRow, Table, build_table, join_tables, rule_rows
+from pimloom.cycle_sim.dram import issue
+from pimloom.rtl_flow.cosim import Case
+
+Place = tuple[int, int, int, int]  # pseudo channel, rank, bank group, bank
+ROWS_USED = 3  # few, so that streams meet the same row again
+LENGTH = 40  # commands of a case, about
+
+
+def shrink(part: Part, bank_groups: int, banks_per_group: int) -> Organization:
+    """The part's geometry with fewer banks, which its rules do not mind."""
+    return msgspec.structs.replace(part.organization, bank_groups=bank_groups, banks_per_group=banks_per_group)
+
+
+def own_table(part: Part, geometry: Organization) -> Table:
+    """The part's own timings on another geometry."""
+    return _table(part, geometry, {name: part.cycles(name) for name in part.timing})
+
+
+def draw_cases(part: Part, geometry: Organization, streams: int, commands: int, seed: int) -> Iterator[Case]:
+    """Cases that end well until they hold `commands` commands; every fourth has the part's own timings."""
+    left, number, own, rules = commands, 0, own_table(part, geometry), join_tables(part.standard, part.pim).rules
+    while left > 0:
+        rng, favourite = Random(f"{part.standard} {part.pim} {seed} {number}"), number % len(rules)
+        drawn = _table(part, geometry, draw_clocks(rng, part, rules[favourite], number // len(rules)))
+        case = draw_case(rng, own if number % 4 == 0 else drawn, geometry, streams, favourite)
+        number += 1
+        if engine(case) is not None:
+            left -= sum(map(len, case.streams))
+            yield case
+
+
+def engine(case: Case) -> tuple[list[np.ndarray], np.ndarray] | None:
+    """Issue clocks and refreshes of the model; None where the case cannot end."""
+    try:
+        found = issue(case.table, case.streams, refresh=case.refresh, due_ck=case.due_ck)
+    except UserError:
+        return None
+    return found.issue_ck, found.refresh_ck
+
+
+def draw_clocks(rng: Random, part: Part, favourite: Rule, turn: int = 0) -> dict[str, int]:
+    """Each timing of the part's standard on its own, now and then zero; one of the favourite rule's is long, by turns."""
+    names = join_tables(part.standard, part.pim).timings
+    top = rng.choice((4, 9, 16, 24))
+    clocks = {name: rng.randint(rng.choice((0, 1, 1)), top) for name in names}
+    own = [name for name in re.findall(r"\w+", favourite.wait) if name in names]
+    if own:
+        clocks[own[-1 - turn % len(own)]] += rng.randint(top, 6 * top)
+    clocks["tRFC"] = rng.randint(5, 60)
+    clocks["tREFI"] = 2 * clocks["tRFC"] + rng.randint(60, 400)
+    return clocks
+
+
+def _table(part: Part, geometry: Organization, clocks: dict[str, int]) -> Table:
+    found = join_tables(part.standard, part.pim)
+    return build_table(found.commands, found.rules, clocks, geometry, found.refresh)
+
+
+def draw_case(rng: Random, table: Table, geometry: Organization, streams: int, favourite: int) -> Case:
+    """One case: the banks dealt out among its streams, or all to the first and to the others what needs no row.
+
+    favourite: number of the rule whose commands come often.
+    """
+    size = (geometry.pseudo_channels, geometry.ranks, geometry.bank_groups, geometry.banks_per_group)
+    banks: list[Place] = list(product(*map(range, size)))  # type: ignore[arg-type]
+    many = rng.randint(1, streams)
+    if rng.randrange(2) and many > 1:
+        rng.shuffle(banks)
+        owned = [banks[i::many] for i in range(many)]
+    else:
+        owned = [banks] + [[]] * (many - 1)
+    length = rng.randint(LENGTH // 4, LENGTH) // many
+    writers = [Writer(rng, table, geometry, mine, banks, favourite) for mine in owned]
+    due = rng.choice((None, None, rng.randint(0, 80)))
+    return Case(table, [writer.write(length) for writer in writers], rng.random() < 0.7, due)
+
+
+class Writer:
+    """Writes one stream over the banks it owns, keeping track of their rows; without banks, what needs no row."""
+
+    def __init__(
+        self, rng: Random, table: Table, geometry: Organization, owned: list[Place], all_: list[Place], favourite: int
+    ) -> None:
+        rules = table.rules
+        self.rng, self.table, self.rules, self.columns = rng, table, rules, geometry.columns
+        self.places, self.owned, self.all = owned or all_, set(owned), all_
+        self.row: dict[tuple[int, Place], int | None] = {(b, p): None for b in set(rules.buffer.tolist()) for p in all_}
+        opcodes = [c for c in range(len(table.names)) if any(self.may(c, place) for place in self.places)]
+        self.openers = [c for c in opcodes if rules.leaves[c] == Row.OPEN]
+        self.closers = [c for c in opcodes if rules.leaves[c] == Row.CLOSED and rules.needs[c] == Row.ANY]
+        known = [
+            r._replace(after=[a for a in r.after if a in opcodes], before=[b for b in r.before if b in opcodes])
+            for r in rule_rows(rules)
+        ]
+        self.known = [rule for rule in known if rule.after and rule.before]
+        self.often = [rule for rule in (known[favourite],) if rule in self.known] or self.known
+        self.rows: list[tuple[int, ...]] = []
+        self.clock = 0  # a guess of the time, for releases
+        self.patience = rng.choice((0, 0, 0, 9, 30))  # % of commands with a release in the future
+
+    def may(self, opcode: int, place: Place) -> bool:
+        """Whether the stream owns all banks whose rows the command needs or moves."""
+        rules = self.rules
+        if rules.needs[opcode] == Row.ANY and rules.leaves[opcode] == Row.ANY:
+            return True
+        return self.owned.issuperset(self.scope(opcode, place))
+
+    def scope(self, opcode: int, place: Place) -> list[Place]:
+        """The banks a command acts on."""
+        return self.same(int(self.rules.scope[opcode]), place)
+
+    def same(self, level: int, place: Place) -> list[Place]:
+        """The banks of the place's node of a level."""
+        depth = level - Level.CHANNEL
+        return [bank for bank in self.all if bank[:depth] == place[:depth]]
+
+    def write(self, length: int) -> np.ndarray:
+        """At most `length` commands."""
+        while self.known and len(self.rows) < length:
+            rule = self.rng.choice(self.rng.choice((self.often, self.known)))
+            self.pair(rule, self.rng.choice(rule.after), self.rng.choice(rule.before))
+        return np.array(self.rows[:length], STREAM)
+
+    def pair(self, rule: RuleRow, a: int, b: int) -> None:
+        """`a` as often as the rule counts, and then `b`, with their rows prepared before."""
+        first = self.rng.choice([place for place in self.places if self.may(a, place)])
+        near = set(self.same(rule.level, first))
+        heads = [first] + self.pick(a, near, rule.window - 1)
+        last = self.pick(b, near, 1)
+        row = self.rng.randrange(min(ROWS_USED, self.rules.rows))
+        for opcode, places in ((b, last), (a, heads)):
+            for place in places:
+                self.prepare(opcode, place, row)
+        for place in heads:
+            self.prepare(a, place, row)
+            self.put(a, place, row)
+        for place in last:
+            self.prepare(b, place, row)
+            for _ in range(self.rng.choice((1, 1, 1, 2)) if self.rules.leaves[b] == Row.ANY else 1):
+                self.put(b, place, row)
+
+    def pick(self, opcode: int, near: Iterable[Place], n: int) -> list[Place]:
+        """Up to n places where the stream may issue the command, each another one if there are so many."""
+        found = [place for place in self.places if place in near and self.may(opcode, place)]
+        return self.rng.sample(found, min(n, len(found)))
+
+    def prepare(self, opcode: int, place: Place, row: int) -> None:
+        """Open or close what the command needs open or closed."""
+        need, buffer = self.rules.needs[opcode], int(self.rules.buffer[opcode])
+        want = row if need == Row.OPEN else None
+        if need == Row.ANY:
+            return
+        for bank in self.scope(opcode, place):
+            if self.row[buffer, bank] not in (None, want):
+                self.close(buffer, bank)
+        for bank in self.scope(opcode, place):
+            if self.row[buffer, bank] != want:
+                self.open(buffer, bank, row)
+
+    def close(self, buffer: int, bank: Place) -> None:
+        """By any command that closes the bank and needs nothing."""
+        found = [c for c in self.closers if self.rules.buffer[c] == buffer and self.may(c, bank)]
+        if found:
+            self.put(self.rng.choice(found), bank, 0)
+
+    def open(self, buffer: int, bank: Place, row: int) -> None:
+        """By any command that opens the bank's row."""
+        found = [c for c in self.openers if self.rules.buffer[c] == buffer and self.may(c, bank)]
+        if found:
+            opener = self.rng.choice(found)
+            self.prepare(opener, bank, row)
+            self.put(opener, bank, row)
+
+    def put(self, opcode: int, place: Place, row: int) -> None:
+        """One more command; its rows are kept in mind."""
+        self.clock += 3
+        late = self.rng.randrange(100) < self.patience
+        release = self.clock + self.rng.randint(0, 40) if late else 0
+        self.rows.append((opcode, *place, row, self.rng.randrange(self.columns), 1, release, len(self.rows)))
+        leaves, buffer = self.rules.leaves[opcode], int(self.rules.buffer[opcode])
+        if leaves != Row.ANY:
+            for bank in self.scope(opcode, place):
+                self.row[buffer, bank] = row if leaves == Row.OPEN else None

@@ -1,0 +1,152 @@
+"""`pimloom rtl verify`: blocks of the RTL against the models they are read from, on random input."""
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from pimloom.arch.error import UserError
+from pimloom.arch.load import nearest
+from pimloom.arch.part import Part
+from pimloom.arch.system import load_part
+from pimloom.arch.table import bend, join_tables
+from pimloom.cycle_sim.stream import describe
+from pimloom.rtl_flow.cosim import Case, Walk, walk
+from pimloom.rtl_flow.simulator import WAVE_SUFFIX, Simulator
+from pimloom.rtl_flow.stimulus import draw_cases, engine, own_table, shrink
+
+Progress = Callable[[int, int], None]
+STREAMS = 2
+BANKS = (2, 2)  # bank groups, banks of a group: small netlists, and all rules are there
+WAIT_BITS = 10  # the longest wait that is drawn fits
+
+
+class Verified(NamedTuple):
+    """One block on one part. commands: those compared, or values of a block that takes none.
+
+    rules_bound: rules that decided the clock of a command at least once: one clock more and it would have issued
+    later. sleeping_rules: the others. first_mismatch: a sentence; waves: file of the waveform that was kept.
+    """
+
+    block: str
+    part: str
+    simulator: str
+    commands: int
+    mismatches: int
+    rules_bound: int
+    rules_total: int
+    sleeping_rules: list[str]
+    cycles: int
+    cycles_per_s: float
+    first_mismatch: str | None = None
+    waves: str | None = None
+
+
+def verify_sequencer(
+    name: str,
+    part: Part,
+    simulator: Simulator,
+    commands: int,
+    seed: int,
+    waves: Path | None,
+    progress: Progress,
+    banks: tuple[int, int] = BANKS,
+) -> Verified:
+    """Random parts and biased streams through the sequencer and through the engine; `part` gives tables and geometry."""
+    geometry = shrink(part, *banks)
+    progress(0, 3)
+    cases = list(draw_cases(part, geometry, STREAMS, commands, seed))
+    expected = [engine(case) for case in cases]
+    bits = max(WAIT_BITS, int(own_table(part, geometry).rules.wait.max()).bit_length())
+    most = 2 * max(int(clocks.max(initial=0)) for found in expected if found for clocks in found[0]) + 1000
+    progress(1, 3)
+    found = walk(cases, STREAMS, bits, most_ck=most, simulator=simulator)
+    progress(2, 3)
+    wrong = [(i, *mismatches(case, w)) for i, (case, w) in enumerate(zip(cases, found.walks, strict=True))]
+    bad = [(i, n, sentence) for i, n, sentence in wrong if n]
+    kept = _keep(waves, name, simulator, seed, cases[bad[0][0] if bad else 0], bits, most, bool(bad))
+    asleep = sleeping(part, cases)
+    progress(3, 3)
+    cycles = sum(w.clocks for w in found.walks)
+    rules = len(cases[0].table.rules.wait)
+    return Verified(
+        "sequencer", name, simulator, sum(len(s) for case in cases for s in case.streams), sum(n for _, n, _ in bad),
+        rules - len(asleep), rules, asleep, cycles, cycles / found.seconds, bad[0][2] if bad else None, kept,
+    )  # fmt: skip
+
+
+def mismatches(case: Case, found: Walk) -> tuple[int, str]:
+    """Commands whose issue clock differs from the engine's, and a sentence about the first."""
+    model = engine(case)
+    assert model is not None
+    issue_ck, refresh_ck = model
+    wrong: list[tuple[int, str]] = []
+    for s, (rows, want, got) in enumerate(zip(case.streams, issue_ck, found.issue_ck, strict=True)):
+        for i, clock in enumerate(want.tolist()):
+            if i >= len(got) or got[i] != clock:
+                said = f"issued at CK {got[i]}" if i < len(got) else "never issued"
+                of = f" of stream {s}" if len(case.streams) > 1 else ""
+                wrong.append((clock, f"command {i}{of} ({describe(case.table, rows[i])}) {said}, model says {clock}"))
+    if wrong:
+        return len(wrong), min(wrong)[1]
+    if not found.echoed:
+        return 1, "a command left the bus other than it came"
+    if not np.array_equal(found.refresh_ck, refresh_ck):
+        at = found.refresh_ck[:, 0].tolist()
+        return 1, f"REFab issued at CK {at}, model says {refresh_ck[:, 0].tolist()}"
+    return 0, ""
+
+
+def sleeping(part: Part, cases: Sequence[Case]) -> list[str]:
+    """Rules of the part's tables that decided no clock of these cases."""
+    expected = [engine(case) for case in cases]
+    rules = join_tables(part.standard, part.pim).rules
+    return [str(rule) for i, rule in enumerate(rules) if feels(cases, expected, i, 1) is None]
+
+
+def feels(cases: Sequence[Case], expected: Sequence[object], rule: int, by: int) -> int | None:
+    """Number of the first case whose issue clocks change when the rule's wait does."""
+    for number, (case, want) in enumerate(zip(cases, expected, strict=True)):
+        changed = engine(case._replace(table=bend(case.table, rule, by)))
+        if changed is None or not _equal(changed, want):
+            return number
+    return None
+
+
+def _equal(a: object, b: object) -> bool:
+    (a_issue, a_refresh), (b_issue, b_refresh) = a, b  # type: ignore[misc]
+    return all(map(np.array_equal, a_issue, b_issue)) and np.array_equal(a_refresh, b_refresh)
+
+
+def _keep(
+    waves: Path | None, part: str, simulator: Simulator, seed: int, case: Case, bits: int, most: int, wrong: bool
+) -> str | None:
+    """Waveform of a case, where one is asked for or something is wrong; returns its file."""
+    if waves is None and not wrong:
+        return None
+    file = waves or Path(f"sequencer-{Path(part).stem}-{seed}{WAVE_SUFFIX[simulator]}")
+    walk([case], STREAMS, bits, most_ck=most, simulator=simulator, waves=file)
+    return str(file)
+
+
+VERIFIERS: dict[str, Callable[..., Verified]] = {"sequencer": verify_sequencer}
+
+
+def verify(
+    block: str | None,
+    part: str,
+    *,
+    simulator: Simulator = "verilator",
+    commands: int = 5000,
+    seed: int = 0,
+    waves: Path | None = None,
+    progress: Progress = lambda done, total: None,
+) -> Iterator[Verified]:
+    """Verify one block, or all. Raises UserError for an unknown block or a missing tool."""
+    if block is not None and block not in VERIFIERS:
+        known = ", ".join(VERIFIERS)
+        raise UserError(f"no verification of block {block!r}{nearest(block, list(VERIFIERS))}; there is one of: {known}")
+    device = load_part(part).value
+    for name in [block] if block else VERIFIERS:
+        yield VERIFIERS[name](part, device, simulator, commands, seed, waves, progress)

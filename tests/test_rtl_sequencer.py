@@ -1,0 +1,149 @@
+"""The sequencer's gates issue every command in the clock in which engine and oracle say, on the same tables."""
+
+from collections.abc import Iterator
+from functools import cache
+from random import Random
+
+import numpy as np
+import pytest
+
+from pimloom.arch.command import Level
+from pimloom.arch.system import load_part
+from pimloom.arch.table import bend, join_tables
+from pimloom.rtl.sequencer import Sequencer
+from pimloom.rtl_flow.cosim import Case, walk
+from pimloom.rtl_flow.stimulus import draw_cases, engine, shrink
+from pimloom.rtl_flow.verify import BANKS, STREAMS, WAIT_BITS, feels, mismatches, verify, verify_sequencer
+from tests import streams
+from tests.naive import Outcome
+from tests.simulators import needs
+
+COMMANDS = {"gddr6_pim_gpt": 12_000, "hbm2_2000": 10_000}
+parts = pytest.mark.parametrize("part", COMMANDS)
+MOST_CK = 40_000
+SEED = 1  # with which every rule binds; a test says so
+
+
+@parts
+def test_gates_and_engine_agree_and_every_rule_binds(part, capsys):
+    (found,) = verify("sequencer", part, commands=COMMANDS[part], seed=SEED)
+    assert (found.mismatches, found.first_mismatch) == (0, None)
+    assert found.commands >= COMMANDS[part]
+    assert found.sleeping_rules == []
+    assert found.rules_bound == found.rules_total == len(rules_of(part))
+
+
+@pytest.mark.slow
+@parts
+def test_gates_and_engine_agree_on_sixteen_banks(part):
+    found = verify_sequencer(part, load_part(part).value, "verilator", 20_000, SEED, None, lambda *_: None, (4, 4))
+    assert (found.mismatches, found.sleeping_rules) == (0, [])
+
+
+def rules_of(part: str):
+    device = load_part(part).value
+    return join_tables(device.standard, device.pim).rules
+
+
+@cache
+def corpus(part: str) -> list[Case]:
+    device = load_part(part).value
+    return list(draw_cases(device, shrink(device, *BANKS), STREAMS, COMMANDS[part], SEED))
+
+
+def mutants(part: str) -> Iterator[tuple[int, int, Case]]:
+    """(rule, by, case) of each rule changed by one clock, with the first case that should notice; shorter at 0."""
+    cases = corpus(part)
+    expected = [engine(case) for case in cases]
+    for rule in range(len(rules_of(part))):
+        for by in (1, -1):
+            number = feels(cases, expected, rule, by)
+            if number is not None:
+                yield rule, by, cases[number]
+
+
+@parts
+def test_each_rule_off_by_one_in_the_gates_only_is_caught(part):
+    found = list(mutants(part))
+    assert {rule for rule, by, _ in found if by == 1} == set(range(len(rules_of(part))))
+    assert len(found) > 1.9 * len(rules_of(part))
+    bent = [case._replace(table=bend(case.table, rule, by)) for rule, by, case in found]
+    walks = walk(bent, STREAMS, WAIT_BITS, most_ck=MOST_CK).walks
+    missed = [(rule, by) for (rule, by, case), w in zip(found, walks, strict=True) if not mismatches(case, w)[0]]
+    assert missed == []
+    for case, w in zip(bent, walks, strict=True):
+        if engine(case) is not None:
+            assert mismatches(case, w) == (0, "")
+
+
+SIZES = {"gddr6": (1, 1, 2, 2), "gddr6+aim": (1, 1, 2, 2), "hbm2": (2, 1, 2, 2)}
+
+
+@cache
+def oracle_cases(machine: str, n: int = 250) -> list[tuple[streams.Case, Outcome]]:
+    """Cases of the generator behind the engine's own tests, with what the oracle says; some end in an error."""
+    found = []
+    for i in range(n):
+        drawn = streams.draw_case(Random(f"gates {i}"), machine, size=SIZES[machine])._replace(refreshed=None)
+        case = drawn._replace(streams=[streams.expand(s) for s in drawn.streams])
+        found.append((case, case.oracle()))
+    return found
+
+
+@pytest.mark.parametrize("machine", SIZES)
+def test_gates_and_oracle_agree_also_on_what_can_never_issue(machine):
+    simulator = needs("icarus")
+    cases = oracle_cases(machine)
+    tables = [case.table() for case, _ in cases]
+    given = [
+        Case(table, case.arrays(table), case.refresh, case.due)
+        for table, (case, _) in zip(tables, cases, strict=True)
+    ]
+    walks = walk(given, 3, WAIT_BITS, most_ck=MOST_CK, simulator=simulator).walks
+    for (case, expected), found in zip(cases, walks, strict=True):
+        kind = expected.error[0] if expected.error else None
+        assert [clocks.tolist() for clocks in found.issue_ck] == expected.first, case
+        assert found.echoed
+        assert (found.stuck, found.starved) == (kind == "stuck", kind == "starved"), case
+        if kind is None:
+            assert [tuple(x) for x in found.refresh_ck.tolist()] == expected.refreshes, case
+    kinds = {expected.error[0] if expected.error else None for _, expected in cases}
+    assert kinds == {None, "stuck", "starved"}
+
+
+def test_a_mismatch_is_one_sentence():
+    case = next(case for case in corpus("gddr6_pim_gpt") if len(case.streams) == 1)
+    model = engine(case)
+    assert model is not None
+    (clocks,), _ = model
+    late = clocks.copy()
+    late[3] += 1
+    walks = walk([case], STREAMS, WAIT_BITS, most_ck=MOST_CK).walks
+    n, sentence = mismatches(case, walks[0]._replace(issue_ck=[late]))
+    assert n == 1
+    assert sentence.startswith("command 3 (") and sentence.endswith(f") issued at CK {late[3]}, model says {clocks[3]}")
+
+
+def test_a_mismatch_leaves_its_waveform(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("pimloom.rtl_flow.verify.mismatches", lambda *_: (1, "wrong"))
+    (found,) = verify("sequencer", "gddr6_pim_gpt", simulator=needs("icarus"), commands=50)
+    assert found.mismatches > 0 and found.waves == "sequencer-gddr6_pim_gpt-0.fst"
+    assert (tmp_path / found.waves).stat().st_size > 1000
+
+
+def test_three_buses_are_refused():
+    table = load_table_with_three_buses()
+    with pytest.raises(ValueError, match="one or two command buses, not 3"):
+        Sequencer(table)
+
+
+def load_table_with_three_buses():
+    table = corpus("hbm2_2000")[0].table
+    bus = np.arange(len(table.names)) % 3
+    return table._replace(rules=table.rules._replace(bus=bus))
+
+
+def test_the_geometry_keeps_two_groups_of_two_banks():
+    size = corpus("gddr6_pim_gpt")[0].table.rules.size
+    assert size[Level.BANK_GROUP] == 2 and size[Level.BANK] == 4
