@@ -11,6 +11,7 @@ from pimloom.rtl.command import command_layout
 from pimloom.rtl.emit import to_verilog
 from pimloom.rtl.sequencer import Sequencer
 from pimloom.rtl_flow.simulator import Simulator, simulate
+from pimloom.rtl_flow.wires import pack
 
 BENCH = "pimloom.rtl_flow.benches.sequencer"
 TOP = "sequencer"
@@ -74,7 +75,7 @@ def _given(cases: Sequence[Case], streams: int, most_ck: int) -> dict[str, np.nd
         "cases": np.array(rows, np.int64),
         "waits": np.array([case.table.rules.wait for case in cases], np.int64),
         "sizes": np.array([[len(s) for s in c.streams] + [0] * (streams - len(c.streams)) for c in cases], np.int64),
-        "payloads": np.concatenate([pack(case.table, s) for case, s in flat]),
+        "payloads": np.concatenate([pack(command_layout(case.table), s) for case, s in flat]),
         "releases": np.concatenate([s["release"] for _, s in flat]).astype(np.int64),
         "nodes": np.array(_nodes(cases[0].table.rules)),
     }
@@ -88,18 +89,10 @@ def _nodes(rules: Rules) -> int:
     return int(rules.size[rules.scope[rules.refresh]]) if rules.refresh >= 0 else 0
 
 
-def pack(table: Table, rows: np.ndarray) -> np.ndarray:
-    """The wires of each command, int64[n], as `command_layout` puts them."""
-    packed = np.zeros(len(rows), np.int64)
-    for name, field in command_layout(table):
-        packed |= (rows[name].astype(np.int64) & ((1 << field.width) - 1)) << field.offset
-    return packed
-
-
 def _walk(case: Case, number: int, found: dict[str, np.ndarray]) -> Walk:
     mine = found["issued"][found["issued"][:, 0] == number]
     nodes, (clocks, starved, stuck) = _nodes(case.table.rules), found["ends"][number].tolist()
     per = [mine[mine[:, 1] == nodes + s] for s in range(len(case.streams))]
-    echoed = all((x[:, 3] == pack(case.table, s)[: len(x)]).all() for x, s in zip(per, case.streams, strict=True))
+    echoed = all((x[:, 3] == pack(command_layout(case.table), s)[: len(x)]).all() for x, s in zip(per, case.streams, strict=True))
     refresh = mine[mine[:, 1] < nodes][:, [2, 1]]
     return Walk([x[:, 2] for x in per], refresh, clocks, bool(starved), bool(stuck), echoed)

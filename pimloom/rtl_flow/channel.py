@@ -1,0 +1,120 @@
+"""A matrix-vector product on the PIM channel's gates, beside the engine's clocks and the functional model's numbers."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+import ml_dtypes
+import msgspec
+import numpy as np
+
+from pimloom.arch.part import Part
+from pimloom.arch.table import Table, compile_table
+from pimloom.cycle_sim.dram import issue
+from pimloom.mappers.gemv import Emitter, product
+from pimloom.mappers.geometry import Geometry, geometry
+from pimloom.mappers.layout import Packed
+from pimloom.reports.functional import Memory
+from pimloom.rtl.command import command_layout
+from pimloom.rtl.emit import to_verilog
+from pimloom.rtl.pim_channel import PimChannel
+from pimloom.rtl.repeat import row_layout
+from pimloom.rtl_flow.simulator import Simulator, simulate
+from pimloom.rtl_flow.wires import pack
+
+BENCH = "pimloom.rtl_flow.benches.channel"
+TOP = "pim_channel"
+BF16 = ml_dtypes.bfloat16
+DRAIN_CK = 200  # clocks without a command in which the last result comes out
+
+
+class Product(NamedTuple):
+    """y = x W on one channel: commands to write W and to multiply, and all they need and give."""
+
+    part: Part
+    stream: np.ndarray  # STREAM
+    data: np.ndarray  # bfloat16[words, lanes], in the order in which commands take them
+    results: np.ndarray  # bfloat16[results, banks], what the functional model returns
+
+
+class Returned(NamedTuple):
+    """What the gates did. same: the commands left as they came. issue_ck: their clocks, in order; model_ck: the
+    engine's. refresh_ck, model_refresh_ck: of REFab. results: bfloat16[results, banks]; result_ck: their clocks."""
+
+    same: bool
+    issue_ck: np.ndarray
+    model_ck: np.ndarray
+    refresh_ck: np.ndarray
+    model_refresh_ck: np.ndarray
+    results: np.ndarray
+    result_ck: np.ndarray
+    underrun: bool
+    seconds: float
+
+
+def shrink_rows(part: Part, bank_groups: int, banks_per_group: int, n_in: int, n_out: int) -> Part:
+    """The part with these banks and just the rows that W[n_in, n_out] takes."""
+    small = msgspec.structs.replace(part.organization, bank_groups=bank_groups, banks_per_group=banks_per_group)
+    found = msgspec.structs.replace(part, organization=small)
+    rows = Packed(geometry(found, 1), n_in, n_out).rows
+    return msgspec.structs.replace(found, organization=msgspec.structs.replace(small, rows=rows))
+
+
+def make_product(part: Part, w: np.ndarray, x: np.ndarray) -> Product:
+    """W, bfloat16[n_in, n_out], written bank by bank and multiplied with x, bfloat16[n_in], at most a row long."""
+    table, geo = compile_table(part), geometry(part, 1)
+    layout, memory = Packed(geo, *w.shape), Memory(table, geo, part.organization.rows)
+    memory.store(layout, w)
+    vector = np.zeros((1, 1, geo.row), BF16)
+    vector[0, 0, : len(x)] = x
+    multiply = product(table, layout)
+    words = memory.cells[0].reshape(-1, geo.lane)
+    loads = vector[0, 0].reshape(-1, geo.lane)[: layout.chunks[0] // geo.lane]
+    return Product(
+        part,
+        np.concatenate([_write_all(table, geo, part.organization.rows), multiply]),
+        np.concatenate([words, loads]),
+        memory.multiply(multiply, vector),
+    )
+
+
+def _write_all(table: Table, geo: Geometry, rows: int) -> np.ndarray:
+    """Every column of every row of every bank, as a host would: ACT, WR, PRE."""
+    out, columns = Emitter(table), geo.row // geo.lane
+    for bank in range(geo.banks):
+        group, at = divmod(bank, geo.banks // geo.bank_groups)
+        for row in range(rows):
+            out.add("ACT", row, group=group, bank=at)
+            out.add("WR", row, 0, columns, group, at)
+            out.add("PRE", group=group, bank=at)
+    return out.stream()
+
+
+def run_product(job: Product, *, simulator: Simulator = "verilator", waves: Path | None = None) -> Returned:
+    """Run it on the gates and on the engine, refresh on."""
+    channel = PimChannel(job.part)
+    table = channel.table
+    given = {
+        "rows": pack(row_layout(table, channel.most), job.stream),
+        "data": job.data.view(np.uint16),
+        "lanes": np.zeros(len(job.data), np.int64),
+        "drain": np.array(DRAIN_CK),
+    }
+    left = simulate(to_verilog(channel, TOP), TOP, BENCH, given, simulator=simulator, waves=waves)
+    one_by_one = _unroll(job.stream)
+    model = issue(table, [one_by_one])
+    clock, source, command = left["issued"].T
+    mine = source == channel.stream_source
+    same = np.array_equal(command[mine], pack(command_layout(table), one_by_one))
+    return Returned(
+        same, clock[mine], model.issue_ck[0], clock[~mine], model.refresh_ck[:, 0],
+        left["results"].view(BF16), left["results_ck"], bool(left["underrun"]), float(left["seconds"]),
+    )  # fmt: skip
+
+
+def _unroll(stream: np.ndarray) -> np.ndarray:
+    """Every command on a row of its own."""
+    rows = np.repeat(stream, stream["count"])
+    first = np.repeat(np.cumsum(stream["count"]) - stream["count"], stream["count"])
+    rows["col"] += (np.arange(len(rows)) - first).astype(np.int32)
+    rows["count"] = 1
+    return rows

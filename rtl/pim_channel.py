@@ -1,0 +1,133 @@
+"""One PIM channel: sequencer, banks, a MAC unit beside each bank, global buffer, results.
+
+It runs a real matrix-vector product, data and timing: the commands issue when the table lets them, and what they do
+to the data is what `reports.functional` does, in the order of issue.
+"""
+
+from amaranth.hdl import Module, Mux, Signal, Value
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from pimloom.arch.command import Level
+from pimloom.arch.part import Part
+from pimloom.arch.table import compile_table
+from pimloom.arch.units import BITS_PER_BYTE
+from pimloom.rtl.bank import Bank, GlobalBuffer
+from pimloom.rtl.command import Decoded, any_of
+from pimloom.rtl.pim_unit import PimUnit
+from pimloom.rtl.repeat import Repeat, row_layout
+from pimloom.rtl.sequencer import Bus, Sequencer
+
+TAKES_DATA = ("WR", "WRA", "WRAab", "WRGB", "WRMAC")
+READS = ("RD", "RDA")
+
+
+class Values(wiring.Signature):
+    """`values` came out in a clock in which `valid` is high; nobody can hold them up."""
+
+    def __init__(self, shape: data.ArrayLayout) -> None:
+        super().__init__({"valid": Out(1), "values": Out(shape)})
+
+
+class PimChannel(wiring.Component):
+    """A channel of `part`, which has one pseudo channel and one rank. Raises ValueError for others.
+
+    rows: the command stream, in order. data: for each WR, WRA, WRAab, WRGB, WRMAC the word it writes, taken in the
+    clock of issue (the pins' nCWL before it is the host's affair); WRAab and WRMAC write value b into bank b, WRAab
+    into lane `lane` of its column. underrun: such a command found no data; stays high.
+    buses: what issues. results: bfloat16 of each bank, PimUnit.latency + 1 clocks after RDMAC. reads: the word of RD
+    or RDA, 2 clocks after it.
+    """
+
+    def __init__(self, part: Part) -> None:
+        if part.pim_unit is None or part.organization.pseudo_channels * part.organization.ranks > 1:
+            raise ValueError("a PIM channel needs a part with PIM units, one pseudo channel and one rank")
+        self.part, self.unit, self.table = part, part.pim_unit, compile_table(part)
+        word = data.ArrayLayout(self.unit.element_bits, self.unit.lanes)
+        results = data.ArrayLayout(self.unit.element_bits, part.organization.banks)
+        if part.organization.banks > self.unit.lanes:
+            raise ValueError("WRAab and WRMAC bring one value a bank: there may be no more banks than lanes")
+        self.entries = self.unit.global_buffer_bytes * BITS_PER_BYTE // part.organization.access_bits
+        most = max(part.organization.columns, self.entries)
+        operand = data.StructLayout({"values": word, "lane": range(self.unit.lanes)})
+        self.most, self.stream_source = most, 1  # source 0 is refresh
+        super().__init__(
+            {
+                "rows": In(stream.Signature(row_layout(self.table, most))),
+                "data": In(stream.Signature(operand)),
+                "buses": Out(Bus(self.table, 2)).array(1),
+                "results": Out(Values(results)),
+                "reads": Out(Values(word)),
+                "underrun": Out(1),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.repeat = repeat = Repeat(self.table, self.most)
+        m.submodules.sequencer = sequencer = Sequencer(self.table)
+        wiring.connect(m, wiring.flipped(self.rows), repeat.i)
+        wiring.connect(m, repeat.o, sequencer.heads[0])
+        wiring.connect(m, wiring.flipped(self.buses[0]), sequencer.buses[0])
+        m.d.comb += sequencer.released[0].eq(1)
+        bus = sequencer.buses[0]
+        command = Decoded(m, self.table.rules, bus.command, "command")
+        does = {name: self._does(m, bus.valid, command, name) for name in self.table.names}
+        self._take_data(m, any_of(does[name] for name in TAKES_DATA))
+        words = [self._bank(m, b, command, does) for b in range(self.part.organization.banks)]
+        self._units(m, words, does)
+        self._read(m, words, command, any_of(does[name] for name in READS))
+        return m
+
+    def _does(self, m: Module, valid: Value, command: Decoded, name: str) -> Signal:
+        """Whether the command of that name issues in this clock."""
+        does = Signal(name=f"does_{name}")
+        m.d.comb += does.eq(valid & command.is_([self.table.cmd(name)]))
+        return does
+
+    def _take_data(self, m: Module, takes: Value) -> None:
+        m.d.comb += self.data.ready.eq(takes)
+        with m.If(takes & ~self.data.valid):
+            m.d.sync += self.underrun.eq(1)
+
+    def _bank(self, m: Module, b: int, command: Decoded, does: dict[str, Signal]) -> Value:
+        """A bank's cells, and what is written there; its word, 1 clock behind the command."""
+        org, unit, operand = self.part.organization, self.unit, self.data.payload
+        m.submodules[f"bank_{b}"] = bank = Bank(org.rows, org.columns, unit.lanes, unit.element_bits)
+        one, every = (does["WR"] | does["WRA"]) & command.at(Level.BANK, b), does["WRAab"]
+        value = Value.cast(operand.values).word_select(b, unit.element_bits)
+        m.d.comb += [
+            bank.row.eq(self.buses[0].command.row),
+            bank.col.eq(self.buses[0].command.col),
+            bank.write.eq(Mux(one, ~0, Mux(every, 1 << operand.lane, 0))),
+            bank.i.eq(Mux(one, operand.values, value.replicate(unit.lanes))),
+        ]
+        return bank.o
+
+    def _units(self, m: Module, words: list[Value], does: dict[str, Signal]) -> None:
+        """The MAC units, 1 clock behind the commands as the words they take."""
+        values = Value.cast(self.data.payload.values)
+        m.submodules.buffer = buffer = GlobalBuffer(self.entries, self.part.organization.access_bits)
+        m.d.comb += [buffer.load.eq(does["WRGB"]), buffer.i.eq(values), buffer.take.eq(does["MACab"])]
+        mac, read, load, bias = (_later(m, value) for value in (does["MACab"], does["RDMAC"], does["WRMAC"], values))
+        for b, word in enumerate(words):
+            m.submodules[f"unit_{b}"] = unit = PimUnit(self.part)
+            m.d.comb += [unit.mac.eq(mac), unit.read.eq(read), unit.load.eq(load)]
+            m.d.comb += [unit.weights.eq(word), unit.inputs.eq(buffer.o)]
+            m.d.comb += unit.bias.eq(bias.word_select(b, self.unit.element_bits))
+            m.d.comb += [self.results.values[b].eq(unit.result), self.results.valid.eq(unit.valid)]
+
+    def _read(self, m: Module, words: list[Value], command: Decoded, reads: Value) -> None:
+        at = [_later(m, command.at(Level.BANK, b)) for b in range(len(words))]
+        chosen = Value.cast(self.reads.values)
+        for here, word in zip(at, words, strict=True):
+            with m.If(here):
+                m.d.sync += chosen.eq(word)
+        m.d.sync += self.reads.valid.eq(_later(m, reads))
+
+
+def _later(m: Module, value: Value) -> Signal:
+    """The value one clock later."""
+    register = Signal.like(value, name="later")
+    m.d.sync += register.eq(value)
+    return register

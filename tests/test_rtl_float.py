@@ -1,0 +1,317 @@
+"""The gates of float32 and bfloat16 against the number rules of `asic_math`, and against numpy where IEEE agrees."""
+
+import shutil
+from functools import cache
+
+import ml_dtypes
+import numpy as np
+import pytest
+from amaranth.hdl import Cat, Const, Module, Signal
+from amaranth.lib.wiring import Component, In, Out
+from amaranth.sim import Simulator
+
+from pimloom.cycle_sim import asic_math as asic
+from pimloom.rtl import bf16, float32
+from pimloom.rtl.emit import to_verilog
+from pimloom.rtl_flow.simulator import simulate
+
+TINY = 2.0**-126
+HUGE = (2 - 2.0**-24) * 2.0**127  # rounds to infinity, all below does not
+SIGN = np.uint32(1 << 31)
+WORDS = 64
+RESULTS = ("total", "product", "narrow", "short", "scaled")
+# zeros, subnormals, around 2**-126, ones, around the largest, infinities, NaN: both signs
+POSITIVE = [0, 1, 0x7FFFFF, 0x800000, 0x800001, 0xFFFFFF, 0x1000000, 0x3F7FFFFF, 0x3F800000, 0x3F800001]
+POSITIVE += [0x7F000000, 0x7F7FFFFE, 0x7F7FFFFF, 0x7F7F8000, 0x7F800000, 0x7F800001, 0x7FC00000, 0x7FFFFFFF]
+EDGES = np.array([word | sign for sign in (0, 1 << 31) for word in POSITIVE], np.uint32)
+
+
+class Harness(Component):
+    """A row of WORDS words of a and b through one of each unit, a word a clock."""
+
+    def __init__(self) -> None:
+        super().__init__({"a": In(32 * WORDS), "b": In(32 * WORDS)} | {name: Out(32 * WORDS) for name in RESULTS})
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        count, rest_a, rest_b = Signal(range(WORDS)), Signal(32 * WORDS), Signal(32 * WORDS)
+        words_a, words_b = Signal.like(rest_a), Signal.like(rest_b)
+        m.d.comb += [words_a.eq(rest_a), words_b.eq(rest_b)]
+        with m.If(count == 0):
+            m.d.comb += [words_a.eq(self.a), words_b.eq(self.b)]
+        m.d.sync += [count.eq(count + 1), rest_a.eq(words_a >> 32), rest_b.eq(words_b >> 32)]
+        for name, result in zip(RESULTS, self._results(m, words_a[:32], words_b[:32]), strict=True):
+            port, padding = getattr(self, name), Const(0, 32 - len(result))
+            m.d.sync += port.eq(Cat(port[32:], result, padding))
+        return m
+
+    def _results(self, m, a, b):
+        m.submodules.add, m.submodules.mul, m.submodules.narrow = units = float32.Add(), float32.Mul(), bf16.Mul()
+        m.submodules.short = short = bf16.Round()
+        for unit in units:
+            drop = 32 - len(unit.a)
+            m.d.comb += [unit.a.eq(a[drop:]), unit.b.eq(b[drop:])]
+        m.d.comb += short.a.eq(a)
+        return [*(u.o for u in units), short.o, float32.scale(m, a, b[:10].as_signed())]
+
+
+# What goes in: 2**20 pairs for sums, as many for products; a takes all 2**16 upper halves with 16 lower ones.
+
+
+def sweep(rng):
+    """All upper halves, lower ones around ties of bfloat16; in random order."""
+    lower = rng.integers(0, 2**16, (2**16, 16), np.uint32)
+    lower[:, :8] = [0, 1, 2, 0x7FFF, 0x8000, 0x8001, 0xFFFE, 0xFFFF]
+    return rng.permutation((np.arange(2**16, dtype=np.uint32)[:, None] << np.uint32(16) | lower).reshape(-1))
+
+
+def fields(sign, exponent, fraction):
+    return (sign.astype(np.uint32) << 31) | (np.clip(exponent, 0, 255).astype(np.uint32) << 23) | fraction
+
+
+def fractions(rng, n):
+    """Random ones, and as many with few ones or few zeros."""
+    few = np.uint32(1) << rng.integers(0, 23, n, np.uint32)
+    choice = rng.integers(0, 6, n)
+    return np.choose(
+        choice, [few, few ^ 0x7FFFFF, 0 * few, 0 * few + 0x7FFFFF, *rng.integers(0, 2**23, (2, n), np.uint32)]
+    )
+
+
+def partners(rng, a, kinds):
+    """b for each a: anything, an edge, near -a, -a itself, or one of `kinds`."""
+    sign, exponent, n = rng.integers(0, 2, len(a)), (a >> 23 & 255).astype(np.int64), len(a)
+    b = [rng.integers(0, 2**32, n, np.uint32), rng.choice(EDGES, n), (a ^ SIGN) + steps(rng, n), a ^ SIGN]
+    b += [kind(rng, a) if kind is quotient else fields(sign, kind(rng, exponent), fractions(rng, n)) for kind in kinds]
+    return np.choose(rng.integers(0, len(b), n), b)
+
+
+def steps(rng, n):
+    return rng.integers(-4, 5, n).astype(np.uint32)
+
+
+@np.errstate(all="ignore")
+def quotient(rng, a):
+    """The product is next to 2**-126 or 2**128."""
+    target = np.array([TINY, 2.0**128])[rng.integers(0, 2, len(a))]
+    return (target / a.view(np.float32)).astype(np.float32).view(np.uint32) + steps(rng, len(a))
+
+
+# The exponent of b, given that of a.
+SUMS = [
+    lambda rng, e: e,
+    lambda rng, e: e - 24,  # half a unit in the last place of a
+    lambda rng, e: e + rng.integers(-30, 31, len(e)),
+    lambda rng, e: rng.integers(0, 26, len(e)),
+]
+PRODUCTS = [
+    lambda rng, e: 127 - e + rng.integers(-2, 3, len(e)),  # around 2**-126
+    lambda rng, e: 127 + 254 - e + rng.integers(-2, 3, len(e)),  # around 2**128
+    lambda rng, e: rng.integers(0, 256, len(e)),
+    quotient,
+]
+
+
+@cache
+def pairs():
+    """a, b uint32[2**21 and some]: those for sums, those for products, all pairs of edges, ones to fill up."""
+    rng = np.random.default_rng(1)
+    a = [sweep(rng), sweep(rng), np.repeat(EDGES, len(EDGES))]
+    b = [partners(rng, a[0], SUMS), partners(rng, a[1], PRODUCTS), np.tile(EDGES, len(EDGES))]
+    ones = np.full(-(len(EDGES) ** 2) % WORDS, 0x3F800000, np.uint32)
+    return np.concatenate([*a, ones]), np.concatenate([*b, ones])
+
+
+def run(simulator, rows):
+    a, b = (x.reshape(-1, WORDS)[-rows:] for x in pairs())
+    given = {"a": a, "b": b, "clocks": WORDS, "results": np.array(RESULTS)}
+    bench = "tests.rtl_benches.rows"
+    left = simulate(to_verilog(Harness(), "harness"), "harness", bench, given, simulator=simulator)
+    return {name: words.reshape(-1) for name, words in left.items()}
+
+
+@cache
+def gates():
+    return run("verilator", len(pairs()[0]) // WORDS)
+
+
+# The model.
+
+
+def f32(words):
+    return asic.settle(words.view(np.float32))
+
+
+def upper(words):
+    return f32(words & np.uint32(0xFFFF0000))
+
+
+def signed10(words):
+    return ((words & 1023).astype(np.int32) ^ 512) - 512
+
+
+MODEL = {
+    "total": lambda a, b: asic.add(f32(a), f32(b)),
+    "product": lambda a, b: asic.mul(f32(a), f32(b)),
+    "narrow": lambda a, b: asic.mul(upper(a), upper(b)),
+    "short": lambda a, b: asic.to_bf16(a.view(np.float32)),
+    "scaled": lambda a, b: asic.scale(f32(a), signed10(b)),
+}
+
+
+def compare(got, expected):
+    expected = expected.view(f"u{expected.dtype.itemsize}")
+    wrong = np.flatnonzero(got != expected)
+    assert not len(wrong), [(int(i), hex(got[i]), hex(expected[i])) for i in wrong[:5]]
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_the_gates_are_the_model_bit_for_bit(name):
+    compare(gates()[name], MODEL[name](*pairs()))
+
+
+def settled(*numbers):
+    """Where all are normal numbers, zeros or infinite."""
+    return np.logical_and.reduce([(x == 0) | (np.abs(x) >= TINY) for x in numbers])
+
+
+@np.errstate(all="ignore")
+def test_the_gates_are_ieee_but_for_nan_and_subnormals():
+    a, b = (x.view(np.float32) for x in pairs())
+    high_a, high_b = ((x & np.uint32(0xFFFF0000)).view(np.float32) for x in pairs())
+    exact = high_a.astype(np.float64) * high_b.astype(np.float64)
+    ieee = {"total": (a, b, a + b), "product": (a, b, a * b), "narrow": (high_a, high_b, exact.astype(np.float32))}
+    for name, (x, y, expected) in ieee.items():
+        where = settled(x, y, expected) & ~((np.abs(expected) == TINY) & (name == "product"))
+        assert where.sum() > 10**6
+        compare(gates()[name][where], expected[where])
+    compare(gates()["short"][settled(a)], a[settled(a)].astype(ml_dtypes.bfloat16))
+
+
+def kinds(a, b, exact):
+    """How often each special case occurs; exact: the results in float64."""
+    finite = np.isfinite(a) & np.isfinite(b)
+    size, bits = np.abs(exact), exact.view(np.uint64)
+    masks = {
+        "tie": finite & (size >= TINY) & (size < HUGE) & (bits % 2**29 == 2**28),
+        "nearly a tie": finite
+        & (np.abs((bits % 2**29).astype(np.int64) - 2**28 - 0.5) < 2**10)
+        & (bits % 2**29 != 2**28),
+        "flushed": finite & (size > 0) & (size < TINY),
+        "nearly flushed": (size >= TINY) & (size < 2 * TINY),
+        "overflow": finite & (size >= HUGE),
+        "nearly overflow": (size < HUGE) & (size >= 2.0**127),
+        "subnormal": np.logical_or(*((x != 0) & (np.abs(x) < TINY) for x in (a, b))),
+        "NaN": np.isnan(a) | np.isnan(b),
+        "NaN made": ~(np.isnan(a) | np.isnan(b)) & np.isnan(exact),
+        "infinity": np.isinf(a) | np.isinf(b),
+        "a zero": (a == 0) ^ (b == 0),
+        "zeros": (a == 0) & (b == 0),
+    }
+    return {name: int(mask.sum()) for name, mask in masks.items()}
+
+
+@np.errstate(all="ignore")
+def test_every_special_case_occurs():
+    a, b = (x.view(np.float32) for x in pairs())
+    wide = a.astype(np.float64), b.astype(np.float64)
+    sums, products = kinds(a, b, wide[0] + wide[1]), kinds(a, b, wide[0] * wide[1])
+    rare = {"zeros", "NaN made"}  # from the pairs of edges
+    assert min(n for kinds in (sums, products) for name, n in kinds.items() if name not in rare) > 1000, (
+        sums,
+        products,
+    )
+    assert min(n for kinds in (sums, products) for n in kinds.values()) > 1, (sums, products)
+    assert ((a == -b) & (np.abs(a) >= TINY)).sum() > 50_000
+    up = np.abs(wide[0] * wide[1])
+    assert ((up < TINY) & (up.astype(np.float32) == np.float32(TINY))).sum() > 100  # rounded first, they would stay
+
+
+@pytest.mark.skipif(shutil.which("iverilog") is None, reason="iverilog is not installed")
+def test_icarus_agrees():
+    rows = 20
+    left = run("icarus", rows)
+    for name in RESULTS:
+        compare(left[name], gates()[name][-rows * WORDS :])
+
+
+# The rest in Amaranth's own simulator.
+
+
+@pytest.mark.parametrize(("name", "build"), [("total", float32.Add), ("product", float32.Mul), ("narrow", bf16.Mul)])
+def test_a_registered_unit_is_a_clock_later(name, build):
+    unit, (a, b) = build(registered=True), (x[-1500:] for x in pairs())
+    assert unit.latency == 1
+    got, drop = np.zeros(len(a), np.uint32), 32 - len(unit.a)
+
+    async def bench(ctx):
+        for i in range(len(a)):
+            ctx.set(unit.a, int(a[i] >> drop))
+            ctx.set(unit.b, int(b[i] >> drop))
+            got[i] = ctx.get(unit.o)
+            await ctx.tick()
+
+    simulator = Simulator(unit)
+    simulator.add_clock(1e-6)
+    simulator.add_testbench(bench)
+    simulator.run()
+    compare(got[1:], MODEL[name](a, b)[:-1])
+
+
+class Small(Component):
+    """Helpers that are but wires, and 1 / 3 (below a tie of bits)."""
+
+    def __init__(self) -> None:
+        super().__init__({"a": In(32), "minus": Out(32), "wide": Out(32), "third": Out(32), "infinite": Out(1)})
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.d.comb += [self.minus.eq(float32.negate(self.a)), self.wide.eq(bf16.widen(self.a[16:]))]
+        m.d.comb += [self.third.eq(float32.constant(1 / 3)), self.infinite.eq(float32.is_infinite(self.a))]
+        return m
+
+
+def test_small_helpers():
+    small = Small()
+
+    async def bench(ctx):
+        for a in EDGES:
+            ctx.set(small.a, int(a))
+            assert ctx.get(small.minus) == a ^ SIGN
+            assert ctx.get(small.wide) == upper(a[None]).view(np.uint32)
+            assert ctx.get(small.third) == np.float32(1 / 3).view(np.uint32)
+            assert ctx.get(small.infinite) == np.isinf(a.view(np.float32))
+
+    simulator = Simulator(small)
+    simulator.add_testbench(bench)
+    simulator.run()
+
+
+def near_each_other(rows, width):
+    """float32[rows, width] of which much cancels; one row in 20 has an edge."""
+    rng = np.random.default_rng(2)
+    exponent = rng.integers(1, 250, (rows, 1)) + rng.integers(-3, 4, (rows, width))
+    x = fields(rng.integers(0, 2, exponent.shape), exponent, rng.integers(0, 2**23, exponent.shape, np.uint32))
+    x[::20, -1] = rng.choice(EDGES, len(x[::20]))
+    return x
+
+
+@pytest.mark.parametrize(("width", "clocks", "latency"), [(2, 2, 2), (8, 0, 0), (8, 1, 3), (8, 2, 6)])
+def test_the_tree_is_pairwise_and_as_late_as_it_says(width, clocks, latency):
+    tree, x = bf16.Tree(width, clocks), near_each_other(200, width)
+    assert tree.latency == latency
+    got = np.zeros(len(x), np.uint32)
+
+    async def bench(ctx):
+        for i, row in enumerate(x.tolist()):
+            ctx.set(tree.x, row)
+            got[i] = ctx.get(tree.o)
+            if latency:
+                await ctx.tick()
+
+    simulator = Simulator(tree)
+    if latency:
+        simulator.add_clock(1e-6)
+    simulator.add_testbench(bench)
+    simulator.run()
+    compare(got[latency:], asic.pairwise(f32(x))[: len(x) - latency])
