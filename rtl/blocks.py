@@ -1,3 +1,4 @@
+# amaranth: UnusedElaboratable=no
 """The blocks a user can name: each builds a component from a part."""
 
 from collections.abc import Callable
@@ -6,6 +7,18 @@ from typing import NamedTuple
 from amaranth.lib.wiring import Component
 
 from pimloom.arch.part import Part
+from pimloom.arch.table import compile_table, rule_rows
+from pimloom.rtl import bf16, float32
+from pimloom.rtl.asic_layernorm import Layernorm
+from pimloom.rtl.asic_softmax import Softmax
+from pimloom.rtl.asic_sum import AccumulatePartials, TreeSum
+from pimloom.rtl.asic_unary import Exp, Gelu, Reciprocal, Rsqrt
+from pimloom.rtl.pim_channel import PimChannel
+from pimloom.rtl.pim_unit import PimUnit
+from pimloom.rtl.sequencer import Sequencer
+from pimloom.rtl.timer import Timer
+
+KEPT = 8  # rows that the banks of `pim_channel` hold: on a die they are cell arrays, in Verilog every word has a line
 
 
 class Block(NamedTuple):
@@ -15,4 +28,30 @@ class Block(NamedTuple):
     build: Callable[[Part], Component]
 
 
-BLOCKS: dict[str, Block] = {}
+def _longest_window(part: Part) -> tuple[int, int]:
+    """Window and wait of the rule that looks back farthest."""
+    return max((row.window, row.wait) for row in rule_rows(compile_table(part).rules))
+
+
+BLOCKS: dict[str, Block] = {
+    "sequencer": Block(
+        "command sequencer: rules, rows, refresh; one stream", lambda part: Sequencer(compile_table(part))
+    ),
+    "timer": Block("the rule that looks back farthest (tFAW), at one node", lambda part: Timer(*_longest_window(part))),
+    "pim_channel": Block(
+        f"sequencer, banks of {KEPT} rows, MAC units, global buffer", lambda part: PimChannel(part, KEPT)
+    ),
+    "float32_add": Block("float32 adder, combinational", lambda part: float32.Add()),
+    "float32_mul": Block("float32 multiplier, combinational", lambda part: float32.Mul()),
+    "bf16_mul": Block("bfloat16 multiplier with float32 product, combinational", lambda part: bf16.Mul()),
+    "bf16_tree": Block("adder tree of one bank's MAC unit, pipelined", lambda part: PimUnit(part).tree),
+    "pim_unit": Block("MAC unit of one bank: multipliers, adder tree, accumulator, result register", PimUnit),
+    "asic_exp": Block("e**x of a bfloat16 stream, one a clock", lambda part: Exp()),
+    "asic_reciprocal": Block("1 / x of a bfloat16 stream, one a clock", lambda part: Reciprocal()),
+    "asic_rsqrt": Block("1 / sqrt(x) of a bfloat16 stream, one a clock", lambda part: Rsqrt()),
+    "asic_gelu": Block("GELU of a bfloat16 stream, one a clock", lambda part: Gelu()),
+    "asic_sum": Block("float32 sum in groups of 256, 4 elements a clock", lambda part: TreeSum(lanes=4)),
+    "asic_partials": Block("partials and bias of one result, added in order", lambda part: AccumulatePartials()),
+    "asic_softmax": Block("softmax of vectors of up to 1024 bfloat16", lambda part: Softmax(length=1024)),
+    "asic_layernorm": Block("LayerNorm of vectors of up to 1024 bfloat16", lambda part: Layernorm(length=1024)),
+}

@@ -9,6 +9,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from pimloom.arch.command import Level
+from pimloom.arch.error import UserError
 from pimloom.arch.part import Part
 from pimloom.arch.table import compile_table
 from pimloom.arch.units import BITS_PER_BYTE
@@ -30,7 +31,9 @@ class Values(wiring.Signature):
 
 
 class PimChannel(wiring.Component):
-    """A channel of `part`, which has one pseudo channel and one rank. Raises ValueError for others.
+    """A channel of `part`, which has one pseudo channel and one rank. Raises UserError for others.
+
+    kept: rows that the memories of the banks hold, a power of two; the other rows alias them. Default: all rows.
 
     rows: the command stream, in order. data: for each WR, WRA, WRAab, WRGB, WRMAC the word it writes, taken in the
     clock of issue (the pins' nCWL before it is the host's affair); WRAab and WRMAC write value b into bank b, WRAab
@@ -39,14 +42,15 @@ class PimChannel(wiring.Component):
     or RDA, 2 clocks after it.
     """
 
-    def __init__(self, part: Part) -> None:
+    def __init__(self, part: Part, kept: int | None = None) -> None:
         if part.pim_unit is None or part.organization.pseudo_channels * part.organization.ranks > 1:
-            raise ValueError("a PIM channel needs a part with PIM units, one pseudo channel and one rank")
+            raise UserError(f"{part.description}: a PIM channel has PIM units, one pseudo channel and one rank")
         self.part, self.unit, self.table = part, part.pim_unit, compile_table(part)
+        self.kept = kept or part.organization.rows
         word = data.ArrayLayout(self.unit.element_bits, self.unit.lanes)
         results = data.ArrayLayout(self.unit.element_bits, part.organization.banks)
         if part.organization.banks > self.unit.lanes:
-            raise ValueError("WRAab and WRMAC bring one value a bank: there may be no more banks than lanes")
+            raise UserError(f"{part.description}: WRAab brings one value a bank, so there are no more banks than lanes")
         self.entries = self.unit.global_buffer_bytes * BITS_PER_BYTE // part.organization.access_bits
         most = max(part.organization.columns, self.entries)
         operand = data.StructLayout({"values": word, "lane": range(self.unit.lanes)})
@@ -93,11 +97,11 @@ class PimChannel(wiring.Component):
     def _bank(self, m: Module, b: int, command: Decoded, does: dict[str, Signal]) -> Value:
         """A bank's cells, and what is written there; its word, 1 clock behind the command."""
         org, unit, operand = self.part.organization, self.unit, self.data.payload
-        m.submodules[f"bank_{b}"] = bank = Bank(org.rows, org.columns, unit.lanes, unit.element_bits)
+        m.submodules[f"bank_{b}"] = bank = Bank(self.kept, org.columns, unit.lanes, unit.element_bits)
         one, every = (does["WR"] | does["WRA"]) & command.at(Level.BANK, b), does["WRAab"]
         value = Value.cast(operand.values).word_select(b, unit.element_bits)
         m.d.comb += [
-            bank.row.eq(self.buses[0].command.row),
+            bank.row.eq(self.buses[0].command.row[: len(bank.row)]),
             bank.col.eq(self.buses[0].command.col),
             bank.write.eq(Mux(one, ~0, Mux(every, 1 << operand.lane, 0))),
             bank.i.eq(Mux(one, operand.values, value.replicate(unit.lanes))),

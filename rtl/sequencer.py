@@ -70,7 +70,7 @@ class Sequencer(wiring.Component):
             if bits or row.wait > 2 - self.n_buses  # on one bus, a wait of 1 never binds
         }
         self.pending = [Signal(range(POSTPONED_MAX + 2), name=f"pending_{n}") for n in range(self.nodes)]
-        self.until_due = Signal(32 if bits else bits_for(rules.refi), name="until_due")
+        self.started, self.until_due = Signal(), Signal(32 if bits else bits_for(rules.refi), name="until_due")
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -99,15 +99,15 @@ class Sequencer(wiring.Component):
 
     def _count_refreshes(self, m: Module) -> list[Value]:
         """Refreshes that each node owes in this clock."""
-        rules, started = self.rules, Signal()
+        rules = self.rules
         refi, first, on = Const(rules.refi), Const(rules.refi), Const(1)
         if self.bits:
             refi, first, on = self.timings.refi, self.timings.due, self.timings.refresh
         if not self.nodes:
             return []
         left, falls = Signal.like(self.until_due, name="left"), Signal(name="refresh_falls_due")
-        m.d.comb += [left.eq(Mux(started, self.until_due, first)), falls.eq((left == 0) & on)]
-        m.d.sync += [started.eq(1), self.until_due.eq(Mux(left == 0, refi, left) - 1)]
+        m.d.comb += [left.eq(Mux(self.started, self.until_due, first)), falls.eq((left == 0) & on)]
+        m.d.sync += [self.started.eq(1), self.until_due.eq(Mux(left == 0, refi, left) - 1)]
         return [(pending + (falls & (pending <= POSTPONED_MAX)))[: len(pending)] for pending in self.pending]
 
     def _wants_refresh(self, node: int, due: list[Value]) -> Value:

@@ -125,7 +125,7 @@ def pairs():
 def run(simulator, rows):
     a, b = (x.reshape(-1, WORDS)[-rows:] for x in pairs())
     given = {"a": a, "b": b, "clocks": WORDS, "results": np.array(RESULTS)}
-    bench = "tests.rtl_benches.rows"
+    bench = "pimloom.rtl_flow.benches.rows"
     left = simulate(to_verilog(Harness(), "harness"), "harness", bench, given, simulator=simulator)
     return {name: words.reshape(-1) for name, words in left.items()}
 

@@ -108,7 +108,7 @@ def in_verilator(unit, inputs):
     given = {name: np.ascontiguousarray(x).reshape(len(x), -1) for name, x in inputs.items()}
     given = {n: x.view(np.uint32) if n in ("weights", "inputs") else x.astype(np.uint32) for n, x in given.items()}
     given |= {"clocks": np.array(1), "results": np.array(["result", "valid"])}
-    left = simulate(to_verilog(unit, "pim_unit"), "pim_unit", "tests.rtl_benches.rows", given)
+    left = simulate(to_verilog(unit, "pim_unit"), "pim_unit", "pimloom.rtl_flow.benches.rows", given)
     # The bench looks behind the clock's edge: at what stands there in the next clock.
     return np.append(0, left["result"][:-1, 0]), np.append(0, left["valid"][:-1, 0])
 

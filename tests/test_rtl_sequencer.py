@@ -12,6 +12,7 @@ from pimloom.arch.system import load_part
 from pimloom.arch.table import bend, join_tables
 from pimloom.rtl.sequencer import Sequencer
 from pimloom.rtl_flow.cosim import Case, walk
+from pimloom.rtl_flow.simulator import Simulator
 from pimloom.rtl_flow.stimulus import draw_cases, engine, shrink
 from pimloom.rtl_flow.verify import BANKS, STREAMS, WAIT_BITS, feels, mismatches, verify, verify_sequencer
 from tests import streams
@@ -19,14 +20,15 @@ from tests.naive import Outcome
 from tests.simulators import needs
 
 COMMANDS = {"gddr6_pim_gpt": 12_000, "hbm2_2000": 10_000}
+SIMULATOR: dict[str, Simulator] = {"gddr6_pim_gpt": "verilator", "hbm2_2000": "icarus"}  # so that both are tried
 parts = pytest.mark.parametrize("part", COMMANDS)
 MOST_CK = 40_000
 SEED = 1  # with which every rule binds; a test says so
 
 
 @parts
-def test_gates_and_engine_agree_and_every_rule_binds(part, capsys):
-    (found,) = verify("sequencer", part, commands=COMMANDS[part], seed=SEED)
+def test_gates_and_engine_agree_and_every_rule_binds(part):
+    (found,) = verify("sequencer", part, simulator=needs(SIMULATOR[part]), commands=COMMANDS[part], seed=SEED)
     assert (found.mismatches, found.first_mismatch) == (0, None)
     assert found.commands >= COMMANDS[part]
     assert found.sleeping_rules == []
@@ -68,7 +70,7 @@ def test_each_rule_off_by_one_in_the_gates_only_is_caught(part):
     assert {rule for rule, by, _ in found if by == 1} == set(range(len(rules_of(part))))
     assert len(found) > 1.9 * len(rules_of(part))
     bent = [case._replace(table=bend(case.table, rule, by)) for rule, by, case in found]
-    walks = walk(bent, STREAMS, WAIT_BITS, most_ck=MOST_CK).walks
+    walks = walk(bent, STREAMS, WAIT_BITS, most_ck=MOST_CK, simulator=needs(SIMULATOR[part])).walks
     missed = [(rule, by) for (rule, by, case), w in zip(found, walks, strict=True) if not mismatches(case, w)[0]]
     assert missed == []
     for case, w in zip(bent, walks, strict=True):

@@ -89,6 +89,29 @@ def _write_all(table: Table, geo: Geometry, rows: int) -> np.ndarray:
     return out.stream()
 
 
+def random_product(part: Part, banks: tuple[int, int], commands: int, seed: int) -> Product:
+    """Of W with as many outputs as make about `commands` commands, its input one row long."""
+    rng, row = np.random.default_rng(seed), part.organization.columns
+    n_in = geometry(part, 1).row
+    n_out = max(1, commands // (row * (1 + banks[0] * banks[1]))) * banks[0] * banks[1]
+    w, x = rng.normal(size=(n_in, n_out)).astype(BF16), rng.normal(size=n_in).astype(BF16)
+    return make_product(shrink_rows(part, *banks, n_in, n_out), w, x)
+
+
+def mismatches(job: Product, found: Returned) -> list[str]:
+    """A sentence for every clock and every result that differs from the models'."""
+    if not found.same or found.underrun:
+        return ["the commands on the bus are not those of the stream"]
+    pairs = zip(found.issue_ck.tolist(), found.model_ck.tolist(), strict=True)
+    wrong = [f"command {i} issued at CK {got}, model says {want}" for i, (got, want) in enumerate(pairs) if got != want]
+    if not np.array_equal(found.refresh_ck, found.model_refresh_ck):
+        wrong.append(f"REFab issued at CK {found.refresh_ck.tolist()}, model says {found.model_refresh_ck.tolist()}")
+    if len(found.results) != len(job.results):
+        return [*wrong, f"{len(found.results)} results came, model says {len(job.results)}"]
+    bits = zip(found.results.view(np.uint16).ravel().tolist(), job.results.view(np.uint16).ravel().tolist(), strict=True)
+    return wrong + [f"result {i} is {got:#06x}, model says {want:#06x}" for i, (got, want) in enumerate(bits) if got != want]
+
+
 def run_product(job: Product, *, simulator: Simulator = "verilator", waves: Path | None = None) -> Returned:
     """Run it on the gates and on the engine, refresh on."""
     channel = PimChannel(job.part)

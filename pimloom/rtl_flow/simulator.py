@@ -27,7 +27,11 @@ from pimloom.rtl_flow.tools import EXTRA, cache_folder, tool
 
 Simulator: TypeAlias = Literal["verilator", "icarus"]
 SIMULATORS: tuple[Simulator, ...] = get_args(Simulator)
-FLAGS = {"verilator": ["-Wno-fatal", "-O3"], "icarus": ["-g2012"]}
+FLAGS = {
+    "verilator": ["-Wno-fatal", "-O3"],
+    # with -g2012 it never evaluates an `always @*` whose inputs keep their initial values; waves need it all the same
+    "icarus": ["-g2005"],
+}
 WAVE_SUFFIX = {"verilator": ".vcd", "icarus": ".fst"}
 PORTS = """`verilator_config
 public_flat_rw -module "{top}" -var "*"
@@ -75,7 +79,7 @@ def simulate(
 
 def _built(verilog: str, top: str, simulator: Simulator, traced: bool) -> Path:
     """Folder of the simulator for this Verilog, built unless it is there."""
-    setting = "\n".join([READING, simulator, str(traced), *FLAGS[simulator], *_tools(simulator)])
+    setting = "\n".join([READING, simulator, str(traced), *_flags(simulator, traced), *_tools(simulator)])
     done = cache_folder() / "simulators" / f"{top}-{simulator}-{_key(setting, top, verilog)}"
     if done.exists():
         return done
@@ -95,6 +99,10 @@ def _built(verilog: str, top: str, simulator: Simulator, traced: bool) -> Path:
     return done
 
 
+def _flags(simulator: Simulator, traced: bool) -> list[str]:
+    return [] if traced and simulator == "icarus" else FLAGS[simulator]
+
+
 def _key(*texts: str) -> str:
     return sha256("\n".join(texts).encode()).hexdigest()[:20]
 
@@ -107,7 +115,7 @@ def _build(work: Path, verilog: str, top: str, simulator: Simulator, traced: boo
             sources=[work / f"{top}.v", *([work / f"{top}.vlt"] if simulator == "verilator" else [])],
             hdl_toplevel=top,
             build_dir=work,
-            build_args=FLAGS[simulator],
+            build_args=_flags(simulator, traced),
             always=True,
             waves=traced,
             timescale=("1ns", "1ps"),

@@ -12,6 +12,8 @@ from pimloom.arch.part import Part
 from pimloom.arch.system import load_part
 from pimloom.arch.table import bend, join_tables
 from pimloom.cycle_sim.stream import describe
+from pimloom.rtl_flow.channel import mismatches as channel_mismatches
+from pimloom.rtl_flow.channel import random_product, run_product
 from pimloom.rtl_flow.cosim import Case, Walk, walk
 from pimloom.rtl_flow.simulator import WAVE_SUFFIX, Simulator
 from pimloom.rtl_flow.stimulus import draw_cases, engine, own_table, shrink
@@ -130,7 +132,24 @@ def _keep(
     return str(file)
 
 
-VERIFIERS: dict[str, Callable[..., Verified]] = {"sequencer": verify_sequencer}
+def verify_channel(
+    name: str, part: Part, simulator: Simulator, commands: int, seed: int, waves: Path | None, progress: Progress
+) -> Verified:
+    """A product of random numbers on a whole channel: results bit for bit, clocks command for command."""
+    progress(0, 2)
+    job = random_product(part, BANKS, commands, seed)
+    progress(1, 2)
+    found = run_product(job, simulator=simulator, waves=waves)
+    progress(2, 2)
+    wrong = channel_mismatches(job, found)
+    cycles = int(found.issue_ck.max(initial=0)) + 1
+    return Verified(
+        "pim_channel", name, simulator, len(found.model_ck), len(wrong), 0, 0, [],
+        cycles, cycles / found.seconds, wrong[0] if wrong else None, str(waves) if waves else None,
+    )  # fmt: skip
+
+
+VERIFIERS: dict[str, Callable[..., Verified]] = {"sequencer": verify_sequencer, "pim_channel": verify_channel}
 
 
 def verify(
