@@ -22,10 +22,14 @@ KEPT = 8  # rows that the banks of `pim_channel` hold: on a die they are cell ar
 
 
 class Block(NamedTuple):
-    """`build(part)` makes the component; `summary` is one line for `pimloom rtl list`."""
+    """`build(part)` makes the component; `summary` is one line for `pimloom rtl list`.
+
+    cells: holds cell arrays, which are no logic: not for synthesis.
+    """
 
     summary: str
     build: Callable[[Part], Component]
+    cells: bool = False
 
 
 def _longest_window(part: Part) -> tuple[int, int]:
@@ -39,7 +43,7 @@ BLOCKS: dict[str, Block] = {
     ),
     "timer": Block("the rule that looks back farthest (tFAW), at one node", lambda part: Timer(*_longest_window(part))),
     "pim_channel": Block(
-        f"sequencer, banks of {KEPT} rows, MAC units, global buffer", lambda part: PimChannel(part, KEPT)
+        f"sequencer, banks of {KEPT} rows, MAC units, global buffer", lambda part: PimChannel(part, KEPT), cells=True
     ),
     "float32_add": Block("float32 adder, combinational", lambda part: float32.Add()),
     "float32_mul": Block("float32 multiplier, combinational", lambda part: float32.Mul()),

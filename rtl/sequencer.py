@@ -184,7 +184,9 @@ class Sequencer(wiring.Component):
             m.d.sync += [latch.open.eq(state[at].open), latch.row.eq(state[at].row)]
         for (i, node), timer in self.timers.items():
             row = self.rule_rows[i]
-            arms = (bus.valid & c.is_(row.after) & c.at(row.level, node) for bus, c in zip(self.buses, issued, strict=True))
+            arms = (
+                bus.valid & c.is_(row.after) & c.at(row.level, node) for bus, c in zip(self.buses, issued, strict=True)
+            )
             m.d.comb += timer.arm.eq(sum(arms))
 
     def _command(self, k: int, who: Asker) -> Value:

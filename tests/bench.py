@@ -93,8 +93,10 @@ def _seconds(*arguments: str) -> float:
 
 def main() -> None:
     """Print the table."""
+    from tests.bench_rtl import rtl_lines
+
     grid = Grid("bench", "measured", "target", box=None)
-    for line in measure():
+    for line in [*measure(), *rtl_lines()]:
         grid.add_row(*line)
     Console(width=100).print(grid)
 

@@ -108,8 +108,12 @@ def mismatches(job: Product, found: Returned) -> list[str]:
         wrong.append(f"REFab issued at CK {found.refresh_ck.tolist()}, model says {found.model_refresh_ck.tolist()}")
     if len(found.results) != len(job.results):
         return [*wrong, f"{len(found.results)} results came, model says {len(job.results)}"]
-    bits = zip(found.results.view(np.uint16).ravel().tolist(), job.results.view(np.uint16).ravel().tolist(), strict=True)
-    return wrong + [f"result {i} is {got:#06x}, model says {want:#06x}" for i, (got, want) in enumerate(bits) if got != want]
+    bits = zip(
+        found.results.view(np.uint16).ravel().tolist(), job.results.view(np.uint16).ravel().tolist(), strict=True
+    )
+    return wrong + [
+        f"result {i} is {got:#06x}, model says {want:#06x}" for i, (got, want) in enumerate(bits) if got != want
+    ]
 
 
 def run_product(job: Product, *, simulator: Simulator = "verilator", waves: Path | None = None) -> Returned:

@@ -93,6 +93,8 @@ def _walk(case: Case, number: int, found: dict[str, np.ndarray]) -> Walk:
     mine = found["issued"][found["issued"][:, 0] == number]
     nodes, (clocks, starved, stuck) = _nodes(case.table.rules), found["ends"][number].tolist()
     per = [mine[mine[:, 1] == nodes + s] for s in range(len(case.streams))]
-    echoed = all((x[:, 3] == pack(command_layout(case.table), s)[: len(x)]).all() for x, s in zip(per, case.streams, strict=True))
+    echoed = all(
+        (x[:, 3] == pack(command_layout(case.table), s)[: len(x)]).all() for x, s in zip(per, case.streams, strict=True)
+    )
     refresh = mine[mine[:, 1] < nodes][:, [2, 1]]
     return Walk([x[:, 2] for x in per], refresh, clocks, bool(starved), bool(stuck), echoed)

@@ -165,7 +165,9 @@ def verify(
     """Verify one block, or all. Raises UserError for an unknown block or a missing tool."""
     if block is not None and block not in VERIFIERS:
         known = ", ".join(VERIFIERS)
-        raise UserError(f"no verification of block {block!r}{nearest(block, list(VERIFIERS))}; there is one of: {known}")
+        raise UserError(
+            f"no verification of block {block!r}{nearest(block, list(VERIFIERS))}; there is one of: {known}"
+        )
     device = load_part(part).value
     for name in [block] if block else VERIFIERS:
         yield VERIFIERS[name](part, device, simulator, commands, seed, waves, progress)
