@@ -33,7 +33,7 @@ class Layernorm(Component):
     the host, for there is no divider. affine: gamma and beta of every element, taken in the third pass.
     Three passes of one element a clock: the mean, while the vector comes in; the variance of the centred values; then
     normalised they go out. One adder centres and one tree sums in both passes that need it. The next vector comes in
-    when the last element is under way.
+    when the last element is under way. Latency 3 n + 35 clocks, 13 adders, 8 multipliers.
     """
 
     def __init__(self, length: int = 1024, eps: float = 1e-5) -> None:
@@ -52,7 +52,7 @@ class Layernorm(Component):
         self._fill = sum(unit.latency for unit in [*units, *first, self.centre]) + 1
 
     def latency(self, n: int) -> int:
-        """Clocks from taking the first of n elements to offering the last, when nobody waits: 3 n + 35."""
+        """Clocks from taking the first of n elements to offering the last, when nobody waits."""
         return 3 * n + self._fill
 
     def elaborate(self, platform: object) -> Module:

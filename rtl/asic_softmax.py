@@ -24,7 +24,7 @@ class Softmax(Component):
 
     Three passes of one element a clock: the maximum, while the vector comes in; weights exp(x - maximum), kept as
     float32, and their sum; after one reciprocal the products, while they go out. The next vector comes in when the
-    last product is under way.
+    last product is under way. Latency 3 n + 42 clocks, 23 adders, 16 multipliers.
     """
 
     def __init__(self, length: int = 1024) -> None:
@@ -38,7 +38,7 @@ class Softmax(Component):
         self._fill = sum(unit.latency for unit in units) + 1
 
     def latency(self, n: int) -> int:
-        """Clocks from taking the first of n elements to offering the last, when nobody waits: 3 n + 42."""
+        """Clocks from taking the first of n elements to offering the last, when nobody waits."""
         return 3 * n + self._fill
 
     def elaborate(self, platform: object) -> Module:

@@ -28,10 +28,18 @@ async def run(dut: Any) -> None:
     g = given()
     lanes = g["data"].shape[1]
     rows = iter(g["rows"].tolist())
-    data = iter([_pack(v) | lane << (WORD * lanes) for v, lane in zip(g["data"].tolist(), g["lanes"].tolist(), strict=True)])
+    data = iter(
+        [_pack(v) | lane << (WORD * lanes) for v, lane in zip(g["data"].tolist(), g["lanes"].tolist(), strict=True)]
+    )
     cocotb.start_soon(Clock(dut.clk, 2, unit="step").start())
-    feeds = [(getattr(dut, f"{n}__valid"), getattr(dut, f"{n}__ready"), getattr(dut, f"{n}__payload"), it) for n, it in (("rows", rows), ("data", data))]
-    outs = {n: (getattr(dut, f"{n}__valid"), getattr(dut, f"{n}__values"), list[int](), list[int]()) for n in ("results", "reads")}
+    feeds = [
+        (getattr(dut, f"{n}__valid"), getattr(dut, f"{n}__ready"), getattr(dut, f"{n}__payload"), it)
+        for n, it in (("rows", rows), ("data", data))
+    ]
+    outs = {
+        n: (getattr(dut, f"{n}__valid"), getattr(dut, f"{n}__values"), list[int](), list[int]())
+        for n in ("results", "reads")
+    }
     dut.rst.value = 1
     for valid, _, payload, _ in feeds:
         valid.value = payload.value = 0
