@@ -1,3 +1,4 @@
+# amaranth: UnusedElaboratable=no
 """The sequencer's gates issue every command in the clock in which engine and oracle say, on the same tables."""
 
 from collections.abc import Iterator
