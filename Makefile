@@ -10,7 +10,7 @@ INPUTS := pyproject.toml constraints.txt .ci/setup
 help:  ## print this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 20
 
-setup: .venv/.test .venv/.system  ## everything for use, tests and development, in .venv
+setup: .venv/.test .venv/.system .venv/.tools  ## everything for use, tests and development, in .venv
 
 report: .venv/.run  ## the main job: reports/out/pim_gpt/index.html
 	@$(BIN)/pimloom report pim-gpt --out reports/out/pim_gpt
@@ -50,3 +50,6 @@ clean:  ## remove the environment and all that was made
 
 .venv/.system: .ci/setup
 	@.ci/setup system
+
+.venv/.tools: .venv/.test
+	@.ci/setup tools
