@@ -5,12 +5,14 @@ import signal
 import sys
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from pimloom import __version__
 from pimloom.arch.error import GateError, UserError, one_line
+from pimloom.output import Json, Quiet, output
+from pimloom.rtl_cli import app as rtl_app
 
 # What a command needs is imported inside it: numba and matplotlib would slow `--help` down.
 
@@ -25,10 +27,7 @@ app = typer.Typer(
     epilog="Example:  pimloom run pim_gpt --model gpt2 --generate 64. With --debug, errors come with their traceback.",
 )
 
-Json = Annotated[
-    str | None, typer.Option("--json", metavar="FILE", help="Write the result as JSON to FILE; - is stdout.")
-]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar, no table.")]
+app.add_typer(rtl_app, name="rtl")
 
 
 def main() -> None:
@@ -103,7 +102,7 @@ def list_(json: Json = None) -> None:
     """List parts, systems, models and studies."""
     from pimloom.show import catalogue, show_catalogue
 
-    _output(catalogue(), json, show_catalogue)
+    output(catalogue(), json, show_catalogue)
 
 
 @app.command(epilog="Example:  pimloom run pim_gpt --model gpt2-xl --generate 1024 --set npu.clock_mhz=500 --json -")
@@ -142,7 +141,7 @@ def run(
     )
     from pimloom.show import show_result
 
-    _output(result.as_dict(), json, None if quiet else lambda _: show_result(result))
+    output(result.as_dict(), json, None if quiet else lambda _: show_result(result))
 
 
 @app.command(epilog="Example:  pimloom report pim-gpt --out reports/out/pim_gpt")
@@ -160,8 +159,10 @@ def report(
         from pimloom.arch.load import nearest
 
         raise UserError(f"unknown study {study!r}{nearest(study, known)}; known studies: {', '.join(known)}")
-    module = import_module(f"pimloom.reports.{study.replace('-', '_')}.study")
-    with progress_bar(f"simulating {study}", quiet) as progress:
+    # reports/ may not enter the RTL, so that study is composed on the porch
+    name = "pimloom.rtl_report" if study == "rtl" else f"pimloom.reports.{study.replace('-', '_')}.study"
+    module = import_module(name)
+    with progress_bar(f"making {study}", quiet) as progress:
         page = module.run_study(out, progress)
     if not quiet:
         print(page)
@@ -181,27 +182,11 @@ def explain(
     from pimloom.show import show_explanation, show_fields
 
     if field is None:
-        _output(dict(all_fields()), json, show_fields)
+        output(dict(all_fields()), json, show_fields)
         return
     found = explain_field(field)
     plain = found._asdict() | {"values": [value._asdict() for value in found.values]}
-    _output(plain, json, lambda _: show_explanation(found))
-
-
-def _output(value: dict[str, Any], json: str | None, show: Any) -> None:
-    """JSON to stdout or a file if asked for, else the table."""
-    if json is None:
-        if show is not None:
-            show(value)
-        return
-    from pimloom.reports.files import json_text, write_json
-
-    if json == "-":
-        sys.stdout.write(json_text(value))
-    else:
-        write_json(json, value)
-        if show is not None:
-            show(value)
+    output(plain, json, lambda _: show_explanation(found))
 
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ def run_command(
     """Simulate as `pimloom run` was asked to; outputs are checked first and written last. Raises UserError."""
     for file, option in ((json if json != "-" else None, "--json"), (timeline, "--timeline")):
         if file is not None:
-            _check_writable(Path(file), option)
+            check_writable(Path(file), option)
     if timeline is not None and json == str(timeline):
         raise UserError(f"--timeline {timeline}: is the file of --json too; name another")
     frame = Window(*parse_window(window))
@@ -90,7 +90,8 @@ def parse_window(text: str) -> tuple[int, int]:
     return low, high
 
 
-def _check_writable(path: Path, option: str) -> None:
+def check_writable(path: Path, option: str) -> None:
+    """Raise UserError if a file could not be written, before the work whose result it is to hold."""
     folder = path.parent
     if not folder.is_dir():
         raise UserError(f"{option} {path}: there is no folder {folder}; make it first")

@@ -1,6 +1,6 @@
 """What a person reads on the terminal: tables of results, names, and explanations."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,19 @@ def _add(table: Table, *cells: object) -> None:
 def _text(value: object) -> Text:
     """As it stands, without markup."""
     return Text(one_line(value))
+
+
+def show_rows(columns: Sequence[tuple[str, str, str]], rows: Iterable[Mapping[str, Any]]) -> None:
+    """Print rows as a table. columns: key, heading (`|r` stands right), and format of each; None is a dash."""
+    table = _table(*(heading for _, heading, _ in columns))
+    for row in rows:
+        _add(table, *("–" if row[key] is None else format(row[key], look) for key, _, look in columns))
+    _console().print(table)
+
+
+def show_line(text: str) -> None:
+    """Print a line."""
+    _console().print(_text(text))
 
 
 def studies() -> list[str]:

@@ -53,5 +53,10 @@ def _share(text: str) -> str:
                 same[name] = first[body]
         if not same:
             return text
-        text = MODULE.sub(lambda found: "" if found[1] in same else found[0], text)
-        text = INSTANCE.sub(lambda use: use[0].replace(use[1], same.get(use[1], use[1]), 1), text)
+        text = _merge(text, same)
+
+
+def _merge(text: str, same: dict[str, str]) -> str:
+    """Modules named in `same` left out, their instances made those of the module that they equal."""
+    text = MODULE.sub(lambda found: "" if found[1] in same else found[0], text)
+    return INSTANCE.sub(lambda use: use[0].replace(use[1], same.get(use[1], use[1]), 1), text)

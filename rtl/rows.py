@@ -1,6 +1,6 @@
 """Which row is open: one latch per bank and row buffer."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from amaranth.hdl import Module, Mux, Signal, Value
@@ -79,7 +79,7 @@ class Rows:
             if leaves == to and its == buffer
         )
 
-    def _kinds(self, what: list[int]) -> dict[tuple[int, int, int], list[int]]:
+    def _kinds(self, what: Iterable[int]) -> dict[tuple[int, int, int], list[int]]:
         """(scope, what it needs or leaves, buffer) -> opcodes; nothing needed or left is left out."""
         found: dict[tuple[int, int, int], list[int]] = {}
         for opcode, (scope, row, buffer) in enumerate(zip(self.rules.scope, what, self.rules.buffer, strict=True)):

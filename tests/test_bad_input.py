@@ -125,8 +125,8 @@ BAD: list[tuple[tuple[str, ...], str]] = [
     (with_part("gddr6_pimgpt"), "unknown part 'gddr6_pimgpt'; nearest: gddr6_pim_gpt"),
     (with_part("gddr6_14000"), "at $.dram.part: expected a part with a PIM unit, got gddr6_14000"),
     (with_model("gtp2-xl"), f"model 'gtp2-xl': no such preset or file; nearest: gpt2-xl, gpt3-xl; {PRESETS}"),
-    (("report", "pim_gpt", "--out", "o"), "unknown study 'pim_gpt'; nearest: pim-gpt; known studies: pim-gpt"),
-    (("report", "nips", "--out", "o"), "unknown study 'nips'; known studies: pim-gpt"),
+    (("report", "pim_gpt", "--out", "o"), "unknown study 'pim_gpt'; nearest: pim-gpt; known studies: pim-gpt, rtl"),
+    (("report", "nips", "--out", "o"), "unknown study 'nips'; known studies: pim-gpt, rtl"),
     (("explain", "dram.timing.tCDD_L"), "no field 'dram.timing.tCDD_L'; nearest: dram.timing.tCCD_L"),
     # models
     (with_model("heads.json"), "at $.n_head: expected a divisor of n_embd = 64, such as 4 or 8, got 5"),

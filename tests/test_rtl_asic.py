@@ -2,9 +2,7 @@
 """The ASIC's function units in gates against `cycle_sim/asic_math.py`, bit for bit."""
 
 import shutil
-from unittest.mock import patch
 
-import ml_dtypes
 import numpy as np
 import pytest
 from amaranth.hdl import Module
@@ -18,13 +16,12 @@ from pimloom.rtl.asic_softmax import Softmax
 from pimloom.rtl.asic_sum import AccumulatePartials, TreeSum
 from pimloom.rtl.asic_unary import Exp, Gelu, Reciprocal, Rsqrt
 from pimloom.rtl.emit import to_verilog
-from pimloom.rtl_flow.simulator import FLAGS, simulate
+from pimloom.rtl_flow.functions import bits, layernorm, partials, softmax, sums, words
+from pimloom.rtl_flow.scene import Scene, mismatches, play, stream_scene
+from pimloom.rtl_flow.values import BF16, NASTY
 
-BENCH = "tests.rtl_benches.bench_asic"
 ALL = np.arange(2**16, dtype=np.uint32)
 UNARY = {"exp": Exp, "reciprocal": Reciprocal, "rsqrt": Rsqrt, "gelu": Gelu}
-EPS = 1e-5
-OWN_FLAGS = {"icarus": ["-g2005"]}  # -g2012 never evaluates an `always @*` whose inputs keep their initial values
 
 
 class Units(Component):
@@ -44,26 +41,9 @@ class Units(Component):
         return m
 
 
-# Numbers as bits.
-
-
 def bf16(x):
     """Nearest bfloat16, unsettled: subnormals stay."""
-    return np.asarray(x, np.float32).astype(ml_dtypes.bfloat16)
-
-
-def bits(x):
-    """bfloat16 or float32 as uint32."""
-    return x.view(np.uint16 if x.dtype == ml_dtypes.bfloat16 else np.uint32).astype(np.uint32)
-
-
-def ends(vectors):
-    """`last` of every element."""
-    return np.concatenate([np.arange(len(vector)) == len(vector) - 1 for vector in vectors]).astype(np.uint32)
-
-
-def words(*columns):
-    return np.stack(columns, axis=-1).astype(np.uint32)
+    return np.asarray(x, np.float32).astype(BF16)
 
 
 # What goes in, and what must come out: (payloads by source, payloads by sink).
@@ -71,7 +51,7 @@ def words(*columns):
 
 def unary(inputs):
     """Every unit's bfloat16 and, above it, the float32 from which that is rounded."""
-    x = inputs.astype(np.uint16).view(ml_dtypes.bfloat16)
+    x = inputs.astype(np.uint16).view(BF16)
     narrow = {name: bits(getattr(asic, f"{name}_bf16")(x)) for name in UNARY}
     wide = {name: bits(getattr(asic, name)(x)).astype(np.uint64) << 16 for name in UNARY}
     return {f"{name}_i": words(inputs) for name in UNARY}, {f"{name}_o": narrow[name] | wide[name] for name in UNARY}
@@ -79,78 +59,32 @@ def unary(inputs):
 
 def vectors(rng, dtype):
     """Vectors of many lengths, then nasty ones."""
-    inf, nan = np.inf, np.nan
-    nasty = [[3, -inf, 3, -inf], [-inf] * 4, [nan, 0, -inf], [0, inf, 1], [inf, -inf], [7] * 300]
-    nasty += [[-0.0], [nan], [1e-40, -1e-40, -0.0], [3e38, 3e38, -3e38], [-3e38] * 3 + [1], [88, -40, -87.5, 0, 88]]
     plain = [rng.normal(1, 4, n) for n in (1, 2, 3, 255, 256, 257, 1000, 1024)]
     wide = [rng.normal(0, 1, n) * 2.0 ** rng.integers(-140, 127, n) for n in (5, 100, 513)]
     flat = [rng.normal(0, 3e-3, n) for n in (64, 300)]  # where the eps of layernorm tells
-    return [np.asarray(x, np.float32).astype(dtype) for x in plain + wide + flat + nasty]
-
-
-def sums(rng):
-    every = vectors(rng, np.float32)
-    fours = [np.pad(x, (0, -len(x) % 4)).reshape(-1, 4) for x in every]
-    total = bits(np.array([asic.tree_sum(x) for x in every]))
-    one = words(bits(np.concatenate(every)), ends(every))
-    four = words(*bits(np.concatenate(fours)).T, ends(fours))
-    return {"sum1_i": one, "sum4_i": four}, {"sum1_o": total, "sum4_o": total}
-
-
-def partials(rng):
-    terms = [*vectors(rng, ml_dtypes.bfloat16), *(bf16(rng.normal(size=n)) for n in range(1, 40))]
-    total = [asic.accumulate_partials_bf16(x[:-1, None], x[-1:]) for x in terms]
-    packed = bits(np.concatenate(terms)) | ends(terms) << 16
-    return {"partials_i": packed[:, None]}, {"partials_o": bits(np.concatenate(total))}
-
-
-def softmax(rows):
-    last = ends(rows) << 16
-    shares = np.concatenate([asic.softmax_bf16(row) for row in rows])
-    return {"softmax_i": words(bits(np.concatenate(rows)) | last)}, {"softmax_o": bits(shares) | last}
-
-
-def layernorm(rng, rows):
-    last = ends(rows) << 16
-    gamma, beta = ([bf16(rng.normal(1, 2, len(row))) for row in rows] for _ in range(2))
-    normal = [asic.layernorm_bf16(*each, eps=EPS) for each in zip(rows, gamma, beta, strict=True)]
-    affine = bits(np.concatenate(gamma)) | bits(np.concatenate(beta)) << 16
-    inverse_n = bits(np.array([1 / len(row) for row in rows], np.float32))
-    given = {"i": words(bits(np.concatenate(rows)) | last), "affine": words(affine), "inverse_n": words(inverse_n)}
-    return {f"layernorm_{port}": payloads for port, payloads in given.items()}, {
-        "layernorm_o": bits(np.concatenate(normal)) | last
-    }
+    return [np.asarray(x, np.float32).astype(dtype) for x in plain + wide + flat + NASTY]
 
 
 def stimulus(seed, inputs):
     rng = np.random.default_rng(seed)
-    rows = vectors(rng, ml_dtypes.bfloat16)
-    pairs = [unary(inputs), sums(rng), partials(rng), softmax(rows), layernorm(rng, rows)]
-    return merged(source for source, _ in pairs), merged(sink for _, sink in pairs)
+    rows, wide, narrow = vectors(rng, BF16), vectors(rng, np.float32), vectors(rng, BF16)
+    terms = [*narrow, *(bf16(rng.normal(size=n)) for n in range(1, 40))]
+    sources, sinks = unary(inputs)
+    for name, pair in {
+        "sum1": sums(wide, lanes=1),
+        "sum4": sums(wide, lanes=4),
+        "partials": partials(terms),
+        "softmax": softmax(rows),
+        "layernorm": layernorm(rows, rng),
+    }.items():
+        for merged, ports in zip((sources, sinks), pair, strict=True):
+            merged |= {f"{name}_{port}": payloads for port, payloads in ports.items()}
+    return sources, sinks
 
 
-def merged(parts):
-    return {name: payloads for part in parts for name, payloads in part.items()}
-
-
-def run(verilog, sources, sinks, pace, simulator="verilator"):
-    """What the bench leaves."""
-    given = {f"in.{name}": payloads for name, payloads in sources.items()}
-    given |= {f"out.{name}": np.array(len(payloads)) for name, payloads in sinks.items()}
-    with patch.dict(FLAGS, OWN_FLAGS):
-        return simulate(verilog, "units", BENCH, given | {"pace": np.array(pace)}, simulator=simulator)
-
-
-def differences(left, sinks):
-    """The sinks that got other bits than they should, each with the first place."""
-    wrong = {}
-    for name, want in sinks.items():
-        got = left[name]
-        if len(got) != len(want):
-            wrong[name] = f"{len(got)} instead of {len(want)}"
-        elif len(where := np.flatnonzero(got != want)):
-            wrong[name] = f"{len(where)} differ; [{where[0]}] is {got[where[0]]:#x}, should be {want[where[0]]:#x}"
-    return wrong
+def scene(seed, inputs, pace) -> Scene:
+    sources, sinks = stimulus(seed, inputs)
+    return stream_scene(sources, sinks, 0, lambda port, i: f"{port}[{i}]", (pace,))
 
 
 # The tests.
@@ -160,7 +94,7 @@ def differences(left, sinks):
 def units():
     unary = {name: unit(wide=True) for name, unit in UNARY.items()}
     sums = {"sum1": TreeSum(), "sum4": TreeSum(4), "partials": AccumulatePartials()}
-    return unary | sums | {"softmax": Softmax(), "layernorm": Layernorm(eps=EPS)}
+    return unary | sums | {"softmax": Softmax(), "layernorm": Layernorm()}
 
 
 @pytest.fixture(scope="module")
@@ -171,18 +105,17 @@ def verilog(units):
 @pytest.fixture(scope="module")
 def full_speed(verilog):
     """All bfloat16 through the unary units, and vectors back to back, with no clock lost by the bench."""
-    sources, sinks = stimulus(1, ALL)
-    return sources, sinks, run(verilog, sources, sinks, 1.0)
+    given = scene(1, ALL, pace=1.0)
+    return given, play(verilog, "units", given)
 
 
 def test_every_bit(full_speed):
-    _, sinks, left = full_speed
-    assert not differences(left, sinks)
+    assert not mismatches(*full_speed)
 
 
 def test_any_pace_of_both_sides(verilog):
-    sources, sinks = stimulus(2, np.random.default_rng(3).permutation(ALL)[:5000])
-    assert not differences(run(verilog, sources, sinks, 0.6), sinks)
+    given = scene(2, np.random.default_rng(3).permutation(ALL)[:5000], pace=0.6)
+    assert not mismatches(given, play(verilog, "units", given))
 
 
 @pytest.mark.parametrize("name", UNARY)
@@ -194,8 +127,8 @@ def test_unary_units_take_an_element_a_clock(units, full_speed, name):
 
 @pytest.mark.parametrize("name", ["sum1", "sum4", "partials"])
 def test_sums_come_a_fixed_time_after_the_last_element(units, full_speed, name):
-    sources, _, left = full_speed
-    *_, last = sources[f"{name}_i"].T
+    scene, left = full_speed
+    *_, last = scene.given[f"in.{name}_i"].T
     taken = left[f"{name}_i.clock"]
     assert (np.diff(taken) == 1).all()
     assert set(left[f"{name}_o.clock"] - taken[last >> (16 * (name == "partials")) == 1]) == {units[name].latency}
@@ -203,8 +136,8 @@ def test_sums_come_a_fixed_time_after_the_last_element(units, full_speed, name):
 
 @pytest.mark.parametrize("name", ["softmax", "layernorm"])
 def test_vectors_take_three_passes(units, full_speed, name):
-    sources, _, left = full_speed
-    last = np.flatnonzero(sources[f"{name}_i"][:, 0] >> 16)
+    scene, left = full_speed
+    last = np.flatnonzero(scene.given[f"in.{name}_i"][:, 0] >> 16)
     n = np.diff(last, prepend=-1)
     clocks = left[f"{name}_o.clock"][last] - left[f"{name}_i.clock"][last - n + 1]
     assert clocks.tolist() == [units[name].latency(size) for size in n.tolist()]
@@ -253,9 +186,11 @@ def test_wires_meet_and_share_their_delays():
 @pytest.mark.skipif(shutil.which("iverilog") is None, reason="Icarus is not installed (iverilog)")
 def test_icarus_agrees():
     rng = np.random.default_rng(4)
-    sources, sinks = layernorm(rng, [bf16(rng.normal(0, 3, n)) for n in (1, 5, 8)])
-    x = [rng.normal(size=(n, 8)).astype(np.float32) for n in (3, 1)]
-    sources["tree_i"] = words(*bits(np.concatenate(x)).T, ends(x))
-    sinks["tree_o"] = bits(np.array([asic.tree_sum(each.ravel(), 8) for each in x]))
-    verilog = to_verilog(Units(layernorm=Layernorm(length=8, eps=EPS), tree=TreeSum(lanes=8, width=8)), "units")
-    assert not differences(run(verilog, sources, sinks, 0.7, "icarus"), sinks)
+    sources, sinks = layernorm([bf16(rng.normal(0, 3, n)) for n in (1, 5, 8)], rng)
+    given = stream_scene(sources, sinks, 0, lambda port, i: f"{port}[{i}]", (0.7,))
+    verilog = to_verilog(Layernorm(length=8), "layernorm")
+    assert not mismatches(given, play(verilog, "layernorm", given, "icarus"))
+    sources, sinks = sums([rng.normal(size=8 * n).astype(np.float32) for n in (3, 1)], lanes=8, width=8)
+    given = stream_scene(sources, sinks, 0, lambda port, i: f"{port}[{i}]", (0.7,))
+    verilog = to_verilog(TreeSum(lanes=8, width=8), "tree")
+    assert not mismatches(given, play(verilog, "tree", given, "icarus"))

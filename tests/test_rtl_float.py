@@ -13,17 +13,13 @@ from amaranth.sim import Simulator
 from pimloom.cycle_sim import asic_math as asic
 from pimloom.rtl import bf16, float32
 from pimloom.rtl.emit import to_verilog
+from pimloom.rtl_flow.scene import ROWS
 from pimloom.rtl_flow.simulator import simulate
+from pimloom.rtl_flow.values import EDGE_PAIRS, EDGES, PRODUCTS, SIGN, SUMS, TINY, near_each_other, partners, sweep
 
-TINY = 2.0**-126
 HUGE = (2 - 2.0**-24) * 2.0**127  # rounds to infinity, all below does not
-SIGN = np.uint32(1 << 31)
 WORDS = 64
 RESULTS = ("total", "product", "narrow", "short", "scaled")
-# zeros, subnormals, around 2**-126, ones, around the largest, infinities, NaN: both signs
-POSITIVE = [0, 1, 0x7FFFFF, 0x800000, 0x800001, 0xFFFFFF, 0x1000000, 0x3F7FFFFF, 0x3F800000, 0x3F800001]
-POSITIVE += [0x7F000000, 0x7F7FFFFE, 0x7F7FFFFF, 0x7F7F8000, 0x7F800000, 0x7F800001, 0x7FC00000, 0x7FFFFFFF]
-EDGES = np.array([word | sign for sign in (0, 1 << 31) for word in POSITIVE], np.uint32)
 
 
 class Harness(Component):
@@ -58,76 +54,21 @@ class Harness(Component):
 # What goes in: 2**20 pairs for sums, as many for products; a takes all 2**16 upper halves with 16 lower ones.
 
 
-def sweep(rng):
-    """All upper halves, lower ones around ties of bfloat16; in random order."""
-    lower = rng.integers(0, 2**16, (2**16, 16), np.uint32)
-    lower[:, :8] = [0, 1, 2, 0x7FFF, 0x8000, 0x8001, 0xFFFE, 0xFFFF]
-    return rng.permutation((np.arange(2**16, dtype=np.uint32)[:, None] << np.uint32(16) | lower).reshape(-1))
-
-
-def fields(sign, exponent, fraction):
-    return (sign.astype(np.uint32) << 31) | (np.clip(exponent, 0, 255).astype(np.uint32) << 23) | fraction
-
-
-def fractions(rng, n):
-    """Random ones, and as many with few ones or few zeros."""
-    few = np.uint32(1) << rng.integers(0, 23, n, np.uint32)
-    choice = rng.integers(0, 6, n)
-    return np.choose(
-        choice, [few, few ^ 0x7FFFFF, 0 * few, 0 * few + 0x7FFFFF, *rng.integers(0, 2**23, (2, n), np.uint32)]
-    )
-
-
-def partners(rng, a, kinds):
-    """b for each a: anything, an edge, near -a, -a itself, or one of `kinds`."""
-    sign, exponent, n = rng.integers(0, 2, len(a)), (a >> 23 & 255).astype(np.int64), len(a)
-    b = [rng.integers(0, 2**32, n, np.uint32), rng.choice(EDGES, n), (a ^ SIGN) + steps(rng, n), a ^ SIGN]
-    b += [kind(rng, a) if kind is quotient else fields(sign, kind(rng, exponent), fractions(rng, n)) for kind in kinds]
-    return np.choose(rng.integers(0, len(b), n), b)
-
-
-def steps(rng, n):
-    return rng.integers(-4, 5, n).astype(np.uint32)
-
-
-@np.errstate(all="ignore")
-def quotient(rng, a):
-    """The product is next to 2**-126 or 2**128."""
-    target = np.array([TINY, 2.0**128])[rng.integers(0, 2, len(a))]
-    return (target / a.view(np.float32)).astype(np.float32).view(np.uint32) + steps(rng, len(a))
-
-
-# The exponent of b, given that of a.
-SUMS = [
-    lambda rng, e: e,
-    lambda rng, e: e - 24,  # half a unit in the last place of a
-    lambda rng, e: e + rng.integers(-30, 31, len(e)),
-    lambda rng, e: rng.integers(0, 26, len(e)),
-]
-PRODUCTS = [
-    lambda rng, e: 127 - e + rng.integers(-2, 3, len(e)),  # around 2**-126
-    lambda rng, e: 127 + 254 - e + rng.integers(-2, 3, len(e)),  # around 2**128
-    lambda rng, e: rng.integers(0, 256, len(e)),
-    quotient,
-]
-
-
 @cache
 def pairs():
     """a, b uint32[2**21 and some]: those for sums, those for products, all pairs of edges, ones to fill up."""
     rng = np.random.default_rng(1)
-    a = [sweep(rng), sweep(rng), np.repeat(EDGES, len(EDGES))]
-    b = [partners(rng, a[0], SUMS), partners(rng, a[1], PRODUCTS), np.tile(EDGES, len(EDGES))]
-    ones = np.full(-(len(EDGES) ** 2) % WORDS, 0x3F800000, np.uint32)
+    a = [sweep(rng), sweep(rng), EDGE_PAIRS[:, 0]]
+    b = [partners(rng, a[0], SUMS), partners(rng, a[1], PRODUCTS), EDGE_PAIRS[:, 1]]
+    ones = np.full(-len(EDGE_PAIRS) % WORDS, 0x3F800000, np.uint32)
     return np.concatenate([*a, ones]), np.concatenate([*b, ones])
 
 
 def run(simulator, rows):
     a, b = (x.reshape(-1, WORDS)[-rows:] for x in pairs())
-    given = {"a": a, "b": b, "clocks": WORDS, "results": np.array(RESULTS)}
-    bench = "pimloom.rtl_flow.benches.rows"
-    left = simulate(to_verilog(Harness(), "harness"), "harness", bench, given, simulator=simulator)
-    return {name: words.reshape(-1) for name, words in left.items()}
+    given = {"a": a, "b": b, "clocks": np.array(WORDS), "results": np.array(RESULTS)}
+    left = simulate(to_verilog(Harness(), "harness"), "harness", ROWS, given, simulator=simulator)
+    return {name: left[name].reshape(-1) for name in RESULTS}
 
 
 @cache
@@ -287,18 +228,9 @@ def test_small_helpers():
     simulator.run()
 
 
-def near_each_other(rows, width):
-    """float32[rows, width] of which much cancels; one row in 20 has an edge."""
-    rng = np.random.default_rng(2)
-    exponent = rng.integers(1, 250, (rows, 1)) + rng.integers(-3, 4, (rows, width))
-    x = fields(rng.integers(0, 2, exponent.shape), exponent, rng.integers(0, 2**23, exponent.shape, np.uint32))
-    x[::20, -1] = rng.choice(EDGES, len(x[::20]))
-    return x
-
-
 @pytest.mark.parametrize(("width", "clocks", "latency"), [(2, 2, 2), (8, 0, 0), (8, 1, 3), (8, 2, 6)])
 def test_the_tree_is_pairwise_and_as_late_as_it_says(width, clocks, latency):
-    tree, x = bf16.Tree(width, clocks), near_each_other(200, width)
+    tree, x = bf16.Tree(width, clocks), near_each_other(np.random.default_rng(2), 200, width)
     assert tree.latency == latency
     got = np.zeros(len(x), np.uint32)
 

@@ -5,7 +5,6 @@ import itertools
 from collections import Counter
 from typing import Any
 
-import ml_dtypes
 import msgspec
 import numpy as np
 import pytest
@@ -18,36 +17,13 @@ from pimloom.cycle_sim import asic_math as asic
 from pimloom.cycle_sim.pim_math import mac_column, read_result
 from pimloom.rtl.emit import to_verilog
 from pimloom.rtl.pim_unit import PimUnit
-from pimloom.rtl_flow.simulator import simulate
+from pimloom.rtl_flow.arithmetic import IDLE, LOAD, MAC, READ, mac_operands, mac_ports, random_commands
+from pimloom.rtl_flow.scene import play, row_scene
+from pimloom.rtl_flow.values import BF16
 
 PART = load_part("gddr6_pim_gpt").value
 UNIT: Any = PART.pim_unit
-BF16 = ml_dtypes.bfloat16
-IDLE, MAC, READ, LOAD = range(4)
-EDGES = np.array(
-    [0, 0x8000, 1, 0x807F, 0x0080, 0x3F80, 0xBF80, 0x7F7F, 0xFF7F, 0x7F80, 0xFF80, 0x7F81, 0xFFC0], np.uint16
-)
-
-
-def random_commands(rng, n, gap):
-    """One command a clock for n clocks; macs `gap` apart or more, often just so, with the others in between."""
-    commands: list[int] = []
-    since = gap
-    while len(commands) < n:
-        command = rng.choice(4, p=[0.1, 0.5, 0.25, 0.15]) if since >= gap else rng.choice(4, p=[0.5, 0, 0.3, 0.2])
-        since = 1 if command == MAC else since + 1
-        commands.append(command)
-    return np.array(commands)
-
-
-def random_operands(rng, n, lanes):
-    """bfloat16[n, lanes] near one, or of any exponent; one row in 16 has an edge, so that most sums are finite."""
-    near, far = rng.normal(size=(n, lanes)).astype(BF16).view(np.uint16), rng.integers(0, 2**16, (n, lanes), np.uint16)
-    far &= 0xBFFF  # below 2: products of such are finite
-    x = np.where(rng.integers(0, 4, (n, 1)), near, far).astype(np.uint16)
-    at = rng.integers(0, 16, n) == 0
-    x[at, rng.integers(0, lanes, at.sum())] = rng.choice(EDGES, at.sum())
-    return x.view(BF16)
+DRAIN_CK = 40  # until all results are out
 
 
 def results(commands, weights, inputs, bias):
@@ -68,12 +44,10 @@ def results(commands, weights, inputs, bias):
 
 
 def random_scene(seed, n, gap, lanes):
-    """commands, weights, inputs, bias: n clocks of them; the last ones idle, until all results are out."""
+    """commands, weights, inputs, bias: n commands, until all results are out."""
     rng = np.random.default_rng(seed)
-    commands = random_commands(rng, n, gap)
-    commands[-40:] = IDLE
-    weights, inputs, bias = (random_operands(rng, n, width) for width in (lanes, lanes, 1))
-    return commands, weights, inputs, bias[:, 0]
+    commands = np.append(random_commands(rng, n, gap), [IDLE] * DRAIN_CK)
+    return commands, *mac_operands(rng, len(commands), lanes)
 
 
 def part_with(lanes, tccd):
@@ -97,24 +71,16 @@ def compare(commands, latency, shown, expected):
     assert (result == np.repeat(np.append(0, expected), np.diff([0, *done, len(result)]))).all()  # it stays
 
 
-def ports(commands, weights, inputs, bias):
-    """What stands at the input ports in each clock."""
-    words = {"weights": weights.view(np.uint16), "inputs": inputs.view(np.uint16), "bias": bias.view(np.uint16)}
-    return words | {"mac": commands == MAC, "read": commands == READ, "load": commands == LOAD}
-
-
-def in_verilator(unit, inputs):
+def in_verilator(unit, scene):
     """result and valid in each clock."""
-    given = {name: np.ascontiguousarray(x).reshape(len(x), -1) for name, x in inputs.items()}
-    given = {n: x.view(np.uint32) if n in ("weights", "inputs") else x.astype(np.uint32) for n, x in given.items()}
-    given |= {"clocks": np.array(1), "results": np.array(["result", "valid"])}
-    left = simulate(to_verilog(unit, "pim_unit"), "pim_unit", "pimloom.rtl_flow.benches.rows", given)
+    given = row_scene(mac_ports(*scene), {"result": scene[0], "valid": scene[0]}, latency=1)
+    left = play(to_verilog(unit, "pim_unit"), "pim_unit", given)
     # The bench looks behind the clock's edge: at what stands there in the next clock.
-    return np.append(0, left["result"][:-1, 0]), np.append(0, left["valid"][:-1, 0])
+    return np.append(0, left["result"][:-1]), np.append(0, left["valid"][:-1])
 
 
-def in_amaranth(unit, inputs):
-    seen = []
+def in_amaranth(unit, scene):
+    inputs, seen = mac_ports(*scene), []
 
     async def bench(ctx):
         for row in zip(*(x.tolist() for x in inputs.values()), strict=True):
@@ -132,7 +98,7 @@ def in_amaranth(unit, inputs):
 
 def test_the_unit_of_pim_gpt_is_pim_math_bit_for_bit():
     gap, unit = distance(PART), PimUnit(PART)
-    scene = commands, *_ = random_scene(1, 20_000, gap, UNIT.lanes)
+    scene = commands, *_ = random_scene(1, 18_000, gap, UNIT.lanes)
     expected = results(*scene)
     neighbours = Counter(itertools.pairwise(commands.tolist()))
     pairs = [(a, b) for a in (MAC, READ, LOAD) for b in (MAC, READ, LOAD)]
@@ -140,7 +106,7 @@ def test_the_unit_of_pim_gpt_is_pim_math_bit_for_bit():
     assert (np.diff(np.flatnonzero(commands == MAC)) == gap).sum() > 1000
     for kind in (np.isnan, np.isposinf, np.isneginf, lambda x: x == 0, np.isfinite):
         assert kind(expected.astype(np.float32)).sum() > 30
-    compare(commands, unit.latency, in_verilator(unit, ports(*scene)), expected)
+    compare(commands, unit.latency, in_verilator(unit, scene), expected)
 
 
 @pytest.mark.parametrize(("lanes", "tccd", "latency"), [(1, 1, 2), (4, 1, 4), (4, 2, 7), (2, 3, 5)])
@@ -148,8 +114,8 @@ def test_other_widths_and_distances(lanes, tccd, latency):
     part = part_with(lanes, tccd)
     unit, gap = PimUnit(part), distance(part)
     assert (unit.latency, gap) == (latency, tccd)
-    scene = random_scene(tccd, 1000, gap, lanes)
-    compare(scene[0], latency, in_amaranth(unit, ports(*scene)), results(*scene))
+    scene = random_scene(tccd, 700, gap, lanes)
+    compare(scene[0], latency, in_amaranth(unit, scene), results(*scene))
 
 
 @pytest.mark.parametrize(

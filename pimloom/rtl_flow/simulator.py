@@ -29,13 +29,20 @@ Simulator: TypeAlias = Literal["verilator", "icarus"]
 SIMULATORS: tuple[Simulator, ...] = get_args(Simulator)
 FLAGS = {
     "verilator": ["-Wno-fatal", "-O3"],
-    # with -g2012 it never evaluates an `always @*` whose inputs keep their initial values; waves need it all the same
+    # with -g2012 it never evaluates an `always @*` whose inputs keep their initial values
     "icarus": ["-g2005"],
 }
 WAVE_SUFFIX = {"verilator": ".vcd", "icarus": ".fst"}
 PORTS = """`verilator_config
 public_flat_rw -module "{top}" -var "*"
 """  # what a bench may see; cocotb's runner would open every signal below, which doubles the build
+DUMP = """module dump;
+    initial begin
+        $dumpfile("waves.fst");
+        $dumpvars(0, {top});
+    end
+endmodule
+"""  # cocotb's own needs -g2012
 WRAPPER = """#!/bin/sh
 for word do
     shift
@@ -79,7 +86,7 @@ def simulate(
 
 def _built(verilog: str, top: str, simulator: Simulator, traced: bool) -> Path:
     """Folder of the simulator for this Verilog, built unless it is there."""
-    setting = "\n".join([READING, simulator, str(traced), *_flags(simulator, traced), *_tools(simulator)])
+    setting = "\n".join([READING, simulator, str(traced), *FLAGS[simulator], *_tools(simulator)])
     done = cache_folder() / "simulators" / f"{top}-{simulator}-{_key(setting, top, verilog)}"
     if done.exists():
         return done
@@ -99,25 +106,26 @@ def _built(verilog: str, top: str, simulator: Simulator, traced: bool) -> Path:
     return done
 
 
-def _flags(simulator: Simulator, traced: bool) -> list[str]:
-    return [] if traced and simulator == "icarus" else FLAGS[simulator]
-
-
 def _key(*texts: str) -> str:
     return sha256("\n".join(texts).encode()).hexdigest()[:20]
 
 
 def _build(work: Path, verilog: str, top: str, simulator: Simulator, traced: bool) -> None:
-    (work / f"{top}.v").write_text(verilog)
-    (work / f"{top}.vlt").write_text(PORTS.format(top=top))
+    files = {f"{top}.v": verilog}
+    if simulator == "verilator":
+        files[f"{top}.vlt"] = PORTS.format(top=top)
+    elif traced:
+        files["dump.v"] = DUMP.format(top=top)
+    for name, text in files.items():
+        (work / name).write_text(text)
     with _environment(simulator), _exits(work / "build.log", f"{simulator} cannot build {top}"):
         _runner(simulator).build(
-            sources=[work / f"{top}.v", *([work / f"{top}.vlt"] if simulator == "verilator" else [])],
+            sources=[work / name for name in files],
             hdl_toplevel=top,
             build_dir=work,
-            build_args=_flags(simulator, traced),
+            build_args=[*FLAGS[simulator], *(["-s", "dump"] if "dump.v" in files else [])],
             always=True,
-            waves=traced,
+            waves=traced and simulator == "verilator",
             timescale=("1ns", "1ps"),
             log_file=work / "build.log",
         )
@@ -152,7 +160,6 @@ def _run(build: Path, top: str, bench: str, simulator: Simulator, folder: Path, 
             test_dir=folder,
             results_xml=str(results),
             waves=traced,
-            plusargs=[f"+dumpfile_path={folder}/waves.vcd"],
             extra_env={FOLDER: str(folder), "COCOTB_LOG_LEVEL": "WARNING"},
             log_file=log,
             timescale=("1ns", "1ps"),
@@ -188,6 +195,7 @@ def _environment(simulator: Simulator) -> Iterator[None]:
         root = Path(spec.origin).parent
         own |= {"VERILATOR_ROOT": str(root), "PATH": f"{_links(root)}{os.pathsep}{os.environ.get('PATH', '')}"}
     with patch.dict(os.environ, own):
+        os.environ.pop("WAVES", None)  # goes before what the runner is told
         yield
 
 

@@ -57,7 +57,7 @@ def engine(case: Case) -> tuple[list[np.ndarray], np.ndarray] | None:
 
 
 def draw_clocks(rng: Random, part: Part, favourite: Rule, turn: int = 0) -> dict[str, int]:
-    """Each timing of the part's standard on its own, now and then zero; one of the favourite rule's is long, by turns."""
+    """Each timing of the part's standard on its own, now and then zero; one of the favourite rule's is long."""
     names = join_tables(part.standard, part.pim).timings
     top = rng.choice((4, 9, 16, 24))
     clocks = {name: rng.randint(rng.choice((0, 1, 1)), top) for name in names}

@@ -1,31 +1,39 @@
 """`pimloom rtl verify`: blocks of the RTL against the models they are read from, on random input."""
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from pimloom.arch.error import UserError
-from pimloom.arch.load import nearest
 from pimloom.arch.part import Part
 from pimloom.arch.system import load_part
 from pimloom.arch.table import bend, join_tables
 from pimloom.cycle_sim.stream import describe
+from pimloom.rtl.blocks import BLOCKS
+from pimloom.rtl.emit import to_verilog
+from pimloom.rtl_flow import arithmetic, functions
 from pimloom.rtl_flow.channel import mismatches as channel_mismatches
 from pimloom.rtl_flow.channel import random_product, run_product
 from pimloom.rtl_flow.cosim import Case, Walk, walk
+from pimloom.rtl_flow.lookup import find_blocks
+from pimloom.rtl_flow.scene import mismatches as scene_mismatches
+from pimloom.rtl_flow.scene import play
 from pimloom.rtl_flow.simulator import WAVE_SUFFIX, Simulator
 from pimloom.rtl_flow.stimulus import draw_cases, engine, own_table, shrink
 
 Progress = Callable[[int, int], None]
+Clocks = tuple[list[np.ndarray], np.ndarray]  # of commands by stream, of refreshes
 STREAMS = 2
 BANKS = (2, 2)  # bank groups, banks of a group: small netlists, and all rules are there
 WAIT_BITS = 10  # the longest wait that is drawn fits
 
 
 class Verified(NamedTuple):
-    """One block on one part. commands: those compared, or values of a block that takes none.
+    """One block on one part. commands: those compared; of a block that takes none, the operations, which are pairs,
+    elements of vectors or clocks.
 
     rules_bound: rules that decided the clock of a command at least once: one clock more and it would have issued
     later. sleeping_rules: the others. first_mismatch: a sentence; waves: file of the waveform that was kept.
@@ -55,7 +63,7 @@ def verify_sequencer(
     progress: Progress,
     banks: tuple[int, int] = BANKS,
 ) -> Verified:
-    """Random parts and biased streams through the sequencer and through the engine; `part` gives tables and geometry."""
+    """Random parts and biased streams through the sequencer and through the engine. part: gives tables and geometry."""
     geometry = shrink(part, *banks)
     progress(0, 3)
     cases = list(draw_cases(part, geometry, STREAMS, commands, seed))
@@ -107,17 +115,17 @@ def sleeping(part: Part, cases: Sequence[Case]) -> list[str]:
     return [str(rule) for i, rule in enumerate(rules) if feels(cases, expected, i, 1) is None]
 
 
-def feels(cases: Sequence[Case], expected: Sequence[object], rule: int, by: int) -> int | None:
+def feels(cases: Sequence[Case], expected: Sequence[Clocks | None], rule: int, by: int) -> int | None:
     """Number of the first case whose issue clocks change when the rule's wait does."""
     for number, (case, want) in enumerate(zip(cases, expected, strict=True)):
         changed = engine(case._replace(table=bend(case.table, rule, by)))
-        if changed is None or not _equal(changed, want):
+        if changed is None or want is None or not _equal(changed, want):
             return number
     return None
 
 
-def _equal(a: object, b: object) -> bool:
-    (a_issue, a_refresh), (b_issue, b_refresh) = a, b  # type: ignore[misc]
+def _equal(a: Clocks, b: Clocks) -> bool:
+    (a_issue, a_refresh), (b_issue, b_refresh) = a, b
     return all(map(np.array_equal, a_issue, b_issue)) and np.array_equal(a_refresh, b_refresh)
 
 
@@ -127,9 +135,13 @@ def _keep(
     """Waveform of a case, where one is asked for or something is wrong; returns its file."""
     if waves is None and not wrong:
         return None
-    file = waves or Path(f"sequencer-{Path(part).stem}-{seed}{WAVE_SUFFIX[simulator]}")
+    file = waves or _wave_file("sequencer", part, simulator, seed)
     walk([case], STREAMS, bits, most_ck=most, simulator=simulator, waves=file)
     return str(file)
+
+
+def _wave_file(block: str, part: str, simulator: Simulator, seed: int) -> Path:
+    return Path(f"{block}-{Path(part).stem}-{seed}{WAVE_SUFFIX[simulator]}")
 
 
 def verify_channel(
@@ -140,8 +152,11 @@ def verify_channel(
     job = random_product(part, BANKS, commands, seed)
     progress(1, 2)
     found = run_product(job, simulator=simulator, waves=waves)
-    progress(2, 2)
     wrong = channel_mismatches(job, found)
+    if wrong and not waves:
+        waves = _wave_file("pim_channel", name, simulator, seed)
+        run_product(job, simulator=simulator, waves=waves)
+    progress(2, 2)
     cycles = int(found.issue_ck.max(initial=0)) + 1
     return Verified(
         "pim_channel", name, simulator, len(found.model_ck), len(wrong), 0, 0, [],
@@ -149,7 +164,42 @@ def verify_channel(
     )  # fmt: skip
 
 
-VERIFIERS: dict[str, Callable[..., Verified]] = {"sequencer": verify_sequencer, "pim_channel": verify_channel}
+def verify_values(
+    block: str,
+    name: str,
+    part: Part,
+    simulator: Simulator,
+    commands: int,
+    seed: int,
+    waves: Path | None,
+    progress: Progress,
+) -> Verified:
+    """Random numbers, and many special ones, through a block of arithmetic: bit for bit what its model says."""
+    progress(0, 2)
+    component = BLOCKS[block].build(part)
+    scene = SCENES[block](component, part, np.random.default_rng(seed), commands)
+    verilog = to_verilog(component, block)
+    progress(1, 2)
+    found = play(verilog, block, scene, simulator, waves)
+    wrong = scene_mismatches(scene, found)
+    if wrong and not waves:
+        waves = _wave_file(block, name, simulator, seed)
+        play(verilog, block, scene, simulator, waves)
+    progress(2, 2)
+    cycles = int(found["cycles"])
+    return Verified(
+        block, name, simulator, scene.operations, len(wrong), 0, 0, [],
+        cycles, cycles / float(found["seconds"]), wrong[0] if wrong else None, str(waves) if waves else None,
+    )  # fmt: skip
+
+
+SCENES = arithmetic.SCENES | functions.SCENES
+VERIFIERS: dict[str, Callable[..., Verified]] = {
+    "sequencer": verify_sequencer,
+    "timer": partial(verify_values, "timer"),
+    "pim_channel": verify_channel,
+    **{block: partial(verify_values, block) for block in SCENES if block != "timer"},
+}
 
 
 def verify(
@@ -162,12 +212,9 @@ def verify(
     waves: Path | None = None,
     progress: Progress = lambda done, total: None,
 ) -> Iterator[Verified]:
-    """Verify one block, or all. Raises UserError for an unknown block or a missing tool."""
-    if block is not None and block not in VERIFIERS:
-        known = ", ".join(VERIFIERS)
-        raise UserError(
-            f"no verification of block {block!r}{nearest(block, list(VERIFIERS))}; there is one of: {known}"
-        )
-    device = load_part(part).value
-    for name in [block] if block else VERIFIERS:
+    """Verify one block, or all. Raises UserError for an unknown block, a missing tool, one file for all waveforms."""
+    if waves and block is None:
+        raise UserError(f"--waves {waves}: holds the waveform of one block; name the block")
+    blocks, device = find_blocks(block), load_part(part).value
+    for name in blocks:
         yield VERIFIERS[name](part, device, simulator, commands, seed, waves, progress)

@@ -3,6 +3,7 @@
 The tools have a private /tmp and see the folder they are started in, so files are named without a path.
 """
 
+import fcntl
 import os
 import subprocess
 from collections.abc import Callable, Iterator
@@ -72,10 +73,13 @@ def _compile(found: Tools, name: str, note: Callable[[str], None]) -> None:
     done = _compiled() / f"{name}-{tool_version(name)}.done"
     if done.exists():
         return
-    note(f"compiling {name} for this machine: about half a minute, once")
     done.parent.mkdir(parents=True, exist_ok=True)
-    found.run(name, "--version", folder=done.parent)
-    done.touch()
+    with (done.parent / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # one compiles, others wait
+        if not done.exists():
+            note(f"compiling {name} for this machine: about half a minute, once")
+            found.run(name, "--version", folder=done.parent)
+            done.touch()
 
 
 def _compiled() -> Path:
@@ -83,4 +87,12 @@ def _compiled() -> Path:
 
 
 def _tail(log: Path) -> str:
-    return "".join(f"\n  {line}" for line in log.read_text(errors="replace").splitlines()[-TAIL:])
+    """What the log says of errors, else its end."""
+    lines = log.read_text(errors="replace").splitlines()
+    shown = [line for line in lines if "ERROR" in line] or lines[-TAIL:]
+    return "".join(f"\n  {line}" for line in shown)
+
+
+if __name__ == "__main__":  # `make setup` does this, so that nobody waits later
+    with tools(print):
+        pass

@@ -1,1 +1,1 @@
-"""cocotb benches: each runs inside a simulator's process, reads `exchange.given()` and returns by `exchange.leave()`."""
+"""cocotb benches: each runs in a simulator's process, reads `exchange.given()` and returns by `exchange.leave()`."""

@@ -31,7 +31,7 @@ async def run(dut: Any) -> None:
     data = iter(
         [_pack(v) | lane << (WORD * lanes) for v, lane in zip(g["data"].tolist(), g["lanes"].tolist(), strict=True)]
     )
-    cocotb.start_soon(Clock(dut.clk, 2, unit="step").start())
+    Clock(dut.clk, 2, unit="step").start()
     feeds = [
         (getattr(dut, f"{n}__valid"), getattr(dut, f"{n}__ready"), getattr(dut, f"{n}__payload"), it)
         for n, it in (("rows", rows), ("data", data))

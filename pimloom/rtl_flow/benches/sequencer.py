@@ -53,15 +53,15 @@ class Bench:
         fresh = list(self.streams)
         while clock < most and not starved and not stuck:
             for s in fresh:
-                heads[s] = next(streams[s], None)
-                self.valid[s].value = heads[s] is not None
-                if heads[s] is not None:
-                    self.payload[s].value = heads[s][0]
+                heads[s] = head = next(streams[s], None)
+                self.valid[s].value = head is not None
+                if head is not None:
+                    self.payload[s].value = head[0]
             if not any(heads):
                 break
-            for s in self.streams:
-                if s in fresh or (heads[s] and heads[s][1] == clock):
-                    self.released[s].value = heads[s] is not None and heads[s][1] <= clock
+            for s, head in enumerate(heads):
+                if s in fresh or (head and head[1] == clock):
+                    self.released[s].value = head is not None and head[1] <= clock
             await ReadOnly()
             fresh = []
             starved, stuck = int(self.dut.starved.value), int(self.dut.stuck.value)
@@ -81,7 +81,7 @@ async def run(dut: Any) -> None:
     """All cases, one after the other."""
     g = given()
     payloads, releases = iter(g["payloads"].tolist()), iter(g["releases"].tolist())
-    cocotb.start_soon(Clock(dut.clk, 2, unit="step").start())
+    Clock(dut.clk, 2, unit="step").start()
     bench, issued, ends = Bench(dut, g["sizes"].shape[1]), list[tuple[int, ...]](), list[list[int]]()
     start = time.perf_counter()
     for case, (row, waits, sizes) in enumerate(zip(g["cases"].tolist(), g["waits"], g["sizes"].tolist(), strict=True)):

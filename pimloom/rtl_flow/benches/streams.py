@@ -1,11 +1,15 @@
 """Feeds and drains all streams of a top at once.
 
-given: `in.<stream>`: payloads, uint32[n, words], lowest word first; `out.<stream>`: how many to take; `pace`: the
-probability that a source offers, or a sink takes, in a clock.
-left: `<stream>`: what a sink took, uint64[n]; `<stream>.clock`: the clock of each transfer, of sources too.
+given: `in.<stream>`: payloads, uint32[n, words], lowest word first; `out.<stream>`: how many to take; `paces`: the
+probabilities that a source offers, or a sink takes, in a clock; each holds for TURN clocks, then it is the next one's
+turn.
+left: `<stream>`: what a sink took, uint64[n]; `<stream>.clock`: the clock of each transfer, of sources too; cycles;
+seconds.
 """
 
 import random
+import time
+from typing import Any
 
 import cocotb
 import numpy as np
@@ -16,66 +20,78 @@ from pimloom.rtl_flow import exchange
 
 PATIENCE = 10_000  # clocks without a transfer
 AFTERWARDS = 100  # clocks in which nothing may come any more
+TURN = 500
 
 
 class Stream:
     """Our end of a stream: `drive` at the falling edge, `look` when all has settled before the rising one."""
 
-    def __init__(self, dut, name, pace):
+    def __init__(self, dut: Any, name: str) -> None:
         self.valid, self.ready, self.payload = (
             getattr(dut, f"{name}__{part}") for part in ("valid", "ready", "payload")
         )
-        self.name, self.pace, self.clocks = name, pace, []
+        self.name, self.clocks = name, list[int]()
         self.up = False  # our own handshake signal
         self.chance = random.Random(name)
 
-    def set(self, signal, up):
+    def set(self, signal: Any, up: bool) -> None:
         if up != self.up:
             self.up = up
             signal.value = up
 
-    def lucky(self):
-        return self.pace == 1 or self.chance.random() < self.pace
+    def lucky(self, pace: float) -> bool:
+        return pace == 1 or self.chance.random() < pace
+
+    def drive(self, pace: float) -> None:
+        raise NotImplementedError
+
+    def look(self, clock: int) -> None:
+        raise NotImplementedError
+
+    @property
+    def done(self) -> bool:
+        raise NotImplementedError
 
 
 class Source(Stream):
     """What it offers stays until it is taken."""
 
-    def __init__(self, dut, name, pace, words):
-        super().__init__(dut, name, pace)
+    def __init__(self, dut: Any, name: str, words: np.ndarray) -> None:
+        super().__init__(dut, name)
         self.left = [int.from_bytes(row.astype("<u4").tobytes(), "little") for row in words[::-1]]
         self.offering = False
         self.valid.value = 0
 
-    def drive(self):
+    def drive(self, pace: float) -> None:
         if not self.offering:
-            self.offering = bool(self.left) and self.lucky()
+            self.offering = bool(self.left) and self.lucky(pace)
             self.set(self.valid, self.offering)
             if self.offering:
                 self.payload.value = self.left.pop()
 
-    def look(self, clock):
+    def look(self, clock: int) -> None:
         if self.offering and self.ready.value == 1:
             self.clocks.append(clock)
             self.offering = False
 
     @property
-    def done(self):
+    def done(self) -> bool:
         return not self.left and not self.up
 
 
 class Sink(Stream):
     """Fails where an offer is withdrawn or changed before it is taken."""
 
-    def __init__(self, dut, name, pace, count):
-        super().__init__(dut, name, pace)
-        self.count, self.taken, self.offered = count, [], None
+    def __init__(self, dut: Any, name: str, count: int) -> None:
+        super().__init__(dut, name)
+        self.count, self.taken = count, list[int]()
+        self.offered: int | None = None
         self.ready.value = 0
 
-    def drive(self):
-        self.set(self.ready, self.lucky())
+    def drive(self, pace: float) -> None:
+        self.set(self.ready, self.lucky(pace))
 
-    def look(self, clock):
+    def look(self, clock: int) -> None:
         word = int(self.payload.value) if self.valid.value == 1 else None
         assert self.offered in (None, word), f"{self.name} withdrew its offer"
         self.offered = None if self.up else word
@@ -84,23 +100,26 @@ class Sink(Stream):
             self.clocks.append(clock)
 
     @property
-    def done(self):
+    def done(self) -> bool:
         return len(self.taken) >= self.count
 
 
 @cocotb.test()
-async def all_streams(dut):
+async def all_streams(dut: Any) -> None:
+    """Until all has been offered and taken."""
     given = exchange.given()
-    pace = float(given["pace"])
-    sources = [Source(dut, key[3:], pace, given[key]) for key in given if key.startswith("in.")]
-    sinks = [Sink(dut, key[4:], pace, int(given[key])) for key in given if key.startswith("out.")]
+    sources = [Source(dut, key[3:], given[key]) for key in given if key.startswith("in.")]
+    sinks = [Sink(dut, key[4:], int(given[key])) for key in given if key.startswith("out.")]
     await reset(dut)
-    await run(dut, sources, sinks)
+    start = time.perf_counter()
+    cycles = await run(sources, sinks, given["paces"].tolist(), dut.clk)
+    seconds = time.perf_counter() - start
     left = {sink.name: np.array(sink.taken, np.uint64) for sink in sinks}
-    exchange.leave(**left, **{f"{end.name}.clock": np.array(end.clocks) for end in sources + sinks})
+    clocks = {f"{end.name}.clock": np.array(end.clocks) for end in [*sources, *sinks]}
+    exchange.leave(**left, **clocks, cycles=np.array(cycles), seconds=np.array(seconds))
 
 
-async def reset(dut):
+async def reset(dut: Any) -> None:
     Clock(dut.clk, 2, "ns").start()
     dut.rst.value = 1
     for _ in range(3):
@@ -108,20 +127,24 @@ async def reset(dut):
     dut.rst.value = 0
 
 
-async def run(dut, sources, sinks):
+async def run(sources: list[Source], sinks: list[Sink], paces: list[float], clk: Any) -> int:
+    """Returns how many clocks it took."""
     clock, end = 0, None
-    busy = sources + sinks
+    every: list[Stream] = [*sources, *sinks]
+    busy = every
     while clock != end:
-        await FallingEdge(dut.clk)
+        await FallingEdge(clk)
         for stream in busy:
-            stream.drive()
+            stream.drive(paces[clock // TURN % len(paces)])
         await ReadOnly()
         for stream in busy:
             stream.look(clock)
         clock += 1
         if end is None and clock % 64 == 0:
-            busy = [source for source in sources if not source.done] + sinks
-            if all(stream.done for stream in sources + sinks):
+            waiting = [stream for stream in every if not stream.done]
+            busy = [stream for stream in every if isinstance(stream, Sink) or not stream.done]
+            if not waiting:
                 end = clock + AFTERWARDS
-            latest = max(stream.clocks[-1] if stream.clocks else 0 for stream in sources + sinks)
-            assert clock < latest + PATIENCE, f"waiting for {[s.name for s in sources + sinks if not s.done]}"
+            latest = max(stream.clocks[-1] if stream.clocks else 0 for stream in every)
+            assert clock < latest + PATIENCE, f"waiting for {[stream.name for stream in waiting]}"
+    return clock

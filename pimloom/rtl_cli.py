@@ -1,0 +1,154 @@
+"""The `pimloom rtl` command: the hardware in gates. What a command needs is imported inside it."""
+
+import sys
+from collections.abc import Callable, Iterable
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from pimloom import __version__
+from pimloom.arch.error import GateError
+from pimloom.output import Json, Quiet, output
+
+PART = "gddr6_pim_gpt"
+
+
+class Simulator(StrEnum):
+    """Those of `pimloom.rtl_flow.simulator`, whose import is slow."""
+
+    VERILATOR = "verilator"
+    ICARUS = "icarus"
+
+
+app = typer.Typer(help="The hardware in gates: emit, verify, prove and synthesise it.", rich_markup_mode=None)
+
+Name = Annotated[str, typer.Argument(metavar="BLOCK", help="Block name (see `pimloom rtl list`).")]
+OneOrAll = Annotated[str | None, typer.Argument(metavar="BLOCK", help="Block name; without it, all blocks.")]
+PartName = Annotated[str, typer.Option("--part", metavar="PART", help="Part name, or path to a part's YAML.")]
+
+
+@app.command("list", epilog="Example:  pimloom rtl list --json -")
+def list_(json: Json = None) -> None:
+    """List the blocks."""
+    from pimloom.rtl_flow.lookup import find_blocks, needs_extra
+    from pimloom.rtl_show import show_blocks
+
+    with needs_extra():
+        rows = [{"block": name, "summary": block.summary} for name, block in find_blocks().items()]
+    output({"rows": rows, "version": __version__}, json, show_blocks)
+
+
+@app.command(epilog="Example:  pimloom rtl emit sequencer -o sequencer.v")
+def emit(
+    block: Name,
+    part: PartName = PART,
+    out: Annotated[str, typer.Option("--out", "-o", metavar="FILE", help="Verilog file to write; - is stdout.")] = "-",
+) -> None:
+    """Write a block as Verilog."""
+    from pimloom.arch.system import load_part
+    from pimloom.reports.files import write_atomic
+    from pimloom.rtl_flow.lookup import find_blocks, needs_extra
+
+    with needs_extra():
+        from pimloom.rtl.emit import to_verilog
+
+        text = to_verilog(find_blocks(block)[block].build(load_part(part).value), block)
+    if out == "-":
+        sys.stdout.write(text)
+    else:
+        write_atomic(out, text)
+
+
+@app.command(epilog="Example:  pimloom rtl verify sequencer --commands 20000 --seed 1 --json -")
+def verify(
+    block: OneOrAll = None,
+    part: PartName = PART,
+    simulator: Annotated[Simulator, typer.Option(help="Simulator.")] = Simulator.VERILATOR,
+    commands: Annotated[int, typer.Option(metavar="N", min=1, help="Commands to compare, for each block.")] = 5000,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the random stimulus.")] = 0,
+    waves: Annotated[Path | None, typer.Option(metavar="FILE", help="Keep a waveform.")] = None,
+    json: Json = None,
+    quiet: Quiet = False,
+) -> None:
+    """Simulate blocks against the models they mirror."""
+    from pimloom.rtl_flow.lookup import needs_extra
+    from pimloom.rtl_show import show_verified
+
+    _check_outputs(json, waves)
+    with needs_extra(), _bar(f"verifying {block or 'all blocks'}", quiet) as progress:
+        from pimloom.rtl_flow.verify import verify as run
+
+        rows = _plain(
+            run(block, part, simulator=simulator.value, commands=commands, seed=seed, waves=waves, progress=progress)
+        )
+    output(_result(rows, part, seed=seed), json, None if quiet else show_verified)
+    if wrong := [f"{row['mismatches']:,} in {row['block']}" for row in rows if row["mismatches"]]:
+        raise GateError(f"RTL and model differ: mismatches: {', '.join(wrong)}")
+
+
+@app.command(epilog="Example:  pimloom rtl prove sequencer --json -")
+def prove(block: OneOrAll = None, part: PartName = PART, json: Json = None, quiet: Quiet = False) -> None:
+    """Prove properties of blocks with an SMT solver."""
+    from pimloom.rtl_flow.lookup import needs_extra
+    from pimloom.rtl_show import show_proofs
+
+    _check_outputs(json)
+    with needs_extra(), _bar(f"proving {block or 'all blocks'}", quiet) as progress:
+        from pimloom.rtl_flow.prove import prove as run
+
+        rows = _plain(run(block, part, progress=progress))
+    output(_result(rows, part), json, None if quiet else show_proofs)
+    if wrong := [row["property"] for row in rows if row["result"] != "proved" or row["twin_failed"] is False]:
+        raise GateError(f"not proved: {', '.join(wrong)}")
+
+
+@app.command(epilog="Example:  pimloom rtl synth all --part gddr6_aim --json -")
+def synth(
+    block: Annotated[str, typer.Argument(metavar="BLOCK|all", help="Block name, or all but whole channels.")],
+    part: PartName = PART,
+    json: Json = None,
+    quiet: Quiet = False,
+) -> None:
+    """Synthesise blocks: cells, area, path; FPGA resources and clock rate."""
+    from pimloom.arch.system import load_part
+    from pimloom.rtl_flow.lookup import find_blocks, needs_extra
+    from pimloom.rtl_show import show_syntheses
+
+    _check_outputs(json)
+    with needs_extra(), _bar(f"synthesising {block}", quiet) as progress:
+        from pimloom.rtl_flow.synth import all_blocks, synthesize
+
+        blocks = all_blocks() if block == "all" else find_blocks(block)
+        found = synthesize(blocks, load_part(part).value, part, progress, _note(quiet))
+    output(_result(_plain(found), part), json, None if quiet else show_syntheses)
+
+
+def _bar(title: str, quiet: bool) -> Any:
+    from pimloom.running import progress_bar
+
+    return progress_bar(title, quiet)
+
+
+def _note(quiet: bool) -> Callable[[str], None]:
+    """Sentences about what takes long, where the progress bar is."""
+    loud = not quiet and sys.stderr.isatty()
+    return lambda text: print(f"pimloom: {text}", file=sys.stderr) if loud else None
+
+
+def _check_outputs(json: str | None, waves: Path | None = None) -> None:
+    from pimloom.running import check_writable
+
+    for file, option in ((json if json != "-" else None, "--json"), (waves, "--waves")):
+        if file is not None:
+            check_writable(Path(file), option)
+
+
+def _plain(rows: Iterable[Any]) -> list[dict[str, Any]]:
+    """NamedTuples as dicts."""
+    return [row._asdict() for row in rows]
+
+
+def _result(rows: list[dict[str, Any]], part: str, **more: object) -> dict[str, Any]:
+    return {"rows": rows, "part": part, "version": __version__, **more}

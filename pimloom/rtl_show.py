@@ -1,0 +1,81 @@
+"""What `pimloom rtl` prints."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pimloom.show import show_line, show_rows
+
+Rows = Sequence[Mapping[str, Any]]
+
+
+def show_blocks(found: Mapping[str, Rows]) -> None:
+    """Names of the blocks and what they are."""
+    show_rows([("block", "block", ""), ("summary", "", "")], found["rows"])
+
+
+def show_verified(found: Mapping[str, Any]) -> None:
+    """Co-simulation: what was compared, what differed, and the rules that never decided anything."""
+    show_rows(
+        [
+            ("block", f"block, on {found['part']}", ""),
+            ("simulator", "simulator", ""),
+            ("commands", "compared|r", ",d"),
+            ("mismatches", "mismatches|r", ",d"),
+            ("bound", "rules that bound|r", ""),
+            ("cycles", "cycles|r", ",d"),
+            ("cycles_per_s", "cycles/s|r", ",.0f"),
+        ],
+        [{**row, "bound": _of(row["rules_bound"], row["rules_total"])} for row in found["rows"]],
+    )
+    for row in found["rows"]:
+        for rule in row["sleeping_rules"]:
+            show_line(f"{row['block']}: never decided: {rule}")
+        for what in ("first_mismatch", "waves"):
+            if row.get(what):
+                show_line(f"{row['block']}: {what.replace('_', ' ')}: {row[what]}")
+
+
+def show_proofs(found: Mapping[str, Any]) -> None:
+    """Properties, and whether each is proved."""
+    show_rows(
+        [
+            ("property", f"property, on {found['part']}", ""),
+            ("method", "method", ""),
+            ("depth", "depth|r", ""),
+            ("result", "result", ""),
+            ("covered", "covered", ""),
+            ("twin_failed", "twin failed", ""),
+        ],
+        [{**row, "covered": _word(row["covered"]), "twin_failed": _word(row["twin_failed"])} for row in found["rows"]],
+    )
+
+
+def show_syntheses(found: Mapping[str, Any]) -> None:
+    """Standard cells and FPGA resources."""
+    show_rows(
+        [
+            ("block", "block", ""),
+            ("cells", "cells|r", ",d"),
+            ("memory_bits", "memory bits|r", ",d"),
+            ("area_um2", "area µm²|r", ",.0f"),
+            ("nand2_equivalents", "NAND2|r", ",.0f"),
+            ("path_ps", "path ps|r", ",.0f"),
+            ("lut4", "LUT4|r", ",d"),
+            ("ff", "FF|r", ",d"),
+            ("dsp", "DSP|r", ",d"),
+            ("bram", "BRAM|r", ",d"),
+            ("fmax_mhz", "Fmax MHz|r", ",.1f"),
+        ],
+        found["rows"],
+    )
+    row = found["rows"][0]
+    show_line(f"for {found['part']}; cells to path: {row['library']}, no wires, memories beside;")
+    show_line(f"LUT4 to Fmax: {row['fpga']}, with a register at every port for Fmax")
+
+
+def _of(some: int | None, all_: int | None) -> str | None:
+    return f"{some} of {all_}" if all_ else None
+
+
+def _word(value: bool | None) -> str | None:
+    return None if value is None else "yes" if value else "no"

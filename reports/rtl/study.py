@@ -1,0 +1,73 @@
+"""Study `rtl`: what the hardware costs in gates, beside published area and power.
+
+The rooms do not enter `rtl/`, so the rows come as values: `pimloom/rtl_report.py` makes them and calls `write_report`.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pimloom import __version__
+from pimloom.arch.system import PimSystem, load_system
+from pimloom.reports.files import prepare_folder, write_atomic, write_json, write_table_csv
+from pimloom.reports.page import Card, Page, Section, render
+from pimloom.reports.rtl import sections
+from pimloom.reports.rtl.published import published
+
+TITLE = "The hardware in gates"
+SYSTEM = "pim_gpt"
+CARDS = ("sequencer", "pim_unit", "float32_mul", "float32_add")
+
+Rows = Sequence[Mapping[str, Any]]
+
+
+def write_report(out: str | Path, synthesis: Rows, coverage: Rows = (), proofs: Rows = ()) -> Path:
+    """Write `index.html`, `results.csv` and `results.json` into folder `out`; returns the page.
+
+    Rows are `pimloom rtl synth`'s, `verify`'s and `prove`'s, on the part of system pim_gpt. Raises UserError if the
+    folder cannot be written.
+    """
+    folder = prepare_folder(out)
+    page = render(build_page(synthesis, coverage, proofs))
+    paper = [one._asdict() for one in published().values()]
+    rows = {"synthesis": synthesis, "verification": coverage, "proofs": proofs, "published": paper}
+    write_table_csv(folder / "results.csv", synthesis)
+    write_json(folder / "results.json", {name: [dict(row) for row in each] for name, each in rows.items()})
+    write_atomic(folder / "index.html", page)
+    return folder / "index.html"
+
+
+def build_page(synthesis: Rows, coverage: Rows = (), proofs: Rows = ()) -> Page:
+    """The whole report."""
+    loaded = load_system(SYSTEM)
+    system, part = loaded.spec, loaded.part
+    assert isinstance(system, PimSystem) and part is not None
+    chapters: list[Section] = [
+        sections.cells(synthesis),
+        sections.beside_the_papers(synthesis, system, part),
+        sections.fpga(synthesis, system, part),
+        sections.verification(coverage, proofs),
+        sections.assumptions(),
+    ]
+    return Page(
+        TITLE,
+        "Blocks of the RTL room, read from the same tables as the models: their size in standard cells and on an FPGA, "
+        "beside the published area and power of PIM-GPT's ASIC and MAC units.",
+        chapters,
+        _cards(synthesis),
+        {
+            "pimloom": __version__,
+            "part": f"{system.dram.part}, of system {SYSTEM}, digest {loaded.digest}",
+            "cells": synthesis[0]["library"],
+            "FPGA": synthesis[0]["fpga"],
+            "seed": "1 (placement)",
+            "made by": "pimloom report rtl",
+        },
+    )
+
+
+def _cards(synthesis: Rows) -> list[Card]:
+    """Sizes of the blocks that a reader asks for first."""
+    size = {row["block"]: row["nand2_equivalents"] for row in synthesis}
+    known = [block for block in CARDS if size.get(block)] or [block for block in size if size[block]][: len(CARDS)]
+    return [Card(block, round(size[block]), "NAND2", "gate equivalents") for block in known]

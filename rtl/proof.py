@@ -1,0 +1,129 @@
+"""A sequencer between free streams and a checker: what a solver is asked."""
+
+from typing import Literal, TypeAlias
+
+from amaranth.asserts import AnyConst, AnySeq
+from amaranth.back import rtlil
+from amaranth.hdl import Array, Assert, Assume, ClockDomain, Const, Cover, Elaboratable, Module, Mux, Signal, Value
+from amaranth.utils import bits_for
+
+from pimloom.arch.command import Row
+from pimloom.arch.table import Table
+from pimloom.rtl.checker import Channel, Timing, Word, any_of, wire
+from pimloom.rtl.properties import PROPERTIES, Scene, Twin
+from pimloom.rtl.sequencer import Sequencer
+
+Task: TypeAlias = Literal["prove", "search", "see", "break"]
+STEP = "state"  # the property that the others assume when they are proved
+
+
+class Question(Elaboratable):
+    """One property of a sequencer with `streams` streams.
+
+    Task `prove`: assertions for an induction; all properties but `state` assume `state`. `search`: the property alone,
+    for a walk from reset. `see`: covers that show it at work; `break`: covers that show it violated, for a twin with a
+    changed wait one for each rule if `every`, else one.
+
+    With `bits`, waits are any constants of that many bits, and the interval of refresh, its first clock and whether
+    there is any are free too; without, all are the table's. Heads come, with any commands of the table, and are
+    released at any time; but for `prove` they stay until they are taken, as a stream's must. Reset is at the start.
+    """
+
+    def __init__(
+        self, table: Table, streams: int, bits: int, about: str, task: Task, twin: Twin | None = None, every: bool = True
+    ) -> None:
+        self.table, self.bits, self.about, self.task, self.every = table, bits, about, task, every
+        self.twin = twin or Twin()
+        needs = table.rules.needs.copy()
+        if self.twin.needs_no_row:
+            needs[table.cmd(self.twin.needs_no_row)] = Row.ANY
+        self.sequencer = self.twin.kind(Table(table.names, table.rules._replace(needs=needs)), streams, bits)
+        self.clock = ClockDomain("sync", reset_less=True)
+
+    def rtlil(self) -> str:
+        """In Yosys' own language; the top module is `question`."""
+        return rtlil.convert(self, name="question", ports=[self.clock.clk], emit_src=False)
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.domains += self.clock
+        m.submodules.sequencer = self.sequencer
+        timing = self._timing(m)
+        waited = self._heads(m)
+        words = self._words(m)
+        longest = max(self.table.rules.wait.tolist())
+        channel = Channel(m, self.table, self.bits or bits_for(longest), timing, words)
+        bound = self._at_least(m, timing.waits) if self.bits else Const(longest)
+        scene = Scene(m, self.sequencer, channel, words, waited, bound)
+        if self.task == "see":
+            m.d.comb += [Cover(wire(m, bit, "seen")) for bit in PROPERTIES[self.about].seen(scene)]
+            return m
+        holds = [wire(m, bit, "holds") for bit in PROPERTIES[self.about].holds(scene)]
+        if self.task == "break":
+            m.d.comb += [Cover(any_of(~bit for bit in holds) & which) for which in self._bent_rules(m)]
+            return m
+        if self.task == "lemma":
+            bits = list(PROPERTIES[self.about].lemma(scene))
+            any_one = wire(m, AnyConst(bits_for(len(bits) - 1)), "any_one")
+            m.d.comb += [Assume(any_one < len(bits)), Assert(Array(bits)[any_one])]
+            m.d.comb += [Assume(bit) for bit in PROPERTIES[STEP].holds(scene)]
+            return m
+        m.d.comb += [Assert(bit) for bit in holds]
+        if self.task == "prove":
+            m.d.comb += [Assume(bit) for bit in PROPERTIES[self.about].lemma(scene)]
+        if self.task == "prove" and self.about != STEP:
+            m.d.comb += [Assume(bit) for bit in PROPERTIES[STEP].holds(scene)]
+        return m
+
+    def _timing(self, m: Module) -> Timing:
+        """The checker's timings; the twin's differ."""
+        rules, twin = self.table.rules, self.twin
+        self.bent = wire(m, AnyConst(bits_for(len(rules.wait))), "bent_rule")
+        if not self.bits:
+            return Timing([Const(int(w)) for w in rules.wait], Const(rules.refi), Const(rules.refi), Const(1))
+        waits = [wire(m, AnyConst(self.bits), f"wait_{i}") for i in range(len(rules.wait))]
+        timing = Timing(waits, *(wire(m, AnyConst(n), name) for n, name in ((32, "refi"), (32, "due"), (1, "refresh"))))
+        given = self.sequencer.timings
+        m.d.comb += [given.refi.eq(timing.refi + twin.refi), given.due.eq(timing.due), given.refresh.eq(timing.refresh)]
+        m.d.comb += [Assume(timing.refi != 0), Assume(given.refi != 0)]
+        for i, (wait, into) in enumerate(zip(waits, given.waits, strict=True)):
+            m.d.comb += into.eq(Mux(self.bent == i, wait + twin.wait, wait))
+            if twin.wait:  # does not wrap
+                m.d.comb += Assume((self.bent != i) | (wait != 0 if twin.wait < 0 else ~wait.all()))
+        return timing
+
+    def _at_least(self, m: Module, waits: list[Value]) -> Value:
+        longest = wire(m, AnyConst(self.bits), "longest")
+        m.d.comb += [Assume(longest >= wait) for wait in waits]
+        return longest
+
+    def _heads(self, m: Module) -> list[Value]:
+        """Of each stream, whether its head was there and released in the clock before, and was not taken."""
+        waited = []
+        for head, released in zip(self.sequencer.heads, self.sequencer.released, strict=True):
+            command = head.payload.as_value()
+            m.d.comb += [head.valid.eq(AnySeq(1)), released.eq(AnySeq(1)), command.eq(AnySeq(len(command)))]
+            m.d.comb += Assume(head.payload.cmd < len(self.table.names))
+            stays, was_released, was = Signal(), Signal(), Signal.like(command)
+            m.d.sync += [stays.eq(head.valid & ~head.ready), was_released.eq(released), was.eq(command)]
+            if self.task != "prove":
+                as_it_was = head.valid & (command == was) & (released | ~was_released)
+                m.d.comb += Assume(~stays | as_it_was)
+            waited.append(stays & was_released)
+        return waited
+
+    def _words(self, m: Module) -> list[Word]:
+        """What is on the buses, in the order in which it was granted."""
+        words = [Word.of(bus.valid, bus.source, bus.command) for bus in self.sequencer.buses]
+        if len(words) == 1:
+            return words
+        one, two = words
+        swap = wire(m, ~one.valid | (two.valid & (two.source < one.source)), "swap")
+        first = Word(*(Mux(swap, b, a) for a, b in zip(one, two, strict=True)))
+        second = Word(*(Mux(swap, a, b) for a, b in zip(one, two, strict=True)))
+        return [first.named(m, "first"), second.named(m, "second")]
+
+    def _bent_rules(self, m: Module) -> list[Value]:
+        if self.twin.wait and self.every:
+            return [self.bent == i for i in range(len(self.table.rules.wait))]
+        return [Const(1)]

@@ -1,0 +1,261 @@
+"""What is proved of the sequencer, how each property is seen at work, and the broken sequencers that must fail it.
+
+All are about one clock in any state that can be reached. The checker's state is made of what was on the buses; that
+it is the sequencer's own too is the property `state`, an induction over clocks, from which the others follow.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from amaranth.asserts import Initial
+from amaranth.hdl import Const, Module, Mux, Value
+
+from pimloom.arch.command import POSTPONED_MAX, Row
+from pimloom.rtl.checker import Channel, State, Word, any_of, wire
+from pimloom.rtl.sequencer import Sequencer
+
+HELD = 2  # clocks: a cover of a wait asks for at least so many
+
+
+class Scene:
+    """A clock. words: what issues, in the order in which it was granted; heads: of the streams; waited: whether a head
+    was there and released in the clock before but did not issue; longest: at least any wait."""
+
+    def __init__(
+        self, m: Module, sequencer: Sequencer, channel: Channel, words: list[Word], waited: list[Value], longest: Value
+    ) -> None:
+        self.sequencer, self.channel, self.words = sequencer, channel, words
+        self.waited, self.longest, self.nodes = waited, longest, sequencer.nodes
+        self.released = list(sequencer.released)
+        self.heads = [Word.of(h.valid, Const(self.nodes + k), h.payload) for k, h in enumerate(sequencer.heads)]
+        self.start = channel.states[0]
+        self.fits = [wire(m, head.valid & channel.fits(self.start, head), "head_fits") for head in self.heads]
+        self.near = channel.near(self.start)
+        moves = (f & ~channel.held(self.start, head) for f, head in zip(self.fits, self.heads, strict=True))
+        self.lifted = wire(m, ~any_of(moves) & ~any_of(self.near), "lifted")
+        self.starved = wire(m, any_of(owed > POSTPONED_MAX for owed in self.start.owed), "is_starved")
+
+    def each(self) -> Iterator[tuple[State, Word]]:
+        """Each command that issues, and the state it finds."""
+        return zip(self.channel.states, self.words, strict=False)
+
+    def issues(self, source: int) -> Value:
+        """Whether a command of this source issues."""
+        return any_of(word.valid & (word.source == source) for word in self.words)
+
+
+def state(s: Scene) -> Iterator[Value]:
+    """What is left of each wait, which rows are open, what is owed and when more falls due: all as the buses say."""
+    q, c = s.sequencer, s.channel
+    for at, ages in c.registers.ages.items():
+        wait = c.timing.waits[at[0]]
+        yield from (age != 0 for age in ages)
+        if at in q.timers:
+            left = zip(q.timers[at].left, ages, strict=True)
+            yield from (Mux(left == 0, age >= wait, left + age == wait) for left, age in left)
+    for at, latch in q.rows.state.items():
+        is_open, row = c.registers.rows[at]
+        yield (latch.open == is_open) & (latch.row == row)
+    yield from (mine == owed for mine, owed in zip(q.pending, c.registers.owed, strict=True))
+    yield Initial() | q.started & (q.until_due == c.until_due)
+
+
+def timing(s: Scene) -> Iterator[Value]:
+    """No command issues before every rule allows it, what was granted earlier in the same clock included."""
+    for found, word in s.each():
+        yield ~(word.valid & s.channel.early(found, word).any())
+
+
+def rows(s: Scene) -> Iterator[Value]:
+    """A command that needs its row open finds it open in all its banks; one that needs closed rows finds them closed."""
+    for found, word in s.each():
+        yield ~word.valid | s.channel.fits(found, word)
+
+
+def refresh(s: Scene) -> Iterator[Value]:
+    """`starved` is high when a ninth refresh is owed and no sooner, and nothing issues then. A refresh issues where one
+    is owed. No row is opened where one is owed, but by the first command of a clock in which the hold is lifted."""
+    yield s.sequencer.starved == s.starved
+    yield ~(s.starved & s.words[0].valid)
+    for n, (found, word) in enumerate(s.each()):
+        yield ~(word.valid & s.channel.held(found, word)) | (s.lifted if n == 0 else Const(0, 1))
+        yield from (~(word.valid & (word.source == node) & (owed == 0)) for node, owed in enumerate(found.owed))
+
+
+def progress(s: Scene) -> Iterator[Value]:
+    """No deadlock: once nothing has issued for the longest wait, something does, if all heads are released and the rows
+    fit one of them or a refresh, and nothing is starved. `stuck` is high when there are heads and the rows fit none."""
+    c = s.channel
+    released = ~any_of(h.valid & ~r for h, r in zip(s.heads, s.released, strict=True))
+    can = released & any_of([*s.fits, *s.near]) & ~s.starved
+    yield ~(can & (c.quiet >= s.longest)) | s.words[0].valid
+    yield s.sequencer.stuck == any_of(head.valid for head in s.heads) & ~any_of(s.fits)
+
+
+def quiet(s: Scene) -> Iterator[Value]:
+    """No rule is younger than what issued last; so none binds once that is as long ago as the longest wait."""
+    q, c = s.sequencer, s.channel
+    over = wire(c.m, c.quiet >= s.longest, "over")
+    for at, ages in c.registers.ages.items():
+        left = q.timers[at].left if at in q.timers else [Const(0)] * len(ages)
+        yield from ((age >= c.quiet) & (~over | (rest == 0)) for age, rest in zip(ages, left, strict=True))
+
+
+def bus(s: Scene) -> Iterator[Value]:
+    """What is on a bus belongs there and comes, as it is, from a released head, or is the REFab of a node, and never
+    from one source on both buses. A head is taken in the clock in which it is on a bus, and in no other."""
+    q, c = s.sequencer, s.channel
+    for number, out in enumerate(q.buses):
+        word = Word.of(out.valid, out.source, out.command)
+        yield ~word.valid | (c.number(word, c.rules.bus) == number)
+        yield ~word.valid | (word.source < s.nodes + len(s.heads))
+        for k in range(s.nodes + len(s.heads)):
+            yield ~(word.valid & (word.source == k)) | _is_of(s, k, word, out.command.as_value())
+    yield ~any_of(a.valid & b.valid & (a.source == b.source) for a, b in zip(s.words, s.words[1:], strict=False))
+    for k, head in enumerate(q.heads):
+        yield head.ready == s.issues(s.nodes + k)
+
+
+def _is_of(s: Scene, source: int, word: Word, wires: Value) -> Value:
+    if source < s.nodes:
+        refresh_word = s.channel.refresh_word(source)
+        return (word.cmd == refresh_word.cmd) & (word.place == refresh_word.place)
+    head = s.sequencer.heads[source - s.nodes]
+    return head.valid & s.released[source - s.nodes] & (wires == head.payload.as_value())
+
+
+def first(s: Scene) -> Iterator[Value]:
+    """Who may issue does: each command leaves in its first legal clock, the order of asking being what it is."""
+    for k in range(s.nodes + len(s.heads)):
+        yield ~any_of(_legal(s, k)) | s.issues(k)
+
+
+def _legal(s: Scene, k: int) -> Iterator[Value]:
+    """Whether the k-th asker may issue, by how many were granted before it in this clock."""
+    c = s.channel
+    who = c.refresh_word(k) if k < s.nodes else s.heads[k - s.nodes]
+    asked = [word.valid & (word.source < k) for word in s.words]
+    for n, found in enumerate(c.states[:-1]):  # when all buses are taken nobody may
+        free = ~any_of(c.number(word, c.rules.bus) == c.number(who, c.rules.bus) for word in s.words[:n])
+        turn = ~asked[n] & (asked[n - 1] if n else Const(1, 1)) & free
+        wants = s.near[k] if k < s.nodes else _wants(s, k - s.nodes, found)
+        yield turn & wants & ~c.early(found, who).any() & ~s.starved
+
+
+def _wants(s: Scene, stream: int, found: State) -> Value:
+    head = s.heads[stream]
+    fits, held = s.channel.fits(found, head), s.channel.held(found, head)
+    return head.valid & s.released[stream] & fits & (s.lifted | ~held)
+
+
+def state_seen(s: Scene) -> Iterator[Value]:
+    """A wait that is half over, with a row open and a refresh owed."""
+    age = s.channel.registers.ages[0, 0][0]
+    yield (age == HELD) & (age < s.channel.timing.waits[0])
+    yield s.channel.registers.rows[0, 0][0] & (s.channel.registers.owed[0] > 1)
+
+
+def timing_seen(s: Scene) -> Iterator[Value]:
+    """For each rule, a head that waited and issues exactly when the rule allows it."""
+    c = s.channel
+    for i, row in enumerate(c.rule_rows):
+        seen = []
+        for found, word in s.each():
+            waited = any_of((word.source == s.nodes + k) & w for k, w in enumerate(s.waited))
+            bound = word.valid & word.cmd.matches(*row.before) & waited
+            for node in range(int(c.rules.size[row.level])):
+                age = found.ages[i, node][-1]
+                due = (age == c.timing.waits[i]) & (age >= HELD) & ~age.all()
+                seen.append(bound & c.at(word, row.level, node) & due)
+        yield any_of(seen)
+
+
+def rows_seen(s: Scene) -> Iterator[Value]:
+    """A command on an open row; one of a stream that needs closed rows, after rows were open and closed again."""
+    word, c = s.words[0], s.channel
+    needs = c.number(word, c.rules.needs)
+    yield word.valid & (needs == Row.OPEN)
+    was_open = any_of(row[1] != 0 for row in s.start.rows.values())
+    yield word.valid & (needs == Row.CLOSED) & (word.source >= s.nodes) & was_open
+
+
+def refresh_seen(s: Scene) -> Iterator[Value]:
+    """A refresh that was postponed as long as may be and is served; a lifted hold; starvation."""
+    word = s.words[0]
+    yield word.valid & (word.source == 0) & (s.start.owed[0] == POSTPONED_MAX)
+    yield word.valid & s.channel.held(s.start, word)
+    yield s.starved
+
+
+def progress_seen(s: Scene) -> Iterator[Value]:
+    """A command in the last clock in which it must come; heads that can never move."""
+    quiet = s.channel.quiet
+    yield s.words[0].valid & (quiet == s.longest) & (quiet > HELD) & ~quiet.all()
+    yield s.sequencer.stuck
+
+
+def bus_seen(s: Scene) -> Iterator[Value]:
+    """Each stream on each bus, and all buses at once."""
+    for out in s.sequencer.buses:
+        yield from (out.valid & (out.source == s.nodes + k) for k in range(len(s.heads)))
+    yield s.words[-1].valid
+
+
+def first_seen(s: Scene) -> Iterator[Value]:
+    """The last stream issues although the first waits; it waits in vain for the first; both are granted in turn."""
+    last = s.nodes + len(s.heads) - 1
+    yield s.issues(last) & s.waited[0] & s.heads[0].valid & ~s.issues(s.nodes)
+    yield s.issues(s.nodes) & s.waited[-1] & s.fits[-1] & ~s.issues(last)
+
+
+class NeverLifts(Sequencer):
+    """Keeps the hold of a due refresh whatever waits."""
+
+    def _lift(self, *arguments: Any) -> Value:
+        super()._lift(*arguments)
+        return Const(0, 1)
+
+
+class AlwaysLifts(Sequencer):
+    """Does not hold anything back for a refresh."""
+
+    def _lift(self, *arguments: Any) -> Value:
+        super()._lift(*arguments)
+        return Const(1, 1)
+
+
+class Careless(Sequencer):
+    """Does not look whether the bus is taken."""
+
+    def _taken(self, *arguments: Any) -> Value:
+        return Const(0, 1)
+
+
+class Twin(NamedTuple):
+    """A sequencer that breaks a property. needs_no_row: a command that is let through whatever the rows are; wait: added
+    to the wait of one rule, and every rule in its turn; refi: added to the interval of refresh."""
+
+    kind: type[Sequencer] = Sequencer
+    needs_no_row: str | None = None
+    wait: int = 0
+    refi: int = 0
+
+
+class Property(NamedTuple):
+    """holds: bits that are always high; seen: bits that are high in some trace, so that what holds says something."""
+
+    holds: Callable[[Scene], Iterator[Value]]
+    seen: Callable[[Scene], Iterator[Value]]
+    twins: tuple[Twin, ...]
+    lemma: Callable[[Scene], Iterator[Value]] = lambda scene: iter(())
+
+
+PROPERTIES = {
+    "state": Property(state, state_seen, (Twin(wait=-1), Twin(refi=1))),
+    "timing": Property(timing, timing_seen, (Twin(wait=-1),)),
+    "rows": Property(rows, rows_seen, (Twin(needs_no_row="RD"), Twin(needs_no_row="ACT"))),
+    "refresh": Property(refresh, refresh_seen, (Twin(refi=1), Twin(AlwaysLifts))),
+    "progress": Property(progress, progress_seen, (Twin(NeverLifts),), quiet),
+    "bus": Property(bus, bus_seen, (Twin(Careless),)),
+    "first": Property(first, first_seen, (Twin(wait=1),)),
+}

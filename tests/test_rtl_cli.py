@@ -1,0 +1,199 @@
+"""`pimloom rtl`: what it prints and writes, and how it fails. The work behind it is faked where it is slow."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import pytest
+
+import pimloom
+from pimloom.arch.system import load_part
+from pimloom.rtl.blocks import BLOCKS
+from pimloom.rtl.emit import to_verilog
+from pimloom.rtl_cli import PART, Simulator
+from pimloom.rtl_flow import synth, verify
+from pimloom.rtl_flow.simulator import SIMULATORS
+from pimloom.rtl_flow.synth import Synthesis
+from pimloom.rtl_flow.verify import Verified
+from tests.command import ENVIRONMENT, Done, call
+
+GOLDEN = Path(__file__).parent / "golden" / "rtl"
+PRINTED = ("verify.txt", "prove.txt", "synth.txt", "synth.json")
+
+RULE = "ACT → REFab, same channel: tRC"
+GOOD = Verified("sequencer", PART, "verilator", 20000, 0, 66, 67, [RULE], 306412, 48612.5)
+BAD = GOOD._replace(mismatches=3, first_mismatch="command 7 issued at CK 24, model says 25", waves="sequencer.vcd")
+VALUES = Verified("pim_channel", PART, "verilator", 12, 0, 0, 0, [], 904, 2210.5)
+CELLS = Synthesis(
+    "pim_unit", PART, "osu018_stdcells", 30341, 1759, 0, 1087221.0, 45300.875, 5821.0,
+    "ECP5 LFE5U-85F-6", 11332, 1759, 16, 0, 43.04,
+)  # fmt: skip
+HUGE = CELLS._replace(block="huge", area_um2=None, nand2_equivalents=None, path_ps=None, fmax_mhz=None)
+
+
+class Proved(NamedTuple):
+    """A row of `prove`."""
+
+    property: str
+    method: str
+    depth: int
+    result: str
+    twin_failed: bool
+    covered: bool | None
+
+
+PROOFS = [Proved("rules", "k-induction", 6, "proved", True, None), Proved("reach", "bounded", 40, "proved", True, True)]
+
+
+@pytest.fixture
+def rows(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Any]]:
+    """What the faked work returns, and under `asked` what it was asked for."""
+    found: dict[str, list[Any]] = {"verify": [GOOD, VALUES], "prove": list(PROOFS), "synth": [CELLS, HUGE], "asked": []}
+
+    def fake_verify(block: str | None, part: str, **options: Any) -> Iterator[Verified]:
+        options.pop("progress")(1, 1)
+        found["asked"].append((block, part, options))
+        yield from found["verify"]
+
+    def fake_prove(block: str | None, part: str, **options: Any) -> list[Proved]:
+        found["asked"].append((block, part))
+        return found["prove"]
+
+    def fake_synth(blocks: Any, part: Any, part_name: str, progress: Any, note: Any) -> list[Synthesis]:
+        note("nobody hears this without a terminal")
+        found["asked"].append((list(blocks), part_name))
+        return found["synth"]
+
+    prover = ModuleType("pimloom.rtl_flow.prove")
+    prover.prove = fake_prove  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "pimloom.rtl_flow.prove", prover)
+    monkeypatch.setattr(verify, "verify", fake_verify)
+    monkeypatch.setattr(synth, "synthesize", fake_synth)
+    return found
+
+
+@pytest.mark.parametrize("name", PRINTED)
+def test_printed_output(name: str, rows: dict[str, list[Any]]) -> None:
+    command, kind = name.split(".")
+    done = call("rtl", command, *(["all"] if command == "synth" else []), *(["--json", "-"] if kind == "json" else []))
+    assert (done.code, done.err) == (0, "")
+    if os.environ.get("PIMLOOM_UPDATE_GOLDEN") == "1":
+        (GOLDEN / name).write_text(done.out, encoding="utf-8")
+    assert done.out == (GOLDEN / name).read_text(encoding="utf-8")
+
+
+def test_no_golden_file_is_left_over() -> None:
+    assert {path.name for path in GOLDEN.iterdir()} == set(PRINTED)
+
+
+def test_list_names_every_block() -> None:
+    done, found = call("rtl", "list"), json.loads(call("rtl", "list", "--json", "-").out)
+    assert done.code == 0 and all(name in done.out for name in BLOCKS)
+    assert found == {
+        "rows": [{"block": name, "summary": block.summary} for name, block in BLOCKS.items()],
+        "version": pimloom.__version__,
+    }
+
+
+def test_emit_writes_verilog(tmp_path: Path) -> None:
+    file = tmp_path / "tree.v"
+    assert call("rtl", "emit", "bf16_mul", "-o", file) == (0, "", "")
+    shown = call("rtl", "emit", "bf16_mul", "--part", "gddr6_aim", "-o", "-")
+    assert shown == (0, file.read_text(), "")  # this block is the same on every part
+    assert shown.out == to_verilog(BLOCKS["bf16_mul"].build(load_part(PART).value), "bf16_mul")
+    assert "module bf16_mul(" in shown.out
+
+
+def test_options_arrive(rows: dict[str, list[Any]], tmp_path: Path) -> None:
+    waves = tmp_path / "w.vcd"
+    options = ("--simulator", "icarus", "--commands", "70", "--seed", "4", "--waves", waves)
+    assert call("rtl", "verify", "sequencer", "--part", "gddr6_aim", *options, "--quiet") == (0, "", "")
+    assert call("rtl", "verify", "--quiet").code == call("rtl", "prove", "timer", "--quiet").code == 0
+    assert call("rtl", "synth", "bf16_mul", "--quiet").code == call("rtl", "synth", "all", "--quiet").code == 0
+    asked = {"simulator": "icarus", "commands": 70, "seed": 4, "waves": waves}
+    plain = {"simulator": "verilator", "commands": 5000, "seed": 0, "waves": None}
+    assert rows["asked"][:3] == [("sequencer", "gddr6_aim", asked), (None, PART, plain), ("timer", PART)]
+    assert rows["asked"][3] == (["bf16_mul"], PART) and "pim_unit" in rows["asked"][4][0]
+
+
+def test_json_has_rows_version_part_and_seed(rows: dict[str, list[Any]], tmp_path: Path) -> None:
+    found = json.loads(call("rtl", "verify", "--seed", "4", "--json", "-").out)
+    assert found.keys() == {"rows", "version", "part", "seed"} and found["rows"][0].keys() == set(Verified._fields)
+    assert (found["version"], found["part"], found["seed"]) == (pimloom.__version__, PART, 4)
+    proofs, cells = (json.loads(call("rtl", *c, "--json", "-").out) for c in (("prove",), ("synth", "all")))
+    assert proofs.keys() == cells.keys() == {"rows", "version", "part"}
+    assert cells["rows"][0] == CELLS._asdict() and proofs["rows"][1] == PROOFS[1]._asdict()
+    with_table, file = call("rtl", "synth", "all", "--json", tmp_path / "s.json"), tmp_path / "s.json"
+    assert with_table.out == (GOLDEN / "synth.txt").read_text() and json.loads(file.read_text()) == cells
+
+
+def test_a_mismatch_is_shown_and_then_fails(rows: dict[str, list[Any]]) -> None:
+    rows["verify"] = [BAD, VALUES]
+    done = call("rtl", "verify")
+    assert (done.code, done.err) == (1, "pimloom: RTL and model differ: mismatches: 3 in sequencer\n")
+    for text in ("306,412", "first mismatch: command 7 issued at CK 24, model says 25", "waves: sequencer.vcd", RULE):
+        assert text in done.out
+    assert json.loads(call("rtl", "verify", "--json", "-").out)["rows"][0]["mismatches"] == 3
+
+
+@pytest.mark.parametrize("change", [{"result": "failed"}, {"result": "unknown"}, {"twin_failed": False}])
+def test_a_proof_that_fails_or_proves_nothing_fails(rows: dict[str, list[Any]], change: dict[str, Any]) -> None:
+    rows["prove"][0] = PROOFS[0]._replace(**change)
+    done = call("rtl", "prove")
+    assert (done.code, done.err) == (1, "pimloom: not proved: rules\n")
+    assert "k-induction" in done.out
+
+
+def said(*command: str | Path) -> str:
+    """The one line that a wrong command prints."""
+    done = call("rtl", *command)
+    assert (done.code, done.out) == (2, "") and done.err.count("\n") == 1
+    return done.err
+
+
+def test_wrong_commands_are_one_line(tmp_path: Path) -> None:
+    for command in ("emit", "synth"):
+        unknown = "pimloom: unknown block 'pim_unti'; nearest: pim_unit; known blocks: sequencer, "
+        assert said(command, "pim_unti").startswith(unknown)
+    assert "sequencer" in said("verify", "sequencr")
+    assert said("emit", "timer", "--part", "x").startswith("pimloom: unknown part 'x'; known parts: ")
+    assert "'modelsim' is not one of 'verilator', 'icarus'" in said("verify", "--simulator", "modelsim")
+    assert "Missing command" in said()
+    gone = tmp_path / "no" / "r.json"
+    missing = f"there is no folder {gone.parent}; make it first\n"
+    for command in ("verify", "prove", "synth"):  # before any work is done
+        assert said(command, "timer", "--json", gone) == f"pimloom: --json {gone}: {missing}"
+    assert said("verify", "--waves", gone) == f"pimloom: --waves {gone}: {missing}"
+    assert said("emit", "timer", "-o", gone).startswith(f"pimloom: cannot write {gone}: no such file")
+
+
+@pytest.mark.parametrize(
+    ("package", "command"),
+    [
+        ("amaranth", ("list",)),
+        ("amaranth", ("emit", "timer")),
+        ("amaranth", ("verify",)),
+        ("amaranth", ("synth", "all")),
+    ],
+)
+def test_a_missing_package_is_one_line(package: str, command: tuple[str, ...]) -> None:
+    hide = f"import sys; sys.modules[{package!r}] = None; sys.argv = ['pimloom', 'rtl', *{command}]"
+    code = f"{hide}; from pimloom.cli import main; main()"
+    ran = subprocess.run([sys.executable, "-c", code], env=ENVIRONMENT, capture_output=True, text=True, check=False)
+    sentence = f"pimloom: {package} is missing; install it with: pip install 'pimloom[rtl]'\n"
+    assert Done(ran.returncode, ran.stdout, ran.stderr) == (2, "", sentence)
+
+
+def test_the_simulators_are_those_of_the_flow() -> None:
+    assert tuple(Simulator) == SIMULATORS
+
+
+def test_a_small_block_for_real() -> None:
+    found = json.loads(call("rtl", "synth", "bf16_mul", "--json", "-").out)["rows"]
+    assert [row["block"] for row in found] == ["bf16_mul"]
+    assert found[0]["flip_flops"] == found[0]["ff"] == 0 and found[0]["fmax_mhz"] > 20

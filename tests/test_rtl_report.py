@@ -1,0 +1,183 @@
+"""The report of the gates: made from fixed rows and looked at in a browser; from real ones in a slow test."""
+
+import csv
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pimloom import rtl_report
+from pimloom.arch.system import PimSystem, load_system
+from pimloom.reports.page import render
+from pimloom.reports.rtl.published import published
+from pimloom.reports.rtl.sections import needed_mhz
+from pimloom.reports.rtl.study import build_page, write_report
+from pimloom.rtl.blocks import BLOCKS
+from pimloom.rtl_flow import synth
+from pimloom.rtl_flow.synth import Synthesis
+from pimloom.rtl_flow.verify import Verified
+from tests.browser import Visit, browser, visit
+from tests.command import call
+
+__all__ = ["browser"]
+
+PART = "gddr6_pim_gpt"
+TITLE = "The hardware in gates"
+
+
+def made(block: str, nand2: float, **change: Any) -> Synthesis:
+    """A row of a block of that size."""
+    row = Synthesis(
+        block, PART, "osu018_stdcells", int(nand2 / 2), 9, 0, 24 * nand2, nand2, 5000.0, "FPGA X", 300, 9, 1, 0, 50.25
+    )
+    return row._replace(**change)
+
+
+ROWS = [
+    made("sequencer", 12869),
+    made("float32_add", 2000.5),
+    made("float32_mul", 5430),
+    made("bf16_mul", 777, path_ps=0.0),
+    made("pim_unit", 45301, fmax_mhz=None),
+    made("asic_softmax", 132814, memory_bits=49152),
+]
+COVERAGE = [Verified("sequencer", PART, "verilator", 20000, 0, 66, 67, ["tRC"], 306412, 48612.5)]
+PROOFS = [{"property": "rules", "method": "k-induction", "depth": 6, "result": "proved", "twin_failed": True}]
+
+
+def plain(rows: list[Any]) -> list[dict[str, Any]]:
+    return [row._asdict() for row in rows]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("report") / "made" / "for it"
+    assert write_report(out, plain(ROWS), plain(COVERAGE), PROOFS) == out / "index.html"
+    assert sorted(path.name for path in out.iterdir()) == ["index.html", "results.csv", "results.json"]
+    return out
+
+
+@pytest.fixture(scope="module")
+def seen(browser: Any, folder: Path) -> Iterator[Visit]:
+    with visit(browser, folder / "index.html") as here:
+        yield here
+
+
+def cells(seen: Visit, title: str) -> list[list[str]]:
+    """Text of the table with that title."""
+    place = seen.page.locator("div.block").filter(has=seen.page.get_by_role("heading", name=title, exact=True))
+    return [row.locator("td").all_text_contents() for row in place.locator("tbody tr").all()]
+
+
+def test_page_loads_without_a_message_or_a_request(seen: Visit) -> None:
+    assert (seen.messages, seen.errors, seen.requests, seen.page.title()) == ([], [], [], TITLE)
+    titles = seen.page.locator("nav a").all_text_contents()
+    names = ["Standard cells", "Beside the published figures", "FPGA and clock rates", "Verification", "Assumptions"]
+    assert titles == names
+
+
+@pytest.mark.parametrize("width", [375, 1280])
+def test_nothing_sticks_out_sideways(browser: Any, folder: Path, width: int) -> None:
+    with visit(browser, folder / "index.html", width=width) as here:
+        assert here.page.evaluate("document.documentElement.scrollWidth") == width
+
+
+def test_tables_hold_the_rows(seen: Visit) -> None:
+    assert cells(seen, "Standard cells")[1] == ["float32_add", "1,000", "9", "0", "2,000", "48,012", "5,000"]
+    rates = cells(seen, "FPGA resources and clock rates")
+    assert rates[0] == ["sequencer", "300", "9", "1", "0", "50.2", "200", "2,000"]  # tCK 500 ps
+    assert rates[3][6] == rates[4][5] == "–"
+    assert cells(seen, "Co-simulation with the model")[0][3:] == ["20,000", "0", "66", "67", "306,412"]
+    assert cells(seen, "Proofs") == [["rules", "k-induction", "6", "proved", "yes"]]
+
+
+def test_gates_stand_beside_published_area_and_power(seen: Visit) -> None:
+    both, narrow, macs = cells(seen, "Our gates for what is published")
+    gates = 256 * 2000.5 + 128 * 5430
+    assert both[0] == "ASIC: 256 float32 adders, 128 float32 multipliers"
+    assert both[1:6] == [f"{gates:,.0f}", "0.64", f"{0.64e6 / gates:.2f}", "304.59", f"{304590 / gates:.2f}"]
+    assert narrow[1] == f"{256 * 2000.5 + 128 * 777:,.0f}"
+    assert macs[:5] == ["MAC units of a channel: 16", f"{16 * 45301:,}", "–", "–", "149.29"]
+    assert macs[6] == "area unknown, power secondary"
+
+
+def test_published_figures_are_shown_as_printed_with_their_evidence(seen: Visit) -> None:
+    shown = cells(seen, "Published figures")
+    assert [row[4] for row in shown] == [line.tag for line in published().values()]
+    assert {row[0]: row[1] for row in shown}["PIM-GPT: ASIC power"] == "304.59"
+    assert {row[4] for row in shown} <= {"paper", "secondary", "recalled", "derived", "unknown"}
+
+
+def test_published_figures_are_those_of_the_system() -> None:
+    paper, system = published(), load_system("pim_gpt")
+    assert isinstance(system.spec, PimSystem) and system.part is not None and system.part.pim_unit is not None
+    npu = system.spec.npu
+    ours = {
+        "asic_area": npu.area_mm2,
+        "asic_power": npu.power_mw,
+        "asic_adders": npu.adders,
+        "asic_multipliers": npu.multipliers,
+        "asic_sram": npu.sram_bytes,
+        "asic_clock": npu.clock_mhz,
+        "mac_power": system.part.pim_unit.mac_power_mw,
+    }
+    assert {name: paper[name].value for name in ours} == ours
+    assert paper["attacc_unit"].value == pytest.approx(13.12 / (16 * 2 * 2 * 16 / 8))
+    assert paper["duplex_mac"].value == pytest.approx(3.02 / (32 * 512), rel=2e-3)
+
+
+def test_needed_clocks() -> None:
+    system = load_system("pim_gpt")
+    assert isinstance(system.spec, PimSystem) and system.part is not None
+    needed = {block: needed_mhz(block, system.spec, system.part) for block in BLOCKS}
+    assert needed["sequencer"] == needed["timer"] == 2000
+    assert needed["pim_unit"] == needed["bf16_tree"] == needed["asic_exp"] == needed["float32_add"] == 1000
+
+
+def test_files_hold_the_rows(folder: Path) -> None:
+    with (folder / "results.csv").open(newline="") as file:
+        written = list(csv.DictReader(file))
+    found = json.loads((folder / "results.json").read_text())
+    assert [row["block"] for row in written] == [row.block for row in ROWS]
+    assert list(written[0]) == list(Synthesis._fields) and written[4]["fmax_mhz"] == ""
+    assert found["synthesis"] == plain(ROWS) and found["verification"] == plain(COVERAGE)
+    assert found["proofs"] == PROOFS and len(found["published"]) == len(published())
+
+
+def test_what_was_not_run_is_said_and_generic_gates_have_no_area() -> None:
+    gone = {"library": "generic gates", "area_um2": None, "nand2_equivalents": None, "path_ps": None}
+    html = render(build_page([row._asdict() | gone for row in ROWS]))
+    assert "<code>pimloom rtl verify</code> and <code>pimloom rtl prove</code>" in html
+    assert "generic gates [1]" in html and "Our gates for what is published" not in html
+
+
+def test_the_command_composes_synthesis_and_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+
+    def fake(blocks: Any, part: Any, name: str, progress: Any, note: Any) -> list[Synthesis]:
+        note("nobody hears this without a terminal")
+        asked.extend([*blocks, name])
+        return ROWS
+
+    monkeypatch.setattr(synth, "synthesize", fake)
+    assert call("report", "rtl", "--out", tmp_path) == (0, f"{tmp_path}/index.html\n", "")
+    assert asked == [*synth.all_blocks(), PART]
+    assert (tmp_path / "index.html").read_text() == render(build_page(plain(ROWS)))
+    blocked = tmp_path / "file"
+    blocked.touch()
+    assert call("report", "rtl", "--out", blocked).code == 2
+
+
+@pytest.mark.slow
+def test_a_report_of_real_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, browser: Any) -> None:
+    few = {name: BLOCKS[name] for name in ("timer", "float32_add", "bf16_mul", "asic_partials")}
+    monkeypatch.setattr(synth, "all_blocks", lambda: few)
+    page = rtl_report.run_study(tmp_path)
+    rows = json.loads((tmp_path / "results.json").read_text())["synthesis"]
+    assert [row["block"] for row in rows] == list(few)
+    assert all(row["cells"] > 0 and row["lut4"] > 0 and row["fmax_mhz"] > 10 for row in rows)
+    with visit(browser, page, width=375) as here:
+        assert (here.messages, here.errors, here.requests) == ([], [], [])
+        assert here.page.evaluate("document.documentElement.scrollWidth") == 375

