@@ -4,25 +4,23 @@ from typing import Literal, TypeAlias
 
 from amaranth.asserts import AnyConst, AnySeq
 from amaranth.back import rtlil
-from amaranth.hdl import Array, Assert, Assume, ClockDomain, Const, Cover, Elaboratable, Module, Mux, Signal, Value
+from amaranth.hdl import Assert, Assume, ClockDomain, Const, Cover, Elaboratable, Module, Mux, Signal, Value
 from amaranth.utils import bits_for
 
 from pimloom.arch.command import Row
 from pimloom.arch.table import Table
 from pimloom.rtl.checker import Channel, Timing, Word, any_of, wire
 from pimloom.rtl.properties import PROPERTIES, Scene, Twin
-from pimloom.rtl.sequencer import Sequencer
 
-Task: TypeAlias = Literal["prove", "search", "see", "break"]
+Task: TypeAlias = Literal["prove", "see", "break"]
 STEP = "state"  # the property that the others assume when they are proved
 
 
 class Question(Elaboratable):
     """One property of a sequencer with `streams` streams.
 
-    Task `prove`: assertions for an induction; all properties but `state` assume `state`. `search`: the property alone,
-    for a walk from reset. `see`: covers that show it at work; `break`: covers that show it violated, for a twin with a
-    changed wait one for each rule if `every`, else one.
+    Task `prove`: assertions for an induction; all properties but `state` assume `state`. `see`: covers that show it at
+    work; `break`: covers that show it violated, for a twin with a changed wait one for each rule if `every`, else one.
 
     With `bits`, waits are any constants of that many bits, and the interval of refresh, its first clock and whether
     there is any are free too; without, all are the table's. Heads come, with any commands of the table, and are
@@ -30,7 +28,14 @@ class Question(Elaboratable):
     """
 
     def __init__(
-        self, table: Table, streams: int, bits: int, about: str, task: Task, twin: Twin | None = None, every: bool = True
+        self,
+        table: Table,
+        streams: int,
+        bits: int,
+        about: str,
+        task: Task,
+        twin: Twin | None = None,
+        every: bool = True,
     ) -> None:
         self.table, self.bits, self.about, self.task, self.every = table, bits, about, task, every
         self.twin = twin or Twin()
@@ -62,16 +67,8 @@ class Question(Elaboratable):
         if self.task == "break":
             m.d.comb += [Cover(any_of(~bit for bit in holds) & which) for which in self._bent_rules(m)]
             return m
-        if self.task == "lemma":
-            bits = list(PROPERTIES[self.about].lemma(scene))
-            any_one = wire(m, AnyConst(bits_for(len(bits) - 1)), "any_one")
-            m.d.comb += [Assume(any_one < len(bits)), Assert(Array(bits)[any_one])]
-            m.d.comb += [Assume(bit) for bit in PROPERTIES[STEP].holds(scene)]
-            return m
         m.d.comb += [Assert(bit) for bit in holds]
-        if self.task == "prove":
-            m.d.comb += [Assume(bit) for bit in PROPERTIES[self.about].lemma(scene)]
-        if self.task == "prove" and self.about != STEP:
+        if self.about != STEP:
             m.d.comb += [Assume(bit) for bit in PROPERTIES[STEP].holds(scene)]
         return m
 

@@ -11,7 +11,7 @@ import subprocess
 import sysconfig
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
@@ -87,9 +87,10 @@ def prove(
     part: str,
     progress: Progress = lambda done, total: None,
     own_timings: bool = True,
+    properties: Sequence[str] = tuple(PROPERTIES),
     note: Callable[[str], None] = lambda text: None,
 ) -> Iterator[Proof]:
-    """All properties, for any timings of BITS bits and, if `own_timings`, for the part's own as well.
+    """The properties, for any timings of BITS bits and, if `own_timings`, for the part's own as well.
 
     Raises UserError for a block without properties or a missing tool.
     """
@@ -97,7 +98,7 @@ def prove(
         raise UserError(f"no properties of block {block!r}{nearest(str(block), ['sequencer'])}; known: sequencer")
     table = small_table(load_part(part).value)
     tool(SOLVER)
-    asked = [(name, bits) for bits in ((BITS, 0) if own_timings else (BITS,)) for name in PROPERTIES]
+    asked = [(name, bits) for bits in ((BITS, 0) if own_timings else (BITS,)) for name in properties]
     progress(0, len(asked))
     with tools(note) as at_hand:
         for done, (name, bits) in enumerate(asked, start=1):

@@ -8,6 +8,7 @@ that name is made; Icarus is what `iverilog` on PATH is.
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from fcntl import LOCK_EX, flock
@@ -51,6 +52,7 @@ done
 exec '{binary}' "$@"
 """
 READING = "3"  # what was built otherwise is not found
+AHEAD_S = 3600  # longer than a build takes
 TAIL = 15  # lines of a log worth showing
 
 
@@ -95,7 +97,7 @@ def _built(verilog: str, top: str, simulator: Simulator, traced: bool) -> Path:
         if done.exists():  # somebody else was quicker
             return done
         work, library = Path(text) / "build", cache_folder() / "simulators" / f"library-{_key(setting)}"
-        shutil.copytree(library, work) if library.exists() else work.mkdir()
+        _take_library(library, work) if library.exists() else work.mkdir()
         _build(work, verilog, top, simulator, traced)
         if not library.exists():
             _keep_library(work, library)
@@ -129,6 +131,13 @@ def _build(work: Path, verilog: str, top: str, simulator: Simulator, traced: boo
             timescale=("1ns", "1ps"),
             log_file=work / "build.log",
         )
+
+
+def _take_library(library: Path, work: Path) -> None:
+    """Copies that seem newer than the makefile to come; else make would make them again."""
+    shutil.copytree(library, work)
+    for file in work.iterdir():
+        os.utime(file, times=(time.time() + AHEAD_S,) * 2)
 
 
 def _keep_library(work: Path, library: Path) -> None:
