@@ -20,7 +20,7 @@ from tests import streams
 from tests.naive import Outcome
 from tests.simulators import needs
 
-COMMANDS = {"gddr6_pim_gpt": 12_000, "hbm2_2000": 10_000}
+COMMANDS = {"gddr6_pim_gpt": 11_000, "hbm2_2000": 9_500}
 SIMULATOR: dict[str, Simulator] = {"gddr6_pim_gpt": "verilator", "hbm2_2000": "icarus"}  # so that both are tried
 parts = pytest.mark.parametrize("part", COMMANDS)
 MOST_CK = 40_000
@@ -89,7 +89,9 @@ def oracle_cases(machine: str, n: int = 250) -> list[tuple[streams.Case, Outcome
     for i in range(n):
         drawn = streams.draw_case(Random(f"gates {i}"), machine, size=SIZES[machine])._replace(refreshed=None)
         case = drawn._replace(streams=[streams.expand(s) for s in drawn.streams])
-        found.append((case, case.oracle()))
+        expected = case.oracle()
+        if expected.error or i < n // 3:  # all that can never issue, and some of the others
+            found.append((case, expected))
     return found
 
 
