@@ -74,7 +74,7 @@ def verify(
 ) -> None:
     """Simulate blocks against the models they mirror."""
     from pimloom.rtl_flow.lookup import needs_extra
-    from pimloom.rtl_show import show_verified
+    from pimloom.rtl_show import differing, show_verified
 
     _check_outputs(json, waves)
     with needs_extra(), _bar(f"verifying {block or 'all blocks'}", quiet) as progress:
@@ -84,7 +84,7 @@ def verify(
             run(block, part, simulator=simulator.value, commands=commands, seed=seed, waves=waves, progress=progress)
         )
     output(_result(rows, part, seed=seed), json, None if quiet else show_verified)
-    if wrong := [f"{row['mismatches']:,} in {row['block']}" for row in rows if row["mismatches"]]:
+    if wrong := differing(rows):
         raise GateError(f"RTL and model differ: mismatches: {', '.join(wrong)}")
 
 
@@ -92,15 +92,15 @@ def verify(
 def prove(block: OneOrAll = None, part: PartName = PART, json: Json = None, quiet: Quiet = False) -> None:
     """Prove properties of blocks with an SMT solver."""
     from pimloom.rtl_flow.lookup import needs_extra
-    from pimloom.rtl_show import show_proofs
+    from pimloom.rtl_show import show_proofs, unproved
 
     _check_outputs(json)
     with needs_extra(), _bar(f"proving {block or 'all blocks'}", quiet) as progress:
         from pimloom.rtl_flow.prove import prove as run
 
-        rows = _plain(run(block, part, progress=progress))
+        rows = _plain(run(block, part, progress=progress, note=_note(quiet)))
     output(_result(rows, part), json, None if quiet else show_proofs)
-    if wrong := [row["property"] for row in rows if row["result"] != "proved" or row["twin_failed"] is False]:
+    if wrong := unproved(rows):
         raise GateError(f"not proved: {', '.join(wrong)}")
 
 

@@ -1,31 +1,41 @@
-"""Study `rtl`: synthesises all blocks and hands the rows to `reports/rtl`, which may not enter the RTL itself."""
+"""Study `rtl`: synthesis, co-simulation and proofs, handed as rows to `reports/rtl`, which may not enter the RTL."""
 
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from pimloom.arch.error import GateError
 from pimloom.arch.system import PimSystem, load_system
 from pimloom.reports.files import prepare_folder
 from pimloom.reports.rtl.study import SYSTEM, write_report
 from pimloom.rtl_flow.lookup import needs_extra
+from pimloom.rtl_show import differing, unproved
 
 Progress = Callable[[int, int], None]
 
 
 def run_study(out: str | Path, progress: Progress = lambda done, total: None) -> Path:
-    """Synthesise every block and write the report into folder `out`; returns the page.
+    """Synthesise, verify and prove everything and write the report into folder `out`; returns the page.
 
-    The first run takes a quarter of an hour on two cores; results are kept. Raises UserError for a missing tool or a
-    folder that cannot be written.
+    The first run takes a quarter of an hour on two cores; what is synthesised and proved is kept. Raises UserError for
+    a missing tool or a folder that cannot be written, and GateError, when all is written, if gates and model differ or
+    a proof fails.
     """
     prepare_folder(out)
     system = load_system(SYSTEM)
     assert isinstance(system.spec, PimSystem) and system.part is not None
+    name = system.spec.dram.part
     with needs_extra():
-        from pimloom.rtl_flow.synth import all_blocks, synthesize
+        from pimloom.rtl_flow import prove, synth, verify
 
-        found = synthesize(all_blocks(), system.part, system.spec.dram.part, progress, _note)
-    return write_report(out, [row._asdict() for row in found])
+        found = synth.synthesize(synth.all_blocks(), system.part, name, progress, _note)
+        synthesis = [row._asdict() for row in found]
+        coverage = [row._asdict() for row in verify.verify(None, name, progress=progress)]
+        proofs = [row._asdict() for row in prove.prove(None, name, progress, note=_note)]
+    page = write_report(out, synthesis, coverage, proofs)
+    if failed := differing(coverage) + unproved(proofs):
+        raise GateError(f"gates and model differ, or a proof fails: {', '.join(failed)}; see {page}")
+    return page
 
 
 def _note(text: str) -> None:

@@ -40,14 +40,19 @@ def show_proofs(found: Mapping[str, Any]) -> None:
     show_rows(
         [
             ("property", f"property, on {found['part']}", ""),
+            ("timings", "timings", ""),
             ("method", "method", ""),
-            ("depth", "depth|r", ""),
+            ("depth", "clocks|r", ",d"),
             ("result", "result", ""),
             ("covered", "covered", ""),
-            ("twin_failed", "twin failed", ""),
+            ("twin_failed", "twins fail", ""),
+            ("seconds", "s|r", ",.1f"),
         ],
         [{**row, "covered": _word(row["covered"]), "twin_failed": _word(row["twin_failed"])} for row in found["rows"]],
     )
+    for row in found["rows"]:
+        if row["trace"]:
+            show_line(f"{row['property']}: counterexample: {row['trace']}")
 
 
 def show_syntheses(found: Mapping[str, Any]) -> None:
@@ -71,6 +76,17 @@ def show_syntheses(found: Mapping[str, Any]) -> None:
     row = found["rows"][0]
     show_line(f"for {found['part']}; cells to path: {row['library']}, no wires, memories beside;")
     show_line(f"LUT4 to Fmax: {row['fpga']}, with a register at every port for Fmax")
+
+
+def differing(rows: Rows) -> list[str]:
+    """Blocks whose gates and model differ, with the number of differences."""
+    return [f"{row['mismatches']:,} in {row['block']}" for row in rows if row["mismatches"]]
+
+
+def unproved(rows: Rows) -> list[str]:
+    """Properties that are not proved, or whose proof says nothing: no situation reached, or a broken twin passes."""
+    bad = (row for row in rows if row["result"] != "proved" or False in (row["covered"], row["twin_failed"]))
+    return [f"{row['property']} ({row['timings']})" for row in bad]
 
 
 def _of(some: int | None, all_: int | None) -> str | None:

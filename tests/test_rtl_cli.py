@@ -6,8 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
@@ -16,7 +15,8 @@ from pimloom.arch.system import load_part
 from pimloom.rtl.blocks import BLOCKS
 from pimloom.rtl.emit import to_verilog
 from pimloom.rtl_cli import PART, Simulator
-from pimloom.rtl_flow import synth, verify
+from pimloom.rtl_flow import prove, synth, verify
+from pimloom.rtl_flow.prove import Proof
 from pimloom.rtl_flow.simulator import SIMULATORS
 from pimloom.rtl_flow.synth import Synthesis
 from pimloom.rtl_flow.verify import Verified
@@ -36,18 +36,10 @@ CELLS = Synthesis(
 HUGE = CELLS._replace(block="huge", area_um2=None, nand2_equivalents=None, path_ps=None, fmax_mhz=None)
 
 
-class Proved(NamedTuple):
-    """A row of `prove`."""
-
-    property: str
-    method: str
-    depth: int
-    result: str
-    twin_failed: bool
-    covered: bool | None
-
-
-PROOFS = [Proved("rules", "k-induction", 6, "proved", True, None), Proved("reach", "bounded", 40, "proved", True, True)]
+PROOFS = [
+    Proof("sequencer", PART, "bus", "one at a time", "any, 4 bits", "k-induction", 17, "proved", True, True, 12.34),
+    Proof("sequencer", PART, "rows", "rows fit", "the part's", "k-induction", 1, "proved", None, None, 0.5),
+]
 
 
 @pytest.fixture
@@ -60,7 +52,8 @@ def rows(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Any]]:
         found["asked"].append((block, part, options))
         yield from found["verify"]
 
-    def fake_prove(block: str | None, part: str, **options: Any) -> list[Proved]:
+    def fake_prove(block: str | None, part: str, **options: Any) -> list[Proof]:
+        options["note"]("nobody hears this without a terminal")
         found["asked"].append((block, part))
         return found["prove"]
 
@@ -69,9 +62,7 @@ def rows(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Any]]:
         found["asked"].append((list(blocks), part_name))
         return found["synth"]
 
-    prover = ModuleType("pimloom.rtl_flow.prove")
-    prover.prove = fake_prove  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "pimloom.rtl_flow.prove", prover)
+    monkeypatch.setattr(prove, "prove", fake_prove)
     monkeypatch.setattr(verify, "verify", fake_verify)
     monkeypatch.setattr(synth, "synthesize", fake_synth)
     return found
@@ -141,12 +132,12 @@ def test_a_mismatch_is_shown_and_then_fails(rows: dict[str, list[Any]]) -> None:
     assert json.loads(call("rtl", "verify", "--json", "-").out)["rows"][0]["mismatches"] == 3
 
 
-@pytest.mark.parametrize("change", [{"result": "failed"}, {"result": "unknown"}, {"twin_failed": False}])
+@pytest.mark.parametrize("change", [{"result": "FAILED"}, {"covered": False}, {"twin_failed": False}])
 def test_a_proof_that_fails_or_proves_nothing_fails(rows: dict[str, list[Any]], change: dict[str, Any]) -> None:
-    rows["prove"][0] = PROOFS[0]._replace(**change)
+    rows["prove"][0] = PROOFS[0]._replace(**change, trace="bus.vcd")
     done = call("rtl", "prove")
-    assert (done.code, done.err) == (1, "pimloom: not proved: rules\n")
-    assert "k-induction" in done.out
+    assert (done.code, done.err) == (1, "pimloom: not proved: bus (any, 4 bits)\n")
+    assert "k-induction" in done.out and "bus: counterexample: bus.vcd" in done.out
 
 
 def said(*command: str | Path) -> str:

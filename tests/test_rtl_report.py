@@ -3,6 +3,7 @@
 import csv
 import json
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,8 @@ from pimloom.reports.rtl.published import published
 from pimloom.reports.rtl.sections import needed_mhz
 from pimloom.reports.rtl.study import build_page, write_report
 from pimloom.rtl.blocks import BLOCKS
-from pimloom.rtl_flow import synth
+from pimloom.rtl_flow import prove, synth, verify
+from pimloom.rtl_flow.prove import Proof
 from pimloom.rtl_flow.synth import Synthesis
 from pimloom.rtl_flow.verify import Verified
 from tests.browser import Visit, browser, visit
@@ -43,8 +45,13 @@ ROWS = [
     made("pim_unit", 45301, fmax_mhz=None),
     made("asic_softmax", 132814, memory_bits=49152),
 ]
-COVERAGE = [Verified("sequencer", PART, "verilator", 20000, 0, 66, 67, ["tRC"], 306412, 48612.5)]
-PROOFS = [{"property": "rules", "method": "k-induction", "depth": 6, "result": "proved", "twin_failed": True}]
+COVERAGE = [
+    Verified("sequencer", PART, "verilator", 20000, 0, 66, 67, ["tRC"], 306412, 48612.5),
+    Verified("bf16_mul", PART, "verilator", 2000, 0, 0, 0, [], 2000, 31940.0),
+]
+PROOFS = [
+    Proof("sequencer", PART, "bus", "one at a time", "any, 4 bits", "k-induction", 17, "proved", True, True, 12.3)
+]
 
 
 def plain(rows: list[Any]) -> list[dict[str, Any]]:
@@ -54,7 +61,7 @@ def plain(rows: list[Any]) -> list[dict[str, Any]]:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("report") / "made" / "for it"
-    assert write_report(out, plain(ROWS), plain(COVERAGE), PROOFS) == out / "index.html"
+    assert write_report(out, plain(ROWS), plain(COVERAGE), plain(PROOFS)) == out / "index.html"
     assert sorted(path.name for path in out.iterdir()) == ["index.html", "results.csv", "results.json"]
     return out
 
@@ -89,8 +96,10 @@ def test_tables_hold_the_rows(seen: Visit) -> None:
     rates = cells(seen, "FPGA resources and clock rates")
     assert rates[0] == ["sequencer", "300", "9", "1", "0", "50.2", "200", "2,000"]  # tCK 500 ps
     assert rates[3][6] == rates[4][5] == "–"
-    assert cells(seen, "Co-simulation with the model")[0][3:] == ["20,000", "0", "66", "67", "306,412"]
-    assert cells(seen, "Proofs") == [["rules", "k-induction", "6", "proved", "yes"]]
+    simulated = cells(seen, "Co-simulation with the model")
+    assert simulated[0] == ["sequencer", "20,000", "0", "66", "67", "306,412"]
+    assert simulated[1] == ["bf16_mul", "2,000", "0", "–", "–", "2,000"]
+    assert cells(seen, "Proofs")[0][:6] == ["bus", "one at a time", "any, 4 bits", "k-induction", "17", "proved"]
 
 
 def test_gates_stand_beside_published_area_and_power(seen: Visit) -> None:
@@ -143,7 +152,7 @@ def test_files_hold_the_rows(folder: Path) -> None:
     assert [row["block"] for row in written] == [row.block for row in ROWS]
     assert list(written[0]) == list(Synthesis._fields) and written[4]["fmax_mhz"] == ""
     assert found["synthesis"] == plain(ROWS) and found["verification"] == plain(COVERAGE)
-    assert found["proofs"] == PROOFS and len(found["published"]) == len(published())
+    assert found["proofs"] == plain(PROOFS) and len(found["published"]) == len(published())
 
 
 def test_what_was_not_run_is_said_and_generic_gates_have_no_area() -> None:
@@ -153,27 +162,46 @@ def test_what_was_not_run_is_said_and_generic_gates_have_no_area() -> None:
     assert "generic gates [1]" in html and "Our gates for what is published" not in html
 
 
-def test_the_command_composes_synthesis_and_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[Any] = []
+@pytest.fixture
+def faked(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Any]]:
+    """What the work behind the report returns, and under `asked` what it was asked for."""
+    found: dict[str, list[Any]] = {"coverage": COVERAGE, "proofs": PROOFS, "asked": []}
 
     def fake(blocks: Any, part: Any, name: str, progress: Any, note: Any) -> list[Synthesis]:
         note("nobody hears this without a terminal")
-        asked.extend([*blocks, name])
+        found["asked"].extend([*blocks, name])
         return ROWS
 
     monkeypatch.setattr(synth, "synthesize", fake)
+    monkeypatch.setattr(verify, "verify", lambda block, part, progress: found["coverage"])
+    monkeypatch.setattr(prove, "prove", lambda block, part, progress, note: found["proofs"])
+    return found
+
+
+def test_the_command_composes_the_report(tmp_path: Path, faked: dict[str, list[Any]]) -> None:
     assert call("report", "rtl", "--out", tmp_path) == (0, f"{tmp_path}/index.html\n", "")
-    assert asked == [*synth.all_blocks(), PART]
-    assert (tmp_path / "index.html").read_text() == render(build_page(plain(ROWS)))
+    assert faked["asked"] == [*synth.all_blocks(), PART]
+    page = render(build_page(plain(ROWS), plain(COVERAGE), plain(PROOFS)))
+    assert (tmp_path / "index.html").read_text() == page
     blocked = tmp_path / "file"
     blocked.touch()
     assert call("report", "rtl", "--out", blocked).code == 2
+
+
+def test_what_fails_is_written_and_then_said(tmp_path: Path, faked: dict[str, list[Any]]) -> None:
+    faked |= {"coverage": [COVERAGE[0]._replace(mismatches=2)], "proofs": [PROOFS[0]._replace(result="FAILED")]}
+    done, page = call("report", "rtl", "--out", tmp_path), tmp_path / "index.html"
+    sentence = "gates and model differ, or a proof fails: 2 in sequencer, bus (any, 4 bits)"
+    assert done == (1, "", f"pimloom: {sentence}; see {page}\n")
+    assert "FAILED" in page.read_text()
 
 
 @pytest.mark.slow
 def test_a_report_of_real_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, browser: Any) -> None:
     few = {name: BLOCKS[name] for name in ("timer", "float32_add", "bf16_mul", "asic_partials")}
     monkeypatch.setattr(synth, "all_blocks", lambda: few)
+    monkeypatch.setattr(verify, "find_blocks", lambda block: few)
+    monkeypatch.setattr(prove, "prove", partial(prove.prove, own_timings=False, properties=("bus",)))
     page = rtl_report.run_study(tmp_path)
     rows = json.loads((tmp_path / "results.json").read_text())["synthesis"]
     assert [row["block"] for row in rows] == list(few)

@@ -198,33 +198,40 @@ def verification(coverage: Rows, proofs: Rows) -> Section:
         "Co-simulation with the model",
         [
             Column("block", "block"),
-            Column("part", "part"),
-            Column("simulator", "simulator"),
             Column("commands", "compared", "1"),
             Column("mismatches", "mismatches", "1"),
             Column("rules_bound", "rules that bound", "1"),
             Column("rules_total", "rules", "1"),
-            Column("cycles", "cycles", "1"),
+            Column("cycles", "clocks", "1"),
         ],
-        coverage,
-        "A rule binds when it alone decides the clock of a command at least once.",
+        [_without_zero_rules(row) for row in coverage],
+        "Compared: commands, clock for clock, or results, bit for bit. A rule binds when it alone decides the clock of "
+        "a command at least once.",
     )
     proved = TableData(
         "Proofs",
         [
             Column("property", "property"),
+            Column("statement", "statement"),
+            Column("timings", "timings"),
             Column("method", "method"),
             Column("depth", "depth", "clocks"),
             Column("result", "result"),
-            Column("twin_failed", "broken twin fails"),
+            Column("covered", "situations reached"),
+            Column("twin_failed", "broken twins fail"),
         ],
         proofs,
-        "A proof counts only if it fails on a twin of the block that is broken on purpose.",
+        "Of the sequencer, for any commands. A proof counts only if the situations that it is about can be reached, "
+        "and if it fails on twins of the sequencer that are broken on purpose.",
     )
     tables = [table for table in (simulated, proved) if table.rows]
     missing = [f"`pimloom rtl {name}`" for name, rows in (("verify", coverage), ("prove", proofs)) if not rows]
     intro = f"Not part of this run; see {' and '.join(missing)}." if missing else ""
     return Section("Verification", "verification", intro, tables)
+
+
+def _without_zero_rules(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {**row} | ({} if row["rules_total"] else {"rules_bound": None, "rules_total": None})
 
 
 def assumptions() -> Section:
