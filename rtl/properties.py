@@ -19,13 +19,13 @@ HELD = 2  # clocks: a cover of a wait asks for at least so many
 
 class Scene:
     """A clock. words: what issues, in the order in which it was granted; heads: of the streams; waited: whether a head
-    was there and released in the clock before but did not issue; longest: at least any wait."""
+    was there and released in the clock before but did not issue."""
 
     def __init__(
-        self, m: Module, sequencer: Sequencer, channel: Channel, words: list[Word], waited: list[Value], longest: Value
+        self, m: Module, sequencer: Sequencer, channel: Channel, words: list[Word], waited: list[Value]
     ) -> None:
         self.sequencer, self.channel, self.words = sequencer, channel, words
-        self.waited, self.longest, self.nodes = waited, longest, sequencer.nodes
+        self.m, self.waited, self.nodes = m, waited, sequencer.nodes
         self.released = list(sequencer.released)
         self.heads = [Word.of(h.valid, Const(self.nodes + k), h.payload) for k, h in enumerate(sequencer.heads)]
         self.start = channel.states[0]
@@ -83,15 +83,22 @@ def refresh(s: Scene) -> Iterator[Value]:
 
 
 def progress(s: Scene) -> Iterator[Value]:
-    """No deadlock: once nothing has issued for the longest wait, something does, if all heads are released and the rows
-    fit one of them or a refresh, and nothing is starved. `stuck` is high when there are heads and the rows fit none."""
+    """No deadlock: when nothing has issued for the longest wait no rule binds, and then something issues, if all heads
+    are released, the rows fit one of them or a refresh, and nothing is starved. `stuck` is high when the rows fit none
+    of the heads."""
     c = s.channel
+    overdue = wire(s.m, ~any_of(c.quiet < wait for wait in c.timing.waits), "overdue")
+    over = [wire(s.m, age >= c.timing.waits[at[0]], "over") for at, ages in c.registers.ages.items() for age in ages]
+    yield from (~overdue | one for one in over)
     released = ~any_of(h.valid & ~r for h, r in zip(s.heads, s.released, strict=True))
     can = released & any_of([*s.fits, *s.near]) & ~s.starved
-    yield ~(can & (c.quiet >= s.longest)) | s.words[0].valid
+    yield ~can | any_of(~one for one in over) | s.words[0].valid
     yield s.sequencer.stuck == any_of(head.valid for head in s.heads) & ~any_of(s.fits)
-    for ages in c.registers.ages.values():  # true by themselves; what the induction needs
-        yield from (age >= c.quiet for age in ages)
+
+
+def no_younger(s: Scene) -> Iterator[Value]:
+    """No command is younger than the latest one: what `progress` rests on."""
+    return (age >= s.channel.quiet for ages in s.channel.registers.ages.values() for age in ages)
 
 
 def bus(s: Scene) -> Iterator[Value]:
@@ -182,8 +189,9 @@ def refresh_seen(s: Scene) -> Iterator[Value]:
 
 def progress_seen(s: Scene) -> Iterator[Value]:
     """A command in the last clock in which it must come; heads that can never move."""
-    quiet = s.channel.quiet
-    yield s.words[0].valid & (quiet == s.longest) & (quiet > HELD) & ~quiet.all()
+    quiet, waits = s.channel.quiet, s.channel.timing.waits
+    longest = any_of(quiet == wait for wait in waits) & ~any_of(quiet < wait for wait in waits)
+    yield s.words[0].valid & longest & (quiet > HELD) & ~quiet.all()
     yield s.sequencer.stuck
 
 
@@ -235,11 +243,15 @@ class Twin(NamedTuple):
 
 
 class Property(NamedTuple):
-    """holds: bits that are always high; seen: bits that are high in some trace, so that what holds says something."""
+    """holds: bits that are always high; seen: bits that are high in some trace, so that what holds says something.
+
+    lemma: bits that are always high too, proved one by one and then assumed.
+    """
 
     holds: Callable[[Scene], Iterator[Value]]
     seen: Callable[[Scene], Iterator[Value]]
     twins: tuple[Twin, ...]
+    lemma: Callable[[Scene], Iterator[Value]] | None = None
 
 
 PROPERTIES = {
@@ -247,7 +259,7 @@ PROPERTIES = {
     "timing": Property(timing, timing_seen, (Twin(wait=-1),)),
     "rows": Property(rows, rows_seen, (Twin(needs_no_row="RD"), Twin(needs_no_row="ACT"))),
     "refresh": Property(refresh, refresh_seen, (Twin(refi=1), Twin(AlwaysLifts))),
-    "progress": Property(progress, progress_seen, (Twin(NeverLifts),)),
+    "progress": Property(progress, progress_seen, (Twin(NeverLifts),), no_younger),
     "bus": Property(bus, bus_seen, (Twin(Careless),)),
     "first": Property(first, first_seen, (Twin(wait=1),)),
 }

