@@ -73,7 +73,8 @@ def verify(
     quiet: Quiet = False,
 ) -> None:
     """Simulate blocks against the models they mirror."""
-    from pimloom.rtl_flow.lookup import needs_extra
+    from pimloom.arch.system import load_part
+    from pimloom.rtl_flow.lookup import left_out, needs_extra
     from pimloom.rtl_show import differing, show_verified
 
     _check_outputs(json, waves)
@@ -83,7 +84,8 @@ def verify(
         rows = _plain(
             run(block, part, simulator=simulator.value, commands=commands, seed=seed, waves=waves, progress=progress)
         )
-    output(_result(rows, part, seed=seed), json, None if quiet else show_verified)
+        without = left_out(load_part(part).value) if block is None else {}
+    output(_result(rows, part, seed=seed, left_out=without), json, None if quiet else show_verified)
     if wrong := differing(rows):
         raise GateError(f"RTL and model differ: mismatches: {', '.join(wrong)}")
 
@@ -113,16 +115,18 @@ def synth(
 ) -> None:
     """Synthesise blocks: cells, area, path; FPGA resources and clock rate."""
     from pimloom.arch.system import load_part
-    from pimloom.rtl_flow.lookup import find_blocks, needs_extra
+    from pimloom.rtl_flow.lookup import find_blocks, left_out, needs_extra
     from pimloom.rtl_show import show_syntheses
 
     _check_outputs(json)
     with needs_extra(), _bar(f"synthesising {block}", quiet) as progress:
         from pimloom.rtl_flow.synth import all_blocks, synthesize
 
-        blocks = all_blocks() if block == "all" else find_blocks(block)
-        found = synthesize(blocks, load_part(part).value, part, progress, _note(quiet))
-    output(_result(_plain(found), part), json, None if quiet else show_syntheses)
+        device = load_part(part).value
+        blocks = all_blocks(device) if block == "all" else find_blocks(block)
+        found = synthesize(blocks, device, part, progress, _note(quiet))
+        without = left_out(device) if block == "all" else {}
+    output(_result(_plain(found), part, left_out=without), json, None if quiet else show_syntheses)
 
 
 def _bar(title: str, quiet: bool) -> Any:

@@ -28,7 +28,7 @@ def run_study(out: str | Path, progress: Progress = lambda done, total: None) ->
     with needs_extra():
         from pimloom.rtl_flow import prove, synth, verify
 
-        found = synth.synthesize(synth.all_blocks(), system.part, name, progress, _note)
+        found = synth.synthesize(synth.all_blocks(system.part), system.part, name, progress, _note)
         synthesis = [row._asdict() for row in found]
         coverage = [row._asdict() for row in verify.verify(None, name, progress=progress)]
         proofs = [row._asdict() for row in prove.prove(None, name, progress, note=_note)]

@@ -33,6 +33,7 @@ def show_verified(found: Mapping[str, Any]) -> None:
         for what in ("first_mismatch", "waves"):
             if row.get(what):
                 show_line(f"{row['block']}: {what.replace('_', ' ')}: {row[what]}")
+    _show_left_out(found)
 
 
 def show_proofs(found: Mapping[str, Any]) -> None:
@@ -76,6 +77,7 @@ def show_syntheses(found: Mapping[str, Any]) -> None:
     row = found["rows"][0]
     show_line(f"for {found['part']}; cells to path: {row['library']}, no wires, memories beside;")
     show_line(f"LUT4 to Fmax: {row['fpga']}, with a register at every port for Fmax")
+    _show_left_out(found)
 
 
 def differing(rows: Rows) -> list[str]:
@@ -87,6 +89,11 @@ def unproved(rows: Rows) -> list[str]:
     """Properties that do not hold, or whose proof says nothing: no situation reached, or a broken twin passes."""
     bad = (row for row in rows if row["result"] == "FAILED" or False in (row["covered"], row["twin_failed"]))
     return [f"{row['property']} ({row['timings']})" for row in bad]
+
+
+def _show_left_out(found: Mapping[str, Any]) -> None:
+    for block, why in found["left_out"].items():
+        show_line(f"left out: {block}: {why}")
 
 
 def _of(some: int | None, all_: int | None) -> str | None:

@@ -1,3 +1,4 @@
+# amaranth: UnusedElaboratable=no
 """One PIM channel: sequencer, banks, a MAC unit beside each bank, global buffer, results.
 
 It runs a real matrix-vector product, data and timing: the commands issue when the table lets them, and what they do

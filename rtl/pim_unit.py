@@ -1,3 +1,4 @@
+# amaranth: UnusedElaboratable=no
 """The MAC unit of one bank in gates: bit for bit `cycle_sim/pim_math.py` with its float32 accumulator."""
 
 from typing import NamedTuple

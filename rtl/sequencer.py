@@ -1,3 +1,4 @@
+# amaranth: UnusedElaboratable=no
 """The command sequencer of one channel: several in-order streams, their rules, rows and refresh, in gates.
 
 It is `cycle_sim.dram`'s engine clock for clock, read from the same `Table`. Each clock refresh first and then the

@@ -37,7 +37,7 @@ HUGE = CELLS._replace(block="huge", area_um2=None, nand2_equivalents=None, path_
 
 
 PROOFS = [
-    Proof("sequencer", PART, "bus", "one at a time", "any, 4 bits", "k-induction", 17, "proved", True, True, 12.34),
+    Proof("sequencer", PART, "bus", "one at a time", "any below 1024", "k-induction", 17, "proved", True, True, 12.34),
     Proof("sequencer", PART, "rows", "rows fit", "the part's", "k-induction", 1, "proved", None, None, 0.5),
 ]
 
@@ -114,10 +114,12 @@ def test_options_arrive(rows: dict[str, list[Any]], tmp_path: Path) -> None:
 
 def test_json_has_rows_version_part_and_seed(rows: dict[str, list[Any]], tmp_path: Path) -> None:
     found = json.loads(call("rtl", "verify", "--seed", "4", "--json", "-").out)
-    assert found.keys() == {"rows", "version", "part", "seed"} and found["rows"][0].keys() == set(Verified._fields)
+    assert found.keys() == {"rows", "version", "part", "seed", "left_out"} and found["rows"][0].keys() == set(
+        Verified._fields
+    )
     assert (found["version"], found["part"], found["seed"]) == (pimloom.__version__, PART, 4)
     proofs, cells = (json.loads(call("rtl", *c, "--json", "-").out) for c in (("prove",), ("synth", "all")))
-    assert proofs.keys() == cells.keys() == {"rows", "version", "part"}
+    assert proofs.keys() == {"rows", "version", "part"} and cells.keys() == {*proofs, "left_out"}
     assert cells["rows"][0] == CELLS._asdict() and proofs["rows"][1] == PROOFS[1]._asdict()
     with_table, file = call("rtl", "synth", "all", "--json", tmp_path / "s.json"), tmp_path / "s.json"
     assert with_table.out == (GOLDEN / "synth.txt").read_text() and json.loads(file.read_text()) == cells
@@ -132,11 +134,18 @@ def test_a_mismatch_is_shown_and_then_fails(rows: dict[str, list[Any]]) -> None:
     assert json.loads(call("rtl", "verify", "--json", "-").out)["rows"][0]["mismatches"] == 3
 
 
+@pytest.mark.parametrize("command", [("verify",), ("synth", "all")])
+def test_what_the_part_cannot_have_is_said(rows: dict[str, list[Any]], command: tuple[str, ...]) -> None:
+    code, out, _ = call("rtl", *command, "--part", "hbm2_2000")
+    assert code == 0 and "left out: pim_unit: HBM2 2.0 Gb/s/pin" in out and ": has no PIM units" in out
+    assert "left out" not in call("rtl", *command)[1]
+
+
 @pytest.mark.parametrize("change", [{"result": "FAILED"}, {"covered": False}, {"twin_failed": False}])
 def test_a_proof_that_fails_or_proves_nothing_fails(rows: dict[str, list[Any]], change: dict[str, Any]) -> None:
     rows["prove"][0] = PROOFS[0]._replace(**change, trace="bus.vcd")
     done = call("rtl", "prove")
-    assert (done.code, done.err) == (1, "pimloom: not proved: bus (any, 4 bits)\n")
+    assert (done.code, done.err) == (1, "pimloom: not proved: bus (any below 1024)\n")
     assert "k-induction" in done.out and "bus: counterexample: bus.vcd" in done.out
 
 

