@@ -9,10 +9,10 @@ from amaranth.lib.wiring import Component
 from pimloom.arch.part import Part
 from pimloom.arch.table import compile_table, rule_rows
 from pimloom.rtl import bf16, float32
-from pimloom.rtl.asic_layernorm import Layernorm
-from pimloom.rtl.asic_softmax import Softmax
-from pimloom.rtl.asic_sum import AccumulatePartials, TreeSum
-from pimloom.rtl.asic_unary import Exp, Gelu, Reciprocal, Rsqrt
+from pimloom.rtl.asic.layernorm import Layernorm
+from pimloom.rtl.asic.softmax import Softmax
+from pimloom.rtl.asic.sum import AccumulatePartials, TreeSum
+from pimloom.rtl.asic.unary import Exp, Gelu, Reciprocal, Rsqrt
 from pimloom.rtl.pim_channel import PimChannel
 from pimloom.rtl.pim_unit import PimUnit
 from pimloom.rtl.sequencer import Sequencer

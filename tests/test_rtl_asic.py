@@ -10,15 +10,15 @@ from amaranth.lib.wiring import Component, connect, flipped
 
 from pimloom.arch.asic import ADDERS
 from pimloom.cycle_sim import asic_math as asic
-from pimloom.rtl.asic_layernorm import Layernorm
-from pimloom.rtl.asic_pipeline import Pipeline, add, mul
-from pimloom.rtl.asic_softmax import Softmax
-from pimloom.rtl.asic_sum import AccumulatePartials, TreeSum
-from pimloom.rtl.asic_unary import Exp, Gelu, Reciprocal, Rsqrt
+from pimloom.rtl.asic.layernorm import Layernorm
+from pimloom.rtl.asic.pipeline import Pipeline, add, mul
+from pimloom.rtl.asic.softmax import Softmax
+from pimloom.rtl.asic.sum import AccumulatePartials, TreeSum
+from pimloom.rtl.asic.unary import Exp, Gelu, Reciprocal, Rsqrt
 from pimloom.rtl.emit import to_verilog
-from pimloom.rtl_flow.functions import bits, layernorm, partials, softmax, sums, words
-from pimloom.rtl_flow.scene import Scene, mismatches, play, stream_scene
-from pimloom.rtl_flow.values import BF16, NASTY
+from pimloom.rtl_flow.scenes.functions import bits, layernorm, partials, softmax, sums, words
+from pimloom.rtl_flow.scenes.scene import Scene, mismatches, play, stream_scene
+from pimloom.rtl_flow.scenes.values import BF16, NASTY
 
 ALL = np.arange(2**16, dtype=np.uint32)
 UNARY = {"exp": Exp, "reciprocal": Reciprocal, "rsqrt": Rsqrt, "gelu": Gelu}

@@ -13,9 +13,19 @@ from amaranth.sim import Simulator
 from pimloom.cycle_sim import asic_math as asic
 from pimloom.rtl import bf16, float32
 from pimloom.rtl.emit import to_verilog
-from pimloom.rtl_flow.scene import ROWS
+from pimloom.rtl_flow.scenes.scene import ROWS
+from pimloom.rtl_flow.scenes.values import (
+    EDGE_PAIRS,
+    EDGES,
+    PRODUCTS,
+    SIGN,
+    SUMS,
+    TINY,
+    near_each_other,
+    partners,
+    sweep,
+)
 from pimloom.rtl_flow.simulator import simulate
-from pimloom.rtl_flow.values import EDGE_PAIRS, EDGES, PRODUCTS, SIGN, SUMS, TINY, near_each_other, partners, sweep
 
 HUGE = (2 - 2.0**-24) * 2.0**127  # rounds to infinity, all below does not
 WORDS = 64

@@ -5,7 +5,7 @@ from amaranth.asserts import AnySeq
 from amaranth.hdl import Const, Signal
 
 from pimloom.arch.error import UserError
-from pimloom.rtl.properties import PROPERTIES, Property
+from pimloom.rtl.formal.properties import PROPERTIES, Property
 from pimloom.rtl_flow.prove import DEPTH, prove
 
 PART = "gddr6_pim_gpt"
@@ -47,7 +47,7 @@ def test_what_induction_leaves_open_is_searched_from_reset(tmp_path, monkeypatch
     monkeypatch.setattr("pimloom.rtl_flow.prove.cache_folder", lambda: tmp_path)
     assert DEPTH["search"] == 60
     monkeypatch.setitem(DEPTH, "search", 12)  # a third of the time, and deep enough for these two
-    monkeypatch.setitem(PROPERTIES, "bus", Property(holds, lambda s: [Const(1)], ()))
+    monkeypatch.setitem(PROPERTIES, "bus", Property(holds, lambda s: iter([Const(1)]), ()))
     (found,) = prove("sequencer", PART, own_timings=False, properties=["bus"])
     assert (found.method, found.depth, found.result) == ("BMC", 12, result)
     assert (found.trace is None) == (result == "not violated")

@@ -1,4 +1,4 @@
-"""`pimloom rtl prove`: what `rtl/properties.py` says of the sequencer, asked of an SMT solver through sby.
+"""`pimloom rtl prove`: what `rtl/formal/properties.py` says of the sequencer, asked of an SMT solver through sby.
 
 Each property takes three kinds of question: the proof itself, by induction over one clock; that every situation it is
 about can be reached (cover); and that each broken twin violates it. All at 2 x 2 banks, two streams, any commands.
@@ -24,8 +24,8 @@ from pimloom.arch.part import Part
 from pimloom.arch.system import load_part
 from pimloom.arch.table import Table, compile_table
 from pimloom.reports.files import write_json
-from pimloom.rtl.proof import Question, Task
-from pimloom.rtl.properties import PROPERTIES, Twin
+from pimloom.rtl.formal.proof import Question, Task
+from pimloom.rtl.formal.properties import PROPERTIES, Twin
 from pimloom.rtl_flow.tools import cache_folder, tool
 from pimloom.rtl_flow.yowasp import tool_version, tools
 

@@ -14,13 +14,13 @@ from pimloom.arch.table import bend, join_tables
 from pimloom.cycle_sim.stream import describe
 from pimloom.rtl.blocks import BLOCKS
 from pimloom.rtl.emit import to_verilog
-from pimloom.rtl_flow import arithmetic, functions
 from pimloom.rtl_flow.channel import mismatches as channel_mismatches
 from pimloom.rtl_flow.channel import random_product, run_product
 from pimloom.rtl_flow.cosim import Case, Walk, walk
 from pimloom.rtl_flow.lookup import find_blocks
-from pimloom.rtl_flow.scene import mismatches as scene_mismatches
-from pimloom.rtl_flow.scene import play
+from pimloom.rtl_flow.scenes import arithmetic, functions
+from pimloom.rtl_flow.scenes.scene import mismatches as scene_mismatches
+from pimloom.rtl_flow.scenes.scene import play
 from pimloom.rtl_flow.simulator import WAVE_SUFFIX, Simulator
 from pimloom.rtl_flow.stimulus import draw_cases, engine, own_table, shrink
 

@@ -23,7 +23,7 @@ from pimloom.arch.asic import (
     TAYLOR,
 )
 from pimloom.rtl import bf16
-from pimloom.rtl.asic_pipeline import Operand, Pipeline, Wire, add, clocked, combine, mul, scale, to_bf16, widen
+from pimloom.rtl.asic.pipeline import Operand, Pipeline, Wire, add, clocked, combine, mul, scale, to_bf16, widen
 from pimloom.rtl.float32 import (
     BIAS,
     EXPONENT,

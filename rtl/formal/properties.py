@@ -11,7 +11,7 @@ from amaranth.asserts import Initial
 from amaranth.hdl import Const, Module, Value
 
 from pimloom.arch.command import POSTPONED_MAX, Row
-from pimloom.rtl.checker import Channel, State, Word, any_of, wire
+from pimloom.rtl.formal.checker import Channel, State, Word, any_of, wire
 from pimloom.rtl.sequencer import Sequencer
 
 HELD = 2  # clocks: a cover of a wait asks for at least so many

@@ -10,8 +10,8 @@ from amaranth.lib.wiring import Component, In, Out, connect, flipped
 
 from pimloom.arch.asic import ADDERS
 from pimloom.rtl import bf16
-from pimloom.rtl.asic_pipeline import Pipeline, Shape, Wire, add, combine, to_bf16
-from pimloom.rtl.asic_vector import feed, vector
+from pimloom.rtl.asic.pipeline import Pipeline, Shape, Wire, add, combine, to_bf16
+from pimloom.rtl.asic.vector import feed, vector
 from pimloom.rtl.float32 import WIDTH, Add
 
 

@@ -9,9 +9,9 @@ from amaranth.lib.wiring import Component
 from pimloom.arch.asic import ADDERS
 from pimloom.arch.part import Part
 from pimloom.cycle_sim import asic_math as asic
-from pimloom.rtl.asic_sum import TreeSum
-from pimloom.rtl_flow.scene import Scene, stream_scene
-from pimloom.rtl_flow.values import BF16, BF16_EDGES, vectors
+from pimloom.rtl.asic.sum import TreeSum
+from pimloom.rtl_flow.scenes.scene import Scene, stream_scene
+from pimloom.rtl_flow.scenes.values import BF16, BF16_EDGES, vectors
 
 LONGEST = 1024  # vector of softmax and layernorm that a block takes
 TERMS = 40  # most of a sum of partials

@@ -5,10 +5,10 @@ from amaranth.hdl import Cat, Const, Module, Signal, Value
 from amaranth.lib.wiring import Component, In, Out, connect
 
 from pimloom.rtl import bf16, float32
-from pimloom.rtl.asic_pipeline import Pipeline, Wire, add, mul, to_bf16, widen
-from pimloom.rtl.asic_sum import TreeSum
-from pimloom.rtl.asic_unary import exp, reciprocal
-from pimloom.rtl.asic_vector import NARROW, WIDE, Buffer, feed, vector
+from pimloom.rtl.asic.pipeline import Pipeline, Wire, add, mul, to_bf16, widen
+from pimloom.rtl.asic.sum import TreeSum
+from pimloom.rtl.asic.unary import exp, reciprocal
+from pimloom.rtl.asic.vector import NARROW, WIDE, Buffer, feed, vector
 
 
 def _weigh(x: Wire, last: Wire, maximum: Wire) -> dict[str, Wire]:

@@ -10,7 +10,7 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import Component, In, Out
 
 from pimloom.rtl import bf16, float32
-from pimloom.rtl.asic_pipeline import Shape, layout
+from pimloom.rtl.asic.pipeline import Shape, layout
 
 Stream: TypeAlias = Any  # of Amaranth: an interface
 NARROW, WIDE = {"x": bf16.WIDTH, "last": 1}, {"x": float32.WIDTH, "last": 1}  # payloads of vectors

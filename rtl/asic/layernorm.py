@@ -6,10 +6,10 @@ from amaranth.lib import stream
 from amaranth.lib.wiring import Component, In, Out
 
 from pimloom.rtl import bf16, float32
-from pimloom.rtl.asic_pipeline import Pipeline, Wire, add, layout, mul, to_bf16, widen
-from pimloom.rtl.asic_sum import TreeSum
-from pimloom.rtl.asic_unary import rsqrt
-from pimloom.rtl.asic_vector import NARROW, WIDE, Buffer, carry, feed, join, vector
+from pimloom.rtl.asic.pipeline import Pipeline, Wire, add, layout, mul, to_bf16, widen
+from pimloom.rtl.asic.sum import TreeSum
+from pimloom.rtl.asic.unary import rsqrt
+from pimloom.rtl.asic.vector import NARROW, WIDE, Buffer, carry, feed, join, vector
 
 AFFINE = {"gamma": bf16.WIDTH, "beta": bf16.WIDTH}
 

@@ -9,8 +9,8 @@ from amaranth.utils import bits_for
 
 from pimloom.arch.command import Row
 from pimloom.arch.table import Table
-from pimloom.rtl.checker import Channel, Timing, Word, any_of, wire
-from pimloom.rtl.properties import PROPERTIES, Scene, Twin
+from pimloom.rtl.formal.checker import Channel, Timing, Word, any_of, wire
+from pimloom.rtl.formal.properties import PROPERTIES, Scene, Twin
 
 Task: TypeAlias = Literal["prove", "lemma", "search", "see", "break"]
 STEP = "state"  # the property that the others assume when they are proved

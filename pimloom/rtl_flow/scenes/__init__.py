@@ -1,0 +1,1 @@
+"""Random numbers through the blocks of arithmetic, and what their models say."""

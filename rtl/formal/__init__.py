@@ -1,0 +1,1 @@
+"""What is proved of the sequencer, and the questions to a solver."""
