@@ -22,6 +22,13 @@ class Simulator(StrEnum):
     ICARUS = "icarus"
 
 
+class Solver(StrEnum):
+    """Those of `pimloom.rtl_flow.prove`, whose import is slow."""
+
+    YICES = "yices"
+    Z3 = "z3"
+
+
 app = typer.Typer(help="The hardware in gates: emit, verify, prove and synthesise it.", rich_markup_mode=None)
 
 Name = Annotated[str, typer.Argument(metavar="BLOCK", help="Block name (see `pimloom rtl list`).")]
@@ -91,7 +98,13 @@ def verify(
 
 
 @app.command(epilog="Example:  pimloom rtl prove sequencer --json -")
-def prove(block: OneOrAll = None, part: PartName = PART, json: Json = None, quiet: Quiet = False) -> None:
+def prove(
+    block: OneOrAll = None,
+    part: PartName = PART,
+    solver: Annotated[Solver, typer.Option(help="SMT solver.")] = Solver.YICES,
+    json: Json = None,
+    quiet: Quiet = False,
+) -> None:
     """Prove properties of blocks with an SMT solver."""
     from pimloom.rtl_flow.lookup import needs_extra
     from pimloom.rtl_show import show_proofs, unproved
@@ -100,7 +113,7 @@ def prove(block: OneOrAll = None, part: PartName = PART, json: Json = None, quie
     with needs_extra(), _bar(f"proving {block or 'all blocks'}", quiet) as progress:
         from pimloom.rtl_flow.prove import prove as run
 
-        rows = _plain(run(block, part, progress=progress, note=_note(quiet)))
+        rows = _plain(run(block, part, progress=progress, note=_note(quiet), solver=solver.value))
     output(_result(rows, part), json, None if quiet else show_proofs)
     if wrong := unproved(rows):
         raise GateError(f"not proved: {', '.join(wrong)}")

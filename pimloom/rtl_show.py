@@ -43,6 +43,7 @@ def show_proofs(found: Mapping[str, Any]) -> None:
             ("property", f"property, on {found['part']}", ""),
             ("timings", "timings", ""),
             ("method", "method", ""),
+            ("solver", "solver", ""),
             ("depth", "clocks|r", ",d"),
             ("result", "result", ""),
             ("covered", "covered", ""),

@@ -27,7 +27,7 @@ class Bus(wiring.Signature):
 
 class Timings(wiring.Signature):
     """Clocks that may differ from run to run, steady from reset on: the wait of each rule, the interval of refresh,
-    the clock in which the first one falls due, and whether there is refresh at all."""
+    at least 1, the clock in which the first one falls due, and whether there is refresh at all."""
 
     def __init__(self, table: Table, bits: int) -> None:
         waits = Out(bits).array(len(table.rules.wait))
@@ -41,7 +41,7 @@ class Sequencer(wiring.Component):
     be valid in the clock after, unless the stream has ended. released: the head's release has come; a valid head that
     is not released still keeps the hold of a due refresh from being lifted, as in the engine.
     buses: what issues, in the same clock (no latency). starved: a ninth refresh is pending, nothing issues any more.
-    stuck: the rows are as no head needs them.
+    stuck: the rows are as no head needs them. A head with an opcode that the table has not leaves without a trace.
 
     With `bits`, waits are ports of that many bits and not constants: one netlist serves all timings of a geometry.
     """

@@ -14,7 +14,7 @@ import pimloom
 from pimloom.arch.system import load_part
 from pimloom.rtl.blocks import BLOCKS
 from pimloom.rtl.emit import to_verilog
-from pimloom.rtl_cli import PART, Simulator
+from pimloom.rtl_cli import PART, Simulator, Solver
 from pimloom.rtl_flow import prove, synth, verify
 from pimloom.rtl_flow.prove import Proof
 from pimloom.rtl_flow.simulator import SIMULATORS
@@ -37,8 +37,8 @@ HUGE = CELLS._replace(block="huge", area_um2=None, nand2_equivalents=None, path_
 
 
 PROOFS = [
-    Proof("sequencer", PART, "bus", "one at a time", "any below 1024", "k-induction", 17, "proved", True, True, 12.34),
-    Proof("sequencer", PART, "rows", "rows fit", "the part's", "k-induction", 1, "proved", None, None, 0.5),
+    Proof("sequencer", PART, "bus", "once", "any below 1024", "k-induction", "yices", 1, "proved", True, True, 1.5),
+    Proof("sequencer", PART, "rows", "rows fit", "the part's", "k-induction", "yices", 1, "proved", None, None, 0.5),
 ]
 
 
@@ -55,6 +55,7 @@ def rows(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Any]]:
     def fake_prove(block: str | None, part: str, **options: Any) -> list[Proof]:
         options["note"]("nobody hears this without a terminal")
         found["asked"].append((block, part))
+        found["solver"] = [options["solver"]]
         return found["prove"]
 
     def fake_synth(blocks: Any, part: Any, part_name: str, progress: Any, note: Any) -> list[Synthesis]:
@@ -191,6 +192,11 @@ def test_a_missing_package_is_one_line(package: str, command: tuple[str, ...]) -
 
 def test_the_simulators_are_those_of_the_flow() -> None:
     assert tuple(Simulator) == SIMULATORS
+
+
+def test_the_solvers_are_those_of_the_flow(rows: dict[str, list[Any]]) -> None:
+    assert tuple(Solver) == tuple(prove.SOLVERS)
+    assert call("rtl", "prove", "--solver", "z3").code == 0 and rows["solver"] == ["z3"]
 
 
 def test_a_small_block_for_real() -> None:

@@ -5,8 +5,10 @@ from amaranth.asserts import AnySeq
 from amaranth.hdl import Const, Signal
 
 from pimloom.arch.error import UserError
+from pimloom.arch.system import load_part
 from pimloom.rtl.formal.properties import PROPERTIES, Property
-from pimloom.rtl_flow.prove import DEPTH, prove
+from pimloom.rtl_flow.prove import DEPTH, ask, prove, small_table
+from pimloom.rtl_flow.yowasp import tools
 
 PART = "gddr6_pim_gpt"
 QUICK = ("state", "timing")  # a minute; all the others are slow
@@ -28,6 +30,17 @@ def test_the_property_holds_for_all_short_timings_is_seen_and_fails_for_its_twin
 @pytest.mark.parametrize("part", [PART, "hbm2_2000"])
 def test_every_property_holds_for_the_parts_own_timings_too(part):
     assert_proved(part, tuple(PROPERTIES), own_timings=True)
+
+
+@pytest.mark.parametrize("name", ["timing", pytest.param("state", marks=pytest.mark.slow)])
+def test_another_solver_agrees(name):
+    """On the part's own timings; with free ones it takes many minutes."""
+    assert ask_z3(name).said == "PASS"
+
+
+def ask_z3(name):
+    with tools() as at_hand:
+        return ask(at_hand.environment, small_table(load_part(PART).value), name, 0, "prove", "z3")
 
 
 def settles(s):

