@@ -1,3 +1,4 @@
+# amaranth: UnusedElaboratable=no
 """Blocks of the RTL by name, and one line for what is not installed."""
 
 from collections.abc import Iterator

@@ -9,6 +9,7 @@ seconds.
 
 import random
 import time
+from abc import ABC, abstractmethod
 from typing import Any
 
 import cocotb
@@ -23,7 +24,7 @@ AFTERWARDS = 100  # clocks in which nothing may come any more
 TURN = 500
 
 
-class Stream:
+class Stream(ABC):
     """Our end of a stream: `drive` at the falling edge, `look` when all has settled before the rising one."""
 
     def __init__(self, dut: Any, name: str) -> None:
@@ -42,15 +43,18 @@ class Stream:
     def lucky(self, pace: float) -> bool:
         return pace == 1 or self.chance.random() < pace
 
+    @abstractmethod
     def drive(self, pace: float) -> None:
-        raise NotImplementedError
+        """Offer or accept a word, or not."""
 
+    @abstractmethod
     def look(self, clock: int) -> None:
-        raise NotImplementedError
+        """See whether a word went over."""
 
     @property
+    @abstractmethod
     def done(self) -> bool:
-        raise NotImplementedError
+        """Whether nothing is left."""
 
 
 class Source(Stream):
