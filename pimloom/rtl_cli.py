@@ -128,7 +128,7 @@ def synth(
 ) -> None:
     """Synthesise blocks: cells, area, path; FPGA resources and clock rate."""
     from pimloom.arch.system import load_part
-    from pimloom.rtl_flow.lookup import find_blocks, left_out, needs_extra
+    from pimloom.rtl_flow.lookup import find_logic, left_out, needs_extra
     from pimloom.rtl_show import show_syntheses
 
     _check_outputs(json)
@@ -136,7 +136,7 @@ def synth(
         from pimloom.rtl_flow.synth import all_blocks, synthesize
 
         device = load_part(part).value
-        blocks = all_blocks(device) if block == "all" else find_blocks(block)
+        blocks = all_blocks(device) if block == "all" else find_logic(block)
         found = synthesize(blocks, device, part, progress, _note(quiet))
         without = left_out(device) if block == "all" else {}
     output(_result(_plain(found), part, left_out=without), json, None if quiet else show_syntheses)

@@ -27,6 +27,8 @@ def show_verified(found: Mapping[str, Any]) -> None:
         ],
         [{**row, "bound": _of(row["rules_bound"], row["rules_total"])} for row in found["rows"]],
     )
+    if len(found["rows"]) == 1:
+        _show_coverage(found["rows"][0])
     for row in found["rows"]:
         for rule in row["sleeping_rules"]:
             show_line(f"{row['block']}: never decided: {rule}")
@@ -90,6 +92,13 @@ def unproved(rows: Rows) -> list[str]:
     """Properties that do not hold, or whose proof says nothing: no situation reached, or a broken twin passes."""
     bad = (row for row in rows if row["result"] == "FAILED" or False in (row["covered"], row["twin_failed"]))
     return [f"{row['property']} ({row['timings']})" for row in bad]
+
+
+def _show_coverage(row: Mapping[str, Any]) -> None:
+    """Which rule decided a clock, and where first."""
+    if row["coverage"]:
+        lines = [{"rule": rule, "case": case} for rule, case in row["coverage"].items()]
+        show_rows([("rule", "rule", ""), ("case", "first decides in case|r", "d")], lines)
 
 
 def _show_left_out(found: Mapping[str, Any]) -> None:

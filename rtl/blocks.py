@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from amaranth.lib.wiring import Component
 
+from pimloom.arch.asic import ADDERS
 from pimloom.arch.part import Part
 from pimloom.arch.table import compile_table, rule_rows
 from pimloom.rtl import bf16, float32
@@ -18,6 +19,7 @@ from pimloom.rtl.pim_unit import PimUnit
 from pimloom.rtl.sequencer import Sequencer
 from pimloom.rtl.timer import Timer
 
+LONGEST = 1024  # elements of a vector of softmax and LayerNorm
 KEPT = 8  # rows that the banks of `pim_channel` hold: on a die they are cell arrays, in Verilog every word has a line
 
 
@@ -54,8 +56,8 @@ BLOCKS: dict[str, Block] = {
     "asic_reciprocal": Block("1 / x of a bfloat16 stream, one a clock", lambda part: Reciprocal()),
     "asic_rsqrt": Block("1 / sqrt(x) of a bfloat16 stream, one a clock", lambda part: Rsqrt()),
     "asic_gelu": Block("GELU of a bfloat16 stream, one a clock", lambda part: Gelu()),
-    "asic_sum": Block("float32 sum in groups of 256, 4 elements a clock", lambda part: TreeSum(lanes=4)),
+    "asic_sum": Block(f"float32 sum in groups of {ADDERS}, 4 elements a clock", lambda part: TreeSum(lanes=4)),
     "asic_partials": Block("partials and bias of one result, added in order", lambda part: AccumulatePartials()),
-    "asic_softmax": Block("softmax of vectors of up to 1024 bfloat16", lambda part: Softmax(length=1024)),
-    "asic_layernorm": Block("LayerNorm of vectors of up to 1024 bfloat16", lambda part: Layernorm(length=1024)),
+    "asic_softmax": Block(f"softmax of vectors of up to {LONGEST} bfloat16", lambda part: Softmax(LONGEST)),
+    "asic_layernorm": Block(f"LayerNorm of vectors of up to {LONGEST} bfloat16", lambda part: Layernorm(LONGEST)),
 }

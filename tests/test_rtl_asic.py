@@ -15,6 +15,7 @@ from pimloom.rtl.asic.pipeline import Pipeline, add, mul
 from pimloom.rtl.asic.softmax import Softmax
 from pimloom.rtl.asic.sum import AccumulatePartials, TreeSum
 from pimloom.rtl.asic.unary import Exp, Gelu, Reciprocal, Rsqrt
+from pimloom.rtl.blocks import LONGEST
 from pimloom.rtl.emit import to_verilog
 from pimloom.rtl_flow.scenes.functions import bits, layernorm, partials, softmax, sums, words
 from pimloom.rtl_flow.scenes.scene import Scene, mismatches, play, stream_scene
@@ -94,7 +95,7 @@ def scene(seed, inputs, pace) -> Scene:
 def units():
     unary = {name: unit(wide=True) for name, unit in UNARY.items()}
     sums = {"sum1": TreeSum(), "sum4": TreeSum(4), "partials": AccumulatePartials()}
-    return unary | sums | {"softmax": Softmax(), "layernorm": Layernorm()}
+    return unary | sums | {"softmax": Softmax(LONGEST), "layernorm": Layernorm(LONGEST)}
 
 
 @pytest.fixture(scope="module")

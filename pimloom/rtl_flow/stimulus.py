@@ -47,6 +47,18 @@ def draw_cases(part: Part, geometry: Organization, streams: int, commands: int, 
             yield case
 
 
+def draw_own_cases(part: Part, geometry: Organization, commands: int, seed: int) -> Iterator[Case]:
+    """Cases of one stream that end well, with the part's own timings and refresh, until they hold `commands`."""
+    left, number, own = commands, 0, own_table(part, geometry)
+    while left > 0:
+        rng = Random(f"{part.standard} {part.pim} own {seed} {number}")
+        case = draw_case(rng, own, geometry, 1, number % len(own.rules.wait))._replace(refresh=True, due_ck=None)
+        number += 1
+        if engine(case) is not None:
+            left -= sum(map(len, case.streams))
+            yield case
+
+
 def engine(case: Case) -> tuple[list[np.ndarray], np.ndarray] | None:
     """Issue clocks and refreshes of the model; None where the case cannot end."""
     try:

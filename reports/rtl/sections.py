@@ -13,7 +13,7 @@ from pimloom.reports.rtl.published import Published, published
 
 Rows = Sequence[Mapping[str, Any]]
 
-COMMAND_BLOCKS = ("sequencer", "timer", "bank", "checker")
+COMMAND_BLOCKS = ("sequencer", "timer")
 UM2_PER_MM2 = 10**6
 UW_PER_MW = 1000
 

@@ -36,7 +36,7 @@ class Layernorm(Component):
     when the last element is under way. Latency 3 n + 35 clocks, 13 adders, 8 multipliers.
     """
 
-    def __init__(self, length: int = 1024, eps: float = 1e-5) -> None:
+    def __init__(self, length: int, eps: float = 1e-5) -> None:
         word, affine = float32.WIDTH, stream.Signature(layout(AFFINE))
         ports = {"i": In(vector(bf16.WIDTH)), "affine": In(affine), "inverse_n": In(stream.Signature(word))}
         super().__init__(ports | {"o": Out(vector(bf16.WIDTH))})

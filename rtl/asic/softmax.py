@@ -27,7 +27,7 @@ class Softmax(Component):
     last product is under way. Latency 3 n + 42 clocks, 23 adders, 16 multipliers.
     """
 
-    def __init__(self, length: int = 1024) -> None:
+    def __init__(self, length: int) -> None:
         super().__init__({"i": In(vector(bf16.WIDTH)), "o": Out(vector(bf16.WIDTH))})
         self.x, self.weights = Buffer(bf16.WIDTH, length), Buffer(float32.WIDTH, length)
         self.weigh = Pipeline(NARROW | {"maximum": bf16.WIDTH}, WIDE, _weigh)

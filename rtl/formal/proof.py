@@ -20,13 +20,13 @@ class Question(Elaboratable):
     """One property of a sequencer with `streams` streams.
 
     Task `prove`: assertions for an induction, assuming the lemma and, but for `state` itself, `state`; `lemma`: the
-    same for the lemma, assuming nothing; `search`: the property, assuming nothing, for a search from reset. `see`:
-    covers that show it at work; `break`: covers that show it violated, for a twin with a changed wait one for each rule
-    if `every`, else one.
+    same for the lemma, assuming nothing; `search`: the property, assuming neither, for a search from reset. `see`:
+    covers that show it at work; `break`: a cover that shows it violated.
 
     With `bits`, waits are any constants of that many bits, and the interval of refresh, its first clock and whether
     there is any are free too; without, all are the table's. Heads come, with any commands of the table, and are
-    released at any time; but for `prove` they stay until they are taken, as a stream's must. Reset is at the start.
+    released at any time; but for `prove` and `lemma` they stay until they are taken, as a stream's must. Reset is at
+    the start.
     """
 
     def __init__(
@@ -37,9 +37,8 @@ class Question(Elaboratable):
         about: str,
         task: Task,
         twin: Twin | None = None,
-        every: bool = True,
     ) -> None:
-        self.table, self.bits, self.about, self.task, self.every = table, bits, about, task, every
+        self.table, self.bits, self.about, self.task = table, bits, about, task
         self.twin = twin or Twin()
         needs = table.rules.needs.copy()
         if self.twin.needs_no_row:
@@ -71,7 +70,7 @@ class Question(Elaboratable):
             return m
         holds = [wire(m, bit, "holds") for bit in about.holds(scene)]
         if self.task == "break":
-            m.d.comb += [Cover(any_of(~bit for bit in holds) & which) for which in self._bent_rules(m)]
+            m.d.comb += Cover(any_of(~bit for bit in holds))
             return m
         if self.about == STEP:  # its bits carry each other from clock to clock
             m.d.comb += [Assert(bit) for bit in holds]
@@ -84,7 +83,6 @@ class Question(Elaboratable):
     def _timing(self, m: Module) -> Timing:
         """The checker's timings; the twin's differ."""
         rules, twin = self.table.rules, self.twin
-        self.bent = wire(m, AnyConst(bits_for(len(rules.wait))), "bent_rule")
         if not self.bits:
             return Timing([Const(int(w)) for w in rules.wait], Const(rules.refi), Const(rules.refi), Const(1))
         waits = [wire(m, AnyConst(self.bits), f"wait_{i}") for i in range(len(rules.wait))]
@@ -92,10 +90,11 @@ class Question(Elaboratable):
         given = self.sequencer.timings
         m.d.comb += [given.refi.eq(timing.refi + twin.refi), given.due.eq(timing.due), given.refresh.eq(timing.refresh)]
         m.d.comb += [Assume(timing.refi != 0), Assume(given.refi != 0)]
+        bent = wire(m, AnyConst(bits_for(len(rules.wait))), "bent_rule")
         for i, (wait, into) in enumerate(zip(waits, given.waits, strict=True)):
-            m.d.comb += into.eq(Mux(self.bent == i, wait + twin.wait, wait))
+            m.d.comb += into.eq(Mux(bent == i, wait + twin.wait, wait))
             if twin.wait:  # does not wrap
-                m.d.comb += Assume((self.bent != i) | (wait != 0 if twin.wait < 0 else ~wait.all()))
+                m.d.comb += Assume((bent != i) | (wait != 0 if twin.wait < 0 else ~wait.all()))
         return timing
 
     def _heads(self, m: Module) -> list[Value]:
@@ -107,7 +106,7 @@ class Question(Elaboratable):
             m.d.comb += Assume(head.payload.cmd < len(self.table.names))
             stays, was_released, was = Signal(), Signal(), Signal.like(command)
             m.d.sync += [stays.eq(head.valid & ~head.ready), was_released.eq(released), was.eq(command)]
-            if self.task != "prove":
+            if self.task not in ("prove", "lemma"):
                 as_it_was = head.valid & (command == was) & (released | ~was_released)
                 m.d.comb += Assume(~stays | as_it_was)
             waited.append(stays & was_released)
@@ -123,11 +122,6 @@ class Question(Elaboratable):
         first = Word(*(Mux(swap, b, a) for a, b in zip(one, two, strict=True)))
         second = Word(*(Mux(swap, a, b) for a, b in zip(one, two, strict=True)))
         return [first.named(m, "first"), second.named(m, "second")]
-
-    def _bent_rules(self, m: Module) -> list[Value]:
-        if self.twin.wait and self.every:
-            return [self.bent == i for i in range(len(self.table.rules.wait))]
-        return [Const(1)]
 
 
 def _any_one(m: Module, bits: list[Signal]) -> Value:

@@ -234,7 +234,7 @@ class Careless(Sequencer):
 
 class Twin(NamedTuple):
     """A sequencer that breaks a property. needs_no_row: a command that is let through whatever the rows are; wait:
-    added to the wait of one rule, and every rule in its turn; refi: added to the interval of refresh."""
+    added to the wait of one rule, which the solver picks; refi: added to the interval of refresh."""
 
     kind: type[Sequencer] = Sequencer
     needs_no_row: str | None = None

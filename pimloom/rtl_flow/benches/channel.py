@@ -15,22 +15,18 @@ from cocotb.triggers import FallingEdge, ReadOnly
 
 from pimloom.rtl_flow.exchange import given, leave
 
-WORD = 16  # bits of a value
 
-
-def _pack(values: list[int]) -> int:
-    return sum(value << (WORD * i) for i, value in enumerate(values))
+def _pack(values: np.ndarray, lane: int) -> int:
+    """A word and, above it, the lane."""
+    return int.from_bytes(values.tobytes(), "little") | lane << (8 * values.nbytes)
 
 
 @cocotb.test()
 async def run(dut: Any) -> None:
     """Until all rows have gone and nothing came for `drain` clocks."""
     g = given()
-    lanes = g["data"].shape[1]
     rows = iter(g["rows"].tolist())
-    data = iter(
-        [_pack(v) | lane << (WORD * lanes) for v, lane in zip(g["data"].tolist(), g["lanes"].tolist(), strict=True)]
-    )
+    data = iter([_pack(word, lane) for word, lane in zip(g["data"], g["lanes"].tolist(), strict=True)])
     Clock(dut.clk, 2, unit="step").start()
     feeds = [
         (getattr(dut, f"{n}__valid"), getattr(dut, f"{n}__ready"), getattr(dut, f"{n}__payload"), it)
@@ -70,11 +66,12 @@ async def run(dut: Any) -> None:
                 clocks.append(clock)
         await FallingEdge(dut.clk)
         clock += 1
+    kind = g["data"].dtype
     words = {n: [found.to_bytes(len(values) // 8, "little") for found in f] for n, (_, values, f, _) in outs.items()}
     leave(
         issued=np.array(issued, np.int64).reshape(-1, 3),
         underrun=np.array(int(dut.underrun.value)),
         seconds=np.array(time.perf_counter() - start),
-        **{n: np.array([np.frombuffer(w, "<u2") for w in found], np.uint16) for n, found in words.items()},
+        **{n: np.array([np.frombuffer(w, kind) for w in found], kind) for n, found in words.items()},
         **{f"{n}_ck": np.array(clocks, np.int64) for n, (_, _, _, clocks) in outs.items()},
     )

@@ -1,6 +1,7 @@
 """Drives a sequencer with command streams, case after case, and notes the clock of everything that issues.
 
-given: cases int64[n, 4] (refresh on, interval, first due, most clocks); waits int64[n, rules];
+given: cases int64[n, 4] (refresh on, interval, first due, most clocks); waits int64[n, rules], or [n, 0] if they are
+constants; buses: how many there are;
 sizes int64[n, streams]; payloads uint64 and releases int64 of all commands, case by case, stream by stream; nodes: the
 refresh nodes. Left: issued int64[k, 4] (case, asker, clock, payload) in the order of issue; ends int64[n, 3] (clocks
 walked, starved, stuck); seconds: wall time of the walk.
@@ -28,8 +29,8 @@ class Bench:
         self.valid = [getattr(dut, f"heads__{s}__valid") for s in self.streams]
         self.payload = [getattr(dut, f"heads__{s}__payload") for s in self.streams]
         self.released = [getattr(dut, f"released__{s}") for s in self.streams]
-        names = [b for b in range(2) if hasattr(dut, f"buses__{b}__valid")]
-        self.buses = [tuple(getattr(dut, f"buses__{b}__{n}") for n in ("valid", "source", "command")) for b in names]
+        ports = ("valid", "source", "command")
+        self.buses = [[getattr(dut, f"buses__{b}__{n}") for n in ports] for b in range(int(given()["buses"]))]
         self.nodes = int(given()["nodes"])
 
     async def reset(self, timings: dict[str, int], waits: np.ndarray) -> None:

@@ -22,7 +22,7 @@ Generator = np.random.Generator
 
 def float32(words: np.ndarray) -> np.ndarray:
     """Settled float32 of its bits, or of those of bfloat16."""
-    wide = words.astype(np.uint32) << 16 if words.dtype == np.uint16 else words
+    wide = words.astype(np.uint32) << bf16.WIDTH if words.dtype == np.uint16 else words
     return asic.settle(wide.view(np.float32))
 
 

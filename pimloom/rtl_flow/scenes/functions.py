@@ -9,11 +9,12 @@ from amaranth.lib.wiring import Component
 from pimloom.arch.asic import ADDERS
 from pimloom.arch.part import Part
 from pimloom.cycle_sim import asic_math as asic
+from pimloom.rtl import bf16
 from pimloom.rtl.asic.sum import TreeSum
+from pimloom.rtl.blocks import LONGEST
 from pimloom.rtl_flow.scenes.scene import Scene, stream_scene
 from pimloom.rtl_flow.scenes.values import BF16, BF16_EDGES, vectors
 
-LONGEST = 1024  # vector of softmax and layernorm that a block takes
 TERMS = 40  # most of a sum of partials
 Vectors = Sequence[np.ndarray]
 Payloads = dict[str, np.ndarray]  # by port
@@ -55,22 +56,22 @@ def sums(every: Vectors, lanes: int, width: int = ADDERS) -> tuple[Payloads, Pay
 def partials(every: Vectors) -> tuple[Payloads, Payloads]:
     """Of bfloat16 vectors, whose last element is the bias."""
     total = [asic.accumulate_partials_bf16(x[:-1, None], x[-1:]) for x in every]
-    return {"i": words(flat(every) | ends(every) << 16)}, {"o": flat(total)}
+    return {"i": words(flat(every) | ends(every) << bf16.WIDTH)}, {"o": flat(total)}
 
 
 def softmax(every: Vectors) -> tuple[Payloads, Payloads]:
     """Of bfloat16 vectors."""
-    last = ends(every) << 16
+    last = ends(every) << bf16.WIDTH
     return {"i": words(flat(every) | last)}, {"o": flat([asic.softmax_bf16(x) for x in every]) | last}
 
 
 def layernorm(every: Vectors, rng: np.random.Generator) -> tuple[Payloads, Payloads]:
     """Of bfloat16 vectors, with random gamma and beta."""
-    last = ends(every) << 16
+    last = ends(every) << bf16.WIDTH
     gamma, beta = ([rng.normal(1, 2, len(x)).astype(BF16) for x in every] for _ in range(2))
     normal = [asic.layernorm_bf16(*each) for each in zip(every, gamma, beta, strict=True)]
     inverse_n = np.array([1 / len(x) for x in every], np.float32)
-    given = {"i": words(flat(every) | last), "affine": words(flat(gamma) | flat(beta) << 16)}
+    given = {"i": words(flat(every) | last), "affine": words(flat(gamma) | flat(beta) << bf16.WIDTH)}
     return given | {"inverse_n": words(bits(inverse_n))}, {"o": flat(normal) | last}
 
 
