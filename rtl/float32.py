@@ -33,10 +33,12 @@ def is_zero(x: Value) -> Value:
 
 
 def is_infinite(x: Value) -> Value:
+    """x is infinite."""
     return (fields(x).exponent == TOP) & (fields(x).fraction == 0)
 
 
 def is_nan(x: Value) -> Value:
+    """x is not a number."""
     return (fields(x).exponent == TOP) & (fields(x).fraction != 0)
 
 

@@ -1,5 +1,7 @@
 """`pimloom rtl verify` for every block; that of sequencer and channel is in their own tests."""
 
+import os
+
 import numpy as np
 import pytest
 
@@ -58,6 +60,17 @@ def test_mismatches_come_in_order_and_what_is_missing_is_one():
         "2 values came out of b, model says 3",
         "a 2 is 0x12, model says 0x3",
     ]
+
+
+def test_simulators_that_nobody_used_for_long_go(tmp_path, monkeypatch):
+    monkeypatch.setattr("pimloom.rtl_flow.simulator.cache_folder", lambda: tmp_path)
+    kept = tmp_path / "simulators"
+    for name in ("old", "new"):
+        (kept / name).mkdir(parents=True)
+    os.utime(kept / "old", times=(0, 0))
+    for _ in range(2):  # built, and found again
+        assert next(verify("timer", PART, simulator=needs("icarus"), commands=20)).mismatches == 0
+    assert sorted(path.name[:5] for path in kept.iterdir() if path.is_dir()) == ["new", "timer"]
 
 
 def test_one_file_for_all_waveforms_is_an_error(tmp_path):

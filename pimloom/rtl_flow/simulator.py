@@ -55,6 +55,7 @@ exec '{binary}' "$@"
 """
 READING = "3"  # what was built otherwise is not found
 AHEAD_S = 3600  # longer than a build takes
+UNUSED_S = 30 * 24 * 3600  # after which a simulator goes
 TAIL = 15  # lines of a log worth showing
 
 
@@ -100,21 +101,35 @@ def _built(verilog: str, top: str, simulator: Simulator, traced: bool) -> Path:
     setting = "\n".join([READING, simulator, str(traced), *FLAGS[simulator], *_tools(simulator)])
     done = cache_folder() / "simulators" / f"{top}-{simulator}-{_key(setting, top, verilog)}"
     if done.exists():
+        os.utime(done)
         return done
     done.parent.mkdir(parents=True, exist_ok=True)
+    _forget(done.parent)
     with _alone(done), tempfile.TemporaryDirectory(prefix=f"{done.name}-", dir=done.parent) as text:
         if done.exists():  # somebody else was quicker
             return done
         work, library = Path(text) / "build", cache_folder() / "simulators" / f"library-{_key(setting)}"
-        _take_library(library, work) if library.exists() else work.mkdir()
+        if library.exists():
+            os.utime(library)
+            _take_library(library, work)
+        else:
+            work.mkdir()
         _build(work, verilog, top, simulator, traced)
-        if not library.exists():
+        if simulator == "verilator" and not library.exists():
             _keep_library(work, library)
         for pattern in ("*.gch", "*.o", "*.a", "*.cpp", "*.h"):
             for file in work.glob(pattern):
                 file.unlink()
         work.rename(done)
     return done
+
+
+def _forget(folder: Path) -> None:
+    """Remove what nobody has used for long."""
+    for old in folder.iterdir():
+        with suppress(FileNotFoundError):  # somebody else was quicker
+            if time.time() - old.stat().st_mtime > UNUSED_S:
+                shutil.rmtree(old) if old.is_dir() else old.unlink()
 
 
 def _key(*texts: str) -> str:

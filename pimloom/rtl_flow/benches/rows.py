@@ -40,4 +40,5 @@ async def every_row(dut: Any) -> None:
 
 
 def bits(words: np.ndarray, width: int) -> LogicArray:
+    """Words, the lowest first, as what a port takes."""
     return LogicArray(format(int.from_bytes(words.tobytes(), "little"), f"0{width}b"))
