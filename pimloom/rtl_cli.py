@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from pimloom import __version__
-from pimloom.arch.error import GateError
+from pimloom.arch.error import GateError, UserError
 from pimloom.output import Json, Quiet, output
 
 PART = "gddr6_pim_gpt"
@@ -52,16 +52,25 @@ def emit(
     block: Name,
     part: PartName = PART,
     out: Annotated[str, typer.Option("--out", "-o", metavar="FILE", help="Verilog file to write; - is stdout.")] = "-",
+    quiet: Quiet = False,
 ) -> None:
-    """Write a block as Verilog."""
+    """Write a block as Verilog, its ports explained above it."""
     from pimloom.arch.system import load_part
     from pimloom.reports.files import write_atomic
-    from pimloom.rtl_flow.lookup import find_blocks, needs_extra
+    from pimloom.rtl_flow.lookup import build, needs_extra
 
-    with needs_extra():
+    if out != "-":
+        _check_file(Path(out), "--out")
+    with needs_extra(), _bar(f"emitting {block}", quiet) as progress:
         from pimloom.rtl.emit import to_verilog
+        from pimloom.rtl.header import header
 
-        text = to_verilog(find_blocks(block)[block].build(load_part(part).value), block)
+        progress(0, 1)
+        component = build(block, part, load_part(part).value)
+        text = header(component, f"{block} of {Path(part).stem}, by pimloom {__version__}") + to_verilog(
+            component, block
+        )
+        progress(1, 1)
     if out == "-":
         sys.stdout.write(text)
     else:
@@ -73,9 +82,13 @@ def verify(
     block: OneOrAll = None,
     part: PartName = PART,
     simulator: Annotated[Simulator, typer.Option(help="Simulator.")] = Simulator.VERILATOR,
-    commands: Annotated[int, typer.Option(metavar="N", min=1, help="Commands to compare, for each block.")] = 5000,
+    commands: Annotated[
+        int, typer.Option(metavar="N", min=1, max=10**7, help="Commands to compare, at least, for each block.")
+    ] = 5000,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the random stimulus.")] = 0,
-    waves: Annotated[Path | None, typer.Option(metavar="FILE", help="Keep a waveform.")] = None,
+    waves: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Waveform of one block: .vcd (verilator) or .fst (icarus).")
+    ] = None,
     json: Json = None,
     quiet: Quiet = False,
 ) -> None:
@@ -105,7 +118,7 @@ def prove(
     json: Json = None,
     quiet: Quiet = False,
 ) -> None:
-    """Prove properties of blocks with an SMT solver."""
+    """Prove properties of the sequencer with an SMT solver; the first time this takes minutes."""
     from pimloom.rtl_flow.lookup import needs_extra
     from pimloom.rtl_show import show_proofs, unproved
 
@@ -126,7 +139,7 @@ def synth(
     json: Json = None,
     quiet: Quiet = False,
 ) -> None:
-    """Synthesise blocks: cells, area, path; FPGA resources and clock rate."""
+    """Synthesise a block: area, longest path, FPGA resources."""
     from pimloom.arch.system import load_part
     from pimloom.rtl_flow.lookup import find_logic, left_out, needs_extra
     from pimloom.rtl_show import show_syntheses
@@ -155,11 +168,17 @@ def _note(quiet: bool) -> Callable[[str], None]:
 
 
 def _check_outputs(json: str | None, waves: Path | None = None) -> None:
-    from pimloom.running import check_writable
-
     for file, option in ((json if json != "-" else None, "--json"), (waves, "--waves")):
         if file is not None:
-            check_writable(Path(file), option)
+            _check_file(Path(file), option)
+    if waves is not None and json == str(waves):
+        raise UserError(f"--waves {waves}: is the file of --json too; name another")
+
+
+def _check_file(file: Path, option: str) -> None:
+    from pimloom.running import check_writable
+
+    check_writable(file, option)
 
 
 def _plain(rows: Iterable[Any]) -> list[dict[str, Any]]:

@@ -17,7 +17,7 @@ def show_verified(found: Mapping[str, Any]) -> None:
     """Co-simulation: what was compared, what differed, and the rules that never decided anything."""
     show_rows(
         [
-            ("block", f"block, on {found['part']}", ""),
+            ("block", "block", ""),
             ("simulator", "simulator", ""),
             ("commands", "compared|r", ",d"),
             ("mismatches", "mismatches|r", ",d"),
@@ -27,10 +27,12 @@ def show_verified(found: Mapping[str, Any]) -> None:
         ],
         [{**row, "bound": _of(row["rules_bound"], row["rules_total"])} for row in found["rows"]],
     )
-    if len(found["rows"]) == 1:
+    show_line(f"part: {found['part']}")
+    alone = len(found["rows"]) == 1
+    if alone:
         _show_coverage(found["rows"][0])
     for row in found["rows"]:
-        for rule in row["sleeping_rules"]:
+        for rule in row["sleeping_rules"] if not alone else ():
             show_line(f"{row['block']}: never decided: {rule}")
         for what in ("first_mismatch", "waves"):
             if row.get(what):
@@ -42,7 +44,7 @@ def show_proofs(found: Mapping[str, Any]) -> None:
     """Properties, and whether each is proved."""
     show_rows(
         [
-            ("property", f"property, on {found['part']}", ""),
+            ("property", "property", ""),
             ("timings", "timings", ""),
             ("method", "method", ""),
             ("solver", "solver", ""),
@@ -54,6 +56,8 @@ def show_proofs(found: Mapping[str, Any]) -> None:
         ],
         [{**row, "covered": _word(row["covered"]), "twin_failed": _word(row["twin_failed"])} for row in found["rows"]],
     )
+    show_line(f"part: {found['part']}; covered: what the property is about was reached;")
+    show_line("twins fail: sequencers that are broken on purpose violate it")
     for row in found["rows"]:
         if row["trace"]:
             show_line(f"{row['property']}: counterexample: {row['trace']}")

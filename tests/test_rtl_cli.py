@@ -96,8 +96,10 @@ def test_emit_writes_verilog(tmp_path: Path) -> None:
     file = tmp_path / "tree.v"
     assert call("rtl", "emit", "bf16_mul", "-o", file) == (0, "", "")
     shown = call("rtl", "emit", "bf16_mul", "--part", "gddr6_aim", "-o", "-")
-    assert shown == (0, file.read_text(), "")  # this block is the same on every part
-    assert shown.out == to_verilog(BLOCKS["bf16_mul"].build(load_part(PART).value), "bf16_mul")
+    title = f"// bf16_mul of gddr6_aim, by pimloom {pimloom.__version__}\n"
+    assert (shown.code, shown.err) == (0, "") and shown.out.startswith(title)
+    assert shown.out.replace("gddr6_aim", PART) == file.read_text()  # this block is the same on every part
+    assert shown.out.endswith(to_verilog(BLOCKS["bf16_mul"].build(load_part(PART).value), "bf16_mul"))
     assert "module bf16_mul(" in shown.out
 
 
@@ -174,6 +176,18 @@ def test_wrong_commands_are_one_line(tmp_path: Path) -> None:
         unknown = "pimloom: unknown block 'pim_unti'; nearest: pim_unit; known blocks: sequencer, "
         assert said(command, "pim_unti").startswith(unknown)
     assert "sequencer" in said("verify", "sequencr")
+    lacks = "HBM2 2.0 Gb/s/pin, 8 Gb a channel, two pseudo channels: has no PIM units\n"
+    for command in ("emit", "verify"):
+        assert (
+            said(command, "pim_unit", "--part", "hbm2_2000")
+            == f"pimloom: hbm2_2000 cannot have block pim_unit: {lacks}"
+        )
+    both = tmp_path / "w.vcd"
+    assert said("verify", "timer", "--waves", both, "--json", both).endswith(
+        ": is the file of --json too; name another\n"
+    )
+    assert "Input should be less than or equal to 10000000" in said("verify", "timer", "--commands", "100000000")
+    assert said("prove", "nothing").startswith("pimloom: unknown block 'nothing'")
     assert said("synth", "pim_channel").startswith("pimloom: pim_channel is not for synthesis: ")
     wrong = said("verify", "timer", "--waves", tmp_path / "w.fst")
     assert wrong == f"pimloom: --waves {tmp_path / 'w.fst'}: verilator writes .vcd; name the file so\n"
@@ -185,7 +199,7 @@ def test_wrong_commands_are_one_line(tmp_path: Path) -> None:
     for command in ("verify", "prove", "synth"):  # before any work is done
         assert said(command, "timer", "--json", gone) == f"pimloom: --json {gone}: {missing}"
     assert said("verify", "--waves", gone) == f"pimloom: --waves {gone}: {missing}"
-    assert said("emit", "timer", "-o", gone).startswith(f"pimloom: cannot write {gone}: no such file")
+    assert said("emit", "timer", "-o", gone) == f"pimloom: --out {gone}: {missing}"
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,12 @@ from pathlib import Path
 import pytest
 
 from pimloom.arch.system import load_part
+from pimloom.arch.table import compile_table
 from pimloom.rtl import bf16, float32
 from pimloom.rtl.blocks import BLOCKS
+from pimloom.rtl.command import command_layout
 from pimloom.rtl.emit import to_verilog
+from pimloom.rtl.header import header
 
 PART = load_part("gddr6_pim_gpt").value
 SMALL = ("timer", "float32_add", "pim_unit", "asic_exp")
@@ -41,3 +44,26 @@ def test_the_same_text_every_time_and_no_paths():
     text = to_verilog(float32.Add(), "adder")
     assert text == to_verilog(float32.Add(), "adder")
     assert str(Path(float32.__file__).parent) not in text and "src =" not in text
+
+
+def test_what_stands_above_tells_ports_fields_and_opcodes():
+    lines = header(BLOCKS["sequencer"].build(PART), "sequencer of x").splitlines()
+    assert lines[0] == "// sequencer of x" and all(not line or line.startswith("//") for line in lines)
+    assert "//   out starved" in lines
+    (payload,) = (line for line in lines if "heads__0__payload" in line)
+    layout = command_layout(compile_table(PART))
+    for name in ("cmd", "bg", "bank", "row", "col"):
+        field = layout[name]
+        assert f"{name} [{field.offset + field.width - 1}:{field.offset}]" in payload
+    codes = " ".join(line.removeprefix("// ") for line in lines[lines.index(next(x for x in lines if "cmd: 0" in x)) :])
+    assert [pair.split() for pair in codes.removeprefix("cmd: ").strip().split(", ")] == [
+        [str(i), name] for i, name in enumerate(compile_table(PART).names)
+    ]
+
+
+def test_what_stands_above_names_every_port_of_the_module():
+    for name in ("timer", "pim_unit", "asic_exp"):
+        component = BLOCKS[name].build(PART)
+        told = {line.split()[2] for line in header(component, name).splitlines() if re.match(r"//   (in |out) ", line)}
+        ports = re.search(rf"^module {name}\((.*?)\);", to_verilog(component, name), re.MULTILINE)
+        assert ports is not None and told | {"clk", "rst"} == set(ports[1].split(", "))

@@ -9,6 +9,8 @@ from pimloom.arch.error import UserError
 from pimloom.rtl_flow.tools import EXTRA
 
 if TYPE_CHECKING:
+    from amaranth.lib.wiring import Component
+
     from pimloom.arch.part import Part
     from pimloom.rtl.blocks import Block
 
@@ -46,6 +48,15 @@ def find_logic(name: str) -> "dict[str, Block]":
     if found[name].cells:
         raise UserError(f"{name} is not for synthesis: its banks are cell arrays; its logic: sequencer, pim_unit")
     return found
+
+
+def build(name: str, part_name: str, part: "Part") -> "Component":
+    """The block's component. Raises UserError for an unknown block, or one that the part cannot have."""
+    block = find_blocks(name)[name]
+    try:
+        return block.build(part)
+    except UserError as error:
+        raise UserError(f"{part_name} cannot have block {name}: {error}") from None
 
 
 def left_out(part: "Part") -> dict[str, str]:

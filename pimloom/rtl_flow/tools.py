@@ -25,7 +25,14 @@ def tool(name: str) -> str:
 
 
 def cache_folder() -> Path:
-    """Folder of built simulators and compiled tools: $PIMLOOM_CACHE, else below $XDG_CACHE_HOME or ~/.cache."""
-    if own := os.environ.get("PIMLOOM_CACHE"):
-        return Path(own).absolute()
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").absolute() / "pimloom"
+    """Folder of built simulators and compiled tools: $PIMLOOM_CACHE, else below $XDG_CACHE_HOME or ~/.cache.
+
+    Raises UserError if it cannot be made.
+    """
+    own = os.environ.get("PIMLOOM_CACHE")
+    found = Path(own or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pimloom").absolute()
+    try:
+        found.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"cannot keep results in {found}: {error.strerror}; set PIMLOOM_CACHE to a folder") from None
+    return found

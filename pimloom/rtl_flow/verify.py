@@ -17,7 +17,7 @@ from pimloom.rtl.emit import to_verilog
 from pimloom.rtl_flow.channel import mismatches as channel_mismatches
 from pimloom.rtl_flow.channel import random_product, run_product
 from pimloom.rtl_flow.cosim import Case, Walk, Walks, walk
-from pimloom.rtl_flow.lookup import find_blocks
+from pimloom.rtl_flow.lookup import build, find_blocks
 from pimloom.rtl_flow.scenes import arithmetic, functions
 from pimloom.rtl_flow.scenes.scene import mismatches as scene_mismatches
 from pimloom.rtl_flow.scenes.scene import play
@@ -247,5 +247,7 @@ def verify(
         raise UserError(f"--waves {waves}: holds the waveform of one block; name the block")
     check_waves(waves, simulator)
     device = load_part(part).value
+    if block:
+        build(block, part, device)  # or say why not, before anything is simulated
     for name in find_blocks(block, device):
         yield VERIFIERS[name](part, device, simulator, commands, seed, waves, progress)

@@ -7,6 +7,7 @@ import fcntl
 import os
 import subprocess
 import sysconfig
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, version
@@ -68,12 +69,14 @@ def tools(note: Callable[[str], None] = lambda text: None, names: Sequence[str] 
     Raises UserError if a tool is missing.
     """
     found = Tools()
-    try:
-        for name in names:
-            _compile(found, name, note)
-        yield found
-    finally:
-        found.stop()
+    with tempfile.TemporaryDirectory(prefix="pimloom-") as scratch:
+        found.environment["TMPDIR"] = scratch  # else a tool that is ended leaves a folder in /tmp
+        try:
+            for name in names:
+                _compile(found, name, note)
+            yield found
+        finally:
+            found.stop()
 
 
 def tool_version(name: str) -> str:

@@ -1,0 +1,46 @@
+"""What stands above a block's Verilog: what it is, what its ports carry, the codes of its commands."""
+
+import inspect
+import textwrap
+from collections.abc import Iterator
+
+from amaranth.lib import data
+from amaranth.lib.wiring import Component, Flow
+
+WIDTH = 116  # characters of a line
+PORTS = "Ports, beside clk and rst (synchronous) where there is state:"
+
+
+def header(component: Component, title: str) -> str:
+    """Comment lines for the component: title, docstring, ports with the bits of their fields, opcodes."""
+    lines = [title, "", *(inspect.getdoc(type(component)) or "").splitlines(), "", PORTS]
+    lines += [f"  {line}" for line in _ports(component)]
+    if table := getattr(component, "table", None):
+        lines += ["", *textwrap.wrap("cmd: " + ", ".join(f"{i} {n}" for i, n in enumerate(table.names)), WIDTH)]
+    return "".join(f"// {line}".rstrip() + "\n" for line in lines) + "\n"
+
+
+def _ports(component: Component) -> Iterator[str]:
+    """A line for each port that is not empty: direction, name, bits."""
+    for path, member, value in component.signature.flatten(component):
+        if not (width := len(value.as_value() if hasattr(value, "as_value") else value)):
+            continue
+        way = "in " if member.flow is Flow.In else "out"
+        fields = ", ".join(_fields(member.shape)) if isinstance(member.shape, data.Layout) else ""
+        bits = f" {_bits(0, width)}" if width > 1 else ""
+        text = f"{way} {'__'.join(map(str, path))}{bits}{': ' if fields else ''}{fields}"
+        yield from textwrap.wrap(text, WIDTH, subsequent_indent="      ")
+
+
+def _fields(layout: data.Layout) -> Iterator[str]:
+    if isinstance(layout, data.ArrayLayout):
+        yield f"{layout.length} x {layout.elem_shape if isinstance(layout.elem_shape, int) else 'words'}, lowest first"
+        return
+    for name, field in layout:
+        if field.width:
+            inner = f" ({', '.join(_fields(field.shape))})" if isinstance(field.shape, data.Layout) else ""
+            yield f"{name} {_bits(field.offset, field.width)}{inner}"
+
+
+def _bits(offset: int, width: int) -> str:
+    return f"[{offset + width - 1}:{offset}]" if width > 1 else f"[{offset}]"
