@@ -16,6 +16,7 @@ from pimloom.arch.system import list_names, load_part, load_system
 from pimloom.explain import Explanation
 from pimloom.reports.result import Result
 
+MANY = 5  # columns
 PIPE_WIDTH = 118  # columns when stdout is no terminal, so that output is the same everywhere
 
 
@@ -26,9 +27,10 @@ def _console() -> Console:
 
 def _table(*columns: str) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for column in columns:
+    for number, column in enumerate(columns):
         name, right = column.removesuffix("|r"), column.endswith("|r")
-        table.add_column(_text(name), justify="right" if right else "left", overflow="fold")
+        whole = number == 0 and len(columns) > MANY  # names stay in one piece where numbers can be broken
+        table.add_column(_text(name), justify="right" if right else "left", overflow="fold", no_wrap=whole)
     return table
 
 
