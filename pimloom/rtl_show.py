@@ -18,7 +18,6 @@ def show_verified(found: Mapping[str, Any]) -> None:
     show_rows(
         [
             ("block", "block", ""),
-            ("simulator", "simulator", ""),
             ("commands", "compared|r", ",d"),
             ("mismatches", "mismatches|r", ",d"),
             ("bound", "rules that bound|r", ""),
@@ -27,7 +26,7 @@ def show_verified(found: Mapping[str, Any]) -> None:
         ],
         [{**row, "bound": _of(row["rules_bound"], row["rules_total"])} for row in found["rows"]],
     )
-    show_line(f"part: {found['part']}")
+    show_line(f"part: {found['part']}; simulator: {found['rows'][0]['simulator']}")
     alone = len(found["rows"]) == 1
     if alone:
         _show_coverage(found["rows"][0])
