@@ -21,6 +21,7 @@ from pimloom.rtl_flow.channel import (
     run_product,
     shrink_banks,
 )
+from tests.simulators import needs
 
 PART = load_part("gddr6_pim_gpt").value
 SMALL = shrink_banks(PART, 2, 2)
@@ -97,7 +98,7 @@ def all_commands() -> tuple[np.ndarray, list[np.ndarray], list[int], list[np.nda
 def test_every_command_that_moves_data_does_what_its_name_says(missing):
     stream, words, lanes, results, reads = all_commands()
     data, where = np.array(words[: len(words) - missing]), np.array(lanes[: len(lanes) - missing])
-    found = run_channel(SMALL, 4, stream, data, where)
+    found = run_channel(SMALL, 4, stream, data, where, simulator=needs("icarus"))
     assert found.same and np.array_equal(found.issue_ck, found.model_ck)
     assert np.array_equal(found.reads.view(np.uint16), np.array(reads).view(np.uint16))
     same = np.array_equal(found.results.view(np.uint16), np.array(results).view(np.uint16))

@@ -59,10 +59,10 @@ def owes_little(s):
 def test_what_induction_leaves_open_is_searched_from_reset(tmp_path, monkeypatch, holds, result):
     monkeypatch.setattr("pimloom.rtl_flow.prove.cache_folder", lambda: tmp_path)
     assert DEPTH["search"] == 60
-    monkeypatch.setitem(DEPTH, "search", 12)  # a third of the time, and deep enough for these two
+    monkeypatch.setitem(DEPTH, "search", 6)  # deep enough for these two
     monkeypatch.setitem(PROPERTIES, "bus", Property(holds, lambda s: iter([Const(1)]), ()))
     (found,) = prove("sequencer", PART, own_timings=False, properties=["bus"])
-    assert (found.method, found.depth, found.result) == ("BMC", 12, result)
+    assert (found.method, found.depth, found.result) == ("BMC", 6, result)
     assert (found.trace is None) == (result == "not violated")
     assert found.covered and found.twin_failed is None
 
