@@ -1,6 +1,8 @@
 """The words a DRAM standard is written in: levels, row states, commands, rules, and the command stream."""
 
+from collections.abc import Mapping
 from enum import IntEnum
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -44,13 +46,17 @@ class Command(NamedTuple):
 
 
 class Rule(NamedTuple):
-    """`before` waits `wait` clocks after the `window`-th latest of the `after` commands at one node of `level`."""
+    """`before` waits `wait` clocks after the `window`-th latest of the `after` commands at one node of `level`.
+
+    `sibling`: it waits at the other nodes of `level` under the same parent instead (RD of one rank, RD of another).
+    """
 
     level: Level
     after: tuple[str, ...]
     before: tuple[str, ...]
     wait: str
     window: int = 1
+    sibling: bool = False
 
     def __str__(self) -> str:
         """As a person would say it.
@@ -59,12 +65,15 @@ class Rule(NamedTuple):
         'RD → WR WRA, same bank group: nRTW'
         """
         nth = f", {self.window}th latest" if self.window > 1 else ""
-        level = self.level.name.lower().replace("_", " ")
-        return f"{' '.join(self.after)} → {' '.join(self.before)}, same {level}{nth}: {self.wait}"
+        which, level = "other" if self.sibling else "same", self.level.name.lower().replace("_", " ")
+        return f"{' '.join(self.after)} → {' '.join(self.before)}, {which} {level}{nth}: {self.wait}"
 
 
 class Standard(NamedTuple):
-    """A DRAM standard, or the rows a PIM instruction set appends to one."""
+    """A DRAM standard, or the rows a PIM instruction set appends to one.
+
+    `optional`: timings that a part may leave out; the commands and rules that name them are left out with them.
+    """
 
     name: str
     timings: dict[str, str]  # name -> meaning
@@ -72,6 +81,7 @@ class Standard(NamedTuple):
     rules: tuple[Rule, ...]
     unmodelled: tuple[str, ...]  # rules of the standard that are left out, each with its reason
     refresh: str = ""
+    optional: Mapping[str, str] = MappingProxyType({})  # name -> meaning
 
 
 STREAM = np.dtype(

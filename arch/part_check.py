@@ -12,11 +12,12 @@ BURST_TOLERANCE = 0.01  # pin rates are rounded: 14 Gb/s with a clock of 570 ps 
 
 def check_part(part: Part, where: str) -> None:
     """Raise UserError unless the timings are the standard's and the geometry, burst and rates agree with each other."""
-    wanted, org = standard_of(part).timings, part.organization
+    standard, org = standard_of(part), part.organization
+    wanted, welcome = standard.timings, {**standard.timings, **standard.optional}
     if missing := sorted(wanted.keys() - part.timing.keys()):
         raise UserError(f"{where}: at $.timing: missing key {missing[0]} ({wanted[missing[0]]})")
-    if extra := sorted(part.timing.keys() - wanted.keys()):
-        known = ", ".join(sorted(wanted))
+    if extra := sorted(part.timing.keys() - welcome.keys()):
+        known = ", ".join(sorted(welcome))
         raise UserError(f"{where}: at $.timing.{extra[0]}: {part.standard} has no such timing; it has {known}")
     if org.capacity_bytes != (size := org.banks * org.rows * org.row_bytes):
         raise UserError(

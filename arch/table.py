@@ -1,7 +1,7 @@
 """A part's tables compiled into plain arrays: what the engine and the RTL read."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
@@ -21,8 +21,9 @@ class Rules(NamedTuple):
 
     size[l]: nodes of each level in a channel. Per command: scope, needs, leaves, buffer, bus, done [CK], and gap [CK],
     the distance of commands issued back to back with `count` (0: such a run is walked command by command). Per rule:
-    level, window, wait [CK]. before_*, after_*: CSR lists of the rules that bind a command and that a command arms.
-    refresh: opcode of REFab, -1 where the standard has none; refi [CK]: its interval. rows of a bank, columns of a row.
+    level, window, wait [CK], sibling (it binds the other nodes under the same parent, not its own). before_*, after_*:
+    CSR lists of the rules that bind a command and that a command arms. refresh: opcode of REFab, -1 where the standard
+    has none; refi [CK]: its interval. rows of a bank, columns of a row.
     """
 
     size: np.ndarray
@@ -36,6 +37,7 @@ class Rules(NamedTuple):
     level: np.ndarray
     window: np.ndarray
     wait: np.ndarray
+    sibling: np.ndarray
     before_ptr: np.ndarray
     before_rule: np.ndarray
     after_ptr: np.ndarray
@@ -63,6 +65,7 @@ class RuleRow(NamedTuple):
     level: int
     window: int
     wait: int
+    sibling: bool
     after: Sequence[int]
     before: Sequence[int]
 
@@ -70,7 +73,8 @@ class RuleRow(NamedTuple):
 def rule_rows(rules: Rules) -> tuple[RuleRow, ...]:
     """The rules one by one, in order."""
     after, before = _inverse(rules.after_ptr, rules.after_rule), _inverse(rules.before_ptr, rules.before_rule)
-    numbers = zip(rules.level.tolist(), rules.window.tolist(), rules.wait.tolist(), strict=True)
+    columns = (rules.level, rules.window, rules.wait, rules.sibling)
+    numbers = zip(*(column.tolist() for column in columns), strict=True)
     return tuple(RuleRow(*n, after.get(i, ()), before.get(i, ())) for i, n in enumerate(numbers))
 
 
@@ -88,7 +92,8 @@ def bend(table: Table, rule: int, by: int) -> Table:
     wait[rule] = max(wait[rule] + by, 0)
     rows = rule_rows(rules._replace(wait=wait))
     for c in np.flatnonzero(gap).tolist():
-        gap[c] = max([1, *(row.wait for row in rows if c in row.after and c in row.before)])
+        own = (row.wait for row in rows if c in row.after and c in row.before and not row.sibling)
+        gap[c] = max([1, *own])
     return Table(table.names, rules._replace(wait=wait, gap=gap))
 
 
@@ -110,6 +115,7 @@ def join_tables(standard: str, pim: str | None) -> Standard:
         found.rules + more.rules,
         found.unmodelled + more.unmodelled,
         found.refresh,
+        {**found.optional, **more.optional},
     )
 
 
@@ -149,14 +155,35 @@ def compile_table(part: Part) -> Table:
 
 @lru_cache(maxsize=256)
 def _compile(standard: str, pim: str | None, org: Organization, ck: tuple[tuple[str, int], ...]) -> Table:
-    found = join_tables(standard, pim)
-    return build_table(found.commands, found.rules, dict(ck), org, found.refresh)
+    found, clocks_of = join_tables(standard, pim), dict(ck)
+    commands, rules = given(found, clocks_of.keys())
+    return build_table(commands, rules, clocks_of, org, found.refresh)
+
+
+def given(standard: Standard, timings: Collection[str]) -> tuple[tuple[Command, ...], tuple[Rule, ...]]:
+    """The standard's commands and rules without those that name an optional timing which is not in `timings`."""
+    absent = standard.optional.keys() - set(timings)
+
+    def known(expression: str) -> bool:
+        return absent.isdisjoint(name for _, name in _TERM.findall(expression))
+
+    commands = tuple(c for c in standard.commands if known(c.done))
+    names = {c.name for c in commands}
+    rules = []
+    for rule in standard.rules:
+        after, before = (tuple(n for n in side if n in names) for side in (rule.after, rule.before))
+        if after and before and known(rule.wait):
+            rules.append(rule._replace(after=after, before=before))
+    return commands, tuple(rules)
 
 
 def build_table(
     commands: tuple[Command, ...], rules: tuple[Rule, ...], ck: Mapping[str, int], org: Organization, refresh: str
 ) -> Table:
-    """Compile commands and rules with their clocks; rules that cannot wait (≤ 0) are dropped to 0."""
+    """Compile commands and rules with their clocks; rules that cannot wait (≤ 0) are dropped to 0.
+
+    Sibling rules of a level with one node under each parent bind nothing and are left out.
+    """
     names = tuple(c.name for c in commands)
     if len(set(names)) != len(names):
         raise ValueError("two commands share a name")
@@ -166,11 +193,12 @@ def build_table(
             raise ValueError(f"{rule} names unknown commands {sorted(unknown)}")
         if any(scope[n] < rule.level for n in rule.after + rule.before):
             raise ValueError(f"{rule} counts below the scope of one of its commands")
+    sizes = (1, org.pseudo_channels, org.ranks, org.bank_groups, org.banks_per_group)
+    rules = tuple(r for r in rules if not r.sibling or sizes[r.level] > 1)
     buses = sorted({c.bus for c in commands})
     wait = [max(clocks(r.wait, ck), 0) for r in rules]
     before_ptr, before_rule = _csr(names, [r.before for r in rules])
     after_ptr, after_rule = _csr(names, [r.after for r in rules])
-    sizes = (1, org.pseudo_channels, org.ranks, org.bank_groups, org.banks_per_group)
     arrays = Rules(
         size=np.cumprod(sizes, dtype=np.int64),
         scope=_column(c.scope for c in commands),
@@ -183,6 +211,7 @@ def build_table(
         level=_column(r.level for r in rules),
         window=_column(r.window for r in rules),
         wait=_column(wait),
+        sibling=_column(r.sibling for r in rules),
         before_ptr=before_ptr,
         before_rule=before_rule,
         after_ptr=after_ptr,
@@ -207,7 +236,9 @@ def _csr(names: tuple[str, ...], sets: list[tuple[str, ...]]) -> tuple[np.ndarra
 
 def _gap(command: Command, rules: tuple[Rule, ...], wait: list[int]) -> int:
     own = [
-        (r.window, w) for r, w in zip(rules, wait, strict=True) if command.name in r.after and command.name in r.before
+        (r.window, w)
+        for r, w in zip(rules, wait, strict=True)
+        if command.name in r.after and command.name in r.before and not r.sibling
     ]
     if command.leaves != Row.ANY or any(window > 1 for window, _ in own):
         return 0

@@ -56,6 +56,8 @@ class Engine:
     """The engine for one table; `issue` is a function of its arguments alone."""
 
     def __init__(self, table: Table) -> None:
+        if table.rules.sibling.any():
+            raise UserError("streams are simulated on one rank; set dram.organization.ranks to 1, or use pimloom trace")
         self.table = table
         self._packed = _pack(table.rules)
         size = table.rules.size

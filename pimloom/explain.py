@@ -68,7 +68,8 @@ def all_fields() -> Mapping[str, str]:
         for name, meaning in struct.MEANING.items():
             found[f"{prefix}.{name}" if prefix else name] = meaning
     for name in list_names("parts"):
-        for timing, meaning in standard_of(load_part(name).value).timings.items():
+        standard = standard_of(load_part(name).value)
+        for timing, meaning in {**standard.timings, **standard.optional}.items():
             found.setdefault(f"dram.timing.{timing}", meaning)
     return found
 

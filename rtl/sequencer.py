@@ -51,6 +51,8 @@ class Sequencer(wiring.Component):
         self.table, self.rules, self.bits = table, rules, bits
         self.nodes = int(rules.size[rules.scope[rules.refresh]]) if rules.refresh >= 0 else 0
         self.n_buses = int(rules.bus.max()) + 1
+        if rules.sibling.any():
+            raise ValueError("a sequencer drives one rank: its table must have no sibling rules")
         if self.n_buses > 2:
             raise ValueError(f"a sequencer drives one or two command buses, not {self.n_buses}")
         bus = Bus(table, self.nodes + streams)
