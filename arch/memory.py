@@ -31,7 +31,7 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         "arbiter": "which command queue comes first: round_robin, or oldest (queued only)",
         "page": "open; closed: every access precharges; adaptive: rows close after page_timeout_ck or row_hit_cap",
         "page_timeout_ck": "clocks without an access after which an adaptive page closes [CK]",
-        "row_hit_cap": "row hits after which a waiting row miss may close the row; buffered: accesses before it closes [1]",
+        "row_hit_cap": "row hits after which a waiting miss may close the row; buffered: accesses before it closes [1]",
         "drain_high": "share of the write queue at which writes begin to drain",
         "drain_low": "share of the write queue at which draining stops",
         "drain_idle": "writes above which draining begins while no command waits (queued only) [1]",

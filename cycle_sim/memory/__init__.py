@@ -1,0 +1,1 @@
+"""Memory controllers: when each DRAM command of a stream of requests issues. Event-driven, exact."""
