@@ -19,6 +19,6 @@ def bare(function: Any) -> Any:
 
     numba's cache looks only at the file of a function, not at those that it calls; here it looks at the whole folder.
     """
-    compiled = numba.njit(cache=True, _nrt=False, nogil=True)(function)  # type: ignore[call-overload]
+    compiled = numba.njit(cache=True, _nrt=False, nogil=True, forceinline=True)(function)  # type: ignore[call-overload]
     compiled._cache._cache_file._source_stamp = STAMP
     return compiled
