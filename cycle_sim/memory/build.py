@@ -1,17 +1,20 @@
 """A channel as the kernels need it, from a `Memory`."""
 
+import math
+
 import numpy as np
 
 from pimloom.arch.error import UserError
 from pimloom.arch.memory import Memory, Policy
 from pimloom.arch.table import Table
-from pimloom.cycle_sim.memory import queued, queues
+from pimloom.cycle_sim.memory import buffered, buffers, queued, queues
 from pimloom.cycle_sim.memory.device import COMMANDS, FAR, Device, device
 from pimloom.cycle_sim.memory.pending import table as hash_table
 from pimloom.cycle_sim.memory.record import record
 
 REFRESHES = {"none": queued.NONE, "all_bank": queued.ALL_BANK, "staggered": queued.STAGGERED, "per_bank": queued.PER_BANK}
 LOG_ROWS = 1 << 16
+PRIORITIES = 1568  # upkeep that waits; CMU-SAFARI/ramulator2@c5b1c3a priority_buffer_size
 
 
 def commands_used(policy: Policy, table: Table) -> frozenset[str]:
@@ -127,4 +130,71 @@ def _queues(
         blocked=zeros(n_queues),
         home=home,
         pick=pick,
+    )
+
+
+def buffered_channel(memory: Memory, logging: bool) -> buffered.Controller:
+    """One channel of a `buffered` controller, before its first clock."""
+    policy, clocks, rules = memory.policy, memory.clocks, memory.table.rules
+    closing = policy.page == "closed"
+    used = {"ACT", "PRE", "PREab", "RD", "WR", *(("RDA", "WRA") if closing else ())}
+    used |= {"REFab"} if policy.refresh != "none" else set()
+    size = rules.size.tolist()
+    ranks, banks = size[2], size[4]
+    values = np.zeros(buffers.N_POLICY, np.int64)
+    refresh = rules.refresh
+    scope = banks // size[int(rules.scope[refresh])] if refresh >= 0 else banks
+    low, high = (float(np.float32(mark) * np.float32(policy.write_entries)) for mark in (policy.drain_low, policy.drain_high))
+    for place, value in {
+        buffers.READS: policy.read_entries,
+        buffers.WRITES: policy.write_entries,
+        buffers.HIGH: math.floor(high),
+        buffers.LOW: math.ceil(low),
+        buffers.CAP: policy.row_hit_cap,
+        buffers.CLOSING_CAP: closing,
+        buffers.SPARE_HITS: policy.scheduler == "fr_fcfs_row_hit",
+        buffers.INTERVAL: interval(memory),
+        buffers.SCOPE: scope,
+        buffers.READ_CK: clocks["nCL"] + clocks["nBL"],
+        buffers.PRIORITIES: PRIORITIES,
+        buffers.DUAL: int(rules.bus.max()) > 0,
+    }.items():
+        values[place] = value
+    entries = policy.read_entries + policy.write_entries + banks
+    deepest = max(policy.read_entries, policy.write_entries)
+    state, pick = np.zeros(buffers.N_STATE, np.int64), np.zeros((2, 3), np.int64)
+    state[buffers.NOW], state[buffers.N_FREE], state[buffers.STOP] = 1, entries, FAR
+    state[buffers.NEXT_REFRESH] = values[buffers.INTERVAL]
+    pick[:, buffers.AT] = FAR
+
+    def zeros(*shape: int) -> np.ndarray:
+        return np.zeros(shape, np.int64)
+
+    parts = device(memory.table, frozenset(used))
+    return buffered.Controller(
+        buffers=buffers.Buffers(
+            device=parts,
+            policy=values,
+            pool=zeros(entries, 8),
+            queue=zeros(2 * banks, deepest),
+            length=zeros(2 * banks),
+            choice=np.full((2 * banks, 2), -1),
+            active=zeros(2, banks),
+            n_active=zeros(2),
+            place=zeros(2 * banks),
+            held=zeros(banks),
+            holds=zeros(banks),
+            priority=zeros(PRIORITIES, 2),
+            row=np.full(banks, -1),
+            accesses=zeros(banks),
+            closing=zeros(banks),
+            pick=pick,
+            state=state,
+        ),
+        spare=np.arange(entries, dtype=np.int64),
+        written=hash_table(entries),
+        rank_of=np.arange(banks) // parts.span[2],
+        rank=zeros(ranks, 8),
+        asleep=zeros(ranks),
+        record=record(LOG_ROWS, logging),
     )

@@ -18,8 +18,8 @@ from pimloom.cycle_sim.memory.queues import (
     WRITES, Queues, append, choose, compare, look, ready_choice, take,
 )  # fmt: skip
 from pimloom.cycle_sim.memory.record import (
-    CLOSED_FOR_MISS, FORWARDED, LAST_DONE, LOGGING, MERGED, N_COMMANDS, N_REQUESTS, PAIRS, READ_HITS, Record, note_command,
-    note_request,
+    CLOSED_FOR_MISS, FORWARDED, HERE, IDLE_CK, IDLE_FROM, LAST_DONE, LOGGING, MERGED, N_COMMANDS, N_REQUESTS, OPEN_BANKS,
+    PAIRS, READ_HITS, SINCE, SLEEP_CK, TOUCHED, Record, close_accounts, note_command, note_request, row_closed, row_opened,
 )  # fmt: skip
 
 DONE, MORE, FLUSH, GROW, LIVELOCK, ASLEEP = range(6)  # what `run` returns
@@ -28,9 +28,6 @@ DONE, MORE, FLUSH, GROW, LIVELOCK, ASLEEP = range(6)  # what `run` returns
     REF_AT, STOP, TURN_RANK, TURN_GROUP, TURN_BANK,
 ) = range(18)  # fmt: skip
 N_STATE = 18
-# rank[r]: open banks, clock since which its state lasts, clocks with a row open, closed, asleep; requests that wait; from
-# when it idles; whether it was ever used
-OPEN_BANKS, SINCE, ACTIVE_CK, IDLE_CK, SLEEP_CK, HERE, IDLE_FROM, TOUCHED = range(8)
 NONE, ALL_BANK, STAGGERED, PER_BANK = range(4)  # refresh policies
 
 
@@ -39,7 +36,7 @@ class Channel(NamedTuple):
 
     order[0], order[1]: slots in the read and in the write queue, oldest first. spare: free slots. reads, writes: hash
     tables of the addresses that wait. waiting[w]: number, acceptance, write, next of a request that ends with another.
-    refreshes: ring of (command, bank). rank: see above. state: scalars.
+    refreshes: ring of (command, bank). rank: see `record`. state: scalars.
     """
 
     queues: Queues
@@ -80,7 +77,7 @@ def run(ch, address, write, when, bank, row, column, first, begin, end, final, e
         if i < end and when[i] < t and _room(ch, write[i]):
             t = max(when[i], g[NOW])
         if t >= g[STOP]:
-            _close_accounts(ch, g[STOP])
+            close_accounts(ch.rank, s.asleep, g[STOP])
             g[NOW] = g[STOP]
             return DONE, i
         code = _tick(ch, t)
@@ -196,22 +193,16 @@ def _issue(ch, t, bus):
 @bare
 def _change_row(ch, c, b, row, t):
     """What a command of one bank leaves behind."""
-    s, r = ch.queues, ch.rank[ch.queues.rank[b]]
+    s = ch.queues
     s.used[b] = t
     if c == ACT:
         s.row[b], s.hits[b] = row, 0
-        if r[OPEN_BANKS] == 0:
-            r[IDLE_CK] += t - r[SINCE]
-            r[SINCE] = t
-        r[OPEN_BANKS] += 1
+        row_opened(ch.rank, s.rank[b], t)
     elif c == RD or c == RD + 1:
         s.hits[b] += 1
     elif s.row[b] >= 0:
         s.row[b], s.hits[b] = -1, 0
-        r[OPEN_BANKS] -= 1
-        if r[OPEN_BANKS] == 0:
-            r[ACTIVE_CK] += t - r[SINCE]
-            r[SINCE], r[IDLE_FROM] = t, t
+        row_closed(ch.rank, s.rank[b], t)
 
 
 @bare
@@ -474,13 +465,3 @@ def _wake(ch, r, t):
     k[SINCE], k[IDLE_FROM] = t, t
     for b in range(r * s.device.span[2], (r + 1) * s.device.span[2]):
         choose(s, s.home[b])
-
-
-@bare
-def _close_accounts(ch, t):
-    """Add up what the ranks have done until clock t."""
-    for r in range(ch.rank.shape[0]):
-        k = ch.rank[r]
-        state = SLEEP_CK if ch.queues.asleep[r] else (ACTIVE_CK if k[OPEN_BANKS] else IDLE_CK)
-        k[state] += t - k[SINCE]
-        k[SINCE] = t

@@ -15,6 +15,9 @@ INDEX, ACCEPT, DONE = range(3)
     MERGED, FORWARDED, CLOSED_FOR_MISS, PAIRS,
 ) = range(14)  # fmt: skip
 N_TALLY = 14
+# rank[r]: open banks, clock since which its state lasts, clocks with a row open, closed, asleep; requests that wait; from
+# when it idles; whether it was ever used
+OPEN_BANKS, SINCE, ACTIVE_CK, IDLE_CK, SLEEP_CK, HERE, IDLE_FROM, TOUCHED = range(8)
 
 
 class Record(NamedTuple):
@@ -54,6 +57,33 @@ def note_request(out, index, write, accepted, done):
         n = tally[N_REQUESTS]
         out.request[n, INDEX], out.request[n, ACCEPT], out.request[n, DONE] = index, accepted, done
         tally[N_REQUESTS] = n + 1
+
+
+@bare
+def row_opened(rank, r, t):
+    """A bank of rank r opened a row at clock t."""
+    if rank[r, OPEN_BANKS] == 0:
+        rank[r, IDLE_CK] += t - rank[r, SINCE]
+        rank[r, SINCE] = t
+    rank[r, OPEN_BANKS] += 1
+
+
+@bare
+def row_closed(rank, r, t):
+    """A bank of rank r closed its row at clock t."""
+    rank[r, OPEN_BANKS] -= 1
+    if rank[r, OPEN_BANKS] == 0:
+        rank[r, ACTIVE_CK] += t - rank[r, SINCE]
+        rank[r, SINCE], rank[r, IDLE_FROM] = t, t
+
+
+@bare
+def close_accounts(rank, asleep, t):
+    """Add up what the ranks have done until clock t."""
+    for r in range(rank.shape[0]):
+        state = SLEEP_CK if asleep[r] else (ACTIVE_CK if rank[r, OPEN_BANKS] else IDLE_CK)
+        rank[r, state] += t - rank[r, SINCE]
+        rank[r, SINCE] = t
 
 
 def record(rows: int, logging: bool) -> Record:

@@ -1,0 +1,286 @@
+"""A controller that schedules straight from a read and a write buffer (Ramulator's structure), from event to event.
+
+In each clock t, in this order: one request that comes at t - 1 is taken in; a refresh falls due; rows at their cap are
+to be closed; one command issues (one column and one row command where they have their own bus).
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from pimloom.cycle_sim.memory.buffers import (
+    ADDRESS, ALL, ARRIVE, AT, BANK, CAP, CHECK, CLOSING_CAP, COLUMN, COLUMNS, CONFLICTS, COUNTED, DUAL, HEAD, HELD, HIGH, HIT,
+    HITS, INDEX, INTERVAL, KIND, LAST_TICK, LOW, MISSES, N_FREE, N_HELD, N_READ, N_WRITE, NEXT_REFRESH, NOW, OTHER,
+    OUTSTANDING, PRIORITIES, PRIORITY, PRIORITY_LENGTH, QUEUE_HIT, READ_CK, READ_LENGTH, READS, ROW, ROWS, SCOPE, STOP, TAIL,
+    UPKEEP, UPKEEP_DONE, WHERE, WRITE, WRITE_LENGTH, WRITING, Buffers, choose, drop_held, front, look, needs, offer_queue, put,
+    take,
+)  # fmt: skip
+from pimloom.cycle_sim.memory.compiled import bare
+from pimloom.cycle_sim.memory.device import ACT, FAR, PRE, PREAB, RD, RDA, REFAB, WR, WRA, arm
+from pimloom.cycle_sim.memory.pending import find, insert, remove
+from pimloom.cycle_sim.memory.record import (
+    FORWARDED, LOGGING, MERGED, N_COMMANDS, N_REQUESTS, PAIRS, READ_HITS, Record, close_accounts, note_command, note_request,
+    row_closed, row_opened,
+)  # fmt: skip
+
+DONE, MORE, FLUSH = range(3)  # what `run` returns
+
+
+class Controller(NamedTuple):
+    """One channel: its buffers, free slots, hash table of the addresses in the write buffer, ranks, record."""
+
+    buffers: Buffers
+    spare: np.ndarray
+    written: np.ndarray
+    rank_of: np.ndarray
+    rank: np.ndarray
+    asleep: np.ndarray
+    record: Record
+
+
+@bare
+def run(ch, address, write, when, bank, row, column, first, begin, end, final, extra):
+    """Serve requests begin … end - 1 of the arrays, as `queued.run` does; returns (code, next request to take in)."""
+    s, out = ch.buffers, ch.record
+    g, i = s.state, begin
+    while True:
+        if i == end:
+            if not final:
+                return MORE, i
+            if g[STOP] == FAR and g[OUTSTANDING] == 0:
+                g[STOP] = max(g[LAST_TICK], g[NOW] - 1) + extra
+        if out.tally[LOGGING]:
+            if out.tally[N_COMMANDS] + 4 > out.command.shape[0] or out.tally[N_REQUESTS] + 4 > out.request.shape[0]:
+                return FLUSH, i
+        t = _next_event(s)
+        if i < end and when[i] + 1 < t and _takes(ch, address[i], write[i]):
+            t = max(when[i] + 1, g[NOW])
+        if t > g[STOP]:
+            _count_lengths(g, g[STOP] - g[NOW] + 1)
+            close_accounts(ch.rank, ch.asleep, g[STOP] + 1)
+            g[NOW] = g[STOP] + 1
+            return DONE, i
+        _count_lengths(g, t - g[NOW])
+        if i < end and when[i] < t and _takes(ch, address[i], write[i]):
+            _send(ch, t, address[i], write[i], bank[i], row[i], column[i], first + i)
+            i += 1
+        _count_lengths(g, 1)
+        _tick(ch, t)
+        g[NOW] = t + 1
+
+
+@bare
+def _count_lengths(g, clocks):
+    g[READ_LENGTH] += clocks * g[N_READ]
+    g[WRITE_LENGTH] += clocks * g[N_WRITE]
+    g[PRIORITY_LENGTH] += clocks * (g[TAIL] - g[HEAD])
+
+
+@bare
+def _next_event(s):
+    """First clock from NOW on in which anything but a send may happen."""
+    g = s.state
+    if g[CHECK]:
+        return g[NOW]
+    t = min(s.pick[0, AT], s.pick[1, AT], g[NEXT_REFRESH])
+    if s.policy[CLOSING_CAP]:
+        for b in range(s.row.shape[0]):
+            if s.accesses[b] >= s.policy[CAP] and not s.closing[b]:
+                t = min(t, s.device.free[PRE * s.row.shape[0] + b])
+    return max(t, g[NOW])
+
+
+@bare
+def _takes(ch, address, write):
+    """Whether a request can be sent: there is room, or a buffered write to its address answers or absorbs it."""
+    s = ch.buffers
+    return s.state[N_READ + write] < s.policy[READS + write] or find(ch.written, address) >= 0
+
+
+@bare
+def _send(ch, t, address, write, bank, row, column, index):
+    s, out = ch.buffers, ch.record
+    g, sent = s.state, t - 1
+    if find(ch.written, address) >= 0:
+        out.tally[MERGED if write else FORWARDED] += 1
+        note_request(out, index, write, sent, sent if write else t)
+        g[LAST_TICK] = t
+        return
+    g[OUTSTANDING] += 1
+    g[N_FREE] -= 1
+    slot = ch.spare[g[N_FREE]]
+    p = s.pool
+    p[slot, ADDRESS], p[slot, WRITE], p[slot, BANK], p[slot, ROW] = address, write, bank, row
+    p[slot, COLUMN], p[slot, ARRIVE], p[slot, INDEX], p[slot, COUNTED] = column, sent, index, 0
+    if write:
+        insert(ch.written, address, slot)
+    q = write * s.row.shape[0] + bank
+    put(s, q, slot)
+    if write == g[WRITING] and g[HEAD] == g[TAIL]:
+        offer_queue(s, 0, COLUMNS if s.policy[DUAL] else ALL, q, t, -1)
+        if s.policy[DUAL]:
+            offer_queue(s, 1, ROWS, q, t, -1)
+    g[CHECK] = 1
+
+
+@bare
+def _tick(ch, t):
+    s = ch.buffers
+    g, dual = s.state, s.policy[DUAL]
+    if t == g[NEXT_REFRESH]:
+        g[NEXT_REFRESH] += s.policy[INTERVAL]
+        for low in range(0, s.row.shape[0], s.policy[SCOPE]):
+            _demand(ch, REFAB, low, t)
+    if s.policy[CLOSING_CAP]:
+        for b in range(s.row.shape[0]):
+            if s.accesses[b] >= s.policy[CAP] and not s.closing[b]:
+                if s.device.free[PRE * s.row.shape[0] + b] <= t:
+                    s.closing[b] = 1
+                    _demand(ch, PRE, b, t)
+    first = _lane(ch, 0, COLUMNS if dual else ALL, t)
+    if dual:
+        ch.record.tally[PAIRS] += _lane(ch, 1, ROWS, t) and first
+    g[CHECK] = g[HEAD] == g[TAIL] and _write_mode(s) != g[WRITING]
+
+
+@bare
+def _demand(ch, c, low, t):
+    """Put upkeep into the priority buffer, if it has room."""
+    s = ch.buffers
+    g = s.state
+    if g[TAIL] - g[HEAD] < s.policy[PRIORITIES]:
+        place = g[TAIL] % s.priority.shape[0]
+        s.priority[place, 0], s.priority[place, 1] = c, low
+        g[TAIL] += 1
+        g[UPKEEP] += 1
+        _look_anew(s, t, t)
+
+
+@bare
+def _look_anew(s, column_from, row_from):
+    if s.policy[DUAL]:
+        look(s, 0, COLUMNS, column_from)
+        look(s, 1, ROWS, row_from)
+    else:
+        look(s, 0, ALL, column_from)
+
+
+@bare
+def _write_mode(s):
+    """1 while writes are served: from above the high mark, or without reads, until below the low mark with reads."""
+    g = s.state
+    if g[N_READ] == 0:
+        return np.int64(1)
+    return np.int64(g[N_WRITE] >= s.policy[LOW] if g[WRITING] else g[N_WRITE] > s.policy[HIGH])
+
+
+@bare
+def _lane(ch, lane, which, t):
+    """Issue a command in this lane if one is ready; returns whether."""
+    s = ch.buffers
+    g, p = s.state, s.pick
+    if g[HEAD] == g[TAIL] and (p[lane, AT] > t or p[lane, KIND] >= QUEUE_HIT):
+        mode = _write_mode(s)
+        if mode != g[WRITING]:
+            g[WRITING] = mode
+            _look_anew(s, t + (which == ROWS), t)
+    if p[lane, AT] > t:
+        return False
+    if p[lane, KIND] == PRIORITY:
+        _upkeep(ch, t)
+    else:
+        _serve(ch, lane, t)
+    _look_anew(s, t + 1, t + (which == ROWS))
+    return True
+
+
+@bare
+def _upkeep(ch, t):
+    """Issue what the front of the priority buffer needs."""
+    s, out = ch.buffers, ch.record
+    c, low, high = front(s)
+    note_command(out, t, c, low, -1, -1, 1)
+    final = s.priority[s.state[HEAD] % s.priority.shape[0], 0]
+    arm(s.device, c, low, t)
+    if c != REFAB:
+        for b in range(low, high):
+            _close(ch, b, t)
+    if c == final:
+        s.state[HEAD] += 1
+        s.state[UPKEEP_DONE] += 1
+
+
+@bare
+def _close(ch, b, t):
+    s = ch.buffers
+    if s.row[b] >= 0:
+        s.row[b] = -1
+        row_closed(ch.rank, ch.rank_of[b], t)
+    s.accesses[b], s.closing[b] = 0, 0
+    choose(s, b)
+    choose(s, s.row.shape[0] + b)
+
+
+@bare
+def _serve(ch, lane, t):
+    """Issue the next command of the request that was picked."""
+    s, out = ch.buffers, ch.record
+    g, p, kind, where = s.state, s.pool, s.pick[lane, KIND], s.pick[lane, WHERE]
+    entry = -1
+    if kind == HELD:
+        slot = s.held[where]
+    else:
+        entry = s.choice[where, HIT if kind == QUEUE_HIT else OTHER]
+        slot = s.queue[where, entry]
+    c, b, write = needs(s, slot), p[slot, BANK], p[slot, WRITE]
+    final = RD <= c <= WRA
+    if final and s.policy[CLOSING_CAP] and s.accesses[b] >= s.policy[CAP]:
+        if s.device.free[(c + RDA - RD) * s.row.shape[0] + b] <= t:
+            c += RDA - RD
+    if not p[slot, COUNTED]:
+        p[slot, COUNTED] = 1
+        met = HITS if final else (MISSES if c == ACT else CONFLICTS)
+        g[met] += 1
+        out.tally[READ_HITS + write] += final
+    note_command(out, t, c, b, p[slot, ROW], p[slot, COLUMN], 0)
+    arm(s.device, c, b, t)
+    promoted = c == ACT and g[N_HELD] < s.held.shape[0]
+    if promoted or final:
+        if kind == HELD:
+            drop_held(s, where)
+        else:
+            take(s, where, entry)
+            if write:
+                remove(ch.written, p[slot, ADDRESS])
+    if promoted:
+        s.held[g[N_HELD]] = slot
+        g[N_HELD] += 1
+        s.holds[b] += 1
+    _change_row(ch, c, b, p[slot, ROW], t)
+    if final:
+        s.holds[b] -= kind == HELD
+        done = t - 1 if write else t + s.policy[READ_CK]
+        g[LAST_TICK] = max(g[LAST_TICK], t if write else done)
+        note_request(out, p[slot, INDEX], write, p[slot, ARRIVE], done)
+        g[OUTSTANDING] -= 1
+        ch.spare[g[N_FREE]] = slot
+        g[N_FREE] += 1
+
+
+@bare
+def _change_row(ch, c, b, row, t):
+    """What a command of one bank leaves behind."""
+    s = ch.buffers
+    if c == ACT:
+        s.row[b] = row
+        row_opened(ch.rank, ch.rank_of[b], t)
+    elif c == RD or c == WR:
+        s.accesses[b] += 1
+        choose(s, b)
+        choose(s, s.row.shape[0] + b)
+        return
+    else:
+        _close(ch, b, t)
+        return
+    choose(s, b)
+    choose(s, s.row.shape[0] + b)
