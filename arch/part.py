@@ -66,8 +66,8 @@ class PimUnit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     global_buffer_bytes: Positive
 
 
-class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One device, as read from `arch/parts/NAME.yaml`."""
+class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """One device, as read from `arch/parts/NAME.yaml`. A default is left out of the digest of a system."""
 
     MEANING: ClassVar[Mapping[str, str]] = {
         "standard": "DRAM standard: a table in arch/dram",
@@ -75,12 +75,15 @@ class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         "tCK_ps": "clock period [ps]",
         "VDD": "supply voltage",
         "io_pj_per_bit": "energy of one bit on the interface [pJ/bit]",
+        "devices": "devices of a rank that share the channel's pins; currents are each one's [1]",
         "current.IDD0": "one bank activating and precharging",
         "current.IDD2N": "precharge standby",
         "current.IDD3N": "active standby",
         "current.IDD4R": "burst read",
         "current.IDD4W": "burst write",
         "current.IDD5B": "burst refresh",
+        "current.IDD5PB": "per-bank refresh",
+        "current.IDD6": "self-refresh",
     }
 
     description: str
@@ -93,6 +96,7 @@ class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     current: dict[str, Milliampere]
     io_pj_per_bit: NonNegative
     pim_unit: PimUnit | None = None
+    devices: Positive = 1
 
     @property
     def peak_gb_s(self) -> float:

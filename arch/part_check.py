@@ -1,11 +1,12 @@
 """Whether a part's numbers agree with its standard and with each other."""
 
+from pimloom.arch.dram import SELF_REFRESH
 from pimloom.arch.error import UserError
 from pimloom.arch.part import Part
 from pimloom.arch.table import standard_of
 from pimloom.arch.units import PS_PER_NS
 
-NEVER_ZERO = ("nBL", "tCCD_S", "tCCD_L", "tRCDRD", "tRCDWR", "tRP", "tRFC", "tREFI")
+NEVER_ZERO = ("nBL", "tCCD_S", "tCCD_L", "tRCDRD", "tRCDWR", "tRP", "tRFC", "tREFI", "tRFCpb", "tREFIpb")
 LONGEST_CK = 10**9  # far beyond any DRAM; keeps every sum of waits far below 2^63
 BURST_TOLERANCE = 0.01  # pin rates are rounded: 14 Gb/s with a clock of 570 ps is off by 0.25 %
 
@@ -19,6 +20,11 @@ def check_part(part: Part, where: str) -> None:
     if extra := sorted(part.timing.keys() - welcome.keys()):
         known = ", ".join(sorted(welcome))
         raise UserError(f"{where}: at $.timing.{extra[0]}: {part.standard} has no such timing; it has {known}")
+    for together in (standard.optional.keys() & SELF_REFRESH, standard.optional.keys() - SELF_REFRESH):
+        absent, found = sorted(together - part.timing.keys()), sorted(together & part.timing.keys())
+        if absent and found:
+            key = absent[0]
+            raise UserError(f"{where}: at $.timing: missing key {key} ({welcome[key]}), which {found[0]} needs")
     if org.capacity_bytes != (size := org.banks * org.rows * org.row_bytes):
         raise UserError(
             f"{where}: at $.organization.capacity_bytes: banks x rows x row make {size}, not {org.capacity_bytes}"
@@ -28,7 +34,7 @@ def check_part(part: Part, where: str) -> None:
         raise UserError(
             f"{where}: at $.timing.nBL: a burst carries {burst_bits:g} bits, a column access {org.access_bits}"
         )
-    if zero := [name for name in NEVER_ZERO if not part.cycles(name)]:
+    if zero := [name for name in NEVER_ZERO if name in part.timing and not part.cycles(name)]:
         raise UserError(f"{where}: at $.timing.{zero[0]}: expected more than 0")
     for name in part.timing:
         if part.cycles(name) > LONGEST_CK:
@@ -38,12 +44,14 @@ def check_part(part: Part, where: str) -> None:
     for name, value in {"VDD": part.VDD, **{f"current.{name}": value for name, value in part.current.items()}}.items():
         if not value > 0:
             raise UserError(f"{where}: at $.{name}: expected more than 0, got {value:g}")
-    for name in ("IDD4R", "IDD4W", "IDD5B"):
+    for name in ("IDD4R", "IDD4W", "IDD5B", "IDD5PB"):
         if name in part.current and part.current[name] <= part.current.get("IDD3N", 0):
             raise UserError(f"{where}: at $.current.{name}: expected more than IDD3N: it is charged on top of it")
     if part.cycles("tRC") < part.cycles("tRAS") + part.cycles("tRP"):
         raise UserError(f"{where}: at $.timing.tRC: expected at least tRAS + tRP")
     if part.cycles("tREFI") < 2 * part.cycles("tRFC"):  # else refresh alone could keep every row closed
         raise UserError(f"{where}: at $.timing.tREFI: expected at least 2 tRFC")
+    if org.dq_bits % part.devices:
+        raise UserError(f"{where}: at $.devices: expected a divisor of the {org.dq_bits} data pins, got {part.devices}")
     if part.pim_unit and part.pim_unit.lanes * part.pim_unit.element_bits != org.access_bits:
         raise UserError(f"{where}: at $.pim_unit.lanes: lanes x element_bits must be access_bits ({org.access_bits})")

@@ -35,12 +35,33 @@ UNMODELLED = (
 )
 
 
-def commands(scope: Level, row_bus: str = "command", column_bus: str = "command") -> tuple[Command, ...]:
+UNMODELLED_WITH_SELF_REFRESH = (
+    UNMODELLED[0],
+    "power-down, MRS, calibration and training: no such command here",
+    "self-refresh: no rule keeps commands other than SRX away after SRE, nor refuses an SRX without an SRE; "
+    "the clock never stops and the DLL is locked again within tXS",
+)
+
+SELF_REFRESH = {
+    "tCKESR": "SRE to SRX, the least time in self-refresh",
+    "tXS": "SRX to ACT or refresh, the way out of self-refresh",
+}
+BANK_REFRESH = {
+    "tRFCpb": "REFpb to ACT or refresh of the same bank",
+    "tREFIpb": "average interval of REFpb, each of one bank of a rank or pseudo channel",
+}
+BANK_REFRESH_GAP = {"tRREFD": "REFpb to ACT or REFpb of another bank"}
+RANKS = {"nRTRS": "pause of the data bus when another rank takes it over"}
+
+
+def commands(
+    scope: Level, row_bus: str = "command", column_bus: str = "command", precharge_all: str = "tRP"
+) -> tuple[Command, ...]:
     """The commands of a standard whose PREab and REFab act on `scope`."""
     return (
         Command("ACT", BANK, Row.CLOSED, Row.OPEN, "tRCDRD", "open a row of one bank", row_bus),
         Command("PRE", BANK, Row.ANY, Row.CLOSED, "tRP", "close the row of one bank", row_bus),
-        Command("PREab", scope, Row.ANY, Row.CLOSED, "tRP", "close the rows of all banks", row_bus),
+        Command("PREab", scope, Row.ANY, Row.CLOSED, precharge_all, "close the rows of all banks", row_bus),
         Command("RD", BANK, Row.OPEN, Row.ANY, "nCL + nBL", "read one column of the open row", column_bus),
         Command("WR", BANK, Row.OPEN, Row.ANY, WRITE_END, "write one column of the open row", column_bus),
         Command("RDA", BANK, Row.OPEN, Row.CLOSED, "nCL + nBL", "RD, then close the row", column_bus),
@@ -49,8 +70,11 @@ def commands(scope: Level, row_bus: str = "command", column_bus: str = "command"
     )
 
 
-def rules(scope: Level) -> tuple[Rule, ...]:
-    """Their rules; the banks of one node of `scope` share data bus, activation window and refresh."""
+def rules(scope: Level, write_gap: str = "tCCD_L", precharge_all: str = "tRP") -> tuple[Rule, ...]:
+    """Their rules; the banks of one node of `scope` share data bus, activation window and refresh.
+
+    write_gap: WR to WR of a bank group; precharge_all: PREab to ACT.
+    """
     everything = tuple(command.name for command in commands(scope))
     return (
         # data bus and column path
@@ -59,7 +83,7 @@ def rules(scope: Level) -> tuple[Rule, ...]:
         Rule(scope, READS, READS, "tCCD_S"),
         Rule(scope, WRITES, WRITES, "tCCD_S"),
         Rule(GROUP, READS, READS, "tCCD_L"),
-        Rule(GROUP, WRITES, WRITES, "tCCD_L"),
+        Rule(GROUP, WRITES, WRITES, write_gap),
         Rule(scope, READS, WRITES, "nRTW"),
         Rule(scope, WRITES, READS, "nCWL + nBL + tWTR_S"),
         Rule(GROUP, WRITES, READS, "nCWL + nBL + tWTR_L"),
@@ -81,10 +105,60 @@ def rules(scope: Level) -> tuple[Rule, ...]:
         Rule(scope, ("ACT",), ("PREab",), "tRAS"),
         Rule(scope, ("RD",), ("PREab",), "tRTP"),
         Rule(scope, ("WR",), ("PREab",), WRITE_END),
-        Rule(scope, ("PREab",), ("ACT",), "tRP"),
+        Rule(scope, ("PREab",), ("ACT",), precharge_all),
         Rule(scope, ("ACT",), ("REFab",), "tRC"),
         Rule(scope, ("PRE", "PREab"), ("REFab",), "tRP"),
         Rule(scope, ("RDA",), ("REFab",), "tRTP + tRP"),
         Rule(scope, ("WRA",), ("REFab",), f"{WRITE_END} + tRP"),
         Rule(scope, ("REFab",), everything, "tRFC"),
+    )
+
+
+def rank_rules() -> tuple[Rule, ...]:
+    """The ranks of a channel share its data pins: no two bursts at once, and a pause where the rank changes."""
+    return (
+        Rule(Level.RANK, READS, READS, "nBL + nRTRS", sibling=True),
+        Rule(Level.RANK, READS, WRITES, "nCL + nBL + nRTRS - nCWL", sibling=True),
+        Rule(Level.RANK, WRITES, READS, "nCWL + nBL + nRTRS - nCL", sibling=True),
+        Rule(Level.RANK, WRITES, WRITES, "nBL + nRTRS", sibling=True),
+    )
+
+
+def bank_refresh_command(row_bus: str = "command") -> Command:
+    return Command("REFpb", BANK, Row.CLOSED, Row.ANY, "tRFCpb", "refresh one bank", row_bus)
+
+
+def bank_refresh_rules(scope: Level, precharge_all: str = "tRP") -> tuple[Rule, ...]:
+    """REFpb between the commands of its bank and of all banks; its distance from other banks is each standard's own."""
+    return (
+        Rule(BANK, ("ACT",), ("REFpb",), "tRC"),
+        Rule(BANK, ("PRE",), ("REFpb",), "tRP"),
+        Rule(BANK, ("RDA",), ("REFpb",), "tRTP + tRP"),
+        Rule(BANK, ("WRA",), ("REFpb",), f"{WRITE_END} + tRP"),
+        Rule(scope, ("PREab",), ("REFpb",), precharge_all),
+        Rule(BANK, ("REFpb",), ("ACT", "REFpb"), "tRFCpb"),
+        Rule(scope, ("REFpb",), ("REFab", "SRE"), "tRFCpb"),
+        Rule(scope, ("REFab",), ("REFpb",), "tRFC"),
+        Rule(scope, ("SRX",), ("REFpb",), "tXS"),
+    )
+
+
+def self_refresh_commands(scope: Level, row_bus: str = "command") -> tuple[Command, ...]:
+    return (
+        Command("SRE", scope, Row.CLOSED, Row.ANY, "tCKESR", "enter self-refresh", row_bus),
+        Command("SRX", scope, Row.CLOSED, Row.ANY, "tXS", "leave self-refresh", row_bus),
+    )
+
+
+def self_refresh_rules(scope: Level, precharge_all: str = "tRP") -> tuple[Rule, ...]:
+    """SRE waits like REFab; SRX ends what it began."""
+    return (
+        Rule(scope, ("ACT",), ("SRE",), "tRC"),
+        Rule(scope, ("PRE",), ("SRE",), "tRP"),
+        Rule(scope, ("PREab",), ("SRE",), precharge_all),
+        Rule(scope, ("RDA",), ("SRE",), "tRTP + tRP"),
+        Rule(scope, ("WRA",), ("SRE",), f"{WRITE_END} + tRP"),
+        Rule(scope, ("REFab",), ("SRE",), "tRFC"),
+        Rule(scope, ("SRE",), ("SRX",), "tCKESR"),
+        Rule(scope, ("SRX",), ("ACT", "REFab", "SRE"), "tXS"),
     )

@@ -9,18 +9,84 @@ from typing import NamedTuple
 import numpy as np
 
 from pimloom.cycle_sim.memory.buffers import (
-    ADDRESS, ALL, ARRIVE, AT, BANK, CAP, CHECK, CLOSING_CAP, COLUMN, COLUMNS, CONFLICTS, COUNTED, DUAL, HEAD, HELD, HIGH, HIT,
-    HITS, INDEX, INTERVAL, KIND, LAST_TICK, LOW, MISSES, N_FREE, N_HELD, N_READ, N_WRITE, NEXT_REFRESH, NOW, OTHER,
-    OUTSTANDING, PRIORITIES, PRIORITY, PRIORITY_LENGTH, QUEUE_HIT, READ_CK, READ_LENGTH, READS, ROW, ROWS, SCOPE, STOP, TAIL,
-    UPKEEP, UPKEEP_DONE, WHERE, WRITE, WRITE_LENGTH, WRITING, Buffers, choose, drop_held, front, look, needs, offer_queue, put,
+    ADDRESS,
+    ALL,
+    ARRIVE,
+    AT,
+    BANK,
+    CAP,
+    CHECK,
+    CLOSING_CAP,
+    COLUMN,
+    COLUMNS,
+    CONFLICTS,
+    COUNTED,
+    DUAL,
+    HEAD,
+    HELD,
+    HIGH,
+    HIT,
+    HITS,
+    INDEX,
+    INTERVAL,
+    KIND,
+    LAST_TICK,
+    LOW,
+    MISSES,
+    N_FREE,
+    N_HELD,
+    N_READ,
+    N_WRITE,
+    NEXT_REFRESH,
+    NOW,
+    OTHER,
+    OUTSTANDING,
+    PRIORITIES,
+    PRIORITY,
+    PRIORITY_LENGTH,
+    QUEUE_HIT,
+    READ_CK,
+    READ_LENGTH,
+    READS,
+    ROW,
+    ROWS,
+    SCOPE,
+    STALE,
+    STOP,
+    TAIL,
+    UPKEEP,
+    UPKEEP_DONE,
+    WHERE,
+    WRITE,
+    WRITE_LENGTH,
+    WRITING,
+    Buffers,
+    choose,
+    drop_held,
+    front,
+    look,
+    needs,
+    offer_queue,
+    put,
     take,
 )  # fmt: skip
 from pimloom.cycle_sim.memory.compiled import bare
-from pimloom.cycle_sim.memory.device import ACT, FAR, PRE, PREAB, RD, RDA, REFAB, WR, WRA, arm
+from pimloom.cycle_sim.memory.device import ACT, FAR, PRE, RD, RDA, REFAB, WR, WRA, arm
 from pimloom.cycle_sim.memory.pending import find, insert, remove
 from pimloom.cycle_sim.memory.record import (
-    FORWARDED, LOGGING, MERGED, N_COMMANDS, N_REQUESTS, PAIRS, READ_HITS, Record, close_accounts, note_command, note_request,
-    row_closed, row_opened,
+    FORWARDED,
+    LOGGING,
+    MERGED,
+    N_COMMANDS,
+    N_REQUESTS,
+    PAIRS,
+    READ_HITS,
+    Record,
+    close_accounts,
+    note_command,
+    note_request,
+    row_closed,
+    row_opened,
 )  # fmt: skip
 
 DONE, MORE, FLUSH = range(3)  # what `run` returns
@@ -39,7 +105,7 @@ class Controller(NamedTuple):
 
 
 @bare
-def run(ch, address, write, when, bank, row, column, first, begin, end, final, extra):
+def run(ch, address, write, when, bank, row, column, number, begin, end, final, extra):
     """Serve requests begin … end - 1 of the arrays, as `queued.run` does; returns (code, next request to take in)."""
     s, out = ch.buffers, ch.record
     g, i = s.state, begin
@@ -62,7 +128,7 @@ def run(ch, address, write, when, bank, row, column, first, begin, end, final, e
             return DONE, i
         _count_lengths(g, t - g[NOW])
         if i < end and when[i] < t and _takes(ch, address[i], write[i]):
-            _send(ch, t, address[i], write[i], bank[i], row[i], column[i], first + i)
+            _send(ch, t, address[i], write[i], bank[i], row[i], column[i], number[i])
             i += 1
         _count_lengths(g, 1)
         _tick(ch, t)
@@ -117,9 +183,8 @@ def _send(ch, t, address, write, bank, row, column, index):
     q = write * s.row.shape[0] + bank
     put(s, q, slot)
     if write == g[WRITING] and g[HEAD] == g[TAIL]:
-        offer_queue(s, 0, COLUMNS if s.policy[DUAL] else ALL, q, t, -1)
-        if s.policy[DUAL]:
-            offer_queue(s, 1, ROWS, q, t, -1)
+        for lane in range(1 + s.policy[DUAL]):
+            offer_queue(s, lane, ROWS if lane else (COLUMNS if s.policy[DUAL] else ALL), q, t, -1)
     g[CHECK] = 1
 
 
@@ -137,10 +202,36 @@ def _tick(ch, t):
                 if s.device.free[PRE * s.row.shape[0] + b] <= t:
                     s.closing[b] = 1
                     _demand(ch, PRE, b, t)
-    first = _lane(ch, 0, COLUMNS if dual else ALL, t)
-    if dual:
-        ch.record.tally[PAIRS] += _lane(ch, 1, ROWS, t) and first
+    issued = np.int64(0)
+    for lane in range(1 + dual):
+        which = ROWS if lane else (COLUMNS if dual else ALL)
+        for _ in range(2):
+            if g[STALE + lane]:
+                look(s, lane, which, t)
+                g[STALE + lane] = 0
+            if g[HEAD] == g[TAIL] and (s.pick[lane, AT] > t or s.pick[lane, KIND] >= QUEUE_HIT):
+                mode = _write_mode(s)
+                if mode != g[WRITING]:
+                    g[WRITING] = mode
+                    _all_stale(g)
+        if s.pick[lane, AT] <= t:
+            if s.pick[lane, KIND] == PRIORITY:
+                _upkeep(ch, t)
+            else:
+                _serve(ch, lane, t)
+            _all_stale(g)
+            issued += 1
+    ch.record.tally[PAIRS] += issued == 2
+    for lane in range(1 + dual):
+        if g[STALE + lane]:
+            look(s, lane, ROWS if lane else (COLUMNS if dual else ALL), t + 1)
+            g[STALE + lane] = 0
     g[CHECK] = g[HEAD] == g[TAIL] and _write_mode(s) != g[WRITING]
+
+
+@bare
+def _all_stale(g):
+    g[STALE], g[STALE + 1] = 1, 1
 
 
 @bare
@@ -153,16 +244,7 @@ def _demand(ch, c, low, t):
         s.priority[place, 0], s.priority[place, 1] = c, low
         g[TAIL] += 1
         g[UPKEEP] += 1
-        _look_anew(s, t, t)
-
-
-@bare
-def _look_anew(s, column_from, row_from):
-    if s.policy[DUAL]:
-        look(s, 0, COLUMNS, column_from)
-        look(s, 1, ROWS, row_from)
-    else:
-        look(s, 0, ALL, column_from)
+        _all_stale(g)
 
 
 @bare
@@ -175,26 +257,6 @@ def _write_mode(s):
 
 
 @bare
-def _lane(ch, lane, which, t):
-    """Issue a command in this lane if one is ready; returns whether."""
-    s = ch.buffers
-    g, p = s.state, s.pick
-    if g[HEAD] == g[TAIL] and (p[lane, AT] > t or p[lane, KIND] >= QUEUE_HIT):
-        mode = _write_mode(s)
-        if mode != g[WRITING]:
-            g[WRITING] = mode
-            _look_anew(s, t + (which == ROWS), t)
-    if p[lane, AT] > t:
-        return False
-    if p[lane, KIND] == PRIORITY:
-        _upkeep(ch, t)
-    else:
-        _serve(ch, lane, t)
-    _look_anew(s, t + 1, t + (which == ROWS))
-    return True
-
-
-@bare
 def _upkeep(ch, t):
     """Issue what the front of the priority buffer needs."""
     s, out = ch.buffers, ch.record
@@ -204,21 +266,10 @@ def _upkeep(ch, t):
     arm(s.device, c, low, t)
     if c != REFAB:
         for b in range(low, high):
-            _close(ch, b, t)
+            _change_row(ch, c, b, -1, t)
     if c == final:
         s.state[HEAD] += 1
         s.state[UPKEEP_DONE] += 1
-
-
-@bare
-def _close(ch, b, t):
-    s = ch.buffers
-    if s.row[b] >= 0:
-        s.row[b] = -1
-        row_closed(ch.rank, ch.rank_of[b], t)
-    s.accesses[b], s.closing[b] = 0, 0
-    choose(s, b)
-    choose(s, s.row.shape[0] + b)
 
 
 @bare
@@ -269,18 +320,17 @@ def _serve(ch, lane, t):
 
 @bare
 def _change_row(ch, c, b, row, t):
-    """What a command of one bank leaves behind."""
+    """What a command leaves behind in a bank."""
     s = ch.buffers
     if c == ACT:
         s.row[b] = row
         row_opened(ch.rank, ch.rank_of[b], t)
     elif c == RD or c == WR:
         s.accesses[b] += 1
-        choose(s, b)
-        choose(s, s.row.shape[0] + b)
-        return
     else:
-        _close(ch, b, t)
-        return
-    choose(s, b)
-    choose(s, s.row.shape[0] + b)
+        if s.row[b] >= 0:
+            s.row[b] = -1
+            row_closed(ch.rank, ch.rank_of[b], t)
+        s.accesses[b], s.closing[b] = 0, 0
+    for k in range(2):
+        choose(s, k * s.row.shape[0] + b)

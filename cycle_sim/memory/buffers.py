@@ -20,11 +20,22 @@ HELD, PRIORITY, QUEUE_HIT, QUEUE_OTHER = range(4)
 ALL, COLUMNS, ROWS = range(3)  # which commands a slot issues
 (
     NOW, WRITING, N_HELD, HEAD, TAIL, N_FREE, N_READ, N_WRITE, NEXT_REFRESH, OUTSTANDING, LAST_TICK, STOP, CHECK, UPKEEP,
-    UPKEEP_DONE, READ_LENGTH, WRITE_LENGTH, PRIORITY_LENGTH, HITS, MISSES, CONFLICTS,
-) = range(21)  # fmt: skip
-N_STATE = 24  # two more of each of the last three for reads and writes
+    UPKEEP_DONE, READ_LENGTH, WRITE_LENGTH, PRIORITY_LENGTH, HITS, MISSES, CONFLICTS, STALE,
+) = range(22)  # fmt: skip
+N_STATE = 23  # STALE: one of each lane, whether its pick must be looked for anew
 (READS, WRITES, HIGH, LOW, CAP, CLOSING_CAP, SPARE_HITS, INTERVAL, SCOPE, READ_CK, PRIORITIES, DUAL) = range(12)
 N_POLICY = 12
+
+COUNTERS = {
+    "row_hits": HITS,
+    "row_misses": MISSES,
+    "row_conflicts": CONFLICTS,
+    "upkeep_requests": UPKEEP,
+    "upkeep_served": UPKEEP_DONE,
+    "read_queue_length_sum": READ_LENGTH,
+    "write_queue_length_sum": WRITE_LENGTH,
+    "priority_queue_length_sum": PRIORITY_LENGTH,
+}
 
 
 class Buffers(NamedTuple):
@@ -129,7 +140,9 @@ def offer_queue(s, lane, which, q, not_before, best):
         spared = c == PRE and (_would_close(s, b, b + 1) or (s.policy[SPARE_HITS] and 0 <= hit < other))
         if not spared:
             slot = s.queue[q, other]
-            best = _offer(s, lane, max(s.device.free[c * banks + b], not_before), QUEUE_OTHER, q, s.pool[slot, ARRIVE], best)
+            best = _offer(
+                s, lane, max(s.device.free[c * banks + b], not_before), QUEUE_OTHER, q, s.pool[slot, ARRIVE], best
+            )
     return best
 
 

@@ -12,7 +12,12 @@ from pimloom.cycle_sim.memory.device import COMMANDS, FAR, Device, device
 from pimloom.cycle_sim.memory.pending import table as hash_table
 from pimloom.cycle_sim.memory.record import record
 
-REFRESHES = {"none": queued.NONE, "all_bank": queued.ALL_BANK, "staggered": queued.STAGGERED, "per_bank": queued.PER_BANK}
+REFRESHES = {
+    "none": queued.NONE,
+    "all_bank": queued.ALL_BANK,
+    "staggered": queued.STAGGERED,
+    "per_bank": queued.PER_BANK,
+}
 LOG_ROWS = 1 << 16
 PRIORITIES = 1568  # upkeep that waits; CMU-SAFARI/ramulator2@c5b1c3a priority_buffer_size
 
@@ -79,7 +84,11 @@ def queued_channel(memory: Memory, logging: bool) -> queued.Channel:
         queues.WRITE_CK: clocks["nCWL"] + clocks["nBL"],
     }.items():
         values[place] = value
-    home = {"per_bank": np.arange(banks), "per_rank": np.arange(banks) // parts.span[2], "unified": np.zeros(banks, int)}
+    home = {
+        "per_bank": np.arange(banks),
+        "per_rank": np.arange(banks) // parts.span[2],
+        "unified": np.zeros(banks, int),
+    }
     state = np.zeros(queued.N_STATE, np.int64)
     state[queued.N_FREE], state[queued.STOP], state[queued.REF_AT] = entries, FAR, FAR
     state[queued.NEXT_REFRESH] = values[queues.INTERVAL]
@@ -144,7 +153,9 @@ def buffered_channel(memory: Memory, logging: bool) -> buffered.Controller:
     values = np.zeros(buffers.N_POLICY, np.int64)
     refresh = rules.refresh
     scope = banks // size[int(rules.scope[refresh])] if refresh >= 0 else banks
-    low, high = (float(np.float32(mark) * np.float32(policy.write_entries)) for mark in (policy.drain_low, policy.drain_high))
+    low, high = (
+        float(np.float32(mark) * np.float32(policy.write_entries)) for mark in (policy.drain_low, policy.drain_high)
+    )
     for place, value in {
         buffers.READS: policy.read_entries,
         buffers.WRITES: policy.write_entries,

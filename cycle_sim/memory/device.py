@@ -46,15 +46,14 @@ def arm(d, c, bank, at):
                 d.hist[h + d.slot[x]] = at
                 d.slot[x] = d.slot[x] + 1 if d.slot[x] + 1 < window else 0
             ready = d.hist[h + d.slot[x]] + d.rule[c, k, WAIT]  # the place to be written next holds the oldest
-        n = d.rule[c, k, NEXT] * banks
-        if d.rule[c, k, SIBLING]:
-            first = d.low[level - 1, bank]
-            for b in range(n + first, n + low):
-                d.free[b] = max(d.free[b], ready)
-            for b in range(n + low + span, n + first + d.span[level - 1]):
-                d.free[b] = max(d.free[b], ready)
-        else:
-            for b in range(n + low, n + low + span):
+        n, sibling = d.rule[c, k, NEXT] * banks, d.rule[c, k, SIBLING]
+        begin, end = n + low, n + low + span
+        for part in range(1 + sibling):
+            if sibling:  # all of the parent but the node itself
+                parent = d.low[level - 1, bank]
+                begin = n + (low + span if part else parent)
+                end = n + (parent + d.span[level - 1] if part else low)
+            for b in range(begin, end):
                 d.free[b] = max(d.free[b], ready)
 
 
@@ -112,4 +111,3 @@ def _implies(b: tuple[int, ...], a: tuple[int, ...], earlier: bool) -> bool:
     if (b[LEVEL], b[SIBLING]) == (a[LEVEL], a[SIBLING]):
         return b[WAIT] > a[WAIT] or earlier
     return not b[SIBLING] and b[LEVEL] < a[LEVEL]
-

@@ -56,7 +56,9 @@ def _below(state, bits):
 def _below_3(state):
     """floor(next × 3 / 2^64)."""
     z, low = _next(state), np.uint64(0xFFFFFFFF)
-    return np.int64(((z >> np.uint64(32)) * np.uint64(3) + (((z & low) * np.uint64(3)) >> np.uint64(32))) >> np.uint64(32))
+    return np.int64(
+        ((z >> np.uint64(32)) * np.uint64(3) + (((z & low) * np.uint64(3)) >> np.uint64(32))) >> np.uint64(32)
+    )
 
 
 @bare
@@ -73,7 +75,11 @@ def _third(address):
     # 2^32 = 1 (mod 3): the digits' sum decides
     first = a0 * m0
     second = (first >> np.uint64(32)) + ((a0 * m1) & low) + ((a1 * m0) & low)
-    rest = a1 * m1 % np.uint64(3) + ((a0 * m1) >> np.uint64(32)) % np.uint64(3) + ((a1 * m0) >> np.uint64(32)) % np.uint64(3)
+    rest = (
+        a1 * m1 % np.uint64(3)
+        + ((a0 * m1) >> np.uint64(32)) % np.uint64(3)
+        + ((a1 * m0) >> np.uint64(32)) % np.uint64(3)
+    )
     return (second % np.uint64(3) + rest) % np.uint64(3) == 0
 
 

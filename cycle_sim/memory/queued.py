@@ -13,13 +13,65 @@ from pimloom.cycle_sim.memory.compiled import bare
 from pimloom.cycle_sim.memory.device import ACT, FAR, PRE, RD, REFAB, REFPB, SRE, SRX, WRA, arm, free_from
 from pimloom.cycle_sim.memory.pending import find, insert, remove
 from pimloom.cycle_sim.memory.queues import (
-    ACCEPTED, ADAPTIVE, ADDRESS, AT, BANK, BY, COLUMN, COMMAND, DEPTH, DRAIN_HIGH, DRAIN_IDLE, DRAIN_LOW, DRAMSIM3, DUAL,
-    ENTRY, INDEX, INTERVAL, POINTER, READ_CK, READS, REFRESH, ROW, SLEEP_AFTER, TIMEOUT, UNIFIED, WAITING, WRITE, WRITE_CK,
-    WRITES, Queues, append, choose, compare, look, ready_choice, take,
+    ACCEPTED,
+    ADAPTIVE,
+    ADDRESS,
+    AT,
+    BANK,
+    BY,
+    COLUMN,
+    COMMAND,
+    DEPTH,
+    DRAIN_HIGH,
+    DRAIN_IDLE,
+    DRAIN_LOW,
+    DRAMSIM3,
+    DUAL,
+    ENTRY,
+    INDEX,
+    INTERVAL,
+    POINTER,
+    READ_CK,
+    READS,
+    REFRESH,
+    ROW,
+    SLEEP_AFTER,
+    STALE,
+    TIMEOUT,
+    UNIFIED,
+    WAITING,
+    WRITE,
+    Queues,
+    append,
+    choose,
+    compare,
+    look,
+    ready_choice,
+    take,
 )  # fmt: skip
 from pimloom.cycle_sim.memory.record import (
-    CLOSED_FOR_MISS, FORWARDED, HERE, IDLE_CK, IDLE_FROM, LAST_DONE, LOGGING, MERGED, N_COMMANDS, N_REQUESTS, OPEN_BANKS,
-    PAIRS, READ_HITS, SINCE, SLEEP_CK, TOUCHED, Record, close_accounts, note_command, note_request, row_closed, row_opened,
+    CLOSED_FOR_MISS,
+    FORWARDED,
+    HERE,
+    IDLE_CK,
+    IDLE_FROM,
+    LAST_DONE,
+    LOGGING,
+    MERGED,
+    N_COMMANDS,
+    N_REQUESTS,
+    OPEN_BANKS,
+    PAIRS,
+    READ_HITS,
+    SINCE,
+    SLEEP_CK,
+    TOUCHED,
+    Record,
+    close_accounts,
+    note_command,
+    note_request,
+    row_closed,
+    row_opened,
 )  # fmt: skip
 
 DONE, MORE, FLUSH, GROW, LIVELOCK, ASLEEP = range(6)  # what `run` returns
@@ -52,8 +104,8 @@ class Channel(NamedTuple):
 
 
 @bare
-def run(ch, address, write, when, bank, row, column, first, begin, end, final, extra):
-    """Serve requests begin … end - 1 of the arrays; request i has number first + i and comes at clock when[i] or later.
+def run(ch, address, write, when, bank, row, column, number, begin, end, final, extra):
+    """Serve requests begin … end - 1 of the arrays; request i has number[i] and comes at clock when[i] or later.
 
     Returns (code, next request to accept). MORE: all are accepted, call again with more; FLUSH: empty the logs; GROW: the
     rings are too short; DONE (only if final): all are done, and `extra` clocks more have passed.
@@ -84,7 +136,7 @@ def run(ch, address, write, when, bank, row, column, first, begin, end, final, e
         if code != DONE:
             return code, i
         if i < end and when[i] <= t and _room(ch, write[i]):
-            _accept(ch, t, address[i], write[i], bank[i], row[i], column[i], first + i)
+            _accept(ch, t, address[i], write[i], bank[i], row[i], column[i], number[i])
             i += 1
         g[NOW] = t + 1
 
@@ -117,49 +169,51 @@ def _tick(ch, t):
     g, s, out = ch.state, ch.queues, ch.record
     if t == g[NEXT_REFRESH]:
         _refresh_due(ch)
-    issued = -1
+    issued, code = np.int64(-1), DONE
     if g[REF_HEAD] != g[REF_TAIL]:
         issued = _refresh(ch, t)
         if issued == -2:
             return ASLEEP
-    if issued < 0:
+    for second in range(2):  # the other bus may issue in the same clock
+        if second != (issued >= 0) or (second and not s.policy[DUAL]):
+            continue
+        bus = 1 - s.bus[issued] if second and not s.policy[DRAMSIM3] else -1
+        if s.pick[STALE] or second:
+            look(s, t, bus)
+            s.pick[STALE] = second
         if s.pick[AT] <= t:
-            issued = _issue(ch, t, -1)
-        elif s.policy[ADAPTIVE]:
-            at, b = _idle_row(s)
-            if at <= t:
-                issued = _close(ch, b, t)
+            if second and s.policy[DRAMSIM3] and _dropped(ch, issued, t):
+                continue
+            issued = _issue(ch, t, bus)
+            out.tally[PAIRS] += second
+    if issued < 0 and s.policy[ADAPTIVE]:
+        at, b = _idle_row(s)
+        if at <= t:
+            issued = _close(ch, b, t)
     if issued >= 0:
-        if s.policy[DUAL]:
-            _second(ch, issued, t)
-        look(s, t + 1, -1)
+        s.pick[STALE] = 1
         if g[REF_HEAD] != g[REF_TAIL] and g[ARMED]:
             g[REF_AT] = _engine_at(ch)
     elif s.policy[SLEEP_AFTER] > 0:
         code = _sleep(ch, t)
-        if code != DONE:
-            return code
-    if g[MOVE]:
-        return _move(ch, t)
-    return DONE
+    if g[MOVE] and code == DONE:
+        code = _move(ch, t)
+    if s.pick[STALE]:
+        look(s, t + 1, -1)
+    return code
 
 
 @bare
-def _second(ch, issued, t):
-    """Row and column commands have a bus each: another command in the same clock."""
-    s, column = ch.queues, RD <= issued <= WRA
-    look(s, t, -1 if s.policy[DRAMSIM3] else 1 - s.bus[issued])
-    if s.pick[AT] > t:
-        return
-    if s.policy[DRAMSIM3]:
-        q = s.pick[BY]
-        c = s.choice[q, ready_choice(s, q, t, -1), COMMAND]
-        if (RD <= c <= WRA) == column:  # found and dropped: the turn has moved on all the same
-            s.pick[POINTER] = q
-            ch.record.tally[CLOSED_FOR_MISS] += c == PRE
-            return
-    _issue(ch, t, -1 if s.policy[DRAMSIM3] else 1 - s.bus[issued])
-    ch.record.tally[PAIRS] += 1
+def _dropped(ch, issued, t):
+    """DRAMsim3 finds a second command of any kind, and drops it unless just one is a column command."""
+    s = ch.queues
+    q = s.pick[BY]
+    c = s.choice[q, ready_choice(s, q, t, -1), COMMAND]
+    if (RD <= c <= WRA) != (RD <= issued <= WRA):
+        return False
+    s.pick[POINTER] = q  # its turn has come all the same
+    ch.record.tally[CLOSED_FOR_MISS] += c == PRE
+    return True
 
 
 @bare
@@ -408,7 +462,7 @@ def _refresh(ch, t):
         g[ARMED] = 1
         for b in range(low, high):
             s.blocked[s.home[b]] = 1
-        look(s, t, -1)
+        s.pick[STALE] = 1
         g[REF_AT] = _engine_at(ch)
     if g[REF_AT] > t:
         return -1
@@ -452,7 +506,6 @@ def _sleep(ch, t):
         s.asleep[r] = 1
         k[IDLE_CK] += t + 1 - k[SINCE]
         k[SINCE] = t + 1
-        look(s, t + 1, -1)
         return DONE
     return DONE
 

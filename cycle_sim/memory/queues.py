@@ -10,7 +10,7 @@ from pimloom.cycle_sim.memory.device import ACT, FAR, PRE, RD, SRX, WRA, Device
 # pool[slot]: a request that waits. WAITING: first of the later requests that end with it, or -1
 ADDRESS, WRITE, BANK, ROW, COLUMN, ACCEPTED, INDEX, WAITING = range(8)
 PLACE, ENTRY, COMMAND = range(3)  # choice[q, k]
-AT, BY, POINTER, N_ACTIVE, OPEN = range(5)  # pick: clock and queue (-1: none) of the next command; OPEN: open banks
+AT, BY, POINTER, N_ACTIVE, STALE = range(5)  # pick: clock and queue (-1: none) of the next command; STALE: look anew
 (
     AUTO, ADAPTIVE, TIMEOUT, CAP, HITS_FIRST, OLDEST, READS, WRITES, UNIFIED, DEPTH, DRAIN_HIGH, DRAIN_LOW, DRAIN_IDLE,
     REFRESH, INTERVAL, SLEEP_AFTER, DUAL, DRAMSIM3, READ_CK, WRITE_CK,
@@ -151,20 +151,21 @@ def look(s, not_before, bus):
         turn = _turn(s, q, t, bus)
         if t < at or turn < best:
             at, by, best = t, q, turn
-    s.pick[AT], s.pick[BY] = at, by
+    s.pick[AT], s.pick[BY], s.pick[STALE] = at, by, 0
 
 
 @bare
 def compare(s, q, not_before):
-    """Queue q has changed: see whether its command comes before what comes next."""
+    """Queue q has got an entry: see whether its command comes before what comes next."""
     if s.pick[BY] == q:
-        look(s, not_before, -1)
-    elif not s.blocked[q]:
-        t = _soonest(s, q, not_before, -1)
-        if t < s.pick[AT]:
-            s.pick[AT], s.pick[BY] = t, q
-        elif t < FAR and t == s.pick[AT] and _turn(s, q, t, -1) < _turn(s, s.pick[BY], t, -1):
-            s.pick[BY] = q
+        s.pick[STALE] = 1
+    if s.pick[STALE] or s.blocked[q]:
+        return
+    t = _soonest(s, q, not_before, -1)
+    if t < s.pick[AT]:
+        s.pick[AT], s.pick[BY] = t, q
+    elif t < FAR and t == s.pick[AT] and _turn(s, q, t, -1) < _turn(s, s.pick[BY], t, -1):
+        s.pick[BY] = q
 
 
 @bare

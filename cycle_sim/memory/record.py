@@ -15,6 +15,17 @@ INDEX, ACCEPT, DONE = range(3)
     MERGED, FORWARDED, CLOSED_FOR_MISS, PAIRS,
 ) = range(14)  # fmt: skip
 N_TALLY = 14
+COUNTERS = {
+    "reads_done": N_READS,
+    "writes_done": N_WRITES,
+    "read_latency_sum": READ_LATENCY,
+    "read_latency_max": READ_LATENCY_MAX,
+    "read_row_hits": READ_HITS,
+    "write_row_hits": WRITE_HITS,
+    "merged": MERGED,
+    "forwarded": FORWARDED,
+    "paired_commands": PAIRS,
+}
 # rank[r]: open banks, clock since which its state lasts, clocks with a row open, closed, asleep; requests that wait; from
 # when it idles; whether it was ever used
 OPEN_BANKS, SINCE, ACTIVE_CK, IDLE_CK, SLEEP_CK, HERE, IDLE_FROM, TOUCHED = range(8)

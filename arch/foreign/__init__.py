@@ -1,0 +1,1 @@
+"""Descriptions of memories in the file formats of other simulators, read as our `Memory`."""

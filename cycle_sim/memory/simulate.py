@@ -1,0 +1,119 @@
+"""Requests in, command clocks and counters out: one memory system, chunk by chunk, in bounded memory."""
+
+import os
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from pimloom.arch.memory import Memory
+from pimloom.cycle_sim.memory.addresses import AddressMap, address_map, decode
+from pimloom.cycle_sim.memory.channel import Channel, Requests, Tally
+
+
+class Log(Protocol):
+    """Takes what happens; all arrays int64."""
+
+    def commands(self, rows: np.ndarray) -> None:
+        """rows[k] = clock, channel, command (of device.COMMANDS), bank of the channel, row, column, by; by clock."""
+
+    def requests(self, rows: np.ndarray) -> None:
+        """rows[k] = number of the request, clock of acceptance, clock at which it is done; by number, none missing."""
+
+
+class Chunk(NamedTuple):
+    """Requests in order; int64[n] each. when: earliest clock of each [CK]."""
+
+    address: np.ndarray
+    write: np.ndarray
+    when: np.ndarray
+
+
+def simulate(
+    memory: Memory, chunks: Iterable[Chunk], *, extra_ck: int = 0, log: Log | None = None, threads: int | None = None
+) -> list[Tally]:
+    """Serve all requests, then run `extra_ck` clocks more; returns what each channel counted.
+
+    Each channel has its own front end, and a thread. A reference simulator's single front end, where a request that must
+    wait blocks those behind it in every channel, is kept where its quirks are asked for; then one thread does it all.
+    Addresses wrap at the capacity. Raises UserError if the controller cannot go on.
+    """
+    found = address_map(memory)
+    channels = [Channel(memory, log is not None) for _ in range(memory.channels)]
+    coupled = len(channels) > 1 and memory.policy.quirks != "none"
+    desk = _Desk(log) if log else None
+    number = next_ck = 0
+    with ThreadPoolExecutor(threads or min(len(channels), os.cpu_count() or 1)) as pool:
+        for chunk in chunks:
+            parts = _split(found, chunk, number, len(channels))
+            number += len(chunk.address)
+            if coupled:
+                next_ck = _one_front_end(channels, parts, next_ck)
+            else:
+                list(pool.map(Channel.feed, channels, parts))
+            if desk:
+                desk.collect(channels, min(channel.now for channel in channels))
+        end_ck = max(pool.map(Channel.settle, channels)) + extra_ck
+        list(pool.map(lambda channel: channel.finish(end_ck), channels))
+    if desk:
+        desk.collect(channels, end_ck + 1)
+    return [channel.tally() for channel in channels]
+
+
+def _split(found: AddressMap, chunk: Chunk, first: int, channels: int) -> list[Requests]:
+    """The requests of each channel."""
+    place = np.empty((len(chunk.address), 4), np.int64)
+    decode(found.piece, chunk.address, place)
+    number = np.arange(first, first + len(place))
+    columns = (chunk.address, chunk.write, chunk.when, *(np.ascontiguousarray(place[:, f]) for f in (1, 2, 3)), number)
+    if channels == 1:
+        return [Requests(*columns)]
+    chosen = [np.flatnonzero(place[:, 0] == c) for c in range(channels)]
+    return [Requests(*(column[rows] for column in columns)) for rows in chosen]
+
+
+def _one_front_end(channels: list[Channel], parts: list[Requests], next_ck: int) -> int:
+    """Feed the requests in the order of the trace, at most one in a clock; returns the first clock for the next one."""
+    order = np.concatenate([np.full(len(part.number), c) for c, part in enumerate(parts)])
+    order = order[np.argsort(np.concatenate([part.number for part in parts]), kind="stable")]
+    at = [0] * len(channels)
+    for c in order.tolist():
+        i = at[c]
+        at[c] += 1
+        next_ck = channels[c].accept(parts[c], i, max(int(parts[c].when[i]), next_ck)) + 1
+    return next_ck
+
+
+class _Desk:
+    """Puts the channels' rows into one order and hands them on."""
+
+    def __init__(self, log: Log) -> None:
+        self.log = log
+        self.rows = np.zeros((0, 7), np.int64)
+        self.open = np.zeros((0, 3), np.int64)
+        self.number = 0
+
+    def collect(self, channels: list[Channel], before_ck: int) -> None:
+        """Hand on the commands before a clock that all channels have reached, and the requests without a gap."""
+        rows, done = [self.rows], [self.open]
+        for c, channel in enumerate(channels):
+            commands, requests = channel.take_logs()
+            rows.append(np.insert(commands, 1, c, axis=1))
+            done.append(requests)
+        self.rows = np.concatenate(rows)
+        if len(channels) > 1:
+            self.rows = self.rows[np.argsort(self.rows[:, 0], kind="stable")]
+            n = int(np.searchsorted(self.rows[:, 0], before_ck))
+        else:
+            n = len(self.rows)
+        if n:
+            self.log.commands(self.rows[:n])
+            self.rows = self.rows[n:]
+        self.open = np.concatenate(done)
+        self.open = self.open[np.argsort(self.open[:, 0], kind="stable")]
+        gap = np.flatnonzero(self.open[:, 0] != np.arange(self.number, self.number + len(self.open)))
+        n = int(gap[0]) if len(gap) else len(self.open)
+        if n:
+            self.log.requests(self.open[:n])
+            self.open, self.number = self.open[n:], self.number + n
