@@ -26,6 +26,7 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         "write_entries": "writes that wait in the controller [1]",
         "unified": "reads and writes share the read queue (queued only)",
         "queues": "command queues: per bank, per rank, or unified (queued only)",
+        "requests_per_ck": "requests that are accepted, and move to a command queue, in a clock (queued only) [1]",
         "queue_entries": "entries of a command queue (queued only) [1]",
         "scheduler": "fr_fcfs: the oldest command that is ready; fr_fcfs_row_hit: no row is closed under an older hit",
         "arbiter": "which command queue comes first: round_robin, or oldest (queued only)",
@@ -46,6 +47,7 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     unified: bool
     queues: Literal["per_bank", "per_rank", "unified"]
     queue_entries: Entries
+    requests_per_ck: Annotated[int, msgspec.Meta(ge=1, le=16)]
     scheduler: Literal["fr_fcfs", "fr_fcfs_row_hit"]
     arbiter: Literal["round_robin", "oldest"]
     page: Literal["open", "closed", "adaptive"]

@@ -257,6 +257,24 @@ def test_no_livelock_while_the_write_buffer_has_room():
     assert [row[6] for row in got.trace if row[1] == "WR"] == [19, *range(100, 130)]
 
 
+def test_reads_go_on_after_a_cancelled_drain():
+    """2.2: four writes to another bank move first, so the buffer is not full when the one to row 19 has to wait."""
+    writes = [(address(bank=1, row=row), True, 20) for row in range(4)]
+    requests = read_then_written(28)
+    got = run_dramsim3(device(), requests[:20] + writes + requests[20:], 4000)
+    assert [row[6] for row in got.trace if row[1] == "RD"] == [*range(20)]
+
+
+def test_window_of_32_activations():
+    """2.4: GDDR only, beside that of four."""
+    requests = [(address(group=i % 4, bank=i // 4 % 4, row=i), False, 0) for i in range(33)]
+    for protocol, bound in ((1, False), (4, True)):
+        trace = run_dramsim3(device(protocol=protocol, t32AW=2000), requests).trace
+        opened = [row[0] for row in trace if row[1] == "ACT"]
+        assert all(late - early >= 34 for early, late in zip(opened, opened[4:], strict=False))
+        assert (opened[32] - opened[0] == 2000) == bound
+
+
 def test_a_unified_queue_writes_at_once():
     """2.2: without a unified queue up to eight writes stay in the buffer for ever."""
     requests = [(address(row=7), True, 0)]
@@ -320,15 +338,42 @@ def test_closed_cap_can_close_a_bank_under_an_active_request():
     """3.10: the request needs a second ACT, and its second promotion is never given back.
 
     The first write opens another bank of the group. After it the read has to wait (nWTRL 32 after each WR) for longer
-    than the writes to its own row do, and the fifth of these takes the row away.
+    than the writes to its own row do, and the fifth of these takes the row away, for 66 clocks.
     """
     requests = [(1 << 16, True), (0, False), *((64 * i, True) for i in range(1, 6))]
+    requests += [(64 * 5, True)] * 56 + [(1 << 18, False)]  # absorbed until the last write goes; then another row
     got = run_ramulator(controllers(CLOSED_CAP), requests)
     assert [(row[0], row[1], row[5]) for row in got.trace] == [
         (1, "ACT", 1), (9, "ACT", 0), (23, "WR", 1), (31, "WR", 0), (39, "WR", 0), (47, "WR", 0), (55, "WR", 0),
-        (63, "WRA", 0), (63 + 66, "ACT", 0), (63 + 66 + 22, "RD", 0),
+        (63, "WRA", 0), (129, "ACT", 0), (151, "RD", 0),
+        (129 + 52, "PREpb", 0), (181 + 22, "ACT", 0), (181 + 44, "RD", 0),  # no request is active: the bank may close
     ]  # fmt: skip
     assert {bank: count for bank, count in got.channels[0].active_count.items() if count} == {(0, 0, 0, 0): 1}
+
+
+def test_closed_cap_asks_once_for_each_bank():
+    """3.10: two banks at their cap; the second precharge waits for a tick, but is not asked for again."""
+    channel = naive_ramulator.Channel(controllers(CLOSED_CAP)["memory_system"]["controllers"][0], 0)
+    banks = (0, 0, 0, 1), (0, 1, 2, 3)
+    for total in (2, 4):  # precharged banks can be worn out anew
+        channel.accesses.update(dict.fromkeys(banks, 4))
+        for _ in range(5):
+            channel.tick()
+        assert channel.n["num_maintenance_reqs"] == channel.n["num_maintenance_reqs_served"] == total
+    assert [row[:6] for row in channel.trace] == [
+        (1, "PREpb", *banks[0]), (2, "PREpb", *banks[1]), (6, "PREpb", *banks[0]), (7, "PREpb", *banks[1]),
+    ]  # fmt: skip
+
+
+def test_watermarks_in_single_precision():
+    """3.6: 0.29 of 100 is just below 29 in double precision, and 29 in single precision."""
+    changes = {"wr_high_watermark": 0.29, "write_buffer_size": 100}
+    channel = naive_ramulator.Channel(controllers(changes)["memory_system"]["controllers"][0], 0)
+    channel.send(0, False, 0)
+    for i in range(1, 31):
+        assert not channel.is_write_mode()
+        channel.send(i, True, 64 * i)
+    assert channel.is_write_mode() and 0.29 * 100 < 29
 
 
 def test_no_refresh():

@@ -34,6 +34,14 @@ def commands_used(policy: Policy, table: Table) -> frozenset[str]:
     return frozenset(used)
 
 
+def closes_all(memory: Memory) -> bool:
+    """Whether one PREab closes just the rows of a rank before its refresh."""
+    names, rules = memory.table.names, memory.table.rules
+    if memory.policy.quirks == "dramsim3" or "PREab" not in names:
+        return False
+    return bool(rules.size[rules.scope[names.index("PREab")]] == rules.size[2])
+
+
 def interval(memory: Memory) -> int:
     """Clocks between two refreshes of a channel."""
     policy, clocks = memory.policy, memory.clocks
@@ -55,7 +63,8 @@ def buses(memory: Memory) -> np.ndarray:
 def queued_channel(memory: Memory, logging: bool) -> queued.Channel:
     """One channel of a `queued` controller, before its first clock."""
     policy, clocks = memory.policy, memory.clocks
-    parts = device(memory.table, commands_used(policy, memory.table))
+    used = commands_used(policy, memory.table) | ({"PREab"} if closes_all(memory) else set())
+    parts = device(memory.table, used)
     size = memory.table.rules.size.tolist()
     ranks, banks = size[2], size[4]
     n_queues = {"per_bank": banks, "per_rank": ranks, "unified": 1}[policy.queues]
@@ -82,6 +91,8 @@ def queued_channel(memory: Memory, logging: bool) -> queued.Channel:
         queues.DRAMSIM3: policy.quirks == "dramsim3",
         queues.READ_CK: clocks["nCL"] + clocks["nBL"],
         queues.WRITE_CK: clocks["nCWL"] + clocks["nBL"],
+        queues.PER_CK: policy.requests_per_ck,
+        queues.CLOSE_ALL: closes_all(memory),
     }.items():
         values[place] = value
     home = {

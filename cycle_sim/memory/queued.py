@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pimloom.cycle_sim.memory.compiled import bare
-from pimloom.cycle_sim.memory.device import ACT, FAR, PRE, RD, REFAB, REFPB, SRE, SRX, WRA, arm, free_from
+from pimloom.cycle_sim.memory.device import ACT, FAR, PRE, PREAB, RD, REFAB, REFPB, SRE, SRX, WRA, arm, free_from
 from pimloom.cycle_sim.memory.pending import find, insert, remove
 from pimloom.cycle_sim.memory.queues import (
     ACCEPTED,
@@ -29,7 +29,9 @@ from pimloom.cycle_sim.memory.queues import (
     DUAL,
     ENTRY,
     INDEX,
+    CLOSE_ALL,
     INTERVAL,
+    PER_CK,
     POINTER,
     READ_CK,
     READS,
@@ -77,9 +79,9 @@ from pimloom.cycle_sim.memory.record import (
 DONE, MORE, FLUSH, GROW, LIVELOCK, ASLEEP = range(6)  # what `run` returns
 (
     NOW, MOVE, DRAIN, QUEUED, N_READ, N_WRITE, OUTSTANDING, N_FREE, FREE_WAIT, NEXT_REFRESH, REF_HEAD, REF_TAIL, ARMED,
-    REF_AT, STOP, TURN_RANK, TURN_GROUP, TURN_BANK,
-) = range(18)  # fmt: skip
-N_STATE = 18
+    REF_AT, STOP, TURN_RANK, TURN_GROUP, TURN_BANK, TAKEN,
+) = range(19)  # fmt: skip
+N_STATE = 19
 NONE, ALL_BANK, STAGGERED, PER_BANK = range(4)  # refresh policies
 
 
@@ -113,6 +115,10 @@ def run(ch, address, write, when, bank, row, column, number, begin, end, final, 
     g, s, out = ch.state, ch.queues, ch.record
     i = begin
     while True:
+        while i < end and g[TAKEN] < s.policy[PER_CK] and when[i] < g[NOW] and _room(ch, write[i]):
+            _accept(ch, g[NOW] - 1, address[i], write[i], bank[i], row[i], column[i], number[i])
+            g[TAKEN] += 1
+            i += 1
         if i == end:
             if not final:
                 return MORE, i
@@ -121,24 +127,21 @@ def run(ch, address, write, when, bank, row, column, number, begin, end, final, 
         if out.tally[LOGGING]:
             if out.tally[N_COMMANDS] + 4 > out.command.shape[0]:
                 return FLUSH, i
-            if out.tally[N_REQUESTS] + g[OUTSTANDING] + 2 > out.request.shape[0]:
+            if out.tally[N_REQUESTS] + g[OUTSTANDING] + s.policy[PER_CK] + 2 > out.request.shape[0]:
                 return FLUSH, i
         if g[FREE_WAIT] < 0 or g[REF_TAIL] - g[REF_HEAD] + s.asleep.shape[0] >= ch.refreshes.shape[0]:
             return GROW, i
         t = _next_event(ch)
-        if i < end and when[i] < t and _room(ch, write[i]):
-            t = max(when[i], g[NOW])
+        if i < end and _room(ch, write[i]):
+            t = min(t, max(when[i], g[NOW]))
         if t >= g[STOP]:
             close_accounts(ch.rank, s.asleep, g[STOP])
             g[NOW] = g[STOP]
             return DONE, i
         code = _tick(ch, t)
+        g[NOW], g[TAKEN] = t + 1, 0
         if code != DONE:
             return code, i
-        if i < end and when[i] <= t and _room(ch, write[i]):
-            _accept(ch, t, address[i], write[i], bank[i], row[i], column[i], number[i])
-            i += 1
-        g[NOW] = t + 1
 
 
 @bare
@@ -196,8 +199,9 @@ def _tick(ch, t):
             g[REF_AT] = _engine_at(ch)
     elif s.policy[SLEEP_AFTER] > 0:
         code = _sleep(ch, t)
-    if g[MOVE] and code == DONE:
-        code = _move(ch, t)
+    for _ in range(s.policy[PER_CK]):
+        if g[MOVE] and code == DONE:
+            code = _move(ch, t)
     if s.pick[STALE]:
         look(s, t + 1, -1)
     return code
@@ -268,6 +272,18 @@ def _close(ch, b, t):
     choose(s, s.home[b])
     arm(s.device, PRE, b, t)
     return PRE
+
+
+@bare
+def _close_all(ch, low, high, t):
+    """Close all rows of a rank with one command."""
+    s = ch.queues
+    note_command(ch.record, t, PREAB, low, -1, -1, 1)
+    for b in range(low, high):
+        _change_row(ch, PREAB, b, -1, t)
+        choose(s, s.home[b])
+    arm(s.device, PREAB, low, t)
+    return PREAB
 
 
 @bare
@@ -363,9 +379,9 @@ def _move(ch, t):
             g[DRAIN] = 0
             g[MOVE] = before > 0
             return LIVELOCK if before == 0 and g[QUEUED] == 0 else DONE
-        if k:
-            g[DRAIN] -= 1
         _move_entry(ch, k, i, q, t)
+        if k and (s.policy[DRAMSIM3] or g[DRAIN] > 1 or g[N_READ] > 0 or g[N_WRITE] <= s.policy[DRAIN_IDLE]):
+            g[DRAIN] -= 1  # else the drain goes on: no read waits
         return DONE
     if k and not s.policy[DRAMSIM3]:  # the writes wait for reads: let those go first
         for i in range(g[N_READ]):
@@ -445,6 +461,8 @@ def _engine_at(ch):
     """First clock in which the refresh engine may issue: a PRE of an open bank, or the refresh itself."""
     s, t = ch.queues, FAR
     c, low, high = _front(ch)
+    if s.policy[CLOSE_ALL] and c == REFAB and ch.rank[s.rank[low], OPEN_BANKS] > 0:
+        return free_from(s.device, PREAB, low, high)
     for b in range(low, high):
         if s.row[b] >= 0:
             t = min(t, s.device.free[PRE * s.row.shape[0] + b])
@@ -466,6 +484,8 @@ def _refresh(ch, t):
         g[REF_AT] = _engine_at(ch)
     if g[REF_AT] > t:
         return -1
+    if s.policy[CLOSE_ALL] and c == REFAB and ch.rank[s.rank[low], OPEN_BANKS] > 0:
+        return _close_all(ch, low, high, t)
     for b in range(low, high):
         if s.row[b] >= 0 and s.device.free[PRE * s.row.shape[0] + b] <= t:
             return _close(ch, b, t)
@@ -485,7 +505,7 @@ def _sleep_at(ch, r):
     busy = k[TOUCHED] if s.policy[DRAMSIM3] else k[HERE]
     if s.asleep[r]:
         return ch.state[NOW] if s.policy[DRAMSIM3] and busy else FAR
-    if busy or k[OPEN_BANKS]:
+    if busy or k[OPEN_BANKS] or (ch.state[REF_HEAD] != ch.state[REF_TAIL] and not s.policy[DRAMSIM3]):
         return FAR
     low = r * s.device.span[2]
     return max(k[IDLE_FROM] + s.policy[SLEEP_AFTER] - 1, free_from(s.device, SRE, low, low + s.device.span[2]))

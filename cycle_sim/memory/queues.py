@@ -13,9 +13,9 @@ PLACE, ENTRY, COMMAND = range(3)  # choice[q, k]
 AT, BY, POINTER, N_ACTIVE, STALE = range(5)  # pick: clock and queue (-1: none) of the next command; STALE: look anew
 (
     AUTO, ADAPTIVE, TIMEOUT, CAP, HITS_FIRST, OLDEST, READS, WRITES, UNIFIED, DEPTH, DRAIN_HIGH, DRAIN_LOW, DRAIN_IDLE,
-    REFRESH, INTERVAL, SLEEP_AFTER, DUAL, DRAMSIM3, READ_CK, WRITE_CK,
-) = range(20)  # fmt: skip
-N_POLICY = 20
+    REFRESH, INTERVAL, SLEEP_AFTER, DUAL, DRAMSIM3, READ_CK, WRITE_CK, PER_CK, CLOSE_ALL,
+) = range(22)  # fmt: skip
+N_POLICY = 22
 LATER = np.int64(1) << 40  # sorts queues without a ready row hit behind the others
 
 

@@ -1,0 +1,1 @@
+"""Files around a simulated memory: request traces in; logs, timelines and tables out."""

@@ -1,0 +1,115 @@
+"""Bytes of a file that may be compressed (gzip, zstd), block by block in bounded memory."""
+
+import gzip
+import io
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import zstandard
+
+from pimloom.arch.error import UserError
+
+BLOCK_BYTES = 1 << 20
+ZSTD_BYTES = 1 << 11  # of compressed data at a time: they can grow 30,000-fold
+MAGIC = {".gz": b"\x1f\x8b", ".zst": b"\x28\xb5\x2f\xfd"}
+GZIP_LEVEL, ZSTD_LEVEL = 1, 3  # of what we write: speed first
+
+
+def file_size(path: str | Path) -> int:
+    """Bytes of the file as it lies there, compressed or not; 0 for a pipe. Raises UserError if it cannot be read."""
+    with _readable(Path(path)) as file:
+        end = file.seek(0, io.SEEK_END) if file.seekable() else 0
+        return int(end)
+
+
+def read_blocks(path: str | Path, progress: Callable[[int], None] = lambda _: None) -> Iterator[bytes]:
+    """The content, decompressed, in blocks of about 1 MiB; compression is known by suffix or by the first bytes.
+
+    progress is told how many bytes of the file as it lies there have been read. Raises UserError.
+    """
+    path = Path(path)
+    with _readable(path) as file:
+        counted: Any = _Counted(file, progress)
+        first = file.peek(4)
+        kinds = [kind for kind, magic in MAGIC.items() if path.suffix == kind or first.startswith(magic)]
+        if not kinds:
+            yield from iter(lambda: counted.read(BLOCK_BYTES), b"")
+        elif kinds[0] == ".gz":
+            yield from _gzip(path, counted)
+        else:
+            yield from _zstd(path, counted)
+
+
+@contextmanager
+def compressing(file: BinaryIO, suffix: str) -> Iterator[BinaryIO]:
+    """A file to write to that compresses into `file` as the suffix (`.gz`, `.zst` or another) says."""
+    if suffix == ".gz":
+        with gzip.GzipFile("", "wb", GZIP_LEVEL, file, mtime=0) as packed:
+            yield packed  # type: ignore[misc]
+    elif suffix == ".zst":
+        with zstandard.ZstdCompressor(level=ZSTD_LEVEL).stream_writer(file, closefd=False) as packed:
+            yield packed
+    else:
+        yield file
+
+
+class _Counted:
+    """Reads from a file and tells how much."""
+
+    def __init__(self, file: io.BufferedReader, progress: Callable[[int], None]) -> None:
+        self.file, self.progress, self.total = file, progress, 0
+
+    def read(self, size: int = -1) -> bytes:
+        data = self.file.read(size)
+        self.total += len(data)
+        self.progress(self.total)
+        return data
+
+
+def _gzip(path: Path, counted: Any) -> Iterator[bytes]:
+    try:
+        yield from iter(lambda file=gzip.GzipFile(fileobj=counted): file.read(BLOCK_BYTES), b"")
+    except EOFError:
+        raise UserError(f"{path}: its gzip data ends too early; the file is cut off") from None
+    except (gzip.BadGzipFile, zlib.error) as error:
+        raise UserError(f"{path}: is no intact gzip file: {str(error).lower()}") from None
+
+
+def _zstd(path: Path, counted: Any) -> Iterator[bytes]:
+    """A stream reader would not notice that data ends early."""
+    frame, data = None, b""
+    found: list[bytes] = []
+    size = 0
+    try:
+        while data := data or counted.read(ZSTD_BYTES):
+            frame = frame or zstandard.ZstdDecompressor().decompressobj()
+            found.append(frame.decompress(data))
+            size += len(found[-1])
+            data = b""
+            if frame.eof:
+                data, frame = frame.unused_data, None
+            if size >= BLOCK_BYTES:
+                yield b"".join(found)
+                found, size = [], 0
+    except zstandard.ZstdError as error:
+        raise UserError(f"{path}: is no intact zstd file: {str(error).lower()}") from None
+    if frame:
+        raise UserError(f"{path}: its zstd data ends too early; the file is cut off")
+    yield b"".join(found)
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[io.BufferedReader]:
+    """The file, open; failures as UserError. What fails in the `with` block is not touched, but for reading itself."""
+    try:
+        with path.open("rb") as file:
+            yield file
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such file") from None
+    except IsADirectoryError:
+        raise UserError(f"{path}: is a folder, expected a file") from None
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
