@@ -144,6 +144,83 @@ def run(
     output(result.as_dict(), json, None if quiet else lambda _: show_result(result))
 
 
+@app.command(
+    short_help="Send memory requests to DRAM controllers, command by command.",
+    epilog="Example:  pimloom trace hbm2 --pattern random --requests 1e6 --commands commands.csv.gz",
+)
+def trace(
+    memory: Annotated[str, typer.Argument(help="Part, standard, part YAML, DRAMsim3 .ini or Ramulator .yaml.")],
+    requests_file: Annotated[
+        Path | None,
+        typer.Argument(metavar="[TRACE]", help="Requests: `0xADDR READ|WRITE CYCLE` or `LD|ST 0xADDR` lines."),
+    ] = None,
+    controller: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="default, dramsim3, ramulator2 or a YAML; a tool's file: that tool's."),
+    ] = None,
+    pattern: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="Instead of TRACE: sequential, random, mixed, row-conflict, sparse, strided, …"
+        ),
+    ] = None,
+    requests: Annotated[str, typer.Option(metavar="N", help="Requests of a pattern, such as 1e6.")] = "1e5",
+    seed: Annotated[int, typer.Option(help="Seed of a pattern.")] = 0,
+    gap: Annotated[float | None, typer.Option(help="Mean clocks between requests of a pattern.")] = None,
+    stride: Annotated[int | None, typer.Option(help="Bytes between requests of pattern strided.")] = None,
+    channels: Annotated[int, typer.Option(help="Channels of a part.")] = 1,
+    mapping: Annotated[
+        str | None, typer.Option(metavar="FIELDS", help="Address fields, highest first: row,rank,bank,column:5,…")
+    ] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Set dram.FIELD or controller.FIELD; may be repeated."),
+    ] = None,
+    idle: Annotated[int, typer.Option(metavar="CLOCKS", help="Clocks to go on after the last request.")] = 0,
+    json: Json = None,
+    commands: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write every command as CSV (.csv, .csv.gz, .csv.zst).")
+    ] = None,
+    request_log: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write when each request was accepted and done, as CSV.")
+    ] = None,
+    timeline: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write a Perfetto timeline of a window.")
+    ] = None,
+    window: Annotated[str, typer.Option(metavar="FROM:TO", help="Window of the timeline [clocks].")] = "0:2000",
+    quiet: Quiet = False,
+) -> None:
+    """Send memory requests to DRAM controllers; print commands, latency, bandwidth and energy."""
+    from pimloom.tracing import Wanted, trace_command
+
+    result = trace_command(
+        Wanted(
+            memory=memory,
+            trace=requests_file,
+            controller=controller,
+            pattern=pattern,
+            requests=requests,
+            seed=seed,
+            gap=gap,
+            stride=stride,
+            channels=channels,
+            mapping=mapping,
+            settings=set_ or [],
+            idle=idle,
+            commands=commands,
+            request_log=request_log,
+            timeline=timeline,
+            window=window,
+            json=json,
+            quiet=quiet,
+        )
+    )
+    from pimloom.trace_show import show_outcome, show_warnings
+
+    show_warnings(result.warnings, quiet)
+    output(result.as_dict(), json, None if quiet else lambda _: show_outcome(result))
+
+
 @app.command(epilog="Example:  pimloom report pim-gpt --out reports/out/pim_gpt")
 def report(
     study: Annotated[str, typer.Argument(help="Study name (see `pimloom list`).")],

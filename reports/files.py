@@ -8,10 +8,10 @@ import os
 import secrets
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import asdict, is_dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from pimloom.arch.error import UserError
 
@@ -30,13 +30,9 @@ def write_atomic(path: str | Path, content: str | bytes) -> None:
 
     A device or a pipe (`/dev/null`, `/dev/stdout`) is written to, never replaced.
     """
-    path = Path(path)
     data = content.encode() if isinstance(content, str) else content
-    with _in_one_line(f"cannot write {_shown(path)}", "choose another place"):
-        if path.exists() and not (path.is_file() or path.is_dir()):
-            path.write_bytes(data)
-        else:
-            _replace(path.resolve(), data)
+    with writing(path), replacing(path) as file:
+        file.write(data)
 
 
 def write_table_csv(
@@ -78,11 +74,22 @@ def json_text(value: object) -> str:
     return json.dumps(value, allow_nan=False, default=_plain, **look) + "\n"
 
 
-def _replace(path: Path, data: bytes) -> None:
+@contextmanager
+def replacing(path: str | Path) -> Iterator[BinaryIO]:
+    """A file to write the new content of `path` to: it takes its place in the end, or goes on failure or interrupt.
+
+    A device or a pipe is written to, never replaced. Raises OSError (see `writing`).
+    """
+    path = Path(path)
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        with path.open("wb") as file:
+            yield file
+        return
+    path = path.resolve()
     temporary = path.with_name(f".{secrets.token_hex(8)}.part")
     try:
         with open(temporary, "xb") as file:
-            file.write(data)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
@@ -90,6 +97,11 @@ def _replace(path: Path, data: bytes) -> None:
         with suppress(OSError):
             temporary.unlink()
         raise
+
+
+def writing(path: str | Path) -> AbstractContextManager[None]:
+    """Turns an OSError while the file `path` is written into a UserError that names it."""
+    return _in_one_line(f"cannot write {_shown(Path(path))}", "choose another place")
 
 
 @contextmanager

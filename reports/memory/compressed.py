@@ -70,8 +70,9 @@ class _Counted:
 
 
 def _gzip(path: Path, counted: Any) -> Iterator[bytes]:
+    file = gzip.GzipFile(fileobj=counted)
     try:
-        yield from iter(lambda file=gzip.GzipFile(fileobj=counted): file.read(BLOCK_BYTES), b"")
+        yield from iter(lambda: file.read(BLOCK_BYTES), b"")
     except EOFError:
         raise UserError(f"{path}: its gzip data ends too early; the file is cut off") from None
     except (gzip.BadGzipFile, zlib.error) as error:

@@ -1,0 +1,209 @@
+"""What `pimloom trace` does: find the memory, read or make the requests, simulate with a progress bar, write the logs."""
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from msgspec.structs import replace
+
+from pimloom import __version__
+from pimloom.arch.error import UserError
+from pimloom.arch.load import load_tree, nearest
+from pimloom.arch.memory import Memory, Policy
+from pimloom.arch.part_memory import MAPPING, part_memory
+from pimloom.arch.policy import load_policy
+from pimloom.arch.system import list_names, load_part
+from pimloom.running import Progress, check_writable, parse_settings, progress_bar
+
+TOOLS = ("dramsim3", "ramulator2")
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The options of `pimloom trace`, as typed."""
+
+    memory: str
+    trace: Path | None
+    controller: str | None
+    pattern: str | None
+    requests: str
+    seed: int
+    gap: float | None
+    stride: int | None
+    channels: int
+    mapping: str | None
+    settings: Sequence[str]
+    idle: int
+    commands: Path | None
+    request_log: Path | None
+    timeline: Path | None
+    window: str
+    json: str | None
+    quiet: bool
+
+
+def trace_command(wanted: Wanted) -> Any:
+    """Run a trace; returns its `Outcome`. Outputs are checked first and written last. Raises UserError."""
+    from pimloom.cycle_sim.memory.simulate import simulate
+    from pimloom.reports.memory.outcome import outcome
+
+    outputs = _outputs(wanted)
+    memory, controller = find_memory(wanted)
+    warnings = list(memory.warnings)
+    strict = memory.policy.quirks == "none"
+    with ExitStack() as stack:
+        progress = stack.enter_context(progress_bar(f"requests on {memory.name}", wanted.quiet))
+        chunks = _requests(wanted, memory, strict, warnings.append, progress)
+        log, chunks = _logs(wanted, memory, chunks, stack) if outputs else (None, chunks)
+        start = time.perf_counter()
+        tallies = simulate(memory, chunks, extra_ck=wanted.idle, log=log)
+        wall_s = time.perf_counter() - start
+    seed = wanted.seed if wanted.pattern else None
+    return outcome(memory, controller, tallies, wall_s=wall_s, seed=seed, warnings=warnings, version=__version__)
+
+
+def _outputs(wanted: Wanted) -> list[Path]:
+    """The log files asked for, checked."""
+    named = {
+        "--json": Path(wanted.json) if wanted.json not in (None, "-") else None,
+        "--commands": wanted.commands,
+        "--request-log": wanted.request_log,
+        "--timeline": wanted.timeline,
+    }
+    taken: dict[Path, str] = {}
+    for option, file in named.items():
+        if file is not None:
+            check_writable(file, option)
+            if (other := taken.setdefault(file.resolve(), option)) != option:
+                raise UserError(f"{option} {file}: is the file of {other} too; name another")
+    return [file for option, file in named.items() if file is not None and option != "--json"]
+
+
+def find_memory(wanted: Wanted) -> tuple[Memory, str]:
+    """The memory system and the name of its controller. Raises UserError."""
+    device, controller = wanted.memory, wanted.controller
+    parts, policies = _split(parse_settings(wanted.settings))
+    tool = _tool_of(device)
+    if tool is None:
+        loaded = _policy(controller or "default", policies)
+        if wanted.channels < 1 or wanted.channels > 1024:
+            raise UserError(f"--channels {wanted.channels}: expected 1 to 1024")
+        name = _part_name(device)
+        part = load_part(name, parts).value
+        stem = Path(name).stem if name.endswith((".yaml", ".yml")) else name
+        return part_memory(stem, part, loaded, wanted.channels, wanted.mapping or MAPPING), controller or "default"
+    for option, given in (("--channels", wanted.channels != 1), ("--mapping", wanted.mapping), ("--set dram.", parts)):
+        if given:
+            raise UserError(f"{option}: {device} is {tool}'s own file; change it there")
+    memory = _load_tool(tool, device)
+    if controller not in (None, tool):
+        return memory._replace(policy=_policy(controller or "", policies), warnings=()), str(controller)
+    changed = load_policy_over(memory.policy, policies)
+    return memory._replace(policy=changed), tool
+
+
+def load_policy_over(policy: Policy, overrides: Mapping[str, str]) -> Policy:
+    """The policy with some fields replaced, each read as from a YAML file. Raises UserError."""
+    if not overrides:
+        return policy
+    read = _policy("default", overrides)
+    return replace(policy, **{field: getattr(read, field) for field in overrides})
+
+
+def _policy(name: str, overrides: Mapping[str, str]) -> Policy:
+    try:
+        return load_policy(name, overrides).value
+    except UserError as error:
+        raise UserError(str(error).replace("--set ", "--set controller.", 1)) from None
+
+
+def _tool_of(device: str) -> str | None:
+    """Which reference simulator's file this is; None: a part of ours."""
+    if device.endswith(".ini"):
+        return "dramsim3"
+    if device.endswith((".yaml", ".yml")):
+        tree, _ = load_tree(Path(device))
+        if isinstance(tree, dict) and "memory_system" in tree:
+            return "ramulator2"
+    return None
+
+
+def _load_tool(tool: str, file: str) -> Memory:
+    if tool == "dramsim3":
+        from pimloom.arch.foreign.dramsim3 import load_dramsim3
+
+        return load_dramsim3(file)
+    from pimloom.arch.foreign.ramulator2 import load_ramulator2
+
+    return load_ramulator2(file)
+
+
+def _part_name(device: str) -> str:
+    """A part, or the first part of a standard that has the standard's name."""
+    known = list_names("parts")
+    if device in known or device.endswith((".yaml", ".yml")):
+        return device
+    of_standard = [name for name in known if load_part(name).value.standard == device]
+    if of_standard:
+        return of_standard[0]
+    if Path(device).exists():
+        raise UserError(f"{device}: expected a part, a DRAMsim3 .ini or a .yaml file")
+    raise UserError(f"unknown part {device!r}{nearest(device, known)}; known parts: {', '.join(known)}")
+
+
+def _split(settings: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Settings of the part (below `dram.`) and of the controller (below `controller.`)."""
+    found: dict[str, dict[str, str]] = {"dram": {}, "controller": {}}
+    for key, text in settings.items():
+        head, _, rest = key.partition(".")
+        if head not in found or not rest:
+            raise UserError(f"--set {key}: expected dram.FIELD or controller.FIELD; `pimloom explain` lists them")
+        found[head][rest] = text
+    return found["dram"], found["controller"]
+
+
+def _requests(wanted: Wanted, memory: Memory, strict: bool, warn: Any, progress: Progress) -> Iterator[Any]:
+    """The requests in chunks."""
+    from pimloom.reports.memory.patterns import parse_count, pattern_chunks
+    from pimloom.reports.memory.trace_file import read_trace, trace_size
+
+    if (wanted.trace is None) == (wanted.pattern in (None, "file")):
+        raise UserError("give a trace file or a --pattern: `pimloom trace ddr4_3200 requests.trc`")
+    if wanted.trace is not None:
+        total = trace_size(wanted.trace)
+        return read_trace(
+            wanted.trace,
+            limit_bytes=memory.capacity_bytes,
+            wraps=not strict,
+            ordered=strict,
+            warn=warn,
+            progress=lambda done: progress(done, total),
+        )
+    count = parse_count(wanted.requests)
+    made = pattern_chunks(memory, wanted.pattern or "", count, wanted.seed, gap=wanted.gap, stride=wanted.stride)
+    return _counted(made, count, progress)
+
+
+def _counted(chunks: Iterable[Any], total: int, progress: Progress) -> Iterator[Any]:
+    done = 0
+    for chunk in chunks:
+        progress(done, total)
+        yield chunk
+        done += len(chunk.address)
+
+
+def _logs(wanted: Wanted, memory: Memory, chunks: Iterator[Any], stack: ExitStack) -> tuple[Any, Iterator[Any]]:
+    """The logs asked for, as one, and the chunks that they watch."""
+    from pimloom.reports.memory.logs import CommandLog, RequestLog, Tee
+
+    logs: list[Any] = []
+    if wanted.commands:
+        logs.append(stack.enter_context(CommandLog(wanted.commands, memory)))
+    if wanted.request_log:
+        requests = stack.enter_context(RequestLog(wanted.request_log))
+        logs.append(requests)
+        chunks = requests.watch(chunks)
+    return (logs[0] if len(logs) == 1 else Tee(*logs)), chunks

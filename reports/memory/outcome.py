@@ -1,0 +1,168 @@
+"""The result of a trace: what the channels counted, as one row. Its field names are a contract; see CONVENTIONS.md."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from pimloom.arch.memory import Memory
+from pimloom.arch.system import digest
+from pimloom.arch.table import rule_rows
+from pimloom.arch.units import BYTES_PER_GB, S_PER_PS
+from pimloom.cycle_sim.memory.channel import Tally
+from pimloom.energy.dram import channel_mw_ck, pj
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """One trace on one memory system. Names end in their unit; cycles are CK of `tck_ps`.
+
+    commands: of all channels, by name. row_hits: column commands that found their row open and used; under ramulator2
+    requests whose first command did. row_hit_rate: of the column commands. read_latency: acceptance to last data; under
+    dramsim3 and ramulator2 the mean is that tool's own. merged: requests that shared another one's access; forwarded:
+    reads answered from a write that waits. bandwidth: bytes of the finished requests / time. energy: null if the device
+    gives no currents; energy_mw_cycles: under dramsim3 its total in its own unit. rank_*: clocks of all ranks with a
+    row open, all rows closed, asleep. requests_per_s: of the simulation, by wall_s.
+    """
+
+    memory: str
+    controller: str
+    channels: int
+    requests: int
+    reads: int
+    writes: int
+    cycles: int
+    tck_ps: int
+    time_s: float
+    commands: dict[str, int]
+    row_hits: int
+    row_hit_rate: float | None
+    read_latency_mean_cycles: float | None
+    read_latency_p50_cycles: int | None
+    read_latency_p99_cycles: int | None
+    read_latency_max_cycles: int | None
+    merged: int
+    forwarded: int
+    bandwidth_gb_s: float
+    peak_gb_s: float
+    bandwidth_by_channel_gb_s: list[float]
+    energy_pj: float | None
+    energy_by_cause_pj: dict[str, float] | None
+    energy_mw_cycles: float | None
+    power_mw: float | None
+    rank_active_cycles: int
+    rank_precharged_cycles: int
+    rank_self_refresh_cycles: int
+    warnings: list[str]
+    spec_digest: str
+    version: str
+    seed: int | None
+    wall_s: float
+    requests_per_s: float
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain dicts and numbers, fields in the order above."""
+        plain: dict[str, Any] = msgspec.to_builtins(self)
+        return plain
+
+
+def outcome(
+    memory: Memory,
+    controller: str,
+    tallies: Sequence[Tally],
+    *,
+    wall_s: float,
+    seed: int | None,
+    warnings: Sequence[str],
+    version: str,
+) -> Outcome:
+    """Add up the channels of a run."""
+    total = {name: sum(t.counters[name] for t in tallies) for name in tallies[0].counters}
+    commands = {name: sum(t.commands.get(name, 0) for t in tallies) for t in tallies for name in t.commands}
+    reads, writes = total["reads_done"], total["writes_done"]
+    cycles = max(t.cycles for t in tallies)
+    time_s = cycles * memory.tCK_ps * S_PER_PS
+    accesses = sum(commands.get(name, 0) for name in ("RD", "WR", "RDA", "WRA"))
+    hits = total["read_row_hits"] + total["write_row_hits"]
+    causes = _energy(memory, tallies)
+    latency: np.ndarray = sum(t.latency for t in tallies)  # type: ignore[assignment]
+    served = [t.counters["reads_done"] + t.counters["writes_done"] for t in tallies]
+
+    def rate(requests: int) -> float:
+        return requests * memory.access_bytes / time_s / BYTES_PER_GB if time_s else 0.0
+
+    energy = {cause: pj(value, memory.tCK_ps) for cause, value in causes.items()} if causes else None
+    return Outcome(
+        memory=memory.name,
+        controller=controller,
+        channels=memory.channels,
+        requests=reads + writes,
+        reads=reads,
+        writes=writes,
+        cycles=cycles,
+        tck_ps=memory.tCK_ps,
+        time_s=time_s,
+        commands=dict(sorted(commands.items())),
+        row_hits=hits,
+        row_hit_rate=hits / accesses if accesses else None,
+        read_latency_mean_cycles=_mean(memory, total),
+        read_latency_p50_cycles=_quantile(latency, 0.50, total["read_latency_max"]),
+        read_latency_p99_cycles=_quantile(latency, 0.99, total["read_latency_max"]),
+        read_latency_max_cycles=max(t.counters["read_latency_max"] for t in tallies) if reads else None,
+        merged=total["merged"],
+        forwarded=total["forwarded"],
+        bandwidth_gb_s=rate(reads + writes),
+        peak_gb_s=memory.peak_gb_s * memory.channels,
+        bandwidth_by_channel_gb_s=[rate(n) for n in served],
+        energy_pj=sum(energy.values()) if energy else None,
+        energy_by_cause_pj=energy,
+        energy_mw_cycles=sum(causes.values()) if causes and memory.policy.quirks == "dramsim3" else None,
+        power_mw=sum(causes.values()) / cycles if causes and cycles else None,
+        rank_active_cycles=sum(rank[0] for t in tallies for rank in t.rank_ck),
+        rank_precharged_cycles=sum(rank[1] for t in tallies for rank in t.rank_ck),
+        rank_self_refresh_cycles=sum(rank[2] for t in tallies for rank in t.rank_ck),
+        warnings=list(warnings),
+        spec_digest=_digest(memory),
+        version=version,
+        seed=seed,
+        wall_s=wall_s,
+        requests_per_s=(reads + writes) / wall_s if wall_s else 0.0,
+    )
+
+
+def _energy(memory: Memory, tallies: Sequence[Tally]) -> dict[str, float] | None:
+    """Energy by cause of all channels [mW × CK]; None if the device does not say."""
+    if memory.currents is None:
+        return None
+    found: dict[str, float] = {}
+    for tally in tallies:
+        one = channel_mw_ck(memory.currents, memory.clocks, tally.commands, tally.rank_ck)
+        if one is None:
+            return None
+        found = {cause: found.get(cause, 0.0) + value for cause, value in one.items()}
+    return found
+
+
+def _mean(memory: Memory, total: dict[str, int]) -> float | None:
+    """Mean read latency [CK]: DRAMsim3 starts a clock after acceptance; Ramulator divides by reads that went to DRAM."""
+    reads, latency = total["reads_done"], total["read_latency_sum"]
+    if memory.policy.quirks == "ramulator2":
+        served = reads - total["forwarded"]
+        return latency / served if served else None
+    if not reads:
+        return None
+    return latency / reads - (memory.policy.quirks == "dramsim3")
+
+
+def _quantile(latency: np.ndarray, share: float, longest: int) -> int | None:
+    """The latency that `share` of the reads do not exceed [CK]; the last place of `latency` stands for the longest."""
+    total = int(latency.sum())
+    if not total:
+        return None
+    place = int(np.searchsorted(np.cumsum(latency), share * total))
+    return place if place < len(latency) - 1 else longest
+
+
+def _digest(memory: Memory) -> str:
+    rules = [tuple(row) for row in rule_rows(memory.table.rules)]
+    return digest(rules, memory.channels, memory.tCK_ps, dict(memory.clocks), memory.address, memory.policy)
