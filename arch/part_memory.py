@@ -28,7 +28,7 @@ def part_memory(name: str, part: Part, policy: Policy, channels: int = 1, mappin
     }
     for field, size in {**sizes, "access": access_bytes}.items():
         if size & (size - 1):
-            raise UserError(f"addresses are bits: expected a power of two of {field}s, got {size}")
+            raise UserError(f"{name}: expected a power of two of {field.replace('access', 'access byte')}s, got {size}")
     widths = {field: size.bit_length() - 1 for field, size in sizes.items()}
     clocks = {timing: part.cycles(timing) for timing in part.timing}
     currents = Currents(part.VDD, dict(part.current), part.devices) if part.current else None
@@ -50,7 +50,7 @@ def part_memory(name: str, part: Part, policy: Policy, channels: int = 1, mappin
 def parse_mapping(text: str, widths: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
     """Fields of an address, most significant first, as (field, bits) from the least significant on.
 
-    A field may come in pieces, `column:3` being its three lowest bits not yet given. Fields without bits may be left out.
+    A field may come in pieces, `column:3` being its three lowest bits not yet given; one without bits may be left out.
 
     >>> parse_mapping("row,column,bank,column:2", {"row": 14, "bank": 2, "column": 7})
     (('column', 2), ('bank', 2), ('column', 5), ('row', 14))

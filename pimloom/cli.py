@@ -152,17 +152,15 @@ def trace(
     memory: Annotated[str, typer.Argument(help="Part, standard, part YAML, DRAMsim3 .ini or Ramulator .yaml.")],
     requests_file: Annotated[
         Path | None,
-        typer.Argument(metavar="[TRACE]", help="Requests: `0xADDR READ|WRITE CYCLE` or `LD|ST 0xADDR` lines."),
+        typer.Argument(metavar="[TRACE]", help="Lines `0xADDR READ|WRITE CYCLE` or `LD|ST 0xADDR`."),
     ] = None,
     controller: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="default, dramsim3, ramulator2 or a YAML; a tool's file: that tool's."),
+        typer.Option(metavar="NAME", help="default, dramsim3, ramulator2, or a YAML."),
     ] = None,
     pattern: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME", help="Instead of TRACE: sequential, random, mixed, row-conflict, sparse, strided, …"
-        ),
+        typer.Option(metavar="NAME", help="Instead of TRACE: sequential, random, mixed, sparse, …"),
     ] = None,
     requests: Annotated[str, typer.Option(metavar="N", help="Requests of a pattern, such as 1e6.")] = "1e5",
     seed: Annotated[int, typer.Option(help="Seed of a pattern.")] = 0,
@@ -174,7 +172,7 @@ def trace(
     ] = None,
     set_: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Set dram.FIELD or controller.FIELD; may be repeated."),
+        typer.Option("--set", metavar="KEY=VALUE", help="Set dram.FIELD or controller.FIELD."),
     ] = None,
     idle: Annotated[int, typer.Option(metavar="CLOCKS", help="Clocks to go on after the last request.")] = 0,
     json: Json = None,
@@ -246,20 +244,27 @@ def report(
 
 
 @app.command(
-    short_help="Explain a field: meaning, unit, values, source and rules.",
+    short_help="Explain a field or a DRAM standard.",
     epilog="Example:  pimloom explain dram.timing.tCCD_L",
 )
 def explain(
-    field: Annotated[str | None, typer.Argument(help="Dotted field; without it, all fields are listed.")] = None,
+    field: Annotated[
+        str | None, typer.Argument(help="Dotted field, or a standard such as ddr4; without it, all are listed.")
+    ] = None,
     json: Json = None,
 ) -> None:
-    """Explain a field: meaning, unit, value in each part, source, and the rules that use it."""
+    """Explain a field: meaning, unit, value in each part, source, rules. Or a standard: what is modelled, and what not."""
     from pimloom.explain import all_fields
     from pimloom.explain import explain as explain_field
-    from pimloom.show import show_explanation, show_fields
+    from pimloom.explain_standard import explain_standard, standards
+    from pimloom.show import show_explanation, show_fields, show_standard
 
     if field is None:
         output(dict(all_fields()), json, show_fields)
+        return
+    if field in standards():
+        standard = explain_standard(field)
+        output(standard._asdict(), json, lambda _: show_standard(standard))
         return
     found = explain_field(field)
     plain = found._asdict() | {"values": [value._asdict() for value in found.values]}

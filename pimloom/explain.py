@@ -9,7 +9,9 @@ import msgspec
 
 from pimloom.arch.error import UserError
 from pimloom.arch.load import Source, nearest
+from pimloom.arch.memory import Policy
 from pimloom.arch.part import Organization, Part, PimUnit
+from pimloom.arch.policy import load_policy
 from pimloom.arch.system import (
     Dram,
     EnergyMode,
@@ -23,6 +25,7 @@ from pimloom.arch.system import (
 )
 from pimloom.arch.table import standard_of
 from pimloom.arch.units import PS_PER_NS
+from pimloom.explain_standard import standards
 
 
 class Value(NamedTuple):
@@ -63,6 +66,7 @@ def all_fields() -> Mapping[str, str]:
         ("npu", Npu),
         ("energy", EnergyMode),
         ("workload", Workload),
+        ("controller", Policy),
         ("", RooflineSystem),
     ):
         for name, meaning in struct.MEANING.items():
@@ -71,13 +75,17 @@ def all_fields() -> Mapping[str, str]:
         standard = standard_of(load_part(name).value)
         for timing, meaning in {**standard.timings, **standard.optional}.items():
             found.setdefault(f"dram.timing.{timing}", meaning)
-    return found
+    return found | {name: "DRAM standard: commands, rules, what is not modelled" for name in standards()}
 
 
 def _values(field: str) -> list[Value]:
     values = []
     head, _, rest = field.partition(".")
-    if head == "dram" and rest not in Dram.__struct_fields__:
+    if head == "controller":
+        for name in list_names("controllers"):
+            policy = load_policy(name)
+            values += _value(name, policy.value, policy.sources, rest)
+    elif head == "dram" and rest not in Dram.__struct_fields__:
         for name in list_names("parts"):
             part = load_part(name)
             values += _value(name, part.value, part.sources, rest)
@@ -94,10 +102,11 @@ def _value(where: str, struct: Any, sources: Mapping[str, Source], place: str) -
     found = struct
     for key in place.split("."):
         found = found.get(key) if isinstance(found, dict) else getattr(found, key, None)
-    if found is None:
+    if found is None and not isinstance(struct, Policy):
         return []
     source = sources.get(place)
-    text = str(found).lower() if isinstance(found, bool) else str(msgspec.to_builtins(found, enc_hook=str))
+    plain = {True: "true", False: "false", None: "null"}
+    text = plain[found] if isinstance(found, bool | None) else str(msgspec.to_builtins(found, enc_hook=str))
     if place.startswith("timing."):
         ck = struct.cycles(place.removeprefix("timing."))
         text = f"{ck} nCK = {ck * struct.tCK_ps / PS_PER_NS:g} ns"
@@ -105,7 +114,7 @@ def _value(where: str, struct: Any, sources: Mapping[str, Source], place: str) -
         text = f"{found:g} {found.unit}"
     elif isinstance(found, float):
         text = f"{found:.15g}"
-    folder = "parts" if isinstance(struct, Part) else "systems"
+    folder = {Part: "parts", Policy: "controllers"}.get(type(struct), "systems")
     file = f"arch/{folder}/{where}.yaml:{source.line}" if source else ""
     return [Value(where, text, source.text if source else "", file)]
 

@@ -14,6 +14,7 @@ from pimloom.arch.error import one_line
 from pimloom.arch.llm import list_presets, load_llm
 from pimloom.arch.system import list_names, load_part, load_system
 from pimloom.explain import Explanation
+from pimloom.explain_standard import Explained
 from pimloom.reports.result import Result
 
 MANY = 5  # columns
@@ -108,6 +109,15 @@ def show_explanation(found: Explanation) -> None:
         console.print(table)
     for rule in found.rules:
         console.print(Text(f"rule: {rule}"))
+
+
+def show_standard(found: Explained) -> None:
+    """Print what a standard's table models, and what not."""
+    show_line(f"{found.standard}: {found.meaning}")
+    show_line(f"parts: {', '.join(found.parts) or 'none'}")
+    for title, rows in (("command", found.commands), ("rule", found.rules), ("not modelled", found.unmodelled)):
+        for row in rows:
+            show_line(f"{title}: {row}")
 
 
 def show_result(result: Result) -> None:

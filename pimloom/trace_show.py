@@ -48,5 +48,6 @@ def _lines(r: Outcome) -> list[tuple[str, str, str]]:
         return [*lines, ("energy", "–", "this device gives no currents")]
     lines.append(("energy", f"{r.energy_pj / 1e6:,.3f}", f"µJ, {r.power_mw:,.1f} mW on average"))
     for cause, value in r.energy_by_cause_pj.items():
-        lines.append((f"  {cause.replace('_', ' ')}", f"{value / 1e6:,.3f}", "µJ"))
+        if value:
+            lines.append((f"  {cause.replace('_', ' ')}", f"{value / 1e6:,.3f}", "µJ"))
     return lines

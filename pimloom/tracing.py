@@ -1,7 +1,7 @@
-"""What `pimloom trace` does: find the memory, read or make the requests, simulate with a progress bar, write the logs."""
+"""What `pimloom trace` does: find the memory, read or make the requests, simulate, write the logs."""
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,9 +13,11 @@ from pimloom import __version__
 from pimloom.arch.error import UserError
 from pimloom.arch.load import load_tree, nearest
 from pimloom.arch.memory import Memory, Policy
+from pimloom.arch.part import Part
 from pimloom.arch.part_memory import MAPPING, part_memory
-from pimloom.arch.policy import load_policy
+from pimloom.arch.policy import complaints, load_policy
 from pimloom.arch.system import list_names, load_part
+from pimloom.reports.files import write_atomic
 from pimloom.running import Progress, check_writable, parse_settings, progress_bar
 
 TOOLS = ("dramsim3", "ramulator2")
@@ -50,23 +52,26 @@ def trace_command(wanted: Wanted) -> Any:
     from pimloom.cycle_sim.memory.simulate import simulate
     from pimloom.reports.memory.outcome import outcome
 
-    outputs = _outputs(wanted)
+    _check_outputs(wanted)
+    if wanted.idle < 0:
+        raise UserError(f"--idle {wanted.idle}: expected clocks >= 0")
     memory, controller = find_memory(wanted)
     warnings = list(memory.warnings)
     strict = memory.policy.quirks == "none"
     with ExitStack() as stack:
         progress = stack.enter_context(progress_bar(f"requests on {memory.name}", wanted.quiet))
         chunks = _requests(wanted, memory, strict, warnings.append, progress)
-        log, chunks = _logs(wanted, memory, chunks, stack) if outputs else (None, chunks)
+        log, chunks, draw = _logs(wanted, memory, chunks, stack)
         start = time.perf_counter()
         tallies = simulate(memory, chunks, extra_ck=wanted.idle, log=log)
         wall_s = time.perf_counter() - start
+        draw()
     seed = wanted.seed if wanted.pattern else None
     return outcome(memory, controller, tallies, wall_s=wall_s, seed=seed, warnings=warnings, version=__version__)
 
 
-def _outputs(wanted: Wanted) -> list[Path]:
-    """The log files asked for, checked."""
+def _check_outputs(wanted: Wanted) -> None:
+    """Raise UserError unless all files asked for can be written, and differ."""
     named = {
         "--json": Path(wanted.json) if wanted.json not in (None, "-") else None,
         "--commands": wanted.commands,
@@ -79,7 +84,6 @@ def _outputs(wanted: Wanted) -> list[Path]:
             check_writable(file, option)
             if (other := taken.setdefault(file.resolve(), option)) != option:
                 raise UserError(f"{option} {file}: is the file of {other} too; name another")
-    return [file for option, file in named.items() if file is not None and option != "--json"]
 
 
 def find_memory(wanted: Wanted) -> tuple[Memory, str]:
@@ -92,7 +96,7 @@ def find_memory(wanted: Wanted) -> tuple[Memory, str]:
         if wanted.channels < 1 or wanted.channels > 1024:
             raise UserError(f"--channels {wanted.channels}: expected 1 to 1024")
         name = _part_name(device)
-        part = load_part(name, parts).value
+        part = _part(name, parts)
         stem = Path(name).stem if name.endswith((".yaml", ".yml")) else name
         return part_memory(stem, part, loaded, wanted.channels, wanted.mapping or MAPPING), controller or "default"
     for option, given in (("--channels", wanted.channels != 1), ("--mapping", wanted.mapping), ("--set dram.", parts)):
@@ -109,8 +113,12 @@ def load_policy_over(policy: Policy, overrides: Mapping[str, str]) -> Policy:
     """The policy with some fields replaced, each read as from a YAML file. Raises UserError."""
     if not overrides:
         return policy
-    read = _policy("default", overrides)
-    return replace(policy, **{field: getattr(read, field) for field in overrides})
+    free = {"structure": policy.structure, "quirks": policy.quirks} | dict(overrides)
+    read = _policy("ramulator2" if policy.structure == "buffered" else "default", free)
+    changed = replace(policy, **{field: getattr(read, field) for field in overrides})
+    for field, said in complaints(changed):
+        raise UserError(f"--set controller.{field}: {said}")
+    return changed
 
 
 def _policy(name: str, overrides: Mapping[str, str]) -> Policy:
@@ -154,6 +162,16 @@ def _part_name(device: str) -> str:
     raise UserError(f"unknown part {device!r}{nearest(device, known)}; known parts: {', '.join(known)}")
 
 
+def _part(name: str, overrides: Mapping[str, str]) -> Part:
+    try:
+        return load_part(name, overrides).value
+    except UserError as error:  # its places are below dram. for the user
+        said, nearest_, names = str(error).partition("; nearest: ")
+        if said.startswith("--set "):
+            said, names = said.replace("--set ", "--set dram.", 1), names and f"dram.{names.replace(', ', ', dram.')}"
+        raise UserError(f"{said}{nearest_}{names}") from None
+
+
 def _split(settings: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
     """Settings of the part (below `dram.`) and of the controller (below `controller.`)."""
     found: dict[str, dict[str, str]] = {"dram": {}, "controller": {}}
@@ -195,9 +213,12 @@ def _counted(chunks: Iterable[Any], total: int, progress: Progress) -> Iterator[
         done += len(chunk.address)
 
 
-def _logs(wanted: Wanted, memory: Memory, chunks: Iterator[Any], stack: ExitStack) -> tuple[Any, Iterator[Any]]:
-    """The logs asked for, as one, and the chunks that they watch."""
+def _logs(
+    wanted: Wanted, memory: Memory, chunks: Iterator[Any], stack: ExitStack
+) -> tuple[Any, Iterator[Any], Callable[[], None]]:
+    """The logs asked for as one (None: none), the chunks that they watch, and what writes the timeline in the end."""
     from pimloom.reports.memory.logs import CommandLog, RequestLog, Tee
+    from pimloom.reports.memory.timeline import WindowLog, timeline
 
     logs: list[Any] = []
     if wanted.commands:
@@ -206,4 +227,23 @@ def _logs(wanted: Wanted, memory: Memory, chunks: Iterator[Any], stack: ExitStac
         requests = stack.enter_context(RequestLog(wanted.request_log))
         logs.append(requests)
         chunks = requests.watch(chunks)
-    return (logs[0] if len(logs) == 1 else Tee(*logs)), chunks
+    if not (file := wanted.timeline):
+        return (Tee(*logs) if logs else None), chunks, lambda: None
+    from_ck, to_ck = parse_clocks(wanted.window)
+    kept = WindowLog(memory, from_ck, to_ck)
+
+    def draw() -> None:
+        commands, requests = kept.rows()
+        if not len(commands) and not len(requests):
+            raise UserError(f"--window {wanted.window}: nothing happens there")
+        write_atomic(file, timeline(memory, kept, f"{wanted.memory}, clocks {wanted.window}"))
+
+    return Tee(*logs, kept), kept.watch(chunks), draw
+
+
+def parse_clocks(text: str) -> tuple[int, int]:
+    """`FROM:TO` in clocks. Raises UserError unless 0 <= FROM < TO."""
+    low, _, high = text.partition(":")
+    if low.isdecimal() and high.isdecimal() and len(text) < 40 and int(low) < int(high) < 2**62:
+        return int(low), int(high)
+    raise UserError(f"--window {text}: expected FROM:TO in clocks with 0 <= FROM < TO, such as 0:2000")

@@ -111,7 +111,8 @@ def test_what_the_tools_accept_is_a_warning_once_with_a_count(trace):
     assert [address for address, _, _ in found] == [0xFFFFFFFF, 0x10, 0x100000000, 0x1FFFFFFFF, 0]
     assert said == [
         f"{path}: 2 addresses lie beyond the capacity of 4 GiB, first in line 3; taken modulo the capacity",
-        f"{path}: 2 cycles are earlier than the one before, first in line 2; requests are served in the order of the file",
+        f"{path}: 2 cycles are earlier than the one before, first in line 2; requests are served in the order of the "
+        "file",
     ]
     said.clear()
     requests(path, ordered=False, limit_bytes=8 * GIB, warn=said.append)
@@ -184,16 +185,20 @@ def test_binary_junk_and_a_line_without_end_take_no_memory(trace):
     junk = trace(np.random.default_rng(1).integers(0, 256, 100_000, np.uint8).tobytes())
     assert complaint(junk).startswith(f"1: expected {ANY}, got '")
     start, long = f"1: a line has more than 4096 bytes, expected {ANY}, got '", b"0" * 10_000_000
+    paths = [
+        trace(long),
+        trace(b"LD 0\n" + long, "second"),
+        trace(zstandard.ZstdCompressor().compress(long * 10), "t.zst"),
+        trace(gzip.compress(long, 1), "t.gz"),
+    ]
     tracemalloc.start()
-    assert complaint(trace(long)) == f"{start}{'0' * 60}...'"
-    assert complaint(trace(b"LD 0\n" + long)).startswith("2: a line has more than 4096 bytes, expected LD|ST 0xADDRESS")
-    assert complaint(trace(zstandard.ZstdCompressor().compress(long * 10), "t.zst")) == f"{start}{'0' * 60}...'"
-    del long
+    assert complaint(paths[1]) == f"2: a line has more than 4096 bytes, expected LD|ST 0xADDRESS, got '{'0' * 60}...'"
+    assert {complaint(path) for path in (paths[0], *paths[2:])} == {f"{start}{'0' * 60}...'"}
     most = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert most < 150_000_000  # what the test itself writes
+    assert most < 50_000_000  # one file has 100 MB
     assert requests(trace(" " * 4090 + "LD 0\n")) == [(0, 0, 0)]
-    assert complaint(trace(" " * 5000 + "LD 0\n")) == f"{start}LD 0'" or True
+    assert complaint(trace(" " * 5000 + "LD 0\n")) == f"{start}'"
 
 
 def naive(text: str) -> list[tuple[int, int, int]] | int:
@@ -222,9 +227,8 @@ def naive(text: str) -> list[tuple[int, int, int]] | int:
     return found
 
 
-WORDS = st.sampled_from(
-    "0x40 40 ff 0xG g READ WRITE read LD ST 0 7 18446744073709551616 0xffffffffffffffff # #x -1 1.5".split()
-)
+NUMBERS = ["0x40", "40", "ff", "0xG", "g", "0", "7", "18446744073709551616", "0xffffffffffffffff", "-1", "1.5"]
+WORDS = st.sampled_from([*NUMBERS, "READ", "WRITE", "read", "LD", "ST", "#", "#x"])
 BLANKS = st.sampled_from([" ", "\t", "  ", " \r"])
 GOOD_LINES = st.one_of(
     st.builds(

@@ -52,10 +52,15 @@ def load_ramulator2(path: str | Path) -> Memory:
 
 
 def rules(config: Config) -> tuple[Rule, ...]:
-    """`timing_constraints` one by one, in their order."""
+    """`timing_constraints` one by one, in their order; of a window, which counts by command, one for each previous."""
     place = f"{FIRST}.dram.timing_constraints"
     constraints = config.controller.dram.timing_constraints
-    return tuple(_rule(config, f"{place}[{i}]", written) for i, written in enumerate(constraints))
+    found = [_rule(config, f"{place}[{i}]", written) for i, written in enumerate(constraints)]
+    return tuple(
+        rule._replace(after=after)
+        for rule in found
+        for after in ([(a,) for a in rule.after] if rule.window > 1 else [rule.after])
+    )
 
 
 def commands(config: Config) -> tuple[Command, ...]:

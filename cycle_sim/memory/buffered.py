@@ -10,7 +10,6 @@ import numpy as np
 
 from pimloom.cycle_sim.memory.buffers import (
     ADDRESS,
-    ALL,
     ARRIVE,
     AT,
     BANK,
@@ -18,15 +17,15 @@ from pimloom.cycle_sim.memory.buffers import (
     CHECK,
     CLOSING_CAP,
     COLUMN,
-    COLUMNS,
     CONFLICTS,
     COUNTED,
     DUAL,
     HEAD,
     HELD,
     HIGH,
-    HIT,
+    HIT_ENTRY,
     HITS,
+    OTHER_ENTRY,
     INDEX,
     INTERVAL,
     KIND,
@@ -39,17 +38,17 @@ from pimloom.cycle_sim.memory.buffers import (
     N_WRITE,
     NEXT_REFRESH,
     NOW,
-    OTHER,
     OUTSTANDING,
+    PATIENCE,
     PRIORITIES,
     PRIORITY,
     PRIORITY_LENGTH,
+    PROGRESS,
     QUEUE_HIT,
     READ_CK,
     READ_LENGTH,
     READS,
     ROW,
-    ROWS,
     SCOPE,
     STALE,
     STOP,
@@ -66,13 +65,14 @@ from pimloom.cycle_sim.memory.buffers import (
     front,
     look,
     needs,
-    offer_queue,
+    offer,
     put,
     take,
 )  # fmt: skip
 from pimloom.cycle_sim.memory.compiled import bare
 from pimloom.cycle_sim.memory.device import ACT, FAR, PRE, RD, RDA, REFAB, WR, WRA, arm
 from pimloom.cycle_sim.memory.pending import find, insert, remove
+from pimloom.cycle_sim.memory.queued import DONE, FLUSH, MORE, STARVED
 from pimloom.cycle_sim.memory.record import (
     FORWARDED,
     LOGGING,
@@ -88,8 +88,6 @@ from pimloom.cycle_sim.memory.record import (
     row_closed,
     row_opened,
 )  # fmt: skip
-
-DONE, MORE, FLUSH = range(3)  # what `run` returns
 
 
 class Controller(NamedTuple):
@@ -121,6 +119,8 @@ def run(ch, address, write, when, bank, row, column, number, begin, end, final, 
         t = _next_event(s)
         if i < end and when[i] + 1 < t and _takes(ch, address[i], write[i]):
             t = max(when[i] + 1, g[NOW])
+        if t - g[PROGRESS] > s.policy[PATIENCE] and (g[OUTSTANDING] > 0 or (i < end and when[i] + 1 < t)):
+            return STARVED, i
         if t > g[STOP]:
             _count_lengths(g, g[STOP] - g[NOW] + 1)
             close_accounts(ch.rank, ch.asleep, g[STOP] + 1)
@@ -167,10 +167,11 @@ def _takes(ch, address, write):
 def _send(ch, t, address, write, bank, row, column, index):
     s, out = ch.buffers, ch.record
     g, sent = s.state, t - 1
+    g[PROGRESS] = t
     if find(ch.written, address) >= 0:
         out.tally[MERGED if write else FORWARDED] += 1
         note_request(out, index, write, sent, sent if write else t)
-        g[LAST_TICK] = t
+        g[LAST_TICK] = max(g[LAST_TICK], t)
         return
     g[OUTSTANDING] += 1
     g[N_FREE] -= 1
@@ -183,8 +184,7 @@ def _send(ch, t, address, write, bank, row, column, index):
     q = write * s.row.shape[0] + bank
     put(s, q, slot)
     if write == g[WRITING] and g[HEAD] == g[TAIL]:
-        for lane in range(1 + s.policy[DUAL]):
-            offer_queue(s, lane, ROWS if lane else (COLUMNS if s.policy[DUAL] else ALL), q, t, -1)
+        offer(s, q, t)
     g[CHECK] = 1
 
 
@@ -204,34 +204,26 @@ def _tick(ch, t):
                     _demand(ch, PRE, b, t)
     issued = np.int64(0)
     for lane in range(1 + dual):
-        which = ROWS if lane else (COLUMNS if dual else ALL)
         for _ in range(2):
-            if g[STALE + lane]:
-                look(s, lane, which, t)
-                g[STALE + lane] = 0
+            if g[STALE]:
+                look(s, t)
+                g[STALE] = 0
             if g[HEAD] == g[TAIL] and (s.pick[lane, AT] > t or s.pick[lane, KIND] >= QUEUE_HIT):
                 mode = _write_mode(s)
                 if mode != g[WRITING]:
-                    g[WRITING] = mode
-                    _all_stale(g)
+                    g[WRITING], g[STALE] = mode, 1
         if s.pick[lane, AT] <= t:
             if s.pick[lane, KIND] == PRIORITY:
                 _upkeep(ch, t)
             else:
                 _serve(ch, lane, t)
-            _all_stale(g)
+            g[STALE] = 1
             issued += 1
     ch.record.tally[PAIRS] += issued == 2
-    for lane in range(1 + dual):
-        if g[STALE + lane]:
-            look(s, lane, ROWS if lane else (COLUMNS if dual else ALL), t + 1)
-            g[STALE + lane] = 0
+    if g[STALE] or min(s.pick[0, AT], s.pick[1, AT]) <= t:
+        look(s, t + 1)
+        g[STALE] = 0
     g[CHECK] = g[HEAD] == g[TAIL] and _write_mode(s) != g[WRITING]
-
-
-@bare
-def _all_stale(g):
-    g[STALE], g[STALE + 1] = 1, 1
 
 
 @bare
@@ -244,7 +236,7 @@ def _demand(ch, c, low, t):
         s.priority[place, 0], s.priority[place, 1] = c, low
         g[TAIL] += 1
         g[UPKEEP] += 1
-        _all_stale(g)
+        g[STALE] = 1
 
 
 @bare
@@ -281,7 +273,7 @@ def _serve(ch, lane, t):
     if kind == HELD:
         slot = s.held[where]
     else:
-        entry = s.choice[where, HIT if kind == QUEUE_HIT else OTHER]
+        entry = s.choice[where, HIT_ENTRY if kind == QUEUE_HIT else OTHER_ENTRY]
         slot = s.queue[where, entry]
     c, b, write = needs(s, slot), p[slot, BANK], p[slot, WRITE]
     final = RD <= c <= WRA
@@ -309,6 +301,7 @@ def _serve(ch, lane, t):
         s.holds[b] += 1
     _change_row(ch, c, b, p[slot, ROW], t)
     if final:
+        g[PROGRESS] = t
         s.holds[b] -= kind == HELD
         done = t - 1 if write else t + s.policy[READ_CK]
         g[LAST_TICK] = max(g[LAST_TICK], t if write else done)

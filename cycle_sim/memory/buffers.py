@@ -14,17 +14,20 @@ from pimloom.cycle_sim.memory.device import ACT, FAR, PRE, PREAB, RD, REFAB, WRA
 
 # pool[slot]: a request. ARRIVE: clock at which it was sent; COUNTED: whether its first command has been seen
 ADDRESS, WRITE, BANK, ROW, COLUMN, ARRIVE, INDEX, COUNTED = range(8)
-HIT, OTHER = range(2)  # choice[q]: entry of the oldest row hit, of the oldest other request; -1: none
+# choice[q]: the oldest row hit and the oldest other request of a queue: place of its command in device.free (-1: there is
+# none), arrival, entry; the queue's bank
+HIT, HIT_ARRIVE, HIT_ENTRY, OTHER, OTHER_ARRIVE, OTHER_ENTRY, OF_BANK = range(7)
 AT, KIND, WHERE = range(3)  # pick[slot]: clock of the next command, who: place in `held`, or queue and HIT or OTHER
 HELD, PRIORITY, QUEUE_HIT, QUEUE_OTHER = range(4)
-ALL, COLUMNS, ROWS = range(3)  # which commands a slot issues
 (
     NOW, WRITING, N_HELD, HEAD, TAIL, N_FREE, N_READ, N_WRITE, NEXT_REFRESH, OUTSTANDING, LAST_TICK, STOP, CHECK, UPKEEP,
-    UPKEEP_DONE, READ_LENGTH, WRITE_LENGTH, PRIORITY_LENGTH, HITS, MISSES, CONFLICTS, STALE,
-) = range(22)  # fmt: skip
-N_STATE = 23  # STALE: one of each lane, whether its pick must be looked for anew
-(READS, WRITES, HIGH, LOW, CAP, CLOSING_CAP, SPARE_HITS, INTERVAL, SCOPE, READ_CK, PRIORITIES, DUAL) = range(12)
-N_POLICY = 12
+    UPKEEP_DONE, READ_LENGTH, WRITE_LENGTH, PRIORITY_LENGTH, HITS, MISSES, CONFLICTS, PROGRESS, STALE,
+) = range(23)  # fmt: skip
+N_STATE = 23  # STALE: the picks must be looked for anew
+(
+    READS, WRITES, HIGH, LOW, CAP, CLOSING_CAP, SPARE_HITS, INTERVAL, SCOPE, READ_CK, PRIORITIES, DUAL, PATIENCE,
+) = range(13)  # fmt: skip
+N_POLICY = 13
 
 COUNTERS = {
     "row_hits": HITS,
@@ -97,14 +100,27 @@ def is_column(c):
 @bare
 def choose(s, q):
     """Find out anew whom queue q would send."""
-    hit, other, b = -1, -1, q % s.row.shape[0]
+    c, banks, hit, other = s.choice, s.row.shape[0], -1, -1
+    b, k = c[q, OF_BANK], np.int64(q >= banks)
     for i in range(s.length[q]):
         if s.row[b] >= 0 and s.pool[s.queue[q, i], ROW] == s.row[b]:
             if hit < 0:
                 hit = i
         elif other < 0:
             other = i
-    s.choice[q, HIT], s.choice[q, OTHER] = hit, other
+    if hit >= 0:
+        c[q, HIT], c[q, HIT_ARRIVE], c[q, HIT_ENTRY] = (RD + k) * banks + b, s.pool[s.queue[q, hit], ARRIVE], hit
+    else:
+        c[q, HIT] = -1
+    if other >= 0 and not (s.policy[SPARE_HITS] and s.row[b] >= 0 and 0 <= hit < other):
+        command = ACT if s.row[b] < 0 else PRE
+        c[q, OTHER], c[q, OTHER_ARRIVE], c[q, OTHER_ENTRY] = (
+            command * banks + b,
+            s.pool[s.queue[q, other], ARRIVE],
+            other,
+        )
+    else:
+        c[q, OTHER] = -1
 
 
 @bare
@@ -117,62 +133,64 @@ def _would_close(s, low, high):
 
 
 @bare
-def _offer(s, lane, at, kind, where, arrive, best):
-    """Take the offer if it comes before the best so far; returns the `arrive` of the best."""
-    p = s.pick
-    if at < p[lane, AT] or (at == p[lane, AT] and at < FAR and kind // 2 == p[lane, KIND] // 2 and arrive < best):
-        p[lane, AT], p[lane, KIND], p[lane, WHERE] = at, kind, where
-        return arrive
-    return best
+def offer(s, q, not_before):
+    """Queue q has got a request, the youngest of all: it comes next where its command is the first to be legal."""
+    c, b = s.choice, s.choice[q, OF_BANK]
+    if c[q, HIT] >= 0:
+        at = max(s.device.free[c[q, HIT]], not_before)
+        if at < s.pick[0, AT]:
+            s.pick[0, AT], s.pick[0, KIND], s.pick[0, WHERE] = at, QUEUE_HIT, q
+    if c[q, OTHER] >= 0 and (s.row[b] < 0 or not _would_close(s, b, b + 1)):
+        at, lane = max(s.device.free[c[q, OTHER]], not_before), s.policy[DUAL]
+        if at < s.pick[lane, AT]:
+            s.pick[lane, AT], s.pick[lane, KIND], s.pick[lane, WHERE] = at, QUEUE_OTHER, q
 
 
 @bare
-def offer_queue(s, lane, which, q, not_before, best):
-    """Let the requests of queue q be offered."""
-    banks = s.row.shape[0]
-    b, hit, other = q % banks, s.choice[q, HIT], s.choice[q, OTHER]
-    if hit >= 0 and which != ROWS:
-        slot = s.queue[q, hit]
-        at = max(s.device.free[(RD + s.pool[slot, WRITE]) * banks + b], not_before)
-        best = _offer(s, lane, at, QUEUE_HIT, q, s.pool[slot, ARRIVE], best)
-    if other >= 0 and which != COLUMNS:
-        c = ACT if s.row[b] < 0 else PRE
-        spared = c == PRE and (_would_close(s, b, b + 1) or (s.policy[SPARE_HITS] and 0 <= hit < other))
-        if not spared:
-            slot = s.queue[q, other]
-            best = _offer(
-                s, lane, max(s.device.free[c * banks + b], not_before), QUEUE_OTHER, q, s.pool[slot, ARRIVE], best
-            )
-    return best
-
-
-@bare
-def look(s, lane, which, not_before):
-    """Find who issues next in a lane, not before `not_before`."""
-    g, banks, best = s.state, s.row.shape[0], FAR
-    s.pick[lane, AT] = FAR
-    if which != ROWS:
-        for i in range(g[N_HELD]):
-            c, b = needs(s, s.held[i]), s.pool[s.held[i], BANK]
-            if which == ALL or is_column(c):
-                at = max(s.device.free[c * banks + b], not_before)
-                best = _offer(s, lane, at, HELD, i, s.pool[s.held[i], ARRIVE], best)
+def look(s, not_before):
+    """Find who issues next, not before `not_before`: in lane 0; with two buses, columns there and rows in lane 1."""
+    g, p, banks, dual, free = s.state, s.pick, s.row.shape[0], s.policy[DUAL], s.device.free
+    p[0, AT] = p[1, AT] = FAR
+    best = FAR
+    for i in range(g[N_HELD]):
+        c = needs(s, s.held[i])
+        if not dual or is_column(c):
+            at, arrive = max(free[c * banks + s.pool[s.held[i], BANK]], not_before), s.pool[s.held[i], ARRIVE]
+            if at < p[0, AT] or (at == p[0, AT] and arrive < best):
+                p[0, AT], p[0, KIND], p[0, WHERE], best = at, HELD, i, arrive
     if g[HEAD] != g[TAIL]:
         c, low, high = front(s)
-        if which != COLUMNS and (c == REFAB or not _would_close(s, low, high)):
-            at = max(free_from(s.device, c, low, high), not_before)
-            if at < s.pick[lane, AT]:
-                s.pick[lane, AT], s.pick[lane, KIND] = at, PRIORITY
-    else:
-        k = g[WRITING]
-        for a in range(s.n_active[k]):
-            best = offer_queue(s, lane, which, s.active[k, a], not_before, best)
+        if c == REFAB or not _would_close(s, low, high):
+            at = max(free_from(s.device, c, low), not_before)
+            if at < p[dual, AT]:
+                p[dual, AT], p[dual, KIND] = at, PRIORITY
+        return
+    hit_at, hit_arrive, hit_q, other_at, other_arrive, other_q = FAR, FAR, np.int64(-1), FAR, FAR, np.int64(-1)
+    k, guarded = g[WRITING], g[N_HELD] > 0
+    for a in range(s.n_active[k]):
+        q = s.active[k, a]
+        if s.choice[q, HIT] >= 0:
+            at = max(free[s.choice[q, HIT]], not_before)
+            if at < hit_at or (at == hit_at and s.choice[q, HIT_ARRIVE] < hit_arrive):
+                hit_at, hit_arrive, hit_q = at, s.choice[q, HIT_ARRIVE], q
+        if s.choice[q, OTHER] >= 0:
+            at = max(free[s.choice[q, OTHER]], not_before)
+            if at < other_at or (at == other_at and s.choice[q, OTHER_ARRIVE] < other_arrive):
+                b = s.choice[q, OF_BANK]
+                if not (guarded and s.row[b] >= 0 and s.holds[b] > 0):
+                    other_at, other_arrive, other_q = at, s.choice[q, OTHER_ARRIVE], q
+    if hit_at < p[0, AT] and (dual or hit_at < other_at or (hit_at == other_at and hit_arrive < other_arrive)):
+        p[0, AT], p[0, KIND], p[0, WHERE] = hit_at, QUEUE_HIT, hit_q
+    elif other_at < p[dual, AT]:
+        p[dual, AT], p[dual, KIND], p[dual, WHERE] = other_at, QUEUE_OTHER, other_q
+    if dual and other_at < p[1, AT]:
+        p[1, AT], p[1, KIND], p[1, WHERE] = other_at, QUEUE_OTHER, other_q
 
 
 @bare
 def put(s, q, slot):
     """Put a request at the end of queue q."""
-    n, k = s.length[q], q // s.row.shape[0]
+    n, k = s.length[q], np.int64(q >= s.row.shape[0])
     if n == 0:
         s.active[k, s.n_active[k]], s.place[q] = q, s.n_active[k]
         s.n_active[k] += 1
@@ -185,7 +203,7 @@ def put(s, q, slot):
 @bare
 def take(s, q, i):
     """Take entry i out of queue q; `choose` is the caller's."""
-    n, k = s.length[q] - 1, q // s.row.shape[0]
+    n, k = s.length[q] - 1, np.int64(q >= s.row.shape[0])
     for j in range(i, n):
         s.queue[q, j] = s.queue[q, j + 1]
     s.length[q] = n

@@ -54,6 +54,11 @@ def interval(memory: Memory) -> int:
     return clocks["tREFI"] // size[2] if policy.refresh == "staggered" else clocks["tREFI"]
 
 
+def patience(memory: Memory) -> int:
+    """Clocks without progress after which requests that wait will wait for ever: refreshes may go on in them."""
+    return 1000 * memory.clocks["tREFI"] + 20 * max(memory.table.rules.wait.tolist(), default=0)
+
+
 def buses(memory: Memory) -> np.ndarray:
     """Bus of each command of COMMANDS."""
     names, bus = memory.table.names, memory.table.rules.bus.tolist()
@@ -93,6 +98,7 @@ def queued_channel(memory: Memory, logging: bool) -> queued.Channel:
         queues.WRITE_CK: clocks["nCWL"] + clocks["nBL"],
         queues.PER_CK: policy.requests_per_ck,
         queues.CLOSE_ALL: closes_all(memory),
+        queues.PATIENCE: patience(memory),
     }.items():
         values[place] = value
     home = {
@@ -180,6 +186,7 @@ def buffered_channel(memory: Memory, logging: bool) -> buffered.Controller:
         buffers.READ_CK: clocks["nCL"] + clocks["nBL"],
         buffers.PRIORITIES: PRIORITIES,
         buffers.DUAL: int(rules.bus.max()) > 0,
+        buffers.PATIENCE: patience(memory),
     }.items():
         values[place] = value
     entries = policy.read_entries + policy.write_entries + banks
@@ -200,7 +207,7 @@ def buffered_channel(memory: Memory, logging: bool) -> buffered.Controller:
             pool=zeros(entries, 8),
             queue=zeros(2 * banks, deepest),
             length=zeros(2 * banks),
-            choice=np.full((2 * banks, 2), -1),
+            choice=_no_choice(banks),
             active=zeros(2, banks),
             n_active=zeros(2),
             place=zeros(2 * banks),
@@ -220,3 +227,9 @@ def buffered_channel(memory: Memory, logging: bool) -> buffered.Controller:
         asleep=zeros(ranks),
         record=record(LOG_ROWS, logging),
     )
+
+
+def _no_choice(banks: int) -> np.ndarray:
+    found = np.full((2 * banks, 8), -1)
+    found[:, buffers.OF_BANK] = np.tile(np.arange(banks), 2)
+    return found

@@ -8,7 +8,7 @@ import numpy as np
 from pimloom.arch.error import UserError
 from pimloom.arch.memory import Memory
 from pimloom.cycle_sim.memory import buffered, buffers, queued, record
-from pimloom.cycle_sim.memory.build import buffered_channel, queued_channel
+from pimloom.cycle_sim.memory.build import buffered_channel, patience, queued_channel
 from pimloom.cycle_sim.memory.device import COMMANDS
 
 NOTHING = np.zeros(0, np.int64)
@@ -92,7 +92,7 @@ class Channel:
             self._empty_logs()
             if code == queued.GROW:
                 self.state = _grown(self.state)
-        if code in (queued.LIVELOCK, queued.ASLEEP):
+        if code in (queued.LIVELOCK, queued.ASLEEP, queued.STARVED):
             raise UserError(self._stuck(code))
 
     def _empty_logs(self) -> None:
@@ -118,6 +118,11 @@ class Channel:
         if code == queued.ASLEEP:
             return (
                 f"{at}: DRAMsim3 aborts when a request comes while its rank enters self-refresh; use another controller"
+            )
+        if code == queued.STARVED:
+            return (
+                f"{at}: requests wait, but none has been served for {patience(self.memory)} clocks: the rules of this "
+                "controller and device never come to them; refresh less often, or use another controller"
             )
         slot = int(self.state.order[1, 0])
         address = int(self.state.queues.pool[slot, 0])

@@ -12,15 +12,16 @@ NEVER = -FAR
 
 COMMANDS = ("ACT", "PRE", "RD", "WR", "RDA", "WRA", "REFab", "REFpb", "SRE", "SRX", "PREab")
 ACT, PRE, RD, WR, RDA, WRA, REFAB, REFPB, SRE, SRX, PREAB = range(len(COMMANDS))
-NEXT, LEVEL, SIBLING, WAIT, WINDOW, HIST, SLOT, PUSH = range(8)  # rule[command, k]
+NEXT, LEVEL, SIBLING, WAIT, WINDOW, HIST, SLOT, PUSH, STEP = range(9)  # rule[command, k]
 
 
 class Device(NamedTuple):
     """One channel's state and rules; all int64, clocks in CK.
 
-    free[command * banks + bank]: first legal clock by the rules. rule[command, k], n_rules[command]: what issuing it delays;
-    HIST, SLOT: where the rings of its window begin, PUSH: it is the first record of its window. low[level, bank]: first
-    bank of the node that holds the bank; span[level]: banks of a node. hist, slot: rings of the last issues.
+    free[command * banks + bank]: first legal clock by the rules; of a command of a wider scope, only at its first bank. rule[command, k], n_rules[command]: what issuing it delays;
+    HIST, SLOT: where the rings of its window begin, PUSH: it is the first record of its window; STEP: banks in the scope
+    of NEXT. low[level, bank]: first bank of the node that holds the bank; span[level]: banks of a node. hist, slot: rings
+    of the last issues.
     """
 
     free: np.ndarray
@@ -53,17 +54,19 @@ def arm(d, c, bank, at):
                 parent = d.low[level - 1, bank]
                 begin = n + (low + span if part else parent)
                 end = n + (parent + d.span[level - 1] if part else low)
-            for b in range(begin, end):
-                d.free[b] = max(d.free[b], ready)
+            step = d.rule[c, k, STEP]
+            if step == 1:
+                for b in range(begin, end):
+                    d.free[b] = max(d.free[b], ready)
+            else:
+                for b in range(begin, end, step):
+                    d.free[b] = max(d.free[b], ready)
 
 
 @bare
-def free_from(d, c, low, high):
-    """First clock in which no rule binds command c at any bank of low … high - 1."""
-    t, n = np.int64(0), c * d.low.shape[1]
-    for b in range(n + low, n + high):
-        t = max(t, d.free[b])
-    return t
+def free_from(d, c, low):
+    """First clock in which no rule binds command c, whose scope begins at bank `low`."""
+    return d.free[c * d.low.shape[1] + low]
 
 
 def device(table: Table, used: frozenset[str]) -> Device:
@@ -71,19 +74,22 @@ def device(table: Table, used: frozenset[str]) -> Device:
     size = table.rules.size.tolist()
     banks = size[-1]
     opcode = {table.names.index(name): i for i, name in enumerate(COMMANDS) if name in used & set(table.names)}
+    scope = table.rules.scope.tolist()
+    step = {i: banks // size[scope[table.names.index(COMMANDS[i])]] for i in opcode.values()}
     records: list[list[tuple[int, ...]]] = [[] for _ in COMMANDS]
     hist = slot = 0
     for row in rule_rows(table.rules):
         following = [opcode[c] for c in row.before if c in opcode]
         for c in (opcode[c] for c in row.after if c in opcode):
             for n in following:
-                records[c].append((n, row.level, row.sibling, row.wait, row.window, hist, slot, n == following[0]))
+                push = n == following[0]
+                records[c].append((n, row.level, row.sibling, row.wait, row.window, hist, slot, push, step[n]))
         if row.window > 1:
             hist, slot = hist + size[row.level] * row.window, slot + size[row.level]
     records = [_needed(rules) for rules in records]
-    rule = np.zeros((len(COMMANDS), max(map(len, records)), 8), np.int64)
+    rule = np.zeros((len(COMMANDS), max(map(len, records)), 9), np.int64)
     for c, rules in enumerate(records):
-        rule[c, : len(rules)] = np.array(rules, np.int64).reshape(-1, 8)
+        rule[c, : len(rules)] = np.array(rules, np.int64).reshape(-1, 9)
     span = [banks // n for n in size]
     return Device(
         free=np.zeros(len(COMMANDS) * banks, np.int64),

@@ -31,6 +31,7 @@ from pimloom.cycle_sim.memory.queues import (
     INDEX,
     CLOSE_ALL,
     INTERVAL,
+    PATIENCE,
     PER_CK,
     POINTER,
     READ_CK,
@@ -76,12 +77,12 @@ from pimloom.cycle_sim.memory.record import (
     row_opened,
 )  # fmt: skip
 
-DONE, MORE, FLUSH, GROW, LIVELOCK, ASLEEP = range(6)  # what `run` returns
+DONE, MORE, FLUSH, GROW, LIVELOCK, ASLEEP, STARVED = range(7)  # what `run` returns
 (
     NOW, MOVE, DRAIN, QUEUED, N_READ, N_WRITE, OUTSTANDING, N_FREE, FREE_WAIT, NEXT_REFRESH, REF_HEAD, REF_TAIL, ARMED,
-    REF_AT, STOP, TURN_RANK, TURN_GROUP, TURN_BANK, TAKEN,
-) = range(19)  # fmt: skip
-N_STATE = 19
+    REF_AT, STOP, TURN_RANK, TURN_GROUP, TURN_BANK, TAKEN, PROGRESS,
+) = range(20)  # fmt: skip
+N_STATE = 20
 NONE, ALL_BANK, STAGGERED, PER_BANK = range(4)  # refresh policies
 
 
@@ -110,7 +111,8 @@ def run(ch, address, write, when, bank, row, column, number, begin, end, final, 
     """Serve requests begin … end - 1 of the arrays; request i has number[i] and comes at clock when[i] or later.
 
     Returns (code, next request to accept). MORE: all are accepted, call again with more; FLUSH: empty the logs; GROW: the
-    rings are too short; DONE (only if final): all are done, and `extra` clocks more have passed.
+    rings are too short; DONE (only if final): all are done, and `extra` clocks more have passed; STARVED: requests wait,
+    and none has been accepted or served for so long that none ever will be.
     """
     g, s, out = ch.state, ch.queues, ch.record
     i = begin
@@ -134,6 +136,8 @@ def run(ch, address, write, when, bank, row, column, number, begin, end, final, 
         t = _next_event(ch)
         if i < end and _room(ch, write[i]):
             t = min(t, max(when[i], g[NOW]))
+        if t - g[PROGRESS] > s.policy[PATIENCE] and (g[OUTSTANDING] > 0 or (i < end and when[i] < t)):
+            return STARVED, i
         if t >= g[STOP]:
             close_accounts(ch.rank, s.asleep, g[STOP])
             g[NOW] = g[STOP]
@@ -303,6 +307,7 @@ def _finish(ch, slot, t):
     """The request's column command issued: it and those that wait for it are done when its data is."""
     g, s, out = ch.state, ch.queues, ch.record
     p, write = s.pool[slot], s.pool[slot, WRITE]
+    g[PROGRESS] = t
     remove(ch.writes if write else ch.reads, p[ADDRESS])
     ch.rank[s.rank[p[BANK]], HERE] -= 1
     if not (write and s.policy[DRAMSIM3]):
@@ -325,7 +330,7 @@ def _accept(ch, t, address, write, bank, row, column, index):
     """Take a request in; it may wait with another one to its address, or be answered from the write queue."""
     g, s, out = ch.state, ch.queues, ch.record
     at_once = t + (2 if s.policy[DRAMSIM3] else 1)
-    slot = find(ch.writes, address)
+    slot, g[PROGRESS] = find(ch.writes, address), t
     if write and s.policy[DRAMSIM3]:
         note_request(out, index, write, t, at_once)
     elif not write and slot >= 0:
@@ -462,11 +467,11 @@ def _engine_at(ch):
     s, t = ch.queues, FAR
     c, low, high = _front(ch)
     if s.policy[CLOSE_ALL] and c == REFAB and ch.rank[s.rank[low], OPEN_BANKS] > 0:
-        return free_from(s.device, PREAB, low, high)
+        return free_from(s.device, PREAB, low)
     for b in range(low, high):
         if s.row[b] >= 0:
             t = min(t, s.device.free[PRE * s.row.shape[0] + b])
-    return t if t < FAR else free_from(s.device, c, low, high)
+    return t if t < FAR else free_from(s.device, c, low)
 
 
 @bare
@@ -508,7 +513,7 @@ def _sleep_at(ch, r):
     if busy or k[OPEN_BANKS] or (ch.state[REF_HEAD] != ch.state[REF_TAIL] and not s.policy[DRAMSIM3]):
         return FAR
     low = r * s.device.span[2]
-    return max(k[IDLE_FROM] + s.policy[SLEEP_AFTER] - 1, free_from(s.device, SRE, low, low + s.device.span[2]))
+    return max(k[IDLE_FROM] + s.policy[SLEEP_AFTER] - 1, free_from(s.device, SRE, low))
 
 
 @bare

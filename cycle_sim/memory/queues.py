@@ -13,9 +13,9 @@ PLACE, ENTRY, COMMAND = range(3)  # choice[q, k]
 AT, BY, POINTER, N_ACTIVE, STALE = range(5)  # pick: clock and queue (-1: none) of the next command; STALE: look anew
 (
     AUTO, ADAPTIVE, TIMEOUT, CAP, HITS_FIRST, OLDEST, READS, WRITES, UNIFIED, DEPTH, DRAIN_HIGH, DRAIN_LOW, DRAIN_IDLE,
-    REFRESH, INTERVAL, SLEEP_AFTER, DUAL, DRAMSIM3, READ_CK, WRITE_CK, PER_CK, CLOSE_ALL,
-) = range(22)  # fmt: skip
-N_POLICY = 22
+    REFRESH, INTERVAL, SLEEP_AFTER, DUAL, DRAMSIM3, READ_CK, WRITE_CK, PER_CK, CLOSE_ALL, PATIENCE,
+) = range(23)  # fmt: skip
+N_POLICY = 23
 LATER = np.int64(1) << 40  # sorts queues without a ready row hit behind the others
 
 
@@ -60,7 +60,7 @@ def choose(s, q):
             c = RD + write + s.policy[AUTO] if s.row[b] == s.pool[slot, ROW] else PRE
         else:
             c = SRX if s.asleep[s.rank[b]] else ACT
-        place, known = c * banks + b, False
+        place, known = c * banks + (s.device.low[2, b] if c == SRX else b), False
         for k in range(n):
             known = known or s.choice[q, k, PLACE] == place
         if known or (c == PRE and not _may_close(s, q, i, b)) or (RD <= c <= WRA and write and not _in_order(s, q, i)):

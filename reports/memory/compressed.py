@@ -13,7 +13,7 @@ import zstandard
 from pimloom.arch.error import UserError
 
 BLOCK_BYTES = 1 << 20
-ZSTD_BYTES = 1 << 11  # of compressed data at a time: they can grow 30,000-fold
+ZSTD_BYTES = 1 << 8  # of compressed data at a time: they can grow 30,000-fold
 MAGIC = {".gz": b"\x1f\x8b", ".zst": b"\x28\xb5\x2f\xfd"}
 GZIP_LEVEL, ZSTD_LEVEL = 1, 3  # of what we write: speed first
 

@@ -1,7 +1,7 @@
 """A window of a simulated memory as a Perfetto timeline: requests, command buses, banks."""
 
 import heapq
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
@@ -11,40 +11,40 @@ from pimloom.cycle_sim.memory.device import COMMANDS, PREAB, REFAB, SRE, SRX
 from pimloom.reports.memory.logs import OPS, Passing, coordinates
 from pimloom.reports.timeline import Event, Track, trace_json
 
-MOST_ROWS = 200_000  # commands and requests: half a million events, about 100 MB of JSON
+MOST_EVENTS = 200_000  # 30 MB of JSON, written in 5 s
 WHOLE = (REFAB, PREAB, SRE, SRX)  # commands of all banks of a scope
 
 
 class WindowLog(Passing):
     """A log that keeps the commands issued, and the requests under way, in the window [from_ck, to_ck) [CK].
 
-    `watch` the chunks that are simulated. Raises UserError if there are more than `most` of them.
+    `watch` the chunks that are simulated. Raises UserError if drawing them takes more than `most` events.
     """
 
-    def __init__(self, from_ck: int, to_ck: int, most: int = MOST_ROWS) -> None:
+    def __init__(self, memory: Memory, from_ck: int, to_ck: int, most: int = MOST_EVENTS) -> None:
         super().__init__()
         self.from_ck, self.to_ck, self._most = from_ck, to_ck, most
         self._commands: list[np.ndarray] = []
         self._requests: list[np.ndarray] = []
-        self._kept_rows = 0
+        self._events = 0
+        self._weight = np.array([1 + len(_touched(memory, c, 0)) for c in range(len(COMMANDS))])
 
     def commands(self, rows: np.ndarray) -> None:
         """See `Log`."""
         low, high = np.searchsorted(rows[:, 0], (self.from_ck, self.to_ck)).tolist()
-        self._keep(self._commands, rows[low:high])
+        self._keep(self._commands, rows[low:high], int(self._weight[rows[low:high, 2]].sum()))
 
     def requests(self, rows: np.ndarray) -> None:
         """See `Log`."""
         rows = np.column_stack([rows, *self.take(len(rows))])
-        self._keep(self._requests, rows[(rows[:, 1] < self.to_ck) & (rows[:, 2] >= self.from_ck)])
+        rows = rows[(rows[:, 1] < self.to_ck) & (rows[:, 2] >= self.from_ck)]
+        self._keep(self._requests, rows, len(rows))
 
-    def _keep(self, kept: list[np.ndarray], rows: np.ndarray) -> None:
-        self._kept_rows += len(rows)
-        if self._kept_rows > self._most:
-            window = f"{self.from_ck}:{self.to_ck}"
-            raise UserError(
-                f"the window {window} holds more than {self._most} commands and requests; choose a shorter one"
-            )
+    def _keep(self, kept: list[np.ndarray], rows: np.ndarray, events: int) -> None:
+        self._events += events
+        if self._events > self._most:
+            window = f"from clock {self.from_ck} to {self.to_ck}"
+            raise UserError(f"the window {window} holds more than {self._most} events; choose a shorter one")
         if len(rows):
             kept.append(rows.copy())
 
@@ -132,10 +132,10 @@ def _lasts(memory: Memory) -> Mapping[int, int]:
     return {c: done[names.index(name)] for c, name in enumerate(COMMANDS) if name in names}
 
 
-def _touched(memory: Memory, command: int, bank: int) -> Iterable[int]:
+def _touched(memory: Memory, command: int, bank: int) -> range:
     """The banks of a command: its own, or all of the scope in which it lies."""
-    if command not in WHOLE:
-        return (bank,)
+    if command not in WHOLE or COMMANDS[command] not in memory.table.names:
+        return range(bank, bank + 1)
     table, size = memory.table, memory.table.rules.size.tolist()
     span = size[4] // size[int(table.rules.scope[table.names.index(COMMANDS[command])])]
     return range(bank // span * span, bank // span * span + span)
