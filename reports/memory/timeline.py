@@ -13,26 +13,27 @@ from pimloom.reports.timeline import Event, Track, trace_json
 
 MOST_EVENTS = 200_000  # 30 MB of JSON, written in 5 s
 WHOLE = (REFAB, PREAB, SRE, SRX)  # commands of all banks of a scope
+BANKS = 32  # as many are reckoned for each of them
 
 
 class WindowLog(Passing):
     """A log that keeps the commands issued, and the requests under way, in the window [from_ck, to_ck) [CK].
 
-    `watch` the chunks that are simulated. Raises UserError if drawing them takes more than `most` events.
+    `watch` the chunks that are simulated. Raises UserError if to draw them takes more than about `most` events.
     """
 
-    def __init__(self, memory: Memory, from_ck: int, to_ck: int, most: int = MOST_EVENTS) -> None:
+    def __init__(self, from_ck: int, to_ck: int, most: int = MOST_EVENTS) -> None:
         super().__init__()
         self.from_ck, self.to_ck, self._most = from_ck, to_ck, most
         self._commands: list[np.ndarray] = []
         self._requests: list[np.ndarray] = []
         self._events = 0
-        self._weight = np.array([1 + len(_touched(memory, c, 0)) for c in range(len(COMMANDS))])
 
     def commands(self, rows: np.ndarray) -> None:
         """See `Log`."""
         low, high = np.searchsorted(rows[:, 0], (self.from_ck, self.to_ck)).tolist()
-        self._keep(self._commands, rows[low:high], int(self._weight[rows[low:high, 2]].sum()))
+        rows = rows[low:high]
+        self._keep(self._commands, rows, 2 * len(rows) + BANKS * int(np.isin(rows[:, 2], WHOLE).sum()))
 
     def requests(self, rows: np.ndarray) -> None:
         """See `Log`."""
@@ -44,7 +45,7 @@ class WindowLog(Passing):
         self._events += events
         if self._events > self._most:
             window = f"from clock {self.from_ck} to {self.to_ck}"
-            raise UserError(f"the window {window} holds more than {self._most} events; choose a shorter one")
+            raise UserError(f"the window {window} holds more than about {self._most} events; choose a shorter one")
         if len(rows):
             kept.append(rows.copy())
 

@@ -1,0 +1,110 @@
+"""Lines of `make bench` about memory controllers: the traces of the reference simulators' published timings, and longer ones.
+
+DRAMsim3's seconds are those of the whole program, reading the trace included, and so are ours; Ramulator's are its
+simulation alone, and so are ours. They were measured on another machine: only the order of magnitude compares. The
+configurations are those of the reference data beside the checkout.
+"""
+
+import os
+import resource
+import tempfile
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+from pimloom.arch.foreign.dramsim3 import load_dramsim3
+from pimloom.arch.foreign.ramulator2 import load_ramulator2
+from pimloom.arch.memory import Memory
+from pimloom.arch.part_memory import part_memory
+from pimloom.arch.policy import load_policy
+from pimloom.arch.system import load_part
+from pimloom.cycle_sim.memory.simulate import Chunk, simulate
+from pimloom.reports.memory.patterns import pattern_chunks
+from pimloom.reports.memory.trace_file import read_trace
+
+SHARED = Path(__file__).resolve().parent.parent.parent / "shared" / "data"
+REQUESTS = 200_000
+SEEDS = {"sequential": 0, "random": 2, "mixed": 3, "row-conflict": 0, "sparse": 5}
+LEAST = {"sequential": 4, "random": 4, "mixed": 4, "row-conflict": 10, "sparse": 10}  # times the published speed
+
+
+class Published(NamedTuple):
+    """CPU seconds of a reference simulator by pattern, in the order of SEEDS."""
+
+    tool: str
+    case: str
+    cpu_s: tuple[float, ...]
+
+
+PUBLISHED = (
+    Published("dramsim3", "ddr4_seq", (0.77, 1.02, 0.75, 8.43, 3.92)),
+    Published("dramsim3", "hbm2_seq", (0.35, 1.95, 0.52, 5.34, 2.34)),
+    Published("dramsim3", "gddr6_seq", (0.42, 2.79, 0.58, 7.45, 2.16)),
+    Published("ramulator2", "ddr4_seq", (0.62, 0.66, 0.46, 6.56)),
+    Published("ramulator2", "hbm2_seq", (0.33, 0.89, 0.39, 8.14)),
+)
+
+
+def memory_lines() -> list[tuple[str, str, str]]:
+    """(what, measured, target) of every line."""
+    lines = []
+    if not SHARED.is_dir():
+        lines.append(("traces of the reference simulators", "no ../shared/data beside the checkout", "–"))
+    for published in PUBLISHED if SHARED.is_dir() else ():
+        for kind, theirs in zip(SEEDS, published.cpu_s, strict=False):
+            ours = _seconds(published, kind)
+            what = f"{published.tool} {published.case.partition('_')[0]} {kind}"
+            lines.append((what, f"{ours:.3f} s, {theirs / ours:.1f} x of {theirs} s", f"≥ {LEAST[kind]} x"))
+    return [*lines, *_channels(), _long()]
+
+
+def _seconds(published: Published, kind: str) -> float:
+    """Least CPU time of three runs [s]."""
+    folder = SHARED / published.tool / published.case
+    if published.tool == "dramsim3":
+        memory = load_dramsim3(folder / "config.ini")
+    else:
+        memory = load_ramulator2(folder / "config.yaml")
+    chunks = list(pattern_chunks(memory, kind, REQUESTS, SEEDS[kind]))
+    if published.tool == "ramulator2":
+        return min(_cpu(memory, chunks) for _ in range(4))
+    with tempfile.TemporaryDirectory() as place:
+        path = Path(place) / "requests.trc"
+        path.write_text("".join(_line(*row) for c in chunks for row in zip(*(x.tolist() for x in c), strict=True)))
+        return min(_cpu(memory, path) for _ in range(4))
+
+
+def _line(address: int, write: int, when: int) -> str:
+    return f"{address:#x} {'WRITE' if write else 'READ'} {when}\n"
+
+
+def _cpu(memory: Memory, source: list[Chunk] | Path) -> float:
+    start = time.process_time()
+    simulate(memory, read_trace(source, wraps=True, ordered=False) if isinstance(source, Path) else source)
+    return time.process_time() - start
+
+
+def _channels() -> list[tuple[str, str, str]]:
+    """Wall time of two channels on one thread and on two."""
+    policy = load_policy("default").value
+    memory = part_memory("ddr4_3200", load_part("ddr4_3200").value, policy, channels=2)
+    chunks = list(pattern_chunks(memory, "random", 2_000_000, 1))
+    wall = []
+    for threads in (1, 2):
+        simulate(memory, chunks[:1], threads=threads)
+        start = time.perf_counter()
+        simulate(memory, chunks, threads=threads)
+        wall.append(time.perf_counter() - start)
+    cores = len(os.sched_getaffinity(0))
+    return [("2 channels, 2 M requests", f"{wall[0]:.2f} s on 1 thread, {wall[1]:.2f} s on 2", f"{cores} cores here")]
+
+
+def _long(requests: int = 10_000_000) -> tuple[str, str, str]:
+    """A long run from a generator: speed, and the memory that it adds."""
+    memory = part_memory("ddr4_3200", load_part("ddr4_3200").value, load_policy("default").value)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    start = time.perf_counter()
+    simulate(memory, pattern_chunks(memory, "mixed", requests, 1))
+    seconds = time.perf_counter() - start
+    more = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+    return f"{requests / 1e6:.0f} M mixed requests", f"{requests / seconds / 1e6:.2f} M/s, {more:.0f} MiB more", "–"
