@@ -230,7 +230,7 @@ def _logs(
     if not (file := wanted.timeline):
         return (Tee(*logs) if logs else None), chunks, lambda: None
     from_ck, to_ck = parse_clocks(wanted.window)
-    kept = WindowLog(memory, from_ck, to_ck)
+    kept = WindowLog(from_ck, to_ck)
 
     def draw() -> None:
         commands, requests = kept.rows()

@@ -68,10 +68,9 @@ def dramsim3_trace(memory: Memory, rows: list[list[int]], channel: int) -> list[
     return found
 
 
-def ramulator_trace(memory: Memory, rows: list[list[int]], channel: int) -> list[tuple]:
-    """Clock, command, channel, a place in each level, and -1 for upkeep, 0 for a request."""
-    found, levels = [], memory.table.rules.size.tolist()
-    ranked = any(name in ("rank", "pseudo_channel") for name, _ in memory.address) or levels[2] > 1
+def ramulator_trace(memory: Memory, rows: list[list[int]], channel: int, ranked: bool = True) -> list[tuple]:
+    """Clock, command, channel, a place in each level (`ranked`: of ranks too), and -1 for upkeep, 0 for a request."""
+    found = []
     for clock, number, c, bank, row, column, by in rows:
         rank, group, in_group = place(memory, bank)
         name = COMMANDS[c]

@@ -322,5 +322,13 @@ class Controller:
                 queue.append(request)
 
     @property
+    def starved(self):
+        """Writes that nothing will ever move: too few to drain, and nothing else is left."""
+        few = self.drain == 0 and 0 < len(self.writes) <= self.policy.drain_idle
+        few = few and len(self.writes) < max(1, round(self.policy.drain_high * self.policy.write_entries))
+        over = self.next == len(self.requests) and not self.reads and not any(self.queues)
+        return [entry.number for entry in self.writes] if few and over else []
+
+    @property
     def finished(self):
         return self.next == len(self.requests) and all(r.done is not None and r.done < self.now for r in self.requests)

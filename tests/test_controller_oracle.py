@@ -78,7 +78,7 @@ def oracle(memory, requests):
     fields = (rule_rows(rules), memory.table.names, rules.size.tolist(), rules.scope.tolist(), rules.bus.tolist())
     channels = [Controller(*fields, memory.policy, memory.clocks, own) for own in by_channel]
     for channel in channels:
-        while not channel.finished:
+        while not channel.finished and not channel.starved:
             channel.tick()
     end = max(channel.now for channel in channels)
     for channel in channels:

@@ -87,7 +87,7 @@ def test_ramulator_case(shared, name):
     got = run(memory, ramulator_requests(folder), idle_clocks(folder))
     rows = list(csv.reader(lines(folder / "cmd.csv.ch0")))[1:]
     want = [(int(clock), command, *map(int, place), min(int(kind), 0)) for clock, command, *place, kind, _ in rows]
-    assert ramulator_trace(memory, got.rows, 0) == want
+    assert ramulator_trace(memory, got.rows, 0, "gddr6" not in name) == want
     log = [line.split() for line in lines(folder / "requests.log")]
     assert got.accept == [int(row[3]) for row in log]
     assert got.done == [int(row[4]) for row in log]
@@ -243,7 +243,11 @@ def test_a_clock_more_is_felt(shared, tool):
     asleep = set()
     for i, row in enumerate(rule_rows(table.rules)):
         bent = bend(table, i, 1)
-        changed = (run(m._replace(table=bent), *rest).rows != rows for (m, *rest), rows in zip(known, before, strict=True))
+        changed = (
+            run(m._replace(table=bent), *rest).rows != rows for (m, *rest), rows in zip(known, before, strict=True)
+        )
         if not any(changed):
-            asleep.add(f"{' '.join(table.names[c] for c in row.after)} > {' '.join(table.names[c] for c in row.before)} {row.level} {row.window} {row.sibling} {row.wait}")
+            asleep.add(
+                f"{' '.join(table.names[c] for c in row.after)} > {' '.join(table.names[c] for c in row.before)} {row.level} {row.window} {row.sibling} {row.wait}"
+            )
     assert asleep == set(SLEEPING[tool])

@@ -63,10 +63,14 @@ GOOD = {
 }  # fmt: skip
 
 
+LONG_END = "\n#" + "." * 100  # lines far from the end are read in another way
+
+
+@pytest.mark.parametrize("end", ["", LONG_END])
 @pytest.mark.parametrize("text", GOOD)
-def test_both_formats_in_all_their_spellings(trace, text):
-    assert requests(trace(text)) == GOOD[text]
-    assert requests(trace(text), chunk=1) == GOOD[text]
+def test_both_formats_in_all_their_spellings(trace, text, end):
+    assert requests(trace(text + end)) == GOOD[text]
+    assert requests(trace(text + end), chunk=1) == GOOD[text]
 
 
 BAD = {
@@ -99,9 +103,10 @@ BAD = {
 }
 
 
+@pytest.mark.parametrize("end", ["", LONG_END])
 @pytest.mark.parametrize("text", BAD)
-def test_what_is_wrong_is_said_in_one_line(trace, text):
-    assert complaint(trace(text), limit_bytes=16 * GIB) == BAD[text]
+def test_what_is_wrong_is_said_in_one_line(trace, text, end):
+    assert complaint(trace(text + end), limit_bytes=16 * GIB) == BAD[text]
 
 
 def test_what_the_tools_accept_is_a_warning_once_with_a_count(trace):
@@ -242,9 +247,14 @@ GOOD_LINES = st.one_of(
 ANY_LINES = st.lists(st.tuples(BLANKS, WORDS).map("".join), max_size=5).map("".join)
 
 
-@given(st.lists(st.one_of(GOOD_LINES, ANY_LINES), max_size=12).map("\n".join), st.sampled_from([1, 3, 100]))
-def test_the_parser_is_the_naive_one(tmp_path_factory, text, chunk):
+@given(
+    st.lists(st.one_of(GOOD_LINES, ANY_LINES), max_size=12).map("\n".join),
+    st.sampled_from([1, 3, 100]),
+    st.sampled_from(["", LONG_END]),
+)
+def test_the_parser_is_the_naive_one(tmp_path_factory, text, chunk, end):
     path = tmp_path_factory.getbasetemp() / "hypothesis.trc"
+    text += end
     path.write_text(text, newline="")
     wanted = naive(text)
     try:

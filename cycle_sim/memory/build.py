@@ -192,7 +192,7 @@ def buffered_channel(memory: Memory, logging: bool) -> buffered.Controller:
     entries = policy.read_entries + policy.write_entries + banks
     deepest = max(policy.read_entries, policy.write_entries)
     state, pick = np.zeros(buffers.N_STATE, np.int64), np.zeros((2, 3), np.int64)
-    state[buffers.NOW], state[buffers.N_FREE], state[buffers.STOP] = 1, entries, FAR
+    state[buffers.NOW], state[buffers.CHECK], state[buffers.N_FREE], state[buffers.STOP] = 1, 1, entries, FAR
     state[buffers.NEXT_REFRESH] = values[buffers.INTERVAL]
     pick[:, buffers.AT] = FAR
 

@@ -92,7 +92,7 @@ class Channel:
             self._empty_logs()
             if code == queued.GROW:
                 self.state = _grown(self.state)
-        if code in (queued.LIVELOCK, queued.ASLEEP, queued.STARVED):
+        if code in (queued.LIVELOCK, queued.ASLEEP, queued.STARVED, queued.LOST):
             raise UserError(self._stuck(code))
 
     def _empty_logs(self) -> None:
@@ -119,6 +119,8 @@ class Channel:
             return (
                 f"{at}: DRAMsim3 aborts when a request comes while its rank enters self-refresh; use another controller"
             )
+        if code == queued.LOST:
+            return f"{at}: DRAMsim3 loses a read or a write where two may issue in one clock; use another controller"
         if code == queued.STARVED:
             return (
                 f"{at}: requests wait, but none has been served for {patience(self.memory)} clocks: the rules of this "

@@ -77,7 +77,7 @@ from pimloom.cycle_sim.memory.record import (
     row_opened,
 )  # fmt: skip
 
-DONE, MORE, FLUSH, GROW, LIVELOCK, ASLEEP, STARVED = range(7)  # what `run` returns
+DONE, MORE, FLUSH, GROW, LIVELOCK, ASLEEP, STARVED, LOST = range(8)  # what `run` returns
 (
     NOW, MOVE, DRAIN, QUEUED, N_READ, N_WRITE, OUTSTANDING, N_FREE, FREE_WAIT, NEXT_REFRESH, REF_HEAD, REF_TAIL, ARMED,
     REF_AT, STOP, TURN_RANK, TURN_GROUP, TURN_BANK, TAKEN, PROGRESS,
@@ -189,8 +189,13 @@ def _tick(ch, t):
             look(s, t, bus)
             s.pick[STALE] = second
         if s.pick[AT] <= t:
-            if second and s.policy[DRAMSIM3] and _dropped(ch, issued, t):
-                continue
+            if second and s.policy[DRAMSIM3]:
+                c = _second(ch, t)
+                if (RD <= c <= WRA) == (RD <= issued <= WRA):
+                    if RD <= c <= WRA:
+                        return LOST
+                    out.tally[CLOSED_FOR_MISS] += c == PRE
+                    continue
             issued = _issue(ch, t, bus)
             out.tally[PAIRS] += second
     if issued < 0 and s.policy[ADAPTIVE]:
@@ -212,16 +217,12 @@ def _tick(ch, t):
 
 
 @bare
-def _dropped(ch, issued, t):
-    """DRAMsim3 finds a second command of any kind, and drops it unless just one is a column command."""
+def _second(ch, t):
+    """The second command that DRAMsim3 finds in a clock, of any kind; it drops it unless just one is a column command."""
     s = ch.queues
     q = s.pick[BY]
-    c = s.choice[q, ready_choice(s, q, t, -1), COMMAND]
-    if (RD <= c <= WRA) != (RD <= issued <= WRA):
-        return False
-    s.pick[POINTER] = q  # its turn has come all the same
-    ch.record.tally[CLOSED_FOR_MISS] += c == PRE
-    return True
+    s.pick[POINTER] = q  # its turn has come in any case
+    return s.choice[q, ready_choice(s, q, t, -1), COMMAND]
 
 
 @bare

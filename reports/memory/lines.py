@@ -21,6 +21,7 @@ LIMIT, WRAPS, ORDERED = range(3)
 FINE, NO_REQUEST, TOO_FAR, TOO_EARLY, BIG_ADDRESS, BIG_CYCLE, LONG = range(7)  # WRONG
 NO_NUMBER, BIG_NUMBER = -1, -2
 SPACE, TAB, RETURN, NEWLINE, HASH = 32, 9, 13, 10, 35
+READ_BYTES, WRITE_BYTES = (np.frombuffer(f" {word} ".encode(), np.uint8) for word in ("READ", "WRITE"))
 WORDS = (word_table(READS), word_table(WRITES), word_table(LOADS_STORES))
 
 
@@ -40,6 +41,16 @@ def parse(
     place = np.zeros((4, 2), np.int64)
     at, n, end, state[WRONG] = state[AT], state[FILLED], len(data), FINE
     while at < end and n < len(address):
+        after, a, w, t = _plain(data, at, state[FORM])
+        if after >= 0:
+            _check(a, t, limits, state)
+            if state[WRONG]:
+                break
+            address[n], write[n], when[n] = a, w, t
+            n += 1
+            state[LINE] += 1
+            at = after
+            continue
         stop, fields = _fields(data, at, place)
         if stop - at > LONGEST_LINE:
             state[WRONG] = LONG
@@ -55,6 +66,51 @@ def parse(
         state[LINE] += 1
         at = stop + 1
     state[AT], state[FILLED] = at, n
+
+
+@numba.njit(cache=True, nogil=True, forceinline=True)
+def _plain(data: np.ndarray, at: int, form: int) -> tuple[int, int, int, int]:
+    """A line as tools write it, `0x1a READ 5` or `LD 0x1a`, in one pass: where the next begins, address, write, cycle.
+
+    -1: the line, which may be good all the same, is not of that kind.
+    """
+    end, write, when = len(data), 0, 0
+    if at + 64 > end or not 0 < form < RAMULATOR_TIMED:
+        return -1, 0, 0, 0
+    if form == RAMULATOR:
+        write = int(data[at] == 83)
+        if not (data[at] == (83 if write else 76) and data[at + 1] == (84 if write else 68) and data[at + 2] == SPACE):
+            return -1, 0, 0, 0
+        at += 3
+    if data[at] != 48 or data[at + 1] != 120:
+        return -1, 0, 0, 0
+    at, address, last = at + 2, 0, at + 17
+    while at < last:
+        c = np.int64(data[at])
+        digit = c - 48
+        if digit < 0 or digit > 9:
+            digit = c - 87
+            if digit < 10 or digit > 15:
+                break
+        address = address << 4 | digit
+        at += 1
+    if at == last - 15:
+        return -1, 0, 0, 0
+    if form == DRAMSIM3:
+        write = int(data[at + 1] == 87)
+        word = WRITE_BYTES if write else READ_BYTES
+        for i in range(len(word)):
+            if data[at + i] != word[i]:
+                return -1, 0, 0, 0
+        at, last = at + len(word), at + len(word) + 16
+        if not 48 <= data[at] <= 57:
+            return -1, 0, 0, 0
+        while at < last and 48 <= data[at] <= 57:
+            when = when * 10 + (np.int64(data[at]) - 48)
+            at += 1
+    if data[at] != NEWLINE:
+        return -1, 0, 0, 0
+    return at + 1, address, write, when
 
 
 @numba.njit(cache=True, nogil=True)
