@@ -1,4 +1,4 @@
-"""The public Python API: `pimloom.run`, `pimloom.frame`."""
+"""The public Python API: `pimloom.run`, `pimloom.trace`, `pimloom.frame`."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -11,6 +11,8 @@ from pimloom.reports.simulate import simulate
 
 if TYPE_CHECKING:
     import pandas
+
+    from pimloom.reports.memory.outcome import Outcome
 
 
 def run(
@@ -35,7 +37,56 @@ def run(
     return simulate(load_system(system, overrides), load_llm(model), generate, check=check, seed=seed)
 
 
-def frame(results: Iterable[Result]) -> "pandas.DataFrame":
+def trace(
+    memory: str | Path,
+    requests_file: str | Path | None = None,
+    *,
+    controller: str | Path | None = None,
+    pattern: str | None = None,
+    requests: int = 100_000,
+    seed: int = 0,
+    gap: float | None = None,
+    stride: int | None = None,
+    channels: int = 1,
+    mapping: str | None = None,
+    set: Mapping[str, object] | None = None,
+    idle: int = 0,
+    commands: str | Path | None = None,
+    request_log: str | Path | None = None,
+) -> "Outcome":
+    """Send the requests of a trace file, or of a built-in pattern, to memory controllers, as `pimloom trace` does.
+
+    memory: part, standard, part YAML, DRAMsim3 .ini or exported Ramulator .yaml. set: overrides such as
+    `{"controller.page": "closed", "dram.timing.tRFC": "350 ns"}`. commands, request_log: CSV files to write.
+    Returns one `Outcome`; raises `pimloom.arch.error.UserError`.
+
+    >>> trace("ddr4_3200", pattern="sequential", requests=1000).commands
+    {'ACT': 8, 'RD': 1000}
+    """
+    from pimloom.tracing import Wanted, trace_command
+
+    return trace_command(
+        Wanted(
+            memory=str(memory),
+            trace=Path(requests_file) if requests_file is not None else None,
+            controller=str(controller) if controller is not None else None,
+            pattern=pattern,
+            requests=str(requests),
+            seed=seed,
+            gap=gap,
+            stride=stride,
+            channels=channels,
+            mapping=mapping,
+            settings=[f"{place}={_yaml(value)}" for place, value in (set or {}).items()],
+            idle=idle,
+            commands=Path(commands) if commands is not None else None,
+            request_log=Path(request_log) if request_log is not None else None,
+            quiet=True,
+        )
+    )
+
+
+def frame(results: Iterable["Result | Outcome"]) -> "pandas.DataFrame":
     """Results as a table, one row each; nested fields are dotted columns such as `energy_by_cause_j.mac`."""
     import pandas  # slow to import, and only wanted here
 

@@ -99,7 +99,7 @@ def top(
 
 @app.command("list", epilog="Example:  pimloom list --json -")
 def list_(json: Json = None) -> None:
-    """List parts, systems, models and studies."""
+    """List parts, systems, controllers, models and studies."""
     from pimloom.show import catalogue, show_catalogue
 
     output(catalogue(), json, show_catalogue)
@@ -253,7 +253,7 @@ def explain(
     ] = None,
     json: Json = None,
 ) -> None:
-    """Explain a field: meaning, unit, value in each part, source, rules. Or a standard: what is modelled, and what not."""
+    """Explain a field: meaning, unit, values, source, rules; or a standard: what is modelled, and what not."""
     from pimloom.explain import all_fields
     from pimloom.explain import explain as explain_field
     from pimloom.explain_standard import explain_standard, standards

@@ -12,6 +12,8 @@ from rich.text import Text
 import pimloom.reports
 from pimloom.arch.error import one_line
 from pimloom.arch.llm import list_presets, load_llm
+from pimloom.arch.memory import Policy
+from pimloom.arch.policy import load_policy
 from pimloom.arch.system import list_names, load_part, load_system
 from pimloom.explain import Explanation
 from pimloom.explain_standard import Explained
@@ -75,9 +77,14 @@ def catalogue() -> dict[str, dict[str, str]]:
     return {
         "parts": {name: load_part(name).value.description for name in list_names("parts")},
         "systems": {name: load_system(name).spec.description for name in list_names("systems")},
+        "controllers": {name: _policy(load_policy(name).value) for name in list_names("controllers")},
         "models": models,
         "studies": {name: f"pimloom report {name} --out DIR" for name in studies()},
     }
+
+
+def _policy(policy: Policy) -> str:
+    return f"{policy.structure}, {policy.scheduler}, {policy.page} page, refresh {policy.refresh}"
 
 
 def show_catalogue(found: Mapping[str, Mapping[str, str]]) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
@@ -20,7 +20,8 @@ from pimloom.arch.system import list_names, load_part
 from pimloom.reports.files import write_atomic
 from pimloom.running import Progress, check_writable, parse_settings, progress_bar
 
-TOOLS = ("dramsim3", "ramulator2")
+if TYPE_CHECKING:
+    from pimloom.reports.memory.outcome import Outcome
 
 
 @dataclass(frozen=True)
@@ -28,26 +29,26 @@ class Wanted:
     """The options of `pimloom trace`, as typed."""
 
     memory: str
-    trace: Path | None
-    controller: str | None
-    pattern: str | None
-    requests: str
-    seed: int
-    gap: float | None
-    stride: int | None
-    channels: int
-    mapping: str | None
-    settings: Sequence[str]
-    idle: int
-    commands: Path | None
-    request_log: Path | None
-    timeline: Path | None
-    window: str
-    json: str | None
-    quiet: bool
+    trace: Path | None = None
+    controller: str | None = None
+    pattern: str | None = None
+    requests: str = "1e5"
+    seed: int = 0
+    gap: float | None = None
+    stride: int | None = None
+    channels: int = 1
+    mapping: str | None = None
+    settings: Sequence[str] = ()
+    idle: int = 0
+    commands: Path | None = None
+    request_log: Path | None = None
+    timeline: Path | None = None
+    window: str = "0:2000"
+    json: str | None = None
+    quiet: bool = False
 
 
-def trace_command(wanted: Wanted) -> Any:
+def trace_command(wanted: Wanted) -> "Outcome":
     """Run a trace; returns its `Outcome`. Outputs are checked first and written last. Raises UserError."""
     from pimloom.cycle_sim.memory.simulate import simulate
     from pimloom.reports.memory.outcome import outcome

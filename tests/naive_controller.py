@@ -291,7 +291,7 @@ class Controller:
 
     def move_from(self, source):
         """Whether a request of this queue could move to its command queue."""
-        read = {e.address for e in self.waiting() if not e.write}
+        read = {e.address for e in self.waiting() if not e.write} if source is self.writes else ()
         for entry in source:
             queue = self.queues[self.home(entry.bank)]
             if len(queue) < self.policy.queue_entries and not (entry.write and entry.address in read):

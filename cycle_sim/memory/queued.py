@@ -529,7 +529,7 @@ def _sleep(ch, t):
         low, k = r * s.device.span[2], ch.rank[r]
         note_command(ch.record, t, SRE, low, -1, -1, 1)
         arm(s.device, SRE, low, t)
-        s.asleep[r] = 1
+        s.asleep[r], s.pick[STALE] = 1, 1
         k[IDLE_CK] += t + 1 - k[SINCE]
         k[SINCE] = t + 1
         return DONE
