@@ -7,9 +7,9 @@ numbered as in that text.
 from collections import Counter
 from typing import NamedTuple
 
-WIDE = ("REFab", "PREab", "SRE", "SRX")  # they act on a rank
+from tests.naive_history import BANK, BANK_GROUP, RANK, History
+
 COLUMN = ("RD", "WR", "RDA", "WRA")
-RANK, BANK_GROUP, BANK = 2, 3, 4  # levels
 OPEN, CLOSED, ASLEEP = range(3)
 
 
@@ -29,61 +29,6 @@ class Request:
         self.bank, self.row, self.column = bank, row, column
         self.accept = self.done = None
         self.same = []  # requests that are done with this one
-
-
-class History:
-    """All commands so far, and what the rules make of them."""
-
-    def __init__(self, rules, names, size):
-        self.span = [size[BANK] // n for n in size]  # banks of a node of each level
-        self.inside = [n // m for n, m in zip(size, [1, *size], strict=False)]  # nodes of each level below one parent
-        self.past = {name: [] for name in names}  # (clock, first bank, last bank)
-        self.rules = {
-            name: [(*r[:4], [names[c] for c in r.after]) for r in rules if opcode in r.before]
-            for opcode, name in enumerate(names)
-        }
-        self.known = {}  # answers, until another command comes
-
-    def banks(self, name, bank):
-        """Banks that a command acts on."""
-        if name not in WIDE:
-            return range(bank, bank + 1)
-        first = bank // self.span[RANK] * self.span[RANK]
-        return range(first, first + self.span[RANK])
-
-    def add(self, clock, name, bank):
-        banks = self.banks(name, bank)
-        self.past[name].append((clock, banks[0], banks[-1]))
-        self.known.clear()
-
-    def nth_latest(self, names, level, node, n):
-        """Clock of the n-th latest of these commands at a node, None if there were fewer."""
-        low, high = node * self.span[level], (node + 1) * self.span[level] - 1
-        found = []
-        for name in names:
-            here = (clock for clock, first, last in reversed(self.past[name]) if first <= high and last >= low)
-            found += [clock for clock, _ in zip(here, range(n), strict=False)]
-        return sorted(found)[-n] if len(found) >= n else None
-
-    def bound_nodes(self, level, sibling, banks):
-        """Nodes at which a rule binds a command that acts on these banks."""
-        own = {bank // self.span[level] for bank in banks}
-        if not sibling:
-            return own
-        inside = self.inside[level]
-        return {n for m in own for n in range(m // inside * inside, (m // inside + 1) * inside) if n != m}
-
-    def legal_from(self, name, bank):
-        """First clock in which the rules let a command issue."""
-        if (name, bank) not in self.known:
-            first = 0
-            for level, window, wait, sibling, after in self.rules[name]:
-                for node in self.bound_nodes(level, sibling, self.banks(name, bank)):
-                    clock = self.nth_latest(after, level, node, window)
-                    if clock is not None:
-                        first = max(first, clock + wait)
-            self.known[name, bank] = first
-        return self.known[name, bank]
 
 
 class Controller:
@@ -132,9 +77,8 @@ class Controller:
             self.accesses[bank] += 1
         for b in self.history.banks(name, bank):
             self.used[b] = t
-            if name in ("PRE", "PREab", "RDA", "WRA"):
-                if self.row.pop(b, None) is not None:
-                    self.closed_since[rank] = t
+            if name in ("PRE", "PREab", "RDA", "WRA") and self.row.pop(b, None) is not None:
+                self.closed_since[rank] = t
         if name in ("SRE", "SRX"):
             self.asleep[rank] = name == "SRE"
             self.closed_since[rank] = t

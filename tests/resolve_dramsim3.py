@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.naive_dramsim3 import COMMANDS, GDDR, HBM, TABLES
 
-PROTOCOLS = "DDR3 DDR4 GDDR5 GDDR5X GDDR6 LPDDR LPDDR3 LPDDR4 HBM HBM2".split()
+PROTOCOLS = ("DDR3", "DDR4", "GDDR5", "GDDR5X", "GDDR6", "LPDDR", "LPDDR3", "LPDDR4", "HBM", "HBM2")
 POLICIES = ("RANK_LEVEL_SIMULTANEOUS", "RANK_LEVEL_STAGGERED", "BANK_LEVEL_STAGGERED")
 LPDDR4 = 7
 TIMING = "AL 0 CL 12 CWL 12 tCCD_L 6 tCCD_S 4 tRTRS 2 tRTP 5 tWTR_L 5 tWTR_S 5 tWR 10 tRP 10 tRRD_L 4 tRRD_S 4 tRAS 24"
@@ -148,8 +148,8 @@ def unresolved(c: dict[str, Any]) -> str:
     """A configuration that the tool resolves to this one; the currents are those of one device at 1 V."""
     columns = c["columns"] // (c["BL"] if c["protocol"] in GDDR else 2 if c["protocol"] in HBM else 1)
     inc = {cause: c[f"{cause}_energy_inc"] / c["devices_per_rank"] for cause in ("act", "read", "write", "ref", "refb")}
-    two, three, six = (c[f"{state}_stb_energy_inc"] / c["devices_per_rank"] for state in ("pre", "act", "act"))
-    six = c["sref_energy_inc"] / c["devices_per_rank"]
+    states = ("pre_stb", "act_stb", "sref")
+    two, three, six = (c[f"{state}_energy_inc"] / c["devices_per_rank"] for state in states)
     power = {
         **{"VDD": 1, "IDD2N": two, "IDD3N": three, "IDD6x": six},
         "IDD0": (inc["act"] + three * c["tRAS"] + two * c["tRP"]) / c["tRC"],

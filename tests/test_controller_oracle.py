@@ -1,5 +1,6 @@
-"""The compiled controller against one that ticks every clock, against its rules, and against numbers done by hand."""
+"""The compiled controller against one that ticks every clock: all commands, clocks and counters."""
 
+from collections import Counter
 from random import Random
 
 import numpy as np
@@ -7,87 +8,116 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pimloom.arch.part_memory import part_memory
-from pimloom.arch.policy import load_policy
-from pimloom.arch.system import load_part
 from pimloom.arch.table import rule_rows
-from pimloom.cycle_sim.memory.addresses import address_map, decode
-from pimloom.cycle_sim.memory.device import COMMANDS
-from pimloom.cycle_sim.memory.simulate import Chunk, simulate
+from tests.controller_streams import BY_BANK, PARTS, commands_of, memory_of, place, policy_of, stream
+from tests.memory_run import run
 from tests.naive_controller import Controller
 
-PARTS = ("ddr4_3200", "ddr5_4800", "lpddr5_6400", "hbm2_2400", "hbm3_6400", "gddr6_16000")
 
-
-class Log:
-    """Keeps the rows."""
-
-    def __init__(self):
-        self.command, self.request = [], []
-
-    def commands(self, rows):
-        self.command += [tuple(row) for row in rows.tolist()]
-
-    def requests(self, rows):
-        self.request += [tuple(row) for row in rows.tolist()]
-
-
-def policy_of(**fields):
-    text = {name: "null" if value is None else str(value).lower() for name, value in fields.items()}
-    return load_policy("default", text).value
-
-
-def memory_of(part, policy, timing=None, ranks=1, channels=1):
-    found = load_part(part).value
-    changes = {f"timing.{name}": f"{value} nCK" for name, value in (timing or {}).items()}
-    if ranks > 1:
-        capacity = found.organization.capacity_bytes * ranks
-        changes |= {"organization.ranks": str(ranks), "organization.capacity_bytes": str(capacity)}
-    return part_memory(part, load_part(part, changes).value, policy, channels)
-
-
-def chunk_of(requests):
-    """requests: (clock, write, address)"""
-    when, write, address = (np.array(column, np.int64) for column in zip(*requests, strict=True))
-    return Chunk(address, write, when)
-
-
-def engine(memory, requests, cuts=()):
-    """Commands, requests and tallies of the engine; the stream cut in chunks at `cuts`."""
-    log, edges = Log(), [0, *cuts, len(requests)]
-    chunks = [chunk_of(requests[a:b]) for a, b in zip(edges, edges[1:], strict=False) if a < b]
-    tallies = simulate(memory, chunks, log=log)
-    commands = [(clock, channel, COMMANDS[c], *rest) for clock, channel, c, *rest, _ in log.command]
-    return commands, log.request, tallies
-
-
-def place(memory, requests):
-    """(channel, bank, row, column) of each request."""
-    found = np.empty((len(requests), 4), np.int64)
-    decode(address_map(memory).piece, np.array([r[2] for r in requests], np.int64), found)
-    return found.tolist()
-
-
-def oracle(memory, requests):
-    """The same of the oracle."""
-    rules, by_channel = memory.table.rules, [[] for _ in range(memory.channels)]
-    numbers = [[] for _ in range(memory.channels)]
-    for i, (request, (channel, *where)) in enumerate(zip(requests, place(memory, requests), strict=True)):
-        by_channel[channel].append((*request, *where))
-        numbers[channel].append(i)
+def tick(memory, requests):
+    """The oracle's channels when all requests are done, or nothing will ever move those that are left."""
+    rules, own = memory.table.rules, [[] for _ in range(memory.channels)]
+    for (address, write, when), (channel, *where) in zip(requests, place(memory, requests), strict=True):
+        own[channel].append((when, write, address, *where))
     fields = (rule_rows(rules), memory.table.names, rules.size.tolist(), rules.scope.tolist(), rules.bus.tolist())
-    channels = [Controller(*fields, memory.policy, memory.clocks, own) for own in by_channel]
+    channels = [Controller(*fields, memory.policy, memory.clocks, mine) for mine in own]
     for channel in channels:
         while not channel.finished and not channel.starved:
+            assert channel.now < 100_000
             channel.tick()
-    end = max(channel.now for channel in channels)
     for channel in channels:
-        while channel.now < end:
+        while channel.now < max(c.now for c in channels):
             channel.tick()
-    commands = [(c.clock, k, *c[1:]) for k, channel in enumerate(channels) for c in channel.log]
-    done = [
-        (number, request.accept, request.done)
-        for channel, own in zip(channels, numbers, strict=True)
-        for number, request in zip(own, channel.requests, strict=True)
-    ]
-    return sorted(commands, key=lambda c: c[:2]), sorted(done), channels
+    return channels
+
+
+def unstarved(memory, requests):
+    """The oracle's channels, and the requests; writes that would never leave are reads instead."""
+    while True:
+        channels = tick(memory, requests)
+        starved = [(k, i) for k, channel in enumerate(channels) for i in channel.starved]
+        if not starved:
+            return channels, requests
+        channel = [where[0] for where in place(memory, requests)]
+        flip = {[i for i, c in enumerate(channel) if c == k][i] for k, i in starved}
+        requests = [(a, w and i not in flip, t) for i, (a, w, t) in enumerate(requests)]
+
+
+def compare(memory, requests, parts):
+    """Everything that the oracle knows, from the engine too; the requests come in one chunk and in `parts`."""
+    channels, requests = unstarved(memory, requests)
+    whole = run(memory, requests)
+    chosen = [where[0] for where in place(memory, requests)]
+    expected = [(c.clock, k, *c[1:]) for k, channel in enumerate(channels) for c in channel.log]
+    assert commands_of(whole) == expected
+    for k, (channel, tally) in enumerate(zip(channels, whole.tallies, strict=True)):
+        mine = [i for i, c in enumerate(chosen) if c == k]
+        assert [(whole.accept[i], whole.done[i]) for i in mine] == [(r.accept, r.done) for r in channel.requests]
+        assert tally.cycles == channel.now
+        assert list(tally.rank_ck) == [tuple(ck) for ck in channel.rank_ck]
+        reads = [r.done - r.accept for r in channel.requests if not r.write]
+        found = {"read_latency_sum": sum(reads), "read_latency_max": max(reads, default=0)}
+        found |= {"reads_done": len(reads), "writes_done": len(mine) - len(reads)}
+        assert tally.counters == {name: {**channel.count, **found}.get(name, 0) for name in tally.counters}
+        assert tally.commands == Counter(c.name for c in channel.log)
+        assert {int(n): int(tally.latency[n]) for n in np.flatnonzero(tally.latency)} == Counter(reads)
+    pieces = run(memory, requests, parts=parts)
+    assert (commands_of(pieces), pieces.accept, pieces.done) == (commands_of(whole), whole.accept, whole.done)
+    assert [t._replace(latency=0) for t in pieces.tallies] == [t._replace(latency=0) for t in whole.tallies]
+
+
+@st.composite
+def policies(draw, part):
+    low, high = sorted(draw(st.sampled_from([(0, 1), (0, 0), (0.25, 0.5), (0.5, 0.8), (1, 1), (0.3, 1)])))
+    refreshes = ["none", "all_bank", "staggered", *(["per_bank"] if part in BY_BANK else [])]
+    fields = {
+        "read_entries": [1, 2, 4, 32],
+        "write_entries": [1, 2, 5, 32],
+        "unified": [False, False, True],
+        "queues": ["per_bank", "per_rank", "unified"],
+        "requests_per_ck": [1, 2, 3],
+        "queue_entries": [1, 2, 8],
+        "scheduler": ["fr_fcfs", "fr_fcfs_row_hit"],
+        "arbiter": ["round_robin", "oldest"],
+        "page": ["open", "closed", "adaptive"],
+        "page_timeout_ck": [1, 5, 20, 60],
+        "row_hit_cap": [1, 2, 4, 100],
+        "drain_idle": [0, 0, 1, 3],
+        "refresh": refreshes,
+        "self_refresh_after_ck": [None, None, 1, 10, 100],
+    }
+    chosen = {name: draw(st.sampled_from(values)) for name, values in fields.items()}
+    return policy_of(**chosen, drain_low=low, drain_high=high)
+
+
+@st.composite
+def memories(draw):
+    part = draw(st.sampled_from(PARTS))
+    ranks = draw(st.sampled_from([1, 2])) if part in ("ddr4_3200", "ddr5_4800", "lpddr5_6400") else 1
+    timing = {"tRFC": draw(st.sampled_from([20, 60])), "tREFI": ranks * draw(st.sampled_from([300, 457]))}
+    timing |= {"tXS": draw(st.sampled_from([25, 70]))}
+    if part in BY_BANK:
+        timing |= {"tRFCpb": draw(st.sampled_from([15, 40])), "tREFIpb": draw(st.sampled_from([200, 301, 500]))}
+    timing = timing if draw(st.integers(0, 3)) else {}
+    memory = memory_of(part, draw(policies(part)), timing, ranks, draw(st.sampled_from([1, 1, 1, 2])))
+    if draw(st.integers(0, 4)) == 0:  # a PREab of the whole channel is no help to the refresh of one rank
+        rules, opcode = memory.table.rules, memory.table.cmd("PREab")
+        scope = np.where(np.arange(len(rules.scope)) == opcode, 0, rules.scope)
+        memory = memory._replace(table=memory.table._replace(rules=rules._replace(scope=scope)))
+    return memory
+
+
+requests_and_pieces = (st.integers(0, 1 << 32), st.sampled_from([2, 15, 40]), st.integers(2, 60))
+
+
+@settings(max_examples=150)
+@given(memories(), *requests_and_pieces)
+def test_the_engine_is_the_oracle(memory, seed, n, parts):
+    compare(memory, stream(memory, Random(seed), n), min(parts, n))
+
+
+@pytest.mark.slow
+@settings(max_examples=2000)
+@given(memories(), st.integers(0, 1 << 32), st.sampled_from([20, 60, 300]), st.integers(2, 60))
+def test_the_engine_is_the_oracle_at_length(memory, seed, n, parts):
+    compare(memory, stream(memory, Random(seed), n), min(parts, n))

@@ -1,20 +1,20 @@
 """The memory engine against the cycle-by-cycle oracles on random controllers, devices and requests.
 
 Configurations are drawn over all that matters and written as a user would, as `.ini` for DRAMsim3 and `.yaml` for
-Ramulator; the oracles get them through `tests.resolve_dramsim3` and plain YAML, not through the importers. Requests crowd
-on few banks, rows and addresses. Whatever the engine says must be what the oracle says: commands, clocks of each request,
-counters; where an oracle finds that nothing goes on, the engine must say so.
+Ramulator; the oracles get them through `tests.resolve_dramsim3` and as they are, not through the importers. Requests
+crowd on few banks, rows and addresses. What the engine says must be what the oracle says: commands, clocks of each
+request, counters; where an oracle finds that nothing goes on, the engine must say so.
 """
 
 import json
 import re
+from pathlib import Path
 from random import Random
 from typing import Any
 from unittest.mock import patch
 
 import pytest
-import yaml
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pimloom.arch.error import UserError
@@ -33,9 +33,10 @@ from tests.resolve_dramsim3 import POLICIES, PROTOCOLS, ini_text, resolve
 from tests.test_naive_controllers import case
 
 LIMIT = 6000  # clocks that an oracle is given
-STARVED = "clock [0-9]+: requests wait, but none has been served for [0-9]+ clocks: "
+PATIENCE = 3000  # of them without a callback, after which Ramulator's gives up
+STARVED = "clock [0-9]+: requests wait, but none has been accepted or served since clock [0-9]+: "
 LIVELOCK = "clock [0-9]+: DRAMsim3 livelocks: the write of (0x[0-9a-f]+) waits for a read of that address"
-ASLEEP = "clock [0-9]+: DRAMsim3 aborts when a request comes while its rank enters self-refresh; "
+ASLEEP = "clock [0-9]+: DRAMsim3 aborts when a request or a refresh comes to a rank that has just entered "
 TRANSFERS = {"GDDR5": 4, "GDDR5X": 8, "GDDR6": 16}  # of a clock
 
 
@@ -133,7 +134,7 @@ def some_requests(rng: Random, bits: int, low: int, count: int) -> list[tuple[in
     return found
 
 
-def check_dramsim3(rng: Random, folder: Any) -> str:
+def check_dramsim3(rng: Random, folder: Path) -> str:
     """Compare one random case; returns how it ended."""
     text = dramsim3_ini(rng)
     config = resolve(text)
@@ -174,9 +175,6 @@ def check_dramsim3(rng: Random, folder: Any) -> str:
 # Ramulator
 
 LEVELS = {"DDR4": 4, "HBM2": 4, "GDDR6": 3}  # down to the bank
-WAITS = {  # [level below the channel, previous, next] that a device cannot do without; numbers as in the file
-    "ACT": 0, "PREpb": 1, "PREab": 2, "RD": 3, "WR": 4, "RDA": 5, "WRA": 6, "REFab": 7,
-}  # fmt: skip
 
 
 def ramulator_yaml(rng: Random) -> dict[str, Any]:
@@ -189,7 +187,8 @@ def ramulator_yaml(rng: Random) -> dict[str, Any]:
     dram = {
         **{"impl": standard, "org": {"dq": 8, "count": [1, *ranks, *inner, 64, 8 * prefetch]}, "timing": timing},
         **{"channel_width": rng.choice((16, 64)), "read_latency": 1 + rng.randrange(30)},
-        "timing_constraints": [some_rule(rng, standard, levels) for _ in range(rng.choice((0, 4, 15, 40)))],
+        "timing_constraints": bank_rules(rng, standard, levels - 1) * rng.choice((0, 1, 1))
+        + [some_rule(rng, standard, levels) for _ in range(rng.choice((0, 4, 15, 40)))],
     }
     low, high = sorted(rng.choice((0.0, 0.1, 0.2, 0.29, 0.5, 0.8, 1.0)) for _ in range(2))
     controller = {
@@ -206,8 +205,17 @@ def ramulator_yaml(rng: Random) -> dict[str, Any]:
     return {"memory_system": {"impl": "GenericDRAM", "channel_mapper": mapper, "controllers": channels}}
 
 
+def bank_rules(rng: Random, standard: str, level: int) -> list[list]:
+    """What every device has: a row opens, is used and closes in some clocks."""
+    n = {name: i for i, name in enumerate(naive_ramulator.COMMANDS[standard])}
+    pairs = "ACT RD, ACT WR, ACT PREpb, RD PREpb, WR PREpb, PREpb ACT, RDA ACT, WRA ACT, RD RD, WR WR, WR RD, RD WR"
+    names = [pair.split() for pair in pairs.split(", ")]
+    most = rng.choice((6, 25))
+    return [[level, [n[after]], [n[before]], rng.randrange(1, most)] for after, before in names]
+
+
 def some_rule(rng: Random, standard: str, levels: int) -> list:
-    """[level, [previous], [next], clocks, window, sibling]; rules of a rank-wide command stand at its level or above."""
+    """[level, [previous], [next], clocks, window, sibling]; the level is not below that of a rank-wide command."""
     names = naive_ramulator.COMMANDS[standard]
     level = rng.randrange(levels)
     scope = levels - 3
@@ -217,7 +225,7 @@ def some_rule(rng: Random, standard: str, levels: int) -> list:
     return [level, after, before, rng.choice((-2, 0, 1, 3, 8, 20, rng.randrange(60))), window, sibling]
 
 
-def check_ramulator(rng: Random, folder: Any) -> str:
+def check_ramulator(rng: Random, folder: Path) -> str:
     """Compare one random case; returns how it ended."""
     config = ramulator_yaml(rng)
     (folder / "a.yaml").write_text(json.dumps(config))
@@ -231,7 +239,7 @@ def check_ramulator(rng: Random, folder: Any) -> str:
         got, said = None, str(e)
     if got and max(tally.cycles for tally in got.tallies) > LIMIT:
         return "too long"
-    with patch.object(naive_ramulator, "PATIENCE", LIMIT):
+    with patch.object(naive_ramulator, "PATIENCE", PATIENCE):
         try:
             accept, done, channels, _ = naive_ramulator.simulate(config, requests, extra)
         except RuntimeError as e:
@@ -245,3 +253,40 @@ def check_ramulator(rng: Random, folder: Any) -> str:
         for key, value in ramulator_counters(got.tallies[i]).items():
             assert value == channel.counters[key], (key, say, requests, extra)
     return "same"
+
+
+# All together
+
+
+def test_the_resolved_configurations_are_the_tools(shared):
+    for folder in sorted(case(shared, "dramsim3").iterdir()):
+        said, found = (
+            json.loads((folder / "config_resolved.json").read_text()),
+            resolve((folder / "config.ini").read_text()),
+        )
+        said["same_rank"]["REFRESH_BANK"] = {}  # the tool never looks there
+        for key, value in found.items():
+            assert key not in said or (pytest.approx(said[key]) if key.endswith("_inc") else said[key]) == value, key
+
+
+CHECKS = {"dramsim3": check_dramsim3, "ramulator2": check_ramulator}
+SEEDS = st.integers(0, 2**32 - 1)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    return tmp_path_factory.mktemp("random")
+
+
+@pytest.mark.parametrize("tool", CHECKS)
+@given(seed=SEEDS)
+def test_random_cases(folder, tool, seed):
+    CHECKS[tool](Random(seed), folder)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("tool", CHECKS)
+@given(seed=SEEDS)
+@settings(max_examples=3000)
+def test_many_random_cases(folder, tool, seed):
+    CHECKS[tool](Random(seed), folder)

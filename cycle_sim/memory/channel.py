@@ -8,7 +8,7 @@ import numpy as np
 from pimloom.arch.error import UserError
 from pimloom.arch.memory import Memory
 from pimloom.cycle_sim.memory import buffered, buffers, queued, record
-from pimloom.cycle_sim.memory.build import buffered_channel, patience, queued_channel
+from pimloom.cycle_sim.memory.build import buffered_channel, queued_channel
 from pimloom.cycle_sim.memory.device import COMMANDS
 
 NOTHING = np.zeros(0, np.int64)
@@ -114,23 +114,25 @@ class Channel:
         return found[0], found[1]
 
     def _stuck(self, code: int) -> str:
-        at = f"clock {self.now}"
+        at = f"clock {self.now - (code != queued.STARVED)}"
         if code == queued.ASLEEP:
             return (
-                f"{at}: DRAMsim3 aborts when a request comes while its rank enters self-refresh; use another controller"
+                f"{at}: DRAMsim3 aborts when a request or a refresh comes to a rank that has just entered "
+                "self-refresh; use another controller"
             )
         if code == queued.LOST:
             return f"{at}: DRAMsim3 loses a read or a write where two may issue in one clock; use another controller"
         if code == queued.STARVED:
+            since = int(self.scalars[queued.PROGRESS if self.is_queued else buffers.PROGRESS])
             return (
-                f"{at}: requests wait, but none has been served for {patience(self.memory)} clocks: the rules of this "
+                f"{at}: requests wait, but none has been accepted or served since clock {since}: the rules of this "
                 "controller and device never come to them; refresh less often, or use another controller"
             )
         slot = int(self.state.order[1, 0])
         address = int(self.state.queues.pool[slot, 0])
         return (
-            f"{at}: DRAMsim3 livelocks: the write of {address:#x} waits for a read of that address, which waits while the "
-            "full write buffer drains; use another controller"
+            f"{at}: DRAMsim3 livelocks: the write of {address:#x} waits for a read of that address, which waits while "
+            "the full write buffer drains; use another controller"
         )
 
     def tally(self) -> Tally:

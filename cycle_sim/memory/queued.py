@@ -117,7 +117,9 @@ def run(ch, address, write, when, bank, row, column, number, begin, end, final, 
     g, s, out = ch.state, ch.queues, ch.record
     i = begin
     while True:
-        while i < end and g[TAKEN] < s.policy[PER_CK] and when[i] < g[NOW] and _room(ch, write[i]):
+        while (
+            i < end and g[TAKEN] < s.policy[PER_CK] and when[i] < g[NOW] and g[FREE_WAIT] >= 0 and _room(ch, write[i])
+        ):
             _accept(ch, g[NOW] - 1, address[i], write[i], bank[i], row[i], column[i], number[i])
             g[TAKEN] += 1
             i += 1
