@@ -32,9 +32,17 @@ def complaints(policy: Policy) -> Iterator[tuple[str, str]]:
     """Fields that do not go with the others, and what would."""
     if policy.drain_low > policy.drain_high:
         yield "drain_low", f"expected at most drain_high = {policy.drain_high:g}, got {policy.drain_low:g}"
+    if policy.drain_idle and policy.quirks == "none":
+        yield (
+            "drain_idle",
+            f"expected 0 where quirks is none, got {policy.drain_idle}: the last would never leave",
+        )
     for field, possible in (BUFFERED if policy.structure == "buffered" else QUEUED).items():
         value = getattr(policy, field)
         if value not in possible:
-            known = " or ".join({None: "null", False: "false"}.get(p, str(p)) for p in possible)  # type: ignore[call-overload]
-            said = {True: "true"}.get(value, value)
-            yield field, f"expected {known} where structure is {policy.structure}, got {said}"
+            known = " or ".join(map(_yaml, possible))
+            yield field, f"expected {known} where structure is {policy.structure}, got {_yaml(value)}"
+
+
+def _yaml(value: object) -> str:
+    return {None: "null", False: "false", True: "true"}[value] if isinstance(value, bool | None) else str(value)

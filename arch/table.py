@@ -75,7 +75,10 @@ def rule_rows(rules: Rules) -> tuple[RuleRow, ...]:
     after, before = _inverse(rules.after_ptr, rules.after_rule), _inverse(rules.before_ptr, rules.before_rule)
     columns = (rules.level, rules.window, rules.wait, rules.sibling)
     numbers = zip(*(column.tolist() for column in columns), strict=True)
-    return tuple(RuleRow(*n, after.get(i, ()), before.get(i, ())) for i, n in enumerate(numbers))
+    return tuple(
+        RuleRow(level, window, wait, bool(sibling), after.get(i, ()), before.get(i, ()))
+        for i, (level, window, wait, sibling) in enumerate(numbers)
+    )
 
 
 def _inverse(ptr: np.ndarray, found: np.ndarray) -> dict[int, tuple[int, ...]]:

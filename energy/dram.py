@@ -1,7 +1,7 @@
 """Energy of a DRAM channel from its currents: commands on top of standby, as data sheets and DRAMsim3 have it.
 
-An ACT stands for a row cycle, ACT and PRE; standby is charged per rank and clock by whether a row is open. The unit inside
-is mW × CK, DRAMsim3's own (it prints it as pJ, which is right only where tCK is 1 ns).
+An ACT stands for a row cycle, ACT and PRE; standby is charged per rank and clock by whether a row is open. The unit
+inside is mW × CK, DRAMsim3's own (it prints it as pJ, which is right only where tCK is 1 ns).
 """
 
 from collections.abc import Mapping, Sequence

@@ -114,7 +114,7 @@ def _value(where: str, struct: Any, sources: Mapping[str, Source], place: str) -
         text = f"{found:g} {found.unit}"
     elif isinstance(found, float):
         text = f"{found:.15g}"
-    folder = {Part: "parts", Policy: "controllers"}.get(type(struct), "systems")
+    folder = "parts" if isinstance(struct, Part) else "controllers" if isinstance(struct, Policy) else "systems"
     file = f"arch/{folder}/{where}.yaml:{source.line}" if source else ""
     return [Value(where, text, source.text if source else "", file)]
 

@@ -6,7 +6,7 @@ from pimloom.arch.part_memory import MAPPING, part_memory
 from pimloom.arch.policy import load_policy
 from pimloom.arch.system import load_part
 from pimloom.cycle_sim.memory.addresses import address_map, decode
-from pimloom.cycle_sim.memory.device import COMMANDS
+from pimloom.cycle_sim.memory.kernels.device import COMMANDS
 
 BY_BANK = ("lpddr5_6400", "hbm2_2400", "hbm3_6400", "gddr6_16000")  # parts with REFpb
 PARTS = ("ddr4_3200", "ddr5_4800", *BY_BANK)
@@ -45,7 +45,8 @@ def stream(memory, rng, n):
         few.append((at, [rng.randrange(wide) for _ in range(rng.choice([1, 2, 3, 8]))]))
         at += bits
     writes, pause, run_on = rng.choice([0, 0.3, 0.5, 0.9, 1]), rng.choice([0, 1, 5, 20]), rng.choice([0, 0, 0.8])
-    found, t, address = [], 0, 0
+    found: list[tuple] = []
+    t = address = 0
     for _ in range(n):
         t += rng.choice([0, 0, 0, 0, 0, rng.randrange(pause + 1), rng.randrange(pause + 1)])
         t += rng.randrange(300) if rng.random() < 0.05 else 0

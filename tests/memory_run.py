@@ -7,7 +7,7 @@ import numpy as np
 
 from pimloom.arch.memory import Memory
 from pimloom.cycle_sim.memory.channel import Tally
-from pimloom.cycle_sim.memory.device import COMMANDS
+from pimloom.cycle_sim.memory.kernels.device import COMMANDS
 from pimloom.cycle_sim.memory.simulate import Chunk, simulate
 from pimloom.energy.dram import channel_mw_ck
 

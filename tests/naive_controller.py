@@ -45,12 +45,13 @@ class Controller:
         self.next = 0
         self.reads, self.writes = [], []
         self.n_queues = {"per_bank": self.n_banks, "per_rank": self.n_ranks, "unified": 1}[policy.queues]
-        self.queues = [[] for _ in range(self.n_queues)]
+        self.queues: list[list] = [[] for _ in range(self.n_queues)]
         self.turn, self.drain = 0, 0
         self.refreshes, self.due, self.blocked = [], 0, set()
         self.row, self.accesses, self.used = {}, {}, {}  # of banks with an open row
         self.asleep, self.closed_since = [False] * self.n_ranks, [0] * self.n_ranks
-        self.now, self.log, self.count = 0, [], Counter()
+        self.now, self.log = 0, []
+        self.count: Counter = Counter()
         self.rank_ck = [[0, 0, 0] for _ in range(self.n_ranks)]
         self.issued = []
 
@@ -264,14 +265,6 @@ class Controller:
                 self.count["merged"] += 1
             else:
                 queue.append(request)
-
-    @property
-    def starved(self):
-        """Writes that nothing will ever move: too few to drain, and nothing else is left."""
-        few = self.drain == 0 and 0 < len(self.writes) <= self.policy.drain_idle
-        few = few and len(self.writes) < max(1, round(self.policy.drain_high * self.policy.write_entries))
-        over = self.next == len(self.requests) and not self.reads and not any(self.queues)
-        return [entry.number for entry in self.writes] if few and over else []
 
     @property
     def finished(self):

@@ -10,7 +10,7 @@ class History:
     def __init__(self, rules, names, size):
         self.span = [size[BANK] // n for n in size]  # banks of a node of each level
         self.inside = [n // m for n, m in zip(size, [1, *size], strict=False)]  # nodes of each level below one parent
-        self.past = {name: [] for name in names}  # (clock, first bank, last bank)
+        self.past: dict = {name: [] for name in names}  # (clock, first bank, last bank)
         self.rules = {
             name: [(*r[:4], [names[c] for c in r.after]) for r in rules if opcode in r.before]
             for opcode, name in enumerate(names)

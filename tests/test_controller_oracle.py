@@ -15,14 +15,15 @@ from tests.naive_controller import Controller
 
 
 def tick(memory, requests):
-    """The oracle's channels when all requests are done, or nothing will ever move those that are left."""
-    rules, own = memory.table.rules, [[] for _ in range(memory.channels)]
+    """The oracle's channels when all requests are done."""
+    rules = memory.table.rules
+    own: list[list] = [[] for _ in range(memory.channels)]
     for (address, write, when), (channel, *where) in zip(requests, place(memory, requests), strict=True):
         own[channel].append((when, write, address, *where))
     fields = (rule_rows(rules), memory.table.names, rules.size.tolist(), rules.scope.tolist(), rules.bus.tolist())
     channels = [Controller(*fields, memory.policy, memory.clocks, mine) for mine in own]
     for channel in channels:
-        while not channel.finished and not channel.starved:
+        while not channel.finished:
             assert channel.now < 100_000
             channel.tick()
     for channel in channels:
@@ -31,21 +32,9 @@ def tick(memory, requests):
     return channels
 
 
-def unstarved(memory, requests):
-    """The oracle's channels, and the requests; writes that would never leave are reads instead."""
-    while True:
-        channels = tick(memory, requests)
-        starved = [(k, i) for k, channel in enumerate(channels) for i in channel.starved]
-        if not starved:
-            return channels, requests
-        channel = [where[0] for where in place(memory, requests)]
-        flip = {[i for i, c in enumerate(channel) if c == k][i] for k, i in starved}
-        requests = [(a, w and i not in flip, t) for i, (a, w, t) in enumerate(requests)]
-
-
 def compare(memory, requests, parts):
     """Everything that the oracle knows, from the engine too; the requests come in one chunk and in `parts`."""
-    channels, requests = unstarved(memory, requests)
+    channels = tick(memory, requests)
     whole = run(memory, requests)
     chosen = [where[0] for where in place(memory, requests)]
     expected = [(c.clock, k, *c[1:]) for k, channel in enumerate(channels) for c in channel.log]
@@ -70,7 +59,7 @@ def compare(memory, requests, parts):
 def policies(draw, part):
     low, high = sorted(draw(st.sampled_from([(0, 1), (0, 0), (0.25, 0.5), (0.5, 0.8), (1, 1), (0.3, 1)])))
     refreshes = ["none", "all_bank", "staggered", *(["per_bank"] if part in BY_BANK else [])]
-    fields = {
+    fields: dict[str, list] = {
         "read_entries": [1, 2, 4, 32],
         "write_entries": [1, 2, 5, 32],
         "unified": [False, False, True],
@@ -82,7 +71,6 @@ def policies(draw, part):
         "page": ["open", "closed", "adaptive"],
         "page_timeout_ck": [1, 5, 20, 60],
         "row_hit_cap": [1, 2, 4, 100],
-        "drain_idle": [0, 0, 1, 3],
         "refresh": refreshes,
         "self_refresh_after_ck": [None, None, 1, 10, 100],
     }

@@ -45,6 +45,7 @@ def corpus():
     for after in (None, 1):
         policy = policy_of(page="closed", self_refresh_after_ck=after)
         found.append((memory_of("ddr4_3200", policy, short, ranks=2), pairs))
+    fields: dict
     for i, fields in enumerate(
         [
             {"page": "open"},

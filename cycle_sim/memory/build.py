@@ -1,30 +1,30 @@
-"""A channel as the kernels need it, from a `Memory`."""
+"""A channel's state as the kernels need it, from a `Memory`."""
 
 import math
+from collections.abc import Mapping
 
 import numpy as np
 
 from pimloom.arch.error import UserError
 from pimloom.arch.memory import Memory, Policy
 from pimloom.arch.table import Table
-from pimloom.cycle_sim.memory import buffered, buffers, queued, queues
-from pimloom.cycle_sim.memory.device import COMMANDS, FAR, Device, device
-from pimloom.cycle_sim.memory.pending import table as hash_table
-from pimloom.cycle_sim.memory.record import record
+from pimloom.cycle_sim.memory.kernels import buffered_fields as b
+from pimloom.cycle_sim.memory.kernels import queued_fields as q
+from pimloom.cycle_sim.memory.kernels.device import COMMANDS, FAR, device
+from pimloom.cycle_sim.memory.kernels.pending import table as hash_table
+from pimloom.cycle_sim.memory.kernels.record import record
 
-REFRESHES = {
-    "none": queued.NONE,
-    "all_bank": queued.ALL_BANK,
-    "staggered": queued.STAGGERED,
-    "per_bank": queued.PER_BANK,
-}
+REFRESHES = {"none": q.NONE, "all_bank": q.ALL_BANK, "staggered": q.STAGGERED, "per_bank": q.PER_BANK}
 LOG_ROWS = 1 << 16
+WAITING = 64  # requests that wait with others, at first
 PRIORITIES = 1568  # upkeep that waits; CMU-SAFARI/ramulator2@c5b1c3a priority_buffer_size
 
 
 def commands_used(policy: Policy, table: Table) -> frozenset[str]:
-    """The commands that a controller with this policy issues."""
+    """The commands that a controller with this policy issues. Raises UserError if the device lacks one."""
     used = {"ACT", "PRE", *(("RDA", "WRA") if policy.page == "closed" else ("RD", "WR"))}
+    if policy.structure == "buffered":
+        used |= {"PREab", "RD", "WR"}
     if policy.refresh != "none":
         used.add("REFpb" if policy.refresh == "per_bank" else "REFab")
     if policy.self_refresh_after_ck is not None:
@@ -45,13 +45,13 @@ def closes_all(memory: Memory) -> bool:
 def interval(memory: Memory) -> int:
     """Clocks between two refreshes of a channel."""
     policy, clocks = memory.policy, memory.clocks
-    size = memory.table.rules.size.tolist()
+    ranks = int(memory.table.rules.size[2])
     if policy.refresh == "none":
         return int(FAR)
     if policy.refresh == "per_bank":
         own = policy.quirks == "dramsim3"
-        return clocks["tREFIpb"] if own else max(1, clocks["tREFIpb"] // size[2])
-    return clocks["tREFI"] // size[2] if policy.refresh == "staggered" else clocks["tREFI"]
+        return clocks["tREFIpb"] if own else max(1, clocks["tREFIpb"] // ranks)
+    return clocks["tREFI"] // ranks if policy.refresh == "staggered" else clocks["tREFI"]
 
 
 def patience(memory: Memory) -> int:
@@ -59,177 +59,141 @@ def patience(memory: Memory) -> int:
     return 1000 * memory.clocks["tREFI"] + 20 * max(memory.table.rules.wait.tolist(), default=0)
 
 
-def buses(memory: Memory) -> np.ndarray:
+def buses(memory: Memory) -> list[int]:
     """Bus of each command of COMMANDS."""
     names, bus = memory.table.names, memory.table.rules.bus.tolist()
-    return np.array([bus[names.index(c)] if c in names else 0 for c in COMMANDS], np.int64)
+    return [bus[names.index(c)] if c in names else 0 for c in COMMANDS]
 
 
-def queued_channel(memory: Memory, logging: bool) -> queued.Channel:
+def queued_channel(memory: Memory, logging: bool) -> q.Channel:
     """One channel of a `queued` controller, before its first clock."""
-    policy, clocks = memory.policy, memory.clocks
+    policy, size = memory.policy, memory.table.rules.size.tolist()
+    ranks, banks = size[2], size[4]
     used = commands_used(policy, memory.table) | ({"PREab"} if closes_all(memory) else set())
-    parts = device(memory.table, used)
-    size = memory.table.rules.size.tolist()
-    ranks, banks = size[2], size[4]
-    n_queues = {"per_bank": banks, "per_rank": ranks, "unified": 1}[policy.queues]
-    entries = policy.read_entries + policy.write_entries + n_queues * policy.queue_entries
-    values = np.zeros(queues.N_POLICY, np.int64)
-    for place, value in {
-        queues.AUTO: 2 * (policy.page == "closed"),
-        queues.ADAPTIVE: policy.page == "adaptive",
-        queues.TIMEOUT: policy.page_timeout_ck,
-        queues.CAP: policy.row_hit_cap,
-        queues.HITS_FIRST: policy.scheduler == "fr_fcfs_row_hit",
-        queues.OLDEST: policy.arbiter == "oldest",
-        queues.READS: policy.read_entries,
-        queues.WRITES: policy.write_entries,
-        queues.UNIFIED: policy.unified,
-        queues.DEPTH: policy.queue_entries,
-        queues.DRAIN_HIGH: max(1, round(policy.drain_high * policy.write_entries)),
-        queues.DRAIN_LOW: round(policy.drain_low * policy.write_entries),
-        queues.DRAIN_IDLE: policy.drain_idle,
-        queues.REFRESH: REFRESHES[policy.refresh],
-        queues.INTERVAL: interval(memory),
-        queues.SLEEP_AFTER: policy.self_refresh_after_ck or 0,
-        queues.DUAL: int(memory.table.rules.bus.max()) > 0,
-        queues.DRAMSIM3: policy.quirks == "dramsim3",
-        queues.READ_CK: clocks["nCL"] + clocks["nBL"],
-        queues.WRITE_CK: clocks["nCWL"] + clocks["nBL"],
-        queues.PER_CK: policy.requests_per_ck,
-        queues.CLOSE_ALL: closes_all(memory),
-        queues.PATIENCE: patience(memory),
-    }.items():
-        values[place] = value
-    home = {
-        "per_bank": np.arange(banks),
-        "per_rank": np.arange(banks) // parts.span[2],
-        "unified": np.zeros(banks, int),
-    }
-    state = np.zeros(queued.N_STATE, np.int64)
-    state[queued.N_FREE], state[queued.STOP], state[queued.REF_AT] = entries, FAR, FAR
-    state[queued.NEXT_REFRESH] = values[queues.INTERVAL]
-    waiting = np.zeros((64, 3), np.int64)
-    waiting[:, 2] = np.arange(1, 65)
-    waiting[-1, 2] = -1
-    return queued.Channel(
-        queues=_queues(parts, memory, values, n_queues, entries, home[policy.queues].astype(np.int64)),
-        order=np.zeros((2, max(policy.read_entries, policy.write_entries)), np.int64),
-        spare=np.arange(entries, dtype=np.int64),
-        reads=hash_table(entries),
-        writes=hash_table(entries),
-        waiting=waiting,
-        refreshes=np.zeros((64 + 2 * ranks, 2), np.int64),
-        rank=np.zeros((ranks, 8), np.int64),
-        state=state,
-        record=record(max(LOG_ROWS, 4 * entries), logging),
-    )
-
-
-def _queues(
-    parts: Device, memory: Memory, values: np.ndarray, n_queues: int, entries: int, home: np.ndarray
-) -> queues.Queues:
-    banks, depth = len(home), memory.policy.queue_entries
-
-    def zeros(*shape: int) -> np.ndarray:
-        return np.zeros(shape, np.int64)
-
-    pick = zeros(5)
-    pick[queues.AT], pick[queues.BY] = FAR, -1
-    return queues.Queues(
-        device=parts,
+    lines = {"per_bank": banks, "per_rank": ranks, "unified": 1}[policy.queues]
+    entries = policy.read_entries + policy.write_entries + lines * policy.queue_entries
+    values = _queued_policy(memory)
+    bank = _zeros(banks, 6)
+    bank[:, q.OPENED], bank[:, q.RANK] = -1, np.arange(banks) // (banks // ranks)
+    bank[:, q.HOME] = np.arange(banks) // (banks // lines)
+    order = _zeros(3, max(policy.read_entries, policy.write_entries, entries))
+    order[q.SPARE, :entries] = np.arange(entries)
+    state = _scalars(q.N_STATE, {q.AT: FAR, q.BY: -1, q.N_FREE: entries, q.STOP: FAR, q.REF_AT: FAR})
+    state[q.NEXT_REFRESH] = values[q.INTERVAL]
+    return q.Channel(
+        **device(memory.table, frozenset(used)),
+        **record(max(LOG_ROWS, 4 * entries), ranks, logging),
         policy=values,
-        bus=buses(memory),
-        pool=zeros(entries, 8),
-        queue=zeros(n_queues, depth),
-        length=zeros(n_queues),
-        choice=zeros(n_queues, depth, 3),
-        choices=zeros(n_queues),
-        active=zeros(n_queues),
-        place=zeros(n_queues),
-        row=np.full(banks, -1),
-        hits=zeros(banks),
-        used=zeros(banks),
-        wanted=zeros(banks),
-        rank=np.arange(banks) // parts.span[2],
-        asleep=zeros(banks // int(parts.span[2])),
-        blocked=zeros(n_queues),
-        home=home,
-        pick=pick,
+        pool=_zeros(entries, 8),
+        queue=_zeros(lines, policy.queue_entries),
+        choice=_zeros(lines, policy.queue_entries, 3),
+        line=_zeros(lines, 5),
+        bank=bank,
+        order=order,
+        seen=hash_table(entries, 2),
+        waiting=chain(_zeros(WAITING, 3), 0),
+        refreshes=_zeros(64 + 2 * ranks, 2),
+        state=state,
     )
 
 
-def buffered_channel(memory: Memory, logging: bool) -> buffered.Controller:
+def chain(waiting: np.ndarray, first: int) -> np.ndarray:
+    """The array, with the places from `first` on in a chain of free ones."""
+    waiting[first:, q.NEXT] = [*range(first + 1, len(waiting)), -1]
+    return waiting
+
+
+def _queued_policy(memory: Memory) -> np.ndarray:
+    policy, clocks = memory.policy, memory.clocks
+    named = {
+        q.AUTO: 2 * (policy.page == "closed"),
+        q.ADAPTIVE: policy.page == "adaptive",
+        q.TIMEOUT: policy.page_timeout_ck,
+        q.CAP: policy.row_hit_cap,
+        q.HITS_FIRST: policy.scheduler == "fr_fcfs_row_hit",
+        q.OLDEST: policy.arbiter == "oldest",
+        q.READ_ENTRIES: policy.read_entries,
+        q.WRITE_ENTRIES: policy.write_entries,
+        q.UNIFIED: policy.unified,
+        q.DEPTH: policy.queue_entries,
+        q.DRAIN_HIGH: max(1, round(policy.drain_high * policy.write_entries)),
+        q.DRAIN_LOW: round(policy.drain_low * policy.write_entries),
+        q.DRAIN_IDLE: policy.drain_idle,
+        q.REFRESH: REFRESHES[policy.refresh],
+        q.INTERVAL: interval(memory),
+        q.SLEEP_AFTER: policy.self_refresh_after_ck or 0,
+        q.DUAL: int(memory.table.rules.bus.max()) > 0,
+        q.DRAMSIM3: policy.quirks == "dramsim3",
+        q.READ_CK: clocks["nCL"] + clocks["nBL"],
+        q.WRITE_CK: clocks["nCWL"] + clocks["nBL"],
+        q.PER_CK: policy.requests_per_ck,
+        q.CLOSE_ALL: closes_all(memory),
+        q.PATIENCE: patience(memory),
+    }
+    return _scalars(q.BUS + len(COMMANDS), named | {q.BUS + c: bus for c, bus in enumerate(buses(memory))})
+
+
+def buffered_channel(memory: Memory, logging: bool) -> b.Channel:
     """One channel of a `buffered` controller, before its first clock."""
-    policy, clocks, rules = memory.policy, memory.clocks, memory.table.rules
-    closing = policy.page == "closed"
-    used = {"ACT", "PRE", "PREab", "RD", "WR", *(("RDA", "WRA") if closing else ())}
-    used |= {"REFab"} if policy.refresh != "none" else set()
-    size = rules.size.tolist()
-    ranks, banks = size[2], size[4]
-    values = np.zeros(buffers.N_POLICY, np.int64)
-    refresh = rules.refresh
-    scope = banks // size[int(rules.scope[refresh])] if refresh >= 0 else banks
-    low, high = (
-        float(np.float32(mark) * np.float32(policy.write_entries)) for mark in (policy.drain_low, policy.drain_high)
-    )
-    for place, value in {
-        buffers.READS: policy.read_entries,
-        buffers.WRITES: policy.write_entries,
-        buffers.HIGH: math.floor(high),
-        buffers.LOW: math.ceil(low),
-        buffers.CAP: policy.row_hit_cap,
-        buffers.CLOSING_CAP: closing,
-        buffers.SPARE_HITS: policy.scheduler == "fr_fcfs_row_hit",
-        buffers.INTERVAL: interval(memory),
-        buffers.SCOPE: scope,
-        buffers.READ_CK: clocks["nCL"] + clocks["nBL"],
-        buffers.PRIORITIES: PRIORITIES,
-        buffers.DUAL: int(rules.bus.max()) > 0,
-        buffers.PATIENCE: patience(memory),
-    }.items():
-        values[place] = value
+    policy, rules = memory.policy, memory.table.rules
+    used = commands_used(policy, memory.table)
+    ranks, banks = int(rules.size[2]), int(rules.size[4])
     entries = policy.read_entries + policy.write_entries + banks
-    deepest = max(policy.read_entries, policy.write_entries)
-    state, pick = np.zeros(buffers.N_STATE, np.int64), np.zeros((2, 3), np.int64)
-    state[buffers.NOW], state[buffers.CHECK], state[buffers.N_FREE], state[buffers.STOP] = 1, 1, entries, FAR
-    state[buffers.NEXT_REFRESH] = values[buffers.INTERVAL]
-    pick[:, buffers.AT] = FAR
-
-    def zeros(*shape: int) -> np.ndarray:
-        return np.zeros(shape, np.int64)
-
-    parts = device(memory.table, frozenset(used))
-    return buffered.Controller(
-        buffers=buffers.Buffers(
-            device=parts,
-            policy=values,
-            pool=zeros(entries, 8),
-            queue=zeros(2 * banks, deepest),
-            length=zeros(2 * banks),
-            choice=_no_choice(banks),
-            active=zeros(2, banks),
-            n_active=zeros(2),
-            place=zeros(2 * banks),
-            held=zeros(banks),
-            holds=zeros(banks),
-            priority=zeros(PRIORITIES, 2),
-            row=np.full(banks, -1),
-            accesses=zeros(banks),
-            closing=zeros(banks),
-            pick=pick,
-            state=state,
-        ),
+    values = _buffered_policy(memory)
+    bank, line, pick = _zeros(banks, 5), _zeros(2 * banks, 9), _zeros(2, 3)
+    bank[:, b.OPENED], bank[:, b.RANK] = -1, np.arange(banks) // (banks // ranks)
+    line[:, b.OF_BANK], line[:, b.HIT], line[:, b.OTHER] = np.tile(np.arange(banks), 2), -1, -1
+    pick[:, b.AT] = FAR
+    state = _scalars(b.N_STATE, {b.NOW: 1, b.CHECK: 1, b.N_FREE: entries, b.STOP: FAR})
+    state[b.NEXT_REFRESH] = values[b.INTERVAL]
+    return b.Channel(
+        **device(memory.table, used),
+        **record(LOG_ROWS, ranks, logging),
+        policy=values,
+        pool=_zeros(entries, 8),
+        queue=_zeros(2 * banks, max(policy.read_entries, policy.write_entries)),
+        line=line,
+        active=_zeros(2, banks),
+        held=_zeros(banks),
+        bank=bank,
+        priority=_zeros(PRIORITIES, 2),
+        pick=pick,
         spare=np.arange(entries, dtype=np.int64),
-        written=hash_table(entries),
-        rank_of=np.arange(banks) // parts.span[2],
-        rank=zeros(ranks, 8),
-        asleep=zeros(ranks),
-        record=record(LOG_ROWS, logging),
+        seen=hash_table(entries),
+        state=state,
     )
 
 
-def _no_choice(banks: int) -> np.ndarray:
-    found = np.full((2 * banks, 8), -1)
-    found[:, buffers.OF_BANK] = np.tile(np.arange(banks), 2)
+def _buffered_policy(memory: Memory) -> np.ndarray:
+    policy, clocks, rules = memory.policy, memory.clocks, memory.table.rules
+    # Ramulator compares in single precision
+    low, high = (float(np.float32(m) * np.float32(policy.write_entries)) for m in (policy.drain_low, policy.drain_high))
+    banks = int(rules.size[4])
+    named = {
+        b.READ_ENTRIES: policy.read_entries,
+        b.WRITE_ENTRIES: policy.write_entries,
+        b.HIGH: math.floor(high),
+        b.LOW: math.ceil(low),
+        b.CAP: policy.row_hit_cap,
+        b.CLOSING_CAP: policy.page == "closed",
+        b.SPARE_HITS: policy.scheduler == "fr_fcfs_row_hit",
+        b.INTERVAL: interval(memory),
+        b.SCOPE: banks // int(rules.size[rules.scope[rules.refresh]]) if rules.refresh >= 0 else banks,
+        b.READ_CK: clocks["nCL"] + clocks["nBL"],
+        b.PRIORITIES: PRIORITIES,
+        b.DUAL: int(rules.bus.max()) > 0,
+        b.PATIENCE: patience(memory),
+    }
+    return _scalars(b.N_POLICY, named)
+
+
+def _zeros(*shape: int) -> np.ndarray:
+    return np.zeros(shape, np.int64)
+
+
+def _scalars(n: int, named: Mapping[int, int | np.int64]) -> np.ndarray:
+    """int64[n] with values at named places."""
+    found = _zeros(n)
+    for place, value in named.items():
+        found[place] = value
     return found

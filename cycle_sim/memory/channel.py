@@ -7,9 +7,11 @@ import numpy as np
 
 from pimloom.arch.error import UserError
 from pimloom.arch.memory import Memory
-from pimloom.cycle_sim.memory import buffered, buffers, queued, record
-from pimloom.cycle_sim.memory.build import buffered_channel, queued_channel
-from pimloom.cycle_sim.memory.device import COMMANDS
+from pimloom.cycle_sim.memory.build import buffered_channel, chain, queued_channel
+from pimloom.cycle_sim.memory.kernels import buffered, queued, record
+from pimloom.cycle_sim.memory.kernels import buffered_fields as b
+from pimloom.cycle_sim.memory.kernels import queued_fields as q
+from pimloom.cycle_sim.memory.kernels.device import COMMANDS
 
 NOTHING = np.zeros(0, np.int64)
 
@@ -53,13 +55,13 @@ class Channel:
     @property
     def scalars(self) -> np.ndarray:
         """The kernel's scalars."""
-        found: np.ndarray = self.state.state if self.is_queued else self.state.buffers.state
+        found: np.ndarray = self.state.state
         return found
 
     @property
     def now(self) -> int:
         """First clock that has not been simulated yet [CK]."""
-        return int(self.scalars[queued.NOW if self.is_queued else buffers.NOW])
+        return int(self.scalars[q.NOW if self.is_queued else b.NOW])
 
     def feed(self, requests: Requests) -> None:
         """Go on until all requests are accepted."""
@@ -79,24 +81,24 @@ class Channel:
     def finish(self, end_ck: int) -> None:
         """Go on, without requests, to clock `end_ck`."""
         if self.is_queued:
-            self.scalars[queued.STOP] = end_ck
+            self.scalars[q.STOP] = end_ck
         else:
-            self.scalars[buffers.STOP] = end_ck - 1
+            self.scalars[b.STOP] = end_ck - 1
         self._run(Requests(*[NOTHING] * 7), final=True)
 
     def _run(self, requests: Requests, final: bool) -> None:
         kernel = queued.run if self.is_queued else buffered.run
-        i, code = 0, queued.FLUSH
-        while code in (queued.FLUSH, queued.GROW):
-            code, i = kernel(self.state, *requests, i, len(requests.address), final, 0)
+        i, code = 0, q.FLUSH
+        while code in (q.FLUSH, q.GROW):
+            code, i = kernel(self.state, *requests, i, len(requests.address), final)
             self._empty_logs()
-            if code == queued.GROW:
+            if code == q.GROW:
                 self.state = _grown(self.state)
-        if code in (queued.LIVELOCK, queued.ASLEEP, queued.STARVED, queued.LOST):
+        if code not in (q.MORE, q.DONE):
             raise UserError(self._stuck(code))
 
     def _empty_logs(self) -> None:
-        out = self.state.record
+        out = self.state
         for kept, rows, place in (
             (self._commands, out.command, record.N_COMMANDS),
             (self._requests, out.request, record.N_REQUESTS),
@@ -114,22 +116,21 @@ class Channel:
         return found[0], found[1]
 
     def _stuck(self, code: int) -> str:
-        at = f"clock {self.now - (code != queued.STARVED)}"
-        if code == queued.ASLEEP:
+        at = f"clock {self.now - (code != q.STARVED)}"
+        if code == q.ASLEEP:
             return (
                 f"{at}: DRAMsim3 aborts when a request or a refresh comes to a rank that has just entered "
                 "self-refresh; use another controller"
             )
-        if code == queued.LOST:
+        if code == q.LOST:
             return f"{at}: DRAMsim3 loses a read or a write where two may issue in one clock; use another controller"
-        if code == queued.STARVED:
-            since = int(self.scalars[queued.PROGRESS if self.is_queued else buffers.PROGRESS])
+        if code == q.STARVED:
+            since = int(self.scalars[q.PROGRESS if self.is_queued else b.PROGRESS])
             return (
                 f"{at}: requests wait, but none has been accepted or served since clock {since}: the rules of this "
                 "controller and device never come to them; refresh less often, or use another controller"
             )
-        slot = int(self.state.order[1, 0])
-        address = int(self.state.queues.pool[slot, 0])
+        address = int(self.state.pool[self.state.order[q.WRITES, 0], q.ADDRESS])
         return (
             f"{at}: DRAMsim3 livelocks: the write of {address:#x} waits for a read of that address, which waits while "
             "the full write buffer drains; use another controller"
@@ -137,34 +138,27 @@ class Channel:
 
     def tally(self) -> Tally:
         """What was counted so far."""
-        out = self.state.record
+        out = self.state
         ranks = self.state.rank[:, [record.ACTIVE_CK, record.IDLE_CK, record.SLEEP_CK]].tolist()
         counters = {name: int(out.tally[place]) for name, place in record.COUNTERS.items()}
         if self.is_queued:
             counters |= {"row_misses_closing": int(out.tally[record.CLOSED_FOR_MISS])}
         else:
-            counters |= {name: int(self.scalars[place]) for name, place in buffers.COUNTERS.items()}
-        commands = {name: n for name, n in zip(COMMANDS, out.count.tolist(), strict=True) if n}
+            counters |= {name: int(self.scalars[place]) for name, place in b.COUNTERS.items()}
+        commands = {name: n for name, n in zip(COMMANDS, out.tally.tolist(), strict=False) if n}
         rank_ck = tuple((a, b, c) for a, b, c in ranks)
         return Tally(self.now if self.is_queued else self.now - 1, commands, counters, out.latency, rank_ck)
 
 
 def _grown(state: Any) -> Any:
-    """The same state with twice the room where it ran out: requests that wait with others, refreshes, the log."""
-    scalars, waiting, ring = state.state, state.waiting, state.refreshes
-    if scalars[queued.FREE_WAIT] < 0:
-        n = len(waiting)
-        longer = np.concatenate([waiting, np.zeros_like(waiting)])
-        longer[n:, 2] = np.arange(n + 1, 2 * n + 1)
-        longer[-1, 2] = -1
-        scalars[queued.FREE_WAIT] = n
-        out = state.record
-        if out.tally[record.LOGGING]:
-            rows = np.zeros((len(out.request) + 2 * n, 3), np.int64)
-            state = state._replace(record=out._replace(request=rows))
-        return state._replace(waiting=longer)
-    head, tail = int(scalars[queued.REF_HEAD]), int(scalars[queued.REF_TAIL])
-    ring2 = np.zeros((2 * len(ring), 2), np.int64)
-    places = np.arange(head, tail)
-    ring2[places % len(ring2)] = ring[places % len(ring)]
-    return state._replace(refreshes=ring2)
+    """The same state with twice the room where it ran out: requests that wait with others and their log, refreshes."""
+    scalars, n = state.state, len(state.waiting)
+    if scalars[q.FREE_WAIT] < 0:
+        scalars[q.FREE_WAIT] = n
+        if state.tally[record.LOGGING]:
+            state = state._replace(request=np.zeros((len(state.request) + 2 * n, 3), np.int64))
+        return state._replace(waiting=chain(np.concatenate([state.waiting, np.zeros_like(state.waiting)]), n))
+    ring = np.zeros((2 * len(state.refreshes), 2), np.int64)
+    places = np.arange(scalars[q.REF_HEAD], scalars[q.REF_TAIL])
+    ring[places % len(ring)] = state.refreshes[places % len(state.refreshes)]
+    return state._replace(refreshes=ring)

@@ -1,8 +1,9 @@
 """Built-in request patterns: splitmix64 numbers, so that a seed means the same trace everywhere.
 
-sequential: addresses in order. random: uniform. row_conflict: each request another row of one bank. mixed: runs of
-accesses, geometric with mean 8, in 64 hot pages and new ones; a third are writes, decided by the address. strided: every
-STRIDE bytes. sparse: random, with exponential gaps of mean 100 clocks.
+sequential: addresses in order. random: uniform. row-conflict: each request another row of one bank. mixed: runs of
+accesses, geometric with mean 8, in 64 hot pages and new ones; a third are writes, decided by the address. strided:
+every STRIDE bytes. sparse: random, with exponential gaps of mean 100 clocks. random-rw: random, a third writes. hazard:
+few addresses, half of them written. burst: 16 random requests at once, a quarter writes, then a pause of 16 gaps.
 """
 
 import math
@@ -10,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pimloom.cycle_sim.memory.compiled import bare
+from pimloom.cycle_sim.memory.kernels.compiled import bare
 
 PATTERNS = ("sequential", "random", "row-conflict", "mixed", "strided", "sparse", "random-rw", "hazard", "burst")
 SEQUENTIAL, RANDOM, ROW_CONFLICT, MIXED, STRIDED, SPARSE, RANDOM_RW, HAZARD, BURST = range(len(PATTERNS))
@@ -24,7 +25,7 @@ GROUP, BANK, RANK, CHANNEL, ROW = range(5)  # page[p, …], and field[…]; fiel
 
 
 class Pattern(NamedTuple):
-    """State of a generator: one to a trace. field[f] = (bit, width) in the address; time[0]: clock of the next request."""
+    """State of a generator: one to a trace. field[f] = (bit, width) in the address; time[0]: clock of the next one."""
 
     kind: int
     offset_bits: int

@@ -16,7 +16,7 @@ class Log(Protocol):
     """Takes what happens; all arrays int64."""
 
     def commands(self, rows: np.ndarray) -> None:
-        """rows[k] = clock, channel, command (of device.COMMANDS), bank of the channel, row, column, by; by clock."""
+        """rows[k] = clock, channel, command (of COMMANDS), bank of the channel, row, column, by; by clock, channel."""
 
     def requests(self, rows: np.ndarray) -> None:
         """rows[k] = number of the request, clock of acceptance, clock at which it is done; by number, none missing."""
@@ -35,9 +35,9 @@ def simulate(
 ) -> list[Tally]:
     """Serve all requests, then run `extra_ck` clocks more; returns what each channel counted.
 
-    Each channel has its own front end, and a thread. A reference simulator's single front end, where a request that must
-    wait blocks those behind it in every channel, is kept where its quirks are asked for; then one thread does it all.
-    Addresses wrap at the capacity. Raises UserError if the controller cannot go on.
+    Each channel has its own front end, and a thread. A reference simulator's single front end, where a request that
+    must wait blocks those behind it in every channel, is kept where its quirks are asked for; then one thread does it
+    all. Addresses wrap at the capacity. Raises UserError if the controller cannot go on.
     """
     found = address_map(memory)
     channels = [Channel(memory, log is not None) for _ in range(memory.channels)]
@@ -103,7 +103,7 @@ class _Desk:
             done.append(requests)
         self.rows = np.concatenate(rows)
         if len(channels) > 1:
-            self.rows = self.rows[np.argsort(self.rows[:, 0], kind="stable")]
+            self.rows = self.rows[np.lexsort((self.rows[:, 1], self.rows[:, 0]))]
             n = int(np.searchsorted(self.rows[:, 0], before_ck))
         else:
             n = len(self.rows)

@@ -86,7 +86,7 @@ def _plain(data: np.ndarray, at: int, form: int) -> tuple[int, int, int, int]:
         return -1, 0, 0, 0
     at, address, last = at + 2, 0, at + 17
     while at < last:
-        c = np.int64(data[at])
+        c = int(data[at])
         digit = c - 48
         if digit < 0 or digit > 9:
             digit = c - 87
@@ -106,7 +106,7 @@ def _plain(data: np.ndarray, at: int, form: int) -> tuple[int, int, int, int]:
         if not 48 <= data[at] <= 57:
             return -1, 0, 0, 0
         while at < last and 48 <= data[at] <= 57:
-            when = when * 10 + (np.int64(data[at]) - 48)
+            when = when * 10 + int(data[at]) - 48
             at += 1
     if data[at] != NEWLINE:
         return -1, 0, 0, 0

@@ -16,7 +16,7 @@ from typing import Self
 import numpy as np
 
 from pimloom.arch.memory import Memory
-from pimloom.cycle_sim.memory.device import COMMANDS, PRE, PREAB, REFAB, REFPB, SRE, SRX
+from pimloom.cycle_sim.memory.kernels.device import COMMANDS, PRE, PREAB, REFAB, REFPB, SRE, SRX
 from pimloom.cycle_sim.memory.simulate import Chunk, Log
 from pimloom.reports.files import replacing, writing
 from pimloom.reports.memory.compressed import compressing

@@ -144,7 +144,7 @@ def _energy(memory: Memory, tallies: Sequence[Tally]) -> dict[str, float] | None
 
 
 def _mean(memory: Memory, total: dict[str, int]) -> float | None:
-    """Mean read latency [CK]; DRAMsim3 starts a clock after acceptance, Ramulator divides by the reads that DRAM served."""
+    """Mean read latency [CK]; DRAMsim3 starts a clock later, Ramulator divides by the reads that DRAM served."""
     reads, latency = total["reads_done"], total["read_latency_sum"]
     if memory.policy.quirks == "ramulator2":
         served = reads - total["forwarded"]

@@ -1,0 +1,263 @@
+"""A controller that schedules straight from a read and a write buffer (Ramulator's structure), from event to event.
+
+In each clock t, in this order: one request that comes at t - 1 is taken in; a refresh falls due; rows at their cap are
+to be closed; one command issues (one column and one row command where they have their own bus).
+"""
+
+import numpy as np
+
+from pimloom.cycle_sim.memory.kernels import buffered_fields as f
+from pimloom.cycle_sim.memory.kernels.buffers import choose, drop_held, front, look, needs, offer, put, take
+from pimloom.cycle_sim.memory.kernels.compiled import bare
+from pimloom.cycle_sim.memory.kernels.device import ACT, FAR, PRE, RD, RDA, REFAB, WR, WRA, arm, free_from
+from pimloom.cycle_sim.memory.kernels.pending import find, insert, remove
+from pimloom.cycle_sim.memory.kernels.queued_fields import DONE, FLUSH, MORE, STARVED
+from pimloom.cycle_sim.memory.kernels.record import (
+    FORWARDED,
+    LOGGING,
+    MERGED,
+    N_COMMANDS,
+    N_REQUESTS,
+    PAIRS,
+    READ_HITS,
+    close_accounts,
+    note_command,
+    note_request,
+    row_closed,
+    row_opened,
+)  # fmt: skip
+
+
+@bare
+def run(ch, address, write, when, bank, row, column, number, begin, end, final):
+    """Serve requests begin … end - 1 of the arrays, as `queued.run` does; returns (code, next request to take in)."""
+    g, tally, i = ch.state, ch.tally, begin
+    while True:
+        if i == end:
+            if not final:
+                return MORE, i
+            if g[f.STOP] == FAR and g[f.OUTSTANDING] == 0:
+                g[f.STOP] = max(g[f.LAST_TICK], g[f.NOW] - 1)
+        most = max(tally[N_COMMANDS] - ch.command.shape[0], tally[N_REQUESTS] - ch.request.shape[0])
+        if tally[LOGGING] and most > -4:
+            return FLUSH, i
+        t = _next_event(ch)
+        if i < end and when[i] + 1 < t and _takes(ch, address[i], write[i]):
+            t = max(when[i] + 1, g[f.NOW])
+        late = t - g[f.PROGRESS] > ch.policy[f.PATIENCE]
+        if late and (g[f.OUTSTANDING] > 0 or (i < end and when[i] + 1 < t)):
+            return STARVED, i
+        if t > g[f.STOP]:
+            _count_lengths(g, g[f.STOP] - g[f.NOW] + 1)
+            close_accounts(ch, g[f.STOP] + 1)
+            g[f.NOW] = g[f.STOP] + 1
+            return DONE, i
+        _count_lengths(g, t - g[f.NOW])
+        if i < end and when[i] < t and _takes(ch, address[i], write[i]):
+            _send(ch, t, address[i], write[i], bank[i], row[i], column[i], number[i])
+            i += 1
+        _count_lengths(g, 1)
+        _tick(ch, t)
+        g[f.NOW] = t + 1
+
+
+@bare
+def _count_lengths(g, clocks):
+    g[f.READ_LENGTH] += clocks * g[f.N_READ]
+    g[f.WRITE_LENGTH] += clocks * g[f.N_WRITE]
+    g[f.PRIORITY_LENGTH] += clocks * (g[f.TAIL] - g[f.HEAD])
+
+
+@bare
+def _next_event(ch):
+    """First clock from NOW on in which anything but a send may happen."""
+    g = ch.state
+    if g[f.CHECK]:
+        return g[f.NOW]
+    t = min(ch.pick[0, f.AT], ch.pick[1, f.AT], g[f.NEXT_REFRESH])
+    if ch.policy[f.CLOSING_CAP]:
+        for b in range(ch.bank.shape[0]):
+            if ch.bank[b, f.ACCESSES] >= ch.policy[f.CAP] and not ch.bank[b, f.CLOSING]:
+                t = min(t, free_from(ch, PRE, b))
+    return max(t, g[f.NOW])
+
+
+@bare
+def _takes(ch, address, write):
+    """Whether a request can be sent: there is room, or a buffered write to its address answers or absorbs it."""
+    return ch.state[f.N_READ + write] < ch.policy[f.READ_ENTRIES + write] or find(ch.seen, 0, address) >= 0
+
+
+@bare
+def _send(ch, t, address, write, bank, row, column, index):
+    g, pool, sent = ch.state, ch.pool, t - 1
+    g[f.PROGRESS] = t
+    if find(ch.seen, 0, address) >= 0:
+        ch.tally[MERGED if write else FORWARDED] += 1
+        note_request(ch, index, write, sent, sent if write else t)
+        g[f.LAST_TICK] = max(g[f.LAST_TICK], t)
+        return
+    g[f.OUTSTANDING] += 1
+    g[f.N_FREE] -= 1
+    slot = ch.spare[g[f.N_FREE]]
+    pool[slot, f.ADDRESS], pool[slot, f.WRITE], pool[slot, f.BANK], pool[slot, f.ROW] = address, write, bank, row
+    pool[slot, f.COLUMN], pool[slot, f.ARRIVE], pool[slot, f.INDEX], pool[slot, f.COUNTED] = column, sent, index, 0
+    if write:
+        insert(ch.seen, 0, address, slot)
+    q = write * ch.bank.shape[0] + bank
+    put(ch, q, slot)
+    if write == g[f.WRITING] and g[f.HEAD] == g[f.TAIL]:
+        offer(ch, q, t)
+    g[f.CHECK] = 1
+
+
+@bare
+def _tick(ch, t):
+    g, pick, dual = ch.state, ch.pick, ch.policy[f.DUAL]
+    _demand_upkeep(ch, t)
+    issued = np.int64(0)
+    for lane in range(1 + dual):
+        for _ in range(2):
+            if g[f.STALE]:
+                look(ch, t)
+                g[f.STALE] = 0
+            if g[f.HEAD] == g[f.TAIL] and (pick[lane, f.AT] > t or pick[lane, f.KIND] >= f.QUEUE_HIT):
+                mode = _write_mode(ch)
+                if mode != g[f.WRITING]:
+                    g[f.WRITING], g[f.STALE] = mode, 1
+        if pick[lane, f.AT] <= t:
+            if pick[lane, f.KIND] == f.PRIORITY:
+                _upkeep(ch, t)
+            else:
+                _serve(ch, lane, t)
+            g[f.STALE] = 1
+            issued += 1
+    ch.tally[PAIRS] += issued == 2
+    if g[f.STALE] or min(pick[0, f.AT], pick[1, f.AT]) <= t:
+        look(ch, t + 1)
+        g[f.STALE] = 0
+    g[f.CHECK] = g[f.HEAD] == g[f.TAIL] and _write_mode(ch) != g[f.WRITING]
+
+
+@bare
+def _demand_upkeep(ch, t):
+    """Put what falls due into the priority buffer: refreshes, and precharges of rows at their cap."""
+    g, banks = ch.state, ch.bank.shape[0]
+    if t == g[f.NEXT_REFRESH]:
+        g[f.NEXT_REFRESH] += ch.policy[f.INTERVAL]
+        for low in range(0, banks, ch.policy[f.SCOPE]):
+            _demand(ch, REFAB, low)
+    if ch.policy[f.CLOSING_CAP]:
+        for b in range(banks):
+            due = ch.bank[b, f.ACCESSES] >= ch.policy[f.CAP] and not ch.bank[b, f.CLOSING]
+            if due and free_from(ch, PRE, b) <= t:
+                ch.bank[b, f.CLOSING] = 1
+                _demand(ch, PRE, b)
+
+
+@bare
+def _demand(ch, c, low):
+    g = ch.state
+    if g[f.TAIL] - g[f.HEAD] < ch.policy[f.PRIORITIES]:
+        place = g[f.TAIL] % ch.priority.shape[0]
+        ch.priority[place, 0], ch.priority[place, 1] = c, low
+        g[f.TAIL] += 1
+        g[f.UPKEEP] += 1
+        g[f.STALE] = 1
+
+
+@bare
+def _write_mode(ch):
+    """1 while writes are served: from above the high mark, or without reads, until below the low mark with reads."""
+    g = ch.state
+    if g[f.N_READ] == 0:
+        return np.int64(1)
+    if g[f.WRITING]:
+        return np.int64(g[f.N_WRITE] >= ch.policy[f.LOW])
+    return np.int64(g[f.N_WRITE] > ch.policy[f.HIGH])
+
+
+@bare
+def _upkeep(ch, t):
+    """Issue what the front of the priority buffer needs."""
+    g = ch.state
+    c, low, high = front(ch)
+    note_command(ch, t, c, low, -1, -1, 1)
+    final = ch.priority[g[f.HEAD] % ch.priority.shape[0], 0]
+    arm(ch, c, low, t)
+    if c != REFAB:
+        for b in range(low, high):
+            _change_row(ch, c, b, -1, t)
+    if c == final:
+        g[f.HEAD] += 1
+        g[f.UPKEEP_DONE] += 1
+
+
+@bare
+def _serve(ch, lane, t):
+    """Issue the next command of the request that was picked."""
+    g, pool, kind, where = ch.state, ch.pool, ch.pick[lane, f.KIND], ch.pick[lane, f.WHERE]
+    entry = np.int64(-1)
+    if kind == f.HELD:
+        slot = ch.held[where]
+    else:
+        entry = ch.line[where, f.HIT_ENTRY if kind == f.QUEUE_HIT else f.OTHER_ENTRY]
+        slot = ch.queue[where, entry]
+    c, b, write = needs(ch, slot), pool[slot, f.BANK], pool[slot, f.WRITE]
+    final = RD <= c <= WRA
+    capped = final and ch.policy[f.CLOSING_CAP] and ch.bank[b, f.ACCESSES] >= ch.policy[f.CAP]
+    if capped and free_from(ch, c + RDA - RD, b) <= t:
+        c += RDA - RD
+    if not pool[slot, f.COUNTED]:
+        pool[slot, f.COUNTED] = 1
+        g[f.HITS if final else (f.MISSES if c == ACT else f.CONFLICTS)] += 1
+        ch.tally[READ_HITS + write] += final
+    note_command(ch, t, c, b, pool[slot, f.ROW], pool[slot, f.COLUMN], 0)
+    arm(ch, c, b, t)
+    promoted = c == ACT and g[f.N_HELD] < ch.held.shape[0]
+    if promoted or final:
+        if kind == f.HELD:
+            drop_held(ch, where)
+        else:
+            take(ch, where, entry)
+            if write:
+                remove(ch.seen, 0, pool[slot, f.ADDRESS])
+    if promoted:
+        ch.held[g[f.N_HELD]] = slot
+        g[f.N_HELD] += 1
+        ch.bank[b, f.HOLDS] += 1
+    _change_row(ch, c, b, pool[slot, f.ROW], t)
+    if final:
+        ch.bank[b, f.HOLDS] -= kind == f.HELD
+        _finish(ch, slot, t)
+
+
+@bare
+def _finish(ch, slot, t):
+    """A column command of the request issued."""
+    g, pool, write = ch.state, ch.pool, ch.pool[slot, f.WRITE]
+    g[f.PROGRESS] = t
+    done = t - 1 if write else t + ch.policy[f.READ_CK]
+    g[f.LAST_TICK] = max(g[f.LAST_TICK], t if write else done)
+    note_request(ch, pool[slot, f.INDEX], write, pool[slot, f.ARRIVE], done)
+    g[f.OUTSTANDING] -= 1
+    ch.spare[g[f.N_FREE]] = slot
+    g[f.N_FREE] += 1
+
+
+@bare
+def _change_row(ch, c, b, row, t):
+    """What a command leaves behind in a bank."""
+    bank = ch.bank
+    if c == ACT:
+        bank[b, f.OPENED] = row
+        row_opened(ch, bank[b, f.RANK], t)
+    elif c in (RD, WR):
+        bank[b, f.ACCESSES] += 1
+    else:
+        if bank[b, f.OPENED] >= 0:
+            bank[b, f.OPENED] = -1
+            row_closed(ch, bank[b, f.RANK], t)
+        bank[b, f.ACCESSES], bank[b, f.CLOSING] = 0, 0
+    for k in range(2):
+        choose(ch, k * bank.shape[0] + b)

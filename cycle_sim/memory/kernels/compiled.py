@@ -1,0 +1,24 @@
+"""How the kernels are compiled: several files, cached as one."""
+
+from pathlib import Path
+from typing import Any
+
+import numba
+
+
+def _stamp(file: Path) -> tuple[str, int, int]:
+    return file.name, file.stat().st_mtime_ns, file.stat().st_size
+
+
+FOLDER = tuple(_stamp(file) for file in sorted(Path(__file__).parent.glob("*.py")))
+
+
+def bare(function: Any) -> Any:
+    """Compile without reference counts (`_nrt=False`) and inlined: plain arrays in, nothing allocated.
+
+    numba's cache looks only at the file of a function, not at those that it calls; here it looks at this folder too.
+    """
+    options = {"cache": True, "nogil": True, "forceinline": True, "_nrt": False}
+    compiled = numba.njit(**options)(function)  # type: ignore[call-overload]
+    compiled._cache._cache_file._source_stamp = (*FOLDER, _stamp(Path(function.__code__.co_filename)))
+    return compiled

@@ -1,0 +1,190 @@
+"""What a controller with command queues does of its own: refresh, self-refresh, rows that nobody uses any more."""
+
+from pimloom.cycle_sim.memory.kernels import queued_fields as f
+from pimloom.cycle_sim.memory.kernels.compiled import bare
+from pimloom.cycle_sim.memory.kernels.device import ACT, FAR, PRE, PREAB, RD, REFAB, REFPB, SRE, WR, arm, free_from
+from pimloom.cycle_sim.memory.kernels.queues import choose
+from pimloom.cycle_sim.memory.kernels.record import (
+    HERE,
+    IDLE_CK,
+    IDLE_FROM,
+    OPEN_BANKS,
+    SINCE,
+    SLEEP_CK,
+    SLEEPS,
+    TOUCHED,
+    note_command,
+    row_closed,
+    row_opened,
+)  # fmt: skip
+
+
+@bare
+def change_row(ch, c, b, row, t):
+    """What a command of one bank leaves behind."""
+    bank = ch.bank
+    bank[b, f.USED] = t
+    if c == ACT:
+        bank[b, f.OPENED], bank[b, f.HITS] = row, 0
+        row_opened(ch, bank[b, f.RANK], t)
+    elif c in (RD, WR):
+        bank[b, f.HITS] += 1
+    elif bank[b, f.OPENED] >= 0:
+        bank[b, f.OPENED], bank[b, f.HITS] = -1, 0
+        row_closed(ch, bank[b, f.RANK], t)
+
+
+@bare
+def close_rows(ch, c, low, high, t):
+    """Close the rows of some banks for nobody's request, with PRE or PREab; returns the command."""
+    note_command(ch, t, c, low, -1, -1, 1)
+    for b in range(low, high):
+        change_row(ch, c, b, -1, t)
+        choose(ch, ch.bank[b, f.HOME])
+    arm(ch, c, low, t)
+    return c
+
+
+@bare
+def idle_row(ch):
+    """(clock, bank) of the next row that an adaptive policy closes because nobody has used it."""
+    at, bank = FAR, -1
+    for b in range(ch.bank.shape[0]):
+        if ch.bank[b, f.OPENED] >= 0 and ch.bank[b, f.WANTED] == 0:
+            t = max(ch.bank[b, f.USED] + ch.policy[f.TIMEOUT], free_from(ch, PRE, b))
+            if t < at:
+                at, bank = t, b
+    return at, bank
+
+
+@bare
+def refresh_due(ch):
+    """Queue what falls due; sleeping ranks refresh themselves."""
+    g, ranks, banks = ch.state, ch.rank.shape[0], ch.bank.shape[0]
+    g[f.NEXT_REFRESH] += ch.policy[f.INTERVAL]
+    r = g[f.TURN_RANK]
+    if ch.policy[f.REFRESH] != f.PER_BANK:
+        all_ranks = ch.policy[f.REFRESH] == f.ALL_BANK
+        for n in range(ranks if all_ranks else 1):
+            r = n if all_ranks else r
+            if not ch.rank[r, SLEEPS]:
+                _queue_refresh(ch, REFAB, r * (banks // ranks))
+                if ch.policy[f.DRAMSIM3]:  # refreshes the first rank that is awake, and no other
+                    break
+        g[f.TURN_RANK] = (r + 1) % ranks
+        return
+    group, b, of_rank, of_group = g[f.TURN_GROUP], g[f.TURN_BANK], ch.low[2, banks], ch.low[3, banks]
+    if not ch.rank[r, SLEEPS]:
+        _queue_refresh(ch, REFPB, r * of_rank + group * of_group + b)
+    g[f.TURN_GROUP] = group + 1  # bank group fastest, then bank, then rank
+    if g[f.TURN_GROUP] == of_rank // of_group:
+        g[f.TURN_GROUP], g[f.TURN_BANK] = 0, b + 1
+        if g[f.TURN_BANK] == of_group:
+            g[f.TURN_BANK], g[f.TURN_RANK] = 0, (r + 1) % ranks
+
+
+@bare
+def _queue_refresh(ch, c, bank):
+    place = ch.state[f.REF_TAIL] % ch.refreshes.shape[0]
+    ch.refreshes[place, 0], ch.refreshes[place, 1] = c, bank
+    ch.state[f.REF_TAIL] += 1
+
+
+@bare
+def _front(ch):
+    """(command, first bank, end of the banks, whether PREab closes them) of the refresh that is worked on."""
+    place = ch.state[f.REF_HEAD] % ch.refreshes.shape[0]
+    c, low = ch.refreshes[place, 0], ch.refreshes[place, 1]
+    at_once = ch.policy[f.CLOSE_ALL] and c == REFAB and ch.rank[ch.bank[low, f.RANK], OPEN_BANKS] > 0
+    return c, low, low + (ch.low[2, ch.bank.shape[0]] if c == REFAB else 1), at_once
+
+
+@bare
+def engine_at(ch):
+    """First clock in which the refresh engine may issue: a PRE of an open bank, or the refresh itself."""
+    t = FAR
+    c, low, high, at_once = _front(ch)
+    if at_once:
+        return free_from(ch, PREAB, low)
+    for b in range(low, high):
+        if ch.bank[b, f.OPENED] >= 0:
+            t = min(t, free_from(ch, PRE, b))
+    return t if t < FAR else free_from(ch, c, low)
+
+
+@bare
+def refresh(ch, t):
+    """Work on the first refresh; returns the command issued, -1 if none, -2 if the rank sleeps."""
+    g = ch.state
+    c, low, high, at_once = _front(ch)
+    if ch.rank[ch.bank[low, f.RANK], SLEEPS]:
+        return -2
+    if not g[f.ARMED]:
+        _block(ch, low, high, 1)
+        g[f.STALE] = 1
+        g[f.REF_AT] = engine_at(ch)
+    if g[f.REF_AT] > t:
+        return -1
+    first, last, closing = low, high, PREAB
+    if not at_once:
+        first, last, closing = high, high, PRE
+        for b in range(low, high):
+            if first == high and ch.bank[b, f.OPENED] >= 0 and free_from(ch, PRE, b) <= t:
+                first, last = b, b + 1
+    if first < high:
+        return close_rows(ch, closing, first, last, t)
+    note_command(ch, t, c, low, -1, -1, 1)
+    arm(ch, c, low, t)
+    _block(ch, low, high, 0)
+    g[f.REF_HEAD] += 1
+    return c
+
+
+@bare
+def _block(ch, low, high, on):
+    """Let the queues of some banks issue nothing, or again."""
+    ch.state[f.ARMED] = on
+    for b in range(low, high):
+        ch.line[ch.bank[b, f.HOME], f.BLOCKED] = on
+
+
+@bare
+def sleep_at(ch, r):
+    """First clock in which rank r may enter self-refresh."""
+    rank, dramsim3 = ch.rank, ch.policy[f.DRAMSIM3]
+    busy = rank[r, TOUCHED] if dramsim3 else rank[r, HERE]
+    if rank[r, SLEEPS]:
+        return ch.state[f.NOW] if dramsim3 and busy else FAR
+    if busy or rank[r, OPEN_BANKS] or (ch.state[f.REF_HEAD] != ch.state[f.REF_TAIL] and not dramsim3):
+        return FAR
+    return max(rank[r, IDLE_FROM] + ch.policy[f.SLEEP_AFTER] - 1, free_from(ch, SRE, r * ch.low[2, ch.bank.shape[0]]))
+
+
+@bare
+def sleep(ch, t):
+    """In a clock without a command: the first rank that has idled long enough enters self-refresh."""
+    rank = ch.rank
+    for r in range(rank.shape[0]):
+        if sleep_at(ch, r) > t:
+            continue
+        if rank[r, SLEEPS]:  # the tool asks for a wake-up that it does not know
+            return f.ASLEEP
+        low = r * ch.low[2, ch.bank.shape[0]]
+        note_command(ch, t, SRE, low, -1, -1, 1)
+        arm(ch, SRE, low, t)
+        rank[r, SLEEPS], ch.state[f.STALE] = 1, 1
+        rank[r, IDLE_CK] += t + 1 - rank[r, SINCE]
+        rank[r, SINCE] = t + 1
+        return f.DONE
+    return f.DONE
+
+
+@bare
+def wake(ch, r, t):
+    """SRX issued: rank r is awake."""
+    rank, of_rank = ch.rank, ch.low[2, ch.bank.shape[0]]
+    rank[r, SLEEPS] = 0
+    rank[r, SLEEP_CK] += t - rank[r, SINCE]
+    rank[r, SINCE], rank[r, IDLE_FROM] = t, t
+    for b in range(r * of_rank, (r + 1) * of_rank):
+        choose(ch, ch.bank[b, f.HOME])
