@@ -45,17 +45,15 @@ def corpus():
     for after in (None, 1):
         policy = policy_of(page="closed", self_refresh_after_ck=after)
         found.append((memory_of("ddr4_3200", policy, short, ranks=2), pairs))
-    fields: dict
-    for i, fields in enumerate(
-        [
-            {"page": "open"},
-            {"page": "closed"},
-            {"page": "adaptive", "page_timeout_ck": 20},
-            {"page": "closed", "self_refresh_after_ck": 20},
-            {"page": "open", "self_refresh_after_ck": 20, "refresh": "staggered"},
-            {"page": "adaptive", "self_refresh_after_ck": 1, "page_timeout_ck": 1},
-        ]
-    ):
+    settings: list[dict] = [
+        {"page": "open"},
+        {"page": "closed"},
+        {"page": "adaptive", "page_timeout_ck": 20},
+        {"page": "closed", "self_refresh_after_ck": 20},
+        {"page": "open", "self_refresh_after_ck": 20, "refresh": "staggered"},
+        {"page": "adaptive", "self_refresh_after_ck": 1, "page_timeout_ck": 1},
+    ]
+    for i, fields in enumerate(settings):
         memory = memory_of("ddr4_3200", policy_of(**fields), short, ranks=2)
         requests = [r for k in range(12) for r in stream(memory, Random(f"bite {i} {k}"), 60)]
         ends = np.cumsum([0] + [requests[k * 60 + 59][2] + 200 for k in range(12)]).tolist()
