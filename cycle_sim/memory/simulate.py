@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -44,21 +44,30 @@ def simulate(
     coupled = len(channels) > 1 and memory.policy.quirks != "none"
     desk = _Desk(log) if log else None
     number = next_ck = 0
+    fed: list[Future[None]] = []
     with ThreadPoolExecutor(threads or min(len(channels), os.cpu_count() or 1)) as pool:
         for chunk in chunks:
-            parts = _split(found, chunk, number, len(channels))
+            parts = _split(found, chunk, number, len(channels))  # while the channels are busy with the one before
             number += len(chunk.address)
+            _wait(fed, channels, desk)
             if coupled:
                 next_ck = _one_front_end(channels, parts, next_ck)
             else:
-                list(pool.map(Channel.feed, channels, parts))
-            if desk:
-                desk.collect(channels, min(channel.now for channel in channels))
+                fed = [pool.submit(channel.feed, part) for channel, part in zip(channels, parts, strict=True)]
+        _wait(fed, channels, desk)
         end_ck = max(pool.map(Channel.settle, channels)) + extra_ck
         list(pool.map(lambda channel: channel.finish(end_ck), channels))
     if desk:
         desk.collect(channels, end_ck + 1)
     return [channel.tally() for channel in channels]
+
+
+def _wait(fed: list[Future[None]], channels: list[Channel], desk: "_Desk | None") -> None:
+    """Until the channels have taken in what they were fed; then hand on what they have logged."""
+    for future in fed:
+        future.result()
+    if desk:
+        desk.collect(channels, min(channel.now for channel in channels))
 
 
 def _split(found: AddressMap, chunk: Chunk, first: int, channels: int) -> list[Requests]:
