@@ -3,7 +3,7 @@
 from pimloom.arch.dram import SELF_REFRESH
 from pimloom.arch.error import UserError
 from pimloom.arch.part import Part
-from pimloom.arch.table import standard_of
+from pimloom.arch.table import join_tables
 from pimloom.arch.units import PS_PER_NS
 
 NEVER_ZERO = ("nBL", "tCCD_S", "tCCD_L", "tRCDRD", "tRCDWR", "tRP", "tRFC", "tREFI", "tRFCpb", "tREFIpb")
@@ -13,7 +13,7 @@ BURST_TOLERANCE = 0.01  # pin rates are rounded: 14 Gb/s with a clock of 570 ps 
 
 def check_part(part: Part, where: str) -> None:
     """Raise UserError unless the timings are the standard's and the geometry, burst and rates agree with each other."""
-    standard, org = standard_of(part), part.organization
+    standard, org = join_tables(part.standard, part.pim), part.organization
     wanted, welcome = standard.timings, {**standard.timings, **standard.optional}
     if missing := sorted(wanted.keys() - part.timing.keys()):
         raise UserError(f"{where}: at $.timing: missing key {missing[0]} ({wanted[missing[0]]})")

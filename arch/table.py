@@ -101,8 +101,11 @@ def bend(table: Table, rule: int, by: int) -> Table:
 
 
 def standard_of(part: Part) -> Standard:
-    """The part's DRAM standard with the rows of its PIM extension appended."""
-    return join_tables(part.standard, part.pim)
+    """The part's DRAM standard with the rows of its PIM extension appended; only the rows that hold for this part."""
+    found, org = join_tables(part.standard, part.pim), part.organization
+    commands, rules = given(found, part.timing.keys())
+    timings = found.timings | {name: said for name, said in found.optional.items() if name in part.timing}
+    return found._replace(timings=timings, commands=commands, rules=_bound(rules, org))
 
 
 def join_tables(standard: str, pim: str | None) -> Standard:
@@ -196,8 +199,7 @@ def build_table(
             raise ValueError(f"{rule} names unknown commands {sorted(unknown)}")
         if any(scope[n] < rule.level for n in rule.after + rule.before):
             raise ValueError(f"{rule} counts below the scope of one of its commands")
-    sizes = (1, org.pseudo_channels, org.ranks, org.bank_groups, org.banks_per_group)
-    rules = tuple(r for r in rules if not r.sibling or sizes[r.level] > 1)
+    sizes, rules = _sizes(org), _bound(rules, org)
     buses = sorted({c.bus for c in commands})
     wait = [max(clocks(r.wait, ck), 0) for r in rules]
     before_ptr, before_rule = _csr(names, [r.before for r in rules])
@@ -225,6 +227,16 @@ def build_table(
         columns=org.columns,
     )
     return Table(names, arrays)
+
+
+def _sizes(org: Organization) -> tuple[int, ...]:
+    """Nodes of each level under one parent."""
+    return 1, org.pseudo_channels, org.ranks, org.bank_groups, org.banks_per_group
+
+
+def _bound(rules: tuple[Rule, ...], org: Organization) -> tuple[Rule, ...]:
+    """The rules without those between siblings where there are none."""
+    return tuple(rule for rule in rules if not rule.sibling or _sizes(org)[rule.level] > 1)
 
 
 def _column(values: Iterable[int]) -> np.ndarray:

@@ -15,7 +15,7 @@ from pimloom.cycle_sim.memory.kernels.pending import table as hash_table
 from pimloom.cycle_sim.memory.kernels.record import record
 
 REFRESHES = {"none": q.NONE, "all_bank": q.ALL_BANK, "staggered": q.STAGGERED, "per_bank": q.PER_BANK}
-LOG_ROWS = 1 << 16
+LOG_ROWS, LEAST_ROWS = 1 << 16, 1 << 10  # of all channels together, until they are handed on; of each at least
 WAITING = 64  # requests that wait with others, at first
 PRIORITIES = 1568  # upkeep that waits; CMU-SAFARI/ramulator2@c5b1c3a priority_buffer_size
 
@@ -82,7 +82,7 @@ def queued_channel(memory: Memory, logging: bool) -> q.Channel:
     state[q.NEXT_REFRESH] = values[q.INTERVAL]
     return q.Channel(
         **device(memory.table, frozenset(used)),
-        **record(max(LOG_ROWS, 4 * entries), ranks, logging),
+        **record(max(LEAST_ROWS, LOG_ROWS // memory.channels, 4 * entries), ranks, logging),
         policy=values,
         pool=_zeros(entries, 8),
         queue=_zeros(lines, policy.queue_entries),
@@ -148,7 +148,7 @@ def buffered_channel(memory: Memory, logging: bool) -> b.Channel:
     state[b.NEXT_REFRESH] = values[b.INTERVAL]
     return b.Channel(
         **device(memory.table, used),
-        **record(LOG_ROWS, ranks, logging),
+        **record(max(LEAST_ROWS, LOG_ROWS // memory.channels, 4 * entries), ranks, logging),
         policy=values,
         pool=_zeros(entries, 8),
         queue=_zeros(2 * banks, max(policy.read_entries, policy.write_entries)),

@@ -15,7 +15,7 @@ import numpy as np
 from pimloom.arch.command import STREAM, Level, Row, Rule
 from pimloom.arch.error import UserError
 from pimloom.arch.part import Organization, Part
-from pimloom.arch.table import RuleRow, Table, build_table, join_tables, rule_rows
+from pimloom.arch.table import RuleRow, Table, build_table, rule_rows, standard_of
 from pimloom.cycle_sim.dram import issue
 from pimloom.rtl_flow.cosim import Case
 
@@ -36,7 +36,7 @@ def own_table(part: Part, geometry: Organization) -> Table:
 
 def draw_cases(part: Part, geometry: Organization, streams: int, commands: int, seed: int) -> Iterator[Case]:
     """Cases that end well until they hold `commands` commands; every fourth has the part's own timings."""
-    left, number, own, rules = commands, 0, own_table(part, geometry), join_tables(part.standard, part.pim).rules
+    left, number, own, rules = commands, 0, own_table(part, geometry), standard_of(part).rules
     while left > 0:
         rng, favourite = Random(f"{part.standard} {part.pim} {seed} {number}"), number % len(rules)
         drawn = _table(part, geometry, draw_clocks(rng, part, rules[favourite], number // len(rules)))
@@ -70,7 +70,7 @@ def engine(case: Case) -> tuple[list[np.ndarray], np.ndarray] | None:
 
 def draw_clocks(rng: Random, part: Part, favourite: Rule, turn: int = 0) -> dict[str, int]:
     """Each timing of the part's standard on its own, now and then zero; one of the favourite rule's is long."""
-    names = join_tables(part.standard, part.pim).timings
+    names = standard_of(part).timings
     top = rng.choice((4, 9, 16, 24))
     clocks = {name: rng.randint(rng.choice((0, 1, 1)), top) for name in names}
     own = [name for name in re.findall(r"\w+", favourite.wait) if name in names]
@@ -82,7 +82,7 @@ def draw_clocks(rng: Random, part: Part, favourite: Rule, turn: int = 0) -> dict
 
 
 def _table(part: Part, geometry: Organization, clocks: dict[str, int]) -> Table:
-    found = join_tables(part.standard, part.pim)
+    found = standard_of(part)
     return build_table(found.commands, found.rules, clocks, geometry, found.refresh)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from pimloom.arch.error import UserError
 from pimloom.arch.part import Part
 from pimloom.arch.system import load_part
-from pimloom.arch.table import bend, join_tables
+from pimloom.arch.table import bend, standard_of
 from pimloom.cycle_sim.stream import describe
 from pimloom.rtl.blocks import BLOCKS
 from pimloom.rtl.emit import to_verilog
@@ -138,7 +138,7 @@ def mismatches(case: Case, found: Walk) -> tuple[int, str]:
 def coverage(part: Part, cases: Sequence[Case]) -> dict[str, int | None]:
     """The rules of the part's tables, and the number of the first case in which each decided a clock."""
     expected = [engine(case) for case in cases]
-    rules = join_tables(part.standard, part.pim).rules
+    rules = standard_of(part).rules
     return {str(rule): feels(cases, expected, i, 1) for i, rule in enumerate(rules)}
 
 

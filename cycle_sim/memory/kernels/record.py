@@ -32,7 +32,7 @@ COUNTERS = {
 # rank[r]: open banks, clock since which its state lasts, clocks with a row open, closed, asleep; requests that wait;
 # from when it idles; whether it was ever used; whether it sleeps
 OPEN_BANKS, SINCE, ACTIVE_CK, IDLE_CK, SLEEP_CK, HERE, IDLE_FROM, TOUCHED, SLEEPS = range(9)
-LATENCIES = 1 << 16
+LATENCIES = 1 << 15
 
 
 @bare
