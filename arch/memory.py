@@ -62,11 +62,11 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Currents(NamedTuple):
-    """Supply voltage [V], currents [mA] by JEDEC name (IDD0, IDD2N, …), devices of a rank [1]."""
+    """Supply voltage [V], currents [mA] by JEDEC name (IDD0, IDD2N, …), devices of a rank or pseudo channel [1]."""
 
     vdd: float
     idd: Mapping[str, NonNegative]
-    devices: int
+    devices: float
 
 
 class Memory(NamedTuple):

@@ -75,7 +75,7 @@ class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
         "tCK_ps": "clock period [ps]",
         "VDD": "supply voltage",
         "io_pj_per_bit": "energy of one bit on the interface [pJ/bit]",
-        "devices": "devices of a rank that share the channel's pins; currents are each one's [1]",
+        "devices": "devices that share a channel's pins; currents are each one's, shared by pseudo channels [1]",
         "current.IDD0": "one bank activating and precharging",
         "current.IDD2N": "precharge standby",
         "current.IDD3N": "active standby",

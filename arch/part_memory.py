@@ -31,7 +31,7 @@ def part_memory(name: str, part: Part, policy: Policy, channels: int = 1, mappin
             raise UserError(f"{name}: expected a power of two of {field.replace('access', 'access byte')}s, got {size}")
     widths = {field: size.bit_length() - 1 for field, size in sizes.items()}
     clocks = {timing: part.cycles(timing) for timing in part.timing}
-    currents = Currents(part.VDD, dict(part.current), part.devices) if part.current else None
+    currents = Currents(part.VDD, dict(part.current), part.devices / org.pseudo_channels) if part.current else None
     return Memory(
         name=name,
         table=compile_table(part),

@@ -36,9 +36,11 @@ def _lines(r: Outcome) -> list[tuple[str, str, str]]:
             peak = r.peak_gb_s / r.channels
             lines.append((f"  channel {number}", f"{rate:,.2f}", f"GB/s, {rate / peak:.1%} of {peak:,.2f} GB/s"))
     if r.read_latency_mean_cycles is not None:
-        lines.append(("read latency, mean", f"{r.read_latency_mean_cycles:,.2f}", "CK"))
+        own = "" if r.controller == "default" else f", as {r.controller} counts it"
+        lines.append(("read latency, mean", f"{r.read_latency_mean_cycles:,.2f}", f"CK{own}"))
         spread = (r.read_latency_p50_cycles, r.read_latency_p99_cycles, r.read_latency_max_cycles)
-        lines.append(("  median, 99 %, longest", ", ".join(f"{value}" for value in spread), "CK"))
+        text = ", ".join("–" if value is None else f"{value}" for value in spread)
+        lines.append(("  median, 99 %, longest", text, "CK from acceptance to last data"))
     if r.row_hit_rate is not None:
         lines.append(("row hits", f"{r.row_hits:,}", f"{r.row_hit_rate:.1%} of the column commands"))
     if r.merged or r.forwarded:

@@ -20,6 +20,8 @@ from pimloom.arch.system import list_names, load_part
 from pimloom.reports.files import write_atomic
 from pimloom.running import Progress, check_writable, parse_settings, progress_bar
 
+LONGEST_IDLE_CK = 10**12  # about ten minutes of simulated time
+
 if TYPE_CHECKING:
     from pimloom.reports.memory.outcome import Outcome
 
@@ -54,15 +56,15 @@ def trace_command(wanted: Wanted) -> "Outcome":
     from pimloom.reports.memory.outcome import outcome
 
     _check_outputs(wanted)
-    if wanted.idle < 0:
-        raise UserError(f"--idle {wanted.idle}: expected clocks >= 0")
+    if not 0 <= wanted.idle <= LONGEST_IDLE_CK:
+        raise UserError(f"--idle {wanted.idle}: expected clocks >= 0 and <= {LONGEST_IDLE_CK}")
     memory, controller = find_memory(wanted)
     warnings = list(memory.warnings)
     strict = memory.policy.quirks == "none"
     with ExitStack() as stack:
         progress = stack.enter_context(progress_bar(f"requests on {memory.name}", wanted.quiet))
         chunks = _requests(wanted, memory, strict, warnings.append, progress)
-        log, chunks, draw = _logs(wanted, memory, chunks, stack)
+        log, chunks, draw = _logs(wanted, memory, chunks, stack, warnings.append)
         start = time.perf_counter()
         tallies = simulate(memory, chunks, extra_ck=wanted.idle, log=log)
         wall_s = time.perf_counter() - start
@@ -105,7 +107,7 @@ def find_memory(wanted: Wanted) -> tuple[Memory, str]:
             raise UserError(f"{option}: {device} is {tool}'s own file; change it there")
     memory = _load_tool(tool, device)
     if controller not in (None, tool):
-        return memory._replace(policy=_policy(controller or "", policies), warnings=()), str(controller)
+        return memory._replace(policy=_policy(controller or "", policies)), str(controller)
     changed = load_policy_over(memory.policy, policies)
     return memory._replace(policy=changed), tool
 
@@ -215,7 +217,7 @@ def _counted(chunks: Iterable[Any], total: int, progress: Progress) -> Iterator[
 
 
 def _logs(
-    wanted: Wanted, memory: Memory, chunks: Iterator[Any], stack: ExitStack
+    wanted: Wanted, memory: Memory, chunks: Iterator[Any], stack: ExitStack, warn: Callable[[str], None]
 ) -> tuple[Any, Iterator[Any], Callable[[], None]]:
     """The logs asked for as one (None: none), the chunks that they watch, and what writes the timeline in the end."""
     from pimloom.reports.memory.logs import CommandLog, RequestLog, Tee
@@ -236,7 +238,7 @@ def _logs(
     def draw() -> None:
         commands, requests = kept.rows()
         if not len(commands) and not len(requests):
-            raise UserError(f"--window {wanted.window}: nothing happens there")
+            warn(f"--window {wanted.window}: nothing happens there; the timeline is empty")
         write_atomic(file, timeline(memory, kept, f"{wanted.memory}, clocks {wanted.window}"))
 
     return Tee(*logs, kept), kept.watch(chunks), draw

@@ -54,12 +54,12 @@ def memory_lines() -> list[tuple[str, str, str]]:
         for kind, theirs in zip(SEEDS, published.cpu_s, strict=False):
             ours = _seconds(published, kind)
             what = f"{published.tool} {published.case.partition('_')[0]} {kind}"
-            lines.append((what, f"{ours:.3f} s, {theirs / ours:.1f} x of {theirs} s", f"≥ {LEAST[kind]} x"))
+            lines.append((what, f"{ours:.3f} s, {theirs / ours:.1f} x of their {theirs} s", f"≥ {LEAST[kind]} x"))
     return [*lines, *_channels(), _long()]
 
 
 def _seconds(published: Published, kind: str) -> float:
-    """Least CPU time of three runs [s]."""
+    """Least CPU time of four runs [s]; theirs is the median of three."""
     folder = SHARED / published.tool / published.case
     if published.tool == "dramsim3":
         memory = load_dramsim3(folder / "config.ini")

@@ -124,9 +124,9 @@ class Controller:
         elif kind == "staggered":
             due = [("REFab", self.due % self.n_ranks * self.span[RANK])]
         else:
-            rest, group = divmod(self.due, self.groups)
-            rank, inner = divmod(rest, self.each)
-            due = [("REFpb", rank % self.n_ranks * self.span[RANK] + group * self.each + inner)]
+            rest, rank = divmod(self.due, self.n_ranks)
+            rest, group = divmod(rest, self.groups)
+            due = [("REFpb", rank * self.span[RANK] + group * self.each + rest % self.each)]
         self.due += 1
         self.refreshes += [(name, bank) for name, bank in due if not self.asleep[bank // self.span[RANK]]]
 

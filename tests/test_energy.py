@@ -6,8 +6,11 @@ import msgspec
 import pytest
 
 from pimloom.arch.error import UserError
+from pimloom.arch.part_memory import part_memory
+from pimloom.arch.policy import load_policy
 from pimloom.arch.system import EnergyMode, PimSystem, load_part, load_system
 from pimloom.arch.units import Milliampere, Volt
+from pimloom.energy.dram import channel_mw_ck, command_mw_ck
 from pimloom.energy.ledger import EnergyError, Ledger
 from pimloom.energy.pim import command_energy_pj, pim_energy
 
@@ -106,3 +109,15 @@ def test_a_part_without_currents_has_no_energy():
 def test_a_ledger_refuses_what_is_no_energy(value):
     with pytest.raises(EnergyError, match="energy of read is"):
         Ledger({"read": value})
+
+
+def test_pseudo_channels_share_the_currents_of_their_channel():
+    """hbm2_2400's currents are of 128 pins: a read of one pseudo channel takes half of (IDD4R - IDD3N) x VDD, 2 CK."""
+    part = load_part("hbm2_2400").value
+    memory = part_memory("hbm2", part, load_policy("default").value)
+    assert memory.currents is not None
+    each = command_mw_ck(memory.currents, memory.clocks)
+    assert each["read"] == pytest.approx(1.2 * (390 - 55) / 2 * 2)
+    found = channel_mw_ck(memory.currents, memory.clocks, {}, [(10, 0, 0), (0, 10, 0)])
+    assert found and found["active_standby"] == pytest.approx(1.2 * 55 / 2 * 10)
+    assert found["precharge_standby"] == pytest.approx(1.2 * 40 / 2 * 10)

@@ -6,6 +6,9 @@ say of four small cases is in `tests/golden/memory`, for a checkout without them
 
 import csv
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -259,3 +262,13 @@ def test_a_clock_more_is_felt(shared, tool):
             sibling = " sibling" if row.sibling and tool == "ramulator2" else ""
             asleep.add(f"{after} > {nexts} {row.level}{sibling}")
     assert asleep == {rule.strip() for rules in SLEEPING[tool].values() for rule in rules.split(",")}
+
+
+def test_the_kernels_agree_without_their_compiler():
+    """As plain Python, with bounds checks."""
+    command = [sys.executable, "-m", "pytest", __file__, "-k", "test_own_case"]
+    plain = os.environ | {"NUMBA_DISABLE_JIT": "1"}
+    done = subprocess.run(
+        command, cwd=Path(__file__).parent.parent, env=plain, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0 and "4 passed" in done.stdout, done.stdout

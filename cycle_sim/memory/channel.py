@@ -14,6 +14,11 @@ from pimloom.cycle_sim.memory.kernels import queued_fields as q
 from pimloom.cycle_sim.memory.kernels.device import COMMANDS
 
 NOTHING = np.zeros(0, np.int64)
+CLOCKS = 1 << 20  # with something to do, until a look at whether we are to stop: about half a second
+
+
+class Stopped(Exception):
+    """A channel was told to stop."""
 
 
 class Requests(NamedTuple):
@@ -49,6 +54,7 @@ class Channel:
         self.memory = memory
         self.is_queued = memory.policy.structure == "queued"
         self.state: Any = (queued_channel if self.is_queued else buffered_channel)(memory, logging)
+        self.stopped = False  # set from another thread: go on no further
         self._commands: list[np.ndarray] = []
         self._requests: list[np.ndarray] = []
 
@@ -89,8 +95,10 @@ class Channel:
     def _run(self, requests: Requests, final: bool) -> None:
         kernel = queued.run if self.is_queued else buffered.run
         i, code = 0, q.FLUSH
-        while code in (q.FLUSH, q.GROW):
-            code, i = kernel(self.state, *requests, i, len(requests.address), final)
+        while code in (q.FLUSH, q.GROW, q.PAUSE):
+            if self.stopped:
+                raise Stopped
+            code, i = kernel(self.state, *requests, i, len(requests.address), final, CLOCKS)
             self._empty_logs()
             if code == q.GROW:
                 self.state = _grown(self.state)

@@ -11,12 +11,17 @@ from pimloom.arch.memory import Memory
 from pimloom.cycle_sim.memory.addresses import AddressMap, address_map, decode
 from pimloom.cycle_sim.memory.channel import Channel, Requests, Tally
 
+MOST_HELD = 1 << 20  # commands that wait for the slowest channel, so that all are in one order
+
 
 class Log(Protocol):
     """Takes what happens; all arrays int64."""
 
     def commands(self, rows: np.ndarray) -> None:
-        """rows[k] = clock, channel, command (of COMMANDS), bank of the channel, row, column, by; by clock, channel."""
+        """rows[k] = clock, channel, command (of COMMANDS), bank of the channel, row, column, by.
+
+        By clock and channel; a channel that is far behind the others may come later.
+        """
 
     def requests(self, rows: np.ndarray) -> None:
         """rows[k] = number of the request, clock of acceptance, clock at which it is done; by number, none missing."""
@@ -45,7 +50,8 @@ def simulate(
     desk = _Desk(log) if log else None
     number = next_ck = 0
     fed: list[Future[None]] = []
-    with ThreadPoolExecutor(threads or min(len(channels), os.cpu_count() or 1)) as pool:
+    pool = ThreadPoolExecutor(threads or min(len(channels), os.cpu_count() or 1))
+    try:
         for chunk in chunks:
             parts = _split(found, chunk, number, len(channels))  # while the channels are busy with the one before
             number += len(chunk.address)
@@ -57,6 +63,10 @@ def simulate(
         _wait(fed, channels, desk)
         end_ck = max(pool.map(Channel.settle, channels)) + extra_ck
         list(pool.map(lambda channel: channel.finish(end_ck), channels))
+    finally:
+        for channel in channels:  # after an error or an interrupt
+            channel.stopped = True
+        pool.shutdown()
     if desk:
         desk.collect(channels, end_ck + 1)
     return [channel.tally() for channel in channels]
@@ -116,6 +126,7 @@ class _Desk:
             n = int(np.searchsorted(self.rows[:, 0], before_ck))
         else:
             n = len(self.rows)
+        n = max(n, len(self.rows) - MOST_HELD)
         if n:
             self.log.commands(self.rows[:n])
             self.rows = self.rows[n:]

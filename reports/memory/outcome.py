@@ -106,8 +106,8 @@ def outcome(
         row_hits=hits,
         row_hit_rate=hits / accesses if accesses else None,
         read_latency_mean_cycles=_mean(memory, total),
-        read_latency_p50_cycles=_quantile(latency, 0.50, total["read_latency_max"]),
-        read_latency_p99_cycles=_quantile(latency, 0.99, total["read_latency_max"]),
+        read_latency_p50_cycles=_quantile(latency, 0.50),
+        read_latency_p99_cycles=_quantile(latency, 0.99),
         read_latency_max_cycles=max(t.counters["read_latency_max"] for t in tallies) if reads else None,
         merged=total["merged"],
         forwarded=total["forwarded"],
@@ -154,13 +154,13 @@ def _mean(memory: Memory, total: dict[str, int]) -> float | None:
     return latency / reads - (memory.policy.quirks == "dramsim3")
 
 
-def _quantile(latency: np.ndarray, share: float, longest: int) -> int | None:
-    """The latency that `share` of the reads do not exceed [CK]; the last place of `latency` stands for the longest."""
+def _quantile(latency: np.ndarray, share: float) -> int | None:
+    """The latency that `share` of the reads do not exceed [CK]; None if it is longer than any counted by itself."""
     total = int(latency.sum())
     if not total:
         return None
     place = int(np.searchsorted(np.cumsum(latency), share * total))
-    return place if place < len(latency) - 1 else longest
+    return place if place < len(latency) - 1 else None
 
 
 def _digest(memory: Memory) -> str:

@@ -11,7 +11,7 @@ from pimloom.cycle_sim.memory.kernels.buffers import choose, drop_held, front, l
 from pimloom.cycle_sim.memory.kernels.compiled import bare
 from pimloom.cycle_sim.memory.kernels.device import ACT, FAR, PRE, RD, RDA, REFAB, WR, WRA, arm, free_from
 from pimloom.cycle_sim.memory.kernels.pending import find, insert, remove
-from pimloom.cycle_sim.memory.kernels.queued_fields import DONE, FLUSH, MORE, STARVED
+from pimloom.cycle_sim.memory.kernels.queued_fields import DONE, FLUSH, MORE, PAUSE, STARVED
 from pimloom.cycle_sim.memory.kernels.record import (
     FORWARDED,
     LOGGING,
@@ -29,7 +29,7 @@ from pimloom.cycle_sim.memory.kernels.record import (
 
 
 @bare
-def run(ch, address, write, when, bank, row, column, number, begin, end, final):
+def run(ch, address, write, when, bank, row, column, number, begin, end, final, clocks):
     """Serve requests begin … end - 1 of the arrays, as `queued.run` does; returns (code, next request to take in)."""
     g, tally, i = ch.state, ch.tally, begin
     while True:
@@ -41,6 +41,8 @@ def run(ch, address, write, when, bank, row, column, number, begin, end, final):
         most = max(tally[N_COMMANDS] - ch.command.shape[0], tally[N_REQUESTS] - ch.request.shape[0])
         if tally[LOGGING] and most > -4:
             return FLUSH, i
+        if clocks <= 0:
+            return PAUSE, i
         t = _next_event(ch)
         if i < end and when[i] + 1 < t and _takes(ch, address[i], write[i]):
             t = max(when[i] + 1, g[f.NOW])
@@ -58,7 +60,7 @@ def run(ch, address, write, when, bank, row, column, number, begin, end, final):
             i += 1
         _count_lengths(g, 1)
         _tick(ch, t)
-        g[f.NOW] = t + 1
+        g[f.NOW], clocks = t + 1, clocks - 1
 
 
 @bare

@@ -18,6 +18,8 @@ def bare(function: Any) -> Any:
 
     numba's cache looks only at the file of a function, not at those that it calls; here it looks at this folder too.
     """
+    if numba.config.DISABLE_JIT:  # type: ignore[attr-defined]
+        return function
     options = {"cache": True, "nogil": True, "forceinline": True, "_nrt": False}
     compiled = numba.njit(**options)(function)  # type: ignore[call-overload]
     compiled._cache._cache_file._source_stamp = (*FOLDER, _stamp(Path(function.__code__.co_filename)))

@@ -42,12 +42,13 @@ from pimloom.cycle_sim.memory.kernels.upkeep import (
 
 
 @bare
-def run(ch, address, write, when, bank, row, column, number, begin, end, final):
+def run(ch, address, write, when, bank, row, column, number, begin, end, final, clocks):
     """Serve requests begin … end - 1 of the arrays; request i has number[i] and comes at clock when[i] or later.
 
     Returns (code, next request to accept). MORE: all are accepted, call again with more; FLUSH: empty the logs; GROW:
-    waiting or refreshes is too short; DONE (only if final): all are done, and clock STOP has come; STARVED: requests
-    wait, and none has been accepted or served for so long that none ever will be; others: a fault of DRAMsim3's.
+    waiting or refreshes is too short; PAUSE: `clocks` clocks in which something happened are over; DONE (only if
+    final): all are done, and clock STOP has come; STARVED: requests wait, and none has been accepted or served for so
+    long that none ever will be; others: a fault of DRAMsim3's.
     """
     g, tally, policy = ch.state, ch.tally, ch.policy
     i = begin
@@ -67,6 +68,8 @@ def run(ch, address, write, when, bank, row, column, number, begin, end, final):
             most = tally[N_REQUESTS] + g[f.OUTSTANDING] + policy[f.PER_CK] + 2
             if tally[N_COMMANDS] + 4 > ch.command.shape[0] or most > ch.request.shape[0]:
                 return f.FLUSH, i
+        if clocks <= 0:
+            return f.PAUSE, i
         if g[f.FREE_WAIT] < 0 or g[f.REF_TAIL] - g[f.REF_HEAD] + ch.rank.shape[0] >= ch.refreshes.shape[0]:
             return f.GROW, i
         t = _next_event(ch)
@@ -79,7 +82,7 @@ def run(ch, address, write, when, bank, row, column, number, begin, end, final):
             g[f.NOW] = g[f.STOP]
             return f.DONE, i
         code = _tick(ch, t)
-        g[f.NOW], g[f.TAKEN] = t + 1, 0
+        g[f.NOW], g[f.TAKEN], clocks = t + 1, 0, clocks - 1
         if code != f.DONE:
             return code, i
 

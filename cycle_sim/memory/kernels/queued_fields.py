@@ -28,7 +28,7 @@ NUMBER, WHEN, NEXT = range(3)  # waiting[w]
     PATIENCE, BUS,
 ) = range(24)  # fmt: skip
 NONE, ALL_BANK, STAGGERED, PER_BANK = range(4)  # REFRESH
-DONE, MORE, FLUSH, GROW, LIVELOCK, ASLEEP, STARVED, LOST = range(8)  # what `run` returns
+DONE, MORE, FLUSH, GROW, PAUSE, LIVELOCK, ASLEEP, STARVED, LOST = range(9)  # what `run` returns
 
 
 class Channel(NamedTuple):

@@ -76,11 +76,18 @@ def refresh_due(ch):
     group, b, of_rank, of_group = g[f.TURN_GROUP], g[f.TURN_BANK], ch.low[2, banks], ch.low[3, banks]
     if not ch.rank[r, SLEEPS]:
         _queue_refresh(ch, REFPB, r * of_rank + group * of_group + b)
-    g[f.TURN_GROUP] = group + 1  # bank group fastest, then bank, then rank
+    ranks_first = not ch.policy[f.DRAMSIM3]  # then bank group, then bank; DRAMsim3: bank group, bank, rank
+    if ranks_first:
+        g[f.TURN_RANK] = (r + 1) % ranks
+        if g[f.TURN_RANK] > 0:
+            return
+    g[f.TURN_GROUP] = group + 1
     if g[f.TURN_GROUP] == of_rank // of_group:
         g[f.TURN_GROUP], g[f.TURN_BANK] = 0, b + 1
         if g[f.TURN_BANK] == of_group:
-            g[f.TURN_BANK], g[f.TURN_RANK] = 0, (r + 1) % ranks
+            g[f.TURN_BANK] = 0
+            if not ranks_first:
+                g[f.TURN_RANK] = (r + 1) % ranks
 
 
 @bare
