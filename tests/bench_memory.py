@@ -1,4 +1,4 @@
-"""Lines of `make bench` about memory controllers: the traces of published timings, and longer ones.
+"""Lines of `make bench` about memory controllers: the traces of which their CPU times are known, and longer ones.
 
 DRAMsim3's seconds are those of the whole program, reading the trace included, and so are ours; Ramulator's are its
 simulation alone, and so are ours. They were measured on another machine: only the order of magnitude compares. The
