@@ -55,7 +55,7 @@ def parse_mapping(text: str, widths: Mapping[str, int]) -> tuple[tuple[str, int]
     >>> parse_mapping("row,column,bank,column:2", {"row": 14, "bank": 2, "column": 7})
     (('column', 2), ('bank', 2), ('column', 5), ('row', 14))
     """
-    left, found = {field: widths.get(field, 0) for field in FIELDS}, []
+    left, found, seen = {field: widths.get(field, 0) for field in FIELDS}, [], set()
     for piece in reversed(text.split(",")):
         field, _, bits = piece.strip().partition(":")
         if field not in left:
@@ -63,8 +63,9 @@ def parse_mapping(text: str, widths: Mapping[str, int]) -> tuple[tuple[str, int]
         if bits and not bits.isdecimal():
             raise UserError(f"--mapping {text}: expected a number of bits after {field}:, got {bits!r}")
         take = int(bits) if bits else left[field]
-        if take > left[field]:
-            raise UserError(f"--mapping {text}: {field} has {widths.get(field, 0)} bits, not so many")
+        if take > left[field] or (field in seen and not take):
+            raise UserError(f"--mapping {text}: its pieces of {field} have more than its {widths.get(field, 0)} bits")
+        seen.add(field)
         left[field] -= take
         if take:
             found.append((field, take))

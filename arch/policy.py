@@ -32,6 +32,8 @@ def complaints(policy: Policy) -> Iterator[tuple[str, str]]:
     """Fields that do not go with the others, and what would."""
     if policy.drain_low > policy.drain_high:
         yield "drain_low", f"expected at most drain_high = {policy.drain_high:g}, got {policy.drain_low:g}"
+    if policy.structure == "buffered" and not policy.drain_low:
+        yield "drain_low", "expected more than 0 where structure is buffered: reads would never come after writes"
     if policy.drain_idle and policy.quirks == "none":
         yield (
             "drain_idle",

@@ -152,7 +152,7 @@ def trace(
     memory: Annotated[str, typer.Argument(help="Part, standard, part YAML, DRAMsim3 .ini or Ramulator .yaml.")],
     requests_file: Annotated[
         Path | None,
-        typer.Argument(metavar="TRACE", help="Lines `0xADDR READ|WRITE CYCLE` or `LD|ST 0xADDR`."),
+        typer.Argument(metavar="TRACE", help="Lines `0xADDR READ|WRITE CYCLE` (hexadecimal) or `LD|ST 0xADDR`."),
     ] = None,
     controller: Annotated[
         str | None,
@@ -215,7 +215,7 @@ def trace(
     )
     from pimloom.trace_show import show_outcome, show_warnings
 
-    show_warnings(result.warnings, quiet)
+    show_warnings(result.warnings)
     output(result.as_dict(), json, None if quiet else lambda _: show_outcome(result))
 
 

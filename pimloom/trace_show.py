@@ -10,9 +10,9 @@ from pimloom.show import show_line, show_rows
 COLUMNS = (("what", "", ""), ("value", "value|r", ""), ("unit", "unit", ""))
 
 
-def show_warnings(warnings: Sequence[str], quiet: bool) -> None:
+def show_warnings(warnings: Sequence[str]) -> None:
     """Each on its line on stderr."""
-    for said in () if quiet else warnings:
+    for said in warnings:
         print(f"pimloom: warning: {one_line(said)}", file=sys.stderr)
 
 
@@ -24,17 +24,19 @@ def show_outcome(result: Outcome) -> None:
 
 
 def _lines(r: Outcome) -> list[tuple[str, str, str]]:
-    share = r.bandwidth_gb_s / r.peak_gb_s
+    share = r.pins_gb_s / r.peak_gb_s
     lines = [
         ("requests", f"{r.requests:,}", f"{r.reads:,} reads, {r.writes:,} writes"),
         ("cycles", f"{r.cycles:,}", f"CK of {r.tck_ps} ps"),
         ("time", f"{r.time_s * 1e6:,.3f}", "µs"),
-        ("bandwidth", f"{r.bandwidth_gb_s:,.2f}", f"GB/s, {share:.1%} of the peak of {r.peak_gb_s:,.2f} GB/s"),
+        ("bandwidth", f"{r.bandwidth_gb_s:,.2f}", "GB/s of requests"),
+        ("  on the pins", f"{r.pins_gb_s:,.2f}", f"GB/s, {share:.1%} of the peak of {r.peak_gb_s:,.2f} GB/s"),
     ]
     if r.channels > 1:
         for number, rate in enumerate(r.bandwidth_by_channel_gb_s):
-            peak = r.peak_gb_s / r.channels
-            lines.append((f"  channel {number}", f"{rate:,.2f}", f"GB/s, {rate / peak:.1%} of {peak:,.2f} GB/s"))
+            lines.append(
+                (f"  channel {number}", f"{rate:,.2f}", f"GB/s of requests, peak {r.peak_gb_s / r.channels:,.2f}")
+            )
     if r.read_latency_mean_cycles is not None:
         own = "" if r.controller == "default" else f", as {r.controller} counts it"
         lines.append(("read latency, mean", f"{r.read_latency_mean_cycles:,.2f}", f"CK{own}"))

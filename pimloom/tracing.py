@@ -20,6 +20,7 @@ from pimloom.arch.system import list_names, load_part
 from pimloom.reports.files import write_atomic
 from pimloom.running import Progress, check_writable, parse_settings, progress_bar
 
+UNKNOWN_COMPRESSION = (".bz2", ".xz", ".lz4", ".zip", ".7z")
 LONGEST_IDLE_CK = 10**12  # about ten minutes of simulated time
 
 if TYPE_CHECKING:
@@ -81,9 +82,13 @@ def _check_outputs(wanted: Wanted) -> None:
         "--request-log": wanted.request_log,
         "--timeline": wanted.timeline,
     }
-    taken: dict[Path, str] = {}
+    read = {"the trace": wanted.trace, "the memory": Path(wanted.memory)}
+    read["--controller"] = Path(wanted.controller or "")
+    taken = {file.resolve(): what for what, file in read.items() if file is not None and file.is_file()}
     for option, file in named.items():
         if file is not None:
+            if str(file) == "-" or file.suffix in UNKNOWN_COMPRESSION:
+                raise UserError(f"{option} {file}: expected a file, plain or .gz or .zst")
             check_writable(file, option)
             if (other := taken.setdefault(file.resolve(), option)) != option:
                 raise UserError(f"{option} {file}: is the file of {other} too; name another")
@@ -101,7 +106,8 @@ def find_memory(wanted: Wanted) -> tuple[Memory, str]:
         name = _part_name(device)
         part = _part(name, parts)
         stem = Path(name).stem if name.endswith((".yaml", ".yml")) else name
-        return part_memory(stem, part, loaded, wanted.channels, wanted.mapping or MAPPING), controller or "default"
+        mapping = MAPPING if wanted.mapping is None else wanted.mapping
+        return part_memory(stem, part, loaded, wanted.channels, mapping), controller or "default"
     for option, given in (("--channels", wanted.channels != 1), ("--mapping", wanted.mapping), ("--set dram.", parts)):
         if given:
             raise UserError(f"{option}: {device} is {tool}'s own file; change it there")

@@ -81,8 +81,9 @@ def replacing(path: str | Path) -> Iterator[BinaryIO]:
     A device or a pipe is written to, never replaced. Raises OSError (see `writing`).
     """
     path = Path(path)
-    if path.exists() and not (path.is_file() or path.is_dir()):
-        with path.open("wb") as file:
+    device = path.is_absolute() and path.parts[1:2] in (("dev",), ("proc",))  # /dev/stdout may be a file underneath
+    if device or path.exists() and not (path.is_file() or path.is_dir()):
+        with path.open("ab") as file:
             yield file
         return
     path = path.resolve()

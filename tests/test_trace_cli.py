@@ -130,7 +130,7 @@ def test_dramsim3_files_bring_their_controller_and_warn() -> None:
 
 def test_what_the_tools_accept_is_a_warning_there_and_an_error_here() -> None:
     done = call("trace", "a.ini", "far.trc", "-q", "--json", "out.json")
-    assert done == (0, "", "")
+    assert (done.code, done.out) == (0, "") and "beyond the capacity" in done.err
     said = json.loads(Path("out.json").read_text())["warnings"]
     assert any("beyond the capacity of 16 GiB" in line for line in said)
     assert any("earlier than the one before" in line for line in said)
@@ -177,6 +177,11 @@ BAD = {
     ("ddr4_3200", "a.trc", "--timeline", "t.json", "--window", "9:3"): "--window 9:3: expected FROM:TO in clocks",
     ("ddr4_3200", "a.trc", "--commands", "folder"): "--commands folder: is a folder; name a file in it",
     ("ddr4_3200", "a.trc", "--commands", "x", "--json", "x"): "--commands x: is the file of --json too; name another",
+    ("ddr4_3200", "a.trc", "--commands", "a.trc"): "--commands a.trc: is the file of the trace too; name another",
+    ("ddr4_3200", "a.trc", "--commands", "-"): "--commands -: expected a file, plain or .gz or .zst",
+    ("ddr4_3200", "a.trc", "--commands", "c.bz2"): "--commands c.bz2: expected a file, plain or .gz or .zst",
+    ("ddr4_3200", "a.trc", "--mapping", ""): "--mapping : unknown field ''",
+    ("ddr4_3200", "a.trc", "--set", "controller.structure=buffered"): "drain_low: expected more than 0 where structure",
     ("a.ini", "a.trc", "--channels", "2"): "--channels: a.ini is dramsim3's own file; change it there",
     ("a.trc", "a.trc"): "a.trc: expected a part, a DRAMsim3 .ini or a .yaml file",
 }

@@ -20,9 +20,9 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     commands: of all channels, by name. row_hits: column commands that found their row open and used; under ramulator2
     requests whose first command did. row_hit_rate: of the column commands. read_latency: acceptance to last data; under
     dramsim3 and ramulator2 the mean is that tool's own. merged: requests that shared another one's access; forwarded:
-    reads answered from a write that waits. bandwidth: bytes of the finished requests / time. energy: null if the device
-    gives no currents; energy_mw_cycles: under dramsim3 its total in its own unit. rank_*: clocks of all ranks with a
-    row open, all rows closed, asleep. requests_per_s: of the simulation, by wall_s.
+    reads answered from a write that waits. bandwidth: bytes of the finished requests / time; pins: of the column
+    commands. energy: null if the device gives no currents; energy_mw_cycles: under dramsim3 its total in its own unit.
+    rank_*: clocks of all ranks with a row open, all rows closed, asleep. requests_per_s: of the simulation, by wall_s.
     """
 
     memory: str
@@ -44,6 +44,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     merged: int
     forwarded: int
     bandwidth_gb_s: float
+    pins_gb_s: float
     peak_gb_s: float
     bandwidth_by_channel_gb_s: list[float]
     energy_pj: float | None
@@ -112,6 +113,7 @@ def outcome(
         merged=total["merged"],
         forwarded=total["forwarded"],
         bandwidth_gb_s=rate(reads + writes),
+        pins_gb_s=rate(accesses),
         peak_gb_s=memory.peak_gb_s * memory.channels,
         bandwidth_by_channel_gb_s=[rate(n) for n in served],
         energy_pj=sum(energy.values()) if energy else None,
