@@ -228,6 +228,7 @@ def test_the_solvers_are_those_of_the_flow(rows: dict[str, list[Any]]) -> None:
     assert call("rtl", "prove", "--solver", "z3").code == 0 and rows["solver"] == ["z3"]
 
 
+@pytest.mark.slow
 def test_a_small_block_for_real() -> None:
     found = json.loads(call("rtl", "synth", "bf16_mul", "--json", "-").out)["rows"]
     assert [row["block"] for row in found] == ["bf16_mul"]
