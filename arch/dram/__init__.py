@@ -125,6 +125,7 @@ def rank_rules() -> tuple[Rule, ...]:
 
 
 def bank_refresh_command(row_bus: str = "command") -> Command:
+    """REFpb, on the bus of row commands."""
     return Command("REFpb", BANK, Row.CLOSED, Row.ANY, "tRFCpb", "refresh one bank", row_bus)
 
 
@@ -144,6 +145,7 @@ def bank_refresh_rules(scope: Level, precharge_all: str = "tRP") -> tuple[Rule, 
 
 
 def self_refresh_commands(scope: Level, row_bus: str = "command") -> tuple[Command, ...]:
+    """SRE and SRX of a node of `scope`, on the bus of row commands."""
     return (
         Command("SRE", scope, Row.CLOSED, Row.ANY, "tCKESR", "enter self-refresh", row_bus),
         Command("SRX", scope, Row.CLOSED, Row.ANY, "tXS", "leave self-refresh", row_bus),
