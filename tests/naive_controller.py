@@ -242,6 +242,8 @@ class Controller:
             if len(queue) < self.policy.queue_entries and not (entry.write and entry.address in read):
                 source.remove(entry)
                 queue.append(entry)
+                if self.policy.arbiter == "oldest":
+                    queue.sort(key=lambda e: e.number)
                 return True
         return False
 

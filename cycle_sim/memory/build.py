@@ -10,9 +10,11 @@ from pimloom.arch.memory import Memory, Policy
 from pimloom.arch.table import Table
 from pimloom.cycle_sim.memory.kernels import buffered_fields as b
 from pimloom.cycle_sim.memory.kernels import queued_fields as q
-from pimloom.cycle_sim.memory.kernels.device import COMMANDS, FAR, device
+from pimloom.cycle_sim.memory.kernels.device import COMMANDS, FAR, RD, WR, device, shape_of
+from pimloom.cycle_sim.memory.kernels.ladder import ladders
 from pimloom.cycle_sim.memory.kernels.pending import table as hash_table
 from pimloom.cycle_sim.memory.kernels.record import record
+from pimloom.cycle_sim.memory.kernels.tree import tree
 
 REFRESHES = {"none": q.NONE, "all_bank": q.ALL_BANK, "staggered": q.STAGGERED, "per_bank": q.PER_BANK}
 LOG_ROWS, LEAST_ROWS = 1 << 16, 1 << 10  # of all channels together, until they are handed on; of each at least
@@ -74,22 +76,25 @@ def queued_channel(memory: Memory, logging: bool) -> q.Channel:
     entries = policy.read_entries + policy.write_entries + lines * policy.queue_entries
     values = _queued_policy(memory)
     bank = _zeros(banks, 6)
+    values[q.QUEUE_DEPTH] = sorted(set(size)).index(lines)
+    values[q.OF_QUEUE] = banks // lines
     bank[:, q.OPENED], bank[:, q.RANK] = -1, np.arange(banks) // (banks // ranks)
     bank[:, q.HOME] = np.arange(banks) // (banks // lines)
-    order = _zeros(3, max(policy.read_entries, policy.write_entries, entries))
-    order[q.SPARE, :entries] = np.arange(entries)
-    state = _scalars(q.N_STATE, {q.AT: FAR, q.BY: -1, q.N_FREE: entries, q.STOP: FAR, q.REF_AT: FAR})
+    line = _zeros(lines, 6)
+    line[:, [q.FIRST, q.FIRST_WRITE, q.LAST, q.LAST_WRITE]] = -1
+    state = _scalars(q.N_STATE, {q.N_FREE: entries, q.STOP: FAR, q.REF_AT: FAR})
     state[q.NEXT_REFRESH] = values[q.INTERVAL]
     return q.Channel(
-        **device(memory.table, frozenset(used)),
+        **device(memory.table, frozenset(used), {"RDA": RD, "WRA": WR}),
+        **tree(shape_of(memory.table)),
         **record(max(LEAST_ROWS, LOG_ROWS // memory.channels, 4 * entries), ranks, logging),
         policy=values,
-        pool=_zeros(entries, 8),
-        queue=_zeros(lines, policy.queue_entries),
-        choice=_zeros(lines, policy.queue_entries, 3),
-        line=_zeros(lines, 5),
+        pool=_zeros(entries, 10),
+        queue=_zeros(banks, policy.queue_entries),
+        line=line,
         bank=bank,
-        order=order,
+        spare=np.arange(entries, dtype=np.int64),
+        ladder=ladders(3, banks),
         seen=hash_table(entries, 2),
         waiting=chain(_zeros(WAITING, 3), 0),
         refreshes=_zeros(64 + 2 * ranks, 2),
@@ -104,7 +109,7 @@ def chain(waiting: np.ndarray, first: int) -> np.ndarray:
 
 
 def _queued_policy(memory: Memory) -> np.ndarray:
-    policy, clocks = memory.policy, memory.clocks
+    policy, clocks, size = memory.policy, memory.clocks, memory.table.rules.size.tolist()
     named = {
         q.AUTO: 2 * (policy.page == "closed"),
         q.ADAPTIVE: policy.page == "adaptive",
@@ -129,6 +134,8 @@ def _queued_policy(memory: Memory) -> np.ndarray:
         q.PER_CK: policy.requests_per_ck,
         q.CLOSE_ALL: closes_all(memory),
         q.PATIENCE: patience(memory),
+        q.OF_RANK: size[4] // size[2],
+        q.OF_GROUP: size[4] // size[3],
     }
     return _scalars(q.BUS + len(COMMANDS), named | {q.BUS + c: bus for c, bus in enumerate(buses(memory))})
 
@@ -140,26 +147,23 @@ def buffered_channel(memory: Memory, logging: bool) -> b.Channel:
     ranks, banks = int(rules.size[2]), int(rules.size[4])
     entries = policy.read_entries + policy.write_entries + banks
     values = _buffered_policy(memory)
-    bank, line, pick = _zeros(banks, 5), _zeros(2 * banks, 9), _zeros(2, 3)
-    bank[:, b.OPENED], bank[:, b.RANK] = -1, np.arange(banks) // (banks // ranks)
-    line[:, b.OF_BANK], line[:, b.HIT], line[:, b.OTHER] = np.tile(np.arange(banks), 2), -1, -1
-    pick[:, b.AT] = FAR
+    bank = _zeros(banks, 8)
+    bank[:, b.OPENED], bank[:, b.HOLDS], bank[:, b.RANK] = -1, -1, np.arange(banks) // (banks // ranks)
     state = _scalars(b.N_STATE, {b.NOW: 1, b.CHECK: 1, b.N_FREE: entries, b.STOP: FAR})
     state[b.NEXT_REFRESH] = values[b.INTERVAL]
     return b.Channel(
-        **device(memory.table, used),
+        **device(memory.table, used, {}),
+        **tree(shape_of(memory.table)),
         **record(max(LEAST_ROWS, LOG_ROWS // memory.channels, 4 * entries), ranks, logging),
         policy=values,
-        pool=_zeros(entries, 8),
+        pool=_zeros(entries, 10),
         queue=_zeros(2 * banks, max(policy.read_entries, policy.write_entries)),
-        line=line,
-        active=_zeros(2, banks),
         held=_zeros(banks),
         bank=bank,
         priority=_zeros(PRIORITIES, 2),
-        pick=pick,
         spare=np.arange(entries, dtype=np.int64),
         seen=hash_table(entries),
+        ladder=ladders(1, banks),
         state=state,
     )
 

@@ -12,6 +12,7 @@ from pimloom.cycle_sim.memory.kernels import buffered, queued, record
 from pimloom.cycle_sim.memory.kernels import buffered_fields as b
 from pimloom.cycle_sim.memory.kernels import queued_fields as q
 from pimloom.cycle_sim.memory.kernels.device import COMMANDS
+from pimloom.cycle_sim.memory.kernels.tree import slot_of
 
 NOTHING = np.zeros(0, np.int64)
 CLOCKS = 1 << 20  # with something to do, until a look at whether we are to stop: about half a second
@@ -138,7 +139,7 @@ class Channel:
                 f"{at}: requests wait, but none has been accepted or served since clock {since}: the rules of this "
                 "controller and device never come to them; refresh less often, or use another controller"
             )
-        address = int(self.state.pool[self.state.order[q.WRITES, 0], q.ADDRESS])
+        address = int(self.state.pool[slot_of(int(self.state.ladder[q.WRITES, 1])), q.ADDRESS])
         return (
             f"{at}: DRAMsim3 livelocks: the write of {address:#x} waits for a read of that address, which waits while "
             "the full write buffer drains; use another controller"

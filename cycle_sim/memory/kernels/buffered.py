@@ -7,9 +7,25 @@ to be closed; one command issues (one column and one row command where they have
 import numpy as np
 
 from pimloom.cycle_sim.memory.kernels import buffered_fields as f
-from pimloom.cycle_sim.memory.kernels.buffers import choose, drop_held, front, look, needs, offer, put, take
+from pimloom.cycle_sim.memory.kernels.buffers import (
+    COLUMNS,
+    ROWS,
+    YOUNG,
+    drop,
+    front,
+    front_clock,
+    held_clock,
+    hold,
+    needs,
+    next_issue,
+    put,
+    renew,
+    renew_all,
+    take,
+)  # fmt: skip
 from pimloom.cycle_sim.memory.kernels.compiled import bare
 from pimloom.cycle_sim.memory.kernels.device import ACT, FAR, PRE, RD, RDA, REFAB, WR, WRA, arm, free_from
+from pimloom.cycle_sim.memory.kernels.ladder import earliest, place
 from pimloom.cycle_sim.memory.kernels.pending import find, insert, remove
 from pimloom.cycle_sim.memory.kernels.queued_fields import DONE, FLUSH, MORE, PAUSE, STARVED
 from pimloom.cycle_sim.memory.kernels.record import (
@@ -26,6 +42,7 @@ from pimloom.cycle_sim.memory.kernels.record import (
     row_closed,
     row_opened,
 )  # fmt: skip
+from pimloom.cycle_sim.memory.kernels.tree import ALL, NONE, climb, oldest, passing, slot_of
 
 
 @bare
@@ -76,11 +93,9 @@ def _next_event(ch):
     g = ch.state
     if g[f.CHECK]:
         return g[f.NOW]
-    t = min(ch.pick[0, f.AT], ch.pick[1, f.AT], g[f.NEXT_REFRESH])
+    t = min(next_issue(ch), g[f.NEXT_REFRESH])
     if ch.policy[f.CLOSING_CAP]:
-        for b in range(ch.bank.shape[0]):
-            if ch.bank[b, f.ACCESSES] >= ch.policy[f.CAP] and not ch.bank[b, f.CLOSING]:
-                t = min(t, free_from(ch, PRE, b))
+        t = min(t, earliest(ch, 0, f.BANKS, g[f.NOW])[0])
     return max(t, g[f.NOW])
 
 
@@ -106,38 +121,37 @@ def _send(ch, t, address, write, bank, row, column, index):
     pool[slot, f.COLUMN], pool[slot, f.ARRIVE], pool[slot, f.INDEX], pool[slot, f.COUNTED] = column, sent, index, 0
     if write:
         insert(ch.seen, 0, address, slot)
-    q = write * ch.bank.shape[0] + bank
-    put(ch, q, slot)
-    if write == g[f.WRITING] and g[f.HEAD] == g[f.TAIL]:
-        offer(ch, q, t)
+    put(ch, slot)
+    if write == g[f.WRITING] and renew(ch, bank):
+        climb(ch, bank)
     g[f.CHECK] = 1
 
 
 @bare
 def _tick(ch, t):
-    g, pick, dual = ch.state, ch.pick, ch.policy[f.DUAL]
+    g, dual = ch.state, ch.policy[f.DUAL]
     _demand_upkeep(ch, t)
     issued = np.int64(0)
     for lane in range(1 + dual):
-        for _ in range(2):
-            if g[f.STALE]:
-                look(ch, t)
-                g[f.STALE] = 0
-            if g[f.HEAD] == g[f.TAIL] and (pick[lane, f.AT] > t or pick[lane, f.KIND] >= f.QUEUE_HIT):
-                mode = _write_mode(ch)
-                if mode != g[f.WRITING]:
-                    g[f.WRITING], g[f.STALE] = mode, 1
-        if pick[lane, f.AT] <= t:
-            if pick[lane, f.KIND] == f.PRIORITY:
-                _upkeep(ch, t)
-            else:
-                _serve(ch, lane, t)
-            g[f.STALE] = 1
+        lanes = ALL if not dual else (ROWS if lane else COLUMNS)
+        if g[f.HEAD] == g[f.TAIL]:
+            key, _ = oldest(ch, 0, passing(ch, 0, lanes, t), t)
+            if key >= YOUNG and _write_mode(ch) != g[f.WRITING]:
+                g[f.WRITING] = 1 - g[f.WRITING]
+                renew_all(ch)
+                key, _ = oldest(ch, 0, passing(ch, 0, lanes, t), t)
+            if key < NONE:
+                _serve(ch, slot_of(key), key < YOUNG, t)
+                issued += 1
+            continue
+        at, slot = held_clock(ch, t) if lane == 0 else (FAR, -1)
+        if at <= t:
+            _serve(ch, slot, True, t)
+            issued += 1
+        elif lane == dual and front_clock(ch) <= t:
+            _upkeep(ch, t)
             issued += 1
     ch.tally[PAIRS] += issued == 2
-    if g[f.STALE] or min(pick[0, f.AT], pick[1, f.AT]) <= t:
-        look(ch, t + 1)
-        g[f.STALE] = 0
     g[f.CHECK] = g[f.HEAD] == g[f.TAIL] and _write_mode(ch) != g[f.WRITING]
 
 
@@ -150,11 +164,12 @@ def _demand_upkeep(ch, t):
         for low in range(0, banks, ch.policy[f.SCOPE]):
             _demand(ch, REFAB, low)
     if ch.policy[f.CLOSING_CAP]:
-        for b in range(banks):
-            due = ch.bank[b, f.ACCESSES] >= ch.policy[f.CAP] and not ch.bank[b, f.CLOSING]
-            if due and free_from(ch, PRE, b) <= t:
-                ch.bank[b, f.CLOSING] = 1
-                _demand(ch, PRE, b)
+        at, b = earliest(ch, 0, f.BANKS, t)
+        while at <= t:
+            ch.bank[b, f.CLOSING] = 1
+            place(ch.ladder, 0, b, NONE)
+            _demand(ch, PRE, b)
+            at, b = earliest(ch, 0, f.BANKS, t)
 
 
 @bare
@@ -165,7 +180,6 @@ def _demand(ch, c, low):
         ch.priority[place, 0], ch.priority[place, 1] = c, low
         g[f.TAIL] += 1
         g[f.UPKEEP] += 1
-        g[f.STALE] = 1
 
 
 @bare
@@ -190,21 +204,16 @@ def _upkeep(ch, t):
     if c != REFAB:
         for b in range(low, high):
             _change_row(ch, c, b, -1, t)
+    renew_all(ch)
     if c == final:
         g[f.HEAD] += 1
         g[f.UPKEEP_DONE] += 1
 
 
 @bare
-def _serve(ch, lane, t):
-    """Issue the next command of the request that was picked."""
-    g, pool, kind, where = ch.state, ch.pool, ch.pick[lane, f.KIND], ch.pick[lane, f.WHERE]
-    entry = np.int64(-1)
-    if kind == f.HELD:
-        slot = ch.held[where]
-    else:
-        entry = ch.line[where, f.HIT_ENTRY if kind == f.QUEUE_HIT else f.OTHER_ENTRY]
-        slot = ch.queue[where, entry]
+def _serve(ch, slot, held, t):
+    """Issue the next command of a request, which is in the active buffer if `held`."""
+    g, pool = ch.state, ch.pool
     c, b, write = needs(ch, slot), pool[slot, f.BANK], pool[slot, f.WRITE]
     final = RD <= c <= WRA
     capped = final and ch.policy[f.CLOSING_CAP] and ch.bank[b, f.ACCESSES] >= ch.policy[f.CAP]
@@ -216,21 +225,25 @@ def _serve(ch, lane, t):
         ch.tally[READ_HITS + write] += final
     note_command(ch, t, c, b, pool[slot, f.ROW], pool[slot, f.COLUMN], 0)
     arm(ch, c, b, t)
-    promoted = c == ACT and g[f.N_HELD] < ch.held.shape[0]
+    promoted, before = c == ACT and g[f.N_HELD] < ch.held.shape[0], g[f.N_HELD]
     if promoted or final:
-        if kind == f.HELD:
-            drop_held(ch, where)
+        if held:
+            drop(ch, slot)
         else:
-            take(ch, where, entry)
+            take(ch, slot)
             if write:
                 remove(ch.seen, 0, pool[slot, f.ADDRESS])
     if promoted:
-        ch.held[g[f.N_HELD]] = slot
-        g[f.N_HELD] += 1
-        ch.bank[b, f.HOLDS] += 1
+        hold(ch, slot)
+        g[f.MISCOUNTED] = g[f.MISCOUNTED] or held
+    ch.bank[b, f.GUARDS] += np.int64(promoted) - np.int64(final and held)
     _change_row(ch, c, b, pool[slot, f.ROW], t)
+    if g[f.MISCOUNTED] and (before > 0) != (g[f.N_HELD] > 0):  # no bank is guarded while the active buffer is empty
+        renew_all(ch)
+    else:
+        renew(ch, b)
+        climb(ch, b)
     if final:
-        ch.bank[b, f.HOLDS] -= kind == f.HELD
         _finish(ch, slot, t)
 
 
@@ -261,5 +274,3 @@ def _change_row(ch, c, b, row, t):
             bank[b, f.OPENED] = -1
             row_closed(ch, bank[b, f.RANK], t)
         bank[b, f.ACCESSES], bank[b, f.CLOSING] = 0, 0
-    for k in range(2):
-        choose(ch, k * bank.shape[0] + b)

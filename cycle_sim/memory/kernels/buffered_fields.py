@@ -4,22 +4,22 @@ from typing import NamedTuple
 
 import numpy as np
 
-# pool[slot]: a request. ARRIVE: clock at which it was sent; COUNTED: whether its first command has been seen
-ADDRESS, WRITE, BANK, ROW, COLUMN, ARRIVE, INDEX, COUNTED = range(8)
-# bank[b]: open row (-1: closed), accesses since it opened, whether a precharge is on its way, requests in `held`, rank
-OPENED, ACCESSES, CLOSING, HOLDS, RANK = range(5)
-# line[q], q = write * banks + bank: requests, place in `active`, bank; of the oldest row hit and of the oldest other
-# request: place of its command in `free` (-1: there is none), arrival, entry
-LENGTH, PLACE, OF_BANK, HIT, HIT_ARRIVE, HIT_ENTRY, OTHER, OTHER_ARRIVE, OTHER_ENTRY = range(9)
-# pick[lane]: clock of the next command; who: KIND and place in `held`, or queue
-AT, KIND, WHERE = range(3)
-HELD, PRIORITY, QUEUE_HIT, QUEUE_OTHER = range(4)
-# state[…]. STALE: the picks must be looked for anew; CHECK: the write mode changes in the next clock that asks for it
+# pool[slot]: a request. ARRIVE: clock at which it was sent; COUNTED: whether its first command has been seen; BESIDE:
+# the next one in the active buffer that wants the bank, or -1; SEAT: place in `held`
+ADDRESS, WRITE, BANK, ROW, COLUMN, ARRIVE, INDEX, COUNTED, BESIDE, SEAT = range(10)
+# bank[b]: open row (-1: closed), accesses since it opened, whether a precharge is on its way, its first request in the
+# active buffer (-1: none), rank, requests in the read and in the write buffer; GUARDS: requests in the active buffer as
+# the tool counts them: one is counted again when its row was closed under it and is opened again
+OPENED, ACCESSES, CLOSING, HOLDS, RANK, READS, WRITES, GUARDS = range(8)
+# state[…]. MISCOUNTED: whether GUARDS was ever wrong; CHECK: the write mode changes in the next clock that asks for it
 (
-    NOW, WRITING, N_HELD, HEAD, TAIL, N_FREE, N_READ, N_WRITE, N_ACTIVE, N_ACTIVE_WRITES, NEXT_REFRESH, OUTSTANDING,
+    NOW, WRITING, N_HELD, HEAD, TAIL, N_FREE, N_READ, N_WRITE, NEXT_REFRESH, OUTSTANDING,
     LAST_TICK, STOP, CHECK, UPKEEP, UPKEEP_DONE, READ_LENGTH, WRITE_LENGTH, PRIORITY_LENGTH, HITS, MISSES, CONFLICTS,
-    PROGRESS, STALE, N_STATE,
-) = range(26)  # fmt: skip
+    PROGRESS, MISCOUNTED, N_STATE,
+) = range(24)  # fmt: skip
+BANKS = (
+    12  # bits of a key of the ladder that tell the bank; those above tell a clock from which on it may close its row
+)
 (
     READ_ENTRIES, WRITE_ENTRIES, HIGH, LOW, CAP, CLOSING_CAP, SPARE_HITS, INTERVAL, SCOPE, READ_CK, PRIORITIES, DUAL,
     PATIENCE, N_POLICY,
@@ -37,16 +37,25 @@ COUNTERS = {
 
 
 class Channel(NamedTuple):
-    """One channel and its controller. free … ring: see `device`; command … rank: see `record`.
+    """One channel and its controller. path … ring: see `device`; offer … todo: `tree`; command … rank: `record`.
 
-    queue[q, i]: slots, oldest first. active[write]: queues that are not empty. held: the active buffer. priority: ring
-    of (command, first bank). spare: free slots. seen: addresses in the write buffer.
+    queue[write * banks + b, i]: slots of the requests in a buffer that want bank b, oldest first. held: the active
+    buffer. priority: ring of (command, first bank). spare: free slots. seen: addresses in the write buffer. ladder: banks
+    at their cap.
     """
 
-    free: np.ndarray
+    path: np.ndarray
+    bound: np.ndarray
+    beside: np.ndarray
+    first_rule: np.ndarray
     rule: np.ndarray
-    low: np.ndarray
     ring: np.ndarray
+    offer: np.ndarray
+    time: np.ndarray
+    least: np.ndarray
+    node: np.ndarray
+    kids: np.ndarray
+    todo: np.ndarray
     command: np.ndarray
     request: np.ndarray
     tally: np.ndarray
@@ -55,12 +64,10 @@ class Channel(NamedTuple):
     policy: np.ndarray
     pool: np.ndarray
     queue: np.ndarray
-    line: np.ndarray
-    active: np.ndarray
     held: np.ndarray
     bank: np.ndarray
     priority: np.ndarray
-    pick: np.ndarray
     spare: np.ndarray
     seen: np.ndarray
+    ladder: np.ndarray
     state: np.ndarray

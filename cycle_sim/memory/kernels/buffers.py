@@ -2,14 +2,19 @@
 
 Precedence in a clock: requests in the active buffer, whose row was opened for them; then the front of the priority
 buffer (refreshes, precharges); then, if that is empty, the read or the write buffer. Among those that are ready the
-oldest is first.
+oldest is first. A bank offers what the buffer that is served has for it, and what the active buffer has, with lesser keys.
 """
 
 import numpy as np
 
 from pimloom.cycle_sim.memory.kernels import buffered_fields as f
 from pimloom.cycle_sim.memory.kernels.compiled import bare
-from pimloom.cycle_sim.memory.kernels.device import ACT, FAR, PRE, PREAB, RD, REFAB, WRA, free_from
+from pimloom.cycle_sim.memory.kernels.device import ACT, FAR, PRE, PREAB, RD, REFAB, free_from
+from pimloom.cycle_sim.memory.kernels.ladder import place
+from pimloom.cycle_sim.memory.kernels.tree import LANES, NONE, climb_all, key_of, next_clock, note
+
+YOUNG = np.int64(1) << 59  # added to the keys of those that are not in the active buffer
+ROWS, COLUMNS = 1 << ACT | 1 << PRE, 3 << RD
 
 
 @bare
@@ -36,145 +41,131 @@ def front(ch):
 
 
 @bare
-def choose(ch, q):
-    """Find out anew whom queue q would send."""
-    line, banks, hit, other = ch.line, ch.bank.shape[0], -1, -1
-    b = line[q, f.OF_BANK]
-    opened = ch.bank[b, f.OPENED]
-    for i in range(line[q, f.LENGTH]):
-        if opened >= 0 and ch.pool[ch.queue[q, i], f.ROW] == opened:
+def front_clock(ch):
+    """First clock in which the front of the priority buffer may issue; it closes no row of the active buffer."""
+    c, low, high = front(ch)
+    if c != REFAB and ch.state[f.N_HELD] > 0:
+        for b in range(low, high):
+            if ch.bank[b, f.GUARDS] > 0:
+                return FAR
+    return free_from(ch, c, low)
+
+
+@bare
+def held_clock(ch, not_before):
+    """First clock from `not_before` on in which one of the active buffer may issue, and which: the oldest; or -1."""
+    best, by = FAR, -1
+    for i in range(ch.state[f.N_HELD]):
+        slot = ch.held[i]
+        c = needs(ch, slot)
+        if c >= RD or not ch.policy[f.DUAL]:
+            at = max(free_from(ch, c, ch.pool[slot, f.BANK]), not_before)
+            if at < best or (at == best and ch.pool[slot, f.INDEX] < ch.pool[by, f.INDEX]):
+                best, by = at, slot
+    return best, by
+
+
+@bare
+def next_issue(ch):
+    """First clock in which anyone may issue."""
+    if ch.state[f.HEAD] == ch.state[f.TAIL]:
+        return next_clock(ch)
+    return min(held_clock(ch, 0)[0], front_clock(ch))
+
+
+@bare
+def renew(ch, b):
+    """Something happened to bank b or to the requests that want it; returns whether its offers changed."""
+    offer, bank, pool, held = ch.offer, ch.bank, ch.pool, ch.bank[b, f.HOLDS]
+    if ch.policy[f.CLOSING_CAP]:
+        due = bank[b, f.ACCESSES] >= ch.policy[f.CAP] and not bank[b, f.CLOSING]
+        place(ch.ladder, 0, b, b if due else NONE)
+    k, first = ch.state[f.WRITING], b * LANES
+    n = bank[b, f.READS + k]
+    offers = n > 0 or held >= 0
+    for lane in range(LANES):
+        offer[first + lane] = NONE
+    _offer_buffered(ch, b, k, n)
+    slot = held
+    while slot >= 0:
+        c = needs(ch, slot)
+        if c >= RD or not ch.policy[f.DUAL]:
+            offer[first + c] = min(offer[first + c], key_of(pool[slot, f.INDEX], slot))
+        slot = pool[slot, f.BESIDE]
+    return note(ch, b, offers)
+
+
+@bare
+def renew_all(ch):
+    """Something happened to all banks."""
+    for b in range(ch.bank.shape[0]):
+        renew(ch, b)
+    climb_all(ch)
+
+
+@bare
+def _offer_buffered(ch, b, k, n):
+    """Offer the oldest row hit and the oldest other of the n requests for bank b in the buffer that is served."""
+    pool, opened, q, hit, other = ch.pool, ch.bank[b, f.OPENED], k * ch.bank.shape[0] + b, -1, -1
+    for i in range(n):
+        if opened >= 0 and pool[ch.queue[q, i], f.ROW] == opened:
             if hit < 0:
                 hit = i
         elif other < 0:
             other = i
-    line[q, f.HIT] = line[q, f.OTHER] = -1
     if hit >= 0:
-        line[q, f.HIT], line[q, f.HIT_ENTRY] = (RD + np.int64(q >= banks)) * banks + b, hit
-        line[q, f.HIT_ARRIVE] = ch.pool[ch.queue[q, hit], f.ARRIVE]
-    if other >= 0 and not (ch.policy[f.SPARE_HITS] and opened >= 0 and 0 <= hit < other):
-        line[q, f.OTHER], line[q, f.OTHER_ENTRY] = (ACT if opened < 0 else PRE) * banks + b, other
-        line[q, f.OTHER_ARRIVE] = ch.pool[ch.queue[q, other], f.ARRIVE]
+        slot = ch.queue[q, hit]
+        ch.offer[b * LANES + RD + k] = key_of(pool[slot, f.INDEX], slot) + YOUNG
+    guarded = ch.state[f.N_HELD] > 0 and ch.bank[b, f.GUARDS] > 0
+    spared = opened >= 0 and (guarded or (ch.policy[f.SPARE_HITS] and 0 <= hit < other))
+    if other >= 0 and not spared:
+        slot = ch.queue[q, other]
+        ch.offer[b * LANES + (ACT if opened < 0 else PRE)] = key_of(pool[slot, f.INDEX], slot) + YOUNG
 
 
 @bare
-def _would_close(ch, low, high):
-    """Whether a bank of low … high - 1 has a request in the active buffer."""
-    if ch.state[f.N_HELD] > 0:
-        for b in range(low, high):
-            if ch.bank[b, f.HOLDS] > 0:
-                return True
-    return False
+def put(ch, slot):
+    """Put a request at the end of its buffer."""
+    b, write = ch.pool[slot, f.BANK], ch.pool[slot, f.WRITE]
+    ch.queue[write * ch.bank.shape[0] + b, ch.bank[b, f.READS + write]] = slot
+    ch.bank[b, f.READS + write] += 1
+    ch.state[f.N_READ + write] += 1
 
 
 @bare
-def _pick(ch, lane, at, kind, where):
-    ch.pick[lane, f.AT], ch.pick[lane, f.KIND], ch.pick[lane, f.WHERE] = at, kind, where
-
-
-@bare
-def offer(ch, q, not_before):
-    """Queue q has got a request, the youngest of all: it comes next where its command is the first to be legal."""
-    line, b = ch.line, ch.line[q, f.OF_BANK]
-    if line[q, f.HIT] >= 0:
-        at = max(ch.free[line[q, f.HIT]], not_before)
-        if at < ch.pick[0, f.AT]:
-            _pick(ch, 0, at, f.QUEUE_HIT, q)
-    if line[q, f.OTHER] >= 0 and (ch.bank[b, f.OPENED] < 0 or not _would_close(ch, b, b + 1)):
-        at, lane = max(ch.free[line[q, f.OTHER]], not_before), ch.policy[f.DUAL]
-        if at < ch.pick[lane, f.AT]:
-            _pick(ch, lane, at, f.QUEUE_OTHER, q)
-
-
-@bare
-def look(ch, not_before):
-    """Find who issues next, not before `not_before`: in lane 0; with two buses, columns there and rows in lane 1."""
-    g, dual = ch.state, ch.policy[f.DUAL]
-    _look_at_held(ch, not_before)
-    ch.pick[1, f.AT] = FAR
-    if g[f.HEAD] == g[f.TAIL]:
-        _look_at_queues(ch, not_before)
-        return
-    c, low, high = front(ch)
-    if c == REFAB or not _would_close(ch, low, high):
-        at = max(free_from(ch, c, low), not_before)
-        if at < ch.pick[dual, f.AT]:
-            _pick(ch, dual, at, f.PRIORITY, 0)
-
-
-@bare
-def _look_at_held(ch, not_before):
-    """The active buffer; with two buses only its column commands."""
-    dual, banks, best, arrived, place = ch.policy[f.DUAL], ch.bank.shape[0], FAR, FAR, 0
-    for i in range(ch.state[f.N_HELD]):
-        slot = ch.held[i]
-        c = needs(ch, slot)
-        if not dual or RD <= c <= WRA:
-            at = max(ch.free[c * banks + ch.pool[slot, f.BANK]], not_before)
-            if at < best or (at == best and ch.pool[slot, f.ARRIVE] < arrived):
-                best, arrived, place = at, ch.pool[slot, f.ARRIVE], i
-    _pick(ch, 0, best, f.HELD, place)
-
-
-@bare
-def _look_at_queues(ch, not_before):
-    """The read or the write buffer, as the mode is."""
-    g, line, dual = ch.state, ch.line, ch.policy[f.DUAL]
-    hit_at, hit_arrive, hit_q, other_at, other_arrive, other_q = FAR, FAR, np.int64(-1), FAR, FAR, np.int64(-1)
-    k, guarded = g[f.WRITING], g[f.N_HELD] > 0
-    for a in range(g[f.N_ACTIVE + k]):
-        q = ch.active[k, a]
-        if line[q, f.HIT] >= 0:
-            at = max(ch.free[line[q, f.HIT]], not_before)
-            if at < hit_at or (at == hit_at and line[q, f.HIT_ARRIVE] < hit_arrive):
-                hit_at, hit_arrive, hit_q = at, line[q, f.HIT_ARRIVE], q
-        if line[q, f.OTHER] >= 0:
-            at = max(ch.free[line[q, f.OTHER]], not_before)
-            if at < other_at or (at == other_at and line[q, f.OTHER_ARRIVE] < other_arrive):
-                b = line[q, f.OF_BANK]
-                if not (guarded and ch.bank[b, f.OPENED] >= 0 and ch.bank[b, f.HOLDS] > 0):
-                    other_at, other_arrive, other_q = at, line[q, f.OTHER_ARRIVE], q
-    first = dual or hit_at < other_at or (hit_at == other_at and hit_arrive < other_arrive)
-    if first and hit_at < ch.pick[0, f.AT]:
-        _pick(ch, 0, hit_at, f.QUEUE_HIT, hit_q)
-    if (dual or not first) and other_at < ch.pick[dual, f.AT]:
-        _pick(ch, dual, other_at, f.QUEUE_OTHER, other_q)
-
-
-@bare
-def put(ch, q, slot):
-    """Put a request at the end of queue q."""
-    g, line = ch.state, ch.line
-    n, k = line[q, f.LENGTH], np.int64(q >= ch.bank.shape[0])
-    if n == 0:
-        line[q, f.PLACE] = g[f.N_ACTIVE + k]
-        ch.active[k, g[f.N_ACTIVE + k]] = q
-        g[f.N_ACTIVE + k] += 1
-    ch.queue[q, n] = slot
-    line[q, f.LENGTH] = n + 1
-    g[f.N_READ + k] += 1
-    choose(ch, q)
-
-
-@bare
-def take(ch, q, i):
-    """Take entry i out of queue q; `choose` is the caller's."""
-    g, line = ch.state, ch.line
-    n, k = line[q, f.LENGTH] - 1, np.int64(q >= ch.bank.shape[0])
+def take(ch, slot):
+    """Take a request out of its buffer."""
+    b, write = ch.pool[slot, f.BANK], ch.pool[slot, f.WRITE]
+    q, n = write * ch.bank.shape[0] + b, ch.bank[b, f.READS + write] - 1
+    i = 0
+    while ch.queue[q, i] != slot:
+        i += 1
     for j in range(i, n):
         ch.queue[q, j] = ch.queue[q, j + 1]
-    line[q, f.LENGTH] = n
-    g[f.N_READ + k] -= 1
-    if n == 0:
-        last = g[f.N_ACTIVE + k] - 1
-        moved = ch.active[k, last]
-        ch.active[k, line[q, f.PLACE]], line[moved, f.PLACE] = moved, line[q, f.PLACE]
-        g[f.N_ACTIVE + k] = last
+    ch.bank[b, f.READS + write] = n
+    ch.state[f.N_READ + write] -= 1
 
 
 @bare
-def drop_held(ch, i):
-    """Take the request at place i out of the active buffer."""
+def hold(ch, slot):
+    """Put a request into the active buffer."""
+    b = ch.pool[slot, f.BANK]
+    ch.pool[slot, f.BESIDE], ch.bank[b, f.HOLDS] = ch.bank[b, f.HOLDS], slot
+    n = ch.state[f.N_HELD]
+    ch.held[n], ch.pool[slot, f.SEAT], ch.state[f.N_HELD] = slot, n, n + 1
+
+
+@bare
+def drop(ch, slot):
+    """Take a request out of the active buffer."""
+    b = ch.pool[slot, f.BANK]
+    if ch.bank[b, f.HOLDS] == slot:
+        ch.bank[b, f.HOLDS] = ch.pool[slot, f.BESIDE]
+    else:
+        before = ch.bank[b, f.HOLDS]
+        while ch.pool[before, f.BESIDE] != slot:
+            before = ch.pool[before, f.BESIDE]
+        ch.pool[before, f.BESIDE] = ch.pool[slot, f.BESIDE]
     n = ch.state[f.N_HELD] - 1
-    for j in range(i, n):
-        ch.held[j] = ch.held[j + 1]
-    ch.state[f.N_HELD] = n
+    last = ch.held[n]
+    ch.held[ch.pool[slot, f.SEAT]], ch.pool[last, f.SEAT], ch.state[f.N_HELD] = last, ch.pool[slot, f.SEAT], n

@@ -14,13 +14,20 @@ FOLDER = tuple(_stamp(file) for file in sorted(Path(__file__).parent.glob("*.py"
 
 
 def bare(function: Any) -> Any:
-    """Compile without reference counts (`_nrt=False`) and inlined: plain arrays in, nothing allocated.
+    """Compile without reference counts (`_nrt=False`) and inlined: plain arrays in, nothing allocated."""
+    return _compile(function, forceinline=True)
 
-    numba's cache looks only at the file of a function, not at those that it calls; here it looks at this folder too.
-    """
+
+def rare(function: Any) -> Any:
+    """As `bare`, not inlined: what seldom happens keeps out of the way of what often does."""
+    return _compile(function, forceinline=False)
+
+
+def _compile(function: Any, forceinline: bool) -> Any:
+    """numba's cache looks only at the file of a function, not at those that it calls; here at this folder too."""
     if numba.config.DISABLE_JIT:  # type: ignore[attr-defined]
         return function
-    options = {"cache": True, "nogil": True, "forceinline": True, "_nrt": False}
+    options = {"cache": True, "nogil": True, "forceinline": forceinline, "_nrt": False}
     compiled = numba.njit(**options)(function)  # type: ignore[call-overload]
     compiled._cache._cache_file._source_stamp = (*FOLDER, _stamp(Path(function.__code__.co_filename)))
     return compiled

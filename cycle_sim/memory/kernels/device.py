@@ -1,9 +1,19 @@
 """The device as a controller sees it: for each command and bank the first clock in which no rule binds it.
 
-A channel `ch` has of it: free[command * banks + bank], the first legal clock [CK]; of a command of a wider scope only
-at its first bank. rule[command, k]: what issuing it delays. low[level, bank]: first bank of the node that holds the
-bank; low[level, banks]: banks of a node. ring: the last issues, for rules that count more than one.
+A rule binds all of a node (channel, rank, bank group, bank …) at once, so its clock is kept at that node: a command
+costs one step per level and not one per bank. Node 0 is the channel; children follow their parents, level by level,
+and levels that do not divide are left out.
+
+A channel `ch` has of it: path[bank, depth]: the node of each depth that holds the bank. bound[n * COLUMNS + k]: first
+clock [CK] in which node n lets a command of column k pass. beside[(n * COLUMNS + k) * 3 + …]: the same for all children
+of n but one, see MOST. rule[i * FIELDS + …]: what issuing a command delays, see NEXT; first_rule[c]: its rules begin
+there. ring: the last issues, for rules that count several. Numbers of nodes are uint32 and arrays have one dimension
+where that saves numba's checks for negative places and its products of sizes.
 """
+
+from collections.abc import Mapping
+from itertools import product
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,91 +25,164 @@ NEVER = -FAR
 
 COMMANDS = ("ACT", "PRE", "RD", "WR", "RDA", "WRA", "REFab", "REFpb", "SRE", "SRX", "PREab")
 ACT, PRE, RD, WR, RDA, WRA, REFAB, REFPB, SRE, SRX, PREAB = range(len(COMMANDS))
-# rule[command, k]; RING: where the issues of its window begin, NEXT_IN: where the places to be written next; PUSH: it
-# is the first record of its window; STEP: banks in the scope of NEXT. rule[command, 0, LENGTH]: how many there are
-NEXT, LEVEL, SIBLING, WAIT, WINDOW, RING, NEXT_IN, PUSH, STEP, LENGTH = range(10)
+COLUMNS = 16  # at least as many as commands: a power of two
+MOST, CHILD, REST = range(3)  # the latest clock, the child that it does not bind, the latest of the other children
+# NEXT: column; RING: where the issues of the window of node 0 begin, NEXT_IN: where its place to be written next; PUSH:
+# the first record of its window
+NEXT, DEPTH, WAIT, KIND, WINDOW, RING, NEXT_IN, PUSH, FIELDS = range(9)
+PLAIN, SIBLINGS, COUNTS = range(3)  # KIND: binds the node; its siblings; the node, counted from an issue further back
 
 
 @bare
 def arm(ch, c, bank, at):
     """Note that command c issued at clock `at`; bank: any bank of its scope."""
-    banks, rule, low = ch.low.shape[1] - 1, ch.rule, ch.low
-    for k in range(rule[c, 0, LENGTH]):
-        level, ready = rule[c, k, LEVEL], at + rule[c, k, WAIT]
-        first, span, window = low[level, bank], low[level, banks], rule[c, k, WINDOW]
-        if window > 1:
-            node = first // span
-            h, x = rule[c, k, RING] + node * window, rule[c, k, NEXT_IN] + node
-            if rule[c, k, PUSH]:
+    bound, path, rule = ch.bound, ch.path, ch.rule
+    for i in range(ch.first_rule[c], ch.first_rule[c + 1]):
+        r = i * FIELDS
+        d, ready, kind = rule[r + DEPTH], at + rule[r + WAIT], rule[r + KIND]
+        n = path[bank, d]
+        if kind == SIBLINGS:
+            _bind_siblings(ch.beside, path[bank, d - 1] * COLUMNS + rule[r + NEXT], n, ready)
+            continue
+        if kind == COUNTS:
+            h, x = rule[r + RING] + n * rule[r + WINDOW], rule[r + NEXT_IN] + n
+            if rule[r + PUSH]:
                 ch.ring[h + ch.ring[x]] = at
-                ch.ring[x] = ch.ring[x] + 1 if ch.ring[x] + 1 < window else 0
-            ready = ch.ring[h + ch.ring[x]] + rule[c, k, WAIT]  # the place to be written next holds the oldest
-        n, sibling, step = rule[c, k, NEXT] * banks, rule[c, k, SIBLING], rule[c, k, STEP]
-        begin, end = n + first, n + first + span
-        for part in range(1 + sibling):
-            if sibling:  # all of the parent but the node itself
-                parent = low[level - 1, bank]
-                begin = n + (first + span if part else parent)
-                end = n + (parent + low[level - 1, banks] if part else first)
-            if step == 1:
-                for b in range(begin, end):
-                    ch.free[b] = max(ch.free[b], ready)
-            else:
-                for b in range(begin, end, step):
-                    ch.free[b] = max(ch.free[b], ready)
+                ch.ring[x] = ch.ring[x] + 1 if ch.ring[x] + 1 < rule[r + WINDOW] else 0
+            ready = ch.ring[h + ch.ring[x]] + rule[r + WAIT]  # the place to be written next holds the oldest
+        place = n * COLUMNS + rule[r + NEXT]
+        bound[place] = max(bound[place], ready)
 
 
 @bare
-def free_from(ch, c, low):
-    """First clock in which no rule binds command c, whose scope begins at bank `low`."""
-    return ch.free[c * (ch.low.shape[1] - 1) + low]
+def _bind_siblings(beside, place, n, ready):
+    """All children but n let a column pass at clock `ready` or later; place: of their parent and the column."""
+    most, child, rest = 3 * place + MOST, 3 * place + CHILD, 3 * place + REST
+    if beside[child] == n:
+        beside[most] = max(beside[most], ready)
+    elif ready > beside[most]:
+        beside[rest] = beside[most]
+        beside[most], beside[child] = ready, n
+    else:
+        beside[rest] = max(beside[rest], ready)
 
 
-def device(table: Table, used: frozenset[str]) -> dict[str, np.ndarray]:
-    """free, rule, low and ring of a channel, idle and closed; rules of commands that are not `used` are left out."""
-    size, scope = table.rules.size.tolist(), table.rules.scope.tolist()
-    banks = size[-1]
-    opcode = {table.names.index(name): i for i, name in enumerate(COMMANDS) if name in used & set(table.names)}
-    step = {i: banks // size[scope[table.names.index(COMMANDS[i])]] for i in opcode.values()}
-    records: list[list[tuple[int, ...]]] = [[] for _ in COMMANDS]
-    rows = rule_rows(table.rules)
-    ring, place = 0, sum(size[row.level] * row.window for row in rows if row.window > 1)
-    length = place + sum(size[row.level] for row in rows if row.window > 1)
-    for row in rows:
-        following = [opcode[c] for c in row.before if c in opcode]
-        for c in (opcode[c] for c in row.after if c in opcode):
-            for n in following:
-                where = (ring, place, n == following[0], step[n])
-                records[c].append((n, row.level, row.sibling, row.wait, row.window, *where, 0))
-        if row.window > 1:
-            ring, place = ring + size[row.level] * row.window, place + size[row.level]
-    records = [_needed(rules) for rules in records]
-    rule = np.zeros((len(COMMANDS), max(1, *map(len, records)), 10), np.int64)
-    for c, rules in enumerate(records):
-        rule[c, : len(rules)] = np.array(rules, np.int64).reshape(-1, 10)
-        rule[c, 0, LENGTH] = len(rules)
-    held = np.full(max(length, 1), NEVER)
-    held[ring:] = 0
+@bare
+def free_beside(ch, parent, n, k):
+    """First clock in which the siblings of node n let column k pass."""
+    place = 3 * (parent * COLUMNS + k)
+    return ch.beside[place + (REST if ch.beside[place + CHILD] == n else MOST)]
+
+
+@bare
+def free_from(ch, k, low):
+    """First clock in which no rule binds the command of column k whose scope begins at bank `low`."""
+    t = ch.bound[k]
+    for d in range(1, ch.path.shape[1]):
+        parent, n = ch.path[low, d - 1], ch.path[low, d]
+        t = max(t, ch.bound[n * COLUMNS + k])
+        if ch.beside.shape[0] > 0:
+            t = max(t, free_beside(ch, parent, n, k))
+    return t
+
+
+class Shape(NamedTuple):
+    """How the nodes of a channel hang together. sizes: nodes of each depth; base: the first one."""
+
+    sizes: tuple[int, ...]
+    base: tuple[int, ...]
+
+    @property
+    def nodes(self) -> int:
+        """Number of nodes."""
+        return sum(self.sizes)
+
+    def children(self) -> list[tuple[int, int, int]]:
+        """(node, first child, number of children) of all that have any."""
+        found = []
+        for d, n in enumerate(self.sizes[:-1]):
+            each = self.sizes[d + 1] // n
+            found += [(self.base[d] + i, self.base[d + 1] + i * each, each) for i in range(n)]
+        return found
+
+
+def shape_of(table: Table) -> Shape:
+    """The nodes of a channel of this device."""
+    sizes = sorted(set(table.rules.size.tolist()))
+    return Shape(tuple(sizes), tuple(np.cumsum([0, *sizes[:-1]]).tolist()))
+
+
+def device(table: Table, used: frozenset[str], columns: Mapping[str, int]) -> dict[str, np.ndarray]:
+    """The arrays of a channel, idle and closed; rules of commands that are not `used` are left out.
+
+    columns: of commands whose column is not their place in COMMANDS.
+    """
+    shape, rows = shape_of(table), _rows(table, used, columns)
+    banks = shape.sizes[-1]
+    rule, ring = _records(rows, shape.nodes)
+    siblings = any(row.kind == SIBLINGS for row in rows)
+    beside = np.full((shape.nodes * COLUMNS if siblings else 0, 3), NEVER)
+    beside[:, CHILD] = -1
+    path = [start + np.arange(banks) // (banks // n) for n, start in zip(shape.sizes, shape.base, strict=True)]
     return {
-        "free": np.zeros(len(COMMANDS) * banks, np.int64),
-        "rule": rule,
-        "low": np.array([[*(b // s * s for b in range(banks)), s] for s in (banks // n for n in size)], np.int64),
-        "ring": held,
+        "path": np.stack(path, axis=1).astype(np.uint32),
+        "bound": np.zeros(shape.nodes * COLUMNS, np.int64),
+        "beside": beside.ravel(),
+        "first_rule": np.cumsum([0, *map(len, rule)]),
+        "rule": np.array([record for records in rule for record in records] or [[0] * FIELDS], np.int64).ravel(),
+        "ring": ring,
     }
 
 
-def _needed(rules: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
-    """The records without those that another one of the same command implies."""
+class _Row(NamedTuple):
+    """A rule between opcodes of COMMANDS and columns."""
 
-    def implied(a: tuple[int, ...], i: int) -> bool:
-        return a[WINDOW] == 1 and (a[WAIT] <= 0 or any(_implies(b, a, j < i) for j, b in enumerate(rules) if j != i))
+    after: list[int]
+    before: list[int]
+    depth: int
+    wait: int
+    kind: int
+    window: int
 
-    return [a for i, a in enumerate(rules) if not implied(a, i)]
+
+def _rows(table: Table, used: frozenset[str], columns: Mapping[str, int]) -> list[_Row]:
+    """The rules of the commands that are used."""
+    size = table.rules.size.tolist()
+    alone = [level == 0 or n == size[level - 1] for level, n in enumerate(size)]
+    opcode = {i: COMMANDS.index(name) for i, name in enumerate(table.names) if name in used & set(COMMANDS)}
+    rows = []
+    for row in rule_rows(table.rules):
+        kind = COUNTS if row.window > 1 else SIBLINGS if row.sibling else PLAIN
+        if (kind == SIBLINGS and alone[row.level]) or (kind != COUNTS and row.wait <= 0):
+            continue
+        after = sorted(opcode[c] for c in row.after if c in opcode)
+        before = sorted({columns.get(COMMANDS[opcode[c]], opcode[c]) for c in row.before if c in opcode})
+        depth = sum(not one for one in alone[1 : row.level + 1])
+        rows.append(_Row(after, before, depth, row.wait, kind, row.window))
+    return rows
 
 
-def _implies(b: tuple[int, ...], a: tuple[int, ...], earlier: bool) -> bool:
-    if b[WINDOW] > 1 or b[NEXT] != a[NEXT] or b[WAIT] < a[WAIT]:
-        return False
-    if (b[LEVEL], b[SIBLING]) == (a[LEVEL], a[SIBLING]):
-        return b[WAIT] > a[WAIT] or earlier
-    return not b[SIBLING] and b[LEVEL] < a[LEVEL]
+def _records(rows: list[_Row], nodes: int) -> tuple[list[list[tuple[int, ...]]], np.ndarray]:
+    """The records of `rule` by command, and `ring`."""
+    found: list[list[tuple[int, ...]]] = [[] for _ in COMMANDS]
+    windows = [row.window for row in rows if row.kind == COUNTS]
+    ring, place = 0, nodes * sum(windows)
+    held = np.full(max(1, place + nodes * len(windows)), NEVER)
+    held[place:] = 0
+    for row in rows:
+        for c, k in product(row.after, row.before):
+            where = (ring, place, int(k == row.before[0])) if row.kind == COUNTS else (0, 0, 0)
+            found[c].append((k, row.depth, row.wait, row.kind, row.window, *where))
+        if row.kind == COUNTS:
+            ring, place = ring + nodes * row.window, place + nodes
+    return [_needed(records) for records in found], held
+
+
+def _needed(records: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
+    """The records without those that another one implies: what binds a node binds all that it holds."""
+    plain = [record for record in records if record[KIND] == PLAIN]
+
+    def implied(a: tuple[int, ...]) -> bool:
+        return any(b[NEXT] == a[NEXT] and b[DEPTH] <= a[DEPTH] and b[WAIT] >= a[WAIT] and b != a for b in plain)
+
+    return [a for a in dict.fromkeys(records) if a[KIND] != PLAIN or not implied(a)]

@@ -11,7 +11,7 @@ from pimloom.cycle_sim.memory.kernels import queued_fields as f
 from pimloom.cycle_sim.memory.kernels.compiled import bare
 from pimloom.cycle_sim.memory.kernels.device import FAR, PRE, SRX, arm
 from pimloom.cycle_sim.memory.kernels.pending import find, insert, remove
-from pimloom.cycle_sim.memory.kernels.queues import append, choose, compare, is_column, look, ready_choice, take
+from pimloom.cycle_sim.memory.kernels.queues import append, choose, command_of, is_column, next_issue, pick, take
 from pimloom.cycle_sim.memory.kernels.record import (
     CLOSED_FOR_MISS,
     FORWARDED,
@@ -28,6 +28,7 @@ from pimloom.cycle_sim.memory.kernels.record import (
     note_command,
     note_request,
 )  # fmt: skip
+from pimloom.cycle_sim.memory.kernels.tree import climb, note
 from pimloom.cycle_sim.memory.kernels.upkeep import (
     change_row,
     close_rows,
@@ -39,6 +40,7 @@ from pimloom.cycle_sim.memory.kernels.upkeep import (
     sleep_at,
     wake,
 )  # fmt: skip
+from pimloom.cycle_sim.memory.kernels.waiting import enter, first_to_move, first_unread, leave
 
 
 @bare
@@ -93,7 +95,7 @@ def _next_event(ch):
     g = ch.state
     if g[f.MOVE] and g[f.N_READ] + g[f.N_WRITE] > 0:
         return g[f.NOW]
-    t = min(g[f.AT], g[f.NEXT_REFRESH])
+    t = min(next_issue(ch), g[f.NEXT_REFRESH])
     if g[f.REF_HEAD] != g[f.REF_TAIL]:
         t = min(t, g[f.REF_AT] if g[f.ARMED] else g[f.NOW])
     if ch.policy[f.ADAPTIVE]:
@@ -124,70 +126,57 @@ def _tick(ch, t):
         if second != (issued >= 0) or (second and not policy[f.DUAL]):
             continue
         bus = 1 - policy[f.BUS + issued] if second and not policy[f.DRAMSIM3] else -1
-        if g[f.STALE] or second:
-            look(ch, t, bus)
-            g[f.STALE] = second
-        if g[f.AT] <= t:
-            if second and policy[f.DRAMSIM3]:
-                c = _second(ch, t)
-                if is_column(c) == is_column(issued):
-                    if is_column(c):
-                        return f.LOST
-                    ch.tally[CLOSED_FOR_MISS] += c == PRE
-                    continue
-            issued = _issue(ch, t, bus)
-            ch.tally[PAIRS] += second
+        slot, lane = pick(ch, t, bus)
+        if lane < 0:
+            continue
+        if second and policy[f.DRAMSIM3]:
+            # it finds a second command of any kind, and drops it unless one of the two is a column command
+            g[f.POINTER] = ch.pool[slot, f.BANK]  # its turn has come in any case
+            c = command_of(ch, lane)
+            if is_column(c) == is_column(issued):
+                if is_column(c):
+                    return f.LOST
+                ch.tally[CLOSED_FOR_MISS] += c == PRE
+                continue
+        issued = _issue(ch, t, slot, lane)
+        ch.tally[PAIRS] += second
     if issued < 0 and policy[f.ADAPTIVE]:
         at, b = idle_row(ch)
         if at <= t:
             issued = close_rows(ch, PRE, b, b + 1, t)
     if issued >= 0:
-        g[f.STALE] = 1
         if g[f.REF_HEAD] != g[f.REF_TAIL] and g[f.ARMED]:
             g[f.REF_AT] = engine_at(ch)
     elif policy[f.SLEEP_AFTER] > 0:
         code = sleep(ch, t)
     for _ in range(policy[f.PER_CK]):
         if g[f.MOVE] and code == f.DONE:
-            code = _move(ch, t)
-    if g[f.STALE]:
-        look(ch, t + 1, -1)
+            code = _move(ch)
     return code
 
 
 @bare
-def _second(ch, t):
-    """The second command that DRAMsim3 finds in a clock, of any kind; it drops it unless one is a column command."""
-    q = ch.state[f.BY]
-    ch.state[f.POINTER] = q  # its turn has come in any case
-    return ch.choice[q, ready_choice(ch, q, t, -1), f.COMMAND]
-
-
-@bare
-def _issue(ch, t, bus):
-    """Issue what the queue that comes next has ready; returns the command."""
+def _issue(ch, t, slot, lane):
+    """Issue the command of a lane for a request; returns it."""
     g, pool = ch.state, ch.pool
-    q = g[f.BY]
-    k = ready_choice(ch, q, t, bus)
-    c, i = ch.choice[q, k, f.COMMAND], ch.choice[q, k, f.ENTRY]
-    slot = ch.queue[q, i]
-    b, row = pool[slot, f.BANK], pool[slot, f.ROW]
-    g[f.POINTER] = q
+    c, b, row = command_of(ch, lane), pool[slot, f.BANK], pool[slot, f.ROW]
+    g[f.POINTER] = b
     note_command(ch, t, c, b, row, pool[slot, f.COLUMN], 0)
+    arm(ch, c, b, t)
+    if c == SRX:
+        wake(ch, ch.bank[b, f.RANK], t)
+        return c
     if is_column(c):
         ch.tally[READ_HITS + pool[slot, f.WRITE]] += ch.bank[b, f.HITS] != 0
-        take(ch, q, i)
+        take(ch, slot)
         g[f.QUEUED] -= 1
         g[f.MOVE] = 1
         _finish(ch, slot, t)
     elif c == PRE:
         ch.tally[CLOSED_FOR_MISS] += 1
-    if c == SRX:
-        wake(ch, ch.bank[b, f.RANK], t)
-    else:
-        change_row(ch, c, b, row, t)
-        choose(ch, q)
-    arm(ch, c, b, t)
+    change_row(ch, c, b, row, t)
+    note(ch, b, choose(ch, b))
+    climb(ch, b)
     return c
 
 
@@ -209,7 +198,7 @@ def _finish(ch, slot, t):
             index, accepted, following = ch.waiting[w, f.NUMBER], ch.waiting[w, f.WHEN], ch.waiting[w, f.NEXT]
             ch.waiting[w, f.NEXT], g[f.FREE_WAIT] = g[f.FREE_WAIT], w
             w = following
-    ch.order[f.SPARE, g[f.N_FREE]] = slot
+    ch.spare[g[f.N_FREE]] = slot
     g[f.N_FREE] += 1
 
 
@@ -237,19 +226,18 @@ def _accept(ch, t, address, write, bank, row, column, index):
             pool[slot, f.WAITING] = w
         return
     g[f.N_FREE] -= 1
-    slot = ch.order[f.SPARE, g[f.N_FREE]]
+    slot = ch.spare[g[f.N_FREE]]
     pool[slot, f.ADDRESS], pool[slot, f.WRITE], pool[slot, f.BANK], pool[slot, f.ROW] = address, write, bank, row
     pool[slot, f.COLUMN], pool[slot, f.ACCEPTED], pool[slot, f.INDEX], pool[slot, f.WAITING] = column, t, index, -1
     insert(ch.seen, write, address, slot)
     k = write if not ch.policy[f.UNIFIED] else 0
-    ch.order[k, g[f.N_READ + k]] = slot
-    g[f.N_READ + k] += 1
+    enter(ch, k, slot)
     g[f.MOVE] = 1
     ch.rank[ch.bank[bank, f.RANK], HERE] += 1
 
 
 @bare
-def _move(ch, t):
+def _move(ch):
     """Move one request to its command queue: of the write queue while it drains, else of the read queue."""
     g, policy = ch.state, ch.policy
     before, dramsim3 = g[f.DRAIN], policy[f.DRAMSIM3]
@@ -262,33 +250,21 @@ def _move(ch, t):
     for k in range(1, -1, -1):
         if k and not drains or not k and drains and dramsim3:
             continue  # where writes wait for reads, those may go; not so in DRAMsim3
-        for i in range(g[f.N_READ + k]):
-            slot = ch.order[k, i]
-            q = ch.bank[ch.pool[slot, f.BANK], f.HOME]
-            if ch.line[q, f.N_ENTRIES] >= policy[f.DEPTH]:
-                continue
-            if k and find(ch.seen, f.READS, ch.pool[slot, f.ADDRESS]) >= 0:
-                if not dramsim3:
-                    continue
+        slot = first_to_move(ch, k)
+        if k and slot >= 0 and find(ch.seen, f.READS, ch.pool[slot, f.ADDRESS]) >= 0:
+            if dramsim3:
                 g[f.DRAIN] = 0
                 g[f.MOVE] = before > 0
                 return f.LIVELOCK if before == 0 and g[f.QUEUED] == 0 else f.DONE
-            _move_entry(ch, k, i, q, t)
-            if k and (dramsim3 or g[f.DRAIN] > 1 or g[f.N_READ] > 0 or g[f.N_WRITE] <= policy[f.DRAIN_IDLE]):
-                g[f.DRAIN] -= 1  # else the drain goes on: no read waits
-            return f.DONE
+            slot = first_unread(ch)
+        if slot < 0:
+            continue
+        leave(ch, k, slot)
+        ch.rank[ch.bank[ch.pool[slot, f.BANK], f.RANK], TOUCHED] = 1
+        g[f.QUEUED] += 1
+        g[f.MOVE] = 1
+        append(ch, slot)
+        if k and (dramsim3 or g[f.DRAIN] > 1 or g[f.N_READ] > 0 or g[f.N_WRITE] <= policy[f.DRAIN_IDLE]):
+            g[f.DRAIN] -= 1  # else the drain goes on: no read waits
+        return f.DONE
     return f.DONE
-
-
-@bare
-def _move_entry(ch, k, i, q, t):
-    g, slot = ch.state, ch.order[k, i]
-    n = g[f.N_READ + k] - 1
-    for j in range(i, n):
-        ch.order[k, j] = ch.order[k, j + 1]
-    g[f.N_READ + k] = n
-    ch.rank[ch.bank[ch.pool[slot, f.BANK], f.RANK], TOUCHED] = 1
-    g[f.QUEUED] += 1
-    g[f.MOVE] = 1
-    append(ch, q, slot)
-    compare(ch, q, t + 1)

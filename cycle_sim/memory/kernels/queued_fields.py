@@ -4,45 +4,56 @@ from typing import NamedTuple
 
 import numpy as np
 
-# pool[slot]: a request that waits. WAITING: first of the later requests that end with it, or -1
-ADDRESS, WRITE, BANK, ROW, COLUMN, ACCEPTED, INDEX, WAITING = range(8)
+# pool[slot]: a request that waits. WAITING: first of the later requests that end with it, or -1; TURN: the least goes
+# first; BEHIND: the next one in the read or the write queue that goes to the same command queue, or -1
+ADDRESS, WRITE, BANK, ROW, COLUMN, ACCEPTED, INDEX, WAITING, TURN, BEHIND = range(10)
 # bank[b]: open row (-1: closed), accesses since it opened, clock of the last command, entries that want it, its rank,
 # its command queue
 OPENED, HITS, USED, WANTED, RANK, HOME = range(6)
-# line[q]: entries, choices, place in ACTIVE, whether it is blocked; line[n, ACTIVE]: the n-th queue that is not empty
-N_ENTRIES, N_CHOICES, PLACE, BLOCKED, ACTIVE = range(5)
-# choice[q, k]: what queue q may issue, oldest first: place in `free`, entry, command
-FREE, ENTRY, COMMAND = range(3)
-READS, WRITES = range(2)  # rows of order, tables of seen
-SPARE = 2  # row of order
+# line[q]: entries, whether it is blocked; first and last request for it in the read and in the write queue (-1: none)
+N_ENTRIES, BLOCKED, FIRST, FIRST_WRITE, LAST, LAST_WRITE = range(6)
+READS, WRITES, IDLE = range(3)  # ladders; tables of seen
+BANKS = (
+    12  # bits of a key of ladder IDLE that tell the bank; those above tell a clock from which on it may close its row
+)
 NUMBER, WHEN, NEXT = range(3)  # waiting[w]
-# state[…]. AT, BY: clock and queue (-1: none) of the next command; POINTER: queue that issued last; STALE: look anew
+# state[…]. POINTER: a bank of the queue that issued last; APPENDED: requests moved to command queues so far, ENTERED:
+# requests that entered the read or the write queue; CALLS: entries of command queues that wait for sleeping ranks
 (
-    AT, BY, POINTER, N_ACTIVE, STALE, NOW, MOVE, DRAIN, QUEUED, N_READ, N_WRITE, OUTSTANDING, N_FREE, FREE_WAIT,
-    NEXT_REFRESH, REF_HEAD, REF_TAIL, ARMED, REF_AT, STOP, TURN_RANK, TURN_GROUP, TURN_BANK, TAKEN, PROGRESS, N_STATE,
-) = range(26)  # fmt: skip
-# policy[…]; BUS: of each command, one after the other
+    POINTER, APPENDED, ENTERED, NOW, MOVE, DRAIN, QUEUED, N_READ, N_WRITE, OUTSTANDING, N_FREE, FREE_WAIT,
+    NEXT_REFRESH, REF_HEAD, REF_TAIL, ARMED, REF_AT, STOP, TURN_RANK, TURN_GROUP, TURN_BANK, TAKEN, PROGRESS,
+    CALLS, N_STATE,
+) = range(25)  # fmt: skip
+# policy[…]. QUEUE_DEPTH: of the nodes that a queue serves; BUS: of each command, one after the other
 (
     AUTO, ADAPTIVE, TIMEOUT, CAP, HITS_FIRST, OLDEST, READ_ENTRIES, WRITE_ENTRIES, UNIFIED, DEPTH, DRAIN_HIGH,
     DRAIN_LOW, DRAIN_IDLE, REFRESH, INTERVAL, SLEEP_AFTER, DUAL, DRAMSIM3, READ_CK, WRITE_CK, PER_CK, CLOSE_ALL,
-    PATIENCE, BUS,
-) = range(24)  # fmt: skip
+    PATIENCE, QUEUE_DEPTH, OF_QUEUE, OF_RANK, OF_GROUP, BUS,
+) = range(28)  # fmt: skip
 NONE, ALL_BANK, STAGGERED, PER_BANK = range(4)  # REFRESH
 DONE, MORE, FLUSH, GROW, PAUSE, LIVELOCK, ASLEEP, STARVED, LOST = range(9)  # what `run` returns
 
 
 class Channel(NamedTuple):
-    """One channel and its controller. free … ring: see `device`; command … rank: see `record`.
+    """One channel and its controller. path … ring: see `device`; offer … todo: `tree`; command … rank: `record`.
 
-    queue[q, i]: slots, oldest first. order[READS], order[WRITES]: slots in the read and in the write queue, oldest
-    first; order[SPARE]: free slots. seen: addresses that wait to be read, to be written. waiting[w]: a request that
-    ends with another one. refreshes: ring of (command, bank).
+    queue[b, i]: slots of the requests in a command queue that want bank b, in turn. spare: free slots. seen: addresses
+    that wait to be read, to be written. waiting[w]: a request that ends with another one. refreshes: ring of (command,
+    bank). ladder: see `waiting`, and rows that nobody uses.
     """
 
-    free: np.ndarray
+    path: np.ndarray
+    bound: np.ndarray
+    beside: np.ndarray
+    first_rule: np.ndarray
     rule: np.ndarray
-    low: np.ndarray
     ring: np.ndarray
+    offer: np.ndarray
+    time: np.ndarray
+    least: np.ndarray
+    node: np.ndarray
+    kids: np.ndarray
+    todo: np.ndarray
     command: np.ndarray
     request: np.ndarray
     tally: np.ndarray
@@ -51,10 +62,10 @@ class Channel(NamedTuple):
     policy: np.ndarray
     pool: np.ndarray
     queue: np.ndarray
-    choice: np.ndarray
     line: np.ndarray
     bank: np.ndarray
-    order: np.ndarray
+    spare: np.ndarray
+    ladder: np.ndarray
     seen: np.ndarray
     waiting: np.ndarray
     refreshes: np.ndarray

@@ -1,13 +1,32 @@
-"""The command queues of a channel: which command may issue next, and when."""
+"""The command queues of a channel: which command may issue next, and when.
 
-import numpy as np
+A queue serves one bank, the banks of a rank, or all; its entries stand bank by bank. A bank offers in each lane the
+first of its entries that needs that command.
+"""
 
 from pimloom.cycle_sim.memory.kernels import queued_fields as f
-from pimloom.cycle_sim.memory.kernels.compiled import bare
-from pimloom.cycle_sim.memory.kernels.device import ACT, FAR, PRE, RD, SRX, WRA
+from pimloom.cycle_sim.memory.kernels.compiled import bare, rare
+from pimloom.cycle_sim.memory.kernels.device import ACT, PRE, RD, SRX, WR, WRA, free_from
+from pimloom.cycle_sim.memory.kernels.ladder import place
 from pimloom.cycle_sim.memory.kernels.record import SLEEPS
+from pimloom.cycle_sim.memory.kernels.tree import (
+    ALL,
+    LANES,
+    NONE,
+    climb,
+    climb_all,
+    key_of,
+    next_clock,
+    note,
+    oldest,
+    oldest_in_turn,
+    passing,
+    slot_of,
+)
+from pimloom.cycle_sim.memory.kernels.waiting import room_changed
 
-LATER = np.int64(1) << 40  # sorts queues without a ready row hit behind the others
+SLEEPING = LANES  # lanes: ACT, PRE, RD (or RDA), WR (or WRA); beside the tree SRX, of ranks that sleep
+COLUMNS = 1 << RD | 1 << WR
 
 
 @bare
@@ -17,151 +36,154 @@ def is_column(c):
 
 
 @bare
-def choose(ch, q):
-    """Find out anew what queue q may issue."""
-    n, banks = 0, ch.bank.shape[0]
-    for i in range(ch.line[q, f.N_ENTRIES]):
-        slot = ch.queue[q, i]
-        b, write = ch.pool[slot, f.BANK], ch.pool[slot, f.WRITE]
-        place = b
-        if ch.bank[b, f.OPENED] >= 0:
-            c = RD + write + ch.policy[f.AUTO] if ch.bank[b, f.OPENED] == ch.pool[slot, f.ROW] else PRE
-        elif ch.rank[ch.bank[b, f.RANK], SLEEPS]:
-            c, place = SRX, ch.low[2, b]
-        else:
-            c = ACT
-        place, known = place + c * banks, False
-        for k in range(n):
-            known = known or ch.choice[q, k, f.FREE] == place
-        if known or (c == PRE and not _may_close(ch, q, i, b)) or (is_column(c) and write and not _in_order(ch, q, i)):
-            continue
-        ch.choice[q, n, f.FREE], ch.choice[q, n, f.ENTRY], ch.choice[q, n, f.COMMAND] = place, i, c
-        n += 1
-    ch.line[q, f.N_CHOICES] = n
+def command_of(ch, lane):
+    """The command that a lane stands for."""
+    return SRX if lane == SLEEPING else lane + ch.policy[f.AUTO] * (lane >= RD)
 
 
 @bare
-def _may_close(ch, q, i, b):
-    """Whether entry i may close the row of bank b: no older entry wants the bank, and none wants its row any more."""
-    for j in range(i):
-        if ch.pool[ch.queue[q, j], f.BANK] == b:
-            return False
-    if ch.bank[b, f.HITS] >= ch.policy[f.CAP]:
+def next_issue(ch):
+    """First clock in which a command queue may issue."""
+    return ch.state[f.NOW] if ch.state[f.CALLS] > 0 else next_clock(ch)
+
+
+@bare
+def _lanes_of(ch, bus):
+    """The lanes whose commands go over a bus (-1: any), a bit each."""
+    if bus < 0:
+        return ALL
+    lanes = 0
+    for lane in range(LANES):
+        lanes |= (ch.policy[f.BUS + command_of(ch, lane)] == bus) << lane
+    return lanes
+
+
+@bare
+def choose(ch, b):
+    """Find out anew what bank b offers; returns whether it offers anything."""
+    if ch.policy[f.ADAPTIVE]:
+        idle = ch.bank[b, f.OPENED] >= 0 and ch.bank[b, f.WANTED] == 0
+        since = (ch.bank[b, f.USED] + ch.policy[f.TIMEOUT]) << f.BANKS
+        place(ch.ladder, f.IDLE, b, since + b if idle else NONE)
+    bank, pool, offer, n = ch.bank, ch.pool, ch.offer, ch.bank[b, f.WANTED]
+    for lane in range(LANES):
+        offer[b * LANES + lane] = NONE
+    if n == 0 or ch.line[bank[b, f.HOME], f.BLOCKED] or ch.rank[bank[b, f.RANK], SLEEPS]:
+        return False
+    first, opened = ch.queue[b, 0], bank[b, f.OPENED]
+    if opened < 0:
+        offer[b * LANES + ACT] = key_of(pool[first, f.TURN], first)
         return True
-    for j in range(i, ch.line[q, f.N_ENTRIES]):
-        slot = ch.queue[q, j]
-        if ch.pool[slot, f.BANK] == b and ch.pool[slot, f.ROW] == ch.bank[b, f.OPENED]:
-            return False
+    wanted = False
+    for i in range(n):
+        slot = ch.queue[b, i]
+        if pool[slot, f.ROW] == opened:
+            lane, wanted = RD + pool[slot, f.WRITE], True
+            if offer[b * LANES + lane] == NONE and (lane == RD or _in_order(ch, b, i)):
+                offer[b * LANES + lane] = key_of(pool[slot, f.TURN], slot)
+    if pool[first, f.ROW] != opened and (not wanted or bank[b, f.HITS] >= ch.policy[f.CAP]):
+        offer[b * LANES + PRE] = key_of(pool[first, f.TURN], first)
     return True
 
 
 @bare
-def _in_order(ch, q, i):
-    """Whether no older read of queue q wants what write i writes."""
-    pool, slot = ch.pool, ch.queue[q, i]
+def _in_order(ch, b, i):
+    """Whether no earlier read of bank b wants what write i writes."""
+    pool, slot = ch.pool, ch.queue[b, i]
     for j in range(i):
-        o = ch.queue[q, j]
-        same = pool[o, f.COLUMN] == pool[slot, f.COLUMN] and pool[o, f.ROW] == pool[slot, f.ROW]
-        if same and not pool[o, f.WRITE] and pool[o, f.BANK] == pool[slot, f.BANK]:
+        o = ch.queue[b, j]
+        if not pool[o, f.WRITE] and pool[o, f.COLUMN] == pool[slot, f.COLUMN] and pool[o, f.ROW] == pool[slot, f.ROW]:
             return False
     return True
 
 
 @bare
-def _soonest(ch, q, not_before, bus):
-    """First clock from `not_before` on in which queue q may issue a command on `bus` (-1: any)."""
-    t = FAR
-    for k in range(ch.line[q, f.N_CHOICES]):
-        if bus < 0 or ch.policy[f.BUS + ch.choice[q, k, f.COMMAND]] == bus:
-            t = min(t, ch.free[ch.choice[q, k, f.FREE]])
-    return max(t, not_before)
+def pick(ch, at, bus):
+    """(slot, lane) of what issues on `bus` (-1: any) at clock `at`; lane -1: nothing."""
+    lanes, slot, lane = passing(ch, 0, _lanes_of(ch, bus), at), 0, -1
+    if lanes:
+        if ch.policy[f.HITS_FIRST] and lanes & COLUMNS:
+            lanes &= COLUMNS
+        if ch.policy[f.OLDEST]:
+            key, lane = oldest(ch, 0, lanes, at)
+        else:
+            key, lane = oldest_in_turn(ch, ch.state[f.POINTER], ch.policy[f.QUEUE_DEPTH], lanes, at)
+        slot = slot_of(key)
+    if ch.state[f.CALLS] > 0 and (bus < 0 or ch.policy[f.BUS + SRX] == bus):
+        other = _sleeper(ch, at)
+        if other >= 0 and (lane < 0 or not (ch.policy[f.HITS_FIRST] and lane >= RD) and _before(ch, other, slot)):
+            slot, lane = other, SLEEPING
+    return slot, lane
 
 
-@bare
-def ready_choice(ch, q, at, bus):
-    """Which choice of queue q issues at clock `at`: the oldest that is ready, row hits first if the policy says so."""
+@rare
+def _sleeper(ch, at):
+    """The request for which a sleeping rank can be woken at clock `at`, or -1."""
     found = -1
-    for k in range(ch.line[q, f.N_CHOICES]):
-        c = ch.choice[q, k, f.COMMAND]
-        if (bus < 0 or ch.policy[f.BUS + c] == bus) and ch.free[ch.choice[q, k, f.FREE]] <= at:
-            if not ch.policy[f.HITS_FIRST] or is_column(c):
-                return k
-            if found < 0:
-                found = k
+    for b in range(ch.bank.shape[0]):
+        r = ch.bank[b, f.RANK]
+        if ch.rank[r, SLEEPS] and ch.bank[b, f.WANTED] > 0 and not ch.line[ch.bank[b, f.HOME], f.BLOCKED]:
+            slot = ch.queue[b, 0]
+            if free_from(ch, SRX, r * ch.policy[f.OF_RANK]) <= at and (found < 0 or _before(ch, slot, found)):
+                found = slot
     return found
 
 
 @bare
-def _turn(ch, q, at, bus):
-    """Sorts queues that are ready in the same clock: the least comes first."""
-    turn = q - ch.state[f.POINTER] - 1
-    if turn < 0:
-        turn += ch.line.shape[0]
-    if ch.policy[f.OLDEST] or ch.policy[f.HITS_FIRST]:
-        k = ready_choice(ch, q, at, bus)
-        if ch.policy[f.OLDEST]:
-            turn = ch.pool[ch.queue[q, ch.choice[q, k, f.ENTRY]], f.INDEX]
-        if ch.policy[f.HITS_FIRST] and not is_column(ch.choice[q, k, f.COMMAND]):
-            turn += LATER
-    return turn
+def _before(ch, slot, other):
+    """Whether a request goes before another one when both may."""
+    if not ch.policy[f.OLDEST]:
+        q, p = ch.bank[ch.pool[slot, f.BANK], f.HOME], ch.bank[ch.pool[other, f.BANK], f.HOME]
+        last = ch.bank[ch.state[f.POINTER], f.HOME]
+        if p != q:  # the queue that issued last comes last
+            return q < p if (q > last) == (p > last) else q > last
+    return ch.pool[slot, f.TURN] < ch.pool[other, f.TURN]
 
 
 @bare
-def look(ch, not_before, bus):
-    """Find the queue whose command comes next, not before `not_before`, on `bus` (-1: any)."""
-    at, by, best = FAR, np.int64(-1), FAR
-    for a in range(ch.state[f.N_ACTIVE]):
-        q = ch.line[a, f.ACTIVE]
-        if ch.line[q, f.BLOCKED]:
-            continue
-        t = _soonest(ch, q, not_before, bus)
-        if t > at or t == FAR:
-            continue
-        turn = _turn(ch, q, t, bus)
-        if t < at or turn < best:
-            at, by, best = t, q, turn
-    ch.state[f.AT], ch.state[f.BY], ch.state[f.STALE] = at, by, 0
+def append(ch, slot):
+    """Put a request into its command queue: at the end or, where the oldest goes first, by its number."""
+    b, pool = ch.pool[slot, f.BANK], ch.pool
+    i = ch.bank[b, f.WANTED]
+    if ch.policy[f.OLDEST]:
+        pool[slot, f.TURN] = pool[slot, f.INDEX]
+        while i > 0 and pool[ch.queue[b, i - 1], f.TURN] > pool[slot, f.TURN]:
+            ch.queue[b, i] = ch.queue[b, i - 1]
+            i -= 1
+    else:
+        pool[slot, f.TURN] = ch.state[f.APPENDED]
+        ch.state[f.APPENDED] += 1
+    ch.queue[b, i] = slot
+    ch.bank[b, f.WANTED] += 1
+    q = ch.bank[b, f.HOME]
+    ch.line[q, f.N_ENTRIES] += 1
+    if ch.line[q, f.N_ENTRIES] == ch.policy[f.DEPTH]:
+        room_changed(ch, q)
+    ch.state[f.CALLS] += ch.rank[ch.bank[b, f.RANK], SLEEPS]
+    if note(ch, b, choose(ch, b)):
+        climb(ch, b)
 
 
 @bare
-def compare(ch, q, not_before):
-    """Queue q has got an entry: see whether its command comes before what comes next."""
-    g = ch.state
-    if g[f.BY] == q:
-        g[f.STALE] = 1
-    if g[f.STALE] or ch.line[q, f.BLOCKED]:
-        return
-    t = _soonest(ch, q, not_before, -1)
-    if t < g[f.AT]:
-        g[f.AT], g[f.BY] = t, q
-    elif t < FAR and t == g[f.AT] and _turn(ch, q, t, -1) < _turn(ch, g[f.BY], t, -1):
-        g[f.BY] = q
-
-
-@bare
-def append(ch, q, slot):
-    """Put a request at the end of queue q."""
-    n = ch.line[q, f.N_ENTRIES]
-    if n == 0:
-        last = ch.state[f.N_ACTIVE]
-        ch.line[last, f.ACTIVE], ch.line[q, f.PLACE] = q, last
-        ch.state[f.N_ACTIVE] += 1
-    ch.queue[q, n] = slot
-    ch.line[q, f.N_ENTRIES] = n + 1
-    ch.bank[ch.pool[slot, f.BANK], f.WANTED] += 1
-    choose(ch, q)
-
-
-@bare
-def take(ch, q, i):
-    """Take entry i out of queue q; `choose` is the caller's."""
-    ch.bank[ch.pool[ch.queue[q, i], f.BANK], f.WANTED] -= 1
-    n = ch.line[q, f.N_ENTRIES] - 1
+def take(ch, slot):
+    """Take a request out of its command queue."""
+    b = ch.pool[slot, f.BANK]
+    n = ch.bank[b, f.WANTED] - 1
+    i = 0
+    while ch.queue[b, i] != slot:
+        i += 1
     for j in range(i, n):
-        ch.queue[q, j] = ch.queue[q, j + 1]
-    ch.line[q, f.N_ENTRIES] = n
-    if n == 0:
-        last = ch.state[f.N_ACTIVE] - 1
-        moved = ch.line[last, f.ACTIVE]
-        ch.line[ch.line[q, f.PLACE], f.ACTIVE], ch.line[moved, f.PLACE] = moved, ch.line[q, f.PLACE]
-        ch.state[f.N_ACTIVE] = last
+        ch.queue[b, j] = ch.queue[b, j + 1]
+    ch.bank[b, f.WANTED] = n
+    q = ch.bank[b, f.HOME]
+    ch.line[q, f.N_ENTRIES] -= 1
+    if ch.line[q, f.N_ENTRIES] == ch.policy[f.DEPTH] - 1:
+        room_changed(ch, q)
+
+
+@bare
+def renew(ch, low, high):
+    """Something happened to the banks low … high - 1, or to what binds them."""
+    for b in range(low, high):
+        note(ch, b, choose(ch, b))
+    climb_all(ch)

@@ -3,7 +3,8 @@
 from pimloom.cycle_sim.memory.kernels import queued_fields as f
 from pimloom.cycle_sim.memory.kernels.compiled import bare
 from pimloom.cycle_sim.memory.kernels.device import ACT, FAR, PRE, PREAB, RD, REFAB, REFPB, SRE, WR, arm, free_from
-from pimloom.cycle_sim.memory.kernels.queues import choose
+from pimloom.cycle_sim.memory.kernels.ladder import earliest
+from pimloom.cycle_sim.memory.kernels.queues import renew
 from pimloom.cycle_sim.memory.kernels.record import (
     HERE,
     IDLE_CK,
@@ -38,23 +39,17 @@ def change_row(ch, c, b, row, t):
 def close_rows(ch, c, low, high, t):
     """Close the rows of some banks for nobody's request, with PRE or PREab; returns the command."""
     note_command(ch, t, c, low, -1, -1, 1)
+    arm(ch, c, low, t)
     for b in range(low, high):
         change_row(ch, c, b, -1, t)
-        choose(ch, ch.bank[b, f.HOME])
-    arm(ch, c, low, t)
+    renew(ch, low, high)
     return c
 
 
 @bare
 def idle_row(ch):
     """(clock, bank) of the next row that an adaptive policy closes because nobody has used it."""
-    at, bank = FAR, -1
-    for b in range(ch.bank.shape[0]):
-        if ch.bank[b, f.OPENED] >= 0 and ch.bank[b, f.WANTED] == 0:
-            t = max(ch.bank[b, f.USED] + ch.policy[f.TIMEOUT], free_from(ch, PRE, b))
-            if t < at:
-                at, bank = t, b
-    return at, bank
+    return earliest(ch, f.IDLE, f.BANKS, 0)
 
 
 @bare
@@ -73,7 +68,7 @@ def refresh_due(ch):
                     break
         g[f.TURN_RANK] = (r + 1) % ranks
         return
-    group, b, of_rank, of_group = g[f.TURN_GROUP], g[f.TURN_BANK], ch.low[2, banks], ch.low[3, banks]
+    group, b, of_rank, of_group = g[f.TURN_GROUP], g[f.TURN_BANK], ch.policy[f.OF_RANK], ch.policy[f.OF_GROUP]
     if not ch.rank[r, SLEEPS]:
         _queue_refresh(ch, REFPB, r * of_rank + group * of_group + b)
     ranks_first = not ch.policy[f.DRAMSIM3]  # then bank group, then bank; DRAMsim3: bank group, bank, rank
@@ -103,7 +98,7 @@ def _front(ch):
     place = ch.state[f.REF_HEAD] % ch.refreshes.shape[0]
     c, low = ch.refreshes[place, 0], ch.refreshes[place, 1]
     at_once = ch.policy[f.CLOSE_ALL] and c == REFAB and ch.rank[ch.bank[low, f.RANK], OPEN_BANKS] > 0
-    return c, low, low + (ch.low[2, ch.bank.shape[0]] if c == REFAB else 1), at_once
+    return c, low, low + (ch.policy[f.OF_RANK] if c == REFAB else 1), at_once
 
 
 @bare
@@ -128,7 +123,6 @@ def refresh(ch, t):
         return -2
     if not g[f.ARMED]:
         _block(ch, low, high, 1)
-        g[f.STALE] = 1
         g[f.REF_AT] = engine_at(ch)
     if g[f.REF_AT] > t:
         return -1
@@ -150,9 +144,12 @@ def refresh(ch, t):
 @bare
 def _block(ch, low, high, on):
     """Let the queues of some banks issue nothing, or again."""
+    of_queue = ch.policy[f.OF_QUEUE]
+    first, last = ch.bank[low, f.HOME], ch.bank[high - 1, f.HOME]
+    for q in range(first, last + 1):
+        ch.line[q, f.BLOCKED] = on
     ch.state[f.ARMED] = on
-    for b in range(low, high):
-        ch.line[ch.bank[b, f.HOME], f.BLOCKED] = on
+    renew(ch, first * of_queue, (last + 1) * of_queue)
 
 
 @bare
@@ -164,7 +161,7 @@ def sleep_at(ch, r):
         return ch.state[f.NOW] if dramsim3 and busy else FAR
     if busy or rank[r, OPEN_BANKS] or (ch.state[f.REF_HEAD] != ch.state[f.REF_TAIL] and not dramsim3):
         return FAR
-    return max(rank[r, IDLE_FROM] + ch.policy[f.SLEEP_AFTER] - 1, free_from(ch, SRE, r * ch.low[2, ch.bank.shape[0]]))
+    return max(rank[r, IDLE_FROM] + ch.policy[f.SLEEP_AFTER] - 1, free_from(ch, SRE, r * ch.policy[f.OF_RANK]))
 
 
 @bare
@@ -176,12 +173,15 @@ def sleep(ch, t):
             continue
         if rank[r, SLEEPS]:  # the tool asks for a wake-up that it does not know
             return f.ASLEEP
-        low = r * ch.low[2, ch.bank.shape[0]]
+        low = r * ch.policy[f.OF_RANK]
         note_command(ch, t, SRE, low, -1, -1, 1)
         arm(ch, SRE, low, t)
-        rank[r, SLEEPS], ch.state[f.STALE] = 1, 1
+        rank[r, SLEEPS] = 1
         rank[r, IDLE_CK] += t + 1 - rank[r, SINCE]
         rank[r, SINCE] = t + 1
+        for b in range(low, low + ch.policy[f.OF_RANK]):
+            ch.state[f.CALLS] += ch.bank[b, f.WANTED]
+        renew(ch, low, low + ch.policy[f.OF_RANK])
         return f.DONE
     return f.DONE
 
@@ -189,9 +189,10 @@ def sleep(ch, t):
 @bare
 def wake(ch, r, t):
     """SRX issued: rank r is awake."""
-    rank, of_rank = ch.rank, ch.low[2, ch.bank.shape[0]]
+    rank, of_rank = ch.rank, ch.policy[f.OF_RANK]
     rank[r, SLEEPS] = 0
     rank[r, SLEEP_CK] += t - rank[r, SINCE]
     rank[r, SINCE], rank[r, IDLE_FROM] = t, t
     for b in range(r * of_rank, (r + 1) * of_rank):
-        choose(ch, ch.bank[b, f.HOME])
+        ch.state[f.CALLS] -= ch.bank[b, f.WANTED]
+    renew(ch, r * of_rank, (r + 1) * of_rank)

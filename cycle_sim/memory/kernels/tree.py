@@ -1,0 +1,213 @@
+"""Who may issue, and when: a tournament of the banks over the levels of the device, a few steps for each command.
+
+Every bank offers at most one request in each lane: its key, the least of which goes first. Lane k is that of column k:
+ACT, PRE, reads, writes. A node knows the first clock in which an offer below it may pass it, and the least key of all
+offers below it.
+
+A channel `ch` has of it: offer[bank * LANES + lane]: key, or NONE. time[n * LANES + lane], least[…]: that clock and that
+key. node[n * 4 + …], see FIRST. kids: those children below which something is offered, of each node where its children
+begin. todo: nodes still to be visited, and their lanes. Nodes are uint32, as in `device`.
+"""
+
+import numpy as np
+
+from pimloom.cycle_sim.memory.kernels.compiled import bare
+from pimloom.cycle_sim.memory.kernels.device import COLUMNS, FAR, Shape, free_beside
+
+NONE = FAR
+LANES = 4  # known when compiled: loops over them are unrolled
+ALL = (1 << LANES) - 1
+FIRST, KIDS, PLACE = range(3)  # first child; number of kids; place among the kids of the parent plus 1, or 0
+SLOTS = 20  # bits of a key that tell the slot; those above tell its turn
+
+
+@bare
+def key_of(turn, slot):
+    """The key of a request: the earlier its turn, the less."""
+    return (turn << SLOTS) + slot
+
+
+@bare
+def slot_of(key):
+    """The slot of the request with this key."""
+    return key & ((1 << SLOTS) - 1)
+
+
+@bare
+def note(ch, b, offers):
+    """What bank b offers, or its own bounds, may have changed; offers: whether it offers anything.
+
+    Returns whether they have; then those who hold it must be summed up.
+    """
+    node, kids, deepest = ch.node, ch.kids, ch.path.shape[1] - 1
+    n, changed = ch.path[b, deepest], False
+    if deepest > 0 and not offers and node[n * 4 + PLACE] == 0:
+        return False
+    for lane in range(LANES):
+        key = ch.offer[b * LANES + lane]
+        t = ch.bound[n * COLUMNS + lane] if key < NONE else FAR
+        changed = changed or t != ch.time[n * LANES + lane] or key != ch.least[n * LANES + lane]
+        ch.time[n * LANES + lane], ch.least[n * LANES + lane] = t, key
+    for d in range(deepest, 0, -1):
+        n, parent = ch.path[b, d], ch.path[b, d - 1]
+        place, number, first = node[n * 4 + PLACE], node[parent * 4 + KIDS], node[parent * 4 + FIRST]
+        if offers == (place > 0):
+            break
+        if offers:
+            kids[first + number] = n
+            node[n * 4 + PLACE] = node[parent * 4 + KIDS] = number + 1
+        else:
+            moved = kids[first + number - 1]
+            kids[first + place - 1], node[moved * 4 + PLACE] = moved, place
+            node[n * 4 + PLACE], node[parent * 4 + KIDS] = 0, number - 1
+        offers = node[parent * 4 + KIDS] > 0
+    return changed
+
+
+@bare
+def climb(ch, b):
+    """Sum up all that holds bank b."""
+    for d in range(ch.path.shape[1] - 2, -1, -1):
+        _sum_up(ch, ch.path[b, d])
+
+
+@bare
+def climb_all(ch):
+    """Sum up all nodes."""
+    for d in range(ch.path.shape[1] - 2, -1, -1):
+        for n in range(ch.path[0, d], ch.path[0, d + 1]):
+            _sum_up(ch, n)
+
+
+@bare
+def _sum_up(ch, n):
+    """Clocks and keys of a node, from its children."""
+    time, least, bound, first, number = ch.time, ch.least, ch.bound, ch.node[n * 4 + FIRST], ch.node[n * 4 + KIDS]
+    for lane in range(LANES):
+        t, key = FAR, NONE
+        for i in range(number):
+            child = ch.kids[first + i]
+            at = time[child * LANES + lane]
+            if ch.beside.shape[0] > 0 and at < FAR:
+                at = max(at, free_beside(ch, n, child, lane))
+            t, key = min(t, at), min(key, least[child * LANES + lane])
+        time[n * LANES + lane] = max(t, bound[n * COLUMNS + lane]) if t < FAR else FAR
+        least[n * LANES + lane] = key
+
+
+@bare
+def next_clock(ch):
+    """First clock in which something may issue."""
+    return min(ch.time[0], ch.time[1], ch.time[2], ch.time[3])
+
+
+@bare
+def passing(ch, n, lanes, at):
+    """Those of the lanes in which something below node n may pass it."""
+    found = 0
+    for lane in range(LANES):
+        found |= (ch.time[n * LANES + lane] <= at) << lane
+    return found & lanes
+
+
+@bare
+def _entering(ch, parent, n, lanes, at):
+    """As `passing`, and the rules between the children of its parent."""
+    found = passing(ch, n, lanes, at)
+    if ch.beside.shape[0] > 0:
+        for lane in range(LANES):
+            if found >> lane & 1 and free_beside(ch, parent, n, lane) > at:
+                found ^= 1 << lane
+    return found
+
+
+@bare
+def oldest(ch, n, lanes, at):
+    """The least key below node n in these lanes that may issue at clock `at`, and its lane; or (NONE, -1)."""
+    best, by, inner = NONE, -1, ch.path[0, ch.path.shape[1] - 1]
+    todo, length = ch.todo, 1
+    todo[0], todo[1] = n, lanes
+    while length > 0:
+        length -= 1
+        n, some, nearest = todo[2 * length], todo[2 * length + 1], NONE
+        if n >= inner:
+            for lane in range(LANES):
+                if some >> lane & 1 and ch.least[n * LANES + lane] < best:
+                    best, by = ch.least[n * LANES + lane], lane
+            continue
+        first = ch.node[n * 4 + FIRST]
+        for i in range(ch.node[n * 4 + KIDS]):
+            child = ch.kids[first + i]
+            found, key = _entering(ch, n, child, some, at), NONE
+            for lane in range(LANES):
+                if found >> lane & 1:
+                    key = min(key, ch.least[child * LANES + lane])
+            if key < best:  # where the least key may be comes last, and is visited first
+                last = length
+                if key >= nearest:
+                    last -= 1
+                    todo[2 * length], todo[2 * length + 1] = todo[2 * last], todo[2 * last + 1]
+                nearest = min(nearest, key)
+                todo[2 * last], todo[2 * last + 1] = child, found
+                length += 1
+    return best, by
+
+
+@bare
+def _leftmost(ch, parent, lanes, at):
+    """The first child in which something may pass in these lanes, and those in which it may."""
+    first, its, begin = parent, 0, ch.node[parent * 4 + FIRST]
+    for i in range(ch.node[parent * 4 + KIDS]):
+        child = ch.kids[begin + i]
+        if not its or child < first:
+            found = _entering(ch, parent, child, lanes, at)
+            if found:
+                first, its = child, found
+    return first, its
+
+
+@bare
+def oldest_in_turn(ch, last, depth, lanes, at):
+    """As `oldest`, of the first node of this depth, in turn after the one that holds bank `last`, that has any."""
+    own = right = left = ch.path[last, 0]
+    right_lanes, left_lanes, right_depth, left_depth = 0, 0, 0, 0
+    for d in range(1, depth + 1):
+        parent, own, found_right, found_left = own, ch.path[last, d], False, left_lanes > 0
+        first, own_lanes = ch.node[parent * 4 + FIRST], 0
+        for i in range(ch.node[parent * 4 + KIDS]):
+            child = ch.kids[first + i]
+            found = _entering(ch, parent, child, lanes, at)
+            if child == own:
+                own_lanes = found
+            elif found and child > own and (not found_right or child < right):
+                right, right_lanes, right_depth, found_right = child, found, d, True
+            elif found and child < own and (left_lanes == 0 or (not found_left and child < left)):
+                left, left_lanes, left_depth = child, found, d
+        lanes = own_lanes
+        if not lanes:
+            break
+    if right_lanes:
+        n, lanes, d = right, right_lanes, right_depth
+    elif left_lanes:
+        n, lanes, d = left, left_lanes, left_depth
+    else:
+        n, d = own, depth
+    for _ in range(d, depth):
+        n, lanes = _leftmost(ch, n, lanes, at)
+    return oldest(ch, n, lanes, at)
+
+
+def tree(shape: Shape) -> dict[str, np.ndarray]:
+    """The arrays of a channel whose banks offer nothing."""
+    nodes = shape.nodes
+    node = np.zeros((nodes, 4), np.uint32)
+    for n, first, _ in shape.children():
+        node[n, FIRST] = first
+    return {
+        "offer": np.full(shape.sizes[-1] * LANES, NONE),
+        "time": np.full(nodes * LANES, FAR),
+        "least": np.full(nodes * LANES, NONE),
+        "node": node.ravel(),
+        "kids": np.zeros(nodes, np.uint32),
+        "todo": np.zeros(2 * nodes, np.uint32),
+    }
