@@ -147,7 +147,7 @@ def buffered_channel(memory: Memory, logging: bool) -> b.Channel:
     ranks, banks = int(rules.size[2]), int(rules.size[4])
     entries = policy.read_entries + policy.write_entries + banks
     values = _buffered_policy(memory)
-    bank = _zeros(banks, 8)
+    bank = _zeros(banks, 10)
     bank[:, b.OPENED], bank[:, b.HOLDS], bank[:, b.RANK] = -1, -1, np.arange(banks) // (banks // ranks)
     state = _scalars(b.N_STATE, {b.NOW: 1, b.CHECK: 1, b.N_FREE: entries, b.STOP: FAR})
     state[b.NEXT_REFRESH] = values[b.INTERVAL]
@@ -158,6 +158,7 @@ def buffered_channel(memory: Memory, logging: bool) -> b.Channel:
         policy=values,
         pool=_zeros(entries, 10),
         queue=_zeros(2 * banks, max(policy.read_entries, policy.write_entries)),
+        busy=_zeros(2, banks),
         held=_zeros(banks),
         bank=bank,
         priority=_zeros(PRIORITIES, 2),

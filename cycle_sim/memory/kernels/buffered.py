@@ -21,9 +21,10 @@ from pimloom.cycle_sim.memory.kernels.buffers import (
     put,
     renew,
     renew_all,
+    renew_busy,
     take,
 )  # fmt: skip
-from pimloom.cycle_sim.memory.kernels.compiled import bare
+from pimloom.cycle_sim.memory.kernels.compiled import bare, rare
 from pimloom.cycle_sim.memory.kernels.device import ACT, FAR, PRE, RD, RDA, REFAB, WR, WRA, arm, free_from
 from pimloom.cycle_sim.memory.kernels.ladder import earliest, place
 from pimloom.cycle_sim.memory.kernels.pending import find, insert, remove
@@ -133,26 +134,34 @@ def _tick(ch, t):
     _demand_upkeep(ch, t)
     issued = np.int64(0)
     for lane in range(1 + dual):
-        lanes = ALL if not dual else (ROWS if lane else COLUMNS)
+        slot, held = -1, True
         if g[f.HEAD] == g[f.TAIL]:
-            key, _ = oldest(ch, 0, passing(ch, 0, lanes, t), t)
-            if key >= YOUNG and _write_mode(ch) != g[f.WRITING]:
-                g[f.WRITING] = 1 - g[f.WRITING]
-                renew_all(ch)
-                key, _ = oldest(ch, 0, passing(ch, 0, lanes, t), t)
-            if key < NONE:
-                _serve(ch, slot_of(key), key < YOUNG, t)
-                issued += 1
-            continue
-        at, slot = held_clock(ch, t) if lane == 0 else (FAR, -1)
-        if at <= t:
-            _serve(ch, slot, True, t)
+            key = _least(ch, lane, t)
+            slot, held = slot_of(key) if key < NONE else -1, key < YOUNG
+        elif lane == 0:
+            at, slot = held_clock(ch, t)
+            slot = slot if at <= t else -1
+        if slot >= 0:
+            _serve(ch, slot, held, t)
             issued += 1
-        elif lane == dual and front_clock(ch) <= t:
+        elif g[f.HEAD] != g[f.TAIL] and lane == dual and front_clock(ch) <= t:
             _upkeep(ch, t)
             issued += 1
     ch.tally[PAIRS] += issued == 2
     g[f.CHECK] = g[f.HEAD] == g[f.TAIL] and _write_mode(ch) != g[f.WRITING]
+
+
+@bare
+def _least(ch, lane, t):
+    """The key of what issues at clock `t`; the write mode may change before anyone but the active buffer has its turn."""
+    lanes = ALL if not ch.policy[f.DUAL] else (ROWS if lane else COLUMNS)
+    for again in range(2):
+        key, _ = oldest(ch, 0, passing(ch, 0, lanes, t), t)
+        if again or key < YOUNG or _write_mode(ch) == ch.state[f.WRITING]:
+            break
+        ch.state[f.WRITING] = 1 - ch.state[f.WRITING]
+        renew_busy(ch)
+    return key
 
 
 @bare
@@ -193,7 +202,7 @@ def _write_mode(ch):
     return np.int64(g[f.N_WRITE] > ch.policy[f.HIGH])
 
 
-@bare
+@rare
 def _upkeep(ch, t):
     """Issue what the front of the priority buffer needs."""
     g = ch.state

@@ -9,14 +9,14 @@ import numpy as np
 ADDRESS, WRITE, BANK, ROW, COLUMN, ARRIVE, INDEX, COUNTED, BESIDE, SEAT = range(10)
 # bank[b]: open row (-1: closed), accesses since it opened, whether a precharge is on its way, its first request in the
 # active buffer (-1: none), rank, requests in the read and in the write buffer; GUARDS: requests in the active buffer as
-# the tool counts them: one is counted again when its row was closed under it and is opened again
-OPENED, ACCESSES, CLOSING, HOLDS, RANK, READS, WRITES, GUARDS = range(8)
+# the tool counts them: one is counted again when its row was closed under it and is opened again; SEAT…: place in `busy`
+OPENED, ACCESSES, CLOSING, HOLDS, RANK, READS, WRITES, GUARDS, SEAT_READS, SEAT_WRITES = range(10)
 # state[…]. MISCOUNTED: whether GUARDS was ever wrong; CHECK: the write mode changes in the next clock that asks for it
 (
     NOW, WRITING, N_HELD, HEAD, TAIL, N_FREE, N_READ, N_WRITE, NEXT_REFRESH, OUTSTANDING,
     LAST_TICK, STOP, CHECK, UPKEEP, UPKEEP_DONE, READ_LENGTH, WRITE_LENGTH, PRIORITY_LENGTH, HITS, MISSES, CONFLICTS,
-    PROGRESS, MISCOUNTED, N_STATE,
-) = range(24)  # fmt: skip
+    PROGRESS, MISCOUNTED, N_BUSY, N_BUSY_WRITES, N_STATE,
+) = range(26)  # fmt: skip
 BANKS = (
     12  # bits of a key of the ladder that tell the bank; those above tell a clock from which on it may close its row
 )
@@ -39,8 +39,8 @@ COUNTERS = {
 class Channel(NamedTuple):
     """One channel and its controller. path … ring: see `device`; offer … todo: `tree`; command … rank: `record`.
 
-    queue[write * banks + b, i]: slots of the requests in a buffer that want bank b, oldest first. held: the active
-    buffer. priority: ring of (command, first bank). spare: free slots. seen: addresses in the write buffer. ladder: banks
+    queue[write * banks + b, i]: slots of the requests in a buffer that want bank b, oldest first. busy[write]:
+    banks that have any there. held: the active buffer. priority: ring of (command, first bank). spare: free slots. seen: addresses in the write buffer. ladder: banks
     at their cap.
     """
 
@@ -64,6 +64,7 @@ class Channel(NamedTuple):
     policy: np.ndarray
     pool: np.ndarray
     queue: np.ndarray
+    busy: np.ndarray
     held: np.ndarray
     bank: np.ndarray
     priority: np.ndarray

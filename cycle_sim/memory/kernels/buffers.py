@@ -8,10 +8,10 @@ oldest is first. A bank offers what the buffer that is served has for it, and wh
 import numpy as np
 
 from pimloom.cycle_sim.memory.kernels import buffered_fields as f
-from pimloom.cycle_sim.memory.kernels.compiled import bare
+from pimloom.cycle_sim.memory.kernels.compiled import bare, rare
 from pimloom.cycle_sim.memory.kernels.device import ACT, FAR, PRE, PREAB, RD, REFAB, free_from
 from pimloom.cycle_sim.memory.kernels.ladder import place
-from pimloom.cycle_sim.memory.kernels.tree import LANES, NONE, climb_all, key_of, next_clock, note
+from pimloom.cycle_sim.memory.kernels.tree import LANES, NONE, climb, climb_all, key_of, next_clock, note
 
 YOUNG = np.int64(1) << 59  # added to the keys of those that are not in the active buffer
 ROWS, COLUMNS = 1 << ACT | 1 << PRE, 3 << RD
@@ -40,7 +40,7 @@ def front(ch):
     return REFAB, low, high
 
 
-@bare
+@rare
 def front_clock(ch):
     """First clock in which the front of the priority buffer may issue; it closes no row of the active buffer."""
     c, low, high = front(ch)
@@ -51,7 +51,7 @@ def front_clock(ch):
     return free_from(ch, c, low)
 
 
-@bare
+@rare
 def held_clock(ch, not_before):
     """First clock from `not_before` on in which one of the active buffer may issue, and which: the oldest; or -1."""
     best, by = FAR, -1
@@ -95,12 +95,26 @@ def renew(ch, b):
     return note(ch, b, offers)
 
 
-@bare
+@rare
 def renew_all(ch):
     """Something happened to all banks."""
     for b in range(ch.bank.shape[0]):
         renew(ch, b)
     climb_all(ch)
+
+
+@rare
+def renew_busy(ch):
+    """The other buffer is served now."""
+    deepest = ch.path.shape[1] - 1
+    few = (ch.state[f.N_BUSY] + ch.state[f.N_BUSY_WRITES]) * deepest < ch.path[0, deepest]
+    for k in range(2):
+        for i in range(ch.state[f.N_BUSY + k]):
+            b = ch.busy[k, i]
+            if renew(ch, b) and few:
+                climb(ch, b)
+    if not few:
+        climb_all(ch)
 
 
 @bare
@@ -128,6 +142,9 @@ def put(ch, slot):
     """Put a request at the end of its buffer."""
     b, write = ch.pool[slot, f.BANK], ch.pool[slot, f.WRITE]
     ch.queue[write * ch.bank.shape[0] + b, ch.bank[b, f.READS + write]] = slot
+    if ch.bank[b, f.READS + write] == 0:
+        n = ch.state[f.N_BUSY + write]
+        ch.busy[write, n], ch.bank[b, f.SEAT_READS + write], ch.state[f.N_BUSY + write] = b, n, n + 1
     ch.bank[b, f.READS + write] += 1
     ch.state[f.N_READ + write] += 1
 
@@ -144,6 +161,10 @@ def take(ch, slot):
         ch.queue[q, j] = ch.queue[q, j + 1]
     ch.bank[b, f.READS + write] = n
     ch.state[f.N_READ + write] -= 1
+    if n == 0:
+        seat, end = ch.bank[b, f.SEAT_READS + write], ch.state[f.N_BUSY + write] - 1
+        last = ch.busy[write, end]
+        ch.busy[write, seat], ch.bank[last, f.SEAT_READS + write], ch.state[f.N_BUSY + write] = last, seat, end
 
 
 @bare

@@ -5,7 +5,7 @@ ladder[k, 1] is the least key of ladder k; its leaves are the upper half of the 
 
 import numpy as np
 
-from pimloom.cycle_sim.memory.kernels.compiled import bare
+from pimloom.cycle_sim.memory.kernels.compiled import bare, rare
 from pimloom.cycle_sim.memory.kernels.device import FAR, PRE, free_from
 
 
@@ -22,7 +22,7 @@ def place(ladder, k, i, key):
         ladder[k, n] = least
 
 
-@bare
+@rare
 def earliest(ch, k, bits, not_before):
     """(clock, bank) of the row that ladder k closes next, not before a clock, the lowest bank first; or (FAR, -1).
 

@@ -17,9 +17,9 @@ from pimloom.cycle_sim.memory.kernels.tree import (
     climb_all,
     key_of,
     next_clock,
+    next_in_turn,
     note,
     oldest,
-    oldest_in_turn,
     passing,
     slot_of,
 )
@@ -104,10 +104,10 @@ def pick(ch, at, bus):
     if lanes:
         if ch.policy[f.HITS_FIRST] and lanes & COLUMNS:
             lanes &= COLUMNS
-        if ch.policy[f.OLDEST]:
-            key, lane = oldest(ch, 0, lanes, at)
-        else:
-            key, lane = oldest_in_turn(ch, ch.state[f.POINTER], ch.policy[f.QUEUE_DEPTH], lanes, at)
+        n = ch.path[0, 0]
+        if not ch.policy[f.OLDEST]:
+            n, lanes = next_in_turn(ch, ch.state[f.POINTER], ch.policy[f.QUEUE_DEPTH], lanes, at)
+        key, lane = oldest(ch, n, lanes, at)
         slot = slot_of(key)
     if ch.state[f.CALLS] > 0 and (bus < 0 or ch.policy[f.BUS + SRX] == bus):
         other = _sleeper(ch, at)
@@ -181,7 +181,7 @@ def take(ch, slot):
         room_changed(ch, q)
 
 
-@bare
+@rare
 def renew(ch, low, high):
     """Something happened to the banks low … high - 1, or to what binds them."""
     for b in range(low, high):

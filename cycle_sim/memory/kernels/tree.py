@@ -167,8 +167,8 @@ def _leftmost(ch, parent, lanes, at):
 
 
 @bare
-def oldest_in_turn(ch, last, depth, lanes, at):
-    """As `oldest`, of the first node of this depth, in turn after the one that holds bank `last`, that has any."""
+def next_in_turn(ch, last, depth, lanes, at):
+    """The first node of this depth, in turn after the one that holds bank `last`, that has any, and in which lanes."""
     own = right = left = ch.path[last, 0]
     right_lanes, left_lanes, right_depth, left_depth = 0, 0, 0, 0
     for d in range(1, depth + 1):
@@ -194,7 +194,7 @@ def oldest_in_turn(ch, last, depth, lanes, at):
         n, d = own, depth
     for _ in range(d, depth):
         n, lanes = _leftmost(ch, n, lanes, at)
-    return oldest(ch, n, lanes, at)
+    return n, lanes
 
 
 def tree(shape: Shape) -> dict[str, np.ndarray]:

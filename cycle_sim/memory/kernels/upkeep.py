@@ -1,7 +1,7 @@
 """What a controller with command queues does of its own: refresh, self-refresh, rows that nobody uses any more."""
 
 from pimloom.cycle_sim.memory.kernels import queued_fields as f
-from pimloom.cycle_sim.memory.kernels.compiled import bare
+from pimloom.cycle_sim.memory.kernels.compiled import bare, rare
 from pimloom.cycle_sim.memory.kernels.device import ACT, FAR, PRE, PREAB, RD, REFAB, REFPB, SRE, WR, arm, free_from
 from pimloom.cycle_sim.memory.kernels.ladder import earliest
 from pimloom.cycle_sim.memory.kernels.queues import renew
@@ -35,7 +35,7 @@ def change_row(ch, c, b, row, t):
         row_closed(ch, bank[b, f.RANK], t)
 
 
-@bare
+@rare
 def close_rows(ch, c, low, high, t):
     """Close the rows of some banks for nobody's request, with PRE or PREab; returns the command."""
     note_command(ch, t, c, low, -1, -1, 1)
@@ -52,7 +52,7 @@ def idle_row(ch):
     return earliest(ch, f.IDLE, f.BANKS, 0)
 
 
-@bare
+@rare
 def refresh_due(ch):
     """Queue what falls due; sleeping ranks refresh themselves."""
     g, ranks, banks = ch.state, ch.rank.shape[0], ch.bank.shape[0]
@@ -114,7 +114,7 @@ def engine_at(ch):
     return t if t < FAR else free_from(ch, c, low)
 
 
-@bare
+@rare
 def refresh(ch, t):
     """Work on the first refresh; returns the command issued, -1 if none, -2 if the rank sleeps."""
     g = ch.state
@@ -164,7 +164,7 @@ def sleep_at(ch, r):
     return max(rank[r, IDLE_FROM] + ch.policy[f.SLEEP_AFTER] - 1, free_from(ch, SRE, r * ch.policy[f.OF_RANK]))
 
 
-@bare
+@rare
 def sleep(ch, t):
     """In a clock without a command: the first rank that has idled long enough enters self-refresh."""
     rank = ch.rank
@@ -186,7 +186,7 @@ def sleep(ch, t):
     return f.DONE
 
 
-@bare
+@rare
 def wake(ch, r, t):
     """SRX issued: rank r is awake."""
     rank, of_rank = ch.rank, ch.policy[f.OF_RANK]
