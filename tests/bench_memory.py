@@ -12,6 +12,8 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from pimloom.arch.foreign.dramsim3 import load_dramsim3
 from pimloom.arch.foreign.ramulator2 import load_ramulator2
 from pimloom.arch.memory import Memory
@@ -55,7 +57,7 @@ def memory_lines() -> list[tuple[str, str, str]]:
             ours = _seconds(published, kind)
             what = f"{published.tool} {published.case.partition('_')[0]} {kind}"
             lines.append((what, f"{ours:.3f} s, {theirs / ours:.1f} x of their {theirs} s", f"≥ {LEAST[kind]} x"))
-    return [*lines, *_channels(), _long()]
+    return [*lines, *_channels(), _banks(), _long()]
 
 
 def _seconds(published: Published, kind: str) -> float:
@@ -97,6 +99,20 @@ def _channels() -> list[tuple[str, str, str]]:
         wall.append(time.perf_counter() - start)
     cores = len(os.sched_getaffinity(0))
     return [("2 channels, 2 M requests", f"{wall[0]:.2f} s on 1 thread, {wall[1]:.2f} s on 2", f"{cores} cores here")]
+
+
+def _banks() -> tuple[str, str, str]:
+    """CPU time of a command with few and with many banks, which all have requests."""
+    part, policy, found = load_part("ddr4_3200").value, load_policy("default").value, []
+    policy = replace(policy, read_entries=512, write_entries=512)
+    for ranks in (1, 16):
+        org = part.organization
+        org = replace(org, ranks=ranks, capacity_bytes=org.capacity_bytes * ranks)
+        memory = part_memory("ddr4_3200", replace(part, organization=org), policy)
+        chunks = list(pattern_chunks(memory, "random", REQUESTS, 1))
+        commands = sum(sum(tally.commands.values()) for tally in simulate(memory, chunks))
+        found.append(f"{min(_cpu(memory, chunks) for _ in range(4)) / commands * 1e9:.0f} ns")
+    return "a command, 512 + 512 requests in queues", f"{found[0]} with 16 banks, {found[1]} with 256", "–"
 
 
 def _long(requests: int = 10_000_000) -> tuple[str, str, str]:

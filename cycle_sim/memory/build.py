@@ -8,13 +8,13 @@ import numpy as np
 from pimloom.arch.error import UserError
 from pimloom.arch.memory import Memory, Policy
 from pimloom.arch.table import Table
-from pimloom.cycle_sim.memory.kernels import buffered_fields as b
-from pimloom.cycle_sim.memory.kernels import queued_fields as q
+from pimloom.cycle_sim.memory.kernels.buffered import fields as b
 from pimloom.cycle_sim.memory.kernels.device import COMMANDS, FAR, RD, WR, device, shape_of
 from pimloom.cycle_sim.memory.kernels.ladder import ladders
 from pimloom.cycle_sim.memory.kernels.pending import table as hash_table
+from pimloom.cycle_sim.memory.kernels.queued import fields as q
 from pimloom.cycle_sim.memory.kernels.record import record
-from pimloom.cycle_sim.memory.kernels.tree import tree
+from pimloom.cycle_sim.memory.kernels.tree import SLOTS, new_tree
 
 REFRESHES = {"none": q.NONE, "all_bank": q.ALL_BANK, "staggered": q.STAGGERED, "per_bank": q.PER_BANK}
 LOG_ROWS, LEAST_ROWS = 1 << 16, 1 << 10  # of all channels together, until they are handed on; of each at least
@@ -74,6 +74,7 @@ def queued_channel(memory: Memory, logging: bool) -> q.Channel:
     used = commands_used(policy, memory.table) | ({"PREab"} if closes_all(memory) else set())
     lines = {"per_bank": banks, "per_rank": ranks, "unified": 1}[policy.queues]
     entries = policy.read_entries + policy.write_entries + lines * policy.queue_entries
+    _check(entries, banks)
     values = _queued_policy(memory)
     bank = _zeros(banks, 6)
     values[q.QUEUE_DEPTH] = sorted(set(size)).index(lines)
@@ -85,9 +86,8 @@ def queued_channel(memory: Memory, logging: bool) -> q.Channel:
     state = _scalars(q.N_STATE, {q.N_FREE: entries, q.STOP: FAR, q.REF_AT: FAR})
     state[q.NEXT_REFRESH] = values[q.INTERVAL]
     return q.Channel(
-        **device(memory.table, frozenset(used), {"RDA": RD, "WRA": WR}),
-        **tree(shape_of(memory.table)),
-        **record(max(LEAST_ROWS, LOG_ROWS // memory.channels, 4 * entries), ranks, logging),
+        tree=new_tree(device(memory.table, frozenset(used), {"RDA": RD, "WRA": WR}), shape_of(memory.table)),
+        log=record(max(LEAST_ROWS, LOG_ROWS // memory.channels, 4 * entries), ranks, logging),
         policy=values,
         pool=_zeros(entries, 10),
         queue=_zeros(banks, policy.queue_entries),
@@ -146,15 +146,15 @@ def buffered_channel(memory: Memory, logging: bool) -> b.Channel:
     used = commands_used(policy, memory.table)
     ranks, banks = int(rules.size[2]), int(rules.size[4])
     entries = policy.read_entries + policy.write_entries + banks
+    _check(entries, banks)
     values = _buffered_policy(memory)
     bank = _zeros(banks, 10)
     bank[:, b.OPENED], bank[:, b.HOLDS], bank[:, b.RANK] = -1, -1, np.arange(banks) // (banks // ranks)
     state = _scalars(b.N_STATE, {b.NOW: 1, b.CHECK: 1, b.N_FREE: entries, b.STOP: FAR})
     state[b.NEXT_REFRESH] = values[b.INTERVAL]
     return b.Channel(
-        **device(memory.table, used, {}),
-        **tree(shape_of(memory.table)),
-        **record(max(LEAST_ROWS, LOG_ROWS // memory.channels, 4 * entries), ranks, logging),
+        tree=new_tree(device(memory.table, used, {}), shape_of(memory.table)),
+        log=record(max(LEAST_ROWS, LOG_ROWS // memory.channels, 4 * entries), ranks, logging),
         policy=values,
         pool=_zeros(entries, 10),
         queue=_zeros(2 * banks, max(policy.read_entries, policy.write_entries)),
@@ -190,6 +190,13 @@ def _buffered_policy(memory: Memory) -> np.ndarray:
         b.PATIENCE: patience(memory),
     }
     return _scalars(b.N_POLICY, named)
+
+
+def _check(entries: int, banks: int) -> None:
+    """Raises UserError if requests or banks have no place in a key."""
+    if entries > 1 << SLOTS or banks > 1 << q.BANKS:
+        most = f"at most {1 << SLOTS} and {1 << q.BANKS} per channel"
+        raise UserError(f"{entries} requests in all queues and {banks} banks: {most}; take shorter queues")
 
 
 def _zeros(*shape: int) -> np.ndarray:

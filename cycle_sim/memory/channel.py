@@ -8,10 +8,12 @@ import numpy as np
 from pimloom.arch.error import UserError
 from pimloom.arch.memory import Memory
 from pimloom.cycle_sim.memory.build import buffered_channel, chain, queued_channel
-from pimloom.cycle_sim.memory.kernels import buffered, queued, record
-from pimloom.cycle_sim.memory.kernels import buffered_fields as b
-from pimloom.cycle_sim.memory.kernels import queued_fields as q
+from pimloom.cycle_sim.memory.kernels import record
+from pimloom.cycle_sim.memory.kernels.buffered import engine as buffered
+from pimloom.cycle_sim.memory.kernels.buffered import fields as b
 from pimloom.cycle_sim.memory.kernels.device import COMMANDS
+from pimloom.cycle_sim.memory.kernels.queued import engine as queued
+from pimloom.cycle_sim.memory.kernels.queued import fields as q
 from pimloom.cycle_sim.memory.kernels.tree import slot_of
 
 NOTHING = np.zeros(0, np.int64)
@@ -107,7 +109,7 @@ class Channel:
             raise UserError(self._stuck(code))
 
     def _empty_logs(self) -> None:
-        out = self.state
+        out = self.state.log
         for kept, rows, place in (
             (self._commands, out.command, record.N_COMMANDS),
             (self._requests, out.request, record.N_REQUESTS),
@@ -147,8 +149,8 @@ class Channel:
 
     def tally(self) -> Tally:
         """What was counted so far."""
-        out = self.state
-        ranks = self.state.rank[:, [record.ACTIVE_CK, record.IDLE_CK, record.SLEEP_CK]].tolist()
+        out = self.state.log
+        ranks = out.rank[:, [record.ACTIVE_CK, record.IDLE_CK, record.SLEEP_CK]].tolist()
         counters = {name: int(out.tally[place]) for name, place in record.COUNTERS.items()}
         if self.is_queued:
             counters |= {"row_misses_closing": int(out.tally[record.CLOSED_FOR_MISS])}
@@ -164,8 +166,9 @@ def _grown(state: Any) -> Any:
     scalars, n = state.state, len(state.waiting)
     if scalars[q.FREE_WAIT] < 0:
         scalars[q.FREE_WAIT] = n
-        if state.tally[record.LOGGING]:
-            state = state._replace(request=np.zeros((len(state.request) + 2 * n, 3), np.int64))
+        if state.log.tally[record.LOGGING]:
+            more = np.zeros((len(state.log.request) + 2 * n, 3), np.int64)
+            state = state._replace(log=state.log._replace(request=more))
         return state._replace(waiting=chain(np.concatenate([state.waiting, np.zeros_like(state.waiting)]), n))
     ring = np.zeros((2 * len(state.refreshes), 2), np.int64)
     places = np.arange(scalars[q.REF_HEAD], scalars[q.REF_TAIL])

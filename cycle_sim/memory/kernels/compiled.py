@@ -10,7 +10,7 @@ def _stamp(file: Path) -> tuple[str, int, int]:
     return file.name, file.stat().st_mtime_ns, file.stat().st_size
 
 
-FOLDER = tuple(_stamp(file) for file in sorted(Path(__file__).parent.glob("*.py")))
+FOLDER = tuple(_stamp(file) for file in sorted(Path(__file__).parent.rglob("*.py")))
 
 
 def bare(function: Any) -> Any:

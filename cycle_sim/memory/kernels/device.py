@@ -4,11 +4,11 @@ A rule binds all of a node (channel, rank, bank group, bank …) at once, so its
 costs one step per level and not one per bank. Node 0 is the channel; children follow their parents, level by level,
 and levels that do not divide are left out.
 
-A channel `ch` has of it: path[bank, depth]: the node of each depth that holds the bank. bound[n * COLUMNS + k]: first
-clock [CK] in which node n lets a command of column k pass. beside[(n * COLUMNS + k) * 3 + …]: the same for all children
-of n but one, see MOST. rule[i * FIELDS + …]: what issuing a command delays, see NEXT; first_rule[c]: its rules begin
-there. ring: the last issues, for rules that count several. Numbers of nodes are uint32 and arrays have one dimension
-where that saves numba's checks for negative places and its products of sizes.
+path[bank, depth]: the node of each depth that holds the bank. bound[n * COLUMNS + k]: first clock [CK] in which node n
+lets a command of column k pass. beside[(n * COLUMNS + k) * 3 + …]: the same for all children of n but one, see MOST.
+rule[i * FIELDS + …]: what issuing a command delays, see NEXT; first_rule[c]: where its rules begin. ring: the last
+issues, for rules that count several. Numbers of nodes are uint32, and these arrays have one dimension, because that
+saves numba's look at negative places and its products of sizes.
 """
 
 from collections.abc import Mapping
@@ -34,22 +34,22 @@ PLAIN, SIBLINGS, COUNTS = range(3)  # KIND: binds the node; its siblings; the no
 
 
 @bare
-def arm(ch, c, bank, at):
+def arm(tree, c, bank, at):
     """Note that command c issued at clock `at`; bank: any bank of its scope."""
-    bound, path, rule = ch.bound, ch.path, ch.rule
-    for i in range(ch.first_rule[c], ch.first_rule[c + 1]):
+    bound, path, rule = tree.bound, tree.path, tree.rule
+    for i in range(tree.first_rule[c], tree.first_rule[c + 1]):
         r = i * FIELDS
         d, ready, kind = rule[r + DEPTH], at + rule[r + WAIT], rule[r + KIND]
         n = path[bank, d]
         if kind == SIBLINGS:
-            _bind_siblings(ch.beside, path[bank, d - 1] * COLUMNS + rule[r + NEXT], n, ready)
+            _bind_siblings(tree.beside, path[bank, d - 1] * COLUMNS + rule[r + NEXT], n, ready)
             continue
         if kind == COUNTS:
             h, x = rule[r + RING] + n * rule[r + WINDOW], rule[r + NEXT_IN] + n
             if rule[r + PUSH]:
-                ch.ring[h + ch.ring[x]] = at
-                ch.ring[x] = ch.ring[x] + 1 if ch.ring[x] + 1 < rule[r + WINDOW] else 0
-            ready = ch.ring[h + ch.ring[x]] + rule[r + WAIT]  # the place to be written next holds the oldest
+                tree.ring[h + tree.ring[x]] = at
+                tree.ring[x] = tree.ring[x] + 1 if tree.ring[x] + 1 < rule[r + WINDOW] else 0
+            ready = tree.ring[h + tree.ring[x]] + rule[r + WAIT]  # the place to be written next holds the oldest
         place = n * COLUMNS + rule[r + NEXT]
         bound[place] = max(bound[place], ready)
 
@@ -68,21 +68,21 @@ def _bind_siblings(beside, place, n, ready):
 
 
 @bare
-def free_beside(ch, parent, n, k):
+def free_beside(tree, parent, n, k):
     """First clock in which the siblings of node n let column k pass."""
     place = 3 * (parent * COLUMNS + k)
-    return ch.beside[place + (REST if ch.beside[place + CHILD] == n else MOST)]
+    return tree.beside[place + (REST if tree.beside[place + CHILD] == n else MOST)]
 
 
 @bare
-def free_from(ch, k, low):
+def free_from(tree, k, low):
     """First clock in which no rule binds the command of column k whose scope begins at bank `low`."""
-    t = ch.bound[k]
-    for d in range(1, ch.path.shape[1]):
-        parent, n = ch.path[low, d - 1], ch.path[low, d]
-        t = max(t, ch.bound[n * COLUMNS + k])
-        if ch.beside.shape[0] > 0:
-            t = max(t, free_beside(ch, parent, n, k))
+    t = tree.bound[k]
+    for d in range(1, tree.path.shape[1]):
+        parent, n = tree.path[low, d - 1], tree.path[low, d]
+        t = max(t, tree.bound[n * COLUMNS + k])
+        if tree.beside.shape[0] > 0:
+            t = max(t, free_beside(tree, parent, n, k))
     return t
 
 
@@ -129,7 +129,7 @@ def device(table: Table, used: frozenset[str], columns: Mapping[str, int]) -> di
         "bound": np.zeros(shape.nodes * COLUMNS, np.int64),
         "beside": beside.ravel(),
         "first_rule": np.cumsum([0, *map(len, rule)]),
-        "rule": np.array([record for records in rule for record in records] or [[0] * FIELDS], np.int64).ravel(),
+        "rule": np.array([record for records in rule for record in records] or [(0,) * FIELDS], np.int64).ravel(),
         "ring": ring,
     }
 

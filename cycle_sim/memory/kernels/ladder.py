@@ -23,19 +23,19 @@ def place(ladder, k, i, key):
 
 
 @rare
-def earliest(ch, k, bits, not_before):
+def earliest(tree, ladder, k, bits, not_before):
     """(clock, bank) of the row that ladder k closes next, not before a clock, the lowest bank first; or (FAR, -1).
 
     Its keys are a clock and, in the last `bits`, a bank. The clock is when the row might be closed as far as was known
     when the key was placed; it is put right when it is the least.
     """
-    while ch.ladder[k, 1] < FAR:
-        key = ch.ladder[k, 1]
+    while ladder[k, 1] < FAR:
+        key = ladder[k, 1]
         b = key & ((1 << bits) - 1)
-        at = max(key >> bits, not_before, free_from(ch, PRE, b))
+        at = max(key >> bits, not_before, free_from(tree, PRE, b))
         if at == key >> bits:
             return at, b
-        place(ch.ladder, k, b, (at << bits) + b)
+        place(ladder, k, b, (at << bits) + b)
     return FAR, np.int64(-1)
 
 

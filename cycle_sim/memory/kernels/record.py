@@ -1,8 +1,10 @@
 """What a run leaves behind: commands and requests as they happen, and counters.
 
-A channel `ch` has of it: command, request: logs, written only if tally[LOGGING]; tally: counters, the first ones of
+command, request: logs, written only if tally[LOGGING]; tally: counters, the first ones of
 each command; latency[n]: reads that took n clocks, the last place: or longer; rank[r]: how long it was in which state.
 """
+
+from typing import NamedTuple
 
 import numpy as np
 
@@ -35,38 +37,48 @@ OPEN_BANKS, SINCE, ACTIVE_CK, IDLE_CK, SLEEP_CK, HERE, IDLE_FROM, TOUCHED, SLEEP
 LATENCIES = 1 << 15
 
 
+class Record(NamedTuple):
+    """What one channel leaves behind."""
+
+    command: np.ndarray
+    request: np.ndarray
+    tally: np.ndarray
+    latency: np.ndarray
+    rank: np.ndarray
+
+
 @bare
-def note_command(ch, at, c, bank, row, column, by):
+def note_command(log, at, c, bank, row, column, by):
     """A command issued."""
-    ch.tally[c] += 1
-    if ch.tally[LOGGING]:
-        n, log = ch.tally[N_COMMANDS], ch.command
-        log[n, CLOCK], log[n, COMMAND], log[n, BANK] = at, c, bank
-        log[n, ROW], log[n, COLUMN], log[n, BY] = row, column, by
-        ch.tally[N_COMMANDS] = n + 1
+    log.tally[c] += 1
+    if log.tally[LOGGING]:
+        n, rows = log.tally[N_COMMANDS], log.command
+        rows[n, CLOCK], rows[n, COMMAND], rows[n, BANK] = at, c, bank
+        rows[n, ROW], rows[n, COLUMN], rows[n, BY] = row, column, by
+        log.tally[N_COMMANDS] = n + 1
 
 
 @bare
-def note_request(ch, index, write, accepted, done):
+def note_request(log, index, write, accepted, done):
     """A request is, or will be, done at clock `done`."""
-    tally = ch.tally
+    tally = log.tally
     tally[LAST_DONE] = max(tally[LAST_DONE], done)
     tally[N_READS + write] += 1
     if not write:
         took = done - accepted
         tally[READ_LATENCY] += took
         tally[READ_LATENCY_MAX] = max(tally[READ_LATENCY_MAX], took)
-        ch.latency[min(took, ch.latency.shape[0] - 1)] += 1
+        log.latency[min(took, log.latency.shape[0] - 1)] += 1
     if tally[LOGGING]:
         n = tally[N_REQUESTS]
-        ch.request[n, INDEX], ch.request[n, ACCEPT], ch.request[n, DONE] = index, accepted, done
+        log.request[n, INDEX], log.request[n, ACCEPT], log.request[n, DONE] = index, accepted, done
         tally[N_REQUESTS] = n + 1
 
 
 @bare
-def row_opened(ch, r, t):
+def row_opened(log, r, t):
     """A bank of rank r opened a row at clock t."""
-    rank = ch.rank
+    rank = log.rank
     if rank[r, OPEN_BANKS] == 0:
         rank[r, IDLE_CK] += t - rank[r, SINCE]
         rank[r, SINCE] = t
@@ -74,9 +86,9 @@ def row_opened(ch, r, t):
 
 
 @bare
-def row_closed(ch, r, t):
+def row_closed(log, r, t):
     """A bank of rank r closed its row at clock t."""
-    rank = ch.rank
+    rank = log.rank
     rank[r, OPEN_BANKS] -= 1
     if rank[r, OPEN_BANKS] == 0:
         rank[r, ACTIVE_CK] += t - rank[r, SINCE]
@@ -84,24 +96,24 @@ def row_closed(ch, r, t):
 
 
 @bare
-def close_accounts(ch, t):
+def close_accounts(log, t):
     """Add up what the ranks have done until clock t."""
-    rank = ch.rank
+    rank = log.rank
     for r in range(rank.shape[0]):
         state = SLEEP_CK if rank[r, SLEEPS] else (ACTIVE_CK if rank[r, OPEN_BANKS] else IDLE_CK)
         rank[r, state] += t - rank[r, SINCE]
         rank[r, SINCE] = t
 
 
-def record(rows: int, ranks: int, logging: bool) -> dict[str, np.ndarray]:
-    """command, request, tally, latency and rank of a channel, with room for `rows` rows in each log."""
+def record(rows: int, ranks: int, logging: bool) -> Record:
+    """The record of a channel before its first clock, with room for `rows` rows in each log."""
     tally = np.zeros(N_TALLY, np.int64)
     tally[LOGGING] = logging
     rows = rows if logging else 1
-    return {
-        "command": np.zeros((rows, 6), np.int64),
-        "request": np.zeros((rows, 3), np.int64),
-        "tally": tally,
-        "latency": np.zeros(LATENCIES, np.int64),
-        "rank": np.zeros((ranks, 9), np.int64),
-    }
+    return Record(
+        command=np.zeros((rows, 6), np.int64),
+        request=np.zeros((rows, 3), np.int64),
+        tally=tally,
+        latency=np.zeros(LATENCIES, np.int64),
+        rank=np.zeros((ranks, 9), np.int64),
+    )

@@ -4,10 +4,12 @@ Every bank offers at most one request in each lane: its key, the least of which 
 ACT, PRE, reads, writes. A node knows the first clock in which an offer below it may pass it, and the least key of all
 offers below it.
 
-A channel `ch` has of it: offer[bank * LANES + lane]: key, or NONE. time[n * LANES + lane], least[…]: that clock and that
-key. node[n * 4 + …], see FIRST. kids: those children below which something is offered, of each node where its children
-begin. todo: nodes still to be visited, and their lanes. Nodes are uint32, as in `device`.
+offer[bank * LANES + lane]: key, or NONE. time[n * LANES + lane], least[…]: that clock and that key. node[n * 4 + …]:
+see FIRST. kids: those children below which something is offered, of each node where its children begin. todo: nodes
+still to be visited, and their lanes. Nodes are uint32, as in `device`.
 """
+
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,7 +20,24 @@ NONE = FAR
 LANES = 4  # known when compiled: loops over them are unrolled
 ALL = (1 << LANES) - 1
 FIRST, KIDS, PLACE = range(3)  # first child; number of kids; place among the kids of the parent plus 1, or 0
-SLOTS = 20  # bits of a key that tell the slot; those above tell its turn
+SLOTS = 22  # bits of a key that tell the slot; those above tell its turn
+
+
+class Tree(NamedTuple):
+    """The device of a channel, path … ring as in `device`, and who may issue there."""
+
+    path: np.ndarray
+    bound: np.ndarray
+    beside: np.ndarray
+    first_rule: np.ndarray
+    rule: np.ndarray
+    ring: np.ndarray
+    offer: np.ndarray
+    time: np.ndarray
+    least: np.ndarray
+    node: np.ndarray
+    kids: np.ndarray
+    todo: np.ndarray
 
 
 @bare
@@ -34,22 +53,22 @@ def slot_of(key):
 
 
 @bare
-def note(ch, b, offers):
+def note(tree, b, offers):
     """What bank b offers, or its own bounds, may have changed; offers: whether it offers anything.
 
     Returns whether they have; then those who hold it must be summed up.
     """
-    node, kids, deepest = ch.node, ch.kids, ch.path.shape[1] - 1
-    n, changed = ch.path[b, deepest], False
+    node, kids, deepest = tree.node, tree.kids, tree.path.shape[1] - 1
+    n, changed = tree.path[b, deepest], False
     if deepest > 0 and not offers and node[n * 4 + PLACE] == 0:
         return False
     for lane in range(LANES):
-        key = ch.offer[b * LANES + lane]
-        t = ch.bound[n * COLUMNS + lane] if key < NONE else FAR
-        changed = changed or t != ch.time[n * LANES + lane] or key != ch.least[n * LANES + lane]
-        ch.time[n * LANES + lane], ch.least[n * LANES + lane] = t, key
+        key = tree.offer[b * LANES + lane]
+        t = tree.bound[n * COLUMNS + lane] if key < NONE else FAR
+        changed = changed or t != tree.time[n * LANES + lane] or key != tree.least[n * LANES + lane]
+        tree.time[n * LANES + lane], tree.least[n * LANES + lane] = t, key
     for d in range(deepest, 0, -1):
-        n, parent = ch.path[b, d], ch.path[b, d - 1]
+        n, parent = tree.path[b, d], tree.path[b, d - 1]
         place, number, first = node[n * 4 + PLACE], node[parent * 4 + KIDS], node[parent * 4 + FIRST]
         if offers == (place > 0):
             break
@@ -65,83 +84,83 @@ def note(ch, b, offers):
 
 
 @bare
-def climb(ch, b):
+def climb(tree, b):
     """Sum up all that holds bank b."""
-    for d in range(ch.path.shape[1] - 2, -1, -1):
-        _sum_up(ch, ch.path[b, d])
+    for d in range(tree.path.shape[1] - 2, -1, -1):
+        _sum_up(tree, tree.path[b, d])
 
 
 @bare
-def climb_all(ch):
+def climb_all(tree):
     """Sum up all nodes."""
-    for d in range(ch.path.shape[1] - 2, -1, -1):
-        for n in range(ch.path[0, d], ch.path[0, d + 1]):
-            _sum_up(ch, n)
+    for d in range(tree.path.shape[1] - 2, -1, -1):
+        for n in range(tree.path[0, d], tree.path[0, d + 1]):
+            _sum_up(tree, n)
 
 
 @bare
-def _sum_up(ch, n):
+def _sum_up(tree, n):
     """Clocks and keys of a node, from its children."""
-    time, least, bound, first, number = ch.time, ch.least, ch.bound, ch.node[n * 4 + FIRST], ch.node[n * 4 + KIDS]
+    time, least, first, number = tree.time, tree.least, tree.node[n * 4 + FIRST], tree.node[n * 4 + KIDS]
     for lane in range(LANES):
         t, key = FAR, NONE
         for i in range(number):
-            child = ch.kids[first + i]
+            child = tree.kids[first + i]
             at = time[child * LANES + lane]
-            if ch.beside.shape[0] > 0 and at < FAR:
-                at = max(at, free_beside(ch, n, child, lane))
+            if tree.beside.shape[0] > 0 and at < FAR:
+                at = max(at, free_beside(tree, n, child, lane))
             t, key = min(t, at), min(key, least[child * LANES + lane])
-        time[n * LANES + lane] = max(t, bound[n * COLUMNS + lane]) if t < FAR else FAR
+        time[n * LANES + lane] = max(t, tree.bound[n * COLUMNS + lane]) if t < FAR else FAR
         least[n * LANES + lane] = key
 
 
 @bare
-def next_clock(ch):
+def next_clock(tree):
     """First clock in which something may issue."""
-    return min(ch.time[0], ch.time[1], ch.time[2], ch.time[3])
+    return min(tree.time[0], tree.time[1], tree.time[2], tree.time[3])
 
 
 @bare
-def passing(ch, n, lanes, at):
+def passing(tree, n, lanes, at):
     """Those of the lanes in which something below node n may pass it."""
     found = 0
     for lane in range(LANES):
-        found |= (ch.time[n * LANES + lane] <= at) << lane
+        found |= (tree.time[n * LANES + lane] <= at) << lane
     return found & lanes
 
 
 @bare
-def _entering(ch, parent, n, lanes, at):
+def _entering(tree, parent, n, lanes, at):
     """As `passing`, and the rules between the children of its parent."""
-    found = passing(ch, n, lanes, at)
-    if ch.beside.shape[0] > 0:
+    found = passing(tree, n, lanes, at)
+    if tree.beside.shape[0] > 0:
         for lane in range(LANES):
-            if found >> lane & 1 and free_beside(ch, parent, n, lane) > at:
+            if found >> lane & 1 and free_beside(tree, parent, n, lane) > at:
                 found ^= 1 << lane
     return found
 
 
 @bare
-def oldest(ch, n, lanes, at):
+def oldest(tree, n, lanes, at):
     """The least key below node n in these lanes that may issue at clock `at`, and its lane; or (NONE, -1)."""
-    best, by, inner = NONE, -1, ch.path[0, ch.path.shape[1] - 1]
-    todo, length = ch.todo, 1
+    best, by, inner = NONE, -1, tree.path[0, tree.path.shape[1] - 1]
+    todo, length = tree.todo, 1
     todo[0], todo[1] = n, lanes
     while length > 0:
         length -= 1
         n, some, nearest = todo[2 * length], todo[2 * length + 1], NONE
         if n >= inner:
             for lane in range(LANES):
-                if some >> lane & 1 and ch.least[n * LANES + lane] < best:
-                    best, by = ch.least[n * LANES + lane], lane
+                if some >> lane & 1 and tree.least[n * LANES + lane] < best:
+                    best, by = tree.least[n * LANES + lane], lane
             continue
-        first = ch.node[n * 4 + FIRST]
-        for i in range(ch.node[n * 4 + KIDS]):
-            child = ch.kids[first + i]
-            found, key = _entering(ch, n, child, some, at), NONE
+        first = tree.node[n * 4 + FIRST]
+        for i in range(tree.node[n * 4 + KIDS]):
+            child = tree.kids[first + i]
+            found, key = _entering(tree, n, child, some, at), NONE
             for lane in range(LANES):
                 if found >> lane & 1:
-                    key = min(key, ch.least[child * LANES + lane])
+                    key = min(key, tree.least[child * LANES + lane])
             if key < best:  # where the least key may be comes last, and is visited first
                 last = length
                 if key >= nearest:
@@ -154,29 +173,29 @@ def oldest(ch, n, lanes, at):
 
 
 @bare
-def _leftmost(ch, parent, lanes, at):
+def _leftmost(tree, parent, lanes, at):
     """The first child in which something may pass in these lanes, and those in which it may."""
-    first, its, begin = parent, 0, ch.node[parent * 4 + FIRST]
-    for i in range(ch.node[parent * 4 + KIDS]):
-        child = ch.kids[begin + i]
+    first, its, begin = parent, 0, tree.node[parent * 4 + FIRST]
+    for i in range(tree.node[parent * 4 + KIDS]):
+        child = tree.kids[begin + i]
         if not its or child < first:
-            found = _entering(ch, parent, child, lanes, at)
+            found = _entering(tree, parent, child, lanes, at)
             if found:
                 first, its = child, found
     return first, its
 
 
 @bare
-def next_in_turn(ch, last, depth, lanes, at):
+def next_in_turn(tree, last, depth, lanes, at):
     """The first node of this depth, in turn after the one that holds bank `last`, that has any, and in which lanes."""
-    own = right = left = ch.path[last, 0]
+    own = right = left = tree.path[last, 0]
     right_lanes, left_lanes, right_depth, left_depth = 0, 0, 0, 0
     for d in range(1, depth + 1):
-        parent, own, found_right, found_left = own, ch.path[last, d], False, left_lanes > 0
-        first, own_lanes = ch.node[parent * 4 + FIRST], 0
-        for i in range(ch.node[parent * 4 + KIDS]):
-            child = ch.kids[first + i]
-            found = _entering(ch, parent, child, lanes, at)
+        parent, own, found_right, found_left = own, tree.path[last, d], False, left_lanes > 0
+        first, own_lanes = tree.node[parent * 4 + FIRST], 0
+        for i in range(tree.node[parent * 4 + KIDS]):
+            child = tree.kids[first + i]
+            found = _entering(tree, parent, child, lanes, at)
             if child == own:
                 own_lanes = found
             elif found and child > own and (not found_right or child < right):
@@ -193,21 +212,22 @@ def next_in_turn(ch, last, depth, lanes, at):
     else:
         n, d = own, depth
     for _ in range(d, depth):
-        n, lanes = _leftmost(ch, n, lanes, at)
+        n, lanes = _leftmost(tree, n, lanes, at)
     return n, lanes
 
 
-def tree(shape: Shape) -> dict[str, np.ndarray]:
-    """The arrays of a channel whose banks offer nothing."""
+def new_tree(device: dict[str, np.ndarray], shape: Shape) -> Tree:
+    """The tree of a channel whose banks offer nothing."""
     nodes = shape.nodes
     node = np.zeros((nodes, 4), np.uint32)
     for n, first, _ in shape.children():
         node[n, FIRST] = first
-    return {
-        "offer": np.full(shape.sizes[-1] * LANES, NONE),
-        "time": np.full(nodes * LANES, FAR),
-        "least": np.full(nodes * LANES, NONE),
-        "node": node.ravel(),
-        "kids": np.zeros(nodes, np.uint32),
-        "todo": np.zeros(2 * nodes, np.uint32),
-    }
+    return Tree(
+        **device,
+        offer=np.full(shape.sizes[-1] * LANES, NONE),
+        time=np.full(nodes * LANES, FAR),
+        least=np.full(nodes * LANES, NONE),
+        node=node.ravel(),
+        kids=np.zeros(nodes, np.uint32),
+        todo=np.zeros(2 * nodes, np.uint32),
+    )

@@ -1,10 +1,10 @@
 """What a controller with command queues does of its own: refresh, self-refresh, rows that nobody uses any more."""
 
-from pimloom.cycle_sim.memory.kernels import queued_fields as f
 from pimloom.cycle_sim.memory.kernels.compiled import bare, rare
 from pimloom.cycle_sim.memory.kernels.device import ACT, FAR, PRE, PREAB, RD, REFAB, REFPB, SRE, WR, arm, free_from
 from pimloom.cycle_sim.memory.kernels.ladder import earliest
-from pimloom.cycle_sim.memory.kernels.queues import renew
+from pimloom.cycle_sim.memory.kernels.queued import fields as f
+from pimloom.cycle_sim.memory.kernels.queued.queues import renew
 from pimloom.cycle_sim.memory.kernels.record import (
     HERE,
     IDLE_CK,
@@ -27,19 +27,19 @@ def change_row(ch, c, b, row, t):
     bank[b, f.USED] = t
     if c == ACT:
         bank[b, f.OPENED], bank[b, f.HITS] = row, 0
-        row_opened(ch, bank[b, f.RANK], t)
+        row_opened(ch.log, bank[b, f.RANK], t)
     elif c in (RD, WR):
         bank[b, f.HITS] += 1
     elif bank[b, f.OPENED] >= 0:
         bank[b, f.OPENED], bank[b, f.HITS] = -1, 0
-        row_closed(ch, bank[b, f.RANK], t)
+        row_closed(ch.log, bank[b, f.RANK], t)
 
 
 @rare
 def close_rows(ch, c, low, high, t):
     """Close the rows of some banks for nobody's request, with PRE or PREab; returns the command."""
-    note_command(ch, t, c, low, -1, -1, 1)
-    arm(ch, c, low, t)
+    note_command(ch.log, t, c, low, -1, -1, 1)
+    arm(ch.tree, c, low, t)
     for b in range(low, high):
         change_row(ch, c, b, -1, t)
     renew(ch, low, high)
@@ -49,27 +49,27 @@ def close_rows(ch, c, low, high, t):
 @bare
 def idle_row(ch):
     """(clock, bank) of the next row that an adaptive policy closes because nobody has used it."""
-    return earliest(ch, f.IDLE, f.BANKS, 0)
+    return earliest(ch.tree, ch.ladder, f.IDLE, f.BANKS, 0)
 
 
 @rare
 def refresh_due(ch):
     """Queue what falls due; sleeping ranks refresh themselves."""
-    g, ranks, banks = ch.state, ch.rank.shape[0], ch.bank.shape[0]
+    g, ranks, banks = ch.state, ch.log.rank.shape[0], ch.bank.shape[0]
     g[f.NEXT_REFRESH] += ch.policy[f.INTERVAL]
     r = g[f.TURN_RANK]
     if ch.policy[f.REFRESH] != f.PER_BANK:
         all_ranks = ch.policy[f.REFRESH] == f.ALL_BANK
         for n in range(ranks if all_ranks else 1):
             r = n if all_ranks else r
-            if not ch.rank[r, SLEEPS]:
+            if not ch.log.rank[r, SLEEPS]:
                 _queue_refresh(ch, REFAB, r * (banks // ranks))
                 if ch.policy[f.DRAMSIM3]:  # refreshes the first rank that is awake, and no other
                     break
         g[f.TURN_RANK] = (r + 1) % ranks
         return
     group, b, of_rank, of_group = g[f.TURN_GROUP], g[f.TURN_BANK], ch.policy[f.OF_RANK], ch.policy[f.OF_GROUP]
-    if not ch.rank[r, SLEEPS]:
+    if not ch.log.rank[r, SLEEPS]:
         _queue_refresh(ch, REFPB, r * of_rank + group * of_group + b)
     ranks_first = not ch.policy[f.DRAMSIM3]  # then bank group, then bank; DRAMsim3: bank group, bank, rank
     if ranks_first:
@@ -97,7 +97,7 @@ def _front(ch):
     """(command, first bank, end of the banks, whether PREab closes them) of the refresh that is worked on."""
     place = ch.state[f.REF_HEAD] % ch.refreshes.shape[0]
     c, low = ch.refreshes[place, 0], ch.refreshes[place, 1]
-    at_once = ch.policy[f.CLOSE_ALL] and c == REFAB and ch.rank[ch.bank[low, f.RANK], OPEN_BANKS] > 0
+    at_once = ch.policy[f.CLOSE_ALL] and c == REFAB and ch.log.rank[ch.bank[low, f.RANK], OPEN_BANKS] > 0
     return c, low, low + (ch.policy[f.OF_RANK] if c == REFAB else 1), at_once
 
 
@@ -107,11 +107,11 @@ def engine_at(ch):
     t = FAR
     c, low, high, at_once = _front(ch)
     if at_once:
-        return free_from(ch, PREAB, low)
+        return free_from(ch.tree, PREAB, low)
     for b in range(low, high):
         if ch.bank[b, f.OPENED] >= 0:
-            t = min(t, free_from(ch, PRE, b))
-    return t if t < FAR else free_from(ch, c, low)
+            t = min(t, free_from(ch.tree, PRE, b))
+    return t if t < FAR else free_from(ch.tree, c, low)
 
 
 @rare
@@ -119,7 +119,7 @@ def refresh(ch, t):
     """Work on the first refresh; returns the command issued, -1 if none, -2 if the rank sleeps."""
     g = ch.state
     c, low, high, at_once = _front(ch)
-    if ch.rank[ch.bank[low, f.RANK], SLEEPS]:
+    if ch.log.rank[ch.bank[low, f.RANK], SLEEPS]:
         return -2
     if not g[f.ARMED]:
         _block(ch, low, high, 1)
@@ -130,12 +130,12 @@ def refresh(ch, t):
     if not at_once:
         first, last, closing = high, high, PRE
         for b in range(low, high):
-            if first == high and ch.bank[b, f.OPENED] >= 0 and free_from(ch, PRE, b) <= t:
+            if first == high and ch.bank[b, f.OPENED] >= 0 and free_from(ch.tree, PRE, b) <= t:
                 first, last = b, b + 1
     if first < high:
         return close_rows(ch, closing, first, last, t)
-    note_command(ch, t, c, low, -1, -1, 1)
-    arm(ch, c, low, t)
+    note_command(ch.log, t, c, low, -1, -1, 1)
+    arm(ch.tree, c, low, t)
     _block(ch, low, high, 0)
     g[f.REF_HEAD] += 1
     return c
@@ -155,27 +155,27 @@ def _block(ch, low, high, on):
 @bare
 def sleep_at(ch, r):
     """First clock in which rank r may enter self-refresh."""
-    rank, dramsim3 = ch.rank, ch.policy[f.DRAMSIM3]
+    rank, dramsim3 = ch.log.rank, ch.policy[f.DRAMSIM3]
     busy = rank[r, TOUCHED] if dramsim3 else rank[r, HERE]
     if rank[r, SLEEPS]:
         return ch.state[f.NOW] if dramsim3 and busy else FAR
     if busy or rank[r, OPEN_BANKS] or (ch.state[f.REF_HEAD] != ch.state[f.REF_TAIL] and not dramsim3):
         return FAR
-    return max(rank[r, IDLE_FROM] + ch.policy[f.SLEEP_AFTER] - 1, free_from(ch, SRE, r * ch.policy[f.OF_RANK]))
+    return max(rank[r, IDLE_FROM] + ch.policy[f.SLEEP_AFTER] - 1, free_from(ch.tree, SRE, r * ch.policy[f.OF_RANK]))
 
 
 @rare
 def sleep(ch, t):
     """In a clock without a command: the first rank that has idled long enough enters self-refresh."""
-    rank = ch.rank
+    rank = ch.log.rank
     for r in range(rank.shape[0]):
         if sleep_at(ch, r) > t:
             continue
         if rank[r, SLEEPS]:  # the tool asks for a wake-up that it does not know
             return f.ASLEEP
         low = r * ch.policy[f.OF_RANK]
-        note_command(ch, t, SRE, low, -1, -1, 1)
-        arm(ch, SRE, low, t)
+        note_command(ch.log, t, SRE, low, -1, -1, 1)
+        arm(ch.tree, SRE, low, t)
         rank[r, SLEEPS] = 1
         rank[r, IDLE_CK] += t + 1 - rank[r, SINCE]
         rank[r, SINCE] = t + 1
@@ -189,7 +189,7 @@ def sleep(ch, t):
 @rare
 def wake(ch, r, t):
     """SRX issued: rank r is awake."""
-    rank, of_rank = ch.rank, ch.policy[f.OF_RANK]
+    rank, of_rank = ch.log.rank, ch.policy[f.OF_RANK]
     rank[r, SLEEPS] = 0
     rank[r, SLEEP_CK] += t - rank[r, SINCE]
     rank[r, SINCE], rank[r, IDLE_FROM] = t, t

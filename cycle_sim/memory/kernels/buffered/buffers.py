@@ -2,12 +2,13 @@
 
 Precedence in a clock: requests in the active buffer, whose row was opened for them; then the front of the priority
 buffer (refreshes, precharges); then, if that is empty, the read or the write buffer. Among those that are ready the
-oldest is first. A bank offers what the buffer that is served has for it, and what the active buffer has, with lesser keys.
+oldest is first. A bank offers what the buffer that is served has for it and what the active buffer has, with lesser
+keys.
 """
 
 import numpy as np
 
-from pimloom.cycle_sim.memory.kernels import buffered_fields as f
+from pimloom.cycle_sim.memory.kernels.buffered import fields as f
 from pimloom.cycle_sim.memory.kernels.compiled import bare, rare
 from pimloom.cycle_sim.memory.kernels.device import ACT, FAR, PRE, PREAB, RD, REFAB, free_from
 from pimloom.cycle_sim.memory.kernels.ladder import place
@@ -48,7 +49,7 @@ def front_clock(ch):
         for b in range(low, high):
             if ch.bank[b, f.GUARDS] > 0:
                 return FAR
-    return free_from(ch, c, low)
+    return free_from(ch.tree, c, low)
 
 
 @rare
@@ -59,7 +60,7 @@ def held_clock(ch, not_before):
         slot = ch.held[i]
         c = needs(ch, slot)
         if c >= RD or not ch.policy[f.DUAL]:
-            at = max(free_from(ch, c, ch.pool[slot, f.BANK]), not_before)
+            at = max(free_from(ch.tree, c, ch.pool[slot, f.BANK]), not_before)
             if at < best or (at == best and ch.pool[slot, f.INDEX] < ch.pool[by, f.INDEX]):
                 best, by = at, slot
     return best, by
@@ -69,14 +70,14 @@ def held_clock(ch, not_before):
 def next_issue(ch):
     """First clock in which anyone may issue."""
     if ch.state[f.HEAD] == ch.state[f.TAIL]:
-        return next_clock(ch)
+        return next_clock(ch.tree)
     return min(held_clock(ch, 0)[0], front_clock(ch))
 
 
 @bare
 def renew(ch, b):
     """Something happened to bank b or to the requests that want it; returns whether its offers changed."""
-    offer, bank, pool, held = ch.offer, ch.bank, ch.pool, ch.bank[b, f.HOLDS]
+    offer, bank, pool, held = ch.tree.offer, ch.bank, ch.pool, ch.bank[b, f.HOLDS]
     if ch.policy[f.CLOSING_CAP]:
         due = bank[b, f.ACCESSES] >= ch.policy[f.CAP] and not bank[b, f.CLOSING]
         place(ch.ladder, 0, b, b if due else NONE)
@@ -92,7 +93,7 @@ def renew(ch, b):
         if c >= RD or not ch.policy[f.DUAL]:
             offer[first + c] = min(offer[first + c], key_of(pool[slot, f.INDEX], slot))
         slot = pool[slot, f.BESIDE]
-    return note(ch, b, offers)
+    return note(ch.tree, b, offers)
 
 
 @rare
@@ -100,21 +101,21 @@ def renew_all(ch):
     """Something happened to all banks."""
     for b in range(ch.bank.shape[0]):
         renew(ch, b)
-    climb_all(ch)
+    climb_all(ch.tree)
 
 
 @rare
 def renew_busy(ch):
     """The other buffer is served now."""
-    deepest = ch.path.shape[1] - 1
-    few = (ch.state[f.N_BUSY] + ch.state[f.N_BUSY_WRITES]) * deepest < ch.path[0, deepest]
+    deepest = ch.tree.path.shape[1] - 1
+    few = (ch.state[f.N_BUSY] + ch.state[f.N_BUSY_WRITES]) * deepest < ch.tree.path[0, deepest]
     for k in range(2):
         for i in range(ch.state[f.N_BUSY + k]):
             b = ch.busy[k, i]
             if renew(ch, b) and few:
-                climb(ch, b)
+                climb(ch.tree, b)
     if not few:
-        climb_all(ch)
+        climb_all(ch.tree)
 
 
 @bare
@@ -129,12 +130,12 @@ def _offer_buffered(ch, b, k, n):
             other = i
     if hit >= 0:
         slot = ch.queue[q, hit]
-        ch.offer[b * LANES + RD + k] = key_of(pool[slot, f.INDEX], slot) + YOUNG
+        ch.tree.offer[b * LANES + RD + k] = key_of(pool[slot, f.INDEX], slot) + YOUNG
     guarded = ch.state[f.N_HELD] > 0 and ch.bank[b, f.GUARDS] > 0
     spared = opened >= 0 and (guarded or (ch.policy[f.SPARE_HITS] and 0 <= hit < other))
     if other >= 0 and not spared:
         slot = ch.queue[q, other]
-        ch.offer[b * LANES + (ACT if opened < 0 else PRE)] = key_of(pool[slot, f.INDEX], slot) + YOUNG
+        ch.tree.offer[b * LANES + (ACT if opened < 0 else PRE)] = key_of(pool[slot, f.INDEX], slot) + YOUNG
 
 
 @bare

@@ -7,11 +7,23 @@ move to their command queues; requests are accepted. Clocks in which nothing of 
 
 import numpy as np
 
-from pimloom.cycle_sim.memory.kernels import queued_fields as f
 from pimloom.cycle_sim.memory.kernels.compiled import bare
 from pimloom.cycle_sim.memory.kernels.device import FAR, PRE, SRX, arm
 from pimloom.cycle_sim.memory.kernels.pending import find, insert, remove
-from pimloom.cycle_sim.memory.kernels.queues import append, choose, command_of, is_column, next_issue, pick, take
+from pimloom.cycle_sim.memory.kernels.queued import fields as f
+from pimloom.cycle_sim.memory.kernels.queued.queues import append, choose, command_of, is_column, next_issue, pick, take
+from pimloom.cycle_sim.memory.kernels.queued.upkeep import (
+    change_row,
+    close_rows,
+    engine_at,
+    idle_row,
+    refresh,
+    refresh_due,
+    sleep,
+    sleep_at,
+    wake,
+)  # fmt: skip
+from pimloom.cycle_sim.memory.kernels.queued.waiting import enter, first_to_move, first_unread, leave
 from pimloom.cycle_sim.memory.kernels.record import (
     CLOSED_FOR_MISS,
     FORWARDED,
@@ -29,18 +41,6 @@ from pimloom.cycle_sim.memory.kernels.record import (
     note_request,
 )  # fmt: skip
 from pimloom.cycle_sim.memory.kernels.tree import climb, note
-from pimloom.cycle_sim.memory.kernels.upkeep import (
-    change_row,
-    close_rows,
-    engine_at,
-    idle_row,
-    refresh,
-    refresh_due,
-    sleep,
-    sleep_at,
-    wake,
-)  # fmt: skip
-from pimloom.cycle_sim.memory.kernels.waiting import enter, first_to_move, first_unread, leave
 
 
 @bare
@@ -52,7 +52,7 @@ def run(ch, address, write, when, bank, row, column, number, begin, end, final, 
     final): all are done, and clock STOP has come; STARVED: requests wait, and none has been accepted or served for so
     long that none ever will be; others: a fault of DRAMsim3's.
     """
-    g, tally, policy = ch.state, ch.tally, ch.policy
+    g, tally, policy = ch.state, ch.log.tally, ch.policy
     i = begin
     while True:
         while i < end and g[f.TAKEN] < policy[f.PER_CK] and when[i] < g[f.NOW] and _room(ch, write[i]):
@@ -68,11 +68,11 @@ def run(ch, address, write, when, bank, row, column, number, begin, end, final, 
                 g[f.STOP] = max(tally[LAST_DONE] + 1, g[f.NOW])
         if tally[LOGGING]:
             most = tally[N_REQUESTS] + g[f.OUTSTANDING] + policy[f.PER_CK] + 2
-            if tally[N_COMMANDS] + 4 > ch.command.shape[0] or most > ch.request.shape[0]:
+            if tally[N_COMMANDS] + 4 > ch.log.command.shape[0] or most > ch.log.request.shape[0]:
                 return f.FLUSH, i
         if clocks <= 0:
             return f.PAUSE, i
-        if g[f.FREE_WAIT] < 0 or g[f.REF_TAIL] - g[f.REF_HEAD] + ch.rank.shape[0] >= ch.refreshes.shape[0]:
+        if g[f.FREE_WAIT] < 0 or g[f.REF_TAIL] - g[f.REF_HEAD] + ch.log.rank.shape[0] >= ch.refreshes.shape[0]:
             return f.GROW, i
         t = _next_event(ch)
         if i < end and _room(ch, write[i]):
@@ -80,7 +80,7 @@ def run(ch, address, write, when, bank, row, column, number, begin, end, final, 
         if t - g[f.PROGRESS] > policy[f.PATIENCE] and (g[f.OUTSTANDING] > 0 or (i < end and when[i] < t)):
             return f.STARVED, i
         if t >= g[f.STOP]:
-            close_accounts(ch, g[f.STOP])
+            close_accounts(ch.log, g[f.STOP])
             g[f.NOW] = g[f.STOP]
             return f.DONE, i
         code = _tick(ch, t)
@@ -101,7 +101,7 @@ def _next_event(ch):
     if ch.policy[f.ADAPTIVE]:
         t = min(t, idle_row(ch)[0])
     if ch.policy[f.SLEEP_AFTER] > 0:
-        for r in range(ch.rank.shape[0]):
+        for r in range(ch.log.rank.shape[0]):
             t = min(t, sleep_at(ch, r))
     return max(t, g[f.NOW])
 
@@ -136,10 +136,10 @@ def _tick(ch, t):
             if is_column(c) == is_column(issued):
                 if is_column(c):
                     return f.LOST
-                ch.tally[CLOSED_FOR_MISS] += c == PRE
+                ch.log.tally[CLOSED_FOR_MISS] += c == PRE
                 continue
         issued = _issue(ch, t, slot, lane)
-        ch.tally[PAIRS] += second
+        ch.log.tally[PAIRS] += second
     if issued < 0 and policy[f.ADAPTIVE]:
         at, b = idle_row(ch)
         if at <= t:
@@ -161,22 +161,22 @@ def _issue(ch, t, slot, lane):
     g, pool = ch.state, ch.pool
     c, b, row = command_of(ch, lane), pool[slot, f.BANK], pool[slot, f.ROW]
     g[f.POINTER] = b
-    note_command(ch, t, c, b, row, pool[slot, f.COLUMN], 0)
-    arm(ch, c, b, t)
+    note_command(ch.log, t, c, b, row, pool[slot, f.COLUMN], 0)
+    arm(ch.tree, c, b, t)
     if c == SRX:
         wake(ch, ch.bank[b, f.RANK], t)
         return c
     if is_column(c):
-        ch.tally[READ_HITS + pool[slot, f.WRITE]] += ch.bank[b, f.HITS] != 0
+        ch.log.tally[READ_HITS + pool[slot, f.WRITE]] += ch.bank[b, f.HITS] != 0
         take(ch, slot)
         g[f.QUEUED] -= 1
         g[f.MOVE] = 1
         _finish(ch, slot, t)
     elif c == PRE:
-        ch.tally[CLOSED_FOR_MISS] += 1
+        ch.log.tally[CLOSED_FOR_MISS] += 1
     change_row(ch, c, b, row, t)
-    note(ch, b, choose(ch, b))
-    climb(ch, b)
+    note(ch.tree, b, choose(ch, b))
+    climb(ch.tree, b)
     return c
 
 
@@ -186,12 +186,12 @@ def _finish(ch, slot, t):
     g, pool, write = ch.state, ch.pool, ch.pool[slot, f.WRITE]
     g[f.PROGRESS] = t
     remove(ch.seen, write, pool[slot, f.ADDRESS])
-    ch.rank[ch.bank[pool[slot, f.BANK], f.RANK], HERE] -= 1
+    ch.log.rank[ch.bank[pool[slot, f.BANK], f.RANK], HERE] -= 1
     if not (write and ch.policy[f.DRAMSIM3]):
         done = t + ch.policy[f.READ_CK + write]
         index, accepted, w = pool[slot, f.INDEX], pool[slot, f.ACCEPTED], pool[slot, f.WAITING]
         while True:
-            note_request(ch, index, write, accepted, done)
+            note_request(ch.log, index, write, accepted, done)
             g[f.OUTSTANDING] -= 1
             if w < 0:
                 break
@@ -209,8 +209,8 @@ def _accept(ch, t, address, write, bank, row, column, index):
     slot, g[f.PROGRESS] = find(ch.seen, f.WRITES, address), t
     forwarded = not write and slot >= 0
     if forwarded or (write and dramsim3):
-        note_request(ch, index, write, t, t + (2 if dramsim3 else 1))
-        ch.tally[FORWARDED] += forwarded
+        note_request(ch.log, index, write, t, t + (2 if dramsim3 else 1))
+        ch.log.tally[FORWARDED] += forwarded
         if forwarded:
             return
     else:
@@ -218,7 +218,7 @@ def _accept(ch, t, address, write, bank, row, column, index):
     if not write:
         slot = find(ch.seen, f.READS, address)
     if slot >= 0:
-        ch.tally[MERGED] += 1
+        ch.log.tally[MERGED] += 1
         if not (write and dramsim3):
             w = g[f.FREE_WAIT]
             g[f.FREE_WAIT] = ch.waiting[w, f.NEXT]
@@ -233,7 +233,7 @@ def _accept(ch, t, address, write, bank, row, column, index):
     k = write if not ch.policy[f.UNIFIED] else 0
     enter(ch, k, slot)
     g[f.MOVE] = 1
-    ch.rank[ch.bank[bank, f.RANK], HERE] += 1
+    ch.log.rank[ch.bank[bank, f.RANK], HERE] += 1
 
 
 @bare
@@ -260,7 +260,7 @@ def _move(ch):
         if slot < 0:
             continue
         leave(ch, k, slot)
-        ch.rank[ch.bank[ch.pool[slot, f.BANK], f.RANK], TOUCHED] = 1
+        ch.log.rank[ch.bank[ch.pool[slot, f.BANK], f.RANK], TOUCHED] = 1
         g[f.QUEUED] += 1
         g[f.MOVE] = 1
         append(ch, slot)

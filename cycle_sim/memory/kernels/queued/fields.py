@@ -4,6 +4,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pimloom.cycle_sim.memory.kernels.record import Record
+from pimloom.cycle_sim.memory.kernels.tree import Tree
+
 # pool[slot]: a request that waits. WAITING: first of the later requests that end with it, or -1; TURN: the least goes
 # first; BEHIND: the next one in the read or the write queue that goes to the same command queue, or -1
 ADDRESS, WRITE, BANK, ROW, COLUMN, ACCEPTED, INDEX, WAITING, TURN, BEHIND = range(10)
@@ -35,30 +38,15 @@ DONE, MORE, FLUSH, GROW, PAUSE, LIVELOCK, ASLEEP, STARVED, LOST = range(9)  # wh
 
 
 class Channel(NamedTuple):
-    """One channel and its controller. path … ring: see `device`; offer … todo: `tree`; command … rank: `record`.
+    """One channel and its controller.
 
     queue[b, i]: slots of the requests in a command queue that want bank b, in turn. spare: free slots. seen: addresses
     that wait to be read, to be written. waiting[w]: a request that ends with another one. refreshes: ring of (command,
     bank). ladder: see `waiting`, and rows that nobody uses.
     """
 
-    path: np.ndarray
-    bound: np.ndarray
-    beside: np.ndarray
-    first_rule: np.ndarray
-    rule: np.ndarray
-    ring: np.ndarray
-    offer: np.ndarray
-    time: np.ndarray
-    least: np.ndarray
-    node: np.ndarray
-    kids: np.ndarray
-    todo: np.ndarray
-    command: np.ndarray
-    request: np.ndarray
-    tally: np.ndarray
-    latency: np.ndarray
-    rank: np.ndarray
+    tree: Tree
+    log: Record
     policy: np.ndarray
     pool: np.ndarray
     queue: np.ndarray

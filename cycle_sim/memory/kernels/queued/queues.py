@@ -4,10 +4,11 @@ A queue serves one bank, the banks of a rank, or all; its entries stand bank by 
 first of its entries that needs that command.
 """
 
-from pimloom.cycle_sim.memory.kernels import queued_fields as f
 from pimloom.cycle_sim.memory.kernels.compiled import bare, rare
 from pimloom.cycle_sim.memory.kernels.device import ACT, PRE, RD, SRX, WR, WRA, free_from
 from pimloom.cycle_sim.memory.kernels.ladder import place
+from pimloom.cycle_sim.memory.kernels.queued import fields as f
+from pimloom.cycle_sim.memory.kernels.queued.waiting import room_changed
 from pimloom.cycle_sim.memory.kernels.record import SLEEPS
 from pimloom.cycle_sim.memory.kernels.tree import (
     ALL,
@@ -23,7 +24,6 @@ from pimloom.cycle_sim.memory.kernels.tree import (
     passing,
     slot_of,
 )
-from pimloom.cycle_sim.memory.kernels.waiting import room_changed
 
 SLEEPING = LANES  # lanes: ACT, PRE, RD (or RDA), WR (or WRA); beside the tree SRX, of ranks that sleep
 COLUMNS = 1 << RD | 1 << WR
@@ -44,7 +44,7 @@ def command_of(ch, lane):
 @bare
 def next_issue(ch):
     """First clock in which a command queue may issue."""
-    return ch.state[f.NOW] if ch.state[f.CALLS] > 0 else next_clock(ch)
+    return ch.state[f.NOW] if ch.state[f.CALLS] > 0 else next_clock(ch.tree)
 
 
 @bare
@@ -65,10 +65,10 @@ def choose(ch, b):
         idle = ch.bank[b, f.OPENED] >= 0 and ch.bank[b, f.WANTED] == 0
         since = (ch.bank[b, f.USED] + ch.policy[f.TIMEOUT]) << f.BANKS
         place(ch.ladder, f.IDLE, b, since + b if idle else NONE)
-    bank, pool, offer, n = ch.bank, ch.pool, ch.offer, ch.bank[b, f.WANTED]
+    bank, pool, offer, n = ch.bank, ch.pool, ch.tree.offer, ch.bank[b, f.WANTED]
     for lane in range(LANES):
         offer[b * LANES + lane] = NONE
-    if n == 0 or ch.line[bank[b, f.HOME], f.BLOCKED] or ch.rank[bank[b, f.RANK], SLEEPS]:
+    if n == 0 or ch.line[bank[b, f.HOME], f.BLOCKED] or ch.log.rank[bank[b, f.RANK], SLEEPS]:
         return False
     first, opened = ch.queue[b, 0], bank[b, f.OPENED]
     if opened < 0:
@@ -100,14 +100,14 @@ def _in_order(ch, b, i):
 @bare
 def pick(ch, at, bus):
     """(slot, lane) of what issues on `bus` (-1: any) at clock `at`; lane -1: nothing."""
-    lanes, slot, lane = passing(ch, 0, _lanes_of(ch, bus), at), 0, -1
+    lanes, slot, lane = passing(ch.tree, 0, _lanes_of(ch, bus), at), 0, -1
     if lanes:
         if ch.policy[f.HITS_FIRST] and lanes & COLUMNS:
             lanes &= COLUMNS
-        n = ch.path[0, 0]
+        n = ch.tree.path[0, 0]
         if not ch.policy[f.OLDEST]:
-            n, lanes = next_in_turn(ch, ch.state[f.POINTER], ch.policy[f.QUEUE_DEPTH], lanes, at)
-        key, lane = oldest(ch, n, lanes, at)
+            n, lanes = next_in_turn(ch.tree, ch.state[f.POINTER], ch.policy[f.QUEUE_DEPTH], lanes, at)
+        key, lane = oldest(ch.tree, n, lanes, at)
         slot = slot_of(key)
     if ch.state[f.CALLS] > 0 and (bus < 0 or ch.policy[f.BUS + SRX] == bus):
         other = _sleeper(ch, at)
@@ -122,9 +122,9 @@ def _sleeper(ch, at):
     found = -1
     for b in range(ch.bank.shape[0]):
         r = ch.bank[b, f.RANK]
-        if ch.rank[r, SLEEPS] and ch.bank[b, f.WANTED] > 0 and not ch.line[ch.bank[b, f.HOME], f.BLOCKED]:
+        if ch.log.rank[r, SLEEPS] and ch.bank[b, f.WANTED] > 0 and not ch.line[ch.bank[b, f.HOME], f.BLOCKED]:
             slot = ch.queue[b, 0]
-            if free_from(ch, SRX, r * ch.policy[f.OF_RANK]) <= at and (found < 0 or _before(ch, slot, found)):
+            if free_from(ch.tree, SRX, r * ch.policy[f.OF_RANK]) <= at and (found < 0 or _before(ch, slot, found)):
                 found = slot
     return found
 
@@ -159,9 +159,9 @@ def append(ch, slot):
     ch.line[q, f.N_ENTRIES] += 1
     if ch.line[q, f.N_ENTRIES] == ch.policy[f.DEPTH]:
         room_changed(ch, q)
-    ch.state[f.CALLS] += ch.rank[ch.bank[b, f.RANK], SLEEPS]
-    if note(ch, b, choose(ch, b)):
-        climb(ch, b)
+    ch.state[f.CALLS] += ch.log.rank[ch.bank[b, f.RANK], SLEEPS]
+    if note(ch.tree, b, choose(ch, b)):
+        climb(ch.tree, b)
 
 
 @bare
@@ -185,5 +185,5 @@ def take(ch, slot):
 def renew(ch, low, high):
     """Something happened to the banks low … high - 1, or to what binds them."""
     for b in range(low, high):
-        note(ch, b, choose(ch, b))
-    climb_all(ch)
+        note(ch.tree, b, choose(ch, b))
+    climb_all(ch.tree)

@@ -6,8 +6,8 @@ to be closed; one command issues (one column and one row command where they have
 
 import numpy as np
 
-from pimloom.cycle_sim.memory.kernels import buffered_fields as f
-from pimloom.cycle_sim.memory.kernels.buffers import (
+from pimloom.cycle_sim.memory.kernels.buffered import fields as f
+from pimloom.cycle_sim.memory.kernels.buffered.buffers import (
     COLUMNS,
     ROWS,
     YOUNG,
@@ -28,7 +28,7 @@ from pimloom.cycle_sim.memory.kernels.compiled import bare, rare
 from pimloom.cycle_sim.memory.kernels.device import ACT, FAR, PRE, RD, RDA, REFAB, WR, WRA, arm, free_from
 from pimloom.cycle_sim.memory.kernels.ladder import earliest, place
 from pimloom.cycle_sim.memory.kernels.pending import find, insert, remove
-from pimloom.cycle_sim.memory.kernels.queued_fields import DONE, FLUSH, MORE, PAUSE, STARVED
+from pimloom.cycle_sim.memory.kernels.queued.fields import DONE, FLUSH, MORE, PAUSE, STARVED
 from pimloom.cycle_sim.memory.kernels.record import (
     FORWARDED,
     LOGGING,
@@ -49,14 +49,14 @@ from pimloom.cycle_sim.memory.kernels.tree import ALL, NONE, climb, oldest, pass
 @bare
 def run(ch, address, write, when, bank, row, column, number, begin, end, final, clocks):
     """Serve requests begin … end - 1 of the arrays, as `queued.run` does; returns (code, next request to take in)."""
-    g, tally, i = ch.state, ch.tally, begin
+    g, tally, i = ch.state, ch.log.tally, begin
     while True:
         if i == end:
             if not final:
                 return MORE, i
             if g[f.STOP] == FAR and g[f.OUTSTANDING] == 0:
                 g[f.STOP] = max(g[f.LAST_TICK], g[f.NOW] - 1)
-        most = max(tally[N_COMMANDS] - ch.command.shape[0], tally[N_REQUESTS] - ch.request.shape[0])
+        most = max(tally[N_COMMANDS] - ch.log.command.shape[0], tally[N_REQUESTS] - ch.log.request.shape[0])
         if tally[LOGGING] and most > -4:
             return FLUSH, i
         if clocks <= 0:
@@ -69,7 +69,7 @@ def run(ch, address, write, when, bank, row, column, number, begin, end, final, 
             return STARVED, i
         if t > g[f.STOP]:
             _count_lengths(g, g[f.STOP] - g[f.NOW] + 1)
-            close_accounts(ch, g[f.STOP] + 1)
+            close_accounts(ch.log, g[f.STOP] + 1)
             g[f.NOW] = g[f.STOP] + 1
             return DONE, i
         _count_lengths(g, t - g[f.NOW])
@@ -96,7 +96,7 @@ def _next_event(ch):
         return g[f.NOW]
     t = min(next_issue(ch), g[f.NEXT_REFRESH])
     if ch.policy[f.CLOSING_CAP]:
-        t = min(t, earliest(ch, 0, f.BANKS, g[f.NOW])[0])
+        t = min(t, earliest(ch.tree, ch.ladder, 0, f.BANKS, g[f.NOW])[0])
     return max(t, g[f.NOW])
 
 
@@ -111,8 +111,8 @@ def _send(ch, t, address, write, bank, row, column, index):
     g, pool, sent = ch.state, ch.pool, t - 1
     g[f.PROGRESS] = t
     if find(ch.seen, 0, address) >= 0:
-        ch.tally[MERGED if write else FORWARDED] += 1
-        note_request(ch, index, write, sent, sent if write else t)
+        ch.log.tally[MERGED if write else FORWARDED] += 1
+        note_request(ch.log, index, write, sent, sent if write else t)
         g[f.LAST_TICK] = max(g[f.LAST_TICK], t)
         return
     g[f.OUTSTANDING] += 1
@@ -124,7 +124,7 @@ def _send(ch, t, address, write, bank, row, column, index):
         insert(ch.seen, 0, address, slot)
     put(ch, slot)
     if write == g[f.WRITING] and renew(ch, bank):
-        climb(ch, bank)
+        climb(ch.tree, bank)
     g[f.CHECK] = 1
 
 
@@ -147,16 +147,16 @@ def _tick(ch, t):
         elif g[f.HEAD] != g[f.TAIL] and lane == dual and front_clock(ch) <= t:
             _upkeep(ch, t)
             issued += 1
-    ch.tally[PAIRS] += issued == 2
+    ch.log.tally[PAIRS] += issued == 2
     g[f.CHECK] = g[f.HEAD] == g[f.TAIL] and _write_mode(ch) != g[f.WRITING]
 
 
 @bare
 def _least(ch, lane, t):
-    """The key of what issues at clock `t`; the write mode may change before anyone but the active buffer has its turn."""
+    """The key of what issues at clock `t`; before it is the turn of the read or write buffer, the mode may change."""
     lanes = ALL if not ch.policy[f.DUAL] else (ROWS if lane else COLUMNS)
     for again in range(2):
-        key, _ = oldest(ch, 0, passing(ch, 0, lanes, t), t)
+        key, _ = oldest(ch.tree, 0, passing(ch.tree, 0, lanes, t), t)
         if again or key < YOUNG or _write_mode(ch) == ch.state[f.WRITING]:
             break
         ch.state[f.WRITING] = 1 - ch.state[f.WRITING]
@@ -173,12 +173,12 @@ def _demand_upkeep(ch, t):
         for low in range(0, banks, ch.policy[f.SCOPE]):
             _demand(ch, REFAB, low)
     if ch.policy[f.CLOSING_CAP]:
-        at, b = earliest(ch, 0, f.BANKS, t)
+        at, b = earliest(ch.tree, ch.ladder, 0, f.BANKS, t)
         while at <= t:
             ch.bank[b, f.CLOSING] = 1
             place(ch.ladder, 0, b, NONE)
             _demand(ch, PRE, b)
-            at, b = earliest(ch, 0, f.BANKS, t)
+            at, b = earliest(ch.tree, ch.ladder, 0, f.BANKS, t)
 
 
 @bare
@@ -207,9 +207,9 @@ def _upkeep(ch, t):
     """Issue what the front of the priority buffer needs."""
     g = ch.state
     c, low, high = front(ch)
-    note_command(ch, t, c, low, -1, -1, 1)
+    note_command(ch.log, t, c, low, -1, -1, 1)
     final = ch.priority[g[f.HEAD] % ch.priority.shape[0], 0]
-    arm(ch, c, low, t)
+    arm(ch.tree, c, low, t)
     if c != REFAB:
         for b in range(low, high):
             _change_row(ch, c, b, -1, t)
@@ -226,14 +226,14 @@ def _serve(ch, slot, held, t):
     c, b, write = needs(ch, slot), pool[slot, f.BANK], pool[slot, f.WRITE]
     final = RD <= c <= WRA
     capped = final and ch.policy[f.CLOSING_CAP] and ch.bank[b, f.ACCESSES] >= ch.policy[f.CAP]
-    if capped and free_from(ch, c + RDA - RD, b) <= t:
+    if capped and free_from(ch.tree, c + RDA - RD, b) <= t:
         c += RDA - RD
     if not pool[slot, f.COUNTED]:
         pool[slot, f.COUNTED] = 1
         g[f.HITS if final else (f.MISSES if c == ACT else f.CONFLICTS)] += 1
-        ch.tally[READ_HITS + write] += final
-    note_command(ch, t, c, b, pool[slot, f.ROW], pool[slot, f.COLUMN], 0)
-    arm(ch, c, b, t)
+        ch.log.tally[READ_HITS + write] += final
+    note_command(ch.log, t, c, b, pool[slot, f.ROW], pool[slot, f.COLUMN], 0)
+    arm(ch.tree, c, b, t)
     promoted, before = c == ACT and g[f.N_HELD] < ch.held.shape[0], g[f.N_HELD]
     if promoted or final:
         if held:
@@ -251,7 +251,7 @@ def _serve(ch, slot, held, t):
         renew_all(ch)
     else:
         renew(ch, b)
-        climb(ch, b)
+        climb(ch.tree, b)
     if final:
         _finish(ch, slot, t)
 
@@ -263,7 +263,7 @@ def _finish(ch, slot, t):
     g[f.PROGRESS] = t
     done = t - 1 if write else t + ch.policy[f.READ_CK]
     g[f.LAST_TICK] = max(g[f.LAST_TICK], t if write else done)
-    note_request(ch, pool[slot, f.INDEX], write, pool[slot, f.ARRIVE], done)
+    note_request(ch.log, pool[slot, f.INDEX], write, pool[slot, f.ARRIVE], done)
     g[f.OUTSTANDING] -= 1
     ch.spare[g[f.N_FREE]] = slot
     g[f.N_FREE] += 1
@@ -275,11 +275,11 @@ def _change_row(ch, c, b, row, t):
     bank = ch.bank
     if c == ACT:
         bank[b, f.OPENED] = row
-        row_opened(ch, bank[b, f.RANK], t)
+        row_opened(ch.log, bank[b, f.RANK], t)
     elif c in (RD, WR):
         bank[b, f.ACCESSES] += 1
     else:
         if bank[b, f.OPENED] >= 0:
             bank[b, f.OPENED] = -1
-            row_closed(ch, bank[b, f.RANK], t)
+            row_closed(ch.log, bank[b, f.RANK], t)
         bank[b, f.ACCESSES], bank[b, f.CLOSING] = 0, 0

@@ -4,12 +4,15 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pimloom.cycle_sim.memory.kernels.record import Record
+from pimloom.cycle_sim.memory.kernels.tree import Tree
+
 # pool[slot]: a request. ARRIVE: clock at which it was sent; COUNTED: whether its first command has been seen; BESIDE:
 # the next one in the active buffer that wants the bank, or -1; SEAT: place in `held`
 ADDRESS, WRITE, BANK, ROW, COLUMN, ARRIVE, INDEX, COUNTED, BESIDE, SEAT = range(10)
 # bank[b]: open row (-1: closed), accesses since it opened, whether a precharge is on its way, its first request in the
 # active buffer (-1: none), rank, requests in the read and in the write buffer; GUARDS: requests in the active buffer as
-# the tool counts them: one is counted again when its row was closed under it and is opened again; SEAT…: place in `busy`
+# the tool counts them: one is counted again when its row was closed under it and is opened again; SEAT…: in `busy`
 OPENED, ACCESSES, CLOSING, HOLDS, RANK, READS, WRITES, GUARDS, SEAT_READS, SEAT_WRITES = range(10)
 # state[…]. MISCOUNTED: whether GUARDS was ever wrong; CHECK: the write mode changes in the next clock that asks for it
 (
@@ -37,30 +40,15 @@ COUNTERS = {
 
 
 class Channel(NamedTuple):
-    """One channel and its controller. path … ring: see `device`; offer … todo: `tree`; command … rank: `record`.
+    """One channel and its controller.
 
-    queue[write * banks + b, i]: slots of the requests in a buffer that want bank b, oldest first. busy[write]:
-    banks that have any there. held: the active buffer. priority: ring of (command, first bank). spare: free slots. seen: addresses in the write buffer. ladder: banks
-    at their cap.
+    queue[write * banks + b, i]: slots of the requests in a buffer that want bank b, oldest first. busy[write]: banks
+    that have any there. held: the active buffer. priority: ring of (command, first bank). spare: free slots. seen:
+    addresses in the write buffer. ladder: banks at their cap.
     """
 
-    path: np.ndarray
-    bound: np.ndarray
-    beside: np.ndarray
-    first_rule: np.ndarray
-    rule: np.ndarray
-    ring: np.ndarray
-    offer: np.ndarray
-    time: np.ndarray
-    least: np.ndarray
-    node: np.ndarray
-    kids: np.ndarray
-    todo: np.ndarray
-    command: np.ndarray
-    request: np.ndarray
-    tally: np.ndarray
-    latency: np.ndarray
-    rank: np.ndarray
+    tree: Tree
+    log: Record
     policy: np.ndarray
     pool: np.ndarray
     queue: np.ndarray

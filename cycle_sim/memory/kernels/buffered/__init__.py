@@ -1,0 +1,1 @@
+"""One scheduler over a read and a write buffer (Ramulator's structure)."""

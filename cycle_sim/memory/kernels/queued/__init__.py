@@ -1,0 +1,1 @@
+"""Transaction queues before command queues (DRAMsim3's structure)."""
