@@ -5,10 +5,10 @@ costs one step per level and not one per bank. Node 0 is the channel; children f
 and levels that do not divide are left out.
 
 path[bank, depth]: the node of each depth that holds the bank. bound[n * COLUMNS + k]: first clock [CK] in which node n
-lets a command of column k pass. beside[(n * COLUMNS + k) * 3 + …]: the same for all children of n but one, see MOST.
-rule[i * FIELDS + …]: what issuing a command delays, see NEXT; first_rule[c]: where its rules begin. ring: the last
-issues, for rules that count several. Numbers of nodes are uint32, and these arrays have one dimension, because that
-saves numba's look at negative places and its products of sizes.
+lets a command of column k pass. beside[(n * COLUMNS + k) * 3 + …]: the same for all children of n but one, see MOST;
+aside[n]: whether any rule does so. rule[i * FIELDS + …]: what issuing a command delays, see NEXT; first_rule[c]: where
+its rules begin. ring: the last issues, for rules that count several. Numbers of nodes are uint32, and these arrays have
+one dimension, because that saves numba's look at negative places and its products of sizes.
 """
 
 from collections.abc import Mapping
@@ -81,7 +81,7 @@ def free_from(tree, k, low):
     for d in range(1, tree.path.shape[1]):
         parent, n = tree.path[low, d - 1], tree.path[low, d]
         t = max(t, tree.bound[n * COLUMNS + k])
-        if tree.beside.shape[0] > 0:
+        if tree.aside[parent]:
             t = max(t, free_beside(tree, parent, n, k))
     return t
 
@@ -120,13 +120,16 @@ def device(table: Table, used: frozenset[str], columns: Mapping[str, int]) -> di
     shape, rows = shape_of(table), _rows(table, used, columns)
     banks = shape.sizes[-1]
     rule, ring = _records(rows, shape.nodes)
-    siblings = any(row.kind == SIBLINGS for row in rows)
-    beside = np.full((shape.nodes * COLUMNS if siblings else 0, 3), NEVER)
+    aside = np.zeros(shape.nodes, np.uint32)
+    for d in {row.depth - 1 for row in rows if row.kind == SIBLINGS}:
+        aside[shape.base[d] : shape.base[d + 1]] = 1
+    beside = np.full((shape.nodes * COLUMNS if aside.any() else 0, 3), NEVER)
     beside[:, CHILD] = -1
     path = [start + np.arange(banks) // (banks // n) for n, start in zip(shape.sizes, shape.base, strict=True)]
     return {
         "path": np.stack(path, axis=1).astype(np.uint32),
         "bound": np.zeros(shape.nodes * COLUMNS, np.int64),
+        "aside": aside,
         "beside": beside.ravel(),
         "first_rule": np.cumsum([0, *map(len, rule)]),
         "rule": np.array([record for records in rule for record in records] or [(0,) * FIELDS], np.int64).ravel(),

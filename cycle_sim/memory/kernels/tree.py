@@ -28,6 +28,7 @@ class Tree(NamedTuple):
 
     path: np.ndarray
     bound: np.ndarray
+    aside: np.ndarray
     beside: np.ndarray
     first_rule: np.ndarray
     rule: np.ndarray
@@ -101,13 +102,14 @@ def climb_all(tree):
 @bare
 def _sum_up(tree, n):
     """Clocks and keys of a node, from its children."""
-    time, least, first, number = tree.time, tree.least, tree.node[n * 4 + FIRST], tree.node[n * 4 + KIDS]
+    time, least, aside = tree.time, tree.least, tree.aside[n]
+    first, number = tree.node[n * 4 + FIRST], tree.node[n * 4 + KIDS]
     for lane in range(LANES):
         t, key = FAR, NONE
         for i in range(number):
             child = tree.kids[first + i]
             at = time[child * LANES + lane]
-            if tree.beside.shape[0] > 0 and at < FAR:
+            if aside and at < FAR:
                 at = max(at, free_beside(tree, n, child, lane))
             t, key = min(t, at), min(key, least[child * LANES + lane])
         time[n * LANES + lane] = max(t, tree.bound[n * COLUMNS + lane]) if t < FAR else FAR
@@ -133,7 +135,7 @@ def passing(tree, n, lanes, at):
 def _entering(tree, parent, n, lanes, at):
     """As `passing`, and the rules between the children of its parent."""
     found = passing(tree, n, lanes, at)
-    if tree.beside.shape[0] > 0:
+    if tree.aside[parent]:
         for lane in range(LANES):
             if found >> lane & 1 and free_beside(tree, parent, n, lane) > at:
                 found ^= 1 << lane
@@ -141,34 +143,44 @@ def _entering(tree, parent, n, lanes, at):
 
 
 @bare
+def _least(tree, n, lanes):
+    """The least key of node n in these lanes, and its lane; or (NONE, -1)."""
+    best, by = NONE, -1
+    for lane in range(LANES):
+        key = tree.least[n * LANES + lane] if lanes >> lane & 1 else NONE
+        if key < best:
+            best, by = key, lane
+    return best, by
+
+
+@bare
 def oldest(tree, n, lanes, at):
     """The least key below node n in these lanes that may issue at clock `at`, and its lane; or (NONE, -1)."""
     best, by, inner = NONE, -1, tree.path[0, tree.path.shape[1] - 1]
+    if n >= inner or not lanes:
+        return _least(tree, n, lanes)
     todo, length = tree.todo, 1
     todo[0], todo[1] = n, lanes
     while length > 0:
         length -= 1
         n, some, nearest = todo[2 * length], todo[2 * length + 1], NONE
-        if n >= inner:
-            for lane in range(LANES):
-                if some >> lane & 1 and tree.least[n * LANES + lane] < best:
-                    best, by = tree.least[n * LANES + lane], lane
-            continue
         first = tree.node[n * 4 + FIRST]
         for i in range(tree.node[n * 4 + KIDS]):
             child = tree.kids[first + i]
-            found, key = _entering(tree, n, child, some, at), NONE
-            for lane in range(LANES):
-                if found >> lane & 1:
-                    key = min(key, tree.least[child * LANES + lane])
-            if key < best:  # where the least key may be comes last, and is visited first
-                last = length
-                if key >= nearest:
-                    last -= 1
-                    todo[2 * length], todo[2 * length + 1] = todo[2 * last], todo[2 * last + 1]
-                nearest = min(nearest, key)
-                todo[2 * last], todo[2 * last + 1] = child, found
-                length += 1
+            found = _entering(tree, n, child, some, at)
+            key, lane = _least(tree, child, found)
+            if key >= best:
+                continue
+            if child >= inner:
+                best, by = key, lane
+                continue
+            last = length  # where the least key may be comes last, and is visited first
+            if key >= nearest:
+                last -= 1
+                todo[2 * length], todo[2 * length + 1] = todo[2 * last], todo[2 * last + 1]
+            nearest = min(nearest, key)
+            todo[2 * last], todo[2 * last + 1] = child, found
+            length += 1
     return best, by
 
 

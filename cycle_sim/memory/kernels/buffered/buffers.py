@@ -104,7 +104,7 @@ def renew_all(ch):
     climb_all(ch.tree)
 
 
-@rare
+@bare
 def renew_busy(ch):
     """The other buffer is served now."""
     deepest = ch.tree.path.shape[1] - 1
