@@ -43,8 +43,8 @@ def trace(
     *,
     controller: str | Path | None = None,
     pattern: str | None = None,
-    requests: int = 100_000,
-    seed: int = 0,
+    requests: int | None = None,
+    seed: int | None = None,
     gap: float | None = None,
     stride: int | None = None,
     channels: int = 1,
@@ -57,8 +57,8 @@ def trace(
     """Send the requests of a trace file, or of a built-in pattern, to memory controllers, as `pimloom trace` does.
 
     memory: part, standard, part YAML, DRAMsim3 .ini or exported Ramulator .yaml. set: overrides such as
-    `{"controller.page": "closed", "dram.timing.tRFC": "350 ns"}`. commands, request_log: CSV files to write.
-    Returns one `Outcome`; raises `pimloom.arch.error.UserError`.
+    `{"controller.page": "closed", "dram.timing.tRFC": "350 ns"}`. requests: of a pattern, 100,000 if None.
+    commands, request_log: CSV files to write. Returns one `Outcome`; raises `pimloom.arch.error.UserError`.
 
     >>> trace("ddr4_3200", pattern="sequential", requests=1000).commands
     {'ACT': 8, 'RD': 1000}
@@ -71,7 +71,7 @@ def trace(
             trace=Path(requests_file) if requests_file is not None else None,
             controller=str(controller) if controller is not None else None,
             pattern=pattern,
-            requests=str(requests),
+            requests=str(requests) if requests is not None else None,
             seed=seed,
             gap=gap,
             stride=stride,

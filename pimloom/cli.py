@@ -162,8 +162,8 @@ def trace(
         str | None,
         typer.Option(metavar="NAME", help="Instead of TRACE: sequential, random, mixed, sparse, …"),
     ] = None,
-    requests: Annotated[str, typer.Option(metavar="N", help="Requests of a pattern, such as 1e6.")] = "1e5",
-    seed: Annotated[int, typer.Option(help="Seed of a pattern.")] = 0,
+    requests: Annotated[str | None, typer.Option(metavar="N", help="Requests of a pattern, as 1e6; else 1e5.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of a pattern; else 0.")] = None,
     gap: Annotated[float | None, typer.Option(help="Mean clocks between requests of a pattern.")] = None,
     stride: Annotated[int | None, typer.Option(help="Bytes between requests of pattern strided.")] = None,
     channels: Annotated[int, typer.Option(help="Channels of a part.")] = 1,
@@ -185,7 +185,7 @@ def trace(
     timeline: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write a Perfetto timeline of a window.")
     ] = None,
-    window: Annotated[str, typer.Option(metavar="FROM:TO", help="Window of the timeline [clocks].")] = "0:2000",
+    window: Annotated[str | None, typer.Option(metavar="FROM:TO", help="Its window in clocks; else 0:2000.")] = None,
     quiet: Quiet = False,
 ) -> None:
     """Send memory requests to DRAM controllers; print commands, latency, bandwidth and energy."""

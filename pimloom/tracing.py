@@ -35,8 +35,8 @@ class Wanted:
     trace: Path | None = None
     controller: str | None = None
     pattern: str | None = None
-    requests: str = "1e5"
-    seed: int = 0
+    requests: str | None = None  # 1e5
+    seed: int | None = None  # 0
     gap: float | None = None
     stride: int | None = None
     channels: int = 1
@@ -46,7 +46,7 @@ class Wanted:
     commands: Path | None = None
     request_log: Path | None = None
     timeline: Path | None = None
-    window: str = "0:2000"
+    window: str | None = None  # 0:2000
     json: str | None = None
     quiet: bool = False
 
@@ -57,6 +57,7 @@ def trace_command(wanted: Wanted) -> "Outcome":
     from pimloom.reports.memory.outcome import outcome
 
     _check_outputs(wanted)
+    _check_use(wanted)
     if not 0 <= wanted.idle <= LONGEST_IDLE_CK:
         raise UserError(f"--idle {wanted.idle}: expected clocks >= 0 and <= {LONGEST_IDLE_CK}")
     memory, controller = find_memory(wanted)
@@ -70,7 +71,7 @@ def trace_command(wanted: Wanted) -> "Outcome":
         tallies = simulate(memory, chunks, extra_ck=wanted.idle, log=log)
         wall_s = time.perf_counter() - start
         draw()
-    seed = wanted.seed if wanted.pattern else None
+    seed = wanted.seed or 0 if wanted.pattern else None
     return outcome(memory, controller, tallies, wall_s=wall_s, seed=seed, warnings=warnings, version=__version__)
 
 
@@ -92,6 +93,16 @@ def _check_outputs(wanted: Wanted) -> None:
             check_writable(file, option)
             if (other := taken.setdefault(file.resolve(), option)) != option:
                 raise UserError(f"{option} {file}: is the file of {other} too; name another")
+
+
+def _check_use(wanted: Wanted) -> None:
+    """Raise UserError if an option would change nothing."""
+    made = {"--requests": wanted.requests, "--seed": wanted.seed, "--gap": wanted.gap, "--stride": wanted.stride}
+    for option, value in made.items():
+        if value is not None and wanted.trace is not None:
+            raise UserError(f"{option} {value}: belongs to a --pattern, and {wanted.trace} is a trace; leave one out")
+    if wanted.window is not None and wanted.timeline is None:
+        raise UserError(f"--window {wanted.window}: belongs to --timeline FILE; name one")
 
 
 def find_memory(wanted: Wanted) -> tuple[Memory, str]:
@@ -209,8 +220,8 @@ def _requests(wanted: Wanted, memory: Memory, strict: bool, warn: Any, progress:
             warn=warn,
             progress=lambda done: progress(done, total),
         )
-    count = parse_count(wanted.requests)
-    made = pattern_chunks(memory, wanted.pattern or "", count, wanted.seed, gap=wanted.gap, stride=wanted.stride)
+    count = parse_count(wanted.requests or "1e5")
+    made = pattern_chunks(memory, wanted.pattern or "", count, wanted.seed or 0, gap=wanted.gap, stride=wanted.stride)
     return _counted(made, count, progress)
 
 
@@ -238,14 +249,15 @@ def _logs(
         chunks = requests.watch(chunks)
     if not (file := wanted.timeline):
         return (Tee(*logs) if logs else None), chunks, lambda: None
-    from_ck, to_ck = parse_clocks(wanted.window)
+    window = wanted.window or "0:2000"
+    from_ck, to_ck = parse_clocks(window)
     kept = WindowLog(from_ck, to_ck)
 
     def draw() -> None:
         commands, requests = kept.rows()
         if not len(commands) and not len(requests):
-            warn(f"--window {wanted.window}: nothing happens there; the timeline is empty")
-        write_atomic(file, timeline(memory, kept, f"{wanted.memory}, clocks {wanted.window}"))
+            warn(f"--window {window}: nothing happens there; the timeline is empty")
+        write_atomic(file, timeline(memory, kept, f"{wanted.memory}, clocks {window}"))
 
     return Tee(*logs, kept), kept.watch(chunks), draw
 

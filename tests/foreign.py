@@ -93,9 +93,10 @@ memory_system:
 """
 
 
-def ini(text: str) -> Memory:
-    Path("a.ini").write_text(text)
-    return load_dramsim3("a.ini")
+def ini(text: str, folder: str = "") -> Memory:
+    path = Path(folder, "a.ini")
+    path.write_text(text)
+    return load_dramsim3(path)
 
 
 def ramulator(text: str) -> Memory:

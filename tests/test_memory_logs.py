@@ -3,6 +3,7 @@
 import gzip
 import json
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
@@ -23,7 +24,8 @@ from pimloom.reports.memory.timeline import WindowLog, timeline
 from pimloom.reports.memory.trace_file import read_trace
 from tests.foreign import INI, ini
 
-DRAMSIM3: Memory = ini(INI)  # one rank of 4 x 4 banks
+with TemporaryDirectory() as place:
+    DRAMSIM3: Memory = ini(INI, place)  # one rank of 4 x 4 banks
 OURS = DRAMSIM3._replace(policy=replace(DRAMSIM3.policy, quirks="none"))
 TWO_RANKS = OURS._replace(
     channels=2,
