@@ -1,6 +1,7 @@
 """Small configurations of DRAMsim3 and Ramulator 2.1, and how the tests change and read them."""
 
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from pimloom.arch.foreign.dramsim3 import load_dramsim3
 from pimloom.arch.foreign.ramulator2 import load_ramulator2
@@ -93,10 +94,18 @@ memory_system:
 """
 
 
-def ini(text: str, folder: str = "") -> Memory:
-    path = Path(folder, "a.ini")
-    path.write_text(text)
-    return load_dramsim3(path)
+def ini(text: str) -> Memory:
+    """What `text` says as a file `a.ini` of the working folder, which a test has to itself."""
+    Path("a.ini").write_text(text)
+    return load_dramsim3("a.ini")
+
+
+def reference() -> Memory:
+    """The memory of INI."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "a.ini")
+        path.write_text(INI)
+        return load_dramsim3(path)
 
 
 def ramulator(text: str) -> Memory:

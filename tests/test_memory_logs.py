@@ -3,7 +3,6 @@
 import gzip
 import json
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
@@ -22,10 +21,9 @@ from pimloom.reports.memory.digits import DECIMAL, HEXADECIMAL, LONGEST_CELL, WO
 from pimloom.reports.memory.logs import ROWS, CommandLog, RequestLog, Tee
 from pimloom.reports.memory.timeline import WindowLog, timeline
 from pimloom.reports.memory.trace_file import read_trace
-from tests.foreign import INI, ini
+from tests.foreign import reference
 
-with TemporaryDirectory() as place:
-    DRAMSIM3: Memory = ini(INI, place)  # one rank of 4 x 4 banks
+DRAMSIM3: Memory = reference()  # one rank of 4 x 4 banks
 OURS = DRAMSIM3._replace(policy=replace(DRAMSIM3.policy, quirks="none"))
 TWO_RANKS = OURS._replace(
     channels=2,

@@ -11,7 +11,7 @@ from pimloom.arch.memory import Memory
 from pimloom.cycle_sim.memory.patterns import PATTERNS, _next
 from pimloom.reports.memory.patterns import parse_count, pattern_chunks
 from pimloom.reports.memory.trace_file import capacity
-from tests.foreign import INI, ini
+from tests.foreign import reference
 
 LAYOUTS = {
     "ds3_ddr4": (6, {"column": 7, "bank_group": 2, "bank": 2, "rank": 1, "channel": 0, "row": 16}),
@@ -38,7 +38,7 @@ SPLITMIX64 = (0x975835DE1C9756CE, 0xBFC846100BFC1E42, 0x987BBCBFDD7E532F)  # see
 def memory(layout: str) -> Memory:
     """Any memory, with the addresses of the layout."""
     offset_bits, fields = LAYOUTS[layout]
-    return ini(INI)._replace(name=layout, offset_bits=offset_bits, address=tuple(fields.items()))
+    return reference()._replace(name=layout, offset_bits=offset_bits, address=tuple(fields.items()))
 
 
 def text(layout: str, kind: str, n: int, seed: int, **options) -> str:
