@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pimloom.arch.policy import load_policy
 from pimloom.arch.table import rule_rows
 from tests.controller_streams import BY_BANK, PARTS, commands_of, memory_of, place, policy_of, stream
 from tests.memory_run import run
@@ -102,6 +103,23 @@ requests_and_pieces = (st.integers(0, 1 << 32), st.sampled_from([2, 15, 40]), st
 @given(memories(), *requests_and_pieces)
 def test_the_engine_is_the_oracle(memory, seed, n, parts):
     compare(memory, stream(memory, Random(seed), n), min(parts, n))
+
+
+LATE = {
+    "adaptive": policy_of(page="adaptive", page_timeout_ck=20, refresh="none"),
+    "ramulator2": load_policy("ramulator2", {"page": "closed", "row_hit_cap": "1", "refresh": "none"}).value,
+}
+
+
+@pytest.mark.parametrize("shift", [1 << 48, 1 << 58])
+@pytest.mark.parametrize("controller", LATE)
+def test_no_clock_is_too_late_to_close_a_row(controller, shift):
+    memory = memory_of("ddr4_3200", LATE[controller])
+    requests = stream(memory, Random(3), 60)
+    soon = commands_of(run(memory, requests, 100))
+    late = commands_of(run(memory, [(address, write, t + shift) for address, write, t in requests], 100))
+    assert "PRE" in {row[2] for row in soon}
+    assert late == [(clock + shift, *rest) for clock, *rest in soon]
 
 
 @pytest.mark.slow

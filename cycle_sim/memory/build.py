@@ -74,7 +74,7 @@ def queued_channel(memory: Memory, logging: bool) -> q.Channel:
     used = commands_used(policy, memory.table) | ({"PREab"} if closes_all(memory) else set())
     lines = {"per_bank": banks, "per_rank": ranks, "unified": 1}[policy.queues]
     entries = policy.read_entries + policy.write_entries + lines * policy.queue_entries
-    _check(entries, banks)
+    _check(entries)
     values = _queued_policy(memory)
     bank = _zeros(banks, 6)
     values[q.QUEUE_DEPTH] = sorted(set(size)).index(lines)
@@ -146,7 +146,7 @@ def buffered_channel(memory: Memory, logging: bool) -> b.Channel:
     used = commands_used(policy, memory.table)
     ranks, banks = int(rules.size[2]), int(rules.size[4])
     entries = policy.read_entries + policy.write_entries + banks
-    _check(entries, banks)
+    _check(entries)
     values = _buffered_policy(memory)
     bank = _zeros(banks, 10)
     bank[:, b.OPENED], bank[:, b.HOLDS], bank[:, b.RANK] = -1, -1, np.arange(banks) // (banks // ranks)
@@ -192,11 +192,10 @@ def _buffered_policy(memory: Memory) -> np.ndarray:
     return _scalars(b.N_POLICY, named)
 
 
-def _check(entries: int, banks: int) -> None:
-    """Raises UserError if requests or banks have no place in a key."""
-    if entries > 1 << SLOTS or banks > 1 << q.BANKS:
-        most = f"at most {1 << SLOTS} and {1 << q.BANKS} per channel"
-        raise UserError(f"{entries} requests in all queues and {banks} banks: {most}; take shorter queues")
+def _check(entries: int) -> None:
+    """Raises UserError if requests have no place in a key."""
+    if entries > 1 << SLOTS:
+        raise UserError(f"{entries} requests in the queues of a channel: at most {1 << SLOTS}; take shorter queues")
 
 
 def _zeros(*shape: int) -> np.ndarray:

@@ -23,19 +23,20 @@ def place(ladder, k, i, key):
 
 
 @rare
-def earliest(tree, ladder, k, bits, not_before):
+def earliest(tree, ladder, k, not_before):
     """(clock, bank) of the row that ladder k closes next, not before a clock, the lowest bank first; or (FAR, -1).
 
-    Its keys are a clock and, in the last `bits`, a bank. The clock is when the row might be closed as far as was known
-    when the key was placed; it is put right when it is the least.
+    Leaf b is a clock before which the row of bank b cannot be closed; it is put right when it is the least.
     """
+    leaves = ladder.shape[1] // 2
     while ladder[k, 1] < FAR:
-        key = ladder[k, 1]
-        b = key & ((1 << bits) - 1)
-        at = max(key >> bits, not_before, free_from(tree, PRE, b))
-        if at == key >> bits:
-            return at, b
-        place(ladder, k, b, (at << bits) + b)
+        n = 1
+        while n < leaves:
+            n = 2 * n + (ladder[k, 2 * n] > ladder[k, n])
+        at = max(ladder[k, n], not_before, free_from(tree, PRE, n - leaves))
+        if at == ladder[k, n]:
+            return at, n - leaves
+        place(ladder, k, n - leaves, at)
     return FAR, np.int64(-1)
 
 

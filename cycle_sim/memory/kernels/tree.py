@@ -5,7 +5,7 @@ ACT, PRE, reads, writes. A node knows the first clock in which an offer below it
 offers below it.
 
 offer[bank * LANES + lane]: key, or NONE. time[n * LANES + lane], least[…]: that clock and that key. node[n * 4 + …]:
-see FIRST. kids: those children below which something is offered, of each node where its children begin. todo: nodes
+see FIRST. kids: those children below which a bank has requests, of each node where its children begin. todo: nodes
 still to be visited, and their lanes. Nodes are uint32, as in `device`.
 """
 

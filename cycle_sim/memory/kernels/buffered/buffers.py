@@ -30,8 +30,8 @@ def needs(ch, slot):
 @bare
 def front(ch):
     """(command, first bank, end of the banks) that brings the front of the priority buffer on."""
-    place = ch.state[f.HEAD] % ch.priority.shape[0]
-    c, low = ch.priority[place, 0], ch.priority[place, 1]
+    first = ch.state[f.HEAD] % ch.priority.shape[0]
+    c, low = ch.priority[first, 0], ch.priority[first, 1]
     if c == PRE:
         return PRE, low, low + 1
     high = low + ch.policy[f.SCOPE]
@@ -80,7 +80,7 @@ def renew(ch, b):
     offer, bank, pool, held = ch.tree.offer, ch.bank, ch.pool, ch.bank[b, f.HOLDS]
     if ch.policy[f.CLOSING_CAP]:
         due = bank[b, f.ACCESSES] >= ch.policy[f.CAP] and not bank[b, f.CLOSING]
-        place(ch.ladder, 0, b, b if due else NONE)
+        place(ch.ladder, 0, b, 0 if due else NONE)
     k, first = ch.state[f.WRITING], b * LANES
     n = bank[b, f.READS + k]
     offers = n > 0 or held >= 0

@@ -96,7 +96,7 @@ def _next_event(ch):
         return g[f.NOW]
     t = min(next_issue(ch), g[f.NEXT_REFRESH])
     if ch.policy[f.CLOSING_CAP]:
-        t = min(t, earliest(ch.tree, ch.ladder, 0, f.BANKS, g[f.NOW])[0])
+        t = min(t, earliest(ch.tree, ch.ladder, 0, g[f.NOW])[0])
     return max(t, g[f.NOW])
 
 
@@ -173,20 +173,20 @@ def _demand_upkeep(ch, t):
         for low in range(0, banks, ch.policy[f.SCOPE]):
             _demand(ch, REFAB, low)
     if ch.policy[f.CLOSING_CAP]:
-        at, b = earliest(ch.tree, ch.ladder, 0, f.BANKS, t)
+        at, b = earliest(ch.tree, ch.ladder, 0, t)
         while at <= t:
             ch.bank[b, f.CLOSING] = 1
             place(ch.ladder, 0, b, NONE)
             _demand(ch, PRE, b)
-            at, b = earliest(ch.tree, ch.ladder, 0, f.BANKS, t)
+            at, b = earliest(ch.tree, ch.ladder, 0, t)
 
 
 @bare
 def _demand(ch, c, low):
     g = ch.state
     if g[f.TAIL] - g[f.HEAD] < ch.policy[f.PRIORITIES]:
-        place = g[f.TAIL] % ch.priority.shape[0]
-        ch.priority[place, 0], ch.priority[place, 1] = c, low
+        last = g[f.TAIL] % ch.priority.shape[0]
+        ch.priority[last, 0], ch.priority[last, 1] = c, low
         g[f.TAIL] += 1
         g[f.UPKEEP] += 1
 

@@ -16,9 +16,6 @@ OPENED, HITS, USED, WANTED, RANK, HOME = range(6)
 # line[q]: entries, whether it is blocked; first and last request for it in the read and in the write queue (-1: none)
 N_ENTRIES, BLOCKED, FIRST, FIRST_WRITE, LAST, LAST_WRITE = range(6)
 READS, WRITES, IDLE = range(3)  # ladders; tables of seen
-BANKS = (
-    12  # bits of a key of ladder IDLE that tell the bank; those above tell a clock from which on it may close its row
-)
 NUMBER, WHEN, NEXT = range(3)  # waiting[w]
 # state[…]. POINTER: a bank of the queue that issued last; APPENDED: requests moved to command queues so far, ENTERED:
 # requests that entered the read or the write queue; CALLS: entries of command queues that wait for sleeping ranks

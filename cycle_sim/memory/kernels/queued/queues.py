@@ -63,8 +63,7 @@ def choose(ch, b):
     """Find out anew what bank b offers; returns whether it offers anything."""
     if ch.policy[f.ADAPTIVE]:
         idle = ch.bank[b, f.OPENED] >= 0 and ch.bank[b, f.WANTED] == 0
-        since = (ch.bank[b, f.USED] + ch.policy[f.TIMEOUT]) << f.BANKS
-        place(ch.ladder, f.IDLE, b, since + b if idle else NONE)
+        place(ch.ladder, f.IDLE, b, ch.bank[b, f.USED] + ch.policy[f.TIMEOUT] if idle else NONE)
     bank, pool, offer, n = ch.bank, ch.pool, ch.tree.offer, ch.bank[b, f.WANTED]
     for lane in range(LANES):
         offer[b * LANES + lane] = NONE

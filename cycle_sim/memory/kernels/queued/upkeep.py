@@ -49,7 +49,7 @@ def close_rows(ch, c, low, high, t):
 @bare
 def idle_row(ch):
     """(clock, bank) of the next row that an adaptive policy closes because nobody has used it."""
-    return earliest(ch.tree, ch.ladder, f.IDLE, f.BANKS, 0)
+    return earliest(ch.tree, ch.ladder, f.IDLE, 0)
 
 
 @rare
