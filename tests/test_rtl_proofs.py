@@ -11,25 +11,20 @@ from pimloom.rtl_flow.prove import DEPTH, ask, prove, small_table
 from pimloom.rtl_flow.yowasp import tools
 
 PART = "gddr6_pim_gpt"
-QUICK = ("timing",)  # half a minute; all the others are slow
 
 
-def assert_proved(part: str, properties: tuple[str, ...], own_timings: bool) -> None:
-    found = list(prove("sequencer", part, own_timings=own_timings, properties=properties))
-    assert [proof.property for proof in found] == list(properties) * (1 + own_timings)
-    assert {(proof.property, proof.result) for proof in found} == {(name, "proved") for name in properties}
+def assert_proved(part: str) -> None:
+    found = list(prove("sequencer", part, own_timings=True, properties=tuple(PROPERTIES)))
+    assert [proof.property for proof in found] == list(PROPERTIES) * 2
+    assert {(proof.property, proof.result) for proof in found} == {(name, "proved") for name in PROPERTIES}
     assert all(proof.covered and proof.twin_failed for proof in found if proof.timings.startswith("any"))
-
-
-@pytest.mark.parametrize("name", QUICK)
-def test_the_property_holds_for_all_short_timings_is_seen_and_fails_for_its_twins(name):
-    assert_proved(PART, (name,), own_timings=False)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("part", [PART, "hbm2_2000"])
-def test_every_property_holds_for_the_parts_own_timings_too(part):
-    assert_proved(part, tuple(PROPERTIES), own_timings=True)
+def test_every_property_holds_is_seen_and_fails_for_its_twins(part):
+    """For all short timings, and for the part's own."""
+    assert_proved(part)
 
 
 @pytest.mark.parametrize("name", ["timing", pytest.param("state", marks=pytest.mark.slow)])
