@@ -13,7 +13,7 @@ from pimloom.cycle_sim.memory.simulate import Chunk, simulate
 from tests.controller_streams import PARTS, commands_of, memory_of, policy_of, stream
 from tests.memory_run import run
 
-PRESETS = (*PARTS, "ddr4_2400", "ddr5_6400", "gddr6_14000", "gddr6_aim", "hbm2_2000")
+PRESETS = (*PARTS, "ddr4_2400", "ddr5_6400", "gddr6_14000", "gddr6_aim", "gddr6_pim_gpt", "hbm2_2000")
 
 
 def row_by_row(part):
