@@ -95,15 +95,15 @@ def all_commands() -> tuple[np.ndarray, list[np.ndarray], list[int], list[np.nda
     return out.stream(), words, where, results, list(cells.reshape(-1, lanes))
 
 
-def test_every_command_that_moves_data_does_what_its_name_says():
+@pytest.mark.parametrize("missing", [0, pytest.param(1, marks=pytest.mark.slow)])
+def test_every_command_that_moves_data_does_what_its_name_says(missing):
     stream, words, lanes, results, reads = all_commands()
-    for missing in (0, 1):
-        data, where = np.array(words[: len(words) - missing]), np.array(lanes[: len(lanes) - missing])
-        found = run_channel(SMALL, 4, stream, data, where, simulator=needs("icarus"))
-        assert found.same and np.array_equal(found.issue_ck, found.model_ck)
-        assert np.array_equal(found.reads.view(np.uint16), np.array(reads).view(np.uint16))
-        same = np.array_equal(found.results.view(np.uint16), np.array(results).view(np.uint16))
-        assert (same, found.underrun) == (not missing, bool(missing))
+    data, where = np.array(words[: len(words) - missing]), np.array(lanes[: len(lanes) - missing])
+    found = run_channel(SMALL, 4, stream, data, where, simulator=needs("icarus"))
+    assert found.same and np.array_equal(found.issue_ck, found.model_ck)
+    assert np.array_equal(found.reads.view(np.uint16), np.array(reads).view(np.uint16))
+    same = np.array_equal(found.results.view(np.uint16), np.array(results).view(np.uint16))
+    assert (same, found.underrun) == (not missing, bool(missing))
 
 
 @pytest.mark.slow

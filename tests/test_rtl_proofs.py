@@ -27,7 +27,8 @@ def test_every_property_holds_is_seen_and_fails_for_its_twins(part):
     assert_proved(part)
 
 
-@pytest.mark.parametrize("name", ["timing", pytest.param("state", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["timing", "state"])
 def test_another_solver_agrees(name):
     """On the part's own timings; with free ones it takes many minutes."""
     assert ask_z3(name).said == "PASS"
