@@ -157,7 +157,13 @@ def load_part(name: str, overrides: Mapping[str, str] | None = None) -> Loaded[P
     """Read a part by name or path, check it against its standard and its own geometry. Raises UserError."""
     path = find("parts", name)
     loaded = load_yaml(path, Part, overrides or {})
-    check_part(loaded.value, str(path))
+    try:
+        check_part(loaded.value, str(path))
+    except UserError as error:
+        place = str(error).removeprefix(f"{path}: at $.").partition(": ")
+        if place[0] in (overrides or {}):
+            raise UserError(f"--set {place[0]}: {place[2]}") from None
+        raise
     return loaded
 
 

@@ -160,7 +160,11 @@ def trace(
     ] = None,
     pattern: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Instead of TRACE: sequential, random, mixed, sparse, …"),
+        typer.Option(
+            metavar="NAME",
+            help="Instead of TRACE: sequential, strided, random, random-rw, mixed, hazard, "
+            "row-conflict, sparse, burst.",
+        ),
     ] = None,
     requests: Annotated[str | None, typer.Option(metavar="N", help="Requests of a pattern, as 1e6; else 1e5.")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of a pattern; else 0.")] = None,

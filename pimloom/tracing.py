@@ -108,7 +108,7 @@ def _check_use(wanted: Wanted) -> None:
 def find_memory(wanted: Wanted) -> tuple[Memory, str]:
     """The memory system and the name of its controller. Raises UserError."""
     device, controller = wanted.memory, wanted.controller
-    parts, policies = _split(parse_settings(wanted.settings))
+    parts, policies = _split(parse_settings(wanted.settings, "controller.page=closed"))
     tool = _tool_of(device)
     if tool is None:
         loaded = _policy(controller or "default", policies)
@@ -208,7 +208,9 @@ def _requests(wanted: Wanted, memory: Memory, strict: bool, warn: Any, progress:
     from pimloom.reports.memory.patterns import parse_count, pattern_chunks
     from pimloom.reports.memory.trace_file import read_trace, trace_size
 
-    if (wanted.trace is None) == (wanted.pattern in (None, "file")):
+    if wanted.trace is not None and wanted.pattern not in (None, "file"):
+        raise UserError(f"--pattern {wanted.pattern}: {wanted.trace} is a trace; leave one out")
+    if wanted.trace is None and wanted.pattern in (None, "file"):
         raise UserError("give a trace file or a --pattern: `pimloom trace ddr4_3200 requests.trc`")
     if wanted.trace is not None:
         total = trace_size(wanted.trace)
@@ -220,7 +222,7 @@ def _requests(wanted: Wanted, memory: Memory, strict: bool, warn: Any, progress:
             warn=warn,
             progress=lambda done: progress(done, total),
         )
-    count = parse_count(wanted.requests or "1e5")
+    count = parse_count("1e5" if wanted.requests is None else wanted.requests)
     made = pattern_chunks(memory, wanted.pattern or "", count, wanted.seed or 0, gap=wanted.gap, stride=wanted.stride)
     return _counted(made, count, progress)
 

@@ -122,7 +122,7 @@ BAD: dict[str, tuple[tuple, dict]] = {
     "gap: 1000000 requests with 1e+10 clocks between them take more than 1e15 clocks": (
         ("random", 10**6, 0), {"gap": 1e10},
     ),
-    "pattern burst: expected a gap above 0: the mean clocks between requests": (("burst", 1, 0), {}),
+    "gap: pattern burst expects more than 0 clocks between its requests, on average": (("burst", 1, 0), {"gap": 0.0}),
     "stride: only the pattern strided has one, not random": (("random", 1, 0), {"stride": 64}),
     "stride: expected bytes above 0 and below the capacity of 4 GiB, got 0": (("strided", 1, 0), {"stride": 0}),
     "stride: expected bytes above 0 and below the capacity of 4 GiB, got 4294967296": (
@@ -149,5 +149,5 @@ def test_counts():
         with pytest.raises(UserError) as caught:
             parse_count(written, "--requests")
         assert str(caught.value) == (
-            f"--requests: expected a whole number of at least 1, such as 200000 or 1e6, got {written}"
+            f"--requests: expected a whole number from 1 to 2^63 - 1, such as 200000 or 1e6, got {written}"
         )

@@ -5,7 +5,10 @@ import json
 import re
 import signal
 import subprocess
+import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -141,9 +144,9 @@ def test_what_the_tools_accept_is_a_warning_there_and_an_error_here() -> None:
 BAD = {
     ("nope", *SMALL): "unknown part 'nope'; known parts: ddr4_2400,",
     ("ddr4_3200",): "give a trace file or a --pattern: `pimloom trace ddr4_3200 requests.trc`",
-    ("ddr4_3200", "a.trc", "--pattern", "random"): "give a trace file or a --pattern:",
+    ("ddr4_3200", "a.trc", "--pattern", "random"): "--pattern random: a.trc is a trace; leave one out",
     ("ddr4_3200", "--pattern", "rnd"): "pattern rnd: expected one of sequential, random,",
-    ("ddr4_3200", "--pattern", "random", "--requests", "1.5"): "requests: expected a whole number of at least 1,",
+    ("ddr4_3200", "--pattern", "random", "--requests", "1.5"): "requests: expected a whole number from 1 to 2^63 - 1,",
     ("ddr4_3200", "none.trc"): "none.trc: no such file",
     ("ddr4_3200", "bad.trc"): "bad.trc:2: expected 0xADDRESS READ|WRITE CYCLE, got '0x10 REED 6'",
     (
@@ -161,8 +164,13 @@ BAD = {
     ): "--set controller.page: expected one of adaptive,",
     ("ddr4_3200", "a.trc", "--set", "controller.pages=open"): "--set controller.pages: no such key",
     ("ddr4_3200", "a.trc", "--set", "dram.timing.tRCX=1"): "--set dram.timing.tRCX: no such key",
-    ("ddr4_3200", "a.trc", "--set", "dram.timing.tRC=60 nCK"): "at $.timing.tRC: expected at least tRAS + tRP",
-    ("ddr4_3200", "a.trc", "--set", "controller.refresh=per_bank"): "this device has no REFpb,",
+    ("ddr4_3200", "a.trc", "--set", "dram.timing.tRC=60 nCK"): "--set dram.timing.tRC: expected at least tRAS + tRP",
+    (
+        "ddr4_3200",
+        "a.trc",
+        "--set",
+        "controller.refresh=per_bank",
+    ): "the device has no REFpb, which the controller's refresh needs: set controller.refresh",
     (
         "ddr4_3200",
         "a.trc",
@@ -207,10 +215,24 @@ def test_an_empty_window_is_a_warning() -> None:
     assert Path("t.json").exists() and Path("c.csv").exists()
 
 
+LISTEN = "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); os.execv(sys.argv[1], sys.argv[1:])"
+
+
+@contextmanager
+def started(command: list[str]) -> Iterator[subprocess.Popen[str]]:
+    """A process that listens to SIGINT, as one that was started in the background does not; it ends with the test."""
+    listen = [sys.executable, "-c", LISTEN, *command]
+    with subprocess.Popen(listen, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
 def test_an_interrupt_ends_a_run_that_would_last_for_years() -> None:
     Path("years.trc").write_text("0x0 READ 0\n0x40 READ 100000000000000000\n")
     command = [*PIMLOOM, "trace", "ddr4_3200", "years.trc", "--commands", "c.csv"]
-    with subprocess.Popen(command, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True) as process:
+    with started(command) as process:
         while not list(Path().glob(".*.part")):
             assert process.poll() is None
             time.sleep(0.1)

@@ -32,7 +32,13 @@ def commands_used(policy: Policy, table: Table) -> frozenset[str]:
     if policy.self_refresh_after_ck is not None:
         used |= {"SRE", "SRX"}
     if absent := sorted(used - set(table.names)):
-        raise UserError(f"this device has no {absent[0]}, which the controller's policy needs")
+        field = {"SRE": "self_refresh_after_ck", "SRX": "self_refresh_after_ck", "PREab": "structure"}.get(
+            absent[0], "refresh"
+        )
+        raise UserError(
+            f"the device has no {absent[0]}, which the controller's {field} needs: "
+            f"set controller.{field}, or name another --controller"
+        )
     return frozenset(used)
 
 

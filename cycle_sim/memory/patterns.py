@@ -19,6 +19,7 @@ HOT = 64  # pages
 REUSE = 0.7
 STAY = 0.875  # a run goes on
 SPARSE_GAP_CK = 100.0
+WITH_GAPS = ("sparse", "burst")  # patterns that pause unless they are told how long
 # state[…]: random state, request number, run, column, pages known, current page
 SEED, NUMBER, RUN, COLUMN, N_PAGES, PAGE = range(6)
 GROUP, BANK, RANK, CHANNEL, ROW = range(5)  # page[p, …], and field[…]; field[5] is the column
@@ -167,7 +168,7 @@ def pattern(kind: str, address: tuple[tuple[str, int], ...], offset_bits: int, s
         bit += bits
     state = np.zeros(6, np.uint64)
     state[SEED] = seed
-    gap = float(options.get("gap", SPARSE_GAP_CK if kind == "sparse" else 0.0))
+    gap = float(options.get("gap", SPARSE_GAP_CK if kind in WITH_GAPS else 0.0))
     stride = int(options.get("stride", 1 << offset_bits))
     return Pattern(
         PATTERNS.index(kind), offset_bits, gap, stride, field, state, np.zeros((HOT + 1, 5), np.int64), np.zeros(1)

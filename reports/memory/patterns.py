@@ -9,7 +9,7 @@ import numpy as np
 from pimloom.arch.document import nearest, short
 from pimloom.arch.error import UserError
 from pimloom.arch.memory import Memory
-from pimloom.cycle_sim.memory.patterns import PATTERNS, SPARSE_GAP_CK, Pattern, generate, pattern
+from pimloom.cycle_sim.memory.patterns import PATTERNS, SPARSE_GAP_CK, WITH_GAPS, Pattern, generate, pattern
 from pimloom.cycle_sim.memory.simulate import Chunk
 from pimloom.reports.memory.trace_file import CHUNK, capacity
 
@@ -25,7 +25,7 @@ def parse_count(text: str, what: str = "requests") -> int:
             return int(number)
     except InvalidOperation:
         pass
-    raise UserError(f"{what}: expected a whole number of at least 1, such as 200000 or 1e6, got {short(text)}")
+    raise UserError(f"{what}: expected a whole number from 1 to 2^63 - 1, such as 200000 or 1e6, got {short(text)}")
 
 
 def pattern_chunks(
@@ -68,9 +68,9 @@ def _check(memory: Memory, kind: str, requests: int, seed: int, gap: float | Non
         raise UserError(f"seed: expected a whole number from 0 to 2^64 - 1, got {seed}")
     if gap is not None and not (math.isfinite(gap) and gap >= 0):
         raise UserError(f"gap: expected a number of clocks of at least 0, got {gap}")
-    if kind == "burst" and not gap:
-        raise UserError("pattern burst: expected a gap above 0: the mean clocks between requests")
-    gap = SPARSE_GAP_CK if kind == "sparse" and gap is None else gap
+    if kind == "burst" and gap == 0:
+        raise UserError("gap: pattern burst expects more than 0 clocks between its requests, on average")
+    gap = SPARSE_GAP_CK if kind in WITH_GAPS and gap is None else gap
     if gap is not None and gap * requests > LONGEST_CK:
         raise UserError(f"gap: {requests} requests with {gap:g} clocks between them take more than 1e15 clocks")
     if stride is not None and kind != "strided":

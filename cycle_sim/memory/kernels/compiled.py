@@ -10,7 +10,11 @@ def _stamp(file: Path) -> tuple[str, int, int]:
     return file.name, file.stat().st_mtime_ns, file.stat().st_size
 
 
-FOLDER = tuple(_stamp(file) for file in sorted(Path(__file__).parent.rglob("*.py")))
+def _stamps(folder: Path) -> tuple[tuple[str, int, int], ...]:
+    return tuple(_stamp(file) for file in sorted(folder.rglob("*.py")))
+
+
+FOLDER = _stamps(Path(__file__).parent)
 
 
 def bare(function: Any) -> Any:
@@ -24,10 +28,10 @@ def rare(function: Any) -> Any:
 
 
 def _compile(function: Any, forceinline: bool) -> Any:
-    """numba's cache looks only at the file of a function, not at those that it calls; here at this folder too."""
+    """numba's cache looks only at the file of a function, not at those that it calls; here at their folders too."""
     if numba.config.DISABLE_JIT:  # type: ignore[attr-defined]
         return function
     options = {"cache": True, "nogil": True, "forceinline": forceinline, "_nrt": False}
     compiled = numba.njit(**options)(function)  # type: ignore[call-overload]
-    compiled._cache._cache_file._source_stamp = (*FOLDER, _stamp(Path(function.__code__.co_filename)))
+    compiled._cache._cache_file._source_stamp = (*FOLDER, *_stamps(Path(function.__code__.co_filename).parent))
     return compiled
