@@ -197,7 +197,7 @@ def build_table(
     for rule in rules:
         if unknown := set(rule.after + rule.before) - set(names):
             raise ValueError(f"{rule} names unknown commands {sorted(unknown)}")
-        if any(scope[n] < rule.level for n in rule.after + rule.before):
+        if any(scope[n] < rule.level for n in rule.after):
             raise ValueError(f"{rule} counts below the scope of one of its commands")
     sizes, rules = _sizes(org), _bound(rules, org)
     buses = sorted({c.bus for c in commands})

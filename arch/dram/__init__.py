@@ -114,13 +114,16 @@ def rules(scope: Level, write_gap: str = "tCCD_L", precharge_all: str = "tRP") -
     )
 
 
-def rank_rules() -> tuple[Rule, ...]:
-    """The ranks of a channel share its data pins: no two bursts at once, and a pause where the rank changes."""
+def rank_rules(write_gap: str = "nBL + nRTRS") -> tuple[Rule, ...]:
+    """The ranks of a channel share its data pins: no two bursts at once, and a pause where the rank changes.
+
+    write_gap: WR of one rank to WR of another.
+    """
     return (
         Rule(Level.RANK, READS, READS, "nBL + nRTRS", sibling=True),
         Rule(Level.RANK, READS, WRITES, "nCL + nBL + nRTRS - nCWL", sibling=True),
         Rule(Level.RANK, WRITES, READS, "nCWL + nBL + nRTRS - nCL", sibling=True),
-        Rule(Level.RANK, WRITES, WRITES, "nBL + nRTRS", sibling=True),
+        Rule(Level.RANK, WRITES, WRITES, write_gap, sibling=True),
     )
 
 

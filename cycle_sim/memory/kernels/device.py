@@ -11,7 +11,7 @@ its rules begin. ring: the last issues, for rules that count several. Numbers of
 one dimension, because that saves numba's look at negative places and its products of sizes.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import product
 from typing import NamedTuple
 
@@ -112,14 +112,16 @@ def shape_of(table: Table) -> Shape:
     return Shape(tuple(sizes), tuple(np.cumsum([0, *sizes[:-1]]).tolist()))
 
 
-def device(table: Table, used: frozenset[str], columns: Mapping[str, int]) -> dict[str, np.ndarray]:
+def device(
+    table: Table, used: frozenset[str], columns: Mapping[str, int], commands: Sequence[str] = COMMANDS
+) -> dict[str, np.ndarray]:
     """The arrays of a channel, idle and closed; rules of commands that are not `used` are left out.
 
-    columns: of commands whose column is not their place in COMMANDS.
+    columns: of commands whose column is not their place in `commands`, at most COLUMNS of them.
     """
-    shape, rows = shape_of(table), _rows(table, used, columns)
+    shape, rows = shape_of(table), _rows(table, used, columns, commands)
     banks = shape.sizes[-1]
-    rule, ring = _records(rows, shape.nodes)
+    rule, ring = _records(rows, shape.nodes, len(commands))
     aside = np.zeros(shape.nodes, np.uint32)
     for d in {row.depth - 1 for row in rows if row.kind == SIBLINGS}:
         aside[shape.base[d] : shape.base[d + 1]] = 1
@@ -138,7 +140,7 @@ def device(table: Table, used: frozenset[str], columns: Mapping[str, int]) -> di
 
 
 class _Row(NamedTuple):
-    """A rule between opcodes of COMMANDS and columns."""
+    """A rule between opcodes and columns."""
 
     after: list[int]
     before: list[int]
@@ -148,26 +150,26 @@ class _Row(NamedTuple):
     window: int
 
 
-def _rows(table: Table, used: frozenset[str], columns: Mapping[str, int]) -> list[_Row]:
-    """The rules of the commands that are used."""
+def _rows(table: Table, used: frozenset[str], columns: Mapping[str, int], commands: Sequence[str]) -> list[_Row]:
+    """The rules of the commands that are used, between opcodes of `commands`."""
     size = table.rules.size.tolist()
     alone = [level == 0 or n == size[level - 1] for level, n in enumerate(size)]
-    opcode = {i: COMMANDS.index(name) for i, name in enumerate(table.names) if name in used & set(COMMANDS)}
+    opcode = {i: commands.index(name) for i, name in enumerate(table.names) if name in used & set(commands)}
     rows = []
     for row in rule_rows(table.rules):
         kind = COUNTS if row.window > 1 else SIBLINGS if row.sibling else PLAIN
         if (kind == SIBLINGS and alone[row.level]) or (kind != COUNTS and row.wait <= 0):
             continue
         after = sorted(opcode[c] for c in row.after if c in opcode)
-        before = sorted({columns.get(COMMANDS[opcode[c]], opcode[c]) for c in row.before if c in opcode})
+        before = sorted({columns.get(commands[opcode[c]], opcode[c]) for c in row.before if c in opcode})
         depth = sum(not one for one in alone[1 : row.level + 1])
         rows.append(_Row(after, before, depth, row.wait, kind, row.window))
     return rows
 
 
-def _records(rows: list[_Row], nodes: int) -> tuple[list[list[tuple[int, ...]]], np.ndarray]:
+def _records(rows: list[_Row], nodes: int, commands: int) -> tuple[list[list[tuple[int, ...]]], np.ndarray]:
     """The records of `rule` by command, and `ring`."""
-    found: list[list[tuple[int, ...]]] = [[] for _ in COMMANDS]
+    found: list[list[tuple[int, ...]]] = [[] for _ in range(commands)]
     windows = [row.window for row in rows if row.kind == COUNTS]
     ring, place = 0, nodes * sum(windows)
     held = np.full(max(1, place + nodes * len(windows)), NEVER)

@@ -1,0 +1,85 @@
+"""A PIM channel before its first clock: its table, its controller and its faults as plain arrays."""
+
+import numpy as np
+
+from pimloom.arch.part import Part
+from pimloom.arch.pim_channel import PimChannel
+from pimloom.arch.table import compile_table
+from pimloom.cycle_sim.memory.kernels.device import device
+from pimloom.cycle_sim.memory.kernels.pending import table as address_table
+from pimloom.cycle_sim.pim_channel.kernels import fields as f
+
+ROUND = 1 << 16  # commands that the log holds
+SPARE = 64  # beyond the window: requests that answer in the clock in which they come
+
+
+def build(spec: PimChannel, requests: int, *, ports: int, groups: int, distinct: bool, logging: bool) -> f.Channel:
+    """An idle channel with room for `requests` requests at once, `ports` ways in, and `groups` groups of requests.
+
+    distinct: no two reads of one column are ever on their way at once.
+    """
+    part = spec.device()
+    table, policy = compile_table(part), policy_of(spec, part)
+    policy[f.DISTINCT], policy[f.LOGGING] = distinct, logging
+    arrays = device(table, frozenset(f.COMMANDS) & frozenset(table.names), {}, f.COMMANDS)
+    banks, ranks = part.organization.banks, part.organization.ranks
+    bank = np.full((banks, f.N_BANK), -1)
+    bank[:, [f.SERVED, f.ENTRIES]] = 0
+    state = np.zeros(f.N_STATE, np.int64)
+    state[[f.LOCK, f.IN_REFRESH, f.RESERVED]] = -1
+    state[f.FILL], state[f.NEXT_REFRESH] = 1, policy[f.REFI] // ranks
+    ring = 1 << (int(policy[f.WINDOW]) + SPARE).bit_length()
+    return f.Channel(
+        device=f.Device(**{name: arrays[name] for name in f.Device._fields}),
+        policy=policy,
+        request=np.zeros((requests, f.N_REQUEST), np.int64),
+        link=np.full((requests, f.N_LINK), -1),
+        bank=bank,
+        list=np.zeros((3, spec.controller.entries), np.int64),
+        length=np.zeros(3, np.int64),
+        dots=np.zeros(spec.controller.pim_queue_entries, np.int64),
+        line=np.zeros((f.LINES, ring, 2), np.int64),
+        head=np.zeros(f.LINES, np.int64),
+        tail=np.zeros(f.LINES, np.int64),
+        order=np.zeros((ports, requests), np.int64),
+        port=np.zeros((ports, 2), np.int64),
+        left=np.zeros(groups, np.int64),
+        done=np.zeros(groups, np.int64),
+        seen=address_table(int(policy[f.WINDOW]) + SPARE),
+        command=np.zeros((ROUND if logging else 2, 4), np.int64),
+        tally=np.zeros(len(f.COMMANDS), np.int64),
+        rank=np.zeros((2 * ranks, 3), np.int64),
+        state=state,
+    )
+
+
+def policy_of(spec: PimChannel, part: Part) -> np.ndarray:
+    """The controller's numbers in the order of `fields`."""
+    ck, c, faults, mode = part.cycles, spec.controller, spec.faults, spec.mode
+    opens = ck("tRCDRD")
+    values = {
+        f.DUAL: mode == "dual",
+        f.SINGLE: mode == "blocked",
+        f.ENTRIES_MAX: c.entries,
+        f.QUEUE_MAX: c.queue_entries,
+        f.DOTS_MAX: c.pim_queue_entries,
+        f.WINDOW: c.window,
+        f.CAP: c.row_hit_cap,
+        f.DRAIN_IDLE: c.drain_idle,
+        f.REFI: ck("tREFI"),
+        f.RANKS: part.organization.ranks,
+        f.READ_CK: ck("nCL") + ck("nBL"),
+        f.PRE_CK: ck("tRTP"),
+        f.ACT_CK: opens,
+        f.CLOSE_CK: ck("tRP") + opens,
+        f.FAW_CK: ck("tFAW"),
+        f.FLOOR: c.pim_floor_ck,
+        f.OFFERS: c.offers_per_ck,
+        f.EXACT_GROUP: not faults.gact_counts_little,
+        f.LATE_GEMV: not faults.gemv_answers_early,
+    }
+    if mode != "dram":
+        values |= {f.COPY_CK: ck("nGWRITE"), f.COMP_CK: ck("nCOMP"), f.GEMV_CK: ck("nGEMV")}
+    policy = np.zeros(f.N_POLICY, np.int64)
+    policy[list(values)] = list(values.values())
+    return policy

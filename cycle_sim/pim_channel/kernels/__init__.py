@@ -1,0 +1,1 @@
+"""Compiled: plain arrays in, nothing allocated."""

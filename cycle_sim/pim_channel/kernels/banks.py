@@ -1,0 +1,102 @@
+"""Banks and their command queues: what each could do next, and rows that open and close.
+
+Masks of banks tell where there is something to do: READING and WRITING, a request waits for the open row; MISSING, the
+oldest request wants another row; OPENING, requests wait and no row is open.
+"""
+
+from pimloom.cycle_sim.memory.kernels.compiled import bare
+from pimloom.cycle_sim.pim_channel.kernels import fields as f
+
+
+@bare
+def _mark(g, mask, bit, on):
+    g[mask] = (g[mask] | bit) if on else (g[mask] & ~bit)
+
+
+@bare
+def remark(ch, b):
+    """Set the masks of bank b."""
+    bank, g, bit = ch.bank, ch.state, 1 << b
+    waits, row = bank[b, f.ENTRIES] > 0, bank[b, f.MEM]
+    _mark(g, f.READING, bit, bank[b, f.READ_HIT] >= 0)
+    _mark(g, f.WRITING, bit, bank[b, f.WRITE_HIT] >= 0)
+    _mark(g, f.OPENING, bit, waits and row < 0)
+    _mark(g, f.MISSING, bit, waits and row >= 0 and ch.request[bank[b, f.FIRST], f.ROW] != row)
+
+
+@bare
+def next_hit(ch, i, kind, row):
+    """The first request at i or behind it, in its queue, of a kind and a row; -1: none."""
+    while i >= 0 and (ch.request[i, f.KIND] != kind or ch.request[i, f.ROW] != row):
+        i = ch.link[i, f.NEXT]
+    return i
+
+
+@bare
+def append(ch, i):
+    """Request i enters the command queue of its bank."""
+    g, link, b = ch.state, ch.link, ch.request[i, f.BANK]
+    bank = ch.bank[b]
+    link[i, f.NEXT], link[i, f.BEFORE], link[i, f.TURN] = -1, bank[f.FINAL], g[f.TURNS]
+    g[f.TURNS] += 1
+    if bank[f.FINAL] < 0:
+        bank[f.FIRST] = i
+    else:
+        link[bank[f.FINAL], f.NEXT] = i
+    bank[f.FINAL] = i
+    bank[f.ENTRIES] += 1
+    g[f.QUEUED] += 1
+    if bank[f.MEM] >= 0 and ch.request[i, f.ROW] == bank[f.MEM]:
+        hit = f.READ_HIT if ch.request[i, f.KIND] == f.RD else f.WRITE_HIT
+        if bank[hit] < 0:
+            bank[hit] = i
+    remark(ch, b)
+
+
+@bare
+def take(ch, i):
+    """Request i, a hit, leaves its command queue."""
+    g, link, kind = ch.state, ch.link, ch.request[i, f.KIND]
+    bank = ch.bank[ch.request[i, f.BANK]]
+    after, before = link[i, f.NEXT], link[i, f.BEFORE]
+    if before < 0:
+        bank[f.FIRST] = after
+    else:
+        link[before, f.NEXT] = after
+    if after < 0:
+        bank[f.FINAL] = before
+    else:
+        link[after, f.BEFORE] = before
+    bank[f.ENTRIES] -= 1
+    g[f.QUEUED] -= 1
+    hit = f.READ_HIT if kind == f.RD else f.WRITE_HIT
+    if bank[hit] == i:
+        bank[hit] = next_hit(ch, after, kind, bank[f.MEM])
+    remark(ch, ch.request[i, f.BANK])
+
+
+@bare
+def set_row(ch, b, buffer, row, t):
+    """Bank b opens a row of buffer MEM or PIM, or closes it (-1), at clock t."""
+    bank, ranks = ch.bank[b], ch.policy[f.RANKS]
+    before = bank[buffer]
+    bank[buffer] = row
+    r = b * ranks // ch.bank.shape[0] + (ranks if buffer == f.PIM else 0)
+    if (before < 0) != (row < 0):
+        _count_open(ch.rank[r], 1 if row >= 0 else -1, t)
+    if buffer == f.PIM:
+        ch.state[f.PIM_OPEN] += (1 if row >= 0 else 0) - (1 if before >= 0 else 0)
+        return
+    bank[f.SERVED] = 0
+    bank[f.READ_HIT] = next_hit(ch, bank[f.FIRST], f.RD, row) if row >= 0 else -1
+    bank[f.WRITE_HIT] = next_hit(ch, bank[f.FIRST], f.WR, row) if row >= 0 else -1
+    remark(ch, b)
+
+
+@bare
+def _count_open(rank, by, t):
+    if rank[0] == 0:
+        rank[1] = t
+    rank[0] += by
+    if rank[0] == 0:
+        rank[2] += t - rank[1]

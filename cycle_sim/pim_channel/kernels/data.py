@@ -1,0 +1,188 @@
+"""Reads and writes: which command of which bank comes next."""
+
+from pimloom.cycle_sim.memory.kernels.compiled import bare
+from pimloom.cycle_sim.memory.kernels.device import COLUMNS, FAR, free_beside, free_from
+from pimloom.cycle_sim.pim_channel.kernels import fields as f
+from pimloom.cycle_sim.pim_channel.kernels.fields import ACT, PIM_PRE, PRE, RD, WR
+
+ONES = (1 << 32) - 1
+# De Bruijn: the top five bits of (a power of two) x FACTOR tell which one
+FACTOR = 0x077CB531
+WHICH = (
+    0, 1, 28, 2, 29, 14, 24, 3, 30, 22, 20, 15, 25, 17, 4, 8,
+    31, 27, 13, 23, 21, 19, 16, 7, 26, 12, 18, 6, 11, 5, 10, 9,
+)  # fmt: skip
+
+
+@bare
+def lowest(mask):
+    """Place of the lowest bit of a mask that is not 0."""
+    return WHICH[(((mask & -mask) * FACTOR) & ONES) >> 27]
+
+
+@bare
+def choose(ch, t):
+    """(command, bank, request or row) that the banks' queues issue at clock t, in turn; command -1: none.
+
+    A column command comes with its request, ACT with its row.
+    """
+    g = ch.state
+    found = g[f.OPENING] | g[f.MISSING]
+    if g[f.READING]:
+        found |= g[f.READING] & _ranks_free(ch, RD, t)
+    if g[f.WRITING]:
+        found |= g[f.WRITING] & _ranks_free(ch, WR, t)
+    if g[f.IN_REFRESH] >= 0:
+        found &= ~rank_mask(ch, g[f.IN_REFRESH])
+    banks = ch.bank.shape[0]
+    first = g[f.POINTER] + 1
+    turns = 1 if g[f.BLOCKED] else banks
+    k = first if first < banks else 0
+    turned = ((found >> k) | (found << (banks - k))) & ((1 << banks) - 1)
+    while turned:
+        step = lowest(turned)
+        if step >= turns:
+            break
+        b = k + step if k + step < banks else k + step - banks
+        c, what = _first_ready(ch, b, t)
+        if c >= 0:
+            g[f.POINTER] = b
+            return c, b, what
+        turned &= turned - 1
+    if g[f.BLOCKED]:
+        g[f.POINTER] = k
+    return -1, 0, 0
+
+
+@bare
+def rank_mask(ch, r):
+    """Mask of the banks of rank r."""
+    each = ch.bank.shape[0] // ch.policy[f.RANKS]
+    return ((1 << each) - 1) << (r * each)
+
+
+@bare
+def _ranks_free(ch, c, t):
+    """Mask of the banks of the ranks in which no rule of channel or rank binds column command c at clock t."""
+    dev, ranks, mask = ch.device, ch.policy[f.RANKS], 0
+    if dev.bound[c] > t:
+        return mask
+    if ranks == 1:
+        return rank_mask(ch, 0)
+    for r in range(ranks):
+        n = 1 + r
+        if dev.bound[n * COLUMNS + c] <= t and (not dev.aside[0] or free_beside(dev, 0, n, c) <= t):
+            mask |= rank_mask(ch, r)
+    return mask
+
+
+@bare
+def _first_ready(ch, b, t):
+    """(command, request or row) of the first request in the queue of bank b that can go on at clock t."""
+    g, bank = ch.state, ch.bank[b]
+    if g[f.COPYING] and b == g[f.COPY_BANK]:
+        return -1, 0
+    if bank[f.MEM] < 0:
+        return _open(ch, b, t)
+    i = bank[f.FIRST]
+    row = ch.request[i, f.ROW]
+    if row != bank[f.MEM] and row != g[f.RESERVED] and t >= free_from(ch.device, PRE, b):
+        hits = bank[f.READ_HIT] >= 0 or bank[f.WRITE_HIT] >= 0
+        if (not hits or bank[f.SERVED] >= ch.policy[f.CAP]) and _affords(ch, ch.policy[f.CLOSE_CK]):
+            return PRE, 0
+    if bank[f.MEM] == g[f.RESERVED]:
+        return -1, 0
+    return _hit(ch, b, t)
+
+
+@bare
+def _hit(ch, b, t):
+    """The first request for the open row of bank b that can issue at clock t."""
+    bank, link = ch.bank[b], ch.link
+    r, w = bank[f.READ_HIT], bank[f.WRITE_HIT]
+    if r >= 0 and t < free_from(ch.device, RD, b):
+        r = -1
+    if w >= 0:
+        w = _free_write(ch, b, w) if t >= free_from(ch.device, WR, b) else -1
+    if r >= 0 and (w < 0 or link[r, f.TURN] < link[w, f.TURN]):
+        return RD, r
+    return (WR, w) if w >= 0 else (-1, 0)
+
+
+@bare
+def _free_write(ch, b, w):
+    """The first write from w on that no older read of the same column waits before; -1: none."""
+    request, row = ch.request, ch.bank[b, f.MEM]
+    while w >= 0:
+        i = ch.bank[b, f.READ_HIT]
+        while i >= 0 and ch.link[i, f.TURN] < ch.link[w, f.TURN] and request[i, f.COLUMN] != request[w, f.COLUMN]:
+            i = _next_read(ch, i, row)
+        if i < 0 or ch.link[i, f.TURN] > ch.link[w, f.TURN]:
+            return w
+        w = ch.link[w, f.NEXT]
+        while w >= 0 and (request[w, f.KIND] != WR or request[w, f.ROW] != row):
+            w = ch.link[w, f.NEXT]
+    return w
+
+
+@bare
+def _next_read(ch, i, row):
+    i = ch.link[i, f.NEXT]
+    while i >= 0 and (ch.request[i, f.KIND] != RD or ch.request[i, f.ROW] != row):
+        i = ch.link[i, f.NEXT]
+    return i
+
+
+@bare
+def _open(ch, b, t):
+    """ACT for the first request of bank b, or PIM_PRECHARGE where the PIM row buffer holds that row."""
+    g, bank, i = ch.state, ch.bank[b], ch.bank[b, f.FIRST]
+    opens = t >= free_from(ch.device, ACT, b)
+    closes = ch.policy[f.DUAL] and bank[f.PIM] >= 0 and t >= free_from(ch.device, PIM_PRE, b)
+    while i >= 0:
+        row = ch.request[i, f.ROW]
+        if row != g[f.RESERVED]:
+            if row == bank[f.PIM] and ch.policy[f.DUAL]:
+                if closes:
+                    return PIM_PRE, 0
+            elif opens and _affords(ch, ch.policy[f.ACT_CK]):
+                return ACT, row
+            elif not closes:
+                break
+        i = ch.link[i, f.NEXT]
+    return -1, 0
+
+
+@bare
+def _affords(ch, needed):
+    """Whether PIM's time before the next refresh allows a row to be changed; if so, it is charged."""
+    g = ch.state
+    if not (ch.policy[f.DUAL] and g[f.REMAIN] > 0 and g[f.DOTS_END] > g[f.DOTS_FIRST]):
+        return True
+    if g[f.REMAIN] <= needed:
+        return False
+    g[f.REMAIN] -= ch.policy[f.ACT_CK]
+    return True
+
+
+@bare
+def next_data(ch):
+    """No bank's queue can issue before this clock; it may be too early a clock."""
+    g, t = ch.state, FAR
+    busy = g[f.READING] | g[f.WRITING] | g[f.OPENING] | g[f.MISSING]
+    while busy:
+        b = lowest(busy)
+        busy &= busy - 1
+        bank = ch.bank[b]
+        if bank[f.MEM] < 0:
+            t = min(t, free_from(ch.device, ACT, b))
+            if ch.policy[f.DUAL] and bank[f.PIM] >= 0:
+                t = min(t, free_from(ch.device, PIM_PRE, b))
+            continue
+        if bank[f.READ_HIT] >= 0:
+            t = min(t, free_from(ch.device, RD, b))
+        if bank[f.WRITE_HIT] >= 0:
+            t = min(t, free_from(ch.device, WR, b))
+        if ch.request[bank[f.FIRST], f.ROW] != bank[f.MEM]:
+            t = min(t, free_from(ch.device, PRE, b))
+    return t

@@ -1,0 +1,169 @@
+"""PIM commands: the head of their queue, what it needs of the banks first, and whether it ends before a refresh."""
+
+from pimloom.cycle_sim.memory.kernels.compiled import bare
+from pimloom.cycle_sim.memory.kernels.device import FAR, free_from
+from pimloom.cycle_sim.pim_channel.kernels import fields as f
+from pimloom.cycle_sim.pim_channel.kernels.fields import ACT, G_ACT, GWRITE, HEADER, PIM_PRE, PRE, READRES, REFAB
+
+GROUP = 4  # banks of a bank group: set by `build` if ever another
+NOTHING = -1
+WAIT = -2
+
+
+@bare
+def head(ch, t):
+    """(command, bank) that the first PIM command issues, or issues for its sake, at clock t; command -1: none."""
+    g = ch.state
+    i = ch.dots[g[f.DOTS_FIRST] % ch.dots.shape[0]]
+    kind = ch.request[i, f.KIND]
+    if g[f.COPYING] and kind != GWRITE:
+        return NOTHING, 0
+    if not g[f.COPYING] and kind in (GWRITE, HEADER):
+        left = slack(ch, t) - _estimate(ch, i)
+        g[f.REMAIN] = max(left, 0)
+        if left <= 0:
+            g[f.SKIP] = 1
+            return NOTHING, 0
+        if kind == GWRITE:
+            g[f.COPYING], g[f.COPY_BANK] = 1, ch.request[i, f.BANK]
+        else:
+            g[f.RESERVED] = ch.request[i, f.ROW]
+            g[f.BLOCKED] = ch.policy[f.SINGLE]
+    if kind == GWRITE:
+        return _copy(ch, i, t)
+    return _announce(ch, i, t) if kind == HEADER else _dot(ch, kind, t)
+
+
+@bare
+def slack(ch, t):
+    """Clocks until the next refresh falls due, as a counter says that has already gone on."""
+    each = ch.policy[f.REFI] // ch.policy[f.RANKS]
+    return each - (t + 1) % each
+
+
+@bare
+def _estimate(ch, i):
+    """Clocks that a GWRITE, or a tile, may take from now to its end."""
+    p, request = ch.policy, ch.request
+    row = request[i, f.ROW]
+    if request[i, f.KIND] == GWRITE:
+        opened = ch.bank[request[i, f.BANK], f.MEM]
+        late = 0 if opened == row else p[f.CLOSE_CK]
+        return p[f.COPY_CK] + late + (p[f.PRE_CK] if opened >= 0 and opened != row else 0)
+    buffer, groups, others = f.PIM if p[f.DUAL] else f.MEM, 0, 0
+    for low in range(0, ch.bank.shape[0], GROUP):
+        all_open = True
+        for b in range(low, low + GROUP):
+            all_open = all_open and ch.bank[b, buffer] == row
+        if not all_open:
+            groups += 1
+            for b in range(low, low + GROUP):
+                others += 1 if ch.bank[b, buffer] >= 0 and ch.bank[b, buffer] != row else 0
+    comps = max(request[i, f.COMPS], p[f.GEMV_CK] // p[f.COMP_CK])
+    opening = p[f.FAW_CK] * (groups // 2 - 1) + p[f.ACT_CK]
+    return p[f.PRE_CK] * others + opening + p[f.COMP_CK] * (comps + request[i, f.RESULTS] - 1)
+
+
+@bare
+def _copy(ch, i, t):
+    """GWRITE: its row must be open in the MEM row buffer."""
+    b, row = ch.request[i, f.BANK], ch.request[i, f.ROW]
+    opened = ch.bank[b, f.MEM]
+    c = GWRITE
+    if opened != row:
+        c = PRE if opened >= 0 else (PIM_PRE if ch.policy[f.DUAL] and ch.bank[b, f.PIM] == row else ACT)
+    return (c, b) if t >= free_from(ch.device, c, b) else (NOTHING, 0)
+
+
+@bare
+def _announce(ch, i, t):
+    """PIM_HEADER: no PIM row but its own may be open, and its own not in a MEM row buffer."""
+    row, dual, good = ch.request[i, f.ROW], ch.policy[f.DUAL], True
+    for b in range(ch.bank.shape[0]):
+        opened, c = ch.bank[b, f.MEM], -1
+        if dual:
+            inside = ch.bank[b, f.PIM]
+            c = PIM_PRE if inside >= 0 and inside != row else (PRE if inside < 0 and opened == row else -1)
+        elif opened >= 0 and opened != row:
+            c = PRE
+        if c >= 0:
+            if t >= free_from(ch.device, c, b):
+                return c, b
+            good = False
+    return (HEADER, 0) if good else (NOTHING, 0)
+
+
+@bare
+def _dot(ch, kind, t):
+    """COMP, READRES, PIM_GEMV: all banks must have a row open in the row buffer of PIM."""
+    buffer = f.PIM if ch.policy[f.DUAL] else f.MEM
+    good = True
+    for b in range(ch.bank.shape[0]):
+        if ch.bank[b, buffer] < 0:
+            if kind == READRES:
+                return WAIT, 0  # the simulation cannot go on
+            if t >= _free_group(ch, b):
+                return G_ACT, b
+            good = False
+    return (kind, 0) if good and t >= ch.device.bound[kind] else (NOTHING, 0)
+
+
+@bare
+def _free_group(ch, b):
+    """First clock in which G_ACT may open the group of bank b."""
+    if not ch.policy[f.EXACT_GROUP]:
+        return free_from(ch.device, G_ACT, b)
+    t, low = 0, b // GROUP * GROUP
+    for i in range(low, low + GROUP):
+        t = max(t, free_from(ch.device, G_ACT, i))
+    return t
+
+
+@bare
+def next_dot(ch, t):
+    """No PIM command can issue between clock t and this one; it may be too early a clock."""
+    g = ch.state
+    i = ch.dots[g[f.DOTS_FIRST] % ch.dots.shape[0]]
+    kind = ch.request[i, f.KIND]
+    if g[f.COPYING]:
+        return FAR if kind != GWRITE else t + 1
+    if kind in (GWRITE, HEADER):
+        return t + 1
+    buffer, first = f.PIM if ch.policy[f.DUAL] else f.MEM, FAR
+    for b in range(ch.bank.shape[0]):
+        if ch.bank[b, buffer] < 0:
+            first = min(first, _free_group(ch, b))
+    return max(ch.device.bound[kind], t + 1) if first == FAR else max(first, t + 1)
+
+
+@bare
+def refresh_command(ch, r, t):
+    """(command, bank) that refreshes rank r, or closes its rows, at clock t; command -1: none."""
+    each = ch.bank.shape[0] // ch.policy[f.RANKS]
+    good = True
+    for b in range(r * each, (r + 1) * each):
+        c = REFAB
+        if ch.bank[b, f.MEM] >= 0:
+            c = PRE
+        elif ch.policy[f.DUAL] and ch.bank[b, f.PIM] >= 0:
+            c = PIM_PRE
+        if t < free_from(ch.device, c, b):
+            good = False
+        elif c != REFAB:
+            return c, b
+    return (REFAB, r * each) if good else (NOTHING, 0)
+
+
+@bare
+def next_refresh_command(ch, r, t):
+    """The refresh of rank r cannot go on between clock t and this one."""
+    each = ch.bank.shape[0] // ch.policy[f.RANKS]
+    most, least = t + 1, FAR
+    for b in range(r * each, (r + 1) * each):
+        if ch.bank[b, f.MEM] >= 0:
+            least = min(least, free_from(ch.device, PRE, b))
+        elif ch.policy[f.DUAL] and ch.bank[b, f.PIM] >= 0:
+            least = min(least, free_from(ch.device, PIM_PRE, b))
+        else:
+            most = max(most, free_from(ch.device, REFAB, b))
+    return max(t + 1, least) if least < FAR else most

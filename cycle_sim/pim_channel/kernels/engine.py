@@ -1,0 +1,194 @@
+"""A PIM channel from event to event: in each clock, in this order, responses that were due are collected, requests are
+accepted, responses fall due, a refresh falls due, a command issues, and a request moves to its command queue.
+
+Clocks in which nothing of that can happen are jumped over.
+"""
+
+from pimloom.cycle_sim.memory.kernels.compiled import bare
+from pimloom.cycle_sim.memory.kernels.device import FAR, arm
+from pimloom.cycle_sim.pim_channel.kernels import fields as f
+from pimloom.cycle_sim.pim_channel.kernels.banks import set_row, take
+from pimloom.cycle_sim.pim_channel.kernels.data import choose, next_data
+from pimloom.cycle_sim.pim_channel.kernels.dots import (
+    GROUP,
+    WAIT,
+    head,
+    next_dot,
+    next_refresh_command,
+    refresh_command,
+)
+from pimloom.cycle_sim.pim_channel.kernels.requests import (
+    accept,
+    accepts,
+    hand_over,
+    move,
+    next_response,
+    respond,
+    respond_read,
+)  # fmt: skip
+
+IDLE, UNTIL, STUCK, FLUSH, GROUP_DONE = range(5)  # what `run` returns
+
+
+@bare
+def run(ch, until, watch):
+    """Go on to clock `until`, or until no request is left (IDLE), or until group `watch` is done.
+
+    STUCK: a READRES finds a bank closed; FLUSH: empty the log of commands.
+    """
+    g = ch.state
+    while g[f.NOW] < until:
+        if g[f.N_COMMANDS] + 1 > ch.command.shape[0]:
+            return FLUSH
+        t = g[f.NOW]
+        g[f.ACTED] = 0
+        code = _tick(ch, t)
+        g[f.NOW] = t + 1
+        if code == STUCK:
+            return STUCK
+        if watch >= 0 and ch.left[watch] == 0:
+            return GROUP_DONE
+        if not g[f.ACTED]:
+            after = _next_event(ch, t)
+            if after == FAR:
+                return IDLE
+            g[f.NOW] = min(max(after, t + 1), until)
+    return UNTIL
+
+
+@bare
+def _tick(ch, t):
+    g = ch.state
+    if g[f.HANDED]:
+        g[f.HELD] -= g[f.HANDED]
+        g[f.HANDED] = 0
+        g[f.ACTED] = 1
+    for p in range(ch.port.shape[0]):
+        for _ in range(ch.policy[f.OFFERS]):
+            if ch.port[p, 0] == ch.port[p, 1]:
+                break
+            i = ch.order[p, ch.port[p, 0] % ch.order.shape[1]]
+            if ch.request[i, f.WHEN] > t or not accepts(ch, i):
+                break
+            accept(ch, i, t)
+            ch.port[p, 0] += 1
+            g[f.ACTED] = 1
+    hand_over(ch, t)
+    if t >= g[f.NEXT_REFRESH]:
+        g[f.DUE] += 1
+        g[f.NEXT_REFRESH] += ch.policy[f.REFI] // ch.policy[f.RANKS]
+    c, b, what = -1, 0, 0
+    if g[f.DUE]:
+        g[f.IN_REFRESH] = g[f.NEXT_RANK]
+        c, b = refresh_command(ch, g[f.NEXT_RANK], t)
+        if c == f.REFAB:
+            g[f.DUE] -= 1
+            g[f.NEXT_RANK] = g[f.NEXT_RANK] + 1 if g[f.NEXT_RANK] + 1 < ch.policy[f.RANKS] else 0
+            g[f.IN_REFRESH], g[f.SKIP], g[f.REMAIN], g[f.RESERVED] = -1, 0, 0, -1
+    if c < 0:
+        c, b, what = _select(ch, t)
+        if c == WAIT:
+            return STUCK
+    if c >= 0:
+        _issue(ch, t, c, b, what)
+        g[f.ACTED] = 1
+    if move(ch):
+        g[f.ACTED] = 1
+    return IDLE
+
+
+@bare
+def _select(ch, t):
+    """(command, bank, request or row) that issues at clock t; command -1: none."""
+    g, p = ch.state, ch.policy
+    waits = g[f.DOTS_END] > g[f.DOTS_FIRST]
+    if p[f.SINGLE]:
+        if not g[f.SKIP] and (g[f.BLOCKED] or g[f.QUEUED] == 0):
+            if g[f.IN_REFRESH] >= 0 or not waits:
+                return -1, 0, 0
+            return _dot(ch, t)
+    elif p[f.DUAL] and not g[f.SKIP] and waits and g[f.IN_REFRESH] < 0:
+        c, b, what = _dot(ch, t)
+        if c != -1 or g[f.REMAIN] < p[f.FLOOR]:
+            return c, b, what
+    return choose(ch, t)
+
+
+@bare
+def _dot(ch, t):
+    g = ch.state
+    i = ch.dots[g[f.DOTS_FIRST] % ch.dots.shape[0]]
+    c, b = head(ch, t)
+    row = ch.request[i, f.ROW]
+    if c >= 0 and c == ch.request[i, f.KIND]:
+        g[f.DOTS_FIRST] += 1
+        return c, b, i
+    return c, b, row
+
+
+@bare
+def _issue(ch, t, c, b, what):
+    """Command c issues. what: its request, for RD, WR and PIM commands; its row, for ACT and G_ACT."""
+    g, p, request = ch.state, ch.policy, ch.request
+    ch.tally[c] += 1
+    arm(ch.device, c, b, t)
+    if c == f.RD or c == f.WR:
+        ch.bank[b, f.SERVED] += 1
+        take(ch, what)
+        if c == f.RD:
+            respond_read(ch, what, t + p[f.READ_CK])
+    elif c == f.ACT:
+        set_row(ch, b, f.MEM, what, t)
+    elif c == f.PRE:
+        set_row(ch, b, f.MEM, -1, t)
+    elif c == f.PIM_PRE:
+        set_row(ch, b, f.PIM, -1, t)
+    elif c == f.G_ACT:
+        b = b // GROUP * GROUP
+        for i in range(b, b + GROUP):
+            set_row(ch, i, f.PIM if p[f.DUAL] else f.MEM, what, t)
+    elif c == f.GWRITE:
+        respond(ch, f.COPY, what, t + p[f.COPY_CK])
+    elif c == f.COMP:
+        if g[f.FILL]:
+            arm(ch.device, f.COMP_FIRST, b, t)
+        g[f.FILL] = 0
+        respond(ch, f.QUICK, what, t)
+    elif c == f.READRES:
+        g[f.FILL] = 1
+        respond(ch, f.LATE, what, t + p[f.READ_CK])
+        if request[what, f.LAST]:
+            g[f.BLOCKED], g[f.RESERVED], g[f.REMAIN] = 0, -1, 0
+    elif c == f.GEMV:
+        busy = max(request[what, f.COUNT] * p[f.COMP_CK], p[f.GEMV_CK])
+        arm(ch.device, f.GEMV_END, b, t + busy)
+        ch.tally[f.COMP] += request[what, f.COUNT]
+        respond(ch, f.GEMVS, what, t + p[f.READ_CK] + (busy if p[f.LATE_GEMV] else 0))
+    if p[f.LOGGING]:
+        n = g[f.N_COMMANDS]
+        ch.command[n, 0], ch.command[n, 1], ch.command[n, 2] = t, c, b
+        ch.command[n, 3] = what if c == f.ACT or c == f.G_ACT else ch.bank[b, f.MEM]
+        g[f.N_COMMANDS] = n + 1
+
+
+@bare
+def _next_event(ch, t):
+    """The next clock in which anything can happen, after a clock t in which nothing did."""
+    g, p = ch.state, ch.policy
+    after = next_response(ch)
+    for q in range(ch.port.shape[0]):
+        if ch.port[q, 0] < ch.port[q, 1]:
+            i = ch.order[q, ch.port[q, 0] % ch.order.shape[1]]
+            if ch.request[i, f.WHEN] > t:
+                after = min(after, ch.request[i, f.WHEN])
+    waits = g[f.DOTS_END] > g[f.DOTS_FIRST]
+    if after == FAR and not waits and g[f.QUEUED] == 0 and not (ch.length[0] or ch.length[1] or ch.length[2]):
+        return FAR
+    after = min(after, g[f.NEXT_REFRESH])
+    if g[f.DUE]:
+        after = min(after, next_refresh_command(ch, g[f.NEXT_RANK], t))
+    elif waits and not g[f.SKIP] and (p[f.DUAL] or g[f.BLOCKED] or g[f.QUEUED] == 0):
+        after = min(after, next_dot(ch, t))
+    if g[f.QUEUED]:
+        after = min(after, t + 1 if g[f.BLOCKED] else next_data(ch))
+    return after

@@ -1,0 +1,57 @@
+"""The compiled channel, driven like the naive one."""
+
+import numpy as np
+
+from pimloom.arch.pim_channel import ChannelFaults, Controller, Mode, PimChannel
+from pimloom.arch.system import load_part
+from pimloom.cycle_sim.pim_channel.build import build
+from pimloom.cycle_sim.pim_channel.kernels import engine
+from pimloom.cycle_sim.pim_channel.kernels import fields as f
+
+COMMAND = {
+    "ACT": "ACT", "PRE": "PRE", "READ": "RD", "WRITE": "WR", "REFRESH": "REFab", "GWRITE": "GWRITE", "G_ACT": "G_ACT",
+    "P_HEADER": "PIM_HEADER", "COMP": "COMP", "READRES": "READRES", "COMPS_READRES": "PIM_GEMV",
+    "PIM_PRE": "PIM_PRECHARGE",
+}  # fmt: skip
+FIXES = {
+    2: ("gemv_frees_row",),
+    "2r": ("gemv_answers_early",),
+    8: ("gwrites_overlap",),
+    15: ("gact_counts_little",),
+    16: ("gact_closes_early",),
+}
+MODE: dict[str, Mode] = {"DUAL": "dual", "SINGLE": "blocked", "DRAM": "dram"}
+END = 10**9
+
+
+def spec(mode: str, fixes=()) -> PimChannel:
+    """The device of the ground truth, as released but for these repairs."""
+    part = load_part("hbm2_neupims", {"pim": "newton"} if mode == "SINGLE" else {}).value
+    window = 96 if mode == "DRAM" and 5 not in fixes else 4352
+    repaired = {name for fix in fixes for name in FIXES.get(fix, ())}
+    faults = ChannelFaults(**{name: name not in repaired for name in ChannelFaults.__struct_fields__})
+    return PimChannel(part, MODE[mode], Controller(32, 128, 128, window, 4, 8, 10, 2), faults)
+
+
+class Run:
+    """What the engine made of requests: (last PIM response, last other response), commands, the channel."""
+
+    def __init__(self, mode, pim, plain, fixes=(), until=END):
+        both = [*pim, *plain]
+        ch = self.channel = build(spec(mode, fixes), max(len(both), 1), ports=2, groups=2, distinct=False, logging=True)
+        for i, x in enumerate(both):
+            opcode = f.COMMANDS.index(COMMAND[x.kind])
+            group = int(i >= len(pim))
+            ch.request[i] = (opcode, x.bank, x.row, x.column, x.count, x.comps, x.results, x.last, group, 0, group)
+        for p, part in enumerate((range(len(pim)), range(len(pim), len(both)))):
+            ch.order[p, : len(part)] = part
+            ch.port[p] = 0, len(part)
+        logs, self.code = [], engine.FLUSH
+        while self.code == engine.FLUSH:
+            self.code = engine.run(ch, until, -1)
+            n = ch.state[f.N_COMMANDS]
+            logs.append(ch.command[:n].copy())
+            ch.state[f.N_COMMANDS] = 0
+        self.commands = [(t, f.COMMANDS[c], b) for t, c, b, _ in np.concatenate(logs).tolist()]
+        self.done = tuple(ch.done.tolist())
+        self.stuck = self.code == engine.STUCK
