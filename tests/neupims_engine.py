@@ -4,9 +4,9 @@ import numpy as np
 
 from pimloom.arch.pim_channel import ChannelFaults, Controller, Mode, PimChannel
 from pimloom.arch.system import load_part
-from pimloom.cycle_sim.pim_channel.build import build
-from pimloom.cycle_sim.pim_channel.kernels import engine
-from pimloom.cycle_sim.pim_channel.kernels import fields as f
+from pimloom.cycle_sim.npu_pim.build import build
+from pimloom.cycle_sim.npu_pim.kernels import engine
+from pimloom.cycle_sim.npu_pim.kernels import fields as f
 
 COMMAND = {
     "ACT": "ACT", "PRE": "PRE", "READ": "RD", "WRITE": "WR", "REFRESH": "REFab", "GWRITE": "GWRITE", "G_ACT": "G_ACT",
@@ -42,7 +42,9 @@ class Run:
         for i, x in enumerate(both):
             opcode = f.COMMANDS.index(COMMAND[x.kind])
             group = int(i >= len(pim))
-            ch.request[i] = (opcode, x.bank, x.row, x.column, x.count, x.comps, x.results, x.last, group, 0, group)
+            ch.request[i] = (opcode, x.bank, x.row, x.column, x.count, x.comps, x.results, x.last, 0, group)
+            ch.left[group] += x.kind != "P_HEADER"
+        ch.state[f.N_SPARE] = 0
         for p, part in enumerate((range(len(pim)), range(len(pim), len(both)))):
             ch.order[p, : len(part)] = part
             ch.port[p] = 0, len(part)
@@ -55,3 +57,4 @@ class Run:
         self.commands = [(t, f.COMMANDS[c], b) for t, c, b, _ in np.concatenate(logs).tolist()]
         self.done = tuple(ch.done.tolist())
         self.stuck = self.code == engine.STUCK
+        assert self.stuck or until < END or not ch.left.any()

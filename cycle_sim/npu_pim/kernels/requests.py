@@ -3,9 +3,9 @@
 from pimloom.cycle_sim.memory.kernels.compiled import bare
 from pimloom.cycle_sim.memory.kernels.device import FAR
 from pimloom.cycle_sim.memory.kernels.pending import find, insert, remove
-from pimloom.cycle_sim.pim_channel.kernels import fields as f
-from pimloom.cycle_sim.pim_channel.kernels.banks import append
-from pimloom.cycle_sim.pim_channel.kernels.fields import HEADER, PIMS, QUICK, RD, READS, WR, WRITES
+from pimloom.cycle_sim.npu_pim.kernels import fields as f
+from pimloom.cycle_sim.npu_pim.kernels.banks import append
+from pimloom.cycle_sim.npu_pim.kernels.fields import HEADER, PIMS, QUICK, RD, READS, WR, WRITES
 
 DRAINS_FROM = 2  # PIM commands in their queue, with which writes drain before more of them
 
@@ -55,10 +55,12 @@ def accept(ch, i, t):
     if kind == WR:
         respond(ch, QUICK, i, t + 1)
         if ch.length[WRITES] and _same(ch, WRITES, i) >= 0:
+            free(ch, i)
             return
     elif kind == RD:
         if ch.length[WRITES] and _same(ch, WRITES, i) >= 0:
             respond(ch, QUICK, i, t + 1)
+            free(ch, i)
             return
         ch.link[i, f.TWIN] = -1
         if not ch.policy[f.DISTINCT]:
@@ -78,7 +80,7 @@ def accept(ch, i, t):
 def respond(ch, line, i, t):
     """Request i is done at clock t."""
     place = ch.tail[line] & (ch.line.shape[1] - 1)
-    ch.line[line, place, 0], ch.line[line, place, 1] = t, i
+    ch.line[line, place, 0], ch.line[line, place, 1] = t, ch.request[i, f.GROUP]
     ch.tail[line] += 1
 
 
@@ -89,7 +91,15 @@ def respond_read(ch, i, t):
         remove(ch.seen, 0, _key(ch, i))
     while i >= 0:
         respond(ch, f.LATE, i, t)
+        free(ch, i)
         i = ch.link[i, f.TWIN]
+
+
+@bare
+def free(ch, i):
+    """Request i needs its place no longer."""
+    ch.spare[ch.state[f.N_SPARE]] = i
+    ch.state[f.N_SPARE] += 1
 
 
 @bare
@@ -101,15 +111,14 @@ def hand_over(ch, t):
             place = ch.head[line] & (ch.line.shape[1] - 1)
             if ch.line[line, place, 0] > t:
                 break
-            i = ch.line[line, place, 1]
+            group = ch.line[line, place, 1]
             ch.head[line] += 1
             g[f.HANDED] += 1
             g[f.ACTED] = 1
-            if ch.request[i, f.KIND] == f.GWRITE:
+            if line == f.COPY:
                 g[f.COPYING], g[f.REMAIN] = 0, 0
-            group = ch.request[i, f.GROUP]
             ch.left[group] -= 1
-            ch.done[group] = t + 1
+            ch.done[group] = max(ch.done[group], t + 1)
 
 
 @bare

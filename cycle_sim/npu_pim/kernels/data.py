@@ -2,8 +2,8 @@
 
 from pimloom.cycle_sim.memory.kernels.compiled import bare
 from pimloom.cycle_sim.memory.kernels.device import COLUMNS, FAR, free_beside, free_from
-from pimloom.cycle_sim.pim_channel.kernels import fields as f
-from pimloom.cycle_sim.pim_channel.kernels.fields import ACT, PIM_PRE, PRE, RD, WR
+from pimloom.cycle_sim.npu_pim.kernels import fields as f
+from pimloom.cycle_sim.npu_pim.kernels.fields import ACT, PIM_PRE, PRE, RD, WR
 
 ONES = (1 << 32) - 1
 # De Bruijn: the top five bits of (a power of two) x FACTOR tell which one

@@ -5,7 +5,7 @@ oldest request wants another row; OPENING, requests wait and no row is open.
 """
 
 from pimloom.cycle_sim.memory.kernels.compiled import bare
-from pimloom.cycle_sim.pim_channel.kernels import fields as f
+from pimloom.cycle_sim.npu_pim.kernels import fields as f
 
 
 @bare

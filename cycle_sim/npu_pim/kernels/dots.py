@@ -2,8 +2,8 @@
 
 from pimloom.cycle_sim.memory.kernels.compiled import bare
 from pimloom.cycle_sim.memory.kernels.device import FAR, free_from
-from pimloom.cycle_sim.pim_channel.kernels import fields as f
-from pimloom.cycle_sim.pim_channel.kernels.fields import ACT, G_ACT, GWRITE, HEADER, PIM_PRE, PRE, READRES, REFAB
+from pimloom.cycle_sim.npu_pim.kernels import fields as f
+from pimloom.cycle_sim.npu_pim.kernels.fields import ACT, G_ACT, GWRITE, HEADER, PIM_PRE, PRE, READRES, REFAB
 
 GROUP = 4  # banks of a bank group: set by `build` if ever another
 NOTHING = -1

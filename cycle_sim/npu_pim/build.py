@@ -7,7 +7,7 @@ from pimloom.arch.pim_channel import PimChannel
 from pimloom.arch.table import compile_table
 from pimloom.cycle_sim.memory.kernels.device import device
 from pimloom.cycle_sim.memory.kernels.pending import table as address_table
-from pimloom.cycle_sim.pim_channel.kernels import fields as f
+from pimloom.cycle_sim.npu_pim.kernels import fields as f
 
 ROUND = 1 << 16  # commands that the log holds
 SPARE = 64  # beyond the window: requests that answer in the clock in which they come
@@ -27,12 +27,13 @@ def build(spec: PimChannel, requests: int, *, ports: int, groups: int, distinct:
     bank[:, [f.SERVED, f.ENTRIES]] = 0
     state = np.zeros(f.N_STATE, np.int64)
     state[[f.LOCK, f.IN_REFRESH, f.RESERVED]] = -1
-    state[f.FILL], state[f.NEXT_REFRESH] = 1, policy[f.REFI] // ranks
+    state[f.FILL], state[f.NEXT_REFRESH], state[f.N_SPARE] = 1, policy[f.REFI] // ranks, requests
     ring = 1 << (int(policy[f.WINDOW]) + SPARE).bit_length()
     return f.Channel(
         device=f.Device(**{name: arrays[name] for name in f.Device._fields}),
         policy=policy,
         request=np.zeros((requests, f.N_REQUEST), np.int64),
+        spare=np.arange(requests)[::-1].copy(),
         link=np.full((requests, f.N_LINK), -1),
         bank=bank,
         list=np.zeros((3, spec.controller.entries), np.int64),

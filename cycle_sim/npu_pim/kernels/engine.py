@@ -6,10 +6,10 @@ Clocks in which nothing of that can happen are jumped over.
 
 from pimloom.cycle_sim.memory.kernels.compiled import bare
 from pimloom.cycle_sim.memory.kernels.device import FAR, arm
-from pimloom.cycle_sim.pim_channel.kernels import fields as f
-from pimloom.cycle_sim.pim_channel.kernels.banks import set_row, take
-from pimloom.cycle_sim.pim_channel.kernels.data import choose, next_data
-from pimloom.cycle_sim.pim_channel.kernels.dots import (
+from pimloom.cycle_sim.npu_pim.kernels import fields as f
+from pimloom.cycle_sim.npu_pim.kernels.banks import set_row, take
+from pimloom.cycle_sim.npu_pim.kernels.data import choose, next_data
+from pimloom.cycle_sim.npu_pim.kernels.dots import (
     GROUP,
     WAIT,
     head,
@@ -17,9 +17,10 @@ from pimloom.cycle_sim.pim_channel.kernels.dots import (
     next_refresh_command,
     refresh_command,
 )
-from pimloom.cycle_sim.pim_channel.kernels.requests import (
+from pimloom.cycle_sim.npu_pim.kernels.requests import (
     accept,
     accepts,
+    free,
     hand_over,
     move,
     next_response,
@@ -137,6 +138,8 @@ def _issue(ch, t, c, b, what):
         take(ch, what)
         if c == f.RD:
             respond_read(ch, what, t + p[f.READ_CK])
+        else:
+            free(ch, what)
     elif c == f.ACT:
         set_row(ch, b, f.MEM, what, t)
     elif c == f.PRE:
@@ -164,6 +167,8 @@ def _issue(ch, t, c, b, what):
         arm(ch.device, f.GEMV_END, b, t + busy)
         ch.tally[f.COMP] += request[what, f.COUNT]
         respond(ch, f.GEMVS, what, t + p[f.READ_CK] + (busy if p[f.LATE_GEMV] else 0))
+    if c in (f.GWRITE, f.HEADER, f.COMP, f.READRES, f.GEMV):
+        free(ch, what)
     if p[f.LOGGING]:
         n = g[f.N_COMMANDS]
         ch.command[n, 0], ch.command[n, 1], ch.command[n, 2] = t, c, b

@@ -13,8 +13,8 @@ COMMANDS = (
 ) = range(len(COMMANDS))  # fmt: skip
 
 # request[i]: opcode, bank of the channel, row, column, COMPs of a GEMV, all COMPs and results that a header announces,
-# whether the tile ends, the port it enters by, first clock, group that is counted down when it is done
-KIND, BANK, ROW, COLUMN, COUNT, COMPS, RESULTS, LAST, PORT, WHEN, GROUP, N_REQUEST = range(12)
+# whether the tile ends, first clock, group that is counted down when it is done
+KIND, BANK, ROW, COLUMN, COUNT, COMPS, RESULTS, LAST, WHEN, GROUP, N_REQUEST = range(11)
 # link[i]: next and previous one in the same command queue; next one that ends with the same access; turn in the queue
 NEXT, BEFORE, TWIN, TURN, N_LINK = range(5)
 # bank[b]: open row of the MEM and of the PIM row buffer (-1: closed), accesses since it opened; first and last request
@@ -26,8 +26,8 @@ QUICK, LATE, COPY, GEMVS, LINES = range(5)  # line[…]: responses that follow e
 (
     NOW, POINTER, DRAIN, LOCK, HELD, QUEUED, DOTS_FIRST, DOTS_END, NEXT_REFRESH, NEXT_RANK, DUE, IN_REFRESH, SKIP,
     REMAIN, RESERVED, COPYING, COPY_BANK, BLOCKED, FILL, TURNS, HANDED, READING, WRITING, OPENING, MISSING, ACTED,
-    N_COMMANDS, LIVE_ROWS, PIM_OPEN, N_STATE,
-) = range(30)  # fmt: skip
+    N_COMMANDS, N_SPARE, N_STATE,
+) = range(29)  # fmt: skip
 # policy[…]. SPLIT: transactions of PIM have their own list (dual row buffers); SINGLE: one row buffer, blocked
 (
     DUAL, SINGLE, ENTRIES_MAX, QUEUE_MAX, DOTS_MAX, WINDOW, CAP, DRAIN_IDLE, REFI, RANKS, READ_CK, COPY_CK, COMP_CK,
@@ -50,16 +50,17 @@ class Device(NamedTuple):
 class Channel(NamedTuple):
     """One channel and its controller.
 
-    port[p]: next request, end, of the requests that enter there in order. order[p, k]: their numbers. list[l, k]:
-    numbers; length[l]. dots: ring of the PIM command queue. line[l, k]: ring of (clock, request); head[l], tail[l].
-    left[g]: requests of a group that are not collected yet; done[g]: clock in which the last one was. command[k]: log
-    of (clock, opcode, bank, row). tally[c]: commands issued; rank[buffer * ranks + r]: open banks, clock since which,
-    clocks with a row open.
+    request: those that have no command yet, at places that `spare` lists when they are free. order[p, k]: ring of the
+    requests that enter by port p, from port[p, 0] to port[p, 1]. list[l, k]: requests; length[l]. dots: ring of the PIM
+    command queue. line[l, k]: ring of (clock, group), from head[l] to tail[l]. left[g]: requests of a group that are
+    not collected yet; done[g]: clock in which the last one was. command[k]: log of (clock, opcode, bank, row). tally[c]:
+    commands issued; rank[buffer * ranks + r]: open banks, clock since which, clocks with a row open.
     """
 
     device: Device
     policy: np.ndarray
     request: np.ndarray
+    spare: np.ndarray
     link: np.ndarray
     bank: np.ndarray
     list: np.ndarray
