@@ -85,7 +85,6 @@ def set_row(ch, b, buffer, row, t):
     if (before < 0) != (row < 0):
         _count_open(ch.rank[r], 1 if row >= 0 else -1, t)
     if buffer == f.PIM:
-        ch.state[f.PIM_OPEN] += (1 if row >= 0 else 0) - (1 if before >= 0 else 0)
         return
     bank[f.SERVED] = 0
     bank[f.READ_HIT] = next_hit(ch, bank[f.FIRST], f.RD, row) if row >= 0 else -1
