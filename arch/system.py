@@ -11,6 +11,7 @@ import msgspec
 from pimloom.arch.document import SET
 from pimloom.arch.error import UserError
 from pimloom.arch.load import Loaded, Source, load_tree, load_yaml, nearest
+from pimloom.arch.npu_pim import NpuPimSystem
 from pimloom.arch.part import NonNegative, Part, Positive, PositiveFloat
 from pimloom.arch.part_check import check_part
 
@@ -116,12 +117,15 @@ class RooflineSystem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     kernels_per_layer: Count
 
 
+KINDS = ("pim", "roofline", "npu_pim")
+
+
 @dataclass(frozen=True)
 class System:
     """A resolved system: its own spec, its part if it has one, and the source of every value by dotted place."""
 
     name: str
-    spec: PimSystem | RooflineSystem
+    spec: PimSystem | RooflineSystem | NpuPimSystem
     part: Part | None
     sources: Mapping[str, Source]
 
@@ -172,15 +176,18 @@ def load_system(name: str, overrides: Mapping[str, str] | None = None) -> System
     path = find("systems", name)
     tree, _ = load_tree(path)
     kind = tree.get("kind") if isinstance(tree, dict) else None
-    if kind not in ("pim", "roofline"):
-        raise UserError(f"{path}: at $.kind: expected pim or roofline, got {kind}")
+    if kind not in KINDS:
+        raise UserError(f"{path}: at $.kind: expected one of {', '.join(KINDS)}, got {kind}")
     mine, parts = _split(overrides or {}, tree)
     if kind == "roofline":
         baseline = load_yaml(path, RooflineSystem, mine)
         return System(path.stem, baseline.value, None, baseline.sources)
-    loaded = load_yaml(path, PimSystem, mine)
+    loaded: Loaded[PimSystem] | Loaded[NpuPimSystem]
+    loaded = load_yaml(path, NpuPimSystem, mine) if kind == "npu_pim" else load_yaml(path, PimSystem, mine)
     spec, title = loaded.value, path.stem
     device = spec.dram.part
+    if isinstance(spec, NpuPimSystem) and spec.dram.row_buffers == "blocked":
+        parts = {"pim": "newton"} | parts
     if device.endswith((".yaml", ".yml")) and loaded.sources["dram.part"].file != SET:
         device = str(path.parent / device)  # a path in a file starts at that file
     try:
@@ -190,7 +197,12 @@ def load_system(name: str, overrides: Mapping[str, str] | None = None) -> System
         if said.startswith("--set "):
             said, names = said.replace("--set ", "--set dram.", 1), names and f"dram.{names.replace(', ', ', dram.')}"
         raise UserError(f"{said}{nearest_}{names}") from None
-    if part.value.pim_unit is None:
+    if isinstance(spec, NpuPimSystem):
+        if part.value.pim not in ("newton", "neupims"):
+            raise UserError(
+                f"{path}: at $.dram.part: expected a part with Newton's or NeuPIMs' PIM, got {spec.dram.part}"
+            )
+    elif part.value.pim_unit is None:
         raise UserError(f"{path}: at $.dram.part: expected a part with a PIM unit, got {spec.dram.part}")
     sources = dict(loaded.sources) | {f"dram.{place}": source for place, source in part.sources.items()}
     return System(title, spec, part.value, sources)

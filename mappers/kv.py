@@ -1,8 +1,9 @@
 """NeuPIMs' placement of keys and values, and the PIM commands of one decoder layer's attention over them.
 
-A request's whole cache lies in one channel; a row index is the same row in all its banks (a tile). K: token t is in bank
-t mod B, tile t div B, its elements in chunks of a row. V: a row of tokens each, head-dimension element d in bank d mod B.
-Heo et al., ASPLOS 2024, 6.3 [secondary]; casys-kaist/NeuPIMs@f299af3, NeuPIMSLogitSoftmax.cc, NeuPIMSAttend.cc, restated.
+A request's whole cache lies in one channel; a row index is the same row in all its banks (a tile). K: token t is in
+bank t mod B, tile t div B, its elements in chunks of a row. V: a row of tokens each, head-dimension element d in bank d
+mod B. Heo et al., ASPLOS 2024, 6.3 [secondary]; casys-kaist/NeuPIMs@f299af3, NeuPIMSLogitSoftmax.cc and
+NeuPIMSAttend.cc, restated.
 """
 
 from typing import NamedTuple
@@ -111,16 +112,17 @@ def logit(shape: Shape, tokens: int, row_k: int, *, fused: bool, exact: bool) ->
     return np.concatenate(found)
 
 
-def attend(shape: Shape, tokens: int, row_v: int, *, fused: bool, exact: bool) -> np.ndarray:
-    """softmax(l) x V of all heads of one request. exact: as in `logit`, where rounded, up."""
+def attend(shape: Shape, tokens: int, row_v: int, *, fused: bool, exact: bool, same_rows: bool = False) -> np.ndarray:
+    """softmax(l) x V of all heads of one request. exact: as in `logit`, where rounded, up.
+
+    same_rows: all heads visit the rows of the first one.
+    """
     chunks, tiles = ceil_div(tokens, shape.row), ceil_div(shape.head_dim, shape.banks)
     found = []
     for h in range(shape.heads):
         for c in range(chunks):
             comps = ceil_div(min(tokens - c * shape.row, shape.row), shape.lanes)
-            first = (
-                h // shape.shared * tiles * chunks if exact else 0
-            )  # the simulator visits the same rows for all heads
+            first = 0 if same_rows else h // shape.shared * tiles * chunks
             rows = row_v + first + np.arange(tiles) * chunks + c
             heads, count = np.array([h]), comps if exact else _above(comps)
             found += [_gwrite(ATTEND_COLUMN), _tiles(rows, heads, comps, count, fused)]

@@ -1,6 +1,5 @@
 """The `pimloom` command."""
 
-import os
 import signal
 import sys
 from importlib import import_module
@@ -10,7 +9,8 @@ from typing import Annotated
 import typer
 
 from pimloom import __version__
-from pimloom.arch.error import GateError, UserError, one_line
+from pimloom.arch.error import UserError
+from pimloom.failing import say
 from pimloom.output import Json, Quiet, output
 from pimloom.rtl_cli import app as rtl_app
 
@@ -41,45 +41,12 @@ def main() -> None:
     except Exception as error:
         if debug:
             raise
-        code = _say(error)
+        code = say(error)
     except KeyboardInterrupt:
         code = INTERRUPTED
     if code == INTERRUPTED:  # typer may have turned the exception into its code
         print("pimloom: interrupted; nothing half-written", file=sys.stderr)
     raise SystemExit(code if isinstance(code, int) else 0)
-
-
-def _say(error: Exception) -> int:
-    """Print an error in one line; returns the exit code."""
-    usage = typer.BadParameter.__mro__[1]  # UsageError: typer carries its own click and does not export it
-    if isinstance(error, usage):
-        context = getattr(error, "ctx", None)
-        command = context.command_path if context else "pimloom"
-        message = one_line(error.format_message())  # type: ignore[attr-defined]
-        stop = "" if message.endswith((".", "?")) else "."
-        print(f"{command}: {message}{stop} See `{command} --help`.", file=sys.stderr)
-        return 2
-    if isinstance(error, BrokenPipeError):
-        _drop_output()
-        return 0
-    if isinstance(error, UserError):
-        print(f"pimloom: {one_line(error)}", file=sys.stderr)
-        return 2
-    if isinstance(error, GateError):
-        print(f"pimloom: {one_line(error)}", file=sys.stderr)
-        return 1
-    if isinstance(error, OSError | UnicodeEncodeError):
-        why = getattr(error, "strerror", None) or error
-        _drop_output()
-        print(f"pimloom: cannot write the output: {one_line(why)}", file=sys.stderr)
-        return 2
-    print(f"pimloom: internal error: {type(error).__name__}: {one_line(error)} (--debug shows where)", file=sys.stderr)
-    return 1
-
-
-def _drop_output() -> None:
-    """Let what is left in stdout's buffer go nowhere, or Python would fail on it once more at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _version(asked: bool) -> None:
@@ -110,8 +77,22 @@ def run(
     system: Annotated[str, typer.Argument(help="System name (see `pimloom list`) or path to a system YAML.")],
     model: Annotated[str, typer.Option(help="Model name, a Hugging Face config.json, or its folder.")],
     generate: Annotated[
-        int, typer.Option(metavar="N", help="Tokens to generate from an empty prompt, batch 1.")
-    ] = 1024,
+        int | None, typer.Option(metavar="N", help="Tokens to generate from an empty prompt, batch 1; else 1024.")
+    ] = None,
+    requests: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Batch of a system that serves many: CSV with seq_len,ch_idx or seq_len."),
+    ] = None,
+    tp: Annotated[
+        int | None, typer.Option(metavar="N", help="Devices that share each layer of a batch; else 1.")
+    ] = None,
+    layers: Annotated[
+        int | None, typer.Option(metavar="N", help="Layers of an iteration of a batch; else all of the model.")
+    ] = None,
+    fidelity: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="physical, or released: with the faults of the system's own simulator."),
+    ] = None,
     set_: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a value; may be repeated.")
     ] = None,
@@ -125,12 +106,36 @@ def run(
     quiet: Quiet = False,
 ) -> None:
     """Simulate a model on a system and print latency, energy and more."""
+    from pimloom.serving import serve_command, serves, show_served
+
+    if serves(system):
+        alone: dict[str, object] = {"--generate": generate, "--timeline": timeline, "--check": check or None}
+        for option, value in alone.items():
+            if value is not None:
+                raise UserError(f"{option}: {system} runs one decode iteration of a batch; leave it out")
+        served = serve_command(
+            system,
+            model,
+            set_ or [],
+            requests=requests,
+            tp=1 if tp is None else tp,
+            layers=layers,
+            fidelity=fidelity or "physical",
+            json=json,
+            quiet=quiet,
+        )
+        output(served.as_dict(), json, None if quiet else lambda _: show_served(served))
+        return
+    batched: dict[str, object] = {"--requests": requests, "--tp": tp, "--layers": layers, "--fidelity": fidelity}
+    for option, value in batched.items():
+        if value is not None:
+            raise UserError(f"{option} {value}: {system} runs one sequence at a time; leave it out")
     from pimloom.running import run_command
 
     result = run_command(
         system,
         model,
-        generate,
+        1024 if generate is None else generate,
         set_ or [],
         json=json,
         timeline=timeline,

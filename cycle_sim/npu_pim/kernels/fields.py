@@ -22,7 +22,8 @@ NEXT, BEFORE, TWIN, TURN, N_LINK = range(5)
 MEM, PIM, SERVED, FIRST, FINAL, READ_HIT, WRITE_HIT, ENTRIES, N_BANK = range(9)
 READS, WRITES, PIMS = range(3)  # list[…]: requests that the controller holds before their command queue
 QUICK, LATE, COPY, GEMVS, LINES = range(5)  # line[…]: responses that follow each other in order of their clocks
-# state[…]. READING, WRITING, OPENING, MISSING: masks of banks, see `banks`; HELD: requests accepted, not yet collected
+# state[…]. NOW: the next clock in which anything can happen; READING, WRITING, OPENING, MISSING: masks of banks, see
+# `banks`; HELD: requests accepted, not yet collected
 (
     NOW, POINTER, DRAIN, LOCK, HELD, QUEUED, DOTS_FIRST, DOTS_END, NEXT_REFRESH, NEXT_RANK, DUE, IN_REFRESH, SKIP,
     REMAIN, RESERVED, COPYING, COPY_BANK, BLOCKED, FILL, TURNS, HANDED, READING, WRITING, OPENING, MISSING, ACTED,
@@ -53,8 +54,9 @@ class Channel(NamedTuple):
     request: those that have no command yet, at places that `spare` lists when they are free. order[p, k]: ring of the
     requests that enter by port p, from port[p, 0] to port[p, 1]. list[l, k]: requests; length[l]. dots: ring of the PIM
     command queue. line[l, k]: ring of (clock, group), from head[l] to tail[l]. left[g]: requests of a group that are
-    not collected yet; done[g]: clock in which the last one was. command[k]: log of (clock, opcode, bank, row). tally[c]:
-    commands issued; rank[buffer * ranks + r]: open banks, clock since which, clocks with a row open.
+    not collected yet; done[g]: clock in which the last one was; ended: how many groups became complete, and which;
+    open[owner[g]]: requests of the owner of a group. command[k]: log of (clock, opcode, bank, row). tally[c]: commands
+    issued; rank[buffer * ranks + r]: open banks, clock since which, clocks with a row open.
     """
 
     device: Device
@@ -73,6 +75,9 @@ class Channel(NamedTuple):
     port: np.ndarray
     left: np.ndarray
     done: np.ndarray
+    ended: np.ndarray
+    owner: np.ndarray
+    open: np.ndarray
     seen: np.ndarray
     command: np.ndarray
     tally: np.ndarray

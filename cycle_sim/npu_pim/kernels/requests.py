@@ -118,7 +118,11 @@ def hand_over(ch, t):
             if line == f.COPY:
                 g[f.COPYING], g[f.REMAIN] = 0, 0
             ch.left[group] -= 1
+            ch.open[ch.owner[group]] -= 1
             ch.done[group] = max(ch.done[group], t + 1)
+            if ch.left[group] == 0:
+                ch.ended[0] += 1
+                ch.ended[ch.ended[0]] = group
 
 
 @bare

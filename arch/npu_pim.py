@@ -1,0 +1,92 @@
+"""A device of an NPU and PIM channels that serves batches of requests, and the faults of a reference simulator."""
+
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Literal
+
+import msgspec
+
+from pimloom.arch.part import Positive
+from pimloom.arch.pim_channel import ChannelFaults, Controller
+
+Count = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class PimDram(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Memory of the device; every key of the part itself may be set below `dram.` as well."""
+
+    MEANING: ClassVar[Mapping[str, str]] = {
+        "part": "memory device: a name in arch/parts or a path",
+        "channels": "channels of the device [1]",
+        "row_buffers": "dual: PIM has a row buffer of its own; blocked: it shares the only one; none: no PIM is used",
+    }
+
+    part: str
+    channels: Annotated[int, msgspec.Meta(gt=0, le=256)]
+    row_buffers: Literal["dual", "blocked", "none"]
+
+
+class Arrays(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The NPU: systolic arrays and vector units."""
+
+    MEANING: ClassVar[Mapping[str, str]] = {
+        "clock_mhz": "NPU clock [MHz]",
+        "arrays": "systolic arrays, which share the rows that stream through [1]",
+        "rows": "rows of an array, and its columns [1]",
+        "least_step_cyc": "least time between two steps of the arrays [NPU cycles]",
+        "vector_units": "vector units [1]",
+        "vector_lanes": "lanes of a vector unit [1]",
+        "element_bits": "width of weights, activations and cache [bits]",
+    }
+
+    clock_mhz: Annotated[float, msgspec.Meta(ge=0.1, le=100_000)]
+    arrays: Positive
+    rows: Annotated[int, msgspec.Meta(ge=2, le=4096)]
+    least_step_cyc: Positive
+    vector_units: Positive
+    vector_lanes: Positive
+    element_bits: Literal[8, 16, 32]
+
+
+class Interleave(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How a batch is cut so that the NPU works on one part while PIM works on another."""
+
+    MEANING: ClassVar[Mapping[str, str]] = {
+        "sub_batches": "sub-batches that take turns on NPU and PIM; 1: none [1]",
+    }
+
+    sub_batches: Annotated[int, msgspec.Meta(ge=1, le=2)]
+
+
+class Faults(ChannelFaults, frozen=True, forbid_unknown_fields=True):
+    """Departures of NeuPIMs' simulator from physics: true reproduces it, false repairs it."""
+
+    MEANING: ClassVar[Mapping[str, str]] = {
+        **ChannelFaults.MEANING,
+        "pim_dispatched_singly": "in blocked mode one PIM command leaves the NPU in a clock, for all channels together",
+        "small_window": "a device without PIM may have 96 requests on their way in a channel, others 4,352",
+        "hashed_lines": "the lines of a memory block leave in the order of a hash set",
+        "vector_sizes_lost": "LayerNorm, Add and GELU see no elements; softmax takes bytes for elements",
+        "one_queue": "requests of NPU and PIM share a queue in front of each channel unless sub-batches interleave",
+        "header_counts_rounded": "PIM_HEADER announces COMPs rounded to a power of two",
+        "same_rows": "all heads of a request read the same rows of V",
+    }
+
+    pim_dispatched_singly: bool
+    small_window: bool
+    hashed_lines: bool
+    vector_sizes_lost: bool
+    one_queue: bool
+    header_counts_rounded: bool
+    same_rows: bool
+
+
+class NpuPimSystem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An NPU and PIM channels."""
+
+    description: str
+    kind: Literal["npu_pim"]
+    dram: PimDram
+    controller: Controller
+    npu: Arrays
+    interleave: Interleave
+    faults: Faults

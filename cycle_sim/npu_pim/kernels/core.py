@@ -1,0 +1,51 @@
+"""The NPU's side of the machine: operators, their blocks of memory requests, their tasks on arrays and vector units.
+
+An operator starts when those before it have ended: its loads and PIM commands are sent at once. A task starts when the
+groups of requests that it needs are complete, and sends its own block when it ends. An operator ends with its last task
+and its last response.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+# op[o]: port that its requests enter by, whether its tasks run in order (a systolic array), first load block and end,
+# first task and end, first PIM command and end, bytes of addresses that it takes, operators it waits for, what is left
+# of it (tasks, groups), clocks of its start and end, the least time of a task, next task in order, whether it
+# runs, first byte of its addresses, whether its PIM commands leave one by one
+(
+    PORT, IN_ORDER, LOADS, LOADS_END, TASKS, TASKS_END, DOTS, DOTS_END, BYTES, WAITS, LEFT, START, END, LEAST,
+    NEXT_TASK, RUNS, BASE, SINGLY, N_OP,
+) = range(19)  # fmt: skip
+# block[k]: first byte of its operator's addresses, bytes, RD or WR, group, operator
+AT, SIZE, ACCESS, BLOCK_GROUP, BLOCK_OP, N_BLOCK = range(6)
+# task[k]: cycles, whether an array loads its weights first, groups it needs (-1: none), groups not complete yet, clock
+# in which the last one was, block it sends in the end (-1: none), operator
+CYCLES, PRELOADS, NEED_A, NEED_B, NEED_C, MISSING, READY, SENDS, TASK_OP, N_TASK = range(10)
+# dot[k]: channel, then request fields KIND … LAST, then group
+# array[…]: clock of the last issue, start and end of the last step
+ISSUED, STARTED, ENDED, N_ARRAY = range(4)
+# npu[…]: rows and columns of an array, cycles of a step, least of them; lines of an address before it wraps; next line
+ROWS, STEP, WRAP, NEXT_BYTE, LINE, COLUMN_BITS, CHANNEL_BITS, HASHED, TIME, N_ENDED, N_NPU = range(11)
+
+
+class Program(NamedTuple):
+    """Operators in an order in which none waits for a later one; see the fields above.
+
+    after_ptr, after_op: CSR, the operators that wait for an operator. task_ptr, task_of: CSR, the tasks out of order
+    that need a group. order, keys, marks: room to order the lines of a block.
+    """
+
+    op: np.ndarray
+    block: np.ndarray
+    task: np.ndarray
+    dot: np.ndarray
+    after_ptr: np.ndarray
+    after_op: np.ndarray
+    task_ptr: np.ndarray
+    task_of: np.ndarray
+    array: np.ndarray
+    npu: np.ndarray
+    order: np.ndarray
+    keys: np.ndarray
+    marks: np.ndarray

@@ -1,0 +1,80 @@
+"""Memory requests of the NPU: bytes of its address space as lines, channel by channel.
+
+Lines of 64 B go to the channels in turn; in a channel, to the columns of a row, then to the next bank, then to the next
+row. NeuPIMs' simulator sends the lines of one block in the order in which its hash set happens to hold them.
+"""
+
+import numpy as np
+
+from pimloom.cycle_sim.memory.kernels.compiled import bare
+from pimloom.cycle_sim.npu_pim.kernels import core as k
+from pimloom.cycle_sim.npu_pim.kernels import fields as f
+
+# MurmurHash3's mixer and the table layout of robin_hood 3.11.5: home = bits 5 and up of the hash, modulo a power of two
+MIX_A, MIX_B = np.uint64(0xFF51AFD7ED558CCD), np.uint64(0xC4CEB9FE1A85EC53)
+SHIFT, INFO_BITS = np.uint64(33), np.uint64(5)
+LOAD = 80  # percent of a table that may be full
+FIRST_TABLE = 8
+
+
+@bare
+def order_lines(p, first, n, line_bytes):
+    """Put the lines first … first + n - 1 into p.order as a hash set would hold them."""
+    size = FIRST_TABLE
+    while size * LOAD // 100 < n:
+        size *= 2
+    for i in range(size + 1):
+        p.marks[i] = 0
+    for i in range(n):
+        p.keys[i] = _key(np.uint64((first + i) * line_bytes), size)
+        p.marks[(p.keys[i] >> 5) + 1] += 1
+    for i in range(size):
+        p.marks[i + 1] += p.marks[i]
+    for i in range(n):
+        home = p.keys[i] >> 5
+        at = p.marks[home]
+        p.marks[home] += 1
+        while at > 0 and p.keys[p.order[at - 1]] >> 5 == home and p.keys[p.order[at - 1]] > p.keys[i]:
+            p.order[at] = p.order[at - 1]
+            at -= 1
+        p.order[at] = i
+
+
+@bare
+def _key(x, size):
+    """Home of an address in a table of `size` places, and below it what decides between equal homes."""
+    x ^= x >> SHIFT
+    x *= MIX_A
+    x ^= x >> SHIFT
+    x *= MIX_B
+    x ^= x >> SHIFT
+    return np.int64((x >> INFO_BITS) & np.uint64(size - 1)) * 32 + 31 - np.int64(x & np.uint64(31))
+
+
+@bare
+def place(npu, banks, line):
+    """(channel, bank, row, column) of a line."""
+    channel = line & ((1 << npu[k.CHANNEL_BITS]) - 1)
+    rest = line >> npu[k.CHANNEL_BITS]
+    column = rest & ((1 << npu[k.COLUMN_BITS]) - 1)
+    rest >>= npu[k.COLUMN_BITS]
+    return channel, rest % banks, rest // banks, column
+
+
+@bare
+def lines_of(npu, start, size):
+    """(first line, lines) of `size` bytes at byte `start`."""
+    return start // npu[k.LINE], (start + size - 1) // npu[k.LINE] - start // npu[k.LINE] + 1
+
+
+@bare
+def send(ch, port, when, group):
+    """A free place for a request that enters by a port at clock `when`; the caller fills in the rest."""
+    g = ch.state
+    g[f.N_SPARE] -= 1
+    i = ch.spare[g[f.N_SPARE]]
+    ch.request[i, f.WHEN], ch.request[i, f.GROUP] = when, group
+    ch.order[port, ch.port[port, 1] % ch.order.shape[1]] = i
+    ch.port[port, 1] += 1
+    g[f.NOW] = min(g[f.NOW], when)
+    return i

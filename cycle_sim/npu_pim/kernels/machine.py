@@ -1,0 +1,197 @@
+"""NPU and PIM channels together: windows of clocks in which no channel affects another, and the core between them."""
+
+from pimloom.cycle_sim.memory.kernels.compiled import bare, rare
+from pimloom.cycle_sim.npu_pim.kernels import core as k
+from pimloom.cycle_sim.npu_pim.kernels import engine
+from pimloom.cycle_sim.npu_pim.kernels import fields as f
+from pimloom.cycle_sim.npu_pim.kernels.fields import Channel, Device
+from pimloom.cycle_sim.npu_pim.kernels.lines import lines_of, order_lines, place, send
+
+ALL_DONE, STUCK, FULL = range(3)  # what `run_all` returns
+LONGEST = 64  # clocks of a window
+RESPONSES = 4  # at most, of a channel in a clock
+
+
+@bare
+def channel(chs, c):
+    """Channel c of the stack."""
+    d = chs.device
+    return Channel(
+        Device(d.path, d.bound[c], d.aside, d.beside[c], d.rule, d.first_rule, d.ring[c]),
+        chs.policy, chs.request[c], chs.spare[c], chs.link[c], chs.bank[c], chs.list[c], chs.length[c], chs.dots[c],
+        chs.line[c], chs.head[c], chs.tail[c], chs.order[c], chs.port[c], chs.left, chs.done, chs.ended, chs.owner,
+        chs.open, chs.seen[c], chs.command[c], chs.tally[c], chs.rank[c], chs.state[c],
+    )  # fmt: skip
+
+
+@rare
+def advance(chs, c, until):
+    """Channel c goes on to clock `until`; returns a code of `engine`."""
+    return engine.run(channel(chs, c), until)
+
+
+@bare
+def run_all(p, chs):
+    """Run all operators of a program. STUCK: a READRES finds a bank closed; FULL: a channel has no place left."""
+    npu = p.npu
+    for o in range(p.op.shape[0]):
+        if p.op[o, k.WAITS] == 0 and not start(p, chs, o, npu[k.TIME]):
+            return FULL
+    while npu[k.N_ENDED] < p.op.shape[0]:
+        t = npu[k.TIME]
+        until = t + _window(p, chs.open, chs.state.shape[0])
+        for c in range(chs.state.shape[0]):
+            if chs.state[c, f.NOW] < until and advance(chs, c, until) == engine.STUCK:
+                return STUCK
+        npu[k.TIME] = until
+        n = chs.ended[0]
+        chs.ended[0] = 0
+        _in_time(chs, n)
+        for i in range(1, n + 1):
+            if not _group_ends(p, chs, chs.ended[i]):
+                return FULL
+        for o in range(p.op.shape[0]):
+            if p.op[o, k.RUNS] and p.op[o, k.IN_ORDER] and not _steps(p, chs, o):
+                return FULL
+        if not _ends(p, chs):
+            return FULL
+    return ALL_DONE
+
+
+@bare
+def _window(p, opened, channels):
+    """Clocks in which nothing that the core does now or later can reach a channel."""
+    most = LONGEST
+    for o in range(p.op.shape[0]):
+        if p.op[o, k.RUNS]:
+            most = min(most, max(2, opened[o] // (RESPONSES * channels)))
+            if p.op[o, k.TASKS_END] > p.op[o, k.TASKS]:
+                most = min(most, p.op[o, k.LEAST] + 2)
+    return most
+
+
+@bare
+def _in_time(chs, n):
+    """The groups that ended, in order of their clocks."""
+    for i in range(2, n + 1):
+        group, j = chs.ended[i], i
+        while j > 1 and chs.done[chs.ended[j - 1]] > chs.done[group]:
+            chs.ended[j] = chs.ended[j - 1]
+            j -= 1
+        chs.ended[j] = group
+
+
+@bare
+def start(p, chs, o, t):
+    """Operator o starts at clock t; returns whether its requests found room."""
+    op = p.op[o]
+    op[k.START], op[k.END], op[k.RUNS], op[k.NEXT_TASK] = t, t, 1, op[k.TASKS]
+    op[k.BASE] = p.npu[k.NEXT_BYTE]
+    p.npu[k.NEXT_BYTE] = (p.npu[k.NEXT_BYTE] + op[k.BYTES]) % p.npu[k.WRAP]
+    for b in range(op[k.LOADS], op[k.LOADS_END]):
+        if not _send_block(p, chs, b, t + 1):
+            return False
+    for i in range(op[k.DOTS], op[k.DOTS_END]):
+        c, group = p.dot[i, 0], p.dot[i, p.dot.shape[1] - 1]
+        if chs.state[c, f.N_SPARE] == 0:
+            return False
+        ch = channel(chs, c)
+        at = send(ch, op[k.PORT], t + 1 + (i - op[k.DOTS] if op[k.SINGLY] else 0), group)
+        for x in range(f.LAST + 1):
+            ch.request[at, x] = p.dot[i, 1 + x]
+        if p.dot[i, 1] != f.HEADER:
+            chs.left[group] += 1
+            chs.open[o] += 1
+    return True
+
+
+@bare
+def _send_block(p, chs, b, when):
+    block, npu = p.block[b], p.npu
+    group, banks = block[k.BLOCK_GROUP], chs.bank.shape[1]
+    op = p.op[block[k.BLOCK_OP]]
+    first, n = lines_of(npu, op[k.BASE] + block[k.AT], block[k.SIZE])
+    if npu[k.HASHED]:
+        order_lines(p, first, n, npu[k.LINE])
+    lines = npu[k.WRAP] // npu[k.LINE]
+    for i in range(n):
+        line = (first + (p.order[i] if npu[k.HASHED] else i)) % lines
+        c, bank, row, column = place(npu, banks, line)
+        if chs.state[c, f.N_SPARE] == 0:
+            return False
+        ch = channel(chs, c)
+        at = send(ch, op[k.PORT], when, group)
+        request = ch.request[at]
+        request[f.KIND], request[f.BANK], request[f.ROW], request[f.COLUMN] = block[k.ACCESS], bank, row, column
+    chs.left[group] += n
+    chs.open[block[k.BLOCK_OP]] += n
+    return True
+
+
+@bare
+def _group_ends(p, chs, group):
+    """A group is complete: tasks out of order may start."""
+    op, t = p.op[chs.owner[group]], chs.done[group]
+    op[k.LEFT] -= 1
+    op[k.END] = max(op[k.END], t)
+    for i in range(p.task_ptr[group], p.task_ptr[group + 1]):
+        x = p.task_of[i]
+        task = p.task[x]
+        task[k.MISSING] -= 1
+        task[k.READY] = max(task[k.READY], t)
+        if task[k.MISSING] == 0 and not _task_ends(p, chs, x, task[k.READY] + task[k.CYCLES]):
+            return False
+    return True
+
+
+@bare
+def _task_ends(p, chs, x, t):
+    """Task x ends at clock t, and sends its block."""
+    task = p.task[x]
+    op = p.op[task[k.TASK_OP]]
+    op[k.LEFT] -= 1
+    op[k.END] = max(op[k.END], t)
+    return task[k.SENDS] < 0 or _send_block(p, chs, task[k.SENDS], t + 1)
+
+
+@bare
+def _steps(p, chs, o):
+    """Steps of a systolic array start in order, at most one in a clock, when their operands are there."""
+    op, array, npu = p.op[o], p.array, p.npu
+    while op[k.NEXT_TASK] < op[k.TASKS_END]:
+        task = p.task[op[k.NEXT_TASK]]
+        t = max(array[k.ISSUED] + 1, op[k.START])
+        for need in range(k.NEED_A, k.NEED_C + 1):
+            group = task[need]
+            if group >= 0:
+                if chs.left[group] != 0 or chs.done[group] == 0:
+                    return True
+                t = max(t, chs.done[group])
+        if array[k.ENDED] <= t:
+            began = t + (2 * npu[k.ROWS] - 1 if task[k.PRELOADS] else 0)
+        else:
+            began = array[k.STARTED] + (npu[k.ROWS] if task[k.PRELOADS] else npu[k.STEP])
+        array[k.ISSUED], array[k.STARTED] = t, began
+        array[k.ENDED] = max(began + 2 * npu[k.ROWS] - 2 + npu[k.STEP], array[k.ENDED] + 1)
+        op[k.NEXT_TASK] += 1
+        if not _task_ends(p, chs, op[k.NEXT_TASK] - 1, array[k.ENDED]):
+            return False
+    return True
+
+
+@bare
+def _ends(p, chs):
+    """Operators that are complete end, and those that wait for them start."""
+    for o in range(p.op.shape[0]):
+        op = p.op[o]
+        if not op[k.RUNS] or op[k.LEFT] > 0:
+            continue
+        op[k.RUNS] = 0
+        p.npu[k.N_ENDED] += 1
+        for i in range(p.after_ptr[o], p.after_ptr[o + 1]):
+            after = p.op[p.after_op[i]]
+            after[k.WAITS] -= 1
+            after[k.START] = max(after[k.START], op[k.END])
+            if after[k.WAITS] == 0 and not start(p, chs, p.after_op[i], after[k.START]):
+                return False
+    return True

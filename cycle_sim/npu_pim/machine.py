@@ -1,0 +1,96 @@
+"""Runs a program of operators on an NPU and its PIM channels."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from pimloom.arch.pim_channel import PimChannel
+from pimloom.arch.units import BITS_PER_BYTE
+from pimloom.cycle_sim.npu_pim.build import build
+from pimloom.cycle_sim.npu_pim.kernels import core as k
+from pimloom.cycle_sim.npu_pim.kernels import fields as f
+from pimloom.cycle_sim.npu_pim.kernels import machine
+from pimloom.cycle_sim.npu_pim.program import Builder
+
+SHARED = ("policy", "left", "done", "ended", "owner", "open")  # by all channels
+SPARE = 64
+
+
+class Npu(NamedTuple):
+    """What the machine needs to know of the NPU. Cycles of memory and NPU are the same.
+
+    rows: of an array; step_cyc: between two steps; address_bytes: after which its addresses begin again; hashed: the
+    lines of a block leave in the order of a hash set.
+    """
+
+    rows: int
+    step_cyc: int
+    address_bytes: int
+    hashed: bool
+
+
+class Ran(NamedTuple):
+    """What came out: per operator in the builder's order its name, start and end [CK]; commands of all channels by
+    name; per row buffer (MEM, PIM) the clocks of all ranks with a row open; clocks in all."""
+
+    operators: tuple[tuple[str, int, int], ...]
+    commands: dict[str, int]
+    open_ck: tuple[int, int]
+    total_ck: int
+
+
+class PimError(Exception):
+    """The controller reads a result from a bank whose row it closed."""
+
+
+def run(spec: PimChannel, channels: int, npu: Npu, program: Builder, *, ports: int) -> Ran:
+    """Run all operators from an idle machine. Raises PimError, as NeuPIMs' simulator aborts."""
+    part = spec.part.organization
+    line_bytes = part.access_bits // BITS_PER_BYTE
+    widest = program.widest // line_bytes + 2
+    packed, owner = program.finish(_numbers(spec, channels, npu), widest)
+    room = program.most_at_once(channels, line_bytes) + SPARE
+    one = build(spec, room, ports=ports, groups=len(owner), distinct=False, logging=False)
+    one = one._replace(owner=owner, open=np.zeros(len(program.operators), np.int64))
+    chs = _stack(one, channels)
+    code = machine.run_all(packed, chs)
+    assert code != machine.FULL, "room is for all requests of two operators"
+    if code == machine.STUCK:
+        raise PimError("PIM reads a result from a bank whose row was closed for a refresh")
+    ends = packed.op[:, [k.START, k.END]].tolist()
+    total = max(end for _, end in ends)
+    opened = chs.rank[:, :, 2] + np.where(chs.rank[:, :, 0] > 0, total - chs.rank[:, :, 1], 0)
+    ranks = part.ranks
+    return Ran(
+        tuple((o.name, start, end) for o, (start, end) in zip(program.operators, ends, strict=True)),
+        {name: n for name, n in zip(f.COMMANDS, chs.tally.sum(axis=0).tolist(), strict=True) if n},
+        (int(opened[:, :ranks].sum()), int(opened[:, ranks:].sum())),
+        total,
+    )
+
+
+def _numbers(spec: PimChannel, channels: int, npu: Npu) -> np.ndarray:
+    org = spec.part.organization
+    found = np.zeros(k.N_NPU, np.int64)
+    found[[k.ROWS, k.STEP, k.WRAP, k.LINE]] = (
+        npu.rows,
+        npu.step_cyc,
+        npu.address_bytes,
+        org.access_bits // BITS_PER_BYTE,
+    )
+    found[[k.COLUMN_BITS, k.CHANNEL_BITS]] = org.columns.bit_length() - 1, channels.bit_length() - 1
+    found[k.HASHED] = npu.hashed
+    return found
+
+
+def _stack(one: f.Channel, channels: int) -> f.Channel:
+    """`channels` copies of a channel side by side; what all share, once."""
+
+    def copies(x: np.ndarray) -> np.ndarray:
+        return np.repeat(x[None], channels, 0)
+
+    device = one.device._replace(
+        bound=copies(one.device.bound), beside=copies(one.device.beside), ring=copies(one.device.ring)
+    )
+    arrays = {name: getattr(one, name) for name in f.Channel._fields[1:]}
+    return f.Channel(device, **{name: x if name in SHARED else copies(x) for name, x in arrays.items()})

@@ -1,0 +1,193 @@
+"""Operators of a decoder layer as blocks of memory requests and tasks: what the machine runs."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from pimloom.arch.pim_stream import PIM_COMMANDS
+from pimloom.arch.units import ceil_div
+from pimloom.cycle_sim.npu_pim.kernels import core as k
+from pimloom.cycle_sim.npu_pim.kernels import fields as f
+
+DOT_FIELDS = f.LAST + 3  # channel, KIND … LAST, group
+
+
+@dataclass
+class Operator:
+    """One operator while it is built.
+
+    bytes: of its addresses so far; singly: its PIM commands leave one by one, for all channels together.
+    """
+
+    name: str
+    port: int
+    in_order: bool
+    after: tuple[int, ...]
+    least: int
+    index: int
+    bytes: int = 0
+    loads: list[tuple[int, int, int]] = field(default_factory=list)  # at, size, group
+    stores: list[tuple[int, int, int]] = field(default_factory=list)
+    tasks: list[tuple[int, bool, tuple[int, ...], int]] = field(default_factory=list)  # cycles, preloads, needs, store
+    dots: list[np.ndarray] = field(default_factory=list)
+    groups: int = 0
+    singly: bool = False
+
+
+class Builder:
+    """Operators one after the other; `finish` packs them."""
+
+    def __init__(self) -> None:
+        self.operators: list[Operator] = []
+        self.owners: list[int] = []
+
+    def operator(
+        self, name: str, after: Sequence[int], *, port: int = 0, in_order: bool = False, least: int = 0
+    ) -> Operator:
+        """A new operator, which waits for those in `after`. least: of the cycles of its tasks."""
+        found = Operator(name, port, in_order, tuple(after), least, len(self.operators))
+        self.operators.append(found)
+        return found
+
+    def group(self, op: Operator) -> int:
+        """A new group of requests."""
+        self.owners.append(op.index)
+        op.groups += 1
+        return len(self.owners) - 1
+
+    def load(self, op: Operator, size: int) -> int:
+        """Reads of `size` bytes at the operator's start; returns their group."""
+        group = self.group(op)
+        op.loads.append((op.bytes, size, group))
+        op.bytes += size
+        return group
+
+    def store(self, op: Operator, size: int) -> int:
+        """Writes of `size` bytes, to be sent by a task; returns their place among the operator's stores."""
+        op.stores.append((op.bytes, size, self.group(op)))
+        op.bytes += size
+        return len(op.stores) - 1
+
+    def task(self, op: Operator, cycles: int, needs: Sequence[int], store: int = -1, preloads: bool = False) -> None:
+        """Work on a vector unit or, in order, on the arrays, when the groups in `needs` are complete."""
+        op.tasks.append((cycles, preloads, tuple(needs), store))
+
+    def dots(self, op: Operator, channel: int, stream: np.ndarray, groups: np.ndarray) -> None:
+        """PIM commands (PIM_STREAM) for a channel at the operator's start; the group of each."""
+        rows = np.zeros((len(stream), DOT_FIELDS), np.int64)
+        rows[:, 0] = channel
+        opcodes = np.array([f.COMMANDS.index(name) for name in PIM_COMMANDS])
+        rows[:, 1 + f.KIND] = opcodes[stream["cmd"]]
+        for place, name in (
+            (f.BANK, "bank"),
+            (f.ROW, "row"),
+            (f.COLUMN, "col"),
+            (f.COUNT, "count"),
+            (f.COMPS, "comps"),
+            (f.RESULTS, "results"),
+            (f.LAST, "last"),
+        ):
+            rows[:, 1 + place] = stream[name]
+        rows[:, -1] = groups
+        op.dots.append(rows)
+
+    @property
+    def widest(self) -> int:
+        """Bytes of the largest block."""
+        return max((size for o in self.operators for _, size, _ in (*o.loads, *o.stores)), default=0)
+
+    def most_at_once(self, channels: int, line_bytes: int) -> int:
+        """Requests that a channel may hold at once: those of the two largest operators, lines dealt out in turn."""
+        found = []
+        for o in self.operators:
+            blocks = sum(ceil_div(ceil_div(size, line_bytes) + 1, channels) for _, size, _ in (*o.loads, *o.stores))
+            per_channel = np.bincount(np.concatenate([x[:, 0] for x in o.dots])) if o.dots else np.zeros(1, np.int64)
+            found.append(blocks + int(per_channel.max()))
+        return sum(sorted(found)[-2:])
+
+    def finish(self, npu: np.ndarray, widest_lines: int) -> tuple[k.Program, np.ndarray]:
+        """The program, and the operator of each group. npu: see `core`; widest_lines: of a block."""
+        op = np.zeros((len(self.operators), k.N_OP), np.int64)
+        blocks: list[tuple[int, ...]] = []
+        tasks: list[tuple[int, ...]] = []
+        dots: list[np.ndarray] = []
+        n_dots = 0
+        needed: list[tuple[int, int]] = []
+        for o in self.operators:
+            row = op[o.index]
+            row[[k.PORT, k.IN_ORDER, k.BYTES, k.WAITS, k.LEAST]] = o.port, o.in_order, o.bytes, len(o.after), o.least
+            row[k.LEFT] = len(o.tasks) + o.groups
+            row[k.SINGLY], row[k.LOADS] = o.singly, len(blocks)
+            blocks += [(at, size, f.RD, group, o.index) for at, size, group in o.loads]
+            row[k.LOADS_END] = first_store = len(blocks)
+            blocks += [(at, size, f.WR, group, o.index) for at, size, group in o.stores]
+            row[k.TASKS] = len(tasks)
+            for cycles, preloads, needs, store in o.tasks:
+                sends = first_store + store if store >= 0 else -1
+                three = (*needs, -1, -1, -1)[:3]
+                if not o.in_order:
+                    needed += [(group, len(tasks)) for group in needs]
+                tasks.append((cycles, preloads, *three, len(needs), 0, sends, o.index))
+            row[k.TASKS_END] = len(tasks)
+            row[k.DOTS], row[k.DOTS_END] = n_dots, n_dots + sum(map(len, o.dots))
+            n_dots = int(row[k.DOTS_END])
+            dots += o.dots
+        after = [(before, o.index) for o in self.operators for before in o.after]
+        after_ptr, after_op = _csr(after, len(self.operators))
+        task_ptr, task_of = _csr(needed, len(self.owners))
+        table = 2 * widest_lines + 64
+        program = k.Program(
+            op=op,
+            block=np.array(blocks, np.int64).reshape(-1, k.N_BLOCK),
+            task=np.array(tasks, np.int64).reshape(-1, k.N_TASK),
+            dot=np.concatenate(dots) if dots else np.zeros((0, DOT_FIELDS), np.int64),
+            after_ptr=after_ptr,
+            after_op=after_op,
+            task_ptr=task_ptr,
+            task_of=task_of,
+            array=np.array([-1, 0, -1], np.int64),
+            npu=npu,
+            order=np.zeros(widest_lines, np.int64),
+            keys=np.zeros(widest_lines, np.int64),
+            marks=np.zeros(2 * table, np.int64),
+        )
+        return program, np.array(self.owners, np.int64)
+
+
+def _csr(pairs: Sequence[tuple[int, int]], n: int) -> tuple[np.ndarray, np.ndarray]:
+    ordered = sorted(pairs)
+    ptr = np.searchsorted([a for a, _ in ordered], np.arange(n + 1))
+    return ptr.astype(np.int64), np.array([b for _, b in ordered], np.int64)
+
+
+def gemm(b: Builder, op: Operator, rows: int, n_in: int, n_out: int, tile: int, element_bytes: int) -> None:
+    """(rows x n_in) x (n_in x n_out) in tiles: bias first; weights once, activations once, stored after the last k."""
+    down, across, batches = ceil_div(n_in, tile), ceil_div(n_out, tile), ceil_div(rows, tile)
+    width = [min(tile, n_out - m * tile) for m in range(across)]
+    depth = [min(tile, n_in - i * tile) for i in range(down)]
+    weights: dict[tuple[int, int], int] = {}
+    bias = [b.load(op, w * element_bytes) for w in width]
+    steps = []
+    for n in range(batches):
+        height = min(tile, rows - n * tile)
+        for i in range(down):
+            activation = b.load(op, height * depth[i] * element_bytes)
+            for m in range(across):
+                if n == 0:
+                    weights[i, m] = b.load(op, depth[i] * width[m] * element_bytes)
+                steps.append((n, i, m, activation, height * width[m] * element_bytes))
+    for _n, i, m, activation, size in steps:
+        store = b.store(op, size) if i == down - 1 else -1
+        b.task(op, 0, (weights[i, m], activation, bias[m]), store, preloads=m == 0)
+
+
+def by_tile(b: Builder, op: Operator, rows: int, size: int, operands: int, cycles: int, tile: int) -> None:
+    """Rows of `size` bytes on vector units: `operands` blocks are loaded and one is stored for each tile of rows.
+
+    A store waits for all loads of the operator. cycles: of a whole tile.
+    """
+    heights = [min(tile, rows - at) for at in range(0, rows, tile)]
+    needs = [b.load(op, height * size) for _ in range(operands) for height in heights]
+    for height in heights:
+        b.task(op, cycles, needs, b.store(op, height * size))

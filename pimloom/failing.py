@@ -1,0 +1,41 @@
+"""What a command that fails prints, and its exit code."""
+
+import os
+import sys
+
+import typer
+
+from pimloom.arch.error import GateError, UserError, one_line
+
+
+def say(error: Exception) -> int:
+    """Print an error in one line; returns the exit code."""
+    usage = typer.BadParameter.__mro__[1]  # UsageError: typer carries its own click and does not export it
+    if isinstance(error, usage):
+        context = getattr(error, "ctx", None)
+        command = context.command_path if context else "pimloom"
+        message = one_line(error.format_message())  # type: ignore[attr-defined]
+        stop = "" if message.endswith((".", "?")) else "."
+        print(f"{command}: {message}{stop} See `{command} --help`.", file=sys.stderr)
+        return 2
+    if isinstance(error, BrokenPipeError):
+        _drop_output()
+        return 0
+    if isinstance(error, UserError):
+        print(f"pimloom: {one_line(error)}", file=sys.stderr)
+        return 2
+    if isinstance(error, GateError):
+        print(f"pimloom: {one_line(error)}", file=sys.stderr)
+        return 1
+    if isinstance(error, OSError | UnicodeEncodeError):
+        why = getattr(error, "strerror", None) or error
+        _drop_output()
+        print(f"pimloom: cannot write the output: {one_line(why)}", file=sys.stderr)
+        return 2
+    print(f"pimloom: internal error: {type(error).__name__}: {one_line(error)} (--debug shows where)", file=sys.stderr)
+    return 1
+
+
+def _drop_output() -> None:
+    """Let what is left in stdout's buffer go nowhere, or Python would fail on it once more at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

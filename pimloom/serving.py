@@ -1,0 +1,70 @@
+"""What `pimloom run` does on an NPU with PIM: read the request list, run a decode iteration, print its stages."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from pimloom.arch.error import UserError
+from pimloom.arch.llm import load_llm
+from pimloom.arch.load import nearest
+from pimloom.arch.npu_pim import Faults, NpuPimSystem
+from pimloom.arch.system import load_system
+from pimloom.reports.npu_pim.requests import read_requests
+from pimloom.reports.npu_pim.serve import Served, serve
+from pimloom.running import check_writable, parse_settings, progress_bar
+from pimloom.show import show_line, show_rows
+
+FIDELITIES = {"released": "true", "physical": "false"}
+
+
+def serves(system: str) -> bool:
+    """Whether a system serves batches: an NPU with PIM."""
+    return isinstance(load_system(system).spec, NpuPimSystem)
+
+
+def serve_command(
+    system: str,
+    model: str,
+    settings: Sequence[str],
+    *,
+    requests: Path | None,
+    tp: int,
+    layers: int | None,
+    fidelity: str,
+    json: str | None,
+    quiet: bool,
+) -> Served:
+    """Run one decode iteration as `pimloom run` was asked to. Raises UserError."""
+    if json not in (None, "-"):
+        check_writable(Path(json or ""), "--json")
+    if fidelity not in FIDELITIES:
+        known = ", ".join(FIDELITIES)
+        raise UserError(f"--fidelity {fidelity}: expected one of {known}{nearest(fidelity, FIDELITIES)}")
+    if requests is None:
+        raise UserError("--requests: expected a CSV file with the columns seq_len,ch_idx (or seq_len)")
+    llm = load_llm(model)
+    if layers is not None and not 1 <= layers <= llm.num_hidden_layers:
+        raise UserError(f"--layers {layers}: expected 1 to {llm.num_hidden_layers}, the layers of {llm.name}")
+    faults = {f"faults.{name}": FIDELITIES[fidelity] for name in Faults.__struct_fields__}
+    hardware = load_system(system, faults | parse_settings(settings))
+    assert isinstance(hardware.spec, NpuPimSystem)
+    tokens, channel = read_requests(requests, hardware.spec.dram.channels)
+    with progress_bar(f"{llm.name} on {hardware.name}", quiet):
+        return serve(hardware, llm, tokens, channel, tp=tp, layers=layers or llm.num_hidden_layers, fidelity=fidelity)
+
+
+def show_served(found: Served) -> None:
+    """Print stages and operators."""
+    show_line(
+        f"{found.model} on {found.system}, {found.fidelity}: {found.batch} requests of {found.tokens:,} tokens, "
+        f"tensor parallel over {found.tp}"
+    )
+    rows = [
+        {"name": f"stage {name}", "cyc": cyc, "share": cyc / found.total_cyc} for name, cyc in found.stages_cyc.items()
+    ]
+    rows += [{"name": name, "cyc": cyc, "share": cyc / found.total_cyc} for name, cyc in found.operators_cyc.items()]
+    columns = (("name", "one layer", ""), ("cyc", "cycles|r", ",d"), ("share", "share|r", ".1%"))
+    show_rows(columns, rows)
+    show_line(
+        f"all stages {found.total_cyc:,} cycles of {found.clock_ps} ps; {found.layers} layers "
+        f"{found.iteration_cyc:,} cycles; {found.tokens_per_s:,.0f} tokens/s"
+    )

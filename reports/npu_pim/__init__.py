@@ -1,0 +1,1 @@
+"""Batched decoding on NPU and PIM: one layer as a program, iterations, results."""

@@ -1,0 +1,188 @@
+"""One decoder layer of one tensor-parallel shard as a program of operators, stage by stage.
+
+Stages as in NeuPIMs (casys-kaist/NeuPIMs@f299af3, StageProgram.cc, restated): without sub-batches A (QKV), B (MHA),
+E (projection and FFN). With two: A QKV(1); B QKV(2) beside MHA(1); C projection, FFN and the next layer's QKV(1) beside
+MHA(2); D the same with the halves exchanged; E projection and FFN(1) beside MHA(2); F projection and FFN(2). A stage
+begins when both programs of the one before have ended.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from pimloom.arch.llm import LlmSpec
+from pimloom.arch.npu_pim import NpuPimSystem
+from pimloom.arch.units import BITS_PER_BYTE, ceil_div
+from pimloom.cycle_sim.npu_pim.program import Builder, Operator, by_tile, gemm
+from pimloom.mappers.kv import Cache, Shape, attend, logit
+
+NPU, PIM = 0, 1  # ports
+
+
+@dataclass(frozen=True)
+class Shard:
+    """A model's decoder layer cut for tensor parallelism over `tp` devices of `system`."""
+
+    llm: LlmSpec
+    system: NpuPimSystem
+    shape: Shape
+    tp: int
+
+    @property
+    def element_bytes(self) -> int:
+        """Bytes of an element."""
+        return self.system.npu.element_bits // BITS_PER_BYTE
+
+    @property
+    def least_cyc(self) -> int:
+        """From a step's start to its result [NPU cycles]."""
+        return 2 * self.system.npu.rows - 2 + self.step_cyc
+
+    @property
+    def step_cyc(self) -> int:
+        """Between two steps of the arrays, which share the rows that stream through [NPU cycles]."""
+        npu = self.system.npu
+        return max(npu.rows // npu.arrays, npu.least_step_cyc)
+
+    def vector_cyc(self, op: str, elements: int, rows: int = 1) -> int:
+        """Cycles of `rows` rows of `elements` elements each on the vector units, all latencies one cycle."""
+        npu = self.system.npu
+        lanes, times = npu.vector_lanes, ceil_div(rows, npu.vector_units)
+        passes = ceil_div(elements, lanes)
+        if op == "add":
+            return times * passes
+        tree = _adder_tree(elements, lanes)
+        return times * (2 * tree + 3 + 5 * passes if op == "norm" else 2 * tree + 3 * passes)
+
+
+def _adder_tree(elements: int, lanes: int) -> int:
+    return 1 if elements <= lanes else ceil_div(elements, lanes) + _adder_tree(ceil_div(elements, lanes), lanes)
+
+
+@dataclass
+class LayerProgram:
+    """The operators of a layer, and which of them make a stage."""
+
+    shard: Shard
+    tokens: Sequence[int]
+    caches: Sequence[Cache]
+    builder: Builder = field(default_factory=Builder)
+    stages: dict[str, list[int]] = field(default_factory=dict)
+
+    def build(self, halves: Sequence[Sequence[int]]) -> "LayerProgram":
+        """All stages for these sub-batches (numbers of requests): one or two."""
+        first = halves[0]
+        if len(halves) == 1:
+            self._stage("A", [self._qkv(len(first), ())])
+            self._stage("B", [self._attention(first, self.stages["A"])])
+            self._stage("E", [self._projection_ffn(len(first), self.stages["B"])])
+            return self
+        second = halves[1]
+        self._stage("A", [self._qkv(len(first), ())])
+        before = self.stages["A"]
+        self._stage("B", [self._qkv(len(second), before), self._attention(first, before)])
+        for name, mine, other in (("C", first, second), ("D", second, first)):
+            before = self.stages["B" if name == "C" else "C"]
+            through = self._projection_ffn(len(mine), before)
+            self._stage(name, [self._qkv(len(mine), (through,)), self._attention(other, before)])
+        before = self.stages["D"]
+        self._stage("E", [self._projection_ffn(len(first), before), self._attention(second, before)])
+        self._stage("F", [self._projection_ffn(len(second), self.stages["E"])])
+        return self
+
+    def _stage(self, name: str, last: list[int]) -> None:
+        self.stages[name] = [o for o in last if o >= 0]
+
+    # --- operators; each returns the number of the last one
+
+    def _vector(self, name: str, rows: int, width: int, operands: int, after: Sequence[int], op: str = "add") -> int:
+        shard, npu = self.shard, self.shard.system.npu
+        lost = shard.system.faults.vector_sizes_lost
+        cycles = shard.vector_cyc(op, 0) if lost else shard.vector_cyc(op, width, min(rows, npu.rows))
+        made = self.builder.operator(name, after, least=cycles if rows <= npu.rows or lost else 0)
+        by_tile(self.builder, made, rows, width * shard.element_bytes, operands, cycles, npu.rows)
+        return made.index
+
+    def _gemm(self, name: str, rows: int, n_in: int, n_out: int, after: Sequence[int]) -> int:
+        made = self.builder.operator(name, after, in_order=True, least=self.shard.least_cyc)
+        gemm(self.builder, made, rows, n_in, n_out, self.shard.system.npu.rows, self.shard.element_bytes)
+        return made.index
+
+    def _qkv(self, rows: int, after: Sequence[int]) -> int:
+        if not rows:
+            return -1
+        llm, shape = self.shard.llm, self.shard.shape
+        norm = self._vector("norm", rows, llm.hidden_size, 1, after, "norm")
+        width = (shape.heads + 2 * shape.kv_heads) * shape.head_dim
+        return self._gemm("qkv", rows, llm.hidden_size, width, (norm,))
+
+    def _projection_ffn(self, rows: int, after: Sequence[int]) -> int:
+        if not rows:
+            return -1
+        llm, shape, tp = self.shard.llm, self.shard.shape, self.shard.tp
+        done = self._gemm("projection", rows, shape.heads * shape.head_dim, llm.hidden_size, after)
+        done = self._vector("residual", rows, llm.hidden_size, 2, (done,))
+        done = self._vector("norm", rows, llm.hidden_size, 1, (done,), "norm")
+        done = self._ffn(rows, ceil_div(llm.intermediate_size, tp), (done,))
+        return self._vector("residual", rows, llm.hidden_size, 2, (done,))
+
+    def _ffn(self, rows: int, width: int, after: Sequence[int]) -> int:
+        """Two matrices, or three where the FFN is gated; of experts, each those rows that the router sends it."""
+        llm = self.shard.llm
+        if llm.num_experts > 1:
+            after = (self._gemm("router", rows, llm.hidden_size, llm.num_experts, after),)
+        done = after[-1]
+        for expert_rows in _dealt(rows * llm.num_experts_per_tok, llm.num_experts):
+            if expert_rows:
+                gates = 2 if llm.gated_ffn else 1
+                done = self._gemm("ffn1", expert_rows, llm.hidden_size, gates * width, (done,))
+                done = self._vector("activation", expert_rows, width, gates, (done,))
+                done = self._gemm("ffn2", expert_rows, width, llm.hidden_size, (done,))
+        if llm.num_experts_per_tok > 1:
+            done = self._vector("mix", rows, llm.hidden_size, llm.num_experts_per_tok, (done,))
+        return done
+
+    def _attention(self, which: Sequence[int], after: Sequence[int]) -> int:
+        if not len(which):
+            return -1
+        port = NPU if self._one_port() else PIM
+        system = self.shard.system
+        dispatched = system.faults.pim_dispatched_singly and system.dram.row_buffers == "blocked"
+        logits = self.builder.operator("logit", after, port=port, least=1)
+        values = self.builder.operator("attend", (logits.index,), port=port, least=1)
+        for i in which:
+            self._one_request(logits, values, self.tokens[i], self.caches[i])
+        logits.singly = values.singly = dispatched
+        return values.index
+
+    def _one_port(self) -> bool:
+        system = self.shard.system
+        return system.faults.one_queue and system.interleave.sub_batches == 1
+
+    def _one_request(self, logits: Operator, values: Operator, tokens: int, cache: Cache) -> None:
+        shard, shape, b = self.shard, self.shard.shape, self.builder
+        faults, size = shard.system.faults, shard.element_bytes
+        fused = shard.system.dram.row_buffers == "dual"
+        exact = not faults.header_counts_rounded
+        seen = tokens * size if faults.vector_sizes_lost else tokens  # the simulator takes bytes for elements
+        stream = logit(shape, tokens, cache.row_k, fused=fused, exact=exact)
+        groups = self._send(logits, cache.channel, stream)
+        for h in range(shape.heads):
+            b.task(logits, shard.vector_cyc("softmax", seen), [groups[h]], b.store(logits, tokens * size))
+        stream = attend(shape, tokens, cache.row_v, fused=fused, exact=exact, same_rows=faults.same_rows)
+        groups = self._send(values, cache.channel, stream)
+        if ceil_div(tokens, shape.row) > 1:  # partial results are added
+            for h in range(shape.heads):
+                b.task(values, shard.vector_cyc("add", seen), [groups[h]], b.store(values, shape.head_dim * size))
+
+    def _send(self, op: Operator, channel: int, stream: np.ndarray) -> list[int]:
+        """A stream's commands, with a group for each head and one for the others; returns the heads' groups."""
+        groups = np.array([self.builder.group(op) for _ in range(self.shard.shape.heads + 1)])
+        self.builder.dots(op, channel, stream, groups[stream["head"]])
+        return groups[:-1].tolist()
+
+
+def _dealt(rows: int, experts: int) -> list[int]:
+    """Rows of each expert, as even as can be."""
+    return [rows // experts + (i < rows % experts) for i in range(experts)]

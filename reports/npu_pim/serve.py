@@ -1,0 +1,168 @@
+"""One iteration of batched decoding on an NPU with PIM: place the requests, run a layer, say what it took."""
+
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from pimloom import __version__
+from pimloom.arch.error import UserError
+from pimloom.arch.llm import LlmSpec
+from pimloom.arch.npu_pim import NpuPimSystem
+from pimloom.arch.pim_channel import ChannelFaults, PimChannel
+from pimloom.arch.system import System
+from pimloom.arch.units import BITS_PER_BYTE, ceil_div, mhz_to_ps
+from pimloom.cycle_sim.npu_pim.machine import Npu, PimError, run
+from pimloom.mappers.kv import Cache, Shape, place
+from pimloom.mappers.packing import estimate_ck, halve, pack
+from pimloom.reports.npu_pim.layer import LayerProgram, Shard
+
+SMALL_WINDOW = 96  # casys-kaist/NeuPIMs@f299af3 NewtonSim.cc, without PIM
+ACTIVATION_BYTES = 512 * 2**20  # casys-kaist/NeuPIMs@f299af3: the buffer before the cache
+PASSES = 5  # of E x E weights, after which the simulator's addresses begin again
+
+
+class Served(msgspec.Struct, frozen=True, kw_only=True):
+    """One layer of one decode iteration. Names end in their unit; cycles are those of NPU and memory, both `clock_ps`.
+
+    stages_cyc: time of each stage, one after the other; operators_cyc: of each operator, by stage; total_cyc: of all
+    stages. iteration_cyc: of all layers, from the stages: layers x (A + B + E), or A + B + (layers - 1) x (C + D) + E +
+    F with sub-batches. tokens_per_s: batch / iteration. commands: of all channels of one device.
+    """
+
+    system: str
+    model: str
+    fidelity: str
+    batch: int
+    tokens: int
+    tp: int
+    layers: int
+    clock_ps: int
+    stages_cyc: dict[str, int]
+    operators_cyc: dict[str, int]
+    total_cyc: int
+    iteration_cyc: int
+    tokens_per_s: float
+    commands: dict[str, int]
+    spec_digest: str
+    version: str
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain dicts and numbers, fields in the order above."""
+        plain: dict[str, Any] = msgspec.to_builtins(self)
+        return plain
+
+
+def shard_of(system: System, llm: LlmSpec, tp: int) -> Shard:
+    """The model cut for `tp` devices. Raises UserError if it cannot be."""
+    hardware, part = system.spec, system.part
+    assert isinstance(hardware, NpuPimSystem) and part is not None
+    heads, kv_heads = llm.num_attention_heads, llm.num_key_value_heads
+    if tp < 1 or heads % tp or (kv_heads % tp and tp % kv_heads):
+        raise UserError(f"--tp {tp}: expected a divisor of the {heads} heads ({kv_heads} of keys) of {llm.name}")
+    bits = hardware.npu.element_bits
+    shape = Shape(
+        heads=heads // tp,
+        kv_heads=max(kv_heads // tp, 1),
+        head_dim=llm.head_dim,
+        row=part.organization.row_bytes * BITS_PER_BYTE // bits,
+        banks=part.organization.banks,
+        lanes=part.organization.access_bits // 2 // bits,
+        allotted=kv_heads * llm.head_dim,
+    )
+    if llm.head_dim > shape.row:
+        raise UserError(f"{llm.name}: a head of {llm.head_dim} elements is wider than a row of {shape.row}")
+    return Shard(llm, hardware, shape, tp)
+
+
+def serve(
+    system: System, llm: LlmSpec, tokens: np.ndarray, channel: np.ndarray | None, *, tp: int, layers: int, fidelity: str
+) -> Served:
+    """Decode one token of each request: contexts of `tokens`, in `channel` or where Algorithm 2 puts them."""
+    shard = shard_of(system, llm, tp)
+    hardware, part = shard.system, system.part
+    assert part is not None
+    channels, halves = hardware.dram.channels, [np.arange(len(tokens))]
+    if channel is None:
+        channel = pack(lambda n: estimate_ck(shard.shape, n), tokens.tolist(), channels)
+    caches = _caches(shard, tokens, channel)
+    if hardware.interleave.sub_batches > 1:
+        halves = list(halve(channel, channels))
+        if not all(len(half) for half in halves):
+            raise UserError(f"interleave.sub_batches: two need at least two requests, got {len(tokens)}")
+    layer = LayerProgram(shard, tokens.tolist(), caches).build([half.tolist() for half in halves])
+    faults = hardware.faults
+    window = min(SMALL_WINDOW, hardware.controller.window) if _small_window(hardware) else hardware.controller.window
+    spec = PimChannel(
+        part,
+        "dram" if hardware.dram.row_buffers == "none" else hardware.dram.row_buffers,
+        msgspec.structs.replace(hardware.controller, window=window),
+        ChannelFaults(**{name: getattr(faults, name) for name in ChannelFaults.__struct_fields__}),
+    )
+    address_bytes = PASSES * llm.hidden_size**2 * shard.element_bytes // tp
+    npu = Npu(hardware.npu.rows, shard.step_cyc, address_bytes, faults.hashed_lines)
+    try:
+        ran = run(spec, channels, npu, layer.builder, ports=2)
+    except PimError as error:
+        raise UserError(f"{system.name}: {error}") from None
+    stages, operators = _times(layer, ran.operators)
+    clock_ps = mhz_to_ps(hardware.npu.clock_mhz)
+    iteration = _all_layers(stages, layers)
+    return Served(
+        system=system.name,
+        model=llm.name,
+        fidelity=fidelity,
+        batch=len(tokens),
+        tokens=int(tokens.sum()),
+        tp=tp,
+        layers=layers,
+        clock_ps=clock_ps,
+        stages_cyc=stages,
+        operators_cyc=operators,
+        total_cyc=ran.total_ck,
+        iteration_cyc=iteration,
+        tokens_per_s=len(tokens) / (iteration * clock_ps * 1e-12),
+        commands=ran.commands,
+        spec_digest=system.digest,
+        version=__version__,
+    )
+
+
+def _small_window(hardware: NpuPimSystem) -> bool:
+    return hardware.dram.row_buffers == "none" and hardware.faults.small_window
+
+
+def _caches(shard: Shard, tokens: np.ndarray, channel: np.ndarray) -> list[Cache]:
+    """Rows for all caches. Raises UserError if they do not fit."""
+    org_rows = 2**15
+    row_bytes = shard.shape.row * shard.element_bytes * shard.shape.banks * shard.system.dram.channels
+    base = ceil_div(ACTIVATION_BYTES, row_bytes) + 1
+    caches = place(shard.shape, tokens, channel, base)
+    last = max(c.row_v + shard.shape.rows_v(int(n)) for c, n in zip(caches, tokens.tolist(), strict=True))
+    if last > org_rows:
+        raise UserError(f"the caches of {len(tokens)} requests need {last} rows of a bank, which has {org_rows}")
+    return caches
+
+
+def _times(layer: LayerProgram, operators: tuple[tuple[str, int, int], ...]) -> tuple[dict[str, int], dict[str, int]]:
+    """Clocks of the stages, and of the operators by stage."""
+    stages: dict[str, int] = {}
+    times: dict[str, int] = {}
+    begin, at = 0, 0
+    for name, last in layer.stages.items():
+        for o in range(at, max(last) + 1):
+            title, start, end = operators[o]
+            key, n = f"{name}.{title}", 2
+            while key in times:
+                key, n = f"{name}.{title}.{n}", n + 1
+            times[key] = end - start
+        at = max(last) + 1
+        end = max(operators[o][2] for o in last)
+        stages[name], begin = end - begin, end
+    return stages, times
+
+
+def _all_layers(stages: dict[str, int], layers: int) -> int:
+    if "C" not in stages:
+        return layers * sum(stages.values())
+    return sum(stages[s] for s in "ABEF") + (layers - 1) * (stages["C"] + stages["D"])
