@@ -17,12 +17,14 @@ class PimDram(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     MEANING: ClassVar[Mapping[str, str]] = {
         "part": "memory device: a name in arch/parts or a path",
         "channels": "channels of the device [1]",
-        "row_buffers": "dual: PIM has a row buffer of its own; blocked: it shares the only one; none: no PIM is used",
+        "lanes": "multipliers of PIM beside a bank: elements of a row that a COMP takes [1]",
+        "row_buffers": "dual: PIM has a row buffer of its own; blocked: it shares the only one",
     }
 
     part: str
     channels: Annotated[int, msgspec.Meta(gt=0, le=256)]
-    row_buffers: Literal["dual", "blocked", "none"]
+    lanes: Positive
+    row_buffers: Literal["dual", "blocked"]
 
 
 class Arrays(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -63,7 +65,6 @@ class Faults(ChannelFaults, frozen=True, forbid_unknown_fields=True):
     MEANING: ClassVar[Mapping[str, str]] = {
         **ChannelFaults.MEANING,
         "pim_dispatched_singly": "in blocked mode one PIM command leaves the NPU in a clock, for all channels together",
-        "small_window": "a device without PIM may have 96 requests on their way in a channel, others 4,352",
         "hashed_lines": "the lines of a memory block leave in the order of a hash set",
         "vector_sizes_lost": "LayerNorm, Add and GELU see no elements; softmax takes bytes for elements",
         "one_queue": "requests of NPU and PIM share a queue in front of each channel unless sub-batches interleave",
@@ -72,7 +73,6 @@ class Faults(ChannelFaults, frozen=True, forbid_unknown_fields=True):
     }
 
     pim_dispatched_singly: bool
-    small_window: bool
     hashed_lines: bool
     vector_sizes_lost: bool
     one_queue: bool

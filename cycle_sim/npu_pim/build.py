@@ -10,6 +10,7 @@ from pimloom.cycle_sim.memory.kernels.pending import table as address_table
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
 
 ROUND = 1 << 16  # commands that the log holds
+MOST_BANKS = 32  # of a channel: bits of a mask
 SPARE = 64  # beyond the window: requests that answer in the clock in which they come
 
 

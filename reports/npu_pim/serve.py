@@ -9,15 +9,17 @@ from pimloom import __version__
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec
 from pimloom.arch.npu_pim import NpuPimSystem
+from pimloom.arch.part import Part
 from pimloom.arch.pim_channel import ChannelFaults, PimChannel
 from pimloom.arch.system import System
-from pimloom.arch.units import BITS_PER_BYTE, ceil_div, mhz_to_ps
+from pimloom.arch.units import BITS_PER_BYTE, S_PER_PS, ceil_div, mhz_to_ps
+from pimloom.cycle_sim.npu_pim.build import MOST_BANKS
+from pimloom.cycle_sim.npu_pim.kernels.dots import GROUP
 from pimloom.cycle_sim.npu_pim.machine import Npu, PimError, run
 from pimloom.mappers.kv import Cache, Shape, place
 from pimloom.mappers.packing import estimate_ck, halve, pack
 from pimloom.reports.npu_pim.layer import LayerProgram, Shard
 
-SMALL_WINDOW = 96  # casys-kaist/NeuPIMs@f299af3 NewtonSim.cc, without PIM
 ACTIVATION_BYTES = 512 * 2**20  # casys-kaist/NeuPIMs@f299af3: the buffer before the cache
 PASSES = 5  # of E x E weights, after which the simulator's addresses begin again
 
@@ -57,6 +59,7 @@ def shard_of(system: System, llm: LlmSpec, tp: int) -> Shard:
     """The model cut for `tp` devices. Raises UserError if it cannot be."""
     hardware, part = system.spec, system.part
     assert isinstance(hardware, NpuPimSystem) and part is not None
+    _check_machine(hardware, part)
     heads, kv_heads = llm.num_attention_heads, llm.num_key_value_heads
     if tp < 1 or heads % tp or (kv_heads % tp and tp % kv_heads):
         raise UserError(f"--tp {tp}: expected a divisor of the {heads} heads ({kv_heads} of keys) of {llm.name}")
@@ -67,7 +70,7 @@ def shard_of(system: System, llm: LlmSpec, tp: int) -> Shard:
         head_dim=llm.head_dim,
         row=part.organization.row_bytes * BITS_PER_BYTE // bits,
         banks=part.organization.banks,
-        lanes=part.organization.access_bits // 2 // bits,
+        lanes=hardware.dram.lanes,
         allotted=kv_heads * llm.head_dim,
     )
     if llm.head_dim > shape.row:
@@ -85,18 +88,17 @@ def serve(
     channels, halves = hardware.dram.channels, [np.arange(len(tokens))]
     if channel is None:
         channel = pack(lambda n: estimate_ck(shard.shape, n), tokens.tolist(), channels)
-    caches = _caches(shard, tokens, channel)
+    caches = _caches(shard, part.organization.rows, tokens, channel)
     if hardware.interleave.sub_batches > 1:
         halves = list(halve(channel, channels))
         if not all(len(half) for half in halves):
             raise UserError(f"interleave.sub_batches: two need at least two requests, got {len(tokens)}")
     layer = LayerProgram(shard, tokens.tolist(), caches).build([half.tolist() for half in halves])
     faults = hardware.faults
-    window = min(SMALL_WINDOW, hardware.controller.window) if _small_window(hardware) else hardware.controller.window
     spec = PimChannel(
         part,
-        "dram" if hardware.dram.row_buffers == "none" else hardware.dram.row_buffers,
-        msgspec.structs.replace(hardware.controller, window=window),
+        hardware.dram.row_buffers,
+        hardware.controller,
         ChannelFaults(**{name: getattr(faults, name) for name in ChannelFaults.__struct_fields__}),
     )
     address_bytes = PASSES * llm.hidden_size**2 * shard.element_bytes // tp
@@ -121,26 +123,40 @@ def serve(
         operators_cyc=operators,
         total_cyc=ran.total_ck,
         iteration_cyc=iteration,
-        tokens_per_s=len(tokens) / (iteration * clock_ps * 1e-12),
+        tokens_per_s=len(tokens) / (iteration * clock_ps * S_PER_PS),
         commands=ran.commands,
         spec_digest=system.digest,
         version=__version__,
     )
 
 
-def _small_window(hardware: NpuPimSystem) -> bool:
-    return hardware.dram.row_buffers == "none" and hardware.faults.small_window
+def _check_machine(hardware: NpuPimSystem, part: Part) -> None:
+    """Raise UserError for a machine that the simulation does not know."""
+    org, channels = part.organization, hardware.dram.channels
+    if channels & (channels - 1):
+        raise UserError(f"dram.channels: expected a power of two, got {channels}")
+    if org.columns & (org.columns - 1):
+        raise UserError(f"dram.organization.columns: expected a power of two, got {org.columns}")
+    if org.banks_per_group != GROUP or org.banks > MOST_BANKS:
+        raise UserError(
+            f"dram.organization: expected groups of {GROUP} banks and at most {MOST_BANKS} banks in a channel, "
+            f"got groups of {org.banks_per_group} and {org.banks} banks"
+        )
+    if mhz_to_ps(hardware.npu.clock_mhz) != part.tCK_ps:
+        raise UserError(
+            f"npu.clock_mhz: expected the clock of the memory, whose period is {part.tCK_ps} ps, "
+            f"got {hardware.npu.clock_mhz:g} MHz"
+        )
 
 
-def _caches(shard: Shard, tokens: np.ndarray, channel: np.ndarray) -> list[Cache]:
-    """Rows for all caches. Raises UserError if they do not fit."""
-    org_rows = 2**15
+def _caches(shard: Shard, rows: int, tokens: np.ndarray, channel: np.ndarray) -> list[Cache]:
+    """Rows for all caches. Raises UserError if they do not fit into banks of `rows` rows."""
     row_bytes = shard.shape.row * shard.element_bytes * shard.shape.banks * shard.system.dram.channels
     base = ceil_div(ACTIVATION_BYTES, row_bytes) + 1
     caches = place(shard.shape, tokens, channel, base)
     last = max(c.row_v + shard.shape.rows_v(int(n)) for c, n in zip(caches, tokens.tolist(), strict=True))
-    if last > org_rows:
-        raise UserError(f"the caches of {len(tokens)} requests need {last} rows of a bank, which has {org_rows}")
+    if last > rows:
+        raise UserError(f"the caches of {len(tokens)} requests need {last} rows of a bank, which has {rows}")
     return caches
 
 

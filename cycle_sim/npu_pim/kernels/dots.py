@@ -5,7 +5,7 @@ from pimloom.cycle_sim.memory.kernels.device import FAR, free_from
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
 from pimloom.cycle_sim.npu_pim.kernels.fields import ACT, G_ACT, GWRITE, HEADER, PIM_PRE, PRE, READRES, REFAB
 
-GROUP = 4  # banks of a bank group: set by `build` if ever another
+GROUP = 4  # banks of a bank group
 NOTHING = -1
 WAIT = -2
 
