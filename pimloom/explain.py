@@ -10,13 +10,14 @@ import msgspec
 from pimloom.arch.error import UserError
 from pimloom.arch.load import Source, nearest
 from pimloom.arch.memory import Policy
+from pimloom.arch.npu_pim import Arrays, Faults, Interleave, PimDram
 from pimloom.arch.part import Organization, Part, PimUnit
+from pimloom.arch.pim_channel import Controller
 from pimloom.arch.policy import load_policy
 from pimloom.arch.system import (
     Dram,
     EnergyMode,
     Npu,
-    PimSystem,
     RooflineSystem,
     Workload,
     list_names,
@@ -68,9 +69,14 @@ def all_fields() -> Mapping[str, str]:
         ("workload", Workload),
         ("controller", Policy),
         ("", RooflineSystem),
+        ("dram", PimDram),
+        ("npu", Arrays),
+        ("controller", Controller),
+        ("interleave", Interleave),
+        ("faults", Faults),
     ):
         for name, meaning in struct.MEANING.items():
-            found[f"{prefix}.{name}" if prefix else name] = meaning
+            found.setdefault(f"{prefix}.{name}" if prefix else name, meaning)
     for name in list_names("parts"):
         standard = standard_of(load_part(name).value)
         for timing, meaning in {**standard.timings, **standard.optional}.items():
@@ -84,16 +90,15 @@ def _values(field: str) -> list[Value]:
     if head == "controller":
         for name in list_names("controllers"):
             policy = load_policy(name)
-            values += _value(name, policy.value, policy.sources, rest)
-    elif head == "dram" and rest not in Dram.__struct_fields__:
+            values += _value(name, policy.value, policy.sources, rest) if rest in Policy.__struct_fields__ else []
+    if head == "dram" and rest not in (*Dram.__struct_fields__, *PimDram.__struct_fields__):
         for name in list_names("parts"):
             part = load_part(name)
             values += _value(name, part.value, part.sources, rest)
     else:
         for name in list_names("systems"):
             system = load_system(name)
-            kind = PimSystem if "." in field else RooflineSystem
-            if isinstance(system.spec, kind):
+            if isinstance(system.spec, RooflineSystem) != ("." in field):
                 values += _value(name, system.spec, system.sources, field)
     return values
 
