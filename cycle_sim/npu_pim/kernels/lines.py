@@ -10,7 +10,8 @@ from pimloom.cycle_sim.memory.kernels.compiled import bare
 from pimloom.cycle_sim.npu_pim.kernels import core as k
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
 
-# MurmurHash3's mixer and the table layout of robin_hood 3.11.5: home = bits 5 and up of the hash, modulo a power of two
+# MurmurHash3's mixer and the table layout of robin_hood 3.11.5 [recalled], of an address before channels are dealt out
+# [assumed]: home = bits 5 and up of the hash, modulo a power of two
 MIX_A, MIX_B = np.uint64(0xFF51AFD7ED558CCD), np.uint64(0xC4CEB9FE1A85EC53)
 SHIFT, INFO_BITS = np.uint64(33), np.uint64(5)
 LOAD = 80  # percent of a table that may be full
