@@ -94,12 +94,19 @@ class Builder:
         """Bytes of the largest block."""
         return max((size for o in self.operators for _, size, _ in (*o.loads, *o.stores)), default=0)
 
+    @property
+    def narrowest(self) -> int:
+        """Bytes of the smallest block that is loaded."""
+        return min((size for o in self.operators for _, size, _ in o.loads), default=0)
+
     def most_at_once(self, channels: int, line_bytes: int) -> int:
         """Requests that a channel may hold at once: those of the two largest operators, lines dealt out in turn."""
         found = []
         for o in self.operators:
             blocks = sum(ceil_div(ceil_div(size, line_bytes) + 1, channels) for _, size, _ in (*o.loads, *o.stores))
-            per_channel = np.bincount(np.concatenate([x[:, f.CHANNEL] for x in o.dots])) if o.dots else np.zeros(1, np.int64)
+            per_channel = (
+                np.bincount(np.concatenate([x[:, f.CHANNEL] for x in o.dots])) if o.dots else np.zeros(1, np.int64)
+            )
             found.append(blocks + int(per_channel.max()))
         return sum(sorted(found)[-2:])
 
@@ -115,6 +122,10 @@ class Builder:
             row = op[o.index]
             row[[k.PORT, k.IN_ORDER, k.BYTES, k.WAITS, k.LEAST]] = o.port, o.in_order, o.bytes, len(o.after), o.least
             row[k.LEFT] = len(o.tasks) + o.groups
+            loaded = {group for _, _, group in o.loads}
+            row[k.JOINT] = bool(loaded) and all(loaded <= set(needs) for _, _, needs, _ in o.tasks)
+            if o.tasks and not o.in_order:
+                row[k.LEAST] = min(cycles for cycles, *_ in o.tasks)
             row[k.SINGLY], row[k.LOADS] = o.singly, len(blocks)
             blocks += [(at, size, f.RD, group, o.index) for at, size, group in o.loads]
             row[k.LOADS_END] = first_store = len(blocks)
