@@ -20,13 +20,14 @@ class Npu(NamedTuple):
     """What the machine needs to know of the NPU. Cycles of memory and NPU are the same.
 
     rows: of an array; step_cyc: between two steps; address_bytes: after which its addresses begin again; hashed: the
-    lines of a block leave in the order of a hash set.
+    lines of a block leave in the order of a hash set; by_output: results stand in the arrays (output stationary).
     """
 
     rows: int
     step_cyc: int
     address_bytes: int
     hashed: bool
+    by_output: bool = False
 
 
 class Ran(NamedTuple):
@@ -79,7 +80,7 @@ def _numbers(spec: PimChannel, channels: int, npu: Npu) -> np.ndarray:
         org.access_bits // BITS_PER_BYTE,
     )
     found[[k.COLUMN_BITS, k.CHANNEL_BITS]] = org.columns.bit_length() - 1, channels.bit_length() - 1
-    found[k.HASHED] = npu.hashed
+    found[[k.HASHED, k.BY_OUTPUT]] = npu.hashed, npu.by_output
     return found
 
 

@@ -23,10 +23,12 @@ AT, SIZE, ACCESS, BLOCK_GROUP, BLOCK_OP, N_BLOCK = range(6)
 # in which the last one was, block it sends in the end (-1: none), operator
 CYCLES, PRELOADS, NEED_A, NEED_B, NEED_C, MISSING, READY, SENDS, TASK_OP, N_TASK = range(10)
 # dot[k]: channel, then request fields KIND … LAST, then group
-# array[…]: clock of the last issue, start and end of the last step
-ISSUED, STARTED, ENDED, N_ARRAY = range(4)
-# npu[…]: rows and columns of an array, cycles of a step, least of them; lines of an address before it wraps; next line
-ROWS, STEP, WRAP, NEXT_BYTE, LINE, COLUMN_BITS, CHANNEL_BITS, HASHED, TIME, N_ENDED, N_NPU = range(11)
+# array[…]: clock of the last issue, start and end of the last step, earliest start of the next step that ends a tile
+# (output stationary)
+ISSUED, STARTED, ENDED, DRAINED, N_ARRAY = range(5)
+# npu[…]: rows and columns of an array, cycles of a step, least of them; lines of an address before it wraps; next line.
+# BY_OUTPUT: results stand in the arrays
+ROWS, STEP, WRAP, NEXT_BYTE, LINE, COLUMN_BITS, CHANNEL_BITS, HASHED, TIME, N_ENDED, BY_OUTPUT, N_NPU = range(12)
 
 
 class Program(NamedTuple):
