@@ -81,6 +81,12 @@ def test_phases_make_a_tile_and_tiles_make_a_gemm(dataflow, overlapped):
     assert found.total_cyc < apart if overlapped else found.total_cyc == apart
 
 
+def test_overlapped_preloads_cost_nothing_behind_a_longer_stream():
+    """24 tiles of 16 rows stream through each of eight arrays for each k: the specification's ideal, 384."""
+    array = Systolic(128, 128, "ws", overlapped=True)
+    assert gemm(array, 24 * 16, 256, 128).total_cyc - gemm(array, 24 * 16, 128, 128).total_cyc == 384
+
+
 def test_a_long_stream_fills_an_overlapped_array():
     for dataflow in ("ws", "os"):
         assert gemm(Systolic(128, 128, dataflow, True), 2**20, 2**20, 2**20).utilisation > 0.999
