@@ -270,6 +270,18 @@ def test_equal_tiles_have_a_closed_form(load, compute):
 # --- output-stationary arrays of the machine
 
 
+def run_steps(made):
+    """A program on output-stationary arrays of 128 rows, 16 cycles a step: the end of the last step, ends of groups."""
+    device = spec("DUAL")
+    npu = pim_machine.Npu(rows=128, step_cyc=16, address_bytes=2**20, hashed=False, by_output=True)
+    packed, owner = made.finish(pim_machine._numbers(device, 2, npu), 4)
+    channel = build(device, 64, ports=2, groups=len(owner), distinct=False, logging=False)
+    channel = channel._replace(owner=owner, open=np.zeros(1, np.int64))
+    channels = pim_machine._stack(channel, 2)
+    assert machine.run_all(packed, channels) == machine.ALL_DONE
+    return packed.array[k.ENDED], channels.done
+
+
 @pytest.mark.parametrize(("depth", "across"), [(1, 1), (1, 5), (3, 4), (8, 2), (9, 3)])
 def test_os_steps_of_the_machine_are_a_gemm_on_an_array(depth, across):
     """Operands are there, so eight arrays take 16 of the 128 products of each step: K = 16 depth on one array."""
@@ -278,14 +290,20 @@ def test_os_steps_of_the_machine_are_a_gemm_on_an_array(depth, across):
     for _ in range(across):
         for i in range(depth):
             made.task(op, 0, (), made.store(op, 64) if i == depth - 1 else -1)
-    device = spec("DUAL")
-    npu = pim_machine.Npu(rows=128, step_cyc=16, address_bytes=2**20, hashed=False, by_output=True)
-    packed, owner = made.finish(pim_machine._numbers(device, 2, npu), 4)
-    channel = build(device, 64, ports=2, groups=len(owner), distinct=False, logging=False)
-    channel = channel._replace(owner=owner, open=np.zeros(1, np.int64))
-    assert machine.run_all(packed, pim_machine._stack(channel, 2)) == machine.ALL_DONE
     found = gemm(Systolic(128, 128, "os", overlapped=True), 128, 16 * depth, 128 * across)
-    assert packed.array[k.ENDED] == found.total_cyc
+    assert run_steps(made)[0] == found.total_cyc
+
+
+def test_an_os_step_waits_for_its_operands():
+    """The step before is on its way, and would let it start after 16 cycles."""
+    made = Builder()
+    op = made.operator("gemm", (), in_order=True, least=1)
+    operand = made.load(op, 64)
+    made.task(op, 0, ())
+    made.task(op, 0, (operand,), made.store(op, 64))
+    ended, arrived = run_steps(made)
+    assert 16 < arrived[operand] < 128
+    assert ended == arrived[operand] + gemm(Systolic(128, 128, "os"), 128, 16, 128).total_cyc
 
 
 def run_tiny(tmp_path, dataflow):
