@@ -57,7 +57,7 @@ def test_an_array_that_moves_its_operands_takes_the_same_cycles(kind, rows, colu
 
 
 @pytest.mark.slow
-@settings(max_examples=2000)
+@settings(max_examples=500)
 @given(st.sampled_from(KINDS), st.integers(1, 6), st.integers(1, 6), *[st.integers(1, 13)] * 3)
 def test_more_arrays(kind, rows, columns, m, depth, n):
     check(kind, rows, columns, m, depth, n)
