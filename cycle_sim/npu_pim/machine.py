@@ -21,13 +21,14 @@ class Npu(NamedTuple):
     """What the machine needs to know of the NPU. Cycles of memory and NPU are the same.
 
     rows: of an array; step_cyc: between two steps; address_bytes: after which its addresses begin again; hashed: the
-    lines of a block leave in the order of a hash set.
+    lines of a block leave in the order of a hash set; by_output: results stand in the arrays (output stationary).
     """
 
     rows: int
     step_cyc: int
     address_bytes: int
     hashed: bool
+    by_output: bool = False
 
 
 class Ran(NamedTuple):
@@ -81,9 +82,9 @@ def _numbers(spec: PimChannel, channels: int, npu: Npu, program: Builder, ports:
         org.access_bits // BITS_PER_BYTE,
     )
     found[[k.COLUMN_BITS, k.CHANNEL_BITS]] = org.columns.bit_length() - 1, channels.bit_length() - 1
-    found[k.HASHED], found[k.LONGEST] = npu.hashed, longest
-    # writes are answered when they enter, a COMP, a GWRITE and a GEMV or READRES once a clock each, and reads of one line
-    # all at once
+    found[[k.HASHED, k.BY_OUTPUT, k.LONGEST]] = npu.hashed, npu.by_output, longest
+    # writes are answered when they enter; a COMP, a GWRITE, and a GEMV or READRES once a clock each; reads of one line at
+    # once
     alike = ceil_div(found[k.LINE], max(program.narrowest, 1)) + 1
     found[k.ANSWERS] = ports * spec.controller.offers_per_ck + 3 + alike
     return found

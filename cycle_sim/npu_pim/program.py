@@ -153,7 +153,7 @@ class Builder:
             after_op=after_op,
             task_ptr=task_ptr,
             task_of=task_of,
-            array=np.array([-1, 0, -1], np.int64),
+            array=np.array([-1, 0, -1, 0], np.int64),
             npu=npu,
             order=np.zeros(widest_lines, np.int64),
             keys=np.zeros(widest_lines, np.int64),
@@ -169,25 +169,42 @@ def _csr(pairs: Sequence[tuple[int, int]], n: int) -> tuple[np.ndarray, np.ndarr
     return ptr.astype(np.int64), np.array([b for _, b in ordered], np.int64)
 
 
-def gemm(b: Builder, op: Operator, rows: int, n_in: int, n_out: int, tile: int, element_bytes: int) -> None:
-    """(rows x n_in) x (n_in x n_out) in tiles: bias first; weights once, activations once, stored after the last k."""
+def gemm(
+    b: Builder,
+    op: Operator,
+    rows: int,
+    n_in: int,
+    n_out: int,
+    tile: int,
+    element_bytes: int,
+    *,
+    by_output: bool = False,
+) -> None:
+    """(rows x n_in) x (n_in x n_out) in tiles: bias first; weights once, activations once, stored after the last k.
+
+    Activations stand in the arrays, all outputs of a k follow each other, and the first preloads. by_output: results
+    stand, all k of an output follow each other, and nothing is preloaded.
+    """
     down, across, batches = ceil_div(n_in, tile), ceil_div(n_out, tile), ceil_div(rows, tile)
     width = [min(tile, n_out - m * tile) for m in range(across)]
     depth = [min(tile, n_in - i * tile) for i in range(down)]
     weights: dict[tuple[int, int], int] = {}
     bias = [b.load(op, w * element_bytes) for w in width]
+    by_depth = [(i, m) for i in range(down) for m in range(across)]
+    order = sorted(by_depth, key=lambda place: place[1]) if by_output else by_depth
     steps = []
     for n in range(batches):
         height = min(tile, rows - n * tile)
-        for i in range(down):
-            activation = b.load(op, height * depth[i] * element_bytes)
-            for m in range(across):
-                if n == 0:
-                    weights[i, m] = b.load(op, depth[i] * width[m] * element_bytes)
-                steps.append((n, i, m, activation, height * width[m] * element_bytes))
-    for _n, i, m, activation, size in steps:
+        activations: dict[int, int] = {}
+        for i, m in order:
+            if i not in activations:
+                activations[i] = b.load(op, height * depth[i] * element_bytes)
+            if n == 0:
+                weights[i, m] = b.load(op, depth[i] * width[m] * element_bytes)
+            steps.append((i, m, activations[i], height * width[m] * element_bytes))
+    for i, m, activation, size in steps:
         store = b.store(op, size) if i == down - 1 else -1
-        b.task(op, 0, (weights[i, m], activation, bias[m]), store, preloads=m == 0)
+        b.task(op, 0, (weights[i, m], activation, bias[m]), store, preloads=m == 0 and not by_output)
 
 
 def by_tile(b: Builder, op: Operator, rows: int, size: int, operands: int, cycles: int, tile: int) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 from pimloom.arch.llm import LlmSpec
 from pimloom.arch.npu_pim import NpuPimSystem
 from pimloom.arch.units import BITS_PER_BYTE, ceil_div
+from pimloom.cycle_sim.npu.vectors import VectorOp, VectorUnits, vector_cyc
 from pimloom.cycle_sim.npu_pim.program import Builder, Operator, by_tile, gemm
 from pimloom.mappers.kv import Cache, Shape, attend, logit
 
@@ -36,7 +37,7 @@ class Shard:
 
     @property
     def least_cyc(self) -> int:
-        """From a step's start to its result [NPU cycles]."""
+        """From a step's start to its result, at least [NPU cycles]."""
         return 2 * self.system.npu.rows - 2 + self.step_cyc
 
     @property
@@ -45,19 +46,10 @@ class Shard:
         npu = self.system.npu
         return max(npu.rows // npu.arrays, npu.least_step_cyc)
 
-    def vector_cyc(self, op: str, elements: int, rows: int = 1) -> int:
-        """Cycles of `rows` rows of `elements` elements each on the vector units, all latencies one cycle."""
+    def vector_cyc(self, op: VectorOp, elements: int, rows: int = 1) -> int:
+        """Cycles of `rows` rows of `elements` elements each on the vector units."""
         npu = self.system.npu
-        lanes, times = npu.vector_lanes, ceil_div(rows, npu.vector_units)
-        passes = ceil_div(elements, lanes)
-        if op == "add":
-            return times * passes
-        tree = _adder_tree(elements, lanes)
-        return times * (2 * tree + 3 + 5 * passes if op == "norm" else 2 * tree + 3 * passes)
-
-
-def _adder_tree(elements: int, lanes: int) -> int:
-    return 1 if elements <= lanes else ceil_div(elements, lanes) + _adder_tree(ceil_div(elements, lanes), lanes)
+        return vector_cyc(VectorUnits(npu.vector_units, npu.vector_lanes), op, elements, rows)
 
 
 @dataclass
@@ -96,7 +88,9 @@ class LayerProgram:
 
     # --- operators; each returns the number of the last one
 
-    def _vector(self, name: str, rows: int, width: int, operands: int, after: Sequence[int], op: str = "add") -> int:
+    def _vector(
+        self, name: str, rows: int, width: int, operands: int, after: Sequence[int], op: VectorOp = "add"
+    ) -> int:
         shard, npu = self.shard, self.shard.system.npu
         lost = shard.system.faults.vector_sizes_lost
         cycles = shard.vector_cyc(op, 0) if lost else shard.vector_cyc(op, width, min(rows, npu.rows))
@@ -105,8 +99,10 @@ class LayerProgram:
         return made.index
 
     def _gemm(self, name: str, rows: int, n_in: int, n_out: int, after: Sequence[int]) -> int:
+        npu = self.shard.system.npu
         made = self.builder.operator(name, after, in_order=True, least=self.shard.least_cyc)
-        gemm(self.builder, made, rows, n_in, n_out, self.shard.system.npu.rows, self.shard.element_bytes)
+        by_output = npu.dataflow == "os"
+        gemm(self.builder, made, rows, n_in, n_out, npu.rows, self.shard.element_bytes, by_output=by_output)
         return made.index
 
     def _qkv(self, rows: int, after: Sequence[int]) -> int:

@@ -102,7 +102,8 @@ def serve(
         ChannelFaults(**{name: getattr(faults, name) for name in ChannelFaults.__struct_fields__}),
     )
     address_bytes = PASSES * llm.hidden_size**2 * shard.element_bytes // tp
-    npu = Npu(hardware.npu.rows, shard.step_cyc, address_bytes, faults.hashed_lines)
+    by_output = hardware.npu.dataflow == "os"
+    npu = Npu(hardware.npu.rows, shard.step_cyc, address_bytes, faults.hashed_lines, by_output)
     try:
         ran = run(spec, channels, npu, layer.builder, ports=2)
     except PimError as error:

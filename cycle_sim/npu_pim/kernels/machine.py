@@ -197,8 +197,15 @@ def _steps(p, chs, o):
             began = t + (2 * npu[k.ROWS] - 1 if task[k.PRELOADS] else 0)
         else:
             began = array[k.STARTED] + (npu[k.ROWS] if task[k.PRELOADS] else npu[k.STEP])
+        leaves = 2 * npu[k.ROWS] - 2 + npu[k.STEP]
+        if npu[k.BY_OUTPUT]:
+            began = max(began, t)
+            if task[k.SENDS] >= 0:  # a tile's results go down behind those of the tile before
+                began = max(began, array[k.DRAINED])
+                array[k.DRAINED] = began + npu[k.ROWS]
+                leaves += npu[k.ROWS]
         array[k.ISSUED], array[k.STARTED] = t, began
-        array[k.ENDED] = max(began + 2 * npu[k.ROWS] - 2 + npu[k.STEP], array[k.ENDED] + 1)
+        array[k.ENDED] = max(began + leaves, array[k.ENDED] + 1)
         op[k.NEXT_TASK] += 1
         _find_store(p, o)
         if not _task_ends(p, chs, op[k.NEXT_TASK] - 1, array[k.ENDED]):
