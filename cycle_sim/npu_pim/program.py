@@ -151,6 +151,7 @@ class Builder:
             order=np.zeros(widest_lines, np.int64),
             keys=np.zeros(widest_lines, np.int64),
             marks=np.zeros(2 * table, np.int64),
+            account=np.zeros((len(self.operators), k.COMMAND + len(f.COMMANDS)), np.int64),
         )
         return program, np.array(self.owners, np.int64)
 

@@ -25,6 +25,9 @@ CYCLES, PRELOADS, NEED_A, NEED_B, NEED_C, MISSING, READY, SENDS, TASK_OP, N_TASK
 # dot[k]: channel, then request fields KIND … LAST, then group
 # array[…]: clock of the last issue, start and end of the last step
 ISSUED, STARTED, ENDED, N_ARRAY = range(4)
+# account[o]: at the clock in which the end of operator o is noticed, for all channels: that clock, clocks of all ranks
+# with a row open in the MEM and in the PIM row buffer, then commands by opcode
+CLOCK, MEM_OPEN, PIM_OPEN, COMMAND = range(4)
 # npu[…]: rows and columns of an array, cycles of a step, least of them; lines of an address before it wraps; next line
 ROWS, STEP, WRAP, NEXT_BYTE, LINE, COLUMN_BITS, CHANNEL_BITS, HASHED, TIME, N_ENDED, N_NPU = range(11)
 
@@ -49,3 +52,4 @@ class Program(NamedTuple):
     order: np.ndarray
     keys: np.ndarray
     marks: np.ndarray
+    account: np.ndarray

@@ -188,6 +188,7 @@ def _ends(p, chs):
             continue
         op[k.RUNS] = 0
         p.npu[k.N_ENDED] += 1
+        _account(p, chs, o)
         for i in range(p.after_ptr[o], p.after_ptr[o + 1]):
             after = p.op[p.after_op[i]]
             after[k.WAITS] -= 1
@@ -195,3 +196,16 @@ def _ends(p, chs):
             if after[k.WAITS] == 0 and not start(p, chs, p.after_op[i], after[k.START]):
                 return False
     return True
+
+
+@bare
+def _account(p, chs, o):
+    """What all channels have done before now, when the end of operator o is noticed; each has come to this clock."""
+    row, now, ranks = p.account[o], p.npu[k.TIME], chs.rank.shape[1] // 2
+    row[k.CLOCK] = now
+    for c in range(chs.tally.shape[0]):
+        for x in range(chs.tally.shape[1]):
+            row[k.COMMAND + x] += chs.tally[c, x]
+        for r in range(2 * ranks):
+            rank = chs.rank[c, r]
+            row[k.MEM_OPEN if r < ranks else k.PIM_OPEN] += rank[2] + (now - rank[1] if rank[0] > 0 else 0)
