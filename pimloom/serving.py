@@ -90,5 +90,5 @@ def _show_energy(found: Served) -> None:
     show_rows(columns, rows)
     show_line(
         f"{found.layers} layers {joules / J_PER_MJ:,.2f} mJ and {watts:,.1f} W a device; "
-        f"{per_token_j / J_PER_MJ:,.3f} mJ a token on {found.tp} devices"
+        f"{per_token_j / J_PER_MJ:,.3f} mJ a token, tensor parallel over {found.tp}"
     )

@@ -200,6 +200,17 @@ def test_a_further_layer_costs_stages_c_and_d(folder):
     assert four - one == pytest.approx(3 * (two - one))
 
 
+def test_energy_is_printed_and_static_power_can_be_left_out(folder):
+    options = ("--model", folder, "--requests", folder / "r.csv", "--set", "energy.static_w=0")
+    lines = call("run", "npu_pim", *options).out.splitlines()
+    rows = [line.split() for line in lines]
+    assert ["npu_static", "0.00", "0.000", "0.0%"] in rows
+    assert sum("energy, one device" in line for line in lines) == 1
+    assert [row[0] for row in rows if row and row[0] in (*CAUSES.values(), "readres", "background")] == [
+        *CAUSES.values(), "readres", "background",
+    ]  # fmt: skip
+
+
 @pytest.fixture(scope="module")
 def simulated(folder):
     """A layer program in two sub-batches and what came out of it."""
