@@ -233,6 +233,18 @@ def test_accounts_follow_the_ends_and_the_last_has_everything(simulated):
     assert 34 * 2 * tiles <= b.pim_open_ck <= 2 * 32 * b.ck
 
 
+def test_each_stage_has_its_own_commands_work_and_time(simulated):
+    layer, ran = simulated
+    stages = stage_energy(layer, PART, ran, {name: 10 * i for i, name in enumerate("ABCDEF")})
+    assert stages
+    # 4 heads x (2 tiles of 8 COMPs for K, 4 of 3 for V), for one of the two requests, of 40 and 33 tokens
+    assert [stages[s]["comp"] for s in "ABCDEF"] == pytest.approx([0, *[3216 * 4 * (2 * 8 + 4 * 3)] * 4, 0])
+    qkv, through = 512 * 3 * 512, 512 * 512 + 3 * 512 * 1024  # of one request
+    macs = [qkv, qkv, through + qkv, through + qkv, through, through]
+    assert [stages[s]["npu_mac"] for s in "ABCDEF"] == pytest.approx([1.5 * n for n in macs])
+    assert [stages[s]["npu_static"] for s in "ABCDEF"] == pytest.approx([90 * 1000 * 10 * i for i in range(6)])
+
+
 def test_without_currents_or_figures_there_is_no_energy(simulated):
     layer, ran = simulated
     cyc = dict.fromkeys(layer.stages, 1)
