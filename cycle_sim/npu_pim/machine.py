@@ -31,14 +31,25 @@ class Npu(NamedTuple):
     by_output: bool = False
 
 
+class Account(NamedTuple):
+    """What all channels did before clock `ck`: clocks of all ranks with a row open in the MEM and in the PIM row buffer
+    [CK], and commands by name."""
+
+    ck: int
+    mem_open_ck: int
+    pim_open_ck: int
+    commands: dict[str, int]
+
+
 class Ran(NamedTuple):
     """What came out: per operator in the builder's order its name, start and end [CK]; commands of all channels by
-    name; per row buffer (MEM, PIM) the clocks of all ranks with a row open; clocks in all."""
+    name; clocks in all; accounts, one per operator, of the clock in which its end is noticed, all channels having come
+    to it: at most `longest` clocks after its last response."""
 
     operators: tuple[tuple[str, int, int], ...]
     commands: dict[str, int]
-    open_ck: tuple[int, int]
     total_ck: int
+    accounts: tuple[Account, ...]
 
 
 class PimError(Exception):
@@ -61,15 +72,20 @@ def run(spec: PimChannel, channels: int, npu: Npu, program: Builder, *, ports: i
     if code == machine.STUCK:
         raise PimError("PIM reads a result from a bank whose row was closed for a refresh")
     ends = packed.op[:, [k.START, k.END]].tolist()
-    total = max(end for _, end in ends)
-    opened = chs.rank[:, :, 2] + np.where(chs.rank[:, :, 0] > 0, total - chs.rank[:, :, 1], 0)
-    ranks = part.ranks
     return Ran(
         tuple((o.name, start, end) for o, (start, end) in zip(program.operators, ends, strict=True)),
-        {name: n for name, n in zip(f.COMMANDS, chs.tally.sum(axis=0).tolist(), strict=True) if n},
-        (int(opened[:, :ranks].sum()), int(opened[:, ranks:].sum())),
-        total,
+        _by_name(chs.tally.sum(axis=0).tolist()),
+        max(end for _, end in ends),
+        tuple(_account(row) for row in packed.account.tolist()),
     )
+
+
+def _account(row: list[int]) -> Account:
+    return Account(row[k.CLOCK], row[k.MEM_OPEN], row[k.PIM_OPEN], _by_name(row[k.COMMAND :]))
+
+
+def _by_name(tally: list[int]) -> dict[str, int]:
+    return {name: n for name, n in zip(f.COMMANDS, tally, strict=True) if n}
 
 
 def _numbers(spec: PimChannel, channels: int, npu: Npu, program: Builder, ports: int, longest: int) -> np.ndarray:
@@ -83,8 +99,8 @@ def _numbers(spec: PimChannel, channels: int, npu: Npu, program: Builder, ports:
     )
     found[[k.COLUMN_BITS, k.CHANNEL_BITS]] = org.columns.bit_length() - 1, channels.bit_length() - 1
     found[[k.HASHED, k.BY_OUTPUT, k.LONGEST]] = npu.hashed, npu.by_output, longest
-    # writes are answered when they enter; a COMP, a GWRITE, and a GEMV or READRES once a clock each; reads of one line at
-    # once
+    # writes are answered when they enter; a COMP, a GWRITE, and a GEMV or READRES once a clock each; reads of one line
+    # at once
     alike = ceil_div(found[k.LINE], max(program.narrowest, 1)) + 1
     found[k.ANSWERS] = ports * spec.controller.offers_per_ck + 3 + alike
     return found

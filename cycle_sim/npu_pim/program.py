@@ -158,6 +158,7 @@ class Builder:
             order=np.zeros(widest_lines, np.int64),
             keys=np.zeros(widest_lines, np.int64),
             marks=np.zeros(2 * table, np.int64),
+            account=np.zeros((len(self.operators), k.COMMAND + len(f.COMMANDS)), np.int64),
         )
         commands = np.concatenate(dots) if dots else np.zeros((0, f.N_DOT), np.int64)
         return program, commands, np.array(self.owners, np.int64)

@@ -26,9 +26,12 @@ CYCLES, PRELOADS, NEED_A, NEED_B, NEED_C, MISSING, READY, SENDS, TASK_OP, N_TASK
 # array[…]: clock of the last issue, start and end of the last step, earliest start of the next step that ends a tile
 # (output stationary)
 ISSUED, STARTED, ENDED, DRAINED, N_ARRAY = range(5)
+# account[o]: at the clock in which the end of operator o is noticed, for all channels: that clock, clocks of all ranks
+# with a row open in the MEM and in the PIM row buffer, then commands by opcode
+CLOCK, MEM_OPEN, PIM_OPEN, COMMAND = range(4)
 # npu[…]: rows and columns of an array, cycles of a step, bytes after which addresses begin again, next byte, bytes of a
-# line, its place in an address, whether lines leave hashed, clock, operators that ended, most responses of a channel in a
-# clock, most clocks of a window, whether results stand in the arrays
+# line, its place in an address, whether lines leave hashed, clock, operators that ended, most responses of a channel in
+# a clock, most clocks of a window, whether results stand in the arrays
 (
     ROWS, STEP, WRAP, NEXT_BYTE, LINE, COLUMN_BITS, CHANNEL_BITS, HASHED, TIME, N_ENDED, ANSWERS, LONGEST, BY_OUTPUT,
     N_NPU,
@@ -54,3 +57,4 @@ class Program(NamedTuple):
     order: np.ndarray
     keys: np.ndarray
     marks: np.ndarray
+    account: np.ndarray
