@@ -10,12 +10,14 @@ from pimloom.cycle_sim.npu_pim.kernels import fields as f
 from pimloom.cycle_sim.npu_pim.machine import Npu, PimError, run
 from pimloom.cycle_sim.npu_pim.program import Builder, by_tile, gemm
 from pimloom.mappers.kv import Shape, attend, logit
-from tests.naive_npu import Machine, Operator, Task
 from tests.naive_neupims import Request
+from tests.naive_npu import Machine, Operator, Task
 from tests.neupims_engine import COMMAND, FIXES, spec
 
 NAIVE = {ours: theirs for theirs, ours in COMMAND.items()}
 ROW_ELEMENTS, ALL_BANKS, LANES = 512, 32, 16
+CASES = 500
+FEW = 3  # in the quick suite
 
 
 def naive_operators(b: Builder) -> list[Operator]:
@@ -33,19 +35,23 @@ def naive_operators(b: Builder) -> list[Operator]:
 
 
 class Draw:
-    """A random machine and a random program for it."""
+    """A random machine and a random program for it.
 
-    def __init__(self, seed: int) -> None:
+    plain: two ports, one length of tasks for all of an attention, blocks in order, PIM commands at once.
+    """
+
+    def __init__(self, seed: int, plain: bool = False) -> None:
         rng = self.rng = Random(f"NPU {seed}")
+        self.plain = plain
         self.mode = rng.choice(["DUAL", "SINGLE"])
         self.fixes = [fix for fix in FIXES if rng.random() < 0.3]
         self.channels = rng.choice([2, 2, 4])
-        self.ports = rng.choice([1, 2])
+        self.ports = 2 if plain else rng.choice([1, 2])
         self.rows = rng.choice([8, 16])
         self.step = rng.choice([2, 4])
         self.wrap = rng.choice([2**13, 2**16, 2**20 + 2**14])
-        self.hashed = rng.random() < 0.5
-        self.singly = self.mode == "SINGLE" and rng.random() < 0.3
+        self.hashed = not plain and rng.random() < 0.5
+        self.singly = not plain and self.mode == "SINGLE" and rng.random() < 0.3
         self.builder = Builder()
         self.row = 5000
         before: list[int] = []
@@ -89,12 +95,12 @@ class Draw:
             groups = self.send(logits, channel, heads, logit(shape, tokens, self.row, fused=fused, exact=exact))
             self.row += shape.rows_k(tokens)
             for g in groups:
-                b.task(logits, rng.choice([1, 5, 60]), [g], b.store(logits, tokens * 2))
+                b.task(logits, 5 if self.plain else rng.choice([1, 5, 60]), [g], b.store(logits, tokens * 2))
             groups = self.send(values, channel, heads, attend(shape, tokens, self.row, fused=fused, exact=exact))
             self.row += shape.rows_v(tokens)
             if tokens > ROW_ELEMENTS:
                 for g in groups:
-                    b.task(values, rng.choice([1, 9]), [g], b.store(values, dim * 2))
+                    b.task(values, 5 if self.plain else rng.choice([1, 9]), [g], b.store(values, dim * 2))
         logits.singly = values.singly = self.singly
         return values.index
 
@@ -112,3 +118,39 @@ class Draw:
     def compiled(self):
         npu = Npu(self.rows, self.step, self.wrap, self.hashed)
         return run(spec(self.mode, self.fixes), self.channels, npu, self.builder, ports=self.ports)
+
+
+def outcome(make):
+    """(operators, commands, clocks with open rows, all clocks), or why the machine stops."""
+    try:
+        operators, commands, opened, total = make()
+    except PimError:
+        return "closed"
+    except AssertionError as error:
+        assert "closed bank" in str(error)
+        return "closed"
+    commands = {COMMAND.get(name, name): n for name, n in commands.items() if n}
+    return list(operators), commands, opened, total
+
+
+KNOWN = pytest.mark.xfail(strict=True, reason="the compiled machine departs from the oracle; see the cases below")
+
+
+@KNOWN
+@pytest.mark.parametrize("cases", [FEW, pytest.param(CASES, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("part", range(4))
+def test_random_programs(part, cases):
+    for seed in range(part * cases, (part + 1) * cases):
+        drawn = Draw(seed)
+        assert outcome(drawn.compiled) == outcome(drawn.naive), seed
+
+
+@pytest.mark.parametrize("cases", [FEW, pytest.param(CASES, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("part", range(4))
+def test_plain_programs_before_the_first_refresh(part, cases):
+    """Where none of the differences below acts, times of operators agree."""
+    for seed in range(part * cases, (part + 1) * cases):
+        drawn = Draw(seed, plain=True)
+        expected = outcome(drawn.naive)
+        if expected != "closed" and expected[-1] < 1950:
+            assert outcome(drawn.compiled)[0] == expected[0], seed
