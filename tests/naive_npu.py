@@ -86,7 +86,7 @@ class Machine:
         self.next_byte = 0
         self.open_ck = [0, 0]
 
-    def run(self, most=10**6):
+    def run(self, most=60_000):
         """(operators' name, start, end), commands by name, clocks with an open row in the MEM and PIM buffers, clocks
         in all."""
         t = 0
