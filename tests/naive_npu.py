@@ -77,8 +77,10 @@ class Machine:
     def __init__(self, mode, fixes, operators, *, channels, ports, rows, step, wrap, hashed):
         self.ops, self.rows, self.step, self.wrap, self.hashed = operators, rows, step, wrap, hashed
         self.channels = [Channel(mode, fixes=fixes) for _ in range(channels)]
-        self.fifo = [[deque() for _ in range(ports)] for _ in range(channels)]  # (first clock, request)
-        self.missing = Counter()  # answers, by group
+        self.fifo: list[list[deque]] = [
+            [deque() for _ in range(ports)] for _ in range(channels)
+        ]  # (first clock, request)
+        self.missing: Counter[int] = Counter()  # answers, by group
         self.complete = set()
         self.owner = {group: op for op in operators for group in op.groups}
         self.array = Array()
