@@ -10,7 +10,8 @@ import msgspec
 from pimloom.arch.error import UserError
 from pimloom.arch.load import Source, nearest
 from pimloom.arch.memory import Policy
-from pimloom.arch.npu_pim import Arrays, Faults, Interleave, PimDram
+from pimloom.arch.link import Link
+from pimloom.arch.npu_pim import Arrays, Faults, Interleave, Packing, PimDram
 from pimloom.arch.part import Organization, Part, PimUnit
 from pimloom.arch.pim_channel import Controller
 from pimloom.arch.policy import load_policy
@@ -73,6 +74,8 @@ def all_fields() -> Mapping[str, str]:
         ("npu", Arrays),
         ("controller", Controller),
         ("interleave", Interleave),
+        ("packing", Packing),
+        ("link", Link),
         ("faults", Faults),
     ):
         for name, meaning in struct.MEANING.items():
