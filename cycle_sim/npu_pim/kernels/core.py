@@ -22,7 +22,6 @@ AT, SIZE, ACCESS, BLOCK_GROUP, BLOCK_OP, N_BLOCK = range(6)
 # task[k]: cycles, whether an array loads its weights first, groups it needs (-1: none), groups not complete yet, clock
 # in which the last one was, block it sends in the end (-1: none), operator
 CYCLES, PRELOADS, NEED_A, NEED_B, NEED_C, MISSING, READY, SENDS, TASK_OP, N_TASK = range(10)
-# dot[k]: channel, then request fields KIND … LAST, then group
 # array[…]: clock of the last issue, start and end of the last step
 ISSUED, STARTED, ENDED, N_ARRAY = range(4)
 # npu[…]: rows and columns of an array, cycles of a step, least of them; lines of an address before it wraps; next line
@@ -39,7 +38,6 @@ class Program(NamedTuple):
     op: np.ndarray
     block: np.ndarray
     task: np.ndarray
-    dot: np.ndarray
     after_ptr: np.ndarray
     after_op: np.ndarray
     task_ptr: np.ndarray
