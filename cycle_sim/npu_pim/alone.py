@@ -3,22 +3,14 @@
 import numpy as np
 
 from pimloom.arch.pim_channel import PimChannel
-from pimloom.arch.pim_stream import PIM_COMMANDS, PIM_STREAM
+from pimloom.arch.pim_stream import HEADER
 from pimloom.cycle_sim.npu_pim.build import ROUND, build
 from pimloom.cycle_sim.npu_pim.kernels import engine
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
 from pimloom.cycle_sim.npu_pim.machine import PimError
+from pimloom.cycle_sim.npu_pim.program import Builder
 
 STEP_CK = ROUND // 2  # at most one command issues in a clock, so that the log does not overflow
-FIELDS = (
-    (f.BANK, "bank"),
-    (f.ROW, "row"),
-    (f.COLUMN, "col"),
-    (f.COUNT, "count"),
-    (f.COMPS, "comps"),
-    (f.RESULTS, "results"),
-    (f.LAST, "last"),
-)
 
 
 def issue(spec: PimChannel, stream: np.ndarray) -> tuple[int, np.ndarray]:
@@ -27,16 +19,12 @@ def issue(spec: PimChannel, stream: np.ndarray) -> tuple[int, np.ndarray]:
     The commands come as int64 of shape (n, 2), clock and place in `fields.COMMANDS`, the controller's own among them.
     Raises PimError, as NeuPIMs' simulator aborts.
     """
-    assert stream.dtype == PIM_STREAM
-    n = len(stream)
-    ch = build(spec, n, ports=2, groups=2, distinct=False, logging=True)
-    opcodes = np.array([f.COMMANDS.index(name) for name in PIM_COMMANDS])
-    ch.request[:, f.KIND] = opcodes[stream["cmd"]]
-    for place, name in FIELDS:
-        ch.request[:, place] = stream[name]
-    ch.left[0] = np.count_nonzero(ch.request[:, f.KIND] != f.COMMANDS.index("PIM_HEADER"))
-    ch.state[f.N_SPARE] = 0
-    ch.order[0, :n] = np.arange(n)
+    n, program = len(stream), Builder()
+    operator = program.operator("stream", ())
+    program.dots(operator, 0, stream, np.zeros(n, np.int64))
+    ch = build(spec, n, ports=2, groups=2, distinct=False, logging=True)._replace(dot=operator.dots[0])
+    ch.left[0] = np.count_nonzero(stream["cmd"] != HEADER)
+    ch.order[0, :n, f.WORD] = -1 - np.arange(n)
     ch.port[0, 1] = n
     log, until = [], 0
     while ch.left.any():
