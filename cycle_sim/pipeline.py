@@ -18,7 +18,8 @@ class Flow(NamedTuple):
     @property
     def bubble(self) -> float:
         """Share of the stages' time in which they have no micro-batch."""
-        busy = sum(e - s for starts, ends in zip(self.start, self.end, strict=True) for s, e in zip(starts, ends, strict=True))
+        pairs = zip(self.start, self.end, strict=True)
+        busy = sum(sum(ends) - sum(starts) for starts, ends in pairs)
         return 1 - busy / (len(self.end[0]) * self.total)
 
 

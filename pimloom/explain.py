@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from pimloom.arch.error import UserError
+from pimloom.arch.link import Link
 from pimloom.arch.load import Source, nearest
 from pimloom.arch.memory import Policy
-from pimloom.arch.link import Link
 from pimloom.arch.npu_pim import Arrays, Faults, Interleave, Packing, PimDram
 from pimloom.arch.part import Organization, Part, PimUnit
 from pimloom.arch.pim_channel import Controller

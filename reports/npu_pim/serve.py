@@ -1,5 +1,6 @@
 """One iteration of batched decoding on an NPU with PIM: place the requests, run a layer, say what it took."""
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -12,12 +13,15 @@ from pimloom.arch.npu_pim import NpuPimSystem
 from pimloom.arch.part import Part
 from pimloom.arch.pim_channel import ChannelFaults, PimChannel
 from pimloom.arch.system import System
-from pimloom.arch.units import BITS_PER_BYTE, S_PER_PS, ceil_div, mhz_to_ps
+from pimloom.arch.units import BITS_PER_BYTE, J_PER_PJ, S_PER_PS, ceil_div, mhz_to_ps
 from pimloom.cycle_sim.npu_pim.build import MOST_BANKS
 from pimloom.cycle_sim.npu_pim.kernels.dots import GROUP
 from pimloom.cycle_sim.npu_pim.machine import Npu, PimError, run
 from pimloom.mappers.kv import Cache, Shape, place
-from pimloom.mappers.packing import estimate_ck, halve, pack
+from pimloom.mappers.packing import PUBLISHED, estimate_ck, pack, split
+from pimloom.mappers.partition import subset_sums
+from pimloom.reports.npu_pim.constants import derived_constants
+from pimloom.reports.npu_pim.exchange import exchange
 from pimloom.reports.npu_pim.layer import LayerProgram, Shard
 
 ACTIVATION_BYTES = 512 * 2**20  # casys-kaist/NeuPIMs@f299af3: the buffer before the cache
@@ -30,6 +34,10 @@ class Served(msgspec.Struct, frozen=True, kw_only=True):
     stages_cyc: time of each stage, one after the other; operators_cyc: of each operator, by stage; total_cyc: of all
     stages. iteration_cyc: of all layers, from the stages: layers x (A + B + E), or A + B + (layers - 1) x (C + D) + E +
     F with sub-batches. tokens_per_s: batch / iteration. commands: of all channels of one device.
+
+    allreduce_s: of an iteration, all of them; allreduce_exposed_s: what of it lengthens the iteration, and is in
+    iteration_cyc, not in stages_cyc; link_bytes, link_j: over the links of all tp devices. pp: devices, or groups of
+    tp, one behind the other; see `parallel`. bubble: share of their time without a micro-batch.
     """
 
     system: str
@@ -46,6 +54,13 @@ class Served(msgspec.Struct, frozen=True, kw_only=True):
     iteration_cyc: int
     tokens_per_s: float
     commands: dict[str, int]
+    allreduce_s: float
+    allreduce_exposed_s: float
+    link_bytes: int
+    link_j: float
+    pp: int = 1
+    micro_batches: int = 1
+    bubble: float = 0.0
     spec_digest: str
     version: str
 
@@ -85,22 +100,15 @@ def serve(
     shard = shard_of(system, llm, tp)
     hardware, part = shard.system, system.part
     assert part is not None
-    channels, halves = hardware.dram.channels, [np.arange(len(tokens))]
+    channels, faults = hardware.dram.channels, hardware.faults
+    spec = channel_of(system)
     if channel is None:
-        channel = pack(lambda n: estimate_ck(shard.shape, n), tokens.tolist(), channels)
+        channel = pack(estimate_of(shard, spec), tokens.tolist(), channels)
     caches = _caches(shard, part.organization.rows, tokens, channel)
-    if hardware.interleave.sub_batches > 1:
-        halves = list(halve(channel, channels))
-        if not all(len(half) for half in halves):
-            raise UserError(f"interleave.sub_batches: two need at least two requests, got {len(tokens)}")
+    halves = sub_batches(shard, spec, tokens, channel, hardware.interleave.sub_batches)
+    if not all(len(half) for half in halves):
+        raise UserError(f"interleave.sub_batches: two need at least two requests, got {len(tokens)}")
     layer = LayerProgram(shard, tokens.tolist(), caches).build([half.tolist() for half in halves])
-    faults = hardware.faults
-    spec = PimChannel(
-        part,
-        hardware.dram.row_buffers,
-        hardware.controller,
-        ChannelFaults(**{name: getattr(faults, name) for name in ChannelFaults.__struct_fields__}),
-    )
     address_bytes = PASSES * llm.hidden_size**2 * shard.element_bytes // tp
     npu = Npu(hardware.npu.rows, shard.step_cyc, address_bytes, faults.hashed_lines)
     try:
@@ -109,7 +117,9 @@ def serve(
         raise UserError(f"{system.name}: {error}") from None
     stages, operators = _times(layer, ran.operators)
     clock_ps = mhz_to_ps(hardware.npu.clock_mhz)
-    iteration = _all_layers(stages, layers)
+    talk = exchange(shard, [len(half) for half in halves], stages, operators, clock_ps)
+    exposed, sent_bytes = _all_layers(talk.exposed_cyc, layers), _all_layers(talk.sent_bytes, layers)
+    iteration = _all_layers(stages, layers) + exposed
     return Served(
         system=system.name,
         model=llm.name,
@@ -125,9 +135,41 @@ def serve(
         iteration_cyc=iteration,
         tokens_per_s=len(tokens) / (iteration * clock_ps * S_PER_PS),
         commands=ran.commands,
+        allreduce_s=_all_layers(talk.all_cyc, layers) * clock_ps * S_PER_PS,
+        allreduce_exposed_s=exposed * clock_ps * S_PER_PS,
+        link_bytes=sent_bytes,
+        link_j=sent_bytes * BITS_PER_BYTE * hardware.link.pj_per_bit * J_PER_PJ,
         spec_digest=system.digest,
         version=__version__,
     )
+
+
+def channel_of(system: System) -> PimChannel:
+    """One channel of a device, with its faults."""
+    hardware, part = system.spec, system.part
+    assert isinstance(hardware, NpuPimSystem) and part is not None
+    faults = {name: getattr(hardware.faults, name) for name in ChannelFaults.__struct_fields__}
+    return PimChannel(part, hardware.dram.row_buffers, hardware.controller, ChannelFaults(**faults))
+
+
+def estimate_of(shard: Shard, spec: PimChannel) -> Callable[[int], float]:
+    """Algorithm 1 with the constants that the system asks for: from tokens to clocks."""
+    derived = shard.system.packing.constants == "derived"
+    constants = derived_constants(spec, shard.shape) if derived else PUBLISHED
+    return lambda tokens: estimate_ck(shard.shape, tokens, constants)
+
+
+def sub_batches(
+    shard: Shard, spec: PimChannel, tokens: np.ndarray, channel: np.ndarray, parts: int
+) -> list[np.ndarray]:
+    """The requests of each sub-batch: as Algorithm 3 deals them, or equal estimates in each channel."""
+    channels = shard.system.dram.channels
+    if parts == 1:
+        return [np.arange(len(tokens))]
+    if shard.system.faults.halves_by_number:
+        return split(channel, channels, parts)
+    estimate = estimate_of(shard, spec)
+    return subset_sums([round(estimate(n)) for n in tokens.tolist()], channel, channels, parts)
 
 
 def _check_machine(hardware: NpuPimSystem, part: Part) -> None:
