@@ -4,12 +4,14 @@ import json
 import re
 from fractions import Fraction
 from functools import cache
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pimloom.arch.link import Link
+from pimloom.arch.npu_pim import NpuPimSystem
 from pimloom.arch.system import load_system
 from pimloom.cycle_sim.link import all_gather_ps, all_reduce_bytes, all_reduce_ps, reduce_scatter_ps, send_ps
 from pimloom.cycle_sim.pipeline import flow
@@ -62,7 +64,9 @@ def test_one_message():
     third = Link(gbps=3, latency_ns=0.5, pj_per_bit=1, topology="ring")
     assert send_ps(third, 1) == -(-Fraction(8_000, 3) // 1) + 500  # whole picoseconds, upwards
     # 512 KiB over 4 devices: 6 steps of 128 KiB at 300 GB/s, 436.9 ns, and 600 ns
-    nvlink = load_system("neupims").spec.link
+    spec = load_system("neupims").spec
+    assert isinstance(spec, NpuPimSystem)
+    nvlink = spec.link
     assert all_reduce_ps(nvlink, 2**19, 4) == 6 * (436_907 + 600_000)
 
 
@@ -70,8 +74,11 @@ def naive_flow(work, sends, latency):
     """Time unit by time unit: stages and links take the next micro-batch when it is there and they are free."""
     m, p = len(work), len(work[0])
     due = {(j, 0): 0 for j in range(m)}  # when a micro-batch is at a stage
-    done, ready = {}, {}
-    at, link, turn, sending = [None] * p, [None] * p, [0] * p, [0] * p
+    done: dict[tuple[int, int], int] = {}
+    ready: dict[tuple[int, int], int] = {}
+    at: list[Any] = [None] * p  # micro-batch and its end
+    link: list[Any] = [None] * p
+    turn, sending = [0] * p, [0] * p
     t = 0
     while len(done) < m * p:
         for s in range(p):
@@ -117,7 +124,12 @@ def test_layers_are_shared_as_evenly_as_can_be():
 
 @cache
 def ran(folder, *more):
-    shape = {"hidden_size": 1024, "num_attention_heads": 8, "num_key_value_heads": 8, "num_hidden_layers": 6}
+    shape: dict[str, object] = {
+        "hidden_size": 1024,
+        "num_attention_heads": 8,
+        "num_key_value_heads": 8,
+        "num_hidden_layers": 6,
+    }
     shape |= {"intermediate_size": 2048, "vocab_size": 32000, "model_type": "llama"}
     (folder / "config.json").write_text(json.dumps(shape))
     (folder / "r.csv").write_text("seq_len,ch_idx\n40,0\n40,1\n40,0\n40,1\n")
@@ -131,7 +143,7 @@ def folder(tmp_path_factory):
 
 def test_all_reduces_lengthen_what_pim_does_not_hide(folder):
     found = json.loads(ran(folder, "--tp", "4", "--set", "interleave.sub_batches=1").out)
-    # 4 requests of 1,024 elements of 2 bytes over 4 devices: 6 steps of 2 KiB, 6.827 ns and 600 ns; 2 in each of 6 layers
+    # 4 requests of 1,024 elements of 2 bytes over 4 devices: 6 steps of 2 KiB, 6.827 ns and 600 ns; 2 a layer
     each = -(-6 * (6_827 + 600_000) // 1000)
     assert found["allreduce_s"] == pytest.approx(6 * 2 * each * 1e-9)
     assert found["allreduce_exposed_s"] == found["allreduce_s"]  # without sub-batches nothing hides it

@@ -43,21 +43,21 @@ def _measure(spec: PimChannel, shape: Shape) -> Constants:
         return attend(one._replace(head_dim=n * shape.banks), shape.row, row, fused=fused, exact=True)
 
     rows = []
-    for kind, streams in enumerate((keys, values)):
+    for kind, stream in enumerate((keys, values)):
         for n in TILES:
-            gwrites, tiles = _issued(spec, lambda row, n=n, make=streams: make(n, row), n)
+            gwrites, tiles = _issued(spec, stream, n)
             rows.append((gwrites, tiles * (kind == 0), tiles * (kind == 1)))
     found = np.linalg.lstsq(np.array(rows, float), np.full(len(rows), float(watched)), rcond=None)[0]
     return Constants(*found.tolist())
 
 
-def _issued(spec: PimChannel, stream: Callable[[int], np.ndarray], tiles: int) -> tuple[int, int]:
-    """GWRITEs and tiles that issue in the watched periods while `stream` of a first row, with n tiles, repeats."""
+def _issued(spec: PimChannel, stream: Callable[[int, int], np.ndarray], tiles: int) -> tuple[int, int]:
+    """GWRITEs and tiles that issue in the watched periods while `stream` of so many tiles repeats, on row after row."""
     period = spec.part.cycles("tREFI")
     start, end, gwrite, header = period, (1 + PERIODS) * period, *map(COMMANDS.index, ("GWRITE", "PIM_HEADER"))
     repeats = 8
     while True:
-        whole = np.concatenate([stream(i * tiles) for i in range(repeats)])
+        whole = np.concatenate([stream(tiles, i * tiles) for i in range(repeats)])
         done, commands = issue(spec, whole)
         if done > end:
             break
