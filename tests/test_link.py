@@ -11,11 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pimloom.arch.link import Link
+from pimloom.arch.llm import load_llm
 from pimloom.arch.npu_pim import NpuPimSystem
 from pimloom.arch.system import load_system
 from pimloom.cycle_sim.link import all_gather_ps, all_reduce_bytes, all_reduce_ps, reduce_scatter_ps, send_ps
 from pimloom.cycle_sim.pipeline import flow
+from pimloom.reports.npu_pim.exchange import exchange
 from pimloom.reports.npu_pim.parallel import stage_layers
+from pimloom.reports.npu_pim.serve import shard_of
 from tests.command import call
 
 SIMPLE = Link(gbps=8, latency_ns=5, pj_per_bit=1, topology="ring")  # a byte in 1 ns
@@ -171,6 +174,18 @@ def test_sub_batches_hide_all_reduces_behind_pim(folder):
     assert found["allreduce_s"] == pytest.approx((5 * 2 + 2) * 2 * each * 1e-9)
     plain = stages["A"] + stages["B"] + 5 * (stages["C"] + stages["D"]) + stages["E"] + stages["F"]
     assert found["iteration_cyc"] == plain + exposed
+
+
+def test_an_all_reduce_waits_for_the_npu_and_hides_behind_pim():
+    shard = shard_of(load_system("neupims"), load_llm("gpt3-7b"), 4)
+    # 16 and 8 rows of 8 KiB over 4 devices: 6 steps of 109.2 ns or 54.6 ns, and 600 ns; two all-reduces in a stage
+    large, small = 2 * 4_256, 2 * 3_928
+    operators = {"C.logit": 9_000, "C.attend": 4_000, "C.ffn1": 3_000, "C.qkv": 2_000, "D.ffn1": 7_000, "E.ffn1": 6_000}
+    stages = {"A": 500, "B": 600, "C": 13_000, "D": 20_000, "E": 7_000, "F": 6_000}
+    found = exchange(shard, [16, 8], stages, operators | {"F.ffn1": 6_000}, 1000)
+    assert found.all_cyc == {"A": 0, "B": 0, "C": large, "D": small, "E": large, "F": small}
+    assert found.exposed_cyc == {"A": 0, "B": 0, "C": 5_000 + large - 13_000, "D": 0, "E": large - 1_000, "F": small}
+    assert found.sent_bytes["C"] == 2 * found.sent_bytes["F"] == 2 * 6 * 16 * 4096 * 2
 
 
 def test_two_stages_of_equal_micro_batches(folder):

@@ -68,6 +68,7 @@ def test_a_limit_leaves_a_bound_and_a_gap():
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 30), st.integers(0, 2)), min_size=1, max_size=6), st.integers(1, 3))
 @example([(9, 0), (9, 0), (1, 0), (1, 0)], 2)
+@example([(5, 0), (5, 0), (1, 0), (1, 0), (1, 0)], 3)  # 6; parts of 1, 1 and 3 would make it 5
 def test_balanced_parts_are_the_best_of_equal_size(requests, parts):
     costs, channel = (list(x) for x in zip(*requests, strict=True))
 
