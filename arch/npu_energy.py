@@ -16,7 +16,6 @@ class NpuEnergy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         "pj_per_mac": "multiply-accumulate of a systolic array, before logic_scale [pJ]",
         "pj_per_vector_op": "operation of a lane of a vector unit, before logic_scale [pJ]",
         "pj_per_sram_byte": "byte into a scratchpad or out of it, before logic_scale [pJ]",
-        "pj_per_link_bit": "bit on a link between devices, both ends [pJ]",
         "logic_scale": "energy of the NPU's node over that of the node of the figures above, links left out [1]",
         "static_w": "power of the NPU that does nothing [W]",
     }
@@ -25,7 +24,6 @@ class NpuEnergy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     pj_per_mac: NonNegative
     pj_per_vector_op: NonNegative
     pj_per_sram_byte: NonNegative
-    pj_per_link_bit: NonNegative
     logic_scale: PositiveFloat
     static_w: NonNegative
 

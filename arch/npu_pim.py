@@ -5,6 +5,7 @@ from typing import Annotated, ClassVar, Literal
 
 import msgspec
 
+from pimloom.arch.link import Link
 from pimloom.arch.npu_energy import BankLayout, NpuEnergy
 from pimloom.arch.part import Positive
 from pimloom.arch.pim_channel import ChannelFaults, Controller
@@ -62,6 +63,16 @@ class Interleave(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sub_batches: Annotated[int, msgspec.Meta(ge=1, le=2)]
 
 
+class Packing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How the time of a request's attention is estimated, by which channels and sub-batches are filled."""
+
+    MEANING: ClassVar[Mapping[str, str]] = {
+        "constants": "published: L_gw 100 and L_tile 184 of Algorithm 1; derived: measured on a channel of this system",
+    }
+
+    constants: Literal["published", "derived"]
+
+
 class Faults(ChannelFaults, frozen=True, forbid_unknown_fields=True):
     """Departures of NeuPIMs' simulator from physics: true reproduces it, false repairs it."""
 
@@ -73,6 +84,8 @@ class Faults(ChannelFaults, frozen=True, forbid_unknown_fields=True):
         "one_queue": "requests of NPU and PIM share a queue in front of each channel unless sub-batches interleave",
         "header_counts_rounded": "PIM_HEADER announces COMPs rounded to a power of two",
         "same_rows": "all heads of a request read the same rows of V",
+        "halves_by_number": "sub-batches take equal numbers of a channel's requests in list order, not equal estimates",
+        "silent_devices": "devices that share a layer exchange nothing",
     }
 
     pim_dispatched_singly: bool
@@ -81,6 +94,8 @@ class Faults(ChannelFaults, frozen=True, forbid_unknown_fields=True):
     one_queue: bool
     header_counts_rounded: bool
     same_rows: bool
+    halves_by_number: bool
+    silent_devices: bool
 
 
 class NpuPimSystem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -92,6 +107,8 @@ class NpuPimSystem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     controller: Controller
     npu: Arrays
     interleave: Interleave
+    packing: Packing
+    link: Link
     faults: Faults
     energy: NpuEnergy | None = None
     bank: BankLayout | None = None

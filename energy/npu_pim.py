@@ -12,7 +12,6 @@ from typing import NamedTuple
 from pimloom.arch.memory import Currents
 from pimloom.arch.npu_energy import NpuEnergy
 from pimloom.arch.part import Part
-from pimloom.arch.units import BITS_PER_BYTE
 from pimloom.energy.dram import NEEDED, command_mw_ck, pj
 
 CAUSE = {
@@ -99,15 +98,11 @@ def _standby_pj(part: Part, rank_ck: int, open_ck: int) -> float:
     return pj(part.VDD * (idd["IDD3N"] * open_ck + idd["IDD2N"] * (rank_ck - open_ck)), part.tCK_ps)
 
 
-def npu_pj(energy: NpuEnergy, work: Work, time_ps: int, link_bytes: int = 0) -> dict[str, float]:
-    """Energy of the NPU by cause [pJ] for its work, and for `time_ps` of existence (1 W for 1 ps is 1 pJ).
-
-    link_bytes: over links between devices; without any, there is no such cause.
-    """
-    found = {
+def npu_pj(energy: NpuEnergy, work: Work, time_ps: int) -> dict[str, float]:
+    """Energy of the NPU by cause [pJ] for its work, and for `time_ps` of existence (1 W for 1 ps is 1 pJ)."""
+    return {
         "npu_mac": energy.pj_per_mac * energy.logic_scale * work.macs,
         "npu_vector": energy.pj_per_vector_op * energy.logic_scale * work.vector_ops,
         "npu_scratchpad": energy.pj_per_sram_byte * energy.logic_scale * work.pad_bytes,
         "npu_static": energy.static_w * time_ps,
     }
-    return found | ({"link": energy.pj_per_link_bit * link_bytes * BITS_PER_BYTE} if link_bytes else {})

@@ -4,20 +4,32 @@ Heo et al., ASPLOS 2024, algorithms 1-3; casys-kaist/NeuPIMs@f299af3, Scheduler.
 """
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from pimloom.arch.units import ceil_div
 from pimloom.mappers.kv import Shape
 
-GWRITE_CK, TILE_CK = 100, 184  # L_gw and L_tile as published
+
+class Constants(NamedTuple):
+    """What Algorithm 1 knows of a channel [CK]: a GWRITE (L_gw), and a tile (L_tile) of logit and of attend."""
+
+    gwrite_ck: float
+    logit_tile_ck: float
+    attend_tile_ck: float
 
 
-def estimate_ck(shape: Shape, tokens: int, gwrite_ck: float = GWRITE_CK, tile_ck: float = TILE_CK) -> float:
+PUBLISHED = Constants(100, 184, 184)  # L_gw 100, L_tile 184: casys-kaist/NeuPIMs@f299af3, Scheduler.cc
+
+
+def estimate_ck(shape: Shape, tokens: int, constants: Constants = PUBLISHED) -> float:
     """Algorithm 1: time of one request's attention in its channel [CK], with ceilings where the paper prints none."""
-    logit = ceil_div(shape.width, shape.row) * shape.shared * (gwrite_ck + ceil_div(tokens, shape.banks) * tile_ck)
+    gwrite_ck, logit_tile_ck, attend_tile_ck = constants
+    groups = ceil_div(shape.width, shape.row) * shape.shared
+    logit = groups * (gwrite_ck + ceil_div(tokens, shape.banks) * logit_tile_ck)
     tiles = ceil_div(shape.head_dim, shape.banks)
-    return logit + ceil_div(tokens, shape.row) * shape.heads * (gwrite_ck + tiles * tile_ck)
+    return logit + ceil_div(tokens, shape.row) * shape.heads * (gwrite_ck + tiles * attend_tile_ck)
 
 
 def pack(cost: Callable[[int], float], tokens: Sequence[int], channels: int, load: Sequence[float] = ()) -> np.ndarray:
@@ -38,19 +50,30 @@ def round_robin(tokens: Sequence[int], channels: int) -> np.ndarray:
     return np.arange(len(tokens)) % channels
 
 
+def split(channel: np.ndarray, channels: int, parts: int) -> list[np.ndarray]:
+    """Algorithm 3 for any number of sub-batches: the first part of each channel's requests in list order, the second, …
+
+    What a channel has beyond a multiple of `parts`, the sub-batches take in turn, one each, over all channels.
+    """
+    found: list[list[int]] = [[] for _ in range(parts)]
+    turn = 0
+    for c in range(channels):
+        mine = np.flatnonzero(channel == c).tolist()
+        each, more = divmod(len(mine), parts)
+        lucky = {(turn + i) % parts for i in range(more)}
+        turn = (turn + more) % parts
+        at = 0
+        for s in range(parts):
+            n = each + (s in lucky)
+            found[s] += mine[at : at + n]
+            at += n
+    return [np.array(part, np.int64) for part in found]
+
+
 def halve(channel: np.ndarray, channels: int) -> tuple[np.ndarray, np.ndarray]:
     """Algorithm 3 as released: the first half of each channel's requests in list order, and the second.
 
     Where the number is odd, the halves take the one in the middle in turn.
     """
-    first: list[int] = []
-    second: list[int] = []
-    up = True
-    for c in range(channels):
-        mine = np.flatnonzero(channel == c).tolist()
-        k = len(mine) // 2
-        if len(mine) % 2:
-            k, up = k + up, not up
-        first += mine[:k]
-        second += mine[k:]
-    return np.array(first, np.int64), np.array(second, np.int64)
+    first, second = split(channel, channels, 2)
+    return first, second

@@ -86,6 +86,10 @@ def run(
     tp: Annotated[
         int | None, typer.Option(metavar="N", help="Devices that share each layer of a batch; else 1.")
     ] = None,
+    pp: Annotated[
+        int | None,
+        typer.Option(metavar="P", help="Pipeline stages of a batch, which share the layers; else 1."),
+    ] = None,
     layers: Annotated[
         int | None, typer.Option(metavar="N", help="Layers of an iteration of a batch; else all of the model.")
     ] = None,
@@ -119,6 +123,7 @@ def run(
             set_ or [],
             requests=requests,
             tp=1 if tp is None else tp,
+            pp=1 if pp is None else pp,
             layers=layers,
             fidelity=fidelity or "physical",
             json=json,
@@ -126,7 +131,8 @@ def run(
         )
         output(served.as_dict(), json, None if quiet else lambda _: show_served(served))
         return
-    batched: dict[str, object] = {"--requests": requests, "--tp": tp, "--layers": layers, "--fidelity": fidelity}
+    batched: dict[str, object] = {"--requests": requests, "--tp": tp, "--pp": pp, "--layers": layers}
+    batched["--fidelity"] = fidelity
     for option, value in batched.items():
         if value is not None:
             raise UserError(f"{option} {value}: {system} runs one sequence at a time; leave it out")

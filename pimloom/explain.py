@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 import msgspec
 
 from pimloom.arch.error import UserError
+from pimloom.arch.link import Link
 from pimloom.arch.load import Source, nearest
 from pimloom.arch.memory import Policy
 from pimloom.arch.npu_energy import BankLayout, NpuEnergy
-from pimloom.arch.npu_pim import Arrays, Faults, Interleave, PimDram
+from pimloom.arch.npu_pim import Arrays, Faults, Interleave, Packing, PimDram
 from pimloom.arch.part import Organization, Part, PimUnit
 from pimloom.arch.pim_channel import Controller
 from pimloom.arch.policy import load_policy
@@ -74,6 +75,8 @@ def all_fields() -> Mapping[str, str]:
         ("npu", Arrays),
         ("controller", Controller),
         ("interleave", Interleave),
+        ("packing", Packing),
+        ("link", Link),
         ("faults", Faults),
         ("energy", NpuEnergy),
         ("bank", BankLayout),

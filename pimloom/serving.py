@@ -8,9 +8,10 @@ from pimloom.arch.llm import load_llm
 from pimloom.arch.load import nearest
 from pimloom.arch.npu_pim import Faults, NpuPimSystem
 from pimloom.arch.system import load_system
-from pimloom.arch.units import J_PER_MJ, J_PER_PJ, J_PER_UJ
+from pimloom.arch.units import J_PER_MJ, J_PER_PJ, J_PER_UJ, S_PER_US
+from pimloom.reports.npu_pim.parallel import serve_on_devices
 from pimloom.reports.npu_pim.requests import read_requests
-from pimloom.reports.npu_pim.serve import Served, serve
+from pimloom.reports.npu_pim.serve import Served
 from pimloom.running import check_writable, parse_settings, progress_bar
 from pimloom.show import show_line, show_rows
 
@@ -29,6 +30,7 @@ def serve_command(
     *,
     requests: Path | None,
     tp: int,
+    pp: int,
     layers: int | None,
     fidelity: str,
     json: str | None,
@@ -50,7 +52,8 @@ def serve_command(
     assert isinstance(hardware.spec, NpuPimSystem)
     tokens, channel = read_requests(requests, hardware.spec.dram.channels)
     with progress_bar(f"{llm.name} on {hardware.name}", quiet):
-        return serve(hardware, llm, tokens, channel, tp=tp, layers=layers or llm.num_hidden_layers, fidelity=fidelity)
+        depth = layers or llm.num_hidden_layers
+        return serve_on_devices(hardware, llm, tokens, channel, tp=tp, pp=pp, layers=depth, fidelity=fidelity)
 
 
 def show_served(found: Served) -> None:
@@ -69,6 +72,16 @@ def show_served(found: Served) -> None:
         f"all stages {found.total_cyc:,} cycles of {found.clock_ps} ps; {found.layers} layers "
         f"{found.iteration_cyc:,} cycles; {found.tokens_per_s:,.0f} tokens/s"
     )
+    if found.tp > 1 and found.allreduce_s:
+        show_line(
+            f"all-reduces {found.allreduce_s / S_PER_US:,.1f} µs, {found.allreduce_exposed_s / S_PER_US:,.1f} µs of "
+            "them exposed"
+        )
+    if found.pp > 1:
+        show_line(
+            f"pipeline of {found.pp} stages, {found.micro_batches} micro-batches, whose layers are summed above; "
+            f"bubble {found.bubble:.1%}"
+        )
     if found.energy_pj_by_cause is not None:
         _show_energy(found)
 

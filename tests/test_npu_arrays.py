@@ -274,7 +274,7 @@ def run_steps(made):
     """A program on output-stationary arrays of 128 rows, 16 cycles a step: the end of the last step, ends of groups."""
     device = spec("DUAL")
     npu = pim_machine.Npu(rows=128, step_cyc=16, address_bytes=2**20, hashed=False, by_output=True)
-    packed, owner = made.finish(pim_machine._numbers(device, 2, npu), 4)
+    packed, _, owner = made.finish(pim_machine._numbers(device, 2, npu, made, 2, 128), 4)
     channel = build(device, 64, ports=2, groups=len(owner), distinct=False, logging=False)
     channel = channel._replace(owner=owner, open=np.zeros(1, np.int64))
     channels = pim_machine._stack(channel, 2)

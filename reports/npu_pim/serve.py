@@ -1,6 +1,7 @@
 """One iteration of batched decoding on an NPU with PIM: place the requests, run a layer, say what it took."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping
+from math import fsum
 from typing import Any
 
 import msgspec
@@ -18,11 +19,15 @@ from pimloom.cycle_sim.npu_pim.build import MOST_BANKS
 from pimloom.cycle_sim.npu_pim.kernels.dots import GROUP
 from pimloom.cycle_sim.npu_pim.machine import Npu, PimError, run
 from pimloom.mappers.kv import Cache, Shape, place
-from pimloom.mappers.packing import estimate_ck, halve, pack
+from pimloom.mappers.packing import PUBLISHED, estimate_ck, pack, split
+from pimloom.mappers.partition import subset_sums
+from pimloom.reports.npu_pim.constants import derived_constants
 from pimloom.reports.npu_pim.energy import stage_energy, total_energy
+from pimloom.reports.npu_pim.exchange import exchange
 from pimloom.reports.npu_pim.layer import LayerProgram, Shard
 
 ACTIVATION_BYTES = 512 * 2**20  # casys-kaist/NeuPIMs@f299af3: the buffer before the cache
+ENERGIES = ("energy_pj_by_cause", "iteration_energy_by_cause_j", "iteration_energy_j", "energy_per_token_j", "power_w")
 PASSES = 5  # of E x E weights, after which the simulator's addresses begin again
 
 
@@ -35,8 +40,12 @@ class Served(msgspec.Struct, frozen=True, kw_only=True):
 
     energy_pj_by_cause: of one device, all stages as simulated: one layer, or two with sub-batches (A to F);
     iteration_energy_by_cause_j and their sum iteration_energy_j: of one device, all layers, from the stages as
-    iteration_cyc; energy_per_token_j: tp x iteration / batch; power_w: of one device. None where the system or its part
-    does not give what they need.
+    iteration_cyc, and its share of the links; energy_per_token_j: tp x iteration / batch; power_w: of one device.
+    None where the system or its part does not give what they need, or with pp > 1.
+
+    allreduce_s: of an iteration, all of them; allreduce_exposed_s: what of it lengthens the iteration, and is in
+    iteration_cyc, not in stages_cyc; link_bytes, link_j: over the links of all tp devices. pp: devices, or groups of
+    tp, one behind the other; see `parallel`. bubble: share of their time without a micro-batch.
     """
 
     system: str
@@ -58,6 +67,13 @@ class Served(msgspec.Struct, frozen=True, kw_only=True):
     iteration_energy_j: float | None
     energy_per_token_j: float | None
     power_w: float | None
+    allreduce_s: float
+    allreduce_exposed_s: float
+    link_bytes: int
+    link_j: float
+    pp: int = 1
+    micro_batches: int = 1
+    bubble: float = 0.0
     spec_digest: str
     version: str
 
@@ -97,22 +113,15 @@ def serve(
     shard = shard_of(system, llm, tp)
     hardware, part = shard.system, system.part
     assert part is not None
-    channels, halves = hardware.dram.channels, [np.arange(len(tokens))]
+    channels, faults = hardware.dram.channels, hardware.faults
+    spec = channel_of(system)
     if channel is None:
-        channel = pack(lambda n: estimate_ck(shard.shape, n), tokens.tolist(), channels)
+        channel = pack(estimate_of(shard, spec), tokens.tolist(), channels)
     caches = _caches(shard, part.organization.rows, tokens, channel)
-    if hardware.interleave.sub_batches > 1:
-        halves = list(halve(channel, channels))
-        if not all(len(half) for half in halves):
-            raise UserError(f"interleave.sub_batches: two need at least two requests, got {len(tokens)}")
+    halves = sub_batches(shard, spec, tokens, channel, hardware.interleave.sub_batches)
+    if not all(len(half) for half in halves):
+        raise UserError(f"interleave.sub_batches: two need at least two requests, got {len(tokens)}")
     layer = LayerProgram(shard, tokens.tolist(), caches).build([half.tolist() for half in halves])
-    faults = hardware.faults
-    spec = PimChannel(
-        part,
-        hardware.dram.row_buffers,
-        hardware.controller,
-        ChannelFaults(**{name: getattr(faults, name) for name in ChannelFaults.__struct_fields__}),
-    )
     address_bytes = PASSES * llm.hidden_size**2 * shard.element_bytes // tp
     by_output = hardware.npu.dataflow == "os"
     npu = Npu(hardware.npu.rows, shard.step_cyc, address_bytes, faults.hashed_lines, by_output)
@@ -123,8 +132,11 @@ def serve(
     stages, operators = _times(layer, ran.operators)
     clock_ps = mhz_to_ps(hardware.npu.clock_mhz)
     times = times_of(stages, layers)
-    iteration = sum(cyc * times[name] for name, cyc in stages.items())
+    talk = exchange(shard, [len(half) for half in halves], stages, operators, clock_ps)
+    exposed, sent_bytes = _of_all(talk.exposed_cyc, times), _of_all(talk.sent_bytes, times)
+    iteration = _of_all(stages, times) + exposed
     iteration_s = iteration * clock_ps * S_PER_PS
+    link_j = sent_bytes * BITS_PER_BYTE * hardware.link.pj_per_bit * J_PER_PJ
     return Served(
         system=system.name,
         model=llm.name,
@@ -140,10 +152,42 @@ def serve(
         iteration_cyc=iteration,
         tokens_per_s=len(tokens) / iteration_s,
         commands=ran.commands,
-        **_energies(stage_energy(layer, part, ran, stages), times, tp / len(tokens), iteration_s),
+        **_energies(stage_energy(layer, part, ran, stages), times, link_j / tp, tp / len(tokens), iteration_s),
+        allreduce_s=_of_all(talk.all_cyc, times) * clock_ps * S_PER_PS,
+        allreduce_exposed_s=exposed * clock_ps * S_PER_PS,
+        link_bytes=sent_bytes,
+        link_j=link_j,
         spec_digest=system.digest,
         version=__version__,
     )
+
+
+def channel_of(system: System) -> PimChannel:
+    """One channel of a device, with its faults."""
+    hardware, part = system.spec, system.part
+    assert isinstance(hardware, NpuPimSystem) and part is not None
+    faults = {name: getattr(hardware.faults, name) for name in ChannelFaults.__struct_fields__}
+    return PimChannel(part, hardware.dram.row_buffers, hardware.controller, ChannelFaults(**faults))
+
+
+def estimate_of(shard: Shard, spec: PimChannel) -> Callable[[int], float]:
+    """Algorithm 1 with the constants that the system asks for: from tokens to clocks."""
+    derived = shard.system.packing.constants == "derived"
+    constants = derived_constants(spec, shard.shape) if derived else PUBLISHED
+    return lambda tokens: estimate_ck(shard.shape, tokens, constants)
+
+
+def sub_batches(
+    shard: Shard, spec: PimChannel, tokens: np.ndarray, channel: np.ndarray, parts: int
+) -> list[np.ndarray]:
+    """The requests of each sub-batch: as Algorithm 3 deals them, or equal estimates in each channel."""
+    channels = shard.system.dram.channels
+    if parts == 1:
+        return [np.arange(len(tokens))]
+    if shard.system.faults.halves_by_number:
+        return split(channel, channels, parts)
+    estimate = estimate_of(shard, spec)
+    return subset_sums([round(estimate(n)) for n in tokens.tolist()], channel, channels, parts)
 
 
 def _check_machine(hardware: NpuPimSystem, part: Part) -> None:
@@ -199,14 +243,23 @@ def times_of(stages: Collection[str], layers: int) -> dict[str, int]:
     return {name: layers if "C" not in stages else layers - 1 if name in "CD" else 1 for name in stages}
 
 
+def _of_all(by_stage: Mapping[str, int], times: Mapping[str, int]) -> int:
+    """Sum over all layers of what a stage has."""
+    return sum(n * times[name] for name, n in by_stage.items())
+
+
 def _energies(
-    stages: dict[str, dict[str, float]] | None, times: dict[str, int], devices_per_token: float, iteration_s: float
+    stages: dict[str, dict[str, float]] | None,
+    times: dict[str, int],
+    link_j: float,
+    devices_per_token: float,
+    iteration_s: float,
 ) -> dict[str, Any]:
-    """The fields of energy."""
-    names = ("energy_pj_by_cause", "iteration_energy_by_cause_j", "iteration_energy_j", "energy_per_token_j", "power_w")
+    """The fields of energy. link_j: of one device."""
     if stages is None:
-        return dict.fromkeys(names)
+        return dict.fromkeys(ENERGIES)
     simulated, iteration = total_energy(stages, dict.fromkeys(stages, 1)), total_energy(stages, times)
-    joules = iteration.total_pj * J_PER_PJ
-    values = (simulated.pj, iteration.joules(), joules, joules * devices_per_token, joules / iteration_s)
-    return dict(zip(names, values, strict=True))
+    by_cause = iteration.joules() | ({"link": link_j} if link_j else {})
+    joules = fsum(by_cause.values())
+    values = (simulated.pj, by_cause, joules, joules * devices_per_token, joules / iteration_s)
+    return dict(zip(ENERGIES, values, strict=True))

@@ -188,7 +188,8 @@ def _next_event(ch, t):
             if when > t:
                 after = min(after, when)
     waits = g[f.DOTS_END] > g[f.DOTS_FIRST]
-    if after == FAR and not waits and g[f.QUEUED] == 0 and not (ch.length[0] or ch.length[1] or ch.length[2]):
+    held = g[f.QUEUED] > 0 or ch.length[0] > 0 or ch.length[1] > 0 or ch.length[2] > 0
+    if after == FAR and not (waits or held or g[f.DUE]):
         return FAR
     after = min(after, g[f.NEXT_REFRESH])
     if g[f.DUE]:

@@ -34,12 +34,14 @@ def order_lines(p, first, n, line_bytes):
         p.marks[i + 1] += p.marks[i]
     for i in range(n):
         home = p.keys[i] >> 5
-        at = p.marks[home]
+        p.order[p.marks[home]] = i
         p.marks[home] += 1
-        while at > 0 and p.keys[p.order[at - 1]] >> 5 == home and p.keys[p.order[at - 1]] > p.keys[i]:
+    for i in range(1, n):
+        line, at = p.order[i], i
+        while at > 0 and p.keys[p.order[at - 1]] > p.keys[line]:
             p.order[at] = p.order[at - 1]
             at -= 1
-        p.order[at] = i
+        p.order[at] = line
 
 
 @bare
@@ -70,13 +72,17 @@ def lines_of(npu, start, size):
 
 @bare
 def send(chs, c, port, word, when, group):
-    """A request enters channel c by a port at clock `when` or later; returns whether there was room."""
+    """A request enters channel c by a port at clock `when` or later, behind earlier ones; returns whether it fits."""
     order, ends, size = chs.order, chs.port, chs.order.shape[2]
     at = ends[c, port, 1]
     if at - ends[c, port, 0] >= size:
         return False
+    ends[c, port, 1] = at + 1
+    while at > ends[c, port, 0] and order[c, port, (at - 1) & (size - 1), f.WHEN] > when:
+        for x in range(f.N_ORDER):
+            order[c, port, at & (size - 1), x] = order[c, port, (at - 1) & (size - 1), x]
+        at -= 1
     sent = order[c, port, at & (size - 1)]
     sent[f.WORD], sent[f.WHEN], sent[f.OF] = word, when, group
-    ends[c, port, 1] = at + 1
     chs.state[c, f.NOW] = min(chs.state[c, f.NOW], when)
     return True

@@ -60,16 +60,17 @@ def run_all(p, chs):
 def _window(p, chs, t):
     """Clocks from t on in which nothing that the core does, now or later, can reach a channel."""
     most, each = p.npu[k.LONGEST], p.npu[k.ANSWERS] * chs.state.shape[0]
+    least = 2 if p.npu[k.N_BEGUN] < p.op.shape[0] else 1  # who starts sends a clock later
     for o in range(p.op.shape[0]):
         op = p.op[o]
         if not op[k.RUNS]:
             continue
         quiet = chs.open[o] // each  # some requests of the operator are on their way at least so long
         if op[k.IN_ORDER] and op[k.TO_DO]:
-            least = op[k.LEAST]
+            soon = op[k.LEAST]
             if p.array[k.ENDED] > t + 1 and not p.npu[k.BY_OUTPUT]:  # steps behind others are no whole latency later
-                least = min(least, p.npu[k.STEP] * (op[k.NEXT_STORE] - op[k.NEXT_TASK] + 1))
-            most = min(most, least + 2)
+                soon = min(soon, min(p.npu[k.STEP], p.npu[k.ROWS]) * (op[k.NEXT_STORE] - op[k.NEXT_TASK] + 1))
+            most = min(most, soon + 2)
         elif op[k.TO_DO]:
             most = min(most, (max(quiet, 1) if op[k.JOINT] else 1) + op[k.LEAST] + 1)
         else:
@@ -77,7 +78,7 @@ def _window(p, chs, t):
             if op[k.DOTS_END] > op[k.DOTS]:
                 for c in range(chs.state.shape[0]):
                     quiet = max(quiet, chs.state[c, f.DOTS_SENT] - chs.state[c, f.DOTS_FIRST])
-            most = min(most, max(2, quiet))
+            most = min(most, max(least, quiet))
     return most
 
 
@@ -104,6 +105,7 @@ def start(p, chs, o, t):
     """Operator o starts at clock t; returns whether its requests found room."""
     op = p.op[o]
     op[k.START], op[k.END], op[k.RUNS], op[k.NEXT_TASK] = t, t, 1, op[k.TASKS]
+    p.npu[k.N_BEGUN] += 1
     op[k.BASE], op[k.LATEST] = p.npu[k.NEXT_BYTE], t
     op[k.TO_DO] = op[k.TASKS_END] - op[k.TASKS]
     _find_store(p, o)
@@ -215,11 +217,12 @@ def _steps(p, chs, o):
 
 @bare
 def _ends(p, chs):
-    """Operators that are complete end, and those that wait for them start."""
-    for o in range(p.op.shape[0]):
+    """Operators that are complete end, the earliest first, and those that wait for them start."""
+    while True:
+        o = _first_to_end(p)
+        if o < 0:
+            return True
         op = p.op[o]
-        if not op[k.RUNS] or op[k.LEFT] > 0:
-            continue
         op[k.RUNS] = 0
         p.npu[k.N_ENDED] += 1
         _account(p, chs, o)
@@ -229,7 +232,16 @@ def _ends(p, chs):
             after[k.START] = max(after[k.START], op[k.END])
             if after[k.WAITS] == 0 and not start(p, chs, p.after_op[i], after[k.START]):
                 return False
-    return True
+
+
+@bare
+def _first_to_end(p):
+    """The operator that runs and has nothing left, and ended first; -1: none."""
+    first = -1
+    for o in range(p.op.shape[0]):
+        if p.op[o, k.RUNS] and p.op[o, k.LEFT] <= 0 and (first < 0 or p.op[o, k.END] < p.op[first, k.END]):
+            first = o
+    return first
 
 
 @bare

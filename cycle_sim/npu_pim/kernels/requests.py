@@ -241,11 +241,10 @@ def _write_waits(ch, i):
     g = ch.state
     key = key_of(ch, i)
     k = _same(ch, READS, key)
-    slot = ch.list[READS, (ch.first[READS] + k) & (ch.list.shape[1] - 1), f.SLOT]
-    if k >= 0 and ch.request[slot, f.KIND] == RD:
-        g[f.LOCK], g[f.DRAIN] = slot, 0
+    if k >= 0:
+        g[f.LOCK], g[f.DRAIN] = ch.list[READS, (ch.first[READS] + k) & (ch.list.shape[1] - 1), f.SLOT], 0
         return True
-    if k >= 0 or _same(ch, PIMS, key) >= 0:
+    if _same(ch, PIMS, key) >= 0:
         g[f.DRAIN] = 0
         return True
     return False

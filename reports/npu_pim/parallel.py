@@ -1,0 +1,94 @@
+"""A decode iteration on several devices one behind the other: micro-batches through a pipeline of layers."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from pimloom.arch.error import UserError
+from pimloom.arch.llm import LlmSpec
+from pimloom.arch.system import System
+from pimloom.arch.units import BITS_PER_BYTE, J_PER_PJ, S_PER_PS, ceil_div
+from pimloom.cycle_sim.link import bits_ps, latency_ps
+from pimloom.cycle_sim.pipeline import Flow, flow
+from pimloom.mappers.packing import pack
+from pimloom.reports.npu_pim.serve import ENERGIES, Served, channel_of, estimate_of, serve, shard_of, sub_batches
+
+
+def serve_on_devices(
+    system: System,
+    llm: LlmSpec,
+    tokens: np.ndarray,
+    channel: np.ndarray | None,
+    *,
+    tp: int,
+    pp: int,
+    layers: int,
+    fidelity: str,
+) -> Served:
+    """Decode one token of each request on `pp` groups of `tp` devices, each with its share of the `layers`.
+
+    The batch is cut into `pp` micro-batches; each goes through all groups, and its layer is simulated by itself. Each
+    group holds all requests' caches of its layers, in the same channels. Stages, operators, commands and the totals of
+    the links are sums over the micro-batches, as a group works on one after the other. An iteration begins with an
+    empty pipeline. Raises UserError.
+    """
+    if not 1 <= pp <= layers:
+        raise UserError(f"--pp {pp}: expected 1 to {layers}, the layers of the iteration")
+    if pp == 1:
+        return serve(system, llm, tokens, channel, tp=tp, layers=layers, fidelity=fidelity)
+    shard, spec = shard_of(system, llm, tp), channel_of(system)
+    if channel is None:
+        channel = pack(estimate_of(shard, spec), tokens.tolist(), shard.system.dram.channels)
+    least = shard.system.interleave.sub_batches
+    cut = sub_batches(shard, spec, tokens, channel, pp)
+    if min(map(len, cut)) < least:
+        raise UserError(f"--pp {pp}: {pp} micro-batches of at least {least} requests do not come out of {len(tokens)}")
+    depth = stage_layers(layers, pp)
+    by_depth = {
+        n: [serve(system, llm, tokens[mine], channel[mine], tp=tp, layers=n, fidelity=fidelity) for mine in cut]
+        for n in dict.fromkeys(depth)
+    }
+    runs = [[by_depth[n][m] for n in depth] for m in range(pp)]
+    clock_ps, silent = runs[0][0].clock_ps, shard.system.faults.silent_devices
+    sends = [0 if silent else len(mine) * llm.hidden_size * shard.element_bytes for mine in cut]
+    waits = [ceil_div(bits_ps(shard.system.link, n), clock_ps) for n in sends]
+    latency = 0 if silent else ceil_div(latency_ps(shard.system.link), clock_ps)
+    found = flow([[run.iteration_cyc for run in row] for row in runs], waits, latency)
+    sent_bytes = (pp - 1) * tp * sum(sends)
+    sent_j = sent_bytes * BITS_PER_BYTE * shard.system.link.pj_per_bit * J_PER_PJ
+    return _together(runs, found, layers, sent_bytes, sent_j)
+
+
+def stage_layers(layers: int, pp: int) -> list[int]:
+    """Layers of each stage, as even as can be; the first ones have the more."""
+    return [layers // pp + (i < layers % pp) for i in range(pp)]
+
+
+def _together(runs: Sequence[Sequence[Served]], found: Flow, layers: int, sent_bytes: int, sent_j: float) -> Served:
+    """One result of all. runs: [micro-batch][stage]."""
+    every, firsts = [run for row in runs for run in row], [row[0] for row in runs]
+    batch = sum(run.batch for run in firsts)
+    named = ("stages_cyc", "operators_cyc", "commands")
+    changed: dict[str, Any] = {name: _sums([getattr(run, name) for run in firsts]) for name in named}
+    changed |= {name: sum(getattr(run, name) for run in firsts) for name in ("batch", "tokens", "total_cyc")}
+    changed |= {name: sum(getattr(run, name) for run in every) for name in ("allreduce_s", "allreduce_exposed_s")}
+    changed |= dict.fromkeys(ENERGIES)  # of devices that wait for one another: not counted
+    return msgspec.structs.replace(
+        firsts[0],
+        **changed,
+        layers=layers,
+        iteration_cyc=found.total,
+        tokens_per_s=batch / (found.total * firsts[0].clock_ps * S_PER_PS),
+        link_bytes=sum(run.link_bytes for run in every) + sent_bytes,
+        link_j=sum(run.link_j for run in every) + sent_j,
+        pp=len(runs[0]),
+        micro_batches=len(runs),
+        bubble=found.bubble,
+    )
+
+
+def _sums(rows: Sequence[dict[str, int]]) -> dict[str, int]:
+    """Sums by name."""
+    return {name: sum(row.get(name, 0) for row in rows) for name in dict.fromkeys(n for row in rows for n in row)}
