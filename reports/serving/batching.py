@@ -56,6 +56,7 @@ def decode(
     """
     assert iterations is not None or not rules.kept_alive
     floor = _Floor(workload, pages, rules)
+    floor.check_alive()
     for _ in range(warm_up):
         floor.iterate(lambda tokens, channel: 0.0)
     if warm_up:
@@ -132,18 +133,19 @@ class _Floor:
         )
 
     def check_alive(self) -> None:
-        """Raise UserError if fewer requests are alive than should be kept so."""
+        """Raise UserError if a batch that is to be kept alive does not fit."""
         if not self.rules.kept_alive:
             return
         self._arrive()
-        self._grow()
-        self._admit()
+        there = np.concatenate([self.resident, *self.waiting])
+        needed = int(self.pages.rows(self._contexts(there)).sum())
+        if needed <= self._rows():
+            self._grow()
+            self._admit()
         if self.waiting:
-            there = np.concatenate([self.resident, *self.waiting])
-            needed = int(self.pages.rows(self._contexts(there)).sum())
             raise UserError(
-                f"--batch {self.rules.batch}: the caches need {needed} rows of the {self._rows()} of all channels, of "
-                f"which {len(self.resident)} requests could get theirs; lower --batch or share layers with --tp"
+                f"--batch {self.rules.batch}: the caches need {needed} rows of the {self._rows()} of all channels; "
+                "lower --batch or share layers with --tp"
             )
 
     def _rows(self) -> int:
@@ -215,7 +217,8 @@ class _Floor:
         some["channel"] = channel
         for request, c, context in zip(some["request"].tolist(), channel.tolist(), tokens.tolist(), strict=False):
             self.waiting.popleft()
-            assert self.pages.grow(request, c, context)
+            got = self.pages.grow(request, c, context)
+            assert got
         fresh = some["generated"] == 0
         some["start_s"][fresh] = some["last_s"][fresh] = self.now_s
         self.resident = np.concatenate([self.resident, some])
@@ -230,7 +233,7 @@ class _Floor:
             if not fits.any():
                 break
             n = int(tokens[i])
-            found[i] = c = int(pack(self.rules.cost, [n], len(load), np.where(fits, load, np.inf))[0])
+            found[i] = c = int(pack(self.rules.cost, [n], len(load), np.where(fits, load, np.inf).tolist())[0])
             load[c] += self.rules.cost(n)
             free[c] -= needed[i]
         return found

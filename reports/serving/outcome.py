@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 
 REQUEST = np.dtype(
@@ -20,7 +21,7 @@ REQUEST = np.dtype(
 )
 
 
-class Spread(NamedTuple):
+class Spread(msgspec.Struct, frozen=True):
     """Mean, median and 99th percentile, in the unit of the values."""
 
     mean: float

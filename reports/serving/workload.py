@@ -38,12 +38,12 @@ def load_workload(source: str | Path, *, count: int | None = None, seed: int = 0
     text, path = str(source), Path(source)
     if text in DATA_SETS:
         return _drawn(text, count or DATA_SETS[text].rows, seed)
-    if path.suffix == ".csv":
-        arrival_s, prompt, output = read_trace(path)
-        timed, note = True, "arrivals and lengths of the trace"
-    elif path.suffix == ".json":
+    if path.suffix == ".json":
         prompt, output, note = read_conversations(path)
         arrival_s, timed = np.zeros(len(prompt)), False
+    elif path.suffix == ".csv" or path.exists():
+        arrival_s, prompt, output = read_trace(path)
+        timed, note = True, "arrivals and lengths of the trace"
     else:
         raise UserError(f"requests {short(text)!r}: expected {KNOWN}{nearest(text, DATA_SETS)}")
     some = slice(count)
