@@ -35,6 +35,8 @@ def load_workload(source: str | Path, *, count: int | None = None, seed: int = 0
     """
     if count is not None and count < 1:
         raise UserError(f"count: expected at least 1 request, got {count}")
+    if seed < 0:
+        raise UserError(f"seed: expected at least 0, got {seed}")
     text, path = str(source), Path(source)
     if text in DATA_SETS:
         return _drawn(text, count or DATA_SETS[text].rows, seed)
