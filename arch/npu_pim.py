@@ -5,6 +5,7 @@ from typing import Annotated, ClassVar, Literal
 
 import msgspec
 
+from pimloom.arch.npu_energy import BankLayout, NpuEnergy
 from pimloom.arch.part import Positive
 from pimloom.arch.pim_channel import ChannelFaults, Controller
 
@@ -34,6 +35,7 @@ class Arrays(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         "clock_mhz": "NPU clock [MHz]",
         "arrays": "systolic arrays, which share the rows that stream through [1]",
         "rows": "rows of an array, and its columns [1]",
+        "dataflow": "what stands still in the arrays: ws, an operand (weight stationary); os, the results",
         "least_step_cyc": "least time between two steps of the arrays [NPU cycles]",
         "vector_units": "vector units [1]",
         "vector_lanes": "lanes of a vector unit [1]",
@@ -43,6 +45,7 @@ class Arrays(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     clock_mhz: Annotated[float, msgspec.Meta(ge=0.1, le=100_000)]
     arrays: Positive
     rows: Annotated[int, msgspec.Meta(ge=2, le=4096)]
+    dataflow: Literal["ws", "os"]
     least_step_cyc: Positive
     vector_units: Positive
     vector_lanes: Positive
@@ -81,7 +84,7 @@ class Faults(ChannelFaults, frozen=True, forbid_unknown_fields=True):
 
 
 class NpuPimSystem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An NPU and PIM channels."""
+    """An NPU and PIM channels. Without `energy` nothing is said of energy, without `bank` nothing of area."""
 
     description: str
     kind: Literal["npu_pim"]
@@ -90,3 +93,5 @@ class NpuPimSystem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     npu: Arrays
     interleave: Interleave
     faults: Faults
+    energy: NpuEnergy | None = None
+    bank: BankLayout | None = None

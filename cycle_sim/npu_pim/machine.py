@@ -5,71 +5,90 @@ from typing import NamedTuple
 import numpy as np
 
 from pimloom.arch.pim_channel import PimChannel
-from pimloom.arch.units import BITS_PER_BYTE
+from pimloom.arch.units import BITS_PER_BYTE, ceil_div
 from pimloom.cycle_sim.npu_pim.build import build
 from pimloom.cycle_sim.npu_pim.kernels import core as k
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
 from pimloom.cycle_sim.npu_pim.kernels import machine
 from pimloom.cycle_sim.npu_pim.program import Builder
 
-SHARED = ("policy", "left", "done", "ended", "owner", "open")  # by all channels
+SHARED = ("policy", "dot", "left", "done", "turn", "ended", "owner", "open")  # by all channels
 SPARE = 64
+LONGEST = 128  # clocks that channels go on without a look at the core; results do not depend on it
 
 
 class Npu(NamedTuple):
     """What the machine needs to know of the NPU. Cycles of memory and NPU are the same.
 
     rows: of an array; step_cyc: between two steps; address_bytes: after which its addresses begin again; hashed: the
-    lines of a block leave in the order of a hash set.
+    lines of a block leave in the order of a hash set; by_output: results stand in the arrays (output stationary).
     """
 
     rows: int
     step_cyc: int
     address_bytes: int
     hashed: bool
+    by_output: bool = False
+
+
+class Account(NamedTuple):
+    """What all channels did before clock `ck`: clocks of all ranks with a row open in the MEM and in the PIM row buffer
+    [CK], and commands by name."""
+
+    ck: int
+    mem_open_ck: int
+    pim_open_ck: int
+    commands: dict[str, int]
 
 
 class Ran(NamedTuple):
     """What came out: per operator in the builder's order its name, start and end [CK]; commands of all channels by
-    name; per row buffer (MEM, PIM) the clocks of all ranks with a row open; clocks in all."""
+    name; clocks in all; accounts, one per operator, of the clock in which its end is noticed, all channels having come
+    to it: at most `longest` clocks after its last response."""
 
     operators: tuple[tuple[str, int, int], ...]
     commands: dict[str, int]
-    open_ck: tuple[int, int]
     total_ck: int
+    accounts: tuple[Account, ...]
 
 
 class PimError(Exception):
     """The controller reads a result from a bank whose row it closed."""
 
 
-def run(spec: PimChannel, channels: int, npu: Npu, program: Builder, *, ports: int) -> Ran:
+def run(spec: PimChannel, channels: int, npu: Npu, program: Builder, *, ports: int, longest: int = LONGEST) -> Ran:
     """Run all operators from an idle machine. Raises PimError, as NeuPIMs' simulator aborts."""
     part = spec.part.organization
     line_bytes = part.access_bits // BITS_PER_BYTE
     widest = program.widest // line_bytes + 2
-    packed, owner = program.finish(_numbers(spec, channels, npu), widest)
+    packed, commands, owner = program.finish(_numbers(spec, channels, npu, program, ports, longest), widest)
     room = program.most_at_once(channels, line_bytes) + SPARE
     one = build(spec, room, ports=ports, groups=len(owner), distinct=False, logging=False)
-    one = one._replace(owner=owner, open=np.zeros(len(program.operators), np.int64))
+    one = one._replace(owner=owner, dot=commands, open=np.zeros(len(program.operators), np.int64))
     chs = _stack(one, channels)
+    chs.state[:, f.NUMBER] = np.arange(channels)
     code = machine.run_all(packed, chs)
     assert code != machine.FULL, "room is for all requests of two operators"
     if code == machine.STUCK:
         raise PimError("PIM reads a result from a bank whose row was closed for a refresh")
     ends = packed.op[:, [k.START, k.END]].tolist()
-    total = max(end for _, end in ends)
-    opened = chs.rank[:, :, 2] + np.where(chs.rank[:, :, 0] > 0, total - chs.rank[:, :, 1], 0)
-    ranks = part.ranks
     return Ran(
         tuple((o.name, start, end) for o, (start, end) in zip(program.operators, ends, strict=True)),
-        {name: n for name, n in zip(f.COMMANDS, chs.tally.sum(axis=0).tolist(), strict=True) if n},
-        (int(opened[:, :ranks].sum()), int(opened[:, ranks:].sum())),
-        total,
+        _by_name(chs.tally.sum(axis=0).tolist()),
+        max(end for _, end in ends),
+        tuple(_account(row) for row in packed.account.tolist()),
     )
 
 
-def _numbers(spec: PimChannel, channels: int, npu: Npu) -> np.ndarray:
+def _account(row: list[int]) -> Account:
+    return Account(row[k.CLOCK], row[k.MEM_OPEN], row[k.PIM_OPEN], _by_name(row[k.COMMAND :]))
+
+
+def _by_name(tally: list[int]) -> dict[str, int]:
+    return {name: n for name, n in zip(f.COMMANDS, tally, strict=True) if n}
+
+
+def _numbers(spec: PimChannel, channels: int, npu: Npu, program: Builder, ports: int, longest: int) -> np.ndarray:
     org = spec.part.organization
     found = np.zeros(k.N_NPU, np.int64)
     found[[k.ROWS, k.STEP, k.WRAP, k.LINE]] = (
@@ -79,7 +98,11 @@ def _numbers(spec: PimChannel, channels: int, npu: Npu) -> np.ndarray:
         org.access_bits // BITS_PER_BYTE,
     )
     found[[k.COLUMN_BITS, k.CHANNEL_BITS]] = org.columns.bit_length() - 1, channels.bit_length() - 1
-    found[k.HASHED] = npu.hashed
+    found[[k.HASHED, k.BY_OUTPUT, k.LONGEST]] = npu.hashed, npu.by_output, longest
+    # writes are answered when they enter; a COMP, a GWRITE, and a GEMV or READRES once a clock each; reads of one line
+    # at once
+    alike = ceil_div(found[k.LINE], max(program.narrowest, 1)) + 1
+    found[k.ANSWERS] = ports * spec.controller.offers_per_ck + 3 + alike
     return found
 
 

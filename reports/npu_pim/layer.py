@@ -14,8 +14,11 @@ import numpy as np
 from pimloom.arch.llm import LlmSpec
 from pimloom.arch.npu_pim import NpuPimSystem
 from pimloom.arch.units import BITS_PER_BYTE, ceil_div
+from pimloom.cycle_sim.npu.vectors import VectorOp, VectorUnits, vector_cyc
 from pimloom.cycle_sim.npu_pim.program import Builder, Operator, by_tile, gemm
+from pimloom.energy.npu_pim import Work
 from pimloom.mappers.kv import Cache, Shape, attend, logit
+from pimloom.reports.npu_pim.work import gemm_work, sum_work, vector_work
 
 NPU, PIM = 0, 1  # ports
 
@@ -36,7 +39,7 @@ class Shard:
 
     @property
     def least_cyc(self) -> int:
-        """From a step's start to its result [NPU cycles]."""
+        """From a step's start to its result, at least [NPU cycles]."""
         return 2 * self.system.npu.rows - 2 + self.step_cyc
 
     @property
@@ -45,29 +48,21 @@ class Shard:
         npu = self.system.npu
         return max(npu.rows // npu.arrays, npu.least_step_cyc)
 
-    def vector_cyc(self, op: str, elements: int, rows: int = 1) -> int:
-        """Cycles of `rows` rows of `elements` elements each on the vector units, all latencies one cycle."""
+    def vector_cyc(self, op: VectorOp, elements: int, rows: int = 1) -> int:
+        """Cycles of `rows` rows of `elements` elements each on the vector units."""
         npu = self.system.npu
-        lanes, times = npu.vector_lanes, ceil_div(rows, npu.vector_units)
-        passes = ceil_div(elements, lanes)
-        if op == "add":
-            return times * passes
-        tree = _adder_tree(elements, lanes)
-        return times * (2 * tree + 3 + 5 * passes if op == "norm" else 2 * tree + 3 * passes)
-
-
-def _adder_tree(elements: int, lanes: int) -> int:
-    return 1 if elements <= lanes else ceil_div(elements, lanes) + _adder_tree(ceil_div(elements, lanes), lanes)
+        return vector_cyc(VectorUnits(npu.vector_units, npu.vector_lanes), op, elements, rows)
 
 
 @dataclass
 class LayerProgram:
-    """The operators of a layer, and which of them make a stage."""
+    """The operators of a layer, what each makes the NPU do, and which of them make a stage."""
 
     shard: Shard
     tokens: Sequence[int]
     caches: Sequence[Cache]
     builder: Builder = field(default_factory=Builder)
+    work: list[Work] = field(default_factory=list)
     stages: dict[str, list[int]] = field(default_factory=dict)
 
     def build(self, halves: Sequence[Sequence[int]]) -> "LayerProgram":
@@ -96,17 +91,23 @@ class LayerProgram:
 
     # --- operators; each returns the number of the last one
 
-    def _vector(self, name: str, rows: int, width: int, operands: int, after: Sequence[int], op: str = "add") -> int:
+    def _vector(
+        self, name: str, rows: int, width: int, operands: int, after: Sequence[int], op: VectorOp = "add"
+    ) -> int:
         shard, npu = self.shard, self.shard.system.npu
         lost = shard.system.faults.vector_sizes_lost
         cycles = shard.vector_cyc(op, 0) if lost else shard.vector_cyc(op, width, min(rows, npu.rows))
         made = self.builder.operator(name, after, least=cycles if rows <= npu.rows or lost else 0)
         by_tile(self.builder, made, rows, width * shard.element_bytes, operands, cycles, npu.rows)
+        self.work.append(vector_work(op, rows, width, operands, shard.element_bytes))
         return made.index
 
     def _gemm(self, name: str, rows: int, n_in: int, n_out: int, after: Sequence[int]) -> int:
+        npu = self.shard.system.npu
         made = self.builder.operator(name, after, in_order=True, least=self.shard.least_cyc)
-        gemm(self.builder, made, rows, n_in, n_out, self.shard.system.npu.rows, self.shard.element_bytes)
+        sizes = rows, n_in, n_out, npu.rows, self.shard.element_bytes
+        gemm(self.builder, made, *sizes, by_output=npu.dataflow == "os")
+        self.work.append(gemm_work(*sizes))
         return made.index
 
     def _qkv(self, rows: int, after: Sequence[int]) -> int:
@@ -151,6 +152,7 @@ class LayerProgram:
         dispatched = system.faults.pim_dispatched_singly and system.dram.row_buffers == "blocked"
         logits = self.builder.operator("logit", after, port=port, least=1)
         values = self.builder.operator("attend", (logits.index,), port=port, least=1)
+        self.work += [Work(), Work()]
         for i in which:
             self._one_request(logits, values, self.tokens[i], self.caches[i])
         logits.singly = values.singly = dispatched
@@ -170,11 +172,16 @@ class LayerProgram:
         groups = self._send(logits, cache.channel, stream)
         for h in range(shape.heads):
             b.task(logits, shard.vector_cyc("softmax", seen), [groups[h]], b.store(logits, tokens * size))
+        self._did(logits, vector_work("softmax", shape.heads, tokens, 1, size))
         stream = attend(shape, tokens, cache.row_v, fused=fused, exact=exact, same_rows=faults.same_rows)
         groups = self._send(values, cache.channel, stream)
+        self._did(values, sum_work(ceil_div(tokens, shape.row), shape.heads * shape.head_dim, size))
         if ceil_div(tokens, shape.row) > 1:  # partial results are added
             for h in range(shape.heads):
                 b.task(values, shard.vector_cyc("add", seen), [groups[h]], b.store(values, shape.head_dim * size))
+
+    def _did(self, op: Operator, work: Work) -> None:
+        self.work[op.index] = self.work[op.index].plus(work)
 
     def _send(self, op: Operator, channel: int, stream: np.ndarray) -> list[int]:
         """A stream's commands, with a group for each head and one for the others; returns the heads' groups."""
