@@ -39,14 +39,15 @@ class Source:
 LARGEST_BYTES = 16 * MIB  # a configuration is a few KiB
 
 
-def read_text(path: Path) -> str:
-    """The text of a UTF-8 file; UserError if there is none."""
+def read_text(path: Path, largest_bytes: int = LARGEST_BYTES) -> str:
+    """The text of a UTF-8 file; UserError if there is none, or more than `largest_bytes`."""
     data = b""
     try:
         with Path(path).open("rb") as file:
-            data = file.read(LARGEST_BYTES + 1)
-        if len(data) > LARGEST_BYTES:
-            raise UserError(f"{path}: is larger than {LARGEST_BYTES} bytes, expected a configuration file")
+            data = file.read(largest_bytes + 1)
+        if len(data) > largest_bytes:
+            kind = "configuration" if largest_bytes == LARGEST_BYTES else "smaller"
+            raise UserError(f"{path}: is larger than {largest_bytes} bytes, expected a {kind} file")
         text = data.decode("utf-8-sig")
     except FileNotFoundError:
         raise UserError(f"{path}: no such file") from None

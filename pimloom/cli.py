@@ -13,6 +13,7 @@ from pimloom.arch.error import UserError
 from pimloom.failing import say
 from pimloom.output import Json, Quiet, output
 from pimloom.rtl_cli import app as rtl_app
+from pimloom.serving_options import Batch, Every, Fidelity, Iterations, Layers, Policy, Pp, Requests, Tp
 
 # What a command needs is imported inside it: numba and matplotlib would slow `--help` down.
 
@@ -79,24 +80,15 @@ def run(
     generate: Annotated[
         int | None, typer.Option(metavar="N", help="Tokens to generate from an empty prompt, batch 1; else 1024.")
     ] = None,
-    requests: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Batch of a system that serves many: CSV with seq_len,ch_idx or seq_len."),
-    ] = None,
-    tp: Annotated[
-        int | None, typer.Option(metavar="N", help="Devices that share each layer of a batch; else 1.")
-    ] = None,
-    pp: Annotated[
-        int | None,
-        typer.Option(metavar="P", help="Pipeline stages of a batch, which share the layers; else 1."),
-    ] = None,
-    layers: Annotated[
-        int | None, typer.Option(metavar="N", help="Layers of an iteration of a batch; else all of the model.")
-    ] = None,
-    fidelity: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="physical, or released: with the faults of the system's own simulator."),
-    ] = None,
+    requests: Requests = None,
+    batch: Batch = None,
+    iterations: Iterations = None,
+    every: Every = None,
+    policy: Policy = None,
+    tp: Tp = None,
+    pp: Pp = None,
+    layers: Layers = None,
+    fidelity: Fidelity = None,
     set_: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a value; may be repeated.")
     ] = None,
@@ -106,33 +98,41 @@ def run(
     ] = None,
     window: Annotated[str, typer.Option(metavar="FROM:TO", help="Window of the timeline [µs].")] = "0:20",
     check: Annotated[bool, typer.Option("--check", help="Run the legality monitor on every command trace.")] = False,
-    seed: Annotated[int, typer.Option(help="Recorded in the result; nothing here is random yet.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the requests of a data set; recorded in the result.")] = 0,
     quiet: Quiet = False,
 ) -> None:
     """Simulate a model on a system and print latency, energy and more."""
-    from pimloom.serving import serve_command, serves, show_served
+    from pimloom.serving import Asked, serve_command, serves
 
     if serves(system):
         alone: dict[str, object] = {"--generate": generate, "--timeline": timeline, "--check": check or None}
         for option, value in alone.items():
             if value is not None:
                 raise UserError(f"{option}: {system} runs one decode iteration of a batch; leave it out")
-        served = serve_command(
+        answer = serve_command(
             system,
             model,
             set_ or [],
-            requests=requests,
-            tp=1 if tp is None else tp,
-            pp=1 if pp is None else pp,
-            layers=layers,
-            fidelity=fidelity or "physical",
+            Asked(
+                requests,
+                batch,
+                iterations,
+                every,
+                policy,
+                seed,
+                1 if tp is None else tp,
+                1 if pp is None else pp,
+                layers,
+                fidelity,
+            ),
             json=json,
             quiet=quiet,
         )
-        output(served.as_dict(), json, None if quiet else lambda _: show_served(served))
+        output(answer.value, json, None if quiet else lambda _: answer.show())
         return
     batched: dict[str, object] = {"--requests": requests, "--tp": tp, "--pp": pp, "--layers": layers}
-    batched["--fidelity"] = fidelity
+    batched |= {"--fidelity": fidelity, "--batch": batch, "--iterations": iterations, "--every": every}
+    batched |= {"--policy": policy}
     for option, value in batched.items():
         if value is not None:
             raise UserError(f"{option} {value}: {system} runs one sequence at a time; leave it out")

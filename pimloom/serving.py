@@ -1,21 +1,51 @@
-"""What `pimloom run` does on an NPU with PIM: read the request list, run a decode iteration, print its stages."""
+"""What `pimloom run` does on an NPU with PIM: read the requests, run decode iterations, print what they took."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from pimloom.arch.error import UserError
-from pimloom.arch.llm import load_llm
+from pimloom.arch.llm import LlmSpec, load_llm
 from pimloom.arch.load import nearest
 from pimloom.arch.npu_pim import Faults, NpuPimSystem
-from pimloom.arch.system import load_system
+from pimloom.arch.system import System, load_system
 from pimloom.arch.units import J_PER_MJ, J_PER_PJ, J_PER_UJ, S_PER_US
+from pimloom.decoding_show import show_decoded, show_source
+from pimloom.mappers.packing import round_robin
+from pimloom.reports.npu_pim.decoding import Plan, decode_iterations, described, summary
 from pimloom.reports.npu_pim.parallel import serve_on_devices
 from pimloom.reports.npu_pim.requests import read_requests
 from pimloom.reports.npu_pim.serve import Served
+from pimloom.reports.serving.batching import POLICIES
+from pimloom.reports.serving.data_sets import DATA_SETS
+from pimloom.reports.serving.trace_file import is_trace
+from pimloom.reports.serving.workload import KNOWN, load_workload
 from pimloom.running import check_writable, parse_settings, progress_bar
 from pimloom.show import show_line, show_rows
 
 FIDELITIES = {"released": "true", "physical": "false"}
+
+
+class Asked(NamedTuple):
+    """Options of `pimloom run` for a batch; None where not given."""
+
+    requests: str | None
+    batch: int | None
+    iterations: int | None
+    every: int | None
+    policy: str | None
+    seed: int
+    tp: int
+    pp: int
+    layers: int | None
+    fidelity: str | None
+
+
+class Answer(NamedTuple):
+    """The result as JSON has it, and what prints it for a person."""
+
+    value: dict[str, Any]
+    show: Callable[[], None]
 
 
 def serves(system: str) -> bool:
@@ -24,36 +54,96 @@ def serves(system: str) -> bool:
 
 
 def serve_command(
-    system: str,
-    model: str,
-    settings: Sequence[str],
-    *,
-    requests: Path | None,
-    tp: int,
-    pp: int,
-    layers: int | None,
-    fidelity: str,
-    json: str | None,
-    quiet: bool,
-) -> Served:
-    """Run one decode iteration as `pimloom run` was asked to. Raises UserError."""
+    system: str, model: str, settings: Sequence[str], asked: Asked, *, json: str | None, quiet: bool
+) -> Answer:
+    """Run decode iterations as `pimloom run` was asked to. Raises UserError."""
     if json not in (None, "-"):
         check_writable(Path(json or ""), "--json")
-    if fidelity not in FIDELITIES:
-        known = ", ".join(FIDELITIES)
-        raise UserError(f"--fidelity {fidelity}: expected one of {known}{nearest(fidelity, FIDELITIES)}")
-    if requests is None:
-        raise UserError("--requests: expected a CSV file with the columns seq_len,ch_idx (or seq_len)")
+    fidelity = asked.fidelity or "physical"
+    _check_one_of("--fidelity", fidelity, FIDELITIES)
+    _check_one_of("--policy", asked.policy or POLICIES[0], POLICIES)
+    for option, number in (("--batch", asked.batch), ("--iterations", asked.iterations), ("--every", asked.every)):
+        if number is not None and number < 1:
+            raise UserError(f"{option} {number}: expected at least 1")
+    if asked.requests is None:
+        raise UserError(f"--requests: expected a CSV list (seq_len,ch_idx or seq_len), {KNOWN}")
     llm = load_llm(model)
-    if layers is not None and not 1 <= layers <= llm.num_hidden_layers:
-        raise UserError(f"--layers {layers}: expected 1 to {llm.num_hidden_layers}, the layers of {llm.name}")
+    if asked.layers is not None and not 1 <= asked.layers <= llm.num_hidden_layers:
+        raise UserError(f"--layers {asked.layers}: expected 1 to {llm.num_hidden_layers}, the layers of {llm.name}")
     faults = {f"faults.{name}": FIDELITIES[fidelity] for name in Faults.__struct_fields__}
     hardware = load_system(system, faults | parse_settings(settings))
-    assert isinstance(hardware.spec, NpuPimSystem)
-    tokens, channel = read_requests(requests, hardware.spec.dram.channels)
+    requests = asked.requests
+    asked = asked._replace(fidelity=fidelity, layers=asked.layers or llm.num_hidden_layers)
+    if _is_list(requests):
+        return _one_list(hardware, llm, asked, quiet)
+    return _workload(hardware, llm, asked, quiet)
+
+
+def _check_one_of(option: str, value: str, known: Sequence[str] | dict[str, str]) -> None:
+    if value not in known:
+        raise UserError(f"{option} {value}: expected one of {', '.join(known)}{nearest(value, known)}")
+
+
+def _is_list(requests: str) -> bool:
+    """Whether the requests are contexts of one iteration, not a workload."""
+    path = Path(requests)
+    if requests in DATA_SETS or not path.exists():
+        return False
+    return not path.is_file() or not is_trace(path)  # a pipe can be read but once
+
+
+def _one_list(hardware: System, llm: LlmSpec, asked: Asked, quiet: bool) -> Answer:
+    """One iteration of a list of contexts."""
+    for option, number in (("--batch", asked.batch), ("--iterations", asked.iterations), ("--every", asked.every)):
+        if number is not None:
+            raise UserError(
+                f"{option} {number}: {asked.requests} lists the contexts of one iteration; leave {option} out or "
+                "give --requests a data set or a trace"
+            )
+    assert isinstance(hardware.spec, NpuPimSystem) and asked.requests and asked.layers and asked.fidelity
+    channels = hardware.spec.dram.channels
+    tokens, channel = read_requests(Path(asked.requests), channels)
+    if asked.policy and channel is not None:
+        raise UserError(f"--policy {asked.policy}: {asked.requests} gives the channels; leave one of the two out")
+    if asked.policy == "round-robin":
+        channel = round_robin(tokens.tolist(), channels)
     with progress_bar(f"{llm.name} on {hardware.name}", quiet):
-        depth = layers or llm.num_hidden_layers
-        return serve_on_devices(hardware, llm, tokens, channel, tp=tp, pp=pp, layers=depth, fidelity=fidelity)
+        found = serve_on_devices(
+            hardware, llm, tokens, channel, tp=asked.tp, pp=asked.pp, layers=asked.layers, fidelity=asked.fidelity
+        )
+    return Answer(found.as_dict() | {"workload": None}, lambda: show_served(found))
+
+
+def _workload(hardware: System, llm: LlmSpec, asked: Asked, quiet: bool) -> Answer:
+    """Iterations of a data set or a trace."""
+    assert asked.requests and asked.layers and asked.fidelity
+    workload = load_workload(asked.requests, seed=asked.seed)
+    if asked.batch is None:
+        many = "most requests at once" if workload.timed else "how many requests are kept alive"
+        raise UserError(f"--batch: expected {many}, as --requests {asked.requests} does not say it")
+    plan = Plan(
+        asked.batch,
+        asked.iterations or 1,
+        asked.every or 1,
+        asked.policy or POLICIES[0],
+        asked.seed,
+        asked.tp,
+        asked.pp,
+        asked.layers,
+        asked.fidelity,
+    )
+    with progress_bar(f"{llm.name} on {hardware.name}", quiet) as progress:
+        done, served = decode_iterations(hardware, llm, workload, plan, lambda n: progress(n, plan.iterations))
+    source = described(workload, plan)
+    if plan.iterations > 1:
+        found = summary(hardware, llm, plan, workload, done, served)
+        return Answer(found.as_dict(), lambda: show_decoded(found))
+
+    def show() -> None:
+        show_source(source)
+        show_served(served[0])
+
+    return Answer(served[0].as_dict() | {"workload": source}, show)
 
 
 def show_served(found: Served) -> None:

@@ -101,7 +101,10 @@ def test_bad_options(options, tmp_path):
     ("text", "said"),
     [
         ("", "r.csv: the file is empty"),
-        ("length\n5\n", "r.csv:1: expected the header seq_len or seq_len,ch_idx, got length"),
+        (
+            "length\n5\n",
+            "r.csv:1: expected the header seq_len, seq_len,ch_idx or timestamp,prompt_tokens,output_tokens, got length",
+        ),
         ("seq_len\n", "r.csv: expected at least one request below the header"),
         ("seq_len\n-5\n", "r.csv:2: seq_len: expected 1 to 1048576, got -5"),
         ("seq_len,ch_idx\n5,32\n", "r.csv:2: ch_idx: expected 0 to 31, got 32"),
@@ -120,7 +123,8 @@ def test_a_list_is_asked_for():
     done = call("run", "neupims", "--model", "gpt3-7b")
     assert (done.code, done.err) == (
         2,
-        "pimloom: --requests: expected a CSV file with the columns seq_len,ch_idx (or seq_len)\n",
+        "pimloom: --requests: expected a CSV list (seq_len,ch_idx or seq_len), sharegpt, alpaca, "
+        "a CSV trace (timestamp,prompt_tokens,output_tokens) or a ShareGPT JSON\n",
     )
     done = call("run", "pim_gpt", "--model", "gpt2", "--tp", "4")
     assert (done.code, done.err) == (2, "pimloom: --tp 4: pim_gpt runs one sequence at a time; leave it out\n")

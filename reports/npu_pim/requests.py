@@ -18,7 +18,8 @@ def read_requests(path: Path, channels: int) -> Requests:
     header = [name.strip() for name in rows[0]] if rows else []
     if header not in (["seq_len"], ["seq_len", "ch_idx"]):
         found = short(",".join(header)) if header else "nothing"
-        raise UserError(f"{path}:1: expected the header seq_len or seq_len,ch_idx, got {found}")
+        trace = "timestamp,prompt_tokens,output_tokens"
+        raise UserError(f"{path}:1: expected the header seq_len, seq_len,ch_idx or {trace}, got {found}")
     numbers = [_row(path, line, row, len(header), channels) for line, row in enumerate(rows[1:], 2) if row]
     if not numbers:
         raise UserError(f"{path}: expected at least one request below the header")

@@ -209,11 +209,15 @@ def _check_machine(hardware: NpuPimSystem, part: Part) -> None:
         )
 
 
+def first_row(shard: Shard) -> int:
+    """The first row of a channel that caches may have, behind the buffer of activations."""
+    row_bytes = shard.shape.row * shard.element_bytes * shard.shape.banks * shard.system.dram.channels
+    return ceil_div(ACTIVATION_BYTES, row_bytes) + 1
+
+
 def _caches(shard: Shard, rows: int, tokens: np.ndarray, channel: np.ndarray) -> list[Cache]:
     """Rows for all caches. Raises UserError if they do not fit into banks of `rows` rows."""
-    row_bytes = shard.shape.row * shard.element_bytes * shard.shape.banks * shard.system.dram.channels
-    base = ceil_div(ACTIVATION_BYTES, row_bytes) + 1
-    caches = place(shard.shape, tokens, channel, base)
+    caches = place(shard.shape, tokens, channel, first_row(shard))
     last = max(c.row_v + shard.shape.rows_v(int(n)) for c, n in zip(caches, tokens.tolist(), strict=True))
     if last > rows:
         raise UserError(f"the caches of {len(tokens)} requests need {last} rows of a bank, which has {rows}")

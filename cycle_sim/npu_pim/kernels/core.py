@@ -30,8 +30,8 @@ ISSUED, STARTED, ENDED, DRAINED, N_ARRAY = range(5)
 # with a row open in the MEM and in the PIM row buffer, then commands by opcode
 CLOCK, MEM_OPEN, PIM_OPEN, COMMAND = range(4)
 # npu[…]: rows and columns of an array, cycles of a step, bytes after which addresses begin again, next byte, bytes of a
-# line, its place in an address, whether lines leave hashed, clock, operators that began and that ended, most responses of
-# a channel in a clock, most clocks of a window, whether results stand in the arrays
+# line, its place in an address, whether lines leave hashed, clock, operators that began and that ended, most responses
+# of a channel in a clock, most clocks of a window, whether results stand in the arrays
 (
     ROWS, STEP, WRAP, NEXT_BYTE, LINE, COLUMN_BITS, CHANNEL_BITS, HASHED, TIME, N_BEGUN, N_ENDED, ANSWERS, LONGEST,
     BY_OUTPUT, N_NPU,

@@ -1,0 +1,79 @@
+"""Rows of the channels handed out in pages as caches of keys and values grow, and taken back when requests end.
+
+A page of K holds the keys of one token in every bank; a page of V holds as many tokens as a row has elements (see
+`mappers.kv`). Rows of a page need not be neighbours: a PIM command names one row. As in vLLM (Kwon et al., SOSP 2023),
+a request holds no more than its pages so far.
+"""
+
+from heapq import heappop, heappush
+from typing import NamedTuple
+
+import numpy as np
+
+from pimloom.arch.units import ceil_div
+from pimloom.mappers.kv import Shape
+
+
+class Pages(NamedTuple):
+    """A request's rows in its channel, in the order of its tokens."""
+
+    channel: int
+    rows_k: list[int]
+    rows_v: list[int]
+
+
+class KvPages:
+    """Free rows of each channel, the lowest handed out first; which request holds the others.
+
+    first_row, end_row: the rows of a channel that caches may have, the end not among them. allotted: pages as large as
+    NeuPIMs' simulator makes them, for the heads of all devices, not of this one alone.
+    """
+
+    def __init__(self, shape: Shape, channels: int, first_row: int, end_row: int, *, allotted: bool) -> None:
+        width = shape.allotted if allotted else shape.width
+        self.page_k, self.page_v = ceil_div(width, shape.row), ceil_div(width, shape.banks)
+        self._tokens_k, self._tokens_v = shape.banks, shape.row
+        self.rows_of_channel = max(end_row - first_row, 0)
+        self._free = [list(range(first_row, end_row)) for _ in range(channels)]  # heaps
+        self._held: dict[int, Pages] = {}
+
+    @property
+    def channels(self) -> int:
+        """Channels of the device."""
+        return len(self._free)
+
+    def rows(self, tokens: np.ndarray) -> np.ndarray:
+        """Rows of a channel for caches of int64 `tokens` each."""
+        return self.page_k * -(-tokens // self._tokens_k) + self.page_v * -(-tokens // self._tokens_v)
+
+    def free_rows(self) -> np.ndarray:
+        """int64[channels] of rows that nobody holds."""
+        return np.array([len(free) for free in self._free], np.int64)
+
+    def pages(self, request: int) -> Pages:
+        """What a request holds. Raises KeyError if nothing."""
+        return self._held[request]
+
+    def grow(self, request: int, channel: int, tokens: int) -> bool:
+        """Give `request` the pages that it lacks for `tokens`, all or none of them; False if the channel is too full.
+
+        Raises ValueError if the request lives in another channel.
+        """
+        held = self._held.get(request) or Pages(channel, [], [])
+        if held.channel != channel:
+            raise ValueError(f"request {request} lives in channel {held.channel}, not in {channel}")
+        lacks_k = self.page_k * ceil_div(tokens, self._tokens_k) - len(held.rows_k)
+        lacks_v = self.page_v * ceil_div(tokens, self._tokens_v) - len(held.rows_v)
+        free = self._free[channel]
+        if max(lacks_k, 0) + max(lacks_v, 0) > len(free):
+            return False
+        held.rows_k.extend(heappop(free) for _ in range(lacks_k))
+        held.rows_v.extend(heappop(free) for _ in range(lacks_v))
+        self._held[request] = held
+        return True
+
+    def release(self, request: int) -> None:
+        """Take back all rows of a request. Raises KeyError if it holds none."""
+        held = self._held.pop(request)
+        for row in (*held.rows_k, *held.rows_v):
+            heappush(self._free[held.channel], row)

@@ -1,0 +1,35 @@
+"""Options of `pimloom run` for systems that serve batches."""
+
+from typing import Annotated
+
+import typer
+
+Requests = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE",
+        help="Batch of a system that serves many: sharegpt, alpaca, CSV with seq_len[,ch_idx] or "
+        "timestamp,prompt_tokens,output_tokens, ShareGPT JSON.",
+    ),
+]
+Tp = Annotated[int | None, typer.Option(metavar="N", help="Devices that share each layer of a batch; else 1.")]
+Pp = Annotated[
+    int | None, typer.Option(metavar="P", help="Pipeline stages of a batch, which share the layers; else 1.")
+]
+Layers = Annotated[
+    int | None, typer.Option(metavar="N", help="Layers of an iteration of a batch; else all of the model.")
+]
+Fidelity = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="physical, or released: with the faults of the system's own simulator."),
+]
+Batch = Annotated[
+    int | None, typer.Option(metavar="N", help="Requests kept alive of a data set, or most at once of a trace.")
+]
+Iterations = Annotated[int | None, typer.Option(metavar="N", help="Decode iterations of a batch; else 1.")]
+Every = Annotated[
+    int | None, typer.Option(metavar="K", help="Simulate each K-th iteration, interpolate the others; else 1.")
+]
+Policy = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Channels of a batch: min-load or round-robin; else min-load.")
+]

@@ -1,0 +1,182 @@
+"""Many decode iterations on an NPU with PIM: continuous batching whose iterations are simulated by `serve`."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from math import ceil
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+
+from pimloom import __version__
+from pimloom.arch.error import UserError
+from pimloom.arch.llm import LlmSpec
+from pimloom.arch.npu_pim import NpuPimSystem
+from pimloom.arch.system import System
+from pimloom.arch.units import S_PER_PS
+from pimloom.mappers.kv_pages import KvPages
+from pimloom.reports.npu_pim.parallel import serve_on_devices
+from pimloom.reports.npu_pim.serve import Served, channel_of, estimate_of, first_row, shard_of
+from pimloom.reports.serving.batching import Rules, decode
+from pimloom.reports.serving.outcome import Batched, Spread
+from pimloom.reports.serving.workload import Workload
+
+WARM_UP_OUTPUTS = 10  # mean outputs of iterations before those that count [assumed: long enough for a steady state]
+
+
+class Plan(NamedTuple):
+    """What is decoded: `iterations` of at most `batch` requests, `layers` of the model on `pp` groups of `tp` devices.
+
+    policy: of `batching.POLICIES`; every: see `pace.Pace`; seed: of the rows that replace requests that end.
+    """
+
+    batch: int
+    iterations: int
+    every: int
+    policy: str
+    seed: int
+    tp: int
+    pp: int
+    layers: int
+    fidelity: str
+
+
+class Decoded(msgspec.Struct, frozen=True, kw_only=True):
+    """Many decode iterations; fields as in CONVENTIONS.md."""
+
+    system: str
+    model: str
+    fidelity: str
+    workload: dict[str, Any]
+    batch: int
+    tp: int
+    pp: int
+    layers: int
+    iterations: int
+    simulated_iterations: int
+    every: int
+    batch_mean: float
+    context_mean: float
+    time_s: float
+    tokens_per_s: float
+    token_time_s: Spread | None
+    wait_s: Spread | None
+    latency_s: Spread | None
+    requests_finished: int
+    preemptions: int
+    iteration_batch: list[int]
+    iteration_tokens: list[int]
+    iteration_s: list[float]
+    spec_digest: str
+    version: str
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain dicts, lists and numbers, fields in the order above."""
+        plain: dict[str, Any] = msgspec.to_builtins(self)
+        return plain
+
+
+def decode_iterations(
+    system: System, llm: LlmSpec, workload: Workload, plan: Plan, progress: Callable[[int], None] = lambda done: None
+) -> tuple[Batched, list[Served]]:
+    """Batch the requests of `workload` and simulate; returns what happened, and each simulated iteration's layer.
+
+    Requests without arrivals of their own are kept alive: after a warm-up that is not simulated, in which a request
+    that ends is replaced by a random row, a steady state. Raises UserError.
+    """
+    shard, part, layers = shard_of(system, llm, plan.tp), system.part, plan.layers
+    hardware = shard.system
+    assert part is not None
+    if plan.batch < hardware.interleave.sub_batches:
+        raise UserError(
+            f"--batch {plan.batch}: interleave.sub_batches is {hardware.interleave.sub_batches}, and each needs a "
+            "request; raise --batch or set interleave.sub_batches=1"
+        )
+    alone = _undivided(system)
+    served: list[Served] = []
+
+    def step(tokens: np.ndarray, channel: np.ndarray) -> float:
+        machine = system if len(tokens) >= hardware.interleave.sub_batches else alone
+        found = serve_on_devices(
+            machine, llm, tokens, channel, tp=plan.tp, pp=plan.pp, layers=layers, fidelity=plan.fidelity
+        )
+        served.append(found)
+        return served[-1].iteration_cyc * served[-1].clock_ps * S_PER_PS
+
+    rows = part.organization.rows
+    pages = KvPages(shard.shape, hardware.dram.channels, first_row(shard), rows, allotted=True)  # as `serve` has it
+    rules = Rules(
+        batch=plan.batch,
+        longest=llm.max_position_embeddings,
+        policy=plan.policy,
+        cost=estimate_of(shard, channel_of(system)),
+        kept_alive=not workload.timed,
+        seed=plan.seed,
+    )
+    done = decode(
+        workload,
+        pages,
+        rules,
+        step,
+        warm_up=warm_up_of(workload),
+        iterations=plan.iterations,
+        every=plan.every,
+        progress=progress,
+    )
+    return done, served
+
+
+def warm_up_of(workload: Workload) -> int:
+    """Iterations before those that count; 0 where requests have arrivals of their own."""
+    return 0 if workload.timed else ceil(WARM_UP_OUTPUTS * float(workload.output_tokens.mean()))
+
+
+def summary(
+    system: System, llm: LlmSpec, plan: Plan, workload: Workload, done: Batched, served: list[Served]
+) -> Decoded:
+    """All of it in the result's fields."""
+    return Decoded(
+        system=system.name,
+        model=llm.name,
+        fidelity=plan.fidelity,
+        workload=described(workload, plan),
+        batch=plan.batch,
+        tp=plan.tp,
+        pp=plan.pp,
+        layers=plan.layers,
+        iterations=len(done.seconds),
+        simulated_iterations=len(served),
+        every=plan.every,
+        batch_mean=float(done.batch.mean()),
+        context_mean=float(done.tokens.sum() / done.batch.sum()),
+        time_s=done.time_s,
+        tokens_per_s=done.tokens_per_s,
+        token_time_s=done.token_time_s,
+        wait_s=done.wait_s if workload.timed else None,
+        latency_s=done.latency_s,
+        requests_finished=int(np.isfinite(done.end_s).sum()),
+        preemptions=done.preemptions,
+        iteration_batch=done.batch.tolist(),
+        iteration_tokens=done.tokens.tolist(),
+        iteration_s=done.seconds.tolist(),
+        spec_digest=system.digest,
+        version=__version__,
+    )
+
+
+def described(workload: Workload, plan: Plan) -> dict[str, Any]:
+    """Where the requests came from, and how they were placed."""
+    return {
+        "name": workload.name,
+        "note": workload.note,
+        "policy": plan.policy,
+        "seed": plan.seed,
+        "warm_up_iterations": warm_up_of(workload),
+    }
+
+
+def _undivided(system: System) -> System:
+    """The system without sub-batches, for a batch that is too small for them."""
+    assert isinstance(system.spec, NpuPimSystem)
+    interleave = msgspec.structs.replace(system.spec.interleave, sub_batches=1)
+    return replace(system, spec=msgspec.structs.replace(system.spec, interleave=interleave))

@@ -1,0 +1,253 @@
+"""Continuous batching: at each iteration finished requests leave, waiting ones join, and all grow by a token.
+
+Scheduling by iteration as in Orca (Yu et al., OSDI 2022), pages of cache and preemption as in vLLM (Kwon et al., SOSP
+2023). Prompts are processed elsewhere, as NeuPIMs assumes: a request joins with the cache of its prompt, and all its
+output tokens come from iterations here. Nothing here knows the machine: it asks `step`.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pimloom.arch.error import UserError
+from pimloom.mappers.kv_pages import KvPages
+from pimloom.mappers.packing import pack
+from pimloom.reports.serving.outcome import REQUEST, Batched
+from pimloom.reports.serving.pace import Pace
+from pimloom.reports.serving.workload import Workload
+
+POLICIES = ("min-load", "round-robin")
+Step = Callable[[np.ndarray, np.ndarray], float]  # contexts [tokens] and channels of a batch, int64 -> seconds
+
+
+class Rules(NamedTuple):
+    """How requests are batched.
+
+    batch: most requests at once; longest: positions of the model, at which a context stops growing; policy: 'min-load'
+    (Algorithm 2 over what is resident) or 'round-robin'; cost: load of a request by its context, for 'min-load', of
+    int64 tokens or an array of them; kept_alive: a request that ends is replaced by a random row of the workload.
+    """
+
+    batch: int
+    longest: int
+    policy: str
+    cost: Callable[[Any], Any]
+    kept_alive: bool
+    seed: int = 0
+
+
+def decode(
+    workload: Workload,
+    pages: KvPages,
+    rules: Rules,
+    step: Step,
+    *,
+    warm_up: int = 0,
+    iterations: int | None = None,
+    every: int = 1,
+    progress: Callable[[int], None] = lambda done: None,
+) -> Batched:
+    """Decode `iterations`, or until all requests have ended, after `warm_up` iterations that take no time.
+
+    every: `step` is asked at each such iteration (see `Pace`). Raises UserError if a request fits in no channel, or
+    the batch that is to be kept alive does not fit in all.
+    """
+    assert iterations is not None or not rules.kept_alive
+    floor = _Floor(workload, pages, rules)
+    floor.check_alive()
+    for _ in range(warm_up):
+        floor.iterate(lambda tokens, channel: 0.0)
+    if warm_up:
+        floor.forget()
+    floor.check_alive()
+    pace, done = Pace(step, every), 0
+    while (iterations is None or done < iterations) and floor.iterate(pace):
+        done += 1
+        progress(done)
+    return floor.result(pace.simulated)
+
+
+class _Floor:
+    """Requests that wait, those that are resident (in the order in which they joined), and the clock."""
+
+    def __init__(self, workload: Workload, pages: KvPages, rules: Rules) -> None:
+        self.workload, self.pages, self.rules = workload, pages, rules
+        self.rng = np.random.default_rng([rules.seed, 1])  # the workload was drawn from [seed]
+        self.resident = np.zeros(0, REQUEST)
+        self.waiting: deque[np.ndarray] = deque()  # REQUEST[1] each
+        self.arrived, self.pointer = 0, 0  # requests that have come so far; next channel of round robin
+        self.now_s = 0.0
+        self.ended: list[np.ndarray] = []
+        self.iterations: list[tuple[int, int, float]] = []  # batch, tokens, seconds
+        self.gaps: list[np.ndarray] = []
+        self.preemptions = 0
+        self._check_sizes()
+
+    def iterate(self, step: Step) -> bool:
+        """One iteration; False if no request is left."""
+        self._arrive()
+        if not len(self.resident) and not self.waiting:
+            if self.arrived == len(self.workload.arrival_s):
+                return False
+            self.now_s = float(self.workload.arrival_s[self.arrived])
+            self._arrive()
+        self._grow()
+        self._admit()
+        at, tokens = self.resident, self._contexts(self.resident)
+        seconds = step(tokens, at["channel"].copy())
+        self.now_s += seconds
+        self.iterations.append((len(at), int(tokens.sum()), seconds))
+        self.gaps.append(self.now_s - at["last_s"])
+        at["generated"] += 1
+        at["last_s"] = self.now_s
+        at["first_token_s"][at["generated"] == 1] = self.now_s
+        done = at["generated"] == at["output"]
+        for request in at["request"][done].tolist():
+            self.pages.release(request)
+        self.ended.append(at[done])
+        self.resident = at[~done]
+        return True
+
+    def forget(self) -> None:
+        """What happened so far was the warm-up."""
+        self.ended, self.iterations, self.gaps, self.preemptions = [], [], [], 0
+        for requests in (self.resident, *self.waiting):
+            for name in ("arrival_s", "start_s", "first_token_s"):
+                requests[name] = np.nan
+
+    def result(self, simulated: list[bool]) -> Batched:
+        """All that happened."""
+        requests = np.concatenate([*self.ended, self.resident, *self.waiting])
+        batch, tokens, seconds = np.array(self.iterations).reshape(-1, 3).T
+        return Batched(
+            batch.astype(np.int64),
+            tokens.astype(np.int64),
+            seconds,
+            np.array(simulated, bool),
+            requests[np.argsort(requests["request"])],
+            np.concatenate([np.zeros(0), *self.gaps]),
+            self.preemptions,
+            self.now_s,
+        )
+
+    def check_alive(self) -> None:
+        """Raise UserError if a batch that is to be kept alive does not fit."""
+        if not self.rules.kept_alive:
+            return
+        self._arrive()
+        there = np.concatenate([self.resident, *self.waiting])
+        needed = int(self.pages.rows(self._contexts(there)).sum())
+        if needed <= self._rows():
+            self._grow()
+            self._admit()
+        if self.waiting:
+            raise UserError(
+                f"--batch {self.rules.batch}: the caches need {needed} rows of the {self._rows()} of all channels; "
+                "lower --batch or share layers with --tp"
+            )
+
+    def _rows(self) -> int:
+        return self.pages.rows_of_channel * self.pages.channels
+
+    def _check_sizes(self) -> None:
+        """Raise UserError if the largest request fits in no channel."""
+        prompt, output = self.workload.prompt_tokens, self.workload.output_tokens
+        longest = np.minimum(prompt + output - 1, self.rules.longest)
+        worst, most = int(longest.argmax()), self.pages.rows_of_channel
+        if (needed := int(self.pages.rows(longest[worst]))) > most:
+            raise UserError(
+                f"{self.workload.name}: request {worst} of {longest[worst]} tokens needs {needed} rows of a channel, "
+                f"which has {most} for caches; take shorter requests or a larger memory"
+            )
+
+    def _contexts(self, requests: np.ndarray) -> np.ndarray:
+        return np.minimum(requests["prompt"] + requests["generated"], self.rules.longest)
+
+    def _arrive(self) -> None:
+        """Whoever has come by now waits; of a batch kept alive, whoever replaces those that left."""
+        if self.rules.kept_alive:
+            missing = self.rules.batch - len(self.resident) - len(self.waiting)
+            for row in self.rng.integers(len(self.workload.prompt_tokens), size=missing).tolist():
+                self._enter(row, self.now_s)
+            return
+        upto = int(np.searchsorted(self.workload.arrival_s, self.now_s, side="right"))
+        for row in range(self.arrived, upto):
+            self._enter(row, float(self.workload.arrival_s[row]))
+
+    def _enter(self, row: int, arrival_s: float) -> None:
+        request = np.zeros(1, REQUEST)
+        request["request"], request["row"], request["arrival_s"] = self.arrived, row, arrival_s
+        request["prompt"], request["output"] = self.workload.prompt_tokens[row], self.workload.output_tokens[row]
+        request["start_s"] = request["first_token_s"] = request["last_s"] = np.nan
+        self.waiting.append(request)
+        self.arrived += 1
+
+    def _grow(self) -> None:
+        """Give residents the pages they lack, the oldest first; where a channel is full its newest request yields."""
+        tokens = self._contexts(self.resident)
+        stays = np.ones(len(self.resident), bool)
+        for i in np.flatnonzero(self.pages.rows(tokens) > self.pages.rows(tokens - 1)).tolist():
+            mine = self.resident[i]
+            while stays[i] and not self.pages.grow(int(mine["request"]), int(mine["channel"]), int(tokens[i])):
+                newest = np.flatnonzero(stays & (self.resident["channel"] == mine["channel"]))[-1]
+                stays[newest] = False
+                self.pages.release(int(self.resident["request"][newest]))
+        for i in np.flatnonzero(~stays)[::-1].tolist():
+            self.waiting.appendleft(self.resident[i : i + 1].copy())
+            self.preemptions += 1
+        self.resident = self.resident[stays]
+
+    def _admit(self) -> None:
+        """Let in the longest run of those who wait, first come first served, that has slots and rows."""
+        room = min(self.rules.batch - len(self.resident), len(self.waiting))
+        if room <= 0:
+            return
+        some = np.concatenate([self.waiting[i] for i in range(room)])
+        tokens, free = self._contexts(some), self.pages.free_rows()
+        needed = self.pages.rows(tokens)
+        place = self._least_load if self.rules.policy == "min-load" else self._round_robin
+        n = int((needed.cumsum() <= free.sum()).sum())
+        while n and (channel := place(tokens[:n], needed[:n], free.copy())).min() < 0:
+            n -= 1
+        if not n:
+            return
+        some = some[:n]
+        some["channel"] = channel
+        for request, c, context in zip(some["request"].tolist(), channel.tolist(), tokens.tolist(), strict=False):
+            self.waiting.popleft()
+            got = self.pages.grow(request, c, context)
+            assert got
+        fresh = some["generated"] == 0
+        some["start_s"][fresh] = some["last_s"][fresh] = self.now_s
+        self.resident = np.concatenate([self.resident, some])
+
+    def _least_load(self, tokens: np.ndarray, needed: np.ndarray, free: np.ndarray) -> np.ndarray:
+        """Algorithm 2 among the channels that have rows: int64 channels, -1 where none has."""
+        found = np.full(len(tokens), -1)
+        at = self.resident
+        load = np.bincount(at["channel"], self.rules.cost(self._contexts(at)), self.pages.channels).astype(float)
+        for i in np.argsort(-tokens, kind="stable").tolist():
+            fits = free >= needed[i]
+            if not fits.any():
+                break
+            n = int(tokens[i])
+            found[i] = c = int(pack(self.rules.cost, [n], len(load), np.where(fits, load, np.inf).tolist())[0])
+            load[c] += self.rules.cost(n)
+            free[c] -= needed[i]
+        return found
+
+    def _round_robin(self, tokens: np.ndarray, needed: np.ndarray, free: np.ndarray) -> np.ndarray:
+        """The next channel that has rows, from where the last search ended: int64 channels, -1 where none has."""
+        found, pointer = np.full(len(tokens), -1), self.pointer
+        for i in range(len(tokens)):
+            turn = (pointer + np.arange(len(free))) % len(free)
+            fits = turn[free[turn] >= needed[i]]
+            if not len(fits):
+                return found
+            found[i] = fits[0]
+            free[fits[0]] -= needed[i]
+            pointer = (int(fits[0]) + 1) % len(free)
+        self.pointer = pointer
+        return found
