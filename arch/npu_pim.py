@@ -8,7 +8,7 @@ import msgspec
 from pimloom.arch.link import Link
 from pimloom.arch.npu_energy import BankLayout, NpuEnergy
 from pimloom.arch.part import Positive
-from pimloom.arch.pim_channel import ChannelFaults, Controller
+from pimloom.arch.pim_channel import ChannelFaults, Controller, PrechargeScope
 
 Count = Annotated[int, msgspec.Meta(ge=0)]
 
@@ -21,12 +21,14 @@ class PimDram(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         "channels": "channels of the device [1]",
         "lanes": "multipliers of PIM beside a bank: elements of a row that a COMP takes [1]",
         "row_buffers": "dual: PIM has a row buffer of its own; blocked: it shares the only one",
+        "pim_precharge": "PIM rows that one PIM_PRECHARGE closes: of a bank, a bank group or the channel",
     }
 
     part: str
     channels: Annotated[int, msgspec.Meta(gt=0, le=256)]
     lanes: Positive
     row_buffers: Literal["dual", "blocked"]
+    pim_precharge: PrechargeScope
 
 
 class Arrays(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -86,6 +88,9 @@ class Faults(ChannelFaults, frozen=True, forbid_unknown_fields=True):
         "same_rows": "all heads of a request read the same rows of V",
         "halves_by_number": "sub-batches take equal numbers of a channel's requests in list order, not equal estimates",
         "silent_devices": "devices that share a layer exchange nothing",
+        "starts_early": "a step of the arrays may start before its operands come, vector work beside other work",
+        "cache_overallotted": "caches take the rows of all devices' heads, weights none",
+        "header_rows_wrap": "the row of a PIM_HEADER for K goes through an address of 32 bits",
     }
 
     pim_dispatched_singly: bool
@@ -96,6 +101,9 @@ class Faults(ChannelFaults, frozen=True, forbid_unknown_fields=True):
     same_rows: bool
     halves_by_number: bool
     silent_devices: bool
+    starts_early: bool
+    cache_overallotted: bool
+    header_rows_wrap: bool
 
 
 class NpuPimSystem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

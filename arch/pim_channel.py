@@ -44,6 +44,8 @@ class ChannelFaults(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         "gwrites_overlap": "GWRITEs of one bank need no distance",
         "gact_counts_little": "a G_ACT after an ACT waits tRRD only, and for the first bank only that it opens",
         "gact_closes_early": "tRAS does not bind rows that G_ACT opened in a single row buffer",
+        "headers_early": "a PIM_HEADER issues before the commands of its tile have come",
+        "slack_stale": "a refresh in the next clock seems a whole interval away; time left for reads does not age",
     }
 
     gemv_frees_row: bool
@@ -51,6 +53,8 @@ class ChannelFaults(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     gwrites_overlap: bool
     gact_counts_little: bool
     gact_closes_early: bool
+    headers_early: bool
+    slack_stale: bool
 
 
 OPTIONAL_TIMING = {
@@ -62,10 +66,11 @@ OPTIONAL_TIMING = {
 
 
 Mode = Literal["dram", "blocked", "dual"]
+PrechargeScope = Literal["bank", "group", "channel"]
 
 
 class PimChannel(NamedTuple):
-    """A part, its controller and its faults.
+    """A part, its controller, its faults, and which PIM rows one PIM_PRECHARGE closes.
 
     mode: no PIM; PIM in the only row buffer (part with `pim: newton`); PIM in a row buffer of its own (`pim: neupims`).
     """
@@ -74,6 +79,7 @@ class PimChannel(NamedTuple):
     mode: Mode
     controller: Controller
     faults: ChannelFaults
+    pim_precharge: PrechargeScope = "bank"
 
     def device(self) -> Part:
         """The part without the timings that its faults leave out."""

@@ -96,8 +96,13 @@ def _gwrite(column: int) -> np.ndarray:
     return found
 
 
-def logit(shape: Shape, tokens: int, row_k: int, *, fused: bool, exact: bool) -> np.ndarray:
-    """q x K of all heads of one request. exact: headers count COMPs as they are, not rounded down to a power of two."""
+def logit(
+    shape: Shape, tokens: int, row_k: int, *, fused: bool, exact: bool, header_rows: int | None = None
+) -> np.ndarray:
+    """q x K of all heads of one request. exact: headers count COMPs as they are, not rounded down to a power of two.
+
+    header_rows: rows after which those that headers name begin again at 0; None: they are the true ones.
+    """
     chunks, tiles = ceil_div(shape.width, shape.row), ceil_div(tokens, shape.banks)
     found = []
     for c in range(chunks):
@@ -108,7 +113,10 @@ def logit(shape: Shape, tokens: int, row_k: int, *, fused: bool, exact: bool) ->
             heads = (first + np.arange(ceil_div(held, shape.head_dim))) * shape.shared + s
             count = comps * len(heads)
             rows = row_k + np.arange(tiles) * chunks + c
-            found += [_gwrite(LOGIT_COLUMN), _tiles(rows, heads, comps, count if exact else _below(count), fused)]
+            made = _tiles(rows, heads, comps, count if exact else _below(count), fused)
+            if header_rows is not None:
+                made["row"][made["cmd"] == HEADER] %= header_rows
+            found += [_gwrite(LOGIT_COLUMN), made]
     return np.concatenate(found)
 
 

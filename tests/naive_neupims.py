@@ -2,7 +2,9 @@
 
 Slow and simple on purpose: one object a bank, a dictionary of earliest clocks, lists for queues. `mode` is "DUAL"
 (MEM and PIM row buffers), "SINGLE" (one buffer, blocked) or "DRAM" (no PIM). It shares nothing with `arch` or
-`cycle_sim`; the numbers are the specification's, in clocks of 1 ns. `fixes` holds numbers of its section 8.1.
+`cycle_sim`; the numbers are the specification's, in clocks of 1 ns. `fixes` holds numbers of its section 8.1;
+`precharge` is the scope of PIM_PRECHARGE that its item 23 leaves open. While 13 is repaired, a header whose tile is not
+all there counts as no PIM command: reads and writes go on as if the PIM queue were empty, and the tile comes first.
 """
 
 from collections import deque
@@ -12,6 +14,7 @@ RANKS, GROUPS, BANKS = 2, 4, 4
 ALL = range(RANKS * GROUPS * BANKS)
 REFI, SLICE = 3900, 1950
 MEM = ("READ", "WRITE")
+SCOPE = {"bank": 1, "group": BANKS, "channel": RANKS * GROUPS * BANKS}  # banks that a PIM_PRE closes
 BROADCAST = ("P_HEADER", "COMP", "COMPS_READRES", "READRES")
 
 
@@ -54,8 +57,9 @@ def group_of(bank):
 class Channel:
     """One channel; `offer` requests, then `tick`; `log` holds (clock, command, bank, row)."""
 
-    def __init__(self, mode, window=None, fixes=()):
+    def __init__(self, mode, window=None, fixes=(), precharge="bank"):
         self.mode, self.fixes = mode, frozenset(fixes)
+        self.scope = SCOPE[precharge]
         self.window = window or (96 if mode == "DRAM" and 5 not in self.fixes else 4352)
         self.banks = [Bank() for _ in ALL]
         self.activates: list[deque[int]] = [deque(maxlen=4) for _ in range(RANKS)]
@@ -131,9 +135,10 @@ class Channel:
         if self.lock is not None:
             pending = self.reads
         elif self.mode == "DUAL" and self.pim:
-            if self.drain > 0 and len(self.pim_queue) >= 2:
+            few = len(self.pim_queue) < 2 or self.tile_missing()
+            if self.drain > 0 and not few:
                 pending = self.writes
-            elif len(self.pim_queue) < 2 or not self.reads:
+            elif few or not self.reads:
                 pending = self.pim
             else:
                 pending = self.reads
@@ -141,7 +146,7 @@ class Channel:
             pending = self.writes if self.drain > 0 else self.reads
         for i, x in enumerate(pending):
             if x.kind in MEM:
-                if len(self.queue[x.bank]) >= 128 or (self.mode == "SINGLE" and self.pim_queue):
+                if len(self.queue[x.bank]) >= 128 or (self.mode == "SINGLE" and self.pim_waits()):
                     continue
             elif len(self.pim_queue) >= 128:
                 continue
@@ -163,7 +168,22 @@ class Channel:
                 self.lock = None
             return
 
+    def tile_missing(self):
+        """13 repaired: the head is a header, and its tile, up to the command flagged last, is not all in the queue."""
+        if 13 not in self.fixes or not self.pim_queue or self.pim_queue[0].kind != "P_HEADER":
+            return False
+        return len(self.pim_queue) < 128 and not any(x.last for x in self.pim_queue)
+
+    def pim_waits(self):
+        """Whether a PIM command waits that may go on."""
+        return bool(self.pim_queue) and not self.tile_missing()
+
     # --- rows and timing
+
+    def closed_with(self, b):
+        """The banks that one PIM_PRE at bank b closes."""
+        low = b // self.scope * self.scope
+        return list(range(low, low + self.scope))
 
     def needed(self, c, b, row):
         """The command that bank b needs before, or as, command c; None: it can never issue."""
@@ -193,6 +213,8 @@ class Channel:
         """First clock in which no rule binds command c at bank b."""
         whole = c == "G_ACT" and 15 in self.fixes
         scope = [x for x in ALL if group_of(x) == group_of(b)] if whole else [b]
+        if c == "PIM_PRE":
+            scope = self.closed_with(b)
         return max(self.banks[x].earliest.get(c, 0) for x in scope)
 
     def ready(self, c, bank, row, t):
@@ -264,7 +286,7 @@ class Channel:
             if not dual:
                 hold(("G_ACT",), same, t + 14)
         elif c == "PIM_PRE":
-            hold(("G_ACT", "REFRESH"), same, t + 14)
+            hold(("G_ACT", "REFRESH"), self.closed_with(bank), t + 14)
         elif c == "REFRESH":
             hold(("ACT", "G_ACT", "REFRESH"), rank, t + 260)
         elif c == "G_ACT":
@@ -308,19 +330,16 @@ class Channel:
     # --- refresh and deadline
 
     def slack(self, t):
-        return SLICE - (t + 1) % SLICE
+        return SLICE - (t if 18 in self.fixes else t + 1) % SLICE
 
     def estimate(self, h):
         if h.kind == "GWRITE":
             opened = self.banks[h.bank].mem
             return 96 + (28 if opened < 0 else 0 if opened == h.row else 33)
-        groups = pending = 0
-        for g in range(RANKS * GROUPS):
-            rows = [self.banks[b].pim if self.mode == "DUAL" else self.banks[b].mem for b in range(4 * g, 4 * g + 4)]
-            if all(row == h.row for row in rows):
-                continue
-            groups += 1
-            pending += sum(row not in (-1, h.row) for row in rows)
+        rows = [bank.pim if self.mode == "DUAL" else bank.mem for bank in self.banks]
+        groups = sum(any(row != h.row for row in rows[low : low + BANKS]) for low in range(0, len(rows), BANKS))
+        closes = {tuple(self.closed_with(b)) for b in ALL if rows[b] not in (-1, h.row)}  # commands that take 5 each
+        pending = len(closes)
         return 5 * pending + 30 * (groups // 2 - 1) + 14 + 2 * max(h.comps, 6) + 2 * (h.results - 1)
 
     def deadline_ok(self, h, t):
@@ -333,10 +352,10 @@ class Channel:
     def select(self, t):
         """(command, bank, row, request or None) or None; a request is taken off its queue."""
         if self.mode == "SINGLE" and not self.skip_pim and (self.pim_mode or not any(self.queue)):
-            if self.in_ref is not None or not self.pim_queue:
+            if self.in_ref is not None or not self.pim_waits():
                 return None
             return self._take_pim(t)
-        if self.mode == "DUAL" and not self.skip_pim and self.pim_queue and self.in_ref is None:
+        if self.mode == "DUAL" and not self.skip_pim and self.pim_waits() and self.in_ref is None:
             found = self._take_pim(t)
             if found:
                 return found
@@ -391,7 +410,7 @@ class Channel:
                     continue
             if c == "WRITE" and any(y.kind == "READ" and y.address == x.address for y in q[:i]):
                 continue
-            if self.mode == "DUAL" and self.remain > 0 and self.pim_queue:
+            if self.mode == "DUAL" and self.remain > 0 and self.pim_waits():
                 if c == "PRE":
                     if self.remain <= 28:
                         continue
@@ -420,7 +439,8 @@ class Channel:
         elif c == "PRE":
             b.mem, b.served = -1, 0
         elif c == "PIM_PRE":
-            b.pim = -1
+            for x in self.closed_with(bank):
+                self.banks[x].pim = -1
         elif c == "G_ACT":
             for x in ALL:
                 if group_of(x) == group_of(bank):
@@ -442,6 +462,8 @@ class Channel:
             self.pim_mode, self.reserved, self.remain = False, None, 0
 
     def tick(self, t):
+        if 18 in self.fixes:
+            self.remain = max(self.remain - 1, 0)
         due = [x for x in self.responses if x[0] <= t]
         self.responses = [x for x in self.responses if x[0] > t]
         for _, x in due:

@@ -4,7 +4,9 @@ Every clock, in this order: answers that the channels handed over in the clock b
 group of requests whose last answer is there is complete, and tasks out of order that waited for it start; one step of
 the systolic arrays starts, if its operands are there; tasks end and send their stores; operators end, and those that
 waited for them start: they send their loads, then their PIM commands, or one PIM command in each clock; then every
-channel takes requests that were sent in earlier clocks, two by each port at most, and goes on by a clock.
+channel takes requests that were sent in earlier clocks, two by each port at most, and goes on by a clock. With item 21
+of section 8.1 among the repairs, no step starts before now, and tasks on vector units wait in a row, in the order in
+which they were ready, until one unit, or for wide tasks all of them, has ended its work.
 """
 
 from collections import Counter, deque
@@ -18,12 +20,14 @@ M64 = 2**64 - 1
 
 @dataclass
 class Task:
-    """On a vector unit for `cycles`; on the arrays, with `preloads`. store: (at, bytes, group), sent in the end."""
+    """On a vector unit, or wide on all, for `cycles`; on the arrays, with `preloads`. store: (at, bytes, group), sent
+    in the end."""
 
     cycles: int
     preloads: bool
     needs: tuple[int, ...]
     store: tuple[int, int, int] | None
+    wide: bool = False
 
 
 @dataclass
@@ -74,9 +78,11 @@ def hash_order(first, n):
 class Machine:
     """rows: of an array; step: clocks between two of its steps; wrap: bytes after which addresses begin again."""
 
-    def __init__(self, mode, fixes, operators, *, channels, ports, rows, step, wrap, hashed):
+    def __init__(self, mode, fixes, operators, *, channels, ports, rows, step, wrap, hashed, units=8, precharge="bank"):
         self.ops, self.rows, self.step, self.wrap, self.hashed = operators, rows, step, wrap, hashed
-        self.channels = [Channel(mode, fixes=fixes) for _ in range(channels)]
+        self.waits = 21 in fixes
+        self.units, self.in_row = [0] * units, deque()  # end of its work; (operator, task) that wait
+        self.channels = [Channel(mode, fixes=fixes, precharge=precharge) for _ in range(channels)]
         self.fifo: list[list[deque]] = [
             [deque() for _ in range(ports)] for _ in range(channels)
         ]  # (first clock, request)
@@ -123,6 +129,7 @@ class Machine:
         for channel in self.channels:
             for request in channel.collect(t):
                 self.answer(t, request.tag)
+        self.start_vectors(t)
         self.issue_step(t)
         ending = [(op, task) for clock, op, task in self.ending if clock == t]
         self.ending = [x for x in self.ending if x[0] != t]
@@ -151,7 +158,20 @@ class Machine:
             return
         ready = [task for task in op.waiting if self.complete.issuperset(task.needs)]
         op.waiting = [task for task in op.waiting if task not in ready]
-        self.ending += [(t + task.cycles, op, task) for task in ready]
+        self.in_row.extend((op, task) for task in ready)
+
+    def start_vectors(self, t):
+        """Tasks on vector units start in order, if there is room; unless 21 is repaired there always is."""
+        while self.in_row:
+            op, task = self.in_row[0]
+            free = [u for u, end in enumerate(self.units) if end <= t]
+            needed = len(self.units) if task.wide else 1
+            if self.waits and len(free) < needed:
+                return
+            self.in_row.popleft()
+            for u in free[:needed]:
+                self.units[u] = t + task.cycles
+            self.ending.append((t + task.cycles, op, task))
 
     def issue_step(self, t):
         """The oldest step starts, when all its operands are there. A step that ends now is out of the pipeline."""
@@ -164,6 +184,7 @@ class Machine:
                 start = t + (2 * self.rows - 1 if task.preloads else 0)
             else:
                 start = a.started + (self.rows if task.preloads else self.step)
+                start = max(start, t) if self.waits else start
             finish = start + 2 * self.rows - 2 + self.step
             self.array = Array(t, start, max(finish, a.ended + 1))
             self.ending.append((self.array.ended, op, task))

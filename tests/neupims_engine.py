@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from pimloom.arch.pim_channel import ChannelFaults, Controller, Mode, PimChannel
+from pimloom.arch.pim_channel import ChannelFaults, Controller, Mode, PimChannel, PrechargeScope
 from pimloom.arch.system import load_part
 from pimloom.cycle_sim.npu_pim.build import build
 from pimloom.cycle_sim.npu_pim.kernels import engine
@@ -20,28 +20,33 @@ FIXES = {
     8: ("gwrites_overlap",),
     15: ("gact_counts_little",),
     16: ("gact_closes_early",),
+    13: ("headers_early",),
+    18: ("slack_stale",),
 }
 MODE: dict[str, Mode] = {"DUAL": "dual", "SINGLE": "blocked", "DRAM": "dram"}
 END = 10**7
 STEP = 10_000
 
 
-def spec(mode: str, fixes=()) -> PimChannel:
+def spec(mode: str, fixes=(), precharge: PrechargeScope = "bank", part_name: str = "hbm2_neupims") -> PimChannel:
     """The device of the ground truth, as released but for these repairs."""
-    part = load_part("hbm2_neupims", {"pim": "newton"} if mode == "SINGLE" else {}).value
+    part = load_part(part_name, {"pim": "newton"} if mode == "SINGLE" else {}).value
     window = 96 if mode == "DRAM" and 5 not in fixes else 4352
     repaired = {name for fix in fixes for name in FIXES.get(fix, ())}
     faults = ChannelFaults(**{name: name not in repaired for name in ChannelFaults.__struct_fields__})
-    return PimChannel(part, MODE[mode], Controller(32, 128, 128, window, 4, 8, 10, 2), faults)
+    return PimChannel(part, MODE[mode], Controller(32, 128, 128, window, 4, 8, 10, 2), faults, precharge)
 
 
 class Run:
-    """What the engine made of requests: (last PIM response, last other response), commands, the channel."""
+    """What the engine made of requests: (last PIM response, last other response), commands, the channel.
 
-    def __init__(self, mode, pim, plain, fixes=(), until=END):
+    every: PIM request i is not there before clock i * every.
+    """
+
+    def __init__(self, mode, pim, plain, fixes=(), until=END, every=0, **device):
         both = [*pim, *plain]
         dot = np.zeros((len(both), f.N_DOT), np.int64)
-        ch = build(spec(mode, fixes), max(len(both), 1), ports=2, groups=2, distinct=False, logging=True)
+        ch = build(spec(mode, fixes, **device), max(len(both), 1), ports=2, groups=2, distinct=False, logging=True)
         ch = self.channel = ch._replace(dot=dot)
         for i, x in enumerate(both):
             opcode = f.COMMANDS.index(COMMAND[x.kind])
@@ -52,6 +57,7 @@ class Run:
         for p, sent in enumerate(([-1 - i for i in range(len(pim))], words)):
             ch.order[p, : len(sent), f.WORD], ch.order[p, : len(sent), f.OF] = sent, p
             ch.port[p] = 0, len(sent)
+        ch.order[0, : len(pim), f.WHEN] = every * np.arange(len(pim))
         logs, self.code, now = [], engine.DONE, 0
         while now < until and ch.left.any() and self.code != engine.STUCK:  # writes that nothing drives out may stay
             now = min(now + STEP, until) if self.code == engine.DONE else now

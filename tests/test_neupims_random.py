@@ -14,10 +14,11 @@ FEW = 20  # in the quick suite
 
 
 def draw(seed: int):
-    """(mode, fixes, PIM requests, data requests); rows of both may meet."""
+    """(mode, fixes, scope of PIM_PRECHARGE, PIM requests, data requests); rows of both may meet."""
     rng = Random(f"PIM channel {seed}")
     mode = rng.choice(["DUAL", "DUAL", "SINGLE", "SINGLE", "DRAM"])
     fixes = [fix for fix in (*FIXES, 5) if rng.random() < 0.3]
+    precharge = rng.choice(["bank", "group", "channel"]) if mode == "DUAL" else "bank"
     pim, data = [], []
     rows = rng.choice([(0, 1, 2), (0, 7, 8, 9, 10), tuple(range(40))])
     for _ in range(0 if mode == "DRAM" else rng.randrange(1, 8)):
@@ -26,6 +27,8 @@ def draw(seed: int):
         for _ in range(rng.randrange(4)):
             comps, results = rng.randrange(1, 33), rng.randrange(1, 5)
             pim += pim_tile(mode, rng.choice(rows), comps, results, power_of_two(comps * results))
+            if rng.random() < 0.1:  # a header whose row went through too few bits
+                pim[-len(pim_tile(mode, 0, comps, results, 0))].row = rng.choice(rows)
     banks = rng.sample(range(32), rng.choice([1, 2, 8, 32]))
     for _ in range(rng.choice([0, 1, 3, 30])):
         kind, bank, row = rng.choice(["READ", "READ", "WRITE"]), rng.choice(banks), rng.choice(rows)
@@ -34,7 +37,7 @@ def draw(seed: int):
             data.append(Request(kind, bank, row, (at + i) % rng.choice([1, 4, 16])))
     if mode == "SINGLE" and data and rng.random() < 0.5:
         data = data[:4]
-    return mode, fixes, pim, data
+    return mode, fixes, precharge, pim, data
 
 
 @pytest.mark.parametrize("cases", [FEW, pytest.param(CASES, marks=pytest.mark.slow)])
@@ -42,21 +45,21 @@ def draw(seed: int):
 def test_commands_and_clocks(part, cases):
     seen = set()
     for seed in range(part * cases, (part + 1) * cases):
-        mode, fixes, pim, data = draw(seed)
-        naive = Channel(mode, fixes=fixes)
+        mode, fixes, precharge, pim, data = draw(seed)
+        naive = Channel(mode, fixes=fixes, precharge=precharge)
         try:
             done = run(naive, pim, data, most=CLOCKS)
         except AssertionError as error:  # a READRES of a closed bank, or a lock that never ends, in both
             seen.add((mode, str(error)))
-            assert engine_ends(mode, pim, data, fixes) == ("closed" in str(error)), seed
+            assert engine_ends(mode, pim, data, fixes, precharge) == ("closed" in str(error)), seed
             continue
-        found = Run(mode, pim, data, fixes)
+        found = Run(mode, pim, data, fixes, precharge=precharge)
         expected = [(t, COMMAND[c], b if c not in ("P_HEADER",) else 0) for t, c, b, _ in naive.log]
         assert (found.done, found.commands[: len(expected)]) == (done, expected), seed
         seen.add((mode, "done"))
     assert {(mode, "done") for mode in ("DUAL", "SINGLE", "DRAM")} <= seen
 
 
-def engine_ends(mode, pim, data, fixes):
+def engine_ends(mode, pim, data, fixes, precharge):
     """Whether the engine stops at a READRES; else it goes on to the end of time without an answer."""
-    return Run(mode, pim, data, fixes, until=CLOCKS).stuck
+    return Run(mode, pim, data, fixes, until=CLOCKS, precharge=precharge).stuck

@@ -25,7 +25,7 @@ FEW = 6  # in the quick suite
 def naive_operators(b: Builder) -> list[Operator]:
     found = []
     for o in b.operators:
-        tasks = [Task(c, pre, needs, o.stores[s] if s >= 0 else None) for c, pre, needs, s in o.tasks]
+        tasks = [Task(c, pre, needs, o.stores[s] if s >= 0 else None, wide) for c, pre, needs, s, wide in o.tasks]
         pim = []
         for row in np.concatenate(o.dots).tolist() if o.dots else []:
             kind, bank, at, column, count, comps, results, last, group, channel = row
@@ -46,7 +46,9 @@ class Draw:
         rng = self.rng = Random(f"NPU {seed}")
         self.plain = plain
         self.mode = rng.choice(["DUAL", "SINGLE"])
-        self.fixes = [fix for fix in FIXES if rng.random() < 0.3]
+        self.fixes = [fix for fix in (*FIXES, 21) if rng.random() < 0.3]
+        self.precharge = rng.choice(["bank", "group", "channel"]) if self.mode == "DUAL" else "bank"
+        self.units = rng.choice([1, 2, 8])
         self.channels = rng.choice([2, 2, 4])
         self.ports = 2 if plain else rng.choice([1, 2])
         self.longest = rng.choice([1, 10, 100, 1000])
@@ -96,7 +98,8 @@ class Draw:
         groups = [b.load(made, rng.randrange(1, size)) for _ in range(rng.choice([2, 6, 40]))]
         for _ in range(rng.choice([0, 1, 5, 30])):
             needs = rng.sample(groups, rng.randrange(1, min(len(groups), 4)))
-            b.task(made, rng.choice(cycles), needs, b.store(made, rng.randrange(1, size)))
+            store = b.store(made, rng.randrange(1, size))
+            b.task(made, rng.choice(cycles), needs, store, wide=rng.random() < 0.3)
         return made
 
     def attention(self, after: list[int]) -> int:
@@ -136,17 +139,21 @@ class Draw:
         found = cls.__new__(cls)
         found.builder, found.mode, found.fixes, found.channels, found.ports = builder, mode, [], 2, 1
         found.rows, found.step, found.wrap, found.hashed, found.longest = 16, step, wrap, hashed, 1000
+        found.precharge, found.units = "bank", 8
         return found
 
     def naive(self):
         return Machine(
             self.mode, self.fixes, naive_operators(self.builder), channels=self.channels, ports=self.ports,
-            rows=self.rows, step=self.step, wrap=self.wrap, hashed=self.hashed,
+            rows=self.rows, step=self.step, wrap=self.wrap, hashed=self.hashed, units=self.units,
+            precharge=self.precharge,
         ).run()  # fmt: skip
 
     def compiled(self):
-        npu = Npu(self.rows, self.step, self.wrap, self.hashed)
-        ran = run(spec(self.mode, self.fixes), self.channels, npu, self.builder, ports=self.ports, longest=self.longest)
+        early = 21 not in self.fixes
+        npu = Npu(self.rows, self.step, self.wrap, self.hashed, starts_early=early, vector_units=self.units)
+        device = spec(self.mode, self.fixes, self.precharge)
+        ran = run(device, self.channels, npu, self.builder, ports=self.ports, longest=self.longest)
         last = max(ran.accounts, key=lambda account: account.ck)
         return ran.operators, ran.commands, (last.mem_open_ck, last.pim_open_ck), ran.total_ck
 

@@ -4,7 +4,8 @@ Rows appended to `hbm2_legacy`. G_ACT opens rows in the PIM row buffer (buffer 1
 ACT, RD, WR and PRE go on in the MEM row buffer (buffer 0); the two buffers of a bank never hold the same row.
 PIM_GEMV(n) stands for n COMPs and a READRES on the command bus. Moment that rules count from, but nobody issues:
 GEMV_END, the larger of n x nCOMP and nGEMV after PIM_GEMV(n). Names and scopes: Heo et al., ASPLOS 2024, 5.2;
-PIM_PRECHARGE closes one bank, as in their simulator. Rules [secondary NEU]: casys-kaist/NeuPIMs@f299af3,
+PIM_PRECHARGE closes one bank, as in their simulator; a controller that closes more with one (`dram.pim_precharge`)
+heeds the rules of each. Rules [secondary NEU]: casys-kaist/NeuPIMs@f299af3,
 `extern/NewtonSim/src/timing.cc`, restated; checked against its measured cycle counts and command traces in
 `tests/test_neupims_golden.py`. Waits count CK.
 """

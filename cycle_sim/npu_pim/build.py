@@ -67,6 +67,8 @@ def policy_of(spec: PimChannel, part: Part) -> np.ndarray:
     """The controller's numbers in the order of `fields`."""
     ck, c, faults, mode = part.cycles, spec.controller, spec.faults, spec.mode
     opens = ck("tRCDRD")
+    org = part.organization
+    closed = {"bank": 1, "group": org.banks_per_group, "channel": org.banks}[spec.pim_precharge]
     values = {
         f.DUAL: mode == "dual",
         f.SINGLE: mode == "blocked",
@@ -87,6 +89,9 @@ def policy_of(spec: PimChannel, part: Part) -> np.ndarray:
         f.OFFERS: c.offers_per_ck,
         f.EXACT_GROUP: not faults.gact_counts_little,
         f.LATE_GEMV: not faults.gemv_answers_early,
+        f.CLOSED: closed if mode == "dual" else 1,
+        f.WHOLE: not faults.headers_early,
+        f.EXACT_SLACK: not faults.slack_stale,
     }
     if mode != "dram":
         values |= {f.COPY_CK: ck("nGWRITE"), f.COMP_CK: ck("nCOMP"), f.GEMV_CK: ck("nGEMV")}

@@ -22,6 +22,8 @@ class Npu(NamedTuple):
 
     rows: of an array; step_cyc: between two steps; address_bytes: after which its addresses begin again; hashed: the
     lines of a block leave in the order of a hash set; by_output: results stand in the arrays (output stationary).
+    starts_early: a step may start before its operands are there, and vector work beside other work; if not, no step
+    starts before now, and tasks wait for `vector_units` in the order in which they are ready.
     """
 
     rows: int
@@ -29,6 +31,8 @@ class Npu(NamedTuple):
     address_bytes: int
     hashed: bool
     by_output: bool = False
+    starts_early: bool = True
+    vector_units: int = 0
 
 
 class Account(NamedTuple):
@@ -61,7 +65,8 @@ def run(spec: PimChannel, channels: int, npu: Npu, program: Builder, *, ports: i
     part = spec.part.organization
     line_bytes = part.access_bits // BITS_PER_BYTE
     widest = program.widest // line_bytes + 2
-    packed, commands, owner = program.finish(_numbers(spec, channels, npu, program, ports, longest), widest)
+    numbers = _numbers(spec, channels, npu, program, ports, longest)
+    packed, commands, owner = program.finish(numbers, widest, 0 if npu.starts_early else npu.vector_units)
     room = program.most_at_once(channels, line_bytes) + SPARE
     one = build(spec, room, ports=ports, groups=len(owner), distinct=False, logging=False)
     one = one._replace(owner=owner, dot=commands, open=np.zeros(len(program.operators), np.int64))
@@ -98,7 +103,7 @@ def _numbers(spec: PimChannel, channels: int, npu: Npu, program: Builder, ports:
         org.access_bits // BITS_PER_BYTE,
     )
     found[[k.COLUMN_BITS, k.CHANNEL_BITS]] = org.columns.bit_length() - 1, channels.bit_length() - 1
-    found[[k.HASHED, k.BY_OUTPUT, k.LONGEST]] = npu.hashed, npu.by_output, longest
+    found[[k.HASHED, k.BY_OUTPUT, k.CLAMPED, k.LONGEST]] = npu.hashed, npu.by_output, not npu.starts_early, longest
     # writes are answered when they enter; a COMP, a GWRITE, and a GEMV or READRES once a clock each; reads of one line
     # at once
     alike = ceil_div(found[k.LINE], max(program.narrowest, 1)) + 1

@@ -27,7 +27,7 @@ class Operator:
     bytes: int = 0
     loads: list[tuple[int, int, int]] = field(default_factory=list)  # at, size, group
     stores: list[tuple[int, int, int]] = field(default_factory=list)
-    tasks: list[tuple[int, bool, tuple[int, ...], int]] = field(default_factory=list)  # cycles, preloads, needs, store
+    tasks: list[tuple[int, bool, tuple[int, ...], int, bool]] = field(default_factory=list)  # see `Builder.task`
     dots: list[np.ndarray] = field(default_factory=list)
     groups: int = 0
     singly: bool = False
@@ -67,9 +67,17 @@ class Builder:
         op.bytes += size
         return len(op.stores) - 1
 
-    def task(self, op: Operator, cycles: int, needs: Sequence[int], store: int = -1, preloads: bool = False) -> None:
-        """Work on a vector unit or, in order, on the arrays, when the groups in `needs` are complete."""
-        op.tasks.append((cycles, preloads, tuple(needs), store))
+    def task(
+        self,
+        op: Operator,
+        cycles: int,
+        needs: Sequence[int],
+        store: int = -1,
+        preloads: bool = False,
+        wide: bool = False,
+    ) -> None:
+        """Work on a vector unit (wide: on all) or, in order, on the arrays, when the groups in `needs` are complete."""
+        op.tasks.append((cycles, preloads, tuple(needs), store, wide))
 
     def dots(self, op: Operator, channel: int, stream: np.ndarray, groups: np.ndarray) -> None:
         """PIM commands (PIM_STREAM) for a channel at the operator's start; the group of each."""
@@ -110,8 +118,13 @@ class Builder:
             found.append(blocks + int(per_channel.max()))
         return sum(sorted(found)[-2:])
 
-    def finish(self, npu: np.ndarray, widest_lines: int) -> tuple[k.Program, np.ndarray, np.ndarray]:
-        """The program, all PIM commands, and the operator of each group. npu: see `core`; widest_lines: of a block."""
+    def finish(
+        self, npu: np.ndarray, widest_lines: int, vector_units: int = 0
+    ) -> tuple[k.Program, np.ndarray, np.ndarray]:
+        """The program, all PIM commands, and the operator of each group.
+
+        npu: see `core`; widest_lines: of a block; vector_units: that tasks wait for, 0: they wait for none.
+        """
         op = np.zeros((len(self.operators), k.N_OP), np.int64)
         blocks: list[tuple[int, ...]] = []
         tasks: list[tuple[int, ...]] = []
@@ -123,7 +136,7 @@ class Builder:
             row[[k.PORT, k.IN_ORDER, k.BYTES, k.WAITS, k.LEAST]] = o.port, o.in_order, o.bytes, len(o.after), o.least
             row[k.LEFT] = len(o.tasks) + o.groups
             loaded = {group for _, _, group in o.loads}
-            row[k.JOINT] = bool(loaded) and all(loaded <= set(needs) for _, _, needs, _ in o.tasks)
+            row[k.JOINT] = bool(loaded) and all(loaded <= set(needs) for _, _, needs, _, _ in o.tasks)
             if o.tasks and not o.in_order:
                 row[k.LEAST] = min(cycles for cycles, *_ in o.tasks)
             row[k.SINGLY], row[k.LOADS] = o.singly, len(blocks)
@@ -131,12 +144,12 @@ class Builder:
             row[k.LOADS_END] = first_store = len(blocks)
             blocks += [(at, size, f.WR, group, o.index) for at, size, group in o.stores]
             row[k.TASKS] = len(tasks)
-            for cycles, preloads, needs, store in o.tasks:
+            for cycles, preloads, needs, store, wide in o.tasks:
                 sends = first_store + store if store >= 0 else -1
                 three = (*needs, -1, -1, -1)[:3]
                 if not o.in_order:
                     needed += [(group, len(tasks)) for group in needs]
-                tasks.append((cycles, preloads, *three, len(needs), 0, sends, o.index))
+                tasks.append((cycles, preloads, wide, *three, len(needs), 0, sends, o.index))
             row[k.TASKS_END] = len(tasks)
             row[k.DOTS], row[k.DOTS_END] = n_dots, n_dots + sum(map(len, o.dots))
             n_dots = int(row[k.DOTS_END])
@@ -154,6 +167,7 @@ class Builder:
             task_ptr=task_ptr,
             task_of=task_of,
             array=np.array([-1, 0, -1, 0], np.int64),
+            unit=np.zeros(vector_units, np.int64),
             npu=npu,
             order=np.zeros(widest_lines, np.int64),
             keys=np.zeros(widest_lines, np.int64),
@@ -211,9 +225,9 @@ def gemm(
 def by_tile(b: Builder, op: Operator, rows: int, size: int, operands: int, cycles: int, tile: int) -> None:
     """Rows of `size` bytes on vector units: `operands` blocks are loaded and one is stored for each tile of rows.
 
-    A store waits for all loads of the operator. cycles: of a whole tile.
+    A store waits for all loads of the operator. cycles: of a whole tile, on all units.
     """
     heights = [min(tile, rows - at) for at in range(0, rows, tile)]
     needs = [b.load(op, height * size) for _ in range(operands) for height in heights]
     for height in heights:
-        b.task(op, cycles, needs, b.store(op, height * size))
+        b.task(op, cycles, needs, b.store(op, height * size), wide=True)

@@ -15,7 +15,7 @@ from pimloom.arch.npu_pim import NpuPimSystem
 from pimloom.arch.system import System
 from pimloom.arch.units import S_PER_PS
 from pimloom.mappers.kv_pages import KvPages
-from pimloom.reports.npu_pim.parallel import serve_on_devices
+from pimloom.reports.npu_pim.parallel import serve_on_devices, stage_layers
 from pimloom.reports.npu_pim.serve import Served, channel_of, estimate_of, first_row, shard_of
 from pimloom.reports.serving.batching import Rules, decode
 from pimloom.reports.serving.outcome import Batched, Spread
@@ -104,7 +104,8 @@ def decode_iterations(
         return served[-1].iteration_cyc * served[-1].clock_ps * S_PER_PS
 
     rows = part.organization.rows
-    pages = KvPages(shard.shape, hardware.dram.channels, first_row(shard), rows, allotted=True)  # as `serve` has it
+    first = first_row(shard, max(stage_layers(layers, plan.pp)))
+    pages = KvPages(shard.shape, hardware.dram.channels, first, rows, allotted=True)  # as `serve` has it
     rules = Rules(
         batch=plan.batch,
         longest=llm.max_position_embeddings,

@@ -21,6 +21,7 @@ from pimloom.mappers.kv import Cache, Shape, attend, logit
 from pimloom.reports.npu_pim.work import gemm_work, sum_work, vector_work
 
 NPU, PIM = 0, 1  # ports
+HEADER_BITS = 32  # casys-kaist/NeuPIMs@f299af3, NeuPIMSLogitSoftmax.cc: what it keeps of the address of a header for K
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,19 @@ class Shard:
         """Between two steps of the arrays, which share the rows that stream through [NPU cycles]."""
         npu = self.system.npu
         return max(npu.rows // npu.arrays, npu.least_step_cyc)
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a row index: that row of all banks of all channels."""
+        return self.shape.row * self.element_bytes * self.shape.banks * self.system.dram.channels
+
+    def weight_bytes(self, layers: int) -> int:
+        """Bytes of the matrices of so many layers on this device; embeddings and LM head left out."""
+        llm, shape = self.llm, self.shape
+        heads = (2 * shape.heads + 2 * shape.kv_heads) * shape.head_dim
+        ffn = (3 if llm.gated_ffn else 2) * ceil_div(llm.intermediate_size, self.tp) * llm.num_experts
+        router = llm.num_experts if llm.num_experts > 1 else 0
+        return layers * llm.hidden_size * (heads + ffn + router) * self.element_bytes
 
     def vector_cyc(self, op: VectorOp, elements: int, rows: int = 1) -> int:
         """Cycles of `rows` rows of `elements` elements each on the vector units."""
@@ -168,7 +182,8 @@ class LayerProgram:
         fused = shard.system.dram.row_buffers == "dual"
         exact = not faults.header_counts_rounded
         seen = tokens * size if faults.vector_sizes_lost else tokens  # the simulator takes bytes for elements
-        stream = logit(shape, tokens, cache.row_k, fused=fused, exact=exact)
+        wraps = 2**HEADER_BITS // shard.row_bytes if faults.header_rows_wrap else None
+        stream = logit(shape, tokens, cache.row_k, fused=fused, exact=exact, header_rows=wraps)
         groups = self._send(logits, cache.channel, stream)
         for h in range(shape.heads):
             b.task(logits, shard.vector_cyc("softmax", seen), [groups[h]], b.store(logits, tokens * size))

@@ -99,7 +99,7 @@ def shard_of(system: System, llm: LlmSpec, tp: int) -> Shard:
         row=part.organization.row_bytes * BITS_PER_BYTE // bits,
         banks=part.organization.banks,
         lanes=hardware.dram.lanes,
-        allotted=kv_heads * llm.head_dim,
+        allotted=_allotted(hardware, part, llm, tp),
     )
     if llm.head_dim > shape.row:
         raise UserError(f"{llm.name}: a head of {llm.head_dim} elements is wider than a row of {shape.row}")
@@ -117,14 +117,17 @@ def serve(
     spec = channel_of(system)
     if channel is None:
         channel = pack(estimate_of(shard, spec), tokens.tolist(), channels)
-    caches = _caches(shard, part.organization.rows, tokens, channel)
+    caches = _caches(shard, part.organization.rows, layers, tokens, channel)
     halves = sub_batches(shard, spec, tokens, channel, hardware.interleave.sub_batches)
     if not all(len(half) for half in halves):
         raise UserError(f"interleave.sub_batches: two need at least two requests, got {len(tokens)}")
     layer = LayerProgram(shard, tokens.tolist(), caches).build([half.tolist() for half in halves])
     address_bytes = PASSES * llm.hidden_size**2 * shard.element_bytes // tp
     by_output = hardware.npu.dataflow == "os"
-    npu = Npu(hardware.npu.rows, shard.step_cyc, address_bytes, faults.hashed_lines, by_output)
+    npu = Npu(
+        hardware.npu.rows, shard.step_cyc, address_bytes, faults.hashed_lines, by_output,
+        starts_early=faults.starts_early, vector_units=hardware.npu.vector_units,
+    )  # fmt: skip
     try:
         ran = run(spec, channels, npu, layer.builder, ports=2)
     except PimError as error:
@@ -167,7 +170,16 @@ def channel_of(system: System) -> PimChannel:
     hardware, part = system.spec, system.part
     assert isinstance(hardware, NpuPimSystem) and part is not None
     faults = {name: getattr(hardware.faults, name) for name in ChannelFaults.__struct_fields__}
-    return PimChannel(part, hardware.dram.row_buffers, hardware.controller, ChannelFaults(**faults))
+    dram = hardware.dram
+    return PimChannel(part, dram.row_buffers, hardware.controller, ChannelFaults(**faults), dram.pim_precharge)
+
+
+def _allotted(hardware: NpuPimSystem, part: Part, llm: LlmSpec, tp: int) -> int:
+    """Elements of a token that rows are reserved for: of all devices' heads, or of this one's in whole tiles of V."""
+    if hardware.faults.cache_overallotted:
+        return llm.num_key_value_heads * llm.head_dim
+    banks = part.organization.banks
+    return max(llm.num_key_value_heads // tp, 1) * ceil_div(llm.head_dim, banks) * banks
 
 
 def estimate_of(shard: Shard, spec: PimChannel) -> Callable[[int], float]:
@@ -202,6 +214,11 @@ def _check_machine(hardware: NpuPimSystem, part: Part) -> None:
             f"dram.organization: expected groups of {GROUP} banks and at most {MOST_BANKS} banks in a channel, "
             f"got groups of {org.banks_per_group} and {org.banks} banks"
         )
+    if hardware.dram.row_buffers == "blocked" and hardware.dram.pim_precharge != "bank":
+        raise UserError(
+            f"dram.pim_precharge: expected bank, as PRE closes the rows of blocked row buffers, "
+            f"got {hardware.dram.pim_precharge}"
+        )
     if mhz_to_ps(hardware.npu.clock_mhz) != part.tCK_ps:
         raise UserError(
             f"npu.clock_mhz: expected the clock of the memory, whose period is {part.tCK_ps} ps, "
@@ -209,18 +226,23 @@ def _check_machine(hardware: NpuPimSystem, part: Part) -> None:
         )
 
 
-def first_row(shard: Shard) -> int:
-    """The first row of a channel that caches may have, behind the buffer of activations."""
-    row_bytes = shard.shape.row * shard.element_bytes * shard.shape.banks * shard.system.dram.channels
-    return ceil_div(ACTIVATION_BYTES, row_bytes) + 1
+def first_row(shard: Shard, layers: int) -> int:
+    """The first row of a channel that caches may have: behind the buffer of activations and, unless a fault leaves
+    them out, the weights of the device's `layers`."""
+    weights = 0 if shard.system.faults.cache_overallotted else shard.weight_bytes(layers)
+    return ceil_div(ACTIVATION_BYTES, shard.row_bytes) + ceil_div(weights, shard.row_bytes) + 1
 
 
-def _caches(shard: Shard, rows: int, tokens: np.ndarray, channel: np.ndarray) -> list[Cache]:
+def _caches(shard: Shard, rows: int, layers: int, tokens: np.ndarray, channel: np.ndarray) -> list[Cache]:
     """Rows for all caches. Raises UserError if they do not fit into banks of `rows` rows."""
-    caches = place(shard.shape, tokens, channel, first_row(shard))
+    first = first_row(shard, layers)
+    caches = place(shard.shape, tokens, channel, first)
     last = max(c.row_v + shard.shape.rows_v(int(n)) for c, n in zip(caches, tokens.tolist(), strict=True))
     if last > rows:
-        raise UserError(f"the caches of {len(tokens)} requests need {last} rows of a bank, which has {rows}")
+        raise UserError(
+            f"the caches of {len(tokens)} requests need {last - first} rows of a bank behind {first} of activations "
+            f"and weights; it has {rows}; take more devices (--tp, --pp) or fewer requests"
+        )
     return caches
 
 

@@ -5,6 +5,7 @@ oldest request wants another row; OPENING, requests wait and no row is open.
 """
 
 from pimloom.cycle_sim.memory.kernels.compiled import bare
+from pimloom.cycle_sim.memory.kernels.device import free_from
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
 
 
@@ -104,3 +105,29 @@ def _count_open(rank, by, t):
     rank[0] += by
     if rank[0] == 0:
         rank[2] += t - rank[1]
+
+
+@bare
+def free_close(ch, b):
+    """First clock in which PIM_PRECHARGE may close bank b, and those that it closes with it."""
+    t, each = 0, ch.policy[f.CLOSED]
+    low = b // each * each
+    for i in range(low, low + each):
+        t = max(t, free_from(ch.device, f.PIM_PRE, i))
+    return t
+
+
+@bare
+def tile_missing(ch):
+    """Whether the first PIM command is a header that waits for the rest of its tile; a full queue waits no longer."""
+    g, p = ch.state, ch.policy
+    waits = g[f.DOTS_END] - g[f.DOTS_FIRST]
+    if not p[f.WHOLE] or g[f.TILES] > 0 or waits == 0 or waits >= p[f.DOTS_MAX]:
+        return False
+    return ch.request[ch.dots[g[f.DOTS_FIRST] % ch.dots.shape[0]], f.KIND] == f.HEADER
+
+
+@bare
+def dots_wait(ch):
+    """Whether a PIM command waits that may go on."""
+    return ch.state[f.DOTS_END] > ch.state[f.DOTS_FIRST] and not tile_missing(ch)

@@ -20,9 +20,9 @@ import numpy as np
 ) = range(23)  # fmt: skip
 # block[k]: first byte of its operator's addresses, bytes, RD or WR, group, operator
 AT, SIZE, ACCESS, BLOCK_GROUP, BLOCK_OP, N_BLOCK = range(6)
-# task[k]: cycles, whether an array loads its weights first, groups it needs (-1: none), groups not complete yet, clock
-# in which the last one was, block it sends in the end (-1: none), operator
-CYCLES, PRELOADS, NEED_A, NEED_B, NEED_C, MISSING, READY, SENDS, TASK_OP, N_TASK = range(10)
+# task[k]: cycles, whether an array loads its weights first, whether it takes all vector units, groups it needs (-1:
+# none), groups not complete yet, clock in which the last one was, block it sends in the end (-1: none), operator
+CYCLES, PRELOADS, WIDE, NEED_A, NEED_B, NEED_C, MISSING, READY, SENDS, TASK_OP, N_TASK = range(11)
 # array[…]: clock of the last issue, start and end of the last step, earliest start of the next step that ends a tile
 # (output stationary)
 ISSUED, STARTED, ENDED, DRAINED, N_ARRAY = range(5)
@@ -31,18 +31,20 @@ ISSUED, STARTED, ENDED, DRAINED, N_ARRAY = range(5)
 CLOCK, MEM_OPEN, PIM_OPEN, COMMAND = range(4)
 # npu[…]: rows and columns of an array, cycles of a step, bytes after which addresses begin again, next byte, bytes of a
 # line, its place in an address, whether lines leave hashed, clock, operators that began and that ended, most responses
-# of a channel in a clock, most clocks of a window, whether results stand in the arrays
+# of a channel in a clock, most clocks of a window, whether results stand in the arrays, whether no step starts
+# before now
 (
     ROWS, STEP, WRAP, NEXT_BYTE, LINE, COLUMN_BITS, CHANNEL_BITS, HASHED, TIME, N_BEGUN, N_ENDED, ANSWERS, LONGEST,
-    BY_OUTPUT, N_NPU,
-) = range(15)  # fmt: skip
+    BY_OUTPUT, CLAMPED, N_NPU,
+) = range(16)  # fmt: skip
 
 
 class Program(NamedTuple):
     """Operators in an order in which none waits for a later one; see the fields above.
 
     after_ptr, after_op: CSR, the operators that wait for an operator. task_ptr, task_of: CSR, the tasks out of order
-    that need a group. order, keys, marks: room to order the lines of a block.
+    that need a group. unit[u]: clock in which the work of a vector unit ends; empty: no task waits for one. order,
+    keys, marks: room to order the lines of a block.
     """
 
     op: np.ndarray
@@ -53,6 +55,7 @@ class Program(NamedTuple):
     task_ptr: np.ndarray
     task_of: np.ndarray
     array: np.ndarray
+    unit: np.ndarray
     npu: np.ndarray
     order: np.ndarray
     keys: np.ndarray

@@ -3,6 +3,7 @@
 from pimloom.cycle_sim.memory.kernels.compiled import bare
 from pimloom.cycle_sim.memory.kernels.device import COLUMNS, FAR, free_beside, free_from
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
+from pimloom.cycle_sim.npu_pim.kernels.banks import dots_wait, free_close
 from pimloom.cycle_sim.npu_pim.kernels.fields import ACT, PIM_PRE, PRE, RD, WR
 
 ONES = (1 << 32) - 1
@@ -138,7 +139,7 @@ def _open(ch, b, t):
     """ACT for the first request of bank b, or PIM_PRECHARGE where the PIM row buffer holds that row."""
     g, bank, i = ch.state, ch.bank[b], ch.bank[b, f.FIRST]
     opens = t >= free_from(ch.device, ACT, b)
-    closes = ch.policy[f.DUAL] and bank[f.PIM] >= 0 and t >= free_from(ch.device, PIM_PRE, b)
+    closes = ch.policy[f.DUAL] and bank[f.PIM] >= 0 and t >= free_close(ch, b)
     while i >= 0:
         row = ch.request[i, f.ROW]
         if row != g[f.RESERVED]:
@@ -157,7 +158,7 @@ def _open(ch, b, t):
 def _affords(ch, needed):
     """Whether PIM's time before the next refresh allows a row to be changed; if so, it is charged."""
     g = ch.state
-    if not (ch.policy[f.DUAL] and g[f.REMAIN] > 0 and g[f.DOTS_END] > g[f.DOTS_FIRST]):
+    if not (ch.policy[f.DUAL] and g[f.REMAIN] > 0 and dots_wait(ch)):
         return True
     if g[f.REMAIN] <= needed:
         return False
@@ -177,7 +178,7 @@ def next_data(ch):
         if bank[f.MEM] < 0:
             t = min(t, free_from(ch.device, ACT, b))
             if ch.policy[f.DUAL] and bank[f.PIM] >= 0:
-                t = min(t, free_from(ch.device, PIM_PRE, b))
+                t = min(t, free_close(ch, b))
             continue
         if bank[f.READ_HIT] >= 0:
             t = min(t, free_from(ch.device, RD, b))

@@ -3,6 +3,7 @@
 from pimloom.cycle_sim.memory.kernels.compiled import bare
 from pimloom.cycle_sim.memory.kernels.device import FAR, free_from
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
+from pimloom.cycle_sim.npu_pim.kernels.banks import free_close
 from pimloom.cycle_sim.npu_pim.kernels.fields import ACT, G_ACT, GWRITE, HEADER, PIM_PRE, PRE, READRES, REFAB
 
 GROUP = 4  # banks of a bank group
@@ -36,9 +37,15 @@ def head(ch, t):
 
 @bare
 def slack(ch, t):
-    """Clocks until the next refresh falls due, as a counter says that has already gone on."""
+    """Clocks until the next refresh falls due; unless it is exact, as a counter says that has already gone on."""
     each = ch.policy[f.REFI] // ch.policy[f.RANKS]
-    return each - (t + 1) % each
+    return each - (t if ch.policy[f.EXACT_SLACK] else t + 1) % each
+
+
+@bare
+def _free(ch, c, b):
+    """First clock in which no rule binds command c for bank b."""
+    return free_close(ch, b) if c == PIM_PRE else free_from(ch.device, c, b)
 
 
 @bare
@@ -50,7 +57,7 @@ def _estimate(ch, i):
         opened = ch.bank[request[i, f.BANK], f.MEM]
         late = 0 if opened == row else p[f.CLOSE_CK]
         return p[f.COPY_CK] + late + (p[f.PRE_CK] if opened >= 0 and opened != row else 0)
-    buffer, groups, others = f.PIM if p[f.DUAL] else f.MEM, 0, 0
+    buffer, groups, closes, closed = f.PIM if p[f.DUAL] else f.MEM, 0, 0, 0
     for low in range(0, ch.bank.shape[0], GROUP):
         all_open = True
         for b in range(low, low + GROUP):
@@ -58,10 +65,12 @@ def _estimate(ch, i):
         if not all_open:
             groups += 1
             for b in range(low, low + GROUP):
-                others += 1 if ch.bank[b, buffer] >= 0 and ch.bank[b, buffer] != row else 0
+                if b >= closed and ch.bank[b, buffer] >= 0 and ch.bank[b, buffer] != row:
+                    closes += 1
+                    closed = b // p[f.CLOSED] * p[f.CLOSED] + p[f.CLOSED]  # by one command
     comps = max(request[i, f.COMPS], p[f.GEMV_CK] // p[f.COMP_CK])
     opening = p[f.FAW_CK] * (groups // 2 - 1) + p[f.ACT_CK]
-    return p[f.PRE_CK] * others + opening + p[f.COMP_CK] * (comps + request[i, f.RESULTS] - 1)
+    return p[f.PRE_CK] * closes + opening + p[f.COMP_CK] * (comps + request[i, f.RESULTS] - 1)
 
 
 @bare
@@ -72,13 +81,13 @@ def _copy(ch, i, t):
     c = GWRITE
     if opened != row:
         c = PRE if opened >= 0 else (PIM_PRE if ch.policy[f.DUAL] and ch.bank[b, f.PIM] == row else ACT)
-    return (c, b) if t >= free_from(ch.device, c, b) else (NOTHING, 0)
+    return (c, b) if t >= _free(ch, c, b) else (NOTHING, 0)
 
 
 @bare
 def _announce(ch, i, t):
     """PIM_HEADER: no PIM row but its own may be open, and its own not in a MEM row buffer."""
-    row, dual, good = ch.request[i, f.ROW], ch.policy[f.DUAL], True
+    row, dual, good, tried = ch.request[i, f.ROW], ch.policy[f.DUAL], True, 0
     for b in range(ch.bank.shape[0]):
         opened, c = ch.bank[b, f.MEM], -1
         if dual:
@@ -87,9 +96,13 @@ def _announce(ch, i, t):
         elif opened >= 0 and opened != row:
             c = PRE
         if c >= 0:
-            if t >= free_from(ch.device, c, b):
-                return c, b
             good = False
+            if c == PIM_PRE and b < tried:
+                continue
+            if t >= _free(ch, c, b):
+                return c, b
+            if c == PIM_PRE:
+                tried = b // ch.policy[f.CLOSED] * ch.policy[f.CLOSED] + ch.policy[f.CLOSED]
     return (HEADER, 0) if good else (NOTHING, 0)
 
 
@@ -147,7 +160,7 @@ def refresh_command(ch, r, t):
             c = PRE
         elif ch.policy[f.DUAL] and ch.bank[b, f.PIM] >= 0:
             c = PIM_PRE
-        if t < free_from(ch.device, c, b):
+        if t < _free(ch, c, b):
             good = False
         elif c != REFAB:
             return c, b
@@ -163,7 +176,7 @@ def next_refresh_command(ch, r, t):
         if ch.bank[b, f.MEM] >= 0:
             least = min(least, free_from(ch.device, PRE, b))
         elif ch.policy[f.DUAL] and ch.bank[b, f.PIM] >= 0:
-            least = min(least, free_from(ch.device, PIM_PRE, b))
+            least = min(least, free_close(ch, b))
         else:
             most = max(most, free_from(ch.device, REFAB, b))
     return max(t + 1, least) if least < FAR else most

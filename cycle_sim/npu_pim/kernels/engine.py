@@ -7,7 +7,7 @@ Clocks in which nothing of that can happen are jumped over.
 from pimloom.cycle_sim.memory.kernels.compiled import bare
 from pimloom.cycle_sim.memory.kernels.device import FAR, arm
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
-from pimloom.cycle_sim.npu_pim.kernels.banks import set_row, take
+from pimloom.cycle_sim.npu_pim.kernels.banks import dots_wait, set_row, take
 from pimloom.cycle_sim.npu_pim.kernels.data import choose, next_data
 from pimloom.cycle_sim.npu_pim.kernels.dots import (
     GROUP,
@@ -60,6 +60,8 @@ def run(ch, until):
 def _tick(ch, t):
     """One clock; returns whether the channel can go on."""
     g = ch.state
+    if ch.policy[f.EXACT_SLACK]:
+        g[f.REMAIN], g[f.AGED] = max(g[f.REMAIN] - (t - g[f.AGED]), 0), t
     if g[f.HANDED]:
         g[f.HELD] -= g[f.HANDED]
         g[f.HANDED] = 0
@@ -102,7 +104,7 @@ def _tick(ch, t):
 def _select(ch, t):
     """(command, bank, request or row) that issues at clock t; command -1: none."""
     g, p = ch.state, ch.policy
-    waits = g[f.DOTS_END] > g[f.DOTS_FIRST]
+    waits = dots_wait(ch)
     if p[f.SINGLE]:
         if not g[f.SKIP] and (g[f.BLOCKED] or g[f.QUEUED] == 0):
             if g[f.IN_REFRESH] >= 0 or not waits:
@@ -123,6 +125,7 @@ def _dot(ch, t):
     row = ch.request[i, f.ROW]
     if c >= 0 and c == ch.request[i, f.KIND]:
         g[f.DOTS_FIRST] += 1
+        g[f.TILES] -= ch.request[i, f.LAST]
         g[f.STILL] = -1
         return c, b, i
     return c, b, row
@@ -133,7 +136,8 @@ def _issue(ch, t, c, b, what):
     """Command c issues. what: its request, for RD, WR and PIM commands; its row, for ACT and G_ACT."""
     g, p, request = ch.state, ch.policy, ch.request
     ch.tally[c] += 1
-    arm(ch.device, c, b, t)
+    if c != f.PIM_PRE:
+        arm(ch.device, c, b, t)
     if c == f.RD or c == f.WR:
         ch.bank[b, f.SERVED] += 1
         take(ch, what)
@@ -146,7 +150,10 @@ def _issue(ch, t, c, b, what):
     elif c == f.PRE:
         set_row(ch, b, f.MEM, -1, t)
     elif c == f.PIM_PRE:
-        set_row(ch, b, f.PIM, -1, t)
+        low = b // p[f.CLOSED] * p[f.CLOSED]
+        for i in range(low, low + p[f.CLOSED]):
+            arm(ch.device, c, i, t)
+            set_row(ch, i, f.PIM, -1, t)
     elif c == f.G_ACT:
         b = b // GROUP * GROUP
         for i in range(b, b + GROUP):
@@ -187,7 +194,7 @@ def _next_event(ch, t):
             when = ch.order[q, ch.port[q, 0] & (ch.order.shape[1] - 1), f.WHEN]
             if when > t:
                 after = min(after, when)
-    waits = g[f.DOTS_END] > g[f.DOTS_FIRST]
+    waits = dots_wait(ch)
     held = g[f.QUEUED] > 0 or ch.length[0] > 0 or ch.length[1] > 0 or ch.length[2] > 0
     if after == FAR and not (waits or held or g[f.DUE]):
         return FAR
@@ -196,6 +203,8 @@ def _next_event(ch, t):
         after = min(after, next_refresh_command(ch, g[f.NEXT_RANK], t))
     elif waits and not g[f.SKIP] and (p[f.DUAL] or g[f.BLOCKED] or g[f.QUEUED] == 0):
         after = min(after, next_dot(ch, t))
-    if g[f.QUEUED]:
-        after = min(after, t + 1 if g[f.BLOCKED] else next_data(ch))
+    if g[f.BLOCKED] and (g[f.QUEUED] or g[f.SKIP]):  # the pointer goes on by a bank in each clock, requests or not
+        after = t + 1
+    elif g[f.QUEUED]:
+        after = min(after, next_data(ch))
     return after

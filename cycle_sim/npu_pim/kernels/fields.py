@@ -30,18 +30,21 @@ QUICK, LATE, COPY, GEMVS, LINES = range(5)  # line[…]: responses that follow e
 # state[…]. NOW: the next clock in which anything can happen; READING, WRITING, OPENING, MISSING: masks of banks, see
 # `banks`; FULL: mask of the banks with a full queue; HELD: requests accepted, not yet collected; SOONEST: no response
 # is due before; STILL: list from which no request can move (-1: none known); DOTS_SENT: PIM commands that the core has
-# sent; NUMBER: of the channel; ANSWERED: responses so far
+# sent; NUMBER: of the channel; ANSWERED: responses so far; TILES: last commands of a tile in the PIM command queue;
+# AGED: clock in which REMAIN held
 (
     NOW, POINTER, DRAIN, LOCK, HELD, QUEUED, DOTS_FIRST, DOTS_END, NEXT_REFRESH, NEXT_RANK, DUE, IN_REFRESH, SKIP,
     REMAIN, RESERVED, COPYING, COPY_BANK, BLOCKED, FILL, TURNS, HANDED, READING, WRITING, OPENING, MISSING, ACTED,
     N_COMMANDS, TAKEN, FREED, FULL, SOONEST, STILL, DOTS_SENT, NUMBER,
-    ANSWERED, N_STATE,
-) = range(36)  # fmt: skip
-# policy[…]. SPLIT: transactions of PIM have their own list (dual row buffers); SINGLE: one row buffer, blocked
+    ANSWERED, TILES, AGED, N_STATE,
+) = range(38)  # fmt: skip
+# policy[…]. DUAL: PIM has a row buffer and a list of its own; SINGLE: one row buffer, blocked; CLOSED: banks that a
+# PIM_PRECHARGE closes; WHOLE: a header waits for its tile; EXACT_SLACK: slack is exact, REMAIN ages
 (
     DUAL, SINGLE, ENTRIES_MAX, QUEUE_MAX, DOTS_MAX, WINDOW, CAP, DRAIN_IDLE, REFI, RANKS, READ_CK, COPY_CK, COMP_CK,
-    GEMV_CK, PRE_CK, ACT_CK, CLOSE_CK, FAW_CK, FLOOR, OFFERS, EXACT_GROUP, LATE_GEMV, DISTINCT, LOGGING, N_POLICY,
-) = range(25)  # fmt: skip
+    GEMV_CK, PRE_CK, ACT_CK, CLOSE_CK, FAW_CK, FLOOR, OFFERS, EXACT_GROUP, LATE_GEMV, DISTINCT, LOGGING, CLOSED,
+    WHOLE, EXACT_SLACK, N_POLICY,
+) = range(28)  # fmt: skip
 
 
 class Device(NamedTuple):

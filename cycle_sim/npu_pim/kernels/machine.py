@@ -68,7 +68,8 @@ def _window(p, chs, t):
         quiet = chs.open[o] // each  # some requests of the operator are on their way at least so long
         if op[k.IN_ORDER] and op[k.TO_DO]:
             soon = op[k.LEAST]
-            if p.array[k.ENDED] > t + 1 and not p.npu[k.BY_OUTPUT]:  # steps behind others are no whole latency later
+            early = not (p.npu[k.BY_OUTPUT] or p.npu[k.CLAMPED])
+            if p.array[k.ENDED] > t + 1 and early:  # steps behind others are no whole latency later
                 soon = min(soon, min(p.npu[k.STEP], p.npu[k.ROWS]) * (op[k.NEXT_STORE] - op[k.NEXT_TASK] + 1))
             most = min(most, soon + 2)
         elif op[k.TO_DO]:
@@ -166,9 +167,27 @@ def _group_ends(p, chs, group):
         task = p.task[x]
         task[k.MISSING] -= 1
         task[k.READY] = max(task[k.READY], t)
-        if task[k.MISSING] == 0 and not _task_ends(p, chs, x, task[k.READY] + task[k.CYCLES]):
+        if task[k.MISSING] == 0 and not _task_ends(p, chs, x, _begins(p, x) + task[k.CYCLES]):
             return False
     return True
+
+
+@bare
+def _begins(p, x):
+    """Clock in which task x begins: the last to be ready, it takes the vector units that are free first."""
+    task, unit = p.task[x], p.unit
+    t, first = task[k.READY], 0
+    for u in range(unit.shape[0]):
+        if task[k.WIDE]:
+            t = max(t, unit[u])
+        elif unit[u] < unit[first]:
+            first = u
+    if unit.shape[0] and not task[k.WIDE]:
+        t = max(t, unit[first])
+    for u in range(unit.shape[0]):
+        if task[k.WIDE] or u == first:
+            unit[u] = t + task[k.CYCLES]
+    return t
 
 
 @bare
@@ -200,12 +219,12 @@ def _steps(p, chs, o):
         else:
             began = array[k.STARTED] + (npu[k.ROWS] if task[k.PRELOADS] else npu[k.STEP])
         leaves = 2 * npu[k.ROWS] - 2 + npu[k.STEP]
-        if npu[k.BY_OUTPUT]:
+        if npu[k.CLAMPED] or npu[k.BY_OUTPUT]:
             began = max(began, t)
-            if task[k.SENDS] >= 0:  # a tile's results go down behind those of the tile before
-                began = max(began, array[k.DRAINED])
-                array[k.DRAINED] = began + npu[k.ROWS]
-                leaves += npu[k.ROWS]
+        if npu[k.BY_OUTPUT] and task[k.SENDS] >= 0:  # a tile's results go down behind those of the tile before
+            began = max(began, array[k.DRAINED])
+            array[k.DRAINED] = began + npu[k.ROWS]
+            leaves += npu[k.ROWS]
         array[k.ISSUED], array[k.STARTED] = t, began
         array[k.ENDED] = max(began + leaves, array[k.ENDED] + 1)
         op[k.NEXT_TASK] += 1

@@ -4,7 +4,7 @@ from pimloom.cycle_sim.memory.kernels.compiled import bare
 from pimloom.cycle_sim.memory.kernels.device import FAR
 from pimloom.cycle_sim.memory.kernels.pending import find, insert, remove
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
-from pimloom.cycle_sim.npu_pim.kernels.banks import append
+from pimloom.cycle_sim.npu_pim.kernels.banks import append, dots_wait, tile_missing
 from pimloom.cycle_sim.npu_pim.kernels.fields import HEADER, PIMS, QUICK, RD, READS, WR, WRITES
 
 DRAINS_FROM = 2  # PIM commands in their queue, with which writes drain before more of them
@@ -180,12 +180,12 @@ def next_response(ch):
 
 
 @bare
-def _queue_full(ch, own, bank, dots):
+def _queue_full(ch, own, bank, blocked):
     """Whether the command queue of a request in a list has no room for it."""
     g, p = ch.state, ch.policy
     if own == PIMS or (p[f.SINGLE] and bank < 0):
-        return dots >= p[f.DOTS_MAX]
-    return g[f.FULL] >> bank & 1 != 0 or (p[f.SINGLE] and dots > 0)
+        return g[f.DOTS_END] - g[f.DOTS_FIRST] >= p[f.DOTS_MAX]
+    return g[f.FULL] >> bank & 1 != 0 or blocked
 
 
 @bare
@@ -199,10 +199,10 @@ def move(ch):
     own = _list_to_move(ch)
     if g[f.STILL] == own:
         return changed
-    first, mask, dots = ch.first[own], ch.list.shape[1] - 1, g[f.DOTS_END] - g[f.DOTS_FIRST]
+    first, mask, blocked = ch.first[own], ch.list.shape[1] - 1, p[f.SINGLE] != 0 and dots_wait(ch)
     for k in range(length[own]):
         entry = ch.list[own, (first + k) & mask]
-        if _queue_full(ch, own, entry[f.TO], dots):
+        if _queue_full(ch, own, entry[f.TO], blocked):
             continue
         i = entry[f.SLOT]
         if own == WRITES:
@@ -215,6 +215,7 @@ def move(ch):
         if own == PIMS or (ch.request[i, f.KIND] != RD and own == READS):
             ch.dots[g[f.DOTS_END] % ch.dots.shape[0]] = i
             g[f.DOTS_END] += 1
+            g[f.TILES] += ch.request[i, f.LAST]
         else:
             append(ch, i)
         return True
@@ -228,10 +229,10 @@ def _list_to_move(ch):
     if g[f.LOCK] >= 0:
         return READS
     if length[PIMS]:
-        dots = g[f.DOTS_END] - g[f.DOTS_FIRST]
-        if g[f.DRAIN] > 0 and dots >= DRAINS_FROM:
+        few = g[f.DOTS_END] - g[f.DOTS_FIRST] < DRAINS_FROM or tile_missing(ch)
+        if g[f.DRAIN] > 0 and not few:
             return WRITES
-        return PIMS if dots < DRAINS_FROM or length[READS] == 0 else READS
+        return PIMS if few or length[READS] == 0 else READS
     return WRITES if g[f.DRAIN] > 0 else READS
 
 
