@@ -81,7 +81,8 @@ class Machine:
     def __init__(self, mode, fixes, operators, *, channels, ports, rows, step, wrap, hashed, units=8, precharge="bank"):
         self.ops, self.rows, self.step, self.wrap, self.hashed = operators, rows, step, wrap, hashed
         self.waits = 21 in fixes
-        self.units, self.in_row = [0] * units, deque()  # end of its work; (operator, task) that wait
+        self.units = [0] * units  # end of its work
+        self.in_row: deque[tuple[Operator, Task]] = deque()  # that wait for a unit
         self.channels = [Channel(mode, fixes=fixes, precharge=precharge) for _ in range(channels)]
         self.fifo: list[list[deque]] = [
             [deque() for _ in range(ports)] for _ in range(channels)

@@ -6,6 +6,7 @@ from random import Random
 import numpy as np
 import pytest
 
+from pimloom.arch.pim_channel import PrechargeScope
 from pimloom.arch.pim_stream import GWRITE
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
 from pimloom.cycle_sim.npu_pim.machine import Npu, PimError, run
@@ -47,7 +48,7 @@ class Draw:
         self.plain = plain
         self.mode = rng.choice(["DUAL", "SINGLE"])
         self.fixes = [fix for fix in (*FIXES, 21) if rng.random() < 0.3]
-        self.precharge = rng.choice(["bank", "group", "channel"]) if self.mode == "DUAL" else "bank"
+        self.precharge: PrechargeScope = rng.choice(["bank", "group", "channel"]) if self.mode == "DUAL" else "bank"
         self.units = rng.choice([1, 2, 8])
         self.channels = rng.choice([2, 2, 4])
         self.ports = 2 if plain else rng.choice([1, 2])

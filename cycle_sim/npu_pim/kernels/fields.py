@@ -26,7 +26,8 @@ WORD, WHEN, OF, N_ORDER = range(4)
 MEM, PIM, SERVED, FIRST, FINAL, READ_HIT, WRITE_HIT, ENTRIES, N_BANK = range(9)
 READS, WRITES, PIMS = range(3)  # list[…]: ring of the requests that the controller holds before their command queue
 SLOT, KEY, TO, N_LIST = range(4)  # list[l, k]: request, key, bank
-QUICK, LATE, COPY, GEMVS, LINES = range(5)  # line[…]: responses that follow each other in order of their clocks
+# line[…]: responses that follow each other in order of their clocks; of those due in one clock the oldest comes first
+COPY, GEMVS, LATE, QUICK, LINES = range(5)
 # state[…]. NOW: the next clock in which anything can happen; READING, WRITING, OPENING, MISSING: masks of banks, see
 # `banks`; FULL: mask of the banks with a full queue; HELD: requests accepted, not yet collected; SOONEST: no response
 # is due before; STILL: list from which no request can move (-1: none known); DOTS_SENT: PIM commands that the core has
