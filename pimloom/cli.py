@@ -108,7 +108,8 @@ def run(
     """Simulate a model on a system and print latency, energy and more."""
     from pimloom.serving import serve_command, serves, show_served
 
-    if serves(system):
+    batched: dict[str, object] = {"--requests": requests, "--tp": tp, "--layers": layers, "--fidelity": fidelity}
+    if serves(system, any(value is not None for value in batched.values())):
         alone: dict[str, object] = {"--generate": generate, "--timeline": timeline, "--check": check or None}
         for option, value in alone.items():
             if value is not None:
@@ -126,7 +127,6 @@ def run(
         )
         output(served.as_dict(), json, None if quiet else lambda _: show_served(served))
         return
-    batched: dict[str, object] = {"--requests": requests, "--tp": tp, "--layers": layers, "--fidelity": fidelity}
     for option, value in batched.items():
         if value is not None:
             raise UserError(f"{option} {value}: {system} runs one sequence at a time; leave it out")

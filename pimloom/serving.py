@@ -1,4 +1,4 @@
-"""What `pimloom run` does on an NPU with PIM: read the request list, run a decode iteration, print its stages."""
+"""What `pimloom run` does with a batch of requests: read their list, run a decode iteration, print its stages."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,18 +7,21 @@ from pimloom.arch.error import UserError
 from pimloom.arch.llm import load_llm
 from pimloom.arch.load import nearest
 from pimloom.arch.npu_pim import Faults, NpuPimSystem
-from pimloom.arch.system import load_system
+from pimloom.arch.system import RooflineSystem, load_system
+from pimloom.reports.npu_pim.gpu import serve_gpu
 from pimloom.reports.npu_pim.requests import read_requests
 from pimloom.reports.npu_pim.serve import Served, serve
 from pimloom.running import check_writable, parse_settings, progress_bar
 from pimloom.show import show_line, show_rows
 
+MOST_CHANNELS = 256  # that a request list may name where none matters
 FIDELITIES = {"released": "true", "physical": "false"}
 
 
-def serves(system: str) -> bool:
-    """Whether a system serves batches: an NPU with PIM."""
-    return isinstance(load_system(system).spec, NpuPimSystem)
+def serves(system: str, batched: bool) -> bool:
+    """Whether a system serves a batch: an NPU always, a roofline if options of a batch are given."""
+    spec = load_system(system).spec
+    return isinstance(spec, NpuPimSystem) or (batched and isinstance(spec, RooflineSystem))
 
 
 def serve_command(
@@ -44,12 +47,19 @@ def serve_command(
     llm = load_llm(model)
     if layers is not None and not 1 <= layers <= llm.num_hidden_layers:
         raise UserError(f"--layers {layers}: expected 1 to {llm.num_hidden_layers}, the layers of {llm.name}")
+    layers = layers or llm.num_hidden_layers
+    overrides = parse_settings(settings)
+    if isinstance(load_system(system).spec, RooflineSystem):
+        if fidelity == "released":
+            raise UserError(f"--fidelity {fidelity}: {system} is a roofline, it has no faults to turn on; leave it out")
+        tokens, _ = read_requests(requests, MOST_CHANNELS)
+        return serve_gpu(load_system(system, overrides), llm, tokens, tp=tp, layers=layers)
     faults = {f"faults.{name}": FIDELITIES[fidelity] for name in Faults.__struct_fields__}
-    hardware = load_system(system, faults | parse_settings(settings))
+    hardware = load_system(system, faults | overrides)
     assert isinstance(hardware.spec, NpuPimSystem)
     tokens, channel = read_requests(requests, hardware.spec.dram.channels)
     with progress_bar(f"{llm.name} on {hardware.name}", quiet):
-        return serve(hardware, llm, tokens, channel, tp=tp, layers=layers or llm.num_hidden_layers, fidelity=fidelity)
+        return serve(hardware, llm, tokens, channel, tp=tp, layers=layers, fidelity=fidelity)
 
 
 def show_served(found: Served) -> None:

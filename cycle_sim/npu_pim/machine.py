@@ -16,15 +16,28 @@ SHARED = ("policy", "left", "done", "ended", "owner", "open")  # by all channels
 SPARE = 64
 
 
+class ArrayRule(NamedTuple):
+    """How the steps of the arrays follow each other [NPU cycles].
+
+    latency_cyc: from the last row of a step to its result; drains: weights wait for the result of the step before;
+    clamped: no step starts before its operands are there. Before a step starts that loads a tile or a vector: empty_cyc
+    from its issue in idle arrays, behind_cyc at least from the start of the step before.
+    """
+
+    latency_cyc: int
+    drains: bool
+    clamped: bool
+    empty_cyc: tuple[int, int]
+    behind_cyc: tuple[int, int]
+
+
 class Npu(NamedTuple):
     """What the machine needs to know of the NPU. Cycles of memory and NPU are the same.
 
-    rows: of an array; step_cyc: between two steps; address_bytes: after which its addresses begin again; hashed: the
-    lines of a block leave in the order of a hash set.
+    address_bytes: after which its addresses begin again; hashed: the lines of a block leave in the order of a hash set.
     """
 
-    rows: int
-    step_cyc: int
+    rule: ArrayRule
     address_bytes: int
     hashed: bool
 
@@ -72,12 +85,11 @@ def run(spec: PimChannel, channels: int, npu: Npu, program: Builder, *, ports: i
 def _numbers(spec: PimChannel, channels: int, npu: Npu) -> np.ndarray:
     org = spec.part.organization
     found = np.zeros(k.N_NPU, np.int64)
-    found[[k.ROWS, k.STEP, k.WRAP, k.LINE]] = (
-        npu.rows,
-        npu.step_cyc,
-        npu.address_bytes,
-        org.access_bits // BITS_PER_BYTE,
-    )
+    rule = npu.rule
+    found[[k.LATENCY, k.DRAINS, k.CLAMPED]] = rule.latency_cyc, rule.drains, rule.clamped
+    for loaded, empty, behind in zip((k.TILE, k.VECTOR), rule.empty_cyc, rule.behind_cyc, strict=True):
+        found[[k.EMPTY + loaded, k.BEHIND + loaded]] = empty, behind
+    found[[k.WRAP, k.LINE]] = npu.address_bytes, org.access_bits // BITS_PER_BYTE
     found[[k.COLUMN_BITS, k.CHANNEL_BITS]] = org.columns.bit_length() - 1, channels.bit_length() - 1
     found[k.HASHED] = npu.hashed
     return found

@@ -17,7 +17,7 @@ DOT_FIELDS = f.LAST + 3  # channel, KIND … LAST, group
 class Operator:
     """One operator while it is built.
 
-    bytes: of its addresses so far; singly: its PIM commands leave one by one, for all channels together.
+    bytes: of its addresses so far; singly: its loads and PIM commands leave one by one, for all channels together.
     """
 
     name: str
@@ -29,7 +29,7 @@ class Operator:
     bytes: int = 0
     loads: list[tuple[int, int, int]] = field(default_factory=list)  # at, size, group
     stores: list[tuple[int, int, int]] = field(default_factory=list)
-    tasks: list[tuple[int, bool, tuple[int, ...], int]] = field(default_factory=list)  # cycles, preloads, needs, store
+    tasks: list[tuple[int, int, tuple[int, ...], int, int, int]] = field(default_factory=list)  # as `Builder.step`
     dots: list[np.ndarray] = field(default_factory=list)
     groups: int = 0
     singly: bool = False
@@ -69,9 +69,28 @@ class Builder:
         op.bytes += size
         return len(op.stores) - 1
 
-    def task(self, op: Operator, cycles: int, needs: Sequence[int], store: int = -1, preloads: bool = False) -> None:
-        """Work on a vector unit or, in order, on the arrays, when the groups in `needs` are complete."""
-        op.tasks.append((cycles, preloads, tuple(needs), store))
+    def task(self, op: Operator, cycles: int, needs: Sequence[int], store: int = -1) -> None:
+        """Work on a vector unit, when the groups in `needs` are complete."""
+        op.tasks.append((cycles, k.NOTHING, tuple(needs), store, -1, 0))
+
+    def step(
+        self,
+        op: Operator,
+        cycles: int,
+        needs: Sequence[int],
+        loaded: int = k.NOTHING,
+        *,
+        store: int = -1,
+        follows: int = -1,
+        pause: int = 0,
+    ) -> int:
+        """A step of the arrays, in order: rows stream for `cycles` when the groups in `needs` are complete.
+
+        loaded: into the arrays first (NOTHING, TILE, VECTOR). follows: a step of this operator that must have ended
+        `pause` cycles before. Returns its place among the operator's steps.
+        """
+        op.tasks.append((cycles, loaded, tuple(needs), store, follows, pause))
+        return len(op.tasks) - 1
 
     def dots(self, op: Operator, channel: int, stream: np.ndarray, groups: np.ndarray) -> None:
         """PIM commands (PIM_STREAM) for a channel at the operator's start; the group of each."""
@@ -122,13 +141,14 @@ class Builder:
             blocks += [(at, size, f.RD, group, o.index) for at, size, group in o.loads]
             row[k.LOADS_END] = first_store = len(blocks)
             blocks += [(at, size, f.WR, group, o.index) for at, size, group in o.stores]
-            row[k.TASKS] = len(tasks)
-            for cycles, preloads, needs, store in o.tasks:
+            row[k.TASKS] = first_task = len(tasks)
+            for cycles, loaded, needs, store, follows, pause in o.tasks:
                 sends = first_store + store if store >= 0 else -1
                 three = (*needs, -1, -1, -1)[:3]
                 if not o.in_order:
                     needed += [(group, len(tasks)) for group in needs]
-                tasks.append((cycles, preloads, *three, len(needs), 0, sends, o.index))
+                before = first_task + follows if follows >= 0 else -1
+                tasks.append((cycles, loaded, *three, len(needs), 0, sends, o.index, before, pause))
             row[k.TASKS_END] = len(tasks)
             row[k.DOTS], row[k.DOTS_END] = n_dots, n_dots + sum(map(len, o.dots))
             n_dots = int(row[k.DOTS_END])
@@ -146,7 +166,7 @@ class Builder:
             after_op=after_op,
             task_ptr=task_ptr,
             task_of=task_of,
-            array=np.array([-1, 0, -1], np.int64),
+            array=np.array([-1, 0, -1, 0], np.int64),
             npu=npu,
             order=np.zeros(widest_lines, np.int64),
             keys=np.zeros(widest_lines, np.int64),
@@ -161,7 +181,9 @@ def _csr(pairs: Sequence[tuple[int, int]], n: int) -> tuple[np.ndarray, np.ndarr
     return ptr.astype(np.int64), np.array([b for _, b in ordered], np.int64)
 
 
-def gemm(b: Builder, op: Operator, rows: int, n_in: int, n_out: int, tile: int, element_bytes: int) -> None:
+def gemm(
+    b: Builder, op: Operator, rows: int, n_in: int, n_out: int, tile: int, element_bytes: int, step_cyc: int
+) -> None:
     """(rows x n_in) x (n_in x n_out) in tiles: bias first; weights once, activations once, stored after the last k."""
     down, across, batches = ceil_div(n_in, tile), ceil_div(n_out, tile), ceil_div(rows, tile)
     width = [min(tile, n_out - m * tile) for m in range(across)]
@@ -179,7 +201,8 @@ def gemm(b: Builder, op: Operator, rows: int, n_in: int, n_out: int, tile: int, 
                 steps.append((n, i, m, activation, height * width[m] * element_bytes))
     for _n, i, m, activation, size in steps:
         store = b.store(op, size) if i == down - 1 else -1
-        b.task(op, 0, (weights[i, m], activation, bias[m]), store, preloads=m == 0)
+        loaded = k.TILE if m == 0 else k.NOTHING
+        b.step(op, step_cyc, (weights[i, m], activation, bias[m]), loaded, store=store)
 
 
 def by_tile(b: Builder, op: Operator, rows: int, size: int, operands: int, cycles: int, tile: int) -> None:

@@ -19,8 +19,10 @@ from pimloom.cycle_sim.npu_pim.machine import Npu, PimError, run
 from pimloom.mappers.kv import Cache, Shape, place
 from pimloom.mappers.packing import estimate_ck, halve, pack
 from pimloom.reports.npu_pim.layer import LayerProgram, Shard
+from pimloom.reports.npu_pim.split import check_memory, split
 
 ACTIVATION_BYTES = 512 * 2**20  # casys-kaist/NeuPIMs@f299af3: the buffer before the cache
+NARROW_WINDOW = 96  # casys-kaist/NeuPIMs@f299af3: requests of a channel without PIM, NewtonSim.cc:41
 PASSES = 5  # of E x E weights, after which the simulator's addresses begin again
 
 
@@ -60,20 +62,18 @@ def shard_of(system: System, llm: LlmSpec, tp: int) -> Shard:
     hardware, part = system.spec, system.part
     assert isinstance(hardware, NpuPimSystem) and part is not None
     _check_machine(hardware, part)
-    heads, kv_heads = llm.num_attention_heads, llm.num_key_value_heads
-    if tp < 1 or heads % tp or (kv_heads % tp and tp % kv_heads):
-        raise UserError(f"--tp {tp}: expected a divisor of the {heads} heads ({kv_heads} of keys) of {llm.name}")
+    mine = split(llm, tp)
     bits = hardware.npu.element_bits
     shape = Shape(
-        heads=heads // tp,
-        kv_heads=max(kv_heads // tp, 1),
+        heads=mine.heads,
+        kv_heads=mine.kv_heads,
         head_dim=llm.head_dim,
         row=part.organization.row_bytes * BITS_PER_BYTE // bits,
         banks=part.organization.banks,
         lanes=hardware.dram.lanes,
-        allotted=kv_heads * llm.head_dim,
+        allotted=llm.num_key_value_heads * llm.head_dim,
     )
-    if llm.head_dim > shape.row:
+    if llm.head_dim > shape.row and hardware.dram.row_buffers != "none":
         raise UserError(f"{llm.name}: a head of {llm.head_dim} elements is wider than a row of {shape.row}")
     return Shard(llm, hardware, shape, tp)
 
@@ -85,24 +85,19 @@ def serve(
     shard = shard_of(system, llm, tp)
     hardware, part = shard.system, system.part
     assert part is not None
-    channels, halves = hardware.dram.channels, [np.arange(len(tokens))]
-    if channel is None:
-        channel = pack(lambda n: estimate_ck(shard.shape, n), tokens.tolist(), channels)
-    caches = _caches(shard, part.organization.rows, tokens, channel)
-    if hardware.interleave.sub_batches > 1:
-        halves = list(halve(channel, channels))
-        if not all(len(half) for half in halves):
-            raise UserError(f"interleave.sub_batches: two need at least two requests, got {len(tokens)}")
+    channels, halves, caches = hardware.dram.channels, [np.arange(len(tokens))], list[Cache]()
+    if hardware.dram.row_buffers == "none":  # keys and values lie in all channels
+        there = channels * part.organization.capacity_bytes
+        check_memory(llm, tp, layers, int(tokens.sum()), hardware.npu.element_bits, there)
+    else:
+        if channel is None:
+            channel = pack(lambda n: estimate_ck(shard.shape, n), tokens.tolist(), channels)
+        caches = _caches(shard, part.organization.rows, tokens, channel)
+        halves = _sub_batches(hardware, channel)
     layer = LayerProgram(shard, tokens.tolist(), caches).build([half.tolist() for half in halves])
-    faults = hardware.faults
-    spec = PimChannel(
-        part,
-        hardware.dram.row_buffers,
-        hardware.controller,
-        ChannelFaults(**{name: getattr(faults, name) for name in ChannelFaults.__struct_fields__}),
-    )
+    spec = channel_of(hardware, part)
     address_bytes = PASSES * llm.hidden_size**2 * shard.element_bytes // tp
-    npu = Npu(hardware.npu.rows, shard.step_cyc, address_bytes, faults.hashed_lines)
+    npu = Npu(shard.rule, address_bytes, hardware.faults.hashed_lines)
     try:
         ran = run(spec, channels, npu, layer.builder, ports=2)
     except PimError as error:
@@ -130,6 +125,29 @@ def serve(
     )
 
 
+def _sub_batches(hardware: NpuPimSystem, channel: np.ndarray) -> list[np.ndarray]:
+    """Numbers of the requests of each sub-batch. Raises UserError if one were empty."""
+    if hardware.interleave.sub_batches == 1:
+        return [np.arange(len(channel))]
+    halves = list(halve(channel, hardware.dram.channels))
+    if not all(len(half) for half in halves):
+        raise UserError(f"interleave.sub_batches: two need at least two requests, got {len(channel)}")
+    return halves
+
+
+def channel_of(hardware: NpuPimSystem, part: Part) -> PimChannel:
+    """A channel behind its controller, with its faults."""
+    faults, controller, buffers = hardware.faults, hardware.controller, hardware.dram.row_buffers
+    if buffers == "none" and faults.narrow_window:
+        controller = msgspec.structs.replace(controller, window=NARROW_WINDOW)
+    return PimChannel(
+        part,
+        "dram" if buffers == "none" else buffers,
+        controller,
+        ChannelFaults(**{name: getattr(faults, name) for name in ChannelFaults.__struct_fields__}),
+    )
+
+
 def _check_machine(hardware: NpuPimSystem, part: Part) -> None:
     """Raise UserError for a machine that the simulation does not know."""
     org, channels = part.organization, hardware.dram.channels
@@ -142,6 +160,8 @@ def _check_machine(hardware: NpuPimSystem, part: Part) -> None:
             f"dram.organization: expected groups of {GROUP} banks and at most {MOST_BANKS} banks in a channel, "
             f"got groups of {org.banks_per_group} and {org.banks} banks"
         )
+    if hardware.dram.row_buffers == "none" and hardware.interleave.sub_batches > 1:
+        raise UserError(f"interleave.sub_batches: expected 1 without PIM, got {hardware.interleave.sub_batches}")
     if mhz_to_ps(hardware.npu.clock_mhz) != part.tCK_ps:
         raise UserError(
             f"npu.clock_mhz: expected the clock of the memory, whose period is {part.tCK_ps} ps, "

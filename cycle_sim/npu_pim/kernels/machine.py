@@ -89,7 +89,7 @@ def start(p, chs, o, t):
     op[k.BASE] = p.npu[k.NEXT_BYTE]
     p.npu[k.NEXT_BYTE] = (p.npu[k.NEXT_BYTE] + op[k.BYTES]) % p.npu[k.WRAP]
     for b in range(op[k.LOADS], op[k.LOADS_END]):
-        if not _send_block(p, chs, b, t + 1):
+        if not _send_block(p, chs, b, t + 1 + (b - op[k.LOADS] if op[k.SINGLY] else 0)):
             return False
     for i in range(op[k.DOTS], op[k.DOTS_END]):
         c, group = p.dot[i, 0], p.dot[i, p.dot.shape[1] - 1]
@@ -157,7 +157,7 @@ def _task_ends(p, chs, x, t):
 @bare
 def _steps(p, chs, o):
     """Steps of a systolic array start in order, at most one in a clock, when their operands are there."""
-    op, array, npu = p.op[o], p.array, p.npu
+    op, array = p.op[o], p.array
     while op[k.NEXT_TASK] < op[k.TASKS_END]:
         task = p.task[op[k.NEXT_TASK]]
         t = max(array[k.ISSUED] + 1, op[k.START])
@@ -167,16 +167,26 @@ def _steps(p, chs, o):
                 if chs.left[group] != 0 or chs.done[group] == 0:
                     return True
                 t = max(t, chs.done[group])
-        if array[k.ENDED] <= t:
-            began = t + (2 * npu[k.ROWS] - 1 if task[k.PRELOADS] else 0)
-        else:
-            began = array[k.STARTED] + (npu[k.ROWS] if task[k.PRELOADS] else npu[k.STEP])
-        array[k.ISSUED], array[k.STARTED] = t, began
-        array[k.ENDED] = max(began + 2 * npu[k.ROWS] - 2 + npu[k.STEP], array[k.ENDED] + 1)
+        if task[k.FOLLOWS] >= 0:
+            t = max(t, p.task[task[k.FOLLOWS], k.READY] + task[k.PAUSE])
+        began = _begins(p.npu, array, task[k.PRELOADS], t)
+        array[k.ISSUED], array[k.STARTED], array[k.STREAMS] = t, began, task[k.CYCLES]
+        array[k.ENDED] = task[k.READY] = max(began + p.npu[k.LATENCY] + task[k.CYCLES], array[k.ENDED] + 1)
         op[k.NEXT_TASK] += 1
         if not _task_ends(p, chs, op[k.NEXT_TASK] - 1, array[k.ENDED]):
             return False
     return True
+
+
+@bare
+def _begins(npu, array, loaded, t):
+    """When a step starts whose operands are there at clock t, and which loads `loaded` into the arrays first."""
+    if array[k.ENDED] <= t:
+        return t + npu[k.EMPTY + loaded]
+    if npu[k.DRAINS] and loaded != k.NOTHING:
+        return array[k.ENDED]
+    began = array[k.STARTED] + max(array[k.STREAMS], npu[k.BEHIND + loaded])
+    return max(began, t) if npu[k.CLAMPED] else began
 
 
 @bare
