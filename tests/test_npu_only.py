@@ -174,7 +174,7 @@ def test_repaired_attention_is_bound_by_the_memory(tmp_path):
     drained = n_heads * (255 + 63 + 4 * 271)  # every load waits for the step before
     assert drained < attention("arrays_drain") < 1.02 * drained
     serial = n_heads * (254 + 63 + (2 * 5 + 3 * 4) + 8 + 4 * 16 + 270)  # logits, softmax, load, five steps
-    assert serial < attention("attention_serial") < 1.02 * serial
+    assert serial < attention("attention_serial") < 1.03 * serial  # the first keys share the memory with all others
 
 
 BAD = {

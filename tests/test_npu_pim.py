@@ -86,7 +86,7 @@ BAD = {
     ("--set", "interleave.sub_batches=3"): "interleave.sub_batches: expected int >= 1 and <= 2",
     ("--set", "dram.channels=24"): "dram.channels: expected a power of two, got 24",
     ("--set", "npu.clock_mhz=500"): "npu.clock_mhz: expected the clock of the memory, whose period is 1000 ps, got 500",
-    ("--set", "dram.row_buffers=one"): "dram.row_buffers: expected one of blocked, dual, got one",
+    ("--set", "dram.row_buffers=one"): "dram.row_buffers: expected one of blocked, dual, none, got one",
 }
 
 
