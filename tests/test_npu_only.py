@@ -20,13 +20,25 @@ from pimloom.reports.npu_pim.serve import channel_of
 from tests import neupims_engine, neupims_stimuli
 from tests.command import call
 
-SEVEN_B = ("--model", "gpt3-7b", "--tp", "4", "--layers", "1")
-
 
 def layer(requests, *more):
-    done = call("run", "npu_only", *SEVEN_B, "--requests", requests, "--json", "-", *more)
+    seven_b = ("--model", "gpt3-7b", "--tp", "4", "--layers", "1")
+    return run_json(seven_b, requests, more)
+
+
+def run_json(model, requests, more):
+    done = call("run", "npu_only", *model, "--requests", requests, "--json", "-", *more)
     assert (done.code, done.err) == (0, "")
     return json.loads(done.out)
+
+
+def attention(folder, tokens, *more):
+    """Cycles of attention of 8 heads of 128, as a device of GPT3-7B has them, between small matrices."""
+    (folder / "r.csv").write_text("seq_len\n" + "".join(f"{n}\n" for n in tokens))
+    shape = {"hidden_size": 1024, "num_attention_heads": 8, "num_hidden_layers": 2, "intermediate_size": 1024}
+    config = {"model_type": "llama", **shape, "num_key_value_heads": 8, "vocab_size": 32000}
+    (folder / "config.json").write_text(json.dumps(config))
+    return run_json(("--model", folder), folder / "r.csv", more)["operators_cyc"]["B.fused_mha"]
 
 
 # Ground truth
@@ -40,10 +52,10 @@ def test_the_released_layer(name, shared):
     with (shared / "data/neupims/op_times.csv").open() as file:
         rows = [row for row in csv.DictReader(file) if row["run"] == f"npu-7B-L-{name}-rr"]
     truth = {row["op"].split(".")[-1]: int(row["duration"]) for row in rows}
-    found = layer(shared / f"data/neupims/inputs/L-{name}-rr.csv", "--fidelity", "released")
-    assert list(found["stages_cyc"]) == ["A", "B", "E"]
-    assert found["total_cyc"] == pytest.approx(total, rel=0.02)
-    times = found["operators_cyc"]
+    made = layer(shared / f"data/neupims/inputs/L-{name}-rr.csv", "--fidelity", "released")
+    assert list(made["stages_cyc"]) == ["A", "B", "E"]
+    assert made["total_cyc"] == pytest.approx(total, rel=0.02)
+    times = made["operators_cyc"]
     assert times["B.fused_mha"] == pytest.approx(truth["FusedMHA"], rel=0.02)
     for ours, theirs in {"A.qkv": "QKVgen", "E.projection": "proj", "E.ffn1": "fc1", "E.ffn2": "fc2"}.items():
         assert times[ours] == pytest.approx(truth[theirs], rel=0.03), ours
@@ -142,8 +154,6 @@ def test_heads_that_share_keys_read_them_once_and_wide_heads_take_more_steps():
 def test_the_serial_chain_is_a_sum(tmp_path):
     """Released: what is beyond the sum of all steps is the way of the first keys and of the last result."""
     tokens = [5, 300, 129, 128]
-    (tmp_path / "r.csv").write_text("seq_len\n" + "".join(f"{n}\n" for n in tokens))
-    found = layer(tmp_path / "r.csv", "--fidelity", "released")["operators_cyc"]["B.fused_mha"]
     chain = 0
     for n in tokens:
         size = 2 * n  # softmax takes bytes for elements
@@ -151,30 +161,26 @@ def test_the_serial_chain_is_a_sum(tmp_path):
         tree = 1 if size <= 128 else passes + 1  # at most 128 x 128 here
         softmax = 2 * tree + 3 * passes
         chain += 8 * (255 + -(-n // 8) + softmax + 8 + -(-(n + 127) // 128) * 271)
-    assert 30 < found - chain < 150
+    assert 16 < attention(tmp_path, tokens, "--fidelity", "released") - chain < 150
 
 
 def test_repaired_attention_is_bound_by_the_memory(tmp_path):
-    """20 requests of 500 tokens, 8 heads: 4,096 bytes of K and V a token, at 1,024 bytes a cycle. Each fault binds."""
-    (tmp_path / "r.csv").write_text("seq_len\n" + 20 * "500\n")
-    shape = {"hidden_size": 1024, "num_attention_heads": 8, "num_hidden_layers": 2, "intermediate_size": 1024}
-    config = {"model_type": "llama", **shape, "num_key_value_heads": 8, "vocab_size": 32000}
-    (tmp_path / "config.json").write_text(json.dumps(config))
+    """10 requests of 500 tokens, 8 heads: 4,096 bytes of K and V a token, at 1,024 bytes a cycle. Each fault binds."""
 
-    def attention(*faults):
-        settings = [x for fault in faults for x in ("--set", f"faults.{fault}=true")]
-        files = ("--model", tmp_path, "--requests", tmp_path / "r.csv")
-        done = call("run", "npu_only", *files, "--json", "-", *settings)
-        return json.loads(done.out)["operators_cyc"]["B.fused_mha"]
+    def with_fault(name):
+        return attention(tmp_path, 10 * [500], "--set", f"faults.{name}=true")
 
-    ideal, n_heads = 20 * 500 * 4096 // 1024, 20 * 8
-    repaired = attention()
+    ideal, n_heads = 10 * 500 * 4096 // 1024, 10 * 8
+    repaired = attention(tmp_path, 10 * [500])
     assert ideal < repaired < 1.1 * ideal
-    assert 1.05 < attention("narrow_window") / repaired < 1.13  # 36,963 / 33,127 = 1.12 for reads in a row
+    assert 1.05 < with_fault("narrow_window") / repaired < 1.13  # 36,963 / 33,127 = 1.12 for reads in a row
     drained = n_heads * (255 + 63 + 4 * 271)  # every load waits for the step before
-    assert drained < attention("arrays_drain") < 1.02 * drained
+    assert drained < with_fault("arrays_drain") < 1.02 * drained
     serial = n_heads * (254 + 63 + (2 * 5 + 3 * 4) + 8 + 4 * 16 + 270)  # logits, softmax, load, five steps
-    assert serial < attention("attention_serial") < 1.03 * serial  # the first keys share the memory with all others
+    waits = (
+        4352 * 2
+    )  # at most: the requests of a channel among which those of the first keys are served, two clocks each
+    assert serial < with_fault("attention_serial") < serial + waits
 
 
 BAD = {
