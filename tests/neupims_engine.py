@@ -7,6 +7,7 @@ from pimloom.arch.system import load_part
 from pimloom.cycle_sim.npu_pim.build import build
 from pimloom.cycle_sim.npu_pim.kernels import engine
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
+from pimloom.cycle_sim.npu_pim.kernels.requests import word_of
 
 COMMAND = {
     "ACT": "ACT", "PRE": "PRE", "READ": "RD", "WRITE": "WR", "REFRESH": "REFab", "GWRITE": "GWRITE", "G_ACT": "G_ACT",
@@ -39,16 +40,18 @@ class Run:
 
     def __init__(self, mode, pim, plain, fixes=(), until=END):
         both = [*pim, *plain]
-        ch = self.channel = build(spec(mode, fixes), max(len(both), 1), ports=2, groups=2, distinct=False, logging=True)
+        dot = np.zeros((len(both), f.N_DOT), np.int64)
+        ch = build(spec(mode, fixes), max(len(both), 1), ports=2, groups=2, distinct=False, logging=True)
+        ch = self.channel = ch._replace(dot=dot)
         for i, x in enumerate(both):
             opcode = f.COMMANDS.index(COMMAND[x.kind])
             group = int(i >= len(pim))
-            ch.request[i] = (opcode, x.bank, x.row, x.column, x.count, x.comps, x.results, x.last, 0, group)
+            dot[i] = (opcode, x.bank, x.row, x.column, x.count, x.comps, x.results, x.last, group, 0)
             ch.left[group] += x.kind != "P_HEADER"
-        ch.state[f.N_SPARE] = 0
-        for p, part in enumerate((range(len(pim)), range(len(pim), len(both)))):
-            ch.order[p, : len(part)] = part
-            ch.port[p] = 0, len(part)
+        words = [word_of(len(ch.bank), f.WR if x.kind == "WRITE" else f.RD, x.bank, x.row, x.column) for x in plain]
+        for p, sent in enumerate(([-1 - i for i in range(len(pim))], words)):
+            ch.order[p, : len(sent), f.WORD], ch.order[p, : len(sent), f.OF] = sent, p
+            ch.port[p] = 0, len(sent)
         logs, self.code, now = [], engine.DONE, 0
         while now < until and ch.left.any() and self.code != engine.STUCK:  # writes that nothing drives out may stay
             now = min(now + STEP, until) if self.code == engine.DONE else now

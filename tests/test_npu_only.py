@@ -177,9 +177,7 @@ def test_repaired_attention_is_bound_by_the_memory(tmp_path):
     drained = n_heads * (255 + 63 + 4 * 271)  # every load waits for the step before
     assert drained < with_fault("arrays_drain") < 1.02 * drained
     serial = n_heads * (254 + 63 + (2 * 5 + 3 * 4) + 8 + 4 * 16 + 270)  # logits, softmax, load, five steps
-    waits = (
-        4352 * 2
-    )  # at most: the requests of a channel among which those of the first keys are served, two clocks each
+    waits = 4352 * 2  # at most: the first keys among the requests that a channel holds, two clocks each
     assert serial < with_fault("attention_serial") < serial + waits
 
 

@@ -15,7 +15,7 @@ SPARE = 64  # beyond the window: requests that answer in the clock in which they
 
 
 def build(spec: PimChannel, requests: int, *, ports: int, groups: int, distinct: bool, logging: bool) -> f.Channel:
-    """An idle channel with room for `requests` requests at once, `ports` ways in, and `groups` groups of requests.
+    """An idle channel with room for `requests` requests at each of `ports` ways in, and `groups` groups of requests.
 
     distinct: no two reads of one column are ever on their way at once.
     """
@@ -27,30 +27,34 @@ def build(spec: PimChannel, requests: int, *, ports: int, groups: int, distinct:
     bank = np.full((banks, f.N_BANK), -1)
     bank[:, [f.SERVED, f.ENTRIES]] = 0
     state = np.zeros(f.N_STATE, np.int64)
-    state[[f.LOCK, f.IN_REFRESH, f.RESERVED]] = -1
-    state[f.FILL], state[f.NEXT_REFRESH], state[f.N_SPARE] = 1, policy[f.REFI] // ranks, requests
-    ring = 1 << (int(policy[f.WINDOW]) + SPARE).bit_length()
+    state[[f.LOCK, f.IN_REFRESH, f.RESERVED, f.STILL]] = -1
+    c, window = spec.controller, int(policy[f.WINDOW])
+    held = window + 3 * c.entries + banks * c.queue_entries + c.pim_queue_entries  # merged reads, lists, command queues
+    held = 1 << (held - 1).bit_length()
+    state[f.FILL], state[f.NEXT_REFRESH], state[f.FREED] = 1, policy[f.REFI] // ranks, held
+    ring = 1 << (window + SPARE).bit_length()
     return f.Channel(
         device=f.Device(**{name: arrays[name] for name in f.Device._fields}),
         policy=policy,
-        request=np.zeros((requests, f.N_REQUEST), np.int64),
-        spare=np.arange(requests)[::-1].copy(),
-        link=np.full((requests, f.N_LINK), -1),
+        request=np.zeros((held, f.N_REQUEST), np.int32),
+        spare=np.arange(held),
         bank=bank,
-        list=np.zeros((3, spec.controller.entries), np.int64),
+        list=np.zeros((3, 1 << (c.entries - 1).bit_length(), f.N_LIST), np.int64),
+        first=np.zeros(3, np.int64),
         length=np.zeros(3, np.int64),
-        dots=np.zeros(spec.controller.pim_queue_entries, np.int64),
+        dots=np.zeros(c.pim_queue_entries, np.int64),
         line=np.zeros((f.LINES, ring, 2), np.int64),
         head=np.zeros(f.LINES, np.int64),
         tail=np.zeros(f.LINES, np.int64),
-        order=np.zeros((ports, requests), np.int64),
+        order=np.zeros((ports, 1 << (requests - 1).bit_length(), f.N_ORDER), np.int64),
+        dot=np.zeros((0, f.N_DOT), np.int64),
         port=np.zeros((ports, 2), np.int64),
         left=np.zeros(groups, np.int64),
         done=np.zeros(groups, np.int64),
         ended=np.zeros(groups + 1, np.int64),
         owner=np.zeros(groups, np.int64),
         open=np.zeros(1, np.int64),
-        seen=address_table(int(policy[f.WINDOW]) + SPARE),
+        seen=address_table(window + SPARE),
         command=np.zeros((ROUND if logging else 2, 4), np.int64),
         tally=np.zeros(len(f.COMMANDS), np.int64),
         rank=np.zeros((2 * ranks, 3), np.int64),

@@ -12,7 +12,7 @@ from pimloom.cycle_sim.npu_pim.kernels import fields as f
 from pimloom.cycle_sim.npu_pim.kernels import machine
 from pimloom.cycle_sim.npu_pim.program import Builder
 
-SHARED = ("policy", "left", "done", "ended", "owner", "open")  # by all channels
+SHARED = ("policy", "dot", "left", "done", "ended", "owner", "open")  # by all channels
 SPARE = 64
 
 
@@ -61,10 +61,10 @@ def run(spec: PimChannel, channels: int, npu: Npu, program: Builder, *, ports: i
     part = spec.part.organization
     line_bytes = part.access_bits // BITS_PER_BYTE
     widest = program.widest // line_bytes + 2
-    packed, owner = program.finish(_numbers(spec, channels, npu), widest)
+    packed, commands, owner = program.finish(_numbers(spec, channels, npu), widest)
     room = program.most_at_once(channels, line_bytes) + SPARE
     one = build(spec, room, ports=ports, groups=len(owner), distinct=False, logging=False)
-    one = one._replace(owner=owner, open=np.zeros(len(program.operators), np.int64))
+    one = one._replace(owner=owner, dot=commands, open=np.zeros(len(program.operators), np.int64))
     chs = _stack(one, channels)
     code = machine.run_all(packed, chs)
     assert code != machine.FULL, "room is for all requests of two operators"

@@ -10,8 +10,6 @@ from pimloom.arch.units import ceil_div
 from pimloom.cycle_sim.npu_pim.kernels import core as k
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
 
-DOT_FIELDS = f.LAST + 3  # channel, KIND … LAST, group
-
 
 @dataclass
 class Operator:
@@ -94,10 +92,9 @@ class Builder:
 
     def dots(self, op: Operator, channel: int, stream: np.ndarray, groups: np.ndarray) -> None:
         """PIM commands (PIM_STREAM) for a channel at the operator's start; the group of each."""
-        rows = np.zeros((len(stream), DOT_FIELDS), np.int64)
-        rows[:, 0] = channel
+        rows = np.zeros((len(stream), f.N_DOT), np.int64)
         opcodes = np.array([f.COMMANDS.index(name) for name in PIM_COMMANDS])
-        rows[:, 1 + f.KIND] = opcodes[stream["cmd"]]
+        rows[:, f.KIND] = opcodes[stream["cmd"]]
         for place, name in (
             (f.BANK, "bank"),
             (f.ROW, "row"),
@@ -107,8 +104,8 @@ class Builder:
             (f.RESULTS, "results"),
             (f.LAST, "last"),
         ):
-            rows[:, 1 + place] = stream[name]
-        rows[:, -1] = groups
+            rows[:, place] = stream[name]
+        rows[:, f.GROUP], rows[:, f.CHANNEL] = groups, channel
         op.dots.append(rows)
 
     @property
@@ -121,12 +118,12 @@ class Builder:
         found = []
         for o in self.operators:
             blocks = sum(ceil_div(ceil_div(size, line_bytes) + 1, channels) for _, size, _ in (*o.loads, *o.stores))
-            per_channel = np.bincount(np.concatenate([x[:, 0] for x in o.dots])) if o.dots else np.zeros(1, np.int64)
+            per_channel = np.bincount(np.concatenate([x[:, f.CHANNEL] for x in o.dots])) if o.dots else np.zeros(1, np.int64)
             found.append(blocks + int(per_channel.max()))
         return sum(sorted(found)[-2:])
 
-    def finish(self, npu: np.ndarray, widest_lines: int) -> tuple[k.Program, np.ndarray]:
-        """The program, and the operator of each group. npu: see `core`; widest_lines: of a block."""
+    def finish(self, npu: np.ndarray, widest_lines: int) -> tuple[k.Program, np.ndarray, np.ndarray]:
+        """The program, all PIM commands, and the operator of each group. npu: see `core`; widest_lines: of a block."""
         op = np.zeros((len(self.operators), k.N_OP), np.int64)
         blocks: list[tuple[int, ...]] = []
         tasks: list[tuple[int, ...]] = []
@@ -161,7 +158,6 @@ class Builder:
             op=op,
             block=np.array(blocks, np.int64).reshape(-1, k.N_BLOCK),
             task=np.array(tasks, np.int64).reshape(-1, k.N_TASK),
-            dot=np.concatenate(dots) if dots else np.zeros((0, DOT_FIELDS), np.int64),
             after_ptr=after_ptr,
             after_op=after_op,
             task_ptr=task_ptr,
@@ -172,7 +168,8 @@ class Builder:
             keys=np.zeros(widest_lines, np.int64),
             marks=np.zeros(2 * table, np.int64),
         )
-        return program, np.array(self.owners, np.int64)
+        commands = np.concatenate(dots) if dots else np.zeros((0, f.N_DOT), np.int64)
+        return program, commands, np.array(self.owners, np.int64)
 
 
 def _csr(pairs: Sequence[tuple[int, int]], n: int) -> tuple[np.ndarray, np.ndarray]:

@@ -6,12 +6,13 @@ from pimloom.cycle_sim.memory.kernels.compiled import bare
 
 EMPTY = np.int64(-1)
 KEY, SLOT = range(2)
+NEAR_BITS = 3  # of a key: what is near in memory shares cache lines
 
 
 @bare
 def _home(key, mask):
-    mixed = key * np.int64(-7046029254386353131)  # 2^64 / golden ratio, odd
-    return (mixed >> 29) & mask
+    mixed = (key >> NEAR_BITS) * np.int64(-7046029254386353131)  # 2^64 / golden ratio, odd
+    return ((mixed >> 29) << NEAR_BITS | key & ((1 << NEAR_BITS) - 1)) & mask
 
 
 @bare

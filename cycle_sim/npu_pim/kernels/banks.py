@@ -28,23 +28,25 @@ def remark(ch, b):
 def next_hit(ch, i, kind, row):
     """The first request at i or behind it, in its queue, of a kind and a row; -1: none."""
     while i >= 0 and (ch.request[i, f.KIND] != kind or ch.request[i, f.ROW] != row):
-        i = ch.link[i, f.NEXT]
+        i = ch.request[i, f.NEXT]
     return i
 
 
 @bare
 def append(ch, i):
     """Request i enters the command queue of its bank."""
-    g, link, b = ch.state, ch.link, ch.request[i, f.BANK]
+    g, request, b = ch.state, ch.request, ch.request[i, f.BANK]
     bank = ch.bank[b]
-    link[i, f.NEXT], link[i, f.BEFORE], link[i, f.TURN] = -1, bank[f.FINAL], g[f.TURNS]
+    request[i, f.NEXT], request[i, f.BEFORE], request[i, f.TURN] = -1, bank[f.FINAL], g[f.TURNS]
     g[f.TURNS] += 1
     if bank[f.FINAL] < 0:
         bank[f.FIRST] = i
     else:
-        link[bank[f.FINAL], f.NEXT] = i
+        request[bank[f.FINAL], f.NEXT] = i
     bank[f.FINAL] = i
     bank[f.ENTRIES] += 1
+    if bank[f.ENTRIES] >= ch.policy[f.QUEUE_MAX]:
+        g[f.FULL] |= 1 << b
     g[f.QUEUED] += 1
     if bank[f.MEM] >= 0 and ch.request[i, f.ROW] == bank[f.MEM]:
         hit = f.READ_HIT if ch.request[i, f.KIND] == f.RD else f.WRITE_HIT
@@ -56,18 +58,21 @@ def append(ch, i):
 @bare
 def take(ch, i):
     """Request i, a hit, leaves its command queue."""
-    g, link, kind = ch.state, ch.link, ch.request[i, f.KIND]
+    g, request, kind = ch.state, ch.request, ch.request[i, f.KIND]
     bank = ch.bank[ch.request[i, f.BANK]]
-    after, before = link[i, f.NEXT], link[i, f.BEFORE]
+    after, before = request[i, f.NEXT], request[i, f.BEFORE]
     if before < 0:
         bank[f.FIRST] = after
     else:
-        link[before, f.NEXT] = after
+        request[before, f.NEXT] = after
     if after < 0:
         bank[f.FINAL] = before
     else:
-        link[after, f.BEFORE] = before
+        request[after, f.BEFORE] = before
     bank[f.ENTRIES] -= 1
+    if bank[f.ENTRIES] == ch.policy[f.QUEUE_MAX] - 1:
+        g[f.FULL] &= ~(1 << request[i, f.BANK])
+        g[f.STILL] = -1
     g[f.QUEUED] -= 1
     hit = f.READ_HIT if kind == f.RD else f.WRITE_HIT
     if bank[hit] == i:

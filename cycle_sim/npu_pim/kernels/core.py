@@ -27,7 +27,6 @@ AT, SIZE, ACCESS, BLOCK_GROUP, BLOCK_OP, N_BLOCK = range(6)
     CYCLES, PRELOADS, NEED_A, NEED_B, NEED_C, MISSING, READY, SENDS, TASK_OP, FOLLOWS, PAUSE, N_TASK,
 ) = range(12)  # fmt: skip
 NOTHING, TILE, VECTOR, N_LOADED = range(4)
-# dot[k]: channel, then request fields KIND … LAST, then group
 # array[…]: clock of the last issue, start, end and cycles of the last step
 ISSUED, STARTED, ENDED, STREAMS, N_ARRAY = range(5)
 # npu[…]: from a step's end of streaming to its result; whether weights wait for the result of the step before, and no
@@ -50,7 +49,6 @@ class Program(NamedTuple):
     op: np.ndarray
     block: np.ndarray
     task: np.ndarray
-    dot: np.ndarray
     after_ptr: np.ndarray
     after_op: np.ndarray
     task_ptr: np.ndarray

@@ -98,13 +98,13 @@ def _first_ready(ch, b, t):
 @bare
 def _hit(ch, b, t):
     """The first request for the open row of bank b that can issue at clock t."""
-    bank, link = ch.bank[b], ch.link
+    bank, request = ch.bank[b], ch.request
     r, w = bank[f.READ_HIT], bank[f.WRITE_HIT]
     if r >= 0 and t < free_from(ch.device, RD, b):
         r = -1
     if w >= 0:
         w = _free_write(ch, b, w) if t >= free_from(ch.device, WR, b) else -1
-    if r >= 0 and (w < 0 or link[r, f.TURN] < link[w, f.TURN]):
+    if r >= 0 and (w < 0 or request[r, f.TURN] < request[w, f.TURN]):
         return RD, r
     return (WR, w) if w >= 0 else (-1, 0)
 
@@ -115,21 +115,21 @@ def _free_write(ch, b, w):
     request, row = ch.request, ch.bank[b, f.MEM]
     while w >= 0:
         i = ch.bank[b, f.READ_HIT]
-        while i >= 0 and ch.link[i, f.TURN] < ch.link[w, f.TURN] and request[i, f.COLUMN] != request[w, f.COLUMN]:
+        while i >= 0 and ch.request[i, f.TURN] < ch.request[w, f.TURN] and request[i, f.COLUMN] != request[w, f.COLUMN]:
             i = _next_read(ch, i, row)
-        if i < 0 or ch.link[i, f.TURN] > ch.link[w, f.TURN]:
+        if i < 0 or ch.request[i, f.TURN] > ch.request[w, f.TURN]:
             return w
-        w = ch.link[w, f.NEXT]
+        w = ch.request[w, f.NEXT]
         while w >= 0 and (request[w, f.KIND] != WR or request[w, f.ROW] != row):
-            w = ch.link[w, f.NEXT]
+            w = ch.request[w, f.NEXT]
     return w
 
 
 @bare
 def _next_read(ch, i, row):
-    i = ch.link[i, f.NEXT]
+    i = ch.request[i, f.NEXT]
     while i >= 0 and (ch.request[i, f.KIND] != RD or ch.request[i, f.ROW] != row):
-        i = ch.link[i, f.NEXT]
+        i = ch.request[i, f.NEXT]
     return i
 
 
@@ -149,7 +149,7 @@ def _open(ch, b, t):
                 return ACT, row
             elif not closes:
                 break
-        i = ch.link[i, f.NEXT]
+        i = ch.request[i, f.NEXT]
     return -1, 0
 
 

@@ -68,10 +68,10 @@ def _tick(ch, t):
         for _ in range(ch.policy[f.OFFERS]):
             if ch.port[p, 0] == ch.port[p, 1]:
                 break
-            i = ch.order[p, ch.port[p, 0] % ch.order.shape[1]]
-            if ch.request[i, f.WHEN] > t or not accepts(ch, i):
+            sent = ch.order[p, ch.port[p, 0] & (ch.order.shape[1] - 1)]
+            if sent[f.WHEN] > t or not accepts(ch, sent[f.WORD]):
                 break
-            accept(ch, i, t)
+            accept(ch, sent[f.WORD], sent[f.OF], t)
             ch.port[p, 0] += 1
             g[f.ACTED] = 1
     hand_over(ch, t)
@@ -123,6 +123,7 @@ def _dot(ch, t):
     row = ch.request[i, f.ROW]
     if c >= 0 and c == ch.request[i, f.KIND]:
         g[f.DOTS_FIRST] += 1
+        g[f.STILL] = -1
         return c, b, i
     return c, b, row
 
@@ -183,9 +184,9 @@ def _next_event(ch, t):
     after = next_response(ch)
     for q in range(ch.port.shape[0]):
         if ch.port[q, 0] < ch.port[q, 1]:
-            i = ch.order[q, ch.port[q, 0] % ch.order.shape[1]]
-            if ch.request[i, f.WHEN] > t:
-                after = min(after, ch.request[i, f.WHEN])
+            when = ch.order[q, ch.port[q, 0] & (ch.order.shape[1] - 1), f.WHEN]
+            if when > t:
+                after = min(after, when)
     waits = g[f.DOTS_END] > g[f.DOTS_FIRST]
     if after == FAR and not waits and g[f.QUEUED] == 0 and not (ch.length[0] or ch.length[1] or ch.length[2]):
         return FAR

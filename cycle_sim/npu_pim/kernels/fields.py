@@ -12,23 +12,29 @@ COMMANDS = (
     ACT, PRE, RD, WR, REFAB, GWRITE, G_ACT, HEADER, COMP, READRES, COMP_FIRST, GEMV, PIM_PRE, GEMV_END,
 ) = range(len(COMMANDS))  # fmt: skip
 
-# request[i]: opcode, bank of the channel, row, column, COMPs of a GEMV, all COMPs and results that a header announces,
-# whether the tile ends, first clock, group that is counted down when it is done
-KIND, BANK, ROW, COLUMN, COUNT, COMPS, RESULTS, LAST, WHEN, GROUP, N_REQUEST = range(11)
-# link[i]: next and previous one in the same command queue; next one that ends with the same access; turn in the queue
-NEXT, BEFORE, TWIN, TURN, N_LINK = range(5)
+# request[i], dot[i]: opcode, bank of the channel, row, column, COMPs of a GEMV, all COMPs and results that a header
+# announces, whether the tile ends, group that is counted down when it is done
+KIND, BANK, ROW, COLUMN, COUNT, COMPS, RESULTS, LAST, GROUP = range(9)
+CHANNEL, N_DOT = 9, 10  # dot[i]: its channel, too
+# request[i]: next and previous one in the same command queue; next one that ends with the same access; turn in the queue
+NEXT, BEFORE, TWIN, TURN = range(9, 13)
+N_REQUEST = 16  # 64 bytes
+# order[p, k]: a read or write (see `word_of`) or, negative, -1 - its place in dot; first clock; group
+WORD, WHEN, OF, N_ORDER = range(4)
 # bank[b]: open row of the MEM and of the PIM row buffer (-1: closed), accesses since it opened; first and last request
 # of its command queue, first read and first write to the open row (-1: none), entries
 MEM, PIM, SERVED, FIRST, FINAL, READ_HIT, WRITE_HIT, ENTRIES, N_BANK = range(9)
-READS, WRITES, PIMS = range(3)  # list[…]: requests that the controller holds before their command queue
+READS, WRITES, PIMS = range(3)  # list[…]: ring of the requests that the controller holds before their command queue
+SLOT, KEY, TO, N_LIST = range(4)  # list[l, k]: request, key, bank
 QUICK, LATE, COPY, GEMVS, LINES = range(5)  # line[…]: responses that follow each other in order of their clocks
 # state[…]. NOW: the next clock in which anything can happen; READING, WRITING, OPENING, MISSING: masks of banks, see
-# `banks`; HELD: requests accepted, not yet collected
+# `banks`; FULL: mask of the banks with a full queue; HELD: requests accepted, not yet collected; SOONEST: no response is
+# due before; STILL: list from which no request can move (-1: none known)
 (
     NOW, POINTER, DRAIN, LOCK, HELD, QUEUED, DOTS_FIRST, DOTS_END, NEXT_REFRESH, NEXT_RANK, DUE, IN_REFRESH, SKIP,
     REMAIN, RESERVED, COPYING, COPY_BANK, BLOCKED, FILL, TURNS, HANDED, READING, WRITING, OPENING, MISSING, ACTED,
-    N_COMMANDS, N_SPARE, N_STATE,
-) = range(29)  # fmt: skip
+    N_COMMANDS, TAKEN, FREED, FULL, SOONEST, STILL, N_STATE,
+) = range(33)  # fmt: skip
 # policy[…]. SPLIT: transactions of PIM have their own list (dual row buffers); SINGLE: one row buffer, blocked
 (
     DUAL, SINGLE, ENTRIES_MAX, QUEUE_MAX, DOTS_MAX, WINDOW, CAP, DRAIN_IDLE, REFI, RANKS, READ_CK, COPY_CK, COMP_CK,
@@ -51,8 +57,8 @@ class Device(NamedTuple):
 class Channel(NamedTuple):
     """One channel and its controller.
 
-    request: those that have no command yet, at places that `spare` lists when they are free. order[p, k]: ring of the
-    requests that enter by port p, from port[p, 0] to port[p, 1]. list[l, k]: requests; length[l]. dots: ring of the PIM
+    order[p, k]: ring of the requests that are to enter by port p, from port[p, 0] to port[p, 1]; dot: all PIM commands.
+    request: those that the controller has taken, at free places: a ring in `spare` from TAKEN to FREED. dots: ring of the PIM
     command queue. line[l, k]: ring of (clock, group), from head[l] to tail[l]. left[g]: requests of a group that are
     not collected yet; done[g]: clock in which the last one was; ended: how many groups became complete, and which;
     open[owner[g]]: requests of the owner of a group. command[k]: log of (clock, opcode, bank, row). tally[c]: commands
@@ -63,15 +69,16 @@ class Channel(NamedTuple):
     policy: np.ndarray
     request: np.ndarray
     spare: np.ndarray
-    link: np.ndarray
     bank: np.ndarray
     list: np.ndarray
+    first: np.ndarray
     length: np.ndarray
     dots: np.ndarray
     line: np.ndarray
     head: np.ndarray
     tail: np.ndarray
     order: np.ndarray
+    dot: np.ndarray
     port: np.ndarray
     left: np.ndarray
     done: np.ndarray

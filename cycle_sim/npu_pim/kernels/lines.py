@@ -9,6 +9,7 @@ import numpy as np
 from pimloom.cycle_sim.memory.kernels.compiled import bare
 from pimloom.cycle_sim.npu_pim.kernels import core as k
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
+from pimloom.cycle_sim.npu_pim.kernels.requests import COLUMN_BITS
 
 # MurmurHash3's mixer and the table layout of robin_hood 3.11.5 [recalled], of an address before channels are dealt out
 # [assumed]: home = bits 5 and up of the hash, modulo a power of two
@@ -53,13 +54,12 @@ def _key(x, size):
 
 
 @bare
-def place(npu, banks, line):
-    """(channel, bank, row, column) of a line."""
+def place(npu, line):
+    """(channel, key of its column there) of a line: columns, then banks, then rows."""
     channel = line & ((1 << npu[k.CHANNEL_BITS]) - 1)
     rest = line >> npu[k.CHANNEL_BITS]
     column = rest & ((1 << npu[k.COLUMN_BITS]) - 1)
-    rest >>= npu[k.COLUMN_BITS]
-    return channel, rest % banks, rest // banks, column
+    return channel, (rest >> npu[k.COLUMN_BITS]) << COLUMN_BITS | column
 
 
 @bare
@@ -69,13 +69,14 @@ def lines_of(npu, start, size):
 
 
 @bare
-def send(ch, port, when, group):
-    """A free place for a request that enters by a port at clock `when`; the caller fills in the rest."""
-    g = ch.state
-    g[f.N_SPARE] -= 1
-    i = ch.spare[g[f.N_SPARE]]
-    ch.request[i, f.WHEN], ch.request[i, f.GROUP] = when, group
-    ch.order[port, ch.port[port, 1] % ch.order.shape[1]] = i
-    ch.port[port, 1] += 1
-    g[f.NOW] = min(g[f.NOW], when)
-    return i
+def send(chs, c, port, word, when, group):
+    """A request enters channel c by a port at clock `when` or later; returns whether there was room."""
+    order, ends, size = chs.order, chs.port, chs.order.shape[2]
+    at = ends[c, port, 1]
+    if at - ends[c, port, 0] >= size:
+        return False
+    sent = order[c, port, at & (size - 1)]
+    sent[f.WORD], sent[f.WHEN], sent[f.OF] = word, when, group
+    ends[c, port, 1] = at + 1
+    chs.state[c, f.NOW] = min(chs.state[c, f.NOW], when)
+    return True

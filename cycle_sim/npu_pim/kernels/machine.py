@@ -18,8 +18,8 @@ def channel(chs, c):
     d = chs.device
     return Channel(
         Device(d.path, d.bound[c], d.aside, d.beside[c], d.rule, d.first_rule, d.ring[c]),
-        chs.policy, chs.request[c], chs.spare[c], chs.link[c], chs.bank[c], chs.list[c], chs.length[c], chs.dots[c],
-        chs.line[c], chs.head[c], chs.tail[c], chs.order[c], chs.port[c], chs.left, chs.done, chs.ended, chs.owner,
+        chs.policy, chs.request[c], chs.spare[c], chs.bank[c], chs.list[c], chs.first[c], chs.length[c], chs.dots[c],
+        chs.line[c], chs.head[c], chs.tail[c], chs.order[c], chs.dot, chs.port[c], chs.left, chs.done, chs.ended, chs.owner,
         chs.open, chs.seen[c], chs.command[c], chs.tally[c], chs.rank[c], chs.state[c],
     )  # fmt: skip
 
@@ -92,14 +92,10 @@ def start(p, chs, o, t):
         if not _send_block(p, chs, b, t + 1 + (b - op[k.LOADS] if op[k.SINGLY] else 0)):
             return False
     for i in range(op[k.DOTS], op[k.DOTS_END]):
-        c, group = p.dot[i, 0], p.dot[i, p.dot.shape[1] - 1]
-        if chs.state[c, f.N_SPARE] == 0:
+        group, when = chs.dot[i, f.GROUP], t + 1 + (i - op[k.DOTS] if op[k.SINGLY] else 0)
+        if not send(chs, chs.dot[i, f.CHANNEL], op[k.PORT], -1 - i, when, group):
             return False
-        ch = channel(chs, c)
-        at = send(ch, op[k.PORT], t + 1 + (i - op[k.DOTS] if op[k.SINGLY] else 0), group)
-        for x in range(f.LAST + 1):
-            ch.request[at, x] = p.dot[i, 1 + x]
-        if p.dot[i, 1] != f.HEADER:
+        if chs.dot[i, f.KIND] != f.HEADER:
             chs.left[group] += 1
             chs.open[o] += 1
     return True
@@ -108,7 +104,7 @@ def start(p, chs, o, t):
 @bare
 def _send_block(p, chs, b, when):
     block, npu = p.block[b], p.npu
-    group, banks = block[k.BLOCK_GROUP], chs.bank.shape[1]
+    group, write = block[k.BLOCK_GROUP], block[k.ACCESS] == f.WR
     op = p.op[block[k.BLOCK_OP]]
     first, n = lines_of(npu, op[k.BASE] + block[k.AT], block[k.SIZE])
     if npu[k.HASHED]:
@@ -116,13 +112,9 @@ def _send_block(p, chs, b, when):
     lines = npu[k.WRAP] // npu[k.LINE]
     for i in range(n):
         line = (first + (p.order[i] if npu[k.HASHED] else i)) % lines
-        c, bank, row, column = place(npu, banks, line)
-        if chs.state[c, f.N_SPARE] == 0:
+        c, key = place(npu, line)
+        if not send(chs, c, op[k.PORT], key << 1 | write, when, group):
             return False
-        ch = channel(chs, c)
-        at = send(ch, op[k.PORT], when, group)
-        request = ch.request[at]
-        request[f.KIND], request[f.BANK], request[f.ROW], request[f.COLUMN] = block[k.ACCESS], bank, row, column
     chs.left[group] += n
     chs.open[block[k.BLOCK_OP]] += n
     return True

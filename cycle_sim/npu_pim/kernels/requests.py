@@ -10,6 +10,22 @@ from pimloom.cycle_sim.npu_pim.kernels.fields import HEADER, PIMS, QUICK, RD, RE
 DRAINS_FROM = 2  # PIM commands in their queue, with which writes drain before more of them
 
 
+COLUMN_BITS = 20  # of a key
+
+
+@bare
+def word_of(banks, kind, bank, row, column):
+    """A read or write as one number: its key, which tells its column, and whether it writes."""
+    return ((row * banks + bank) << COLUMN_BITS | column) << 1 | (kind == WR)
+
+
+@bare
+def key_of(ch, i):
+    """One number for the column that request i means."""
+    request = ch.request
+    return (request[i, f.ROW] * ch.bank.shape[0] + request[i, f.BANK]) << COLUMN_BITS | request[i, f.COLUMN]
+
+
 @bare
 def _list_of(ch, kind):
     if kind == WR:
@@ -18,62 +34,76 @@ def _list_of(ch, kind):
 
 
 @bare
-def _key(ch, i):
-    """One number for the column that a request means."""
-    request = ch.request
-    return ((request[i, f.ROW] * ch.bank.shape[0]) + request[i, f.BANK]) << 20 | request[i, f.COLUMN]
-
-
-@bare
-def _same(ch, which, i):
-    """Place in a list of a request for the same column as request i; -1: none."""
+def _same(ch, which, key):
+    """Place in a list of a request for the column of a key; -1: none."""
+    first, mask = ch.first[which], ch.list.shape[1] - 1
     for k in range(ch.length[which]):
-        if _key(ch, ch.list[which, k]) == _key(ch, i):
+        if ch.list[which, (first + k) & mask, f.KEY] == key:
             return k
     return -1
 
 
 @bare
-def accepts(ch, i):
-    """Whether the controller takes request i."""
-    kind = ch.request[i, f.KIND]
-    own = _list_of(ch, kind)
-    if kind == WR and ch.length[WRITES] and _same(ch, WRITES, i) >= 0:
+def accepts(ch, word):
+    """Whether the controller takes a request."""
+    kind = (WR if word & 1 else RD) if word >= 0 else ch.dot[-1 - word, f.KIND]
+    if kind == WR and ch.length[WRITES] and _same(ch, WRITES, word >> 1) >= 0:
         return True
-    if ch.length[own] >= ch.policy[f.ENTRIES_MAX]:
+    if ch.length[_list_of(ch, kind)] >= ch.policy[f.ENTRIES_MAX]:
         return False
     return kind == HEADER or ch.state[f.HELD] < ch.policy[f.WINDOW]
 
 
 @bare
-def accept(ch, i, t):
-    """Take request i."""
-    g, kind = ch.state, ch.request[i, f.KIND]
+def accept(ch, word, group, t):
+    """Take a request."""
+    g = ch.state
+    i = ch.spare[g[f.TAKEN] & (ch.spare.shape[0] - 1)]
+    g[f.TAKEN] += 1
+    _enter(ch, i, word)
+    kind, key = ch.request[i, f.KIND], key_of(ch, i)
+    ch.request[i, f.GROUP] = group
     own = _list_of(ch, kind)
     if kind != HEADER:
         g[f.HELD] += 1
     if kind == WR:
         respond(ch, QUICK, i, t + 1)
-        if ch.length[WRITES] and _same(ch, WRITES, i) >= 0:
+        if ch.length[WRITES] and _same(ch, WRITES, key) >= 0:
             free(ch, i)
             return
     elif kind == RD:
-        if ch.length[WRITES] and _same(ch, WRITES, i) >= 0:
+        if ch.length[WRITES] and _same(ch, WRITES, key) >= 0:
             respond(ch, QUICK, i, t + 1)
             free(ch, i)
             return
-        ch.link[i, f.TWIN] = -1
+        ch.request[i, f.TWIN] = -1
         if not ch.policy[f.DISTINCT]:
-            key = _key(ch, i)
             first = find(ch.seen, 0, key)
             if first >= 0:
-                while ch.link[first, f.TWIN] >= 0:
-                    first = ch.link[first, f.TWIN]
-                ch.link[first, f.TWIN] = i
+                while ch.request[first, f.TWIN] >= 0:
+                    first = ch.request[first, f.TWIN]
+                ch.request[first, f.TWIN] = i
                 return
             insert(ch.seen, 0, key, i)
-    ch.list[own, ch.length[own]] = i
+    entry = ch.list[own, (ch.first[own] + ch.length[own]) & (ch.list.shape[1] - 1)]
+    entry[f.SLOT], entry[f.KEY], entry[f.TO] = i, key, ch.request[i, f.BANK] if kind == RD or kind == WR else -1
     ch.length[own] += 1
+    if g[f.STILL] == own:
+        g[f.STILL] = -1
+
+
+@bare
+def _enter(ch, i, word):
+    """What a word says, at place i."""
+    request, banks = ch.request[i], ch.bank.shape[0]
+    if word < 0:
+        for x in range(f.LAST + 1):
+            request[x] = ch.dot[-1 - word, x]
+        return
+    key = word >> 1
+    node = key >> COLUMN_BITS
+    request[f.KIND] = WR if word & 1 else RD
+    request[f.BANK], request[f.ROW], request[f.COLUMN] = node % banks, node // banks, key & ((1 << COLUMN_BITS) - 1)
 
 
 @bare
@@ -82,30 +112,33 @@ def respond(ch, line, i, t):
     place = ch.tail[line] & (ch.line.shape[1] - 1)
     ch.line[line, place, 0], ch.line[line, place, 1] = t, ch.request[i, f.GROUP]
     ch.tail[line] += 1
+    ch.state[f.SOONEST] = min(ch.state[f.SOONEST], t)
 
 
 @bare
 def respond_read(ch, i, t):
     """A read, and those that end with it, are done at clock t."""
     if not ch.policy[f.DISTINCT]:
-        remove(ch.seen, 0, _key(ch, i))
+        remove(ch.seen, 0, key_of(ch, i))
     while i >= 0:
         respond(ch, f.LATE, i, t)
         free(ch, i)
-        i = ch.link[i, f.TWIN]
+        i = ch.request[i, f.TWIN]
 
 
 @bare
 def free(ch, i):
     """Request i needs its place no longer."""
-    ch.spare[ch.state[f.N_SPARE]] = i
-    ch.state[f.N_SPARE] += 1
+    ch.spare[ch.state[f.FREED] & (ch.spare.shape[0] - 1)] = i
+    ch.state[f.FREED] += 1
 
 
 @bare
 def hand_over(ch, t):
     """Responses due at clock t or before; the requester takes them in the next clock."""
     g = ch.state
+    if t < g[f.SOONEST]:
+        return
     for line in range(f.LINES):
         while ch.head[line] < ch.tail[line]:
             place = ch.head[line] & (ch.line.shape[1] - 1)
@@ -123,6 +156,7 @@ def hand_over(ch, t):
             if ch.left[group] == 0:
                 ch.ended[0] += 1
                 ch.ended[ch.ended[0]] = group
+    g[f.SOONEST] = next_response(ch)
 
 
 @bare
@@ -136,13 +170,12 @@ def next_response(ch):
 
 
 @bare
-def _waits(ch, i):
-    """Whether the command queue of request i has no room for it."""
-    g, p, kind = ch.state, ch.policy, ch.request[i, f.KIND]
-    dots = g[f.DOTS_END] - g[f.DOTS_FIRST]
-    if kind != RD and kind != WR:
+def _queue_full(ch, own, bank, dots):
+    """Whether the command queue of a request in a list has no room for it."""
+    g, p = ch.state, ch.policy
+    if own == PIMS or (p[f.SINGLE] and bank < 0):
         return dots >= p[f.DOTS_MAX]
-    return ch.bank[ch.request[i, f.BANK], f.ENTRIES] >= p[f.QUEUE_MAX] or (p[f.SINGLE] and dots > 0)
+    return g[f.FULL] >> bank & 1 != 0 or (p[f.SINGLE] and dots > 0)
 
 
 @bare
@@ -154,23 +187,28 @@ def move(ch):
     if changed:
         g[f.DRAIN] = length[WRITES]
     own = _list_to_move(ch)
+    if g[f.STILL] == own:
+        return changed
+    first, mask, dots = ch.first[own], ch.list.shape[1] - 1, g[f.DOTS_END] - g[f.DOTS_FIRST]
     for k in range(length[own]):
-        i = ch.list[own, k]
-        if _waits(ch, i):
+        entry = ch.list[own, (first + k) & mask]
+        if _queue_full(ch, own, entry[f.TO], dots):
             continue
-        if ch.request[i, f.KIND] == WR:
+        i = entry[f.SLOT]
+        if own == WRITES:
             if _write_waits(ch, i):
                 return True
             g[f.DRAIN] -= 1
         _drop(ch, own, k)
         if g[f.LOCK] == i:
             g[f.LOCK] = -1
-        if ch.request[i, f.KIND] == RD or ch.request[i, f.KIND] == WR:
-            append(ch, i)
-        else:
+        if own == PIMS or (ch.request[i, f.KIND] != RD and own == READS):
             ch.dots[g[f.DOTS_END] % ch.dots.shape[0]] = i
             g[f.DOTS_END] += 1
+        else:
+            append(ch, i)
         return True
+    g[f.STILL] = own
     return changed
 
 
@@ -191,11 +229,13 @@ def _list_to_move(ch):
 def _write_waits(ch, i):
     """Whether a write must let a read, or a PIM command, of its column go first."""
     g = ch.state
-    k = _same(ch, READS, i)
-    if k >= 0 and ch.request[ch.list[READS, k], f.KIND] == RD:
-        g[f.LOCK], g[f.DRAIN] = ch.list[READS, k], 0
+    key = key_of(ch, i)
+    k = _same(ch, READS, key)
+    slot = ch.list[READS, (ch.first[READS] + k) & (ch.list.shape[1] - 1), f.SLOT]
+    if k >= 0 and ch.request[slot, f.KIND] == RD:
+        g[f.LOCK], g[f.DRAIN] = slot, 0
         return True
-    if k >= 0 or _same(ch, PIMS, i) >= 0:
+    if k >= 0 or _same(ch, PIMS, key) >= 0:
         g[f.DRAIN] = 0
         return True
     return False
@@ -203,7 +243,10 @@ def _write_waits(ch, i):
 
 @bare
 def _drop(ch, own, k):
-    """Take place k out of a list."""
+    """Take place k out of a list; those before it move up."""
+    first, mask = ch.first[own], ch.list.shape[1] - 1
     ch.length[own] -= 1
-    for j in range(k, ch.length[own]):
-        ch.list[own, j] = ch.list[own, j + 1]
+    ch.first[own] += 1
+    for j in range(first + k, first, -1):
+        for x in range(f.N_LIST):
+            ch.list[own, j & mask, x] = ch.list[own, (j - 1) & mask, x]
