@@ -34,6 +34,7 @@ class Arrays(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         "clock_mhz": "NPU clock [MHz]",
         "arrays": "systolic arrays, which share the rows that stream through [1]",
         "rows": "rows of an array, and its columns [1]",
+        "dataflow": "what stands still in the arrays: ws, an operand (weight stationary); os, the results",
         "least_step_cyc": "least time between two steps of the arrays [NPU cycles]",
         "gemv_load_cyc": "until idle arrays hold the vector of a matrix-vector product [NPU cycles]",
         "vector_units": "vector units [1]",
@@ -44,6 +45,7 @@ class Arrays(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     clock_mhz: Annotated[float, msgspec.Meta(ge=0.1, le=100_000)]
     arrays: Positive
     rows: Annotated[int, msgspec.Meta(ge=2, le=4096)]
+    dataflow: Literal["ws", "os"]
     least_step_cyc: Positive
     gemv_load_cyc: Count
     vector_units: Positive

@@ -107,7 +107,7 @@ def test_steps_follow_the_rule(rule, steps):
     for cycles, loaded, *after in steps:
         follows, pause = after or (-1, 0)
         b.step(op, cycles, (), loaded, follows=follows, pause=pause)
-    ran = run(channel_of(system.spec, system.part), 1, Npu(rule, 1 << 20, False), b, ports=2)
+    ran = run(channel_of(system.spec, system.part), 1, Npu(128, 16, rule, 1 << 20, False), b, ports=2)
     assert ran.total_ck == CASES[rule, steps]
 
 
@@ -182,6 +182,7 @@ def test_repaired_attention_is_bound_by_the_memory(tmp_path):
 
 
 BAD = {
+    ("--set", "npu.dataflow=os"): "npu.dataflow: expected ws without PIM, got os",
     ("--set", "dram.lanes=16"): "dram.lanes: expected 0 with row_buffers none and more otherwise, got 16",
     ("--set", "dram.row_buffers=dual"): "dram.lanes: expected 0 with row_buffers none and more otherwise, got 0",
     ("--set", "interleave.sub_batches=2"): "interleave.sub_batches: expected 1 without PIM, got 2",

@@ -51,6 +51,7 @@ def build(spec: PimChannel, requests: int, *, ports: int, groups: int, distinct:
         port=np.zeros((ports, 2), np.int64),
         left=np.zeros(groups, np.int64),
         done=np.zeros(groups, np.int64),
+        turn=np.zeros(groups, np.int64),
         ended=np.zeros(groups + 1, np.int64),
         owner=np.zeros(groups, np.int64),
         open=np.zeros(1, np.int64),

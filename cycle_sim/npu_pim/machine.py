@@ -5,15 +5,16 @@ from typing import NamedTuple
 import numpy as np
 
 from pimloom.arch.pim_channel import PimChannel
-from pimloom.arch.units import BITS_PER_BYTE
+from pimloom.arch.units import BITS_PER_BYTE, ceil_div
 from pimloom.cycle_sim.npu_pim.build import build
 from pimloom.cycle_sim.npu_pim.kernels import core as k
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
 from pimloom.cycle_sim.npu_pim.kernels import machine
 from pimloom.cycle_sim.npu_pim.program import Builder
 
-SHARED = ("policy", "dot", "left", "done", "ended", "owner", "open")  # by all channels
+SHARED = ("policy", "dot", "left", "done", "turn", "ended", "owner", "open")  # by all channels
 SPARE = 64
+LONGEST = 128  # clocks that channels go on without a look at the core; results do not depend on it
 
 
 class ArrayRule(NamedTuple):
@@ -34,12 +35,17 @@ class ArrayRule(NamedTuple):
 class Npu(NamedTuple):
     """What the machine needs to know of the NPU. Cycles of memory and NPU are the same.
 
-    address_bytes: after which its addresses begin again; hashed: the lines of a block leave in the order of a hash set.
+    rows: of an array; step_cyc: of a GEMM; rule: of its steps; address_bytes: after which its addresses begin again;
+    hashed: the lines of a block leave in the order of a hash set; by_output: results stand in the arrays (output
+    stationary).
     """
 
+    rows: int
+    step_cyc: int
     rule: ArrayRule
     address_bytes: int
     hashed: bool
+    by_output: bool = False
 
 
 class Ran(NamedTuple):
@@ -56,16 +62,17 @@ class PimError(Exception):
     """The controller reads a result from a bank whose row it closed."""
 
 
-def run(spec: PimChannel, channels: int, npu: Npu, program: Builder, *, ports: int) -> Ran:
+def run(spec: PimChannel, channels: int, npu: Npu, program: Builder, *, ports: int, longest: int = LONGEST) -> Ran:
     """Run all operators from an idle machine. Raises PimError, as NeuPIMs' simulator aborts."""
     part = spec.part.organization
     line_bytes = part.access_bits // BITS_PER_BYTE
     widest = program.widest // line_bytes + 2
-    packed, commands, owner = program.finish(_numbers(spec, channels, npu), widest)
+    packed, commands, owner = program.finish(_numbers(spec, channels, npu, program, ports, longest), widest)
     room = program.most_at_once(channels, line_bytes) + SPARE
     one = build(spec, room, ports=ports, groups=len(owner), distinct=False, logging=False)
     one = one._replace(owner=owner, dot=commands, open=np.zeros(len(program.operators), np.int64))
     chs = _stack(one, channels)
+    chs.state[:, f.NUMBER] = np.arange(channels)
     code = machine.run_all(packed, chs)
     assert code != machine.FULL, "room is for all requests of two operators"
     if code == machine.STUCK:
@@ -82,16 +89,21 @@ def run(spec: PimChannel, channels: int, npu: Npu, program: Builder, *, ports: i
     )
 
 
-def _numbers(spec: PimChannel, channels: int, npu: Npu) -> np.ndarray:
+def _numbers(spec: PimChannel, channels: int, npu: Npu, program: Builder, ports: int, longest: int) -> np.ndarray:
     org = spec.part.organization
     found = np.zeros(k.N_NPU, np.int64)
     rule = npu.rule
     found[[k.LATENCY, k.DRAINS, k.CLAMPED]] = rule.latency_cyc, rule.drains, rule.clamped
     for loaded, empty, behind in zip((k.TILE, k.VECTOR), rule.empty_cyc, rule.behind_cyc, strict=True):
         found[[k.EMPTY + loaded, k.BEHIND + loaded]] = empty, behind
-    found[[k.WRAP, k.LINE]] = npu.address_bytes, org.access_bits // BITS_PER_BYTE
+    found[[k.ROWS, k.STEP, k.WRAP]] = npu.rows, npu.step_cyc, npu.address_bytes
+    found[k.LINE] = org.access_bits // BITS_PER_BYTE
     found[[k.COLUMN_BITS, k.CHANNEL_BITS]] = org.columns.bit_length() - 1, channels.bit_length() - 1
-    found[k.HASHED] = npu.hashed
+    found[[k.HASHED, k.BY_OUTPUT, k.LONGEST]] = npu.hashed, npu.by_output, longest
+    # writes are answered when they enter; a COMP, a GWRITE, and a GEMV or READRES once a clock each; reads of one line at
+    # once
+    alike = ceil_div(found[k.LINE], max(program.narrowest, 1)) + 1
+    found[k.ANSWERS] = ports * spec.controller.offers_per_ck + 3 + alike
     return found
 
 

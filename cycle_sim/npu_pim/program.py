@@ -113,12 +113,19 @@ class Builder:
         """Bytes of the largest block."""
         return max((size for o in self.operators for _, size, _ in (*o.loads, *o.stores)), default=0)
 
+    @property
+    def narrowest(self) -> int:
+        """Bytes of the smallest block that is loaded."""
+        return min((size for o in self.operators for _, size, _ in o.loads), default=0)
+
     def most_at_once(self, channels: int, line_bytes: int) -> int:
         """Requests that a channel may hold at once: those of the two largest operators, lines dealt out in turn."""
         found = []
         for o in self.operators:
             blocks = sum(ceil_div(ceil_div(size, line_bytes) + 1, channels) for _, size, _ in (*o.loads, *o.stores))
-            per_channel = np.bincount(np.concatenate([x[:, f.CHANNEL] for x in o.dots])) if o.dots else np.zeros(1, np.int64)
+            per_channel = (
+                np.bincount(np.concatenate([x[:, f.CHANNEL] for x in o.dots])) if o.dots else np.zeros(1, np.int64)
+            )
             found.append(blocks + int(per_channel.max()))
         return sum(sorted(found)[-2:])
 
@@ -134,6 +141,10 @@ class Builder:
             row = op[o.index]
             row[[k.PORT, k.IN_ORDER, k.BYTES, k.WAITS, k.LEAST]] = o.port, o.in_order, o.bytes, len(o.after), o.least
             row[k.LEFT] = len(o.tasks) + o.groups
+            loaded = {group for _, _, group in o.loads}
+            row[k.JOINT] = bool(loaded) and all(loaded <= set(needs) for _, _, needs, *_ in o.tasks)
+            if o.tasks and not o.in_order:
+                row[k.LEAST] = min(cycles for cycles, *_ in o.tasks)
             row[k.SINGLY], row[k.LOADS] = o.singly, len(blocks)
             blocks += [(at, size, f.RD, group, o.index) for at, size, group in o.loads]
             row[k.LOADS_END] = first_store = len(blocks)
@@ -162,7 +173,7 @@ class Builder:
             after_op=after_op,
             task_ptr=task_ptr,
             task_of=task_of,
-            array=np.array([-1, 0, -1, 0], np.int64),
+            array=np.array([-1, 0, -1, 0, 0], np.int64),
             npu=npu,
             order=np.zeros(widest_lines, np.int64),
             keys=np.zeros(widest_lines, np.int64),
@@ -179,26 +190,42 @@ def _csr(pairs: Sequence[tuple[int, int]], n: int) -> tuple[np.ndarray, np.ndarr
 
 
 def gemm(
-    b: Builder, op: Operator, rows: int, n_in: int, n_out: int, tile: int, element_bytes: int, step_cyc: int
+    b: Builder,
+    op: Operator,
+    rows: int,
+    n_in: int,
+    n_out: int,
+    tile: int,
+    element_bytes: int,
+    step_cyc: int,
+    *,
+    by_output: bool = False,
 ) -> None:
-    """(rows x n_in) x (n_in x n_out) in tiles: bias first; weights once, activations once, stored after the last k."""
+    """(rows x n_in) x (n_in x n_out) in tiles: bias first; weights once, activations once, stored after the last k.
+
+    Activations stand in the arrays, all outputs of a k follow each other, and the first preloads. by_output: results
+    stand, all k of an output follow each other, and nothing is preloaded.
+    """
     down, across, batches = ceil_div(n_in, tile), ceil_div(n_out, tile), ceil_div(rows, tile)
     width = [min(tile, n_out - m * tile) for m in range(across)]
     depth = [min(tile, n_in - i * tile) for i in range(down)]
     weights: dict[tuple[int, int], int] = {}
     bias = [b.load(op, w * element_bytes) for w in width]
+    by_depth = [(i, m) for i in range(down) for m in range(across)]
+    order = sorted(by_depth, key=lambda place: place[1]) if by_output else by_depth
     steps = []
     for n in range(batches):
         height = min(tile, rows - n * tile)
-        for i in range(down):
-            activation = b.load(op, height * depth[i] * element_bytes)
-            for m in range(across):
-                if n == 0:
-                    weights[i, m] = b.load(op, depth[i] * width[m] * element_bytes)
-                steps.append((n, i, m, activation, height * width[m] * element_bytes))
-    for _n, i, m, activation, size in steps:
+        activations: dict[int, int] = {}
+        for i, m in order:
+            if i not in activations:
+                activations[i] = b.load(op, height * depth[i] * element_bytes)
+            if n == 0:
+                weights[i, m] = b.load(op, depth[i] * width[m] * element_bytes)
+            steps.append((i, m, activations[i], height * width[m] * element_bytes))
+    for i, m, activation, size in steps:
         store = b.store(op, size) if i == down - 1 else -1
-        loaded = k.TILE if m == 0 else k.NOTHING
+        loaded = k.TILE if m == 0 and not by_output else k.NOTHING
         b.step(op, step_cyc, (weights[i, m], activation, bias[m]), loaded, store=store)
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from pimloom.arch.llm import LlmSpec
 from pimloom.arch.npu_pim import NpuPimSystem
 from pimloom.arch.units import BITS_PER_BYTE, ceil_div
+from pimloom.cycle_sim.npu.vectors import VectorOp, VectorUnits, vector_cyc
 from pimloom.cycle_sim.npu_pim.fused import Heads, fused_mha
 from pimloom.cycle_sim.npu_pim.machine import ArrayRule
 from pimloom.cycle_sim.npu_pim.program import Builder, Operator, by_tile, gemm
@@ -47,7 +48,7 @@ class Shard:
 
     @property
     def least_cyc(self) -> int:
-        """From a step's start to its result [NPU cycles]."""
+        """From a step's start to its result, at least [NPU cycles]."""
         return self.rule.latency_cyc + self.step_cyc
 
     @property
@@ -56,19 +57,10 @@ class Shard:
         npu = self.system.npu
         return max(npu.rows // npu.arrays, npu.least_step_cyc)
 
-    def vector_cyc(self, op: str, elements: int, rows: int = 1) -> int:
-        """Cycles of `rows` rows of `elements` elements each on the vector units, all latencies one cycle."""
+    def vector_cyc(self, op: VectorOp, elements: int, rows: int = 1) -> int:
+        """Cycles of `rows` rows of `elements` elements each on the vector units."""
         npu = self.system.npu
-        lanes, times = npu.vector_lanes, ceil_div(rows, npu.vector_units)
-        passes = ceil_div(elements, lanes)
-        if op == "add":
-            return times * passes
-        tree = _adder_tree(elements, lanes)
-        return times * (2 * tree + 3 + 5 * passes if op == "norm" else 2 * tree + 3 * passes)
-
-
-def _adder_tree(elements: int, lanes: int) -> int:
-    return 1 if elements <= lanes else ceil_div(elements, lanes) + _adder_tree(ceil_div(elements, lanes), lanes)
+        return vector_cyc(VectorUnits(npu.vector_units, npu.vector_lanes), op, elements, rows)
 
 
 @dataclass
@@ -107,7 +99,9 @@ class LayerProgram:
 
     # --- operators; each returns the number of the last one
 
-    def _vector(self, name: str, rows: int, width: int, operands: int, after: Sequence[int], op: str = "add") -> int:
+    def _vector(
+        self, name: str, rows: int, width: int, operands: int, after: Sequence[int], op: VectorOp = "add"
+    ) -> int:
         shard, npu = self.shard, self.shard.system.npu
         lost = shard.system.faults.vector_sizes_lost
         cycles = shard.vector_cyc(op, 0) if lost else shard.vector_cyc(op, width, min(rows, npu.rows))
@@ -116,9 +110,10 @@ class LayerProgram:
         return made.index
 
     def _gemm(self, name: str, rows: int, n_in: int, n_out: int, after: Sequence[int]) -> int:
-        shard = self.shard
+        shard, npu = self.shard, self.shard.system.npu
         made = self.builder.operator(name, after, in_order=True, least=shard.least_cyc)
-        gemm(self.builder, made, rows, n_in, n_out, shard.system.npu.rows, shard.element_bytes, shard.step_cyc)
+        sizes = (rows, n_in, n_out, npu.rows, shard.element_bytes, shard.step_cyc)
+        gemm(self.builder, made, *sizes, by_output=npu.dataflow == "os")
         made.singly = shard.rule.drains
         return made.index
 

@@ -97,7 +97,9 @@ def serve(
     layer = LayerProgram(shard, tokens.tolist(), caches).build([half.tolist() for half in halves])
     spec = channel_of(hardware, part)
     address_bytes = PASSES * llm.hidden_size**2 * shard.element_bytes // tp
-    npu = Npu(shard.rule, address_bytes, hardware.faults.hashed_lines)
+    by_output = hardware.npu.dataflow == "os"
+    hashed = hardware.faults.hashed_lines
+    npu = Npu(hardware.npu.rows, shard.step_cyc, shard.rule, address_bytes, hashed, by_output)
     try:
         ran = run(spec, channels, npu, layer.builder, ports=2)
     except PimError as error:
@@ -162,6 +164,8 @@ def _check_machine(hardware: NpuPimSystem, part: Part) -> None:
         )
     if hardware.dram.row_buffers == "none" and hardware.interleave.sub_batches > 1:
         raise UserError(f"interleave.sub_batches: expected 1 without PIM, got {hardware.interleave.sub_batches}")
+    if hardware.dram.row_buffers == "none" and hardware.npu.dataflow != "ws":
+        raise UserError(f"npu.dataflow: expected ws without PIM, got {hardware.npu.dataflow}")
     if mhz_to_ps(hardware.npu.clock_mhz) != part.tCK_ps:
         raise UserError(
             f"npu.clock_mhz: expected the clock of the memory, whose period is {part.tCK_ps} ps, "

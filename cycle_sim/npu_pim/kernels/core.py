@@ -12,11 +12,13 @@ import numpy as np
 # op[o]: port that its requests enter by, whether its tasks run in order (a systolic array), first load block and end,
 # first task and end, first PIM command and end, bytes of addresses that it takes, operators it waits for, what is left
 # of it (tasks, groups), clocks of its start and end, the least time of a task, next task in order, whether it
-# runs, first byte of its addresses, whether its loads and PIM commands leave one by one
+# runs, first byte of its addresses, whether its loads and PIM commands leave one by one, whether each task waits for all
+# loads, tasks that have not ended, first task in order that has not started and stores, last clock in which it sends
+# anything
 (
     PORT, IN_ORDER, LOADS, LOADS_END, TASKS, TASKS_END, DOTS, DOTS_END, BYTES, WAITS, LEFT, START, END, LEAST,
-    NEXT_TASK, RUNS, BASE, SINGLY, N_OP,
-) = range(19)  # fmt: skip
+    NEXT_TASK, RUNS, BASE, SINGLY, JOINT, TO_DO, NEXT_STORE, LATEST, N_OP,
+) = range(23)  # fmt: skip
 # block[k]: first byte of its operator's addresses, bytes, RD or WR, group, operator
 AT, SIZE, ACCESS, BLOCK_GROUP, BLOCK_OP, N_BLOCK = range(6)
 # task[k]: cycles (of a step of the arrays: between its start and the next one's), what an array loads first (nothing,
@@ -27,14 +29,19 @@ AT, SIZE, ACCESS, BLOCK_GROUP, BLOCK_OP, N_BLOCK = range(6)
     CYCLES, PRELOADS, NEED_A, NEED_B, NEED_C, MISSING, READY, SENDS, TASK_OP, FOLLOWS, PAUSE, N_TASK,
 ) = range(12)  # fmt: skip
 NOTHING, TILE, VECTOR, N_LOADED = range(4)
-# array[…]: clock of the last issue, start, end and cycles of the last step
-ISSUED, STARTED, ENDED, STREAMS, N_ARRAY = range(5)
-# npu[…]: from a step's end of streaming to its result; whether weights wait for the result of the step before, and no
-# step starts before its operands are there; lines of an address before it wraps; next line; EMPTY + what is loaded:
-# from a step's issue to its start in idle arrays; BEHIND + it: at least, between the start before and its own
+# array[…]: clock of the last issue, start and end of the last step, earliest start of the next step that ends a tile
+# (output stationary), cycles of the last step
+ISSUED, STARTED, ENDED, DRAINED, STREAMS, N_ARRAY = range(6)
+# npu[…]: rows and columns of an array, cycles of a step of a GEMM, bytes after which addresses begin again, next byte,
+# bytes of a line, its place in an address, whether lines leave hashed, clock, operators that ended, most responses of a
+# channel in a clock, most clocks of a window, whether results stand in the arrays; from a step's end of streaming to its
+# result; whether weights wait for the result of the step before, and no step starts before its operands are there;
+# EMPTY + what is loaded: from a step's issue to its start in idle arrays; BEHIND + it: at least, between the start
+# before and its own
 (
-    LATENCY, DRAINS, CLAMPED, WRAP, NEXT_BYTE, LINE, COLUMN_BITS, CHANNEL_BITS, HASHED, TIME, N_ENDED, EMPTY,
-) = range(12)  # fmt: skip
+    ROWS, STEP, WRAP, NEXT_BYTE, LINE, COLUMN_BITS, CHANNEL_BITS, HASHED, TIME, N_ENDED, ANSWERS, LONGEST, BY_OUTPUT,
+    LATENCY, DRAINS, CLAMPED, EMPTY,
+) = range(17)  # fmt: skip
 BEHIND = EMPTY + N_LOADED
 N_NPU = BEHIND + N_LOADED
 

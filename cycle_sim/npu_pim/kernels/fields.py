@@ -16,7 +16,7 @@ COMMANDS = (
 # announces, whether the tile ends, group that is counted down when it is done
 KIND, BANK, ROW, COLUMN, COUNT, COMPS, RESULTS, LAST, GROUP = range(9)
 CHANNEL, N_DOT = 9, 10  # dot[i]: its channel, too
-# request[i]: next and previous one in the same command queue; next one that ends with the same access; turn in the queue
+# request[i]: next and previous one in its command queue; next one that ends with the same access; turn in the queue
 NEXT, BEFORE, TWIN, TURN = range(9, 13)
 N_REQUEST = 16  # 64 bytes
 # order[p, k]: a read or write (see `word_of`) or, negative, -1 - its place in dot; first clock; group
@@ -28,13 +28,15 @@ READS, WRITES, PIMS = range(3)  # list[…]: ring of the requests that the contr
 SLOT, KEY, TO, N_LIST = range(4)  # list[l, k]: request, key, bank
 QUICK, LATE, COPY, GEMVS, LINES = range(5)  # line[…]: responses that follow each other in order of their clocks
 # state[…]. NOW: the next clock in which anything can happen; READING, WRITING, OPENING, MISSING: masks of banks, see
-# `banks`; FULL: mask of the banks with a full queue; HELD: requests accepted, not yet collected; SOONEST: no response is
-# due before; STILL: list from which no request can move (-1: none known)
+# `banks`; FULL: mask of the banks with a full queue; HELD: requests accepted, not yet collected; SOONEST: no response
+# is due before; STILL: list from which no request can move (-1: none known); DOTS_SENT: PIM commands that the core has
+# sent; NUMBER: of the channel; ANSWERED: responses so far
 (
     NOW, POINTER, DRAIN, LOCK, HELD, QUEUED, DOTS_FIRST, DOTS_END, NEXT_REFRESH, NEXT_RANK, DUE, IN_REFRESH, SKIP,
     REMAIN, RESERVED, COPYING, COPY_BANK, BLOCKED, FILL, TURNS, HANDED, READING, WRITING, OPENING, MISSING, ACTED,
-    N_COMMANDS, TAKEN, FREED, FULL, SOONEST, STILL, N_STATE,
-) = range(33)  # fmt: skip
+    N_COMMANDS, TAKEN, FREED, FULL, SOONEST, STILL, DOTS_SENT, NUMBER,
+    ANSWERED, N_STATE,
+) = range(36)  # fmt: skip
 # policy[…]. SPLIT: transactions of PIM have their own list (dual row buffers); SINGLE: one row buffer, blocked
 (
     DUAL, SINGLE, ENTRIES_MAX, QUEUE_MAX, DOTS_MAX, WINDOW, CAP, DRAIN_IDLE, REFI, RANKS, READ_CK, COPY_CK, COMP_CK,
@@ -58,9 +60,10 @@ class Channel(NamedTuple):
     """One channel and its controller.
 
     order[p, k]: ring of the requests that are to enter by port p, from port[p, 0] to port[p, 1]; dot: all PIM commands.
-    request: those that the controller has taken, at free places: a ring in `spare` from TAKEN to FREED. dots: ring of the PIM
-    command queue. line[l, k]: ring of (clock, group), from head[l] to tail[l]. left[g]: requests of a group that are
-    not collected yet; done[g]: clock in which the last one was; ended: how many groups became complete, and which;
+    request: those that the controller has taken, at free places: a ring in `spare` from TAKEN to FREED. dots: ring of
+    the PIM command queue. line[l, k]: ring of (clock, group), from head[l] to tail[l]. left[g]: requests of a group that
+    are not collected yet; done[g]: clock in which the last one was; turn[g]: its channel and its number there; ended:
+    how many groups became complete, and which;
     open[owner[g]]: requests of the owner of a group. command[k]: log of (clock, opcode, bank, row). tally[c]: commands
     issued; rank[buffer * ranks + r]: open banks, clock since which, clocks with a row open.
     """
@@ -82,6 +85,7 @@ class Channel(NamedTuple):
     port: np.ndarray
     left: np.ndarray
     done: np.ndarray
+    turn: np.ndarray
     ended: np.ndarray
     owner: np.ndarray
     open: np.ndarray

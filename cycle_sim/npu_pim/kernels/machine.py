@@ -8,8 +8,6 @@ from pimloom.cycle_sim.npu_pim.kernels.fields import Channel, Device
 from pimloom.cycle_sim.npu_pim.kernels.lines import lines_of, order_lines, place, send
 
 ALL_DONE, STUCK, FULL = range(3)  # what `run_all` returns
-LONGEST = 64  # clocks of a window
-RESPONSES = 4  # at most, of a channel in a clock
 
 
 @bare
@@ -19,7 +17,7 @@ def channel(chs, c):
     return Channel(
         Device(d.path, d.bound[c], d.aside, d.beside[c], d.rule, d.first_rule, d.ring[c]),
         chs.policy, chs.request[c], chs.spare[c], chs.bank[c], chs.list[c], chs.first[c], chs.length[c], chs.dots[c],
-        chs.line[c], chs.head[c], chs.tail[c], chs.order[c], chs.dot, chs.port[c], chs.left, chs.done, chs.ended, chs.owner,
+        chs.line[c], chs.head[c], chs.tail[c], chs.order[c], chs.dot, chs.port[c], chs.left, chs.done, chs.turn, chs.ended, chs.owner,
         chs.open, chs.seen[c], chs.command[c], chs.tally[c], chs.rank[c], chs.state[c],
     )  # fmt: skip
 
@@ -39,7 +37,7 @@ def run_all(p, chs):
             return FULL
     while npu[k.N_ENDED] < p.op.shape[0]:
         t = npu[k.TIME]
-        until = t + _window(p, chs.open, chs.state.shape[0])
+        until = t + _window(p, chs, t)
         for c in range(chs.state.shape[0]):
             if chs.state[c, f.NOW] < until and advance(chs, c, until) == engine.STUCK:
                 return STUCK
@@ -59,15 +57,35 @@ def run_all(p, chs):
 
 
 @bare
-def _window(p, opened, channels):
-    """Clocks in which nothing that the core does now or later can reach a channel."""
-    most = LONGEST
+def _window(p, chs, t):
+    """Clocks from t on in which nothing that the core does, now or later, can reach a channel."""
+    most, each = p.npu[k.LONGEST], p.npu[k.ANSWERS] * chs.state.shape[0]
     for o in range(p.op.shape[0]):
-        if p.op[o, k.RUNS]:
-            most = min(most, max(2, opened[o] // (RESPONSES * channels)))
-            if p.op[o, k.TASKS_END] > p.op[o, k.TASKS]:
-                most = min(most, p.op[o, k.LEAST] + 2)
+        op = p.op[o]
+        if not op[k.RUNS]:
+            continue
+        quiet = chs.open[o] // each  # some requests of the operator are on their way at least so long
+        if op[k.IN_ORDER] and op[k.TO_DO]:
+            least = op[k.LEAST]
+            if p.array[k.ENDED] > t + 1 and not p.npu[k.CLAMPED]:  # steps behind others are no whole latency later
+                least = min(least, p.npu[k.STEP] * (op[k.NEXT_STORE] - op[k.NEXT_TASK] + 1))
+            most = min(most, least + 2)
+        elif op[k.TO_DO]:
+            most = min(most, (max(quiet, 1) if op[k.JOINT] else 1) + op[k.LEAST] + 1)
+        else:
+            quiet = max(quiet, op[k.LATEST] + 1 - t)
+            if op[k.DOTS_END] > op[k.DOTS]:
+                for c in range(chs.state.shape[0]):
+                    quiet = max(quiet, chs.state[c, f.DOTS_SENT] - chs.state[c, f.DOTS_FIRST])
+            most = min(most, max(2, quiet))
     return most
+
+
+@bare
+def _later(chs, group, other):
+    return chs.done[group] > chs.done[other] or (
+        chs.done[group] == chs.done[other] and chs.turn[group] > chs.turn[other]
+    )
 
 
 @bare
@@ -75,7 +93,7 @@ def _in_time(chs, n):
     """The groups that ended, in order of their clocks."""
     for i in range(2, n + 1):
         group, j = chs.ended[i], i
-        while j > 1 and chs.done[chs.ended[j - 1]] > chs.done[group]:
+        while j > 1 and _later(chs, chs.ended[j - 1], group):
             chs.ended[j] = chs.ended[j - 1]
             j -= 1
         chs.ended[j] = group
@@ -86,14 +104,18 @@ def start(p, chs, o, t):
     """Operator o starts at clock t; returns whether its requests found room."""
     op = p.op[o]
     op[k.START], op[k.END], op[k.RUNS], op[k.NEXT_TASK] = t, t, 1, op[k.TASKS]
-    op[k.BASE] = p.npu[k.NEXT_BYTE]
+    op[k.BASE], op[k.LATEST] = p.npu[k.NEXT_BYTE], t
+    op[k.TO_DO] = op[k.TASKS_END] - op[k.TASKS]
+    _find_store(p, o)
     p.npu[k.NEXT_BYTE] = (p.npu[k.NEXT_BYTE] + op[k.BYTES]) % p.npu[k.WRAP]
     for b in range(op[k.LOADS], op[k.LOADS_END]):
         if not _send_block(p, chs, b, t + 1 + (b - op[k.LOADS] if op[k.SINGLY] else 0)):
             return False
     for i in range(op[k.DOTS], op[k.DOTS_END]):
-        group, when = chs.dot[i, f.GROUP], t + 1 + (i - op[k.DOTS] if op[k.SINGLY] else 0)
-        if not send(chs, chs.dot[i, f.CHANNEL], op[k.PORT], -1 - i, when, group):
+        c, group = chs.dot[i, f.CHANNEL], chs.dot[i, f.GROUP]
+        op[k.LATEST] = t + 1 + (i - op[k.DOTS] if op[k.SINGLY] else 0)
+        chs.state[c, f.DOTS_SENT] += 1
+        if not send(chs, c, op[k.PORT], -1 - i, op[k.LATEST], group):
             return False
         if chs.dot[i, f.KIND] != f.HEADER:
             chs.left[group] += 1
@@ -117,7 +139,18 @@ def _send_block(p, chs, b, when):
             return False
     chs.left[group] += n
     chs.open[block[k.BLOCK_OP]] += n
+    op[k.LATEST] = max(op[k.LATEST], when)
     return True
+
+
+@bare
+def _find_store(p, o):
+    """The next task in order that stores."""
+    op = p.op[o]
+    i = max(op[k.NEXT_STORE], op[k.NEXT_TASK])
+    while i < op[k.TASKS_END] and p.task[i, k.SENDS] < 0:
+        i += 1
+    op[k.NEXT_STORE] = i
 
 
 @bare
@@ -142,6 +175,7 @@ def _task_ends(p, chs, x, t):
     task = p.task[x]
     op = p.op[task[k.TASK_OP]]
     op[k.LEFT] -= 1
+    op[k.TO_DO] -= 1
     op[k.END] = max(op[k.END], t)
     return task[k.SENDS] < 0 or _send_block(p, chs, task[k.SENDS], t + 1)
 
@@ -149,7 +183,7 @@ def _task_ends(p, chs, x, t):
 @bare
 def _steps(p, chs, o):
     """Steps of a systolic array start in order, at most one in a clock, when their operands are there."""
-    op, array = p.op[o], p.array
+    op, array, npu = p.op[o], p.array, p.npu
     while op[k.NEXT_TASK] < op[k.TASKS_END]:
         task = p.task[op[k.NEXT_TASK]]
         t = max(array[k.ISSUED] + 1, op[k.START])
@@ -161,10 +195,17 @@ def _steps(p, chs, o):
                 t = max(t, chs.done[group])
         if task[k.FOLLOWS] >= 0:
             t = max(t, p.task[task[k.FOLLOWS], k.READY] + task[k.PAUSE])
-        began = _begins(p.npu, array, task[k.PRELOADS], t)
+        began, leaves = _begins(npu, array, task[k.PRELOADS], t), npu[k.LATENCY] + task[k.CYCLES]
+        if npu[k.BY_OUTPUT]:
+            began = max(began, t)
+            if task[k.SENDS] >= 0:  # a tile's results go down behind those of the tile before
+                began = max(began, array[k.DRAINED])
+                array[k.DRAINED] = began + npu[k.ROWS]
+                leaves += npu[k.ROWS]
         array[k.ISSUED], array[k.STARTED], array[k.STREAMS] = t, began, task[k.CYCLES]
-        array[k.ENDED] = task[k.READY] = max(began + p.npu[k.LATENCY] + task[k.CYCLES], array[k.ENDED] + 1)
+        array[k.ENDED] = task[k.READY] = max(began + leaves, array[k.ENDED] + 1)
         op[k.NEXT_TASK] += 1
+        _find_store(p, o)
         if not _task_ends(p, chs, op[k.NEXT_TASK] - 1, array[k.ENDED]):
             return False
     return True

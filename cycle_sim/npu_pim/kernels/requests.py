@@ -11,6 +11,7 @@ DRAINS_FROM = 2  # PIM commands in their queue, with which writes drain before m
 
 
 COLUMN_BITS = 20  # of a key
+NUMBER_BITS = 48  # of the number of a response in its channel
 
 
 @bare
@@ -152,11 +153,20 @@ def hand_over(ch, t):
                 g[f.COPYING], g[f.REMAIN] = 0, 0
             ch.left[group] -= 1
             ch.open[ch.owner[group]] -= 1
-            ch.done[group] = max(ch.done[group], t + 1)
+            g[f.ANSWERED] += 1
+            _note_last(ch, group, t + 1)
             if ch.left[group] == 0:
                 ch.ended[0] += 1
                 ch.ended[ch.ended[0]] = group
     g[f.SOONEST] = next_response(ch)
+
+
+@bare
+def _note_last(ch, group, t):
+    """A response of a group is collected at clock t: of those of one clock, in order of channels, the last counts."""
+    turn = ch.state[f.NUMBER] << NUMBER_BITS | ch.state[f.ANSWERED]
+    if t > ch.done[group] or (t == ch.done[group] and turn > ch.turn[group]):
+        ch.done[group], ch.turn[group] = t, turn
 
 
 @bare
