@@ -5,6 +5,7 @@ from typing import Annotated, ClassVar, Literal
 
 import msgspec
 
+from pimloom.arch.npu_energy import BankLayout, NpuEnergy
 from pimloom.arch.part import Positive
 from pimloom.arch.pim_channel import ChannelFaults, Controller
 
@@ -92,7 +93,7 @@ class Faults(ChannelFaults, frozen=True, forbid_unknown_fields=True):
 
 
 class NpuPimSystem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An NPU and PIM channels."""
+    """An NPU and PIM channels. Without `energy` nothing is said of energy, without `bank` nothing of area."""
 
     description: str
     kind: Literal["npu_pim"]
@@ -101,3 +102,5 @@ class NpuPimSystem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     npu: Arrays
     interleave: Interleave
     faults: Faults
+    energy: NpuEnergy | None = None
+    bank: BankLayout | None = None

@@ -23,6 +23,8 @@ FLOP_PER_TFLOP = 1e12
 HZ_PER_MHZ = 10**6
 
 J_PER_PJ = 1e-12
+J_PER_UJ = 1e-6
+J_PER_MJ = 1e-3
 PJ_PER_MW_PS = 1e-3
 """One milliwatt (one volt times one milliampere) for one picosecond, in pJ."""
 

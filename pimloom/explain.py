@@ -10,6 +10,7 @@ import msgspec
 from pimloom.arch.error import UserError
 from pimloom.arch.load import Source, nearest
 from pimloom.arch.memory import Policy
+from pimloom.arch.npu_energy import BankLayout, NpuEnergy
 from pimloom.arch.npu_pim import Arrays, Faults, Interleave, PimDram
 from pimloom.arch.part import Organization, Part, PimUnit
 from pimloom.arch.pim_channel import Controller
@@ -74,6 +75,8 @@ def all_fields() -> Mapping[str, str]:
         ("controller", Controller),
         ("interleave", Interleave),
         ("faults", Faults),
+        ("energy", NpuEnergy),
+        ("bank", BankLayout),
     ):
         for name, meaning in struct.MEANING.items():
             found.setdefault(f"{prefix}.{name}" if prefix else name, meaning)

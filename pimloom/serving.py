@@ -8,6 +8,7 @@ from pimloom.arch.llm import load_llm
 from pimloom.arch.load import nearest
 from pimloom.arch.npu_pim import Faults, NpuPimSystem
 from pimloom.arch.system import RooflineSystem, load_system
+from pimloom.arch.units import J_PER_MJ, J_PER_PJ, J_PER_UJ
 from pimloom.reports.npu_pim.gpu import serve_gpu
 from pimloom.reports.npu_pim.requests import read_requests
 from pimloom.reports.npu_pim.serve import Served, serve
@@ -77,4 +78,27 @@ def show_served(found: Served) -> None:
     show_line(
         f"all stages {found.total_cyc:,} cycles of {found.clock_ps} ps; {found.layers} layers "
         f"{found.iteration_cyc:,} cycles; {found.tokens_per_s:,.0f} tokens/s"
+    )
+    if found.energy_pj_by_cause is not None:
+        _show_energy(found)
+
+
+def _show_energy(found: Served) -> None:
+    simulated, iteration = found.energy_pj_by_cause, found.iteration_energy_by_cause_j
+    joules, per_token_j, watts = found.iteration_energy_j, found.energy_per_token_j, found.power_w
+    assert simulated and iteration and joules and per_token_j and watts
+    rows = [
+        {"cause": cause, "uj": simulated[cause] * J_PER_PJ / J_PER_UJ, "mj": part / J_PER_MJ, "share": part / joules}
+        for cause, part in iteration.items()
+    ]
+    columns = (
+        ("cause", "energy, one device", ""),
+        ("uj", "as simulated, µJ|r", ",.2f"),
+        ("mj", f"{found.layers} layers, mJ|r", ",.3f"),
+        ("share", "share|r", ".1%"),
+    )
+    show_rows(columns, rows)
+    show_line(
+        f"{found.layers} layers {joules / J_PER_MJ:,.2f} mJ and {watts:,.1f} W a device; "
+        f"{per_token_j / J_PER_MJ:,.3f} mJ a token, tensor parallel over {found.tp}"
     )

@@ -107,7 +107,7 @@ def test_steps_follow_the_rule(rule, steps):
     for cycles, loaded, *after in steps:
         follows, pause = after or (-1, 0)
         b.step(op, cycles, (), loaded, follows=follows, pause=pause)
-    ran = run(channel_of(system.spec, system.part), 1, Npu(128, 16, rule, 1 << 20, False), b, ports=2)
+    ran = run(channel_of(system.spec, system.part), 1, Npu(128, 16, 1 << 20, False, rule=rule), b, ports=2)
     assert ran.total_ck == CASES[rule, steps]
 
 
@@ -119,7 +119,7 @@ def steps_of(tokens, serial, **shape):
     b = Builder()
     op = b.operator("fused_mha", (), in_order=True)
     fused_mha(b, op, tokens, heads(**shape), serial=serial)
-    return op, [(cycles, loaded, follows, pause) for cycles, loaded, _, _, follows, pause in op.tasks]
+    return op, [(cycles, loaded, *op.follows.get(i, (-1, 0))) for i, (cycles, loaded, _, _) in enumerate(op.tasks)]
 
 
 def test_the_simulator_takes_one_head_at_a_time():
@@ -251,6 +251,8 @@ def test_a_batch_on_a_roofline(overrides, tp, changed):
     assert found.operators_cyc == LARGE | changed
     total = sum((LARGE | changed).values())
     assert (found.total_cyc, found.iteration_cyc, found.clock_ps) == (total, 2 * total, 1000)
+    assert found.iteration_energy_j == pytest.approx(400 * 2 * total * 1e-9)
+    assert found.energy_per_token_j == pytest.approx(tp * 400 * total * 1e-9)
     assert found.tokens_per_s == pytest.approx(2 / (2 * total * 1e-9))
     if tp == 1:  # 48,000,000 bytes of weights, 8,000 a token
         with pytest.raises(UserError, match="needs 48072000 bytes .* on each of 1 devices.* at most 8 tokens fit$"):

@@ -32,30 +32,51 @@ class ArrayRule(NamedTuple):
     behind_cyc: tuple[int, int]
 
 
+def overlapped(rows: int, vector_cyc: int = 0, clamped: bool = False) -> ArrayRule:
+    """Arrays of NeuPIMs' simulator: weights enter beside the step before. vector_cyc: until a vector stands in them."""
+    return ArrayRule(2 * rows - 2, False, clamped, (2 * rows - 1, vector_cyc), (rows, vector_cyc))
+
+
+def drained(rows: int, vector_cyc: int) -> ArrayRule:
+    """Arrays of that simulator's branch without PIM."""
+    return ArrayRule(2 * rows - 1, True, True, (rows, vector_cyc), (0, 0))
+
+
 class Npu(NamedTuple):
     """What the machine needs to know of the NPU. Cycles of memory and NPU are the same.
 
-    rows: of an array; step_cyc: of a GEMM; rule: of its steps; address_bytes: after which its addresses begin again;
-    hashed: the lines of a block leave in the order of a hash set; by_output: results stand in the arrays (output
-    stationary).
+    rows: of an array; step_cyc: of a GEMM; address_bytes: after which its addresses begin again; hashed: the lines of a
+    block leave in the order of a hash set; by_output: results stand in the arrays (output stationary); rule: of the
+    steps, that of NeuPIMs' simulator if None.
     """
 
     rows: int
     step_cyc: int
-    rule: ArrayRule
     address_bytes: int
     hashed: bool
     by_output: bool = False
+    rule: ArrayRule | None = None
+
+
+class Account(NamedTuple):
+    """What all channels did before clock `ck`: clocks of all ranks with a row open in the MEM and in the PIM row buffer
+    [CK], and commands by name."""
+
+    ck: int
+    mem_open_ck: int
+    pim_open_ck: int
+    commands: dict[str, int]
 
 
 class Ran(NamedTuple):
     """What came out: per operator in the builder's order its name, start and end [CK]; commands of all channels by
-    name; per row buffer (MEM, PIM) the clocks of all ranks with a row open; clocks in all."""
+    name; clocks in all; accounts, one per operator, of the clock in which its end is noticed, all channels having come
+    to it: at most `longest` clocks after its last response."""
 
     operators: tuple[tuple[str, int, int], ...]
     commands: dict[str, int]
-    open_ck: tuple[int, int]
     total_ck: int
+    accounts: tuple[Account, ...]
 
 
 class PimError(Exception):
@@ -78,21 +99,26 @@ def run(spec: PimChannel, channels: int, npu: Npu, program: Builder, *, ports: i
     if code == machine.STUCK:
         raise PimError("PIM reads a result from a bank whose row was closed for a refresh")
     ends = packed.op[:, [k.START, k.END]].tolist()
-    total = max(end for _, end in ends)
-    opened = chs.rank[:, :, 2] + np.where(chs.rank[:, :, 0] > 0, total - chs.rank[:, :, 1], 0)
-    ranks = part.ranks
     return Ran(
         tuple((o.name, start, end) for o, (start, end) in zip(program.operators, ends, strict=True)),
-        {name: n for name, n in zip(f.COMMANDS, chs.tally.sum(axis=0).tolist(), strict=True) if n},
-        (int(opened[:, :ranks].sum()), int(opened[:, ranks:].sum())),
-        total,
+        _by_name(chs.tally.sum(axis=0).tolist()),
+        max(end for _, end in ends),
+        tuple(_account(row) for row in packed.account.tolist()),
     )
+
+
+def _account(row: list[int]) -> Account:
+    return Account(row[k.CLOCK], row[k.MEM_OPEN], row[k.PIM_OPEN], _by_name(row[k.COMMAND :]))
+
+
+def _by_name(tally: list[int]) -> dict[str, int]:
+    return {name: n for name, n in zip(f.COMMANDS, tally, strict=True) if n}
 
 
 def _numbers(spec: PimChannel, channels: int, npu: Npu, program: Builder, ports: int, longest: int) -> np.ndarray:
     org = spec.part.organization
     found = np.zeros(k.N_NPU, np.int64)
-    rule = npu.rule
+    rule = npu.rule or overlapped(npu.rows)
     found[[k.LATENCY, k.DRAINS, k.CLAMPED]] = rule.latency_cyc, rule.drains, rule.clamped
     for loaded, empty, behind in zip((k.TILE, k.VECTOR), rule.empty_cyc, rule.behind_cyc, strict=True):
         found[[k.EMPTY + loaded, k.BEHIND + loaded]] = empty, behind
@@ -100,8 +126,8 @@ def _numbers(spec: PimChannel, channels: int, npu: Npu, program: Builder, ports:
     found[k.LINE] = org.access_bits // BITS_PER_BYTE
     found[[k.COLUMN_BITS, k.CHANNEL_BITS]] = org.columns.bit_length() - 1, channels.bit_length() - 1
     found[[k.HASHED, k.BY_OUTPUT, k.LONGEST]] = npu.hashed, npu.by_output, longest
-    # writes are answered when they enter; a COMP, a GWRITE, and a GEMV or READRES once a clock each; reads of one line at
-    # once
+    # writes are answered when they enter; a COMP, a GWRITE, and a GEMV or READRES once a clock each; reads of one line
+    # at once
     alike = ceil_div(found[k.LINE], max(program.narrowest, 1)) + 1
     found[k.ANSWERS] = ports * spec.controller.offers_per_ck + 3 + alike
     return found

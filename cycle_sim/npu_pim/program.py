@@ -27,7 +27,8 @@ class Operator:
     bytes: int = 0
     loads: list[tuple[int, int, int]] = field(default_factory=list)  # at, size, group
     stores: list[tuple[int, int, int]] = field(default_factory=list)
-    tasks: list[tuple[int, int, tuple[int, ...], int, int, int]] = field(default_factory=list)  # as `Builder.step`
+    tasks: list[tuple[int, int, tuple[int, ...], int]] = field(default_factory=list)  # cycles, loaded, needs, store
+    follows: dict[int, tuple[int, int]] = field(default_factory=dict)  # of a task: step before, pause
     dots: list[np.ndarray] = field(default_factory=list)
     groups: int = 0
     singly: bool = False
@@ -69,7 +70,7 @@ class Builder:
 
     def task(self, op: Operator, cycles: int, needs: Sequence[int], store: int = -1) -> None:
         """Work on a vector unit, when the groups in `needs` are complete."""
-        op.tasks.append((cycles, k.NOTHING, tuple(needs), store, -1, 0))
+        op.tasks.append((cycles, k.NOTHING, tuple(needs), store))
 
     def step(
         self,
@@ -82,12 +83,14 @@ class Builder:
         follows: int = -1,
         pause: int = 0,
     ) -> int:
-        """A step of the arrays, in order: rows stream for `cycles` when the groups in `needs` are complete.
+        """A step of the arrays, in order: rows stream for `cycles` (0: as in a GEMM) when all `needs` are complete.
 
         loaded: into the arrays first (NOTHING, TILE, VECTOR). follows: a step of this operator that must have ended
         `pause` cycles before. Returns its place among the operator's steps.
         """
-        op.tasks.append((cycles, loaded, tuple(needs), store, follows, pause))
+        if follows >= 0:
+            op.follows[len(op.tasks)] = follows, pause
+        op.tasks.append((cycles, loaded, tuple(needs), store))
         return len(op.tasks) - 1
 
     def dots(self, op: Operator, channel: int, stream: np.ndarray, groups: np.ndarray) -> None:
@@ -150,13 +153,13 @@ class Builder:
             row[k.LOADS_END] = first_store = len(blocks)
             blocks += [(at, size, f.WR, group, o.index) for at, size, group in o.stores]
             row[k.TASKS] = first_task = len(tasks)
-            for cycles, loaded, needs, store, follows, pause in o.tasks:
+            for place, (cycles, enters, needs, store) in enumerate(o.tasks):
                 sends = first_store + store if store >= 0 else -1
                 three = (*needs, -1, -1, -1)[:3]
                 if not o.in_order:
                     needed += [(group, len(tasks)) for group in needs]
-                before = first_task + follows if follows >= 0 else -1
-                tasks.append((cycles, loaded, *three, len(needs), 0, sends, o.index, before, pause))
+                follows, pause = o.follows.get(place, (-1 - first_task, 0))
+                tasks.append((cycles, enters, *three, len(needs), 0, sends, o.index, first_task + follows, pause))
             row[k.TASKS_END] = len(tasks)
             row[k.DOTS], row[k.DOTS_END] = n_dots, n_dots + sum(map(len, o.dots))
             n_dots = int(row[k.DOTS_END])
@@ -178,6 +181,7 @@ class Builder:
             order=np.zeros(widest_lines, np.int64),
             keys=np.zeros(widest_lines, np.int64),
             marks=np.zeros(2 * table, np.int64),
+            account=np.zeros((len(self.operators), k.COMMAND + len(f.COMMANDS)), np.int64),
         )
         commands = np.concatenate(dots) if dots else np.zeros((0, f.N_DOT), np.int64)
         return program, commands, np.array(self.owners, np.int64)
@@ -197,7 +201,6 @@ def gemm(
     n_out: int,
     tile: int,
     element_bytes: int,
-    step_cyc: int,
     *,
     by_output: bool = False,
 ) -> None:
@@ -226,7 +229,7 @@ def gemm(
     for i, m, activation, size in steps:
         store = b.store(op, size) if i == down - 1 else -1
         loaded = k.TILE if m == 0 and not by_output else k.NOTHING
-        b.step(op, step_cyc, (weights[i, m], activation, bias[m]), loaded, store=store)
+        b.step(op, 0, (weights[i, m], activation, bias[m]), loaded, store=store)
 
 
 def by_tile(b: Builder, op: Operator, rows: int, size: int, operands: int, cycles: int, tile: int) -> None:

@@ -1,7 +1,7 @@
 """One decode iteration of a batch on GPUs that never wait: each operator at its roofline, one after the other.
 
 Stages and operators are those of an NPU without PIM. Cycles are nanoseconds. Memory is read and written once for each
-operator; a fused attention keeps its logits on the chip. GPUs that share a layer talk for free.
+operator; a fused attention keeps its logits on the chip. GPUs that share a layer talk for free. Energy is power x time.
 """
 
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ import numpy as np
 from pimloom import __version__
 from pimloom.arch.llm import LlmSpec
 from pimloom.arch.system import RooflineSystem, System
-from pimloom.arch.units import BITS_PER_BYTE, PS_PER_NS, PS_PER_US, S_PER_PS
+from pimloom.arch.units import BITS_PER_BYTE, J_PER_PJ, PS_PER_NS, PS_PER_US, S_PER_PS
 from pimloom.cycle_sim.roofline import work_s
 from pimloom.reports.npu_pim.layer import dealt
 from pimloom.reports.npu_pim.serve import Served
@@ -46,6 +46,8 @@ def serve_gpu(system: System, llm: LlmSpec, tokens: np.ndarray, *, tp: int, laye
         times["E.launches"] = launch
         stages["E"] += launch
     total = sum(stages.values())
+    iteration_s = layers * total * PS_PER_NS * S_PER_PS
+    joules = gpu.power_w * iteration_s
     return Served(
         system=system.name,
         model=llm.name,
@@ -59,8 +61,13 @@ def serve_gpu(system: System, llm: LlmSpec, tokens: np.ndarray, *, tp: int, laye
         operators_cyc=times,
         total_cyc=total,
         iteration_cyc=layers * total,
-        tokens_per_s=batch / (layers * total * PS_PER_NS * S_PER_PS),
+        tokens_per_s=batch / iteration_s,
         commands={},
+        energy_pj_by_cause={"power x time": joules / layers / J_PER_PJ},
+        iteration_energy_by_cause_j={"power x time": joules},
+        iteration_energy_j=joules,
+        energy_per_token_j=tp * joules / batch,
+        power_w=gpu.power_w,
         spec_digest=system.digest,
         version=__version__,
     )

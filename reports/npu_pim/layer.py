@@ -16,9 +16,11 @@ from pimloom.arch.npu_pim import NpuPimSystem
 from pimloom.arch.units import BITS_PER_BYTE, ceil_div
 from pimloom.cycle_sim.npu.vectors import VectorOp, VectorUnits, vector_cyc
 from pimloom.cycle_sim.npu_pim.fused import Heads, fused_mha
-from pimloom.cycle_sim.npu_pim.machine import ArrayRule
+from pimloom.cycle_sim.npu_pim.machine import ArrayRule, drained, overlapped
 from pimloom.cycle_sim.npu_pim.program import Builder, Operator, by_tile, gemm
+from pimloom.energy.npu_pim import Work
 from pimloom.mappers.kv import Cache, Shape, attend, logit
+from pimloom.reports.npu_pim.work import fused_work, gemm_work, sum_work, vector_work
 
 NPU, PIM = 0, 1  # ports
 
@@ -41,10 +43,9 @@ class Shard:
     def rule(self) -> ArrayRule:
         """How steps follow each other: as NeuPIMs' simulator has it, or that of its NPU alone."""
         npu, alone = self.system.npu, self.system.dram.row_buffers == "none"
-        rows, vector = npu.rows, npu.gemv_load_cyc
         if alone and self.system.faults.arrays_drain:
-            return ArrayRule(2 * rows - 1, True, alone, (rows, vector), (0, 0))
-        return ArrayRule(2 * rows - 2, False, alone, (2 * rows - 1, vector), (rows, vector))
+            return drained(npu.rows, npu.gemv_load_cyc)
+        return overlapped(npu.rows, npu.gemv_load_cyc, clamped=alone)
 
     @property
     def least_cyc(self) -> int:
@@ -65,12 +66,13 @@ class Shard:
 
 @dataclass
 class LayerProgram:
-    """The operators of a layer, and which of them make a stage."""
+    """The operators of a layer, what each makes the NPU do, and which of them make a stage."""
 
     shard: Shard
     tokens: Sequence[int]
     caches: Sequence[Cache]
     builder: Builder = field(default_factory=Builder)
+    work: list[Work] = field(default_factory=list)
     stages: dict[str, list[int]] = field(default_factory=dict)
 
     def build(self, halves: Sequence[Sequence[int]]) -> "LayerProgram":
@@ -107,14 +109,16 @@ class LayerProgram:
         cycles = shard.vector_cyc(op, 0) if lost else shard.vector_cyc(op, width, min(rows, npu.rows))
         made = self.builder.operator(name, after, least=cycles if rows <= npu.rows or lost else 0)
         by_tile(self.builder, made, rows, width * shard.element_bytes, operands, cycles, npu.rows)
+        self.work.append(vector_work(op, rows, width, operands, shard.element_bytes))
         return made.index
 
     def _gemm(self, name: str, rows: int, n_in: int, n_out: int, after: Sequence[int]) -> int:
         shard, npu = self.shard, self.shard.system.npu
         made = self.builder.operator(name, after, in_order=True, least=shard.least_cyc)
-        sizes = (rows, n_in, n_out, npu.rows, shard.element_bytes, shard.step_cyc)
+        sizes = rows, n_in, n_out, npu.rows, shard.element_bytes
         gemm(self.builder, made, *sizes, by_output=npu.dataflow == "os")
         made.singly = shard.rule.drains
+        self.work.append(gemm_work(*sizes))
         return made.index
 
     def _qkv(self, rows: int, after: Sequence[int]) -> int:
@@ -161,6 +165,7 @@ class LayerProgram:
         dispatched = system.faults.pim_dispatched_singly and system.dram.row_buffers == "blocked"
         logits = self.builder.operator("logit", after, port=port, least=1)
         values = self.builder.operator("attend", (logits.index,), port=port, least=1)
+        self.work += [Work(), Work()]
         for i in which:
             self._one_request(logits, values, self.tokens[i], self.caches[i])
         logits.singly = values.singly = dispatched
@@ -182,6 +187,8 @@ class LayerProgram:
         made = self.builder.operator("fused_mha", after, in_order=True, least=shard.rule.latency_cyc + 1)
         fused_mha(self.builder, made, [self.tokens[i] for i in which], heads, serial=faults.attention_serial)
         made.singly = shard.rule.drains
+        tokens = [self.tokens[i] for i in which]
+        self.work.append(fused_work(tokens, shape.kv_heads, shape.shared, shape.head_dim, shard.element_bytes))
         return made.index
 
     def _one_port(self) -> bool:
@@ -198,11 +205,16 @@ class LayerProgram:
         groups = self._send(logits, cache.channel, stream)
         for h in range(shape.heads):
             b.task(logits, shard.vector_cyc("softmax", seen), [groups[h]], b.store(logits, tokens * size))
+        self._did(logits, vector_work("softmax", shape.heads, tokens, 1, size))
         stream = attend(shape, tokens, cache.row_v, fused=fused, exact=exact, same_rows=faults.same_rows)
         groups = self._send(values, cache.channel, stream)
+        self._did(values, sum_work(ceil_div(tokens, shape.row), shape.heads * shape.head_dim, size))
         if ceil_div(tokens, shape.row) > 1:  # partial results are added
             for h in range(shape.heads):
                 b.task(values, shard.vector_cyc("add", seen), [groups[h]], b.store(values, shape.head_dim * size))
+
+    def _did(self, op: Operator, work: Work) -> None:
+        self.work[op.index] = self.work[op.index].plus(work)
 
     def _send(self, op: Operator, channel: int, stream: np.ndarray) -> list[int]:
         """A stream's commands, with a group for each head and one for the others; returns the heads' groups."""

@@ -1,5 +1,6 @@
 """One iteration of batched decoding on an NPU with PIM: place the requests, run a layer, say what it took."""
 
+from collections.abc import Collection
 from typing import Any
 
 import msgspec
@@ -12,12 +13,13 @@ from pimloom.arch.npu_pim import NpuPimSystem
 from pimloom.arch.part import Part
 from pimloom.arch.pim_channel import ChannelFaults, PimChannel
 from pimloom.arch.system import System
-from pimloom.arch.units import BITS_PER_BYTE, S_PER_PS, ceil_div, mhz_to_ps
+from pimloom.arch.units import BITS_PER_BYTE, J_PER_PJ, S_PER_PS, ceil_div, mhz_to_ps
 from pimloom.cycle_sim.npu_pim.build import MOST_BANKS
 from pimloom.cycle_sim.npu_pim.kernels.dots import GROUP
 from pimloom.cycle_sim.npu_pim.machine import Npu, PimError, run
 from pimloom.mappers.kv import Cache, Shape, place
 from pimloom.mappers.packing import estimate_ck, halve, pack
+from pimloom.reports.npu_pim.energy import stage_energy, total_energy
 from pimloom.reports.npu_pim.layer import LayerProgram, Shard
 from pimloom.reports.npu_pim.split import check_memory, split
 
@@ -32,6 +34,11 @@ class Served(msgspec.Struct, frozen=True, kw_only=True):
     stages_cyc: time of each stage, one after the other; operators_cyc: of each operator, by stage; total_cyc: of all
     stages. iteration_cyc: of all layers, from the stages: layers x (A + B + E), or A + B + (layers - 1) x (C + D) + E +
     F with sub-batches. tokens_per_s: batch / iteration. commands: of all channels of one device.
+
+    energy_pj_by_cause: of one device, all stages as simulated: one layer, or two with sub-batches (A to F);
+    iteration_energy_by_cause_j and their sum iteration_energy_j: of one device, all layers, from the stages as
+    iteration_cyc; energy_per_token_j: tp x iteration / batch; power_w: of one device. None where the system or its part
+    does not give what they need.
     """
 
     system: str
@@ -48,6 +55,11 @@ class Served(msgspec.Struct, frozen=True, kw_only=True):
     iteration_cyc: int
     tokens_per_s: float
     commands: dict[str, int]
+    energy_pj_by_cause: dict[str, float] | None
+    iteration_energy_by_cause_j: dict[str, float] | None
+    iteration_energy_j: float | None
+    energy_per_token_j: float | None
+    power_w: float | None
     spec_digest: str
     version: str
 
@@ -99,14 +111,16 @@ def serve(
     address_bytes = PASSES * llm.hidden_size**2 * shard.element_bytes // tp
     by_output = hardware.npu.dataflow == "os"
     hashed = hardware.faults.hashed_lines
-    npu = Npu(hardware.npu.rows, shard.step_cyc, shard.rule, address_bytes, hashed, by_output)
+    npu = Npu(hardware.npu.rows, shard.step_cyc, address_bytes, hashed, by_output, shard.rule)
     try:
         ran = run(spec, channels, npu, layer.builder, ports=2)
     except PimError as error:
         raise UserError(f"{system.name}: {error}") from None
     stages, operators = _times(layer, ran.operators)
     clock_ps = mhz_to_ps(hardware.npu.clock_mhz)
-    iteration = _all_layers(stages, layers)
+    times = times_of(stages, layers)
+    iteration = sum(cyc * times[name] for name, cyc in stages.items())
+    iteration_s = iteration * clock_ps * S_PER_PS
     return Served(
         system=system.name,
         model=llm.name,
@@ -120,8 +134,9 @@ def serve(
         operators_cyc=operators,
         total_cyc=ran.total_ck,
         iteration_cyc=iteration,
-        tokens_per_s=len(tokens) / (iteration * clock_ps * S_PER_PS),
+        tokens_per_s=len(tokens) / iteration_s,
         commands=ran.commands,
+        **_energies(stage_energy(layer, part, ran, stages), times, tp / len(tokens), iteration_s),
         spec_digest=system.digest,
         version=__version__,
     )
@@ -202,7 +217,19 @@ def _times(layer: LayerProgram, operators: tuple[tuple[str, int, int], ...]) -> 
     return stages, times
 
 
-def _all_layers(stages: dict[str, int], layers: int) -> int:
-    if "C" not in stages:
-        return layers * sum(stages.values())
-    return sum(stages[s] for s in "ABEF") + (layers - 1) * (stages["C"] + stages["D"])
+def times_of(stages: Collection[str], layers: int) -> dict[str, int]:
+    """How often each stage is run for all layers: with sub-batches C and D overlap two layers."""
+    return {name: layers if "C" not in stages else layers - 1 if name in "CD" else 1 for name in stages}
+
+
+def _energies(
+    stages: dict[str, dict[str, float]] | None, times: dict[str, int], devices_per_token: float, iteration_s: float
+) -> dict[str, Any]:
+    """The fields of energy."""
+    names = ("energy_pj_by_cause", "iteration_energy_by_cause_j", "iteration_energy_j", "energy_per_token_j", "power_w")
+    if stages is None:
+        return dict.fromkeys(names)
+    simulated, iteration = total_energy(stages, dict.fromkeys(stages, 1)), total_energy(stages, times)
+    joules = iteration.total_pj * J_PER_PJ
+    values = (simulated.pj, iteration.joules(), joules, joules * devices_per_token, joules / iteration_s)
+    return dict(zip(names, values, strict=True))

@@ -17,8 +17,8 @@ def channel(chs, c):
     return Channel(
         Device(d.path, d.bound[c], d.aside, d.beside[c], d.rule, d.first_rule, d.ring[c]),
         chs.policy, chs.request[c], chs.spare[c], chs.bank[c], chs.list[c], chs.first[c], chs.length[c], chs.dots[c],
-        chs.line[c], chs.head[c], chs.tail[c], chs.order[c], chs.dot, chs.port[c], chs.left, chs.done, chs.turn, chs.ended, chs.owner,
-        chs.open, chs.seen[c], chs.command[c], chs.tally[c], chs.rank[c], chs.state[c],
+        chs.line[c], chs.head[c], chs.tail[c], chs.order[c], chs.dot, chs.port[c], chs.left, chs.done, chs.turn,
+        chs.ended, chs.owner, chs.open, chs.seen[c], chs.command[c], chs.tally[c], chs.rank[c], chs.state[c],
     )  # fmt: skip
 
 
@@ -67,7 +67,8 @@ def _window(p, chs, t):
         quiet = chs.open[o] // each  # some requests of the operator are on their way at least so long
         if op[k.IN_ORDER] and op[k.TO_DO]:
             least = op[k.LEAST]
-            if p.array[k.ENDED] > t + 1 and not p.npu[k.CLAMPED]:  # steps behind others are no whole latency later
+            early = not p.npu[k.CLAMPED] and not p.npu[k.BY_OUTPUT]
+            if early and p.array[k.ENDED] > t + 1:  # steps behind others are no whole latency later
                 least = min(least, p.npu[k.STEP] * (op[k.NEXT_STORE] - op[k.NEXT_TASK] + 1))
             most = min(most, least + 2)
         elif op[k.TO_DO]:
@@ -195,14 +196,15 @@ def _steps(p, chs, o):
                 t = max(t, chs.done[group])
         if task[k.FOLLOWS] >= 0:
             t = max(t, p.task[task[k.FOLLOWS], k.READY] + task[k.PAUSE])
-        began, leaves = _begins(npu, array, task[k.PRELOADS], t), npu[k.LATENCY] + task[k.CYCLES]
+        began, streams = _begins(npu, array, task[k.PRELOADS], t), task[k.CYCLES] or npu[k.STEP]
+        leaves = npu[k.LATENCY] + streams
         if npu[k.BY_OUTPUT]:
             began = max(began, t)
             if task[k.SENDS] >= 0:  # a tile's results go down behind those of the tile before
                 began = max(began, array[k.DRAINED])
                 array[k.DRAINED] = began + npu[k.ROWS]
                 leaves += npu[k.ROWS]
-        array[k.ISSUED], array[k.STARTED], array[k.STREAMS] = t, began, task[k.CYCLES]
+        array[k.ISSUED], array[k.STARTED], array[k.STREAMS] = t, began, streams
         array[k.ENDED] = task[k.READY] = max(began + leaves, array[k.ENDED] + 1)
         op[k.NEXT_TASK] += 1
         _find_store(p, o)
@@ -231,6 +233,7 @@ def _ends(p, chs):
             continue
         op[k.RUNS] = 0
         p.npu[k.N_ENDED] += 1
+        _account(p, chs, o)
         for i in range(p.after_ptr[o], p.after_ptr[o + 1]):
             after = p.op[p.after_op[i]]
             after[k.WAITS] -= 1
@@ -238,3 +241,16 @@ def _ends(p, chs):
             if after[k.WAITS] == 0 and not start(p, chs, p.after_op[i], after[k.START]):
                 return False
     return True
+
+
+@bare
+def _account(p, chs, o):
+    """What all channels have done before now, when the end of operator o is noticed; each has come to this clock."""
+    row, now, ranks = p.account[o], p.npu[k.TIME], chs.rank.shape[1] // 2
+    row[k.CLOCK] = now
+    for c in range(chs.tally.shape[0]):
+        for x in range(chs.tally.shape[1]):
+            row[k.COMMAND + x] += chs.tally[c, x]
+        for r in range(2 * ranks):
+            rank = chs.rank[c, r]
+            row[k.MEM_OPEN if r < ranks else k.PIM_OPEN] += rank[2] + (now - rank[1] if rank[0] > 0 else 0)

@@ -87,7 +87,7 @@ def accept(ch, word, group, t):
                 return
             insert(ch.seen, 0, key, i)
     entry = ch.list[own, (ch.first[own] + ch.length[own]) & (ch.list.shape[1] - 1)]
-    entry[f.SLOT], entry[f.KEY], entry[f.TO] = i, key, ch.request[i, f.BANK] if kind == RD or kind == WR else -1
+    entry[f.SLOT], entry[f.KEY], entry[f.TO] = i, key, ch.request[i, f.BANK] if kind in (RD, WR) else -1
     ch.length[own] += 1
     if g[f.STILL] == own:
         g[f.STILL] = -1

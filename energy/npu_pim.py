@@ -1,0 +1,113 @@
+"""Energy of a device of an NPU and PIM channels: its memory from the part's currents, its NPU from counts of work.
+
+Memory as NeuPIMs' simulator has it (casys-kaist/NeuPIMs@f299af3, extern/NewtonSim/src/configuration.cc, restated):
+ACT, RD, WR and REFab as `energy.dram`. PIM commands are multiples of these that follow from the organisation: a GWRITE
+reads a whole row, a G_ACT opens a row in each bank of a group, a READRES moves a result of each bank; what a COMP
+takes is data (`comp_reads`). A PIM_GEMV is its COMPs and a READRES. A second row buffer has a standby of its own.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from pimloom.arch.memory import Currents
+from pimloom.arch.npu_energy import NpuEnergy
+from pimloom.arch.part import Part
+from pimloom.arch.units import BITS_PER_BYTE
+from pimloom.energy.dram import NEEDED, command_mw_ck, pj
+
+CAUSE = {
+    "ACT": "activate",
+    "RD": "read",
+    "WR": "write",
+    "REFab": "refresh",
+    "GWRITE": "gwrite",
+    "G_ACT": "g_act",
+    "COMP": "comp",
+    "READRES": "readres",
+    "PIM_GEMV": "readres",  # its COMPs are counted as COMP
+}
+ON_THE_PINS = ("RD", "WR", "READRES", "PIM_GEMV")
+
+
+class Work(NamedTuple):
+    """What an NPU did: multiply-accumulates, operations of vector lanes, bytes into and out of its scratchpads."""
+
+    macs: int = 0
+    vector_ops: int = 0
+    pad_bytes: int = 0
+
+    def plus(self, other: "Work") -> "Work":
+        """Both."""
+        return Work(*map(int.__add__, self, other))
+
+
+class Standby(NamedTuple):
+    """Clocks of all ranks of all channels: in all, with a row open in the MEM, in the PIM row buffer [CK]."""
+
+    rank_ck: int
+    mem_open_ck: int
+    pim_open_ck: int
+
+
+def has_currents(part: Part) -> bool:
+    """Whether the part gives all currents that energy needs."""
+    return all(name in part.current for name in NEEDED)
+
+
+def command_pj(part: Part, comp_reads: float, element_bits: int) -> dict[str, float]:
+    """Energy of one command of one channel above standby [pJ], as above; PIM_GEMV without its COMPs."""
+    org = part.organization
+    clocks = {name: part.cycles(name) for name in ("tRC", "tRAS", "tRP", "nBL", "tRFC")}
+    base = command_mw_ck(Currents(part.VDD, part.current, 1.0), clocks)
+    act, read = pj(base["activate"], part.tCK_ps), pj(base["read"], part.tCK_ps)
+    readres = read * element_bits * org.banks / org.access_bits
+    return {
+        "ACT": act,
+        "RD": read,
+        "WR": pj(base["write"], part.tCK_ps),
+        "REFab": pj(base["refresh"], part.tCK_ps),
+        "GWRITE": read * org.columns,
+        "G_ACT": act * org.banks_per_group,
+        "COMP": read * comp_reads,
+        "READRES": readres,
+        "PIM_GEMV": readres,
+    }
+
+
+def memory_pj(
+    part: Part, each: Mapping[str, float], commands: Mapping[str, int], standby: Standby, *, dual: bool
+) -> dict[str, float]:
+    """Energy of the memory by cause [pJ].
+
+    each: of `command_pj`; commands: how many of each issued, COMP with those inside PIM_GEMV; dual: there is a second
+    row buffer. `interface` is that of the data pins, 0 where the part gives no energy of a bit.
+    """
+    found = dict.fromkeys(CAUSE.values(), 0.0)
+    for name, cause in CAUSE.items():
+        found[cause] += each[name] * commands.get(name, 0)
+    if part.io_pj_per_bit:
+        bursts = sum(commands.get(name, 0) for name in ON_THE_PINS)
+        found["interface"] = part.io_pj_per_bit * part.organization.access_bits * bursts
+    found["background"] = _standby_pj(part, standby.rank_ck, standby.mem_open_ck)
+    if dual:
+        found["second_row_buffer"] = _standby_pj(part, standby.rank_ck, standby.pim_open_ck)
+    return found
+
+
+def _standby_pj(part: Part, rank_ck: int, open_ck: int) -> float:
+    idd = part.current
+    return pj(part.VDD * (idd["IDD3N"] * open_ck + idd["IDD2N"] * (rank_ck - open_ck)), part.tCK_ps)
+
+
+def npu_pj(energy: NpuEnergy, work: Work, time_ps: int, link_bytes: int = 0) -> dict[str, float]:
+    """Energy of the NPU by cause [pJ] for its work, and for `time_ps` of existence (1 W for 1 ps is 1 pJ).
+
+    link_bytes: over links between devices; without any, there is no such cause.
+    """
+    found = {
+        "npu_mac": energy.pj_per_mac * energy.logic_scale * work.macs,
+        "npu_vector": energy.pj_per_vector_op * energy.logic_scale * work.vector_ops,
+        "npu_scratchpad": energy.pj_per_sram_byte * energy.logic_scale * work.pad_bytes,
+        "npu_static": energy.static_w * time_ps,
+    }
+    return found | ({"link": energy.pj_per_link_bit * link_bytes * BITS_PER_BYTE} if link_bytes else {})

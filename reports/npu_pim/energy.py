@@ -1,0 +1,57 @@
+"""Energy of a simulated layer by cause, of each stage, and of an iteration of all layers."""
+
+from collections.abc import Mapping
+from functools import reduce
+from math import fsum
+
+from pimloom.arch.npu_pim import NpuPimSystem
+from pimloom.arch.part import Part
+from pimloom.cycle_sim.npu_pim.machine import Account, Ran
+from pimloom.energy.ledger import Ledger
+from pimloom.energy.npu_pim import Standby, Work, command_pj, has_currents, memory_pj, npu_pj
+from pimloom.reports.npu_pim.layer import LayerProgram
+
+Pj = dict[str, float]
+
+
+def stage_energy(layer: LayerProgram, part: Part, ran: Ran, stages_cyc: Mapping[str, int]) -> dict[str, Pj] | None:
+    """Energy of one device by stage and cause [pJ]; None if the system or its part does not say what it needs.
+
+    Commands and standby belong to the stage whose end is noticed after them: boundaries are the clocks of the accounts,
+    so that a stage has up to 64 clocks of the next one, and all stages together have every command. Work of the NPU is
+    that of the stage's operators; static power is that of its own time.
+    """
+    system = layer.shard.system
+    if system.energy is None or not has_currents(part):
+        return None
+    found: dict[str, Pj] = {}
+    before, first = Account(0, 0, 0, {}), 0
+    for name, last in layer.stages.items():
+        after = _latest([ran.accounts[o] for o in last])
+        work = reduce(Work.plus, layer.work[first : max(last) + 1])
+        found[name] = _memory(system, part, before, after)
+        found[name] |= npu_pj(system.energy, work, stages_cyc[name] * part.tCK_ps)
+        before, first = after, max(last) + 1
+    return found
+
+
+def _latest(accounts: list[Account]) -> Account:
+    return max(accounts, key=lambda account: account.ck)
+
+
+def _memory(system: NpuPimSystem, part: Part, before: Account, after: Account) -> Pj:
+    assert system.energy is not None
+    each = command_pj(part, system.energy.comp_reads, system.npu.element_bits)
+    commands = {name: n - before.commands.get(name, 0) for name, n in after.commands.items()}
+    standby = Standby(
+        (after.ck - before.ck) * part.organization.ranks * system.dram.channels,
+        after.mem_open_ck - before.mem_open_ck,
+        after.pim_open_ck - before.pim_open_ck,
+    )
+    return memory_pj(part, each, commands, standby, dual=system.dram.row_buffers == "dual")
+
+
+def total_energy(stages: Mapping[str, Pj], times: Mapping[str, int]) -> Ledger:
+    """Energy by cause of stages that are run `times` each."""
+    causes = list(dict.fromkeys(cause for pj in stages.values() for cause in pj))
+    return Ledger({c: fsum(pj.get(c, 0.0) * times[name] for name, pj in stages.items()) for c in causes})

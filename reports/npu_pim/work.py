@@ -1,0 +1,49 @@
+"""Arithmetic and scratchpad traffic of an NPU's operators, counted from their sizes, whatever the simulation's faults.
+
+A byte that arrives is written into a scratchpad and read from it by arrays or vector units; a result is written into it
+and read for its store.
+"""
+
+from collections.abc import Sequence
+
+from pimloom.arch.units import ceil_div
+from pimloom.energy.npu_pim import Work
+
+
+def gemm_work(rows: int, n_in: int, n_out: int, tile: int, element_bytes: int) -> Work:
+    """(rows x n_in) x (n_in x n_out) in tiles: weights and bias arrive once and stream from the pad for every tile of
+    rows; activations arrive once and are read once; partial sums are read and written in each step of n_in but the
+    first, which starts from the bias."""
+    arrive = n_in * n_out + n_out + rows * n_in
+    stream = n_in * n_out * ceil_div(rows, tile) + rows * n_in
+    sums = rows * n_out * ceil_div(n_in, tile)
+    return Work(rows * n_in * n_out, 0, (arrive + stream + 2 * sums + rows * n_out) * element_bytes)
+
+
+def vector_work(op: str, rows: int, width: int, operands: int, element_bytes: int) -> Work:
+    """`rows` rows of `width` elements each: `operands` blocks arrive and one is stored."""
+    return Work(0, rows * lane_ops(op, width), 2 * rows * width * (operands + 1) * element_bytes)
+
+
+def sum_work(chunks: int, elements: int, element_bytes: int) -> Work:
+    """`chunks` partial results of `elements` elements each arrive from PIM; they are added and stored if there are
+    several."""
+    arrive, stored = chunks * elements, elements if chunks > 1 else 0
+    return Work(0, arrive - elements, 2 * (arrive + stored) * element_bytes)
+
+
+def fused_work(tokens: Sequence[int], kv_heads: int, shared: int, head_dim: int, element_bytes: int) -> Work:
+    """Attention on the arrays: K and V arrive once and stream for every head; q arrives, is read, and the result is
+    stored; logits and probabilities are each written and read."""
+    heads, context = kv_heads * shared, sum(tokens)
+    cached = 2 * context * kv_heads * head_dim * (1 + shared)
+    vectors = 4 * len(tokens) * heads * head_dim
+    ops = heads * sum(lane_ops("softmax", n) for n in tokens)
+    return Work(2 * context * heads * head_dim, ops, (cached + vectors + 4 * context * heads) * element_bytes)
+
+
+def lane_ops(op: str, width: int) -> int:
+    """Operations of vector lanes on a row, by the passes of its latency: norm 5 of them, softmax 3, both with two adder
+    trees, norm with three scalar operations; all others one pass."""
+    trees = 2 * (width - 1)
+    return {"norm": 5 * width + trees + 3, "softmax": 3 * width + trees}.get(op, width)
