@@ -46,7 +46,7 @@ def attention(folder, tokens, *more):
 
 @pytest.mark.parametrize("name", ["b64", pytest.param("b256", marks=pytest.mark.slow)])
 def test_the_released_layer(name, shared):
-    """5 % of the layer is what the specification asks for; its matrices are held to the same: docs/npu_pim.md has what each misses."""
+    """5 % of the layer is what the specification asks for; its matrices are held to the same."""
     with (shared / "data/neupims/summary.csv").open() as file:
         total = {row["run"]: int(row["total_cycles"]) for row in csv.DictReader(file)}[f"npu-7B-L-{name}-rr"]
     with (shared / "data/neupims/op_times.csv").open() as file:

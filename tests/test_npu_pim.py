@@ -11,8 +11,8 @@ from tests.command import call
 
 LETTERS = "ABCDEF"
 THREE, EIGHT = 0.03, 0.08
-# run of the ground truth: system, request list, sub-batches, tolerances of its stages; all totals 3 %. What is wider than
-# that, and the run that misses: see the table in docs/npu_pim.md
+# run of the ground truth: system, request list, sub-batches, tolerances of its stages; all totals 3 %. What is wider,
+# and the run that misses: see the table in docs/npu_pim.md
 RUNS = {
     "off-7B-single-s512": ("neupims", "single-s512", 1, dict.fromkeys("ABE", THREE)),
     "off-7B-L-b64-gml": ("neupims", "L-b64-gml", 1, dict.fromkeys("ABE", THREE)),
@@ -60,7 +60,7 @@ def test_the_pim_stage_of_one_request_is_its_bare_stream_and_little_more(shared)
     """15,419 alone; NeuPIMs' simulator needs 15,964 with softmax, write-back, interconnect and the barrier."""
     found = layer("neupims", shared / "data/neupims/inputs/single-s512.csv", 1)
     assert found["operators_cyc"]["B.logit"] == pytest.approx(8658, rel=0.02)
-    assert found["operators_cyc"]["B.attend"] == pytest.approx(7305, rel=0.001)
+    assert found["operators_cyc"]["B.attend"] == pytest.approx(7305, rel=0.01)
 
 
 @pytest.mark.slow
