@@ -65,7 +65,7 @@ def test_the_pim_stage_of_one_request_is_its_bare_stream_and_little_more(shared)
 
 @pytest.mark.slow
 def test_rows_held_until_the_last_comp(shared):
-    """The specification's repair of item 2: the layer of b256 takes 335,920 cycles, C and D of two sub-batches 291,851."""
+    """The specification's item 2: the layer of b256 takes 335,920 cycles then, C and D of two sub-batches 291,851."""
     requests, repair = shared / "data/neupims/inputs/L-b256-gml.csv", ("--set", "faults.gemv_frees_row=false")
     assert layer("neupims", requests, 1, *repair)["total_cyc"] == pytest.approx(335_920, rel=THREE)
     steady = layer("neupims", requests, 2, *repair)["stages_cyc"]
