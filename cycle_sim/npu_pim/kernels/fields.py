@@ -62,10 +62,11 @@ class Channel(NamedTuple):
     order[p, k]: ring of the requests that are to enter by port p, from port[p, 0] to port[p, 1]; dot: all PIM
     commands. request: those that the controller has taken, at free places: a ring in `spare` from TAKEN to FREED.
     dots: ring of the PIM command queue. line[l, k]: ring of (clock, group), from head[l] to tail[l]. left[g]:
-    requests of a group that are not collected yet; done[g]: clock in which the last one was; turn[g]: its channel and
-    its number there; ended: how many groups became complete, and which; open[owner[g]]: requests of the owner of a
-    group. command[k]: log of (clock, opcode, bank, row). tally[c]: commands issued; rank[buffer * ranks + r]: open
-    banks, clock since which, clocks with a row open.
+    requests of a group that are not collected yet; done[g]: clock in which the last one was; turn[g]: its channel
+    and its number there; ended: how many groups became complete, and which; open[owner[g]]: requests of the owner of
+    a group. command[k]: log of (clock, opcode, bank, row). tally[c]: commands issued; alike, queued: how many writes
+    wait and how many requests are queued whose keys or rows share a place: none where it says 0. rank[buffer * ranks
+    + r]: open banks, clock since which, clocks with a row open.
     """
 
     device: Device
@@ -90,6 +91,8 @@ class Channel(NamedTuple):
     owner: np.ndarray
     open: np.ndarray
     seen: np.ndarray
+    alike: np.ndarray
+    queued: np.ndarray
     command: np.ndarray
     tally: np.ndarray
     rank: np.ndarray
