@@ -101,7 +101,11 @@ def set_row(ch, b, buffer, row, t):
     r = b * ranks // ch.bank.shape[0] + (ranks if buffer == f.PIM else 0)
     if (before < 0) != (row < 0):
         _count_open(ch.rank[r], 1 if row >= 0 else -1, t)
+    g = ch.state
+    _mark(g, f.PIM_ROWS if buffer == f.PIM else f.MEM_ROWS, 1 << b, row >= 0)
     if buffer == f.PIM:
+        if row >= 0:
+            g[f.PIM_ROW] = row if g[f.PIM_ROWS] == 1 << b or g[f.PIM_ROW] == row else f.MIXED
         return
     bank[f.SERVED] = 0
     bank[f.READ_HIT] = _first_hit(ch, b, f.RD, row)
