@@ -41,6 +41,12 @@ def _rows_alike(b, row, kind):
 
 
 @bare
+def some_queued(ch, b, row):
+    """Whether a request for a row may be in the command queue of bank b; False is certain."""
+    return ch.queued[_rows_alike(b, row, f.RD)] > 0 or ch.queued[_rows_alike(b, row, f.WR)] > 0
+
+
+@bare
 def append(ch, i):
     """Request i enters the command queue of its bank."""
     g, request, b = ch.state, ch.request, ch.request[i, f.BANK]
