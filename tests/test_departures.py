@@ -9,7 +9,8 @@ from pimloom.arch.llm import load_llm
 from pimloom.arch.pim_stream import HEADER
 from pimloom.arch.system import load_part, load_system
 from pimloom.mappers.kv import Shape, logit
-from pimloom.reports.npu_pim.serve import first_row, shard_of
+from pimloom.reports.npu_pim.serve import shard_of
+from pimloom.reports.npu_pim.share import first_row
 from tests.command import call
 from tests.naive_neupims import Channel, Request
 from tests.neupims_engine import COMMAND, Run, spec

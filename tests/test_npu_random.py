@@ -26,7 +26,10 @@ FEW = 6  # in the quick suite
 def naive_operators(b: Builder) -> list[Operator]:
     found = []
     for o in b.operators:
-        tasks = [Task(c, pre, needs, o.stores[s] if s >= 0 else None, wide) for c, pre, needs, s, wide in o.tasks]
+        tasks = [
+            Task(c, bool(pre), needs, o.stores[s] if s >= 0 else None, i in o.wide)
+            for i, (c, pre, needs, s) in enumerate(o.tasks)
+        ]
         pim = []
         for row in np.concatenate(o.dots).tolist() if o.dots else []:
             kind, bank, at, column, count, comps, results, last, group, channel = row

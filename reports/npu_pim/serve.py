@@ -12,21 +12,22 @@ from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec
 from pimloom.arch.npu_pim import NpuPimSystem
 from pimloom.arch.part import Part
-from pimloom.arch.pim_channel import ChannelFaults, PimChannel
+from pimloom.arch.pim_channel import ChannelFaults, Mode, PimChannel
 from pimloom.arch.system import System
-from pimloom.arch.units import BITS_PER_BYTE, J_PER_PJ, S_PER_PS, ceil_div, mhz_to_ps
+from pimloom.arch.units import BITS_PER_BYTE, J_PER_PJ, S_PER_PS, mhz_to_ps
 from pimloom.cycle_sim.npu_pim.build import MOST_BANKS
 from pimloom.cycle_sim.npu_pim.kernels.dots import GROUP
 from pimloom.cycle_sim.npu_pim.machine import Npu, PimError, run
-from pimloom.mappers.kv import Cache, Shape, place
+from pimloom.mappers.kv import Cache, Shape
 from pimloom.mappers.packing import PUBLISHED, estimate_ck, pack, split
 from pimloom.mappers.partition import subset_sums
 from pimloom.reports.npu_pim.constants import derived_constants
 from pimloom.reports.npu_pim.energy import stage_energy, total_energy
 from pimloom.reports.npu_pim.exchange import exchange
 from pimloom.reports.npu_pim.layer import LayerProgram, Shard
+from pimloom.reports.npu_pim.share import allotted, check_memory, place_caches, share_of
 
-ACTIVATION_BYTES = 512 * 2**20  # casys-kaist/NeuPIMs@f299af3: the buffer before the cache
+NARROW_WINDOW = 96  # casys-kaist/NeuPIMs@f299af3: requests of a channel without PIM, NewtonSim.cc:41
 ENERGIES = ("energy_pj_by_cause", "iteration_energy_by_cause_j", "iteration_energy_j", "energy_per_token_j", "power_w")
 PASSES = 5  # of E x E weights, after which the simulator's addresses begin again
 
@@ -88,20 +89,18 @@ def shard_of(system: System, llm: LlmSpec, tp: int) -> Shard:
     hardware, part = system.spec, system.part
     assert isinstance(hardware, NpuPimSystem) and part is not None
     _check_machine(hardware, part)
-    heads, kv_heads = llm.num_attention_heads, llm.num_key_value_heads
-    if tp < 1 or heads % tp or (kv_heads % tp and tp % kv_heads):
-        raise UserError(f"--tp {tp}: expected a divisor of the {heads} heads ({kv_heads} of keys) of {llm.name}")
+    mine = share_of(llm, tp)
     bits = hardware.npu.element_bits
     shape = Shape(
-        heads=heads // tp,
-        kv_heads=max(kv_heads // tp, 1),
+        heads=mine.heads,
+        kv_heads=mine.kv_heads,
         head_dim=llm.head_dim,
         row=part.organization.row_bytes * BITS_PER_BYTE // bits,
         banks=part.organization.banks,
         lanes=hardware.dram.lanes,
-        allotted=_allotted(hardware, part, llm, tp),
+        allotted=allotted(llm, tp, part.organization.banks, everywhere=hardware.faults.cache_overallotted),
     )
-    if llm.head_dim > shape.row:
+    if llm.head_dim > shape.row and hardware.dram.row_buffers != "none":
         raise UserError(f"{llm.name}: a head of {llm.head_dim} elements is wider than a row of {shape.row}")
     return Shard(llm, hardware, shape, tp)
 
@@ -113,19 +112,21 @@ def serve(
     shard = shard_of(system, llm, tp)
     hardware, part = shard.system, system.part
     assert part is not None
-    channels, faults = hardware.dram.channels, hardware.faults
+    channels, halves, caches = hardware.dram.channels, [np.arange(len(tokens))], list[Cache]()
     spec = channel_of(system)
-    if channel is None:
-        channel = pack(estimate_of(shard, spec), tokens.tolist(), channels)
-    caches = _caches(shard, part.organization.rows, layers, tokens, channel)
-    halves = sub_batches(shard, spec, tokens, channel, hardware.interleave.sub_batches)
-    if not all(len(half) for half in halves):
-        raise UserError(f"interleave.sub_batches: two need at least two requests, got {len(tokens)}")
+    if hardware.dram.row_buffers == "none":  # keys and values lie in all channels
+        there = channels * part.organization.capacity_bytes
+        check_memory(llm, tp, layers, int(tokens.sum()), hardware.npu.element_bits, there)
+    else:
+        if channel is None:
+            channel = pack(estimate_of(shard, spec), tokens.tolist(), channels)
+        caches = place_caches(shard, part.organization.rows, layers, tokens, channel)
+        halves = sub_batches(shard, spec, tokens, channel, hardware.interleave.sub_batches)
     layer = LayerProgram(shard, tokens.tolist(), caches).build([half.tolist() for half in halves])
     address_bytes = PASSES * llm.hidden_size**2 * shard.element_bytes // tp
-    by_output = hardware.npu.dataflow == "os"
+    by_output, faults = hardware.npu.dataflow == "os", hardware.faults
     npu = Npu(
-        hardware.npu.rows, shard.step_cyc, address_bytes, faults.hashed_lines, by_output,
+        hardware.npu.rows, shard.step_cyc, address_bytes, faults.hashed_lines, by_output, shard.rule,
         starts_early=faults.starts_early, vector_units=hardware.npu.vector_units,
     )  # fmt: skip
     try:
@@ -166,20 +167,15 @@ def serve(
 
 
 def channel_of(system: System) -> PimChannel:
-    """One channel of a device, with its faults."""
+    """One channel of a device behind its controller, with its faults."""
     hardware, part = system.spec, system.part
     assert isinstance(hardware, NpuPimSystem) and part is not None
-    faults = {name: getattr(hardware.faults, name) for name in ChannelFaults.__struct_fields__}
-    dram = hardware.dram
-    return PimChannel(part, dram.row_buffers, hardware.controller, ChannelFaults(**faults), dram.pim_precharge)
-
-
-def _allotted(hardware: NpuPimSystem, part: Part, llm: LlmSpec, tp: int) -> int:
-    """Elements of a token that rows are reserved for: of all devices' heads, or of this one's in whole tiles of V."""
-    if hardware.faults.cache_overallotted:
-        return llm.num_key_value_heads * llm.head_dim
-    banks = part.organization.banks
-    return max(llm.num_key_value_heads // tp, 1) * ceil_div(llm.head_dim, banks) * banks
+    faults, controller, dram = hardware.faults, hardware.controller, hardware.dram
+    if dram.row_buffers == "none" and faults.narrow_window:
+        controller = msgspec.structs.replace(controller, window=NARROW_WINDOW)
+    mine = ChannelFaults(**{name: getattr(faults, name) for name in ChannelFaults.__struct_fields__})
+    mode: Mode = "dram" if dram.row_buffers == "none" else dram.row_buffers
+    return PimChannel(part, mode, controller, mine, dram.pim_precharge)
 
 
 def estimate_of(shard: Shard, spec: PimChannel) -> Callable[[int], float]:
@@ -214,36 +210,18 @@ def _check_machine(hardware: NpuPimSystem, part: Part) -> None:
             f"dram.organization: expected groups of {GROUP} banks and at most {MOST_BANKS} banks in a channel, "
             f"got groups of {org.banks_per_group} and {org.banks} banks"
         )
-    if hardware.dram.row_buffers == "blocked" and hardware.dram.pim_precharge != "bank":
-        raise UserError(
-            f"dram.pim_precharge: expected bank, as PRE closes the rows of blocked row buffers, "
-            f"got {hardware.dram.pim_precharge}"
-        )
+    if hardware.dram.row_buffers != "dual" and hardware.dram.pim_precharge != "bank":
+        said = "row buffers that are not dual have no PIM_PRECHARGE"
+        raise UserError(f"dram.pim_precharge: expected bank, as {said}, got {hardware.dram.pim_precharge}")
+    if hardware.dram.row_buffers == "none" and hardware.interleave.sub_batches > 1:
+        raise UserError(f"interleave.sub_batches: expected 1 without PIM, got {hardware.interleave.sub_batches}")
+    if hardware.dram.row_buffers == "none" and hardware.npu.dataflow != "ws":
+        raise UserError(f"npu.dataflow: expected ws without PIM, got {hardware.npu.dataflow}")
     if mhz_to_ps(hardware.npu.clock_mhz) != part.tCK_ps:
         raise UserError(
             f"npu.clock_mhz: expected the clock of the memory, whose period is {part.tCK_ps} ps, "
             f"got {hardware.npu.clock_mhz:g} MHz"
         )
-
-
-def first_row(shard: Shard, layers: int) -> int:
-    """The first row of a channel that caches may have: behind the buffer of activations and, unless a fault leaves
-    them out, the weights of the device's `layers`."""
-    weights = 0 if shard.system.faults.cache_overallotted else shard.weight_bytes(layers)
-    return ceil_div(ACTIVATION_BYTES, shard.row_bytes) + ceil_div(weights, shard.row_bytes) + 1
-
-
-def _caches(shard: Shard, rows: int, layers: int, tokens: np.ndarray, channel: np.ndarray) -> list[Cache]:
-    """Rows for all caches. Raises UserError if they do not fit into banks of `rows` rows."""
-    first = first_row(shard, layers)
-    caches = place(shard.shape, tokens, channel, first)
-    last = max(c.row_v + shard.shape.rows_v(int(n)) for c, n in zip(caches, tokens.tolist(), strict=True))
-    if last > rows:
-        raise UserError(
-            f"the caches of {len(tokens)} requests need {last - first} rows of a bank behind {first} of activations "
-            f"and weights; it has {rows}; take more devices (--tp, --pp) or fewer requests"
-        )
-    return caches
 
 
 def _times(layer: LayerProgram, operators: tuple[tuple[str, int, int], ...]) -> tuple[dict[str, int], dict[str, int]]:

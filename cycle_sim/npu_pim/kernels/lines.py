@@ -71,14 +71,20 @@ def lines_of(npu, start, size):
 
 
 @bare
-def send(chs, c, port, word, when, group):
-    """A request enters channel c by a port at clock `when` or later, behind earlier ones; returns whether it fits."""
+def send(chs, c, port, word, when, group, ahead):
+    """A request enters channel c by a port at clock `when` or later, behind earlier ones; returns whether it fits.
+
+    ahead: before reads and writes of the same clock, however early these were sent.
+    """
     order, ends, size = chs.order, chs.port, chs.order.shape[2]
     at = ends[c, port, 1]
     if at - ends[c, port, 0] >= size:
         return False
     ends[c, port, 1] = at + 1
-    while at > ends[c, port, 0] and order[c, port, (at - 1) & (size - 1), f.WHEN] > when:
+    while at > ends[c, port, 0]:
+        last = order[c, port, (at - 1) & (size - 1)]
+        if last[f.WHEN] < when or (last[f.WHEN] == when and not (ahead and last[f.WORD] >= 0)):
+            break
         for x in range(f.N_ORDER):
             order[c, port, at & (size - 1), x] = order[c, port, (at - 1) & (size - 1), x]
         at -= 1

@@ -18,7 +18,8 @@ def channel(chs, c):
         Device(d.path, d.bound[c], d.aside, d.beside[c], d.rule, d.first_rule, d.ring[c]),
         chs.policy, chs.request[c], chs.spare[c], chs.bank[c], chs.list[c], chs.first[c], chs.length[c], chs.dots[c],
         chs.line[c], chs.head[c], chs.tail[c], chs.order[c], chs.dot, chs.port[c], chs.left, chs.done, chs.turn,
-        chs.ended, chs.owner, chs.open, chs.seen[c], chs.command[c], chs.tally[c], chs.rank[c], chs.state[c],
+        chs.ended, chs.owner, chs.open, chs.seen[c], chs.alike[c], chs.queued[c], chs.command[c], chs.tally[c],
+        chs.rank[c], chs.state[c],
     )  # fmt: skip
 
 
@@ -68,8 +69,8 @@ def _window(p, chs, t):
         quiet = chs.open[o] // each  # some requests of the operator are on their way at least so long
         if op[k.IN_ORDER] and op[k.TO_DO]:
             soon = op[k.LEAST]
-            early = not (p.npu[k.BY_OUTPUT] or p.npu[k.CLAMPED])
-            if p.array[k.ENDED] > t + 1 and early:  # steps behind others are no whole latency later
+            early = not p.npu[k.CLAMPED] and not p.npu[k.BY_OUTPUT]
+            if early and p.array[k.ENDED] > t + 1:  # steps behind others are no whole latency later
                 soon = min(soon, min(p.npu[k.STEP], p.npu[k.ROWS]) * (op[k.NEXT_STORE] - op[k.NEXT_TASK] + 1))
             most = min(most, soon + 2)
         elif op[k.TO_DO]:
@@ -112,13 +113,13 @@ def start(p, chs, o, t):
     _find_store(p, o)
     p.npu[k.NEXT_BYTE] = (p.npu[k.NEXT_BYTE] + op[k.BYTES]) % p.npu[k.WRAP]
     for b in range(op[k.LOADS], op[k.LOADS_END]):
-        if not _send_block(p, chs, b, t + 1):
+        if not _send_block(p, chs, b, t + 1 + (b - op[k.LOADS] if op[k.SINGLY] else 0)):
             return False
     for i in range(op[k.DOTS], op[k.DOTS_END]):
         c, group = chs.dot[i, f.CHANNEL], chs.dot[i, f.GROUP]
         op[k.LATEST] = t + 1 + (i - op[k.DOTS] if op[k.SINGLY] else 0)
         chs.state[c, f.DOTS_SENT] += 1
-        if not send(chs, c, op[k.PORT], -1 - i, op[k.LATEST], group):
+        if not send(chs, c, op[k.PORT], -1 - i, op[k.LATEST], group, i > op[k.DOTS] and op[k.SINGLY]):
             return False
         if chs.dot[i, f.KIND] != f.HEADER:
             chs.left[group] += 1
@@ -138,7 +139,7 @@ def _send_block(p, chs, b, when):
     for i in range(n):
         line = (first + (p.order[i] if npu[k.HASHED] else i)) % lines
         c, key = place(npu, line)
-        if not send(chs, c, op[k.PORT], key << 1 | write, when, group):
+        if not send(chs, c, op[k.PORT], key << 1 | write, when, group, False):
             return False
     chs.left[group] += n
     chs.open[block[k.BLOCK_OP]] += n
@@ -167,13 +168,13 @@ def _group_ends(p, chs, group):
         task = p.task[x]
         task[k.MISSING] -= 1
         task[k.READY] = max(task[k.READY], t)
-        if task[k.MISSING] == 0 and not _task_ends(p, chs, x, _begins(p, x) + task[k.CYCLES]):
+        if task[k.MISSING] == 0 and not _task_ends(p, chs, x, _takes_units(p, x) + task[k.CYCLES]):
             return False
     return True
 
 
 @bare
-def _begins(p, x):
+def _takes_units(p, x):
     """Clock in which task x begins: the last to be ready, it takes the vector units that are free first."""
     task, unit = p.task[x], p.unit
     t, first = task[k.READY], 0
@@ -214,24 +215,34 @@ def _steps(p, chs, o):
                 if chs.left[group] != 0 or chs.done[group] == 0:
                     return True
                 t = max(t, chs.done[group])
-        if array[k.ENDED] <= t:
-            began = t + (2 * npu[k.ROWS] - 1 if task[k.PRELOADS] else 0)
-        else:
-            began = array[k.STARTED] + (npu[k.ROWS] if task[k.PRELOADS] else npu[k.STEP])
-        leaves = 2 * npu[k.ROWS] - 2 + npu[k.STEP]
-        if npu[k.CLAMPED] or npu[k.BY_OUTPUT]:
+        if task[k.FOLLOWS] >= 0:
+            t = max(t, p.task[task[k.FOLLOWS], k.READY] + task[k.PAUSE])
+        began, streams = _begins(npu, array, task[k.PRELOADS], t), task[k.CYCLES] or npu[k.STEP]
+        leaves = npu[k.LATENCY] + streams
+        if npu[k.BY_OUTPUT]:
             began = max(began, t)
-        if npu[k.BY_OUTPUT] and task[k.SENDS] >= 0:  # a tile's results go down behind those of the tile before
-            began = max(began, array[k.DRAINED])
-            array[k.DRAINED] = began + npu[k.ROWS]
-            leaves += npu[k.ROWS]
-        array[k.ISSUED], array[k.STARTED] = t, began
-        array[k.ENDED] = max(began + leaves, array[k.ENDED] + 1)
+            if task[k.SENDS] >= 0:  # a tile's results go down behind those of the tile before
+                began = max(began, array[k.DRAINED])
+                array[k.DRAINED] = began + npu[k.ROWS]
+                leaves += npu[k.ROWS]
+        array[k.ISSUED], array[k.STARTED], array[k.STREAMS] = t, began, streams
+        array[k.ENDED] = task[k.READY] = max(began + leaves, array[k.ENDED] + 1)
         op[k.NEXT_TASK] += 1
         _find_store(p, o)
         if not _task_ends(p, chs, op[k.NEXT_TASK] - 1, array[k.ENDED]):
             return False
     return True
+
+
+@bare
+def _begins(npu, array, loaded, t):
+    """When a step starts whose operands are there at clock t, and which loads `loaded` into the arrays first."""
+    if array[k.ENDED] <= t:
+        return t + npu[k.EMPTY + loaded]
+    if npu[k.DRAINS] and loaded != k.NOTHING:
+        return array[k.ENDED]
+    began = array[k.STARTED] + max(array[k.STREAMS], npu[k.BEHIND + loaded])
+    return max(began, t) if npu[k.CLAMPED] else began
 
 
 @bare

@@ -1,0 +1,83 @@
+"""What tensor parallelism leaves of a model to each device, and whether it fits there."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from pimloom.arch.error import UserError
+from pimloom.arch.llm import LlmSpec
+from pimloom.arch.units import BITS_PER_BYTE, ceil_div
+from pimloom.mappers.kv import Cache, place
+from pimloom.reports.npu_pim.layer import Shard
+
+ACTIVATION_BYTES = 512 * 2**20  # casys-kaist/NeuPIMs@f299af3: the buffer before the cache
+
+
+class Share(NamedTuple):
+    """One of `tp` devices: query heads, heads of K and V, columns of the FFN."""
+
+    heads: int
+    kv_heads: int
+    ffn: int
+
+
+def share_of(llm: LlmSpec, tp: int) -> Share:
+    """The model cut for `tp` devices. Raises UserError if it cannot be."""
+    heads, kv_heads = llm.num_attention_heads, llm.num_key_value_heads
+    if tp < 1 or heads % tp or (kv_heads % tp and tp % kv_heads):
+        raise UserError(f"--tp {tp}: expected a divisor of the {heads} heads ({kv_heads} of keys) of {llm.name}")
+    return Share(heads // tp, max(kv_heads // tp, 1), ceil_div(llm.intermediate_size, tp))
+
+
+def weight_bytes(llm: LlmSpec, tp: int, layers: int, element_bits: int) -> int:
+    """Bytes of the matrices of `layers` layers on a device; no embeddings, LM head, biases or norms."""
+    mine, width = share_of(llm, tp), llm.hidden_size
+    attention = width * 2 * (mine.heads + mine.kv_heads) * llm.head_dim
+    router = width * llm.num_experts if llm.num_experts > 1 else 0
+    weights = attention + llm.num_experts * (3 if llm.gated_ffn else 2) * width * mine.ffn + router
+    return weights * layers * element_bits // BITS_PER_BYTE
+
+
+def check_memory(llm: LlmSpec, tp: int, layers: int, tokens: int, element_bits: int, memory_bytes: int) -> None:
+    """Raise UserError if weights and `tokens` tokens of K and V of `layers` layers exceed the memory of a device.
+
+    Activations take nothing.
+    """
+    cache_bytes = 2 * share_of(llm, tp).kv_heads * llm.head_dim * layers * element_bits // BITS_PER_BYTE
+    weights_bytes = weight_bytes(llm, tp, layers, element_bits)
+    need = weights_bytes + tokens * cache_bytes
+    if need > memory_bytes:
+        left = max(memory_bytes - weights_bytes, 0) // cache_bytes
+        fits = f"at most {left} tokens fit" if left else "not one token fits beside its weights"
+        raise UserError(
+            f"{llm.name} with requests of {tokens} tokens in all needs {need} bytes of memory on each of {tp} devices, "
+            f"there are {memory_bytes}: {fits}"
+        )
+
+
+def allotted(llm: LlmSpec, tp: int, banks: int, *, everywhere: bool) -> int:
+    """Elements of a token that rows are reserved for: of this device's heads in whole tiles of V; or of all heads."""
+    if everywhere:
+        return llm.num_key_value_heads * llm.head_dim
+    return share_of(llm, tp).kv_heads * ceil_div(llm.head_dim, banks) * banks
+
+
+def first_row(shard: Shard, layers: int) -> int:
+    """The first row of a channel that caches may have: behind the buffer of activations and, unless a fault leaves
+    them out, the weights of the device's `layers`."""
+    faulty, bits = shard.system.faults.cache_overallotted, shard.system.npu.element_bits
+    weights = 0 if faulty else weight_bytes(shard.llm, shard.tp, layers, bits)
+    return ceil_div(ACTIVATION_BYTES, shard.row_bytes) + ceil_div(weights, shard.row_bytes) + 1
+
+
+def place_caches(shard: Shard, rows: int, layers: int, tokens: np.ndarray, channel: np.ndarray) -> list[Cache]:
+    """Rows for all caches of one layer. Raises UserError if they do not fit into banks of `rows` rows."""
+    first = first_row(shard, layers)
+    caches = place(shard.shape, tokens, channel, first)
+    last = max(c.row_v + shard.shape.rows_v(int(n)) for c, n in zip(caches, tokens.tolist(), strict=True))
+    if last > rows:
+        raise UserError(
+            f"the caches of {len(tokens)} requests need {last - first} rows of a bank behind {first} of activations "
+            f"and weights; it has {rows}; take more devices (--tp, --pp) or fewer requests"
+        )
+    return caches
