@@ -162,7 +162,7 @@ def test_a_batch_that_does_not_fit(tmp_path):
 
 def test_scope_of_a_precharge_that_is_not_there(tmp_path):
     (tmp_path / "r.csv").write_text("seq_len\n20\n")
-    options = ("--model", "gpt3-7b", "--requests", tmp_path / "r.csv", "--set", "dram.pim_precharge=channel")
+    options = ("--model", "gpt2", "--requests", tmp_path / "r.csv", "--set", "dram.pim_precharge=channel")
     done = call("run", "npu_pim", *options)
     assert done.code == 2 and "dram.pim_precharge: expected bank" in done.err and done.err.count("\n") == 1
     few = ("--layers", "1", "--set", "interleave.sub_batches=1", "--json", "-")
