@@ -174,7 +174,7 @@ def _part_name(device: str) -> str:
     known = list_names("parts")
     if device in known or device.endswith((".yaml", ".yml")):
         return device
-    of_standard = [name for name in known if load_part(name).value.standard == device]
+    of_standard = [name for name in known if load_part(name).value.standard == device.lower()]
     if of_standard:
         return of_standard[0]
     if Path(device).exists():
