@@ -53,6 +53,7 @@ class Wanted:
 
 def trace_command(wanted: Wanted) -> "Outcome":
     """Run a trace; returns its `Outcome`. Outputs are checked first and written last. Raises UserError."""
+    from pimloom.cycle_sim.memory.channel import kernel_of
     from pimloom.cycle_sim.memory.simulate import simulate
     from pimloom.reports.memory.outcome import outcome
 
@@ -64,7 +65,7 @@ def trace_command(wanted: Wanted) -> "Outcome":
     warnings = list(memory.warnings)
     strict = memory.policy.quirks == "none"
     with ExitStack() as stack:
-        progress = stack.enter_context(progress_bar(f"requests on {memory.name}", wanted.quiet))
+        progress = stack.enter_context(progress_bar(f"requests on {memory.name}", wanted.quiet, kernel_of(memory)))
         chunks = _requests(wanted, memory, strict, warnings.append, progress)
         log, chunks, draw = _logs(wanted, memory, chunks, stack, warnings.append)
         start = time.perf_counter()
