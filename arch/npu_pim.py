@@ -60,7 +60,7 @@ class Interleave(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         "sub_batches": "sub-batches that take turns on NPU and PIM; 1: none [1]",
     }
 
-    sub_batches: Annotated[int, msgspec.Meta(ge=1, le=2)]
+    sub_batches: Positive
 
 
 class Packing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -1,6 +1,6 @@
 """One iteration of batched decoding on an NPU with PIM: place the requests, run a layer, say what it took."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from math import fsum
 from typing import Any
 
@@ -18,6 +18,7 @@ from pimloom.arch.units import BITS_PER_BYTE, J_PER_PJ, S_PER_PS, ceil_div, mhz_
 from pimloom.cycle_sim.npu_pim.build import MOST_BANKS
 from pimloom.cycle_sim.npu_pim.kernels.dots import GROUP
 from pimloom.cycle_sim.npu_pim.machine import Npu, PimError, run
+from pimloom.mappers.interleave import stages as schedule
 from pimloom.mappers.kv import Cache, Shape, place
 from pimloom.mappers.packing import PUBLISHED, estimate_ck, pack, split
 from pimloom.mappers.partition import subset_sums
@@ -35,10 +36,11 @@ class Served(msgspec.Struct, frozen=True, kw_only=True):
     """One layer of one decode iteration. Names end in their unit; cycles are those of NPU and memory, both `clock_ps`.
 
     stages_cyc: time of each stage, one after the other; operators_cyc: of each operator, by stage; total_cyc: of all
-    stages. iteration_cyc: of all layers, from the stages: layers x (A + B + E), or A + B + (layers - 1) x (C + D) + E +
-    F with sub-batches. tokens_per_s: batch / iteration. commands: of all channels of one device.
+    stages. iteration_cyc: of all layers, from the stages, each as often as `mappers.interleave` says: without
+    sub-batches layers x (A + B + E), with two A + B + (layers - 1) x (C + D) + E + F. tokens_per_s: batch / iteration.
+    commands: of all channels of one device.
 
-    energy_pj_by_cause: of one device, all stages as simulated: one layer, or two with sub-batches (A to F);
+    energy_pj_by_cause: of one device, all stages as simulated: one layer, or two with sub-batches;
     iteration_energy_by_cause_j and their sum iteration_energy_j: of one device, all layers, from the stages as
     iteration_cyc, and its share of the links; energy_per_token_j: tp x iteration / batch; power_w: of one device.
     None where the system or its part does not give what they need, or with pp > 1.
@@ -118,10 +120,11 @@ def serve(
     if channel is None:
         channel = pack(estimate_of(shard, spec), tokens.tolist(), channels)
     caches = _caches(shard, part.organization.rows, tokens, channel)
-    halves = sub_batches(shard, spec, tokens, channel, hardware.interleave.sub_batches)
-    if not all(len(half) for half in halves):
-        raise UserError(f"interleave.sub_batches: two need at least two requests, got {len(tokens)}")
-    layer = LayerProgram(shard, tokens.tolist(), caches).build([half.tolist() for half in halves])
+    n = hardware.interleave.sub_batches
+    if n > len(tokens):
+        raise UserError(f"interleave.sub_batches: expected 1 to {len(tokens)}, the requests of the batch, got {n}")
+    parts = sub_batches(shard, spec, tokens, channel, n)
+    layer = LayerProgram(shard, tokens.tolist(), caches).build([part.tolist() for part in parts])
     address_bytes = PASSES * llm.hidden_size**2 * shard.element_bytes // tp
     by_output = hardware.npu.dataflow == "os"
     npu = Npu(hardware.npu.rows, shard.step_cyc, address_bytes, faults.hashed_lines, by_output)
@@ -131,8 +134,8 @@ def serve(
         raise UserError(f"{system.name}: {error}") from None
     stages, operators = _times(layer, ran.operators)
     clock_ps = mhz_to_ps(hardware.npu.clock_mhz)
-    times = times_of(stages, layers)
-    talk = exchange(shard, [len(half) for half in halves], stages, operators, clock_ps)
+    times = {stage.name: stage.times(layers) for stage in schedule(n)}
+    talk = exchange(shard, [len(part) for part in parts], stages, operators, clock_ps)
     exposed, sent_bytes = _of_all(talk.exposed_cyc, times), _of_all(talk.sent_bytes, times)
     iteration = _of_all(stages, times) + exposed
     iteration_s = iteration * clock_ps * S_PER_PS
@@ -240,11 +243,6 @@ def _times(layer: LayerProgram, operators: tuple[tuple[str, int, int], ...]) -> 
         end = max(operators[o][2] for o in last)
         stages[name], begin = end - begin, end
     return stages, times
-
-
-def times_of(stages: Collection[str], layers: int) -> dict[str, int]:
-    """How often each stage is run for all layers: with sub-batches C and D overlap two layers."""
-    return {name: layers if "C" not in stages else layers - 1 if name in "CD" else 1 for name in stages}
 
 
 def _of_all(by_stage: Mapping[str, int], times: Mapping[str, int]) -> int:
