@@ -88,7 +88,12 @@ def test_no_sub_batch_is_left_empty_while_there_are_requests(requests, parts):
 def folder(tmp_path_factory):
     """A small model of six layers and five requests, four of them in one channel."""
     folder = tmp_path_factory.mktemp("model")
-    shape = {"hidden_size": 512, "num_attention_heads": 4, "num_hidden_layers": 6, "intermediate_size": 1024}
+    shape: dict[str, str | int] = {
+        "hidden_size": 512,
+        "num_attention_heads": 4,
+        "num_hidden_layers": 6,
+        "intermediate_size": 1024,
+    }
     shape |= {"model_type": "opt", "ffn_dim": 1024, "word_embed_proj_dim": 512, "vocab_size": 1000}
     (folder / "config.json").write_text(json.dumps(shape | {"max_position_embeddings": 2048}))
     (folder / "requests.csv").write_text("seq_len,ch_idx\n40,0\n33,0\n70,0\n600,0\n20,1\n")
