@@ -39,12 +39,13 @@ def naive_operators(b: Builder) -> list[Operator]:
 class Draw:
     """A random machine and a random program for it.
 
-    plain: two ports, one length of tasks for all of an attention, blocks in order, PIM commands at once.
+    plain: two ports, one length of tasks for all of an attention, blocks in order, PIM commands at once. chained:
+    requests do not wait for one another.
     """
 
-    def __init__(self, seed: int, plain: bool = False) -> None:
-        rng = self.rng = Random(f"NPU {seed}")
-        self.plain = plain
+    def __init__(self, seed: int, plain: bool = False, chained: bool = False) -> None:
+        rng = self.rng = Random(f"NPU {'chained ' if chained else ''}{seed}")
+        self.plain, self.chained = plain, chained
         self.mode = rng.choice(["DUAL", "SINGLE"])
         self.fixes = [fix for fix in FIXES if rng.random() < 0.3]
         self.channels = rng.choice([2, 2, 4])
@@ -64,7 +65,7 @@ class Draw:
             if which != "pim":
                 last.append(self.chain(before))
             if which != "npu":
-                last.append(self.attention(before))
+                last += self.attention(before)
             before = last
 
     def chain(self, after: list[int]) -> int:
@@ -99,16 +100,20 @@ class Draw:
             b.task(made, rng.choice(cycles), needs, b.store(made, rng.randrange(1, size)))
         return made
 
-    def attention(self, after: list[int]) -> int:
+    def attention(self, after: list[int]) -> list[int]:
         """Logits, each with its softmax, then their products with V."""
         rng, b = self.rng, self.builder
-        port = self.ports - 1
-        logits = b.operator("logit", after, port=port, least=1)
-        values = b.operator("attend", [logits.index], port=port, least=1)
+        last, beside, port = [], -1, self.ports - 1
         dim = rng.choice([32, 64])
         heads = rng.randrange(1, 4)
         shape = Shape(heads, heads, dim, ROW_ELEMENTS, ALL_BANKS, LANES, heads * dim)
-        for _ in range(rng.randrange(1, 4)):
+        for i in range(rng.randrange(1, 8 if self.chained else 4)):
+            if i == 0 or self.chained:
+                logits = b.operator("logit", after, port=port, least=1, together=beside)
+                beside = logits.index
+                values = b.operator("attend", [logits.index], port=port, least=1, together=beside)
+                logits.singly = values.singly = self.singly
+                last.append(values.index)
             tokens, channel, exact = rng.choice([1, 20, 33, 70, 520]), rng.randrange(self.channels), rng.random() < 0.5
             fused = self.mode == "DUAL"
             groups = self.send(logits, channel, heads, logit(shape, tokens, self.row, fused=fused, exact=exact))
@@ -120,8 +125,7 @@ class Draw:
             if tokens > ROW_ELEMENTS:
                 for g in groups:
                     b.task(values, 5 if self.plain else rng.choice([1, 9]), [g], b.store(values, dim * 2))
-        logits.singly = values.singly = self.singly
-        return values.index
+        return last
 
     def send(self, op, channel, heads, stream):
         groups = np.array([self.builder.group(op) for _ in range(heads + 1)])
@@ -231,6 +235,15 @@ def test_case(case):
 def test_random_programs(part, cases):
     for seed in range(part * cases, (part + 1) * cases):
         drawn = Draw(seed)
+        assert outcome(drawn.compiled) == outcome(drawn.naive), seed
+
+
+@pytest.mark.parametrize(
+    ("part", "cases"), [(0, FEW), *(pytest.param(part, CASES, marks=pytest.mark.slow) for part in range(4))]
+)
+def test_requests_that_do_not_wait_for_one_another(part, cases):
+    for seed in range(part * cases, (part + 1) * cases):
+        drawn = Draw(seed, chained=True)
         assert outcome(drawn.compiled) == outcome(drawn.naive), seed
 
 

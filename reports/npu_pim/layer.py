@@ -84,7 +84,7 @@ class LayerProgram:
             if stage.qkv:
                 last = [self._qkv(sum(len(sub_batches[i]) for i in stage.qkv), last or before)]
             if stage.attention is not None:
-                last.append(self._attention(sub_batches[stage.attention], before))
+                last += self._attention(sub_batches[stage.attention], before)
             before = self.stages[stage.name] = last
         return self
 
@@ -140,19 +140,24 @@ class LayerProgram:
             done = self._vector("mix", rows, llm.hidden_size, llm.num_experts_per_tok, (done,))
         return done
 
-    def _attention(self, which: Sequence[int], after: Sequence[int]) -> int:
-        if self.shard.system.dram.row_buffers == "none":
-            return self._fused_attention(which, after)
+    def _attention(self, which: Sequence[int], after: Sequence[int]) -> list[int]:
+        """Logits, their softmax, and products with V: all requests step by step, or each by itself; the last ones."""
+        system, b = self.shard.system, self.builder
+        if system.dram.row_buffers == "none":
+            return [self._fused_attention(which, after)]
         port = NPU if self._one_port() else PIM
-        system = self.shard.system
         dispatched = system.faults.pim_dispatched_singly and system.dram.row_buffers == "blocked"
-        logits = self.builder.operator("logit", after, port=port, least=1)
-        values = self.builder.operator("attend", (logits.index,), port=port, least=1)
-        self.work += [Work(), Work()]
-        for i in which:
-            self._one_request(logits, values, self.tokens[i], self.caches[i])
-        logits.singly = values.singly = dispatched
-        return values.index
+        waits, last, beside = system.faults.attend_waits_for_all, [], -1
+        for mine in [which] if waits else [[i] for i in which]:
+            logits = b.operator("logit", after, port=port, least=1, together=beside)
+            beside = -1 if waits else logits.index
+            values = b.operator("attend", (logits.index,), port=port, least=1, together=beside)
+            self.work += [Work(), Work()]
+            for i in mine:
+                self._one_request(logits, values, self.tokens[i], self.caches[i])
+            logits.singly = values.singly = dispatched
+            last.append(values.index)
+        return last
 
     def _fused_attention(self, which: Sequence[int], after: Sequence[int]) -> int:
         shard, shape, npu = self.shard, self.shard.shape, self.shard.system.npu

@@ -1,6 +1,6 @@
 """One iteration of batched decoding on an NPU with PIM: place the requests, run a layer, say what it took."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import fsum
 from typing import Any
 
@@ -24,7 +24,7 @@ from pimloom.mappers.packing import PUBLISHED, estimate_ck, pack, split
 from pimloom.mappers.partition import subset_sums
 from pimloom.reports.npu_pim.constants import derived_constants
 from pimloom.reports.npu_pim.energy import stage_energy, total_energy
-from pimloom.reports.npu_pim.exchange import exchange
+from pimloom.reports.npu_pim.exchange import ON_PIM, exchange
 from pimloom.reports.npu_pim.layer import LayerProgram, Shard
 from pimloom.reports.npu_pim.share import check_memory, share_of
 
@@ -37,10 +37,10 @@ PASSES = 5  # of E x E weights, after which the simulator's addresses begin agai
 class Served(msgspec.Struct, frozen=True, kw_only=True):
     """One layer of one decode iteration. Names end in their unit; cycles are those of NPU and memory, both `clock_ps`.
 
-    stages_cyc: time of each stage, one after the other; operators_cyc: of each operator, by stage; total_cyc: of all
-    stages. iteration_cyc: of all layers, from the stages, each as often as `mappers.interleave` says: without
-    sub-batches layers x (A + B + E), with two A + B + (layers - 1) x (C + D) + E + F. tokens_per_s: batch / iteration.
-    commands: of all channels of one device.
+    stages_cyc: time of each stage, one after the other; operators_cyc: of each operator, by stage, of PIM's from
+    the first request's start to the last one's end; total_cyc: of all stages. iteration_cyc: of all layers, from the
+    stages, each as often as `mappers.interleave` says: without sub-batches layers x (A + B + E), with two A + B +
+    (layers - 1) x (C + D) + E + F. tokens_per_s: batch / iteration. commands: of all channels of one device.
 
     energy_pj_by_cause: of one device, all stages as simulated: one layer, or two with sub-batches;
     iteration_energy_by_cause_j and their sum iteration_energy_j: of one device, all layers, from the stages as
@@ -245,8 +245,7 @@ def _times(layer: LayerProgram, operators: tuple[tuple[str, int, int], ...]) -> 
     times: dict[str, int] = {}
     begin, at = 0, 0
     for name, last in layer.stages.items():
-        for o in range(at, max(last) + 1):
-            title, start, end = operators[o]
+        for title, start, end in _merged(operators[at : max(last) + 1]):
             key, n = f"{name}.{title}", 2
             while key in times:
                 key, n = f"{name}.{title}.{n}", n + 1
@@ -255,6 +254,18 @@ def _times(layer: LayerProgram, operators: tuple[tuple[str, int, int], ...]) -> 
         end = max(operators[o][2] for o in last)
         stages[name], begin = end - begin, end
     return stages, times
+
+
+def _merged(operators: Iterable[tuple[str, int, int]]) -> Iterator[tuple[str, int, int]]:
+    """Operators of a stage, those of PIM for all requests together: from the first start to the last end."""
+    spans: dict[str, tuple[int, int]] = {}
+    for title, start, end in operators:
+        if title in ON_PIM:
+            first, last = spans.get(title, (start, end))
+            spans[title] = min(first, start), max(last, end)
+        else:
+            yield title, start, end
+    yield from ((title, *span) for title, span in spans.items())
 
 
 def _of_all(by_stage: Mapping[str, int], times: Mapping[str, int]) -> int:
