@@ -40,6 +40,7 @@ class Operator:
     tasks: list[Task]
     pim: list[tuple[int, Request]]
     groups: set[int]
+    stores_port: int
     singly: bool = False
     start: int = -1
     end: int = -1
@@ -201,4 +202,5 @@ class Machine:
             line, channel = divmod(line, len(self.channels))
             line, column = divmod(line, COLUMNS)
             row, bank = divmod(line, RANKS * GROUPS * BANKS)
-            self.fifo[channel][op.port].append((t + 1, Request(kind, bank, row, column, tag=group)))
+            port = op.stores_port if kind == "WRITE" else op.port
+            self.fifo[channel][port].append((t + 1, Request(kind, bank, row, column, tag=group)))

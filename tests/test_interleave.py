@@ -142,3 +142,46 @@ def test_more_sub_batches_than_requests(folder, sub_batches):
     done = call("run", "neupims", "--model", folder, *given)
     said = f"interleave.sub_batches: expected 1 to 5, the requests of the batch, got {sub_batches}"
     assert done.code == 2 and said in done.err and done.err.count("\n") == 1
+
+
+def pim_stage(folder, requests, waits):
+    path = folder / "drawn.csv"
+    path.write_text("seq_len,ch_idx\n" + "".join(f"{tokens},{channel}\n" for tokens, channel in requests))
+    chosen = ("--set", "interleave.sub_batches=1", "--set", f"faults.attend_waits_for_all={waits}")
+    done = call("run", "neupims", "--model", folder, "--requests", path, "--json", "-", *chosen)
+    assert (done.code, done.err) == (0, "")
+    return json.loads(done.out)
+
+
+FEW_TOKENS, MANY_TOKENS = ((20, 0),) * 4, ((500, 1),)
+
+
+def test_a_request_waits_for_itself_only(folder):
+    """4 heads: in channel 0 four requests have 4 tiles of K and 64 of V, in channel 1 one has 16 of K and 16 of V."""
+    short, long = (pim_stage(folder, each, "false")["stages_cyc"]["B"] for each in (FEW_TOKENS, MANY_TOKENS))
+    both = pim_stage(folder, FEW_TOKENS + MANY_TOKENS, "false")
+    assert both["stages_cyc"]["B"] == pytest.approx(max(short, long), rel=0.05)
+    waiting = pim_stage(folder, FEW_TOKENS + MANY_TOKENS, "true")
+    assert waiting["stages_cyc"]["B"] > 1.1 * both["stages_cyc"]["B"]
+    assert {**both["commands"], "REFab": 0, "ACT": 0, "PRE": 0} == {
+        **waiting["commands"],
+        "REFab": 0,
+        "ACT": 0,
+        "PRE": 0,
+    }
+
+
+def test_times_of_pim_are_spans_over_all_requests(folder):
+    found = pim_stage(folder, FEW_TOKENS + MANY_TOKENS, "false")
+    times, stage = found["operators_cyc"], found["stages_cyc"]["B"]
+    assert {key for key in times if key.startswith("B.")} == {"B.logit", "B.attend"}
+    assert max(times["B.logit"], times["B.attend"]) <= stage < times["B.logit"] + times["B.attend"]
+    waiting = pim_stage(folder, FEW_TOKENS + MANY_TOKENS, "true")
+    times = waiting["operators_cyc"]
+    assert waiting["stages_cyc"]["B"] == times["B.logit"] + times["B.attend"]
+
+
+def test_without_waiting_one_request_takes_no_longer(folder):
+    """A request alone has nobody to wait for."""
+    both = [pim_stage(folder, MANY_TOKENS, waits)["stages_cyc"]["B"] for waits in ("true", "false")]
+    assert both[0] == pytest.approx(both[1], rel=0.01)

@@ -15,6 +15,7 @@ from pimloom.cycle_sim.npu_pim.kernels import fields as f
 class Operator:
     """One operator while it is built.
 
+    port: by which its loads and PIM commands enter a channel, stores_port: and its stores.
     together: number of the first of those that may run beside each other; bytes: of its addresses so far; singly: its
     loads and PIM commands leave one by one, for all channels together.
     """
@@ -26,6 +27,7 @@ class Operator:
     least: int
     index: int
     together: int
+    stores_port: int
     bytes: int = 0
     loads: list[tuple[int, int, int]] = field(default_factory=list)  # at, size, group
     stores: list[tuple[int, int, int]] = field(default_factory=list)
@@ -52,14 +54,18 @@ class Builder:
         in_order: bool = False,
         least: int = 0,
         together: int = -1,
+        stores_port: int = -1,
     ) -> Operator:
         """A new operator, which waits for those in `after`. least: of the cycles of its tasks.
 
-        together: an operator beside which it may run, -1: none. Of those that may not, only two ever run at once.
+        stores_port: where its stores enter a channel, -1: as all else. together: an operator beside which it may run,
+        -1: none. Of those that may not, only two ever run at once.
         """
         index = len(self.operators)
         first = self.operators[together].together if together >= 0 else index
-        found = Operator(name, port, in_order, tuple(after), least, index, first)
+        found = Operator(
+            name, port, in_order, tuple(after), least, index, first, port if stores_port < 0 else stores_port
+        )
         self.operators.append(found)
         return found
 
@@ -157,6 +163,7 @@ class Builder:
         needed: list[tuple[int, int]] = []
         for o in self.operators:
             row = op[o.index]
+            row[k.STORES] = o.stores_port
             row[[k.PORT, k.IN_ORDER, k.BYTES, k.WAITS, k.LEAST]] = o.port, o.in_order, o.bytes, len(o.after), o.least
             row[k.LEFT] = len(o.tasks) + o.groups
             loaded = {group for _, _, group in o.loads}

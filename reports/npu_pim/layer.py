@@ -21,7 +21,7 @@ from pimloom.mappers.interleave import stages
 from pimloom.mappers.kv import Cache, Shape, attend, logit
 from pimloom.reports.npu_pim.work import fused_work, gemm_work, sum_work, vector_work
 
-NPU, PIM = 0, 1  # ports
+NPU, PIM, RESULTS = range(3)  # ports
 
 
 @dataclass(frozen=True)
@@ -88,6 +88,11 @@ class LayerProgram:
             before = self.stages[stage.name] = last
         return self
 
+    @property
+    def ports(self) -> int:
+        """Ways into a channel: for the NPU, for PIM commands, and, unless all wait for all, for what comes of them."""
+        return RESULTS if self.shard.system.faults.attend_waits_for_all else RESULTS + 1
+
     # --- operators; each returns the number of the last one
 
     def _vector(
@@ -145,13 +150,13 @@ class LayerProgram:
         system, b = self.shard.system, self.builder
         if system.dram.row_buffers == "none":
             return [self._fused_attention(which, after)]
-        port = NPU if self._one_port() else PIM
+        port, waits = NPU if self._one_port() else PIM, system.faults.attend_waits_for_all
         dispatched = system.faults.pim_dispatched_singly and system.dram.row_buffers == "blocked"
-        waits, last, beside = system.faults.attend_waits_for_all, [], -1
+        last, beside, stores = [], -1, port if waits or port == NPU else RESULTS
         for mine in [which] if waits else [[i] for i in which]:
-            logits = b.operator("logit", after, port=port, least=1, together=beside)
+            logits = b.operator("logit", after, port=port, least=1, together=beside, stores_port=stores)
             beside = -1 if waits else logits.index
-            values = b.operator("attend", (logits.index,), port=port, least=1, together=beside)
+            values = b.operator("attend", (logits.index,), port=port, least=1, together=beside, stores_port=stores)
             self.work += [Work(), Work()]
             for i in mine:
                 self._one_request(logits, values, self.tokens[i], self.caches[i])

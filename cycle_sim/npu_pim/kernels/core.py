@@ -9,15 +9,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-# op[o]: port that its requests enter by, whether its tasks run in order (a systolic array), first load block and end,
-# first task and end, first PIM command and end, bytes of addresses that it takes, operators it waits for, what is left
-# of it (tasks, groups), clocks of its start and end, the least time of a task, next task in order, first byte of its
-# addresses, whether its loads and PIM commands leave one by one, whether each task waits for all loads, tasks that have
-# not ended, first task in order that has not started and stores, last clock in which it sends anything
+# op[o]: port that its loads and PIM commands enter by, that of its stores, whether its tasks run in order (a systolic
+# array), first load block and end, first task and end, first PIM command and end, bytes of addresses that it takes,
+# operators it waits for, what is left of it (tasks, groups), clocks of its start and end, the least time of a task,
+# next task in order, first byte of its addresses, whether its loads and PIM commands leave one by one, whether each
+# task waits for all loads, tasks that have not ended, first task in order that has not started and stores, last clock
+# in which it sends anything
 (
-    PORT, IN_ORDER, LOADS, LOADS_END, TASKS, TASKS_END, DOTS, DOTS_END, BYTES, WAITS, LEFT, START, END, LEAST,
+    PORT, STORES, IN_ORDER, LOADS, LOADS_END, TASKS, TASKS_END, DOTS, DOTS_END, BYTES, WAITS, LEFT, START, END, LEAST,
     NEXT_TASK, BASE, SINGLY, JOINT, TO_DO, NEXT_STORE, LATEST, N_OP,
-) = range(22)  # fmt: skip
+) = range(23)  # fmt: skip
 # block[k]: first byte of its operator's addresses, bytes, RD or WR, group, operator
 AT, SIZE, ACCESS, BLOCK_GROUP, BLOCK_OP, N_BLOCK = range(6)
 # task[k]: cycles (of a step of the arrays: of its streaming, 0 is STEP), what an array loads first (nothing,

@@ -153,7 +153,7 @@ def _send_block(p, chs, b, when):
     for i in range(n):
         line = (first + (p.order[i] if npu[k.HASHED] else i)) % lines
         c, key = place(npu, line)
-        if not send(chs, c, op[k.PORT], key << 1 | write, when, group):
+        if not send(chs, c, op[k.STORES if write else k.PORT], key << 1 | write, when, group):
             return False
     chs.left[group] += n
     chs.open[block[k.BLOCK_OP]] += n
