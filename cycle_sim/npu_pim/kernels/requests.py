@@ -11,6 +11,7 @@ DRAINS_FROM = 2  # PIM commands in their queue, with which writes drain before m
 
 
 COLUMN_BITS = 20  # of a key
+WRITE_PLACES = 256  # of counters of waiting writes
 NUMBER_BITS = 48  # of the number of a response in its channel
 
 
@@ -35,6 +36,18 @@ def _list_of(ch, kind):
 
 
 @bare
+def _writes_alike(key):
+    """Place in `alike` for the writes of a key; others may share it."""
+    return (key ^ key >> COLUMN_BITS) & (WRITE_PLACES - 1)
+
+
+@bare
+def _written(ch, key):
+    """Place of a waiting write of a key; -1: none."""
+    return _same(ch, WRITES, key) if ch.alike[_writes_alike(key)] > 0 else -1
+
+
+@bare
 def _same(ch, which, key):
     """Place in a list of a request for the column of a key; -1: none."""
     first, mask = ch.first[which], ch.list.shape[1] - 1
@@ -48,7 +61,7 @@ def _same(ch, which, key):
 def accepts(ch, word):
     """Whether the controller takes a request."""
     kind = (WR if word & 1 else RD) if word >= 0 else ch.dot[-1 - word, f.KIND]
-    if kind == WR and ch.length[WRITES] and _same(ch, WRITES, word >> 1) >= 0:
+    if kind == WR and _written(ch, word >> 1) >= 0:
         return True
     if ch.length[_list_of(ch, kind)] >= ch.policy[f.ENTRIES_MAX]:
         return False
@@ -69,11 +82,12 @@ def accept(ch, word, group, t):
         g[f.HELD] += 1
     if kind == WR:
         respond(ch, QUICK, i, t + 1)
-        if ch.length[WRITES] and _same(ch, WRITES, key) >= 0:
+        if _written(ch, key) >= 0:
             free(ch, i)
             return
+        ch.alike[_writes_alike(key)] += 1
     elif kind == RD:
-        if ch.length[WRITES] and _same(ch, WRITES, key) >= 0:
+        if _written(ch, key) >= 0:
             respond(ch, QUICK, i, t + 1)
             free(ch, i)
             return
@@ -89,8 +103,8 @@ def accept(ch, word, group, t):
     entry = ch.list[own, (ch.first[own] + ch.length[own]) & (ch.list.shape[1] - 1)]
     entry[f.SLOT], entry[f.KEY], entry[f.TO] = i, key, ch.request[i, f.BANK] if kind in (RD, WR) else -1
     ch.length[own] += 1
-    if g[f.STILL] == own:
-        g[f.STILL] = -1
+    if entry[f.TO] >= 0:
+        ch.bank[entry[f.TO], f.LISTED] += 1
 
 
 @bare
@@ -197,18 +211,18 @@ def move(ch):
     if changed:
         g[f.DRAIN] = length[WRITES]
     own = _list_to_move(ch)
-    if g[f.STILL] == own:
-        return changed
     first, mask, dots = ch.first[own], ch.list.shape[1] - 1, g[f.DOTS_END] - g[f.DOTS_FIRST]
-    for k in range(length[own]):
+    for k in range(g[f.BLOCKED_TO] if g[f.STILL] == own else 0, length[own]):
         entry = ch.list[own, (first + k) & mask]
         if _queue_full(ch, own, entry[f.TO], dots):
             continue
+        g[f.STILL], g[f.BLOCKED_TO] = own, k
         i = entry[f.SLOT]
         if own == WRITES:
             if _write_waits(ch, i):
                 return True
             g[f.DRAIN] -= 1
+            ch.alike[_writes_alike(entry[f.KEY])] -= 1
         _drop(ch, own, k)
         if g[f.LOCK] == i:
             g[f.LOCK] = -1
@@ -218,7 +232,7 @@ def move(ch):
         else:
             append(ch, i)
         return True
-    g[f.STILL] = own
+    g[f.STILL], g[f.BLOCKED_TO] = own, length[own]
     return changed
 
 
@@ -254,6 +268,9 @@ def _write_waits(ch, i):
 def _drop(ch, own, k):
     """Take place k out of a list; those before it move up."""
     first, mask = ch.first[own], ch.list.shape[1] - 1
+    bank = ch.list[own, (first + k) & mask, f.TO]
+    if bank >= 0:
+        ch.bank[bank, f.LISTED] -= 1
     ch.length[own] -= 1
     ch.first[own] += 1
     for j in range(first + k, first, -1):
