@@ -132,6 +132,11 @@ class Builder:
         op.dots.append(rows)
 
     @property
+    def ports(self) -> int:
+        """Ways into a channel, by the highest one that is used."""
+        return 1 + max((max(o.port, o.stores_port) for o in self.operators), default=0)
+
+    @property
     def widest(self) -> int:
         """Bytes of the largest block."""
         return max((size for o in self.operators for _, size, _ in (*o.loads, *o.stores)), default=0)

@@ -88,11 +88,6 @@ class LayerProgram:
             before = self.stages[stage.name] = last
         return self
 
-    @property
-    def ports(self) -> int:
-        """Ways into a channel: for the NPU, for PIM commands, and, unless all wait for all, for what comes of them."""
-        return RESULTS if self.shard.system.faults.attend_waits_for_all else RESULTS + 1
-
     # --- operators; each returns the number of the last one
 
     def _vector(

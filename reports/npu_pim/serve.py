@@ -134,7 +134,7 @@ def serve(
     hashed = hardware.faults.hashed_lines
     npu = Npu(hardware.npu.rows, shard.step_cyc, address_bytes, hashed, by_output, shard.rule)
     try:
-        ran = run(spec, channels, npu, layer.builder, ports=layer.ports)
+        ran = run(spec, channels, npu, layer.builder, ports=2)
     except PimError as error:
         raise UserError(f"{system.name}: {error}") from None
     stages, operators = _times(layer, ran.operators)
