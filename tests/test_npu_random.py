@@ -107,7 +107,8 @@ class Draw:
         """Logits, each with its softmax, then their products with V."""
         rng, b = self.rng, self.builder
         last, beside, port = [], -1, min(self.ports - 1, 1)
-        # not by the NPU's port: the order of stores of arrays and of vector units in one clock is not specified
+        # not by the NPU's port, as in `physical`: with one way for all, one program of a few hundred had one
+        # logit end a clock sooner than in the naive machine; why is not known
         stores = rng.randrange(1, self.ports) if self.chained else port
         dim = rng.choice([32, 64])
         heads = rng.randrange(1, 4)
