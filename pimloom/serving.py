@@ -207,7 +207,12 @@ def _show_energy(found: Served) -> None:
     joules, per_token_j, watts = found.iteration_energy_j, found.energy_per_token_j, found.power_w
     assert simulated and iteration and joules and per_token_j and watts
     rows = [
-        {"cause": cause, "uj": simulated[cause] * J_PER_PJ / J_PER_UJ, "mj": part / J_PER_MJ, "share": part / joules}
+        {
+            "cause": cause,
+            "uj": simulated.get(cause, 0.0) * J_PER_PJ / J_PER_UJ,
+            "mj": part / J_PER_MJ,
+            "share": part / joules,
+        }
         for cause, part in iteration.items()
     ]
     columns = (
