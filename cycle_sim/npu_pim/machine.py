@@ -87,7 +87,9 @@ class PimError(Exception):
 
 
 def run(spec: PimChannel, channels: int, npu: Npu, program: Builder, *, ports: int, longest: int = LONGEST) -> Ran:
-    """Run all operators from an idle machine. Raises PimError, as NeuPIMs' simulator aborts."""
+    """Run all operators from an idle machine, with `ports` ways into a channel, or as many as the program uses. Raises
+    PimError, as NeuPIMs' simulator aborts."""
+    ports = max(ports, program.ports)
     part = spec.part.organization
     line_bytes = part.access_bits // BITS_PER_BYTE
     widest = program.widest // line_bytes + 2

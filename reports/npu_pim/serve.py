@@ -1,6 +1,6 @@
 """One iteration of batched decoding on an NPU with PIM: place the requests, run a layer, say what it took."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import fsum
 from typing import Any
 
@@ -18,12 +18,13 @@ from pimloom.arch.units import BITS_PER_BYTE, J_PER_PJ, S_PER_PS, mhz_to_ps
 from pimloom.cycle_sim.npu_pim.build import MOST_BANKS
 from pimloom.cycle_sim.npu_pim.kernels.dots import GROUP
 from pimloom.cycle_sim.npu_pim.machine import Npu, PimError, run
+from pimloom.mappers.interleave import stages as schedule
 from pimloom.mappers.kv import Cache, Shape
 from pimloom.mappers.packing import PUBLISHED, estimate_ck, pack, split
 from pimloom.mappers.partition import subset_sums
 from pimloom.reports.npu_pim.constants import derived_constants
 from pimloom.reports.npu_pim.energy import stage_energy, total_energy
-from pimloom.reports.npu_pim.exchange import exchange
+from pimloom.reports.npu_pim.exchange import ON_PIM, exchange
 from pimloom.reports.npu_pim.layer import LayerProgram, Shard
 from pimloom.reports.npu_pim.share import allotted, check_memory, place_caches, share_of
 
@@ -35,11 +36,12 @@ PASSES = 5  # of E x E weights, after which the simulator's addresses begin agai
 class Served(msgspec.Struct, frozen=True, kw_only=True):
     """One layer of one decode iteration. Names end in their unit; cycles are those of NPU and memory, both `clock_ps`.
 
-    stages_cyc: time of each stage, one after the other; operators_cyc: of each operator, by stage; total_cyc: of all
-    stages. iteration_cyc: of all layers, from the stages: layers x (A + B + E), or A + B + (layers - 1) x (C + D) + E +
-    F with sub-batches. tokens_per_s: batch / iteration. commands: of all channels of one device.
+    stages_cyc: time of each stage, one after the other; operators_cyc: of each operator, by stage, of PIM's from
+    the first request's start to the last one's end; total_cyc: of all stages. iteration_cyc: of all layers, from the
+    stages, each as often as `mappers.interleave` says: without sub-batches layers x (A + B + E), with two A + B +
+    (layers - 1) x (C + D) + E + F. tokens_per_s: batch / iteration. commands: of all channels of one device.
 
-    energy_pj_by_cause: of one device, all stages as simulated: one layer, or two with sub-batches (A to F);
+    energy_pj_by_cause: of one device, all stages as simulated: one layer, or two with sub-batches;
     iteration_energy_by_cause_j and their sum iteration_energy_j: of one device, all layers, from the stages as
     iteration_cyc, and its share of the links; energy_per_token_j: tp x iteration / batch; power_w: of one device.
     None where the system or its part does not give what they need, or with pp > 1.
@@ -112,8 +114,11 @@ def serve(
     shard = shard_of(system, llm, tp)
     hardware, part = shard.system, system.part
     assert part is not None
-    channels, halves, caches = hardware.dram.channels, [np.arange(len(tokens))], list[Cache]()
+    channels, parts, caches = hardware.dram.channels, [np.arange(len(tokens))], list[Cache]()
     spec = channel_of(system)
+    n = hardware.interleave.sub_batches
+    if n > len(tokens):
+        raise UserError(f"interleave.sub_batches: expected 1 to {len(tokens)}, the requests of the batch, got {n}")
     if hardware.dram.row_buffers == "none":  # keys and values lie in all channels
         there = channels * part.organization.capacity_bytes
         check_memory(llm, tp, layers, int(tokens.sum()), hardware.npu.element_bits, there)
@@ -121,8 +126,8 @@ def serve(
         if channel is None:
             channel = pack(estimate_of(shard, spec), tokens.tolist(), channels)
         caches = place_caches(shard, part.organization.rows, layers, tokens, channel)
-        halves = sub_batches(shard, spec, tokens, channel, hardware.interleave.sub_batches)
-    layer = LayerProgram(shard, tokens.tolist(), caches).build([half.tolist() for half in halves])
+        parts = sub_batches(shard, spec, tokens, channel, n)
+    layer = LayerProgram(shard, tokens.tolist(), caches).build([each.tolist() for each in parts])
     address_bytes = PASSES * llm.hidden_size**2 * shard.element_bytes // tp
     by_output, faults = hardware.npu.dataflow == "os", hardware.faults
     npu = Npu(
@@ -135,8 +140,8 @@ def serve(
         raise UserError(f"{system.name}: {error}") from None
     stages, operators = _times(layer, ran.operators)
     clock_ps = mhz_to_ps(hardware.npu.clock_mhz)
-    times = times_of(stages, layers)
-    talk = exchange(shard, [len(half) for half in halves], stages, operators, clock_ps)
+    times = {stage.name: stage.times(layers) for stage in schedule(n)}
+    talk = exchange(shard, [len(each) for each in parts], stages, operators, clock_ps)
     exposed, sent_bytes = _of_all(talk.exposed_cyc, times), _of_all(talk.sent_bytes, times)
     iteration = _of_all(stages, times) + exposed
     iteration_s = iteration * clock_ps * S_PER_PS
@@ -230,8 +235,7 @@ def _times(layer: LayerProgram, operators: tuple[tuple[str, int, int], ...]) -> 
     times: dict[str, int] = {}
     begin, at = 0, 0
     for name, last in layer.stages.items():
-        for o in range(at, max(last) + 1):
-            title, start, end = operators[o]
+        for title, start, end in _merged(operators[at : max(last) + 1]):
             key, n = f"{name}.{title}", 2
             while key in times:
                 key, n = f"{name}.{title}.{n}", n + 1
@@ -242,9 +246,16 @@ def _times(layer: LayerProgram, operators: tuple[tuple[str, int, int], ...]) -> 
     return stages, times
 
 
-def times_of(stages: Collection[str], layers: int) -> dict[str, int]:
-    """How often each stage is run for all layers: with sub-batches C and D overlap two layers."""
-    return {name: layers if "C" not in stages else layers - 1 if name in "CD" else 1 for name in stages}
+def _merged(operators: Iterable[tuple[str, int, int]]) -> Iterator[tuple[str, int, int]]:
+    """Operators of a stage, those of PIM for all requests together: from the first start to the last end."""
+    spans: dict[str, tuple[int, int]] = {}
+    for title, start, end in operators:
+        if title in ON_PIM:
+            first, last = spans.get(title, (start, end))
+            spans[title] = min(first, start), max(last, end)
+        else:
+            yield title, start, end
+    yield from ((title, *span) for title, span in spans.items())
 
 
 def _of_all(by_stage: Mapping[str, int], times: Mapping[str, int]) -> int:

@@ -88,7 +88,8 @@ def take(ch, i):
     bank[f.ENTRIES] -= 1
     if bank[f.ENTRIES] == ch.policy[f.QUEUE_MAX] - 1:
         g[f.FULL] &= ~(1 << request[i, f.BANK])
-        g[f.STILL] = -1
+        if bank[f.LISTED] > 0:
+            g[f.STILL] = -1
     g[f.QUEUED] -= 1
     b = request[i, f.BANK]
     alike = _rows_alike(b, request[i, f.ROW], kind)
