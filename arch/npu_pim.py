@@ -19,14 +19,14 @@ class PimDram(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     MEANING: ClassVar[Mapping[str, str]] = {
         "part": "memory device: a name in arch/parts or a path",
         "channels": "channels of the device [1]",
-        "lanes": "multipliers of PIM beside a bank: elements of a row that a COMP takes [1]",
-        "row_buffers": "dual: PIM has a row buffer of its own; blocked: it shares the only one",
+        "lanes": "multipliers of PIM beside a bank: elements of a row that a COMP takes; 0 without PIM [1]",
+        "row_buffers": "dual: PIM has a row buffer of its own; blocked: it shares the only one; none: there is no PIM",
     }
 
     part: str
     channels: Annotated[int, msgspec.Meta(gt=0, le=256)]
-    lanes: Positive
-    row_buffers: Literal["dual", "blocked"]
+    lanes: Count
+    row_buffers: Literal["dual", "blocked", "none"]
 
 
 class Arrays(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -38,6 +38,7 @@ class Arrays(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         "rows": "rows of an array, and its columns [1]",
         "dataflow": "what stands still in the arrays: ws, an operand (weight stationary); os, the results",
         "least_step_cyc": "least time between two steps of the arrays [NPU cycles]",
+        "gemv_load_cyc": "until idle arrays hold the vector of a matrix-vector product [NPU cycles]",
         "vector_units": "vector units [1]",
         "vector_lanes": "lanes of a vector unit [1]",
         "element_bits": "width of weights, activations and cache [bits]",
@@ -48,6 +49,7 @@ class Arrays(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     rows: Annotated[int, msgspec.Meta(ge=2, le=4096)]
     dataflow: Literal["ws", "os"]
     least_step_cyc: Positive
+    gemv_load_cyc: Count
     vector_units: Positive
     vector_lanes: Positive
     element_bits: Literal[8, 16, 32]
@@ -86,6 +88,10 @@ class Faults(ChannelFaults, frozen=True, forbid_unknown_fields=True):
         "same_rows": "all heads of a request read the same rows of V",
         "halves_by_number": "sub-batches take equal numbers of a channel's requests in list order, not equal estimates",
         "silent_devices": "devices that share a layer exchange nothing",
+        "narrow_window": "without PIM only 96 requests of a channel may be on their way or wait to be collected",
+        "attention_serial": "without PIM attention takes one request and head at a time",
+        "arrays_drain": "without PIM weights enter the arrays only when the step before has its result, and the loads "
+        "of an operator leave one a clock",
     }
 
     pim_dispatched_singly: bool
@@ -96,6 +102,9 @@ class Faults(ChannelFaults, frozen=True, forbid_unknown_fields=True):
     same_rows: bool
     halves_by_number: bool
     silent_devices: bool
+    narrow_window: bool
+    attention_serial: bool
+    arrays_drain: bool
 
 
 class NpuPimSystem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

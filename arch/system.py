@@ -14,9 +14,11 @@ from pimloom.arch.load import Loaded, Source, load_tree, load_yaml, nearest
 from pimloom.arch.npu_pim import NpuPimSystem
 from pimloom.arch.part import NonNegative, Part, Positive, PositiveFloat
 from pimloom.arch.part_check import check_part
+from pimloom.arch.table import without_pim
 
 HERE = Path(__file__).parent
 Count = Annotated[int, msgspec.Meta(ge=0)]
+Share = Annotated[float, msgspec.Meta(gt=0, le=1)]
 ClockMhz = Annotated[float, msgspec.Meta(ge=0.1, le=100_000)]  # a period of 10 us to 10 ps
 
 
@@ -100,6 +102,8 @@ class RooflineSystem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         "peak_tflops": "peak arithmetic rate [TFLOPS]",
         "memory_gb_s": "memory bandwidth [GB/s]",
         "memory_bytes": "memory [bytes]",
+        "peak_share": "share of the peak rate that can be had [1]",
+        "memory_share": "share of the memory bandwidth that can be had [1]",
         "element_bits": "width of weights and cache [bits]",
         "power_w": "power while it runs [W]",
         "launch_us": "cost of one kernel launch [µs]",
@@ -111,6 +115,8 @@ class RooflineSystem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     peak_tflops: PositiveFloat
     memory_gb_s: PositiveFloat
     memory_bytes: Positive
+    peak_share: Share
+    memory_share: Share
     element_bits: Positive
     power_w: PositiveFloat
     launch_us: NonNegative
@@ -198,14 +204,27 @@ def load_system(name: str, overrides: Mapping[str, str] | None = None) -> System
             said, names = said.replace("--set ", "--set dram.", 1), names and f"dram.{names.replace(', ', ', dram.')}"
         raise UserError(f"{said}{nearest_}{names}") from None
     if isinstance(spec, NpuPimSystem):
-        if part.value.pim not in ("newton", "neupims"):
-            raise UserError(
-                f"{path}: at $.dram.part: expected a part with Newton's or NeuPIMs' PIM, got {spec.dram.part}"
-            )
+        part = Loaded(_npu_memory(part.value, spec, parts, path), part.sources)
     elif part.value.pim_unit is None:
         raise UserError(f"{path}: at $.dram.part: expected a part with a PIM unit, got {spec.dram.part}")
     sources = dict(loaded.sources) | {f"dram.{place}": source for place, source in part.sources.items()}
     return System(title, spec, part.value, sources)
+
+
+def _npu_memory(part: Part, spec: NpuPimSystem, overrides: Mapping[str, str], path: Path) -> Part:
+    """The part of an NPU's memory; without PIM if the system has none. Raises UserError if it is not of that kind."""
+    dram = spec.dram
+    if part.pim not in ("newton", "neupims"):
+        raise UserError(f"{path}: at $.dram.part: expected a part with Newton's or NeuPIMs' PIM, got {dram.part}")
+    if (dram.lanes == 0) != (dram.row_buffers == "none"):
+        raise UserError(f"dram.lanes: expected 0 with row_buffers none and more otherwise, got {dram.lanes}")
+    if dram.row_buffers != "none":
+        return part
+    found = without_pim(part)
+    for place in overrides:
+        if place.startswith("timing.") and place.removeprefix("timing.") not in found.timing:
+            raise UserError(f"--set dram.{place}: a timing of PIM, which this system does not have; leave it out")
+    return found
 
 
 def _split(overrides: Mapping[str, str], tree: dict[str, Any]) -> tuple[dict[str, str], dict[str, str]]:

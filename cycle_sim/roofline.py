@@ -24,10 +24,15 @@ def token_time(system: RooflineSystem, spec: LlmSpec, t: int) -> TokenTime:
     weights = spec.params_matmul // spec.num_hidden_layers
     values = weights + 2 * spec.num_key_value_heads * spec.head_dim * t
     operations = 2 * weights + 4 * spec.num_attention_heads * spec.head_dim * t
-    bytes_per_s, rate = system.memory_gb_s * BYTES_PER_GB, system.peak_tflops * FLOP_PER_TFLOP
-    each = system.element_bits / BITS_PER_BYTE
-    roofline = spec.num_hidden_layers * max(values * each / bytes_per_s, operations / rate)
+    roofline = spec.num_hidden_layers * work_s(system, operations, values * system.element_bits / BITS_PER_BYTE)
     return TokenTime(roofline, spec.num_hidden_layers * system.kernels_per_layer * system.launch_us * S_PER_US)
+
+
+def work_s(system: RooflineSystem, operations: float, moved_bytes: float) -> float:
+    """Seconds of a piece of work: the longer of its operations and its bytes, at the rates that can be had."""
+    bytes_per_s = system.memory_gb_s * BYTES_PER_GB * system.memory_share
+    rate = system.peak_tflops * FLOP_PER_TFLOP * system.peak_share
+    return max(moved_bytes / bytes_per_s, operations / rate)
 
 
 def check_fits(system: RooflineSystem, spec: LlmSpec, tokens: int) -> None:

@@ -104,7 +104,10 @@ def run(
     """Simulate a model on a system and print latency, energy and more."""
     from pimloom.serving import Asked, serve_command, serves
 
-    if serves(system):
+    batched: dict[str, object] = {"--requests": requests, "--tp": tp, "--pp": pp, "--layers": layers}
+    batched |= {"--fidelity": fidelity, "--batch": batch, "--iterations": iterations, "--every": every}
+    batched |= {"--policy": policy}
+    if serves(system, any(value is not None for value in batched.values())):
         alone: dict[str, object] = {"--generate": generate, "--timeline": timeline, "--check": check or None}
         for option, value in alone.items():
             if value is not None:
@@ -130,9 +133,6 @@ def run(
         )
         output(answer.value, json, None if quiet else lambda _: answer.show())
         return
-    batched: dict[str, object] = {"--requests": requests, "--tp": tp, "--pp": pp, "--layers": layers}
-    batched |= {"--fidelity": fidelity, "--batch": batch, "--iterations": iterations, "--every": every}
-    batched |= {"--policy": policy}
     for option, value in batched.items():
         if value is not None:
             raise UserError(f"{option} {value}: {system} runs one sequence at a time; leave it out")

@@ -1,4 +1,4 @@
-"""What `pimloom run` does on an NPU with PIM: read the requests, run decode iterations, print what they took."""
+"""What `pimloom run` does with batches of requests: read them, run decode iterations, print what they took."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -8,11 +8,12 @@ from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec, load_llm
 from pimloom.arch.load import nearest
 from pimloom.arch.npu_pim import Faults, NpuPimSystem
-from pimloom.arch.system import System, load_system
+from pimloom.arch.system import RooflineSystem, System, load_system
 from pimloom.arch.units import J_PER_MJ, J_PER_PJ, J_PER_UJ, S_PER_US
 from pimloom.decoding_show import show_decoded, show_source
 from pimloom.mappers.packing import round_robin
 from pimloom.reports.npu_pim.decoding import Plan, decode_iterations, described, summary
+from pimloom.reports.npu_pim.gpu import serve_gpu
 from pimloom.reports.npu_pim.parallel import serve_on_devices
 from pimloom.reports.npu_pim.requests import read_requests
 from pimloom.reports.npu_pim.serve import Served
@@ -23,6 +24,7 @@ from pimloom.reports.serving.workload import KNOWN, load_workload
 from pimloom.running import check_writable, parse_settings, progress_bar
 from pimloom.show import show_line, show_rows
 
+MOST_CHANNELS = 256  # that a request list may name where none matters
 FIDELITIES = {"released": "true", "physical": "false"}
 
 
@@ -48,9 +50,10 @@ class Answer(NamedTuple):
     show: Callable[[], None]
 
 
-def serves(system: str) -> bool:
-    """Whether a system serves batches: an NPU with PIM."""
-    return isinstance(load_system(system).spec, NpuPimSystem)
+def serves(system: str, batched: bool) -> bool:
+    """Whether a system serves a batch: an NPU always, a roofline if options of a batch are given."""
+    spec = load_system(system).spec
+    return isinstance(spec, NpuPimSystem) or (batched and isinstance(spec, RooflineSystem))
 
 
 def serve_command(
@@ -65,18 +68,35 @@ def serve_command(
     for option, number in (("--batch", asked.batch), ("--iterations", asked.iterations), ("--every", asked.every)):
         if number is not None and number < 1:
             raise UserError(f"{option} {number}: expected at least 1")
-    if asked.requests is None:
+    requests = asked.requests
+    if requests is None:
         raise UserError(f"--requests: expected a CSV list (seq_len,ch_idx or seq_len), {KNOWN}")
     llm = load_llm(model)
     if asked.layers is not None and not 1 <= asked.layers <= llm.num_hidden_layers:
         raise UserError(f"--layers {asked.layers}: expected 1 to {llm.num_hidden_layers}, the layers of {llm.name}")
+    asked = asked._replace(fidelity=fidelity, layers=asked.layers or llm.num_hidden_layers)
+    if isinstance(load_system(system).spec, RooflineSystem):
+        return _gpu(load_system(system, parse_settings(settings)), llm, asked)
     faults = {f"faults.{name}": FIDELITIES[fidelity] for name in Faults.__struct_fields__}
     hardware = load_system(system, faults | parse_settings(settings))
-    requests = asked.requests
-    asked = asked._replace(fidelity=fidelity, layers=asked.layers or llm.num_hidden_layers)
     if _is_list(requests):
         return _one_list(hardware, llm, asked, quiet)
     return _workload(hardware, llm, asked, quiet)
+
+
+def _gpu(system: System, llm: LlmSpec, asked: Asked) -> Answer:
+    """One iteration of a list of contexts on a roofline."""
+    assert asked.requests and asked.layers
+    if asked.fidelity == "released":
+        raise UserError(f"--fidelity released: {system.name} is a roofline, it has no faults to turn on; leave it out")
+    if asked.pp > 1:
+        raise UserError(f"--pp {asked.pp}: {system.name} is a roofline, without pipelines; leave it out")
+    if not _is_list(asked.requests) and not Path(asked.requests).exists():
+        raise UserError(f"--requests {asked.requests}: {system.name} takes a CSV list of contexts (seq_len)")
+    _refuse_many(asked)
+    tokens, _ = read_requests(Path(asked.requests), MOST_CHANNELS)
+    found = serve_gpu(system, llm, tokens, tp=asked.tp, layers=asked.layers)
+    return Answer(found.as_dict() | {"workload": None}, lambda: show_served(found))
 
 
 def _check_one_of(option: str, value: str, known: Sequence[str] | dict[str, str]) -> None:
@@ -92,14 +112,19 @@ def _is_list(requests: str) -> bool:
     return not path.is_file() or not is_trace(path)  # a pipe can be read but once
 
 
-def _one_list(hardware: System, llm: LlmSpec, asked: Asked, quiet: bool) -> Answer:
-    """One iteration of a list of contexts."""
+def _refuse_many(asked: Asked) -> None:
+    """Raise UserError for options of many iterations."""
     for option, number in (("--batch", asked.batch), ("--iterations", asked.iterations), ("--every", asked.every)):
         if number is not None:
             raise UserError(
                 f"{option} {number}: {asked.requests} lists the contexts of one iteration; leave {option} out or "
                 "give --requests a data set or a trace"
             )
+
+
+def _one_list(hardware: System, llm: LlmSpec, asked: Asked, quiet: bool) -> Answer:
+    """One iteration of a list of contexts."""
+    _refuse_many(asked)
     assert isinstance(hardware.spec, NpuPimSystem) and asked.requests and asked.layers and asked.fidelity
     channels = hardware.spec.dram.channels
     tokens, channel = read_requests(Path(asked.requests), channels)

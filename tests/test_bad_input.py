@@ -81,7 +81,7 @@ def with_system(name: str) -> tuple[str, ...]:
     return "run", name, "--model", "gpt2", "--generate", "1"
 
 
-SYSTEMS = "known systems: neupims, npu_pim, pim_gpt, t4, xeon_6154"
+SYSTEMS = "known systems: gpu_a100, neupims, npu_only, npu_pim, pim_gpt, t4, xeon_6154"
 PRESETS = (
     "presets: gpt2, gpt2-large, gpt2-medium, gpt2-xl, gpt3-13b, gpt3-175b, gpt3-30b, gpt3-7b, "
     "gpt3-large, gpt3-medium, gpt3-small, gpt3-xl"

@@ -10,16 +10,21 @@ import pytest
 from tests.command import call
 
 LETTERS = "ABCDEF"
-# run of the ground truth: system, request list, sub-batches, tolerance of each stage and of the total
+THREE, EIGHT = 0.03, 0.08
+# run of the ground truth: system, request list, sub-batches, tolerances of its stages; all totals 3 %. What is wider,
+# and the run that misses: see the table in docs/npu_pim.md
 RUNS = {
-    "off-7B-single-s512": ("neupims", "single-s512", 1, {"A": 0.03, "B": 0.03, "E": 0.03}, 0.03),
-    "off-7B-L-b64-gml": ("neupims", "L-b64-gml", 1, {"A": 0.03, "B": 0.03, "E": 0.03}, 0.03),
-    "off-7B-L-b64-rr": ("neupims", "L-b64-rr", 1, {"A": 0.03, "B": 0.03, "E": 0.04}, 0.03),
-    # what is wider than 3 %: see the table in docs/npu_pim.md
-    "off-7B-L-b256-gml": ("neupims", "L-b256-gml", 1, {"A": 0.05, "B": 0.03, "E": 0.03}, 0.03),
-    "on-7B-L-b64-gml": ("neupims", "L-b64-gml", 2, dict.fromkeys(LETTERS, 0.08), 0.03),
-    "pim-7B-L-b64-rr": ("npu_pim", "L-b64-rr", 1, {"A": 0.03, "B": 0.05, "E": 0.03}, 0.03),
+    "off-7B-single-s512": ("neupims", "single-s512", 1, dict.fromkeys("ABE", THREE)),
+    "off-7B-L-b64-gml": ("neupims", "L-b64-gml", 1, dict.fromkeys("ABE", THREE)),
+    "off-7B-L-b64-rr": ("neupims", "L-b64-rr", 1, dict.fromkeys("ABE", THREE)),
+    "off-7B-L-b256-gml": ("neupims", "L-b256-gml", 1, dict.fromkeys("ABE", THREE)),
+    "on-7B-L-b64-gml": ("neupims", "L-b64-gml", 2, dict.fromkeys(LETTERS, EIGHT)),
+    "on-7B-L-b256-gml": ("neupims", "L-b256-gml", 2, dict.fromkeys(LETTERS, EIGHT)),
+    "pim-7B-L-b64-rr": ("npu_pim", "L-b64-rr", 1, {"A": THREE, "B": 0.05, "E": THREE}),
+    "VARwhile-pim-7B-L-b256-rr": ("npu_pim", "L-b256-rr", 1, dict.fromkeys("ABE", THREE)),
 }
+QUICK = ("off-7B-single-s512", "off-7B-L-b64-gml", "pim-7B-L-b64-rr")
+MORE = {"VARwhile-pim-7B-L-b256-rr": ("--set", "faults.pim_dispatched_singly=false")}
 
 
 @cache
@@ -38,12 +43,14 @@ def truth(shared):
         return {row["run"]: row for row in csv.DictReader(file)}
 
 
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize(
+    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in RUNS]
+)
 def test_stages_and_total(name, truth, shared):
-    system, requests, sub_batches, stages, total = RUNS[name]
-    found = layer(system, shared / f"data/neupims/inputs/{requests}.csv", sub_batches)
+    system, requests, sub_batches, stages = RUNS[name]
+    found = layer(system, shared / f"data/neupims/inputs/{requests}.csv", sub_batches, *MORE.get(name, ()))
     expected = truth[name]
-    assert found["total_cyc"] == pytest.approx(int(expected["total_cycles"]), rel=total)
+    assert found["total_cyc"] == pytest.approx(int(expected["total_cycles"]), rel=THREE)
     assert list(found["stages_cyc"]) == [s for s in LETTERS if expected[s]]
     for stage, tolerance in stages.items():
         assert found["stages_cyc"][stage] == pytest.approx(int(expected[stage]), rel=tolerance), stage
@@ -52,8 +59,28 @@ def test_stages_and_total(name, truth, shared):
 def test_the_pim_stage_of_one_request_is_its_bare_stream_and_little_more(shared):
     """15,419 alone; NeuPIMs' simulator needs 15,964 with softmax, write-back, interconnect and the barrier."""
     found = layer("neupims", shared / "data/neupims/inputs/single-s512.csv", 1)
-    assert found["operators_cyc"]["B.logit"] == pytest.approx(8658, rel=0.01)
-    assert found["operators_cyc"]["B.attend"] == pytest.approx(7305, rel=0.001)
+    assert found["operators_cyc"]["B.logit"] == pytest.approx(8658, rel=0.02)
+    assert found["operators_cyc"]["B.attend"] == pytest.approx(7305, rel=0.01)
+
+
+@pytest.mark.slow
+def test_rows_held_until_the_last_comp(shared):
+    """The specification's item 2: the layer of b256 takes 335,920 cycles then, C and D of two sub-batches 291,851."""
+    requests, repair = shared / "data/neupims/inputs/L-b256-gml.csv", ("--set", "faults.gemv_frees_row=false")
+    assert layer("neupims", requests, 1, *repair)["total_cyc"] == pytest.approx(335_920, rel=THREE)
+    steady = layer("neupims", requests, 2, *repair)["stages_cyc"]
+    assert steady["C"] + steady["D"] == pytest.approx(291_851, rel=EIGHT)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("batch", "interleaving_pays"), [(64, False), (256, True)])
+def test_signs_of_the_ablation(batch, interleaving_pays, shared):
+    """Dual row buffers and packing pay at both batches, interleaving at the larger one only."""
+    gml, rr = (shared / f"data/neupims/inputs/L-b{batch}-{how}.csv" for how in ("gml", "rr"))
+    blocked, dual, packed = layer("npu_pim", rr, 1), layer("neupims", rr, 1), layer("neupims", gml, 1)
+    assert blocked["total_cyc"] > dual["total_cyc"] > packed["total_cyc"]
+    steady = layer("neupims", gml, 2)["stages_cyc"]
+    assert (steady["C"] + steady["D"] < packed["total_cyc"]) == interleaving_pays
 
 
 def test_a_barrier_ends_each_stage(tmp_path):
@@ -86,7 +113,7 @@ BAD = {
     ("--set", "interleave.sub_batches=3"): "interleave.sub_batches: expected int >= 1 and <= 2",
     ("--set", "dram.channels=24"): "dram.channels: expected a power of two, got 24",
     ("--set", "npu.clock_mhz=500"): "npu.clock_mhz: expected the clock of the memory, whose period is 1000 ps, got 500",
-    ("--set", "dram.row_buffers=one"): "dram.row_buffers: expected one of blocked, dual, got one",
+    ("--set", "dram.row_buffers=one"): "dram.row_buffers: expected one of blocked, dual, none, got one",
 }
 
 

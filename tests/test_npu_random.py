@@ -25,7 +25,7 @@ FEW = 6  # in the quick suite
 def naive_operators(b: Builder) -> list[Operator]:
     found = []
     for o in b.operators:
-        tasks = [Task(c, pre, needs, o.stores[s] if s >= 0 else None) for c, pre, needs, s in o.tasks]
+        tasks = [Task(c, bool(pre), needs, o.stores[s] if s >= 0 else None) for c, pre, needs, s in o.tasks]
         pim = []
         for row in np.concatenate(o.dots).tolist() if o.dots else []:
             kind, bank, at, column, count, comps, results, last, group, channel = row

@@ -17,11 +17,37 @@ SPARE = 64
 LONGEST = 128  # clocks that channels go on without a look at the core; results do not depend on it
 
 
+class ArrayRule(NamedTuple):
+    """How the steps of the arrays follow each other [NPU cycles].
+
+    latency_cyc: from the last row of a step to its result; drains: weights wait for the result of the step before;
+    clamped: no step starts before its operands are there. Before a step starts that loads a tile or a vector: empty_cyc
+    from its issue in idle arrays, behind_cyc at least from the start of the step before.
+    """
+
+    latency_cyc: int
+    drains: bool
+    clamped: bool
+    empty_cyc: tuple[int, int]
+    behind_cyc: tuple[int, int]
+
+
+def overlapped(rows: int, vector_cyc: int = 0, clamped: bool = False) -> ArrayRule:
+    """Arrays of NeuPIMs' simulator: weights enter beside the step before. vector_cyc: until a vector stands in them."""
+    return ArrayRule(2 * rows - 2, False, clamped, (2 * rows - 1, vector_cyc), (rows, vector_cyc))
+
+
+def drained(rows: int, vector_cyc: int) -> ArrayRule:
+    """Arrays of that simulator's branch without PIM."""
+    return ArrayRule(2 * rows - 1, True, True, (rows, vector_cyc), (0, 0))
+
+
 class Npu(NamedTuple):
     """What the machine needs to know of the NPU. Cycles of memory and NPU are the same.
 
-    rows: of an array; step_cyc: between two steps; address_bytes: after which its addresses begin again; hashed: the
-    lines of a block leave in the order of a hash set; by_output: results stand in the arrays (output stationary).
+    rows: of an array; step_cyc: of a GEMM; address_bytes: after which its addresses begin again; hashed: the lines of a
+    block leave in the order of a hash set; by_output: results stand in the arrays (output stationary); rule: of the
+    steps, that of NeuPIMs' simulator if None.
     """
 
     rows: int
@@ -29,6 +55,7 @@ class Npu(NamedTuple):
     address_bytes: int
     hashed: bool
     by_output: bool = False
+    rule: ArrayRule | None = None
 
 
 class Account(NamedTuple):
@@ -91,12 +118,12 @@ def _by_name(tally: list[int]) -> dict[str, int]:
 def _numbers(spec: PimChannel, channels: int, npu: Npu, program: Builder, ports: int, longest: int) -> np.ndarray:
     org = spec.part.organization
     found = np.zeros(k.N_NPU, np.int64)
-    found[[k.ROWS, k.STEP, k.WRAP, k.LINE]] = (
-        npu.rows,
-        npu.step_cyc,
-        npu.address_bytes,
-        org.access_bits // BITS_PER_BYTE,
-    )
+    rule = npu.rule or overlapped(npu.rows)
+    found[[k.LATENCY, k.DRAINS, k.CLAMPED]] = rule.latency_cyc, rule.drains, rule.clamped
+    for loaded, empty, behind in zip((k.TILE, k.VECTOR), rule.empty_cyc, rule.behind_cyc, strict=True):
+        found[[k.EMPTY + loaded, k.BEHIND + loaded]] = empty, behind
+    found[[k.ROWS, k.STEP, k.WRAP]] = npu.rows, npu.step_cyc, npu.address_bytes
+    found[k.LINE] = org.access_bits // BITS_PER_BYTE
     found[[k.COLUMN_BITS, k.CHANNEL_BITS]] = org.columns.bit_length() - 1, channels.bit_length() - 1
     found[[k.HASHED, k.BY_OUTPUT, k.LONGEST]] = npu.hashed, npu.by_output, longest
     # writes are answered when they enter; a COMP, a GWRITE, and a GEMV or READRES once a clock each; reads of one line

@@ -15,7 +15,7 @@ from pimloom.cycle_sim.npu_pim.kernels import fields as f
 class Operator:
     """One operator while it is built.
 
-    bytes: of its addresses so far; singly: its PIM commands leave one by one, for all channels together.
+    bytes: of its addresses so far; singly: its loads and PIM commands leave one by one, for all channels together.
     """
 
     name: str
@@ -27,7 +27,8 @@ class Operator:
     bytes: int = 0
     loads: list[tuple[int, int, int]] = field(default_factory=list)  # at, size, group
     stores: list[tuple[int, int, int]] = field(default_factory=list)
-    tasks: list[tuple[int, bool, tuple[int, ...], int]] = field(default_factory=list)  # cycles, preloads, needs, store
+    tasks: list[tuple[int, int, tuple[int, ...], int]] = field(default_factory=list)  # cycles, loaded, needs, store
+    follows: dict[int, tuple[int, int]] = field(default_factory=dict)  # of a task: step before, pause
     dots: list[np.ndarray] = field(default_factory=list)
     groups: int = 0
     singly: bool = False
@@ -67,9 +68,30 @@ class Builder:
         op.bytes += size
         return len(op.stores) - 1
 
-    def task(self, op: Operator, cycles: int, needs: Sequence[int], store: int = -1, preloads: bool = False) -> None:
-        """Work on a vector unit or, in order, on the arrays, when the groups in `needs` are complete."""
-        op.tasks.append((cycles, preloads, tuple(needs), store))
+    def task(self, op: Operator, cycles: int, needs: Sequence[int], store: int = -1) -> None:
+        """Work on a vector unit, when the groups in `needs` are complete."""
+        op.tasks.append((cycles, k.NOTHING, tuple(needs), store))
+
+    def step(
+        self,
+        op: Operator,
+        cycles: int,
+        needs: Sequence[int],
+        loaded: int = k.NOTHING,
+        *,
+        store: int = -1,
+        follows: int = -1,
+        pause: int = 0,
+    ) -> int:
+        """A step of the arrays, in order: rows stream for `cycles` (0: as in a GEMM) when all `needs` are complete.
+
+        loaded: into the arrays first (NOTHING, TILE, VECTOR). follows: a step of this operator that must have ended
+        `pause` cycles before. Returns its place among the operator's steps.
+        """
+        if follows >= 0:
+            op.follows[len(op.tasks)] = follows, pause
+        op.tasks.append((cycles, loaded, tuple(needs), store))
+        return len(op.tasks) - 1
 
     def dots(self, op: Operator, channel: int, stream: np.ndarray, groups: np.ndarray) -> None:
         """PIM commands (PIM_STREAM) for a channel at the operator's start; the group of each."""
@@ -123,20 +145,21 @@ class Builder:
             row[[k.PORT, k.IN_ORDER, k.BYTES, k.WAITS, k.LEAST]] = o.port, o.in_order, o.bytes, len(o.after), o.least
             row[k.LEFT] = len(o.tasks) + o.groups
             loaded = {group for _, _, group in o.loads}
-            row[k.JOINT] = bool(loaded) and all(loaded <= set(needs) for _, _, needs, _ in o.tasks)
+            row[k.JOINT] = bool(loaded) and all(loaded <= set(needs) for _, _, needs, *_ in o.tasks)
             if o.tasks and not o.in_order:
                 row[k.LEAST] = min(cycles for cycles, *_ in o.tasks)
             row[k.SINGLY], row[k.LOADS] = o.singly, len(blocks)
             blocks += [(at, size, f.RD, group, o.index) for at, size, group in o.loads]
             row[k.LOADS_END] = first_store = len(blocks)
             blocks += [(at, size, f.WR, group, o.index) for at, size, group in o.stores]
-            row[k.TASKS] = len(tasks)
-            for cycles, preloads, needs, store in o.tasks:
+            row[k.TASKS] = first_task = len(tasks)
+            for place, (cycles, enters, needs, store) in enumerate(o.tasks):
                 sends = first_store + store if store >= 0 else -1
                 three = (*needs, -1, -1, -1)[:3]
                 if not o.in_order:
                     needed += [(group, len(tasks)) for group in needs]
-                tasks.append((cycles, preloads, *three, len(needs), 0, sends, o.index))
+                follows, pause = o.follows.get(place, (-1 - first_task, 0))
+                tasks.append((cycles, enters, *three, len(needs), 0, sends, o.index, first_task + follows, pause))
             row[k.TASKS_END] = len(tasks)
             row[k.DOTS], row[k.DOTS_END] = n_dots, n_dots + sum(map(len, o.dots))
             n_dots = int(row[k.DOTS_END])
@@ -153,7 +176,7 @@ class Builder:
             after_op=after_op,
             task_ptr=task_ptr,
             task_of=task_of,
-            array=np.array([-1, 0, -1, 0], np.int64),
+            array=np.array([-1, 0, -1, 0, 0], np.int64),
             npu=npu,
             order=np.zeros(widest_lines, np.int64),
             keys=np.zeros(widest_lines, np.int64),
@@ -205,7 +228,8 @@ def gemm(
             steps.append((i, m, activations[i], height * width[m] * element_bytes))
     for i, m, activation, size in steps:
         store = b.store(op, size) if i == down - 1 else -1
-        b.task(op, 0, (weights[i, m], activation, bias[m]), store, preloads=m == 0 and not by_output)
+        loaded = k.TILE if m == 0 and not by_output else k.NOTHING
+        b.step(op, 0, (weights[i, m], activation, bias[m]), loaded, store=store)
 
 
 def by_tile(b: Builder, op: Operator, rows: int, size: int, operands: int, cycles: int, tile: int) -> None:

@@ -15,10 +15,12 @@ from pimloom.arch.llm import LlmSpec
 from pimloom.arch.npu_pim import NpuPimSystem
 from pimloom.arch.units import BITS_PER_BYTE, ceil_div
 from pimloom.cycle_sim.npu.vectors import VectorOp, VectorUnits, vector_cyc
+from pimloom.cycle_sim.npu_pim.fused import Heads, fused_mha
+from pimloom.cycle_sim.npu_pim.machine import ArrayRule, drained, overlapped
 from pimloom.cycle_sim.npu_pim.program import Builder, Operator, by_tile, gemm
 from pimloom.energy.npu_pim import Work
 from pimloom.mappers.kv import Cache, Shape, attend, logit
-from pimloom.reports.npu_pim.work import gemm_work, sum_work, vector_work
+from pimloom.reports.npu_pim.work import fused_work, gemm_work, sum_work, vector_work
 
 NPU, PIM = 0, 1  # ports
 
@@ -38,9 +40,17 @@ class Shard:
         return self.system.npu.element_bits // BITS_PER_BYTE
 
     @property
+    def rule(self) -> ArrayRule:
+        """How steps follow each other: as NeuPIMs' simulator has it, or that of its NPU alone."""
+        npu, alone = self.system.npu, self.system.dram.row_buffers == "none"
+        if alone and self.system.faults.arrays_drain:
+            return drained(npu.rows, npu.gemv_load_cyc)
+        return overlapped(npu.rows, npu.gemv_load_cyc, clamped=alone)
+
+    @property
     def least_cyc(self) -> int:
         """From a step's start to its result, at least [NPU cycles]."""
-        return 2 * self.system.npu.rows - 2 + self.step_cyc
+        return self.rule.latency_cyc + self.step_cyc
 
     @property
     def step_cyc(self) -> int:
@@ -103,10 +113,11 @@ class LayerProgram:
         return made.index
 
     def _gemm(self, name: str, rows: int, n_in: int, n_out: int, after: Sequence[int]) -> int:
-        npu = self.shard.system.npu
-        made = self.builder.operator(name, after, in_order=True, least=self.shard.least_cyc)
-        sizes = rows, n_in, n_out, npu.rows, self.shard.element_bytes
+        shard, npu = self.shard, self.shard.system.npu
+        made = self.builder.operator(name, after, in_order=True, least=shard.least_cyc)
+        sizes = rows, n_in, n_out, npu.rows, shard.element_bytes
         gemm(self.builder, made, *sizes, by_output=npu.dataflow == "os")
+        made.singly = shard.rule.drains
         self.work.append(gemm_work(*sizes))
         return made.index
 
@@ -134,7 +145,7 @@ class LayerProgram:
         if llm.num_experts > 1:
             after = (self._gemm("router", rows, llm.hidden_size, llm.num_experts, after),)
         done = after[-1]
-        for expert_rows in _dealt(rows * llm.num_experts_per_tok, llm.num_experts):
+        for expert_rows in dealt(rows * llm.num_experts_per_tok, llm.num_experts):
             if expert_rows:
                 gates = 2 if llm.gated_ffn else 1
                 done = self._gemm("ffn1", expert_rows, llm.hidden_size, gates * width, (done,))
@@ -147,6 +158,8 @@ class LayerProgram:
     def _attention(self, which: Sequence[int], after: Sequence[int]) -> int:
         if not len(which):
             return -1
+        if self.shard.system.dram.row_buffers == "none":
+            return self._fused_attention(which, after)
         port = NPU if self._one_port() else PIM
         system = self.shard.system
         dispatched = system.faults.pim_dispatched_singly and system.dram.row_buffers == "blocked"
@@ -157,6 +170,26 @@ class LayerProgram:
             self._one_request(logits, values, self.tokens[i], self.caches[i])
         logits.singly = values.singly = dispatched
         return values.index
+
+    def _fused_attention(self, which: Sequence[int], after: Sequence[int]) -> int:
+        shard, shape, npu = self.shard, self.shard.shape, self.shard.system.npu
+        faults = shard.system.faults
+        seen = shard.element_bytes if faults.vector_sizes_lost else 1  # the simulator takes bytes for elements
+        heads = Heads(
+            kv_heads=shape.kv_heads,
+            shared=shape.shared,
+            head_dim=shape.head_dim,
+            tile=npu.rows,
+            arrays=npu.arrays,
+            element_bytes=shard.element_bytes,
+            softmax_cyc=lambda tokens: shard.vector_cyc("softmax", tokens * seen),
+        )
+        made = self.builder.operator("fused_mha", after, in_order=True, least=shard.rule.latency_cyc + 1)
+        fused_mha(self.builder, made, [self.tokens[i] for i in which], heads, serial=faults.attention_serial)
+        made.singly = shard.rule.drains
+        tokens = [self.tokens[i] for i in which]
+        self.work.append(fused_work(tokens, shape.kv_heads, shape.shared, shape.head_dim, shard.element_bytes))
+        return made.index
 
     def _one_port(self) -> bool:
         system = self.shard.system
@@ -190,6 +223,6 @@ class LayerProgram:
         return groups[:-1].tolist()
 
 
-def _dealt(rows: int, experts: int) -> list[int]:
+def dealt(rows: int, experts: int) -> list[int]:
     """Rows of each expert, as even as can be."""
     return [rows // experts + (i < rows % experts) for i in range(experts)]

@@ -25,8 +25,10 @@ from pimloom.reports.npu_pim.constants import derived_constants
 from pimloom.reports.npu_pim.energy import stage_energy, total_energy
 from pimloom.reports.npu_pim.exchange import exchange
 from pimloom.reports.npu_pim.layer import LayerProgram, Shard
+from pimloom.reports.npu_pim.share import check_memory, share_of
 
 ACTIVATION_BYTES = 512 * 2**20  # casys-kaist/NeuPIMs@f299af3: the buffer before the cache
+NARROW_WINDOW = 96  # casys-kaist/NeuPIMs@f299af3: requests of a channel without PIM, NewtonSim.cc:41
 ENERGIES = ("energy_pj_by_cause", "iteration_energy_by_cause_j", "iteration_energy_j", "energy_per_token_j", "power_w")
 PASSES = 5  # of E x E weights, after which the simulator's addresses begin again
 
@@ -88,20 +90,18 @@ def shard_of(system: System, llm: LlmSpec, tp: int) -> Shard:
     hardware, part = system.spec, system.part
     assert isinstance(hardware, NpuPimSystem) and part is not None
     _check_machine(hardware, part)
-    heads, kv_heads = llm.num_attention_heads, llm.num_key_value_heads
-    if tp < 1 or heads % tp or (kv_heads % tp and tp % kv_heads):
-        raise UserError(f"--tp {tp}: expected a divisor of the {heads} heads ({kv_heads} of keys) of {llm.name}")
+    mine = share_of(llm, tp)
     bits = hardware.npu.element_bits
     shape = Shape(
-        heads=heads // tp,
-        kv_heads=max(kv_heads // tp, 1),
+        heads=mine.heads,
+        kv_heads=mine.kv_heads,
         head_dim=llm.head_dim,
         row=part.organization.row_bytes * BITS_PER_BYTE // bits,
         banks=part.organization.banks,
         lanes=hardware.dram.lanes,
-        allotted=kv_heads * llm.head_dim,
+        allotted=llm.num_key_value_heads * llm.head_dim,
     )
-    if llm.head_dim > shape.row:
+    if llm.head_dim > shape.row and hardware.dram.row_buffers != "none":
         raise UserError(f"{llm.name}: a head of {llm.head_dim} elements is wider than a row of {shape.row}")
     return Shard(llm, hardware, shape, tp)
 
@@ -113,18 +113,21 @@ def serve(
     shard = shard_of(system, llm, tp)
     hardware, part = shard.system, system.part
     assert part is not None
-    channels, faults = hardware.dram.channels, hardware.faults
+    channels, halves, caches = hardware.dram.channels, [np.arange(len(tokens))], list[Cache]()
     spec = channel_of(system)
-    if channel is None:
-        channel = pack(estimate_of(shard, spec), tokens.tolist(), channels)
-    caches = _caches(shard, part.organization.rows, tokens, channel)
-    halves = sub_batches(shard, spec, tokens, channel, hardware.interleave.sub_batches)
-    if not all(len(half) for half in halves):
-        raise UserError(f"interleave.sub_batches: two need at least two requests, got {len(tokens)}")
+    if hardware.dram.row_buffers == "none":  # keys and values lie in all channels
+        there = channels * part.organization.capacity_bytes
+        check_memory(llm, tp, layers, int(tokens.sum()), hardware.npu.element_bits, there)
+    else:
+        if channel is None:
+            channel = pack(estimate_of(shard, spec), tokens.tolist(), channels)
+        caches = _caches(shard, part.organization.rows, tokens, channel)
+        halves = sub_batches(shard, spec, tokens, channel, hardware.interleave.sub_batches)
     layer = LayerProgram(shard, tokens.tolist(), caches).build([half.tolist() for half in halves])
     address_bytes = PASSES * llm.hidden_size**2 * shard.element_bytes // tp
     by_output = hardware.npu.dataflow == "os"
-    npu = Npu(hardware.npu.rows, shard.step_cyc, address_bytes, faults.hashed_lines, by_output)
+    hashed = hardware.faults.hashed_lines
+    npu = Npu(hardware.npu.rows, shard.step_cyc, address_bytes, hashed, by_output, shard.rule)
     try:
         ran = run(spec, channels, npu, layer.builder, ports=2)
     except PimError as error:
@@ -163,11 +166,14 @@ def serve(
 
 
 def channel_of(system: System) -> PimChannel:
-    """One channel of a device, with its faults."""
+    """One channel of a device behind its controller, with its faults."""
     hardware, part = system.spec, system.part
     assert isinstance(hardware, NpuPimSystem) and part is not None
-    faults = {name: getattr(hardware.faults, name) for name in ChannelFaults.__struct_fields__}
-    return PimChannel(part, hardware.dram.row_buffers, hardware.controller, ChannelFaults(**faults))
+    faults, controller, buffers = hardware.faults, hardware.controller, hardware.dram.row_buffers
+    if buffers == "none" and faults.narrow_window:
+        controller = msgspec.structs.replace(controller, window=NARROW_WINDOW)
+    mine = {name: getattr(faults, name) for name in ChannelFaults.__struct_fields__}
+    return PimChannel(part, "dram" if buffers == "none" else buffers, controller, ChannelFaults(**mine))
 
 
 def estimate_of(shard: Shard, spec: PimChannel) -> Callable[[int], float]:
@@ -202,6 +208,10 @@ def _check_machine(hardware: NpuPimSystem, part: Part) -> None:
             f"dram.organization: expected groups of {GROUP} banks and at most {MOST_BANKS} banks in a channel, "
             f"got groups of {org.banks_per_group} and {org.banks} banks"
         )
+    if hardware.dram.row_buffers == "none" and hardware.interleave.sub_batches > 1:
+        raise UserError(f"interleave.sub_batches: expected 1 without PIM, got {hardware.interleave.sub_batches}")
+    if hardware.dram.row_buffers == "none" and hardware.npu.dataflow != "ws":
+        raise UserError(f"npu.dataflow: expected ws without PIM, got {hardware.npu.dataflow}")
     if mhz_to_ps(hardware.npu.clock_mhz) != part.tCK_ps:
         raise UserError(
             f"npu.clock_mhz: expected the clock of the memory, whose period is {part.tCK_ps} ps, "

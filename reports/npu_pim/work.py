@@ -4,6 +4,8 @@ A byte that arrives is written into a scratchpad and read from it by arrays or v
 and read for its store.
 """
 
+from collections.abc import Sequence
+
 from pimloom.arch.units import ceil_div
 from pimloom.energy.npu_pim import Work
 
@@ -28,6 +30,16 @@ def sum_work(chunks: int, elements: int, element_bytes: int) -> Work:
     several."""
     arrive, stored = chunks * elements, elements if chunks > 1 else 0
     return Work(0, arrive - elements, 2 * (arrive + stored) * element_bytes)
+
+
+def fused_work(tokens: Sequence[int], kv_heads: int, shared: int, head_dim: int, element_bytes: int) -> Work:
+    """Attention on the arrays: K and V arrive once and stream for every head; q arrives, is read, and the result is
+    stored; logits and probabilities are each written and read."""
+    heads, context = kv_heads * shared, sum(tokens)
+    cached = 2 * context * kv_heads * head_dim * (1 + shared)
+    vectors = 4 * len(tokens) * heads * head_dim
+    ops = heads * sum(lane_ops("softmax", n) for n in tokens)
+    return Work(2 * context * heads * head_dim, ops, (cached + vectors + 4 * context * heads) * element_bytes)
 
 
 def lane_ops(op: str, width: int) -> int:

@@ -12,30 +12,41 @@ import numpy as np
 # op[o]: port that its requests enter by, whether its tasks run in order (a systolic array), first load block and end,
 # first task and end, first PIM command and end, bytes of addresses that it takes, operators it waits for, what is left
 # of it (tasks, groups), clocks of its start and end, the least time of a task, next task in order, whether it
-# runs, first byte of its addresses, whether its PIM commands leave one by one, whether each task waits for all loads,
-# tasks that have not ended, first task in order that has not started and stores, last clock in which it sends anything
+# runs, first byte of its addresses, whether its loads and PIM commands leave one by one, whether each task waits for
+# all loads, tasks that have not ended, first task in order that has not started and stores, last clock in which it
+# sends anything
 (
     PORT, IN_ORDER, LOADS, LOADS_END, TASKS, TASKS_END, DOTS, DOTS_END, BYTES, WAITS, LEFT, START, END, LEAST,
     NEXT_TASK, RUNS, BASE, SINGLY, JOINT, TO_DO, NEXT_STORE, LATEST, N_OP,
 ) = range(23)  # fmt: skip
 # block[k]: first byte of its operator's addresses, bytes, RD or WR, group, operator
 AT, SIZE, ACCESS, BLOCK_GROUP, BLOCK_OP, N_BLOCK = range(6)
-# task[k]: cycles, whether an array loads its weights first, groups it needs (-1: none), groups not complete yet, clock
-# in which the last one was, block it sends in the end (-1: none), operator
-CYCLES, PRELOADS, NEED_A, NEED_B, NEED_C, MISSING, READY, SENDS, TASK_OP, N_TASK = range(10)
+# task[k]: cycles (of a step of the arrays: of its streaming, 0 is STEP), what an array loads first (nothing,
+# TILE, VECTOR), groups it needs (-1: none), groups not complete yet, clock in which the last one was (of a step: in
+# which it ended), block it sends in the end (-1: none), operator, step that must have ended before (-1: none), cycles
+# since then
+(
+    CYCLES, PRELOADS, NEED_A, NEED_B, NEED_C, MISSING, READY, SENDS, TASK_OP, FOLLOWS, PAUSE, N_TASK,
+) = range(12)  # fmt: skip
+NOTHING, TILE, VECTOR, N_LOADED = range(4)
 # array[…]: clock of the last issue, start and end of the last step, earliest start of the next step that ends a tile
-# (output stationary)
-ISSUED, STARTED, ENDED, DRAINED, N_ARRAY = range(5)
+# (output stationary), cycles of the last step
+ISSUED, STARTED, ENDED, DRAINED, STREAMS, N_ARRAY = range(6)
 # account[o]: at the clock in which the end of operator o is noticed, for all channels: that clock, clocks of all ranks
 # with a row open in the MEM and in the PIM row buffer, then commands by opcode
 CLOCK, MEM_OPEN, PIM_OPEN, COMMAND = range(4)
-# npu[…]: rows and columns of an array, cycles of a step, bytes after which addresses begin again, next byte, bytes of a
-# line, its place in an address, whether lines leave hashed, clock, operators that began and that ended, most responses
-# of a channel in a clock, most clocks of a window, whether results stand in the arrays
+# npu[…]: rows and columns of an array, cycles of a step of a GEMM, bytes after which addresses begin again, next
+# byte, bytes of a line, its place in an address, whether lines leave hashed, clock, operators that began and that
+# ended, most responses of a channel in a clock, most clocks of a window, whether results stand in the arrays; from a
+# step's end of streaming to its result; whether weights wait for the result of the step before, and no step starts
+# before its operands are there; EMPTY + what is loaded: from a step's issue to its start in idle arrays; BEHIND + it:
+# at least, between the start before and its own
 (
     ROWS, STEP, WRAP, NEXT_BYTE, LINE, COLUMN_BITS, CHANNEL_BITS, HASHED, TIME, N_BEGUN, N_ENDED, ANSWERS, LONGEST,
-    BY_OUTPUT, N_NPU,
-) = range(15)  # fmt: skip
+    BY_OUTPUT, LATENCY, DRAINS, CLAMPED, EMPTY,
+) = range(18)  # fmt: skip
+BEHIND = EMPTY + N_LOADED
+N_NPU = BEHIND + N_LOADED
 
 
 class Program(NamedTuple):

@@ -68,7 +68,8 @@ def _window(p, chs, t):
         quiet = chs.open[o] // each  # some requests of the operator are on their way at least so long
         if op[k.IN_ORDER] and op[k.TO_DO]:
             soon = op[k.LEAST]
-            if p.array[k.ENDED] > t + 1 and not p.npu[k.BY_OUTPUT]:  # steps behind others are no whole latency later
+            early = not p.npu[k.CLAMPED] and not p.npu[k.BY_OUTPUT]
+            if early and p.array[k.ENDED] > t + 1:  # steps behind others are no whole latency later
                 soon = min(soon, min(p.npu[k.STEP], p.npu[k.ROWS]) * (op[k.NEXT_STORE] - op[k.NEXT_TASK] + 1))
             most = min(most, soon + 2)
         elif op[k.TO_DO]:
@@ -111,7 +112,7 @@ def start(p, chs, o, t):
     _find_store(p, o)
     p.npu[k.NEXT_BYTE] = (p.npu[k.NEXT_BYTE] + op[k.BYTES]) % p.npu[k.WRAP]
     for b in range(op[k.LOADS], op[k.LOADS_END]):
-        if not _send_block(p, chs, b, t + 1):
+        if not _send_block(p, chs, b, t + 1 + (b - op[k.LOADS] if op[k.SINGLY] else 0)):
             return False
     for i in range(op[k.DOTS], op[k.DOTS_END]):
         c, group = chs.dot[i, f.CHANNEL], chs.dot[i, f.GROUP]
@@ -195,24 +196,34 @@ def _steps(p, chs, o):
                 if chs.left[group] != 0 or chs.done[group] == 0:
                     return True
                 t = max(t, chs.done[group])
-        if array[k.ENDED] <= t:
-            began = t + (2 * npu[k.ROWS] - 1 if task[k.PRELOADS] else 0)
-        else:
-            began = array[k.STARTED] + (npu[k.ROWS] if task[k.PRELOADS] else npu[k.STEP])
-        leaves = 2 * npu[k.ROWS] - 2 + npu[k.STEP]
+        if task[k.FOLLOWS] >= 0:
+            t = max(t, p.task[task[k.FOLLOWS], k.READY] + task[k.PAUSE])
+        began, streams = _begins(npu, array, task[k.PRELOADS], t), task[k.CYCLES] or npu[k.STEP]
+        leaves = npu[k.LATENCY] + streams
         if npu[k.BY_OUTPUT]:
             began = max(began, t)
             if task[k.SENDS] >= 0:  # a tile's results go down behind those of the tile before
                 began = max(began, array[k.DRAINED])
                 array[k.DRAINED] = began + npu[k.ROWS]
                 leaves += npu[k.ROWS]
-        array[k.ISSUED], array[k.STARTED] = t, began
-        array[k.ENDED] = max(began + leaves, array[k.ENDED] + 1)
+        array[k.ISSUED], array[k.STARTED], array[k.STREAMS] = t, began, streams
+        array[k.ENDED] = task[k.READY] = max(began + leaves, array[k.ENDED] + 1)
         op[k.NEXT_TASK] += 1
         _find_store(p, o)
         if not _task_ends(p, chs, op[k.NEXT_TASK] - 1, array[k.ENDED]):
             return False
     return True
+
+
+@bare
+def _begins(npu, array, loaded, t):
+    """When a step starts whose operands are there at clock t, and which loads `loaded` into the arrays first."""
+    if array[k.ENDED] <= t:
+        return t + npu[k.EMPTY + loaded]
+    if npu[k.DRAINS] and loaded != k.NOTHING:
+        return array[k.ENDED]
+    began = array[k.STARTED] + max(array[k.STREAMS], npu[k.BEHIND + loaded])
+    return max(began, t) if npu[k.CLAMPED] else began
 
 
 @bare
