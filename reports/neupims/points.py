@@ -15,6 +15,7 @@ from pimloom.mappers.kv import Shape
 from pimloom.mappers.kv_pages import KvPages
 from pimloom.mappers.packing import round_robin
 from pimloom.reports.npu_pim.decoding import warm_up_of
+from pimloom.reports.npu_pim.gpu import serve_gpu
 from pimloom.reports.npu_pim.parallel import serve_on_devices
 from pimloom.reports.npu_pim.serve import Served
 from pimloom.reports.pool import run_all
@@ -154,7 +155,7 @@ def _cost(point: Point) -> int:
 
 
 def contexts(cell: Cell, seed: int) -> np.ndarray:
-    """int64[batch]: a snapshot of a batch that is kept alive, after the warm-up of `decoding`, memory being no limit."""
+    """int64[batch]: a snapshot of a batch kept alive, after the warm-up of `decoding`, as if memory had no end."""
     workload, found = load_workload(cell.data, seed=seed), list[np.ndarray]()
     anything = Shape(heads=1, kv_heads=1, head_dim=1, row=LONGEST, banks=LONGEST, lanes=1, allotted=1)
     pages = KvPages(anything, 1, 0, 2 * cell.batch, allotted=True)
@@ -190,7 +191,7 @@ def serve_point(point: Point, tokens: np.ndarray) -> Served | str:
     tp, pp, layers = share(point, llm)
     try:
         if not isinstance(system.spec, NpuPimSystem):
-            return _on_gpus(system, llm, tokens, tp, layers)
+            return serve_gpu(system, llm, tokens, tp=tp * pp, layers=layers)  # all devices share each layer
         channel = None
         if CONTENDERS[point.who].policy == "round-robin":
             channel = round_robin(tokens.tolist(), system.spec.dram.channels)
@@ -199,17 +200,11 @@ def serve_point(point: Point, tokens: np.ndarray) -> Served | str:
         return str(error)
 
 
-def _on_gpus(system: System, llm: LlmSpec, tokens: np.ndarray, tp: int, layers: int) -> Served:
-    raise UserError(f"{system.name}: serves no batches")
-
-
 def _work(point: Point, drawn: Mapping[Cell, np.ndarray]) -> Served | str:
     return serve_point(point, drawn[point.cell._replace(model="")])
 
 
-def run_points(
-    points: list[Point], seed: int, done: Callable[[], None] = lambda: None
-) -> dict[Point, Served | str]:
+def run_points(points: list[Point], seed: int, done: Callable[[], None] = lambda: None) -> dict[Point, Served | str]:
     """Run points on all cores; those of one data set and batch have the same requests. Calls `done` once per point."""
     drawn: dict[Cell, np.ndarray] = {}
     for point in points:
