@@ -13,6 +13,7 @@ USES = {
     "attention": "operators on PIM",
     "bus": "data bus",
 }
+PARTS = ("npu", "pim")
 DEFINED = (
     "All over the time of an iteration, of one device, all-reduces included. Multiply-accumulates: done / (arrays × "
     "128 × 128 × clocks). Operators on the arrays, on PIM: time in which a GEMM (NPU-only: or its attention), a logit "
@@ -39,11 +40,11 @@ def utilisation(found: Findings) -> Section:
         DEFINED + " Systems and pipelines that could not be run, or whose counts are not known, are left out.",
     )
     lines = published()
-    paper = {(who, part): lines[f"{part}_use_{who}"].low for who in ("pim", "neupims") for part in ("npu", "pim")}
+    paper = {(who, part): lines[f"{part}_use_{who}"].low for who in ("pim", "neupims") for part in PARTS}
+    npu, pim = (f"{paper['pim', part]:g} % (NPU+PIM) and {paper['neupims', part]:g} % (NeuPIMs)" for part in PARTS)
     intro = (
-        f"Published for 30B, ShareGPT, batch 256: NPU {paper['pim', 'npu']:g} % (NPU+PIM) and {paper['neupims', "
-        f"'npu']:g} % (NeuPIMs), PIM about {paper['pim', 'pim']:g} % and {paper['neupims', 'pim']:g} %. How the paper "
-        f"counts is not known, so each unit is shown in two ways and nothing is checked."
+        f"Published for 30B, ShareGPT, batch 256: NPU {npu}, PIM {pim}, the third of them about. How the paper counts "
+        "is not known, so each unit is shown in two ways and nothing is checked."
     )
     return Section("Utilisation", "utilisation", intro, [*_use_chart(found, known), table])
 
