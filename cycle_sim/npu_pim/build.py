@@ -8,6 +8,8 @@ from pimloom.arch.table import compile_table
 from pimloom.cycle_sim.memory.kernels.device import device
 from pimloom.cycle_sim.memory.kernels.pending import table as address_table
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
+from pimloom.cycle_sim.npu_pim.kernels.banks import ROW_PLACES
+from pimloom.cycle_sim.npu_pim.kernels.requests import WRITE_PLACES
 
 ROUND = 1 << 16  # commands that the log holds
 MOST_BANKS = 32  # of a channel: bits of a mask
@@ -56,6 +58,8 @@ def build(spec: PimChannel, requests: int, *, ports: int, groups: int, distinct:
         owner=np.zeros(groups, np.int64),
         open=np.zeros(1, np.int64),
         seen=address_table(window + SPARE),
+        alike=np.zeros(WRITE_PLACES, np.int64),
+        queued=np.zeros(ROW_PLACES, np.int64),
         command=np.zeros((ROUND if logging else 2, 4), np.int64),
         tally=np.zeros(len(f.COMMANDS), np.int64),
         rank=np.zeros((2 * ranks, 3), np.int64),

@@ -1,6 +1,8 @@
 """Many decode iterations on an NPU with PIM: continuous batching whose iterations are simulated by `serve`."""
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from math import ceil
 from typing import Any, NamedTuple
@@ -17,7 +19,7 @@ from pimloom.arch.units import S_PER_PS
 from pimloom.mappers.kv_pages import KvPages
 from pimloom.reports.npu_pim.parallel import serve_on_devices
 from pimloom.reports.npu_pim.serve import Served, channel_of, estimate_of, first_row, shard_of
-from pimloom.reports.serving.batching import Rules, decode
+from pimloom.reports.serving.batching import Rules, Step, decode
 from pimloom.reports.serving.outcome import Batched, Spread
 from pimloom.reports.serving.workload import Workload
 
@@ -95,16 +97,15 @@ def decode_iterations(
     alone = _undivided(system)
     served: list[Served] = []
 
+    def simulate(batch: Batch) -> Served:
+        machine = system if len(batch.tokens) >= hardware.interleave.sub_batches else alone
+        return serve_on_devices(machine, llm, *batch, tp=plan.tp, pp=plan.pp, layers=layers, fidelity=plan.fidelity)
+
     def step(tokens: np.ndarray, channel: np.ndarray) -> float:
-        machine = system if len(tokens) >= hardware.interleave.sub_batches else alone
-        found = serve_on_devices(
-            machine, llm, tokens, channel, tp=plan.tp, pp=plan.pp, layers=layers, fidelity=plan.fidelity
-        )
-        served.append(found)
-        return served[-1].iteration_cyc * served[-1].clock_ps * S_PER_PS
+        served.append(simulate(Batch(tokens, channel)))
+        return _seconds(served[-1])
 
     rows = part.organization.rows
-    pages = KvPages(shard.shape, hardware.dram.channels, first_row(shard), rows, allotted=True)  # as `serve` has it
     rules = Rules(
         batch=plan.batch,
         longest=llm.max_position_embeddings,
@@ -113,17 +114,49 @@ def decode_iterations(
         kept_alive=not workload.timed,
         seed=plan.seed,
     )
-    done = decode(
-        workload,
-        pages,
-        rules,
-        step,
-        warm_up=warm_up_of(workload),
-        iterations=plan.iterations,
-        every=plan.every,
-        progress=progress,
-    )
-    return done, served
+
+    def batched(step: Step, progress: Callable[[int], None]) -> Batched:
+        pages = KvPages(shard.shape, hardware.dram.channels, first_row(shard), rows, allotted=True)  # as `serve` has it
+        before = warm_up_of(workload)
+        last, every = plan.iterations, plan.every
+        return decode(workload, pages, rules, step, warm_up=before, iterations=last, every=every, progress=progress)
+
+    if workload.timed:
+        return batched(step, progress), served
+    asked: list[Batch] = []  # who is in the batch does not depend on the time that iterations take
+
+    def note(tokens: np.ndarray, channel: np.ndarray) -> float:
+        asked.append(Batch(tokens, channel))
+        return 0.0
+
+    batched(note, lambda done: None)
+    served += _side_by_side(simulate, asked, lambda done: progress(plan.iterations * done // len(asked)))
+    times = map(_seconds, served)
+    return batched(lambda tokens, channel: next(times), lambda done: None), served
+
+
+class Batch(NamedTuple):
+    """Contexts [tokens] and channels of the requests of an iteration."""
+
+    tokens: np.ndarray
+    channel: np.ndarray
+
+
+def _seconds(found: Served) -> float:
+    return found.iteration_cyc * found.clock_ps * S_PER_PS
+
+
+def _side_by_side(
+    simulate: Callable[[Batch], Served], asked: list[Batch], progress: Callable[[int], None]
+) -> Iterator[Served]:
+    """Each simulated, in order, on all cores: the engine leaves Python's lock alone."""
+    pool = ThreadPoolExecutor(os.cpu_count())
+    try:
+        for n, found in enumerate(pool.map(simulate, asked), 1):
+            progress(n)
+            yield found
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def warm_up_of(workload: Workload) -> int:

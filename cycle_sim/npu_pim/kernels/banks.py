@@ -7,6 +7,8 @@ oldest request wants another row; OPENING, requests wait and no row is open.
 from pimloom.cycle_sim.memory.kernels.compiled import bare
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
 
+ROW_PLACES = 2048  # of counters of queued requests by bank, row and kind
+
 
 @bare
 def _mark(g, mask, bit, on):
@@ -33,12 +35,19 @@ def next_hit(ch, i, kind, row):
 
 
 @bare
+def _rows_alike(b, row, kind):
+    """Place in `queued` for the requests of a kind and a row in a command queue; others may share it."""
+    return (((row << 6) + row + b) << 1 | (kind == f.WR)) & (ROW_PLACES - 1)
+
+
+@bare
 def append(ch, i):
     """Request i enters the command queue of its bank."""
     g, request, b = ch.state, ch.request, ch.request[i, f.BANK]
     bank = ch.bank[b]
     request[i, f.NEXT], request[i, f.BEFORE], request[i, f.TURN] = -1, bank[f.FINAL], g[f.TURNS]
     g[f.TURNS] += 1
+    ch.queued[_rows_alike(b, request[i, f.ROW], request[i, f.KIND])] += 1
     if bank[f.FINAL] < 0:
         bank[f.FIRST] = i
     else:
@@ -74,10 +83,13 @@ def take(ch, i):
         g[f.FULL] &= ~(1 << request[i, f.BANK])
         g[f.STILL] = -1
     g[f.QUEUED] -= 1
+    b = request[i, f.BANK]
+    alike = _rows_alike(b, request[i, f.ROW], kind)
+    ch.queued[alike] -= 1
     hit = f.READ_HIT if kind == f.RD else f.WRITE_HIT
     if bank[hit] == i:
-        bank[hit] = next_hit(ch, after, kind, bank[f.MEM])
-    remark(ch, ch.request[i, f.BANK])
+        bank[hit] = next_hit(ch, after, kind, bank[f.MEM]) if ch.queued[alike] > 0 else -1
+    remark(ch, b)
 
 
 @bare
@@ -89,12 +101,23 @@ def set_row(ch, b, buffer, row, t):
     r = b * ranks // ch.bank.shape[0] + (ranks if buffer == f.PIM else 0)
     if (before < 0) != (row < 0):
         _count_open(ch.rank[r], 1 if row >= 0 else -1, t)
+    g = ch.state
+    _mark(g, f.PIM_ROWS if buffer == f.PIM else f.MEM_ROWS, 1 << b, row >= 0)
     if buffer == f.PIM:
+        if row >= 0:
+            g[f.PIM_ROW] = row if g[f.PIM_ROWS] == 1 << b or g[f.PIM_ROW] == row else f.MIXED
         return
     bank[f.SERVED] = 0
-    bank[f.READ_HIT] = next_hit(ch, bank[f.FIRST], f.RD, row) if row >= 0 else -1
-    bank[f.WRITE_HIT] = next_hit(ch, bank[f.FIRST], f.WR, row) if row >= 0 else -1
+    bank[f.READ_HIT] = _first_hit(ch, b, f.RD, row)
+    bank[f.WRITE_HIT] = _first_hit(ch, b, f.WR, row)
     remark(ch, b)
+
+
+@bare
+def _first_hit(ch, b, kind, row):
+    if row < 0 or ch.queued[_rows_alike(b, row, kind)] == 0:
+        return -1
+    return next_hit(ch, ch.bank[b, f.FIRST], kind, row)
 
 
 @bare

@@ -1,23 +1,10 @@
 """Reads and writes: which command of which bank comes next."""
 
 from pimloom.cycle_sim.memory.kernels.compiled import bare
-from pimloom.cycle_sim.memory.kernels.device import COLUMNS, FAR, free_beside, free_from
+from pimloom.cycle_sim.memory.kernels.device import FAR, free_from
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
 from pimloom.cycle_sim.npu_pim.kernels.fields import ACT, PIM_PRE, PRE, RD, WR
-
-ONES = (1 << 32) - 1
-# De Bruijn: the top five bits of (a power of two) x FACTOR tell which one
-FACTOR = 0x077CB531
-WHICH = (
-    0, 1, 28, 2, 29, 14, 24, 3, 30, 22, 20, 15, 25, 17, 4, 8,
-    31, 27, 13, 23, 21, 19, 16, 7, 26, 12, 18, 6, 11, 5, 10, 9,
-)  # fmt: skip
-
-
-@bare
-def lowest(mask):
-    """Place of the lowest bit of a mask that is not 0."""
-    return WHICH[(((mask & -mask) * FACTOR) & ONES) >> 27]
+from pimloom.cycle_sim.npu_pim.kernels.masks import lowest, rank_mask, ranks_free
 
 
 @bare
@@ -29,9 +16,9 @@ def choose(ch, t):
     g = ch.state
     found = g[f.OPENING] | g[f.MISSING]
     if g[f.READING]:
-        found |= g[f.READING] & _ranks_free(ch, RD, t)
+        found |= g[f.READING] & ranks_free(ch, RD, t)
     if g[f.WRITING]:
-        found |= g[f.WRITING] & _ranks_free(ch, WR, t)
+        found |= g[f.WRITING] & ranks_free(ch, WR, t)
     if g[f.IN_REFRESH] >= 0:
         found &= ~rank_mask(ch, g[f.IN_REFRESH])
     banks = ch.bank.shape[0]
@@ -52,28 +39,6 @@ def choose(ch, t):
     if g[f.BLOCKED]:
         g[f.POINTER] = k
     return -1, 0, 0
-
-
-@bare
-def rank_mask(ch, r):
-    """Mask of the banks of rank r."""
-    each = ch.bank.shape[0] // ch.policy[f.RANKS]
-    return ((1 << each) - 1) << (r * each)
-
-
-@bare
-def _ranks_free(ch, c, t):
-    """Mask of the banks of the ranks in which no rule of channel or rank binds column command c at clock t."""
-    dev, ranks, mask = ch.device, ch.policy[f.RANKS], 0
-    if dev.bound[c] > t:
-        return mask
-    if ranks == 1:
-        return rank_mask(ch, 0)
-    for r in range(ranks):
-        n = 1 + r
-        if dev.bound[n * COLUMNS + c] <= t and (not dev.aside[0] or free_beside(dev, 0, n, c) <= t):
-            mask |= rank_mask(ch, r)
-    return mask
 
 
 @bare

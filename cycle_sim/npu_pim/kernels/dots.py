@@ -4,6 +4,7 @@ from pimloom.cycle_sim.memory.kernels.compiled import bare
 from pimloom.cycle_sim.memory.kernels.device import FAR, free_from
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
 from pimloom.cycle_sim.npu_pim.kernels.fields import ACT, G_ACT, GWRITE, HEADER, PIM_PRE, PRE, READRES, REFAB
+from pimloom.cycle_sim.npu_pim.kernels.masks import lowest, ranks_free
 
 GROUP = 4  # banks of a bank group
 NOTHING = -1
@@ -50,7 +51,23 @@ def _estimate(ch, i):
         opened = ch.bank[request[i, f.BANK], f.MEM]
         late = 0 if opened == row else p[f.CLOSE_CK]
         return p[f.COPY_CK] + late + (p[f.PRE_CK] if opened >= 0 and opened != row else 0)
-    buffer, groups, others = f.PIM if p[f.DUAL] else f.MEM, 0, 0
+    groups, others = _groups_to_open(ch, row)
+    comps = max(request[i, f.COMPS], p[f.GEMV_CK] // p[f.COMP_CK])
+    opening = p[f.FAW_CK] * (groups // 2 - 1) + p[f.ACT_CK]
+    return p[f.PRE_CK] * others + opening + p[f.COMP_CK] * (comps + request[i, f.RESULTS] - 1)
+
+
+@bare
+def _groups_to_open(ch, row):
+    """(bank groups whose banks do not all hold a row for PIM, their banks that hold another one)."""
+    g = ch.state
+    if ch.policy[f.DUAL] and (g[f.PIM_ROWS] == 0 or (g[f.PIM_ROW] != row and g[f.PIM_ROW] != f.MIXED)):
+        others, rest = 0, g[f.PIM_ROWS]
+        while rest:
+            rest &= rest - 1
+            others += 1
+        return ch.bank.shape[0] // GROUP, others
+    buffer, groups, others = f.PIM if ch.policy[f.DUAL] else f.MEM, 0, 0
     for low in range(0, ch.bank.shape[0], GROUP):
         all_open = True
         for b in range(low, low + GROUP):
@@ -59,9 +76,7 @@ def _estimate(ch, i):
             groups += 1
             for b in range(low, low + GROUP):
                 others += 1 if ch.bank[b, buffer] >= 0 and ch.bank[b, buffer] != row else 0
-    comps = max(request[i, f.COMPS], p[f.GEMV_CK] // p[f.COMP_CK])
-    opening = p[f.FAW_CK] * (groups // 2 - 1) + p[f.ACT_CK]
-    return p[f.PRE_CK] * others + opening + p[f.COMP_CK] * (comps + request[i, f.RESULTS] - 1)
+    return groups, others
 
 
 @bare
@@ -78,8 +93,11 @@ def _copy(ch, i, t):
 @bare
 def _announce(ch, i, t):
     """PIM_HEADER: no PIM row but its own may be open, and its own not in a MEM row buffer."""
-    row, dual, good = ch.request[i, f.ROW], ch.policy[f.DUAL], True
-    for b in range(ch.bank.shape[0]):
+    g, row, dual, good = ch.state, ch.request[i, f.ROW], ch.policy[f.DUAL], True
+    banks = g[f.MEM_ROWS] | g[f.PIM_ROWS]
+    while banks:
+        b = lowest(banks)
+        banks &= banks - 1
         opened, c = ch.bank[b, f.MEM], -1
         if dual:
             inside = ch.bank[b, f.PIM]
@@ -87,25 +105,34 @@ def _announce(ch, i, t):
         elif opened >= 0 and opened != row:
             c = PRE
         if c >= 0:
-            if t >= free_from(ch.device, c, b):
-                return c, b
             good = False
+            if t >= ch.device.bound[c] and t >= free_from(ch.device, c, b):
+                return c, b
     return (HEADER, 0) if good else (NOTHING, 0)
 
 
 @bare
 def _dot(ch, kind, t):
     """COMP, READRES, PIM_GEMV: all banks must have a row open in the row buffer of PIM."""
-    buffer = f.PIM if ch.policy[f.DUAL] else f.MEM
-    good = True
-    for b in range(ch.bank.shape[0]):
-        if ch.bank[b, buffer] < 0:
-            if kind == READRES:
-                return WAIT, 0  # the simulation cannot go on
-            if t >= _free_group(ch, b):
-                return G_ACT, b
-            good = False
-    return (kind, 0) if good and t >= ch.device.bound[kind] else (NOTHING, 0)
+    closed = _closed(ch)
+    if not closed:
+        return (kind, 0) if t >= ch.device.bound[kind] else (NOTHING, 0)
+    if kind == READRES:
+        return WAIT, 0  # the simulation cannot go on
+    closed &= ranks_free(ch, G_ACT, t)
+    while closed:
+        b = lowest(closed)
+        closed &= closed - 1
+        if t >= _free_group(ch, b):
+            return G_ACT, b
+    return NOTHING, 0
+
+
+@bare
+def _closed(ch):
+    """Mask of the banks without a row for PIM."""
+    g = ch.state
+    return ((1 << ch.bank.shape[0]) - 1) & ~(g[f.PIM_ROWS] if ch.policy[f.DUAL] else g[f.MEM_ROWS])
 
 
 @bare
@@ -129,10 +156,11 @@ def next_dot(ch, t):
         return FAR if kind != GWRITE else t + 1
     if kind in (GWRITE, HEADER):
         return t + 1
-    buffer, first = f.PIM if ch.policy[f.DUAL] else f.MEM, FAR
-    for b in range(ch.bank.shape[0]):
-        if ch.bank[b, buffer] < 0:
-            first = min(first, _free_group(ch, b))
+    closed, first = _closed(ch), FAR
+    while closed:
+        b = lowest(closed)
+        closed &= closed - 1
+        first = min(first, _free_group(ch, b))
     return max(ch.device.bound[kind], t + 1) if first == FAR else max(first, t + 1)
 
 

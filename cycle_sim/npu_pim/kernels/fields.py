@@ -24,19 +24,21 @@ WORD, WHEN, OF, N_ORDER = range(4)
 # bank[b]: open row of the MEM and of the PIM row buffer (-1: closed), accesses since it opened; first and last request
 # of its command queue, first read and first write to the open row (-1: none), entries
 MEM, PIM, SERVED, FIRST, FINAL, READ_HIT, WRITE_HIT, ENTRIES, N_BANK = range(9)
+MIXED = -2
 READS, WRITES, PIMS = range(3)  # list[…]: ring of the requests that the controller holds before their command queue
 SLOT, KEY, TO, N_LIST = range(4)  # list[l, k]: request, key, bank
 QUICK, LATE, COPY, GEMVS, LINES = range(5)  # line[…]: responses that follow each other in order of their clocks
 # state[…]. NOW: the next clock in which anything can happen; READING, WRITING, OPENING, MISSING: masks of banks, see
 # `banks`; FULL: mask of the banks with a full queue; HELD: requests accepted, not yet collected; SOONEST: no response
 # is due before; STILL: list from which no request can move (-1: none known); DOTS_SENT: PIM commands that the core has
-# sent; NUMBER: of the channel; ANSWERED: responses so far
+# sent; NUMBER: of the channel; ANSWERED: responses so far; MEM_ROWS, PIM_ROWS:
+# masks of the banks with an open row in that buffer; PIM_ROW: the row of all of the latter, or MIXED
 (
     NOW, POINTER, DRAIN, LOCK, HELD, QUEUED, DOTS_FIRST, DOTS_END, NEXT_REFRESH, NEXT_RANK, DUE, IN_REFRESH, SKIP,
     REMAIN, RESERVED, COPYING, COPY_BANK, BLOCKED, FILL, TURNS, HANDED, READING, WRITING, OPENING, MISSING, ACTED,
     N_COMMANDS, TAKEN, FREED, FULL, SOONEST, STILL, DOTS_SENT, NUMBER,
-    ANSWERED, N_STATE,
-) = range(36)  # fmt: skip
+    ANSWERED, MEM_ROWS, PIM_ROWS, PIM_ROW, N_STATE,
+) = range(39)  # fmt: skip
 # policy[…]. SPLIT: transactions of PIM have their own list (dual row buffers); SINGLE: one row buffer, blocked
 (
     DUAL, SINGLE, ENTRIES_MAX, QUEUE_MAX, DOTS_MAX, WINDOW, CAP, DRAIN_IDLE, REFI, RANKS, READ_CK, COPY_CK, COMP_CK,
@@ -62,10 +64,11 @@ class Channel(NamedTuple):
     order[p, k]: ring of the requests that are to enter by port p, from port[p, 0] to port[p, 1]; dot: all PIM
     commands. request: those that the controller has taken, at free places: a ring in `spare` from TAKEN to FREED.
     dots: ring of the PIM command queue. line[l, k]: ring of (clock, group), from head[l] to tail[l]. left[g]:
-    requests of a group that are not collected yet; done[g]: clock in which the last one was; turn[g]: its channel and
-    its number there; ended: how many groups became complete, and which; open[owner[g]]: requests of the owner of a
-    group. command[k]: log of (clock, opcode, bank, row). tally[c]: commands issued; rank[buffer * ranks + r]: open
-    banks, clock since which, clocks with a row open.
+    requests of a group that are not collected yet; done[g]: clock in which the last one was; turn[g]: its channel
+    and its number there; ended: how many groups became complete, and which; open[owner[g]]: requests of the owner of
+    a group. command[k]: log of (clock, opcode, bank, row). tally[c]: commands issued; alike, queued: how many writes
+    wait and how many requests are queued whose keys or rows share a place: none where it says 0. rank[buffer * ranks
+    + r]: open banks, clock since which, clocks with a row open.
     """
 
     device: Device
@@ -90,6 +93,8 @@ class Channel(NamedTuple):
     owner: np.ndarray
     open: np.ndarray
     seen: np.ndarray
+    alike: np.ndarray
+    queued: np.ndarray
     command: np.ndarray
     tally: np.ndarray
     rank: np.ndarray

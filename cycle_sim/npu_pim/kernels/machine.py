@@ -18,7 +18,8 @@ def channel(chs, c):
         Device(d.path, d.bound[c], d.aside, d.beside[c], d.rule, d.first_rule, d.ring[c]),
         chs.policy, chs.request[c], chs.spare[c], chs.bank[c], chs.list[c], chs.first[c], chs.length[c], chs.dots[c],
         chs.line[c], chs.head[c], chs.tail[c], chs.order[c], chs.dot, chs.port[c], chs.left, chs.done, chs.turn,
-        chs.ended, chs.owner, chs.open, chs.seen[c], chs.command[c], chs.tally[c], chs.rank[c], chs.state[c],
+        chs.ended, chs.owner, chs.open, chs.seen[c], chs.alike[c], chs.queued[c], chs.command[c], chs.tally[c],
+        chs.rank[c], chs.state[c],
     )  # fmt: skip
 
 

@@ -11,6 +11,7 @@ DRAINS_FROM = 2  # PIM commands in their queue, with which writes drain before m
 
 
 COLUMN_BITS = 20  # of a key
+WRITE_PLACES = 256  # of counters of waiting writes
 NUMBER_BITS = 48  # of the number of a response in its channel
 
 
@@ -35,6 +36,18 @@ def _list_of(ch, kind):
 
 
 @bare
+def _writes_alike(key):
+    """Place in `alike` for the writes of a key; others may share it."""
+    return (key ^ key >> COLUMN_BITS) & (WRITE_PLACES - 1)
+
+
+@bare
+def _written(ch, key):
+    """Place of a waiting write of a key; -1: none."""
+    return _same(ch, WRITES, key) if ch.alike[_writes_alike(key)] > 0 else -1
+
+
+@bare
 def _same(ch, which, key):
     """Place in a list of a request for the column of a key; -1: none."""
     first, mask = ch.first[which], ch.list.shape[1] - 1
@@ -48,7 +61,7 @@ def _same(ch, which, key):
 def accepts(ch, word):
     """Whether the controller takes a request."""
     kind = (WR if word & 1 else RD) if word >= 0 else ch.dot[-1 - word, f.KIND]
-    if kind == WR and ch.length[WRITES] and _same(ch, WRITES, word >> 1) >= 0:
+    if kind == WR and _written(ch, word >> 1) >= 0:
         return True
     if ch.length[_list_of(ch, kind)] >= ch.policy[f.ENTRIES_MAX]:
         return False
@@ -69,11 +82,12 @@ def accept(ch, word, group, t):
         g[f.HELD] += 1
     if kind == WR:
         respond(ch, QUICK, i, t + 1)
-        if ch.length[WRITES] and _same(ch, WRITES, key) >= 0:
+        if _written(ch, key) >= 0:
             free(ch, i)
             return
+        ch.alike[_writes_alike(key)] += 1
     elif kind == RD:
-        if ch.length[WRITES] and _same(ch, WRITES, key) >= 0:
+        if _written(ch, key) >= 0:
             respond(ch, QUICK, i, t + 1)
             free(ch, i)
             return
@@ -209,6 +223,7 @@ def move(ch):
             if _write_waits(ch, i):
                 return True
             g[f.DRAIN] -= 1
+            ch.alike[_writes_alike(entry[f.KEY])] -= 1
         _drop(ch, own, k)
         if g[f.LOCK] == i:
             g[f.LOCK] = -1

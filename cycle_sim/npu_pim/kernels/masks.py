@@ -1,0 +1,41 @@
+"""Masks of banks, a bit each."""
+
+from pimloom.cycle_sim.memory.kernels.compiled import bare
+from pimloom.cycle_sim.memory.kernels.device import COLUMNS, free_beside
+from pimloom.cycle_sim.npu_pim.kernels import fields as f
+
+ONES = (1 << 32) - 1
+# De Bruijn: the top five bits of (a power of two) x FACTOR tell which one
+FACTOR = 0x077CB531
+WHICH = (
+    0, 1, 28, 2, 29, 14, 24, 3, 30, 22, 20, 15, 25, 17, 4, 8,
+    31, 27, 13, 23, 21, 19, 16, 7, 26, 12, 18, 6, 11, 5, 10, 9,
+)  # fmt: skip
+
+
+@bare
+def lowest(mask):
+    """Place of the lowest bit of a mask that is not 0."""
+    return WHICH[(((mask & -mask) * FACTOR) & ONES) >> 27]
+
+
+@bare
+def rank_mask(ch, r):
+    """Mask of the banks of rank r."""
+    each = ch.bank.shape[0] // ch.policy[f.RANKS]
+    return ((1 << each) - 1) << (r * each)
+
+
+@bare
+def ranks_free(ch, c, t):
+    """Mask of the banks of the ranks in which no rule of channel or rank binds command c at clock t."""
+    dev, ranks, mask = ch.device, ch.policy[f.RANKS], 0
+    if dev.bound[c] > t:
+        return mask
+    if ranks == 1:
+        return rank_mask(ch, 0)
+    for r in range(ranks):
+        n = 1 + r
+        if dev.bound[n * COLUMNS + c] <= t and (not dev.aside[0] or free_beside(dev, 0, n, c) <= t):
+            mask |= rank_mask(ch, r)
+    return mask
