@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from typing import TypeVar
 
-Job, Found = TypeVar("Job"), TypeVar("Found")
+Job = TypeVar("Job")
+Found = TypeVar("Found")
 
 
 def run_all(work: Callable[[Job], Found], jobs: Iterable[Job]) -> Iterator[tuple[Job, Found]]:

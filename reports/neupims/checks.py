@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
+from pimloom.arch.llm import load_llm
 from pimloom.arch.npu_pim import NpuPimSystem
 from pimloom.energy.area import second_row_buffer
-from pimloom.reports.neupims.points import Cell, Point, Scope, machine
+from pimloom.reports.neupims.points import Cell, Point, Scope, machine, resolved
 from pimloom.reports.neupims.usage import Usage, memory_w, usage
 from pimloom.reports.npu_pim.serve import Served
 from pimloom.reports.published import Published, read_published, span
@@ -30,7 +31,7 @@ class Findings:
 
     def served(self, point: Point) -> Served | None:
         """The result of a point."""
-        found = self.results.get(point)
+        found = self.results.get(resolved(point))
         return found if isinstance(found, Served) else None
 
     def ratio(self, mine: Point, other: Point) -> float | None:
@@ -54,7 +55,7 @@ class Findings:
     def usage_of(self, point: Point) -> Usage | None:
         """Utilisation of a point's machine."""
         found = self.served(point)
-        return usage(found, machine(point)) if found else None
+        return usage(found, machine(resolved(point)), load_llm(point.cell.model)) if found else None
 
     def refusals(self) -> dict[str, list[Point]]:
         """Sentences of machines that could not run, and the points."""
@@ -99,14 +100,14 @@ def _means(found: Findings) -> Rows:
         ratios = found.all_over(mine, other)
         return fmean(ratios) if ratios else None
 
-    least_most = found.all_over("neupims", "pim")
+    least_most = found.all_over("served", "pim")
     line = published()["over_pim_range"]
     assert line.low and line.high
     inside = all(line.low * (1 - NEAR) <= ratio <= line.high * (1 + NEAR) for ratio in least_most)
     return [
-        _row("over_gpu", [mean("neupims", "gpu")], "none: our GPU is a roofline", None),
-        _near("over_npu", mean("neupims", "npu"), NEAR),
-        _near("over_pim", mean("neupims", "pim"), NEAR),
+        _row("over_gpu", [mean("served", "gpu")], "none: our GPU is a roofline", None),
+        _near("over_npu", mean("served", "npu"), NEAR),
+        _near("over_pim", mean("served", "pim"), NEAR),
         _near("pim_over_npu", mean("pim", "npu"), NEAR),
         _row("over_pim_range", least_most, f"all inside, ± {NEAR:.0%}", inside),
     ]
@@ -117,9 +118,9 @@ def _trends(found: Findings) -> Rows:
     cells, grows, longer = found.scope.cells, list[float](), list[float]()
     least, most = min(c.batch for c in cells), max(c.batch for c in cells)
     for cell in cells:
-        mine = found.over("neupims", "pim", cell)
-        small = found.over("neupims", "pim", cell._replace(batch=least))
-        short = found.over("neupims", "pim", cell._replace(data="alpaca"))
+        mine = found.over("served", "pim", cell)
+        small = found.over("served", "pim", cell._replace(batch=least))
+        short = found.over("served", "pim", cell._replace(data="alpaca"))
         if mine and small and cell.batch == most > least:
             grows.append(mine / small)
         if mine and short and cell.data == "sharegpt":
@@ -176,7 +177,7 @@ def _machine(found: Findings) -> Rows:
     rows += [_row(f"pim_use_{who}", [100 * u.comp if u else None], why, None, ".1f") for who, u in uses.items()]
     power, energy = list[float | None](), list[float | None]()
     for cell in found.scope.cells:
-        mine, other = (found.served(Point(who, cell)) for who in ("neupims", "npu"))
+        mine, other = (found.served(Point(who, cell)) for who in ("served", "npu"))
         watts = [memory_w(served) if served else None for served in (mine, other)]
         if watts[0] and watts[1]:
             power.append(watts[0] / watts[1])
@@ -184,7 +185,7 @@ def _machine(found: Findings) -> Rows:
             energy.append(mine.energy_per_token_j / other.energy_per_token_j)
     why = "none: the paper's powers are a picture"
     rows += [_row("memory_power", power, why, None), _row("energy", energy, why, None)]
-    return [*rows, _row("area", area_percent(), "none: an estimate with assumed inputs", None, ".1f")]
+    return [*rows, _row("area", area_percent(), "none: an estimate with assumed inputs", None, ".1f") | {"compare": []}]
 
 
 def area_percent() -> list[float]:

@@ -25,9 +25,9 @@ DEFINED = (
 def utilisation(found: Findings) -> Section:
     """NPU, PIM and memory bandwidth."""
     known = [who for who in COMPARED if there(who)]
-    at = found.scope.utilisation
+    at, served = found.scope.utilisation, [who for who in BARS if who in known or who == "served"]
     rows = [_uses(at, f"{at.text} (one stage)", who, found.use(who)) for who in known]
-    rows += [_uses(c, c.text, who, found.usage_of(Point(who, c))) for c in found.scope.cells for who in known]
+    rows += [_uses(c, c.text, who, found.usage_of(Point(who, c))) for c in found.scope.cells for who in served]
     rows = [row for row in rows if row["arrays"] is not None]
     table = TableData(
         "Utilisation, physical",
@@ -141,7 +141,7 @@ def area() -> Section:
     """The second row buffer."""
     least, most = area_percent()
     line = published()["area"]
-    rows = [
+    rows: list[dict[str, object]] = [
         {
             "what": "one more stripe of sense amplifiers for each bank: the least",
             "share": least,

@@ -19,7 +19,7 @@ def needed(found: Findings) -> Section:
     rows: list[dict[str, object]] = []
     cells = [cell for cell in found.scope.cells if cell.data == "sharegpt"]
     for cell in dict.fromkeys((*cells, found.scope.departures)):
-        mine = found.served(Point("neupims", cell))
+        mine = found.served(Point("served", cell))
         if mine is None or mine.pp > 1:
             continue
         rows += [_attention(found, mine, who, cell) for who in ATTENTION if there(who)]
@@ -47,8 +47,8 @@ def _words(found: Findings) -> str:
     """What the table comes to, in the cell in which faults are switched."""
     cell, said = found.scope.departures, list[str]()
     for who, (title, id, fault, _) in ATTENTION.items():
-        line, ours = published()[id], found.over("neupims", who, cell)
-        turned = found.ratio(Point("neupims", cell), Point(who, cell, flip=fault))
+        line, ours = published()[id], found.over("served", who, cell)
+        turned = found.ratio(Point("served", cell), Point(who, cell, flip=fault))
         if ours is None or line.low is None:
             continue
         text = (
@@ -91,7 +91,7 @@ def _attention(found: Findings, mine: Served, who: str, cell: Cell) -> dict[str,
 
 def full_bandwidth_cyc(found: Served, point: Point) -> float:
     """Cycles in which the data buses of all channels carry K and V of all requests of a layer once."""
-    system, llm = machine(point), load_llm(found.model)
+    system, llm = machine(point), load_llm(point.cell.model)
     spec, part = system.spec, system.part
     assert isinstance(spec, NpuPimSystem) and part is not None
     kv_heads = max(llm.num_key_value_heads // found.tp, 1)

@@ -43,9 +43,11 @@ CONTENDERS = {
     "pim": Contender("NPU+PIM", "npu_pim", "round-robin"),
     "drb": Contender("NPU+PIM, dual row buffers", "neupims", "round-robin", ONE_BATCH),
     "packed": Contender("… and bin packing", "neupims", "min-load", ONE_BATCH),
-    "neupims": Contender("NeuPIMs", "neupims", "min-load"),
+    "neupims": Contender("… and interleaving", "neupims", "min-load"),
+    "served": Contender("NeuPIMs", "neupims", "min-load"),  # see `resolved`
 }
-BARS = ("gpu", "npu", "pim", "neupims")
+INTERLEAVED_FROM = 256  # requests: casys-kaist/NeuPIMs@f299af3, README.md, and the paper's Fig. 13
+BARS = ("gpu", "npu", "pim", "served")
 STEPS = ("pim", "drb", "packed", "neupims")
 
 
@@ -73,17 +75,28 @@ class Point(NamedTuple):
     one_stage: bool = False
 
 
+def resolved(point: Point) -> Point:
+    """NeuPIMs as it is served: with two sub-batches from `INTERLEAVED_FROM` requests on, else with one."""
+    if point.who != "served":
+        return point
+    return point._replace(who="neupims" if point.cell.batch >= INTERLEAVED_FROM else "packed")
+
+
 class Scope(NamedTuple):
-    """How much is simulated. cells: the throughput matrix; ablation: cells of both fidelities; departures: the cell in
-    which each fault is switched; utilisation: the cell of Table 4; traced: model and devices that share its layer,
-    whose timeline is drawn; both_ways: faults are repaired one by one in `released`, too."""
+    """How much is simulated.
+
+    cells: the throughput matrix; ablation: cells of both fidelities; departures: the cell in which each of `faults` is
+    switched; utilisation: the cell of Table 4; traced: model, devices that share its layer and tokens of each request,
+    whose timeline is drawn; both_ways: faults are repaired one by one in `released`, too.
+    """
 
     cells: tuple[Cell, ...]
     ablation: tuple[Cell, ...]
     departures: Cell
     utilisation: Cell
-    traced: tuple[str, int]
+    traced: tuple[str, int, int]
     both_ways: bool
+    faults: tuple[str, ...] = Faults.__struct_fields__
     seed: int = 0
 
 
@@ -102,7 +115,7 @@ DEFAULT = Scope(
     ablation=matrix(("gpt3-7b",), (64, 256), ("sharegpt",)),
     departures=Cell("gpt3-7b", "sharegpt", 256),
     utilisation=Cell("gpt3-30b", "sharegpt", 256),
-    traced=("gpt3-7b", 16),
+    traced=("gpt3-7b", 16, 1024),  # PIM then has about half as much to do as the NPU, as in large batches
     both_ways=False,
 )
 FULL = DEFAULT._replace(
@@ -119,7 +132,7 @@ TOUCHED = {
     "header_counts_rounded": ("pim", "neupims"),
     "same_rows": ("pim", "neupims"),
     "pim_dispatched_singly": ("pim",),
-    "one_queue": ("pim", "neupims"),
+    "one_queue": ("pim",),  # two sub-batches have two queues anyway
     "halves_by_number": ("neupims",),
     "narrow_window": ("npu",),
     "attention_serial": ("npu",),
@@ -144,10 +157,10 @@ def all_points(scope: Scope) -> list[Point]:
     points += [Point(who, cell, f) for cell in scope.ablation for f in FIDELITIES for who in ("npu", *STEPS)]
     points += [Point(who, scope.departures, f) for f in FIDELITIES for who in COMPARED]
     for fidelity in FIDELITIES if scope.both_ways else FIDELITIES[:1]:
-        for fault in Faults.__struct_fields__:
+        for fault in scope.faults:
             points += [Point(who, scope.departures, fidelity, fault) for who in touched(fault)]
     points += [Point(who, scope.utilisation, one_stage=True) for who in COMPARED]
-    return sorted({p: None for p in points if there(p.who)}, key=_cost, reverse=True)
+    return sorted({resolved(p): None for p in points if there(p.who)}, key=_cost, reverse=True)
 
 
 def _cost(point: Point) -> int:

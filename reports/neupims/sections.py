@@ -39,7 +39,7 @@ def throughput(found: Findings) -> Section:
     rows: list[Row] = [
         {"model": c.model, "data": c.data, "batch": c.batch, "context": _context(found, c)}
         | {who: rate(who, c) for who in bars}
-        | {f"over_{who}": found.over("neupims", who, c) for who in bars if who != "neupims"}
+        | {f"over_{who}": found.over("served", who, c) for who in bars if who != "served"}
         for c in cells
     ]
     table = TableData(
@@ -53,7 +53,7 @@ def throughput(found: Findings) -> Section:
             *(
                 Column(f"over_{who}", f"NeuPIMs over {CONTENDERS[who].title}", "×", format=".2f")
                 for who in bars
-                if who != "neupims"
+                if who != "served"
             ),
         ],
         rows,
@@ -163,7 +163,7 @@ def departures(found: Findings) -> Section:
     rows = []
     for fidelity in FIDELITIES:
         rows.append({"way": fidelity, "fault": "none switched", "meaning": "as it is"} | _ratios(found, fidelity, ""))
-        for fault in Faults.__struct_fields__ if fidelity in ways else ():
+        for fault in found.scope.faults if fidelity in ways else ():
             row = {"way": fidelity, "fault": fault, "meaning": Faults.MEANING[fault]}
             rows.append(row | _ratios(found, fidelity, fault))
     columns = [Column("fault", "fault switched"), Column("way", "all others as in")]
@@ -180,7 +180,7 @@ def departures(found: Findings) -> Section:
         + " Change: of the ratio, against no fault switched.",
     )
     charts: list[Figure] = []
-    worth = {f: _ratios(found, "physical", f) for f in Faults.__struct_fields__}
+    worth = {f: _ratios(found, "physical", f) for f in found.scope.faults}
     faults = [f for f in worth if any(abs(_number(worth[f].get(f"{w}_change"))) >= 0.5 for w in known)]
     if faults:
         charts.append(

@@ -8,7 +8,7 @@ from msgspec.structs import asdict
 from pimloom import __version__
 from pimloom.arch.system import load_system
 from pimloom.reports.files import prepare_folder, write_atomic, write_json, write_table_csv
-from pimloom.reports.neupims import device, sections
+from pimloom.reports.neupims import device, sections, timeline
 from pimloom.reports.neupims.checks import Findings, reproduction_rows
 from pimloom.reports.neupims.needed import needed
 from pimloom.reports.neupims.points import CONTENDERS, DEFAULT, FULL, Point, Scope, all_points, run_points, there
@@ -40,24 +40,25 @@ def run_study(
         progress(done, len(points))
 
     found = Findings(scope, run_points(points, scope.seed, done=count))
-    checks = reproduction_rows(found)
-    page = render(build_page(found, checks))
+    checks, recorded = reproduction_rows(found), timeline.record(scope)
+    page = render(build_page(found, checks, recorded))
     write_table_csv(folder / "results.csv", [flat_row(point, found.results[point]) for point in points])
     write_json(folder / "results.json", {"results": results_json(found, points), "checks": checks})
+    write_atomic(folder / "timeline.json", timeline.trace(recorded))
     write_atomic(folder / "index.html", page)
     return folder / "index.html"
 
 
-def build_page(found: Findings, checks: list[dict[str, object]]) -> Page:
+def build_page(found: Findings, checks: list[dict[str, object]], recorded: timeline.Recorded) -> Page:
     """The whole report."""
     known = [check["verdict"] for check in checks if check["verdict"] != "report only"]
     cell = found.scope.departures
     cards = [Card("Checks passed", f"{known.count('pass')} of {len(known)}", "", "the others deviate and are shown")]
     for who in ("pim", "npu"):
-        ratio = found.over("neupims", who, cell)
+        ratio = found.over("served", who, cell)
         if ratio is not None:
             cards.append(Card(f"NeuPIMs over {CONTENDERS[who].title}", f"{ratio:.2f}", "×", f"{cell.text}, physical"))
-    mine = found.served(Point("neupims", cell))
+    mine = found.served(Point("served", cell))
     if mine:
         cards.append(Card("NeuPIMs", round(mine.tokens_per_s), "tokens/s", f"{cell.text}, {mine.tp} devices"))
     return Page(
@@ -70,6 +71,7 @@ def build_page(found: Findings, checks: list[dict[str, object]]) -> Page:
             sections.ablation(found),
             sections.departures(found),
             needed(found),
+            timeline.section(recorded),
             device.utilisation(found),
             device.energy(found),
             device.area(),
@@ -146,7 +148,7 @@ def results_json(found: Findings, points: list[Point]) -> list[dict[str, object]
     rows = []
     for point in points:
         result = found.results[point]
-        what = {"contender": point.who, "data_set": point.cell.data, "switched_fault": point.flip}
+        what: dict[str, object] = {"contender": point.who, "data_set": point.cell.data, "switched_fault": point.flip}
         what |= {"one_pipeline_stage": point.one_stage, "fidelity": point.fidelity}
         if isinstance(result, str):
             rows.append(what | {"error": result, "model": point.cell.model, "batch": point.cell.batch})

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from pimloom.arch.llm import load_llm
+from pimloom.arch.llm import LlmSpec
 from pimloom.arch.npu_pim import NpuPimSystem
 from pimloom.arch.system import System
 from pimloom.arch.units import J_PER_PJ, S_PER_PS
@@ -30,7 +30,7 @@ class Usage(NamedTuple):
     bus: float
 
 
-def usage(found: Served, system: System) -> Usage | None:
+def usage(found: Served, system: System, llm: LlmSpec) -> Usage | None:
     """Utilisation of one device; None for a GPU, or a pipeline, of which the counts are not known.
 
     COMPs, reads and writes of all layers are what their energy says: energy / energy of one.
@@ -45,7 +45,6 @@ def usage(found: Served, system: System) -> Usage | None:
     def count(command: str, cause: str) -> float:
         return joules.get(cause, 0.0) / (each[command] * J_PER_PJ)
 
-    llm = load_llm(found.model)
     macs = found.batch * llm.params_matmul / llm.num_hidden_layers * found.layers / found.tp
     if spec.dram.row_buffers == "none":
         macs += 2 * found.tokens * llm.num_attention_heads * llm.head_dim * found.layers / found.tp

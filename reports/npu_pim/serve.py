@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Mapping
 from math import fsum
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -30,6 +30,7 @@ from pimloom.reports.npu_pim.share import check_memory, share_of
 ACTIVATION_BYTES = 512 * 2**20  # casys-kaist/NeuPIMs@f299af3: the buffer before the cache
 NARROW_WINDOW = 96  # casys-kaist/NeuPIMs@f299af3: requests of a channel without PIM, NewtonSim.cc:41
 ENERGIES = ("energy_pj_by_cause", "iteration_energy_by_cause_j", "iteration_energy_j", "energy_per_token_j", "power_w")
+PORTS = 2  # ways from the NPU into a channel: of its own requests and of PIM's
 PASSES = 5  # of E x E weights, after which the simulator's addresses begin again
 
 
@@ -85,6 +86,15 @@ class Served(msgspec.Struct, frozen=True, kw_only=True):
         return plain
 
 
+class Laid(NamedTuple):
+    """A layer's program, the requests of its sub-batches, one channel and the NPU."""
+
+    layer: LayerProgram
+    halves: list[np.ndarray]
+    spec: PimChannel
+    npu: Npu
+
+
 def shard_of(system: System, llm: LlmSpec, tp: int) -> Shard:
     """The model cut for `tp` devices. Raises UserError if it cannot be."""
     hardware, part = system.spec, system.part
@@ -110,32 +120,18 @@ def serve(
     system: System, llm: LlmSpec, tokens: np.ndarray, channel: np.ndarray | None, *, tp: int, layers: int, fidelity: str
 ) -> Served:
     """Decode one token of each request: contexts of `tokens`, in `channel` or where Algorithm 2 puts them."""
-    shard = shard_of(system, llm, tp)
-    hardware, part = shard.system, system.part
+    laid = lay_out(system, llm, tokens, channel, tp=tp, layers=layers)
+    layer, shard, part = laid.layer, laid.layer.shard, system.part
+    hardware = shard.system
     assert part is not None
-    channels, halves, caches = hardware.dram.channels, [np.arange(len(tokens))], list[Cache]()
-    spec = channel_of(system)
-    if hardware.dram.row_buffers == "none":  # keys and values lie in all channels
-        there = channels * part.organization.capacity_bytes
-        check_memory(llm, tp, layers, int(tokens.sum()), hardware.npu.element_bits, there)
-    else:
-        if channel is None:
-            channel = pack(estimate_of(shard, spec), tokens.tolist(), channels)
-        caches = _caches(shard, part.organization.rows, tokens, channel)
-        halves = sub_batches(shard, spec, tokens, channel, hardware.interleave.sub_batches)
-    layer = LayerProgram(shard, tokens.tolist(), caches).build([half.tolist() for half in halves])
-    address_bytes = PASSES * llm.hidden_size**2 * shard.element_bytes // tp
-    by_output = hardware.npu.dataflow == "os"
-    hashed = hardware.faults.hashed_lines
-    npu = Npu(hardware.npu.rows, shard.step_cyc, address_bytes, hashed, by_output, shard.rule)
     try:
-        ran = run(spec, channels, npu, layer.builder, ports=2)
+        ran = run(laid.spec, hardware.dram.channels, laid.npu, layer.builder, ports=PORTS)
     except PimError as error:
         raise UserError(f"{system.name}: {error}") from None
     stages, operators = _times(layer, ran.operators)
     clock_ps = mhz_to_ps(hardware.npu.clock_mhz)
     times = times_of(stages, layers)
-    talk = exchange(shard, [len(half) for half in halves], stages, operators, clock_ps)
+    talk = exchange(shard, [len(half) for half in laid.halves], stages, operators, clock_ps)
     exposed, sent_bytes = _of_all(talk.exposed_cyc, times), _of_all(talk.sent_bytes, times)
     iteration = _of_all(stages, times) + exposed
     iteration_s = iteration * clock_ps * S_PER_PS
@@ -163,6 +159,31 @@ def serve(
         spec_digest=system.digest,
         version=__version__,
     )
+
+
+def lay_out(
+    system: System, llm: LlmSpec, tokens: np.ndarray, channel: np.ndarray | None, *, tp: int, layers: int
+) -> Laid:
+    """The program of a layer and the machine that it is for; arguments as for `serve`. Raises UserError."""
+    shard = shard_of(system, llm, tp)
+    hardware, part = shard.system, system.part
+    assert part is not None
+    channels, halves, caches = hardware.dram.channels, [np.arange(len(tokens))], list[Cache]()
+    spec = channel_of(system)
+    if hardware.dram.row_buffers == "none":  # keys and values lie in all channels
+        there = channels * part.organization.capacity_bytes
+        check_memory(llm, tp, layers, int(tokens.sum()), hardware.npu.element_bits, there)
+    else:
+        if channel is None:
+            channel = pack(estimate_of(shard, spec), tokens.tolist(), channels)
+        caches = _caches(shard, part.organization.rows, tokens, channel)
+        halves = sub_batches(shard, spec, tokens, channel, hardware.interleave.sub_batches)
+    layer = LayerProgram(shard, tokens.tolist(), caches).build([half.tolist() for half in halves])
+    address_bytes = PASSES * llm.hidden_size**2 * shard.element_bytes // tp
+    by_output = hardware.npu.dataflow == "os"
+    hashed = hardware.faults.hashed_lines
+    npu = Npu(hardware.npu.rows, shard.step_cyc, address_bytes, hashed, by_output, shard.rule)
+    return Laid(layer, halves, spec, npu)
 
 
 def channel_of(system: System) -> PimChannel:
