@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from pimloom.arch.npu_pim import Faults
+from pimloom.cycle_sim.npu_pim.kernels.fields import COMMANDS
 from pimloom.reports.neupims import checks, points, study, timeline
 from pimloom.reports.neupims.checks import Findings, published, reproduction_rows
 from pimloom.reports.neupims.points import COMPARED, TOUCHED, Cell, Point, Scope, contexts, resolved, serve_point
@@ -99,7 +100,7 @@ def test_the_timeline_interleaves(folder: Path) -> None:
 
 
 def test_row_buffers_from_a_log() -> None:
-    of = timeline.f.COMMANDS.index
+    of = COMMANDS.index
     log = [(0, "ACT"), (5, "RD"), (7, "RD"), (90, "WR"), (91, "G_ACT"), (95, "G_ACT")]
     log += (
         [(100 + i, "PIM_PRECHARGE") for i in range(8)]
