@@ -1,7 +1,7 @@
 """The simulations behind the NeuPIMs study: which, with which requests, and running them on all cores."""
 
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
+from functools import cache, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -184,12 +184,21 @@ def contexts(cell: Cell, seed: int) -> np.ndarray:
 
 def machine(point: Point) -> System:
     """The system of a point, with its faults."""
-    who, system = CONTENDERS[point.who], load_system(CONTENDERS[point.who].system)
-    if not isinstance(system.spec, NpuPimSystem):
+    return _machine(CONTENDERS[point.who], point.fidelity, point.flip)
+
+
+@cache
+def _machine(who: Contender, fidelity: str, flip: str) -> System:
+    system = _as_it_is(who.system)
+    if not isinstance(system.spec, NpuPimSystem) or (fidelity == "physical" and not flip and not who.settings):
         return system
-    released = point.fidelity == "released"
-    faults = {f"faults.{f}": str(released != (f == point.flip)).lower() for f in Faults.__struct_fields__}
+    faults = {f"faults.{f}": str((fidelity == "released") != (f == flip)).lower() for f in Faults.__struct_fields__}
     return load_system(who.system, faults | dict(who.settings))
+
+
+@cache
+def _as_it_is(system: str) -> System:
+    return load_system(system)  # all faults repaired
 
 
 def share(point: Point, llm: LlmSpec) -> tuple[int, int, int]:
