@@ -7,6 +7,8 @@ from pimloom.reports.figures import tick
 from pimloom.reports.page import Figure
 from pimloom.reports.svg import INK, MUTED, PAPER, SERIES, clean, draw_svg
 
+ORDER = (0, 1, 2, 3, 4, 5, 7, 6)  # neighbours in a legend differ
+
 
 class Span(NamedTuple):
     """Something that lasts from `start` to `end`, of a kind that the legend names."""
@@ -39,7 +41,7 @@ def spans(
         for place, row in enumerate(rows.values()):
             for nth, kind in enumerate(kinds):
                 if bars := [(s.start, s.end - s.start) for s in row if s.kind == kind]:
-                    handles[kind] = axes.broken_barh(bars, (place - 0.38, 0.76), color=SERIES[nth], linewidth=0)
+                    handles[kind] = axes.broken_barh(bars, (place - 0.38, 0.76), color=SERIES[ORDER[nth]], linewidth=0)
         for name, at in (marks or {}).items():
             axes.axvline(at, color=MUTED, lw=0.8, ls=":")
             axes.text(at, -0.62, f" {clean(name)}", color=MUTED, fontsize=9, va="bottom")
@@ -48,7 +50,7 @@ def spans(
         axes.xaxis.set_major_formatter(lambda value, _: tick(value))
         axes.set_xlabel(clean(xlabel))
         ordered = [kind for kind in kinds if kind in handles]
-        patches = [_swatch(SERIES[kinds.index(kind)]) for kind in ordered]
+        patches = [_swatch(SERIES[ORDER[kinds.index(kind)]]) for kind in ordered]
         figure.legend(patches, map(clean, ordered), loc="outside upper left", ncols=4)
 
     return Figure(title, draw_svg(f"{title}: over {xlabel}", draw, 1.5 + 0.3 * len(rows)), caption)

@@ -51,13 +51,17 @@ def utilisation(found: Findings) -> Section:
 
 def _uses(cell: Cell, text: str, who: str, use: Usage | None) -> dict[str, object]:
     shares = dict.fromkeys(USES, None) if use is None else {name: 100 * getattr(use, name) for name in USES}
-    return {"cell": text, "who": CONTENDERS[who].title, **shares}
+    return {"cell": text, "who": _title(who), **shares}
+
+
+def _title(who: str) -> str:
+    return CONTENDERS["served" if who == "neupims" else who].title
 
 
 def _use_chart(found: Findings, known: list[str]) -> list[Figure]:
     cell = found.scope.departures
     uses = {who: found.usage_of(Point(who, cell)) for who in known}
-    drawn = {CONTENDERS[w].title: [100 * getattr(u, name) for name in USES] for w, u in uses.items() if u}
+    drawn = {_title(w): [100 * getattr(u, name) for name in USES] for w, u in uses.items() if u}
     if not drawn:
         return []
     return [

@@ -161,7 +161,7 @@ def _layer(found: Recorded) -> Figure:
         marks={name: start * us for name, start in found.stages.items()},
         caption=f"Letters: stages. In C and D, PIM works on one sub-batch while the NPU works on the other. The first "
         f"{DRAWN} of {len(found.logs)} channels; MEM rows: reads and writes, gaps of up to {GAP_CK} clocks closed; PIM "
-        "rows: a row is open.",
+        "rows: a row is open, the last one until a refresh.",
     )
 
 
