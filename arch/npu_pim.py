@@ -62,7 +62,7 @@ class Interleave(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         "sub_batches": "sub-batches that take turns on NPU and PIM; 1: none [1]",
     }
 
-    sub_batches: Annotated[int, msgspec.Meta(ge=1, le=2)]
+    sub_batches: Positive
 
 
 class Packing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -86,6 +86,7 @@ class Faults(ChannelFaults, frozen=True, forbid_unknown_fields=True):
         "one_queue": "requests of NPU and PIM share a queue in front of each channel unless sub-batches interleave",
         "header_counts_rounded": "PIM_HEADER announces COMPs rounded to a power of two",
         "same_rows": "all heads of a request read the same rows of V",
+        "attend_waits_for_all": "no request's product with V starts before the logits of all requests are there",
         "halves_by_number": "sub-batches take equal numbers of a channel's requests in list order, not equal estimates",
         "silent_devices": "devices that share a layer exchange nothing",
         "narrow_window": "without PIM only 96 requests of a channel may be on their way or wait to be collected",
@@ -100,6 +101,7 @@ class Faults(ChannelFaults, frozen=True, forbid_unknown_fields=True):
     one_queue: bool
     header_counts_rounded: bool
     same_rows: bool
+    attend_waits_for_all: bool
     halves_by_number: bool
     silent_devices: bool
     narrow_window: bool

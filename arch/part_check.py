@@ -47,10 +47,12 @@ def check_part(part: Part, where: str) -> None:
     for name in ("IDD4R", "IDD4W", "IDD5B", "IDD5PB"):
         if name in part.current and part.current[name] <= part.current.get("IDD3N", 0):
             raise UserError(f"{where}: at $.current.{name}: expected more than IDD3N: it is charged on top of it")
-    if part.cycles("tRC") < part.cycles("tRAS") + part.cycles("tRP"):
-        raise UserError(f"{where}: at $.timing.tRC: expected at least tRAS + tRP")
-    if part.cycles("tREFI") < 2 * part.cycles("tRFC"):  # else refresh alone could keep every row closed
-        raise UserError(f"{where}: at $.timing.tREFI: expected at least 2 tRFC")
+    least, given = part.cycles("tRAS") + part.cycles("tRP"), part.cycles("tRC")
+    if given < least:
+        raise UserError(f"{where}: at $.timing.tRC: expected at least tRAS + tRP = {least} nCK, got {given} nCK")
+    least, given = 2 * part.cycles("tRFC"), part.cycles("tREFI")
+    if given < least:  # else refresh alone could keep every row closed
+        raise UserError(f"{where}: at $.timing.tREFI: expected at least 2 tRFC = {least} nCK, got {given} nCK")
     if org.dq_bits % part.devices:
         raise UserError(f"{where}: at $.devices: expected a divisor of the {org.dq_bits} data pins, got {part.devices}")
     if part.pim_unit and part.pim_unit.lanes * part.pim_unit.element_bits != org.access_bits:

@@ -173,6 +173,8 @@ def load_part(name: str, overrides: Mapping[str, str] | None = None) -> Loaded[P
         place = str(error).removeprefix(f"{path}: at $.").partition(": ")
         if place[0] in (overrides or {}):
             raise UserError(f"--set {place[0]}: {place[2]}") from None
+        if overrides:
+            raise UserError(f"{error} (with {' '.join(f'--set dram.{key}' for key in overrides)})") from None
         raise
     return loaded
 

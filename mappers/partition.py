@@ -151,7 +151,8 @@ def subset_sums(costs: Sequence[int], channel: np.ndarray, channels: int, parts:
 
     NeuPIMs' simulator has such a partition and does not use it (casys-kaist/NeuPIMs@f299af3, Scheduler.cc). Two
     sub-batches are optimal in each channel; of more, one after the other takes the subset nearest to an even share of
-    what is left. In each channel the larger number of requests goes to the sub-batch that has fewest so far.
+    what is left. In each channel the larger number of requests goes to the sub-batch that has fewest so far. One that
+    is left without any takes one of the sub-batch that has most.
     """
     found: list[list[int]] = [[] for _ in range(parts)]
     for c in range(channels):
@@ -165,6 +166,9 @@ def subset_sums(costs: Sequence[int], channel: np.ndarray, channels: int, parts:
         poorest = sorted(range(parts), key=lambda s: len(found[s]))
         for s, share in zip(poorest, sorted(shares, key=len, reverse=True), strict=True):
             found[s] += share
+    for part in found:
+        if not part and len(most := max(found, key=len)) > 1:
+            part.append(most.pop())
     return [np.array(sorted(part), np.int64) for part in found]
 
 

@@ -280,8 +280,8 @@ def explain(
     if field is None:
         output(dict(all_fields()), json, show_fields)
         return
-    if field in standards():
-        standard = explain_standard(field)
+    if field.lower() in standards():
+        standard = explain_standard(field.lower())
         output(standard._asdict(), json, lambda _: show_standard(standard))
         return
     found = explain_field(field)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import load_llm
@@ -102,11 +103,18 @@ def check_writable(path: Path, option: str) -> None:
 
 
 @contextmanager
-def progress_bar(title: str, quiet: bool) -> Iterator[Progress]:
-    """A progress bar on stderr if that is a terminal; yields `progress(done, total)`."""
+def progress_bar(title: str, quiet: bool, kernel: Any = None) -> Iterator[Progress]:
+    """A progress bar on stderr if that is a terminal; yields `progress(done, total)`.
+
+    kernel: what runs beneath; if it must be compiled first, a line says so.
+    """
     if quiet or not sys.stderr.isatty():
         yield lambda done, total: None
         return
+    from pimloom.cycle_sim.memory.kernels.compiled import is_compiled
+
+    if kernel is not None and not is_compiled(kernel):
+        print("compiling the engine for the first run: about half a minute", file=sys.stderr)
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 

@@ -10,6 +10,7 @@ from pimloom.arch.load import nearest
 from pimloom.arch.npu_pim import Faults, NpuPimSystem
 from pimloom.arch.system import RooflineSystem, System, load_system
 from pimloom.arch.units import J_PER_MJ, J_PER_PJ, J_PER_UJ, S_PER_US
+from pimloom.cycle_sim.npu_pim.kernels.machine import run_all
 from pimloom.decoding_show import show_decoded, show_source
 from pimloom.mappers.packing import round_robin
 from pimloom.reports.npu_pim.decoding import Plan, decode_iterations, described, summary
@@ -132,7 +133,7 @@ def _one_list(hardware: System, llm: LlmSpec, asked: Asked, quiet: bool) -> Answ
         raise UserError(f"--policy {asked.policy}: {asked.requests} gives the channels; leave one of the two out")
     if asked.policy == "round-robin":
         channel = round_robin(tokens.tolist(), channels)
-    with progress_bar(f"{llm.name} on {hardware.name}", quiet):
+    with progress_bar(f"{llm.name} on {hardware.name}", quiet, run_all):
         found = serve_on_devices(
             hardware, llm, tokens, channel, tp=asked.tp, pp=asked.pp, layers=asked.layers, fidelity=asked.fidelity
         )
@@ -157,7 +158,7 @@ def _workload(hardware: System, llm: LlmSpec, asked: Asked, quiet: bool) -> Answ
         asked.layers,
         asked.fidelity,
     )
-    with progress_bar(f"{llm.name} on {hardware.name}", quiet) as progress:
+    with progress_bar(f"{llm.name} on {hardware.name}", quiet, run_all) as progress:
         done, served = decode_iterations(hardware, llm, workload, plan, lambda n: progress(n, plan.iterations))
     source = described(workload, plan)
     if plan.iterations > 1:
@@ -206,7 +207,12 @@ def _show_energy(found: Served) -> None:
     joules, per_token_j, watts = found.iteration_energy_j, found.energy_per_token_j, found.power_w
     assert simulated and iteration and joules and per_token_j and watts
     rows = [
-        {"cause": cause, "uj": simulated[cause] * J_PER_PJ / J_PER_UJ, "mj": part / J_PER_MJ, "share": part / joules}
+        {
+            "cause": cause,
+            "uj": simulated.get(cause, 0.0) * J_PER_PJ / J_PER_UJ,
+            "mj": part / J_PER_MJ,
+            "share": part / joules,
+        }
         for cause, part in iteration.items()
     ]
     columns = (

@@ -53,6 +53,7 @@ class Wanted:
 
 def trace_command(wanted: Wanted) -> "Outcome":
     """Run a trace; returns its `Outcome`. Outputs are checked first and written last. Raises UserError."""
+    from pimloom.cycle_sim.memory.channel import kernel_of
     from pimloom.cycle_sim.memory.simulate import simulate
     from pimloom.reports.memory.outcome import outcome
 
@@ -64,7 +65,7 @@ def trace_command(wanted: Wanted) -> "Outcome":
     warnings = list(memory.warnings)
     strict = memory.policy.quirks == "none"
     with ExitStack() as stack:
-        progress = stack.enter_context(progress_bar(f"requests on {memory.name}", wanted.quiet))
+        progress = stack.enter_context(progress_bar(f"requests on {memory.name}", wanted.quiet, kernel_of(memory)))
         chunks = _requests(wanted, memory, strict, warnings.append, progress)
         log, chunks, draw = _logs(wanted, memory, chunks, stack, warnings.append)
         start = time.perf_counter()
@@ -174,7 +175,7 @@ def _part_name(device: str) -> str:
     known = list_names("parts")
     if device in known or device.endswith((".yaml", ".yml")):
         return device
-    of_standard = [name for name in known if load_part(name).value.standard == device]
+    of_standard = [name for name in known if load_part(name).value.standard == device.lower()]
     if of_standard:
         return of_standard[0]
     if Path(device).exists():

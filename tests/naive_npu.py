@@ -3,7 +3,8 @@
 Every clock, in this order: answers that the channels handed over in the clock before are taken, channel by channel; a
 group of requests whose last answer is there is complete, and tasks out of order that waited for it start; one step of
 the systolic arrays starts, if its operands are there; tasks end and send their stores; operators end, and those that
-waited for them start: they send their loads, then their PIM commands, or one PIM command in each clock; then every
+waited for them start: they send their loads, then their PIM commands, or, behind those that wait to be sent, one PIM
+command of all in each clock; then every
 channel takes requests that were sent in earlier clocks, two by each port at most, and goes on by a clock.
 """
 
@@ -39,11 +40,11 @@ class Operator:
     tasks: list[Task]
     pim: list[tuple[int, Request]]
     groups: set[int]
+    stores_port: int
     singly: bool = False
     start: int = -1
     end: int = -1
     base: int = 0
-    todo: deque = field(default_factory=deque)  # PIM commands that leave one by one
     waiting: list[Task] = field(default_factory=list)
     ended_tasks: int = 0
 
@@ -87,6 +88,8 @@ class Machine:
         self.ending = []  # (clock, operator, task)
         self.next_byte = 0
         self.open_ck = [0, 0]
+        self.todo: deque = deque()  # PIM commands that leave one by one
+        self.sent_one = -1  # when the last one left
 
     def run(self, most=60_000):
         """(operators' name, start, end), commands by name, clocks with an open row in the MEM and PIM buffers, clocks
@@ -126,9 +129,7 @@ class Machine:
         self.issue_step(t)
         ending = [(op, task) for clock, op, task in self.ending if clock == t]
         self.ending = [x for x in self.ending if x[0] != t]
-        for op in self.ops:
-            if op.todo:
-                self.send_pim(t, op, *op.todo.popleft())
+        self.send_one(t)
         for op, task in ending:
             op.ended_tasks += 1
             if task.store:
@@ -178,12 +179,16 @@ class Machine:
         for _, request in op.pim:
             self.missing[request.tag] += request.kind != "P_HEADER"
         if op.singly:
-            op.todo = deque(op.pim)
-            if op.todo:
-                self.send_pim(t, op, *op.todo.popleft())
+            self.todo.extend((op, *command) for command in op.pim)
+            self.send_one(t)
         else:
             for channel, request in op.pim:
                 self.send_pim(t, op, channel, request)
+
+    def send_one(self, t):
+        if self.todo and self.sent_one < t:
+            self.send_pim(t, *self.todo.popleft())
+            self.sent_one = t
 
     def send_pim(self, t, op, channel, request):
         self.fifo[channel][op.port].append((t + 1, replace(request)))
@@ -197,4 +202,5 @@ class Machine:
             line, channel = divmod(line, len(self.channels))
             line, column = divmod(line, COLUMNS)
             row, bank = divmod(line, RANKS * GROUPS * BANKS)
-            self.fifo[channel][op.port].append((t + 1, Request(kind, bank, row, column, tag=group)))
+            port = op.stores_port if kind == "WRITE" else op.port
+            self.fifo[channel][port].append((t + 1, Request(kind, bank, row, column, tag=group)))

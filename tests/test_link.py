@@ -155,6 +155,12 @@ def test_all_reduces_lengthen_what_pim_does_not_hide(folder):
     assert found["link_j"] == pytest.approx(found["link_bytes"] * 8 * 5e-12)
 
 
+def test_energy_of_links_is_printed(folder):
+    ran(folder)  # writes the model and the requests
+    done = call("run", "neupims", "--model", folder, "--requests", folder / "r.csv", "--tp", "2")
+    assert (done.code, done.err) == (0, "") and "link " in done.out
+
+
 def test_a_released_layer_exchanges_nothing(folder):
     found = json.loads(ran(folder, "--tp", "4", "--fidelity", "released", "--set", "interleave.sub_batches=1").out)
     assert found["allreduce_s"] == found["link_bytes"] == found["link_j"] == 0

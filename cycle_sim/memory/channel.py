@@ -174,3 +174,8 @@ def _grown(state: Any) -> Any:
     places = np.arange(scalars[q.REF_HEAD], scalars[q.REF_TAIL])
     ring[places % len(ring)] = state.refreshes[places % len(state.refreshes)]
     return state._replace(refreshes=ring)
+
+
+def kernel_of(memory: Memory) -> Any:
+    """The compiled function that simulates a channel of this memory."""
+    return queued.run if memory.policy.structure == "queued" else buffered.run

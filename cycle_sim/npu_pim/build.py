@@ -29,7 +29,7 @@ def build(
     arrays = device(table, frozenset(f.COMMANDS) & frozenset(table.names), {}, f.COMMANDS)
     banks, ranks = part.organization.banks, part.organization.ranks
     bank = np.full((banks, f.N_BANK), -1)
-    bank[:, [f.SERVED, f.ENTRIES]] = 0
+    bank[:, [f.SERVED, f.ENTRIES, f.LISTED]] = 0
     state = np.zeros(f.N_STATE, np.int64)
     state[[f.LOCK, f.IN_REFRESH, f.RESERVED, f.STILL]] = -1
     c, window = spec.controller, int(policy[f.WINDOW])

@@ -97,10 +97,12 @@ def run(
     longest: int = LONGEST,
     log: int = 0,
 ) -> Ran:
-    """Run all operators from an idle machine. Raises PimError, as NeuPIMs' simulator aborts.
+    """Run all operators from an idle machine, with `ports` ways into a channel, or as many as the program uses.
 
-    log: keep the commands of each channel; must be at least `busiest` of a run without log, and is not checked.
+    log: keep the commands of each channel; must be at least `busiest` of a run without log, and is not checked. Raises
+    PimError, as NeuPIMs' simulator aborts.
     """
+    ports = max(ports, program.ports)
     part = spec.part.organization
     line_bytes = part.access_bits // BITS_PER_BYTE
     widest = program.widest // line_bytes + 2

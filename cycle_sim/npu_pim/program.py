@@ -15,7 +15,9 @@ from pimloom.cycle_sim.npu_pim.kernels import fields as f
 class Operator:
     """One operator while it is built.
 
-    bytes: of its addresses so far; singly: its loads and PIM commands leave one by one, for all channels together.
+    port: by which its loads and PIM commands enter a channel, stores_port: and its stores.
+    together: number of the first of those that may run beside each other; bytes: of its addresses so far; singly: its
+    loads and PIM commands leave one by one, for all channels together.
     """
 
     name: str
@@ -24,6 +26,8 @@ class Operator:
     after: tuple[int, ...]
     least: int
     index: int
+    together: int
+    stores_port: int
     bytes: int = 0
     loads: list[tuple[int, int, int]] = field(default_factory=list)  # at, size, group
     stores: list[tuple[int, int, int]] = field(default_factory=list)
@@ -42,10 +46,26 @@ class Builder:
         self.owners: list[int] = []
 
     def operator(
-        self, name: str, after: Sequence[int], *, port: int = 0, in_order: bool = False, least: int = 0
+        self,
+        name: str,
+        after: Sequence[int],
+        *,
+        port: int = 0,
+        in_order: bool = False,
+        least: int = 0,
+        together: int = -1,
+        stores_port: int = -1,
     ) -> Operator:
-        """A new operator, which waits for those in `after`. least: of the cycles of its tasks."""
-        found = Operator(name, port, in_order, tuple(after), least, len(self.operators))
+        """A new operator, which waits for those in `after`. least: of the cycles of its tasks.
+
+        stores_port: where its stores enter a channel, -1: as all else. together: an operator beside which it may run,
+        -1: none. Of those that may not, only two ever run at once.
+        """
+        index = len(self.operators)
+        first = self.operators[together].together if together >= 0 else index
+        found = Operator(
+            name, port, in_order, tuple(after), least, index, first, port if stores_port < 0 else stores_port
+        )
         self.operators.append(found)
         return found
 
@@ -112,6 +132,11 @@ class Builder:
         op.dots.append(rows)
 
     @property
+    def ports(self) -> int:
+        """Ways into a channel, by the highest one that is used."""
+        return 1 + max((max(o.port, o.stores_port) for o in self.operators), default=0)
+
+    @property
     def widest(self) -> int:
         """Bytes of the largest block."""
         return max((size for o in self.operators for _, size, _ in (*o.loads, *o.stores)), default=0)
@@ -122,15 +147,16 @@ class Builder:
         return min((size for o in self.operators for _, size, _ in o.loads), default=0)
 
     def most_at_once(self, channels: int, line_bytes: int) -> int:
-        """Requests that a channel may hold at once: those of the two largest operators, lines dealt out in turn."""
-        found = []
+        """Requests that a channel may hold at once: those of the two largest operators, or sets of operators that run
+        together, lines dealt out in turn."""
+        found: dict[int, np.ndarray] = {}
         for o in self.operators:
             blocks = sum(ceil_div(ceil_div(size, line_bytes) + 1, channels) for _, size, _ in (*o.loads, *o.stores))
-            per_channel = (
-                np.bincount(np.concatenate([x[:, f.CHANNEL] for x in o.dots])) if o.dots else np.zeros(1, np.int64)
-            )
-            found.append(blocks + int(per_channel.max()))
-        return sum(sorted(found)[-2:])
+            mine = found.setdefault(o.together, np.zeros(channels, np.int64))
+            mine += blocks
+            for dots in o.dots:
+                mine += np.bincount(dots[:, f.CHANNEL], minlength=channels)
+        return sum(sorted(int(each.max()) for each in found.values())[-2:])
 
     def finish(self, npu: np.ndarray, widest_lines: int) -> tuple[k.Program, np.ndarray, np.ndarray]:
         """The program, all PIM commands, and the operator of each group. npu: see `core`; widest_lines: of a block."""
@@ -142,6 +168,7 @@ class Builder:
         needed: list[tuple[int, int]] = []
         for o in self.operators:
             row = op[o.index]
+            row[k.STORES] = o.stores_port
             row[[k.PORT, k.IN_ORDER, k.BYTES, k.WAITS, k.LEAST]] = o.port, o.in_order, o.bytes, len(o.after), o.least
             row[k.LEFT] = len(o.tasks) + o.groups
             loaded = {group for _, _, group in o.loads}
@@ -167,6 +194,7 @@ class Builder:
         after = [(before, o.index) for o in self.operators for before in o.after]
         after_ptr, after_op = _csr(after, len(self.operators))
         task_ptr, task_of = _csr(needed, len(self.owners))
+        reach_ptr, reached = _csr([(o.index, c) for o in self.operators for c in _channels(o)], len(self.operators))
         table = 2 * widest_lines + 64
         program = k.Program(
             op=op,
@@ -176,6 +204,9 @@ class Builder:
             after_op=after_op,
             task_ptr=task_ptr,
             task_of=task_of,
+            reach_ptr=reach_ptr,
+            reach=np.stack([reached, np.zeros_like(reached)], axis=1),
+            running=np.zeros(len(self.operators), np.int64),
             array=np.array([-1, 0, -1, 0, 0], np.int64),
             npu=npu,
             order=np.zeros(widest_lines, np.int64),
@@ -185,6 +216,11 @@ class Builder:
         )
         commands = np.concatenate(dots) if dots else np.zeros((0, f.N_DOT), np.int64)
         return program, commands, np.array(self.owners, np.int64)
+
+
+def _channels(o: Operator) -> list[int]:
+    """Those to which an operator sends PIM commands."""
+    return np.unique(np.concatenate([dots[:, f.CHANNEL] for dots in o.dots])).tolist() if o.dots else []
 
 
 def _csr(pairs: Sequence[tuple[int, int]], n: int) -> tuple[np.ndarray, np.ndarray]:

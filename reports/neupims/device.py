@@ -10,15 +10,15 @@ USES = {
     "arrays": "multiply-accumulates",
     "gemm": "operators on the arrays",
     "comp": "COMPs",
-    "attention": "operators on PIM",
+    "attention": "operators on PIM, at least",
     "bus": "data bus",
 }
 PARTS = ("npu", "pim")
 DEFINED = (
     "All over the time of an iteration, of one device, all-reduces included. Multiply-accumulates: done / (arrays × "
-    "128 × 128 × clocks). Operators on the arrays, on PIM: time in which a GEMM (NPU-only: or its attention), a logit "
-    "or attend runs; these follow each other within a stage. COMPs: COMP commands × their 2 clocks / (channels × "
-    "clocks). Data bus: reads and writes × their 2 clocks / (channels × clocks)."
+    "128 × 128 × clocks). Operators on the arrays: time in which a GEMM (NPU-only: or its attention) runs; on PIM: the "
+    "longer of logit and attend of a stage, which overlap. COMPs: COMP commands × their 2 clocks / (channels × clocks). "
+    "Data bus: reads and writes × their 2 clocks / (channels × clocks)."
 )
 
 

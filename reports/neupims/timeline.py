@@ -12,8 +12,11 @@ from pimloom.arch.units import PS_PER_US
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
 from pimloom.cycle_sim.npu_pim.kernels.dots import GROUP
 from pimloom.cycle_sim.npu_pim.machine import Ran, run
+from pimloom.mappers.interleave import Stage
+from pimloom.mappers.interleave import stages as interleaved
 from pimloom.reports.neupims.points import CONTENDERS, Scope
 from pimloom.reports.npu_pim.serve import PORTS, lay_out
+from pimloom.reports.npu_pim.stage_times import merged
 from pimloom.reports.page import Figure, Section
 from pimloom.reports.spans import Span, spans
 from pimloom.reports.timeline import Event, Track, trace_json
@@ -23,9 +26,6 @@ GAP_CK = 64  # reads and writes that are no further apart are drawn as one
 BUS_CK = 600  # window of single commands
 DRAWN = 4  # channels in the figure
 NPU_ROWS = {"arrays": ("qkv", "projection", "ffn1", "ffn2", "router"), "PIM operators": ("logit", "attend")}
-# sub-batch of the NPU's and of PIM's operators by stage; see reports/npu_pim/layer.py. QKV of B is the second's.
-NPU_HALF = {"A": 1, "B": 2, "C": 1, "D": 2, "E": 1, "F": 2}
-PIM_HALF = {"B": 1, "C": 2, "D": 1, "E": 2}
 
 
 class Op(NamedTuple):
@@ -63,20 +63,23 @@ def record(scope: Scope) -> Recorded:
 
     found, stages = ran(ran(0)[0].busiest)
     title = f"{model}, tensor parallel over {tp}, {len(tokens)} requests of {context:,} tokens"
+    plan = {stage.name: stage for stage in interleaved(system.spec.interleave.sub_batches)}
     operators, first, begin, begins = [], 0, 0, {}
     for stage, last in stages.items():
         begins[stage] = begin
-        for name, start, end in found.operators[first : max(last) + 1]:
-            operators.append(_operator(stage, name, start, end))
+        for name, start, end in merged(found.operators[first : max(last) + 1]):
+            operators.append(_operator(plan[stage], name, start, end))
         first, begin = max(last) + 1, max(found.operators[o][2] for o in last)
     assert system.part is not None
     return Recorded(title, operators, begins, found.logs, system.part.tCK_ps)
 
 
-def _operator(stage: str, name: str, start: int, end: int) -> Op:
+def _operator(stage: Stage, name: str, start: int, end: int) -> Op:
     row = next((row for row, names in NPU_ROWS.items() if name in names), "vector units")
-    half = PIM_HALF[stage] if row == "PIM operators" else NPU_HALF[stage]
-    return Op(stage, name, half, row, start, end)
+    on_npu = stage.qkv[0] if stage.through is None else stage.through
+    half = stage.attention if row == "PIM operators" else on_npu
+    assert half is not None
+    return Op(stage.name, name, half + 1, row, start, end)
 
 
 def mem_bursts(log: np.ndarray) -> Iterator[tuple[int, int, int]]:

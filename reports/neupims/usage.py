@@ -1,6 +1,6 @@
 """Utilisation of a device's NPU, PIM and memory over an iteration, from the counts behind its energy and its stages."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from pimloom.arch.llm import LlmSpec
@@ -8,7 +8,8 @@ from pimloom.arch.npu_pim import NpuPimSystem
 from pimloom.arch.system import System
 from pimloom.arch.units import J_PER_PJ, S_PER_PS
 from pimloom.energy.npu_pim import command_pj
-from pimloom.reports.npu_pim.serve import Served, times_of
+from pimloom.mappers.interleave import stages
+from pimloom.reports.npu_pim.serve import Served
 
 GEMMS = ("qkv", "projection", "ffn1", "ffn2", "router", "fused_mha")
 ON_PIM = ("logit", "attend")
@@ -19,8 +20,8 @@ class Usage(NamedTuple):
     """Shares of the iteration [1].
 
     arrays: multiply-accumulates done over those that all arrays could do; gemm: time in which an operator of the
-    arrays runs; comp: channel-clocks in which a COMP computes; attention: time in which an operator on PIM runs;
-    bus: channel-clocks in which the data bus carries a read or a write.
+    arrays runs; comp: channel-clocks in which a COMP computes; attention: the longer of logit and attend, which
+    overlap: at least so long PIM works; bus: channel-clocks in which the data bus carries a read or a write.
     """
 
     arrays: float
@@ -55,16 +56,25 @@ def usage(found: Served, system: System, llm: LlmSpec) -> Usage | None:
         arrays=macs / (npu.arrays * npu.rows**2 * clocks),
         gemm=_running(found, GEMMS) / clocks,
         comp=comp / (channels * clocks),
-        attention=_running(found, ON_PIM) / clocks,
+        attention=_running(found, ON_PIM, max) / clocks,
         bus=moved / (channels * clocks),
     )
 
 
-def _running(found: Served, names: tuple[str, ...]) -> int:
-    """Cycles of an iteration in which one of these operators runs; in a stage they follow each other."""
-    times = times_of(found.stages_cyc, found.layers)
-    keys = ((key.split("."), cyc) for key, cyc in found.operators_cyc.items())
-    return sum(times[key[0]] * cyc for key, cyc in keys if key[1] in names)
+def _running(found: Served, names: tuple[str, ...], together: Callable[[list[int]], int] = sum) -> int:
+    """Cycles of an iteration in which one of these operators runs, those of a stage taken `together`."""
+    plan = next(
+        plan for plan in map(stages, range(1, found.batch + 1)) if [s.name for s in plan] == [*found.stages_cyc]
+    )
+    cycles = 0
+    for stage in plan:
+        mine = [
+            c
+            for key, c in found.operators_cyc.items()
+            if key.split(".")[0] == stage.name and key.split(".")[1] in names
+        ]
+        cycles += stage.times(found.layers) * together([0, *mine])
+    return cycles
 
 
 def memory_w(found: Served) -> float | None:

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from pimloom.arch.units import ceil_div
 from pimloom.cycle_sim.link import all_reduce_bytes, all_reduce_ps
+from pimloom.mappers.interleave import stages as schedule
 from pimloom.reports.npu_pim.layer import Shard
 
 ON_PIM = ("logit", "attend")
@@ -27,14 +28,12 @@ def exchange(
     Operators of the NPU wait for an all-reduce, PIM does not: a stage becomes longer where NPU and all-reduces together
     outlast it. What the memory would gain from an NPU that waits is left out.
     """
-    rows = dict(zip("CDEF", (*sub_batches, *sub_batches), strict=True)) if len(sub_batches) > 1 else {}
-    rows = rows or {"E": sub_batches[0]}
     silent = shard.system.faults.silent_devices
     found = Exchange(*(dict.fromkeys(stages, 0) for _ in range(3)))
-    for name, n in rows.items():
-        if silent or name not in stages:
+    for name, through, *_ in schedule(len(sub_batches)):
+        if silent or through is None:
             continue
-        n_bytes = n * shard.llm.hidden_size * shard.element_bytes
+        n_bytes = sub_batches[through] * shard.llm.hidden_size * shard.element_bytes
         took = IN_A_STAGE * ceil_div(all_reduce_ps(shard.system.link, n_bytes, shard.tp), clock_ps)
         on_npu = sum(
             cyc for key, cyc in operators.items() if key.split(".")[0] == name and key.split(".")[1] not in ON_PIM

@@ -1,9 +1,7 @@
 """One decoder layer of one tensor-parallel shard as a program of operators, stage by stage.
 
-Stages as in NeuPIMs (casys-kaist/NeuPIMs@f299af3, StageProgram.cc, restated): without sub-batches A (QKV), B (MHA),
-E (projection and FFN). With two: A QKV(1); B QKV(2) beside MHA(1); C projection, FFN and the next layer's QKV(1) beside
-MHA(2); D the same with the halves exchanged; E projection and FFN(1) beside MHA(2); F projection and FFN(2). A stage
-begins when both programs of the one before have ended.
+Stages are those of `mappers.interleave`: a stage begins when both programs of the one before, that of the NPU and that
+of PIM, have ended.
 """
 
 from collections.abc import Sequence
@@ -19,10 +17,11 @@ from pimloom.cycle_sim.npu_pim.fused import Heads, fused_mha
 from pimloom.cycle_sim.npu_pim.machine import ArrayRule, drained, overlapped
 from pimloom.cycle_sim.npu_pim.program import Builder, Operator, by_tile, gemm
 from pimloom.energy.npu_pim import Work
+from pimloom.mappers.interleave import stages
 from pimloom.mappers.kv import Cache, Shape, attend, logit
 from pimloom.reports.npu_pim.work import fused_work, gemm_work, sum_work, vector_work
 
-NPU, PIM = 0, 1  # ports
+NPU, PIM, RESULTS = range(3)  # ports
 
 
 @dataclass(frozen=True)
@@ -75,29 +74,19 @@ class LayerProgram:
     work: list[Work] = field(default_factory=list)
     stages: dict[str, list[int]] = field(default_factory=dict)
 
-    def build(self, halves: Sequence[Sequence[int]]) -> "LayerProgram":
-        """All stages for these sub-batches (numbers of requests): one or two."""
-        first = halves[0]
-        if len(halves) == 1:
-            self._stage("A", [self._qkv(len(first), ())])
-            self._stage("B", [self._attention(first, self.stages["A"])])
-            self._stage("E", [self._projection_ffn(len(first), self.stages["B"])])
-            return self
-        second = halves[1]
-        self._stage("A", [self._qkv(len(first), ())])
-        before = self.stages["A"]
-        self._stage("B", [self._qkv(len(second), before), self._attention(first, before)])
-        for name, mine, other in (("C", first, second), ("D", second, first)):
-            before = self.stages["B" if name == "C" else "C"]
-            through = self._projection_ffn(len(mine), before)
-            self._stage(name, [self._qkv(len(mine), (through,)), self._attention(other, before)])
-        before = self.stages["D"]
-        self._stage("E", [self._projection_ffn(len(first), before), self._attention(second, before)])
-        self._stage("F", [self._projection_ffn(len(second), self.stages["E"])])
+    def build(self, sub_batches: Sequence[Sequence[int]]) -> "LayerProgram":
+        """All stages, once each, for these sub-batches: numbers of requests, at least one in each."""
+        before: Sequence[int] = ()
+        for stage in stages(len(sub_batches)):
+            last: list[int] = []
+            if stage.through is not None:
+                last = [self._projection_ffn(len(sub_batches[stage.through]), before)]
+            if stage.qkv:
+                last = [self._qkv(sum(len(sub_batches[i]) for i in stage.qkv), last or before)]
+            if stage.attention is not None:
+                last += self._attention(sub_batches[stage.attention], before)
+            before = self.stages[stage.name] = last
         return self
-
-    def _stage(self, name: str, last: list[int]) -> None:
-        self.stages[name] = [o for o in last if o >= 0]
 
     # --- operators; each returns the number of the last one
 
@@ -122,16 +111,12 @@ class LayerProgram:
         return made.index
 
     def _qkv(self, rows: int, after: Sequence[int]) -> int:
-        if not rows:
-            return -1
         llm, shape = self.shard.llm, self.shard.shape
         norm = self._vector("norm", rows, llm.hidden_size, 1, after, "norm")
         width = (shape.heads + 2 * shape.kv_heads) * shape.head_dim
         return self._gemm("qkv", rows, llm.hidden_size, width, (norm,))
 
     def _projection_ffn(self, rows: int, after: Sequence[int]) -> int:
-        if not rows:
-            return -1
         llm, shape, tp = self.shard.llm, self.shard.shape, self.shard.tp
         done = self._gemm("projection", rows, shape.heads * shape.head_dim, llm.hidden_size, after)
         done = self._vector("residual", rows, llm.hidden_size, 2, (done,))
@@ -155,21 +140,24 @@ class LayerProgram:
             done = self._vector("mix", rows, llm.hidden_size, llm.num_experts_per_tok, (done,))
         return done
 
-    def _attention(self, which: Sequence[int], after: Sequence[int]) -> int:
-        if not len(which):
-            return -1
-        if self.shard.system.dram.row_buffers == "none":
-            return self._fused_attention(which, after)
-        port = NPU if self._one_port() else PIM
-        system = self.shard.system
+    def _attention(self, which: Sequence[int], after: Sequence[int]) -> list[int]:
+        """Logits, their softmax, and products with V: all requests step by step, or each by itself; the last ones."""
+        system, b = self.shard.system, self.builder
+        if system.dram.row_buffers == "none":
+            return [self._fused_attention(which, after)]
+        port, waits = NPU if self._one_port() else PIM, system.faults.attend_waits_for_all
         dispatched = system.faults.pim_dispatched_singly and system.dram.row_buffers == "blocked"
-        logits = self.builder.operator("logit", after, port=port, least=1)
-        values = self.builder.operator("attend", (logits.index,), port=port, least=1)
-        self.work += [Work(), Work()]
-        for i in which:
-            self._one_request(logits, values, self.tokens[i], self.caches[i])
-        logits.singly = values.singly = dispatched
-        return values.index
+        last, beside, stores = [], -1, port if waits or port == NPU else RESULTS
+        for mine in [which] if waits else [[i] for i in which]:
+            logits = b.operator("logit", after, port=port, least=1, together=beside, stores_port=stores)
+            beside = -1 if waits else logits.index
+            values = b.operator("attend", (logits.index,), port=port, least=1, together=beside, stores_port=stores)
+            self.work += [Work(), Work()]
+            for i in mine:
+                self._one_request(logits, values, self.tokens[i], self.caches[i])
+            logits.singly = values.singly = dispatched
+            last.append(values.index)
+        return last
 
     def _fused_attention(self, which: Sequence[int], after: Sequence[int]) -> int:
         shard, shape, npu = self.shard, self.shard.shape, self.shard.system.npu

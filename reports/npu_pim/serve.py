@@ -1,6 +1,6 @@
 """One iteration of batched decoding on an NPU with PIM: place the requests, run a layer, say what it took."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from math import fsum
 from typing import Any, NamedTuple
 
@@ -18,6 +18,7 @@ from pimloom.arch.units import BITS_PER_BYTE, J_PER_PJ, S_PER_PS, ceil_div, mhz_
 from pimloom.cycle_sim.npu_pim.build import MOST_BANKS
 from pimloom.cycle_sim.npu_pim.kernels.dots import GROUP
 from pimloom.cycle_sim.npu_pim.machine import Npu, PimError, run
+from pimloom.mappers.interleave import stages as schedule
 from pimloom.mappers.kv import Cache, Shape, place
 from pimloom.mappers.packing import PUBLISHED, estimate_ck, pack, split
 from pimloom.mappers.partition import subset_sums
@@ -26,6 +27,7 @@ from pimloom.reports.npu_pim.energy import stage_energy, total_energy
 from pimloom.reports.npu_pim.exchange import exchange
 from pimloom.reports.npu_pim.layer import LayerProgram, Shard
 from pimloom.reports.npu_pim.share import check_memory, share_of
+from pimloom.reports.npu_pim.stage_times import stage_times
 
 ACTIVATION_BYTES = 512 * 2**20  # casys-kaist/NeuPIMs@f299af3: the buffer before the cache
 NARROW_WINDOW = 96  # casys-kaist/NeuPIMs@f299af3: requests of a channel without PIM, NewtonSim.cc:41
@@ -37,11 +39,12 @@ PASSES = 5  # of E x E weights, after which the simulator's addresses begin agai
 class Served(msgspec.Struct, frozen=True, kw_only=True):
     """One layer of one decode iteration. Names end in their unit; cycles are those of NPU and memory, both `clock_ps`.
 
-    stages_cyc: time of each stage, one after the other; operators_cyc: of each operator, by stage; total_cyc: of all
-    stages. iteration_cyc: of all layers, from the stages: layers x (A + B + E), or A + B + (layers - 1) x (C + D) + E +
-    F with sub-batches. tokens_per_s: batch / iteration. commands: of all channels of one device.
+    stages_cyc: time of each stage, one after the other; operators_cyc: of each operator, by stage, of PIM's from
+    the first request's start to the last one's end; total_cyc: of all stages. iteration_cyc: of all layers, from the
+    stages, each as often as `mappers.interleave` says: without sub-batches layers x (A + B + E), with two A + B +
+    (layers - 1) x (C + D) + E + F. tokens_per_s: batch / iteration. commands: of all channels of one device.
 
-    energy_pj_by_cause: of one device, all stages as simulated: one layer, or two with sub-batches (A to F);
+    energy_pj_by_cause: of one device, all stages as simulated: one layer, or two with sub-batches;
     iteration_energy_by_cause_j and their sum iteration_energy_j: of one device, all layers, from the stages as
     iteration_cyc, and its share of the links; energy_per_token_j: tp x iteration / batch; power_w: of one device.
     None where the system or its part does not give what they need, or with pp > 1.
@@ -90,7 +93,7 @@ class Laid(NamedTuple):
     """A layer's program, the requests of its sub-batches, one channel and the NPU."""
 
     layer: LayerProgram
-    halves: list[np.ndarray]
+    parts: list[np.ndarray]
     spec: PimChannel
     npu: Npu
 
@@ -128,10 +131,10 @@ def serve(
         ran = run(laid.spec, hardware.dram.channels, laid.npu, layer.builder, ports=PORTS)
     except PimError as error:
         raise UserError(f"{system.name}: {error}") from None
-    stages, operators = _times(layer, ran.operators)
+    stages, operators = stage_times(layer, ran.operators)
     clock_ps = mhz_to_ps(hardware.npu.clock_mhz)
-    times = times_of(stages, layers)
-    talk = exchange(shard, [len(half) for half in laid.halves], stages, operators, clock_ps)
+    times = {stage.name: stage.times(layers) for stage in schedule(hardware.interleave.sub_batches)}
+    talk = exchange(shard, [len(each) for each in laid.parts], stages, operators, clock_ps)
     exposed, sent_bytes = _of_all(talk.exposed_cyc, times), _of_all(talk.sent_bytes, times)
     iteration = _of_all(stages, times) + exposed
     iteration_s = iteration * clock_ps * S_PER_PS
@@ -168,8 +171,11 @@ def lay_out(
     shard = shard_of(system, llm, tp)
     hardware, part = shard.system, system.part
     assert part is not None
-    channels, halves, caches = hardware.dram.channels, [np.arange(len(tokens))], list[Cache]()
+    channels, parts, caches = hardware.dram.channels, [np.arange(len(tokens))], list[Cache]()
     spec = channel_of(system)
+    n = hardware.interleave.sub_batches
+    if n > len(tokens):
+        raise UserError(f"interleave.sub_batches: expected 1 to {len(tokens)}, the requests of the batch, got {n}")
     if hardware.dram.row_buffers == "none":  # keys and values lie in all channels
         there = channels * part.organization.capacity_bytes
         check_memory(llm, tp, layers, int(tokens.sum()), hardware.npu.element_bits, there)
@@ -177,13 +183,13 @@ def lay_out(
         if channel is None:
             channel = pack(estimate_of(shard, spec), tokens.tolist(), channels)
         caches = _caches(shard, part.organization.rows, tokens, channel)
-        halves = sub_batches(shard, spec, tokens, channel, hardware.interleave.sub_batches)
-    layer = LayerProgram(shard, tokens.tolist(), caches).build([half.tolist() for half in halves])
+        parts = sub_batches(shard, spec, tokens, channel, n)
+    layer = LayerProgram(shard, tokens.tolist(), caches).build([each.tolist() for each in parts])
     address_bytes = PASSES * llm.hidden_size**2 * shard.element_bytes // tp
     by_output = hardware.npu.dataflow == "os"
     hashed = hardware.faults.hashed_lines
     npu = Npu(hardware.npu.rows, shard.step_cyc, address_bytes, hashed, by_output, shard.rule)
-    return Laid(layer, halves, spec, npu)
+    return Laid(layer, parts, spec, npu)
 
 
 def channel_of(system: System) -> PimChannel:
@@ -253,29 +259,6 @@ def _caches(shard: Shard, rows: int, tokens: np.ndarray, channel: np.ndarray) ->
     if last > rows:
         raise UserError(f"the caches of {len(tokens)} requests need {last} rows of a bank, which has {rows}")
     return caches
-
-
-def _times(layer: LayerProgram, operators: tuple[tuple[str, int, int], ...]) -> tuple[dict[str, int], dict[str, int]]:
-    """Clocks of the stages, and of the operators by stage."""
-    stages: dict[str, int] = {}
-    times: dict[str, int] = {}
-    begin, at = 0, 0
-    for name, last in layer.stages.items():
-        for o in range(at, max(last) + 1):
-            title, start, end = operators[o]
-            key, n = f"{name}.{title}", 2
-            while key in times:
-                key, n = f"{name}.{title}.{n}", n + 1
-            times[key] = end - start
-        at = max(last) + 1
-        end = max(operators[o][2] for o in last)
-        stages[name], begin = end - begin, end
-    return stages, times
-
-
-def times_of(stages: Collection[str], layers: int) -> dict[str, int]:
-    """How often each stage is run for all layers: with sub-batches C and D overlap two layers."""
-    return {name: layers if "C" not in stages else layers - 1 if name in "CD" else 1 for name in stages}
 
 
 def _of_all(by_stage: Mapping[str, int], times: Mapping[str, int]) -> int:

@@ -35,3 +35,8 @@ def _compile(function: Any, forceinline: bool) -> Any:
     compiled = numba.njit(**options)(function)  # type: ignore[call-overload]
     compiled._cache._cache_file._source_stamp = (*FOLDER, *_stamps(Path(function.__code__.co_filename).parent))
     return compiled
+
+
+def is_compiled(function: Any) -> bool:
+    """Whether machine code of a kernel, as its files are now, is kept from an earlier run."""
+    return not hasattr(function, "_cache") or bool(function._cache._cache_file._load_index())

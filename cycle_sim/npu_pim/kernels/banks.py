@@ -41,6 +41,12 @@ def _rows_alike(b, row, kind):
 
 
 @bare
+def some_queued(ch, b, row):
+    """Whether a request for a row may be in the command queue of bank b; False is certain."""
+    return ch.queued[_rows_alike(b, row, f.RD)] > 0 or ch.queued[_rows_alike(b, row, f.WR)] > 0
+
+
+@bare
 def append(ch, i):
     """Request i enters the command queue of its bank."""
     g, request, b = ch.state, ch.request, ch.request[i, f.BANK]
@@ -81,7 +87,8 @@ def take(ch, i):
     bank[f.ENTRIES] -= 1
     if bank[f.ENTRIES] == ch.policy[f.QUEUE_MAX] - 1:
         g[f.FULL] &= ~(1 << request[i, f.BANK])
-        g[f.STILL] = -1
+        if bank[f.LISTED] > 0:
+            g[f.STILL] = -1
     g[f.QUEUED] -= 1
     b = request[i, f.BANK]
     alike = _rows_alike(b, request[i, f.ROW], kind)

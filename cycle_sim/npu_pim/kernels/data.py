@@ -3,6 +3,7 @@
 from pimloom.cycle_sim.memory.kernels.compiled import bare
 from pimloom.cycle_sim.memory.kernels.device import FAR, free_from
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
+from pimloom.cycle_sim.npu_pim.kernels.banks import some_queued
 from pimloom.cycle_sim.npu_pim.kernels.fields import ACT, PIM_PRE, PRE, RD, WR
 from pimloom.cycle_sim.npu_pim.kernels.masks import lowest, rank_mask, ranks_free
 
@@ -103,7 +104,8 @@ def _open(ch, b, t):
     """ACT for the first request of bank b, or PIM_PRECHARGE where the PIM row buffer holds that row."""
     g, bank, i = ch.state, ch.bank[b], ch.bank[b, f.FIRST]
     opens = t >= free_from(ch.device, ACT, b)
-    closes = ch.policy[f.DUAL] and bank[f.PIM] >= 0 and t >= free_from(ch.device, PIM_PRE, b)
+    closes = ch.policy[f.DUAL] and bank[f.PIM] >= 0 and some_queued(ch, b, bank[f.PIM])
+    closes = closes and t >= free_from(ch.device, PIM_PRE, b)
     while i >= 0:
         row = ch.request[i, f.ROW]
         if row != g[f.RESERVED]:

@@ -21,24 +21,25 @@ NEXT, BEFORE, TWIN, TURN = range(9, 13)
 N_REQUEST = 16  # 64 bytes
 # order[p, k]: a read or write (see `word_of`) or, negative, -1 - its place in dot; first clock; group
 WORD, WHEN, OF, N_ORDER = range(4)
-# bank[b]: open row of the MEM and of the PIM row buffer (-1: closed), accesses since it opened; first and last request
-# of its command queue, first read and first write to the open row (-1: none), entries
-MEM, PIM, SERVED, FIRST, FINAL, READ_HIT, WRITE_HIT, ENTRIES, N_BANK = range(9)
+# bank[b]: open row of the MEM and of the PIM row buffer (-1: closed), accesses since it opened; first and last
+# request of its command queue, first read and first write to the open row (-1: none), entries, reads and writes that
+# the controller still holds
+MEM, PIM, SERVED, FIRST, FINAL, READ_HIT, WRITE_HIT, ENTRIES, LISTED, N_BANK = range(10)
 MIXED = -2
 READS, WRITES, PIMS = range(3)  # list[…]: ring of the requests that the controller holds before their command queue
 SLOT, KEY, TO, N_LIST = range(4)  # list[l, k]: request, key, bank
 QUICK, LATE, COPY, GEMVS, LINES = range(5)  # line[…]: responses that follow each other in order of their clocks
 # state[…]. NOW: the next clock in which anything can happen; READING, WRITING, OPENING, MISSING: masks of banks, see
 # `banks`; FULL: mask of the banks with a full queue; HELD: requests accepted, not yet collected; SOONEST: no response
-# is due before; STILL: list from which no request can move (-1: none known); DOTS_SENT: PIM commands that the core has
-# sent; NUMBER: of the channel; ANSWERED: responses so far; MEM_ROWS, PIM_ROWS:
-# masks of the banks with an open row in that buffer; PIM_ROW: the row of all of the latter, or MIXED
+# is due before; STILL, BLOCKED_TO: list whose requests before that place cannot move (-1: none known); DOTS_SENT: PIM
+# commands that the core has sent; NUMBER: of the channel; ANSWERED: responses so far; MEM_ROWS, PIM_ROWS: masks of
+# the banks with an open row in that buffer; PIM_ROW: the row of all of the latter, or MIXED
 (
     NOW, POINTER, DRAIN, LOCK, HELD, QUEUED, DOTS_FIRST, DOTS_END, NEXT_REFRESH, NEXT_RANK, DUE, IN_REFRESH, SKIP,
     REMAIN, RESERVED, COPYING, COPY_BANK, BLOCKED, FILL, TURNS, HANDED, READING, WRITING, OPENING, MISSING, ACTED,
-    N_COMMANDS, TAKEN, FREED, FULL, SOONEST, STILL, DOTS_SENT, NUMBER,
+    N_COMMANDS, TAKEN, FREED, FULL, SOONEST, STILL, BLOCKED_TO, DOTS_SENT, NUMBER,
     ANSWERED, MEM_ROWS, PIM_ROWS, PIM_ROW, N_STATE,
-) = range(39)  # fmt: skip
+) = range(40)  # fmt: skip
 # policy[…]. SPLIT: transactions of PIM have their own list (dual row buffers); SINGLE: one row buffer, blocked
 (
     DUAL, SINGLE, ENTRIES_MAX, QUEUE_MAX, DOTS_MAX, WINDOW, CAP, DRAIN_IDLE, REFI, RANKS, READ_CK, COPY_CK, COMP_CK,

@@ -49,8 +49,9 @@ def run_all(p, chs):
         for i in range(1, n + 1):
             if not _group_ends(p, chs, chs.ended[i]):
                 return FULL
-        for o in range(p.op.shape[0]):
-            if p.op[o, k.RUNS] and p.op[o, k.IN_ORDER] and not _steps(p, chs, o):
+        for i in range(npu[k.N_RUNNING]):
+            o = p.running[i]
+            if p.op[o, k.IN_ORDER] and not _steps(p, chs, o):
                 return FULL
         if not _ends(p, chs):
             return FULL
@@ -62,10 +63,9 @@ def _window(p, chs, t):
     """Clocks from t on in which nothing that the core does, now or later, can reach a channel."""
     most, each = p.npu[k.LONGEST], p.npu[k.ANSWERS] * chs.state.shape[0]
     least = 2 if p.npu[k.N_BEGUN] < p.op.shape[0] else 1  # who starts sends a clock later
-    for o in range(p.op.shape[0]):
+    for i in range(p.npu[k.N_RUNNING]):
+        o = p.running[i]
         op = p.op[o]
-        if not op[k.RUNS]:
-            continue
         quiet = chs.open[o] // each  # some requests of the operator are on their way at least so long
         if op[k.IN_ORDER] and op[k.TO_DO]:
             soon = op[k.LEAST]
@@ -77,9 +77,8 @@ def _window(p, chs, t):
             most = min(most, (max(quiet, 1) if op[k.JOINT] else 1) + op[k.LEAST] + 1)
         else:
             quiet = max(quiet, op[k.LATEST] + 1 - t)
-            if op[k.DOTS_END] > op[k.DOTS]:
-                for c in range(chs.state.shape[0]):
-                    quiet = max(quiet, chs.state[c, f.DOTS_SENT] - chs.state[c, f.DOTS_FIRST])
+            for x in range(p.reach_ptr[o], p.reach_ptr[o + 1]):  # its PIM commands issue one a clock, behind others
+                quiet = max(quiet, p.reach[x, k.SENT] - chs.state[p.reach[x, k.REACHED], f.DOTS_FIRST])
             most = min(most, max(least, quiet))
     return most
 
@@ -106,8 +105,9 @@ def _in_time(chs, n):
 def start(p, chs, o, t):
     """Operator o starts at clock t; returns whether its requests found room."""
     op = p.op[o]
-    op[k.START], op[k.END], op[k.RUNS], op[k.NEXT_TASK] = t, t, 1, op[k.TASKS]
+    op[k.START], op[k.END], op[k.NEXT_TASK] = t, t, op[k.TASKS]
     p.npu[k.N_BEGUN] += 1
+    _runs(p, o)
     op[k.BASE], op[k.LATEST] = p.npu[k.NEXT_BYTE], t
     op[k.TO_DO] = op[k.TASKS_END] - op[k.TASKS]
     _find_store(p, o)
@@ -117,14 +117,29 @@ def start(p, chs, o, t):
             return False
     for i in range(op[k.DOTS], op[k.DOTS_END]):
         c, group = chs.dot[i, f.CHANNEL], chs.dot[i, f.GROUP]
-        op[k.LATEST] = t + 1 + (i - op[k.DOTS] if op[k.SINGLY] else 0)
+        op[k.LATEST] = t + 1
+        if op[k.SINGLY]:
+            op[k.LATEST] = p.npu[k.DISPATCHED] = max(t, p.npu[k.DISPATCHED]) + 1
         chs.state[c, f.DOTS_SENT] += 1
         if not send(chs, c, op[k.PORT], -1 - i, op[k.LATEST], group):
             return False
         if chs.dot[i, f.KIND] != f.HEADER:
             chs.left[group] += 1
             chs.open[o] += 1
+    for x in range(p.reach_ptr[o], p.reach_ptr[o + 1]):
+        p.reach[x, k.SENT] = chs.state[p.reach[x, k.REACHED], f.DOTS_SENT]
     return True
+
+
+@bare
+def _runs(p, o):
+    """Operator o runs: its place among those that do."""
+    i = p.npu[k.N_RUNNING]
+    p.npu[k.N_RUNNING] += 1
+    while i > 0 and p.running[i - 1] > o:
+        p.running[i] = p.running[i - 1]
+        i -= 1
+    p.running[i] = o
 
 
 @bare
@@ -139,7 +154,7 @@ def _send_block(p, chs, b, when):
     for i in range(n):
         line = (first + (p.order[i] if npu[k.HASHED] else i)) % lines
         c, key = place(npu, line)
-        if not send(chs, c, op[k.PORT], key << 1 | write, when, group):
+        if not send(chs, c, op[k.STORES if write else k.PORT], key << 1 | write, when, group):
             return False
     chs.left[group] += n
     chs.open[block[k.BLOCK_OP]] += n
@@ -231,11 +246,14 @@ def _begins(npu, array, loaded, t):
 def _ends(p, chs):
     """Operators that are complete end, the earliest first, and those that wait for them start."""
     while True:
-        o = _first_to_end(p)
-        if o < 0:
+        at = _first_to_end(p)
+        if at < 0:
             return True
+        o = p.running[at]
         op = p.op[o]
-        op[k.RUNS] = 0
+        p.npu[k.N_RUNNING] -= 1
+        for i in range(at, p.npu[k.N_RUNNING]):
+            p.running[i] = p.running[i + 1]
         p.npu[k.N_ENDED] += 1
         _account(p, chs, o)
         for i in range(p.after_ptr[o], p.after_ptr[o + 1]):
@@ -248,11 +266,12 @@ def _ends(p, chs):
 
 @bare
 def _first_to_end(p):
-    """The operator that runs and has nothing left, and ended first; -1: none."""
+    """Among those that run, the place of the operator that has nothing left and ended first; -1: none."""
     first = -1
-    for o in range(p.op.shape[0]):
-        if p.op[o, k.RUNS] and p.op[o, k.LEFT] <= 0 and (first < 0 or p.op[o, k.END] < p.op[first, k.END]):
-            first = o
+    for i in range(p.npu[k.N_RUNNING]):
+        op = p.op[p.running[i]]
+        if op[k.LEFT] <= 0 and (first < 0 or op[k.END] < p.op[p.running[first], k.END]):
+            first = i
     return first
 
 

@@ -103,8 +103,8 @@ def accept(ch, word, group, t):
     entry = ch.list[own, (ch.first[own] + ch.length[own]) & (ch.list.shape[1] - 1)]
     entry[f.SLOT], entry[f.KEY], entry[f.TO] = i, key, ch.request[i, f.BANK] if kind in (RD, WR) else -1
     ch.length[own] += 1
-    if g[f.STILL] == own:
-        g[f.STILL] = -1
+    if entry[f.TO] >= 0:
+        ch.bank[entry[f.TO], f.LISTED] += 1
 
 
 @bare
@@ -211,13 +211,12 @@ def move(ch):
     if changed:
         g[f.DRAIN] = length[WRITES]
     own = _list_to_move(ch)
-    if g[f.STILL] == own:
-        return changed
     first, mask, dots = ch.first[own], ch.list.shape[1] - 1, g[f.DOTS_END] - g[f.DOTS_FIRST]
-    for k in range(length[own]):
+    for k in range(g[f.BLOCKED_TO] if g[f.STILL] == own else 0, length[own]):
         entry = ch.list[own, (first + k) & mask]
         if _queue_full(ch, own, entry[f.TO], dots):
             continue
+        g[f.STILL], g[f.BLOCKED_TO] = own, k
         i = entry[f.SLOT]
         if own == WRITES:
             if _write_waits(ch, i):
@@ -233,7 +232,7 @@ def move(ch):
         else:
             append(ch, i)
         return True
-    g[f.STILL] = own
+    g[f.STILL], g[f.BLOCKED_TO] = own, length[own]
     return changed
 
 
@@ -269,6 +268,9 @@ def _write_waits(ch, i):
 def _drop(ch, own, k):
     """Take place k out of a list; those before it move up."""
     first, mask = ch.first[own], ch.list.shape[1] - 1
+    bank = ch.list[own, (first + k) & mask, f.TO]
+    if bank >= 0:
+        ch.bank[bank, f.LISTED] -= 1
     ch.length[own] -= 1
     ch.first[own] += 1
     for j in range(first + k, first, -1):

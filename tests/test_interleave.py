@@ -1,0 +1,187 @@
+"""Any number of sub-batches, stage by stage, and attention as a chain for each request."""
+
+import json
+from collections import Counter
+from functools import cache
+from itertools import groupby
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pimloom.mappers.interleave import Stage, stages
+from pimloom.mappers.partition import subset_sums
+from tests.command import call
+
+# the specification, section 3.8: stage, NPU (projection and FFN, QKV), PIM
+AS_RELEASED = {
+    1: [("A", None, (0,), None), ("B", None, (), 0), ("E", 0, (), None)],
+    2: [
+        ("A", None, (0,), None), ("B", None, (1,), 0), ("C", 0, (0,), 1), ("D", 1, (1,), 0), ("E", 0, (), 1),
+        ("F", 1, (), None),
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("sub_batches", AS_RELEASED)
+def test_one_and_two_sub_batches_are_those_of_the_released_simulator(sub_batches):
+    assert [stage[:4] for stage in stages(sub_batches)] == AS_RELEASED[sub_batches]
+
+
+def test_times_of_two_sub_batches():
+    assert [stage.times(32) for stage in stages(2)] == [1, 1, 31, 31, 1, 1]
+    assert [stage.times(32) for stage in stages(1)] == [32, 32, 32]
+
+
+def unrolled(table: tuple[Stage, ...], layers: int) -> list[Stage]:
+    """All stages of an iteration in their order: those that repeat do so together."""
+    found = []
+    for runs, group in groupby(table, key=lambda stage: stage.runs):
+        found += list(group) * {"once": 1, "layer": layers, "between": layers - 1}[runs]
+    return found
+
+
+@pytest.mark.parametrize("layers", [1, 2, 5])
+@pytest.mark.parametrize("sub_batches", range(1, 6))
+def test_every_sub_batch_goes_through_every_layer_in_order(sub_batches, layers):
+    """A list of what each sub-batch has behind it; in a stage, only what is there at its start is to be used."""
+    table = stages(sub_batches)
+    assert len({stage.name for stage in table}) == len(table)
+    row = unrolled(table, layers)
+    assert Counter(stage.name for stage in row) == Counter({s.name: n for s in table if (n := s.times(layers))})
+    done: list[list[str]] = [[] for _ in range(sub_batches)]
+    for stage in row:
+        ready = [(mine or ["FFN"])[-1] for mine in done]
+        touched = []
+        if stage.attention is not None:
+            assert ready[stage.attention] == "QKV"
+            done[stage.attention].append("MHA")
+            touched.append(stage.attention)
+        if stage.through is not None:
+            assert ready[stage.through] == "MHA" and stage.through not in touched
+            done[stage.through].append("FFN")
+            ready[stage.through] = "FFN"  # the NPU works on, without a barrier
+        for i in stage.qkv:
+            assert ready[i] == "FFN" and i not in touched
+            done[i].append("QKV")
+    assert done == [["QKV", "MHA", "FFN"] * layers] * sub_batches
+
+
+@pytest.mark.parametrize("sub_batches", range(2, 6))
+def test_pim_never_waits_for_a_stage_of_its_own(sub_batches):
+    """But for the first and the last stage, PIM has an attention in each, one sub-batch after the other."""
+    row = unrolled(stages(sub_batches), 4)
+    assert [stage.attention for stage in row] == [None, *(list(range(sub_batches)) * 4), None]
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.tuples(st.integers(1, 30), st.integers(0, 2)), min_size=1, max_size=9), st.integers(1, 5))
+def test_no_sub_batch_is_left_empty_while_there_are_requests(requests, parts):
+    costs, channel = (list(x) for x in zip(*requests, strict=True))
+    found = subset_sums(costs, np.array(channel), 3, parts)
+    assert sorted(np.concatenate(found).tolist()) == list(range(len(costs)))
+    assert sum(len(part) > 0 for part in found) == min(parts, len(costs))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A small model of six layers and five requests, four of them in one channel."""
+    folder = tmp_path_factory.mktemp("model")
+    shape: dict[str, str | int] = {
+        "hidden_size": 512,
+        "num_attention_heads": 4,
+        "num_hidden_layers": 6,
+        "intermediate_size": 1024,
+    }
+    shape |= {"model_type": "opt", "ffn_dim": 1024, "word_embed_proj_dim": 512, "vocab_size": 1000}
+    (folder / "config.json").write_text(json.dumps(shape | {"max_position_embeddings": 2048}))
+    (folder / "requests.csv").write_text("seq_len,ch_idx\n40,0\n33,0\n70,0\n600,0\n20,1\n")
+    return folder
+
+
+@cache
+def ran(folder, sub_batches, *more):
+    given = ("--requests", folder / "requests.csv", "--set", f"interleave.sub_batches={sub_batches}")
+    done = call("run", "neupims", "--model", folder, *given, "--json", "-", *more)
+    assert (done.code, done.err) == (0, "")
+    return json.loads(done.out)
+
+
+NAMES = ["A", "B", "C1", "C2", "C3", "E1", "E2", "F"]
+
+
+def test_three_sub_batches_run(folder):
+    found = ran(folder, 3)
+    steps = found["stages_cyc"]
+    assert list(steps) == NAMES and sum(steps.values()) == found["total_cyc"]
+    steady = sum(steps[name] for name in ("C1", "C2", "C3"))
+    assert found["iteration_cyc"] == steps["A"] + steps["B"] + 5 * steady + steps["E1"] + steps["E2"] + steps["F"]
+    once = {key for key in found["operators_cyc"] if key.startswith("C2.")}
+    norms = {"C2.norm", "C2.norm.2", "C2.residual", "C2.residual.2"}
+    assert once == {"C2.projection", "C2.ffn1", "C2.activation", "C2.ffn2", "C2.qkv", "C2.logit", "C2.attend"} | norms
+    assert found["iteration_energy_j"] > 0
+
+
+def test_work_does_not_depend_on_the_number_of_sub_batches(folder):
+    """Multiplications of NPU and PIM in an iteration are the same, however it is cut."""
+    causes = [ran(folder, n)["iteration_energy_by_cause_j"] for n in (1, 2, 3, 5)]
+    for cause in ("npu_mac", "comp", "gwrite"):
+        assert [found[cause] for found in causes[1:]] == pytest.approx([causes[0][cause]] * 3)
+
+
+def test_each_sub_batch_has_its_all_reduces(folder):
+    found = ran(folder, 3, "--tp", "2")
+    # two a layer for all rows together: 2 x (1 step forth and 1 back) of half of 5 x 512 elements, on 2 links
+    assert found["link_bytes"] == 6 * 2 * 2 * 5 * 512 * 2
+
+
+@pytest.mark.parametrize("sub_batches", [6, 100])
+def test_more_sub_batches_than_requests(folder, sub_batches):
+    given = ("--requests", folder / "requests.csv", "--set", f"interleave.sub_batches={sub_batches}")
+    done = call("run", "neupims", "--model", folder, *given)
+    said = f"interleave.sub_batches: expected 1 to 5, the requests of the batch, got {sub_batches}"
+    assert done.code == 2 and said in done.err and done.err.count("\n") == 1
+
+
+def pim_stage(folder, requests, waits):
+    path = folder / "drawn.csv"
+    path.write_text("seq_len,ch_idx\n" + "".join(f"{tokens},{channel}\n" for tokens, channel in requests))
+    chosen = ("--set", "interleave.sub_batches=1", "--set", f"faults.attend_waits_for_all={waits}")
+    done = call("run", "neupims", "--model", folder, "--requests", path, "--json", "-", *chosen)
+    assert (done.code, done.err) == (0, "")
+    return json.loads(done.out)
+
+
+FEW_TOKENS, MANY_TOKENS = ((20, 0),) * 4, ((500, 1),)
+
+
+def test_a_request_waits_for_itself_only(folder):
+    """4 heads: in channel 0 four requests have 4 tiles of K and 64 of V, in channel 1 one has 16 of K and 16 of V."""
+    short, long = (pim_stage(folder, each, "false")["stages_cyc"]["B"] for each in (FEW_TOKENS, MANY_TOKENS))
+    both = pim_stage(folder, FEW_TOKENS + MANY_TOKENS, "false")
+    assert both["stages_cyc"]["B"] == pytest.approx(max(short, long), rel=0.05)
+    waiting = pim_stage(folder, FEW_TOKENS + MANY_TOKENS, "true")
+    assert waiting["stages_cyc"]["B"] > 1.1 * both["stages_cyc"]["B"]
+    assert {**both["commands"], "REFab": 0, "ACT": 0, "PRE": 0} == {
+        **waiting["commands"],
+        "REFab": 0,
+        "ACT": 0,
+        "PRE": 0,
+    }
+
+
+def test_times_of_pim_are_spans_over_all_requests(folder):
+    found = pim_stage(folder, FEW_TOKENS + MANY_TOKENS, "false")
+    times, stage = found["operators_cyc"], found["stages_cyc"]["B"]
+    assert {key for key in times if key.startswith("B.")} == {"B.logit", "B.attend"}
+    assert max(times["B.logit"], times["B.attend"]) <= stage < times["B.logit"] + times["B.attend"]
+    waiting = pim_stage(folder, FEW_TOKENS + MANY_TOKENS, "true")
+    times = waiting["operators_cyc"]
+    assert waiting["stages_cyc"]["B"] == times["B.logit"] + times["B.attend"]
+
+
+def test_without_waiting_one_request_takes_no_longer(folder):
+    """A request alone has nobody to wait for."""
+    both = [pim_stage(folder, MANY_TOKENS, waits)["stages_cyc"]["B"] for waits in ("true", "false")]
+    assert both[0] == pytest.approx(both[1], rel=0.01)
