@@ -17,7 +17,7 @@ PARTS = ("npu", "pim")
 DEFINED = (
     "All over the time of an iteration, of one device, all-reduces included. Multiply-accumulates: done / (arrays × "
     "128 × 128 × clocks). Operators on the arrays: time in which a GEMM (NPU-only: or its attention) runs; on PIM: the "
-    "longer of logit and attend of a stage, which overlap. COMPs: COMP commands × their 2 clocks / (channels × clocks). "
+    "longer of logit and attend of a stage, which overlap. COMPs: commands × their 2 clocks / (channels × clocks). "
     "Data bus: reads and writes × their 2 clocks / (channels × clocks)."
 )
 
