@@ -238,6 +238,7 @@ def trace(
 def report(
     study: Annotated[str, typer.Argument(help="Study name (see `pimloom list`).")],
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for index.html, results.csv and results.json.")],
+    full: Annotated[bool, typer.Option("--full", help="neupims: all models and batches of the paper; hours.")] = False,
     quiet: Quiet = False,
 ) -> None:
     """Run a study and write its report."""
@@ -249,11 +250,13 @@ def report(
         from pimloom.arch.load import nearest
 
         raise UserError(f"unknown study {study!r}{nearest(study, known)}; known studies: {', '.join(known)}")
+    if full and study != "neupims":
+        raise UserError(f"--full: {study} has no longer run; leave it out")
     # reports/ may not enter the RTL, so that study is composed on the porch
     name = "pimloom.rtl_report" if study == "rtl" else f"pimloom.reports.{study.replace('-', '_')}.study"
     module = import_module(name)
     with progress_bar(f"making {study}", quiet) as progress:
-        page = module.run_study(out, progress)
+        page = module.run_study(out, progress, full=True) if full else module.run_study(out, progress)
     if not quiet:
         print(page)
 

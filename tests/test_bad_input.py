@@ -82,6 +82,7 @@ def with_system(name: str) -> tuple[str, ...]:
 
 
 SYSTEMS = "known systems: gpu_a100, neupims, npu_only, npu_pim, pim_gpt, t4, xeon_6154"
+STUDIES = "known studies: neupims, pim-gpt, rtl"
 PRESETS = (
     "presets: gpt2, gpt2-large, gpt2-medium, gpt2-xl, gpt3-13b, gpt3-175b, gpt3-30b, gpt3-7b, "
     "gpt3-large, gpt3-medium, gpt3-small, gpt3-xl"
@@ -128,8 +129,11 @@ BAD: list[tuple[tuple[str, ...], str]] = [
     (with_part("gddr6_pimgpt"), "unknown part 'gddr6_pimgpt'; nearest: gddr6_pim_gpt"),
     (with_part("gddr6_14000"), "at $.dram.part: expected a part with a PIM unit, got gddr6_14000"),
     (with_model("gtp2-xl"), f"model 'gtp2-xl': no such preset or file; nearest: gpt2-xl, gpt3-xl; {PRESETS}"),
-    (("report", "pim_gpt", "--out", "o"), "unknown study 'pim_gpt'; nearest: pim-gpt; known studies: pim-gpt, rtl"),
-    (("report", "nips", "--out", "o"), "unknown study 'nips'; known studies: pim-gpt, rtl"),
+    (
+        ("report", "pim_gpt", "--out", "o"),
+        "unknown study 'pim_gpt'; nearest: pim-gpt; known studies: neupims, pim-gpt, rtl",
+    ),
+    (("report", "nips", "--out", "o"), f"unknown study 'nips'; nearest: neupims; {STUDIES}"),
     (("explain", "dram.timing.tCDD_L"), "no field 'dram.timing.tCDD_L'; nearest: dram.timing.tCCD_L"),
     # models
     (with_model("heads.json"), "at $.n_head: expected a divisor of n_embd = 64, such as 4 or 8, got 5"),

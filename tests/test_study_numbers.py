@@ -12,9 +12,10 @@ from pimloom.arch.system import System, load_system
 from pimloom.reports.page import TableData
 from pimloom.reports.pim_gpt import checks, sections
 from pimloom.reports.pim_gpt.baselines import baselines
-from pimloom.reports.pim_gpt.checks import Findings, published, reproduction_rows, span
+from pimloom.reports.pim_gpt.checks import Findings, published, reproduction_rows
 from pimloom.reports.pim_gpt.closed_form import closed_form_us
 from pimloom.reports.pim_gpt.points import LM_HEAD, MODELS, SERIAL, Point, all_points, channels, clock
+from pimloom.reports.published import span
 from pimloom.reports.result import Result, Workload
 from tests import reference_model as ref
 

@@ -16,10 +16,12 @@ MOST_BANKS = 32  # of a channel: bits of a mask
 SPARE = 64  # beyond the window: requests that answer in the clock in which they come
 
 
-def build(spec: PimChannel, requests: int, *, ports: int, groups: int, distinct: bool, logging: bool) -> f.Channel:
+def build(
+    spec: PimChannel, requests: int, *, ports: int, groups: int, distinct: bool, logging: bool, log: int = ROUND
+) -> f.Channel:
     """An idle channel with room for `requests` requests at each of `ports` ways in, and `groups` groups of requests.
 
-    distinct: no two reads of one column are ever on their way at once.
+    distinct: no two reads of one column are ever on their way at once. log: commands that the log holds.
     """
     part = spec.device()
     table, policy = compile_table(part), policy_of(spec, part)
@@ -60,7 +62,7 @@ def build(spec: PimChannel, requests: int, *, ports: int, groups: int, distinct:
         seen=address_table(window + SPARE),
         alike=np.zeros(WRITE_PLACES, np.int64),
         queued=np.zeros(ROW_PLACES, np.int64),
-        command=np.zeros((ROUND if logging else 2, 4), np.int64),
+        command=np.zeros((log if logging else 2, 4), np.int64),
         tally=np.zeros(len(f.COMMANDS), np.int64),
         rank=np.zeros((2 * ranks, 3), np.int64),
         state=state,

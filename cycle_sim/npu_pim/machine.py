@@ -74,21 +74,37 @@ class Account(NamedTuple):
 class Ran(NamedTuple):
     """What came out: per operator in the builder's order its name, start and end [CK]; commands of all channels by
     name; clocks in all; accounts, one per operator, of the clock in which its end is noticed, all channels having come
-    to it: at most `longest` clocks after its last response."""
+    to it: at most `longest` clocks after its last response. busiest: commands of the channel that has most, with
+    COMPs; logs: of each channel, if asked for, its commands as int64 (n, 4): clock, place in
+    `fields.COMMANDS`, bank, row."""
 
     operators: tuple[tuple[str, int, int], ...]
     commands: dict[str, int]
     total_ck: int
     accounts: tuple[Account, ...]
+    busiest: int = 0
+    logs: tuple[np.ndarray, ...] = ()
 
 
 class PimError(Exception):
     """The controller reads a result from a bank whose row it closed."""
 
 
-def run(spec: PimChannel, channels: int, npu: Npu, program: Builder, *, ports: int, longest: int = LONGEST) -> Ran:
-    """Run all operators from an idle machine, with `ports` ways into a channel, or as many as the program uses. Raises
-    PimError, as NeuPIMs' simulator aborts."""
+def run(
+    spec: PimChannel,
+    channels: int,
+    npu: Npu,
+    program: Builder,
+    *,
+    ports: int,
+    longest: int = LONGEST,
+    log: int = 0,
+) -> Ran:
+    """Run all operators from an idle machine, with `ports` ways into a channel, or as many as the program uses.
+
+    log: keep the commands of each channel; must be at least `busiest` of a run without log, and is not checked. Raises
+    PimError, as NeuPIMs' simulator aborts.
+    """
     ports = max(ports, program.ports)
     part = spec.part.organization
     line_bytes = part.access_bits // BITS_PER_BYTE
@@ -96,7 +112,7 @@ def run(spec: PimChannel, channels: int, npu: Npu, program: Builder, *, ports: i
     numbers = _numbers(spec, channels, npu, program, ports, longest)
     packed, commands, owner = program.finish(numbers, widest, 0 if npu.starts_early else npu.vector_units)
     room = program.most_at_once(channels, line_bytes) + SPARE
-    one = build(spec, room, ports=ports, groups=len(owner), distinct=False, logging=False)
+    one = build(spec, room, ports=ports, groups=len(owner), distinct=False, logging=log > 0, log=log + 1)
     one = one._replace(owner=owner, dot=commands, open=np.zeros(len(program.operators), np.int64))
     chs = _stack(one, channels)
     chs.state[:, f.NUMBER] = np.arange(channels)
@@ -110,6 +126,8 @@ def run(spec: PimChannel, channels: int, npu: Npu, program: Builder, *, ports: i
         _by_name(chs.tally.sum(axis=0).tolist()),
         max(end for _, end in ends),
         tuple(_account(row) for row in packed.account.tolist()),
+        int(chs.tally.sum(axis=1).max()),
+        tuple(chs.command[c, : chs.state[c, f.N_COMMANDS]].copy() for c in range(channels if log else 0)),
     )
 
 

@@ -1,8 +1,8 @@
 """One iteration of batched decoding on an NPU with PIM: place the requests, run a layer, say what it took."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from math import fsum
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -24,12 +24,14 @@ from pimloom.mappers.packing import PUBLISHED, estimate_ck, pack, split
 from pimloom.mappers.partition import subset_sums
 from pimloom.reports.npu_pim.constants import derived_constants
 from pimloom.reports.npu_pim.energy import stage_energy, total_energy
-from pimloom.reports.npu_pim.exchange import ON_PIM, exchange
+from pimloom.reports.npu_pim.exchange import exchange
 from pimloom.reports.npu_pim.layer import LayerProgram, Shard
 from pimloom.reports.npu_pim.share import allotted, check_memory, place_caches, share_of
+from pimloom.reports.npu_pim.stage_times import stage_times
 
 NARROW_WINDOW = 96  # casys-kaist/NeuPIMs@f299af3: requests of a channel without PIM, NewtonSim.cc:41
 ENERGIES = ("energy_pj_by_cause", "iteration_energy_by_cause_j", "iteration_energy_j", "energy_per_token_j", "power_w")
+PORTS = 2  # ways from the NPU into a channel: of its own requests and of PIM's
 PASSES = 5  # of E x E weights, after which the simulator's addresses begin again
 
 
@@ -86,6 +88,15 @@ class Served(msgspec.Struct, frozen=True, kw_only=True):
         return plain
 
 
+class Laid(NamedTuple):
+    """A layer's program, the requests of its sub-batches, one channel and the NPU."""
+
+    layer: LayerProgram
+    parts: list[np.ndarray]
+    spec: PimChannel
+    npu: Npu
+
+
 def shard_of(system: System, llm: LlmSpec, tp: int) -> Shard:
     """The model cut for `tp` devices. Raises UserError if it cannot be."""
     hardware, part = system.spec, system.part
@@ -111,37 +122,18 @@ def serve(
     system: System, llm: LlmSpec, tokens: np.ndarray, channel: np.ndarray | None, *, tp: int, layers: int, fidelity: str
 ) -> Served:
     """Decode one token of each request: contexts of `tokens`, in `channel` or where Algorithm 2 puts them."""
-    shard = shard_of(system, llm, tp)
-    hardware, part = shard.system, system.part
+    laid = lay_out(system, llm, tokens, channel, tp=tp, layers=layers)
+    layer, shard, part = laid.layer, laid.layer.shard, system.part
+    hardware = shard.system
     assert part is not None
-    channels, parts, caches = hardware.dram.channels, [np.arange(len(tokens))], list[Cache]()
-    spec = channel_of(system)
-    n = hardware.interleave.sub_batches
-    if n > len(tokens):
-        raise UserError(f"interleave.sub_batches: expected 1 to {len(tokens)}, the requests of the batch, got {n}")
-    if hardware.dram.row_buffers == "none":  # keys and values lie in all channels
-        there = channels * part.organization.capacity_bytes
-        check_memory(llm, tp, layers, int(tokens.sum()), hardware.npu.element_bits, there)
-    else:
-        if channel is None:
-            channel = pack(estimate_of(shard, spec), tokens.tolist(), channels)
-        caches = place_caches(shard, part.organization.rows, layers, tokens, channel)
-        parts = sub_batches(shard, spec, tokens, channel, n)
-    layer = LayerProgram(shard, tokens.tolist(), caches).build([each.tolist() for each in parts])
-    address_bytes = PASSES * llm.hidden_size**2 * shard.element_bytes // tp
-    by_output, faults = hardware.npu.dataflow == "os", hardware.faults
-    npu = Npu(
-        hardware.npu.rows, shard.step_cyc, address_bytes, faults.hashed_lines, by_output, shard.rule,
-        starts_early=faults.starts_early, vector_units=hardware.npu.vector_units,
-    )  # fmt: skip
     try:
-        ran = run(spec, channels, npu, layer.builder, ports=2)
+        ran = run(laid.spec, hardware.dram.channels, laid.npu, layer.builder, ports=PORTS)
     except PimError as error:
         raise UserError(f"{system.name}: {error}") from None
-    stages, operators = _times(layer, ran.operators)
+    stages, operators = stage_times(layer, ran.operators)
     clock_ps = mhz_to_ps(hardware.npu.clock_mhz)
-    times = {stage.name: stage.times(layers) for stage in schedule(n)}
-    talk = exchange(shard, [len(each) for each in parts], stages, operators, clock_ps)
+    times = {stage.name: stage.times(layers) for stage in schedule(hardware.interleave.sub_batches)}
+    talk = exchange(shard, [len(each) for each in laid.parts], stages, operators, clock_ps)
     exposed, sent_bytes = _of_all(talk.exposed_cyc, times), _of_all(talk.sent_bytes, times)
     iteration = _of_all(stages, times) + exposed
     iteration_s = iteration * clock_ps * S_PER_PS
@@ -169,6 +161,36 @@ def serve(
         spec_digest=system.digest,
         version=__version__,
     )
+
+
+def lay_out(
+    system: System, llm: LlmSpec, tokens: np.ndarray, channel: np.ndarray | None, *, tp: int, layers: int
+) -> Laid:
+    """The program of a layer and the machine that it is for; arguments as for `serve`. Raises UserError."""
+    shard = shard_of(system, llm, tp)
+    hardware, part = shard.system, system.part
+    assert part is not None
+    channels, parts, caches = hardware.dram.channels, [np.arange(len(tokens))], list[Cache]()
+    spec = channel_of(system)
+    n = hardware.interleave.sub_batches
+    if n > len(tokens):
+        raise UserError(f"interleave.sub_batches: expected 1 to {len(tokens)}, the requests of the batch, got {n}")
+    if hardware.dram.row_buffers == "none":  # keys and values lie in all channels
+        there = channels * part.organization.capacity_bytes
+        check_memory(llm, tp, layers, int(tokens.sum()), hardware.npu.element_bits, there)
+    else:
+        if channel is None:
+            channel = pack(estimate_of(shard, spec), tokens.tolist(), channels)
+        caches = place_caches(shard, part.organization.rows, layers, tokens, channel)
+        parts = sub_batches(shard, spec, tokens, channel, n)
+    layer = LayerProgram(shard, tokens.tolist(), caches).build([each.tolist() for each in parts])
+    address_bytes = PASSES * llm.hidden_size**2 * shard.element_bytes // tp
+    by_output, faults = hardware.npu.dataflow == "os", hardware.faults
+    npu = Npu(
+        hardware.npu.rows, shard.step_cyc, address_bytes, faults.hashed_lines, by_output, shard.rule,
+        starts_early=faults.starts_early, vector_units=hardware.npu.vector_units,
+    )  # fmt: skip
+    return Laid(layer, parts, spec, npu)
 
 
 def channel_of(system: System) -> PimChannel:
@@ -227,35 +249,6 @@ def _check_machine(hardware: NpuPimSystem, part: Part) -> None:
             f"npu.clock_mhz: expected the clock of the memory, whose period is {part.tCK_ps} ps, "
             f"got {hardware.npu.clock_mhz:g} MHz"
         )
-
-
-def _times(layer: LayerProgram, operators: tuple[tuple[str, int, int], ...]) -> tuple[dict[str, int], dict[str, int]]:
-    """Clocks of the stages, and of the operators by stage."""
-    stages: dict[str, int] = {}
-    times: dict[str, int] = {}
-    begin, at = 0, 0
-    for name, last in layer.stages.items():
-        for title, start, end in _merged(operators[at : max(last) + 1]):
-            key, n = f"{name}.{title}", 2
-            while key in times:
-                key, n = f"{name}.{title}.{n}", n + 1
-            times[key] = end - start
-        at = max(last) + 1
-        end = max(operators[o][2] for o in last)
-        stages[name], begin = end - begin, end
-    return stages, times
-
-
-def _merged(operators: Iterable[tuple[str, int, int]]) -> Iterator[tuple[str, int, int]]:
-    """Operators of a stage, those of PIM for all requests together: from the first start to the last end."""
-    spans: dict[str, tuple[int, int]] = {}
-    for title, start, end in operators:
-        if title in ON_PIM:
-            first, last = spans.get(title, (start, end))
-            spans[title] = min(first, start), max(last, end)
-        else:
-            yield title, start, end
-    yield from ((title, *span) for title, span in spans.items())
 
 
 def _of_all(by_stage: Mapping[str, int], times: Mapping[str, int]) -> int:

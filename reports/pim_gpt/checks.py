@@ -1,6 +1,5 @@
 """The reproduction table: our value beside the published one, the deviation and the verdict."""
 
-import csv
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from pimloom.reports.pim_gpt.points import (
     channels,
     clock,
 )
+from pimloom.reports.published import Published, read_published, span
 from pimloom.reports.result import Result
 from pimloom.reports.simulate import account
 
@@ -27,44 +27,9 @@ HARD, SOFT, REPORT = "hard gate", "soft", "report only"
 MEBI = 2**20  # the paper's millions of parameters are 2^20 [derived]
 
 
-@dataclass(frozen=True)
-class Published:
-    """One line of paper.csv."""
-
-    id: str
-    quantity: str
-    version: str
-    low: float | None
-    high: float | None
-    unit: str
-    tag: str
-    source: str
-
-    @property
-    def text(self) -> str:
-        """The value or range as one would print it."""
-        if self.low is None and self.high is None:
-            return "qualitative"
-        low, high = ("" if v is None else f"{v:g}" for v in (self.low, self.high))
-        if self.low is None:
-            return f"≤ {high}"
-        if self.high is None:
-            return f"≥ {low}"
-        return low if low == high else f"{low} to {high}"
-
-
 def published() -> dict[str, Published]:
     """All lines of paper.csv by id."""
-    with (Path(__file__).parent / "paper.csv").open(newline="", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
-    return {
-        row["id"]: Published(
-            **{k: v for k, v in row.items() if k not in ("low", "high")},
-            low=float(row["low"]) if row["low"] else None,
-            high=float(row["high"]) if row["high"] else None,
-        )
-        for row in rows
-    }
+    return read_published(Path(__file__).parent)
 
 
 @dataclass(frozen=True)
@@ -115,7 +80,7 @@ def reproduction_rows(found: Findings) -> list[dict[str, object]]:
     rows = _configuration_rows(paper) + _simulated_rows(paper, found) + _ratio_rows(paper, found)
     for row in rows:
         line = paper[str(row["id"])]
-        row["deviation"] = _deviation(row.pop("compare"), line)  # type: ignore[arg-type]
+        row["deviation"] = line.deviation(row.pop("compare"))  # type: ignore[arg-type]
         row |= {"tag": line.tag, "published": line.text, "unit": line.unit}
     return rows
 
@@ -126,19 +91,6 @@ def _row(
     verdict = "report only" if ok is None else "pass" if ok else "FAIL" if kind == HARD else "deviates"
     tolerance = f"{kind}: {need}" if need else kind
     return {"check": check, "id": id, "ours": ours, "compare": compare, "tolerance": tolerance, "verdict": verdict}
-
-
-def _deviation(ours: Sequence[float], line: Published) -> float | None:
-    """Percent by which our value, or the worse end of our range, lies outside the published range; 0 inside."""
-    if line.low is None and line.high is None:
-        return None
-    below = min(min(ours) / line.low, 1.0) if line.low is not None else 1.0
-    above = max(max(ours) / line.high, 1.0) if line.high is not None else 1.0
-    return _tenths(below if 1 - below > above - 1 else above)
-
-
-def _tenths(ratio: float) -> float:
-    return round(100 * (ratio - 1), 1) + 0.0  # no minus zero
 
 
 Rows = list[dict[str, object]]
@@ -197,12 +149,6 @@ def _simulated_rows(paper: Mapping[str, Published], found: Findings) -> Rows:
         row("8 to 16 channels, least and most", "channel_scaling", scale, ".2f", steady, steady_need),
         _row("tokens that GPT3-XL holds", "tokens_gpt3_xl", f"{tokens}", [tokens], tokens >= 8096, HARD, "≥ 8096"),
     ]
-
-
-def span(values: Sequence[float], pattern: str) -> str:
-    """A value, or the least and greatest of several, as one would print them."""
-    low, high = f"{min(values):{pattern}}", f"{max(values):{pattern}}"
-    return low if low == high else f"{low} to {high}"
 
 
 def _ratio_rows(paper: Mapping[str, Published], found: Findings) -> Rows:

@@ -1,16 +1,14 @@
 """The simulations behind the PIM-GPT study, each distinct one run once, on all cores."""
 
-import multiprocessing
-import os
-import signal
 from collections.abc import Callable, Iterable
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from functools import partial
 from typing import NamedTuple
 
 import msgspec
 
 from pimloom.arch.llm import load_llm
 from pimloom.arch.system import load_system
+from pimloom.reports.pool import run_all
 from pimloom.reports.result import Result
 from pimloom.reports.simulate import run_digest, simulate
 
@@ -66,26 +64,12 @@ def run_points(
         shape = msgspec.structs.replace(load_llm(point.model), name="", max_position_embeddings=1)
         twins.setdefault((point.system, point.overrides, str(shape)), []).append(point)
     results: dict[Point, Result] = {}
-    others = multiprocessing.active_children()
-    with ProcessPoolExecutor(os.cpu_count(), initializer=_leave_signals_to_the_parent) as pool:
-        try:
-            jobs = {pool.submit(simulate_point, group[0], tokens): group for group in twins.values()}
-            for job in as_completed(jobs):
-                for point in jobs[job]:
-                    results[point] = _named(job.result(), point, tokens)
-                    done()
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            for worker in set(multiprocessing.active_children()) - set(others):
-                worker.terminate()
-            raise
+    firsts = {group[0]: group for group in twins.values()}
+    for first, result in run_all(partial(simulate_point, tokens=tokens), firsts):
+        for point in firsts[first]:
+            results[point] = _named(result, point, tokens)
+            done()
     return results
-
-
-def _leave_signals_to_the_parent() -> None:
-    """In a worker: an interrupt is for the parent, which ends its workers."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _named(result: Result, point: Point, tokens: int) -> Result:

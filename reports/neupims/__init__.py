@@ -1,0 +1,1 @@
+"""The NeuPIMs study: throughput, ablation, departures and a timeline beside the published values."""

@@ -1,0 +1,94 @@
+"""Utilisation of a device's NPU, PIM and memory over an iteration, from the counts behind its energy and its stages."""
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from pimloom.arch.llm import LlmSpec
+from pimloom.arch.npu_pim import NpuPimSystem
+from pimloom.arch.system import System
+from pimloom.arch.units import J_PER_PJ, S_PER_PS
+from pimloom.energy.npu_pim import command_pj
+from pimloom.mappers.interleave import stages
+from pimloom.reports.npu_pim.serve import Served
+
+GEMMS = ("qkv", "projection", "ffn1", "ffn2", "router", "fused_mha")
+ON_PIM = ("logit", "attend")
+ON_NPU = ("npu_mac", "npu_vector", "npu_scratchpad")
+
+
+class Usage(NamedTuple):
+    """Shares of the iteration [1].
+
+    arrays: multiply-accumulates done over those that all arrays could do; gemm: time in which an operator of the
+    arrays runs; comp: channel-clocks in which a COMP computes; attention: the longer of logit and attend, which
+    overlap: at least so long PIM works; bus: channel-clocks in which the data bus carries a read or a write.
+    """
+
+    arrays: float
+    gemm: float
+    comp: float
+    attention: float
+    bus: float
+
+
+def usage(found: Served, system: System, llm: LlmSpec) -> Usage | None:
+    """Utilisation of one device; None for a GPU, or a pipeline, of which the counts are not known.
+
+    COMPs, reads and writes of all layers are what their energy says: energy / energy of one.
+    """
+    spec, part = system.spec, system.part
+    if not isinstance(spec, NpuPimSystem) or part is None or found.iteration_energy_by_cause_j is None:
+        return None
+    joules = found.iteration_energy_by_cause_j
+    clocks = found.iteration_cyc
+    each = command_pj(part, spec.energy.comp_reads if spec.energy else 0, spec.npu.element_bits)
+
+    def count(command: str, cause: str) -> float:
+        return joules.get(cause, 0.0) / (each[command] * J_PER_PJ)
+
+    macs = found.batch * llm.params_matmul / llm.num_hidden_layers * found.layers / found.tp
+    if spec.dram.row_buffers == "none":
+        macs += 2 * found.tokens * llm.num_attention_heads * llm.head_dim * found.layers / found.tp
+    npu, channels = spec.npu, spec.dram.channels
+    comp = count("COMP", "comp") * part.cycles("nCOMP") if spec.dram.row_buffers != "none" else 0.0
+    moved = (count("RD", "read") + count("WR", "write")) * part.cycles("nBL")
+    return Usage(
+        arrays=macs / (npu.arrays * npu.rows**2 * clocks),
+        gemm=_running(found, GEMMS) / clocks,
+        comp=comp / (channels * clocks),
+        attention=_running(found, ON_PIM, max) / clocks,
+        bus=moved / (channels * clocks),
+    )
+
+
+def _running(found: Served, names: tuple[str, ...], together: Callable[[list[int]], int] = sum) -> int:
+    """Cycles of an iteration in which one of these operators runs, those of a stage taken `together`."""
+    plan = next(
+        plan for plan in map(stages, range(1, found.batch + 1)) if [s.name for s in plan] == [*found.stages_cyc]
+    )
+    cycles = 0
+    for stage in plan:
+        mine = [
+            c
+            for key, c in found.operators_cyc.items()
+            if key.split(".")[0] == stage.name and key.split(".")[1] in names
+        ]
+        cycles += stage.times(found.layers) * together([0, *mine])
+    return cycles
+
+
+def memory_w(found: Served) -> float | None:
+    """Power of a device's memory over the iteration [W]."""
+    if found.iteration_energy_by_cause_j is None or found.pp > 1:
+        return None
+    joules = grouped_j(found.iteration_energy_by_cause_j)["memory"]
+    return joules / (found.iteration_cyc * found.clock_ps * S_PER_PS)
+
+
+def grouped_j(joules: Mapping[str, float]) -> dict[str, float]:
+    """Energy of a device by who takes it [J]."""
+    groups = dict.fromkeys(("memory", "NPU", "static", "links", "whole GPU"), 0.0)
+    named = {"npu_static": "static", "link": "links", "power x time": "whole GPU"}
+    for cause, part in joules.items():
+        groups[named.get(cause, "NPU" if cause in ON_NPU else "memory")] += part
+    return groups

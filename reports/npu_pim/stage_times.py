@@ -1,0 +1,37 @@
+"""How long stages and operators of a simulated layer took."""
+
+from collections.abc import Iterable, Iterator
+
+from pimloom.reports.npu_pim.exchange import ON_PIM
+from pimloom.reports.npu_pim.layer import LayerProgram
+
+
+def stage_times(
+    layer: LayerProgram, operators: tuple[tuple[str, int, int], ...]
+) -> tuple[dict[str, int], dict[str, int]]:
+    """Clocks of the stages, and of the operators by stage."""
+    stages: dict[str, int] = {}
+    times: dict[str, int] = {}
+    begin, at = 0, 0
+    for name, last in layer.stages.items():
+        for title, start, end in merged(operators[at : max(last) + 1]):
+            key, n = f"{name}.{title}", 2
+            while key in times:
+                key, n = f"{name}.{title}.{n}", n + 1
+            times[key] = end - start
+        at = max(last) + 1
+        end = max(operators[o][2] for o in last)
+        stages[name], begin = end - begin, end
+    return stages, times
+
+
+def merged(operators: Iterable[tuple[str, int, int]]) -> Iterator[tuple[str, int, int]]:
+    """Operators of a stage, those of PIM for all requests together: from the first start to the last end."""
+    spans: dict[str, tuple[int, int]] = {}
+    for title, start, end in operators:
+        if title in ON_PIM:
+            first, last = spans.get(title, (start, end))
+            spans[title] = min(first, start), max(last, end)
+        else:
+            yield title, start, end
+    yield from ((title, *span) for title, span in spans.items())
