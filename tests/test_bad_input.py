@@ -133,7 +133,7 @@ BAD: list[tuple[tuple[str, ...], str]] = [
         ("report", "pim_gpt", "--out", "o"),
         "unknown study 'pim_gpt'; nearest: pim-gpt; known studies: neupims, pim-gpt, rtl",
     ),
-    (("report", "nips", "--out", "o"), f"unknown study 'nips'; nearest: neupims; {STUDIES}"),
+    (("report", "neupim", "--out", "o"), f"unknown study 'neupim'; nearest: neupims; {STUDIES}"),
     (("explain", "dram.timing.tCDD_L"), "no field 'dram.timing.tCDD_L'; nearest: dram.timing.tCCD_L"),
     # models
     (with_model("heads.json"), "at $.n_head: expected a divisor of n_embd = 64, such as 4 or 8, got 5"),

@@ -6,6 +6,7 @@ from pimloom.cycle_sim.npu_pim.kernels import engine
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
 from pimloom.cycle_sim.npu_pim.kernels.fields import Channel, Device
 from pimloom.cycle_sim.npu_pim.kernels.lines import lines_of, order_lines, place, send
+from pimloom.cycle_sim.npu_pim.kernels.window import window
 
 ALL_DONE, STUCK, FULL = range(3)  # what `run_all` returns
 
@@ -38,7 +39,7 @@ def run_all(p, chs):
             return FULL
     while npu[k.N_ENDED] < p.op.shape[0]:
         t = npu[k.TIME]
-        until = t + _window(p, chs, t)
+        until = t + window(p, chs, t)
         for c in range(chs.state.shape[0]):
             if chs.state[c, f.NOW] < until and advance(chs, c, until) == engine.STUCK:
                 return STUCK
@@ -56,31 +57,6 @@ def run_all(p, chs):
         if not _ends(p, chs):
             return FULL
     return ALL_DONE
-
-
-@bare
-def _window(p, chs, t):
-    """Clocks from t on in which nothing that the core does, now or later, can reach a channel."""
-    most, each = p.npu[k.LONGEST], p.npu[k.ANSWERS] * chs.state.shape[0]
-    least = 2 if p.npu[k.N_BEGUN] < p.op.shape[0] else 1  # who starts sends a clock later
-    for i in range(p.npu[k.N_RUNNING]):
-        o = p.running[i]
-        op = p.op[o]
-        quiet = chs.open[o] // each  # some requests of the operator are on their way at least so long
-        if op[k.IN_ORDER] and op[k.TO_DO]:
-            soon = op[k.LEAST]
-            early = not p.npu[k.CLAMPED] and not p.npu[k.BY_OUTPUT]
-            if early and p.array[k.ENDED] > t + 1:  # steps behind others are no whole latency later
-                soon = min(soon, min(p.npu[k.STEP], p.npu[k.ROWS]) * (op[k.NEXT_STORE] - op[k.NEXT_TASK] + 1))
-            most = min(most, soon + 2)
-        elif op[k.TO_DO]:
-            most = min(most, (max(quiet, 1) if op[k.JOINT] else 1) + op[k.LEAST] + 1)
-        else:
-            quiet = max(quiet, op[k.LATEST] + 1 - t)
-            for x in range(p.reach_ptr[o], p.reach_ptr[o + 1]):  # its PIM commands issue one a clock, behind others
-                quiet = max(quiet, p.reach[x, k.SENT] - chs.state[p.reach[x, k.REACHED], f.DOTS_FIRST])
-            most = min(most, max(least, quiet))
-    return most
 
 
 @bare
