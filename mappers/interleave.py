@@ -56,3 +56,12 @@ def stages(sub_batches: int) -> tuple[Stage, ...]:
         *(Stage(name, i, (), i + 1) for i, name in enumerate(ending)),
         Stage("F", n - 1, (), None),
     )
+
+
+def unrolled(sub_batches: int, layers: int) -> tuple[Stage, ...]:
+    """The stages of `layers` layers in order, each with a name of its own: what runs when none stands for another."""
+    once = stages(sub_batches)
+    repeated = [stage for stage in once if stage.runs != "once"]
+    first = once.index(repeated[0])
+    found = [*once[:first], *repeated * repeated[0].times(layers), *once[first + len(repeated) :]]
+    return tuple(stage._replace(name=f"{stage.name}@{i}", runs="once") for i, stage in enumerate(found))

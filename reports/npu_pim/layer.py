@@ -17,7 +17,7 @@ from pimloom.cycle_sim.npu_pim.fused import Heads, fused_mha
 from pimloom.cycle_sim.npu_pim.machine import ArrayRule, drained, overlapped
 from pimloom.cycle_sim.npu_pim.program import Builder, Operator, by_tile, gemm
 from pimloom.energy.npu_pim import Work
-from pimloom.mappers.interleave import stages
+from pimloom.mappers.interleave import Stage, stages
 from pimloom.mappers.kv import Cache, Shape, attend, logit
 from pimloom.reports.npu_pim.work import fused_work, gemm_work, sum_work, vector_work
 
@@ -80,10 +80,10 @@ class LayerProgram:
     work: list[Work] = field(default_factory=list)
     stages: dict[str, list[int]] = field(default_factory=dict)
 
-    def build(self, sub_batches: Sequence[Sequence[int]]) -> "LayerProgram":
-        """All stages, once each, for these sub-batches: numbers of requests, at least one in each."""
+    def build(self, sub_batches: Sequence[Sequence[int]], order: Sequence[Stage] = ()) -> "LayerProgram":
+        """The stages in `order`, or all once each, for these sub-batches: numbers of requests, at least one in each."""
         before: Sequence[int] = ()
-        for stage in stages(len(sub_batches)):
+        for stage in order or stages(len(sub_batches)):
             last: list[int] = []
             if stage.through is not None:
                 last = [self._projection_ffn(len(sub_batches[stage.through]), before)]

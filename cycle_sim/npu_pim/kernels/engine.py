@@ -4,7 +4,7 @@ accepted, responses fall due, a refresh falls due, a command issues, and a reque
 Clocks in which nothing of that can happen are jumped over.
 """
 
-from pimloom.cycle_sim.memory.kernels.compiled import bare
+from pimloom.cycle_sim.memory.kernels.compiled import bare, rare
 from pimloom.cycle_sim.memory.kernels.device import FAR, arm
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
 from pimloom.cycle_sim.npu_pim.kernels.banks import dots_wait, set_row, take
@@ -31,7 +31,7 @@ from pimloom.cycle_sim.npu_pim.kernels.requests import (
 DONE, STUCK, FLUSH = range(3)  # what `run` returns
 
 
-@bare
+@rare
 def run(ch, until):
     """Go on to clock `until`; to FAR: until no request is left.
 
