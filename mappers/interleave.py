@@ -58,7 +58,7 @@ def stages(sub_batches: int) -> tuple[Stage, ...]:
     )
 
 
-def unrolled(sub_batches: int, layers: int) -> tuple[Stage, ...]:
+def all_layers(sub_batches: int, layers: int) -> tuple[Stage, ...]:
     """The stages of `layers` layers in order, each with a name of its own: what runs when none stands for another."""
     once = stages(sub_batches)
     repeated = [stage for stage in once if stage.runs != "once"]

@@ -3,13 +3,15 @@
 import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from pimloom.arch.llm import load_llm
 from pimloom.arch.pim_stream import HEADER
 from pimloom.arch.system import load_part, load_system
+from pimloom.cycle_sim.npu_pim.kernels import fields as f
 from pimloom.mappers.kv import Shape, logit
-from pimloom.reports.npu_pim.serve import shard_of
+from pimloom.reports.npu_pim.serve import lay_out, shard_of
 from pimloom.reports.npu_pim.share import first_row
 from tests.command import call
 from tests.naive_neupims import Channel, Request
@@ -176,3 +178,13 @@ def test_no_scope_but_three():
     assert spec("DUAL").pim_precharge == "bank"
     with pytest.raises(Exception, match="pim_precharge"):
         load_system("neupims", {"dram.pim_precharge": "rank"})
+
+
+@pytest.mark.parametrize(("fault", "row"), [("true", 0), ("false", 511)])
+def test_queries_and_logits_lie_where_no_address_of_the_npu_is(fault, row):
+    """8.1 item 8: 512 MB of activations are 512 rows of 1 MB; the NPU's addresses take the first 40."""
+    system = load_system("neupims", {"faults.gwrites_of_row_0": fault, "interleave.sub_batches": "1"})
+    laid = lay_out(system, load_llm("gpt3-7b"), np.array([40]), None, tp=4, layers=1)
+    dots = np.concatenate([rows for o in laid.layer.builder.operators for rows in o.dots])
+    gwrites = dots[dots[:, f.KIND] == f.GWRITE]
+    assert len(gwrites) == 2 + 8 and set(gwrites[:, f.ROW].tolist()) == {row}

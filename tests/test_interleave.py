@@ -10,8 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pimloom.mappers.interleave import Stage, stages
+from pimloom.arch.llm import load_llm
+from pimloom.arch.system import load_system
+from pimloom.cycle_sim.npu_pim.machine import run
+from pimloom.mappers.interleave import Stage, all_layers, stages
 from pimloom.mappers.partition import subset_sums
+from pimloom.reports.npu_pim.layer import LayerProgram
+from pimloom.reports.npu_pim.serve import PORTS, lay_out, serve
 from tests.command import call
 
 # the specification, section 3.8: stage, NPU (projection and FFN, QKV), PIM
@@ -185,3 +190,27 @@ def test_without_waiting_one_request_takes_no_longer(folder):
     """A request alone has nobody to wait for."""
     both = [pim_stage(folder, MANY_TOKENS, waits)["stages_cyc"]["B"] for waits in ("true", "false")]
     assert both[0] == pytest.approx(both[1], rel=0.01)
+
+
+# stages of all layers, none standing for another
+
+
+def test_stages_of_all_layers_in_order():
+    assert [stage.name for stage in all_layers(1, 2)] == ["A@0", "B@1", "E@2", "A@3", "B@4", "E@5"]
+    assert [stage.name[0] for stage in all_layers(2, 3)] == list("ABCDCDEF")
+    assert [stage[1:4] for stage in all_layers(2, 1)] == [stage[1:4] for stage in stages(2) if stage.runs == "once"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sub_batches", [1, 2])
+def test_a_layer_stands_for_the_others(sub_batches):
+    """No state is carried from layer to layer: phase of the refresh, writes that wait. 1 % is what was seen."""
+    system, llm, layers = load_system("neupims", {"interleave.sub_batches": str(sub_batches)}), load_llm("gpt3-7b"), 4
+    tokens = np.array([700, 30, 512, 64, 91, 1000, 12, 256] * 4)
+    laid = lay_out(system, llm, tokens, None, tp=4, layers=layers)
+    order, parts = all_layers(sub_batches, layers), [part.tolist() for part in laid.parts]
+    whole = LayerProgram(laid.layer.shard, laid.layer.tokens, laid.layer.caches).build(parts, order)
+    total = run(laid.spec, system.spec.dram.channels, laid.npu, whole.builder, ports=PORTS).total_ck
+    found = serve(system, llm, tokens, None, tp=4, layers=layers, fidelity="physical")
+    stood_for = sum(found.stages_cyc[stage.name] * stage.times(layers) for stage in stages(sub_batches))
+    assert stood_for == pytest.approx(total, rel=0.02)

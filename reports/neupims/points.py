@@ -130,6 +130,7 @@ TOUCHED = {
     "gact_closes_early": ("pim", "neupims"),
     "gwrites_overlap": ("pim", "neupims"),
     "header_counts_rounded": ("pim", "neupims"),
+    "gwrites_of_row_0": ("pim", "neupims"),
     "same_rows": ("pim", "neupims"),
     "pim_dispatched_singly": ("pim",),
     "one_queue": ("pim",),  # two sub-batches have two queues anyway

@@ -11,6 +11,7 @@ import numpy as np
 
 from pimloom.arch.llm import LlmSpec
 from pimloom.arch.npu_pim import NpuPimSystem
+from pimloom.arch.pim_stream import GWRITE
 from pimloom.arch.units import BITS_PER_BYTE, ceil_div
 from pimloom.cycle_sim.npu.vectors import VectorOp, VectorUnits, vector_cyc
 from pimloom.cycle_sim.npu_pim.fused import Heads, fused_mha
@@ -22,6 +23,7 @@ from pimloom.mappers.kv import Cache, Shape, attend, logit
 from pimloom.reports.npu_pim.work import fused_work, gemm_work, sum_work, vector_work
 
 NPU, PIM, RESULTS = range(3)  # ports
+ACTIVATION_BYTES = 512 * 2**20  # casys-kaist/NeuPIMs@f299af3: the buffer before the cache
 HEADER_BITS = 32  # casys-kaist/NeuPIMs@f299af3, NeuPIMSLogitSoftmax.cc: what it keeps of the address of a header for K
 
 
@@ -197,16 +199,22 @@ class LayerProgram:
         seen = tokens * size if faults.vector_sizes_lost else tokens  # the simulator takes bytes for elements
         wraps = 2**HEADER_BITS // shard.row_bytes if faults.header_rows_wrap else None
         stream = logit(shape, tokens, cache.row_k, fused=fused, exact=exact, header_rows=wraps)
-        groups = self._send(logits, cache.channel, stream)
+        groups = self._send(logits, cache.channel, self._from_its_row(stream))
         for h in range(shape.heads):
             b.task(logits, shard.vector_cyc("softmax", seen), [groups[h]], b.store(logits, tokens * size))
         self._did(logits, vector_work("softmax", shape.heads, tokens, 1, size))
         stream = attend(shape, tokens, cache.row_v, fused=fused, exact=exact, same_rows=faults.same_rows)
-        groups = self._send(values, cache.channel, stream)
+        groups = self._send(values, cache.channel, self._from_its_row(stream))
         self._did(values, sum_work(ceil_div(tokens, shape.row), shape.heads * shape.head_dim, size))
         if ceil_div(tokens, shape.row) > 1:  # partial results are added
             for h in range(shape.heads):
                 b.task(values, shard.vector_cyc("add", seen), [groups[h]], b.store(values, shape.head_dim * size))
+
+    def _from_its_row(self, stream: np.ndarray) -> np.ndarray:
+        """The stream with q and logits where they lie: at the end of the buffer of activations."""
+        if not self.shard.system.faults.gwrites_of_row_0:
+            stream["row"][stream["cmd"] == GWRITE] = ceil_div(ACTIVATION_BYTES, self.shard.row_bytes) - 1
+        return stream
 
     def _did(self, op: Operator, work: Work) -> None:
         self.work[op.index] = self.work[op.index].plus(work)

@@ -8,9 +8,7 @@ from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec
 from pimloom.arch.units import BITS_PER_BYTE, ceil_div
 from pimloom.mappers.kv import Cache, place
-from pimloom.reports.npu_pim.layer import Shard
-
-ACTIVATION_BYTES = 512 * 2**20  # casys-kaist/NeuPIMs@f299af3: the buffer before the cache
+from pimloom.reports.npu_pim.layer import ACTIVATION_BYTES, Shard
 
 
 class Share(NamedTuple):
