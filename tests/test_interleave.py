@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pimloom.arch.llm import load_llm
+from pimloom.arch.npu_pim import NpuPimSystem
 from pimloom.arch.system import load_system
 from pimloom.cycle_sim.npu_pim.machine import run
 from pimloom.mappers.interleave import Stage, all_layers, stages
@@ -210,6 +211,7 @@ def test_a_layer_stands_for_the_others(sub_batches):
     laid = lay_out(system, llm, tokens, None, tp=4, layers=layers)
     order, parts = all_layers(sub_batches, layers), [part.tolist() for part in laid.parts]
     whole = LayerProgram(laid.layer.shard, laid.layer.tokens, laid.layer.caches).build(parts, order)
+    assert isinstance(system.spec, NpuPimSystem)
     total = run(laid.spec, system.spec.dram.channels, laid.npu, whole.builder, ports=PORTS).total_ck
     found = serve(system, llm, tokens, None, tp=4, layers=layers, fidelity="physical")
     stood_for = sum(found.stages_cyc[stage.name] * stage.times(layers) for stage in stages(sub_batches))
