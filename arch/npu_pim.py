@@ -88,6 +88,7 @@ class Faults(ChannelFaults, frozen=True, forbid_unknown_fields=True):
         "one_queue": "requests of NPU and PIM share a queue in front of each channel unless sub-batches interleave",
         "header_counts_rounded": "PIM_HEADER announces COMPs rounded to a power of two",
         "gwrites_of_row_0": "GWRITEs read row 0, where the addresses of the NPU begin, too",
+        "attend_not_stored": "results of attend of one row of tokens are not written",
         "same_rows": "all heads of a request read the same rows of V",
         "attend_waits_for_all": "no request's product with V starts before the logits of all requests are there",
         "halves_by_number": "sub-batches take equal numbers of a channel's requests in list order, not equal estimates",
@@ -107,6 +108,7 @@ class Faults(ChannelFaults, frozen=True, forbid_unknown_fields=True):
     one_queue: bool
     header_counts_rounded: bool
     gwrites_of_row_0: bool
+    attend_not_stored: bool
     same_rows: bool
     attend_waits_for_all: bool
     halves_by_number: bool

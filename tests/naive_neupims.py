@@ -451,7 +451,7 @@ class Channel:
         self.fill = c == "READRES" or (self.fill and c != "COMP")
         if c in ("READ", "READRES", "COMPS_READRES"):
             same = self.waiting_reads.pop(request.address) if c == "READ" else [request]
-            late = 2 * max(request.count, 6) if c == "COMPS_READRES" and "2r" in self.fixes else 0
+            late = max(2 * request.count, 6) if c == "COMPS_READRES" and "2r" in self.fixes else 0
             for x in same:
                 self._respond(t + 16 + late, x)
         elif c == "GWRITE":

@@ -100,7 +100,7 @@ def policy_of(spec: PimChannel, part: Part) -> np.ndarray:
         f.EXACT_SLACK: not faults.slack_stale,
     }
     if mode != "dram":
-        values |= {f.COPY_CK: ck("nGWRITE"), f.COMP_CK: ck("nCOMP"), f.GEMV_CK: ck("nGEMV")}
+        values |= {f.COPY_CK: ck("nGWRITE"), f.COMP_CK: ck("nCOMP"), f.GEMV_CK: ck("nGEMV"), f.TREE_CK: ck("nTREE")}
     policy = np.zeros(f.N_POLICY, np.int64)
     policy[list(values)] = list(values.values())
     return policy

@@ -98,7 +98,7 @@ def _near(id: str, value: float | None, tolerance: float) -> dict:
 def _means(found: Findings) -> Rows:
     def mean(mine: str, other: str) -> float | None:
         ratios = found.all_over(mine, other)
-        return fmean(ratios) if ratios else None
+        return fmean(ratios) if len(ratios) == len(found.scope.cells) else None  # a mean of some says nothing of all
 
     least_most = found.all_over("served", "pim")
     line = published()["over_pim_range"]
@@ -140,7 +140,8 @@ def _ablation(found: Findings) -> Rows:
     cells = found.scope.ablation
     small, large = [c for c in cells if c.batch < 256], [c for c in cells if c.batch >= 256]
     drb, packed = steps("drb", "pim", cells), steps("packed", "drb", cells)
-    hurts, helps = steps("neupims", "packed", small), steps("neupims", "packed", large)
+    hurts = steps("neupims", "packed", small)
+    helps = [min(found.over("neupims", other, cell) or 0 for other in ("pim", "drb", "packed")) for cell in large]
     return [
         _near("drb", fmean(drb) if drb else None, NEAR),
         _row("packing", packed, "all above 1", min(packed, default=0) > 1),
@@ -181,8 +182,8 @@ def _machine(found: Findings) -> Rows:
         watts = [memory_w(served) if served else None for served in (mine, other)]
         if watts[0] and watts[1]:
             power.append(watts[0] / watts[1])
-        if mine and other and mine.energy_per_token_j and other.energy_per_token_j:
-            energy.append(mine.energy_per_token_j / other.energy_per_token_j)
+        if watts[0] and watts[1] and mine and other:
+            energy.append(watts[0] * other.tokens_per_s / (watts[1] * mine.tokens_per_s))
     why = "none: the paper's powers are a picture"
     rows += [_row("memory_power", power, why, None), _row("energy", energy, why, None)]
     return [*rows, _row("area", area_percent(), "none: an estimate with assumed inputs", None, ".1f") | {"compare": []}]

@@ -131,6 +131,7 @@ TOUCHED = {
     "gwrites_overlap": ("pim", "neupims"),
     "header_counts_rounded": ("pim", "neupims"),
     "gwrites_of_row_0": ("pim", "neupims"),
+    "attend_not_stored": ("pim", "neupims"),
     "same_rows": ("pim", "neupims"),
     "pim_dispatched_singly": ("pim",),
     "one_queue": ("pim",),  # two sub-batches have two queues anyway

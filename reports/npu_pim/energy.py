@@ -18,7 +18,7 @@ def stage_energy(layer: LayerProgram, part: Part, ran: Ran, stages_cyc: Mapping[
     """Energy of one device by stage and cause [pJ]; None if the system or its part does not say what it needs.
 
     Commands and standby belong to the stage whose end is noticed after them: boundaries are the clocks of the accounts,
-    so that a stage has up to 64 clocks of the next one, and all stages together have every command. Work of the NPU is
+    so that a stage has up to 128 clocks of the next one, and all stages together have every command. Work of the NPU is
     that of the stage's operators; static power is that of its own time.
     """
     system = layer.shard.system

@@ -206,9 +206,13 @@ class LayerProgram:
         stream = attend(shape, tokens, cache.row_v, fused=fused, exact=exact, same_rows=faults.same_rows)
         groups = self._send(values, cache.channel, self._from_its_row(stream))
         self._did(values, sum_work(ceil_div(tokens, shape.row), shape.heads * shape.head_dim, size))
-        if ceil_div(tokens, shape.row) > 1:  # partial results are added
-            for h in range(shape.heads):
-                b.task(values, shard.vector_cyc("add", seen), [groups[h]], b.store(values, shape.head_dim * size))
+        partial = ceil_div(tokens, shape.row)
+        if partial == 1 and faults.attend_not_stored:
+            return
+        one = shard.vector_cyc("add", seen if faults.vector_sizes_lost else shape.head_dim)
+        add = one if faults.vector_sizes_lost else (partial - 1) * one
+        for h in range(shape.heads):
+            b.task(values, add, [groups[h]], b.store(values, shape.head_dim * size))
 
     def _from_its_row(self, stream: np.ndarray) -> np.ndarray:
         """The stream with q and logits where they lie: at the end of the buffer of activations."""

@@ -13,7 +13,16 @@ from pimloom.arch.units import BITS_PER_BYTE, J_PER_PJ, S_PER_PS, ceil_div
 from pimloom.cycle_sim.link import bits_ps, latency_ps
 from pimloom.cycle_sim.pipeline import Flow, flow
 from pimloom.mappers.packing import pack
-from pimloom.reports.npu_pim.serve import ENERGIES, Served, channel_of, estimate_of, serve, shard_of, sub_batches
+from pimloom.reports.npu_pim.serve import (
+    ENERGIES,
+    Served,
+    channel_of,
+    estimate_of,
+    lay_out,
+    serve,
+    shard_of,
+    sub_batches,
+)
 
 
 def serve_on_devices(
@@ -46,6 +55,7 @@ def serve_on_devices(
     if min(map(len, cut)) < least:
         raise UserError(f"--pp {pp}: {pp} micro-batches of at least {least} requests do not come out of {len(tokens)}")
     depth = stage_layers(layers, pp)
+    lay_out(system, llm, tokens, channel, tp=tp, layers=depth[0])  # each group holds the caches of the whole batch
     by_depth = {
         n: [serve(system, llm, tokens[mine], channel[mine], tp=tp, layers=n, fidelity=fidelity) for mine in cut]
         for n in dict.fromkeys(depth)

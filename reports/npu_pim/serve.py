@@ -174,11 +174,14 @@ def lay_out(
     spec = channel_of(system)
     n = hardware.interleave.sub_batches
     if n > len(tokens):
-        raise UserError(f"interleave.sub_batches: expected 1 to {len(tokens)}, the requests of the batch, got {n}")
-    if hardware.dram.row_buffers == "none":  # keys and values lie in all channels
+        raise UserError(
+            f"interleave.sub_batches: expected 1 to {len(tokens)}, the requests of the batch, got {n}; each needs a "
+            "request: give more, or --set interleave.sub_batches=1"
+        )
+    if hardware.dram.row_buffers == "none" or not hardware.faults.cache_overallotted:
         there = channels * part.organization.capacity_bytes
         check_memory(llm, tp, layers, int(tokens.sum()), hardware.npu.element_bits, there)
-    else:
+    if hardware.dram.row_buffers != "none":  # else keys and values lie in all channels
         if channel is None:
             channel = pack(estimate_of(shard, spec), tokens.tolist(), channels)
         caches = place_caches(shard, part.organization.rows, layers, tokens, channel)

@@ -174,7 +174,8 @@ def _issue(ch, t, c, b, what):
         busy = max(request[what, f.COUNT] * p[f.COMP_CK], p[f.GEMV_CK])
         arm(ch.device, f.GEMV_END, b, t + busy)
         ch.tally[f.COMP] += request[what, f.COUNT]
-        respond(ch, f.GEMVS, what, t + p[f.READ_CK] + (busy if p[f.LATE_GEMV] else 0))
+        late = max(request[what, f.COUNT] * p[f.COMP_CK], p[f.TREE_CK]) if p[f.LATE_GEMV] else 0
+        respond(ch, f.GEMVS, what, t + p[f.READ_CK] + late)
     if c in (f.GWRITE, f.HEADER, f.COMP, f.READRES, f.GEMV):
         free(ch, what)
     if p[f.LOGGING]:
