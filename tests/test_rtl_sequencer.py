@@ -27,7 +27,7 @@ MOST_CK = 40_000
 SEED = 1  # with which every rule binds; a test says so
 
 
-@parts
+@pytest.mark.parametrize("part", ["gddr6_pim_gpt", pytest.param("hbm2_2000", marks=pytest.mark.slow)])
 def test_gates_and_engine_agree_and_every_rule_binds(part):
     (found,) = verify("sequencer", part, simulator=needs(SIMULATOR[part]), commands=COMMANDS[part], seed=SEED)
     assert (found.mismatches, found.first_mismatch) == (0, None)
