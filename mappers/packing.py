@@ -68,12 +68,3 @@ def split(channel: np.ndarray, channels: int, parts: int) -> list[np.ndarray]:
             found[s] += mine[at : at + n]
             at += n
     return [np.array(part, np.int64) for part in found]
-
-
-def halve(channel: np.ndarray, channels: int) -> tuple[np.ndarray, np.ndarray]:
-    """Algorithm 3 as released: the first half of each channel's requests in list order, and the second.
-
-    Where the number is odd, the halves take the one in the middle in turn.
-    """
-    first, second = split(channel, channels, 2)
-    return first, second

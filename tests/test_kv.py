@@ -5,7 +5,7 @@ import pytest
 
 from pimloom.arch.pim_stream import PIM_COMMANDS
 from pimloom.mappers.kv import Shape, attend, logit, place
-from pimloom.mappers.packing import estimate_ck, halve, pack, round_robin
+from pimloom.mappers.packing import estimate_ck, pack, round_robin, split
 from tests import neupims_stimuli
 
 SEVEN_B = Shape(heads=8, kv_heads=8, head_dim=128, row=512, banks=32, lanes=16, allotted=4096)  # GPT3-7B, TP 4
@@ -67,7 +67,7 @@ def test_packing_gives_the_lists_of_the_ground_truth(shared, name, halves):
     packed = pack(lambda n: estimate_ck(SEVEN_B, n), tokens[order].tolist(), 32)
     expected_tokens, expected = requests(shared, f"{name}-gml")
     assert sorted(zip(tokens[order], packed, strict=True)) == sorted(zip(expected_tokens, expected, strict=True))
-    first, second = halve(expected, 32)
+    first, second = split(expected, 32, 2)
     assert len(first) == len(second) == len(tokens) // 2
     assert (expected_tokens[first].sum(), expected_tokens[second].sum()) == halves
 

@@ -11,7 +11,7 @@ from pimloom.arch.npu_pim import Faults
 from pimloom.arch.system import load_system
 from pimloom.cycle_sim.npu_pim.alone import issue
 from pimloom.mappers.kv import Shape, attend, logit
-from pimloom.mappers.packing import PUBLISHED, Constants, estimate_ck, halve, pack, split
+from pimloom.mappers.packing import PUBLISHED, Constants, estimate_ck, pack, split
 from pimloom.mappers.partition import balanced_halves, exact_pack, loads, settle, subset_sums
 from pimloom.reports.npu_pim.constants import derived_constants
 from pimloom.reports.npu_pim.serve import channel_of
@@ -115,7 +115,7 @@ def test_parts_follow_the_list_and_take_what_is_left_in_turn():
     # second has the only one of channel 2
     assert [part.tolist() for part in split(channel, 3, 3)] == [[0, 1, 4], [2, 3, 6], [7, 5]]
     # of two parts, the first has the odd one of channel 0, the second that of channel 2
-    assert [part.tolist() for part in halve(channel, 3)] == [[0, 1, 2, 4], [3, 7, 5, 6]]
+    assert [part.tolist() for part in split(channel, 3, 2)] == [[0, 1, 2, 4], [3, 7, 5, 6]]
 
 
 # stream of `mha 512 8 128` on NeuPIMs' simulator as released: 15,419 with two row buffers, 19,183 with one

@@ -94,8 +94,9 @@ def _facts(found: Findings) -> dict[str, object]:
 
 INTRODUCTION = (
     "A check passes or deviates by the tolerance in its row, chosen before the first run; the rest is reported "
-    "without a verdict, because a definition or a machine is not known. `physical` repairs all known faults of the "
-    "released simulator; `released` has them, and its rows compare us with that simulator's ratios, which are of the "
+    "without a verdict, because a definition or a machine is not known. `physical` repairs the known faults of the "
+    "released simulator but for made-up addresses and unlimited pads; "
+    "`released` has them, and its rows compare us with that simulator's ratios, which are of the "
     "authors' lists where ours are drawn. Evidence says how the published value is known. A second gate is the test "
     "suite: stage by stage against the released simulator on the authors' own lists (`tests/test_npu_pim.py`, "
     "`docs/npu_pim.md`)."
