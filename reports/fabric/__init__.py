@@ -1,0 +1,1 @@
+"""Studies of fabrics: what `pimloom fabric` prints."""
