@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 
 from pimloom.arch.error import UserError
-from pimloom.arch.topology import KHop, Topology
+from pimloom.arch.topology import Topology
+from pimloom.arch.topology.khop import KHop
 
 MOST_GPUS = 2**24
 
