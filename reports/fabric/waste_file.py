@@ -1,0 +1,84 @@
+"""Waste of fabrics as `pimloom fabric waste --csv` writes it, read back; and its i.i.d. draws in small."""
+
+import csv
+import io
+from collections.abc import Callable, Sequence
+from math import isfinite
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+
+from pimloom.arch.document import read_text, short
+from pimloom.arch.error import UserError
+from pimloom.arch.topology import Topology, topology
+from pimloom.arch.topology.cluster import Cluster
+
+Usable = Callable[[Topology, np.ndarray, int, int], np.ndarray]
+"""(fabric, faulty[states, nodes], gpus_per_node, tp) -> GPUs that groups can use, by state."""
+Number = TypeVar("Number", int, float)
+
+
+class WastePoint(NamedTuple):
+    """Shares of all GPUs of a cluster that are faulty, and healthy but in no group of `tp`; means over draws."""
+
+    arch: str
+    gpus: int
+    gpus_per_node: int
+    tp: int
+    fault_ratio: float
+    waste_ratio_mean: float
+
+
+def read_waste(path: Path) -> list[WastePoint]:
+    """The rows of a CSV that has (at least) the fields of `WastePoint` as columns. Raises UserError."""
+    reader = csv.DictReader(io.StringIO(read_text(path)), strict=True)
+    points = []
+    try:
+        if missing := [name for name in WastePoint._fields if name not in (reader.fieldnames or ())]:
+            raise UserError(f"{path}:1: no column {missing[0]}; expected what `pimloom fabric waste --csv` writes")
+        for row in reader:
+            points.append(_point(row, f"{path}:{reader.line_num}"))
+    except csv.Error as error:
+        raise UserError(f"{path}:{reader.line_num}: not CSV: {error}") from None
+    if not points:
+        raise UserError(f"{path}: no rows below the heading; expected what `pimloom fabric waste --csv` writes")
+    return points
+
+
+def _point(row: dict[str, str], where: str) -> WastePoint:
+    def read(kind: Callable[[str], Number], key: str, low: float, high: float) -> Number:
+        text = row[key]
+        try:
+            value = kind(text)
+        except (TypeError, ValueError):
+            value = kind("-1")
+        if not isfinite(value) or not low <= value <= high:
+            what = "an integer" if kind is int else "a number"
+            raise UserError(f"{where}: {key} {short(str(text))!r}: expected {what} from {low:g} to {high:g}")
+        return value
+
+    gpus, each, tp = (read(int, key, 1, 2**31) for key in ("gpus", "gpus_per_node", "tp"))
+    faulty, wasted = (read(float, key, 0, 1) for key in ("fault_ratio", "waste_ratio_mean"))
+    return WastePoint(row["arch"] or "", gpus, each, tp, faulty, wasted)
+
+
+def draw_waste(
+    names: Sequence[str], usable: Usable, cluster: Cluster, tp: int, ratios: Sequence[float], draws: int, seed: int = 0
+) -> list[WastePoint]:
+    """Waste where each node is faulty with probability f, for every f of `ratios`; the same draws for all fabrics.
+
+    A point's waste is the mean over `draws`, and its `fault_ratio` is f.
+    """
+    level = np.random.default_rng(seed).random((draws, cluster.nodes))
+    points = []
+    for name in names:
+        fabric = topology(name)
+        cluster.check(fabric)
+        for ratio in ratios:
+            faulty = level < ratio
+            healthy = cluster.gpus - faulty.sum(axis=1) * cluster.gpus_per_node
+            wasted = healthy - usable(fabric, faulty, cluster.gpus_per_node, tp)
+            share = float(wasted.mean()) / cluster.gpus
+            points.append(WastePoint(name, cluster.gpus, cluster.gpus_per_node, tp, ratio, share))
+    return points
