@@ -27,6 +27,19 @@ class KHop:
         """(bundle, path) of every path that reaches `hop` nodes away."""
         return [(b, p) for b, pair in enumerate(self.bundles) for p, far in enumerate(pair) if far == hop]
 
+    def slots(self, gpus_per_node: int) -> tuple[int, ...]:
+        """The slot of each bundle in a node of R GPUs; slot i joins GPUs i and i + 1 mod R. K <= R, R >= 2.
+
+        A (right) is slot R - 1 and B (left) slot R / 2 - 1 [design]; the others take the free slots from 0 on [design]:
+        any two distinct slots split the node's ring into two arcs, so any slot would do.
+
+        >>> khop(3).slots(4), khop(2).slots(8)
+        ((3, 1, 0), (7, 3))
+        """
+        right, left = gpus_per_node - 1, gpus_per_node // 2 - 1
+        free = [slot for slot in range(gpus_per_node) if slot not in (right, left)]
+        return (right, left, *free)[: self.hops]
+
 
 def khop(hops: int) -> KHop:
     """The K-hop ring with K = `hops`, at least 2: a node in the middle of a ring needs a bundle for each side.
