@@ -168,6 +168,13 @@ def find(folder: str, name: str) -> Path:
     raise UserError(f"unknown {kind} {name!r}{nearest(name, known)}; known {folder}: {', '.join(known)}")
 
 
+def is_optics(name: str) -> bool:
+    """Whether this name, or this path to a YAML file, is that of an optical part."""
+    if name.endswith((".yaml", ".yml")) and Path(name).is_file():
+        return bool(OPTICAL.search(Path(name).read_text(errors="replace")))
+    return name in list_names("optics")
+
+
 def find_optics(name: str) -> Path:
     """The file of an optical part by name, or a path; else UserError."""
     known = list_names("optics")
@@ -180,6 +187,8 @@ def find_optics(name: str) -> Path:
 
 def load_part(name: str, overrides: Mapping[str, str] | None = None) -> Loaded[Part]:
     """Read a part by name or path, check it against its standard and its own geometry. Raises UserError."""
+    if is_optics(name):
+        raise UserError(f"part {name!r} is optical; expected a memory: {', '.join(list_names('parts'))}")
     path = find("parts", name)
     loaded = load_yaml(path, Part, overrides or {})
     try:

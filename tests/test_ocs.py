@@ -211,7 +211,7 @@ def test_events_that_cannot_be(events):
 
 
 def test_the_parts_own_times():
-    """80 us of blackout and 1 ms of retrain at 10 MHz; a failover takes 100 + 10 + 80 + 1000 us, as `failover_ps` says."""
+    """80 us of blackout, 1 ms of retrain at 10 MHz; a failover takes 100 + 10 + 80 + 1000 us, as `failover_ps` says."""
     part = load_optics("ocstrx").value
     table = switch_table(part)
     found = simulate(table, [Request(5, ONE), Light(20_000, 0, False)])
