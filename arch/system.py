@@ -1,6 +1,7 @@
 """A system to simulate: one YAML file that names its parts, with everything a user may `--set`."""
 
 import hashlib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ from pimloom.arch.part_check import check_part
 from pimloom.arch.table import without_pim
 
 HERE = Path(__file__).parent
+OPTICAL = re.compile(r"^kind: optics\b", re.MULTILINE)
 Count = Annotated[int, msgspec.Meta(ge=0)]
 Share = Annotated[float, msgspec.Meta(gt=0, le=1)]
 ClockMhz = Annotated[float, msgspec.Meta(ge=0.1, le=100_000)]  # a period of 10 us to 10 ps
@@ -148,8 +150,11 @@ def digest(*values: Any) -> str:
 
 
 def list_names(folder: str) -> list[str]:
-    """Names of the YAML files in `arch/parts` or `arch/systems`."""
-    return sorted(p.stem for p in (HERE / folder).glob("*.yaml"))
+    """Names of the YAML files in `arch/FOLDER`; of `parts` the memories, of `optics` the optical parts among them."""
+    if folder not in ("parts", "optics"):
+        return sorted(p.stem for p in (HERE / folder).glob("*.yaml"))
+    every = sorted((HERE / "parts").glob("*.yaml"))
+    return [p.stem for p in every if bool(OPTICAL.search(p.read_text())) == (folder == "optics")]
 
 
 def find(folder: str, name: str) -> Path:
@@ -163,8 +168,27 @@ def find(folder: str, name: str) -> Path:
     raise UserError(f"unknown {kind} {name!r}{nearest(name, known)}; known {folder}: {', '.join(known)}")
 
 
+def is_optics(name: str) -> bool:
+    """Whether this name, or this path to a YAML file, is that of an optical part."""
+    if name.endswith((".yaml", ".yml")) and Path(name).is_file():
+        return bool(OPTICAL.search(Path(name).read_text(errors="replace")))
+    return name in list_names("optics")
+
+
+def find_optics(name: str) -> Path:
+    """The file of an optical part by name, or a path; else UserError."""
+    known = list_names("optics")
+    if name in known:
+        return HERE / "parts" / f"{name}.yaml"
+    if name.endswith((".yaml", ".yml")):
+        return Path(name)
+    raise UserError(f"unknown optical part {name!r}{nearest(name, known)}; known optical parts: {', '.join(known)}")
+
+
 def load_part(name: str, overrides: Mapping[str, str] | None = None) -> Loaded[Part]:
     """Read a part by name or path, check it against its standard and its own geometry. Raises UserError."""
+    if is_optics(name):
+        raise UserError(f"part {name!r} is optical; expected a memory: {', '.join(list_names('parts'))}")
     path = find("parts", name)
     loaded = load_yaml(path, Part, overrides or {})
     try:

@@ -55,9 +55,8 @@ def emit(
     quiet: Quiet = False,
 ) -> None:
     """Write a block as Verilog, its ports explained above it."""
-    from pimloom.arch.system import load_part
     from pimloom.reports.files import write_atomic
-    from pimloom.rtl_flow.lookup import build, needs_extra
+    from pimloom.rtl_flow.lookup import build, load_device, needs_extra, part_of
 
     if out != "-":
         _check_file(Path(out), "--out")
@@ -66,7 +65,8 @@ def emit(
         from pimloom.rtl.header import header
 
         progress(0, 1)
-        component = build(block, part, load_part(part).value)
+        part = part_of(block, part)
+        component = build(block, part, load_device(part))
         text = header(component, f"{block} of {Path(part).stem}, by pimloom {__version__}") + to_verilog(
             component, block
         )
@@ -93,18 +93,18 @@ def verify(
     quiet: Quiet = False,
 ) -> None:
     """Simulate blocks against the models they mirror."""
-    from pimloom.arch.system import load_part
-    from pimloom.rtl_flow.lookup import left_out, needs_extra
+    from pimloom.rtl_flow.lookup import left_out, load_device, needs_extra, part_of
     from pimloom.rtl_show import differing, show_verified
 
     _check_outputs(json, waves)
     with needs_extra(), _bar(f"verifying {block or 'all blocks'}", quiet) as progress:
         from pimloom.rtl_flow.verify import verify as run
 
+        part = part_of(block, part)
         rows = _plain(
             run(block, part, simulator=simulator.value, commands=commands, seed=seed, waves=waves, progress=progress)
         )
-        without = left_out(load_part(part).value) if block is None else {}
+        without = left_out(load_device(part)) if block is None else {}
     output(_result(rows, part, seed=seed, left_out=without), json, None if quiet else show_verified)
     if wrong := differing(rows):
         raise GateError(f"RTL and model differ: mismatches: {', '.join(wrong)}")
@@ -140,15 +140,15 @@ def synth(
     quiet: Quiet = False,
 ) -> None:
     """Synthesise a block: area, longest path, FPGA resources."""
-    from pimloom.arch.system import load_part
-    from pimloom.rtl_flow.lookup import find_logic, left_out, needs_extra
+    from pimloom.rtl_flow.lookup import find_logic, left_out, load_device, needs_extra, part_of
     from pimloom.rtl_show import show_syntheses
 
     _check_outputs(json)
     with needs_extra(), _bar(f"synthesising {block}", quiet) as progress:
         from pimloom.rtl_flow.synth import all_blocks, synthesize
 
-        device = load_part(part).value
+        part = part_of(block, part)
+        device = load_device(part)
         blocks = all_blocks(device) if block == "all" else find_logic(block)
         found = synthesize(blocks, device, part, progress, _note(quiet))
         without = left_out(device) if block == "all" else {}

@@ -2,11 +2,12 @@
 """The blocks a user can name: each builds a component from a part."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from amaranth.lib.wiring import Component
 
 from pimloom.arch.asic import ADDERS
+from pimloom.arch.optics import Optics, load_optics, switch_table
 from pimloom.arch.part import Part
 from pimloom.arch.table import compile_table, rule_rows
 from pimloom.rtl import bf16, float32
@@ -14,24 +15,32 @@ from pimloom.rtl.asic.layernorm import Layernorm
 from pimloom.rtl.asic.softmax import Softmax
 from pimloom.rtl.asic.sum import AccumulatePartials, TreeSum
 from pimloom.rtl.asic.unary import Exp, Gelu, Reciprocal, Rsqrt
+from pimloom.rtl.ocs_switch import OcsSwitch
 from pimloom.rtl.pim_channel import PimChannel
 from pimloom.rtl.pim_unit import PimUnit
 from pimloom.rtl.sequencer import Sequencer
 from pimloom.rtl.timer import Timer
 
 LONGEST = 1024  # elements of a vector of softmax and LayerNorm
+OCSTRX = "ocstrx"  # the optical part of `ocs_switch`, where none is named
 KEPT = 8  # rows that the banks of `pim_channel` hold: on a die they are cell arrays, in Verilog every word has a line
 
 
 class Block(NamedTuple):
     """`build(part)` makes the component; `summary` is one line for `pimloom rtl list`.
 
-    cells: holds cell arrays, which are no logic: not for synthesis.
+    cells: holds cell arrays, which are no logic: not for synthesis. optical: made from an optical part; with a memory,
+    from `OCSTRX`.
     """
 
     summary: str
-    build: Callable[[Part], Component]
+    build: Callable[[Any], Component]
     cells: bool = False
+    optical: bool = False
+
+
+def _path_controller(part: Part | Optics) -> OcsSwitch:
+    return OcsSwitch(switch_table(part if isinstance(part, Optics) else load_optics(OCSTRX).value))
 
 
 def _longest_window(part: Part) -> tuple[int, int]:
@@ -60,4 +69,5 @@ BLOCKS: dict[str, Block] = {
     "asic_partials": Block("partials and bias of one result, added in order", lambda part: AccumulatePartials()),
     "asic_softmax": Block(f"softmax of vectors of up to {LONGEST} bfloat16", lambda part: Softmax(LONGEST)),
     "asic_layernorm": Block(f"LayerNorm of vectors of up to {LONGEST} bfloat16", lambda part: Layernorm(LONGEST)),
+    "ocs_switch": Block("path controller of an optical-switch transceiver", _path_controller, optical=True),
 }

@@ -11,6 +11,7 @@ from pimloom.rtl_flow.tools import EXTRA
 if TYPE_CHECKING:
     from amaranth.lib.wiring import Component
 
+    from pimloom.arch.optics import Optics
     from pimloom.arch.part import Part
     from pimloom.rtl.blocks import Block
 
@@ -29,7 +30,7 @@ def needs_extra() -> Iterator[None]:
         raise UserError(f"{package} is missing; install it with: {EXTRA}") from error
 
 
-def find_blocks(name: str | None = None, part: "Part | None" = None) -> "dict[str, Block]":
+def find_blocks(name: str | None = None, part: "Part | Optics | None" = None) -> "dict[str, Block]":
     """The block of that name, or all, of a part those that it can have. Raises UserError for an unknown one."""
     from pimloom.arch.load import nearest
     from pimloom.rtl.blocks import BLOCKS
@@ -50,7 +51,30 @@ def find_logic(name: str) -> "dict[str, Block]":
     return found
 
 
-def build(name: str, part_name: str, part: "Part") -> "Component":
+def part_of(block: str | None, part: str) -> str:
+    """The part that a block is made from: an optical block takes its own where a memory is named.
+
+    Raises UserError for an optical part and a block of memories, or no block.
+    """
+    from pimloom.arch.system import is_optics
+    from pimloom.rtl.blocks import BLOCKS, OCSTRX
+
+    optical, takes = is_optics(part), block in BLOCKS and BLOCKS[block].optical
+    if optical and not takes:
+        known = ", ".join(name for name, one in BLOCKS.items() if one.optical)
+        raise UserError(f"{part} is an optical part; name a block that is made from one: {known}")
+    return OCSTRX if takes and not optical else part
+
+
+def load_device(part: str) -> "Part | Optics":
+    """The memory or optical part of that name, or path. Raises UserError."""
+    from pimloom.arch.optics import load_optics
+    from pimloom.arch.system import is_optics, load_part
+
+    return load_optics(part).value if is_optics(part) else load_part(part).value
+
+
+def build(name: str, part_name: str, part: "Part | Optics") -> "Component":
     """The block's component. Raises UserError for an unknown block, or one that the part cannot have."""
     block = find_blocks(name)[name]
     try:
@@ -59,7 +83,7 @@ def build(name: str, part_name: str, part: "Part") -> "Component":
         raise UserError(f"{part_name} cannot have block {name}: {error}") from None
 
 
-def left_out(part: "Part") -> dict[str, str]:
+def left_out(part: "Part | Optics") -> dict[str, str]:
     """Blocks that the part cannot have, and why."""
     from pimloom.rtl.blocks import BLOCKS
 

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 from amaranth.back import rtlil
 from amaranth.lib.wiring import Component
 
+from pimloom.arch.optics import Optics
 from pimloom.arch.part import Part
 from pimloom.reports.files import write_json
 from pimloom.rtl import emit
@@ -86,14 +87,14 @@ class Job(NamedTuple):
     files: Mapping[str, str]
 
 
-def all_blocks(part: Part) -> dict[str, Block]:
+def all_blocks(part: Part | Optics) -> dict[str, Block]:
     """The blocks that `pimloom rtl synth all` and the report synthesise: those of the part that are logic."""
     return {name: block for name, block in find_blocks(part=part).items() if not block.cells}
 
 
 def synthesize(
     blocks: Mapping[str, Block],
-    part: Part,
+    part: Part | Optics,
     part_name: str,
     progress: Callable[[int, int], None] = lambda done, total: None,
     note: Callable[[str], None] = lambda text: None,

@@ -8,17 +8,18 @@ from typing import NamedTuple
 import numpy as np
 
 from pimloom.arch.error import UserError
+from pimloom.arch.optics import Optics
 from pimloom.arch.part import Part
-from pimloom.arch.system import load_part
 from pimloom.arch.table import bend, standard_of
 from pimloom.cycle_sim.stream import describe
-from pimloom.rtl.blocks import BLOCKS
+from pimloom.rtl.blocks import BLOCKS, OCSTRX
 from pimloom.rtl.emit import to_verilog
+from pimloom.rtl.ocs_switch import OcsSwitch
 from pimloom.rtl_flow.channel import mismatches as channel_mismatches
 from pimloom.rtl_flow.channel import random_product, run_product
 from pimloom.rtl_flow.cosim import Case, Walk, Walks, walk
-from pimloom.rtl_flow.lookup import build, find_blocks
-from pimloom.rtl_flow.scenes import arithmetic, functions
+from pimloom.rtl_flow.lookup import build, find_blocks, load_device, part_of
+from pimloom.rtl_flow.scenes import arithmetic, functions, optics
 from pimloom.rtl_flow.scenes.scene import mismatches as scene_mismatches
 from pimloom.rtl_flow.scenes.scene import play
 from pimloom.rtl_flow.simulator import WAVE_SUFFIX, Simulator, check_waves
@@ -220,12 +221,52 @@ def verify_values(
     )  # fmt: skip
 
 
+def verify_switch(
+    name: str,
+    part: Part | Optics,
+    simulator: Simulator,
+    commands: int,
+    seed: int,
+    waves: Path | None,
+    progress: Progress,
+) -> Verified:
+    """Random transceivers and their requests through the path controller, times and tables as ports; then the part's
+    own, at full length. The rules are its times."""
+    progress(0, 3)
+    name, own = name if isinstance(part, Optics) else OCSTRX, BLOCKS["ocs_switch"].build(part)
+    cases = optics.draw_switch_cases(commands, seed)
+    alone = [optics.own_switch_case(own.switch_table, seed)]
+    general = OcsSwitch(cases[0].table, optics.BITS)
+    jobs = [
+        (to_verilog(c, "ocs_switch"), optics.switch_scene(x, x is cases)) for c, x in ((general, cases), (own, alone))
+    ]
+    wrong, cycles, seconds, file = list[str](), 0, 0.0, waves
+    for done, (verilog, scene) in enumerate(jobs, start=1):
+        found = play(verilog, "ocs_switch", scene, simulator, waves if done == 1 else None)
+        cycles, seconds = cycles + int(found["cycles"]), seconds + float(found["seconds"])
+        differ = scene_mismatches(scene, found)
+        if differ and not wrong and (not waves or done > 1):
+            file = waves or _wave_file("ocs_switch", name, simulator, seed)
+            play(verilog, "ocs_switch", scene, simulator, file)
+        wrong += differ
+        progress(done, 3)
+    table = {time: optics.decides(cases, time) for time in optics.TIMES}
+    asleep = [time for time, case in table.items() if case is None]
+    progress(3, 3)
+    return Verified(
+        "ocs_switch", name, simulator, sum(scene.operations for _, scene in jobs), len(wrong),
+        len(table) - len(asleep), len(table), asleep, cycles, cycles / seconds,
+        wrong[0] if wrong else None, str(file) if file else None, table,
+    )  # fmt: skip
+
+
 SCENES = arithmetic.SCENES | functions.SCENES
 VERIFIERS: dict[str, Callable[..., Verified]] = {
     "sequencer": verify_sequencer,
     "timer": partial(verify_values, "timer"),
     "pim_channel": verify_channel,
     **{block: partial(verify_values, block) for block in SCENES if block != "timer"},
+    "ocs_switch": verify_switch,
 }
 
 
@@ -246,7 +287,8 @@ def verify(
     if waves and block is None:
         raise UserError(f"--waves {waves}: holds the waveform of one block; name the block")
     check_waves(waves, simulator)
-    device = load_part(part).value
+    part = part_of(block, part)
+    device = load_device(part)
     if block:
         build(block, part, device)  # or say why not, before anything is simulated
     for name in find_blocks(block, device):

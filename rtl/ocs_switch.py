@@ -1,0 +1,137 @@
+# amaranth: UnusedElaboratable=no
+"""The path controller of an optical-switch transceiver in gates: `cycle_sim/ocs.py` clock for clock, from one table."""
+
+from amaranth.hdl import Const, Module, Mux, Signal, Value
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+from amaranth.utils import bits_for
+
+from pimloom.arch.optics import SwitchTable
+
+TAG_BITS = 8
+ARRIVAL, KEPT, SWITCH = range(3)  # where a request ends
+STAGES = 3
+
+
+def request_layout(table: SwitchTable) -> data.StructLayout:
+    """A request: `entry` of the path table, which need not be there, and a tag that comes back with its end."""
+    return data.StructLayout({"valid": 1, "entry": bits_for(len(table.entries)), "tag": TAG_BITS})
+
+
+def end_layout() -> data.StructLayout:
+    """The end of a request: served, or refused."""
+    return data.StructLayout({"valid": 1, "served": 1, "tag": TAG_BITS})
+
+
+def entries_layout(table: SwitchTable) -> data.ArrayLayout:
+    """The path table."""
+    entry = {"path": range(table.paths), "backup": range(len(table.entries))}
+    return data.ArrayLayout(data.StructLayout(entry), len(table.entries))
+
+
+class OcsSwitch(wiring.Component):
+    """Keeps one path live at a time and switches on request, or by itself where the live path has failed.
+
+    request: at most one a clock. light: a bit for each path. data: a word is offered; it is taken in every clock in
+    which a bit of `live` is high, and else refused. live: the path that takes data, none during a switch; closed: the
+    path that has light through the module, from the start of its retrain on. Of the clock before: sent: the path that a
+    word went to; ends: requests that ended on arrival, when kept, and with their switch.
+
+    With `bits`, times are ports of that many bits, and so are the entries of the table, all steady from reset on: one
+    netlist serves all transceivers of as many paths and entries. `decide` and `blackout` are at least 1.
+    """
+
+    def __init__(self, table: SwitchTable, bits: int = 0) -> None:
+        self.switch_table, self.bits = table, bits
+        members = {
+            "request": In(request_layout(table)),
+            "light": In(table.paths),
+            "data": In(1),
+            "live": Out(table.paths),
+            "closed": Out(table.paths),
+            "sent": Out(table.paths),
+            "ends": Out(data.ArrayLayout(end_layout(), STAGES)),
+        }
+        times = ("detect", "decide", "blackout", "retrain")
+        ports = {name: In(bits) for name in times} | {"entries": In(entries_layout(table))}
+        super().__init__(members | (ports if bits else {}))
+        if not bits:
+            for name in times:
+                setattr(self, name, Const(getattr(table, name)))
+            rows = [{"path": path, "backup": backup} for path, backup in table.entries]
+            self.entries = entries_layout(table).const(rows)
+        self.entry = Signal(range(len(table.entries)))
+        self.left = Signal(bits + 1 if bits else bits_for(table.switch))
+        """Clocks of the switch that are left, this one included; the module is live at 0."""
+        self.dark = [Signal(bits or bits_for(table.detect), name=f"dark_{path}") for path in range(table.paths)]
+        """Clocks without light before this one, up to `detect`."""
+        self.bad = Signal(bits or bits_for(table.decide))
+        """Clocks before this one in which the live path had failed, up to `decide` - 1."""
+        self.owner, self.kept = Signal(end_layout()), Signal(request_layout(table))
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        live, now, failed = Signal(), Signal(range(self.switch_table.paths)), self._failed(m)
+        m.d.comb += [live.eq(self.left == 0), now.eq(self._path(self.entry))]
+        m.d.comb += [self.live.eq(self._open(live, now)), self.closed.eq(self._open(self.left <= self.retrain, now))]
+        m.d.sync += self.sent.eq(Mux(self.data, self.live, 0))
+
+        there, picked = Signal(), Signal(request_layout(self.switch_table))
+        m.d.comb += there.eq(self.request.valid & (self.request.entry < len(self.switch_table.entries)))
+        m.d.comb += picked.eq(Mux(there, self.request, self.kept))
+        target, can, go, at_once = Signal.like(self.entry), Signal(), Signal(), Signal()
+        asked = picked.entry[: len(self.entry)]
+        m.d.comb += target.eq(Mux(self._bit(failed, self._path(asked)), self._backup(asked), asked))
+        m.d.comb += can.eq(live & picked.valid & ~self._bit(failed, self._path(target)))
+        m.d.comb += [at_once.eq(can & (self._path(target) == now)), go.eq(can & ~at_once)]
+
+        backup, over = self._backup(self.entry), Signal()
+        lost = live & self._bit(failed, now)
+        m.d.comb += over.eq(lost & (self.bad + 1 == self.decide) & ~self._bit(failed, self._path(backup)) & ~go)
+        m.d.sync += self.bad.eq(Mux(lost & ~go & ~over, self.bad + (self.bad + 1 != self.decide), 0))
+        m.d.sync += self.left.eq(Mux(go | over, self.blackout + self.retrain, self.left - ~live))
+        m.d.sync += self.entry.eq(Mux(go | at_once, target, Mux(over, backup, self.entry)))
+
+        self._hold(m, live, go, there, picked)
+        self._report(m, live, go, at_once, there, self._bit(failed, now))
+        return m
+
+    def _failed(self, m: Module) -> Signal:
+        """A bit for each path: it had no light in this clock and the `detect` ones before."""
+        failed = Signal(self.switch_table.paths)
+        for path, dark in enumerate(self.dark):
+            lit = self.light[path]
+            m.d.comb += failed[path].eq(~lit & (dark == self.detect))
+            m.d.sync += dark.eq(Mux(lit, 0, dark + (dark != self.detect)))
+        return failed
+
+    def _hold(self, m: Module, live: Value, go: Value, there: Value, picked: Value) -> None:
+        """The request that a switch is made for, and the one that is kept meanwhile."""
+        with m.If(live):
+            m.d.sync += [self.owner.valid.eq(go), self.owner.tag.eq(picked.tag), self.kept.valid.eq(0)]
+        with m.Elif(there):
+            m.d.sync += self.kept.eq(self.request)
+
+    def _report(self, m: Module, live: Value, go: Value, at_once: Value, there: Value, failed: Value) -> None:
+        decided = live & ~go
+        ends = {
+            ARRIVAL: (self.request.valid & (~there | decided), there & at_once, self.request.tag),
+            KEPT: (self.kept.valid & (there | decided), ~there & at_once, self.kept.tag),
+            SWITCH: (self.owner.valid & live, ~failed, self.owner.tag),
+        }
+        for stage, (valid, served, tag) in ends.items():
+            end = self.ends[stage]
+            m.d.sync += [end.valid.eq(valid), end.served.eq(valid & served), end.tag.eq(Mux(valid, tag, 0))]
+
+    def _open(self, when: Value, path: Value) -> Value:
+        return Mux(when, 1 << path, 0)
+
+    def _path(self, entry: Value) -> Value:
+        return Value.cast(self.entries[entry].path)
+
+    def _backup(self, entry: Value) -> Value:
+        return Value.cast(self.entries[entry].backup)
+
+    @staticmethod
+    def _bit(bits: Value, number: Value) -> Value:
+        return bits.bit_select(number, 1)
