@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import msgspec
 
@@ -33,11 +33,13 @@ class Ring(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """InfiniteHBD: a node has as many slots as GPUs; K of them hold a bundle, the others a plain cable."""
 
     MEANING: ClassVar[Mapping[str, str]] = {
+        "links": "how the GPUs of a group are joined",
         "gb_s": "bandwidth of a GPU, each way [GB/s]",
         "per_bundle": "parts of a bundle, name: count [1]",
         "per_slot": "parts of a slot without a bundle, name: count [1]",
     }
 
+    links: Literal["ring"]
     gb_s: PositiveFloat
     per_bundle: dict[str, Positive]
     per_slot: dict[str, Positive]
@@ -47,11 +49,13 @@ class Domain(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A fabric that is bought in one piece."""
 
     MEANING: ClassVar[Mapping[str, str]] = {
+        "links": "how the GPUs are joined",
         "gpus": "GPUs that the parts join [1]",
         "gb_s": "bandwidth of a GPU, each way [GB/s]",
         "parts": "parts, name: count [1]; null where no list is known",
     }
 
+    links: Literal["switch", "torus"]
     gpus: Positive
     gb_s: PositiveFloat
     parts: dict[str, Positive] | None
@@ -110,10 +114,22 @@ def bill_names(components: Components) -> list[str]:
     return [f"infinitehbd-k{hops}" for hops in HOPS] + [n for n, d in components.domains.items() if d.parts]
 
 
-def bandwidth_gb_s(components: Components, name: str) -> float:
-    """Bandwidth of a GPU of a fabric, each way [GB/s]. Raises UserError."""
+@dataclass(frozen=True)
+class Hbd:
+    """A high-bandwidth domain as a GPU sees it: `gb_s` [GB/s] each way, among at most `gpus` GPUs (None: all)."""
+
+    arch: str
+    gb_s: float
+    gpus: int | None
+    links: Literal["ring", "switch", "torus"]
+
+
+def hbd_of(components: Components, name: str) -> Hbd:
+    """The domain of a fabric by the name of its topology. Raises UserError where no bandwidth is known."""
     found = _find(components, name)
-    return components.infinitehbd.gb_s if isinstance(found, KHop) else found.gb_s
+    if isinstance(found, KHop):
+        return Hbd(name, components.infinitehbd.gb_s, None, components.infinitehbd.links)
+    return Hbd(name, found.gb_s, found.gpus, found.links)
 
 
 def bill(loaded: Loaded[Components], name: str, gpus_per_node: int) -> Bill:

@@ -10,7 +10,9 @@ from pimloom.arch.error import UserError
 from pimloom.fabric.options import Arch, Csv, GpusPerNode
 from pimloom.output import Json, Quiet, output
 
-COST = (
+Columns = tuple[tuple[str, str, str], ...]
+
+COST: Columns = (
     ("arch", "architecture", ""),
     ("usd_per_gpu", "$/GPU|r", ",.2f"),
     ("gb_s_per_gpu", "GB/s/GPU|r", ",.0f"),
@@ -20,7 +22,7 @@ COST = (
     ("ratio_to_nvl72", "$/(GB/s) to NVL-72|r", ".1%"),
     ("evidence", "evidence", ""),
 )
-PARTS = (
+PARTS: Columns = (
     ("arch", "architecture", ""),
     ("gpus", "GPUs|r", ",d"),
     ("part", "part", ""),
@@ -31,7 +33,7 @@ PARTS = (
     ("w_per_gpu", "W/GPU|r", ",.2f"),
     ("evidence", "evidence", ""),
 )
-AGGREGATE = (
+AGGREGATE: Columns = (
     ("arch", "architecture", ""),
     ("gpus", "GPUs|r", ",d"),
     ("tp", "TP|r", "d"),

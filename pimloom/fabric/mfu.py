@@ -1,0 +1,205 @@
+"""`pimloom fabric mfu`: how much of the GPUs' peak a training step uses, by fabric and scale."""
+
+import sys
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pimloom import __version__
+from pimloom.arch.document import short
+from pimloom.arch.error import UserError
+from pimloom.fabric.options import Arch, Csv, read_counts
+from pimloom.output import Json, Quiet, output
+
+if TYPE_CHECKING:
+    from pimloom.arch.fabric_cost import Hbd
+    from pimloom.reports.fabric.mfu import Search
+
+PARTS = ("compute", "tp_all_reduce", "all_to_all", "p2p", "bubble", "dp_all_reduce")
+CHUNKS = 8  # v at most, where interleaved schedules are asked for without a number
+
+
+class Schedules(StrEnum):
+    """Those of `pimloom.arch.training`."""
+
+    ONE = "1f1b"
+    LOOP = "interleaved"
+    IDEAL = "interleaved-ideal"
+
+
+class Network(StrEnum):
+    """What carries an all-to-all."""
+
+    DCN = "dcn"
+    HBD = "hbd"
+
+
+def mfu(
+    model: Annotated[str, typer.Option(help="Model name, a Hugging Face config.json, or its folder.")],
+    gpus: Annotated[str, typer.Option(metavar="N,N", help="GPUs of the cluster, a,b,c.")] = "1024,8192,131072",
+    arch: Arch = "infinitehbd-k2,dgx8",
+    gpu: Annotated[str, typer.Option(metavar="NAME", help="GPU and recipe: a name in arch/gpus, or a YAML.")] = "h100",
+    batch: Annotated[int, typer.Option(metavar="N", min=1, max=10**7, help="Sequences of a step.")] = 2048,
+    micro_batch: Annotated[str, typer.Option(metavar="N,N", help="Sequences of a micro-batch; the best counts.")] = "1",
+    tp: Annotated[str, typer.Option(metavar="N,N", help="TP that is tried, within the domain.")] = "8,16,32,64",
+    schedule: Annotated[
+        Schedules, typer.Option(help="Pipeline schedule; interleaved-ideal is a formula that none can meet if m < PP.")
+    ] = Schedules.ONE,
+    interleave: Annotated[
+        int | None, typer.Option(metavar="V", min=1, max=64, help="Most chunks of a stage; 8 if interleaved.")
+    ] = None,
+    all_to_all: Annotated[Network, typer.Option(help="Network that carries a MoE's all-to-alls.")] = Network.DCN,
+    hbd_gb_s: Annotated[
+        list[str] | None,
+        typer.Option(metavar="[NAME=]X", help="Other GB/s of a GPU each way; without NAME, of all but dgx8."),
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Another value of the GPU or the recipe (repeatable)."),
+    ] = None,
+    sensitivity: Annotated[
+        bool, typer.Option("--sensitivity", help="Show how the ratio hangs on bandwidth, batch and schedule.")
+    ] = False,
+    figure: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw MFU against scale as FILE.svg.")] = None,
+    json: Json = None,
+    csv: Csv = None,
+    quiet: Quiet = False,
+) -> None:
+    """MFU of the best TP × PP × DP × EP that fits, for each number of GPUs and fabric, and its ratio to DGX."""
+    from pimloom.arch.llm import load_llm
+    from pimloom.arch.training import load_training
+    from pimloom.fabric.writing import check_outputs, write_figure, write_rows
+    from pimloom.reports.fabric.mfu import Search, mfu_figure
+    from pimloom.running import parse_settings
+
+    check_outputs({"--json": json, "--csv": csv, "--figure": figure})
+    search = Search(
+        load_llm(model),
+        load_training(gpu, parse_settings(settings or (), such_as="gpu.dcn_gb_s=100")).value,
+        batch,
+        schedule.value,  # type: ignore[arg-type]
+        _chunks(schedule, interleave),
+        tuple(read_counts(tp, "--tp")),
+        tuple(read_counts(micro_batch, "--micro-batch")),
+        all_to_all.value,  # type: ignore[arg-type]
+    )
+    counts = read_counts(gpus, "--gpus")
+    if sensitivity and figure:
+        raise UserError("--figure: draws MFU against scale; leave out --sensitivity, or --figure")
+    value = _value(search, gpu, _domains(arch, hbd_gb_s or ()), counts, sensitivity)
+    write_rows(csv, value["rows"])
+    if figure is not None:
+        write_figure(figure, mfu_figure(value["rows"]))
+    output(value, json, None if quiet else _show_sensitivity if sensitivity else _show)
+    seen = search.model.max_position_embeddings
+    if search.training.recipe.sequence_tokens > seen and not quiet:
+        trained = search.training.recipe.sequence_tokens
+        print(
+            f"pimloom: note: {search.model.name} has positions for {seen} tokens; {trained} are used", file=sys.stderr
+        )
+
+
+def _value(search: "Search", gpu: str, hbds: list["Hbd"], counts: list[int], sensitivity: bool) -> dict[str, Any]:
+    from pimloom.reports.fabric.mfu import BASELINE, mfu_rows, trend
+    from pimloom.reports.fabric.sensitivity import sensitivity_rows
+
+    about = {
+        "model": search.model.name,
+        "gpu": Path(gpu).stem,
+        "batch": search.batch,
+        "schedule": search.schedule,
+        "interleave": search.most_chunks,
+        "sequence_tokens": search.training.recipe.sequence_tokens,
+        "version": __version__,
+    }
+    baseline = next((hbd for hbd in hbds if hbd.arch == BASELINE), None)
+    if sensitivity:
+        ours = next((hbd for hbd in hbds if hbd.arch != BASELINE), None)
+        rows = [row for count in counts for row in sensitivity_rows(search, count, ours, baseline)]
+        return {"rows": rows, **about}
+    rows = mfu_rows(search, hbds, counts, baseline)
+    return {"rows": rows, "trend": {hbd.arch: trend(rows, hbd.arch) for hbd in hbds}, **about}
+
+
+def _chunks(schedule: Schedules, interleave: int | None) -> int:
+    if schedule is Schedules.ONE:
+        if interleave not in (None, 1):
+            raise UserError(f"--interleave {interleave}: 1f1b has 1 chunk; with --schedule interleaved it has more")
+        return 1
+    return interleave or CHUNKS
+
+
+def _domains(arch: str, other_gb_s: Sequence[str]) -> list["Hbd"]:
+    """Fabrics with the bandwidths that were asked for."""
+    from dataclasses import replace
+
+    from pimloom.reports.fabric.mfu import BASELINE, domains
+
+    found = domains(arch)
+    for text in other_gb_s:
+        name, _, number = text.rpartition("=")
+        try:
+            rate = float(number)
+        except ValueError:
+            rate = 0
+        if not 0 < rate < float("inf"):
+            raise UserError(f"--hbd-gb-s {short(text)}: expected GB/s above 0, such as 400 or infinitehbd-k2=400")
+        if name and name not in [hbd.arch for hbd in found]:
+            raise UserError(f"--hbd-gb-s {short(text)}: {short(name)} is none of --arch {arch}")
+        chosen = [name] if name else [hbd.arch for hbd in found if hbd.arch != BASELINE]
+        found = [replace(hbd, gb_s=rate) if hbd.arch in chosen else hbd for hbd in found]
+    return found
+
+
+def _show(value: Mapping[str, Any]) -> None:
+    from pimloom.arch.units import BYTES_PER_GB
+    from pimloom.show import show_line, show_rows
+
+    rows = []
+    for row in value["rows"]:
+        split = " × ".join(str(row[key]) for key in ("tp", "pp", "dp", "ep"))
+        shares = {f"{part}_share": row[f"{part}_s"] / row["step_s"] for part in PARTS}
+        rows.append(row | shares | {"split": split, "memory_gb": row["memory_bytes"] / BYTES_PER_GB})
+    columns = (
+        ("gpus", "GPUs|r", ",d"),
+        ("arch", "architecture", ""),
+        ("split", "TP × PP × DP × EP|r", ""),
+        ("interleave", "v|r", "d"),
+        ("mfu", "MFU|r", ".1%"),
+        ("ratio_to_dgx8", "to DGX|r", ".2f"),
+        ("step_s", "step s|r", ",.3f"),
+        ("compute_share", "work|r", ".1%"),
+        ("tp_all_reduce_share", "TP|r", ".1%"),
+        ("all_to_all_share", "EP|r", ".1%"),
+        ("p2p_share", "P2P|r", ".1%"),
+        ("bubble_share", "bubble|r", ".1%"),
+        ("dp_all_reduce_share", "DP|r", ".1%"),
+        ("memory_gb", "GB|r", ",.1f"),
+    )
+    show_rows(columns, rows)
+    show_line(
+        f"{value['model']} on {value['gpu']}, {value['batch']} sequences of {value['sequence_tokens']} tokens a step, "
+        f"schedule {value['schedule']}, at most {value['interleave']} chunks: a ratio holds for these only."
+    )
+
+
+def _show_sensitivity(value: Mapping[str, Any]) -> None:
+    from pimloom.show import show_rows
+
+    columns = (
+        ("gpus", "GPUs|r", ",d"),
+        ("case", "case", ""),
+        ("batch", "batch|r", ",d"),
+        ("schedule", "schedule", ""),
+        ("interleave", "v ≤|r", "d"),
+        ("most_tp", "TP ≤|r", "d"),
+        ("hbd_gb_s", "GB/s|r", ",g"),
+        ("baseline_hbd_gb_s", "DGX GB/s|r", ",g"),
+        ("mfu", "MFU|r", ".1%"),
+        ("baseline_mfu", "of DGX|r", ".1%"),
+        ("ratio_to_dgx8", "ratio|r", ".2f"),
+    )
+    show_rows(columns, value["rows"])
