@@ -41,7 +41,8 @@ def splits(
 ) -> Iterator[Split]:
     """Every way to share the work that comes out even: TP × PP × DP = GPUs, DP × b divides the batch.
 
-    tensor: TP, which must divide the attention heads and lie within the domain; chunks are powers of two that divide a
+    tensor: TP, which must divide the attention heads and lie within the domain. Of `stages`, less than half may be
+    without a layer; chunks are powers of two that divide a
     stage's layers; EP are powers of two that divide experts and DP, and if the domain carries the all-to-all, TP × EP
     lies within it.
     """
@@ -49,7 +50,7 @@ def splits(
         if job.model.num_attention_heads % tp or (job.hbd.gpus and tp > job.hbd.gpus):
             continue
         for pp in stages:
-            if job.gpus % (tp * pp) or pp > job.model.num_hidden_layers:
+            if job.gpus % (tp * pp) or pp >= 2 * job.model.num_hidden_layers:
                 continue
             dp = job.gpus // (tp * pp)
             for b in micro_batches:

@@ -12,18 +12,26 @@ import numpy as np
 import pytest
 
 from pimloom.arch.command import STREAM
+from pimloom.arch.fabric_cost import load_components
 from pimloom.arch.llm import list_presets, load_llm
 from pimloom.arch.load import load_tree
 from pimloom.arch.policy import load_policy
 from pimloom.arch.system import HERE, PimSystem, RooflineSystem, list_names, load_part, load_system
 from pimloom.arch.table import Table, compile_table
+from pimloom.arch.training import load_training
 from pimloom.cycle_sim.dram import issue
 from pimloom.cycle_sim.monitor import check_trace, expand
 from pimloom.explain import all_fields, explain
 
 PARTS = list_names("parts")
 STREAMED = [name for name in PARTS if load_part(name).value.organization.ranks == 1]  # that `issue` takes
-LOADERS: dict[str, Callable[[str], Any]] = {"controllers": load_policy, "parts": load_part, "systems": load_system}
+LOADERS: dict[str, Callable[[str], Any]] = {
+    "controllers": load_policy,
+    "fabrics": load_components,
+    "gpus": load_training,
+    "parts": load_part,
+    "systems": load_system,
+}
 
 
 def test_every_yaml_walks() -> None:
@@ -179,7 +187,7 @@ def test_every_field_has_a_meaning() -> None:
 
 
 # Models: layers, width, heads, positions. Radford et al. 2019, table 2 (heads 64 wide); Brown et al. 2020, table 2.1,
-# with 16 heads of 128 for GPT-3 XL, whose printed 24 do not divide 2048.
+# with 16 heads of 128 for GPT-3 XL, whose printed 24 do not divide 2048; Grattafiori et al. 2024, table 3.
 SHAPES = {
     "gpt2": (12, 768, 12, 1024),
     "gpt2-medium": (24, 1024, 16, 1024),
@@ -193,6 +201,7 @@ SHAPES = {
     "gpt3-13b": (40, 5120, 40, 2048),
     "gpt3-30b": (48, 7168, 56, 2048),
     "gpt3-175b": (96, 12288, 96, 2048),
+    "llama-3.1-405b": (126, 16384, 128, 131072),
 }
 
 
@@ -206,8 +215,10 @@ def test_models_have_the_published_shapes() -> None:
             spec.num_attention_heads,
             spec.max_position_embeddings,
         )
-        assert (spec.vocab_size, spec.intermediate_size, spec.activation) == (50257, 4 * spec.hidden_size, "gelu_new")
-        assert spec.params_matmul == 12 * spec.num_hidden_layers * spec.hidden_size**2
+        if name.startswith("gpt"):
+            assert (spec.vocab_size, spec.intermediate_size) == (50257, 4 * spec.hidden_size)
+            assert spec.activation == "gelu_new"
+            assert spec.params_matmul == 12 * spec.num_hidden_layers * spec.hidden_size**2
 
 
 @pytest.mark.parametrize(
@@ -220,3 +231,9 @@ def test_models_have_the_published_parameters(name: str, millions: int) -> None:
     embeddings = (spec.vocab_size + spec.max_position_embeddings) * d
     biases_and_norms = layers * (9 * d + 4 * d) + 2 * d
     assert round((spec.params_matmul + embeddings + biases_and_norms) / 1e6) == millions
+
+
+def test_llama_405b_has_its_weights() -> None:
+    spec = load_llm("llama-3.1-405b")
+    assert (spec.intermediate_size, spec.num_key_value_heads, spec.head_dim, spec.vocab_size) == (53248, 8, 128, 128256)
+    assert spec.params_matmul + 2 * spec.vocab_size * spec.hidden_size == pytest.approx(405.8e9, rel=1e-3)

@@ -80,11 +80,11 @@ def mfu(
         load_llm(model),
         load_training(gpu, parse_settings(settings or (), such_as="gpu.dcn_gb_s=100")).value,
         batch,
-        schedule.value,  # type: ignore[arg-type]
+        schedule.value,
         _chunks(schedule, interleave),
         tuple(read_counts(tp, "--tp")),
         tuple(read_counts(micro_batch, "--micro-batch")),
-        all_to_all.value,  # type: ignore[arg-type]
+        all_to_all.value,
     )
     counts = read_counts(gpus, "--gpus")
     if sensitivity and figure:
@@ -158,39 +158,41 @@ def _show(value: Mapping[str, Any]) -> None:
     from pimloom.arch.units import BYTES_PER_GB
     from pimloom.show import show_line, show_rows
 
+    moe = any(row["ep"] > 1 for row in value["rows"])
+    sizes = ("tp", "pp", "dp", "ep") if moe else ("tp", "pp", "dp")
     rows = []
     for row in value["rows"]:
-        split = " × ".join(str(row[key]) for key in ("tp", "pp", "dp", "ep"))
         shares = {f"{part}_share": row[f"{part}_s"] / row["step_s"] for part in PARTS}
-        rows.append(row | shares | {"split": split, "memory_gb": row["memory_bytes"] / BYTES_PER_GB})
-    columns = (
-        ("gpus", "GPUs|r", ",d"),
+        split = {"split": "×".join(str(row[key]) for key in sizes), "memory_gb": row["memory_bytes"] / BYTES_PER_GB}
+        rows.append(row | shares | split)
+    columns = [
         ("arch", "architecture", ""),
-        ("split", "TP × PP × DP × EP|r", ""),
+        ("gpus", "GPUs|r", ",d"),
+        ("split", "×".join(sizes).upper() + "|r", ""),
         ("interleave", "v|r", "d"),
         ("mfu", "MFU|r", ".1%"),
         ("ratio_to_dgx8", "to DGX|r", ".2f"),
         ("step_s", "step s|r", ",.3f"),
         ("compute_share", "work|r", ".1%"),
         ("tp_all_reduce_share", "TP|r", ".1%"),
-        ("all_to_all_share", "EP|r", ".1%"),
+        *([("all_to_all_share", "EP|r", ".1%")] if moe else []),
         ("p2p_share", "P2P|r", ".1%"),
         ("bubble_share", "bubble|r", ".1%"),
         ("dp_all_reduce_share", "DP|r", ".1%"),
         ("memory_gb", "GB|r", ",.1f"),
-    )
+    ]
     show_rows(columns, rows)
+    at_most = "" if value["interleave"] == 1 else f", at most {value['interleave']} chunks"
     show_line(
-        f"{value['model']} on {value['gpu']}, {value['batch']} sequences of {value['sequence_tokens']} tokens a step, "
-        f"schedule {value['schedule']}, at most {value['interleave']} chunks: a ratio holds for these only."
+        f"{value['model']} on {value['gpu']}: batch {value['batch']} of {value['sequence_tokens']} tokens, "
+        f"schedule {value['schedule']}{at_most}; ratios hold for these alone."
     )
 
 
 def _show_sensitivity(value: Mapping[str, Any]) -> None:
-    from pimloom.show import show_rows
+    from pimloom.show import show_line, show_rows
 
     columns = (
-        ("gpus", "GPUs|r", ",d"),
         ("case", "case", ""),
         ("batch", "batch|r", ",d"),
         ("schedule", "schedule", ""),
@@ -202,4 +204,8 @@ def _show_sensitivity(value: Mapping[str, Any]) -> None:
         ("baseline_mfu", "of DGX|r", ".1%"),
         ("ratio_to_dgx8", "ratio|r", ".2f"),
     )
-    show_rows(columns, value["rows"])
+    for gpus in dict.fromkeys(row["gpus"] for row in value["rows"]):
+        show_rows(columns, [row for row in value["rows"] if row["gpus"] == gpus])
+        show_line(
+            f"{value['model']} on {gpus:,d} {value['gpu']}; the first case is as asked, half is of its bandwidth."
+        )

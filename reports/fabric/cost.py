@@ -5,6 +5,7 @@ from typing import Any
 
 from pimloom.arch.error import UserError
 from pimloom.arch.fabric_cost import Bill, bill, bill_names, load_components
+from pimloom.arch.topology.cluster import Cluster
 from pimloom.energy.cost import aggregate, network_cost
 from pimloom.reports.fabric.waste_file import WastePoint
 from pimloom.reports.figures import lines, stacked_bars
@@ -18,6 +19,7 @@ Row = dict[str, Any]
 def bills(names: str, gpus_per_node: int = 4, settings: Mapping[str, str] | None = None) -> list[Bill]:
     """Lists of parts of architectures `a,b,c`, or of `all` that have one. Raises UserError."""
     loaded = load_components(overrides=settings)
+    Cluster(gpus_per_node, gpus_per_node)
     if names == "all":
         known = bill_names(loaded.value)
         return [bill(loaded, name, gpus_per_node) for name in known if _fits(name, gpus_per_node)]

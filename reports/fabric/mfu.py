@@ -170,7 +170,7 @@ def _uneven(search: Search, hbd: Hbd, gpus: int) -> str:
     if not within:
         where = f"domains of {hbd.gpus} GPUs" if hbd.gpus else "its domain"
         return f"--tp {sizes}: none divides {search.model.name}'s {heads} heads and lies within {where} of {hbd.arch}"
-    stages = [pp for pp in STAGES if pp <= search.model.num_hidden_layers]
+    stages = [pp for pp in STAGES if pp < 2 * search.model.num_hidden_layers]
     replicas = [gpus // (tp * pp) for tp in within for pp in stages if gpus % (tp * pp) == 0]
     if replicas and min(replicas) > search.batch:
         most = max(within) * max(stages)

@@ -31,12 +31,12 @@ def cases(search: Search, ours_gb_s: float, dgx_gb_s: float) -> Iterator[Case]:
     wide = replace(search, tensor=(*search.tensor, 2 * max(search.tensor)))
     lossy = changed(search.training, gpu=changed(search.training.gpu, efficiency_loss=LOSS))
     for batch in (search.batch // 2, search.batch, 2 * search.batch):
-        for name, training in (("", search.training), (", narrow matrices slower", lossy)):
+        for name, training in (("", search.training), (f", loss {LOSS:.0%}", lossy)):
             alike = replace(wide, batch=batch, training=training)
-            yield Case(f"DGX as fast, wider TP{name}", alike, ours_gb_s, ours_gb_s)
+            yield Case(f"equal bandwidth{name}", alike, ours_gb_s, ours_gb_s)
     loop = replace(search, most_chunks=CHUNKS)
-    yield Case("interleaved, both at half", replace(loop, schedule="interleaved"), half, half)
-    yield Case("interleaved in the ideal, both at half", replace(loop, schedule="interleaved-ideal"), half, half)
+    yield Case("interleaved, equal half", replace(loop, schedule="interleaved"), half, half)
+    yield Case("ideal formula, equal half", replace(loop, schedule="interleaved-ideal"), half, half)
 
 
 def sensitivity_rows(search: Search, gpus: int, hbd: Hbd | None = None, baseline: Hbd | None = None) -> list[Row]:
