@@ -5,6 +5,14 @@ What a subcommand needs is imported inside it, so that `--help` is quick.
 
 import typer
 
+from pimloom.fabric.faults import faults
+from pimloom.fabric.waste import waste
+
 app = typer.Typer(
     help="Scale-up fabrics: waste under faults, placement, cost, MFU, the optical switch.", rich_markup_mode=None
 )
+
+app.command(epilog="Example:  pimloom fabric waste --arch infinitehbd-k3,nvl72,tpuv4 --tp 32 --faults trace.json")(
+    waste
+)
+app.command(epilog="Example:  pimloom fabric faults --synthesise trace.json --seed 1 --json -")(faults)

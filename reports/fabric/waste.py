@@ -7,10 +7,10 @@ many processes work.
 """
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -26,10 +26,12 @@ from pimloom.reports.pool import run_all
 IID_DRAWS, TRACE_DRAWS = 100, 10
 MOST_DRAWS = 100_000
 BLOCK_NODES = 2**18  # uniform numbers held at once in a process: 2 MiB
-ALONE = 2e8  # nodes looked at, below which one process is as quick
+ALONE = 1e9  # nodes looked at, below which one process is as quick: about a second
 
 Progress = Callable[[int, int], None]
 Row = dict[str, Any]
+Job = TypeVar("Job")
+Found = TypeVar("Found")
 
 
 @dataclass(frozen=True)
@@ -81,9 +83,9 @@ def iid_rows(plan: Plan, fault_ratios: Sequence[float], progress: Progress = lam
     healthy = np.zeros((len(fault_ratios), plan.draws), np.int64)
     usable = np.zeros((len(fault_ratios), len(plan.pairs), plan.draws), np.int64)
     work = partial(_iid_block, plan, tuple(fault_ratios))
-    alone = nodes * plan.draws * len(fault_ratios) * len(plan.pairs) < ALONE or len(jobs) == 1 or os.cpu_count() == 1
+    size = nodes * plan.draws * len(fault_ratios)
     done = 0
-    for job, (one_healthy, one_usable) in ((j, work(j)) for j in jobs) if alone else run_all(work, jobs):
+    for job, (one_healthy, one_usable) in _each(work, jobs, size * len(plan.pairs)):
         healthy[:, job], usable[:, :, job] = one_healthy, one_usable
         done += len(job)
         progress(done, plan.draws)
@@ -115,21 +117,44 @@ def replay(plan: Plan, trace: Trace, draw: int) -> Replay:
 def trace_rows(plan: Plan, trace: Trace, progress: Progress = lambda done, total: None) -> list[Row]:
     """A row for each fabric and TP: time-weighted, then the mean over draws of each draw's figures."""
     check_replay(trace, plan.cluster)
-    found: list[list[Mapping[str, float]]] = [[] for _ in plan.pairs]
-    least: list[list[int]] = [[] for _ in plan.pairs]
-    ratio = []
-    for draw in range(plan.draws):
-        one = replay(plan, trace, draw)
-        ratio.append(1 - float(one.weight_h @ one.healthy) / one.weight_h.sum() / plan.cluster.gpus)
-        for nth, usable in enumerate(one.usable):
-            found[nth].append(_summary(plan, one.weight_h, one.healthy, usable))
-            least[nth].append(int(usable.min()))
-        progress(draw + 1, plan.draws)
-    mean = float(np.mean(ratio))
+    found: dict[int, _Draw] = {}
+    size = 2 * len(trace.server) * plan.cluster.nodes * plan.draws
+    for draw, one in _each(partial(_replay_draw, plan, trace), range(plan.draws), size * len(plan.pairs)):
+        found[draw] = one
+        progress(len(found), plan.draws)
+    draws = [found[draw] for draw in range(plan.draws)]
+    ratio = float(np.mean([one.fault_ratio for one in draws]))
     return [
-        _row(plan, pair, mean, draws, float(np.mean(low)))
-        for pair, draws, low in zip(plan.pairs, found, least, strict=True)
+        _row(
+            plan, pair, ratio, [one.summaries[nth] for one in draws], float(np.mean([one.least[nth] for one in draws]))
+        )
+        for nth, pair in enumerate(plan.pairs)
     ]
+
+
+class _Draw(NamedTuple):
+    """What is kept of a draw of a trace: share of GPUs down, and for each pair its summary and fewest usable GPUs."""
+
+    fault_ratio: float
+    summaries: list[dict[str, float]]
+    least: list[int]
+
+
+def _replay_draw(plan: Plan, trace: Trace, draw: int) -> _Draw:
+    one = replay(plan, trace, draw)
+    down = 1 - float(one.weight_h @ one.healthy) / one.weight_h.sum() / plan.cluster.gpus
+    summaries = [_summary(plan, one.weight_h, one.healthy, usable) for usable in one.usable]
+    return _Draw(down, summaries, one.usable.min(axis=1).tolist())
+
+
+def _each(work: Callable[[Job], Found], jobs: Sequence[Job], size: int) -> Iterable[tuple[Job, Found]]:
+    """`(job, work(job))` of all jobs; in processes, in the order in which they end, if that is worth their start.
+
+    size: nodes to look at, over all jobs.
+    """
+    if size < ALONE or len(jobs) == 1 or os.cpu_count() == 1:
+        return ((job, work(job)) for job in jobs)
+    return run_all(work, jobs)
 
 
 def _summary(plan: Plan, weight: np.ndarray, healthy: np.ndarray, usable: np.ndarray) -> dict[str, float]:
@@ -151,15 +176,10 @@ def _row(
     plan: Plan, pair: tuple[Topology, int], fault_ratio: float, draws: Sequence[Mapping[str, float]], least: float
 ) -> Row:
     fabric, tp = pair
-    figures = {key: float(np.mean([draw[key] for draw in draws])) for key in draws[0]}
-    return {
-        **_head(plan, fabric.name, tp, fault_ratio),
-        **figures,
-        "usable_gpus_min": least,
-        "job_gpus": plan.job_gpus,
-        "job_wait_ratio": figures.get("job_wait_ratio"),
-        "note": _note(plan, fabric, tp),
-    }
+    figures: dict[str, float | None] = {key: float(np.mean([draw[key] for draw in draws])) for key in draws[0]}
+    wait = figures.pop("job_wait_ratio", None)
+    last = {"usable_gpus_min": least, "job_gpus": plan.job_gpus, "job_wait_ratio": wait}
+    return {**_head(plan, fabric.name, tp, fault_ratio), **figures, **last, "note": _note(plan, fabric, tp)}
 
 
 def _note(plan: Plan, fabric: Topology, tp: int) -> str | None:
@@ -173,13 +193,8 @@ def left_out_row(plan: Plan, fabric: Topology, tp: int, why: str) -> Row:
     """The row of a fabric that cannot be built of the cluster's nodes: all figures are None."""
     figures = ("waste_ratio_mean", "waste_ratio_p50", "waste_ratio_p99", "usable_gpus_mean", "usable_gpus_min")
     nothing: Row = dict.fromkeys(figures)
-    return {
-        **_head(plan, fabric.name, tp, None),
-        **nothing,
-        "job_gpus": plan.job_gpus,
-        "job_wait_ratio": None,
-        "note": why,
-    }
+    last = {"job_gpus": plan.job_gpus, "job_wait_ratio": None, "note": why}
+    return {**_head(plan, fabric.name, tp, None), **nothing, **last}
 
 
 def _head(plan: Plan, name: str, tp: int, fault_ratio: float | None) -> Row:

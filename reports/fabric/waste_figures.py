@@ -1,11 +1,13 @@
 """Figures of GPU waste: against the fault ratio, over time on a trace, and the largest job that always fits."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
+from pimloom.arch.topology import Topology
 from pimloom.arch.units import H_PER_DAY
+from pimloom.mappers.fabric.usable import usable_gpus
 from pimloom.reports.fabric.waste import Plan, Row, replay
 from pimloom.reports.faults.trace import Trace
 from pimloom.reports.figures import grouped_bars, lines
@@ -18,9 +20,9 @@ HOPELESS = "no group of this size fits its units"
 def waste_over_time(
     plan: Plan, trace: Trace, tp: int, step_h: float = WEEK_H
 ) -> tuple[list[float], dict[str, list[float]]]:
-    """Days in the middle of steps of `step_h`, and the waste ratio of each fabric in them: time-weighted, mean of draws.
+    """Days in the middle of steps of `step_h`, and the waste ratio of each fabric in them.
 
-    The last step may be shorter.
+    Time-weighted, mean of the draws; the last step may be shorter.
     """
     plan = replace(plan, tps=[tp])
     edges = np.append(np.arange(0, trace.horizon_h, step_h), trace.horizon_h)
@@ -38,11 +40,11 @@ def waste_over_time(
 
 def time_figure(plan: Plan, trace: Trace, tp: int) -> Figure:
     """Weekly waste of each fabric on the trace; those that can form no group of `tp` are left out."""
-    fabrics = [fabric for fabric in plan.fabrics if _fits(plan, fabric.name, tp)]
+    fabrics = [fabric for fabric in plan.fabrics if _fits(plan, fabric, tp)]
     days, found = waste_over_time(replace(plan, fabrics=fabrics), trace, tp)
     return lines(
         f"GPU waste over time, TP-{tp}",
-        {name: [(day, 100 * ratio) for day, ratio in zip(days, row, strict=True)] for name, row in found.items()},
+        _together({name: [(x, 100 * y) for x, y in zip(days, row, strict=True)] for name, row in found.items()}),
         xlabel="Time [days]",
         ylabel="Waste [% of all GPUs]",
         caption=_caption(plan, f"{trace.name}, means of weeks, {plan.draws} draws", fabrics),
@@ -58,7 +60,7 @@ def ratio_figure(plan: Plan, rows: Sequence[Row], tp: int) -> Figure:
     fabrics = [fabric for fabric in plan.fabrics if fabric.name in series]
     return lines(
         f"GPU waste against faulty nodes, TP-{tp}",
-        series,
+        _together(series),
         xlabel="Faulty nodes [%]",
         ylabel="Waste [% of all GPUs]",
         caption=_caption(plan, f"nodes fail alone, {plan.draws} draws", fabrics),
@@ -84,12 +86,18 @@ def job_figure(plan: Plan, rows: Sequence[Row]) -> Figure:
     )
 
 
-def _fits(plan: Plan, name: str, tp: int) -> bool:
-    nodes = np.zeros((1, plan.cluster.nodes), bool)
-    _, usable = plan.usable(nodes)
-    return any(
-        used[0] > 0 for (fabric, size), used in zip(plan.pairs, usable, strict=True) if (fabric.name, size) == (name, tp)
-    )
+def _fits(plan: Plan, fabric: Topology, tp: int) -> bool:
+    """Whether there is any group without faults."""
+    healthy = np.zeros((1, plan.cluster.nodes), bool)
+    return bool(usable_gpus(fabric, healthy, plan.cluster.gpus_per_node, tp)[0])
+
+
+def _together(series: Mapping[str, list[tuple[float, float]]]) -> dict[str, list[tuple[float, float]]]:
+    """Lines that lie on one another as one, with both names."""
+    names: dict[tuple[tuple[float, float], ...], list[str]] = {}
+    for name, points in series.items():
+        names.setdefault(tuple(points), []).append(name)
+    return {", ".join(same): list(points) for points, same in names.items()}
 
 
 def _caption(plan: Plan, what: str, shown: Sequence[object]) -> str:
