@@ -16,7 +16,14 @@ from pimloom.mappers.fabric.usable import usable_gpus
 from tests.naive_fabric import usable
 
 LINE = replace(khop(2), name="line", wraps=False)
-FABRICS = [*NAMED.values(), khop(4), LINE, Islands("i12", "", 12), Cubes("c8", "", 8, True), Cubes("c12", "", 12, False)]
+FABRICS = [
+    *NAMED.values(),
+    khop(4),
+    LINE,
+    Islands("i12", "", 12),
+    Cubes("c8", "", 8, True),
+    Cubes("c12", "", 12, False),
+]
 
 
 @st.composite

@@ -23,6 +23,7 @@ from pimloom.reports.faults.trace import SERVERS, Kind, Trace
 from pimloom.reports.files import write_atomic
 
 MOST_DAYS = 36_500
+EVENT_TYPES = ("fault_start", "fault_end")
 DIGITS = 4  # of a day, as in the public trace: 8.64 s
 
 
@@ -86,7 +87,7 @@ def write_faults(path: Path, trace: Trace, names: Sequence[str]) -> None:
     """Write a trace in the public format; `names[server]` is its node_id. Times are rounded to 4 digits of a day."""
     events = [
         (round(float(at_h) / H_PER_DAY, DIGITS), nth, kind, int(fault))
-        for nth, (kind, times) in enumerate((("fault_start", trace.start_h), ("fault_end", trace.end_h)))
+        for nth, (kind, times) in enumerate(zip(EVENT_TYPES, (trace.start_h, trace.end_h), strict=True))
         for fault, at_h in enumerate(times)
     ]
     rows = []
@@ -143,6 +144,7 @@ def _open_note(path: Path, events: Sequence[Event], still: Sequence[_Fault], unt
     return f"{path}: {named}{more}: the fault never ends; taken as down until day {until_d:g}"
 
 
+_WORDS = {"float": "a number", "str": "text", "object": "an object", "array": "an array", "null": "null", "int": "int"}
 _SHAPE = "each with node_id, event_time [days], event_type and fault_type"
 
 
@@ -150,11 +152,14 @@ def _fail_event(path: Path, said: str, tree: list[Any]) -> NoReturn:
     """Raise msgspec's message with the event's number and line first."""
     match = re.fullmatch(r"(.*?)(?: - at `\$(?:\[(\d+)\])?(.*)`)?", said, re.DOTALL)
     assert match is not None
-    text, number, key = match[1][0].lower() + match[1][1:].replace("`", "'"), int(match[2] or 0), match[3].strip(".")
+    text = re.sub(r"`(\w+)`", lambda word: _WORDS.get(word[1], repr(word[1])), match[1][0].lower() + match[1][1:])
+    if text.startswith("invalid enum"):
+        text = f"expected {' or '.join(EVENT_TYPES)}"
+    number, key = int(match[2] or 0), match[3].strip(".")
     value = tree[number]
     for step in key.split(".") if key else ():
         value = value[step]
-    got = f", got {short(repr(value))}" if key and not isinstance(value, dict) else ""
+    got = f", got {short(json.dumps(value))}" if key and ", got " not in text and "missing" not in text else ""
     raise UserError(f"{_place(path, number + 1)}: {f'{key}: ' if key else ''}{text}{got}") from None
 
 
@@ -169,7 +174,7 @@ def _place(path: Path, number: int) -> str:
 
 def _starts(text: str) -> Iterator[int]:
     """Where each item of the array `text` begins."""
-    decoder, space = json.JSONDecoder(), re.compile(r"[\s\[,]*")
+    decoder, space = json.JSONDecoder(), re.compile(r"[\s,]*")
     at = text.index("[") + 1
     while at < len(text):
         match = space.match(text, at)

@@ -46,7 +46,7 @@ class Fitted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         "step_shares": "shares of steps from one outage of a burst to the next that are shorter than `step_h`",
         "step_h": "such steps [h]",
         "burst_alike_share": "probability that an outage of a burst has the burst's rank of repair time",
-        "relapse_share": "relapses per outage",
+        "relapse_share_by_window": "share of the outages repaired in each window that a relapse follows",
         "relapse_shares": "shares of relapses that follow in less than `relapse_h`",
         "relapse_h": "times from a repair to the relapse [h]",
         "kinds": "level and class of faults",
@@ -65,7 +65,7 @@ class Fitted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     step_shares: list[Share]
     step_h: list[Number]
     burst_alike_share: Share
-    relapse_share: Share
+    relapse_share_by_window: list[Share]
     relapse_shares: list[Share]
     relapse_h: list[Number]
     kinds: list[tuple[str, str]]
@@ -105,7 +105,7 @@ def fit(trace: Trace) -> Fitted:
         step_shares=list(STEP_SHARES),
         step_h=_rounded(np.quantile(later, STEP_SHARES)),
         burst_alike_share=_rounded([_alike(rank[fresh], burst)])[0],
-        relapse_share=_rounded([(~fresh).mean()])[0],
+        relapse_share_by_window=_rounded(_relapses(outages, since_h, len(windows))),
         relapse_shares=list(GAP_SHARES),
         relapse_h=_rounded(np.quantile(since_h[~fresh], GAP_SHARES)),
         kinds=kinds,
@@ -120,6 +120,14 @@ def _since_repair_h(outages: Outages) -> np.ndarray:
         since[nth] = start - repaired.get(server, -np.inf)
         repaired[server] = end
     return since
+
+
+def _relapses(outages: Outages, since_h: np.ndarray, windows: int) -> np.ndarray:
+    """Share of the outages repaired in each window that a relapse follows; the last window has those after it, too."""
+    relapse = np.flatnonzero(since_h < RELAPSE_H)
+    repaired_h = outages.start_h[relapse] - since_h[relapse]
+    of, all_ = (np.minimum(at // WINDOW_H, windows - 1).astype(int) for at in (repaired_h, outages.end_h))
+    return np.bincount(of, minlength=windows) / np.bincount(all_, minlength=windows)
 
 
 def _alike(rank: np.ndarray, burst: np.ndarray) -> float:

@@ -102,7 +102,7 @@ def weighted_quantile(values: np.ndarray, weights: np.ndarray, share: float) -> 
     order = np.argsort(values, kind="stable")
     reached = np.cumsum(weights[order])
     rounding = 1e-12 * reached[-1]  # of the sums
-    return values[order][np.searchsorted(reached, share * reached[-1] - rounding)]
+    return values[order][np.searchsorted(reached, share * reached[-1] - rounding)].item()
 
 
 def _span_h(trace: Trace) -> float:

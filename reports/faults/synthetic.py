@@ -41,11 +41,11 @@ def synthesise(servers: int = SERVERS, seed: int = 0, fitted: Fitted | None = No
         rank = _ranks(like, start_h, alike, rng)
         end_h = start_h + repair_times_h(like, rank)
         parts.append((server, start_h, end_h, rank))
-        again = rng.random(len(server)) < like.relapse_share
+        again = rng.random(len(server)) < np.array(like.relapse_share_by_window)[_window(like, end_h)]
         gap_h = np.interp(rng.random(int(again.sum())), like.relapse_shares, like.relapse_h)
         server, start_h = server[again], end_h[again] + gap_h
         alike = np.full(len(server), np.nan)
-    columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
+    columns = [np.concatenate(column) for column in zip(*parts, strict=True)] if parts else [np.zeros(0)] * 4
     return _trace(like, columns, servers, horizon_h, seed, rng)
 
 
@@ -82,10 +82,15 @@ def _fresh(like: Fitted, servers: int, rng: np.random.Generator) -> tuple[np.nda
 
 def _ranks(like: Fitted, start_h: np.ndarray, alike: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Ranks of repair times: `alike` where it is a number, else beta with the window's mean and deviation."""
-    window = np.minimum((start_h // like.window_h).astype(int), len(like.fresh_by_window) - 1)
+    window = _window(like, start_h)
     mean, deviation = np.array(like.rank_mean_by_window), np.array(like.rank_deviation_by_window)
     weight = mean * (1 - mean) / deviation**2 - 1
     return np.where(np.isnan(alike), rng.beta((mean * weight)[window], ((1 - mean) * weight)[window]), alike)
+
+
+def _window(like: Fitted, at_h: np.ndarray) -> np.ndarray:
+    """The window of each time; the last one goes on."""
+    return np.minimum((at_h // like.window_h).astype(int), len(like.fresh_by_window) - 1)
 
 
 def _trace(
@@ -93,6 +98,7 @@ def _trace(
 ) -> Trace:
     """The trace, as it would be read from its file: times rounded, servers and kinds numbered as they appear."""
     server, start_h, end_h, rank = columns
+    server = server.astype(np.int64)
     counts = np.array(like.kind_counts, float).T
     quarter = np.minimum((rank * RANK_CLASSES).astype(int), RANK_CLASSES - 1)
     drawn = rng.random(len(rank))

@@ -1,0 +1,121 @@
+"""Everything the study computes, as rows; nothing of it depends on what was published."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pimloom.arch.llm import load_llm
+from pimloom.arch.topology import NAMED, topology
+from pimloom.arch.topology.cluster import Cluster
+from pimloom.arch.training import load_training
+from pimloom.reports.fabric.cost import cost_rows, part_rows
+from pimloom.reports.fabric.mfu import Search, domains, mfu_rows
+from pimloom.reports.fabric.sensitivity import sensitivity_rows
+from pimloom.reports.fabric.waste import Plan, iid_rows, trace_rows
+from pimloom.reports.faults.events import read_faults
+from pimloom.reports.faults.statistics import FaultStatistics, fault_statistics
+from pimloom.reports.faults.synthetic import synthesise
+from pimloom.reports.faults.trace import Trace
+from pimloom.reports.infinitehbd.traffic import TrafficPoint, traffic_points, traffic_row
+from pimloom.reports.pool import run_all
+
+Row = Mapping[str, Any]
+Progress = Callable[[int, int], None]
+
+CLUSTER = Cluster(2880, 4)  # [recalled] the paper's
+TPS = (8, 16, 32, 64)
+TP = 32  # of the paper's headline
+JOB_GPUS = CLUSTER.gpus * 9 // 10
+FAULT_RATIOS = tuple(percent / 100 for percent in range(16))
+MODEL, GPUS = "llama-3.1-405b", tuple(2**power for power in range(10, 18))
+PUBLIC = (400, 582, 77_551)  # servers, outages, whole server-hours down [derived] of the public trace
+
+
+@dataclass(frozen=True)
+class Scope:
+    """How much is computed. draws: of positions on the trace; of i.i.d. faults; of faults for each placement."""
+
+    trace_draws: int = 10
+    iid_draws: int = 400
+    place_draws: int = 20
+    gpus: Sequence[int] = GPUS
+
+
+@dataclass(frozen=True)
+class Findings:
+    """All rows, and the trace that they rest on."""
+
+    scope: Scope
+    trace: Trace
+    statistics: FaultStatistics
+    trace_plan: Plan
+    trace_rows: Sequence[Row]
+    iid_plan: Plan
+    iid_rows: Sequence[Row]
+    cost: Sequence[Row]
+    parts: Sequence[Row]
+    mfu: Sequence[Row]
+    sensitivity: Sequence[Row]
+    traffic: Sequence[Row]
+
+    @property
+    def public(self) -> bool:
+        """Whether the trace is the public one, so that its figures can be held against published ones."""
+        said = self.statistics
+        return (said.servers, said.outages, int(said.down_server_h)) == PUBLIC
+
+    def waste(self, arch: str, tp: int = TP) -> Row:
+        """The row of a fabric on the trace."""
+        return next(row for row in self.trace_rows if (row["arch"], row["tp"]) == (arch, tp))
+
+    def ratio(self, gpus: int, arch: str = "infinitehbd-k2") -> float | None:
+        """MFU over DGX's at so many GPUs."""
+        return next((r["ratio_to_dgx8"] for r in self.mfu if (r["gpus"], r["arch"]) == (gpus, arch)), None)
+
+
+def find_all(faults: Path | None, scope: Scope, progress: Progress) -> Findings:
+    """Compute everything; `faults` is a trace in the public format, else one like it is made. Raises UserError."""
+    trace = read_faults(faults) if faults else synthesise()
+    fabrics = list(NAMED.values())
+    on_trace = Plan(CLUSTER, fabrics, TPS, scope.trace_draws, job_gpus=JOB_GPUS)
+    alone = Plan(CLUSTER, fabrics, [TP], scope.iid_draws)
+    search = Search(load_llm(MODEL), load_training("h100").value)
+    points = traffic_points(scope.place_draws)
+    total, done = len(points) + 4, 0
+
+    def count() -> None:
+        nonlocal done
+        done += 1
+        progress(done, total)
+
+    traffic = {}
+    for point, row in run_all(traffic_row, points):
+        traffic[point] = row
+        count()
+    walked = trace_rows(on_trace, trace)
+    count()
+    drawn = iid_rows(alone, FAULT_RATIOS)
+    count()
+    scales = mfu_rows(search, domains("infinitehbd-k2,dgx8"), scope.gpus)
+    count()
+    sensitive = sensitivity_rows(search, max(scope.gpus))
+    count()
+    return Findings(
+        scope,
+        trace,
+        fault_statistics(trace),
+        on_trace,
+        walked,
+        alone,
+        drawn,
+        cost_rows(),
+        part_rows(),
+        scales,
+        sensitive,
+        [traffic[point] for point in points],
+    )
