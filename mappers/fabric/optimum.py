@@ -42,7 +42,7 @@ def most_groups(healthy: np.ndarray, m: int, fabric: KHop, *, corners: bool = Fa
 def _sets(healthy: np.ndarray, m: int, fabric: KHop, corners: bool) -> list[tuple[int, ...]]:
     """Sets of m nodes that a path joins, as positions.
 
-    Sorted along the ring, neighbours of such a set are at most K apart: whatever its order, the path hops over each gap.
+    Sorted along the ring, neighbours in such a set are at most K apart: in any order, the path hops over each gap.
     """
     nodes = len(healthy)
     found: dict[frozenset[int], tuple[int, ...]] = {}
@@ -54,7 +54,9 @@ def _sets(healthy: np.ndarray, m: int, fabric: KHop, corners: bool) -> list[tupl
             if corners or _holds(path, fabric):
                 found.setdefault(frozenset(places), places)
                 if len(found) > MOST_SETS:
-                    raise UserError(f"more than {MOST_SETS} sets of {m} nodes are candidates; expected a smaller cluster")
+                    raise UserError(
+                        f"more than {MOST_SETS} sets of {m} nodes are candidates; expected a smaller cluster"
+                    )
             continue
         for hop in range(1, fabric.hops + 1):
             place = path[-1] + hop
@@ -66,7 +68,9 @@ def _sets(healthy: np.ndarray, m: int, fabric: KHop, corners: bool) -> list[tupl
 def _holds(path: tuple[int, ...], fabric: KHop) -> bool:
     """Whether some order of the nodes joins them with each bundle live once."""
     hop = [right - left for left, right in pairwise(path)]
-    if not any(before == after and _bundle(fabric, before) == _bundle(fabric, -after) for before, after in pairwise(hop)):
+    if not any(
+        before == after and _bundle(fabric, before) == _bundle(fabric, -after) for before, after in pairwise(hop)
+    ):
         return True
     return any(_extends([start], None, set(path) - {start}, fabric) for start in path)
 

@@ -14,7 +14,7 @@ import numpy as np
 from pimloom.mappers.fabric.cover import cover, follow
 from pimloom.mappers.fabric.ranks import order_and_rank
 from pimloom.mappers.fabric.templates import templates
-from pimloom.mappers.orchestrate import Placement, Rows, cross_tor, orchestrate
+from pimloom.mappers.orchestrate import Placement, Rows, by_tors, cross_tor, orchestrate
 from pimloom.mappers.ring import SHARED_HOP
 
 PRICES = (0.25, 0.5, 0.75, 1, 1.5, 2, 3, 5, 9)  # of a group, in crossing pairs; with more effort, between them, too
@@ -28,7 +28,9 @@ def with_spares(healthy: np.ndarray, rows: Rows, m: int, hops: int, need: int, *
 
     Time: O(n) for each of a fixed number of template sets and prices, and the n log n of `orchestrate`.
     """
-    found = [orchestrate(healthy, rows, m, hops, need, corners=corners)]
+    aligned = orchestrate(healthy, rows, m, hops, need, corners=corners)
+    chains = aligned.chains[by_tors(rows.tor(aligned.chains))]
+    found = [Placement(rows, chains, chains)]
     effort = min(max(isqrt(LARGE_ROW // rows.tors), 1), MOST_EFFORT)
     number = templates(healthy.reshape(rows.tor_size, rows.tors), m, -(-need // rows.tor_size), 1 + 2 * effort)
     if need and len(number):

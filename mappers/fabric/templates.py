@@ -9,7 +9,9 @@ import numpy as np
 from pimloom.mappers.fabric.cover import cover, follow
 
 HALF_GOOD = (0.0, 0.3)  # what a row with one fault is worth beside a healthy one [design], tried in turn
-PRICES = np.array([-1, -0.9, -0.8, -0.7, -0.6, -0.5, -0.4, -0.3, -0.2, -0.1, 0, 0.2, 0.5, 1.0])  # of a template, in rows
+PRICES = np.array(
+    [-1, -0.9, -0.8, -0.7, -0.6, -0.5, -0.4, -0.3, -0.2, -0.1, 0, 0.2, 0.5, 1.0]
+)  # of a template, in rows
 
 
 def templates(grid: np.ndarray, m: int, least: int, each: int) -> np.ndarray:
@@ -57,7 +59,7 @@ def _fitted(grid: np.ndarray, m: int, least: int, each: int) -> list[np.ndarray]
 
 
 def _worth(bad: np.ndarray, m: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Worth of a template that starts at each ToR: float (L, kinds) whole, the same with the best hole, and that hole."""
+    """Worth of a template that starts at each ToR: float (L, kinds) whole, or with its best hole, and that hole."""
     rows, width = bad.shape
     share = np.array(HALF_GOOD)
     shape = width, len(share)
