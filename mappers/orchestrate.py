@@ -189,7 +189,7 @@ def _check_room(groups: int, need: int) -> None:
 def _aligned(healthy: np.ndarray, rows: Rows, m: int) -> np.ndarray:
     """bool (p, L // m): rows of blocks that are all healthy."""
     grid = healthy.reshape(rows.tor_size, rows.tors)[:, : rows.tors // m * m]
-    return grid.reshape(rows.tor_size, rows.tors // m, m).all(axis=2)
+    return np.asarray(grid.reshape(rows.tor_size, rows.tors // m, m).all(axis=2))
 
 
 def _chop_free(places: np.ndarray, stretch: np.ndarray, m: int, hops: int, corners: bool) -> np.ndarray:

@@ -59,7 +59,7 @@ def form_chains(healthy: np.ndarray, m: int, hops: int, *, wraps: bool = True, c
     corners: allow nodes that would need one bundle twice.
 
     The number is the largest there is, any chains of hops up to K allowed. Proof: between two pieces of `segments` lie
-    K faulty nodes in a row, so a group stays in one piece, and one of h nodes holds at most floor(h / m): what is formed.
+    K faulty nodes in a row, so a group stays in one piece, and one of h nodes holds floor(h / m) at most: as formed.
     Without corners, for K = 3: a corner node x has no healthy node within 3 but x - 3 and x + 3, and both are on C, so
     it belongs to one side. If it completes a group on the left, it goes there: on the right it could complete one more
     at most. Else it goes right, where it may. In a ring that nothing else cuts both are tried for the first corner. For

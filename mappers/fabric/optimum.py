@@ -46,7 +46,7 @@ def _sets(healthy: np.ndarray, m: int, fabric: KHop, corners: bool) -> list[tupl
     """
     nodes = len(healthy)
     found: dict[frozenset[int], tuple[int, ...]] = {}
-    stack = [(start,) for start in np.flatnonzero(healthy).tolist()]
+    stack: list[tuple[int, ...]] = [(start,) for start in np.flatnonzero(healthy).tolist()]
     while stack:
         path = stack.pop()
         if len(path) == m:

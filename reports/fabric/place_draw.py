@@ -117,8 +117,9 @@ def _draw_ring(axes: Any, ring: Ring, gpus: int, span: int, fabric: KHop) -> Non
     spot = _gpu_spots(ring, gpus, fabric)
     for node in range(span):
         good = node in ring.positions
-        style = {"facecolor": "none" if good else BAND, "edgecolor": MUTED, "linewidth": 1}
-        axes.add_patch(FancyBboxPatch((node - 0.3, -0.25), 0.6, 1.5, boxstyle="round,pad=0.06", **style))
+        box = FancyBboxPatch((node - 0.3, -0.25), 0.6, 1.5, boxstyle="round,pad=0.06", ec=MUTED, lw=1)
+        box.set_facecolor("none" if good else BAND)
+        axes.add_patch(box)
         axes.text(node, -0.72, f"node {node}", ha="center", fontsize=8.5, color=INK if good else MUTED)
         if not good:
             axes.plot([node - 0.25, node + 0.25], [0, 1], [node - 0.25, node + 0.25], [1, 0], color=MUTED, lw=1)
