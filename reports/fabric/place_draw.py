@@ -32,7 +32,7 @@ def cluster_figure(placed: Placed) -> Figure:
         "faulty nodes, rings idle ones."
     )
     stretches = -(-job.rows.tors // WIDTH)
-    height = stretches * (job.tor_size + GAP_ROWS) * 0.24 + 0.3
+    height = stretches * (job.tor_size + GAP_ROWS) * 0.24 + 0.4
 
     def draw(figure: Any, axes: Any) -> None:
         _draw_cluster(axes, placed)
@@ -88,8 +88,11 @@ def _draw_cluster(axes: Any, placed: Placed) -> None:
         at = -(first // WIDTH) * (job.tor_size + GAP_ROWS) + 1
         for tor in range(first, min(first + WIDTH, job.rows.tors), job.m):
             axes.text(tor - first, at, str(tor), ha="center", va="center", fontsize=7.5, color=MUTED)
-    axes.set_xlim(-1.5, min(WIDTH, job.rows.tors) + 0.5)
-    axes.set_ylim(y.min() - 0.8, 1.8)
+        axes.text(-1.2, at, "ToR", ha="right", va="center", fontsize=7.5, color=MUTED)
+    legend = "line: a group; arc: hop over nodes left out; cross: faulty; ring: idle"
+    axes.text(0, y.min() - 1.1, legend, va="center", fontsize=8.5, color=MUTED)
+    axes.set_xlim(-3, min(WIDTH, job.rows.tors) + 0.5)
+    axes.set_ylim(y.min() - 1.6, 1.8)
     axes.axis("off")
 
 
@@ -120,13 +123,13 @@ def _draw_ring(axes: Any, ring: Ring, gpus: int, span: int, fabric: KHop) -> Non
         box = FancyBboxPatch((node - 0.3, -0.25), 0.6, 1.5, boxstyle="round,pad=0.06", ec=MUTED, lw=1)
         box.set_facecolor("none" if good else BAND)
         axes.add_patch(box)
-        axes.text(node, -0.72, f"node {node}", ha="center", fontsize=8.5, color=INK if good else MUTED)
+        axes.text(node, -0.95, f"node {node}", ha="center", fontsize=8.5, color=INK if good else MUTED)
         if not good:
             axes.plot([node - 0.25, node + 0.25], [0, 1], [node - 0.25, node + 0.25], [1, 0], color=MUTED, lw=1)
     for one, other in ring.links:
         (x0, y0), (x1, y1) = spot[one], spot[other]
         hop = abs(one[0] - other[0])
-        bow = (0.62 if y0 > 0.5 else -0.3) * (hop > 1)
+        bow = (0.62 if y0 > 0.5 else -0.5) * (hop > 1)
         turn = np.linspace(0, np.pi, 25)
         xs = x0 + (x1 - x0) * (1 - np.cos(turn)) / 2
         ys = y0 + (y1 - y0) * (1 - np.cos(turn)) / 2 + bow * np.sin(turn)
@@ -135,7 +138,7 @@ def _draw_ring(axes: Any, ring: Ring, gpus: int, span: int, fabric: KHop) -> Non
         axes.scatter([x], [y], s=130, facecolor=PAPER, edgecolor=SERIES[0], linewidths=1.4, zorder=3)
         axes.text(x, y - 0.01, str(gpu), ha="center", va="center", fontsize=7.5, color=INK, zorder=4)
     axes.set_xlim(-0.6, span - 0.4)
-    axes.set_ylim(-1, 1.9)
+    axes.set_ylim(-1.2, 1.9)
     axes.axis("off")
 
 
