@@ -45,9 +45,9 @@ def cuts(faulty: np.ndarray, hops: int) -> np.ndarray:
 
 
 def segments(healthy: np.ndarray, hops: int, wraps: bool = True) -> list[np.ndarray]:
-    """Healthy positions that hops can join, in order, one int64 array per piece of the ring (of the line if not `wraps`).
+    """Healthy positions that hops can join, in order, one int64 array per piece of the ring.
 
-    Without a cut, and with one, the ring is one piece.
+    Without a cut, and with one, the ring is one piece. wraps: a ring; else a line.
     """
     order, broken = _walk(healthy, hops, wraps)
     return np.split(order, np.flatnonzero(broken)[1:]) if len(order) else []
@@ -58,8 +58,8 @@ def form_chains(healthy: np.ndarray, m: int, hops: int, *, wraps: bool = True, c
 
     corners: allow nodes that would need one bundle twice.
 
-    The number is the largest there is, any chains of hops up to K allowed. Proof: between two pieces of `segments` lie K
-    faulty nodes in a row, so a group stays in one piece, and one of h nodes holds at most floor(h / m): what is formed.
+    The number is the largest there is, any chains of hops up to K allowed. Proof: between two pieces of `segments` lie
+    K faulty nodes in a row, so a group stays in one piece, and one of h nodes holds floor(h / m) at most: as formed.
     Without corners, for K = 3: a corner node x has no healthy node within 3 but x - 3 and x + 3, and both are on C, so
     it belongs to one side. If it completes a group on the left, it goes there: on the right it could complete one more
     at most. Else it goes right, where it may. In a ring that nothing else cuts both are tried for the first corner. For
@@ -148,9 +148,7 @@ def build_rings(fabric: KHop, gpus_per_node: int, chains: np.ndarray, nodes: int
     return [build_ring(fabric, gpus_per_node, chain, nodes) for chain in chains.tolist()]
 
 
-def _paths(
-    fabric: KHop, left: int | None, right: int | None
-) -> tuple[tuple[int, int] | None, tuple[int, int] | None]:
+def _paths(fabric: KHop, left: int | None, right: int | None) -> tuple[tuple[int, int] | None, tuple[int, int] | None]:
     """(bundle, path) for the hop on the left and on the right, on two bundles if there is a way."""
     entries = [None] if left is None else fabric.paths(-left)
     outs = [None] if right is None else fabric.paths(right)

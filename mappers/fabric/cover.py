@@ -15,13 +15,13 @@ def cover(gains: Sequence[np.ndarray], jumps: Sequence[int], prices: np.ndarray)
     height, batch = gains[0].shape
     priced = [(gain[:, :, None] + prices).astype(np.float32) for gain in gains]
     best = np.zeros((height + max(jumps) + 1, batch, len(prices)), np.float32)
-    parts = [np.empty(best.shape[1:], np.float32) for _ in gains]
+    part = np.empty(best.shape[1:], np.float32)
     for h in range(height - 1, -1, -1):
-        here = best[h]
-        here[:] = best[h + 1]
-        for gain, jump, part in zip(priced, jumps, parts, strict=True):
+        here, known = best[h], best[h + 1]
+        for gain, jump in zip(priced, jumps, strict=True):
             np.add(best[h + jump], gain[h], out=part)
-            np.maximum(here, part, out=here)
+            np.maximum(known, part, out=here)
+            known = here
     chosen = np.zeros((height, batch, len(prices)), np.int8)
     skip = best[1 : height + 1]
     for gain, jump in zip(priced, jumps, strict=True):
@@ -31,16 +31,17 @@ def cover(gains: Sequence[np.ndarray], jumps: Sequence[int], prices: np.ndarray)
 
 
 def follow(chosen: np.ndarray) -> np.ndarray:
-    """Where the pieces of a cover start: int64 (steps, B, Q), the number of places where there are no more."""
-    height = len(chosen)
-    places = np.arange(height, dtype=np.int32)[:, None, None]
-    nearest = np.minimum.accumulate(np.where(chosen > 0, places, np.int32(height))[::-1])[::-1]
-    nearest = np.concatenate([nearest, np.full((1, *chosen.shape[1:]), height, np.int32)])
-    length = np.concatenate([chosen, np.zeros((1, *chosen.shape[1:]), np.int8)])
-    b, q = np.indices(chosen.shape[1:])
-    at = nearest[0].astype(np.int64)
-    steps = []
+    """Where the pieces of a cover start: int32 (steps, B, Q), the number of places where there are no more."""
+    height, problems = len(chosen), chosen[0].size
+    flat = chosen.reshape(height, problems)
+    places = np.arange(height, dtype=np.int32)[:, None]
+    nearest = np.full((height + 1, problems), height, np.int32)
+    np.minimum.accumulate(np.where(flat > 0, places, np.int32(height))[::-1], out=nearest[height - 1 :: -1])
+    after = np.minimum(places + flat, np.int32(height))  # of the piece that starts here
+    after = np.concatenate([after, np.full((1, problems), height, np.int32)])
+    lanes = np.arange(problems)
+    at, steps = nearest[0], []
     while (at < height).any():
         steps.append(at)
-        at = nearest[np.minimum(at + length[at, b, q], height), b, q].astype(np.int64)
-    return np.array(steps, np.int64).reshape(-1, *chosen.shape[1:])
+        at = nearest.take(after.take(at * problems + lanes) * problems + lanes)
+    return np.array(steps, np.int32).reshape(-1, *chosen.shape[1:])

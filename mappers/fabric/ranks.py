@@ -5,12 +5,14 @@ from collections.abc import Sequence
 import numpy as np
 
 
-def order_and_rank(chains: np.ndarray, template: np.ndarray, number: np.ndarray, tors: int) -> tuple[np.ndarray, np.ndarray]:
+def order_and_rank(
+    chains: np.ndarray, template: np.ndarray, number: np.ndarray, tors: int
+) -> tuple[np.ndarray, np.ndarray]:
     """(order, ranks) of groups: int64 (groups,) as they should be joined, and int64 (groups, m) positions by rank.
 
     chains: int64 (groups, m) positions; template: int64 (groups,), the template that each stands in for; number: int64
-    (L,), the template of each ToR. Groups of a template stand together: those that lean to lower ToRs, exact ones, those
-    that lean to higher ones, each beside the one that it shares most ToRs with and keeping those ToRs' ranks.
+    (L,), the template of each ToR. Groups of a template stand together: those that lean to lower ToRs, exact ones,
+    those that lean to higher ones, each beside the one that it shares most ToRs with and keeping those ToRs' ranks.
     """
     places = np.argsort(template, kind="stable")
     columns = chains % tors

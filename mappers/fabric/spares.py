@@ -7,16 +7,20 @@ until the job has its groups. Of all sets and prices the cheapest placement is k
 numbered (`ranks.py`). It is never worse, by the metric of `cross_tor`, than `orchestrate`, whose placement counts, too.
 """
 
+from math import isqrt
+
 import numpy as np
 
 from pimloom.mappers.fabric.cover import cover, follow
 from pimloom.mappers.fabric.ranks import order_and_rank
 from pimloom.mappers.fabric.templates import templates
-from pimloom.mappers.orchestrate import Placement, Rows, cross_tor, orchestrate
+from pimloom.mappers.orchestrate import Placement, Rows, by_tors, cross_tor, orchestrate
 from pimloom.mappers.ring import SHARED_HOP
 
-PRICES = np.array([0.25, 0.5, 0.75, 1, 1.25, 1.5, 2, 2.5, 3, 4, 6, 9, 15, 1e4])  # of a group, in crossing pairs
-BEST = 2  # candidates that are ordered and measured
+PRICES = (0.25, 0.5, 0.75, 1, 1.5, 2, 3, 5, 9)  # of a group, in crossing pairs; with more effort, between them, too
+ANY = 1e4  # the price at which every group is taken
+LARGE_ROW = 4096  # ToRs from which as little as possible is tried [design]
+MOST_EFFORT = 4  # times as many sets and prices where rows are short
 
 
 def with_spares(healthy: np.ndarray, rows: Rows, m: int, hops: int, need: int, *, corners: bool = False) -> Placement:
@@ -24,11 +28,15 @@ def with_spares(healthy: np.ndarray, rows: Rows, m: int, hops: int, need: int, *
 
     Time: O(n) for each of a fixed number of template sets and prices, and the n log n of `orchestrate`.
     """
-    found = [orchestrate(healthy, rows, m, hops, need, corners=corners)]
-    number = templates(healthy.reshape(rows.tor_size, rows.tors), m, -(-need // rows.tor_size))
+    aligned = orchestrate(healthy, rows, m, hops, need, corners=corners)
+    chains = aligned.chains[by_tors(rows.tor(aligned.chains))]
+    found = [Placement(rows, chains, chains)]
+    effort = min(max(isqrt(LARGE_ROW // rows.tors), 1), MOST_EFFORT)
+    number = templates(healthy.reshape(rows.tor_size, rows.tors), m, -(-need // rows.tor_size), 1 + 2 * effort)
     if need and len(number):
-        windows = _Windows(healthy, rows, m, hops, corners)
-        found += windows.placements(number, need)
+        steps = np.arange((len(PRICES) - 1) * effort + 1) / effort
+        prices = np.array([*np.interp(steps, range(len(PRICES)), PRICES), ANY])
+        found += _Windows(healthy, rows, m, hops, corners).placements(number, need, prices, effort)
     return min(found, key=lambda placement: cross_tor(rows.tor(placement.ranks)).share)
 
 
@@ -38,7 +46,7 @@ class _Windows:
     def __init__(self, healthy: np.ndarray, rows: Rows, m: int, hops: int, corners: bool) -> None:
         self.rows, self.m = rows, m
         places = np.flatnonzero(healthy)
-        self.row = places // rows.tors
+        self.row, self.tor = places // rows.tors, places % rows.tors
         self.within = np.arange(len(places)) - np.searchsorted(self.row, np.arange(rows.tor_size))[self.row]
         self.plain = _sliding(places, m)
         self.wide = _sliding(places, m + 1)  # one healthy node of it, in a spare ToR, is left out
@@ -50,14 +58,18 @@ class _Windows:
         self.solid &= self.row[: len(self.wide)] == self.wide[:, -1] // rows.tors
         self.height = int(self.within.max(initial=-1)) + 1
 
-    def placements(self, number: np.ndarray, need: int) -> list[Placement]:
-        """The cheapest few placements over all template sets `number` (sets, L); none if no set holds `need` groups."""
-        cost, stands = self._costs(number)
-        exact = self._exact(number)
+    def placements(self, number: np.ndarray, need: int, prices: np.ndarray, most: int) -> list[Placement]:
+        """The cheapest `most` placements over all template sets `number` (sets, L); none if no set holds `need` groups.
+
+        prices: float, rising, of a group; each set is filled at the lowest that gives enough groups.
+        """
+        label = number.astype(np.int32)[:, self.tor]
+        cost, stands = self._costs(label)
+        exact = self._exact(label)
         gains = [self._by_row(np.where(self.fits, -cost, -np.inf)), self._by_row(np.where(exact, 0.0, -np.inf))]
-        chosen = cover(gains, [self.m, self.m + 1], PRICES)
-        starts = follow(chosen).reshape(-1, self.rows.tor_size, len(number), len(PRICES))
-        chosen = chosen.reshape(self.height, self.rows.tor_size, len(number), len(PRICES))
+        chosen = cover(gains, [self.m, self.m + 1], prices)
+        starts = follow(chosen).reshape(-1, self.rows.tor_size, len(number), len(prices))
+        chosen = chosen.reshape(self.height, self.rows.tor_size, len(number), len(prices))
         first = np.searchsorted(self.row, np.arange(self.rows.tor_size))
         found = []
         for nth in range(len(number)):
@@ -72,20 +84,25 @@ class _Windows:
             kept = np.argsort(costs, kind="stable")[:need]
             found.append((int(costs[kept].sum()), nth, start[kept], wide[kept]))
         found.sort(key=lambda one: one[:2])
-        return [self._assemble(number[nth], stands[nth], start, wide) for _, nth, start, wide in found[:BEST]]
+        return [self._assemble(number[nth], stands[nth], start, wide) for _, nth, start, wide in found[:most]]
 
-    def _costs(self, number: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Nodes of each plain window outside its template (sets, windows), and that template: the one with most of it."""
-        label = number[:, self.plain % self.rows.tors]
-        lowest = np.where(label < 0, self.rows.tors, label).min(axis=2)
-        here, next_ = (np.count_nonzero(label == (lowest + step)[:, :, None], axis=2) for step in (0, 1))
-        return (self.m - np.maximum(here, next_)).astype(float), lowest + (next_ > here)
+    def _costs(self, label: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Nodes of each plain window outside its template (sets, windows), and that template: the one with most of it.
 
-    def _exact(self, number: np.ndarray) -> np.ndarray:
+        label: (sets, healthy nodes), the templates of their ToRs.
+        """
+        parts = [label[:, k : k + len(self.plain)] for k in range(self.m)]
+        lowest = np.full(parts[0].shape, self.rows.tors, np.int32)
+        for part in parts:
+            np.minimum(lowest, np.where(part < 0, self.rows.tors, part), out=lowest)
+        here, next_ = (sum((part == lowest + step).astype(np.int8) for part in parts) for step in (0, 1))
+        return (self.m - np.maximum(here, next_)).astype(np.float32), lowest + (next_ > here)
+
+    def _exact(self, label: np.ndarray) -> np.ndarray:
         """bool (sets, wide windows): all but an inner node, in a spare ToR, are a template."""
-        label = number[:, self.wide % self.rows.tors]
-        same = np.count_nonzero(label == label[:, :, :1], axis=2) == self.m
-        return np.asarray(self.solid & same & (label[:, :, 0] >= 0) & (label[:, :, -1] == label[:, :, 0]))
+        parts = [label[:, k : k + len(self.wide)] for k in range(self.m + 1)]
+        same = sum((part == parts[0]).astype(np.int8) for part in parts)
+        return np.asarray(self.solid & (same == self.m) & (parts[0] >= 0) & (parts[-1] == parts[0]))
 
     def _by_row(self, values: np.ndarray) -> np.ndarray:
         """(sets, windows) as float (height, p × sets)."""

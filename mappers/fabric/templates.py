@@ -9,21 +9,23 @@ import numpy as np
 from pimloom.mappers.fabric.cover import cover, follow
 
 HALF_GOOD = (0.0, 0.3)  # what a row with one fault is worth beside a healthy one [design], tried in turn
-MOST_EACH = 3  # templates kept of each kind
-PRICES = np.array([-1, -0.9, -0.8, -0.7, -0.6, -0.5, -0.4, -0.3, -0.2, -0.1, 0, 0.2, 0.5, 1.0])  # of a template, in rows
+PRICES = np.array(
+    [-1, -0.9, -0.8, -0.7, -0.6, -0.5, -0.4, -0.3, -0.2, -0.1, 0, 0.2, 0.5, 1.0]
+)  # of a template, in rows
 
 
-def templates(grid: np.ndarray, m: int, least: int) -> np.ndarray:
+def templates(grid: np.ndarray, m: int, least: int, each: int) -> np.ndarray:
     """Sets of templates worth trying: int64 (sets, L), the number of the template of each ToR, -1 where it is spare.
 
     grid: bool (p, L), healthy nodes by row and ToR. Each set has at least `least` templates; none if L has no room.
+    Of each of three kinds of sets at most `each` are tried, from few templates and many spare ToRs to many.
     """
     most = grid.shape[1] // m
     if least > most:
         return np.zeros((0, grid.shape[1]), np.int64)
-    counts = np.unique(np.linspace(least, most, MOST_EACH).round().astype(int))
+    counts = np.unique(np.linspace(least, most, each).round().astype(int))
     found = [_even(grid.shape[1], m, int(count)) for count in counts]
-    return np.array([*found, *_fitted(grid, m, least)])
+    return np.array([*found, *_fitted(grid, m, least, each)])
 
 
 def _even(width: int, m: int, count: int) -> np.ndarray:
@@ -35,7 +37,7 @@ def _even(width: int, m: int, count: int) -> np.ndarray:
     return number
 
 
-def _fitted(grid: np.ndarray, m: int, least: int) -> list[np.ndarray]:
+def _fitted(grid: np.ndarray, m: int, least: int, each: int) -> list[np.ndarray]:
     """Templates where most rows are healthy: of m ToRs in a row, or of m + 1 with one inner ToR left out."""
     rows, width = grid.shape
     whole, holed, hole = _worth(~grid, m)
@@ -45,7 +47,7 @@ def _fitted(grid: np.ndarray, m: int, least: int) -> list[np.ndarray]:
     found = []
     for kind in range(len(HALF_GOOD)):
         good = [q for q in np.unique(sizes[kind], return_index=True)[1].tolist() if sizes[kind, q] >= least]
-        for q in {good[i] for i in np.linspace(0, len(good) - 1, MOST_EACH).round().astype(int)} if good else ():
+        for q in {good[i] for i in np.linspace(0, len(good) - 1, each).round().astype(int)} if good else ():
             number = np.full(width, -1)
             for nth, start in enumerate(starts[: sizes[kind, q], kind, q].tolist()):
                 length = int(chosen[start, kind, q])
@@ -57,16 +59,16 @@ def _fitted(grid: np.ndarray, m: int, least: int) -> list[np.ndarray]:
 
 
 def _worth(bad: np.ndarray, m: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Worth of a template that starts at each ToR: float (L, kinds) whole, the same with the best hole, and that hole."""
+    """Worth of a template that starts at each ToR: float (L, kinds) whole, or with its best hole, and that hole."""
     rows, width = bad.shape
     share = np.array(HALF_GOOD)
     shape = width, len(share)
     whole, holed, hole = np.full(shape, -np.inf), np.full(shape, -np.inf), np.zeros(shape, np.int64)
-    total = np.cumsum(np.pad(bad, ((0, 0), (1, 0))), axis=1)
+    total = np.cumsum(np.pad(bad, ((0, 0), (1, 0))), axis=1, dtype=np.int32)
 
     def worth(faults: np.ndarray) -> np.ndarray:
-        one = (faults == 1).sum(axis=0)
-        return np.asarray((faults == 0).sum(axis=0)[:, None] + one[:, None] * share)
+        none, one = ((faults == count).sum(axis=0, dtype=np.int16) for count in (0, 1))
+        return np.asarray(none[:, None] + one[:, None] * share)
 
     whole[: width - m + 1] = worth(total[:, m:] - total[:, :-m])
     count = max(width - m, 0)

@@ -6,17 +6,20 @@ What a subcommand needs is imported inside it, so that `--help` is quick.
 import typer
 
 from pimloom.fabric.cost import cost
-from pimloom.fabric.mfu import mfu
 from pimloom.fabric.faults import faults
+from pimloom.fabric.mfu import mfu
+from pimloom.fabric.place import place
 from pimloom.fabric.waste import waste
 
 app = typer.Typer(
     help="Scale-up fabrics: waste under faults, placement, cost, MFU, the optical switch.", rich_markup_mode=None
 )
 
-app.command(epilog="Example:  pimloom fabric cost --arch all --set ocstrx.usd=500 --json -")(cost)
-app.command(epilog="Example:  pimloom fabric mfu --model llama-3.1-405b --gpus 1024,8192,131072 --json -")(mfu)
-app.command(epilog="Example:  pimloom fabric waste --arch infinitehbd-k3,nvl72,tpuv4 --tp 32 --faults trace.json")(
-    waste
-)
-app.command(epilog="Example:  pimloom fabric faults --synthesise trace.json --seed 1 --json -")(faults)
+for command, example in (
+    (waste, "waste --arch infinitehbd-k3,nvl72,tpuv4 --tp 32 --faults trace.json"),
+    (faults, "faults --synthesise trace.json --seed 1 --json -"),
+    (place, "place --tp 32 --job-gpus 2448 --faulty 17,203-205 --figure rings.svg"),
+    (cost, "cost --arch all --set ocstrx.usd=500 --json -"),
+    (mfu, "mfu --model llama-3.1-405b --gpus 1024,8192,131072 --json -"),
+):
+    app.command(epilog=f"Example:  pimloom fabric {example}")(command)

@@ -1,0 +1,179 @@
+"""The `pimloom fabric place` command: where a job's groups go on a ring with faulty nodes."""
+
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pimloom import __version__
+from pimloom.arch.document import short
+from pimloom.arch.error import GateError, UserError
+from pimloom.fabric.options import Csv, GpusPerNode, Seed
+from pimloom.output import Json, Quiet, output
+
+if TYPE_CHECKING:
+    from pimloom.reports.fabric.place import Job, Placed
+
+JOB_SHARE = 0.85  # job scale of the published figure [recalled]
+
+
+class Algorithm(StrEnum):
+    """Those of `pimloom.reports.fabric.place`, whose import is slow."""
+
+    SPARES = "spares"
+    ALIGNED = "aligned"
+    UNCONSTRAINED = "unconstrained"
+    RING = "ring"
+
+
+def place(
+    nodes: Annotated[int, typer.Option(metavar="N", help="Nodes of the cluster.")] = 720,
+    tp: Annotated[int, typer.Option(metavar="T", help="GPUs of a tensor-parallel group.")] = 32,
+    job_gpus: Annotated[
+        int | None, typer.Option(metavar="G", help="GPUs of the job, rounded down to groups; else 85 % of all.")
+    ] = None,
+    faulty: Annotated[
+        str | None, typer.Option(metavar="NODES", help="Faulty nodes, as 17,203-205; node t p + r is in ToR t.")
+    ] = None,
+    fault_ratio: Annotated[
+        float | None, typer.Option(metavar="F", help="Instead: each node is faulty with this probability.")
+    ] = None,
+    seed: Seed = 0,
+    tor_size: Annotated[int, typer.Option(metavar="P", help="Nodes of a top-of-rack switch (ToR).")] = 8,
+    gpus_per_node: GpusPerNode = 4,
+    arch: Annotated[str, typer.Option(metavar="NAME", help="infinitehbd-kN.")] = "infinitehbd-k3",
+    algorithm: Annotated[
+        Algorithm,
+        typer.Option(
+            help="spares: keeps groups in their ToRs; aligned: blocks of ToRs, by binary search; unconstrained: row by "
+            "row; ring: along the ring, the most groups."
+        ),
+    ] = Algorithm.SPARES,
+    corners: Annotated[
+        bool, typer.Option("--corners", help="Allow nodes that need one bundle for both sides; the verifier objects.")
+    ] = False,
+    optimum: Annotated[
+        bool, typer.Option("--optimum", help="Also the most groups that fit, exactly (small clusters).")
+    ] = False,
+    json: Json = None,
+    csv: Csv = None,
+    figure: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the cluster as SVG.")] = None,
+    quiet: Quiet = False,
+) -> None:
+    """Place the groups of a job around faulty nodes and check that the hardware can hold it.
+
+    Waste: healthy nodes that no further group fits on, as a share of all nodes.
+    """
+    _check_outputs(json, csv, figure)
+    job = _job(nodes, tp, job_gpus, _faults(nodes, faulty, fault_ratio, seed), tor_size, gpus_per_node, arch, corners)
+    from pimloom.reports.fabric.place import node_rows, place_job, summary
+    from pimloom.running import progress_bar
+
+    with progress_bar(f"{job.groups} groups on {nodes} nodes", quiet) as progress:
+        placed = place_job(job, algorithm.value, progress)
+        found = summary(placed, optimum)
+    _write(placed, csv, figure, node_rows(placed) if csv is not None else [])
+    found |= {"fault_ratio": fault_ratio, "seed": None if fault_ratio is None else seed, "version": __version__}
+    output(found, json, None if quiet else lambda value: _show(placed, value, optimum))
+    if placed.complaints:
+        more = f" (and {len(placed.complaints) - 1} more)" if len(placed.complaints) > 1 else ""
+        raise GateError(f"the hardware cannot hold this placement: {placed.complaints[0]}{more}")
+
+
+def read_nodes(text: str, nodes: int) -> list[int]:
+    """`17,203-205` as node numbers. Raises UserError: unknown nodes, reversed ranges, a node twice."""
+    found: list[int] = []
+    for part in text.split(","):
+        low, dash, high = part.strip().partition("-")
+        ends = [low, high] if dash else [low]
+        if not all(end.isascii() and end.isdigit() and len(end) <= 9 for end in ends):
+            raise UserError(f"--faulty {short(part)!r}: expected nodes and ranges, like 17,203-205")
+        first, last = int(ends[0]), int(ends[-1])
+        if first > last:
+            raise UserError(f"--faulty {part.strip()}: the range is reversed; expected {last}-{first}")
+        if len(found) + last - first + 1 > nodes:
+            raise UserError(f"--faulty {short(text)}: more faulty nodes than the {nodes} nodes there are")
+        if last >= nodes:
+            raise UserError(f"--faulty {part.strip()}: no node {last}; expected 0 to {nodes - 1}")
+        found += range(first, last + 1)
+    if len(set(found)) < len(found):
+        twice = next(node for node in found if found.count(node) > 1)
+        raise UserError(f"--faulty {short(text)}: node {twice} is named twice")
+    return found
+
+
+def _faults(nodes: int, faulty: str | None, ratio: float | None, seed: int) -> Any:
+    """bool (nodes,), as asked for."""
+    import numpy as np
+
+    from pimloom.reports.fabric.place import random_faults
+
+    if faulty is not None and ratio is not None:
+        raise UserError(f"--fault-ratio {ratio}: --faulty names the nodes; leave one out")
+    if ratio is not None:
+        if not 0 <= ratio <= 1:
+            raise UserError(f"--fault-ratio {ratio}: expected a share from 0 to 1")
+        return random_faults(max(nodes, 0), ratio, seed)
+    bad = np.zeros(max(nodes, 0), bool)
+    bad[read_nodes(faulty, nodes) if faulty else []] = True
+    return bad
+
+
+def _job(
+    nodes: int, tp: int, job_gpus: int | None, faulty: Any, tor_size: int, each: int, arch: str, corners: bool
+) -> "Job":
+    from pimloom.arch.topology import topology
+    from pimloom.arch.topology.cluster import Cluster
+    from pimloom.arch.topology.khop import KHop
+    from pimloom.mappers.orchestrate import Rows
+    from pimloom.reports.fabric.place import Job
+
+    fabric = topology(arch)
+    if not isinstance(fabric, KHop):
+        raise UserError(f"--arch {arch}: has no ring to place groups on; expected infinitehbd-kN")
+    if nodes < 1:
+        raise UserError(f"--nodes {nodes}: expected at least 1")
+    cluster = Cluster(nodes * each, each)
+    Rows(nodes, tor_size)
+    if tp < 1:
+        raise UserError(f"--tp {tp}: expected a multiple of --gpus-per-node {each}")
+    asked = int(JOB_SHARE * cluster.gpus) if job_gpus is None else job_gpus
+    if asked < tp:
+        raise UserError(f"--job-gpus {asked}: expected at least one group, --tp {tp}")
+    return Job(cluster, fabric, tp, tor_size, faulty, asked // tp, corners)
+
+
+def _check_outputs(json: str | None, csv: Path | None, figure: Path | None) -> None:
+    from pimloom.running import check_writable
+
+    named = {"--json": Path(json) if json not in (None, "-") else None, "--csv": csv, "--figure": figure}
+    taken: dict[Path, str] = {}
+    for option, file in named.items():
+        if file is None:
+            continue
+        check_writable(file, option)
+        if (other := taken.setdefault(file.resolve(), option)) != option:
+            raise UserError(f"{option} {file}: is the file of {other} too; name another")
+
+
+def _write(placed: "Placed", csv: Path | None, figure: Path | None, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Both files, or none: the drawing is made before either is written."""
+    from pimloom.reports.files import write_atomic, write_table_csv
+
+    drawing = None
+    if figure is not None:
+        from pimloom.reports.fabric.place_draw import cluster_figure
+
+        drawing = str(cluster_figure(placed).svg)
+    if csv is not None:
+        write_table_csv(csv, list(rows))
+    if figure is not None and drawing is not None:
+        write_atomic(figure, drawing)
+
+
+def _show(placed: "Placed", found: Mapping[str, Any], optimum: bool) -> None:
+    from pimloom.fabric.place_show import show_placed
+
+    show_placed(placed, found, optimum)

@@ -1,0 +1,142 @@
+"""Traffic across ToRs against the fault ratio, and the time of a placement against its size."""
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from pimloom.arch.error import UserError
+from pimloom.mappers.fabric.spares import with_spares
+from pimloom.mappers.orchestrate import (
+    Placement,
+    Rows,
+    by_tors,
+    cross_in_order,
+    cross_tor,
+    groups_of,
+    orchestrate,
+    unconstrained,
+)
+from pimloom.reports.fabric.place import random_faults
+from pimloom.reports.figures import lines
+from pimloom.reports.page import Figure
+
+WAYS: Mapping[str, Callable[..., Placement]] = {
+    "spares": with_spares,
+    "aligned": orchestrate,
+    "unconstrained": unconstrained,
+}
+RATIOS = tuple(percent / 100 for percent in range(11))
+NODES, TOR_SIZE, HOPS = 2048, 8, 3  # the cluster of the specification's 7.4 [design]
+SIZES = tuple(2048 << step for step in range(6))
+
+
+def cross_tor_rows(
+    ratios: Sequence[float] = RATIOS,
+    jobs: Sequence[float] = (0.7, 0.85),
+    group_nodes: Sequence[int] = (4, 8),
+    draws: int = 20,
+    seed: int = 0,
+    *,
+    nodes: int = NODES,
+    tor_size: int = TOR_SIZE,
+    hops: int = HOPS,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> list[dict[str, Any]]:
+    """A row per job, group size, fault ratio and algorithm: mean, standard deviation and maximum over the draws.
+
+    cross_tor_*: share by `cross_tor`; line_ranks_mean: the same with ranks in the order of the line; in_order_mean: by
+    `cross_in_order`. A draw whose healthy nodes do not hold the job row by row counts in `does_not_fit` alone; the
+    means are None if none fits. Draw d of a ratio has the seed `seed` + d.
+    """
+    cases = [(job, m, ratio) for job in jobs for m in group_nodes for ratio in ratios]
+    found = []
+    for done, (job, m, ratio) in enumerate(cases):
+        shares: dict[str, list[tuple[float, float, float]]] = {name: [] for name in WAYS}
+        for draw in range(draws):
+            healthy = ~random_faults(nodes, ratio, seed + draw)
+            for name, way in WAYS.items():
+                if (share := _shares(way, healthy, Rows(nodes, tor_size), m, hops, job)) is not None:
+                    shares[name].append(share)
+        for name, values in shares.items():
+            case = {"algorithm": name, "nodes": nodes, "tor_size": tor_size, "hops": hops, "group_nodes": m}
+            case |= {"job_ratio": job, "fault_ratio": ratio, "draws": draws, "does_not_fit": draws - len(values)}
+            found.append(case | _statistics(values))
+        progress(done + 1, len(cases))
+    return found
+
+
+def _shares(
+    way: Callable[..., Placement], healthy: np.ndarray, rows: Rows, m: int, hops: int, job: float
+) -> tuple[float, float, float] | None:
+    """By `cross_tor`, the same with ranks along the line, and by `cross_in_order`; None if the job does not fit."""
+    try:
+        placement = way(healthy, rows, m, hops, groups_of(job, rows.nodes, m))
+    except UserError:
+        return None
+    tors = rows.tor(placement.ranks)
+    ordered = tors if way is with_spares else tors[by_tors(tors)]
+    along = rows.tor(placement.chains)
+    return cross_tor(tors).share, cross_tor(along).share, cross_in_order(ordered).share
+
+
+def _statistics(values: Sequence[tuple[float, float, float]]) -> dict[str, float | None]:
+    if not values:
+        return dict.fromkeys(
+            ("cross_tor_mean", "cross_tor_sd", "cross_tor_max", "line_ranks_mean", "in_order_mean"), None
+        )
+    block, along, ordered = np.array(values).T
+    sd = float(block.std(ddof=1)) if len(block) > 1 else 0.0
+    means = {"line_ranks_mean": float(along.mean()), "in_order_mean": float(ordered.mean())}
+    return {"cross_tor_mean": float(block.mean()), "cross_tor_sd": sd, "cross_tor_max": float(block.max())} | means
+
+
+def cross_tor_figure(rows: Iterable[Mapping[str, Any]], group_nodes: int, job: float, gpus_per_node: int = 4) -> Figure:
+    """The curves of one group size and job from `cross_tor_rows`."""
+    series: dict[str, list[tuple[float, float]]] = {}
+    for row in rows:
+        if (row["group_nodes"], row["job_ratio"]) == (group_nodes, job) and row["cross_tor_mean"] is not None:
+            series.setdefault(row["algorithm"], []).append((100 * row["fault_ratio"], 100 * row["cross_tor_mean"]))
+    title = f"Pairs across ToRs, TP-{group_nodes * gpus_per_node}, job of {job:.0%} of the nodes"
+    caption = (
+        "Share of the pairs of nodes of equal rank in neighbouring groups of a block of ToRs that are in two ToRs; mean "
+        "over random draws of faulty nodes."
+    )
+    return lines(title, series, xlabel="Faulty nodes [%]", ylabel="Pairs across ToRs [%]", caption=caption)
+
+
+def speed_rows(
+    sizes: Sequence[int] = SIZES,
+    algorithm: str = "spares",
+    *,
+    fault_ratio: float = 0.05,
+    job: float = 0.85,
+    group_nodes: int = 8,
+    repeats: int = 3,
+    seed: int = 0,
+) -> list[dict[str, Any]]:
+    """A row per cluster size: `nodes`, and `seconds` of one placement, the quickest of `repeats`."""
+    found = []
+    for nodes in sizes:
+        healthy, rows = ~random_faults(nodes, fault_ratio, seed), Rows(nodes, TOR_SIZE)
+        need, times = groups_of(job, nodes, group_nodes), []
+        for _ in range(repeats):
+            start = time.perf_counter()
+            WAYS[algorithm](healthy, rows, group_nodes, HOPS, need)
+            times.append(time.perf_counter() - start)
+        found.append({"algorithm": algorithm, "nodes": nodes, "seconds": min(times)})
+    return found
+
+
+def speed_figure(rows: Sequence[Mapping[str, Any]]) -> Figure:
+    """Time against size from `speed_rows` of one or more algorithms, beside n log n through each one's largest."""
+    series: dict[str, list[tuple[float, float]]] = {}
+    for row in rows:
+        series.setdefault(row["algorithm"], []).append((row["nodes"], row["seconds"]))
+    for name, points in list(series.items()):
+        most, seconds = points[-1]
+        scale = seconds / (most * np.log(most))
+        series[f"{name}, n log n"] = [(n, float(scale * n * np.log(n))) for n, _ in points]
+    title = "Time of one placement"
+    return lines(title, series, xlabel="Nodes [-]", ylabel="Time [s]", log_x=True, log_y=True)
