@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pimloom.arch.topology.khop import khop
-from pimloom.reports.fabric.waste_checks import break_rates, idle_waste, sampled_percentiles
+from pimloom.reports.fabric.waste_checks import break_rates, idle_gates, sampled_percentiles
 from pimloom.reports.faults.replay import conversion_factor
-from pimloom.reports.infinitehbd.findings import TP, Findings
+from pimloom.reports.infinitehbd.findings import CLUSTER, TP, Findings
 from pimloom.reports.infinitehbd.properties import bypasses, one_ring
 from pimloom.reports.published import Published, read_published, span
 
@@ -82,7 +82,7 @@ def _waste(found: Findings) -> Rows:
         100 * found.waste(name)["waste_ratio_mean"] for name in ("infinitehbd-k2", "nvl72", "tpuv4-slices")
     )
     wait = max(100 * found.waste(f"infinitehbd-k{k}")["job_wait_ratio"] for k in (2, 3))
-    idle = [100 * waste for waste in idle_waste()]
+    idle = [gate.ours for gate in idle_gates()]
     over = [nvl / mine, tpu / mine]
     known = found.public
     return [
@@ -142,8 +142,10 @@ def _mfu(found: Findings) -> Rows:
 def _traffic(found: Findings) -> Rows:
     """Check 16, which has no tolerance: TP-32, 85 % of the nodes, up to 7 % faulty."""
     ours = [
-        100 * row["cross_tor_share_mean"]
+        100 * row["cross_tor_mean"]
         for row in found.traffic
-        if (row["tp"], row["job_ratio"]) == (TP, 0.85) and row["fault_ratio"] <= 0.07 and row["algorithm"] == "spares"
+        if (row["group_nodes"], row["job_ratio"], row["algorithm"]) == (TP // CLUSTER.gpus_per_node, 0.85, "spares")
+        and row["fault_ratio"] <= 0.07
+        and row["cross_tor_mean"] is not None
     ]
     return [_row("cross_tor", ours, REPORT, "", None, ".1f")]

@@ -40,6 +40,7 @@ def cost(found: Findings) -> Section:
             Column("evidence", "evidence"),
         ],
         found.parts,
+        "Counts are for as many GPUs as the second column says.",
     )
     intro = "Component lists times unit prices; GPUs themselves are not counted, and no price of theirs is claimed."
     return Section("Cost and power", "cost", intro, [cost_figure(found.parts), power_figure(found.parts), table, parts])
@@ -85,8 +86,7 @@ def mfu(found: Findings) -> Section:
             Column("ratio_to_dgx8", "over DGX", "×", format=".2f"),
         ],
         found.sensitivity,
-        "The published 3.37 × needs 2,048 sequences or fewer, no interleaving, and the full rate: none of these is known "
-        "of the paper.",
+        "Batch, schedule and rates of the published 3.37 × are not known.",
     )
     intro = (
         f"{first['model']}, {first['batch']:,} sequences a step, schedule {first['schedule']} without interleaving; "

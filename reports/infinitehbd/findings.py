@@ -7,21 +7,19 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from pimloom.arch.llm import load_llm
-from pimloom.arch.topology import NAMED, topology
+from pimloom.arch.topology import NAMED
 from pimloom.arch.topology.cluster import Cluster
 from pimloom.arch.training import load_training
 from pimloom.reports.fabric.cost import cost_rows, part_rows
 from pimloom.reports.fabric.mfu import Search, domains, mfu_rows
+from pimloom.reports.fabric.place_curves import RATIOS, SIZES, cross_tor_rows, speed_rows
 from pimloom.reports.fabric.sensitivity import sensitivity_rows
 from pimloom.reports.fabric.waste import Plan, iid_rows, trace_rows
 from pimloom.reports.faults.events import read_faults
 from pimloom.reports.faults.statistics import FaultStatistics, fault_statistics
 from pimloom.reports.faults.synthetic import synthesise
 from pimloom.reports.faults.trace import Trace
-from pimloom.reports.infinitehbd.traffic import TrafficPoint, traffic_points, traffic_row
 from pimloom.reports.pool import run_all
 
 Row = Mapping[str, Any]
@@ -32,6 +30,7 @@ TPS = (8, 16, 32, 64)
 TP = 32  # of the paper's headline
 JOB_GPUS = CLUSTER.gpus * 9 // 10
 FAULT_RATIOS = tuple(percent / 100 for percent in range(16))
+JOBS, GROUPS = (0.7, 0.85), (4, 8)  # shares of all nodes; nodes of a group
 MODEL, GPUS = "llama-3.1-405b", tuple(2**power for power in range(10, 18))
 PUBLIC = (400, 582, 77_551)  # servers, outages, whole server-hours down [derived] of the public trace
 
@@ -43,6 +42,8 @@ class Scope:
     trace_draws: int = 10
     iid_draws: int = 400
     place_draws: int = 20
+    place_ratios: Sequence[float] = RATIOS
+    sizes: Sequence[int] = SIZES
     gpus: Sequence[int] = GPUS
 
 
@@ -62,6 +63,7 @@ class Findings:
     mfu: Sequence[Row]
     sensitivity: Sequence[Row]
     traffic: Sequence[Row]
+    times: Sequence[Row]
 
     @property
     def public(self) -> bool:
@@ -85,25 +87,20 @@ def find_all(faults: Path | None, scope: Scope, progress: Progress) -> Findings:
     on_trace = Plan(CLUSTER, fabrics, TPS, scope.trace_draws, job_gpus=JOB_GPUS)
     alone = Plan(CLUSTER, fabrics, [TP], scope.iid_draws)
     search = Search(load_llm(MODEL), load_training("h100").value)
-    points = traffic_points(scope.place_draws)
-    total, done = len(points) + 4, 0
-
-    def count() -> None:
-        nonlocal done
-        done += 1
-        progress(done, total)
-
-    traffic = {}
-    for point, row in run_all(traffic_row, points):
-        traffic[point] = row
+    jobs = list(product(JOBS, GROUPS, scope.place_ratios))
+    count = _counter(progress, len(jobs) + 4)
+    traffic: dict[tuple[float, int, float], Sequence[Row]] = {}
+    for job, rows in run_all(partial(_traffic, scope.place_draws), jobs):
+        traffic[job] = rows
         count()
     walked = trace_rows(on_trace, trace)
     count()
     drawn = iid_rows(alone, FAULT_RATIOS)
     count()
     scales = mfu_rows(search, domains("infinitehbd-k2,dgx8"), scope.gpus)
-    count()
     sensitive = sensitivity_rows(search, max(scope.gpus))
+    count()
+    times = [row for way in ("spares", "aligned") for row in speed_rows(scope.sizes, way)]
     count()
     return Findings(
         scope,
@@ -117,5 +114,22 @@ def find_all(faults: Path | None, scope: Scope, progress: Progress) -> Findings:
         part_rows(),
         scales,
         sensitive,
-        [traffic[point] for point in points],
+        [row for job in jobs for row in traffic[job]],
+        times,
     )
+
+
+def _traffic(draws: int, job: tuple[float, int, float]) -> Sequence[Row]:
+    share, group_nodes, fault_ratio = job
+    return cross_tor_rows([fault_ratio], [share], [group_nodes], draws)
+
+
+def _counter(progress: Progress, total: int) -> Callable[[], None]:
+    done = 0
+
+    def count() -> None:
+        nonlocal done
+        done += 1
+        progress(done, total)
+
+    return count

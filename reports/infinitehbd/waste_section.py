@@ -58,7 +58,10 @@ def waste(found: Findings) -> Section:
     columns = [
         Column("arch", "fabric"),
         Column("tp", "TP"),
-        *(Column(key, label, "%", format=".2f") for key, label in (("mean", "mean"), ("p50", "median"), ("p99", "P99"))),
+        *(
+            Column(key, label, "%", format=".2f")
+            for key, label in (("mean", "mean"), ("p50", "median"), ("p99", "P99"))
+        ),
         Column("least", "least usable", "GPUs", format=",.0f"),
         Column("wait", f"{JOB_GPUS:,}-GPU job waits", "% of time", format=".1f"),
     ]

@@ -1,0 +1,122 @@
+"""Study `infinitehbd`: optical rings of GPUs under faults, their placement, cost and MFU, beside the published values."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from pimloom import __version__
+from pimloom.arch.error import GateError
+from pimloom.reports.files import prepare_folder, write_atomic, write_json, write_table_csv
+from pimloom.reports.infinitehbd import economics_section, rings_section, waste_section
+from pimloom.reports.infinitehbd.checks import reproduction_rows
+from pimloom.reports.infinitehbd.findings import CLUSTER, Findings, Scope, find_all
+from pimloom.reports.page import Card, Column, Page, Section, TableData, render
+
+TITLE = "InfiniteHBD, reproduced"
+Progress = Callable[[int, int], None]
+
+
+def run_study(
+    out: str | Path,
+    progress: Progress = lambda done, total: None,
+    *,
+    faults: Path | None = None,
+    scope: Scope | None = None,
+) -> Path:
+    """Compute everything and write `index.html`, `results.json` and a CSV per kind of row into folder `out`.
+
+    faults: a trace in the public format, else a synthetic one like it. Returns the page. Raises UserError for a bad trace
+    or a folder that cannot be written, and GateError, when all is written, if a hard gate does not hold.
+    """
+    folder = prepare_folder(out)
+    found = find_all(faults, scope or Scope(), progress)
+    checks = reproduction_rows(found)
+    page = render(build_page(found, checks))
+    tables = {
+        "waste_trace": found.trace_rows,
+        "waste_iid": found.iid_rows,
+        "cross_tor": found.traffic,
+        "cost": found.cost,
+        "mfu": found.mfu,
+        "sensitivity": found.sensitivity,
+    }
+    for name, rows in tables.items():
+        write_table_csv(folder / f"{name}.csv", rows)
+    write_json(folder / "results.json", {"checks": checks, "trace": found.statistics, **tables})
+    write_atomic(folder / "index.html", page)
+    if failed := [str(check["check"]) for check in checks if check["verdict"] == "FAIL"]:
+        raise GateError(f"a hard gate does not hold: {', '.join(failed)}; see {folder / 'index.html'}")
+    return folder / "index.html"
+
+
+def build_page(found: Findings, checks: list[dict[str, object]]) -> Page:
+    """The whole report."""
+    known = [check["verdict"] for check in checks if check["verdict"] != "report only"]
+    mine, nvl = (found.waste(name)["waste_ratio_mean"] for name in ("infinitehbd-k2", "nvl72"))
+    cost = next(row for row in found.cost if row["arch"] == "infinitehbd-k2")
+    most = max(found.scope.gpus)
+    cards = [
+        Card("Checks passed", f"{known.count('pass')} of {len(known)}", "", "hard gates and soft checks"),
+        Card("Waste, TP-32", f"{100 * mine:.2f}", "%", f"K = 2 on {found.trace.name}; NVL-72 {100 * nvl:.2f} %"),
+        Card("Price of a GB/s", f"{100 * cost['ratio_to_nvl72']:.1f}", "% of NVL-72's", "K = 2, network only"),
+        Card("MFU over DGX", f"{found.ratio(most) or 0:.2f}", "×", f"{most:,} GPUs, 2,048 sequences a step, 1F1B"),
+    ]
+    return Page(
+        TITLE,
+        "Datacentre-scale high-bandwidth domains of optical-circuit-switching transceivers (arXiv 2502.03885, SIGCOMM "
+        "2025): a reconfigurable K-hop ring beside its baselines.",
+        [
+            Section("Reproduction", "reproduction", INTRODUCTION, [reproduction_table(checks)]),
+            waste_section.faults(found),
+            waste_section.waste(found),
+            rings_section.rings(),
+            rings_section.traffic(found),
+            economics_section.cost(found),
+            economics_section.mfu(found),
+            assumptions(),
+        ],
+        cards,
+        {
+            "pimloom": __version__,
+            "cluster": f"{CLUSTER.gpus:,} GPUs in nodes of {CLUSTER.gpus_per_node}",
+            "trace": found.trace.name,
+            "seed": "0",
+            "made by": "pimloom report infinitehbd" + (" --faults FILE" if found.public else ""),
+        },
+    )
+
+
+INTRODUCTION = (
+    "Hard gates must hold; soft checks compare with published values within a tolerance that the specification fixed; "
+    "the rest is reported without a verdict. Evidence says how the published value is known: read in the paper (its "
+    "abstract), in a third party's text, recalled, or derived by arithmetic. The paper's body was not available: nothing "
+    "recalled may be quoted as the paper's."
+)
+
+
+def reproduction_table(checks: list[dict[str, object]]) -> TableData:
+    """Our value, the published value, the deviation and the verdict."""
+    return TableData(
+        "Our values beside the published ones",
+        [
+            Column("check", "check"),
+            Column("verdict", "verdict", verdict=True),
+            Column("ours", "ours", align="right"),
+            Column("published", "published", align="right"),
+            Column("unit", "unit"),
+            Column("deviation", "deviation", "%", format="+.1f"),
+            Column("tolerance", "class and tolerance"),
+            Column("tag", "evidence"),
+        ],
+        checks,
+        "Deviation: how far our value, or the worse end of our range, lies outside the published value or range.",
+    )
+
+
+def assumptions() -> Section:
+    """What is assumed where the paper is silent."""
+    text = (Path(__file__).parent / "ASSUMPTIONS.md").read_text(encoding="utf-8")
+    cells = [line.strip("| \n").split(" | ") for line in text.splitlines() if line.startswith("| ")]
+    rows = [{"gap": gap, "choice": choice} for gap, choice in cells[1:]]
+    prose = [p.replace("\n", " ") for p in text.split("\n\n") if not p.startswith(("#", "|"))]
+    table = TableData("Where the paper is silent", [Column("gap", "gap"), Column("choice", "what we do")], rows)
+    return Section("Assumptions", "assumptions", "\n\n".join(prose), [table])
