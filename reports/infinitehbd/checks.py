@@ -11,7 +11,7 @@ from pimloom.reports.infinitehbd.properties import bypasses, one_ring
 from pimloom.reports.published import Published, read_published, span
 
 HARD, SOFT, REPORT = "hard gate", "soft", "report only"
-PP = "percentage points"
+PP = "pp"
 PUBLISHED_P = 0.0167  # [recalled] the fault ratio behind the published conversion factor
 COST_TABLE: dict[str, tuple[float, float]] = {  # [recalled] $ and W per GPU
     "infinitehbd-k2": (2626.80, 48.10),

@@ -12,7 +12,7 @@ GPUS_PER_NODE = (4, 8)
 
 
 def bypasses(fabric: KHop) -> bool:
-    """Whether a run of up to K - 1 faulty nodes, anywhere on the ring, leaves it in one piece, and two runs of K do not."""
+    """Whether a run of up to K - 1 faulty nodes, anywhere, leaves the ring in one piece, and two runs of K do not."""
     hops, half = fabric.hops, NODES // 2
     for start in range(NODES):
         for run in range(1, hops):

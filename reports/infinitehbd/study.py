@@ -1,4 +1,4 @@
-"""Study `infinitehbd`: optical rings of GPUs under faults, their placement, cost and MFU, beside the published values."""
+"""Study `infinitehbd`: optical rings of GPUs under faults, their placement, cost and MFU, beside published values."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -24,8 +24,8 @@ def run_study(
 ) -> Path:
     """Compute everything and write `index.html`, `results.json` and a CSV per kind of row into folder `out`.
 
-    faults: a trace in the public format, else a synthetic one like it. Returns the page. Raises UserError for a bad trace
-    or a folder that cannot be written, and GateError, when all is written, if a hard gate does not hold.
+    faults: a trace in the public format, else a synthetic one like it. Returns the page. Raises UserError for a bad
+    trace or a folder that cannot be written, and GateError, when all is written, if a hard gate does not hold.
     """
     folder = prepare_folder(out)
     found = find_all(faults, scope or Scope(), progress)
@@ -88,8 +88,8 @@ def build_page(found: Findings, checks: list[dict[str, object]]) -> Page:
 INTRODUCTION = (
     "Hard gates must hold; soft checks compare with published values within a tolerance that the specification fixed; "
     "the rest is reported without a verdict. Evidence says how the published value is known: read in the paper (its "
-    "abstract), in a third party's text, recalled, or derived by arithmetic. The paper's body was not available: nothing "
-    "recalled may be quoted as the paper's."
+    "abstract), in a third party's text, recalled, or derived by arithmetic. The paper's body was not available: "
+    "nothing recalled may be quoted as the paper's."
 )
 
 
@@ -108,7 +108,7 @@ def reproduction_table(checks: list[dict[str, object]]) -> TableData:
             Column("tag", "evidence"),
         ],
         checks,
-        "Deviation: how far our value, or the worse end of our range, lies outside the published value or range.",
+        "pp: percentage points. Deviation: how far our value, or the worse end of our range, lies outside the published value or range.",
     )
 
 

@@ -10,8 +10,8 @@ from pimloom.reports.infinitehbd.findings import CLUSTER, JOB_GPUS, TP, Findings
 from pimloom.reports.page import Column, Section, TableData
 
 WASTE = (
-    "Waste is the share of all GPUs that are healthy and in no tensor-parallel group. A fault takes a whole node; faulty "
-    "GPUs are no waste."
+    "Waste is the share of all GPUs that are healthy and in no tensor-parallel group. A fault takes a whole node; "
+    "faulty GPUs are no waste."
 )
 
 
