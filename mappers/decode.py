@@ -131,10 +131,10 @@ def plan(spec: LlmSpec, geo: Geometry, tokens: int, lm_head: bool = False) -> Pl
     if found.rows > geo.rows:
         row_bytes = geo.row * geo.element_bytes * geo.all_banks
         most = max_tokens(spec, geo, lm_head)
-        fits = f"at most {most} tokens fit" if most else "not even its weights fit"
+        fits = f"at most {most:,} tokens fit" if most else "not even its weights fit"
         raise UserError(
-            f"{spec.name} with {tokens} tokens needs {found.rows * row_bytes} bytes of PIM memory, "
-            f"there are {geo.rows * row_bytes}: {fits}"
+            f"{spec.name} with {tokens:,} tokens needs {found.rows * row_bytes:,} bytes of PIM memory, "
+            f"there are {geo.rows * row_bytes:,}: {fits}"
         )
     return found
 

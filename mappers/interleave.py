@@ -17,6 +17,7 @@ takes the one before through projection and FFN and on to the QKV of the next la
 After sub-batch n comes 1, of the next layer. For n > 2 stages C and E bear the number of the NPU's sub-batch.
 """
 
+from collections.abc import Collection
 from typing import Literal, NamedTuple
 
 
@@ -56,6 +57,11 @@ def stages(sub_batches: int) -> tuple[Stage, ...]:
         *(Stage(name, i, (), i + 1) for i, name in enumerate(ending)),
         Stage("F", n - 1, (), None),
     )
+
+
+def stages_of(names: Collection[str]) -> tuple[Stage, ...]:
+    """All stages, told from their names."""
+    return stages(1 if len(names) == len(stages(1)) else len(names) // 2 - 1)
 
 
 def all_layers(sub_batches: int, layers: int) -> tuple[Stage, ...]:

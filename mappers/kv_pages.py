@@ -6,12 +6,40 @@ a request holds no more than its pages so far.
 """
 
 from heapq import heappop, heappush
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
 from pimloom.arch.units import ceil_div
 from pimloom.mappers.kv import Shape
+
+
+class CacheRoom(Protocol):
+    """Room for caches in the channels of a device. unit, place, everywhere: words for sentences about it."""
+
+    unit: ClassVar[str]
+    place: ClassVar[str]
+    everywhere: ClassVar[str]
+
+    @property
+    def channels(self) -> int:
+        """Channels of the device."""
+
+    @property
+    def rows_of_channel(self) -> int:
+        """Units of a channel that caches may have."""
+
+    def rows(self, tokens: np.ndarray) -> np.ndarray:
+        """Units for caches of int64 `tokens` each."""
+
+    def free_rows(self) -> np.ndarray:
+        """int64[channels] of units that nobody holds."""
+
+    def grow(self, request: int, channel: int, tokens: int) -> bool:
+        """Give `request` what it lacks for `tokens`, all or nothing; False if the channel is too full."""
+
+    def release(self, request: int) -> None:
+        """Take back all of a request. Raises KeyError if it holds nothing."""
 
 
 class Pages(NamedTuple):
@@ -28,6 +56,10 @@ class KvPages:
     first_row, end_row: the rows of a channel that caches may have, the end not among them. allotted: pages as large as
     NeuPIMs' simulator makes them, for the heads of all devices, not of this one alone.
     """
+
+    unit: ClassVar[str] = "rows"
+    place: ClassVar[str] = "a channel"
+    everywhere: ClassVar[str] = "all channels"
 
     def __init__(self, shape: Shape, channels: int, first_row: int, end_row: int, *, allotted: bool) -> None:
         width = shape.allotted if allotted else shape.width
@@ -77,3 +109,38 @@ class KvPages:
         held = self._held.pop(request)
         for row in (*held.rows_k, *held.rows_v):
             heappush(self._free[held.channel], row)
+
+
+class KvTokens:
+    """A device whose caches take room token by token, anywhere in its `tokens` tokens of memory: one channel."""
+
+    unit: ClassVar[str] = "tokens"
+    place: ClassVar[str] = "the memory"
+    everywhere: ClassVar[str] = "the memory"
+    channels = 1
+
+    def __init__(self, tokens: int) -> None:
+        self.rows_of_channel = self._free = tokens
+        self._held: dict[int, int] = {}
+
+    def rows(self, tokens: np.ndarray) -> np.ndarray:
+        """The tokens themselves."""
+        return tokens
+
+    def free_rows(self) -> np.ndarray:
+        """int64[1] of tokens that nobody holds."""
+        return np.array([self._free], np.int64)
+
+    def grow(self, request: int, channel: int, tokens: int) -> bool:
+        """Give `request` room for `tokens`; False if there is too little."""
+        held = self._held.get(request, 0)
+        more = max(tokens - held, 0)
+        if more > self._free:
+            return False
+        self._held[request] = held + more
+        self._free -= more
+        return True
+
+    def release(self, request: int) -> None:
+        """Take back the room of a request. Raises KeyError if it holds none."""
+        self._free += self._held.pop(request)

@@ -8,17 +8,30 @@ from typing import Annotated
 
 import typer
 
-from pimloom import __version__
+from pimloom import __version__, run_options, trace_options
 from pimloom.arch.error import UserError
 from pimloom.fabric import app as fabric_app
 from pimloom.failing import say
 from pimloom.output import Json, Quiet, output
 from pimloom.rtl_cli import app as rtl_app
-from pimloom.serving_options import Batch, Every, Fidelity, Iterations, Layers, Policy, Pp, Requests, Tp
 
 # What a command needs is imported inside it: numba and matplotlib would slow `--help` down.
 
 INTERRUPTED = 130
+RUN_EXAMPLES = """Examples:
+
+\b
+  pimloom run pim_gpt --model gpt2-xl --set npu.clock_mhz=500 --json -
+  pimloom run neupims --model gpt3-7b --tp 4 --requests sharegpt --batch 256
+  pimloom run npu_pim --model gpt3-7b --requests batch.csv --fidelity released
+  pimloom run gpu_a100 --model gpt3-7b --requests trace.csv --batch 64
+"""
+REPORT_EXAMPLES = """Examples:
+
+\b
+  pimloom report pim-gpt --out reports/out/pim_gpt
+  pimloom report neupims --out reports/out/neupims
+"""
 
 app = typer.Typer(
     name="pimloom",
@@ -75,32 +88,26 @@ def list_(json: Json = None) -> None:
     output(catalogue(), json, show_catalogue)
 
 
-@app.command(epilog="Example:  pimloom run pim_gpt --model gpt2-xl --generate 1024 --set npu.clock_mhz=500 --json -")
+@app.command(epilog=RUN_EXAMPLES)
 def run(
-    system: Annotated[str, typer.Argument(help="System name (see `pimloom list`) or path to a system YAML.")],
-    model: Annotated[str, typer.Option(help="Model name, a Hugging Face config.json, or its folder.")],
-    generate: Annotated[
-        int | None, typer.Option(metavar="N", help="Tokens to generate from an empty prompt, batch 1; else 1024.")
-    ] = None,
-    requests: Requests = None,
-    batch: Batch = None,
-    iterations: Iterations = None,
-    every: Every = None,
-    policy: Policy = None,
-    tp: Tp = None,
-    pp: Pp = None,
-    layers: Layers = None,
-    fidelity: Fidelity = None,
-    set_: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a value; may be repeated.")
-    ] = None,
+    system: run_options.Systems,
+    model: run_options.Model,
+    generate: run_options.Generate = None,
+    requests: run_options.Requests = None,
+    batch: run_options.Batch = None,
+    iterations: run_options.Iterations = None,
+    every: run_options.Every = None,
+    policy: run_options.Policy = None,
+    tp: run_options.Tp = None,
+    pp: run_options.Pp = None,
+    layers: run_options.Layers = None,
+    fidelity: run_options.Fidelity = None,
+    set_: run_options.Settings = None,
     json: Json = None,
-    timeline: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write a Perfetto timeline of a window of the run.")
-    ] = None,
-    window: Annotated[str, typer.Option(metavar="FROM:TO", help="Window of the timeline [µs].")] = "0:20",
-    check: Annotated[bool, typer.Option("--check", help="Run the legality monitor on every command trace.")] = False,
-    seed: Annotated[int, typer.Option(help="Seed of the requests of a data set; recorded in the result.")] = 0,
+    timeline: run_options.Timeline = None,
+    window: run_options.Window = "0:20",
+    check: run_options.Check = False,
+    seed: run_options.Seed = 0,
     quiet: Quiet = False,
 ) -> None:
     """Simulate a model on a system and print latency, energy and more."""
@@ -109,52 +116,28 @@ def run(
     batched: dict[str, object] = {"--requests": requests, "--tp": tp, "--pp": pp, "--layers": layers}
     batched |= {"--fidelity": fidelity, "--batch": batch, "--iterations": iterations, "--every": every}
     batched |= {"--policy": policy}
+    alone: dict[str, object] = {"--generate": generate, "--timeline": timeline, "--check": check or None}
     if serves(system, any(value is not None for value in batched.values())):
-        alone: dict[str, object] = {"--generate": generate, "--timeline": timeline, "--check": check or None}
-        for option, value in alone.items():
-            if value is not None:
-                raise UserError(f"{option}: {system} runs one decode iteration of a batch; leave it out")
-        answer = serve_command(
-            system,
-            model,
-            set_ or [],
-            Asked(
-                requests,
-                batch,
-                iterations,
-                every,
-                policy,
-                seed,
-                1 if tp is None else tp,
-                1 if pp is None else pp,
-                layers,
-                fidelity,
-            ),
-            json=json,
-            quiet=quiet,
-        )
+        _refuse({option: None if value is None else "" for option, value in alone.items()}, f"{system} decodes a batch")
+        shares = (1 if tp is None else tp, 1 if pp is None else pp)
+        asked = Asked(requests, batch, iterations, every, policy, seed, *shares, layers, fidelity)
+        answer = serve_command(system, model, set_ or [], asked, json=json, quiet=quiet)
         output(answer.value, json, None if quiet else lambda _: answer.show())
         return
-    for option, value in batched.items():
-        if value is not None:
-            raise UserError(f"{option} {value}: {system} runs one sequence at a time; leave it out")
-    from pimloom.running import run_command
-
-    result = run_command(
-        system,
-        model,
-        1024 if generate is None else generate,
-        set_ or [],
-        json=json,
-        timeline=timeline,
-        window=window,
-        check=check,
-        seed=seed,
-        quiet=quiet,
-    )
+    _refuse(batched, f"{system} runs one sequence at a time")
+    from pimloom.running import RunFiles, run_command
     from pimloom.show import show_result
 
+    tokens, files = 1024 if generate is None else generate, RunFiles(json, timeline, window)
+    result = run_command(system, model, tokens, set_ or [], files, check=check, seed=seed, quiet=quiet)
     output(result.as_dict(), json, None if quiet else lambda _: show_result(result))
+
+
+def _refuse(options: dict[str, object], why: str) -> None:
+    """Raise UserError for the first of the options that is given."""
+    for option, value in options.items():
+        if value is not None:
+            raise UserError(f"{option} {value}".rstrip() + f": {why}; leave it out")
 
 
 @app.command(
@@ -162,47 +145,23 @@ def run(
     epilog="Example:  pimloom trace hbm2 --pattern random --requests 1e6 --commands commands.csv.gz",
 )
 def trace(
-    memory: Annotated[str, typer.Argument(help="Part, standard, part YAML, DRAMsim3 .ini or Ramulator .yaml.")],
-    requests_file: Annotated[
-        Path | None,
-        typer.Argument(metavar="TRACE", help="Lines `0xADDR READ|WRITE CYCLE` (hexadecimal) or `LD|ST 0xADDR`."),
-    ] = None,
-    controller: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="default, dramsim3, ramulator2, or a YAML."),
-    ] = None,
-    pattern: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="Instead of TRACE: sequential, strided, random, random-rw, mixed, hazard, "
-            "row-conflict, sparse, burst.",
-        ),
-    ] = None,
-    requests: Annotated[str | None, typer.Option(metavar="N", help="Requests of a pattern, as 1e6; else 1e5.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of a pattern; else 0.")] = None,
-    gap: Annotated[float | None, typer.Option(help="Mean clocks between requests of a pattern.")] = None,
-    stride: Annotated[int | None, typer.Option(help="Bytes between requests of pattern strided.")] = None,
-    channels: Annotated[int, typer.Option(help="Channels of a part.")] = 1,
-    mapping: Annotated[
-        str | None, typer.Option(metavar="FIELDS", help="Address fields, highest first: row,rank,bank,column:5,…")
-    ] = None,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Set dram.FIELD or controller.FIELD."),
-    ] = None,
-    idle: Annotated[int, typer.Option(metavar="CLOCKS", help="Clocks to go on after the last request.")] = 0,
+    memory: trace_options.Memory,
+    requests_file: trace_options.File = None,
+    controller: trace_options.Controller = None,
+    pattern: trace_options.Pattern = None,
+    requests: trace_options.Requests = None,
+    seed: trace_options.Seed = None,
+    gap: trace_options.Gap = None,
+    stride: trace_options.Stride = None,
+    channels: trace_options.Channels = 1,
+    mapping: trace_options.Mapping = None,
+    set_: trace_options.Settings = None,
+    idle: trace_options.Idle = 0,
     json: Json = None,
-    commands: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write every command as CSV (.csv, .csv.gz, .csv.zst).")
-    ] = None,
-    request_log: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write when each request was accepted and done, as CSV.")
-    ] = None,
-    timeline: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write a Perfetto timeline of a window.")
-    ] = None,
-    window: Annotated[str | None, typer.Option(metavar="FROM:TO", help="Its window in clocks; else 0:2000.")] = None,
+    commands: trace_options.Commands = None,
+    request_log: trace_options.RequestLog = None,
+    timeline: trace_options.Timeline = None,
+    window: trace_options.Window = None,
     quiet: Quiet = False,
 ) -> None:
     """Send memory requests to DRAM controllers; print commands, latency, bandwidth and energy."""
@@ -236,7 +195,7 @@ def trace(
     output(result.as_dict(), json, None if quiet else lambda _: show_outcome(result))
 
 
-@app.command(epilog="Example:  pimloom report pim-gpt --out reports/out/pim_gpt")
+@app.command(epilog=REPORT_EXAMPLES)
 def report(
     study: Annotated[str, typer.Argument(help="Study name (see `pimloom list`).")],
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for index.html, results.csv and results.json.")],
@@ -269,12 +228,13 @@ def report(
 )
 def explain(
     field: Annotated[
-        str | None, typer.Argument(help="Dotted field, or a standard such as ddr4; without it, all are listed.")
+        str | None,
+        typer.Argument(help="Dotted field, what it begins with (faults), or a standard such as ddr4; else all."),
     ] = None,
     json: Json = None,
 ) -> None:
     """Explain a field: meaning, unit, values, source, rules; or a standard: what is modelled, and what not."""
-    from pimloom.explain import all_fields
+    from pimloom.explain import all_fields, fields_below
     from pimloom.explain import explain as explain_field
     from pimloom.explain_standard import explain_standard, standards
     from pimloom.show import show_explanation, show_fields, show_standard
@@ -285,6 +245,9 @@ def explain(
     if field.lower() in standards():
         standard = explain_standard(field.lower())
         output(standard._asdict(), json, lambda _: show_standard(standard))
+        return
+    if below := fields_below(field):
+        output(below, json, show_fields)
         return
     found = explain_field(field)
     plain = found._asdict() | {"values": [value._asdict() for value in found.values]}

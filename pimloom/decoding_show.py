@@ -1,19 +1,127 @@
-"""Tables of many decode iterations."""
+"""Tables of one decode iteration, and of many."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from msgspec.structs import asdict
 
-from pimloom.reports.npu_pim.decoding import Decoded
+from pimloom.arch.units import J_PER_MJ, J_PER_PJ, J_PER_UJ, S_PER_MS, S_PER_PS, S_PER_US
+from pimloom.mappers.interleave import Stage, stages_of
+from pimloom.reports.npu_pim.serve import Served
+from pimloom.reports.serving.decoding import Decoded
 from pimloom.show import show_line, show_rows
+
+
+def show_served(found: Served) -> None:
+    """Print stages, operators and energy of an iteration."""
+    plan = stages_of(found.stages_cyc)
+    show_line(
+        f"{found.model} on {found.system}, {found.fidelity}: {found.batch:,} requests of {found.tokens:,} tokens in "
+        f"all, tensor parallel over {found.tp}"
+    )
+    if found.pp > 1:
+        show_line(
+            f"pipeline of {found.pp} stages of {_some(found.tp, 'device')}, {found.micro_batches} micro-batches, whose "
+            f"layers are summed up here; bubble {found.bubble:.1%}"
+        )
+        show_line("no energy of a pipeline: what devices take while they wait is not known")
+    show_line(_legend(plan))
+    times = {f"stage {name}": cyc for name, cyc in found.stages_cyc.items()} | found.operators_cyc
+    rows = [
+        {"name": name, "cyc": cyc, "ms": _ms(found, cyc), "share": 100 * cyc / found.total_cyc}
+        for name, cyc in times.items()
+    ]
+    shown = "one layer" if len(plan) == 3 else "two layers, each stage once"
+    columns = (
+        ("name", shown, ""),
+        ("cyc", "cycles|r", ",d"),
+        ("ms", "ms|r", ",.4f"),
+        ("share", "% of all stages|r", ".1f"),
+    )
+    show_rows(columns, rows)
+    show_line(
+        f"all stages {found.total_cyc:,} cycles of {found.clock_ps:,} ps, {_ms(found, found.total_cyc):,.4f} ms"
+        + (f"; {_times(plan, found.layers)}" if found.pp == 1 else "")
+    )
+    show_line(
+        f"{_some(found.layers, 'layer')} {found.iteration_cyc:,} cycles, {_ms(found, found.iteration_cyc):,.3f} ms; "
+        f"{found.tokens_per_s:,.0f} tokens/s"
+    )
+    if found.tp > 1 and found.allreduce_s:
+        show_line(
+            f"all-reduces {found.allreduce_s / S_PER_US:,.1f} µs, {found.allreduce_exposed_s / S_PER_US:,.1f} µs of "
+            "them exposed"
+        )
+    if found.energy_pj_by_cause is not None:
+        _show_energy(found, shown)
+
+
+def _ms(found: Served, cycles: int) -> float:
+    return cycles * found.clock_ps * S_PER_PS / S_PER_MS
+
+
+def _some(n: int, things: str) -> str:
+    return f"{n} {things}" + "s" * (n != 1)
+
+
+def _legend(plan: tuple[Stage, ...]) -> str:
+    """What happens in each stage, on one line."""
+    if len(plan) == 3:
+        return "stages: A LayerNorm and QKV; B attention; E projection and FFN"
+    return "stages by sub-batch: " + "; ".join(f"{stage.name} {_does(stage)}" for stage in plan)
+
+
+def _does(stage: Stage) -> str:
+    """FFN: with the projection before it."""
+    qkv = [str(i + 1) for i in stage.qkv]
+    parts = [f"FFN {stage.through + 1}"] if stage.through is not None else []
+    parts += [f"QKV {' to '.join([qkv[0], qkv[-1]][: len(qkv)])}"] if qkv else []
+    parts += [f"MHA {stage.attention + 1}"] if stage.attention is not None else []
+    return ", ".join(parts)
+
+
+def _times(plan: tuple[Stage, ...], layers: int) -> str:
+    """How often an iteration runs the stages."""
+    if len(plan) == 3:
+        return f"an iteration runs them {_some(layers, 'time')}"
+    between = [stage for stage in plan if stage.runs == "between"]
+    return (
+        f"an iteration runs {between[0].name} to {between[-1].name} {between[0].times(layers)} times, the others once"
+    )
+
+
+def _show_energy(found: Served, shown: str) -> None:
+    simulated, iteration = found.energy_pj_by_cause, found.iteration_energy_by_cause_j
+    joules, per_token_j, watts = found.iteration_energy_j, found.energy_per_token_j, found.power_w
+    assert simulated and iteration and joules and per_token_j and watts
+    rows = [
+        {
+            "cause": cause,
+            "uj": simulated.get(cause, 0.0) * J_PER_PJ / J_PER_UJ,
+            "mj": part / J_PER_MJ,
+            "share": 100 * part / joules,
+        }
+        for cause, part in iteration.items()
+    ]
+    columns = (
+        ("cause", "energy, one device", ""),
+        ("uj", f"{shown.split(',')[0]}, µJ|r", ",.2f"),
+        ("mj", f"{_some(found.layers, 'layer')}, mJ|r", ",.3f"),
+        ("share", "%|r", ".1f"),
+    )
+    show_rows(columns, rows)
+    show_line(
+        f"{_some(found.layers, 'layer')} {joules / J_PER_MJ:,.2f} mJ and {watts:,.1f} W a device; "
+        f"{per_token_j / J_PER_MJ:,.3f} mJ a token on {_some(found.tp, 'device')}"
+    )
 
 
 def show_source(source: Mapping[str, Any]) -> None:
     """Print where the requests came from."""
     skipped = source["warm_up_iterations"]
     before = f"; {skipped:,} iterations before, not simulated" if skipped else ""
-    show_line(f"requests of {source['name']}: {source['note']}; placed by {source['policy']}{before}")
+    placed = f"; placed by {source['policy']}" if source["policy"] else ""
+    show_line(f"requests of {source['name']}: {source['note']}{placed}{before}")
 
 
 def show_decoded(found: Decoded) -> None:

@@ -57,6 +57,12 @@ def explain(field: str) -> Explanation:
     return Explanation(field, meanings[field], _values(field), _rules(field))
 
 
+def fields_below(prefix: str) -> dict[str, str]:
+    """The fields whose names go on after `prefix` and a dot, with their meanings."""
+    begins = prefix.rstrip(".") + "."
+    return {name: meaning for name, meaning in all_fields().items() if name.startswith(begins)}
+
+
 @lru_cache(maxsize=1)
 def all_fields() -> Mapping[str, str]:
     """Every field that can be explained or set, with its meaning."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import load_llm
@@ -20,20 +20,27 @@ LONGEST_WINDOW_US = 2000  # about a million events
 Progress = Callable[[int, int], None]
 
 
+class RunFiles(NamedTuple):
+    """What a run writes: its result as JSON, `-` for stdout; a timeline of a window [µs]."""
+
+    json: str | None
+    timeline: Path | None
+    window: str
+
+
 def run_command(
     system: str,
     model: str,
     generate: int,
     settings: Sequence[str],
+    files: RunFiles,
     *,
-    json: str | None,
-    timeline: Path | None,
-    window: str,
     check: bool,
     seed: int,
     quiet: bool,
 ) -> Result:
     """Simulate as `pimloom run` was asked to; outputs are checked first and written last. Raises UserError."""
+    json, timeline, window = files
     for file, option in ((json if json != "-" else None, "--json"), (timeline, "--timeline")):
         if file is not None:
             check_writable(Path(file), option)

@@ -1,5 +1,6 @@
 """What `pimloom run` does with batches of requests: read them, run decode iterations, print what they took."""
 
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -9,21 +10,19 @@ from pimloom.arch.llm import LlmSpec, load_llm
 from pimloom.arch.load import nearest
 from pimloom.arch.npu_pim import Faults, NpuPimSystem
 from pimloom.arch.system import RooflineSystem, System, load_system
-from pimloom.arch.units import J_PER_MJ, J_PER_PJ, J_PER_UJ, S_PER_US
 from pimloom.cycle_sim.npu_pim.kernels.machine import run_all
-from pimloom.decoding_show import show_decoded, show_source
+from pimloom.decoding_show import show_decoded, show_served, show_source
 from pimloom.mappers.packing import round_robin
-from pimloom.reports.npu_pim.decoding import Plan, decode_iterations, described, summary
 from pimloom.reports.npu_pim.gpu import serve_gpu
 from pimloom.reports.npu_pim.parallel import serve_on_devices
-from pimloom.reports.npu_pim.requests import read_requests
-from pimloom.reports.npu_pim.serve import Served
 from pimloom.reports.serving.batching import POLICIES
 from pimloom.reports.serving.data_sets import DATA_SETS
+from pimloom.reports.serving.decoding import decode_iterations, described, summary
+from pimloom.reports.serving.machine import Plan
+from pimloom.reports.serving.requests import read_requests
 from pimloom.reports.serving.trace_file import is_trace
 from pimloom.reports.serving.workload import KNOWN, load_workload
 from pimloom.running import check_writable, parse_settings, progress_bar
-from pimloom.show import show_line, show_rows
 
 MOST_CHANNELS = 256  # that a request list may name where none matters
 FIDELITIES = {"released": "true", "physical": "false"}
@@ -76,28 +75,27 @@ def serve_command(
     if asked.layers is not None and not 1 <= asked.layers <= llm.num_hidden_layers:
         raise UserError(f"--layers {asked.layers}: expected 1 to {llm.num_hidden_layers}, the layers of {llm.name}")
     asked = asked._replace(fidelity=fidelity, layers=asked.layers or llm.num_hidden_layers)
-    if isinstance(load_system(system).spec, RooflineSystem):
-        return _gpu(load_system(system, parse_settings(settings)), llm, asked)
-    faults = {f"faults.{name}": FIDELITIES[fidelity] for name in Faults.__struct_fields__}
-    hardware = load_system(system, faults | parse_settings(settings))
+    changed = parse_settings(settings)
+    if isinstance(load_system(system).spec, NpuPimSystem):
+        changed = {f"faults.{name}": FIDELITIES[fidelity] for name in Faults.__struct_fields__} | changed
+    hardware = load_system(system, changed)
+    if isinstance(hardware.spec, RooflineSystem):
+        _check_roofline(hardware, asked)
     if _is_list(requests):
         return _one_list(hardware, llm, asked, quiet)
     return _workload(hardware, llm, asked, quiet)
 
 
-def _gpu(system: System, llm: LlmSpec, asked: Asked) -> Answer:
-    """One iteration of a list of contexts on a roofline."""
-    assert asked.requests and asked.layers
-    if asked.fidelity == "released":
-        raise UserError(f"--fidelity released: {system.name} is a roofline, it has no faults to turn on; leave it out")
-    if asked.pp > 1:
-        raise UserError(f"--pp {asked.pp}: {system.name} is a roofline, without pipelines; leave it out")
-    if not _is_list(asked.requests) and not Path(asked.requests).exists():
-        raise UserError(f"--requests {asked.requests}: {system.name} takes a CSV list of contexts (seq_len)")
-    _refuse_many(asked)
-    tokens, _ = read_requests(Path(asked.requests), MOST_CHANNELS)
-    found = serve_gpu(system, llm, tokens, tp=asked.tp, layers=asked.layers)
-    return Answer(found.as_dict() | {"workload": None}, lambda: show_served(found))
+def _check_roofline(system: System, asked: Asked) -> None:
+    """Raise UserError for options of machines that a roofline is not."""
+    unknown = {
+        "--fidelity released": ("it has no faults to turn on", asked.fidelity == "released"),
+        f"--pp {asked.pp}": ("without pipelines", asked.pp > 1),
+        f"--policy {asked.policy}": ("its memory has no channels", asked.policy is not None),
+    }
+    for option, (why, given) in unknown.items():
+        if given:
+            raise UserError(f"{option}: {system.name} is a roofline, {why}; leave it out")
 
 
 def _check_one_of(option: str, value: str, known: Sequence[str] | dict[str, str]) -> None:
@@ -126,17 +124,24 @@ def _refuse_many(asked: Asked) -> None:
 def _one_list(hardware: System, llm: LlmSpec, asked: Asked, quiet: bool) -> Answer:
     """One iteration of a list of contexts."""
     _refuse_many(asked)
-    assert isinstance(hardware.spec, NpuPimSystem) and asked.requests and asked.layers and asked.fidelity
-    channels = hardware.spec.dram.channels
-    tokens, channel = read_requests(Path(asked.requests), channels)
+    assert asked.requests and asked.layers and asked.fidelity
+    spec, path = hardware.spec, Path(asked.requests)
+    tokens, channel = read_requests(path, spec.dram.channels if isinstance(spec, NpuPimSystem) else MOST_CHANNELS)
     if asked.policy and channel is not None:
-        raise UserError(f"--policy {asked.policy}: {asked.requests} gives the channels; leave one of the two out")
-    if asked.policy == "round-robin":
-        channel = round_robin(tokens.tolist(), channels)
-    with progress_bar(f"{llm.name} on {hardware.name}", quiet, run_all):
-        found = serve_on_devices(
-            hardware, llm, tokens, channel, tp=asked.tp, pp=asked.pp, layers=asked.layers, fidelity=asked.fidelity
-        )
+        raise UserError(f"--policy {asked.policy}: {path} gives the channels; leave one of the two out")
+    if isinstance(spec, NpuPimSystem):
+        if asked.policy == "round-robin":
+            channel = round_robin(tokens.tolist(), spec.dram.channels)
+        with progress_bar(f"{llm.name} on {hardware.name}", quiet, run_all):
+            found = serve_on_devices(
+                hardware, llm, tokens, channel, tp=asked.tp, pp=asked.pp, layers=asked.layers, fidelity=asked.fidelity
+            )
+    else:
+        found = serve_gpu(hardware, llm, tokens, tp=asked.tp, layers=asked.layers)
+    most, longest = llm.max_position_embeddings, int(tokens.max())
+    if longest > most and not quiet:
+        said = f"{llm.name} has positions for {most:,} tokens; contexts of up to {longest:,} are simulated"
+        print(f"pimloom: note: {said}", file=sys.stderr)
     return Answer(found.as_dict() | {"workload": None}, lambda: show_served(found))
 
 
@@ -151,14 +156,15 @@ def _workload(hardware: System, llm: LlmSpec, asked: Asked, quiet: bool) -> Answ
         asked.batch,
         asked.iterations or 1,
         asked.every or 1,
-        asked.policy or POLICIES[0],
+        None if isinstance(hardware.spec, RooflineSystem) else asked.policy or POLICIES[0],
         asked.seed,
         asked.tp,
         asked.pp,
         asked.layers,
         asked.fidelity,
     )
-    with progress_bar(f"{llm.name} on {hardware.name}", quiet, run_all) as progress:
+    kernel = run_all if isinstance(hardware.spec, NpuPimSystem) else None
+    with progress_bar(f"{llm.name} on {hardware.name}", quiet, kernel) as progress:
         done, served = decode_iterations(hardware, llm, workload, plan, lambda n: progress(n, plan.iterations))
     source = described(workload, plan)
     if plan.iterations > 1:
@@ -170,59 +176,3 @@ def _workload(hardware: System, llm: LlmSpec, asked: Asked, quiet: bool) -> Answ
         show_served(served[0])
 
     return Answer(served[0].as_dict() | {"workload": source}, show)
-
-
-def show_served(found: Served) -> None:
-    """Print stages and operators."""
-    show_line(
-        f"{found.model} on {found.system}, {found.fidelity}: {found.batch} requests of {found.tokens:,} tokens, "
-        f"tensor parallel over {found.tp}"
-    )
-    rows = [
-        {"name": f"stage {name}", "cyc": cyc, "share": cyc / found.total_cyc} for name, cyc in found.stages_cyc.items()
-    ]
-    rows += [{"name": name, "cyc": cyc, "share": cyc / found.total_cyc} for name, cyc in found.operators_cyc.items()]
-    columns = (("name", "one layer", ""), ("cyc", "cycles|r", ",d"), ("share", "share|r", ".1%"))
-    show_rows(columns, rows)
-    show_line(
-        f"all stages {found.total_cyc:,} cycles of {found.clock_ps} ps; {found.layers} layers "
-        f"{found.iteration_cyc:,} cycles; {found.tokens_per_s:,.0f} tokens/s"
-    )
-    if found.tp > 1 and found.allreduce_s:
-        show_line(
-            f"all-reduces {found.allreduce_s / S_PER_US:,.1f} µs, {found.allreduce_exposed_s / S_PER_US:,.1f} µs of "
-            "them exposed"
-        )
-    if found.pp > 1:
-        show_line(
-            f"pipeline of {found.pp} stages, {found.micro_batches} micro-batches, whose layers are summed above; "
-            f"bubble {found.bubble:.1%}"
-        )
-    if found.energy_pj_by_cause is not None:
-        _show_energy(found)
-
-
-def _show_energy(found: Served) -> None:
-    simulated, iteration = found.energy_pj_by_cause, found.iteration_energy_by_cause_j
-    joules, per_token_j, watts = found.iteration_energy_j, found.energy_per_token_j, found.power_w
-    assert simulated and iteration and joules and per_token_j and watts
-    rows = [
-        {
-            "cause": cause,
-            "uj": simulated.get(cause, 0.0) * J_PER_PJ / J_PER_UJ,
-            "mj": part / J_PER_MJ,
-            "share": part / joules,
-        }
-        for cause, part in iteration.items()
-    ]
-    columns = (
-        ("cause", "energy, one device", ""),
-        ("uj", "as simulated, µJ|r", ",.2f"),
-        ("mj", f"{found.layers} layers, mJ|r", ",.3f"),
-        ("share", "share|r", ".1%"),
-    )
-    show_rows(columns, rows)
-    show_line(
-        f"{found.layers} layers {joules / J_PER_MJ:,.2f} mJ and {watts:,.1f} W a device; "
-        f"{per_token_j / J_PER_MJ:,.3f} mJ a token, tensor parallel over {found.tp}"
-    )

@@ -22,6 +22,7 @@ from markupsafe import Markup, escape
 TEMPLATES = Path(__file__).parent / "templates"
 VERDICTS = ("FAIL", "deviates", "report only", "pass")  # in the order in which a table sorts them
 MISSING = "–"
+SHORT = 12  # characters of a cell that are not broken
 SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
@@ -185,7 +186,9 @@ def _cell(value: object, column: Column, look: str) -> Cell:
         return Cell(verdict, str(VERDICTS.index(verdict)), f"badge {verdict.replace(' ', '-').lower()}")
     if _is_number(value):
         return Cell(number(value, column.digits, column.format), repr(float(value)), look)
-    return Cell(number(value), "" if value is None else str(value), look)
+    text = number(value)
+    short = " short" if look == "left" and len(text) <= SHORT else ""
+    return Cell(text, "" if value is None else str(value), look + short)
 
 
 def _looks(table: TableData) -> list[tuple[Column, str]]:

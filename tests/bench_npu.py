@@ -8,9 +8,10 @@ from pathlib import Path
 from pimloom.arch.llm import load_llm
 from pimloom.arch.npu_pim import Faults
 from pimloom.arch.system import System, load_system
-from pimloom.reports.npu_pim.decoding import Plan, decode_iterations
-from pimloom.reports.npu_pim.requests import read_requests
 from pimloom.reports.npu_pim.serve import serve
+from pimloom.reports.serving.decoding import decode_iterations
+from pimloom.reports.serving.machine import Plan
+from pimloom.reports.serving.requests import read_requests
 from pimloom.reports.serving.workload import load_workload
 
 SHARED = Path(__file__).resolve().parent.parent.parent / "shared/data/neupims"

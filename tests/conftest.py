@@ -1,12 +1,22 @@
 import os
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from pimloom.arch.error import UserError
+from pimloom.rtl_flow.tools import cache_folder
+
 ROOT = Path(__file__).resolve().parent.parent
 
-os.environ.setdefault("PIMLOOM_CACHE", str(ROOT / "build" / "cache"))  # built simulators and finished proofs
+if "PIMLOOM_CACHE" not in os.environ:
+    own = ROOT / "build" / "cache"  # built simulators and finished proofs
+    own.mkdir(parents=True, exist_ok=True)
+    with suppress(FileExistsError, UserError):  # linked before, or by another worker; or no home to write to
+        if (made := cache_folder() / "yowasp").is_dir():
+            (own / "yowasp").symlink_to(made)  # the tools that `make setup` has compiled for this machine
+    os.environ["PIMLOOM_CACHE"] = str(own)
 
 # `ci` draws the same examples every time; `explore` draws new ones:
 #   pytest tests/test_x.py --hypothesis-profile=explore

@@ -89,7 +89,7 @@ PRESETS = (
 )
 WINDOW = "expected FROM:TO in µs with 0 <= FROM < TO, such as 0:20"
 UNIT = "expected a time with its unit, such as 12 ns, got"
-FITS = "there are 4294967296: at most 9216 tokens fit"
+FITS = "there are 4,294,967,296: at most 9,216 tokens fit"
 GPT2_STYLE = "PIM-GPT maps GPT-2-style decoders (gpt2, opt, gpt_neox), this"
 INT = "Invalid value for '--generate'"
 
@@ -146,7 +146,7 @@ BAD: list[tuple[tuple[str, ...], str]] = [
     (with_model("mixtral.json"), f"{GPT2_STYLE} mixtral model has grouped-query attention and a gated FFN and experts"),
     (
         with_model("gpt3-xl", "--generate", "10000"),
-        f"gpt3-xl with 10000 tokens needs 4416602112 bytes of PIM memory, {FITS}",
+        f"gpt3-xl with 10,000 tokens needs 4,416,602,112 bytes of PIM memory, {FITS}",
     ),
     (("run", "t4", "--model", "gpt2", "--generate", "500000"), "there are 16000000000: at most 429419 tokens fit"),
     # tokens

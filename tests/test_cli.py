@@ -47,6 +47,7 @@ PRINTED = {
     "explain_tCCD_L.json": ("explain", "dram.timing.tCCD_L", "--json", "-"),
     "explain_clock.txt": ("explain", "npu.clock_mhz"),
     "explain_launch.txt": ("explain", "launch_us"),
+    "explain_packing.txt": ("explain", "packing"),
 }
 
 

@@ -114,6 +114,32 @@ def ran(folder, sub_batches, *more):
     return json.loads(done.out)
 
 
+def printed(folder, *more):
+    done = call("run", "neupims", "--model", folder, "--requests", folder / "requests.csv", *more)
+    assert (done.code, done.err) == (0, "")
+    return done.out
+
+
+def test_tables_say_what_they_show(folder):
+    once = printed(folder, "--set", "interleave.sub_batches=1", "--layers", "1")
+    assert "stages: A LayerNorm and QKV; B attention; E projection and FFN\n" in once and " one layer " in once
+    assert "an iteration runs them 1 time\n1 layer " in once and "1 layer, mJ" in once
+    text = printed(folder)
+    legend = "A QKV 1; B QKV 2, MHA 1; C FFN 1, QKV 1, MHA 2; D FFN 2, QKV 2, MHA 1; E FFN 1, MHA 2; F FFN 2\n"
+    assert f"stages by sub-batch: {legend}" in text and "two layers, each stage once" in text
+    assert "an iteration runs C to D 5 times, the others once\n6 layers " in text
+    rows = {row[1]: row for row in map(str.split, text.splitlines()) if row[:1] == ["stage"]}
+    cycles = {name: int(row[2].replace(",", "")) for name, row in rows.items()}
+    assert cycles == ran(folder, 2)["stages_cyc"]
+    for name, (_, _, _, ms, share) in rows.items():
+        assert (ms, share) == (f"{cycles[name] / 1e6:.4f}", f"{100 * cycles[name] / sum(cycles.values()):.1f}")
+    many = printed(folder, "--set", "interleave.sub_batches=4")
+    assert "B QKV 2 to 4, MHA 1" in many.replace("\n", " ") and "runs C1 to C4 5 times" in many
+    piped = printed(folder, "--pp", "2").replace("\n", " ")
+    assert "pipeline of 2 stages of 1 device, 2 micro-batches" in piped and "an iteration runs" not in piped
+    assert "no energy of a pipeline: what devices take while they wait is not known" in piped
+
+
 NAMES = ["A", "B", "C1", "C2", "C3", "E1", "E2", "F"]
 
 

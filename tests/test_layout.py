@@ -208,7 +208,8 @@ def test_a_model_that_does_not_fit():
     with pytest.raises(UserError) as error:
         plan(load_llm("gpt2-xl"), EIGHT, 4096)
     assert str(error.value) == (
-        "gpt2-xl with 4096 tokens needs 4328521728 bytes of PIM memory, there are 4294967296: at most 3840 tokens fit"
+        "gpt2-xl with 4,096 tokens needs 4,328,521,728 bytes of PIM memory, there are 4,294,967,296: "
+        "at most 3,840 tokens fit"
     )
 
 
@@ -216,7 +217,8 @@ def test_a_model_whose_weights_do_not_fit():
     with pytest.raises(UserError) as error:
         plan(load_llm("gpt3-xl"), EIGHT._replace(rows=9000), 1)
     assert str(error.value) == (
-        "gpt3-xl with 1 tokens needs 2529165312 bytes of PIM memory, there are 2359296000: not even its weights fit"
+        "gpt3-xl with 1 tokens needs 2,529,165,312 bytes of PIM memory, there are 2,359,296,000: "
+        "not even its weights fit"
     )
 
 

@@ -205,7 +205,7 @@ def test_a_batch_larger_than_the_memory(system, gb, tmp_path):
     (tmp_path / "r.csv").write_text(f"seq_len\n{most - 1000}\n1001\n")
     done = call("run", system, "--model", "gpt3-7b", "--requests", tmp_path / "r.csv")
     assert done.code == 2 and done.err.count("\n") == 1
-    assert f"there are {gb}: at most {most} tokens fit" in done.err
+    assert f"there are {gb:,}: at most {most:,} tokens fit" in done.err
 
 
 # A batch on a roofline: 1 byte a nanosecond, 1000 operations a nanosecond
@@ -255,7 +255,7 @@ def test_a_batch_on_a_roofline(overrides, tp, changed):
     assert found.energy_per_token_j == pytest.approx(tp * 400 * total * 1e-9)
     assert found.tokens_per_s == pytest.approx(2 / (2 * total * 1e-9))
     if tp == 1:  # 48,000,000 bytes of weights, 8,000 a token
-        with pytest.raises(UserError, match="needs 48072000 bytes .* on each of 1 devices.* at most 8 tokens fit$"):
+        with pytest.raises(UserError, match="needs 48,072,000 bytes .* on each of 1 devices.* at most 8 tokens fit$"):
             serve_gpu(system, llm, np.array([3, 6]), tp=1, layers=2)
 
 
@@ -274,3 +274,40 @@ def test_a_roofline_has_no_faults_and_wants_a_list():
     done = call("run", "gpu_a100", "--model", "gpt3-7b", "--requests", "r.csv", "--fidelity", "released")
     said = "--fidelity released: gpu_a100 is a roofline, it has no faults to turn on; leave it out"
     assert (done.code, done.err) == (2, f"pimloom: {said}\n")
+
+
+def test_many_iterations_on_a_roofline(tmp_path):
+    """Two slots, three requests of 9 and 2, 5 and 3, 7 and 1 tokens: contexts of each iteration by hand."""
+    (tmp_path / "t.csv").write_text("timestamp,prompt_tokens,output_tokens\n0,9,2\n0,5,3\n0,7,1\n")
+    given = ("run", "gpu_a100", "--model", "gpt3-7b", "--tp", "2", "--requests", tmp_path / "t.csv", "--batch", "2")
+    done = call(*given, "--iterations", "9", "--json", "-")
+    found = json.loads(done.out)
+    assert (done.code, done.err, found["iterations"]) == (0, "", 3)
+    assert found["workload"]["policy"] is None and found["requests_finished"] == 3
+    llm, gpu = load_llm("gpt3-7b"), load_system("gpu_a100")
+    for seconds, tokens in zip(found["iteration_s"], ([9, 5], [10, 6], [7, 7]), strict=True):
+        alone = serve_gpu(gpu, llm, np.array(tokens), tp=2, layers=32)
+        assert seconds == pytest.approx(alone.iteration_cyc * 1e-9)
+    assert json.loads(call(*given, "--json", "-").out)["tokens"] == 14  # one iteration, its operators and all
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        # 40e9 bytes less 12,884,901,888 of weights, 524,288 a token
+        (("--batch", "1000"), " tokens of the 51,717 of the memory; lower --batch"),
+        (("--batch", "4", "--policy", "min-load"), "--policy min-load: gpu_a100 is a roofline, its memory has no"),
+        (("--batch", "4", "--pp", "2"), "--pp 2: gpu_a100 is a roofline, without pipelines; leave it out"),
+        (("--set", "memory_bytes=12886000000", "--batch", "4"), "needs 2,048 tokens of the memory, which has 2 for"),
+    ],
+)
+def test_what_a_roofline_cannot_serve(options, said):
+    done = call("run", "gpu_a100", "--model", "gpt3-7b", "--requests", "sharegpt", "--iterations", "2", *options)
+    assert done.code == 2 and said in done.err and done.err.count("\n") == 1
+
+
+def test_contexts_beyond_the_positions_are_told(tmp_path):
+    (tmp_path / "r.csv").write_text("seq_len\n3000\n5\n")
+    done = call("run", "gpu_a100", "--model", "gpt3-7b", "--requests", tmp_path / "r.csv")
+    said = "gpt3-7b has positions for 2,048 tokens; contexts of up to 3,000 are simulated"
+    assert (done.code, done.err) == (0, f"pimloom: note: {said}\n")

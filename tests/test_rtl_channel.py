@@ -21,6 +21,7 @@ from pimloom.rtl_flow.channel import (
     run_product,
     shrink_banks,
 )
+from pimloom.rtl_flow.simulator import Simulator
 from tests.simulators import needs
 
 PART = load_part("gddr6_pim_gpt").value
@@ -40,10 +41,15 @@ def assert_same(job: Product, found: Returned, y: np.ndarray) -> None:
     assert np.abs(ours - y).max() < 2**-8 * np.abs(y).max()
 
 
-@pytest.mark.parametrize(("n_in", "n_out"), [(256, 64), pytest.param(1024, 256, marks=pytest.mark.slow)])
-def test_a_product_bit_for_bit_and_clock_for_clock(n_in, n_out):
+SIZES: list[tuple[Simulator, int, int]] = [("icarus", 256, 64), ("verilator", 256, 64), ("verilator", 1024, 256)]
+
+
+@pytest.mark.parametrize(  # Verilator takes half a minute to build the channel; Icarus has it from the test below
+    ("simulator", "n_in", "n_out"), [SIZES[0], *(pytest.param(*size, marks=pytest.mark.slow) for size in SIZES[1:])]
+)
+def test_a_product_bit_for_bit_and_clock_for_clock(simulator, n_in, n_out):
     job, y = gemv(n_in, n_out, banks=2)
-    found = run_product(job)
+    found = run_product(job, simulator=needs(simulator))
     assert_same(job, found, y)
     assert found.results.size == n_out and (n_out == 64 or len(found.model_refresh_ck) > 2)
     assert job.kept < PART.organization.rows  # as in what `pimloom rtl emit` writes

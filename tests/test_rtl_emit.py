@@ -2,6 +2,7 @@
 """Emitted Verilog: the same every time, equal modules once, nothing of this machine in it."""
 
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,12 @@ from pimloom.rtl.header import header
 
 PART = load_part("gddr6_pim_gpt").value
 SMALL = ("timer", "float32_add", "pim_unit", "asic_exp")
+
+
+@cache
+def verilog(name: str) -> str:
+    """A block of PIM-GPT's part as it is emitted."""
+    return to_verilog(BLOCKS[name].build(PART), name)
 
 
 def modules(text: str) -> list[str]:
@@ -35,7 +42,7 @@ def test_equal_modules_are_written_once():
 
 @pytest.mark.parametrize("name", SMALL)
 def test_every_module_in_use_is_there_and_every_other_is_the_top(name):
-    text = to_verilog(BLOCKS[name].build(PART), name)
+    text = verilog(name)
     assert sorted({*uses(text), name}) == sorted(modules(text))
     assert len(set(modules(text))) == len(modules(text))
 
@@ -65,5 +72,5 @@ def test_what_stands_above_names_every_port_of_the_module():
     for name in ("timer", "pim_unit", "asic_exp"):
         component = BLOCKS[name].build(PART)
         told = {line.split()[2] for line in header(component, name).splitlines() if re.match(r"//   (in |out) ", line)}
-        ports = re.search(rf"^module {name}\((.*?)\);", to_verilog(component, name), re.MULTILINE)
+        ports = re.search(rf"^module {name}\((.*?)\);", verilog(name), re.MULTILINE)
         assert ports is not None and told | {"clk", "rst"} == set(ports[1].split(", "))

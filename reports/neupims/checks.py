@@ -92,7 +92,7 @@ def _near(id: str, value: float | None, tolerance: float) -> dict:
     line = published()[id]
     assert line.low is not None
     ok = None if value is None else abs(value / line.low - 1) <= tolerance
-    return _row(id, [value], f"± {tolerance:.0%}", ok)
+    return _row(id, [value], f"±\u00a0{100 * tolerance:.0f}\u00a0%", ok)
 
 
 def _means(found: Findings) -> Rows:
@@ -109,7 +109,7 @@ def _means(found: Findings) -> Rows:
         _near("over_npu", mean("served", "npu"), NEAR),
         _near("over_pim", mean("served", "pim"), NEAR),
         _near("pim_over_npu", mean("pim", "npu"), NEAR),
-        _row("over_pim_range", least_most, f"all inside, ± {NEAR:.0%}", inside),
+        _row("over_pim_range", least_most, f"all inside, ±\u00a0{100 * NEAR:.0f}\u00a0%", inside),
     ]
 
 

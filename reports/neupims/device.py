@@ -13,6 +13,7 @@ USES = {
     "attention": "operators on PIM, at least",
     "bus": "data bus",
 }
+ON_PIM = ("comp", "attention")
 PARTS = ("npu", "pim")
 DEFINED = (
     "All over the time of an iteration, of one device, all-reduces included. Multiply-accumulates: done / (arrays × "
@@ -50,8 +51,13 @@ def utilisation(found: Findings) -> Section:
 
 
 def _uses(cell: Cell, text: str, who: str, use: Usage | None) -> dict[str, object]:
-    shares = dict.fromkeys(USES, None) if use is None else {name: 100 * getattr(use, name) for name in USES}
-    return {"cell": text, "who": _title(who), **shares}
+    return {"cell": text, "who": _title(who), **_shares(who, use)}
+
+
+def _shares(who: str, use: Usage | None) -> dict[str, float | None]:
+    """Per cent by kind of use; None of what a system does not have."""
+    there = [name for name in USES if use and not (who == "npu" and name in ON_PIM)]
+    return dict.fromkeys(USES) | {name: 100 * getattr(use, name) for name in there}
 
 
 def _title(who: str) -> str:
@@ -61,7 +67,7 @@ def _title(who: str) -> str:
 def _use_chart(found: Findings, known: list[str]) -> list[Figure]:
     cell = found.scope.departures
     uses = {who: found.usage_of(Point(who, cell)) for who in known}
-    drawn = {_title(w): [100 * getattr(u, name) for name in USES] for w, u in uses.items() if u}
+    drawn = {_title(who): list(_shares(who, use).values()) for who, use in uses.items() if use}
     if not drawn:
         return []
     return [
@@ -86,20 +92,20 @@ def energy(found: Findings) -> Section:
             if served is None or served.iteration_energy_by_cause_j is None or not served.iteration_energy_j:
                 continue
             token = 1e3 * served.tp / served.batch
-            parts = {name: token * j for name, j in grouped_j(served.iteration_energy_by_cause_j).items()}
+            groups = grouped_j(served.iteration_energy_by_cause_j)
+            parts: dict[str, object] = {name: token * j if j else None for name, j in groups.items()}
             watts = None if who == "gpu" else memory_w(served)
             rows.append(
                 {"cell": cell.text, "who": CONTENDERS[who].title, "total": token * served.iteration_energy_j, **parts}
                 | {"memory_w": watts, "power": served.power_w}
             )
-    groups = list(grouped_j({}))
     table = TableData(
         "Energy of a token, all devices, physical",
         [
             Column("cell", "model, data set, batch"),
             Column("who", "system"),
             Column("total", "energy per token", "mJ", format=",.2f"),
-            *(Column(name, name, "mJ", format=",.2f") for name in groups),
+            *(Column(name, name, "mJ", format=",.2f") for name in grouped_j({})),
             Column("memory_w", "memory, one device", "W", format=",.1f"),
             Column("power", "one device", "W", format=",.1f"),
         ],

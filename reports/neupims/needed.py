@@ -32,9 +32,9 @@ def needed(found: Findings) -> Section:
             Column("ours", "ours", "×", format=".2f"),
             Column("published", "published", "×", format=".1f"),
             Column("what", "what would have to be different"),
-            Column("is", "is"),
-            Column("needs", "would have to be"),
-            Column("bound", "at full bandwidth"),
+            Column("is", "is", align="right"),
+            Column("needs", "would have to be", align="right"),
+            Column("bound", "at full bandwidth", align="right"),
         ],
         [row for row in rows if row],
         "Attention in NPU cycles of a layer; all else stays as simulated. At full bandwidth: K and V read once over "

@@ -1,7 +1,6 @@
 """The chapters of the NeuPIMs report on throughput, ablation and departures."""
 
 from collections.abc import Mapping
-from pathlib import Path
 
 from pimloom.arch.npu_pim import Faults
 from pimloom.reports.figures import grouped_bars
@@ -179,25 +178,35 @@ def departures(found: Findings) -> Section:
         + ("." if found.scope.both_ways else " (`--full` shows these rows).")
         + " Change: of the ratio, against no fault switched.",
     )
-    charts: list[Figure] = []
-    worth = {f: _ratios(found, "physical", f) for f in found.scope.faults}
-    faults = [f for f in worth if any(abs(_number(worth[f].get(f"{w}_change"))) >= 0.5 for w in known)]
-    if faults:
-        charts.append(
-            grouped_bars(
-                "Departures that move a headline ratio",
-                faults,
-                {f"NeuPIMs {t}": [_known(worth[f][f"{w}_change"]) for f in faults] for w, t in RATIOS if w in known},
-                xlabel="fault turned on alone",
-                ylabel="change of the ratio [%]",
-                caption=f"{cell.text}; those of at least 0.5 %.",
-            )
-        )
+    charts = _departure_charts(found, known)
     intro = (
         "The released simulator departs from physics and from the paper in known ways, each of which is a switch. Two "
         "machines are divided by each other here, so a fault shows that is worth more to one of them."
     )
     return Section("Departures", "departures", intro, [*charts, table])
+
+
+LARGE, SMALL = 20.0, 1.0  # change of a ratio [%]: drawn by itself; not drawn
+
+
+def _departure_charts(found: Findings, known: list[str]) -> list[Figure]:
+    """Faults that change a ratio much, and those that change it a little: one scale would hide the latter."""
+    worth = {fault: _ratios(found, "physical", fault) for fault in found.scope.faults}
+    most = {f: max((abs(_number(row[f"{who}_change"])) for who in known), default=0) for f, row in worth.items()}
+    large, small = [f for f in most if most[f] >= LARGE], [f for f in most if SMALL <= most[f] < LARGE]
+    drawn = {f"at least {LARGE:g} %": large, f"{SMALL:g} to {LARGE:g} %": small}
+    return [
+        grouped_bars(
+            f"Departures that move a ratio by {by}",
+            faults,
+            {f"NeuPIMs {t}": [_known(worth[f][f"{w}_change"]) for f in faults] for w, t in RATIOS if w in known},
+            xlabel="fault turned on alone",
+            ylabel="change of the ratio [%]",
+            caption=f"{found.scope.departures.text}, physical otherwise.",
+        )
+        for by, faults in drawn.items()
+        if faults
+    ]
 
 
 def _number(value: object) -> float:
@@ -221,13 +230,3 @@ def _ratios(found: Findings, fidelity: str, fault: str) -> dict[str, float | Non
         row[who] = ratio
         row[f"{who}_change"] = 100 * (ratio / plain - 1) if ratio and plain else None
     return row
-
-
-def assumptions() -> Section:
-    """The assumptions page as a table."""
-    text = (Path(__file__).parent / "ASSUMPTIONS.md").read_text(encoding="utf-8")
-    cells = [line.strip("| \n").split(" | ") for line in text.replace("`", "").splitlines() if line.startswith("| ")]
-    rows: list[Mapping[str, object]] = [{"gap": gap, "choice": choice} for gap, choice in cells[1:]]
-    prose = [p.replace("\n", " ") for p in text.split("\n\n") if not p.startswith(("#", "|"))]
-    table = TableData("Where the paper is silent", [Column("gap", "gap"), Column("choice", "what we do")], rows)
-    return Section("Assumptions", "assumptions", "\n\n".join(prose), [table])

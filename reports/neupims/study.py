@@ -1,22 +1,28 @@
 """Study `neupims`: throughput, ablation and departures of NeuPIMs and its baselines beside the published values."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 from msgspec.structs import asdict
 
 from pimloom import __version__
 from pimloom.arch.system import load_system
-from pimloom.reports.files import prepare_folder, write_atomic, write_json, write_table_csv
+from pimloom.reports.files import prepare_folder
 from pimloom.reports.neupims import device, sections, timeline
-from pimloom.reports.neupims.checks import Findings, reproduction_rows
+from pimloom.reports.neupims.checks import Findings, published, reproduction_rows
 from pimloom.reports.neupims.needed import needed
 from pimloom.reports.neupims.points import CONTENDERS, DEFAULT, FULL, Point, Scope, all_points, run_points, there
 from pimloom.reports.npu_pim.serve import Served
-from pimloom.reports.page import Card, Column, Page, Section, TableData, render
+from pimloom.reports.page import Card, Column, Page
+from pimloom.reports.reproduction import (
+    Progress,
+    assumptions,
+    counting,
+    passed_card,
+    reproduction_section,
+    write_study,
+)
 
 TITLE = "NeuPIMs, reproduced"
-Progress = Callable[[int, int], None]
 
 
 def run_study(
@@ -32,32 +38,24 @@ def run_study(
     altogether. Returns the page. Raises UserError if the folder cannot be written.
     """
     folder, scope = prepare_folder(out), scope or (FULL if full else DEFAULT)
-    points, done = all_points(scope), 0
-
-    def count() -> None:
-        nonlocal done
-        done += 1
-        progress(done, len(points))
-
-    found = Findings(scope, run_points(points, scope.seed, done=count))
+    points = all_points(scope)
+    found = Findings(scope, run_points(points, scope.seed, done=counting(len(points), progress)))
     checks, recorded = reproduction_rows(found), timeline.record(scope)
-    page = render(build_page(found, checks, recorded))
-    write_table_csv(folder / "results.csv", [flat_row(point, found.results[point]) for point in points])
-    write_json(folder / "results.json", {"results": results_json(found, points), "checks": checks})
-    write_atomic(folder / "timeline.json", timeline.trace(recorded))
-    write_atomic(folder / "index.html", page)
-    return folder / "index.html"
+    page = build_page(found, checks, recorded)
+    rows = [flat_row(point, found.results[point]) for point in points]
+    more = {"timeline.json": timeline.trace(recorded)}
+    return write_study(folder, page, rows, results_json(found, points), checks, more)
 
 
 def build_page(found: Findings, checks: list[dict[str, object]], recorded: timeline.Recorded) -> Page:
     """The whole report."""
-    known = [check["verdict"] for check in checks if check["verdict"] != "report only"]
-    cell = found.scope.departures
-    cards = [Card("Checks passed", f"{known.count('pass')} of {len(known)}", "", "the others deviate and are shown")]
+    cell, paper = found.scope.departures, published()
+    cards = [passed_card(checks, "the others deviate and are shown")]
     for who in ("pim", "npu"):
-        ratio = found.over("served", who, cell)
+        ratio, mean = found.over("served", who, cell), paper[f"over_{who}"].text
         if ratio is not None:
-            cards.append(Card(f"NeuPIMs over {CONTENDERS[who].title}", f"{ratio:.2f}", "×", f"{cell.text}, physical"))
+            note = f"{cell.text}, physical; published mean {mean}\u00a0×"
+            cards.append(Card(f"NeuPIMs over {CONTENDERS[who].title}", f"{ratio:.2f}", "×", note))
     mine = found.served(Point("served", cell))
     if mine:
         cards.append(Card("NeuPIMs", round(mine.tokens_per_s), "tokens/s", f"{cell.text}, {mine.tp} devices"))
@@ -66,7 +64,13 @@ def build_page(found: Findings, checks: list[dict[str, object]], recorded: timel
         "NPU and PIM together for batched LLM inference (Heo et al., ASPLOS 2024): NPU-only, NPU+PIM and NeuPIMs "
         "simulated command by command, one decode iteration of a batch at a time.",
         [
-            Section("Reproduction", "reproduction", INTRODUCTION, [reproduction_table(checks)]),
+            reproduction_section(
+                INTRODUCTION,
+                checks,
+                "tolerance",
+                Column("version", "whose"),
+                note=" Means are over all cells of the throughput table.",
+            ),
             sections.throughput(found),
             sections.ablation(found),
             sections.departures(found),
@@ -75,7 +79,7 @@ def build_page(found: Findings, checks: list[dict[str, object]], recorded: timel
             device.utilisation(found),
             device.energy(found),
             device.area(),
-            sections.assumptions(),
+            assumptions(Path(__file__).parent),
         ],
         cards,
         _facts(found),
@@ -101,27 +105,6 @@ INTRODUCTION = (
     "suite: stage by stage against the released simulator on the authors' own lists (`tests/test_npu_pim.py`, "
     "`docs/npu_pim.md`)."
 )
-
-
-def reproduction_table(checks: list[dict[str, object]]) -> TableData:
-    """Our value, the published value, the deviation and the verdict."""
-    return TableData(
-        "Our values beside the published ones",
-        [
-            Column("check", "check"),
-            Column("verdict", "verdict", verdict=True),
-            Column("ours", "ours", align="right"),
-            Column("published", "published", align="right"),
-            Column("unit", "unit"),
-            Column("deviation", "deviation", "%", format="+.1f"),
-            Column("tolerance", "tolerance"),
-            Column("version", "whose"),
-            Column("tag", "evidence"),
-        ],
-        checks,
-        "Deviation: how far our value, or the worse end of our range, lies outside the published value or range. "
-        "Means are over all cells of the throughput table.",
-    )
 
 
 NESTED = ("stages_cyc", "operators_cyc", "commands", "energy_pj_by_cause", "iteration_energy_by_cause_j")

@@ -8,7 +8,7 @@ from pimloom.arch.npu_pim import NpuPimSystem
 from pimloom.arch.system import System
 from pimloom.arch.units import J_PER_PJ, S_PER_PS
 from pimloom.energy.npu_pim import command_pj
-from pimloom.mappers.interleave import stages
+from pimloom.mappers.interleave import stages_of
 from pimloom.reports.npu_pim.serve import Served
 
 GEMMS = ("qkv", "projection", "ffn1", "ffn2", "router", "fused_mha")
@@ -63,11 +63,8 @@ def usage(found: Served, system: System, llm: LlmSpec) -> Usage | None:
 
 def _running(found: Served, names: tuple[str, ...], together: Callable[[list[int]], int] = sum) -> int:
     """Cycles of an iteration in which one of these operators runs, those of a stage taken `together`."""
-    plan = next(
-        plan for plan in map(stages, range(1, found.batch + 1)) if [s.name for s in plan] == [*found.stages_cyc]
-    )
     cycles = 0
-    for stage in plan:
+    for stage in stages_of(found.stages_cyc):
         mine = [
             c
             for key, c in found.operators_cyc.items()

@@ -36,20 +36,26 @@ def weight_bytes(llm: LlmSpec, tp: int, layers: int, element_bits: int) -> int:
     return weights * layers * element_bits // BITS_PER_BYTE
 
 
-def check_memory(llm: LlmSpec, tp: int, layers: int, tokens: int, element_bits: int, memory_bytes: int) -> None:
-    """Raise UserError if weights and `tokens` tokens of K and V of `layers` layers exceed the memory of a device.
+def tokens_that_fit(llm: LlmSpec, tp: int, layers: int, element_bits: int, memory_bytes: int) -> int:
+    """Tokens whose K and V of `layers` layers fit beside the weights of a device; activations take nothing."""
+    left = memory_bytes - weight_bytes(llm, tp, layers, element_bits)
+    return max(left, 0) // _cache_bytes(llm, tp, layers, element_bits)
 
-    Activations take nothing.
-    """
-    cache_bytes = 2 * share_of(llm, tp).kv_heads * llm.head_dim * layers * element_bits // BITS_PER_BYTE
-    weights_bytes = weight_bytes(llm, tp, layers, element_bits)
-    need = weights_bytes + tokens * cache_bytes
+
+def _cache_bytes(llm: LlmSpec, tp: int, layers: int, element_bits: int) -> int:
+    """Bytes of a token's K and V on a device."""
+    return 2 * share_of(llm, tp).kv_heads * llm.head_dim * layers * element_bits // BITS_PER_BYTE
+
+
+def check_memory(llm: LlmSpec, tp: int, layers: int, tokens: int, element_bits: int, memory_bytes: int) -> None:
+    """Raise UserError if weights and `tokens` tokens of K and V of `layers` layers exceed the memory of a device."""
+    most = tokens_that_fit(llm, tp, layers, element_bits, memory_bytes)
+    need = weight_bytes(llm, tp, layers, element_bits) + tokens * _cache_bytes(llm, tp, layers, element_bits)
     if need > memory_bytes:
-        left = max(memory_bytes - weights_bytes, 0) // cache_bytes
-        fits = f"at most {left} tokens fit" if left else "not one token fits beside its weights"
+        fits = f"at most {most:,} tokens fit" if most else "not one token fits beside its weights"
         raise UserError(
-            f"{llm.name} with requests of {tokens} tokens in all needs {need} bytes of memory on each of {tp} devices, "
-            f"there are {memory_bytes}: {fits}"
+            f"{llm.name} with requests of {tokens:,} tokens in all needs {need:,} bytes of memory on each of {tp} "
+            f"devices, there are {memory_bytes:,}: {fits}"
         )
 
 
@@ -75,7 +81,7 @@ def place_caches(shard: Shard, rows: int, layers: int, tokens: np.ndarray, chann
     last = max(c.row_v + shard.shape.rows_v(int(n)) for c, n in zip(caches, tokens.tolist(), strict=True))
     if last > rows:
         raise UserError(
-            f"the caches of {len(tokens)} requests need {last - first} rows of a bank behind {first} of activations "
-            f"and weights; it has {rows}; take more devices (--tp, --pp) or fewer requests"
+            f"the caches of {len(tokens)} requests need {last - first:,} rows of a bank behind {first:,} of "
+            f"activations and weights; it has {rows:,}; take more devices (--tp, --pp) or fewer requests"
         )
     return caches

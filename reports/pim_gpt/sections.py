@@ -1,8 +1,5 @@
 """The chapters of the PIM-GPT report."""
 
-from collections.abc import Mapping
-from pathlib import Path
-
 from pimloom.arch.units import MIB, S_PER_US
 from pimloom.reports.figures import grouped_bars, lines, stacked_bars
 from pimloom.reports.page import Column, Section, TableData
@@ -255,13 +252,3 @@ def capacity(found: Findings) -> Section:
         "Rows taken in every bank × bank rows, padding included; token counts in steps of 128.",
     )
     return Section("Capacity", "capacity", "", [table])
-
-
-def assumptions() -> Section:
-    """The assumptions page as a table."""
-    text = (Path(__file__).parent / "ASSUMPTIONS.md").read_text(encoding="utf-8")
-    cells = [line.strip("| \n").split(" | ") for line in text.replace("`", "").splitlines() if line.startswith("| ")]
-    rows: list[Mapping[str, object]] = [{"gap": gap, "choice": choice} for gap, choice in cells[1:]]
-    prose = [p.replace("\n", " ") for p in text.split("\n\n") if not p.startswith(("#", "|"))]
-    table = TableData("Where the paper is silent", [Column("gap", "gap"), Column("choice", "what we do")], rows)
-    return Section("Assumptions", "assumptions", "\n\n".join(prose), [table])

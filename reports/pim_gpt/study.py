@@ -1,22 +1,28 @@
 """Study `pim-gpt`: the eight GPT models on PIM-GPT, our figures beside the published ones."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 from pimloom import __version__
 from pimloom.arch.error import GateError
 from pimloom.arch.system import load_system
 from pimloom.arch.units import S_PER_US
-from pimloom.reports.files import prepare_folder, write_atomic, write_json, write_table_csv
-from pimloom.reports.page import Card, Column, Page, Section, TableData, render
+from pimloom.reports.files import prepare_folder
+from pimloom.reports.page import Card, Page
 from pimloom.reports.pim_gpt import sections
 from pimloom.reports.pim_gpt.baselines import baselines
 from pimloom.reports.pim_gpt.checks import Findings, reproduction_rows
 from pimloom.reports.pim_gpt.points import TOKENS, Point, all_points, run_points
+from pimloom.reports.reproduction import (
+    Progress,
+    assumptions,
+    counting,
+    passed_card,
+    reproduction_section,
+    write_study,
+)
 from pimloom.reports.result import Result
 
 TITLE = "PIM-GPT, reproduced"
-Progress = Callable[[int, int], None]
 
 
 def run_study(out: str | Path, progress: Progress = lambda done, total: None) -> Path:
@@ -26,48 +32,37 @@ def run_study(out: str | Path, progress: Progress = lambda done, total: None) ->
     GateError, when all is written, if a hard gate does not hold.
     """
     folder, points = prepare_folder(out), all_points()
-    done = 0
-
-    def count() -> None:
-        nonlocal done
-        done += 1
-        progress(done, len(points))
-
-    found = Findings(run_points(points, done=count))
+    found = Findings(run_points(points, done=counting(len(points), progress)))
     checks = reproduction_rows(found)
-    page = render(build_page(found, checks))
-    write_table_csv(folder / "results.csv", [flat_row(point, found.results[point]) for point in points])
-    write_json(folder / "results.json", {"results": results_json(found, points), "checks": checks})
-    write_atomic(folder / "index.html", page)
+    rows = [flat_row(point, found.results[point]) for point in points]
+    page = write_study(folder, build_page(found, checks), rows, results_json(found, points), checks)
     if failed := [str(check["check"]) for check in checks if check["verdict"] == "FAIL"]:
-        raise GateError(f"a hard gate does not hold: {', '.join(failed)}; see {folder / 'index.html'}")
-    return folder / "index.html"
+        raise GateError(f"a hard gate does not hold: {', '.join(failed)}; see {page}")
+    return page
 
 
 def build_page(found: Findings, checks: list[dict[str, object]]) -> Page:
     """The whole report."""
     base, small = found.base("gpt3-xl"), found.base("gpt2")
-    verdicts = [check["verdict"] for check in checks]
-    gated = [v for v in verdicts if v != "report only"]
     cards = [
         Card("GPT2-small", small.time_per_token_s / S_PER_US, "µs/token", "exact engine, refresh on"),
         Card("GPT3-XL", base.time_per_token_s / S_PER_US, "µs/token", "exact engine, refresh on"),
         Card("Power, GPT3-XL", base.power_w, "W", "2024 accounting, with interface"),
-        Card("Checks passed", f"{gated.count('pass')} of {len(gated)}", "", "hard gates and soft checks"),
+        passed_card(checks, "hard gates and soft checks"),
     ]
     return Page(
         TITLE,
         "A hybrid processing-in-memory accelerator for GPT inference (Wu, Wang, Lu; npj Unconv. Comput. 1, 4): eight "
         "GDDR6 PIM channels and one ASIC, simulated command by command.",
         [
-            Section("Reproduction", "reproduction", INTRODUCTION, [reproduction_table(checks)]),
+            reproduction_section(INTRODUCTION, checks, "class and tolerance"),
             sections.latency(found),
             sections.energy(found),
             sections.locality(found),
             baselines(found),
             sections.sensitivity(found),
             sections.capacity(found),
-            sections.assumptions(),
+            assumptions(Path(__file__).parent),
         ],
         cards,
         {
@@ -89,25 +84,6 @@ INTRODUCTION = (
     "event-driven machine against a clock-by-clock one (`tests/test_machine.py`), and a decoder block in bfloat16 "
     "against float32 (`tests/test_functional.py`)."
 )
-
-
-def reproduction_table(checks: list[dict[str, object]]) -> TableData:
-    """Our value, the published value, the deviation and the verdict."""
-    return TableData(
-        "Our values beside the published ones",
-        [
-            Column("check", "check"),
-            Column("verdict", "verdict", verdict=True),
-            Column("ours", "ours", align="right"),
-            Column("published", "published", align="right"),
-            Column("unit", "unit"),
-            Column("deviation", "deviation", "%", format="+.1f"),
-            Column("tolerance", "class and tolerance"),
-            Column("tag", "evidence"),
-        ],
-        checks,
-        "Deviation: how far our value, or the worse end of our range, lies outside the published value or range.",
-    )
 
 
 def flat_row(point: Point, result: Result) -> dict[str, object]:

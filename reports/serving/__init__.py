@@ -1,1 +1,1 @@
-"""Requests that arrive, join a batch, grow by a token an iteration and leave; nothing here knows a machine."""
+"""Requests that arrive, join a batch, grow by a token an iteration and leave; `machine` has what decodes them."""

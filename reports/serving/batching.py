@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pimloom.arch.error import UserError
-from pimloom.mappers.kv_pages import KvPages
+from pimloom.mappers.kv_pages import CacheRoom
 from pimloom.mappers.packing import pack
 from pimloom.reports.serving.outcome import REQUEST, Batched
 from pimloom.reports.serving.pace import Pace
@@ -40,7 +40,7 @@ class Rules(NamedTuple):
 
 def decode(
     workload: Workload,
-    pages: KvPages,
+    pages: CacheRoom,
     rules: Rules,
     step: Step,
     *,
@@ -72,7 +72,7 @@ def decode(
 class _Floor:
     """Requests that wait, those that are resident (in the order in which they joined), and the clock."""
 
-    def __init__(self, workload: Workload, pages: KvPages, rules: Rules) -> None:
+    def __init__(self, workload: Workload, pages: CacheRoom, rules: Rules) -> None:
         self.workload, self.pages, self.rules = workload, pages, rules
         self.rng = np.random.default_rng([rules.seed, 1])  # the workload was drawn from [seed]
         self.resident = np.zeros(0, REQUEST)
@@ -144,8 +144,8 @@ class _Floor:
             self._admit()
         if self.waiting:
             raise UserError(
-                f"--batch {self.rules.batch}: the caches need {needed} rows of the {self._rows()} of all channels; "
-                "lower --batch or share layers with --tp"
+                f"--batch {self.rules.batch}: the caches need {needed:,} {self.pages.unit} of the {self._rows():,} of "
+                f"{self.pages.everywhere}; lower --batch or share layers with --tp"
             )
 
     def _rows(self) -> int:
@@ -155,11 +155,11 @@ class _Floor:
         """Raise UserError if the largest request fits in no channel."""
         prompt, output = self.workload.prompt_tokens, self.workload.output_tokens
         longest = np.minimum(prompt + output - 1, self.rules.longest)
-        worst, most = int(longest.argmax()), self.pages.rows_of_channel
+        worst, most, unit = int(longest.argmax()), self.pages.rows_of_channel, self.pages.unit
         if (needed := int(self.pages.rows(longest[worst]))) > most:
             raise UserError(
-                f"{self.workload.name}: request {worst} of {longest[worst]} tokens needs {needed} rows of a channel, "
-                f"which has {most} for caches; take shorter requests or a larger memory"
+                f"{self.workload.name}: request {worst} of {longest[worst]:,} tokens needs {needed:,} {unit} of "
+                f"{self.pages.place}, which has {most:,} for caches; take shorter requests or a larger memory"
             )
 
     def _contexts(self, requests: np.ndarray) -> np.ndarray:

@@ -1,47 +1,25 @@
-"""Many decode iterations on an NPU with PIM: continuous batching whose iterations are simulated by `serve`."""
+"""Many decode iterations on a machine: continuous batching whose iterations are simulated."""
 
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from math import ceil
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import numpy as np
 
 from pimloom import __version__
-from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec
-from pimloom.arch.npu_pim import NpuPimSystem
 from pimloom.arch.system import System
 from pimloom.arch.units import S_PER_PS
-from pimloom.mappers.kv_pages import KvPages
-from pimloom.reports.npu_pim.parallel import serve_on_devices, stage_layers
-from pimloom.reports.npu_pim.serve import Served, channel_of, estimate_of, shard_of
-from pimloom.reports.npu_pim.share import first_row
-from pimloom.reports.serving.batching import Rules, Step, decode
+from pimloom.reports.npu_pim.serve import Served
+from pimloom.reports.serving.batching import POLICIES, Rules, Step, decode
+from pimloom.reports.serving.machine import Batch, Plan, machine_of
 from pimloom.reports.serving.outcome import Batched, Spread
 from pimloom.reports.serving.workload import Workload
 
 WARM_UP_OUTPUTS = 10  # mean outputs of iterations before those that count [assumed: long enough for a steady state]
-
-
-class Plan(NamedTuple):
-    """What is decoded: `iterations` of at most `batch` requests, `layers` of the model on `pp` groups of `tp` devices.
-
-    policy: of `batching.POLICIES`; every: see `pace.Pace`; seed: of the rows that replace requests that end.
-    """
-
-    batch: int
-    iterations: int
-    every: int
-    policy: str
-    seed: int
-    tp: int
-    pp: int
-    layers: int
-    fidelity: str
 
 
 class Decoded(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,41 +65,26 @@ def decode_iterations(
     Requests without arrivals of their own are kept alive: after a warm-up that is not simulated, in which a request
     that ends is replaced by a random row, a steady state. Raises UserError.
     """
-    shard, part, layers = shard_of(system, llm, plan.tp), system.part, plan.layers
-    hardware = shard.system
-    assert part is not None
-    if plan.batch < hardware.interleave.sub_batches:
-        raise UserError(
-            f"--batch {plan.batch}: interleave.sub_batches is {hardware.interleave.sub_batches}, and each needs a "
-            "request; raise --batch or set interleave.sub_batches=1"
-        )
-    alone = _undivided(system)
+    machine = machine_of(system, llm, plan)
     served: list[Served] = []
 
-    def simulate(batch: Batch) -> Served:
-        machine = system if len(batch.tokens) >= hardware.interleave.sub_batches else alone
-        return serve_on_devices(machine, llm, *batch, tp=plan.tp, pp=plan.pp, layers=layers, fidelity=plan.fidelity)
-
     def step(tokens: np.ndarray, channel: np.ndarray) -> float:
-        served.append(simulate(Batch(tokens, channel)))
+        served.append(machine.simulate(Batch(tokens, channel)))
         return _seconds(served[-1])
 
-    rows = part.organization.rows
-    first = first_row(shard, max(stage_layers(layers, plan.pp)))
     rules = Rules(
         batch=plan.batch,
         longest=llm.max_position_embeddings,
-        policy=plan.policy,
-        cost=estimate_of(shard, channel_of(system)),
+        policy=plan.policy or POLICIES[0],
+        cost=machine.cost,
         kept_alive=not workload.timed,
         seed=plan.seed,
     )
 
     def batched(step: Step, progress: Callable[[int], None]) -> Batched:
-        pages = KvPages(shard.shape, hardware.dram.channels, first, rows, allotted=True)  # as `serve` has it
-        before = warm_up_of(workload)
-        last, every = plan.iterations, plan.every
-        return decode(workload, pages, rules, step, warm_up=before, iterations=last, every=every, progress=progress)
+        before, last, every = warm_up_of(workload), plan.iterations, plan.every
+        room = machine.room()
+        return decode(workload, room, rules, step, warm_up=before, iterations=last, every=every, progress=progress)
 
     if workload.timed:
         return batched(step, progress), served
@@ -132,16 +95,9 @@ def decode_iterations(
         return 0.0
 
     batched(note, lambda done: None)
-    served += _side_by_side(simulate, asked, lambda done: progress(plan.iterations * done // len(asked)))
+    served += _side_by_side(machine.simulate, asked, lambda done: progress(plan.iterations * done // len(asked)))
     times = map(_seconds, served)
     return batched(lambda tokens, channel: next(times), lambda done: None), served
-
-
-class Batch(NamedTuple):
-    """Contexts [tokens] and channels of the requests of an iteration."""
-
-    tokens: np.ndarray
-    channel: np.ndarray
 
 
 def _seconds(found: Served) -> float:
@@ -208,10 +164,3 @@ def described(workload: Workload, plan: Plan) -> dict[str, Any]:
         "seed": plan.seed,
         "warm_up_iterations": warm_up_of(workload),
     }
-
-
-def _undivided(system: System) -> System:
-    """The system without sub-batches, for a batch that is too small for them."""
-    assert isinstance(system.spec, NpuPimSystem)
-    interleave = msgspec.structs.replace(system.spec.interleave, sub_batches=1)
-    return replace(system, spec=msgspec.structs.replace(system.spec, interleave=interleave))

@@ -1,8 +1,24 @@
-"""Options of `pimloom run` for systems that serve batches."""
+"""Options of `pimloom run`: of all systems, then those of systems that serve batches."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
+
+Systems = Annotated[str, typer.Argument(help="System name (see `pimloom list`) or path to a system YAML.")]
+Model = Annotated[str, typer.Option(help="Model name, a Hugging Face config.json, or its folder.")]
+Generate = Annotated[
+    int | None, typer.Option(metavar="N", help="Tokens to generate from an empty prompt, batch 1; else 1024.")
+]
+Settings = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a value; may be repeated.")
+]
+Timeline = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Write a Perfetto timeline of a window of the run.")
+]
+Window = Annotated[str, typer.Option(metavar="FROM:TO", help="Window of the timeline [µs].")]
+Check = Annotated[bool, typer.Option("--check", help="Run the legality monitor on every command trace.")]
+Seed = Annotated[int, typer.Option(help="Seed of the requests of a data set; recorded in the result.")]
 
 Requests = Annotated[
     str | None,

@@ -1,0 +1,40 @@
+"""Options of `pimloom trace`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Memory = Annotated[str, typer.Argument(help="Part, standard, part YAML, DRAMsim3 .ini or Ramulator .yaml.")]
+File = Annotated[
+    Path | None,
+    typer.Argument(metavar="TRACE", help="Lines `0xADDR READ|WRITE CYCLE` (hexadecimal) or `LD|ST 0xADDR`."),
+]
+Controller = Annotated[str | None, typer.Option(metavar="NAME", help="default, dramsim3, ramulator2, or a YAML.")]
+Pattern = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="Instead of TRACE: sequential, strided, random, random-rw, mixed, hazard, row-conflict, sparse, burst.",
+    ),
+]
+Requests = Annotated[str | None, typer.Option(metavar="N", help="Requests of a pattern, as 1e6; else 1e5.")]
+Seed = Annotated[int | None, typer.Option(help="Seed of a pattern; else 0.")]
+Gap = Annotated[float | None, typer.Option(help="Mean clocks between requests of a pattern.")]
+Stride = Annotated[int | None, typer.Option(help="Bytes between requests of pattern strided.")]
+Channels = Annotated[int, typer.Option(help="Channels of a part.")]
+Mapping = Annotated[
+    str | None, typer.Option(metavar="FIELDS", help="Address fields, highest first: row,rank,bank,column:5,…")
+]
+Settings = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Set dram.FIELD or controller.FIELD.")
+]
+Idle = Annotated[int, typer.Option(metavar="CLOCKS", help="Clocks to go on after the last request.")]
+Commands = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Write every command as CSV (.csv, .csv.gz, .csv.zst).")
+]
+RequestLog = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Write when each request was accepted and done, as CSV.")
+]
+Timeline = Annotated[Path | None, typer.Option(metavar="FILE", help="Write a Perfetto timeline of a window.")]
+Window = Annotated[str | None, typer.Option(metavar="FROM:TO", help="Its window in clocks; else 0:2000.")]

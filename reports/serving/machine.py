@@ -1,0 +1,100 @@
+"""What decodes a batch: an NPU with or without PIM, or a GPU at its roofline."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+
+from pimloom.arch.error import UserError
+from pimloom.arch.llm import LlmSpec
+from pimloom.arch.npu_pim import NpuPimSystem
+from pimloom.arch.system import RooflineSystem, System
+from pimloom.mappers.kv_pages import CacheRoom, KvPages, KvTokens
+from pimloom.reports.npu_pim.gpu import serve_gpu
+from pimloom.reports.npu_pim.parallel import serve_on_devices, stage_layers
+from pimloom.reports.npu_pim.serve import Served, channel_of, estimate_of, shard_of
+from pimloom.reports.npu_pim.share import first_row, tokens_that_fit
+
+
+class Plan(NamedTuple):
+    """What is decoded: `iterations` of at most `batch` requests, `layers` of the model on `pp` groups of `tp` devices.
+
+    policy: of `batching.POLICIES`, None where there is nothing to choose; every: see `pace.Pace`; seed:
+    of the rows that replace requests that end.
+    """
+
+    batch: int
+    iterations: int
+    every: int
+    policy: str | None
+    seed: int
+    tp: int
+    pp: int
+    layers: int
+    fidelity: str
+
+
+class Batch(NamedTuple):
+    """Contexts [tokens] and channels of the requests of an iteration, int64."""
+
+    tokens: np.ndarray
+    channel: np.ndarray
+
+
+class Machine(NamedTuple):
+    """simulate: an iteration of a batch; room: of caches, all of it free; cost: load of a request by its context."""
+
+    simulate: Callable[[Batch], Served]
+    room: Callable[[], CacheRoom]
+    cost: Callable[[Any], Any]
+
+
+def machine_of(system: System, llm: LlmSpec, plan: Plan) -> Machine:
+    """The machine of a system. Raises UserError if it cannot decode such batches."""
+    return _gpu(system, llm, plan) if isinstance(system.spec, RooflineSystem) else _npu(system, llm, plan)
+
+
+def _gpu(system: System, llm: LlmSpec, plan: Plan) -> Machine:
+    """GPUs that share each layer; a token's cache may lie anywhere."""
+    gpu = system.spec
+    assert isinstance(gpu, RooflineSystem)
+    fits = tokens_that_fit(llm, plan.tp, plan.layers, gpu.element_bits, gpu.memory_bytes)
+
+    def simulate(batch: Batch) -> Served:
+        return serve_gpu(system, llm, batch.tokens, tp=plan.tp, layers=plan.layers)
+
+    return Machine(simulate, lambda: KvTokens(fits), lambda tokens: tokens)
+
+
+def _npu(system: System, llm: LlmSpec, plan: Plan) -> Machine:
+    """Groups of NPUs; a batch that is too small for sub-batches runs undivided."""
+    shard, part = shard_of(system, llm, plan.tp), system.part
+    hardware = shard.system
+    assert part is not None
+    least, alone, rows = hardware.interleave.sub_batches, _undivided(system), part.organization.rows
+    if plan.batch < least:
+        raise UserError(
+            f"--batch {plan.batch}: interleave.sub_batches is {least}, and each needs a request; raise --batch or set "
+            "interleave.sub_batches=1"
+        )
+    first = first_row(shard, max(stage_layers(plan.layers, plan.pp)))
+
+    def simulate(batch: Batch) -> Served:
+        machine = system if len(batch.tokens) >= least else alone
+        return serve_on_devices(
+            machine, llm, *batch, tp=plan.tp, pp=plan.pp, layers=plan.layers, fidelity=plan.fidelity
+        )
+
+    def room() -> CacheRoom:  # pages as large as `serve` makes them
+        return KvPages(shard.shape, hardware.dram.channels, first, rows, allotted=True)
+
+    return Machine(simulate, room, estimate_of(shard, channel_of(system)))
+
+
+def _undivided(system: System) -> System:
+    """The system without sub-batches, for a batch that is too small for them."""
+    assert isinstance(system.spec, NpuPimSystem)
+    interleave = msgspec.structs.replace(system.spec.interleave, sub_batches=1)
+    return replace(system, spec=msgspec.structs.replace(system.spec, interleave=interleave))
