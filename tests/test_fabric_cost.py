@@ -79,7 +79,7 @@ def test_any_ring_by_the_formula(hops: int, gpus_per_node: int) -> None:
     row = network_cost(bill(LOADED, name, gpus_per_node))
     usd = (8 * hops * (600 + 6.8) + 2 * (gpus_per_node - hops) * 199.6) / gpus_per_node
     watts = (8 * hops * 12 + 2 * (gpus_per_node - hops) * 0.1) / gpus_per_node
-    assert (row.usd_per_gpu, row.w_per_gpu) == (pytest.approx(usd), pytest.approx(watts))
+    assert (row.usd_per_gpu, row.w_per_gpu) == pytest.approx((usd, watts))
 
 
 def test_counts_of_the_specification_per_gpu() -> None:

@@ -58,7 +58,7 @@ def test_the_claim_and_the_trends() -> None:
     assert trend(few, RING.arch) == {"ratio_never_falls": True, "ratio_largest_fall": 0, "tp_rises": True}
     assert trend(few, DGX.arch) == {"ratio_never_falls": True, "ratio_largest_fall": 0, "tp_rises": False}
     every = trend(rows, RING.arch)  # from 1,024 to 2,048 GPUs both are best with TP 8, and the ratio falls a little
-    assert every["tp_rises"] and every["ratio_largest_fall"] == pytest.approx(0.0032, abs=0.0002)
+    assert every["tp_rises"] and every["ratio_largest_fall"] == pytest.approx(0.0003, abs=0.0001)
     last = next(row for row in rows if row["gpus"] == 131072 and row["arch"] == RING.arch)
     assert last["ratio_to_dgx8"] == pytest.approx(3.37, rel=0.15) and last["tp"] == 64
     assert mfu_figure(rows).svg.startswith("<svg") and "2048 sequences" in mfu_figure(rows).caption
