@@ -15,7 +15,7 @@ from typing import Any, Generic, NoReturn, TypeVar
 import msgspec
 import msgspec.inspect as kinds
 
-from pimloom.arch.document import Document, Source, nearest, read_text, short, steps_of
+from pimloom.arch.document import LARGEST_BYTES, Document, Source, nearest, read_text, short, steps_of
 from pimloom.arch.error import UserError
 
 __all__ = ["Loaded", "Source", "load_json", "load_tree", "load_yaml", "nearest"]
@@ -50,9 +50,9 @@ def load_tree(path: Path, overrides: Mapping[str, str] = _NOTHING) -> tuple[Any,
     return document.tree, document.public_sources()
 
 
-def load_json(path: Path) -> Any:
+def load_json(path: Path, largest_bytes: int = LARGEST_BYTES) -> Any:
     """Read a JSON file; duplicate keys and numbers that are not finite are errors too. Raises UserError."""
-    text = read_text(path)
+    text = read_text(path, largest_bytes)
     try:
         tree = json.loads(text)
     except json.JSONDecodeError as error:

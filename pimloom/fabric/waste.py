@@ -1,0 +1,178 @@
+"""`pimloom fabric waste`: healthy GPUs that no tensor-parallel group can use, on each fabric."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pimloom.arch.error import UserError
+from pimloom.fabric.faults import Days, Faults, Servers, check_outputs, find_trace, show_notes
+from pimloom.fabric.options import Arch, Csv, Gpus, GpusPerNode, Seed, read_counts, read_ratios
+from pimloom.output import Json, Quiet, output
+
+if TYPE_CHECKING:
+    from pimloom.arch.topology import Topology
+    from pimloom.arch.topology.cluster import Cluster
+    from pimloom.reports.fabric.waste import Plan
+    from pimloom.reports.faults.trace import Trace
+    from pimloom.reports.page import Figure
+
+
+def waste(
+    arch: Arch = "all",
+    gpus: Gpus = 2880,
+    gpus_per_node: GpusPerNode = 4,
+    tp: Annotated[str, typer.Option(metavar="N,N", help="GPUs of a tensor-parallel group, one or several.")] = "32",
+    faults: Faults = None,
+    servers: Servers = None,
+    days: Days = None,
+    fault_ratio: Annotated[
+        str | None,
+        typer.Option(metavar="F", help="Instead of a trace, each node down alone with F: 0.02,0.05 or 0:0.15:0.01."),
+    ] = None,
+    draws: Annotated[
+        int | None, typer.Option(metavar="N", help="Random draws; else 10 of a trace, 100 of a --fault-ratio.")
+    ] = None,
+    job_gpus: Annotated[
+        int | None, typer.Option(metavar="N", help="Also show how much of the time a job of N GPUs must wait.")
+    ] = None,
+    seed: Seed = 0,
+    json: Json = None,
+    csv: Csv = None,
+    figure: Annotated[
+        Path | None, typer.Option(metavar="FILE.svg", help="Draw waste over time, or against F; needs one --tp.")
+    ] = None,
+    quiet: Quiet = False,
+) -> None:
+    """GPU waste under faults. Waste is the share of all GPUs that are healthy and fit in no tensor-parallel group;
+    faulty GPUs are not waste.
+
+    Faults come from a trace walked through time, by default a synthetic one like the public trace, or with
+    --fault-ratio from nodes that fail alone.
+    """
+    from pimloom import __version__
+    from pimloom.arch.topology import topologies
+    from pimloom.arch.topology.cluster import Cluster
+    from pimloom.reports.fabric.waste import IID_DRAWS, TRACE_DRAWS, Plan
+    from pimloom.reports.files import write_atomic, write_table_csv
+
+    check_outputs({"--json": json, "--csv": csv, "--figure": figure}, {"--faults": faults})
+    tps = read_counts(tp, "--tp")
+    if figure is not None and len(tps) > 1:
+        raise UserError(f"--figure {figure}: shows one --tp, got {tp}; name one")
+    ratios = _ratios(fault_ratio, {"--faults": faults, "--servers": servers, "--days": days})
+    cluster = Cluster(gpus, gpus_per_node)
+    fabrics, left_out = _buildable(topologies(arch), cluster, tps, arch == "all")
+    number = (TRACE_DRAWS if ratios is None else IID_DRAWS) if draws is None else draws
+    plan = Plan(cluster, fabrics, tps, number, seed, job_gpus)
+    trace = None if ratios else _trace(faults, servers, days, seed, cluster)
+    rows = _rows(plan, trace, ratios or [], left_out, quiet)
+    if csv is not None:
+        write_table_csv(csv, rows)
+    if figure is not None:
+        write_atomic(figure, _figure(plan, trace, rows, tps[0]).svg)
+    described = None if trace is None else _described(trace, faults)
+    result = {"rows": rows, "trace": described, "seed": seed, "version": __version__}
+    output(result, json, None if quiet else lambda _: _show(rows, plan, trace))
+
+
+def _ratios(text: str | None, of_a_trace: Mapping[str, object]) -> list[float] | None:
+    """The fault ratios, or None if a trace is to be walked. Raises UserError."""
+    if text is None:
+        return None
+    for option, value in of_a_trace.items():
+        if value is not None:
+            raise UserError(f"{option} {value}: belongs to a trace, and --fault-ratio {text} needs none; leave one out")
+    return read_ratios(text, "--fault-ratio")
+
+
+def _buildable(
+    fabrics: Sequence["Topology"], cluster: "Cluster", tps: Sequence[int], everything: bool
+) -> tuple[list["Topology"], dict["Topology", str]]:
+    """Those that can be built of the cluster's nodes; of `all`, the others with the reason. Raises UserError."""
+    from pimloom.mappers.fabric.usable import check_usable
+
+    good: list[Topology] = []
+    left_out: dict[Topology, str] = {}
+    for size in tps:
+        cluster.group_nodes(size)
+    for fabric in fabrics:
+        try:
+            check_usable(fabric, cluster, tps[0])
+        except UserError as error:
+            if not everything:
+                raise
+            left_out[fabric] = str(error).partition(": ")[2]
+        else:
+            good.append(fabric)
+    return good, left_out
+
+
+def _trace(faults: Path | None, servers: int | None, days: float | None, seed: int, cluster: "Cluster") -> "Trace":
+    from pimloom.arch.units import ceil_div
+    from pimloom.reports.faults.replay import check_replay
+    from pimloom.reports.faults.trace import GPUS_PER_SERVER
+
+    trace = find_trace(faults, servers, days, seed, least=ceil_div(cluster.gpus, GPUS_PER_SERVER))
+    check_replay(trace, cluster)
+    return trace
+
+
+def _rows(
+    plan: "Plan", trace: "Trace | None", ratios: Sequence[float], left_out: Mapping["Topology", str], quiet: bool
+) -> list[dict[str, Any]]:
+    from pimloom.reports.fabric.waste import iid_rows, left_out_row, trace_rows
+    from pimloom.running import progress_bar
+
+    with progress_bar("draws", quiet) as progress:
+        rows = trace_rows(plan, trace, progress) if trace else iid_rows(plan, ratios, progress)
+    return [*rows, *(left_out_row(plan, fabric, tp, why) for fabric, why in left_out.items() for tp in plan.tps)]
+
+
+def _figure(plan: "Plan", trace: "Trace | None", rows: Sequence[dict[str, Any]], tp: int) -> "Figure":
+    from pimloom.reports.fabric.waste_figures import ratio_figure, time_figure
+
+    return time_figure(plan, trace, tp) if trace else ratio_figure(plan, rows, tp)
+
+
+def _described(trace: "Trace", file: Path | None) -> dict[str, object]:
+    from pimloom.reports.faults.statistics import fault_statistics
+
+    ratio = fault_statistics(trace).fault_ratio_mean
+    return {
+        "name": trace.name,
+        "synthetic": file is None,
+        "servers": trace.servers,
+        "horizon_h": trace.horizon_h,
+        "server_fault_ratio": ratio,
+    }
+
+
+def _show(rows: Sequence[Mapping[str, Any]], plan: "Plan", trace: "Trace | None") -> None:
+    from pimloom.arch.units import H_PER_DAY
+    from pimloom.show import show_line, show_rows
+
+    if trace is not None:
+        show_notes(trace.notes)
+    cluster = plan.cluster
+    where = f"{cluster.gpus:,} GPUs in nodes of {cluster.gpus_per_node}"
+    how = "nodes fail alone" if trace is None else f"{trace.name}, {trace.horizon_h / H_PER_DAY:g} days"
+    show_line(f"GPU waste: healthy GPUs in no group of TP GPUs, in % of all. {where}; {how}; {plan.draws} draws.")
+    percent = ("fault_ratio", "waste_ratio_mean", "waste_ratio_p50", "waste_ratio_p99", "job_wait_ratio")
+    shown = [dict(row) | {key: None if row[key] is None else 100 * row[key] for key in percent} for row in rows]
+    least = "usable at worst|r" if trace is None else "always usable|r"
+    columns = [
+        ("arch", "arch", ""),
+        ("tp", "TP|r", ""),
+        ("fault_ratio", "faulty|r", ".2f"),
+        ("waste_ratio_mean", "waste|r", ".2f"),
+        ("waste_ratio_p50", "P50|r", ".2f"),
+        ("waste_ratio_p99", "P99|r", ".2f"),
+        ("usable_gpus_min", least, ",.0f"),
+    ]
+    if plan.job_gpus is not None:
+        columns.append(("job_wait_ratio", f"{plan.job_gpus} GPUs wait|r", ".1f"))
+    show_rows(columns, shown)
+    for note in dict.fromkeys(f"{row['arch']}, TP-{row['tp']}: {row['note']}" for row in rows if row["note"]):
+        show_line(note)
