@@ -129,10 +129,12 @@ def _by_part(title: str, rows: Sequence[Row], key: str, ylabel: str, caption: st
 
 
 def aggregate_figure(rows: Sequence[Row]) -> Figure:
-    """Lines of `aggregate_rows` with one TP size: cost per GPU of the cluster against the fault ratio."""
+    """Lines of `aggregate_rows`: cost per GPU of the cluster against the fault ratio."""
     series: dict[str, list[tuple[float, float]]] = {}
+    several = len({row["tp"] for row in rows}) > 1
     for row in rows:
-        series.setdefault(row["arch"], []).append((100 * row["fault_ratio"], row["aggregate_usd_per_gpu"]))
+        name = f"{row['arch']}, TP {row['tp']}" if several else row["arch"]
+        series.setdefault(name, []).append((100 * row["fault_ratio"], row["aggregate_usd_per_gpu"]))
     return lines(
         "Cost with faults",
         series,
