@@ -53,7 +53,8 @@ def play(orders: list[list[Operation]], chunks: int, forward: int, backward: int
     Each pass of a chunk takes `forward` or `backward`, and `send` until it is where the next one needs it. If sending
     `blocks`, the stage is busy with it, even where nothing follows: all stages do the same.
     """
-    stages, done = len(orders), {}
+    stages = len(orders)
+    done: dict[tuple[bool, int, int], int] = {}
     free, next_ = [0] * stages, [0] * stages
     while any(next_[s] < len(orders[s]) for s in range(stages)):
         before = list(next_)

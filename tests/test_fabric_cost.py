@@ -3,7 +3,6 @@
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,8 +10,6 @@ from hypothesis import strategies as st
 from pimloom.arch.error import UserError
 from pimloom.arch.fabric_cost import COMPONENTS, bill, bill_names, load_components
 from pimloom.arch.topology import NAMED
-from pimloom.arch.topology.cluster import Cluster
-from pimloom.arch.topology.switch import BigSwitch
 from pimloom.energy.cost import aggregate, network_cost
 from pimloom.reports.fabric.cost import (
     aggregate_figure,
@@ -22,7 +19,7 @@ from pimloom.reports.fabric.cost import (
     part_rows,
     power_figure,
 )
-from pimloom.reports.fabric.waste_file import WastePoint, draw_waste, read_waste
+from pimloom.reports.fabric.waste_file import WastePoint, read_waste
 from tests.command import call
 
 # Specification 4.2: $/GPU, GB/s per GPU, $ per GB/s, W/GPU, W per GB/s.
@@ -79,7 +76,7 @@ def test_any_ring_by_the_formula(hops: int, gpus_per_node: int) -> None:
     row = network_cost(bill(LOADED, name, gpus_per_node))
     usd = (8 * hops * (600 + 6.8) + 2 * (gpus_per_node - hops) * 199.6) / gpus_per_node
     watts = (8 * hops * 12 + 2 * (gpus_per_node - hops) * 0.1) / gpus_per_node
-    assert (row.usd_per_gpu, row.w_per_gpu) == (pytest.approx(usd), pytest.approx(watts))
+    assert (row.usd_per_gpu, row.w_per_gpu) == pytest.approx((usd, watts))
 
 
 def test_counts_of_the_specification_per_gpu() -> None:
@@ -144,14 +141,21 @@ def test_cost_with_faults_by_hand() -> None:
     assert lost["network_w_per_usable_gpu"] is None
 
 
-def test_drawn_waste_of_a_switch_is_its_remainder() -> None:
-    def usable(fabric: object, faulty: np.ndarray, gpus_per_node: int, tp: int) -> np.ndarray:
-        assert isinstance(fabric, BigSwitch)
-        return (~faulty).sum(axis=1) * gpus_per_node // tp * tp
-
-    points = draw_waste(["big-switch"], usable, Cluster(2880, 4), 32, [0.0, 0.1], 200, seed=1)
-    assert points[0] == WastePoint("big-switch", 2880, 4, 32, 0.0, 0.0)
-    assert points[1].waste_ratio_mean == pytest.approx(0.0049, abs=0.0005)  # (m - 1) / 2 nodes of 720
+def test_waste_is_drawn_or_read_from_a_file_alike() -> None:
+    drawn = ("--tp", "32", "--fault-ratio", "0,0.07", "--draws", "20", "--seed", "3")
+    rows = result("--gpu-usd", "20000", *drawn)["rows"]
+    names = [row["arch"] for row in rows if row["fault_ratio"] == 0]
+    assert names == ["infinitehbd-k2", "infinitehbd-k3", "nvl36", "nvl72", "nvl576", "tpuv4", "tpuv4-slices"]
+    none = {row["arch"]: row["waste_ratio_mean"] for row in rows if row["fault_ratio"] == 0}
+    assert none["nvl72"] == none["nvl36"] == pytest.approx(1 / 9) and none["tpuv4"] == none["infinitehbd-k2"] == 0
+    ring = next(row for row in rows if row["arch"] == "infinitehbd-k2" and row["fault_ratio"] == 0.07)
+    idle = 0.07 + ring["waste_ratio_mean"]
+    assert ring["waste_ratio_mean"] == pytest.approx(0.0165, abs=0.004)
+    assert ring["aggregate_usd_per_gpu"] == pytest.approx(2626.80 + idle * 20000)
+    assert call("fabric", "waste", *drawn, "--csv", "w.csv").code == 0
+    assert result("--gpu-usd", "20000", "--waste", "w.csv")["rows"] == rows
+    eight = result("--gpu-usd", "1", "--gpus-per-node", "8", "--fault-ratio", "0.01", "--draws", "2")["rows"]
+    assert "nvl36" not in {row["arch"] for row in eight}  # 36 GPUs are no whole nodes of 8
 
 
 def test_waste_file_is_read_back() -> None:
@@ -176,6 +180,7 @@ def test_waste_file_is_read_back() -> None:
         (WASTE + "nvl72,72,4,32,nan,10,0\n", "w.csv:2: fault_ratio 'nan': expected a number from 0 to 1"),
         (WASTE + "nvl72,72.5,4,32,0,10,0\n", "w.csv:2: gpus '72.5': expected an integer from 1"),
         (WASTE + "nvl72,72\n", "w.csv:2: gpus_per_node 'None': expected an integer from 1"),
+        (WASTE + "nvl36,72,8,8,0.1,1,\n", "w.csv: no rows below the heading"),
         (WASTE + "big-switch,72,4,8,0,1,0\n", "no architecture with a list of parts; it has big-switch"),
         (WASTE + "nvl72,72,4,8,0.6,1,0.6\n", "waste of nvl72 at fault ratio 0.6: expected shares of at most 1"),
     ],
@@ -212,8 +217,13 @@ def test_the_command_prints_and_writes(tmp_path: Path) -> None:
         (("--set", "ocstrx.usd=-1"), "parts.ocstrx.usd: expected number >= 0, got -1"),
         (("--set", "ocstrx.eur=1"), "no such key in components.yaml; nearest: parts.ocstrx"),
         (("--set", "ocstrx"), "expected KEY=VALUE, such as ocstrx.usd=500"),
-        (("--gpu-usd", "1"), "--gpu-usd and --waste go together"),
-        (("--waste", "w.csv"), "--gpu-usd and --waste go together"),
+        (("--gpu-usd", "1"), "needs --gpu-usd, and one of --fault-ratio and --waste"),
+        (("--waste", "w.csv"), "needs --gpu-usd, and one of --fault-ratio and --waste"),
+        (("--fault-ratio", "0.1"), "needs --gpu-usd, and one of --fault-ratio and --waste"),
+        (("--gpu-usd", "1", "--waste", "w.csv", "--fault-ratio", "0.1"), "--waste w.csv: has the waste of its own"),
+        (("--gpu-usd", "1", "--fault-ratio", "2"), "--fault-ratio '2': expected shares from 0 to 1"),
+        (("--gpu-usd", "1", "--fault-ratio", "0", "--tp", "6"), "--tp 6: expected a multiple"),
+        (("--gpu-usd", "1", "--fault-ratio", "0", "--arch", "nvl36x2"), "has parts but no topology"),
         (("--waste", "w.csv", "--gpu-usd", "1"), "w.csv: no such file"),
         (("--waste", "w.csv", "--gpu-usd", "1", "--parts"), "one table at a time"),
         (("--csv", "no/c.csv"), "--csv no/c.csv: there is no folder no"),

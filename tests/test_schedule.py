@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pimloom.arch.training import SCHEDULES
+from pimloom.arch.training import SCHEDULES, Schedule
 from pimloom.cycle_sim.schedule import in_flight, is_regular, slots
 from tests.naive_pipeline import interleaved, most_held, one_forward_one_backward, play
 
@@ -37,7 +37,7 @@ def test_closed_forms_are_what_the_schedule_takes(shape, forward, backward, send
 @given(shape=regular(), forward=TIMES, backward=TIMES, send=st.integers(0, 5))
 def test_messages_beside_the_work_take_no_longer(shape, forward, backward, send):
     stages, m, chunks = shape
-    schedule = "1f1b" if chunks == 1 else "interleaved"
+    schedule: Schedule = "1f1b" if chunks == 1 else "interleaved"
     played = play(orders_of(*shape), chunks, forward, backward, send, blocks=False)
     waiting = slots(schedule, stages, m, chunks)
     assert waiting * chunks * (forward + backward) <= played * (1 + 1e-12)

@@ -1,14 +1,20 @@
 """`pimloom fabric cost`: what the networks of scale-up fabrics cost and draw."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from pimloom import __version__
 from pimloom.arch.error import UserError
-from pimloom.fabric.options import Arch, Csv, GpusPerNode
+from pimloom.fabric.options import Arch, Csv, Gpus, GpusPerNode, Seed, read_counts, read_ratios
 from pimloom.output import Json, Quiet, output
+
+if TYPE_CHECKING:
+    from pimloom.arch.topology import Topology
+    from pimloom.arch.topology.cluster import Cluster
+    from pimloom.reports.fabric.waste import Plan
+    from pimloom.reports.fabric.waste_file import WastePoint
 
 Columns = tuple[tuple[str, str, str], ...]
 
@@ -56,8 +62,16 @@ def cost(
     gpu_usd: Annotated[
         float | None, typer.Option(metavar="X", min=0, max=1e9, help="Price of a GPU [$], for the cost with faults.")
     ] = None,
+    fault_ratio: Annotated[
+        str | None, typer.Option(metavar="F", help="With --gpu-usd: nodes down, 0.02,0.05 or FROM:TO:STEP.")
+    ] = None,
+    gpus: Gpus = 2880,
+    tp: Annotated[str, typer.Option(metavar="N,N", help="With --fault-ratio: GPUs of a group.")] = "32",
+    draws: Annotated[int, typer.Option(metavar="N", help="With --fault-ratio: random draws.")] = 100,
+    seed: Seed = 0,
     waste: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="With --gpu-usd: rows of `pimloom fabric waste --csv FILE`.")
+        Path | None,
+        typer.Option(metavar="FILE", help="With --gpu-usd, and no --fault-ratio: what `fabric waste --csv` wrote."),
     ] = None,
     figure: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the rows as FILE.svg.")] = None,
     json: Json = None,
@@ -65,43 +79,86 @@ def cost(
     quiet: Quiet = False,
 ) -> None:
     """Cost and power of each network per GPU and per GB/s, from lists of its parts; with faults, of idle GPUs too."""
+    from pimloom.arch.topology.cluster import Cluster
     from pimloom.fabric.writing import check_outputs, write_figure, write_rows
-    from pimloom.reports.fabric.cost import aggregate_figure, cost_figure, cost_rows, part_rows
+    from pimloom.reports.fabric.cost import aggregate_figure, aggregate_rows, cost_figure, cost_rows, part_rows
     from pimloom.running import parse_settings
     from pimloom.show import show_rows
 
-    if (gpu_usd is None) != (waste is None):
-        raise UserError("--gpu-usd and --waste go together: the cost with faults needs a GPU's price and the waste")
-    if parts and waste:
-        raise UserError("--parts: leave out --waste, or --parts; one table at a time")
+    if (gpu_usd is None) != (waste is None and fault_ratio is None):
+        raise UserError("the cost with faults needs --gpu-usd, and one of --fault-ratio and --waste")
+    if waste and fault_ratio:
+        raise UserError(f"--waste {waste}: has the waste of its own faults; leave out --fault-ratio")
+    if parts and gpu_usd is not None:
+        raise UserError("--parts: leave out --gpu-usd, or --parts; one table at a time")
     check_outputs({"--json": json, "--csv": csv, "--figure": figure})
     prices = parse_settings(settings or (), such_as="ocstrx.usd=500")
-    if gpu_usd is not None and waste is not None:
-        rows, columns = _aggregate(arch, waste, gpu_usd, prices), AGGREGATE
+    if gpu_usd is not None:
+        if waste is not None:
+            points = _read_points(arch, waste)
+        else:
+            assert fault_ratio is not None
+            plan = _plan(arch, Cluster(gpus, gpus_per_node), read_counts(tp, "--tp"), draws, seed)
+            points = _draw_points(plan, read_ratios(fault_ratio, "--fault-ratio"), quiet)
+        rows, columns = aggregate_rows(points, gpu_usd, prices), AGGREGATE
     elif parts:
         rows, columns = part_rows(arch, gpus_per_node, prices), PARTS
     else:
         rows, columns = cost_rows(arch, gpus_per_node, prices), COST
     write_rows(csv, rows)
     if figure is not None:
-        drawn = aggregate_figure(rows) if waste else cost_figure(part_rows(arch, gpus_per_node, prices))
+        drawn = aggregate_figure(rows) if gpu_usd is not None else cost_figure(part_rows(arch, gpus_per_node, prices))
         write_figure(figure, drawn)
     value: dict[str, Any] = {"rows": rows, "gpus_per_node": gpus_per_node, "version": __version__}
     output(value, json, None if quiet else lambda found: show_rows(columns, found["rows"]))
 
 
-def _aggregate(arch: str, waste: Path, gpu_usd: float, prices: dict[str, str]) -> list[dict[str, Any]]:
+def _read_points(arch: str, waste: Path) -> "list[WastePoint]":
     """Rows of the waste file whose architecture was asked for; of `all`, those that have a list of parts."""
-    from pimloom.arch.fabric_cost import bill_names, load_components
-    from pimloom.reports.fabric.cost import aggregate_rows
     from pimloom.reports.fabric.waste_file import read_waste
 
     points = read_waste(waste)
     there = list(dict.fromkeys(point.arch for point in points))
-    known = [*bill_names(load_components().value), "tpuv4-slices"]
-    wanted = arch.split(",") if arch != "all" else [name for name in there if name in known]
+    wanted = arch.split(",") if arch != "all" else [name for name in there if name in _priced()]
     if missing := [name for name in wanted if name not in there]:
         raise UserError(f"--arch {missing[0]}: no row of it in {waste}; it has {', '.join(there)}")
     if not wanted:
         raise UserError(f"{waste}: no architecture with a list of parts; it has {', '.join(there)}")
-    return aggregate_rows([point for point in points if point.arch in wanted], gpu_usd, prices)
+    return [point for point in points if point.arch in wanted]
+
+
+def _plan(arch: str, cluster: "Cluster", tps: list[int], draws: int, seed: int) -> "Plan":
+    """Fabrics that were asked for; of `all`, those with a topology, a list of parts, and units of whole nodes."""
+    from pimloom.arch.topology import NAMED, topologies
+    from pimloom.mappers.fabric.usable import check_usable
+    from pimloom.reports.fabric.waste import Plan
+
+    def fits(fabric: "Topology") -> bool:
+        try:
+            check_usable(fabric, cluster, tps[0])
+        except UserError:
+            return False
+        return fabric.name in _priced()
+
+    for tp in tps:
+        cluster.group_nodes(tp)
+    if alone := [name for name in arch.split(",") if name in _priced() and name not in NAMED and "-k" not in name]:
+        raise UserError(f"--arch {alone[0]}: has parts but no topology, so no waste is known; leave it out")
+    fabrics = [one for one in topologies(arch) if arch != "all" or fits(one)]
+    return Plan(cluster, fabrics, tps, draws, seed)
+
+
+def _draw_points(plan: "Plan", ratios: list[float], quiet: bool) -> "list[WastePoint]":
+    from pimloom.reports.fabric.waste import iid_rows
+    from pimloom.reports.fabric.waste_file import points_of
+    from pimloom.running import progress_bar
+
+    with progress_bar("draws", quiet) as progress:
+        return points_of(iid_rows(plan, ratios, progress))
+
+
+def _priced() -> list[str]:
+    """Architectures with a list of parts."""
+    from pimloom.arch.fabric_cost import bill_names, load_components
+
+    return [*bill_names(load_components().value), "tpuv4-slices"]

@@ -169,7 +169,7 @@ def _show(value: Mapping[str, Any]) -> None:
         ("arch", "architecture", ""),
         ("gpus", "GPUs|r", ",d"),
         ("split", "×".join(sizes).upper() + "|r", ""),
-        ("interleave", "v|r", "d"),
+        *([("interleave", "v|r", "d")] if any(row["interleave"] > 1 for row in value["rows"]) else []),
         ("mfu", "MFU|r", ".1%"),
         ("ratio_to_dgx8", "to DGX|r", ".2f"),
         ("step_s", "step s|r", ",.3f"),

@@ -86,11 +86,11 @@ def aggregate_rows(
     Keys: arch, gpus, gpus_per_node, tp, fault_ratio, waste_ratio_mean, gpu_usd, usable_gpus, network_usd,
     idle_gpu_usd, aggregate_usd, aggregate_usd_per_gpu, network_w, network_w_per_usable_gpu. Raises UserError.
     """
-    rows = []
+    loaded, rows = load_components(overrides=settings), []
     for point in points:
-        (one,) = bills(point.arch, point.gpus_per_node, settings)
+        network = network_cost(bill(loaded, point.arch, point.gpus_per_node))
         try:
-            found = aggregate(network_cost(one), point.gpus, point.fault_ratio, point.waste_ratio_mean, gpu_usd)
+            found = aggregate(network, point.gpus, point.fault_ratio, point.waste_ratio_mean, gpu_usd)
         except ValueError as error:
             raise UserError(f"waste of {point.arch} at fault ratio {point.fault_ratio:g}: {error}") from None
         rows.append(
@@ -129,10 +129,12 @@ def _by_part(title: str, rows: Sequence[Row], key: str, ylabel: str, caption: st
 
 
 def aggregate_figure(rows: Sequence[Row]) -> Figure:
-    """Lines of `aggregate_rows` with one TP size: cost per GPU of the cluster against the fault ratio."""
+    """Lines of `aggregate_rows`: cost per GPU of the cluster against the fault ratio."""
     series: dict[str, list[tuple[float, float]]] = {}
+    several = len({row["tp"] for row in rows}) > 1
     for row in rows:
-        series.setdefault(row["arch"], []).append((100 * row["fault_ratio"], row["aggregate_usd_per_gpu"]))
+        name = f"{row['arch']}, TP {row['tp']}" if several else row["arch"]
+        series.setdefault(name, []).append((100 * row["fault_ratio"], row["aggregate_usd_per_gpu"]))
     return lines(
         "Cost with faults",
         series,

@@ -5,6 +5,7 @@ The baseline of every ratio is DGX: 8 GPUs in a domain, so that TP is 8 at most.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any, Literal
 
 from pimloom.arch.error import UserError
@@ -137,13 +138,21 @@ def mfu_row(search: Search, hbd: Hbd, gpus: int) -> Row:
     }
 
 
-def trend(rows: Sequence[Row], arch: str) -> dict[str, bool]:
-    """Whether, with the number of GPUs, the ratio to DGX never falls, and the best TP never falls and ends higher."""
+def trend(rows: Sequence[Row], arch: str) -> dict[str, Any]:
+    """Whether, with the number of GPUs, the ratio to DGX and the best TP rise.
+
+    Keys: ratio_never_falls; ratio_largest_fall, from one number of GPUs to the next, relative; tp_rises: it never falls
+    and ends higher.
+    """
     mine = sorted((row for row in rows if row["arch"] == arch), key=lambda row: row["gpus"])
     ratios = [row["ratio_to_dgx8"] for row in mine if row["ratio_to_dgx8"] is not None]
+    fall = max((1 - after / before for before, after in pairwise(ratios)), default=0.0)
     sizes = [row["tp"] for row in mine]
-    rises = sizes == sorted(sizes) and len(sizes) > 1 and sizes[-1] > sizes[0]
-    return {"ratio_never_falls": ratios == sorted(ratios), "tp_rises": rises}
+    return {
+        "ratio_never_falls": fall <= 0,
+        "ratio_largest_fall": max(fall, 0.0),
+        "tp_rises": sizes == sorted(sizes) and len(sizes) > 1 and sizes[-1] > sizes[0],
+    }
 
 
 def mfu_figure(rows: Sequence[Row]) -> Figure:

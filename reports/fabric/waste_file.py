@@ -1,21 +1,15 @@
-"""Waste of fabrics as `pimloom fabric waste --csv` writes it, read back; and its i.i.d. draws in small."""
+"""Waste of fabrics, as `reports.fabric.waste` finds it and `pimloom fabric waste --csv` writes it."""
 
 import csv
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import isfinite
 from pathlib import Path
-from typing import NamedTuple, TypeVar
-
-import numpy as np
+from typing import Any, NamedTuple, TypeVar
 
 from pimloom.arch.document import read_text, short
 from pimloom.arch.error import UserError
-from pimloom.arch.topology import Topology, topology
-from pimloom.arch.topology.cluster import Cluster
 
-Usable = Callable[[Topology, np.ndarray, int, int], np.ndarray]
-"""(fabric, faulty[states, nodes], gpus_per_node, tp) -> GPUs that groups can use, by state."""
 Number = TypeVar("Number", int, float)
 
 
@@ -31,13 +25,15 @@ class WastePoint(NamedTuple):
 
 
 def read_waste(path: Path) -> list[WastePoint]:
-    """The rows of a CSV that has (at least) the fields of `WastePoint` as columns. Raises UserError."""
+    """The rows of a CSV that has (at least) the fields of `WastePoint` as columns, and a waste. Raises UserError."""
     reader = csv.DictReader(io.StringIO(read_text(path)), strict=True)
     points = []
     try:
         if missing := [name for name in WastePoint._fields if name not in (reader.fieldnames or ())]:
             raise UserError(f"{path}:1: no column {missing[0]}; expected what `pimloom fabric waste --csv` writes")
         for row in reader:
+            if row["waste_ratio_mean"] == "":  # the fabric cannot be built of such nodes
+                continue
             points.append(_point(row, f"{path}:{reader.line_num}"))
     except csv.Error as error:
         raise UserError(f"{path}:{reader.line_num}: not CSV: {error}") from None
@@ -63,22 +59,8 @@ def _point(row: dict[str, str], where: str) -> WastePoint:
     return WastePoint(row["arch"] or "", gpus, each, tp, faulty, wasted)
 
 
-def draw_waste(
-    names: Sequence[str], usable: Usable, cluster: Cluster, tp: int, ratios: Sequence[float], draws: int, seed: int = 0
-) -> list[WastePoint]:
-    """Waste where each node is faulty with probability f, for every f of `ratios`; the same draws for all fabrics.
-
-    A point's waste is the mean over `draws`, and its `fault_ratio` is f.
-    """
-    level = np.random.default_rng(seed).random((draws, cluster.nodes))
-    points = []
-    for name in names:
-        fabric = topology(name)
-        cluster.check(fabric)
-        for ratio in ratios:
-            faulty = level < ratio
-            healthy = cluster.gpus - faulty.sum(axis=1) * cluster.gpus_per_node
-            wasted = healthy - usable(fabric, faulty, cluster.gpus_per_node, tp)
-            share = float(wasted.mean()) / cluster.gpus
-            points.append(WastePoint(name, cluster.gpus, cluster.gpus_per_node, tp, ratio, share))
-    return points
+def points_of(rows: Sequence[Mapping[str, Any]]) -> list[WastePoint]:
+    """Rows of `reports.fabric.waste` as points; those without a waste are left out."""
+    return [
+        WastePoint(*(row[name] for name in WastePoint._fields)) for row in rows if row["waste_ratio_mean"] is not None
+    ]
