@@ -11,13 +11,12 @@ from pimloom.mappers.ring import LOOPBACK, Ring, build_rings
 
 FABRIC, NODES, R, M = khop(3), 40, 4, 4
 FAULTY = [2, 5, 6, 12]
-CHAINS = [[0, 1, 3, 4], [7, 8, 9, 10], [11, 13, 14, 15], [38, 39, 20, 21]]
+CHAINS = [[0, 1, 3, 4], [7, 8, 9, 10], [11, 13, 14, 15], [36, 37, 38, 39]]
 RULES = Rules(NODES, R, M, 3, FABRIC.bundles, FABRIC.slots(R))
 
 
-def rings() -> list[Ring]:
-
-    return build_rings(FABRIC, R, np.array([CHAINS[0], [4 + 3, 8, 9, 10], CHAINS[2], [36, 37, 38, 39]]), NODES)
+def rings(*chains: list[int]) -> list[Ring]:
+    return build_rings(FABRIC, R, np.array(chains or CHAINS), NODES)
 
 
 def with_live(ring: Ring, node: int, bundle: int, path: int) -> Ring:
@@ -38,11 +37,11 @@ def closed_apart(ring: Ring) -> Ring:
 
 BROKEN: dict[str, tuple[Callable[[list[Ring]], None], str]] = {
     "a group too small": (
-        lambda r: r.__setitem__(0, build_rings(FABRIC, R, np.array([[0, 1, 3]]), NODES)[0]),
+        lambda r: r.__setitem__(0, rings([0, 1, 3])[0]),
         "group 0 has 3 nodes; expected 4",
     ),
     "a faulty node": (
-        lambda r: r.__setitem__(1, build_rings(FABRIC, R, np.array([[6, 8, 9, 10]]), NODES)[0]),
+        lambda r: r.__setitem__(1, rings([6, 8, 9, 10])[0]),
         "group 1: node 6 is faulty",
     ),
     "a node in two groups": (lambda r: r.append(r[0]), "group 4: node 0 is in group 0 already"),
@@ -64,7 +63,7 @@ BROKEN: dict[str, tuple[Callable[[list[Ring]], None], str]] = {
     ),
     "two cycles": (
         lambda r: r.__setitem__(0, closed_apart(r[0])),
-        "group 0: its GPUs form more than one cycle: one has 8",
+        "group 0: its GPUs form more than one cycle: one has 8 of 16",
     ),
     "a hop too far": (
         lambda r: r.__setitem__(
