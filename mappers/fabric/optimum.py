@@ -8,7 +8,7 @@ from scipy.sparse import csc_array
 
 from pimloom.arch.error import UserError
 from pimloom.arch.topology.khop import KHop
-from pimloom.mappers.ring import segments
+from pimloom.mappers.ring import SHARED_HOP, segments
 
 MOST_SETS = 20_000  # sets of nodes that HiGHS packs within seconds
 
@@ -72,6 +72,8 @@ def _holds(path: tuple[int, ...], fabric: KHop) -> bool:
         before == after and _bundle(fabric, before) == _bundle(fabric, -after) for before, after in pairwise(hop)
     ):
         return True
+    if fabric.hops <= SHARED_HOP:  # the node in the corner has no other neighbours in reach
+        return False
     return any(_extends([start], None, set(path) - {start}, fabric) for start in path)
 
 

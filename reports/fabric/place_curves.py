@@ -100,8 +100,8 @@ def cross_tor_figure(rows: Iterable[Mapping[str, Any]], group_nodes: int, job: f
             series.setdefault(row["algorithm"], []).append((100 * row["fault_ratio"], 100 * row["cross_tor_mean"]))
     title = f"Pairs across ToRs, TP-{group_nodes * gpus_per_node}, job of {job:.0%} of the nodes"
     caption = (
-        "Share of the pairs of nodes of equal rank in neighbouring groups of a block of ToRs that are in two ToRs; mean "
-        "over random draws of faulty nodes."
+        "Share of the pairs of nodes of equal rank in neighbouring groups of a block of ToRs that are in two ToRs; "
+        "mean over random draws of faulty nodes."
     )
     return lines(title, series, xlabel="Faulty nodes [%]", ylabel="Pairs across ToRs [%]", caption=caption)
 
@@ -116,15 +116,18 @@ def speed_rows(
     repeats: int = 3,
     seed: int = 0,
 ) -> list[dict[str, Any]]:
-    """A row per cluster size: `nodes`, and `seconds` of one placement, the quickest of `repeats`."""
+    """A row per cluster size: `nodes`, and `seconds` of one placement on one core, the quickest of `repeats`.
+
+    Seconds are the processor's, which other work on the machine does not lengthen.
+    """
     found = []
     for nodes in sizes:
         healthy, rows = ~random_faults(nodes, fault_ratio, seed), Rows(nodes, TOR_SIZE)
         need, times = groups_of(job, nodes, group_nodes), []
         for _ in range(repeats):
-            start = time.perf_counter()
+            start = time.process_time()
             WAYS[algorithm](healthy, rows, group_nodes, HOPS, need)
-            times.append(time.perf_counter() - start)
+            times.append(time.process_time() - start)
         found.append({"algorithm": algorithm, "nodes": nodes, "seconds": min(times)})
     return found
 
