@@ -112,9 +112,16 @@ def _buildable(
 def _trace(faults: Path | None, servers: int | None, days: float | None, seed: int, cluster: "Cluster") -> "Trace":
     from pimloom.arch.units import ceil_div
     from pimloom.reports.faults.replay import check_replay
+    from pimloom.reports.faults.synthetic import MOST_SERVERS
     from pimloom.reports.faults.trace import GPUS_PER_SERVER
 
-    trace = find_trace(faults, servers, days, seed, least=ceil_div(cluster.gpus, GPUS_PER_SERVER))
+    needed = ceil_div(cluster.gpus, GPUS_PER_SERVER)
+    if faults is None and servers is None and needed > MOST_SERVERS:
+        raise UserError(
+            f"--gpus {cluster.gpus}: a synthetic trace has at most {MOST_SERVERS} servers of {GPUS_PER_SERVER} GPUs; "
+            f"expected at most {MOST_SERVERS * GPUS_PER_SERVER}, or --fault-ratio"
+        )
+    trace = find_trace(faults, servers, days, seed, least=needed)
     check_replay(trace, cluster)
     return trace
 
