@@ -10,6 +10,7 @@ import typer
 
 from pimloom import __version__
 from pimloom.arch.error import UserError
+from pimloom.fabric import app as fabric_app
 from pimloom.failing import say
 from pimloom.output import Json, Quiet, output
 from pimloom.rtl_cli import app as rtl_app
@@ -29,6 +30,7 @@ app = typer.Typer(
 )
 
 app.add_typer(rtl_app, name="rtl")
+app.add_typer(fabric_app, name="fabric")
 
 
 def main() -> None:

@@ -14,6 +14,7 @@ import pytest
 from pimloom.arch.command import STREAM
 from pimloom.arch.llm import list_presets, load_llm
 from pimloom.arch.load import load_tree
+from pimloom.arch.optics import load_optics
 from pimloom.arch.policy import load_policy
 from pimloom.arch.system import HERE, PimSystem, RooflineSystem, list_names, load_part, load_system
 from pimloom.arch.table import Table, compile_table
@@ -23,16 +24,21 @@ from pimloom.explain import all_fields, explain
 
 PARTS = list_names("parts")
 STREAMED = [name for name in PARTS if load_part(name).value.organization.ranks == 1]  # that `issue` takes
-LOADERS: dict[str, Callable[[str], Any]] = {"controllers": load_policy, "parts": load_part, "systems": load_system}
+LOADERS: dict[str, Callable[[str], Any]] = {
+    "controllers": load_policy,
+    "optics": load_optics,
+    "parts": load_part,
+    "systems": load_system,
+}
 
 
 def test_every_yaml_walks() -> None:
     files = sorted(HERE.rglob("*.yaml"))
-    assert {(path.parent.name, path.stem) for path in files} == {
-        (folder, name) for folder in LOADERS for name in list_names(folder)
-    }
-    for path in files:
-        assert LOADERS[path.parent.name](str(path))
+    optical = list_names("optics")  # which lie among the parts
+    found = {("optics" if path.stem in optical else path.parent.name, path.stem): str(path) for path in files}
+    assert found.keys() == {(folder, name) for folder in LOADERS for name in list_names(folder)}
+    for (folder, _), file in found.items():
+        assert LOADERS[folder](file)
 
 
 # Parts: capacity [bytes], peak of a channel [GB/s], both typed from the data sheets' headlines
