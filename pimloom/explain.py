@@ -13,6 +13,7 @@ from pimloom.arch.load import Source, nearest
 from pimloom.arch.memory import Policy
 from pimloom.arch.npu_energy import BankLayout, NpuEnergy
 from pimloom.arch.npu_pim import Arrays, Faults, Interleave, Packing, PimDram
+from pimloom.arch.optics import Hop, Lanes, Optical, Optics, SwitchTimes, load_optics
 from pimloom.arch.part import Organization, Part, PimUnit
 from pimloom.arch.pim_channel import Controller
 from pimloom.arch.policy import load_policy
@@ -27,7 +28,7 @@ from pimloom.arch.system import (
     load_system,
 )
 from pimloom.arch.table import standard_of
-from pimloom.arch.units import PS_PER_NS
+from pimloom.arch.units import PS_PER_NS, PS_PER_US, Time
 from pimloom.explain_standard import standards
 
 
@@ -86,6 +87,11 @@ def all_fields() -> Mapping[str, str]:
         ("faults", Faults),
         ("energy", NpuEnergy),
         ("bank", BankLayout),
+        ("optics", Optics),
+        ("optics.lanes", Lanes),
+        ("optics.timing", SwitchTimes),
+        ("optics.optical", Optical),
+        ("optics.hop", Hop),
     ):
         for name, meaning in struct.MEANING.items():
             found.setdefault(f"{prefix}.{name}" if prefix else name, meaning)
@@ -103,7 +109,11 @@ def _values(field: str) -> list[Value]:
         for name in list_names("controllers"):
             policy = load_policy(name)
             values += _value(name, policy.value, policy.sources, rest) if rest in Policy.__struct_fields__ else []
-    if head == "dram" and rest not in (*Dram.__struct_fields__, *PimDram.__struct_fields__):
+    if head == "optics":
+        for name in list_names("optics"):
+            optics = load_optics(name)
+            values += _value(name, optics.value, optics.sources, rest)
+    elif head == "dram" and rest not in (*Dram.__struct_fields__, *PimDram.__struct_fields__):
         for name in list_names("parts"):
             part = load_part(name)
             values += _value(name, part.value, part.sources, rest)
@@ -124,14 +134,18 @@ def _value(where: str, struct: Any, sources: Mapping[str, Source], place: str) -
     source = sources.get(place)
     plain = {True: "true", False: "false", None: "null"}
     text = plain[found] if isinstance(found, bool | None) else str(msgspec.to_builtins(found, enc_hook=str))
-    if place.startswith("timing."):
+    if isinstance(struct, Optics) and isinstance(found, Time):
+        text = f"{found.ps / PS_PER_US:g} us"
+    elif place.startswith("timing."):
         ck = struct.cycles(place.removeprefix("timing."))
         text = f"{ck} nCK = {ck * struct.tCK_ps / PS_PER_NS:g} ns"
     elif hasattr(found, "unit"):
         text = f"{found:g} {found.unit}"
     elif isinstance(found, float):
         text = f"{found:.15g}"
-    folder = "parts" if isinstance(struct, Part) else "controllers" if isinstance(struct, Policy) else "systems"
+    folder = (
+        "parts" if isinstance(struct, Part | Optics) else "controllers" if isinstance(struct, Policy) else "systems"
+    )
     file = f"arch/{folder}/{where}.yaml:{source.line}" if source else ""
     return [Value(where, text, source.text if source else "", file)]
 

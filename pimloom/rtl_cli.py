@@ -118,14 +118,15 @@ def prove(
     json: Json = None,
     quiet: Quiet = False,
 ) -> None:
-    """Prove properties of the sequencer with an SMT solver; the first time this takes minutes."""
-    from pimloom.rtl_flow.lookup import needs_extra
+    """Prove properties of a block with an SMT solver; the first time this takes minutes."""
+    from pimloom.rtl_flow.lookup import needs_extra, part_of
     from pimloom.rtl_show import show_proofs, unproved
 
     _check_outputs(json)
     with needs_extra(), _bar(f"proving {block or 'all blocks'}", quiet) as progress:
         from pimloom.rtl_flow.prove import prove as run
 
+        part = part_of(block, part)
         rows = _plain(run(block, part, progress=progress, note=_note(quiet), solver=solver.value))
     output(_result(rows, part), json, None if quiet else show_proofs)
     if wrong := unproved(rows):

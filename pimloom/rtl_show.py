@@ -56,7 +56,7 @@ def show_proofs(found: Mapping[str, Any]) -> None:
         [{**row, "covered": _word(row["covered"]), "twin_failed": _word(row["twin_failed"])} for row in found["rows"]],
     )
     show_line(f"part: {found['part']}; covered: what the property is about was reached;")
-    show_line("twins fail: sequencers that are broken on purpose violate it")
+    show_line("twins fail: blocks that are broken on purpose violate it")
     for row in found["rows"]:
         if row["trace"]:
             show_line(f"{row['property']}: counterexample: {row['trace']}")

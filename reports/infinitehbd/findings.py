@@ -1,6 +1,6 @@
 """Everything the study computes, as rows; nothing of it depends on what was published."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
@@ -21,9 +21,9 @@ from pimloom.reports.faults.statistics import FaultStatistics, fault_statistics
 from pimloom.reports.faults.synthetic import synthesise
 from pimloom.reports.faults.trace import Trace
 from pimloom.reports.pool import run_all
+from pimloom.reports.reproduction import Progress, counting
 
 Row = Mapping[str, Any]
-Progress = Callable[[int, int], None]
 
 CLUSTER = Cluster(2880, 4)  # [recalled] the paper's
 TPS = (8, 16, 32, 64)
@@ -88,7 +88,7 @@ def find_all(faults: Path | None, scope: Scope, progress: Progress) -> Findings:
     alone = Plan(CLUSTER, fabrics, [TP], scope.iid_draws)
     search = Search(load_llm(MODEL), load_training("h100").value)
     jobs = list(product(JOBS, GROUPS, scope.place_ratios))
-    count = _counter(progress, len(jobs) + 4)
+    count = counting(len(jobs) + 4, progress)
     traffic: dict[tuple[float, int, float], Sequence[Row]] = {}
     for job, rows in run_all(partial(_traffic, scope.place_draws), jobs):
         traffic[job] = rows
@@ -122,14 +122,3 @@ def find_all(faults: Path | None, scope: Scope, progress: Progress) -> Findings:
 def _traffic(draws: int, job: tuple[float, int, float]) -> Sequence[Row]:
     share, group_nodes, fault_ratio = job
     return cross_tor_rows([fault_ratio], [share], [group_nodes], draws)
-
-
-def _counter(progress: Progress, total: int) -> Callable[[], None]:
-    done = 0
-
-    def count() -> None:
-        nonlocal done
-        done += 1
-        progress(done, total)
-
-    return count

@@ -1,6 +1,5 @@
 """Study `infinitehbd`: optical rings of GPUs under faults, their placement, cost and MFU, beside published values."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 from pimloom import __version__
@@ -9,10 +8,10 @@ from pimloom.reports.files import prepare_folder, write_atomic, write_json, writ
 from pimloom.reports.infinitehbd import economics_section, rings_section, waste_section
 from pimloom.reports.infinitehbd.checks import reproduction_rows
 from pimloom.reports.infinitehbd.findings import CLUSTER, Findings, Scope, find_all
-from pimloom.reports.page import Card, Column, Page, Section, TableData, render
+from pimloom.reports.page import Card, Page, render
+from pimloom.reports.reproduction import Progress, assumptions, passed_card, reproduction_section
 
 TITLE = "InfiniteHBD, reproduced"
-Progress = Callable[[int, int], None]
 
 
 def run_study(
@@ -50,12 +49,11 @@ def run_study(
 
 def build_page(found: Findings, checks: list[dict[str, object]]) -> Page:
     """The whole report."""
-    known = [check["verdict"] for check in checks if check["verdict"] != "report only"]
     mine, nvl = (found.waste(name)["waste_ratio_mean"] for name in ("infinitehbd-k2", "nvl72"))
     cost = next(row for row in found.cost if row["arch"] == "infinitehbd-k2")
     most = max(found.scope.gpus)
     cards = [
-        Card("Checks passed", f"{known.count('pass')} of {len(known)}", "", "hard gates and soft checks"),
+        passed_card(checks, "hard gates and soft checks"),
         Card("Waste, TP-32", f"{100 * mine:.2f}", "%", f"K = 2 on {found.trace.name}; NVL-72 {100 * nvl:.2f} %"),
         Card("Price of a GB/s", f"{100 * cost['ratio_to_nvl72']:.1f}", "% of NVL-72's", "K = 2, network only"),
         Card("MFU over DGX", f"{found.ratio(most) or 0:.2f}", "×", f"{most:,} GPUs, 2,048 sequences a step, 1F1B"),
@@ -65,14 +63,14 @@ def build_page(found: Findings, checks: list[dict[str, object]]) -> Page:
         "Datacentre-scale high-bandwidth domains of optical-circuit-switching transceivers (arXiv 2502.03885, SIGCOMM "
         "2025): a reconfigurable K-hop ring beside its baselines.",
         [
-            Section("Reproduction", "reproduction", INTRODUCTION, [reproduction_table(checks)]),
+            reproduction_section(INTRODUCTION, checks, "class and tolerance", note=" pp: percentage points."),
             waste_section.faults(found),
             waste_section.waste(found),
             rings_section.rings(),
             rings_section.traffic(found),
             economics_section.cost(found),
             economics_section.mfu(found),
-            assumptions(),
+            assumptions(Path(__file__).parent),
         ],
         cards,
         {
@@ -91,32 +89,3 @@ INTRODUCTION = (
     "abstract), in a third party's text, recalled, or derived by arithmetic. The paper's body was not available: "
     "nothing recalled may be quoted as the paper's."
 )
-
-
-def reproduction_table(checks: list[dict[str, object]]) -> TableData:
-    """Our value, the published value, the deviation and the verdict."""
-    return TableData(
-        "Our values beside the published ones",
-        [
-            Column("check", "check"),
-            Column("verdict", "verdict", verdict=True),
-            Column("ours", "ours", align="right"),
-            Column("published", "published", align="right"),
-            Column("unit", "unit"),
-            Column("deviation", "deviation", "%", format="+.1f"),
-            Column("tolerance", "class and tolerance"),
-            Column("tag", "evidence"),
-        ],
-        checks,
-        "pp: percentage points. Deviation: how far our value, or the worse end of our range, lies outside the published value or range.",
-    )
-
-
-def assumptions() -> Section:
-    """What is assumed where the paper is silent."""
-    text = (Path(__file__).parent / "ASSUMPTIONS.md").read_text(encoding="utf-8")
-    cells = [line.strip("| \n").split(" | ") for line in text.splitlines() if line.startswith("| ")]
-    rows = [{"gap": gap, "choice": choice} for gap, choice in cells[1:]]
-    prose = [p.replace("\n", " ") for p in text.split("\n\n") if not p.startswith(("#", "|"))]
-    table = TableData("Where the paper is silent", [Column("gap", "gap"), Column("choice", "what we do")], rows)
-    return Section("Assumptions", "assumptions", "\n\n".join(prose), [table])
