@@ -31,6 +31,7 @@ REPORT_EXAMPLES = """Examples:
 \b
   pimloom report pim-gpt --out reports/out/pim_gpt
   pimloom report neupims --out reports/out/neupims
+  pimloom report infinitehbd --out reports/out/infinitehbd --faults trace.json
 """
 
 app = typer.Typer(
@@ -200,6 +201,9 @@ def report(
     study: Annotated[str, typer.Argument(help="Study name (see `pimloom list`).")],
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for index.html, results.csv and results.json.")],
     full: Annotated[bool, typer.Option("--full", help="neupims: all models and batches of the paper; hours.")] = False,
+    faults: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="infinitehbd: fault trace in the public format, else synthetic.")
+    ] = None,
     quiet: Quiet = False,
 ) -> None:
     """Run a study and write its report."""
@@ -213,11 +217,14 @@ def report(
         raise UserError(f"unknown study {study!r}{nearest(study, known)}; known studies: {', '.join(known)}")
     if full and study != "neupims":
         raise UserError(f"--full: {study} has no longer run; leave it out")
+    if faults and study != "infinitehbd":
+        raise UserError(f"--faults: {study} has no faulty nodes; leave it out")
+    asked: dict[str, object] = ({"full": True} if full else {}) | ({"faults": faults} if faults else {})
     # reports/ may not enter the RTL, so that study is composed on the porch
     name = "pimloom.rtl_report" if study == "rtl" else f"pimloom.reports.{study.replace('-', '_')}.study"
     module = import_module(name)
     with progress_bar(f"making {study}", quiet) as progress:
-        page = module.run_study(out, progress, full=True) if full else module.run_study(out, progress)
+        page = module.run_study(out, progress, **asked)
     if not quiet:
         print(page)
 

@@ -3,11 +3,9 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from pimloom.arch.topology.khop import khop
-from pimloom.reports.fabric.waste_checks import break_rates, idle_gates, sampled_percentiles
+from pimloom.reports.fabric.waste_checks import idle_gates
 from pimloom.reports.faults.replay import conversion_factor
 from pimloom.reports.infinitehbd.findings import CLUSTER, TP, Findings
-from pimloom.reports.infinitehbd.properties import bypasses, one_ring
 from pimloom.reports.published import Published, read_published, span
 
 HARD, SOFT, REPORT = "hard gate", "soft", "report only"
@@ -33,7 +31,7 @@ def published() -> dict[str, Published]:
 def reproduction_rows(found: Findings) -> Rows:
     """One dict per check, in the order of paper.csv."""
     paper = published()
-    rows = [*_trace(found), *_waste(found), *_rings(), *_cost(found), *_mfu(found), *_traffic(found)]
+    rows = [*_trace(found), *_waste(found), *_rings(found), *_cost(found), *_mfu(found), *_traffic(found)]
     for row in rows:
         line, compare = paper[str(row["id"])], row.pop("compare")
         assert isinstance(compare, list)
@@ -48,10 +46,8 @@ def _row(
 ) -> dict[str, object]:
     verdict = "report only" if ok is None else "pass" if ok else "FAIL" if kind == HARD else "deviates"
     tolerance = kind if ok is None and kind == REPORT else f"{kind}: {need}"
-    return {"id": id, "ours": ours or span(values, pattern), "compare": list(values)} | {
-        "tolerance": tolerance,
-        "verdict": verdict,
-    }
+    known: dict[str, object] = {"id": id, "ours": ours or span(values, pattern), "compare": list(values)}
+    return known | {"tolerance": tolerance, "verdict": verdict}
 
 
 def _near(id: str, value: float, kind: str, tolerance: float, known: bool = True, pattern: str = ".2f") -> dict:
@@ -65,7 +61,7 @@ def _near(id: str, value: float, kind: str, tolerance: float, known: bool = True
 
 def _trace(found: Findings) -> Rows:
     """Checks 1 to 3."""
-    p50, p99 = (100 * ratio for ratio in sampled_percentiles(found.trace))
+    p50, p99 = (100 * ratio for ratio in found.percentiles)
     ours = 100 * conversion_factor(PUBLISHED_P)
     low = published()["conversion"].low
     return [
@@ -95,11 +91,10 @@ def _waste(found: Findings) -> Rows:
     ]
 
 
-def _rings() -> Rows:
+def _rings(found: Findings) -> Rows:
     """Checks 9, 10 and 13."""
-    rates = [break_rates(hops) for hops in (2, 3)]
-    over = [ours / expected for ours, expected in rates]
-    far, joined = all(bypasses(khop(hops)) for hops in (2, 3)), one_ring()
+    over = [ours / expected for ours, expected in found.breaks]
+    far, joined = found.bypasses, found.one_ring
     return [
         _row("bypass", [], HARD, "every run on 64 nodes, K = 2 and 3", far, ours="holds" if far else "does not hold"),
         _row("one_ring", [], HARD, "verified", joined, ours="holds" if joined else "does not hold"),

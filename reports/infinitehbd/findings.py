@@ -1,6 +1,6 @@
 """Everything the study computes, as rows; nothing of it depends on what was published."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
@@ -10,20 +10,23 @@ from typing import Any
 from pimloom.arch.llm import load_llm
 from pimloom.arch.topology import NAMED
 from pimloom.arch.topology.cluster import Cluster
+from pimloom.arch.topology.khop import khop
 from pimloom.arch.training import load_training
 from pimloom.reports.fabric.cost import cost_rows, part_rows
 from pimloom.reports.fabric.mfu import Search, domains, mfu_rows
 from pimloom.reports.fabric.place_curves import RATIOS, SIZES, cross_tor_rows, speed_rows
 from pimloom.reports.fabric.sensitivity import sensitivity_rows
 from pimloom.reports.fabric.waste import Plan, iid_rows, trace_rows
+from pimloom.reports.fabric.waste_checks import break_rates, sampled_percentiles
 from pimloom.reports.faults.events import read_faults
 from pimloom.reports.faults.statistics import FaultStatistics, fault_statistics
 from pimloom.reports.faults.synthetic import synthesise
 from pimloom.reports.faults.trace import Trace
+from pimloom.reports.infinitehbd.properties import bypasses, one_ring
 from pimloom.reports.pool import run_all
 from pimloom.reports.reproduction import Progress, counting
 
-Row = Mapping[str, Any]
+Row = dict[str, Any]
 
 CLUSTER = Cluster(2880, 4)  # [recalled] the paper's
 TPS = (8, 16, 32, 64)
@@ -64,6 +67,10 @@ class Findings:
     sensitivity: Sequence[Row]
     traffic: Sequence[Row]
     times: Sequence[Row]
+    percentiles: tuple[float, float]  # P50 and P99 of 360 servers
+    breaks: Sequence[tuple[float, float]]  # of K = 2 and 3: cuts of a ring by Monte-Carlo, expected
+    bypasses: bool
+    one_ring: bool
 
     @property
     def public(self) -> bool:
@@ -116,6 +123,10 @@ def find_all(faults: Path | None, scope: Scope, progress: Progress) -> Findings:
         sensitive,
         [row for job in jobs for row in traffic[job]],
         times,
+        sampled_percentiles(trace),
+        [break_rates(hops) for hops in (2, 3)],
+        all(bypasses(khop(hops)) for hops in (2, 3)),
+        one_ring(),
     )
 
 

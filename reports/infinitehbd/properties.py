@@ -12,20 +12,20 @@ GPUS_PER_NODE = (4, 8)
 
 
 def bypasses(fabric: KHop) -> bool:
-    """Whether a run of up to K - 1 faulty nodes, anywhere, leaves the ring in one piece, and two runs of K do not."""
-    hops, half = fabric.hops, NODES // 2
+    """Whether two runs of up to K - 1 faulty nodes, anywhere, leave the ring in one piece, and two of K do not.
+
+    Two, on opposite sides: a ring that is cut once is still one piece.
+    """
     for start in range(NODES):
-        for run in range(1, hops):
-            healthy = np.ones(NODES, bool)
-            healthy[(start + np.arange(run)) % NODES] = False
-            pieces = segments(healthy, hops)
-            if len(pieces) != 1 or len(pieces[0]) != NODES - run or cuts(~healthy, hops) != 0:
+        for run in range(1, fabric.hops + 1):
+            faulty = np.zeros(NODES, bool)
+            for first in (start, start + NODES // 2):
+                faulty[(first + np.arange(run)) % NODES] = True
+            pieces, torn = segments(~faulty, fabric.hops), run == fabric.hops
+            if len(pieces) != 1 + torn or sum(map(len, pieces)) != NODES - 2 * run:
                 return False
-        healthy = np.ones(NODES, bool)
-        for first in (start, start + half):
-            healthy[(first + np.arange(hops)) % NODES] = False
-        if len(segments(healthy, hops)) != 2:
-            return False
+            if cuts(faulty, fabric.hops) != 2 * torn:
+                return False
     return True
 
 

@@ -1,0 +1,151 @@
+"""The InfiniteHBD report: a small run looked at in a browser; the whole one, with the public trace, in a slow test."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pimloom.arch.error import GateError
+from pimloom.arch.topology.khop import khop
+from pimloom.mappers.ring import Ring, build_rings, segments
+from pimloom.reports.infinitehbd import findings, properties, study
+from pimloom.reports.infinitehbd.checks import published, reproduction_rows
+from pimloom.reports.infinitehbd.findings import Findings, Scope, find_all
+from pimloom.reports.infinitehbd.properties import bypasses, one_ring
+from tests.browser import Visit, browser, visit
+from tests.command import call
+
+__all__ = ["browser"]
+
+TRACE = Path(__file__).resolve().parent.parent.parent / "shared/data/infinitehbd_fault_trace.json"
+SMALL = Scope(1, 20, 2, place_ratios=(0.02, 0.05), sizes=(2048, 4096), gpus=(1024, 131_072))
+JUDGED_ON_THE_TRACE = {
+    "trace_mean",
+    "trace_p50",
+    "trace_p99",
+    "waste_infinitehbd",
+    "waste_nvl72",
+    "waste_tpuv4",
+    "waste_ratio",
+    "job_wait",
+}
+
+
+def in_one_process(work: Any, jobs: Any) -> Iterator[tuple[Any, Any]]:
+    return ((job, work(job)) for job in jobs)
+
+
+@pytest.fixture(scope="module")
+def found() -> Findings:
+    """On a synthetic trace."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(findings, "run_all", in_one_process)
+        return find_all(None, SMALL, lambda done, total: None)
+
+
+@pytest.fixture(scope="module")
+def folder(found: Findings, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("report")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(study, "find_all", lambda faults, scope, progress: found)
+        assert study.run_study(out) == out / "index.html"
+    return out
+
+
+@pytest.fixture(scope="module")
+def seen(browser: Any, folder: Path) -> Iterator[Visit]:
+    with visit(browser, folder / "index.html") as here:
+        here.page.wait_for_timeout(200)
+        yield here
+
+
+def test_the_page_is_whole(seen: Visit) -> None:
+    assert (seen.messages, seen.errors, seen.requests) == ([], [], [])
+    assert seen.page.title() == "InfiniteHBD, reproduced"
+    assert seen.page.locator("#reproduction tbody tr").count() == len(reproduction_ids())
+    for figure in seen.page.locator("figure").all():
+        svg = figure.locator("svg").bounding_box()
+        assert svg and svg["width"] > 300 and svg["height"] > 80
+
+
+def reproduction_ids() -> list[str]:
+    return [id for id in published() if id != "ring_bandwidth"]
+
+
+def test_every_published_value_is_checked_but_the_testbed(found: Findings) -> None:
+    assert [row["id"] for row in reproduction_rows(found)] == reproduction_ids()
+
+
+def test_a_synthetic_trace_is_not_held_against_the_paper(found: Findings) -> None:
+    assert not found.public
+    verdicts = {row["id"]: row["verdict"] for row in reproduction_rows(found)}
+    assert {id for id, verdict in verdicts.items() if verdict == "report only"} == {*JUDGED_ON_THE_TRACE, "cross_tor"}
+    assert {verdicts[id] for id in verdicts if id not in {*JUDGED_ON_THE_TRACE, "cross_tor"}} == {"pass"}
+
+
+def test_a_gate_that_does_not_hold_ends_the_run(found: Findings, tmp_path: Path, monkeypatch: Any) -> None:
+    dear = [row | {"usd_per_gpu": 2 * row["usd_per_gpu"]} for row in found.cost]
+    monkeypatch.setattr(study, "find_all", lambda faults, scope, progress: replace(found, cost=dear))
+    monkeypatch.setattr(study, "build_page", lambda found, checks: None)
+    monkeypatch.setattr(study, "render", lambda page: "")  # drawing takes long
+    with pytest.raises(GateError, match="cost and power of a GPU, seven systems"):
+        study.run_study(tmp_path)
+    checks = json.loads((tmp_path / "results.json").read_text())["checks"]
+    assert [row["id"] for row in checks if row["verdict"] == "FAIL"] == ["cost_table"]
+
+
+def test_misses_are_shown(found: Findings) -> None:
+    slow = [row | {"ratio_to_dgx8": 1.5, "tp": 8} if row["gpus"] == 131_072 else row for row in found.mfu]
+    rows = {row["id"]: row for row in reproduction_rows(replace(found, mfu=slow))}
+    assert (rows["mfu_ratio"]["verdict"], rows["mfu_ratio"]["deviation"]) == ("deviates", -55.5)
+    assert rows["mfu_trend"]["verdict"] == "deviates"
+
+
+def test_the_bypass_check_bites(monkeypatch: Any) -> None:
+    assert bypasses(khop(2))
+    for off in (-1, 1):  # rings that are cut too early, and too late
+        monkeypatch.setattr(properties, "segments", lambda healthy, hops, off=off: segments(healthy, hops + off))
+        assert not bypasses(khop(2))
+
+
+def test_the_ring_check_bites(monkeypatch: Any) -> None:
+    def torn(*arguments: Any) -> list[Ring]:
+        first, *others = build_rings(*arguments)
+        return [first._replace(links=first.links[1:]), *others]
+
+    monkeypatch.setattr(properties, "build_rings", torn)
+    assert not one_ring()
+
+
+def test_results_have_their_files(folder: Path) -> None:
+    names = ["cost", "cross_tor", "mfu", "sensitivity", "waste_iid", "waste_trace"]
+    assert sorted(p.name for p in folder.iterdir()) == sorted(
+        [*(f"{n}.csv" for n in names), "index.html", "results.json"]
+    )
+    assert (folder / "waste_trace.csv").read_text().startswith("arch,gpus,gpus_per_node,tp,fault_ratio,draws,")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("report", "neupims", "--faults", "x.json"), "--faults: neupims has no faulty nodes; leave it out"),
+        (("report", "infinitehbd", "--full"), "--full: infinitehbd has no longer run; leave it out"),
+        (("report", "infinitehbd", "--faults", "missing.json"), "missing.json"),
+    ],
+)
+def test_bad_input(arguments: tuple[str, ...], said: str, tmp_path: Path) -> None:
+    done = call(*arguments, "--out", str(tmp_path / "out"))
+    assert done.code == 2
+    assert said in done.err and done.err.count("\n") == 1
+
+
+@pytest.mark.slow
+def test_the_whole_study_on_the_public_trace(tmp_path: Path) -> None:
+    if not TRACE.exists():
+        pytest.skip("no ../shared/data/infinitehbd_fault_trace.json")
+    study.run_study(tmp_path, faults=TRACE)
+    checks = json.loads((tmp_path / "results.json").read_text())["checks"]
+    assert {row["id"]: row["verdict"] for row in checks if row["verdict"] != "pass"} == {"cross_tor": "report only"}
