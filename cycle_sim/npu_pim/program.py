@@ -168,47 +168,18 @@ class Builder:
 
         npu: see `core`; widest_lines: of a block; vector_units: that tasks wait for, 0: they wait for none.
         """
-        op = np.zeros((len(self.operators), k.N_OP), np.int64)
-        blocks: list[tuple[int, ...]] = []
-        tasks: list[tuple[int, ...]] = []
-        dots: list[np.ndarray] = []
-        n_dots = 0
-        needed: list[tuple[int, int]] = []
+        tables = _Tables(np.zeros((len(self.operators), k.N_OP), np.int64))
         for o in self.operators:
-            row = op[o.index]
-            row[k.STORES] = o.stores_port
-            row[[k.PORT, k.IN_ORDER, k.BYTES, k.WAITS, k.LEAST]] = o.port, o.in_order, o.bytes, len(o.after), o.least
-            row[k.LEFT] = len(o.tasks) + o.groups
-            loaded = {group for _, _, group in o.loads}
-            row[k.JOINT] = bool(loaded) and all(loaded <= set(needs) for _, _, needs, *_ in o.tasks)
-            if o.tasks and not o.in_order:
-                row[k.LEAST] = min(cycles for cycles, *_ in o.tasks)
-            row[k.SINGLY], row[k.LOADS] = o.singly, len(blocks)
-            blocks += [(at, size, f.RD, group, o.index) for at, size, group in o.loads]
-            row[k.LOADS_END] = first_store = len(blocks)
-            blocks += [(at, size, f.WR, group, o.index) for at, size, group in o.stores]
-            row[k.TASKS] = first_task = len(tasks)
-            for place, (cycles, enters, needs, store) in enumerate(o.tasks):
-                sends = first_store + store if store >= 0 else -1
-                three = (*needs, -1, -1, -1)[:3]
-                if not o.in_order:
-                    needed += [(group, len(tasks)) for group in needs]
-                wide, (follows, pause) = place in o.wide, o.follows.get(place, (-1 - first_task, 0))
-                ends = len(needs), 0, sends, o.index, first_task + follows, pause
-                tasks.append((cycles, enters, wide, *three, *ends))
-            row[k.TASKS_END] = len(tasks)
-            row[k.DOTS], row[k.DOTS_END] = n_dots, n_dots + sum(map(len, o.dots))
-            n_dots = int(row[k.DOTS_END])
-            dots += o.dots
+            tables.add(o)
         after = [(before, o.index) for o in self.operators for before in o.after]
         after_ptr, after_op = _csr(after, len(self.operators))
-        task_ptr, task_of = _csr(needed, len(self.owners))
+        task_ptr, task_of = _csr(tables.needed, len(self.owners))
         reach_ptr, reached = _csr([(o.index, c) for o in self.operators for c in _channels(o)], len(self.operators))
         table = 2 * widest_lines + 64
         program = k.Program(
-            op=op,
-            block=np.array(blocks, np.int64).reshape(-1, k.N_BLOCK),
-            task=np.array(tasks, np.int64).reshape(-1, k.N_TASK),
+            op=tables.op,
+            block=np.array(tables.blocks, np.int64).reshape(-1, k.N_BLOCK),
+            task=np.array(tables.tasks, np.int64).reshape(-1, k.N_TASK),
             after_ptr=after_ptr,
             after_op=after_op,
             task_ptr=task_ptr,
@@ -224,8 +195,48 @@ class Builder:
             marks=np.zeros(2 * table, np.int64),
             account=np.zeros((len(self.operators), k.COMMAND + len(f.COMMANDS)), np.int64),
         )
-        commands = np.concatenate(dots) if dots else np.zeros((0, f.N_DOT), np.int64)
+        commands = np.concatenate([np.zeros((0, f.N_DOT), np.int64), *tables.dots])
         return program, commands, np.array(self.owners, np.int64)
+
+
+@dataclass
+class _Tables:
+    """Rows of `kernels.program` as operators are added; needed: group and task, where a task waits for the group."""
+
+    op: np.ndarray
+    blocks: list[tuple[int, ...]] = field(default_factory=list)
+    tasks: list[tuple[int, ...]] = field(default_factory=list)
+    dots: list[np.ndarray] = field(default_factory=list)
+    needed: list[tuple[int, int]] = field(default_factory=list)
+    n_dots: int = 0
+
+    def add(self, o: Operator) -> None:
+        """An operator, its blocks, tasks and PIM commands."""
+        row = self.op[o.index]
+        row[k.STORES] = o.stores_port
+        row[[k.PORT, k.IN_ORDER, k.BYTES, k.WAITS, k.LEAST]] = o.port, o.in_order, o.bytes, len(o.after), o.least
+        row[k.LEFT] = len(o.tasks) + o.groups
+        loaded = {group for _, _, group in o.loads}
+        row[k.JOINT] = bool(loaded) and all(loaded <= set(needs) for _, _, needs, *_ in o.tasks)
+        if o.tasks and not o.in_order:
+            row[k.LEAST] = min(cycles for cycles, *_ in o.tasks)
+        row[k.SINGLY], row[k.LOADS] = o.singly, len(self.blocks)
+        self.blocks += [(at, size, f.RD, group, o.index) for at, size, group in o.loads]
+        row[k.LOADS_END] = first_store = len(self.blocks)
+        self.blocks += [(at, size, f.WR, group, o.index) for at, size, group in o.stores]
+        row[k.TASKS] = first_task = len(self.tasks)
+        for place, (cycles, enters, needs, store) in enumerate(o.tasks):
+            sends = first_store + store if store >= 0 else -1
+            three = (*needs, -1, -1, -1)[:3]
+            if not o.in_order:
+                self.needed += [(group, len(self.tasks)) for group in needs]
+            wide, (follows, pause) = place in o.wide, o.follows.get(place, (-1 - first_task, 0))
+            ends = len(needs), 0, sends, o.index, first_task + follows, pause
+            self.tasks.append((cycles, enters, wide, *three, *ends))
+        row[k.TASKS_END] = len(self.tasks)
+        row[k.DOTS], row[k.DOTS_END] = self.n_dots, self.n_dots + sum(map(len, o.dots))
+        self.n_dots = int(row[k.DOTS_END])
+        self.dots += o.dots
 
 
 def _channels(o: Operator) -> list[int]:

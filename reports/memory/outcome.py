@@ -85,14 +85,12 @@ def outcome(
     time_s = cycles * memory.tCK_ps * S_PER_PS
     accesses = sum(commands.get(name, 0) for name in ("RD", "WR", "RDA", "WRA"))
     hits = total["read_row_hits"] + total["write_row_hits"]
-    causes = _energy(memory, tallies)
     latency: np.ndarray = sum(t.latency for t in tallies)  # type: ignore[assignment]
     served = [t.counters["reads_done"] + t.counters["writes_done"] for t in tallies]
 
     def rate(requests: int) -> float:
         return requests * memory.access_bytes / time_s / BYTES_PER_GB if time_s else 0.0
 
-    energy = {cause: pj(value, memory.tCK_ps) for cause, value in causes.items()} if causes else None
     return Outcome(
         memory=memory.name,
         controller=controller,
@@ -116,10 +114,7 @@ def outcome(
         pins_gb_s=rate(accesses),
         peak_gb_s=memory.peak_gb_s * memory.channels,
         bandwidth_by_channel_gb_s=[rate(n) for n in served],
-        energy_pj=sum(energy.values()) if energy else None,
-        energy_by_cause_pj=energy,
-        energy_mw_cycles=sum(causes.values()) if causes and memory.policy.quirks == "dramsim3" else None,
-        power_mw=sum(causes.values()) / cycles if causes and cycles else None,
+        **_energies(memory, tallies, cycles),
         rank_active_cycles=sum(rank[0] for t in tallies for rank in t.rank_ck),
         rank_precharged_cycles=sum(rank[1] for t in tallies for rank in t.rank_ck),
         rank_self_refresh_cycles=sum(rank[2] for t in tallies for rank in t.rank_ck),
@@ -130,6 +125,18 @@ def outcome(
         wall_s=wall_s,
         requests_per_s=(reads + writes) / wall_s if wall_s else 0.0,
     )
+
+
+def _energies(memory: Memory, tallies: Sequence[Tally], cycles: int) -> dict[str, Any]:
+    """The fields of energy."""
+    causes = _energy(memory, tallies)
+    energy = {cause: pj(value, memory.tCK_ps) for cause, value in causes.items()} if causes else None
+    return {
+        "energy_pj": sum(energy.values()) if energy else None,
+        "energy_by_cause_pj": energy,
+        "energy_mw_cycles": sum(causes.values()) if causes and memory.policy.quirks == "dramsim3" else None,
+        "power_mw": sum(causes.values()) / cycles if causes and cycles else None,
+    }
 
 
 def _energy(memory: Memory, tallies: Sequence[Tally]) -> dict[str, float] | None:
