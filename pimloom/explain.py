@@ -27,8 +27,11 @@ from pimloom.arch.system import (
     load_system,
 )
 from pimloom.arch.table import standard_of
+from pimloom.arch.training import Recipe, Training, TrainingGpu, load_training
 from pimloom.arch.units import PS_PER_NS
 from pimloom.explain_standard import standards
+
+FOLDERS: Mapping[type, str] = {Part: "parts", Policy: "controllers", Training: "gpus"}
 
 
 class Value(NamedTuple):
@@ -80,6 +83,8 @@ def all_fields() -> Mapping[str, str]:
         ("faults", Faults),
         ("energy", NpuEnergy),
         ("bank", BankLayout),
+        ("gpu", TrainingGpu),
+        ("recipe", Recipe),
     ):
         for name, meaning in struct.MEANING.items():
             found.setdefault(f"{prefix}.{name}" if prefix else name, meaning)
@@ -97,7 +102,11 @@ def _values(field: str) -> list[Value]:
         for name in list_names("controllers"):
             policy = load_policy(name)
             values += _value(name, policy.value, policy.sources, rest) if rest in Policy.__struct_fields__ else []
-    if head == "dram" and rest not in (*Dram.__struct_fields__, *PimDram.__struct_fields__):
+    if head in ("gpu", "recipe"):
+        for name in list_names("gpus"):
+            training = load_training(name)
+            values += _value(name, training.value, training.sources, field)
+    elif head == "dram" and rest not in (*Dram.__struct_fields__, *PimDram.__struct_fields__):
         for name in list_names("parts"):
             part = load_part(name)
             values += _value(name, part.value, part.sources, rest)
@@ -125,7 +134,7 @@ def _value(where: str, struct: Any, sources: Mapping[str, Source], place: str) -
         text = f"{found:g} {found.unit}"
     elif isinstance(found, float):
         text = f"{found:.15g}"
-    folder = "parts" if isinstance(struct, Part) else "controllers" if isinstance(struct, Policy) else "systems"
+    folder = FOLDERS.get(type(struct), "systems")
     file = f"arch/{folder}/{where}.yaml:{source.line}" if source else ""
     return [Value(where, text, source.text if source else "", file)]
 

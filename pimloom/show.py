@@ -15,6 +15,7 @@ from pimloom.arch.llm import list_presets, load_llm
 from pimloom.arch.memory import Policy
 from pimloom.arch.policy import load_policy
 from pimloom.arch.system import list_names, load_part, load_system
+from pimloom.arch.training import load_training
 from pimloom.explain import Explanation
 from pimloom.explain_standard import Explained
 from pimloom.reports.result import Result
@@ -66,7 +67,7 @@ def studies() -> list[str]:
 
 
 def catalogue() -> dict[str, dict[str, str]]:
-    """Parts, systems, models and studies: name -> one line."""
+    """Parts, systems, controllers, GPUs, models and studies: name -> one line."""
     models = {}
     for name in list_presets():
         spec = load_llm(name)
@@ -78,6 +79,7 @@ def catalogue() -> dict[str, dict[str, str]]:
         "parts": {name: load_part(name).value.description for name in list_names("parts")},
         "systems": {name: load_system(name).spec.description for name in list_names("systems")},
         "controllers": {name: _policy(load_policy(name).value) for name in list_names("controllers")},
+        "gpus": {name: load_training(name).value.description for name in list_names("gpus")},
         "models": models,
         "studies": {name: f"pimloom report {name} --out DIR" for name in studies()},
     }

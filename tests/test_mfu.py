@@ -224,3 +224,9 @@ def test_unknown_models_and_networks() -> None:
     assert done.code == 2 and "no model of one on the torus of tpuv4; expected dcn" in done.err
     with pytest.raises(UserError, match="no parts and no bandwidth"):
         domains("ring")
+
+
+def test_the_gpu_and_its_recipe_are_explained() -> None:
+    out = call("explain", "recipe.expert_imbalance").out
+    assert "arch/gpus/h100.yaml" in out and "[assumed]" in out and "over the mean" in out
+    assert "NVIDIA H100" in json.loads(call("list", "--json", "-").out)["gpus"]["h100"]
