@@ -93,12 +93,13 @@ def _seconds(*arguments: str) -> float:
 
 def main() -> None:
     """Print the table."""
+    from tests.bench_fabric import fabric_lines
     from tests.bench_memory import memory_lines
     from tests.bench_npu import npu_lines
     from tests.bench_rtl import rtl_lines
 
     grid = Grid("bench", "measured", "target", box=None)
-    for line in [*measure(), *memory_lines(), *npu_lines(), *rtl_lines()]:
+    for line in [*measure(), *memory_lines(), *npu_lines(), *rtl_lines(), *fabric_lines()]:
         grid.add_row(*line)
     Console(width=100).print(grid)
 

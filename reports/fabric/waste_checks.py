@@ -16,7 +16,7 @@ CLUSTER = Cluster(2880, 4)  # [recalled] the paper's
 SAMPLED = 360  # servers of 8 GPUs in it
 SAMPLES = 200
 JOB_GPUS = CLUSTER.gpus * 9 // 10
-BREAK_DRAWS = 20_000
+BREAK_DRAWS = 5000
 BREAK_RATIO = 0.1  # [design] high enough that K = 3 breaks often
 PUBLISHED_P = 0.0167  # [recalled] fault ratio behind the published conversion factor
 
