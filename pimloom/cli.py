@@ -83,7 +83,7 @@ def top(
 
 @app.command("list", epilog="Example:  pimloom list --json -")
 def list_(json: Json = None) -> None:
-    """List parts, systems, controllers, models and studies."""
+    """List parts, systems, controllers, GPUs, models and studies."""
     from pimloom.show import catalogue, show_catalogue
 
     output(catalogue(), json, show_catalogue)

@@ -28,8 +28,11 @@ from pimloom.arch.system import (
     load_system,
 )
 from pimloom.arch.table import standard_of
+from pimloom.arch.training import Recipe, Training, TrainingGpu, load_training
 from pimloom.arch.units import PS_PER_NS, PS_PER_US, Time
 from pimloom.explain_standard import standards
+
+FOLDERS: Mapping[type, str] = {Part: "parts", Optics: "parts", Policy: "controllers", Training: "gpus"}
 
 
 class Value(NamedTuple):
@@ -92,6 +95,8 @@ def all_fields() -> Mapping[str, str]:
         ("optics.timing", SwitchTimes),
         ("optics.optical", Optical),
         ("optics.hop", Hop),
+        ("gpu", TrainingGpu),
+        ("recipe", Recipe),
     ):
         for name, meaning in struct.MEANING.items():
             found.setdefault(f"{prefix}.{name}" if prefix else name, meaning)
@@ -113,6 +118,10 @@ def _values(field: str) -> list[Value]:
         for name in list_names("optics"):
             optics = load_optics(name)
             values += _value(name, optics.value, optics.sources, rest)
+    elif head in ("gpu", "recipe"):
+        for name in list_names("gpus"):
+            training = load_training(name)
+            values += _value(name, training.value, training.sources, field)
     elif head == "dram" and rest not in (*Dram.__struct_fields__, *PimDram.__struct_fields__):
         for name in list_names("parts"):
             part = load_part(name)
@@ -143,9 +152,7 @@ def _value(where: str, struct: Any, sources: Mapping[str, Source], place: str) -
         text = f"{found:g} {found.unit}"
     elif isinstance(found, float):
         text = f"{found:.15g}"
-    folder = (
-        "parts" if isinstance(struct, Part | Optics) else "controllers" if isinstance(struct, Policy) else "systems"
-    )
+    folder = FOLDERS.get(type(struct), "systems")
     file = f"arch/{folder}/{where}.yaml:{source.line}" if source else ""
     return [Value(where, text, source.text if source else "", file)]
 

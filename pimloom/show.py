@@ -16,6 +16,7 @@ from pimloom.arch.memory import Policy
 from pimloom.arch.optics import load_optics
 from pimloom.arch.policy import load_policy
 from pimloom.arch.system import list_names, load_part, load_system
+from pimloom.arch.training import load_training
 from pimloom.explain import Explanation
 from pimloom.explain_standard import Explained
 from pimloom.reports.result import Result
@@ -67,7 +68,7 @@ def studies() -> list[str]:
 
 
 def catalogue() -> dict[str, dict[str, str]]:
-    """Parts (memories and optical ones), systems, models and studies: name -> one line."""
+    """Parts, optical parts, systems, controllers, GPUs, models and studies: name -> one line."""
     models = {}
     for name in list_presets():
         spec = load_llm(name)
@@ -80,6 +81,7 @@ def catalogue() -> dict[str, dict[str, str]]:
         "optics": {name: load_optics(name).value.description for name in list_names("optics")},
         "systems": {name: load_system(name).spec.description for name in list_names("systems")},
         "controllers": {name: _policy(load_policy(name).value) for name in list_names("controllers")},
+        "gpus": {name: load_training(name).value.description for name in list_names("gpus")},
         "models": models,
         "studies": {name: f"pimloom report {name} --out DIR" for name in studies()},
     }

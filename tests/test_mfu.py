@@ -10,6 +10,7 @@ import pytest
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import load_llm
 from pimloom.arch.training import load_training
+from pimloom.reports.fabric.cost_checks import cost_gates, mfu_checks
 from pimloom.reports.fabric.mfu import Search, domains, mfu_figure, mfu_row, mfu_rows, trend
 from pimloom.reports.fabric.sensitivity import sensitivity_rows
 from tests.command import call
@@ -224,3 +225,18 @@ def test_unknown_models_and_networks() -> None:
     assert done.code == 2 and "no model of one on the torus of tpuv4; expected dcn" in done.err
     with pytest.raises(UserError, match="no parts and no bandwidth"):
         domains("ring")
+
+
+def test_the_gpu_and_its_recipe_are_explained() -> None:
+    out = call("explain", "recipe.expert_imbalance").out
+    assert "arch/gpus/h100.yaml" in out and "[assumed]" in out and "over the mean" in out
+    assert "NVIDIA H100" in json.loads(call("list", "--json", "-").out)["gpus"]["h100"]
+
+
+def test_checks_of_cost_and_mfu() -> None:
+    cost = cost_gates()
+    assert [gate.number for gate in cost] == [11, *[12] * 14] and all(gate.holds for gate in cost)
+    ratio, few, every, tp = mfu_checks()
+    assert (ratio.number, ratio.ours) == (14, pytest.approx(3.108, abs=0.001)) and ratio.holds
+    assert few.holds and tp.holds
+    assert every.ours == pytest.approx(0.031, abs=0.002) and not every.holds  # 1,024 to 2,048 GPUs

@@ -140,6 +140,15 @@ def test_an_open_fault_is_noted() -> None:
         ("waste --csv a.csv --json a.csv", "--csv a.csv: is the file of --json too; name another"),
         ("waste --figure none/a.svg", "--figure none/a.svg: there is no folder none; make it first"),
         ("waste --tp 8,16 --figure a.svg", "--figure a.svg: shows one --tp, got 8,16; name one"),
+        (
+            "waste --arch dgx8 --figure a.svg",
+            "--figure a.svg: no group of --tp 32 fits these architectures; name others",
+        ),
+        (
+            "waste --fault-ratio 0:1:0.001 --draws 99999",
+            "--fault-ratio '0:1:0.001': 1001 values; expected at most 1000",
+        ),
+        ("waste --fault-ratio 0:0.9:0.001 --draws 99999", "--draws 99999: of 901 fault ratios and 10 pairs of"),
         ("waste --tp 6", "--tp 6: expected a multiple (or a divisor) of --gpus-per-node 4"),
         ("waste --tp x", "--tp 'x': expected integers from 1 on, like 8,16,32"),
         ("waste --tp 4096", "--tp 4096: expected at most --gpus 2880"),

@@ -7,6 +7,8 @@ a last, smaller unit [design]: a switch or a cube that is not full; as a fixed r
 Only the faulty nodes are looked at, so the cost grows with their number, not with the cluster.
 """
 
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -41,6 +43,15 @@ class Faulty(NamedTuple):
         return self.nodes - np.diff(self.first)
 
 
+class HitUnits(NamedTuple):
+    """Units of `unit` nodes with any fault: the `state` and `number` of each, and how many of its nodes are faulty."""
+
+    unit: int
+    state: np.ndarray
+    number: np.ndarray
+    faulty: np.ndarray
+
+
 def find_faulty(faulty: np.ndarray) -> Faulty:
     """The places of True in `faulty`, bool (states, nodes)."""
     states, nodes = faulty.shape
@@ -57,7 +68,7 @@ def usable_gpus(fabric: Topology, faulty: np.ndarray, gpus_per_node: int, tp: in
     fabric is no multiple of R; a ring has more bundles than a node has slots.
     """
     check_usable(fabric, Cluster(faulty.shape[1] * gpus_per_node, gpus_per_node), tp)
-    return usable_of(fabric, find_faulty(faulty), gpus_per_node, tp)
+    return usable_of(fabric, find_faulty(faulty), gpus_per_node, [tp])[0]
 
 
 def ring_breaks(faulty: np.ndarray, hops: int) -> np.ndarray:
@@ -92,33 +103,35 @@ def unit_gpus(fabric: Topology) -> int | None:
     return fabric.cube_gpus if isinstance(fabric, Cubes) else None
 
 
-def usable_of(fabric: Topology, faulty: Faulty, gpus_per_node: int, tp: int) -> np.ndarray:
-    """As `usable_gpus`, of faulty nodes found before; nothing is checked."""
-    m = max(tp // gpus_per_node, 1)
+def usable_of(fabric: Topology, faulty: Faulty, gpus_per_node: int, tps: Sequence[int]) -> np.ndarray:
+    """As `usable_gpus`, of faulty nodes found before, int64 (tps, states); nothing is checked."""
+    rule = _rule(fabric, faulty, gpus_per_node)
+    found = [rule(max(tp // gpus_per_node, 1)) for tp in tps]
+    return np.array(found, np.int64).reshape(len(tps), faulty.states) * gpus_per_node
+
+
+def _rule(fabric: Topology, faulty: Faulty, each: int) -> Callable[[int], np.ndarray]:
+    """What gives the nodes in groups of m, (states,); what does not depend on m is done once."""
     match fabric:
         case BigSwitch():
-            found = faulty.healthy // m * m
+            return lambda m: faulty.healthy // m * m
         case KHop():
-            found = _ring(faulty, m, fabric.hops, fabric.wraps)
+            return partial(_ring, faulty, fabric.wraps, _runs(faulty, fabric.hops, fabric.wraps))
         case Islands():
-            found = _islands(faulty, m, fabric.unit_gpus // gpus_per_node)
+            return partial(_islands, faulty, _hit_units(faulty, fabric.unit_gpus // each))
         case FixedRings():
-            found = _fixed(faulty, m, faulty.nodes)
+            return partial(_fixed, faulty, faulty.nodes)
         case Cubes():
-            cube = fabric.cube_gpus // gpus_per_node
-            if m > cube:
-                found = _whole_cubes(faulty, m, cube)
-            else:
-                found = _fixed(faulty, m, cube) if fabric.slices else _islands(faulty, m, cube)
-    return found * gpus_per_node
+            hit = _hit_units(faulty, fabric.cube_gpus // each)
+            within = partial(_fixed, faulty, hit.unit) if fabric.slices else partial(_islands, faulty, hit)
+            return lambda m: within(m) if m <= hit.unit else _whole_cubes(faulty, hit, m)
 
 
-def _ring(faulty: Faulty, m: int, hops: int, wraps: bool) -> np.ndarray:
-    """Healthy nodes in groups of m along a ring (or a line), which is cut where `hops` nodes in a row are faulty.
+def _ring(faulty: Faulty, wraps: bool, cut: np.ndarray, m: int) -> np.ndarray:
+    """Healthy nodes in groups of m along a ring (or a line), which is cut at the faulty nodes `cut`.
 
-    A cut is marked where such a run begins; a longer run has several marks, with no healthy node between them.
+    A run of K faulty nodes has one mark, a longer one several, with no healthy node between them.
     """
-    cut = _runs(faulty, hops, wraps)
     state = faulty.state[cut]
     before = faulty.node[cut] - (cut - faulty.first[state])  # healthy nodes on the left of the mark
     counts = np.bincount(state, minlength=faulty.states)
@@ -144,16 +157,16 @@ def _runs(faulty: Faulty, hops: int, wraps: bool) -> np.ndarray:
     return np.flatnonzero(possible & (far == hops - 1))
 
 
-def _islands(faulty: Faulty, m: int, unit: int) -> np.ndarray:
-    """Healthy nodes in groups of m within units of `unit` nodes."""
+def _islands(faulty: Faulty, hit: HitUnits, m: int) -> np.ndarray:
+    """Healthy nodes in groups of m within units."""
+    unit = hit.unit
     whole, rest = divmod(faulty.nodes, unit)
-    state, number, hit = _hit_units(faulty, unit)
-    size = np.where(number == whole, rest, unit)
-    lost = size // m * m - (size - hit) // m * m
-    return whole * (unit // m * m) + rest // m * m - _total(state, lost, faulty.states)
+    size = np.where(hit.number == whole, rest, unit)
+    lost = size // m * m - (size - hit.faulty) // m * m
+    return whole * (unit // m * m) + rest // m * m - _total(hit.state, lost, faulty.states)
 
 
-def _fixed(faulty: Faulty, m: int, unit: int) -> np.ndarray:
+def _fixed(faulty: Faulty, unit: int, m: int) -> np.ndarray:
     """Nodes of fixed groups of m within units of `unit` nodes, without those groups that have any fault."""
     whole, rest = divmod(faulty.nodes, unit)
     each = ceil_div(unit, m)  # the last one of a unit may be too small
@@ -164,21 +177,19 @@ def _fixed(faulty: Faulty, m: int, unit: int) -> np.ndarray:
     return whole * (unit // m * m) + rest // m * m - m * np.bincount(hit, minlength=faulty.states)
 
 
-def _whole_cubes(faulty: Faulty, m: int, cube: int) -> np.ndarray:
+def _whole_cubes(faulty: Faulty, hit: HitUnits, m: int) -> np.ndarray:
     """Nodes of groups of m that join cubes without any fault, whole ones; a cube is in one group only."""
-    state, number, _ = _hit_units(faulty, cube)
-    whole = faulty.nodes // cube
-    good = whole - np.bincount(state[number < whole], minlength=faulty.states)
-    return good // ceil_div(m, cube) * m
+    whole = faulty.nodes // hit.unit
+    good = whole - np.bincount(hit.state[hit.number < whole], minlength=faulty.states)
+    return good // ceil_div(m, hit.unit) * m
 
 
-def _hit_units(faulty: Faulty, unit: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """State, number and faulty nodes of each unit of `unit` nodes that has any."""
+def _hit_units(faulty: Faulty, unit: int) -> HitUnits:
     units = ceil_div(faulty.nodes, unit)
     flat = faulty.state * units + faulty.node // unit
     begins = np.flatnonzero(np.diff(flat, prepend=-1))
     state, number = np.divmod(flat[begins], units)
-    return state, number, np.diff(begins, append=len(flat))
+    return HitUnits(unit, state, number, np.diff(begins, append=len(flat)))
 
 
 def _total(state: np.ndarray, values: np.ndarray, states: int) -> np.ndarray:

@@ -59,13 +59,13 @@ def waste(
 
     check_outputs({"--json": json, "--csv": csv, "--figure": figure}, {"--faults": faults})
     tps = read_counts(tp, "--tp")
-    if figure is not None and len(tps) > 1:
-        raise UserError(f"--figure {figure}: shows one --tp, got {tp}; name one")
     ratios = _ratios(fault_ratio, {"--faults": faults, "--servers": servers, "--days": days})
     cluster = Cluster(gpus, gpus_per_node)
     fabrics, left_out = _buildable(topologies(arch), cluster, tps, arch == "all")
     number = (TRACE_DRAWS if ratios is None else IID_DRAWS) if draws is None else draws
     plan = Plan(cluster, fabrics, tps, number, seed, job_gpus)
+    if figure is not None:
+        _check_figure(figure, plan)
     trace = None if ratios else _trace(faults, servers, days, seed, cluster)
     rows = _rows(plan, trace, ratios or [], left_out, quiet)
     if csv is not None:
@@ -107,6 +107,20 @@ def _buildable(
         else:
             good.append(fabric)
     return good, left_out
+
+
+def _check_figure(file: Path, plan: "Plan") -> None:
+    """Raise UserError unless there is something to draw, and no more than can be told apart."""
+    from pimloom.reports.fabric.waste import forms_groups
+    from pimloom.reports.figures import MOST_SERIES
+
+    if len(plan.tps) > 1:
+        raise UserError(f"--figure {file}: shows one --tp, got {','.join(map(str, plan.tps))}; name one")
+    fit = sum(forms_groups(fabric, plan.cluster, plan.tps[0]) for fabric in plan.fabrics)
+    if not fit:
+        raise UserError(f"--figure {file}: no group of --tp {plan.tps[0]} fits these architectures; name others")
+    if fit > MOST_SERIES:
+        raise UserError(f"--figure {file}: {fit} architectures; at most {MOST_SERIES} can be told apart")
 
 
 def _trace(faults: Path | None, servers: int | None, days: float | None, seed: int, cluster: "Cluster") -> "Trace":

@@ -17,7 +17,7 @@ import numpy as np
 from pimloom.arch.error import UserError
 from pimloom.arch.topology import Topology
 from pimloom.arch.topology.cluster import Cluster
-from pimloom.mappers.fabric.usable import check_usable, find_faulty, usable_of
+from pimloom.mappers.fabric.usable import check_usable, find_faulty, usable_gpus, usable_of
 from pimloom.reports.faults.replay import check_replay, draw_nodes, walk
 from pimloom.reports.faults.statistics import weighted_quantile
 from pimloom.reports.faults.trace import Trace
@@ -25,6 +25,7 @@ from pimloom.reports.pool import run_all
 
 IID_DRAWS, TRACE_DRAWS = 100, 10
 MOST_DRAWS = 100_000
+MOST_FIGURES = 50_000_000  # kept in memory: 400 MB
 BLOCK_NODES = 2**18  # uniform numbers held at once in a process: 2 MiB
 ALONE = 1e9  # nodes looked at, below which one process is as quick: about a second
 
@@ -62,8 +63,8 @@ class Plan:
     def usable(self, faulty: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Healthy GPUs (states,), and usable GPUs (pairs, states), with `faulty` nodes, bool (states, nodes)."""
         each, found = self.cluster.gpus_per_node, find_faulty(faulty)
-        usable = [usable_of(fabric, found, each, tp) for fabric, tp in self.pairs]
-        return found.healthy * each, np.array(usable).reshape(len(usable), len(faulty))
+        usable = [usable_of(fabric, found, each, self.tps) for fabric in self.fabrics]
+        return found.healthy * each, np.concatenate([np.zeros((0, len(faulty)), np.int64), *usable])
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,12 @@ class Replay:
 
 
 def iid_rows(plan: Plan, fault_ratios: Sequence[float], progress: Progress = lambda done, total: None) -> list[Row]:
-    """A row for each fabric, TP and fault ratio: mean and percentiles over draws."""
+    """A row for each fabric, TP and fault ratio: mean and percentiles over draws. Raises UserError: too many of all."""
+    if (figures := plan.draws * len(fault_ratios) * len(plan.pairs)) > MOST_FIGURES:
+        raise UserError(
+            f"--draws {plan.draws}: of {len(fault_ratios)} fault ratios and {len(plan.pairs)} pairs of architecture and "
+            f"TP, {figures} figures; expected at most {MOST_FIGURES}"
+        )
     nodes = plan.cluster.nodes
     block = max(BLOCK_NODES // nodes, 1)
     jobs = [range(low, min(low + block, plan.draws)) for low in range(0, plan.draws, block)]
@@ -183,10 +189,14 @@ def _row(
 
 
 def _note(plan: Plan, fabric: Topology, tp: int) -> str | None:
-    """Why a fabric can form no group of `tp` even without faults."""
-    if plan.usable(np.zeros((1, plan.cluster.nodes), bool))[1][plan.pairs.index((fabric, tp))][0]:
-        return None
-    return f"no group of {tp} fits its units: all healthy GPUs are wasted"
+    """Why a fabric wastes all that is healthy."""
+    fits = forms_groups(fabric, plan.cluster, tp)
+    return None if fits else f"no group of {tp} fits its units: all healthy GPUs are wasted"
+
+
+def forms_groups(fabric: Topology, cluster: Cluster, tp: int) -> bool:
+    """Whether a fabric without faults can form any group of `tp` GPUs."""
+    return bool(usable_gpus(fabric, np.zeros((1, cluster.nodes), bool), cluster.gpus_per_node, tp)[0])
 
 
 def left_out_row(plan: Plan, fabric: Topology, tp: int, why: str) -> Row:

@@ -5,10 +5,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from pimloom.arch.topology import Topology
 from pimloom.arch.units import H_PER_DAY
-from pimloom.mappers.fabric.usable import usable_gpus
-from pimloom.reports.fabric.waste import Plan, Row, replay
+from pimloom.reports.fabric.waste import Plan, Row, forms_groups, replay
 from pimloom.reports.faults.trace import Trace
 from pimloom.reports.figures import grouped_bars, lines
 from pimloom.reports.page import Figure
@@ -40,7 +38,7 @@ def waste_over_time(
 
 def time_figure(plan: Plan, trace: Trace, tp: int) -> Figure:
     """Weekly waste of each fabric on the trace; those that can form no group of `tp` are left out."""
-    fabrics = [fabric for fabric in plan.fabrics if _fits(plan, fabric, tp)]
+    fabrics = [fabric for fabric in plan.fabrics if forms_groups(fabric, plan.cluster, tp)]
     days, found = waste_over_time(replace(plan, fabrics=fabrics), trace, tp)
     return lines(
         f"GPU waste over time, TP-{tp}",
@@ -84,12 +82,6 @@ def job_figure(plan: Plan, rows: Sequence[Row]) -> Figure:
         ylabel="GPUs usable at the worst time [% of all GPUs]",
         caption=_caption(plan, f"mean of {plan.draws} draws", plan.fabrics),
     )
-
-
-def _fits(plan: Plan, fabric: Topology, tp: int) -> bool:
-    """Whether there is any group without faults."""
-    healthy = np.zeros((1, plan.cluster.nodes), bool)
-    return bool(usable_gpus(fabric, healthy, plan.cluster.gpus_per_node, tp)[0])
 
 
 def _together(series: Mapping[str, list[tuple[float, float]]]) -> dict[str, list[tuple[float, float]]]:
