@@ -1,4 +1,4 @@
-"""`pimloom fabric place` as a user types it: printed output, files, the JSON contract, and everything that can be wrong."""
+"""`pimloom fabric place` as a user types it: printed output, files, the JSON, and everything that can be wrong."""
 
 import csv
 import json
@@ -67,17 +67,13 @@ def test_the_drawing_in_characters():
     done = call("fabric", "place", *SMALL, "--job-gpus", "112", "--faulty", "9,13", "--algorithm", "aligned")
     assert done.code == 0 and done.err == ""
     lines = done.out.splitlines()
-    assert (
-        lines[:5]
-        == [
-            "ToRs 0 to 11, one row for each node of a ToR",
-            "   0 aaaabbbbcccc",
-            "   1 aaxx....cccc".replace("aaxx", "..xx"),
-            "   2 aaaa....cccc".replace("aaaa....cccc", "aaaabbbbcccc"),
-            "   3 ............",
-        ]
-        or lines[:5]
-    )
+    assert lines[:5] == [
+        "ToRs 0 to 11, one row for each node of a ToR",
+        "   0 aaaabbbbcccc",
+        "   1 ..xxbbbbcccc",
+        "   2 aaaabbbb....",
+        "   3 ............",
+    ]
     assert lines[-1] == "verifier: holds; 7 rings, each one cycle over live paths"
     assert any(line.split()[:3] == ["cross-ToR", "share", "0.00%"] for line in lines)
 
@@ -102,12 +98,12 @@ def test_a_corner_case_is_placed_around_or_refused_by_the_verifier():
     assert result(*arguments, "--job-gpus", "64")["corner_cases"] == 0
     done = call("fabric", "place", *arguments, "--corners", "--job-gpus", "64", "--json", "out.json")
     assert done.code == 1
-    assert done.err == (
-        "pimloom: the hardware cannot hold this placement: group 1: node 7: bundle C has 2 live paths; one at a time is "
-        "possible (and 1 more)\n"
+    said = (
+        "the hardware cannot hold this placement: group 1: node 7: bundle C has 2 live paths; one at a time is possible"
     )
+    assert done.err == f"pimloom: {said} (and 4 more)\n"
     found = json.loads(Path("out.json").read_text())
-    assert found["holds"] is False and found["corner_cases"] == 1 and len(found["complaints"]) == 2
+    assert found["holds"] is False and found["corner_cases"] == 1 and len(found["complaints"]) == 5
 
 
 def test_the_figure_shows_every_node():
@@ -128,7 +124,7 @@ def job(nodes: int, faulty: list[int], groups: int) -> Job:
 def test_groups_over_the_end_of_a_row_and_large_clusters_are_drawn():
     placed = place_job(job(720, [], 90), "ring")
     assert "90 groups" in cluster_figure(placed).title
-    assert text_lines(placed)[0].startswith("ToRs 0 to 89")
+    assert text_lines(placed)[0].startswith("ToRs 0 to 47, one row")
     large = place_job(job(8200, [], 5), "ring")
     assert text_lines(large) == ["8200 nodes: too many to draw in text; --csv lists them"]
     assert summary(large)["holds"]
@@ -162,17 +158,16 @@ BAD = {
     ("--tp", "30"): "--tp 30: expected a multiple of --gpus-per-node 4",
     ("--tp", "2"): "--tp 2: expected a multiple of --gpus-per-node 4",
     ("--tp", "0"): "--tp 0: expected a multiple of --gpus-per-node 4",
-    ("--nodes", "0"): "--nodes 0: expected at least 1",
-    ("--nodes", "-5"): "--nodes -5: expected at least 1",
+    ("--nodes", "0"): "--nodes 0: expected 1 to 131072",
+    ("--nodes", "999999999999"): "--nodes 999999999999: expected 1 to 131072",
+    ("--nodes", "-5"): "--nodes -5: expected 1 to 131072",
     ("--nodes", "6", "--tor-size", "1", "--tp", "4"): "--nodes 6: a ring with hops up to 3 has more than 6",
     ("--gpus-per-node", "0"): "--gpus-per-node 0: expected 1 to 64",
     ("--algorithm", "aligned", "--job-gpus", "2880"): "--algorithm aligned: the job needs 90 groups; the healthy nodes",
-    ("--optimum", "--arch", "infinitehbd-k2", "--nodes", "160", "--fault-ratio", "0.3", "--job-gpus", "32"): "",
     ("--figure", "folder"): "--figure folder: is a folder; name a file in it",
     ("--csv", "none/rows.csv"): "--csv none/rows.csv: there is no folder none; make it first",
     ("--csv", "x", "--json", "x"): "--csv x: is the file of --json too; name another",
 }
-BAD = {arguments: said for arguments, said in BAD.items() if said}
 
 
 @pytest.mark.parametrize("arguments", BAD, ids=" ".join)
