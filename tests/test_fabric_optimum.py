@@ -87,7 +87,7 @@ def test_the_integer_programme_is_the_optimum_of_all_placements():
 
 
 def test_large_clusters_and_tiny_rings_are_refused():
-    with pytest.raises(UserError, match="more than 20000 sets of 8 nodes are candidates"):
+    with pytest.raises(UserError, match="--optimum: more than 20000 sets of 8 nodes are candidates"):
         most_groups(np.ones(720, bool), 8, khop(3))
     with pytest.raises(UserError, match="6 nodes: expected more than 2 K = 6"):
         most_groups(np.ones(6, bool), 2, khop(3))

@@ -101,7 +101,7 @@ def test_traffic_on_one_chain_by_hand():
     assert cross_in_order(tors[:1]) == (0, 0)
 
 
-@pytest.mark.parametrize("algorithm", ["aligned", "spares"])
+@pytest.mark.parametrize("algorithm", ["aligned", pytest.param("spares", marks=pytest.mark.slow)])
 def test_32768_nodes_are_placed_in_a_fifth_of_a_second(algorithm):
     (row,) = speed_rows([32768], algorithm)
     assert row["nodes"] == 32768 and row["seconds"] <= 0.2

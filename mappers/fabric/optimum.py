@@ -55,7 +55,7 @@ def _sets(healthy: np.ndarray, m: int, fabric: KHop, corners: bool) -> list[tupl
                 found.setdefault(frozenset(places), places)
                 if len(found) > MOST_SETS:
                     raise UserError(
-                        f"more than {MOST_SETS} sets of {m} nodes are candidates; expected a smaller cluster"
+                        f"--optimum: more than {MOST_SETS} sets of {m} nodes are candidates; make --nodes smaller"
                     )
             continue
         for hop in range(1, fabric.hops + 1):

@@ -21,6 +21,7 @@ PRICES = (0.25, 0.5, 0.75, 1, 1.5, 2, 3, 5, 9)  # of a group, in crossing pairs;
 ANY = 1e4  # the price at which every group is taken
 LARGE_ROW = 4096  # ToRs from which as little as possible is tried [design]
 MOST_EFFORT = 4  # times as many sets and prices where rows are short
+MOST_CELLS = 2**25  # of a table: nodes × sets × prices; larger clusters get aligned blocks, for want of memory
 
 
 def with_spares(healthy: np.ndarray, rows: Rows, m: int, hops: int, need: int, *, corners: bool = False) -> Placement:
@@ -32,12 +33,28 @@ def with_spares(healthy: np.ndarray, rows: Rows, m: int, hops: int, need: int, *
     chains = aligned.chains[by_tors(rows.tor(aligned.chains))]
     found = [Placement(rows, chains, chains)]
     effort = min(max(isqrt(LARGE_ROW // rows.tors), 1), MOST_EFFORT)
-    number = templates(healthy.reshape(rows.tor_size, rows.tors), m, -(-need // rows.tor_size), 1 + 2 * effort)
-    if need and len(number):
-        steps = np.arange((len(PRICES) - 1) * effort + 1) / effort
-        prices = np.array([*np.interp(steps, range(len(PRICES)), PRICES), ANY])
-        found += _Windows(healthy, rows, m, hops, corners).placements(number, need, prices, effort)
+    while effort and _cells(rows, effort) > MOST_CELLS:
+        effort -= 1
+    if need and effort:
+        number = templates(healthy.reshape(rows.tor_size, rows.tors), m, -(-need // rows.tor_size), _each(effort))
+        prices = _prices(effort)
+        if len(number):
+            found += _Windows(healthy, rows, m, hops, corners).placements(number, need, prices, effort)
     return min(found, key=lambda placement: cross_tor(rows.tor(placement.ranks)).share)
+
+
+def _each(effort: int) -> int:
+    """Template sets of each of the three kinds."""
+    return 1 + 2 * effort
+
+
+def _prices(effort: int) -> np.ndarray:
+    steps = np.arange((len(PRICES) - 1) * effort + 1) / effort
+    return np.array([*np.interp(steps, range(len(PRICES)), PRICES), ANY])
+
+
+def _cells(rows: Rows, effort: int) -> int:
+    return rows.nodes * 3 * _each(effort) * len(_prices(effort))
 
 
 class _Windows:

@@ -16,6 +16,7 @@ from pimloom.output import Json, Quiet, output
 if TYPE_CHECKING:
     from pimloom.reports.fabric.place import Job, Placed
 
+MOST_NODES = 2**17  # rings of more are verified in minutes
 JOB_SHARE = 0.85  # job scale of the published figure [recalled]
 
 
@@ -110,13 +111,15 @@ def _faults(nodes: int, faulty: str | None, ratio: float | None, seed: int) -> A
 
     from pimloom.reports.fabric.place import random_faults
 
+    if not 1 <= nodes <= MOST_NODES:
+        raise UserError(f"--nodes {nodes}: expected 1 to {MOST_NODES}")
     if faulty is not None and ratio is not None:
         raise UserError(f"--fault-ratio {ratio}: --faulty names the nodes; leave one out")
     if ratio is not None:
         if not 0 <= ratio <= 1:
             raise UserError(f"--fault-ratio {ratio}: expected a share from 0 to 1")
-        return random_faults(max(nodes, 0), ratio, seed)
-    bad = np.zeros(max(nodes, 0), bool)
+        return random_faults(nodes, ratio, seed)
+    bad = np.zeros(nodes, bool)
     bad[read_nodes(faulty, nodes) if faulty else []] = True
     return bad
 
@@ -133,8 +136,6 @@ def _job(
     fabric = topology(arch)
     if not isinstance(fabric, KHop):
         raise UserError(f"--arch {arch}: has no ring to place groups on; expected infinitehbd-kN")
-    if nodes < 1:
-        raise UserError(f"--nodes {nodes}: expected at least 1")
     cluster = Cluster(nodes * each, each)
     Rows(nodes, tor_size)
     if tp < 1:

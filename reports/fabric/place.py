@@ -11,7 +11,7 @@ import numpy as np
 from pimloom.arch.error import UserError
 from pimloom.arch.topology.cluster import Cluster
 from pimloom.arch.topology.khop import KHop
-from pimloom.mappers.fabric.optimum import most_groups, upper_bound
+from pimloom.mappers.fabric.optimum import MOST_SETS, most_groups, upper_bound
 from pimloom.mappers.fabric.spares import with_spares
 from pimloom.mappers.fabric.verify import Rules, verify
 from pimloom.mappers.orchestrate import (
@@ -235,8 +235,8 @@ def node_rows(placed: Placed) -> list[Mapping[str, Any]]:
 
 
 def _optimum(job: Job) -> tuple[int, str]:
-    """The largest number of groups, and what proved it."""
+    """The largest number of groups, and what proved it; the bound of the pieces where candidates are too many."""
     bound = upper_bound(job.healthy, job.m, job.fabric.hops)
-    if job.possible == bound:
+    if job.possible == bound and job.cluster.nodes * job.fabric.hops ** (job.m - 1) > MOST_SETS:
         return bound, "bound"
     return most_groups(job.healthy, job.m, job.fabric, corners=job.corners), "integer programme"

@@ -82,14 +82,13 @@ def _shares(
 
 
 def _statistics(values: Sequence[tuple[float, float, float]]) -> dict[str, float | None]:
+    names = "cross_tor_mean", "cross_tor_sd", "cross_tor_max", "line_ranks_mean", "in_order_mean"
     if not values:
-        return dict.fromkeys(
-            ("cross_tor_mean", "cross_tor_sd", "cross_tor_max", "line_ranks_mean", "in_order_mean"), None
-        )
+        return dict.fromkeys(names)
     block, along, ordered = np.array(values).T
     sd = float(block.std(ddof=1)) if len(block) > 1 else 0.0
-    means = {"line_ranks_mean": float(along.mean()), "in_order_mean": float(ordered.mean())}
-    return {"cross_tor_mean": float(block.mean()), "cross_tor_sd": sd, "cross_tor_max": float(block.max())} | means
+    found = float(block.mean()), sd, float(block.max()), float(along.mean()), float(ordered.mean())
+    return dict(zip(names, found, strict=True))
 
 
 def cross_tor_figure(rows: Iterable[Mapping[str, Any]], group_nodes: int, job: float, gpus_per_node: int = 4) -> Figure:

@@ -6,8 +6,8 @@ import numpy as np
 
 from pimloom.reports.fabric.place import Placed
 
-WIDTH = 96  # ToRs side by side
-MOST_NODES = 8192  # beyond, no one reads it
+WIDTH = 72  # ToRs side by side, at most
+MOST_NODES = 4096  # beyond, no one reads it
 FAULTY, IDLE = "x", "."
 LETTERS = ALPHABET.replace(FAULTY, "")
 
@@ -23,8 +23,10 @@ def text_lines(placed: Placed) -> list[str]:
         signs[chain] = LETTERS[int(chain[0]) % tors // m % len(LETTERS)]
     grid = signs.reshape(job.tor_size, tors)
     lines = []
-    for first in range(0, tors, WIDTH):
-        last = min(first + WIDTH, tors)
+    width = -(-tors // -(-tors // WIDTH))
+    width = -(-width // m) * m if -(-width // m) * m <= WIDTH else width  # blocks in one piece
+    for first in range(0, tors, width):
+        last = min(first + width, tors)
         lines.append(f"ToRs {first} to {last - 1}, one row for each node of a ToR")
         lines += [f"{row:>4} {''.join(grid[row, first:last].tolist())}" for row in range(job.tor_size)]
     return lines
