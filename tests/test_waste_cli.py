@@ -79,7 +79,7 @@ def test_a_sweep_is_shown_with_a_column_for_each_ratio() -> None:
 
 
 def test_files_and_the_table_say_the_same() -> None:
-    done = call("fabric", *SMALL, "--json", "w.json", "--csv", "w.csv", "--figure", "w.svg", "--job-gpus", "250")
+    done = call("fabric", *SMALL, "--json", "w.json", "--csv", "w.csv", "--job-gpus", "250")
     assert done.code == 0 and done.err == ""
     rows = json.loads(Path("w.json").read_text())["rows"]
     read = list(csv.DictReader(Path("w.csv").read_text().splitlines()))
@@ -87,6 +87,10 @@ def test_files_and_the_table_say_the_same() -> None:
     assert [float(row["waste_ratio_mean"]) for row in read] == [row["waste_ratio_mean"] for row in rows]
     assert "synthetic, seed 0, 348 days; 3 draws" in " ".join(done.out.split()) and "250 GPUs wait" in done.out
     assert f"{100 * rows[0]['waste_ratio_mean']:.2f}" in done.out
+
+
+def test_a_figure() -> None:
+    assert call("fabric", *SMALL, "--arch", "infinitehbd-k3,dgx8", "--figure", "w.svg", "-q") == (0, "", "")
     assert ElementTree.parse("w.svg").getroot().tag.endswith("svg")
 
 
