@@ -88,8 +88,8 @@ def _show(found: Mapping[str, Any]) -> None:
     show_rows([*columns, ("duration_us", "for µs|r", ",.1f")], found["intervals"])
     for row in found["failovers"]:
         show_line(
-            f"failover: {row['left']} dark from {row['dark_us']:,.1f} µs; {row['taken']} live at {row['live_us']:,.1f} µs, "
-            f"{row['down_us']:,.1f} µs later; work goes on at {row['work_again_us']:,.1f} µs"
+            f"failover: {row['left']} dark from {row['dark_us']:,.1f} µs; {row['taken']} live "
+            f"{row['down_us']:,.1f} µs later, work again at {row['work_again_us']:,.1f} µs"
         )
     for row in found["bursts"]:
         show_line(

@@ -2,7 +2,7 @@
 
 from typing import Any, NamedTuple
 
-from pimloom.arch.optics import BudgetLine, Optics, link_budget, switch_table
+from pimloom.arch.optics import Optics, switch_table
 from pimloom.arch.optics_events import Story
 from pimloom.arch.units import BITS_PER_BYTE, PS_PER_NS, PS_PER_US
 from pimloom.cycle_sim.ocs import Burst, Delivered, Light, Outcome, Request, deliver, simulate
@@ -100,11 +100,6 @@ def burst_rows(run: SwitchRun) -> Rows:
             row |= {f"{name}_us": run.us(cycles), f"{name}_bytes": run.us(cycles) * bytes_per_us}
         rows.append(row)
     return rows
-
-
-def budget_rows(part: Optics, nodes: int = 1, *, worst: bool = False) -> Rows:
-    """The link budget as rows `item, db, dbm`, for tables and figures; the last is the receiver with the margin."""
-    return [BudgetLine(*line)._asdict() for line in link_budget(part, nodes, worst=worst)]
 
 
 def switch_timeline(run: SwitchRun, title: str) -> str:
