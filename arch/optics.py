@@ -220,6 +220,8 @@ def link_budget(part: Optics, nodes: int = 1, *, worst: bool = False) -> list[Bu
     line is the receiver: the power it needs, and as its `db` the margin, negative where the link does not close.
     """
     optical = part.optical
+    if nodes < 0:
+        raise ValueError(f"expected a distance from 0 nodes on, got {nodes}")
     switch = optical.insertion_worst_db if worst else optical.insertion_db
     fibre_km = nodes * part.hop.fibre_m / M_PER_KM
     losses = [("switch of the sender", switch)] if nodes else [("switch, loopback", switch)]

@@ -9,6 +9,7 @@ from pimloom.fabric.cost import cost
 from pimloom.fabric.faults import faults
 from pimloom.fabric.mfu import mfu
 from pimloom.fabric.place import place
+from pimloom.fabric.switch import switch
 from pimloom.fabric.waste import waste
 
 app = typer.Typer(
@@ -21,5 +22,6 @@ for command, example in (
     (place, "place --tp 32 --job-gpus 2448 --faulty 17,203-205 --figure rings.svg"),
     (cost, "cost --arch all --set ocstrx.usd=500 --json -"),
     (mfu, "mfu --model llama-3.1-405b --gpus 1024,8192,131072 --json -"),
+    (switch, "switch --part ocstrx --events examples/ocs_events.yaml --timeline t.json"),
 ):
     app.command(epilog=f"Example:  pimloom fabric {example}")(command)

@@ -66,11 +66,10 @@ def own_switch_case(table: SwitchTable, seed: int) -> SwitchCase:
     first, second = others[0], others[-1] if len(others) == 1 else others[1]
     path, asked = table.entries[second][0], rng.randrange(step)
     dark = asked + 2 * (step + 1) + table.detect + rng.randrange(step)
-    flicker = rng.randint(1, table.detect + table.decide - 1)
     events: list[Request | Light] = [Request(asked, first), Request(asked + 1 + rng.randrange(step), second)]
-    events += [Light(dark, path, False), Light(dark + flicker, path, True)]
-    events += [Light(dark + flicker + 1, path, False)]
-    return _case(rng, table, events)
+    if (longest := table.detect + table.decide - 1) > 0:
+        events += [Light(dark, path, False), Light(dark + rng.randint(1, longest), path, True)]
+    return _case(rng, table, [*events, Light(dark + longest + 1, path, False)])
 
 
 def decides(cases: Sequence[SwitchCase], time: str) -> int | None:

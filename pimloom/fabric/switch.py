@@ -1,0 +1,100 @@
+"""`pimloom fabric switch`: one optical-switch transceiver through a file of events."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from pimloom.arch.error import UserError
+from pimloom.fabric.options import Csv
+from pimloom.output import Json, Quiet, output
+
+LIVE_SHARE_DIGITS = 6
+
+
+def switch(
+    events: Annotated[Path, typer.Option(metavar="FILE", help="YAML: times, requests, failures, repairs, data.")],
+    part: Annotated[str, typer.Option(metavar="PART", help="Optical part, or path to its YAML.")] = "ocstrx",
+    timeline: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a Perfetto timeline.")] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Override a value of the part; may be repeated."),
+    ] = None,
+    json: Json = None,
+    csv: Csv = None,
+    quiet: Quiet = False,
+) -> None:
+    """Follow requests and failures through one optical-switch transceiver, clock by clock.
+
+    A switch takes a blackout and a retrain; during it the newest request is kept and older ones are refused. A path
+    that fails is left for its backup entry of the preloaded table, without a request.
+    """
+    from pimloom import __version__
+    from pimloom.arch.optics import load_optics, switch_table
+    from pimloom.arch.optics_events import load_events
+    from pimloom.arch.system import digest
+    from pimloom.reports.fabric import switch as report
+    from pimloom.reports.files import table_csv, write_atomic
+    from pimloom.running import parse_settings
+
+    _check_outputs(events, {"--json": json, "--csv": csv, "--timeline": timeline})
+    module = load_optics(part, parse_settings(set_ or [], "timing.retrain='2 ms'")).value
+    run = report.run_switch(module, load_events(events, module))
+    rows, table = report.request_rows(run), switch_table(module)
+    times = {name: getattr(table, name) for name in ("detect", "decide", "blackout", "retrain")}
+    intervals = report.interval_rows(run)
+    live = sum(row["end_cycle"] - row["start_cycle"] for row in intervals if row["state"] == "live")
+    result = {
+        "part": Path(part).stem,
+        "clock_ps": module.clock_ps,
+        "times_cycles": times,
+        "bound_cycles": table.bound,
+        "rows": rows,
+        "intervals": intervals,
+        "failovers": report.failover_rows(run),
+        "bursts": report.burst_rows(run),
+        "end_us": run.us(run.found.end_cyc),
+        "live_share": round(live / run.found.end_cyc, LIVE_SHARE_DIGITS),
+        "spec_digest": digest(module),
+        "version": __version__,
+    }
+    if csv is not None:
+        write_atomic(csv, table_csv(rows, {}) if rows else ",".join(report.COLUMNS) + "\n")
+    if timeline is not None:
+        write_atomic(timeline, report.switch_timeline(run, f"{module.description}, {events.name}"))
+    output(result, json, None if quiet else _show)
+
+
+def _check_outputs(events: Path, files: Mapping[str, str | Path | None]) -> None:
+    from pimloom.running import check_writable
+
+    taken = {events.resolve(): "--events"}
+    for option, file in files.items():
+        if file is not None and file != "-":
+            check_writable(Path(file), option)
+            if (other := taken.setdefault(Path(file).resolve(), option)) != option:
+                raise UserError(f"{option} {file}: is the file of {other} too; name another")
+
+
+def _show(found: Mapping[str, Any]) -> None:
+    from pimloom.show import show_line, show_rows
+
+    if found["rows"]:
+        columns = [("request", "request", "d"), ("at_us", "at µs|r", ",.1f"), ("entry", "asks for", "")]
+        columns += [("outcome", "outcome", ""), ("taken", "entry taken", ""), ("path", "path", "")]
+        show_rows([*columns, ("wait_us", "after µs|r", ",.1f"), ("why", "why", "")], found["rows"])
+    columns = [("state", "state", ""), ("path", "path", ""), ("start_us", "from µs|r", ",.1f")]
+    show_rows([*columns, ("duration_us", "for µs|r", ",.1f")], found["intervals"])
+    for row in found["failovers"]:
+        show_line(
+            f"failover: {row['left']} dark from {row['dark_us']:,.1f} µs; {row['taken']} live "
+            f"{row['down_us']:,.1f} µs later, work again at {row['work_again_us']:,.1f} µs"
+        )
+    for row in found["bursts"]:
+        show_line(
+            f"data from {row['at_us']:,.1f} to {row['end_us']:,.1f} µs: passed {row['passed_us']:,.1f} µs, "
+            f"lost {row['lost_us']:,.1f}, refused {row['refused_us']:,.1f}"
+        )
+    ps = found["clock_ps"]
+    show_line(f"part: {found['part']}; control clock {ps:,d} ps; live {100 * found['live_share']:.2f} % of the time")
