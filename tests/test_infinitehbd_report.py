@@ -6,7 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pimloom.arch.error import GateError
 from pimloom.arch.topology.khop import khop
@@ -118,6 +121,15 @@ def test_the_ring_check_bites(monkeypatch: Any) -> None:
 
     monkeypatch.setattr(properties, "build_rings", torn)
     assert not one_ring()
+
+
+@given(st.lists(st.booleans(), min_size=5, max_size=14), st.integers(2, 4))
+def test_cuts_are_runs(down: list[bool], hops: int) -> None:
+    """Turned so that a healthy node stands first, a ring's runs are those of a line."""
+    if not all(down):
+        at = down.index(False)
+        runs = "".join("x" if d else " " for d in down[at:] + down[:at]).split()
+        assert cuts(np.array([down]), hops).tolist() == [sum(len(run) >= hops for run in runs)]
 
 
 def test_results_have_their_files(folder: Path) -> None:

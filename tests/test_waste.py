@@ -10,18 +10,17 @@ from hypothesis import strategies as st
 from pimloom.arch.error import UserError
 from pimloom.arch.topology import topologies, topology
 from pimloom.arch.topology.cluster import Cluster
-from pimloom.mappers.fabric.usable import ring_breaks
 from pimloom.reports.fabric import waste
 from pimloom.reports.fabric.waste import Plan, iid_rows, replay, trace_rows
-from pimloom.reports.fabric.waste_checks import JOB_GPUS, break_gates, idle_gates, sampled_percentiles, waste_gates
 from pimloom.reports.fabric.waste_figures import job_figure, ratio_figure, time_figure, waste_over_time
 from pimloom.reports.faults import replay as walking
 from pimloom.reports.faults.events import read_faults
 from pimloom.reports.faults.replay import check_replay, conversion_factor, draw_nodes, walk
+from pimloom.reports.faults.statistics import sampled_percentiles
 from pimloom.reports.faults.synthetic import synthesise
 from pimloom.reports.faults.trace import Outages, Trace
 
-CLUSTER = Cluster(2880, 4)
+CLUSTER, JOB_GPUS = Cluster(2880, 4), 2592
 # 7.1: mean / P99 of the waste in %, TP-8 then TP-32; tolerances
 BY_TRACE = {
     "big-switch": ((0.07, 0.14, 0.52, 0.97), 0.1, 0.4),
@@ -116,12 +115,6 @@ def test_percentiles_of_360_servers(public: Trace) -> None:
     assert 100 * p99 == pytest.approx(7.74, abs=0.15)
 
 
-def test_all_gates_hold_on_the_public_trace(public: Trace) -> None:
-    gates = waste_gates(public)
-    assert {gate.number for gate in gates} == {1, 2, 3, 8, 13, 17}
-    assert [gate.quantity for gate in gates if not gate.holds] == []
-
-
 @pytest.fixture(scope="module")
 def alone() -> dict[tuple[str, float], tuple[float, float]]:
     """Mean waste [%] and standard error of a mean of 400 draws, as the specification's values have it."""
@@ -170,7 +163,6 @@ def test_without_faults_and_with_nothing_left() -> None:
     assert waste_of["dgx8"]["waste_ratio_mean"] == 1
     assert waste_of["dgx8"]["note"] == "no group of 32 fits its units: all healthy GPUs are wasted"
     assert all(row["waste_ratio_mean"] == row["usable_gpus_min"] == 0 for row in rows if row["fault_ratio"] == 1)
-    assert [gate.holds for gate in idle_gates()] == [True] * 4
 
 
 def test_blocks_and_processes_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -237,19 +229,6 @@ def test_one_draw_by_hand() -> None:
     one = replay(Plan(Cluster(288, 8), topologies("big-switch"), [8], 1), trace, 0)
     assert one.weight_h.sum() == pytest.approx(trace.horizon_h)
     assert (one.usable[0] == one.healthy).all() and one.healthy.max() <= 288
-
-
-@given(st.lists(st.booleans(), min_size=2, max_size=14), st.integers(2, 4))
-def test_breaks_are_runs(down: list[bool], hops: int) -> None:
-    """Turned so that a healthy node stands first, a ring's runs are those of a line."""
-    if not all(down):
-        at = down.index(False)
-        runs = "".join("x" if d else " " for d in down[at:] + down[:at]).split()
-        assert ring_breaks(np.array([down]), hops).tolist() == [sum(len(run) >= hops for run in runs)]
-
-
-def test_break_rates_without_a_trace() -> None:
-    assert all(gate.holds for gate in break_gates(seed=1))
 
 
 def test_figures_name_what_they_show() -> None:

@@ -71,19 +71,6 @@ def usable_gpus(fabric: Topology, faulty: np.ndarray, gpus_per_node: int, tp: in
     return usable_of(fabric, find_faulty(faulty), gpus_per_node, [tp])[0]
 
 
-def ring_breaks(faulty: np.ndarray, hops: int) -> np.ndarray:
-    """Runs of at least `hops` faulty nodes on a ring, int64 (states,), of `faulty`, bool (states, nodes).
-
-    Each cuts the ring where hops reach no further. On n nodes down with probability f alone there are about
-    n f^K (1 - f). A ring that is down altogether has none: nothing of it is left to cut.
-    """
-    found = find_faulty(faulty)
-    marks = np.zeros(faulty.shape, bool)
-    at = _runs(found, hops, wraps=True)
-    marks[found.state[at], found.node[at]] = True
-    return (marks & ~np.roll(marks, 1, axis=1)).sum(axis=1)
-
-
 def check_usable(fabric: Topology, cluster: Cluster, tp: int) -> None:
     """Raises UserError if the fabric cannot be built of such nodes, or if groups of `tp` cannot be made of them."""
     cluster.check(fabric)

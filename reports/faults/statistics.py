@@ -7,6 +7,7 @@ import numpy as np
 from pimloom.arch.units import DAYS_PER_YEAR, H_PER_DAY
 from pimloom.reports.faults.trace import Outages, Trace
 
+SAMPLED, SAMPLES = 360, 200  # servers of 8 GPUs in a cluster of 2,880 [recalled]; random choices of them [design]
 WINDOW_H = 29 * H_PER_DAY  # twelve of them make 348 days
 
 
@@ -81,6 +82,21 @@ def fault_statistics(trace: Trace, window_h: float = WINDOW_H) -> FaultStatistic
         by_class=_by_kind(trace, by_class=True),
         notes=trace.notes,
     )
+
+
+def sampled_percentiles(
+    trace: Trace, servers: int = SAMPLED, draws: int = SAMPLES, seed: int = 0
+) -> tuple[float, float]:
+    """P50 and P99 over time of the share of servers down, each the mean over random `servers` of the trace's."""
+    rng, outages, found = np.random.default_rng(seed), trace.outages(), []
+    for _ in range(draws):
+        taken = np.zeros(trace.servers, bool)
+        taken[rng.permutation(trace.servers)[:servers]] = True
+        kept = Outages(*(column[taken[outages.server]] for column in outages))
+        weight_h, faulty = faulty_over_time(kept, trace.horizon_h)
+        found.append([weighted_quantile(faulty, weight_h, share) / servers for share in (0.5, 0.99)])
+    p50, p99 = np.mean(found, axis=0)
+    return float(p50), float(p99)
 
 
 def faulty_over_time(outages: Outages, horizon_h: float) -> tuple[np.ndarray, np.ndarray]:

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from pimloom.reports.fabric.waste_checks import idle_gates
 from pimloom.reports.faults.replay import conversion_factor
 from pimloom.reports.infinitehbd.findings import CLUSTER, TP, Findings
+from pimloom.reports.infinitehbd.properties import idle_waste
 from pimloom.reports.published import Published, read_published, span
 
 HARD, SOFT, REPORT = "hard gate", "soft", "report only"
@@ -78,7 +78,7 @@ def _waste(found: Findings) -> Rows:
         100 * found.waste(name)["waste_ratio_mean"] for name in ("infinitehbd-k2", "nvl72", "tpuv4-slices")
     )
     wait = max(100 * found.waste(f"infinitehbd-k{k}")["job_wait_ratio"] for k in (2, 3))
-    idle = [gate.ours for gate in idle_gates()]
+    idle = [100 * waste for waste in idle_waste()]
     over = [nvl / mine, tpu / mine]
     known = found.public
     return [

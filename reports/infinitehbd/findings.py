@@ -17,12 +17,11 @@ from pimloom.reports.fabric.mfu import Search, domains, mfu_rows
 from pimloom.reports.fabric.place_curves import RATIOS, SIZES, cross_tor_rows, speed_rows
 from pimloom.reports.fabric.sensitivity import sensitivity_rows
 from pimloom.reports.fabric.waste import Plan, iid_rows, trace_rows
-from pimloom.reports.fabric.waste_checks import break_rates, sampled_percentiles
 from pimloom.reports.faults.events import read_faults
-from pimloom.reports.faults.statistics import FaultStatistics, fault_statistics
+from pimloom.reports.faults.statistics import FaultStatistics, fault_statistics, sampled_percentiles
 from pimloom.reports.faults.synthetic import synthesise
 from pimloom.reports.faults.trace import Trace
-from pimloom.reports.infinitehbd.properties import bypasses, one_ring
+from pimloom.reports.infinitehbd.properties import break_rates, bypasses, one_ring
 from pimloom.reports.pool import run_all
 from pimloom.reports.reproduction import Progress, counting
 

@@ -2,13 +2,18 @@
 
 import numpy as np
 
+from pimloom.arch.topology import topology
 from pimloom.arch.topology.khop import KHop, khop
+from pimloom.mappers.fabric.usable import usable_gpus
 from pimloom.mappers.fabric.verify import Rules, verify
 from pimloom.mappers.ring import build_rings, cuts, form_chains, segments
 
 NODES = 64  # [design] of the bypass check: the specification's
 SIZES = (1, 2, 3, 8, 16)  # nodes of a group
 GPUS_PER_NODE = (4, 8)
+BREAK_NODES = 720  # [recalled] 4-GPU nodes of the paper's cluster
+BREAK_DRAWS = 20_000
+BREAK_RATIO = 0.1  # [design] high enough that K = 3 breaks often
 
 
 def bypasses(fabric: KHop) -> bool:
@@ -43,3 +48,22 @@ def _complaints(fabric: KHop, gpus_per_node: int, m: int) -> list[str]:
     if len(chains) != int((~faulty).sum()) // m:
         return ["some groups are missing"]
     return verify(rings, np.flatnonzero(faulty).tolist(), rules)
+
+
+def break_rates(
+    hops: int, fault_ratio: float = BREAK_RATIO, draws: int = BREAK_DRAWS, seed: int = 0
+) -> tuple[float, float]:
+    """Mean number of cuts of a ring of 720 nodes: by Monte-Carlo, and n f^K (1 - f)."""
+    rng, nodes, step = np.random.default_rng([seed, hops]), BREAK_NODES, 1000
+    counts = [cuts(rng.random((step, nodes)) < fault_ratio, hops) for _ in range(max(draws // step, 1))]
+    return float(np.mean(counts)), nodes * fault_ratio**hops * (1 - fault_ratio)
+
+
+def idle_waste() -> list[float]:
+    """Waste ratio without any fault of NVL-36 and NVL-72, TP-16 and TP-32."""
+    healthy, found = np.zeros((1, BREAK_NODES), bool), []
+    for name in ("nvl36", "nvl72"):
+        for tp in (16, 32):
+            used = int(usable_gpus(topology(name), healthy, GPUS_PER_NODE[0], tp)[0])
+            found.append(1 - used / (BREAK_NODES * GPUS_PER_NODE[0]))
+    return found
