@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from pimloom.arch.error import GateError
 from pimloom.arch.topology.khop import khop
-from pimloom.mappers.ring import Ring, build_rings, segments
+from pimloom.mappers.ring import Ring, build_rings, cuts, segments
 from pimloom.reports.infinitehbd import findings, properties, study
 from pimloom.reports.infinitehbd.checks import published, reproduction_rows
 from pimloom.reports.infinitehbd.findings import Findings, Scope, find_all
