@@ -137,7 +137,7 @@ def _value(where: str, struct: Any, sources: Mapping[str, Source], place: str) -
         text = f"{found:g} {found.unit}"
     elif isinstance(found, float):
         text = f"{found:.15g}"
-    folders = {Part: "parts", Optics: "parts", Policy: "controllers"}
+    folders: dict[type, str] = {Part: "parts", Optics: "parts", Policy: "controllers"}
     folder = folders.get(type(struct), "systems")
     file = f"arch/{folder}/{where}.yaml:{source.line}" if source else ""
     return [Value(where, text, source.text if source else "", file)]
