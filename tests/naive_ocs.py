@@ -16,7 +16,8 @@ def tick_all(table: Any, asks: dict[int, int], light: dict[int, dict[int, bool]]
     using, target, gone = 0, None, 0  # entry in use; entry that is switched to; clocks of the switch that are over
     served_by_switch, waiting = None, None  # clocks in which those requests came
     bad_for = 0  # clocks in a row in which the live path has failed
-    states, ends, failovers = [], [[] for _ in range(clocks)], []
+    states, failovers = list[Any](), list[Any]()
+    ends: list[list[Any]] = [[] for _ in range(clocks)]
 
     def path_of(entry):
         return table.entries[entry][0]

@@ -25,6 +25,7 @@ __all__ = ["browser"]
 
 TRACE = Path(__file__).resolve().parent.parent.parent / "shared/data/infinitehbd_fault_trace.json"
 SMALL = Scope(1, 20, 2, place_ratios=(0.02, 0.05), sizes=(2048, 4096), gpus=(1024, 131_072))
+NEVER = {"cross_tor", "ring_bandwidth"}  # judged
 JUDGED_ON_THE_TRACE = {
     "trace_mean",
     "trace_p50",
@@ -75,18 +76,18 @@ def test_the_page_is_whole(seen: Visit) -> None:
 
 
 def reproduction_ids() -> list[str]:
-    return [id for id in published() if id != "ring_bandwidth"]
+    return list(published())
 
 
-def test_every_published_value_is_checked_but_the_testbed(found: Findings) -> None:
+def test_every_published_value_is_shown(found: Findings) -> None:
     assert [row["id"] for row in reproduction_rows(found)] == reproduction_ids()
 
 
 def test_a_synthetic_trace_is_not_held_against_the_paper(found: Findings) -> None:
     assert not found.public
     verdicts = {row["id"]: row["verdict"] for row in reproduction_rows(found)}
-    assert {id for id, verdict in verdicts.items() if verdict == "report only"} == {*JUDGED_ON_THE_TRACE, "cross_tor"}
-    assert {verdicts[id] for id in verdicts if id not in {*JUDGED_ON_THE_TRACE, "cross_tor"}} == {"pass"}
+    assert {id for id, verdict in verdicts.items() if verdict == "report only"} == {*JUDGED_ON_THE_TRACE, *NEVER}
+    assert {verdicts[id] for id in verdicts if id not in {*JUDGED_ON_THE_TRACE, *NEVER}} == {"pass"}
 
 
 def test_a_gate_that_does_not_hold_ends_the_run(found: Findings, tmp_path: Path, monkeypatch: Any) -> None:
@@ -160,4 +161,7 @@ def test_the_whole_study_on_the_public_trace(tmp_path: Path) -> None:
         pytest.skip("no ../shared/data/infinitehbd_fault_trace.json")
     study.run_study(tmp_path, faults=TRACE)
     checks = json.loads((tmp_path / "results.json").read_text())["checks"]
-    assert {row["id"]: row["verdict"] for row in checks if row["verdict"] != "pass"} == {"cross_tor": "report only"}
+    assert {row["id"]: row["verdict"] for row in checks if row["verdict"] != "pass"} == {
+        "mfu_trend": "deviates",  # the ratio falls by 0.06 % from 1,024 to 2,048 GPUs
+        **dict.fromkeys(NEVER, "report only"),
+    }

@@ -66,7 +66,10 @@ def test_what_holds_of_every_run(seed):
     assert [f.request for f in found.fates] == [e for e in events if isinstance(e, Request)]
     for fate in found.fates:
         assert 0 <= fate.end_cyc - fate.request.cycle <= table.bound == 2 * (table.blackout + table.retrain) + 1
-        if not fate.why:
+        if fate.taken is None:
+            assert fate.why
+        else:
+            assert not fate.why
             (live,) = [i for i in found.intervals if i.start_cyc <= fate.end_cyc < i.end_cyc]
             assert (live.state, live.path) == ("live", table.entries[fate.taken][0])
             assert fate.taken in (fate.request.entry, table.entries[fate.request.entry][1])
@@ -145,7 +148,7 @@ def test_light_that_comes_back_in_time_calls_a_failover_off():
 
 
 def test_a_failover_waits_for_a_backup_with_light():
-    dark = [Request(0, ONE), Light(20, 0, False), Light(20, 1, False)]
+    dark: list[Request | Light] = [Request(0, ONE), Light(20, 0, False), Light(20, 1, False)]
     assert simulate(TABLE, dark).failovers == []
     (one,) = simulate(TABLE, [*dark, Light(50, 1, True)]).failovers
     assert (one.start_cyc, one.live_cyc) == (51, 60)
@@ -180,7 +183,13 @@ def test_data_are_those_of_every_clock(seed):
     assert list(deliver(found, Burst(a, b))) == want
 
 
-SCENE = [Request(0, ONE), Light(20, 0, False), Request(60, LOOP), Request(62, TWO), Light(80, 0, True)]
+SCENE: list[Request | Light] = [
+    Request(0, ONE),
+    Light(20, 0, False),
+    Request(60, LOOP),
+    Request(62, TWO),
+    Light(80, 0, True),
+]
 
 
 @pytest.mark.parametrize("name", FIELDS)

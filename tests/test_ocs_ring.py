@@ -10,10 +10,10 @@ from pimloom.arch.link import Link
 from pimloom.arch.optics import load_optics, switch_table
 from pimloom.cycle_sim.link import all_gather_ps, all_reduce_ps, reduce_scatter_ps
 from pimloom.cycle_sim.ocs import Light, Request, simulate
-from pimloom.cycle_sim.ocs_ring import Ring, collective, node_ring, recovered, steps_of
+from pimloom.cycle_sim.ocs_ring import Operation, Ring, collective, node_ring, recovered, steps_of
 
 PART = load_optics("ocstrx").value
-OPERATIONS = ("reduce_scatter", "all_gather", "all_reduce")
+OPERATIONS: tuple[Operation, ...] = ("reduce_scatter", "all_gather", "all_reduce")
 MS, US = 10**9, 10**6
 
 
@@ -46,7 +46,7 @@ class Machine:
         over = {step: [0, 0] for step in range(first, self.steps)}  # messages there, the latest
         ready, busy = [first] * p, [start] * p  # the step whose message a GPU has; when its link is free
         done = [first] * p  # the step that a GPU sends next
-        arrivals = [(start, d, -1, None) for d in range(p)]
+        arrivals = [(start, d, -1, set[int]()) for d in range(p)]
         heapq.heapify(arrivals)
         while arrivals:
             when, d, step, what = heapq.heappop(arrivals)

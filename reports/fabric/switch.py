@@ -52,8 +52,17 @@ def request_rows(run: SwitchRun) -> Rows:
         at, end, taken = fate.request.cycle, fate.end_cyc, run.entry(fate.taken)
         path = run.part.table[taken].path if taken else None
         outcome = "refused" if fate.why else "served"
-        cells = (number, at, run.us(at), run.entry(fate.request.entry), outcome, taken, path, fate.why or None)
-        cells += (fate.stage, end, run.us(end), run.us(end - at))
+        cells: list[Any] = [
+            number,
+            at,
+            run.us(at),
+            run.entry(fate.request.entry),
+            outcome,
+            taken,
+            path,
+            fate.why or None,
+        ]
+        cells += [fate.stage, end, run.us(end), run.us(end - at)]
         rows.append(dict(zip(COLUMNS, cells, strict=True)))
     return rows
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from pimloom import __version__
 from pimloom.arch.error import GateError
 from pimloom.reports.files import prepare_folder, write_atomic, write_json, write_table_csv
-from pimloom.reports.infinitehbd import economics_section, rings_section, waste_section
+from pimloom.reports.infinitehbd import economics_section, optics_section, rings_section, waste_section
 from pimloom.reports.infinitehbd.checks import reproduction_rows
 from pimloom.reports.infinitehbd.findings import CLUSTER, Findings, Scope, find_all
 from pimloom.reports.page import Card, Page, render
@@ -70,6 +70,7 @@ def build_page(found: Findings, checks: list[dict[str, object]]) -> Page:
             rings_section.traffic(found),
             economics_section.cost(found),
             economics_section.mfu(found),
+            optics_section.transceiver(),
             assumptions(Path(__file__).parent),
         ],
         cards,

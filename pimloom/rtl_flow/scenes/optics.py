@@ -38,8 +38,8 @@ def draw_switch_cases(requests: int, seed: int) -> list[SwitchCase]:
     while left > 0:
         entries = tuple((rng.randrange(PATHS), rng.randrange(ENTRIES)) for _ in range(ENTRIES))
         most = rng.choice([2, LONGEST])
-        times = rng.randint(0, most), *(rng.randint(1, most) for _ in range(2)), rng.randint(0, most)
-        table = SwitchTable(*times, PATHS, entries)
+        decide, blackout = (rng.randint(1, most) for _ in range(2))
+        table = SwitchTable(rng.randint(0, most), decide, blackout, rng.randint(0, most), PATHS, entries)
         events, clock = list[Request | Light](), 0
         lit = [True] * PATHS
         asked = min(left, 50)
