@@ -64,7 +64,9 @@ def _candidates(healthy: np.ndarray, m: int, hops: int) -> list[tuple[int, ...]]
         if len(chain) == m:
             found.append(chain)
             if len(found) > MOST_GROUPS:
-                raise UserError(f"more than {MOST_GROUPS} groups of {m} nodes are candidates; expected a smaller cluster")
+                raise UserError(
+                    f"more than {MOST_GROUPS} groups of {m} nodes are candidates; expected a smaller cluster"
+                )
             continue
         before = chain[-1] - chain[-2] if len(chain) > 1 else 0
         for hop in range(1, hops + 1):
