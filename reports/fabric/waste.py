@@ -80,8 +80,8 @@ def iid_rows(plan: Plan, fault_ratios: Sequence[float], progress: Progress = lam
     """A row for each fabric, TP and fault ratio: mean and percentiles over draws. Raises UserError: too many of all."""
     if (figures := plan.draws * len(fault_ratios) * len(plan.pairs)) > MOST_FIGURES:
         raise UserError(
-            f"--draws {plan.draws}: of {len(fault_ratios)} fault ratios and {len(plan.pairs)} pairs of architecture and "
-            f"TP, {figures} figures; expected at most {MOST_FIGURES}"
+            f"--draws {plan.draws}: of {len(fault_ratios)} fault ratios, {len(plan.pairs)} pairs of architecture and "
+            f"TP: {figures} figures; expected at most {MOST_FIGURES}"
         )
     nodes = plan.cluster.nodes
     block = max(BLOCK_NODES // nodes, 1)

@@ -165,7 +165,10 @@ def _fail_event(path: Path, said: str, tree: list[Any]) -> NoReturn:
 
 def _place(path: Path, number: int) -> str:
     """`FILE:LINE: event NUMBER`, both from 1."""
-    text = read_text(path, GIB)
+    try:
+        text = read_text(path, GIB)
+    except UserError:  # a pipe can be read once
+        return f"{path}: event {number}"
     for count, at in enumerate(_starts(text), start=1):
         if count == number:
             return f"{path}:{text.count(chr(10), 0, at) + 1}: event {number}"

@@ -76,7 +76,9 @@ def _fresh(like: Fitted, servers: int, rng: np.random.Generator) -> tuple[np.nda
     gone_h = np.cumsum(np.where(begins, 0, step_h))
     start_h = first_h[burst] + gone_h - gone_h[begins][burst]
     alike = np.where((size[burst] > 1) & (rng.random(len(burst)) < like.burst_alike_share), shared[burst], np.nan)
-    server = np.concatenate([np.zeros(0, np.int64), *(rng.choice(servers, n, replace=False) for n in size)])
+    server = rng.integers(0, servers, len(burst))
+    for nth in np.flatnonzero(size > 1):
+        server[burst == nth] = rng.choice(servers, size[nth], replace=False)
     return server, start_h, alike
 
 
