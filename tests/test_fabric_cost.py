@@ -214,7 +214,7 @@ def test_the_command_prints_and_writes(tmp_path: Path) -> None:
         (("--arch", "dgx8"), "no list of its parts is known; expected of infinitehbd-kN, tpuv4"),
         (("--arch", "infinitehbd-k5"), "5 bundles need as many slots; a node with --gpus-per-node 4 has 4"),
         (("--gpus-per-node", "0"), "--gpus-per-node 0: expected 1 to 64"),
-        (("--set", "ocstrx.usd=-1"), "parts.ocstrx.usd: expected number >= 0, got -1"),
+        (("--set", "ocstrx.usd=-1"), "parts.ocstrx.usd: expected number >= 0 and <= 1000000000, got -1"),
         (("--set", "ocstrx.eur=1"), "no such key in components.yaml; nearest: parts.ocstrx"),
         (("--set", "ocstrx"), "expected KEY=VALUE, such as ocstrx.usd=500"),
         (("--gpu-usd", "1"), "needs --gpu-usd, and one of --fault-ratio and --waste"),

@@ -103,6 +103,7 @@ def test_the_sensitivity_of_the_specification() -> None:
 def test_a_case_that_does_not_fit_has_no_ratio() -> None:
     rows = sensitivity_rows(LLAMA, 64)
     assert all(row["mfu"] is None and row["ratio_to_dgx8"] is None for row in rows)
+    assert {row["batch"] for row in sensitivity_rows(replace(LLAMA, batch=1), 64)} == {1, 2}
 
 
 def test_131072_gpus_take_less_than_half_a_second() -> None:
@@ -198,14 +199,14 @@ def test_a_short_context_is_noted() -> None:
         (("--arch", "nvl36", "--tp", "64"), "lies within domains of 36 GPUs of nvl36"),
         (("--arch", "sip-ring"), "no parts and no bandwidth of it are known"),
         (("--arch", "infinitehbd-k1"), "no such architecture"),
-        (("--hbd-gb-s", "0"), "--hbd-gb-s 0: expected GB/s above 0"),
-        (("--hbd-gb-s", "nan"), "--hbd-gb-s nan: expected GB/s above 0"),
+        (("--hbd-gb-s", "0"), "--hbd-gb-s 0: expected GB/s from 0.001 on"),
+        (("--hbd-gb-s", "nan"), "--hbd-gb-s nan: expected GB/s from 0.001 on"),
         (("--hbd-gb-s", "nvl72=1"), "nvl72 is none of --arch infinitehbd-k2,dgx8"),
         (("--interleave", "2"), "--interleave 2: 1f1b has 1 chunk"),
         (("--schedule", "gpipe"), "'gpipe' is not one of '1f1b', 'interleaved'"),
         (("--gpu", "h200"), "unknown gpu 'h200'; nearest: h100"),
         (("--set", "gpu.dcn_gbs=1"), "no such key in h100.yaml; nearest: gpu.dcn_gb_s"),
-        (("--set", "recipe.expert_imbalance=0.5"), "expected number >= 1, got 0.5"),
+        (("--set", "recipe.expert_imbalance=0.5"), "expected number >= 1 and <= 1024, got 0.5"),
         (("--batch", "0"), "Invalid value for '--batch'"),
         (("--sensitivity", "--figure", "f.svg"), "leave out --sensitivity, or --figure"),
         (("--figure", "f.pdf"), "figures are SVG"),
