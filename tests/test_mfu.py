@@ -238,6 +238,6 @@ def test_checks_of_cost_and_mfu() -> None:
     cost = cost_gates()
     assert [gate.number for gate in cost] == [11, *[12] * 14] and all(gate.holds for gate in cost)
     ratio, few, every, tp = mfu_checks()
-    assert (ratio.number, ratio.ours) == (14, pytest.approx(3.108, abs=0.001)) and ratio.holds
+    assert ratio.number == 14 and ratio.ours == pytest.approx(3.108, abs=0.001) and ratio.holds
     assert few.holds and tp.holds
     assert every.ours == pytest.approx(0.031, abs=0.002) and not every.holds  # 1,024 to 2,048 GPUs
