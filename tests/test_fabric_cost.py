@@ -14,7 +14,6 @@ from pimloom.energy.cost import aggregate, network_cost
 from pimloom.reports.fabric.cost import (
     aggregate_figure,
     aggregate_rows,
-    cost_figure,
     cost_rows,
     part_rows,
     power_figure,
@@ -229,6 +228,8 @@ def test_the_command_prints_and_writes(tmp_path: Path) -> None:
         (("--csv", "no/c.csv"), "--csv no/c.csv: there is no folder no"),
         (("--figure", "c.png"), "figures are SVG"),
         (("--csv", "a", "--json", "a"), "--csv a: is the file of --json too"),
+        (("--csv", "-"), "--csv -: expected a file"),
+        (("--gpu-usd", "1", "--waste", "w.csv", "--csv", "w.csv"), "--csv w.csv: is the file of --waste too"),
     ],
 )
 def test_bad_input_is_one_line(arguments: tuple[str, ...], message: str) -> None:

@@ -72,11 +72,11 @@ def mfu(
     """MFU of the best TP × PP × DP × EP that fits, for each number of GPUs and fabric, and its ratio to DGX."""
     from pimloom.arch.llm import load_llm
     from pimloom.arch.training import load_training
-    from pimloom.fabric.writing import check_outputs, write_figure, write_rows
+    from pimloom.fabric.writing import check_files, write_figure, write_rows
     from pimloom.reports.fabric.mfu import Search, mfu_figure
     from pimloom.running import parse_settings
 
-    check_outputs({"--json": json, "--csv": csv, "--figure": figure})
+    check_files(json, csv, figure)
     search = Search(
         load_llm(model),
         load_training(gpu, parse_settings(settings or (), such_as="gpu.dcn_gb_s=100")).value,
