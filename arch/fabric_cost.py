@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
@@ -100,8 +101,18 @@ class Bill:
 
 def load_components(path: str | Path = COMPONENTS, overrides: Mapping[str, str] | None = None) -> Loaded[Components]:
     """Read prices and lists; `ocstrx.usd` is short for `parts.ocstrx.usd` in overrides. Raises UserError."""
-    places = {_whole(place): text for place, text in (overrides or {}).items()}
-    loaded = load_yaml(Path(path), Components, places)
+    if path == COMPONENTS and not overrides:
+        return _as_installed()
+    return _load(Path(path), {_whole(place): text for place, text in (overrides or {}).items()})
+
+
+@lru_cache(maxsize=1)
+def _as_installed() -> Loaded[Components]:
+    return _load(COMPONENTS, {})
+
+
+def _load(path: Path, overrides: Mapping[str, str]) -> Loaded[Components]:
+    loaded = load_yaml(path, Components, overrides)
     found = loaded.value
     lists = {"infinitehbd.per_bundle": found.infinitehbd.per_bundle, "infinitehbd.per_slot": found.infinitehbd.per_slot}
     lists |= {f"domains.{name}.parts": domain.parts or {} for name, domain in found.domains.items()}
