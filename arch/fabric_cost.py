@@ -3,15 +3,15 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import msgspec
 
 from pimloom.arch.document import SET, nearest, short
 from pimloom.arch.error import UserError
 from pimloom.arch.load import Loaded, load_yaml
-from pimloom.arch.part import NonNegative, Positive, PositiveFloat
 from pimloom.arch.topology import topology
 from pimloom.arch.topology.cluster import Cluster
 from pimloom.arch.topology.khop import KHop
@@ -19,14 +19,18 @@ from pimloom.arch.topology.khop import KHop
 COMPONENTS = Path(__file__).parent / "fabrics" / "components.yaml"
 HOPS = (2, 3)  # of the rings that `all` means
 
+Amount = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
+Count = Annotated[int, msgspec.Meta(gt=0, le=10**9)]
+Rate = Annotated[float, msgspec.Meta(ge=0.001, le=1e9)]
+
 
 class Price(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One part, bought and switched on."""
 
     MEANING: ClassVar[Mapping[str, str]] = {"usd": "price [$]", "w": "power [W]"}
 
-    usd: NonNegative
-    w: NonNegative
+    usd: Amount
+    w: Amount
 
 
 class Ring(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -40,9 +44,9 @@ class Ring(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     }
 
     links: Literal["ring"]
-    gb_s: PositiveFloat
-    per_bundle: dict[str, Positive]
-    per_slot: dict[str, Positive]
+    gb_s: Rate
+    per_bundle: dict[str, Count]
+    per_slot: dict[str, Count]
 
 
 class Domain(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -56,9 +60,9 @@ class Domain(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     }
 
     links: Literal["switch", "torus"]
-    gpus: Positive
-    gb_s: PositiveFloat
-    parts: dict[str, Positive] | None
+    gpus: Count
+    gb_s: Rate
+    parts: dict[str, Count] | None
 
 
 class Components(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -97,8 +101,18 @@ class Bill:
 
 def load_components(path: str | Path = COMPONENTS, overrides: Mapping[str, str] | None = None) -> Loaded[Components]:
     """Read prices and lists; `ocstrx.usd` is short for `parts.ocstrx.usd` in overrides. Raises UserError."""
-    places = {_whole(place): text for place, text in (overrides or {}).items()}
-    loaded = load_yaml(Path(path), Components, places)
+    if path == COMPONENTS and not overrides:
+        return _as_installed()
+    return _load(Path(path), {_whole(place): text for place, text in (overrides or {}).items()})
+
+
+@lru_cache(maxsize=1)
+def _as_installed() -> Loaded[Components]:
+    return _load(COMPONENTS, {})
+
+
+def _load(path: Path, overrides: Mapping[str, str]) -> Loaded[Components]:
+    loaded = load_yaml(path, Components, overrides)
     found = loaded.value
     lists = {"infinitehbd.per_bundle": found.infinitehbd.per_bundle, "infinitehbd.per_slot": found.infinitehbd.per_slot}
     lists |= {f"domains.{name}.parts": domain.parts or {} for name, domain in found.domains.items()}

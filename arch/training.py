@@ -6,17 +6,21 @@ from typing import Annotated, ClassVar, Literal, NamedTuple, get_args
 
 import msgspec
 
-from pimloom.arch.fabric_cost import Hbd
+from pimloom.arch.fabric_cost import Hbd, Rate
 from pimloom.arch.llm import LlmSpec
 from pimloom.arch.load import Loaded, load_yaml
-from pimloom.arch.part import NonNegative, Positive, PositiveFloat
-from pimloom.arch.system import Share, find
+from pimloom.arch.part import Positive
+from pimloom.arch.system import find
 from pimloom.arch.units import ceil_div
 
 Schedule = Literal["1f1b", "interleaved", "interleaved-ideal"]
 SCHEDULES: tuple[str, ...] = get_args(Schedule)
 """`interleaved-ideal` is m + (PP − 1) / v for any m: below what is possible where m < PP (see cycle_sim/schedule)."""
 
+Few = Annotated[int, msgspec.Meta(gt=0, le=1024)]
+Factor = Annotated[float, msgspec.Meta(ge=0, le=1024)]
+Share = Annotated[float, msgspec.Meta(ge=0.001, le=1)]
+Tokens = Annotated[int, msgspec.Meta(gt=0, le=10**8)]
 SERVER = 8  # GPUs; matrix products split further are narrower
 
 
@@ -32,12 +36,12 @@ class TrainingGpu(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         "dcn_gb_s": "bandwidth of the data-centre network, each way [GB/s]",
     }
 
-    peak_tflops: PositiveFloat
+    peak_tflops: Rate
     efficiency: Share
-    efficiency_loss: NonNegative
+    efficiency_loss: Factor
     memory_bytes: Positive
     memory_share: Share
-    dcn_gb_s: PositiveFloat
+    dcn_gb_s: Rate
 
     def reached_tflops(self, tp: int) -> float:
         """Rate of a GPU in matrix products that `tp` GPUs share [TFLOPS]; fewer than a server gain nothing."""
@@ -66,16 +70,16 @@ class Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         "expert_imbalance": "tokens of the busiest rank of experts over the mean, where experts are split [1]",
     }
 
-    sequence_tokens: Positive
-    element_bytes: Positive
-    state_bytes: Positive
-    sharded_bytes: NonNegative
-    gradient_bytes: Positive
-    activation_bytes: PositiveFloat
+    sequence_tokens: Tokens
+    element_bytes: Few
+    state_bytes: Few
+    sharded_bytes: Factor
+    gradient_bytes: Few
+    activation_bytes: Factor
     activation_share: Share
-    all_reduces: Positive
-    all_to_alls: Positive
-    expert_imbalance: Annotated[float, msgspec.Meta(ge=1)]
+    all_reduces: Few
+    all_to_alls: Few
+    expert_imbalance: Annotated[float, msgspec.Meta(ge=1, le=1024)]
 
 
 class Training(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

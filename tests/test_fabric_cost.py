@@ -14,7 +14,6 @@ from pimloom.energy.cost import aggregate, network_cost
 from pimloom.reports.fabric.cost import (
     aggregate_figure,
     aggregate_rows,
-    cost_figure,
     cost_rows,
     part_rows,
     power_figure,
@@ -214,7 +213,7 @@ def test_the_command_prints_and_writes(tmp_path: Path) -> None:
         (("--arch", "dgx8"), "no list of its parts is known; expected of infinitehbd-kN, tpuv4"),
         (("--arch", "infinitehbd-k5"), "5 bundles need as many slots; a node with --gpus-per-node 4 has 4"),
         (("--gpus-per-node", "0"), "--gpus-per-node 0: expected 1 to 64"),
-        (("--set", "ocstrx.usd=-1"), "parts.ocstrx.usd: expected number >= 0, got -1"),
+        (("--set", "ocstrx.usd=-1"), "parts.ocstrx.usd: expected number >= 0 and <= 1000000000, got -1"),
         (("--set", "ocstrx.eur=1"), "no such key in components.yaml; nearest: parts.ocstrx"),
         (("--set", "ocstrx"), "expected KEY=VALUE, such as ocstrx.usd=500"),
         (("--gpu-usd", "1"), "needs --gpu-usd, and one of --fault-ratio and --waste"),
@@ -229,6 +228,8 @@ def test_the_command_prints_and_writes(tmp_path: Path) -> None:
         (("--csv", "no/c.csv"), "--csv no/c.csv: there is no folder no"),
         (("--figure", "c.png"), "figures are SVG"),
         (("--csv", "a", "--json", "a"), "--csv a: is the file of --json too"),
+        (("--csv", "-"), "--csv -: expected a file"),
+        (("--gpu-usd", "1", "--waste", "w.csv", "--csv", "w.csv"), "--csv w.csv: is the file of --waste too"),
     ],
 )
 def test_bad_input_is_one_line(arguments: tuple[str, ...], message: str) -> None:
@@ -247,10 +248,6 @@ def test_a_list_with_a_part_without_price() -> None:
 
 def test_figures_are_drawn() -> None:
     points = [WastePoint(name, 720, 4, 8, f, 0.01) for name in ("nvl72", "tpuv4") for f in (0.0, 0.1)]
-    for figure in (
-        cost_figure(part_rows()),
-        power_figure(part_rows()),
-        aggregate_figure(aggregate_rows(points, 30000)),
-    ):
-        assert figure.svg.startswith("<svg")
-    assert "30,000 $" in aggregate_figure(aggregate_rows(points, 30000)).caption
+    with_faults = aggregate_figure(aggregate_rows(points, 30000))
+    assert all(figure.svg.startswith("<svg") for figure in (power_figure(part_rows()), with_faults))
+    assert "30,000 $" in with_faults.caption

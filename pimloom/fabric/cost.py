@@ -80,7 +80,7 @@ def cost(
 ) -> None:
     """Cost and power of each network per GPU and per GB/s, from lists of its parts; with faults, of idle GPUs too."""
     from pimloom.arch.topology.cluster import Cluster
-    from pimloom.fabric.writing import check_outputs, write_figure, write_rows
+    from pimloom.fabric.writing import check_files, write_figure, write_rows
     from pimloom.reports.fabric.cost import aggregate_figure, aggregate_rows, cost_figure, cost_rows, part_rows
     from pimloom.running import parse_settings
     from pimloom.show import show_rows
@@ -91,7 +91,7 @@ def cost(
         raise UserError(f"--waste {waste}: has the waste of its own faults; leave out --fault-ratio")
     if parts and gpu_usd is not None:
         raise UserError("--parts: leave out --gpu-usd, or --parts; one table at a time")
-    check_outputs({"--json": json, "--csv": csv, "--figure": figure})
+    check_files(json, csv, figure, waste)
     prices = parse_settings(settings or (), such_as="ocstrx.usd=500")
     if gpu_usd is not None:
         if waste is not None:

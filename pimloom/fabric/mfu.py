@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pimloom.reports.fabric.mfu import Search
 
 PARTS = ("compute", "tp_all_reduce", "all_to_all", "p2p", "bubble", "dp_all_reduce")
+SLOWEST, FASTEST = 0.001, 1e9  # GB/s
 CHUNKS = 8  # v at most, where interleaved schedules are asked for without a number
 
 
@@ -71,11 +72,11 @@ def mfu(
     """MFU of the best TP × PP × DP × EP that fits, for each number of GPUs and fabric, and its ratio to DGX."""
     from pimloom.arch.llm import load_llm
     from pimloom.arch.training import load_training
-    from pimloom.fabric.writing import check_outputs, write_figure, write_rows
+    from pimloom.fabric.writing import check_files, write_figure, write_rows
     from pimloom.reports.fabric.mfu import Search, mfu_figure
     from pimloom.running import parse_settings
 
-    check_outputs({"--json": json, "--csv": csv, "--figure": figure})
+    check_files(json, csv, figure)
     search = Search(
         load_llm(model),
         load_training(gpu, parse_settings(settings or (), such_as="gpu.dcn_gb_s=100")).value,
@@ -145,8 +146,10 @@ def _domains(arch: str, other_gb_s: Sequence[str]) -> list["Hbd"]:
             rate = float(number)
         except ValueError:
             rate = 0
-        if not 0 < rate < float("inf"):
-            raise UserError(f"--hbd-gb-s {short(text)}: expected GB/s above 0, such as 400 or infinitehbd-k2=400")
+        if not SLOWEST <= rate <= FASTEST:
+            raise UserError(
+                f"--hbd-gb-s {short(text)}: expected GB/s from {SLOWEST} on, like 400 or infinitehbd-k2=400"
+            )
         if name and name not in [hbd.arch for hbd in found]:
             raise UserError(f"--hbd-gb-s {short(text)}: {short(name)} is none of --arch {arch}")
         chosen = [name] if name else [hbd.arch for hbd in found if hbd.arch != BASELINE]

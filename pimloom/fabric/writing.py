@@ -1,28 +1,20 @@
-"""Files that the `fabric` commands write: checked before the work, written after it."""
+"""Files that `fabric cost` and `fabric mfu` write: checked before the work, written after it."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from pimloom.arch.error import UserError
+from pimloom.fabric.faults import check_outputs
 from pimloom.reports.files import write_atomic, write_table_csv
 from pimloom.reports.page import Figure
-from pimloom.running import check_writable
 
 
-def check_outputs(files: Mapping[str, str | Path | None]) -> None:
-    """Option -> file that it names (`-` and None are none). Raises UserError: not writable, two options one file."""
-    seen: dict[Path, str] = {}
-    for option, file in files.items():
-        if file is None or file == "-":
-            continue
-        path = Path(file)
-        check_writable(path, option)
-        if first := seen.get(path.resolve()):
-            raise UserError(f"{option} {file}: is the file of {first} too; name another")
-        seen[path.resolve()] = option
-        if option == "--figure" and path.suffix != ".svg":
-            raise UserError(f"{option} {file}: figures are SVG; name a file that ends in .svg")
+def check_files(json: str | None, csv: Path | None, figure: Path | None, waste: Path | None = None) -> None:
+    """Raise UserError unless all files can be written and differ from one another and from `waste`, which is read."""
+    if figure is not None and figure.suffix != ".svg":
+        raise UserError(f"--figure {figure}: figures are SVG; name a file that ends in .svg")
+    check_outputs({"--json": json, "--csv": csv, "--figure": figure}, {"--waste": waste})
 
 
 def write_rows(file: Path | None, rows: Sequence[Mapping[str, Any]]) -> None:

@@ -30,7 +30,8 @@ def cases(search: Search, ours_gb_s: float, dgx_gb_s: float) -> Iterator[Case]:
     yield Case("half the bandwidth", search, half, dgx_gb_s)
     wide = replace(search, tensor=(*search.tensor, 2 * max(search.tensor)))
     lossy = changed(search.training, gpu=changed(search.training.gpu, efficiency_loss=LOSS))
-    for batch in (search.batch // 2, search.batch, 2 * search.batch):
+    halved = [] if search.batch % 2 else [search.batch // 2]
+    for batch in (*halved, search.batch, 2 * search.batch):
         for name, training in (("", search.training), (f", loss {LOSS:.0%}", lossy)):
             alike = replace(wide, batch=batch, training=training)
             yield Case(f"equal bandwidth{name}", alike, ours_gb_s, ours_gb_s)
