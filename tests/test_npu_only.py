@@ -295,14 +295,14 @@ def test_many_iterations_on_a_roofline(tmp_path):
     ("options", "said"),
     [
         # 40e9 bytes less 12,884,901,888 of weights, 524,288 a token
-        (("--batch", "1000"), " tokens of the 51,717 of the memory; lower --batch"),
+        (("--batch", "9000"), " tokens of the 51,717 of the memory; lower --batch"),
         (("--batch", "4", "--policy", "min-load"), "--policy min-load: gpu_a100 is a roofline, its memory has no"),
         (("--batch", "4", "--pp", "2"), "--pp 2: gpu_a100 is a roofline, without pipelines; leave it out"),
-        (("--set", "memory_bytes=12886000000", "--batch", "4"), "needs 2,048 tokens of the memory, which has 2 for"),
+        (("--set", "memory_bytes=12886000000", "--batch", "4"), "needs 747 tokens of the memory, which has 2 for"),
     ],
 )
 def test_what_a_roofline_cannot_serve(options, said):
-    done = call("run", "gpu_a100", "--model", "gpt3-7b", "--requests", "sharegpt", "--iterations", "2", *options)
+    done = call("run", "gpu_a100", "--model", "gpt3-7b", "--requests", "alpaca", "--iterations", "2", *options)
     assert done.code == 2 and said in done.err and done.err.count("\n") == 1
 
 
