@@ -6,7 +6,7 @@ from itertools import product
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace as changed
 
@@ -236,6 +236,7 @@ def test_the_search_without_any_split_or_without_one_that_fits() -> None:
     assert tied is not None and tied.split == Split(8, 2, 1)  # the first of equals
 
 
+@settings(max_examples=30)
 @given(st.floats(10, 2000), st.floats(1.0, 4), st.sampled_from([1024, 16384, 131072]))
 def test_more_bandwidth_never_lowers_mfu(gb_s: float, more: float, gpus: int) -> None:
     def mfu(rate: float) -> float:
