@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from pimloom.arch.error import UserError
 from pimloom.arch.fabric_cost import COMPONENTS, bill, bill_names, load_components
+from pimloom.arch.optics import load_optics
 from pimloom.arch.topology import NAMED
 from pimloom.energy.cost import aggregate, network_cost
 from pimloom.reports.fabric.cost import (
@@ -251,3 +252,9 @@ def test_figures_are_drawn() -> None:
     with_faults = aggregate_figure(aggregate_rows(points, 30000))
     assert all(figure.svg.startswith("<svg") for figure in (power_figure(part_rows()), with_faults))
     assert "30,000 $" in with_faults.caption
+
+
+def test_the_transceiver_has_one_price() -> None:
+    """It stands in its part, for what a module is, and among the components, for what a network is made of."""
+    part, price = load_optics("ocstrx").value, load_components().value.parts["ocstrx"]
+    assert (part.cost_usd, part.power_w) == (price.usd, price.w)

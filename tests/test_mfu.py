@@ -10,7 +10,6 @@ import pytest
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import load_llm
 from pimloom.arch.training import load_training
-from pimloom.reports.fabric.cost_checks import cost_gates, mfu_checks
 from pimloom.reports.fabric.mfu import Search, domains, mfu_row, mfu_rows, trend
 from pimloom.reports.fabric.sensitivity import sensitivity_rows
 from tests.command import call
@@ -234,10 +233,9 @@ def test_the_gpu_and_its_recipe_are_explained() -> None:
     assert "NVIDIA H100" in json.loads(call("list", "--json", "-").out)["gpus"]["h100"]
 
 
-def test_checks_of_cost_and_mfu() -> None:
-    cost = cost_gates()
-    assert [gate.number for gate in cost] == [11, *[12] * 14] and all(gate.holds for gate in cost)
-    ratio, few, every, tp = mfu_checks()
-    assert ratio.number == 14 and ratio.ours == pytest.approx(3.108, abs=0.001) and ratio.holds
-    assert few.holds and tp.holds
-    assert every.ours == pytest.approx(0.031, abs=0.002) and not every.holds  # 1,024 to 2,048 GPUs
+def test_the_trend_over_scales() -> None:
+    """Over the specification's scales the ratio never falls; over every doubling it does once, 1,024 to 2,048 GPUs."""
+    few = trend(mfu_rows(LLAMA, [RING], list(TABLE)), RING.arch)
+    every = trend(mfu_rows(LLAMA, [RING], [1024 << step for step in range(8)]), RING.arch)
+    assert few["ratio_never_falls"] and few["tp_rises"] and every["tp_rises"]
+    assert not every["ratio_never_falls"] and every["ratio_largest_fall"] == pytest.approx(0.00031, abs=0.00002)
