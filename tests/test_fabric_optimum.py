@@ -17,7 +17,7 @@ from pimloom.mappers.ring import form_chains
 def draw(rng: np.random.Generator) -> tuple[np.ndarray, int, int]:
     """A small ring with many runs of two faulty nodes, so that corner cases are frequent; m; K."""
     hops, m = int(rng.integers(2, 4)), int(rng.integers(2, 5))
-    runs = rng.choice([0, 1, 2, 3, 4], p=[0.25, 0.15, 0.45, 0.1, 0.05], size=int(rng.integers(4, 9)))
+    runs = rng.choice([0, 1, 2, 3, 4], p=[0.15, 0.05, 0.55, 0.2, 0.05], size=int(rng.integers(4, 9)))
     healthy = np.concatenate([[True, *[False] * int(run)] for run in runs])
     healthy = np.concatenate([healthy, np.ones(max(0, 2 * hops + 1 - len(healthy)), bool)])
     return np.roll(healthy, int(rng.integers(len(healthy)))), m, hops
@@ -40,8 +40,8 @@ def gaps(count: int, seed: int) -> tuple[int, int]:
 
 
 def test_for_k_2_and_3_no_placement_has_more_groups():
-    bound, missed = gaps(60, 1)
-    assert missed == 0 and bound >= 2  # corner cases cost groups, and the heuristic loses no more than they must
+    bound, missed = gaps(36, 4)
+    assert missed == 0 and bound >= 5  # corner cases cost groups, and the heuristic loses no more than they must
 
 
 @pytest.mark.slow
@@ -83,14 +83,15 @@ def naive_most(healthy: np.ndarray, m: int, hops: int) -> int:
 
 def test_the_integer_programme_is_the_optimum_of_all_placements():
     rng = np.random.default_rng(3)
-    for _ in range(25):
+    for _ in range(12):
         hops, m = int(rng.integers(2, 5)), int(rng.integers(2, 4))
         healthy = rng.random(int(rng.integers(2 * hops + 1, 14))) < 0.55
         assert most_groups(healthy, m, khop(hops)) == naive_most(healthy, m, hops)
 
 
-def test_large_clusters_and_tiny_rings_are_refused():
-    with pytest.raises(UserError, match="--optimum: more than 20000 sets of 8 nodes are candidates"):
+def test_large_clusters_and_tiny_rings_are_refused(monkeypatch):
+    monkeypatch.setattr("pimloom.mappers.fabric.optimum.MOST_SETS", 500)
+    with pytest.raises(UserError, match="--optimum: more than 500 sets of 8 nodes are candidates"):
         most_groups(np.ones(720, bool), 8, khop(3))
     with pytest.raises(UserError, match="6 nodes: expected more than 2 K = 6"):
         most_groups(np.ones(6, bool), 2, khop(3))
@@ -107,7 +108,7 @@ def traffic(p: int, tors: int, m: int, hops: int, job: float, seed: int) -> tupl
 
 
 def test_no_placement_crosses_less_than_the_bound():
-    found = [traffic(4, 12, 3, 2, 0.8, seed) for seed in range(4)]
+    found = [traffic(4, 12, 3, 2, 0.8, seed) for seed in range(2)]
     assert all(bound <= ours for bound, ours in found)
     assert sum(ours for _, ours in found) <= 4
 

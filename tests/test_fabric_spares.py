@@ -17,7 +17,7 @@ from pimloom.mappers.ring import build_rings
 from pimloom.reports.fabric.place_curves import cross_tor_figure, cross_tor_rows, speed_figure
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     st.integers(1, 5),
     st.integers(7, 40),
@@ -47,20 +47,13 @@ def test_it_places_what_aligned_blocks_place_never_with_more_traffic(p, tors, m,
 
 
 @pytest.mark.parametrize(
-    ("m", "job", "ratio", "most"),
-    [
-        (8, 0.85, 0.02, 0.003),
-        (8, 0.85, 0.03, 0.015),
-        (8, 0.85, 0.07, 0.1),
-        (8, 0.7, 0.07, 0.025),
-        (4, 0.85, 0.05, 0.03),
-    ],
+    ("m", "job", "ratio", "most"), [(8, 0.85, 0.03, 0.015), (8, 0.85, 0.07, 0.1), (4, 0.85, 0.05, 0.03)]
 )
 def test_the_curve(m, job, ratio, most):
-    """Means of 5 draws below what was measured over 20, with room; the specification's heuristic is far above."""
+    """Means of 3 draws below what was measured over 20, with room; the specification's heuristic is far above."""
     rows, need = Rows(2048, 8), groups_of(job, 2048, m)
     found = []
-    for seed in range(5):
+    for seed in range(3):
         healthy = np.random.default_rng(seed).random(2048) >= ratio
         fine, aligned = (way(healthy, rows, m, 3, need) for way in (with_spares, orchestrate))
         ours, order = cross_tor(rows.tor(fine.ranks)), cross_in_order(rows.tor(fine.ranks))
@@ -84,7 +77,7 @@ def test_groups_past_faults_take_a_spare_and_one_pair_crosses():
     ]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.integers(1, 9), st.integers(0, 10**6))
 def test_a_cover_is_the_best_one(height, seed):
     """Against all choices of disjoint pieces of two lengths."""

@@ -48,12 +48,16 @@ def test_the_example():
 
 @pytest.mark.parametrize("algorithm", ["spares", "aligned", "unconstrained", "ring"])
 def test_hops_bypasses_and_rows_agree(algorithm):
-    found = result("--fault-ratio", "0.05", "--seed", "3", "--algorithm", algorithm, "--csv", "rows.csv", "--quiet")
+    found = result(
+        "--fault-ratio", "0.05", "--seed", "3", "--algorithm", algorithm, "--csv", "rows.csv", "--dcn-share", "0.1"
+    )
     assert found["algorithm"] == algorithm and found["seed"] == 3 and found["fault_ratio"] == 0.05
     with Path("rows.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == found["groups"] * found["group_nodes"]
     hops = Counter(int(row["hop_to_next"]) for row in rows if row["hop_to_next"])
+    assert found["cross_tor_share"] == found["cross_tor_crossing"] / found["cross_tor_pairs"]
+    assert found["cross_tor_share_of_traffic"] == pytest.approx(0.1 * found["cross_tor_share"])
     assert found["bypasses_by_length"] == {"1": hops[2], "2": hops[3]} and max(hops) <= 3
     assert [int(row["node"]) for row in rows] == [node for ring in found["rings"] for node in ring]
     for row in rows:
@@ -166,6 +170,7 @@ BAD = {
     ("--algorithm", "aligned", "--job-gpus", "2880"): "--algorithm aligned: the job needs 90 groups; the healthy nodes",
     ("--figure", "folder"): "--figure folder: is a folder; name a file in it",
     ("--csv", "none/rows.csv"): "--csv none/rows.csv: there is no folder none; make it first",
+    ("--dcn-share", "1.1"): "--dcn-share 1.1: expected a share from 0 to 1",
     ("--csv", "x", "--json", "x"): "--csv x: is the file of --json too; name another",
 }
 

@@ -25,7 +25,7 @@ def complaints(chains: np.ndarray, healthy: np.ndarray, hops: int, gpus: int, m:
 
 @pytest.mark.parametrize("hops", [2, 3, 4])
 def test_runs_below_k_are_bypassed_anywhere_and_k_in_a_row_cut(hops):
-    for start in range(64):
+    for start in range(64 if hops == 3 else 8):
         for run in range(1, hops + 2):
             healthy = np.ones(64, bool)
             healthy[(start + np.arange(run)) % 64] = False
@@ -102,7 +102,7 @@ def test_two_cuts_split_the_ring_and_no_healthy_node_is_no_group():
     assert cuts(np.ones(9, bool), 2) == 0
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     st.lists(st.booleans(), min_size=11, max_size=60),
     st.integers(2, 5),
@@ -120,7 +120,7 @@ def test_expected_cuts_of_random_faults():
     """n f^K (1 - f), within 10 % of a Monte-Carlo count."""
     rng = np.random.default_rng(1)
     for hops, ratio in ((2, 0.07), (3, 0.1)):
-        faulty = rng.random((2000, 720)) < ratio
+        faulty = rng.random((1000, 720)) < ratio
         assert cuts(faulty, hops).mean() == pytest.approx(720 * ratio**hops * (1 - ratio), rel=0.1)
 
 

@@ -58,6 +58,7 @@ def place(
     optimum: Annotated[
         bool, typer.Option("--optimum", help="Also the most groups that fit, exactly (small clusters).")
     ] = False,
+    dcn_share: Annotated[float, typer.Option(metavar="F", help="Share of all traffic that runs between groups.")] = 1.0,
     json: Json = None,
     csv: Csv = None,
     figure: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the cluster as SVG.")] = None,
@@ -68,13 +69,15 @@ def place(
     Waste: healthy nodes that no further group fits on, as a share of all nodes.
     """
     _check_outputs(json, csv, figure)
+    if not 0 <= dcn_share <= 1:
+        raise UserError(f"--dcn-share {dcn_share}: expected a share from 0 to 1")
     job = _job(nodes, tp, job_gpus, _faults(nodes, faulty, fault_ratio, seed), tor_size, gpus_per_node, arch, corners)
     from pimloom.reports.fabric.place import node_rows, place_job, summary
     from pimloom.running import progress_bar
 
     with progress_bar(f"{job.groups} groups on {nodes} nodes", quiet) as progress:
         placed = place_job(job, algorithm.value, progress)
-        found = summary(placed, optimum)
+        found = summary(placed, optimum, dcn_share)
     _write(placed, csv, figure, node_rows(placed) if csv is not None else [])
     found |= {"fault_ratio": fault_ratio, "seed": None if fault_ratio is None else seed, "version": __version__}
     output(found, json, None if quiet else lambda value: _show(placed, value, optimum))

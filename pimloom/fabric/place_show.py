@@ -48,6 +48,11 @@ def _lines(r: Mapping[str, Any]) -> list[tuple[str, str, str]]:
             f"{r['cross_tor_crossing']:,} of {r['cross_tor_pairs']:,} pairs",
         ),
         ("  on one chain", f"{r['cross_tor_share_in_order']:.2%}", "all groups in order, beyond what no order avoids"),
+        (
+            "  of all traffic",
+            f"{r['cross_tor_share_of_traffic']:.2%}",
+            f"{r['dcn_share']:.0%} of it runs between groups",
+        ),
     ]
 
 

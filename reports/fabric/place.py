@@ -144,8 +144,11 @@ def _place(job: Job, algorithm: str) -> tuple[str, Placement]:
         raise UserError(f"--algorithm {algorithm}: {error}, or choose --algorithm ring") from None
 
 
-def summary(placed: Placed, optimum: bool = False) -> dict[str, Any]:
-    """What `pimloom fabric place --json` prints. optimum: also the exact optimum of the groups that fit. UserError."""
+def summary(placed: Placed, optimum: bool = False, dcn_share: float = 1.0) -> dict[str, Any]:
+    """What `pimloom fabric place --json` prints. Raises UserError.
+
+    optimum: also the exact optimum of the groups that fit. dcn_share: what part of all traffic runs between groups.
+    """
     job, placement = placed.job, placed.placement
     healthy = int(job.healthy.sum())
     wasted = healthy - job.possible * job.m
@@ -182,6 +185,8 @@ def summary(placed: Placed, optimum: bool = False) -> dict[str, Any]:
         "cross_tor_pairs": block.pairs,
         "cross_tor_crossing": block.crossing,
         "cross_tor_share_in_order": any_order.share,
+        "cross_tor_share_of_traffic": dcn_share * block.share,
+        "dcn_share": dcn_share,
         "holds": not placed.complaints,
         "complaints": placed.complaints,
         "faulty": np.flatnonzero(job.faulty).tolist(),
