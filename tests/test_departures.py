@@ -159,7 +159,9 @@ def test_a_batch_that_does_not_fit(tmp_path):
     done = call(*options)
     assert done.code == 2 and done.err.count("\n") == 1
     # 32 layers: 12 x 4096 x 4096 weights over 4 devices, and K and V of 1,024 elements for 300,000 tokens, 2 bytes each
-    assert f"needs {32 * (12 * 4096**2 // 4 + 2 * 1024 * 300_000) * 2} bytes of memory on each of 4 devices" in done.err
+    assert (
+        f"needs {32 * (12 * 4096**2 // 4 + 2 * 1024 * 300_000) * 2:,} bytes of memory on each of 4 devices" in done.err
+    )
     done = call(*options, "--layers", "1")
     assert done.code == 2 and done.err.count("\n") == 1
     # 63 tiles x 2 rows of K and 4 x 32 of V each; 512 rows of activations, 96 of weights
