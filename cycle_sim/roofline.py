@@ -41,7 +41,8 @@ def check_fits(system: RooflineSystem, spec: LlmSpec, tokens: int) -> None:
     need = (spec.params_matmul + cache * tokens) * system.element_bits // BITS_PER_BYTE
     if need > system.memory_bytes:
         left = system.memory_bytes * BITS_PER_BYTE // system.element_bits - spec.params_matmul
-        fits = f"at most {left // cache} tokens fit" if left >= cache else "not one token fits beside its weights"
+        fits = f"at most {left // cache:,} tokens fit" if left >= cache else "not one token fits beside its weights"
         raise UserError(
-            f"{spec.name} with {tokens} tokens needs {need} bytes of memory, there are {system.memory_bytes}: {fits}"
+            f"{spec.name} with {tokens:,} tokens needs {need:,} bytes of memory, there are {system.memory_bytes:,}: "
+            f"{fits}"
         )

@@ -148,7 +148,7 @@ BAD: list[tuple[tuple[str, ...], str]] = [
         with_model("gpt3-xl", "--generate", "10000"),
         f"gpt3-xl with 10,000 tokens needs 4,416,602,112 bytes of PIM memory, {FITS}",
     ),
-    (("run", "t4", "--model", "gpt2", "--generate", "500000"), "there are 16000000000: at most 429419 tokens fit"),
+    (("run", "t4", "--model", "gpt2", "--generate", "500000"), "there are 16,000,000,000: at most 429,419 tokens"),
     # tokens
     ((*RUN, "--generate", "0"), "--generate: expected at least 1 token, got 0"),
     ((*RUN, "--generate", "-4"), "--generate: expected at least 1 token, got -4"),

@@ -159,11 +159,13 @@ def test_a_batch_that_does_not_fit(tmp_path):
     done = call(*options)
     assert done.code == 2 and done.err.count("\n") == 1
     # 32 layers: 12 x 4096 x 4096 weights over 4 devices, and K and V of 1,024 elements for 300,000 tokens, 2 bytes each
-    assert f"needs {32 * (12 * 4096**2 // 4 + 2 * 1024 * 300_000) * 2} bytes of memory on each of 4 devices" in done.err
+    assert (
+        f"needs {32 * (12 * 4096**2 // 4 + 2 * 1024 * 300_000) * 2:,} bytes of memory on each of 4 devices" in done.err
+    )
     done = call(*options, "--layers", "1")
     assert done.code == 2 and done.err.count("\n") == 1
     # 63 tiles x 2 rows of K and 4 x 32 of V each; 512 rows of activations, 96 of weights
-    assert f"need {150 * (126 + 128)} rows of a bank behind 609 of activations and weights; it has 32768" in done.err
+    assert f"need {150 * (126 + 128):,} rows of a bank behind 609 of activations and weights; it has 32,768" in done.err
 
 
 def test_scope_of_a_precharge_that_is_not_there(tmp_path):

@@ -359,15 +359,16 @@ def test_what_fits_a_baseline() -> None:
     check_fits(exact, tiny(), 1000)
     with pytest.raises(UserError) as error:
         check_fits(exact, tiny(), 1001)
-    said = "tiny with 1001 tokens needs 56008000 bytes of memory, there are 56000000: at most 1000 tokens fit"
+    said = "tiny with 1,001 tokens needs 56,008,000 bytes of memory, there are 56,000,000: at most 1,000 tokens fit"
     assert str(error.value) == said
     with pytest.raises(
-        UserError, match="needs 48008000 bytes of memory, there are 47999999: not one token fits beside its weights$"
+        UserError,
+        match="needs 48,008,000 bytes of memory, there are 47,999,999: not one token fits beside its weights$",
     ):
         simulate(roofline(memory_bytes=47_999_999), tiny(), 1)
     grouped = tiny(num_key_value_heads=5)  # 22 million weights, 2000 values a token
     check_fits(spec_of(roofline(memory_bytes=48_000_000)), grouped, 1000)
-    with pytest.raises(UserError, match="needs 48004000 bytes .* at most 1000 tokens fit$"):
+    with pytest.raises(UserError, match="needs 48,004,000 bytes .* at most 1,000 tokens fit$"):
         check_fits(spec_of(roofline(memory_bytes=48_000_000)), grouped, 1001)
 
 
