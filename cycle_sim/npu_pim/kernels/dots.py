@@ -3,7 +3,7 @@
 from pimloom.cycle_sim.memory.kernels.compiled import bare
 from pimloom.cycle_sim.memory.kernels.device import FAR, free_from
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
-from pimloom.cycle_sim.npu_pim.kernels.banks import free_close
+from pimloom.cycle_sim.npu_pim.kernels.banks import free_close, reserve
 from pimloom.cycle_sim.npu_pim.kernels.fields import ACT, G_ACT, GWRITE, HEADER, PIM_PRE, PRE, READRES, REFAB
 from pimloom.cycle_sim.npu_pim.kernels.masks import lowest, ranks_free
 
@@ -29,7 +29,7 @@ def head(ch, t):
         if kind == GWRITE:
             g[f.COPYING], g[f.COPY_BANK] = 1, ch.request[i, f.BANK]
         else:
-            g[f.RESERVED] = ch.request[i, f.ROW]
+            reserve(ch, ch.request[i, f.ROW])
             g[f.BLOCKED] = ch.policy[f.SINGLE]
     if kind == GWRITE:
         return _copy(ch, i, t)

@@ -9,7 +9,6 @@ import numpy as np
 from pimloom.cycle_sim.memory.kernels.compiled import bare
 from pimloom.cycle_sim.npu_pim.kernels import core as k
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
-from pimloom.cycle_sim.npu_pim.kernels.requests import COLUMN_BITS
 
 # MurmurHash3's mixer and the table layout of robin_hood 3.11.5 [recalled], of an address before channels are dealt out
 # [assumed]: home = bits 5 and up of the hash, modulo a power of two
@@ -57,11 +56,12 @@ def _key(x, size):
 
 @bare
 def place(npu, line):
-    """(channel, key of its column there) of a line: columns, then banks, then rows."""
+    """(channel, bank, row, column) of a line: columns, then banks, then rows."""
     channel = line & ((1 << npu[k.CHANNEL_BITS]) - 1)
     rest = line >> npu[k.CHANNEL_BITS]
     column = rest & ((1 << npu[k.COLUMN_BITS]) - 1)
-    return channel, (rest >> npu[k.COLUMN_BITS]) << COLUMN_BITS | column
+    node = rest >> npu[k.COLUMN_BITS]
+    return channel, node % npu[k.BANKS], node // npu[k.BANKS], column
 
 
 @bare
