@@ -100,8 +100,8 @@ def _open(ch, b, t):
     if t < opens and t < closes:
         sleep(ch, b, min(opens, closes))
         return -1, 0
-    while i >= 0:
-        row = ch.request[i, f.ROW]
+    row = bank[f.FIRST_ROW]
+    while True:
         if row != g[f.RESERVED]:
             if row == bank[f.PIM] and ch.policy[f.DUAL]:
                 if t >= closes:
@@ -111,6 +111,9 @@ def _open(ch, b, t):
             elif t < closes:
                 return -1, 0
         i = ch.request[i, f.NEXT]
+        if i < 0:
+            break
+        row = ch.request[i, f.ROW]
     if t < closes:
         sleep(ch, b, closes)
     return -1, 0

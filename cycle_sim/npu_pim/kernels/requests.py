@@ -27,6 +27,13 @@ def _key(bank, row, column):
 
 
 @bare
+def _place(key):
+    """(bank, row, column) of a key."""
+    node = key >> f.COLUMN_BITS
+    return node & (f.MOST_BANKS - 1), node >> f.BANK_BITS, key & ((1 << f.COLUMN_BITS) - 1)
+
+
+@bare
 def key_of(ch, i):
     """The key of the column that request i means."""
     request = ch.request
@@ -69,8 +76,8 @@ def _same(ch, which, key):
 
 
 @bare
-def _read(ch, i, key):
-    """The waiting read of the key of read i, in the list or in a command queue; -1: none."""
+def _read(ch, key):
+    """The waiting read of a key, in the list or in a command queue; -1: none."""
     if ch.seen[_reads_alike(key)] == 0:
         return -1
     first, mask, request = ch.first[READS], ch.list.shape[1] - 1, ch.request
@@ -78,17 +85,22 @@ def _read(ch, i, key):
         entry = ch.list[READS, k & mask]
         if entry[f.KEY] == key and entry[f.TO] >= 0:  # no PIM command
             return entry[f.SLOT]
-    b, row = request[i, f.BANK], request[i, f.ROW]
-    read = first_queued(ch, b, row, RD)
-    while read >= 0 and request[read, f.COLUMN] != request[i, f.COLUMN]:
-        read = next_hit(ch, request[read, f.NEXT_ALIKE], b, row, RD)
-    return read
+    b, row, column = _place(key)
+    i = first_queued(ch, b, row, RD)
+    while i >= 0 and request[i, f.COLUMN] != column:
+        i = next_hit(ch, request[i, f.NEXT_ALIKE], b, row, RD)
+    return i
+
+
+@bare
+def _kind(ch, word):
+    return (WR if word & 1 else RD) if word >= 0 else ch.dot[-1 - word, f.KIND]
 
 
 @bare
 def accepts(ch, word):
     """Whether the controller takes a request."""
-    kind = (WR if word & 1 else RD) if word >= 0 else ch.dot[-1 - word, f.KIND]
+    kind = _kind(ch, word)
     if kind == WR and _written(ch, word >> 1) >= 0:
         return True
     if ch.length[_list_of(ch, kind)] >= ch.policy[f.ENTRIES_MAX]:
@@ -102,8 +114,7 @@ def accept(ch, word, group, t):
     g = ch.state
     g[f.SPARES] -= 1
     i = ch.spare[g[f.SPARES]]
-    _enter(ch, i, word)
-    kind, key = ch.request[i, f.KIND], key_of(ch, i)
+    key, kind = _enter(ch, i, word), _kind(ch, word)
     ch.request[i, f.GROUP] = group
     own = _list_of(ch, kind)
     if kind != HEADER:
@@ -120,14 +131,14 @@ def accept(ch, word, group, t):
             free(ch, i)
             return
         ch.request[i, f.TWIN], ch.request[i, f.LAST_TWIN] = -1, i
-        first = _read(ch, i, key)
+        first = _read(ch, key)
         if first >= 0:
             ch.request[ch.request[first, f.LAST_TWIN], f.TWIN] = i
             ch.request[first, f.LAST_TWIN] = i
             return
         ch.seen[_reads_alike(key)] += 1
     entry = ch.list[own, (ch.first[own] + ch.length[own]) & (ch.list.shape[1] - 1)]
-    entry[f.SLOT], entry[f.KEY], entry[f.TO] = i, key, ch.request[i, f.BANK] if kind in (RD, WR) else -1
+    entry[f.SLOT], entry[f.KEY], entry[f.TO] = i, key, _place(key)[0] if kind in (RD, WR) else -1
     ch.length[own] += 1
     if entry[f.TO] >= 0:
         ch.bank[entry[f.TO], f.LISTED] += 1
@@ -135,16 +146,15 @@ def accept(ch, word, group, t):
 
 @bare
 def _enter(ch, i, word):
-    """What a word says, at place i."""
+    """What a word says, at place i; returns its key."""
     request = ch.request[i]
     if word < 0:
         for x in range(f.LAST + 1):
             request[x] = ch.dot[-1 - word, x]
-        return
-    key = word >> 1
-    node = key >> f.COLUMN_BITS
-    request[f.KIND], request[f.COLUMN] = WR if word & 1 else RD, key & ((1 << f.COLUMN_BITS) - 1)
-    request[f.BANK], request[f.ROW] = node & (f.MOST_BANKS - 1), node >> f.BANK_BITS
+        return key_of(ch, i)
+    request[f.KIND] = WR if word & 1 else RD
+    request[f.BANK], request[f.ROW], request[f.COLUMN] = _place(word >> 1)
+    return word >> 1
 
 
 @bare
