@@ -106,7 +106,7 @@ def append(ch, i):
     g[f.TURNS] += 1
     _link(ch, i)
     if bank[f.FINAL] < 0:
-        bank[f.FIRST], bank[f.FIRST_ROW] = i, request[i, f.ROW]
+        bank[f.FIRST], bank[f.RUN], bank[f.FIRST_ROW] = i, i, request[i, f.ROW]
     else:
         request[bank[f.FINAL], f.NEXT] = i
     bank[f.FINAL] = i
@@ -143,6 +143,7 @@ def take(ch, i):
         bank[f.FINAL] = before
     else:
         request[after, f.BEFORE] = before
+    bank[f.RUN] = bank[f.FIRST]
     bank[f.ENTRIES] -= 1
     if bank[f.ENTRIES] == ch.policy[f.QUEUE_MAX] - 1:
         g[f.FULL] &= ~(1 << b)

@@ -56,6 +56,7 @@ def _first_ready(ch, b, t):
     if row != bank[f.MEM] and row != g[f.RESERVED] and t >= free_from(ch.device, PRE, b):
         hits = bank[f.READ_HIT] >= 0 or bank[f.WRITE_HIT] >= 0
         if (not hits or bank[f.SERVED] >= ch.policy[f.CAP]) and _affords(ch, ch.policy[f.CLOSE_CK]):
+            _charge(ch)
             return PRE, 0
     if bank[f.MEM] == g[f.RESERVED]:
         return -1, 0
@@ -93,42 +94,53 @@ def _free_write(ch, b, w):
 @bare
 def _open(ch, b, t):
     """ACT for the first request of bank b, or PIM_PRECHARGE where the PIM row buffer holds that row."""
-    g, bank, i = ch.state, ch.bank[b], ch.bank[b, f.FIRST]
-    opens, closes = free_from(ch.device, ACT, b), FAR
+    g, bank = ch.state, ch.bank[b]
+    opens, closes, affords = free_from(ch.device, ACT, b), FAR, _affords(ch, ch.policy[f.ACT_CK])
     if ch.policy[f.DUAL] and bank[f.PIM] >= 0 and some_queued(ch, b, bank[f.PIM]):
         closes = free_close(ch, b)
-    if t < opens and t < closes:
-        sleep(ch, b, min(opens, closes))
+    if t < closes and (t < opens or not affords):
+        if t < opens:
+            sleep(ch, b, min(opens, closes))
         return -1, 0
-    row = bank[f.FIRST_ROW]
+    i, row = bank[f.RUN], bank[f.FIRST_ROW]
     while True:
         if row != g[f.RESERVED]:
             if row == bank[f.PIM] and ch.policy[f.DUAL]:
                 if t >= closes:
                     return PIM_PRE, 0
-            elif t >= opens and _affords(ch, ch.policy[f.ACT_CK]):
+            elif t >= opens and affords:
+                _charge(ch)
                 return ACT, row
             elif t < closes:
                 return -1, 0
-        i = ch.request[i, f.NEXT]
+        run, i = i == bank[f.RUN], ch.request[i, f.NEXT]
         if i < 0:
             break
         row = ch.request[i, f.ROW]
+        if run and row == bank[f.FIRST_ROW]:
+            bank[f.RUN] = i
     if t < closes:
         sleep(ch, b, closes)
     return -1, 0
 
 
 @bare
+def _counts(ch):
+    """Whether rows change at the cost of PIM's time before the next refresh."""
+    return ch.policy[f.DUAL] and ch.state[f.REMAIN] > 0 and dots_wait(ch)
+
+
+@bare
 def _affords(ch, needed):
-    """Whether PIM's time before the next refresh allows a row to be changed; if so, it is charged."""
-    g = ch.state
-    if not (ch.policy[f.DUAL] and g[f.REMAIN] > 0 and dots_wait(ch)):
-        return True
-    if g[f.REMAIN] <= needed:
-        return False
-    g[f.REMAIN] -= ch.policy[f.ACT_CK]
-    return True
+    """Whether PIM's time before the next refresh allows a row to be changed."""
+    return not _counts(ch) or ch.state[f.REMAIN] > needed
+
+
+@bare
+def _charge(ch):
+    """A row is changed."""
+    if _counts(ch):
+        ch.state[f.REMAIN] -= ch.policy[f.ACT_CK]
 
 
 @bare

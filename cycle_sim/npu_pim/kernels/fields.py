@@ -24,8 +24,9 @@ N_REQUEST = 16  # 64 bytes
 WORD, WHEN, OF, N_ORDER = range(4)
 # bank[b]: open row of the MEM and of the PIM row buffer (-1: closed), accesses since it opened; first and last
 # request of its command queue, first read and first write to the open row (-1: none), entries, reads and writes that
-# the controller still holds; row of the first request (held if there is one); clock in which a bank that sleeps wakes
-MEM, PIM, SERVED, FIRST, FINAL, READ_HIT, WRITE_HIT, ENTRIES, LISTED, FIRST_ROW, WAKE, N_BANK = range(12)
+# the controller still holds; row of the first request; a request for it with none for another row before it;
+# clock in which a bank that sleeps wakes
+MEM, PIM, SERVED, FIRST, FINAL, READ_HIT, WRITE_HIT, ENTRIES, LISTED, FIRST_ROW, RUN, WAKE, N_BANK = range(13)
 MIXED = -2
 BANK_BITS, COLUMN_BITS = 5, 20  # of a key
 MOST_BANKS = 1 << BANK_BITS  # of a channel: a mask has a bit for each
