@@ -7,7 +7,7 @@ from pimloom.arch.system import load_part
 from pimloom.cycle_sim.npu_pim.build import build
 from pimloom.cycle_sim.npu_pim.kernels import engine
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
-from pimloom.cycle_sim.npu_pim.kernels.requests import word_of
+from pimloom.cycle_sim.npu_pim.kernels.lines import word_of
 
 COMMAND = {
     "ACT": "ACT", "PRE": "PRE", "READ": "RD", "WRITE": "WR", "REFRESH": "REFab", "GWRITE": "GWRITE", "G_ACT": "G_ACT",

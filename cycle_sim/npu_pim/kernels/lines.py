@@ -65,6 +65,25 @@ def place(npu, line):
 
 
 @bare
+def word_of(kind, bank, row, column):
+    """A read or write as one number: its key, which tells its column, and whether it writes."""
+    return key_at(bank, row, column) << 1 | (kind == f.WR)
+
+
+@bare
+def key_at(bank, row, column):
+    """One number for a column."""
+    return (row << f.BANK_BITS | bank) << f.COLUMN_BITS | column
+
+
+@bare
+def column_at(key):
+    """(bank, row, column) of a key."""
+    node = key >> f.COLUMN_BITS
+    return node & (f.MOST_BANKS - 1), node >> f.BANK_BITS, key & ((1 << f.COLUMN_BITS) - 1)
+
+
+@bare
 def lines_of(npu, start, size):
     """(first line, lines) of `size` bytes at byte `start`."""
     return start // npu[k.LINE], (start + size - 1) // npu[k.LINE] - start // npu[k.LINE] + 1
@@ -77,6 +96,8 @@ def send(chs, c, port, word, when, group, ahead):
     ahead: before reads and writes of the same clock, however early these were sent.
     """
     order, ends, size = chs.order, chs.port, chs.order.shape[2]
+    if ends[c, port, 0] == ends[c, port, 1]:  # empty: what was used last is near in memory
+        ends[c, port, 0] = ends[c, port, 1] = 0
     at = ends[c, port, 1]
     if at - ends[c, port, 0] >= size:
         return False

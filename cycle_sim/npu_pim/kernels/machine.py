@@ -5,8 +5,7 @@ from pimloom.cycle_sim.npu_pim.kernels import core as k
 from pimloom.cycle_sim.npu_pim.kernels import engine
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
 from pimloom.cycle_sim.npu_pim.kernels.fields import Channel, Device
-from pimloom.cycle_sim.npu_pim.kernels.lines import lines_of, order_lines, place, send
-from pimloom.cycle_sim.npu_pim.kernels.requests import word_of
+from pimloom.cycle_sim.npu_pim.kernels.lines import lines_of, order_lines, place, send, word_of
 from pimloom.cycle_sim.npu_pim.kernels.window import window
 
 ALL_DONE, STUCK, FULL = range(3)  # what `run_all` returns

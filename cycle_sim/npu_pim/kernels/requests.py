@@ -5,9 +5,9 @@ from pimloom.cycle_sim.memory.kernels.device import FAR
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
 from pimloom.cycle_sim.npu_pim.kernels.banks import append, dots_wait, first_queued, next_hit, tile_missing
 from pimloom.cycle_sim.npu_pim.kernels.fields import HEADER, PIMS, QUICK, RD, READS, WR, WRITES
+from pimloom.cycle_sim.npu_pim.kernels.lines import column_at, key_at
 
 DRAINS_FROM = 2  # PIM commands in their queue, with which writes drain before more of them
-
 WRITE_PLACES = 256  # of counters of waiting writes
 READ_PLACES = 4096  # of counters of waiting reads
 SPREAD = f.COLUMN_BITS - 4  # bits by which a key is shifted, so that 16 columns of a row are neighbours
@@ -15,29 +15,10 @@ NUMBER_BITS = 48  # of the number of a response in its channel
 
 
 @bare
-def word_of(kind, bank, row, column):
-    """A read or write as one number: its key, which tells its column, and whether it writes."""
-    return _key(bank, row, column) << 1 | (kind == WR)
-
-
-@bare
-def _key(bank, row, column):
-    """One number for a column."""
-    return (row << f.BANK_BITS | bank) << f.COLUMN_BITS | column
-
-
-@bare
-def _place(key):
-    """(bank, row, column) of a key."""
-    node = key >> f.COLUMN_BITS
-    return node & (f.MOST_BANKS - 1), node >> f.BANK_BITS, key & ((1 << f.COLUMN_BITS) - 1)
-
-
-@bare
 def key_of(ch, i):
     """The key of the column that request i means."""
     request = ch.request
-    return _key(request[i, f.BANK], request[i, f.ROW], request[i, f.COLUMN])
+    return key_at(request[i, f.BANK], request[i, f.ROW], request[i, f.COLUMN])
 
 
 @bare
@@ -85,7 +66,7 @@ def _read(ch, key):
         entry = ch.list[READS, k & mask]
         if entry[f.KEY] == key and entry[f.TO] >= 0:  # no PIM command
             return entry[f.SLOT]
-    b, row, column = _place(key)
+    b, row, column = column_at(key)
     i = first_queued(ch, b, row, RD)
     while i >= 0 and request[i, f.COLUMN] != column:
         i = next_hit(ch, request[i, f.NEXT_ALIKE], b, row, RD)
@@ -138,7 +119,7 @@ def accept(ch, word, group, t):
             return
         ch.seen[_reads_alike(key)] += 1
     entry = ch.list[own, (ch.first[own] + ch.length[own]) & (ch.list.shape[1] - 1)]
-    entry[f.SLOT], entry[f.KEY], entry[f.TO] = i, key, _place(key)[0] if kind in (RD, WR) else -1
+    entry[f.SLOT], entry[f.KEY], entry[f.TO] = i, key, column_at(key)[0] if kind in (RD, WR) else -1
     ch.length[own] += 1
     if entry[f.TO] >= 0:
         ch.bank[entry[f.TO], f.LISTED] += 1
@@ -153,13 +134,15 @@ def _enter(ch, i, word):
             request[x] = ch.dot[-1 - word, x]
         return key_of(ch, i)
     request[f.KIND] = WR if word & 1 else RD
-    request[f.BANK], request[f.ROW], request[f.COLUMN] = _place(word >> 1)
+    request[f.BANK], request[f.ROW], request[f.COLUMN] = column_at(word >> 1)
     return word >> 1
 
 
 @bare
 def respond(ch, line, i, t):
     """Request i is done at clock t."""
+    if ch.head[line] == ch.tail[line]:  # empty: what was used last is near in memory
+        ch.head[line] = ch.tail[line] = 0
     place = ch.tail[line] & (ch.line.shape[1] - 1)
     ch.line[line, place, 0], ch.line[line, place, 1] = t, ch.request[i, f.GROUP]
     ch.tail[line] += 1
