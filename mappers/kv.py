@@ -117,7 +117,7 @@ def logit(
             if header_rows is not None:
                 made["row"][made["cmd"] == HEADER] %= header_rows
             found += [_gwrite(LOGIT_COLUMN), made]
-    return np.concatenate(found)
+    return np.concatenate(found, dtype=PIM_STREAM)
 
 
 def attend(shape: Shape, tokens: int, row_v: int, *, fused: bool, exact: bool, same_rows: bool = False) -> np.ndarray:
@@ -126,15 +126,17 @@ def attend(shape: Shape, tokens: int, row_v: int, *, fused: bool, exact: bool, s
     same_rows: all heads visit the rows of the first one.
     """
     chunks, tiles = ceil_div(tokens, shape.row), ceil_div(shape.head_dim, shape.banks)
-    found = []
-    for h in range(shape.heads):
-        for c in range(chunks):
-            comps = ceil_div(min(tokens - c * shape.row, shape.row), shape.lanes)
-            first = 0 if same_rows else h // shape.shared * tiles * chunks
-            rows = row_v + first + np.arange(tiles) * chunks + c
-            heads, count = np.array([h]), comps if exact else _above(comps)
-            found += [_gwrite(ATTEND_COLUMN), _tiles(rows, heads, comps, count, fused)]
-    return np.concatenate(found)
+    one = []  # the first head
+    for c in range(chunks):
+        comps = ceil_div(min(tokens - c * shape.row, shape.row), shape.lanes)
+        rows = row_v + np.arange(tiles) * chunks + c
+        one += [_gwrite(ATTEND_COLUMN), _tiles(rows, np.zeros(1, int), comps, comps if exact else _above(comps), fused)]
+    found = np.tile(np.concatenate(one, dtype=PIM_STREAM), shape.heads)
+    head = np.repeat(np.arange(shape.heads), len(found) // shape.heads)
+    if not same_rows:
+        found["row"] += np.where(found["cmd"] == GWRITE, 0, head // shape.shared * tiles * chunks)
+    found["head"] = np.where(found["head"] < 0, -1, head)
+    return found
 
 
 def _below(n: int) -> int:

@@ -7,7 +7,7 @@ from pimloom.arch.system import load_part
 from pimloom.cycle_sim.npu_pim.build import build
 from pimloom.cycle_sim.npu_pim.kernels import engine
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
-from pimloom.cycle_sim.npu_pim.kernels.requests import word_of
+from pimloom.cycle_sim.npu_pim.kernels.lines import word_of
 
 COMMAND = {
     "ACT": "ACT", "PRE": "PRE", "READ": "RD", "WRITE": "WR", "REFRESH": "REFab", "GWRITE": "GWRITE", "G_ACT": "G_ACT",
@@ -46,14 +46,14 @@ class Run:
     def __init__(self, mode, pim, plain, fixes=(), until=END, every=0, **device):
         both = [*pim, *plain]
         dot = np.zeros((len(both), f.N_DOT), np.int64)
-        ch = build(spec(mode, fixes, **device), max(len(both), 1), ports=2, groups=2, distinct=False, logging=True)
+        ch = build(spec(mode, fixes, **device), max(len(both), 1), ports=2, groups=2, logging=True)
         ch = self.channel = ch._replace(dot=dot)
         for i, x in enumerate(both):
             opcode = f.COMMANDS.index(COMMAND[x.kind])
             group = int(i >= len(pim))
             dot[i] = (opcode, x.bank, x.row, x.column, x.count, x.comps, x.results, x.last, group, 0)
             ch.left[group] += x.kind != "P_HEADER"
-        words = [word_of(len(ch.bank), f.WR if x.kind == "WRITE" else f.RD, x.bank, x.row, x.column) for x in plain]
+        words = [word_of(f.WR if x.kind == "WRITE" else f.RD, x.bank, x.row, x.column) for x in plain]
         for p, sent in enumerate(([-1 - i for i in range(len(pim))], words)):
             ch.order[p, : len(sent), f.WORD], ch.order[p, : len(sent), f.OF] = sent, p
             ch.port[p] = 0, len(sent)

@@ -275,7 +275,7 @@ def run_steps(made):
     device = spec("DUAL")
     npu = pim_machine.Npu(rows=128, step_cyc=16, address_bytes=2**20, hashed=False, by_output=True)
     packed, commands, owner = made.finish(pim_machine._numbers(device, 2, npu, made, 2, 128), 4)
-    channel = build(device, 64, ports=2, groups=len(owner), distinct=False, logging=False)
+    channel = build(device, 64, ports=2, groups=len(owner), logging=False)
     channel = channel._replace(owner=owner, dot=commands, open=np.zeros(1, np.int64))
     channels = pim_machine._stack(channel, 2)
     assert machine.run_all(packed, channels) == machine.ALL_DONE

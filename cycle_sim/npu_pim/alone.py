@@ -22,7 +22,7 @@ def issue(spec: PimChannel, stream: np.ndarray) -> tuple[int, np.ndarray]:
     n, program = len(stream), Builder()
     operator = program.operator("stream", ())
     program.dots(operator, 0, stream, np.zeros(n, np.int64))
-    ch = build(spec, n, ports=2, groups=2, distinct=False, logging=True)._replace(dot=operator.dots[0])
+    ch = build(spec, n, ports=2, groups=2, logging=True)._replace(dot=operator.dots[0])
     ch.left[0] = np.count_nonzero(stream["cmd"] != HEADER)
     ch.order[0, :n, f.WORD] = -1 - np.arange(n)
     ch.port[0, 1] = n

@@ -5,43 +5,40 @@ import numpy as np
 from pimloom.arch.part import Part
 from pimloom.arch.pim_channel import PimChannel
 from pimloom.arch.table import compile_table
-from pimloom.cycle_sim.memory.kernels.device import device
-from pimloom.cycle_sim.memory.kernels.pending import table as address_table
+from pimloom.cycle_sim.memory.kernels.device import FAR, device
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
 from pimloom.cycle_sim.npu_pim.kernels.banks import ROW_PLACES
-from pimloom.cycle_sim.npu_pim.kernels.requests import WRITE_PLACES
+from pimloom.cycle_sim.npu_pim.kernels.requests import READ_PLACES, WRITE_PLACES
 
 ROUND = 1 << 16  # commands that the log holds
-MOST_BANKS = 32  # of a channel: bits of a mask
 SPARE = 64  # beyond the window: requests that answer in the clock in which they come
 
 
-def build(
-    spec: PimChannel, requests: int, *, ports: int, groups: int, distinct: bool, logging: bool, log: int = ROUND
-) -> f.Channel:
+def build(spec: PimChannel, requests: int, *, ports: int, groups: int, logging: bool, log: int = ROUND) -> f.Channel:
     """An idle channel with room for `requests` requests at each of `ports` ways in, and `groups` groups of requests.
 
-    distinct: no two reads of one column are ever on their way at once. log: commands that the log holds.
+    log: commands that the log holds.
     """
     part = spec.device()
     table, policy = compile_table(part), policy_of(spec, part)
-    policy[f.DISTINCT], policy[f.LOGGING] = distinct, logging
+    policy[f.LOGGING] = logging
     arrays = device(table, frozenset(f.COMMANDS) & frozenset(table.names), {}, f.COMMANDS)
     banks, ranks = part.organization.banks, part.organization.ranks
     bank = np.full((banks, f.N_BANK), -1)
     bank[:, [f.SERVED, f.ENTRIES, f.LISTED]] = 0
     state = np.zeros(f.N_STATE, np.int64)
     state[[f.LOCK, f.IN_REFRESH, f.RESERVED, f.STILL]] = -1
+    state[f.ALARM] = FAR
     c, window = spec.controller, int(policy[f.WINDOW])
     held = window + 3 * c.entries + banks * c.queue_entries + c.pim_queue_entries  # merged reads, lists, command queues
     held = 1 << (held - 1).bit_length()
-    state[f.FILL], state[f.NEXT_REFRESH], state[f.FREED] = 1, policy[f.REFI] // ranks, held
+    state[f.FILL], state[f.NEXT_REFRESH], state[f.SPARES] = 1, policy[f.REFI] // ranks, held
     ring = 1 << (window + SPARE).bit_length()
     return f.Channel(
         device=f.Device(**{name: arrays[name] for name in f.Device._fields}),
         policy=policy,
         request=np.zeros((held, f.N_REQUEST), np.int32),
-        spare=np.arange(held),
+        spare=np.arange(held, dtype=np.int32),
         bank=bank,
         list=np.zeros((3, 1 << (c.entries - 1).bit_length(), f.N_LIST), np.int64),
         first=np.zeros(3, np.int64),
@@ -59,9 +56,9 @@ def build(
         ended=np.zeros(groups + 1, np.int64),
         owner=np.zeros(groups, np.int64),
         open=np.zeros(1, np.int64),
-        seen=address_table(window + SPARE),
+        seen=np.zeros(READ_PLACES, np.int16),
         alike=np.zeros(WRITE_PLACES, np.int64),
-        queued=np.zeros(ROW_PLACES, np.int64),
+        queued=np.full((ROW_PLACES, 3), -1, np.int32),
         command=np.zeros((log if logging else 2, 4), np.int64),
         tally=np.zeros(len(f.COMMANDS), np.int64),
         rank=np.zeros((2 * ranks, 3), np.int64),

@@ -112,7 +112,7 @@ def run(
     numbers = _numbers(spec, channels, npu, program, ports, longest)
     packed, commands, owner = program.finish(numbers, widest, 0 if npu.starts_early else npu.vector_units)
     room = program.most_at_once(channels, line_bytes) + SPARE
-    one = build(spec, room, ports=ports, groups=len(owner), distinct=False, logging=log > 0, log=log + 1)
+    one = build(spec, room, ports=ports, groups=len(owner), logging=log > 0, log=log + 1)
     one = one._replace(owner=owner, dot=commands, open=np.zeros(len(program.operators), np.int64))
     chs = _stack(one, channels)
     chs.state[:, f.NUMBER] = np.arange(channels)
@@ -150,6 +150,7 @@ def _numbers(spec: PimChannel, channels: int, npu: Npu, program: Builder, ports:
     found[[k.ROWS, k.STEP, k.WRAP]] = npu.rows, npu.step_cyc, npu.address_bytes
     found[k.LINE] = org.access_bits // BITS_PER_BYTE
     found[[k.COLUMN_BITS, k.CHANNEL_BITS]] = org.columns.bit_length() - 1, channels.bit_length() - 1
+    found[k.BANKS] = org.banks
     found[[k.HASHED, k.BY_OUTPUT, k.LONGEST]] = npu.hashed, npu.by_output, longest
     # writes are answered when they enter; a COMP, a GWRITE, and a GEMV or READRES once a clock each; reads of one line
     # at once
@@ -162,6 +163,8 @@ def _stack(one: f.Channel, channels: int) -> f.Channel:
     """`channels` copies of a channel side by side; what all share, once."""
 
     def copies(x: np.ndarray) -> np.ndarray:
+        if not x.any():
+            return np.zeros((channels, *x.shape), x.dtype)  # takes no memory before it is written
         return np.repeat(x[None], channels, 0)
 
     device = one.device._replace(

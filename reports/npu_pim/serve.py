@@ -15,8 +15,8 @@ from pimloom.arch.part import Part
 from pimloom.arch.pim_channel import ChannelFaults, Mode, PimChannel
 from pimloom.arch.system import System
 from pimloom.arch.units import BITS_PER_BYTE, J_PER_PJ, S_PER_PS, mhz_to_ps
-from pimloom.cycle_sim.npu_pim.build import MOST_BANKS
 from pimloom.cycle_sim.npu_pim.kernels.dots import GROUP
+from pimloom.cycle_sim.npu_pim.kernels.fields import MOST_BANKS
 from pimloom.cycle_sim.npu_pim.machine import Npu, PimError, run
 from pimloom.mappers.interleave import stages as schedule
 from pimloom.mappers.kv import Cache, Shape

@@ -5,10 +5,11 @@ oldest request wants another row; OPENING, requests wait and no row is open.
 """
 
 from pimloom.cycle_sim.memory.kernels.compiled import bare
-from pimloom.cycle_sim.memory.kernels.device import free_from
+from pimloom.cycle_sim.memory.kernels.device import FAR, free_from
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
+from pimloom.cycle_sim.npu_pim.kernels.masks import lowest
 
-ROW_PLACES = 2048  # of counters of queued requests by bank, row and kind
+ROW_PLACES = 2048  # of chains of queued requests by bank, row and kind
 
 
 @bare
@@ -24,27 +25,76 @@ def remark(ch, b):
     _mark(g, f.READING, bit, bank[b, f.READ_HIT] >= 0)
     _mark(g, f.WRITING, bit, bank[b, f.WRITE_HIT] >= 0)
     _mark(g, f.OPENING, bit, waits and row < 0)
-    _mark(g, f.MISSING, bit, waits and row >= 0 and ch.request[bank[b, f.FIRST], f.ROW] != row)
+    _mark(g, f.MISSING, bit, waits and row >= 0 and bank[b, f.FIRST_ROW] != row)
 
 
 @bare
-def next_hit(ch, i, kind, row):
-    """The first request at i or behind it, in its queue, of a kind and a row; -1: none."""
-    while i >= 0 and (ch.request[i, f.KIND] != kind or ch.request[i, f.ROW] != row):
-        i = ch.request[i, f.NEXT]
+def next_hit(ch, i, b, row, kind):
+    """The first request at i or behind it, in its chain, of a kind for a row of bank b; -1: none."""
+    if ch.queued[_rows_alike(b, row, kind), 2] == _tag(b, row):
+        return i  # without a look at it: it may be far in memory
+    while i >= 0 and (ch.request[i, f.ROW] != row or ch.request[i, f.BANK] != b):
+        i = ch.request[i, f.NEXT_ALIKE]
     return i
 
 
 @bare
+def first_queued(ch, b, row, kind):
+    """The first request of a kind for a row in the command queue of bank b; -1: none."""
+    return next_hit(ch, ch.queued[_rows_alike(b, row, kind), 0], b, row, kind)
+
+
+@bare
 def _rows_alike(b, row, kind):
-    """Place in `queued` for the requests of a kind and a row in a command queue; others may share it."""
+    """Place in `queued` of the chain of the requests of a kind for a row of bank b; others may share it."""
     return (((row << 6) + row + b) << 1 | (kind == f.WR)) & (ROW_PLACES - 1)
+
+
+@bare
+def _tag(b, row):
+    return row << f.BANK_BITS | b
 
 
 @bare
 def some_queued(ch, b, row):
     """Whether a request for a row may be in the command queue of bank b; False is certain."""
-    return ch.queued[_rows_alike(b, row, f.RD)] > 0 or ch.queued[_rows_alike(b, row, f.WR)] > 0
+    return ch.queued[_rows_alike(b, row, f.RD), 0] >= 0 or ch.queued[_rows_alike(b, row, f.WR), 0] >= 0
+
+
+@bare
+def _link(ch, i):
+    """Request i enters its chain."""
+    request, alike = (
+        ch.request,
+        ch.queued[_rows_alike(ch.request[i, f.BANK], ch.request[i, f.ROW], ch.request[i, f.KIND])],
+    )
+    request[i, f.NEXT_ALIKE], request[i, f.BEFORE_ALIKE] = -1, alike[1]
+    tag = _tag(request[i, f.BANK], request[i, f.ROW])
+    if alike[1] < 0:
+        alike[0], alike[2] = i, tag
+    else:
+        if alike[2] != tag:
+            alike[2] = f.MIXED
+        request[alike[1], f.NEXT_ALIKE] = i
+    alike[1] = i
+
+
+@bare
+def _unlink(ch, i):
+    """Request i leaves its chain."""
+    request, alike = (
+        ch.request,
+        ch.queued[_rows_alike(ch.request[i, f.BANK], ch.request[i, f.ROW], ch.request[i, f.KIND])],
+    )
+    after, before = request[i, f.NEXT_ALIKE], request[i, f.BEFORE_ALIKE]
+    if before < 0:
+        alike[0] = after
+    else:
+        request[before, f.NEXT_ALIKE] = after
+    if after < 0:
+        alike[1] = before
+    else:
+        request[after, f.BEFORE_ALIKE] = before
 
 
 @bare
@@ -54,9 +104,9 @@ def append(ch, i):
     bank = ch.bank[b]
     request[i, f.NEXT], request[i, f.BEFORE], request[i, f.TURN] = -1, bank[f.FINAL], g[f.TURNS]
     g[f.TURNS] += 1
-    ch.queued[_rows_alike(b, request[i, f.ROW], request[i, f.KIND])] += 1
+    _link(ch, i)
     if bank[f.FINAL] < 0:
-        bank[f.FIRST] = i
+        bank[f.FIRST], bank[f.RUN], bank[f.FIRST_ROW] = i, i, request[i, f.ROW]
     else:
         request[bank[f.FINAL], f.NEXT] = i
     bank[f.FINAL] = i
@@ -68,35 +118,38 @@ def append(ch, i):
         hit = f.READ_HIT if ch.request[i, f.KIND] == f.RD else f.WRITE_HIT
         if bank[hit] < 0:
             bank[hit] = i
+    if request[i, f.ROW] != g[f.RESERVED]:
+        wake(ch, b)
     remark(ch, b)
 
 
 @bare
 def take(ch, i):
     """Request i, a hit, leaves its command queue."""
-    g, request, kind = ch.state, ch.request, ch.request[i, f.KIND]
-    bank = ch.bank[ch.request[i, f.BANK]]
-    after, before = request[i, f.NEXT], request[i, f.BEFORE]
+    g, request, kind, b = ch.state, ch.request, ch.request[i, f.KIND], ch.request[i, f.BANK]
+    bank = ch.bank[b]
+    after, before, hit = request[i, f.NEXT], request[i, f.BEFORE], f.READ_HIT if kind == f.RD else f.WRITE_HIT
+    _unlink(ch, i)
+    after_hit = next_hit(ch, request[i, f.NEXT_ALIKE], b, bank[f.MEM], kind)
+    if bank[hit] == i:
+        bank[hit] = after_hit
     if before < 0:
         bank[f.FIRST] = after
+        if after >= 0 and after != after_hit:
+            bank[f.FIRST_ROW] = request[after, f.ROW]
     else:
         request[before, f.NEXT] = after
     if after < 0:
         bank[f.FINAL] = before
     else:
         request[after, f.BEFORE] = before
+    bank[f.RUN] = bank[f.FIRST]
     bank[f.ENTRIES] -= 1
     if bank[f.ENTRIES] == ch.policy[f.QUEUE_MAX] - 1:
-        g[f.FULL] &= ~(1 << request[i, f.BANK])
+        g[f.FULL] &= ~(1 << b)
         if bank[f.LISTED] > 0:
             g[f.STILL] = -1
     g[f.QUEUED] -= 1
-    b = request[i, f.BANK]
-    alike = _rows_alike(b, request[i, f.ROW], kind)
-    ch.queued[alike] -= 1
-    hit = f.READ_HIT if kind == f.RD else f.WRITE_HIT
-    if bank[hit] == i:
-        bank[hit] = next_hit(ch, after, kind, bank[f.MEM]) if ch.queued[alike] > 0 else -1
     remark(ch, b)
 
 
@@ -110,22 +163,16 @@ def set_row(ch, b, buffer, row, t):
     if (before < 0) != (row < 0):
         _count_open(ch.rank[r], 1 if row >= 0 else -1, t)
     g = ch.state
+    wake(ch, b)
     _mark(g, f.PIM_ROWS if buffer == f.PIM else f.MEM_ROWS, 1 << b, row >= 0)
     if buffer == f.PIM:
         if row >= 0:
             g[f.PIM_ROW] = row if g[f.PIM_ROWS] == 1 << b or g[f.PIM_ROW] == row else f.MIXED
         return
     bank[f.SERVED] = 0
-    bank[f.READ_HIT] = _first_hit(ch, b, f.RD, row)
-    bank[f.WRITE_HIT] = _first_hit(ch, b, f.WR, row)
+    bank[f.READ_HIT] = first_queued(ch, b, row, f.RD) if row >= 0 else -1
+    bank[f.WRITE_HIT] = first_queued(ch, b, row, f.WR) if row >= 0 else -1
     remark(ch, b)
-
-
-@bare
-def _first_hit(ch, b, kind, row):
-    if row < 0 or ch.queued[_rows_alike(b, row, kind)] == 0:
-        return -1
-    return next_hit(ch, ch.bank[b, f.FIRST], kind, row)
 
 
 @bare
@@ -135,6 +182,43 @@ def _count_open(rank, by, t):
     rank[0] += by
     if rank[0] == 0:
         rank[2] += t - rank[1]
+
+
+@bare
+def sleep(ch, b, until):
+    """Closed bank b has nothing to do before clock `until`, unless something wakes it."""
+    g = ch.state
+    g[f.ASLEEP] |= 1 << b
+    ch.bank[b, f.WAKE] = until
+    g[f.ALARM] = min(g[f.ALARM], until)
+
+
+@bare
+def wake(ch, b):
+    """Bank b may have something to do."""
+    ch.state[f.ASLEEP] &= ~(1 << b)
+
+
+@bare
+def wake_due(ch, t):
+    """The banks wake whose clock has come."""
+    g = ch.state
+    g[f.ALARM], rest = FAR, g[f.ASLEEP]
+    while rest:
+        b = lowest(rest)
+        rest &= rest - 1
+        if ch.bank[b, f.WAKE] <= t:
+            wake(ch, b)
+        else:
+            g[f.ALARM] = min(g[f.ALARM], ch.bank[b, f.WAKE])
+
+
+@bare
+def reserve(ch, row):
+    """Accesses to a row wait from now on, -1: to none."""
+    g = ch.state
+    if g[f.RESERVED] != row:
+        g[f.RESERVED], g[f.ASLEEP] = row, 0
 
 
 @bare

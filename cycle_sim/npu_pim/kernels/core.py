@@ -38,16 +38,16 @@ REACHED, SENT, N_REACH = range(3)
 # with a row open in the MEM and in the PIM row buffer, then commands by opcode
 CLOCK, MEM_OPEN, PIM_OPEN, COMMAND = range(4)
 # npu[…]: rows and columns of an array, cycles of a step of a GEMM, bytes after which addresses begin again, next
-# byte, bytes of a line, its place in an address, whether lines leave hashed, clock, operators that began and that
-# ended, most responses of a channel in a clock, most clocks of a window, whether results stand in the arrays; from a
-# step's end of streaming to its result; whether weights wait for the result of the step before, and no step starts
-# before its operands are there; operators that run; clock in which the last of the PIM commands left that
-# leave one by one; EMPTY + what is loaded: from a step's issue to its start in idle arrays; BEHIND + it:
-# at least, between the start before and its own
+# byte, bytes of a line, bits of columns and channels in an address, banks of a channel, whether lines leave hashed,
+# clock, operators that began and that ended, most responses of a channel in a clock, most clocks of a window, whether
+# results stand in the arrays; from a step's end of streaming to its result; whether weights wait for the result of the
+# step before, and no step starts before its operands are there; operators that run; clock in which the
+# last of the PIM commands left that leave one by one; EMPTY + what is loaded: from a step's issue to its start in idle
+# arrays; BEHIND + it: at least, between the start before and its own
 (
-    ROWS, STEP, WRAP, NEXT_BYTE, LINE, COLUMN_BITS, CHANNEL_BITS, HASHED, TIME, N_BEGUN, N_ENDED, ANSWERS, LONGEST,
-    BY_OUTPUT, LATENCY, DRAINS, CLAMPED, N_RUNNING, DISPATCHED, EMPTY,
-) = range(20)  # fmt: skip
+    ROWS, STEP, WRAP, NEXT_BYTE, LINE, COLUMN_BITS, CHANNEL_BITS, BANKS, HASHED, TIME, N_BEGUN, N_ENDED, ANSWERS,
+    LONGEST, BY_OUTPUT, LATENCY, DRAINS, CLAMPED, N_RUNNING, DISPATCHED, EMPTY,
+) = range(21)  # fmt: skip
 BEHIND = EMPTY + N_LOADED
 N_NPU = BEHIND + N_LOADED
 

@@ -3,7 +3,7 @@
 from pimloom.cycle_sim.memory.kernels.compiled import bare
 from pimloom.cycle_sim.memory.kernels.device import FAR, free_from
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
-from pimloom.cycle_sim.npu_pim.kernels.banks import dots_wait, free_close, some_queued
+from pimloom.cycle_sim.npu_pim.kernels.banks import dots_wait, free_close, next_hit, sleep, some_queued, wake_due
 from pimloom.cycle_sim.npu_pim.kernels.fields import ACT, PIM_PRE, PRE, RD, WR
 from pimloom.cycle_sim.npu_pim.kernels.masks import lowest, rank_mask, ranks_free
 
@@ -15,7 +15,9 @@ def choose(ch, t):
     A column command comes with its request, ACT with its row.
     """
     g = ch.state
-    found = g[f.OPENING] | g[f.MISSING]
+    if t >= g[f.ALARM]:
+        wake_due(ch, t)
+    found = (g[f.OPENING] & ~g[f.ASLEEP]) | g[f.MISSING]
     if g[f.READING]:
         found |= g[f.READING] & ranks_free(ch, RD, t)
     if g[f.WRITING]:
@@ -50,11 +52,11 @@ def _first_ready(ch, b, t):
         return -1, 0
     if bank[f.MEM] < 0:
         return _open(ch, b, t)
-    i = bank[f.FIRST]
-    row = ch.request[i, f.ROW]
+    row = bank[f.FIRST_ROW]
     if row != bank[f.MEM] and row != g[f.RESERVED] and t >= free_from(ch.device, PRE, b):
         hits = bank[f.READ_HIT] >= 0 or bank[f.WRITE_HIT] >= 0
         if (not hits or bank[f.SERVED] >= ch.policy[f.CAP]) and _affords(ch, ch.policy[f.CLOSE_CK]):
+            _charge(ch)
             return PRE, 0
     if bank[f.MEM] == g[f.RESERVED]:
         return -1, 0
@@ -82,54 +84,63 @@ def _free_write(ch, b, w):
     while w >= 0:
         i = ch.bank[b, f.READ_HIT]
         while i >= 0 and ch.request[i, f.TURN] < ch.request[w, f.TURN] and request[i, f.COLUMN] != request[w, f.COLUMN]:
-            i = _next_read(ch, i, row)
+            i = next_hit(ch, request[i, f.NEXT_ALIKE], b, row, RD)
         if i < 0 or ch.request[i, f.TURN] > ch.request[w, f.TURN]:
             return w
-        w = ch.request[w, f.NEXT]
-        while w >= 0 and (request[w, f.KIND] != WR or request[w, f.ROW] != row):
-            w = ch.request[w, f.NEXT]
+        w = next_hit(ch, request[w, f.NEXT_ALIKE], b, row, WR)
     return w
-
-
-@bare
-def _next_read(ch, i, row):
-    i = ch.request[i, f.NEXT]
-    while i >= 0 and (ch.request[i, f.KIND] != RD or ch.request[i, f.ROW] != row):
-        i = ch.request[i, f.NEXT]
-    return i
 
 
 @bare
 def _open(ch, b, t):
     """ACT for the first request of bank b, or PIM_PRECHARGE where the PIM row buffer holds that row."""
-    g, bank, i = ch.state, ch.bank[b], ch.bank[b, f.FIRST]
-    opens = t >= free_from(ch.device, ACT, b)
-    closes = ch.policy[f.DUAL] and bank[f.PIM] >= 0 and some_queued(ch, b, bank[f.PIM])
-    closes = closes and t >= free_close(ch, b)
-    while i >= 0:
-        row = ch.request[i, f.ROW]
+    g, bank = ch.state, ch.bank[b]
+    opens, closes, affords = free_from(ch.device, ACT, b), FAR, _affords(ch, ch.policy[f.ACT_CK])
+    if ch.policy[f.DUAL] and bank[f.PIM] >= 0 and some_queued(ch, b, bank[f.PIM]):
+        closes = free_close(ch, b)
+    if t < closes and (t < opens or not affords):
+        if t < opens:
+            sleep(ch, b, min(opens, closes))
+        return -1, 0
+    i, row = bank[f.RUN], bank[f.FIRST_ROW]
+    while True:
         if row != g[f.RESERVED]:
             if row == bank[f.PIM] and ch.policy[f.DUAL]:
-                if closes:
+                if t >= closes:
                     return PIM_PRE, 0
-            elif opens and _affords(ch, ch.policy[f.ACT_CK]):
+            elif t >= opens and affords:
+                _charge(ch)
                 return ACT, row
-            elif not closes:
-                break
-        i = ch.request[i, f.NEXT]
+            elif t < closes:
+                return -1, 0
+        run, i = i == bank[f.RUN], ch.request[i, f.NEXT]
+        if i < 0:
+            break
+        row = ch.request[i, f.ROW]
+        if run and row == bank[f.FIRST_ROW]:
+            bank[f.RUN] = i
+    if t < closes:
+        sleep(ch, b, closes)
     return -1, 0
 
 
 @bare
+def _counts(ch):
+    """Whether rows change at the cost of PIM's time before the next refresh."""
+    return ch.policy[f.DUAL] and ch.state[f.REMAIN] > 0 and dots_wait(ch)
+
+
+@bare
 def _affords(ch, needed):
-    """Whether PIM's time before the next refresh allows a row to be changed; if so, it is charged."""
-    g = ch.state
-    if not (ch.policy[f.DUAL] and g[f.REMAIN] > 0 and dots_wait(ch)):
-        return True
-    if g[f.REMAIN] <= needed:
-        return False
-    g[f.REMAIN] -= ch.policy[f.ACT_CK]
-    return True
+    """Whether PIM's time before the next refresh allows a row to be changed."""
+    return not _counts(ch) or ch.state[f.REMAIN] > needed
+
+
+@bare
+def _charge(ch):
+    """A row is changed."""
+    if _counts(ch):
+        ch.state[f.REMAIN] -= ch.policy[f.ACT_CK]
 
 
 @bare
@@ -150,6 +161,6 @@ def next_data(ch):
             t = min(t, free_from(ch.device, RD, b))
         if bank[f.WRITE_HIT] >= 0:
             t = min(t, free_from(ch.device, WR, b))
-        if ch.request[bank[f.FIRST], f.ROW] != bank[f.MEM]:
+        if bank[f.FIRST_ROW] != bank[f.MEM]:
             t = min(t, free_from(ch.device, PRE, b))
     return t

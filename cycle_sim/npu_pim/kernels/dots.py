@@ -3,9 +3,9 @@
 from pimloom.cycle_sim.memory.kernels.compiled import bare
 from pimloom.cycle_sim.memory.kernels.device import FAR, free_from
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
-from pimloom.cycle_sim.npu_pim.kernels.banks import free_close
+from pimloom.cycle_sim.npu_pim.kernels.banks import free_close, reserve
 from pimloom.cycle_sim.npu_pim.kernels.fields import ACT, G_ACT, GWRITE, HEADER, PIM_PRE, PRE, READRES, REFAB
-from pimloom.cycle_sim.npu_pim.kernels.masks import lowest, ranks_free
+from pimloom.cycle_sim.npu_pim.kernels.masks import count, lowest, ranks_free
 
 GROUP = 4  # banks of a bank group
 NOTHING = -1
@@ -29,7 +29,7 @@ def head(ch, t):
         if kind == GWRITE:
             g[f.COPYING], g[f.COPY_BANK] = 1, ch.request[i, f.BANK]
         else:
-            g[f.RESERVED] = ch.request[i, f.ROW]
+            reserve(ch, ch.request[i, f.ROW])
             g[f.BLOCKED] = ch.policy[f.SINGLE]
     if kind == GWRITE:
         return _copy(ch, i, t)
@@ -69,6 +69,8 @@ def _groups_to_open(ch, row):
     """(bank groups whose banks do not all hold a row for PIM, commands that close those which hold another one)."""
     g, each = ch.state, ch.policy[f.CLOSED]
     if ch.policy[f.DUAL] and (g[f.PIM_ROWS] == 0 or (g[f.PIM_ROW] != row and g[f.PIM_ROW] != f.MIXED)):
+        if each == 1:
+            return ch.bank.shape[0] // GROUP, count(g[f.PIM_ROWS])
         closes, rest = 0, g[f.PIM_ROWS]
         while rest:
             rest &= ~(((1 << each) - 1) << (lowest(rest) // each * each))

@@ -7,7 +7,7 @@ Clocks in which nothing of that can happen are jumped over.
 from pimloom.cycle_sim.memory.kernels.compiled import bare, rare
 from pimloom.cycle_sim.memory.kernels.device import FAR, arm
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
-from pimloom.cycle_sim.npu_pim.kernels.banks import dots_wait, set_row, take
+from pimloom.cycle_sim.npu_pim.kernels.banks import dots_wait, reserve, set_row, take
 from pimloom.cycle_sim.npu_pim.kernels.data import choose, next_data
 from pimloom.cycle_sim.npu_pim.kernels.dots import (
     GROUP,
@@ -87,7 +87,8 @@ def _tick(ch, t):
         if c == f.REFAB:
             g[f.DUE] -= 1
             g[f.NEXT_RANK] = g[f.NEXT_RANK] + 1 if g[f.NEXT_RANK] + 1 < ch.policy[f.RANKS] else 0
-            g[f.IN_REFRESH], g[f.SKIP], g[f.REMAIN], g[f.RESERVED] = -1, 0, 0, -1
+            g[f.IN_REFRESH], g[f.SKIP], g[f.REMAIN] = -1, 0, 0
+            reserve(ch, -1)
     if c < 0:
         c, b, what = _select(ch, t)
         if c == WAIT:
@@ -169,7 +170,8 @@ def _issue(ch, t, c, b, what):
         g[f.FILL] = 1
         respond(ch, f.LATE, what, t + p[f.READ_CK])
         if request[what, f.LAST]:
-            g[f.BLOCKED], g[f.RESERVED], g[f.REMAIN] = 0, -1, 0
+            g[f.BLOCKED], g[f.REMAIN] = 0, 0
+            reserve(ch, -1)
     elif c == f.GEMV:
         busy = max(request[what, f.COUNT] * p[f.COMP_CK], p[f.GEMV_CK])
         arm(ch.device, f.GEMV_END, b, t + busy)

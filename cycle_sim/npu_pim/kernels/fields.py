@@ -16,16 +16,20 @@ COMMANDS = (
 # announces, whether the tile ends, group that is counted down when it is done
 KIND, BANK, ROW, COLUMN, COUNT, COMPS, RESULTS, LAST, GROUP = range(9)
 CHANNEL, N_DOT = 9, 10  # dot[i]: its channel, too
-# request[i]: next and previous one in its command queue; next one that ends with the same access; turn in the queue
-NEXT, BEFORE, TWIN, TURN = range(9, 13)
+# request[i]: next and previous one in its command queue; next one that ends with the same access, and the last of
+# these; turn in the queue; next and previous one in its chain, see `queued`
+NEXT, BEFORE, TWIN, LAST_TWIN, TURN, NEXT_ALIKE, BEFORE_ALIKE = range(9, 16)
 N_REQUEST = 16  # 64 bytes
 # order[p, k]: a read or write (see `word_of`) or, negative, -1 - its place in dot; first clock; group
 WORD, WHEN, OF, N_ORDER = range(4)
 # bank[b]: open row of the MEM and of the PIM row buffer (-1: closed), accesses since it opened; first and last
 # request of its command queue, first read and first write to the open row (-1: none), entries, reads and writes that
-# the controller still holds
-MEM, PIM, SERVED, FIRST, FINAL, READ_HIT, WRITE_HIT, ENTRIES, LISTED, N_BANK = range(10)
+# the controller still holds; row of the first request; a request for it with none for another row before it;
+# clock in which a bank that sleeps wakes
+MEM, PIM, SERVED, FIRST, FINAL, READ_HIT, WRITE_HIT, ENTRIES, LISTED, FIRST_ROW, RUN, WAKE, N_BANK = range(13)
 MIXED = -2
+BANK_BITS, COLUMN_BITS = 5, 20  # of a key
+MOST_BANKS = 1 << BANK_BITS  # of a channel: a mask has a bit for each
 READS, WRITES, PIMS = range(3)  # list[…]: ring of the requests that the controller holds before their command queue
 SLOT, KEY, TO, N_LIST = range(4)  # list[l, k]: request, key, bank
 # line[…]: responses that follow each other in order of their clocks; of those due in one clock the oldest comes first
@@ -35,20 +39,21 @@ COPY, GEMVS, LATE, QUICK, LINES = range(5)
 # is due before; STILL, BLOCKED_TO: list whose requests before that place cannot move (-1: none known); DOTS_SENT: PIM
 # commands that the core has sent; NUMBER: of the channel; ANSWERED: responses so far; MEM_ROWS, PIM_ROWS: masks of
 # the banks with an open row in that buffer; PIM_ROW: the row of all of the latter, or MIXED; TILES: last commands of a
-# tile in the PIM command queue; AGED: clock in which REMAIN held
+# tile in the PIM command queue; AGED: clock in which REMAIN held; ASLEEP: mask of the closed banks that sleep;
+# ALARM: none of them wakes before
 (
     NOW, POINTER, DRAIN, LOCK, HELD, QUEUED, DOTS_FIRST, DOTS_END, NEXT_REFRESH, NEXT_RANK, DUE, IN_REFRESH, SKIP,
     REMAIN, RESERVED, COPYING, COPY_BANK, BLOCKED, FILL, TURNS, HANDED, READING, WRITING, OPENING, MISSING, ACTED,
-    N_COMMANDS, TAKEN, FREED, FULL, SOONEST, STILL, BLOCKED_TO, DOTS_SENT, NUMBER,
-    ANSWERED, MEM_ROWS, PIM_ROWS, PIM_ROW, TILES, AGED, N_STATE,
-) = range(42)  # fmt: skip
+    N_COMMANDS, SPARES, FULL, SOONEST, STILL, BLOCKED_TO, DOTS_SENT, NUMBER,
+    ANSWERED, MEM_ROWS, PIM_ROWS, PIM_ROW, TILES, AGED, ASLEEP, ALARM, N_STATE,
+) = range(43)  # fmt: skip
 # policy[…]. DUAL: PIM has a row buffer and a list of its own; SINGLE: one row buffer, blocked; CLOSED: banks that a
 # PIM_PRECHARGE closes; WHOLE: a header waits for its tile; EXACT_SLACK: slack is exact, REMAIN ages
 (
     DUAL, SINGLE, ENTRIES_MAX, QUEUE_MAX, DOTS_MAX, WINDOW, CAP, DRAIN_IDLE, REFI, RANKS, READ_CK, COPY_CK, COMP_CK,
-    GEMV_CK, TREE_CK, PRE_CK, ACT_CK, CLOSE_CK, FAW_CK, FLOOR, OFFERS, EXACT_GROUP, LATE_GEMV, DISTINCT, LOGGING,
+    GEMV_CK, TREE_CK, PRE_CK, ACT_CK, CLOSE_CK, FAW_CK, FLOOR, OFFERS, EXACT_GROUP, LATE_GEMV, LOGGING,
     CLOSED, WHOLE, EXACT_SLACK, N_POLICY,
-) = range(29)  # fmt: skip
+) = range(28)  # fmt: skip
 
 
 class Device(NamedTuple):
@@ -67,13 +72,14 @@ class Channel(NamedTuple):
     """One channel and its controller.
 
     order[p, k]: ring of the requests that are to enter by port p, from port[p, 0] to port[p, 1]; dot: all PIM
-    commands. request: those that the controller has taken, at free places: a ring in `spare` from TAKEN to FREED.
+    commands. request: those that the controller has taken, at free places: SPARES of them are in `spare`.
     dots: ring of the PIM command queue. line[l, k]: ring of (clock, group), from head[l] to tail[l]. left[g]:
     requests of a group that are not collected yet; done[g]: clock in which the last one was; turn[g]: its channel
     and its number there; ended: how many groups became complete, and which; open[owner[g]]: requests of the owner of
-    a group. command[k]: log of (clock, opcode, bank, row). tally[c]: commands issued; alike, queued: how many writes
-    wait and how many requests are queued whose keys or rows share a place: none where it says 0. rank[buffer * ranks
-    + r]: open banks, clock since which, clocks with a row open.
+    a group. command[k]: log of (clock, opcode, bank, row). tally[c]: commands issued; seen, alike: how many reads and
+    writes wait whose keys share a place. queued: first and last request of a chain through the command
+    queues, and its tag if all are of one.
+    rank[buffer * ranks + r]: open banks, clock since which, clocks with a row open.
     """
 
     device: Device

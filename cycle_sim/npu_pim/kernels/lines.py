@@ -9,7 +9,6 @@ import numpy as np
 from pimloom.cycle_sim.memory.kernels.compiled import bare
 from pimloom.cycle_sim.npu_pim.kernels import core as k
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
-from pimloom.cycle_sim.npu_pim.kernels.requests import COLUMN_BITS
 
 # MurmurHash3's mixer and the table layout of robin_hood 3.11.5 [recalled], of an address before channels are dealt out
 # [assumed]: home = bits 5 and up of the hash, modulo a power of two
@@ -57,11 +56,31 @@ def _key(x, size):
 
 @bare
 def place(npu, line):
-    """(channel, key of its column there) of a line: columns, then banks, then rows."""
+    """(channel, bank, row, column) of a line: columns, then banks, then rows."""
     channel = line & ((1 << npu[k.CHANNEL_BITS]) - 1)
     rest = line >> npu[k.CHANNEL_BITS]
     column = rest & ((1 << npu[k.COLUMN_BITS]) - 1)
-    return channel, (rest >> npu[k.COLUMN_BITS]) << COLUMN_BITS | column
+    node = rest >> npu[k.COLUMN_BITS]
+    return channel, node % npu[k.BANKS], node // npu[k.BANKS], column
+
+
+@bare
+def word_of(kind, bank, row, column):
+    """A read or write as one number: its key, which tells its column, and whether it writes."""
+    return key_at(bank, row, column) << 1 | (kind == f.WR)
+
+
+@bare
+def key_at(bank, row, column):
+    """One number for a column."""
+    return (row << f.BANK_BITS | bank) << f.COLUMN_BITS | column
+
+
+@bare
+def column_at(key):
+    """(bank, row, column) of a key."""
+    node = key >> f.COLUMN_BITS
+    return node & (f.MOST_BANKS - 1), node >> f.BANK_BITS, key & ((1 << f.COLUMN_BITS) - 1)
 
 
 @bare
@@ -77,6 +96,8 @@ def send(chs, c, port, word, when, group, ahead):
     ahead: before reads and writes of the same clock, however early these were sent.
     """
     order, ends, size = chs.order, chs.port, chs.order.shape[2]
+    if ends[c, port, 0] == ends[c, port, 1]:  # empty: what was used last is near in memory
+        ends[c, port, 0] = ends[c, port, 1] = 0
     at = ends[c, port, 1]
     if at - ends[c, port, 0] >= size:
         return False

@@ -5,7 +5,7 @@ from pimloom.cycle_sim.npu_pim.kernels import core as k
 from pimloom.cycle_sim.npu_pim.kernels import engine
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
 from pimloom.cycle_sim.npu_pim.kernels.fields import Channel, Device
-from pimloom.cycle_sim.npu_pim.kernels.lines import lines_of, order_lines, place, send
+from pimloom.cycle_sim.npu_pim.kernels.lines import lines_of, order_lines, place, send, word_of
 from pimloom.cycle_sim.npu_pim.kernels.window import window
 
 ALL_DONE, STUCK, FULL = range(3)  # what `run_all` returns
@@ -129,8 +129,9 @@ def _send_block(p, chs, b, when):
     lines = npu[k.WRAP] // npu[k.LINE]
     for i in range(n):
         line = (first + (p.order[i] if npu[k.HASHED] else i)) % lines
-        c, key = place(npu, line)
-        if not send(chs, c, op[k.STORES if write else k.PORT], key << 1 | write, when, group, False):
+        c, bank, row, column = place(npu, line)
+        word = word_of(f.WR if write else f.RD, bank, row, column)
+        if not send(chs, c, op[k.STORES if write else k.PORT], word, when, group, False):
             return False
     chs.left[group] += n
     chs.open[block[k.BLOCK_OP]] += n

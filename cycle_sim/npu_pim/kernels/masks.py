@@ -20,6 +20,15 @@ def lowest(mask):
 
 
 @bare
+def count(mask):
+    """Bits of a mask that are set."""
+    mask -= mask >> 1 & 0x55555555
+    mask = (mask & 0x33333333) + (mask >> 2 & 0x33333333)
+    mask = mask + (mask >> 4) & 0x0F0F0F0F
+    return (mask * 0x01010101 & ONES) >> 24
+
+
+@bare
 def rank_mask(ch, r):
     """Mask of the banks of rank r."""
     each = ch.bank.shape[0] // ch.policy[f.RANKS]

@@ -2,30 +2,23 @@
 
 from pimloom.cycle_sim.memory.kernels.compiled import bare
 from pimloom.cycle_sim.memory.kernels.device import FAR
-from pimloom.cycle_sim.memory.kernels.pending import find, insert, remove
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
-from pimloom.cycle_sim.npu_pim.kernels.banks import append, dots_wait, tile_missing
+from pimloom.cycle_sim.npu_pim.kernels.banks import append, dots_wait, first_queued, next_hit, tile_missing
 from pimloom.cycle_sim.npu_pim.kernels.fields import HEADER, PIMS, QUICK, RD, READS, WR, WRITES
+from pimloom.cycle_sim.npu_pim.kernels.lines import column_at, key_at
 
 DRAINS_FROM = 2  # PIM commands in their queue, with which writes drain before more of them
-
-
-COLUMN_BITS = 20  # of a key
 WRITE_PLACES = 256  # of counters of waiting writes
+READ_PLACES = 4096  # of counters of waiting reads
+SPREAD = f.COLUMN_BITS - 4  # bits by which a key is shifted, so that 16 columns of a row are neighbours
 NUMBER_BITS = 48  # of the number of a response in its channel
 
 
 @bare
-def word_of(banks, kind, bank, row, column):
-    """A read or write as one number: its key, which tells its column, and whether it writes."""
-    return ((row * banks + bank) << COLUMN_BITS | column) << 1 | (kind == WR)
-
-
-@bare
 def key_of(ch, i):
-    """One number for the column that request i means."""
+    """The key of the column that request i means."""
     request = ch.request
-    return (request[i, f.ROW] * ch.bank.shape[0] + request[i, f.BANK]) << COLUMN_BITS | request[i, f.COLUMN]
+    return key_at(request[i, f.BANK], request[i, f.ROW], request[i, f.COLUMN])
 
 
 @bare
@@ -38,7 +31,13 @@ def _list_of(ch, kind):
 @bare
 def _writes_alike(key):
     """Place in `alike` for the writes of a key; others may share it."""
-    return (key ^ key >> COLUMN_BITS) & (WRITE_PLACES - 1)
+    return (key ^ key >> f.COLUMN_BITS) & (WRITE_PLACES - 1)
+
+
+@bare
+def _reads_alike(key):
+    """Place in `seen` for the reads of a key; others may share it."""
+    return (key ^ key >> SPREAD) & (READ_PLACES - 1)
 
 
 @bare
@@ -58,9 +57,31 @@ def _same(ch, which, key):
 
 
 @bare
+def _read(ch, key):
+    """The waiting read of a key, in the list or in a command queue; -1: none."""
+    if ch.seen[_reads_alike(key)] == 0:
+        return -1
+    first, mask, request = ch.first[READS], ch.list.shape[1] - 1, ch.request
+    for k in range(first, first + ch.length[READS]):
+        entry = ch.list[READS, k & mask]
+        if entry[f.KEY] == key and entry[f.TO] >= 0:  # no PIM command
+            return entry[f.SLOT]
+    b, row, column = column_at(key)
+    i = first_queued(ch, b, row, RD)
+    while i >= 0 and request[i, f.COLUMN] != column:
+        i = next_hit(ch, request[i, f.NEXT_ALIKE], b, row, RD)
+    return i
+
+
+@bare
+def _kind(ch, word):
+    return (WR if word & 1 else RD) if word >= 0 else ch.dot[-1 - word, f.KIND]
+
+
+@bare
 def accepts(ch, word):
     """Whether the controller takes a request."""
-    kind = (WR if word & 1 else RD) if word >= 0 else ch.dot[-1 - word, f.KIND]
+    kind = _kind(ch, word)
     if kind == WR and _written(ch, word >> 1) >= 0:
         return True
     if ch.length[_list_of(ch, kind)] >= ch.policy[f.ENTRIES_MAX]:
@@ -72,10 +93,9 @@ def accepts(ch, word):
 def accept(ch, word, group, t):
     """Take a request."""
     g = ch.state
-    i = ch.spare[g[f.TAKEN] & (ch.spare.shape[0] - 1)]
-    g[f.TAKEN] += 1
-    _enter(ch, i, word)
-    kind, key = ch.request[i, f.KIND], key_of(ch, i)
+    g[f.SPARES] -= 1
+    i = ch.spare[g[f.SPARES]]
+    key, kind = _enter(ch, i, word), _kind(ch, word)
     ch.request[i, f.GROUP] = group
     own = _list_of(ch, kind)
     if kind != HEADER:
@@ -91,17 +111,15 @@ def accept(ch, word, group, t):
             respond(ch, QUICK, i, t + 1)
             free(ch, i)
             return
-        ch.request[i, f.TWIN] = -1
-        if not ch.policy[f.DISTINCT]:
-            first = find(ch.seen, 0, key)
-            if first >= 0:
-                while ch.request[first, f.TWIN] >= 0:
-                    first = ch.request[first, f.TWIN]
-                ch.request[first, f.TWIN] = i
-                return
-            insert(ch.seen, 0, key, i)
+        ch.request[i, f.TWIN], ch.request[i, f.LAST_TWIN] = -1, i
+        first = _read(ch, key)
+        if first >= 0:
+            ch.request[ch.request[first, f.LAST_TWIN], f.TWIN] = i
+            ch.request[first, f.LAST_TWIN] = i
+            return
+        ch.seen[_reads_alike(key)] += 1
     entry = ch.list[own, (ch.first[own] + ch.length[own]) & (ch.list.shape[1] - 1)]
-    entry[f.SLOT], entry[f.KEY], entry[f.TO] = i, key, ch.request[i, f.BANK] if kind in (RD, WR) else -1
+    entry[f.SLOT], entry[f.KEY], entry[f.TO] = i, key, column_at(key)[0] if kind in (RD, WR) else -1
     ch.length[own] += 1
     if entry[f.TO] >= 0:
         ch.bank[entry[f.TO], f.LISTED] += 1
@@ -109,21 +127,22 @@ def accept(ch, word, group, t):
 
 @bare
 def _enter(ch, i, word):
-    """What a word says, at place i."""
-    request, banks = ch.request[i], ch.bank.shape[0]
+    """What a word says, at place i; returns its key."""
+    request = ch.request[i]
     if word < 0:
         for x in range(f.LAST + 1):
             request[x] = ch.dot[-1 - word, x]
-        return
-    key = word >> 1
-    node = key >> COLUMN_BITS
+        return key_of(ch, i)
     request[f.KIND] = WR if word & 1 else RD
-    request[f.BANK], request[f.ROW], request[f.COLUMN] = node % banks, node // banks, key & ((1 << COLUMN_BITS) - 1)
+    request[f.BANK], request[f.ROW], request[f.COLUMN] = column_at(word >> 1)
+    return word >> 1
 
 
 @bare
 def respond(ch, line, i, t):
     """Request i is done at clock t."""
+    if ch.head[line] == ch.tail[line]:  # empty: what was used last is near in memory
+        ch.head[line] = ch.tail[line] = 0
     place = ch.tail[line] & (ch.line.shape[1] - 1)
     ch.line[line, place, 0], ch.line[line, place, 1] = t, ch.request[i, f.GROUP]
     ch.tail[line] += 1
@@ -133,8 +152,7 @@ def respond(ch, line, i, t):
 @bare
 def respond_read(ch, i, t):
     """A read, and those that end with it, are done at clock t."""
-    if not ch.policy[f.DISTINCT]:
-        remove(ch.seen, 0, key_of(ch, i))
+    ch.seen[_reads_alike(key_of(ch, i))] -= 1
     while i >= 0:
         respond(ch, f.LATE, i, t)
         free(ch, i)
@@ -144,8 +162,8 @@ def respond_read(ch, i, t):
 @bare
 def free(ch, i):
     """Request i needs its place no longer."""
-    ch.spare[ch.state[f.FREED] & (ch.spare.shape[0] - 1)] = i
-    ch.state[f.FREED] += 1
+    ch.spare[ch.state[f.SPARES]] = i
+    ch.state[f.SPARES] += 1
 
 
 @bare
