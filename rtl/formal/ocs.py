@@ -1,5 +1,5 @@
 # amaranth: UnusedElaboratable=no
-"""What is proved of the path controller: what its ports may show, as a checker tells that shares nothing with it.
+"""What is proved of the path controller: what its ports may show, as a checker with counters of its own tells.
 
 `lemma` ties the checker's counts to the controller's registers; it carries itself from clock to clock, and the
 properties follow from it. Times and path table are any, or the part's own.
