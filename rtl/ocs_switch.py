@@ -9,8 +9,7 @@ from amaranth.utils import bits_for
 from pimloom.arch.optics import SwitchTable
 
 TAG_BITS = 8
-ARRIVAL, KEPT, SWITCH = range(3)  # where a request ends
-STAGES = 3
+STAGES = ARRIVAL, KEPT, SWITCH = ("arrival", "kept", "switch")  # where a request ends
 
 
 def request_layout(table: SwitchTable) -> data.StructLayout:
@@ -50,7 +49,7 @@ class OcsSwitch(wiring.Component):
             "live": Out(table.paths),
             "closed": Out(table.paths),
             "sent": Out(table.paths),
-            "ends": Out(data.ArrayLayout(end_layout(), STAGES)),
+            "ends": Out(data.StructLayout(dict.fromkeys(STAGES, end_layout()))),
         }
         times = ("detect", "decide", "blackout", "retrain")
         ports = {name: In(bits) for name in times} | {"entries": In(entries_layout(table))}
@@ -61,8 +60,8 @@ class OcsSwitch(wiring.Component):
             rows = [{"path": path, "backup": backup} for path, backup in table.entries]
             self.entries = entries_layout(table).const(rows)
         self.entry = Signal(range(len(table.entries)))
-        self.left = Signal(bits + 1 if bits else bits_for(table.switch))
-        """Clocks of the switch that are left, this one included; the module is live at 0."""
+        self.busy, self.left = Signal(), Signal(bits + 1 if bits else bits_for(table.switch))
+        """Whether the module switches, and the clocks of the switch that are left after this one."""
         self.dark = [Signal(bits or bits_for(table.detect), name=f"dark_{path}") for path in range(table.paths)]
         """Clocks without light before this one, up to `detect`."""
         self.bad = Signal(bits or bits_for(table.decide))
@@ -72,8 +71,11 @@ class OcsSwitch(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         live, now, failed = Signal(), Signal(range(self.switch_table.paths)), self._failed(m)
-        m.d.comb += [live.eq(self.left == 0), now.eq(self._path(self.entry))]
-        m.d.comb += [self.live.eq(self._open(live, now)), self.closed.eq(self._open(self.left <= self.retrain, now))]
+        m.d.comb += [live.eq(~self.busy), now.eq(self._path(self.entry))]
+        m.d.comb += [
+            self.live.eq(self._open(live, now)),
+            self.closed.eq(self._open(live | (self.left < self.retrain), now)),
+        ]
         m.d.sync += self.sent.eq(Mux(self.data, self.live, 0))
 
         there, picked = Signal(), Signal(request_layout(self.switch_table))
@@ -88,8 +90,9 @@ class OcsSwitch(wiring.Component):
         backup, over = self._backup(self.entry), Signal()
         lost = live & self._bit(failed, now)
         m.d.comb += over.eq(lost & (self.bad + 1 == self.decide) & ~self._bit(failed, self._path(backup)) & ~go)
-        m.d.sync += self.bad.eq(Mux(lost & ~go & ~over, self.bad + (self.bad + 1 != self.decide), 0))
-        m.d.sync += self.left.eq(Mux(go | over, self.blackout + self.retrain, self.left - ~live))
+        m.d.sync += self.bad.eq(Mux(lost, self.bad + (self.bad + 1 != self.decide), 0))
+        m.d.sync += self.left.eq(Mux(live, self.blackout + self.retrain, self.left) - 1)
+        m.d.sync += self.busy.eq(Mux(live, go | over, self.left != 0))
         m.d.sync += self.entry.eq(Mux(go | at_once, target, Mux(over, backup, self.entry)))
 
         self._hold(m, live, go, there, picked)

@@ -196,6 +196,7 @@ def test_bad_events_are_one_line(text: str) -> None:
         (("--timeline", "none/t.json"), "--timeline none/t.json: there is no folder none; make it first"),
         (("--csv", "x", "--json", "x"), "--csv x: is the file of --json too; name another"),
         (("--csv", str(EXAMPLE)), "is the file of --events too; name another"),
+        (("--timeline", "-"), "--timeline -: expected a file"),
         (("--events", "none.yaml"), "none.yaml: no such file"),
     ],
 )

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from pimloom.arch.command import STREAM
+from pimloom.arch.document import steps_of
 from pimloom.arch.fabric_cost import load_components
 from pimloom.arch.llm import list_presets, load_llm
 from pimloom.arch.load import load_tree
@@ -174,7 +175,8 @@ def test_systems_say_what_their_sources_say() -> None:
 @pytest.mark.parametrize("path", sorted(HERE.rglob("*.yaml")), ids=lambda path: path.stem)
 def test_every_number_has_a_source(path: Path) -> None:
     tree, sources = load_tree(path)
-    numbers = {p: s.text for p, s in sources.items() if re.match(r"[-+.]?\d", str(reduce(getitem, p.split("."), tree)))}
+    values = {p: str(reduce(getitem, steps_of(p), tree)) for p in sources}
+    numbers = {p: source.text for p, source in sources.items() if re.match(r"[-+.]?\d", values[p])}
     assert len(numbers) >= 7
     assert not [place for place, text in numbers.items() if not re.search(r"\w{3}", text)]
 

@@ -141,7 +141,7 @@ def test_needed_clocks() -> None:
     system = load_system("pim_gpt")
     assert isinstance(system.spec, PimSystem) and system.part is not None
     needed = {block: needed_mhz(block, system.spec, system.part) for block in BLOCKS}
-    assert needed["sequencer"] == needed["timer"] == 2000
+    assert needed["sequencer"] == needed["timer"] == 2000 and needed["ocs_switch"] == 10
     assert needed["pim_unit"] == needed["bf16_tree"] == needed["asic_exp"] == needed["float32_add"] == 1000
 
 

@@ -36,11 +36,15 @@ def switch(
     from pimloom.arch.system import digest
     from pimloom.reports.fabric import switch as report
     from pimloom.reports.files import table_csv, write_atomic
-    from pimloom.running import parse_settings
+    from pimloom.running import parse_settings, progress_bar
 
     _check_outputs(events, {"--json": json, "--csv": csv, "--timeline": timeline})
     module = load_optics(part, parse_settings(set_ or [], "timing.retrain='2 ms'")).value
-    run = report.run_switch(module, load_events(events, module))
+    with progress_bar(f"events of {events.name}", quiet) as progress:
+        progress(0, 2)
+        story = load_events(events, module)
+        progress(1, 2)
+        run = report.run_switch(module, story)
     rows, table = report.request_rows(run), switch_table(module)
     times = {name: getattr(table, name) for name in ("detect", "decide", "blackout", "retrain")}
     intervals = report.interval_rows(run)
@@ -71,6 +75,8 @@ def _check_outputs(events: Path, files: Mapping[str, str | Path | None]) -> None
 
     taken = {events.resolve(): "--events"}
     for option, file in files.items():
+        if str(file) == "-" and option != "--json":
+            raise UserError(f"{option} -: expected a file")
         if file is not None and file != "-":
             check_writable(Path(file), option)
             if (other := taken.setdefault(Path(file).resolve(), option)) != option:

@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pimloom.arch.optics import load_optics
 from pimloom.arch.part import Part
-from pimloom.arch.system import PimSystem
+from pimloom.arch.system import PimSystem, list_names
 from pimloom.arch.units import PS_PER_US
 from pimloom.reports.figures import grouped_bars
 from pimloom.reports.page import Column, Figure, Notes, Section, TableData
@@ -180,7 +181,9 @@ def _rate_chart(rates: Rows) -> Figure:
 
 
 def needed_mhz(block: str, system: PimSystem, part: Part) -> float:
-    """Clock that the modelled system asks of a block: of commands, of MACs, or of the ASIC."""
+    """Clock that the modelled system asks of a block: of commands, of MACs, of the ASIC, or an optical part's own."""
+    if block.startswith("ocs"):
+        return load_optics(list_names("optics")[0]).value.clock_mhz
     if block.startswith(COMMAND_BLOCKS):
         return PS_PER_US / part.tCK_ps
     if block.startswith(("pim", "bf16")):
@@ -219,8 +222,9 @@ def verification(coverage: Rows, proofs: Rows) -> Section:
             Column("twin_failed", "broken twins fail"),
         ],
         _by_property(proofs),
-        "Of the sequencer, for any commands. A proof counts only if the situations that it is about can be reached, "
-        "and if it fails on twins of the sequencer that are broken on purpose.",
+        "Of the sequencer, for any commands, and of the optical switch's path controller, for any requests and "
+        "failures. A proof counts only if the situations that it is about can be reached, and if it fails on twins of "
+        "the block that are broken on purpose.",
     )
     tables = [table for table in (simulated, proved) if table.rows]
     missing = [f"`pimloom rtl {name}`" for name, rows in (("verify", coverage), ("prove", proofs)) if not rows]

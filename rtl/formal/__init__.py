@@ -1,1 +1,1 @@
-"""What is proved of the sequencer, and the questions to a solver."""
+"""What is proved of the sequencer and of the path controller, and the questions to a solver."""

@@ -1,5 +1,5 @@
 # amaranth: UnusedElaboratable=no
-"""What is proved of the path controller: what its ports may show, as a checker tells that shares nothing with it.
+"""What is proved of the path controller: what its ports may show, as a checker with counters of its own tells.
 
 `lemma` ties the checker's counts to the controller's registers; it carries itself from clock to clock, and the
 properties follow from it. Times and path table are any, or the part's own.
@@ -15,7 +15,7 @@ from amaranth.utils import bits_for
 
 from pimloom.arch.optics import SwitchTable
 from pimloom.rtl.formal.checker import any_of, wire
-from pimloom.rtl.ocs_switch import ARRIVAL, KEPT, SWITCH, TAG_BITS, OcsSwitch
+from pimloom.rtl.ocs_switch import ARRIVAL, KEPT, STAGES, SWITCH, TAG_BITS, OcsSwitch
 
 Task: TypeAlias = Literal["prove", "lemma", "search", "see", "break"]
 TIMES = ("detect", "decide", "blackout", "retrain")
@@ -35,6 +35,7 @@ class Watch:
         wide = bits + 2
         self.total = wire(m, times["blackout"] + times["retrain"], "total")
         self.bound = wire(m, 2 * self.total + 1, "bound")
+        self.left = wire(m, Mux(switch.busy, switch.left + 1, 0), "left_with_this")
         self._channels(wide)
         self._request(wide)
 
@@ -68,10 +69,11 @@ class Watch:
         self.entry = Signal.like(q.request.entry)
         comes = wire(m, q.request.valid & (q.request.tag == self.tag), "comes")
         m.d.comb += Assume(~(comes & self.asked))
-        self.told = [wire(m, end.valid & (end.tag == self.tag), f"told_{s}") for s, end in enumerate(q.ends)]
-        self.served = any_of(told & end.served for told, end in zip(self.told, q.ends, strict=True))
+        ends = {stage: q.ends[stage] for stage in STAGES}
+        self.told = {s: wire(m, end.valid & (end.tag == self.tag), f"told_{s}") for s, end in ends.items()}
+        self.served = any_of(told & ends[stage].served for stage, told in self.told.items())
         m.d.sync += self.age.eq(Mux(comes, 0, self.age + ~self.age.all()))
-        m.d.sync += [self.asked.eq(self.asked | comes), self.ended.eq(self.ended | any_of(self.told))]
+        m.d.sync += [self.asked.eq(self.asked | comes), self.ended.eq(self.ended | any_of(self.told.values()))]
         with m.If(comes):
             m.d.sync += self.entry.eq(q.request.entry)
 
@@ -94,15 +96,16 @@ def lemma(w: Watch) -> Iterator[Value]:
     """The controller's registers are what the past says."""
     q, total = w.switch, w.total
     n = len(q.switch_table.entries)
-    yield q.left <= total
+    yield w.left <= total
     yield q.entry < n
-    yield (q.left == 0) | (q.left + w.idle == total)
-    yield (w.idle == 0) | (q.left + w.idle == total)
+    yield (w.left == 0) | (w.left + w.idle == total)
+    yield (w.idle == 0) | (w.left + w.idle == total)
     yield w.unlit == Mux(w.idle <= w.times["blackout"], w.idle, 0)
     yield (w.closed_before == 0) | (w.before == 0) | (w.closed_before == w.before)
     for mine, dark in zip(q.dark, w.dark, strict=True):
         yield mine == Mux(dark < w.times["detect"], dark, w.times["detect"])
-    yield q.bad == Mux(q.left != 0, 0, Mux(w.bad < w.times["decide"], w.bad, w.times["decide"] - 1))
+    yield q.bad == Mux(w.bad < w.times["decide"], w.bad, w.times["decide"] - 1)
+    yield (w.bad == 0) | (w.idle == 0)
     yield ~q.kept.valid | (q.kept.entry < n)
     yield from _whereabouts(w)
 
@@ -113,9 +116,9 @@ def _whereabouts(w: Watch) -> Iterator[Value]:
     owns = q.owner.valid & (q.owner.tag == w.tag)
     kept = q.kept.valid & (q.kept.tag == w.tag)
     yield w.asked | ~w.ended
-    yield sum([owns, kept, *w.told]) == w.open()
-    yield ~owns | (w.age + q.left <= 2 * total) & w.may_take(q.entry)
-    yield ~kept | (w.age + q.left < total) & (q.kept.entry == w.entry)
+    yield sum([owns, kept, *w.told.values()]) == w.open()
+    yield ~owns | (w.age + w.left <= 2 * total) & w.may_take(q.entry)
+    yield ~kept | (w.age + w.left < total) & (q.kept.entry == w.entry)
     yield ~w.told[ARRIVAL] | (w.age == 0)
     yield ~w.told[KEPT] | (w.age <= total)
     yield ~w.told[SWITCH] | (w.age <= w.bound)
@@ -143,9 +146,9 @@ def blackout(w: Watch) -> Iterator[Value]:
 def served(w: Watch) -> Iterator[Value]:
     """Every request is told to be served or refused, once, at most 2 (blackout + retrain) + 1 clocks after it came; if
     served, the path of its entry or of the backup was live then; an entry that is not there is refused."""
-    yield sum(w.told) <= w.open()
+    yield sum(w.told.values()) <= w.open()
     yield ~w.open() | (w.age <= w.bound)
-    yield ~(w.open() & (w.age == w.bound)) | any_of(w.told)
+    yield ~(w.open() & (w.age == w.bound)) | any_of(w.told.values())
     asked = w.entry[: len(w.switch.entry)]
     backup = w.switch.entries[asked].backup
     right = (w.before == w.path(asked)) | (w.before == w.path(backup))
@@ -175,9 +178,9 @@ def blackout_seen(w: Watch) -> Iterator[Value]:
 
 def served_seen(w: Watch) -> Iterator[Value]:
     """An end in each place; the longest wait; another entry's path taken; a switch whose path failed meanwhile."""
-    yield from (told & end.served for told, end in zip(w.told, w.switch.ends, strict=True))
-    yield from (told & ~end.served for told, end in zip(w.told, w.switch.ends, strict=True))
-    yield any_of(w.told) & (w.age == w.bound) & (w.times["retrain"] > 0)
+    yield from (told & w.switch.ends[stage].served for stage, told in w.told.items())
+    yield from (told & ~w.switch.ends[stage].served for stage, told in w.told.items())
+    yield any_of(w.told.values()) & (w.age == w.bound) & (w.times["retrain"] > 0)
     yield w.served & (w.before != w.path(w.entry[: len(w.switch.entry)]))
 
 
@@ -284,8 +287,7 @@ class SwitchQuestion(Elaboratable):
         for name, time in times.items():
             given = time + self.twin.by if name == self.twin.time else time
             m.d.comb += getattr(self.switch, name).eq(given)
-            m.d.comb += Assume(given >= (name in ("decide", "blackout")))
-            m.d.comb += Assume(given < 2**self.bits)
+            m.d.comb += Assume((given >= (name in ("decide", "blackout"))) & (given < 2**self.bits))
         m.d.comb += [Assume(times[name] != 0) for name in ("decide", "blackout")]
         for row in (self.switch.entries[n] for n in range(len(self.table.entries))):
             m.d.comb += [Value.cast(field).eq(AnyConst(len(Value.cast(field)))) for field in (row.path, row.backup)]

@@ -13,7 +13,6 @@ from pimloom.rtl_flow.scenes.scene import Scene, row_scene
 from pimloom.rtl_flow.wires import pack
 
 TIMES = ("detect", "decide", "blackout", "retrain")
-STAGE = {"arrival": 0, "kept": 1, "switch": 2}
 TAGS = 2**TAG_BITS
 BITS = 6  # of the times that are ports
 PATHS, ENTRIES, LONGEST = 3, 6, 12  # of a random table
@@ -146,6 +145,6 @@ def _ends(fates: Sequence[Fate], clocks: int) -> np.ndarray:
     ends = np.zeros(clocks + 1, np.int64)
     for number, fate in enumerate(fates):
         bits = 1 | (not fate.why) << 1 | number % TAGS << 2
-        ends[fate.end_cyc + 1] |= bits << width * STAGE[fate.stage]
-    assert STAGES * width < 63
+        ends[fate.end_cyc + 1] |= bits << width * STAGES.index(fate.stage)
+    assert len(STAGES) * width < 63
     return ends
