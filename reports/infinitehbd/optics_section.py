@@ -1,9 +1,10 @@
 """The chapter on the transceiver: light, a failover, and collectives on a ring of GPUs."""
 
-from pimloom.arch.optics import Optics, link_budget, load_optics
+from pimloom.arch.optics import Optics, load_optics
 from pimloom.arch.units import BITS_PER_BYTE, KIB, PS_PER_NS, PS_PER_US
 from pimloom.cycle_sim.ocs_ring import Ring, collective, node_ring, recovered
-from pimloom.reports.figures import lines, stacked_bars
+from pimloom.reports.fabric.budget import budget_figure, budget_rows
+from pimloom.reports.figures import lines
 from pimloom.reports.infinitehbd.findings import CLUSTER, Row
 from pimloom.reports.page import Column, Figure, Section, TableData
 
@@ -36,37 +37,19 @@ def transceiver() -> Section:
 
 
 def _budget(part: Optics) -> list[Figure | TableData]:
-    """What takes of the power between sender and receiver."""
-    cases = {"typical, one node": (1, False), "worst, one node": (1, True), "worst, three nodes": (3, True)}
-    budgets = {name: link_budget(part, nodes, worst=worst) for name, (nodes, worst) in cases.items()}
-    parts = {
-        "sender's switch": [-budget[1].db for budget in budgets.values()],
-        "connectors": [-sum(line.db for line in budget[2:-3]) for budget in budgets.values()],
-        "fibre": [-budget[-3].db for budget in budgets.values()],
-        "receiver's switch": [-budget[-2].db for budget in budgets.values()],
-        "margin": [max(budget[-1].db, 0.0) for budget in budgets.values()],
-    }
-    chart = stacked_bars(
-        "Insertion-loss budget of a lane",
-        list(budgets),
-        parts,
-        xlabel="loss of the switch, distance",
-        ylabel="Loss [dB]",
-        caption=f"From {part.optical.transmit_dbm:g} dBm at the sender to {part.optical.sensitivity_dbm:g} dBm, which "
-        "the receiver needs.",
-    )
-    rows: list[Row] = [
-        {"case": name, "loss": budget[0].dbm - budget[-2].dbm, "margin": budget[-1].db}
-        for name, budget in budgets.items()
+    columns = [
+        Column("item", "item"),
+        Column("db", "typical", "dB", format="+.2f"),
+        Column("dbm", "power behind it", "dBm", format="+.2f"),
+        Column("worst_db", "at any temperature", "dB", format="+.2f"),
+        Column("worst_dbm", "power behind it", "dBm", format="+.2f"),
     ]
-    columns = [Column("case", "case"), Column("loss", "loss", "dB", format=".2f")]
-    table = TableData("Budget", [*columns, Column("margin", "margin", "dB", format="+.2f")], rows, SOURCES)
-    return [chart, table]
+    return [budget_figure(part), TableData("Link budget to the next node", columns, budget_rows(part), SOURCES)]
 
 
 SOURCES = (
     "The switch's loss is recalled with low confidence; powers of sender and receiver are assumed from IEEE 802.3, "
-    "connectors and fibre from what is typical."
+    "connectors and fibre from what is typical. Last line: the power that the receiver needs, and the margin."
 )
 
 
