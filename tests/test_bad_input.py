@@ -82,7 +82,7 @@ def with_system(name: str) -> tuple[str, ...]:
 
 
 SYSTEMS = "known systems: gpu_a100, neupims, npu_only, npu_pim, pim_gpt, t4, xeon_6154"
-STUDIES = "known studies: neupims, pim-gpt, rtl"
+STUDIES = "known studies: infinitehbd, neupims, pim-gpt, rtl"
 PRESETS = (
     "presets: gpt2, gpt2-large, gpt2-medium, gpt2-xl, gpt3-13b, gpt3-175b, gpt3-30b, gpt3-7b, "
     "gpt3-large, gpt3-medium, gpt3-small, gpt3-xl"
@@ -131,7 +131,7 @@ BAD: list[tuple[tuple[str, ...], str]] = [
     (with_model("gtp2-xl"), f"model 'gtp2-xl': no such preset or file; nearest: gpt2-xl, gpt3-xl; {PRESETS}"),
     (
         ("report", "pim_gpt", "--out", "o"),
-        "unknown study 'pim_gpt'; nearest: pim-gpt; known studies: neupims, pim-gpt, rtl",
+        "unknown study 'pim_gpt'; nearest: pim-gpt; known studies: infinitehbd, neupims, pim-gpt, rtl",
     ),
     (("report", "neupim", "--out", "o"), f"unknown study 'neupim'; nearest: neupims; {STUDIES}"),
     (("explain", "dram.timing.tCDD_L"), "no field 'dram.timing.tCDD_L'; nearest: dram.timing.tCCD_L"),
