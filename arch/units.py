@@ -15,6 +15,7 @@ GIB = 1024 * MIB
 
 PS_PER_NS = 1000
 PS_PER_US = 1000 * PS_PER_NS
+PS_PER_MS = 1000 * PS_PER_US
 PS_PER_S = 10**12
 S_PER_PS = 1e-12
 S_PER_US = 1e-6
@@ -60,7 +61,7 @@ def mhz_to_ps(mhz: float) -> int:
 
 _QUANTITY = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d\d?)?)\s*([A-Za-z]+)", re.ASCII)
 _LONGEST = 40  # characters; longer text is no measurement, and exact arithmetic on it would be slow
-_PS_PER = {"ps": 1, "ns": PS_PER_NS, "us": PS_PER_US, "ms": 1000 * PS_PER_US}
+_PS_PER = {"ps": 1, "ns": PS_PER_NS, "us": PS_PER_US, "ms": PS_PER_MS}
 _INT64_MAX = 2**63 - 1
 
 

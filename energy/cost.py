@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from fractions import Fraction
-from math import isclose
 
 from pimloom.arch.fabric_cost import Bill
 
@@ -63,14 +62,12 @@ class Aggregate:
         return self.network_w / self.usable_gpus if self.usable_gpus > 0 else None
 
 
-def aggregate(cost: NetworkCost, gpus: int, fault_ratio: float, waste_ratio: float, gpu_usd: float) -> Aggregate:
-    """Price of a cluster of `gpus` GPUs of `gpu_usd` each, of which shares are faulty and wasted.
+def aggregate(cost: NetworkCost, gpus: int, usable_gpus: float, gpu_usd: float) -> Aggregate:
+    """Price of a cluster of `gpus` GPUs of `gpu_usd` each, of which `usable_gpus` are in groups, in the mean.
 
-    Both ratios are shares of all GPUs, as means over draws: GPUs need not be whole. Raises ValueError if they leave
-    less than nothing.
+    Raises ValueError for less than none or more than all.
     """
-    share = fault_ratio + waste_ratio
-    if min(fault_ratio, waste_ratio) < 0 or share > 1 and not isclose(share, 1):
-        raise ValueError(f"expected shares of at most 1 together, got {fault_ratio:g} faulty, {waste_ratio:g} wasted")
-    idle = gpus * min(share, 1)
-    return Aggregate(gpus, gpus - idle, gpus * cost.usd_per_gpu, idle * gpu_usd, gpus * cost.w_per_gpu)
+    if not 0 <= usable_gpus <= gpus:
+        raise ValueError(f"expected 0 to {gpus} usable GPUs, got {usable_gpus:g}")
+    idle = gpus - usable_gpus
+    return Aggregate(gpus, usable_gpus, gpus * cost.usd_per_gpu, idle * gpu_usd, gpus * cost.w_per_gpu)

@@ -44,6 +44,19 @@ def cuts(faulty: np.ndarray, hops: int) -> np.ndarray:
     return np.asarray(starts.sum(axis=-1))
 
 
+def corners(faulty: np.ndarray) -> np.ndarray:
+    """Healthy nodes with two faulty ones on either side and a healthy one behind each pair: they need C of K = 3 twice.
+
+    faulty: bool (…, n) along the ring. Returns int64 (…,).
+    """
+    found = ~faulty
+    for far in (-SHARED_HOP, SHARED_HOP):
+        found = found & ~np.roll(faulty, far, axis=-1)
+        for near in (1, 2):
+            found = found & np.roll(faulty, near if far > 0 else -near, axis=-1)
+    return np.asarray(found.sum(axis=-1))
+
+
 def segments(healthy: np.ndarray, hops: int, wraps: bool = True) -> list[np.ndarray]:
     """Healthy positions that hops can join, in order, one int64 array per piece of the ring.
 

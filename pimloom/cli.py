@@ -199,7 +199,10 @@ def trace(
 @app.command(epilog=REPORT_EXAMPLES)
 def report(
     study: Annotated[str, typer.Argument(help="Study name (see `pimloom list`).")],
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for index.html, results.csv and results.json.")],
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Folder for index.html, results.json and CSV files; else reports/out/STUDY."),
+    ] = None,
     full: Annotated[bool, typer.Option("--full", help="neupims: all models and batches of the paper; hours.")] = False,
     faults: Annotated[
         Path | None, typer.Option(metavar="FILE", help="infinitehbd: fault trace in the public format, else synthetic.")
@@ -224,7 +227,7 @@ def report(
     name = "pimloom.rtl_report" if study == "rtl" else f"pimloom.reports.{study.replace('-', '_')}.study"
     module = import_module(name)
     with progress_bar(f"making {study}", quiet) as progress:
-        page = module.run_study(out, progress, **asked)
+        page = module.run_study(out or Path("reports/out", study.replace("-", "_")), progress, **asked)
     if not quiet:
         print(page)
 

@@ -33,7 +33,7 @@ TOTALS = {
     "nvl576": (30417.60, 900, 33.80, 413.45, 0.459),
 }
 LOADED = load_components()
-WASTE = "arch,gpus,gpus_per_node,tp,fault_ratio,draws,waste_ratio_mean\n"
+WASTE = "arch,gpus,gpus_per_node,tp,fault_ratio,draws,waste_ratio_mean,usable_gpus_mean\n"
 
 
 @pytest.fixture(autouse=True)
@@ -118,26 +118,25 @@ def test_prices_and_counts_can_be_set() -> None:
 
 
 @given(
-    gpus=st.integers(1, 10**6), faulty=st.floats(0, 0.5), wasted=st.floats(0, 0.5), price=st.floats(0, 1e5)
+    gpus=st.integers(1, 10**6), share=st.floats(0, 1), price=st.floats(0, 1e5)
 )  # fmt: skip
-def test_cost_with_faults(gpus: int, faulty: float, wasted: float, price: float) -> None:
+def test_cost_with_faults(gpus: int, share: float, price: float) -> None:
     cost = network_cost(bill(LOADED, "nvl72", 4))
-    found = aggregate(cost, gpus, faulty, wasted, price)
-    assert found.usd == pytest.approx(gpus * 9563.20 + (gpus * faulty + gpus * wasted) * price)
-    assert found.usable_gpus == pytest.approx(gpus * (1 - faulty - wasted), abs=1e-6)
+    found = aggregate(cost, gpus, gpus * share, price)
+    assert found.usd == pytest.approx(gpus * 9563.20 + gpus * (1 - share) * price)
     assert found.network_w == pytest.approx(gpus * 75.95)
 
 
 def test_cost_with_faults_by_hand() -> None:
-    (row,) = aggregate_rows([WastePoint("infinitehbd-k2", 1000, 4, 32, 0.05, 0.01)], 20000)
+    (row,) = aggregate_rows([WastePoint("infinitehbd-k2", 1000, 4, 32, 0.05, 0.01, 940.0)], 20000)
     assert row["network_usd"] == pytest.approx(2_626_800) and row["idle_gpu_usd"] == pytest.approx(60 * 20000)
     assert row["aggregate_usd_per_gpu"] == pytest.approx(3826.80)
     assert row["network_w_per_usable_gpu"] == pytest.approx(48.1 * 1000 / 940)
-    with pytest.raises(ValueError, match="at most 1 together"):
-        aggregate(network_cost(bill(LOADED, "nvl72", 4)), 10, 0.7, 0.4, 1)
+    with pytest.raises(ValueError, match="expected 0 to 10 usable GPUs, got 11"):
+        aggregate(network_cost(bill(LOADED, "nvl72", 4)), 10, 11, 1)
     with pytest.raises(UserError, match="waste of nvl72 at fault ratio 0.7"):
-        aggregate_rows([WastePoint("nvl72", 10, 1, 8, 0.7, 0.4)], 1)
-    (lost,) = aggregate_rows([WastePoint("nvl36", 72, 4, 64, 0.0, 1.0)], 1)
+        aggregate_rows([WastePoint("nvl72", 10, 1, 8, 0.7, 0.4, 11.0)], 1)
+    (lost,) = aggregate_rows([WastePoint("nvl36", 72, 4, 64, 0.0, 1.0, 0.0)], 1)
     assert lost["network_w_per_usable_gpu"] is None
 
 
@@ -149,24 +148,29 @@ def test_waste_is_drawn_or_read_from_a_file_alike() -> None:
     none = {row["arch"]: row["waste_ratio_mean"] for row in rows if row["fault_ratio"] == 0}
     assert none["nvl72"] == none["nvl36"] == pytest.approx(1 / 9) and none["tpuv4"] == none["infinitehbd-k2"] == 0
     ring = next(row for row in rows if row["arch"] == "infinitehbd-k2" and row["fault_ratio"] == 0.07)
-    idle = 0.07 + ring["waste_ratio_mean"]
+    idle = 1 - ring["usable_gpus_mean"] / 2880
+    assert idle == pytest.approx(0.07 + ring["waste_ratio_mean"], abs=0.01)  # the share that is down in these draws
     assert ring["waste_ratio_mean"] == pytest.approx(0.0165, abs=0.004)
     assert ring["aggregate_usd_per_gpu"] == pytest.approx(2626.80 + idle * 20000)
     assert call("fabric", "waste", *drawn, "--csv", "w.csv").code == 0
     assert result("--gpu-usd", "20000", "--waste", "w.csv")["rows"] == rows
     eight = result("--gpu-usd", "1", "--gpus-per-node", "8", "--fault-ratio", "0.01", "--draws", "2")["rows"]
+    lost = result("--gpu-usd", "1", "--tp", "64", "--fault-ratio", "0.02", "--arch", "nvl36")["rows"]
+    assert lost[0]["usable_gpus_mean"] == 0 and lost[0]["idle_gpu_usd"] == 2880  # no group of 64 in 36
     assert "nvl36" not in {row["arch"] for row in eight}  # 36 GPUs are no whole nodes of 8
 
 
 def test_waste_file_is_read_back() -> None:
-    Path("w.csv").write_text(WASTE + "nvl72,2880,4,32,0.01,10,0.1\ninfinitehbd-k2,2880,4,32,0.01,10,0.0045\n")
+    Path("w.csv").write_text(
+        WASTE + "nvl72,2880,4,32,0.01,10,0.1,2560\ninfinitehbd-k2,2880,4,32,0.01,10,0.0045,2838.5\n"
+    )
     assert read_waste(Path("w.csv")) == [
-        WastePoint("nvl72", 2880, 4, 32, 0.01, 0.1),
-        WastePoint("infinitehbd-k2", 2880, 4, 32, 0.01, 0.0045),
+        WastePoint("nvl72", 2880, 4, 32, 0.01, 0.1, 2560.0),
+        WastePoint("infinitehbd-k2", 2880, 4, 32, 0.01, 0.0045, 2838.5),
     ]
     found = result("--gpu-usd", "25000", "--waste", "w.csv")["rows"]
     assert [row["arch"] for row in found] == ["nvl72", "infinitehbd-k2"]
-    assert found[0]["aggregate_usd_per_gpu"] == pytest.approx(9563.2 + 0.11 * 25000)
+    assert found[0]["aggregate_usd_per_gpu"] == pytest.approx(9563.2 + 25000 / 9)
     assert len(result("--gpu-usd", "25000", "--waste", "w.csv", "--arch", "nvl72")["rows"]) == 1
 
 
@@ -176,13 +180,13 @@ def test_waste_file_is_read_back() -> None:
         ("", "w.csv: the file is empty"),
         ("arch,gpus\nnvl72,8\n", "w.csv:1: no column gpus_per_node"),
         (WASTE, "w.csv: no rows below the heading"),
-        (WASTE + "nvl72,72,4,32,0.01,10,1.5\n", "w.csv:2: waste_ratio_mean '1.5': expected a number from 0 to 1"),
-        (WASTE + "nvl72,72,4,32,nan,10,0\n", "w.csv:2: fault_ratio 'nan': expected a number from 0 to 1"),
-        (WASTE + "nvl72,72.5,4,32,0,10,0\n", "w.csv:2: gpus '72.5': expected an integer from 1"),
+        (WASTE + "nvl72,72,4,32,0.01,10,1.5,0\n", "w.csv:2: waste_ratio_mean '1.5': expected a number from 0 to 1"),
+        (WASTE + "nvl72,72,4,32,nan,10,0,0\n", "w.csv:2: fault_ratio 'nan': expected a number from 0 to 1"),
+        (WASTE + "nvl72,72.5,4,32,0,10,0,0\n", "w.csv:2: gpus '72.5': expected an integer from 1"),
         (WASTE + "nvl72,72\n", "w.csv:2: gpus_per_node 'None': expected an integer from 1"),
-        (WASTE + "nvl36,72,8,8,0.1,1,\n", "w.csv: no rows below the heading"),
-        (WASTE + "big-switch,72,4,8,0,1,0\n", "no architecture with a list of parts; it has big-switch"),
-        (WASTE + "nvl72,72,4,8,0.6,1,0.6\n", "waste of nvl72 at fault ratio 0.6: expected shares of at most 1"),
+        (WASTE + "nvl36,72,8,8,0.1,1,,\n", "w.csv: no rows below the heading"),
+        (WASTE + "big-switch,72,4,8,0,1,0,0\n", "no architecture with a list of parts; it has big-switch"),
+        (WASTE + "nvl72,72,4,8,0.6,1,0.4,73\n", "w.csv:2: usable_gpus_mean '73': expected a number from 0 to 72"),
     ],
 )
 def test_bad_waste_files(text: str, message: str) -> None:
@@ -248,7 +252,7 @@ def test_a_list_with_a_part_without_price() -> None:
 
 
 def test_figures_are_drawn() -> None:
-    points = [WastePoint(name, 720, 4, 8, f, 0.01) for name in ("nvl72", "tpuv4") for f in (0.0, 0.1)]
+    points = [WastePoint(name, 720, 4, 8, f, 0.01, 720 * (0.99 - f)) for name in ("nvl72", "tpuv4") for f in (0.0, 0.1)]
     with_faults = aggregate_figure(aggregate_rows(points, 30000))
     assert all(figure.svg.startswith("<svg") for figure in (power_figure(part_rows()), with_faults))
     assert "30,000 $" in with_faults.caption

@@ -131,3 +131,14 @@ def test_rows_and_figures_of_the_report():
     assert "n log n" in str(
         speed_figure([{"algorithm": "aligned", "nodes": n, "seconds": n / 1e6} for n in (8, 16)]).svg
     )
+
+
+@pytest.mark.parametrize(
+    ("rows", "m", "faulty", "need"), [(Rows(96, 8), 2, [37, 39, 45, 86], 40), (Rows(8, 2), 1, [0, 4], 5)]
+)
+def test_a_group_that_lies_in_spare_tors_alone(rows, m, faulty, need):
+    down = np.zeros(rows.nodes, bool)
+    down[faulty] = True
+    healthy = ~down[rows.deploy()]
+    found = with_spares(healthy, rows, m, 3, need)
+    assert len(found.chains) == need and len(np.unique(found.chains)) == need * m and healthy[found.chains].all()

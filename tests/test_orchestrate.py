@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pimloom.arch.error import UserError
+from pimloom.mappers.fabric.spares import with_spares
 from pimloom.mappers.orchestrate import (
     Rows,
     cross_in_order,
@@ -91,6 +92,9 @@ def test_shares_of_the_specification(m, job, ratio, aligned, reference):
 def test_without_faults_nothing_crosses_and_with_m_1_nothing_can():
     rows = Rows(256, 8)
     assert cross_tor(rows.tor(orchestrate(np.ones(256, bool), rows, 8, 3, 32).ranks)) == (224, 0)
+    faulty = np.random.default_rng(1).random(256) < 0.1
+    for way in (orchestrate, unconstrained, with_spares):
+        assert cross_tor(rows.tor(way(~faulty, rows, 1, 3, 200).ranks)).crossing == 0
     assert cross_tor(np.zeros((0, 4), np.int64)) == (0, 0) and cross_tor(np.zeros((0, 4), np.int64)).share == 0
 
 

@@ -140,6 +140,18 @@ def test_waste_of_nodes_that_fail_alone(alone: dict, arch: str) -> None:
         assert ours == pytest.approx(expected, abs=max(stated, 3 * 2**0.5 * error))
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("arch", BY_RATIO)
+def test_waste_of_many_draws_is_within_the_stated_tolerance(arch: str) -> None:
+    """7.2, but for two values at 1 %, which are themselves off by their noise (docs/fabric.md)."""
+    off = {("sip-ring", 0.01), ("tpuv4", 0.01)}
+    rows = iid_rows(Plan(CLUSTER, [topology(arch)], [32], 20_000, seed=5), RATIOS)
+    for row, ratio, expected in zip(rows, RATIOS, BY_RATIO[arch], strict=True):
+        if (arch, ratio) not in off:
+            stated = 0.1 if expected < 2 else 0.03 * expected
+            assert 100 * row["waste_ratio_mean"] == pytest.approx(expected, abs=stated)
+
+
 def test_nvl72_first_wastes_less_with_more_faults(alone: dict) -> None:
     """Its 8 left-over GPUs take the place of two faulty nodes."""
     dip = [alone["nvl72", ratio][0] for ratio in RATIOS]

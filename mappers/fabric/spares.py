@@ -113,7 +113,8 @@ class _Windows:
         for part in parts:
             np.minimum(lowest, np.where(part < 0, self.rows.tors, part), out=lowest)
         here, next_ = (sum((part == lowest + step).astype(np.int8) for part in parts) for step in (0, 1))
-        return (self.m - np.maximum(here, next_)).astype(np.float32), lowest + (next_ > here)
+        stands = np.where(lowest == self.rows.tors, 0, lowest + (next_ > here))  # all in spare ToRs: any template
+        return (self.m - np.maximum(here, next_)).astype(np.float32), stands
 
     def _exact(self, label: np.ndarray) -> np.ndarray:
         """bool (sets, wide windows): all but an inner node, in a spare ToR, are a template."""

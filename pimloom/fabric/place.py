@@ -123,7 +123,7 @@ def _faults(nodes: int, faulty: str | None, ratio: float | None, seed: int) -> A
             raise UserError(f"--fault-ratio {ratio}: expected a share from 0 to 1")
         return random_faults(nodes, ratio, seed)
     bad = np.zeros(nodes, bool)
-    bad[read_nodes(faulty, nodes) if faulty else []] = True
+    bad[read_nodes(faulty, nodes) if faulty is not None else []] = True
     return bad
 
 

@@ -83,21 +83,20 @@ def aggregate_rows(
 ) -> list[Row]:
     """What a cluster costs with faults: C = G c_net + (faulty + wasted GPUs) c_GPU. No GPU price is claimed.
 
-    Keys: arch, gpus, gpus_per_node, tp, fault_ratio, waste_ratio_mean, gpu_usd, usable_gpus, network_usd,
+    Keys: arch, gpus, gpus_per_node, tp, fault_ratio, waste_ratio_mean, usable_gpus_mean, gpu_usd, network_usd,
     idle_gpu_usd, aggregate_usd, aggregate_usd_per_gpu, network_w, network_w_per_usable_gpu. Raises UserError.
     """
     loaded, rows = load_components(overrides=settings), []
     for point in points:
         network = network_cost(bill(loaded, point.arch, point.gpus_per_node))
         try:
-            found = aggregate(network, point.gpus, point.fault_ratio, point.waste_ratio_mean, gpu_usd)
+            found = aggregate(network, point.gpus, point.usable_gpus_mean, gpu_usd)
         except ValueError as error:
             raise UserError(f"waste of {point.arch} at fault ratio {point.fault_ratio:g}: {error}") from None
         rows.append(
             {
                 **point._asdict(),
                 "gpu_usd": gpu_usd,
-                "usable_gpus": found.usable_gpus,
                 "network_usd": found.network_usd,
                 "idle_gpu_usd": found.idle_gpu_usd,
                 "aggregate_usd": found.usd,

@@ -79,13 +79,18 @@ def mfu_rows(search: Search, hbds: Sequence[Hbd], gpus: Sequence[int], baseline:
     Raises UserError: nothing comes out even, or nothing fits.
     """
     dgx, rows = baseline or domains(BASELINE)[0], []
-    narrow = replace(search, tensor=tuple(tp for tp in search.tensor if tp <= SERVER) or (SERVER,))
+    narrow = on_dgx(search)
     for count in gpus:
         least = best_mfu(narrow, dgx, count)
         for hbd in hbds:
             row = mfu_row(narrow if hbd == dgx else search, hbd, count)
             rows.append(row | {"ratio_to_dgx8": row["mfu"] / least if least else None})
     return rows
+
+
+def on_dgx(search: Search) -> Search:
+    """The same with TP of at most a server."""
+    return replace(search, tensor=tuple(tp for tp in search.tensor if tp <= SERVER) or (SERVER,))
 
 
 def best_mfu(search: Search, hbd: Hbd, gpus: int) -> float | None:

@@ -7,8 +7,7 @@ from typing import NamedTuple
 from msgspec.structs import replace as changed
 
 from pimloom.arch.fabric_cost import Hbd
-from pimloom.arch.training import SERVER
-from pimloom.reports.fabric.mfu import BASELINE, Row, Search, best_mfu, domains
+from pimloom.reports.fabric.mfu import BASELINE, Row, Search, best_mfu, domains, on_dgx
 
 LOSS = 0.05  # [design] of efficiency, for each 8 GPUs more in a tensor-parallel group
 CHUNKS = 8  # [design] most chunks of an interleaved stage
@@ -49,9 +48,8 @@ def sensitivity_rows(search: Search, gpus: int, hbd: Hbd | None = None, baseline
     ours, dgx = hbd or domains("infinitehbd-k2")[0], baseline or domains(BASELINE)[0]
     rows = []
     for case in cases(search, ours.gb_s, dgx.gb_s):
-        narrow = replace(case.search, tensor=(SERVER,))
         mfu = best_mfu(case.search, replace(ours, gb_s=case.hbd_gb_s), gpus)
-        least = best_mfu(narrow, replace(dgx, gb_s=case.baseline_gb_s), gpus)
+        least = best_mfu(on_dgx(case.search), replace(dgx, gb_s=case.baseline_gb_s), gpus)
         rows.append(
             {
                 "case": case.case,

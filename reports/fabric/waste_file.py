@@ -14,7 +14,10 @@ Number = TypeVar("Number", int, float)
 
 
 class WastePoint(NamedTuple):
-    """Shares of all GPUs of a cluster that are faulty, and healthy but in no group of `tp`; means over draws."""
+    """Shares of all GPUs of a cluster that are faulty as asked, and healthy but in no group of `tp`; GPUs in groups.
+
+    Waste and groups are means over the same draws, in which the faulty share need not be just what was asked.
+    """
 
     arch: str
     gpus: int
@@ -22,6 +25,7 @@ class WastePoint(NamedTuple):
     tp: int
     fault_ratio: float
     waste_ratio_mean: float
+    usable_gpus_mean: float
 
 
 def read_waste(path: Path) -> list[WastePoint]:
@@ -56,7 +60,8 @@ def _point(row: dict[str, str], where: str) -> WastePoint:
 
     gpus, each, tp = (read(int, key, 1, 2**31) for key in ("gpus", "gpus_per_node", "tp"))
     faulty, wasted = (read(float, key, 0, 1) for key in ("fault_ratio", "waste_ratio_mean"))
-    return WastePoint(row["arch"] or "", gpus, each, tp, faulty, wasted)
+    usable = read(float, "usable_gpus_mean", 0, gpus)
+    return WastePoint(row["arch"] or "", gpus, each, tp, faulty, wasted, usable)
 
 
 def points_of(rows: Sequence[Mapping[str, Any]]) -> list[WastePoint]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from pimloom.arch.optics import load_optics
 from pimloom.reports.fabric.mfu import trend
 from pimloom.reports.faults.replay import conversion_factor
-from pimloom.reports.infinitehbd.findings import CLUSTER, TP, Findings
+from pimloom.reports.infinitehbd.findings import CLUSTER, TP, Findings, totals
 from pimloom.reports.infinitehbd.optics_section import LARGE, PART, RINGS, ring_of, share_of_rate
 from pimloom.reports.infinitehbd.properties import idle_waste
 from pimloom.reports.published import Published, read_published, span
@@ -14,15 +14,6 @@ from pimloom.reports.published import Published, read_published, span
 HARD, SOFT, REPORT = "hard gate", "soft", "report only"
 PP = "pp"
 PUBLISHED_P = 0.0167  # [recalled] the fault ratio behind the published conversion factor
-COST_TABLE: dict[str, tuple[float, float]] = {  # [recalled] $ and W per GPU
-    "infinitehbd-k2": (2626.80, 48.10),
-    "infinitehbd-k3": (3740.60, 72.05),
-    "tpuv4": (1567.20, 19.39),
-    "nvl36": (9563.20, 75.95),
-    "nvl72": (9563.20, 75.95),
-    "nvl36x2": (17924.00, 150.32),
-    "nvl576": (30417.60, 413.45),
-}
 Rows = list[dict[str, object]]
 
 
@@ -111,7 +102,7 @@ def _cost(found: Findings) -> Rows:
     share = 100 * rows["infinitehbd-k2"]["ratio_to_nvl72"]
     off = [
         100 * abs(ours / theirs - 1)
-        for name, pair in COST_TABLE.items()
+        for name, pair in totals().items()
         for ours, theirs in zip((rows[name]["usd_per_gpu"], rows[name]["w_per_gpu"]), pair, strict=True)
     ]
     ours = f"within {max(off):.3f} %"
@@ -132,10 +123,11 @@ def _mfu(found: Findings) -> Rows:
     text = f"ratio {ratios[0]:.2f} to {ratios[-1]:.2f}, TP {sizes[0]} to {sizes[-1]}"
     text += f"; the ratio falls by up to {fall:.2f} %" if fall else ""
     near = abs(ratios[-1] / low - 1) <= 0.15
-    need = f"± 15 %, {mine[-1]['batch']:,} sequences a step, {mine[-1]['schedule']}"
+    job = f"{mine[-1]['batch']:,} sequences a step, {mine[-1]['schedule']}"
+    need = f"± 15 %, {job}"
     return [
         _row("mfu_ratio", [ratios[-1]], SOFT, need, near),
-        _row("mfu_trend", [], SOFT, "neither falls", how["ratio_never_falls"] and how["tp_rises"], ours=text),
+        _row("mfu_trend", [], SOFT, f"neither falls; {job}", how["ratio_never_falls"] and how["tp_rises"], ours=text),
     ]
 
 

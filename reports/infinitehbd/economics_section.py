@@ -3,7 +3,7 @@
 from pimloom.arch.units import BYTES_PER_GB
 from pimloom.reports.fabric.cost import cost_figure, power_figure
 from pimloom.reports.fabric.mfu import mfu_figure
-from pimloom.reports.infinitehbd.findings import Findings
+from pimloom.reports.infinitehbd.findings import Findings, totals
 from pimloom.reports.page import Column, Section, TableData
 
 STEP_PARTS = ("compute", "tp_all_reduce", "p2p", "bubble", "dp_all_reduce")
@@ -16,14 +16,17 @@ def cost(found: Findings) -> Section:
         [
             Column("arch", "fabric"),
             Column("usd_per_gpu", "price", "$/GPU", format=",.2f"),
+            Column("usd_published", "published", "$/GPU", format=",.2f"),
             Column("gb_s_per_gpu", "rate each way", "GB/s", format=",.0f"),
             Column("usd_per_gb_s", "price of a GB/s", "$", format=".2f"),
             Column("ratio_to_nvl72", "over NVL-72", "×", format=".3f"),
             Column("w_per_gpu", "power", "W/GPU", format=".2f"),
+            Column("w_published", "published", "W/GPU", format=",.2f"),
             Column("w_per_gb_s", "power of a GB/s", "W", format=".3f"),
             Column("evidence", "evidence"),
         ],
-        found.cost,
+        [row | dict(zip(("usd_published", "w_published"), totals()[row["arch"]], strict=True)) for row in found.cost],
+        "Published: recalled totals. "
         "Three prices (NVLink cable, 1.6T module, 1.6T ACC) were solved from the totals of the recalled table, so rows "
         "that use them cannot disagree with it.",
     )

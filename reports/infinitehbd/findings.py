@@ -1,5 +1,6 @@
 """Everything the study computes, as rows; nothing of it depends on what was published."""
 
+import csv
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -21,7 +22,7 @@ from pimloom.reports.faults.events import read_faults
 from pimloom.reports.faults.statistics import FaultStatistics, fault_statistics, sampled_percentiles
 from pimloom.reports.faults.synthetic import synthesise
 from pimloom.reports.faults.trace import Trace
-from pimloom.reports.infinitehbd.properties import break_rates, bypasses, one_ring
+from pimloom.reports.infinitehbd.properties import break_rates, bypasses, corner_rate, one_ring
 from pimloom.reports.pool import run_all
 from pimloom.reports.reproduction import Progress, counting
 
@@ -68,6 +69,7 @@ class Findings:
     times: Sequence[Row]
     percentiles: tuple[float, float]  # P50 and P99 of 360 servers
     breaks: Sequence[tuple[float, float]]  # of K = 2 and 3: cuts of a ring by Monte-Carlo, expected
+    corners: Sequence[float]  # of each fault ratio: nodes of the ring that would need a bundle twice, K = 3
     bypasses: bool
     one_ring: bool
 
@@ -124,6 +126,7 @@ def find_all(faults: Path | None, scope: Scope, progress: Progress) -> Findings:
         times,
         sampled_percentiles(trace),
         [break_rates(hops) for hops in (2, 3)],
+        [corner_rate(ratio) for ratio in FAULT_RATIOS],
         all(bypasses(khop(hops)) for hops in (2, 3)),
         one_ring(),
     )
@@ -132,3 +135,9 @@ def find_all(faults: Path | None, scope: Scope, progress: Progress) -> Findings:
 def _traffic(draws: int, job: tuple[float, int, float]) -> Sequence[Row]:
     share, group_nodes, fault_ratio = job
     return cross_tor_rows([fault_ratio], [share], [group_nodes], draws)
+
+
+def totals() -> dict[str, tuple[float, float]]:
+    """Published price [$] and power [W] per GPU of each network; totals.csv says how they are known."""
+    with (Path(__file__).parent / "totals.csv").open(newline="", encoding="utf-8") as file:
+        return {row["arch"]: (float(row["usd_per_gpu"]), float(row["w_per_gpu"])) for row in csv.DictReader(file)}

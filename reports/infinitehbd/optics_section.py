@@ -1,7 +1,7 @@
 """The chapter on the transceiver: light, a failover, and collectives on a ring of GPUs."""
 
 from pimloom.arch.optics import Optics, load_optics
-from pimloom.arch.units import BITS_PER_BYTE, KIB, PS_PER_NS, PS_PER_US
+from pimloom.arch.units import BITS_PER_BYTE, KIB, PS_PER_MS, PS_PER_NS, PS_PER_US
 from pimloom.cycle_sim.ocs_ring import Ring, collective, node_ring, recovered
 from pimloom.reports.fabric.budget import budget_figure, budget_rows
 from pimloom.reports.figures import lines
@@ -49,7 +49,8 @@ def _budget(part: Optics) -> list[Figure | TableData]:
 
 SOURCES = (
     "The switch's loss is recalled with low confidence; powers of sender and receiver are assumed from IEEE 802.3, "
-    "connectors and fibre from what is typical. Last line: the power that the receiver needs, and the margin."
+    "connectors and fibre from what is typical. The sender has the most power that the standard allows, so the margin "
+    "is that of a good one. Last line: the power that the receiver needs, and the margin."
 )
 
 
@@ -107,11 +108,10 @@ def _lost(part: Optics, gpus: int, bypassed: int) -> Row:
     whole = collective(before, LARGE).end_ps
     found = recovered(part, before, after, LARGE, whole // 2)
     longer = part.hop_ps(1 + bypassed) - part.hop_ps(1)
-    ps_per_ms = 1000 * PS_PER_US
     return {
         "gpus": gpus,
         "bypassed": bypassed,
-        "whole_ms": whole / ps_per_ms,
+        "whole_ms": whole / PS_PER_MS,
         "longer_us": longer / PS_PER_US,
-        "lost_ms": found.lost_ps / ps_per_ms,
+        "lost_ms": found.lost_ps / PS_PER_MS,
     }

@@ -6,20 +6,22 @@ from pimloom.arch.topology import topology
 from pimloom.arch.topology.khop import KHop, khop
 from pimloom.mappers.fabric.usable import usable_gpus
 from pimloom.mappers.fabric.verify import Rules, verify
-from pimloom.mappers.ring import build_rings, cuts, form_chains, segments
+from pimloom.mappers.ring import build_rings, corners, cuts, form_chains, segments
 
 NODES = 64  # [design] of the bypass check: the specification's
 SIZES = (1, 2, 3, 8, 16)  # nodes of a group
 GPUS_PER_NODE = (4, 8)
 BREAK_NODES = 720  # [recalled] 4-GPU nodes of the paper's cluster
 BREAK_DRAWS = 20_000
+CORNER_DRAWS = 4000
 BREAK_RATIO = 0.1  # [design] high enough that K = 3 breaks often
 
 
 def bypasses(fabric: KHop) -> bool:
     """Whether two runs of up to K - 1 faulty nodes, anywhere, leave the ring in one piece, and two of K do not.
 
-    Two, on opposite sides: a ring that is cut once is still one piece.
+    Two, on opposite sides: a ring that is cut once is still one piece. The waste model must say the same: one group of
+    all healthy nodes, or none.
     """
     for start in range(NODES):
         for run in range(1, fabric.hops + 1):
@@ -29,7 +31,9 @@ def bypasses(fabric: KHop) -> bool:
             pieces, torn = segments(~faulty, fabric.hops), run == fabric.hops
             if len(pieces) != 1 + torn or sum(map(len, pieces)) != NODES - 2 * run:
                 return False
-            if cuts(faulty, fabric.hops) != 2 * torn:
+            whole = (NODES - 2 * run) * GPUS_PER_NODE[0]
+            usable = usable_gpus(fabric, faulty[None], GPUS_PER_NODE[0], whole)[0]
+            if cuts(faulty, fabric.hops) != 2 * torn or usable != whole * (not torn):
                 return False
     return True
 
@@ -41,7 +45,8 @@ def one_ring() -> bool:
 
 def _complaints(fabric: KHop, gpus_per_node: int, m: int) -> list[str]:
     faulty = np.zeros(NODES, bool)
-    faulty[5::9] = True  # [design] lone faults, so that all groups of more than nine nodes bypass some
+    for run in range(fabric.hops - 1):
+        faulty[5 + run :: 9] = True  # [design] runs of K - 1, so that groups bypass as many as they can
     chains = form_chains(~faulty, m, fabric.hops)
     rings = build_rings(fabric, gpus_per_node, chains, NODES)
     rules = Rules(NODES, gpus_per_node, m, fabric.hops, fabric.bundles, fabric.slots(gpus_per_node))
@@ -57,6 +62,12 @@ def break_rates(
     rng, nodes, step = np.random.default_rng([seed, hops]), BREAK_NODES, 1000
     counts = [cuts(rng.random((step, nodes)) < fault_ratio, hops) for _ in range(max(draws // step, 1))]
     return float(np.mean(counts)), nodes * fault_ratio**hops * (1 - fault_ratio)
+
+
+def corner_rate(fault_ratio: float, draws: int = CORNER_DRAWS, seed: int = 0) -> float:
+    """Mean number of nodes of a ring of 720 that would need bundle C twice (K = 3), where nodes fail alone."""
+    faulty = np.random.default_rng(seed).random((draws, BREAK_NODES)) < fault_ratio
+    return float(corners(faulty).mean())
 
 
 def idle_waste() -> list[float]:

@@ -6,7 +6,7 @@ from pimloom.arch.topology import topology
 from pimloom.arch.units import H_PER_DAY
 from pimloom.reports.fabric.waste_figures import job_figure, ratio_figure, time_figure
 from pimloom.reports.figures import lines
-from pimloom.reports.infinitehbd.findings import CLUSTER, JOB_GPUS, TP, Findings, Row
+from pimloom.reports.infinitehbd.findings import CLUSTER, FAULT_RATIOS, JOB_GPUS, TP, Findings, Row
 from pimloom.reports.page import Column, Section, TableData
 
 WASTE = (
@@ -33,13 +33,15 @@ def faults(found: Findings) -> Section:
         {"what": "up-time of a server between outages", "value": f"{(said.mtbf_h or 0) / H_PER_DAY:.0f} days"},
     ]
     table = TableData("The fault trace", [Column("what", "figure"), Column("value", "value", align="right")], facts)
-    windows = [(number + 1.0, 100 * ratio) for number, ratio in enumerate(said.fault_ratio_by_window)]
+    shares = said.fault_ratio_by_window
+    windows = [(number + 1.0, 100 * ratio) for number, ratio in enumerate(shares)]
     chart = lines(
         "Servers that are down, by window",
         {"trace": windows},
         xlabel=f"Window [{said.window_h / H_PER_DAY:.0f} days]",
         ylabel="Servers down [%]",
-        caption="Far from steady: the worst two windows hold five times the mean of the best.",
+        caption=f"Far from steady: {100 * max(shares):.2f} % in the worst window, {100 * min(shares):.2f} % in the "
+        "best.",
     )
     return Section("Faults", "faults", _whose(found), [table, chart])
 
@@ -88,7 +90,8 @@ def waste(found: Findings) -> Section:
         f"Waste where nodes fail alone, TP-{TP}",
         [Column("arch", "fabric"), *(Column(f"f{p}", f"{p} % faulty", "%", format=".2f") for p in SHOWN)],
         [_over_ratios(found, fabric.name) for fabric in found.iid_plan.fabrics],
-        f"{found.scope.iid_draws} draws. NVL-72 first falls: its 8 left-over GPUs absorb two faulty nodes.",
+        f"{_corners(found)} {found.scope.iid_draws} draws. NVL-72 first falls: its 8 left-over GPUs absorb two "
+        "faulty nodes.",
     )
     plan = found.trace_plan
     return Section(
@@ -106,6 +109,12 @@ def waste(found: Findings) -> Section:
 
 
 SHOWN = (0, 1, 3, 5, 7, 10, 15)
+
+
+def _corners(found: Findings) -> str:
+    counts = {percent: found.corners[FAULT_RATIOS.index(percent / 100)] for percent in (5, 10, 15)}
+    text = ", ".join(f"{count:.4f} at {percent} %" for percent, count in counts.items())
+    return f"Nodes that K = 3 would need one bundle twice for, which waste ignores: {text} of {CLUSTER.nodes}."
 
 
 def _over_ratios(found: Findings, name: str) -> Row:

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pimloom.arch.error import UserError
 from pimloom.arch.optics import SwitchTable
 from pimloom.cycle_sim.ocs import Fate, Light, Outcome, Request, simulate
 from pimloom.rtl.ocs_switch import STAGES, TAG_BITS, end_layout, entries_layout, request_layout
@@ -62,6 +63,8 @@ def own_switch_case(table: SwitchTable, seed: int) -> SwitchCase:
     too short for a failover, then for longer than it takes."""
     rng, step = Random(seed), table.switch
     others = [n for n, (path, _) in enumerate(table.entries) if path != table.entries[0][0]]
+    if not others:
+        raise UserError("all entries of the path table have one path: there is no switch to verify")
     first, second = others[0], others[-1] if len(others) == 1 else others[1]
     path, asked = table.entries[second][0], rng.randrange(step)
     dark = asked + 2 * (step + 1) + table.detect + rng.randrange(step)
