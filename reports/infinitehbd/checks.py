@@ -120,14 +120,13 @@ def _mfu(found: Findings) -> Rows:
     assert low is not None
     how = trend(found.mfu, "infinitehbd-k2")
     fall = 100 * how["ratio_largest_fall"]
-    text = f"ratio {ratios[0]:.2f} to {ratios[-1]:.2f}, TP {sizes[0]} to {sizes[-1]}"
-    text += f"; the ratio falls by up to {fall:.2f} %" if fall else ""
-    near = abs(ratios[-1] / low - 1) <= 0.15
+    text = "holds" if how["ratio_never_falls"] and how["tp_rises"] else f"falls by {fall:.2f} %" if fall else "TP falls"
     job = f"{mine[-1]['batch']:,} sequences a step, {mine[-1]['schedule']}"
-    need = f"± 15 %, {job}"
+    seen = f"neither may fall (ratio {ratios[0]:.2f} to {ratios[-1]:.2f}, TP {sizes[0]} to {sizes[-1]}); {job}"
+    near = abs(ratios[-1] / low - 1) <= 0.15
     return [
-        _row("mfu_ratio", [ratios[-1]], SOFT, need, near),
-        _row("mfu_trend", [], SOFT, f"neither falls; {job}", how["ratio_never_falls"] and how["tp_rises"], ours=text),
+        _row("mfu_ratio", [ratios[-1]], SOFT, f"± 15 %, {job}", near),
+        _row("mfu_trend", [], SOFT, seen, text == "holds", ours=text),
     ]
 
 

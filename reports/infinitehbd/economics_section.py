@@ -3,10 +3,10 @@
 from pimloom.arch.units import BYTES_PER_GB
 from pimloom.reports.fabric.cost import cost_figure, power_figure
 from pimloom.reports.fabric.mfu import mfu_figure
-from pimloom.reports.infinitehbd.findings import Findings, totals
+from pimloom.reports.infinitehbd.findings import Findings, Row, totals
 from pimloom.reports.page import Column, Section, TableData
 
-STEP_PARTS = ("compute", "tp_all_reduce", "p2p", "bubble", "dp_all_reduce")
+STEP_PARTS = ("compute", "tp_all_reduce", "bubble", "other")
 
 
 def cost(found: Findings) -> Section:
@@ -68,11 +68,12 @@ def mfu(found: Findings) -> Section:
         [
             dict(row)
             | {"mfu_percent": 100 * row["mfu"], "split": f"{row['tp']} × {row['pp']} × {row['dp']}"}
-            | {f"{part}_percent": 100 * row[f"{part}_s"] / row["step_s"] for part in STEP_PARTS}
+            | {f"{part}_percent": 100 * seconds / row["step_s"] for part, seconds in _parts(row).items()}
             | {"memory_gb": row["memory_bytes"] / BYTES_PER_GB}
             for row in found.mfu
         ],
-        "Shares of the step; splits within 0.1 % of each other tie, and the first one found is shown.",
+        "Shares of the step; other: messages between stages, all-reduce of gradients. "
+        "Splits within 0.1 % of each other tie, and the first one found is shown.",
     )
     hangs = TableData(
         f"What the ratio at {max(found.scope.gpus):,} GPUs hangs on",
@@ -96,3 +97,9 @@ def mfu(found: Findings) -> Section:
         "recomputation of activations is assumed and not counted, and the gradients' all-reduce is not overlapped."
     )
     return Section("MFU", "mfu", intro, [mfu_figure(found.mfu), table, hangs])
+
+
+def _parts(row: Row) -> dict[str, float]:
+    """What a step is made of [s], by STEP_PARTS."""
+    named = {part: row[f"{part}_s"] for part in STEP_PARTS[:-1]}
+    return named | {"other": row["step_s"] - sum(named.values())}
