@@ -59,7 +59,10 @@ def load_events(path: Path, part: Optics) -> Story:
     loaded = load_yaml(path, EventFile)
     reader = _Reader(part, loaded.sources)
     events = [reader.read(number, event) for number, event in enumerate(loaded.value.events)]
-    return Story(events, reader.clocks(loaded.value.until, "until"))
+    until = loaded.value.until
+    if until != Time() and until.ps < reader.latest_ps:
+        reader.refuse("until", "expected a time that is not before the last event")
+    return Story(events, reader.clocks(until, "until"))
 
 
 class _Reader:
@@ -74,11 +77,11 @@ class _Reader:
         place = f"events[{number}]"
         kinds = [kind for kind in KINDS if getattr(event, kind) is not None]
         if len(kinds) != 1:
-            self._refuse(place, f"expected one of {', '.join(KINDS)}, got {' and '.join(kinds) or 'none'}")
+            self.refuse(place, f"expected one of {', '.join(KINDS)}, got {' and '.join(kinds) or 'none'}")
         (kind,) = kinds
         cycle = self.clocks(event.at, f"{place}.at")
         if event.at.ps < self.latest_ps:
-            self._refuse(f"{place}.at", f"expected times in order, got {event.at.ps} ps after {self.latest_ps} ps")
+            self.refuse(f"{place}.at", f"expected times in order, got {event.at.ps} ps after {self.latest_ps} ps")
         self.latest_ps = event.at.ps
         value = getattr(event, kind)
         if kind == "data":
@@ -86,19 +89,19 @@ class _Reader:
         known = list(self.part.table) if kind == "request" else self.part.paths
         if value not in known:
             what = "entry of the path table" if kind == "request" else "path"
-            self._refuse(f"{place}.{kind}", f"no {what} {value!r}{nearest(value, known)}; known: {', '.join(known)}")
+            self.refuse(f"{place}.{kind}", f"no {what} {value!r}{nearest(value, known)}; known: {', '.join(known)}")
         self._once(place, cycle, "a request" if kind == "request" else f"path {value}")
         return Happens(cycle, kind, known.index(value))
 
     def clocks(self, time: Time, place: str) -> int:
         if time.ck:
-            self._refuse(place, f"expected a time such as 80 us, got {time.ck} nCK")
+            self.refuse(place, f"expected a time such as 80 us, got {time.ck} nCK")
         return time.cycles(self.part.clock_ps)
 
     def _data(self, place: str, cycle: int, lasts: Time) -> Happens:
         if cycle < self.busy_until:
             busy = self.busy_until * self.part.clock_ps
-            self._refuse(f"{place}.data", f"expected no data before those that came earlier end, at {busy} ps")
+            self.refuse(f"{place}.data", f"expected no data before those that came earlier end, at {busy} ps")
         found = Happens(cycle, "data", self.clocks(lasts, f"{place}.data"))
         self.busy_until = cycle + found.number
         return found
@@ -106,9 +109,9 @@ class _Reader:
     def _once(self, place: str, cycle: int, what: str) -> None:
         if (cycle, what) in self.taken:
             at = f"clock {cycle} of {self.part.clock_ps} ps"
-            self._refuse(place, f"{what} comes twice in {at}; expected one event of a kind in a clock")
+            self.refuse(place, f"{what} comes twice in {at}; expected one event of a kind in a clock")
         self.taken.add((cycle, what))
 
-    def _refuse(self, place: str, said: str) -> None:
+    def refuse(self, place: str, said: str) -> None:
         source = self.sources[place]
         raise UserError(f"{source.file}:{source.line}: at $.{place}: {said}")

@@ -207,6 +207,10 @@ def report(
     faults: Annotated[
         Path | None, typer.Option(metavar="FILE", help="infinitehbd: fault trace in the public format, else synthetic.")
     ] = None,
+    servers: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=1, help="infinitehbd: servers of the trace, also those that never fail."),
+    ] = None,
     quiet: Quiet = False,
 ) -> None:
     """Run a study and write its report."""
@@ -222,7 +226,10 @@ def report(
         raise UserError(f"--full: {study} has no longer run; leave it out")
     if faults and study != "infinitehbd":
         raise UserError(f"--faults: {study} has no faulty nodes; leave it out")
-    asked: dict[str, object] = ({"full": True} if full else {}) | ({"faults": faults} if faults else {})
+    if servers and study != "infinitehbd":
+        raise UserError(f"--servers: {study} has no trace of servers; leave it out")
+    given = {"full": full, "faults": faults, "servers": servers}
+    asked = {name: value for name, value in given.items() if value}
     # reports/ may not enter the RTL, so that study is composed on the porch
     name = "pimloom.rtl_report" if study == "rtl" else f"pimloom.reports.{study.replace('-', '_')}.study"
     module = import_module(name)

@@ -54,7 +54,7 @@ def found() -> Findings:
 def folder(found: Findings, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("report")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(study, "find_all", lambda faults, scope, progress: found)
+        patch.setattr(study, "find_all", lambda faults, scope, progress, servers: found)
         assert study.run_study(out) == out / "index.html"
     return out
 
@@ -92,7 +92,7 @@ def test_a_synthetic_trace_is_not_held_against_the_paper(found: Findings) -> Non
 
 def test_a_gate_that_does_not_hold_ends_the_run(found: Findings, tmp_path: Path, monkeypatch: Any) -> None:
     dear = [row | {"usd_per_gpu": 2 * row["usd_per_gpu"]} for row in found.cost]
-    monkeypatch.setattr(study, "find_all", lambda faults, scope, progress: replace(found, cost=dear))
+    monkeypatch.setattr(study, "find_all", lambda faults, scope, progress, servers: replace(found, cost=dear))
     monkeypatch.setattr(study, "build_page", lambda found, checks: None)
     monkeypatch.setattr(study, "render", lambda page: "")  # drawing takes long
     with pytest.raises(GateError, match="cost and power of a GPU, seven systems"):
@@ -145,6 +145,7 @@ def test_results_have_their_files(folder: Path) -> None:
     ("arguments", "said"),
     [
         (("report", "neupims", "--faults", "x.json"), "--faults: neupims has no faulty nodes; leave it out"),
+        (("report", "neupims", "--servers", "500"), "--servers: neupims has no trace of servers; leave it out"),
         (("report", "infinitehbd", "--full"), "--full: infinitehbd has no longer run; leave it out"),
         (("report", "infinitehbd", "--faults", "missing.json"), "missing.json"),
     ],

@@ -204,3 +204,10 @@ def test_bad_options_are_one_line(more: tuple[str, ...], said: str) -> None:
     done = call("fabric", "switch", "--events", EXAMPLE, *more)
     assert (done.code, done.out) == (2, "")
     assert said in done.err and done.err.count("\n") == 1
+
+
+def test_an_end_before_the_last_event_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "events.yaml"
+    file.write_text("events:\n  - at: 5 ms\n    request: external_1\nuntil: 1 ms\n")
+    done = call("fabric", "switch", "--events", file)
+    assert done.code == 2 and "events.yaml:4: at $.until: expected a time that is not before the last event" in done.err

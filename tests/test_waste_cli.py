@@ -166,7 +166,7 @@ def test_an_open_fault_is_noted() -> None:
         ),
         ("waste --fault-ratio 0:0.9:0.001 --draws 99999", "--draws 99999: of 901 fault ratios, 10 pairs of"),
         ("waste --tp 6", "--tp 6: expected a multiple (or a divisor) of --gpus-per-node 4"),
-        ("waste --tp x", "--tp 'x': expected integers from 1 on, like 8,16,32"),
+        ("waste --tp x", "--tp 'x': expected integers from 1 to 999999999, like 8,16,32"),
         ("waste --tp 4096", "--tp 4096: expected at most --gpus 2880"),
         ("waste --arch infinitehbd-k5", "--arch infinitehbd-k5: 5 bundles need as many slots; a node with"),
         ("waste --arch nvl37", "--arch 'nvl37': no such architecture; nearest: nvl"),

@@ -90,6 +90,8 @@ def check_outputs(written: dict[str, Any], read: dict[str, Path | None]) -> None
         if str(file) == "-":
             raise UserError(f"{option} -: expected a file; only --json - is stdout")
         check_writable(file, option)
+        if option == "--figure" and file.suffix != ".svg":
+            raise UserError(f"--figure {file}: figures are SVG; name a file that ends in .svg")
         if (other := taken.setdefault(file.resolve(), option)) != option:
             raise UserError(f"{option} {file}: is the file of {other} too; name another")
 

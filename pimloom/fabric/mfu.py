@@ -148,7 +148,8 @@ def _domains(arch: str, other_gb_s: Sequence[str]) -> list["Hbd"]:
             rate = 0
         if not SLOWEST <= rate <= FASTEST:
             raise UserError(
-                f"--hbd-gb-s {short(text)}: expected GB/s from {SLOWEST} on, like 400 or infinitehbd-k2=400"
+                f"--hbd-gb-s {short(text)}: expected GB/s from {SLOWEST} to {FASTEST:,.0f}, "
+                "like 400 or infinitehbd-k2=400"
             )
         if name and name not in [hbd.arch for hbd in found]:
             raise UserError(f"--hbd-gb-s {short(text)}: {short(name)} is none of --arch {arch}")

@@ -21,7 +21,7 @@ Csv = Annotated[Path | None, typer.Option("--csv", metavar="FILE", help="Write t
 def read_counts(text: str, option: str) -> list[int]:
     """`8,16,32` as integers from 1 on, in order, each once. Raises UserError."""
     if not all(part.isascii() and part.isdigit() and 0 < len(part) <= 9 and int(part) for part in text.split(",")):
-        raise UserError(f"{option} {short(text)!r}: expected integers from 1 on, like 8,16,32")
+        raise UserError(f"{option} {short(text)!r}: expected integers from 1 to 999999999, like 8,16,32")
     return list(dict.fromkeys(int(part) for part in text.split(",")))
 
 
@@ -40,8 +40,10 @@ def read_ratios(text: str, option: str) -> list[float]:
         raise wrong
     if ":" not in text:
         return list(dict.fromkeys(float(part) for part in parts))
-    if len(parts) != 3 or "," in text or parts[2] == 0 or parts[0] > parts[1]:
+    if len(parts) != 3 or "," in text:
         raise wrong
+    if parts[2] == 0 or parts[0] > parts[1]:
+        raise UserError(f"{option} {short(text)!r}: expected FROM:TO:STEP with FROM up to TO and a STEP above 0")
     low, high, step = parts
     count = int((high - low) / step) + 1
     if count > MOST:

@@ -10,6 +10,7 @@ import typer
 from pimloom import __version__
 from pimloom.arch.document import short
 from pimloom.arch.error import GateError, UserError
+from pimloom.fabric.faults import check_outputs
 from pimloom.fabric.options import Csv, GpusPerNode, Seed
 from pimloom.output import Json, Quiet, output
 
@@ -68,7 +69,7 @@ def place(
 
     Waste: healthy nodes that no further group fits on, as a share of all nodes.
     """
-    _check_outputs(json, csv, figure)
+    check_outputs({"--json": json, "--csv": csv, "--figure": figure}, {})
     if not 0 <= dcn_share <= 1:
         raise UserError(f"--dcn-share {dcn_share}: expected a share from 0 to 1")
     job = _job(nodes, tp, job_gpus, _faults(nodes, faulty, fault_ratio, seed), tor_size, gpus_per_node, arch, corners)
@@ -136,7 +137,7 @@ def _job(
     from pimloom.mappers.orchestrate import Rows
     from pimloom.reports.fabric.place import Job
 
-    fabric = topology(arch)
+    fabric = topology(arch) if arch != "all" else None
     if not isinstance(fabric, KHop):
         raise UserError(f"--arch {arch}: has no ring to place groups on; expected infinitehbd-kN")
     cluster = Cluster(nodes * each, each)
@@ -147,19 +148,6 @@ def _job(
     if asked < tp:
         raise UserError(f"--job-gpus {asked}: expected at least one group, --tp {tp}")
     return Job(cluster, fabric, tp, tor_size, faulty, asked // tp, corners)
-
-
-def _check_outputs(json: str | None, csv: Path | None, figure: Path | None) -> None:
-    from pimloom.running import check_writable
-
-    named = {"--json": Path(json) if json not in (None, "-") else None, "--csv": csv, "--figure": figure}
-    taken: dict[Path, str] = {}
-    for option, file in named.items():
-        if file is None:
-            continue
-        check_writable(file, option)
-        if (other := taken.setdefault(file.resolve(), option)) != option:
-            raise UserError(f"{option} {file}: is the file of {other} too; name another")
 
 
 def _write(placed: "Placed", csv: Path | None, figure: Path | None, rows: Iterable[Mapping[str, Any]]) -> None:

@@ -95,7 +95,8 @@ def _show(found: Mapping[str, Any]) -> None:
     for row in found["failovers"]:
         show_line(
             f"failover: {row['left']} dark from {row['dark_us']:,.1f} µs; {row['taken']} live "
-            f"{row['down_us']:,.1f} µs later, work again at {row['work_again_us']:,.1f} µs"
+            f"{row['down_us']:,.1f} µs later; work again at {row['work_again_us']:,.1f} µs, "
+            "when software has made its communicator again (timing.rebuild)"
         )
     for row in found["bursts"]:
         show_line(
@@ -103,4 +104,6 @@ def _show(found: Mapping[str, Any]) -> None:
             f"lost {row['lost_us']:,.1f}, refused {row['refused_us']:,.1f}"
         )
     ps = found["clock_ps"]
-    show_line(f"part: {found['part']}; control clock {ps:,d} ps; live {100 * found['live_share']:.2f} % of the time")
+    show_line(
+        f"part: {found['part']}; control clock {ps:,d} ps; not switching {100 * found['live_share']:.2f} % of the time"
+    )

@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pimloom.arch.error import UserError
 from pimloom.fabric.faults import check_outputs
 from pimloom.reports.files import write_atomic, write_table_csv
 from pimloom.reports.page import Figure
@@ -12,8 +11,6 @@ from pimloom.reports.page import Figure
 
 def check_files(json: str | None, csv: Path | None, figure: Path | None, waste: Path | None = None) -> None:
     """Raise UserError unless all files can be written and differ from one another and from `waste`, which is read."""
-    if figure is not None and figure.suffix != ".svg":
-        raise UserError(f"--figure {figure}: figures are SVG; name a file that ends in .svg")
     check_outputs({"--json": json, "--csv": csv, "--figure": figure}, {"--waste": waste})
 
 

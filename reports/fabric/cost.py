@@ -115,14 +115,14 @@ def cost_figure(rows: Sequence[Row]) -> Figure:
 
 def power_figure(rows: Sequence[Row]) -> Figure:
     """Stacked bars of `part_rows`: what the network of a GPU draws, by part."""
-    return _by_part("Power of a network", rows, "w_per_gpu", "Power [W per GPU]", "")
+    return _by_part("Power of a network", rows, "w_per_gpu", "Power [W per GPU]", "Fibre takes none.")
 
 
 def _by_part(title: str, rows: Sequence[Row], key: str, ylabel: str, caption: str) -> Figure:
     names = list(dict.fromkeys(row["arch"] for row in rows))
     series = {
         part: [next((row[key] for row in rows if (row["arch"], row["part"]) == (name, part)), None) for name in names]
-        for part in dict.fromkeys(row["part"] for row in rows if row[key])
+        for part in dict.fromkeys(row["part"] for row in rows)  # all, so that a part has one colour in every figure
     }
     return stacked_bars(title, names, series, xlabel="Architecture", ylabel=ylabel, caption=caption)
 

@@ -184,6 +184,11 @@ def _uneven(search: Search, hbd: Hbd, gpus: int) -> str:
     if not within:
         where = f"domains of {hbd.gpus} GPUs" if hbd.gpus else "its domain"
         return f"--tp {sizes}: none divides {search.model.name}'s {heads} heads and lies within {where} of {hbd.arch}"
+    if not (fit := [b for b in search.micro_batches if search.batch % b == 0]):
+        tried = ",".join(map(str, search.micro_batches))
+        return f"--micro-batch {tried}: expected a divisor of --batch {search.batch}"
+    if gpus < min(within):
+        return f"--gpus {gpus}: fewer than a group of {min(within)}; expected at least so many"
     stages = [pp for pp in STAGES if pp < 2 * search.model.num_hidden_layers]
     replicas = [gpus // (tp * pp) for tp in within for pp in stages if gpus % (tp * pp) == 0]
     if replicas and min(replicas) > search.batch:
@@ -195,7 +200,7 @@ def _uneven(search: Search, hbd: Hbd, gpus: int) -> str:
     near = 2 ** max(gpus.bit_length() - 1, 0)
     return (
         f"--gpus {gpus}: no TP × PP × DP is {gpus} with TP of {','.join(map(str, within))}, PP a power of two up to "
-        f"{max(stages)}, and DP × micro-batch a divisor of --batch {search.batch}; try {near} or {2 * near} GPUs"
+        f"{max(stages)}, and DP × {min(fit)} a divisor of --batch {search.batch}; try {near} or {2 * near} GPUs"
     )
 
 

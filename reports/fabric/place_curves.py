@@ -141,4 +141,7 @@ def speed_figure(rows: Sequence[Mapping[str, Any]]) -> Figure:
         scale = seconds / (most * np.log(most))
         series[f"{name}, n log n"] = [(n, float(scale * n * np.log(n))) for n, _ in points]
     title = "Time of one placement"
-    return lines(title, series, xlabel="Nodes [-]", ylabel="Time [s]", log_x=True, log_y=True)
+    caption = (
+        "Measured when this page was made, so it differs from run to run; n log n is drawn through the last point."
+    )
+    return lines(title, series, caption=caption, xlabel="Cluster [nodes]", ylabel="Time [s]", log_x=True, log_y=True)

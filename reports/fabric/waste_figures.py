@@ -76,11 +76,11 @@ def job_figure(plan: Plan, rows: Sequence[Row]) -> Figure:
     }
     return grouped_bars(
         "Largest job that always fits",
-        names,
+        [name.removeprefix("infinitehbd-") for name in names],
         series,
         xlabel="Fabric",
         ylabel="GPUs usable at the worst time [% of all GPUs]",
-        caption=_caption(plan, f"mean of {plan.draws} draws", plan.fabrics),
+        caption=_caption(plan, f"mean of {plan.draws} draws; no bar where no group fits", plan.fabrics),
     )
 
 

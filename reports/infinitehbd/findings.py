@@ -21,7 +21,7 @@ from pimloom.reports.fabric.waste import Plan, iid_rows, trace_rows
 from pimloom.reports.faults.events import read_faults
 from pimloom.reports.faults.statistics import FaultStatistics, fault_statistics, sampled_percentiles
 from pimloom.reports.faults.synthetic import synthesise
-from pimloom.reports.faults.trace import Trace
+from pimloom.reports.faults.trace import SERVERS, Trace
 from pimloom.reports.infinitehbd.properties import break_rates, bypasses, corner_rate, one_ring
 from pimloom.reports.pool import run_all
 from pimloom.reports.reproduction import Progress, counting
@@ -79,6 +79,11 @@ class Findings:
         said = self.statistics
         return (said.servers, said.outages, int(said.down_server_h)) == PUBLIC
 
+    @property
+    def synthetic(self) -> bool:
+        """Whether no trace was given."""
+        return self.trace.name.startswith("synthetic")
+
     def waste(self, arch: str, tp: int = TP) -> Row:
         """The row of a fabric on the trace."""
         return next(row for row in self.trace_rows if (row["arch"], row["tp"]) == (arch, tp))
@@ -88,9 +93,9 @@ class Findings:
         return next((r["ratio_to_dgx8"] for r in self.mfu if (r["gpus"], r["arch"]) == (gpus, arch)), None)
 
 
-def find_all(faults: Path | None, scope: Scope, progress: Progress) -> Findings:
-    """Compute everything; `faults` is a trace in the public format, else one like it is made. Raises UserError."""
-    trace = read_faults(faults) if faults else synthesise()
+def find_all(faults: Path | None, scope: Scope, progress: Progress, servers: int = SERVERS) -> Findings:
+    """Compute everything; `faults` is a trace of `servers` in the public format, else one like it. Raises UserError."""
+    trace = read_faults(faults, servers) if faults else synthesise(servers)
     fabrics = list(NAMED.values())
     on_trace = Plan(CLUSTER, fabrics, TPS, scope.trace_draws, job_gpus=JOB_GPUS)
     alone = Plan(CLUSTER, fabrics, [TP], scope.iid_draws)

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from pimloom import __version__
 from pimloom.arch.error import GateError
+from pimloom.reports.faults.trace import SERVERS
 from pimloom.reports.files import prepare_folder, write_atomic, write_json, write_table_csv
 from pimloom.reports.infinitehbd import economics_section, optics_section, rings_section, waste_section
 from pimloom.reports.infinitehbd.checks import reproduction_rows
@@ -19,15 +20,16 @@ def run_study(
     progress: Progress = lambda done, total: None,
     *,
     faults: Path | None = None,
+    servers: int = SERVERS,
     scope: Scope | None = None,
 ) -> Path:
     """Compute everything and write `index.html`, `results.json` and a CSV per kind of row into folder `out`.
 
-    faults: a trace in the public format, else a synthetic one like it. Returns the page. Raises UserError for a bad
-    trace or a folder that cannot be written, and GateError, when all is written, if a hard gate does not hold.
+    faults: a trace of `servers` in the public format, else a synthetic one like it. Returns the page. Raises UserError
+    for a bad trace or a folder that cannot be written, and GateError, when all is written, if a hard gate fails.
     """
     folder = prepare_folder(out)
-    found = find_all(faults, scope or Scope(), progress)
+    found = find_all(faults, scope or Scope(), progress, servers)
     checks = reproduction_rows(found)
     page = render(build_page(found, checks))
     tables = {
@@ -79,7 +81,7 @@ def build_page(found: Findings, checks: list[dict[str, object]]) -> Page:
             "cluster": f"{CLUSTER.gpus:,} GPUs in nodes of {CLUSTER.gpus_per_node}",
             "trace": found.trace.name,
             "seed": "0",
-            "made by": "pimloom report infinitehbd" + (" --faults FILE" if found.public else ""),
+            "made by": "pimloom report infinitehbd" + ("" if found.synthetic else f" --faults {found.trace.name}"),
         },
     )
 
