@@ -20,7 +20,6 @@ from pimloom.reports.figures import lines
 from pimloom.reports.page import Figure
 
 BASELINE = "dgx8"
-ARCH = "infinitehbd-k2,dgx8"
 Row = dict[str, Any]
 
 

@@ -11,6 +11,7 @@ STEP_PARTS = ("compute", "tp_all_reduce", "bubble", "other")
 
 def cost(found: Findings) -> Section:
     """Price and power of every network, and of what it is made."""
+    published = totals()
     table = TableData(
         "Cost and power of a GPU's share of the network",
         [
@@ -25,7 +26,7 @@ def cost(found: Findings) -> Section:
             Column("w_per_gb_s", "power of a GB/s", "W", format=".3f"),
             Column("evidence", "evidence"),
         ],
-        [row | dict(zip(("usd_published", "w_published"), totals()[row["arch"]], strict=True)) for row in found.cost],
+        [row | dict(zip(("usd_published", "w_published"), published[row["arch"]], strict=True)) for row in found.cost],
         "Published: recalled totals. "
         "Three prices (NVLink cable, 1.6T module, 1.6T ACC) were solved from the totals of the recalled table, so rows "
         "that use them cannot disagree with it.",
