@@ -1,0 +1,1 @@
+"""Design-space sweeps: points in, a table and a report out."""

@@ -1,0 +1,57 @@
+"""What a sweep file says, as values: a system, a workload, axes, constraints, objectives, a method."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+Scalar = int | float | str | bool
+Direction = Literal["min", "max"]
+Method = Literal["grid", "random", "nsga2", "tpe"]
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One axis: a place as `--set` takes it, or `workload.KEY`; its values, or a continuous range.
+
+    values: in the order written, numbers without their unit; empty if the axis is continuous. low, high: the range of
+    a continuous axis, which only a search takes; log: whether it is searched on a logarithmic scale.
+    """
+
+    place: str
+    values: tuple[Scalar, ...]
+    unit: str | None = None
+    low: float | None = None
+    high: float | None = None
+    log: bool = False
+
+    @property
+    def column(self) -> str:
+        """Name of the axis's column: the place, and the unit if the place does not say it."""
+        return self.place if self.unit is None else f"{self.place} [{self.unit}]"
+
+    def text(self, value: Scalar) -> str:
+        """The value as `--set` takes it: `2 nCK`, `true`, `500`."""
+        plain = str(value).lower() if isinstance(value, bool) else str(value)
+        return plain if self.unit is None else f"{plain} {self.unit}"
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A checked sweep file. Objectives: column or expression -> direction; constraints: texts such as `power_w < 75`.
+
+    workload: what is fixed of the workload; a list in the file is an axis `workload.KEY`. set: fixed `--set` values.
+    budget: most points of a search, None for a grid. batch: points of a search that are chosen before any of them is
+    known, so that a search does not depend on how many workers there are.
+    """
+
+    name: str
+    system: str
+    workload: Mapping[str, Scalar]
+    set: Mapping[str, str]
+    axes: tuple[Axis, ...]
+    constraints: tuple[str, ...]
+    objectives: Mapping[str, Direction]
+    method: Method
+    budget: int | None
+    batch: int
+    seed: int
