@@ -9,7 +9,7 @@ import difflib
 import math
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -125,6 +125,8 @@ _INT = re.compile(r"[-+]?(?:0|[1-9]\d*)", re.ASCII)
 _FLOAT = re.compile(r"[-+]?(?:\d+\.\d*|\.\d+|\d+(?=[eE]))(?:[eE][-+]?\d+)?", re.ASCII)
 _NOT_FINITE = re.compile(r"[-+]?\.(?:inf|nan)", re.ASCII | re.IGNORECASE)
 _INT64_DIGITS = 19
+_KEY = re.compile(r"[^.\[\]`\n]+")
+_FREE_KEY = re.compile(r"[^\n]+")
 
 
 def _scalar(text: str) -> Any:
@@ -143,11 +145,12 @@ def _scalar(text: str) -> Any:
 class Document:
     """A composed text: its tree, and for each place its source and how its value was written (`shown`).
 
-    `root` is '' for a file; for an override (file `--set`) it is the place that the text replaces.
+    `root` is '' for a file; for an override (file `--set`) it is the place that the text replaces. `free`: places of
+    mappings whose keys are any text on one line, such as dotted places; elsewhere dots and brackets are errors.
     """
 
-    def __init__(self, file: str, text: str, root: str = "") -> None:
-        self.file, self.text, self.root = file, text, root
+    def __init__(self, file: str, text: str, root: str = "", free: Collection[str] = ()) -> None:
+        self.file, self.text, self.root, self.free = file, text, root, free
         self.sources: dict[str, Source] = {}
         self.shown: dict[str, str] = {}
         try:
@@ -222,9 +225,10 @@ class Document:
         tree: dict[str, Any] = {}
         for key_node, value_node in node.value:
             key, line = key_node.value, key_node.start_mark.line
-            if not isinstance(key, str) or not re.fullmatch(r"[^.\[\]`\n]+", key):
+            if not isinstance(key, str) or not re.fullmatch(_FREE_KEY if place in self.free else _KEY, key):
                 shown = repr(key) if isinstance(key, str) else "a list or mapping"
-                self._fail_on(line, place, f"expected a key without dots and brackets, got {shown}")
+                kind = "on one line" if place in self.free else "without dots and brackets"
+                self._fail_on(line, place, f"expected a key {kind}, got {shown}")
             below = f"{place}.{key}" if place else key
             if key in tree:
                 first = "" if self.file == SET else f", first on line {self.sources[below].line}"

@@ -18,7 +18,7 @@ import msgspec.inspect as kinds
 from pimloom.arch.document import LARGEST_BYTES, Document, Source, nearest, read_text, short, steps_of
 from pimloom.arch.error import UserError
 
-__all__ = ["Loaded", "Source", "load_json", "load_tree", "load_yaml", "nearest"]
+__all__ = ["Loaded", "Source", "load_json", "load_tree", "load_yaml", "nearest", "struct_of"]
 
 T = TypeVar("T")
 _NOTHING: Mapping[str, str] = MappingProxyType({})
@@ -38,8 +38,13 @@ def load_yaml(path: Path, type_: type[T], overrides: Mapping[str, str] = _NOTHIN
     `overrides` replaces values: dotted place -> text as one would write it in the file. Raises UserError.
     """
     document = _read(path, overrides)
+    return Loaded(struct_of(document, type_), document.public_sources())
+
+
+def struct_of(document: Document, type_: type[T]) -> T:
+    """A document's tree as a msgspec Struct. Raises UserError with the line of what does not fit."""
     try:
-        return Loaded(_convert(document.tree, type_), document.public_sources())
+        return _convert(document.tree, type_)
     except msgspec.ValidationError as error:
         _explain(document, type_, str(error))
 
