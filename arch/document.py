@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 
 import yaml
 
-from pimloom.arch.error import UserError
+from pimloom.arch.error import UserError, one_line
 from pimloom.arch.units import MIB
 
 SET = "--set"
@@ -165,6 +165,7 @@ class Document:
     def fail(self, place: str, said: str, line_of: str | None = None) -> NoReturn:
         """Raise UserError about the value at a place, with the line of that place or of another one."""
         source = self.sources[place if line_of is None else line_of]
+        place = one_line(place)  # a free key may hold anything
         if source.file == SET:
             raise UserError(f"{SET} {place}: {said}")
         dot = "" if place.startswith("[") or not place else "."

@@ -55,3 +55,8 @@ class Sweep:
     budget: int | None
     batch: int
     seed: int
+
+    @property
+    def column_of(self) -> Mapping[str, str]:
+        """Place of each axis -> its column, by which expressions find an axis whose column says its unit."""
+        return {axis.place: axis.column for axis in self.axes}

@@ -135,7 +135,7 @@ def _of_text(text: str, where: str, comparisons: Any) -> tuple[Program, str, Pro
         left, right = right, left
     if others or sign not in ("==", "!=") or len(left) != 1 or left[0][0] != "column" or right[0][0] != "text":
         raise UserError(
-            f"{where}: {_shown(text)}: a text is compared with one column, by == or !=, such as workload.model != 'gpt2'"
+            f"{where}: {_shown(text)}: expected a text beside one column and == or !=, such as workload.model != 'gpt2'"
         )
     return left, sign, right
 

@@ -52,9 +52,9 @@ def steps_of_expression(text: str, where: str) -> Program:
 
 
 def sides_of_constraint(text: str, where: str) -> list[Program | str]:
-    """The sides of a comparison and the signs between them: side, sign, side, ... A side that is a text is ('text', it).
+    """The sides of a comparison and the signs between them: side, sign, side, ... Raises UserError.
 
-    Raises UserError.
+    A side that is a text has the one step `text`.
     """
     return _parsed(text, where, "constraint")
 

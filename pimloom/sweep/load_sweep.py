@@ -1,0 +1,209 @@
+"""Sweep files: strict YAML, or the same from a mapping, as a checked `Sweep`."""
+
+import json
+import math
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from pimloom.arch.document import Document, read_text
+from pimloom.arch.error import UserError, one_line
+from pimloom.arch.load import struct_of
+from pimloom.arch.units import MIB
+from pimloom.sweep.axes import WORKLOAD, axis_of, check_place, count_values
+from pimloom.sweep.definition import Axis, Direction, Method, Scalar, Sweep
+from pimloom.sweep.expression import parse, parse_constraint
+from pimloom.sweep.grid import MOST_POINTS
+from pimloom.sweep.ranges import MOST_VALUES, counted
+
+LARGEST_BYTES = MIB  # of a sweep file
+LONGEST_NAME = 100
+
+_PLACES = ("axes", "set", "objectives")  # mappings whose keys are places or expressions, with dots
+_BATCH: Mapping[Method, int] = {"grid": 32, "random": 32, "tpe": 32, "nsga2": 50}
+_LARGEST_BATCH = 10_000
+_DIRECTIONS: tuple[Direction, ...] = ("min", "max")
+
+
+class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The keys of a sweep file. What `Any` holds is checked here, with places that have dots in them."""
+
+    system: Annotated[str, Meta(min_length=1, max_length=1000)]
+    workload: dict[str, Any] = {}
+    axes: dict[str, Any] = {}
+    set: dict[str, Any] = {}
+    constraints: list[str] = []
+    objectives: dict[str, Any] = {}
+    method: Method = "grid"
+    budget: Annotated[int, Meta(ge=1, le=MOST_POINTS)] | None = None
+    batch: Annotated[int, Meta(ge=1, le=_LARGEST_BATCH)] | None = None
+    seed: Annotated[int, Meta(ge=0, lt=2**32)] = 0
+    name: str | None = None
+
+
+def load_sweep(path: Path) -> Sweep:
+    """Read a sweep file. Raises UserError, with its line, for whatever does not fit; the system is not looked at."""
+    return read_sweep(read_text(path, LARGEST_BYTES), str(path))
+
+
+def sweep_from(mapping: Mapping[str, Any]) -> Sweep:
+    """The sweep that a mapping describes, with the keys of a sweep file. Raises UserError as `load_sweep`."""
+    return read_sweep(text_of(mapping), "sweep")
+
+
+def text_of(mapping: Mapping[str, Any]) -> str:
+    """A mapping as the text of a sweep file; tuples, ranges and numpy's arrays become lists. Raises UserError."""
+    try:
+        return json.dumps(mapping, indent=1, ensure_ascii=False, allow_nan=False, default=_plain)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise UserError(f"sweep: expected a mapping of texts, finite numbers and lists: {one_line(error)}") from None
+
+
+def read_sweep(text: str, file: str) -> Sweep:
+    """The sweep that a text describes; `file` names it in messages, and names the sweep if the text does not.
+
+    Raises UserError.
+    """
+    if len(text.encode(errors="replace")) > LARGEST_BYTES:
+        raise UserError(f"{file}: is larger than {LARGEST_BYTES} bytes, expected a smaller sweep")
+    document = Document(file, text, free=_PLACES)
+    given = struct_of(document, _File)
+    fixed, axes = _axes(document, given)
+    sweep = Sweep(
+        name=_name(document, given.name, Path(file).stem),
+        system=given.system,
+        workload=fixed,
+        set=_set(document, given.set, {axis.place for axis in axes}),
+        axes=axes,
+        constraints=_constraints(document, given.constraints),
+        objectives=_objectives(document, given.objectives),
+        method=given.method,
+        budget=given.budget,
+        batch=given.batch or _BATCH[given.method],
+        seed=given.seed,
+    )
+    _check_method(document, sweep, given.batch)
+    return sweep
+
+
+def _plain(value: Any) -> Any:
+    """What json does not know: numpy's scalars and arrays, paths, and other iterables."""
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    if isinstance(value, Mapping):
+        return dict(value)
+    return list(value)
+
+
+def _axes(document: Document, given: _File) -> tuple[dict[str, Scalar], tuple[Axis, ...]]:
+    """What is fixed of the workload, and all axes, those of the workload first."""
+    _check_size(document, given)
+    fixed: dict[str, Scalar] = {}
+    axes: dict[str, Axis] = {}
+    for key, value in given.workload.items():
+        at = f"workload.{key}"
+        if isinstance(value, list | dict):
+            axes[WORKLOAD + key] = axis_of(document, at, WORKLOAD + key, value)
+        elif value is None:
+            document.fail(at, "expected a number, a text, true or false, or a list of them, got nothing")
+        else:
+            check_place(document, at, WORKLOAD + key)
+            fixed[key] = value
+    for place, value in given.axes.items():
+        at = f"axes.{place}"
+        if place in axes or place in {WORKLOAD + key for key in fixed}:
+            document.fail(at, f"{place} stands in `workload` too, expected it once")
+        axes[place] = axis_of(document, at, place, value)
+    if not axes:
+        document.fail("", "expected at least one axis: a list or a range in `axes`, or a list in `workload`")
+    return fixed, tuple(axes.values())
+
+
+def _check_size(document: Document, given: _File) -> None:
+    """Refuse, before any value is made, a grid of too many points or a search among too many values."""
+    counts = {f"axes.{place}": count_values(written) for place, written in given.axes.items()}
+    counts |= {f"workload.{key}": count_values(value) for key, value in given.workload.items()}
+    largest = max(counts, key=lambda at: counts[at], default="")
+    grid = given.method == "grid"
+    total, most = (math.prod(counts.values()), MOST_POINTS) if grid else (sum(counts.values()), MOST_VALUES)
+    if total > most:
+        what, remedy = ("points", ", or method: random") if grid else ("values of all axes", ", or a continuous range")
+        said = f"{counted(total)} {what}, expected at most {most:,}; here alone are {counted(counts[largest])} values"
+        document.fail(largest, f"{said}: choose fewer{remedy}")
+
+
+def _set(document: Document, given: dict[str, Any], axes: set[str]) -> dict[str, str]:
+    texts = {}
+    for place, value in given.items():
+        at = f"set.{place}"
+        check_place(document, at, place)
+        if place in axes:
+            document.fail(at, f"{place} is an axis too, expected it in one of `set` and `axes`")
+        if isinstance(value, list | dict):
+            document.fail(at, f"expected one value, a list as text in quotes, got {document.shown[at]}")
+        texts[place] = "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+    return texts
+
+
+def _constraints(document: Document, given: list[str]) -> tuple[str, ...]:
+    for i, text in enumerate(given):
+        at = f"constraints[{i}]"
+        if not parse_constraint(text, _where(document, at)).names:
+            document.fail(at, f"expected a comparison that reads a column, got {document.shown[at]}")
+    return tuple(given)
+
+
+def _objectives(document: Document, given: dict[str, Any]) -> dict[str, Direction]:
+    directions: dict[str, Direction] = {}
+    for text, direction in given.items():
+        at = f"objectives.{text}"
+        if not parse(text, _where(document, at)).names:
+            document.fail(at, "expected an expression that reads a column")
+        if direction not in _DIRECTIONS:
+            document.fail(at, f"expected one of min, max, got {document.shown[at]}")
+        directions[text] = direction
+    return directions
+
+
+def _where(document: Document, at: str) -> str:
+    """Where a text is, for messages that quote it: file, line and list position."""
+    source = document.sources[at]
+    return f"{source.file}:{source.line}: at $.{at.partition('.')[0]}"
+
+
+def _name(document: Document, given: str | None, stem: str) -> str:
+    """The sweep's title, which is never a path: any text that can be printed on one line."""
+    if given is None:
+        return one_line(stem)[:LONGEST_NAME] or "sweep"
+    if not given.strip() or len(given) > LONGEST_NAME or not given.isprintable():
+        expected = f"expected 1 to {LONGEST_NAME} printable characters"
+        document.fail("name", f"{expected}, got {document.shown['name']}")
+    return given
+
+
+def _check_method(document: Document, sweep: Sweep, batch: int | None) -> None:
+    if sweep.method == "grid":
+        _check_grid(document, sweep, batch)
+        return
+    if sweep.budget is None:
+        document.fail("", f"missing key 'budget' (expected the number of points that method: {sweep.method} may try)")
+    if sweep.method in ("nsga2", "tpe") and not sweep.objectives:
+        document.fail("", f"missing key 'objectives' (expected what method: {sweep.method} looks for)")
+    if sweep.method == "nsga2" and sweep.batch == 1:
+        document.fail("batch", "expected a population of at least 2, got 1")
+
+
+def _check_grid(document: Document, sweep: Sweep, batch: int | None) -> None:
+    if sweep.budget is not None or batch is not None:
+        key = "batch" if sweep.budget is None else "budget"
+        document.fail(key, f"a grid takes all its points, expected no {key}, or method: random, nsga2 or tpe")
+    for axis in sweep.axes:
+        if not axis.values:
+            at = axis.place if axis.place in document.sources else f"axes.{axis.place}"
+            document.fail(at, "a grid needs values: expected a list, or a range with its step or points")
