@@ -55,12 +55,19 @@ def table_csv(rows: Sequence[Mapping[str, object]], units: Mapping[str, str]) ->
         raise ValueError(f"units name columns that the table lacks: {', '.join(sorted(stray))}")
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(f"{key} [{units[key]}]" if key in units else key for key in keys)
+    writer.writerow(inert(f"{key} [{units[key]}]" if key in units else key) for key in keys)
     for number, row in enumerate(rows, start=1):
         if set(row) != set(keys):
             raise ValueError(f"row {number} has the columns {sorted(row)}, the first row has {sorted(keys)}")
         writer.writerow(_csv_cell(row[key], f"row {number}, column {key}") for key in keys)
     return out.getvalue()
+
+
+def inert(text: str) -> str:
+    """A cell's text as CSV takes it: what a spreadsheet would run as a formula gets a leading apostrophe."""
+    if text[:1] in ("=", "+", "-", "@", "\t", "\r") and len(text) > 1:
+        return text if _is_number(text) else f"'{text}"
+    return text
 
 
 def write_json(path: str | Path, value: object) -> None:
@@ -122,11 +129,11 @@ def _shown(path: Path) -> str:
 
 
 def _csv_cell(value: object, place: str) -> object:
-    """The cell as written; text that a spreadsheet would run as a formula gets a leading apostrophe."""
+    """The cell as written; see `inert`."""
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError(f"{place} is {value}")
-    if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r") and len(value) > 1:
-        return value if _is_number(value) else f"'{value}"
+    if isinstance(value, str):
+        return inert(value)
     return float(value) if isinstance(value, float) else value
 
 
