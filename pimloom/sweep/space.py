@@ -1,0 +1,108 @@
+"""The axes of a search as numbers: an index per listed value, six significant digits of a continuous range."""
+
+import math
+import random
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from pimloom.sweep.definition import Axis, Scalar
+
+if TYPE_CHECKING:
+    from optuna.distributions import BaseDistribution
+
+Place = tuple[int | float, ...]  # one number per axis: the index into its levels, or a value of its range
+
+
+@dataclass(frozen=True)
+class Space:
+    """What the axes span. A place in it is one number per axis, in their order."""
+
+    axes: tuple[Axis, ...]
+
+    @cached_property
+    def levels(self) -> tuple[tuple[Scalar, ...], ...]:
+        """Per axis its values, numbers in rising order; empty for a continuous range."""
+        return tuple(tuple(sorted(axis.values)) if _ordered(axis) else axis.values for axis in self.axes)  # type: ignore[type-var]
+
+    @cached_property
+    def size(self) -> int | None:
+        """How many design points there are; None if an axis is continuous."""
+        return math.prod(map(len, self.levels)) if all(self.levels) else None
+
+    def distributions(self) -> dict[str, "BaseDistribution"]:
+        """The axes as Optuna takes them: an index of listed values, with an order if they are numbers."""
+        return dict(zip((axis.place for axis in self.axes), map(_distribution, self.axes), strict=True))
+
+    def place(self, params: Mapping[str, int | float]) -> Place:
+        """The place of what Optuna drew; continuous values are rounded, so that the keys of points can repeat."""
+        return tuple(
+            _rounded(params[axis.place], axis) if not axis.values else int(params[axis.place]) for axis in self.axes
+        )
+
+    def params(self, place: Place) -> dict[str, int | float]:
+        """What Optuna would have drawn for `place`."""
+        return dict(zip((axis.place for axis in self.axes), place, strict=True))
+
+    def point(self, place: Place) -> dict[str, Scalar]:
+        """The design point at `place`: place of each axis -> value, in the order of the axes."""
+        return {
+            axis.place: levels[int(at)] if levels else at
+            for axis, levels, at in zip(self.axes, self.levels, place, strict=True)
+        }
+
+    def place_of(self, values: Sequence[object]) -> Place | None:
+        """The place of one value per axis, or None if the axes do not allow it; 1, 1.0 and true are three values."""
+        if len(values) != len(self.axes):
+            return None
+        found = [_found(*each) for each in zip(values, self.axes, self.levels, strict=True)]
+        return tuple(at for at in found if at is not None) if None not in found else None
+
+    def other(self, taken: Container[Place], chance: random.Random) -> Place | None:
+        """A place by chance that is not in `taken`; None if the space has a continuous axis or all are taken."""
+        if self.size is None:
+            return None
+        for _ in range(100):
+            if (place := self._nth(chance.randrange(self.size))) not in taken:
+                return place
+        left = [place for index in range(self.size) if (place := self._nth(index)) not in taken]
+        return chance.choice(left) if left else None
+
+    def _nth(self, index: int) -> Place:
+        place: list[int] = []
+        for levels in self.levels:
+            index, at = divmod(index, len(levels))
+            place.append(at)
+        return tuple(place)
+
+
+def _ordered(axis: Axis) -> bool:
+    return all(isinstance(value, int | float) and not isinstance(value, bool) for value in axis.values)
+
+
+def _distribution(axis: Axis) -> "BaseDistribution":
+    from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+
+    if not axis.values:
+        return FloatDistribution(*_range(axis), log=axis.log)
+    last = len(axis.values) - 1
+    return IntDistribution(0, last) if _ordered(axis) else CategoricalDistribution(range(last + 1))
+
+
+def _range(axis: Axis) -> tuple[float, float]:
+    if axis.low is None or axis.high is None:
+        raise ValueError(f"the axis {axis.place} has neither values nor a range")
+    return float(axis.low), float(axis.high)
+
+
+def _rounded(value: float, axis: Axis) -> float:
+    low, high = _range(axis)
+    return min(max(float(f"{value:.6g}"), low), high)
+
+
+def _found(value: object, axis: Axis, levels: Sequence[Scalar]) -> int | float | None:
+    if levels:
+        return next((i for i, level in enumerate(levels) if type(level) is type(value) and level == value), None)
+    low, high = _range(axis)
+    return value if isinstance(value, float) and low <= value <= high and _rounded(value, axis) == value else None
