@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
@@ -221,12 +221,8 @@ def resolve(sheet: Sheet, overrides: Mapping[str, str], part: Callable[[str], Sh
 
     part: the text of a part by name, or by the path that `dram.part` comes to.
     """
-    path = Path(sheet.path)
-    tree = load_sheet(sheet, Any).value
-    kind = tree.get("kind") if isinstance(tree, dict) else None
-    if kind not in KINDS:
-        raise UserError(f"{path}: at $.kind: expected one of {', '.join(KINDS)}, got {kind}")
-    mine, below = _split(overrides, tree)
+    path, kind = Path(sheet.path), kind_of(sheet)
+    mine, below = _split(overrides, load_sheet(sheet, Any).value)
     if kind == "roofline":
         baseline = load_sheet(sheet, RooflineSystem, mine)
         return System(path.stem, baseline.value, None, baseline.sources)
@@ -240,17 +236,46 @@ def resolve(sheet: Sheet, overrides: Mapping[str, str], part: Callable[[str], Sh
         device = str(path.parent / device)  # a path in a file starts at that file
     try:
         found = _part(part(device), below)
-    except UserError as error:  # its places are below dram. for the user
-        said, nearest_, names = str(error).partition("; nearest: ")
-        if said.startswith("--set "):
-            said, names = said.replace("--set ", "--set dram.", 1), names and f"dram.{names.replace(', ', ', dram.')}"
-        raise UserError(f"{said}{nearest_}{names}") from None
+    except UserError as error:
+        raise _below_dram(error) from None
     if isinstance(spec, NpuPimSystem):
         found = Loaded(_npu_memory(found.value, spec, below, path), found.sources)
     elif found.value.pim_unit is None:
         raise UserError(f"{path}: at $.dram.part: expected a part with a PIM unit, got {spec.dram.part}")
     sources = dict(loaded.sources) | {f"dram.{place}": source for place, source in found.sources.items()}
     return System(path.stem, spec, found.value, sources)
+
+
+def kind_of(sheet: Sheet) -> str:
+    """The kind of a system. Raises UserError if there is none such."""
+    tree = load_sheet(sheet, Any).value
+    kind = tree.get("kind") if isinstance(tree, dict) else None
+    if kind not in KINDS:
+        raise UserError(f"{sheet.path}: at $.kind: expected one of {', '.join(KINDS)}, got {kind}")
+    return str(kind)
+
+
+def check_place(sheet: Sheet, place: str, parts: Sequence[Sheet]) -> None:
+    """Raise UserError, in the words of `--set`, unless the system or one of `parts` has a value at this place."""
+    mine, below = _split({place: "0"}, load_sheet(sheet, Any).value)
+    if mine:
+        load_sheet(sheet, Any, mine)
+    errors: list[UserError] = []
+    for part in parts if below else ():
+        try:
+            load_sheet(part, Any, below)
+        except UserError as error:
+            errors.append(_below_dram(error))
+    if errors and len(errors) == len(parts):
+        raise errors[0]
+
+
+def _below_dram(error: UserError) -> UserError:
+    """An error about a part's place in a system, where it stands below `dram.` for the user."""
+    said, nearest_, names = str(error).partition("; nearest: ")
+    if said.startswith("--set "):
+        said, names = said.replace("--set ", "--set dram.", 1), names and f"dram.{names.replace(', ', ', dram.')}"
+    return UserError(f"{said}{nearest_}{names}")
 
 
 def _npu_memory(part: Part, spec: NpuPimSystem, overrides: Mapping[str, str], path: Path) -> Part:
