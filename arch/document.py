@@ -10,7 +10,9 @@ import math
 import re
 import sys
 from collections.abc import Collection, Iterable, Mapping
+from copy import copy
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NoReturn
@@ -120,6 +122,13 @@ class _Loader(yaml.SafeLoader):
         return match[1].strip() if match else ""
 
 
+def _twin(tree: Any) -> Any:
+    """A copy of dicts and lists, all the way down."""
+    if isinstance(tree, dict):
+        return {key: _twin(value) for key, value in tree.items()}
+    return [_twin(value) for value in tree] if isinstance(tree, list) else tree
+
+
 _WORDS = {"": None, "~": None, "null": None, "true": True, "false": False}
 _INT = re.compile(r"[-+]?(?:0|[1-9]\d*)", re.ASCII)
 _FLOAT = re.compile(r"[-+]?(?:\d+\.\d*|\.\d+|\d+(?=[eE]))(?:[eE][-+]?\d+)?", re.ASCII)
@@ -162,6 +171,12 @@ class Document:
             raise UserError(f"{self._where(None)}: {'no value' if file == SET else 'the file is empty'}")
         self.tree = self._plain(node, root, node.start_mark.line)
 
+    def copy(self) -> "Document":
+        """A document of its own with the same content: overrides of the one leave the other alone."""
+        twin = copy(self)
+        twin.tree, twin.sources, twin.shown = _twin(self.tree), dict(self.sources), dict(self.shown)
+        return twin
+
     def fail(self, place: str, said: str, line_of: str | None = None) -> NoReturn:
         """Raise UserError about the value at a place, with the line of that place or of another one."""
         source = self.sources[place if line_of is None else line_of]
@@ -182,8 +197,8 @@ class Document:
             parent = parent[step]
         if isinstance(parent[last], dict):
             raise UserError(f"{SET} {place}: is a mapping, set one of its keys: {', '.join(parent[last])}")
-        piece = Document(SET, text if text.strip() else "null", place)
-        parent[last] = piece.tree
+        piece = _piece(text if text.strip() else "null", place)
+        parent[last] = _twin(piece.tree)
         for old in [p for p in self.sources if p.startswith((place + ".", place + "["))]:
             del self.sources[old], self.shown[old]
         self.sources |= piece.sources
@@ -254,3 +269,9 @@ class Document:
             comment_line = start.line
         self.sources[place] = self._source(line, comment_line)
         self.shown[place] = shown
+
+
+@lru_cache(maxsize=4096)
+def _piece(text: str, place: str) -> Document:
+    """An override as a document; shared, so nobody may write to it."""
+    return Document(SET, text, place)

@@ -6,11 +6,11 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import reduce
+from functools import lru_cache, reduce
 from operator import getitem
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Generic, NoReturn, TypeVar
+from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
 
 import msgspec
 import msgspec.inspect as kinds
@@ -18,7 +18,10 @@ import msgspec.inspect as kinds
 from pimloom.arch.document import LARGEST_BYTES, Document, Source, nearest, read_text, short, steps_of
 from pimloom.arch.error import UserError
 
-__all__ = ["Loaded", "Source", "load_json", "load_tree", "load_yaml", "nearest", "struct_of"]
+__all__ = [
+    "Loaded", "Sheet", "Source", "load_json", "load_sheet", "load_tree", "load_yaml", "nearest", "read_sheet",
+    "struct_of",
+]  # fmt: skip
 
 T = TypeVar("T")
 _NOTHING: Mapping[str, str] = MappingProxyType({})
@@ -32,12 +35,29 @@ class Loaded(Generic[T]):
     sources: Mapping[str, Source]
 
 
+class Sheet(NamedTuple):
+    """A file as text, so that it can be loaded where the file itself is not: its path as given, and what it says."""
+
+    path: str
+    text: str
+
+
+def read_sheet(path: Path) -> Sheet:
+    """The text of a YAML file. Raises UserError if it cannot be read."""
+    return Sheet(str(path), read_text(path))
+
+
 def load_yaml(path: Path, type_: type[T], overrides: Mapping[str, str] = _NOTHING) -> Loaded[T]:
     """Read a YAML file as a msgspec Struct; fields may be quantities (types with `parse`, see `units`).
 
     `overrides` replaces values: dotted place -> text as one would write it in the file. Raises UserError.
     """
-    document = _read(path, overrides)
+    return load_sheet(read_sheet(path), type_, overrides)
+
+
+def load_sheet(sheet: Sheet, type_: type[T], overrides: Mapping[str, str] = _NOTHING) -> Loaded[T]:
+    """The same of a text that is read already."""
+    document = _document(sheet, overrides)
     return Loaded(struct_of(document, type_), document.public_sources())
 
 
@@ -51,7 +71,7 @@ def struct_of(document: Document, type_: type[T]) -> T:
 
 def load_tree(path: Path, overrides: Mapping[str, str] = _NOTHING) -> tuple[Any, Mapping[str, Source]]:
     """Read a YAML file as plain dicts, lists and scalars, and the source of each place. Raises UserError."""
-    document = _read(path, overrides)
+    document = _document(read_sheet(path), overrides)
     return document.tree, document.public_sources()
 
 
@@ -93,8 +113,14 @@ def _check_json(path: Path, text: str) -> None:
         last = token
 
 
-def _read(path: Path, overrides: Mapping[str, str]) -> Document:
-    document = Document(str(path), read_text(path))
+@lru_cache(maxsize=64)
+def _parsed(sheet: Sheet) -> Document:
+    """Parsing takes milliseconds; a sweep loads the same few texts for every point."""
+    return Document(sheet.path, sheet.text)
+
+
+def _document(sheet: Sheet, overrides: Mapping[str, str]) -> Document:
+    document = _parsed(sheet).copy()
     for place, text in overrides.items():
         document.override(place, text)
     return document

@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
@@ -11,7 +11,7 @@ import msgspec
 
 from pimloom.arch.document import SET
 from pimloom.arch.error import UserError
-from pimloom.arch.load import Loaded, Source, load_tree, load_yaml, nearest
+from pimloom.arch.load import Loaded, Sheet, Source, load_sheet, nearest, read_sheet
 from pimloom.arch.npu_pim import NpuPimSystem
 from pimloom.arch.part import NonNegative, Part, Positive, PositiveFloat
 from pimloom.arch.part_check import check_part
@@ -185,17 +185,25 @@ def find_optics(name: str) -> Path:
     raise UserError(f"unknown optical part {name!r}{nearest(name, known)}; known optical parts: {', '.join(known)}")
 
 
-def load_part(name: str, overrides: Mapping[str, str] | None = None) -> Loaded[Part]:
-    """Read a part by name or path, check it against its standard and its own geometry. Raises UserError."""
+def part_sheet(name: str) -> Sheet:
+    """The file of a part by name or path, as text. Raises UserError."""
     if is_optics(name):
         raise UserError(f"part {name!r} is optical; expected a memory: {', '.join(list_names('parts'))}")
-    path = find("parts", name)
-    loaded = load_yaml(path, Part, overrides or {})
+    return read_sheet(find("parts", name))
+
+
+def load_part(name: str, overrides: Mapping[str, str] | None = None) -> Loaded[Part]:
+    """Read a part by name or path, check it against its standard and its own geometry. Raises UserError."""
+    return _part(part_sheet(name), overrides or {})
+
+
+def _part(sheet: Sheet, overrides: Mapping[str, str]) -> Loaded[Part]:
+    loaded, path = load_sheet(sheet, Part, overrides), sheet.path
     try:
-        check_part(loaded.value, str(path))
+        check_part(loaded.value, path)
     except UserError as error:
         place = str(error).removeprefix(f"{path}: at $.").partition(": ")
-        if place[0] in (overrides or {}):
+        if place[0] in overrides:
             raise UserError(f"--set {place[0]}: {place[2]}") from None
         if overrides:
             raise UserError(f"{error} (with {' '.join(f'--set dram.{key}' for key in overrides)})") from None
@@ -205,36 +213,69 @@ def load_part(name: str, overrides: Mapping[str, str] | None = None) -> Loaded[P
 
 def load_system(name: str, overrides: Mapping[str, str] | None = None) -> System:
     """Read a system by name or path, with `--set` overrides by dotted place. Raises UserError."""
-    path = find("systems", name)
-    tree, _ = load_tree(path)
-    kind = tree.get("kind") if isinstance(tree, dict) else None
-    if kind not in KINDS:
-        raise UserError(f"{path}: at $.kind: expected one of {', '.join(KINDS)}, got {kind}")
-    mine, parts = _split(overrides or {}, tree)
+    return resolve(read_sheet(find("systems", name)), overrides or {})
+
+
+def resolve(sheet: Sheet, overrides: Mapping[str, str], part: Callable[[str], Sheet] = part_sheet) -> System:
+    """A system from the text of its file, with `--set` overrides. Raises UserError.
+
+    part: the text of a part by name, or by the path that `dram.part` comes to.
+    """
+    path, kind = Path(sheet.path), kind_of(sheet)
+    mine, below = _split(overrides, load_sheet(sheet, Any).value)
     if kind == "roofline":
-        baseline = load_yaml(path, RooflineSystem, mine)
+        baseline = load_sheet(sheet, RooflineSystem, mine)
         return System(path.stem, baseline.value, None, baseline.sources)
     loaded: Loaded[PimSystem] | Loaded[NpuPimSystem]
-    loaded = load_yaml(path, NpuPimSystem, mine) if kind == "npu_pim" else load_yaml(path, PimSystem, mine)
-    spec, title = loaded.value, path.stem
-    device = spec.dram.part
+    loaded = load_sheet(sheet, NpuPimSystem, mine) if kind == "npu_pim" else load_sheet(sheet, PimSystem, mine)
+    spec = loaded.value
     if isinstance(spec, NpuPimSystem) and spec.dram.row_buffers == "blocked":
-        parts = {"pim": "newton"} | parts
+        below = {"pim": "newton"} | below
+    device = spec.dram.part
     if device.endswith((".yaml", ".yml")) and loaded.sources["dram.part"].file != SET:
         device = str(path.parent / device)  # a path in a file starts at that file
     try:
-        part = load_part(device, parts)
-    except UserError as error:  # its places are below dram. for the user
-        said, nearest_, names = str(error).partition("; nearest: ")
-        if said.startswith("--set "):
-            said, names = said.replace("--set ", "--set dram.", 1), names and f"dram.{names.replace(', ', ', dram.')}"
-        raise UserError(f"{said}{nearest_}{names}") from None
+        found = _part(part(device), below)
+    except UserError as error:
+        raise _below_dram(error) from None
     if isinstance(spec, NpuPimSystem):
-        part = Loaded(_npu_memory(part.value, spec, parts, path), part.sources)
-    elif part.value.pim_unit is None:
+        found = Loaded(_npu_memory(found.value, spec, below, path), found.sources)
+    elif found.value.pim_unit is None:
         raise UserError(f"{path}: at $.dram.part: expected a part with a PIM unit, got {spec.dram.part}")
-    sources = dict(loaded.sources) | {f"dram.{place}": source for place, source in part.sources.items()}
-    return System(title, spec, part.value, sources)
+    sources = dict(loaded.sources) | {f"dram.{place}": source for place, source in found.sources.items()}
+    return System(path.stem, spec, found.value, sources)
+
+
+def kind_of(sheet: Sheet) -> str:
+    """The kind of a system. Raises UserError if there is none such."""
+    tree = load_sheet(sheet, Any).value
+    kind = tree.get("kind") if isinstance(tree, dict) else None
+    if kind not in KINDS:
+        raise UserError(f"{sheet.path}: at $.kind: expected one of {', '.join(KINDS)}, got {kind}")
+    return str(kind)
+
+
+def check_place(sheet: Sheet, place: str, parts: Sequence[Sheet]) -> None:
+    """Raise UserError, in the words of `--set`, unless the system or one of `parts` has a value at this place."""
+    mine, below = _split({place: "0"}, load_sheet(sheet, Any).value)
+    if mine:
+        load_sheet(sheet, Any, mine)
+    errors: list[UserError] = []
+    for part in parts if below else ():
+        try:
+            load_sheet(part, Any, below)
+        except UserError as error:
+            errors.append(_below_dram(error))
+    if errors and len(errors) == len(parts):
+        raise errors[0]
+
+
+def _below_dram(error: UserError) -> UserError:
+    """An error about a part's place in a system, where it stands below `dram.` for the user."""
+    said, nearest_, names = str(error).partition("; nearest: ")
+    if said.startswith("--set "):
+        said, names = said.replace("--set ", "--set dram.", 1), names and f"dram.{names.replace(', ', ', dram.')}"
+    return UserError(f"{said}{nearest_}{names}")
 
 
 def _npu_memory(part: Part, spec: NpuPimSystem, overrides: Mapping[str, str], path: Path) -> Part:

@@ -28,6 +28,19 @@ def token_time(system: RooflineSystem, spec: LlmSpec, t: int) -> TokenTime:
     return TokenTime(roofline, spec.num_hidden_layers * system.kernels_per_layer * system.launch_us * S_PER_US)
 
 
+def prompt_time(system: RooflineSystem, spec: LlmSpec, tokens: int) -> TokenTime:
+    """Time of a prompt in one pass, batch 1: as `token_time`, but all its tokens share one reading of the weights.
+
+    A token attends to itself and those before it; keys and values of the prompt move once.
+    """
+    weights = spec.params_matmul // spec.num_hidden_layers
+    values = weights + 2 * spec.num_key_value_heads * spec.head_dim * tokens
+    attended = tokens * (tokens + 1) // 2
+    operations = 2 * weights * tokens + 4 * spec.num_attention_heads * spec.head_dim * attended
+    roofline = spec.num_hidden_layers * work_s(system, operations, values * system.element_bits / BITS_PER_BYTE)
+    return TokenTime(roofline, spec.num_hidden_layers * system.kernels_per_layer * system.launch_us * S_PER_US)
+
+
 def work_s(system: RooflineSystem, operations: float, moved_bytes: float) -> float:
     """Seconds of a piece of work: the longer of its operations and its bytes, at the rates that can be had."""
     bytes_per_s = system.memory_gb_s * BYTES_PER_GB * system.memory_share

@@ -20,11 +20,12 @@ def run(
     *,
     model: str | Path,
     generate: int = 1024,
+    prompt: int = 0,
     set: Mapping[str, object] | None = None,
     check: bool = False,
     seed: int = 0,
 ) -> Result:
-    """Simulate `model` generating `generate` tokens on `system`, batch 1, empty prompt.
+    """Simulate `model` generating `generate` tokens on `system`, batch 1, behind a prompt of `prompt` tokens.
 
     system: a name from `pimloom list` or a path to a system YAML. model: a preset name, a Hugging Face config.json, or
     its folder. set: overrides by dotted place, as `--set` takes them (`{"npu.clock_mhz": 500}`). check: run the
@@ -34,7 +35,7 @@ def run(
     148276
     """
     overrides = {place: _yaml(value) for place, value in (set or {}).items()}
-    return simulate(load_system(system, overrides), load_llm(model), generate, check=check, seed=seed)
+    return simulate(load_system(system, overrides), load_llm(model), generate, check=check, seed=seed, prompt=prompt)
 
 
 def trace(

@@ -94,6 +94,7 @@ def run(
     system: run_options.Systems,
     model: run_options.Model,
     generate: run_options.Generate = None,
+    prompt: run_options.Prompt = None,
     requests: run_options.Requests = None,
     batch: run_options.Batch = None,
     iterations: run_options.Iterations = None,
@@ -117,7 +118,7 @@ def run(
     batched: dict[str, object] = {"--requests": requests, "--tp": tp, "--pp": pp, "--layers": layers}
     batched |= {"--fidelity": fidelity, "--batch": batch, "--iterations": iterations, "--every": every}
     batched |= {"--policy": policy}
-    alone: dict[str, object] = {"--generate": generate, "--timeline": timeline, "--check": check or None}
+    alone: dict[str, object] = {"--generate": generate, "--prompt": prompt, "--timeline": timeline, "--check": check or None}
     if serves(system, any(value is not None for value in batched.values())):
         _refuse({option: None if value is None else "" for option, value in alone.items()}, f"{system} decodes a batch")
         shares = (1 if tp is None else tp, 1 if pp is None else pp)
@@ -126,10 +127,10 @@ def run(
         output(answer.value, json, None if quiet else lambda _: answer.show())
         return
     _refuse(batched, f"{system} runs one sequence at a time")
-    from pimloom.running import RunFiles, run_command
+    from pimloom.running import RunFiles, Tokens, run_command
     from pimloom.show import show_result
 
-    tokens, files = 1024 if generate is None else generate, RunFiles(json, timeline, window)
+    tokens, files = Tokens(prompt or 0, 1024 if generate is None else generate), RunFiles(json, timeline, window)
     result = run_command(system, model, tokens, set_ or [], files, check=check, seed=seed, quiet=quiet)
     output(result.as_dict(), json, None if quiet else lambda _: show_result(result))
 

@@ -28,10 +28,17 @@ class RunFiles(NamedTuple):
     window: str
 
 
+class Tokens(NamedTuple):
+    """Tokens of a prompt, and tokens to generate behind it."""
+
+    prompt: int
+    generate: int
+
+
 def run_command(
     system: str,
     model: str,
-    generate: int,
+    tokens: Tokens,
     settings: Sequence[str],
     files: RunFiles,
     *,
@@ -47,27 +54,29 @@ def run_command(
     if timeline is not None and json == str(timeline):
         raise UserError(f"--timeline {timeline}: is the file of --json too; name another")
     frame = Window(*parse_window(window))
+    total = sum(tokens)
     hardware, spec = load_system(system, parse_settings(settings)), load_llm(model)
     with progress_bar(f"{spec.name} on {hardware.name}", quiet) as progress:
         result = simulate(
             hardware,
             spec,
-            generate,
+            tokens.generate,
             seed=seed,
             check=check,
             window=frame if timeline else None,
-            progress=lambda t: progress(t, generate),
+            progress=lambda t: progress(t, total),
+            prompt=tokens.prompt,
         )
-    if generate > spec.max_position_embeddings and not quiet:
+    if total > spec.max_position_embeddings and not quiet:
         most = spec.max_position_embeddings
-        print(f"pimloom: note: {spec.name} has positions for {most} tokens; {generate} are simulated", file=sys.stderr)
+        print(f"pimloom: note: {spec.name} has positions for {most} tokens; {total} are simulated", file=sys.stderr)
     if timeline and hardware.part:
         if not frame.events:
             ends = f"{result.latency_s / S_PER_US:,.1f} µs"
             raise UserError(f"--window {window}: nothing happens there, the run ends at {ends}")
         from pimloom.reports.trace import timeline as draw
 
-        title = f"{spec.name} on {hardware.name}, {generate} tokens"
+        title = f"{spec.name} on {hardware.name}, {total} tokens"
         write_atomic(timeline, draw(hardware.part, frame.events, (frame.start_ps, frame.end_ps), title))
     return result
 

@@ -22,7 +22,7 @@ from pimloom.cycle_sim.dram import Issue
 from pimloom.cycle_sim.kernel import FAR
 from pimloom.cycle_sim.machine import Event, Machine, command_counts
 from pimloom.cycle_sim.monitor import TRACE, expand, raise_if_illegal
-from pimloom.cycle_sim.roofline import check_fits, token_time
+from pimloom.cycle_sim.roofline import check_fits, prompt_time, token_time
 from pimloom.energy.ledger import EnergyError
 from pimloom.energy.pim import CURRENTS, ON_THE_PINS, command_energy_pj, pim_energy
 from pimloom.mappers.decode import Decoder, Plan, max_tokens, plan
@@ -41,6 +41,7 @@ class Options:
     check: bool
     window: "Window | None"
     progress: Progress
+    prompt: int
 
 
 @dataclass
@@ -66,16 +67,22 @@ def simulate(
     check: bool = False,
     window: Window | None = None,
     progress: Progress = lambda tokens: None,
+    prompt: int = 0,
 ) -> Result:
-    """Generate `generate` tokens from an empty prompt, batch 1. `progress` hears of each token done.
+    """Generate `generate` tokens behind `prompt` tokens, batch 1. `progress` hears of each token done, prompt included.
+
+    PIM takes the tokens of a prompt one by one, each like a generated one; a roofline takes them all in one pass. Times
+    and energies are of prompt and generation together, those per token of each generated one.
 
     check: every distinct command trace goes through the legality monitor. `seed` is recorded; nothing here is random.
     Raises UserError for what cannot run, ConservationError or EnergyError for a fault of the model itself.
     """
     if generate < 1:
         raise UserError(f"--generate: expected at least 1 token, got {generate}")
+    if prompt < 0:
+        raise UserError(f"--prompt: expected at least 0 tokens, got {prompt}")
     run = _pim if isinstance(system.spec, PimSystem) else _roofline
-    result = run(system, spec, generate, Options(seed, check, window, progress))
+    result = run(system, spec, generate, Options(seed, check, window, progress, prompt))
     if not 0 < result.latency_s < math.inf or not 0 <= (result.energy_j or 0) < math.inf:
         numbers = f"{result.latency_s} s and {result.energy_j} J"
         raise UserError(f"{system.name}: the run comes out at {numbers}; a value of the system is out of range")
@@ -85,8 +92,8 @@ def simulate(
 def _pim(system: System, spec: LlmSpec, generate: int, options: Options) -> Result:
     hardware, part, window = system.spec, system.part, options.window
     assert isinstance(hardware, PimSystem) and part is not None
-    table = compile_table(part)
-    mapped = plan(spec, geometry(part, hardware.dram.channels), generate, hardware.workload.lm_head)
+    table, tokens = compile_table(part), options.prompt + generate
+    mapped = plan(spec, geometry(part, hardware.dram.channels), tokens, hardware.workload.lm_head)
     decoder = Decoder(mapped, table)
     machine = Machine(
         table,
@@ -96,7 +103,7 @@ def _pim(system: System, spec: LlmSpec, generate: int, options: Options) -> Resu
         refresh=hardware.dram.refresh,
         watch=partial(_monitor, table) if options.check else None,
     )
-    for t in range(1, generate + 1):
+    for t in range(1, tokens + 1):
         steps = decoder.layer_steps(t)
         for layer in range(spec.num_hidden_layers):
             traced = window is not None and machine.outcome.end_ps < window.end_ps
@@ -105,7 +112,7 @@ def _pim(system: System, spec: LlmSpec, generate: int, options: Options) -> Resu
         machine.run(decoder.last_steps(), window if traced else None)
         options.progress(t)
     machine.finish()
-    return _pim_result(system, hardware, part, mapped, decoder, machine, generate, options.seed)
+    return _pim_result(system, hardware, part, mapped, decoder, machine, generate, options)
 
 
 def _monitor(table: Table, stream: np.ndarray, found: Issue, due_ck: int, refreshed_ck: int) -> None:
@@ -127,7 +134,7 @@ def _pim_result(
     decoder: Decoder,
     machine: Machine,
     generate: int,
-    seed: int,
+    options: Options,
 ) -> Result:
     out, channels, spec = machine.outcome, hardware.dram.channels, mapped.spec
     steps, times = list(out.steps.values()), list(out.executions.values())
@@ -138,16 +145,16 @@ def _pim_result(
         counts["REFab"] = out.refreshes * channels
     accesses, misses = bank["MACab"] + bank["WR"] + bank["WRAab"], bank["ACTab"] + bank["ACT"]
     asic_ps, quiet_ps = sum(out.quiet_ps[name] for name in out.asic_steps), out.quiet_ps.total()
-    baseline = spec.num_hidden_layers * sum(decoder.moved_by_baseline(t) for t in range(1, generate + 1))
+    baseline = spec.num_hidden_layers * sum(decoder.moved_by_baseline(t) for t in range(1, mapped.tokens + 1))
     if mapped.head:
-        baseline += mapped.head.n_in * mapped.head.n_out * generate
+        baseline += mapped.head.n_in * mapped.head.n_out * mapped.tokens
     interface = sum(counts[name] for name in ON_THE_PINS) * part.organization.access_bits // BITS_PER_BYTE
     row_bytes = mapped.geo.row * mapped.geo.element_bytes * mapped.geo.all_banks
     latency = out.end_ps * S_PER_PS
     result = Result(
         system=system.name,
         model=spec.name,
-        workload=Workload(0, generate, 1, hardware.workload.lm_head),
+        workload=Workload(options.prompt, generate, 1, hardware.workload.lm_head),
         latency_s=latency,
         time_per_token_s=latency / generate,
         tokens_per_s=generate / latency,
@@ -164,16 +171,17 @@ def _pim_result(
         memory_needed_bytes=mapped.rows * row_bytes,
         memory_bytes=mapped.geo.rows * row_bytes,
         max_tokens=max_tokens(spec, mapped.geo, mapped.lm_head),
-        spec_digest=run_digest(system, spec, generate),
+        spec_digest=run_digest(system, spec, generate, options.prompt),
         version=__version__,
-        seed=seed,
+        seed=options.seed,
     )
     return account(result, system)
 
 
-def run_digest(system: System, spec: LlmSpec, generate: int) -> str:
+def run_digest(system: System, spec: LlmSpec, generate: int, prompt: int = 0) -> str:
     """Digest of everything that decides a result; names do not."""
-    return digest(system.spec, system.part, msgspec.structs.replace(spec, name=""), generate)
+    tokens = (generate, prompt) if prompt else (generate,)
+    return digest(system.spec, system.part, msgspec.structs.replace(spec, name=""), *tokens)
 
 
 def account(result: Result, system: System) -> Result:
@@ -209,16 +217,19 @@ def _roofline(system: System, spec: LlmSpec, generate: int, options: Options) ->
     assert isinstance(hardware, RooflineSystem)
     if options.window is not None or options.check:
         raise UserError(f"{system.name} is a roofline: it issues no commands to trace or check")
-    check_fits(hardware, spec, generate)
-    times = [token_time(hardware, spec, t) for t in range(1, generate + 1)]
+    prompt, end = options.prompt, options.prompt + generate
+    check_fits(hardware, spec, end)
+    times = [token_time(hardware, spec, t) for t in range(prompt + 1, end + 1)]
+    if prompt:
+        times.append(prompt_time(hardware, spec, prompt))
     roofline, launch = sum(t.roofline_s for t in times), sum(t.launch_s for t in times)
-    options.progress(generate)
+    options.progress(end)
     latency = roofline + launch
     energy = hardware.power_w * latency
     return Result(
         system=system.name,
         model=spec.name,
-        workload=Workload(0, generate, 1, False),
+        workload=Workload(prompt, generate, 1, False),
         latency_s=latency,
         time_per_token_s=latency / generate,
         tokens_per_s=generate / latency,
@@ -230,7 +241,7 @@ def _roofline(system: System, spec: LlmSpec, generate: int, options: Options) ->
         memory_bytes=hardware.memory_bytes,
         roofline_s=roofline,
         launch_s=launch,
-        spec_digest=run_digest(system, spec, generate),
+        spec_digest=run_digest(system, spec, generate, prompt),
         version=__version__,
         seed=options.seed,
     )

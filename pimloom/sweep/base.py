@@ -1,0 +1,173 @@
+"""What all points of a sweep share, as plain data: a worker needs no file of the user's."""
+
+import hashlib
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from pimloom.arch.error import UserError
+from pimloom.arch.llm import LlmSpec, load_llm
+from pimloom.arch.load import Sheet, load_sheet, read_sheet
+from pimloom.arch.system import System, check_place, find, kind_of, part_sheet, resolve
+from pimloom.sweep.code import code_digest
+from pimloom.sweep.definition import Axis, Scalar, Sweep
+from pimloom.sweep.requests import Given, read_given
+from pimloom.sweep.workload import BATCHED, Work, check_key, check_together, check_value, work_of
+
+WORKLOAD = "workload."
+PART = "dram.part"
+
+
+class Base(msgspec.Struct, frozen=True, dict=True):
+    """A sweep without its points. Files are here as text; a Base that has been through JSON gives the same rows.
+
+    parts: by name, or by the path that `dram.part` comes to. models, requests: all that points may name, by name. set,
+    workload: what is fixed. units: place of each axis -> unit of its numbers. code: see `code_digest`.
+    """
+
+    kind: str
+    system: Sheet
+    parts: dict[str, Sheet]
+    models: dict[str, LlmSpec]
+    requests: dict[str, Given]
+    set: dict[str, str]
+    workload: dict[str, int | float | str | bool]
+    units: dict[str, str | None]
+    seed: int
+    code: str
+
+    @cached_property
+    def head(self) -> str:
+        """Digest of what decides a result in all points alike."""
+        drawn = self.seed if "requests" in {*self.workload, *self._axes} else None
+        return _digest((self.system.text, self.set, self.workload, self.units, drawn, self.code))
+
+    @cached_property
+    def choices(self) -> dict[str, dict[str, str]]:
+        """Key of the workload, or place -> name -> digest of what stands behind the name."""
+        parts = {name: _digest(sheet.text) for name, sheet in self.parts.items()}
+        models = {name: _digest(model) for name, model in self.models.items()}
+        requests = {name: _digest(given) for name, given in self.requests.items()}
+        return {PART: parts, "model": models, "requests": requests}
+
+    @cached_property
+    def columns(self) -> dict[str, str]:
+        """Place of each axis -> its column in a row."""
+        return {place: Axis(place, (), unit).column for place, unit in self.units.items()}
+
+    @cached_property
+    def batched(self) -> bool:
+        """Whether the workload asks for a batch; a roofline without is simulated token by token."""
+        return not BATCHED.isdisjoint({*self.workload, *self._axes})
+
+    @cached_property
+    def _axes(self) -> list[str]:
+        return [place.removeprefix(WORKLOAD) for place in self.units if place.startswith(WORKLOAD)]
+
+    def part(self, name: str) -> Sheet:
+        """The text of a part. Raises UserError for one that no point names."""
+        if name not in self.parts:
+            raise UserError(f"part {name!r}: not among those of the sweep: {', '.join(self.parts)}")
+        return self.parts[name]
+
+    def settings(self, point: Mapping[str, Scalar]) -> dict[str, str]:
+        """What the point sets in the system, as `--set` takes it."""
+        mine = {p: Axis(p, (), self.units[p]).text(v) for p, v in point.items() if not p.startswith(WORKLOAD)}
+        return self.set | mine
+
+    def work(self, point: Mapping[str, Scalar]) -> Work:
+        """The workload of a point."""
+        mine = {p.removeprefix(WORKLOAD): value for p, value in point.items() if p.startswith(WORKLOAD)}
+        return work_of(self.workload | mine)
+
+
+def base_of(sweep: Sweep) -> Base:
+    """Read all files that points of the sweep may need. Raises UserError."""
+    sheet = read_sheet(find("systems", sweep.system))
+    kind = kind_of(sheet)
+    values = _values(sweep)
+    for key, some in values.items():
+        check_key(kind, key)
+        for value in some:
+            check_value(key, value)
+    check_together(values)
+    found = Base(
+        kind=kind,
+        system=sheet,
+        parts={} if kind == "roofline" else _parts(sheet, sweep),
+        models={str(name): load_llm(str(name)) for name in values["model"]},
+        requests={str(name): read_given(str(name)) for name in values.get("requests", ())},
+        set=dict(sweep.set),
+        workload=dict(sweep.workload),
+        units={axis.place: axis.unit for axis in sweep.axes},
+        seed=sweep.seed,
+        code=code_digest(),
+    )
+    check_points(found, sweep)
+    return found
+
+
+def check_points(base: Base, sweep: Sweep) -> None:
+    """Raise UserError for a place that does not exist, and for fixed values that no system can have."""
+    for axis in sweep.axes:
+        if not axis.place.startswith(WORKLOAD):
+            check_place(base.system, axis.place, list(base.parts.values()))
+        if axis.place in sweep.set or axis.place.removeprefix(WORKLOAD) in sweep.workload:
+            raise UserError(f"{axis.place}: is fixed and an axis; leave one of the two out")
+    for place in sweep.set:
+        check_place(base.system, place, list(base.parts.values()))
+    try:
+        resolve(base.system, base.set, base.part)
+    except UserError:
+        first = {axis.place: axis.values[0] for axis in sweep.axes if axis.values}
+        resolve(base.system, base.settings(first), base.part)  # some values are only right together
+
+
+def key_of(base: Base, point: Mapping[str, Scalar]) -> str:
+    """Digest of all that decides the row of a point, 32 hex digits: equal keys, equal rows."""
+    choices, behind = base.choices, []
+    for place, value in point.items():
+        known = choices.get(place.removeprefix(WORKLOAD))
+        if known is not None:
+            behind.append(known.get(str(value)))
+    if PART not in point:
+        behind += choices[PART].values()
+    for name in ("model", "requests"):
+        if name in base.workload:
+            behind += choices[name].values()
+    return _digest((base.head, sorted(point.items()), behind))
+
+
+def _digest(value: Any) -> str:
+    return hashlib.blake2b(msgspec.json.encode(value, order="sorted"), digest_size=16).hexdigest()
+
+
+def _values(sweep: Sweep) -> dict[str, tuple[Scalar, ...]]:
+    """Key of the workload -> all its values."""
+    axes = {a.place.removeprefix(WORKLOAD): a.values for a in sweep.axes if a.place.startswith(WORKLOAD)}
+    return {key: (value,) for key, value in sweep.workload.items()} | axes
+
+
+def _parts(sheet: Sheet, sweep: Sweep) -> dict[str, Sheet]:
+    """Every part that a point may name."""
+    axis = next((a.values for a in sweep.axes if a.place == PART), ())
+    named = [str(value) for value in axis] or [sweep.set[PART]] if axis or PART in sweep.set else []
+    if not named:
+        device = str(load_sheet(sheet, Any).value["dram"]["part"])
+        own = device.endswith((".yaml", ".yml"))
+        named = [str(Path(sheet.path).parent / device) if own else device]
+    return {name: part_sheet(name) for name in named}
+
+
+def resolved(base: Base, point: Mapping[str, Scalar], work: Work) -> System:
+    """The system of a point. Raises UserError."""
+    settings = base.settings(point)
+    if base.kind == "npu_pim":
+        from pimloom.arch.npu_pim import Faults
+
+        on = str(work.fidelity == "released").lower()
+        settings = {f"faults.{name}": on for name in Faults.__struct_fields__} | settings
+    return resolve(base.system, settings, base.part)

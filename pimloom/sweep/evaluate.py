@@ -1,0 +1,97 @@
+"""A design point becomes a row: resolve the system, simulate, and say what came out, or why nothing did."""
+
+import socket
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from pimloom import __version__
+from pimloom.arch.error import UserError, one_line
+from pimloom.reports.result import Result
+from pimloom.reports.simulate import simulate
+from pimloom.sweep.base import Base, base_of, check_points, key_of, resolved
+from pimloom.sweep.code import code_digest
+from pimloom.sweep.results import Column, columns_of, flat
+from pimloom.sweep.decode import decode
+from pimloom.sweep.definition import Scalar
+
+__all__ = [
+    "Base", "Column", "Found", "base_of", "check_points", "code_digest", "evaluate", "key_of", "result_columns",
+]  # fmt: skip
+
+Row = dict[str, Any]
+LONGEST_ERROR = 500
+
+
+class Found(NamedTuple):
+    """The row of a point, and the sub-problems that were computed for it and not known before."""
+
+    row: Row
+    steps: list[Any]
+
+
+class Outcome(NamedTuple):
+    """Result columns by name, and the digest of what decided them."""
+
+    values: Mapping[str, float | int | None]
+    spec_digest: str
+
+
+def result_columns(base: Base) -> list[Column]:
+    """The result columns of every row of a sweep, in order; what a system has no data for is not among them."""
+    return columns_of(base.kind, base.batched)
+
+
+def evaluate(base: Base, point: Mapping[str, Scalar], known: Any = None) -> Found:
+    """The row of a point; a fault of it is a row with `error`. Never raises an Exception.
+
+    known: sub-problems that are computed already.
+    """
+    began, error, found, steps = time.perf_counter(), None, None, list[Any]()
+    try:
+        found = _simulated(base, point, known, steps)
+    except UserError as said:
+        error = one_line(said)
+    except Exception as fault:
+        error = one_line(f"{type(fault).__name__}: {fault}")
+    values = found.values if found else {}
+    row: Row = {"point": key_of(base, point)}
+    row |= {base.columns[place]: value for place, value in point.items()}
+    row |= {column.name: values.get(column.name) for column in result_columns(base)}
+    row |= {
+        "error": error and error[:LONGEST_ERROR],
+        "spec_digest": found and found.spec_digest,
+        "code_digest": base.code,
+        "version": __version__,
+        "seed": base.seed,
+        "wall_s": time.perf_counter() - began,
+        "host": socket.gethostname(),
+        "finished_utc": datetime.now(UTC).isoformat(timespec="milliseconds"),
+    }
+    return Found(row, steps)
+
+
+def _simulated(base: Base, point: Mapping[str, Scalar], known: Any, steps: list[Any]) -> Outcome:
+    if base.code != code_digest():
+        raise UserError(f"this worker runs other code ({code_digest()}) than the sweep ({base.code}): install the same")
+    work = base.work(point)
+    system, model = resolved(base, point, work), base.models[work.model]
+    if base.kind == "npu_pim" or base.kind == "roofline" and base.batched:
+        given = base.requests[work.requests] if work.requests else None
+        return Outcome(*decode(system, model, work, given, base.seed))
+    if work.batch not in (None, 1):
+        raise UserError(f"workload.batch: {system.name} runs one sequence at a time, got {work.batch}")
+    result = simulate(system, model, work.generate, seed=base.seed, prompt=work.prompt)
+    return Outcome(_flat(result), result.spec_digest)
+
+
+def _flat(result: Result) -> dict[str, float | int | None]:
+    """The numbers of a result, those of its parts as `energy_by_cause_j.mac`."""
+    found: dict[str, float | int | None] = {}
+    for name, value in result.as_dict().items():
+        if isinstance(value, dict):
+            found |= {f"{name}.{flat(key)}": each for key, each in value.items()}
+        else:
+            found[name] = value
+    return found

@@ -1,0 +1,84 @@
+"""The result columns of each kind of system: names, units and meanings."""
+
+from typing import NamedTuple
+
+from pimloom.energy.npu_pim import CAUSE
+
+PIM_CAUSES = ("background", "activate", "read", "write", "refresh", "mac", "interface", "asic")
+NPU_CAUSES = (
+    *dict.fromkeys(CAUSE.values()), "interface", "background", "second_row_buffer",
+    "npu_mac", "npu_vector", "npu_scratchpad", "npu_static", "link",
+)  # fmt: skip
+PIM_STEPS = (
+    "LayerNorm 1", "QKV", "QKV partial sums and bias", "K write", "V write", "score", "softmax", "p V", "projection",
+    "projection partial sums and residual", "LayerNorm 2", "FFN1", "FFN1 partial sums and bias", "activation", "FFN2",
+    "FFN2 partial sums and residual", "final LayerNorm", "LM head", "LM head partial sums",
+)  # fmt: skip
+
+
+class Column(NamedTuple):
+    """A result column: its name, which ends in the unit, whether it holds integers, and what it says."""
+
+    name: str
+    integer: bool
+    meaning: str
+
+
+COMMON = (
+    Column("latency_s", False, "simulated time of all tokens"),
+    Column("time_per_token_s", False, "time between two tokens of a request"),
+    Column("tokens_per_s", False, "generated tokens of all requests per second"),
+    Column("energy_j", False, "energy of all devices"),
+    Column("energy_per_token_j", False, "energy of all devices per generated token"),
+    Column("power_w", False, "energy / latency"),
+    Column("area_mm2", False, "area of the logic of all devices, see docs/sweep.md"),
+)
+PIM = (
+    Column("row_hit_rate", False, "1 - row openings / column accesses"),
+    Column("data_movement_reduction", False, "values that a processor without PIM reads / values on our interface"),
+    Column("data_movement_reduction_on_wires", False, "the same with whole bursts and padding"),
+    Column("non_vmm_share", False, "ASIC time / all time"),
+    Column("mac_utilisation", False, "clocks with a MAC / all clocks"),
+    Column("interface_bytes", True, "bytes on the data pins of all channels"),
+    Column("cycles", True, "clocks until the last step ends"),
+    Column("tck_ps", True, "their length"),
+    Column("memory_needed_bytes", True, "memory taken"),
+    Column("memory_bytes", True, "memory there"),
+    Column("max_tokens", True, "most tokens whose K and V fit"),
+)
+ROOFLINE = (
+    Column("roofline_s", False, "time of operations or bytes"),
+    Column("launch_s", False, "time of kernel launches"),
+    Column("memory_bytes", True, "memory there"),
+)
+DECODE = (
+    Column("iterations", True, "decode iterations"),
+    Column("simulated_iterations", True, "of these, simulated"),
+    Column("batch_mean", False, "requests of an iteration"),
+    Column("context_mean", False, "tokens of a request's context"),
+    Column("sub_batches", True, "parts of the batch that take turns, as simulated"),
+    Column("allreduce_s", False, "time of all all-reduces"),
+    Column("allreduce_exposed_s", False, "what of it lengthens the run"),
+    Column("link_bytes", True, "bytes over all links"),
+    Column("link_j", False, "energy of all links"),
+)
+
+
+def columns_of(kind: str, batched: bool) -> list[Column]:
+    """Columns of the results of a kind of system, in order; batched: a roofline that serves batches."""
+    if kind == "pim":
+        steps = [Column(f"time_by_step_s.{flat(name)}", False, f"time of {name}") for name in PIM_STEPS]
+        return [*COMMON, *PIM, *_causes(PIM_CAUSES), *steps]
+    without_area = [column for column in COMMON if column.name != "area_mm2"]
+    if kind == "npu_pim":
+        return [*COMMON, *DECODE, *_causes(NPU_CAUSES)]
+    return [*without_area, *(DECODE if batched else ROOFLINE)]
+
+
+def flat(name: str) -> str:
+    """A name as part of a column's name, without blanks."""
+    return name.replace(" ", "_")
+
+
+def _causes(names: tuple[str, ...]) -> list[Column]:
+    return [Column(f"energy_by_cause_j.{name}", False, f"energy of {name}") for name in names]
