@@ -14,6 +14,7 @@ from pimloom.fabric import app as fabric_app
 from pimloom.failing import say
 from pimloom.output import Json, Quiet, output
 from pimloom.rtl_cli import app as rtl_app
+from pimloom.sweeping.commands import app as sweep_app
 
 # What a command needs is imported inside it: numba and matplotlib would slow `--help` down.
 
@@ -45,6 +46,7 @@ app = typer.Typer(
 
 app.add_typer(rtl_app, name="rtl")
 app.add_typer(fabric_app, name="fabric")
+app.add_typer(sweep_app, name="sweep")
 
 
 def main() -> None:
@@ -118,7 +120,12 @@ def run(
     batched: dict[str, object] = {"--requests": requests, "--tp": tp, "--pp": pp, "--layers": layers}
     batched |= {"--fidelity": fidelity, "--batch": batch, "--iterations": iterations, "--every": every}
     batched |= {"--policy": policy}
-    alone: dict[str, object] = {"--generate": generate, "--prompt": prompt, "--timeline": timeline, "--check": check or None}
+    alone: dict[str, object] = {
+        "--generate": generate,
+        "--prompt": prompt,
+        "--timeline": timeline,
+        "--check": check or None,
+    }
     if serves(system, any(value is not None for value in batched.values())):
         _refuse({option: None if value is None else "" for option, value in alone.items()}, f"{system} decodes a batch")
         shares = (1 if tp is None else tp, 1 if pp is None else pp)

@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pimloom.arch.error import UserError
-from pimloom.sweep.definition import Axis, Scalar, Sweep
-from pimloom.sweep.search import Search
-from pimloom.sweep.space import Space
+from pimloom.sweeping.definition.sweep import Axis, Scalar, Sweep
+from pimloom.sweeping.search.searching import Search
+from pimloom.sweeping.search.space import Space
 
 Points = list[dict[str, Scalar]]
 METHODS = ("random", "nsga2", "tpe")

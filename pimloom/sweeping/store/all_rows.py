@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pimloom.sweep.columns import frame_of
-from pimloom.sweep.segments import Segments
+from pimloom.sweeping.store.columns import frame_of
+from pimloom.sweeping.store.segments import Segments
 
 if TYPE_CHECKING:
     import pandas

@@ -12,10 +12,10 @@ from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec, load_llm
 from pimloom.arch.load import Sheet, load_sheet, read_sheet
 from pimloom.arch.system import System, check_place, find, kind_of, part_sheet, resolve
-from pimloom.sweep.code import code_digest
-from pimloom.sweep.definition import Axis, Scalar, Sweep
-from pimloom.sweep.requests import Given, read_given
-from pimloom.sweep.workload import BATCHED, Work, check_key, check_together, check_value, work_of
+from pimloom.sweeping.definition.sweep import Axis, Scalar, Sweep
+from pimloom.sweeping.point.code import code_digest
+from pimloom.sweeping.point.requests import Given, read_given
+from pimloom.sweeping.point.workload import BATCHED, Work, check_key, check_together, check_value, work_of
 
 WORKLOAD = "workload."
 PART = "dram.part"

@@ -14,11 +14,11 @@ from pimloom.arch.document import Document, read_text
 from pimloom.arch.error import UserError, one_line
 from pimloom.arch.load import struct_of
 from pimloom.arch.units import MIB
-from pimloom.sweep.axes import WORKLOAD, axis_of, check_place, count_values
-from pimloom.sweep.definition import Axis, Direction, Method, Scalar, Sweep
-from pimloom.sweep.expression import parse, parse_constraint
-from pimloom.sweep.grid import MOST_POINTS
-from pimloom.sweep.ranges import MOST_VALUES, counted
+from pimloom.sweeping.definition.axes import WORKLOAD, axis_of, check_place, count_values
+from pimloom.sweeping.definition.expression import parse, parse_constraint
+from pimloom.sweeping.definition.grid import MOST_POINTS
+from pimloom.sweeping.definition.ranges import MOST_VALUES, counted
+from pimloom.sweeping.definition.sweep import Axis, Direction, Method, Scalar, Sweep
 
 LARGEST_BYTES = MIB  # of a sweep file
 LONGEST_NAME = 100

@@ -17,9 +17,9 @@ import pyarrow as pa
 
 from pimloom.arch.error import UserError, one_line
 from pimloom.arch.units import MIB
-from pimloom.sweep.columns import table_of, united
-from pimloom.sweep.durable import put, remove_left_overs
-from pimloom.sweep.segment_file import Damage, Name, Vanished, digest, encode, parsed, read
+from pimloom.sweeping.store.columns import table_of, united
+from pimloom.sweeping.store.durable import put, remove_left_overs
+from pimloom.sweeping.store.segment_file import Damage, Name, Vanished, digest, encode, parsed, read
 
 _MERGED_AT_ONCE = 16
 _LARGEST_MERGED_BYTES = 32 * MIB

@@ -7,10 +7,10 @@ from hashlib import sha256
 from pathlib import Path
 
 from pimloom.arch.system import digest
-from pimloom.sweep.definition import Scalar, Sweep
-from pimloom.sweep.memory import Memory, Outcome
-from pimloom.sweep.space import Place, Space
-from pimloom.sweep.trials import Trials
+from pimloom.sweeping.definition.sweep import Scalar, Sweep
+from pimloom.sweeping.search.memory import Memory, Outcome
+from pimloom.sweeping.search.space import Place, Space
+from pimloom.sweeping.search.trials import Trials
 
 Row = Mapping[str, object]
 _DRAWS = 8  # draws for a point that was not asked yet, before one is taken by chance

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from pimloom.arch.document import short
 from pimloom.arch.error import UserError, one_line
 from pimloom.arch.load import nearest
-from pimloom.sweep.arithmetic import FUNCTIONS, Program
+from pimloom.sweeping.definition.arithmetic import FUNCTIONS, Program
 
 if TYPE_CHECKING:
     from lark import Lark

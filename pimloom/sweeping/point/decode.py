@@ -14,10 +14,9 @@ from pimloom.arch.units import S_PER_PS
 from pimloom.mappers.packing import round_robin
 from pimloom.reports.npu_pim.serve import Served
 from pimloom.reports.serving.batching import POLICIES
-from pimloom.reports.serving.decoding import decode_iterations
 from pimloom.reports.serving.machine import Batch, Plan, machine_of
-from pimloom.sweep.requests import Given, workload_of
-from pimloom.sweep.workload import Work
+from pimloom.sweeping.point.requests import Given
+from pimloom.sweeping.point.workload import Work
 
 Values = dict[str, float | int | None]
 SUMS = ("allreduce_s", "allreduce_exposed_s", "link_bytes", "link_j")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from pimloom.sweep.definition import Axis, Scalar
+from pimloom.sweeping.definition.sweep import Axis, Scalar
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution

@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pimloom.sweep.definition import Direction, Method
-from pimloom.sweep.space import Place, Space
+from pimloom.sweeping.definition.sweep import Direction, Method
+from pimloom.sweeping.search.space import Place, Space
 
 if TYPE_CHECKING:
     from optuna.samplers import BaseSampler

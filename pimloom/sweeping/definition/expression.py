@@ -16,8 +16,8 @@ import numpy as np
 from pimloom.arch.document import short
 from pimloom.arch.error import UserError, one_line
 from pimloom.arch.load import nearest
-from pimloom.sweep.arithmetic import Program, number, numbers, run
-from pimloom.sweep.grammar import sides_of_constraint, steps_of_expression
+from pimloom.sweeping.definition.arithmetic import Program, number, numbers, run
+from pimloom.sweeping.definition.grammar import sides_of_constraint, steps_of_expression
 
 if TYPE_CHECKING:
     import pandas as pd

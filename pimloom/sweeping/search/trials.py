@@ -9,7 +9,7 @@ from typing import Any
 from pimloom.arch.error import UserError
 from pimloom.arch.load import load_json
 from pimloom.reports.files import prepare_folder, write_atomic
-from pimloom.sweep.space import Place, Space
+from pimloom.sweeping.search.space import Place, Space
 
 _LARGEST_BYTES = 64 << 20
 

@@ -10,11 +10,11 @@ from pimloom import __version__
 from pimloom.arch.error import UserError, one_line
 from pimloom.reports.result import Result
 from pimloom.reports.simulate import simulate
-from pimloom.sweep.base import Base, base_of, check_points, key_of, resolved
-from pimloom.sweep.code import code_digest
-from pimloom.sweep.results import Column, columns_of, flat
-from pimloom.sweep.decode import decode
-from pimloom.sweep.definition import Scalar
+from pimloom.sweeping.definition.sweep import Scalar
+from pimloom.sweeping.point.base import Base, base_of, check_points, key_of, resolved
+from pimloom.sweeping.point.code import code_digest
+from pimloom.sweeping.point.decode import decode
+from pimloom.sweeping.point.results import Column, columns_of, flat
 
 __all__ = [
     "Base", "Column", "Found", "base_of", "check_points", "code_digest", "evaluate", "key_of", "result_columns",

@@ -8,7 +8,7 @@ from pathlib import Path
 from pimloom.arch.error import UserError, one_line
 from pimloom.arch.load import load_json
 from pimloom.reports.files import json_text
-from pimloom.sweep.durable import put
+from pimloom.sweeping.store.durable import put
 
 
 def record_run(folder: Path, facts: Mapping[str, object]) -> Path:

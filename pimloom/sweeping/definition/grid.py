@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator
 from itertools import product
 
-from pimloom.sweep.definition import Scalar, Sweep
+from pimloom.sweeping.definition.sweep import Scalar, Sweep
 
 MOST_POINTS = 10_000_000
 

@@ -6,8 +6,8 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from pimloom.arch.document import Document, nearest, short
-from pimloom.sweep.definition import Axis, Scalar
-from pimloom.sweep.ranges import Number, check_positive, count_steps, log_spaced, spaced, stepped, uniform
+from pimloom.sweeping.definition.ranges import Number, check_positive, count_steps, log_spaced, spaced, stepped, uniform
+from pimloom.sweeping.definition.sweep import Axis, Scalar
 
 T = TypeVar("T")
 

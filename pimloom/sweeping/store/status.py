@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pimloom.sweep.definition import Direction
+from pimloom.sweeping.definition.sweep import Direction
 
 if TYPE_CHECKING:
     import pandas

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pimloom.arch.units import MIB
-from pimloom.sweep.columns import BYTES, TEXT, TYPES
+from pimloom.sweeping.store.columns import BYTES, TEXT, TYPES
 
 LARGEST_BYTES = 256 * MIB
 LARGEST_CELLS = 10**8

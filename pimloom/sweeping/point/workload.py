@@ -6,7 +6,7 @@ from typing import NamedTuple
 from pimloom.arch.error import UserError
 from pimloom.arch.load import nearest
 from pimloom.reports.serving.batching import POLICIES
-from pimloom.sweep.definition import Scalar
+from pimloom.sweeping.definition.sweep import Scalar
 
 ALONE = ("model", "batch", "prompt", "generate")
 SERVED = (*ALONE, "every", "tp", "layers", "requests", "iterations")

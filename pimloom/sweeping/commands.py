@@ -1,0 +1,112 @@
+"""The `pimloom sweep` command. What a subcommand needs is imported inside it, so that `--help` is quick."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from pimloom.output import Json, Quiet, output
+
+DEFAULT = "run"
+Folder = Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a sweep.")]
+
+
+class WithDefault(typer.core.TyperGroup):
+    """A group whose first subcommand may be left out: `sweep FILE` is `sweep run FILE`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Put the default in front of what is none of the subcommands."""
+        if args and args[0] not in self.commands and args[0] != "--help":
+            args = [DEFAULT, *args]
+        return super().parse_args(ctx, args)
+
+
+app = typer.Typer(
+    cls=WithDefault,
+    help="Compare thousands of designs: grid, random, nsga2 or tpe; resumes, scales out, ends in one HTML file. "
+    "`pimloom sweep FILE` is `pimloom sweep run FILE`.",
+    rich_markup_mode=None,
+    epilog="Example:  pimloom sweep sweep.yaml --timeout-per-point 60",
+)
+
+
+@app.command(epilog="Example:  pimloom sweep sweep.yaml --out designs --scheduler tcp://host:8786")
+def run(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="What to sweep: system, workload, axes, objectives.")],
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Folder of the sweep, to begin or go on with; else FILE less its suffix."),
+    ] = None,
+    scheduler: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="A running Dask scheduler, such as tcp://host:8786.")
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Processes on this machine; else one per core.")
+    ] = None,
+    timeout_per_point: Annotated[
+        float | None, typer.Option(metavar="S", help="Most seconds of a point; a longer one counts as failed.")
+    ] = None,
+    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Simulate failed points once more.")] = False,
+    json: Json = None,
+    quiet: Quiet = False,
+) -> None:
+    """Simulate the points of a sweep that its folder does not have yet."""
+    from pimloom.running import check_writable
+    from pimloom.sweeping.run import Options, run_sweep
+    from pimloom.sweeping.show import show_status, status_of
+
+    if json not in (None, "-"):
+        check_writable(Path(json or ""), "--json")
+    folder = run_sweep(file, out, Options(scheduler, workers, timeout_per_point, retry_failed, quiet))
+    output(status_of(folder), json, None if quiet else show_status)
+
+
+@app.command(epilog="Example:  pimloom sweep status designs --json -")
+def status(folder: Folder, json: Json = None) -> None:
+    """Say how far a sweep is: points finished and failed, the best so far, its starts."""
+    from pimloom.sweeping.show import show_status, status_of
+
+    output(status_of(folder), json, show_status)
+
+
+@app.command(epilog="Example:  pimloom sweep export designs --parquet out.parquet")
+def export(
+    folder: Folder,
+    parquet: Annotated[Path | None, typer.Option(metavar="FILE", help="Write all rows as Parquet.")] = None,
+    csv: Annotated[Path | None, typer.Option(metavar="FILE", help="Write all rows as CSV.")] = None,
+) -> None:
+    """Write the rows of a sweep to one file; `feasible` and `pareto` say which hold the constraints and are best."""
+    from pimloom.arch.error import UserError
+    from pimloom.running import check_writable
+    from pimloom.sweeping.store.export import export as write
+    from pimloom.sweeping.table import load_table
+
+    given = {"--parquet": parquet, "--csv": csv}
+    if not any(given.values()):
+        raise UserError("pimloom sweep export: expected --parquet FILE or --csv FILE")
+    for option, path in given.items():
+        if path is not None:
+            check_writable(path, option)
+    frame = load_table(folder).frame
+    for path in given.values():
+        if path is not None:
+            write(frame, path)
+
+
+@app.command(epilog="Example:  pimloom sweep report designs")
+def report(
+    folder: Folder,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Folder for index.html and CSV files; else DIR/report.")
+    ] = None,
+    quiet: Quiet = False,
+) -> None:
+    """Draw a sweep: Pareto front, parallel coordinates, heat map, sensitivities, table; one HTML file."""
+    from pimloom.reports.files import prepare_folder
+    from pimloom.reports.sweep.page import write_report
+    from pimloom.sweeping.table import load_table
+
+    table = load_table(folder)
+    page = write_report(table, prepare_folder(out or folder / "report"))
+    if not quiet:
+        print(page)

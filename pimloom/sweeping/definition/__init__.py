@@ -1,0 +1,1 @@
+"""A sweep file: its axes, its expressions, the points of its grid."""

@@ -1,0 +1,65 @@
+"""A grid of design points by number, the last axis fastest: never expanded as a whole."""
+
+from collections.abc import Iterator
+from math import prod
+
+import numpy as np
+import pandas as pd
+
+from pimloom.sweeping.definition.sweep import Axis, Scalar, Sweep
+
+BLOCK = 64  # neighbours are sent together: they share sub-problems
+
+
+def is_within(axis: Axis, column: pd.Series) -> np.ndarray:
+    """Which entries of an axis's column are values of the axis, or in its range: shape (rows,), bool."""
+    if axis.values:
+        return places_of(axis, column) >= 0
+    assert axis.low is not None and axis.high is not None
+    numbers = pd.to_numeric(column, errors="coerce").to_numpy(np.float64)
+    return (numbers >= axis.low) & (numbers <= axis.high)
+
+
+def places_of(axis: Axis, column: pd.Series) -> np.ndarray:
+    """Place of each entry of an axis's column among its values, -1 for none: shape (rows,), int64."""
+    if any(isinstance(value, str) for value in axis.values):
+        values, entries = pd.Index([str(v) for v in axis.values]), column.astype(str)
+    else:
+        values = pd.Index(np.array(axis.values, np.float64))
+        entries = pd.to_numeric(column, errors="coerce").astype(np.float64)
+    return values.get_indexer(pd.Index(entries)).astype(np.int64)
+
+
+class Grid:
+    """All combinations of the axes' values; every axis must have values."""
+
+    def __init__(self, sweep: Sweep) -> None:
+        self.axes = sweep.axes
+        self.size = prod(len(axis.values) for axis in self.axes)
+
+    def point(self, index: int) -> dict[str, Scalar]:
+        """The design point of a number below `size`."""
+        values: list[Scalar] = []
+        for axis in reversed(self.axes):
+            index, place = divmod(index, len(axis.values))
+            values.append(axis.values[place])
+        return {axis.place: value for axis, value in zip(self.axes, reversed(values), strict=True)}
+
+    def numbers(self, frame: pd.DataFrame) -> np.ndarray:
+        """Numbers of the rows' points, -1 for one that is not of this grid: shape (rows,), int64."""
+        total, inside = np.zeros(len(frame), np.int64), np.ones(len(frame), bool)
+        for axis in self.axes:
+            places = places_of(axis, frame[axis.column])
+            inside &= places >= 0
+            total = total * len(axis.values) + places
+        return np.where(inside, total, -1)
+
+    def blocks(self, done: np.ndarray, seed: int) -> Iterator[np.ndarray]:
+        """Numbers that are not `done` (shape (size,), bool; read as it is when a block's turn comes), block by block.
+
+        Blocks come in a random order, so that several that fill one sweep seldom do the same.
+        """
+        count = -(-self.size // BLOCK)
+        for block in np.random.default_rng(seed).permutation(count).tolist():
+            numbers = np.arange(block * BLOCK, min((block + 1) * BLOCK, self.size))
+            yield numbers[~done[numbers]]

@@ -1,0 +1,188 @@
+"""Fill the store of a sweep: send points to the crew, keep what comes back, survive what goes wrong."""
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Protocol
+
+from pimloom.arch.error import UserError
+from pimloom.sweeping.definition.sweep import Scalar, Sweep
+
+if TYPE_CHECKING:
+    from pimloom.sweeping.crew import Chunk, Crew, Finished
+    from pimloom.sweeping.point.evaluate import Base
+
+CHUNK_S = 0.25  # simulation time of a chunk: its way to a worker and back costs some 5 ms
+MOST_POINTS = 256  # of a chunk
+FLUSH_S = 0.5  # rows of fast points are kept together; a slower point's row at once
+NEWS_S = 10.0  # how long sub-problems just solved travel with chunks
+WAIT_S = 0.5
+LOST_S = 60.0  # how long a lost scheduler is waited for
+
+Points = Mapping[str, Mapping[str, Scalar]]  # key -> design point
+
+
+class Rows(Protocol):
+    """Where rows and solved sub-problems go."""
+
+    def append(self, rows: list[dict[str, Any]]) -> None:
+        """Keep rows; they are safe when it returns."""
+
+    def append_steps(self, steps: list[tuple[str, list[int]]]) -> None:
+        """Keep sub-problems."""
+
+
+@dataclass
+class Counts:
+    """What this start has done."""
+
+    finished: int = 0
+    failed: int = 0
+    simulated_s: float = 0.0
+
+
+class Filling:
+    """Simulates points with a crew that starts when the first is needed. Use as a context: rows are kept on any end."""
+
+    def __init__(
+        self,
+        sweep: Sweep,
+        base: "Base",
+        rows: Rows,
+        start_crew: "Callable[[], Crew]",
+        *,
+        heard: Callable[[Counts], None] = lambda counts: None,
+        say: Callable[[str], None] = lambda text: None,
+    ) -> None:
+        self._sweep, self._base, self._rows, self._start_crew = sweep, base, rows, start_crew
+        self._heard, self._say = heard, say
+        self._crew: Crew | None = None
+        self._waiting: list[dict[str, Any]] = []
+        self._steps: list[tuple[str, list[int]]] = []
+        self._news: deque[tuple[float, list[tuple[str, list[int]]]]] = deque()
+        self._flushed = time.monotonic()
+        self._again: list[Chunk] = []
+        self._points: dict[str, Mapping[str, Scalar]] = {}  # sent and not finished
+        self._size, self._point_s = 1, 0.0
+        self.counts = Counts()
+
+    def __enter__(self) -> "Filling":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            self.flush()
+        finally:
+            if self._crew is not None:
+                self._crew.__exit__(None, None, None)
+
+    def fill(self, blocks: Iterable[Points]) -> None:
+        """Simulate the points of all blocks; all their rows are kept when it returns. Raises UserError."""
+        from pimloom.sweeping.crew import SchedulerLost
+
+        chunks, more = self._chunks(iter(blocks)), True
+        while more or self._again or self._points:
+            try:
+                more = self._send(chunks)
+                if self._points:
+                    assert self._crew is not None
+                    self._take(self._crew.finished(WAIT_S))
+            except SchedulerLost:
+                self._find_again()
+            if self._waiting and time.monotonic() - self._flushed > FLUSH_S:
+                self.flush()
+        self.flush()
+
+    def flush(self) -> None:
+        """Put all rows that are here into the store."""
+        rows, self._waiting = self._waiting, []
+        steps, self._steps = self._steps, []
+        if steps:
+            self._rows.append_steps(steps)
+        if rows:
+            self._rows.append(rows)
+        self._flushed = time.monotonic()
+        self._heard(self.counts)
+
+    def _chunks(self, blocks: Iterator[Points]) -> "Iterator[Chunk]":
+        """The points in chunks of the size that is right by then."""
+        from pimloom.sweeping.crew import Chunk
+
+        ready: dict[str, Mapping[str, Scalar]] = {}
+        for block in blocks:
+            ready |= {key: point for key, point in block.items() if key not in self._points}
+            while len(ready) >= self._size:
+                yield Chunk({key: ready.pop(key) for key in list(ready)[: self._size]})
+        if ready:
+            yield Chunk(ready)
+
+    def _send(self, chunks: "Iterator[Chunk]") -> bool:
+        """Send as many chunks as are wanted; whether there may be more."""
+        while True:
+            if self._crew is not None and not self._crew.wants > 0:
+                return True
+            chunk = self._again.pop() if self._again else next(chunks, None)
+            if chunk is None:
+                return False
+            if self._crew is None:
+                self._crew = self._start_crew()
+            self._points |= chunk.points
+            self._again.append(chunk)  # should the scheduler be lost just now
+            self._crew.submit(chunk, self._recent_steps())
+            self._again.pop()
+
+    def _recent_steps(self) -> list[tuple[str, list[int]]]:
+        while self._news and time.monotonic() - self._news[0][0] > NEWS_S:
+            self._news.popleft()
+        return [step for _, steps in self._news for step in steps]
+
+    def _take(self, ended: "list[Finished]") -> None:
+        for one in ended:
+            point = self._points.pop(one.key, None)
+            if point is None:
+                continue
+            row = self._row(one, point)
+            self._waiting.append(row)
+            self.counts.finished += 1
+            self.counts.failed += row["error"] is not None
+            self.counts.simulated_s += one.wall_s
+            self._point_s = one.wall_s if not self._point_s else 0.9 * self._point_s + 0.1 * one.wall_s
+            if one.answer is not None and one.answer.steps:
+                self._steps += one.answer.steps
+                self._news.append((time.monotonic(), one.answer.steps))
+        if ended:
+            wanted = int(CHUNK_S / max(self._point_s, 1e-6))
+            self._size = max(1, min(wanted, 2 * self._size, MOST_POINTS))
+
+    def _row(self, one: "Finished", point: Mapping[str, Scalar]) -> dict[str, Any]:
+        """The row to keep. Raises UserError if the worker's pimloom is another one."""
+        if one.answer is None:
+            row = self._base.failed(one.key, point, one.failure)
+        else:
+            row = one.answer.row
+            if row["code_digest"] != self._base.code_digest:
+                raise UserError(
+                    f"the worker on {one.host} has another pimloom (code {row['code_digest']}, here "
+                    f"{self._base.code_digest}); install the same version on all machines"
+                )
+        now = datetime.now(UTC).isoformat(timespec="milliseconds")
+        return row | {"wall_s": one.wall_s, "host": one.host, "finished_utc": now}
+
+    def _find_again(self) -> None:
+        """Wait for a lost scheduler, then send what it had once more. Raises UserError if it stays away."""
+        assert self._crew is not None
+        self._again = [chunk for chunk in (*self._again, *self._crew.take_back()) if chunk.points.keys() & self._points]
+        self.flush()
+        self._say("the scheduler is lost; waiting for it (all finished rows are kept)")
+        deadline = time.monotonic() + LOST_S
+        while True:
+            try:
+                self._crew.connect()
+                break
+            except UserError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(WAIT_S)
+        self._say("the scheduler is back")

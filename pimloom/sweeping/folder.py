@@ -1,0 +1,85 @@
+"""The folder of a sweep: what it holds besides rows, and whether a start belongs to it."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from pimloom.arch.document import read_text
+from pimloom.arch.error import UserError
+from pimloom.reports.files import prepare_folder, write_atomic
+from pimloom.sweeping.definition.load_sweep import LARGEST_BYTES, read_sweep, sweep_from, text_of
+from pimloom.sweeping.definition.sweep import Sweep
+from pimloom.sweeping.point.base import Base
+from pimloom.sweeping.store.runs import read_runs
+
+DEFINITION = "sweep.yaml"
+
+
+class Known(NamedTuple):
+    """A sweep as its folder has it: the definition and what its last start read of the user's files."""
+
+    sweep: Sweep
+    base: Base
+    runs: list[dict[str, object]]
+
+
+def read_source(source: Path | Mapping[str, Any]) -> tuple[Sweep, str]:
+    """A sweep and its text, from a file or from a mapping with the keys of one. Raises UserError."""
+    if isinstance(source, Mapping):
+        return sweep_from(source), text_of(source)
+    text = read_text(source, LARGEST_BYTES)
+    return read_sweep(text, str(source)), text
+
+
+def folder_of(source: Path | Mapping[str, Any], out: Path | None) -> Path:
+    """Where the rows go: `out`, or the file's name without its suffix. Raises UserError."""
+    if out is not None:
+        return out
+    if isinstance(source, Mapping):
+        raise UserError("sweep: expected `out`, a folder for its rows")
+    if source.suffix not in (".yaml", ".yml"):
+        raise UserError(f"{source}: expected a name that ends in .yaml, or --out DIR")
+    return source.with_suffix("")
+
+
+def settle(folder: Path, sweep: Sweep, text: str) -> None:
+    """Make the folder a sweep's own. Raises UserError if another sweep lives there.
+
+    A sweep may change and go on in its folder, as long as its system and its axes stay.
+    """
+    prepare_folder(folder)
+    path = folder / DEFINITION
+    if path.exists():
+        there = read_sweep(read_text(path, LARGEST_BYTES), str(path))
+        differ = [
+            f"{what} {', '.join(old)}, here {', '.join(new)}"
+            for what, old, new in (
+                ("system", [there.system], [sweep.system]),
+                ("axes", sorted(a.column for a in there.axes), sorted(a.column for a in sweep.axes)),
+            )
+            if old != new
+        ]
+        if differ:
+            raise UserError(f"{folder}: holds another sweep ({'; '.join(differ)}); choose another folder with --out")
+        if path.read_text(encoding="utf-8-sig") == text:
+            return
+    write_atomic(path, text)
+
+
+def reopen(folder: Path) -> Known:
+    """The sweep that lives in a folder. Raises UserError."""
+    path = folder / DEFINITION
+    if not path.is_file():
+        raise UserError(f"{folder}: is no sweep, it has no {DEFINITION}; begin one with `pimloom sweep FILE --out DIR`")
+    sweep, _ = read_source(path)
+    runs = read_runs(folder)
+    for run in reversed(runs):
+        try:
+            base = msgspec.convert(run["base"], Base)
+            return Known(replace(sweep, name=str(run["name"])), base, runs)
+        except (KeyError, msgspec.ValidationError):
+            continue  # a damaged file, or one of an older version
+    raise UserError(f"{folder}: no start of the sweep is recorded there; run `pimloom sweep FILE --out {folder}` again")

@@ -1,0 +1,150 @@
+"""Run a sweep: check it, go on where its folder stands, simulate what is missing."""
+
+import platform
+from collections.abc import Callable, Iterator, Mapping
+from importlib.metadata import version
+from os import cpu_count
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+import numpy as np
+
+from pimloom import __version__
+from pimloom.arch.error import UserError
+from pimloom.sweeping.definition.expression import check_names, parse, parse_constraint
+from pimloom.sweeping.definition.numbered import Grid
+from pimloom.sweeping.definition.sweep import Scalar, Sweep
+from pimloom.sweeping.filling import Counts, Filling, Points
+from pimloom.sweeping.folder import folder_of, read_source, settle
+from pimloom.sweeping.point.base import Base, base_of, key_of
+from pimloom.sweeping.point.evaluate import result_columns
+from pimloom.sweeping.progress import Shown, sweep_progress
+from pimloom.sweeping.search.searching import Search
+from pimloom.sweeping.store.runs import record_run
+from pimloom.sweeping.sweep_rows import SweepRows
+
+if TYPE_CHECKING:
+    from pimloom.sweeping.crew import Crew
+
+Point = Mapping[str, Scalar]
+PACKAGES = ("numpy", "numba", "scipy", "pandas", "pyarrow", "distributed", "optuna")
+
+
+class Options(NamedTuple):
+    """How to run: a scheduler's address or None; processes here, None for one per core; most seconds of a point."""
+
+    scheduler: str | None = None
+    workers: int | None = None
+    timeout_s: float | None = None
+    retry_failed: bool = False
+    quiet: bool = True
+
+
+def run_sweep(source: Path | Mapping[str, Any], out: Path | None, options: Options) -> Path:
+    """Simulate what the sweep's folder lacks; returns the folder. Raises UserError."""
+    _check(options)
+    folder = folder_of(source, out)
+    sweep, text = read_source(source)
+    base = base_of(sweep)
+    check_columns(sweep, base)
+    settle(folder, sweep, text)
+    rows = SweepRows(folder, sweep, base)
+    record_run(folder, _facts(sweep, base, options))
+    with sweep_progress(sweep.name, options.quiet) as (show, say):
+        for damage in rows.damaged:
+            say(damage)
+        search = None if sweep.method == "grid" else _search(sweep, folder)
+        if search is not None and search.note:
+            say(search.note)
+        total = Grid(sweep).size if search is None else search.planned
+        before = rows.count if search is None else 0
+
+        def heard(counts: Counts) -> None:
+            show(Shown(min(before + counts.finished, total), total, counts.failed))
+
+        with Filling(sweep, base, rows, _crew(base, rows, options), heard=heard, say=say) as filling:
+            heard(filling.counts)
+            if search is None:
+                filling.fill(_grid_blocks(sweep, base, rows, options.retry_failed))
+            else:
+                _follow(search, base, rows, filling, options.retry_failed)
+    return folder
+
+
+def check_columns(sweep: Sweep, base: Base) -> None:
+    """Raise UserError for an objective or a constraint that reads a column which the sweep will not have."""
+    known = [column.name for column in result_columns(base)] + [axis.place for axis in sweep.axes]
+    for text in sweep.objectives:
+        check_names(parse(text, f"{sweep.name}: objectives"), known)
+    for text in sweep.constraints:
+        check_names(parse_constraint(text, f"{sweep.name}: constraints"), known)
+
+
+def _check(options: Options) -> None:
+    if options.timeout_s is not None and not 0 < options.timeout_s < 1e9:
+        raise UserError(f"--timeout-per-point {options.timeout_s:g}: expected seconds above 0")
+    if options.scheduler is not None and options.workers is not None:
+        raise UserError(f"--workers {options.workers}: a scheduler has its own workers; leave one of the two out")
+
+
+def _facts(sweep: Sweep, base: Base, options: Options) -> dict[str, object]:
+    """What is kept of a start."""
+    return {
+        "name": sweep.name,
+        "base": msgspec.to_builtins(base),
+        "seed": sweep.seed,
+        "version": __version__,
+        "code_digest": base.code,
+        "python": platform.python_version(),
+        "packages": {name: version(name) for name in PACKAGES},
+        "host": platform.node(),
+        "options": options._asdict(),
+    }
+
+
+def _crew(base: Base, rows: SweepRows, options: Options) -> "Callable[[], Crew]":
+    """What starts the crew."""
+
+    def start() -> "Crew":
+        from pimloom.sweeping.crew import Crew
+
+        workers = options.workers or cpu_count() or 1
+        crew = Crew(msgspec.json.encode(base), rows.steps(), options.scheduler, workers, options.timeout_s)
+        return crew.__enter__()
+
+    return start
+
+
+def _grid_blocks(sweep: Sweep, base: Base, rows: SweepRows, retry_failed: bool) -> Iterator[Points]:
+    """The points of a grid that have no row, block by block; those that others finish meanwhile are left out."""
+    grid = Grid(sweep)
+    done = np.zeros(grid.size, bool)
+    done[rows.numbers(grid, failed=not retry_failed)] = True
+    for numbers in grid.blocks(done, rows.lot):
+        points = {key_of(base, point): point for point in map(grid.point, numbers.tolist())}
+        others = rows.others()
+        yield {key: point for key, point in points.items() if key not in others}
+
+
+def _search(sweep: Sweep, folder: Path) -> Search:
+    column_of = sweep.column_of
+    objectives = [parse(text, "objectives") for text in sweep.objectives]
+    constraints = [parse_constraint(text, "constraints") for text in sweep.constraints]
+    return Search(
+        sweep,
+        folder,
+        [lambda row, e=expression: e.value(row, column_of) for expression in objectives],  # type: ignore[misc]
+        [lambda row, c=constraint: c.violation(row, column_of) for constraint in constraints],  # type: ignore[misc]
+    )
+
+
+def _follow(search: Search, base: Base, rows: SweepRows, filling: Filling, retry_failed: bool) -> None:
+    """Simulate batch by batch what the search asks for."""
+    while (asked := search.ask()) is not None:
+        points = {key_of(base, point): point for point in asked}
+        known = rows.known(points, failed=not retry_failed)
+        filling.skip(len(known))
+        filling.fill([{key: point for key, point in points.items() if key not in known}])
+        known = rows.known(points, failed=True)
+        search.tell([known[key] for key in points])

@@ -1,0 +1,1 @@
+"""Seeded searches that choose points batch by batch."""

@@ -1,0 +1,1 @@
+"""What a sweep keeps: rows, starts, and how it is read again."""
