@@ -4,15 +4,15 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pimloom.arch.error import UserError
-from pimloom.sweeping.definition.sweep import Scalar, Sweep
+from pimloom.sweeping.definition.sweep import Scalar
+from pimloom.sweeping.point.base import Base
+from pimloom.sweeping.point.row import row_of
 
 if TYPE_CHECKING:
     from pimloom.sweeping.crew import Chunk, Crew, Finished
-    from pimloom.sweeping.point.evaluate import Base
 
 CHUNK_S = 0.25  # simulation time of a chunk: its way to a worker and back costs some 5 ms
 MOST_POINTS = 256  # of a chunk
@@ -48,15 +48,14 @@ class Filling:
 
     def __init__(
         self,
-        sweep: Sweep,
-        base: "Base",
+        base: Base,
         rows: Rows,
         start_crew: "Callable[[], Crew]",
         *,
         heard: Callable[[Counts], None] = lambda counts: None,
         say: Callable[[str], None] = lambda text: None,
     ) -> None:
-        self._sweep, self._base, self._rows, self._start_crew = sweep, base, rows, start_crew
+        self._base, self._rows, self._start_crew = base, rows, start_crew
         self._heard, self._say = heard, say
         self._crew: Crew | None = None
         self._waiting: list[dict[str, Any]] = []
@@ -159,16 +158,14 @@ class Filling:
     def _row(self, one: "Finished", point: Mapping[str, Scalar]) -> dict[str, Any]:
         """The row to keep. Raises UserError if the worker's pimloom is another one."""
         if one.answer is None:
-            row = self._base.failed(one.key, point, one.failure)
-        else:
-            row = one.answer.row
-            if row["code_digest"] != self._base.code_digest:
-                raise UserError(
-                    f"the worker on {one.host} has another pimloom (code {row['code_digest']}, here "
-                    f"{self._base.code_digest}); install the same version on all machines"
-                )
-        now = datetime.now(UTC).isoformat(timespec="milliseconds")
-        return row | {"wall_s": one.wall_s, "host": one.host, "finished_utc": now}
+            return row_of(self._base, point, None, one.failure, one.wall_s) | {"host": one.host}
+        row = one.answer.row
+        if row["code_digest"] != self._base.code:
+            raise UserError(
+                f"the worker on {one.host} has another pimloom (code {row['code_digest']}, here {self._base.code}); "
+                "install the same version on all machines"
+            )
+        return row
 
     def _find_again(self) -> None:
         """Wait for a lost scheduler, then send what it had once more. Raises UserError if it stays away."""

@@ -54,6 +54,16 @@ class Base(msgspec.Struct, frozen=True, dict=True):
         return {PART: parts, "model": models, "requests": requests}
 
     @cached_property
+    def named(self) -> tuple[str, ...]:
+        """The axes whose values are names of something that the base holds."""
+        return tuple(place for place in self.units if place.removeprefix(WORKLOAD) in self.choices)
+
+    @cached_property
+    def digests(self) -> dict[tuple[Any, ...], str]:
+        """What `digest_of` has found so far."""
+        return {}
+
+    @cached_property
     def columns(self) -> dict[str, str]:
         """Place of each axis -> its column in a row."""
         return {place: Axis(place, (), unit).column for place, unit in self.units.items()}
@@ -128,17 +138,31 @@ def check_points(base: Base, sweep: Sweep) -> None:
 
 def key_of(base: Base, point: Mapping[str, Scalar]) -> str:
     """Digest of all that decides the row of a point, 32 hex digits: equal keys, equal rows."""
-    choices, behind = base.choices, []
+    return _digest((digest_of(base, point), sorted(point.items())))
+
+
+def digest_of(base: Base, point: Mapping[str, Scalar]) -> str:
+    """Digest of what a point shares with others: the base, and what stands behind the names that the point gives.
+
+    Only the axes in `Base.named` matter.
+    """
+    names = tuple(point.get(place) for place in base.named)
+    if (found := base.digests.get(names)) is None:
+        found = base.digests[names] = _digest((base.head, _behind(base, dict(zip(base.named, names, strict=True)))))
+    return found
+
+
+def _behind(base: Base, point: Mapping[str, Any]) -> list[str | None]:
+    """Digests of the models, parts and requests that a point comes to."""
+    behind: list[str | None] = []
     for place, value in point.items():
-        known = choices.get(place.removeprefix(WORKLOAD))
-        if known is not None:
-            behind.append(known.get(str(value)))
+        behind.append(base.choices[place.removeprefix(WORKLOAD)].get(str(value)))
     if PART not in point:
-        behind += choices[PART].values()
+        behind += base.choices[PART].values()
     for name in ("model", "requests"):
         if name in base.workload:
-            behind += choices[name].values()
-    return _digest((base.head, sorted(point.items()), behind))
+            behind += base.choices[name].values()
+    return behind
 
 
 def _digest(value: Any) -> str:

@@ -1,27 +1,18 @@
 """A design point becomes a row: resolve the system, simulate, and say what came out, or why nothing did."""
 
-import socket
 import time
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from pimloom import __version__
 from pimloom.arch.error import UserError, one_line
 from pimloom.reports.result import Result
 from pimloom.reports.simulate import simulate
 from pimloom.sweeping.definition.sweep import Scalar
-from pimloom.sweeping.point.base import Base, base_of, check_points, key_of, resolved
+from pimloom.sweeping.point.base import Base, resolved
 from pimloom.sweeping.point.code import code_digest
 from pimloom.sweeping.point.decode import decode
-from pimloom.sweeping.point.results import Column, columns_of, flat
-
-__all__ = [
-    "Base", "Column", "Found", "base_of", "check_points", "code_digest", "evaluate", "key_of", "result_columns",
-]  # fmt: skip
-
-Row = dict[str, Any]
-LONGEST_ERROR = 500
+from pimloom.sweeping.point.results import flat
+from pimloom.sweeping.point.row import Outcome, Row, row_of
 
 
 class Found(NamedTuple):
@@ -29,18 +20,6 @@ class Found(NamedTuple):
 
     row: Row
     steps: list[Any]
-
-
-class Outcome(NamedTuple):
-    """Result columns by name, and the digest of what decided them."""
-
-    values: Mapping[str, float | int | None]
-    spec_digest: str
-
-
-def result_columns(base: Base) -> list[Column]:
-    """The result columns of every row of a sweep, in order; what a system has no data for is not among them."""
-    return columns_of(base.kind, base.batched)
 
 
 def evaluate(base: Base, point: Mapping[str, Scalar], known: Any = None) -> Found:
@@ -55,21 +34,7 @@ def evaluate(base: Base, point: Mapping[str, Scalar], known: Any = None) -> Foun
         error = one_line(said)
     except Exception as fault:
         error = one_line(f"{type(fault).__name__}: {fault}")
-    values = found.values if found else {}
-    row: Row = {"point": key_of(base, point)}
-    row |= {base.columns[place]: value for place, value in point.items()}
-    row |= {column.name: values.get(column.name) for column in result_columns(base)}
-    row |= {
-        "error": error and error[:LONGEST_ERROR],
-        "spec_digest": found and found.spec_digest,
-        "code_digest": base.code,
-        "version": __version__,
-        "seed": base.seed,
-        "wall_s": time.perf_counter() - began,
-        "host": socket.gethostname(),
-        "finished_utc": datetime.now(UTC).isoformat(timespec="milliseconds"),
-    }
-    return Found(row, steps)
+    return Found(row_of(base, point, found, error, time.perf_counter() - began), steps)
 
 
 def _simulated(base: Base, point: Mapping[str, Scalar], known: Any, steps: list[Any]) -> Outcome:

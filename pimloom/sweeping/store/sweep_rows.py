@@ -1,0 +1,103 @@
+"""The rows of one sweep among all that its folder holds."""
+
+import secrets
+from collections.abc import Collection, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pimloom.sweeping.definition.numbered import Grid, is_within
+from pimloom.sweeping.definition.sweep import Scalar, Sweep
+from pimloom.sweeping.point.base import Base, digest_of
+from pimloom.sweeping.store.all_rows import open_store
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Steps = list[tuple[str, list[int]]]
+
+
+class SweepRows:
+    """Rows whose base is the sweep's and whose point lies within its axes.
+
+    Those of an older model, of another workload, or of values that the sweep no longer has stay in the folder unseen.
+    """
+
+    def __init__(self, folder: Path, sweep: Sweep, base: Base) -> None:
+        self._sweep, self._base, self._store = sweep, base, open_store(folder)
+        self._mine: dict[str, dict[str, Any]] = {}
+        self._others: set[str] = set()
+        self.lot = secrets.randbits(32)  # what orders the work of this start
+
+    @cached_property
+    def frame(self) -> "pd.DataFrame":
+        """All rows of the sweep when first asked for, in the order of the axes' values."""
+        from pimloom.sweeping.store.order import in_order
+
+        frame = self._store.frame()
+        return in_order(self._sweep, frame[self._is_mine(frame)])
+
+    @property
+    def elsewhere(self) -> int:
+        """Rows in the folder that are not of the sweep."""
+        return len(self._store.frame()) - len(self.frame)
+
+    @property
+    def damaged(self) -> list[str]:
+        """One line for each file that could not be read."""
+        return self._store.damaged
+
+    def append(self, rows: list[dict[str, Any]]) -> None:
+        """Keep rows; they are safe when it returns. Raises UserError."""
+        self._store.append(rows)
+        self._mine |= {row["point"]: row for row in rows}
+
+    def append_steps(self, steps: Steps) -> None:
+        """Keep sub-problems."""
+
+    def steps(self) -> Steps:
+        """All sub-problems that are solved."""
+        return []
+
+    def others(self) -> set[str]:
+        """Keys of points that others have finished since this start began."""
+        self._others |= self._store.refresh()
+        return self._others
+
+    def numbers(self, grid: Grid, *, failed: bool) -> np.ndarray:
+        """Numbers of the grid's points that have a row; failed ones among them or not. Shape (rows,), int64."""
+        frame = self.frame if failed else self.frame[self.frame["error"].isna()]
+        return grid.numbers(frame)
+
+    def known(self, keys: Collection[str], *, failed: bool) -> dict[str, dict[str, Any]]:
+        """The rows of these keys that there are, failed ones among them or not."""
+        lacking = [key for key in keys if key not in self._mine]
+        self._mine |= {str(row["point"]): dict(row) for row in self._store.rows_of(lacking)} if lacking else {}
+        found = {key: self._mine[key] for key in keys if key in self._mine}
+        return {key: row for key, row in found.items() if failed or row["error"] is None}
+
+    def _is_mine(self, frame: "pd.DataFrame") -> np.ndarray:
+        mine = np.ones(len(frame), bool)
+        for axis in self._sweep.axes:
+            if axis.column not in frame:
+                return np.zeros(len(frame), bool)
+            mine &= is_within(axis, frame[axis.column])
+        names = self._base.named
+        if "base_digest" not in frame:
+            return np.zeros(len(frame), bool)
+        for digest, same in frame.groupby("base_digest").indices.items():
+            mine[same] &= self._belongs(str(digest), frame.iloc[same], names)
+        return mine
+
+    def _belongs(self, digest: str, rows: "pd.DataFrame", names: Sequence[str]) -> np.ndarray:
+        """Which rows of one base digest have the digest that their names should have."""
+        columns = [self._base.columns[name] for name in names]
+        if not columns:
+            return np.full(len(rows), digest == digest_of(self._base, {}))
+        fits = np.zeros(len(rows), bool)
+        for values, same in rows.groupby(columns).indices.items():
+            point: Mapping[str, Scalar] = dict(zip(names, values, strict=True))
+            fits[same] = digest == digest_of(self._base, point)
+        return fits

@@ -1,0 +1,90 @@
+"""The table of a sweep: its rows with objectives, feasibility and the front."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from pimloom.reports.sweep.pareto import pareto_mask
+from pimloom.reports.sweep.table import SweepTable
+from pimloom.sweeping.definition.expression import parse, parse_constraint
+from pimloom.sweeping.definition.grid import count_points
+from pimloom.sweeping.definition.sweep import Sweep
+from pimloom.sweeping.folder import Known, reopen
+from pimloom.sweeping.store.sweep_rows import SweepRows
+
+
+class Opened(NamedTuple):
+    """A sweep's folder with its table. elsewhere: rows of the folder that are not of this sweep."""
+
+    known: Known
+    table: SweepTable
+    elsewhere: int
+    damaged: list[str]
+
+    @property
+    def asked(self) -> int:
+        """Points of the grid, or the budget of the search."""
+        return count_points(self.known.sweep)
+
+
+def open_table(folder: Path) -> Opened:
+    """Read a sweep's folder. Raises UserError."""
+    known = reopen(folder)
+    rows = SweepRows(folder, known.sweep, known.base)
+    sweep, frame = known.sweep, judged(known.sweep, rows.frame)
+    table = SweepTable(
+        title=sweep.name,
+        frame=frame,
+        axes=tuple(axis.column for axis in sweep.axes),
+        objectives=dict(sweep.objectives),
+        constraints=sweep.constraints,
+        uniform=sweep.method in ("grid", "random"),
+        facts=_facts(known, frame),
+    )
+    return Opened(known, table, rows.elsewhere, rows.damaged)
+
+
+def judged(sweep: Sweep, frame: pd.DataFrame) -> pd.DataFrame:
+    """The rows with a column for each objective that is an expression, `feasible` and `pareto` (both bool).
+
+    feasible: did not fail, and holds all constraints. pareto: feasible, and no feasible point is better in one
+    objective and at least as good in all.
+    """
+    frame, column_of = frame.copy(deep=False), sweep.column_of
+    for text in sweep.objectives:
+        if text not in frame:
+            frame[text] = parse(text, "objectives").values(frame, column_of)
+    feasible = frame["error"].isna().to_numpy(bool)
+    for text in sweep.constraints:
+        feasible &= parse_constraint(text, "constraints").holds_all(frame, column_of).to_numpy(bool)
+    frame["feasible"] = feasible
+    values = frame[list(sweep.objectives)].to_numpy(np.float64)
+    on_front = pareto_mask(values, list(sweep.objectives.values()), feasible) if sweep.objectives else feasible & False
+    frame["pareto"] = on_front
+    return frame
+
+
+def _facts(known: Known, frame: pd.DataFrame) -> Mapping[str, str]:
+    sweep, base = known.sweep, known.base
+    facts = {
+        "system": sweep.system,
+        "workload": ", ".join(f"{key} {value}" for key, value in sweep.workload.items()),
+        "set": ", ".join(f"{key} = {value}" for key, value in sweep.set.items()),
+        "method": sweep.method if sweep.budget is None else f"{sweep.method}, budget {sweep.budget:,}",
+        "seed": str(sweep.seed),
+        "points": f"{count_points(sweep):,} asked, {len(frame):,} finished, {int(frame['error'].notna().sum()):,} failed",
+        "simulation time": f"{frame['wall_s'].sum():,.1f} s in {frame['host'].nunique()} host(s)",
+        "starts": str(len(known.runs)),
+        "code": base.code,
+        "packages": ", ".join(f"{name} {number}" for name, number in _packages(known).items()),
+    }
+    return {name: text for name, text in facts.items() if text}
+
+
+def _packages(known: Known) -> Mapping[str, object]:
+    found = known.runs[-1].get("packages") if known.runs else None
+    version = known.runs[-1].get("version", "") if known.runs else ""
+    return {"pimloom": version, **(found if isinstance(found, dict) else {})}
