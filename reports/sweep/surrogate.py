@@ -1,6 +1,6 @@
 """Sensitivities of a sample that is no complete grid, from a polynomial that is fitted to it.
 
-The objective is fitted by products of one or two polynomials, orthonormal over the sampled values of their axes, so the
+The objective is fitted by products of one or two polynomials, orthonormal over the values of their axes, so the
 squares of the coefficients are shares of the variance (a polynomial chaos expansion). Axes of text, and those with few
 values, get as many terms as they have values, so nothing is assumed about their shape. Intervals come from
 resampling blocks of rows. What the fit leaves over is said, never spread over the axes.
@@ -16,6 +16,7 @@ MOST_TERMS = 260
 ROWS_PER_TERM = 4
 BLOCKS, RESAMPLES = 50, 200
 DEGREES = ((7, 3), (5, 2), (4, 1), (3, 1), (5, 0), (3, 0), (1, 0))  # of one axis alone, and of each in a pair
+MOST_TEXT_TERMS = 15
 RIDGE = 1e-9
 TINY = 1e-30
 
@@ -71,10 +72,7 @@ def _choose(
 ) -> tuple[list[np.ndarray], list[tuple[int, ...]]] | None:
     """Bases of all axes, and for each term of the fit the axes that it belongs to: the richest that the rows bear."""
     for own, paired in DEGREES:
-        bases = [
-            _orthonormal(levels, numeric, own, np.bincount(codes[:, nth], minlength=len(levels)))
-            for nth, (levels, numeric) in enumerate(axes)
-        ]
+        bases = [_orthonormal(levels, numeric, own) for levels, numeric in axes]
         owners: list[tuple[int, ...]] = [(nth,) for nth, basis in enumerate(bases) for _ in range(basis.shape[1])]
         for one, two in combinations(range(len(axes)), 2):
             owners += [(one, two)] * (min(paired, bases[one].shape[1]) * min(paired, bases[two].shape[1]))
@@ -83,15 +81,13 @@ def _choose(
     return None
 
 
-def _orthonormal(levels: np.ndarray, numeric: bool, degree: int, counts: np.ndarray) -> np.ndarray:
-    """(levels, terms): polynomials over the levels, orthonormal when each level weighs as often as it occurs."""
-    last = max(len(levels) - 1, 1)
-    ranks = np.arange(len(levels)) / last * 2 - 1  # of evenly spaced ranks: a log axis is as good as a linear one
-    terms = min(degree, len(levels) - 1) if numeric else min(len(levels) - 1, max(degree, 15))
-    powers = np.polynomial.legendre.legvander(ranks, terms)
-    weights = np.sqrt(counts / counts.sum())
-    unit, _ = np.linalg.qr(powers * weights[:, None])
-    return unit[:, 1:] / weights[:, None]
+def _orthonormal(levels: np.ndarray, numeric: bool, degree: int) -> np.ndarray:
+    """(levels, terms): polynomials over the levels, orthonormal when all levels weigh the same, as on a grid."""
+    count = len(levels)
+    ranks = np.linspace(-1, 1, count)  # not the values: a log axis is as good as a linear one
+    terms = min(degree, count - 1) if numeric else min(count - 1, max(degree, MOST_TEXT_TERMS))
+    unit, _ = np.linalg.qr(np.polynomial.legendre.legvander(ranks, terms))
+    return unit[:, 1:] * np.sqrt(count)
 
 
 def _moments(
