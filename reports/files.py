@@ -122,12 +122,19 @@ def _shown(path: Path) -> str:
 
 
 def _csv_cell(value: object, place: str) -> object:
-    """The cell as written; text that a spreadsheet would run as a formula gets a leading apostrophe."""
+    """The cell as written."""
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError(f"{place} is {value}")
-    if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r") and len(value) > 1:
-        return value if _is_number(value) else f"'{value}"
+    if isinstance(value, str):
+        return csv_text(value)
     return float(value) if isinstance(value, float) else value
+
+
+def csv_text(text: str) -> str:
+    """The text of a cell; what a spreadsheet would run as a formula gets a leading apostrophe."""
+    if text[:1] in ("=", "+", "-", "@", "\t", "\r") and len(text) > 1 and not _is_number(text):
+        return f"'{text}"
+    return text
 
 
 def _is_number(text: str) -> bool:
