@@ -1,0 +1,90 @@
+"""What a sweep's table says: which points are feasible, which are on the front, what decides the objectives."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from pimloom.reports.sweep.columns import Column, numbers_of, read_columns
+from pimloom.reports.sweep.pareto import pareto_mask
+from pimloom.reports.sweep.sensitivity import Indices, sensitivities
+from pimloom.reports.sweep.table import SweepTable
+
+NOT_UNIFORM = "The points were chosen by a search, not evenly, so shares of a variance would say nothing."
+
+
+@dataclass(frozen=True)
+class Findings:
+    """A table, read. Masks are bool, (n,). sensitivities: by objective, the indices or why there are none."""
+
+    columns: Mapping[str, Column]
+    finished: np.ndarray
+    feasible: np.ndarray
+    front: np.ndarray
+    sensitivities: Mapping[str, Indices | str]
+    best: Mapping[str, int]
+    failures: tuple[tuple[str, int], ...]
+
+    @property
+    def count(self) -> int:
+        return len(self.finished)
+
+
+def study(table: SweepTable) -> Findings:
+    """Read the whole table. Raises ValueError if an axis has no column or a direction is neither min nor max."""
+    columns = read_columns(table.frame)
+    if lost := [axis for axis in table.axes if axis not in columns]:
+        raise ValueError(f"the table has no column for the axis {lost[0]!r}")
+    count = len(table.frame)
+    finished = _finished(columns, count)
+    feasible = finished & _true(columns, "feasible", count)
+    objectives = {name: numbers_of(columns, name, count) for name in table.objectives}
+    values = np.column_stack(list(objectives.values())) if objectives else np.empty((count, 0))
+    return Findings(
+        columns,
+        finished,
+        feasible,
+        pareto_mask(values, list(table.objectives.values()), feasible),
+        {
+            name: sensitivities([columns[axis] for axis in table.axes], numbers, finished)
+            if table.uniform
+            else NOT_UNIFORM
+            for name, numbers in objectives.items()
+        },
+        _best(objectives, table.objectives, feasible),
+        _failures(columns),
+    )
+
+
+def _finished(columns: Mapping[str, Column], count: int) -> np.ndarray:
+    return columns["error"].codes < 0 if "error" in columns else np.ones(count, dtype=bool)
+
+
+def _true(columns: Mapping[str, Column], name: str, count: int) -> np.ndarray:
+    if name not in columns:
+        return np.ones(count, dtype=bool)
+    column = columns[name]
+    if column.numeric:
+        return column.numbers() == 1
+    yes = np.array([level == "true" for level in column.levels] + [False])
+    return yes[column.codes]
+
+
+def _best(values: Mapping[str, np.ndarray], directions: Mapping[str, str], feasible: np.ndarray) -> dict[str, int]:
+    """By objective, the first of the feasible rows with its best value."""
+    found = {}
+    for name, numbers in values.items():
+        rows = np.flatnonzero(feasible & ~np.isnan(numbers))
+        if rows.size:
+            pick = np.argmin if directions[name] == "min" else np.argmax
+            found[name] = int(rows[pick(numbers[rows])])
+    return found
+
+
+def _failures(columns: Mapping[str, Column]) -> tuple[tuple[str, int], ...]:
+    if "error" not in columns:
+        return ()
+    error = columns["error"]
+    counts = Counter(error.codes[error.codes >= 0].tolist())
+    return tuple((str(error.levels[code]), times) for code, times in counts.most_common())

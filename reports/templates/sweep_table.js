@@ -1,0 +1,59 @@
+// All points, with DataTables: a page at a time, sorted and filtered by any column, and as CSV.
+let showOnly = () => {};
+
+const loadTables = async () => {
+  const source = JSON.parse(place("table-script").textContent);
+  const address = URL.createObjectURL(new Blob([source], { type: "text/javascript" }));
+  const module = await import(address);
+  URL.revokeObjectURL(address);
+  return module.default;
+};
+
+const cell = (column) => (row, type) => {
+  const value = column.values[row];
+  if (type === "display") return safe(shown(value));
+  return Number.isNaN(value) ? "" : value;
+};
+
+const startTable = async () => {
+  const DataTable = await loadTables();
+  const number = { title: "#", data: (row) => row + 1, type: "num", className: "dt-right" };
+  const columns = sweep.columns.map((column) => ({
+    title: safe(column.label + (column.unit && column.unit !== "-" ? ` [${column.unit}]` : "")),
+    name: column.name,
+    data: cell(column),
+    type: column.numeric ? "num" : "string",
+    className: column.numeric ? "dt-right" : "dt-left",
+    orderSequence: ["asc", "desc", ""],
+  }));
+  const csv = {
+    extend: "csvHtml5", text: "Download CSV", filename: "sweep-points", title: null, escapeExcelFormulas: true,
+    exportOptions: { columns: columns.map((_, nth) => nth + 1), orthogonal: "export", format: { header: (_, nth) => sweep.columns[nth - 1].name } },
+  };
+  let only = null;
+  DataTable.ext.search.push((settings, searched, row) => only === null || only.has(row));
+  const table = new DataTable("#points-table", {
+    data: Array.from({ length: sweep.rows }, (_, row) => row),
+    columns: [number, ...columns],
+    order: [],
+    pageLength: 25,
+    lengthMenu: [10, 25, 100, 500],
+    scrollX: true,
+    autoWidth: false,
+    deferRender: true,
+    searchDelay: 250,
+    columnControl: [{ target: 0, content: ["order"] }, { target: 1, content: ["search"] }],
+    ordering: { indicators: false, handler: true },
+    layout: { topStart: { buttons: [csv, { extend: "colvis", text: "Columns" }] }, topEnd: "search", bottomStart: ["info", "pageLength"], bottomEnd: "paging" },
+    createdRow: (line, row) => line.classList.toggle("on-front", isFront(row)),
+  });
+  showOnly = (rows) => {
+    only = rows && new Set(rows);
+    table.draw();
+    const back = Object.assign(document.createElement("button"), { className: "choice", textContent: "Show all" });
+    back.addEventListener("click", () => showOnly(null));
+    place("points-remark").replaceChildren(...(rows ? [`${counted(rows.length, "point")} within the brushes of the parallel coordinates. `, back] : []));
+    if (rows) place("points").scrollIntoView();
+  };
+  return table;
+};
