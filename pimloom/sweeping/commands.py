@@ -53,20 +53,20 @@ def run(
     """Simulate the points of a sweep that its folder does not have yet."""
     from pimloom.running import check_writable
     from pimloom.sweeping.run import Options, run_sweep
-    from pimloom.sweeping.show import show_status, status_of
+    from pimloom.sweeping.show import show_status, status
 
     if json not in (None, "-"):
         check_writable(Path(json or ""), "--json")
     folder = run_sweep(file, out, Options(scheduler, workers, timeout_per_point, retry_failed, quiet))
-    output(status_of(folder), json, None if quiet else show_status)
+    output(status(folder), json, None if quiet else show_status)
 
 
-@app.command(epilog="Example:  pimloom sweep status designs --json -")
-def status(folder: Folder, json: Json = None) -> None:
+@app.command("status", epilog="Example:  pimloom sweep status designs --json -")
+def status_(folder: Folder, json: Json = None) -> None:
     """Say how far a sweep is: points finished and failed, the best so far, its starts."""
-    from pimloom.sweeping.show import show_status, status_of
+    from pimloom.sweeping.show import show_status, status
 
-    output(status_of(folder), json, show_status)
+    output(status(folder), json, show_status)
 
 
 @app.command(epilog="Example:  pimloom sweep export designs --parquet out.parquet")
@@ -78,8 +78,8 @@ def export(
     """Write the rows of a sweep to one file; `feasible` and `pareto` say which hold the constraints and are best."""
     from pimloom.arch.error import UserError
     from pimloom.running import check_writable
-    from pimloom.sweeping.store.export import export as write
-    from pimloom.sweeping.table import load_table
+    from pimloom.sweeping.store.export import export_csv, export_parquet
+    from pimloom.sweeping.table import open_table
 
     given = {"--parquet": parquet, "--csv": csv}
     if not any(given.values()):
@@ -87,10 +87,11 @@ def export(
     for option, path in given.items():
         if path is not None:
             check_writable(path, option)
-    frame = load_table(folder).frame
-    for path in given.values():
-        if path is not None:
-            write(frame, path)
+    frame = open_table(folder).table.frame
+    if parquet is not None:
+        export_parquet(frame, parquet)
+    if csv is not None:
+        export_csv(frame, csv)
 
 
 @app.command(epilog="Example:  pimloom sweep report designs")
@@ -104,9 +105,9 @@ def report(
     """Draw a sweep: Pareto front, parallel coordinates, heat map, sensitivities, table; one HTML file."""
     from pimloom.reports.files import prepare_folder
     from pimloom.reports.sweep.page import write_report
-    from pimloom.sweeping.table import load_table
+    from pimloom.sweeping.table import open_table
 
-    table = load_table(folder)
+    table = open_table(folder).table
     page = write_report(table, prepare_folder(out or folder / "report"))
     if not quiet:
         print(page)

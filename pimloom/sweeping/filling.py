@@ -94,6 +94,11 @@ class Filling:
                 self.flush()
         self.flush()
 
+    def skip(self, points: int) -> None:
+        """Count points whose rows were there already."""
+        self.counts.finished += points
+        self._heard(self.counts)
+
     def flush(self) -> None:
         """Put all rows that are here into the store."""
         rows, self._waiting = self._waiting, []
@@ -159,13 +164,12 @@ class Filling:
         """The row to keep. Raises UserError if the worker's pimloom is another one."""
         if one.answer is None:
             return row_of(self._base, point, None, one.failure, one.wall_s) | {"host": one.host}
-        row = one.answer.row
-        if row["code_digest"] != self._base.code:
+        if one.answer.code != self._base.code:
             raise UserError(
-                f"the worker on {one.host} has another pimloom (code {row['code_digest']}, here {self._base.code}); "
+                f"the worker on {one.host} has another pimloom (code {one.answer.code}, here {self._base.code}); "
                 "install the same version on all machines"
             )
-        return row
+        return one.answer.row
 
     def _find_again(self) -> None:
         """Wait for a lost scheduler, then send what it had once more. Raises UserError if it stays away."""

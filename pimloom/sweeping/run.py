@@ -18,11 +18,11 @@ from pimloom.sweeping.definition.sweep import Scalar, Sweep
 from pimloom.sweeping.filling import Counts, Filling, Points
 from pimloom.sweeping.folder import folder_of, read_source, settle
 from pimloom.sweeping.point.base import Base, base_of, key_of
-from pimloom.sweeping.point.evaluate import result_columns
+from pimloom.sweeping.point.row import result_columns
 from pimloom.sweeping.progress import Shown, sweep_progress
 from pimloom.sweeping.search.searching import Search
 from pimloom.sweeping.store.runs import record_run
-from pimloom.sweeping.sweep_rows import SweepRows
+from pimloom.sweeping.store.sweep_rows import SweepRows
 
 if TYPE_CHECKING:
     from pimloom.sweeping.crew import Crew
@@ -58,12 +58,12 @@ def run_sweep(source: Path | Mapping[str, Any], out: Path | None, options: Optio
         if search is not None and search.note:
             say(search.note)
         total = Grid(sweep).size if search is None else search.planned
-        before = rows.count if search is None else 0
+        before = len(rows.frame) if search is None else 0
 
         def heard(counts: Counts) -> None:
             show(Shown(min(before + counts.finished, total), total, counts.failed))
 
-        with Filling(sweep, base, rows, _crew(base, rows, options), heard=heard, say=say) as filling:
+        with Filling(base, rows, _crew(base, rows, options), heard=heard, say=say) as filling:
             heard(filling.counts)
             if search is None:
                 filling.fill(_grid_blocks(sweep, base, rows, options.retry_failed))
@@ -110,7 +110,7 @@ def _crew(base: Base, rows: SweepRows, options: Options) -> "Callable[[], Crew]"
         from pimloom.sweeping.crew import Crew
 
         workers = options.workers or cpu_count() or 1
-        crew = Crew(msgspec.json.encode(base), rows.steps(), options.scheduler, workers, options.timeout_s)
+        crew = Crew(msgspec.json.encode(base), options.scheduler, workers, options.timeout_s)
         return crew.__enter__()
 
     return start

@@ -31,11 +31,13 @@ class Task(msgspec.Struct):
 
 
 class Answer(msgspec.Struct):
-    """Its row, without `wall_s`, `host` and `finished_utc`; the sub-problems it solved; seconds it took."""
+    """Its row, without `wall_s`, `host` and `finished_utc`; the sub-problems it solved; seconds it took; digest of the
+    code that simulated."""
 
     row: dict[str, Any]
     steps: list[tuple[str, list[int]]]
     wall_s: float
+    code: str
 
 
 class SimulatorDied(Exception):
@@ -51,7 +53,7 @@ class Simulator:
     """The worker's side: starts the process when it is first needed, and again after it died."""
 
     def __init__(self, base: bytes) -> None:
-        self._base, self._process = base, None
+        self._base = base
         self._decoder = msgspec.json.Decoder(Answer)
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
@@ -94,20 +96,22 @@ def _send(pipe: Any, message: bytes) -> None:
 
 def serve(asked: BinaryIO, answers: BinaryIO) -> None:
     """The process's side: the first line is the base of all points, each further one a task."""
-    from pimloom.sweeping.point.evaluate import Base, Solver
+    from pimloom.sweeping.point.base import Base
+    from pimloom.sweeping.point.code import code_digest
+    from pimloom.sweeping.point.evaluate import evaluate
 
-    solver = Solver(msgspec.json.decode(asked.readline(), type=Base))
+    base, compiled = msgspec.json.decode(asked.readline(), type=Base), False
     decoder = msgspec.json.Decoder(Task)
     for line in asked:
         task = decoder.decode(line)
         if task.limit_s is not None:
-            more = 0 if solver.is_compiled() else COMPILE_S
+            more = 0 if compiled else COMPILE_S
             signal.setitimer(signal.ITIMER_REAL, task.limit_s + more)
         start = time.perf_counter()
-        found = solver.evaluate(task.point, task.steps)
+        found = evaluate(base, task.point, task.steps)
         wall_s = time.perf_counter() - start
         signal.setitimer(signal.ITIMER_REAL, 0)
-        _send(answers, msgspec.json.encode(Answer(found.row, found.steps, wall_s)))
+        _send(answers, msgspec.json.encode(Answer(found.row, found.steps, wall_s, code_digest())))
 
 
 def main() -> None:

@@ -59,7 +59,7 @@ def judged(sweep: Sweep, frame: pd.DataFrame) -> pd.DataFrame:
             frame[text] = parse(text, "objectives").values(frame, column_of)
     feasible = frame["error"].isna().to_numpy(bool)
     for text in sweep.constraints:
-        feasible &= parse_constraint(text, "constraints").holds_all(frame, column_of).to_numpy(bool)
+        feasible = feasible & parse_constraint(text, "constraints").holds_all(frame, column_of).to_numpy(bool)
     frame["feasible"] = feasible
     values = frame[list(sweep.objectives)].to_numpy(np.float64)
     on_front = pareto_mask(values, list(sweep.objectives.values()), feasible) if sweep.objectives else feasible & False
@@ -69,14 +69,15 @@ def judged(sweep: Sweep, frame: pd.DataFrame) -> pd.DataFrame:
 
 def _facts(known: Known, frame: pd.DataFrame) -> Mapping[str, str]:
     sweep, base = known.sweep, known.base
+    failed = int(frame["error"].notna().sum())
     facts = {
         "system": sweep.system,
         "workload": ", ".join(f"{key} {value}" for key, value in sweep.workload.items()),
         "set": ", ".join(f"{key} = {value}" for key, value in sweep.set.items()),
         "method": sweep.method if sweep.budget is None else f"{sweep.method}, budget {sweep.budget:,}",
         "seed": str(sweep.seed),
-        "points": f"{count_points(sweep):,} asked, {len(frame):,} finished, {int(frame['error'].notna().sum()):,} failed",
-        "simulation time": f"{frame['wall_s'].sum():,.1f} s in {frame['host'].nunique()} host(s)",
+        "points": f"{count_points(sweep):,} asked, {len(frame):,} finished, {failed:,} failed",
+        "simulation time": f"{frame['wall_s'].sum():,.1f} s",
         "starts": str(len(known.runs)),
         "code": base.code,
         "packages": ", ".join(f"{name} {number}" for name, number in _packages(known).items()),

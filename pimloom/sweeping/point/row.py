@@ -26,6 +26,13 @@ def result_columns(base: Base) -> list[Column]:
     return columns_of(base.kind, base.batched)
 
 
+def columns_of_row(base: Base) -> list[str]:
+    """Names of all columns, in order."""
+    results = [column.name for column in result_columns(base)]
+    made_by = ["spec_digest", "code_digest", "version", "seed", "wall_s", "host", "finished_utc"]
+    return ["point", "base_digest", *base.columns.values(), *results, "error", *made_by]
+
+
 def row_of(base: Base, point: Mapping[str, Scalar], found: Outcome | None, error: str | None, wall_s: float) -> Row:
     """The row of a point, simulated in `wall_s` on this machine: with what was found, or with what went wrong."""
     values = found.values if found else {}

@@ -1,76 +1,48 @@
-"""How far a sweep has come, from its rows and its starts."""
+"""How far a sweep has come, as JSON values."""
 
-from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pimloom.sweeping.definition.sweep import Direction
-
 if TYPE_CHECKING:
-    import pandas
-
-    Evaluate = Callable[[str, pandas.DataFrame], pandas.Series[Any]]
+    from pimloom.sweeping.table import Opened
 
 
-def status_of(
-    frame: "pandas.DataFrame",
-    code_digest: str,
-    *,
-    asked: int | None = None,
-    objectives: Mapping[str, Direction] | None = None,
-    value_of: "Evaluate | None" = None,
-    feasible: "Evaluate | None" = None,
-    constraints: Sequence[str] = (),
-    runs: Sequence[Mapping[str, object]] = (),
-    damaged: Sequence[str] = (),
-) -> dict[str, object]:
-    """What `pimloom sweep status` prints, as JSON values.
-
-    frame: rows of all versions of the code; those of `code_digest` are counted. asked: points of the sweep, None if
-    unknown. value_of: the values of an objective over a frame, a column of that name by default; feasible: which rows
-    meet a constraint, asked for each of `constraints`.
-
-    Fields: asked, finished (rows, failed ones too), failed, left (None if unknown), other_versions (rows), best
-    (objective -> row, of those that did not fail and meet all constraints; None if there is none), last_finished_utc,
-    runs, last_run, damaged.
-    """
-    own = frame[frame["code_digest"] == code_digest]
-    good = own[own["error"].isna()]
-    if feasible is not None:
-        for constraint in constraints:
-            good = good[feasible(constraint, good).fillna(False).astype(bool)]
-    wanted = objectives or {}
+def status_of(opened: "Opened") -> dict[str, Any]:
+    """What `pimloom sweep status --json` says; fields in docs/sweep.md."""
+    sweep, frame, runs = opened.known.sweep, opened.table.frame, opened.known.runs
+    failed = frame["error"].dropna()
+    last = runs[-1] if runs else {}
     return {
-        "asked": asked,
-        "finished": len(own),
-        "failed": int(own["error"].notna().sum()),
-        "left": None if asked is None else max(0, asked - len(own)),
-        "other_versions": len(frame) - len(own),
-        "best": {name: _best(good, name, wanted[name], value_of or _column) for name in wanted},
-        "last_finished_utc": None if own["finished_utc"].isna().all() else str(own["finished_utc"].dropna().max()),
-        "runs": len(runs),
-        "last_run": dict(runs[-1]) if runs else None,
-        "damaged": list(damaged),
+        "name": sweep.name,
+        "system": sweep.system,
+        "method": sweep.method,
+        "seed": sweep.seed,
+        "asked": opened.asked,
+        "finished": len(frame),
+        "failed": len(failed),
+        "feasible": int(frame["feasible"].sum()),
+        "pareto": int(frame["pareto"].sum()),
+        "simulated_s": float(frame["wall_s"].sum()),
+        "best": {name: _best(opened, name, direction) for name, direction in sweep.objectives.items()},
+        "errors": {str(text): int(count) for text, count in failed.value_counts().items()},
+        "elsewhere": opened.elsewhere,
+        "starts": len(runs),
+        "last_start": {name: last.get(name) for name in ("started_utc", "host", "version", "code_digest")},
+        "last_finished_utc": str(frame["finished_utc"].max()) if len(frame) else None,
+        "damaged": opened.damaged,
     }
 
 
-def plain_rows(frame: "pandas.DataFrame") -> list[dict[str, object]]:
-    """The rows of a frame as JSON values: numbers of Python, None for what is missing."""
-    plain = frame.astype(object).where(frame.notna(), None)
-    return [{str(name): _plain(value) for name, value in row.items()} for row in plain.to_dict("records")]
-
-
-def _best(good: "pandas.DataFrame", name: str, direction: Direction, value_of: "Evaluate") -> dict[str, object] | None:
-    """The row with the best value, the first of equals."""
-    values = value_of(name, good).astype(float).dropna() if len(good) else []
+def _best(opened: "Opened", name: str, direction: str) -> dict[str, Any] | None:
+    """The feasible point with the best value of an objective, the first of equals."""
+    frame = opened.table.frame
+    values = frame.loc[frame["feasible"], name].astype(float).dropna()
     if not len(values):
         return None
     label = values.idxmax() if direction == "max" else values.idxmin()
-    return plain_rows(good.loc[[label]])[0]
+    point = {axis.column: plain(frame.at[label, axis.column]) for axis in opened.known.sweep.axes}
+    return {"direction": direction, "value": float(values[label]), "point": point}
 
 
-def _column(name: str, frame: "pandas.DataFrame") -> Any:
-    return frame[name]
-
-
-def _plain(value: Any) -> object:
+def plain(value: Any) -> Any:
+    """A cell as a JSON value."""
     return value.item() if hasattr(value, "item") else value

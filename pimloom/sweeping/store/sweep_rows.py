@@ -11,6 +11,7 @@ import numpy as np
 from pimloom.sweeping.definition.numbered import Grid, is_within
 from pimloom.sweeping.definition.sweep import Scalar, Sweep
 from pimloom.sweeping.point.base import Base, digest_of
+from pimloom.sweeping.point.row import columns_of_row
 from pimloom.sweeping.store.all_rows import open_store
 
 if TYPE_CHECKING:
@@ -37,7 +38,9 @@ class SweepRows:
         from pimloom.sweeping.store.order import in_order
 
         frame = self._store.frame()
-        return in_order(self._sweep, frame[self._is_mine(frame)])
+        frame = frame[self._is_mine(frame)]
+        lacking = [name for name in columns_of_row(self._base) if name not in frame]  # of a sweep without rows: all
+        return in_order(self._sweep, frame.assign(**dict.fromkeys(lacking)))
 
     @property
     def elsewhere(self) -> int:
@@ -98,6 +101,7 @@ class SweepRows:
             return np.full(len(rows), digest == digest_of(self._base, {}))
         fits = np.zeros(len(rows), bool)
         for values, same in rows.groupby(columns).indices.items():
-            point: Mapping[str, Scalar] = dict(zip(names, values, strict=True))
+            each = values if isinstance(values, tuple) else (values,)
+            point: Mapping[str, Scalar] = dict(zip(names, each, strict=True))
             fits[same] = digest == digest_of(self._base, point)
         return fits

@@ -1,0 +1,44 @@
+"""What `pimloom sweep` prints: how far a sweep is, and the best that it has found."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pimloom.show import show_line, show_rows
+from pimloom.sweeping.store.status import status_of
+from pimloom.sweeping.table import open_table
+
+
+def status(folder: Path) -> dict[str, Any]:
+    """How far a sweep is, as JSON values; fields as in docs/sweep.md. Raises UserError."""
+    return {"folder": str(folder), **status_of(open_table(folder))}
+
+
+def show_status(found: Mapping[str, Any]) -> None:
+    """Print it."""
+    show_line(
+        f"{found['name']}: {found['finished']:,} of {found['asked']:,} points finished, {found['failed']:,} failed, "
+        f"{found['feasible']:,} feasible, {found['pareto']:,} on the front; {found['simulated_s']:,.1f} s of simulation"
+    )
+    for line in found["damaged"]:
+        show_line(line)
+    rows = [
+        {"objective": f"{best['direction']} {name}", "value": best["value"], "point": _point(best["point"])}
+        for name, best in found["best"].items()
+        if best is not None
+    ]
+    if rows:
+        show_rows((("objective", "best", ""), ("value", "value|r", ".6g"), ("point", "at", "")), rows)
+    for message, count in list(found["errors"].items())[:MOST_ERRORS]:
+        show_line(f"{count:,} failed: {message}")
+    if found["elsewhere"]:
+        show_line(
+            f"{found['elsewhere']:,} rows of other values, models or versions of the code rest in {found['folder']}"
+        )
+
+
+def _point(point: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in point.items())
+
+
+MOST_ERRORS = 5
