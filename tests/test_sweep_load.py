@@ -253,14 +253,14 @@ def test_a_bad_file(text: str, said: str, tmp_path: Path) -> None:
     assert str(caught.value).isprintable()
 
 
-HUGE = ", ".join(f"a{i}: {{from: 1, to: 1000000, step: 1}}" for i in range(1000))
+HUGE = ", ".join(f"a{i}: {{from: 1, to: 1000000, step: 1}}" for i in range(200))
 
 
 @pytest.mark.parametrize(
     ("rest", "said"),
     [
-        ("", "s.yaml:2: at $.axes.a0: about 10^6000 points, expected at most 10,000,000; here alone are 1,000,000"),
-        ("method: random\nbudget: 5\n", "s.yaml:2: at $.axes.a0: 1,000,000,000 values of all axes, expected at most"),
+        ("", "s.yaml:2: at $.axes.a0: about 10^1200 points, expected at most 10,000,000; here alone are 1,000,000"),
+        ("method: random\nbudget: 5\n", "s.yaml:2: at $.axes.a0: 200,000,000 values of all axes, expected at most"),
     ],
 )
 def test_huge_ranges_are_counted_and_not_made(rest: str, said: str) -> None:
