@@ -96,6 +96,7 @@ def axis(written: str, place: str = "a.b", rest: str = "") -> Axis:
         ("{from: 0, to: 1, step: 0.1}", (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0), None),
         ("{from: -0.2, to: 0.1, step: 0.1}", (-0.2, -0.1, 0.0, 0.1), None),
         ("{from: 5, to: 5, step: 3}", (5,), None),
+        ("{from: 9007199254740992, to: 9007199254740993, step: 1}", (2**53, 2**53 + 1), None),
         ("{from: 0.0, to: 2.0, step: 1}", (0, 1, 2), None),
         ("{log: [1, 1024], points: 11}", tuple(2**i for i in range(11)), None),
         ("{log: [0.3, 0.7], points: 2, unit: ns}", (0.3, 0.7), "ns"),

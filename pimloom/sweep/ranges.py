@@ -23,7 +23,7 @@ def stepped(low: Number, high: Number, step: Number) -> tuple[Number, ...]:
     first, width = Fraction(str(low)), Fraction(str(step))
     unit = math.lcm(first.denominator, width.denominator)
     start, stride = int(first * unit), int(width * unit)
-    whole = unit == 1 and max(abs(low), abs(high)) < _EXACT
+    whole = unit == 1 and max(abs(low), abs(high)) < 2**63
     numerators = range(start, start + count * stride, stride)
     values: list[Number] = list(numerators) if whole else [numerator / unit for numerator in numerators]
     if not _ascends(values):
