@@ -13,13 +13,14 @@ if (_root / "arch" / "command.py").is_file() and (_root / "pyproject.toml").is_f
 if TYPE_CHECKING:
     from pimloom.api import frame as frame
     from pimloom.api import run as run
+    from pimloom.api import sweep as sweep
     from pimloom.api import trace as trace
 
-__all__ = ["__version__", "frame", "run", "trace"]
+__all__ = ["__version__", "frame", "run", "sweep", "trace"]
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("frame", "run", "trace"):  # numba is slow to import: only when asked for
+    if name in ("frame", "run", "sweep", "trace"):  # numba is slow to import: only when asked for
         from pimloom import api
 
         return getattr(api, name)

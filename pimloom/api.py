@@ -1,8 +1,9 @@
-"""The public Python API: `pimloom.run`, `pimloom.trace`, `pimloom.frame`."""
+"""The public Python API: `pimloom.run`, `pimloom.trace`, `pimloom.sweep`, `pimloom.frame`."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
 
 from pimloom.arch.llm import load_llm
 from pimloom.arch.system import load_system
@@ -85,6 +86,39 @@ def trace(
             quiet=True,
         )
     )
+
+
+def sweep(
+    source: str | Path | Mapping[str, Any],
+    *,
+    out: str | Path | None = None,
+    scheduler: str | None = None,
+    workers: int | None = None,
+    timeout_per_point: float | None = None,
+    retry_failed: bool = False,
+    progress: bool = False,
+) -> "pandas.DataFrame":
+    """Simulate the points of a sweep, as `pimloom sweep` does; one row for each point, in the order of the axes.
+
+    source: a sweep file, or a mapping with its keys. out: folder of its rows, which a later call goes on with; else the
+    file's name without its suffix, and for a mapping none: nothing is kept. progress: show a bar on stderr. Columns:
+    axes, results with units in their names, `error`, `feasible`, `pareto` and by what each row was made (docs/sweep.md).
+    Raises `pimloom.arch.error.UserError`; a point that fails is a row with its `error`.
+
+    >>> table = sweep({"system": "pim_gpt", "workload": {"model": "gpt2", "generate": 1},
+    ...                "axes": {"npu.clock_mhz": [500, 1000]}, "objectives": {"latency_s": "min"}}, workers=1)
+    >>> table["pareto"].tolist()
+    [False, True]
+    """
+    from pimloom.sweeping.run import Options, run_sweep
+    from pimloom.sweeping.table import open_table
+
+    options = Options(scheduler, workers, timeout_per_point, retry_failed, not progress)
+    given = source if isinstance(source, Mapping) else Path(source)
+    with TemporaryDirectory() as passing:
+        nowhere = Path(passing, "sweep") if isinstance(given, Mapping) else None
+        folder = run_sweep(given, nowhere if out is None else Path(out), options)
+        return open_table(folder).table.frame
 
 
 def frame(results: Iterable["Result | Outcome"]) -> "pandas.DataFrame":

@@ -370,3 +370,16 @@ def test_bad_json_is_one_line(text: str | bytes, said: str) -> None:
     with pytest.raises(UserError) as error:
         load_json(put(text))
     assert str(error.value) == said
+
+
+def test_keys_are_places_only_where_they_may_be() -> None:
+    text = "axes:\n  dram.x: 1\n  'links[0].y': {a: 2}\n"
+    free = document.Document("f.yaml", text, free=("axes",))
+    assert free.tree == {"axes": {"dram.x": 1, "links[0].y": {"a": 2}}}
+    assert free.sources["axes.dram.x"].line == 2
+    with pytest.raises(UserError, match=r"^f.yaml:2: at \$.axes: expected a key without dots and brackets"):
+        document.Document("f.yaml", text)
+    with pytest.raises(UserError, match=r"^f.yaml:2: at \$.axes.a: expected a key without dots and brackets"):
+        document.Document("f.yaml", "axes:\n  a: {b.c: 1}\n", free=("axes",))
+    with pytest.raises(UserError, match=r"^f.yaml:2: at \$.axes: expected a key on one line"):
+        document.Document("f.yaml", 'axes:\n  "a\\nb": 1\n', free=("axes",))

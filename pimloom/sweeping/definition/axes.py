@@ -6,8 +6,14 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from pimloom.arch.document import Document, nearest, short
+<<<<<<< HEAD:pimloom/sweeping/definition/axes.py
 from pimloom.sweeping.definition.ranges import Number, check_positive, count_steps, log_spaced, spaced, stepped, uniform
 from pimloom.sweeping.definition.sweep import Axis, Scalar
+=======
+from pimloom.arch.error import one_line
+from pimloom.sweeping.definition.sweep import Axis, Scalar
+from pimloom.sweeping.definition.ranges import Number, check_positive, count_steps, log_spaced, spaced, stepped, uniform
+>>>>>>> define:pimloom/sweep/axes.py
 
 T = TypeVar("T")
 
@@ -40,7 +46,8 @@ def axis_of(document: Document, at: str, place: str, written: Any) -> Axis:
         document.fail(at, f"{_EXPECTED}{remedy}, got {document.shown[at]}")
     form = next((key for key in _FORMS if key in written), None)
     if form is None:
-        document.fail(at, f"{_EXPECTED}, got {'the keys ' + ', '.join(written) if written else 'none'}")
+        keys = one_line(", ".join(written))
+        document.fail(at, f"{_EXPECTED}, got {f'the keys {keys}' if keys else 'no keys'}")
     _check_keys(document, at, written, form)
     unit = _unit(document, f"{at}.unit", written["unit"]) if "unit" in written else None
     if form == "values":

@@ -122,13 +122,14 @@ def parse_constraint(text: str, where: str) -> Constraint:
     if len(parts) == 1:
         raise UserError(f"{where}: {_shown(text)}: expected a comparison such as power_w < 75")
     sides: list[Any] = parts[::2]
-    comparisons = tuple(zip(sides, parts[1::2], sides[1:], strict=False))
+    signs: list[Any] = parts[1::2]
+    comparisons = tuple(zip(sides, signs, sides[1:], strict=False))
     if any(side[0][0] == "text" for side in sides):
         comparisons = (_of_text(text, where, comparisons),)
     return Constraint(text, where, frozenset().union(*map(_names, sides)), comparisons)
 
 
-def _of_text(text: str, where: str, comparisons: Any) -> tuple[Program, str, Program]:
+def _of_text(text: str, where: str, comparisons: tuple[Any, ...]) -> tuple[Program, str, Program]:
     """A comparison with a text, the text on the right."""
     (left, sign, right), *others = comparisons
     if left[0][0] == "text":

@@ -75,7 +75,8 @@ def _parsed(text: str, where: str, start: str) -> Any:
         position = len(text) if end else error.token.start_pos or 0
         _fail(text, where, position, f"expected {_expected(error.accepts)}, got {got}")
     except UnexpectedCharacters as error:
-        _fail(text, where, error.pos_in_stream, _odd(text[error.pos_in_stream]))
+        position = error.pos_in_stream or 0
+        _fail(text, where, position, _odd(text[position]))
 
 
 def _fail(text: str, where: str, position: int, said: str) -> NoReturn:

@@ -58,9 +58,11 @@ def sweep_from(mapping: Mapping[str, Any]) -> Sweep:
 def text_of(mapping: Mapping[str, Any]) -> str:
     """A mapping as the text of a sweep file; tuples, ranges and numpy's arrays become lists. Raises UserError."""
     try:
-        return json.dumps(mapping, indent=1, ensure_ascii=False, allow_nan=False, default=_plain)
+        text = json.dumps(mapping, indent=1, ensure_ascii=False, allow_nan=False, default=_plain)
     except (TypeError, ValueError, RecursionError) as error:
         raise UserError(f"sweep: expected a mapping of texts, finite numbers and lists: {one_line(error)}") from None
+    # YAML takes more characters for line breaks than JSON.
+    return "".join(c if c.isprintable() or c == "\n" else f"\\U{ord(c):08x}" for c in text)
 
 
 def read_sweep(text: str, file: str) -> Sweep:

@@ -21,7 +21,11 @@ def stepped(low: Number, high: Number, step: Number) -> tuple[Number, ...]:
     count = count_steps(low, high, step)
     _check_count(count)
     first, width = Fraction(str(low)), Fraction(str(step))
-    values = [_plain(first + i * width) for i in range(count)]
+    unit = math.lcm(first.denominator, width.denominator)
+    start, stride = int(first * unit), int(width * unit)
+    whole = unit == 1 and max(abs(low), abs(high)) < 2**63
+    numerators = range(start, start + count * stride, stride)
+    values: list[Number] = list(numerators) if whole else [numerator / unit for numerator in numerators]
     if not _ascends(values):
         raise ValueError(f"a step of {step} is too fine beside {high}: some values are equal")
     return uniform(values)
@@ -110,7 +114,3 @@ def _ascending(values: list[Number], digits: int) -> tuple[Number, ...]:
         raise ValueError(f"{counted(len(values))} points are too many: at {digits} significant digits some are equal")
     whole = all(isinstance(v, int) or v.is_integer() and abs(v) < _EXACT for v in values)
     return uniform([int(value) for value in values] if whole else values)
-
-
-def _plain(value: Fraction) -> Number:
-    return int(value) if value.denominator == 1 and abs(value) < 2**63 else float(value)

@@ -30,6 +30,7 @@ class SweepRows:
         self._sweep, self._base, self._store = sweep, base, open_store(folder)
         self._mine: dict[str, dict[str, Any]] = {}
         self._others: set[str] = set()
+        self.elsewhere = 0  # rows in the folder that are not of the sweep, once `frame` was asked for
         self.lot = secrets.randbits(32)  # what orders the work of this start
 
     @cached_property
@@ -37,15 +38,11 @@ class SweepRows:
         """All rows of the sweep when first asked for, in the order of the axes' values."""
         from pimloom.sweeping.store.order import in_order
 
-        frame = self._store.frame()
-        frame = frame[self._is_mine(frame)]
+        everything = self._store.frame()
+        frame = everything[self._is_mine(everything)]
+        self.elsewhere = len(everything) - len(frame)
         lacking = [name for name in columns_of_row(self._base) if name not in frame]  # of a sweep without rows: all
         return in_order(self._sweep, frame.assign(**dict.fromkeys(lacking)))
-
-    @property
-    def elsewhere(self) -> int:
-        """Rows in the folder that are not of the sweep."""
-        return len(self._store.frame()) - len(self.frame)
 
     @property
     def damaged(self) -> list[str]:
