@@ -6,14 +6,9 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from pimloom.arch.document import Document, nearest, short
-<<<<<<< HEAD:pimloom/sweeping/definition/axes.py
-from pimloom.sweeping.definition.ranges import Number, check_positive, count_steps, log_spaced, spaced, stepped, uniform
-from pimloom.sweeping.definition.sweep import Axis, Scalar
-=======
 from pimloom.arch.error import one_line
-from pimloom.sweeping.definition.sweep import Axis, Scalar
 from pimloom.sweeping.definition.ranges import Number, check_positive, count_steps, log_spaced, spaced, stepped, uniform
->>>>>>> define:pimloom/sweep/axes.py
+from pimloom.sweeping.definition.sweep import Axis, Scalar
 
 T = TypeVar("T")
 
