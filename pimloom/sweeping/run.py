@@ -58,7 +58,7 @@ def run_sweep(source: Path | Mapping[str, Any], out: Path | None, options: Optio
         if search is not None and search.note:
             say(search.note)
         total = Grid(sweep).size if search is None else search.planned
-        before = len(rows.frame) if search is None else 0
+        before = len(rows.finished) if search is None else 0
 
         def heard(counts: Counts) -> None:
             show(Shown(min(before + counts.finished, total), total, counts.failed))

@@ -48,6 +48,8 @@ class Grid:
     def numbers(self, frame: pd.DataFrame) -> np.ndarray:
         """Numbers of the rows' points, -1 for one that is not of this grid: shape (rows,), int64."""
         total, inside = np.zeros(len(frame), np.int64), np.ones(len(frame), bool)
+        if not len(frame):
+            return total
         for axis in self.axes:
             places = places_of(axis, frame[axis.column])
             inside &= places >= 0
@@ -62,4 +64,5 @@ class Grid:
         count = -(-self.size // BLOCK)
         for block in np.random.default_rng(seed).permutation(count).tolist():
             numbers = np.arange(block * BLOCK, min((block + 1) * BLOCK, self.size))
-            yield numbers[~done[numbers]]
+            if len(numbers := numbers[~done[numbers]]):
+                yield numbers

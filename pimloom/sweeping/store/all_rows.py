@@ -64,12 +64,13 @@ class Store:
             new |= found
         return new
 
-    def frame(self, code_digest: str | None = None) -> "pandas.DataFrame":
+    def frame(self, code_digest: str | None = None, columns: Sequence[str] | None = None) -> "pandas.DataFrame":
         """The rows of a version of the code, of all if None, one for each key, in the order of the keys.
 
-        Types: see `columns.frame_of`.
+        columns: those wanted, with the texts that are always there; all if None. Types: see `columns.frame_of`.
         """
-        table = _with(self._segments.read(), *TEXT_COLUMNS)
+        wanted = None if columns is None else [*dict.fromkeys((*TEXT_COLUMNS, *columns))]
+        table = _with(self._segments.read(wanted), *TEXT_COLUMNS)
         if code_digest is not None:
             table = table.filter(pc.equal(table[CODE], code_digest))
         return frame_of(_once(table))

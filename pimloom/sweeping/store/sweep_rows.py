@@ -1,6 +1,7 @@
 """The rows of one sweep among all that its folder holds."""
 
 import secrets
+import time
 from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -17,6 +18,7 @@ from pimloom.sweeping.store.all_rows import open_store
 if TYPE_CHECKING:
     import pandas as pd
 
+LOOK_S = 1.0  # how often the folder is searched for rows of others
 Steps = list[tuple[str, list[int]]]
 
 
@@ -30,6 +32,7 @@ class SweepRows:
         self._sweep, self._base, self._store = sweep, base, open_store(folder)
         self._mine: dict[str, dict[str, Any]] = {}
         self._others: set[str] = set()
+        self._looked = -LOOK_S
         self.elsewhere = 0  # rows in the folder that are not of the sweep, once `frame` was asked for
         self.lot = secrets.randbits(32)  # what orders the work of this start
 
@@ -43,6 +46,13 @@ class SweepRows:
         self.elsewhere = len(everything) - len(frame)
         lacking = [name for name in columns_of_row(self._base) if name not in frame]  # of a sweep without rows: all
         return in_order(self._sweep, frame.assign(**dict.fromkeys(lacking)))
+
+    @cached_property
+    def finished(self) -> "pd.DataFrame":
+        """The points that had a row when first asked for: axes, `point` and `error` only, in no order."""
+        self._store.refresh()  # what is there now is not what others do from now on
+        frame = self._store.frame(columns=[axis.column for axis in self._sweep.axes] + ["base_digest"])
+        return frame[self._is_mine(frame)]
 
     @property
     def damaged(self) -> list[str]:
@@ -62,14 +72,16 @@ class SweepRows:
         return []
 
     def others(self) -> set[str]:
-        """Keys of points that others have finished since this start began."""
-        self._others |= self._store.refresh()
+        """Keys of points that others have finished since this start began, as of a second ago."""
+        if time.monotonic() - self._looked > LOOK_S:
+            self._others |= self._store.refresh()
+            self._looked = time.monotonic()
         return self._others
 
     def numbers(self, grid: Grid, *, failed: bool) -> np.ndarray:
         """Numbers of the grid's points that have a row; failed ones among them or not. Shape (rows,), int64."""
-        frame = self.frame if failed else self.frame[self.frame["error"].isna()]
-        return grid.numbers(frame)
+        frame = self.finished
+        return grid.numbers(frame if failed or not len(frame) else frame[frame["error"].isna()])
 
     def known(self, keys: Collection[str], *, failed: bool) -> dict[str, dict[str, Any]]:
         """The rows of these keys that there are, failed ones among them or not."""
