@@ -11,7 +11,7 @@ from pimloom.arch.llm import MODELS, LlmSpec, list_presets, load_llm
 
 PRESETS = (
     "gpt2, gpt2-large, gpt2-medium, gpt2-xl, gpt3-13b, gpt3-175b, gpt3-30b, gpt3-7b, "
-    "gpt3-large, gpt3-medium, gpt3-small, gpt3-xl, llama-3.1-405b"
+    "gpt3-large, gpt3-medium, gpt3-small, gpt3-xl, llama-3-8b, llama-3.1-405b"
 )
 SUPPORTED = "gpt2, gpt_neox, llama, mistral, mixtral, opt, qwen2"
 

@@ -205,6 +205,7 @@ SHAPES = {
     "gpt3-13b": (40, 5120, 40, 2048),
     "gpt3-30b": (48, 7168, 56, 2048),
     "gpt3-175b": (96, 12288, 96, 2048),
+    "llama-3-8b": (32, 4096, 32, 8192),
     "llama-3.1-405b": (126, 16384, 128, 131072),
 }
 
@@ -241,3 +242,9 @@ def test_llama_405b_has_its_weights() -> None:
     spec = load_llm("llama-3.1-405b")
     assert (spec.intermediate_size, spec.num_key_value_heads, spec.head_dim, spec.vocab_size) == (53248, 8, 128, 128256)
     assert spec.params_matmul + 2 * spec.vocab_size * spec.hidden_size == pytest.approx(405.8e9, rel=1e-3)
+
+
+def test_llama_8b_has_its_weights() -> None:
+    spec = load_llm("llama-3-8b")
+    assert (spec.intermediate_size, spec.num_key_value_heads, spec.head_dim, spec.vocab_size) == (14336, 8, 128, 128256)
+    assert spec.params_matmul + 2 * spec.vocab_size * spec.hidden_size == pytest.approx(8.03e9, rel=1e-3)
