@@ -104,10 +104,11 @@ def _pim(system: System, spec: LlmSpec, generate: int, options: Options) -> Resu
         watch=partial(_monitor, table) if options.check else None,
     )
     for t in range(1, tokens + 1):
-        steps = decoder.layer_steps(t)
-        for layer in range(spec.num_hidden_layers):
+        if window is None:
+            machine.run(decoder.layer_steps(t), times=spec.num_hidden_layers)
+        for layer in range(spec.num_hidden_layers if window else 0):
             traced = window is not None and machine.outcome.end_ps < window.end_ps
-            machine.run(decoder.layer_steps(t, layer) if traced else steps, window if traced else None)
+            machine.run(decoder.layer_steps(t, layer if traced else 0), window if traced else None)
         traced = window is not None and machine.outcome.end_ps < window.end_ps
         machine.run(decoder.last_steps(), window if traced else None)
         options.progress(t)
