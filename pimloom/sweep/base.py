@@ -10,7 +10,7 @@ import msgspec
 
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec, load_llm
-from pimloom.arch.load import Sheet, load_sheet, read_sheet
+from pimloom.arch.load import Sheet, read_sheet, tree_of
 from pimloom.arch.system import System, check_place, find, kind_of, part_sheet, resolve
 from pimloom.sweep.code import code_digest
 from pimloom.sweep.definition import Axis, Scalar, Sweep
@@ -156,7 +156,7 @@ def _parts(sheet: Sheet, sweep: Sweep) -> dict[str, Sheet]:
     axis = next((a.values for a in sweep.axes if a.place == PART), ())
     named = [str(value) for value in axis] or [sweep.set[PART]] if axis or PART in sweep.set else []
     if not named:
-        device = str(load_sheet(sheet, Any).value["dram"]["part"])
+        device = str(tree_of(sheet)["dram"]["part"])
         own = device.endswith((".yaml", ".yml"))
         named = [str(Path(sheet.path).parent / device) if own else device]
     return {name: part_sheet(name) for name in named}

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from pimloom import __version__
 from pimloom.arch.error import UserError, one_line
+from pimloom.cycle_sim.runs import Known, Run
 from pimloom.reports.result import Result
 from pimloom.reports.simulate import simulate
 from pimloom.sweep.base import Base, base_of, check_points, key_of, resolved
@@ -17,7 +18,8 @@ from pimloom.sweep.decode import decode
 from pimloom.sweep.definition import Scalar
 
 __all__ = [
-    "Base", "Column", "Found", "base_of", "check_points", "code_digest", "evaluate", "key_of", "result_columns",
+    "Base", "Column", "Found", "Known", "base_of", "check_points", "code_digest", "evaluate", "key_of",
+    "result_columns",
 ]  # fmt: skip
 
 Row = dict[str, Any]
@@ -25,10 +27,10 @@ LONGEST_ERROR = 500
 
 
 class Found(NamedTuple):
-    """The row of a point, and the sub-problems that were computed for it and not known before."""
+    """The row of a point, and the runs of command streams that were computed for it: (key, seven integers)."""
 
     row: Row
-    steps: list[Any]
+    steps: list[tuple[bytes, Run]]
 
 
 class Outcome(NamedTuple):
@@ -43,14 +45,16 @@ def result_columns(base: Base) -> list[Column]:
     return columns_of(base.kind, base.batched)
 
 
-def evaluate(base: Base, point: Mapping[str, Scalar], known: Any = None) -> Found:
+def evaluate(base: Base, point: Mapping[str, Scalar], known: Known | None = None) -> Found:
     """The row of a point; a fault of it is a row with `error`. Never raises an Exception.
 
-    known: sub-problems that are computed already.
+    known: runs of command streams, which one process keeps for all its points; what the point adds to them is in
+    `steps`, too, and `known.add(steps)` takes it in elsewhere. It saves time and changes nothing.
     """
-    began, error, found, steps = time.perf_counter(), None, None, list[Any]()
+    began, error, found = time.perf_counter(), None, None
+    known = known or Known()
     try:
-        found = _simulated(base, point, known, steps)
+        found = _simulated(base, point, known)
     except UserError as said:
         error = one_line(said)
     except Exception as fault:
@@ -69,10 +73,11 @@ def evaluate(base: Base, point: Mapping[str, Scalar], known: Any = None) -> Foun
         "host": socket.gethostname(),
         "finished_utc": datetime.now(UTC).isoformat(timespec="milliseconds"),
     }
+    steps, known.new = known.new, []
     return Found(row, steps)
 
 
-def _simulated(base: Base, point: Mapping[str, Scalar], known: Any, steps: list[Any]) -> Outcome:
+def _simulated(base: Base, point: Mapping[str, Scalar], known: Known) -> Outcome:
     if base.code != code_digest():
         raise UserError(f"this worker runs other code ({code_digest()}) than the sweep ({base.code}): install the same")
     work = base.work(point)
@@ -82,7 +87,7 @@ def _simulated(base: Base, point: Mapping[str, Scalar], known: Any, steps: list[
         return Outcome(*decode(system, model, work, given, base.seed))
     if work.batch not in (None, 1):
         raise UserError(f"workload.batch: {system.name} runs one sequence at a time, got {work.batch}")
-    result = simulate(system, model, work.generate, seed=base.seed, prompt=work.prompt)
+    result = simulate(system, model, work.generate, seed=base.seed, prompt=work.prompt, known=known)
     return Outcome(_flat(result), result.spec_digest)
 
 
