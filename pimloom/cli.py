@@ -118,7 +118,12 @@ def run(
     batched: dict[str, object] = {"--requests": requests, "--tp": tp, "--pp": pp, "--layers": layers}
     batched |= {"--fidelity": fidelity, "--batch": batch, "--iterations": iterations, "--every": every}
     batched |= {"--policy": policy}
-    alone: dict[str, object] = {"--generate": generate, "--prompt": prompt, "--timeline": timeline, "--check": check or None}
+    alone: dict[str, object] = {
+        "--generate": generate,
+        "--prompt": prompt,
+        "--timeline": timeline,
+        "--check": check or None,
+    }
     if serves(system, any(value is not None for value in batched.values())):
         _refuse({option: None if value is None else "" for option, value in alone.items()}, f"{system} decodes a batch")
         shares = (1 if tp is None else tp, 1 if pp is None else pp)

@@ -7,9 +7,7 @@ import typer
 
 Systems = Annotated[str, typer.Argument(help="System name (see `pimloom list`) or path to a system YAML.")]
 Model = Annotated[str, typer.Option(help="Model name, a Hugging Face config.json, or its folder.")]
-Generate = Annotated[
-    int | None, typer.Option(metavar="N", help="Tokens to generate, batch 1; else 1024.")
-]
+Generate = Annotated[int | None, typer.Option(metavar="N", help="Tokens to generate, batch 1; else 1024.")]
 Prompt = Annotated[
     int | None,
     typer.Option(metavar="P", help="Tokens of a prompt before those, simulated one by one; else 0."),

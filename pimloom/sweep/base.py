@@ -13,6 +13,7 @@ from pimloom.arch.llm import LlmSpec, load_llm
 from pimloom.arch.load import Sheet, read_sheet, tree_of
 from pimloom.arch.system import System, check_place, find, kind_of, part_sheet, resolve
 from pimloom.sweep.code import code_digest
+from pimloom.sweep.columns import Column, columns_of
 from pimloom.sweep.definition import Axis, Scalar, Sweep
 from pimloom.sweep.requests import Given, read_given
 from pimloom.sweep.workload import BATCHED, Work, check_key, check_together, check_value, work_of
@@ -57,6 +58,11 @@ class Base(msgspec.Struct, frozen=True, dict=True):
     def columns(self) -> dict[str, str]:
         """Place of each axis -> its column in a row."""
         return {place: Axis(place, (), unit).column for place, unit in self.units.items()}
+
+    @cached_property
+    def results(self) -> list[Column]:
+        """The result columns of every row, in order; what the system has no data for is not among them."""
+        return columns_of(self.kind, batched=self.batched, figures="energy" in tree_of(self.system))
 
     @cached_property
     def batched(self) -> bool:

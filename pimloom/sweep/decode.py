@@ -11,6 +11,7 @@ from pimloom.arch.llm import LlmSpec
 from pimloom.arch.npu_pim import NpuPimSystem
 from pimloom.arch.system import RooflineSystem, System, digest
 from pimloom.arch.units import S_PER_PS
+from pimloom.energy.logic_area import npu_pim_area_mm2
 from pimloom.mappers.packing import round_robin
 from pimloom.reports.npu_pim.gpu import serve_gpu
 from pimloom.reports.npu_pim.parallel import serve_on_devices
@@ -34,18 +35,27 @@ def decode(system: System, llm: LlmSpec, work: Work, given: Given | None, seed: 
     layers = work.layers or llm.num_hidden_layers
     if layers > llm.num_hidden_layers:
         raise UserError(f"workload.layers: expected 1 to {llm.num_hidden_layers}, the layers of {llm.name}")
-    spec_digest = digest(system.spec, system.part, msgspec.structs.replace(llm, name=""), work, given, seed)
+    spec_digest = digest(
+        system.spec, system.part, msgspec.structs.replace(llm, name=""), work._replace(model=""), given, seed
+    )
     if given is None:
-        return _growing(system, llm, work, layers), spec_digest
-    if given.tokens is not None:
-        return _listed(system, llm, work, given, layers), spec_digest
-    return _served(system, llm, work, given, layers, seed), spec_digest
+        found = _growing(system, llm, work, layers)
+    elif given.tokens is not None:
+        found = _listed(system, llm, work, given, layers)
+    else:
+        found = _served(system, llm, work, given, layers, seed)
+    if isinstance(system.spec, NpuPimSystem) and system.part is not None:
+        area, n = npu_pim_area_mm2(system.spec, system.part), system.spec.interleave.sub_batches
+        found["area_mm2"] = None if area is None else area * work.tp * work.pp
+        found["sub_batches"] = n if (found["batch_mean"] or 0) >= n else 1
+    return found, spec_digest
 
 
 def _growing(system: System, llm: LlmSpec, work: Work, layers: int) -> Values:
     batch, contexts = work.batch or 1, range(work.prompt + 1, work.prompt + work.generate + 1)
     asked = sorted({*contexts[:: work.every], contexts[-1]})
-    machine = machine_of(system, llm, _plan(system, work, layers, batch, 0))
+    least = system.spec.interleave.sub_batches if isinstance(system.spec, NpuPimSystem) else 1
+    machine = machine_of(system, llm, _plan(system, work, layers, max(batch, least), 0))  # a small batch runs undivided
     channel = np.array(round_robin([1] * batch, _channels(system)), np.int64)
     last_first = [
         machine.simulate(Batch(np.full(batch, n), channel)) for n in reversed(asked)

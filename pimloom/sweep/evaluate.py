@@ -8,12 +8,14 @@ from typing import Any, NamedTuple
 
 from pimloom import __version__
 from pimloom.arch.error import UserError, one_line
+from pimloom.arch.system import PimSystem
 from pimloom.cycle_sim.runs import Known, Run
+from pimloom.energy.logic_area import pim_area_mm2
 from pimloom.reports.result import Result
 from pimloom.reports.simulate import simulate
 from pimloom.sweep.base import Base, base_of, check_points, key_of, resolved
 from pimloom.sweep.code import code_digest
-from pimloom.sweep.columns import Column, columns_of, flat
+from pimloom.sweep.columns import Column, flat
 from pimloom.sweep.decode import decode
 from pimloom.sweep.definition import Scalar
 
@@ -42,7 +44,7 @@ class Outcome(NamedTuple):
 
 def result_columns(base: Base) -> list[Column]:
     """The result columns of every row of a sweep, in order; what a system has no data for is not among them."""
-    return columns_of(base.kind, base.batched)
+    return base.results
 
 
 def evaluate(base: Base, point: Mapping[str, Scalar], known: Known | None = None) -> Found:
@@ -88,7 +90,10 @@ def _simulated(base: Base, point: Mapping[str, Scalar], known: Known) -> Outcome
     if work.batch not in (None, 1):
         raise UserError(f"workload.batch: {system.name} runs one sequence at a time, got {work.batch}")
     result = simulate(system, model, work.generate, seed=base.seed, prompt=work.prompt, known=known)
-    return Outcome(_flat(result), result.spec_digest)
+    values = _flat(result)
+    if isinstance(system.spec, PimSystem) and system.part is not None:
+        values["area_mm2"] = pim_area_mm2(system.spec, system.part)
+    return Outcome(values, result.spec_digest)
 
 
 def _flat(result: Result) -> dict[str, float | int | None]:
