@@ -131,7 +131,17 @@ def _convert(tree: Any, type_: type[T]) -> T:
 
 
 def _quantity(type_: type, value: Any) -> Any:
-    return type_.parse(value)  # type: ignore[attr-defined]
+    return _parse(type_, value) if isinstance(value, str) else type_.parse(value)  # type: ignore[attr-defined]
+
+
+@lru_cache(maxsize=4096)
+def _parse(type_: type, text: str) -> Any:
+    return type_.parse(text)  # type: ignore[attr-defined]
+
+
+def tree_of(sheet: Sheet) -> Any:
+    """The plain dicts, lists and scalars of a text; shared, so nobody may write to them. Raises UserError."""
+    return _parsed(sheet).tree
 
 
 def _explain(document: Document, type_: type, message: str) -> NoReturn:

@@ -4,6 +4,7 @@ import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -11,7 +12,7 @@ import msgspec
 
 from pimloom.arch.document import SET
 from pimloom.arch.error import UserError
-from pimloom.arch.load import Loaded, Sheet, Source, load_sheet, nearest, read_sheet
+from pimloom.arch.load import Loaded, Sheet, Source, load_sheet, nearest, read_sheet, tree_of
 from pimloom.arch.npu_pim import NpuPimSystem
 from pimloom.arch.part import NonNegative, Part, Positive, PositiveFloat
 from pimloom.arch.part_check import check_part
@@ -198,6 +199,12 @@ def load_part(name: str, overrides: Mapping[str, str] | None = None) -> Loaded[P
 
 
 def _part(sheet: Sheet, overrides: Mapping[str, str]) -> Loaded[Part]:
+    return _checked_part(sheet, tuple(overrides.items()))
+
+
+@lru_cache(maxsize=512)
+def _checked_part(sheet: Sheet, items: tuple[tuple[str, str], ...]) -> Loaded[Part]:
+    overrides = dict(items)
     loaded, path = load_sheet(sheet, Part, overrides), sheet.path
     try:
         check_part(loaded.value, path)
@@ -222,7 +229,7 @@ def resolve(sheet: Sheet, overrides: Mapping[str, str], part: Callable[[str], Sh
     part: the text of a part by name, or by the path that `dram.part` comes to.
     """
     path, kind = Path(sheet.path), kind_of(sheet)
-    mine, below = _split(overrides, load_sheet(sheet, Any).value)
+    mine, below = _split(overrides, tree_of(sheet))
     if kind == "roofline":
         baseline = load_sheet(sheet, RooflineSystem, mine)
         return System(path.stem, baseline.value, None, baseline.sources)
@@ -248,7 +255,7 @@ def resolve(sheet: Sheet, overrides: Mapping[str, str], part: Callable[[str], Sh
 
 def kind_of(sheet: Sheet) -> str:
     """The kind of a system. Raises UserError if there is none such."""
-    tree = load_sheet(sheet, Any).value
+    tree = tree_of(sheet)
     kind = tree.get("kind") if isinstance(tree, dict) else None
     if kind not in KINDS:
         raise UserError(f"{sheet.path}: at $.kind: expected one of {', '.join(KINDS)}, got {kind}")
@@ -257,7 +264,7 @@ def kind_of(sheet: Sheet) -> str:
 
 def check_place(sheet: Sheet, place: str, parts: Sequence[Sheet]) -> None:
     """Raise UserError, in the words of `--set`, unless the system or one of `parts` has a value at this place."""
-    mine, below = _split({place: "0"}, load_sheet(sheet, Any).value)
+    mine, below = _split({place: "0"}, tree_of(sheet))
     if mine:
         load_sheet(sheet, Any, mine)
     errors: list[UserError] = []

@@ -109,6 +109,7 @@ def standard_of(part: Part) -> Standard:
     return found._replace(timings=timings, commands=commands, rules=_bound(rules, org))
 
 
+@lru_cache(maxsize=64)
 def join_tables(standard: str, pim: str | None) -> Standard:
     """The standard `arch/dram/STANDARD.py`, with the rows of `arch/pim/PIM.py` appended."""
     found = _module("dram", standard)

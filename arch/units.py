@@ -10,6 +10,7 @@ from typing import ClassVar, Self, SupportsIndex
 
 BITS_PER_BYTE = 8
 KIB = 1024
+UM2_PER_MM2 = 10**6
 MIB = 1024 * KIB
 GIB = 1024 * MIB
 

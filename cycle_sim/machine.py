@@ -7,8 +7,9 @@ step to step; `tests/test_machine.py` ticks it clock by clock, and runs whole pr
 """
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -18,17 +19,27 @@ from pimloom.arch.error import UserError
 from pimloom.arch.program import AsicStep, PimStep, Step
 from pimloom.arch.table import Table
 from pimloom.arch.units import ceil_div
+from pimloom.cycle_sim.advance import (
+    CODE,
+    DUE,
+    END,
+    LONGEST_PS,
+    READY,
+    REFRESHED,
+    REFRESHES,
+    TOO_LATE,
+    TOO_LONG,
+    UNKNOWN,
+    WANT_DUE,
+    WANT_RUNNING,
+    advance,
+    refresh_until,
+)
 from pimloom.cycle_sim.dram import Engine, Issue
 from pimloom.cycle_sim.kernel import FAR
+from pimloom.cycle_sim.runs import Known, Run, Stream, Watch
 
-
-class Run(NamedTuple):
-    """One PIM step as it ran; clocks in CK from its start. ready, refreshed: as the next step finds them."""
-
-    idle_ck: int
-    ready_ck: int
-    refreshed_ck: int
-    refreshes: int
+TOO_LONG_SAID = "the run lasts longer than 26 days; a value of the system is out of range"
 
 
 class Trace(Protocol):
@@ -80,102 +91,135 @@ class Machine:
         latency_cyc: Callable[[AsicStep], int],
         *,
         refresh: bool = True,
-        watch: Callable[[np.ndarray, Issue, int, int], None] | None = None,
+        watch: Watch | None = None,
+        known: Known | None = None,
     ) -> None:
-        self._watch, self._engine = watch, Engine(table)
+        self._watch, self._engine, self._known = watch, Engine(table), known or Known()
         self.table, self.tCK_ps, self.clock_ps, self.latency_cyc = table, tCK_ps, clock_ps, latency_cyc
         self.refresh = refresh and table.rules.refresh >= 0
-        self.outcome = Outcome()
-        self._due = table.rules.refi if self.refresh else int(FAR)
-        self._ready, self._refreshed = 0, -int(FAR)
-        self._again = _refresh_to_refresh(table) if self.refresh else 0
-        self._quiet: dict[Hashable, tuple[int, int]] = {}
-        self._runs: dict[tuple[Hashable, int, int], Run] = {}
+        again = _refresh_to_refresh(table) if self.refresh else 0
+        on = (table.rules.refi, again, 1, POSTPONED_MAX) if self.refresh else (0, 0, 0, 0)
+        self._fixed = np.array([tCK_ps, clock_ps, *on], np.int64)
+        self._state = np.zeros(8, np.int64)
+        self._state[DUE] = table.rules.refi if self.refresh else int(FAR)
+        self._state[REFRESHED] = -int(FAR)
+        self._outcome = Outcome()
+        self._slots: dict[str, int] = {}
+        self._time_ps, self._quiet_ps = np.zeros(64, np.int64), np.zeros(64, np.int64)
+        self._entries: dict[Hashable, tuple[int, bytes, Stream]] = {}
+        self._packed: tuple[np.ndarray, np.ndarray] | None = None
 
-    def run(self, steps: Iterable[Step], trace: Trace | None = None) -> None:
-        """Run steps in order; appends an Event for each to `trace`."""
-        for step in steps:
-            if isinstance(step, AsicStep):
-                self._run_asic(step, trace)
-            else:
-                self._run_pim(step, trace)
+    @property
+    def outcome(self) -> Outcome:
+        """Sums over the steps so far."""
+        out = self._outcome
+        out.end_ps, out.refreshes = int(self._state[END]), int(self._state[REFRESHES])
+        out.time_ps = Counter(dict(zip(self._slots, self._time_ps.tolist(), strict=False)))
+        out.quiet_ps = Counter(dict(zip(self._slots, self._quiet_ps.tolist(), strict=False)))
+        return out
+
+    def run(self, steps: Sequence[Step], trace: Trace | None = None, *, times: int = 1) -> None:
+        """Run steps in order, all of them `times` times; appends an Event for each to `trace`."""
+        if trace is None:
+            self._advance(steps, times)
+            return
+        for step in [*steps] * times:
+            self._traced(step, trace)
 
     def finish(self) -> None:
         """Issue the refreshes that fall due behind the last PIM step, before the last step ends."""
-        self._refresh_until(self.outcome.end_ps // self.tCK_ps)
+        self._refresh_until(int(self._state[END]) // self.tCK_ps)
 
-    def _run_asic(self, step: AsicStep, trace: Trace | None) -> None:
-        out, duration = self.outcome, self.latency_cyc(step) * self.clock_ps
-        start = ceil_div(out.end_ps, self.clock_ps) * self.clock_ps
-        out.time_ps[step.name] += start + duration - out.end_ps
-        out.quiet_ps[step.name] += duration
-        out.asic_steps[step.name] += 1
-        out.end_ps = start + duration
-        if trace is not None:
-            trace.append(Event(step, start, out.end_ps, None, ()))
+    def _advance(self, steps: Sequence[Step], times: int) -> None:
+        if not steps:
+            return
+        table, done, total = np.array([self._row(step, times) for step in steps], np.int64), 0, times * len(steps)
+        state = self._state
+        while done < total:
+            entries, runs = self._packed or self._pack()
+            done = advance(done, total, table, entries, runs, self._fixed, state, self._time_ps, self._quiet_ps)
+            if state[CODE] == UNKNOWN:
+                self._find_out(steps[done % len(steps)])
+            self._raise_if_over()
 
-    def _run_pim(self, step: PimStep, trace: Trace | None) -> None:
-        out = self.outcome
-        start = ceil_div(out.end_ps, self.tCK_ps)
-        idle_refresh = self._refresh_until(start)
-        if step.key not in out.steps:
+    def _row(self, step: Step, times: int) -> tuple[int, int, int, int]:
+        """A step as the kernel takes it; what does not depend on time is counted here."""
+        out, slot = self._outcome, self._slots.setdefault(step.name, len(self._slots))
+        if slot == len(self._time_ps):
+            self._time_ps, self._quiet_ps = np.append(self._time_ps, [0] * slot), np.append(self._quiet_ps, [0] * slot)
+        if isinstance(step, AsicStep):
+            out.asic_steps[step.name] += times
+            duration = self.latency_cyc(step) * self.clock_ps
+            if duration > LONGEST_PS:
+                raise UserError(TOO_LONG_SAID)
+            return 0, 0, slot, duration
+        if step.key not in self._entries:
             out.steps[step.key] = step
-            quiet = self._engine.issue([step.stream], refresh=False)
-            if self._watch:
-                self._watch(step.stream, quiet, int(FAR), -int(FAR))
-            last = max((int(e.max()) for e in quiet.end_ck if len(e)), default=0)
-            self._quiet[step.key] = (quiet.idle_ck, max(last, quiet.idle_ck))
-        quiet_ck, settled = self._quiet[step.key]
-        due, running = self._due - start, self._refreshed - start
-        rest = max(running + self._again, 0)  # clocks that an earlier REFab may still hold the step up
-        if due > settled and not rest:
-            idle = quiet_ck
-            self._ready = max(self._ready, start + idle)
-        else:
-            run = self._look_up(step, min(due, settled + rest + 1), running if rest else -int(FAR))
-            idle = run.idle_ck
-            if run.refreshes:
-                self._due += run.refreshes * self.table.rules.refi
-                self._refreshed = start + run.refreshed_ck
-                out.refreshes += run.refreshes
-            self._ready = start + run.ready_ck
-        end = (start + idle) * self.tCK_ps
-        out.time_ps[step.name] += end - out.end_ps
-        out.quiet_ps[step.name] += quiet_ck * self.tCK_ps
-        out.executions[step.key] += 1
-        out.sent_values += step.sent_values
-        out.received_values += step.received_values
-        if trace is not None:
+            self._entries[step.key] = (
+                len(self._entries),
+                *self._known.stream(self.table, step.stream, self._engine, self._watch),
+            )
+            self._packed = None
+        out.executions[step.key] += times
+        out.sent_values += step.sent_values * times
+        out.received_values += step.received_values * times
+        return 1, self._entries[step.key][0], slot, 0
+
+    def _pack(self) -> tuple[np.ndarray, np.ndarray]:
+        """All entries and their runs as the kernel takes them."""
+        streams = [stream for _, _, stream in self._entries.values()]
+        ends = list(accumulate(len(stream.runs) for stream in streams))
+        rows = [
+            (stream.idle_ck, stream.settled_ck, end - len(stream.runs), end)
+            for stream, end in zip(streams, ends, strict=True)
+        ]
+        runs = [np.zeros((0, len(Run._fields)), np.int64), *(stream.runs for stream in streams)]
+        self._packed = np.array(rows, np.int64).reshape(-1, 4), np.concatenate(runs)
+        return self._packed
+
+    def _find_out(self, step: Step) -> None:
+        """Let the engine find the run at which the kernel stopped."""
+        assert isinstance(step, PimStep)
+        _, key, stream = self._entries[step.key]
+        due, running = int(self._state[WANT_DUE]), int(self._state[WANT_RUNNING])
+        if stream.find(due, running) is None:  # else another machine has found it meanwhile
+            new = stream.compute(self._engine, step.stream, due, running, self._watch)
+            self._outcome.engine_calls += len(new)
+            self._known.new += [(key, run) for run in new]
+        self._packed = None
+
+    def _traced(self, step: Step, trace: Trace) -> None:
+        """One step, with all that its event tells."""
+        state, edge, idle_refresh = self._state, self.clock_ps, tuple[int, ...]()
+        if isinstance(step, PimStep):
+            edge = self.tCK_ps
+            idle_refresh = self._refresh_until(ceil_div(int(state[END]), edge))
+        start = ceil_div(int(state[END]), edge)
+        due, running = int(state[DUE]) - start, int(state[REFRESHED]) - start
+        self._advance([step], 1)
+        found = None
+        if isinstance(step, PimStep):
             found = self._engine.issue(
                 [step.stream], refresh=self.refresh, due_ck=due, refreshed_ck=max(running, -int(FAR))
             )
-            trace.append(Event(step, start * self.tCK_ps, end, found, idle_refresh))
-        out.end_ps = end
+        trace.append(Event(step, start * edge, int(state[END]), found, idle_refresh))
 
     def _refresh_until(self, start: int) -> tuple[int, ...]:
         """Issue the refreshes that fall due while PIM is idle, up to and in clock `start`; returns their clocks."""
-        done = []
-        while self.refresh and (at := max(self._due, self._ready)) <= start:
-            if at >= self._due + POSTPONED_MAX * self.table.rules.refi:
-                raise UserError(f"REFab at CK {at} comes too late: {POSTPONED_MAX} refreshes are postponed already")
+        done: list[int] = []
+        while self.refresh and (at := int(max(self._state[DUE], self._state[READY]))) <= start:
             done.append(at)
-            self._due += self.table.rules.refi
-            self._refreshed, self._ready = at, at + self._again
-        self.outcome.refreshes += len(done)
+            refresh_until(at, self._fixed, self._state)
+            self._raise_if_over()
         return tuple(done)
 
-    def _look_up(self, step: PimStep, due: int, running: int) -> Run:
-        key = (step.key, due, running)
-        if key not in self._runs:
-            found = self._engine.issue([step.stream], refresh=self.refresh, due_ck=due, refreshed_ck=running)
-            self.outcome.engine_calls += 1
-            if self._watch:
-                self._watch(step.stream, found, due, running)
-            n = len(found.refresh_ck)
-            last = int(found.refresh_ck[-1, 0]) if n else running
-            ready = int(found.ready_ck.max()) if len(found.ready_ck) else 0
-            self._runs[key] = Run(found.idle_ck, ready, last, n)
-        return self._runs[key]
+    def _raise_if_over(self) -> None:
+        """Raise UserError if the kernel stopped for good."""
+        if self._state[CODE] == TOO_LATE:
+            at = int(self._state[WANT_DUE])
+            raise UserError(f"REFab at CK {at} comes too late: {POSTPONED_MAX} refreshes are postponed already")
+        if self._state[CODE] == TOO_LONG:
+            raise UserError(TOO_LONG_SAID)
 
 
 def _refresh_to_refresh(table: Table) -> int:

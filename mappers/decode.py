@@ -155,17 +155,30 @@ class Decoder:
     def __init__(self, plan: Plan, table: Table) -> None:
         self.plan, self.table = plan, table
         self._made: dict[tuple, PimStep] = {}
+        self._layers: dict[int, Layer] = {}
+
+    def timed_steps(self, t: int) -> list[Step]:
+        """As `layer_steps` of layer 0, but writes of K and V may be those of another token that take the same time."""
+        return self._steps(t, self._layer(0), anywhere=True)
 
     def layer_steps(self, t: int, layer: int = 0) -> list[Step]:
         """Steps of one layer for the token at position t (1 = first), in order (specification 3.4)."""
-        spec, at = self.plan.spec, self.plan.layer(layer)
+        return self._steps(t, self._layer(layer), anywhere=False)
+
+    def _layer(self, index: int) -> Layer:
+        if index not in self._layers:
+            self._layers[index] = self.plan.layer(index)
+        return self._layers[index]
+
+    def _steps(self, t: int, at: Layer, *, anywhere: bool) -> list[Step]:
+        spec = self.plan.spec
         d, q, f, h = spec.hidden_size, self.plan.q_dim, spec.intermediate_size, spec.num_attention_heads
         return [
             AsicStep("LayerNorm 1", "layernorm", d),
             self._product("QKV", at.qkv),
             AsicStep("QKV partial sums and bias", "add", 3 * q * len(at.qkv.chunks)),
-            self._k_write(at.k, t - 1),
-            self._v_write(at.v, t - 1),
+            self._k_write(at.k, t - 1, anywhere),
+            self._v_write(at.v, t - 1, anywhere),
             self._score(at.k, t),
             AsicStep("softmax", "softmax", h * t),
             self._weighted_sum(at.v, t),
@@ -193,7 +206,7 @@ class Decoder:
 
     def moved_by_baseline(self, t: int) -> int:
         """Values that a processor without PIM reads for one layer and token: all weights, K and V of t tokens."""
-        at = self.plan.layer()
+        at = self._layer(0)
         return sum(w.n_in * w.n_out for w in at.weights) + 2 * self.plan.q_dim * t
 
     def _product(self, name: str, w: Packed) -> PimStep:
@@ -203,12 +216,17 @@ class Decoder:
             self._made[key] = PimStep(name, (name,), product(self.table, w), False, sent, received)
         return self._made[key]
 
-    def _k_write(self, k: Packed, token: int) -> PimStep:
-        slot = token // self.plan.geo.all_banks
-        return PimStep("K write", ("K", slot), write_k(self.table, k, token), True, self.plan.q_dim, 0)
+    def _k_write(self, k: Packed, token: int, anywhere: bool) -> PimStep:
+        key = ("K", token // self.plan.geo.all_banks)
+        if not anywhere or key not in self._made:
+            self._made[key] = PimStep("K write", key, write_k(self.table, k, token), True, self.plan.q_dim, 0)
+        return self._made[key]
 
-    def _v_write(self, v: RowAligned, token: int) -> PimStep:
-        return PimStep("V write", ("V",), write_v(self.table, v, token), False, self.plan.q_dim, 0)
+    def _v_write(self, v: RowAligned, token: int, anywhere: bool) -> PimStep:
+        key = ("V",)
+        if not anywhere or key not in self._made:
+            self._made[key] = PimStep("V write", key, write_v(self.table, v, token), False, self.plan.q_dim, 0)
+        return self._made[key]
 
     def _score(self, k: Packed, t: int) -> PimStep:
         slots, plan = ceil_div(t, self.plan.geo.all_banks), self.plan

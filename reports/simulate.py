@@ -23,6 +23,7 @@ from pimloom.cycle_sim.kernel import FAR
 from pimloom.cycle_sim.machine import Event, Machine, command_counts
 from pimloom.cycle_sim.monitor import TRACE, expand, raise_if_illegal
 from pimloom.cycle_sim.roofline import check_fits, prompt_time, token_time
+from pimloom.cycle_sim.runs import Known
 from pimloom.energy.ledger import EnergyError
 from pimloom.energy.pim import CURRENTS, ON_THE_PINS, command_energy_pj, pim_energy
 from pimloom.mappers.decode import Decoder, Plan, max_tokens, plan
@@ -42,6 +43,7 @@ class Options:
     window: "Window | None"
     progress: Progress
     prompt: int
+    known: Known | None
 
 
 @dataclass
@@ -68,12 +70,14 @@ def simulate(
     window: Window | None = None,
     progress: Progress = lambda tokens: None,
     prompt: int = 0,
+    known: Known | None = None,
 ) -> Result:
     """Generate `generate` tokens behind `prompt` tokens, batch 1. `progress` hears of each token done, prompt included.
 
     PIM takes the tokens of a prompt one by one, each like a generated one; a roofline takes them all in one pass. Times
     and energies are of prompt and generation together, those per token of each generated one.
 
+    known: runs of command streams, shared between simulations: it saves time and changes nothing.
     check: every distinct command trace goes through the legality monitor. `seed` is recorded; nothing here is random.
     Raises UserError for what cannot run, ConservationError or EnergyError for a fault of the model itself.
     """
@@ -82,7 +86,7 @@ def simulate(
     if prompt < 0:
         raise UserError(f"--prompt: expected at least 0 tokens, got {prompt}")
     run = _pim if isinstance(system.spec, PimSystem) else _roofline
-    result = run(system, spec, generate, Options(seed, check, window, progress, prompt))
+    result = run(system, spec, generate, Options(seed, check, window, progress, prompt, known))
     if not 0 < result.latency_s < math.inf or not 0 <= (result.energy_j or 0) < math.inf:
         numbers = f"{result.latency_s} s and {result.energy_j} J"
         raise UserError(f"{system.name}: the run comes out at {numbers}; a value of the system is out of range")
@@ -102,12 +106,14 @@ def _pim(system: System, spec: LlmSpec, generate: int, options: Options) -> Resu
         partial(latency_cyc, hardware.npu),
         refresh=hardware.dram.refresh,
         watch=partial(_monitor, table) if options.check else None,
+        known=None if options.check else options.known,
     )
     for t in range(1, tokens + 1):
-        steps = decoder.layer_steps(t)
-        for layer in range(spec.num_hidden_layers):
+        if window is None:
+            machine.run(decoder.timed_steps(t), times=spec.num_hidden_layers)
+        for layer in range(spec.num_hidden_layers if window else 0):
             traced = window is not None and machine.outcome.end_ps < window.end_ps
-            machine.run(decoder.layer_steps(t, layer) if traced else steps, window if traced else None)
+            machine.run(decoder.layer_steps(t, layer if traced else 0), window if traced else None)
         traced = window is not None and machine.outcome.end_ps < window.end_ps
         machine.run(decoder.last_steps(), window if traced else None)
         options.progress(t)

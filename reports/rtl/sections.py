@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from pimloom.arch.optics import load_optics
 from pimloom.arch.part import Part
 from pimloom.arch.system import PimSystem, list_names
-from pimloom.arch.units import PS_PER_US
+from pimloom.arch.units import PS_PER_US, UM2_PER_MM2
 from pimloom.reports.figures import grouped_bars
 from pimloom.reports.page import Column, Figure, Notes, Section, TableData
 from pimloom.reports.rtl.published import Published, published
@@ -15,7 +15,6 @@ from pimloom.reports.rtl.published import Published, published
 Rows = Sequence[Mapping[str, Any]]
 
 COMMAND_BLOCKS = ("sequencer", "timer")
-UM2_PER_MM2 = 10**6
 UW_PER_MW = 1000
 
 

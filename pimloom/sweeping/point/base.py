@@ -10,11 +10,12 @@ import msgspec
 
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec, load_llm
-from pimloom.arch.load import Sheet, load_sheet, read_sheet
+from pimloom.arch.load import Sheet, read_sheet, tree_of
 from pimloom.arch.system import System, check_place, find, kind_of, part_sheet, resolve
 from pimloom.sweeping.definition.sweep import Axis, Scalar, Sweep
 from pimloom.sweeping.point.code import code_digest
 from pimloom.sweeping.point.requests import Given, read_given
+from pimloom.sweeping.point.results import Column, columns_of
 from pimloom.sweeping.point.workload import BATCHED, Work, check_key, check_together, check_value, work_of
 
 WORKLOAD = "workload."
@@ -67,6 +68,11 @@ class Base(msgspec.Struct, frozen=True, dict=True):
     def columns(self) -> dict[str, str]:
         """Place of each axis -> its column in a row."""
         return {place: Axis(place, (), unit).column for place, unit in self.units.items()}
+
+    @cached_property
+    def results(self) -> list[Column]:
+        """The result columns of every row, in order; what the system has no data for is not among them."""
+        return columns_of(self.kind, batched=self.batched, figures="energy" in tree_of(self.system))
 
     @cached_property
     def batched(self) -> bool:
@@ -180,7 +186,7 @@ def _parts(sheet: Sheet, sweep: Sweep) -> dict[str, Sheet]:
     axis = next((a.values for a in sweep.axes if a.place == PART), ())
     named = [str(value) for value in axis] or [sweep.set[PART]] if axis or PART in sweep.set else []
     if not named:
-        device = str(load_sheet(sheet, Any).value["dram"]["part"])
+        device = str(tree_of(sheet)["dram"]["part"])
         own = device.endswith((".yaml", ".yml"))
         named = [str(Path(sheet.path).parent / device) if own else device]
     return {name: part_sheet(name) for name in named}

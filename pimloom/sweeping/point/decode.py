@@ -11,11 +11,15 @@ from pimloom.arch.llm import LlmSpec
 from pimloom.arch.npu_pim import NpuPimSystem
 from pimloom.arch.system import RooflineSystem, System, digest
 from pimloom.arch.units import S_PER_PS
+from pimloom.energy.logic_area import npu_pim_area_mm2
 from pimloom.mappers.packing import round_robin
+from pimloom.reports.npu_pim.gpu import serve_gpu
+from pimloom.reports.npu_pim.parallel import serve_on_devices
 from pimloom.reports.npu_pim.serve import Served
 from pimloom.reports.serving.batching import POLICIES
+from pimloom.reports.serving.decoding import decode_iterations
 from pimloom.reports.serving.machine import Batch, Plan, machine_of
-from pimloom.sweeping.point.requests import Given
+from pimloom.sweeping.point.requests import Given, workload_of
 from pimloom.sweeping.point.workload import Work
 
 Values = dict[str, float | int | None]
@@ -31,18 +35,27 @@ def decode(system: System, llm: LlmSpec, work: Work, given: Given | None, seed: 
     layers = work.layers or llm.num_hidden_layers
     if layers > llm.num_hidden_layers:
         raise UserError(f"workload.layers: expected 1 to {llm.num_hidden_layers}, the layers of {llm.name}")
-    spec_digest = digest(system.spec, system.part, msgspec.structs.replace(llm, name=""), work, given and given, seed)
+    spec_digest = digest(
+        system.spec, system.part, msgspec.structs.replace(llm, name=""), work._replace(model=""), given, seed
+    )
     if given is None:
-        return _growing(system, llm, work, layers), spec_digest
-    if given.tokens is not None:
-        return _listed(system, llm, work, given, layers), spec_digest
-    return _served(system, llm, work, given, layers, seed), spec_digest
+        found = _growing(system, llm, work, layers)
+    elif given.tokens is not None:
+        found = _listed(system, llm, work, given, layers)
+    else:
+        found = _served(system, llm, work, given, layers, seed)
+    if isinstance(system.spec, NpuPimSystem) and system.part is not None:
+        area, n = npu_pim_area_mm2(system.spec, system.part), system.spec.interleave.sub_batches
+        found["area_mm2"] = None if area is None else area * work.tp * work.pp
+        found["sub_batches"] = n if (found["batch_mean"] or 0) >= n else 1
+    return found, spec_digest
 
 
 def _growing(system: System, llm: LlmSpec, work: Work, layers: int) -> Values:
     batch, contexts = work.batch or 1, range(work.prompt + 1, work.prompt + work.generate + 1)
     asked = sorted({*contexts[:: work.every], contexts[-1]})
-    machine = machine_of(system, llm, _plan(system, work, layers, batch, 0))
+    least = system.spec.interleave.sub_batches if isinstance(system.spec, NpuPimSystem) else 1
+    machine = machine_of(system, llm, _plan(system, work, layers, max(batch, least), 0))  # a small batch runs undivided
     channel = np.array(round_robin([1] * batch, _channels(system)), np.int64)
     last_first = [
         machine.simulate(Batch(np.full(batch, n), channel)) for n in reversed(asked)
@@ -69,15 +82,13 @@ def _values(served: Sequence[Served], asked: Sequence[int], contexts: range, wor
         return fsum(np.interp(contexts, asked, values).tolist())
 
     batch, latency = served[0].batch, total([s.iteration_cyc * s.clock_ps * S_PER_PS for s in served])
-    tokens, found = batch * len(contexts), Values()
-    causes = [s.iteration_energy_by_cause_j for s in served]
-    if all(cause is not None for cause in causes):
-        names = list(dict.fromkeys(name for cause in causes if cause for name in cause))
-        for name in names:
-            joules = work.tp * total([cause.get(name, 0.0) for cause in causes if cause is not None])
-            found[f"energy_by_cause_j.{name}"] = joules
-        energy = fsum(joules for joules in found.values() if joules is not None)
-        found |= {"energy_j": energy, "energy_per_token_j": energy / tokens, "power_w": energy / latency}
+    tokens = batch * len(contexts)
+    weights = np.zeros(len(asked))
+    for at in range(len(asked)):  # what interpolation makes of each
+        weights[at] = np.interp(contexts, asked, np.arange(len(asked)) == at).sum()
+    found = _energies(served, (work.tp * weights / tokens).tolist(), tokens)
+    if (energy := found.get("energy_j")) is not None:
+        found["power_w"] = energy / latency
     for name in SUMS:
         value = total([getattr(s, name) for s in served])
         found[name] = round(value) if name == "link_bytes" else value
@@ -93,8 +104,57 @@ def _values(served: Sequence[Served], asked: Sequence[int], contexts: range, wor
 
 
 def _listed(system: System, llm: LlmSpec, work: Work, given: Given, layers: int) -> Values:
-    raise NotImplementedError
+    """One iteration of a list of contexts."""
+    for key in ("batch", "iterations"):
+        if getattr(work, key) is not None:
+            raise UserError(f"workload.{key}: {given.name} lists the contexts of one iteration; leave it out")
+    tokens, channels = np.array(given.tokens, np.int64), _channels(system)
+    channel = None if given.channel is None else np.array(given.channel, np.int64)
+    if isinstance(system.spec, RooflineSystem):
+        served = serve_gpu(system, llm, tokens, tp=work.tp, layers=layers)
+    else:
+        if channel is not None and channel.max() >= channels:
+            raise UserError(f"{given.name}: names channel {channel.max()}, there are {channels}")
+        if channel is None and work.policy == "round-robin":
+            channel = np.array(round_robin(tokens.tolist(), channels), np.int64)
+        served = serve_on_devices(
+            system, llm, tokens, channel, tp=work.tp, pp=work.pp, layers=layers, fidelity=work.fidelity
+        )
+    mean = float(tokens.mean())
+    return _values([served], [0], range(1), work) | {"context_mean": mean}
 
 
 def _served(system: System, llm: LlmSpec, work: Work, given: Given, layers: int, seed: int) -> Values:
-    raise NotImplementedError
+    """Iterations of a data set or a trace; energies of those that are not simulated are the mean per token."""
+    if work.batch is None:
+        raise UserError(f"workload.batch: missing; requests {given.name} do not say how many are served at once")
+    plan = _plan(system, work, layers, work.batch, seed)
+    done, served = decode_iterations(system, llm, workload_of(given, seed), plan)
+    tokens, simulated = int(done.batch.sum()), sum(s.batch for s in served)
+    found = _energies(served, [work.tp / simulated] * len(served), tokens)
+    if (energy := found.get("energy_j")) is not None:
+        found["power_w"] = energy / done.time_s
+    for name in SUMS:
+        value = fsum(getattr(s, name) for s in served) * tokens / simulated
+        found[name] = round(value) if name == "link_bytes" else value
+    return found | {
+        "latency_s": done.time_s,
+        "time_per_token_s": done.token_time_s.mean if done.token_time_s else None,
+        "tokens_per_s": done.tokens_per_s,
+        "iterations": len(done.seconds),
+        "simulated_iterations": len(served),
+        "batch_mean": float(done.batch.mean()),
+        "context_mean": float(done.tokens.sum() / done.batch.sum()),
+    }
+
+
+def _energies(served: Sequence[Served], weights: Sequence[float], tokens: int) -> Values:
+    """Energy of all devices: per generated token, the weighted sum of the iterations'; nothing if one has none."""
+    causes = [s.iteration_energy_by_cause_j for s in served if s.iteration_energy_by_cause_j is not None]
+    if len(causes) < len(served):
+        return {}
+    names = dict.fromkeys(name for cause in causes for name in cause)
+    each = {n: fsum(w * cause.get(n, 0.0) for w, cause in zip(weights, causes, strict=True)) for n in names}
+    total = fsum(each.values())
+    found: Values = {"energy_j": total * tokens, "energy_per_token_j": total}
+    return found | {f"energy_by_cause_j.{name}": value * tokens for name, value in each.items()}

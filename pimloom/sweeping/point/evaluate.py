@@ -2,9 +2,12 @@
 
 import time
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from pimloom.arch.error import UserError, one_line
+from pimloom.arch.system import PimSystem
+from pimloom.cycle_sim.runs import Known, Run
+from pimloom.energy.logic_area import pim_area_mm2
 from pimloom.reports.result import Result
 from pimloom.reports.simulate import simulate
 from pimloom.sweeping.definition.sweep import Scalar
@@ -16,28 +19,31 @@ from pimloom.sweeping.point.row import Outcome, Row, row_of
 
 
 class Found(NamedTuple):
-    """The row of a point, and the sub-problems that were computed for it and not known before."""
+    """The row of a point, and the runs of command streams that were computed for it: (key, seven integers)."""
 
     row: Row
-    steps: list[Any]
+    steps: list[tuple[bytes, Run]]
 
 
-def evaluate(base: Base, point: Mapping[str, Scalar], known: Any = None) -> Found:
+def evaluate(base: Base, point: Mapping[str, Scalar], known: Known | None = None) -> Found:
     """The row of a point; a fault of it is a row with `error`. Never raises an Exception.
 
-    known: sub-problems that are computed already.
+    known: runs of command streams, which one process keeps for all its points; what the point adds to them is in
+    `steps`, too, and `known.add(steps)` takes it in elsewhere. It saves time and changes nothing.
     """
-    began, error, found, steps = time.perf_counter(), None, None, list[Any]()
+    began, error, found = time.perf_counter(), None, None
+    known = known or Known()
     try:
-        found = _simulated(base, point, known, steps)
+        found = _simulated(base, point, known)
     except UserError as said:
         error = one_line(said)
     except Exception as fault:
         error = one_line(f"{type(fault).__name__}: {fault}")
+    steps, known.new = known.new, []
     return Found(row_of(base, point, found, error, time.perf_counter() - began), steps)
 
 
-def _simulated(base: Base, point: Mapping[str, Scalar], known: Any, steps: list[Any]) -> Outcome:
+def _simulated(base: Base, point: Mapping[str, Scalar], known: Known) -> Outcome:
     if base.code != code_digest():
         raise UserError(f"this worker runs other code ({code_digest()}) than the sweep ({base.code}): install the same")
     work = base.work(point)
@@ -47,8 +53,11 @@ def _simulated(base: Base, point: Mapping[str, Scalar], known: Any, steps: list[
         return Outcome(*decode(system, model, work, given, base.seed))
     if work.batch not in (None, 1):
         raise UserError(f"workload.batch: {system.name} runs one sequence at a time, got {work.batch}")
-    result = simulate(system, model, work.generate, seed=base.seed, prompt=work.prompt)
-    return Outcome(_flat(result), result.spec_digest)
+    result = simulate(system, model, work.generate, seed=base.seed, prompt=work.prompt, known=known)
+    values = _flat(result)
+    if isinstance(system.spec, PimSystem) and system.part is not None:
+        values["area_mm2"] = pim_area_mm2(system.spec, system.part)
+    return Outcome(values, result.spec_digest)
 
 
 def _flat(result: Result) -> dict[str, float | int | None]:

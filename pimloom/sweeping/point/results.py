@@ -64,15 +64,22 @@ DECODE = (
 )
 
 
-def columns_of(kind: str, batched: bool) -> list[Column]:
-    """Columns of the results of a kind of system, in order; batched: a roofline that serves batches."""
+NEED_FIGURES = ("energy_j", "energy_per_token_j", "power_w", "area_mm2")
+
+
+def columns_of(kind: str, *, batched: bool, figures: bool) -> list[Column]:
+    """Columns of the results of a kind of system, in order.
+
+    batched: a roofline that serves batches; figures: an NPU whose file gives those of energy and area.
+    """
     if kind == "pim":
         steps = [Column(f"time_by_step_s.{flat(name)}", False, f"time of {name}") for name in PIM_STEPS]
         return [*COMMON, *PIM, *_causes(PIM_CAUSES), *steps]
-    without_area = [column for column in COMMON if column.name != "area_mm2"]
-    if kind == "npu_pim":
+    if kind == "npu_pim" and figures:
         return [*COMMON, *DECODE, *_causes(NPU_CAUSES)]
-    return [*without_area, *(DECODE if batched else ROOFLINE)]
+    if kind == "npu_pim":
+        return [*(column for column in COMMON if column.name not in NEED_FIGURES), *DECODE]
+    return [*(column for column in COMMON if column.name != "area_mm2"), *(DECODE if batched else ROOFLINE)]
 
 
 def flat(name: str) -> str:

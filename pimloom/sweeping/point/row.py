@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from pimloom import __version__
 from pimloom.sweeping.definition.sweep import Scalar
 from pimloom.sweeping.point.base import Base, digest_of, key_of
-from pimloom.sweeping.point.results import Column, columns_of
+from pimloom.sweeping.point.results import Column
 
 Row = dict[str, Any]
 LONGEST_ERROR = 500
@@ -23,7 +23,7 @@ class Outcome(NamedTuple):
 
 def result_columns(base: Base) -> list[Column]:
     """The result columns of every row of a sweep, in order; what a system has no data for is not among them."""
-    return columns_of(base.kind, base.batched)
+    return base.results
 
 
 def columns_of_row(base: Base) -> list[str]:

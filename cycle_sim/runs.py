@@ -1,0 +1,134 @@
+"""What the engine found of a stream on a table: without refresh, and with one that falls due or still runs.
+
+A stream that starts idle and closed runs as without refresh until a refresh is due, and beyond: a refresh that is due
+only keeps rows from opening. So all refreshes that fall due behind one opening of a row and up to the next one, but not
+after the clock in which REFab issues for the first of them, give one and the same run, as long as no other falls due
+before that run ends. One run of the engine stands for all of them: LOW to HIGH. Nothing is approximated;
+`tests/test_runs.py` compares all clocks with the engine.
+"""
+
+import hashlib
+from bisect import bisect_right
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from pimloom.arch.command import Row
+from pimloom.arch.table import Table
+from pimloom.cycle_sim.dram import Engine, Issue
+from pimloom.cycle_sim.kernel import FAR
+
+Watch = Callable[[np.ndarray, Issue, int, int], None]
+NOT_RUNNING = -int(FAR)
+
+
+class Run(NamedTuple):
+    """A stream as it ran; clocks in CK from its start. Holds for refreshes due from `low` to `high`.
+
+    running: clock of an earlier REFab, NOT_RUNNING without. idle: first clock with nothing under way; ready: in which a
+    REFab would be legal; refreshed: of the last REFab; refreshes: how many issued.
+    """
+
+    running: int
+    low: int
+    high: int
+    idle: int
+    ready: int
+    refreshed: int
+    refreshes: int
+
+
+class Stream:
+    """All known runs of a stream, and the one without refresh. runs: int64 rows of `Run`, by running and low."""
+
+    def __init__(self, table: Table, stream: np.ndarray, engine: Engine, watch: Watch | None) -> None:
+        found = engine.issue([stream], refresh=False)
+        if watch:
+            watch(stream, found, int(FAR), NOT_RUNNING)
+        self.idle_ck = found.idle_ck
+        self.settled_ck = max(_last(found), found.idle_ck)
+        opens = table.rules.leaves[stream["cmd"]] == int(Row.OPEN)
+        self._opens: list[int] = np.sort(found.issue_ck[0][opens]).tolist()
+        self._refi, self._runs = table.rules.refi, list[Run]()
+        self.runs = np.zeros((0, len(Run._fields)), np.int64)
+
+    def find(self, due: int, running: int) -> Run | None:
+        """The run with a refresh due and another one running, if it is known."""
+        at = bisect_right(self._runs, (running, due, FAR)) - 1
+        run = self._runs[at] if at >= 0 else None
+        return run if run and run.running == running and run.low <= due <= run.high else None
+
+    def add(self, run: Run) -> None:
+        """Keep a run, unless one of the same beginning is there."""
+        at = bisect_right(self._runs, (run.running, run.low, FAR))
+        if at and self._runs[at - 1][:2] == run[:2]:
+            return
+        self._runs.insert(at, run)
+        self.runs = np.array(self._runs, np.int64)
+
+    def compute(self, engine: Engine, stream: np.ndarray, due: int, running: int, watch: Watch | None) -> list[Run]:
+        """Run the engine until this run is known; the runs that are new."""
+        new: list[Run] = []
+        if running == NOT_RUNNING and due <= self.settled_ck < self._refi:
+            at = bisect_right(self._opens, due - 1)  # rows opened before it falls due
+            low, until = (self._opens[at - 1] + 1 if at else due), self._opens[at] if at < len(self._opens) else due
+            if self.find(low, running) is None:
+                new.append(self._run(engine, stream, low, running, until, watch))
+                self.add(new[-1])
+        if self.find(due, running) is None:
+            new.append(self._run(engine, stream, due, running, due, watch))
+            self.add(new[-1])
+        return new
+
+    def _run(self, engine: Engine, stream: np.ndarray, due: int, running: int, until: int, watch: Watch | None) -> Run:
+        """The run for a refresh due at `due`, and those up to `until` that are the same."""
+        found = engine.issue([stream], due_ck=due, refreshed_ck=running)
+        if watch:
+            watch(stream, found, due, running)
+        n = len(found.refresh_ck)
+        last = int(found.refresh_ck[-1, 0]) if n else running
+        ready = int(found.ready_ck.max()) if len(found.ready_ck) else 0
+        alone = n == 1 and due + self._refi > max(_last(found), found.idle_ck)
+        return Run(running, due, max(min(until, last), due) if alone else due, found.idle_ck, ready, last, n)
+
+
+def _last(found: Issue) -> int:
+    return max((int(end.max()) for end in found.end_ck if len(end)), default=0)
+
+
+class Known:
+    """Runs of streams on tables, shared by the machines of a process; `new` are those that were not there before."""
+
+    def __init__(self) -> None:
+        self.streams: dict[bytes, Stream] = {}
+        self._waiting: dict[bytes, list[Run]] = {}
+        self.new: list[tuple[bytes, Run]] = []
+
+    def add(self, runs: Iterable[tuple[bytes, Run]]) -> None:
+        """Take runs that were found elsewhere: `(digest of table and stream, run)`."""
+        for key, run in runs:
+            if key in self.streams:
+                self.streams[key].add(Run(*run))
+            else:
+                self._waiting.setdefault(key, []).append(Run(*run))
+
+    def stream(self, table: Table, stream: np.ndarray, engine: Engine, watch: Watch | None) -> tuple[bytes, Stream]:
+        """What is known of a stream on a table."""
+        key = hashlib.blake2b(stream.tobytes(), key=table_digest(table.names, _bytes(table)), digest_size=16).digest()
+        if key not in self.streams:
+            found = self.streams[key] = Stream(table, stream, engine, watch)
+            for run in self._waiting.pop(key, ()):
+                found.add(run)
+        return key, self.streams[key]
+
+
+@lru_cache(maxsize=256)
+def table_digest(names: tuple[str, ...], rules: bytes) -> bytes:
+    """Digest of a compiled table."""
+    return hashlib.blake2b(repr(names).encode() + rules, digest_size=16).digest()
+
+
+def _bytes(table: Table) -> bytes:
+    return b"".join(np.asarray(value).tobytes() + b";" for value in table.rules)
