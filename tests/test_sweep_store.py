@@ -57,8 +57,8 @@ def test_what_was_appended_is_there_for_all_and_nothing_is_made_before(tmp_path)
 
 @pytest.mark.parametrize("size", [1, 7])
 def test_small_files_are_merged_and_the_table_is_the_same(tmp_path, size):
-    fill(tmp_path / "many", 300, size)
-    fill(tmp_path / "one", 300, 300)
+    fill(tmp_path / "many", 140, size)
+    fill(tmp_path / "one", 140, 140)
     assert len(files(tmp_path / "many")) <= 2 * 15 + 1
     assert len(files(tmp_path / "one")) == 1
     assert open_store(tmp_path / "many").frame().equals(open_store(tmp_path / "one").frame())
@@ -82,7 +82,7 @@ def test_types_of_the_frame(tmp_path):
 
 
 @given(st.lists(VALUES, min_size=1, max_size=6), st.randoms(use_true_random=False))
-@settings(max_examples=60)
+@settings(max_examples=25)
 def test_values_come_back_however_they_were_batched(tmp_path_factory, values, luck):
     """Of one type, as they were; of several, as the table says: the same for every way to cut rows into batches."""
     rows = [{"point": str(number), "x": value} for number, value in enumerate(values)]
@@ -113,10 +113,11 @@ def test_of_two_rows_of_a_point_the_one_without_error_counts_then_the_first(tmp_
         assert list(store.frame()["finished_utc"]) == ["2027"]
 
 
-def test_a_killed_writer_loses_nothing_that_it_said_was_done(tmp_path):
+@pytest.mark.parametrize("kills", [3, pytest.param(30, marks=pytest.mark.slow)])
+def test_a_killed_writer_loses_nothing_that_it_said_was_done(tmp_path, kills):
     """At random moments, most of them in the middle of a write or a merge; the next writer goes on."""
     luck, done = random.Random(1), 0
-    for _ in range(4):
+    for _ in range(kills):
         process = start(tmp_path, done, 10**6, 3)
         assert process.stdout is not None
         said = process.stdout.readline()
@@ -132,7 +133,7 @@ def test_a_killed_writer_loses_nothing_that_it_said_was_done(tmp_path):
 
 
 def test_two_processes_fill_a_folder_while_a_third_reads(tmp_path):
-    writers = [start(tmp_path, first, 200, 2) for first in (0, 150)]
+    writers = [start(tmp_path, first, 100, 2) for first in (0, 70)]
     store, seen = open_store(tmp_path), set()
     while any(writer.poll() is None for writer in writers):
         seen |= store.refresh()
@@ -140,8 +141,8 @@ def test_two_processes_fill_a_folder_while_a_third_reads(tmp_path):
         time.sleep(0.05)
     assert [writer.returncode for writer in writers] == [0, 0]
     seen |= store.refresh()
-    assert seen == store.keys() == points(*range(350)) and not store.damaged
-    assert [dict(found) for found in store.rows_of(sorted(points(*range(350))))] == [row(n) for n in range(350)]
+    assert seen == store.keys() == points(*range(170)) and not store.damaged
+    assert [dict(found) for found in store.rows_of(sorted(points(*range(170))))] == [row(n) for n in range(170)]
 
 
 def test_files_of_the_dead_are_merged_even_if_their_writer_lives_and_two_do_it_at_once(tmp_path, monkeypatch):
@@ -162,10 +163,10 @@ def test_files_of_the_dead_are_merged_even_if_their_writer_lives_and_two_do_it_a
         unlink(path, missing_ok=missing_ok)
 
     monkeypatch.setattr(Path, "unlink", twice)
-    for number in range(40, 80):
+    for number in range(40, 60):
         living.append([row(number)])
         assert open_store(tmp_path).keys() - points(99) == points(*range(number + 1))
-    assert not living.damaged and len(open_store(tmp_path).frame()) == 81
+    assert not living.damaged and len(open_store(tmp_path).frame()) == 61
 
 
 def test_a_merge_between_the_look_and_the_read_hides_nothing(tmp_path, monkeypatch):
@@ -281,16 +282,16 @@ def test_what_a_killed_writer_left_goes_after_a_day(tmp_path):
 
 
 def test_a_full_disk_keeps_the_rows_and_leaves_nothing_half_written(tmp_path):
-    """A real one, of one MiB."""
+    """A real one, of 256 KiB."""
     disk = tmp_path / "disk"
     disk.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(disk)]
+    mount = ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(disk)]
     if os.getuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode != 0:
         pytest.skip("needs the right to mount a file system in memory")
     try:
         store, done = open_store(disk / "sweep"), 0
         with pytest.raises(UserError) as caught:
-            for batch in batches(0, 10**6, 2000):
+            for batch in batches(0, 10**6, 500):
                 store.append(batch)
                 done += len(batch)
         said = f"disk full at {disk / 'sweep' / 'rows'}: {done} rows are kept; make room and start again"

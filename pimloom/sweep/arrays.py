@@ -1,4 +1,4 @@
-"""Python's values as an Arrow array, without pandas: `pyarrow.array` imports it, which takes as long as all the rest."""
+"""Values as an Arrow array, without pandas: `pyarrow.array` imports it, which takes longer than all the rest."""
 
 from collections.abc import Sequence
 

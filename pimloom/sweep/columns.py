@@ -35,7 +35,7 @@ def table_of(rows: Sequence[Mapping[str, object]]) -> pa.Table:
 
 
 def united(tables: Sequence[pa.Table], text: Iterable[str] = ()) -> pa.Table:
-    """The tables one after the other, with all their columns; those named in `text` are there, and text, in any case."""
+    """The tables one after the other, with all their columns; those named in `text` are there, and text, always."""
     always = dict.fromkeys(text, TEXT)
     names = list(dict.fromkeys([*united_order([tuple(table.column_names) for table in tables]), *always]))
     types: dict[str, pa.DataType] = {name: always.get(name, NULL) for name in names}
