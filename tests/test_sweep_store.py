@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pimloom.arch.error import UserError
-from pimloom.sweep import durable, segments
+from pimloom.sweep import segments
 from pimloom.sweep.segments import Segments
 from pimloom.sweep.store import open_store
 from tests.sweep_writer import batches, row
@@ -40,7 +40,7 @@ def fill(folder: Path, count: int, size: int = 1) -> None:
 
 
 def points(*numbers: int) -> set[str]:
-    return {row(number)["point"] for number in numbers}
+    return {str(row(number)["point"]) for number in numbers}
 
 
 def test_what_was_appended_is_there_for_all_and_nothing_is_made_before(tmp_path):
@@ -51,7 +51,7 @@ def test_what_was_appended_is_there_for_all_and_nothing_is_made_before(tmp_path)
     assert other.refresh() == points(0, 1) and not other.refresh()
     other.append([row(2)])
     assert store.refresh() == points(2) and store.keys() == other.keys() == points(0, 1, 2)
-    assert store.rows_of([row(9)["point"], row(2)["point"], row(0)["point"]]) == [row(2), row(0)]
+    assert store.rows_of([*points(9), *points(2), *points(0)]) == [row(2), row(0)]
     assert list(store.frame()["point"]) == sorted(points(0, 1, 2))
 
 
@@ -319,7 +319,7 @@ def test_a_write_that_fails_is_one_line_and_a_merge_that_fails_is_none(tmp_path,
             raise OSError(28, "No space left on device")
         return real(*arguments)
 
-    monkeypatch.setattr(durable.os, step, failing)
+    monkeypatch.setattr(os, step, failing)
     store.append([row(15)])
     with pytest.raises(UserError, match="disk full at .*: 16 rows are kept; make room and start again"):
         store.append([row(16)])

@@ -101,7 +101,8 @@ def _array(name: str, values: list[object]) -> pa.Array:
 def _plain(name: str, value: Any) -> object:
     """numpy's scalars and kinds of str and int as Python's own."""
     value = value.item() if hasattr(value, "item") else value
-    for kind in (bool, int, float, str, bytes):
+    kinds: tuple[Any, ...] = (bool, int, float, str, bytes)
+    for kind in kinds:
         if isinstance(value, kind):
             return kind(value)
     if value is None:

@@ -61,8 +61,10 @@ def plain_rows(frame: "pandas.DataFrame") -> list[dict[str, object]]:
 
 def _best(good: "pandas.DataFrame", name: str, direction: Direction, value_of: "Evaluate") -> dict[str, object] | None:
     """The row with the best value, the first of equals."""
-    values = value_of(name, good).astype(float).dropna() if len(good) else []
-    if not len(values):
+    if good.empty:
+        return None
+    values = value_of(name, good).astype(float).dropna()
+    if values.empty:
         return None
     label = values.idxmax() if direction == "max" else values.idxmin()
     return plain_rows(good.loc[[label]])[0]
