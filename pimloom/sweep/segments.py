@@ -90,7 +90,6 @@ class Segments:
 
     def _prepare(self) -> None:
         """Make the folder; tidy up what writers of old have left."""
-        _refuse_link(self.folder)
         self.folder.mkdir(parents=True, exist_ok=True)
         remove_left_overs(self.folder)
         self._merge_abandoned()
