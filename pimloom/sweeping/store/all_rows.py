@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pimloom.sweeping.store.arrays import array_of
 from pimloom.sweeping.store.columns import frame_of
 from pimloom.sweeping.store.segments import Segments
 
@@ -54,14 +55,12 @@ class Store:
 
     def refresh(self) -> set[str]:
         """Keys, of any version of the code, that others have finished since the last look; reads only new files."""
-        new: set[str] = set()
-        table = _with(self._segments.fresh([POINT, CODE]), CODE)
-        for code in table[CODE].unique().to_pylist():
-            mask = pc.is_null(table[CODE]) if code is None else pc.equal(table[CODE], code)
+        table, new = self._segments.fresh([POINT, CODE]), set()
+        for point, code in zip(table[POINT].to_pylist(), table[CODE].to_pylist(), strict=True):
             known = self._finished.setdefault(code, set())
-            found = set(table[POINT].filter(mask).to_pylist()) - known
-            known |= found
-            new |= found
+            if point not in known:
+                known.add(point)
+                new.add(point)
         return new
 
     def frame(self, code_digest: str | None = None, columns: Sequence[str] | None = None) -> "pandas.DataFrame":
@@ -70,42 +69,37 @@ class Store:
         columns: those wanted, with the texts that are always there; all if None. Types: see `columns.frame_of`.
         """
         wanted = None if columns is None else [*dict.fromkeys((*TEXT_COLUMNS, *columns))]
-        table = _with(self._segments.read(wanted), *TEXT_COLUMNS)
+        table = self._segments.read(wanted)
         if code_digest is not None:
             table = table.filter(pc.equal(table[CODE], code_digest))
         return frame_of(_once(table))
 
     def rows_of(self, keys: Sequence[str]) -> list[dict[str, object]]:
         """The rows of these keys, in their order, as plain values (null is None); keys without a row are left out."""
-        table = _with(self._segments.read(), *TEXT_COLUMNS)
-        table = table.filter(pc.is_in(table[POINT], value_set=pa.array(list(keys), pa.string())))
-        rows = {row[POINT]: row for row in _once(table).to_pylist()}
-        return [rows[key] for key in keys if key in rows]
+        table, wanted = self._segments.read(), set(keys)
+        places = [place for place, point in enumerate(table[POINT].to_pylist()) if point in wanted]
+        found = table.take(array_of(places, pa.int64())).to_pylist()
+        first = {row[POINT]: row for row in sorted(found, key=_rank, reverse=True)}
+        return [first[key] for key in keys if key in first]
 
 
-def _with(table: pa.Table, *names: str) -> pa.Table:
-    """The table with the named columns of text, null if it lacks them."""
-    for name in names:
-        if name not in table.column_names:
-            table = table.append_column(name, pa.nulls(len(table), pa.string()))
-    return table
+def _rank(row: Mapping[str, object]) -> tuple[bool, bool, str]:
+    """Lowest for the row that counts, as in `_once`."""
+    finished = row[FINISHED]
+    return row[ERROR] is not None, finished is None, str(finished)
 
 
 def _once(table: pa.Table) -> pa.Table:
     """The row that counts of each key, in the order of the keys."""
     failed = pc.is_valid(table[ERROR])
-    keys = pa.table({"point": table[POINT], "failed": failed, "finished": table[FINISHED]})
+    keys = pa.Table.from_arrays([table[POINT], failed, table[FINISHED]], ["point", "failed", "finished"])
     order = pc.sort_indices(keys, [("point", "ascending"), ("failed", "ascending"), ("finished", "ascending")])
     table = table.take(order)
     points = table[POINT].combine_chunks()
     if len(points) < 2:
         return table
     first = pc.not_equal(points.slice(1), points.slice(0, len(points) - 1))
-    return table.filter(pa.chunked_array([pa.array([True]), *_chunks(first)]))
-
-
-def _chunks(array: pa.Array | pa.ChunkedArray) -> list[pa.Array]:
-    return array.chunks if isinstance(array, pa.ChunkedArray) else [array]
+    return table.filter(pa.concat_arrays([array_of([True], pa.bool_()), first]))
 
 
 def _text(value: object) -> str | None:

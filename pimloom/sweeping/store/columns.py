@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pimloom.sweeping.store.arrays import array_of
+
 if TYPE_CHECKING:
     import pandas
 
@@ -29,19 +31,21 @@ def table_of(rows: Sequence[Mapping[str, object]]) -> pa.Table:
     for any other value.
     """
     names = united_order([tuple(row) for row in rows])
-    return pa.table({name: _array(name, [row.get(name) for row in rows]) for name in names})
+    return pa.Table.from_arrays([_array(name, [row.get(name) for row in rows]) for name in names], names)
 
 
 def united(tables: Sequence[pa.Table], text: Iterable[str] = ()) -> pa.Table:
-    """The tables one after the other, with all their columns; the columns named in `text` are text in any case."""
-    names = united_order([tuple(table.column_names) for table in tables])
+    """The tables one after the other, with all their columns; those named in `text` are there, and text, always."""
     always = dict.fromkeys(text, TEXT)
+    names = list(dict.fromkeys([*united_order([tuple(table.column_names) for table in tables]), *always]))
     types: dict[str, pa.DataType] = {name: always.get(name, NULL) for name in names}
     for table in tables:
         for field in table.schema:
             types[field.name] = _join(types[field.name], field.type)
     schema = pa.schema(list(types.items()))
-    return pa.concat_tables([_cast(table, schema) for table in tables]) if tables else schema.empty_table()
+    if not tables:
+        return pa.Table.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
+    return pa.concat_tables([_cast(table, schema) for table in tables])
 
 
 def united_order(lists: Iterable[tuple[str, ...]]) -> list[str]:
@@ -91,13 +95,14 @@ def _array(name: str, values: list[object]) -> pa.Array:
         type_ = TEXT
     if type_ == FLOAT and int in kinds:
         values = [float(value) if type(value) is int else value for value in values]
-    return pa.array([_text(value) for value in values] if type_ == TEXT else values, type_)
+    return array_of([_text(value) for value in values] if type_ == TEXT else values, type_)
 
 
 def _plain(name: str, value: Any) -> object:
     """numpy's scalars and kinds of str and int as Python's own."""
     value = value.item() if hasattr(value, "item") else value
-    for kind in (bool, int, float, str, bytes):
+    kinds: tuple[Any, ...] = (bool, int, float, str, bytes)
+    for kind in kinds:
         if isinstance(value, kind):
             return kind(value)
     if value is None:
@@ -136,7 +141,7 @@ def _cast(table: pa.Table, schema: pa.Schema) -> pa.Table:
         if field.name not in table.column_names:
             columns.append(pa.nulls(len(table), field.type))
         elif field.type == TEXT and table[field.name].type not in (TEXT, NULL):
-            columns.append(pa.array(map(_text, table[field.name].to_pylist()), TEXT, size=len(table)))
+            columns.append(array_of([_text(value) for value in table[field.name].to_pylist()], TEXT))
         else:
             columns.append(pc.cast(table[field.name], field.type, safe=False))
     return pa.Table.from_arrays(columns, schema=schema)

@@ -23,12 +23,15 @@ def export_csv(frame: "pandas.DataFrame", path: str | Path) -> None:
     """Write the rows as CSV: whole, or not at all. UserError if impossible.
 
     An empty cell is null, floats keep every digit, text that a spreadsheet would run as a formula gets a leading
-    apostrophe.
+    apostrophe; text is quoted where it must be, names always.
     """
+    import pyarrow as pa
+    from pyarrow import csv
+
     safe = frame.copy(deep=False)
     for name in frame.select_dtypes(include=["str", "object"]).columns:
-        texts = {text: inert(text) for text in frame[name].dropna().unique()}
-        safe[name] = frame[name].map(texts)
+        safe[name] = frame[name].map({text: inert(text) for text in frame[name].dropna().unique()})
     safe.columns = [inert(str(name)) for name in frame.columns]
+    table = pa.Table.from_pandas(safe, preserve_index=False)
     with writing(path), replacing(path) as file:
-        safe.to_csv(file, index=False, lineterminator="\n")
+        csv.write_csv(table, file, csv.WriteOptions(quoting_style="needed"))

@@ -74,22 +74,22 @@ class Segments:
         """
         tables = self._gather(self._seen, columns)
         self._seen.update(tables)
-        return united(list(tables.values()), self._text_of(columns))
+        return self._united(tables, columns)
 
     def read(self, columns: Sequence[str] | None = None) -> pa.Table:
         """All rows, in no order, some perhaps twice. columns: as for `fresh`."""
-        return united(list(self._gather(set(), columns).values()), self._text_of(columns))
+        return self._united(self._gather(set(), columns), columns)
 
     def count(self) -> int:
         """How many different keys there are."""
         return len(self.read([self.key])[self.key].unique())
 
-    def _text_of(self, columns: Sequence[str] | None) -> list[str]:
-        return [name for name in self._text if columns is None or name in columns]
+    def _united(self, tables: Mapping[str, pa.Table], columns: Sequence[str] | None) -> pa.Table:
+        text = [name for name in self._text if columns is None or name in columns]
+        return united(list(tables.values()), text if tables else [self.key, *text])
 
     def _prepare(self) -> None:
         """Make the folder; tidy up what writers of old have left."""
-        _refuse_link(self.folder)
         self.folder.mkdir(parents=True, exist_ok=True)
         remove_left_overs(self.folder)
         self._merge_abandoned()
