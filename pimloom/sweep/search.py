@@ -13,7 +13,7 @@ from pimloom.sweep.space import Place, Space
 from pimloom.sweep.trials import Trials
 
 Row = Mapping[str, object]
-_DRAWS = 8  # draws for a point that was not asked yet, before one is taken by chance
+_DRAWS = 2  # draws for a point that was not asked yet, before one near it is taken, or with `random` any
 
 
 class Search:
@@ -111,7 +111,8 @@ class Search:
         for _ in range(_DRAWS):
             if (place := draw()) not in taken:
                 return place
-        return self._space.other(taken, chance) or place
+        near = None if self._sweep.method == "random" else self._space.near(place, taken, chance)
+        return near or self._space.other(taken, chance) or place
 
     def _outcome(self, row: Row) -> Outcome | None:
         if row.get("error"):
