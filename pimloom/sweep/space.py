@@ -24,7 +24,7 @@ class Space:
     @cached_property
     def levels(self) -> tuple[tuple[Scalar, ...], ...]:
         """Per axis its values, numbers in rising order; empty for a continuous range."""
-        return tuple(tuple(sorted(axis.values)) if _ordered(axis) else axis.values for axis in self.axes)  # type: ignore[type-var]
+        return tuple(tuple(sorted(axis.values)) if _ordered(axis) else axis.values for axis in self.axes)
 
     @cached_property
     def size(self) -> int | None:
