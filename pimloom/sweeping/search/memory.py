@@ -1,10 +1,10 @@
 """What a search knows, as Optuna's samplers take it: a study of finished trials, made anew for each batch."""
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from pimloom.sweeping.definition.sweep import Direction, Method
 from pimloom.sweeping.search.space import Place, Space
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
 _GENERATION = "NSGAIISampler:generation"  # where Optuna's NSGA-II looks for a trial's generation
+
+_DIRECTIONS: Mapping[Direction, Literal["minimize", "maximize"]] = {"min": "minimize", "max": "maximize"}
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,7 @@ class Memory:
         if method not in ("random", "nsga2", "tpe"):
             raise ValueError(f"{method} is not a search")
         self._method, self._space, self._batch = method, space, batch
-        self._directions = [f"{direction}imize" for direction in directions]
+        self._goals = directions
         with _quiet():
             self._distributions = space.distributions()
         self._trials: list[FrozenTrial] = []
@@ -75,7 +77,8 @@ class Memory:
         from optuna import create_study
 
         sampler = self._sampler(seed)
-        study = create_study(directions=self._directions or ["minimize"], sampler=sampler)
+        directions = [_DIRECTIONS[goal] for goal in self._goals] or [_DIRECTIONS["min"]]
+        study = create_study(directions=directions, sampler=sampler)
         study.add_trials(self._trials)
         return study, sampler
 

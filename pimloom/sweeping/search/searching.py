@@ -13,7 +13,6 @@ from pimloom.sweeping.search.space import Place, Space
 from pimloom.sweeping.search.trials import Trials
 
 Row = Mapping[str, object]
-_DRAWS = 8  # draws for a point that was not asked yet, before one is taken by chance
 
 
 class Search:
@@ -103,15 +102,16 @@ class Search:
         places: list[Place] = []
         with self._memory.drawing(seed) as draw:
             for _ in range(count):
-                places.append(self._fresh(draw, taken, chance))
+                places.append(self._fresh(draw(), taken, chance))
                 taken.add(places[-1])
         return places
 
-    def _fresh(self, draw: Callable[[], Place], taken: set[Place], chance: random.Random) -> Place:
-        for _ in range(_DRAWS):
-            if (place := draw()) not in taken:
-                return place
-        return self._space.other(taken, chance) or place
+    def _fresh(self, drawn: Place, taken: set[Place], chance: random.Random) -> Place:
+        """The drawn place; if it was asked before one near it, or with `random` any."""
+        if drawn not in taken:
+            return drawn
+        near = None if self._sweep.method == "random" else self._space.near(drawn, taken, chance)
+        return near or self._space.other(taken, chance) or drawn
 
     def _outcome(self, row: Row) -> Outcome | None:
         if row.get("error"):

@@ -24,7 +24,7 @@ class Space:
     @cached_property
     def levels(self) -> tuple[tuple[Scalar, ...], ...]:
         """Per axis its values, numbers in rising order; empty for a continuous range."""
-        return tuple(tuple(sorted(axis.values)) if _ordered(axis) else axis.values for axis in self.axes)  # type: ignore[type-var]
+        return tuple(tuple(sorted(axis.values)) if _ordered(axis) else axis.values for axis in self.axes)
 
     @cached_property
     def size(self) -> int | None:
@@ -58,6 +58,21 @@ class Space:
             return None
         found = [_found(*each) for each in zip(values, self.axes, self.levels, strict=True)]
         return tuple(at for at in found if at is not None) if None not in found else None
+
+    def near(self, place: Place, taken: Container[Place], chance: random.Random) -> Place | None:
+        """A place not in `taken`, by steps from `place` along one axis at a time: to the next level of numbers, to any
+        other of texts. None if the space has a continuous axis or 100 steps find none."""
+        axes = [i for i, levels in enumerate(self.levels) if len(levels) > 1]
+        for _ in range(100 if self.size and axes else 0):
+            i = chance.choice(axes)
+            last = len(self.levels[i]) - 1
+            step = chance.choice((-1, 1)) if _ordered(self.axes[i]) else chance.randint(1, last)
+            at = int(place[i]) + step
+            at = min(max(at, 0), last) if _ordered(self.axes[i]) else at % (last + 1)
+            place = (*place[:i], at, *place[i + 1 :])
+            if place not in taken:
+                return place
+        return None
 
     def other(self, taken: Container[Place], chance: random.Random) -> Place | None:
         """A place by chance that is not in `taken`; None if the space has a continuous axis or all are taken."""
