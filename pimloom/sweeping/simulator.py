@@ -27,7 +27,7 @@ class Task(msgspec.Struct):
 
     point: dict[str, Scalar]
     limit_s: float | None
-    steps: list[tuple[str, list[int]]]
+    steps: list[tuple[bytes, list[int]]]
 
 
 class Answer(msgspec.Struct):
@@ -35,7 +35,7 @@ class Answer(msgspec.Struct):
     code that simulated."""
 
     row: dict[str, Any]
-    steps: list[tuple[str, list[int]]]
+    steps: list[tuple[bytes, list[int]]]
     wall_s: float
     code: str
 
@@ -96,11 +96,13 @@ def _send(pipe: Any, message: bytes) -> None:
 
 def serve(asked: BinaryIO, answers: BinaryIO) -> None:
     """The process's side: the first line is the base of all points, each further one a task."""
+    from pimloom.cycle_sim.runs import Known, Run
     from pimloom.sweeping.point.base import Base
     from pimloom.sweeping.point.code import code_digest
     from pimloom.sweeping.point.evaluate import evaluate
 
     base, compiled = msgspec.json.decode(asked.readline(), type=Base), False
+    known = Known()
     decoder = msgspec.json.Decoder(Task)
     for line in asked:
         task = decoder.decode(line)
@@ -108,10 +110,16 @@ def serve(asked: BinaryIO, answers: BinaryIO) -> None:
             more = 0 if compiled else COMPILE_S
             signal.setitimer(signal.ITIMER_REAL, task.limit_s + more)
         start = time.perf_counter()
-        found = evaluate(base, task.point, task.steps)
+        known.add((key, Run(*run)) for key, run in task.steps)
+        found = evaluate(base, task.point, known)
         wall_s = time.perf_counter() - start
         signal.setitimer(signal.ITIMER_REAL, 0)
-        _send(answers, msgspec.json.encode(Answer(found.row, found.steps, wall_s, code_digest())))
+        _send(
+            answers,
+            msgspec.json.encode(
+                Answer(found.row, [(key, list(run)) for key, run in found.steps], wall_s, code_digest())
+            ),
+        )
 
 
 def main() -> None:

@@ -1,7 +1,6 @@
-"""What a sweep's folder tells: how far it is, its starts, and its table for other programs."""
+"""The starts of a sweep, and its table for other programs."""
 
 import csv
-import json
 import math
 import os
 
@@ -13,7 +12,6 @@ from pimloom.arch.error import UserError
 from pimloom.sweeping.store.all_rows import open_store
 from pimloom.sweeping.store.export import export_csv, export_parquet
 from pimloom.sweeping.store.runs import read_runs, record_run
-from pimloom.sweeping.store.status import status_of
 from tests.sweep_writer import row
 
 
@@ -24,42 +22,6 @@ def frame(tmp_path) -> pandas.DataFrame:
     store.append([row(number) for number in range(10)])
     store.append([{**row(10, code="old"), "finished_utc": "2030"}])
     return store.frame()
-
-
-def test_status_counts_and_names_the_best(frame):
-    said = status_of(
-        frame, "c0de", asked=12, objectives={"latency_s": "min", "dram.channels": "max"}, damaged=["a file"],
-        runs=[{"file": "1"}, {"file": "2", "host": "here"}],
-    )  # fmt: skip
-    best = said.pop("best")
-    assert said == {
-        "asked": 12,
-        "finished": 10,
-        "failed": 1,
-        "left": 2,
-        "other_versions": 1,
-        "last_finished_utc": "2026-01-02T03:04:05.678Z",
-        "runs": 2,
-        "last_run": {"file": "2", "host": "here"},
-        "damaged": ["a file"],
-    }
-    assert best == {"latency_s": row(0), "dram.channels": row(3)}
-    json.dumps(best, allow_nan=False)
-
-
-def test_the_best_meets_the_constraints_and_is_of_expressions_too(frame):
-    said = status_of(
-        frame, "c0de", objectives={"latency_s * 7": "max"}, constraints=["latency_s < 1", "dram.channels > 8"],
-        value_of=lambda text, rows: rows["latency_s"] * 7,
-        feasible=lambda text, rows: rows["latency_s"] < 1 if "latency" in text else rows["dram.channels"] > 8,
-    )  # fmt: skip
-    assert said["best"] == {"latency_s * 7": row(6)} and said["asked"] is said["left"] is None
-
-
-def test_status_of_nothing(tmp_path):
-    said = status_of(open_store(tmp_path).frame(), "c0de", asked=3, objectives={"latency_s": "min"})
-    assert (said["finished"], said["left"], said["best"], said["last_run"]) == (0, 3, {"latency_s": None}, None)
-    assert said["last_finished_utc"] is None
 
 
 def test_starts_are_kept_in_order_and_bad_files_are_named(tmp_path):
