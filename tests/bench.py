@@ -97,9 +97,10 @@ def main() -> None:
     from tests.bench_memory import memory_lines
     from tests.bench_npu import npu_lines
     from tests.bench_rtl import rtl_lines
+    from tests.bench_sweep import sweep_lines
 
     grid = Grid("bench", "measured", "target", box=None)
-    for line in [*measure(), *memory_lines(), *npu_lines(), *rtl_lines(), *fabric_lines()]:
+    for line in [*measure(), *memory_lines(), *npu_lines(), *rtl_lines(), *fabric_lines(), *sweep_lines()]:
         grid.add_row(*line)
     Console(width=100).print(grid)
 

@@ -50,7 +50,7 @@ def run_sweep(source: Path | Mapping[str, Any], out: Path | None, options: Optio
     check_columns(sweep, base)
     settle(folder, sweep, text)
     rows = SweepRows(folder, sweep, base)
-    record_run(folder, _facts(sweep, base, options))
+    record_run(folder, facts_of(sweep, base, options))
     with sweep_progress(sweep.name, options.quiet) as (show, say):
         for damage in rows.damaged:
             say(damage)
@@ -88,7 +88,7 @@ def _check(options: Options) -> None:
         raise UserError(f"--workers {options.workers}: a scheduler has its own workers; leave one of the two out")
 
 
-def _facts(sweep: Sweep, base: Base, options: Options) -> dict[str, object]:
+def facts_of(sweep: Sweep, base: Base, options: Options) -> dict[str, object]:
     """What is kept of a start."""
     return {
         "name": sweep.name,
