@@ -85,7 +85,7 @@ def test_a_prompt_of_a_roofline_is_one_pass():
     behind = run(generate=40).latency_s - run(generate=39).latency_s  # the last of 40 tokens
     short = run(generate=1, prompt=39).latency_s - behind
     assert run(generate=1, prompt=1).launch_s == 2 * run(generate=1).launch_s
-    assert behind < short < 39 * behind, "39 tokens share one reading of the weights"
+    assert 0.9 * behind < short < 2 * behind, "39 tokens share one reading of the weights"
 
 
 @pytest.mark.parametrize(
