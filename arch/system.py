@@ -1,7 +1,6 @@
 """A system to simulate: one YAML file that names its parts, with everything a user may `--set`."""
 
 import hashlib
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -12,14 +11,17 @@ import msgspec
 
 from pimloom.arch.document import SET
 from pimloom.arch.error import UserError
-from pimloom.arch.load import Loaded, Sheet, Source, load_sheet, nearest, read_sheet, tree_of
+from pimloom.arch.load import Loaded, Sheet, Source, load_sheet, read_sheet, tree_of
+from pimloom.arch.names import HERE as HERE
+from pimloom.arch.names import find as find
+from pimloom.arch.names import find_optics as find_optics
+from pimloom.arch.names import is_optics as is_optics
+from pimloom.arch.names import list_names as list_names
 from pimloom.arch.npu_pim import NpuPimSystem
 from pimloom.arch.part import NonNegative, Part, Positive, PositiveFloat
 from pimloom.arch.part_check import check_part
 from pimloom.arch.table import without_pim
 
-HERE = Path(__file__).parent
-OPTICAL = re.compile(r"^kind: optics\b", re.MULTILINE)
 Count = Annotated[int, msgspec.Meta(ge=0)]
 Share = Annotated[float, msgspec.Meta(gt=0, le=1)]
 ClockMhz = Annotated[float, msgspec.Meta(ge=0.1, le=100_000)]  # a period of 10 us to 10 ps
@@ -148,42 +150,6 @@ def digest(*values: Any) -> str:
     """SHA-256 of values (Structs, numbers, texts), 16 hex digits; equal values, equal digest."""
     text = msgspec.json.encode(values, enc_hook=str, order="sorted")
     return hashlib.sha256(text).hexdigest()[:16]
-
-
-def list_names(folder: str) -> list[str]:
-    """Names of the YAML files in `arch/FOLDER`; of `parts` the memories, of `optics` the optical parts among them."""
-    if folder not in ("parts", "optics"):
-        return sorted(p.stem for p in (HERE / folder).glob("*.yaml"))
-    every = sorted((HERE / "parts").glob("*.yaml"))
-    return [p.stem for p in every if bool(OPTICAL.search(p.read_text())) == (folder == "optics")]
-
-
-def find(folder: str, name: str) -> Path:
-    """The file of a name in `arch/FOLDER`, or a path to a YAML file of the user's own; else UserError."""
-    kind = folder.removesuffix("s")
-    known = list_names(folder)
-    if name in known:
-        return HERE / folder / f"{name}.yaml"
-    if name.endswith((".yaml", ".yml")):
-        return Path(name)
-    raise UserError(f"unknown {kind} {name!r}{nearest(name, known)}; known {folder}: {', '.join(known)}")
-
-
-def is_optics(name: str) -> bool:
-    """Whether this name, or this path to a YAML file, is that of an optical part."""
-    if name.endswith((".yaml", ".yml")) and Path(name).is_file():
-        return bool(OPTICAL.search(Path(name).read_text(errors="replace")))
-    return name in list_names("optics")
-
-
-def find_optics(name: str) -> Path:
-    """The file of an optical part by name, or a path; else UserError."""
-    known = list_names("optics")
-    if name in known:
-        return HERE / "parts" / f"{name}.yaml"
-    if name.endswith((".yaml", ".yml")):
-        return Path(name)
-    raise UserError(f"unknown optical part {name!r}{nearest(name, known)}; known optical parts: {', '.join(known)}")
 
 
 def part_sheet(name: str) -> Sheet:

@@ -128,7 +128,8 @@ class Machine:
 
     def finish(self) -> None:
         """Issue the refreshes that fall due behind the last PIM step, before the last step ends."""
-        self._refresh_until(int(self._state[END]) // self.tCK_ps)
+        refresh_until(int(self._state[END]) // self.tCK_ps, self._fixed, self._state)
+        self._raise_if_over()
 
     def _advance(self, steps: Sequence[Step], times: int) -> None:
         if not steps:

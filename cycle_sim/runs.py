@@ -3,7 +3,8 @@
 A stream that starts idle and closed runs as without refresh until a refresh is due, and beyond: a refresh that is due
 only keeps rows from opening. So all refreshes that fall due behind one opening of a row and up to the next one, but not
 after the clock in which REFab issues for the first of them, give one and the same run, as long as no other falls due
-before that run ends. One run of the engine stands for all of them: LOW to HIGH. Nothing is approximated;
+before that run ends; behind the last opening, no REFab at all does for every later one, too. One run of the engine
+stands for all of them: `low` to `high`. Nothing is approximated;
 `tests/test_runs.py` compares all clocks with the engine.
 """
 
@@ -19,6 +20,7 @@ from pimloom.arch.command import Row
 from pimloom.arch.table import Table
 from pimloom.cycle_sim.dram import Engine, Issue
 from pimloom.cycle_sim.kernel import FAR
+from pimloom.cycle_sim.stream import NAMES
 
 Watch = Callable[[np.ndarray, Issue, int, int], None]
 NOT_RUNNING = -int(FAR)
@@ -73,7 +75,8 @@ class Stream:
         new: list[Run] = []
         if running == NOT_RUNNING and due <= self.settled_ck < self._refi:
             at = bisect_right(self._opens, due - 1)  # rows opened before it falls due
-            low, until = (self._opens[at - 1] + 1 if at else due), self._opens[at] if at < len(self._opens) else due
+            low = self._opens[at - 1] + 1 if at else due
+            until = self._opens[at] if at < len(self._opens) else self.settled_ck
             if self.find(low, running) is None:
                 new.append(self._run(engine, stream, low, running, until, watch))
                 self.add(new[-1])
@@ -90,8 +93,12 @@ class Stream:
         n = len(found.refresh_ck)
         last = int(found.refresh_ck[-1, 0]) if n else running
         ready = int(found.ready_ck.max()) if len(found.ready_ck) else 0
-        alone = n == 1 and due + self._refi > max(_last(found), found.idle_ck)
-        return Run(running, due, max(min(until, last), due) if alone else due, found.idle_ck, ready, last, n)
+        high = due
+        if n == 1 and due + self._refi > max(_last(found), found.idle_ck):
+            high = max(min(until, last), due)
+        elif n == 0 and until == self.settled_ck:  # no row left to open, no REFab before the end: none later either
+            high = max(until, due)
+        return Run(running, due, high, found.idle_ck, ready, last, n)
 
 
 def _last(found: Issue) -> int:
@@ -116,7 +123,8 @@ class Known:
 
     def stream(self, table: Table, stream: np.ndarray, engine: Engine, watch: Watch | None) -> tuple[bytes, Stream]:
         """What is known of a stream on a table."""
-        key = hashlib.blake2b(stream.tobytes(), key=table_digest(table.names, _bytes(table)), digest_size=16).digest()
+        fields = b";".join(stream[name].tobytes() for name in NAMES)  # between them lie bytes that say nothing
+        key = hashlib.blake2b(fields, key=table_digest(table.names, _bytes(table)), digest_size=16).digest()
         if key not in self.streams:
             found = self.streams[key] = Stream(table, stream, engine, watch)
             for run in self._waiting.pop(key, ()):

@@ -1,0 +1,88 @@
+"""Runs of a stream that stand for many refreshes, each compared with the engine; and runs shared by machines."""
+
+import numpy as np
+import pytest
+
+from pimloom.arch.llm import load_llm
+from pimloom.arch.program import PimStep
+from pimloom.arch.system import load_part, load_system
+from pimloom.arch.table import compile_table
+from pimloom.cycle_sim.dram import Engine
+from pimloom.cycle_sim.machine import Machine
+from pimloom.cycle_sim.runs import NOT_RUNNING, Known, Stream
+from pimloom.mappers.decode import Decoder, plan
+from pimloom.mappers.geometry import geometry
+from pimloom.reports.simulate import simulate
+from tests.test_machine import TINY
+
+PARTS = {
+    "published": {},
+    "short interval": {"timing.tREFI": "600 ns", "timing.tRFC": "61 ns"},
+    "slow rows": {"timing.tRP": "40 ns", "timing.tRC": "80 ns", "timing.tCCD_L": "5 nCK"},
+}
+
+
+@pytest.mark.parametrize("changed", PARTS.values(), ids=PARTS)
+def test_every_refresh_of_every_stream(changed):
+    """The middle of a span is taken first, so that spans are found from where they are asked for."""
+    part = load_part("gddr6_pim_gpt", changed).value
+    table = compile_table(part)
+    engine = Engine(table)
+    decoder = Decoder(plan(TINY, geometry(part, 2), 64), table)
+    for step in decoder.layer_steps(40):
+        if not isinstance(step, PimStep):
+            continue
+        known = Stream(table, step.stream, engine, None)
+        dues = np.random.default_rng(1).permutation(np.arange(-20, known.settled_ck + 2)).tolist()
+        for due in dues:
+            known.compute(engine, step.stream, due, NOT_RUNNING, None)
+            run, found = known.find(due, NOT_RUNNING), engine.issue([step.stream], due_ck=due)
+            refreshes = found.refresh_ck[:, 0].tolist()
+            assert run is not None
+            assert (run.idle, run.refreshes, run.ready) == (found.idle_ck, len(refreshes), int(found.ready_ck.max()))
+            assert run.refreshed == (refreshes[-1] if refreshes else NOT_RUNNING)
+
+
+def test_few_runs_stand_for_many_refreshes():
+    part = load_part("gddr6_pim_gpt").value
+    table, spec = compile_table(part), load_llm("gpt2")
+    step = Decoder(plan(spec, geometry(part, 8), 64), table).layer_steps(1)[1]
+    assert isinstance(step, PimStep)
+    engine = Engine(table)
+    known = Stream(table, step.stream, engine, None)
+    for due in range(known.settled_ck + 1):
+        if known.find(due, NOT_RUNNING) is None:
+            known.compute(engine, step.stream, due, NOT_RUNNING, None)
+    assert len(known.runs) < known.settled_ck / 4
+
+
+def test_sharing_runs_changes_nothing():
+    """Points that share runs, points that got them from elsewhere, and points alone: the same, bit for bit."""
+    spec = load_llm("gpt2")
+    there, elsewhere = Known(), Known()
+    for mhz in (1000, 700, 333):
+        system = load_system("pim_gpt", {"npu.clock_mhz": str(mhz)})
+        alone, shared = simulate(system, spec, 3), simulate(system, spec, 3, known=there)
+        elsewhere.add(there.new)
+        there.new = []
+        again = simulate(system, spec, 3, known=elsewhere)
+        assert alone == shared == again
+        assert not elsewhere.new, "nothing is computed twice"
+    other = load_system("pim_gpt", {"dram.timing.tCCD_L": "3 nCK"})
+    assert simulate(other, spec, 3, known=there) == simulate(other, spec, 3)
+    assert there.new, "another table has runs of its own"
+
+
+def test_a_run_that_lasts_for_weeks_is_refused():
+    from pimloom.arch.error import UserError
+    from pimloom.arch.program import AsicStep
+
+    table = compile_table(load_part("gddr6_pim_gpt").value)
+    machine = Machine(table, 500, 1000, lambda step: step.elements)
+    machine.run([AsicStep("long", "add", 2**50)], times=2)
+    machine.finish()
+    assert machine.outcome.refreshes == machine.outcome.end_ps // 500 // table.rules.refi
+    with pytest.raises(UserError, match="longer than 26 days"):
+        machine.run([AsicStep("longer", "add", 2**50)])
+    with pytest.raises(UserError, match="longer than 26 days"):
+        machine.run([AsicStep("longer", "add", 2**60)])
