@@ -13,10 +13,13 @@ from hypothesis import strategies as st
 import pimloom
 from pimloom.arch.error import UserError
 from pimloom.arch.system import load_system, resolve
-from pimloom.sweep import code
-from pimloom.sweep.base import resolved
-from pimloom.sweep.definition import Axis, Sweep
-from pimloom.sweep.evaluate import Base, Known, base_of, code_digest, evaluate, key_of, result_columns
+from pimloom.cycle_sim.runs import Known
+from pimloom.sweeping.definition.sweep import Axis, Sweep
+from pimloom.sweeping.point import code
+from pimloom.sweeping.point.base import Base, base_of, key_of, resolved
+from pimloom.sweeping.point.code import code_digest
+from pimloom.sweeping.point.evaluate import evaluate
+from pimloom.sweeping.point.row import result_columns
 
 HERE = Path(__file__).parents[1]
 OF_THIS_RUN = ("wall_s", "host", "finished_utc")
@@ -63,7 +66,7 @@ def test_the_columns_of_a_row_and_their_order():
     names = [column.name for column in result_columns(BASE)]
     axes = ["npu.clock_mhz", "dram.timing.tCCD_L [nCK]", "energy.k_rd"]
     after = ["error", "spec_digest", "code_digest", "version", "seed", *OF_THIS_RUN]
-    assert list(row) == ["point", *axes, *names, *after]
+    assert list(row) == ["point", "base_digest", *axes, *names, *after]
     assert len(set(row)) == len(row)
     for column in result_columns(BASE):
         assert row[column.name] is None or type(row[column.name]) is (int if column.integer else float), column
@@ -110,7 +113,7 @@ def test_a_fault_of_ours_is_a_row(monkeypatch):
     def fail(*_, **__):
         raise ZeroDivisionError("a\nb")
 
-    monkeypatch.setattr("pimloom.sweep.evaluate.simulate", fail)
+    monkeypatch.setattr("pimloom.sweeping.point.evaluate.simulate", fail)
     assert evaluate(BASE, {**POINT, "energy.k_rd": 3}).row["error"] == "ZeroDivisionError: a b"
 
 
@@ -178,12 +181,19 @@ def test_the_models_of_an_axis_are_told_apart_by_what_they_are(tmp_path):
 
 TRAVELLED = """
 import json, sys, msgspec
-from pimloom.sweep.evaluate import Base, evaluate
+from pimloom.sweeping.point.base import Base
+from pimloom.sweeping.point.evaluate import evaluate
 base, point = json.load(sys.stdin)
 row = evaluate(msgspec.convert(base, Base), point).row
 print(json.dumps([row, [m.__file__ for n, m in sys.modules.items() if n.startswith("pimloom") and m.__file__]]))
 """
-HARMLESS = {"pimloom/__init__", "pimloom/api", "reports/__init__", "pimloom/sweep/__init__", "pimloom/sweep/code"}
+HARMLESS = {
+    "pimloom/__init__",
+    "pimloom/api",
+    "reports/__init__",
+    "pimloom/sweeping/__init__",
+    "pimloom/sweeping/definition/__init__",
+}
 
 
 def test_a_base_needs_no_file_of_the_user(tmp_path):
