@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 from pimloom.arch.units import MIB
 from pimloom.sweeping.definition.numbered import Grid
 from pimloom.sweeping.folder import read_source, settle
-from pimloom.sweeping.point.base import base_of
 from pimloom.sweeping.point.row import Outcome, result_columns, row_of
+from pimloom.sweeping.point.shared import base_of
 from pimloom.sweeping.run import Options, facts_of, run_sweep
 from pimloom.sweeping.store.all_rows import open_store
 from pimloom.sweeping.store.runs import record_run

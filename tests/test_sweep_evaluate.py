@@ -16,10 +16,10 @@ from pimloom.arch.system import load_system, resolve
 from pimloom.cycle_sim.runs import Known
 from pimloom.sweeping.definition.sweep import Axis, Sweep
 from pimloom.sweeping.point import code
-from pimloom.sweeping.point.base import Base, base_of, key_of, resolved
 from pimloom.sweeping.point.code import code_digest
 from pimloom.sweeping.point.evaluate import evaluate
 from pimloom.sweeping.point.row import result_columns
+from pimloom.sweeping.point.shared import Base, base_of, key_of, resolved
 
 HERE = Path(__file__).parents[1]
 OF_THIS_RUN = ("wall_s", "host", "finished_utc")
@@ -181,7 +181,7 @@ def test_the_models_of_an_axis_are_told_apart_by_what_they_are(tmp_path):
 
 TRAVELLED = """
 import json, sys, msgspec
-from pimloom.sweeping.point.base import Base
+from pimloom.sweeping.point.shared import Base
 from pimloom.sweeping.point.evaluate import evaluate
 base, point = json.load(sys.stdin)
 row = evaluate(msgspec.convert(base, Base), point).row

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from pimloom.arch.error import UserError
 from pimloom.sweeping.definition.sweep import Scalar
-from pimloom.sweeping.point.base import Base
 from pimloom.sweeping.point.row import row_of
+from pimloom.sweeping.point.shared import Base
 
 if TYPE_CHECKING:
     from pimloom.sweeping.crew import Chunk, Crew, Finished

@@ -12,7 +12,7 @@ from pimloom.arch.error import UserError
 from pimloom.reports.files import prepare_folder, write_atomic
 from pimloom.sweeping.definition.load_sweep import LARGEST_BYTES, read_sweep, sweep_from, text_of
 from pimloom.sweeping.definition.sweep import Sweep
-from pimloom.sweeping.point.base import Base
+from pimloom.sweeping.point.shared import Base
 from pimloom.sweeping.store.runs import read_runs
 
 DEFINITION = "sweep.yaml"

@@ -17,8 +17,8 @@ from pimloom.sweeping.definition.numbered import Grid
 from pimloom.sweeping.definition.sweep import Scalar, Sweep
 from pimloom.sweeping.filling import Counts, Filling, Points
 from pimloom.sweeping.folder import folder_of, read_source, settle
-from pimloom.sweeping.point.base import Base, base_of, key_of
 from pimloom.sweeping.point.row import result_columns
+from pimloom.sweeping.point.shared import Base, base_of, key_of
 from pimloom.sweeping.progress import Shown, sweep_progress
 from pimloom.sweeping.search.searching import Search
 from pimloom.sweeping.store.runs import record_run

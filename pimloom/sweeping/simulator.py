@@ -97,9 +97,9 @@ def _send(pipe: Any, message: bytes) -> None:
 def serve(asked: BinaryIO, answers: BinaryIO) -> None:
     """The process's side: the first line is the base of all points, each further one a task."""
     from pimloom.cycle_sim.runs import Known, Run
-    from pimloom.sweeping.point.base import Base
     from pimloom.sweeping.point.code import code_digest
     from pimloom.sweeping.point.evaluate import evaluate
+    from pimloom.sweeping.point.shared import Base
 
     base, compiled = msgspec.json.decode(asked.readline(), type=Base), False
     known = Known()

@@ -11,11 +11,11 @@ from pimloom.energy.logic_area import pim_area_mm2
 from pimloom.reports.result import Result
 from pimloom.reports.simulate import simulate
 from pimloom.sweeping.definition.sweep import Scalar
-from pimloom.sweeping.point.base import Base, resolved
 from pimloom.sweeping.point.code import code_digest
 from pimloom.sweeping.point.decode import decode
 from pimloom.sweeping.point.results import flat
 from pimloom.sweeping.point.row import Outcome, Row, row_of
+from pimloom.sweeping.point.shared import Base, resolved
 
 
 class Found(NamedTuple):

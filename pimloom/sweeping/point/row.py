@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 from pimloom import __version__
 from pimloom.sweeping.definition.sweep import Scalar
-from pimloom.sweeping.point.base import Base, digest_of, key_of
 from pimloom.sweeping.point.results import Column
+from pimloom.sweeping.point.shared import Base, digest_of, key_of
 
 Row = dict[str, Any]
 LONGEST_ERROR = 500

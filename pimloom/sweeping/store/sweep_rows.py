@@ -11,8 +11,8 @@ import numpy as np
 
 from pimloom.sweeping.definition.numbered import Grid, is_within
 from pimloom.sweeping.definition.sweep import Scalar, Sweep
-from pimloom.sweeping.point.base import Base, digest_of
 from pimloom.sweeping.point.row import columns_of_row
+from pimloom.sweeping.point.shared import Base, digest_of
 from pimloom.sweeping.store.all_rows import open_store
 
 if TYPE_CHECKING:
