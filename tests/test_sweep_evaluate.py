@@ -14,9 +14,9 @@ import pimloom
 from pimloom.arch.error import UserError
 from pimloom.arch.system import load_system, resolve
 from pimloom.sweep import code
-from pimloom.sweep.base import resolved
 from pimloom.sweep.definition import Axis, Sweep
 from pimloom.sweep.evaluate import Base, Known, base_of, code_digest, evaluate, key_of, result_columns
+from pimloom.sweep.shared import resolved
 
 HERE = Path(__file__).parents[1]
 OF_THIS_RUN = ("wall_s", "host", "finished_utc")

@@ -9,7 +9,7 @@ from pathlib import Path
 ROOMS = ("arch", "cycle_sim", "energy", "mappers", "reports.npu_pim", "reports.serving")
 ALONE = {
     "reports": ("conservation.py", "result.py", "simulate.py"),
-    "sweep": ("base.py", "columns.py", "decode.py", "definition.py", "evaluate.py", "requests.py", "workload.py"),
+    "sweep": ("columns.py", "decode.py", "definition.py", "evaluate.py", "requests.py", "shared.py", "workload.py"),
 }
 KINDS = (".py", ".yaml", ".json")
 

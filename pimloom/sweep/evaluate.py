@@ -13,11 +13,11 @@ from pimloom.cycle_sim.runs import Known, Run
 from pimloom.energy.logic_area import pim_area_mm2
 from pimloom.reports.result import Result
 from pimloom.reports.simulate import simulate
-from pimloom.sweep.base import Base, base_of, check_points, key_of, resolved
 from pimloom.sweep.code import code_digest
 from pimloom.sweep.columns import Column, flat
 from pimloom.sweep.decode import decode
 from pimloom.sweep.definition import Scalar
+from pimloom.sweep.shared import Base, base_of, check_points, key_of, resolved
 
 __all__ = [
     "Base", "Column", "Found", "Known", "base_of", "check_points", "code_digest", "evaluate", "key_of",
