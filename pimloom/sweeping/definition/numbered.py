@@ -23,11 +23,10 @@ def is_within(axis: Axis, column: pd.Series) -> np.ndarray:
 def places_of(axis: Axis, column: pd.Series) -> np.ndarray:
     """Place of each entry of an axis's column among its values, -1 for none: shape (rows,), int64."""
     if any(isinstance(value, str) for value in axis.values):
-        values, entries = pd.Index([str(v) for v in axis.values]), column.astype(str)
-    else:
-        values = pd.Index(np.array(axis.values, np.float64))
-        entries = pd.to_numeric(column, errors="coerce").astype(np.float64)
-    return values.get_indexer(pd.Index(entries)).astype(np.int64)
+        texts = pd.Index([str(v) for v in axis.values])
+        return texts.get_indexer(pd.Index(column.astype(str))).astype(np.int64)
+    numbers = pd.to_numeric(column, errors="coerce").astype(np.float64)
+    return pd.Index(np.array(axis.values, np.float64)).get_indexer(pd.Index(numbers)).astype(np.int64)
 
 
 class Grid:
