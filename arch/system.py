@@ -52,7 +52,7 @@ class Npu(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         "fill_cyc": "pipeline fill of a nonlinear operation [ASIC cycles]",
         "sram_bytes": "ASIC SRAM [bytes]; recorded, not a limit in the model",
         "power_mw": "ASIC power while the system runs [mW]",
-        "area_mm2": "ASIC core area [mm2]; recorded",
+        "area_mm2": "ASIC core area [mm2]; part of the area_mm2 of a sweep",
     }
 
     clock_mhz: ClockMhz

@@ -36,6 +36,8 @@ PRINTED = {
     "explain_controller.txt": ("explain", "controller.refresh"),
     **{f"help_rtl_{name}.txt": ("rtl", name, "--help") for name in ("list", "emit", "verify", "prove", "synth")},
     "help_rtl.txt": ("rtl", "--help"),
+    "help_sweep.txt": ("sweep", "--help"),
+    **{f"help_sweep_{name}.txt": ("sweep", name, "--help") for name in ("run", "status", "export", "report")},
     "list.txt": ("list",),
     "list.json": ("list", "--json", "-"),
     "run_pim_gpt.txt": RUN,
