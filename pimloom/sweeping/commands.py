@@ -47,6 +47,9 @@ def run(
         float | None, typer.Option(metavar="S", help="Most seconds of a point; a longer one counts as failed.")
     ] = None,
     retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Simulate failed points once more.")] = False,
+    wait: Annotated[
+        float, typer.Option(metavar="S", help="How long to wait for a scheduler that is lost in the middle.")
+    ] = 60.0,
     json: Json = None,
     quiet: Quiet = False,
 ) -> None:
@@ -57,7 +60,7 @@ def run(
 
     if json not in (None, "-"):
         check_writable(Path(json or ""), "--json")
-    folder = run_sweep(file, out, Options(scheduler, workers, timeout_per_point, retry_failed, quiet))
+    folder = run_sweep(file, out, Options(scheduler, workers, timeout_per_point, retry_failed, quiet, wait))
     output(status(folder), json, None if quiet else show_status)
 
 
