@@ -54,11 +54,12 @@ def run(
     quiet: Quiet = False,
 ) -> None:
     """Simulate the points of a sweep that its folder does not have yet."""
-    from pimloom.running import check_writable
     from pimloom.sweeping.run import Options, run_sweep
     from pimloom.sweeping.show import show_status, status
 
     if json not in (None, "-"):
+        from pimloom.running import check_writable
+
         check_writable(Path(json or ""), "--json")
     folder = run_sweep(file, out, Options(scheduler, workers, timeout_per_point, retry_failed, quiet, wait))
     output(status(folder), json, None if quiet else show_status)

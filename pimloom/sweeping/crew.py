@@ -9,29 +9,19 @@ import queue
 import threading
 import time
 import warnings
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
 from distributed import Client, Future, LocalCluster
 from distributed.scheduler import KilledWorker
 
 from pimloom.arch.error import UserError, one_line
-from pimloom.sweeping.definition.sweep import Scalar
+from pimloom.sweeping.chunk import Chunk, SchedulerLost
 from pimloom.sweeping.worker import Finished, NoSimulators, Simulators, simulate
 
 CONNECT_S = 10.0
 LOOK_S = 2.0  # how often workers are counted
 SPARE = 2  # chunks sent for each thread, so that none waits for us
-
-
-class Chunk(NamedTuple):
-    """Points of one task, by key."""
-
-    points: Mapping[str, Mapping[str, Scalar]]
-
-
-class SchedulerLost(Exception):
-    """The connection to the scheduler broke; what was sent to it must be sent again."""
 
 
 class Crew:

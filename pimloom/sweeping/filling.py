@@ -8,13 +8,14 @@ from statistics import median
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pimloom.arch.error import UserError
+from pimloom.sweeping.chunk import Chunk, SchedulerLost
 from pimloom.sweeping.definition.sweep import Scalar
 from pimloom.sweeping.point.base import Base
 from pimloom.sweeping.point.row import row_of
 from pimloom.sweeping.stopping import ending_at_once
 
 if TYPE_CHECKING:
-    from pimloom.sweeping.crew import Chunk, Crew
+    from pimloom.sweeping.crew import Crew
     from pimloom.sweeping.worker import Finished
 
 CHUNK_S = 0.25  # simulation time of a chunk: its way to a worker and back costs some 5 ms
@@ -87,8 +88,6 @@ class Filling:
 
     def fill(self, blocks: Iterable[Points]) -> None:
         """Simulate the points of all blocks; all their rows are kept when it returns. Raises UserError."""
-        from pimloom.sweeping.crew import SchedulerLost
-
         chunks, more = self._chunks(iter(blocks)), True
         while more or self._again or self._points:
             try:
@@ -121,10 +120,8 @@ class Filling:
         self._flushed = time.monotonic()
         self._heard(self.counts)
 
-    def _chunks(self, blocks: Iterator[Points]) -> "Iterator[Chunk]":
+    def _chunks(self, blocks: Iterator[Points]) -> Iterator[Chunk]:
         """The points in chunks of the size that is right by then."""
-        from pimloom.sweeping.crew import Chunk
-
         ready: dict[str, Mapping[str, Scalar]] = {}
         for block in blocks:
             ready |= {key: point for key, point in block.items() if key not in self._points}
@@ -133,7 +130,7 @@ class Filling:
         if ready:
             yield Chunk(ready)
 
-    def _send(self, chunks: "Iterator[Chunk]") -> bool:
+    def _send(self, chunks: Iterator[Chunk]) -> bool:
         """Send as many chunks as are wanted; whether there may be more."""
         while True:
             if self._crew is not None and not self._crew.wants > 0:

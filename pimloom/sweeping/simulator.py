@@ -22,6 +22,7 @@ import msgspec
 from pimloom.arch.error import one_line
 from pimloom.sweeping.definition.sweep import Scalar
 
+COMMAND = (sys.executable, "-m", "pimloom.sweeping.simulator")
 IDLE_S = 60.0  # after which a process that nobody asks ends
 _SAID_BYTES = 4096  # of its last words, how many are looked at
 
@@ -96,7 +97,7 @@ class _Process:
     def __init__(self, base: bytes) -> None:
         ours, self._lifeline = os.pipe()  # nothing is ever written to it; it closes with this process
         self._said = tempfile.TemporaryFile()  # noqa: SIM115
-        command = [sys.executable, "-m", "pimloom.sweeping.simulator", str(ours)]
+        command = [*COMMAND, str(ours)]
         pipe = subprocess.PIPE
         try:
             self._process = subprocess.Popen(
@@ -172,7 +173,7 @@ def serve(asked: BinaryIO, answers: BinaryIO) -> None:
 
 def main() -> None:
     """Serve on stdin and stdout; what simulations print goes to stderr."""
-    end_with(int(sys.argv[1]))
+    end_with(int(sys.argv[-1]))
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     serve(sys.stdin.buffer, answers)

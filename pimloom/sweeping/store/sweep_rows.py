@@ -42,6 +42,11 @@ class SweepRows:
         lacking = [name for name in columns_of_row(self._base) if name not in frame]  # of a sweep without rows: all
         return in_order(self._sweep, frame.assign(**dict.fromkeys(lacking)))
 
+    @cached_property
+    def _there(self) -> set[str]:
+        """Keys of the rows that were there when this start began; failed ones may be asked for again."""
+        return set(self.frame["point"])
+
     @property
     def elsewhere(self) -> int:
         """Rows in the folder that are not of the sweep."""
@@ -66,7 +71,7 @@ class SweepRows:
 
     def others(self) -> set[str]:
         """Keys of points that others have finished since this start began."""
-        self._others |= self._store.refresh()
+        self._others |= self._store.refresh() - self._there
         return self._others
 
     def numbers(self, grid: Grid, *, failed: bool) -> np.ndarray:
