@@ -10,7 +10,7 @@ stands for all of them: `low` to `high`. Nothing is approximated;
 
 import hashlib
 from bisect import bisect_right
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -130,6 +130,25 @@ class Known:
             for run in self._waiting.pop(key, ()):
                 found.add(run)
         return key, self.streams[key]
+
+
+PACKED = np.dtype([("key", "V16"), *((name, "<i8") for name in Run._fields)])
+
+
+def pack(runs: Sequence[tuple[bytes, Run]]) -> bytes:
+    """Runs as bytes, 72 each."""
+    packed = np.zeros(len(runs), PACKED)
+    for at, (key, run) in enumerate(runs):
+        packed[at] = (np.void(key), *run)
+    return packed.tobytes()
+
+
+def unpack(packed: bytes) -> list[tuple[bytes, Run]]:
+    """The runs that `pack` packed; none of what is cut off."""
+    whole = len(packed) // PACKED.itemsize
+    rows = np.frombuffer(packed, PACKED, whole)
+    numbers = np.stack([rows[name] for name in Run._fields], axis=1).tolist() if whole else []
+    return [(bytes(key), Run(*run)) for key, run in zip(rows["key"], numbers, strict=True)]
 
 
 @lru_cache(maxsize=256)

@@ -47,17 +47,21 @@ def run(
         float | None, typer.Option(metavar="S", help="Most seconds of a point; a longer one counts as failed.")
     ] = None,
     retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Simulate failed points once more.")] = False,
+    wait: Annotated[
+        float, typer.Option(metavar="S", help="How long to wait for a scheduler that is lost in the middle.")
+    ] = 60.0,
     json: Json = None,
     quiet: Quiet = False,
 ) -> None:
     """Simulate the points of a sweep that its folder does not have yet."""
-    from pimloom.running import check_writable
     from pimloom.sweeping.run import Options, run_sweep
     from pimloom.sweeping.show import show_status, status
 
     if json not in (None, "-"):
+        from pimloom.running import check_writable
+
         check_writable(Path(json or ""), "--json")
-    folder = run_sweep(file, out, Options(scheduler, workers, timeout_per_point, retry_failed, quiet))
+    folder = run_sweep(file, out, Options(scheduler, workers, timeout_per_point, retry_failed, quiet, wait))
     output(status(folder), json, None if quiet else show_status)
 
 

@@ -8,142 +8,75 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+import warnings
+from typing import Any
 
-from distributed import Client, Future, LocalCluster, WorkerPlugin, get_worker
+from distributed import Client, Future, LocalCluster
 from distributed.scheduler import KilledWorker
 
-from pimloom.arch.error import UserError
-from pimloom.sweeping.definition.sweep import Scalar
-from pimloom.sweeping.simulator import Answer, Simulator, SimulatorDied
+from pimloom.arch.error import UserError, one_line
+from pimloom.sweeping.chunk import Chunk, SchedulerLost
+from pimloom.sweeping.worker import Finished, NoSimulators, Simulators, learn, simulate
 
-PLUGIN = "pimloom-simulators"
-DEATHS = 3  # times that a point may take its process or worker with it before it counts as failed
 CONNECT_S = 10.0
 LOOK_S = 2.0  # how often workers are counted
 SPARE = 2  # chunks sent for each thread, so that none waits for us
 
 
-class Chunk(NamedTuple):
-    """Points of one task, by key."""
-
-    points: Mapping[str, Mapping[str, Scalar]]
-
-
-class Finished(NamedTuple):
-    """One point's end: its answer, or why there is none; and on which host."""
-
-    key: str
-    answer: Answer | None
-    failure: str
-    wall_s: float
-    host: str
-
-
-class SchedulerLost(Exception):
-    """The connection to the scheduler broke; what was sent to it must be sent again."""
-
-
-class Simulators(WorkerPlugin):  # type: ignore[misc]
-    """A Dask worker's simulators: as many as tasks that run at once."""
-
-    name = PLUGIN
-
-    def __init__(self, base: bytes) -> None:
-        self._base = base
-
-    def setup(self, worker: Any) -> None:
-        """Begin, without a process yet."""
-        self._idle: queue.LifoQueue[Simulator] = queue.LifoQueue()
-        self._all: list[Simulator] = []
-        self.host = worker.address
-
-    def teardown(self, worker: Any) -> None:
-        """End the processes."""
-        for simulator in self._all:
-            simulator.close()
-
-    def take(self) -> Simulator:
-        """One that nobody uses."""
-        try:
-            return self._idle.get_nowait()
-        except queue.Empty:
-            self._all.append(Simulator(self._base))
-            return self._all[-1]
-
-    def give_back(self, simulator: Simulator) -> None:
-        """Let others use it."""
-        self._idle.put(simulator)
-
-
-def simulate(chunk: Mapping[str, Mapping[str, Scalar]], limit_s: float | None, steps: Sequence[Any]) -> list[Finished]:
-    """Run on a worker: every point of the chunk, whatever becomes of each."""
-    from socket import gethostname
-
-    crew: Simulators = get_worker().plugins[PLUGIN]
-    simulator, host = crew.take(), gethostname()
-    found = []
-    try:
-        for key, point in chunk.items():
-            start = time.perf_counter()
-            answer, failure = _try(simulator, point, limit_s, () if found else steps)
-            found.append(Finished(key, answer, failure, time.perf_counter() - start, host))
-    finally:
-        crew.give_back(simulator)
-    return found
-
-
-def _try(
-    simulator: Simulator, point: Mapping[str, Scalar], limit_s: float | None, steps: Sequence[Any]
-) -> tuple[Answer | None, str]:
-    for _ in range(DEATHS):
-        try:
-            return simulator.run(point, limit_s, steps), ""
-        except SimulatorDied as death:
-            if death.limit:
-                return None, f"took longer than {limit_s:g} s, the limit of --timeout-per-point"
-            why = str(death)
-    return None, f"{why}, {DEATHS} times"
-
-
 class Crew:
     """A connection to the cluster. Use as a context; `submit` chunks, `finished` gives what ended."""
 
-    def __init__(self, base: bytes, scheduler: str | None, workers: int, limit_s: float | None) -> None:
-        self._base, self._scheduler, self._workers, self._limit_s = base, scheduler, workers, limit_s
+    def __init__(
+        self, base: bytes, steps: list[bytes], scheduler: str | None, workers: int, limit_s: float | None
+    ) -> None:
+        self._simulators, self._limit_s = Simulators(base, steps), limit_s
+        self.scheduler, self._workers = scheduler, workers
         self._cluster: LocalCluster | None = None
         self._client: Client | None = None
         self._done: queue.SimpleQueue[Future] = queue.SimpleQueue()
         self._sent: dict[str, tuple[Future, Chunk]] = {}
+        self._left: list[Chunk] = []
         self._threads, self._looked = 0, -LOOK_S
 
     def __enter__(self) -> "Crew":
-        for name in ("distributed", "tornado"):  # a lost worker or scheduler is ours to report
-            logging.getLogger(name).setLevel(logging.CRITICAL)
-        self.connect()
+        for name in ("distributed", "tornado", "asyncio"):  # a lost worker or scheduler is ours to report
+            logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+        warnings.filterwarnings("ignore", module="distributed")
+        try:
+            self.connect()
+        except BaseException:
+            self.__exit__()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
+        cluster, self._cluster = self._cluster, None
+        if cluster is not None:
+            for worker in cluster.workers.values():  # what still runs has no one to tell
+                if isinstance(plugin := worker.plugins.get(self._simulators.name), Simulators):
+                    plugin.teardown(worker)
         self._disconnect()
-        if self._cluster is not None:
-            self._cluster.close()
+        if cluster is not None:
+            cluster.close()
 
-    def connect(self) -> None:
+    def connect(self, within_s: float = CONNECT_S) -> None:
         """Connect, or connect again after SchedulerLost. Raises UserError if nobody answers."""
         self._disconnect()
-        if self._scheduler is None and self._cluster is None:
-            shape: dict[str, Any] = {"n_workers": 1, "threads_per_worker": self._workers, "processes": False}
-            self._cluster = LocalCluster(dashboard_address=None, **shape)
+        self._looked = -LOOK_S
+        if self.scheduler is None and self._cluster is None:
+            self._cluster = _local_cluster(self._workers)
         try:
-            self._client = Client(self._cluster or self._scheduler, timeout=CONNECT_S, set_as_default=False)
-            self._client.register_plugin(Simulators(self._base))
-        except (OSError, TimeoutError, ValueError, ImportError) as error:
-            said = str(error).splitlines()[0] if str(error) else type(error).__name__
+            address = self._cluster or self.scheduler
+            self._client = Client(address, timeout=within_s, set_as_default=False)
+        except Exception as error:  # Dask has many for an address that is none
             raise UserError(
-                f"--scheduler {self._scheduler}: no Dask scheduler answers there ({said}); start one with "
+                f"--scheduler {self.scheduler}: no Dask scheduler answers there ({_said(error)}); start one with "
                 "`dask scheduler`, or leave the option out"
             ) from None
+        try:
+            self._client.register_plugin(self._simulators)
+        except Exception as error:
+            raise UserError(f"the workers of {self.scheduler} cannot simulate: {_said(error)}; {REMEDY}") from None
 
     def threads(self) -> int:
         """Points that the cluster simulates at once; 0 while it has no workers. Raises SchedulerLost."""
@@ -156,10 +89,17 @@ class Crew:
         """Chunks that should be sent now."""
         return max(SPARE * self.threads(), 1) - len(self._sent)
 
-    def submit(self, chunk: Chunk, steps: Sequence[Any] = ()) -> None:
+    def share(self, steps: list[bytes]) -> None:
+        """Tell all workers what one has solved; the embedded one knows. Waits for nobody, and may reach nobody."""
+        client, name = self._client, self._simulators.name
+        if self._cluster is None and client is not None and client.status == "running" and steps:
+            client.loop.add_callback(lambda: client.run(learn, name, steps, asynchronous=True, on_error="ignore"))
+
+    def submit(self, chunk: Chunk) -> None:
         """Send a chunk. Raises SchedulerLost."""
         points = {key: dict(point) for key, point in chunk.points.items()}
-        future = self._ask("submit", simulate, points, self._limit_s, list(steps), pure=False, retries=0)
+        arguments = (self._simulators.name, points, self._limit_s)
+        future = self._ask("submit", simulate, *arguments, pure=False, retries=0)
         self._sent[future.key] = (future, chunk)
         future.add_done_callback(self._done.put)
 
@@ -175,9 +115,14 @@ class Crew:
         except queue.Empty:
             return found
 
+    def left_over(self) -> list[Chunk]:
+        """Points that were sent, and came back as they were, since the last call."""
+        left, self._left = self._left, []
+        return left
+
     def take_back(self) -> list[Chunk]:
         """The chunks that are not finished; they are forgotten here."""
-        chunks = [chunk for _, chunk in self._sent.values()]
+        chunks = [chunk for _, chunk in self._sent.values()] + self.left_over()
         self._sent.clear()
         self._done = queue.SimpleQueue()
         return chunks
@@ -187,18 +132,27 @@ class Crew:
             return []
         if future.status in ("cancelled", "lost"):
             raise SchedulerLost
-        _, chunk = self._sent.pop(future.key)
         if future.status == "finished":
-            return future.result()
+            try:
+                found: list[Finished] = future.result(timeout=CONNECT_S)
+            except Exception as error:  # its worker went before the result came
+                raise SchedulerLost from error
+            _, chunk = self._sent.pop(future.key)
+            done = {one.key for one in found}
+            if rest := {key: point for key, point in chunk.points.items() if key not in done}:
+                self._left.append(Chunk(rest))
+            return found
         error = future.exception()
-        if isinstance(error, KilledWorker):
-            if len(chunk.points) == 1:
-                why = "every worker that simulated it ended; its memory may be too small"
-                return [Finished(key, None, why, 0.0, "") for key in chunk.points]
-            for key, point in chunk.points.items():  # one of them alone will be guilty
-                self.submit(Chunk({key: point}))
+        if isinstance(error, NoSimulators):
+            raise SchedulerLost
+        _, chunk = self._sent.pop(future.key)
+        if not isinstance(error, KilledWorker):
+            raise UserError(f"a worker cannot simulate: {type(error).__name__}: {_said(error)}; {REMEDY}")
+        if len(chunk.points) > 1:  # one of them alone will be guilty
+            self._left += [Chunk({key: point}) for key, point in chunk.points.items()]
             return []
-        raise UserError(f"a worker cannot simulate: {type(error).__name__}: {error}; install the same pimloom there")
+        why = "every worker that simulated it ended; its memory may be too small"
+        return [Finished(key, None, why, 0.0, "") for key in chunk.points]
 
     def _ask(self, what: str, *arguments: Any, **options: Any) -> Any:
         """Call the client; an answer that does not come means that the scheduler is lost."""
@@ -215,3 +169,21 @@ class Crew:
             closing = threading.Thread(target=client.close, kwargs={"timeout": 2}, daemon=True)
             closing.start()
             closing.join(5)
+
+
+REMEDY = "install the same pimloom there"
+
+
+def _local_cluster(workers: int) -> LocalCluster:
+    """Workers as threads of this process, each with its simulating process. Raises UserError."""
+    shape: dict[str, Any] = {"n_workers": 1, "threads_per_worker": workers, "processes": False, "memory_limit": 0}
+    try:
+        return LocalCluster(dashboard_address=None, **shape)
+    except (OSError, TimeoutError, RuntimeError) as error:
+        raise UserError(f"cannot start {workers} workers here: {_said(error)}; try fewer with --workers") from None
+
+
+def _said(error: BaseException | None) -> str:
+    """Why, in one line without a dot."""
+    lines = str(error).splitlines()
+    return one_line(lines[0]).rstrip(".") if lines and lines[0].strip() else type(error).__name__

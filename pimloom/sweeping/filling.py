@@ -4,22 +4,26 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from statistics import median
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pimloom.arch.error import UserError
+from pimloom.sweeping.chunk import Chunk, SchedulerLost
 from pimloom.sweeping.definition.sweep import Scalar
 from pimloom.sweeping.point.row import row_of
 from pimloom.sweeping.point.shared import Base
+from pimloom.sweeping.stopping import ending_at_once
 
 if TYPE_CHECKING:
-    from pimloom.sweeping.crew import Chunk, Crew, Finished
+    from pimloom.sweeping.crew import Crew
+    from pimloom.sweeping.worker import Finished
 
 CHUNK_S = 0.25  # simulation time of a chunk: its way to a worker and back costs some 5 ms
 MOST_POINTS = 256  # of a chunk
+LAST_POINTS = 15  # whose median is how long a point takes: the first of a process takes longer
 FLUSH_S = 0.5  # rows of fast points are kept together; a slower point's row at once
-NEWS_S = 10.0  # how long sub-problems just solved travel with chunks
 WAIT_S = 0.5
-LOST_S = 60.0  # how long a lost scheduler is waited for
+RETRY_S = 5.0  # how long one try to find a lost scheduler takes
 
 Points = Mapping[str, Mapping[str, Scalar]]  # key -> design point
 
@@ -30,15 +34,16 @@ class Rows(Protocol):
     def append(self, rows: list[dict[str, Any]]) -> None:
         """Keep rows; they are safe when it returns."""
 
-    def append_steps(self, steps: list[tuple[str, list[int]]]) -> None:
-        """Keep sub-problems."""
+    def append_steps(self, steps: list[bytes]) -> None:
+        """Keep solved sub-problems."""
 
 
 @dataclass
 class Counts:
-    """What this start has done."""
+    """What this start has done; skipped: finished points whose rows others have put there."""
 
     finished: int = 0
+    skipped: int = 0
     failed: int = 0
     simulated_s: float = 0.0
 
@@ -54,33 +59,33 @@ class Filling:
         *,
         heard: Callable[[Counts], None] = lambda counts: None,
         say: Callable[[str], None] = lambda text: None,
+        lost_s: float = 60.0,
     ) -> None:
         self._base, self._rows, self._start_crew = base, rows, start_crew
-        self._heard, self._say = heard, say
+        self._heard, self._say, self._lost_s = heard, say, lost_s
         self._crew: Crew | None = None
         self._waiting: list[dict[str, Any]] = []
-        self._steps: list[tuple[str, list[int]]] = []
-        self._news: deque[tuple[float, list[tuple[str, list[int]]]]] = deque()
+        self._steps: list[bytes] = []
         self._flushed = time.monotonic()
         self._again: list[Chunk] = []
         self._points: dict[str, Mapping[str, Scalar]] = {}  # sent and not finished
-        self._size, self._point_s = 1, 0.0
+        self._size, self._took_s = 1, deque[float](maxlen=LAST_POINTS)
+        self._alone = False  # without any worker
         self.counts = Counts()
 
     def __enter__(self) -> "Filling":
         return self
 
     def __exit__(self, *_: object) -> None:
-        try:
-            self.flush()
-        finally:
-            if self._crew is not None:
-                self._crew.__exit__(None, None, None)
+        with ending_at_once():
+            try:
+                self.flush()
+            finally:
+                if self._crew is not None:
+                    self._crew.__exit__(None, None, None)
 
     def fill(self, blocks: Iterable[Points]) -> None:
         """Simulate the points of all blocks; all their rows are kept when it returns. Raises UserError."""
-        from pimloom.sweeping.crew import SchedulerLost
-
         chunks, more = self._chunks(iter(blocks)), True
         while more or self._again or self._points:
             try:
@@ -88,6 +93,8 @@ class Filling:
                 if self._points:
                     assert self._crew is not None
                     self._take(self._crew.finished(WAIT_S))
+                    self._again += self._crew.left_over()
+                    self._look_for_workers(self._crew)
             except SchedulerLost:
                 self._find_again()
             if self._waiting and time.monotonic() - self._flushed > FLUSH_S:
@@ -97,23 +104,24 @@ class Filling:
     def skip(self, points: int) -> None:
         """Count points whose rows were there already."""
         self.counts.finished += points
+        self.counts.skipped += points
         self._heard(self.counts)
 
     def flush(self) -> None:
         """Put all rows that are here into the store."""
-        rows, self._waiting = self._waiting, []
-        steps, self._steps = self._steps, []
-        if steps:
+        if self._waiting:
+            self._rows.append(self._waiting)
+            self._waiting = []  # not before: an interrupt meanwhile would lose them
+        if self._steps:
+            steps, self._steps = self._steps, []
             self._rows.append_steps(steps)
-        if rows:
-            self._rows.append(rows)
+            if self._crew is not None:
+                self._crew.share(steps)
         self._flushed = time.monotonic()
         self._heard(self.counts)
 
-    def _chunks(self, blocks: Iterator[Points]) -> "Iterator[Chunk]":
+    def _chunks(self, blocks: Iterator[Points]) -> Iterator[Chunk]:
         """The points in chunks of the size that is right by then."""
-        from pimloom.sweeping.crew import Chunk
-
         ready: dict[str, Mapping[str, Scalar]] = {}
         for block in blocks:
             ready |= {key: point for key, point in block.items() if key not in self._points}
@@ -122,7 +130,7 @@ class Filling:
         if ready:
             yield Chunk(ready)
 
-    def _send(self, chunks: "Iterator[Chunk]") -> bool:
+    def _send(self, chunks: Iterator[Chunk]) -> bool:
         """Send as many chunks as are wanted; whether there may be more."""
         while True:
             if self._crew is not None and not self._crew.wants > 0:
@@ -134,13 +142,8 @@ class Filling:
                 self._crew = self._start_crew()
             self._points |= chunk.points
             self._again.append(chunk)  # should the scheduler be lost just now
-            self._crew.submit(chunk, self._recent_steps())
+            self._crew.submit(chunk)
             self._again.pop()
-
-    def _recent_steps(self) -> list[tuple[str, list[int]]]:
-        while self._news and time.monotonic() - self._news[0][0] > NEWS_S:
-            self._news.popleft()
-        return [step for _, steps in self._news for step in steps]
 
     def _take(self, ended: "list[Finished]") -> None:
         for one in ended:
@@ -152,12 +155,11 @@ class Filling:
             self.counts.finished += 1
             self.counts.failed += row["error"] is not None
             self.counts.simulated_s += one.wall_s
-            self._point_s = one.wall_s if not self._point_s else 0.9 * self._point_s + 0.1 * one.wall_s
+            self._took_s.append(one.wall_s)
             if one.answer is not None and one.answer.steps:
-                self._steps += one.answer.steps
-                self._news.append((time.monotonic(), one.answer.steps))
+                self._steps.append(one.answer.steps)
         if ended:
-            wanted = int(CHUNK_S / max(self._point_s, 1e-6))
+            wanted = int(CHUNK_S / max(median(self._took_s), 1e-6))
             self._size = max(1, min(wanted, 2 * self._size, MOST_POINTS))
 
     def _row(self, one: "Finished", point: Mapping[str, Scalar]) -> dict[str, Any]:
@@ -176,14 +178,26 @@ class Filling:
         assert self._crew is not None
         self._again = [chunk for chunk in (*self._again, *self._crew.take_back()) if chunk.points.keys() & self._points]
         self.flush()
-        self._say("the scheduler is lost; waiting for it (all finished rows are kept)")
-        deadline = time.monotonic() + LOST_S
-        while True:
+        self._say(f"the scheduler is lost; waiting {self._lost_s:g} s for it (all finished rows are kept)")
+        deadline = time.monotonic() + self._lost_s
+        while (left := deadline - time.monotonic()) > 0:
             try:
-                self._crew.connect()
-                break
+                self._crew.connect(min(left, RETRY_S))
             except UserError:
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(WAIT_S)
-        self._say("the scheduler is back")
+                time.sleep(min(left, WAIT_S))
+                continue
+            self._say("the scheduler is back")
+            return
+        raise UserError(
+            f"--scheduler {self._crew.scheduler}: was lost and did not come back in {self._lost_s:g} s (--wait); "
+            "all finished rows are kept, the same command goes on"
+        )
+
+    def _look_for_workers(self, crew: "Crew") -> None:
+        """Say once that there are none, and that there are again."""
+        alone = crew.threads() == 0
+        if alone and not self._alone:
+            self._say(f"no workers; waiting for them (`dask worker {crew.scheduler}` starts one)")
+        elif self._alone and not alone:
+            self._say(f"workers for {crew.threads()} points at once")
+        self._alone = alone

@@ -21,24 +21,32 @@ from pimloom.sweeping.point.row import result_columns
 from pimloom.sweeping.point.shared import Base, base_of, key_of
 from pimloom.sweeping.progress import Shown, sweep_progress
 from pimloom.sweeping.search.searching import Search
+from pimloom.sweeping.stopping import going_on
 from pimloom.sweeping.store.runs import record_run
 from pimloom.sweeping.store.sweep_rows import SweepRows
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from pimloom.sweeping.crew import Crew
 
 Point = Mapping[str, Scalar]
+MOST_WORKERS = 1024  # processes of one machine
 PACKAGES = ("numpy", "numba", "scipy", "pandas", "pyarrow", "distributed", "optuna")
 
 
 class Options(NamedTuple):
-    """How to run: a scheduler's address or None; processes here, None for one per core; most seconds of a point."""
+    """How to run: a scheduler's address or None; processes here, None for one per core; most seconds of a point.
+
+    wait_s: how long a scheduler that is lost in the middle is waited for.
+    """
 
     scheduler: str | None = None
     workers: int | None = None
     timeout_s: float | None = None
     retry_failed: bool = False
     quiet: bool = True
+    wait_s: float = 60.0
 
 
 def run_sweep(source: Path | Mapping[str, Any], out: Path | None, options: Options) -> Path:
@@ -52,24 +60,34 @@ def run_sweep(source: Path | Mapping[str, Any], out: Path | None, options: Optio
     rows = SweepRows(folder, sweep, base)
     record_run(folder, facts_of(sweep, base, options))
     with sweep_progress(sweep.name, options.quiet) as (show, say):
+        before = len(rows.finished) - retried(rows.finished, options.retry_failed)
         for damage in rows.damaged:
             say(damage)
         search = None if sweep.method == "grid" else _search(sweep, folder)
         if search is not None and search.note:
             say(search.note)
         total = Grid(sweep).size if search is None else search.planned
-        before = len(rows.finished) if search is None else 0
+        before = before if search is None else 0
 
         def heard(counts: Counts) -> None:
-            show(Shown(min(before + counts.finished, total), total, counts.failed))
+            done = before + counts.finished
+            show(Shown(min(done, total), total, counts.failed, counts.finished - counts.skipped))
 
-        with Filling(base, rows, _crew(base, rows, options), heard=heard, say=say) as filling:
+        with (
+            going_on(folder, say),
+            Filling(base, rows, _crew(base, rows, options), heard=heard, say=say, lost_s=options.wait_s) as filling,
+        ):
             heard(filling.counts)
             if search is None:
-                filling.fill(_grid_blocks(sweep, base, rows, options.retry_failed))
+                filling.fill(_grid_blocks(sweep, base, rows, options.retry_failed, filling.skip))
             else:
                 _follow(search, base, rows, filling, options.retry_failed)
     return folder
+
+
+def retried(frame: "pd.DataFrame", retry_failed: bool) -> int:
+    """How many of the rows will be simulated once more."""
+    return int(frame["error"].notna().sum()) if retry_failed else 0
 
 
 def check_columns(sweep: Sweep, base: Base) -> None:
@@ -84,6 +102,10 @@ def check_columns(sweep: Sweep, base: Base) -> None:
 def _check(options: Options) -> None:
     if options.timeout_s is not None and not 0 < options.timeout_s < 1e9:
         raise UserError(f"--timeout-per-point {options.timeout_s:g}: expected seconds above 0")
+    if not 0 <= options.wait_s < 1e9:
+        raise UserError(f"--wait {options.wait_s:g}: expected seconds from 0")
+    if options.workers is not None and not 1 <= options.workers <= MOST_WORKERS:
+        raise UserError(f"--workers {options.workers}: expected 1 to {MOST_WORKERS}")
     if options.scheduler is not None and options.workers is not None:
         raise UserError(f"--workers {options.workers}: a scheduler has its own workers; leave one of the two out")
 
@@ -110,20 +132,23 @@ def _crew(base: Base, rows: SweepRows, options: Options) -> "Callable[[], Crew]"
         from pimloom.sweeping.crew import Crew
 
         workers = options.workers or cpu_count() or 1
-        crew = Crew(msgspec.json.encode(base), options.scheduler, workers, options.timeout_s)
+        crew = Crew(msgspec.json.encode(base), rows.steps(), options.scheduler, workers, options.timeout_s)
         return crew.__enter__()
 
     return start
 
 
-def _grid_blocks(sweep: Sweep, base: Base, rows: SweepRows, retry_failed: bool) -> Iterator[Points]:
+def _grid_blocks(
+    sweep: Sweep, base: Base, rows: SweepRows, retry_failed: bool, skip: Callable[[int], None]
+) -> Iterator[Points]:
     """The points of a grid that have no row, block by block; those that others finish meanwhile are left out."""
     grid = Grid(sweep)
     done = np.zeros(grid.size, bool)
     done[rows.numbers(grid, failed=not retry_failed)] = True
     for numbers in grid.blocks(done, rows.lot):
         points = {key_of(base, point): point for point in map(grid.point, numbers.tolist())}
-        others = rows.others()
+        others = rows.others() & points.keys()
+        skip(len(others))
         yield {key: point for key, point in points.items() if key not in others}
 
 

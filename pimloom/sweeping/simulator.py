@@ -1,25 +1,35 @@
 """A process that simulates design points, one after the other: messages in on stdin, rows out on stdout.
 
-A point may crash its process or never end; the worker that started it goes on with a new one. A point's time limit is
-an alarm of the operating system, which ends the process even inside compiled code, and when the worker is gone, too.
-Messages are lines of JSON.
+A point may crash its process or never end; the worker that started it goes on with a new one. Messages are lines of
+JSON. The process ends when its worker is gone, even in the middle of a point, and when nobody has asked for long.
 """
 
 import os
+import select
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any, BinaryIO
+from collections.abc import Mapping
+from contextlib import suppress
+from fcntl import F_GETFL, F_SETFL, F_SETOWN, fcntl
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import msgspec
 
+from pimloom.arch.error import one_line
 from pimloom.sweeping.definition.sweep import Scalar
+from pimloom.sweeping.shared_steps import SharedSteps
 
-COMPILE_S = 300.0  # beyond a point's limit, for a machine's first point, which compiles the engines
-WATCH_S = 1.0  # how soon a simulator notices that its worker is gone
+if TYPE_CHECKING:
+    from pimloom.cycle_sim.runs import Known, Run
+
+COMMAND = (sys.executable, "-m", "pimloom.sweeping.simulator")
+MOST_RUNS = 500_000  # some 200 MB
+IDLE_S = 60.0  # after which a process that nobody asks ends
+_SAID_BYTES = 4096  # of its last words, how many are looked at
 
 
 class Task(msgspec.Struct):
@@ -27,7 +37,7 @@ class Task(msgspec.Struct):
 
     point: dict[str, Scalar]
     limit_s: float | None
-    steps: list[tuple[bytes, list[int]]]
+    steps: list[bytes]
 
 
 class Answer(msgspec.Struct):
@@ -35,107 +45,190 @@ class Answer(msgspec.Struct):
     code that simulated."""
 
     row: dict[str, Any]
-    steps: list[tuple[bytes, list[int]]]
+    steps: bytes
     wall_s: float
     code: str
 
 
 class SimulatorDied(Exception):
-    """The process ended before it answered; `limit` says whether by the alarm of the point's time limit."""
+    """The process ended before it answered: `idle` before it began, `limit` by the alarm of the point's time limit."""
 
-    def __init__(self, code: int) -> None:
-        self.limit = code == -signal.SIGALRM
-        name = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-        super().__init__(f"the process that simulated it ended with {name}")
+    def __init__(self, code: int, said: str = "") -> None:
+        self.idle, self.limit = code == 0, code == -signal.SIGALRM
+        name = f"exit code {code}" if code >= 0 else _signal_name(-code)
+        super().__init__(f"the process that simulated it ended with {name}{said and f' ({said})'}")
+
+
+class SimulatorClosed(Exception):
+    """The worker is closing."""
 
 
 class Simulator:
     """The worker's side: starts the process when it is first needed, and again after it died."""
 
-    def __init__(self, base: bytes) -> None:
-        self._base = base
+    def __init__(self, base: bytes, shared: SharedSteps) -> None:
+        self._base, self._shared = base, shared
         self._decoder = msgspec.json.Decoder(Answer)
-        self._lock = threading.Lock()
-        self._process: subprocess.Popen[bytes] | None = None
+        self._lock = threading.Lock()  # `close` comes from another thread than `run`
+        self._closed = False
+        self._process: _Process | None = None
 
-    def run(self, point: Mapping[str, Scalar], limit_s: float | None, steps: Sequence[Any] = ()) -> Answer:
-        """Simulate one point. Raises SimulatorDied."""
-        process = self._process or self._start()
-        assert process.stdin and process.stdout
-        try:
-            _send(process.stdin, msgspec.json.encode(Task(dict(point), limit_s, list(steps))))
-            line = process.stdout.readline()
-        except BrokenPipeError:
-            line = b""
-        if not line.endswith(b"\n"):
+    def run(self, point: Mapping[str, Scalar], limit_s: float | None) -> Answer:
+        """Simulate one point. Raises SimulatorDied; after `close` SimulatorClosed."""
+        with self._lock:
+            if self._closed:
+                raise SimulatorClosed
+            process = self._process = self._process or _Process(self._base)
+        steps, process.heard = self._shared.since(process.heard, process)
+        line = process.ask(msgspec.json.encode(Task(dict(point), limit_s, steps)))
+        if line.endswith(b"\n"):
+            answer = self._decoder.decode(line)
+            self._shared.add(answer.steps, process)
+            return answer
+        with self._lock:
+            if self._closed:
+                raise SimulatorClosed
             self._process = None
-            process.stdout.close()
-            raise SimulatorDied(process.wait())
-        return self._decoder.decode(line)
+        raise process.death()
 
     def close(self) -> None:
-        """End the process."""
-        process, self._process = self._process, None
-        if process is not None:
-            process.kill()
-            process.wait()
-
-    def _start(self) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "pimloom.sweeping.simulator"]
-        pipe = subprocess.PIPE  # a session of its own: an interrupt at the terminal is for the sweep
-        self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, start_new_session=True)
-        assert self._process.stdin
-        _send(self._process.stdin, self._base)
-        return self._process
+        """End the process, and whatever runs in it."""
+        with self._lock:
+            self._closed = True
+            if self._process is not None:
+                self._process.kill()
 
 
-def _send(pipe: Any, message: bytes) -> None:
-    pipe.write(message + b"\n")
-    pipe.flush()
+class _Process:
+    """A running simulator, its pipes, and what it says."""
+
+    def __init__(self, base: bytes) -> None:
+        ours, self._lifeline = os.pipe()  # nothing is ever written to it; it closes with this process
+        self._said = tempfile.TemporaryFile()  # noqa: SIM115
+        command = [*COMMAND, str(ours)]
+        pipe = subprocess.PIPE
+        try:
+            self._process = subprocess.Popen(
+                command, stdin=pipe, stdout=pipe, stderr=self._said, pass_fds=(ours,), start_new_session=True
+            )  # a session of its own: an interrupt at the terminal is for the sweep
+        except BaseException:
+            os.close(self._lifeline)
+            raise
+        finally:
+            os.close(ours)
+        self._first = base + b"\n"
+        self.heard = 0  # of what simulators share
+
+    def ask(self, message: bytes) -> bytes:
+        """The line that answers; less than a line if the process ends."""
+        stdin, stdout = self._process.stdin, self._process.stdout
+        assert stdin and stdout
+        try:
+            stdin.write(self._first + message + b"\n")
+            stdin.flush()
+            self._first = b""
+            return stdout.readline()
+        except BrokenPipeError:
+            return b""
+
+    def kill(self) -> None:
+        """End it; `ask` returns."""
+        self._process.kill()
+        self._process.wait()
+
+    def death(self) -> SimulatorDied:
+        """How it ended. Waits for it, and frees what it had."""
+        code = self._process.wait()
+        size = self._said.seek(0, os.SEEK_END)
+        self._said.seek(max(0, size - _SAID_BYTES))
+        words = [line for line in self._said.read().decode(errors="replace").splitlines() if line.strip()]
+        self._said.close()
+        os.close(self._lifeline)
+        for pipe in (self._process.stdin, self._process.stdout):
+            with suppress(BrokenPipeError):
+                assert pipe
+                pipe.close()
+        return SimulatorDied(code, one_line(words[-1]) if words and code > 0 else "")
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+class _Memory:
+    """What this process knows of command streams; it forgets all of it when it is too much."""
+
+    def __init__(self) -> None:
+        from pimloom.cycle_sim.runs import Known
+
+        self._known, self._count = Known(), 0
+
+    def known(self, steps: list[bytes]) -> "Known":
+        """All of it, with what others have solved."""
+        from pimloom.cycle_sim.runs import Known, unpack
+
+        if self._count > MOST_RUNS:
+            self._known, self._count = Known(), 0
+        for packed in steps:
+            runs = unpack(packed)
+            self._known.add(runs)
+            self._count += len(runs)
+        return self._known
+
+    def keep(self, solved: "list[tuple[bytes, Run]]") -> bytes:
+        """Count what is new, and pack it for others."""
+        from pimloom.cycle_sim.runs import pack
+
+        self._count += len(solved)
+        return pack(solved)
 
 
 def serve(asked: BinaryIO, answers: BinaryIO) -> None:
     """The process's side: the first line is the base of all points, each further one a task."""
-    from pimloom.cycle_sim.runs import Known, Run
+    from pimloom.sweeping.alarm import Alarm
     from pimloom.sweeping.point.code import code_digest
     from pimloom.sweeping.point.evaluate import evaluate
     from pimloom.sweeping.point.shared import Base
 
-    base, compiled = msgspec.json.decode(asked.readline(), type=Base), False
-    known = Known()
+    base, alarm, code = msgspec.json.decode(asked.readline(), type=Base), Alarm(), code_digest()
+    memory = _Memory()
     decoder = msgspec.json.Decoder(Task)
-    for line in asked:
+    while line := asked.readline():
         task = decoder.decode(line)
-        if task.limit_s is not None:
-            more = 0 if compiled else COMPILE_S
-            signal.setitimer(signal.ITIMER_REAL, task.limit_s + more)
+        alarm.set(task.limit_s)
         start = time.perf_counter()
-        known.add((key, Run(*run)) for key, run in task.steps)
-        found = evaluate(base, task.point, known)
+        found = evaluate(base, task.point, memory.known(task.steps))
+        solved = memory.keep(found.steps)
         wall_s = time.perf_counter() - start
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        _send(
-            answers,
-            msgspec.json.encode(
-                Answer(found.row, [(key, list(run)) for key, run in found.steps], wall_s, code_digest())
-            ),
-        )
+        alarm.off()
+        answers.write(msgspec.json.encode(Answer(found.row, solved, wall_s, code)) + b"\n")
+        answers.flush()
+        if not select.select([asked], [], [], IDLE_S)[0]:  # one task at a time: none is in the buffer
+            return
 
 
 def main() -> None:
     """Serve on stdin and stdout; what simulations print goes to stderr."""
-    worker = os.getppid()
-    threading.Thread(target=_end_with, args=(worker,), daemon=True).start()
+    end_with(int(sys.argv[-1]))
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     serve(sys.stdin.buffer, answers)
 
 
-def _end_with(worker: int) -> None:
-    """End this process when the worker that started it is gone, even in the middle of a point."""
-    while os.getppid() == worker:
-        time.sleep(WATCH_S)
-    os._exit(1)
+def end_with(lifeline: int) -> None:
+    """End this process by a signal of the operating system when the other end of the pipe `lifeline` closes.
+
+    No thread watches for that: one would wait for compiled code that does not let go of Python's lock.
+    """
+    signal.signal(signal.SIGIO, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGIO})
+    fcntl(lifeline, F_SETOWN, os.getpid())
+    fcntl(lifeline, F_SETFL, fcntl(lifeline, F_GETFL) | os.O_ASYNC)
+    if select.select([lifeline], [], [], 0)[0]:  # gone already
+        os._exit(1)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """The rows of one sweep among all that its folder holds."""
 
+import hashlib
 import secrets
 import time
 from collections.abc import Collection, Mapping, Sequence
@@ -13,13 +14,14 @@ from pimloom.sweeping.definition.numbered import Grid, is_within
 from pimloom.sweeping.definition.sweep import Scalar, Sweep
 from pimloom.sweeping.point.row import columns_of_row
 from pimloom.sweeping.point.shared import Base, digest_of
+from pimloom.sweeping.shared_steps import MOST_BYTES
 from pimloom.sweeping.store.all_rows import open_store
+from pimloom.sweeping.store.segments import Segments
 
 if TYPE_CHECKING:
     import pandas as pd
 
 LOOK_S = 1.0  # how often the folder is searched for rows of others
-Steps = list[tuple[str, list[int]]]
 
 
 class SweepRows:
@@ -30,6 +32,7 @@ class SweepRows:
 
     def __init__(self, folder: Path, sweep: Sweep, base: Base) -> None:
         self._sweep, self._base, self._store = sweep, base, open_store(folder)
+        self._steps, self._steps_bytes = Segments(folder / "steps", "key"), 0
         self._mine: dict[str, dict[str, Any]] = {}
         self._others: set[str] = set()
         self._looked = -LOOK_S
@@ -62,14 +65,23 @@ class SweepRows:
     def append(self, rows: list[dict[str, Any]]) -> None:
         """Keep rows; they are safe when it returns. Raises UserError."""
         self._store.append(rows)
-        self._mine |= {row["point"]: row for row in rows}
+        if self._sweep.method != "grid":
+            self._mine |= {row["point"]: row for row in rows}
 
-    def append_steps(self, steps: Steps) -> None:
-        """Keep sub-problems."""
+    def append_steps(self, steps: list[bytes]) -> None:
+        """Keep solved sub-problems, as `cycle_sim.runs.pack` has them. Raises UserError."""
+        self._steps_bytes += sum(map(len, steps))
+        if self._steps_bytes <= MOST_BYTES:
+            packed = b"".join(steps)
+            self._steps.append([{"key": hashlib.blake2b(packed, digest_size=16).digest(), "steps": packed}])
 
-    def steps(self) -> Steps:
-        """All sub-problems that are solved."""
-        return []
+    def steps(self) -> list[bytes]:
+        """All sub-problems that are solved and kept."""
+        table = self._steps.read(["key", "steps"])
+        found = dict(zip(table["key"].to_pylist(), table["steps"].to_pylist(), strict=True)) if len(table) else {}
+        packed = [step for step in found.values() if isinstance(step, bytes)]
+        self._steps_bytes = sum(map(len, packed))
+        return packed
 
     def others(self) -> set[str]:
         """Keys of points that others have finished since this start began, as of a second ago."""

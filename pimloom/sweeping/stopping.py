@@ -1,0 +1,43 @@
+"""How a sweep stops before its end: at the first interrupt in order, at the second at once."""
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+SHOW_CURSOR = "\x1b[?25h"
+
+
+@contextmanager
+def going_on(folder: Path, say: Callable[[str], None]) -> Iterator[None]:
+    """Say how to go on if the sweep is interrupted."""
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit):
+        say(f"stopped; all finished rows are kept in {folder}, the same command goes on")
+        raise
+
+
+@contextmanager
+def ending_at_once() -> Iterator[None]:
+    """Let an interrupt end this process at once; simulating processes end with it, and rows are whole or not there."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, _end) for number in SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _end(number: int, _: object) -> None:
+    if sys.stderr.isatty():
+        sys.stderr.write(SHOW_CURSOR)
+        sys.stderr.flush()
+    os._exit(128 + number)

@@ -1,0 +1,162 @@
+"""Sweeps for tests of faults: real processes, but points that cost nothing, or misbehave as a file says.
+
+`odd.json` in the folder of a test gives `seconds`, how long a point takes, and for a clock in MHz what becomes of the
+point with that clock and 4 channels: `hang` in compiled code, `spin` in Python, `deaf` to signals as far as a process can be, `exit`,
+`segv`, or `kill`, that only once.
+
+Commands, schedulers and workers start as forks of one process that has everything imported, so they start at once.
+"""
+
+import ctypes
+import json
+import multiprocessing
+import os
+import signal
+import sys
+import time
+import types
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+ODD = "odd.json"
+
+
+def command(folder: Path) -> tuple[str, ...]:
+    """The command of a simulator that reads the folder's `odd.json`."""
+    return sys.executable, str(Path(__file__).resolve()), str(folder)
+
+
+def start(what: str, folder: Path, *arguments: object, err: Path | None = None) -> Any:
+    """A process: `pimloom ARGUMENTS` (`cli`), a Dask `scheduler PORT`, or a Dask `worker ADDRESS`."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["tests.sweep_odd_imports"])
+    texts = tuple(map(str, arguments))
+    process = context.Process(target=_child, args=(what, str(folder), texts, str(err or folder / f"{what}.err")))
+    process.start()
+    return process
+
+
+def _child(what: str, folder: str, arguments: Sequence[str], err: str) -> None:
+    from pimloom.sweeping import simulator
+
+    _redirect(Path(folder) / f"{what}.out", 1)
+    _redirect(Path(err), 2)
+    if "real" not in Path(folder).name:
+        simulator.COMMAND = command(Path(folder))  # type: ignore[assignment]
+    os.chdir(folder)
+    {"cli": _cli, "scheduler": _scheduler, "worker": _worker}[what](*arguments)
+
+
+def _redirect(path: Path, number: int) -> None:
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOCTTY | (0 if path.parts[1:2] == ("dev",) else os.O_TRUNC))
+    os.dup2(file, number)
+    stream = os.fdopen(number, "w", buffering=1, closefd=False)
+    if number == 1:
+        sys.stdout = stream
+    else:
+        sys.stderr = stream
+
+
+def _cli(*arguments: str) -> None:
+    from pimloom.cli import main
+
+    os.environ["COLUMNS"] = "100"
+    sys.argv = ["pimloom", *arguments]
+    main()
+
+
+def _scheduler(port: str) -> None:
+    import asyncio
+
+    from distributed import Scheduler
+
+    async def serve() -> None:
+        async with Scheduler(host="127.0.0.1", port=int(port), dashboard=False) as scheduler:
+            await scheduler.finished()
+
+    asyncio.run(serve())
+
+
+def _worker(address: str, path: str = "") -> None:
+    import asyncio
+
+    from distributed import Worker
+
+    if path:
+        os.environ["PYTHONPATH"] = path
+
+    async def serve() -> None:
+        async with Worker(address, nthreads=1, dashboard=False, memory_limit=0, local_directory=os.getcwd()) as worker:
+            await worker.finished()
+
+    asyncio.run(serve())
+
+
+def simulators(folder: Path) -> list[int]:
+    """Odd simulators of the folder that are alive."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                words = (entry / "cmdline").read_bytes().split(b"\0")
+                dead = (entry / "stat").read_text().rpartition(")")[2].split()[0] == "Z"
+            except OSError:
+                continue
+            if str(folder).encode() in words and not dead:
+                found.append(int(entry.name))
+    return found
+
+
+def evaluate(base: Any, point: Mapping[str, Any], known: Any = None) -> Any:
+    """A row without a simulation."""
+    from pimloom.sweeping.point.row import Outcome, row_of
+
+    began, odd = time.perf_counter(), json.loads((Path(sys.argv[1]) / ODD).read_text())
+    clock = point["npu.clock_mhz"]
+    if point["dram.channels"] == 4:
+        _misbehave(odd.get(str(clock), ""), Path(sys.argv[1]) / f"killed.{clock}")
+    time.sleep(odd.get("seconds", 0.0))
+    values = {"latency_s": 1 / clock, "tokens_per_s": 2.0 * clock, "cycles": point["dram.channels"]}
+    row = row_of(base, point, Outcome(values, "odd"), None, time.perf_counter() - began)
+    return types.SimpleNamespace(row=row, steps=[])
+
+
+def _misbehave(how: str, once: Path) -> None:
+    if how == "spin":
+        while True:
+            pass
+    if how == "deaf":
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_IGN)
+        time.sleep(1000)
+    if how == "hang":
+        ctypes.PyDLL(None).pause()  # like compiled code that does not let go of Python's lock
+    if how == "exit":
+        print("no\x1b[31m such thing", file=sys.stderr, flush=True)
+        os._exit(7)
+    if how == "segv":
+        ctypes.string_at(0)
+    if how == "kill" and not once.exists():
+        once.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _without_engine() -> None:
+    """Let a simulator start without numba and all that simulates."""
+    for name in ("numba", "numba.core", "numba.core.event"):
+        sys.modules[name] = types.ModuleType(name)
+    sys.modules["numba.core.event"].__dict__.update(Listener=object, register=lambda kind, listener: None)
+    fake = types.ModuleType("pimloom.sweeping.point.evaluate")
+    fake.__dict__.update(evaluate=evaluate)
+    sys.modules[fake.__name__] = fake
+    from pimloom.sweeping import alarm
+
+    alarm.FIRST_S = 0.2
+
+
+if __name__ == "__main__":
+    from pimloom.sweeping.simulator import main
+
+    _without_engine()
+    main()

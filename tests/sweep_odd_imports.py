@@ -1,0 +1,14 @@
+"""What commands, schedulers and workers of `sweep_odd` import, once for all of them."""
+
+import distributed
+import pandas
+import typer._adapters
+
+from pimloom import cli
+from pimloom.reports.sweep import pareto
+from pimloom.sweeping import crew, run, show
+from pimloom.sweeping.definition.expression import parse
+
+parse("a + 1", "here")  # compiles the grammar
+
+__all__ = ["cli", "crew", "distributed", "pandas", "pareto", "run", "show", "typer"]
