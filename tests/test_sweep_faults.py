@@ -57,6 +57,7 @@ class Place:
         return self._start("worker", f"tcp://127.0.0.1:{port}", path)
 
     def _start(self, what: str, *arguments: object, err: Path | None = None) -> Any:
+        (self.folder / f"{what}.err").unlink(missing_ok=True)  # what one before said
         self.processes.append(sweep_odd.start(what, self.folder, *arguments, err=err))
         return self.processes[-1]
 
@@ -71,7 +72,8 @@ class Place:
 
     @property
     def err(self) -> str:
-        return (self.folder / "cli.err").read_text()
+        path = self.folder / "cli.err"
+        return path.read_text() if path.exists() else ""
 
     def said(self, words: str) -> None:
         wait(lambda: words in self.err, words)

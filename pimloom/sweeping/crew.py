@@ -58,7 +58,7 @@ class Crew:
         if cluster is not None:
             cluster.close()
 
-    def connect(self, within_s: float = CONNECT_S) -> None:
+    def connect(self, within_s: float | None = None) -> None:
         """Connect, or connect again after SchedulerLost. Raises UserError if nobody answers."""
         self._disconnect()
         self._looked = -LOOK_S
@@ -66,7 +66,7 @@ class Crew:
             self._cluster = _local_cluster(self._workers)
         try:
             address = self._cluster or self.scheduler
-            self._client = Client(address, timeout=within_s, set_as_default=False)
+            self._client = Client(address, timeout=within_s or CONNECT_S, set_as_default=False)
         except Exception as error:  # Dask has many for an address that is none
             raise UserError(
                 f"--scheduler {self.scheduler}: no Dask scheduler answers there ({_said(error)}); start one with "
