@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
+import dask
 from distributed import Client, Future, LocalCluster
 from distributed.scheduler import KilledWorker
 
@@ -170,8 +171,10 @@ REMEDY = "install the same pimloom there"
 def _local_cluster(workers: int) -> LocalCluster:
     """Workers as threads of this process, each with its simulating process. Raises UserError."""
     shape: dict[str, Any] = {"n_workers": 1, "threads_per_worker": workers, "processes": False, "memory_limit": 0}
+    quiet = {"distributed.worker.profile.enabled": False, "distributed.admin.tick.interval": "500ms"}
     try:
-        return LocalCluster(dashboard_address=None, **shape)
+        with dask.config.set(quiet):  # its profiler alone takes some percent of a core
+            return LocalCluster(dashboard_address=None, **shape)
     except (OSError, TimeoutError, RuntimeError) as error:
         raise UserError(f"cannot start {workers} workers here: {_said(error)}; try fewer with --workers") from None
 
