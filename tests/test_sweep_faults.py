@@ -78,6 +78,10 @@ class Place:
     def said(self, words: str) -> None:
         wait(lambda: words in self.err, words)
 
+    def moved(self, process: Any, before: int) -> None:
+        """Wait for more rows, or for the end."""
+        wait(lambda: len(self.keys) > before or not process.is_alive(), "more rows")
+
     @property
     def keys(self) -> set[str]:
         return open_store(self.out).keys()
@@ -149,12 +153,12 @@ def test_points_that_misbehave_are_rows_with_one_line(place: Place, whole: pd.Da
 
 
 def test_killed_at_ten_random_moments(place: Place, whole: pd.DataFrame) -> None:
-    place.misbehave(seconds=0.02)
+    place.misbehave(seconds=0.04)
     moment, finished, progressed = random.Random(7), set[str](), 0
     for number in range(10):
         process = place.start("--workers", 1)
         if number % 2:  # once it has begun to keep rows
-            wait(lambda p=process: len(place.keys) > len(finished) or not p.is_alive())  # type: ignore[misc]
+            place.moved(process, len(finished))
             time.sleep(moment.uniform(0, 0.3))
         else:
             time.sleep(moment.uniform(0, 0.8))
@@ -228,7 +232,8 @@ def test_second_interrupt_ends_at_once(place: Place) -> None:
 def test_disk_full(tmp_path: Path, whole: pd.DataFrame) -> None:
     room = tmp_path / "room"
     room.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=400k", "tmpfs", room], capture_output=True).returncode:
+    mount = ["mount", "-t", "tmpfs", "-o", "size=400k", "tmpfs", str(room)]
+    if subprocess.run(mount, check=False, capture_output=True).returncode:
         pytest.skip("cannot mount a small tmpfs here")
     try:
         place = Place(tmp_path)
@@ -333,5 +338,65 @@ spin(1)
 
 
 def test_limit_ends_compiled_code_and_leaves_compiling_out() -> None:
-    done = subprocess.run([sys.executable, "-c", ALARM], capture_output=True, text=True, timeout=LONG_S)
+    done = subprocess.run([sys.executable, "-c", ALARM], check=False, capture_output=True, text=True, timeout=LONG_S)
     assert done.stdout == "compiled\n" and done.returncode == -signal.SIGALRM, done.stderr
+
+
+@pytest.mark.slow
+def test_real_cluster_of_commands(tmp_path: Path) -> None:
+    """`dask scheduler` and `dask worker` with its nanny, real points; a worker and the scheduler are killed."""
+    at, processes = port(), list[subprocess.Popen[bytes]]()
+    text = SWEEP.replace("gpt2", "config.json").replace("generate: 1", "generate: 64").replace("[4, 8]", "[2, 4, 8]")
+    (tmp_path / "s.yaml").write_text(text % 10_000)
+    shape = {"n_layer": 2, "n_embd": 256, "n_head": 4, "n_positions": 256, "vocab_size": 1000}
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "gpt2", **shape}))
+    err = tmp_path / "err"
+
+    def start(*words: object) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", *map(str, words)]
+        with (err if words[0] == "pimloom" else Path(os.devnull)).open("w") as file:
+            processes.append(subprocess.Popen(command, cwd=tmp_path, stdout=file, stderr=file))
+        return processes[-1]
+
+    def scheduler() -> subprocess.Popen[bytes]:
+        return start("dask", "scheduler", "--host", "127.0.0.1", "--port", at, "--no-dashboard")
+
+    def worker() -> subprocess.Popen[bytes]:
+        return start("dask", "worker", f"tcp://127.0.0.1:{at}", "--nthreads", 1, "--no-dashboard")
+
+    def keys() -> set[str]:
+        return open_store(tmp_path / "s").keys()
+
+    try:
+        first, _ = scheduler(), worker()
+        sweep = start("pimloom", "sweep", "s.yaml", "--scheduler", f"tcp://127.0.0.1:{at}")
+        wait(keys)
+        for pid in _below(processes[1].pid):
+            if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                os.kill(pid, signal.SIGKILL)  # the nanny starts another one
+        kept = len(keys())
+        wait(lambda: len(keys()) > kept)
+        first.kill()
+        wait(lambda: "the scheduler is lost" in err.read_text())
+        scheduler(), worker()
+        assert sweep.wait(LONG_S) == 0, err.read_text()
+        table = open_table(tmp_path / "s").table.frame
+        assert len(table) == 300 and table["error"].isna().all()
+        code = [sys.executable, "-m", "pimloom", "sweep", "s.yaml", "--out", "whole", "--quiet"]
+        subprocess.run(code, cwd=tmp_path, check=True)
+        same(table.drop(columns=VOLATILE), open_table(tmp_path / "whole").table.frame.drop(columns=VOLATILE))
+    finally:
+        for process in processes:
+            for pid in _below(process.pid):
+                os.kill(pid, signal.SIGKILL)
+            process.kill()
+            process.wait()
+
+
+def _below(pid: int) -> list[int]:
+    """A process's children, and theirs."""
+    try:
+        children = [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:
+        return []
+    return children + [one for child in children for one in _below(child)]

@@ -5,6 +5,7 @@ import os
 import pty
 import shutil
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -57,7 +58,7 @@ HOSTILE = {
     BOMB: "anchor",
     PLAIN + "objectives: {tokens_per_s.__class__: max}\n": "__class__",
     PLAIN + "constraints: ['().__class__.__bases__[0] < 1']\n": "constraints",
-    PLAIN + "constraints: ['__import__(\"os\").system(\"touch pwned\") < 1']\n": "constraints",
+    PLAIN + 'constraints: [\'__import__("os").system("touch pwned") < 1\']\n': "constraints",
     PLAIN + "name: !!python/object/apply:os.system [touch pwned]\n": "tag",
     PLAIN + "name: ../../pwned\nrows: 1\n": "rows",
     PLAIN.replace("gpt2", "../../../etc/passwd"): "passwd",
@@ -104,7 +105,7 @@ def test_folders_and_options_that_do_not_fit(tmp_path: Path, monkeypatch: pytest
     shutil.copy("other.yaml", tmp_path / "there" / "sweep.yaml")
     (tmp_path / "rows_is_file").mkdir()
     (tmp_path / "rows_is_file" / "rows").write_text("")
-    wrong = {
+    wrong: dict[tuple[str, ...], str] = {
         ("none.yaml",): "none.yaml",
         ("folder.yaml",): "folder.yaml",
         ("s.txt",): "s.txt",
@@ -159,10 +160,8 @@ def test_progress_on_a_terminal(place: Place) -> None:
 
     def read() -> bool:
         nonlocal seen
-        try:
+        with suppress(BlockingIOError):
             seen += os.read(main, 1 << 16)
-        except BlockingIOError:
-            pass
         return not process.is_alive()
 
     wait(read)

@@ -21,9 +21,9 @@ from pimloom.sweeping.point.base import Base, base_of, key_of
 from pimloom.sweeping.point.row import result_columns
 from pimloom.sweeping.progress import Shown, sweep_progress
 from pimloom.sweeping.search.searching import Search
+from pimloom.sweeping.stopping import going_on
 from pimloom.sweeping.store.runs import record_run
 from pimloom.sweeping.store.sweep_rows import SweepRows
-from pimloom.sweeping.stopping import going_on
 
 if TYPE_CHECKING:
     import pandas as pd
