@@ -1,102 +1,19 @@
 """What goes wrong while a sweep runs: in the end its table is that of a run in which nothing went wrong."""
 
-import json
 import os
 import random
 import signal
-import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pytest
 
-from pimloom.sweeping.store.all_rows import open_store
-from pimloom.sweeping.table import open_table
-from tests import sweep_odd
-from tests.sweep_odd import ODD, simulators
-
-POINTS = 60
-LONG_S = 60.0
-VOLATILE = ["wall_s", "host", "finished_utc"]
-SWEEP = """
-system: pim_gpt
-workload: {model: gpt2, prompt: 0, generate: 1}
-axes:
-  dram.channels: [4, 8]
-  npu.clock_mhz: {from: 100, to: %d, step: 100}
-objectives: {tokens_per_s: max}
-"""
-
-
-class Place:
-    """A folder with a sweep, and the processes that were started there."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.out, self.processes = folder, folder / "out", list[Any]()
-        self.misbehave(seconds=0.0)
-        self.sweep(POINTS)
-
-    def sweep(self, points: int) -> None:
-        (self.folder / "s.yaml").write_text(SWEEP % (100 * points // 2))
-
-    def misbehave(self, **how: object) -> None:
-        (self.folder / ODD).write_text(json.dumps(how))
-
-    def start(self, *options: object, out: Path | None = None, err: Path | None = None) -> Any:
-        return self._start("cli", "sweep", "s.yaml", "--out", out or self.out, *options, err=err)
-
-    def scheduler(self, port: int) -> Any:
-        return self._start("scheduler", port)
-
-    def worker(self, port: int, path: str = "") -> Any:
-        return self._start("worker", f"tcp://127.0.0.1:{port}", path)
-
-    def _start(self, what: str, *arguments: object, err: Path | None = None) -> Any:
-        (self.folder / f"{what}.err").unlink(missing_ok=True)  # what one before said
-        self.processes.append(sweep_odd.start(what, self.folder, *arguments, err=err))
-        return self.processes[-1]
-
-    def run(self, *options: object, code: int = 0) -> str:
-        """Run to the end; what it said on stderr."""
-        self.ended(self.start(*options), code)
-        return self.err
-
-    def ended(self, process: Any, code: int) -> None:
-        process.join(LONG_S)
-        assert process.exitcode == code, self.err
-
-    @property
-    def err(self) -> str:
-        path = self.folder / "cli.err"
-        return path.read_text() if path.exists() else ""
-
-    def said(self, words: str) -> None:
-        wait(lambda: words in self.err, words)
-
-    def moved(self, process: Any, before: int) -> None:
-        """Wait for more rows, or for the end."""
-        wait(lambda: len(self.keys) > before or not process.is_alive(), "more rows")
-
-    @property
-    def keys(self) -> set[str]:
-        return open_store(self.out).keys()
-
-    @property
-    def table(self) -> pd.DataFrame:
-        return open_table(self.out).table.frame.drop(columns=VOLATILE)
-
-
-def wait(until: Callable[[], object], what: str = "") -> None:
-    """Wait for something that must happen."""
-    end = time.monotonic() + LONG_S
-    while not until():
-        assert time.monotonic() < end, f"did not happen: {what or until}"
-        time.sleep(0.01)
+from tests.sweep_odd import simulators
+from tests.sweep_place import LONG_S, POINTS, Place, port, same, wait
 
 
 @pytest.fixture
@@ -117,16 +34,6 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
     assert not simulators(place.folder)
     assert len(place.table) == POINTS
     return place.table
-
-
-def same(one: pd.DataFrame, other: pd.DataFrame) -> None:
-    pd.testing.assert_frame_equal(one, other, check_dtype=False)
-
-
-def port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
 
 
 def test_points_that_misbehave_are_rows_with_one_line(place: Place, whole: pd.DataFrame) -> None:
@@ -187,7 +94,7 @@ def test_damaged_newest_rows_are_simulated_again(place: Place, whole: pd.DataFra
 
 
 def test_two_commands_fill_one_sweep(place: Place) -> None:
-    points = 600
+    points = 1200
     place.sweep(points)
     place.misbehave(seconds=0.004)
     both = [place.start("--workers", 1, err=place.folder / f"{i}.err") for i in range(2)]
@@ -340,63 +247,3 @@ spin(1)
 def test_limit_ends_compiled_code_and_leaves_compiling_out() -> None:
     done = subprocess.run([sys.executable, "-c", ALARM], check=False, capture_output=True, text=True, timeout=LONG_S)
     assert done.stdout == "compiled\n" and done.returncode == -signal.SIGALRM, done.stderr
-
-
-@pytest.mark.slow
-def test_real_cluster_of_commands(tmp_path: Path) -> None:
-    """`dask scheduler` and `dask worker` with its nanny, real points; a worker and the scheduler are killed."""
-    at, processes = port(), list[subprocess.Popen[bytes]]()
-    text = SWEEP.replace("gpt2", "config.json").replace("generate: 1", "generate: 64").replace("[4, 8]", "[2, 4, 8]")
-    (tmp_path / "s.yaml").write_text(text % 10_000)
-    shape = {"n_layer": 2, "n_embd": 256, "n_head": 4, "n_positions": 256, "vocab_size": 1000}
-    (tmp_path / "config.json").write_text(json.dumps({"model_type": "gpt2", **shape}))
-    err = tmp_path / "err"
-
-    def start(*words: object) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", *map(str, words)]
-        with (err if words[0] == "pimloom" else Path(os.devnull)).open("w") as file:
-            processes.append(subprocess.Popen(command, cwd=tmp_path, stdout=file, stderr=file))
-        return processes[-1]
-
-    def scheduler() -> subprocess.Popen[bytes]:
-        return start("dask", "scheduler", "--host", "127.0.0.1", "--port", at, "--no-dashboard")
-
-    def worker() -> subprocess.Popen[bytes]:
-        return start("dask", "worker", f"tcp://127.0.0.1:{at}", "--nthreads", 1, "--no-dashboard")
-
-    def keys() -> set[str]:
-        return open_store(tmp_path / "s").keys()
-
-    try:
-        first, _ = scheduler(), worker()
-        sweep = start("pimloom", "sweep", "s.yaml", "--scheduler", f"tcp://127.0.0.1:{at}")
-        wait(keys)
-        for pid in _below(processes[1].pid):
-            if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes():
-                os.kill(pid, signal.SIGKILL)  # the nanny starts another one
-        kept = len(keys())
-        wait(lambda: len(keys()) > kept)
-        first.kill()
-        wait(lambda: "the scheduler is lost" in err.read_text())
-        scheduler(), worker()
-        assert sweep.wait(LONG_S) == 0, err.read_text()
-        table = open_table(tmp_path / "s").table.frame
-        assert len(table) == 300 and table["error"].isna().all()
-        code = [sys.executable, "-m", "pimloom", "sweep", "s.yaml", "--out", "whole", "--quiet"]
-        subprocess.run(code, cwd=tmp_path, check=True)
-        same(table.drop(columns=VOLATILE), open_table(tmp_path / "whole").table.frame.drop(columns=VOLATILE))
-    finally:
-        for process in processes:
-            for pid in _below(process.pid):
-                os.kill(pid, signal.SIGKILL)
-            process.kill()
-            process.wait()
-
-
-def _below(pid: int) -> list[int]:
-    """A process's children, and theirs."""
-    try:
-        children = [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-    except OSError:
-        return []
-    return children + [one for child in children for one in _below(child)]

@@ -14,7 +14,8 @@ from pimloom.sweeping import crew
 from pimloom.sweeping.progress import Rate, Shown, said
 from pimloom.sweeping.table import open_table
 from tests.command import call
-from tests.test_sweep_faults import Place, place, port, wait
+from tests.sweep_place import Place, port, wait
+from tests.test_sweep_faults import place
 
 __all__ = ["place"]
 
