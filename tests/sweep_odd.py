@@ -1,8 +1,8 @@
 """Sweeps for tests of faults: real processes, but points that cost nothing, or misbehave as a file says.
 
 `odd.json` in the folder of a test gives `seconds`, how long a point takes, and for a clock in MHz what becomes of the
-point with that clock and 4 channels: `hang` in compiled code, `spin` in Python, `deaf` to signals as far as a process can be, `exit`,
-`segv`, or `kill`, that only once.
+point with that clock and 4 channels: `hang` in compiled code, `spin` in Python, `deaf` to signals as far as a process
+can be, `exit`, `segv`, or `kill`, that only once.
 
 Commands, schedulers and workers start as forks of one process that has everything imported, so they start at once.
 """
@@ -15,7 +15,7 @@ import signal
 import sys
 import time
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +45,8 @@ def _child(what: str, folder: str, arguments: Sequence[str], err: str) -> None:
     if "real" not in Path(folder).name:
         simulator.COMMAND = command(Path(folder))  # type: ignore[assignment]
     os.chdir(folder)
-    {"cli": _cli, "scheduler": _scheduler, "worker": _worker}[what](*arguments)
+    kinds: dict[str, Callable[..., None]] = {"cli": _cli, "scheduler": _scheduler, "worker": _worker}
+    kinds[what](*arguments)
 
 
 def _redirect(path: Path, number: int) -> None:

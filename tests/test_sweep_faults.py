@@ -1,96 +1,19 @@
 """What goes wrong while a sweep runs: in the end its table is that of a run in which nothing went wrong."""
 
-import json
 import os
 import random
 import signal
-import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pytest
 
-from pimloom.sweeping.store.all_rows import open_store
-from pimloom.sweeping.table import open_table
-from tests import sweep_odd
-from tests.sweep_odd import ODD, simulators
-
-POINTS = 60
-LONG_S = 60.0
-VOLATILE = ["wall_s", "host", "finished_utc"]
-SWEEP = """
-system: pim_gpt
-workload: {model: gpt2, prompt: 0, generate: 1}
-axes:
-  dram.channels: [4, 8]
-  npu.clock_mhz: {from: 100, to: %d, step: 100}
-objectives: {tokens_per_s: max}
-"""
-
-
-class Place:
-    """A folder with a sweep, and the processes that were started there."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.out, self.processes = folder, folder / "out", list[Any]()
-        self.misbehave(seconds=0.0)
-        self.sweep(POINTS)
-
-    def sweep(self, points: int) -> None:
-        (self.folder / "s.yaml").write_text(SWEEP % (100 * points // 2))
-
-    def misbehave(self, **how: object) -> None:
-        (self.folder / ODD).write_text(json.dumps(how))
-
-    def start(self, *options: object, out: Path | None = None, err: Path | None = None) -> Any:
-        return self._start("cli", "sweep", "s.yaml", "--out", out or self.out, *options, err=err)
-
-    def scheduler(self, port: int) -> Any:
-        return self._start("scheduler", port)
-
-    def worker(self, port: int, path: str = "") -> Any:
-        return self._start("worker", f"tcp://127.0.0.1:{port}", path)
-
-    def _start(self, what: str, *arguments: object, err: Path | None = None) -> Any:
-        self.processes.append(sweep_odd.start(what, self.folder, *arguments, err=err))
-        return self.processes[-1]
-
-    def run(self, *options: object, code: int = 0) -> str:
-        """Run to the end; what it said on stderr."""
-        self.ended(self.start(*options), code)
-        return self.err
-
-    def ended(self, process: Any, code: int) -> None:
-        process.join(LONG_S)
-        assert process.exitcode == code, self.err
-
-    @property
-    def err(self) -> str:
-        return (self.folder / "cli.err").read_text()
-
-    def said(self, words: str) -> None:
-        wait(lambda: words in self.err, words)
-
-    @property
-    def keys(self) -> set[str]:
-        return open_store(self.out).keys()
-
-    @property
-    def table(self) -> pd.DataFrame:
-        return open_table(self.out).table.frame.drop(columns=VOLATILE)
-
-
-def wait(until: Callable[[], object], what: str = "") -> None:
-    """Wait for something that must happen."""
-    end = time.monotonic() + LONG_S
-    while not until():
-        assert time.monotonic() < end, f"did not happen: {what or until}"
-        time.sleep(0.01)
+from tests.sweep_odd import simulators
+from tests.sweep_place import LONG_S, POINTS, Place, port, same, wait
 
 
 @pytest.fixture
@@ -111,16 +34,6 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
     assert not simulators(place.folder)
     assert len(place.table) == POINTS
     return place.table
-
-
-def same(one: pd.DataFrame, other: pd.DataFrame) -> None:
-    pd.testing.assert_frame_equal(one, other, check_dtype=False)
-
-
-def port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
 
 
 def test_points_that_misbehave_are_rows_with_one_line(place: Place, whole: pd.DataFrame) -> None:
@@ -147,12 +60,12 @@ def test_points_that_misbehave_are_rows_with_one_line(place: Place, whole: pd.Da
 
 
 def test_killed_at_ten_random_moments(place: Place, whole: pd.DataFrame) -> None:
-    place.misbehave(seconds=0.02)
+    place.misbehave(seconds=0.04)
     moment, finished, progressed = random.Random(7), set[str](), 0
     for number in range(10):
         process = place.start("--workers", 1)
         if number % 2:  # once it has begun to keep rows
-            wait(lambda p=process: len(place.keys) > len(finished) or not p.is_alive())  # type: ignore[misc]
+            place.moved(process, len(finished))
             time.sleep(moment.uniform(0, 0.3))
         else:
             time.sleep(moment.uniform(0, 0.8))
@@ -181,7 +94,7 @@ def test_damaged_newest_rows_are_simulated_again(place: Place, whole: pd.DataFra
 
 
 def test_two_commands_fill_one_sweep(place: Place) -> None:
-    points = 600
+    points = 1200
     place.sweep(points)
     place.misbehave(seconds=0.004)
     both = [place.start("--workers", 1, err=place.folder / f"{i}.err") for i in range(2)]
@@ -226,7 +139,8 @@ def test_second_interrupt_ends_at_once(place: Place) -> None:
 def test_disk_full(tmp_path: Path, whole: pd.DataFrame) -> None:
     room = tmp_path / "room"
     room.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=400k", "tmpfs", room], capture_output=True).returncode:
+    mount = ["mount", "-t", "tmpfs", "-o", "size=400k", "tmpfs", str(room)]
+    if subprocess.run(mount, check=False, capture_output=True).returncode:
         pytest.skip("cannot mount a small tmpfs here")
     try:
         place = Place(tmp_path)
@@ -331,5 +245,5 @@ spin(1)
 
 
 def test_limit_ends_compiled_code_and_leaves_compiling_out() -> None:
-    done = subprocess.run([sys.executable, "-c", ALARM], capture_output=True, text=True, timeout=LONG_S)
+    done = subprocess.run([sys.executable, "-c", ALARM], check=False, capture_output=True, text=True, timeout=LONG_S)
     assert done.stdout == "compiled\n" and done.returncode == -signal.SIGALRM, done.stderr

@@ -18,7 +18,7 @@ class Alarm(Listener):
         signal.signal(signal.SIGALRM, signal.SIG_DFL)  # whoever started us may have ignored or blocked it
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGALRM})
         self._depth, self._left, self._more = 0, 0.0, FIRST_S
-        register("numba:compiler_lock", self)
+        register("numba:compiler_lock", self)  # type: ignore[no-untyped-call]
 
     def set(self, limit_s: float | None) -> None:
         """Go off in `limit_s`; never if None."""

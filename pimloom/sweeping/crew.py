@@ -11,6 +11,7 @@ import time
 import warnings
 from typing import Any
 
+import dask
 from distributed import Client, Future, LocalCluster
 from distributed.scheduler import KilledWorker
 
@@ -59,7 +60,7 @@ class Crew:
         if cluster is not None:
             cluster.close()
 
-    def connect(self, within_s: float = CONNECT_S) -> None:
+    def connect(self, within_s: float | None = None) -> None:
         """Connect, or connect again after SchedulerLost. Raises UserError if nobody answers."""
         self._disconnect()
         self._looked = -LOOK_S
@@ -67,7 +68,8 @@ class Crew:
             self._cluster = _local_cluster(self._workers)
         try:
             address = self._cluster or self.scheduler
-            self._client = Client(address, timeout=within_s, set_as_default=False)
+            options: dict[str, Any] = {"timeout": within_s or CONNECT_S, "set_as_default": False}
+            self._client = Client(address, **options)  # type: ignore[no-untyped-call]
         except Exception as error:  # Dask has many for an address that is none
             raise UserError(
                 f"--scheduler {self.scheduler}: no Dask scheduler answers there ({_said(error)}); start one with "
@@ -142,12 +144,12 @@ class Crew:
             if rest := {key: point for key, point in chunk.points.items() if key not in done}:
                 self._left.append(Chunk(rest))
             return found
-        error = future.exception()
-        if isinstance(error, NoSimulators):
+        fault = future.exception()  # type: ignore[no-untyped-call]
+        if isinstance(fault, NoSimulators):
             raise SchedulerLost
         _, chunk = self._sent.pop(future.key)
-        if not isinstance(error, KilledWorker):
-            raise UserError(f"a worker cannot simulate: {type(error).__name__}: {_said(error)}; {REMEDY}")
+        if not isinstance(fault, KilledWorker):
+            raise UserError(f"a worker cannot simulate: {type(fault).__name__}: {_said(fault)}; {REMEDY}")
         if len(chunk.points) > 1:  # one of them alone will be guilty
             self._left += [Chunk({key: point}) for key, point in chunk.points.items()]
             return []
@@ -177,8 +179,10 @@ REMEDY = "install the same pimloom there"
 def _local_cluster(workers: int) -> LocalCluster:
     """Workers as threads of this process, each with its simulating process. Raises UserError."""
     shape: dict[str, Any] = {"n_workers": 1, "threads_per_worker": workers, "processes": False, "memory_limit": 0}
+    quiet = {"distributed.worker.profile.enabled": False, "distributed.admin.tick.interval": "500ms"}
     try:
-        return LocalCluster(dashboard_address=None, **shape)
+        with dask.config.set(quiet):  # its profiler alone takes some percent of a core
+            return LocalCluster(dashboard_address=None, **shape)  # type: ignore[no-untyped-call]
     except (OSError, TimeoutError, RuntimeError) as error:
         raise UserError(f"cannot start {workers} workers here: {_said(error)}; try fewer with --workers") from None
 

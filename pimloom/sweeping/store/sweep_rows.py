@@ -65,7 +65,7 @@ class SweepRows:
     def append(self, rows: list[dict[str, Any]]) -> None:
         """Keep rows; they are safe when it returns. Raises UserError."""
         self._store.append(rows)
-        if self._sweep.method != "grid":
+        if self._sweep.method != "grid":  # only a search reads them again
             self._mine |= {row["point"]: row for row in rows}
 
     def append_steps(self, steps: list[bytes]) -> None:
@@ -97,7 +97,8 @@ class SweepRows:
 
     def known(self, keys: Collection[str], *, failed: bool) -> dict[str, dict[str, Any]]:
         """The rows of these keys that there are, failed ones among them or not."""
-        lacking = [key for key in keys if key not in self._mine]
+        there = self._store.keys()  # reads only new files
+        lacking = [key for key in keys if key in there and key not in self._mine]
         self._mine |= {str(row["point"]): dict(row) for row in self._store.rows_of(lacking)} if lacking else {}
         found = {key: self._mine[key] for key in keys if key in self._mine}
         return {key: row for key, row in found.items() if failed or row["error"] is None}
