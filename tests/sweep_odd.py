@@ -38,12 +38,12 @@ def start(what: str, folder: Path, *arguments: object, err: Path | None = None) 
 
 
 def _child(what: str, folder: str, arguments: Sequence[str], err: str) -> None:
-    from pimloom.sweeping import simulator
+    from pimloom.sweeping.crew import simulator
 
     _redirect(Path(folder) / f"{what}.out", 1)
     _redirect(Path(err), 2)
     if "real" not in Path(folder).name:
-        simulator.COMMAND = command(Path(folder))  # type: ignore[assignment]
+        simulator.COMMAND = command(Path(folder))
     os.chdir(folder)
     kinds: dict[str, Callable[..., None]] = {"cli": _cli, "scheduler": _scheduler, "worker": _worker}
     kinds[what](*arguments)
@@ -151,13 +151,16 @@ def _without_engine() -> None:
     fake = types.ModuleType("pimloom.sweeping.point.evaluate")
     fake.__dict__.update(evaluate=evaluate)
     sys.modules[fake.__name__] = fake
-    from pimloom.sweeping import alarm
+    runs = types.ModuleType("pimloom.cycle_sim.runs")
+    runs.__dict__.update(Known=types.SimpleNamespace, pack=lambda solved: b"", unpack=lambda packed: [])
+    sys.modules[runs.__name__] = runs
+    from pimloom.sweeping.crew import alarm
 
     alarm.FIRST_S = 0.2
 
 
 if __name__ == "__main__":
-    from pimloom.sweeping.simulator import main
+    from pimloom.sweeping.crew.simulator import main
 
     _without_engine()
     main()

@@ -6,9 +6,10 @@ import typer._adapters
 
 from pimloom import cli
 from pimloom.reports.sweep import pareto
-from pimloom.sweeping import crew, run, show
+from pimloom.sweeping import run, show
+from pimloom.sweeping.crew import cluster
 from pimloom.sweeping.definition.expression import parse
 
 parse("a + 1", "here")  # compiles the grammar
 
-__all__ = ["cli", "crew", "distributed", "pandas", "pareto", "run", "show", "typer"]
+__all__ = ["cli", "cluster", "distributed", "pandas", "pareto", "run", "show", "typer"]

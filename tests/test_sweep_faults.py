@@ -222,7 +222,7 @@ def test_interrupted_while_it_waits(place: Place) -> None:
 
 ALARM = """
 from numba import njit
-from pimloom.sweeping.alarm import Alarm
+from pimloom.sweeping.crew.alarm import Alarm
 
 @njit
 def spin(n):

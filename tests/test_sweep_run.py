@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pimloom.sweeping import crew
+from pimloom.sweeping.crew import cluster
 from pimloom.sweeping.progress import Rate, Shown, said
 from pimloom.sweeping.table import open_table
 from tests.command import call
@@ -97,7 +97,7 @@ def test_name_is_no_path(place: Place) -> None:
 
 def test_folders_and_options_that_do_not_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(crew, "CONNECT_S", 0.3)
+    monkeypatch.setattr(cluster, "CONNECT_S", 0.3)
     (tmp_path / "s.yaml").write_text(PLAIN)
     (tmp_path / "other.yaml").write_text(PLAIN.replace("npu.clock_mhz: [500, 1000]", "dram.channels: [4]"))
     (tmp_path / "file").write_text("")

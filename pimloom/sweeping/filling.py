@@ -8,15 +8,15 @@ from statistics import median
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pimloom.arch.error import UserError
-from pimloom.sweeping.chunk import Chunk, SchedulerLost
+from pimloom.sweeping.crew.chunk import Chunk, SchedulerLost
 from pimloom.sweeping.definition.sweep import Scalar
 from pimloom.sweeping.point.row import row_of
 from pimloom.sweeping.point.shared import Base
 from pimloom.sweeping.stopping import ending_at_once
 
 if TYPE_CHECKING:
-    from pimloom.sweeping.crew import Crew
-    from pimloom.sweeping.worker import Finished
+    from pimloom.sweeping.crew.cluster import Crew
+    from pimloom.sweeping.crew.worker import Finished
 
 CHUNK_S = 0.25  # simulation time of a chunk: its way to a worker and back costs some 5 ms
 MOST_POINTS = 256  # of a chunk

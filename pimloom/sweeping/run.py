@@ -28,7 +28,7 @@ from pimloom.sweeping.store.sweep_rows import SweepRows
 if TYPE_CHECKING:
     import pandas as pd
 
-    from pimloom.sweeping.crew import Crew
+    from pimloom.sweeping.crew.cluster import Crew
 
 Point = Mapping[str, Scalar]
 MOST_WORKERS = 1024  # processes of one machine
@@ -129,7 +129,7 @@ def _crew(base: Base, rows: SweepRows, options: Options) -> "Callable[[], Crew]"
     """What starts the crew."""
 
     def start() -> "Crew":
-        from pimloom.sweeping.crew import Crew
+        from pimloom.sweeping.crew.cluster import Crew
 
         workers = options.workers or cpu_count() or 1
         crew = Crew(msgspec.json.encode(base), rows.steps(), options.scheduler, workers, options.timeout_s)

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pimloom.sweeping.crew.shared_steps import MOST_BYTES
 from pimloom.sweeping.definition.numbered import Grid, is_within
 from pimloom.sweeping.definition.sweep import Scalar, Sweep
 from pimloom.sweeping.point.row import columns_of_row
 from pimloom.sweeping.point.shared import Base, digest_of
-from pimloom.sweeping.shared_steps import MOST_BYTES
 from pimloom.sweeping.store.all_rows import open_store
 from pimloom.sweeping.store.segments import Segments
 

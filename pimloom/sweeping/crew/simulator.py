@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import msgspec
 
 from pimloom.arch.error import one_line
+from pimloom.sweeping.crew.shared_steps import SharedSteps
 from pimloom.sweeping.definition.sweep import Scalar
-from pimloom.sweeping.shared_steps import SharedSteps
 
 if TYPE_CHECKING:
     from pimloom.cycle_sim.runs import Known, Run
 
-COMMAND = (sys.executable, "-m", "pimloom.sweeping.simulator")
+COMMAND = (sys.executable, "-m", "pimloom.sweeping.crew.simulator")
 MOST_RUNS = 500_000  # some 200 MB
 IDLE_S = 60.0  # after which a process that nobody asks ends
 _SAID_BYTES = 4096  # of its last words, how many are looked at
@@ -188,7 +188,7 @@ class _Memory:
 
 def serve(asked: BinaryIO, answers: BinaryIO) -> None:
     """The process's side: the first line is the base of all points, each further one a task."""
-    from pimloom.sweeping.alarm import Alarm
+    from pimloom.sweeping.crew.alarm import Alarm
     from pimloom.sweeping.point.code import code_digest
     from pimloom.sweeping.point.evaluate import evaluate
     from pimloom.sweeping.point.shared import Base

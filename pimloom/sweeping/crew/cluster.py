@@ -16,8 +16,8 @@ from distributed import Client, Future, LocalCluster
 from distributed.scheduler import KilledWorker
 
 from pimloom.arch.error import UserError, one_line
-from pimloom.sweeping.chunk import Chunk, SchedulerLost
-from pimloom.sweeping.worker import Finished, NoSimulators, Simulators, learn, simulate
+from pimloom.sweeping.crew.chunk import Chunk, SchedulerLost
+from pimloom.sweeping.crew.worker import Finished, NoSimulators, Simulators, learn, simulate
 
 CONNECT_S = 10.0
 LOOK_S = 2.0  # how often workers are counted
@@ -94,7 +94,7 @@ class Crew:
     def share(self, steps: list[bytes]) -> None:
         """Tell all workers what one has solved; the embedded one knows. Waits for nobody, and may reach nobody."""
         client, name = self._client, self._simulators.name
-        if self._cluster is None and client is not None and client.status == "running" and steps:
+        if self._cluster is None and client is not None and client.status == "running" and client.loop and steps:
             client.loop.add_callback(lambda: client.run(learn, name, steps, asynchronous=True, on_error="ignore"))
 
     def submit(self, chunk: Chunk) -> None:

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 from distributed import WorkerPlugin, get_worker
 
+from pimloom.sweeping.crew.shared_steps import SharedSteps
+from pimloom.sweeping.crew.simulator import Answer, Simulator, SimulatorClosed, SimulatorDied
 from pimloom.sweeping.definition.sweep import Scalar
-from pimloom.sweeping.shared_steps import SharedSteps
-from pimloom.sweeping.simulator import Answer, Simulator, SimulatorClosed, SimulatorDied
 
 DEATHS = 3  # times that a point may take its process or worker with it before it counts as failed
 LONG_S = 1.0  # a chunk that takes longer comes back before it is done, so that others can have the rest
