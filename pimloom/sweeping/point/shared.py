@@ -59,8 +59,8 @@ class Base(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def named(self) -> tuple[str, ...]:
-        """The axes whose values are names of something that the base holds."""
-        return tuple(p for p in self.units if p in self.linked or p.removeprefix(WORKLOAD) in self.choices)
+        """The axes whose values are names of something that the base holds, in an order that `units` does not decide."""
+        return tuple(p for p in sorted(self.units) if p in self.linked or p.removeprefix(WORKLOAD) in self.choices)
 
     @cached_property
     def digests(self) -> dict[tuple[Any, ...], str]:
