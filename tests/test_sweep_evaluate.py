@@ -15,6 +15,9 @@ import pimloom
 from pimloom.arch.error import UserError
 from pimloom.arch.system import load_system, resolve
 from pimloom.cycle_sim.runs import Known
+from pimloom.energy.pim import command_energy_pj
+from pimloom.sweeping.definition.grid import grid_points
+from pimloom.sweeping.definition.load_sweep import load_sweep
 from pimloom.sweeping.definition.sweep import Axis, Sweep
 from pimloom.sweeping.point import code
 from pimloom.sweeping.point.code import code_digest
@@ -218,6 +221,22 @@ def test_a_linked_point_is_a_run_with_all_that_it_sets():
         found[lanes] = row["latency_s"]
     assert found[32] < found[16]
     assert "macs_per_bank: expected one of 16, 32, got 8" in evaluate(base, {**point, "macs_per_bank": 8}).row["error"]
+
+
+def test_the_example_of_a_linked_axis():
+    example = load_sweep(HERE / "examples/macs_per_bank.yaml")
+    base = base_of(example)
+    for point in grid_points(example):
+        found = resolved(base, point, base.work(point))
+        standard, lanes = base_of(sweep()), point["macs_per_bank"]
+        usual = resolved(standard, {}, standard.work({}))
+        assert found.part.pim_unit.lanes == lanes and found.spec.dram.channels == point["dram.channels"]
+        each, one = (command_energy_pj(s.part, s.spec.energy) for s in (found, usual))
+        for cause in ("read", "mac", "interface"):
+            command = "WRGB" if cause == "interface" else "MACab"
+            assert each[command][cause] / lanes == pytest.approx(one[command][cause] / 16, rel=1e-12)
+        if lanes == 16:
+            assert found.part == usual.part
 
 
 def test_the_key_of_a_linked_point_is_what_it_sets_and_not_what_other_points_do():

@@ -59,7 +59,7 @@ class Base(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def named(self) -> tuple[str, ...]:
-        """The axes whose values are names of something that the base holds, in an order that `units` does not decide."""
+        """The axes whose values are names of something that the base holds, in an order of their own."""
         return tuple(p for p in sorted(self.units) if p in self.linked or p.removeprefix(WORKLOAD) in self.choices)
 
     @cached_property
