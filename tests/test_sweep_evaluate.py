@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -211,7 +212,7 @@ def test_a_linked_point_is_a_run_with_all_that_it_sets():
     unordered = msgspec.structs.replace(base, units=dict(reversed(base.units.items())))
     found = {}
     for i, lanes in enumerate((16, 32)):
-        point = {"macs_per_bank": lanes, "npu.clock_mhz": 500, "workload.model": "gpt2"}
+        point: dict[str, Any] = {"macs_per_bank": lanes, "npu.clock_mhz": 500, "workload.model": "gpt2"}
         row = evaluate(sent, point, KNOWN).row
         said = {place: texts[i] for place, texts in MACS.items()} | {"npu.clock_mhz": "500"}
         result = pimloom.run("pim_gpt", model="gpt2", generate=2, set=said)
@@ -223,15 +224,18 @@ def test_a_linked_point_is_a_run_with_all_that_it_sets():
     assert "macs_per_bank: expected one of 16, 32, got 8" in evaluate(base, {**point, "macs_per_bank": 8}).row["error"]
 
 
-def test_the_example_of_a_linked_axis():
+def test_the_example_of_a_linked_axis() -> None:
+    def energy(system: Any) -> Any:
+        return command_energy_pj(system.part, system.spec.energy)
+
     example = load_sweep(HERE / "examples/macs_per_bank.yaml")
     base = base_of(example)
+    usual: Any = load_system("pim_gpt")
     for point in grid_points(example):
-        found = resolved(base, point, base.work(point))
-        standard, lanes = base_of(sweep()), point["macs_per_bank"]
-        usual = resolved(standard, {}, standard.work({}))
+        found: Any = resolved(base, point, base.work(point))
+        lanes: Any = point["macs_per_bank"]
         assert found.part.pim_unit.lanes == lanes and found.spec.dram.channels == point["dram.channels"]
-        each, one = (command_energy_pj(s.part, s.spec.energy) for s in (found, usual))
+        each, one = energy(found), energy(usual)
         for cause in ("read", "mac", "interface"):
             command = "WRGB" if cause == "interface" else "MACab"
             assert each[command][cause] / lanes == pytest.approx(one[command][cause] / 16, rel=1e-12)
@@ -243,7 +247,7 @@ def test_the_key_of_a_linked_point_is_what_it_sets_and_not_what_other_points_do(
     def key(sets, values=(16, 32), value=16, **more):
         base = base_of(sweep(axes=[linked(sets, "macs_per_bank", values)], **more))
         assert base.named == ("macs_per_bank",)
-        assert digest_of(base, {"macs_per_bank": 99}) != digest_of(base, {"macs_per_bank": np.int64(value)})
+        assert digest_of(base, {"macs_per_bank": 99}) != digest_of(base, {"macs_per_bank": np.int64(value)})  # type: ignore[dict-item]
         assert digest_of(base, {"macs_per_bank": float(value)}) == digest_of(base, {"macs_per_bank": value})
         return key_of(base, {"macs_per_bank": value})
 
