@@ -9,7 +9,7 @@ import difflib
 import math
 import re
 import sys
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass
 from functools import lru_cache
@@ -158,7 +158,7 @@ class Document:
     mappings whose keys are any text on one line, such as dotted places; elsewhere dots and brackets are errors.
     """
 
-    def __init__(self, file: str, text: str, root: str = "", free: Collection[str] = ()) -> None:
+    def __init__(self, file: str, text: str, root: str = "", free: Container[str] = ()) -> None:
         self.file, self.text, self.root, self.free = file, text, root, free
         self.sources: dict[str, Source] = {}
         self.shown: dict[str, str] = {}

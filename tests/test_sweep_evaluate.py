@@ -42,6 +42,10 @@ def lasting(row):
     return {name: value for name, value in row.items() if name not in OF_THIS_RUN}
 
 
+def linked(sets, name="macs", values=(1,)):
+    return Axis(name, values, sets=sets)
+
+
 KNOWN, BASE = Known(), base_of(sweep(axes=(CLOCK, CCD, LANES)))
 
 
@@ -136,6 +140,14 @@ def test_other_code_is_refused():
         ({"workload": {"model": "gpt2"}}, "workload: missing key 'generate'"),
         ({"workload": {"model": "gpt2", "generate": True}}, "workload.generate: expected an int"),
         ({"workload": {"model": "gpt2", "generate": 1, "tp": 2}}, "workload.tp: unknown key"),
+        ({"axes": [Axis("macs", (1,))]}, "--set macs: no such key in pim_gpt.yaml"),
+        ({"axes": [linked({"npu.clck": ("1",)})]}, "--set npu.clck: no such key in pim_gpt.yaml; nearest: npu.clock"),
+        ({"axes": [linked({"dram.part": ("gddr6_pim",)})]}, "unknown part 'gddr6_pim'; nearest: gddr6_aim"),
+        ({"axes": [linked({"npu.adders": ("64",)})], "set": {"npu.adders": "64"}}, "npu.adders: is fixed and set by"),
+        ({"axes": [linked({"npu.adders": ("64",)}, "error")]}, "error: is the name of another column of a sweep; cho"),
+        ({"axes": [linked({"npu.adders": ("64",)}, "power_w")]}, "power_w: is the name of another column of a sweep"),
+        ({"axes": [linked({"power_w": ("1",)}, "kind")], "system": "t4"}, "kind: is a place of "),
+        ({"axes": [Axis("power_w", (1,))], "system": "t4"}, "power_w: is the name of another column of a sweep; vary"),
         ({"system": "pim_gp"}, "unknown system 'pim_gp'; nearest: pim_gpt"),
     ],
 )  # fmt: skip
@@ -163,7 +175,7 @@ def test_a_key_depends_on_all_that_decides_and_nothing_else():
         sweep(workload={"model": "gpt2-xl", "generate": 2}),
         sweep(set={"npu.adders": "64"}),
         sweep(axes=(CLOCK, Axis("dram.timing.tCCD_L", (2, 3), "ns"))),
-        sweep(system="t4", axes=(Axis("power_w", (1,)),)),
+        sweep(system="t4", axes=(Axis("peak_share", (1,)),)),
     ]
     changed = msgspec.structs.replace(base_of(sweep()), code="0" * 16)
     assert len({first, key_of(changed, POINT), *(key_of(base_of(other), POINT) for other in others)}) == 7

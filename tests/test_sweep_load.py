@@ -144,6 +144,96 @@ def test_a_logarithmic_range_has_its_ends_and_equal_ratios(low: float, ratio: fl
         assert math.isclose(value, exact, rel_tol=1e-5)
 
 
+LINKED = "{values: [8, 16], set: {d.lanes: [8, 16], d.nBL: [1 nCK, 2 nCK], 'e[0].f': [null, true]}}"
+
+
+def test_a_linked_axis_sets_several_places() -> None:
+    found = axis(LINKED, "macs_per_bank", "constraints: [macs_per_bank < 16]\nset: {d.rows: 4}\n")
+    texts = {"d.lanes": ("8", "16"), "d.nBL": ("1 nCK", "2 nCK"), "e[0].f": ("null", "true")}
+    assert found == Axis("macs_per_bank", (8, 16), sets=texts) != Axis("macs_per_bank", (8, 16))
+    assert found.sets_at(16) == {"d.lanes": "16", "d.nBL": "2 nCK", "e[0].f": "true"}
+    assert found.column == "macs_per_bank" and hash(found) == hash(found)
+    assert axis("{values: [8, 16], set: {a.b: [1, 2]}, unit: GB/s}", "speed").column == "speed [GB/s]"
+    assert axis("{values: [small, large], set: {a.b: [1, 2]}}", "size").values == ("small", "large")
+
+
+def test_a_linked_axis_of_a_mapping() -> None:
+    axes = {"m": {"values": range(1, 3), "set": {"a.b": np.array([4, 8])}}}
+    assert sweep_from({"system": "x", "axes": axes}).axes[0].sets == {"a.b": ("4", "8")}
+
+
+@pytest.mark.parametrize(
+    ("name", "written", "rest", "said"),
+    [
+        ("m", "{values: [8], set: {a: [8, 16]}}", "", "m.set.a: expected a list of 1, one for each of `values`, got 2"),
+        ("m", "{values: [8], set: {a: 8}}", "", "m.set.a: expected a list of 1, one for each of `values`, got 8"),
+        (
+            "m",
+            "{values: [8], set: {a: [[8]]}}",
+            "",
+            "m.set.a[0]: expected one value, a list as text in quotes, got [8]",
+        ),
+        ("m", "{values: [8], set: {}}", "", "m.set: expected a mapping, place -> list of 1, got {}"),
+        ("m", "{values: [8], set: [a]}", "", "m.set: expected a mapping, place -> list of 1, got [a]"),
+        ("m", "{values: [8], set: {../a: [8]}}", "", "m.set.../a: expected a place such as dram.timing.tCCD_L, got"),
+        (
+            "m",
+            "{values: [8], set: {workload.batch: [8]}}",
+            "",
+            "m.set.workload.batch: is no place of the system; a key",
+        ),
+        ("m", "{values: [8, 8], set: {a: [8, 8]}}", "", "m.values[1]: 8 stands twice, first at [0]"),
+        ("m", "{set: {a: [8]}}", "", "m: missing key 'values' (expected a list, one value for each of those in `set`)"),
+        (
+            "m",
+            "{from: 1, to: 2, set: {a: [8]}}",
+            "",
+            "m: unknown key 'from' beside 'set', expected one of values, unit, s",
+        ),
+        (
+            "m.n",
+            "{values: [8], set: {a: [8]}}",
+            "",
+            "m.n: expected a name of its own for an axis with `set`, without dot",
+        ),
+        (
+            "m[0]",
+            "{values: [8], set: {a: [8]}}",
+            "",
+            "m[0]: expected a name of its own for an axis with `set`, without",
+        ),
+        (
+            "max",
+            "{values: [8], set: {a: [8]}}",
+            "",
+            "max: expected a name of its own for an axis with `set`, without do",
+        ),
+        (
+            "workload.m",
+            "{values: [8], set: {a: [8]}}",
+            "",
+            "workload.m: a key of the workload stands alone, expected a",
+        ),
+        ("m", "{values: [8], set: {a: [8]}}", "  a: [1]\n", "m.set.a: a is an axis too, expected it once"),
+        (
+            "m",
+            "{values: [8], set: {a: [8]}}",
+            "  n: {values: [8], set: {a: [8]}}\n",
+            "n.set.a: a is set by the axis m too, expected it once",
+        ),
+    ],
+)
+def test_a_bad_linked_axis(name: str, written: str, rest: str, said: str) -> None:
+    with pytest.raises(UserError) as caught:
+        axis(written, name, rest)
+    assert str(caught.value).partition(": at $.axes.")[2].startswith(said)
+
+
+def test_what_a_linked_axis_sets_is_not_fixed() -> None:
+    with pytest.raises(UserError, match=r"s.yaml:4: at \$.set.a.b: a.b is an axis too"):
+        axis("{values: [8], set: {a.b: [8]}}", "m", "set: {a.b: 1}\n")
+
+
 SAID = [
     (
         "{from: 0, to: 1e15, step: 1e-6}",

@@ -167,6 +167,7 @@ def test_a_folder_in_the_way_is_the_users_error(tmp_path):
         {"axes": FINITE},
         {"axes": (Axis("dram.channels", (64, 8, 16, 32, 256)), *AXES[1:])},
         {"axes": (AXES[0], Axis("dram.timing.tCCD_L", (1.0, 2, 3, 4), unit="nCK"), *AXES[2:])},
+        {"axes": (Axis(AXES[0].place, AXES[0].values, sets={"a": tuple("12345")}), *AXES[1:])},
         {"up": "min", "down": "min"},
     ],
 )

@@ -17,13 +17,13 @@ from pimloom.arch.units import MIB
 from pimloom.sweeping.definition.axes import WORKLOAD, axis_of, check_place, count_values
 from pimloom.sweeping.definition.expression import parse, parse_constraint
 from pimloom.sweeping.definition.grid import MOST_POINTS
+from pimloom.sweeping.definition.linked import FreePlaces, check_apart, is_linked, linked_axis, setting
 from pimloom.sweeping.definition.ranges import MOST_VALUES, counted
 from pimloom.sweeping.definition.sweep import Axis, Direction, Method, Scalar, Sweep
 
 LARGEST_BYTES = MIB  # of a sweep file
 LONGEST_NAME = 100
 
-_PLACES = ("axes", "set", "objectives")  # mappings whose keys are places or expressions, with dots
 _BATCH: Mapping[Method, int] = {"grid": 32, "random": 32, "tpe": 32, "nsga2": 50}
 _LARGEST_BATCH = 10_000
 _DIRECTIONS: tuple[Direction, ...] = ("min", "max")
@@ -72,14 +72,14 @@ def read_sweep(text: str, file: str) -> Sweep:
     """
     if len(text.encode(errors="replace")) > LARGEST_BYTES:
         raise UserError(f"{file}: is larger than {LARGEST_BYTES} bytes, expected a smaller sweep")
-    document = Document(file, text, free=_PLACES)
+    document = Document(file, text, free=FreePlaces())
     given = struct_of(document, _File)
     fixed, axes = _axes(document, given)
     sweep = Sweep(
         name=_name(document, given.name, Path(file).stem),
         system=given.system,
         workload=fixed,
-        set=_set(document, given.set, {axis.place for axis in axes}),
+        set=_set(document, given.set, {place for axis in axes for place in axis.sets or [axis.place]}),
         axes=axes,
         constraints=_constraints(document, given.constraints),
         objectives=_objectives(document, given.objectives),
@@ -121,7 +121,8 @@ def _axes(document: Document, given: _File) -> tuple[dict[str, Scalar], tuple[Ax
         at = f"axes.{place}"
         if place in axes or place in {WORKLOAD + key for key in fixed}:
             document.fail(at, f"{place} stands in `workload` too, expected it once")
-        axes[place] = axis_of(document, at, place, value)
+        axes[place] = (linked_axis if is_linked(value) else axis_of)(document, at, place, value)
+    check_apart(document, axes.values())
     if not axes:
         document.fail("", "expected at least one axis: a list or a range in `axes`, or a list in `workload`")
     return fixed, tuple(axes.values())
@@ -147,9 +148,7 @@ def _set(document: Document, given: dict[str, Any], axes: set[str]) -> dict[str,
         check_place(document, at, place)
         if place in axes:
             document.fail(at, f"{place} is an axis too, expected it in one of `set` and `axes`")
-        if isinstance(value, list | dict):
-            document.fail(at, f"expected one value, a list as text in quotes, got {document.shown[at]}")
-        texts[place] = "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+        texts[place] = setting(document, at, value)
     return texts
 
 

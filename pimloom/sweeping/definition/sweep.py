@@ -1,7 +1,7 @@
 """What a sweep file says, as values: a system, a workload, axes, constraints, objectives, a method."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 Scalar = int | float | str | bool
@@ -14,7 +14,9 @@ class Axis:
     """One axis: a place as `--set` takes it, or `workload.KEY`; its values, or a continuous range.
 
     values: in the order written, numbers without their unit; empty if the axis is continuous. low, high: the range of
-    a continuous axis, which only a search takes; log: whether it is searched on a logarithmic scale.
+    a continuous axis, which only a search takes; log: whether it is searched on a logarithmic scale. sets: of a
+    linked axis, whose `place` is a name of the user's own: each place that it sets -> one text for each of `values`,
+    as `--set` takes it; else empty.
     """
 
     place: str
@@ -23,6 +25,7 @@ class Axis:
     low: float | None = None
     high: float | None = None
     log: bool = False
+    sets: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
 
     @property
     def column(self) -> str:
@@ -33,6 +36,10 @@ class Axis:
         """The value as `--set` takes it: `2 nCK`, `true`, `500`."""
         plain = str(value).lower() if isinstance(value, bool) else str(value)
         return plain if self.unit is None else f"{plain} {self.unit}"
+
+    def sets_at(self, value: Scalar) -> dict[str, str]:
+        """What a linked axis sets at one of its values; empty for another axis."""
+        return {place: texts[self.values.index(value)] for place, texts in self.sets.items()}
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,10 @@ PIM_STEPS = (
     "FFN2 partial sums and residual", "final LayerNorm", "LM head", "LM head partial sums",
 )  # fmt: skip
 
+IDENTITY = ("point", "base_digest")
+MADE_BY = ("spec_digest", "code_digest", "version", "seed", "wall_s", "host", "finished_utc")
+OF_TABLES = ("feasible", "pareto")  # columns that a table of the rows has besides
+
 
 class Column(NamedTuple):
     """A result column: its name, which ends in the unit, whether it holds integers, and what it says."""

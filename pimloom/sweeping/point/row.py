@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from pimloom import __version__
 from pimloom.sweeping.definition.sweep import Scalar
-from pimloom.sweeping.point.results import Column
+from pimloom.sweeping.point.results import IDENTITY, MADE_BY, Column
 from pimloom.sweeping.point.shared import Base, digest_of, key_of
 
 Row = dict[str, Any]
@@ -29,8 +29,7 @@ def result_columns(base: Base) -> list[Column]:
 def columns_of_row(base: Base) -> list[str]:
     """Names of all columns, in order."""
     results = [column.name for column in result_columns(base)]
-    made_by = ["spec_digest", "code_digest", "version", "seed", "wall_s", "host", "finished_utc"]
-    return ["point", "base_digest", *base.columns.values(), *results, "error", *made_by]
+    return [*IDENTITY, *base.columns.values(), *results, "error", *MADE_BY]
 
 
 def row_of(base: Base, point: Mapping[str, Scalar], found: Outcome | None, error: str | None, wall_s: float) -> Row:

@@ -14,8 +14,9 @@ from pimloom.arch.load import Sheet, read_sheet, tree_of
 from pimloom.arch.system import System, check_place, find, kind_of, part_sheet, resolve
 from pimloom.sweeping.definition.sweep import Axis, Scalar, Sweep
 from pimloom.sweeping.point.code import code_digest
+from pimloom.sweeping.point.linked import Linked, linked_of
 from pimloom.sweeping.point.requests import Given, read_given
-from pimloom.sweeping.point.results import Column, columns_of
+from pimloom.sweeping.point.results import IDENTITY, MADE_BY, OF_TABLES, Column, columns_of
 from pimloom.sweeping.point.workload import BATCHED, Work, check_key, check_together, check_value, work_of
 
 WORKLOAD = "workload."
@@ -26,7 +27,8 @@ class Base(msgspec.Struct, frozen=True, dict=True):
     """A sweep without its points. Files are here as text; a Base that has been through JSON gives the same rows.
 
     parts: by name, or by the path that `dram.part` comes to. models, requests: all that points may name, by name. set,
-    workload: what is fixed. units: place of each axis -> unit of its numbers. code: see `code_digest`.
+    workload: what is fixed. units: place of each axis -> unit of its numbers. code: see `code_digest`. linked: linked
+    axes by name; their values are names of what they set.
     """
 
     kind: str
@@ -39,6 +41,7 @@ class Base(msgspec.Struct, frozen=True, dict=True):
     units: dict[str, str | None]
     seed: int
     code: str
+    linked: dict[str, Linked] = {}
 
     @cached_property
     def head(self) -> str:
@@ -56,8 +59,8 @@ class Base(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def named(self) -> tuple[str, ...]:
-        """The axes whose values are names of something that the base holds."""
-        return tuple(place for place in self.units if place.removeprefix(WORKLOAD) in self.choices)
+        """The axes whose values are names of something that the base holds, in an order of their own."""
+        return tuple(p for p in sorted(self.units) if p in self.linked or p.removeprefix(WORKLOAD) in self.choices)
 
     @cached_property
     def digests(self) -> dict[tuple[Any, ...], str]:
@@ -91,8 +94,13 @@ class Base(msgspec.Struct, frozen=True, dict=True):
 
     def settings(self, point: Mapping[str, Scalar]) -> dict[str, str]:
         """What the point sets in the system, as `--set` takes it."""
-        mine = {p: Axis(p, (), self.units[p]).text(v) for p, v in point.items() if not p.startswith(WORKLOAD)}
-        return self.set | mine
+        mine = dict(self.set)
+        for place, value in point.items():
+            if place in self.linked:
+                mine |= self.linked[place].settings(place, value)
+            elif not place.startswith(WORKLOAD):
+                mine[place] = Axis(place, (), self.units[place]).text(value)
+        return mine
 
     def work(self, point: Mapping[str, Scalar]) -> Work:
         """The workload of a point."""
@@ -121,6 +129,7 @@ def base_of(sweep: Sweep) -> Base:
         units={axis.place: axis.unit for axis in sweep.axes},
         seed=sweep.seed,
         code=code_digest(),
+        linked=linked_of(sweep.axes),
     )
     check_points(found, sweep)
     return found
@@ -128,18 +137,41 @@ def base_of(sweep: Sweep) -> Base:
 
 def check_points(base: Base, sweep: Sweep) -> None:
     """Raise UserError for a place that does not exist, and for fixed values that no system can have."""
+    parts = list(base.parts.values())
+    taken = {*IDENTITY, *(column.name for column in base.results), "error", *MADE_BY, *OF_TABLES}
     for axis in sweep.axes:
+        if axis.column in taken:
+            raise UserError(f"{axis.place}: is the name of another column of a sweep; {_other_name(axis)}")
         if not axis.place.startswith(WORKLOAD):
-            check_place(base.system, axis.place, list(base.parts.values()))
+            for place in axis.sets or [axis.place]:
+                check_place(base.system, place, parts)
+        if axis.sets and _is_place(base, axis.place):
+            raise UserError(f"{axis.place}: is a place of {base.system.path}; {_other_name(axis)}")
+        if fixed := sorted(sweep.set.keys() & axis.sets.keys()):
+            raise UserError(f"{fixed[0]}: is fixed and set by the axis {axis.place}; leave one of the two out")
         if axis.place in sweep.set or axis.place.removeprefix(WORKLOAD) in sweep.workload:
             raise UserError(f"{axis.place}: is fixed and an axis; leave one of the two out")
     for place in sweep.set:
-        check_place(base.system, place, list(base.parts.values()))
+        check_place(base.system, place, parts)
     try:
         resolve(base.system, base.set, base.part)
     except UserError:
         first = {axis.place: axis.values[0] for axis in sweep.axes if axis.values}
         resolve(base.system, base.settings(first), base.part)  # some values are only right together
+
+
+def _is_place(base: Base, name: str) -> bool:
+    try:
+        check_place(base.system, name, list(base.parts.values()))
+    except UserError:
+        return False
+    return True
+
+
+def _other_name(axis: Axis) -> str:
+    if axis.sets:
+        return "choose another name for the axis"
+    return f"vary it by an axis with another name and `set: {{{axis.place}: [...]}}`"
 
 
 def key_of(base: Base, point: Mapping[str, Scalar]) -> str:
@@ -158,12 +190,20 @@ def digest_of(base: Base, point: Mapping[str, Scalar]) -> str:
     return found
 
 
-def _behind(base: Base, point: Mapping[str, Any]) -> list[str | None]:
-    """Digests of the models, parts and requests that a point comes to."""
-    behind: list[str | None] = []
+def _behind(base: Base, point: Mapping[str, Any]) -> list[Any]:
+    """Digests of the models, parts and requests that a point comes to, and what its linked axes set."""
+    behind: list[Any] = []
+    part_chosen = PART in point
     for place, value in point.items():
-        behind.append(base.choices[place.removeprefix(WORKLOAD)].get(str(value)))
-    if PART not in point:
+        if place not in base.linked:
+            behind.append(base.choices[place.removeprefix(WORKLOAD)].get(str(value)))
+            continue
+        sets = base.linked[place].by_value.get(value)  # None: of a row whose value the axis no longer has
+        behind.append(sets and sorted(sets.items()))
+        if sets and PART in sets:
+            part_chosen = True
+            behind.append(base.choices[PART].get(sets[PART]))
+    if not part_chosen:
         behind += base.choices[PART].values()
     for name in ("model", "requests"):
         if name in base.workload:
@@ -183,7 +223,7 @@ def _values(sweep: Sweep) -> dict[str, tuple[Scalar, ...]]:
 
 def _parts(sheet: Sheet, sweep: Sweep) -> dict[str, Sheet]:
     """Every part that a point may name."""
-    axis = next((a.values for a in sweep.axes if a.place == PART), ())
+    axis = next((a.sets.get(PART, a.values) for a in sweep.axes if PART in (a.place, *a.sets)), ())
     named = [str(value) for value in axis] or [sweep.set[PART]] if axis or PART in sweep.set else []
     if not named:
         device = str(tree_of(sheet)["dram"]["part"])

@@ -7,7 +7,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from pimloom.arch.system import digest
-from pimloom.sweeping.definition.sweep import Scalar, Sweep
+from pimloom.sweeping.definition.sweep import Axis, Scalar, Sweep
 from pimloom.sweeping.search.memory import Memory, Outcome
 from pimloom.sweeping.search.space import Place, Space
 from pimloom.sweeping.search.trials import Trials
@@ -128,12 +128,16 @@ class Search:
 
     def _definition(self) -> str:
         axes = [
-            (axis.place, axis.unit, levels, axis.low, axis.high, axis.log)
+            (axis.place, axis.unit, levels, axis.low, axis.high, axis.log, *_linked(axis, levels))
             for axis, levels in zip(self._space.axes, self._space.levels, strict=True)
         ]
         sweep = self._sweep
         directions = [] if sweep.method == "random" else list(sweep.objectives.values())
         return digest(1, sweep.method, sweep.seed, sweep.batch, axes, directions)
+
+
+def _linked(axis: Axis, levels: Sequence[Scalar]) -> list[dict[str, str]]:
+    return [axis.sets_at(level) for level in levels] if axis.sets else []
 
 
 def _finite(numbers: Iterator[float | None]) -> tuple[float, ...] | None:
