@@ -43,7 +43,7 @@ def _child(what: str, folder: str, arguments: Sequence[str], err: str) -> None:
     _redirect(Path(folder) / f"{what}.out", 1)
     _redirect(Path(err), 2)
     if "real" not in Path(folder).name:
-        simulator.COMMAND = command(Path(folder))
+        simulator.COMMAND = command(Path(folder))  # type: ignore[assignment]
     os.chdir(folder)
     kinds: dict[str, Callable[..., None]] = {"cli": _cli, "scheduler": _scheduler, "worker": _worker}
     kinds[what](*arguments)

@@ -222,6 +222,7 @@ def test_interrupted_while_it_waits(place: Place) -> None:
 
 ALARM = """
 from numba import njit
+from numba.core.compiler_lock import global_compiler_lock
 from pimloom.sweeping.crew.alarm import Alarm
 
 @njit
@@ -235,8 +236,10 @@ signal.signal(signal.SIGALRM, signal.SIG_IGN)
 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM})
 alarm = Alarm()
 alarm._more = 0
-alarm.set(0.05)
-spin(0)  # compiles for longer than that
+spin(0)
+alarm.set(0.5)
+with global_compiler_lock:
+    time.sleep(1)  # compiles for longer than that
 alarm.off()
 print("compiled", flush=True)
 alarm.set(0.05)
