@@ -26,7 +26,8 @@ class Base(msgspec.Struct, frozen=True, dict=True):
     """A sweep without its points. Files are here as text; a Base that has been through JSON gives the same rows.
 
     parts: by name, or by the path that `dram.part` comes to. models, requests: all that points may name, by name. set,
-    workload: what is fixed. units: place of each axis -> unit of its numbers. code: see `code_digest`.
+    workload: what is fixed. units: place of each axis -> unit of its numbers; types: -> type of its values, since 8, 8.0
+    and '8' are three. No digest depends on the order of a mapping. code: see `code_digest`.
     """
 
     kind: str
@@ -37,6 +38,7 @@ class Base(msgspec.Struct, frozen=True, dict=True):
     set: dict[str, str]
     workload: dict[str, int | float | str | bool]
     units: dict[str, str | None]
+    types: dict[str, str]
     seed: int
     code: str
 
@@ -44,7 +46,7 @@ class Base(msgspec.Struct, frozen=True, dict=True):
     def head(self) -> str:
         """Digest of what decides a result in all points alike."""
         drawn = self.seed if "requests" in {*self.workload, *self._axes} else None
-        return _digest((self.system.text, self.set, self.workload, self.units, drawn, self.code))
+        return _digest((self.system.text, self.set, self.workload, self.units, self.types, drawn, self.code))
 
     @cached_property
     def choices(self) -> dict[str, dict[str, str]]:
@@ -56,8 +58,8 @@ class Base(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def named(self) -> tuple[str, ...]:
-        """The axes whose values are names of something that the base holds."""
-        return tuple(place for place in self.units if place.removeprefix(WORKLOAD) in self.choices)
+        """The axes whose values are names of something that the base holds, sorted: JSON may have changed the order."""
+        return tuple(sorted(place for place in self.units if place.removeprefix(WORKLOAD) in self.choices))
 
     @cached_property
     def digests(self) -> dict[tuple[Any, ...], str]:
@@ -119,6 +121,7 @@ def base_of(sweep: Sweep) -> Base:
         set=dict(sweep.set),
         workload=dict(sweep.workload),
         units={axis.place: axis.unit for axis in sweep.axes},
+        types={axis.place: type(axis.values[0]).__name__ if axis.values else "float" for axis in sweep.axes},
         seed=sweep.seed,
         code=code_digest(),
     )

@@ -47,7 +47,9 @@ class SweepRows:
         everything = self._store.frame()
         frame = everything[self._is_mine(everything)]
         self.elsewhere = len(everything) - len(frame)
-        lacking = [name for name in columns_of_row(self._base) if name not in frame]  # of a sweep without rows: all
+        names = dict.fromkeys(columns_of_row(self._base))
+        lacking = [name for name in names if name not in frame]  # of a sweep without rows: all
+        frame = frame[[name for name in frame if name in names]]  # not what only other sweeps have
         return in_order(self._sweep, frame.assign(**dict.fromkeys(lacking)))
 
     @cached_property
@@ -72,13 +74,14 @@ class SweepRows:
         """Keep solved sub-problems, as `cycle_sim.runs.pack` has them. Raises UserError."""
         self._steps_bytes += sum(map(len, steps))
         if self._steps_bytes <= MOST_BYTES:
-            packed = b"".join(steps)
-            self._steps.append([{"key": hashlib.blake2b(packed, digest_size=16).digest(), "steps": packed}])
+            packed, code = b"".join(steps), self._base.code
+            key = hashlib.blake2b(packed, key=code.encode(), digest_size=16).digest()
+            self._steps.append([{"key": key, "code": code, "steps": packed}])
 
     def steps(self) -> list[bytes]:
-        """All sub-problems that are solved and kept."""
-        table = self._steps.read(["key", "steps"])
-        found = dict(zip(table["key"].to_pylist(), table["steps"].to_pylist(), strict=True)) if len(table) else {}
+        """All sub-problems that this version of the code has solved and that are kept."""
+        rows = self._steps.read(["key", "code", "steps"]).to_pylist()
+        found = {row["key"]: row.get("steps") for row in rows if row.get("code") == self._base.code}
         packed = [step for step in found.values() if isinstance(step, bytes)]
         self._steps_bytes = sum(map(len, packed))
         return packed
