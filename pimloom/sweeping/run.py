@@ -167,7 +167,7 @@ def _follow(search: Search, base: Base, rows: SweepRows, filling: Filling, retry
         chance.shuffle(lacking)  # several that fill one sweep seldom do the same
         filling.fill({key: points[key]} for key in lacking if not _done(key, rows, filling.skip))
         known = rows.known(points, failed=True)
-        search.tell([known[key] for key in keys])
+        search.tell([known[key] | base.cells(points[key]) for key in keys])
 
 
 def _done(key: str, rows: SweepRows, skip: Callable[[int], None]) -> bool:

@@ -26,8 +26,8 @@ class Base(msgspec.Struct, frozen=True, dict=True):
     """A sweep without its points. Files are here as text; a Base that has been through JSON gives the same rows.
 
     parts: by name, or by the path that `dram.part` comes to. models, requests: all that points may name, by name. set,
-    workload: what is fixed. units: place of each axis -> unit of its numbers; types: -> type of its values, since 8, 8.0
-    and '8' are three. No digest depends on the order of a mapping. code: see `code_digest`.
+    workload: what is fixed. units: place of each axis -> unit of its numbers; types: -> type of its values, since 8,
+    8.0 and '8' are three. No digest depends on the order of a mapping. code: see `code_digest`.
     """
 
     kind: str
@@ -70,6 +70,10 @@ class Base(msgspec.Struct, frozen=True, dict=True):
     def columns(self) -> dict[str, str]:
         """Place of each axis -> its column in a row."""
         return {place: Axis(place, (), unit).column for place, unit in self.units.items()}
+
+    def cells(self, point: Mapping[str, Scalar]) -> dict[str, Scalar]:
+        """The axes' columns of a point's row."""
+        return {self.columns[place]: value for place, value in point.items()}
 
     @cached_property
     def results(self) -> list[Column]:
