@@ -8,10 +8,12 @@ from typing import Any, NamedTuple
 import msgspec
 
 from pimloom.arch.document import read_text
-from pimloom.arch.error import UserError
+from pimloom.arch.error import UserError, one_line
 from pimloom.reports.files import prepare_folder, write_atomic
+from pimloom.sweeping.definition.expression import check_names, parse, parse_constraint
 from pimloom.sweeping.definition.load_sweep import LARGEST_BYTES, read_sweep, sweep_from, text_of
 from pimloom.sweeping.definition.sweep import Sweep
+from pimloom.sweeping.point.row import result_columns
 from pimloom.sweeping.point.shared import Base
 from pimloom.sweeping.store.runs import read_runs
 
@@ -75,11 +77,32 @@ def reopen(folder: Path) -> Known:
     if not path.is_file():
         raise UserError(f"{folder}: is no sweep, it has no {DEFINITION}; begin one with `pimloom sweep FILE --out DIR`")
     sweep, _ = read_source(path)
+    again = f"run `pimloom sweep FILE --out {folder}` again"
     runs = read_runs(folder)
     for run in reversed(runs):
         try:
             base = msgspec.convert(run["base"], Base)
-            return Known(replace(sweep, name=str(run["name"])), base, runs)
+            sweep = replace(sweep, name=str(run["name"]))
         except (KeyError, msgspec.ValidationError):
             continue  # a damaged file, or one of an older version
-    raise UserError(f"{folder}: no start of the sweep is recorded there; run `pimloom sweep FILE --out {folder}` again")
+        if {axis.place: axis.unit for axis in sweep.axes} != base.units:
+            raise UserError(f"{path}: has other axes than the last start of the sweep; {again}")
+        check_columns(sweep, base)
+        return Known(sweep, base, runs)
+    raise UserError(f"{folder}: no start of the sweep is recorded there; {again}")
+
+
+def check_columns(sweep: Sweep, base: Base) -> None:
+    """Raise UserError for an objective or a constraint that reads a column which the sweep will not have.
+
+    So does an objective that reads an axis of texts.
+    """
+    texts = {axis.place for axis in sweep.axes if axis.values and isinstance(axis.values[0], str)}
+    known = [column.name for column in result_columns(base)] + [axis.place for axis in sweep.axes]
+    for text in sweep.objectives:
+        objective = parse(text, f"{sweep.name}: objectives")
+        check_names(objective, known)
+        for name in sorted(objective.names & texts):
+            raise UserError(f"{objective.where}: {one_line(text)!r}: {name} is text, expected columns of numbers")
+    for text in sweep.constraints:
+        check_names(parse_constraint(text, f"{sweep.name}: constraints"), known)

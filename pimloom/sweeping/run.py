@@ -1,6 +1,7 @@
 """Run a sweep: check it, go on where its folder stands, simulate what is missing."""
 
 import platform
+import random
 from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import version
 from os import cpu_count
@@ -12,12 +13,11 @@ import numpy as np
 
 from pimloom import __version__
 from pimloom.arch.error import UserError
-from pimloom.sweeping.definition.expression import check_names, parse, parse_constraint
+from pimloom.sweeping.definition.expression import parse, parse_constraint
 from pimloom.sweeping.definition.numbered import Grid
 from pimloom.sweeping.definition.sweep import Scalar, Sweep
 from pimloom.sweeping.filling import Counts, Filling, Points
-from pimloom.sweeping.folder import folder_of, read_source, settle
-from pimloom.sweeping.point.row import result_columns
+from pimloom.sweeping.folder import check_columns, folder_of, read_source, settle
 from pimloom.sweeping.point.shared import Base, base_of, key_of
 from pimloom.sweeping.progress import Shown, sweep_progress
 from pimloom.sweeping.search.searching import Search
@@ -90,15 +90,6 @@ def retried(frame: "pd.DataFrame", retry_failed: bool) -> int:
     return int(frame["error"].notna().sum()) if retry_failed else 0
 
 
-def check_columns(sweep: Sweep, base: Base) -> None:
-    """Raise UserError for an objective or a constraint that reads a column which the sweep will not have."""
-    known = [column.name for column in result_columns(base)] + [axis.place for axis in sweep.axes]
-    for text in sweep.objectives:
-        check_names(parse(text, f"{sweep.name}: objectives"), known)
-    for text in sweep.constraints:
-        check_names(parse_constraint(text, f"{sweep.name}: constraints"), known)
-
-
 def _check(options: Options) -> None:
     if options.timeout_s is not None and not 0 < options.timeout_s < 1e9:
         raise UserError(f"--timeout-per-point {options.timeout_s:g}: expected seconds above 0")
@@ -165,11 +156,22 @@ def _search(sweep: Sweep, folder: Path) -> Search:
 
 
 def _follow(search: Search, base: Base, rows: SweepRows, filling: Filling, retry_failed: bool) -> None:
-    """Simulate batch by batch what the search asks for."""
+    """Simulate batch by batch what the search asks for; a continuous axis may give a point twice."""
+    chance = random.Random(rows.lot)
     while (asked := search.ask()) is not None:
-        points = {key_of(base, point): point for point in asked}
+        keys = [key_of(base, point) for point in asked]
+        points = dict(zip(keys, asked, strict=True))
         known = rows.known(points, failed=not retry_failed)
-        filling.skip(len(known))
-        filling.fill([{key: point for key, point in points.items() if key not in known}])
+        filling.skip(len(keys) - len(points) + len(known))
+        lacking = [key for key in points if key not in known]
+        chance.shuffle(lacking)  # several that fill one sweep seldom do the same
+        filling.fill({key: points[key]} for key in lacking if not _done(key, rows, filling.skip))
         known = rows.known(points, failed=True)
-        search.tell([known[key] for key in points])
+        search.tell([known[key] | base.cells(points[key]) for key in keys])
+
+
+def _done(key: str, rows: SweepRows, skip: Callable[[int], None]) -> bool:
+    """Whether others have finished a point meanwhile, which then counts as skipped."""
+    done = key in rows.others()
+    skip(int(done))
+    return done

@@ -1,7 +1,7 @@
 """A grid of design points by number, the last axis fastest: never expanded as a whole."""
 
+import math
 from collections.abc import Iterator
-from math import prod
 
 import numpy as np
 import pandas as pd
@@ -16,8 +16,28 @@ def is_within(axis: Axis, column: pd.Series) -> np.ndarray:
     if axis.values:
         return places_of(axis, column) >= 0
     assert axis.low is not None and axis.high is not None
-    numbers = pd.to_numeric(column, errors="coerce").to_numpy(np.float64)
+    numbers = numbers_of(column)
     return (numbers >= axis.low) & (numbers <= axis.high)
+
+
+def numbers_of(column: pd.Series) -> np.ndarray:
+    """A column's entries as numbers, NaN for what is none: shape (rows,), float64.
+
+    A column that held other values, too, has texts: 8 is '8' there, and true 'true'.
+    """
+    if pd.api.types.is_numeric_dtype(column.dtype):
+        return column.to_numpy(np.float64, na_value=np.nan)
+    return np.array([_number(cell) for cell in column.tolist()], np.float64)
+
+
+def _number(cell: object) -> float:
+    try:
+        return _TRUTH[cell] if cell in _TRUTH else float(cell)  # type: ignore[arg-type, index]
+    except (TypeError, ValueError):
+        return math.nan
+
+
+_TRUTH = {"true": 1.0, "false": 0.0}
 
 
 def places_of(axis: Axis, column: pd.Series) -> np.ndarray:
@@ -25,8 +45,11 @@ def places_of(axis: Axis, column: pd.Series) -> np.ndarray:
     if any(isinstance(value, str) for value in axis.values):
         texts = pd.Index([str(v) for v in axis.values])
         return texts.get_indexer(pd.Index(column.astype(str))).astype(np.int64)
-    numbers = pd.to_numeric(column, errors="coerce").astype(np.float64)
-    return pd.Index(np.array(axis.values, np.float64)).get_indexer(pd.Index(numbers)).astype(np.int64)
+    exact = column.dtype == np.int64 and all(type(value) is int for value in axis.values)
+    numbers = column.to_numpy() if exact else numbers_of(column)
+    values, first = np.unique(np.array(axis.values, numbers.dtype), return_index=True)
+    found = pd.Index(values).get_indexer(pd.Index(numbers))
+    return np.where(found < 0, -1, first[found]).astype(np.int64)
 
 
 class Grid:
@@ -34,7 +57,7 @@ class Grid:
 
     def __init__(self, sweep: Sweep) -> None:
         self.axes = sweep.axes
-        self.size = prod(len(axis.values) for axis in self.axes)
+        self.size = math.prod(len(axis.values) for axis in self.axes)
 
     def point(self, index: int) -> dict[str, Scalar]:
         """The design point of a number below `size`."""

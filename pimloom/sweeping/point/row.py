@@ -36,7 +36,7 @@ def row_of(base: Base, point: Mapping[str, Scalar], found: Outcome | None, error
     """The row of a point, simulated in `wall_s` on this machine: with what was found, or with what went wrong."""
     values = found.values if found else {}
     row: Row = {"point": key_of(base, point), "base_digest": digest_of(base, point)}
-    row |= {base.columns[place]: value for place, value in point.items()}
+    row |= base.cells(point)
     row |= {column.name: values.get(column.name) for column in result_columns(base)}
     return row | {
         "error": error and error[:LONGEST_ERROR],

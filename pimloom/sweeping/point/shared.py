@@ -27,8 +27,9 @@ class Base(msgspec.Struct, frozen=True, dict=True):
     """A sweep without its points. Files are here as text; a Base that has been through JSON gives the same rows.
 
     parts: by name, or by the path that `dram.part` comes to. models, requests: all that points may name, by name. set,
-    workload: what is fixed. units: place of each axis -> unit of its numbers. code: see `code_digest`. linked: linked
-    axes by name; their values are names of what they set.
+    workload: what is fixed. units: place of each axis -> unit of its numbers; types: -> type of its values, since 8,
+    8.0 and '8' are three. linked: linked axes by name; their values are names of what they set.
+    No digest depends on the order of a mapping. code: see `code_digest`.
     """
 
     kind: str
@@ -39,6 +40,7 @@ class Base(msgspec.Struct, frozen=True, dict=True):
     set: dict[str, str]
     workload: dict[str, int | float | str | bool]
     units: dict[str, str | None]
+    types: dict[str, str]
     seed: int
     code: str
     linked: dict[str, Linked] = {}
@@ -47,7 +49,7 @@ class Base(msgspec.Struct, frozen=True, dict=True):
     def head(self) -> str:
         """Digest of what decides a result in all points alike."""
         drawn = self.seed if "requests" in {*self.workload, *self._axes} else None
-        return _digest((self.system.text, self.set, self.workload, self.units, drawn, self.code))
+        return _digest((self.system.text, self.set, self.workload, self.units, self.types, drawn, self.code))
 
     @cached_property
     def choices(self) -> dict[str, dict[str, str]]:
@@ -71,6 +73,10 @@ class Base(msgspec.Struct, frozen=True, dict=True):
     def columns(self) -> dict[str, str]:
         """Place of each axis -> its column in a row."""
         return {place: Axis(place, (), unit).column for place, unit in self.units.items()}
+
+    def cells(self, point: Mapping[str, Scalar]) -> dict[str, Scalar]:
+        """The axes' columns of a point's row."""
+        return {self.columns[place]: value for place, value in point.items()}
 
     @cached_property
     def results(self) -> list[Column]:
@@ -127,6 +133,7 @@ def base_of(sweep: Sweep) -> Base:
         set=dict(sweep.set),
         workload=dict(sweep.workload),
         units={axis.place: axis.unit for axis in sweep.axes},
+        types={axis.place: type(axis.values[0]).__name__ if axis.values else "float" for axis in sweep.axes},
         seed=sweep.seed,
         code=code_digest(),
         linked=linked_of(sweep.axes),

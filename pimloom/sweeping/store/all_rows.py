@@ -79,11 +79,11 @@ class Store:
         table, wanted = self._segments.read(), set(keys)
         places = [place for place, point in enumerate(table[POINT].to_pylist()) if point in wanted]
         found = table.take(array_of(places, pa.int64())).to_pylist()
-        first = {row[POINT]: row for row in sorted(found, key=_rank, reverse=True)}
+        first = {row[POINT]: row for row in sorted(found, key=rank, reverse=True)}
         return [first[key] for key in keys if key in first]
 
 
-def _rank(row: Mapping[str, object]) -> tuple[bool, bool, str]:
+def rank(row: Mapping[str, object]) -> tuple[bool, bool, str]:
     """Lowest for the row that counts, as in `_once`."""
     finished = row[FINISHED]
     return row[ERROR] is not None, finished is None, str(finished)

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pimloom.sweeping.crew.shared_steps import MOST_BYTES
+from pimloom.sweeping.definition.expression import parse, parse_constraint
 from pimloom.sweeping.definition.numbered import Grid, is_within
 from pimloom.sweeping.definition.sweep import Scalar, Sweep
 from pimloom.sweeping.point.row import columns_of_row
 from pimloom.sweeping.point.shared import Base, digest_of
-from pimloom.sweeping.store.all_rows import open_store
+from pimloom.sweeping.store.all_rows import ERROR, FINISHED, POINT, TEXT_COLUMNS, open_store, rank
 from pimloom.sweeping.store.segments import Segments
 
 if TYPE_CHECKING:
@@ -33,7 +34,8 @@ class SweepRows:
     def __init__(self, folder: Path, sweep: Sweep, base: Base) -> None:
         self._sweep, self._base, self._store = sweep, base, open_store(folder)
         self._steps, self._steps_bytes = Segments(folder / "steps", "key"), 0
-        self._mine: dict[str, dict[str, Any]] = {}
+        self._reader = Segments(folder / "rows", POINT, TEXT_COLUMNS)
+        self._read: dict[str, dict[str, Any]] = {}
         self._others: set[str] = set()
         self._looked = -LOOK_S
         self.elsewhere = 0  # rows in the folder that are not of the sweep, once `frame` was asked for
@@ -47,7 +49,9 @@ class SweepRows:
         everything = self._store.frame()
         frame = everything[self._is_mine(everything)]
         self.elsewhere = len(everything) - len(frame)
-        lacking = [name for name in columns_of_row(self._base) if name not in frame]  # of a sweep without rows: all
+        names = dict.fromkeys(columns_of_row(self._base))
+        lacking = [name for name in names if name not in frame]  # of a sweep without rows: all
+        frame = frame[[name for name in frame if name in names]]  # not what only other sweeps have
         return in_order(self._sweep, frame.assign(**dict.fromkeys(lacking)))
 
     @cached_property
@@ -65,20 +69,19 @@ class SweepRows:
     def append(self, rows: list[dict[str, Any]]) -> None:
         """Keep rows; they are safe when it returns. Raises UserError."""
         self._store.append(rows)
-        if self._sweep.method != "grid":  # only a search reads them again
-            self._mine |= {row["point"]: row for row in rows}
 
     def append_steps(self, steps: list[bytes]) -> None:
         """Keep solved sub-problems, as `cycle_sim.runs.pack` has them. Raises UserError."""
         self._steps_bytes += sum(map(len, steps))
         if self._steps_bytes <= MOST_BYTES:
-            packed = b"".join(steps)
-            self._steps.append([{"key": hashlib.blake2b(packed, digest_size=16).digest(), "steps": packed}])
+            packed, code = b"".join(steps), self._base.code
+            key = hashlib.blake2b(packed, key=code.encode(), digest_size=16).digest()
+            self._steps.append([{"key": key, "code": code, "steps": packed}])
 
     def steps(self) -> list[bytes]:
-        """All sub-problems that are solved and kept."""
-        table = self._steps.read(["key", "steps"])
-        found = dict(zip(table["key"].to_pylist(), table["steps"].to_pylist(), strict=True)) if len(table) else {}
+        """All sub-problems that this version of the code has solved and that are kept."""
+        rows = self._steps.read(["key", "code", "steps"]).to_pylist()
+        found = {row["key"]: row.get("steps") for row in rows if row.get("code") == self._base.code}
         packed = [step for step in found.values() if isinstance(step, bytes)]
         self._steps_bytes = sum(map(len, packed))
         return packed
@@ -96,12 +99,24 @@ class SweepRows:
         return grid.numbers(frame if failed or not len(frame) else frame[frame["error"].isna()])
 
     def known(self, keys: Collection[str], *, failed: bool) -> dict[str, dict[str, Any]]:
-        """The rows of these keys that there are, failed ones among them or not."""
-        there = self._store.keys()  # reads only new files
-        lacking = [key for key in keys if key in there and key not in self._mine]
-        self._mine |= {str(row["point"]): dict(row) for row in self._store.rows_of(lacking)} if lacking else {}
-        found = {key: self._mine[key] for key in keys if key in self._mine}
-        return {key: row for key, row in found.items() if failed or row["error"] is None}
+        """What a search looks at of the rows of these keys that there are, but for the axes, failed ones or not.
+
+        Reads only files that came since the last look.
+        """
+        for row in self._reader.fresh(self._looked_at).to_pylist():
+            before = self._read.get(row[POINT])
+            if before is None or rank(row) < rank(before):
+                self._read[row[POINT]] = row
+        found = {key: self._read[key] for key in keys if key in self._read}
+        return {key: row for key, row in found.items() if failed or row[ERROR] is None}
+
+    @cached_property
+    def _looked_at(self) -> list[str]:
+        """The columns by which a search judges a row, but for the axes, of which the folder may hold other types."""
+        objectives = [parse(text, "objectives") for text in self._sweep.objectives]
+        constraints = [parse_constraint(text, "constraints") for text in self._sweep.constraints]
+        names = frozenset().union(*(expression.names for expression in (*objectives, *constraints)))
+        return [POINT, ERROR, FINISHED, *sorted(names - self._sweep.column_of.keys())]
 
     def _is_mine(self, frame: "pd.DataFrame") -> np.ndarray:
         mine = np.ones(len(frame), bool)
