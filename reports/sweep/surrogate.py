@@ -54,7 +54,9 @@ def estimate(axes: Sequence[tuple[np.ndarray, bool]], codes: np.ndarray, values:
     def shares(weights: np.ndarray) -> np.ndarray:
         gram, projection = np.tensordot(weights, grams, 1), np.tensordot(weights, projections, 1)
         parts, left = _variances(gram, projection, float(weights @ squares), float(weights @ sizes))
-        whole = max(parts.sum() + left, TINY)  # of independent axes: chance correlations of the sample count for nothing
+        whole = max(
+            parts.sum() + left, TINY
+        )  # of independent axes: chance correlations of the sample count for nothing
         return np.concatenate([alone @ parts, belongs @ parts, [parts.sum()]]) / whole
 
     best = np.clip(shares(np.ones(len(blocks))), 0, 1)

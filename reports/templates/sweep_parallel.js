@@ -1,5 +1,5 @@
 // One line per point through all axes and objectives; brushes select points.
-const MOST_LINES = 10000;
+const MOST_LINES = 5000;
 const FEW_LEVELS = 16;
 
 // Where a column's values stand on its line, and its ticks.
@@ -26,10 +26,12 @@ const within = (ranges, value) => ranges.some(([low, high]) => low <= value && v
 const startParallel = () => {
   const shownColumns = [...axes, ...objectives.filter((column) => !axes.includes(column))];
   if (!webgl) {
+    place("parallel-plot").style.minHeight = 0;
     say("parallel", "This browser has no WebGL, which parallel coordinates need; the table below filters the same points.");
     return null;
   }
   if (shownColumns.length < 2) {
+    place("parallel-plot").style.minHeight = 0;
     say("parallel", "Fewer than two axes and objectives: there is nothing to lay side by side.");
     return null;
   }

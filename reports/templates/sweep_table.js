@@ -30,15 +30,12 @@ const startTable = async () => {
     extend: "csvHtml5", text: "Download CSV", filename: "sweep-points", title: null, escapeExcelFormulas: true,
     exportOptions: { columns: columns.map((_, nth) => nth + 1), orthogonal: "export", format: { header: (_, nth) => sweep.columns[nth - 1].name } },
   };
-  let only = null;
-  DataTable.ext.search.push((settings, searched, row) => only === null || only.has(row));
   const table = new DataTable("#points-table", {
     data: Array.from({ length: sweep.rows }, (_, row) => row),
     columns: [number, ...columns],
     order: [],
     pageLength: 25,
     lengthMenu: [10, 25, 100, 500],
-    scrollX: true,
     autoWidth: false,
     deferRender: true,
     searchDelay: 250,
@@ -48,8 +45,8 @@ const startTable = async () => {
     createdRow: (line, row) => line.classList.toggle("on-front", isFront(row)),
   });
   showOnly = (rows) => {
-    only = rows && new Set(rows);
-    table.draw();
+    const only = new Set(rows ?? []);
+    table.search.fixed("brushes", rows && ((_, row) => only.has(row))).draw();
     const back = Object.assign(document.createElement("button"), { className: "choice", textContent: "Show all" });
     back.addEventListener("click", () => showOnly(null));
     place("points-remark").replaceChildren(...(rows ? [`${counted(rows.length, "point")} within the brushes of the parallel coordinates. `, back] : []));
