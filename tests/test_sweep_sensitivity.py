@@ -80,11 +80,11 @@ def test_indices_of_a_grid_are_those_of_salib() -> None:
     from SALib.sample import sobol as sampler
 
     problem = {"num_vars": 5, "names": list("abcde"), "bounds": [[0, length] for length in LENGTHS]}
-    inside = np.floor(sampler.sample(problem, 4096, calc_second_order=False, seed=1))
-    theirs = sobol.analyze(problem, function(inside), calc_second_order=False, num_resamples=20, seed=1)
+    inside = np.floor(sampler.sample(problem, 1024, calc_second_order=False, seed=1))
+    theirs = sobol.analyze(problem, function(inside), calc_second_order=False, num_resamples=5, seed=1)
     ours = found(points(), function(points()))
-    np.testing.assert_allclose(ours.main, theirs["S1"], atol=0.02)
-    np.testing.assert_allclose(ours.total, theirs["ST"], atol=0.02)
+    np.testing.assert_allclose(ours.main, theirs["S1"], atol=0.03)
+    np.testing.assert_allclose(ours.total, theirs["ST"], atol=0.03)
 
 
 def test_an_estimate_from_a_part_of_the_grid_is_close_to_the_whole() -> None:

@@ -9,17 +9,21 @@ const loadTables = async () => {
   return module.default;
 };
 
+// DataTables takes what it shows and what it searches for HTML; what it sorts and exports it leaves alone.
 const cell = (column) => (row, type) => {
   const value = column.values[row];
   if (type === "display") return safe(shown(value));
+  if (type === "filter" && !column.numeric) return safe(value);
   return Number.isNaN(value) ? "" : value;
 };
 
 const startTable = async () => {
   const DataTable = await loadTables();
-  const number = { title: "#", data: (row) => row + 1, type: "num", className: "dt-right" };
+  const titles = sweep.columns.map(({ label, unit }) => label + (unit && unit !== "-" ? ` [${unit}]` : ""));
+  const headings = place("points-table").createTHead().insertRow();
+  for (const title of ["#", ...titles]) headings.append(Object.assign(document.createElement("th"), { textContent: title, scope: "col" }));
+  const number = { data: (row) => row + 1, type: "num", className: "dt-right" };
   const columns = sweep.columns.map((column) => ({
-    title: safe(column.label + (column.unit && column.unit !== "-" ? ` [${column.unit}]` : "")),
     name: column.name,
     data: cell(column),
     type: column.numeric ? "num" : "string",
@@ -28,7 +32,7 @@ const startTable = async () => {
   }));
   const csv = {
     extend: "csvHtml5", text: "Download CSV", filename: "sweep-points", title: null, escapeExcelFormulas: true,
-    exportOptions: { columns: columns.map((_, nth) => nth + 1), orthogonal: "export", format: { header: (_, nth) => sweep.columns[nth - 1].name } },
+    exportOptions: { columns: columns.map((_, nth) => nth + 1), orthogonal: "export", stripHtml: false, stripNewlines: false, decodeEntities: false, format: { header: (_, nth) => sweep.columns[nth - 1].name } },
   };
   const table = new DataTable("#points-table", {
     data: Array.from({ length: sweep.rows }, (_, row) => row),
