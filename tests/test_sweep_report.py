@@ -123,7 +123,7 @@ def test_the_page_works_in_a_browser(browser, file, tmp_path):
         with page.expect_download() as download:
             page.get_by_text("Download CSV").click()
         download.value.save_as(tmp_path / "rows.csv")
-        rows = list(csv.DictReader((tmp_path / "rows.csv").open(encoding="utf-8-sig")))
+        rows = list(csv.DictReader((tmp_path / "rows.csv").open()))
         written = {float(row["tokens_per_s"]) for row in rows}
         frame = grid(EVIL).frame
         assert written == set(frame[(frame["dram.channels"] == 64) & frame.error.isna()]["tokens_per_s"])
@@ -150,7 +150,7 @@ def _brushes_fill_the_table(page: Any) -> None:
     channels = cells(page, "dram.channels")
     assert channels and set(channels) == {"64"}
     page.get_by_text("Show all", exact=True).click()
-    page.wait_for_function("document.querySelector('#points .dt-info').textContent.includes('120')")
+    page.wait_for_function("document.querySelector('#points .dt-info').textContent.includes('of 120 entries')")
 
 
 def _selects_redraw(page: Any) -> None:
@@ -177,12 +177,11 @@ def _table_sorts_and_filters(page: Any) -> None:
         orders.append([float(text.replace(",", "")) for text in cells(page, "tokens_per_s [1/s]") if text != "–"])
     assert orders[0] == sorted(orders[0]) and orders[1] == sorted(orders[1], reverse=True)
     assert orders[1][0] == grid().frame["tokens_per_s"].max()
-    page.locator("#points input[type=search]").fill("no </script>")
+    page.locator("#points input[type=search]").fill('"no </script"')
     page.wait_for_function("document.querySelector('#points .dt-info').textContent.includes('1 to 2 of 2')")
-    assert cells(page, "error") == [f"no {EVIL}"] * 2 or all(
-        text.startswith("no </script>") for text in cells(page, "error")
-    )
+    assert cells(page, "error") == [f"no {EVIL}"] * 2
     page.locator("#points input[type=search]").fill("")
+    page.wait_for_function("document.querySelector('#points .dt-info').textContent.includes('of 120 entries')")
     table.locator("thead tr >> nth=1").locator("input").nth(nth(page, "dram.channels")).fill("64")
     page.wait_for_function("document.querySelector('#points .dt-info').textContent.includes('of 30')")
 

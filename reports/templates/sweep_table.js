@@ -17,6 +17,22 @@ const cell = (column) => (row, type) => {
   return Number.isNaN(value) ? "" : value;
 };
 
+// A cell of CSV: numbers with every digit; text that a spreadsheet would run as a formula gets an apostrophe.
+const csvCell = (value) => {
+  if (typeof value === "number") return Number.isNaN(value) ? "" : String(value);
+  const text = /^[=+\-@\t\r]./s.test(value) && Number.isNaN(Number(value)) ? `'${value}` : value;
+  return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+};
+
+const saveCsv = (rows) => {
+  const lines = [sweep.columns.map(({ name }) => csvCell(name)), ...rows.map((row) => sweep.columns.map(({ values }) => csvCell(values[row])))];
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(new Blob([lines.map((cells) => `${cells.join(",")}\n`).join("")], { type: "text/csv" }));
+  link.download = "sweep-points.csv";
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 60000);
+};
+
 const startTable = async () => {
   const DataTable = await loadTables();
   const titles = sweep.columns.map(({ label, unit }) => label + (unit && unit !== "-" ? ` [${unit}]` : ""));
@@ -30,10 +46,7 @@ const startTable = async () => {
     className: column.numeric ? "dt-right" : "dt-left",
     orderSequence: ["asc", "desc", ""],
   }));
-  const csv = {
-    extend: "csvHtml5", text: "Download CSV", filename: "sweep-points", title: null, escapeExcelFormulas: true,
-    exportOptions: { columns: columns.map((_, nth) => nth + 1), orthogonal: "export", stripHtml: false, stripNewlines: false, decodeEntities: false, format: { header: (_, nth) => sweep.columns[nth - 1].name } },
-  };
+  const csv = { text: "Download CSV", action: (event, table) => saveCsv(table.rows({ search: "applied", order: "applied" }).data().toArray()) };
   const table = new DataTable("#points-table", {
     data: Array.from({ length: sweep.rows }, (_, row) => row),
     columns: [number, ...columns],
