@@ -96,7 +96,7 @@ def test_damaged_newest_rows_are_simulated_again(place: Place, whole: pd.DataFra
 def test_two_commands_fill_one_sweep(place: Place) -> None:
     points = 1200
     place.sweep(points)
-    place.misbehave(seconds=0.004)
+    place.misbehave(seconds=0.008)
     both = [place.start("--workers", 1, err=place.folder / f"{i}.err") for i in range(2)]
     for process in both:
         place.ended(process, 0)

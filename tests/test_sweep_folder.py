@@ -16,6 +16,7 @@ from pimloom.sweeping.folder import check_columns, settle
 from pimloom.sweeping.point.row import Outcome, row_of
 from pimloom.sweeping.point.shared import Base, base_of, key_of
 from pimloom.sweeping.run import Options, facts_of, run_sweep
+from pimloom.sweeping.search.searching import Search
 from pimloom.sweeping.store.runs import record_run
 from pimloom.sweeping.store.status import status_of
 from pimloom.sweeping.store.sweep_rows import SweepRows
@@ -199,7 +200,7 @@ def test_a_search_reads_no_file_of_rows_twice(tmp_path: Path, monkeypatch: pytes
 def test_a_search_beside_values_of_another_type_judges_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[Any] = []
     monkeypatch.setattr(running, "Filling", Instant)
-    monkeypatch.setattr(running.Search, "_outcome", lambda self, row: told.append(row))
+    monkeypatch.setattr(Search, "_outcome", lambda self, row: told.append(row))
     filled(tmp_path, mapping({"dram.channels": ["4", "8"]}))
     filled(tmp_path, mapping({"dram.channels": [4, 8]}))
     run_sweep(mapping({"dram.channels": [4, 8]}, method="random", budget=2), tmp_path, Options(workers=1))

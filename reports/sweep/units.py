@@ -64,7 +64,7 @@ def label_of(column: str) -> str:
 def unit_of(column: str) -> str:
     """The unit, by the brackets or by the ending of the name or of its first part; "-" for none, "" if unknown.
 
-    >>> [unit_of(name) for name in ("dram.t [nCK]", "tokens_per_s", "energy_j.mac", "dram.channels", "a / b_s")]
+    >>> [unit_of(name) for name in ("t [nCK]", "tokens_per_s", "energy_by_cause_j.mac", "dram.channels", "a / b_s")]
     ['nCK', '1/s', 'J', '-', '']
     """
     label, unit = _split(column)

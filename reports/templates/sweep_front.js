@@ -26,15 +26,16 @@ const frontTraces = (x, y, all) => {
     };
   };
   const step = x.direction === "max" ? "vh" : "hv";
+  // Of dots that overlap, Plotly's hover takes the one of the smaller size: the front's is small with a wide rim.
   const pair = objectives.length === 2;
   const name = objectives.length > 1 ? "front" : "best at each value";
   return [
-    dots(all.filter((row) => !isFeasible(row)), "not feasible", { color: colour("band"), size: 5, symbol: "x-thin", line: { width: 1.2, color: colour("muted") }, opacity: 0.55 }),
-    dots(good.filter((row) => !isFront(row)), "feasible", { color: colour("s4"), size: 6, opacity: good.length > 2000 ? 0.45 : 0.7 }),
+    dots(all.filter((row) => !isFeasible(row)), "not feasible", { color: colour("band"), size: 7, symbol: "x-thin", line: { width: 1.2, color: colour("muted") }, opacity: 0.55 }),
+    dots(good.filter((row) => !isFront(row)), "feasible", { color: colour("s4"), size: 7, opacity: good.length > 2000 ? 0.45 : 0.7 }),
     {
       name: `${name} (${shown(sorted.length)})`, type: "scatter", rows: sorted, x: coordinates(x, sorted), y: coordinates(y, sorted),
       mode: pair || objectives.length === 1 ? "lines+markers" : "markers", line: { shape: pair ? step : "linear", color: colour("s1"), width: 2 },
-      marker: { color: colour("s1"), size: 9, line: { width: 1, color: colour("paper") } }, hoverinfo: "none",
+      marker: { color: colour("s1"), size: 6, line: { width: 3, color: colour("s1") } }, hoverinfo: "none",
     },
   ].filter((trace) => trace.rows.length);
 };

@@ -1,16 +1,16 @@
 // One line per point through all axes and objectives; brushes select points.
-const MOST_LINES = 10000;
+const MOST_LINES = 5000;
 const FEW_LEVELS = 16;
 
-// Where a column's values stand on its line, and its ticks.
+// Where a column's values stand on its line, and its ticks, which Plotly takes as plain text here, unlike the label.
 const dimensionOf = (column, rows) => {
-  const label = safe(short(column.label, 26)) + (column.unit && column.unit !== "-" ? `<br>[${safe(column.unit)}]` : "");
+  const label = safe(short(column.label, 24)) + (column.unit && column.unit !== "-" ? `<br>[${safe(column.unit)}]` : "");
   const { levels } = column;
   if (levels && (levels.length <= FEW_LEVELS || !column.numeric)) {
     const ends = [-0.25, Math.max(levels.length - 0.75, 0.25)];
     const step = Math.ceil(levels.length / FEW_LEVELS);
     const ticks = levels.map((_, nth) => nth).filter((nth) => nth % step === 0);
-    return { label, range: ends, of: (row) => column.codes[row], tickvals: ticks, ticktext: ticks.map((nth) => safe(short(shown(levels[nth]), 14))) };
+    return { label, range: ends, of: (row) => column.codes[row], tickvals: ticks, ticktext: ticks.map((nth) => short(shown(levels[nth]), 13)) };
   }
   const log = isLog(column, rows);
   const of = log ? (row) => Math.log10(column.values[row]) : (row) => column.values[row];
@@ -26,10 +26,12 @@ const within = (ranges, value) => ranges.some(([low, high]) => low <= value && v
 const startParallel = () => {
   const shownColumns = [...axes, ...objectives.filter((column) => !axes.includes(column))];
   if (!webgl) {
+    place("parallel-plot").style.minHeight = 0;
     say("parallel", "This browser has no WebGL, which parallel coordinates need; the table below filters the same points.");
     return null;
   }
   if (shownColumns.length < 2) {
+    place("parallel-plot").style.minHeight = 0;
     say("parallel", "Fewer than two axes and objectives: there is nothing to lay side by side.");
     return null;
   }
@@ -55,7 +57,7 @@ const startParallel = () => {
       labelfont: { color: colour("ink"), size: 12 }, tickfont: { color: colour("ink"), size: 11 }, rangefont: { color: "rgba(0,0,0,0)", size: 1 },
       unselected: { line: { color: colour("band"), opacity: 0.15 } },
     };
-    Plotly.react(plot, [trace], look({ height: 440, width, margin: { l: 70, r: 70, t: 70, b: 24 } }), { ...CONFIG, responsive: false });
+    Plotly.react(plot, [trace], look({ height: 440, width, margin: { l: 100, r: 80, t: 70, b: 24 } }), { ...CONFIG, responsive: false });
     tell();
   };
   const brushed = () => {

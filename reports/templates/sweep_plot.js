@@ -1,7 +1,6 @@
 // What all figures share: colours of the page, choices above a figure, the axis of a column.
 const webgl = (() => {
   const context = document.createElement("canvas").getContext("webgl");
-  context?.getExtension("WEBGL_lose_context")?.loseContext();
   return context !== null;
 })();
 const CONFIG = { responsive: true, displaylogo: false, modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"] };

@@ -22,7 +22,7 @@ from pimloom.sweeping.store.segments import Segments
 if TYPE_CHECKING:
     import pandas as pd
 
-LOOK_S = 1.0  # how often the folder is searched for rows of others
+LOOK_S = 0.2  # how often the folder is searched for rows of others
 
 
 class SweepRows:
@@ -87,7 +87,7 @@ class SweepRows:
         return packed
 
     def others(self) -> set[str]:
-        """Keys of points that others have finished since this start began, as of a second ago."""
+        """Keys of points that others have finished since this start began, as of a moment ago."""
         if time.monotonic() - self._looked > LOOK_S:
             self._others |= self._store.refresh()
             self._looked = time.monotonic()
@@ -113,9 +113,8 @@ class SweepRows:
     @cached_property
     def _looked_at(self) -> list[str]:
         """The columns by which a search judges a row, but for the axes, of which the folder may hold other types."""
-        objectives = [parse(text, "objectives") for text in self._sweep.objectives]
-        constraints = [parse_constraint(text, "constraints") for text in self._sweep.constraints]
-        names = frozenset().union(*(expression.names for expression in (*objectives, *constraints)))
+        names = {name for text in self._sweep.objectives for name in parse(text, "objectives").names}
+        names |= {name for text in self._sweep.constraints for name in parse_constraint(text, "constraints").names}
         return [POINT, ERROR, FINISHED, *sorted(names - self._sweep.column_of.keys())]
 
     def _is_mine(self, frame: "pd.DataFrame") -> np.ndarray:
