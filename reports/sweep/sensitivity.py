@@ -6,12 +6,14 @@ grid points weighing the same. Of other samples they are estimated (`pimloom.rep
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from pimloom.reports.sweep.columns import Column
 from pimloom.reports.sweep.surrogate import estimate
 
+MOST_ROWS = 20_000  # of an estimate; more would only narrow intervals that are narrow
 CONSTANT = 1e-12  # a spread below this share of the largest value is rounding
 
 
@@ -20,7 +22,7 @@ class Indices:
     """Sensitivities of one objective, arrays of shape (axes,) with shares of its variance between 0 and 1.
 
     main_range, total_range: (axes, 2), 95 % intervals; None if exact. explained: share of the variance that the
-    estimate attributes, 1 if exact. points: how many it is made from.
+    estimate attributes, 1 if exact. points: how many it is made from, of all `finished` ones.
     """
 
     axes: tuple[str, ...]
@@ -30,6 +32,7 @@ class Indices:
     total_range: np.ndarray | None
     explained: float
     points: int
+    finished: int
 
     @property
     def exact(self) -> bool:
@@ -57,11 +60,16 @@ def sensitivities(axes: Sequence[Column], objective: np.ndarray, finished: np.nd
         return "Some points have no value on some axis."
     grid = _complete_grid(codes, values)
     if grid is not None:
-        return Indices(names, *exact_indices(grid), None, None, 1.0, len(values))
-    found = estimate([(levels, axis.numeric) for axis, levels, _ in varying], codes, values)
+        return Indices(names, *exact_indices(grid), None, None, 1.0, len(values), len(values))
+    some: Any = slice(None)
+    if len(values) > MOST_ROWS:
+        some = np.random.default_rng(0).choice(len(values), MOST_ROWS, replace=False)
+    used = values[some]
+    found = estimate([(levels, axis.numeric) for axis, levels, _ in varying], codes[some], used)
     if isinstance(found, str):
         return found
-    return Indices(names, found.main, found.total, found.main_range, found.total_range, found.explained, len(values))
+    ranges = (found.main_range, found.total_range)
+    return Indices(names, found.main, found.total, *ranges, found.explained, len(used), len(values))
 
 
 def exact_indices(grid: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -3,7 +3,7 @@
 The objective is fitted by products of one or two polynomials, orthonormal over the values of their axes, so the
 squares of the coefficients are shares of the variance (a polynomial chaos expansion). Axes of text, and those with few
 values, get as many terms as they have values, so nothing is assumed about their shape. Intervals come from
-resampling blocks of rows. What the fit leaves over is said, never spread over the axes.
+resampling blocks of rows, to first order. What the fit leaves over is said, never spread over the axes.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ import numpy as np
 
 MOST_TERMS = 260
 ROWS_PER_TERM = 4
-BLOCKS, RESAMPLES = 50, 200
+BLOCKS, RESAMPLES = 40, 200
 DEGREES = ((7, 3), (5, 2), (4, 1), (3, 1), (5, 0), (3, 0), (1, 0))  # of one axis alone, and of each in a pair
 MOST_TEXT_TERMS = 15
 RIDGE = 1e-9
@@ -46,27 +46,33 @@ def estimate(axes: Sequence[tuple[np.ndarray, bool]], codes: np.ndarray, values:
     scaled = (values - values.mean()) / values.std()
     blocks = np.array_split(order, min(BLOCKS, len(values)))
     sums = [_moments(bases, owners, codes[rows], scaled[rows]) for rows in blocks]
-    grams, projections, squares = (np.stack(part) for part in zip(*sums, strict=True))
-    sizes = np.array([len(rows) for rows in blocks], dtype=float)
+    gram, projection = (sum(part) for part in list(zip(*sums, strict=True))[:2])
+    inverse = np.linalg.inv(gram + RIDGE * len(values) * np.eye(len(gram)))
+    best = inverse @ projection
+    scores = np.stack([mine - part @ best for part, mine, _ in sums])  # what each block pulls the fit to
+    left = np.array([square - 2 * mine @ best + best @ part @ best for part, mine, square in sums])
+
+    weights = np.random.default_rng(1).multinomial(len(blocks), np.full(len(blocks), 1 / len(blocks)), size=RESAMPLES)
+    weights = np.vstack([np.ones(len(blocks)), weights])  # the first is the sample itself
+    coefficients = best + (weights - 1) @ scores @ inverse
+    noise = np.maximum(weights @ left, 0) / max(len(values) - len(gram), 1)
+    parts = coefficients[:, 1:] ** 2 - noise[:, None] * np.diag(inverse)[1:]  # less what noise adds
+    # The variance of independent axes: chance correlations of the sample count for nothing.
+    whole = np.maximum(parts.sum(axis=1) + noise, TINY)[:, None]
+
     belongs = np.array([[axis in owner for owner in owners] for axis in range(codes.shape[1])])
     alone = belongs & np.array([len(owner) == 1 for owner in owners])
+    main, main_range = _spread(parts @ alone.T / whole)
+    total, total_range = _spread(parts @ belongs.T / whole)
+    explained, _ = _spread(parts.sum(axis=1, keepdims=True) / whole)
+    return Estimate(main, total, main_range, total_range, float(explained[0]))
 
-    def shares(weights: np.ndarray) -> np.ndarray:
-        gram, projection = np.tensordot(weights, grams, 1), np.tensordot(weights, projections, 1)
-        parts, left = _variances(gram, projection, float(weights @ squares), float(weights @ sizes))
-        whole = max(
-            parts.sum() + left, TINY
-        )  # of independent axes: chance correlations of the sample count for nothing
-        return np.concatenate([alone @ parts, belongs @ parts, [parts.sum()]]) / whole
 
-    best = np.clip(shares(np.ones(len(blocks))), 0, 1)
-    generator = np.random.default_rng(1)
-    draws = generator.multinomial(len(blocks), np.full(len(blocks), 1 / len(blocks)), size=RESAMPLES)
-    spread = np.clip([shares(draw.astype(float)) for draw in draws], 0, 1)
-    low, high = np.percentile(spread, [2.5, 97.5], axis=0)
-    ranges = np.column_stack([np.minimum(low, best), np.maximum(high, best)])
-    count = codes.shape[1]
-    return Estimate(best[:count], best[count:-1], ranges[:count], ranges[count:-1], float(best[-1]))
+def _spread(shares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The first row, and the 95 % interval of the others around it: (columns,), (columns, 2)."""
+    shares = np.clip(shares, 0, 1)
+    low, high = np.percentile(shares[1:], [2.5, 97.5], axis=0)
+    return shares[0], np.column_stack([np.minimum(low, shares[0]), np.maximum(high, shares[0])])
 
 
 def _choose(
@@ -114,13 +120,3 @@ def _paired(one: int, two: int, terms: int) -> tuple[int, int]:
     """How many polynomials of each axis make `terms` products, none of more than the other where both have more."""
     degree = next(n for n in range(1, terms + 1) if min(n, one) * min(n, two) == terms)
     return min(degree, one), min(degree, two)
-
-
-def _variances(gram: np.ndarray, projection: np.ndarray, squares: float, rows: float) -> tuple[np.ndarray, float]:
-    """The variance of each term, less what noise adds to it, and the variance that the terms leave."""
-    regular = gram + RIDGE * rows * np.eye(len(gram))
-    inverse = np.linalg.inv(regular)
-    coefficients = inverse @ projection
-    residual = max(squares - float(coefficients @ projection), 0.0)
-    noise = residual / max(rows - len(gram), 1.0)
-    return coefficients[1:] ** 2 - noise * np.diag(inverse)[1:], noise

@@ -4,7 +4,9 @@ const FEW_LEVELS = 16;
 
 // Where a column's values stand on its line, and its ticks, which Plotly takes as plain text here, unlike the label.
 const dimensionOf = (column, rows) => {
-  const label = safe(short(column.label, 24)) + (column.unit && column.unit !== "-" ? `<br>[${safe(column.unit)}]` : "");
+  const dot = column.label.length > 14 ? column.label.lastIndexOf(".") + 1 : 0;
+  const lines = [column.label.slice(0, dot), column.label.slice(dot)].filter(Boolean).map((text) => safe(short(text, 20)));
+  const label = [...lines, ...(column.unit && column.unit !== "-" ? [`[${safe(column.unit)}]`] : [])].join("<br>");
   const { levels } = column;
   if (levels && (levels.length <= FEW_LEVELS || !column.numeric)) {
     const ends = [-0.25, Math.max(levels.length - 0.75, 0.25)];
@@ -57,7 +59,7 @@ const startParallel = () => {
       labelfont: { color: colour("ink"), size: 12 }, tickfont: { color: colour("ink"), size: 11 }, rangefont: { color: "rgba(0,0,0,0)", size: 1 },
       unselected: { line: { color: colour("band"), opacity: 0.15 } },
     };
-    Plotly.react(plot, [trace], look({ height: 440, width, margin: { l: 100, r: 80, t: 70, b: 24 } }), { ...CONFIG, responsive: false });
+    Plotly.react(plot, [trace], look({ height: 460, width, margin: { l: 100, r: 80, t: 84, b: 24 } }), { ...CONFIG, responsive: false });
     tell();
   };
   const brushed = () => {
