@@ -24,6 +24,7 @@ from pimloom.cycle_sim.stream import NAMES
 
 Watch = Callable[[np.ndarray, Issue, int, int], None]
 NOT_RUNNING = -int(FAR)
+MOST_STREAMS = 50_000  # that are kept: some 150 MB; then all are found out again where they are needed
 
 
 class Run(NamedTuple):
@@ -126,6 +127,8 @@ class Known:
         fields = b";".join(stream[name].tobytes() for name in NAMES)  # between them lie bytes that say nothing
         key = hashlib.blake2b(fields, key=table_digest(table.names, _bytes(table)), digest_size=16).digest()
         if key not in self.streams:
+            if len(self.streams) >= MOST_STREAMS:
+                self.streams = {}  # machines go on with what they hold
             found = self.streams[key] = Stream(table, stream, engine, watch)
             for run in self._waiting.pop(key, ()):
                 found.add(run)

@@ -7,6 +7,7 @@ from pimloom.arch.llm import load_llm
 from pimloom.arch.program import PimStep
 from pimloom.arch.system import load_part, load_system
 from pimloom.arch.table import compile_table
+from pimloom.cycle_sim import runs
 from pimloom.cycle_sim.dram import Engine
 from pimloom.cycle_sim.machine import Machine
 from pimloom.cycle_sim.runs import NOT_RUNNING, Known, Stream
@@ -71,6 +72,16 @@ def test_sharing_runs_changes_nothing():
     other = load_system("pim_gpt", {"dram.timing.tCCD_L": "3 nCK"})
     assert simulate(other, spec, 3, known=there) == simulate(other, spec, 3)
     assert there.new, "another table has runs of its own"
+
+
+def test_streams_that_are_forgotten_are_found_again(monkeypatch):
+    """A sweep of many tables keeps no more than so many streams, in the middle of a run, too, and without refresh."""
+    spec, known = load_llm("gpt2"), Known()
+    monkeypatch.setattr(runs, "MOST_STREAMS", 3)
+    for refresh in ("true", "false"):
+        system = load_system("pim_gpt", {"dram.refresh": refresh})
+        assert simulate(system, spec, 3, known=known) == simulate(system, spec, 3)
+        assert 0 < len(known.streams) <= 3
 
 
 def test_a_run_that_lasts_for_weeks_is_refused():
