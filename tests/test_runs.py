@@ -84,6 +84,19 @@ def test_streams_that_are_forgotten_are_found_again(monkeypatch):
         assert 0 < len(known.streams) <= 3
 
 
+def test_runs_of_another_engine_are_not_taken(monkeypatch):
+    """The folder of a sweep keeps runs; whoever changes the engine must not get those of the old one."""
+    system, spec, before, after = load_system("pim_gpt"), load_llm("gpt2"), Known(), Known()
+    simulate(system, spec, 2, known=before)
+    monkeypatch.setattr(runs, "engine_digest", lambda: b"another")
+    runs.table_digest.cache_clear()
+    after.add(before.new)
+    simulate(system, spec, 2, known=after)
+    runs.table_digest.cache_clear()
+    assert before.new and len(after.new) == len(before.new)
+    assert {key for key, _ in before.new}.isdisjoint(key for key, _ in after.new)
+
+
 def test_a_run_that_lasts_for_weeks_is_refused():
     from pimloom.arch.error import UserError
     from pimloom.arch.program import AsicStep
