@@ -11,7 +11,8 @@ stands for all of them: `low` to `high`. Nothing is approximated;
 import hashlib
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -24,6 +25,8 @@ from pimloom.cycle_sim.stream import NAMES
 
 Watch = Callable[[np.ndarray, Issue, int, int], None]
 NOT_RUNNING = -int(FAR)
+ENGINE = ("dram.py", "kernel.py", "runs.py", "stream.py")  # the files that decide a run
+MOST_STREAMS = 50_000  # that are kept: some 150 MB; then all are found out again where they are needed
 
 
 class Run(NamedTuple):
@@ -126,6 +129,8 @@ class Known:
         fields = b";".join(stream[name].tobytes() for name in NAMES)  # between them lie bytes that say nothing
         key = hashlib.blake2b(fields, key=table_digest(table.names, _bytes(table)), digest_size=16).digest()
         if key not in self.streams:
+            if len(self.streams) >= MOST_STREAMS:
+                self.streams = {}  # machines go on with what they hold
             found = self.streams[key] = Stream(table, stream, engine, watch)
             for run in self._waiting.pop(key, ()):
                 found.add(run)
@@ -153,8 +158,15 @@ def unpack(packed: bytes) -> list[tuple[bytes, Run]]:
 
 @lru_cache(maxsize=256)
 def table_digest(names: tuple[str, ...], rules: bytes) -> bytes:
-    """Digest of a compiled table."""
-    return hashlib.blake2b(repr(names).encode() + rules, digest_size=16).digest()
+    """Digest of a compiled table, and of the engine's code: runs outlive it in the folder of a sweep."""
+    return hashlib.blake2b(repr(names).encode() + rules, key=engine_digest(), digest_size=16).digest()
+
+
+@cache
+def engine_digest() -> bytes:
+    """Digest of the code that decides a run, of which a table says nothing."""
+    code = [Path(__file__).with_name(name).read_bytes() for name in ENGINE]
+    return hashlib.blake2b(b"\0".join(code), digest_size=16).digest()
 
 
 def _bytes(table: Table) -> bytes:

@@ -7,6 +7,7 @@ from pimloom.arch.llm import load_llm
 from pimloom.arch.program import PimStep
 from pimloom.arch.system import load_part, load_system
 from pimloom.arch.table import compile_table
+from pimloom.cycle_sim import runs
 from pimloom.cycle_sim.dram import Engine
 from pimloom.cycle_sim.machine import Machine
 from pimloom.cycle_sim.runs import NOT_RUNNING, Known, Stream
@@ -71,6 +72,29 @@ def test_sharing_runs_changes_nothing():
     other = load_system("pim_gpt", {"dram.timing.tCCD_L": "3 nCK"})
     assert simulate(other, spec, 3, known=there) == simulate(other, spec, 3)
     assert there.new, "another table has runs of its own"
+
+
+def test_streams_that_are_forgotten_are_found_again(monkeypatch):
+    """A sweep of many tables keeps no more than so many streams, in the middle of a run, too, and without refresh."""
+    spec, known = load_llm("gpt2"), Known()
+    monkeypatch.setattr(runs, "MOST_STREAMS", 3)
+    for refresh in ("true", "false"):
+        system = load_system("pim_gpt", {"dram.refresh": refresh})
+        assert simulate(system, spec, 3, known=known) == simulate(system, spec, 3)
+        assert 0 < len(known.streams) <= 3
+
+
+def test_runs_of_another_engine_are_not_taken(monkeypatch):
+    """The folder of a sweep keeps runs; whoever changes the engine must not get those of the old one."""
+    system, spec, before, after = load_system("pim_gpt"), load_llm("gpt2"), Known(), Known()
+    simulate(system, spec, 2, known=before)
+    monkeypatch.setattr(runs, "engine_digest", lambda: b"another")
+    runs.table_digest.cache_clear()
+    after.add(before.new)
+    simulate(system, spec, 2, known=after)
+    runs.table_digest.cache_clear()
+    assert before.new and len(after.new) == len(before.new)
+    assert {key for key, _ in before.new}.isdisjoint(key for key, _ in after.new)
 
 
 def test_a_run_that_lasts_for_weeks_is_refused():

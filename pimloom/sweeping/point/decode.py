@@ -35,9 +35,8 @@ def decode(system: System, llm: LlmSpec, work: Work, given: Given | None, seed: 
     layers = work.layers or llm.num_hidden_layers
     if layers > llm.num_hidden_layers:
         raise UserError(f"workload.layers: expected 1 to {llm.num_hidden_layers}, the layers of {llm.name}")
-    spec_digest = digest(
-        system.spec, system.part, msgspec.structs.replace(llm, name=""), work._replace(model=""), given, seed
-    )
+    nameless, drawn = msgspec.structs.replace(llm, name=""), seed if given else None
+    spec_digest = digest(system.spec, system.part, nameless, work._replace(model=""), given, drawn)
     if given is None:
         found = _growing(system, llm, work, layers)
     elif given.tokens is not None:

@@ -80,8 +80,12 @@ class Base(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def results(self) -> list[Column]:
-        """The result columns of every row, in order; what the system has no data for is not among them."""
-        return columns_of(self.kind, batched=self.batched, figures="energy" in tree_of(self.system))
+        """The result columns of every row, in order; what the system has no data for is not among them.
+
+        Nor is a result with the name of an axis, such as `power_w` of a roofline: the column holds the axis.
+        """
+        found = columns_of(self.kind, batched=self.batched, figures="energy" in tree_of(self.system))
+        return [column for column in found if column.name not in self.columns.values()]
 
     @cached_property
     def batched(self) -> bool:
@@ -159,6 +163,8 @@ def check_points(base: Base, sweep: Sweep) -> None:
         if axis.place in sweep.set or axis.place.removeprefix(WORKLOAD) in sweep.workload:
             raise UserError(f"{axis.place}: is fixed and an axis; leave one of the two out")
     for place in sweep.set:
+        if place.removeprefix(WORKLOAD) in sweep.workload:
+            raise UserError(f"{place}: stands in `set` and in `workload`; leave one of the two out")
         check_place(base.system, place, parts)
     try:
         resolve(base.system, base.set, base.part)
@@ -242,6 +248,8 @@ def _parts(sheet: Sheet, sweep: Sweep) -> dict[str, Sheet]:
 def resolved(base: Base, point: Mapping[str, Scalar], work: Work) -> System:
     """The system of a point. Raises UserError."""
     settings = base.settings(point)
+    if work.lm_head is not None:  # a place of the system that begins as those of the sweep's workload do
+        settings |= {f"{WORKLOAD}lm_head": str(work.lm_head).lower()}
     if base.kind == "npu_pim":
         from pimloom.arch.npu_pim import Faults
 

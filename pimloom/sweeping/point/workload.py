@@ -10,7 +10,7 @@ from pimloom.sweeping.definition.sweep import Scalar
 
 ALONE = ("model", "batch", "prompt", "generate")
 SERVED = (*ALONE, "every", "tp", "layers", "requests", "iterations")
-KEYS = {"pim": ALONE, "roofline": SERVED, "npu_pim": (*SERVED, "pp", "fidelity", "policy")}
+KEYS = {"pim": (*ALONE, "lm_head"), "roofline": SERVED, "npu_pim": (*SERVED, "pp", "fidelity", "policy")}
 BATCHED = {"batch", "every", "tp", "layers", "requests", "iterations"}  # any of them: a roofline serves a batch
 FIDELITIES = ("physical", "released")
 _LEAST = {"batch": 1, "prompt": 0, "generate": 1, "every": 1, "tp": 1, "pp": 1, "layers": 1, "iterations": 1}
@@ -33,6 +33,7 @@ class Work(NamedTuple):
     policy: str | None = None
     requests: str | None = None
     iterations: int | None = None
+    lm_head: bool | None = None
 
 
 def check_key(kind: str, key: str) -> None:
@@ -47,6 +48,9 @@ def check_value(key: str, value: Scalar) -> None:
     if key in _LEAST:
         if type(value) is not int or not _LEAST[key] <= value <= MOST:
             raise UserError(f"workload.{key}: expected an int from {_LEAST[key]} to {MOST}, got {value}")
+    elif key == "lm_head":
+        if not isinstance(value, bool):
+            raise UserError(f"workload.{key}: expected true or false, got {value}")
     elif not isinstance(value, str):
         raise UserError(f"workload.{key}: expected text, got {value}")
     elif key in _WORDS and value not in _WORDS[key]:
