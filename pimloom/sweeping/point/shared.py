@@ -84,8 +84,12 @@ class Base(msgspec.Struct, frozen=True, dict=True):
 
         Nor is a result with the name of an axis, such as `power_w` of a roofline: the column holds the axis.
         """
-        found = columns_of(self.kind, batched=self.batched, figures="energy" in tree_of(self.system))
-        return [column for column in found if column.name not in self.columns.values()]
+        return [column for column in self.possible if column.name not in self.columns.values()]
+
+    @cached_property
+    def possible(self) -> list[Column]:
+        """What the system has data for, whatever the axes are called."""
+        return columns_of(self.kind, batched=self.batched, figures="energy" in tree_of(self.system))
 
     @cached_property
     def batched(self) -> bool:
@@ -149,9 +153,9 @@ def base_of(sweep: Sweep) -> Base:
 def check_points(base: Base, sweep: Sweep) -> None:
     """Raise UserError for a place that does not exist, and for fixed values that no system can have."""
     parts = list(base.parts.values())
-    taken = {*IDENTITY, *(column.name for column in base.results), "error", *MADE_BY, *OF_TABLES}
+    taken, results = {*IDENTITY, "error", *MADE_BY, *OF_TABLES}, {column.name for column in base.possible}
     for axis in sweep.axes:
-        if axis.column in taken:
+        if axis.column in taken or axis.sets and axis.column in results:
             raise UserError(f"{axis.place}: is the name of another column of a sweep; {_other_name(axis)}")
         if not axis.place.startswith(WORKLOAD):
             for place in axis.sets or [axis.place]:
