@@ -3,7 +3,8 @@
 const sweep = JSON.parse(document.getElementById("sweep-data").textContent);
 const KINDS = { 1: Uint8Array, 2: Uint16Array, 4: Uint32Array, 8: Float64Array };
 
-const unpack = (text, width) => new KINDS[width](Uint8Array.from(atob(text), (c) => c.charCodeAt(0)).buffer);
+const bytes = (text) => (Uint8Array.fromBase64 ? Uint8Array.fromBase64(text) : Uint8Array.from(atob(text), (c) => c.charCodeAt(0)));
+const unpack = (text, width) => new KINDS[width](bytes(text).buffer);
 
 const decode = (column) => {
   if (column.floats) {

@@ -10,11 +10,14 @@ const loadTables = async () => {
 };
 
 // DataTables takes what it shows and what it searches for HTML; what it sorts and exports it leaves alone.
-const cell = (column) => (row, type) => {
-  const value = column.values[row];
-  if (type === "display") return safe(shown(value));
-  if (type === "filter" && !column.numeric) return safe(value);
-  return Number.isNaN(value) ? "" : value;
+const cell = (column) => {
+  const texts = column.numeric ? [] : [...column.levels.map(safe), ""]; // once per text, not once per row
+  return (row, type) => {
+    const value = column.values[row];
+    if (type === "display") return safe(shown(value));
+    if (type === "filter" && !column.numeric) return texts[Math.min(column.codes[row], texts.length - 1)];
+    return Number.isNaN(value) ? "" : value;
+  };
 };
 
 // A cell of CSV: numbers with every digit; text that a spreadsheet would run as a formula gets an apostrophe.
