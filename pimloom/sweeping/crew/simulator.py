@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 COMMAND = (sys.executable, "-m", "pimloom.sweeping.crew.simulator")
 MOST_RUNS = 500_000  # some 200 MB
+ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}  # the other cores have points of their own
 IDLE_S = 60.0  # after which a process that nobody asks ends
 _SAID_BYTES = 4096  # of its last words, how many are looked at
 
@@ -109,8 +110,14 @@ class _Process:
         pipe = subprocess.PIPE
         try:
             self._process = subprocess.Popen(
-                command, stdin=pipe, stdout=pipe, stderr=self._said, pass_fds=(ours,), start_new_session=True
-            )  # a session of its own: an interrupt at the terminal is for the sweep
+                command,
+                stdin=pipe,
+                stdout=pipe,
+                stderr=self._said,
+                pass_fds=(ours,),
+                start_new_session=True,  # an interrupt at the terminal is for the sweep
+                env=os.environ | ONE_THREAD,
+            )
         except BaseException:
             os.close(self._lifeline)
             raise
