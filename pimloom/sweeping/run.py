@@ -106,6 +106,7 @@ def facts_of(sweep: Sweep, base: Base, options: Options) -> dict[str, object]:
     return {
         "name": sweep.name,
         "base": msgspec.to_builtins(base),
+        "method": sweep.method,
         "seed": sweep.seed,
         "version": __version__,
         "code_digest": base.code,

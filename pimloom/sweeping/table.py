@@ -41,7 +41,7 @@ def open_table(folder: Path) -> Opened:
         axes=tuple(axis.column for axis in sweep.axes),
         objectives=dict(sweep.objectives),
         constraints=sweep.constraints,
-        uniform=sweep.method in ("grid", "random"),
+        uniform=all(run.get("method", sweep.method) in ("grid", "random") for run in known.runs),
         facts=_facts(known, frame),
     )
     return Opened(known, table, rows.elsewhere, rows.damaged)
