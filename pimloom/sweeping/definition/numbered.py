@@ -32,7 +32,7 @@ def numbers_of(column: pd.Series) -> np.ndarray:
 
 def _number(cell: object) -> float:
     try:
-        return _TRUTH[cell] if cell in _TRUTH else float(cell)  # type: ignore[arg-type, index]
+        return _TRUTH[cell] if cell in _TRUTH else float(cell)  # type: ignore[arg-type]
     except (TypeError, ValueError):
         return math.nan
 

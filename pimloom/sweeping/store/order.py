@@ -1,6 +1,7 @@
 """The order of a sweep's rows: that of the axes' values, the last axis fastest."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -21,7 +22,7 @@ def in_order(sweep: Sweep, frame: pd.DataFrame) -> pd.DataFrame:
     return frame.assign(**columns).iloc[np.lexsort(keys[::-1])].reset_index(drop=True)
 
 
-def _column(axis: Axis, key: np.ndarray) -> object:
+def _column(axis: Axis, key: np.ndarray) -> Any:
     if not axis.values:
         return key
     if isinstance(axis.values[0], str):

@@ -113,10 +113,9 @@ class SweepRows:
     @cached_property
     def _looked_at(self) -> list[str]:
         """The columns by which a search judges a row, but for the axes, of which the folder may hold other types."""
-        objectives = [parse(text, "objectives") for text in self._sweep.objectives]
-        constraints = [parse_constraint(text, "constraints") for text in self._sweep.constraints]
-        names = frozenset().union(*(expression.names for expression in (*objectives, *constraints)))
-        return [POINT, ERROR, FINISHED, *sorted(names - self._sweep.column_of.keys())]
+        names = [parse(text, "objectives").names for text in self._sweep.objectives]
+        names += [parse_constraint(text, "constraints").names for text in self._sweep.constraints]
+        return [POINT, ERROR, FINISHED, *sorted(frozenset().union(*names) - self._sweep.column_of.keys())]
 
     def _is_mine(self, frame: "pd.DataFrame") -> np.ndarray:
         mine = np.ones(len(frame), bool)
