@@ -1,6 +1,9 @@
 """One folder, several starts: what is shown is of the sweep as it stands, whatever else the folder holds."""
 
+import errno
 import json
+import os
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +20,7 @@ from pimloom.sweeping.point.row import Outcome, row_of
 from pimloom.sweeping.point.shared import Base, base_of, key_of
 from pimloom.sweeping.run import Options, facts_of, run_sweep
 from pimloom.sweeping.search.searching import Search
+from pimloom.sweeping.store.all_rows import open_store
 from pimloom.sweeping.store.runs import record_run
 from pimloom.sweeping.store.status import status_of
 from pimloom.sweeping.store.sweep_rows import SweepRows
@@ -205,3 +209,27 @@ def test_a_search_beside_values_of_another_type_judges_its_own(tmp_path: Path, m
     filled(tmp_path, mapping({"dram.channels": [4, 8]}))
     run_sweep(mapping({"dram.channels": [4, 8]}, method="random", budget=2), tmp_path, Options(workers=1))
     assert sorted(row["dram.channels"] for row in told) == [4, 8] and [row["latency_s"] for row in told] == [1.0, 1.0]
+
+
+def test_new_folders_are_on_the_disk_and_a_folder_that_cannot_be_synced_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced = list[str]()
+    monkeypatch.setattr(os, "fsync", lambda file: synced.append(os.readlink(f"/proc/self/fd/{file}")))
+    store = open_store(tmp_path / "new" / "sweep")
+    store.append([{"point": "a"}])
+    assert {str(path) for path in (tmp_path, tmp_path / "new", store.folder, store.folder / "rows")} <= set(synced)
+
+    def fails(file: int) -> None:
+        if stat.S_ISDIR(os.fstat(file).st_mode):
+            raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(os, "fsync", fails)
+    with pytest.raises(UserError, match="input/output error"):
+        store.append([{"point": "b"}])
+
+
+@pytest.mark.parametrize("address", ["foo", "tcp://foo", "foo:", ""])
+def test_an_address_without_a_port_is_refused_at_once(tmp_path: Path, address: str) -> None:
+    with pytest.raises(UserError, match="--scheduler .*expected an address with its port, such as tcp://host:8786"):
+        run_sweep(mapping({"dram.channels": [4, 8]}), tmp_path, Options(scheduler=address))

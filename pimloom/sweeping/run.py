@@ -2,6 +2,7 @@
 
 import platform
 import random
+import re
 from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import version
 from os import cpu_count
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 Point = Mapping[str, Scalar]
 MOST_WORKERS = 1024  # processes of one machine
+_ADDRESS = re.compile(r"inproc://.+|([a-z]+://)?[^/]+:\d{1,5}(/.*)?", re.ASCII)  # of a Dask scheduler
 PACKAGES = ("numpy", "numba", "scipy", "pandas", "pyarrow", "distributed", "optuna")
 
 
@@ -97,6 +99,9 @@ def _check(options: Options) -> None:
         raise UserError(f"--wait {options.wait_s:g}: expected seconds from 0")
     if options.workers is not None and not 1 <= options.workers <= MOST_WORKERS:
         raise UserError(f"--workers {options.workers}: expected 1 to {MOST_WORKERS}")
+    if options.scheduler is not None and not _ADDRESS.fullmatch(options.scheduler):
+        said = "expected an address with its port, such as tcp://host:8786"
+        raise UserError(f"--scheduler {options.scheduler}: {said}")
     if options.scheduler is not None and options.workers is not None:
         raise UserError(f"--workers {options.workers}: a scheduler has its own workers; leave one of the two out")
 

@@ -3,6 +3,7 @@
 `reports.files` is for outputs that a user may point at a device; these files are ours alone, in a folder of ours.
 """
 
+import errno
 import os
 import re
 import secrets
@@ -11,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 _LEFT_OVER = re.compile(r"\.[0-9a-f]{16}\.part")
+_CANNOT = (errno.EINVAL, errno.ENOTSUP, errno.ENOSYS)  # some network file systems keep names safe by themselves
 _DAY_S = 24 * 3600
 
 
@@ -33,6 +35,14 @@ def put(path: Path, data: bytes) -> None:
     _sync(path.parent)
 
 
+def make_folder(folder: Path) -> None:
+    """Make the folder and those above it, so that a power cut does not take them with their files. OSError."""
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in missing:
+        _sync(path.parent)
+
+
 def remove_left_overs(folder: Path) -> None:
     """Remove what a killed `put` left in the folder, once it is a day old: by then no one is still writing it."""
     with suppress(OSError):
@@ -45,7 +55,9 @@ def remove_left_overs(folder: Path) -> None:
 def _sync(folder: Path) -> None:
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        with suppress(OSError):  # some network file systems cannot, and keep names safe by themselves
-            os.fsync(handle)
+        os.fsync(handle)
+    except OSError as error:
+        if error.errno not in _CANNOT:
+            raise
     finally:
         os.close(handle)

@@ -8,7 +8,7 @@ from pathlib import Path
 from pimloom.arch.error import UserError, one_line
 from pimloom.arch.load import load_json
 from pimloom.reports.files import json_text
-from pimloom.sweeping.store.durable import put
+from pimloom.sweeping.store.durable import make_folder, put
 
 
 def record_run(folder: Path, facts: Mapping[str, object]) -> Path:
@@ -20,7 +20,7 @@ def record_run(folder: Path, facts: Mapping[str, object]) -> Path:
     path = folder / "runs" / f"{now:%Y%m%dT%H%M%S.%fZ}-{secrets.token_hex(4)}.json"
     text = json_text({"started_utc": now.isoformat(timespec="milliseconds"), **facts})
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         put(path, text.encode())
     except OSError as error:
         why = (error.strerror or str(error)).lower()

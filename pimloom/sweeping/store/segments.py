@@ -18,7 +18,7 @@ import pyarrow as pa
 from pimloom.arch.error import UserError, one_line
 from pimloom.arch.units import MIB
 from pimloom.sweeping.store.columns import table_of, united
-from pimloom.sweeping.store.durable import put, remove_left_overs
+from pimloom.sweeping.store.durable import make_folder, put, remove_left_overs
 from pimloom.sweeping.store.segment_file import Damage, Name, Vanished, digest, encode, parsed, read
 
 _MERGED_AT_ONCE = 16
@@ -90,7 +90,7 @@ class Segments:
 
     def _prepare(self) -> None:
         """Make the folder; tidy up what writers of old have left."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        make_folder(self.folder)
         remove_left_overs(self.folder)
         self._merge_abandoned()
 
