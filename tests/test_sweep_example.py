@@ -28,7 +28,9 @@ def test_points_of_the_front_come_out_as_they_are_in_the_repository() -> None:
     places = dict(zip(AXES, (axis.place for axis in SWEEP.axes), strict=True))
     assert len(front) > 10 and not front.duplicated(AXES).any()
     for _, row in front.iloc[:: len(front) // 3].iterrows():
-        point = {place: getattr(row[column], "item", lambda c=column, r=row: r[c])() for column, place in places.items()}
+        point = {
+            place: getattr(row[column], "item", lambda c=column, r=row: r[c])() for column, place in places.items()
+        }
         found = evaluate(base, point).row
         assert found["error"] is None
         assert {name: found[name] for name in SHOWN} == {name: row[name] for name in SHOWN}

@@ -121,8 +121,8 @@ def test_folders_and_options_that_do_not_fit(tmp_path: Path, monkeypatch: pytest
         ("s.yaml", "--timeout-per-point", "0"): "--timeout-per-point",
         ("s.yaml", "--timeout-per-point", "nan"): "--timeout-per-point",
         ("s.yaml", "--wait", "-1"): "--wait",
-        ("s.yaml", "--scheduler", "host"): "expected an address with its port, such as tcp://host:8786",
-        ("s.yaml", "--scheduler", "tcp://127.0.0.1:2"): "no Dask scheduler answers there",
+        ("s.yaml", "--out", "new", "--scheduler", "host"): "expected an address with its port, such as tcp://host:8786",
+        ("s.yaml", "--out", "new", "--scheduler", "tcp://127.0.0.1:2"): "no Dask scheduler answers there",
         **{
             ("s.yaml", "--out", "new", "--scheduler", address): f"--scheduler {address}: "
             for address in ("foo", "tcp://127.0.0.1:1", "http://x", "tcp://127.0.0.1:99999", "", "tcp://[", "a b\tc")
