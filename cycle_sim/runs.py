@@ -57,7 +57,8 @@ class Stream:
         opens = table.rules.leaves[stream["cmd"]] == int(Row.OPEN)
         self._opens: list[int] = np.sort(found.issue_ck[0][opens]).tolist()
         self._refi, self._runs = table.rules.refi, list[Run]()
-        self.runs = np.zeros((0, len(Run._fields)), np.int64)
+        self._room = np.zeros((0, len(Run._fields)), np.int64)  # doubles when it is full: a new run is cheap
+        self.runs = self._room
 
     def find(self, due: int, running: int) -> Run | None:
         """The run with a refresh due and another one running, if it is known."""
@@ -67,11 +68,15 @@ class Stream:
 
     def add(self, run: Run) -> None:
         """Keep a run, unless one of the same beginning is there."""
-        at = bisect_right(self._runs, (run.running, run.low, FAR))
+        at, n = bisect_right(self._runs, (run.running, run.low, FAR)), len(self._runs)
         if at and self._runs[at - 1][:2] == run[:2]:
             return
         self._runs.insert(at, run)
-        self.runs = np.array(self._runs, np.int64)
+        if n == len(self._room):
+            self._room = np.concatenate([self._room, np.empty((max(n, 8), len(Run._fields)), np.int64)])
+        self._room[at + 1 : n + 1] = self._room[at:n]
+        self._room[at] = run
+        self.runs = self._room[: n + 1]
 
     def compute(self, engine: Engine, stream: np.ndarray, due: int, running: int, watch: Watch | None) -> list[Run]:
         """Run the engine until this run is known; the runs that are new."""
