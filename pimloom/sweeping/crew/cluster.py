@@ -4,11 +4,13 @@ A task is a chunk of points, long enough that its way to the worker costs little
 knows what all points share and keeps one simulating process per thread.
 """
 
+import gc
 import logging
 import queue
 import threading
 import time
 import warnings
+from contextlib import suppress
 from typing import Any
 
 import dask
@@ -66,19 +68,25 @@ class Crew:
         self._looked = -LOOK_S
         if self.scheduler is None and self._cluster is None:
             self._cluster = _local_cluster(self._workers)
-        try:
-            address = self._cluster or self.scheduler
-            options: dict[str, Any] = {"timeout": within_s or CONNECT_S, "set_as_default": False}
-            self._client = Client(address, **options)  # type: ignore[no-untyped-call]
-        except Exception as error:  # Dask has many for an address that is none
-            raise UserError(
-                f"--scheduler {self.scheduler}: no Dask scheduler answers there ({_said(error)}); start one with "
-                "`dask scheduler`, or leave the option out"
-            ) from None
+        self._client = self._new_client(within_s or CONNECT_S)
         try:
             self._client.register_plugin(self._simulators)
         except Exception as error:
             raise UserError(f"the workers of {self.scheduler} cannot simulate: {_said(error)}; {REMEDY}") from None
+
+    def _new_client(self, within_s: float) -> Client:
+        options: dict[str, Any] = {"timeout": within_s, "set_as_default": False}
+        try:
+            return Client(self._cluster or self.scheduler, **options)  # type: ignore[no-untyped-call]
+        except Exception as error:  # Dask has many for an address that is none
+            why = _said(error)
+        # Beware: a client that failed closes itself when it is collected; in the middle of another one's start, which
+        # holds the same lock, it would wait for ever.
+        gc.collect()
+        raise UserError(
+            f"--scheduler {self.scheduler}: no Dask scheduler answers there ({why}); start one with "
+            "`dask scheduler`, or leave the option out"
+        )
 
     def threads(self) -> int:
         """Points that the cluster simulates at once; 0 while it has no workers. Raises SchedulerLost."""
@@ -94,8 +102,14 @@ class Crew:
     def share(self, steps: list[bytes]) -> None:
         """Tell all workers what one has solved; the embedded one knows. Waits for nobody, and may reach nobody."""
         client, name = self._client, self._simulators.name
+
+        async def tell() -> None:
+            with suppress(Exception):  # a worker that does not hear of it solves it again
+                assert client is not None
+                await client.run(learn, name, steps, asynchronous=True, on_error="ignore")
+
         if self._cluster is None and client is not None and client.status == "running" and client.loop and steps:
-            client.loop.add_callback(lambda: client.run(learn, name, steps, asynchronous=True, on_error="ignore"))
+            client.loop.add_callback(tell)
 
     def submit(self, chunk: Chunk) -> None:
         """Send a chunk. Raises SchedulerLost."""
