@@ -44,6 +44,10 @@ const startFront = () => {
   if (!objectives.length) return null;
   const plot = place("front-plot");
   let [across, up] = [null, null];
+  const tick = () => {
+    const ticks = ticksInView(plot);
+    if (Object.keys(ticks).length) Plotly.relayout(plot, ticks);
+  };
   const draw = () => {
     const [x, y] = [picked(across), picked(up)];
     const rows = rowsWhere((row) => finished(row) && has(x, row) && has(y, row));
@@ -59,6 +63,7 @@ const startFront = () => {
       return { ...axis, title: { ...axis.title, text: axis.title.text + goal(column) } };
     };
     Plotly.react(plot, frontTraces(x, y, rows), look({ height: 470, hovermode: "closest", xaxis: named(x), yaxis: named(y) }), CONFIG);
+    tick();
   };
   const many = objectives.length > 1;
   if (!many && !axes.length) {
@@ -71,5 +76,6 @@ const startFront = () => {
   draw();
   plot.on?.("plotly_hover", ({ points: [point], event }) => showTip(event, ...describe(point.data.rows[point.pointIndex ?? point.pointNumber])));
   plot.on?.("plotly_unhover", hideTip);
+  plot.on?.("plotly_relayout", (change) => Object.keys(change).some((key) => /range/.test(key)) && tick());
   return draw;
 };

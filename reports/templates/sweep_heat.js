@@ -46,7 +46,7 @@ const startHeat = () => {
     };
     const ticks = (bins) => ({ tickvals: bins.text.map((_, nth) => nth), ticktext: bins.text, type: "linear", showgrid: false });
     const layout = { height: Math.max(340, 110 + 34 * lines.text.length), hovermode: "closest", xaxis: { ...axisOf(x, rows), ...ticks(columns) }, yaxis: { ...axisOf(y, rows), ...ticks(lines) } };
-    Plotly.react(plot, [trace], look(layout), CONFIG);
+    Plotly.react(plot, [trace], { ...look(layout), margin: { ...look().margin, t: 36 } }, CONFIG);
     say("heat", `In each cell the ${reduce.options[reduce.selectedIndex].text} ${value.label}, over ${counted(rows.length, which.value === "finished" ? "finished point" : "feasible point")}.`, x === y && "Both axes are the same.");
   };
   const across = choose("heat", "across", byPlace(varying), draw);

@@ -19,8 +19,9 @@ const dimensionOf = (column, rows) => {
   let [low, high] = [Infinity, -Infinity];
   for (const row of rows) [low, high] = [Math.min(low, of(row)), Math.max(high, of(row))];
   if (low === high) [low, high] = [low - 0.5, high + 0.5];
-  const ticks = Array.from({ length: 6 }, (_, nth) => low + ((high - low) * nth) / 5);
-  return { label, range: [low, high], of, tickvals: ticks, ticktext: ticks.map((tick) => shown(Number((log ? 10 ** tick : tick).toPrecision(3)))) };
+  const values = log ? logTicks(low, high) : roundTicks(low, high, 6);
+  const ticks = values.map((value) => [log ? Math.log10(value) : value, shown(value)]).filter(([at]) => low <= at && at <= high);
+  return { label, range: [low, high], of, tickvals: ticks.map(([at]) => at), ticktext: ticks.map(([, text]) => text) };
 };
 
 const within = (ranges, value) => ranges.some(([low, high]) => low <= value && value <= high);
@@ -59,7 +60,7 @@ const startParallel = () => {
       labelfont: { color: colour("ink"), size: 12 }, tickfont: { color: colour("ink"), size: 11 }, rangefont: { color: "rgba(0,0,0,0)", size: 1 },
       unselected: { line: { color: colour("band"), opacity: 0.15 } },
     };
-    Plotly.react(plot, [trace], look({ height: 460, width, margin: { l: 100, r: 80, t: 84, b: 24 } }), { ...CONFIG, responsive: false });
+    Plotly.react(plot, [trace], look({ height: 460, width, margin: { l: 100, r: 80, t: 84, b: 24 } }), { ...CONFIG, responsive: false, modeBarButtons: [["toImage"]] });
     tell();
   };
   const brushed = () => {

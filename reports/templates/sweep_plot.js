@@ -3,7 +3,9 @@ const webgl = (() => {
   const context = document.createElement("canvas").getContext("webgl");
   return context !== null;
 })();
-const CONFIG = { responsive: true, displaylogo: false, modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"] };
+// The buttons by name: Plotly's own set has one that sends the chart to a server.
+const BUTTONS = [["toImage"], ["zoom2d", "pan2d", "zoomIn2d", "zoomOut2d", "resetScale2d"]];
+const CONFIG = { responsive: true, displaylogo: false, modeBarButtons: BUTTONS };
 const place = (id) => document.getElementById(id);
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 const say = (id, ...sentences) => {
@@ -15,6 +17,7 @@ const look = (layout = {}) => ({
   plot_bgcolor: "rgba(0,0,0,0)",
   font: { family: getComputedStyle(document.body).fontFamily, color: colour("ink"), size: 12.5 },
   margin: { l: 60, r: 20, t: 12, b: 50 },
+  modebar: { bgcolor: "rgba(0,0,0,0)", color: colour("muted"), activecolor: colour("accent") },
   legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0, xanchor: "left" },
   ...layout,
 });
@@ -29,6 +32,35 @@ const isLog = (column, rows) => {
     if (value > high && value < Infinity) high = value;
   }
   return high / low > LOG_SPAN;
+};
+
+// Round values between two, about `most`; on a logarithmic axis `low` and `high` are powers of ten, and all are digits of it.
+const roundTicks = (low, high, most) => {
+  const raw = (high - low) / most;
+  const power = 10 ** Math.floor(Math.log10(raw));
+  const step = [1, 2, 5, 10].find((digit) => digit * power >= raw * 0.999) * power;
+  const first = Math.ceil(low / step - 1e-9);
+  return Array.from({ length: Math.floor(high / step + 1e-9) - first + 1 }, (_, nth) => Number(((first + nth) * step).toPrecision(12)));
+};
+const logTicks = (low, high) => {
+  const digits = high - low > 3.2 ? [1] : high - low > 1.1 ? [1, 2, 5] : [1, 2, 3, 4, 5, 6, 8];
+  const every = Math.ceil((high - low) / 8);
+  const powers = Array.from({ length: Math.ceil(high) - Math.floor(low) + 1 }, (_, nth) => Math.floor(low) + nth).filter((power) => power % every === 0);
+  return powers.flatMap((power) => digits.map((digit) => Number(`${digit}e${power}`)));
+};
+// The ticks of an axis that shows `low` to `high`; Plotly's own where it is linear, or shows less than a factor of 3.
+const ticksOf = (type, low, high) => {
+  if (type !== "log" || high - low < 0.5) return { tickmode: "auto" };
+  const tickvals = logTicks(low, high);
+  return { tickmode: "array", tickvals, ticktext: tickvals.map(shown) };
+};
+const ticksInView = (plot) => {
+  const ticks = {};
+  for (const name of ["xaxis", "yaxis"]) {
+    const { type, range } = plot.layout[name];
+    if (type === "log") for (const [key, value] of Object.entries(ticksOf(type, Math.min(...range), Math.max(...range)))) ticks[`${name}.${key}`] = value;
+  }
+  return ticks;
 };
 
 // The axis of a figure for a column; texts stand at the places of their levels.
