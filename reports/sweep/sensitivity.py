@@ -23,6 +23,7 @@ class Indices:
 
     main_range, total_range: (axes, 2), 95 % intervals; None if exact. explained: share of the variance that the
     estimate attributes, 1 if exact. points: how many it is made from, of all `finished` ones.
+    together: whether `total` can differ from `main`; an estimate from few points has no terms of two axes.
     """
 
     axes: tuple[str, ...]
@@ -33,6 +34,7 @@ class Indices:
     explained: float
     points: int
     finished: int
+    together: bool = True
 
     @property
     def exact(self) -> bool:
@@ -69,7 +71,7 @@ def sensitivities(axes: Sequence[Column], objective: np.ndarray, finished: np.nd
     if isinstance(found, str):
         return found
     ranges = (found.main_range, found.total_range)
-    return Indices(names, found.main, found.total, *ranges, found.explained, len(used), len(values))
+    return Indices(names, found.main, found.total, *ranges, found.explained, len(used), len(values), found.together)
 
 
 def exact_indices(grid: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -23,13 +23,17 @@ TINY = 1e-30
 
 @dataclass(frozen=True)
 class Estimate:
-    """Indices with 95 % intervals: (axes,) and (axes, 2); the share of the variance that the fit explains."""
+    """Indices with 95 % intervals: (axes,) and (axes, 2); the share of the variance that the fit explains.
+
+    together: whether the fit has terms of two axes; without them `total` is `main`.
+    """
 
     main: np.ndarray
     total: np.ndarray
     main_range: np.ndarray
     total_range: np.ndarray
     explained: float
+    together: bool
 
 
 def estimate(axes: Sequence[tuple[np.ndarray, bool]], codes: np.ndarray, values: np.ndarray) -> Estimate | str:
@@ -65,7 +69,7 @@ def estimate(axes: Sequence[tuple[np.ndarray, bool]], codes: np.ndarray, values:
     main, main_range = _spread(parts @ alone.T / whole)
     total, total_range = _spread(parts @ belongs.T / whole)
     explained, _ = _spread(parts.sum(axis=1, keepdims=True) / whole)
-    return Estimate(main, total, main_range, total_range, float(explained[0]))
+    return Estimate(main, total, main_range, total_range, float(explained[0]), max(map(len, owners)) > 1)
 
 
 def _spread(shares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -42,7 +42,7 @@ const startHeat = () => {
     const trace = {
       type: "heatmap", z, x: columns.text.map((_, nth) => nth), y: lines.text.map((_, nth) => nth), text, cells,
       texttemplate: written ? "%{text}" : "", colorscale: "Viridis", reversescale: value.direction === "min", hoverinfo: "none", hoverongaps: false, xgap: 2, ygap: 2,
-      colorbar: { title: { text: heading(value), side: "right" }, thickness: 14, outlinewidth: 0, exponentformat: "power" },
+      colorbar: { title: { text: heading(value), side: "right" }, thickness: 14, outlinewidth: 0, ...PLAIN_TICKS },
     };
     const ticks = (bins) => ({ tickvals: bins.text.map((_, nth) => nth), ticktext: bins.text, type: "linear", showgrid: false });
     const layout = { height: Math.max(340, 110 + 34 * lines.text.length), hovermode: "closest", xaxis: { ...axisOf(x, rows), ...ticks(columns) }, yaxis: { ...axisOf(y, rows), ...ticks(lines) } };

@@ -23,6 +23,13 @@ const look = (layout = {}) => ({
 });
 
 const LOG_SPAN = 100;
+// Whether the middle one of an axis's values is nearer to the geometric than to the arithmetic mean of its ends.
+const spacedByRatio = (column, rows, low, high) => {
+  const values = [...new Set(rows.map((row) => column.values[row]))].sort((a, b) => a - b);
+  const half = values.length >> 1;
+  const middle = values.length % 2 ? values[half] : Math.sqrt(values[half - 1] * values[half]);
+  return high / low > 4 && Math.log(middle) < Math.log(Math.sqrt(low * high) * ((low + high) / 2)) / 2;
+};
 const isLog = (column, rows) => {
   let [low, high] = [Infinity, 0];
   for (const row of rows) {
@@ -31,7 +38,7 @@ const isLog = (column, rows) => {
     if (value < low) low = value;
     if (value > high && value < Infinity) high = value;
   }
-  return high / low > LOG_SPAN;
+  return column.role === "axis" ? spacedByRatio(column, rows, low, high) : high / low > LOG_SPAN;
 };
 
 // Round values between two, about `most`; on a logarithmic axis `low` and `high` are powers of ten, and all are digits of it.
@@ -63,6 +70,8 @@ const ticksInView = (plot) => {
   return ticks;
 };
 
+const PLAIN_TICKS = { exponentformat: "power", minexponent: 5, separatethousands: true };
+
 // The axis of a figure for a column; texts stand at the places of their levels.
 const axisOf = (column, rows) => ({
   title: { text: heading(column), standoff: 10 },
@@ -71,7 +80,7 @@ const axisOf = (column, rows) => ({
   linecolor: colour("line"),
   zeroline: false,
   ...(column.numeric
-    ? { type: isLog(column, rows) ? "log" : "linear", exponentformat: "power" }
+    ? { type: isLog(column, rows) ? "log" : "linear", ...PLAIN_TICKS }
     : { tickvals: column.levels.map((_, nth) => nth), ticktext: column.levels.map((text) => safe(short(text, 24))) }),
 });
 const coordinates = (column, rows) => rows.map((row) => (column.numeric ? column.values[row] : column.codes[row]));
