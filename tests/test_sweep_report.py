@@ -55,6 +55,25 @@ def test_the_data_have_every_value_once_and_no_markup():
     assert data["columns"][names.index("host")]["levels"] == [EVIL]
 
 
+def continuous() -> pd.DataFrame:
+    """Clocks that no two points share."""
+    clocks = np.random.default_rng(0).uniform(100, 2000, 120)
+    return grid().frame.assign(**{"npu.clock_mhz": clocks, "tokens_per_s": clocks * grid().frame["dram.channels"]})
+
+
+def nullable() -> pd.DataFrame:
+    """The columns as a store of rows gives them, with pd.NA for no value."""
+    frame = grid().frame
+    kinds = {"dram.channels": "Int64", "tokens_per_s": "Float64", "feasible": "boolean", "error": "string"}
+    return frame.astype(kinds).assign(cycles=pd.array([None, *range(119)], dtype="Int64"), none=pd.NA)
+
+
+def texts() -> pd.DataFrame:
+    """Two axes, both of text."""
+    frame = grid().frame.iloc[[0, 1, 2, 60, 61, 62]]
+    return frame.assign(host=["a", "b", "c"] * 2, error=None, tokens_per_s=[1.0, 2, 3, 4, 5, 7], feasible=True)
+
+
 NOTHING = {"tokens_per_s": None, "energy_per_token_j": None, "power_w": None, "feasible": False}
 
 
@@ -76,6 +95,12 @@ NOTHING = {"tokens_per_s": None, "energy_per_token_j": None, "power_w": None, "f
         ({"frame": grid().frame.assign(tokens_per_s=np.inf)}, "0 finished points are too few"),
         ({"frame": grid().frame.drop(columns="error").assign(feasible=True)}, "No point failed"),
         ({"constraints": ()}, "no constraints"),
+        ({"frame": grid().frame.sample(30, random_state=0)}, "one axis each: there are too few points"),
+        ({"frame": grid().frame.sample(100, random_state=0)}, "by polynomials of one and two axes"),
+        ({"frame": continuous()}, "by polynomials of one and two axes"),
+        ({"frame": nullable()}, "120 points, 102 feasible, 3 on the front, 2 failed"),
+        ({"axes": ("workload.model gpt2-xl", "host"), "frame": texts()}, "Exact: 6 points, a complete grid"),
+        ({"axes": ()}, "No axis has more than one value"),
     ],
 )
 def test_odd_sweeps_have_a_page(change, sentence):
@@ -116,6 +141,7 @@ def test_the_page_works_in_a_browser(browser, file, tmp_path):
         page.on("dialog", lambda dialog: pytest.fail("a script ran"))
         wait(page)
         assert "A sweep of " + EVIL in page.title() and page.evaluate("document.images.length") == 0
+        _ticks_are_round_and_no_button_sends(page)
         _hover_names_the_design(page)
         _brushes_fill_the_table(page)
         _selects_redraw(page)
@@ -130,6 +156,16 @@ def test_the_page_works_in_a_browser(browser, file, tmp_path):
         assert page.evaluate("document.documentElement.scrollWidth") == 1280
         assert (list(filter(fault, seen.messages)), seen.errors) == ([], [])
         assert [url for url in seen.requests if not url.startswith("blob:null/")] == []
+
+
+def _ticks_are_round_and_no_button_sends(page: Any) -> None:
+    ticks = page.locator("#front-plot .xtick")
+    assert {"500", "1,000", "10,000"} <= set(ticks.all_text_contents())
+    page.evaluate("Plotly.relayout('front-plot', {'xaxis.range': [3, 3.7]})")
+    assert {"1,000", "3,000", "5,000"} <= set(ticks.all_text_contents())
+    page.evaluate("Plotly.relayout('front-plot', {'xaxis.autorange': true})")
+    buttons = page.locator(".modebar-btn").evaluate_all("all => all.map(one => one.dataset.title)")
+    assert "Download plot as a PNG" in buttons and not [title for title in buttons if "hare" in title]
 
 
 def _hover_names_the_design(page: Any) -> None:

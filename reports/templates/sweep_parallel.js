@@ -70,7 +70,7 @@ const startParallel = () => {
   };
   const tell = () => {
     const kept = brushed();
-    const lines = rows.length > MOST_LINES && `Every ${shown(rows.length / MOST_LINES)}th of ${counted(rows.length, "point")} is drawn, and all on the front.`;
+    const lines = rows.length > MOST_LINES && `${shown(MOST_LINES)} of ${counted(rows.length, "point")} are drawn, evenly picked, and all on the front.`;
     say("parallel", lines || `${counted(rows.length, "point")}.`, kept && `${shown(kept.length)} of ${shown(rows.length)} within the brushes.`);
     button.hidden = kept === null;
   };
