@@ -65,7 +65,9 @@ def nullable() -> pd.DataFrame:
     """The columns as a store of rows gives them, with pd.NA for no value."""
     frame = grid().frame
     kinds = {"dram.channels": "Int64", "tokens_per_s": "Float64", "feasible": "boolean", "error": "string"}
-    return frame.astype(kinds).assign(cycles=pd.array([None, *range(119)], dtype="Int64"), none=pd.NA)
+    return frame.astype(kinds).assign(
+        cycles=pd.array([None, *range(119)], dtype="Int64"), none=pd.array([None] * 120, dtype="Int64")
+    )
 
 
 def texts() -> pd.DataFrame:
