@@ -47,6 +47,7 @@ const startParallel = () => {
     const drawn = rows.length > MOST_LINES ? [...thinned(rows.filter((row) => !isFront(row)), MOST_LINES), ...rows.filter(isFront)] : rows;
     if (!rows.length) {
       Plotly.purge(plot);
+      plot.style.minHeight = 0;
       say("parallel", "No such point has values on all axes and objectives.");
       return;
     }
