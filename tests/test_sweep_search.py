@@ -93,6 +93,7 @@ for method in sys.argv[2:]:
 """
 
 
+@pytest.mark.slow
 def test_another_process_asks_the_same_and_says_nothing(tmp_path):
     environment = os.environ | {"PYTHONHASHSEED": "5"}
     program = _PROGRAM.format(tests=str(Path(__file__).parent))

@@ -75,6 +75,7 @@ def test_indices_of_a_grid_are_the_closed_form() -> None:
     np.testing.assert_allclose(indices.total, [5 / 6, 5 / 6])
 
 
+@pytest.mark.slow
 def test_indices_of_a_grid_are_those_of_salib() -> None:
     from SALib.analyze import sobol
     from SALib.sample import sobol as sampler
