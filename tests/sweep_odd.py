@@ -40,6 +40,7 @@ def start(what: str, folder: Path, *arguments: object, err: Path | None = None) 
 def _child(what: str, folder: str, arguments: Sequence[str], err: str) -> None:
     from pimloom.sweeping.crew import simulator
 
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever runs the tests may ignore it
     _redirect(Path(folder) / f"{what}.out", 1)
     _redirect(Path(err), 2)
     if "real" not in Path(folder).name:

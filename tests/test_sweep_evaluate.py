@@ -147,7 +147,6 @@ def test_other_code_is_refused():
         ({"axes": [linked({"npu.adders": ("64",)}, "error")]}, "error: is the name of another column of a sweep; cho"),
         ({"axes": [linked({"npu.adders": ("64",)}, "power_w")]}, "power_w: is the name of another column of a sweep"),
         ({"axes": [linked({"power_w": ("1",)}, "kind")], "system": "t4"}, "kind: is a place of "),
-        ({"axes": [Axis("power_w", (1,))], "system": "t4"}, "power_w: is the name of another column of a sweep; vary"),
         ({"system": "pim_gp"}, "unknown system 'pim_gp'; nearest: pim_gpt"),
     ],
 )  # fmt: skip
