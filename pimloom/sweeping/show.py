@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import Any
 
 from pimloom.show import show_line, show_rows
-from pimloom.sweeping.store.status import status_of
+from pimloom.sweeping.store.status import STATUS, status_of
 from pimloom.sweeping.table import open_table
 
 
 def status(folder: Path) -> dict[str, Any]:
     """How far a sweep is, as JSON values; fields as in docs/sweep.md. Raises UserError."""
-    return {"folder": str(folder), **status_of(open_table(folder))}
+    return {"folder": str(folder), **status_of(open_table(folder, STATUS))}
 
 
 def show_status(found: Mapping[str, Any]) -> None:

@@ -1,6 +1,6 @@
 """The table of a sweep: its rows with objectives, feasibility and the front."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -9,7 +9,7 @@ import pandas as pd
 
 from pimloom.reports.sweep.pareto import pareto_mask
 from pimloom.reports.sweep.table import SweepTable
-from pimloom.sweeping.definition.expression import parse, parse_constraint
+from pimloom.sweeping.definition.expression import judging, parse, parse_constraint
 from pimloom.sweeping.definition.grid import count_points
 from pimloom.sweeping.definition.sweep import Sweep
 from pimloom.sweeping.folder import Known, reopen
@@ -30,11 +30,15 @@ class Opened(NamedTuple):
         return count_points(self.known.sweep)
 
 
-def open_table(folder: Path) -> Opened:
-    """Read a sweep's folder. Raises UserError."""
+def open_table(folder: Path, columns: Collection[str] | None = None) -> Opened:
+    """Read a sweep's folder. columns: result columns that are wanted, all if None; what judges a row is always there.
+
+    Raises UserError.
+    """
     known = reopen(folder)
     rows = SweepRows(folder, known.sweep, known.base)
-    sweep, frame = known.sweep, judged(known.sweep, rows.frame)
+    wanted = None if columns is None else {*columns, *judging(known.sweep)}
+    sweep, frame = known.sweep, judged(known.sweep, rows.frame(wanted))
     table = SweepTable(
         title=sweep.name,
         frame=frame,

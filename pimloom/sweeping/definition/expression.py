@@ -22,6 +22,8 @@ from pimloom.sweeping.definition.grammar import sides_of_constraint, steps_of_ex
 if TYPE_CHECKING:
     import pandas as pd
 
+    from pimloom.sweeping.definition.sweep import Sweep
+
 _SAME: Mapping[str, str] = MappingProxyType({})
 _LEAST = math.ulp(0.0)  # by how much a strict comparison fails where both sides are equal
 
@@ -139,6 +141,12 @@ def _of_text(text: str, where: str, comparisons: tuple[Any, ...]) -> tuple[Progr
             f"{where}: {_shown(text)}: expected a text beside one column and == or !=, such as workload.model != 'gpt2'"
         )
     return left, sign, right
+
+
+def judging(sweep: "Sweep") -> set[str]:
+    """What the objectives and constraints of a sweep read: results, and axes by place."""
+    names = {name for text in sweep.objectives for name in parse(text, "objectives").names}
+    return names | {name for text in sweep.constraints for name in parse_constraint(text, "constraints").names}
 
 
 def check_names(expression: Expression | Constraint, known: Iterable[str]) -> None:

@@ -33,7 +33,7 @@ class Store:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._segments = Segments(folder / "rows", POINT, TEXT_COLUMNS)
-        self._finished: dict[str | None, set[str]] = {}
+        self._finished: set[str] = set()
 
     @property
     def damaged(self) -> list[str]:
@@ -43,44 +43,27 @@ class Store:
     def append(self, rows: Sequence[Mapping[str, object]]) -> None:
         """Add finished rows: on the disk when this returns. UserError (disk full) if that is impossible."""
         self._segments.append(rows)
-        for row in rows:
-            self._finished.setdefault(_text(row.get(CODE)), set()).add(str(row[POINT]))
+        self._finished.update(str(row[POINT]) for row in rows)
 
-    def keys(self, code_digest: str | None = None) -> set[str]:
-        """Keys of the finished points of a version of the code, of all if None. The caller may change the set."""
+    def keys(self) -> set[str]:
+        """Keys of all finished points. The caller may change the set."""
         self.refresh()
-        if code_digest is not None:
-            return set(self._finished.get(code_digest, ()))
-        return set().union(*self._finished.values())
+        return set(self._finished)
 
     def refresh(self) -> set[str]:
-        """Keys, of any version of the code, that others have finished since the last look; reads only new files."""
-        table, new = self._segments.fresh([POINT, CODE]), set()
-        for point, code in zip(table[POINT].to_pylist(), table[CODE].to_pylist(), strict=True):
-            known = self._finished.setdefault(code, set())
-            if point not in known:
-                known.add(point)
-                new.add(point)
+        """Keys that others have finished since the last look at the folder; reads only new files."""
+        new = set(self._segments.fresh([POINT])[POINT].to_pylist()) - self._finished
+        self._finished |= new
         return new
 
-    def frame(self, code_digest: str | None = None, columns: Sequence[str] | None = None) -> "pandas.DataFrame":
-        """The rows of a version of the code, of all if None, one for each key, in the order of the keys.
+    def frame(self, columns: Sequence[str] | None = None) -> "pandas.DataFrame":
+        """The rows, one for each key, in the order of the keys. This is a look at the folder, too.
 
         columns: those wanted, with the texts that are always there; all if None. Types: see `columns.frame_of`.
         """
-        wanted = None if columns is None else [*dict.fromkeys((*TEXT_COLUMNS, *columns))]
-        table = self._segments.read(wanted)
-        if code_digest is not None:
-            table = table.filter(pc.equal(table[CODE], code_digest))
-        return frame_of(_once(table))
-
-    def rows_of(self, keys: Sequence[str]) -> list[dict[str, object]]:
-        """The rows of these keys, in their order, as plain values (null is None); keys without a row are left out."""
-        table, wanted = self._segments.read(), set(keys)
-        places = [place for place, point in enumerate(table[POINT].to_pylist()) if point in wanted]
-        found = table.take(array_of(places, pa.int64())).to_pylist()
-        first = {row[POINT]: row for row in sorted(found, key=rank, reverse=True)}
-        return [first[key] for key in keys if key in first]
+        table = _once(self._segments.read(None if columns is None else [*dict.fromkeys((*TEXT_COLUMNS, *columns))]))
+        self._finished.update(table[POINT].to_pylist())
+        return frame_of(table)
 
 
 def rank(row: Mapping[str, object]) -> tuple[bool, bool, str]:
@@ -100,7 +83,3 @@ def _once(table: pa.Table) -> pa.Table:
         return table
     first = pc.not_equal(points.slice(1), points.slice(0, len(points) - 1))
     return table.filter(pa.concat_arrays([array_of([True], pa.bool_()), first]))
-
-
-def _text(value: object) -> str | None:
-    return None if value is None else str(value)

@@ -68,21 +68,24 @@ class Segments:
         self._merge_own()
 
     def fresh(self, columns: Sequence[str] | None = None) -> pa.Table:
-        """Rows in files that appeared since the last call, but for what this writer wrote; merged rows come again.
+        """Rows in files that appeared since the last look, but for what this writer wrote; merged rows come again.
 
         columns: the columns wanted, all if None; the key is always there.
         """
-        tables = self._gather(self._seen, columns)
-        self._seen.update(tables)
-        return self._united(tables, columns)
+        return self._look(self._seen, columns)
 
     def read(self, columns: Sequence[str] | None = None) -> pa.Table:
         """All rows, in no order, some perhaps twice. columns: as for `fresh`."""
-        return self._united(self._gather(set(), columns), columns)
+        return self._look(set(), columns)
 
     def count(self) -> int:
-        """How many different keys there are."""
-        return len(self.read([self.key])[self.key].unique())
+        """How many different keys there are. This is no look."""
+        return len(self._united(self._gather(set(), [self.key]), [self.key])[self.key].unique())
+
+    def _look(self, without: set[str], columns: Sequence[str] | None) -> pa.Table:
+        tables = self._gather(without, columns)
+        self._seen.update(tables)
+        return self._united(tables, columns)
 
     def _united(self, tables: Mapping[str, pa.Table], columns: Sequence[str] | None) -> pa.Table:
         text = [name for name in self._text if columns is None or name in columns]

@@ -6,6 +6,9 @@ if TYPE_CHECKING:
     from pimloom.sweeping.table import Opened
 
 
+STATUS = ("wall_s",)  # columns of the table that `status_of` reads beside what judges a row
+
+
 def status_of(opened: "Opened") -> dict[str, Any]:
     """What `pimloom sweep status --json` says; fields in docs/sweep.md."""
     sweep, frame, runs = opened.known.sweep, opened.table.frame, opened.known.runs

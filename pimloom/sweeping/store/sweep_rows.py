@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pimloom.sweeping.crew.shared_steps import MOST_BYTES
-from pimloom.sweeping.definition.expression import parse, parse_constraint
+from pimloom.sweeping.definition.expression import judging
 from pimloom.sweeping.definition.numbered import Grid, is_within
 from pimloom.sweeping.definition.sweep import Scalar, Sweep
 from pimloom.sweeping.point.row import columns_of_row
@@ -38,28 +38,33 @@ class SweepRows:
         self._read: dict[str, dict[str, Any]] = {}
         self._others: set[str] = set()
         self._looked = -LOOK_S
-        self.elsewhere = 0  # rows in the folder that are not of the sweep, once `frame` was asked for
+        self.elsewhere = 0  # rows in the folder that are not of the sweep, once `frame` was called
         self.lot = secrets.randbits(32)  # what orders the work of this start
 
-    @cached_property
-    def frame(self) -> "pd.DataFrame":
-        """All rows of the sweep when first asked for, in the order of the axes' values."""
+    def frame(self, columns: Collection[str] | None = None) -> "pd.DataFrame":
+        """All rows of the sweep, in the order of the axes' values.
+
+        columns: those wanted beside the axes and the texts of every row; all if None.
+        """
         from pimloom.sweeping.store.order import in_order
 
-        everything = self._store.frame()
+        wanted = columns_of_row(self._base) if columns is None else [*self._whose, *TEXT_COLUMNS, *columns]
+        everything = self._store.frame(wanted)
         frame = everything[self._is_mine(everything)]
         self.elsewhere = len(everything) - len(frame)
-        names = dict.fromkeys(columns_of_row(self._base))
-        lacking = [name for name in names if name not in frame]  # of a sweep without rows: all
-        frame = frame[[name for name in frame if name in names]]  # not what only other sweeps have
+        lacking = [name for name in wanted if name not in frame]  # of a sweep without rows: all
         return in_order(self._sweep, frame.assign(**dict.fromkeys(lacking)))
 
     @cached_property
     def finished(self) -> "pd.DataFrame":
         """The points that had a row when first asked for: axes, `point` and `error` only, in no order."""
-        self._store.refresh()  # what is there now is not what others do from now on
-        frame = self._store.frame(columns=[axis.column for axis in self._sweep.axes] + ["base_digest"])
+        frame = self._store.frame(self._whose)
         return frame[self._is_mine(frame)]
+
+    @property
+    def _whose(self) -> list[str]:
+        """The columns that tell whether a row is the sweep's."""
+        return [*(axis.column for axis in self._sweep.axes), "base_digest"]
 
     @property
     def damaged(self) -> list[str]:
@@ -113,9 +118,7 @@ class SweepRows:
     @cached_property
     def _looked_at(self) -> list[str]:
         """The columns by which a search judges a row, but for the axes, of which the folder may hold other types."""
-        names = {name for text in self._sweep.objectives for name in parse(text, "objectives").names}
-        names |= {name for text in self._sweep.constraints for name in parse_constraint(text, "constraints").names}
-        return [POINT, ERROR, FINISHED, *sorted(names - self._sweep.column_of.keys())]
+        return [POINT, ERROR, FINISHED, *sorted(judging(self._sweep) - self._sweep.column_of.keys())]
 
     def _is_mine(self, frame: "pd.DataFrame") -> np.ndarray:
         mine = np.ones(len(frame), bool)
