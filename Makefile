@@ -10,7 +10,7 @@ INPUTS := pyproject.toml constraints.txt .ci/setup
 help:  ## print this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 20
 
-setup: .venv/.test .venv/.system .venv/.tools  ## everything for use, tests and development, in .venv
+setup: .venv/.test .venv/.system .venv/.tools .venv/.engines  ## everything for use, tests and development, in .venv
 
 report: .venv/.run  ## the main job: reports/out/pim_gpt/index.html
 	@$(BIN)/pimloom report pim-gpt --out reports/out/pim_gpt
@@ -53,3 +53,6 @@ clean:  ## remove the environment and all that was made
 
 .venv/.tools: .venv/.test
 	@.ci/setup tools
+
+.venv/.engines: .venv/.test
+	@.ci/setup engines
