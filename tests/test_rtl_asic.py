@@ -105,13 +105,19 @@ def verilog(units):
 
 @pytest.fixture(scope="module")
 def full_speed(verilog):
-    """All bfloat16 through the unary units, and vectors back to back, with no clock lost by the bench."""
-    given = scene(1, ALL, pace=1.0)
+    """Some bfloat16 through the unary units, and vectors back to back, with no clock lost by the bench."""
+    given = scene(1, ALL[5::16], pace=1.0)
     return given, play(verilog, "units", given)
 
 
-def test_every_bit(full_speed):
+def test_bit_for_bit(full_speed):
     assert not mismatches(*full_speed)
+
+
+@pytest.mark.slow
+def test_every_bit(verilog):
+    given = scene(1, ALL, pace=1.0)
+    assert not mismatches(given, play(verilog, "units", given))
 
 
 def test_any_pace_of_both_sides(verilog):

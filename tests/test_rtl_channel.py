@@ -41,7 +41,7 @@ def assert_same(job: Product, found: Returned, y: np.ndarray) -> None:
     assert np.abs(ours - y).max() < 2**-8 * np.abs(y).max()
 
 
-SIZES: list[tuple[Simulator, int, int]] = [("icarus", 256, 64), ("verilator", 256, 64), ("verilator", 1024, 256)]
+SIZES: list[tuple[Simulator, int, int]] = [("icarus", 96, 32), ("verilator", 256, 64), ("verilator", 1024, 256)]
 
 
 @pytest.mark.parametrize(  # Verilator takes half a minute to build the channel; Icarus has it from the test below
@@ -51,7 +51,7 @@ def test_a_product_bit_for_bit_and_clock_for_clock(simulator, n_in, n_out):
     job, y = gemv(n_in, n_out, banks=2)
     found = run_product(job, simulator=needs(simulator))
     assert_same(job, found, y)
-    assert found.results.size == n_out and (n_out == 64 or len(found.model_refresh_ck) > 2)
+    assert found.results.size == n_out and (n_out < 256 or len(found.model_refresh_ck) > 2)
     assert job.kept < PART.organization.rows  # as in what `pimloom rtl emit` writes
     late = found._replace(result_ck=found.result_ck + 1)
     assert mismatches(job, late)[0].startswith("results came at CK ")

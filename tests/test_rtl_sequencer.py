@@ -90,7 +90,7 @@ def oracle_cases(machine: str, n: int = 250) -> list[tuple[streams.Case, Outcome
         drawn = streams.draw_case(Random(f"gates {i}"), machine, size=SIZES[machine])._replace(refreshed=None)
         case = drawn._replace(streams=[streams.expand(s) for s in drawn.streams])
         expected = case.oracle()
-        if expected.error or i < n // 3:  # all that can never issue, and some of the others
+        if expected.error or i < n // 8:  # all that can never issue, and some of the others
             found.append((case, expected))
     return found
 
