@@ -1,6 +1,7 @@
 """Lines of `make bench` for sweeps: points per second, what a point costs beyond its simulation, a large store."""
 
 import json
+import os
 import random
 import subprocess
 import sys
@@ -22,9 +23,10 @@ from pimloom.sweeping.store.runs import record_run
 from pimloom.sweeping.table import open_table
 
 WARM = 40  # points that are not timed: processes start, engines load
-TIMED = 240
+TIMED = 480
 MANY = 100_000
 AT_ONCE = 256
+PLAIN = {"DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED": "False"}  # as docs/sweep.md advises
 PIM_GPT = {
     "system": "pim_gpt",
     "objectives": {"tokens_per_s": "max", "energy_per_token_j": "min"},
@@ -87,7 +89,7 @@ def _cluster() -> Iterator[str]:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         found = folder / "scheduler.json"
-        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": folder}
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": folder, "env": os.environ | PLAIN}
         dask = [sys.executable, "-m", "dask"]
         commands = [[*dask, "scheduler", "--port", "0", "--no-dashboard", "--scheduler-file", str(found)]]
         commands += [[*dask, "worker", "--nthreads", "1", "--no-dashboard", "--scheduler-file", str(found)]] * 2
