@@ -3,7 +3,9 @@
 import errno
 import json
 import os
+import re
 import stat
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -136,6 +138,24 @@ def test_an_objective_that_is_text_is_refused() -> None:
         sweep = sweep_from(mapping(workload=WORKLOAD | {"model": ["gpt2", "gpt2-medium"]}, objectives={text: "min"}))
         with pytest.raises(UserError, match=r"workload\.model is text, expected columns of numbers"):
             check_columns(sweep, base_of(sweep))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("workload.model < 3", "workload.model is text, expected == or != and a text in quotes"),
+        ("latency_s < workload.model", "workload.model is text, expected == or != and a text in quotes"),
+        ("dram.channels == '8'", "dram.channels is a number, expected no text beside it"),
+        ("latency_s != 'gpt2'", "latency_s is a number, expected no text beside it"),
+        ("workload.model == 'gpt2'", ""),
+        ("dram.channels <= 8", ""),
+    ],
+)
+def test_texts_and_numbers_are_not_compared(text: str, said: str) -> None:
+    axes, workload = {"dram.channels": [4, 8]}, WORKLOAD | {"model": ["gpt2", "gpt2-medium"]}
+    sweep = sweep_from(mapping(axes, workload=workload, constraints=[text]))
+    with nullcontext() if not said else pytest.raises(UserError, match=re.escape(f"{text!r}: {said}")):
+        check_columns(sweep, base_of(sweep))
 
 
 class Instant:

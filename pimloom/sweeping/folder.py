@@ -1,6 +1,6 @@
 """The folder of a sweep: what it holds besides rows, and whether a start belongs to it."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -95,14 +95,22 @@ def reopen(folder: Path) -> Known:
 def check_columns(sweep: Sweep, base: Base) -> None:
     """Raise UserError for an objective or a constraint that reads a column which the sweep will not have.
 
-    So does an objective that reads an axis of texts.
+    The same for an axis of texts that is read as a number, and a number that is compared with a text.
     """
     texts = {axis.place for axis in sweep.axes if axis.values and isinstance(axis.values[0], str)}
     known = [column.name for column in result_columns(base)] + [axis.place for axis in sweep.axes]
     for text in sweep.objectives:
         objective = parse(text, f"{sweep.name}: objectives")
         check_names(objective, known)
-        for name in sorted(objective.names & texts):
-            raise UserError(f"{objective.where}: {one_line(text)!r}: {name} is text, expected columns of numbers")
+        _refuse(objective.where, text, objective.names & texts, "is text, expected columns of numbers")
     for text in sweep.constraints:
-        check_names(parse_constraint(text, f"{sweep.name}: constraints"), known)
+        constraint = parse_constraint(text, f"{sweep.name}: constraints")
+        check_names(constraint, known)
+        numbers = constraint.names - constraint.text_names
+        _refuse(constraint.where, text, numbers & texts, "is text, expected == or != and a text in quotes")
+        _refuse(constraint.where, text, constraint.text_names - texts, "is a number, expected no text beside it")
+
+
+def _refuse(where: str, text: str, names: Collection[str], why: str) -> None:
+    for name in sorted(names):
+        raise UserError(f"{where}: {one_line(text)!r}: {name} {why}")

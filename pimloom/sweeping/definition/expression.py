@@ -59,6 +59,11 @@ class Constraint:
     names: frozenset[str]
     comparisons: tuple[tuple[Program, str, Program], ...] = field(repr=False)
 
+    @property
+    def text_names(self) -> frozenset[str]:
+        """The columns that it compares with a text; all others are numbers to it."""
+        return frozenset().union(*(_names(left) for left, _, right in self.comparisons if right[0][0] == "text"))
+
     def holds(self, row: Mapping[str, object], column_of: Mapping[str, str] = _SAME) -> bool:
         """Whether it holds in a row; False if that is not known."""
         return self.violation(row, column_of) <= 0
