@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import msgspec
 
 from pimloom.arch.error import one_line
+from pimloom.arch.units import MIB
 from pimloom.sweeping.crew.shared_steps import SharedSteps
 from pimloom.sweeping.definition.sweep import Scalar
 
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
 COMMAND = (sys.executable, "-m", "pimloom.sweeping.crew.simulator")
 MOST_RUNS = 500_000  # some 200 MB
 ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}  # the other cores have points of their own
+# glibc else gives large arrays back at once, and every page of the next ones is a fault: a tenth of a process, half of
+# two that share a memory
+KEEP_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(32 * MIB), "MALLOC_TRIM_THRESHOLD_": str(1024 * MIB)}
 IDLE_S = 60.0  # after which a process that nobody asks ends
 _SAID_BYTES = 4096  # of its last words, how many are looked at
 
@@ -116,7 +120,7 @@ class _Process:
                 stderr=self._said,
                 pass_fds=(ours,),
                 start_new_session=True,  # an interrupt at the terminal is for the sweep
-                env=os.environ | ONE_THREAD,
+                env=KEEP_MEMORY | os.environ | ONE_THREAD,
             )
         except BaseException:
             os.close(self._lifeline)
