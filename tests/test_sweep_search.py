@@ -105,6 +105,17 @@ def test_another_process_asks_the_same_and_says_nothing(tmp_path):
         assert files(tmp_path / "here" / method) == files(tmp_path / "there" / method)
 
 
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("axes", [AXES[1:3], AXES[2:3], AXES], ids=len)
+def test_a_range_gives_every_point_once(method, axes, tmp_path):
+    sweep = sweep_of(method, axes=axes, budget=100, batch=10)
+    best = {"dram.channels": 8, "dram.timing.tCCD_L": 1}
+    asked = run(search_in(tmp_path, sweep), row=lambda point: row_of(best | point))
+    assert len({json.dumps(point) for point in asked}) == len(asked) == 100
+    assert {type(point["npu.clock_mhz"]) for point in asked} == {float}
+    assert all(100 <= point["npu.clock_mhz"] <= 2000 for point in asked)
+
+
 @pytest.mark.parametrize("method", ["random", "tpe"])
 def test_two_that_take_turns_in_one_folder_ask_the_same(method, tmp_path):
     sweep = sweep_of(method)
@@ -281,7 +292,10 @@ def test_a_value_of_a_range_stays_in_it_and_comes_back(low, ratio, share):
     place = space.place({"a": low + share * (high - low)})
     assert low <= place[0] <= high
     assert space.place_of(json.loads(json.dumps(list(place)))) == place
-    assert space.size is None and space.other(set(), random.Random(1)) is None
+    chance = random.Random(1)
+    for found in (space.other(set(), chance), space.near(place, set(), chance)):
+        assert found and space.size is None and space.place_of(found) == found and low <= found[0] <= high
+    assert space.other({place}, chance) != place != space.near(place, {place}, chance)
 
 
 def bowl(point):

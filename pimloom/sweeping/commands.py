@@ -87,7 +87,7 @@ def export(
 
     given = {"--parquet": parquet, "--csv": csv}
     if not any(given.values()):
-        raise UserError("pimloom sweep export: expected --parquet FILE or --csv FILE")
+        raise UserError("export: expected --parquet FILE or --csv FILE")
     for option, path in given.items():
         if path is not None:
             check_writable(path, option)

@@ -162,7 +162,7 @@ def _search(sweep: Sweep, folder: Path) -> Search:
 
 
 def _follow(search: Search, base: Base, rows: SweepRows, filling: Filling, retry_failed: bool) -> None:
-    """Simulate batch by batch what the search asks for; a continuous axis may give a point twice."""
+    """Simulate batch by batch what the search asks for."""
     chance = random.Random(rows.lot)
     while (asked := search.ask()) is not None:
         keys = [key_of(base, point) for point in asked]

@@ -42,8 +42,7 @@ class Crew:
         self._threads, self._looked = 0, -LOOK_S
 
     def __enter__(self) -> "Crew":
-        for name in ("distributed", "tornado", "asyncio"):  # a lost worker or scheduler is ours to report
-            logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+        _hush("distributed", "tornado", "asyncio")  # a lost worker or scheduler is ours to report
         warnings.filterwarnings("ignore", module="distributed")
         try:
             self.connect()
@@ -199,6 +198,13 @@ def _local_cluster(workers: int) -> LocalCluster:
             return LocalCluster(dashboard_address=None, **shape)  # type: ignore[no-untyped-call]
     except (OSError, TimeoutError, RuntimeError) as error:
         raise UserError(f"cannot start {workers} workers here: {_said(error)}; try fewer with --workers") from None
+
+
+def _hush(*names: str) -> None:
+    """No log lines of these and of all below them, some of which have a level of their own."""
+    for name in [*names, *logging.root.manager.loggerDict]:
+        if name.split(".")[0] in names:
+            logging.getLogger(name).setLevel(logging.CRITICAL + 1)
 
 
 def _said(error: BaseException | None) -> str:

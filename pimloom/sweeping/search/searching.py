@@ -18,7 +18,7 @@ Row = Mapping[str, object]
 class Search:
     """One start of a search: `ask` for a batch, simulate it, `tell` its rows, until `ask` returns None.
 
-    No point is asked twice (of a space with a continuous axis: hardly ever), so `budget` counts distinct design points.
+    No point is asked twice, so `budget` counts distinct design points.
     The asked batches are kept in `folder`/trials: after a restart the same ones are asked again, and the caller has
     their rows. Processes on one folder ask the same.
     """

@@ -12,6 +12,7 @@ from pimloom.sweeping.definition.sweep import Axis, Scalar
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
 
+STEP = 0.03  # of a range, standard deviation of a step
 Place = tuple[int | float, ...]  # one number per axis: the index into its levels, or a value of its range
 
 
@@ -61,28 +62,38 @@ class Space:
 
     def near(self, place: Place, taken: Container[Place], chance: random.Random) -> Place | None:
         """A place not in `taken`, by steps from `place` along one axis at a time: to the next level of numbers, to any
-        other of texts. None if the space has a continuous axis or 100 steps find none."""
-        axes = [i for i, levels in enumerate(self.levels) if len(levels) > 1]
-        for _ in range(100 if self.size and axes else 0):
-            i = chance.choice(axes)
-            last = len(self.levels[i]) - 1
-            step = chance.choice((-1, 1)) if _ordered(self.axes[i]) else chance.randint(1, last)
-            at = int(place[i]) + step
-            at = min(max(at, 0), last) if _ordered(self.axes[i]) else at % (last + 1)
-            place = (*place[:i], at, *place[i + 1 :])
+        other of texts, by some hundredths of a range. None if 100 steps find none."""
+        free = [i for i, axis in enumerate(self.axes) if len(self.levels[i]) > 1 or not axis.values]
+        for _ in range(100 if free else 0):
+            i = chance.choice(free)
+            place = (*place[:i], self._step(i, place[i], chance), *place[i + 1 :])
             if place not in taken:
                 return place
         return None
 
+    def _step(self, i: int, at: int | float, chance: random.Random) -> int | float:
+        axis, last = self.axes[i], len(self.levels[i]) - 1
+        if not axis.values:
+            share = _share(at, axis) + chance.gauss(0, STEP)
+            return _at_share(min(max(share, 0.0), 1.0), axis)
+        if _ordered(axis):
+            return min(max(int(at) + chance.choice((-1, 1)), 0), last)
+        return (int(at) + chance.randint(1, last)) % (last + 1)
+
     def other(self, taken: Container[Place], chance: random.Random) -> Place | None:
-        """A place by chance that is not in `taken`; None if the space has a continuous axis or all are taken."""
-        if self.size is None:
-            return None
+        """A place by chance that is not in `taken`; None if all are, or of a space with a range 100 draws are."""
         for _ in range(100):
-            if (place := self._nth(chance.randrange(self.size))) not in taken:
+            place = self._drawn(chance) if self.size is None else self._nth(chance.randrange(self.size))
+            if place not in taken:
                 return place
-        left = [place for index in range(self.size) if (place := self._nth(index)) not in taken]
+        left = [place for index in range(self.size or 0) if (place := self._nth(index)) not in taken]
         return chance.choice(left) if left else None
+
+    def _drawn(self, chance: random.Random) -> Place:
+        return tuple(
+            chance.randrange(len(levels)) if levels else _at_share(chance.random(), axis)
+            for axis, levels in zip(self.axes, self.levels, strict=True)
+        )
 
     def _nth(self, index: int) -> Place:
         place: list[int] = []
@@ -114,6 +125,19 @@ def _range(axis: Axis) -> tuple[float, float]:
 def _rounded(value: float, axis: Axis) -> float:
     low, high = _range(axis)
     return min(max(float(f"{value:.6g}"), low), high)
+
+
+def _share(value: float, axis: Axis) -> float:
+    """Where in its range a value lies, 0 to 1."""
+    low, high = _range(axis)
+    if low == high:
+        return 0.0
+    return math.log(value / low) / math.log(high / low) if axis.log else (value - low) / (high - low)
+
+
+def _at_share(share: float, axis: Axis) -> float:
+    low, high = _range(axis)
+    return _rounded(low * (high / low) ** share if axis.log else low + share * (high - low), axis)
 
 
 def _found(value: object, axis: Axis, levels: Sequence[Scalar]) -> int | float | None:
