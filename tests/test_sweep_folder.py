@@ -158,6 +158,15 @@ def test_texts_and_numbers_are_not_compared(text: str, said: str) -> None:
         check_columns(sweep, base_of(sweep))
 
 
+@pytest.mark.parametrize("place", ["npu.adders", "dram.organization.rows", "workload.batch"])
+def test_a_range_of_fractions_needs_a_place_that_takes_them(place: str) -> None:
+    more = {"method": "random", "budget": 4}
+    sweep = sweep_from(mapping({place: {"linear": [16, 256]}}, **more))
+    with pytest.raises(UserError, match=re.escape(f"{place}: takes integers; write {{from: 16, to: 256, step: 1}}")):
+        base_of(sweep)
+    base_of(sweep_from(mapping({"npu.clock_mhz": {"linear": [16, 256]}}, **more)))
+
+
 class Instant:
     """Simulates at once; what `others` holds was put into the folder by somebody else just before."""
 

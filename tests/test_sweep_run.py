@@ -102,7 +102,9 @@ def test_folders_and_options_that_do_not_fit(tmp_path: Path, monkeypatch: pytest
     (tmp_path / "other.yaml").write_text(PLAIN.replace("npu.clock_mhz: [500, 1000]", "dram.channels: [4]"))
     (tmp_path / "file").write_text("")
     (tmp_path / "folder.yaml").mkdir()
-    (tmp_path / "there").mkdir()
+    (tmp_path / "there" / "runs").mkdir(parents=True)
+    (tmp_path / "hand").mkdir()
+    shutil.copy("other.yaml", tmp_path / "hand" / "sweep.yaml")
     shutil.copy("other.yaml", tmp_path / "there" / "sweep.yaml")
     (tmp_path / "rows_is_file").mkdir()
     (tmp_path / "rows_is_file" / "rows").write_text("")
@@ -115,6 +117,8 @@ def test_folders_and_options_that_do_not_fit(tmp_path: Path, monkeypatch: pytest
         ("s.yaml", "--out", "/proc/here"): "/proc/here",
         ("s.yaml", "--out", "there"): "there: holds another sweep (axes dram.channels, here npu.clock_mhz)",
         ("s.yaml", "--out", "rows_is_file"): "rows",
+        ("s.yaml", "--out", "hand"): "hand: holds other files (sweep.yaml) and no sweep; choose another folder",
+        ("s.yaml", "--out", ""): "holds other files",
         ("s.yaml", "--workers", "0"): "--workers",
         ("s.yaml", "--workers", "5000"): "--workers 5000: expected 1 to 1024",
         ("s.yaml", "--workers", "2", "--scheduler", "tcp://127.0.0.1:1"): "leave one of the two out",
@@ -132,7 +136,8 @@ def test_folders_and_options_that_do_not_fit(tmp_path: Path, monkeypatch: pytest
         done = call("sweep", *arguments)
         assert (done.code, done.out, done.err.count("\n")) == (2, "", 1), (arguments, done)
         assert words in done.err.replace("\\t", "\t"), (arguments, done.err)
-    assert not (tmp_path / "s").exists() and not (tmp_path / "new" / "rows").exists()
+    assert not (tmp_path / "s").exists() and not (tmp_path / "new").exists()
+    assert (tmp_path / "hand" / "sweep.yaml").read_text() == (tmp_path / "other.yaml").read_text()
 
 
 def test_worker_with_other_code_is_refused(place: Place) -> None:

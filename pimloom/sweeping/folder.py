@@ -15,7 +15,7 @@ from pimloom.sweeping.definition.load_sweep import LARGEST_BYTES, read_sweep, sw
 from pimloom.sweeping.definition.sweep import Sweep
 from pimloom.sweeping.point.row import result_columns
 from pimloom.sweeping.point.shared import Base
-from pimloom.sweeping.store.runs import read_runs
+from pimloom.sweeping.store.runs import RUNS, read_runs
 
 DEFINITION = "sweep.yaml"
 
@@ -50,10 +50,17 @@ def folder_of(source: Path | Mapping[str, Any], out: Path | None) -> Path:
 def settle(folder: Path, sweep: Sweep, text: str) -> None:
     """Make the folder a sweep's own. Raises UserError if another sweep lives there.
 
-    A sweep may change and go on in its folder, as long as its system and its axes stay.
+    A sweep may change and go on in its folder, as long as its system and its axes stay. So if the folder holds files
+    and no sweep was ever started there.
     """
-    prepare_folder(folder)
     path = folder / DEFINITION
+    if folder.is_dir() and not (folder / RUNS).exists():
+        others = [other for other in sorted(folder.iterdir()) if not other.name.startswith(".")]
+        foreign = [other.name for other in others if not (other == path and path.is_file() and _holds(path, text))]
+        if foreign:
+            found = one_line(", ".join(foreign[:3]))
+            raise UserError(f"{folder}: holds other files ({found}) and no sweep; choose another folder with --out")
+    prepare_folder(folder)
     if path.exists():
         there = read_sweep(read_text(path, LARGEST_BYTES), str(path))
         differ = [
@@ -66,9 +73,13 @@ def settle(folder: Path, sweep: Sweep, text: str) -> None:
         ]
         if differ:
             raise UserError(f"{folder}: holds another sweep ({'; '.join(differ)}); choose another folder with --out")
-        if path.read_text(encoding="utf-8-sig") == text:
+        if _holds(path, text):
             return
     write_atomic(path, text)
+
+
+def _holds(path: Path, text: str) -> bool:
+    return path.read_text(encoding="utf-8-sig", errors="replace") == text
 
 
 def reopen(folder: Path) -> Known:

@@ -3,6 +3,7 @@
 import platform
 import random
 import re
+import socket
 from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import version
 from os import cpu_count
@@ -14,6 +15,7 @@ import numpy as np
 
 from pimloom import __version__
 from pimloom.arch.error import UserError
+from pimloom.sweeping.crew.chunk import no_scheduler
 from pimloom.sweeping.definition.expression import parse, parse_constraint
 from pimloom.sweeping.definition.numbered import Grid
 from pimloom.sweeping.definition.sweep import Scalar, Sweep
@@ -33,7 +35,8 @@ if TYPE_CHECKING:
 
 Point = Mapping[str, Scalar]
 MOST_WORKERS = 1024  # processes of one machine
-_ADDRESS = re.compile(r"inproc://.+|([a-z]+://)?[^/]+:\d{1,5}(/.*)?", re.ASCII)  # of a Dask scheduler
+_ADDRESS = re.compile(r"inproc://.+|((tcp|tls|ws|wss|ucx)://)?\[?(?P<host>[^/]+?)\]?:(?P<port>\d{1,5})(/.*)?", re.ASCII)
+KNOCK_S = 5.0
 PACKAGES = ("numpy", "numba", "scipy", "pandas", "pyarrow", "distributed", "optuna")
 
 
@@ -58,6 +61,8 @@ def run_sweep(source: Path | Mapping[str, Any], out: Path | None, options: Optio
     sweep, text = read_source(source)
     base = base_of(sweep)
     check_columns(sweep, base)
+    if options.scheduler is not None and not folder.exists():
+        _knock(options.scheduler)  # so that a wrong address begins no sweep
     settle(folder, sweep, text)
     rows = SweepRows(folder, sweep, base)
     record_run(folder, facts_of(sweep, base, options))
@@ -104,6 +109,17 @@ def _check(options: Options) -> None:
         raise UserError(f"--scheduler {options.scheduler}: {said}")
     if options.scheduler is not None and options.workers is not None:
         raise UserError(f"--workers {options.workers}: a scheduler has its own workers; leave one of the two out")
+
+
+def _knock(address: str) -> None:
+    """Raise UserError if nobody listens at a scheduler's address; of some kinds only a client can tell."""
+    found = _ADDRESS.fullmatch(address)
+    if not found or not found["port"] or found[2] == "ucx":
+        return
+    try:
+        socket.create_connection((found["host"], int(found["port"])), KNOCK_S).close()
+    except (OSError, OverflowError, UnicodeError) as error:
+        raise UserError(no_scheduler(address, getattr(error, "strerror", None) or str(error))) from None
 
 
 def facts_of(sweep: Sweep, base: Base, options: Options) -> dict[str, object]:

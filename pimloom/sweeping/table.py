@@ -13,6 +13,7 @@ from pimloom.sweeping.definition.expression import judging, parse, parse_constra
 from pimloom.sweeping.definition.grid import count_points
 from pimloom.sweeping.definition.sweep import Sweep
 from pimloom.sweeping.folder import Known, reopen
+from pimloom.sweeping.point.row import result_columns
 from pimloom.sweeping.store.sweep_rows import SweepRows
 
 
@@ -47,6 +48,7 @@ def open_table(folder: Path, columns: Collection[str] | None = None) -> Opened:
         constraints=sweep.constraints,
         uniform=all(run.get("method", sweep.method) in ("grid", "random") for run in known.runs),
         facts=_facts(known, frame),
+        meanings={column.name: column.meaning for column in result_columns(known.base)},
     )
     return Opened(known, table, rows.elsewhere, rows.damaged)
 

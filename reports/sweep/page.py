@@ -115,7 +115,7 @@ def _definitions(table: SweepTable, findings: Findings) -> list[dict[str, Any]]:
                 "name": column.name,
                 "role": {"objective": f"objective, {table.objectives.get(column.name)}"}.get(role, role),
                 "unit": (unit_of(column.name) or "–") if column.numeric else "text",
-                "meaning": meaning_of(column.name, role),
+                "meaning": meaning_of(column.name, role, table.meanings),
                 "values": values or "–",
             }
         )

@@ -6,6 +6,7 @@ A column has either `floats` (base64 of little-endian float64), or `levels` and 
 
 import json
 from base64 import b64encode
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from pimloom.reports.sweep.table import SweepTable
 from pimloom.reports.sweep.units import label_of, meaning_of, unit_of
 
 MOST_LEVELS = 4096  # more distinct numbers than this go as floats
-RECORDS = ("point", "spec_digest", "code_digest", "version", "seed", "wall_s", "host", "finished_utc")
+RECORDS = ("point", "base_digest", "spec_digest", "code_digest", "version", "seed", "wall_s", "host", "finished_utc")
 ESCAPES = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&"}
 
 
@@ -27,7 +28,7 @@ def payload(table: SweepTable, findings: Findings) -> str:
     names = [column.name for column in columns]
     data = {
         "rows": findings.count,
-        "columns": [_column(column, role_of(table, column.name)) for column in columns],
+        "columns": [_column(column, role_of(table, column.name), table.meanings) for column in columns],
         "axes": [names.index(axis) for axis in table.axes],
         "objectives": [
             {"column": names.index(name), "direction": way} for name, way in table.objectives.items() if name in names
@@ -56,7 +57,7 @@ def role_of(table: SweepTable, name: str) -> str:
 def ordered(table: SweepTable, findings: Findings) -> list[Column]:
     """All columns in the order of the page: marks, axes, objectives, other results, error, records."""
     marks = [_mark("front", findings.front), _mark("feasible", findings.feasible)]
-    others = {name: column for name, column in findings.columns.items() if name not in ("front", "feasible")}
+    others = {name: column for name, column in findings.columns.items() if name not in ("front", "feasible", "pareto")}
     first = dict.fromkeys([*table.axes, *(name for name in table.objectives if name in others)])
     results = [name for name in others if name not in first and role_of(table, name) == "result"]
     last = [name for name in others if name not in first and role_of(table, name) != "result"]
@@ -68,12 +69,12 @@ def _mark(name: str, mask: np.ndarray) -> Column:
     return Column(name, np.array(["no", "yes"], dtype=object), mask.astype(np.int32))
 
 
-def _column(column: Column, role: str) -> dict[str, Any]:
+def _column(column: Column, role: str, meanings: Mapping[str, str]) -> dict[str, Any]:
     about = {
         "name": column.name,
         "label": label_of(column.name),
         "unit": unit_of(column.name) if column.numeric else "",
-        "meaning": meaning_of(column.name, role),
+        "meaning": meaning_of(column.name, role, meanings),
         "role": role,
         "numeric": column.numeric,
     }

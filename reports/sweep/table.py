@@ -1,7 +1,7 @@
 """What a report of a sweep is made from: one row per point, and what its columns are for."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -15,7 +15,8 @@ class SweepTable:
     frame: one row per point, with a bool column `feasible` and, for failed points, a text in `error`.
     axes: the columns that are axes. objectives: numeric column -> "min" or "max"; may be empty.
     constraints: as written. uniform: the points are a grid or drawn at random, so that sensitivities mean something.
-    facts: what the page's foot says: method, seed, digests, versions, wall time.
+    facts: what the page's foot says: method, seed, digests, versions, wall time. meanings: column of a result -> what
+    it says.
     """
 
     title: str
@@ -25,3 +26,4 @@ class SweepTable:
     constraints: tuple[str, ...]
     uniform: bool
     facts: Mapping[str, str]
+    meanings: Mapping[str, str] = field(default_factory=dict)

@@ -1,11 +1,14 @@
 """What a column of a sweep is called, its unit, and what it means, all read from its name."""
 
 import re
+from collections.abc import Mapping
 
 SUFFIXES = {
     "per_s": "1/s",
     "gb_s": "GB/s",
     "s": "s",
+    "us": "µs",
+    "ns": "ns",
     "j": "J",
     "w": "W",
     "mw": "mW",
@@ -22,25 +25,10 @@ SUFFIXES = {
     "gbps": "Gb/s",
 }
 MEANINGS = {
+    "base_digest": "digest of all but the axis values",
     "point": "key of the point: a digest of specification, workload, axis values and code",
     "feasible": "whether the point finished and satisfies all constraints",
     "front": "whether no feasible point is better in one objective without being worse in another",
-    "latency_s": "simulated time of the whole run",
-    "time_per_token_s": "latency / tokens",
-    "tokens_per_s": "tokens / latency",
-    "energy_j": "energy of the whole run",
-    "energy_per_token_j": "energy / tokens",
-    "power_w": "energy / latency",
-    "area_mm2": "area of the system",
-    "row_hit_rate": "1 − row openings / column accesses of a bank",
-    "non_vmm_share": "time outside matrix-vector multiplication / all time",
-    "mac_utilisation": "clocks with a MAC / all clocks",
-    "interface_bytes": "bytes on the data pins of all channels",
-    "cycles": "clocks until the last step ends",
-    "tck_ps": "length of a clock",
-    "memory_needed_bytes": "rows taken × banks × row",
-    "memory_bytes": "memory that there is",
-    "max_tokens": "most tokens whose keys and values fit",
     "error": "why the point failed",
     "spec_digest": "digest of everything that decides the result",
     "code_digest": "digest of the code that computed it",
@@ -79,13 +67,13 @@ def unit_of(column: str) -> str:
     return "-"
 
 
-def meaning_of(column: str, role: str) -> str:
-    """One line on what the column holds. role: axis, objective, result or record."""
-    if column in MEANINGS:
-        return MEANINGS[column]
+def meaning_of(column: str, role: str, results: Mapping[str, str]) -> str:
+    """One line on what the column holds. role: axis, objective, result or record. results: what those say."""
     group, _, part = column.partition(".")
     if role == "axis":
         return "axis: a value of the workload" if group == "workload" else "axis: a value of the system"
+    if found := results.get(column) or MEANINGS.get(column):
+        return found
     if group.startswith("energy_by_cause"):
         return f"energy of: {part}"
     if group.startswith("time_by_step"):

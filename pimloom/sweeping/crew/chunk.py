@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from pimloom.arch.error import one_line
 from pimloom.sweeping.definition.sweep import Scalar
 
 
@@ -10,6 +11,14 @@ class Chunk(NamedTuple):
     """Points of one task, by key."""
 
     points: Mapping[str, Mapping[str, Scalar]]
+
+
+def no_scheduler(address: str, why: str) -> str:
+    """The sentence for an address at which none is."""
+    return (
+        f"--scheduler {address}: no Dask scheduler answers there ({one_line(why).rstrip('.')}); start one with "
+        "`dask scheduler`, or leave the option out"
+    )
 
 
 class SchedulerLost(Exception):

@@ -18,7 +18,7 @@ from distributed import Client, Future, LocalCluster
 from distributed.scheduler import KilledWorker
 
 from pimloom.arch.error import UserError, one_line
-from pimloom.sweeping.crew.chunk import Chunk, SchedulerLost
+from pimloom.sweeping.crew.chunk import Chunk, SchedulerLost, no_scheduler
 from pimloom.sweeping.crew.worker import Finished, NoSimulators, Simulators, learn, simulate
 
 CONNECT_S = 10.0
@@ -82,10 +82,7 @@ class Crew:
         # Beware: a client that failed closes itself when it is collected; in the middle of another one's start, which
         # holds the same lock, it would wait for ever.
         gc.collect()
-        raise UserError(
-            f"--scheduler {self.scheduler}: no Dask scheduler answers there ({why}); start one with "
-            "`dask scheduler`, or leave the option out"
-        )
+        raise UserError(no_scheduler(str(self.scheduler), why))
 
     def threads(self) -> int:
         """Points that the cluster simulates at once; 0 while it has no workers. Raises SchedulerLost."""

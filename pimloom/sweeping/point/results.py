@@ -34,7 +34,7 @@ COMMON = (
     Column("tokens_per_s", False, "generated tokens of all requests per second"),
     Column("energy_j", False, "energy of all devices"),
     Column("energy_per_token_j", False, "energy of all devices per generated token"),
-    Column("power_w", False, "energy / latency"),
+    Column("power_w", False, "energy of all devices / latency"),
     Column("area_mm2", False, "area of the logic of all devices, see docs/sweep.md"),
 )
 PIM = (

@@ -175,6 +175,23 @@ def check_points(base: Base, sweep: Sweep) -> None:
     except UserError:
         first = {axis.place: axis.values[0] for axis in sweep.axes if axis.values}
         resolve(base.system, base.settings(first), base.part)  # some values are only right together
+    for axis in sweep.axes:
+        if not axis.values:
+            _check_range(base, axis)
+
+
+def _check_range(base: Base, axis: Axis) -> None:
+    """Raise UserError for a range of fractions at a place of integers."""
+    assert axis.low is not None and axis.high is not None
+    integers = axis.place.startswith(WORKLOAD)  # all that are no names
+    for share in (0.3, 0.6):
+        try:
+            resolve(base.system, base.settings({axis.place: axis.low + share * (axis.high - axis.low)}), base.part)
+        except UserError as error:
+            integers |= "expected int" in str(error)
+    if integers:
+        ends = f"from: {axis.low:g}, to: {axis.high:g}"
+        raise UserError(f"{axis.place}: takes integers; write {{{ends}, step: 1}} or a list")
 
 
 def _is_place(base: Base, name: str) -> bool:

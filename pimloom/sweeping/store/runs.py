@@ -10,6 +10,8 @@ from pimloom.arch.load import load_json
 from pimloom.reports.files import json_text
 from pimloom.sweeping.store.durable import make_folder, put
 
+RUNS = "runs"
+
 
 def record_run(folder: Path, facts: Mapping[str, object]) -> Path:
     """Keep the facts of a start (JSON values) as `folder/runs/UTC-RANDOM.json`; the path. UserError if impossible.
@@ -17,7 +19,7 @@ def record_run(folder: Path, facts: Mapping[str, object]) -> Path:
     `started_utc` is added unless `facts` has it.
     """
     now = datetime.now(UTC)
-    path = folder / "runs" / f"{now:%Y%m%dT%H%M%S.%fZ}-{secrets.token_hex(4)}.json"
+    path = folder / RUNS / f"{now:%Y%m%dT%H%M%S.%fZ}-{secrets.token_hex(4)}.json"
     text = json_text({"started_utc": now.isoformat(timespec="milliseconds"), **facts})
     try:
         make_folder(path.parent)
@@ -34,7 +36,7 @@ def read_runs(folder: Path) -> list[dict[str, object]]:
     A file that cannot be read gives `file` and `unreadable`, the reason.
     """
     try:
-        paths = sorted(p for p in (folder / "runs").iterdir() if p.suffix == ".json" and not p.name.startswith("."))
+        paths = sorted(p for p in (folder / RUNS).iterdir() if p.suffix == ".json" and not p.name.startswith("."))
     except OSError:
         return []
     return [{**_facts(path), "file": path.name} for path in paths]
