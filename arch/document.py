@@ -65,13 +65,16 @@ def read_text(path: Path, largest_bytes: int = LARGEST_BYTES) -> str:
     return text
 
 
+NEAREST = "; nearest: "
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """A remedy: '; nearest: a, b', the known names most like `name` or its last part, or '' if none is."""
     names = list(known)
     by_last = {n.rpartition(".")[2]: n for n in reversed(names)}
     close = difflib.get_close_matches(name, names)
     close += [by_last[n] for n in difflib.get_close_matches(name.rpartition(".")[2], by_last)]
-    return f"; nearest: {', '.join(list(dict.fromkeys(close))[:3])}" if close else ""
+    return f"{NEAREST}{', '.join(list(dict.fromkeys(close))[:3])}" if close else ""
 
 
 def short(text: str) -> str:

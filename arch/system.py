@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 
-from pimloom.arch.document import SET
+from pimloom.arch.document import NEAREST, SET, nearest
 from pimloom.arch.error import UserError
 from pimloom.arch.load import Loaded, Sheet, Source, load_sheet, read_sheet, tree_of
 from pimloom.arch.names import HERE as HERE
@@ -210,7 +210,7 @@ def resolve(sheet: Sheet, overrides: Mapping[str, str], part: Callable[[str], Sh
     try:
         found = _part(part(device), below)
     except UserError as error:
-        raise _below_dram(error) from None
+        raise _below_dram(error, tree_of(sheet)) from None
     if isinstance(spec, NpuPimSystem):
         found = Loaded(_npu_memory(found.value, spec, below, path), found.sources)
     elif found.value.pim_unit is None:
@@ -238,17 +238,20 @@ def check_place(sheet: Sheet, place: str, parts: Sequence[Sheet]) -> None:
         try:
             load_sheet(part, Any, below)
         except UserError as error:
-            errors.append(_below_dram(error))
+            errors.append(_below_dram(error, tree_of(sheet)))
     if errors and len(errors) == len(parts):
         raise errors[0]
 
 
-def _below_dram(error: UserError) -> UserError:
-    """An error about a part's place in a system, where it stands below `dram.` for the user."""
-    said, nearest_, names = str(error).partition("; nearest: ")
-    if said.startswith("--set "):
-        said, names = said.replace("--set ", "--set dram.", 1), names and f"dram.{names.replace(', ', ', dram.')}"
-    return UserError(f"{said}{nearest_}{names}")
+def _below_dram(error: UserError, tree: dict[str, Any]) -> UserError:
+    """An error about a part's place in a system, where it stands below `dram.` for the user, as some of its own do."""
+    said, _, names = str(error).partition(NEAREST)
+    if not said.startswith("--set "):
+        return error
+    place, _, why = said.removeprefix("--set ").partition(":")
+    own = nearest(place, tree["dram"]).removeprefix(NEAREST) if why.startswith(" no such key") else ""
+    close = [f"dram.{name}" for name in dict.fromkeys([*own.split(", "), *names.split(", ")]) if name]
+    return UserError(f"--set dram.{place}:{why}{NEAREST if close else ''}{', '.join(close[:3])}")
 
 
 def _npu_memory(part: Part, spec: NpuPimSystem, overrides: Mapping[str, str], path: Path) -> Part:

@@ -157,6 +157,7 @@ BAD: list[tuple[tuple[str, ...], str]] = [
     # --set
     (with_set("npu.clock_mhz"), "--set npu.clock_mhz: expected KEY=VALUE, such as npu.clock_mhz=500"),
     (with_set("=500"), "--set =500: expected KEY=VALUE"),
+    (with_set("dram.chanels=4"), "--set dram.chanels: no such key in gddr6_pim_gpt.yaml; nearest: dram.channels, "),
     (with_set("npu.clock=500"), "--set npu.clock: no such key in pim_gpt.yaml; nearest: npu.clock_mhz"),
     (
         with_set("dram.timing.tRCDD=1 ns"),
