@@ -111,6 +111,7 @@ def test_folders_and_options_that_do_not_fit(tmp_path: Path, monkeypatch: pytest
     wrong: dict[tuple[str, ...], str] = {
         ("none.yaml",): "none.yaml",
         ("folder.yaml",): "folder.yaml",
+        ("statsu", "s"): "sweep statsu: no such command and no such file; nearest: status",
         ("s.txt",): "s.txt",
         ("s.yaml", "--out", "file"): "a file of that name is in the way",
         ("s.yaml", "--out", "file/below"): "not a directory",

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
+from pimloom.arch.error import UserError
 from pimloom.output import Json, Quiet, output
 
 DEFAULT = "run"
@@ -17,6 +18,10 @@ class WithDefault(typer.core.TyperGroup):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Put the default in front of what is none of the subcommands."""
         if args and args[0] not in self.commands and args[0] != "--help":
+            from pimloom.arch.document import nearest
+
+            if (close := nearest(args[0], self.commands)) and not Path(args[0]).exists():
+                raise UserError(f"sweep {args[0]}: no such command and no such file{close}")
             args = [DEFAULT, *args]
         return super().parse_args(ctx, args)
 
@@ -80,7 +85,6 @@ def export(
     csv: Annotated[Path | None, typer.Option(metavar="FILE", help="Write all rows as CSV.")] = None,
 ) -> None:
     """Write the rows of a sweep to one file; `feasible` and `pareto` say which hold the constraints and are best."""
-    from pimloom.arch.error import UserError
     from pimloom.running import check_writable
     from pimloom.sweeping.store.export import export_csv, export_parquet
     from pimloom.sweeping.table import open_table
