@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 COMMAND = (sys.executable, "-m", "pimloom.sweeping.crew.simulator")
 MOST_RUNS = 500_000  # some 200 MB
 ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}  # the other cores have points of their own
-# glibc else gives large arrays back at once, and every page of the next ones is a fault: a tenth of a process, half of
-# two that share a memory
+# glibc else gives large arrays back at once, and every page of the next ones is a fault. Dask's nanny makes it worse:
+# its workers inherit a trim threshold of 64 KiB.
 KEEP_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(32 * MIB), "MALLOC_TRIM_THRESHOLD_": str(1024 * MIB)}
 IDLE_S = 60.0  # after which a process that nobody asks ends
 _SAID_BYTES = 4096  # of its last words, how many are looked at
@@ -120,7 +120,7 @@ class _Process:
                 stderr=self._said,
                 pass_fds=(ours,),
                 start_new_session=True,  # an interrupt at the terminal is for the sweep
-                env=KEEP_MEMORY | os.environ | ONE_THREAD,
+                env=os.environ | ONE_THREAD | KEEP_MEMORY,
             )
         except BaseException:
             os.close(self._lifeline)
