@@ -168,7 +168,7 @@ def test_disk_full(tmp_path: Path, whole: pd.DataFrame) -> None:
 
 
 def test_workers_and_scheduler_are_killed(place: Place, whole: pd.DataFrame) -> None:
-    place.misbehave(seconds=0.03)
+    place.misbehave(seconds=0.12)
     at = port()
     scheduler, workers = place.scheduler(at), [place.worker(at), place.worker(at)]
     process = place.start("--scheduler", f"tcp://127.0.0.1:{at}")

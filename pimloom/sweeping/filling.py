@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pimloom.sweeping.crew.cluster import Crew
     from pimloom.sweeping.crew.worker import Finished
 
-CHUNK_S = 0.25  # simulation time of a chunk: its way to a worker and back costs some 5 ms
+CHUNK_S = 0.5  # simulation time of a chunk: its way to a worker and back costs some 5 ms
 MOST_POINTS = 256  # of a chunk
 LAST_POINTS = 15  # whose median is how long a point takes: the first of a process takes longer
 FLUSH_S = 0.5  # rows of fast points are kept together; a slower point's row at once
