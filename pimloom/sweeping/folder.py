@@ -53,14 +53,14 @@ def settle(folder: Path, sweep: Sweep, text: str) -> None:
     A sweep may change and go on in its folder, as long as its system and its axes stay. So if the folder holds files
     and no sweep was ever started there.
     """
+    prepare_folder(folder)
     path = folder / DEFINITION
-    if folder.is_dir() and not (folder / RUNS).exists():
+    if not (folder / RUNS).exists():
         others = [other for other in sorted(folder.iterdir()) if not other.name.startswith(".")]
         foreign = [other.name for other in others if not (other == path and path.is_file() and _holds(path, text))]
         if foreign:
             found = one_line(", ".join(foreign[:3]))
             raise UserError(f"{folder}: holds other files ({found}) and no sweep; choose another folder with --out")
-    prepare_folder(folder)
     if path.exists():
         there = read_sweep(read_text(path, LARGEST_BYTES), str(path))
         differ = [
@@ -79,7 +79,10 @@ def settle(folder: Path, sweep: Sweep, text: str) -> None:
 
 
 def _holds(path: Path, text: str) -> bool:
-    return path.read_text(encoding="utf-8-sig", errors="replace") == text
+    try:
+        return path.read_text(encoding="utf-8-sig", errors="replace") == text
+    except OSError:
+        return False
 
 
 def reopen(folder: Path) -> Known:
