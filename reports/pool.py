@@ -20,9 +20,10 @@ def run_all(work: Callable[[Job], Found], jobs: Iterable[Job]) -> Iterator[tuple
             for done in as_completed(asked):
                 yield asked[done], done.result()
         except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
             for worker in set(multiprocessing.active_children()) - set(others):
                 worker.terminate()
+            # waits for the pool's thread: Python's exit would write to the pipe that a thread on its way out closes
+            pool.shutdown(cancel_futures=True)
             raise
 
 
