@@ -102,7 +102,7 @@ def test_two_commands_fill_one_sweep(place: Place) -> None:
         place.ended(process, 0)
     assert len(place.table) == points and place.table["error"].isna().all()
     twice = sum(len(pd.read_parquet(path)) for path in (place.out / "rows").iterdir()) - points
-    assert twice < points / 2
+    assert twice < 0.75 * points  # each alone would do all; what both have in hand at once is some seconds of work
     assert len(list((place.out / "runs").iterdir())) == 2
 
 

@@ -4,6 +4,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from statistics import median
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 CHUNK_S = 0.5  # simulation time of a chunk: its way to a worker and back costs some 5 ms
 MOST_POINTS = 256  # of a chunk
 LAST_POINTS = 15  # whose median is how long a point takes: the first of a process takes longer
+LEAST = 8  # the last chunks are smaller, so that all workers end together; by so much at most
 FLUSH_S = 0.5  # rows of fast points are kept together; a slower point's row at once
 WAIT_S = 0.5
 RETRY_S = 5.0  # how long one try to find a lost scheduler takes
@@ -70,6 +72,7 @@ class Filling:
         self._again: list[Chunk] = []
         self._points: dict[str, Mapping[str, Scalar]] = {}  # sent and not finished
         self._size, self._took_s = 1, deque[float](maxlen=LAST_POINTS)
+        self._threads = 1
         self._alone = False  # without any worker
         self.counts = Counts()
 
@@ -121,14 +124,15 @@ class Filling:
         self._heard(self.counts)
 
     def _chunks(self, blocks: Iterator[Points]) -> Iterator[Chunk]:
-        """The points in chunks of the size that is right by then."""
+        """The points in chunks of the size that is right by then, the last ones smaller."""
         ready: dict[str, Mapping[str, Scalar]] = {}
         for block in blocks:
             ready |= {key: point for key, point in block.items() if key not in self._points}
-            while len(ready) >= self._size:
-                yield Chunk({key: ready.pop(key) for key in list(ready)[: self._size]})
-        if ready:
-            yield Chunk(ready)
+            while len(ready) >= self._size * self._threads:
+                yield _cut(ready, self._size)
+        while ready:
+            share = len(ready) // self._threads
+            yield _cut(ready, min(self._size, max(share, -(-self._size // LEAST))))
 
     def _send(self, chunks: Iterator[Chunk]) -> bool:
         """Send as many chunks as are wanted; whether there may be more."""
@@ -195,9 +199,15 @@ class Filling:
 
     def _look_for_workers(self, crew: "Crew") -> None:
         """Say once that there are none, and that there are again."""
+        self._threads = max(1, crew.threads())
         alone = crew.threads() == 0
         if alone and not self._alone:
             self._say(f"no workers; waiting for them (`dask worker {crew.scheduler}` starts one)")
         elif self._alone and not alone:
             self._say(f"workers for {crew.threads()} points at once")
         self._alone = alone
+
+
+def _cut(ready: dict[str, Mapping[str, Scalar]], size: int) -> Chunk:
+    """Take the first points out."""
+    return Chunk({key: ready.pop(key) for key in list(islice(ready, size))})
