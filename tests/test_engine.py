@@ -38,7 +38,7 @@ def as_lists(result: Issue) -> list[list]:
 
 
 @machines
-@settings(max_examples=700)
+@settings(max_examples=350)
 @given(rng=RANDOMS)
 def test_engine_equals_oracle(machine, rng):
     assert difference(draw_case(rng, machine, 30)) is None

@@ -83,7 +83,7 @@ SIZES = {"gddr6": (1, 1, 2, 2), "gddr6+aim": (1, 1, 2, 2), "hbm2": (2, 1, 2, 2)}
 
 
 @cache
-def oracle_cases(machine: str, n: int = 250) -> list[tuple[streams.Case, Outcome]]:
+def oracle_cases(machine: str, n: int = 160) -> list[tuple[streams.Case, Outcome]]:
     """Cases of the generator behind the engine's own tests, with what the oracle says; some end in an error."""
     found = []
     for i in range(n):
