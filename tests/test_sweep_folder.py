@@ -62,15 +62,19 @@ def test_a_folder_read_again_shows_all_its_rows_whatever_the_order_of_its_axes(t
 @pytest.mark.parametrize("other", [[4.0, 8.0], ["4", "8"], [True, False]])
 def test_values_of_another_type_are_other_points(tmp_path: Path, other: list[Any]) -> None:
     values = [1, 0] if other == [True, False] else [4, 8]
-    filled(tmp_path, mapping({"dram.channels": other}), error="expected int")
-    _, new = filled(tmp_path, mapping({"dram.channels": values}, constraints=["dram.channels < 8"]))
+
+    def axes(values: list[Any]) -> dict[str, Any]:
+        return {"width": {"values": values, "set": {"dram.channels": [4, 8]}}}
+
+    filled(tmp_path, mapping(axes(other)), error="expected int")
+    _, new = filled(tmp_path, mapping(axes(values), constraints=["width < 8"]))
     opened = open_table(tmp_path)
     frame = opened.table.frame
     assert len(new) == 2 and opened.elsewhere == 2
-    assert frame["dram.channels"].tolist() == values and frame["dram.channels"].dtype == "int64"
+    assert frame["width"].tolist() == values and frame["width"].dtype == "int64"
     assert frame["error"].isna().all() and frame["feasible"].tolist() == [value < 8 for value in values]
-    _, back = filled(tmp_path, mapping({"dram.channels": other}))
-    assert not back and open_table(tmp_path).table.frame["dram.channels"].tolist() == other
+    _, back = filled(tmp_path, mapping(axes(other)))
+    assert not back and open_table(tmp_path).table.frame["width"].tolist() == other
 
 
 def test_a_table_has_the_columns_of_its_sweep_only(tmp_path: Path) -> None:
@@ -165,6 +169,25 @@ def test_a_range_of_fractions_needs_a_place_that_takes_them(place: str) -> None:
     with pytest.raises(UserError, match=re.escape(f"{place}: takes integers; write {{from: 16, to: 256, step: 1}}")):
         base_of(sweep)
     base_of(sweep_from(mapping({"npu.clock_mhz": {"linear": [16, 256]}}, **more)))
+
+
+@pytest.mark.parametrize(
+    ("axes", "said"),
+    [
+        ({"dram.channels": ["four"]}, "dram.channels: expected int >= 1 and <= 1024, got four"),
+        ({"npu.adders": [0, -1]}, "npu.adders: expected int >= 1, got 0, and no other value of this axis is possible"),
+        (
+            {"dram.timing.tCCD_L": [1, 2]},
+            "dram.timing.tCCD_L: expected a time with its unit, such as 12 ns, got 1, and",
+        ),
+        ({"npu.adders": [0, 64], "dram.channels": [8]}, ""),
+        ({"dram.timing.tCCD_L": ["2 ns", "2 nCK"], "dram.refresh": [True, False]}, ""),
+    ],
+)
+def test_an_axis_needs_a_value_that_its_place_takes(axes: dict[str, list[Any]], said: str) -> None:
+    sweep = sweep_from(mapping(axes))
+    with nullcontext() if not said else pytest.raises(UserError, match=f"^{re.escape(said)}"):
+        base_of(sweep)
 
 
 class Instant:

@@ -178,6 +178,8 @@ def check_points(base: Base, sweep: Sweep) -> None:
     for axis in sweep.axes:
         if not axis.values:
             _check_range(base, axis)
+        elif not axis.sets and not axis.place.startswith(WORKLOAD):
+            _check_list(base, axis)
 
 
 def _check_range(base: Base, axis: Axis) -> None:
@@ -192,6 +194,20 @@ def _check_range(base: Base, axis: Axis) -> None:
     if integers:
         ends = f"from: {axis.low:g}, to: {axis.high:g}"
         raise UserError(f"{axis.place}: takes integers; write {{{ends}, step: 1}} or a list")
+
+
+def _check_list(base: Base, axis: Axis) -> None:
+    """Raise UserError if the place takes none of the values; where it takes some, the others are rows with an error."""
+    said = []
+    for value in axis.values:
+        try:
+            resolve(base.system, base.settings({axis.place: value}), base.part)
+            return
+        except UserError as error:
+            said.append(str(error).removeprefix("--set "))
+            if not said[-1].startswith(f"{axis.place}: expected "):
+                return
+    raise UserError(said[0] + (", and no other value of this axis is possible" if len(said) > 1 else ""))
 
 
 def _is_place(base: Base, name: str) -> bool:

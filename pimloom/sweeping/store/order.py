@@ -1,6 +1,7 @@
 """The order of a sweep's rows: that of the axes' values, the last axis fastest."""
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -15,11 +16,19 @@ def in_order(sweep: Sweep, frame: pd.DataFrame) -> pd.DataFrame:
 
     The axes' columns get the values of the sweep, whatever else the folder holds has made of them.
     """
-    keys = [
-        places_of(axis, frame[axis.column]) if axis.values else numbers_of(frame[axis.column]) for axis in sweep.axes
-    ]
+    keys = [_keys(axis, frame) for axis in sweep.axes]
     columns = {axis.column: _column(axis, key) for axis, key in zip(sweep.axes, keys, strict=True)}
     return frame.assign(**columns).iloc[np.lexsort(keys[::-1])].reset_index(drop=True)
+
+
+def with_own_values(axes: Iterable[Axis], frame: pd.DataFrame) -> pd.DataFrame:
+    """Rows within the axes, in whose columns stand the axes' own values: beside texts, a folder's numbers are texts."""
+    return frame.assign(**{axis.column: _column(axis, _keys(axis, frame)) for axis in axes})
+
+
+def _keys(axis: Axis, frame: pd.DataFrame) -> np.ndarray:
+    """Where each row stands on the axis."""
+    return places_of(axis, frame[axis.column]) if axis.values else numbers_of(frame[axis.column])
 
 
 def _column(axis: Axis, key: np.ndarray) -> Any:

@@ -126,11 +126,16 @@ class SweepRows:
             if axis.column not in frame:
                 return np.zeros(len(frame), bool)
             mine &= is_within(axis, frame[axis.column])
-        names = self._base.named
         if "base_digest" not in frame:
             return np.zeros(len(frame), bool)
-        for digest, same in frame.groupby("base_digest").indices.items():
-            mine[same] &= self._belongs(str(digest), frame.iloc[same], names)
+        from pimloom.sweeping.store.order import with_own_values
+
+        names, within = self._base.named, np.flatnonzero(mine)
+        axes = [axis for axis in self._sweep.axes if axis.place in names]
+        own = with_own_values(axes, frame[[*(axis.column for axis in axes), "base_digest"]].iloc[within])
+        mine[:] = False
+        for digest, same in own.groupby("base_digest").indices.items():
+            mine[within[same]] = self._belongs(str(digest), own.iloc[same], names)
         return mine
 
     def _belongs(self, digest: str, rows: "pd.DataFrame", names: Sequence[str]) -> np.ndarray:
