@@ -163,7 +163,9 @@ def _build(work: Path, verilog: str, top: str, simulator: Simulator, traced: boo
 def _ports(verilog: str, top: str) -> list[str]:
     """The ports of the module `top`, each declared on a line of its own, as Yosys does."""
     module = re.search(rf"^module {re.escape(top)}\b.*?^endmodule", verilog, re.DOTALL | re.MULTILINE)
-    return re.findall(r"^\s*(?:input|output)\s+(?:\[[^\]]*\]\s*)?(\w+)\s*;", module[0] if module else "", re.MULTILINE)
+    return re.findall(
+        r"^\s*(?:input|output)\s+(?:signed\s+)?(?:\[[^\]]*\]\s*)?(\w+)\s*;", module[0] if module else "", re.MULTILINE
+    )
 
 
 def _take_library(library: Path, work: Path) -> None:
