@@ -16,7 +16,7 @@ PART = "gddr6_pim_gpt"
 
 
 class Simulator(StrEnum):
-    """Those of `pimloom.rtl_flow.simulator`, whose import is slow."""
+    """Those of `pimloom.rtl_flow.simulator.environment`, whose import is slow."""
 
     VERILATOR = "verilator"
     ICARUS = "icarus"

@@ -21,7 +21,7 @@ from pimloom.rtl_flow.channel import (
     run_product,
     shrink_banks,
 )
-from pimloom.rtl_flow.simulator import Simulator
+from pimloom.rtl_flow.simulator.environment import Simulator
 from tests.simulators import needs
 
 PART = load_part("gddr6_pim_gpt").value

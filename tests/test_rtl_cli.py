@@ -17,7 +17,7 @@ from pimloom.rtl.emit import to_verilog
 from pimloom.rtl_cli import PART, Simulator, Solver
 from pimloom.rtl_flow import prove, synth, verify
 from pimloom.rtl_flow.prove import Proof
-from pimloom.rtl_flow.simulator import SIMULATORS
+from pimloom.rtl_flow.simulator.environment import SIMULATORS
 from pimloom.rtl_flow.synth import Synthesis
 from pimloom.rtl_flow.verify import Verified
 from tests.command import ENVIRONMENT, Done, call

@@ -25,7 +25,7 @@ from pimloom.rtl_flow.scenes.values import (
     partners,
     sweep,
 )
-from pimloom.rtl_flow.simulator import simulate
+from pimloom.rtl_flow.simulator.run import simulate
 
 HUGE = (2 - 2.0**-24) * 2.0**127  # rounds to infinity, all below does not
 WORDS = 64

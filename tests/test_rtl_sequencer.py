@@ -13,7 +13,7 @@ from pimloom.arch.system import load_part
 from pimloom.arch.table import bend, join_tables
 from pimloom.rtl.sequencer import Sequencer
 from pimloom.rtl_flow.cosim import Case, walk
-from pimloom.rtl_flow.simulator import Simulator
+from pimloom.rtl_flow.simulator.environment import Simulator
 from pimloom.rtl_flow.stimulus import draw_cases, engine, shrink
 from pimloom.rtl_flow.verify import BANKS, STREAMS, WAIT_BITS, feels, mismatches, verify, verify_sequencer
 from tests import streams

@@ -20,7 +20,8 @@ from pimloom.rtl.emit import to_verilog
 from pimloom.rtl.pim_channel import PimChannel
 from pimloom.rtl.pim_unit import PimUnit
 from pimloom.rtl.repeat import row_layout
-from pimloom.rtl_flow.simulator import Simulator, simulate
+from pimloom.rtl_flow.simulator.environment import Simulator
+from pimloom.rtl_flow.simulator.run import simulate
 from pimloom.rtl_flow.wires import pack
 
 BENCH = "pimloom.rtl_flow.benches.channel"

@@ -10,7 +10,8 @@ from pimloom.arch.table import Rules, Table
 from pimloom.rtl.command import command_layout
 from pimloom.rtl.emit import to_verilog
 from pimloom.rtl.sequencer import Sequencer
-from pimloom.rtl_flow.simulator import Simulator, simulate
+from pimloom.rtl_flow.simulator.environment import Simulator
+from pimloom.rtl_flow.simulator.run import simulate
 from pimloom.rtl_flow.wires import pack
 
 BENCH = "pimloom.rtl_flow.benches.sequencer"

@@ -22,7 +22,8 @@ from pimloom.rtl_flow.lookup import build, find_blocks, load_device, part_of
 from pimloom.rtl_flow.scenes import arithmetic, functions, optics
 from pimloom.rtl_flow.scenes.scene import mismatches as scene_mismatches
 from pimloom.rtl_flow.scenes.scene import play
-from pimloom.rtl_flow.simulator import WAVE_SUFFIX, Simulator, check_waves
+from pimloom.rtl_flow.simulator.environment import Simulator
+from pimloom.rtl_flow.simulator.run import WAVE_SUFFIX, check_waves
 from pimloom.rtl_flow.stimulus import draw_cases, draw_own_cases, engine, own_table, shrink
 
 Progress = Callable[[int, int], None]

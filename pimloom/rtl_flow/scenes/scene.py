@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pimloom.rtl_flow.simulator import Simulator, simulate
+from pimloom.rtl_flow.simulator.environment import Simulator
+from pimloom.rtl_flow.simulator.run import simulate
 
 ROWS = "pimloom.rtl_flow.benches.rows"
 STREAMS = "pimloom.rtl_flow.benches.streams"
