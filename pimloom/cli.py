@@ -15,6 +15,7 @@ from pimloom.failing import say
 from pimloom.output import Json, Quiet, output
 from pimloom.rtl_cli import app as rtl_app
 from pimloom.sweeping.commands import app as sweep_app
+from pimloom.sweeping.stopping import end_at_once
 
 # What a command needs is imported inside it: numba and matplotlib would slow `--help` down.
 
@@ -64,6 +65,7 @@ def main() -> None:
     except KeyboardInterrupt:
         code = INTERRUPTED
     if code == INTERRUPTED:  # typer may have turned the exception into its code
+        signal.signal(signal.SIGINT, end_at_once)  # else one more would be a traceback of what Python does at exit
         print("pimloom: interrupted; nothing half-written", file=sys.stderr)
     raise SystemExit(code if isinstance(code, int) else 0)
 

@@ -28,7 +28,7 @@ def ending_at_once() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {number: signal.signal(number, _end) for number in SIGNALS}
+    before = {number: signal.signal(number, end_at_once) for number in SIGNALS}
     try:
         yield
     finally:
@@ -36,7 +36,8 @@ def ending_at_once() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _end(number: int, _: object) -> None:
+def end_at_once(number: int, _: object) -> None:
+    """A signal's handler."""
     if sys.stderr.isatty():
         sys.stderr.write(SHOW_CURSOR)
         sys.stderr.flush()
