@@ -135,7 +135,8 @@ def speed_figure(rows: Sequence[Mapping[str, Any]]) -> Figure:
     """Time against size from `speed_rows` of one or more algorithms, beside n log n through each one's largest."""
     series: dict[str, list[tuple[float, float]]] = {}
     for row in rows:
-        series.setdefault(row["algorithm"], []).append((row["nodes"], row["seconds"]))
+        if row["seconds"] > 0:  # else shorter than a tick of this machine's clock, and on no log axis
+            series.setdefault(row["algorithm"], []).append((row["nodes"], row["seconds"]))
     for name, points in list(series.items()):
         most, seconds = points[-1]
         scale = seconds / (most * np.log(most))
