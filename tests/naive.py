@@ -69,8 +69,12 @@ class Device:
 
     def after(self, names: str | tuple[str, ...], place: Place, wait: int, nth: int = 1) -> int:
         """`wait` clocks after the `nth` latest of these commands at this place; no wait at all is no rule."""
-        found = [self.past.get((n, place), []) for n in ([names] if isinstance(names, str) else names)]
-        return max((clocks[-nth] for clocks in found if len(clocks) >= nth), default=NEVER) + wait
+        latest = NEVER
+        for name in (names,) if isinstance(names, str) else names:
+            clocks = self.past.get((name, place), ())
+            if len(clocks) >= nth:
+                latest = max(latest, clocks[-nth])
+        return latest + wait
 
     def banks(self, place: Place) -> list[Place]:
         return [bank for bank in self.open if bank[: len(place)] == place]
@@ -148,7 +152,7 @@ class Device:
 
     def ask(self, question: str, order: Order) -> int:
         """`fits` or `ready` of an order, remembered until the next command."""
-        key = (question, order.name, order.place, order.row)
+        key = (question, order)
         if key not in self.known:
             more = (order.row,) if question == "fits" else ()
             self.known[key] = getattr(self, question)(order.name, order.place, *more)
@@ -267,6 +271,7 @@ def simulate(
     if refreshed is not None:
         for node in dev.nodes:
             dev.issue("REFab", (node,), 0, refreshed)
+    refreshes = [Order("REFab", node) for node in dev.nodes]
     ends, bus_free = [0], dict[str, int]()
     log: list[tuple[int, int]] = []
     first: list[list[int]] = [[] for _ in streams]
@@ -287,12 +292,13 @@ def simulate(
 
     def lifted(clock: int) -> bool:
         """All wait for rows that the due refreshes keep from opening, and no refresh is near."""
-        near = any(is_due(node, clock) and dev.ask("fits", Order("REFab", node)) for node in dev.nodes)
+        near = any(is_due(node, clock) and dev.ask("fits", order) for node, order in enumerate(refreshes))
         heads = [stream[i] for stream, i in zip(streams, at, strict=True) if i < len(stream)]
         return not near and all(held(head, clock) or not dev.ask("fits", head) for head in heads)
 
     def result(error: tuple[str, int, int] | None = None) -> Outcome:
-        rules_over = [dev.ready(n, b if n in ON_ONE_BANK else b[:1]) for n in dev.names for b in dev.open]
+        places = {(n, b if n in ON_ONE_BANK else b[:1]) for n in dev.names for b in dev.open}
+        rules_over = [dev.ready(name, place) for name, place in places]
         rules_over += [dev.after("ACT", (node,), clocks["tFAW"]) for node in dev.nodes]
         closed = [dev.fits("REFab", (node,), 0) for node in dev.nodes]
         ready = [max(dev.ready("REFab", (n,)), bus_free.get(dev.bus("REFab"), 0)) for n in dev.nodes]
@@ -308,8 +314,7 @@ def simulate(
         starved = any(is_due(node, clock - POSTPONED * interval) for node in dev.nodes)
         busy = set[str]()
 
-        for node in dev.nodes:
-            order = Order("REFab", node)
+        for node, order in enumerate(refreshes):
             if not is_due(node, clock) or dev.bus("REFab") in busy or not dev.legal(order, clock):
                 continue
             if starved:
