@@ -39,6 +39,14 @@ def mac_column(acc: ArrayLike, weights: ArrayLike, inputs: ArrayLike, accumulato
     return _accumulate(settle(np.asarray(acc, np.float32)), column_sum(weights, inputs), accumulator)
 
 
+def mac_columns(acc: ArrayLike, weights: ArrayLike, inputs: ArrayLike, accumulator: Accumulator = "float32") -> Array:
+    """`mac_column` for one column after the other: acc[...], weights[..., n, 16], inputs[n, 16] (or broadcast)."""
+    acc = settle(np.asarray(acc, np.float32))
+    for column in np.moveaxis(column_sum(weights, inputs), -1, 0):
+        acc = _accumulate(acc, column, accumulator)
+    return acc
+
+
 def gemv_bank(weights: ArrayLike, inputs: ArrayLike, accumulator: Accumulator = "float32") -> Array:
     """Each bank's dot product: bfloat16[banks, n] and inputs bfloat16[n] to the accumulators, float32[banks].
 
@@ -48,11 +56,7 @@ def gemv_bank(weights: ArrayLike, inputs: ArrayLike, accumulator: Accumulator = 
     weights, inputs = np.asarray(weights), np.asarray(inputs)
     if weights.shape[-1:] != inputs.shape:
         raise ValueError(f"inputs must be as long as the rows of weights {weights.shape}, not {inputs.shape}")
-    columns = column_sum(_columns(weights), _columns(inputs))
-    acc = np.zeros(columns.shape[:-1], np.float32)
-    for column in np.moveaxis(columns, -1, 0):
-        acc = _accumulate(acc, column, accumulator)
-    return acc
+    return mac_columns(np.zeros(weights.shape[:-1], np.float32), _columns(weights), _columns(inputs), accumulator)
 
 
 def read_result(acc: ArrayLike) -> Array:

@@ -16,7 +16,7 @@ from pimloom.arch.error import UserError
 from pimloom.arch.program import PimStep
 from pimloom.arch.table import Table
 from pimloom.cycle_sim import asic_math as asic
-from pimloom.cycle_sim.pim_math import mac_column, read_result
+from pimloom.cycle_sim.pim_math import mac_columns, read_result
 from pimloom.mappers.decode import Decoder, Plan
 from pimloom.mappers.geometry import Geometry
 from pimloom.mappers.layout import Packed, RowAligned
@@ -54,9 +54,10 @@ class Memory:
                 entries, entry = command["count"], 0
                 buffer = next(loads)[:, : entries * self.geo.lane].reshape(-1, 1, entries, self.geo.lane)
             elif command["cmd"] == mac:
-                for column in range(command["col"], command["col"] + command["count"]):
-                    acc = mac_column(acc, self.cells[:, :, command["row"], column], buffer[:, :, entry])
-                    entry = (entry + 1) % entries
+                first, count = command["col"], command["count"]
+                columns = self.cells[:, :, command["row"], first : first + count]
+                acc = mac_columns(acc, columns, buffer[:, :, (entry + np.arange(count)) % entries])
+                entry = (entry + count) % entries
             elif command["cmd"] == rdmac:
                 results.append(read_result(acc).reshape(-1))
                 acc = np.zeros_like(acc)
