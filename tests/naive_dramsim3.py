@@ -26,7 +26,7 @@ GDDR, HBM = (2, 3, 4), (8, 9)  # values of `protocol`
 SIMULTANEOUS, RANKS, BANKS = range(3)  # values of `refresh_policy`
 
 Place = tuple[int, ...]  # rank, bank group, bank, row, column; -1 = not applicable
-Request = namedtuple("Request", "number address write added")  # of a transaction queue
+Request = namedtuple("Request", "number address place write added")  # of a transaction queue
 Entry = tuple[str, Place, Request]  # of a command queue
 
 
@@ -84,7 +84,7 @@ class Channel:
         queue = self.writes if write and not self.config["unified_queue"] else self.reads
         if len(queue) >= self.config["trans_queue_size"]:
             return False
-        request = Request(number, address, write, self.clock)
+        request = Request(number, address, self.decode(address), write, self.clock)
         answered = write or address in self.pending_writes
         if address not in (self.pending_writes if answered else self.pending_reads):
             queue.append(request)
@@ -95,6 +95,11 @@ class Channel:
         if write:
             self.pending_writes.add(address)
         return True
+
+    def decode(self, address: int) -> Place:
+        """Bits of the address."""
+        bits, c = address >> self.config["shift_bits"], self.config
+        return tuple(bits >> c[f"{f}_pos"] & c[f"{f}_mask"] for f in ("ra", "bg", "ba", "ro", "co"))
 
     def deliver(self) -> list[Request]:
         """2.7: the requests that are over."""
@@ -112,8 +117,7 @@ class Channel:
         self.drain = self.drain or due * len(self.writes)
         source = self.writes if self.drain > 0 else self.reads
         for request in source:
-            bits = request.address >> c["shift_bits"]
-            place = tuple(bits >> c[f"{f}_pos"] & c[f"{f}_mask"] for f in ("ra", "bg", "ba", "ro", "co"))
+            place = request.place
             queue = self.queues[self.queue_of[place[:3]]]
             if len(queue) >= c["cmd_queue_size"]:
                 continue
@@ -133,8 +137,11 @@ class Channel:
         """2.4: what the bank needs on the way to `name`, if it and the activation windows take it now."""
         bank = self.banks[place[:3]]
         need = bank.needs(name, place[3])
-        full = (self.clock < ends[0] for name, ends in self.windows[place[0]].items() if len(ends) >= SIZES[name])
-        return None if self.clock < bank.free[need] or (need == "ACT" and any(full)) else need
+        if self.clock < bank.free[need]:
+            return None
+        windows = self.windows[place[0]] if need == "ACT" else {}
+        full = any(self.clock < ends[0] for name, ends in windows.items() if len(ends) >= SIZES[name])
+        return None if full else need
 
     def scope(self, name: str, place: Place) -> list[tuple[int, ...]]:
         """The banks a command acts on: one, or all of a rank."""

@@ -54,6 +54,10 @@ def group_of(bank):
     return bank // BANKS
 
 
+OF_GROUP = [range(first, first + BANKS) for first in range(0, len(ALL), BANKS)]
+OF_RANK = [range(first, first + GROUPS * BANKS) for first in range(0, len(ALL), GROUPS * BANKS)]
+
+
 class Channel:
     """One channel; `offer` requests, then `tick`; `log` holds (clock, command, bank, row)."""
 
@@ -212,19 +216,18 @@ class Channel:
     def free(self, c, b):
         """First clock in which no rule binds command c at bank b."""
         whole = c == "G_ACT" and 15 in self.fixes
-        scope = [x for x in ALL if group_of(x) == group_of(b)] if whole else [b]
+        scope = OF_GROUP[group_of(b)] if whole else [b]
         if c == "PIM_PRE":
             scope = self.closed_with(b)
         return max(self.banks[x].earliest.get(c, 0) for x in scope)
 
     def ready(self, c, bank, row, t):
         """(command, bank) that may issue now for the sake of c, or None."""
+        scope = range(bank, bank + 1)
         if c in BROADCAST:
-            scope = list(ALL)
+            scope = ALL
         elif c == "REFRESH":
-            scope = [b for b in ALL if rank_of(b) == rank_of(bank)]
-        else:
-            scope = [bank]
+            scope = OF_RANK[rank_of(bank)]
         counted = 0
         for b in scope:
             x = self.needed(c, b, row)
@@ -252,9 +255,9 @@ class Channel:
         """Every rule of the two tables of section 3.1 that command c starts."""
         dual, hold = self.mode == "DUAL", self._hold
         same = [bank]
-        group = [b for b in ALL if group_of(b) == group_of(bank)]
+        group = OF_GROUP[group_of(bank)]
         siblings = [b for b in group if b != bank]
-        rank = [b for b in ALL if rank_of(b) == rank_of(bank)]
+        rank = OF_RANK[rank_of(bank)]
         others = [b for b in rank if group_of(b) != group_of(bank)]
         away = [b for b in ALL if rank_of(b) != rank_of(bank)]
         if c == "ACT":

@@ -164,14 +164,18 @@ class Channel:
         winner, ready = None, False
         for r in buffer:
             name = self.needs(r)
-            rivals = buffer if spares and name == "PREpb" else ()
-            older = (o for o in rivals if o.arrive <= r.arrive and o.place[: self.depth] == r.place[: self.depth])
-            if any(self.needs(o) == o.final for o in older) or not may(name, r):
+            if not may(name, r) or (spares and name == "PREpb" and self.spared(r, buffer)):
                 continue
             now = self.is_ready(name, r.place)
             if winner is None or (now and not ready) or (now == ready and r.arrive < winner.arrive):
                 winner, ready = r, now
         return winner if ready else None
+
+    def spared(self, r: Request, buffer: list[Request]) -> bool:
+        """3.5: whether a request that is no younger hits the row of r's bank."""
+        bank = r.place[: self.depth]
+        older = (o for o in buffer if o.arrive <= r.arrive and o.place[: self.depth] == bank)
+        return any(self.needs(o) == o.final for o in older)
 
     def choose(self, names: tuple[str, ...], use_active: bool) -> tuple[Request | None, list[Request]]:
         """3.3, step 4: a request whose next command is among `names` and can go, and its buffer."""
