@@ -231,17 +231,19 @@ def _row_states(table: Table, trace: np.ndarray, start: int, opened: np.ndarray)
     scope = rules.scope[cmd]
     own = _nodes(rules, trace[at])[scope, np.arange(len(at))]
     needs, leaves, buffer = rules.needs[cmd], rules.leaves[cmd], rules.buffer[cmd]
+    opens, shuts, moving = needs == Row.OPEN, needs == Row.CLOSED, leaves != Row.ANY
     after = np.where(leaves == Row.OPEN, row, SHUT)
     found: dict[int, Violation] = {}
     for buf, bank in np.ndindex(opened.shape[:2]):
         above = bank // (rules.size[-1] // rules.size)  # the bank's node at each level
         here = np.flatnonzero((own == above[scope]) & (buffer == buf))
-        moves = leaves[here] != Row.ANY
+        if not len(here):
+            continue
+        moves = moving[here]
         movers = np.concatenate([[-1], here[moves]])
         last = movers[np.cumsum(moves) - moves]  # the latest before each that moved the bank's row
         state = np.where(last < 0, opened[buf, bank, 0], after[last])
-        need = needs[here]
-        wrong = ((need == Row.OPEN) & (state != row[here])) | ((need == Row.CLOSED) & (state != SHUT))
+        wrong = (opens[here] & (state != row[here])) | (shuts[here] & (state != SHUT))
         for k in np.flatnonzero(wrong):
             i, by = here[k], at[last[k]] if last[k] >= 0 else opened[buf, bank, 1]
             if i not in found:
