@@ -94,10 +94,12 @@ def bend(table: Table, rule: int, by: int) -> Table:
     """A copy of the table with the wait of one rule changed (at least 0), and with it the gap of counted commands."""
     rules, wait, gap = table.rules, table.rules.wait.copy(), table.rules.gap.copy()
     wait[rule] = max(wait[rule] + by, 0)
-    rows = rule_rows(rules._replace(wait=wait))
     for c in np.flatnonzero(gap).tolist():
-        own = (row.wait for row in rows if c in row.after and c in row.before and not row.sibling)
-        gap[c] = max([1, *own])
+        after, before = (
+            found[ptr[c] : ptr[c + 1]].tolist()
+            for ptr, found in ((rules.after_ptr, rules.after_rule), (rules.before_ptr, rules.before_rule))
+        )
+        gap[c] = max([1, *(int(wait[own]) for own in {*after} & {*before} if not rules.sibling[own])])
     return Table(table.names, rules._replace(wait=wait, gap=gap))
 
 
