@@ -4,11 +4,14 @@ import os
 import subprocess
 import sys
 from contextlib import redirect_stderr, redirect_stdout
+from functools import cache
 from io import StringIO
 from pathlib import Path
-from signal import SIGTERM, getsignal, signal
+from signal import SIGINT, SIGTERM, getsignal, signal
 from typing import NamedTuple
 from unittest.mock import patch
+
+import typer.main
 
 from pimloom.cli import main
 
@@ -16,6 +19,7 @@ STEERING = ("FORCE_COLOR", "NO_COLOR", "COLUMNS", "LINES", "TERM", "TTY_COMPATIB
 GITHUB = ("GITHUB_ACTIONS", "PY_COLORS", "FORCE_TERMINAL")
 ENVIRONMENT = {k: v for k, v in os.environ.items() if k not in STEERING + GITHUB} | {"COLUMNS": "80"}
 PIMLOOM = (sys.executable, "-m", "pimloom")
+BUILT = cache(typer.main.get_command)  # else every call would build all commands anew
 
 
 class Done(NamedTuple):
@@ -28,10 +32,12 @@ class Done(NamedTuple):
 
 def call(*arguments: str | Path) -> Done:
     """Run `pimloom ARGUMENTS` in this process, without a terminal."""
-    out, err, before, code = StringIO(), StringIO(), getsignal(SIGTERM), 0
+    out, err, code = StringIO(), StringIO(), 0
+    before = {number: getsignal(number) for number in (SIGINT, SIGTERM)}
     try:
         with (
             patch.object(sys, "argv", ["pimloom", *map(str, arguments)]),
+            patch.object(typer.main, "get_command", BUILT),
             patch.dict(os.environ, ENVIRONMENT, clear=True),
             redirect_stdout(out),
             redirect_stderr(err),
@@ -41,7 +47,8 @@ def call(*arguments: str | Path) -> Done:
         assert isinstance(end.code, int)
         code = end.code
     finally:
-        signal(SIGTERM, before)
+        for number, handler in before.items():
+            signal(number, handler)
     return Done(code, out.getvalue(), err.getvalue())
 
 
