@@ -37,6 +37,7 @@ class SimulationError(UserError):
 
 
 def runner(simulator: Simulator) -> Any:
+    """cocotb's runner of a simulator."""
     from cocotb_tools.runner import get_runner
 
     return get_runner(simulator)
@@ -93,6 +94,7 @@ def _links(root: Path) -> Path:
 
 
 def key(*texts: str) -> str:
+    """A digest of the texts, short enough for a file's name."""
     return sha256("\n".join(texts).encode()).hexdigest()[:20]
 
 
@@ -117,5 +119,6 @@ def failures(results: Path) -> str:
 
 
 def tail(log: Path) -> str:
+    """The last lines of a log, each on a line of its own; empty without one."""
     lines = log.read_text(errors="replace").splitlines()[-TAIL:] if log.exists() else []
     return "".join(f"\n  {line}" for line in lines)
