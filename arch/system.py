@@ -128,7 +128,8 @@ class RooflineSystem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     kernels_per_layer: Count
 
 
-KINDS = ("pim", "roofline", "npu_pim")
+_STRUCTS: Mapping[str, type[msgspec.Struct]] = {"pim": PimSystem, "roofline": RooflineSystem, "npu_pim": NpuPimSystem}
+KINDS = tuple(_STRUCTS)
 
 
 @dataclass(frozen=True)
@@ -233,14 +234,28 @@ def check_place(sheet: Sheet, place: str, parts: Sequence[Sheet]) -> None:
     mine, below = _split({place: "0"}, tree_of(sheet))
     if mine:
         load_sheet(sheet, Any, mine)
+    _check_parts(sheet, parts, Any, below)
+
+
+def check_value(sheet: Sheet, place: str, text: str, parts: Sequence[Sheet]) -> None:
+    """Raise UserError unless the system or one of `parts` takes this value at this place, whatever the others have."""
+    mine, below = _split({place: text}, tree_of(sheet))
+    if mine:
+        load_sheet(sheet, _STRUCTS[kind_of(sheet)], mine)
+    _check_parts(sheet, parts, Part, below)
+
+
+def _check_parts(sheet: Sheet, parts: Sequence[Sheet], type_: Any, below: Mapping[str, str]) -> None:
+    """Raise UserError if all parts refuse these overrides; the one of a part that has the place at all, if one has."""
     errors: list[UserError] = []
     for part in parts if below else ():
         try:
-            load_sheet(part, Any, below)
+            load_sheet(part, type_, below)
+            return
         except UserError as error:
             errors.append(_below_dram(error, tree_of(sheet)))
-    if errors and len(errors) == len(parts):
-        raise errors[0]
+    if errors:
+        raise min(errors, key=lambda error: ": no such key" in str(error))
 
 
 def _below_dram(error: UserError, tree: dict[str, Any]) -> UserError:

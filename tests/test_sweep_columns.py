@@ -4,6 +4,7 @@ import pytest
 
 import pimloom
 from pimloom.arch.error import UserError
+from pimloom.sweeping.checks import check_points
 from pimloom.sweeping.definition.load_sweep import sweep_from
 from pimloom.sweeping.point.evaluate import evaluate
 from pimloom.sweeping.point.row import columns_of_row
@@ -11,7 +12,10 @@ from pimloom.sweeping.point.shared import base_of, key_of
 
 
 def base(system, workload, axes, **more):
-    return base_of(sweep_from({"system": system, "workload": workload, "axes": axes, **more}))
+    sweep = sweep_from({"system": system, "workload": workload, "axes": axes, **more})
+    found = base_of(sweep)
+    check_points(found, sweep)
+    return found
 
 
 def test_an_axis_with_the_name_of_a_result_keeps_its_column():

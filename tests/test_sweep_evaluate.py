@@ -14,6 +14,7 @@ import pimloom
 from pimloom.arch.error import UserError
 from pimloom.arch.system import load_system, resolve
 from pimloom.cycle_sim.runs import Known
+from pimloom.sweeping.checks import check_points
 from pimloom.sweeping.definition.sweep import Axis, Sweep
 from pimloom.sweeping.point import code
 from pimloom.sweeping.point.code import code_digest
@@ -151,8 +152,9 @@ def test_other_code_is_refused():
     ],
 )  # fmt: skip
 def test_a_wrong_sweep_is_refused_before_the_start(changed, said):
+    wrong = sweep(**changed)
     with pytest.raises(UserError) as found:
-        base_of(sweep(**changed))
+        check_points(base_of(wrong), wrong)
     assert str(found.value).startswith(said)
 
 

@@ -245,6 +245,10 @@ _LEAVES = st.one_of(
 )
 
 
+def _base(text: str, sign: str) -> str:
+    return f"({text})" if sign == "^" and text.startswith("-") else text  # a sign binds less than ^
+
+
 def _combined(parts: st.SearchStrategy) -> st.SearchStrategy:
     signs: dict[str, Callable[[float, float], float]] = {
         "+": lambda x, y: x + y,
@@ -256,7 +260,7 @@ def _combined(parts: st.SearchStrategy) -> st.SearchStrategy:
     calls: dict[str, Callable[[float, float], float]] = {"min": min, "max": max}
     return st.one_of(
         st.tuples(parts, st.sampled_from(list(signs)), parts).map(
-            lambda t: (f"({t[0][0]} {t[1]} {t[2][0]})", _naive(signs[t[1]], t[0][1], t[2][1]))
+            lambda t: (f"({_base(t[0][0], t[1])} {t[1]} {t[2][0]})", _naive(signs[t[1]], t[0][1], t[2][1]))
         ),
         st.tuples(st.sampled_from(list(calls)), parts, parts).map(
             lambda t: (f"{t[0]}({t[1][0]}, {t[2][0]})", _naive(calls[t[0]], t[1][1], t[2][1]))

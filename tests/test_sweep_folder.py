@@ -162,35 +162,6 @@ def test_texts_and_numbers_are_not_compared(text: str, said: str) -> None:
         check_columns(sweep, base_of(sweep))
 
 
-@pytest.mark.parametrize("place", ["npu.adders", "dram.organization.rows", "workload.batch"])
-def test_a_range_of_fractions_needs_a_place_that_takes_them(place: str) -> None:
-    more = {"method": "random", "budget": 4}
-    sweep = sweep_from(mapping({place: {"linear": [16, 256]}}, **more))
-    with pytest.raises(UserError, match=re.escape(f"{place}: takes integers; write {{from: 16, to: 256, step: 1}}")):
-        base_of(sweep)
-    base_of(sweep_from(mapping({"npu.clock_mhz": {"linear": [16, 256]}}, **more)))
-
-
-@pytest.mark.parametrize(
-    ("axes", "said"),
-    [
-        ({"dram.channels": ["four"]}, "dram.channels: expected int >= 1 and <= 1024, got four"),
-        ({"npu.adders": [0, -1]}, "npu.adders: expected int >= 1, got 0, and no other value of this axis is possible"),
-        (
-            {"dram.timing.tCCD_L": [1, 2]},
-            "dram.timing.tCCD_L: expected a time with its unit, such as 12 ns, got 1, and",
-        ),
-        ({"npu.adders": [0, 64], "dram.channels": [8]}, ""),
-        ({"npu.adders": {"from": -(10**5), "to": 0, "step": 1}}, ""),  # trying all would take minutes
-        ({"dram.timing.tCCD_L": ["2 ns", "2 nCK"], "dram.refresh": [True, False]}, ""),
-    ],
-)
-def test_an_axis_needs_a_value_that_its_place_takes(axes: dict[str, list[Any]], said: str) -> None:
-    sweep = sweep_from(mapping(axes))
-    with nullcontext() if not said else pytest.raises(UserError, match=f"^{re.escape(said)}"):
-        base_of(sweep)
-
-
 class Instant:
     """Simulates at once; what `others` holds was put into the folder by somebody else just before."""
 

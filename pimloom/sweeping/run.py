@@ -15,6 +15,7 @@ import numpy as np
 
 from pimloom import __version__
 from pimloom.arch.error import UserError
+from pimloom.sweeping.checks import check_points
 from pimloom.sweeping.crew.chunk import no_scheduler
 from pimloom.sweeping.definition.expression import parse, parse_constraint
 from pimloom.sweeping.definition.numbered import Grid
@@ -60,6 +61,7 @@ def run_sweep(source: Path | Mapping[str, Any], out: Path | None, options: Optio
     folder = folder_of(source, out)
     sweep, text = read_source(source)
     base = base_of(sweep)
+    check_points(base, sweep)
     check_columns(sweep, base)
     if options.scheduler is not None and not folder.exists():
         _knock(options.scheduler)  # so that a wrong address begins no sweep

@@ -8,11 +8,9 @@ from typing import Any, TypeVar
 from pimloom.arch.document import Document, nearest, short
 from pimloom.arch.error import one_line
 from pimloom.sweeping.definition.ranges import Number, check_positive, count_steps, log_spaced, spaced, stepped, uniform
-from pimloom.sweeping.definition.sweep import Axis, Scalar
+from pimloom.sweeping.definition.sweep import WORKLOAD, Axis, Scalar
 
 T = TypeVar("T")
-
-WORKLOAD = "workload."
 
 _PLACE = re.compile(r"[A-Za-z_][\w-]*(\[\d+\])*(\.[\w-]+(\[\d+\])*)*", re.ASCII)
 _LONGEST = 200  # characters of a place, or of a value that is a text

@@ -7,8 +7,8 @@ from typing import Any
 
 from pimloom.arch.document import Document, short
 from pimloom.sweeping.definition.arithmetic import FUNCTIONS
-from pimloom.sweeping.definition.axes import WORKLOAD, axis_of, check_place
-from pimloom.sweeping.definition.sweep import Axis
+from pimloom.sweeping.definition.axes import axis_of, check_place
+from pimloom.sweeping.definition.sweep import WORKLOAD, Axis
 
 _NAME = re.compile(r"(?!__)[A-Za-z][A-Za-z0-9_]{0,99}", re.ASCII)
 _SETS = re.compile(r"axes\..+\.set")

@@ -14,12 +14,12 @@ from pimloom.arch.document import Document, read_text
 from pimloom.arch.error import UserError, one_line
 from pimloom.arch.load import struct_of
 from pimloom.arch.units import MIB
-from pimloom.sweeping.definition.axes import WORKLOAD, axis_of, check_place, count_values
+from pimloom.sweeping.definition.axes import axis_of, check_place, count_values
 from pimloom.sweeping.definition.expression import parse, parse_constraint
 from pimloom.sweeping.definition.grid import MOST_POINTS
 from pimloom.sweeping.definition.linked import FreePlaces, check_apart, is_linked, linked_axis, setting
 from pimloom.sweeping.definition.ranges import MOST_VALUES, counted
-from pimloom.sweeping.definition.sweep import Axis, Direction, Method, Scalar, Sweep
+from pimloom.sweeping.definition.sweep import WORKLOAD, Axis, Direction, Method, Scalar, Sweep
 
 LARGEST_BYTES = MIB  # of a sweep file
 LONGEST_NAME = 100

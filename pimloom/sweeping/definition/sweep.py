@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+WORKLOAD = "workload."  # before a key of the workload that is an axis
+
 Scalar = int | float | str | bool
 Direction = Literal["min", "max"]
 Method = Literal["grid", "random", "nsga2", "tpe"]

@@ -11,17 +11,15 @@ import msgspec
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec, load_llm
 from pimloom.arch.load import Sheet, read_sheet, tree_of
-from pimloom.arch.system import System, check_place, find, kind_of, part_sheet, resolve
-from pimloom.sweeping.definition.sweep import Axis, Scalar, Sweep
+from pimloom.arch.system import System, find, kind_of, part_sheet, resolve
+from pimloom.sweeping.definition.sweep import WORKLOAD, Axis, Scalar, Sweep
 from pimloom.sweeping.point.code import code_digest
 from pimloom.sweeping.point.linked import Linked, linked_of
 from pimloom.sweeping.point.requests import Given, read_given
-from pimloom.sweeping.point.results import IDENTITY, MADE_BY, OF_TABLES, Column, columns_of
+from pimloom.sweeping.point.results import Column, columns_of
 from pimloom.sweeping.point.workload import BATCHED, Work, check_key, check_together, check_value, work_of
 
-WORKLOAD = "workload."
 PART = "dram.part"
-TRIED = 64  # values of an axis, before the start, until its place takes one; of more, which takes long, none
 
 
 class Base(msgspec.Struct, frozen=True, dict=True):
@@ -133,7 +131,7 @@ def base_of(sweep: Sweep) -> Base:
         for value in some:
             check_value(key, value)
     check_together(values)
-    found = Base(
+    return Base(
         kind=kind,
         system=sheet,
         parts={} if kind == "roofline" else _parts(sheet, sweep),
@@ -147,82 +145,6 @@ def base_of(sweep: Sweep) -> Base:
         code=code_digest(),
         linked=linked_of(sweep.axes),
     )
-    check_points(found, sweep)
-    return found
-
-
-def check_points(base: Base, sweep: Sweep) -> None:
-    """Raise UserError for a place that does not exist, and for fixed values that no system can have."""
-    parts = list(base.parts.values())
-    taken, results = {*IDENTITY, "error", *MADE_BY, *OF_TABLES}, {column.name for column in base.possible}
-    for axis in sweep.axes:
-        if axis.column in taken or axis.sets and axis.column in results:
-            raise UserError(f"{axis.place}: is the name of another column of a sweep; {_other_name(axis)}")
-        if not axis.place.startswith(WORKLOAD):
-            for place in axis.sets or [axis.place]:
-                check_place(base.system, place, parts)
-        if axis.sets and _is_place(base, axis.place):
-            raise UserError(f"{axis.place}: is a place of {base.system.path}; {_other_name(axis)}")
-        if fixed := sorted(sweep.set.keys() & axis.sets.keys()):
-            raise UserError(f"{fixed[0]}: is fixed and set by the axis {axis.place}; leave one of the two out")
-        if axis.place in sweep.set or axis.place.removeprefix(WORKLOAD) in sweep.workload:
-            raise UserError(f"{axis.place}: is fixed and an axis; leave one of the two out")
-    for place in sweep.set:
-        if place.removeprefix(WORKLOAD) in sweep.workload:
-            raise UserError(f"{place}: stands in `set` and in `workload`; leave one of the two out")
-        check_place(base.system, place, parts)
-    try:
-        resolve(base.system, base.set, base.part)
-    except UserError:
-        first = {axis.place: axis.values[0] for axis in sweep.axes if axis.values}
-        resolve(base.system, base.settings(first), base.part)  # some values are only right together
-    for axis in sweep.axes:
-        if not axis.values:
-            _check_range(base, axis)
-        elif not axis.sets and not axis.place.startswith(WORKLOAD) and len(axis.values) <= TRIED:
-            _check_list(base, axis)
-
-
-def _check_range(base: Base, axis: Axis) -> None:
-    """Raise UserError for a range of fractions at a place of integers."""
-    assert axis.low is not None and axis.high is not None
-    integers = axis.place.startswith(WORKLOAD)  # all that are no names
-    for share in (0.3, 0.6):
-        try:
-            resolve(base.system, base.settings({axis.place: axis.low + share * (axis.high - axis.low)}), base.part)
-        except UserError as error:
-            integers |= "expected int" in str(error)
-    if integers:
-        ends = f"from: {axis.low:g}, to: {axis.high:g}"
-        raise UserError(f"{axis.place}: takes integers; write {{{ends}, step: 1}} or a list")
-
-
-def _check_list(base: Base, axis: Axis) -> None:
-    """Raise UserError if the place takes none of the values; where it takes some, the others are rows with an error."""
-    said = []
-    for value in axis.values:
-        try:
-            resolve(base.system, base.settings({axis.place: value}), base.part)
-            return
-        except UserError as error:
-            said.append(str(error).removeprefix("--set "))
-            if not said[-1].startswith(f"{axis.place}: expected "):
-                return
-    raise UserError(said[0] + (", and no other value of this axis is possible" if len(said) > 1 else ""))
-
-
-def _is_place(base: Base, name: str) -> bool:
-    try:
-        check_place(base.system, name, list(base.parts.values()))
-    except UserError:
-        return False
-    return True
-
-
-def _other_name(axis: Axis) -> str:
-    if axis.sets:
-        return "choose another name for the axis"
-    return f"vary it by an axis with another name and `set: {{{axis.place}: [...]}}`"
 
 
 def key_of(base: Base, point: Mapping[str, Scalar]) -> str:

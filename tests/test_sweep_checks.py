@@ -1,0 +1,88 @@
+"""What is refused before a sweep begins: what no point of it could be. All else is rows, some with an error."""
+
+import re
+from contextlib import nullcontext, suppress
+from typing import Any
+
+import pytest
+
+from pimloom.arch.error import UserError
+from pimloom.arch.system import resolve
+from pimloom.sweeping.checks import check_points
+from pimloom.sweeping.definition.load_sweep import sweep_from
+from pimloom.sweeping.definition.numbered import Grid
+from pimloom.sweeping.point.shared import base_of
+
+WORKLOAD = {"model": "gpt2", "generate": 1}
+
+
+def mapping(axes: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"system": "pim_gpt", "workload": WORKLOAD, "axes": axes, "objectives": {"latency_s": "min"}} | more
+
+
+@pytest.mark.parametrize("place", ["npu.adders", "dram.organization.rows", "workload.batch"])
+def test_a_range_of_fractions_needs_a_place_that_takes_them(place: str) -> None:
+    more = {"method": "random", "budget": 4}
+    sweep = sweep_from(mapping({place: {"linear": [16, 256]}}, **more))
+    with pytest.raises(UserError, match=re.escape(f"{place}: takes integers; write {{from: 16, to: 256, step: 1}}")):
+        check_points(base_of(sweep), sweep)
+    fractions = sweep_from(mapping({"npu.clock_mhz": {"linear": [16, 256]}}, **more))
+    check_points(base_of(fractions), fractions)
+
+
+@pytest.mark.parametrize(
+    ("axes", "said"),
+    [
+        ({"dram.channels": ["four"]}, "dram.channels: expected int >= 1 and <= 1024, got four"),
+        ({"npu.adders": [0, -1]}, "npu.adders: expected int >= 1, got 0, and no other value of this axis is possible"),
+        (
+            {"dram.timing.tCCD_L": [1, 2]},
+            "dram.timing.tCCD_L: expected a time with its unit, such as 12 ns, got 1, and",
+        ),
+        ({"npu.adders": [0, 64], "dram.channels": [8]}, ""),
+        ({"npu.adders": {"from": -(10**5), "to": 0, "step": 1}}, ""),  # trying all would take minutes
+        ({"dram.timing.tCCD_L": ["2 ns", "2 nCK"], "dram.refresh": [True, False]}, ""),
+    ],
+)
+def test_an_axis_needs_a_value_that_its_place_takes(axes: dict[str, list[Any]], said: str) -> None:
+    sweep = sweep_from(mapping(axes))
+    with nullcontext() if not said else pytest.raises(UserError, match=f"^{re.escape(said)}"):
+        check_points(base_of(sweep), sweep)
+
+
+RFC_100 = {"values": ["many"], "set": {"dram.timing.tRFC": ["100 ns"]}}
+
+
+@pytest.mark.parametrize(
+    ("system", "axes", "fixed"),
+    [
+        ("pim_gpt", {"dram.timing.tRFC": ["50 ns", "100 ns"], "dram.timing.tREFI": ["300 ns", "400 ns"]}, {}),
+        ("pim_gpt", {"dram.timing.tRFC": ["200 ns", "50 ns"]}, {"dram.timing.tREFI": "300 ns"}),
+        ("pim_gpt", {"dram.timing.tREFI": ["300 ns", "300.5 ns"], "refresh": RFC_100}, {}),
+        ("pim_gpt", {"dram.timing.tRAS": ["20 ns", "22 ns"], "dram.timing.tRC": ["33 ns", "34 ns"]}, {}),
+        ("pim_gpt", {"dram.current.IDD3N": ["10 mA", "20 mA"], "dram.current.IDD4R": ["50 mA", "60 mA"]}, {}),
+        ("npu_only", {"dram.row_buffers": ["dual", "blocked"], "dram.lanes": [8, 16]}, {}),
+        ("neupims", {"dram.row_buffers": ["none", "dual"]}, {"dram.lanes": "0"}),
+        ("neupims", {"dram.lanes": [0, 16]}, {"dram.row_buffers": "none"}),
+    ],
+)
+def test_values_that_are_right_together_begin_a_sweep(system: str, axes: dict[str, Any], fixed: dict[str, str]) -> None:
+    served = {"model": "gpt3-7b", "batch": 4, "generate": 1}
+    workload = WORKLOAD if system == "pim_gpt" else served
+    sweep = sweep_from(mapping(axes, system=system, set=fixed, workload=workload))
+    base, grid = base_of(sweep), Grid(sweep)
+    check_points(base, sweep)
+    right = 0
+    for number in range(grid.size):
+        with suppress(UserError):
+            resolve(base.system, base.settings(grid.point(number)), base.part)
+            right += 1
+    assert right
+
+
+@pytest.mark.parametrize("values", [["10 ns", "11 ns"], [f"{i} ps" for i in range(1000, 1200)]])
+def test_fixed_values_that_no_point_can_have_are_refused(values: list[str]) -> None:
+    axes = {"dram.timing.tRAS": values, "npu.adders": [64, 128]}
+    sweep = sweep_from(mapping(axes, set={"dram.timing.tRC": "1 nCK"}))
+    with pytest.raises(UserError, match=r"tRC: expected at least tRAS \+ tRP = \d+ nCK, got 1 nCK"):
+        check_points(base_of(sweep), sweep)
