@@ -63,9 +63,10 @@ def main() -> None:
             raise
         code = say(error)
     except KeyboardInterrupt:
+        signal.signal(signal.SIGINT, end_at_once)  # else one more would be a traceback of what Python does at exit
         code = INTERRUPTED
     if code == INTERRUPTED:  # typer may have turned the exception into its code
-        signal.signal(signal.SIGINT, end_at_once)  # else one more would be a traceback of what Python does at exit
+        signal.signal(signal.SIGINT, end_at_once)
         print("pimloom: interrupted; nothing half-written", file=sys.stderr)
     raise SystemExit(code if isinstance(code, int) else 0)
 

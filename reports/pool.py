@@ -12,7 +12,11 @@ Found = TypeVar("Found")
 
 
 def run_all(work: Callable[[Job], Found], jobs: Iterable[Job]) -> Iterator[tuple[Job, Found]]:
-    """`(job, work(job))` for all jobs, in the order in which they end; an interrupt ends the workers, too."""
+    """`(job, work(job))` for all jobs, in the order in which they end; an interrupt ends the workers, too.
+
+    Beware: a worker that is ended in the middle of writing leaves the pool waiting for the rest; what `work` returns
+    should be small enough for one write, 16 KB as a pickle (reports return 2 KB).
+    """
     others = multiprocessing.active_children()
     with ProcessPoolExecutor(os.cpu_count(), initializer=_leave_signals_to_the_parent) as pool:
         try:

@@ -61,10 +61,11 @@ class Filling:
         *,
         heard: Callable[[Counts], None] = lambda counts: None,
         say: Callable[[str], None] = lambda text: None,
+        check: Callable[[], None] = lambda: None,
         lost_s: float = 60.0,
     ) -> None:
         self._base, self._rows, self._start_crew = base, rows, start_crew
-        self._heard, self._say, self._lost_s = heard, say, lost_s
+        self._heard, self._say, self._check, self._lost_s = heard, say, check, lost_s
         self._crew: Crew | None = None
         self._waiting: list[dict[str, Any]] = []
         self._steps: list[bytes] = []
@@ -91,6 +92,7 @@ class Filling:
         """Simulate the points of all blocks; all their rows are kept when it returns. Raises UserError."""
         chunks, more = self._chunks(iter(blocks)), True
         while more or self._again or self._points:
+            self._check()
             try:
                 more = self._send(chunks)
                 if self._points:

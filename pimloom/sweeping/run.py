@@ -83,8 +83,10 @@ def run_sweep(source: Path | Mapping[str, Any], out: Path | None, options: Optio
             show(Shown(min(done, total), total, counts.failed, counts.finished - counts.skipped))
 
         with (
-            going_on(folder, say),
-            Filling(base, rows, _crew(base, rows, options), heard=heard, say=say, lost_s=options.wait_s) as filling,
+            going_on(folder, say) as raised,
+            Filling(
+                base, rows, _crew(base, rows, options), heard=heard, say=say, check=raised.check, lost_s=options.wait_s
+            ) as filling,
         ):
             heard(filling.counts)
             if search is None:

@@ -1,0 +1,127 @@
+"""An interrupt stops a sweep, whatever runs when it comes, and the rows that are there are kept."""
+
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pimloom.sweeping.crew.simulator import Answer
+from pimloom.sweeping.crew.worker import Finished
+from pimloom.sweeping.filling import Filling
+from pimloom.sweeping.stopping import going_on
+
+
+class Future:
+    """Sends a signal to this process while it is collected, where Python raises nothing."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __del__(self) -> None:
+        os.kill(os.getpid(), self.number)
+        sum(range(1000))  # the handler runs here
+
+
+class Cluster:
+    """Finishes one chunk a turn; at the third, what held its result is collected."""
+
+    wants = 1
+
+    def __init__(self, number: int) -> None:
+        self._number, self._chunks, self.turns = number, list[Any](), 0
+
+    def threads(self) -> int:
+        """One."""
+        return 1
+
+    def submit(self, chunk: Any) -> None:
+        """Take a chunk."""
+        self._chunks.append(chunk)
+
+    def finished(self, wait_s: float) -> list[Finished]:
+        """What was sent last."""
+        self.turns += 1
+        if self.turns == 3:
+            Future(self._number)
+        keys = self._chunks.pop(0).points
+        return [Finished(key, Answer({"error": None, "key": key}, b"", 0, ""), "", 0.0, "") for key in keys]
+
+    def left_over(self) -> list[Any]:
+        """None."""
+        return []
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing to end."""
+
+
+@pytest.fixture
+def own_handlers() -> Iterator[None]:
+    """Those of the command: an interrupt is a KeyboardInterrupt, an end a SystemExit."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def fill(cluster: Cluster, said: Callable[[str], None]) -> list[str]:
+    """A long sweep; the keys of the rows that were kept."""
+    kept: list[str] = []
+    store = SimpleNamespace(append=lambda rows: kept.extend(row["key"] for row in rows), append_steps=None)
+    with (
+        going_on(Path("here"), said) as raised,
+        Filling(SimpleNamespace(code=""), store, lambda: cluster, check=raised.check) as filling,  # type: ignore[arg-type, return-value]
+    ):
+        try:
+            filling.fill({str(n): {}} for n in range(1000))
+        finally:
+            filling.flush()
+    return kept
+
+
+@pytest.mark.usefixtures("own_handlers")
+@pytest.mark.parametrize(("number", "raised"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)])
+def test_an_interrupt_while_something_is_collected_stops_the_sweep(
+    monkeypatch: pytest.MonkeyPatch, number: int, raised: type[BaseException]
+) -> None:
+    ignored, said = list[Any](), list[str]()
+    monkeypatch.setattr(sys, "unraisablehook", ignored.append)
+    handlers = [signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)]
+    cluster = Cluster(number)
+    with pytest.raises(raised):
+        fill(cluster, said.append)
+    assert cluster.turns == 3
+    assert said == ["stopped; all finished rows are kept in here, the same command goes on"]
+    assert not ignored, "no line of Python's about what it could not raise"
+    assert [signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)] == handlers
+    assert sys.unraisablehook == ignored.append
+
+
+@pytest.mark.usefixtures("own_handlers")
+def test_what_else_is_collected_says_what_it_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Broken:
+        def __del__(self) -> None:
+            raise ValueError("broken")
+
+    ignored, said = list[str](), list[str]()
+    monkeypatch.setattr(sys, "unraisablehook", lambda found: ignored.append(str(found.exc_value)))
+    with going_on(Path("here"), said.append) as raised:
+        Broken()
+        raised.check()
+    assert ignored == ["broken"] and not said
+
+
+def test_a_handler_that_raises_nothing_stops_nothing() -> None:
+    seen, said, before = list[int](), list[str](), signal.getsignal(signal.SIGINT)
+    signal.signal(signal.SIGINT, lambda number, _: seen.append(number))
+    try:
+        assert len(fill(Cluster(signal.SIGINT), said.append)) == 1000
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert seen == [signal.SIGINT] and not said
