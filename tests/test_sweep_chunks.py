@@ -1,15 +1,17 @@
 """How points are cut into chunks: each is sent once, and the workers of a cluster end together."""
 
+from collections import Counter
 from itertools import count, islice
+from random import Random
 from types import SimpleNamespace
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pimloom.sweeping.crew.simulator import Answer
 from pimloom.sweeping.crew.worker import Finished
 from pimloom.sweeping.filling import CHUNK_S, MOST_POINTS, Filling
+from tests.sweep_crew import Moody, Store, finished
 
 
 class Cluster:
@@ -45,7 +47,7 @@ class Cluster:
         keys = self._busy[place][1]
         self._busy[place] = (end_s, [])
         self.idle_s = max(end for end, _ in self._busy) * self.threads() - sum(end for end, _ in self._busy)
-        return [Finished(key, Answer({"error": None, "key": key}, b"", 0, ""), "", self.point_s, "") for key in keys]
+        return [finished(key, self.point_s) for key in keys]
 
     def left_over(self) -> list[Any]:
         """None."""
@@ -55,16 +57,19 @@ class Cluster:
         """Nothing to end."""
 
 
-def fill(cluster: Cluster, *fillings: list[int]) -> list[str]:
+def fill(cluster: Any, *fillings: list[int], store: Store | None = None) -> list[str]:
     """The keys of the rows that were kept; each filling is of blocks of so many points."""
-    kept: list[str] = []
-    store = SimpleNamespace(append=lambda rows: kept.extend(row["key"] for row in rows), append_steps=None)
+    store = store or Store()
     keys = map(str, count())
-    with Filling(SimpleNamespace(code=""), store, lambda: cluster) as filling:  # type: ignore[arg-type, return-value]
+    with Filling(SimpleNamespace(code=""), store, lambda: cluster) as filling:  # type: ignore[arg-type]
         for blocks in fillings:
-            cluster.sent.clear()
+            if isinstance(cluster, Cluster):
+                cluster.sent.clear()
             filling.fill({key: {} for key in islice(keys, size)} for size in blocks)
-    return kept
+    counts, rows = filling.counts, len(store.kept)
+    assert (counts.finished - counts.skipped, counts.failed) == (rows, 0)
+    assert counts.finished == sum(map(sum, fillings))
+    return store.kept
 
 
 @given(
@@ -96,3 +101,33 @@ def test_a_small_batch_is_shared() -> None:
     cluster = Cluster(4, 0.02)
     assert len(fill(cluster, [500], [1] * 16)) == 516
     assert [len(chunk) for chunk in cluster.sent] == [4, 4, 4, 4]
+
+
+def test_a_worker_takes_its_share_of_what_is_left() -> None:
+    """A quarter of it each time, but no less than an eighth of a full chunk of 25, which costs too much."""
+    cluster = Cluster(4, 0.02)
+    fill(cluster, [500], [40])
+    assert [len(chunk) for chunk in cluster.sent] == [10, 7, 5, 4, 4, 4, 4, 2]
+
+
+@given(st.integers(0, 10**6), st.lists(st.lists(st.sampled_from([0, 1, 3, 64, 300]), max_size=8), max_size=4))
+def test_each_once_on_a_moody_cluster(seed: int, fillings: list[list[int]]) -> None:
+    """Whatever becomes of its workers; a point is sent again only if it came back, and then again."""
+    cluster = Moody(Random(seed))
+    kept = fill(cluster, *fillings)
+    assert sorted(kept) == sorted(map(str, range(sum(map(sum, fillings)))))
+    assert cluster.submitted == cluster.taken_back + Counter(kept)
+
+
+def test_what_others_finish_meanwhile_is_not_sent() -> None:
+    """Others finish all points while the first chunk is simulated: only what was sent by then is simulated here."""
+    store = Store()
+
+    class Late(Cluster):
+        def finished(self, wait_s: float) -> list[Finished]:
+            store.elsewhere |= set(map(str, range(700)))
+            return super().finished(wait_s)
+
+    cluster = Late(3, 0.02)
+    kept = fill(cluster, [64] * 10, [60], store=store)
+    assert len(kept) == 6, "two chunks of one point for each worker"

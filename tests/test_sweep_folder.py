@@ -163,7 +163,7 @@ def test_texts_and_numbers_are_not_compared(text: str, said: str) -> None:
 
 
 class Instant:
-    """Simulates at once; what `others` holds was put into the folder by somebody else just before."""
+    """Simulates at once."""
 
     def __init__(self, base: Base, rows: SweepRows, *_: object, **__: object) -> None:
         self.base, self.rows, self.counts, self.simulated = base, rows, Counts(), list[str]()
@@ -195,25 +195,21 @@ def test_a_search_of_a_range_with_few_numbers_asks_some_twice(
     assert open_table(tmp_path).table.frame["npu.clock_mhz"].tolist() == [1000.0, 1000.01, 1000.02]
 
 
-def test_a_search_leaves_out_what_others_finish_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    given = mapping({"npu.clock_mhz": {"from": 100, "to": 4000, "step": 100}}, method="random", budget=32)
-    sweep = sweep_from(given)
-    base, simulated = base_of(sweep), list[str]()
-
-    class Slow(Instant):
-        def fill(self, blocks: Any) -> None:
-            for block in blocks:
-                if not simulated:
-                    ours = SweepRows(tmp_path, sweep, base)
-                    points = [{"npu.clock_mhz": mhz} for mhz in range(100, 4001, 100)]
-                    ours.append([row_of(base, p, Outcome({"latency_s": 1.0}, "digest"), None, 0.0) for p in points])
-                simulated.extend(block)
-                super().fill([block])
-
-    monkeypatch.setattr(running, "Filling", Slow)
+def test_others_are_those_who_finish_points_after_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pimloom.sweeping.store.sweep_rows.LOOK_S", -1.0)
-    run_sweep(given, tmp_path, Options(workers=1))
-    assert len(simulated) == 1
+    given = mapping({"npu.clock_mhz": [100, 200]})
+    base, before = filled(tmp_path, given)
+    sweep = sweep_from(mapping({"npu.clock_mhz": [100, 200, 300, 400]}))
+    here, there = SweepRows(tmp_path, sweep, base), SweepRows(tmp_path, sweep, base)
+    assert len(here.finished) == len(before) == 2
+
+    def row(mhz: int) -> dict[str, Any]:
+        return row_of(base, {"npu.clock_mhz": mhz}, Outcome({"latency_s": 1.0}, "digest"), None, 0.0)
+
+    here.append([row(300)])
+    assert here.others() == set()
+    there.append([row(400)])
+    assert here.others() == here.others() == {key_of(base, {"npu.clock_mhz": 400})}
 
 
 def test_a_search_reads_no_file_of_rows_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

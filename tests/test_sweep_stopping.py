@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from pimloom.sweeping.crew.simulator import Answer
 from pimloom.sweeping.crew.worker import Finished
 from pimloom.sweeping.filling import Filling
 from pimloom.sweeping.stopping import going_on
+from tests.sweep_crew import Store, finished
 
 
 class Future:
@@ -49,7 +49,7 @@ class Cluster:
         if self.turns == 3:
             Future(self._number)
         keys = self._chunks.pop(0).points
-        return [Finished(key, Answer({"error": None, "key": key}, b"", 0, ""), "", 0.0, "") for key in keys]
+        return [finished(key, 0.0) for key in keys]
 
     def left_over(self) -> list[Any]:
         """None."""
@@ -72,8 +72,7 @@ def own_handlers() -> Iterator[None]:
 
 def fill(cluster: Cluster, said: Callable[[str], None]) -> list[str]:
     """A long sweep; the keys of the rows that were kept."""
-    kept: list[str] = []
-    store = SimpleNamespace(append=lambda rows: kept.extend(row["key"] for row in rows), append_steps=None)
+    store = Store()
     with (
         going_on(Path("here"), said) as raised,
         Filling(SimpleNamespace(code=""), store, lambda: cluster, check=raised.check) as filling,  # type: ignore[arg-type, return-value]
@@ -82,7 +81,7 @@ def fill(cluster: Cluster, said: Callable[[str], None]) -> list[str]:
             filling.fill({str(n): {}} for n in range(1000))
         finally:
             filling.flush()
-    return kept
+    return store.kept
 
 
 @pytest.mark.usefixtures("own_handlers")

@@ -39,6 +39,9 @@ class Rows(Protocol):
     def append_steps(self, steps: list[bytes]) -> None:
         """Keep solved sub-problems."""
 
+    def others(self) -> set[str]:
+        """Keys of points whose rows others have put there since this start began."""
+
 
 @dataclass
 class Counts:
@@ -89,7 +92,10 @@ class Filling:
                     self._crew.__exit__(None, None, None)
 
     def fill(self, blocks: Iterable[Points]) -> None:
-        """Simulate the points of all blocks; all their rows are kept when it returns. Raises UserError."""
+        """Simulate the points of all blocks but what others finish meanwhile; all their rows are kept when it returns.
+
+        Raises UserError.
+        """
         chunks, more = self._chunks(iter(blocks)), True
         while more or self._again or self._points:
             self._check()
@@ -129,12 +135,20 @@ class Filling:
         """The points in chunks of the size that is right by then, the last ones smaller."""
         ready: dict[str, Mapping[str, Scalar]] = {}
         for block in blocks:
-            ready |= {key: point for key, point in block.items() if key not in self._points}
-            while len(ready) >= self._size * self._threads:
+            ready |= block
+            while len(self._without_others(ready)) >= self._size * self._threads:
                 yield _cut(ready, self._size)
-        while ready:
+        while self._without_others(ready):
             share = len(ready) // self._threads
             yield _cut(ready, min(self._size, max(share, -(-self._size // LEAST))))
+
+    def _without_others(self, ready: dict[str, Mapping[str, Scalar]]) -> dict[str, Mapping[str, Scalar]]:
+        """The same points; those that others have finished are taken out and count as skipped."""
+        if done := ready.keys() & self._rows.others():
+            for key in done:
+                del ready[key]
+            self.skip(len(done))
+        return ready
 
     def _send(self, chunks: Iterator[Chunk]) -> bool:
         """Send as many chunks as are wanted; whether there may be more."""

@@ -90,7 +90,7 @@ def run_sweep(source: Path | Mapping[str, Any], out: Path | None, options: Optio
         ):
             heard(filling.counts)
             if search is None:
-                filling.fill(_grid_blocks(sweep, base, rows, options.retry_failed, filling.skip))
+                filling.fill(_grid_blocks(sweep, base, rows, options.retry_failed))
             else:
                 _follow(search, base, rows, filling, options.retry_failed)
     return folder
@@ -155,18 +155,13 @@ def _crew(base: Base, rows: SweepRows, options: Options) -> "Callable[[], Crew]"
     return start
 
 
-def _grid_blocks(
-    sweep: Sweep, base: Base, rows: SweepRows, retry_failed: bool, skip: Callable[[int], None]
-) -> Iterator[Points]:
-    """The points of a grid that have no row, block by block; those that others finish meanwhile are left out."""
+def _grid_blocks(sweep: Sweep, base: Base, rows: SweepRows, retry_failed: bool) -> Iterator[Points]:
+    """The points of a grid that have no row, block by block."""
     grid = Grid(sweep)
     done = np.zeros(grid.size, bool)
     done[rows.numbers(grid, failed=not retry_failed)] = True
     for numbers in grid.blocks(done, rows.lot):
-        points = {key_of(base, point): point for point in map(grid.point, numbers.tolist())}
-        others = rows.others() & points.keys()
-        skip(len(others))
-        yield {key: point for key, point in points.items() if key not in others}
+        yield {key_of(base, point): point for point in map(grid.point, numbers.tolist())}
 
 
 def _search(sweep: Sweep, folder: Path) -> Search:
@@ -191,13 +186,6 @@ def _follow(search: Search, base: Base, rows: SweepRows, filling: Filling, retry
         filling.skip(len(keys) - len(points) + len(known))
         lacking = [key for key in points if key not in known]
         chance.shuffle(lacking)  # several that fill one sweep seldom do the same
-        filling.fill({key: points[key]} for key in lacking if not _done(key, rows, filling.skip))
+        filling.fill([{key: points[key] for key in lacking}])
         known = rows.known(points, failed=True)
         search.tell([known[key] | base.cells(points[key]) for key in keys])
-
-
-def _done(key: str, rows: SweepRows, skip: Callable[[int], None]) -> bool:
-    """Whether others have finished a point meanwhile, which then counts as skipped."""
-    done = key in rows.others()
-    skip(int(done))
-    return done
