@@ -1,7 +1,7 @@
 """A system to simulate: one YAML file that names its parts, with everything a user may `--set`."""
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -128,8 +128,8 @@ class RooflineSystem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     kernels_per_layer: Count
 
 
-_STRUCTS: Mapping[str, type[msgspec.Struct]] = {"pim": PimSystem, "roofline": RooflineSystem, "npu_pim": NpuPimSystem}
-KINDS = tuple(_STRUCTS)
+STRUCTS: Mapping[str, type[msgspec.Struct]] = {"pim": PimSystem, "roofline": RooflineSystem, "npu_pim": NpuPimSystem}
+KINDS = tuple(STRUCTS)
 
 
 @dataclass(frozen=True)
@@ -196,7 +196,7 @@ def resolve(sheet: Sheet, overrides: Mapping[str, str], part: Callable[[str], Sh
     part: the text of a part by name, or by the path that `dram.part` comes to.
     """
     path, kind = Path(sheet.path), kind_of(sheet)
-    mine, below = _split(overrides, tree_of(sheet))
+    mine, below = split_overrides(overrides, tree_of(sheet))
     if kind == "roofline":
         baseline = load_sheet(sheet, RooflineSystem, mine)
         return System(path.stem, baseline.value, None, baseline.sources)
@@ -211,7 +211,7 @@ def resolve(sheet: Sheet, overrides: Mapping[str, str], part: Callable[[str], Sh
     try:
         found = _part(part(device), below)
     except UserError as error:
-        raise _below_dram(error, tree_of(sheet)) from None
+        raise below_dram(error, tree_of(sheet)) from None
     if isinstance(spec, NpuPimSystem):
         found = Loaded(_npu_memory(found.value, spec, below, path), found.sources)
     elif found.value.pim_unit is None:
@@ -229,36 +229,7 @@ def kind_of(sheet: Sheet) -> str:
     return str(kind)
 
 
-def check_place(sheet: Sheet, place: str, parts: Sequence[Sheet]) -> None:
-    """Raise UserError, in the words of `--set`, unless the system or one of `parts` has a value at this place."""
-    mine, below = _split({place: "0"}, tree_of(sheet))
-    if mine:
-        load_sheet(sheet, Any, mine)
-    _check_parts(sheet, parts, Any, below)
-
-
-def check_value(sheet: Sheet, place: str, text: str, parts: Sequence[Sheet]) -> None:
-    """Raise UserError unless the system or one of `parts` takes this value at this place, whatever the others have."""
-    mine, below = _split({place: text}, tree_of(sheet))
-    if mine:
-        load_sheet(sheet, _STRUCTS[kind_of(sheet)], mine)
-    _check_parts(sheet, parts, Part, below)
-
-
-def _check_parts(sheet: Sheet, parts: Sequence[Sheet], type_: Any, below: Mapping[str, str]) -> None:
-    """Raise UserError if all parts refuse these overrides; the one of a part that has the place at all, if one has."""
-    errors: list[UserError] = []
-    for part in parts if below else ():
-        try:
-            load_sheet(part, type_, below)
-            return
-        except UserError as error:
-            errors.append(_below_dram(error, tree_of(sheet)))
-    if errors:
-        raise min(errors, key=lambda error: ": no such key" in str(error))
-
-
-def _below_dram(error: UserError, tree: dict[str, Any]) -> UserError:
+def below_dram(error: UserError, tree: dict[str, Any]) -> UserError:
     """An error about a part's place in a system, where it stands below `dram.` for the user, as some of its own do."""
     said, _, names = str(error).partition(NEAREST)
     if not said.startswith("--set "):
@@ -285,7 +256,7 @@ def _npu_memory(part: Part, spec: NpuPimSystem, overrides: Mapping[str, str], pa
     return found
 
 
-def _split(overrides: Mapping[str, str], tree: dict[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
+def split_overrides(overrides: Mapping[str, str], tree: dict[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
     """Overrides of the system itself, and those of its part (below `dram.`, without that prefix)."""
     mine: dict[str, str] = {}
     parts: dict[str, str] = {}

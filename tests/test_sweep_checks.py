@@ -2,12 +2,13 @@
 
 import re
 from contextlib import nullcontext, suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pimloom.arch.error import UserError
-from pimloom.arch.system import resolve
+from pimloom.arch.system import HERE, resolve
 from pimloom.sweeping.checks import check_points
 from pimloom.sweeping.definition.load_sweep import sweep_from
 from pimloom.sweeping.definition.numbered import Grid
@@ -86,3 +87,16 @@ def test_fixed_values_that_no_point_can_have_are_refused(values: list[str]) -> N
     sweep = sweep_from(mapping(axes, set={"dram.timing.tRC": "1 nCK"}))
     with pytest.raises(UserError, match=r"tRC: expected at least tRAS \+ tRP = \d+ nCK, got 1 nCK"):
         check_points(base_of(sweep), sweep)
+
+
+def test_what_an_axis_replaces_may_be_wrong_in_the_file(tmp_path: Path) -> None:
+    """Only what stands at the same place is judged."""
+    text = (HERE / "systems" / "pim_gpt.yaml").read_text()
+    assert "channels: 8" in text
+    (tmp_path / "mine.yaml").write_text(text.replace("channels: 8", "channels: 0"))
+    axes, system = {"npu.adders": [64, 128], "dram.channels": [8, 16]}, str(tmp_path / "mine.yaml")
+    sweep = sweep_from(mapping(axes, system=system))
+    check_points(base_of(sweep), sweep)
+    alone = sweep_from(mapping({"npu.adders": [64, 128]}, system=system))
+    with pytest.raises(UserError, match=r"channels: expected int >= 1 and <= 1024, got 0"):
+        check_points(base_of(alone), alone)

@@ -6,7 +6,8 @@ from math import prod
 from random import Random
 
 from pimloom.arch.error import UserError
-from pimloom.arch.system import check_place, check_value, resolve
+from pimloom.arch.place import check_place, check_value
+from pimloom.arch.system import resolve
 from pimloom.sweeping.definition.sweep import WORKLOAD, Axis, Scalar, Sweep
 from pimloom.sweeping.point.results import IDENTITY, MADE_BY, OF_TABLES
 from pimloom.sweeping.point.shared import Base
