@@ -55,7 +55,7 @@ class Memory:
                 buffer = next(loads)[:, : entries * self.geo.lane].reshape(-1, 1, entries, self.geo.lane)
             elif command["cmd"] == mac:
                 first, count = command["col"], command["count"]
-                columns = self.cells[:, :, command["row"], first : first + count]
+                columns = self.cells[:, :, command["row"], first + np.arange(count)]  # not a slice, which would be cut
                 acc = mac_columns(acc, columns, buffer[:, :, (entry + np.arange(count)) % entries])
                 entry = (entry + count) % entries
             elif command["cmd"] == rdmac:

@@ -120,6 +120,18 @@ def test_nothing_else_is_read():
         assert (poisoned.run(row) == block.run(row)).all()
 
 
+@pytest.mark.parametrize(("beyond", "count"), [(0, 1), (5, 1), (-1, 2), (-1, 5)])
+def test_a_mac_beyond_the_end_of_a_row_fails(beyond, count):
+    stream = product(TABLE, Packed(SMALL, 128, 8, 0))
+    mac = np.flatnonzero(stream["cmd"] == TABLE.cmd("MACab"))[0]
+    memory, columns = Memory(TABLE, SMALL, 4), SMALL.row // SMALL.lane
+    vectors = np.ones((len(stream), 1, 128), BF16)
+    memory.multiply(stream, vectors)
+    stream[mac]["col"], stream[mac]["count"] = columns + beyond, count
+    with pytest.raises(IndexError):
+        memory.multiply(stream, vectors)
+
+
 def test_a_weight_counts_for_its_own_output_only():
     rng, layout = np.random.default_rng(7), Packed(SMALL, 192, 70, 3)
     matrix = rng.normal(size=(192, 70)).astype(BF16)

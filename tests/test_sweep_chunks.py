@@ -131,3 +131,19 @@ def test_what_others_finish_meanwhile_is_not_sent() -> None:
     cluster = Late(3, 0.02)
     kept = fill(cluster, [64] * 10, [60], store=store)
     assert len(kept) == 6, "two chunks of one point for each worker"
+
+
+def test_what_others_finish_at_the_end_is_not_sent() -> None:
+    store, second = Store(), list[int]()
+
+    class Late(Cluster):
+        def finished(self, wait_s: float) -> list[Finished]:
+            if len(store.kept) >= 500:
+                store.elsewhere |= set(map(str, range(500, 590)))
+                second.append(len(self.sent))
+            return super().finished(wait_s)
+
+    cluster = Late(4, 0.02)
+    fill(cluster, [500], [90], store=store)
+    assert [len(chunk) for chunk in cluster.sent] == [22, 17, 12, 9, 7, 5, 4, 4], "two for each worker"
+    assert len(store.kept) == 580 and second[0] == 8

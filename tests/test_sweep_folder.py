@@ -189,10 +189,28 @@ class Instant:
 def test_a_search_of_a_range_with_few_numbers_asks_some_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
-    monkeypatch.setattr(running, "Filling", Instant)
+    started = list[Instant]()
+
+    class Kept(Instant):
+        def __enter__(self) -> "Instant":
+            started.append(self)
+            return self
+
+    monkeypatch.setattr(running, "Filling", Kept)
     narrow = mapping({"npu.clock_mhz": {"from": 1000, "to": 1000.02}}, method=method, budget=40)
     run_sweep(narrow, tmp_path, Options(workers=1))
+    assert started[0].counts.finished == 40
     assert open_table(tmp_path).table.frame["npu.clock_mhz"].tolist() == [1000.0, 1000.01, 1000.02]
+
+
+def test_a_search_simulates_failed_points_again_if_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "Filling", Instant)
+    given = mapping({"npu.clock_mhz": {"from": 100, "to": 1200, "step": 100}}, method="random", budget=12)
+    filled(tmp_path, given, error="broken")
+    run_sweep(given, tmp_path, Options(workers=1))
+    assert open_table(tmp_path).table.frame["error"].tolist() == ["broken"] * 12
+    run_sweep(given, tmp_path, Options(workers=1, retry_failed=True))
+    assert open_table(tmp_path).table.frame["error"].isna().all()
 
 
 def test_others_are_those_who_finish_points_after_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,8 +1,7 @@
 """What is wrong with a sweep before any of its points is simulated: only what no point of it could be is refused."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from itertools import product
-from math import prod
 from random import Random
 
 from pimloom.arch.error import UserError
@@ -11,6 +10,7 @@ from pimloom.arch.system import resolve
 from pimloom.sweeping.definition.sweep import WORKLOAD, Axis, Scalar, Sweep
 from pimloom.sweeping.point.results import IDENTITY, MADE_BY, OF_TABLES
 from pimloom.sweeping.point.shared import Base
+from pimloom.sweeping.search.space import Space
 
 TRIED = 64  # values of an axis until its place takes one (of more, which takes long, none); points until one is right
 
@@ -18,8 +18,6 @@ TRIED = 64  # values of an axis until its place takes one (of more, which takes 
 def check_points(base: Base, sweep: Sweep) -> None:
     """Raise UserError for a place that does not exist, and for values that no point of the sweep can have."""
     _check_names(base, sweep)
-    for place, text in sweep.set.items():
-        check_value(base.system, place, text, list(base.parts.values()))
     for axis in sweep.axes:
         if not axis.values:
             _check_range(base, axis)
@@ -64,18 +62,15 @@ def _other_name(axis: Axis) -> str:
 
 
 def _check_range(base: Base, axis: Axis) -> None:
-    """Raise UserError for a range of fractions at a place of integers."""
+    """Raise UserError for a range of fractions at a place that takes none."""
     assert axis.low is not None and axis.high is not None
-    integers = axis.place.startswith(WORKLOAD)  # all that are no names
-    for share in () if integers else (0.3, 0.6):
-        text = axis.text(axis.low + share * (axis.high - axis.low))
-        try:
-            check_value(base.system, axis.place, text, list(base.parts.values()))
-        except UserError as error:
-            integers |= "expected int" in str(error)
-    if integers:
-        ends = f"from: {axis.low:g}, to: {axis.high:g}"
-        raise UserError(f"{axis.place}: takes integers; write {{{ends}, step: 1}} or a list")
+    value = next(_some_points((axis,)))[axis.place]
+    said = _refused(base, axis.place, axis.text(value))
+    if axis.place.startswith(WORKLOAD) or "expected int" in said or "whole number of nCK" in said:
+        form = f"from: {axis.low:g}, to: {axis.high:g}, step: 1" + (f", unit: {axis.unit}" if axis.unit else "")
+        raise UserError(f"{axis.place}: takes integers; write {{{form}}} or a list")
+    if "expected true or false" in said or "expected one of" in said:
+        raise UserError(f"{said}; write a list")
 
 
 def _check_values(base: Base, axis: Axis) -> None:
@@ -83,47 +78,57 @@ def _check_values(base: Base, axis: Axis) -> None:
     if len(axis.values) > TRIED:
         return
     for place, texts in (axis.sets or {axis.place: tuple(map(axis.text, axis.values))}).items():
-        said = []
-        for text in texts:
-            try:
-                check_value(base.system, place, text, list(base.parts.values()))
-                break
-            except UserError as error:
-                said.append(str(error).removeprefix("--set "))
-        else:
+        said = [_refused(base, place, text) for text in texts]
+        if all(said):
             raise UserError(said[0] + (", and no other value of this axis is possible" if len(said) > 1 else ""))
+
+
+def _refused(base: Base, place: str, text: str) -> str:
+    """What is wrong with a value at its place, whatever stands elsewhere; empty if nothing is."""
+    try:
+        check_value(base.system, place, text, list(base.parts.values()))
+    except UserError as error:
+        return str(error).removeprefix("--set ")
+    return ""
 
 
 def _check_together(base: Base, sweep: Sweep) -> None:
     """Raise UserError if what is fixed is wrong both alone and at all points that are tried."""
-    try:
-        resolve(base.system, base.set, base.part)
+    told = _wrong(base, {})
+    if told is None:
         return
-    except UserError:
-        pass
-    first = None
-    for point in _some_points(sweep):
-        try:
-            resolve(base.system, base.settings(point), base.part)
+    axes = tuple(axis for axis in sweep.axes if not axis.place.startswith(WORKLOAD))
+    tried = None
+    for point in _some_points(axes):
+        error = _wrong(base, point)
+        if error is None:
             return
-        except UserError as error:
-            first = first or error
-    assert first is not None
-    raise first
+        tried = tried or (error if all(_takes(base, axis, point[axis.place]) for axis in axes) else None)
+    raise tried or told
 
 
-def _some_points(sweep: Sweep) -> Iterator[dict[str, Scalar]]:
-    """What points of the sweep set in the system: all that there is to set if it is little, else some at random."""
-    axes = [axis for axis in sweep.axes if not axis.place.startswith(WORKLOAD)]
-    values = [axis.values or _some_values(axis) for axis in axes]
-    chance = Random(0)
-    some: Iterable[Iterable[Scalar]] = product(*values)
-    if prod(map(len, values)) > TRIED:
-        some = ([chance.choice(of_axis) for of_axis in values] for _ in range(TRIED))
-    for point in some:
-        yield {axis.place: value for axis, value in zip(axes, point, strict=True)}
+def _wrong(base: Base, point: Mapping[str, Scalar]) -> UserError | None:
+    try:
+        resolve(base.system, base.settings(point), base.part)
+    except UserError as error:
+        return error
+    return None
 
 
-def _some_values(axis: Axis) -> tuple[Scalar, ...]:
-    assert axis.low is not None and axis.high is not None
-    return tuple(axis.low + share / TRIED * (axis.high - axis.low) for share in range(TRIED + 1))
+def _takes(base: Base, axis: Axis, value: Scalar) -> bool:
+    """Whether the value is right at its place: what is wrong with others of an axis is told by their rows."""
+    texts = axis.sets_at(value) or {axis.place: axis.text(value)}
+    return not any(_refused(base, place, text) for place, text in texts.items())
+
+
+def _some_points(axes: tuple[Axis, ...]) -> Iterator[dict[str, Scalar]]:
+    """All points if they are few, else some at random, as a search might ask for."""
+    space, chance = Space(axes), Random(0)
+    if space.size is not None and space.size <= TRIED:
+        for values in product(*(axis.values for axis in axes)):
+            yield {axis.place: value for axis, value in zip(axes, values, strict=True)}
+        return
+    for _ in range(TRIED):
+        place = space.other((), chance)
+        assert place is not None
+        yield space.point(place)

@@ -196,11 +196,12 @@ class Filling:
     def _find_again(self) -> None:
         """Wait for a lost scheduler, then send what it had once more. Raises UserError if it stays away."""
         assert self._crew is not None
-        self._again = [chunk for chunk in (*self._again, *self._crew.take_back()) if chunk.points.keys() & self._points]
+        self._again += self._crew.take_back()
         self.flush()
         self._say(f"the scheduler is lost; waiting {self._lost_s:g} s for it (all finished rows are kept)")
         deadline = time.monotonic() + self._lost_s
         while (left := deadline - time.monotonic()) > 0:
+            self._check()
             try:
                 self._crew.connect(min(left, RETRY_S))
             except UserError:

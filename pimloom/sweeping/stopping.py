@@ -47,17 +47,27 @@ class Raised:
 @contextmanager
 def going_on(folder: Path, say: Callable[[str], None]) -> Iterator[Raised]:
     """Say how to go on if the sweep is interrupted; gives what checks whether it is."""
-    raised, hook = Raised(), sys.unraisablehook
-    ours = SIGNALS if threading.current_thread() is threading.main_thread() else ()
-    before = {number: handler for number in ours if callable(handler := signal.getsignal(number))}
+    raised = Raised()
+    try:
+        with _remembered_by(raised):
+            yield raised
+    except (KeyboardInterrupt, SystemExit):
+        say(f"stopped; all finished rows are kept in {folder}, the same command goes on")
+        raise
+
+
+@contextmanager
+def _remembered_by(raised: Raised) -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():  # no handler runs there
+        yield
+        return
+    hook = sys.unraisablehook
+    before = {number: handler for number in SIGNALS if callable(handler := signal.getsignal(number))}
     for number, handler in before.items():
         signal.signal(number, raised.remembering(handler))
     sys.unraisablehook = raised.silent(hook)
     try:
-        yield raised
-    except (KeyboardInterrupt, SystemExit):
-        say(f"stopped; all finished rows are kept in {folder}, the same command goes on")
-        raise
+        yield
     finally:
         sys.unraisablehook = hook
         for number, handler in before.items():

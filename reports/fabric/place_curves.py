@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ WAYS: Mapping[str, Callable[..., Placement]] = {
     "aligned": orchestrate,
     "unconstrained": unconstrained,
 }
+LEAST_S = 0.02  # a processor's time may be counted in ticks of 10 ms
 RATIOS = tuple(percent / 100 for percent in range(11))
 NODES, TOR_SIZE, HOPS = 2048, 8, 3  # the cluster of the specification's 7.4 [design]
 SIZES = tuple(2048 << step for step in range(6))
@@ -124,19 +126,25 @@ def speed_rows(
         healthy, rows = ~random_faults(nodes, fault_ratio, seed), Rows(nodes, TOR_SIZE)
         need, times = groups_of(job, nodes, group_nodes), []
         for _ in range(repeats):
-            start = time.process_time()
-            WAYS[algorithm](healthy, rows, group_nodes, HOPS, need)
-            times.append(time.process_time() - start)
+            times.append(_seconds(partial(WAYS[algorithm], healthy, rows, group_nodes, HOPS, need)))
         found.append({"algorithm": algorithm, "nodes": nodes, "seconds": min(times)})
     return found
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    """Time of one call, of as many as take `LEAST_S`."""
+    calls, start = 0, time.process_time()
+    while (taken := time.process_time() - start) < LEAST_S:
+        work()
+        calls += 1
+    return taken / calls
 
 
 def speed_figure(rows: Sequence[Mapping[str, Any]]) -> Figure:
     """Time against size from `speed_rows` of one or more algorithms, beside n log n through each one's largest."""
     series: dict[str, list[tuple[float, float]]] = {}
     for row in rows:
-        if row["seconds"] > 0:  # else shorter than a tick of this machine's clock, and on no log axis
-            series.setdefault(row["algorithm"], []).append((row["nodes"], row["seconds"]))
+        series.setdefault(row["algorithm"], []).append((row["nodes"], row["seconds"]))
     for name, points in list(series.items()):
         most, seconds = points[-1]
         scale = seconds / (most * np.log(most))
