@@ -7,6 +7,7 @@ from hypothesis import HealthCheck, settings
 
 from pimloom.arch.error import UserError
 from pimloom.rtl_flow.tools import cache_folder
+from tests.reference_data import needed
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -25,6 +26,19 @@ settings.register_profile(
 )
 settings.register_profile("explore", settings.get_profile("ci"), derandomize=False, max_examples=100_000)
 settings.load_profile("ci")
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m chooses
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if {"reference_data", "shared"} & set(getattr(item, "fixturenames", ())):
+            item.add_marker("reference")
+
+
+@pytest.fixture(scope="session")
+def reference_data() -> Path:
+    """The folder of the ground truth."""
+    return needed(".")
 
 
 @pytest.fixture(scope="session")

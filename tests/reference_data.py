@@ -1,0 +1,52 @@
+"""Where the ground truth lies, and which cases it holds: `PIMLOOM_DATA` if it is set, else `../shared/data`.
+
+No test names the cases: each folder of a set is one, so other cases of the same layout are judged as ours are. Every
+test that sees them bears the marker `reference` (`pytest -m reference`); what is missing is skipped, and says where.
+"""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+VARIABLE = "PIMLOOM_DATA"
+BESIDE = Path(__file__).resolve().parent.parent.parent / "shared" / "data"
+
+
+def data_folder() -> Path:
+    """Whether it exists or not."""
+    said = os.environ.get(VARIABLE)
+    return Path(said).expanduser().absolute() if said else BESIDE
+
+
+def missing(place: str) -> str | None:
+    """Why nothing can be compared with `place`, a file or a folder of the data; None if it is there."""
+    path = data_folder() / place
+    if path.is_file() or (path.is_dir() and any(path.iterdir())):
+        return None
+    return f"no {place} in {data_folder()}; {VARIABLE} names the folder of the reference data"
+
+
+def needed(place: str) -> Path:
+    """The file or folder; without it the test is skipped."""
+    if why := missing(place):
+        pytest.skip(why)
+    return data_folder() / place
+
+
+def folders(place: str) -> list[Path]:
+    """The cases of a set, by name; none if there is no such set."""
+    path = data_folder() / place
+    return sorted(case for case in path.iterdir() if case.is_dir()) if path.is_dir() else []
+
+
+def reference_cases(place: str, slow: Callable[[Path], bool] = lambda case: False) -> list[Any]:
+    """What `pytest.mark.parametrize` takes: the folder of each case, or one skipped case that says what is missing."""
+    found = [
+        pytest.param(case, id=case.name, marks=[pytest.mark.reference, *[pytest.mark.slow] * slow(case)])
+        for case in folders(place)
+    ]
+    skipped = pytest.mark.skip(reason=missing(place) or f"no case in {data_folder() / place}")
+    return found or [pytest.param(None, id="missing", marks=[pytest.mark.reference, skipped])]
