@@ -62,7 +62,8 @@ class Event(NamedTuple):
 @dataclass
 class Outcome:
     """Sums over a program. Times in ps. `time_ps` by step name, waiting for clock edges included; `quiet_ps` the same
-    without refresh. `executions` counts each PIM step by key; `steps` holds one PimStep for each key."""
+    without refresh. `executions` counts each PIM step by key; `steps` holds one PimStep for each key. `sent_values`,
+    `received_values` by step name."""
 
     end_ps: int = 0
     refreshes: int = 0
@@ -71,8 +72,8 @@ class Outcome:
     executions: Counter[Hashable] = field(default_factory=Counter)
     steps: dict[Hashable, PimStep] = field(default_factory=dict)
     asic_steps: Counter[str] = field(default_factory=Counter)
-    sent_values: int = 0
-    received_values: int = 0
+    sent_values: Counter[str] = field(default_factory=Counter)
+    received_values: Counter[str] = field(default_factory=Counter)
     engine_calls: int = 0
 
 
@@ -162,8 +163,8 @@ class Machine:
             )
             self._packed = None
         out.executions[step.key] += times
-        out.sent_values += step.sent_values * times
-        out.received_values += step.received_values * times
+        out.sent_values[step.name] += step.sent_values * times
+        out.received_values[step.name] += step.received_values * times
         return 1, self._entries[step.key][0], slot, 0
 
     def _pack(self) -> tuple[np.ndarray, np.ndarray]:

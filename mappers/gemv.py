@@ -35,7 +35,7 @@ def _run(out: Emitter, geo: Geometry, runs: Iterable[tuple[int, int, bool]], fir
     open_row, pending = -1, False
     for offset, accesses, result in runs:
         if pending:
-            out.add("RDMAC")
+            out.add("RDMAC", count=geo.bursts)
         while accesses:
             row, element = divmod(offset, geo.row)
             if row != open_row:
@@ -73,10 +73,10 @@ def product(
         pending = _run(out, geo, runs, w.first_row)
         last = chunk == len(w.chunks) - 1
         if pending and not last:
-            out.add("RDMAC")
+            out.add("RDMAC", count=geo.bursts)
         out.add("PREab")
     if pending:
-        out.add("RDMAC")
+        out.add("RDMAC", count=geo.bursts)
     return out.stream()
 
 
@@ -90,7 +90,7 @@ def weighted_sum(table: Table, v: RowAligned, tokens: int) -> np.ndarray:
             out.add("WRGB", count=accesses)
             out.add("ACTab", row)
             out.add("MACab", row, 0, accesses)
-            out.add("RDMAC")
+            out.add("RDMAC", count=geo.bursts)
             out.add("PREab")
     return out.stream()
 
@@ -113,11 +113,15 @@ def write_k(table: Table, k: Packed, token: int) -> np.ndarray:
 
 
 def write_v(table: Table, v: RowAligned, token: int) -> np.ndarray:
-    """Stream of the V write of one token: one element per slot, all banks at once."""
+    """Stream of the V write of one token: one element per slot, of all banks that a burst has values for at once.
+
+    With more banks than values in a burst, the row is opened for each burst: WRAab closes it.
+    """
     geo, out = v.geo, Emitter(table)
     row, element = divmod(token, geo.row)
     for slot in range(v.slots):
         where = v.first_row + slot * v.slot_rows + row
-        out.add("ACTab", where)
-        out.add("WRAab", where, element // geo.lane)
+        for _ in range(geo.bursts):
+            out.add("ACTab", where)
+            out.add("WRAab", where, element // geo.lane)
     return out.stream()

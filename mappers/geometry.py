@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 from pimloom.arch.error import UserError
 from pimloom.arch.part import Part
+from pimloom.arch.units import ceil_div
 
 
 class Place(NamedTuple):
@@ -32,6 +33,11 @@ class Geometry(NamedTuple):
     def all_banks(self) -> int:
         """Banks of all channels (NB)."""
         return self.channels * self.banks
+
+    @property
+    def bursts(self) -> int:
+        """Bursts that carry one value for each bank of a channel: a result of each, or an element of V for each."""
+        return ceil_div(self.banks, self.lane)
 
     def bank_of(self, index: int) -> tuple[int, int]:
         """(channel, bank) of a bank counted over all channels, channel-major."""

@@ -10,7 +10,7 @@ from pimloom.arch.command import POSTPONED_MAX
 from pimloom.arch.part import Part
 from pimloom.arch.program import PimStep
 from pimloom.arch.table import Table
-from pimloom.arch.units import J_PER_PJ
+from pimloom.arch.units import J_PER_PJ, ceil_div
 from pimloom.cycle_sim.machine import Outcome
 from pimloom.mappers.decode import Plan
 from pimloom.mappers.layout import Packed
@@ -27,10 +27,10 @@ def check_conservation(
     """Raise ConservationError unless a finished run adds up.
 
     Column accesses = hits + misses, recounted stream by stream; weight columns read = weight columns placed; elements
-    sent and received fit the bursts that carried them; step times fill the latency; refreshes fit the time.
+    sent and received are those of the model and fit, step by step, the bursts that carried them; step times fill the
+    latency; refreshes fit the time.
     """
     _same("time of all steps [ps]", out.time_ps.total(), out.end_ps)
-    _check_moved(table, mapped, out, channels)
     accesses = bank["MACab"] + bank["WR"] + bank["WRAab"]
     hits = sum(_hits(table, step) * out.executions[key] for key, step in out.steps.items())
     _same("column accesses and row hits + misses", accesses, hits + bank["ACTab"] + bank["ACT"])
@@ -40,7 +40,9 @@ def check_conservation(
         _same(f"{name}: runs", out.executions[key], mapped.tokens * layers)
         _same(f"{name}: columns read and placed", _count(table, step, "MACab"), _columns(layout))
         _same(f"{name}: operand bursts", _count(table, step, "WRGB"), sum(layout.chunks) // mapped.geo.lane)
-        _same(f"{name}: results", _count(table, step, "RDMAC"), layout.slots * len(layout.chunks))
+        results = layout.slots * len(layout.chunks) * mapped.geo.bursts
+        _same(f"{name}: results", _count(table, step, "RDMAC"), results)
+    _check_moved(table, mapped, out, channels)
     due = out.end_ps // (table.rules.refi * part.tCK_ps) if refresh else 0
     if not max(due - POSTPONED_MAX, 0) <= out.refreshes <= due:
         raise ConservationError(f"{out.refreshes} refreshes, but {due} fell due")
@@ -49,16 +51,31 @@ def check_conservation(
 
 
 def _check_moved(table: Table, mapped: Plan, out: Outcome, channels: int) -> None:
-    """What had to cross the interface did, and with at most the padding that whole bursts and banks bring."""
-    sent = received = 0
+    """What had to cross the interface did: each step's bursts have room for its values, and those are all there are."""
+    sent, received = Counter[str](), Counter[str]()
     for key, step in out.steps.items():
-        copies = out.executions[key] * (1 if step.one_channel else channels) * mapped.geo.lane
-        sent += copies * sum(_count(table, step, name) for name in ("WRGB", "WR", "WRAab"))
-        received += copies * _count(table, step, "RDMAC") * mapped.geo.banks // mapped.geo.lane
-    most = 2 * mapped.geo.all_banks  # padding: a lone value of each, K, V or p, moves a burst for every bank
+        values = out.executions[key] * (1 if step.one_channel else channels) * mapped.geo.lane
+        sent[step.name] += values * sum(_count(table, step, name) for name in ("WRGB", "WR", "WRAab"))
+        received[step.name] += values * _count(table, step, "RDMAC")
     for what, needed, carried in (("sent", out.sent_values, sent), ("received", out.received_values, received)):
-        if not carried / most <= needed <= carried:
-            raise ConservationError(f"{needed} values {what}, but bursts carried {carried}")
+        for name, n in needed.items():
+            if n > carried[name]:
+                raise ConservationError(f"{name}: {n} values {what}, but its bursts carried {carried[name]}")
+    inputs, results = _needed(mapped, channels)
+    _same("values sent", out.sent_values.total(), inputs)
+    _same("values received", out.received_values.total(), results)
+
+
+def _needed(mapped: Plan, channels: int) -> tuple[int, int]:
+    """Values that a run sends and receives: x to every channel, K, V and p once; results with their partial sums."""
+    spec, tokens, at = mapped.spec, mapped.tokens, mapped.layer()
+    probabilities = spec.num_attention_heads * tokens * (tokens + 1) // 2
+    rows = sum(ceil_div(t, mapped.geo.row) for t in range(1, tokens + 1))
+    inputs = tokens * (channels * (sum(w.n_in for w in at.weights) + mapped.q_dim) + 2 * mapped.q_dim)
+    results = tokens * sum(w.n_out * len(w.chunks) for w in at.weights) + mapped.q_dim * rows
+    head = (channels * mapped.head.n_in, mapped.head.n_out * len(mapped.head.chunks)) if mapped.head else (0, 0)
+    layers = spec.num_hidden_layers
+    return layers * (inputs + probabilities) + tokens * head[0], layers * (results + probabilities) + tokens * head[1]
 
 
 def check_energy(result: Result, each_pj: Mapping[str, Mapping[str, float]]) -> None:

@@ -3,7 +3,8 @@
 Weights, K and V lie in an array of cells at the places that the mapper gives; the streams are the very ones that are
 timed. What the specification leaves open is ours [design]: reading a result clears the accumulator; the k-th MAC after
 a vector was loaded multiplies with entry k of the buffer, from the first again behind the last; WRAab writes one lane
-of its column and leaves the others.
+of its column and leaves the others; a burst of RDMAC or WRAab carries a value for each of as many banks as it has
+values, and the next burst those of the next banks.
 """
 
 from dataclasses import dataclass
@@ -48,6 +49,7 @@ class Memory:
         """
         wrgb, mac, rdmac = map(self.table.cmd, ("WRGB", "MACab", "RDMAC"))
         loads, results = iter(vectors), []
+        read: list[Array] = []
         acc, entries, entry = np.zeros(self.cells.shape[:2], np.float32), 0, 0
         for command in stream:
             if command["cmd"] == wrgb:
@@ -59,9 +61,16 @@ class Memory:
                 acc = mac_columns(acc, columns, buffer[:, :, (entry + np.arange(count)) % entries])
                 entry = (entry + count) % entries
             elif command["cmd"] == rdmac:
-                results.append(read_result(acc).reshape(-1))
-                acc = np.zeros_like(acc)
+                for _ in range(command["count"]):
+                    read.append(read_result(acc)[:, self._banks(len(read))])
+                    if len(read) == self.geo.bursts:
+                        results.append(np.concatenate(read, axis=1).reshape(-1))
+                        acc, read = np.zeros_like(acc), []
         return np.array(results)
+
+    def _banks(self, burst: int) -> Any:
+        """The banks of a channel whose values come with a burst."""
+        return slice(burst * self.geo.lane, (burst + 1) * self.geo.lane)
 
     def write_one_bank(self, stream: Array, channel: int, values: Array) -> None:
         """Run a stream of WR on one channel: values bfloat16[elements], a column after the other."""
@@ -72,10 +81,12 @@ class Memory:
                 self.cells[channel, bank, command["row"], column] = next(columns)
 
     def write_all_banks(self, stream: Array, lane: int, values: Array) -> None:
-        """Run a stream of WRAab: values bfloat16[commands, channel * bank], one lane of each column."""
-        commands = stream[stream["cmd"] == self.table.cmd("WRAab")]
-        for command, value in zip(commands, values, strict=True):
-            self.cells[:, :, command["row"], command["col"], lane] = value.reshape(self.cells.shape[:2])
+        """Run a stream of WRAab: values bfloat16[slots, channel * bank], one lane of each column."""
+        commands = stream[stream["cmd"] == self.table.cmd("WRAab")].reshape(-1, self.geo.bursts)
+        for bursts, value in zip(commands, values.reshape(-1, *self.cells.shape[:2]), strict=True):
+            for burst, command in enumerate(bursts):
+                banks = self._banks(burst)
+                self.cells[:, banks, command["row"], command["col"], lane] = value[:, banks]
 
 
 @dataclass(frozen=True)

@@ -166,7 +166,7 @@ def _pim_result(
         tokens_per_s=generate / latency,
         time_by_step_s={name: ps * S_PER_PS for name, ps in out.time_ps.items()},
         row_hit_rate=1 - misses / accesses,
-        data_movement_reduction=baseline / (out.sent_values + out.received_values),
+        data_movement_reduction=baseline / (out.sent_values + out.received_values).total(),
         data_movement_reduction_on_wires=baseline * mapped.geo.element_bytes / interface,
         non_vmm_share=asic_ps / quiet_ps,
         mac_utilisation=bank["MACab"] * part.cycles("tCCD_L") * part.tCK_ps / out.end_ps,
