@@ -30,7 +30,7 @@ def main() -> None:
     # The same folder, one more value: only the new points are simulated, here without a cluster.
     wider = SWEEP | {"axes": SWEEP["axes"] | {"npu.adders": [64, 256, 1024]}}
     table = pimloom.sweep(wider, out=OUT, workers=1)
-    print(f"{len(table)} points, {int(table['pareto'].sum())} on the front")
+    print(f"{len(table)} points, {int(table['pareto'].sum())} on the fronts of the two models")
 
     print(write_report(open_table(OUT).table, OUT / "report"))
 

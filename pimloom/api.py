@@ -102,7 +102,8 @@ def sweep(
 
     source: a sweep file, or a mapping with its keys. out: folder of its rows, which a later call goes on with; else the
     file's name without its suffix, and for a mapping none: nothing is kept. progress: show a bar on stderr. Columns:
-    axes, results with units in their names, `error`, `feasible`, `pareto` and what made each row (docs/sweep.md).
+    axes, results with units in their names, `error`, `feasible`, `pareto` (on the front of its workload) and what made
+    each row (docs/sweep.md).
     Raises `pimloom.arch.error.UserError`; a point that fails is a row with its `error`.
 
     >>> table = sweep({"system": "pim_gpt", "workload": {"model": "gpt2", "generate": 1},

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from pimloom.arch.error import UserError
 from pimloom.sweeping.definition.sweep import Axis, Scalar, Sweep
 from pimloom.sweeping.search.searching import Search
+from pimloom.sweeping.search.shares import Outcome, Shares
 from pimloom.sweeping.search.space import Space
 
 Points = list[dict[str, Scalar]]
@@ -350,3 +351,37 @@ def test_constraints_draw_the_search_to_what_is_allowed(tmp_path):
         return sum(float(point["x"]) <= 8 for point in run(search, row=bowl)[60:])
 
     assert min(allowed("nsga2"), allowed("tpe")) > 1.5 * allowed("random")
+
+
+MODELS = Axis("workload.model", ("large", "small"))
+
+
+def worked(point):
+    """The small model is a thousand times as fast on any design; each has a best design of its own."""
+    best, factor = (31, 1000) if point["workload.model"] == "small" else (7, 1)
+    return {"speed": factor / (1 + (point["x"] - best) ** 2 + (point["y"] - best) ** 2), "down": 0.0}
+
+
+@pytest.mark.parametrize("method", ["nsga2", "tpe"])
+def test_a_search_over_workloads_looks_for_the_best_design_of_each(method, tmp_path):
+    sweep = sweep_of(method, (MODELS, X, Y), 240 if method == "nsga2" else 120, 20, 3, speed="max")
+    asked = run(search_in(tmp_path, sweep), row=worked)
+    late = asked[len(asked) // 2 :]
+    for model, best, factor in (("large", 7, 1), ("small", 31, 1000)):
+        mine = [point for point in late if point["workload.model"] == model]
+        assert len(mine) > len(late) / 5
+        assert max(worked(point)["speed"] for point in mine) > factor / (1 + 2 * 6**2), best
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(-3, 3), st.integers(-3, 3)), min_size=1, max_size=20))
+def test_shares_keep_the_order_within_a_workload_and_forget_its_size(drawn):
+    space = Space((Axis("workload.batch", (1, 2, 3)), Axis("x", tuple(range(20)))))
+    known = [((work, i), Outcome((10.0**work * a, float(b)))) for i, (work, a, b) in enumerate(drawn)]
+    shares = Shares(space)
+    shares.learn(known)
+    for place, one in known:
+        rivals = [other for where, other in known if where[0] == place[0]]
+        for nth, share in enumerate(shares.of(place, one).values):
+            lower = sum(other.values[nth] < one.values[nth] for other in rivals)
+            equal = sum(other.values[nth] == one.values[nth] for other in rivals)
+            assert share == pytest.approx((lower + equal / 2) / len(rivals))

@@ -7,11 +7,13 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from pimloom.reports.sweep.pareto import pareto_mask
+from pimloom.reports.sweep.columns import read_columns
+from pimloom.reports.sweep.pareto import front_within
 from pimloom.reports.sweep.table import SweepTable
+from pimloom.reports.sweep.workloads import groups_of
 from pimloom.sweeping.definition.expression import judging, parse, parse_constraint
 from pimloom.sweeping.definition.grid import count_points
-from pimloom.sweeping.definition.sweep import Sweep
+from pimloom.sweeping.definition.sweep import WORKLOAD, Sweep
 from pimloom.sweeping.folder import Known, reopen
 from pimloom.sweeping.point.row import result_columns
 from pimloom.sweeping.store.sweep_rows import SweepRows
@@ -49,6 +51,7 @@ def open_table(folder: Path, columns: Collection[str] | None = None) -> Opened:
         uniform=all(run.get("method", sweep.method) in ("grid", "random") for run in known.runs),
         facts=_facts(known, frame),
         meanings={column.name: column.meaning for column in result_columns(known.base)},
+        workload=workload_axes(sweep),
     )
     return Opened(known, table, rows.elsewhere, rows.damaged)
 
@@ -56,8 +59,8 @@ def open_table(folder: Path, columns: Collection[str] | None = None) -> Opened:
 def judged(sweep: Sweep, frame: pd.DataFrame) -> pd.DataFrame:
     """The rows with a column for each objective that is an expression, `feasible` and `pareto` (both bool).
 
-    feasible: did not fail, and holds all constraints. pareto: feasible, and no feasible point is better in one
-    objective and at least as good in all.
+    feasible: did not fail, and holds all constraints. pareto: feasible, and no feasible point of the same workload is
+    better in one objective and at least as good in all.
     """
     frame, column_of = frame.copy(deep=False), sweep.column_of
     for text in sweep.objectives:
@@ -68,9 +71,19 @@ def judged(sweep: Sweep, frame: pd.DataFrame) -> pd.DataFrame:
         feasible = feasible & parse_constraint(text, "constraints").holds_all(frame, column_of).to_numpy(bool)
     frame["feasible"] = feasible
     values = frame[list(sweep.objectives)].to_numpy(np.float64)
-    on_front = pareto_mask(values, list(sweep.objectives.values()), feasible) if sweep.objectives else feasible & False
-    frame["pareto"] = on_front
+    frame["pareto"] = front_within(values, list(sweep.objectives.values()), feasible, workload_of_each(sweep, frame))
     return frame
+
+
+def workload_axes(sweep: Sweep) -> tuple[str, ...]:
+    """The columns of the axes that are keys of the workload; points are compared where they have the same values."""
+    return tuple(axis.column for axis in sweep.axes if axis.place.startswith(WORKLOAD))
+
+
+def workload_of_each(sweep: Sweep, frame: pd.DataFrame) -> np.ndarray:
+    """The number of each row's workload, int, in the order in which they first appear."""
+    axes = workload_axes(sweep)
+    return groups_of(read_columns(frame[list(axes)]), axes, len(frame))
 
 
 def _facts(known: Known, frame: pd.DataFrame) -> Mapping[str, str]:

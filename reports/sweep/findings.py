@@ -7,23 +7,27 @@ from dataclasses import dataclass
 import numpy as np
 
 from pimloom.reports.sweep.columns import Column, numbers_of, read_columns
-from pimloom.reports.sweep.pareto import pareto_mask
+from pimloom.reports.sweep.pareto import front_within
 from pimloom.reports.sweep.sensitivity import Indices, sensitivities
 from pimloom.reports.sweep.table import SweepTable
+from pimloom.reports.sweep.workloads import Workload, groups_of, workloads_of
 
 NOT_UNIFORM = "The points were chosen by a search, not evenly, so shares of a variance would say nothing."
 
 
 @dataclass(frozen=True)
 class Findings:
-    """A table, read. Masks are bool, (n,). sensitivities: by objective, the indices or why there are none."""
+    """A table, read. Masks are bool, (n,). sensitivities: by objective, the indices or why there are none.
+
+    front: of each workload by itself.
+    """
 
     columns: Mapping[str, Column]
     finished: np.ndarray
     feasible: np.ndarray
     front: np.ndarray
     sensitivities: Mapping[str, Indices | str]
-    best: Mapping[str, int]
+    workloads: tuple[Workload, ...]
     failures: tuple[tuple[str, int], ...]
 
     @property
@@ -34,25 +38,26 @@ class Findings:
 def study(table: SweepTable) -> Findings:
     """Read the whole table. Raises ValueError if an axis has no column or a direction is neither min nor max."""
     columns = read_columns(table.frame)
-    if lost := [axis for axis in table.axes if axis not in columns]:
+    if lost := [axis for axis in (*table.axes, *table.workload) if axis not in columns]:
         raise ValueError(f"the table has no column for the axis {lost[0]!r}")
     count = len(table.frame)
     finished = _finished(columns, count)
     feasible = finished & _true(columns, "feasible", count)
     objectives = {name: numbers_of(columns, name, count) for name in table.objectives}
     values = np.column_stack(list(objectives.values())) if objectives else np.empty((count, 0))
+    groups = groups_of(columns, table.workload, count)
     return Findings(
         columns,
         finished,
         feasible,
-        pareto_mask(values, list(table.objectives.values()), feasible),
+        front_within(values, list(table.objectives.values()), feasible, groups),
         {
             name: sensitivities([columns[axis] for axis in table.axes], numbers, finished)
             if table.uniform
             else NOT_UNIFORM
             for name, numbers in objectives.items()
         },
-        _best(objectives, table.objectives, feasible),
+        workloads_of(groups, objectives, table.objectives, feasible),
         _failures(columns),
     )
 
@@ -69,17 +74,6 @@ def _true(columns: Mapping[str, Column], name: str, count: int) -> np.ndarray:
         return column.numbers() == 1
     yes = np.array([level == "true" for level in column.levels] + [False])
     return yes[column.codes]
-
-
-def _best(values: Mapping[str, np.ndarray], directions: Mapping[str, str], feasible: np.ndarray) -> dict[str, int]:
-    """By objective, the first of the feasible rows with its best value."""
-    found = {}
-    for name, numbers in values.items():
-        rows = np.flatnonzero(feasible & ~np.isnan(numbers))
-        if rows.size:
-            pick = np.argmin if directions[name] == "min" else np.argmax
-            found[name] = int(rows[pick(numbers[rows])])
-    return found
 
 
 def _failures(columns: Mapping[str, Column]) -> tuple[tuple[str, int], ...]:

@@ -1,6 +1,8 @@
 """The first lines of the page: a sentence and a few numbers, in the page's words."""
 
 import math
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from pimloom.reports.page import Card, number
 from pimloom.reports.sweep.findings import Findings
@@ -16,10 +18,13 @@ def headline(table: SweepTable, findings: Findings) -> str:
     front, feasible = int(findings.front.sum()), int(findings.feasible.sum())
     parts = [counted(findings.count, "point"), f"{number(feasible)} feasible"]
     if table.objectives:
-        parts.append(f"{number(front)} on the front" if len(table.objectives) > 1 else f"{number(front)} best")
+        parts.append(f"{number(front)} {_front(table, findings)}")
     if failed := findings.count - int(findings.finished.sum()):
         parts.append(f"{number(failed)} failed")
-    best = [_best(table, findings, name, row) for name, row in findings.best.items()]
+    best = [_best(table, findings, name, row) for name, row in _only_best(findings).items()]
+    if table.objectives and len(findings.workloads) > 1:
+        names = " and ".join(f"`{label_of(axis)}`" for axis in table.workload)
+        best = [f"Points are compared only with points of the same {names}."]
     return " ".join([", ".join(parts) + ".", *best])
 
 
@@ -34,13 +39,50 @@ def cards(table: SweepTable, findings: Findings) -> list[Card]:
     ]
     if len(table.objectives) > 1:
         found.insert(2, Card("On the front", int(findings.front.sum()), "", f"of {len(table.objectives)} objectives"))
-    for name, row in findings.best.items():
+    for name, row in _only_best(findings).items():
         unit = unit_of(name)
         value = float(findings.columns[name].numbers()[row])
         shown = value if math.isfinite(value) else str(value)
         title = f"{WAYS[table.objectives[name]].capitalize()} {label_of(name)}"
         found.append(Card(title, shown, "" if unit == "-" else unit, f"point {number(row + 1)}"))
     return found
+
+
+def bests(table: SweepTable, findings: Findings) -> list[dict[str, Any]]:
+    """Of each of several workloads its points and, by objective, the best value and its design, as texts."""
+    if len(findings.workloads) < 2 or not table.objectives:
+        return []
+    designs = [axis for axis in table.axes if axis not in table.workload]
+    return [
+        {
+            "workload": _settings(findings, table.workload, int(work.rows[0])),
+            "feasible": int(findings.feasible[work.rows].sum()),
+            "front": int(findings.front[work.rows].sum()),
+            "best": [
+                (value_text(findings, name, work.best[name]), _settings(findings, designs, work.best[name]))
+                if name in work.best
+                else ("–", "")
+                for name in table.objectives
+            ],
+        }
+        for work in findings.workloads
+    ]
+
+
+def _only_best(findings: Findings) -> Mapping[str, int]:
+    """The best rows by objective; none where several workloads would have to be compared."""
+    return findings.workloads[0].best if len(findings.workloads) == 1 else {}
+
+
+def _front(table: SweepTable, findings: Findings) -> str:
+    count = len(findings.workloads)
+    if len(table.objectives) < 2:
+        return "best" if count == 1 else f"best of {number(count)} workloads"
+    return "on the front" if count == 1 else f"on the fronts of {number(count)} workloads"
+
+
+def _settings(findings: Findings, axes: Sequence[str], row: int) -> str:
+    return ", ".join(f"{label_of(axis)} = {value_text(findings, axis, row)}" for axis in axes)
 
 
 def counted(count: int, word: str) -> str:

@@ -15,7 +15,7 @@ from pimloom.reports.files import prepare_folder, write_atomic
 from pimloom.reports.page import TEMPLATES, number, prose
 from pimloom.reports.sweep.csv_files import write_points
 from pimloom.reports.sweep.findings import Findings, study
-from pimloom.reports.sweep.headline import cards, counted, headline
+from pimloom.reports.sweep.headline import bests, cards, counted, headline
 from pimloom.reports.sweep.payload import ordered, payload, role_of, script_safe
 from pimloom.reports.sweep.sensitivity import Indices
 from pimloom.reports.sweep.table import SweepTable
@@ -60,6 +60,7 @@ def render(table: SweepTable, findings: Findings) -> bytes:
         findings=findings,
         headline=headline(table, findings),
         cards=cards(table, findings),
+        bests=bests(table, findings),
         indices=[_indices(name, found) for name, found in findings.sensitivities.items()],
         definitions=_definitions(table, findings),
         counted=counted,

@@ -28,6 +28,15 @@ def pareto_mask(values: np.ndarray, directions: Sequence[str], feasible: np.ndar
     return mask
 
 
+def front_within(values: np.ndarray, directions: Sequence[str], feasible: np.ndarray, groups: np.ndarray) -> np.ndarray:
+    """The front of each group by itself: `pareto_mask` of its rows. groups: int (n,), rows of one group are equal."""
+    mask = np.zeros(len(values), dtype=bool)
+    feasible, order = np.asarray(feasible, dtype=bool), np.argsort(groups, kind="stable")
+    for rows in np.split(order, np.flatnonzero(np.diff(groups[order])) + 1):
+        mask[rows] = pareto_mask(values[rows], directions, feasible[rows])
+    return mask
+
+
 def _front_of_one(rows: np.ndarray) -> np.ndarray:
     return np.arange(len(rows)) == 0
 

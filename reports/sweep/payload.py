@@ -30,6 +30,7 @@ def payload(table: SweepTable, findings: Findings) -> str:
         "rows": findings.count,
         "columns": [_column(column, role_of(table, column.name), table.meanings) for column in columns],
         "axes": [names.index(axis) for axis in table.axes],
+        "workload": [names.index(axis) for axis in table.workload],
         "objectives": [
             {"column": names.index(name), "direction": way} for name, way in table.objectives.items() if name in names
         ],

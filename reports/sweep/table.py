@@ -13,7 +13,8 @@ class SweepTable:
     """A sweep's points and their results.
 
     frame: one row per point, with a bool column `feasible` and, for failed points, a text in `error`.
-    axes: the columns that are axes. objectives: numeric column -> "min" or "max"; may be empty.
+    axes: the columns that are axes. workload: those of them that are keys of the workload; points are compared only
+    where they have the same values there. objectives: numeric column -> "min" or "max"; may be empty.
     constraints: as written. uniform: the points are a grid or drawn at random, so that sensitivities mean something.
     facts: what the page's foot says: method, seed, digests, versions, wall time. meanings: column of a result -> what
     it says.
@@ -27,3 +28,4 @@ class SweepTable:
     uniform: bool
     facts: Mapping[str, str]
     meanings: Mapping[str, str] = field(default_factory=dict)
+    workload: tuple[str, ...] = ()

@@ -28,7 +28,7 @@ MEANINGS = {
     "base_digest": "digest of all but the axis values",
     "point": "key of the point: a digest of specification, workload, axis values and code",
     "feasible": "whether the point finished and satisfies all constraints",
-    "front": "whether no feasible point is better in one objective without being worse in another",
+    "front": "whether no feasible point of its workload is better in one objective without being worse in another",
     "error": "why the point failed",
     "spec_digest": "digest of everything that decides the result",
     "code_digest": "digest of the code that computed it",

@@ -26,6 +26,7 @@ const named = (name) => sweep.columns.find((column) => column.name === name);
 const [front, feasible] = [named("front"), named("feasible")];
 const errors = named("error");
 const axes = sweep.axes.map((place) => sweep.columns[place]);
+const workload = sweep.workload.map((place) => sweep.columns[place]);
 const objectives = sweep.objectives.map(({ column, direction }) => Object.assign(sweep.columns[column], { direction }));
 const results = sweep.columns.filter((c) => c.numeric && ["objective", "result"].includes(c.role) && c.values.some(Number.isFinite));
 const finished = (row) => !errors || errors.numeric || errors.values[row] === "";

@@ -43,19 +43,21 @@ const frontTraces = (x, y, all) => {
 const startFront = () => {
   if (!objectives.length) return null;
   const plot = place("front-plot");
-  let [across, up] = [null, null];
+  let [across, up, sameWork] = [null, null, null];
   const tick = () => {
     const ticks = ticksInView(plot);
     if (Object.keys(ticks).length) Plotly.relayout(plot, ticks);
   };
   const draw = () => {
     const [x, y] = [picked(across), picked(up)];
-    const rows = rowsWhere((row) => finished(row) && has(x, row) && has(y, row));
+    const same = sameWork(x, y);
+    const rows = rowsWhere((row) => finished(row) && same(row) && has(x, row) && has(y, row));
     if (!rows.length) {
       say("front", "No finished point has values to show.");
+      if (workload.length) Plotly.react(plot, [], look({ height: 470 }), CONFIG);
       return;
     }
-    const missing = rowsWhere(finished).length - rows.length;
+    const missing = rowsWhere((row) => finished(row) && same(row)).length - rows.length;
     say("front", missing && `${counted(missing, "finished point")} without a value left out.`);
     const goal = (column) => (column.direction ? `, ${column.direction}` : "");
     const named = (column) => {
@@ -73,6 +75,8 @@ const startFront = () => {
   across = choose("front", "across", byPlace(many ? objectives : axes), draw);
   up = choose("front", "up", byPlace(objectives), draw);
   if (many) up.selectedIndex = 1;
+  else across.value = designFirst(axes)[0].place;
+  sameWork = chooseWorkload("front", draw);
   draw();
   plot.on?.("plotly_hover", ({ points: [point], event }) => showTip(event, ...describe(point.data.rows[point.pointIndex ?? point.pointNumber])));
   plot.on?.("plotly_unhover", hideTip);

@@ -34,7 +34,8 @@ const startHeat = () => {
     if (best.disabled && reduce.value === "best") reduce.value = "mean";
     const [columns, lines] = [binsOf(x), binsOf(y)];
     const cells = lines.text.map(() => columns.text.map(() => []));
-    const rows = rowsWhere((row) => finished(row) && (which.value === "finished" || isFeasible(row)) && has(x, row) && has(y, row) && has(value, row));
+    const same = sameWork(x, y);
+    const rows = rowsWhere((row) => finished(row) && same(row) && (which.value === "finished" || isFeasible(row)) && has(x, row) && has(y, row) && has(value, row));
     for (const row of rows) cells[lines.of(row)][columns.of(row)].push({ row, value: value.values[row] });
     const z = cells.map((cellsOfLine) => cellsOfLine.map((found) => (found.length ? REDUCE[reduce.value](found, value.direction) : null)));
     const text = z.map((ofLine) => ofLine.map((found) => (found === null ? "" : shown(found))));
@@ -54,7 +55,8 @@ const startHeat = () => {
   const column = choose("heat", "value", byPlace(results), draw);
   const reduce = choose("heat", "other axes", [["best", "best"], ["mean", "mean"], ["min", "lowest"], ["max", "highest"]], draw);
   const which = choose("heat", "points", [["feasible", "feasible"], ["finished", "all finished"]], draw);
-  up.selectedIndex = 1;
+  const sameWork = chooseWorkload("heat", draw);
+  [across.value, up.value] = designFirst(varying).map((axis) => axis.place);
   if (objectives.length) column.value = objectives[0].place;
   if (!rowsWhere(isFeasible).length) which.value = "finished";
   draw();

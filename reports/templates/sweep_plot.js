@@ -99,3 +99,19 @@ const picked = (select) => sweep.columns[select.value];
 
 // Every nth of `rows`, so that at most `most` are left.
 const thinned = (rows, most) => (rows.length <= most ? rows : rows.filter((_, nth) => Math.floor((nth * most) / rows.length) !== Math.floor(((nth - 1) * most) / rows.length)));
+
+// A select for each axis of the workload, as only points of one workload are compared: a test of rows for what they say;
+// `free` axes vary all the same.
+const chooseWorkload = (id, changed) => {
+  const kinds = workload.map((axis) => [axis, [...new Set(axis.values)].filter((value) => value === value && value !== "")]);
+  const fixed = kinds.filter(([, values]) => values.length > 1).map(([axis, values]) => {
+    const sorted = axis.numeric ? values.sort((a, b) => a - b) : values;
+    return [axis, sorted, choose(id, axis.label, sorted.map((value, nth) => [nth, shown(value)]), changed)];
+  });
+  return (...free) => {
+    for (const [axis, , select] of fixed) select.disabled = free.includes(axis);
+    const held = fixed.filter(([axis]) => !free.includes(axis)).map(([axis, values, select]) => [axis, values[select.value]]);
+    return (row) => held.every(([axis, value]) => axis.values[row] === value);
+  };
+};
+const designFirst = (columns) => [...columns.filter((axis) => !workload.includes(axis)), ...columns.filter((axis) => workload.includes(axis))];

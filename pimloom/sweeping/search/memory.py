@@ -3,10 +3,10 @@
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from pimloom.sweeping.definition.sweep import Direction, Method
+from pimloom.sweeping.definition.sweep import WORKLOAD, Direction, Method
+from pimloom.sweeping.search.shares import Outcome, Shares
 from pimloom.sweeping.search.space import Place, Space
 
 if TYPE_CHECKING:
@@ -19,19 +19,12 @@ _GENERATION = "NSGAIISampler:generation"  # where Optuna's NSGA-II looks for a t
 _DIRECTIONS: Mapping[Direction, Literal["minimize", "maximize"]] = {"min": "minimize", "max": "maximize"}
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """What a design point came to: a value per objective, a violation per constraint (<= 0 is met)."""
-
-    values: tuple[float, ...]
-    violations: tuple[float, ...] = ()
-
-
 class Memory:
     """The finished trials that a method still looks at.
 
     random: none. tpe: all. nsga2: the `batch` best, as NSGA-II ranks them (feasible first, then by domination, then by
-    crowding); until half a batch is known, the next points are random ones.
+    crowding); until half a batch is known, the next points are random ones. Where keys of the workload are axes, a
+    value counts as the share of the known points of its workload that are lower: smaller work makes no better design.
     """
 
     def __init__(self, method: Method, space: Space, directions: Sequence[Direction], batch: int) -> None:
@@ -43,16 +36,26 @@ class Memory:
         with _quiet():
             self._distributions = space.distributions()
         self._trials: list[FrozenTrial] = []
+        self._shares = Shares(space) if any(axis.place.startswith(WORKLOAD) for axis in space.axes) else None
+        self._known: list[tuple[Place, Outcome]] = []  # of the trials, in their order; with shares only
 
     def learn(self, known: Sequence[tuple[Place, Outcome]]) -> None:
         """Take in the trials of a batch, in order; points that failed are left out by the caller."""
         if self._method == "random" or not known:
             return
         with _quiet():
-            self._trials += [self._trial(place, outcome) for place, outcome in known]
+            if self._shares is None:
+                self._trials += [self._trial(place, outcome) for place, outcome in known]
+            else:
+                self._shares.learn(known)
+                self._known += known
+                self._trials = [self._trial(place, self._shares.of(place, outcome)) for place, outcome in self._known]
             if self._method == "nsga2" and len(self._trials) > self._batch:
                 study, sampler = self._study(seed=0)
                 self._trials = sampler.select_parent(study, 1)  # type: ignore[attr-defined]
+                if self._shares is not None:
+                    places = {self._space.place(trial.params) for trial in self._trials}
+                    self._known = [(place, outcome) for place, outcome in self._known if place in places]
 
     @contextmanager
     def drawing(self, seed: int) -> Iterator[Callable[[], Place]]:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from pimloom.arch.system import digest
 from pimloom.sweeping.definition.sweep import Axis, Scalar, Sweep
-from pimloom.sweeping.search.memory import Memory, Outcome
+from pimloom.sweeping.search.memory import Memory
+from pimloom.sweeping.search.shares import Outcome
 from pimloom.sweeping.search.space import Place, Space
 from pimloom.sweeping.search.trials import Trials
 
@@ -133,7 +134,7 @@ class Search:
         ]
         sweep = self._sweep
         directions = [] if sweep.method == "random" else list(sweep.objectives.values())
-        return digest(1, sweep.method, sweep.seed, sweep.batch, axes, directions)
+        return digest(2, sweep.method, sweep.seed, sweep.batch, axes, directions)
 
 
 def _linked(axis: Axis, levels: Sequence[Scalar]) -> list[dict[str, str]]:

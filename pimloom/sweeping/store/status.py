@@ -3,6 +3,8 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from pimloom.sweeping.table import Opened
 
 
@@ -11,7 +13,11 @@ STATUS = ("wall_s",)  # columns of the table that `status_of` reads beside what 
 
 def status_of(opened: "Opened") -> dict[str, Any]:
     """What `pimloom sweep status --json` says; fields in docs/sweep.md."""
+    from pimloom.sweeping.table import workload_of_each
+
     sweep, frame, runs = opened.known.sweep, opened.table.frame, opened.known.runs
+    parts = [rows for _, rows in frame.groupby(workload_of_each(sweep, frame))] or [frame]
+    workloads = [_of_workload(opened, rows) for rows in parts]
     failed = frame["error"].dropna()
     last = runs[-1] if runs else {}
     return {
@@ -25,7 +31,8 @@ def status_of(opened: "Opened") -> dict[str, Any]:
         "feasible": int(frame["feasible"].sum()),
         "pareto": int(frame["pareto"].sum()),
         "simulated_s": float(frame["wall_s"].sum()),
-        "best": {name: _best(opened, name, direction) for name, direction in sweep.objectives.items()},
+        "best": workloads[0]["best"] if len(workloads) == 1 else dict.fromkeys(sweep.objectives),
+        "workloads": workloads,
         "errors": {str(text): int(count) for text, count in failed.value_counts().items()},
         "elsewhere": opened.elsewhere,
         "starts": len(runs),
@@ -35,9 +42,20 @@ def status_of(opened: "Opened") -> dict[str, Any]:
     }
 
 
-def _best(opened: "Opened", name: str, direction: str) -> dict[str, Any] | None:
+def _of_workload(opened: "Opened", frame: "pd.DataFrame") -> dict[str, Any]:
+    """How far the points of one workload are, and the best of them."""
+    return {
+        "workload": {axis: plain(frame[axis].iloc[0]) for axis in opened.table.workload if len(frame)},
+        "finished": len(frame),
+        "failed": int(frame["error"].notna().sum()),
+        "feasible": int(frame["feasible"].sum()),
+        "pareto": int(frame["pareto"].sum()),
+        "best": {name: _best(opened, frame, name, way) for name, way in opened.table.objectives.items()},
+    }
+
+
+def _best(opened: "Opened", frame: "pd.DataFrame", name: str, direction: str) -> dict[str, Any] | None:
     """The feasible point with the best value of an objective, the first of equals."""
-    frame = opened.table.frame
     values = frame.loc[frame["feasible"], name].astype(float).dropna()
     if not len(values):
         return None
