@@ -18,8 +18,9 @@ class LlmSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Shape of a decoder-only model: names as Hugging Face spells them for llama, sizes in elements.
 
     A dense model has 1 expert and uses 1 per token. `sliding_window` is in tokens, None if attention sees
-    all. `attention_bias` is a bias on Q, K and V. `norm` is 'layernorm' or 'rmsnorm'. `parallel_attention`:
-    attention and FFN of a block read the same input. `gated_ffn`: three FFN matrices, not two.
+    all. `attention_bias` is a bias on Q, K and V (see `projection_bias`). `norm` is 'layernorm' or 'rmsnorm'.
+    `parallel_attention`: attention and FFN of a block read the same input, each through a norm of its own.
+    `gated_ffn`: three FFN matrices, not two.
     """
 
     name: str
@@ -42,6 +43,11 @@ class LlmSpec(msgspec.Struct, frozen=True, kw_only=True):
     sliding_window: int | None
     tie_word_embeddings: bool
     parallel_attention: bool
+
+    @property
+    def projection_bias(self) -> bool:
+        """A bias on the projection behind attention: Qwen2 has none there, all others as on Q, K and V."""
+        return self.attention_bias and self.model_type != "qwen2"
 
     @property
     def params_matmul(self) -> int:

@@ -138,11 +138,21 @@ def _one_list(hardware: System, llm: LlmSpec, asked: Asked, quiet: bool) -> Answ
             )
     else:
         found = serve_gpu(hardware, llm, tokens, tp=asked.tp, layers=asked.layers)
-    most, longest = llm.max_position_embeddings, int(tokens.max())
-    if longest > most and not quiet:
-        said = f"{llm.name} has positions for {most:,} tokens; contexts of up to {longest:,} are simulated"
-        print(f"pimloom: note: {said}", file=sys.stderr)
+    if not quiet:
+        _note_long(llm, int(tokens.max()))
     return Answer(found.as_dict() | {"workload": None}, lambda: show_served(found))
+
+
+def _note_long(llm: LlmSpec, longest: int) -> None:
+    """Say on stderr what becomes of contexts of a list that are longer than the model's positions or its window."""
+    most, window = llm.max_position_embeddings, llm.sliding_window
+    if window and longest > window:
+        said = f"{llm.name} attends to the last {window:,} tokens; of longer contexts only those are simulated"
+    elif longest > most:
+        said = f"{llm.name} has positions for {most:,} tokens; contexts of up to {longest:,} are simulated"
+    else:
+        return
+    print(f"pimloom: note: {said}", file=sys.stderr)
 
 
 def _workload(hardware: System, llm: LlmSpec, asked: Asked, quiet: bool) -> Answer:

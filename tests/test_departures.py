@@ -143,8 +143,9 @@ def test_a_wrapped_header_does_not_find_its_own_row_open():
 
 @pytest.mark.parametrize(
     ("faulty", "layers", "row"),
-    # 3.7: 513 as released; 12 x 4096^2 weights of 2 bytes, a quarter of them: 96 rows of 1 MiB a layer
-    [("true", 32, 513), ("false", 32, 513 + 32 * 96), ("false", 8, 513 + 8 * 96)],
+    # 3.7: 513 as released; 12 x 4096^2 weights of 2 bytes, a quarter of them: 96 rows of 1 MiB a layer,
+    # and 30,720 bytes of biases: 3 x 4096 and 16,384 of them are shared, two times 4096 are not
+    [("true", 32, 513), ("false", 32, 513 + 32 * 96 + 1), ("false", 64, 513 + 64 * 96 + 2)],
 )
 def test_weights_take_rows_before_the_cache(faulty, layers, row):
     system = load_system("neupims", {"faults.cache_overallotted": faulty})
@@ -158,14 +159,14 @@ def test_a_batch_that_does_not_fit(tmp_path):
     options = ("run", "neupims", "--model", "gpt3-7b", "--tp", "4", "--requests", tmp_path / "r.csv")
     done = call(*options)
     assert done.code == 2 and done.err.count("\n") == 1
-    # 32 layers: 12 x 4096 x 4096 weights over 4 devices, and K and V of 1,024 elements for 300,000 tokens, 2 bytes each
-    assert (
-        f"needs {32 * (12 * 4096**2 // 4 + 2 * 1024 * 300_000) * 2:,} bytes of memory on each of 4 devices" in done.err
-    )
+    # 32 layers: 12 x 4096 x 4096 weights and 7 x 4096 biases over 4 devices, 2 x 4096 biases on each, and K and V of
+    # 1,024 elements for 300,000 tokens, 2 bytes each
+    needs = 32 * ((12 * 4096 + 7) * 4096 // 4 + 2 * 4096 + 2 * 1024 * 300_000) * 2
+    assert f"needs {needs:,} bytes of memory on each of 4 devices" in done.err
     done = call(*options, "--layers", "1")
     assert done.code == 2 and done.err.count("\n") == 1
     # 63 tiles x 2 rows of K and 4 x 32 of V each; 512 rows of activations, 96 of weights
-    assert f"need {150 * (126 + 128):,} rows of a bank behind 609 of activations and weights; it has 32,768" in done.err
+    assert f"need {150 * (126 + 128):,} rows of a bank behind 610 of activations and weights; it has 32,768" in done.err
 
 
 def test_scope_of_a_precharge_that_is_not_there(tmp_path):

@@ -10,7 +10,7 @@ import numpy as np
 from pimloom.arch.error import UserError
 from pimloom.arch.units import ceil_div
 
-VectorOp = Literal["norm", "softmax", "add", "gelu"]
+VectorOp = Literal["norm", "rmsnorm", "softmax", "add", "gelu"]
 
 
 @dataclass(frozen=True)
@@ -39,18 +39,19 @@ def vector_cyc(vectors: VectorUnits, op: VectorOp, elements: int, rows: int = 1)
 
     With passes = elements / lanes, rounded up, and the adder tree that sums a row (casys-kaist/NeuPIMs@f299af3,
     NeuPIMSystolicWS.cc:382, restated): LayerNorm 2 trees + 3 + 5 passes, softmax 2 trees + 3 passes, addition and
-    GELU the passes alone.
+    GELU the passes alone. RMSNorm is LayerNorm without what the mean takes [derived]: a tree + 2 + 3 passes, for the
+    squares, by the root, by the weight.
 
     >>> units = VectorUnits(units=8, lanes=128)
-    >>> [vector_cyc(units, op, 4096) for op in ("norm", "softmax", "add", "gelu")]
-    [229, 162, 32, 32]
+    >>> [vector_cyc(units, op, 4096) for op in ("norm", "rmsnorm", "softmax", "add", "gelu")]
+    [229, 131, 162, 32, 32]
     """
     passes = ceil_div(elements, vectors.lanes)
     if op in ("add", "gelu"):
         each = passes
     else:
-        trees = 2 * adder_tree_cyc(elements, vectors.lanes)
-        each = trees + 3 + 5 * passes if op == "norm" else trees + 3 * passes
+        trees, scalars, vector = {"norm": (2, 3, 5), "rmsnorm": (1, 2, 3), "softmax": (2, 0, 3)}[op]
+        each = trees * adder_tree_cyc(elements, vectors.lanes) + scalars + vector * passes
     return ceil_div(rows, vectors.units) * each
 
 

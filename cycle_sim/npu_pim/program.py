@@ -260,17 +260,18 @@ def gemm(
     element_bytes: int,
     *,
     by_output: bool = False,
+    biased: bool = True,
 ) -> None:
     """(rows x n_in) x (n_in x n_out) in tiles: bias first; weights once, activations once, stored after the last k.
 
     Activations stand in the arrays, all outputs of a k follow each other, and the first preloads. by_output: results
-    stand, all k of an output follow each other, and nothing is preloaded.
+    stand, all k of an output follow each other, and nothing is preloaded. biased: whether there is a bias.
     """
     down, across, batches = ceil_div(n_in, tile), ceil_div(n_out, tile), ceil_div(rows, tile)
     width = [min(tile, n_out - m * tile) for m in range(across)]
     depth = [min(tile, n_in - i * tile) for i in range(down)]
     weights: dict[tuple[int, int], int] = {}
-    bias = [b.load(op, w * element_bytes) for w in width]
+    bias = [b.load(op, w * element_bytes) for w in width if biased]
     by_depth = [(i, m) for i in range(down) for m in range(across)]
     order = sorted(by_depth, key=lambda place: place[1]) if by_output else by_depth
     steps = []
@@ -286,7 +287,7 @@ def gemm(
     for i, m, activation, size in steps:
         store = b.store(op, size) if i == down - 1 else -1
         loaded = k.TILE if m == 0 and not by_output else k.NOTHING
-        b.step(op, 0, (weights[i, m], activation, bias[m]), loaded, store=store)
+        b.step(op, 0, (weights[i, m], activation, *bias[m : m + 1]), loaded, store=store)
 
 
 def by_tile(b: Builder, op: Operator, rows: int, size: int, operands: int, cycles: int, tile: int) -> None:

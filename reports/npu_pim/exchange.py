@@ -9,7 +9,7 @@ from pimloom.mappers.interleave import stages as schedule
 from pimloom.reports.npu_pim.layer import Shard
 
 ON_PIM = ("logit", "attend")
-IN_A_STAGE = 2  # all-reduces of the rows of a sub-batch: after the projection and after the FFN
+IN_A_STAGE = 2  # all-reduces of the rows of a sub-batch: after projection and FFN; one of their sum if parallel
 
 
 class Exchange(NamedTuple):
@@ -28,17 +28,17 @@ def exchange(
     Operators of the NPU wait for an all-reduce, PIM does not: a stage becomes longer where NPU and all-reduces together
     outlast it. What the memory would gain from an NPU that waits is left out.
     """
-    silent = shard.system.faults.silent_devices
+    silent, times = shard.system.faults.silent_devices, 1 if shard.llm.parallel_attention else IN_A_STAGE
     found = Exchange(*(dict.fromkeys(stages, 0) for _ in range(3)))
     for name, through, *_ in schedule(len(sub_batches)):
         if silent or through is None:
             continue
         n_bytes = sub_batches[through] * shard.llm.hidden_size * shard.element_bytes
-        took = IN_A_STAGE * ceil_div(all_reduce_ps(shard.system.link, n_bytes, shard.tp), clock_ps)
+        took = times * ceil_div(all_reduce_ps(shard.system.link, n_bytes, shard.tp), clock_ps)
         on_npu = sum(
             cyc for key, cyc in operators.items() if key.split(".")[0] == name and key.split(".")[1] not in ON_PIM
         )
         found.all_cyc[name] = took
         found.exposed_cyc[name] = max(on_npu + took - stages[name], 0)
-        found.sent_bytes[name] = IN_A_STAGE * all_reduce_bytes(n_bytes, shard.tp)
+        found.sent_bytes[name] = times * all_reduce_bytes(n_bytes, shard.tp)
     return found

@@ -14,6 +14,7 @@ from pimloom.arch.llm import LlmSpec
 from pimloom.arch.system import RooflineSystem, System
 from pimloom.arch.units import BITS_PER_BYTE, J_PER_PJ, PS_PER_NS, PS_PER_US, S_PER_PS
 from pimloom.cycle_sim.roofline import work_s
+from pimloom.reports.npu_pim.contexts import attended
 from pimloom.reports.npu_pim.layer import dealt
 from pimloom.reports.npu_pim.serve import Served
 from pimloom.reports.npu_pim.share import Share, check_memory, share_of
@@ -32,7 +33,7 @@ def serve_gpu(system: System, llm: LlmSpec, tokens: np.ndarray, *, tp: int, laye
     """Decode one token of each request, with contexts of `tokens`, on `tp` GPUs. Raises UserError."""
     gpu = system.spec
     assert isinstance(gpu, RooflineSystem)
-    batch, context = len(tokens), int(tokens.sum())
+    batch, context = len(tokens), int(attended(llm, tokens).sum())
     check_memory(llm, tp, layers, context, gpu.element_bits, gpu.memory_bytes)
     stages, times = dict.fromkeys("ABE", 0), dict[str, int]()
     for work in layer_work(llm, share_of(llm, tp), batch, context):
@@ -81,26 +82,27 @@ def layer_work(llm: LlmSpec, mine: Share, batch: int, context: int) -> Iterator[
     """The operators of a decoder layer on one device, in order. context: tokens of all requests."""
     width, dim = llm.hidden_size, llm.head_dim
     yield _vector("A", "norm", batch * width, 1)
-    yield _gemm("A", "qkv", batch, width, (mine.heads + 2 * mine.kv_heads) * dim)
+    yield _gemm("A", "qkv", batch, width, (mine.heads + 2 * mine.kv_heads) * dim, llm.attention_bias)
     cached, vectors = 2 * context * mine.kv_heads * dim, 2 * batch * mine.heads * dim
     yield Work("B", "fused_mha", 4 * context * mine.heads * dim, cached + vectors)
-    yield _gemm("E", "projection", batch, mine.heads * dim, width)
-    yield _vector("E", "residual", batch * width, 2)
+    yield _gemm("E", "projection", batch, mine.heads * dim, width, llm.projection_bias)
+    if not llm.parallel_attention:  # else one sum of the block's input, attention and FFN
+        yield _vector("E", "residual", batch * width, 2)
     yield _vector("E", "norm", batch * width, 1)
     if llm.num_experts > 1:
-        yield _gemm("E", "router", batch, width, llm.num_experts)
+        yield _gemm("E", "router", batch, width, llm.num_experts, biased=False)
     gates = 2 if llm.gated_ffn else 1
     for rows in filter(None, dealt(batch * llm.num_experts_per_tok, llm.num_experts)):
-        yield _gemm("E", "ffn1", rows, width, gates * mine.ffn)
+        yield _gemm("E", "ffn1", rows, width, gates * mine.ffn, llm.ffn_bias)
         yield _vector("E", "activation", rows * mine.ffn, gates)
-        yield _gemm("E", "ffn2", rows, mine.ffn, width)
+        yield _gemm("E", "ffn2", rows, mine.ffn, width, llm.ffn_bias)
     if llm.num_experts_per_tok > 1:
         yield _vector("E", "mix", batch * width, llm.num_experts_per_tok)
-    yield _vector("E", "residual", batch * width, 2)
+    yield _vector("E", "residual", batch * width, 3 if llm.parallel_attention else 2)
 
 
-def _gemm(stage: str, name: str, rows: int, n_in: int, n_out: int) -> Work:
-    return Work(stage, name, 2 * rows * n_in * n_out, n_in * n_out + rows * (n_in + n_out))
+def _gemm(stage: str, name: str, rows: int, n_in: int, n_out: int, biased: bool) -> Work:
+    return Work(stage, name, 2 * rows * n_in * n_out, n_in * n_out + biased * n_out + rows * (n_in + n_out))
 
 
 def _vector(stage: str, name: str, elements: int, operands: int) -> Work:

@@ -109,41 +109,46 @@ class LayerProgram:
         self.work.append(vector_work(op, rows, width, operands, shard.element_bytes))
         return made.index
 
-    def _gemm(self, name: str, rows: int, n_in: int, n_out: int, after: Sequence[int]) -> int:
+    def _gemm(self, name: str, rows: int, n_in: int, n_out: int, after: Sequence[int], *, biased: bool) -> int:
         shard, npu = self.shard, self.shard.system.npu
         made = self.builder.operator(name, after, in_order=True, least=shard.least_cyc)
         sizes = rows, n_in, n_out, npu.rows, shard.element_bytes
-        gemm(self.builder, made, *sizes, by_output=npu.dataflow == "os")
+        gemm(self.builder, made, *sizes, by_output=npu.dataflow == "os", biased=biased)
         made.singly = shard.rule.drains
-        self.work.append(gemm_work(*sizes))
+        self.work.append(gemm_work(*sizes, biased=biased))
         return made.index
 
     def _qkv(self, rows: int, after: Sequence[int]) -> int:
         llm, shape = self.shard.llm, self.shard.shape
-        norm = self._vector("norm", rows, llm.hidden_size, 1, after, "norm")
+        norm = self._norm(rows, after)
         width = (shape.heads + 2 * shape.kv_heads) * shape.head_dim
-        return self._gemm("qkv", rows, llm.hidden_size, width, (norm,))
+        return self._gemm("qkv", rows, llm.hidden_size, width, (norm,), biased=llm.attention_bias)
 
     def _projection_ffn(self, rows: int, after: Sequence[int]) -> int:
         llm, shape, tp = self.shard.llm, self.shard.shape, self.shard.tp
-        done = self._gemm("projection", rows, shape.heads * shape.head_dim, llm.hidden_size, after)
-        done = self._vector("residual", rows, llm.hidden_size, 2, (done,))
-        done = self._vector("norm", rows, llm.hidden_size, 1, (done,), "norm")
-        done = self._ffn(rows, ceil_div(llm.intermediate_size, tp), (done,))
-        return self._vector("residual", rows, llm.hidden_size, 2, (done,))
+        width, parallel = shape.heads * shape.head_dim, llm.parallel_attention
+        done = self._gemm("projection", rows, width, llm.hidden_size, after, biased=llm.projection_bias)
+        if not parallel:  # else one sum of the block's input, attention and FFN
+            done = self._vector("residual", rows, llm.hidden_size, 2, (done,))
+        done = self._ffn(rows, ceil_div(llm.intermediate_size, tp), (self._norm(rows, (done,)),))
+        return self._vector("residual", rows, llm.hidden_size, 3 if parallel else 2, (done,))
+
+    def _norm(self, rows: int, after: Sequence[int]) -> int:
+        llm = self.shard.llm
+        return self._vector("norm", rows, llm.hidden_size, 1, after, "rmsnorm" if llm.norm == "rmsnorm" else "norm")
 
     def _ffn(self, rows: int, width: int, after: Sequence[int]) -> int:
         """Two matrices, or three where the FFN is gated; of experts, each those rows that the router sends it."""
         llm = self.shard.llm
         if llm.num_experts > 1:
-            after = (self._gemm("router", rows, llm.hidden_size, llm.num_experts, after),)
+            after = (self._gemm("router", rows, llm.hidden_size, llm.num_experts, after, biased=False),)
         done = after[-1]
         for expert_rows in dealt(rows * llm.num_experts_per_tok, llm.num_experts):
             if expert_rows:
                 gates = 2 if llm.gated_ffn else 1
-                done = self._gemm("ffn1", expert_rows, llm.hidden_size, gates * width, (done,))
+                done = self._gemm("ffn1", expert_rows, llm.hidden_size, gates * width, (done,), biased=llm.ffn_bias)
                 done = self._vector("activation", expert_rows, width, gates, (done,))
-                done = self._gemm("ffn2", expert_rows, width, llm.hidden_size, (done,))
+                done = self._gemm("ffn2", expert_rows, width, llm.hidden_size, (done,), biased=llm.ffn_bias)
         if llm.num_experts_per_tok > 1:
             done = self._vector("mix", rows, llm.hidden_size, llm.num_experts_per_tok, (done,))
         return done

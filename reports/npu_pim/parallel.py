@@ -13,6 +13,7 @@ from pimloom.arch.units import BITS_PER_BYTE, J_PER_PJ, S_PER_PS, ceil_div
 from pimloom.cycle_sim.link import bits_ps, latency_ps
 from pimloom.cycle_sim.pipeline import Flow, flow
 from pimloom.mappers.packing import pack
+from pimloom.reports.npu_pim.contexts import attended
 from pimloom.reports.npu_pim.serve import (
     ENERGIES,
     Served,
@@ -47,7 +48,7 @@ def serve_on_devices(
         raise UserError(f"--pp {pp}: expected 1 to {layers}, the layers of the iteration")
     if pp == 1:
         return serve(system, llm, tokens, channel, tp=tp, layers=layers, fidelity=fidelity)
-    shard, spec = shard_of(system, llm, tp), channel_of(system)
+    shard, spec, tokens = shard_of(system, llm, tp), channel_of(system), attended(llm, tokens)
     if channel is None:
         channel = pack(estimate_of(shard, spec), tokens.tolist(), shard.system.dram.channels)
     least = shard.system.interleave.sub_batches

@@ -23,6 +23,7 @@ from pimloom.mappers.kv import Cache, Shape
 from pimloom.mappers.packing import PUBLISHED, estimate_ck, pack, split
 from pimloom.mappers.partition import subset_sums
 from pimloom.reports.npu_pim.constants import derived_constants
+from pimloom.reports.npu_pim.contexts import attended
 from pimloom.reports.npu_pim.energy import stage_energy, total_energy
 from pimloom.reports.npu_pim.exchange import exchange
 from pimloom.reports.npu_pim.layer import LayerProgram, Shard
@@ -143,7 +144,7 @@ def serve(
         model=llm.name,
         fidelity=fidelity,
         batch=len(tokens),
-        tokens=int(tokens.sum()),
+        tokens=sum(layer.tokens),
         tp=tp,
         layers=layers,
         clock_ps=clock_ps,
@@ -167,7 +168,7 @@ def lay_out(
     system: System, llm: LlmSpec, tokens: np.ndarray, channel: np.ndarray | None, *, tp: int, layers: int
 ) -> Laid:
     """The program of a layer and the machine that it is for; arguments as for `serve`. Raises UserError."""
-    shard = shard_of(system, llm, tp)
+    shard, tokens = shard_of(system, llm, tp), attended(llm, tokens)
     hardware, part = shard.system, system.part
     assert part is not None
     channels, parts, caches = hardware.dram.channels, [np.arange(len(tokens))], list[Cache]()

@@ -28,11 +28,13 @@ def share_of(llm: LlmSpec, tp: int) -> Share:
 
 
 def weight_bytes(llm: LlmSpec, tp: int, layers: int, element_bits: int) -> int:
-    """Bytes of the matrices of `layers` layers on a device; no embeddings, LM head, biases or norms."""
+    """Bytes of matrices and biases of `layers` layers on a device; no embeddings, LM head or norms."""
     mine, width = share_of(llm, tp), llm.hidden_size
-    attention = width * 2 * (mine.heads + mine.kv_heads) * llm.head_dim
+    qkv, gates = (mine.heads + 2 * mine.kv_heads) * llm.head_dim, 2 if llm.gated_ffn else 1
+    attention = width * (qkv + mine.heads * llm.head_dim) + llm.attention_bias * qkv + llm.projection_bias * width
+    ffn = width * (gates + 1) * mine.ffn + llm.ffn_bias * (gates * mine.ffn + width)
     router = width * llm.num_experts if llm.num_experts > 1 else 0
-    weights = attention + llm.num_experts * (3 if llm.gated_ffn else 2) * width * mine.ffn + router
+    weights = attention + llm.num_experts * ffn + router
     return weights * layers * element_bits // BITS_PER_BYTE
 
 

@@ -10,14 +10,14 @@ from pimloom.arch.units import ceil_div
 from pimloom.energy.npu_pim import Work
 
 
-def gemm_work(rows: int, n_in: int, n_out: int, tile: int, element_bytes: int) -> Work:
+def gemm_work(rows: int, n_in: int, n_out: int, tile: int, element_bytes: int, *, biased: bool = True) -> Work:
     """(rows x n_in) x (n_in x n_out) in tiles: weights and bias arrive once and stream from the pad for every tile of
     rows; activations arrive once and are read once; partial sums are read and written in each step of n_in but the
-    first, which starts from the bias."""
-    arrive = n_in * n_out + n_out + rows * n_in
+    first, which starts from the bias. biased: whether there is a bias."""
+    arrive = n_in * n_out + biased * n_out + rows * n_in
     stream = n_in * n_out * ceil_div(rows, tile) + rows * n_in
-    sums = rows * n_out * ceil_div(n_in, tile)
-    return Work(rows * n_in * n_out, 0, (arrive + stream + 2 * sums + rows * n_out) * element_bytes)
+    sums = rows * n_out * (2 * ceil_div(n_in, tile) - (not biased))  # read and written
+    return Work(rows * n_in * n_out, 0, (arrive + stream + sums + rows * n_out) * element_bytes)
 
 
 def vector_work(op: str, rows: int, width: int, operands: int, element_bytes: int) -> Work:
@@ -44,6 +44,7 @@ def fused_work(tokens: Sequence[int], kv_heads: int, shared: int, head_dim: int,
 
 def lane_ops(op: str, width: int) -> int:
     """Operations of vector lanes on a row, by the passes of its latency: norm 5 of them, softmax 3, both with two adder
-    trees, norm with three scalar operations; all others one pass."""
-    trees = 2 * (width - 1)
-    return {"norm": 5 * width + trees + 3, "softmax": 3 * width + trees}.get(op, width)
+    trees, norm with three scalar operations; RMSNorm 3, one tree and two scalar ones; all others one pass."""
+    tree = width - 1
+    several = {"norm": 5 * width + 2 * tree + 3, "rmsnorm": 3 * width + tree + 2, "softmax": 3 * width + 2 * tree}
+    return several.get(op, width)

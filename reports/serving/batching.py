@@ -25,9 +25,10 @@ Step = Callable[[np.ndarray, np.ndarray], float]  # contexts [tokens] and channe
 class Rules(NamedTuple):
     """How requests are batched.
 
-    batch: most requests at once; longest: positions of the model, at which a context stops growing; policy: 'min-load'
-    (Algorithm 2 over what is resident) or 'round-robin'; cost: load of a request by its context, for 'min-load', of
-    int64 tokens or an array of them; kept_alive: a request that ends is replaced by a random row of the workload.
+    batch: most requests at once; longest: positions of the model or its sliding window, the lesser, at which a context
+    stops growing; policy: 'min-load' (Algorithm 2 over what is resident) or 'round-robin'; cost: load of a request by
+    its context, for 'min-load', of int64 tokens or an array of them; kept_alive: a request that ends is replaced by a
+    random row of the workload.
     """
 
     batch: int

@@ -13,6 +13,7 @@ from pimloom.arch.system import RooflineSystem, System, digest
 from pimloom.arch.units import S_PER_PS
 from pimloom.energy.logic_area import npu_pim_area_mm2
 from pimloom.mappers.packing import round_robin
+from pimloom.reports.npu_pim.contexts import attended
 from pimloom.reports.npu_pim.gpu import serve_gpu
 from pimloom.reports.npu_pim.parallel import serve_on_devices
 from pimloom.reports.npu_pim.serve import Served
@@ -52,7 +53,8 @@ def decode(system: System, llm: LlmSpec, work: Work, given: Given | None, seed: 
 
 def _growing(system: System, llm: LlmSpec, work: Work, layers: int) -> Values:
     batch, contexts = work.batch or 1, range(work.prompt + 1, work.prompt + work.generate + 1)
-    asked = sorted({*contexts[:: work.every], contexts[-1]})
+    bend = {llm.sliding_window} & set(contexts)  # contexts stop growing there
+    asked = sorted({*contexts[:: work.every], contexts[-1], *bend})
     least = system.spec.interleave.sub_batches if isinstance(system.spec, NpuPimSystem) else 1
     machine = machine_of(system, llm, _plan(system, work, layers, max(batch, least), 0))  # a small batch runs undivided
     channel = np.array(round_robin([1] * batch, _channels(system)), np.int64)
@@ -60,7 +62,8 @@ def _growing(system: System, llm: LlmSpec, work: Work, layers: int) -> Values:
         machine.simulate(Batch(np.full(batch, n), channel)) for n in reversed(asked)
     ]  # the largest may not fit
     served = last_first[::-1]
-    return _values(served, asked, contexts, work)
+    mean = float(attended(llm, np.array(contexts)).mean())
+    return _values(served, asked, contexts, work) | {"context_mean": mean}
 
 
 def _channels(system: System) -> int:
@@ -98,7 +101,6 @@ def _values(served: Sequence[Served], asked: Sequence[int], contexts: range, wor
         "iterations": len(contexts),
         "simulated_iterations": len(served),
         "batch_mean": float(batch),
-        "context_mean": (contexts[0] + contexts[-1]) / 2,
     }
 
 
@@ -119,7 +121,7 @@ def _listed(system: System, llm: LlmSpec, work: Work, given: Given, layers: int)
         served = serve_on_devices(
             system, llm, tokens, channel, tp=work.tp, pp=work.pp, layers=layers, fidelity=work.fidelity
         )
-    mean = float(tokens.mean())
+    mean = float(attended(llm, tokens).mean())
     return _values([served], [0], range(1), work) | {"context_mean": mean}
 
 

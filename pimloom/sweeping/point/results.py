@@ -59,7 +59,7 @@ DECODE = (
     Column("iterations", True, "decode iterations"),
     Column("simulated_iterations", True, "of these, simulated"),
     Column("batch_mean", False, "requests of an iteration"),
-    Column("context_mean", False, "tokens of a request's context"),
+    Column("context_mean", False, "tokens of a request's context, at most the sliding window"),
     Column("sub_batches", True, "parts of the batch that take turns, as simulated"),
     Column("allreduce_s", False, "time of all all-reduces"),
     Column("allreduce_exposed_s", False, "what of it lengthens the run"),

@@ -1,0 +1,181 @@
+"""Every field of a model decides what serving a batch of it takes, or there is a reason why it cannot."""
+
+import json
+
+import numpy as np
+import pytest
+from msgspec.structs import replace
+
+from pimloom.arch.error import UserError
+from pimloom.arch.llm import LlmSpec
+from pimloom.arch.system import load_system
+from pimloom.reports.npu_pim.gpu import layer_work
+from pimloom.reports.npu_pim.share import Share, weight_bytes
+from pimloom.reports.npu_pim.work import gemm_work
+from pimloom.reports.serving.decoding import decode_iterations
+from pimloom.reports.serving.machine import Batch, Plan, machine_of
+from pimloom.reports.serving.workload import Workload
+from pimloom.sweeping.point.decode import decode
+from pimloom.sweeping.point.workload import work_of
+from tests.command import call
+
+SYSTEMS = ("neupims", "npu_pim", "npu_only", "gpu_a100")
+TINY = LlmSpec(
+    name="tiny", model_type="llama", num_hidden_layers=4, hidden_size=512, num_attention_heads=4,
+    num_key_value_heads=2, head_dim=128, intermediate_size=1024, vocab_size=32000, max_position_embeddings=600,
+    activation="silu", gated_ffn=True, norm="layernorm", attention_bias=True, ffn_bias=True, num_experts=4,
+    num_experts_per_tok=2, sliding_window=400, tie_word_embeddings=False, parallel_attention=False,
+)  # fmt: skip
+CHANGED = {
+    "name": "other", "model_type": "qwen2", "num_hidden_layers": 2, "hidden_size": 1024, "num_attention_heads": 8,
+    "num_key_value_heads": 4, "head_dim": 256, "intermediate_size": 2048, "vocab_size": 50000,
+    "max_position_embeddings": 300, "activation": "gelu", "gated_ffn": False, "norm": "rmsnorm",
+    "attention_bias": False, "ffn_bias": False, "num_experts": 2, "num_experts_per_tok": 3, "sliding_window": 200,
+    "tie_word_embeddings": True, "parallel_attention": True,
+}  # fmt: skip
+WITHOUT_EFFECT = {
+    "vocab_size": "neither embeddings nor the LM head are run",
+    "tie_word_embeddings": "neither embeddings nor the LM head are run",
+    "activation": "every function is one pass over its vector",
+}
+ON_A_ROOFLINE = {"norm": "both kinds move the same bytes, and their few operations do not count"}
+PLAN = Plan(batch=4, iterations=3, every=1, policy="min-load", seed=0, tp=1, pp=1, layers=2, fidelity="physical")
+
+
+def served(system, llm, tokens=(500, 30, 7, 390), plan=PLAN):
+    channel = np.arange(len(tokens), dtype=np.int64)
+    machine = machine_of(load_system(system), llm, plan)
+    return machine.simulate(Batch(np.array(tokens), channel)).as_dict()
+
+
+def told(found):
+    """A result without what names its inputs as a whole."""
+    return {key: value for key, value in found.items() if key not in ("spec_digest", "version")}
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize("field", LlmSpec.__struct_fields__)
+def test_every_field_counts(system, field):
+    assert CHANGED[field] != getattr(TINY, field)
+    changed = replace(TINY, **{field: CHANGED[field]})
+    without = WITHOUT_EFFECT | (ON_A_ROOFLINE if system == "gpu_a100" else {})
+    plan = PLAN._replace(layers=changed.num_hidden_layers // 2 if field == "num_hidden_layers" else 2)
+    if field == "max_position_embeddings":  # decides how far requests grow
+        here, there = (many(system, llm) for llm in (TINY, changed))
+    else:
+        here, there = served(system, TINY), served(system, changed, plan=plan)
+    assert (told(here) == told(there)) == (field in without)
+
+
+def many(system, llm):
+    """Iterations of requests that grow to 310 tokens."""
+    requests = np.full(4, 299), np.full(4, 12)
+    workload = Workload("grown", np.zeros(4), *requests, True, "")
+    done, _ = decode_iterations(load_system(system), llm, workload, PLAN)
+    return {"tokens": done.tokens.tolist(), "seconds": done.seconds.tolist()}
+
+
+@pytest.mark.parametrize(("system", "pp"), [*((s, 1) for s in SYSTEMS), *((s, 2) for s in SYSTEMS[:3])])
+def test_a_window_cuts_contexts_to_it(system, pp):
+    """Contexts of 500 and 401 to a window of 400 are contexts of 400; one of 399 is not."""
+    plan, open_ended = PLAN._replace(pp=pp), replace(TINY, sliding_window=None)
+    cut = served(system, TINY, (500, 401, 400, 399), plan)
+    assert told(cut) == told(served(system, open_ended, (400, 400, 400, 399), plan))
+    assert cut["tokens"] == 1599
+    assert cut["total_cyc"] != served(system, open_ended, (500, 401, 400, 399), plan)["total_cyc"]
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_a_window_caps_the_contexts_of_iterations(system):
+    """Requests of 299 to 301 tokens with a window of 300; without it the third iteration sees 4 x 301."""
+    assert many(system, replace(TINY, sliding_window=300))["tokens"] == [4 * 299, 4 * 300, 4 * 300]
+    assert many(system, replace(TINY, sliding_window=None))["tokens"] == [4 * 299, 4 * 300, 4 * 301]
+
+
+def test_a_window_makes_room():
+    """Memory for four requests of 400 tokens, 2 x 2 x 128 elements of 2 bytes in each of 2 layers."""
+    gpu = {"memory_bytes": str(weight_bytes(TINY, 1, 2, 16) + 4 * 400 * 2 * 2 * 128 * 2 * 2)}
+    system, tokens = load_system("gpu_a100", gpu), np.array([5000, 600, 401, 400])
+    machine = machine_of(system, TINY, PLAN)
+    assert machine.simulate(Batch(tokens, tokens * 0)).tokens == 1600
+    assert machine.room().rows_of_channel == 1600
+    with pytest.raises(UserError, match="at most 1,600 tokens fit"):
+        machine_of(system, replace(TINY, sliding_window=401), PLAN).simulate(Batch(tokens, tokens * 0))
+
+
+def test_a_growing_context_of_a_sweep_bends_at_the_window():
+    """Contexts 1 to 400 with a window of 100: (1 + ... + 100 + 300 x 100) / 400 tokens, and time stops growing."""
+    llm, gpu = replace(TINY, sliding_window=100), load_system("gpu_a100", {"memory_gb_s": "0.001"})
+    works = [work_of({"model": "m", "generate": 400, "every": n}) for n in (399, 1)]
+    coarse, fine = (decode(gpu, llm, work, None, 0)[0] for work in works)
+    assert fine["context_mean"] == coarse["context_mean"] == (5050 + 30000) / 400
+    assert coarse["latency_s"] == pytest.approx(fine["latency_s"], rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("model_type", "attention", "ffn", "qkv", "projection", "two"),
+    [
+        ("llama", True, True, 1024, 512, 2 * 1024 + 512),
+        ("qwen2", True, True, 1024, 0, 2 * 1024 + 512),
+        ("llama", False, True, 0, 0, 2 * 1024 + 512),
+        ("llama", True, False, 1024, 512, 0),
+    ],
+)
+def test_biases_are_bytes(model_type, attention, ffn, qkv, projection, two):
+    """Q, K and V are 512 + 2 x 256 wide, the output 512, the gated FFN 2 x 1024 and 512; Qwen2 has none behind PV."""
+    llm = replace(TINY, model_type=model_type, attention_bias=attention, ffn_bias=ffn, num_experts=1)
+    llm = replace(llm, num_experts_per_tok=1)
+    bare = replace(llm, attention_bias=False, ffn_bias=False)
+    mine = Share(4, 2, 1024)
+    more = {
+        one.name: one.elements - other.elements
+        for one, other in zip(layer_work(llm, mine, 3, 50), layer_work(bare, mine, 3, 50), strict=True)
+        if one.elements != other.elements
+    }
+    assert more == {
+        name: n for name, n in {"qkv": qkv, "projection": projection, "ffn1": 2048, "ffn2": 512}.items()
+        if n and (two or not name.startswith("ffn"))
+    }  # fmt: skip
+    assert weight_bytes(llm, 1, 3, 16) - weight_bytes(bare, 1, 3, 16) == 2 * 3 * (qkv + projection + two)
+
+
+def test_npus_load_biases():
+    """The lines of 64 bytes that biases take: reads of a layer without them are fewer by just these."""
+    llm = replace(TINY, num_experts=1, num_experts_per_tok=1)
+    bare = replace(llm, attention_bias=False, ffn_bias=False)
+    some, none = served("npu_only", llm), served("npu_only", bare)
+    assert some["commands"]["RD"] - none["commands"]["RD"] == 2 * (1024 + 512 + 2048 + 512) // 64
+    first, second = (gemm_work(5, 300, 100, 128, 2, biased=biased).pad_bytes for biased in (True, False))
+    assert first - second == 2 * (100 + 5 * 100)  # it arrives, and each of 5 rows reads it
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_a_parallel_block_adds_once(system):
+    """Input, attention and FFN are added in one go, and devices add up their parts of both together."""
+    plan = PLAN._replace(tp=2)
+    serial, parallel = (served(system, replace(TINY, parallel_attention=p), plan=plan) for p in (False, True))
+    adds = [[name for name in found["operators_cyc"] if "residual" in name] for found in (serial, parallel)]
+    assert len(adds[0]) == 2 * len(adds[1])
+    norms = [[name for name in found["operators_cyc"] if "norm" in name] for found in (serial, parallel)]
+    assert norms[0] == norms[1]
+    assert parallel["link_bytes"] * 2 == serial["link_bytes"]
+    assert parallel["allreduce_s"] * 2 == pytest.approx(serial["allreduce_s"])
+
+
+def test_a_sum_of_three_moves_four_blocks():
+    mine = Share(4, 2, 1024)
+    work = {p: list(layer_work(replace(TINY, parallel_attention=p), mine, 3, 50)) for p in (False, True)}
+    moved = {p: [w.elements for w in each if w.name == "residual"] for p, each in work.items()}
+    assert moved == {False: [3 * 3 * 512] * 2, True: [4 * 3 * 512]}
+
+
+def test_the_window_is_said(tmp_path):
+    """A list with longer contexts: a note on stderr, and the result counts what is attended to."""
+    shape = {"hidden_size": 512, "num_attention_heads": 4, "num_key_value_heads": 4, "num_hidden_layers": 2}
+    config = {"model_type": "mistral", **shape, "intermediate_size": 1024, "sliding_window": 64}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    (tmp_path / "r.csv").write_text("seq_len\n100\n64\n5\n")
+    done = call("run", "gpu_a100", "--model", tmp_path, "--requests", tmp_path / "r.csv", "--json", "-")
+    said = "attends to the last 64 tokens; of longer contexts only those are simulated"
+    assert (done.code, done.err) == (0, f"pimloom: note: {tmp_path.name} {said}\n")
+    assert json.loads(done.out)["tokens"] == 64 + 64 + 5
