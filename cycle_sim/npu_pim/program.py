@@ -253,15 +253,11 @@ def _csr(pairs: Sequence[tuple[int, int]], n: int) -> tuple[np.ndarray, np.ndarr
 def gemm(
     b: Builder,
     op: Operator,
-    rows: int,
-    n_in: int,
-    n_out: int,
-    tile: int,
-    element_bytes: int,
+    rows: int, n_in: int, n_out: int, tile: int, element_bytes: int,
     *,
     by_output: bool = False,
     biased: bool = True,
-) -> None:
+) -> None:  # fmt: skip
     """(rows x n_in) x (n_in x n_out) in tiles: bias first; weights once, activations once, stored after the last k.
 
     Activations stand in the arrays, all outputs of a k follow each other, and the first preloads. by_output: results
