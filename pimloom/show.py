@@ -134,37 +134,50 @@ def show_standard(found: Explained) -> None:
 def show_result(result: Result) -> None:
     """Print one result: headline figures, then latency and energy by part."""
     console = _console()
-    table = _table(f"{result.model} on {result.system}, {result.workload.generated_tokens} tokens", "value|r", "unit")
+    work = result.workload
+    said = tokens_said(work.prompt_tokens, work.generated_tokens)
+    table = _table(f"{result.model} on {result.system}, {said}", "value|r", "unit")
     for label, value, unit in _headline(result):
         if value is not None:
             _add(table, label, value, unit)
     console.print(table)
+    per, tokens = ("", 1) if work.prompt_tokens else ("/token", work.generated_tokens)
     for title, parts, unit, scale in (
-        ("latency by step", result.time_by_step_s, "µs/token", 1e6),
-        ("energy by cause", result.energy_by_cause_j, "µJ/token", 1e6),
+        ("latency by step", result.time_by_step_s, "µs", 1e6),
+        ("energy by cause", result.energy_by_cause_j, "µJ", 1e6),
     ):
         if parts:
             total = sum(parts.values())
-            table = _table(title, f"{unit}|r", "share|r")
+            table = _table(title, f"{unit}{per}|r", "share|r")
             for name, part in parts.items():
-                each = part * scale / result.workload.generated_tokens
-                _add(table, name, f"{each:,.3f}", f"{100 * part / total:.1f} %")
+                _add(table, name, f"{part * scale / tokens:,.3f}", f"{100 * part / total:.1f} %")
             console.print(table)
     if result.cycles is not None:
         console.print(Text(f"spec digest {result.spec_digest}, pimloom {result.version}, seed {result.seed}"))
+
+
+def tokens_said(prompt: int, generated: int) -> str:
+    """What was run, in words.
+
+    >>> tokens_said(0, 4), tokens_said(512, 16)
+    ('4 tokens', '16 tokens behind a prompt of 512')
+    """
+    return f"{generated:,} tokens" + (f" behind a prompt of {prompt:,}" if prompt else "")
 
 
 def _headline(result: Result) -> list[tuple[str, str | None, str]]:
     def text(value: Any, pattern: str, scale: float = 1) -> str | None:
         return None if value is None else format(value * scale, pattern)
 
+    whole = ", prompt included" if result.workload.prompt_tokens else ""
     return [
-        ("simulated time", text(result.latency_s, ",.3f", 1e3), "ms"),
+        ("time to first token", text(result.time_to_first_token_s, ",.3f", 1e6), "µs"),
+        ("time per output token, after the first", text(result.time_per_output_token_s, ",.3f", 1e6), "µs"),
+        ("end to end", text(result.latency_s, ",.3f", 1e3), "ms"),
         ("cycles", text(result.cycles, ",d"), f"CK of {result.tck_ps} ps"),
-        ("time per token", text(result.time_per_token_s, ",.3f", 1e6), "µs"),
-        ("tokens per second", text(result.tokens_per_s, ",.1f"), "1/s"),
+        ("output tokens per second, end to end", text(result.tokens_per_s, ",.1f"), "1/s"),
         ("energy", text(result.energy_j, ",.4f"), "J"),
-        ("energy per token", text(result.energy_per_token_j, ",.4f", 1e3), "mJ"),
+        ("energy per output token" + whole, text(result.energy_per_token_j, ",.4f", 1e3), "mJ"),
         ("power", text(result.power_w, ",.3f"), "W"),
         ("row-hit rate", text(result.row_hit_rate, ".2f", 100), "%"),
         ("less data moved", text(result.data_movement_reduction, ".1f"), "×"),

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -22,7 +22,7 @@ from pimloom.cycle_sim.dram import Issue
 from pimloom.cycle_sim.kernel import FAR
 from pimloom.cycle_sim.machine import Event, Machine, command_counts
 from pimloom.cycle_sim.monitor import TRACE, expand, raise_if_illegal
-from pimloom.cycle_sim.roofline import check_fits, prompt_time, token_time
+from pimloom.cycle_sim.roofline import TokenTime, check_fits, prompt_time, token_time
 from pimloom.cycle_sim.runs import Known
 from pimloom.energy.ledger import EnergyError
 from pimloom.energy.pim import CURRENTS, ON_THE_PINS, command_energy_pj, pim_energy
@@ -75,7 +75,7 @@ def simulate(
     """Generate `generate` tokens behind `prompt` tokens, batch 1. `progress` hears of each token done, prompt included.
 
     PIM takes the tokens of a prompt one by one, each like a generated one; a roofline takes them all in one pass. Times
-    and energies are of prompt and generation together, those per token of each generated one.
+    and energies are of prompt and generation together; the first token is there when prompt and that token are done.
 
     known: runs of command streams, shared between simulations: it saves time and changes nothing.
     check: every distinct command trace goes through the legality monitor. `seed` is recorded; nothing here is random.
@@ -117,8 +117,10 @@ def _pim(system: System, spec: LlmSpec, generate: int, options: Options) -> Resu
         traced = window is not None and machine.outcome.end_ps < window.end_ps
         machine.run(decoder.last_steps(), window if traced else None)
         options.progress(t)
+        if t == options.prompt + 1:
+            first_ps = machine.outcome.end_ps
     machine.finish()
-    return _pim_result(system, hardware, part, mapped, decoder, machine, generate, options)
+    return _pim_result(system, hardware, part, mapped, decoder, machine, generate, first_ps, options)
 
 
 def _monitor(table: Table, stream: np.ndarray, found: Issue, due_ck: int, refreshed_ck: int) -> None:
@@ -140,6 +142,7 @@ def _pim_result(
     decoder: Decoder,
     machine: Machine,
     generate: int,
+    first_ps: int,
     options: Options,
 ) -> Result:
     out, channels, spec = machine.outcome, hardware.dram.channels, mapped.spec
@@ -162,6 +165,8 @@ def _pim_result(
         model=spec.name,
         workload=Workload(options.prompt, generate, 1, hardware.workload.lm_head),
         latency_s=latency,
+        time_to_first_token_s=first_ps * S_PER_PS,
+        time_per_output_token_s=(out.end_ps - first_ps) * S_PER_PS / (generate - 1) if generate > 1 else None,
         time_per_token_s=latency / generate,
         tokens_per_s=generate / latency,
         time_by_step_s={name: ps * S_PER_PS for name, ps in out.time_ps.items()},
@@ -225,10 +230,9 @@ def _roofline(system: System, spec: LlmSpec, generate: int, options: Options) ->
         raise UserError(f"{system.name} is a roofline: it issues no commands to trace or check")
     prompt, end = options.prompt, options.prompt + generate
     check_fits(hardware, spec, end)
-    times = [token_time(hardware, spec, t) for t in range(prompt + 1, end + 1)]
-    if prompt:
-        times.append(prompt_time(hardware, spec, prompt))
-    roofline, launch = sum(t.roofline_s for t in times), sum(t.launch_s for t in times)
+    first = [token_time(hardware, spec, prompt + 1)] + ([prompt_time(hardware, spec, prompt)] if prompt else [])
+    later = [token_time(hardware, spec, t) for t in range(prompt + 2, end + 1)]
+    roofline, launch = _sums([*first, *later])
     options.progress(end)
     latency = roofline + launch
     energy = hardware.power_w * latency
@@ -237,6 +241,8 @@ def _roofline(system: System, spec: LlmSpec, generate: int, options: Options) ->
         model=spec.name,
         workload=Workload(prompt, generate, 1, False),
         latency_s=latency,
+        time_to_first_token_s=sum(_sums(first)),
+        time_per_output_token_s=sum(_sums(later)) / len(later) if later else None,
         time_per_token_s=latency / generate,
         tokens_per_s=generate / latency,
         energy_j=energy,
@@ -251,3 +257,7 @@ def _roofline(system: System, spec: LlmSpec, generate: int, options: Options) ->
         version=__version__,
         seed=options.seed,
     )
+
+
+def _sums(times: Sequence[TokenTime]) -> TokenTime:
+    return TokenTime(sum(t.roofline_s for t in times), sum(t.launch_s for t in times))

@@ -79,6 +79,8 @@ FIELDS: dict[str, tuple[type | None, ...]] = {
     "model": TEXT,
     "workload": (dict,),
     "latency_s": NUMBER,
+    "time_to_first_token_s": NUMBER,
+    "time_per_output_token_s": (float, None),
     "time_per_token_s": NUMBER,
     "tokens_per_s": NUMBER,
     "energy_j": (float, None),

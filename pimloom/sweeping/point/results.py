@@ -30,7 +30,9 @@ class Column(NamedTuple):
 
 COMMON = (
     Column("latency_s", False, "simulated time of all tokens"),
-    Column("time_per_token_s", False, "time between two tokens of a request"),
+    Column("time_to_first_token_s", False, "time of the prompt and the first generated token"),
+    Column("time_per_output_token_s", False, "mean time of the generated tokens behind the first, empty if none"),
+    Column("time_per_token_s", False, "latency / generated tokens of a request, a prompt that is simulated included"),
     Column("tokens_per_s", False, "generated tokens of all requests per second"),
     Column("energy_j", False, "energy of all devices"),
     Column("energy_per_token_j", False, "energy of all devices per generated token"),
@@ -68,6 +70,7 @@ DECODE = (
 )
 
 
+OF_A_PROMPT = ("time_to_first_token_s", "time_per_output_token_s")
 NEED_FIGURES = ("energy_j", "energy_per_token_j", "power_w", "area_mm2")
 
 
@@ -80,10 +83,16 @@ def columns_of(kind: str, *, batched: bool, figures: bool) -> list[Column]:
         steps = [Column(f"time_by_step_s.{flat(name)}", False, f"time of {name}") for name in PIM_STEPS]
         return [*COMMON, *PIM, *_causes(PIM_CAUSES), *steps]
     if kind == "npu_pim" and figures:
-        return [*COMMON, *DECODE, *_causes(NPU_CAUSES)]
+        return [*_common(OF_A_PROMPT), *DECODE, *_causes(NPU_CAUSES)]
     if kind == "npu_pim":
-        return [*(column for column in COMMON if column.name not in NEED_FIGURES), *DECODE]
-    return [*(column for column in COMMON if column.name != "area_mm2"), *(DECODE if batched else ROOFLINE)]
+        return [*_common(OF_A_PROMPT + NEED_FIGURES), *DECODE]
+    if batched:
+        return [*_common((*OF_A_PROMPT, "area_mm2")), *DECODE]
+    return [*_common(("area_mm2",)), *ROOFLINE]
+
+
+def _common(without: tuple[str, ...]) -> list[Column]:
+    return [column for column in COMMON if column.name not in without]
 
 
 def flat(name: str) -> str:
