@@ -1,5 +1,6 @@
 """The `pimloom` command."""
 
+import os
 import signal
 import sys
 from importlib import import_module
@@ -55,6 +56,7 @@ def main() -> None:
     debug = "--debug" in sys.argv
     arguments = [a for a in sys.argv[1:] if a != "--debug"]
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that workers end with us
+    os.environ["PYTHONSAFEPATH"] = "1"  # no Python that we start imports files of the current folder
     try:
         code = app(args=arguments or ["--help"], prog_name="pimloom", standalone_mode=False)
         sys.stdout.flush()

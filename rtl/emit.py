@@ -1,10 +1,12 @@
 """Verilog of a component."""
 
 import gc
+import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
+from unittest.mock import patch
 
 from amaranth.back import verilog
 from amaranth.lib.wiring import Component
@@ -21,7 +23,7 @@ def to_verilog(component: Component, name: str) -> str:
 
     Equal modules are written once, for Amaranth gives every instance a module of its own.
     """
-    with _uncollected():
+    with _uncollected(), patch.dict(os.environ, PYTHONSAFEPATH="1"):  # Yosys runs in a Python of its own
         text = verilog.convert(component, name=name, emit_src=False, strip_internal_attrs=True)
     return _share(_renumber(text))
 

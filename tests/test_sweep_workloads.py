@@ -122,7 +122,7 @@ def test_the_front_within_groups_is_brute_force_on_each(rows: list[tuple[int, fl
         assert mask[mine].tolist() == naive_front(lists, ["min", "max"], feasible[mine].tolist())
 
 
-WORK = {"workload": ("workload.model gpt2-xl",)}  # the second model is half as fast
+WORK: dict[str, Any] = {"workload": ("workload.model gpt2-xl",)}  # the second model is half as fast
 
 
 def test_the_page_compares_within_workloads() -> None:

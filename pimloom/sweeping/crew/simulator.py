@@ -27,7 +27,7 @@ from pimloom.sweeping.definition.sweep import Scalar
 if TYPE_CHECKING:
     from pimloom.cycle_sim.runs import Known, Run
 
-COMMAND = (sys.executable, "-m", "pimloom.sweeping.crew.simulator")
+COMMAND = (sys.executable, "-P", "-m", "pimloom.sweeping.crew.simulator")  # -P: no imports from the current folder
 MOST_RUNS = 500_000  # some 200 MB
 ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}  # the other cores have points of their own
 # glibc else gives large arrays back at once, and every page of the next ones is a fault. Dask's nanny makes it worse:
