@@ -1,19 +1,40 @@
-"""Energy of a DRAM channel from its currents: commands on top of standby, as data sheets and DRAMsim3 have it.
+"""Energy of DRAM channels from their currents: commands on top of standby, as data sheets and DRAMsim3 have it.
 
 An ACT stands for a row cycle, ACT and PRE; standby is charged per rank and clock by whether a row is open. The unit
 inside is mW × CK, DRAMsim3's own (it prints it as pJ, which is right only where tCK is 1 ns).
+
+The row cycle behind IDD0 opens one bank, IDD3N is measured with all of them open [recalled: JESD79-4, IDD measurement
+conditions]. So IDD0 may be less than the standby that IDD3N gives for its row cycle, as in DDR5, where a rank has 32
+banks. An ACT is then charged what IDD0 takes above IDD2N: its standby is at least that, so this is an upper bound.
 """
 
 from collections.abc import Mapping, Sequence
 
 from pimloom.arch.memory import Currents
 from pimloom.arch.units import PJ_PER_MW_PS
+from pimloom.energy.ledger import Ledger
 
 NEEDED = ("IDD0", "IDD2N", "IDD3N", "IDD4R", "IDD4W", "IDD5B")
+ABOVE = {  # cause -> its current, and the standby below it
+    "activate": ("IDD0", "IDD2N"),
+    "read": ("IDD4R", "IDD3N"),
+    "write": ("IDD4W", "IDD3N"),
+    "refresh": ("IDD5B", "IDD3N"),
+    "refresh_bank": ("IDD5PB", "IDD3N"),
+}
+ISSUED = {
+    "activate": ("ACT",),
+    "read": ("RD", "RDA"),
+    "write": ("WR", "WRA"),
+    "refresh": ("REFab",),
+    "refresh_bank": ("REFpb",),
+}
+Commands = Mapping[str, int]  # how many of each issued
+RankClocks = Sequence[tuple[int, int, int]]  # per rank, clocks with a row open, with all closed, in self-refresh
 
 
-def command_mw_ck(currents: Currents, clocks: Mapping[str, int]) -> dict[str, float]:
-    """Energy of one command above standby [mW × CK]: IDD5PB and IDD6 where given."""
+def differences_mw_ck(currents: Currents, clocks: Mapping[str, int]) -> dict[str, float]:
+    """Energy of one command [mW × CK] as a difference of currents, below zero where these do not fit each other."""
     i, watt = currents.idd, currents.vdd * currents.devices
     row = i["IDD0"] * clocks["tRC"] - (i["IDD3N"] * clocks["tRAS"] + i["IDD2N"] * clocks["tRP"])
     found = {
@@ -27,39 +48,72 @@ def command_mw_ck(currents: Currents, clocks: Mapping[str, int]) -> dict[str, fl
     return found
 
 
-def channel_mw_ck(
-    currents: Currents,
-    clocks: Mapping[str, int],
-    commands: Mapping[str, int],
-    rank_ck: Sequence[tuple[int, int, int]],
-) -> dict[str, float] | None:
-    """Energy of one channel by cause [mW × CK]; None where the device gives too few currents.
+def command_mw_ck(currents: Currents, clocks: Mapping[str, int]) -> dict[str, float]:
+    """Energy of one command above standby [mW × CK]: IDD5PB where given; an ACT as above."""
+    found, i = differences_mw_ck(currents, clocks), currents.idd
+    if found["activate"] < 0:
+        found["activate"] = currents.vdd * currents.devices * (i["IDD0"] - i["IDD2N"]) * clocks["tRC"]
+    return found
 
-    commands: how many of each issued. rank_ck: per rank, clocks with a row open, with all closed, in self-refresh.
-    """
-    if any(name not in currents.idd for name in NEEDED):
+
+def below_standby(currents: Currents, clocks: Mapping[str, int]) -> str | None:
+    """Which currents leave nothing of a row cycle for its ACT; None if something is left."""
+    if differences_mw_ck(currents, clocks)["activate"] >= 0:
         return None
+    i, cycle = currents.idd, clocks["tRC"]
+    standby = (i["IDD3N"] * clocks["tRAS"] + i["IDD2N"] * clocks["tRP"]) / cycle
+    return f"IDD0 of {i['IDD0']:g} mA is less than the {standby:.4g} mA of IDD3N for tRAS and IDD2N for tRP"
+
+
+def missing_current(currents: Currents, commands: Commands, rank_ck: RankClocks) -> str | None:
+    """A current that the energy of a run needs and the device does not give."""
+    needed = dict.fromkeys(NEEDED, True)
+    needed |= {"IDD5PB": _issued(commands, "refresh_bank") > 0, "IDD6": any(asleep for _, _, asleep in rank_ck)}
+    return next((name for name, used in needed.items() if used and name not in currents.idd), None)
+
+
+def contradiction(currents: Currents, clocks: Mapping[str, int], commands: Commands) -> str | None:
+    """Why a command that issued has no energy: its current is less than the standby that it includes."""
+    idd = currents.idd
+    for cause, each in command_mw_ck(currents, clocks).items():
+        if each < 0 and _issued(commands, cause):
+            name, below = ABOVE[cause]
+            said = f"{name} of {idd[name]:g} mA is less than {below} of {idd[below]:g} mA, which it includes"
+            return f"no energy: {said}; energy of {cause} would be negative"
+    return None
+
+
+def channel_pj(
+    currents: Currents, clocks: Mapping[str, int], commands: Commands, rank_ck: RankClocks, tCK_ps: int
+) -> Ledger:
+    """Energy of channels by cause; none of `missing_current` and `contradiction` may have found anything."""
     each = command_mw_ck(currents, clocks)
-    if commands.get("REFpb") and "refresh_bank" not in each:
-        return None
-    if any(asleep for _, _, asleep in rank_ck) and "IDD6" not in currents.idd:
-        return None
-    count = {
-        "activate": commands.get("ACT", 0),
-        "read": commands.get("RD", 0) + commands.get("RDA", 0),
-        "write": commands.get("WR", 0) + commands.get("WRA", 0),
-        "refresh": commands.get("REFab", 0),
-        "refresh_bank": commands.get("REFpb", 0),
-    }
-    watt, idd = currents.vdd * currents.devices, currents.idd
-    standby = [sum(rank[state] for rank in rank_ck) for state in range(3)]
-    return {cause: each.get(cause, 0.0) * n for cause, n in count.items()} | {
-        "active_standby": watt * idd["IDD3N"] * standby[0],
-        "precharge_standby": watt * idd["IDD2N"] * standby[1],
-        "self_refresh": watt * idd.get("IDD6", 0.0) * standby[2],
-    }
+    found = {cause: n * each[cause] if (n := _issued(commands, cause)) else 0.0 for cause in ISSUED}
+    return Ledger({cause: pj(value, tCK_ps) for cause, value in (found | _standby(currents, rank_ck)).items()})
+
+
+def dramsim3_mw_ck(
+    currents: Currents, clocks: Mapping[str, int], commands: Commands, rank_ck: RankClocks
+) -> dict[str, float]:
+    """Energy of channels by cause as DRAMsim3 adds it up [mW × CK]: differences, below zero or not."""
+    each = differences_mw_ck(currents, clocks)
+    return {cause: each.get(cause, 0.0) * _issued(commands, cause) for cause in ISSUED} | _standby(currents, rank_ck)
 
 
 def pj(mw_ck: float, tCK_ps: int) -> float:
     """mW × CK as pJ."""
     return mw_ck * tCK_ps * PJ_PER_MW_PS
+
+
+def _issued(commands: Commands, cause: str) -> int:
+    return sum(commands.get(name, 0) for name in ISSUED[cause])
+
+
+def _standby(currents: Currents, rank_ck: RankClocks) -> dict[str, float]:
+    watt, idd = currents.vdd * currents.devices, currents.idd
+    active, precharged, asleep = (sum(rank[state] for rank in rank_ck) for state in range(3))
+    return {
+        "active_standby": watt * idd["IDD3N"] * active,
+        "precharge_standby": watt * idd["IDD2N"] * precharged,
+        "self_refresh": watt * idd.get("IDD6", 0.0) * asleep,
+    }

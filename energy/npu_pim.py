@@ -12,7 +12,8 @@ from typing import NamedTuple
 from pimloom.arch.memory import Currents
 from pimloom.arch.npu_energy import NpuEnergy
 from pimloom.arch.part import Part
-from pimloom.energy.dram import NEEDED, command_mw_ck, pj
+from pimloom.energy.dram import NEEDED, below_standby, differences_mw_ck, pj
+from pimloom.energy.ledger import Ledger
 
 CAUSE = {
     "ACT": "activate",
@@ -53,11 +54,17 @@ def has_currents(part: Part) -> bool:
     return all(name in part.current for name in NEEDED)
 
 
+def no_activate(part: Part) -> str | None:
+    """Why an ACT has no energy in NeuPIMs' model: the currents leave nothing for it; None if they do."""
+    if not has_currents(part):
+        return None
+    return below_standby(Currents(part.VDD, part.current, 1.0), _clocks(part))
+
+
 def command_pj(part: Part, comp_reads: float, element_bits: int) -> dict[str, float]:
     """Energy of one command of one channel above standby [pJ], as above; PIM_GEMV without its COMPs."""
     org = part.organization
-    clocks = {name: part.cycles(name) for name in ("tRC", "tRAS", "tRP", "nBL", "tRFC")}
-    base = command_mw_ck(Currents(part.VDD, part.current, 1.0), clocks)
+    base = differences_mw_ck(Currents(part.VDD, part.current, 1.0), _clocks(part))
     act, read = pj(base["activate"], part.tCK_ps), pj(base["read"], part.tCK_ps)
     readres = read * element_bits * org.banks / org.access_bits
     return {
@@ -90,7 +97,11 @@ def memory_pj(
     found["background"] = _standby_pj(part, standby.rank_ck, standby.mem_open_ck)
     if dual:
         found["second_row_buffer"] = _standby_pj(part, standby.rank_ck, standby.pim_open_ck)
-    return found
+    return Ledger(found).pj
+
+
+def _clocks(part: Part) -> dict[str, int]:
+    return {name: part.cycles(name) for name in ("tRC", "tRAS", "tRP", "nBL", "tRFC")}
 
 
 def _standby_pj(part: Part, rank_ck: int, open_ck: int) -> float:
@@ -100,9 +111,10 @@ def _standby_pj(part: Part, rank_ck: int, open_ck: int) -> float:
 
 def npu_pj(energy: NpuEnergy, work: Work, time_ps: int) -> dict[str, float]:
     """Energy of the NPU by cause [pJ] for its work, and for `time_ps` of existence (1 W for 1 ps is 1 pJ)."""
-    return {
+    found = {
         "npu_mac": energy.pj_per_mac * energy.logic_scale * work.macs,
         "npu_vector": energy.pj_per_vector_op * energy.logic_scale * work.vector_ops,
         "npu_scratchpad": energy.pj_per_sram_byte * energy.logic_scale * work.pad_bytes,
         "npu_static": energy.static_w * time_ps,
     }
+    return Ledger(found).pj

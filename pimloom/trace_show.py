@@ -49,7 +49,8 @@ def _lines(r: Outcome) -> list[tuple[str, str, str]]:
         lines.append(("merged, forwarded", f"{r.merged:,}, {r.forwarded:,}", "requests that needed no command"))
     lines += [(name, f"{n:,}", "commands") for name, n in r.commands.items()]
     if r.energy_pj is None or r.energy_by_cause_pj is None:
-        return [*lines, ("energy", "–", "this device gives no currents")]
+        told = any(said.startswith("no energy") for said in r.warnings)
+        return [*lines, ("energy", "–", "see the warning" if told else "this device gives no currents")]
     lines.append(("energy", f"{r.energy_pj / 1e6:,.3f}", f"µJ, {r.power_mw:,.1f} mW on average"))
     for cause, value in r.energy_by_cause_pj.items():
         if value:

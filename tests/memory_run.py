@@ -9,7 +9,7 @@ from pimloom.arch.memory import Memory
 from pimloom.cycle_sim.memory.channel import Tally
 from pimloom.cycle_sim.memory.kernels.device import COMMANDS
 from pimloom.cycle_sim.memory.simulate import Chunk, simulate
-from pimloom.energy.dram import channel_mw_ck
+from pimloom.energy.dram import dramsim3_mw_ck
 
 CAUSES = {  # ours -> DRAMsim3's
     **{"activate": "act", "read": "read", "write": "write", "refresh": "ref", "refresh_bank": "refb"},
@@ -95,8 +95,7 @@ def dramsim3_counters(memory: Memory, tally: Tally) -> dict[str, Any]:
     for i, state in enumerate(STATES):
         found[state] = {str(rank): row[i] for rank, row in enumerate(tally.rank_ck)}
     assert memory.currents is not None
-    energy = channel_mw_ck(memory.currents, memory.clocks, tally.commands, tally.rank_ck)
-    assert energy is not None
+    energy = dramsim3_mw_ck(memory.currents, memory.clocks, tally.commands, tally.rank_ck)
     return (
         found
         | {f"{CAUSES[cause]}_energy": value for cause, value in energy.items()}

@@ -10,7 +10,7 @@ from pimloom.arch.part_memory import part_memory
 from pimloom.arch.policy import load_policy
 from pimloom.arch.system import EnergyMode, PimSystem, load_part, load_system
 from pimloom.arch.units import Milliampere, Volt
-from pimloom.energy.dram import channel_mw_ck, command_mw_ck
+from pimloom.energy.dram import channel_pj, command_mw_ck
 from pimloom.energy.ledger import EnergyError, Ledger
 from pimloom.energy.pim import command_energy_pj, pim_energy
 
@@ -118,6 +118,6 @@ def test_pseudo_channels_share_the_currents_of_their_channel():
     assert memory.currents is not None
     each = command_mw_ck(memory.currents, memory.clocks)
     assert each["read"] == pytest.approx(1.2 * (390 - 55) / 2 * 2)
-    found = channel_mw_ck(memory.currents, memory.clocks, {}, [(10, 0, 0), (0, 10, 0)])
-    assert found and found["active_standby"] == pytest.approx(1.2 * 55 / 2 * 10)
+    found = channel_pj(memory.currents, memory.clocks, {}, [(10, 0, 0), (0, 10, 0)], 1000).pj  # 1 mW x 1 ns is 1 pJ
+    assert found["active_standby"] == pytest.approx(1.2 * 55 / 2 * 10)
     assert found["precharge_standby"] == pytest.approx(1.2 * 40 / 2 * 10)

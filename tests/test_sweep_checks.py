@@ -73,7 +73,7 @@ RFC_100 = {"values": ["many"], "set": {"dram.timing.tRFC": ["100 ns"]}}
         ("pim_gpt", {"dram.timing.tRFC": ["200 ns", "50 ns"]}, {"dram.timing.tREFI": "300 ns"}),
         ("pim_gpt", {"dram.timing.tREFI": ["300 ns", "300.5 ns"], "refresh": RFC_100}, {}),
         ("pim_gpt", {"dram.timing.tRAS": ["20 ns", "22 ns"], "dram.timing.tRC": ["33 ns", "34 ns"]}, {}),
-        ("pim_gpt", {"dram.current.IDD3N": ["10 mA", "20 mA"], "dram.current.IDD4R": ["50 mA", "60 mA"]}, {}),
+        ("pim_gpt", {"dram.current.IDD3N": ["100 mA", "110 mA"], "dram.current.IDD4R": ["120 mA", "130 mA"]}, {}),
         ("npu_only", {"dram.row_buffers": ["dual", "blocked"], "dram.lanes": [8, 16]}, {}),
         ("neupims", {"dram.row_buffers": ["none", "dual"]}, {"dram.lanes": "0"}),
         ("neupims", {"dram.lanes": [0, 16]}, {"dram.row_buffers": "none"}),

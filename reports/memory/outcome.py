@@ -11,7 +11,7 @@ from pimloom.arch.system import digest
 from pimloom.arch.table import rule_rows
 from pimloom.arch.units import BYTES_PER_GB, S_PER_PS
 from pimloom.cycle_sim.memory.channel import Tally
-from pimloom.energy.dram import channel_mw_ck, pj
+from pimloom.reports.memory.energy import energies
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -21,7 +21,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     requests whose first command did. row_hit_rate: of the column commands. read_latency: acceptance to last data; under
     dramsim3 and ramulator2 the mean is that tool's own. merged: requests that shared another one's access; forwarded:
     reads answered from a write that waits. bandwidth: bytes of the finished requests / time; pins: of the column
-    commands. energy: null if the device gives no currents; energy_mw_cycles: under dramsim3 its total in its own unit.
+    commands. energy: null if the device gives no currents, or such as cannot be (see `warnings`); energy_mw_cycles:
+    under dramsim3 its total in its own unit.
     rank_*: clocks of all ranks with a row open, all rows closed, asleep. requests_per_s: of the simulation, by wall_s.
     """
 
@@ -88,6 +89,8 @@ def outcome(
     latency: np.ndarray = sum(t.latency for t in tallies)  # type: ignore[assignment]
     served = [t.counters["reads_done"] + t.counters["writes_done"] for t in tallies]
 
+    energy, remarks = energies(memory, tallies, cycles)
+
     def rate(requests: int) -> float:
         return requests * memory.access_bytes / time_s / BYTES_PER_GB if time_s else 0.0
 
@@ -114,42 +117,17 @@ def outcome(
         pins_gb_s=rate(accesses),
         peak_gb_s=memory.peak_gb_s * memory.channels,
         bandwidth_by_channel_gb_s=[rate(n) for n in served],
-        **_energies(memory, tallies, cycles),
+        **energy,
         rank_active_cycles=sum(rank[0] for t in tallies for rank in t.rank_ck),
         rank_precharged_cycles=sum(rank[1] for t in tallies for rank in t.rank_ck),
         rank_self_refresh_cycles=sum(rank[2] for t in tallies for rank in t.rank_ck),
-        warnings=list(warnings),
+        warnings=[*warnings, *remarks],
         spec_digest=_digest(memory),
         version=version,
         seed=seed,
         wall_s=wall_s,
         requests_per_s=(reads + writes) / wall_s if wall_s else 0.0,
     )
-
-
-def _energies(memory: Memory, tallies: Sequence[Tally], cycles: int) -> dict[str, Any]:
-    """The fields of energy."""
-    causes = _energy(memory, tallies)
-    energy = {cause: pj(value, memory.tCK_ps) for cause, value in causes.items()} if causes else None
-    return {
-        "energy_pj": sum(energy.values()) if energy else None,
-        "energy_by_cause_pj": energy,
-        "energy_mw_cycles": sum(causes.values()) if causes and memory.policy.quirks == "dramsim3" else None,
-        "power_mw": sum(causes.values()) / cycles if causes and cycles else None,
-    }
-
-
-def _energy(memory: Memory, tallies: Sequence[Tally]) -> dict[str, float] | None:
-    """Energy by cause of all channels [mW × CK]; None if the device does not say."""
-    if memory.currents is None:
-        return None
-    found: dict[str, float] = {}
-    for tally in tallies:
-        one = channel_mw_ck(memory.currents, memory.clocks, tally.commands, tally.rank_ck)
-        if one is None:
-            return None
-        found = {cause: found.get(cause, 0.0) + value for cause, value in one.items()}
-    return found
 
 
 def _mean(memory: Memory, total: dict[str, int]) -> float | None:

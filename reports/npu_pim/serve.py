@@ -18,6 +18,8 @@ from pimloom.arch.units import BITS_PER_BYTE, J_PER_PJ, S_PER_PS, mhz_to_ps
 from pimloom.cycle_sim.npu_pim.kernels.dots import GROUP
 from pimloom.cycle_sim.npu_pim.kernels.fields import MOST_BANKS
 from pimloom.cycle_sim.npu_pim.machine import Npu, PimError, run
+from pimloom.energy.ledger import EnergyError, Ledger
+from pimloom.energy.npu_pim import no_activate
 from pimloom.mappers.interleave import stages as schedule
 from pimloom.mappers.kv import Cache, Shape
 from pimloom.mappers.packing import PUBLISHED, estimate_ck, pack, split
@@ -139,6 +141,11 @@ def serve(
     iteration = _of_all(stages, times) + exposed
     iteration_s = iteration * clock_ps * S_PER_PS
     link_j = sent_bytes * BITS_PER_BYTE * hardware.link.pj_per_bit * J_PER_PJ
+    try:
+        by_stage = stage_energy(layer, part, ran, stages)
+        energies = _energies(by_stage, times, link_j / tp, tp / len(tokens), iteration_s)
+    except EnergyError as error:
+        raise UserError(f"{system.name}: {error}; a value of the system is out of range") from None
     return Served(
         system=system.name,
         model=llm.name,
@@ -154,7 +161,7 @@ def serve(
         iteration_cyc=iteration,
         tokens_per_s=len(tokens) / iteration_s,
         commands=ran.commands,
-        **_energies(stage_energy(layer, part, ran, stages), times, link_j / tp, tp / len(tokens), iteration_s),
+        **energies,
         allreduce_s=_of_all(talk.all_cyc, times) * clock_ps * S_PER_PS,
         allreduce_exposed_s=exposed * clock_ps * S_PER_PS,
         link_bytes=sent_bytes,
@@ -253,6 +260,8 @@ def _check_machine(hardware: NpuPimSystem, part: Part) -> None:
             f"npu.clock_mhz: expected the clock of the memory, whose period is {part.tCK_ps} ps, "
             f"got {hardware.npu.clock_mhz:g} MHz"
         )
+    if hardware.energy is not None and (why := no_activate(part)):
+        raise UserError(f"dram.current.IDD0: {why}; give currents that fit, or a system without energy")
 
 
 def _of_all(by_stage: Mapping[str, int], times: Mapping[str, int]) -> int:
@@ -271,6 +280,7 @@ def _energies(
     if stages is None:
         return dict.fromkeys(ENERGIES)
     simulated, iteration = total_energy(stages, dict.fromkeys(stages, 1)), total_energy(stages, times)
+    Ledger({"link": link_j / J_PER_PJ})  # refuses what is no energy
     by_cause = iteration.joules() | ({"link": link_j} if link_j else {})
     joules = fsum(by_cause.values())
     values = (simulated.pj, by_cause, joules, joules * devices_per_token, joules / iteration_s)

@@ -1,0 +1,47 @@
+"""The fields of energy of a trace, and what the user must know about them."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from pimloom.arch.error import UserError
+from pimloom.arch.memory import Memory
+from pimloom.arch.units import PJ_PER_MW_PS
+from pimloom.cycle_sim.memory.channel import Tally
+from pimloom.energy.dram import below_standby, channel_pj, contradiction, dramsim3_mw_ck, missing_current
+from pimloom.energy.ledger import EnergyError
+
+FIELDS = ("energy_pj", "energy_by_cause_pj", "energy_mw_cycles", "power_mw")
+
+
+def energies(memory: Memory, tallies: Sequence[Tally], cycles: int) -> tuple[dict[str, Any], list[str]]:
+    """FIELDS of all channels over `cycles`, and warnings: why there is none, or what was charged another way.
+
+    Under dramsim3 energy_mw_cycles is that tool's total, which may have terms below zero; the others never have.
+    Raises UserError where an energy is more than a number can hold.
+    """
+    found: dict[str, Any] = dict.fromkeys(FIELDS)
+    currents = memory.currents
+    if currents is None:
+        return found, []
+    commands = {name: sum(t.commands.get(name, 0) for t in tallies) for t in tallies for name in t.commands}
+    rank_ck = [rank for t in tallies for rank in t.rank_ck]
+    if name := missing_current(currents, commands, rank_ck):
+        return found, [f"no energy: this device gives no {name}"]
+    remarks = []
+    if memory.policy.quirks == "dramsim3":
+        theirs = dramsim3_mw_ck(currents, memory.clocks, commands, rank_ck)
+        found["energy_mw_cycles"] = sum(theirs.values())
+        negative = [cause for cause, value in theirs.items() if value < 0]
+        remarks = [f"energy_mw_cycles is DRAMsim3's: its {cause} is below zero" for cause in negative]
+    if why := contradiction(currents, memory.clocks, commands):
+        return found, [*remarks, why]
+    if commands.get("ACT") and (said := below_standby(currents, memory.clocks)):
+        remarks.append(f"energy of activate is an upper bound, IDD0 - IDD2N for tRC: {said}, of all banks open")
+    try:
+        ledger = channel_pj(currents, memory.clocks, commands, rank_ck, memory.tCK_ps)
+    except EnergyError as error:
+        raise UserError(f"{memory.name}: {error}; VDD or a current is out of range") from None
+    found |= {"energy_pj": ledger.total_pj, "energy_by_cause_pj": ledger.pj}
+    if cycles:
+        found["power_mw"] = ledger.total_pj / PJ_PER_MW_PS / (cycles * memory.tCK_ps)
+    return found, remarks
