@@ -5,10 +5,14 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import closing
+from http.client import HTTPConnection
 from pathlib import Path
 
 import pytest
+from psutil import Process
 
+from pimloom.sweeping.crew.cluster import QUIET, _local_cluster
 from pimloom.sweeping.store.all_rows import open_store
 from pimloom.sweeping.table import open_table
 from tests.sweep_place import LONG_S, SWEEP, VOLATILE, port, same, wait
@@ -72,3 +76,23 @@ def _below(pid: int) -> list[int]:
     except OSError:
         return []
     return children + [one for child in children for one in _below(child)]
+
+
+def test_without_a_scheduler_nobody_else_can_connect(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And Dask's settings for TLS change nothing, as all is in this process."""
+    monkeypatch.setattr("pimloom.sweeping.crew.cluster.QUIET", QUIET | {"distributed.comm.require-encryption": True})
+    before = _listening()
+    with _local_cluster(1) as cluster:
+        added = _listening() - before
+        assert cluster.scheduler_address.startswith("inproc://")
+        assert {ip for ip, _ in added} == {"127.0.0.1"}
+        for ip, number in added:
+            with closing(HTTPConnection(ip, number, timeout=10)) as asked:
+                for page in ("/", "/info/main/workers.html", "/health", "/json/counts.json", "/status"):
+                    asked.request("GET", page)
+                    answer = asked.getresponse()
+                    assert answer.status == 404 and answer.read() is not None
+
+
+def _listening() -> set[tuple[str, int]]:
+    return {tuple(each.laddr) for each in Process().net_connections() if each.status == "LISTEN"}

@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Any
 
 import dask
-from distributed import Client, Future, LocalCluster
+from distributed import Client, Future, LocalCluster, Worker
 from distributed.scheduler import KilledWorker
 
 from pimloom.arch.error import UserError, one_line
@@ -186,13 +186,30 @@ class Crew:
 REMEDY = "install the same pimloom there"
 
 
+LOOPBACK = "127.0.0.1:0"  # Dask opens ports for its web pages even where there are none; else on all interfaces
+QUIET = {
+    "distributed.worker.profile.enabled": False,  # Dask's profiler alone takes some percent of a core
+    "distributed.admin.tick.interval": "500ms",
+    "distributed.scheduler.http.routes": [],
+    "distributed.worker.http.routes": [],
+}
+
+
+class _Alone(Worker):
+    """A worker without web pages."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options | {"dashboard": False})
+
+
 def _local_cluster(workers: int) -> LocalCluster:
     """Workers as threads of this process, each with its simulating process. Raises UserError."""
     shape: dict[str, Any] = {"n_workers": 1, "threads_per_worker": workers, "processes": False, "memory_limit": 0}
-    quiet = {"distributed.worker.profile.enabled": False, "distributed.admin.tick.interval": "500ms"}
+    shape |= {"protocol": "inproc://", "worker_class": _Alone, "worker_dashboard_address": LOOPBACK}
+    shape |= {"scheduler_kwargs": {"dashboard": False, "dashboard_address": LOOPBACK}}
     try:
-        with dask.config.set(quiet):  # its profiler alone takes some percent of a core
-            return LocalCluster(dashboard_address=None, **shape)  # type: ignore[no-untyped-call]
+        with dask.config.set(QUIET):
+            return LocalCluster(**shape)  # type: ignore[no-untyped-call]
     except (OSError, TimeoutError, RuntimeError) as error:
         raise UserError(f"cannot start {workers} workers here: {_said(error)}; try fewer with --workers") from None
 
