@@ -5,7 +5,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-AsicOp = Literal["layernorm", "softmax", "activation", "add"]
+AsicOp = Literal["layernorm", "normalise", "softmax", "activation", "add"]
 
 
 class PimStep(NamedTuple):
@@ -25,7 +25,7 @@ class PimStep(NamedTuple):
 
 
 class AsicStep(NamedTuple):
-    """One ASIC operation over `elements` values; an `add` counts the terms added."""
+    """One ASIC operation over `elements` values; `add` counts the terms added, `normalise` is LayerNorm's last pass."""
 
     name: str
     op: AsicOp

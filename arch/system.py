@@ -48,7 +48,7 @@ class Npu(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         "clock_mhz": "ASIC clock [MHz]",
         "multipliers": "BF16 multipliers: elements a nonlinear operation takes per clock [1]",
         "adders": "BF16 adders: additions per clock [1]",
-        "layernorm_passes": "passes of LayerNorm over its vector [1]",
+        "layernorm_passes": "passes of LayerNorm over its vector [1]; the second one of a parallel block takes one",
         "fill_cyc": "pipeline fill of a nonlinear operation [ASIC cycles]",
         "sram_bytes": "ASIC SRAM [bytes]; recorded, not a limit in the model",
         "power_mw": "ASIC power while the system runs [mW]",
@@ -112,7 +112,7 @@ class RooflineSystem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         "element_bits": "width of weights and cache [bits]",
         "power_w": "power while it runs [W]",
         "launch_us": "cost of one kernel launch [µs]",
-        "kernels_per_layer": "kernels of one decoder layer and token [1]",
+        "kernels_per_layer": "kernels of one decoder layer and token [1]; a parallel block takes one less",
     }
 
     description: str

@@ -9,7 +9,7 @@ def latency_cyc(npu: Npu, step: AsicStep) -> int:
     """ASIC cycles of one step (specification 3.4; functional arithmetic in `asic_math`).
 
     Nonlinear operations are pipelined: `fill_cyc` once, then one element per multiplier and cycle; LayerNorm makes
-    `layernorm_passes` passes. Additions use the adder array.
+    `layernorm_passes` passes, `normalise` one. Additions use the adder array.
     """
     if step.op == "add":
         return ceil_div(step.elements, npu.adders)

@@ -96,8 +96,9 @@ def check_shape(spec: LlmSpec, geo: Geometry) -> None:
     why = {
         "grouped-query attention": spec.num_key_value_heads != spec.num_attention_heads,
         "a gated FFN": spec.gated_ffn,
-        "experts": spec.num_experts > 1,
+        "experts": spec.num_experts > 1 or spec.num_experts_per_tok > 1,
         "a sliding window": spec.sliding_window is not None,
+        "RMSNorm": spec.norm != "layernorm",
         f"activation {spec.activation!r}": spec.activation not in ACTIVATIONS,
     }
     if found := [name for name, there in why.items() if there]:
@@ -149,6 +150,11 @@ def _heads(layout: Packed, width: int) -> list[list[int]]:
     return pieces
 
 
+def _sums(name: str, w: Packed, more: int) -> AsicStep:
+    """Additions of the partial results of y = x W, and of `more` vectors: a bias, residuals."""
+    return AsicStep(name, "add", w.n_out * (len(w.chunks) - 1 + more))
+
+
 class Decoder:
     """Makes the steps of a token; streams that do not change from token to token are made once per layer."""
 
@@ -162,7 +168,11 @@ class Decoder:
         return self._steps(t, self._layer(0), anywhere=True)
 
     def layer_steps(self, t: int, layer: int = 0) -> list[Step]:
-        """Steps of one layer for the token at position t (1 = first), in order (specification 3.4)."""
+        """Steps of one layer for the token at position t (1 = first), in order (specification 3.4).
+
+        Attention and FFN of a parallel block are added to its input together, behind the FFN; both norms take the same
+        input, so the second finds mean and variance there and only normalises.
+        """
         return self._steps(t, self._layer(layer), anywhere=False)
 
     def _layer(self, index: int) -> Layer:
@@ -171,26 +181,27 @@ class Decoder:
         return self._layers[index]
 
     def _steps(self, t: int, at: Layer, *, anywhere: bool) -> list[Step]:
-        spec = self.plan.spec
-        d, q, f, h = spec.hidden_size, self.plan.q_dim, spec.intermediate_size, spec.num_attention_heads
-        return [
+        spec, parallel = self.plan.spec, self.plan.spec.parallel_attention
+        d, f, h = spec.hidden_size, spec.intermediate_size, spec.num_attention_heads
+        steps = [
             AsicStep("LayerNorm 1", "layernorm", d),
             self._product("QKV", at.qkv),
-            AsicStep("QKV partial sums and bias", "add", 3 * q * len(at.qkv.chunks)),
+            _sums("QKV partial sums and bias", at.qkv, spec.attention_bias),
             self._k_write(at.k, t - 1, anywhere),
             self._v_write(at.v, t - 1, anywhere),
             self._score(at.k, t),
             AsicStep("softmax", "softmax", h * t),
             self._weighted_sum(at.v, t),
             self._product("projection", at.projection),
-            AsicStep("projection partial sums and residual", "add", d * (len(at.projection.chunks) + 1)),
-            AsicStep("LayerNorm 2", "layernorm", d),
+            _sums("projection partial sums and residual", at.projection, spec.projection_bias + (not parallel)),
+            AsicStep("LayerNorm 2", "normalise" if parallel else "layernorm", d),
             self._product("FFN1", at.ffn1),
-            AsicStep("FFN1 partial sums and bias", "add", f * len(at.ffn1.chunks)),
+            _sums("FFN1 partial sums and bias", at.ffn1, spec.ffn_bias),
             AsicStep("activation", "activation", f),
             self._product("FFN2", at.ffn2),
-            AsicStep("FFN2 partial sums and residual", "add", d * (len(at.ffn2.chunks) + 1)),
+            _sums("FFN2 partial sums and residual", at.ffn2, spec.ffn_bias + 1 + parallel),
         ]
+        return [step for step in steps if isinstance(step, PimStep) or step.elements]
 
     def last_steps(self) -> list[Step]:
         """Steps behind the last layer: final LayerNorm and LM head if it is mapped, else none."""

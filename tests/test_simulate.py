@@ -299,6 +299,8 @@ TINY = {
     "num_key_value_heads": 10,
     "head_dim": 100,
     "intermediate_size": 4000,
+    "attention_bias": False,
+    "ffn_bias": False,
 }  # 12 million weights a layer; 2000 values of K and V a layer and token
 
 

@@ -43,7 +43,8 @@ def serve_gpu(system: System, llm: LlmSpec, tokens: np.ndarray, *, tp: int, laye
             key, n = f"{work.stage}.{work.name}.{n}", n + 1
         times[key] = ns
         stages[work.stage] += ns
-    if launch := round(gpu.kernels_per_layer * gpu.launch_us * PS_PER_US / PS_PER_NS):
+    kernels = max(gpu.kernels_per_layer - llm.parallel_attention, 0)  # one sum of input, attention and FFN
+    if launch := round(kernels * gpu.launch_us * PS_PER_US / PS_PER_NS):
         times["E.launches"] = launch
         stages["E"] += launch
     total = sum(stages.values())

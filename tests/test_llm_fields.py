@@ -1,0 +1,217 @@
+"""Every field of a model decides what a run on PIM-GPT or a roofline takes, is refused, or there is a reason why not.
+
+NPUs, and rooflines that serve batches: tests/test_llm_fields_npu.py.
+"""
+
+from math import ceil
+from typing import Any
+
+import msgspec
+import pytest
+
+from pimloom.arch.error import UserError
+from pimloom.arch.llm import LlmSpec, load_llm
+from pimloom.arch.system import RooflineSystem, load_system
+from pimloom.cycle_sim.roofline import check_fits, prompt_time, token_time
+from pimloom.reports.result import Result
+from pimloom.reports.simulate import simulate
+
+HEAD = {"workload.lm_head": "true"}
+GPT2 = load_llm("gpt2")
+MIXTRAL_LIKE = LlmSpec(
+    name="tiny", model_type="mixtral", num_hidden_layers=4, hidden_size=512, num_attention_heads=4,
+    num_key_value_heads=2, head_dim=128, intermediate_size=1024, vocab_size=32000, max_position_embeddings=600,
+    activation="silu", gated_ffn=True, norm="rmsnorm", attention_bias=True, ffn_bias=True, num_experts=4,
+    num_experts_per_tok=2, sliding_window=5, tie_word_embeddings=False, parallel_attention=False,
+)  # fmt: skip
+OTHER: dict[str, Any] = {
+    "name": "other", "model_type": "qwen2", "num_hidden_layers": 2, "hidden_size": 1024, "num_attention_heads": 2,
+    "num_key_value_heads": 1, "head_dim": 256, "intermediate_size": 2048, "vocab_size": 50000,
+    "max_position_embeddings": 300, "activation": "quick_gelu", "gated_ffn": None, "norm": None,
+    "attention_bias": None, "ffn_bias": None, "num_experts": 5, "num_experts_per_tok": 3, "sliding_window": 4,
+    "tie_word_embeddings": None, "parallel_attention": None,
+}  # fmt: skip
+ALWAYS_FREE = {
+    "name": "a name",
+    "tie_word_embeddings": "no embedding table is read; an LM head is a matrix of its own in any case",
+    "max_position_embeddings": "a run beyond it is simulated, and `pimloom run` says so",
+}
+ROOFLINE_FREE = ALWAYS_FREE | {
+    "vocab_size": "no LM head",
+    "activation": "its operations do not count, and kernels_per_layer is the system's",
+    "norm": "as the activation",
+}
+SYSTEMS: dict[str, tuple[dict[str, str], LlmSpec, dict[str, str]]] = {
+    "pim_gpt": (HEAD, GPT2, ALWAYS_FREE),
+    "t4": ({}, MIXTRAL_LIKE, ROOFLINE_FREE),
+    "xeon_6154": ({}, MIXTRAL_LIKE, ROOFLINE_FREE),
+    "gpu_a100": ({"launch_us": "1"}, MIXTRAL_LIKE, ROOFLINE_FREE),
+}
+
+
+def told(system: str, settings: dict[str, str], llm: LlmSpec, prompt: int = 4) -> dict[str, Any] | str:
+    """The result without what names its inputs, or the sentence that refuses it."""
+    try:
+        found = simulate(load_system(system, settings), llm, 3, prompt=prompt).as_dict()
+    except UserError as error:
+        assert "\n" not in str(error)
+        return str(error)
+    return {key: value for key, value in found.items() if key not in ("model", "spec_digest", "version")}
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize("field", LlmSpec.__struct_fields__)
+def test_every_field_counts(system: str, field: str) -> None:
+    settings, base, free = SYSTEMS[system]
+    now = getattr(base, field)
+    other = {"layernorm": "rmsnorm", "rmsnorm": "layernorm"}[now] if field == "norm" else OTHER[field]
+    other = not now if other is None else other
+    assert other != now
+    here, there = told(system, settings, base), told(system, settings, msgspec.structs.replace(base, **{field: other}))
+    assert isinstance(here, dict), here
+    assert (here == there) == (field in free), there
+
+
+def run(llm: LlmSpec, tokens: int = 1, system: str = "pim_gpt", **settings: str) -> Result:
+    return simulate(load_system(system, settings), llm, tokens)
+
+
+def asic_cycles(llm: LlmSpec, step: str) -> int:
+    """Clocks of 1 GHz of a step in one layer, refresh off."""
+    steps = run(llm, **{"dram.refresh": "false"}).time_by_step_s or {}
+    return round(steps.get(step, 0.0) * 1e9 / llm.num_hidden_layers)
+
+
+SUMS = (
+    "QKV partial sums and bias",
+    "projection partial sums and residual",
+    "FFN1 partial sums and bias",
+    "FFN2 partial sums and residual",
+)
+
+
+@pytest.mark.parametrize(
+    ("changed", "terms"),
+    [
+        ({}, (3 * 768, 2 * 768, 4 * 768, 4 * 768)),  # bias; bias, residual; bias; 3 chunks, bias, residual
+        ({"attention_bias": False}, (0, 768, 4 * 768, 4 * 768)),
+        ({"ffn_bias": False}, (3 * 768, 2 * 768, 0, 3 * 768)),
+        ({"model_type": "qwen2"}, (3 * 768, 768, 4 * 768, 4 * 768)),  # no bias behind attention
+        ({"parallel_attention": True}, (3 * 768, 768, 4 * 768, 5 * 768)),  # both residuals at the end
+        ({"attention_bias": False, "ffn_bias": False, "parallel_attention": True}, (0, 0, 0, 4 * 768)),
+    ],
+)
+def test_what_the_asic_adds(changed: dict[str, Any], terms: tuple[int, ...]) -> None:
+    """256 adders: each partial result beyond the first, each bias and each residual is a term of every element."""
+    llm = msgspec.structs.replace(GPT2, **changed)
+    assert tuple(asic_cycles(llm, step) for step in SUMS) == tuple(ceil(n / 256) for n in terms)
+
+
+@pytest.mark.parametrize(("parallel", "passes"), [(False, 3), (True, 1)])
+def test_the_second_norm_of_a_parallel_block_takes_the_same_input(parallel: bool, passes: int) -> None:
+    """768 elements on 128 multipliers: mean, variance and normalisation, or the last alone."""
+    llm = msgspec.structs.replace(GPT2, parallel_attention=parallel)
+    assert asic_cycles(llm, "LayerNorm 2") == passes * 6 and asic_cycles(llm, "LayerNorm 1") == 3 * 6
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"sliding_window": 4096}, "a sliding window"),
+        ({"norm": "rmsnorm"}, "RMSNorm"),
+        ({"gated_ffn": True}, "a gated FFN"),
+        ({"num_experts": 2}, "experts"),
+        ({"num_key_value_heads": 4}, "grouped-query attention"),
+        ({"activation": "silu"}, "activation 'silu'"),
+    ],
+)
+def test_pim_gpt_refuses_what_it_does_not_map(changed: dict[str, Any], said: str) -> None:
+    with pytest.raises(UserError, match=f"^gpt2: PIM-GPT maps GPT-2-style decoders .* model has {said}$"):
+        run(msgspec.structs.replace(GPT2, **changed))
+
+
+# Rooflines: bytes at 1 GB/s and two bytes an element, or operations at 1 TFLOPS.
+
+BYTES = {"memory_gb_s": "1", "peak_tflops": "1000", "launch_us": "0"}
+WORK = {"memory_gb_s": "1000000", "peak_tflops": "1", "launch_us": "0"}
+PLAIN = msgspec.structs.replace(
+    MIXTRAL_LIKE, num_experts=1, num_experts_per_tok=1, attention_bias=False, ffn_bias=False, sliding_window=None
+)
+WEIGHTS = 4 * (512 * 128 * (2 * 4 + 2 * 2) + 3 * 512 * 1024)  # of four layers
+
+
+def baseline(settings: dict[str, str]) -> RooflineSystem:
+    spec = load_system("t4", settings).spec
+    assert isinstance(spec, RooflineSystem)
+    return spec
+
+
+def elements(llm: LlmSpec, t: int) -> float:
+    return token_time(baseline(BYTES), llm, t).roofline_s * 1e9 / 2
+
+
+def operations(llm: LlmSpec, t: int) -> float:
+    return token_time(baseline(WORK), llm, t).roofline_s * 1e12
+
+
+@pytest.mark.parametrize(
+    ("changed", "biases"),
+    [
+        ({}, 0),
+        ({"attention_bias": True}, 4 * (512 + 2 * 256 + 512)),
+        ({"attention_bias": True, "model_type": "qwen2"}, 4 * (512 + 2 * 256)),
+        ({"ffn_bias": True}, 4 * (2 * 1024 + 512)),
+        ({"ffn_bias": True, "gated_ffn": False}, 4 * (1024 + 512)),
+    ],
+)
+def test_a_roofline_reads_and_adds_biases(changed: dict[str, Any], biases: int) -> None:
+    llm = msgspec.structs.replace(PLAIN, **changed)
+    weights = WEIGHTS if llm.gated_ffn else WEIGHTS - 4 * 512 * 1024
+    assert elements(llm, 10) == pytest.approx(weights + biases + 4 * 2 * 256 * 10, rel=1e-12)
+    assert operations(llm, 10) == pytest.approx(2 * weights + biases + 4 * 4 * 512 * 10, rel=1e-12)
+
+
+@pytest.mark.parametrize(("t", "seen"), [(99, 99), (100, 100), (101, 100), (5000, 100)])
+def test_a_roofline_sees_no_more_than_the_window(t: int, seen: int) -> None:
+    llm = msgspec.structs.replace(PLAIN, sliding_window=100)
+    assert elements(llm, t) == elements(PLAIN, seen) and operations(llm, t) == operations(PLAIN, seen)
+
+
+def test_a_prompt_within_and_beyond_the_window() -> None:
+    """Of 250 tokens the first 100 see 1 to 100 and the others 100 each; all their K and V move once."""
+    llm = msgspec.structs.replace(PLAIN, sliding_window=100)
+    attended = sum(min(i, 100) for i in range(1, 251))
+    found = prompt_time(baseline(WORK), llm, 250).roofline_s * 1e12
+    assert found == pytest.approx(250 * 2 * WEIGHTS + 4 * 4 * 512 * attended, rel=1e-12)
+    assert prompt_time(baseline(BYTES), llm, 250) == prompt_time(baseline(BYTES), PLAIN, 250)
+    assert prompt_time(baseline(WORK), llm, 100) == prompt_time(baseline(WORK), PLAIN, 100)
+
+
+def test_a_token_takes_its_own_experts_only() -> None:
+    """Two of four, and the router; all four fill the memory."""
+    llm, expert, router = msgspec.structs.replace(PLAIN, num_experts=4, num_experts_per_tok=2), 3 * 512 * 1024, 512 * 4
+    weights = WEIGHTS + 4 * (expert + router)
+    assert elements(llm, 10) == pytest.approx(weights + 4 * 2 * 256 * 10, rel=1e-12)
+    assert operations(llm, 10) == pytest.approx(2 * weights + 4 * 4 * 512 * 10, rel=1e-12)
+    for tokens, experts in ((1, 2), (2, 4), (3, 4)):
+        moved = prompt_time(baseline(BYTES), llm, tokens).roofline_s * 1e9 / 2
+        assert moved == pytest.approx(weights + 4 * (experts - 2) * expert + 4 * 2 * 256 * tokens, rel=1e-12)
+
+
+def test_what_a_window_and_biases_need_in_memory() -> None:
+    cache, biases = 4 * 2 * 256, 4 * (2 * 1024 + 512)
+    room = baseline({"memory_bytes": str(2 * (WEIGHTS + 100 * cache))})
+    check_fits(room, PLAIN, 100)
+    check_fits(room, msgspec.structs.replace(PLAIN, sliding_window=100), 10**6)
+    with pytest.raises(UserError, match="at most 100 tokens fit"):
+        check_fits(room, PLAIN, 101)
+    with pytest.raises(UserError, match=f"needs {2 * (WEIGHTS + biases + 100 * cache):,} bytes"):
+        check_fits(room, msgspec.structs.replace(PLAIN, ffn_bias=True), 100)
+
+
+def test_a_parallel_block_sums_in_one_kernel() -> None:
+    parallel = msgspec.structs.replace(PLAIN, parallel_attention=True)
+    for kernels, fewer in ((24, 23), (1, 0), (0, 0)):
+        found = token_time(baseline({"launch_us": "10", "kernels_per_layer": str(kernels)}), parallel, 1)
+        assert found.launch_s == pytest.approx(4 * fewer * 10e-6, rel=1e-12)
+    assert token_time(baseline(BYTES), parallel, 7).roofline_s == token_time(baseline(BYTES), PLAIN, 7).roofline_s
