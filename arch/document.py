@@ -41,8 +41,15 @@ class Source:
 LARGEST_BYTES = 16 * MIB  # a configuration is a few KiB
 
 
+def check_path(path: str | Path) -> None:
+    """UserError unless a path is one line of printable characters: files name what is in them, in every output."""
+    if not str(path).isprintable():
+        raise UserError(f"{one_line(path)}: expected a name of printable characters on one line; rename the file")
+
+
 def read_text(path: Path, largest_bytes: int = LARGEST_BYTES) -> str:
-    """The text of a UTF-8 file; UserError if there is none, or more than `largest_bytes`."""
+    """The text of a UTF-8 file; UserError if there is none, or more than `largest_bytes`, or its name has two lines."""
+    check_path(path)
     data = b""
     try:
         with Path(path).open("rb") as file:

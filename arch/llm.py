@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from pimloom.arch.document import nearest, short
+from pimloom.arch.document import check_path, nearest, short
 from pimloom.arch.error import UserError
 from pimloom.arch.load import load_json
 
@@ -82,6 +82,7 @@ def load_llm(path_or_preset: str | Path) -> LlmSpec:
         known = f"{nearest(text, presets)}; presets: {', '.join(presets)}"
         raise UserError(f"model {short(text)!r}: no such preset or file{known}")
     named_by_folder = path.stem == "config" and path.resolve().parent.name
+    check_path(named_by_folder or path)
     return _spec(named_by_folder or path.stem, path)
 
 

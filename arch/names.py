@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from pimloom.arch.document import nearest
+from pimloom.arch.document import nearest, read_text
 from pimloom.arch.error import UserError
 
 HERE = Path(__file__).parent
@@ -32,7 +32,7 @@ def find(folder: str, name: str) -> Path:
 def is_optics(name: str) -> bool:
     """Whether this name, or this path to a YAML file, is that of an optical part."""
     if name.endswith((".yaml", ".yml")) and Path(name).is_file():
-        return bool(OPTICAL.search(Path(name).read_text(errors="replace")))
+        return bool(OPTICAL.search(read_text(Path(name))))
     return name in list_names("optics")
 
 

@@ -67,9 +67,8 @@ def emit(
         progress(0, 1)
         part = part_of(block, part)
         component = build(block, part, load_device(part))
-        text = header(component, f"{block} of {Path(part).stem}, by pimloom {__version__}") + to_verilog(
-            component, block
-        )
+        title = f"{block} of {Path(part).stem}, by pimloom {__version__}"
+        text = header(component, title) + to_verilog(component, block)
         progress(1, 1)
     if out == "-":
         sys.stdout.write(text)

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from amaranth.lib import data
 from amaranth.lib.wiring import Component, Flow
 
+from pimloom.arch.error import one_line
+
 WIDTH = 116  # characters of a line
 PORTS = "Ports, beside clk and rst (synchronous) where there is state:"
 
@@ -17,7 +19,7 @@ def header(component: Component, title: str) -> str:
     lines += [f"  {line}" for line in _ports(component)]
     if table := getattr(component, "table", None):
         lines += ["", *textwrap.wrap("cmd: " + ", ".join(f"{i} {n}" for i, n in enumerate(table.names)), WIDTH)]
-    return "".join(f"// {line}".rstrip() + "\n" for line in lines) + "\n"
+    return "".join(f"// {one_line(line)}".rstrip() + "\n" for line in lines) + "\n"
 
 
 def _ports(component: Component) -> Iterator[str]:

@@ -10,7 +10,7 @@ from http.client import HTTPConnection
 from pathlib import Path
 
 import pytest
-from psutil import Process
+from psutil import Process  # type: ignore[import-untyped]
 
 from pimloom.sweeping.crew.cluster import QUIET, _local_cluster
 from pimloom.sweeping.store.all_rows import open_store

@@ -32,8 +32,9 @@ def settings() -> dict[str, str]:
 def test_a_sweep_goes_through_a_scheduler_with_tls_and_not_without_a_certificate(tmp_path: Path) -> None:
     if shutil.which("openssl") is None:
         pytest.skip("needs the program openssl for a certificate")
-    made = ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", "key.pem", "-out", "cert.pem", "-days", "2", "-subj", "/CN=localhost"]
-    subprocess.run(["openssl", *made], cwd=tmp_path, check=True, capture_output=True)
+    key = ("-newkey", "rsa:2048", "-nodes", "-keyout", "key.pem")
+    made = ("openssl", "req", "-x509", *key, "-out", "cert.pem", "-days", "2", "-subj", "/CN=localhost")
+    subprocess.run(made, cwd=tmp_path, check=True, capture_output=True)
     shutil.copy(tmp_path / "cert.pem", tmp_path / "ca.pem")
     (tmp_path / "s.yaml").write_text(SWEEP)
     free, tls = str(port()), ENVIRONMENT | settings()
@@ -49,7 +50,7 @@ def test_a_sweep_goes_through_a_scheduler_with_tls_and_not_without_a_certificate
     ]
 
     def sweep(environment: dict[str, str], *options: str) -> subprocess.CompletedProcess[str]:
-        command = [SCRIPTS / "pimloom", "sweep", "s.yaml", "--json", "-", "--quiet", *options]
+        command = [str(SCRIPTS / "pimloom"), "sweep", "s.yaml", "--json", "-", "--quiet", *options]
         return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
 
     try:

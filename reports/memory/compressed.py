@@ -10,6 +10,7 @@ from typing import Any, BinaryIO
 
 import zstandard
 
+from pimloom.arch.document import check_path
 from pimloom.arch.error import UserError
 
 BLOCK_BYTES = 1 << 20
@@ -105,6 +106,7 @@ def _zstd(path: Path, counted: Any) -> Iterator[bytes]:
 @contextmanager
 def _readable(path: Path) -> Iterator[io.BufferedReader]:
     """The file, open; failures as UserError. What fails in the `with` block is not touched, but for reading itself."""
+    check_path(path)
     try:
         with path.open("rb") as file:
             yield file
