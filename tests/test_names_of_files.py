@@ -37,19 +37,19 @@ FILES = {  # suffix -> text
     "faults.json": "{}",
     "sweep.yaml": SWEEP,
 }
+EVENTS = Path(__file__).parent.parent / "examples" / "ocs_events.yaml"
 NPU = "run npu_pim --model gpt3-7b --tp 4 --requests"
 COMMANDS = {  # the words of a command before the file -> the file
     "rtl emit timer -o out.v --part": "part.yaml",
     "rtl emit ocs_switch -o out.v --part": "ocstrx.yaml",
     "rtl verify timer --json out.json --part": "part.yaml",
     "trace --pattern random --requests 10 --json out.json": "part.yaml",
-    "run pim_gpt --model gpt2 --generate 1 --json out.json --set": "part.yaml",
     "run --model gpt2 --generate 1 --json out.json": "system.yaml",
     "run pim_gpt --generate 1 --json out.json --model": "model.json",
     f"{NPU}": "batch.csv",
     "trace ddr4 --json out.json": "requests.trc",
     "fabric waste --arch nvl72 --gpus 2880 --tp 32 --json out.json --faults": "faults.json",
-    "fabric switch --json out.json --part": "ocstrx.yaml",
+    f"fabric switch --events {EVENTS} --json out.json --part": "ocstrx.yaml",
     "sweep run --out out": "sweep.yaml",
 }
 
@@ -61,10 +61,21 @@ def test_a_file_of_such_a_name_is_refused(words: str, tmp_path: Path, monkeypatc
         file = f"{name}{COMMANDS[words]}"
         Path(file).write_text(FILES[COMMANDS[words]])
         before = snapshot(tmp_path)
-        done = call(*words.split(), f"dram.part={file}" if words.endswith("--set") else file)
+        done = call(*words.split(), file)
         assert (done.code, done.out, done.err.count("\n")) == (2, "", 1), (file, done)
         assert done.err[:-1].isprintable() and "printable characters on one line" in done.err, (file, done.err)
         assert snapshot(tmp_path) == before
+
+
+def test_a_system_that_names_such_a_part_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in EVIL[:-1]:  # YAML has no bytes
+        file = f"{name}part.yaml"
+        Path(file).write_text(FILES["part.yaml"])
+        Path("system.yaml").write_text(SYSTEM.read_text().replace("part: gddr6_pim_gpt", f"part: {json.dumps(file)}"))
+        done = call("run", "system.yaml", "--model", "gpt2", "--generate", "1")
+        assert (done.code, done.out, done.err.count("\n")) == (2, "", 1), (file, done)
+        assert done.err[:-1].isprintable() and "printable characters on one line" in done.err, (file, done.err)
 
 
 def test_a_model_named_by_such_a_folder_is_refused(tmp_path: Path) -> None:
