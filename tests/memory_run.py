@@ -8,7 +8,7 @@ import numpy as np
 from pimloom.arch.memory import Memory
 from pimloom.cycle_sim.memory.channel import Tally
 from pimloom.cycle_sim.memory.kernels.device import COMMANDS
-from pimloom.cycle_sim.memory.simulate import Chunk, simulate
+from pimloom.cycle_sim.memory.simulate import EVERY_CK, Chunk, simulate
 from pimloom.energy.dram import dramsim3_mw_ck
 
 CAUSES = {  # ours -> DRAMsim3's
@@ -29,6 +29,9 @@ class Kept:
     def __init__(self) -> None:
         self.rows: list[list[int]] = []
         self.served: list[list[int]] = []
+
+    def wanted_ck(self) -> tuple[int, int]:
+        return EVERY_CK
 
     def commands(self, rows: np.ndarray) -> None:
         self.rows += rows.tolist()

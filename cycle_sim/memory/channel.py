@@ -7,16 +7,19 @@ import numpy as np
 
 from pimloom.arch.error import UserError
 from pimloom.arch.memory import Memory
+from pimloom.cycle_sim.memory import repeat
 from pimloom.cycle_sim.memory.build import buffered_channel, chain, queued_channel
 from pimloom.cycle_sim.memory.kernels import record
 from pimloom.cycle_sim.memory.kernels.buffered import engine as buffered
 from pimloom.cycle_sim.memory.kernels.buffered import fields as b
-from pimloom.cycle_sim.memory.kernels.device import COMMANDS
+from pimloom.cycle_sim.memory.kernels.device import COMMANDS, FAR
 from pimloom.cycle_sim.memory.kernels.queued import engine as queued
 from pimloom.cycle_sim.memory.kernels.queued import fields as q
 from pimloom.cycle_sim.memory.kernels.tree import slot_of
 
 NOTHING = np.zeros(0, np.int64)
+FEW = 1 << 16  # refreshes without a request between them that are simulated one by one: about a hundredth of a second
+MANY = 10_000_000  # as many are logged, or simulated one by one where no round is like the one before
 CLOCKS = 1 << 20  # with something to do, until a look at whether we are to stop: about half a second
 
 
@@ -53,8 +56,9 @@ class Tally(NamedTuple):
 class Channel:
     """A channel before its first clock; `feed` it, then `finish` it."""
 
-    def __init__(self, memory: Memory, logging: bool) -> None:
-        self.memory = memory
+    def __init__(self, memory: Memory, logging: bool, logged_ck: tuple[int, int] = (0, 0)) -> None:
+        """logged_ck: clocks whose commands a log wants, each of them."""
+        self.memory, self.logged_ck = memory, logged_ck
         self.is_queued = memory.policy.structure == "queued"
         self.state: Any = (queued_channel if self.is_queued else buffered_channel)(memory, logging)
         self.stopped = False  # set from another thread: go on no further
@@ -74,10 +78,16 @@ class Channel:
 
     def feed(self, requests: Requests) -> None:
         """Go on until all requests are accepted."""
-        self._run(requests, final=False)
+        latest, begin = np.maximum.accumulate(requests.when), 0
+        for i in np.flatnonzero(np.diff(latest, prepend=self.now) > self._clocks_of(FEW)).tolist():
+            self._run(Requests(*(column[begin:i] for column in requests)), final=False)
+            self.rest(int(latest[i]))
+            begin = i
+        self._run(Requests(*(column[begin:] for column in requests)), final=False)
 
     def accept(self, requests: Requests, i: int, when: int) -> int:
         """Go on until request i is accepted, at clock `when` or later; returns that clock."""
+        self.rest(when)
         one = Requests(*(column[i : i + 1] for column in requests))
         self._run(one._replace(when=np.array([when])), final=False)
         return self.now - (1 if self.is_queued else 2)
@@ -89,11 +99,55 @@ class Channel:
 
     def finish(self, end_ck: int) -> None:
         """Go on, without requests, to clock `end_ck`."""
-        if self.is_queued:
-            self.scalars[q.STOP] = end_ck
-        else:
-            self.scalars[b.STOP] = end_ck - 1
+        self.rest(end_ck)
+        self._go_to(end_ck)
+
+    def _go_to(self, end_ck: int) -> None:
+        self.scalars[q.STOP if self.is_queued else b.STOP] = end_ck - (not self.is_queued)
         self._run(Requests(*[NOTHING] * 7), final=True)
+
+    def rest(self, until_ck: int) -> None:
+        """Go on, without requests, to clock `until_ck` or not so far; of what repeats only the sums are made."""
+        from_ck, to_ck = self.logged_ck
+        stops = [until_ck] if from_ck >= to_ck else [min(from_ck, until_ck), min(to_ck, until_ck), until_ck]
+        for k, stop in enumerate(stops):
+            if stop - self.now > self._clocks_of(FEW):
+                (self._log_all if k == 1 else self._skip_rounds)(stop)
+        self.scalars[q.STOP if self.is_queued else b.STOP] = FAR
+
+    def _clocks_of(self, refreshes: int) -> int:
+        return min(refreshes * repeat.interval_ck(self.state), int(FAR))
+
+    def _log_all(self, until_ck: int) -> None:
+        """One by one, as a log wants them."""
+        if until_ck - self.now > (most := self._clocks_of(MANY)):
+            raise UserError(
+                f"clock {self.now}: no request comes before clock {until_ck}, and every refresh until then would be "
+                f"logged; log no commands, or let at most {most} clocks pass"
+            )
+        self._go_to(until_ck)
+
+    def _skip_rounds(self, until_ck: int) -> None:
+        """Look out, ever later, for a round of refreshes that will be repeated; take the others one by one."""
+        round_ck, windows, wait, first = repeat.round_ck(self.state), repeat.windows(self.state), 1, self.now
+        while until_ck - self.now > 2 * (wait + windows) * round_ck:
+            if self.now - first > self._clocks_of(MANY):
+                raise UserError(
+                    f"clock {self.now}: no request comes before clock {until_ck}, and until then no round of "
+                    "refreshes is like the one before; refresh less often, or let it come earlier"
+                )
+            for rounds in (1, windows):
+                before = self._look(self.now + wait * round_ck)
+                after = self._look(self.now + rounds * round_ck)
+                if before and after and repeat.same(self.state, before, after, until_ck):
+                    repeat.repeat(self.state, before, after, (until_ck - 1 - self.now) // (rounds * round_ck))
+                    return
+            wait *= 2
+
+    def _look(self, at_ck: int) -> repeat.Snapshot | None:
+        """What the channel is like at this clock; None if it is still at work."""
+        self._go_to(at_ck)
+        return repeat.take(self.state, self.now) if repeat.is_idle(self.state) else None
 
     def _run(self, requests: Requests, final: bool) -> None:
         kernel = queued.run if self.is_queued else buffered.run

@@ -13,9 +13,14 @@ from pimloom.cycle_sim.memory.channel import Channel, Requests, Tally
 
 MOST_HELD = 1 << 20  # commands that wait for the slowest channel, so that all are in one order
 
+EVERY_CK = (0, 1 << 62)
+
 
 class Log(Protocol):
     """Takes what happens; all arrays int64."""
+
+    def wanted_ck(self) -> tuple[int, int]:
+        """(first, end) of the clocks whose commands it must have; of others it may not see any."""
 
     def commands(self, rows: np.ndarray) -> None:
         """rows[k] = clock, channel, command (of COMMANDS), bank of the channel, row, column, by.
@@ -45,7 +50,8 @@ def simulate(
     all. Addresses wrap at the capacity. Raises UserError if the controller cannot go on.
     """
     found = address_map(memory)
-    channels = [Channel(memory, log is not None) for _ in range(memory.channels)]
+    wanted = log.wanted_ck() if log else (0, 0)
+    channels = [Channel(memory, log is not None, wanted) for _ in range(memory.channels)]
     coupled = len(channels) > 1 and memory.policy.quirks != "none"
     desk = _Desk(log) if log else None
     number = next_ck = 0

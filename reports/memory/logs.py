@@ -17,7 +17,7 @@ import numpy as np
 
 from pimloom.arch.memory import Memory
 from pimloom.cycle_sim.memory.kernels.device import COMMANDS, PRE, PREAB, REFAB, REFPB, SRE, SRX
-from pimloom.cycle_sim.memory.simulate import Chunk, Log
+from pimloom.cycle_sim.memory.simulate import EVERY_CK, Chunk, Log
 from pimloom.reports.files import replacing, writing
 from pimloom.reports.memory.compressed import compressing
 from pimloom.reports.memory.digits import DECIMAL, HEXADECIMAL, LONGEST_CELL, WORD, word_table, write_lines
@@ -34,6 +34,11 @@ class Tee:
 
     def __init__(self, *logs: Log) -> None:
         self.logs = logs
+
+    def wanted_ck(self) -> tuple[int, int]:
+        """See `Log`."""
+        wanted = [(first, end) for first, end in (log.wanted_ck() for log in self.logs) if first < end]
+        return (min(first for first, _ in wanted), max(end for _, end in wanted)) if wanted else (0, 0)
 
     def commands(self, rows: np.ndarray) -> None:
         """See `Log`."""
@@ -112,6 +117,10 @@ class CommandLog(_Csv):
         self._size = memory.table.rules.size.tolist()
         self._dramsim3 = memory.policy.quirks == "dramsim3"
 
+    def wanted_ck(self) -> tuple[int, int]:
+        """See `Log`."""
+        return EVERY_CK
+
     def commands(self, rows: np.ndarray) -> None:
         """See `Log`."""
         for first in range(0, len(rows), ROWS):
@@ -140,6 +149,10 @@ class RequestLog(_Csv, Passing):
     def __init__(self, path: str | Path) -> None:
         super().__init__(path, REQUEST_COLUMNS, (DECIMAL, WORD, HEXADECIMAL, DECIMAL, DECIMAL), OPS)
         Passing.__init__(self)
+
+    def wanted_ck(self) -> tuple[int, int]:
+        """See `Log`."""
+        return 0, 0
 
     def commands(self, rows: np.ndarray) -> None:
         """See `Log`."""

@@ -29,6 +29,10 @@ class WindowLog(Passing):
         self._requests: list[np.ndarray] = []
         self._events = 0
 
+    def wanted_ck(self) -> tuple[int, int]:
+        """See `Log`."""
+        return self.from_ck, self.to_ck
+
     def commands(self, rows: np.ndarray) -> None:
         """See `Log`."""
         low, high = np.searchsorted(rows[:, 0], (self.from_ck, self.to_ck)).tolist()
