@@ -18,7 +18,7 @@ class PimDram(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     MEANING: ClassVar[Mapping[str, str]] = {
         "part": "memory device: a name in arch/parts or a path",
-        "channels": "channels of the device [1]",
+        "channels": "channels of the device, each with all its pseudo channels [1]",
         "lanes": "multipliers of PIM beside a bank: elements of a row that a COMP takes; 0 without PIM [1]",
         "row_buffers": "dual: PIM has a row buffer of its own; blocked: it shares the only one; none: there is no PIM",
         "pim_precharge": "PIM rows that one PIM_PRECHARGE closes: of a bank, a bank group or the channel",

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import msgspec
 
@@ -19,6 +19,7 @@ from pimloom.arch.names import is_optics as is_optics
 from pimloom.arch.names import list_names as list_names
 from pimloom.arch.npu_pim import NpuPimSystem
 from pimloom.arch.part import NonNegative, Part, Positive, PositiveFloat
+from pimloom.arch.part_channel import one_channel
 from pimloom.arch.part_check import check_part
 from pimloom.arch.table import without_pim
 
@@ -213,7 +214,8 @@ def resolve(sheet: Sheet, overrides: Mapping[str, str], part: Callable[[str], Sh
     except UserError as error:
         raise below_dram(error, tree_of(sheet)) from None
     if isinstance(spec, NpuPimSystem):
-        found = Loaded(_npu_memory(found.value, spec, below, path), found.sources)
+        memory = _npu_memory(found.value, spec, below, path)
+        found, spec = Loaded(memory.part, found.sources), memory.spec
     elif found.value.pim_unit is None:
         raise UserError(f"{path}: at $.dram.part: expected a part with a PIM unit, got {spec.dram.part}")
     sources = dict(loaded.sources) | {f"dram.{place}": source for place, source in found.sources.items()}
@@ -240,20 +242,33 @@ def below_dram(error: UserError, tree: dict[str, Any]) -> UserError:
     return UserError(f"--set dram.{place}:{why}{NEAREST if close else ''}{', '.join(close[:3])}")
 
 
-def _npu_memory(part: Part, spec: NpuPimSystem, overrides: Mapping[str, str], path: Path) -> Part:
-    """The part of an NPU's memory; without PIM if the system has none. Raises UserError if it is not of that kind."""
-    dram = spec.dram
-    if part.pim not in ("newton", "neupims"):
+class _NpuMemory(NamedTuple):
+    """The part of an NPU's memory, and the system whose channels are of that part."""
+
+    part: Part
+    spec: NpuPimSystem
+
+
+def _npu_memory(part: Part, spec: NpuPimSystem, overrides: Mapping[str, str], path: Path) -> _NpuMemory:
+    """Without PIM any part, its pseudo channels as channels; else one of a kind with PIM. Raises UserError."""
+    dram, n = spec.dram, part.organization.pseudo_channels
+    if dram.row_buffers != "none" and part.pim not in ("newton", "neupims"):
         raise UserError(f"{path}: at $.dram.part: expected a part with Newton's or NeuPIMs' PIM, got {dram.part}")
     if (dram.lanes == 0) != (dram.row_buffers == "none"):
         raise UserError(f"dram.lanes: expected 0 with row_buffers none and more otherwise, got {dram.lanes}")
     if dram.row_buffers != "none":
-        return part
+        if n > 1:
+            raise UserError(f"dram.organization.pseudo_channels: expected 1 with PIM, got {n}")
+        return _NpuMemory(one_channel(part), spec)
     found = without_pim(part)
     for place in overrides:
         if place.startswith("timing.") and place.removeprefix("timing.") not in found.timing:
             raise UserError(f"--set dram.{place}: a timing of PIM, which this system does not have; leave it out")
-    return found
+    for place, number in (("channels", dram.channels), ("organization.pseudo_channels", n)):
+        if number & (number - 1):
+            raise UserError(f"dram.{place}: expected a power of two, got {number}")
+    channels = msgspec.structs.replace(dram, channels=dram.channels * n)
+    return _NpuMemory(one_channel(found), msgspec.structs.replace(spec, dram=channels))
 
 
 def split_overrides(overrides: Mapping[str, str], tree: dict[str, Any]) -> tuple[dict[str, str], dict[str, str]]:

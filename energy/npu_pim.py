@@ -12,7 +12,7 @@ from typing import NamedTuple
 from pimloom.arch.memory import Currents
 from pimloom.arch.npu_energy import NpuEnergy
 from pimloom.arch.part import Part
-from pimloom.energy.dram import NEEDED, below_standby, differences_mw_ck, pj
+from pimloom.energy.dram import NEEDED, below_standby, command_mw_ck, pj
 from pimloom.energy.ledger import Ledger
 
 CAUSE = {
@@ -55,7 +55,10 @@ def has_currents(part: Part) -> bool:
 
 
 def no_activate(part: Part) -> str | None:
-    """Why an ACT has no energy in NeuPIMs' model: the currents leave nothing for it; None if they do."""
+    """Why the currents leave no energy for an ACT, which is then at its upper bound; None if they do.
+
+    G_ACT is a multiple of it, and for a bound of that nobody vouches.
+    """
     if not has_currents(part):
         return None
     return below_standby(Currents(part.VDD, part.current, 1.0), _clocks(part))
@@ -64,7 +67,7 @@ def no_activate(part: Part) -> str | None:
 def command_pj(part: Part, comp_reads: float, element_bits: int) -> dict[str, float]:
     """Energy of one command of one channel above standby [pJ], as above; PIM_GEMV without its COMPs."""
     org = part.organization
-    base = differences_mw_ck(Currents(part.VDD, part.current, 1.0), _clocks(part))
+    base = command_mw_ck(Currents(part.VDD, part.current, 1.0), _clocks(part))
     act, read = pj(base["activate"], part.tCK_ps), pj(base["read"], part.tCK_ps)
     readres = read * element_bits * org.banks / org.access_bits
     return {

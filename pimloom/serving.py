@@ -12,6 +12,7 @@ from pimloom.arch.npu_pim import Faults, NpuPimSystem
 from pimloom.arch.system import RooflineSystem, System, load_system
 from pimloom.cycle_sim.npu_pim.kernels.machine import run_all
 from pimloom.decoding_show import show_decoded, show_served, show_source
+from pimloom.energy.npu_pim import no_activate
 from pimloom.mappers.packing import round_robin
 from pimloom.reports.npu_pim.gpu import serve_gpu
 from pimloom.reports.npu_pim.parallel import serve_on_devices
@@ -81,9 +82,10 @@ def serve_command(
     hardware = load_system(system, changed)
     if isinstance(hardware.spec, RooflineSystem):
         _check_roofline(hardware, asked)
-    if _is_list(requests):
-        return _one_list(hardware, llm, asked, quiet)
-    return _workload(hardware, llm, asked, quiet)
+    answer = (_one_list if _is_list(requests) else _workload)(hardware, llm, asked, quiet)
+    if not quiet:
+        _note_energy(hardware)
+    return answer
 
 
 def _check_roofline(system: System, asked: Asked) -> None:
@@ -141,6 +143,13 @@ def _one_list(hardware: System, llm: LlmSpec, asked: Asked, quiet: bool) -> Answ
     if not quiet:
         _note_long(llm, int(tokens.max()))
     return Answer(found.as_dict() | {"workload": None}, lambda: show_served(found))
+
+
+def _note_energy(system: System) -> None:
+    """Say on stderr where the currents of a memory without PIM leave no energy for an ACT."""
+    energy = isinstance(system.spec, NpuPimSystem) and system.spec.energy is not None
+    if energy and system.part and (why := no_activate(system.part)):
+        print(f"pimloom: note: energy of activate is an upper bound, IDD0 - IDD2N for tRC: {why}", file=sys.stderr)
 
 
 def _note_long(llm: LlmSpec, longest: int) -> None:

@@ -258,9 +258,9 @@ def _check_machine(hardware: NpuPimSystem, part: Part) -> None:
     if mhz_to_ps(hardware.npu.clock_mhz) != part.tCK_ps:
         raise UserError(
             f"npu.clock_mhz: expected the clock of the memory, whose period is {part.tCK_ps} ps, "
-            f"got {hardware.npu.clock_mhz:g} MHz"
+            f"got {hardware.npu.clock_mhz:g} MHz; --set npu.clock_mhz={1e6 / part.tCK_ps:.10g}"
         )
-    if hardware.energy is not None and (why := no_activate(part)):
+    if hardware.energy is not None and hardware.dram.row_buffers != "none" and (why := no_activate(part)):
         raise UserError(f"dram.current.IDD0: {why}; give currents that fit, or a system without energy")
 
 

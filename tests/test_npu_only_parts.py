@@ -1,0 +1,178 @@
+"""An NPU without PIM in front of any memory: every part runs, by its own rules, or one sentence says why not."""
+
+import json
+
+import numpy as np
+import pytest
+
+from pimloom.arch.error import UserError
+from pimloom.arch.llm import load_llm
+from pimloom.arch.names import find, list_names
+from pimloom.arch.part import Part
+from pimloom.arch.system import load_part, load_system
+from pimloom.arch.table import compile_table, rule_rows
+from pimloom.cycle_sim.monitor import TRACE, check_trace
+from pimloom.cycle_sim.npu_pim.kernels.fields import COMMANDS
+from pimloom.cycle_sim.npu_pim.machine import run
+from pimloom.reports.npu_pim.serve import PORTS, lay_out, serve
+from tests.command import call
+
+PARTS = list_names("parts")
+LLM, TOKENS = load_llm("gpt3-small"), np.array([300, 40])
+# gpt3-small: a layer of 12 x 768 x 768 weights and 9 x 768 biases, K and V of 2 x 768 for each token, two bytes each
+LEAST_BYTES = 2 * ((12 * 768 + 9) * 768 + 2 * 768 * 340)
+
+
+def part_of(name) -> Part:
+    return load_part(name).value
+
+
+def system_with(name, **more):
+    clock = 1e6 / part_of(name).tCK_ps
+    return load_system("npu_only", {"dram.part": name, "npu.clock_mhz": f"{clock:.10g}", "dram.channels": "4"} | more)
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_every_part_serves(name):
+    """No faster than its pins, and no slower than a quarter of them; energy where it has currents."""
+    part = part_of(name)
+    found = serve(system_with(name), LLM, TOKENS, None, tp=1, layers=1, fidelity="physical")
+    least_s = LEAST_BYTES / (4 * part.peak_gb_s * 1e9)
+    assert least_s < found.iteration_cyc * found.clock_ps * 1e-12 < 4 * least_s
+    reads = LEAST_BYTES * 8 / part.organization.access_bits
+    assert reads < found.commands["RD"] < 1.1 * reads
+    assert (found.iteration_energy_j is not None) == bool(part.current)
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_the_commands_of_every_part_obey_its_rules(name):
+    """The monitor finds no fault in the first and the last channel, each a pseudo channel where the part has some."""
+    part, system = part_of(name), system_with(name)
+    laid = lay_out(system, LLM, TOKENS, None, tp=1, layers=1)
+    org, channels = part.organization, 4 * part.organization.pseudo_channels
+    ran = run(laid.spec, channels, laid.npu, laid.layer.builder, ports=PORTS, log=1 << 18)
+    table = compile_table(part)
+    one = table._replace(rules=table.rules._replace(size=np.maximum(table.rules.size // org.pseudo_channels, 1)))
+    between = [rule for rule, row in enumerate(rule_rows(table.rules)) if row.sibling]
+    assert len(ran.logs) == channels and bool(between) == (org.ranks > 1)
+    for log in (ran.logs[0], ran.logs[-1]):
+        clock, command, bank, row = log.T
+        trace = np.zeros(len(log), TRACE)
+        trace["clock"], trace["cmd"] = clock, [table.cmd(COMMANDS[c]) for c in command.tolist()]
+        trace["bank"], bank = bank % org.banks_per_group, bank // org.banks_per_group
+        trace["bg"], trace["rank"] = bank % org.bank_groups, bank // org.bank_groups
+        trace["row"] = np.maximum(row, 0)
+        assert {COMMANDS[c] for c in command.tolist()} >= {"ACT", "RD", "WR", "PRE"}
+        found = check_trace(one, trace, due_ck=part.cycles("tREFI"), limit=len(trace))
+        assert [violation for violation in found if violation.rule not in between] == []
+        for rule in between:  # the monitor takes them for rules of a rank itself
+            assert least_between_ranks(table, rule, trace) >= table.rules.wait[rule]
+
+
+def least_between_ranks(table, rule, trace):
+    """Clocks between a command of one rank and one of another that the rule keeps apart, at least."""
+    row, least, last = rule_rows(table.rules)[rule], 10**9, {}
+    for command, rank, clock in trace[["cmd", "rank", "clock"]].tolist():
+        if command in row.before:
+            least = min([least, *(clock - before for other, before in last.items() if other != rank)])
+        if command in row.after:
+            last[rank] = clock
+    return least
+
+
+def test_pseudo_channels_are_channels(tmp_path):
+    """Four HBM2 channels of two pseudo channels each, and eight of one, with half the pins and half the capacity."""
+
+
+    text = find("parts", "hbm2_2400").read_text()
+    for two, one in (
+        ("pseudo_channels: 2", "pseudo_channels: 1"),
+        ("dq_bits: 128", "dq_bits: 64"),
+        ("capacity_bytes: 1073741824", "capacity_bytes: 536870912"),
+    ):
+        assert text.count(two) == 1
+        text = text.replace(two, one)
+    (tmp_path / "one.yaml").write_text(text)
+    eight = system_with("hbm2_2400", **{"dram.part": str(tmp_path / "one.yaml"), "dram.channels": "8"})
+    four = system_with("hbm2_2400")
+    mine, other = (serve(s, LLM, TOKENS, None, tp=1, layers=1, fidelity="physical") for s in (four, eight))
+    assert (mine.total_cyc, mine.commands) == (other.total_cyc, other.commands)
+    assert mine.energy_pj_by_cause is not None and other.energy_pj_by_cause is not None
+    for cause in ("activate", "read", "write", "refresh", "background"):  # a device is shared by two of them
+        assert 2 * mine.energy_pj_by_cause[cause] == pytest.approx(other.energy_pj_by_cause[cause])
+
+
+def test_all_devices_of_a_rank_take_current():
+    """DDR4: eight devices; a refresh takes IDD5B less IDD3N for tRFC in each of them."""
+    part = part_of("ddr4_3200")
+    found = serve(system_with("ddr4_3200"), LLM, TOKENS, None, tp=1, layers=1, fidelity="physical")
+    each = 8 * part.VDD * (part.current["IDD5B"] - part.current["IDD3N"]) * part.cycles("tRFC") * part.tCK_ps * 1e-3
+    assert found.energy_pj_by_cause is not None
+    assert found.energy_pj_by_cause["refresh"] == pytest.approx(found.commands["REFab"] * each)
+
+
+def test_capacity_is_that_of_all_pseudo_channels(tmp_path):
+    """32 channels of HBM3 hold 32 GiB, as those of the system's own part do (see test_npu_only)."""
+    (tmp_path / "r.csv").write_text("seq_len\n41000\n")
+    options = ("run", "npu_only", "--model", "gpt3-7b", "--requests", tmp_path / "r.csv")
+    done = call(*options, "--set", "dram.part=hbm3_6400", "--set", "npu.clock_mhz=1600")
+    assert (done.code, done.err.count("\n")) == (2, 1)
+    assert "there are 34,359,738,368: at most 40,955 tokens fit" in done.err
+
+
+REFUSED = {
+    ("npu_only", "dram.part=hbm3_6400"): "npu.clock_mhz: expected the clock of the memory, whose period is 625 ps, got "
+    "1000 MHz; --set npu.clock_mhz=1600",
+    ("npu_only", "dram.part=ddr4_2400"): "--set npu.clock_mhz=1200.480192",
+    ("npu_only", "dram.part=ocstrx"): "part 'ocstrx' is optical; expected a memory",
+    ("npu_only", "dram.channels=3"): "dram.channels: expected a power of two, got 3",
+    ("neupims", "dram.part=hbm3_6400"): "expected a part with Newton's or NeuPIMs' PIM, got hbm3_6400",
+    ("npu_pim", "dram.part=ddr5_4800"): "missing key nCOMP",
+}
+
+
+@pytest.mark.parametrize(("system", "setting"), REFUSED)
+def test_what_a_controller_cannot_do_is_said(system, setting, tmp_path):
+    (tmp_path / "r.csv").write_text("seq_len\n100\n50\n")
+    done = call("run", system, "--model", "gpt3-small", "--requests", tmp_path / "r.csv", "--set", setting)
+    assert done.code == 2 and REFUSED[system, setting] in done.err and done.err.count("\n") == 1
+
+
+def test_other_geometries_are_refused(tmp_path):
+    """Groups of other than four banks, more than 32 banks, columns that are no power of two, PIM behind two halves."""
+    with pytest.raises(UserError, match="expected groups of 4 banks and at most 32 .* got groups of 8"):
+        served(**{"dram.organization.bank_groups": "2", "dram.organization.banks_per_group": "8"})
+    with pytest.raises(UserError, match="at most 32 banks in a channel, got groups of 4 and 64 banks"):
+        served(**{"dram.organization.bank_groups": "16", "dram.organization.rows": "16384"})
+    half = {"pseudo_channels": "2", "ranks": "1", "access_bits": "256", "columns": "32"}
+    half = {f"dram.organization.{key}": value for key, value in half.items()}
+    with pytest.raises(UserError, match="dram.organization.pseudo_channels: expected 1 with PIM, got 2"):
+        load_system("neupims", half)
+
+
+def served(**more):
+    """A part of 4 x 4 banks in a channel, changed."""
+    system = system_with("ddr4_3200", **more)
+    return serve(system, LLM, TOKENS, None, tp=1, layers=1, fidelity="physical")
+
+
+def test_an_upper_bound_is_said(tmp_path):
+    """DDR5's IDD0 is below the standby of its row cycle: an ACT is charged IDD0 - IDD2N for tRC, of four devices."""
+    part = part_of("ddr5_4800")
+    (tmp_path / "r.csv").write_text("seq_len\n100\n")
+    options = ("--set", "dram.part=ddr5_4800", "--set", f"npu.clock_mhz={1e6 / part.tCK_ps:.10g}", "--json", "-")
+    done = call("run", "npu_only", "--model", "gpt3-small", "--requests", tmp_path / "r.csv", *options)
+    assert (done.code, done.err.count("\n")) == (0, 1)
+    assert "note: energy of activate is an upper bound, IDD0 - IDD2N for tRC: IDD0 of 488 mA is less" in done.err
+    found = json.loads(done.out)
+    each = part.VDD * (part.current["IDD0"] - part.current["IDD2N"]) * part.cycles("tRC") * part.tCK_ps * 4e-3
+    assert found["energy_pj_by_cause"]["activate"] == pytest.approx(found["commands"]["ACT"] * each)
+
+
+def test_json_counts_all_channels(tmp_path):
+    (tmp_path / "r.csv").write_text("seq_len\n100\n")
+    options = ("--set", "dram.part=hbm3_6400", "--set", "npu.clock_mhz=1600", "--json", "-")
+    done = call("run", "npu_only", "--model", "gpt3-small", "--requests", tmp_path / "r.csv", *options)
+    found = json.loads(done.out)
+    assert (done.code, done.err, found["clock_ps"]) == (0, "", 625)
+    assert found["energy_pj_by_cause"] is None  # the part gives no currents
