@@ -43,7 +43,7 @@ class Tally(NamedTuple):
     """What one channel counted; clocks in CK.
 
     commands: by name, those that issued. latency[n]: reads that took n clocks, the last place: or longer. counters: by
-    name. rank_ck: per rank (row open, all closed, asleep).
+    name; `unissued` requests still wait for their column command. rank_ck: per rank (row open, all closed, asleep).
     """
 
     cycles: int
@@ -208,6 +208,7 @@ class Channel:
         counters = {name: int(out.tally[place]) for name, place in record.COUNTERS.items()}
         if self.is_queued:
             counters |= {"row_misses_closing": int(out.tally[record.CLOSED_FOR_MISS])}
+            counters |= {"unissued": int(self.scalars[[q.N_READ, q.N_WRITE, q.QUEUED]].sum())}
         else:
             counters |= {name: int(self.scalars[place]) for name, place in b.COUNTERS.items()}
         commands = {name: n for name, n in zip(COMMANDS, out.tally.tolist(), strict=False) if n}

@@ -1,6 +1,6 @@
 """The result of a trace: what the channels counted, as one row. Its field names are a contract; see CONVENTIONS.md."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -121,13 +121,23 @@ def outcome(
         rank_active_cycles=sum(rank[0] for t in tallies for rank in t.rank_ck),
         rank_precharged_cycles=sum(rank[1] for t in tallies for rank in t.rank_ck),
         rank_self_refresh_cycles=sum(rank[2] for t in tallies for rank in t.rank_ck),
-        warnings=[*warnings, *remarks],
+        warnings=[*warnings, *_unissued(total), *remarks],
         spec_digest=_digest(memory),
         version=version,
         seed=seed,
         wall_s=wall_s,
         requests_per_s=(reads + writes) / wall_s if wall_s else 0.0,
     )
+
+
+def _unissued(total: dict[str, int]) -> Iterator[str]:
+    """Writes that DRAMsim3 calls done when it has accepted them, and has not written, or never will."""
+    if n := total.get("unissued", 0):
+        yield (
+            f"{n} {'writes are' if n > 1 else 'write is'} done as DRAMsim3 has it, but the run ends before "
+            f"{'their' if n > 1 else 'its'} WR: commands and energy of {'these' if n > 1 else 'this one'} are in no "
+            "total"
+        )
 
 
 def _mean(memory: Memory, total: dict[str, int]) -> float | None:
