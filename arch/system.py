@@ -3,14 +3,16 @@
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import msgspec
+from msgspec.structs import asdict
 
 from pimloom.arch.document import NEAREST, SET, nearest
 from pimloom.arch.error import UserError
+from pimloom.arch.llm import LlmSpec
 from pimloom.arch.load import Loaded, Sheet, Source, load_sheet, read_sheet, tree_of
 from pimloom.arch.names import HERE as HERE
 from pimloom.arch.names import find as find
@@ -142,16 +144,29 @@ class System:
     part: Part | None
     sources: Mapping[str, Source]
 
-    @property
+    @cached_property
     def digest(self) -> str:
-        """SHA-256 of all resolved values, 16 hex digits."""
-        return digest(self.spec, self.part)
+        """Digest of all resolved values; names, descriptions and how a value was written do not count."""
+        spec = asdict(self.spec) | {"description": ""}
+        if not isinstance(self.spec, RooflineSystem):
+            spec["dram"] = asdict(self.spec.dram) | {"part": ""}  # a name or a path: what stands behind it follows
+        return digest(spec, self.part and _decisive(self.part))
 
 
 def digest(*values: Any) -> str:
     """SHA-256 of values (Structs, numbers, texts), 16 hex digits; equal values, equal digest."""
     text = msgspec.json.encode(values, enc_hook=str, order="sorted")
     return hashlib.sha256(text).hexdigest()[:16]
+
+
+def _decisive(part: Part) -> dict[str, Any]:
+    """All of a part but its description, times as the clocks that they come to."""
+    return asdict(part) | {"description": "", "timing": {name: part.cycles(name) for name in part.timing}}
+
+
+def spec_digest(system: System, model: LlmSpec, **asked: Any) -> str:
+    """Digest of everything that decides a result: system, model, and what was asked for (tokens, seeds, options)."""
+    return digest(system.digest, msgspec.structs.replace(model, name=""), asked)
 
 
 def part_sheet(name: str) -> Sheet:

@@ -183,7 +183,7 @@ class Decoder:
     def _steps(self, t: int, at: Layer, *, anywhere: bool) -> list[Step]:
         spec, parallel = self.plan.spec, self.plan.spec.parallel_attention
         d, f, h = spec.hidden_size, spec.intermediate_size, spec.num_attention_heads
-        steps = [
+        steps: list[Step] = [
             AsicStep("LayerNorm 1", "layernorm", d),
             self._product("QKV", at.qkv),
             _sums("QKV partial sums and bias", at.qkv, spec.attention_bias),

@@ -18,7 +18,7 @@ from pimloom.reports.npu_pim.gpu import serve_gpu
 from pimloom.reports.npu_pim.parallel import serve_on_devices
 from pimloom.reports.serving.batching import POLICIES
 from pimloom.reports.serving.data_sets import DATA_SETS
-from pimloom.reports.serving.decoding import decode_iterations, described, summary
+from pimloom.reports.serving.decoding import decode_iterations, described, summary, workload_digest
 from pimloom.reports.serving.machine import Plan
 from pimloom.reports.serving.requests import read_requests
 from pimloom.reports.serving.trace_file import is_trace
@@ -194,4 +194,5 @@ def _workload(hardware: System, llm: LlmSpec, asked: Asked, quiet: bool) -> Answ
         show_source(source)
         show_served(served[0])
 
-    return Answer(served[0].as_dict() | {"workload": source}, show)
+    asked_for = {"workload": source, "spec_digest": workload_digest(hardware, llm, workload, plan)}
+    return Answer(served[0].as_dict() | asked_for, show)

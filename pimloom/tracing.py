@@ -55,6 +55,7 @@ def trace_command(wanted: Wanted) -> "Outcome":
     """Run a trace; returns its `Outcome`. Outputs are checked first and written last. Raises UserError."""
     from pimloom.cycle_sim.memory.channel import kernel_of
     from pimloom.cycle_sim.memory.simulate import simulate
+    from pimloom.reports.memory.fingerprint import Fingerprint
     from pimloom.reports.memory.outcome import outcome
 
     _check_outputs(wanted)
@@ -68,12 +69,15 @@ def trace_command(wanted: Wanted) -> "Outcome":
         progress = stack.enter_context(progress_bar(f"requests on {memory.name}", wanted.quiet, kernel_of(memory)))
         chunks = _requests(wanted, memory, strict, warnings.append, progress)
         log, chunks, draw = _logs(wanted, memory, chunks, stack, warnings.append)
-        start = time.perf_counter()
-        tallies = simulate(memory, chunks, extra_ck=wanted.idle, log=log)
+        start, seen = time.perf_counter(), Fingerprint()
+        tallies = simulate(memory, seen.watch(chunks), extra_ck=wanted.idle, log=log)
         wall_s = time.perf_counter() - start
         draw()
     seed = wanted.seed or 0 if wanted.pattern else None
-    return outcome(memory, controller, tallies, wall_s=wall_s, seed=seed, warnings=warnings, version=__version__)
+    asked = {"requests": seen.hexdigest(), "idle": wanted.idle}
+    return outcome(
+        memory, controller, tallies, wall_s=wall_s, seed=seed, warnings=warnings, version=__version__, asked=asked
+    )
 
 
 def _check_outputs(wanted: Wanted) -> None:

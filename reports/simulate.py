@@ -14,7 +14,7 @@ from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec
 from pimloom.arch.part import Part
 from pimloom.arch.program import PimStep
-from pimloom.arch.system import PimSystem, RooflineSystem, System, digest
+from pimloom.arch.system import PimSystem, RooflineSystem, System, spec_digest
 from pimloom.arch.table import Table, compile_table
 from pimloom.arch.units import BITS_PER_BYTE, J_PER_PJ, S_PER_PS, ceil_div, mhz_to_ps
 from pimloom.cycle_sim.asic import latency_cyc
@@ -190,9 +190,8 @@ def _pim_result(
 
 
 def run_digest(system: System, spec: LlmSpec, generate: int, prompt: int = 0) -> str:
-    """Digest of everything that decides a result; names do not."""
-    tokens = (generate, prompt) if prompt else (generate,)
-    return digest(system.spec, system.part, msgspec.structs.replace(spec, name=""), *tokens)
+    """Digest of everything that decides a result; the seed, which is only recorded, does not."""
+    return spec_digest(system, spec, generate=generate, prompt=prompt)
 
 
 def account(result: Result, system: System) -> Result:

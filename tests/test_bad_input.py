@@ -148,7 +148,7 @@ BAD: list[tuple[tuple[str, ...], str]] = [
         with_model("gpt3-xl", "--generate", "10000"),
         f"gpt3-xl with 10,000 tokens needs 4,416,602,112 bytes of PIM memory, {FITS}",
     ),
-    (("run", "t4", "--model", "gpt2", "--generate", "500000"), "there are 16,000,000,000: at most 429,419 tokens"),
+    (("run", "t4", "--model", "gpt2", "--generate", "500000"), "there are 16,000,000,000: at most 429,415 tokens"),
     # tokens
     ((*RUN, "--generate", "0"), "--generate: expected at least 1 token, got 0"),
     ((*RUN, "--generate", "-4"), "--generate: expected at least 1 token, got -4"),
@@ -241,7 +241,7 @@ def test_a_system_and_a_part_of_ones_own() -> None:
     run = ("--model", "gpt2.json", "--json", "-")
     mine, theirs = (json.loads(call("run", system, *run).out) for system in ("system.yaml", "pim_gpt"))
     differ = {key for key in mine if mine[key] != theirs[key]}
-    assert differ == {"system", "spec_digest"}
+    assert differ == {"system"}, "the same values under another name"
     Path("part.yaml").rename("folder/part.yaml")  # a path in a file starts at that file
     Path("system.yaml").rename("folder/s.yml")
     assert call("run", "folder/s.yml", "--model", "gpt2.json", "--set", "dram.timing.tRP=10 ns").code == 0

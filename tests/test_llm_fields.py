@@ -72,13 +72,13 @@ def test_every_field_counts(system: str, field: str) -> None:
     assert (here == there) == (field in free), there
 
 
-def run(llm: LlmSpec, tokens: int = 1, system: str = "pim_gpt", **settings: str) -> Result:
-    return simulate(load_system(system, settings), llm, tokens)
+def run(llm: LlmSpec, settings: dict[str, str] | None = None) -> Result:
+    return simulate(load_system("pim_gpt", settings), llm, 1)
 
 
 def asic_cycles(llm: LlmSpec, step: str) -> int:
     """Clocks of 1 GHz of a step in one layer, refresh off."""
-    steps = run(llm, **{"dram.refresh": "false"}).time_by_step_s or {}
+    steps = run(llm, {"dram.refresh": "false"}).time_by_step_s or {}
     return round(steps.get(step, 0.0) * 1e9 / llm.num_hidden_layers)
 
 

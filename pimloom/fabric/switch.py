@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
+import msgspec
 import typer
 
 from pimloom.arch.error import UserError
@@ -60,7 +61,7 @@ def switch(
         "bursts": report.burst_rows(run),
         "end_us": run.us(run.found.end_cyc),
         "live_share": round(live / run.found.end_cyc, LIVE_SHARE_DIGITS),
-        "spec_digest": digest(module),
+        "spec_digest": digest(msgspec.structs.replace(module, description=""), story),
         "version": __version__,
     }
     if csv is not None:

@@ -1,6 +1,6 @@
 """The result of a trace: what the channels counted, as one row. Its field names are a contract; see CONVENTIONS.md."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -8,7 +8,6 @@ import numpy as np
 
 from pimloom.arch.memory import Memory
 from pimloom.arch.system import digest
-from pimloom.arch.table import rule_rows
 from pimloom.arch.units import BYTES_PER_GB, S_PER_PS
 from pimloom.cycle_sim.memory.channel import Tally
 from pimloom.reports.memory.energy import energies
@@ -77,8 +76,9 @@ def outcome(
     seed: int | None,
     warnings: Sequence[str],
     version: str,
+    asked: Mapping[str, Any],
 ) -> Outcome:
-    """Add up the channels of a run."""
+    """Add up the channels of a run. asked: what decides it beside the memory, for `spec_digest`."""
     total = {name: sum(t.counters[name] for t in tallies) for name in tallies[0].counters}
     commands = {name: sum(t.commands.get(name, 0) for t in tallies) for t in tallies for name in t.commands}
     reads, writes = total["reads_done"], total["writes_done"]
@@ -122,7 +122,7 @@ def outcome(
         rank_precharged_cycles=sum(rank[1] for t in tallies for rank in t.rank_ck),
         rank_self_refresh_cycles=sum(rank[2] for t in tallies for rank in t.rank_ck),
         warnings=[*warnings, *_unissued(total), *remarks],
-        spec_digest=_digest(memory),
+        spec_digest=_digest(memory, asked),
         version=version,
         seed=seed,
         wall_s=wall_s,
@@ -160,6 +160,8 @@ def _quantile(latency: np.ndarray, share: float) -> int | None:
     return place if place < len(latency) - 1 else None
 
 
-def _digest(memory: Memory) -> str:
-    rules = [tuple(row) for row in rule_rows(memory.table.rules)]
-    return digest(rules, memory.channels, memory.tCK_ps, dict(memory.clocks), memory.address, memory.policy)
+def _digest(memory: Memory, asked: Mapping[str, Any]) -> str:
+    """Digest of all that decides a result: the device, its controllers, and what was asked of them."""
+    device = {name: value for name, value in memory._asdict().items() if name not in ("name", "table", "warnings")}
+    rules = [column.tolist() if isinstance(column, np.ndarray) else column for column in memory.table.rules]
+    return digest(device, memory.table.names, rules, asked)

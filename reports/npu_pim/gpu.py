@@ -16,7 +16,7 @@ from pimloom.arch.units import BITS_PER_BYTE, J_PER_PJ, PS_PER_NS, PS_PER_US, S_
 from pimloom.cycle_sim.roofline import work_s
 from pimloom.reports.npu_pim.contexts import attended
 from pimloom.reports.npu_pim.layer import dealt
-from pimloom.reports.npu_pim.serve import Served
+from pimloom.reports.npu_pim.serve import Served, served_digest
 from pimloom.reports.npu_pim.share import Share, check_memory, share_of
 
 
@@ -74,7 +74,7 @@ def serve_gpu(system: System, llm: LlmSpec, tokens: np.ndarray, *, tp: int, laye
         allreduce_exposed_s=0.0,
         link_bytes=0,
         link_j=0.0,
-        spec_digest=system.digest,
+        spec_digest=served_digest(system, llm, tokens, None, tp=tp, layers=layers, fidelity="physical"),
         version=__version__,
     )
 

@@ -21,6 +21,7 @@ from pimloom.reports.npu_pim.serve import (
     estimate_of,
     lay_out,
     serve,
+    served_digest,
     shard_of,
     sub_batches,
 )
@@ -48,6 +49,7 @@ def serve_on_devices(
         raise UserError(f"--pp {pp}: expected 1 to {layers}, the layers of the iteration")
     if pp == 1:
         return serve(system, llm, tokens, channel, tp=tp, layers=layers, fidelity=fidelity)
+    asked = served_digest(system, llm, tokens, channel, tp=tp, pp=pp, layers=layers, fidelity=fidelity)
     shard, spec, tokens = shard_of(system, llm, tp), channel_of(system), attended(llm, tokens)
     if channel is None:
         channel = pack(estimate_of(shard, spec), tokens.tolist(), shard.system.dram.channels)
@@ -69,7 +71,8 @@ def serve_on_devices(
     found = flow([[run.iteration_cyc for run in row] for row in runs], waits, latency)
     sent_bytes = (pp - 1) * tp * sum(sends)
     sent_j = sent_bytes * BITS_PER_BYTE * shard.system.link.pj_per_bit * J_PER_PJ
-    return _together(runs, found, layers, sent_bytes, sent_j)
+    whole = _together(runs, found, layers, sent_bytes, sent_j)
+    return msgspec.structs.replace(whole, spec_digest=asked)
 
 
 def stage_layers(layers: int, pp: int) -> list[int]:

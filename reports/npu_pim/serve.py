@@ -13,7 +13,7 @@ from pimloom.arch.llm import LlmSpec
 from pimloom.arch.npu_pim import NpuPimSystem
 from pimloom.arch.part import Part
 from pimloom.arch.pim_channel import ChannelFaults, Mode, PimChannel
-from pimloom.arch.system import System
+from pimloom.arch.system import System, spec_digest
 from pimloom.arch.units import BITS_PER_BYTE, J_PER_PJ, S_PER_PS, mhz_to_ps
 from pimloom.cycle_sim.npu_pim.kernels.dots import GROUP
 from pimloom.cycle_sim.npu_pim.kernels.fields import MOST_BANKS
@@ -166,9 +166,17 @@ def serve(
         allreduce_exposed_s=exposed * clock_ps * S_PER_PS,
         link_bytes=sent_bytes,
         link_j=link_j,
-        spec_digest=system.digest,
+        spec_digest=served_digest(system, llm, tokens, channel, tp=tp, layers=layers, fidelity=fidelity),
         version=__version__,
     )
+
+
+def served_digest(
+    system: System, llm: LlmSpec, tokens: np.ndarray, channel: np.ndarray | None, **options: int | str
+) -> str:
+    """Digest of everything that decides an iteration of a list of contexts."""
+    placed = None if channel is None else channel.tolist()
+    return spec_digest(system, llm, tokens=tokens.tolist(), channel=placed, **({"pp": 1} | options))
 
 
 def lay_out(

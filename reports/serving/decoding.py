@@ -11,7 +11,7 @@ import numpy as np
 
 from pimloom import __version__
 from pimloom.arch.llm import LlmSpec
-from pimloom.arch.system import System
+from pimloom.arch.system import System, spec_digest
 from pimloom.arch.units import S_PER_PS
 from pimloom.reports.npu_pim.serve import Served
 from pimloom.reports.serving.batching import POLICIES, Rules, Step, decode
@@ -150,9 +150,19 @@ def summary(
         iteration_batch=done.batch.tolist(),
         iteration_tokens=done.tokens.tolist(),
         iteration_s=done.seconds.tolist(),
-        spec_digest=system.digest,
+        spec_digest=workload_digest(system, llm, workload, plan),
         version=__version__,
     )
+
+
+def workload_digest(system: System, llm: LlmSpec, workload: Workload, plan: Plan) -> str:
+    """Digest of everything that decides the iterations of a workload; its name and note do not.
+
+    The seed does where it draws who comes next: requests that come at times of their own are taken as they come.
+    """
+    asked = plan._asdict() | {"seed": None if workload.timed else plan.seed, "timed": workload.timed}
+    requests = (workload.arrival_s, workload.prompt_tokens, workload.output_tokens)
+    return spec_digest(system, llm, requests=[column.tolist() for column in requests], **asked)
 
 
 def described(workload: Workload, plan: Plan) -> dict[str, Any]:

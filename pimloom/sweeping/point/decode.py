@@ -3,13 +3,12 @@
 from collections.abc import Sequence
 from math import fsum
 
-import msgspec
 import numpy as np
 
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec
 from pimloom.arch.npu_pim import NpuPimSystem
-from pimloom.arch.system import RooflineSystem, System, digest
+from pimloom.arch.system import RooflineSystem, System, spec_digest
 from pimloom.arch.units import S_PER_PS
 from pimloom.energy.logic_area import npu_pim_area_mm2
 from pimloom.mappers.packing import round_robin
@@ -18,12 +17,13 @@ from pimloom.reports.npu_pim.gpu import serve_gpu
 from pimloom.reports.npu_pim.parallel import serve_on_devices
 from pimloom.reports.npu_pim.serve import Served
 from pimloom.reports.serving.batching import POLICIES
-from pimloom.reports.serving.decoding import decode_iterations
+from pimloom.reports.serving.decoding import decode_iterations, workload_digest
 from pimloom.reports.serving.machine import Batch, Plan, machine_of
 from pimloom.sweeping.point.requests import Given, workload_of
 from pimloom.sweeping.point.workload import Work
 
 Values = dict[str, float | int | None]
+OF_GROWING = ("batch", "prompt", "generate", "every", "tp", "pp", "layers", "fidelity")
 SUMS = ("allreduce_s", "allreduce_exposed_s", "link_bytes", "link_j")
 
 
@@ -36,22 +36,20 @@ def decode(system: System, llm: LlmSpec, work: Work, given: Given | None, seed: 
     layers = work.layers or llm.num_hidden_layers
     if layers > llm.num_hidden_layers:
         raise UserError(f"workload.layers: expected 1 to {llm.num_hidden_layers}, the layers of {llm.name}")
-    nameless, drawn = msgspec.structs.replace(llm, name=""), seed if given else None
-    spec_digest = digest(system.spec, system.part, nameless, work._replace(model=""), given, drawn)
     if given is None:
-        found = _growing(system, llm, work, layers)
+        found, made_by = _growing(system, llm, work, layers)
     elif given.tokens is not None:
-        found = _listed(system, llm, work, given, layers)
+        found, made_by = _listed(system, llm, work, given, layers)
     else:
-        found = _served(system, llm, work, given, layers, seed)
+        found, made_by = _served(system, llm, work, given, layers, seed)
     if isinstance(system.spec, NpuPimSystem) and system.part is not None:
         area, n = npu_pim_area_mm2(system.spec, system.part), system.spec.interleave.sub_batches
         found["area_mm2"] = None if area is None else area * work.tp * work.pp
         found["sub_batches"] = n if (found["batch_mean"] or 0) >= n else 1
-    return found, spec_digest
+    return found, made_by
 
 
-def _growing(system: System, llm: LlmSpec, work: Work, layers: int) -> Values:
+def _growing(system: System, llm: LlmSpec, work: Work, layers: int) -> tuple[Values, str]:
     batch, contexts = work.batch or 1, range(work.prompt + 1, work.prompt + work.generate + 1)
     bend = {llm.sliding_window} & set(contexts)  # contexts stop growing there
     asked = sorted({*contexts[:: work.every], contexts[-1], *bend})
@@ -63,7 +61,9 @@ def _growing(system: System, llm: LlmSpec, work: Work, layers: int) -> Values:
     ]  # the largest may not fit
     served = last_first[::-1]
     mean = float(attended(llm, np.array(contexts)).mean())
-    return _values(served, asked, contexts, work) | {"context_mean": mean}
+    told = work._replace(batch=batch, layers=layers)._asdict()
+    made_by = spec_digest(system, llm, **{key: told[key] for key in OF_GROWING})
+    return _values(served, asked, contexts, work) | {"context_mean": mean}, made_by
 
 
 def _channels(system: System) -> int:
@@ -104,7 +104,7 @@ def _values(served: Sequence[Served], asked: Sequence[int], contexts: range, wor
     }
 
 
-def _listed(system: System, llm: LlmSpec, work: Work, given: Given, layers: int) -> Values:
+def _listed(system: System, llm: LlmSpec, work: Work, given: Given, layers: int) -> tuple[Values, str]:
     """One iteration of a list of contexts."""
     for key in ("batch", "iterations"):
         if getattr(work, key) is not None:
@@ -122,15 +122,18 @@ def _listed(system: System, llm: LlmSpec, work: Work, given: Given, layers: int)
             system, llm, tokens, channel, tp=work.tp, pp=work.pp, layers=layers, fidelity=work.fidelity
         )
     mean = float(attended(llm, tokens).mean())
-    return _values([served], [0], range(1), work) | {"context_mean": mean}
+    return _values([served], [0], range(1), work) | {"context_mean": mean}, served.spec_digest
 
 
-def _served(system: System, llm: LlmSpec, work: Work, given: Given, layers: int, seed: int) -> Values:
+def _served(
+    system: System, llm: LlmSpec, work: Work, given: Given, layers: int, seed: int
+) -> tuple[Values, str]:
     """Iterations of a data set or a trace; energies of those that are not simulated are the mean per token."""
     if work.batch is None:
         raise UserError(f"workload.batch: missing; requests {given.name} do not say how many are served at once")
     plan = _plan(system, work, layers, work.batch, seed)
-    done, served = decode_iterations(system, llm, workload_of(given, seed), plan)
+    workload = workload_of(given, seed)
+    done, served = decode_iterations(system, llm, workload, plan)
     tokens, simulated = int(done.batch.sum()), sum(s.batch for s in served)
     found = _energies(served, [work.tp / simulated] * len(served), tokens)
     if (energy := found.get("energy_j")) is not None:
@@ -138,7 +141,7 @@ def _served(system: System, llm: LlmSpec, work: Work, given: Given, layers: int,
     for name in SUMS:
         value = fsum(getattr(s, name) for s in served) * tokens / simulated
         found[name] = round(value) if name == "link_bytes" else value
-    return found | {
+    values = found | {
         "latency_s": done.time_s,
         "time_per_token_s": done.token_time_s.mean if done.token_time_s else None,
         "tokens_per_s": done.tokens_per_s,
@@ -147,6 +150,7 @@ def _served(system: System, llm: LlmSpec, work: Work, given: Given, layers: int,
         "batch_mean": float(done.batch.mean()),
         "context_mean": float(done.tokens.sum() / done.batch.sum()),
     }
+    return values, workload_digest(system, llm, workload, plan)
 
 
 def _energies(served: Sequence[Served], weights: Sequence[float], tokens: int) -> Values:
