@@ -71,7 +71,8 @@ def test_the_commands_of_every_part_obey_its_rules(name):
 
 def least_between_ranks(table, rule, trace):
     """Clocks between a command of one rank and one of another that the rule keeps apart, at least."""
-    row, least, last = rule_rows(table.rules)[rule], 10**9, {}
+    row, least = rule_rows(table.rules)[rule], 10**9
+    last: dict[int, int] = {}
     for command, rank, clock in trace[["cmd", "rank", "clock"]].tolist():
         if command in row.before:
             least = min([least, *(clock - before for other, before in last.items() if other != rank)])

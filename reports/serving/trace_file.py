@@ -1,11 +1,10 @@
 """Files of requests: CSV traces of arrivals and lengths, and conversations as ShareGPT has them."""
 
-import csv
-import math
 import re
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 import msgspec
 import numpy as np
@@ -13,9 +12,12 @@ import numpy as np
 from pimloom.arch.document import read_text, short
 from pimloom.arch.error import UserError
 from pimloom.arch.units import ceil_div
+from pimloom.reports.serving.csv_file import read_rows, whole_number
 
 LARGEST_BYTES = 2**30
 LONGEST = 2**20  # tokens of an input or an output
+LATEST_S = 1e12  # about 32,000 years; a float64 tells 0.1 ms apart there
+NUMBER = re.compile(r"-?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?", re.ASCII)
 CHARACTERS_PER_TOKEN = 4  # [assumed] of English text; no tokenizer is at hand
 HEADERS = (
     ("timestamp", "prompt_tokens", "output_tokens"),
@@ -28,62 +30,67 @@ def is_trace(path: Path) -> bool:
     """Whether a file is a JSON, or a CSV whose first line is the header of a trace. Raises UserError if unreadable."""
     if path.suffix == ".json":
         return True
-    first = read_text(path, LARGEST_BYTES).split("\n", 1)[0]
+    first = re.split(r"[\r\n]", read_text(path, LARGEST_BYTES), maxsplit=1)[0]
     return tuple(name.strip() for name in first.split(",")) in HEADERS
 
 
 def read_trace(path: Path) -> Trace:
     """Arrivals [s from the first], input and output lengths [tokens] of a CSV. Raises UserError.
 
-    A timestamp is in seconds, or a date and time as ISO 8601 writes it (UTC unless it says so); none may fall.
+    Timestamps are all in seconds, or all dates and times as ISO 8601 writes them (UTC unless one says so); none may
+    fall.
     """
-    rows = csv.reader(read_text(path, LARGEST_BYTES).splitlines())
-    header = tuple(name.strip() for name in next(rows))
-    if header not in HEADERS:
+    rows = read_rows(path, LARGEST_BYTES)
+    place, header = next(rows)
+    if tuple(header) not in HEADERS:
         known = " or ".join(map(",".join, HEADERS))
-        raise UserError(f"{path}:1: expected the header {known}, got {short(','.join(header)) or 'nothing'}")
-    arrival_s: list[float] = []
-    lengths: list[tuple[int, int]] = []
-    for row in rows:
-        if not row:
-            continue
-        place = f"{path}:{rows.line_num}"
+        raise UserError(f"{place}: expected the header {known}, got {short(','.join(header)) or 'nothing'}")
+    times: list[Time] = []
+    lengths: list[list[int]] = []
+    for place, row in rows:
         if len(row) != len(header):
             raise UserError(f"{place}: expected {len(header)} values, got {len(row)}")
-        at = _seconds(row[0].strip(), f"{place}: {header[0]}")
-        if arrival_s and at < arrival_s[-1]:
-            raise UserError(f"{place}: {header[0]}: earlier than the line before; expected rising times")
-        arrival_s.append(at)
-        prompt, output = (
-            _tokens(text.strip(), f"{place}: {name}") for name, text in zip(header[1:], row[1:], strict=True)
-        )
-        lengths.append((prompt, output))
+        times.append(_time(row[0], f"{place}: {header[0]}", times))
+        tokens = zip(header[1:], row[1:], strict=True)
+        lengths.append([whole_number(text, 1, LONGEST, f"{place}: {name}", " tokens") for name, text in tokens])
     if not lengths:
         raise UserError(f"{path}: expected at least one request below the header")
-    tokens = np.array(lengths, np.int64)
-    return np.array(arrival_s) - arrival_s[0], tokens[:, 0], tokens[:, 1]
+    table = np.array(lengths, np.int64)
+    return np.array([time.seconds - times[0].seconds for time in times]), table[:, 0], table[:, 1]
 
 
-def _seconds(text: str, place: str) -> float:
+class Time(NamedTuple):
+    """A timestamp: its seconds, and whether it was written as a date and time."""
+
+    seconds: float
+    dated: bool
+
+
+def _time(text: str, place: str, before: Sequence[Time]) -> Time:
+    """A timestamp behind those `before`. Raises UserError."""
+    found = _number(text) or _date(text)
+    kinds = ("seconds", "a date and time such as 2024-05-10 12:00:00")
+    if found is None:
+        raise UserError(f"{place}: expected {' or '.join(kinds)}, got {short(text) or 'nothing'}")
+    if not abs(found.seconds) <= LATEST_S:
+        raise UserError(f"{place}: expected at most {LATEST_S:.0e} seconds, got {short(text)}")
+    if before and found.dated != before[0].dated:
+        raise UserError(f"{place}: expected {kinds[before[0].dated]} as in the lines before, got {short(text)}")
+    if before and found.seconds < before[-1].seconds:
+        raise UserError(f"{place}: earlier than the line before; expected rising times")
+    return found
+
+
+def _number(text: str) -> Time | None:
+    return Time(float(text), False) if NUMBER.fullmatch(text) else None
+
+
+def _date(text: str) -> Time | None:
     try:
-        seconds = float(text)
+        date = datetime.fromisoformat(text)
     except ValueError:
-        try:
-            date = datetime.fromisoformat(text)
-        except ValueError:
-            seconds = math.nan
-        else:
-            seconds = (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()
-    if not math.isfinite(seconds):
-        said = short(text) or "nothing"
-        raise UserError(f"{place}: expected seconds or a date and time such as 2024-05-10 12:00:00, got {said}")
-    return seconds
-
-
-def _tokens(text: str, place: str) -> int:
-    if not (text.isascii() and text.isdecimal()) or len(text) > 18 or not 1 <= int(text) <= LONGEST:
-        raise UserError(f"{place}: expected 1 to {LONGEST} tokens, got {short(text) or 'nothing'}")
-    return int(text)
+        return None
+    return Time((date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp(), True)
 
 
 class _Turn(msgspec.Struct):
@@ -107,6 +114,8 @@ def read_conversations(path: Path) -> tuple[np.ndarray, np.ndarray, str]:
         raise UserError(f"{path}: {_placed(str(error))}; {_SHAPE}") from None
     except msgspec.DecodeError as error:
         _fail_json(path, text, str(error))
+    except RecursionError:
+        raise UserError(f"{path}: is nested too deeply; {_SHAPE}") from None
     lengths, empty = [], 0
     for talk in found:
         for asked, answer in zip(talk.conversations, talk.conversations[1:], strict=False):
