@@ -149,7 +149,7 @@ def synth(
 
         part = part_of(block, part)
         device = load_device(part)
-        blocks = all_blocks(device) if block == "all" else find_logic(block)
+        blocks = all_blocks(device) if block == "all" else find_logic(block, part, device)
         found = synthesize(blocks, device, part, progress, _note(quiet))
         without = left_out(device) if block == "all" else {}
     output(_result(_plain(found), part, left_out=without), json, None if quiet else show_syntheses)

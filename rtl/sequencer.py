@@ -12,6 +12,7 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import bits_for
 
 from pimloom.arch.command import POSTPONED_MAX
+from pimloom.arch.error import UserError
 from pimloom.arch.table import RuleRow, Table, rule_rows
 from pimloom.rtl.command import Decoded, Fixed, any_of, command_layout
 from pimloom.rtl.rows import Asker, Rows, State
@@ -44,6 +45,7 @@ class Sequencer(wiring.Component):
     stuck: the rows are as no head needs them. A head with an opcode that the table has not leaves without a trace.
 
     With `bits`, waits are ports of that many bits and not constants: one netlist serves all timings of a geometry.
+    Raises UserError for a table with rules between siblings, or with more than two buses.
     """
 
     def __init__(self, table: Table, streams: int = 1, bits: int = 0) -> None:
@@ -52,9 +54,10 @@ class Sequencer(wiring.Component):
         self.nodes = int(rules.size[rules.scope[rules.refresh]]) if rules.refresh >= 0 else 0
         self.n_buses = int(rules.bus.max()) + 1
         if rules.sibling.any():
-            raise ValueError("a sequencer drives one rank: its table must have no sibling rules")
+            said = "rules between siblings of a level (ranks, or banks that load one buffer)"
+            raise UserError(f"a sequencer has no timers for {said}, of which this part has {rules.sibling.sum()}")
         if self.n_buses > 2:
-            raise ValueError(f"a sequencer drives one or two command buses, not {self.n_buses}")
+            raise UserError(f"a sequencer drives one or two command buses, not {self.n_buses}")
         bus = Bus(table, self.nodes + streams)
         members = {
             "heads": In(stream.Signature(command_layout(table))).array(streams),

@@ -43,11 +43,13 @@ def find_blocks(name: str | None = None, part: "Part | Optics | None" = None) ->
     return {name: BLOCKS[name]}
 
 
-def find_logic(name: str) -> "dict[str, Block]":
-    """The block of that name. Raises UserError for an unknown one, and for one that holds cell arrays."""
+def find_logic(name: str, part_name: str, part: "Part | Optics") -> "dict[str, Block]":
+    """The block of that name. Raises UserError for an unknown one, one that holds cell arrays, and one that the part
+    cannot have."""
     found = find_blocks(name)
     if found[name].cells:
         raise UserError(f"{name} is not for synthesis: its banks are cell arrays; its logic: sequencer, pim_unit")
+    build(name, part_name, part)
     return found
 
 

@@ -30,7 +30,7 @@ from pimloom.reports.files import write_json
 from pimloom.rtl.formal.ocs import SWITCH_PROPERTIES, SwitchQuestion, SwitchTwin, any_switch
 from pimloom.rtl.formal.proof import STEP, Question, Task
 from pimloom.rtl.formal.properties import PROPERTIES, Twin
-from pimloom.rtl_flow.lookup import find_blocks, part_of
+from pimloom.rtl_flow.lookup import build, find_blocks, part_of
 from pimloom.rtl_flow.tools import cache_folder, tool
 from pimloom.rtl_flow.yowasp import YOSYS, ToolError, Tools, tool_version, tools
 
@@ -137,7 +137,9 @@ def prove(
 
 
 def _sequencer(part: str) -> Subject:
-    table = small_table(load_part(part).value)
+    device = load_part(part).value
+    build("sequencer", part, device)
+    table = small_table(device)
 
     def question(name: str, own: bool, task: Task, twin: Twin | None) -> str:
         return Question(table, STREAMS, 0 if own else BITS[task], name, task, twin).rtlil()

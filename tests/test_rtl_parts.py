@@ -1,0 +1,83 @@
+# amaranth: UnusedElaboratable=no
+"""Every command of `pimloom rtl` with every part: it works, or one line says why the part cannot have the block."""
+
+from pathlib import Path
+
+import pytest
+
+from pimloom.arch.error import UserError
+from pimloom.arch.system import list_names, load_part
+from pimloom.rtl.blocks import BLOCKS
+from pimloom.rtl_flow.lookup import build, left_out, load_device
+from tests.command import call
+
+MEMORY_BLOCKS = {"sequencer", "pim_channel", "bf16_tree", "pim_unit"}  # the others are the same for all parts
+
+
+@pytest.mark.parametrize("part", list_names("parts"))
+def test_every_block_of_a_part_is_built_or_refused(part: str) -> None:
+    device = load_device(part)
+    without = left_out(device)
+    assert set(without) <= MEMORY_BLOCKS
+    for block in BLOCKS.keys() - without:
+        assert build(block, part, device) is not None
+    for block in without:
+        with pytest.raises(UserError, match=f"{part} cannot have block {block}: ") as said:
+            build(block, part, device)
+        assert "\n" not in str(said.value)
+
+
+@pytest.mark.parametrize("name", ["ddr4_3200", "ddr5_4800", "gddr6_14000", "hbm2_2000", "hbm3_6400", "lpddr5_6400"])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"ranks": 2},
+        {"ranks": 3},
+        {"pseudo_channels": 3},
+        {"bank_groups": 1},
+        {"bank_groups": 3},
+        {"banks_per_group": 1},
+        {"columns": 1},
+    ],
+    ids=str,
+)
+def test_other_geometries_are_built_or_refused(name: str, change: dict[str, int]) -> None:
+    places = {f"organization.{key}": str(value) for key, value in change.items()}
+    try:
+        part = load_part(name, places).value
+    except UserError:
+        return  # no part at all
+    for block, why in left_out(part).items():
+        assert block in MEMORY_BLOCKS and "\n" not in why
+    if change == {"ranks": 2}:
+        assert "rules between siblings" in left_out(part)["sequencer"]
+
+
+NEWTON = ("hbm2_neupims", "hbm2_neupims_written")
+
+
+@pytest.mark.parametrize("part", NEWTON)
+@pytest.mark.parametrize("command", ["emit", "verify", "prove", "synth"])
+def test_the_sequencer_of_neupims_is_refused_in_one_line(
+    part: str, command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = call("rtl", command, "sequencer", "--part", part)
+    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+    assert f"{part} cannot have block sequencer: a sequencer has no timers for rules between siblings" in done.err
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("words", ["verify", "prove", "synth all", "verify sequencer", "synth sequencer"])
+def test_an_optical_part_has_optical_blocks_only(words: str) -> None:
+    done = call("rtl", *words.split(), "--part", "ocstrx")
+    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1) and "ocs_switch" in done.err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", [*list_names("parts"), *list_names("optics")])
+def test_verilog_of_every_block_of_every_part(part: str, tmp_path: Path) -> None:
+    for block in BLOCKS:
+        done = call("rtl", "emit", block, "--part", part, "-o", tmp_path / f"{block}.v")
+        assert done.code in (0, 2) and done.err.count("\n") == (done.code == 2), (block, done)
+        assert (tmp_path / f"{block}.v").exists() == (done.code == 0)
