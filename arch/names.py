@@ -9,9 +9,20 @@ from pimloom.arch.error import UserError
 HERE = Path(__file__).parent
 OPTICAL = re.compile(r"^kind: optics\b", re.MULTILINE)
 
+BELONGS = {  # folder -> what its files are, and what takes them
+    "systems": "a system, for `pimloom run {name}`",
+    "parts": "a memory, for `pimloom trace {name}` and `--set dram.part={name}`",
+    "optics": "an optical part, for `pimloom fabric switch --part {name}`",
+    "gpus": "a GPU to train on, for `pimloom fabric mfu --gpu {name}`",
+    "controllers": "a memory controller, for `pimloom trace --controller {name}`",
+    "models": "a model, for `--model {name}`",
+}
+
 
 def list_names(folder: str) -> list[str]:
-    """Names of the YAML files in `arch/FOLDER`; of `parts` the memories, of `optics` the optical parts among them."""
+    """Names of the files in `arch/FOLDER`; of `parts` the memories, of `optics` the optical parts among them."""
+    if folder == "models":
+        return sorted(p.stem for p in (HERE / folder).glob("*.json"))
     if folder not in ("parts", "optics"):
         return sorted(p.stem for p in (HERE / folder).glob("*.yaml"))
     every = sorted((HERE / "parts").glob("*.yaml"))
@@ -26,7 +37,16 @@ def find(folder: str, name: str) -> Path:
         return HERE / folder / f"{name}.yaml"
     if name.endswith((".yaml", ".yml")):
         return Path(name)
-    raise UserError(f"unknown {kind} {name!r}{nearest(name, known)}; known {folder}: {', '.join(known)}")
+    where = elsewhere(name) or nearest(name, known)
+    raise UserError(f"unknown {kind} {name!r}{where}; known {folder}: {', '.join(known)}")
+
+
+def elsewhere(name: str) -> str:
+    """What a name is that was looked for among other things, and where it belongs; else nothing."""
+    for folder, belongs in BELONGS.items():
+        if name in list_names(folder):
+            return f": it is {belongs.format(name=name)}"
+    return ""
 
 
 def is_optics(name: str) -> bool:

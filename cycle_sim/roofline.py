@@ -77,7 +77,8 @@ def check_fits(system: RooflineSystem, spec: LlmSpec, tokens: int) -> None:
     need = (weights + cache * min(tokens, spec.sliding_window or tokens)) * system.element_bits // BITS_PER_BYTE
     if need > system.memory_bytes:
         left = system.memory_bytes * BITS_PER_BYTE // system.element_bits - weights
-        fits = f"at most {left // cache:,} tokens fit" if left >= cache else "not one token fits beside its weights"
+        alone = f"its weights alone take {weights * system.element_bits // BITS_PER_BYTE:,}; take a smaller model"
+        fits = f"at most {left // cache:,} tokens fit" if left >= cache else f"{alone} or --set memory_bytes={need}"
         raise UserError(
             f"{spec.name} with {tokens:,} tokens needs {need:,} bytes of memory, there are {system.memory_bytes:,}: "
             f"{fits}"

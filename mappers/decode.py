@@ -13,6 +13,7 @@ from pimloom.mappers.geometry import Geometry
 from pimloom.mappers.layout import Packed, RowAligned
 
 ACTIVATIONS = ("gelu", "gelu_new", "gelu_fast", "gelu_pytorch_tanh", "relu")  # one pass of the ASIC each
+MOST_CHANNELS = 1024  # that `dram.channels` takes
 TOKEN_STEP = 128  # the specification gives capacities in steps of 128 tokens
 
 
@@ -85,6 +86,10 @@ class Plan:
         head = self.head.rows if self.head else 0
         return head + self.spec.num_hidden_layers * sum(w.rows for w in self.layer().weights)
 
+    def in_channels(self, channels: int) -> int:
+        """Rows per bank of the same on another number of channels."""
+        return Plan(self.spec, self.geo._replace(channels=channels), self.tokens, self.lm_head).rows
+
     @property
     def rows(self) -> int:
         """Rows per bank of all weights and of K and V."""
@@ -132,12 +137,22 @@ def plan(spec: LlmSpec, geo: Geometry, tokens: int, lm_head: bool = False) -> Pl
     if found.rows > geo.rows:
         row_bytes = geo.row * geo.element_bytes * geo.all_banks
         most = max_tokens(spec, geo, lm_head)
-        fits = f"at most {most:,} tokens fit" if most else "not even its weights fit"
+        fits = f"at most {most:,} tokens fit" if most else _without_room(found)
         raise UserError(
             f"{spec.name} with {tokens:,} tokens needs {found.rows * row_bytes:,} bytes of PIM memory, "
             f"there are {geo.rows * row_bytes:,}: {fits}"
         )
     return found
+
+
+def _without_room(plan: Plan) -> str:
+    """What to say of a plan whose model leaves no room for a step of tokens."""
+    if plan.weight_rows <= plan.geo.rows:
+        return f"fewer than {TOKEN_STEP} tokens fit beside its weights"
+    enough = next((n for n in range(plan.geo.channels, MOST_CHANNELS + 1) if plan.in_channels(n) <= plan.geo.rows), 0)
+    larger = f" or --set dram.channels={enough}" if enough else ""
+    need = plan.weight_rows * plan.geo.row * plan.geo.element_bytes * plan.geo.all_banks
+    return f"its weights alone take {need:,}; take a smaller model{larger}"
 
 
 def _heads(layout: Packed, width: int) -> list[list[int]]:

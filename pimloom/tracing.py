@@ -13,6 +13,7 @@ from pimloom import __version__
 from pimloom.arch.error import UserError
 from pimloom.arch.load import load_tree, nearest
 from pimloom.arch.memory import Memory, Policy
+from pimloom.arch.names import elsewhere
 from pimloom.arch.part import Part
 from pimloom.arch.part_memory import MAPPING, part_memory
 from pimloom.arch.policy import complaints, load_policy
@@ -184,7 +185,8 @@ def _part_name(device: str) -> str:
         return of_standard[0]
     if Path(device).exists():
         raise UserError(f"{device}: expected a part, a DRAMsim3 .ini or a .yaml file")
-    raise UserError(f"unknown part {device!r}{nearest(device, known)}; known parts: {', '.join(known)}")
+    where = elsewhere(device) or nearest(device, known)
+    raise UserError(f"unknown part {device!r}{where}; known parts: {', '.join(known)}")
 
 
 def _part(name: str, overrides: Mapping[str, str]) -> Part:

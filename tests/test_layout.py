@@ -219,7 +219,7 @@ def test_a_model_whose_weights_do_not_fit():
         plan(load_llm("gpt3-xl"), EIGHT._replace(rows=9000), 1)
     assert str(error.value) == (
         "gpt3-xl with 1 tokens needs 2,529,165,312 bytes of PIM memory, there are 2,359,296,000: "
-        "not even its weights fit"
+        "its weights alone take 2,415,919,104; take a smaller model or --set dram.channels=9"
     )
 
 

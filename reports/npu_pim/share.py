@@ -38,6 +38,9 @@ def weight_bytes(llm: LlmSpec, tp: int, layers: int, element_bits: int) -> int:
     return weights * layers * element_bits // BITS_PER_BYTE
 
 
+REMEDY = "take more devices (--tp) or a larger memory"
+
+
 def tokens_that_fit(llm: LlmSpec, tp: int, layers: int, element_bits: int, memory_bytes: int) -> int:
     """Tokens whose K and V of `layers` layers fit beside the weights of a device; activations take nothing."""
     left = memory_bytes - weight_bytes(llm, tp, layers, element_bits)
@@ -54,10 +57,11 @@ def check_memory(llm: LlmSpec, tp: int, layers: int, tokens: int, element_bits: 
     most = tokens_that_fit(llm, tp, layers, element_bits, memory_bytes)
     need = weight_bytes(llm, tp, layers, element_bits) + tokens * _cache_bytes(llm, tp, layers, element_bits)
     if need > memory_bytes:
-        fits = f"at most {most:,} tokens fit" if most else "not one token fits beside its weights"
+        weights = weight_bytes(llm, tp, layers, element_bits)
+        fits = f"at most {most:,} tokens fit" if most else f"its weights alone take {weights:,}; {REMEDY}"
         raise UserError(
-            f"{llm.name} with requests of {tokens:,} tokens in all needs {need:,} bytes of memory on each of {tp} "
-            f"devices, there are {memory_bytes:,}: {fits}"
+            f"{llm.name} with requests of {tokens:,} tokens in all needs {need:,} bytes of memory on "
+            f"{f'each of {tp} devices' if tp > 1 else 'a device'}, there are {memory_bytes:,}: {fits}"
         )
 
 

@@ -15,7 +15,7 @@ from pimloom.mappers.kv_pages import CacheRoom, KvPages, KvTokens
 from pimloom.reports.npu_pim.gpu import serve_gpu
 from pimloom.reports.npu_pim.parallel import serve_on_devices, stage_layers
 from pimloom.reports.npu_pim.serve import Served, channel_of, estimate_of, shard_of
-from pimloom.reports.npu_pim.share import first_row, tokens_that_fit
+from pimloom.reports.npu_pim.share import REMEDY, first_row, tokens_that_fit, weight_bytes
 
 
 class Plan(NamedTuple):
@@ -62,6 +62,9 @@ def _gpu(system: System, llm: LlmSpec, plan: Plan) -> Machine:
     assert isinstance(gpu, RooflineSystem)
     fits = tokens_that_fit(llm, plan.tp, plan.layers, gpu.element_bits, gpu.memory_bytes)
 
+    if not fits:
+        raise _full(llm, plan, plan.layers, gpu.element_bits, gpu.memory_bytes)
+
     def simulate(batch: Batch) -> Served:
         return serve_gpu(system, llm, batch.tokens, tp=plan.tp, layers=plan.layers)
 
@@ -79,7 +82,11 @@ def _npu(system: System, llm: LlmSpec, plan: Plan) -> Machine:
             f"--batch {plan.batch}: interleave.sub_batches is {least}, and each needs a request; raise --batch or set "
             "interleave.sub_batches=1"
         )
-    first = first_row(shard, max(stage_layers(plan.layers, plan.pp)))
+    layers = max(stage_layers(plan.layers, plan.pp))
+    first = first_row(shard, layers)
+    if first >= rows:
+        there = hardware.dram.channels * part.organization.capacity_bytes
+        raise _full(llm, plan, layers, hardware.npu.element_bits, there)
 
     def simulate(batch: Batch) -> Served:
         machine = system if len(batch.tokens) >= least else alone
@@ -91,6 +98,16 @@ def _npu(system: System, llm: LlmSpec, plan: Plan) -> Machine:
         return KvPages(shard.shape, hardware.dram.channels, first, rows, allotted=True)
 
     return Machine(simulate, room, estimate_of(shard, channel_of(system)))
+
+
+def _full(llm: LlmSpec, plan: Plan, layers: int, element_bits: int, there: int) -> UserError:
+    """What to say where weights leave no room for caches."""
+    need, devices = weight_bytes(llm, plan.tp, layers, element_bits), plan.tp * plan.pp
+    where = f"each of {devices} devices" if devices > 1 else "a device"
+    return UserError(
+        f"{llm.name}: the weights of {layers} layers need {need:,} bytes on {where}, there are {there:,}: "
+        f"no cache fits beside them; {REMEDY}"
+    )
 
 
 def _undivided(system: System) -> System:
