@@ -15,6 +15,7 @@ from pimloom.reports.sweep.headline import headline
 from pimloom.reports.sweep.page import render, write_report
 from pimloom.reports.sweep.payload import payload
 from tests.browser import browser, visit
+from tests.sweep_place import wait as until
 from tests.sweep_tables import EVIL, grid
 
 __all__ = ["browser"]
@@ -242,6 +243,24 @@ def test_without_webgl_the_page_says_so_and_works(browser, file):
     assert page.locator("#points-table tbody tr").count() == 25
     assert page.evaluate("document.documentElement.scrollWidth") == 500
     assert faults == []
+    context.close()
+
+
+def test_plotly_still_needs_unsafe_eval(browser, file, tmp_path):
+    """The day this fails, the page's policy can do without it."""
+    text = file.read_text()
+    assert text.count(" 'unsafe-eval'") == 1
+    strict = tmp_path / "strict.html"
+    strict.write_text(text.replace(" 'unsafe-eval'", ""))
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    heard = "addEventListener('securitypolicyviolation', (e) => blocked.push(e.blockedURI));"
+    context.add_init_script(f"window.blocked = []; {heard}")
+    page = context.new_page()
+    page.goto(strict.resolve().as_uri())
+    until(lambda: page.evaluate("document.documentElement.dataset.ready"))  # what playwright waits with is eval, too
+    page.locator("#parallel").scroll_into_view_if_needed()
+    until(lambda: page.evaluate("blocked.length"))
+    assert set(page.evaluate("blocked")) == {"eval"} and page.locator("#parallel-plot .parcoords").count() == 0
     context.close()
 
 
