@@ -3,40 +3,113 @@
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
-from pimloom.arch.llm import load_llm
-from pimloom.arch.system import load_system
-from pimloom.reports.result import Result
-from pimloom.reports.simulate import simulate
+from pimloom import typed
+from pimloom.typed import Unsaid
 
 if TYPE_CHECKING:
     import pandas
 
     from pimloom.reports.memory.outcome import Outcome
+    from pimloom.reports.npu_pim.serve import Served
+    from pimloom.reports.result import Result
+    from pimloom.reports.serving.decoding import Decoded
 
 
+@overload
 def run(
-    system: str,
+    system: str | Path,
     *,
     model: str | Path,
-    generate: int = 1024,
-    prompt: int = 0,
+    generate: int = ...,
+    prompt: int = ...,
+    set: Mapping[str, object] | None = ...,
+    timeline: str | Path | None = ...,
+    window: str | None = ...,
+    check: bool = ...,
+    seed: int = ...,
+) -> "Result": ...
+@overload
+def run(
+    system: str | Path,
+    *,
+    model: str | Path,
+    requests: str | Path,
+    batch: int | None = ...,
+    iterations: int | None = ...,
+    every: int | None = ...,
+    policy: str | None = ...,
+    tp: int | None = ...,
+    pp: int | None = ...,
+    layers: int | None = ...,
+    fidelity: str | None = ...,
+    set: Mapping[str, object] | None = ...,
+    seed: int = ...,
+) -> Any: ...
+def run(
+    system: str | Path,
+    *,
+    model: str | Path,
+    generate: int = Unsaid(1024),
+    prompt: int = Unsaid(0),
+    requests: str | Path | None = None,
+    batch: int | None = None,
+    iterations: int | None = None,
+    every: int | None = None,
+    policy: str | None = None,
+    tp: int | None = None,
+    pp: int | None = None,
+    layers: int | None = None,
+    fidelity: str | None = None,
     set: Mapping[str, object] | None = None,
+    timeline: str | Path | None = None,
+    window: str | None = None,
     check: bool = False,
     seed: int = 0,
-) -> Result:
-    """Simulate `model` generating `generate` tokens on `system`, batch 1, behind a prompt of `prompt` tokens.
+) -> "Result | Served | Decoded":
+    """Simulate `model` on `system`, as `pimloom run` does; all options are the command's.
 
     system: a name from `pimloom list` or a path to a system YAML. model: a preset name, a Hugging Face config.json, or
-    its folder. set: overrides by dotted place, as `--set` takes them (`{"npu.clock_mhz": 500}`). check: run the
-    legality monitor on every command trace. Returns one `Result`; raises `pimloom.arch.error.UserError`.
+    its folder. set: overrides by dotted place, as `--set` takes them (`{"npu.clock_mhz": 500}`).
+
+    PIM-GPT and rooflines run one sequence: `generate` tokens behind a prompt of `prompt` tokens; a `Result`. check: run
+    the legality monitor on every command trace; timeline: a Perfetto file of a `window` of the run, "FROM:TO" in µs.
+
+    NPUs with or without PIM decode a batch of `requests`: a data set ("sharegpt", "alpaca"), a CSV list of contexts, or
+    a trace of arrivals; so does a roofline with `requests`. A `Served` of one iteration; a `Decoded` with `iterations`
+    above 1. Raises `pimloom.arch.error.UserError`.
 
     >>> run("pim_gpt", model="gpt2", generate=1).cycles
     148276
+    >>> run("gpu_a100", model="gpt3-7b", requests="alpaca", batch=8, tp=2).batch
+    8
     """
-    overrides = {place: _yaml(value) for place, value in (set or {}).items()}
-    return simulate(load_system(system, overrides), load_llm(model), generate, check=check, seed=seed, prompt=prompt)
+    from pimloom.run_any import Run, run_any
+
+    return run_any(
+        Run(
+            system=typed.text("system", system),
+            model=typed.text("model", model),
+            settings=typed.settings(set),
+            generate=typed.said(typed.count("generate", generate)),
+            prompt=typed.said(typed.count("prompt", prompt)),
+            requests=typed.maybe_text("requests", requests),
+            batch=typed.maybe_count("batch", batch),
+            iterations=typed.maybe_count("iterations", iterations),
+            every=typed.maybe_count("every", every),
+            policy=typed.maybe_text("policy", policy),
+            tp=typed.maybe_count("tp", tp),
+            pp=typed.maybe_count("pp", pp),
+            layers=typed.maybe_count("layers", layers),
+            fidelity=typed.maybe_text("fidelity", fidelity),
+            timeline=typed.maybe_path("timeline", timeline),
+            window=typed.maybe_text("window", window),
+            check=typed.flag("check", check),
+            seed=typed.count("seed", seed),
+            quiet=True,
+        )
+    ).found
 
 
 def trace(
@@ -55,12 +128,15 @@ def trace(
     idle: int = 0,
     commands: str | Path | None = None,
     request_log: str | Path | None = None,
+    timeline: str | Path | None = None,
+    window: str | None = None,
 ) -> "Outcome":
     """Send the requests of a trace file, or of a built-in pattern, to memory controllers, as `pimloom trace` does.
 
     memory: part, standard, part YAML, DRAMsim3 .ini or exported Ramulator .yaml. set: overrides such as
     `{"controller.page": "closed", "dram.timing.tRFC": "350 ns"}`. requests: of a pattern, 100,000 if None.
-    commands, request_log: CSV files to write. Returns one `Outcome`; raises `pimloom.arch.error.UserError`.
+    commands, request_log: CSV files to write; timeline: a Perfetto file of a `window` "FROM:TO" of clocks. Returns one
+    `Outcome`; raises `pimloom.arch.error.UserError`.
 
     >>> trace("ddr4_3200", pattern="sequential", requests=1000).commands
     {'ACT': 8, 'RD': 1000}
@@ -69,20 +145,22 @@ def trace(
 
     return trace_command(
         Wanted(
-            memory=str(memory),
-            trace=Path(requests_file) if requests_file is not None else None,
-            controller=str(controller) if controller is not None else None,
-            pattern=pattern,
-            requests=str(requests) if requests is not None else None,
-            seed=seed,
-            gap=gap,
-            stride=stride,
-            channels=channels,
-            mapping=mapping,
-            settings=[f"{place}={_yaml(value)}" for place, value in (set or {}).items()],
-            idle=idle,
-            commands=Path(commands) if commands is not None else None,
-            request_log=Path(request_log) if request_log is not None else None,
+            memory=typed.text("memory", memory),
+            trace=typed.maybe_path("requests_file", requests_file),
+            controller=typed.maybe_text("controller", controller),
+            pattern=typed.maybe_text("pattern", pattern),
+            requests=None if requests is None else str(typed.count("requests", requests)),
+            seed=typed.maybe_count("seed", seed),
+            gap=typed.maybe_number("gap", gap),
+            stride=typed.maybe_count("stride", stride),
+            channels=typed.count("channels", channels),
+            mapping=typed.maybe_text("mapping", mapping),
+            settings=typed.settings(set),
+            idle=typed.count("idle", idle),
+            commands=typed.maybe_path("commands", commands),
+            request_log=typed.maybe_path("request_log", request_log),
+            timeline=typed.maybe_path("timeline", timeline),
+            window=typed.maybe_text("window", window),
             quiet=True,
         )
     )
@@ -114,21 +192,30 @@ def sweep(
     from pimloom.sweeping.run import Options, run_sweep
     from pimloom.sweeping.table import open_table
 
-    options = Options(scheduler, workers, timeout_per_point, retry_failed, not progress)
-    given = source if isinstance(source, Mapping) else Path(source)
+    options = Options(
+        typed.maybe_text("scheduler", scheduler),
+        typed.maybe_count("workers", workers),
+        typed.maybe_number("timeout_per_point", timeout_per_point),
+        typed.flag("retry_failed", retry_failed),
+        not typed.flag("progress", progress),
+    )
+    folder_asked = typed.maybe_path("out", out)
+    given = source if isinstance(source, Mapping) else Path(typed.text("source", source))
     with TemporaryDirectory() as passing:
         nowhere = Path(passing, "sweep") if isinstance(given, Mapping) else None
-        folder = run_sweep(given, nowhere if out is None else Path(out), options)
+        folder = run_sweep(given, nowhere if out is None else folder_asked, options)
         return open_table(folder).table.frame
 
 
-def frame(results: Iterable["Result | Outcome"]) -> "pandas.DataFrame":
+def frame(results: "Iterable[Result | Served | Decoded | Outcome]") -> "pandas.DataFrame":
     """Results as a table, one row each; nested fields are dotted columns such as `energy_by_cause_j.mac`."""
     import pandas  # slow to import, and only wanted here
 
-    return pandas.json_normalize([result.as_dict() for result in results])
-
-
-def _yaml(value: object) -> str:
-    """A Python value as one would write it in YAML."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    if not isinstance(results, Iterable):
+        typed.fail("frame", "results, in a list or the like", results)
+    rows = []
+    for result in results:
+        if not hasattr(result, "as_dict"):
+            typed.fail("frame", "results of run or trace", result)
+        rows.append(result.as_dict())
+    return pandas.json_normalize(rows)

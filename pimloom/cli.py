@@ -114,44 +114,39 @@ def run(
     set_: run_options.Settings = None,
     json: Json = None,
     timeline: run_options.Timeline = None,
-    window: run_options.Window = "0:20",
+    window: run_options.Window = None,
     check: run_options.Check = False,
     seed: run_options.Seed = 0,
     quiet: Quiet = False,
 ) -> None:
     """Simulate a model on a system and print latency, energy and more."""
-    from pimloom.serving import Asked, serve_command, serves
+    from pimloom.run_any import Run, run_any
 
-    batched: dict[str, object] = {"--requests": requests, "--tp": tp, "--pp": pp, "--layers": layers}
-    batched |= {"--fidelity": fidelity, "--batch": batch, "--iterations": iterations, "--every": every}
-    batched |= {"--policy": policy}
-    alone: dict[str, object] = {
-        "--generate": generate,
-        "--prompt": prompt,
-        "--timeline": timeline,
-        "--check": check or None,
-    }
-    if serves(system, any(value is not None for value in batched.values())):
-        _refuse({option: None if value is None else "" for option, value in alone.items()}, f"{system} decodes a batch")
-        shares = (1 if tp is None else tp, 1 if pp is None else pp)
-        asked = Asked(requests, batch, iterations, every, policy, seed, *shares, layers, fidelity)
-        answer = serve_command(system, model, set_ or [], asked, json=json, quiet=quiet)
-        output(answer.value, json, None if quiet else lambda _: answer.show())
-        return
-    _refuse(batched, f"{system} runs one sequence at a time")
-    from pimloom.running import RunFiles, Tokens, run_command
-    from pimloom.show import show_result
-
-    tokens, files = Tokens(prompt or 0, 1024 if generate is None else generate), RunFiles(json, timeline, window)
-    result = run_command(system, model, tokens, set_ or [], files, check=check, seed=seed, quiet=quiet)
-    output(result.as_dict(), json, None if quiet else lambda _: show_result(result))
-
-
-def _refuse(options: dict[str, object], why: str) -> None:
-    """Raise UserError for the first of the options that is given."""
-    for option, value in options.items():
-        if value is not None:
-            raise UserError(f"{option} {value}".rstrip() + f": {why}; leave it out")
+    ran = run_any(
+        Run(
+            system=system,
+            model=model,
+            settings=set_ or [],
+            generate=generate,
+            prompt=prompt,
+            requests=requests,
+            batch=batch,
+            iterations=iterations,
+            every=every,
+            policy=policy,
+            tp=tp,
+            pp=pp,
+            layers=layers,
+            fidelity=fidelity,
+            json=json,
+            timeline=timeline,
+            window=window,
+            check=check,
+            seed=seed,
+            quiet=quiet,
+        )
+    )
+    output(ran.found.as_dict(), json, None if quiet else lambda _: ran.show())
 
 
 @app.command(

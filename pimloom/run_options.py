@@ -18,7 +18,7 @@ Settings = Annotated[
 Timeline = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Write a Perfetto timeline of a window of the run.")
 ]
-Window = Annotated[str, typer.Option(metavar="FROM:TO", help="Window of the timeline [µs].")]
+Window = Annotated[str | None, typer.Option(metavar="FROM:TO", help="Window of the timeline [µs]; else 0:20.")]
 Check = Annotated[bool, typer.Option("--check", help="Run the legality monitor on every command trace.")]
 Seed = Annotated[int, typer.Option(help="Seed of the requests of a data set; recorded in the result.")]
 

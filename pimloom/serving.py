@@ -3,7 +3,9 @@
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+import msgspec
 
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec, load_llm
@@ -16,9 +18,10 @@ from pimloom.energy.npu_pim import no_activate
 from pimloom.mappers.packing import round_robin
 from pimloom.reports.npu_pim.gpu import serve_gpu
 from pimloom.reports.npu_pim.parallel import serve_on_devices
+from pimloom.reports.npu_pim.serve import Served
 from pimloom.reports.serving.batching import POLICIES
 from pimloom.reports.serving.data_sets import DATA_SETS
-from pimloom.reports.serving.decoding import decode_iterations, described, summary, workload_digest
+from pimloom.reports.serving.decoding import Decoded, decode_iterations, described, summary, workload_digest
 from pimloom.reports.serving.machine import Plan
 from pimloom.reports.serving.requests import read_requests
 from pimloom.reports.serving.trace_file import is_trace
@@ -45,9 +48,9 @@ class Asked(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """The result as JSON has it, and what prints it for a person."""
+    """The result, and what prints it for a person."""
 
-    value: dict[str, Any]
+    found: Served | Decoded
     show: Callable[[], None]
 
 
@@ -114,9 +117,10 @@ def _is_list(requests: str) -> bool:
 
 
 def _refuse_many(asked: Asked) -> None:
-    """Raise UserError for options of many iterations."""
-    for option, number in (("--batch", asked.batch), ("--iterations", asked.iterations), ("--every", asked.every)):
-        if number is not None:
+    """Raise UserError for options of many iterations; one iteration is what a list has."""
+    many = {"--batch": asked.batch, "--iterations": asked.iterations, "--every": asked.every}
+    for option, number in many.items():
+        if number is not None and (option == "--batch" or number > 1):
             raise UserError(
                 f"{option} {number}: {asked.requests} lists the contexts of one iteration; leave {option} out or "
                 "give --requests a data set or a trace"
@@ -142,7 +146,8 @@ def _one_list(hardware: System, llm: LlmSpec, asked: Asked, quiet: bool) -> Answ
         found = serve_gpu(hardware, llm, tokens, tp=asked.tp, layers=asked.layers)
     if not quiet:
         _note_long(llm, int(tokens.max()))
-    return Answer(found.as_dict() | {"workload": None}, lambda: show_served(found))
+        _note_undivided(hardware, len(tokens))
+    return Answer(found, lambda: show_served(found))
 
 
 def _note_energy(system: System) -> None:
@@ -150,6 +155,12 @@ def _note_energy(system: System) -> None:
     energy = isinstance(system.spec, NpuPimSystem) and system.spec.energy is not None
     if energy and system.part and (why := no_activate(system.part)):
         print(f"pimloom: note: energy of activate is an upper bound, IDD0 - IDD2N for tRC: {why}", file=sys.stderr)
+
+
+def _note_undivided(system: System, requests: int) -> None:
+    """Say on stderr that there are too few requests for sub-batches."""
+    if isinstance(system.spec, NpuPimSystem) and requests < (n := system.spec.interleave.sub_batches):
+        print(f"pimloom: note: the batch of {requests} runs undivided, as {n} sub-batches need more", file=sys.stderr)
 
 
 def _note_long(llm: LlmSpec, longest: int) -> None:
@@ -187,12 +198,13 @@ def _workload(hardware: System, llm: LlmSpec, asked: Asked, quiet: bool) -> Answ
         done, served = decode_iterations(hardware, llm, workload, plan, lambda n: progress(n, plan.iterations))
     source = described(workload, plan)
     if plan.iterations > 1:
-        found = summary(hardware, llm, plan, workload, done, served)
-        return Answer(found.as_dict(), lambda: show_decoded(found))
+        decoded = summary(hardware, llm, plan, workload, done, served)
+        return Answer(decoded, lambda: show_decoded(decoded))
+    asked_for = workload_digest(hardware, llm, workload, plan)
+    found = msgspec.structs.replace(served[0], workload=source, spec_digest=asked_for)
 
     def show() -> None:
         show_source(source)
-        show_served(served[0])
+        show_served(found)
 
-    asked_for = {"workload": source, "spec_digest": workload_digest(hardware, llm, workload, plan)}
-    return Answer(served[0].as_dict() | asked_for, show)
+    return Answer(found, show)

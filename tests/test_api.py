@@ -1,8 +1,14 @@
-"""The Python API: results as a table."""
+"""The Python API: results as a table, batches as the command runs them, and arguments of the right kind."""
 
 import json
+from typing import Any
+
+import numpy as np
+import pytest
 
 import pimloom
+from pimloom.arch.error import UserError
+from tests.command import call
 
 
 def test_a_frame_has_a_row_for_each_result_and_units_in_its_columns():
@@ -43,3 +49,123 @@ def test_a_trace_returns_what_the_command_prints(tmp_path):
 def test_a_trace_writes_its_logs(tmp_path):
     found = pimloom.trace("hbm3", pattern="sequential", requests=64, commands=tmp_path / "c.csv", channels=2)
     assert len((tmp_path / "c.csv").read_text().splitlines()) == 1 + sum(found.commands.values())
+
+
+def some_list(folder, *contexts):
+    (folder / "r.csv").write_text("seq_len\n" + "".join(f"{n}\n" for n in contexts))
+    return folder / "r.csv"
+
+
+BATCHES: dict[str, dict[str, Any]] = {
+    "neupims": {"tp": 2, "layers": 4, "fidelity": "released", "set": {"interleave.sub_batches": 1}, "seed": 3},
+    "npu_pim": {"policy": "round-robin"},
+    "npu_only": {"pp": 2},
+    "gpu_a100": {"tp": 2},
+}
+
+
+@pytest.mark.parametrize("system", BATCHES)
+def test_a_batch_is_what_the_command_prints(system, tmp_path):
+    path, options = some_list(tmp_path, 100, 30, 7), BATCHES[system]
+    found = pimloom.run(system, model="gpt3-small", requests=path, **options)
+    given = [f"--{name}={value}" for name, value in options.items() if name != "set"]
+    given += [f"--set={place}={value}" for place, value in options.get("set", {}).items()]
+    done = call("run", system, "--model", "gpt3-small", "--requests", path, *given, "--json", "-")
+    assert json.loads(done.out) == found.as_dict()
+    assert found.workload is None and (found.batch, found.tokens) == (3, 137)
+
+
+def test_iterations_of_a_data_set_and_one_of_them():
+    many = pimloom.run("gpu_a100", model="gpt3-7b", requests="alpaca", batch=8, tp=2, iterations=6, every=3, seed=1)
+    assert (many.iterations, many.batch, many.every, many.simulated_iterations) == (6, 8, 3, 2)
+    one = pimloom.run("gpu_a100", model="gpt3-7b", requests="alpaca", batch=8, tp=2, seed=1)
+    assert one.workload is not None and (one.workload["name"], one.workload["seed"]) == ("alpaca", 1)
+    assert one.iteration_cyc * one.clock_ps * 1e-12 == many.iteration_s[0]
+    table = pimloom.frame([one, many])
+    assert table["workload.name"].tolist() == ["alpaca", "alpaca"]
+
+
+def test_one_request_runs_wherever_it_comes_from(tmp_path):
+    """In a list, kept alive, and as a point of a sweep: undivided, as there are fewer requests than sub-batches."""
+    listed = pimloom.run("neupims", model="gpt3-small", requests=some_list(tmp_path, 31))
+    assert list(listed.stages_cyc) == ["A", "B", "E"]
+    alive = pimloom.run("neupims", model="gpt3-small", requests="alpaca", batch=1)
+    assert list(alive.stages_cyc) == ["A", "B", "E"]
+    work = {"model": "gpt3-small", "prompt": 30, "generate": 1}
+    axes = {"link.gbps": [2400]}
+    row = pimloom.sweep(
+        {"system": "neupims", "workload": work, "axes": axes, "objectives": {"latency_s": "min"}}, workers=1
+    )
+    assert row["latency_s"][0] == pytest.approx(listed.iteration_cyc * listed.clock_ps * 1e-12)
+
+
+ODD = (True, 1.5, "4", float("nan"), [4], object())
+RUN = {"system": "pim_gpt", "model": "gpt2"}
+BATCH = {"system": "gpu_a100", "model": "gpt3-7b", "requests": "alpaca", "batch": 4}
+TRACE = {"memory": "ddr4", "pattern": "random"}
+POINT = {"system": "pim_gpt", "workload": {"model": "gpt2", "generate": 1}, "axes": {"npu.clock_mhz": [500]}}
+SWEEP = {"source": POINT}
+COUNTS = [
+    *((pimloom.run, RUN, name) for name in ("generate", "prompt", "seed")),
+    *((pimloom.run, BATCH, name) for name in ("batch", "iterations", "every", "tp", "pp", "layers", "seed")),
+    *((pimloom.trace, TRACE, name) for name in ("requests", "seed", "stride", "channels", "idle")),
+    (pimloom.sweep, SWEEP, "workers"),
+]
+
+
+@pytest.mark.parametrize(("call_", "given", "name"), COUNTS)
+def test_a_count_is_a_whole_number(call_, given, name):
+    never_none = name in ("generate", "prompt", "channels", "idle") or call_ is pimloom.run and name == "seed"
+    for value in (*ODD, *([None] if never_none else [])):
+        with pytest.raises(UserError) as error:
+            call_(**given | {name: value})
+        said = str(error.value)
+        assert said.startswith(f"{name}: expected a whole number, got ") and "\n" not in said and len(said) < 120
+
+
+WRONG = [
+    (pimloom.run, RUN, {"check": 1}, "check: expected True or False, got 1"),
+    (pimloom.run, RUN, {"model": None}, "model: expected a text or a path, got None"),
+    (pimloom.run, RUN, {"system": 5}, "system: expected a text or a path, got 5"),
+    (pimloom.run, RUN, {"set": ["npu.clock_mhz=5"]}, 'set: expected a mapping such as {"npu.clock_mhz": 500}, got'),
+    (pimloom.run, RUN, {"set": {"npu.clock_mhz": [5]}}, "set: npu.clock_mhz: expected a number, a text or a bool, got"),
+    (pimloom.run, RUN, {"set": {"npu.clock_mhz": None}}, "npu.clock_mhz: expected"),
+    (pimloom.run, RUN, {"set": {"npu.clock_mhz": "5\n6"}}, "set: npu.clock_mhz: expected a text of one line, got"),
+    (pimloom.run, RUN, {"set": {5: 5}}, "a place in set: expected a text or a path, got 5"),
+    (pimloom.run, RUN, {"generate": 0}, "--generate: expected at least 1 token, got 0"),
+    (pimloom.run, RUN, {"requests": "alpaca"}, "write --prompt P --generate N instead, for one sequence"),
+    (pimloom.run, RUN, {"tp": 2}, "--tp 2: pim_gpt runs one sequence at a time; leave it out"),
+    (pimloom.run, RUN, {"window": "0:5"}, "--window 0:5: belongs to --timeline FILE; name one"),
+    (pimloom.run, BATCH, {"generate": 1024}, "--generate 1024: gpu_a100 decodes a batch; leave it out"),
+    (pimloom.run, BATCH, {"check": True}, "--check: gpu_a100 decodes a batch; leave it out"),
+    (pimloom.run, BATCH, {"tp": 0}, "--tp 0: expected a divisor of the 32 heads"),
+    (pimloom.run, BATCH, {"policy": 3}, "policy: expected a text or a path, got 3"),
+    (pimloom.run, {"system": "neupims", "model": "gpt2"}, {}, "--requests: expected a CSV list"),
+    (pimloom.run, {"system": "neupims", "model": "gpt2"}, {"generate": 5}, "write --requests FILE instead, with the"),
+    (pimloom.trace, TRACE, {"gap": "3"}, "gap: expected a number, got '3'"),
+    (pimloom.trace, TRACE, {"commands": 3}, "commands: expected a text or a path, got 3"),
+    (pimloom.sweep, SWEEP, {"progress": 1}, "progress: expected True or False, got 1"),
+    (pimloom.sweep, SWEEP, {"timeout_per_point": "1"}, "timeout_per_point: expected a number, got '1'"),
+    (pimloom.sweep, {"source": 5}, {}, "source: expected a text or a path, got 5"),
+    (pimloom.frame, {"results": 5}, {}, "frame: expected results, in a list or the like, got 5"),
+    (pimloom.frame, {"results": [5]}, {}, "frame: expected results of run or trace, got 5"),
+]
+
+
+@pytest.mark.parametrize(("call_", "given", "changed", "said"), WRONG)
+def test_other_types_are_one_line(call_, given, changed, said):
+    with pytest.raises(UserError) as error:
+        call_(**given | changed)
+    assert said in str(error.value) and "\n" not in str(error.value)
+
+
+def test_whole_numbers_of_numpy_count():
+    whole: Any = np.int64(2)
+    wide = pimloom.run("pim_gpt", model="gpt2", generate=whole, set={"npu.clock_mhz": np.float64(500)})
+    assert wide.as_dict() == pimloom.run("pim_gpt", model="gpt2", generate=2, set={"npu.clock_mhz": 500}).as_dict()
+
+
+def test_a_timeline_is_written(tmp_path):
+    pimloom.run("pim_gpt", model="gpt2", generate=1, timeline=tmp_path / "t.json", window="0:5")
+    pimloom.trace("ddr4", pattern="random", requests=100, timeline=str(tmp_path / "m.json"), window="0:500")
+    assert all(json.loads((tmp_path / name).read_text())["traceEvents"] for name in ("t.json", "m.json"))

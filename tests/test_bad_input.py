@@ -196,7 +196,7 @@ BAD: list[tuple[tuple[str, ...], str]] = [
         ((*RUN, "--timeline", "t.json", "--window", w), WINDOW)
         for w in ("5", "5:1", "-1:5", "a:b", "0:nan", "0:1e99999999", "")
     ),
-    ((*RUN, "--window", "1:0"), WINDOW),
+    ((*RUN, "--window", "1:0"), "--window 1:0: belongs to --timeline FILE; name one"),
 ]
 
 

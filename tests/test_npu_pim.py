@@ -109,7 +109,7 @@ BAD = {
     ("--tp", "3"): "--tp 3: expected a divisor of the 32 heads (32 of keys) of gpt3-7b",
     ("--fidelity", "real"): "--fidelity real: expected one of released, physical",
     ("--layers", "0"): "--layers 0: expected 1 to 32, the layers of gpt3-7b",
-    ("--generate", "5"): "--generate: neupims decodes a batch; leave it out",
+    ("--generate", "5"): "--generate 5: neupims decodes a batch; leave it out",
     ("--set", "interleave.sub_batches=0"): "interleave.sub_batches: expected int >= 1",
     ("--set", "dram.channels=24"): "dram.channels: expected a power of two, got 24",
     ("--set", "npu.clock_mhz=500"): "npu.clock_mhz: expected the clock of the memory, whose period is 1000 ps, got 500",

@@ -199,7 +199,9 @@ WRONG = {
     ("--requests", "alpaca", "--batch", "0"): "--batch 0: expected at least 1",
     ("--requests", "alpaca", "--batch", "4", "--every", "0"): "--every 0: expected at least 1",
     ("--requests", "alpaca", "--batch", "4", "--iterations", "-1"): "--iterations -1: expected at least 1",
-    ("--requests", "alpaca", "--batch", "1"): "--batch 1: interleave.sub_batches is 2, and each needs a request",
+    ("--requests", "LIST", "--iterations", "2"): "lists the contexts of one iteration; leave --iterations out or",
+    ("--requests", "LIST", "--every", "3"): "lists the contexts of one iteration; leave --every out or",
+    ("--requests", "LIST", "--generate", "5"): "--generate 5: neupims decodes a batch; leave it out",
     ("--requests", "alpaca", "--batch", "4", "--tp", "3"): "--tp 3: expected a divisor of the 2 heads",
     (
         "--requests",

@@ -25,6 +25,7 @@ from pimloom.reports.npu_pim.serve import (
     shard_of,
     sub_batches,
 )
+from pimloom.reports.npu_pim.undivided import fitted
 
 
 def serve_on_devices(
@@ -43,20 +44,23 @@ def serve_on_devices(
     The batch is cut into `pp` micro-batches; each goes through all groups, and its layer is simulated by itself. Each
     group holds all requests' caches of its layers, in the same channels. Stages, operators, commands and the totals of
     the links are sums over the micro-batches, as a group works on one after the other. An iteration begins with an
-    empty pipeline. Raises UserError.
+    empty pipeline. Where a batch, or any micro-batch, has fewer requests than sub-batches, all run undivided. Raises
+    UserError.
     """
     if not 1 <= pp <= layers:
         raise UserError(f"--pp {pp}: expected 1 to {layers}, the layers of the iteration")
-    if pp == 1:
-        return serve(system, llm, tokens, channel, tp=tp, layers=layers, fidelity=fidelity)
     asked = served_digest(system, llm, tokens, channel, tp=tp, pp=pp, layers=layers, fidelity=fidelity)
-    shard, spec, tokens = shard_of(system, llm, tp), channel_of(system), attended(llm, tokens)
+    shard, spec = shard_of(system, llm, tp), channel_of(system)
+    if pp == 1:
+        whole = serve(fitted(system, len(tokens)), llm, tokens, channel, tp=tp, layers=layers, fidelity=fidelity)
+        return msgspec.structs.replace(whole, spec_digest=asked)
+    tokens = attended(llm, tokens)
     if channel is None:
         channel = pack(estimate_of(shard, spec), tokens.tolist(), shard.system.dram.channels)
-    least = shard.system.interleave.sub_batches
     cut = sub_batches(shard, spec, tokens, channel, pp)
-    if min(map(len, cut)) < least:
-        raise UserError(f"--pp {pp}: {pp} micro-batches of at least {least} requests do not come out of {len(tokens)}")
+    if not (fewest := min(map(len, cut))):
+        raise UserError(f"--pp {pp}: {pp} micro-batches do not come out of {len(tokens)} requests; lower --pp")
+    system = fitted(system, fewest)
     depth = stage_layers(layers, pp)
     lay_out(system, llm, tokens, channel, tp=tp, layers=depth[0])  # each group holds the caches of the whole batch
     by_depth = {

@@ -53,7 +53,8 @@ class Served(msgspec.Struct, frozen=True, kw_only=True):
 
     allreduce_s: of an iteration, all of them; allreduce_exposed_s: what of it lengthens the iteration, and is in
     iteration_cyc, not in stages_cyc; link_bytes, link_j: over the links of all tp devices. pp: devices, or groups of
-    tp, one behind the other; see `parallel`. bubble: share of their time without a micro-batch.
+    tp, one behind the other; see `parallel`. bubble: share of their time without a micro-batch. workload: where the
+    requests of a data set or a trace came from.
     """
 
     system: str
@@ -84,6 +85,7 @@ class Served(msgspec.Struct, frozen=True, kw_only=True):
     bubble: float = 0.0
     spec_digest: str
     version: str
+    workload: dict[str, Any] | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Plain dicts and numbers, fields in the order above."""

@@ -1,15 +1,12 @@
 """What decodes a batch: an NPU with or without PIM, or a GPU at its roofline."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, NamedTuple
 
-import msgspec
 import numpy as np
 
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec
-from pimloom.arch.npu_pim import NpuPimSystem
 from pimloom.arch.system import RooflineSystem, System
 from pimloom.mappers.kv_pages import CacheRoom, KvPages, KvTokens
 from pimloom.reports.npu_pim.gpu import serve_gpu
@@ -72,26 +69,19 @@ def _gpu(system: System, llm: LlmSpec, plan: Plan) -> Machine:
 
 
 def _npu(system: System, llm: LlmSpec, plan: Plan) -> Machine:
-    """Groups of NPUs; a batch that is too small for sub-batches runs undivided."""
+    """Groups of NPUs."""
     shard, part = shard_of(system, llm, plan.tp), system.part
     hardware = shard.system
     assert part is not None
-    least, alone, rows = hardware.interleave.sub_batches, _undivided(system), part.organization.rows
-    if plan.batch < least:
-        raise UserError(
-            f"--batch {plan.batch}: interleave.sub_batches is {least}, and each needs a request; raise --batch or set "
-            "interleave.sub_batches=1"
-        )
-    layers = max(stage_layers(plan.layers, plan.pp))
+    rows, layers = part.organization.rows, max(stage_layers(plan.layers, plan.pp))
     first = first_row(shard, layers)
     if first >= rows:
         there = hardware.dram.channels * part.organization.capacity_bytes
         raise _full(llm, plan, layers, hardware.npu.element_bits, there)
 
     def simulate(batch: Batch) -> Served:
-        machine = system if len(batch.tokens) >= least else alone
         return serve_on_devices(
-            machine, llm, *batch, tp=plan.tp, pp=plan.pp, layers=plan.layers, fidelity=plan.fidelity
+            system, llm, *batch, tp=plan.tp, pp=plan.pp, layers=plan.layers, fidelity=plan.fidelity
         )
 
     def room() -> CacheRoom:  # pages as large as `serve` makes them
@@ -108,10 +98,3 @@ def _full(llm: LlmSpec, plan: Plan, layers: int, element_bits: int, there: int) 
         f"{llm.name}: the weights of {layers} layers need {need:,} bytes on {where}, there are {there:,}: "
         f"no cache fits beside them; {REMEDY}"
     )
-
-
-def _undivided(system: System) -> System:
-    """The system without sub-batches, for a batch that is too small for them."""
-    assert isinstance(system.spec, NpuPimSystem)
-    interleave = msgspec.structs.replace(system.spec.interleave, sub_batches=1)
-    return replace(system, spec=msgspec.structs.replace(system.spec, interleave=interleave))

@@ -53,8 +53,7 @@ def _growing(system: System, llm: LlmSpec, work: Work, layers: int) -> tuple[Val
     batch, contexts = work.batch or 1, range(work.prompt + 1, work.prompt + work.generate + 1)
     bend = {llm.sliding_window} & set(contexts)  # contexts stop growing there
     asked = sorted({*contexts[:: work.every], contexts[-1], *bend})
-    least = system.spec.interleave.sub_batches if isinstance(system.spec, NpuPimSystem) else 1
-    machine = machine_of(system, llm, _plan(system, work, layers, max(batch, least), 0))  # a small batch runs undivided
+    machine = machine_of(system, llm, _plan(system, work, layers, batch, 0))
     channel = np.array(round_robin([1] * batch, _channels(system)), np.int64)
     last_first = [
         machine.simulate(Batch(np.full(batch, n), channel)) for n in reversed(asked)

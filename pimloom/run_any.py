@@ -1,0 +1,105 @@
+"""What `pimloom run` and `pimloom.run` do: one sequence, or a batch of requests, as the system has it."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pimloom.arch.error import UserError
+
+if TYPE_CHECKING:
+    from pimloom.reports.npu_pim.serve import Served
+    from pimloom.reports.result import Result
+    from pimloom.reports.serving.decoding import Decoded
+
+# What each side needs is imported inside: numba would slow the other one down.
+
+WINDOW = "0:20"
+OUT = "leave it out"
+BATCH = "write --requests FILE instead, with the context of each request below a line seq_len"
+SEQUENCE = "write --prompt P --generate N instead, for one sequence"
+
+
+class Run(NamedTuple):
+    """Options of `pimloom run`; None where not given."""
+
+    system: str
+    model: str
+    settings: Sequence[str] = ()
+    generate: int | None = None
+    prompt: int | None = None
+    requests: str | None = None
+    batch: int | None = None
+    iterations: int | None = None
+    every: int | None = None
+    policy: str | None = None
+    tp: int | None = None
+    pp: int | None = None
+    layers: int | None = None
+    fidelity: str | None = None
+    json: str | None = None
+    timeline: Path | None = None
+    window: str | None = None
+    check: bool = False
+    seed: int = 0
+    quiet: bool = False
+
+
+class Ran(NamedTuple):
+    """The result, and what prints it for a person."""
+
+    found: "Result | Served | Decoded"
+    show: Callable[[], object]
+
+
+def run_any(wanted: Run) -> Ran:
+    """Run as asked. Raises UserError."""
+    from pimloom.serving import serves
+
+    batched = {name: getattr(wanted, name) for name in ("requests", "batch", "iterations", "every", "policy")}
+    batched |= {name: getattr(wanted, name) for name in ("tp", "pp", "layers", "fidelity")}
+    given = any(value is not None for value in batched.values())
+    if wanted.window is not None and wanted.timeline is None:
+        raise UserError(f"--window {wanted.window}: belongs to --timeline FILE; name one")
+    return _batch(wanted) if serves(wanted.system, given) else _sequence(wanted, batched)
+
+
+def _sequence(wanted: Run, batched: Mapping[str, object]) -> Ran:
+    _refuse(batched, f"{wanted.system} runs one sequence at a time", {"requests": SEQUENCE})
+    from pimloom.running import RunFiles, Tokens, run_command
+    from pimloom.show import show_result
+
+    tokens = Tokens(wanted.prompt or 0, 1024 if wanted.generate is None else wanted.generate)
+    files = RunFiles(wanted.json, wanted.timeline, WINDOW if wanted.window is None else wanted.window)
+    result = run_command(
+        wanted.system,
+        wanted.model,
+        tokens,
+        wanted.settings,
+        files,
+        check=wanted.check,
+        seed=wanted.seed,
+        quiet=wanted.quiet,
+    )
+    return Ran(result, lambda: show_result(result))
+
+
+def _batch(wanted: Run) -> Ran:
+    alone = {"generate": wanted.generate, "prompt": wanted.prompt, "timeline": wanted.timeline}
+    alone |= {"check": wanted.check or None}
+    instead = OUT if wanted.requests else BATCH
+    _refuse(alone, f"{wanted.system} decodes a batch", {"generate": instead, "prompt": instead})
+    from pimloom.serving import Asked, serve_command
+
+    shares = (1 if wanted.tp is None else wanted.tp, 1 if wanted.pp is None else wanted.pp)
+    many = (wanted.requests, wanted.batch, wanted.iterations, wanted.every, wanted.policy, wanted.seed)
+    asked = Asked(*many, *shares, wanted.layers, wanted.fidelity)
+    answer = serve_command(wanted.system, wanted.model, wanted.settings, asked, json=wanted.json, quiet=wanted.quiet)
+    return Ran(answer.found, answer.show)
+
+
+def _refuse(options: Mapping[str, Any], why: str, instead: Mapping[str, str]) -> None:
+    """Raise UserError for the first of the options that is given."""
+    for option, value in options.items():
+        if value is not None:
+            named = f"--{option}" if value is True else f"--{option} {value}"
+            raise UserError(f"{named}: {why}; {instead.get(option, OUT)}")
