@@ -20,6 +20,7 @@ from typing import Any, NoReturn
 import yaml
 
 from pimloom.arch.error import UserError, one_line
+from pimloom.arch.inputs import note
 from pimloom.arch.units import MIB
 
 SET = "--set"
@@ -53,6 +54,7 @@ def read_text(path: Path, largest_bytes: int = LARGEST_BYTES) -> str:
     data = b""
     try:
         with Path(path).open("rb") as file:
+            note(file.fileno())
             data = file.read(largest_bytes + 1)
         if len(data) > largest_bytes:
             kind = "configuration" if largest_bytes == LARGEST_BYTES else "smaller"

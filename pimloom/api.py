@@ -6,6 +6,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, overload
 
 from pimloom import typed
+from pimloom.arch.inputs import begin
 from pimloom.typed import Unsaid
 
 if TYPE_CHECKING:
@@ -87,6 +88,7 @@ def run(
     """
     from pimloom.run_any import Run, run_any
 
+    begin()
     return run_any(
         Run(
             system=typed.text("system", system),
@@ -143,6 +145,7 @@ def trace(
     """
     from pimloom.tracing import Wanted, trace_command
 
+    begin()
     return trace_command(
         Wanted(
             memory=typed.text("memory", memory),
@@ -192,6 +195,7 @@ def sweep(
     from pimloom.sweeping.run import Options, run_sweep
     from pimloom.sweeping.table import open_table
 
+    begin()
     options = Options(
         typed.maybe_text("scheduler", scheduler),
         typed.maybe_count("workers", workers),

@@ -11,6 +11,7 @@ import typer
 
 from pimloom import __version__, run_options, trace_options
 from pimloom.arch.error import UserError
+from pimloom.arch.inputs import begin
 from pimloom.fabric import app as fabric_app
 from pimloom.failing import say
 from pimloom.output import Json, Quiet, output
@@ -57,6 +58,7 @@ def main() -> None:
     arguments = [a for a in sys.argv[1:] if a != "--debug"]
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that workers end with us
     os.environ["PYTHONSAFEPATH"] = "1"  # no Python that we start imports files of the current folder
+    begin()
     try:
         code = app(args=arguments or ["--help"], prog_name="pimloom", standalone_mode=False)
         sys.stdout.flush()

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
 from pathlib import Path
@@ -12,7 +12,7 @@ from pimloom.arch.error import UserError
 from pimloom.arch.llm import load_llm
 from pimloom.arch.system import load_system
 from pimloom.arch.units import PS_PER_US, S_PER_US
-from pimloom.reports.files import write_atomic
+from pimloom.reports.files import check_not_read, write_atomic
 from pimloom.reports.result import Result
 from pimloom.reports.simulate import Window, simulate
 
@@ -48,14 +48,11 @@ def run_command(
 ) -> Result:
     """Simulate as `pimloom run` was asked to; outputs are checked first and written last. Raises UserError."""
     json, timeline, window = files
-    for file, option in ((json if json != "-" else None, "--json"), (timeline, "--timeline")):
-        if file is not None:
-            check_writable(Path(file), option)
-    if timeline is not None and json == str(timeline):
-        raise UserError(f"--timeline {timeline}: is the file of --json too; name another")
+    check_outputs({"--json": json, "--timeline": timeline})
     frame = Window(*parse_window(window))
     total = sum(tokens)
     hardware, spec = load_system(system, parse_settings(settings)), load_llm(model)
+    check_outputs({"--json": json, "--timeline": timeline})
     with progress_bar(f"{spec.name} on {hardware.name}", quiet) as progress:
         result = simulate(
             hardware,
@@ -108,6 +105,16 @@ def parse_window(text: str) -> tuple[int, int]:
     return low, high
 
 
+def check_outputs(named: Mapping[str, str | Path | None]) -> None:
+    """Raise UserError unless all files can be written, differ, and were not read so far; `-` is stdout."""
+    taken: dict[Path, str] = {}
+    for option, file in named.items():
+        if file is not None and str(file) != "-":
+            check_writable(Path(file), option)
+            if (other := taken.setdefault(Path(file).resolve(), option)) != option:
+                raise UserError(f"{option} {file}: is the file of {other} too; name another")
+
+
 def check_writable(path: Path, option: str) -> None:
     """Raise UserError if a file could not be written, before the work whose result it is to hold."""
     folder = path.parent
@@ -117,6 +124,7 @@ def check_writable(path: Path, option: str) -> None:
         raise UserError(f"{option} {path}: is a folder; name a file in it")
     if not os.access(path if path.exists() else folder, os.W_OK):
         raise UserError(f"{option} {path}: not writable; choose another place")
+    check_not_read(path, option)
 
 
 @contextmanager

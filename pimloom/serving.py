@@ -26,7 +26,7 @@ from pimloom.reports.serving.machine import Plan
 from pimloom.reports.serving.requests import read_requests
 from pimloom.reports.serving.trace_file import is_trace
 from pimloom.reports.serving.workload import KNOWN, load_workload
-from pimloom.running import check_writable, parse_settings, progress_bar
+from pimloom.running import check_outputs, parse_settings, progress_bar
 
 MOST_CHANNELS = 256  # that a request list may name where none matters
 FIDELITIES = {"released": "true", "physical": "false"}
@@ -64,8 +64,7 @@ def serve_command(
     system: str, model: str, settings: Sequence[str], asked: Asked, *, json: str | None, quiet: bool
 ) -> Answer:
     """Run decode iterations as `pimloom run` was asked to. Raises UserError."""
-    if json not in (None, "-"):
-        check_writable(Path(json or ""), "--json")
+    check_outputs({"--json": json})
     fidelity = asked.fidelity or "physical"
     _check_one_of("--fidelity", fidelity, FIDELITIES)
     _check_one_of("--policy", asked.policy or POLICIES[0], POLICIES)
@@ -85,7 +84,9 @@ def serve_command(
     hardware = load_system(system, changed)
     if isinstance(hardware.spec, RooflineSystem):
         _check_roofline(hardware, asked)
-    answer = (_one_list if _is_list(requests) else _workload)(hardware, llm, asked, quiet)
+    listed = _is_list(requests)
+    check_outputs({"--json": json})  # once more: by now its inputs have been read
+    answer = (_one_list if listed else _workload)(hardware, llm, asked, quiet)
     if not quiet:
         _note_energy(hardware)
     return answer

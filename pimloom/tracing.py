@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from pimloom import __version__
 from pimloom.arch.error import UserError
+from pimloom.arch.inputs import note_named
 from pimloom.arch.load import load_tree, nearest
 from pimloom.arch.memory import Memory, Policy
 from pimloom.arch.names import elsewhere
@@ -92,13 +93,15 @@ def _check_outputs(wanted: Wanted) -> None:
     read = {"the trace": wanted.trace, "the memory": Path(wanted.memory)}
     read["--controller"] = Path(wanted.controller or "")
     taken = {file.resolve(): what for what, file in read.items() if file is not None and file.is_file()}
+    for file in read.values():
+        note_named(file)
     for option, file in named.items():
         if file is not None:
             if str(file) == "-" or file.suffix in UNKNOWN_COMPRESSION:
                 raise UserError(f"{option} {file}: expected a file, plain or .gz or .zst")
-            check_writable(file, option)
             if (other := taken.setdefault(file.resolve(), option)) != option:
                 raise UserError(f"{option} {file}: is the file of {other} too; name another")
+            check_writable(file, option)
 
 
 def _check_use(wanted: Wanted) -> None:

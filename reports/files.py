@@ -6,6 +6,7 @@ import json
 import math
 import os
 import secrets
+import stat
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from pimloom.arch.error import UserError
+from pimloom.arch.inputs import was_read
 
 
 def prepare_folder(path: str | Path) -> Path:
@@ -25,13 +27,13 @@ def prepare_folder(path: str | Path) -> Path:
             return folder
 
 
-def write_atomic(path: str | Path, content: str | bytes) -> None:
-    """Replace the file `path` by `content` in one step; on failure the old file stays.
+def write_atomic(path: str | Path, content: str | bytes, *, own: bool = False) -> None:
+    """Replace the file `path` by `content` in one step; on failure the old file stays. own: as for `replacing`.
 
     A device or a pipe (`/dev/null`, `/dev/stdout`) is written to, never replaced.
     """
     data = content.encode() if isinstance(content, str) else content
-    with writing(path), replacing(path) as file:
+    with writing(path), replacing(path, own=own) as file:
         file.write(data)
 
 
@@ -82,12 +84,15 @@ def json_text(value: object) -> str:
 
 
 @contextmanager
-def replacing(path: str | Path) -> Iterator[BinaryIO]:
+def replacing(path: str | Path, *, own: bool = False) -> Iterator[BinaryIO]:
     """A file to write the new content of `path` to: it takes its place in the end, or goes on failure or interrupt.
 
-    A device or a pipe is written to, never replaced. Raises OSError (see `writing`).
+    The new file has the old one's mode. A device or a pipe is written to, never replaced. own: the file is not the
+    user's, and may have been read. Raises OSError (see `writing`), UserError for a file that the command has read.
     """
     path = Path(path)
+    if not own:
+        check_not_read(path)
     device = path.is_absolute() and path.parts[1:2] in (("dev",), ("proc",))  # /dev/stdout may be a file underneath
     if device or path.exists() and not (path.is_file() or path.is_dir()):
         with path.open("ab") as file:
@@ -97,6 +102,8 @@ def replacing(path: str | Path) -> Iterator[BinaryIO]:
     temporary = path.with_name(f".{secrets.token_hex(8)}.part")
     try:
         with open(temporary, "xb") as file:
+            if path.is_file():
+                os.fchmod(file.fileno(), stat.S_IMODE(path.stat().st_mode))
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -105,6 +112,12 @@ def replacing(path: str | Path) -> Iterator[BinaryIO]:
         with suppress(OSError):
             temporary.unlink()
         raise
+
+
+def check_not_read(path: str | Path, option: str = "cannot write") -> None:
+    """Raise UserError for an output that is an input of the same command, under any name."""
+    if was_read(path):
+        raise UserError(f"{option} {_shown(Path(path))}: it is an input of this command; name another file")
 
 
 def writing(path: str | Path) -> AbstractContextManager[None]:

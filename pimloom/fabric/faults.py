@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pimloom.arch.error import UserError
+from pimloom.arch.inputs import note_named
 from pimloom.fabric.options import Csv, Seed
 from pimloom.output import Json, Quiet, output
 
@@ -82,6 +83,8 @@ def check_outputs(written: dict[str, Any], read: dict[str, Path | None]) -> None
     """Raise UserError unless all files asked for can be written, and differ from one another and from what is read."""
     from pimloom.running import check_writable
 
+    for file in read.values():
+        note_named(file)
     taken = {file.resolve(): option for option, file in read.items() if file is not None}
     for option, name in written.items():
         if name is None or (option == "--json" and name == "-"):
@@ -89,11 +92,11 @@ def check_outputs(written: dict[str, Any], read: dict[str, Path | None]) -> None
         file = Path(name)
         if str(file) == "-":
             raise UserError(f"{option} -: expected a file; only --json - is stdout")
+        if (other := taken.setdefault(file.resolve(), option)) != option:
+            raise UserError(f"{option} {file}: is the file of {other} too; name another")
         check_writable(file, option)
         if option == "--figure" and file.suffix != ".svg":
             raise UserError(f"--figure {file}: figures are SVG; name a file that ends in .svg")
-        if (other := taken.setdefault(file.resolve(), option)) != option:
-            raise UserError(f"{option} {file}: is the file of {other} too; name another")
 
 
 def show_notes(notes: tuple[str, ...]) -> None:

@@ -8,6 +8,7 @@ import msgspec
 import typer
 
 from pimloom.arch.error import UserError
+from pimloom.arch.inputs import note_named
 from pimloom.fabric.options import Csv
 from pimloom.output import Json, Quiet, output
 
@@ -74,14 +75,15 @@ def switch(
 def _check_outputs(events: Path, files: Mapping[str, str | Path | None]) -> None:
     from pimloom.running import check_writable
 
+    note_named(events)
     taken = {events.resolve(): "--events"}
     for option, file in files.items():
         if str(file) == "-" and option != "--json":
             raise UserError(f"{option} -: expected a file")
         if file is not None and file != "-":
-            check_writable(Path(file), option)
             if (other := taken.setdefault(Path(file).resolve(), option)) != option:
                 raise UserError(f"{option} {file}: is the file of {other} too; name another")
+            check_writable(Path(file), option)
 
 
 def _show(found: Mapping[str, Any]) -> None:

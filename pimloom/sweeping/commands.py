@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from pimloom.arch.error import UserError
+from pimloom.arch.inputs import note_named
 from pimloom.output import Json, Quiet, output
 
 DEFAULT = "run"
@@ -65,6 +66,7 @@ def run(
     if json not in (None, "-"):
         from pimloom.running import check_writable
 
+        note_named(file)
         check_writable(Path(json or ""), "--json")
     folder = run_sweep(file, out, Options(scheduler, workers, timeout_per_point, retry_failed, quiet, wait))
     output(status(folder), json, None if quiet else show_status)
@@ -85,16 +87,14 @@ def export(
     csv: Annotated[Path | None, typer.Option(metavar="FILE", help="Write all rows as CSV.")] = None,
 ) -> None:
     """Write the rows of a sweep to one file; `feasible` and `pareto` say which hold the constraints and are best."""
-    from pimloom.running import check_writable
+    from pimloom.running import check_outputs
     from pimloom.sweeping.store.export import export_csv, export_parquet
     from pimloom.sweeping.table import open_table
 
     given = {"--parquet": parquet, "--csv": csv}
     if not any(given.values()):
         raise UserError("export: expected --parquet FILE or --csv FILE")
-    for option, path in given.items():
-        if path is not None:
-            check_writable(path, option)
+    check_outputs(given)
     frame = open_table(folder).table.frame
     if parquet is not None:
         export_parquet(frame, parquet)

@@ -75,7 +75,7 @@ def settle(folder: Path, sweep: Sweep, text: str) -> None:
             raise UserError(f"{folder}: holds another sweep ({'; '.join(differ)}); choose another folder with --out")
         if _holds(path, text):
             return
-    write_atomic(path, text)
+    write_atomic(path, text, own=True)
 
 
 def _holds(path: Path, text: str) -> bool:

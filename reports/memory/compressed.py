@@ -12,6 +12,7 @@ import zstandard
 
 from pimloom.arch.document import check_path
 from pimloom.arch.error import UserError
+from pimloom.arch.inputs import note
 
 BLOCK_BYTES = 1 << 20
 ZSTD_BYTES = 1 << 8  # of compressed data at a time: they can grow 30,000-fold
@@ -109,6 +110,7 @@ def _readable(path: Path) -> Iterator[io.BufferedReader]:
     check_path(path)
     try:
         with path.open("rb") as file:
+            note(file.fileno())
             yield file
     except FileNotFoundError:
         raise UserError(f"{path}: no such file") from None

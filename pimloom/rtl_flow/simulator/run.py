@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from pimloom.arch.error import UserError
+from pimloom.reports.files import replacing, writing
 from pimloom.rtl_flow.exchange import FOLDER, read_arrays, write_arrays
 from pimloom.rtl_flow.simulator.build import built
 from pimloom.rtl_flow.simulator.environment import (
@@ -85,4 +86,5 @@ def _keep_waves(folder: Path, waves: Path) -> None:
     if not found:
         raise SimulationError("the simulator wrote no waveform")
     waves.parent.mkdir(parents=True, exist_ok=True)
-    shutil.move(found[0], waves)
+    with writing(waves), replacing(waves) as file, found[0].open("rb") as made:
+        shutil.copyfileobj(made, file)

@@ -43,7 +43,7 @@ class Trials:
         prepare_folder(self.folder)
         if (path := self._path(number)).is_symlink():  # Beware: `write_atomic` writes where a link points.
             path.unlink()
-        write_atomic(path, f'{header[:-1]}, "points": [\n{points}\n]}}\n')
+        write_atomic(path, f'{header[:-1]}, "points": [\n{points}\n]}}\n', own=True)
 
     def _path(self, number: int) -> Path:
         return self.folder / f"batch-{number:06}.json"

@@ -16,6 +16,7 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pimloom.arch.inputs import note
 from pimloom.arch.units import MIB
 from pimloom.sweeping.store.columns import BYTES, TEXT, TYPES
 
@@ -90,6 +91,7 @@ def _bytes(path: Path) -> bytes:
     """The content of a file that is neither a link nor larger than a segment can be."""
     try:
         with open(path, "rb", opener=_no_link) as file:
+            note(file.fileno())
             if os.fstat(file.fileno()).st_size > LARGEST_BYTES:
                 raise Damage(f"is larger than {LARGEST_BYTES} bytes, which no file of this store is")
             return file.read(LARGEST_BYTES)
