@@ -3,7 +3,6 @@
 import resource
 import time
 from math import log
-from pathlib import Path
 
 from pimloom.arch.llm import load_llm
 from pimloom.arch.topology import topologies
@@ -14,8 +13,9 @@ from pimloom.reports.fabric.place_curves import speed_rows
 from pimloom.reports.fabric.waste import TRACE_DRAWS, Plan, iid_rows, trace_rows
 from pimloom.reports.faults.events import read_faults
 from pimloom.reports.faults.synthetic import synthesise
+from tests.reference_data import data_folder
 
-TRACE = Path(__file__).resolve().parent.parent.parent / "shared/data/infinitehbd_fault_trace.json"
+TRACE = data_folder() / "infinitehbd_fault_trace.json"
 TPS = (8, 16, 32, 64)
 IID_DRAWS = 1000
 RATIOS = tuple(nth / 100 for nth in range(16))

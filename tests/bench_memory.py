@@ -2,7 +2,7 @@
 
 DRAMsim3's seconds are those of the whole program, reading the trace included, and so are ours; Ramulator's are its
 simulation alone, and so are ours. They were measured on another machine: only the order of magnitude compares. The
-configurations are those of the reference data beside the checkout.
+configurations are those of the reference data.
 """
 
 import os
@@ -23,8 +23,8 @@ from pimloom.arch.system import load_part
 from pimloom.cycle_sim.memory.simulate import Chunk, simulate
 from pimloom.reports.memory.patterns import pattern_chunks
 from pimloom.reports.memory.trace_file import read_trace
+from tests.reference_data import data_folder, missing
 
-SHARED = Path(__file__).resolve().parent.parent.parent / "shared" / "data"
 REQUESTS = 200_000
 SEEDS = {"sequential": 0, "random": 2, "mixed": 3, "row-conflict": 0, "sparse": 5}
 LEAST = {"sequential": 4, "random": 4, "mixed": 4, "row-conflict": 10, "sparse": 10}  # times the published speed
@@ -50,9 +50,9 @@ PUBLISHED = (
 def memory_lines() -> list[tuple[str, str, str]]:
     """(what, measured, target) of every line."""
     lines = []
-    if not SHARED.is_dir():
-        lines.append(("traces of the reference simulators", "no ../shared/data beside the checkout", "–"))
-    for published in PUBLISHED if SHARED.is_dir() else ():
+    if absent := [why for published in PUBLISHED if (why := missing(f"{published.tool}/{published.case}"))]:
+        lines.append(("traces of the reference simulators", absent[0], "–"))
+    for published in PUBLISHED if not absent else ():
         for kind, theirs in zip(SEEDS, published.cpu_s, strict=False):
             ours = _seconds(published, kind)
             what = f"{published.tool} {published.case.partition('_')[0]} {kind}"
@@ -62,7 +62,7 @@ def memory_lines() -> list[tuple[str, str, str]]:
 
 def _seconds(published: Published, kind: str) -> float:
     """Least CPU time of four runs [s]; theirs is the median of three."""
-    folder = SHARED / published.tool / published.case
+    folder = data_folder() / published.tool / published.case
     if published.tool == "dramsim3":
         memory = load_dramsim3(folder / "config.ini")
     else:

@@ -3,7 +3,6 @@
 import csv
 import resource
 import time
-from pathlib import Path
 
 from pimloom.arch.llm import load_llm
 from pimloom.arch.npu_pim import Faults
@@ -13,8 +12,9 @@ from pimloom.reports.serving.decoding import decode_iterations
 from pimloom.reports.serving.machine import Plan
 from pimloom.reports.serving.requests import read_requests
 from pimloom.reports.serving.workload import load_workload
+from tests.reference_data import data_folder
 
-SHARED = Path(__file__).resolve().parent.parent.parent / "shared/data/neupims"
+SHARED = data_folder() / "neupims"
 # run of the ground truth: system, request list, sub-batches
 RUNS = {
     "off-7B-L-b64-gml": ("neupims", "L-b64-gml", 1),
@@ -31,7 +31,7 @@ ITERATIONS, EVERY, BATCH = 1000, 100, 256
 def npu_lines() -> list[tuple[str, str, str]]:
     """(what, measured, target) of each run, of many iterations, and the memory that all of it took."""
     if not SHARED.exists():
-        return [("NPU and PIM", "skipped: no ../shared/data/neupims", "–"), *_iterations()]
+        return [("NPU and PIM", f"skipped: no {SHARED}", "–"), *_iterations()]
     with (SHARED / "summary.csv").open() as file:
         theirs = {row["run"]: float(row["user_s"]) for row in csv.DictReader(file)}
     return [*(_layer(name, theirs[name]) for name in RUNS), *_iterations()]

@@ -1,3 +1,4 @@
+import hashlib
 import os
 from contextlib import suppress
 from pathlib import Path
@@ -9,6 +10,7 @@ from pimloom.arch.error import UserError
 from pimloom.rtl_flow.tools import cache_folder
 from tests.reference_data import needed
 
+FAULT_TRACE = "5871b881b341c9526223c025eda3a9bd2f0f875cf8d53441688ccd953e11b80d"  # sha256
 ROOT = Path(__file__).resolve().parent.parent
 
 if "PIMLOOM_CACHE" not in os.environ:
@@ -31,7 +33,7 @@ settings.load_profile("ci")
 @pytest.hookimpl(tryfirst=True)  # before -m chooses
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if {"reference_data", "shared"} & set(getattr(item, "fixturenames", ())):
+        if {"fault_trace", "reference_data", "shared"} & set(getattr(item, "fixturenames", ())):
             item.add_marker("reference")
 
 
@@ -39,6 +41,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def reference_data() -> Path:
     """The folder of the ground truth."""
     return needed(".")
+
+
+@pytest.fixture(scope="session")
+def fault_trace() -> Path:
+    """The public fault trace, whose figures the tests know."""
+    file = needed("infinitehbd_fault_trace.json")
+    if hashlib.sha256(file.read_bytes()).hexdigest() != FAULT_TRACE:
+        pytest.skip(f"{file} is not the public fault trace, of which the figures are known")
+    return file
 
 
 @pytest.fixture(scope="session")

@@ -4,6 +4,7 @@ No test names the cases: each folder of a set is one, so other cases of the same
 test that sees them bears the marker `reference` (`pytest -m reference`); what is missing is skipped, and says where.
 """
 
+import gzip
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -36,10 +37,24 @@ def needed(place: str) -> Path:
     return data_folder() / place
 
 
+def ours_alone() -> None:
+    """Skip what says how much of a model our own cases reach: of others nobody knows."""
+    if data_folder().resolve() != BESIDE.resolve():
+        pytest.skip(f"what the cases reach is known of {BESIDE} only, and {VARIABLE} names others")
+    needed(".")
+
+
 def folders(place: str) -> list[Path]:
     """The cases of a set, by name; none if there is no such set."""
     path = data_folder() / place
     return sorted(case for case in path.iterdir() if case.is_dir()) if path.is_dir() else []
+
+
+def lines(path: Path) -> list[str]:
+    """Of a file that may be compressed, without comments."""
+    packed = path.with_name(path.name + ".gz")
+    text = path.read_text() if path.is_file() else gzip.decompress(packed.read_bytes()).decode()
+    return [line for line in text.splitlines() if not line.startswith("#")]
 
 
 def reference_cases(place: str, slow: Callable[[Path], bool] = lambda case: False) -> list[Any]:

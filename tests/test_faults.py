@@ -166,8 +166,8 @@ def test_a_quantile_is_the_smallest_value_that_reaches_its_share() -> None:
 
 
 @pytest.fixture(scope="module")
-def public(shared: Path) -> FaultStatistics:
-    return fault_statistics(read_faults(shared / "data/infinitehbd_fault_trace.json"))
+def public(fault_trace: Path) -> FaultStatistics:
+    return fault_statistics(read_faults(fault_trace))
 
 
 def test_the_public_trace(public: FaultStatistics) -> None:
@@ -209,8 +209,8 @@ def test_classes_and_levels_of_the_public_trace(public: FaultStatistics) -> None
     }
 
 
-def test_unmerged_durations_of_the_public_trace(shared: Path) -> None:
-    trace = read_faults(shared / "data/infinitehbd_fault_trace.json")
+def test_unmerged_durations_of_the_public_trace(fault_trace: Path) -> None:
+    trace = read_faults(fault_trace)
     days = (trace.end_h - trace.start_h) / 24
     assert np.quantile(days, [0.9, 0.99]) == pytest.approx([13.0, 81.9], abs=0.05)
     assert days.max() == pytest.approx(131, abs=0.5)

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 import yaml
-from msgspec.structs import replace
 
 from pimloom.arch.command import Level
 from pimloom.arch.error import UserError
@@ -19,6 +18,7 @@ from pimloom.arch.memory import Memory
 from pimloom.arch.policy import load_policy
 from pimloom.arch.table import clocks, rule_rows
 from tests.foreign import INI, YAML, changed, ini, ramulator
+from tests.reference_data import reference_cases
 
 OURS = {  # DRAMsim3's commands
     **{"READ": "RD", "WRITE": "WR", "READ_PRECHARGE": "RDA", "WRITE_PRECHARGE": "WRA", "ACTIVATE": "ACT"},
@@ -64,55 +64,49 @@ def existing(waits: Waits, resolved: dict) -> Waits:
     return {key: wait for key, wait in waits.items() if key[0] not in absent and wait > 0}
 
 
-def cases(shared: Path, tool: str) -> list[Path]:
-    found = sorted((shared / "data" / tool).iterdir())
-    assert len(found) > 10
-    return found
+@pytest.mark.parametrize("case", reference_cases("dramsim3"))
+def test_dramsim3_every_parameter_and_every_wait_is_what_the_tool_resolved(case):
+    resolved = json.loads((case / "config_resolved.json").read_text())
+    memory, config = load_dramsim3(case / "config.ini"), dramsim3_config.read_config(case / "config.ini")
+    assert config.number == {name: resolved[name] for name in config.number}, case.name
+    expected: Waits = {}
+    for key, wait in tabulated(resolved):
+        expected[key] = max(wait, expected.get(key, 0))
+    assert existing(flattened(memory), resolved) == existing(expected, resolved), case.name
+    windows = [(r.window, r.wait) for r in rule_rows(memory.table.rules) if r.window > 1]
+    assert windows == [(4, resolved["tFAW"]), (32, resolved["t32AW"])][: 1 + (resolved["protocol"] == 4)]
 
 
-def test_dramsim3_every_parameter_and_every_wait_is_what_the_tool_resolved(shared):
-    for case in cases(shared, "dramsim3"):
-        resolved = json.loads((case / "config_resolved.json").read_text())
-        memory, config = load_dramsim3(case / "config.ini"), dramsim3_config.read_config(case / "config.ini")
-        assert config.number == {name: resolved[name] for name in config.number}, case.name
-        expected: Waits = {}
-        for key, wait in tabulated(resolved):
-            expected[key] = max(wait, expected.get(key, 0))
-        assert existing(flattened(memory), resolved) == existing(expected, resolved), case.name
-        windows = [(r.window, r.wait) for r in rule_rows(memory.table.rules) if r.window > 1]
-        assert windows == [(4, resolved["tFAW"]), (32, resolved["t32AW"])][: 1 + (resolved["protocol"] == 4)]
-
-
-def test_dramsim3_memory_is_what_the_tool_resolved(shared):
+@pytest.mark.parametrize("case", reference_cases("dramsim3"))
+def test_dramsim3_memory_is_what_the_tool_resolved(case):
     names = {"ch": "channel", "ra": "rank", "bg": "bank_group", "ba": "bank", "ro": "row", "co": "column"}
-    for case in cases(shared, "dramsim3"):
-        resolved, m = json.loads((case / "config_resolved.json").read_text()), load_dramsim3(case / "config.ini")
-        low = 0
-        positions = {}
-        for field, bits in m.address:
-            positions[field], low = (low, (1 << bits) - 1), low + bits
-        for short, field in names.items():
-            mask = resolved[f"{short}_mask"]
-            assert positions.get(field, (0, 0)) == ((resolved[f"{short}_pos"], mask) if mask else (0, 0))
-        assert m.capacity_bytes == resolved["channel_size"] * resolved["channels"] << 20
-        assert (m.access_bytes, m.offset_bits) == (resolved["request_size_bytes"], resolved["shift_bits"])
-        assert (m.tCK_ps, m.channels) == (round(resolved["tCK"] * 1000), resolved["channels"])
-        assert m.clocks["nCL"] + m.clocks["nBL"] == resolved["read_delay"]
-        assert m.clocks["nCWL"] + m.clocks["nBL"] == resolved["write_delay"]
-        assert len(set(m.table.rules.bus)) == 1 + resolved["enable_hbm_dual_cmd"]
-        policy = (m.policy.queues.upper(), m.policy.page == "closed", m.policy.queue_entries, m.policy.read_entries)
-        closed = resolved["row_buf_policy"] == "CLOSE_PAGE"
-        sizes = (resolved["cmd_queue_size"], resolved["trans_queue_size"])
-        assert policy == (resolved["queue_structure"], closed, *sizes)
-        assert m.policy.refresh == ("all_bank", "staggered", "per_bank")[resolved["refresh_policy"]]
-        assert m.currents is not None
-        idd, vdd, t = m.currents.idd, m.currents.vdd * m.currents.devices, m.clocks
-        act = vdd * (idd["IDD0"] * t["tRC"] - (idd["IDD3N"] * t["tRAS"] + idd["IDD2N"] * t["tRP"]))
-        energy = [act, vdd * (idd["IDD4R"] - idd["IDD3N"]) * t["nBL"], vdd * (idd["IDD4W"] - idd["IDD3N"]) * t["nBL"]]
-        energy += [vdd * (idd["IDD5B"] - idd["IDD3N"]) * t["tRFC"], vdd * (idd["IDD5PB"] - idd["IDD3N"]) * t["tRFCpb"]]
-        energy += [vdd * idd["IDD3N"], vdd * idd["IDD2N"], vdd * idd["IDD6"]]
-        causes = ("act", "read", "write", "ref", "refb", "act_stb", "pre_stb", "sref")
-        assert energy == pytest.approx([resolved[f"{cause}_energy_inc"] for cause in causes])
+    resolved, m = json.loads((case / "config_resolved.json").read_text()), load_dramsim3(case / "config.ini")
+    low = 0
+    positions = {}
+    for field, bits in m.address:
+        positions[field], low = (low, (1 << bits) - 1), low + bits
+    for short, field in names.items():
+        mask = resolved[f"{short}_mask"]
+        assert positions.get(field, (0, 0)) == ((resolved[f"{short}_pos"], mask) if mask else (0, 0))
+    assert m.capacity_bytes == resolved["channel_size"] * resolved["channels"] << 20
+    assert (m.access_bytes, m.offset_bits) == (resolved["request_size_bytes"], resolved["shift_bits"])
+    assert (m.tCK_ps, m.channels) == (round(resolved["tCK"] * 1000), resolved["channels"])
+    assert m.clocks["nCL"] + m.clocks["nBL"] == resolved["read_delay"]
+    assert m.clocks["nCWL"] + m.clocks["nBL"] == resolved["write_delay"]
+    assert len(set(m.table.rules.bus)) == 1 + resolved["enable_hbm_dual_cmd"]
+    policy = (m.policy.queues.upper(), m.policy.page == "closed", m.policy.queue_entries, m.policy.read_entries)
+    closed = resolved["row_buf_policy"] == "CLOSE_PAGE"
+    sizes = (resolved["cmd_queue_size"], resolved["trans_queue_size"])
+    assert policy == (resolved["queue_structure"], closed, *sizes)
+    assert m.policy.refresh == ("all_bank", "staggered", "per_bank")[resolved["refresh_policy"]]
+    assert m.currents is not None
+    idd, vdd, t = m.currents.idd, m.currents.vdd * m.currents.devices, m.clocks
+    act = vdd * (idd["IDD0"] * t["tRC"] - (idd["IDD3N"] * t["tRAS"] + idd["IDD2N"] * t["tRP"]))
+    energy = [act, vdd * (idd["IDD4R"] - idd["IDD3N"]) * t["nBL"], vdd * (idd["IDD4W"] - idd["IDD3N"]) * t["nBL"]]
+    energy += [vdd * (idd["IDD5B"] - idd["IDD3N"]) * t["tRFC"], vdd * (idd["IDD5PB"] - idd["IDD3N"]) * t["tRFCpb"]]
+    energy += [vdd * idd["IDD3N"], vdd * idd["IDD2N"], vdd * idd["IDD6"]]
+    causes = ("act", "read", "write", "ref", "refb", "act_stb", "pre_stb", "sref")
+    assert energy == pytest.approx([resolved[f"{cause}_energy_inc"] for cause in causes])
 
 
 def test_dramsim3_small_file():
@@ -218,36 +212,58 @@ LEVELS = {"DDR4": (0, 2, 3, 4), "HBM2": (0, 1, 3, 4), "GDDR6": (0, 3, 4)}
 SCOPES = {"DDR4": Level.RANK, "HBM2": Level.PSEUDO_CHANNEL, "GDDR6": Level.CHANNEL}
 
 
-def test_ramulator_rules_are_those_of_the_file(shared):
-    for case in cases(shared, "ramulator2"):
-        dram = yaml.safe_load((case / "config.yaml").read_text())["memory_system"]["controllers"][0]["dram"]
-        m, names = load_ramulator2(case / "config.yaml"), NUMBERS[dram["impl"]]
-        assert m.table.names == names
-        expected = []
-        for level, after, before, wait, *rest in dram["timing_constraints"]:
-            window, sibling = rest + [1, False][len(rest) :]
-            expected.append((LEVELS[dram["impl"]][level], window, wait, sibling, sorted(after), sorted(before)))
-        rules = rule_rows(m.table.rules)
-        assert [(*row[:4], sorted(row.after), sorted(row.before)) for row in rules] == expected
-        scope = m.table.rules.scope
-        assert {scope[m.table.cmd("REFab")], scope[m.table.cmd("PREab")]} == {SCOPES[dram["impl"]]}
-        assert len(set(m.table.rules.bus)) == 1 + (dram["impl"] == "HBM2")
+@pytest.mark.parametrize("case", reference_cases("ramulator2"))
+def test_ramulator_rules_are_those_of_the_file(case):
+    dram = yaml.safe_load((case / "config.yaml").read_text())["memory_system"]["controllers"][0]["dram"]
+    m, names = load_ramulator2(case / "config.yaml"), NUMBERS[dram["impl"]]
+    assert m.table.names == names
+    expected = []
+    for level, after, before, wait, *rest in dram["timing_constraints"]:
+        window, sibling = rest + [1, False][len(rest) :]
+        expected.append((LEVELS[dram["impl"]][level], window, wait, sibling, sorted(after), sorted(before)))
+    rules = rule_rows(m.table.rules)
+    assert [(*row[:4], sorted(row.after), sorted(row.before)) for row in rules] == expected
+    scope = m.table.rules.scope
+    assert {scope[m.table.cmd("REFab")], scope[m.table.cmd("PREab")]} == {SCOPES[dram["impl"]]}
+    assert len(set(m.table.rules.bus)) == 1 + (dram["impl"] == "HBM2")
 
 
-def test_ramulator_memory_is_that_of_the_file(shared):
-    layouts = {  # Ramulator's address bits: specification of the data, 5.1
-        "ddr4": (6, (("column", 7), ("rank", 1), ("bank_group", 2), ("bank", 2), ("row", 16))),
-        "hbm2": (5, (("column", 5), ("pseudo_channel", 1), ("bank_group", 2), ("bank", 2), ("row", 16))),
-        "gddr6": (5, (("column", 6), ("bank_group", 2), ("bank", 2), ("row", 14))),
-    }
-    expected = {"ddr4": (22, 16, 4, 12480, 576), "hbm2": (14, 5, 2, 3900, 350), "gddr6": (24, 6, 2, 3333, 211)}
-    for case in cases(shared, "ramulator2"):
-        m, kind = load_ramulator2(case / "config.yaml"), case.name.split("_")[0]
-        assert (m.offset_bits, m.address) == layouts[kind]
-        assert tuple(m.clocks[name] for name in ("nCL", "nCWL", "nBL", "tREFI", "tRFC")) == expected[kind]
-        assert (m.tCK_ps, m.peak_gb_s) == {"ddr4": (625, 25.6), "hbm2": (1000, 32), "gddr6": (570, 32 / 1.14)}[kind]
-        hits = case.name == "ddr4_rowhit_mix"
-        assert m.policy == replace(load_policy("ramulator2").value, scheduler="fr_fcfs" + "_row_hit" * hits)
+DEVICES = {  # transfers of a pin in a clock; levels of an address between column and row; channels that pins serve
+    "DDR4": (2, ("rank", "bank_group", "bank"), 1),
+    "HBM2": (2, ("pseudo_channel", "bank_group", "bank"), 2),
+    "GDDR6": (8, ("bank_group", "bank"), 1),
+}
+PLACES_OF = {  # in the file's `timing`: nBL, nCWL, nREFI, nRFC, tCK in ps
+    "DDR4": (1, 9, 18, 17, 20),
+    "HBM2": (1, 10, 21, 18, 23),
+    "GDDR6": (1, 10, 20, 22, 21),
+}
+
+
+@pytest.mark.parametrize("case", reference_cases("ramulator2"))
+def test_ramulator_memory_is_that_of_the_file(case):
+    """Addresses as RoBaRaCoCh has them: specification of the data, 5.1."""
+    controllers = yaml.safe_load((case / "config.yaml").read_text())["memory_system"]["controllers"]
+    c, dram, m = controllers[0], controllers[0]["dram"], load_ramulator2(case / "config.yaml")
+    rate, levels, served = DEVICES[dram["impl"]]
+    burst, write, refresh, refreshing, clock = (dram["timing"][place] for place in PLACES_OF[dram["impl"]])
+    *counts, rows, columns = dram["org"]["count"]
+    access = dram["channel_width"] * rate * burst // 8
+    assert m.offset_bits == access.bit_length() - 1 and m.channels == len(controllers)
+    sizes = {"column": columns // (rate * burst), **dict(zip(levels, counts[1:], strict=True)), "row": rows}
+    assert [(field, bits) for field, bits in m.address if field != "channel"] == [
+        (field, size.bit_length() - 1) for field, size in sizes.items()
+    ]
+    clocks = tuple(m.clocks[name] for name in ("nCL", "nCWL", "nBL", "tREFI", "tRFC"))
+    assert clocks == (dram["read_latency"] - burst, write, burst, refresh, refreshing)
+    assert m.tCK_ps == clock and m.peak_gb_s == pytest.approx(served * access / (burst * clock / 1000))
+    p, hits = m.policy, c["scheduler"]["impl"] == "FRFCFS-RowHit"
+    assert (p.scheduler, p.read_entries, p.write_entries, p.drain_low, p.drain_high) == (
+        "fr_fcfs" + "_row_hit" * hits,
+        *(c[name] for name in ("read_buffer_size", "write_buffer_size", "wr_low_watermark", "wr_high_watermark")),
+    )
+    assert p.page == {"Open": "open", "ClosedCAP": "closed"}[c["row_policy"]["impl"]]
+    assert p.page == "open" or p.row_hit_cap == c["row_policy"]["cap"]
 
 
 def test_ramulator_small_file():

@@ -23,7 +23,6 @@ from tests.command import call
 
 __all__ = ["browser"]
 
-TRACE = Path(__file__).resolve().parent.parent.parent / "shared/data/infinitehbd_fault_trace.json"
 SMALL = Scope(1, 20, 2, place_ratios=(0.02, 0.05), sizes=(2048, 4096), gpus=(1024, 131_072))
 NEVER = {"cross_tor", "ring_bandwidth"}  # judged
 JUDGED_ON_THE_TRACE = {
@@ -157,10 +156,8 @@ def test_bad_input(arguments: tuple[str, ...], said: str, tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-def test_the_whole_study_on_the_public_trace(tmp_path: Path) -> None:
-    if not TRACE.exists():
-        pytest.skip("no ../shared/data/infinitehbd_fault_trace.json")
-    study.run_study(tmp_path, faults=TRACE)
+def test_the_whole_study_on_the_public_trace(tmp_path: Path, fault_trace: Path) -> None:
+    study.run_study(tmp_path, faults=fault_trace)
     checks = json.loads((tmp_path / "results.json").read_text())["checks"]
     assert {row["id"]: row["verdict"] for row in checks if row["verdict"] != "pass"} == {
         "mfu_trend": "deviates",  # the ratio falls by 0.03 % from 1,024 to 2,048 GPUs

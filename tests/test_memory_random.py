@@ -29,8 +29,8 @@ from tests.memory_run import (
     ramulator_trace,
     run,
 )
+from tests.reference_data import reference_cases
 from tests.resolve_dramsim3 import POLICIES, PROTOCOLS, ini_text, resolve
-from tests.test_naive_controllers import case
 
 LIMIT = 6000  # clocks that an oracle is given
 PATIENCE = 3000  # of them without a callback, after which Ramulator's gives up
@@ -258,15 +258,12 @@ def check_ramulator(rng: Random, folder: Path) -> str:
 # All together
 
 
-def test_the_resolved_configurations_are_the_tools(shared):
-    for folder in sorted(case(shared, "dramsim3").iterdir()):
-        said, found = (
-            json.loads((folder / "config_resolved.json").read_text()),
-            resolve((folder / "config.ini").read_text()),
-        )
-        said["same_rank"]["REFRESH_BANK"] = {}  # the tool never looks there
-        for key, value in found.items():
-            assert key not in said or (pytest.approx(said[key]) if key.endswith("_inc") else said[key]) == value, key
+@pytest.mark.parametrize("case", reference_cases("dramsim3"))
+def test_the_resolved_configurations_are_the_tools(case):
+    said = json.loads((case / "config_resolved.json").read_text())
+    said["same_rank"]["REFRESH_BANK"] = {}  # the tool never looks there
+    for key, value in resolve((case / "config.ini").read_text()).items():
+        assert key not in said or (pytest.approx(said[key]) if key.endswith("_inc") else said[key]) == value, key
 
 
 CHECKS = {"dramsim3": check_dramsim3, "ramulator2": check_ramulator}

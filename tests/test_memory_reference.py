@@ -1,7 +1,7 @@
 """The memory engine against DRAMsim3 and Ramulator 2.1: each command, request, counter and joule of their runs.
 
-The runs lie in `../shared/data`, the tables in section 6 of its specification `memory_controllers.md`; what the oracles
-say of four small cases is in `tests/golden/memory`, for a checkout without them.
+The runs are those of the reference data, the tables in section 6 of its specification `memory_controllers.md`; what the
+oracles say of four small cases is in `tests/golden/memory`, for a checkout without them.
 """
 
 import csv
@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 import yaml
 
+from pimloom.arch.error import UserError
 from pimloom.arch.foreign.dramsim3 import load_dramsim3
 from pimloom.arch.foreign.ramulator2 import load_ramulator2
 from pimloom.arch.memory import Memory
@@ -32,13 +33,9 @@ from tests.memory_run import (
     ramulator_trace,
     run,
 )
+from tests.reference_data import folders, lines, needed, ours_alone, reference_cases
 from tests.resolve_dramsim3 import unresolved
-from tests.test_naive_controllers import GOLDEN, NAMES, case, first_in_first_out, kept, lines
-
-DRAMSIM3 = """ddr4_burst_idle ddr4_closepage ddr4_hazard ddr4_mix ddr4_perrank ddr4_rand ddr4_rowconf ddr4_seq
-    ddr4_simulref ddr4_timed gddr6_rand gddr6_seq hbm2_bankref hbm2_mix hbm2_rand hbm2_seq"""
-RAMULATOR = """ddr4_hazard ddr4_mix ddr4_rand ddr4_rowconf ddr4_rowhit_mix ddr4_seq gddr6_rand gddr6_seq hbm2_mix
-    hbm2_rand hbm2_seq"""
+from tests.test_naive_controllers import GOLDEN, NAMES, first_in_first_out, kept, ramulator_statistics
 
 
 def dramsim3_requests(folder: Path) -> list[tuple[int, bool, int]]:
@@ -68,42 +65,42 @@ def same_as_dramsim3(memory: Memory, tally: Tally, said: dict) -> None:
             assert value == said[key], key
 
 
-@pytest.mark.parametrize("name", DRAMSIM3.split())
-def test_dramsim3_case(shared, name):
-    folder = case(shared, f"dramsim3/{name}")
-    memory, requests = load_dramsim3(folder / "config.ini"), dramsim3_requests(folder)
-    got = run(memory, requests, idle_clocks(folder))
-    rows = [line.split() for line in lines(folder / "ch_0cmd.trace")]
-    want = [(int(r[0]), NAMES[r[1]], *map(int, r[2:6]), int(r[6], 16), int(r[7], 16)) for r in rows]
-    assert dramsim3_trace(memory, got.rows, 0) == want
-    log = [line.split() for line in lines(folder / "requests.log")]
+@pytest.mark.parametrize("case", reference_cases("dramsim3"))
+def test_dramsim3_case(case):
+    memory, requests = load_dramsim3(case / "config.ini"), dramsim3_requests(case)
+    if json.loads((case / "run.json").read_text()).get("livelock"):
+        with pytest.raises(UserError, match="DRAMsim3 livelocks"):
+            run(memory, requests)
+        return
+    got = run(memory, requests, idle_clocks(case))
+    log = [line.split() for line in lines(case / "requests.log")]
     assert got.accept == [int(row[4]) for row in log]
     assert first_in_first_out(requests, got.done) == [int(row[5]) for row in log]
-    said = json.loads((folder / "dramsim3.json").read_text())["0"]
-    same_as_dramsim3(memory, got.tallies[0], said)
-    assert dramsim3_latencies(got.tallies[0]) == {int(key): n for key, n in (said["read_latency"] or {}).items()}
+    statistics = json.loads((case / "dramsim3.json").read_text())
+    for channel, tally in enumerate(got.tallies):
+        rows = [line.split() for line in lines(case / f"ch_{channel}cmd.trace")]
+        want = [(int(r[0]), NAMES[r[1]], *map(int, r[2:6]), int(r[6], 16), int(r[7], 16)) for r in rows]
+        assert dramsim3_trace(memory, got.rows, channel) == want
+        said = statistics[str(channel)]
+        same_as_dramsim3(memory, tally, said)
+        assert dramsim3_latencies(tally) == {int(key): n for key, n in (said["read_latency"] or {}).items()}
 
 
-@pytest.mark.parametrize("name", RAMULATOR.split())
-def test_ramulator_case(shared, name):
-    folder = case(shared, f"ramulator2/{name}")
-    memory = load_ramulator2(folder / "config.yaml")
-    got = run(memory, ramulator_requests(folder), idle_clocks(folder))
-    rows = list(csv.reader(lines(folder / "cmd.csv.ch0")))[1:]
-    want = [(int(clock), command, *map(int, place), min(int(kind), 0)) for clock, command, *place, kind, _ in rows]
-    assert ramulator_trace(memory, got.rows, 0, "gddr6" not in name) == want
-    log = [line.split() for line in lines(folder / "requests.log")]
+@pytest.mark.parametrize("case", reference_cases("ramulator2"))
+def test_ramulator_case(case):
+    memory = load_ramulator2(case / "config.yaml")
+    got = run(memory, ramulator_requests(case), idle_clocks(case))
+    log = [line.split() for line in lines(case / "requests.log")]
     assert got.accept == [int(row[3]) for row in log]
     assert got.done == [int(row[4]) for row in log]
-    said = yaml.safe_load((folder / "stats.yaml").read_text())["memory_system"]["controller"]
-    for key, value in ramulator_counters(got.tallies[0]).items():  # the tool prints fractions with six digits
-        assert (float(f"{value:.6g}") if isinstance(value, float) else value) == said[key], key
-
-
-def test_every_case_is_compared(shared):
-    for tool, names in (("dramsim3", DRAMSIM3), ("ramulator2", RAMULATOR)):
-        case(shared, tool)
-        assert sorted(path.name for path in (shared / "data" / tool).iterdir()) == names.split()
+    statistics = ramulator_statistics(yaml.safe_load((case / "stats.yaml").read_text()))
+    for channel, (tally, said) in enumerate(zip(got.tallies, statistics, strict=True)):
+        header, *rows = csv.reader(lines(case / f"cmd.csv.ch{channel}"))
+        ranked = "Rank" in header or "PseudoChannel" in header
+        want = [(int(clock), command, *map(int, place), min(int(kind), 0)) for clock, command, *place, kind, _ in rows]
+        assert ramulator_trace(memory, got.rows, channel, ranked) == want
+        for key, value in ramulator_counters(tally).items():  # the tool prints fractions with six digits
+            assert (float(f"{value:.6g}") if isinstance(value, float) else value) == said[key], key
 
 
 @pytest.mark.parametrize("path", sorted(GOLDEN.glob("*.json")), ids=lambda path: path.stem)
@@ -124,15 +121,20 @@ def test_own_case(path, tmp_path):
             assert value == pytest.approx(want["counters"][key], rel=1e-6), key
 
 
-def test_a_trace_in_pieces_is_the_same_trace(shared):
-    for tool, name, load, read in (
-        ("dramsim3", "hbm2_mix", load_dramsim3, dramsim3_requests),
-        ("ramulator2", "hbm2_mix", load_ramulator2, ramulator_requests),
-    ):
-        folder = case(shared, f"{tool}/{name}")
-        memory = load(folder / ("config.ini" if tool == "dramsim3" else "config.yaml"))
-        whole, pieces = (run(memory, read(folder), parts=n) for n in (1, 17))
-        assert (whole.rows, whole.accept, whole.done) == (pieces.rows, pieces.accept, pieces.done)
+def in_pieces(memory: Memory, requests: list) -> None:
+    """Handed over at once, and in 17 chunks."""
+    whole, pieces = (run(memory, requests, parts=n) for n in (1, 17))
+    assert (whole.rows, whole.accept, whole.done) == (pieces.rows, pieces.accept, pieces.done)
+
+
+@pytest.mark.parametrize("case", reference_cases("dramsim3")[:5])
+def test_a_trace_in_pieces_is_the_same_trace_for_dramsim3(case):
+    in_pieces(load_dramsim3(case / "config.ini"), dramsim3_requests(case))
+
+
+@pytest.mark.parametrize("case", reference_cases("ramulator2")[:5])
+def test_a_trace_in_pieces_is_the_same_trace_for_ramulator(case):
+    in_pieces(load_ramulator2(case / "config.yaml"), ramulator_requests(case))
 
 
 # The tables of section 6: 200,000 requests
@@ -197,13 +199,14 @@ def tally_of(memory: Memory, kind: str) -> Tally:
     return found
 
 
-def test_dramsim3_tables(shared):
+@pytest.mark.reference
+def test_dramsim3_tables():
     kinds = ("act", "pre", "read", "write", "ref")
     counted = ["num_cycles", *(f"num_{kind}_cmds" for kind in kinds), "hbm_dual_cmds"]
     causes = ("total", "act", "read", "write", "ref", "act_stb", "pre_stb")
     energies = {(device, kind): cells for device, kind, cells in of_table(TABLE_6_2)}
     for device, kind, cells in of_table(TABLE_6_1):
-        memory = load_dramsim3(case(shared, f"dramsim3/{device}_seq") / "config.ini")
+        memory = load_dramsim3(needed(f"dramsim3/{device}_seq/config.ini"))
         n = dramsim3_counters(memory, tally_of(memory, kind))
         found = [n[key] for key in counted] + [n["num_read_row_hits"] + n["num_write_row_hits"]]
         found += [n["num_reads_done"], n["num_writes_done"], f"{n['average_read_latency']:.2f}"]
@@ -213,10 +216,11 @@ def test_dramsim3_tables(shared):
         assert [*joules, mean] == energies[device, kind]
 
 
-def test_ramulator_table(shared):
+@pytest.mark.reference
+def test_ramulator_table():
     """The paper counts until the last accept; what the buffers hold, 32 reads and 32 writes, is served after that."""
     for device, kind, cells in of_table(TABLE_6_4):
-        tally = tally_of(load_ramulator2(case(shared, f"ramulator2/{device}_seq") / "config.yaml"), kind)
+        tally = tally_of(load_ramulator2(needed(f"ramulator2/{device}_seq/config.yaml")), kind)
         assert str(tally.cycles) == cells[0], (device, kind)
         n = {**tally.commands, **tally.counters}
         names = ("ACT", "PRE", "PREab", "RD", "WR", "REFab", "row_hits", "row_misses", "row_conflicts")
@@ -242,16 +246,18 @@ SLEEPING = {  # previous > next, level: rules that no DDR4 case feels -> why; th
 }
 
 
+@pytest.mark.reference
 @pytest.mark.parametrize("tool", SLEEPING)
-def test_a_clock_more_is_felt(shared, tool):
+def test_a_clock_more_is_felt(tool):
     """A rule that is one clock longer changes the commands of some DDR4 case, or stands above with a reason."""
-    kinds: dict[str, tuple[str, Any, Any, str]] = {
-        "dramsim3": (DRAMSIM3, load_dramsim3, dramsim3_requests, "config.ini"),
-        "ramulator2": (RAMULATOR, load_ramulator2, ramulator_requests, "config.yaml"),
+    ours_alone()
+    kinds: dict[str, tuple[Any, Any, str]] = {
+        "dramsim3": (load_dramsim3, dramsim3_requests, "config.ini"),
+        "ramulator2": (load_ramulator2, ramulator_requests, "config.yaml"),
     }
-    names, load, read, file = kinds[tool]
-    folders = [case(shared, f"{tool}/{name}") for name in names.split() if name.startswith("ddr4")]
-    known = [(load(folder / file), read(folder), idle_clocks(folder)) for folder in folders]
+    load, read, file = kinds[tool]
+    cases = [case for case in folders(tool) if case.name.startswith("ddr4")]
+    known = [(load(case / file), read(case), idle_clocks(case)) for case in cases]
     before = [run(*parts).rows for parts in known]
     table, asleep = known[0][0].table, set()
     for i, row in enumerate(rule_rows(table.rules)):

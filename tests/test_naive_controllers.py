@@ -1,12 +1,11 @@
 """The oracles of two public memory controllers against what the tools did, and against their specification.
 
-The tools' runs lie in `../shared/data`; four small cases of our own are kept in `tests/golden/memory`. They hold what
-the oracles say; after a change that is meant, `PIMLOOM_UPDATE_GOLDEN=1 pytest tests/test_naive_controllers.py` writes
-them anew, with the configurations of the shared data. Numbers such as 2.5 are sections of the specification.
+The tools' runs are those of the reference data; four small cases of our own are kept in `tests/golden/memory`. They
+hold what the oracles say; after a change that is meant, with `PIMLOOM_UPDATE_GOLDEN=1` this file writes them anew, with
+configurations of the reference data. Numbers such as 2.5 are sections of the specification.
 """
 
 import csv
-import gzip
 import json
 import os
 from collections import defaultdict
@@ -19,24 +18,14 @@ import pytest
 import yaml
 
 from tests import naive_dramsim3, naive_ramulator
+from tests.reference_data import lines, needed, reference_cases
 
 GOLDEN = Path(__file__).parent / "golden" / "memory"
 NAMES = {  # of the commands in DRAMsim3's traces
     "read": "RD", "write": "WR", "read_p": "RDA", "write_p": "WRA", "activate": "ACT", "precharge": "PRE",
     "refresh_bank": "REFpb", "refresh": "REFab", "self_refresh_enter": "SRE", "self_refresh_exit": "SRX",
 }  # fmt: skip
-DRAMSIM3 = (
-    "ddr4_mix", "ddr4_hazard", "ddr4_closepage", "ddr4_perrank", "ddr4_seq", "hbm2_bankref", "hbm2_mix", "hbm2_seq",
-    "gddr6_seq",
-)  # fmt: skip
-DRAMSIM3_SLOW = (
-    "ddr4_rand", "ddr4_rowconf", "ddr4_timed", "ddr4_burst_idle", "ddr4_simulref", "hbm2_rand", "gddr6_rand",
-)  # fmt: skip
-RAMULATOR = (
-    "ddr4_mix", "ddr4_hazard", "ddr4_rowhit_mix", "ddr4_rand", "hbm2_mix", "hbm2_rand", "hbm2_seq", "gddr6_seq",
-)  # fmt: skip
-RAMULATOR_SLOW = ("ddr4_seq", "ddr4_rowconf", "gddr6_rand")
-OWN = {  # name -> the shared case with the configuration, idle clocks, clocks between requests
+OWN = {  # name -> the case of the reference data with the configuration, idle clocks, clocks between requests
     "dramsim3_ddr4_mix": ("dramsim3/ddr4_mix", 6300, 3),
     "dramsim3_hbm2_dual": ("dramsim3/hbm2_seq", 3900, 0),
     "ramulator_ddr4_mix": ("ramulator2/ddr4_mix", 12500, 0),
@@ -44,22 +33,10 @@ OWN = {  # name -> the shared case with the configuration, idle clocks, clocks b
 }
 
 
-def marked(fast: tuple[str, ...], slow: tuple[str, ...]) -> list:
-    return [*fast, *(pytest.param(name, marks=pytest.mark.slow) for name in slow)]
-
-
-def lines(path: Path) -> list[str]:
-    """Of a file that may be compressed, without comments."""
-    packed = path.with_name(path.name + ".gz")
-    text = path.read_text() if path.is_file() else gzip.decompress(packed.read_bytes()).decode()
-    return [line for line in text.splitlines() if not line.startswith("#")]
-
-
-def case(shared: Path, name: str) -> Path:
-    folder = shared / "data" / name
-    if not folder.is_dir():
-        pytest.skip(f"no folder {name} in ../shared/data")
-    return folder
+def long(case: Path) -> bool:
+    """Whether an oracle takes a second or more for it."""
+    run = case / "run.json"
+    return run.is_file() and json.loads(run.read_text())["cycles_simulated"] > 25_000
 
 
 def run_dramsim3(config: dict, requests: list, extra: int = 0) -> SimpleNamespace:
@@ -81,57 +58,71 @@ def first_in_first_out(requests: list[tuple[int, bool, int]], done: list[int]) -
     return [next(in_turn[address, write]) for address, write, _ in requests]
 
 
-@pytest.mark.parametrize("name", marked(DRAMSIM3, DRAMSIM3_SLOW))
-def test_dramsim3_oracle_repeats_the_tool(shared, name):
-    folder = case(shared, f"dramsim3/{name}")
-    config, run = (json.loads((folder / file).read_text()) for file in ("config_resolved.json", "run.json"))
-    rows = [line.split() for line in lines(folder / "input.trc")]
+@pytest.mark.parametrize("case", reference_cases("dramsim3", slow=long))
+def test_dramsim3_oracle_repeats_the_tool(case):
+    config, run = (json.loads((case / file).read_text()) for file in ("config_resolved.json", "run.json"))
+    rows = [line.split() for line in lines(case / "input.trc")]
     requests = [(int(address, 16), op == "WRITE", int(cycle)) for address, op, cycle in rows]
+    if run.get("livelock"):
+        with pytest.raises(naive_dramsim3.Livelock):
+            run_dramsim3(config, requests)
+        return
     got = run_dramsim3(config, requests, run["cycles_simulated"] - run["cycles_all_done"])
 
-    rows = [line.split() for line in lines(folder / "ch_0cmd.trace")]
-    assert got.trace == [(int(r[0]), NAMES[r[1]], *map(int, r[2:6]), int(r[6], 16), int(r[7], 16)) for r in rows]
-    log = [line.split() for line in lines(folder / "requests.log")]
+    log = [line.split() for line in lines(case / "requests.log")]
     assert got.accept == [int(row[4]) for row in log]
     assert first_in_first_out(requests, got.done) == [int(row[5]) for row in log]
     assert got.cycles == run["cycles_all_done"]
+    statistics = json.loads((case / "dramsim3.json").read_text())
+    for c, channel in enumerate(got.channels):
+        rows = [line.split() for line in lines(case / f"ch_{c}cmd.trace")]
+        said = [(int(r[0]), NAMES[r[1]], *map(int, r[2:6]), int(r[6], 16), int(r[7], 16)) for r in rows]
+        assert channel.trace == said
+        repeats_dramsim3(channel, statistics[str(c)])
 
-    said, found = json.loads((folder / "dramsim3.json").read_text())["0"], got.channels[0].counters
-    for key, value in found.items():
+
+def repeats_dramsim3(channel: Any, said: dict[str, Any]) -> None:
+    """The oracle's counters of a channel are the tool's."""
+    for key, value in channel.counters.items():
         assert value == (pytest.approx(said[key], rel=1e-9) if "_energy" in key or "average" in key else said[key]), key
     for key in ("read_latency", "write_latency"):
-        assert {str(cycles): count for cycles, count in getattr(got.channels[0], key).items()} == (said[key] or {})
+        assert {str(cycles): count for cycles, count in getattr(channel, key).items()} == (said[key] or {})
 
 
-@pytest.mark.parametrize("name", marked(RAMULATOR, RAMULATOR_SLOW))
-def test_ramulator_oracle_repeats_the_tool(shared, name):
-    folder = case(shared, f"ramulator2/{name}")
-    config, said = (yaml.safe_load((folder / file).read_text()) for file in ("config.yaml", "stats.yaml"))
-    run = json.loads((folder / "run.json").read_text())
-    requests = [(int(address, 16), op == "ST") for op, address in map(str.split, lines(folder / "input.trc"))]
+@pytest.mark.parametrize("case", reference_cases("ramulator2", slow=long))
+def test_ramulator_oracle_repeats_the_tool(case):
+    config, said = (yaml.safe_load((case / file).read_text()) for file in ("config.yaml", "stats.yaml"))
+    run = json.loads((case / "run.json").read_text())
+    requests = [(int(address, 16), op == "ST") for op, address in map(str.split, lines(case / "input.trc"))]
     got = run_ramulator(config, requests, run["cycles_simulated"] - run["cycles_all_done"])
 
-    rows = list(csv.reader(lines(folder / "cmd.csv.ch0")))[1:]
-    assert [(*row, -1) for row in got.trace] == [(int(clock), command, *map(int, r)) for clock, command, *r in rows]
-    log = [line.split() for line in lines(folder / "requests.log")]
+    log = [line.split() for line in lines(case / "requests.log")]
     assert got.accept == [int(row[3]) for row in log]
     assert got.done == [int(row[4]) for row in log]
     assert got.cycles == run["cycles_all_done"]
+    for c, (channel, counted) in enumerate(zip(got.channels, ramulator_statistics(said), strict=True)):
+        rows = list(csv.reader(lines(case / f"cmd.csv.ch{c}")))[1:]
+        trace = [(int(clock), command, *map(int, r)) for clock, command, *r in rows]
+        assert [(*row, -1) for row in channel.trace] == trace
+        for key, value in channel.counters.items():  # the tool prints fractions with six digits
+            assert (float(f"{value:.6g}") if isinstance(value, float) else value) == counted[key], key
+        numbers = {key for key, x in counted.items() if isinstance(x, int | float) and "_core_" not in key}
+        assert numbers <= {*channel.counters}
 
-    said, found = said["memory_system"]["controller"], got.channels[0].counters
-    for key, value in found.items():  # the tool prints fractions with six digits
-        assert (float(f"{value:.6g}") if isinstance(value, float) else value) == said[key], key
-    unknown = {key for key, value in said.items() if isinstance(value, int | float) and "_core_" not in key} - {*found}
-    assert not unknown
+
+def ramulator_statistics(said: dict[str, Any]) -> list[dict[str, Any]]:
+    """Those of each channel: a mapping, or a list of them."""
+    found = said["memory_system"]["controller"]
+    return found if isinstance(found, list) else [found]
 
 
 # Four small cases of our own
 
 
-def write_golden(shared: Path, name: str) -> None:
+def write_golden(name: str) -> None:
     """40 requests: runs of neighbours between which one of eight places is met again; always the same are written."""
     source, extra, gap = OWN[name]
-    folder, draw = case(shared, source), Random(name)
+    folder, draw = needed(source), Random(name)
     if name.startswith("dramsim3"):
         config = json.loads((folder / "config_resolved.json").read_text())
     else:
@@ -161,9 +152,9 @@ def kept(name: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", OWN)
-def test_own_case(name, request):
+def test_own_case(name):
     if os.environ.get("PIMLOOM_UPDATE_GOLDEN") == "1":
-        write_golden(request.getfixturevalue("shared"), name)
+        write_golden(name)
     want = kept(name)
     found = facts(name, want["config"], want["requests"], want["extra"])
     assert json.loads(json.dumps(found)) == want

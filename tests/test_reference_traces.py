@@ -5,7 +5,6 @@ and where one of our waits grows by a clock some trace must break it, unless not
 """
 
 import csv
-import gzip
 import json
 from functools import cache
 from itertools import product
@@ -21,9 +20,40 @@ from pimloom.arch.part import Organization
 from pimloom.arch.table import Table, build_table, clocks, join_tables
 from pimloom.cycle_sim.dram import issue
 from pimloom.cycle_sim.monitor import TRACE, check_trace
+from tests.reference_data import lines, ours_alone, reference_cases
+from tests.test_naive_controllers import NAMES
 
-NAMES = ("gddr6_seq", "gddr6_rand", "hbm2_seq", "hbm2_rand", "hbm2_mix")
-CASES = [f"{tool}/{name}" for tool in ("ramulator2", "dramsim3") for name in NAMES]
+IMPLS = {"GDDR6": "gddr6", "HBM2": "hbm2"}  # Ramulator's names of the devices
+PROTOCOLS = {4: "gddr6", 8: "hbm2"}  # DRAMsim3's numbers
+
+
+def dram_of(folder: Path) -> dict[str, Any]:
+    """The device in a Ramulator configuration."""
+    found = yaml.safe_load((folder / "config.yaml").read_text())
+    return found["memory_system"]["controllers"][0]["dram"]
+
+
+def resolved(folder: Path) -> dict[str, Any]:
+    """DRAMsim3's configuration."""
+    found: dict[str, Any] = json.loads((folder / "config_resolved.json").read_text())
+    return found
+
+
+def kind(folder: Path) -> str | None:
+    """Our standard of a case; None: another one, or bank refreshes, which keep no bank from DRAMsim3's commands."""
+    if folder.parent.name == "ramulator2":
+        return IMPLS.get(dram_of(folder)["impl"])
+    said = resolved(folder)
+    return PROTOCOLS.get(said["protocol"]) if said["refresh_policy"] < 2 else None
+
+
+def cases(tool: str) -> list[Any]:
+    """As `reference_cases`, those of the devices that are checked here."""
+    every = reference_cases(tool)
+    known = [one for one in every if one.values[0] is not None and kind(one.values[0])]
+    return known or [one for one in every if one.values[0] is None]
+
+
 # fmt: off
 VECTOR = {  # names of Ramulator's timing vector in ours; "" = not used here
     "gddr6": ("", "nBL", "nCL", "tRCDRD", "tRCDWR", "tRP", "tRAS", "tRC", "tWR", "tRTP", "nCWL", "tCCD_S", "tCCD_L",
@@ -63,40 +93,34 @@ def build(standard: Standard, ck: dict[str, int], counts: tuple[int, ...], skipp
     return build_table(standard.commands, rules, ck, org, standard.refresh)
 
 
-def dram_of(folder: Path) -> dict[str, Any]:
-    """The device in a Ramulator configuration."""
-    found = yaml.safe_load((folder / "config.yaml").read_text())
-    return found["memory_system"]["controllers"][0]["dram"]
-
-
-@cache
-def ramulator(folder: Path) -> Run:
-    """HBM2: Ramulator logs the first clock of the two-clock ACT, our issue clock is the second."""
-    name = folder.name.split("_")[0]
+def ramulator(folder: Path) -> list[Run]:
+    """A run of each channel. HBM2: it logs the first clock of the two-clock ACT, our issue clock is the second."""
     dram = dram_of(folder)
+    name = IMPLS[dram["impl"]]
     ck = dict(zip(VECTOR[name], dram["timing"], strict=True))
     ck["nRTW"] = next(w for level, a, b, w, *_ in dram["timing_constraints"] if (a, b) == ([3, 5], [4, 6]))
     standard = join_tables(name, None)
     table = build(standard, ck, (2, 4, 4) if name == "hbm2" else (1, 4, 4))
-    with (folder / "cmd.csv.ch0").open() as file:
-        lines = list(csv.DictReader(file))
-    trace = np.zeros(len(lines), TRACE)
-    for one, line in zip(trace, lines, strict=True):
-        one["cmd"] = table.cmd(line["command"].replace("PREpb", "PRE"))
-        one["clock"] = int(line["clock"]) + (name == "hbm2" and line["command"] == "ACT")
-        for field, column in [("pch", "PseudoChannel"), ("bg", "BankGroup"), ("bank", "Bank"), ("row", "Row")]:
-            one[field] = max(int(line.get(column, 0)), 0)
-    return Run(standard, ck, table, trace[np.argsort(trace["clock"], kind="stable")])
+    runs = []
+    for file in sorted(folder.glob("cmd.csv.ch*")):
+        rows = list(csv.DictReader(lines(file.with_suffix("") if file.suffix == ".gz" else file)))
+        trace = np.zeros(len(rows), TRACE)
+        for one, line in zip(trace, rows, strict=True):
+            one["cmd"] = table.cmd(line["command"].replace("PREpb", "PRE"))
+            one["clock"] = int(line["clock"]) + (name == "hbm2" and line["command"] == "ACT")
+            for field, column in [("pch", "PseudoChannel"), ("bg", "BankGroup"), ("bank", "Bank"), ("row", "Row")]:
+                one[field] = max(int(line.get(column, 0)), 0)
+        runs.append(Run(standard, ck, table, trace[np.argsort(trace["clock"], kind="stable")]))
+    return runs
 
 
-@cache
-def dramsim(folder: Path) -> Run:
-    """The device has one pseudo channel; one bank group in GDDR6, and then the _S timings for all.
+def dramsim(folder: Path) -> list[Run]:
+    """A run of each channel. The device has one pseudo channel; in GDDR6 one bank group, and the _S timings for all.
 
     HBM2: DRAMsim3 knows no two-clock ACT, so our row-bus rule is left out.
     """
-    name = folder.name.split("_")[0]
-    said = json.loads((folder / "config_resolved.json").read_text())
+    said = resolved(folder)
+    name = PROTOCOLS[said["protocol"]]
     ck = {key: said[key] for key in SAME}
     ck |= {"nBL": said["burst_cycle"], "nCL": said["RL"], "nCWL": said["WL"]}
     ck["nRTW"] = said["RL"] + said["burst_cycle"] - said["WL"] + said["tRTRS"]
@@ -107,29 +131,34 @@ def dramsim(folder: Path) -> Run:
     skipped = [i for i, r in enumerate(standard.rules) if r.wait == "2"]
     assert len(skipped) == (name == "hbm2")
     table = build(standard, ck, (1, said["bankgroups"], said["banks_per_group"]), tuple(skipped))
-    names = {"activate": "ACT", "precharge": "PRE", "read": "RD", "write": "WR", "refresh": "REFab"}
-    path = folder / "ch_0cmd.trace"
-    text = path.read_text() if path.exists() else gzip.decompress(Path(f"{path}.gz").read_bytes()).decode()
-    lines = [line.split() for line in text.splitlines()]
-    trace = np.zeros(len(lines), TRACE)
-    for one, (clock, command, _, _, group, bank, row, _) in zip(trace, lines, strict=True):
-        one["clock"], one["cmd"] = int(clock), table.cmd(names[command])
-        one["bg"], one["bank"], one["row"] = (max(int(x, base), 0) for x, base in [(group, 10), (bank, 10), (row, 16)])
-    return Run(standard, ck, table, trace)
+    runs = []
+    for file in sorted(folder.glob("ch_*cmd.trace*")):
+        rows = [line.split() for line in lines(file.with_suffix("") if file.suffix == ".gz" else file)]
+        trace = np.zeros(len(rows), TRACE)
+        for one, (clock, command, _, _, group, bank, row, _) in zip(trace, rows, strict=True):
+            one["clock"], one["cmd"] = int(clock), table.cmd(NAMES[command])
+            for field, cell, base in [("bg", group, 10), ("bank", bank, 10), ("row", row, 16)]:
+                one[field] = max(int(cell, base), 0)
+        runs.append(Run(standard, ck, table, trace))
+    return runs
 
 
-@pytest.fixture(scope="module")
-def runs(shared) -> dict[str, Run]:
-    """All runs, by `simulator/case`."""
-    read = {"ramulator2": ramulator, "dramsim3": dramsim}
-    return {case: read[case.split("/")[0]](shared / "data" / case) for case in CASES}
+@cache
+def runs_of(folder: Path) -> list[Run]:
+    """A run of each channel of a case."""
+    found = (ramulator if folder.parent.name == "ramulator2" else dramsim)(folder)
+    assert found
+    return found
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_what_others_issued_is_legal(runs, case):
-    run = runs[case]
-    assert len(run.trace) > 2000
-    assert check_trace(run.table, run.trace, due_ck=run.ck["tREFI"]) == []
+BOTH = [*cases("ramulator2"), *cases("dramsim3")]
+
+
+@pytest.mark.parametrize("case", BOTH)
+def test_what_others_issued_is_legal(case):
+    for run in runs_of(case):
+        assert len(run.trace)
+        assert check_trace(run.table, run.trace, due_ck=run.ck["tREFI"]) == []
 
 
 # Rules that no trace meets at their limit. GDDR6 was only read; RDA and WRA were never used; PREab came only before a
@@ -164,11 +193,14 @@ ASLEEP = {
 }
 
 
+@pytest.mark.reference
 @pytest.mark.parametrize("name", ASLEEP)
-def test_one_clock_more_is_illegal(runs, name):
+def test_one_clock_more_is_illegal(name):
     """All waits grow by one; a rule bites if some trace breaks it now: 15 of 31 rules in GDDR6, 25 of 31 in HBM2."""
+    ours_alone()
     standard, awake = join_tables(name, None), set()
-    for run in (run for case, run in runs.items() if f"/{name}" in case):
+    folders = [parameter.values[0] for parameter in BOTH]
+    for run in (run for folder in folders if kind(folder) == name for run in runs_of(folder)):
         rules = run.table.rules
         longer = run.table._replace(rules=rules._replace(wait=rules.wait + (rules.wait > 0)))
         awake |= {v.rule for v in check_trace(longer, run.trace, limit=1) if v.kind == "rule"}
@@ -189,25 +221,25 @@ def replay(run: Run, release: np.ndarray, streams: list[np.ndarray]) -> np.ndarr
     return found
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_the_engine_can_issue_what_others_did(runs, case):
+@pytest.mark.parametrize("case", BOTH)
+def test_the_engine_can_issue_what_others_did(case):
     """Each bus a stream, each command released in its clock: it issues in that clock."""
-    run = runs[case]
-    bus = run.table.rules.bus[run.trace["cmd"]]
-    streams = [np.flatnonzero(bus == b) for b in np.unique(bus)]
-    assert (replay(run, run.trace["clock"], streams) == run.trace["clock"]).all()
+    for run in runs_of(case):
+        bus = run.table.rules.bus[run.trace["cmd"]]
+        streams = [np.flatnonzero(bus == b) for b in np.unique(bus)]
+        assert (replay(run, run.trace["clock"], streams) == run.trace["clock"]).all()
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_the_engine_is_never_later_than_others(runs, case):
+@pytest.mark.parametrize("case", BOTH)
+def test_the_engine_is_never_later_than_others(case):
     """All commands released at once, one stream: it issues one command a clock, so each pair that shared a clock in the
     trace may delay what follows by one clock, and nothing else may."""
-    run = runs[case]
-    clock = run.trace["clock"]
-    pairs = np.cumsum(np.diff(clock, prepend=-1) == 0)
-    assert "gddr6" not in case or pairs[-1] == 0
-    found = replay(run, np.zeros(len(clock), np.int64), [np.arange(len(clock))])
-    assert (found <= clock + pairs).all()
+    for run in runs_of(case):
+        clock = run.trace["clock"]
+        pairs = np.cumsum(np.diff(clock, prepend=-1) == 0)
+        assert kind(case) != "gddr6" or pairs[-1] == 0
+        found = replay(run, np.zeros(len(clock), np.int64), [np.arange(len(clock))])
+        assert (found <= clock + pairs).all()
 
 
 def waits(standard: Standard, ck: dict[str, int]) -> dict[tuple[str, str, str, int], int]:
@@ -223,23 +255,23 @@ def waits(standard: Standard, ck: dict[str, int]) -> dict[tuple[str, str, str, i
 # (ours, Ramulator's) where they differ; None: no such rule. GDDR6: there only PREab, not PRE, holds up REFab.
 # HBM2: the two-clock ACT keeps others off the bus after its logged clock, ours before; and there REFab holds up only
 # ACT and PREab, as nothing else can follow at once: banks are closed, and the next refresh is far.
-DIFFERENT = {
-    "gddr6": {("CHANNEL", "PRE", "REFab", 1): (30, None)},
-    "hbm2": {
-        **{("CHANNEL", "ACT", b, 1): (None, 1) for b in ("PRE", "PREab", "REFab")},
-        **{("CHANNEL", a, "ACT", 1): (2, None) for a in ("PRE", "PREab", "REFab")},
-        **{("PSEUDO_CHANNEL", "REFab", b, 1): (350, None) for b in ("RD", "RDA", "WR", "WRA", "PRE", "REFab")},
-    },
-}
+def different(name: str, ck: dict[str, int]) -> dict[tuple[str, str, str, int], tuple]:
+    if name == "gddr6":
+        return {("CHANNEL", "PRE", "REFab", 1): (ck["tRP"], None)}
+    held_up = ("RD", "RDA", "WR", "WRA", "PRE", "REFab")
+    refresh = {("PSEUDO_CHANNEL", "REFab", b, 1): (ck["tRFC"], None) for b in held_up}
+    early = {("CHANNEL", "ACT", b, 1): (None, 1) for b in ("PRE", "PREab", "REFab")}
+    return refresh | early | {("CHANNEL", a, "ACT", 1): (2, None) for a in ("PRE", "PREab", "REFab")}
 
 
-@pytest.mark.parametrize("name", DIFFERENT)
-def test_waits_equal_ramulators(runs, shared, name):
+@pytest.mark.parametrize("case", cases("ramulator2"))
+def test_waits_equal_ramulators(case):
     """Command by command, level by level; its ACT is logged a clock before ours in HBM2."""
-    run, number = runs[f"ramulator2/{name}_seq"], NUMBERS[name]
-    early = {"ACT"} if name == "hbm2" else set()
+    dram, run = dram_of(case), runs_of(case)[0]
+    name = IMPLS[dram["impl"]]
+    number, early = NUMBERS[name], {"ACT"} if name == "hbm2" else set()
     theirs: dict[tuple[str, str, str, int], int] = {}
-    for level, after, before, wait, *window in dram_of(shared / f"data/ramulator2/{name}_seq")["timing_constraints"]:
+    for level, after, before, wait, *window in dram["timing_constraints"]:
         for a, b in product(after, before):
             if max(a, b) < len(number):  # not REFpb
                 key = LEVELS[name][level].name, number[a], number[b], *(window or (1,))
@@ -248,7 +280,7 @@ def test_waits_equal_ramulators(runs, shared, name):
     ours = waits(run.standard, run.ck)
     both = {key: (ours.get(key), theirs.get(key)) for key in ours | theirs}
     assert len(both) > 60
-    assert {key: pair for key, pair in both.items() if pair[0] != pair[1]} == DIFFERENT[name]
+    assert {key: pair for key, pair in both.items() if pair[0] != pair[1]} == different(name, run.ck)
 
 
 DRAMSIM_NAMES = {
@@ -268,12 +300,11 @@ NEAR = {  # DRAMsim3's tables of waits between two banks, and the innermost leve
 }
 
 
-@pytest.mark.parametrize(("name", "burst"), [("gddr6", 1), ("hbm2", 2)])
-def test_waits_equal_dramsim3s(runs, shared, name, burst):
+@pytest.mark.parametrize("case", cases("dramsim3"))
+def test_waits_equal_dramsim3s(case):
     """Where DRAMsim3 has a wait, ours is the same, but that RDA waits for tRTP there only after its burst."""
-    run = runs[f"dramsim3/{name}_seq"]
-    said = json.loads((shared / f"data/dramsim3/{name}_seq/config_resolved.json").read_text())
-    ours, seen, different = waits(run.standard, run.ck), 0, {}
+    run, said = runs_of(case)[0], resolved(case)
+    ours, seen, found = waits(run.standard, run.ck), 0, {}
     for (near, level), (a, after) in product(NEAR.items(), DRAMSIM_NAMES.items()):
         for b, theirs in said[near][a].items():
             if b in DRAMSIM_NAMES and not (near.startswith("other_bankgroups") and said["bankgroups"] == 1):
@@ -281,6 +312,6 @@ def test_waits_equal_dramsim3s(runs, shared, name, burst):
                 mine = max(ours.get((x.name, after, DRAMSIM_NAMES[b], 1), 0) for x in Level if x <= inside)
                 seen += 1
                 if mine != theirs:
-                    different[near, after, DRAMSIM_NAMES[b]] = theirs - mine
+                    found[near, after, DRAMSIM_NAMES[b]] = theirs - mine
     assert seen > 40
-    assert different == {("same_bank", "RDA", "ACT"): burst}
+    assert found == {("same_bank", "RDA", "ACT"): said["burst_cycle"]}

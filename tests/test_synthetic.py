@@ -46,8 +46,8 @@ def told_apart(a: dict[str, np.ndarray], b: dict[str, np.ndarray], test: str) ->
 
 
 @pytest.fixture(scope="module")
-def public(shared: Path) -> Trace:
-    return read_faults(shared / "data/infinitehbd_fault_trace.json")
+def public(fault_trace: Path) -> Trace:
+    return read_faults(fault_trace)
 
 
 @pytest.fixture(scope="module")

@@ -55,8 +55,8 @@ JOBS = {  # 7.3: fewest usable GPUs, share of the time that a job of 90 % waits
 
 
 @pytest.fixture(scope="module")
-def public(shared: Path) -> Trace:
-    return read_faults(shared / "data/infinitehbd_fault_trace.json")
+def public(fault_trace: Path) -> Trace:
+    return read_faults(fault_trace)
 
 
 @pytest.fixture(scope="module")
