@@ -92,15 +92,34 @@ class Card(NamedTuple):
     note: str = ""
 
 
+class ClaimLine(NamedTuple):
+    """One figure of a claim: our value and the published one, as printed."""
+
+    what: str
+    ours: str
+    published: str
+    unit: str = ""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """The headline claim of a paper, the first card of its study: whether it is reproduced, and one sentence why."""
+
+    lines: Sequence[ClaimLine]
+    reproduced: bool
+    why: str
+
+
 @dataclass(frozen=True)
 class Page:
-    """A whole report. `facts` close it: version, digest of the specification, seed, command line."""
+    """A whole report, the claim before the other cards. `facts` close it: version, digest, seed, command line."""
 
     title: str
     subtitle: str
     sections: Sequence[Section]
     summary_cards: Sequence[Card | tuple[str, object, str, str]] = ()
     facts: Mapping[str, object] = field(default_factory=dict)
+    claim: Claim | None = None
 
 
 @dataclass(frozen=True)

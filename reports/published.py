@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+NEAR = 0.10  # of a headline claim that has no tolerance of its own [design]
+
 
 @dataclass(frozen=True)
 class Published:
@@ -38,6 +40,13 @@ class Published:
         below = min(min(ours) / self.low, 1.0) if self.low is not None else 1.0
         above = max(max(ours) / self.high, 1.0) if self.high is not None else 1.0
         return _tenths(below if 1 - below > above - 1 else above)
+
+    def meets(self, ours: Sequence[float]) -> bool:
+        """Whether both ends of our range lie within NEAR of the published ones; of a bound, on its side of it."""
+        ends = ((self.low, min(ours, default=0.0)), (self.high, max(ours, default=0.0)))
+        if None in (self.low, self.high):
+            return bool(ours) and self.deviation(ours) == 0
+        return bool(ours) and all(theirs and abs(mine / theirs - 1) <= NEAR for theirs, mine in ends)
 
 
 def read_published(folder: Path) -> dict[str, Published]:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from pimloom.reports.files import write_atomic, write_json, write_table_csv
-from pimloom.reports.page import Card, Column, Page, Section, TableData, render
+from pimloom.reports.page import Card, Claim, ClaimLine, Column, Page, Section, TableData, render
 
 Progress = Callable[[int, int], None]
 Rows = Sequence[Mapping[str, object]]
@@ -36,10 +36,31 @@ def write_study(
     return folder / "index.html"
 
 
-def passed_card(checks: Rows, note: str) -> Card:
-    """How many of the checks with a verdict passed."""
-    known = [check["verdict"] for check in checks if check["verdict"] != "report only"]
-    return Card("Checks passed", f"{known.count('pass')} of {len(known)}", "", note)
+def passed_cards(checks: Rows, against: Callable[[Mapping[str, object]], str]) -> list[Card]:
+    """How many of the checks with a verdict passed, a card for each of what they are against."""
+    found: dict[str, list[object]] = {}
+    for check in checks:
+        if check["verdict"] != "report only":
+            found.setdefault(against(check), []).append(check["verdict"])
+    note = {True: "", False: "the others deviate and are shown"}
+    return [
+        Card(f"Checks against {what}", f"{words.count('pass')} of {len(words)}", "", note[set(words) == {"pass"}])
+        for what, words in found.items()
+    ]
+
+
+def paper_or_arithmetic(check: Mapping[str, object]) -> str:
+    """What a check compares with by its evidence: what the paper says, or what follows from other numbers."""
+    return "arithmetic" if check["tag"] in ("derived", "design") else "the paper"
+
+
+def claim(lines: Sequence[ClaimLine], held: Sequence[bool | None], reproduced: str, why: str) -> Claim:
+    """A headline claim, reproduced if each of its lines is. held: of each line, None where it cannot be judged.
+
+    reproduced, why: the sentence that says why it is, or why not.
+    """
+    all_held = all(each is True for each in held)
+    return Claim(lines, all_held, reproduced if all_held else why)
 
 
 def reproduction_section(intro: str, checks: Rows, tolerance: str, *more: Column, note: str = "") -> Section:

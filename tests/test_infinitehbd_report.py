@@ -65,9 +65,38 @@ def seen(browser: Any, folder: Path) -> Iterator[Visit]:
         yield here
 
 
+def test_the_first_card_is_the_headline_claim(seen: Visit, folder: Path) -> None:
+    card, rows = seen.page.locator(".card").first, json.loads((folder / "results.json").read_text())["checks"]
+    of = {row["id"]: row for row in rows}
+    shown = [row.locator("th, td").all_text_contents() for row in card.locator("tbody tr").all()]
+    wanted = [of[id] for id in ("waste_ratio", "cost_ratio", "mfu_ratio")]
+    assert shown == [[w["check"], f"{w['ours']} {w['unit']}", f"{w['published']} {w['unit']}"] for w in wanted]
+    assert card.locator(".badge").text_content() == "not reproduced"  # the trace is synthetic
+    assert "aste is not judged, as its trace is not the public one" in card.locator(".note").text_content()
+    labels = seen.page.locator(".card dt").all_text_contents()
+    assert labels[1:3] == ["Checks against the paper", "Checks against arithmetic"]
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "reproduced", "why"),
+    [
+        (("pass", "pass", "pass"), True, "All three lie within the tolerances of the table below."),
+        (("pass", "FAIL", "deviates"), False, "Outside the tolerance: cost and mfu."),
+        (("report only", "pass", "deviates"), False, "Outside the tolerance: mfu; waste is not judged, as"),
+    ],
+)
+def test_what_the_headline_says(verdicts: tuple[str, ...], reproduced: bool, why: str) -> None:
+    rows: list[dict[str, object]] = [
+        {"id": f"{name}_ratio", "check": name, "ours": "1", "published": "2", "unit": "×", "verdict": verdict}
+        for name, verdict in zip(("waste", "cost", "mfu"), verdicts, strict=True)
+    ]
+    said = study.headline(rows)
+    assert said.reproduced is reproduced and said.why.startswith(why)
+
+
 def test_the_page_is_whole(seen: Visit) -> None:
     assert (seen.messages, seen.errors, seen.requests) == ([], [], [])
-    assert seen.page.title() == "InfiniteHBD, reproduced"
+    assert seen.page.title() == "InfiniteHBD: a reproduction"
     assert seen.page.locator("#reproduction tbody tr").count() == len(reproduction_ids())
     for figure in seen.page.locator("figure").all():
         svg = figure.locator("svg").bounding_box()

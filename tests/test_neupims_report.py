@@ -5,7 +5,7 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -15,6 +15,7 @@ from pimloom.cycle_sim.npu_pim.kernels.fields import COMMANDS
 from pimloom.reports.neupims import checks, points, study, timeline
 from pimloom.reports.neupims.checks import Findings, published, reproduction_rows
 from pimloom.reports.neupims.points import COMPARED, TOUCHED, Cell, Point, Scope, contexts, resolved, serve_point
+from pimloom.reports.reproduction import passed_cards
 from pimloom.reports.spans import Span, spans
 from tests.browser import Visit, browser, visit
 from tests.command import call
@@ -55,7 +56,7 @@ def seen(browser: Any, folder: Path) -> Iterator[Visit]:
 
 def test_the_page_is_whole(seen: Visit) -> None:
     assert (seen.messages, seen.errors, seen.requests) == ([], [], [])
-    assert seen.page.title() == "NeuPIMs, reproduced"
+    assert seen.page.title() == "NeuPIMs: a reproduction"
     assert EVIL.replace("/", "∕") in seen.page.locator("#throughput table").text_content()
     for figure in seen.page.locator("figure").all():
         texts = figure.locator("svg text").all_text_contents()
@@ -64,6 +65,21 @@ def test_the_page_is_whole(seen: Visit) -> None:
         assert table.locator("tbody tr").count()
     anchors = {link.get_attribute("href") for link in seen.page.locator("nav a").all()}
     assert anchors >= {"#ablation", "#departures", "#needed", "#timeline", "#utilisation", "#energy", "#area"}
+
+
+def test_the_first_card_has_means_beside_means(seen: Visit, folder: Path) -> None:
+    """Never the best cell: each of ours is the mean of the cells of the throughput table, as in the table of checks."""
+    card, rows = seen.page.locator(".card").first, json.loads((folder / "results.json").read_text())["checks"]
+    checked = {row["id"]: (f"{row['ours']} ×", f"{row['published']} ×") for row in rows}
+    shown = [tuple(row.locator("td").all_text_contents()) for row in card.locator("tbody tr").all()]
+    assert shown == [checked[f"over_{who}"] for who in ("gpu", "npu", "pim")]
+    assert card.locator(".badge").text_content() == "not reproduced" and "over 2 cells" in card.text_content()
+    labels = seen.page.locator(".card dt").all_text_contents()
+    assert labels[1:] == ["Checks against the paper", "NeuPIMs"]  # no batch of 64 or 256 is run
+    both = [{"version": row["version"], "verdict": "pass"} for row in rows]
+    apart = [("Checks against the paper", "18 of 18"), ("Checks against the released simulator", "10 of 10")]
+    assert [card[:2] for card in passed_cards(both, study.against)] == apart
+    assert not [text for text in seen.page.locator(".card .note").all_text_contents() if "published mean " in text]
 
 
 def test_every_published_value_has_a_row_and_a_verdict(seen: Visit, folder: Path) -> None:
@@ -137,12 +153,18 @@ def test_a_miss_and_a_machine_that_stops_show(scope: Scope, folder: Path, monkey
     found = Findings(scope._replace(cells=(cell,)), results)
     verdicts = {row["id"]: (row["ours"], row["verdict"], row["deviation"]) for row in reproduction_rows(found)}
     assert verdicts["over_pim"] == ("1.60", "pass", 0.0)
+    said = study.headline(found)
+    assert not said.reproduced and [line.ours for line in said.lines] == ["0.80", "3.20", "1.60"]
+    near = {"pim": 1.0, "npu": 0.66, "packed": 1.6, "gpu": 0.53}
+    there = Findings(found.scope, {Point(who, cell): cast(Any, Rate(rate)) for who, rate in near.items()})
+    assert study.headline(there).reproduced and "lie within a tenth" in study.headline(there).why
     assert verdicts["over_npu"] == ("3.20", "deviates", 33.3)
     assert verdicts["over_gpu"] == ("0.80", "report only", -73.3)
     assert verdicts["interleaving_small"][1] == "pass"
     assert verdicts["released_drb_64"] == ("could not be run", "report only", None)
     results[Point("pim", cell)] = "npu_pim: PIM reads a result"
     assert {row["id"]: row["verdict"] for row in reproduction_rows(found)}["over_pim"] == "report only"
+    assert study.headline(found).lines[2].ours == "could not be run" and not study.headline(found).reproduced
     assert found.refusals() == {"npu_pim: PIM reads a result": [Point("pim", cell)]}
 
 

@@ -10,7 +10,20 @@ import pytest
 
 from pimloom.reports.figures import Range, grouped_bars, horizontal_ranges, lines, stacked_bars
 from pimloom.reports.files import write_atomic
-from pimloom.reports.page import Card, Column, Figure, Notes, Page, Section, TableData, number, prose, render
+from pimloom.reports.page import (
+    Card,
+    Claim,
+    ClaimLine,
+    Column,
+    Figure,
+    Notes,
+    Page,
+    Section,
+    TableData,
+    number,
+    prose,
+    render,
+)
 from tests.browser import browser, visit
 
 __all__ = ["browser"]
@@ -118,6 +131,7 @@ def sample(word: str = "gpt3-xl") -> Page:
             Section("Sweeps", "sweeps", "", [curves, Notes(f"Assumptions {word}", [f"One `{word}`.", "Two."])]),
             Section(word, "words", word, [hostile, words]),
         ],
+        claim=Claim([ClaimLine(word, "1", "2", word), ClaimLine("speed", "3 to 4", "3 to 4", "×")], False, word),
         facts={"Version": "0.1.0", "Specification": "9f" * 32, "Seed": 0, "Command": f"pimloom run --model {word}"},
     )
 
@@ -135,7 +149,8 @@ def test_hostile_text_is_shown_and_not_run(browser, file):
     with visit(browser, file) as seen:
         seen.page.on("dialog", lambda dialog: pytest.fail("a script ran"))
         assert EVIL in seen.page.title()
-        for place in ("h1", "h2 >> nth=3", "figure:last-of-type h3", "footer", ".card >> nth=3", ".notes code"):
+        places = ("h1", ".claim tbody tr:first-child th", ".claim .note", "h2 >> nth=3", "figure:last-of-type h3")
+        for place in (*places, "footer", ".card >> nth=4", ".notes code"):
             assert "<script>alert(1)</script>" in seen.page.locator(place).last.text_content(), place
         drawn = seen.page.locator("#words svg text").all_text_contents()
         assert sum("<script>alert(1)</script>" in text for text in drawn) == 4  # bar, legend, both axes

@@ -54,7 +54,7 @@ def seen(browser: Any, folder: Path) -> Iterator[Visit]:
         yield here
 
 
-TABLES = """() => [...document.querySelectorAll("table")].map((table) => ({
+TABLES = """() => [...document.querySelectorAll("main table")].map((table) => ({
   title: document.getElementById(table.getAttribute("aria-labelledby")).textContent,
   columns: [...table.querySelectorAll("th")].map((th) => ({
     label: th.querySelector("button").firstChild.textContent.trim(),
@@ -73,7 +73,28 @@ def tables(seen: Visit) -> dict[str, dict[str, Any]]:
 
 def test_page_loads_without_a_message_or_a_request(seen: Visit) -> None:
     assert (seen.messages, seen.errors, seen.requests) == ([], [], [])
-    assert seen.page.title() == "PIM-GPT, reproduced"
+    assert seen.page.title() == "PIM-GPT: a reproduction"
+
+
+def test_the_first_card_is_the_headline_claim(seen: Visit, found: Findings, checks: Rows) -> None:
+    """41 to 137 over a T4, 631 to 1074 over a Xeon: ours are over rooflines, and the page says so first."""
+    card, paper = seen.page.locator(".card").first, published()
+    assert card.locator("dt").text_content() == "The paper's headline claim"
+    assert card.locator(".badge").text_content() == "not reproduced"
+    rows = [row.locator("th, td").all_text_contents() for row in card.locator("tbody tr").all()]
+    assert [row[0] for row in rows] == [
+        f"{what} over {whom}" for whom in ("T4", "Xeon Gold 6154") for what in ("speed-up", "energy efficiency")
+    ]
+    ids = ("speedup_t4", "energy_t4", "speedup_cpu", "energy_cpu")
+    assert [row[2] for row in rows] == [f"{paper[id].text} ×" for id in ids]
+    ratios = [found.speedup(m, "t4", launch) for m in MODELS for launch in (False, True)]
+    assert rows[0][1] == f"{min(ratios):.0f} to {max(ratios):.0f} ×"
+    assert "how the paper measured them is unknown" in card.locator(".note").text_content()
+    labels = seen.page.locator(".card dt").all_text_contents()
+    assert labels[1:4] == ["Checks against the paper", "Checks against arithmetic", "Checks against the AiM simulator"]
+    judged = [check for check in checks if check["verdict"] != "report only"]
+    shown = [text.split() for text in seen.page.locator(".card .value").all_text_contents()[:3]]
+    assert sum(int(of) for _, _, of in shown) == len(judged) and shown[2] == ["1", "of", "1"]
 
 
 def test_every_figure_has_a_title_and_axes_with_units(seen: Visit) -> None:

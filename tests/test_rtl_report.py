@@ -162,6 +162,19 @@ def test_what_was_not_run_is_said_and_generic_gates_have_no_area() -> None:
     assert "generic gates [1]" in html and "Our gates for what is published" not in html
 
 
+def test_the_headline_is_an_area_in_another_process() -> None:
+    """256 adders and 128 multipliers beside 0.64 mm² at 28 nm: shown, and not reproduced."""
+    area = {row.block: row.area_um2 for row in ROWS}
+    said = build_page(plain(ROWS)).claim
+    assert said and not said.reproduced and "180 nm where the ASIC is 28 nm" in said.why
+    wanted = "not synthesised"
+    if area.get("float32_add") and area.get("float32_mul"):
+        wanted = f"{(256 * (area['float32_add'] or 0) + 128 * (area['float32_mul'] or 0)) / 1e6:.2f}"
+    assert [tuple(line)[1:3] for line in said.lines] == [(wanted, "0.64")]
+    gone = build_page([row._asdict() | {"area_um2": None} for row in ROWS]).claim
+    assert gone and gone.lines[0].ours == "not synthesised"
+
+
 @pytest.fixture
 def faked(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Any]]:
     """What the work behind the report returns, and under `asked` what it was asked for."""

@@ -48,6 +48,11 @@ class Findings:
         found = (self.over(mine, other, cell) for cell in (self.scope.cells if cells is None else cells))
         return [ratio for ratio in found if ratio is not None]
 
+    def mean_over(self, mine: str, other: str) -> float | None:
+        """Mean of `over` over all cells; None unless both run in each, as a mean of some says nothing of all."""
+        ratios = self.all_over(mine, other)
+        return fmean(ratios) if len(ratios) == len(self.scope.cells) else None
+
     def use(self, who: str) -> Usage | None:
         """Utilisation in the cell of Table 4."""
         return self.usage_of(Point(who, self.scope.utilisation, one_stage=True))
@@ -96,19 +101,15 @@ def _near(id: str, value: float | None, tolerance: float) -> dict:
 
 
 def _means(found: Findings) -> Rows:
-    def mean(mine: str, other: str) -> float | None:
-        ratios = found.all_over(mine, other)
-        return fmean(ratios) if len(ratios) == len(found.scope.cells) else None  # a mean of some says nothing of all
-
     least_most = found.all_over("served", "pim")
     line = published()["over_pim_range"]
     assert line.low and line.high
     inside = all(line.low * (1 - NEAR) <= ratio <= line.high * (1 + NEAR) for ratio in least_most)
     return [
-        _row("over_gpu", [mean("served", "gpu")], "none: our GPU is a roofline", None),
-        _near("over_npu", mean("served", "npu"), NEAR),
-        _near("over_pim", mean("served", "pim"), NEAR),
-        _near("pim_over_npu", mean("pim", "npu"), NEAR),
+        _row("over_gpu", [found.mean_over("served", "gpu")], "none: our GPU is a roofline", None),
+        _near("over_npu", found.mean_over("served", "npu"), NEAR),
+        _near("over_pim", found.mean_over("served", "pim"), NEAR),
+        _near("pim_over_npu", found.mean_over("pim", "npu"), NEAR),
         _row("over_pim_range", least_most, f"all inside, ±\u00a0{100 * NEAR:.0f}\u00a0%", inside),
     ]
 
