@@ -72,7 +72,7 @@ class EnergyMode(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How all-bank commands are charged: k_act activation currents, k_rd read currents; interface counted or not."""
 
     MEANING: ClassVar[Mapping[str, str]] = {
-        "k_act": "activation currents charged per all-bank ACT [1]",
+        "k_act": "activation currents charged per all-bank ACT: 1, or the banks of a channel if each counts [1]",
         "k_rd": "read currents charged per all-bank MAC [1]",
         "interface": "whether interface energy is counted",
     }
