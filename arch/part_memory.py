@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from pimloom.arch.document import short
 from pimloom.arch.error import UserError
 from pimloom.arch.load import nearest
 from pimloom.arch.memory import FIELDS, Currents, Memory, Policy
@@ -60,8 +61,8 @@ def parse_mapping(text: str, widths: Mapping[str, int]) -> tuple[tuple[str, int]
         field, _, bits = piece.strip().partition(":")
         if field not in left:
             raise UserError(f"--mapping {text}: unknown field {field!r}{nearest(field, FIELDS)}; {', '.join(FIELDS)}")
-        if bits and not bits.isdecimal():
-            raise UserError(f"--mapping {text}: expected a number of bits after {field}:, got {bits!r}")
+        if bits and not (bits.isascii() and bits.isdecimal() and len(bits) < 5):
+            raise UserError(f"--mapping {text}: expected a number of bits after {field}:, got {short(bits)!r}")
         take = int(bits) if bits else left[field]
         if take > left[field] or (field in seen and not take):
             raise UserError(f"--mapping {text}: its pieces of {field} have more than its {widths.get(field, 0)} bits")

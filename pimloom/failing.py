@@ -1,11 +1,15 @@
 """What a command that fails prints, and its exit code."""
 
+import errno
 import os
+import re
 import sys
 
 import typer
 
 from pimloom.arch.error import GateError, UserError, one_line
+
+LONGEST_WORD = 400
 
 
 def say(error: Exception) -> int:
@@ -22,18 +26,26 @@ def say(error: Exception) -> int:
         _drop_output()
         return 0
     if isinstance(error, UserError):
-        print(f"pimloom: {one_line(error)}", file=sys.stderr)
+        print(f"pimloom: {_readable(one_line(error))}", file=sys.stderr)
         return 2
     if isinstance(error, GateError):
         print(f"pimloom: {one_line(error)}", file=sys.stderr)
         return 1
     if isinstance(error, OSError | UnicodeEncodeError):
         why = getattr(error, "strerror", None) or error
+        if getattr(error, "errno", None) == errno.ENAMETOOLONG:
+            print(f"pimloom: {_readable(one_line(getattr(error, 'filename', '')))}: {one_line(why)}", file=sys.stderr)
+            return 2
         _drop_output()
         print(f"pimloom: cannot write the output: {one_line(why)}", file=sys.stderr)
         return 2
     print(f"pimloom: internal error: {type(error).__name__}: {one_line(error)} (--debug shows where)", file=sys.stderr)
     return 1
+
+
+def _readable(said: str) -> str:
+    """With the ends only of words that no line has room for: a file, or an option, may hold anything."""
+    return re.sub(rf"\S{{{LONGEST_WORD},}}", lambda found: f"{found[0][:100]}...{found[0][-40:]}", said)
 
 
 def _drop_output() -> None:

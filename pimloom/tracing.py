@@ -277,6 +277,7 @@ def _logs(
 def parse_clocks(text: str) -> tuple[int, int]:
     """`FROM:TO` in clocks. Raises UserError unless 0 <= FROM < TO."""
     low, _, high = text.partition(":")
-    if low.isdecimal() and high.isdecimal() and len(text) < 40 and int(low) < int(high) < 2**62:
+    digits = text.isascii() and low.isdecimal() and high.isdecimal()
+    if digits and len(text) < 40 and int(low) < int(high) < 2**62:
         return int(low), int(high)
     raise UserError(f"--window {text}: expected FROM:TO in clocks with 0 <= FROM < TO, such as 0:2000")

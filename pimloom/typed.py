@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 from pimloom.arch.document import short
 from pimloom.arch.error import UserError
 
+MOST_BITS = 128
 Scalar = str | int | float | bool
 
 
@@ -25,6 +26,8 @@ def count(name: str, value: object) -> int:
     """A whole number; `numpy` integers are, True and 4.0 are not. Raises UserError."""
     if isinstance(value, bool) or not isinstance(value, Integral):
         fail(name, "a whole number", value)
+    if _is_huge(value):
+        fail(name, f"a whole number of at most {MOST_BITS} bits", value)
     return value if isinstance(value, Unsaid) else int(value)
 
 
@@ -37,7 +40,7 @@ def maybe_number(name: str, value: object) -> float | None:
     """A finite number, or None. Raises UserError."""
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, Real) or _is_huge(value) or not math.isfinite(value):
         fail(name, "a number", value)
     return float(value)
 
@@ -84,12 +87,19 @@ def fail(name: str, expected: str, value: object) -> NoReturn:
     raise UserError(f"{name}: expected {expected}, got {shown}")
 
 
+def _is_huge(value: object) -> bool:
+    """Python writes no number of some thousand digits, and no message needs one."""
+    return isinstance(value, Integral) and abs(int(value)) >> MOST_BITS > 0
+
+
 def _yaml(place: Any, value: object) -> str:
     """A Python value as one would write it in YAML."""
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     if not isinstance(value, str | Integral | Real):
         fail(f"set: {place}", "a number, a text or a bool", value)
+    if _is_huge(value):
+        fail(f"set: {place}", f"a number of at most {MOST_BITS} bits", value)
     if isinstance(value, str) and "\n" in value:
         fail(f"set: {place}", "a text of one line", value)
     return str(value)
