@@ -78,7 +78,7 @@ class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
         "devices": "devices that share a channel's pins; currents are each one's, shared by pseudo channels [1]",
         "current.IDD0": "one bank activating and precharging",
         "current.IDD2N": "precharge standby",
-        "current.IDD3N": "active standby",
+        "current.IDD3N": "active standby, all banks open",
         "current.IDD4R": "burst read",
         "current.IDD4W": "burst write",
         "current.IDD5B": "burst refresh",

@@ -61,6 +61,7 @@ class Channel:
         self.memory, self.logged_ck = memory, logged_ck
         self.is_queued = memory.policy.structure == "queued"
         self.state: Any = (queued_channel if self.is_queued else buffered_channel)(memory, logging)
+        self.few_ck, self.many_ck = (min(n * repeat.interval_ck(self.state), int(FAR)) for n in (FEW, MANY))
         self.stopped = False  # set from another thread: go on no further
         self._commands: list[np.ndarray] = []
         self._requests: list[np.ndarray] = []
@@ -79,7 +80,7 @@ class Channel:
     def feed(self, requests: Requests) -> None:
         """Go on until all requests are accepted."""
         latest, begin = np.maximum.accumulate(requests.when), 0
-        for i in np.flatnonzero(np.diff(latest, prepend=self.now) > self._clocks_of(FEW)).tolist():
+        for i in np.flatnonzero(np.diff(latest, prepend=self.now) > self.few_ck).tolist():
             self._run(Requests(*(column[begin:i] for column in requests)), final=False)
             self.rest(int(latest[i]))
             begin = i
@@ -108,22 +109,21 @@ class Channel:
 
     def rest(self, until_ck: int) -> None:
         """Go on, without requests, to clock `until_ck` or not so far; of what repeats only the sums are made."""
+        if until_ck - self.now <= self.few_ck:
+            return
         from_ck, to_ck = self.logged_ck
         stops = [until_ck] if from_ck >= to_ck else [min(from_ck, until_ck), min(to_ck, until_ck), until_ck]
         for k, stop in enumerate(stops):
-            if stop - self.now > self._clocks_of(FEW):
+            if stop - self.now > self.few_ck:
                 (self._log_all if k == 1 else self._skip_rounds)(stop)
         self.scalars[q.STOP if self.is_queued else b.STOP] = FAR
 
-    def _clocks_of(self, refreshes: int) -> int:
-        return min(refreshes * repeat.interval_ck(self.state), int(FAR))
-
     def _log_all(self, until_ck: int) -> None:
         """One by one, as a log wants them."""
-        if until_ck - self.now > (most := self._clocks_of(MANY)):
+        if until_ck - self.now > self.many_ck:
             raise UserError(
                 f"clock {self.now}: no request comes before clock {until_ck}, and every refresh until then would be "
-                f"logged; log no commands, or let at most {most} clocks pass"
+                f"logged; log no commands, or let at most {self.many_ck} clocks pass"
             )
         self._go_to(until_ck)
 
@@ -131,7 +131,7 @@ class Channel:
         """Look out, ever later, for a round of refreshes that will be repeated; take the others one by one."""
         round_ck, windows, wait, first = repeat.round_ck(self.state), repeat.windows(self.state), 1, self.now
         while until_ck - self.now > 2 * (wait + windows) * round_ck:
-            if self.now - first > self._clocks_of(MANY):
+            if self.now - first > self.many_ck:
                 raise UserError(
                     f"clock {self.now}: no request comes before clock {until_ck}, and until then no round of "
                     "refreshes is like the one before; refresh less often, or let it come earlier"
