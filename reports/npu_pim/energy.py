@@ -4,10 +4,11 @@ from collections.abc import Mapping
 from functools import reduce
 from math import fsum
 
+from pimloom.arch.error import UserError
 from pimloom.arch.npu_pim import NpuPimSystem
 from pimloom.arch.part import Part
 from pimloom.cycle_sim.npu_pim.machine import Account, Ran
-from pimloom.energy.ledger import Ledger
+from pimloom.energy.ledger import EnergyError, Ledger
 from pimloom.energy.npu_pim import Standby, Work, command_pj, has_currents, memory_pj, npu_pj
 from pimloom.reports.npu_pim.layer import LayerProgram
 
@@ -49,6 +50,14 @@ def _memory(system: NpuPimSystem, part: Part, before: Account, after: Account) -
         after.pim_open_ck - before.pim_open_ck,
     )
     return memory_pj(part, each, commands, standby, dual=system.dram.row_buffers == "dual")
+
+
+def ledger(system: str, pj: Mapping[str, float]) -> Ledger:
+    """Energy by cause [pJ]. Raises UserError where a value of the system makes it none."""
+    try:
+        return Ledger(pj)
+    except EnergyError as error:
+        raise UserError(f"{system}: {error}; a value of the system is out of range") from None
 
 
 def total_energy(stages: Mapping[str, Pj], times: Mapping[str, int]) -> Ledger:

@@ -15,6 +15,7 @@ from pimloom.arch.system import RooflineSystem, System
 from pimloom.arch.units import BITS_PER_BYTE, J_PER_PJ, PS_PER_NS, PS_PER_US, S_PER_PS
 from pimloom.cycle_sim.roofline import work_s
 from pimloom.reports.npu_pim.contexts import attended
+from pimloom.reports.npu_pim.energy import ledger
 from pimloom.reports.npu_pim.layer import dealt
 from pimloom.reports.npu_pim.serve import Served, served_digest
 from pimloom.reports.npu_pim.share import Share, check_memory, share_of
@@ -65,7 +66,7 @@ def serve_gpu(system: System, llm: LlmSpec, tokens: np.ndarray, *, tp: int, laye
         iteration_cyc=layers * total,
         tokens_per_s=batch / iteration_s,
         commands={},
-        energy_pj_by_cause={"power x time": joules / layers / J_PER_PJ},
+        energy_pj_by_cause=ledger(system.name, {"power x time": joules / layers / J_PER_PJ}).pj,
         iteration_energy_by_cause_j={"power x time": joules},
         iteration_energy_j=joules,
         energy_per_token_j=tp * joules / batch,

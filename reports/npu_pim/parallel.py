@@ -14,6 +14,7 @@ from pimloom.cycle_sim.link import bits_ps, latency_ps
 from pimloom.cycle_sim.pipeline import Flow, flow
 from pimloom.mappers.packing import pack
 from pimloom.reports.npu_pim.contexts import attended
+from pimloom.reports.npu_pim.energy import ledger
 from pimloom.reports.npu_pim.serve import (
     ENERGIES,
     Served,
@@ -75,6 +76,7 @@ def serve_on_devices(
     found = flow([[run.iteration_cyc for run in row] for row in runs], waits, latency)
     sent_bytes = (pp - 1) * tp * sum(sends)
     sent_j = sent_bytes * BITS_PER_BYTE * shard.system.link.pj_per_bit * J_PER_PJ
+    ledger(system.name, {"link": sent_j / J_PER_PJ})  # refuses what is no energy
     whole = _together(runs, found, layers, sent_bytes, sent_j)
     return msgspec.structs.replace(whole, spec_digest=asked)
 
