@@ -9,6 +9,7 @@ import msgspec
 
 from pimloom.arch.document import check_path, nearest, short
 from pimloom.arch.error import UserError
+from pimloom.arch.llm_types import COMMON_KEYS, DEFAULTS, FIXED, KEYS, ONLY
 from pimloom.arch.load import load_json
 
 MODELS = Path(__file__).parent / "models"
@@ -86,105 +87,6 @@ def load_llm(path_or_preset: str | Path) -> LlmSpec:
     return _spec(named_by_folder or path.stem, path)
 
 
-# Field of LlmSpec -> key in the file, where they differ; the first key present counts.
-_COMMON_KEYS = {"activation": ("hidden_act",)}
-_KEYS: dict[str, dict[str, tuple[str, ...]]] = {
-    "gpt2": {
-        "num_hidden_layers": ("n_layer",),
-        "hidden_size": ("n_embd",),
-        "num_attention_heads": ("n_head",),
-        "intermediate_size": ("n_inner",),
-        "max_position_embeddings": ("n_positions", "n_ctx"),
-        "activation": ("activation_function",),
-    },
-    "gpt_neox": {"parallel_attention": ("use_parallel_residual",)},
-    "llama": {"ffn_bias": ("mlp_bias",)},
-    "mistral": {},
-    "mixtral": {"num_experts": ("num_local_experts",)},
-    "opt": {
-        "intermediate_size": ("ffn_dim",),
-        "activation": ("activation_function",),
-        "attention_bias": ("enable_bias",),
-        "ffn_bias": ("enable_bias",),
-    },
-    "qwen2": {},
-}
-
-# What the architecture fixes, whatever the file says; None is derived from the other sizes.
-_DENSE = {"num_experts": 1, "num_experts_per_tok": 1}
-_PLAIN = {**_DENSE, "norm": "layernorm", "gated_ffn": False, "num_key_value_heads": None, "head_dim": None}
-_GATED = {"norm": "rmsnorm", "gated_ffn": True, "parallel_attention": False}
-_FIXED: dict[str, dict[str, Any]] = {
-    "gpt2": {
-        **_PLAIN,
-        "attention_bias": True,
-        "ffn_bias": True,
-        "parallel_attention": False,
-        "sliding_window": None,
-    },
-    "gpt_neox": {**_PLAIN, "ffn_bias": True, "sliding_window": None},
-    "llama": {**_GATED, **_DENSE, "sliding_window": None},
-    "mistral": {**_GATED, **_DENSE, "attention_bias": False, "ffn_bias": False},
-    "mixtral": {**_GATED, "attention_bias": False, "ffn_bias": False},
-    "opt": {**_PLAIN, "parallel_attention": False, "sliding_window": None},
-    "qwen2": {**_GATED, **_DENSE, "attention_bias": True, "ffn_bias": False},
-}
-
-# Defaults of the transformers config classes for keys that published files leave out; others must be there.
-_SILU = {"activation": "silu", "vocab_size": 32000, "head_dim": None, "tie_word_embeddings": False}
-_DEFAULTS: dict[str, dict[str, Any]] = {
-    "gpt2": {
-        "intermediate_size": None,
-        "vocab_size": 50257,
-        "max_position_embeddings": 1024,
-        "activation": "gelu_new",
-        "tie_word_embeddings": True,
-    },
-    "gpt_neox": {
-        "vocab_size": 50432,
-        "max_position_embeddings": 2048,
-        "activation": "gelu",
-        "attention_bias": True,
-        "tie_word_embeddings": False,
-        "parallel_attention": True,
-    },
-    "llama": {
-        **_SILU,
-        "num_key_value_heads": None,
-        "max_position_embeddings": 2048,
-        "attention_bias": False,
-        "ffn_bias": False,
-    },
-    "mistral": {
-        **_SILU,
-        "num_key_value_heads": 8,
-        "max_position_embeddings": 131072,
-        "sliding_window": 4096,
-    },
-    "mixtral": {
-        **_SILU,
-        "num_key_value_heads": 8,
-        "max_position_embeddings": 131072,
-        "sliding_window": None,
-        "num_experts": 8,
-        "num_experts_per_tok": 2,
-    },
-    "opt": {
-        "vocab_size": 50272,
-        "max_position_embeddings": 2048,
-        "activation": "relu",
-        "attention_bias": True,
-        "ffn_bias": True,
-        "tie_word_embeddings": True,
-    },
-    "qwen2": {
-        **_SILU,
-        "vocab_size": 151936,
-        "num_key_value_heads": 32,
-        "max_position_embeddings": 32768,
-        "sliding_window": 4096,
-    },
-}
 _KIND = {f: kind for f, kind in LlmSpec.__annotations__.items() if kind in (bool, str)}
 _NULLABLE = {"num_key_value_heads", "head_dim", "sliding_window"}
 _LARGEST = 2**31 - 1
@@ -198,11 +100,11 @@ class _Config:
         self.tree = load_json(path)
         if not isinstance(self.tree, dict):
             raise UserError(f"{path}: at $: expected an object, got {_shown(self.tree)}")
-        supported = ", ".join(_KEYS)
+        supported = ", ".join(KEYS)
         if "model_type" not in self.tree:
             raise UserError(f"{path}: at $: missing key 'model_type', expected one of {supported}")
         self.model_type = self.tree["model_type"]
-        if self.model_type not in list(_KEYS):
+        if self.model_type not in list(KEYS):
             self.fail("model_type", f"one of {supported}")
 
     def fail(self, key: str, expected: str) -> NoReturn:
@@ -210,12 +112,12 @@ class _Config:
 
     def key(self, field: str) -> str:
         """The key that gives a field: the first one present, or the usual one if none is."""
-        keys = {**_COMMON_KEYS, **_KEYS[self.model_type]}.get(field, (field,))
+        keys = {**COMMON_KEYS, **KEYS[self.model_type]}.get(field, (field,))
         return next((k for k in keys if k in self.tree), keys[0])
 
     def field(self, field: str) -> Any:
         """A field of LlmSpec: fixed by the architecture, or from the file, or the default."""
-        fixed, defaults = _FIXED[self.model_type], _DEFAULTS[self.model_type]
+        fixed, defaults = FIXED[self.model_type], DEFAULTS[self.model_type]
         if field in fixed:
             return fixed[field]
         key = self.key(field)
@@ -239,8 +141,23 @@ class _Config:
 _EXPECTED = {int: f"int from 1 to {_LARGEST}", bool: "true or false", str: "text"}
 
 
+def _check_nothing_else(config: _Config) -> None:
+    for key, (allowed, why) in ONLY.items():
+        if config.tree.get(key) not in allowed:
+            config.fail(key, f"{' or '.join(json.dumps(value) for value in allowed)} ({why})")
+
+
+def _check_layer_types(config: _Config, window: int | None) -> None:
+    """Newer files say of each layer whether its attention has a window; all must, or none."""
+    wanted = "full_attention" if window is None else "sliding_attention"
+    kinds = config.tree.get("layer_types")
+    if kinds is not None and (not isinstance(kinds, list) or any(kind != wanted for kind in kinds)):
+        config.fail("layer_types", f"{wanted!r} in all layers, as the other keys say; a mix is not supported")
+
+
 def _spec(name: str, path: Path) -> LlmSpec:
     config = _Config(path)
+    _check_nothing_else(config)
     fields = {f: config.field(f) for f in LlmSpec.__struct_fields__ if f not in ("name", "model_type")}
     hidden, heads = fields["hidden_size"], fields["num_attention_heads"]
     if fields["head_dim"] is None:
@@ -258,6 +175,7 @@ def _spec(name: str, path: Path) -> LlmSpec:
         _check_projection(config, hidden)
     if config.model_type == "qwen2":
         fields["sliding_window"] = _qwen2_window(config, fields)
+    _check_layer_types(config, fields["sliding_window"])
     return LlmSpec(name=name, model_type=config.model_type, **fields)
 
 
