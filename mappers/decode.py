@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cached_property
+from math import gcd
 
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec
@@ -114,7 +115,7 @@ def check_shape(spec: LlmSpec, geo: Geometry) -> None:
     if spec.head_dim % geo.banks:
         raise UserError(
             f"{spec.name}: head_dim {spec.head_dim} must be a multiple of the {geo.banks} banks of a channel: "
-            "they share one buffered head of softmax probabilities"
+            f"they share one buffered head of softmax probabilities; take a part with {gcd(spec.head_dim, geo.banks)}"
         )
 
 

@@ -4,7 +4,7 @@ A burst is 256 bits, 16 values: a result of each of 16 banks, or an element of V
 channel, the next burst has those of the next 16.
 """
 
-from math import ceil
+from math import ceil, gcd
 from typing import Any
 
 import numpy as np
@@ -54,7 +54,7 @@ def test_every_preset_runs_or_is_refused_with_a_sentence(model: str, banks: int)
         grouped = spec.num_key_value_heads != h and "grouped-query attention" in said
         cut = spec.head_dim % banks and said.endswith(
             f"head_dim {spec.head_dim} must be a multiple of the {banks} banks of a channel: "
-            "they share one buffered head of softmax probabilities"
+            f"they share one buffered head of softmax probabilities; take a part with {gcd(spec.head_dim, banks)}"
         )
         full = weights > 0.9 * CHANNELS * banks * 2**25 and "bytes of PIM memory" in said
         assert grouped or cut or full, said

@@ -246,7 +246,7 @@ def test_heads_that_the_banks_of_a_channel_do_not_divide():
         plan(spec, EIGHT, 1)
     assert str(error.value) == (
         "gpt2: head_dim 24 must be a multiple of the 16 banks of a channel: "
-        "they share one buffered head of softmax probabilities"
+        "they share one buffered head of softmax probabilities; take a part with 8"
     )
 
 
