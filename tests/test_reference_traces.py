@@ -50,8 +50,11 @@ def kind(folder: Path) -> str | None:
 def cases(tool: str) -> list[Any]:
     """As `reference_cases`, those of the devices that are checked here."""
     every = reference_cases(tool)
-    known = [one for one in every if one.values[0] is not None and kind(one.values[0])]
-    return known or [one for one in every if one.values[0] is None]
+    if every[0].values[0] is None:
+        return every
+    none = pytest.mark.skip(reason=f"no case of {tool} is one of GDDR6 or HBM2")
+    known = [one for one in every if kind(one.values[0])]
+    return known or [pytest.param(None, id="missing", marks=[pytest.mark.reference, none])]
 
 
 # fmt: off
@@ -199,7 +202,7 @@ def test_one_clock_more_is_illegal(name):
     """All waits grow by one; a rule bites if some trace breaks it now: 15 of 31 rules in GDDR6, 25 of 31 in HBM2."""
     ours_alone()
     standard, awake = join_tables(name, None), set()
-    folders = [parameter.values[0] for parameter in BOTH]
+    folders = [parameter.values[0] for parameter in BOTH if parameter.values[0] is not None]
     for run in (run for folder in folders if kind(folder) == name for run in runs_of(folder)):
         rules = run.table.rules
         longer = run.table._replace(rules=rules._replace(wait=rules.wait + (rules.wait > 0)))
