@@ -15,7 +15,9 @@ from pimloom.arch.inputs import begin
 from pimloom.fabric import app as fabric_app
 from pimloom.failing import say
 from pimloom.output import Json, Quiet, output
+from pimloom.reports.interrupts import Raised, remembered_by
 from pimloom.rtl_cli import app as rtl_app
+from pimloom.streams import mend_streams
 from pimloom.sweeping.commands import app as sweep_app
 from pimloom.sweeping.stopping import end_at_once
 
@@ -53,19 +55,27 @@ app.add_typer(sweep_app, name="sweep")
 
 
 def main() -> None:
-    """Entry point: errors are one line on stderr, exit code 2 for the user's, 1 for ours, 130 for an interrupt."""
+    """Entry point: errors are one line on stderr; exit codes as CONVENTIONS.md has them."""
+    mend_streams()
     debug = "--debug" in sys.argv
     arguments = [a for a in sys.argv[1:] if a != "--debug"]
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that workers end with us
     os.environ["PYTHONSAFEPATH"] = "1"  # no Python that we start imports files of the current folder
     begin()
+    raised = Raised()
     try:
-        code = app(args=arguments or ["--help"], prog_name="pimloom", standalone_mode=False)
-        sys.stdout.flush()
+        with remembered_by(raised):
+            code = app(args=arguments or ["--help"], prog_name="pimloom", standalone_mode=False)
+            sys.stdout.flush()
+            raised.check()
     except Exception as error:
         if debug:
             raise
-        code = say(error)
+        code = INTERRUPTED if raised.interrupted else say(error)
+    except SystemExit as end:  # typer and rich end a process whose output nobody reads
+        if not isinstance(end.__context__, BrokenPipeError):
+            raise
+        code = say(end.__context__)
     except KeyboardInterrupt:
         signal.signal(signal.SIGINT, end_at_once)  # else one more would be a traceback of what Python does at exit
         code = INTERRUPTED
@@ -227,7 +237,7 @@ def report(
     from pimloom.running import progress_bar
     from pimloom.show import studies
 
-    known = studies()
+    known, study = studies(), study.replace("_", "-")
     if study not in known:
         from pimloom.arch.load import nearest
 

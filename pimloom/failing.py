@@ -10,6 +10,7 @@ import typer
 from pimloom.arch.error import GateError, UserError, one_line
 
 LONGEST_WORD = 400
+UNREAD = 128 + 13  # as of a process that SIGPIPE ends: nobody reads stdout any more
 
 
 def say(error: Exception) -> int:
@@ -24,7 +25,7 @@ def say(error: Exception) -> int:
         return 2
     if isinstance(error, BrokenPipeError):
         _drop_output()
-        return 0
+        return UNREAD
     if isinstance(error, UserError):
         print(f"pimloom: {_readable(one_line(error))}", file=sys.stderr)
         return 2
@@ -32,7 +33,8 @@ def say(error: Exception) -> int:
         print(f"pimloom: {one_line(error)}", file=sys.stderr)
         return 1
     if isinstance(error, OSError | UnicodeEncodeError):
-        why = getattr(error, "strerror", None) or error
+        closed = getattr(error, "errno", None) == errno.EBADF
+        why = "stdout is closed" if closed else getattr(error, "strerror", None) or error
         if getattr(error, "errno", None) == errno.ENAMETOOLONG:
             print(f"pimloom: {_readable(one_line(getattr(error, 'filename', '')))}: {one_line(why)}", file=sys.stderr)
             return 2

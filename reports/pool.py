@@ -3,12 +3,17 @@
 import multiprocessing
 import os
 import signal
+import threading
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from contextlib import contextmanager
 from typing import TypeVar
+
+from pimloom.reports.interrupts import SIGNALS, Raised, remembered_by
 
 Job = TypeVar("Job")
 Found = TypeVar("Found")
+TURN_S = 0.5  # after which an interrupt that was lost elsewhere is noticed
 
 
 def run_all(work: Callable[[Job], Found], jobs: Iterable[Job]) -> Iterator[tuple[Job, Found]]:
@@ -17,12 +22,21 @@ def run_all(work: Callable[[Job], Found], jobs: Iterable[Job]) -> Iterator[tuple
     Beware: a worker that is ended in the middle of writing leaves the pool waiting for the rest; what `work` returns
     should be small enough for one write, 16 KB as a pickle (reports return 2 KB).
     """
-    others = multiprocessing.active_children()
-    with ProcessPoolExecutor(os.cpu_count(), initializer=_leave_signals_to_the_parent) as pool:
+    others, raised = multiprocessing.active_children(), Raised()
+    with (
+        remembered_by(raised),
+        ProcessPoolExecutor(os.cpu_count(), initializer=_leave_signals_to_the_parent) as pool,
+    ):
         try:
-            asked = {pool.submit(work, job): job for job in jobs}
-            for done in as_completed(asked):
-                yield asked[done], done.result()
+            with _held_back():  # workers begin here, and must not hear of an interrupt before they ignore it
+                asked = {pool.submit(work, job): job for job in jobs}
+            left = set(asked)
+            while left:
+                done, left = wait(left, timeout=TURN_S, return_when=FIRST_COMPLETED)
+                raised.check()
+                for one in done:
+                    yield asked[one], one.result()
+            raised.check()
         except BaseException:
             for worker in set(multiprocessing.active_children()) - set(others):
                 worker.terminate()
@@ -31,7 +45,21 @@ def run_all(work: Callable[[Job], Found], jobs: Iterable[Job]) -> Iterator[tuple
             raise
 
 
+@contextmanager
+def _held_back() -> Iterator[None]:
+    """Signals of this thread wait, and so do those of processes that it starts."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def _leave_signals_to_the_parent() -> None:
     """In a worker: an interrupt is for the parent, which ends its workers."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)

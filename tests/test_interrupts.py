@@ -1,0 +1,124 @@
+"""An interrupt is never lost: not where Python raises nothing, nor at any other moment of a report."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from functools import partial
+
+import pytest
+
+from pimloom.reports.interrupts import Raised, remembered_by
+from pimloom.reports.pool import run_all
+from tests.command import ENVIRONMENT, call
+
+SEEDS = range(4)
+EACH = 15  # interrupts with a seed
+# says when it is ready, so that no interrupt comes while Python itself starts
+COMMAND = "import sys; from pimloom.cli import main; print('ready', flush=True); sys.argv[0] = 'pimloom'; main()"
+
+
+class Collected:
+    """Interrupts this process while it is collected, where what the handler raises is lost."""
+
+    def __del__(self) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        sum(range(1000))  # the handler runs here
+
+
+@pytest.fixture
+def own_handler():
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def snooze(seconds, job):
+    time.sleep(seconds)
+    return job
+
+
+def test_an_interrupt_where_python_raises_nothing_ends_the_pool(own_handler, capfd):
+    """The results that are there are given, none that takes long is waited for."""
+    found, began = [], time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        for job, result in run_all(partial(snooze, 0.05), range(2000)):
+            assert job == result
+            found.append(job)
+            if len(found) == 3:
+                Collected()
+    assert 3 <= len(found) < 100 and time.monotonic() - began < 20
+    assert capfd.readouterr().err == ""
+
+
+def test_so_does_one_behind_the_last_result(own_handler):
+    with pytest.raises(KeyboardInterrupt):
+        for job, _ in run_all(partial(snooze, 0), range(2)):
+            if job == 1:
+                last = Collected()
+                del last
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_workers_are_not_interrupted_themselves(own_handler, capfd):
+    """The terminal interrupts all processes; the workers ignore it from the first moment on."""
+    script = (
+        "import os, signal, time\nfrom functools import partial\nfrom pimloom.reports.pool import run_all\n"
+        "from tests.test_interrupts import snooze\n"
+        "try:\n    for job, _ in run_all(partial(snooze, 0.01), range(10000)):\n"
+        "        os.killpg(0, signal.SIGINT)\nexcept KeyboardInterrupt:\n    print('stopped')\n"
+    )
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(
+        command, env=ENVIRONMENT, start_new_session=True, capture_output=True, text=True, check=False
+    )
+    assert (done.stdout, done.stderr, done.returncode) == ("stopped\n", "", 0)
+
+
+def test_a_command_whose_interrupt_was_lost_says_so(monkeypatch):
+    """It goes on to its end, but does not call that a success."""
+
+    def listed():
+        Collected()
+        return {}
+
+    monkeypatch.setattr("pimloom.show.catalogue", listed)
+    done = call("list", "--json", "-")
+    assert (done.code, done.err) == (130, "pimloom: interrupted; nothing half-written\n")
+
+
+def test_what_is_remembered_is_raised_once(own_handler):
+    raised = Raised()
+    with remembered_by(raised):
+        raised.check()
+        Collected()
+        assert raised.interrupted
+        with pytest.raises(KeyboardInterrupt):
+            raised.check()
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_report_is_interrupted_at_any_moment(seed, tmp_path):
+    """As by a terminal, which interrupts all processes: exit code 130, one line, no file but whole ones, no process."""
+    rng = random.Random(seed)
+    for number in range(EACH):
+        out = tmp_path / str(number)
+        command = [sys.executable, "-c", COMMAND, "report", "pim-gpt", "--out", str(out)]
+        pipe = subprocess.PIPE
+        with subprocess.Popen(
+            command, env=ENVIRONMENT, stdout=pipe, stderr=pipe, text=True, start_new_session=True
+        ) as process:
+            assert process.stdout and process.stderr
+            assert process.stdout.readline() == "ready\n"
+            moment = rng.uniform(0, 6)
+            time.sleep(moment)
+            os.killpg(process.pid, signal.SIGINT)
+            _, err = process.communicate(timeout=60)
+        assert (process.returncode, err) == (130, "pimloom: interrupted; nothing half-written\n"), moment
+        assert not list(out.glob(".*")) if out.exists() else True
+        with pytest.raises(ProcessLookupError):
+            os.killpg(process.pid, 0)
