@@ -29,6 +29,7 @@ from pimloom.reports.serving.workload import KNOWN, load_workload
 from pimloom.running import check_outputs, parse_settings, progress_bar
 
 MOST_CHANNELS = 256  # that a request list may name where none matters
+MOST_ITERATIONS = 10**7  # each is kept by itself
 FIDELITIES = {"released": "true", "physical": "false"}
 
 
@@ -71,6 +72,8 @@ def serve_command(
     for option, number in (("--batch", asked.batch), ("--iterations", asked.iterations), ("--every", asked.every)):
         if number is not None and number < 1:
             raise UserError(f"{option} {number}: expected at least 1")
+    if asked.iterations is not None and asked.iterations > MOST_ITERATIONS:
+        raise UserError(f"--iterations {asked.iterations}: expected at most {MOST_ITERATIONS}")
     requests = asked.requests
     if requests is None:
         raise UserError(f"--requests: expected a CSV list (seq_len,ch_idx or seq_len), {KNOWN}")

@@ -1,6 +1,8 @@
 """Arguments of the Python API: each of its kind, or a UserError of one line."""
 
+import errno
 import math
+import os
 from collections.abc import Mapping
 from numbers import Integral, Real
 from pathlib import Path
@@ -53,9 +55,16 @@ def flag(name: str, value: object) -> bool:
 
 
 def text(name: str, value: object) -> str:
-    """A text, or a path as one. Raises UserError."""
+    """A text, or a path as one, that a file may have for its name. Raises UserError."""
     if not isinstance(value, str | Path):
         fail(name, "a text or a path", value)
+    try:
+        os.stat(value)
+    except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            fail(name, "a shorter name", value)
+    except ValueError:
+        fail(name, "a text without null characters", value)
     return str(value)
 
 

@@ -142,6 +142,14 @@ WRONG = [
     (pimloom.run, BATCH, {"policy": 3}, "policy: expected a text or a path, got 3"),
     (pimloom.run, {"system": "neupims", "model": "gpt2"}, {}, "--requests: expected a CSV list"),
     (pimloom.run, {"system": "neupims", "model": "gpt2"}, {"generate": 5}, "write --requests FILE instead, with the"),
+    (pimloom.run, RUN, {"model": "a" * 5000}, "model: expected a shorter name, got 'aaa"),
+    (pimloom.run, RUN, {"model": "a\0b"}, "model: expected a text without null characters, got 'a"),
+    (pimloom.trace, TRACE, {"memory": "a" * 5000}, "memory: expected a shorter name, got 'aaa"),
+    (pimloom.run, BATCH, {"batch": 10**30}, "more requests than the 51,713 tokens of the memory"),
+    (pimloom.run, BATCH, {"batch": 10**12}, "more requests than the 51,713 tokens of the memory"),
+    (pimloom.run, BATCH, {"iterations": 10**12}, "--iterations 1000000000000: expected at most 10000000"),
+    (pimloom.run, BATCH | {"system": "neupims", "tp": 4}, {"pp": 0}, "--pp 0: expected 1 to 32, the layers of the"),
+    (pimloom.run, BATCH | {"system": "neupims", "tp": 4}, {"pp": 10**12}, "--pp 1000000000000: expected 1 to 32"),
     (pimloom.trace, TRACE, {"gap": "3"}, "gap: expected a number, got '3'"),
     (pimloom.trace, TRACE, {"commands": 3}, "commands: expected a text or a path, got 3"),
     (pimloom.sweep, SWEEP, {"progress": 1}, "progress: expected True or False, got 1"),
@@ -169,3 +177,8 @@ def test_a_timeline_is_written(tmp_path):
     pimloom.run("pim_gpt", model="gpt2", generate=1, timeline=tmp_path / "t.json", window="0:5")
     pimloom.trace("ddr4", pattern="random", requests=100, timeline=str(tmp_path / "m.json"), window="0:500")
     assert all(json.loads((tmp_path / name).read_text())["traceEvents"] for name in ("t.json", "m.json"))
+
+
+def test_a_study_is_found_under_its_module_name():
+    done = call("report", "pim_gpt", "--full")
+    assert (done.code, done.err) == (2, "pimloom: --full: pim-gpt has no longer run; leave it out\n")

@@ -48,8 +48,7 @@ def serve_on_devices(
     empty pipeline. Where a batch, or any micro-batch, has fewer requests than sub-batches, all run undivided. Raises
     UserError.
     """
-    if not 1 <= pp <= layers:
-        raise UserError(f"--pp {pp}: expected 1 to {layers}, the layers of the iteration")
+    check_pipeline(pp, layers)
     asked = served_digest(system, llm, tokens, channel, tp=tp, pp=pp, layers=layers, fidelity=fidelity)
     shard, spec = shard_of(system, llm, tp), channel_of(system)
     if pp == 1:
@@ -79,6 +78,12 @@ def serve_on_devices(
     ledger(system.name, {"link": sent_j / J_PER_PJ})  # refuses what is no energy
     whole = _together(runs, found, layers, sent_bytes, sent_j)
     return msgspec.structs.replace(whole, spec_digest=asked)
+
+
+def check_pipeline(pp: int, layers: int) -> None:
+    """Raise UserError unless each of the `pp` stages has a layer."""
+    if not 1 <= pp <= layers:
+        raise UserError(f"--pp {pp}: expected 1 to {layers}, the layers of the iteration")
 
 
 def stage_layers(layers: int, pp: int) -> list[int]:

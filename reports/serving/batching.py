@@ -137,6 +137,11 @@ class _Floor:
         """Raise UserError if a batch that is to be kept alive does not fit."""
         if not self.rules.kept_alive:
             return
+        if self.rules.batch > self._rows():
+            raise UserError(
+                f"--batch {self.rules.batch}: more requests than the {self._rows():,} {self.pages.unit} of "
+                f"{self.pages.everywhere}; lower --batch or share layers with --tp"
+            )
         self._arrive()
         there = np.concatenate([self.resident, *self.waiting])
         needed = int(self.pages.rows(self._contexts(there)).sum())

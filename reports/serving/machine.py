@@ -10,7 +10,7 @@ from pimloom.arch.llm import LlmSpec
 from pimloom.arch.system import RooflineSystem, System
 from pimloom.mappers.kv_pages import CacheRoom, KvPages, KvTokens
 from pimloom.reports.npu_pim.gpu import serve_gpu
-from pimloom.reports.npu_pim.parallel import serve_on_devices, stage_layers
+from pimloom.reports.npu_pim.parallel import check_pipeline, serve_on_devices, stage_layers
 from pimloom.reports.npu_pim.serve import Served, channel_of, estimate_of, shard_of
 from pimloom.reports.npu_pim.share import REMEDY, first_row, tokens_that_fit, weight_bytes
 
@@ -73,6 +73,7 @@ def _npu(system: System, llm: LlmSpec, plan: Plan) -> Machine:
     shard, part = shard_of(system, llm, plan.tp), system.part
     hardware = shard.system
     assert part is not None
+    check_pipeline(plan.pp, plan.layers)
     rows, layers = part.organization.rows, max(stage_layers(plan.layers, plan.pp))
     first = first_row(shard, layers)
     if first >= rows:
