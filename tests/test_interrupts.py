@@ -16,8 +16,9 @@ from tests.command import ENVIRONMENT, call
 
 SEEDS = range(4)
 EACH = 15  # interrupts with a seed
+HEED = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "  # a job in the background ignores it
 # says when it is ready, so that no interrupt comes while Python itself starts
-COMMAND = "import sys; from pimloom.cli import main; print('ready', flush=True); sys.argv[0] = 'pimloom'; main()"
+MAIN = "import sys; from pimloom.cli import main; print('ready', flush=True); sys.argv[0] = 'pimloom'; main()"
 
 
 class Collected:
@@ -65,7 +66,7 @@ def test_so_does_one_behind_the_last_result(own_handler):
 def test_workers_are_not_interrupted_themselves(own_handler, capfd):
     """The terminal interrupts all processes; the workers ignore it from the first moment on."""
     script = (
-        "import os, signal, time\nfrom functools import partial\nfrom pimloom.reports.pool import run_all\n"
+        f"{HEED}\nimport os\nfrom functools import partial\nfrom pimloom.reports.pool import run_all\n"
         "from tests.test_interrupts import snooze\n"
         "try:\n    for job, _ in run_all(partial(snooze, 0.01), range(10000)):\n"
         "        os.killpg(0, signal.SIGINT)\nexcept KeyboardInterrupt:\n    print('stopped')\n"
@@ -107,7 +108,7 @@ def test_a_report_is_interrupted_at_any_moment(seed, tmp_path):
     rng = random.Random(seed)
     for number in range(EACH):
         out = tmp_path / str(number)
-        command = [sys.executable, "-c", COMMAND, "report", "pim-gpt", "--out", str(out)]
+        command = [sys.executable, "-c", HEED + MAIN, "report", "pim-gpt", "--out", str(out)]
         pipe = subprocess.PIPE
         with subprocess.Popen(
             command, env=ENVIRONMENT, stdout=pipe, stderr=pipe, text=True, start_new_session=True
