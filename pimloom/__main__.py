@@ -1,5 +1,18 @@
-"""`python -m pimloom`."""
+"""The `pimloom` command, and `python -m pimloom`."""
 
-from pimloom.cli import main
+import signal
 
-main()
+
+def main() -> None:
+    """Run the command. An interrupt while its modules load ends it at once, without a traceback."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    from pimloom.cli import main as run
+
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    run()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,6 +1,7 @@
 """Files appear whole or not at all, in the folder that was asked for."""
 
 import csv
+import errno
 import io
 import json
 import math
@@ -99,6 +100,8 @@ def replacing(path: str | Path, *, own: bool = False) -> Iterator[BinaryIO]:
             yield file
         return
     path = path.resolve()
+    if not path.name:  # the root
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
     temporary = path.with_name(f".{secrets.token_hex(8)}.part")
     try:
         with open(temporary, "xb") as file:
