@@ -14,7 +14,7 @@ from pimloom.arch.system import HERE
 from tests.command import Done, call
 from tests.foreign import INI, YAML
 
-LIMIT_S = 6.0  # of one call; one that simulates longer was understood, and is given up
+LIMIT_S = 4.0  # of one call; one that simulates longer was understood, and is given up
 
 TINY = {"model_type": "gpt2", "n_layer": 1, "n_embd": 256, "n_head": 4, "n_positions": 256, "vocab_size": 1000}
 SWEEP = """system: pim_gpt

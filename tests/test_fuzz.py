@@ -127,7 +127,7 @@ def test_odd_options(name: str, folder: Path, finished: Path) -> None:
 @pytest.mark.parametrize("file", FILES)
 def test_spoiled_files(file: str, folder: Path) -> None:
     chance, faults = random.Random(f"{SEED} {file}"), []
-    for _ in range(40):
+    for _ in range(30):
         text = spoiled(FILES[file], chance)
         (folder / file).write_text(text)
         done = tried(chance.choice(READ_BY[file]).split())
