@@ -83,8 +83,24 @@ class Faults(ChannelFaults, frozen=True, forbid_unknown_fields=True):
     MEANING: ClassVar[Mapping[str, str]] = {
         **ChannelFaults.MEANING,
         "pim_dispatched_singly": "in blocked mode one PIM command leaves the NPU in a clock, for all channels together",
+        "requests_by_channel": "PIM takes the requests of a batch channel by channel, not in the order of the list",
         "hashed_lines": "the lines of a memory block leave in the order of a hash set",
-        "vector_sizes_lost": "LayerNorm, Add and GELU see no elements; softmax takes bytes for elements",
+        "blocks_shifted": "a block of the NPU's memory begins an element late, so that it touches a line more; without "
+        "PIM its addresses go on over the weights of all devices",
+        "interconnect": "requests and responses pass the simulator's interconnect, two steps and a wait for the next "
+        "clock each way; requests of NPU and PIM for a channel share a buffer there",
+        "queues_in_order": "tasks and stores leave in the order of the program, one of each in a cycle, whatever is "
+        "ready; a block takes the next addresses when it leaves",
+        "ends_seen_late": "an operator starts a cycle after the last response of the one before has come, a stage two "
+        "cycles after, and the cycles between stages are not in the total",
+        "vectors_by_row": "LayerNorm, Add and activations load, compute and store each row of the batch by itself, and "
+        "their parameters each time",
+        "strip_stored": "a GEMM stores all places of a tile of rows, but only as many outputs as there are rows",
+        "bias_by_rows": "a GEMM loads a bias for each tile of rows, not of outputs, and no step waits for it",
+        "weights_first": "a GEMM loads the weights of a depth before its activations",
+        "stores_when_idle": "a tile of a GEMM is stored as soon as no step that adds to it is under way",
+        "adds_by_tile": "partial results of attend are added, and stored as if for a whole head, for each tile of V",
+        "vector_sizes_lost": "LayerNorm, Add and GELU see no elements; softmax beside PIM takes bytes for elements",
         "one_queue": "requests of NPU and PIM share a queue in front of each channel unless sub-batches interleave",
         "header_counts_rounded": "PIM_HEADER announces COMPs rounded to a power of two",
         "gwrites_of_row_0": "GWRITEs read row 0, where the addresses of the NPU begin, too",
@@ -103,7 +119,18 @@ class Faults(ChannelFaults, frozen=True, forbid_unknown_fields=True):
     }
 
     pim_dispatched_singly: bool
+    requests_by_channel: bool
     hashed_lines: bool
+    blocks_shifted: bool
+    interconnect: bool
+    queues_in_order: bool
+    ends_seen_late: bool
+    vectors_by_row: bool
+    strip_stored: bool
+    bias_by_rows: bool
+    weights_first: bool
+    stores_when_idle: bool
+    adds_by_tile: bool
     vector_sizes_lost: bool
     one_queue: bool
     header_counts_rounded: bool

@@ -60,6 +60,15 @@ def mhz_to_ps(mhz: float) -> int:
     return period_ps
 
 
+def ps_to_mhz(ps: int) -> float:
+    """The clock [MHz] of a period.
+
+    >>> ps_to_mhz(1000)
+    1000.0
+    """
+    return 1e6 / ps
+
+
 _QUANTITY = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d\d?)?)\s*([A-Za-z]+)", re.ASCII)
 _LONGEST = 40  # characters; longer text is no measurement, and exact arithmetic on it would be slow
 _PS_PER = {"ps": 1, "ns": PS_PER_NS, "us": PS_PER_US, "ms": PS_PER_MS}

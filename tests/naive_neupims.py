@@ -84,9 +84,7 @@ class Channel:
 
     def room(self, request):
         """Whether `offer` would accept."""
-        if request.kind == "WRITE" and self.waiting_writes.get(request.address):
-            return True
-        if request.kind == "WRITE":
+        if request.kind == "WRITE":  # merged or not
             pending = self.writes
         else:
             pending = self.pim if self.mode == "DUAL" and request.kind not in MEM else self.reads
@@ -125,9 +123,10 @@ class Channel:
     def _respond(self, t, request):
         self.responses.append((t, request))
 
-    def collect(self, t):
-        """Take the responses that were handed over before clock t."""
-        found, self.done = self.done, []
+    def collect(self, most=None):
+        """Take the responses that were handed over, the oldest `most`."""
+        found = self.done[:most]
+        del self.done[:most]
         self.flying -= len(found)
         return found
 
@@ -155,20 +154,22 @@ class Channel:
             elif len(self.pim_queue) >= 128:
                 continue
             if x.kind == "WRITE":
-                if any(r.address == x.address for r in self.reads):
-                    self.lock, self.drain = x.address, 0
+                if self.waiting_reads.get(x.address):  # until that READ has issued
+                    self.drain = 0
+                    if any(r.kind == "READ" and r.address == x.address for r in self.reads):
+                        self.lock = x.address
                     return
-                if any(p.kind not in MEM and p.address == x.address for p in (*self.pim, *self.reads)):
+                copies = (p for p in (*self.pim, *self.reads, *self.pim_queue) if p.kind == "GWRITE")
+                if any(p.address == x.address for p in copies):
                     self.drain = 0
                     return
                 self.drain -= 1
-                self.waiting_writes.pop(x.address, None)
             del pending[i]
             if x.kind in MEM:
                 self.queue[x.bank].append(x)
             else:
                 self.pim_queue.append(x)
-            if self.lock == x.address:
+            if x.kind == "READ" and self.lock == x.address:
                 self.lock = None
             return
 
@@ -457,6 +458,8 @@ class Channel:
             late = max(2 * request.count, 6) if c == "COMPS_READRES" and "2r" in self.fixes else 0
             for x in same:
                 self._respond(t + 16 + late, x)
+        elif c == "WRITE":
+            del self.waiting_writes[request.address]
         elif c == "GWRITE":
             self._respond(t + 96, request)
         elif c == "COMP":

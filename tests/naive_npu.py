@@ -1,98 +1,111 @@
 """An NPU and its PIM channels, clock by clock in plain Python, from the specification's sections 3.5 to 3.7.
 
-Every clock, in this order: answers that the channels handed over in the clock before are taken, channel by channel; a
-group of requests whose last answer is there is complete, and tasks out of order that waited for it start; one step of
-the systolic arrays starts, if its operands are there; tasks end and send their stores; operators end, and those that
-waited for them start: they send their loads, then their PIM commands, or, behind those that wait to be sent, one PIM
-command of all in each clock; then every channel takes requests that were sent in earlier clocks, two by each port at
-most, and goes on by a clock. With item 21 of section 8.1 among the repairs, no step starts before now, and tasks on
-vector units wait in a row, in the order in which they were ready, until one unit, or for wide tasks all of them, has
-ended its work.
+Every clock: the core sees answers, and its tasks go on (see `naive_cores`); operators end, and those that waited for
+them start: they send their loads, then their PIM commands, or, behind those that wait to be sent, one PIM command of
+all in each clock; then every channel goes on by a clock. What is between core and channels is in `naive_icnt`.
 """
 
 from collections import Counter, deque
 from dataclasses import dataclass, field, replace
 
+from tests.naive_blocks import hashed, place, touched
+from tests.naive_icnt import Direct, Interconnect
 from tests.naive_neupims import BANKS, GROUPS, RANKS, Channel, Request
-
-LINE, COLUMNS, OFFERS = 64, 16, 2
-M64 = 2**64 - 1
 
 
 @dataclass
 class Task:
-    """On a vector unit, or wide on all, for `cycles`; on the arrays, with `preloads`. store: (at, bytes, group), sent
-    in the end."""
+    """On a vector unit, or wide on all, for `cycles`; or a step of the arrays, with `preloads`. store: that it makes,
+    -1: none; entry: store to whose sum it adds, -1: it is not counted."""
 
     cycles: int
     preloads: bool
     needs: tuple[int, ...]
-    store: tuple[int, int, int] | None
+    store: int = -1
     wide: bool = False
+    entry: int = -1
+    end: int = -1
 
 
 @dataclass
 class Operator:
-    """loads: (at, bytes, group); pim: (channel, request), whose tag is its group; groups: all of them."""
+    """loads: (at, bytes, group), gates: of a load, the group that was answered before; stores: (at, bytes, group),
+    bias: of a store, the group of the bias that is added first; pim: (channel, request), whose tag is its group;
+    groups: all of them."""
 
     name: str
     port: int
-    in_order: bool
+    on_arrays: bool
     after: tuple[int, ...]
     bytes: int
     loads: list[tuple[int, int, int]]
+    gates: dict[int, int]
     tasks: list[Task]
+    stores: list[tuple[int, int, int]]
+    bias: dict[int, int]
     pim: list[tuple[int, Request]]
     groups: set[int]
     stores_port: int
     singly: bool = False
+    pause: int = 0
     start: int = -1
     end: int = -1
     base: int = 0
+    loaded: int = 0
     waiting: list[Task] = field(default_factory=list)
     ended_tasks: int = 0
+    stored: int = 0
+    sums: Counter[int] = field(default_factory=Counter)  # what is to be added yet, by store
+    begun: set[int] = field(default_factory=set)  # stores whose sum has been begun
+
+    def __post_init__(self):
+        self.summed = {task.entry for task in self.tasks}
+        self.makers = {task.store: task for task in self.tasks}
+
+    @property
+    def runs(self):
+        return self.start >= 0 and self.end < 0
+
+
+@dataclass(frozen=True)
+class Rules:
+    """rows: of an array; step: clocks between two of its steps; wrap: bytes after which addresses begin again; waits:
+    no task starts before its operands and its unit are there; see `machine.Npu` for the others."""
+
+    rows: int
+    step: int
+    wrap: int
+    hashed: bool = False
+    units: int = 8
+    waits: bool = False
+    in_order: bool = False
+    shift: int = 0
+    steps: int = 0
+    late: bool = False
+    drained: bool = False
 
 
 @dataclass
 class Array:
-    issued: int = -1
+    """The step that was issued last."""
+
     started: int = 0
-    ended: int = -1
-
-
-def hash_order(first, n):
-    """Lines of a block as robin_hood's set would hold their addresses: by home, then by the low bits of the hash."""
-    places = 8
-    while places * 80 // 100 < n:
-        places *= 2
-
-    def key(i):
-        x = (first + i) * LINE
-        for factor in (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53):
-            x = ((x ^ x >> 33) * factor) & M64
-        x ^= x >> 33
-        return (x >> 5) % places, -(x % 32)
-
-    return sorted(range(n), key=key)
+    streams: int = 0
+    finish: int = -1
 
 
 class Machine:
-    """rows: of an array; step: clocks between two of its steps; wrap: bytes after which addresses begin again."""
+    """What both kinds of core have; `work` is the rest of a clock."""
 
-    def __init__(self, mode, fixes, operators, *, channels, ports, rows, step, wrap, hashed, units=8, precharge="bank"):
-        self.ops, self.rows, self.step, self.wrap, self.hashed = operators, rows, step, wrap, hashed
-        self.waits = 21 in fixes
-        self.units = [0] * units  # end of its work
-        self.in_row: deque[tuple[Operator, Task]] = deque()  # that wait for a unit
-        self.channels = [Channel(mode, fixes=fixes, precharge=precharge) for _ in range(channels)]
-        self.fifo: list[list[deque]] = [
-            [deque() for _ in range(ports)] for _ in range(channels)
-        ]  # (first clock, request)
+    def __init__(self, rules, mode, fixes, operators, *, channels, ports, precharge="bank", window=None):
+        self.rules, self.ops = rules, operators
+        self.channels = [Channel(mode, fixes=fixes, precharge=precharge, window=window) for _ in range(channels)]
+        paths = Interconnect(self.channels, ports, rules.steps) if rules.steps else Direct(self.channels, ports)
+        self.paths = paths
         self.missing: Counter[int] = Counter()  # answers, by group
-        self.complete = set()
+        self.complete: dict[int, int] = {}  # groups, and since when
         self.owner = {group: op for op in operators for group in op.groups}
         self.array = Array()
-        self.ending = []  # (clock, operator, task)
         self.next_byte = 0
         self.open_ck = [0, 0]
         self.todo: deque = deque()  # PIM commands that leave one by one
@@ -106,20 +119,20 @@ class Machine:
             self.core(t)
             if all(op.end >= 0 for op in self.ops):
                 break
-            for channel, fifos in zip(self.channels, self.fifo, strict=True):
-                for fifo in fifos:
-                    for _ in range(OFFERS):
-                        if fifo and fifo[0][0] <= t and channel.offer(fifo[0][1], t):
-                            fifo.popleft()
-                        else:
-                            break
+            self.paths.before_tick(t)
+            for channel in self.channels:
                 channel.tick(t)
+            self.paths.after_tick(t)
             self.count_open()
             t += 1
             assert t < most, "it never ends"
         commands = Counter(name for channel in self.channels for _, name, _, _ in channel.log)
         commands["COMP"] += sum(x.count for op in self.ops for _, x in op.pim)  # of COMPS_READRES, all done by now
-        return [(op.name, op.start, op.end) for op in self.ops], commands, tuple(self.open_ck), t
+        ends = [(op.name, op.start, op.end) for op in self.ops]
+        return ends, commands, tuple(self.open_ck), max(op.end for op in self.ops)
+
+    def work(self, t):
+        raise NotImplementedError
 
     def count_open(self):
         each = GROUPS * BANKS
@@ -130,74 +143,39 @@ class Machine:
                 self.open_ck[1] += any(b.pim >= 0 for b in banks)
 
     def core(self, t):
-        for channel in self.channels:
-            for request in channel.collect(t):
-                self.answer(t, request.tag)
-        self.start_vectors(t)
-        self.issue_step(t)
-        ending = [(op, task) for clock, op, task in self.ending if clock == t]
-        self.ending = [x for x in self.ending if x[0] != t]
-        self.send_one(t)
-        for op, task in ending:
-            op.ended_tasks += 1
-            if task.store:
-                self.send_block(t, op, "WRITE", *task.store)
+        for request in self.paths.answers():
+            self.answer(t, request.tag)
+        self.work(t)
         for op in self.ops:
-            done = op.ended_tasks == len(op.tasks) and op.groups <= self.complete
-            if op.start >= 0 and op.end < 0 and done:
-                op.end = t
+            if op.runs and op.ended_tasks == len(op.tasks) and op.groups <= self.complete.keys():
+                op.end = t + self.rules.late
         for op in self.ops:
-            if op.start < 0 and all(self.ops[i].end >= 0 for i in op.after):
+            if op.start < 0 and self.starts(op) == t:
                 self.begin(t, op)
 
+    def starts(self, op):
+        """When an operator starts, if all those before it have ended. Of two that end in one clock, one is noticed a
+        clock late where ends are late at all."""
+        ends = [self.ops[i].end for i in op.after]
+        if not ends:
+            return op.pause
+        if min(ends) < 0:
+            return None
+        return max(ends) + op.pause + (self.rules.late and ends.count(max(ends)) > 1)
+
     def answer(self, t, group):
-        self.missing[group] -= 1
-        if self.missing[group]:
-            return
-        self.complete.add(group)
         op = self.owner[group]
-        if op.in_order:
-            return
-        ready = [task for task in op.waiting if self.complete.issuperset(task.needs)]
-        op.waiting = [task for task in op.waiting if task not in ready]
-        self.in_row.extend((op, task) for task in ready)
-
-    def start_vectors(self, t):
-        """Tasks on vector units start in order, if there is room; unless 21 is repaired there always is."""
-        while self.in_row:
-            op, task = self.in_row[0]
-            free = [u for u, end in enumerate(self.units) if end <= t]
-            needed = len(self.units) if task.wide else 1
-            if self.waits and len(free) < needed:
-                return
-            self.in_row.popleft()
-            for u in free[:needed]:
-                self.units[u] = t + task.cycles
-            self.ending.append((t + task.cycles, op, task))
-
-    def issue_step(self, t):
-        """The oldest step starts, when all its operands are there. A step that ends now is out of the pipeline."""
-        a = self.array
-        for op in self.ops:
-            if not (op.in_order and op.waiting and self.complete.issuperset(op.waiting[0].needs)):
-                continue
-            task = op.waiting.pop(0)
-            if a.ended <= t:
-                start = t + (2 * self.rows - 1 if task.preloads else 0)
-            else:
-                start = a.started + (self.rows if task.preloads else self.step)
-                start = max(start, t) if self.waits else start
-            finish = start + 2 * self.rows - 2 + self.step
-            self.array = Array(t, start, max(finish, a.ended + 1))
-            self.ending.append((self.array.ended, op, task))
-            return
+        for store, bias in op.bias.items():
+            op.sums[store] -= bias == group
+        self.missing[group] -= 1
+        if not self.missing[group]:
+            self.complete[group] = t
 
     def begin(self, t, op):
-        op.start, op.base = t, self.next_byte
-        self.next_byte = (self.next_byte + op.bytes) % self.wrap
-        op.waiting = list(op.tasks)
-        for load in op.loads:
-            self.send_block(t, op, "READ", *load)
+        op.start, op.base, op.waiting = t, self.next_byte, list(op.tasks)
+        if not self.rules.in_order:
+            self.next_byte = (self.next_byte + op.bytes) % self.rules.wrap
+        self.load(t, op)
         for _, request in op.pim:
             self.missing[request.tag] += request.kind != "P_HEADER"
         if op.singly:
@@ -207,22 +185,66 @@ class Machine:
             for channel, request in op.pim:
                 self.send_pim(t, op, channel, request)
 
+    def load(self, t, op):
+        """Loads leave, one by one or all; none before the answer that the head waits for."""
+        while op.loaded < len(op.loads):
+            gate = op.gates.get(op.loaded)
+            if gate is not None and not (gate in self.complete and self.complete[gate] + self.rules.late <= t):
+                return
+            load = op.loads[op.loaded]
+            op.loaded += 1
+            lines = self.send_block(t, op, "READ", *load)
+            for store, bias in op.bias.items():
+                if bias == load[2]:
+                    op.sums[store] += lines
+                    op.begun.add(store)
+            if op.singly:
+                return
+
     def send_one(self, t):
         if self.todo and self.sent_one < t:
             self.send_pim(t, *self.todo.popleft())
             self.sent_one = t
 
     def send_pim(self, t, op, channel, request):
-        self.fifo[channel][op.port].append((t + 1, replace(request)))
+        self.paths.send(t, channel, op.port, replace(request))
 
     def send_block(self, t, op, kind, at, size, group):
-        first, last = (op.base + at) // LINE, (op.base + at + size - 1) // LINE
-        n = last - first + 1
-        self.missing[group] += n
-        for i in hash_order(first, n) if self.hashed else range(n):
-            line = (first + i) % (self.wrap // LINE)
-            line, channel = divmod(line, len(self.channels))
-            line, column = divmod(line, COLUMNS)
-            row, bank = divmod(line, RANKS * GROUPS * BANKS)
-            port = op.stores_port if kind == "WRITE" else op.port
-            self.fifo[channel][port].append((t + 1, Request(kind, bank, row, column, tag=group)))
+        """The lines of a block leave; how many."""
+        if not size:
+            self.complete[group] = t
+            return 0
+        rules = self.rules
+        begins = self.next_byte if rules.in_order else (op.base + at) % rules.wrap
+        lines, after = touched(begins, size, rules.shift, rules.wrap)
+        if rules.in_order:
+            self.next_byte = after
+        if rules.hashed:
+            lines = hashed(lines, len(self.channels))
+        self.missing[group] += len(lines)
+        port = op.stores_port if kind == "WRITE" else op.port
+        for line in lines:
+            channel, bank, row, column = place(line, len(self.channels))
+            self.paths.send(t, channel, port, Request(kind, bank, row, column, tag=group))
+        return len(lines)
+
+    def push(self, t, task):
+        """A step enters the arrays: when its result is due. A step that ends now is out of the pipeline."""
+        a, rows = self.array, self.rules.rows
+        streams = self.rules.step if task.cycles < 0 else task.cycles
+        idle = a.finish <= t
+        if self.rules.drained:
+            latency = 2 * rows - 1 + streams
+            if task.preloads:
+                start = t + rows if idle else a.finish
+            else:
+                start = t if idle else max(t, a.started + a.streams)
+        else:
+            latency = 2 * rows - 2 + streams
+            if idle:
+                start = t + (2 * rows - 1 if task.preloads else 0)
+            else:
+                start = a.started + (max(rows, a.streams) if task.preloads else a.streams)
+                start = max(start, t) if self.rules.waits else start
+        self.array = Array(start, streams, max(start + latency, a.finish + 1))
+        return self.array.finish

@@ -7,7 +7,7 @@ from pimloom.arch.system import load_part
 from pimloom.cycle_sim.npu_pim.build import build
 from pimloom.cycle_sim.npu_pim.kernels import engine
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
-from pimloom.cycle_sim.npu_pim.kernels.lines import word_of
+from pimloom.cycle_sim.npu_pim.kernels.words import word_of
 
 COMMAND = {
     "ACT": "ACT", "PRE": "PRE", "READ": "RD", "WRITE": "WR", "REFRESH": "REFab", "GWRITE": "GWRITE", "G_ACT": "G_ACT",
@@ -53,10 +53,10 @@ class Run:
             group = int(i >= len(pim))
             dot[i] = (opcode, x.bank, x.row, x.column, x.count, x.comps, x.results, x.last, group, 0)
             ch.left[group] += x.kind != "P_HEADER"
-        words = [word_of(f.WR if x.kind == "WRITE" else f.RD, x.bank, x.row, x.column) for x in plain]
+        words = [word_of(x.kind == "WRITE", x.bank, x.row, x.column) for x in plain]
         for p, sent in enumerate(([-1 - i for i in range(len(pim))], words)):
             ch.order[p, : len(sent), f.WORD], ch.order[p, : len(sent), f.OF] = sent, p
-            ch.port[p] = 0, len(sent)
+            ch.port[p, :2] = 0, len(sent)
         ch.order[0, : len(pim), f.WHEN] = every * np.arange(len(pim))
         logs, self.code, now = [], engine.DONE, 0
         while now < until and ch.left.any() and self.code != engine.STUCK:  # writes that nothing drives out may stay

@@ -107,7 +107,7 @@ def run(channel, pim, plain, most=10**7):
     i = j = t = found = 0
     last = {True: 0, False: 0}
     while found < wanted:
-        for x in channel.collect(t):
+        for x in channel.collect():
             last[x.kind not in ("READ", "WRITE")] = t
             found += 1
         for _ in range(2):

@@ -60,7 +60,7 @@ def late(channel, requests, every, most=20_000):
     """Clock of the last response when request i is there from clock i * every on."""
     i = t = found = 0
     while found < sum(x.kind != "P_HEADER" for x in requests):
-        found += len(channel.collect(t))
+        found += len(channel.collect())
         if i < len(requests) and t >= i * every and channel.offer(replace(requests[i]), t):
             i += 1
         channel.tick(t)
@@ -103,7 +103,7 @@ def late_both(channel, pim, reads, every):
     """As `late`, with reads that are there from the start, two a clock, at the second port."""
     i = j = t = found = 0
     while found < len(reads) + sum(x.kind != "P_HEADER" for x in pim):
-        found += len(channel.collect(t))
+        found += len(channel.collect())
         for _ in range(2):
             if i < len(pim) and t >= i * every and channel.offer(replace(pim[i]), t):
                 i += 1

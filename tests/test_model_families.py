@@ -98,9 +98,9 @@ RUNS = {
     "t4": ["--generate", "2"],
     "xeon_6154": ["--generate", "2"],
     "gpu_a100": ["--requests", "batch.csv"],
-    "npu_only": ["--requests", "batch.csv"],
-    "npu_pim": ["--requests", "batch.csv"],
-    "neupims": ["--requests", "batch.csv"],
+    "npu_only": ["--requests", "batch.csv", "--tp", "4"],
+    "npu_pim": ["--requests", "batch.csv", "--tp", "4"],
+    "neupims": ["--requests", "batch.csv", "--tp", "4"],
 }
 
 

@@ -274,7 +274,7 @@ def run_steps(made):
     """A program on output-stationary arrays of 128 rows, 16 cycles a step: the end of the last step, ends of groups."""
     device = spec("DUAL")
     npu = pim_machine.Npu(rows=128, step_cyc=16, address_bytes=2**20, hashed=False, by_output=True)
-    packed, commands, owner = made.finish(pim_machine._numbers(device, 2, npu, made, 2, 128), 4)
+    packed, commands, owner = made.finish(pim_machine._numbers(device, 2, npu, made, 2, 128), 4, 8)
     channel = build(device, 64, ports=2, groups=len(owner), logging=False)
     channel = channel._replace(owner=owner, dot=commands, open=np.zeros(1, np.int64))
     channels = pim_machine._stack(channel, 2)
@@ -289,9 +289,9 @@ def test_os_steps_of_the_machine_are_a_gemm_on_an_array(depth, across):
     op = made.operator("gemm", (), in_order=True, least=1)
     for _ in range(across):
         for i in range(depth):
-            made.task(op, 0, (), made.store(op, 64) if i == depth - 1 else -1)
+            made.step(op, k.GEMM, (), store=made.store(op, 64) if i == depth - 1 else -1)
     found = gemm(Systolic(128, 128, "os", overlapped=True), 128, 16 * depth, 128 * across)
-    assert run_steps(made)[0] == found.total_cyc
+    assert run_steps(made)[0] == 1 + found.total_cyc  # the first step starts a clock after its operator
 
 
 def test_an_os_step_waits_for_its_operands():
@@ -299,8 +299,8 @@ def test_an_os_step_waits_for_its_operands():
     made = Builder()
     op = made.operator("gemm", (), in_order=True, least=1)
     operand = made.load(op, 64)
-    made.task(op, 0, ())
-    made.task(op, 0, (operand,), made.store(op, 64))
+    made.step(op, k.GEMM, ())
+    made.step(op, k.GEMM, (operand,), store=made.store(op, 64))
     ended, arrived = run_steps(made)
     assert 16 < arrived[operand] < 128
     assert ended == arrived[operand] + gemm(Systolic(128, 128, "os"), 128, 16, 128).total_cyc

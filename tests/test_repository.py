@@ -70,8 +70,8 @@ def test_every_number_names_its_source_on_its_line(path):
 
 @pytest.mark.parametrize("path", PYTHON, ids=name)
 def test_files_stay_short_enough_to_read(path):
-    lines = len(path.read_text().splitlines())
-    assert lines <= 300, f"{name(path)} has {lines} lines; 300 is the limit"
+    lines, limit = len(path.read_text().splitlines()), 600 if "kernels" in path.parts else 300
+    assert lines <= limit, f"{name(path)} has {lines} lines; {limit} is the limit"
 
 
 @pytest.mark.parametrize("path", [p for p in PYTHON if ">>> " in p.read_text()], ids=name)

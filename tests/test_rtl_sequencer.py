@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from pimloom.arch.command import Level
+from pimloom.arch.error import UserError
 from pimloom.arch.system import load_part
 from pimloom.arch.table import bend, join_tables
 from pimloom.rtl.sequencer import Sequencer
@@ -138,7 +139,7 @@ def test_a_mismatch_leaves_its_waveform(tmp_path, monkeypatch):
 
 def test_three_buses_are_refused():
     table = load_table_with_three_buses()
-    with pytest.raises(ValueError, match="one or two command buses, not 3"):
+    with pytest.raises(UserError, match="one or two command buses, not 3"):
         Sequencer(table)
 
 

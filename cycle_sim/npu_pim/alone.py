@@ -25,7 +25,7 @@ def issue(spec: PimChannel, stream: np.ndarray) -> tuple[int, np.ndarray]:
     ch = build(spec, n, ports=2, groups=2, logging=True)._replace(dot=operator.dots[0])
     ch.left[0] = np.count_nonzero(stream["cmd"] != HEADER)
     ch.order[0, :n, f.WORD] = -1 - np.arange(n)
-    ch.port[0, 1] = n
+    ch.port[0, f.LAST_ONE] = n
     log, until = [], 0
     while ch.left.any():
         until += STEP_CK

@@ -6,28 +6,32 @@ from pimloom.arch.part import Part
 from pimloom.arch.pim_channel import PimChannel
 from pimloom.arch.table import compile_table
 from pimloom.cycle_sim.memory.kernels.device import FAR, device
+from pimloom.cycle_sim.npu_pim.kernels import clocks
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
 from pimloom.cycle_sim.npu_pim.kernels.banks import ROW_PLACES
 from pimloom.cycle_sim.npu_pim.kernels.requests import READ_PLACES, WRITE_PLACES
 
 ROUND = 1 << 16  # commands that the log holds
+DRIFTS = 1 << 12  # times that the sums of two clocks part or meet
 SPARE = 64  # beyond the window: requests that answer in the clock in which they come
 
 
-def build(spec: PimChannel, requests: int, *, ports: int, groups: int, logging: bool, log: int = ROUND) -> f.Channel:
+def build(
+    spec: PimChannel, requests: int, *, ports: int, groups: int, logging: bool, log: int = ROUND, steps: int = 0
+) -> f.Channel:
     """An idle channel with room for `requests` requests at each of `ports` ways in, and `groups` groups of requests.
 
-    log: commands that the log holds.
+    log: commands that the log holds. steps: of an interconnect in a clock, 0: without one.
     """
     part = spec.device()
     table, policy = compile_table(part), policy_of(spec, part)
-    policy[f.LOGGING] = logging
+    policy[f.LOGGING], policy[f.PATH] = logging, steps
     arrays = device(table, frozenset(f.COMMANDS) & frozenset(table.names), {}, f.COMMANDS)
     banks, ranks = part.organization.banks, part.organization.ranks
     bank = np.full((banks, f.N_BANK), -1)
     bank[:, [f.SERVED, f.ENTRIES, f.LISTED]] = 0
     state = np.zeros(f.N_STATE, np.int64)
-    state[[f.LOCK, f.IN_REFRESH, f.RESERVED, f.STILL]] = -1
+    state[[f.LOCK, f.IN_REFRESH, f.RESERVED, f.STILL, f.BUFFER]] = -1
     state[f.ALARM] = FAR
     c, window = spec.controller, int(policy[f.WINDOW])
     held = window + 3 * c.entries + banks * c.queue_entries + c.pim_queue_entries  # merged reads, lists, command queues
@@ -49,7 +53,7 @@ def build(spec: PimChannel, requests: int, *, ports: int, groups: int, logging: 
         tail=np.zeros(f.LINES, np.int64),
         order=np.zeros((ports, 1 << (requests - 1).bit_length(), f.N_ORDER), np.int64),
         dot=np.zeros((0, f.N_DOT), np.int64),
-        port=np.zeros((ports, 2), np.int64),
+        port=np.tile(np.array([0, 0, 0, -1]), (ports, 1)),
         left=np.zeros(groups, np.int64),
         done=np.zeros(groups, np.int64),
         turn=np.zeros(groups, np.int64),
@@ -62,6 +66,7 @@ def build(spec: PimChannel, requests: int, *, ports: int, groups: int, logging: 
         command=np.zeros((log if logging else 2, 4), np.int64),
         tally=np.zeros(len(f.COMMANDS), np.int64),
         rank=np.zeros((2 * ranks, 3), np.int64),
+        drift=np.zeros((clocks.FIRST + DRIFTS if steps else clocks.FIRST, 2), np.int64),
         state=state,
     )
 

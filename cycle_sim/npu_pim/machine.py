@@ -5,14 +5,14 @@ from typing import NamedTuple
 import numpy as np
 
 from pimloom.arch.pim_channel import PimChannel
-from pimloom.arch.units import BITS_PER_BYTE, ceil_div
+from pimloom.arch.units import BITS_PER_BYTE, ceil_div, ps_to_mhz
 from pimloom.cycle_sim.npu_pim.build import build
 from pimloom.cycle_sim.npu_pim.kernels import core as k
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
 from pimloom.cycle_sim.npu_pim.kernels import machine
 from pimloom.cycle_sim.npu_pim.program import Builder
 
-SHARED = ("policy", "dot", "left", "done", "turn", "ended", "owner", "open")  # by all channels
+SHARED = ("policy", "drift", "dot", "left", "done", "turn", "ended", "owner", "open")  # by all channels
 SPARE = 64
 LONGEST = 128  # clocks that channels go on without a look at the core; results do not depend on it
 
@@ -48,7 +48,11 @@ class Npu(NamedTuple):
     rows: of an array; step_cyc: of a GEMM; address_bytes: after which its addresses begin again; hashed: the lines of a
     block leave in the order of a hash set; by_output: results stand in the arrays (output stationary); rule: of the
     steps, that of NeuPIMs' simulator if None; starts_early: a step may start before its operands are there, and vector
-    work beside other work; if not, tasks wait for `vector_units` in the order in which they are ready.
+    work beside other work; if not, tasks wait for `vector_units` in the order in which they are ready. in_order: tasks
+    and stores of an operator leave in the order of the program, one of each in a cycle, and a block takes the next
+    addresses when it leaves; if not, when they are ready, with addresses dealt out at the operator's start.
+    shift_bytes: by which blocks begin late; steps: of the interconnect in a cycle, 0: requests and responses take a
+    cycle each; late: the end of an operator is noticed a cycle later.
     """
 
     rows: int
@@ -58,7 +62,11 @@ class Npu(NamedTuple):
     by_output: bool = False
     rule: ArrayRule | None = None
     starts_early: bool = True
-    vector_units: int = 0
+    vector_units: int = 8
+    in_order: bool = False
+    shift_bytes: int = 0
+    steps: int = 0
+    late: bool = False
 
 
 class Account(NamedTuple):
@@ -72,13 +80,14 @@ class Account(NamedTuple):
 
 
 class Ran(NamedTuple):
-    """What came out: per operator in the builder's order its name, start and end [CK]; commands of all channels by
-    name; clocks in all; accounts, one per operator, of the clock in which its end is noticed, all channels having come
-    to it: at most `longest` clocks after its last response. busiest: commands of the channel that has most, with
-    COMPs; logs: of each channel, if asked for, its commands as int64 (n, 4): clock, place in
-    `fields.COMMANDS`, bank, row."""
+    """What came out: per operator in the builder's order its name, start and end [CK], and requests that it sent to the
+    memory; commands of all channels by name; clocks in all; accounts, one per operator, of the clock in which its end
+    is noticed, all channels having come to it: at most `longest` clocks after its last response. busiest: commands of
+    the channel that has most, with COMPs; logs: of each channel, if asked for, its commands as int64 (n, 4): clock,
+    place in `fields.COMMANDS`, bank, row."""
 
     operators: tuple[tuple[str, int, int], ...]
+    requests: tuple[int, ...]
     commands: dict[str, int]
     total_ck: int
     accounts: tuple[Account, ...]
@@ -108,11 +117,13 @@ def run(
     ports = max(ports, program.ports)
     part = spec.part.organization
     line_bytes = part.access_bits // BITS_PER_BYTE
-    widest = program.widest // line_bytes + 2
+    widest = program.widest // line_bytes + 3
     numbers = _numbers(spec, channels, npu, program, ports, longest)
-    packed, commands, owner = program.finish(numbers, widest, 0 if npu.starts_early else npu.vector_units)
+    packed, commands, owner = program.finish(numbers, widest, npu.vector_units)
     room = program.most_at_once(channels, line_bytes) + SPARE
-    one = build(spec, room, ports=ports, groups=len(owner), logging=log > 0, log=log + 1)
+    one = build(spec, room, ports=ports, groups=len(owner), logging=log > 0, log=log + 1, steps=npu.steps)
+    mhz = ps_to_mhz(spec.part.tCK_ps)
+    packed.sums[:] = 0, 0, 1 / mhz, 1 / (mhz * max(npu.steps, 1))  # the simulator's periods, in us
     one = one._replace(owner=owner, dot=commands, open=np.zeros(len(program.operators), np.int64))
     chs = _stack(one, channels)
     chs.state[:, f.NUMBER] = np.arange(channels)
@@ -120,9 +131,12 @@ def run(
     assert code != machine.FULL, "room is for all requests of two operators"
     if code == machine.STUCK:
         raise PimError("PIM reads a result from a bank whose row was closed for a refresh")
+    if code == machine.WAITING:
+        raise PimError("requests of a channel wait for one another for ever")
     ends = packed.op[:, [k.START, k.END]].tolist()
     return Ran(
         tuple((o.name, start, end) for o, (start, end) in zip(program.operators, ends, strict=True)),
+        tuple(packed.op[:, k.REQUESTS].tolist()),
         _by_name(chs.tally.sum(axis=0).tolist()),
         max(end for _, end in ends),
         tuple(_account(row) for row in packed.account.tolist()),
@@ -152,6 +166,9 @@ def _numbers(spec: PimChannel, channels: int, npu: Npu, program: Builder, ports:
     found[[k.COLUMN_BITS, k.CHANNEL_BITS]] = org.columns.bit_length() - 1, channels.bit_length() - 1
     found[k.BANKS] = org.banks
     found[[k.HASHED, k.BY_OUTPUT, k.LONGEST]] = npu.hashed, npu.by_output, longest
+    found[[k.IN_ORDER, k.SHIFT, k.LATE]] = npu.in_order, npu.shift_bytes, npu.late
+    found[k.WAITS_FOR_UNIT] = not npu.starts_early
+    found[k.DISPATCHED] = -1
     # writes are answered when they enter; a COMP, a GWRITE, and a GEMV or READRES once a clock each; reads of one line
     # at once
     alike = ceil_div(found[k.LINE], max(program.narrowest, 1)) + 1

@@ -9,6 +9,7 @@ from pimloom.arch.pim_stream import PIM_COMMANDS
 from pimloom.arch.units import ceil_div
 from pimloom.cycle_sim.npu_pim.kernels import core as k
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
+from pimloom.cycle_sim.npu_pim.kernels.hash_set import FIRST_PLACES, N_SHAPE, SPARE
 
 
 @dataclass
@@ -17,7 +18,8 @@ class Operator:
 
     port: by which its loads and PIM commands enter a channel, stores_port: and its stores.
     together: number of the first of those that may run beside each other; bytes: of its addresses so far; singly: its
-    loads and PIM commands leave one by one, for all channels together.
+    loads and PIM commands leave one by one, for all channels together; pause: clocks between the end of those in
+    `after` and its start, or before it starts first of all.
     """
 
     name: str
@@ -28,12 +30,16 @@ class Operator:
     index: int
     together: int
     stores_port: int
+    pause: int = 0
     bytes: int = 0
     loads: list[tuple[int, int, int]] = field(default_factory=list)  # at, size, group
     stores: list[tuple[int, int, int]] = field(default_factory=list)
     tasks: list[tuple[int, int, tuple[int, ...], int]] = field(default_factory=list)  # cycles, loaded, needs, store
     wide: set[int] = field(default_factory=set)  # tasks that take all vector units
     follows: dict[int, tuple[int, int]] = field(default_factory=dict)  # of a task: step before, pause
+    entry: dict[int, int] = field(default_factory=dict)  # of a task: store to which it adds
+    bias: dict[int, int] = field(default_factory=dict)  # of a store that leaves early: group of its bias, -1: none
+    gates: dict[int, int] = field(default_factory=dict)  # of a load: store that must have been answered before
     dots: list[np.ndarray] = field(default_factory=list)
     groups: int = 0
     singly: bool = False
@@ -56,6 +62,7 @@ class Builder:
         least: int = 0,
         together: int = -1,
         stores_port: int = -1,
+        pause: int = 0,
     ) -> Operator:
         """A new operator, which waits for those in `after`. least: of the cycles of its tasks.
 
@@ -65,7 +72,7 @@ class Builder:
         index = len(self.operators)
         first = self.operators[together].together if together >= 0 else index
         found = Operator(
-            name, port, in_order, tuple(after), least, index, first, port if stores_port < 0 else stores_port
+            name, port, in_order, tuple(after), least, index, first, port if stores_port < 0 else stores_port, pause
         )
         self.operators.append(found)
         return found
@@ -76,9 +83,12 @@ class Builder:
         op.groups += 1
         return len(self.owners) - 1
 
-    def load(self, op: Operator, size: int) -> int:
-        """Reads of `size` bytes at the operator's start; returns their group."""
+    def load(self, op: Operator, size: int, gate: int = -1) -> int:
+        """Reads of `size` bytes at the operator's start; returns their group. gate: a store of this operator that must
+        have been answered before, and before the loads behind this one."""
         group = self.group(op)
+        if gate >= 0:
+            op.gates[len(op.loads)] = gate
         op.loads.append((op.bytes, size, group))
         op.bytes += size
         return group
@@ -105,12 +115,16 @@ class Builder:
         store: int = -1,
         follows: int = -1,
         pause: int = 0,
+        entry: int = -1,
     ) -> int:
-        """A step of the arrays, in order: rows stream for `cycles` (0: as in a GEMM) when all `needs` are complete.
+        """A step of the arrays, in order: rows stream for `cycles` (GEMM: as in one) when all `needs` are complete.
 
         loaded: into the arrays first (NOTHING, TILE, VECTOR). follows: a step of this operator that must have ended
-        `pause` cycles before. Returns its place among the operator's steps.
+        `pause` cycles before. entry: a store that may leave whenever no step that adds to it is under way. Returns its
+        place among the operator's steps.
         """
+        if entry >= 0:
+            op.entry[len(op.tasks)] = entry
         if follows >= 0:
             op.follows[len(op.tasks)] = follows, pause
         op.tasks.append((cycles, loaded, tuple(needs), store))
@@ -154,7 +168,7 @@ class Builder:
         together, lines dealt out in turn."""
         found: dict[int, np.ndarray] = {}
         for o in self.operators:
-            blocks = sum(ceil_div(ceil_div(size, line_bytes) + 1, channels) for _, size, _ in (*o.loads, *o.stores))
+            blocks = sum(ceil_div(ceil_div(size, line_bytes) + 2, channels) for _, size, _ in (*o.loads, *o.stores))
             mine = found.setdefault(o.together, np.zeros(channels, np.int64))
             mine += blocks
             for dots in o.dots:
@@ -162,11 +176,11 @@ class Builder:
         return sum(sorted(int(each.max()) for each in found.values())[-2:])
 
     def finish(
-        self, npu: np.ndarray, widest_lines: int, vector_units: int = 0
+        self, npu: np.ndarray, widest_lines: int, vector_units: int
     ) -> tuple[k.Program, np.ndarray, np.ndarray]:
         """The program, all PIM commands, and the operator of each group.
 
-        npu: see `core`; widest_lines: of a block; vector_units: that tasks wait for, 0: they wait for none.
+        npu: see `core`; widest_lines: of a block.
         """
         tables = _Tables(np.zeros((len(self.operators), k.N_OP), np.int64))
         for o in self.operators:
@@ -175,11 +189,12 @@ class Builder:
         after_ptr, after_op = _csr(after, len(self.operators))
         task_ptr, task_of = _csr(tables.needed, len(self.owners))
         reach_ptr, reached = _csr([(o.index, c) for o in self.operators for c in _channels(o)], len(self.operators))
-        table = 2 * widest_lines + 64
+        places = 4 * widest_lines + FIRST_PLACES + SPARE  # a set is at least two fifths full
         program = k.Program(
             op=tables.op,
             block=np.array(tables.blocks, np.int64).reshape(-1, k.N_BLOCK),
             task=np.array(tables.tasks, np.int64).reshape(-1, k.N_TASK),
+            store=np.array(tables.stores, np.int64).reshape(-1, k.N_STORE),
             after_ptr=after_ptr,
             after_op=after_op,
             task_ptr=task_ptr,
@@ -187,12 +202,17 @@ class Builder:
             reach_ptr=reach_ptr,
             reach=np.stack([reached, np.zeros_like(reached)], axis=1),
             running=np.zeros(len(self.operators), np.int64),
+            coming=np.zeros(len(self.operators), np.int64),
+            flight=np.zeros((len(tables.tasks) + 1, 2), np.int64),
             array=np.array([-1, 0, -1, 0, 0], np.int64),
             unit=np.zeros(vector_units, np.int64),
             npu=npu,
             order=np.zeros(widest_lines, np.int64),
             keys=np.zeros(widest_lines, np.int64),
-            marks=np.zeros(2 * table, np.int64),
+            shape=np.zeros(N_SHAPE, np.int64),
+            byte=np.zeros(places, np.int64),
+            held=np.zeros(places, np.int64),
+            sums=np.zeros(4),
             account=np.zeros((len(self.operators), k.COMMAND + len(f.COMMANDS)), np.int64),
         )
         commands = np.concatenate([np.zeros((0, f.N_DOT), np.int64), *tables.dots])
@@ -206,6 +226,7 @@ class _Tables:
     op: np.ndarray
     blocks: list[tuple[int, ...]] = field(default_factory=list)
     tasks: list[tuple[int, ...]] = field(default_factory=list)
+    stores: list[tuple[int, ...]] = field(default_factory=list)
     dots: list[np.ndarray] = field(default_factory=list)
     needed: list[tuple[int, int]] = field(default_factory=list)
     n_dots: int = 0
@@ -214,24 +235,35 @@ class _Tables:
         """An operator, its blocks, tasks and PIM commands."""
         row = self.op[o.index]
         row[k.STORES] = o.stores_port
-        row[[k.PORT, k.IN_ORDER, k.BYTES, k.WAITS, k.LEAST]] = o.port, o.in_order, o.bytes, len(o.after), o.least
+        row[[k.PORT, k.ON_ARRAYS, k.BYTES, k.WAITS, k.LEAST]] = o.port, o.in_order, o.bytes, len(o.after), o.least
+        row[k.PAUSE] = o.pause
+        row[k.START] = 0 if o.after else o.pause
         row[k.LEFT] = len(o.tasks) + o.groups
         loaded = {group for _, _, group in o.loads}
         row[k.JOINT] = bool(loaded) and all(loaded <= set(needs) for _, _, needs, *_ in o.tasks)
         if o.tasks and not o.in_order:
             row[k.LEAST] = min(cycles for cycles, *_ in o.tasks)
         row[k.SINGLY], row[k.LOADS] = o.singly, len(self.blocks)
-        self.blocks += [(at, size, f.RD, group, o.index) for at, size, group in o.loads]
-        row[k.LOADS_END] = first_store = len(self.blocks)
-        self.blocks += [(at, size, f.WR, group, o.index) for at, size, group in o.stores]
-        row[k.TASKS] = first_task = len(self.tasks)
+        gates = {load: o.stores[store][2] for load, store in o.gates.items()}
+        for i, (at, size, group) in enumerate(o.loads):
+            self.blocks.append((at, size, f.RD, group, o.index, gates.get(i, -1)))
+        row[k.LOADS_END], row[k.OUTS], first_task = len(self.blocks), len(self.stores), len(self.tasks)
+        first_store = len(self.stores)
+        makes = {store: first_task + x for x, (*_, store) in enumerate(o.tasks)}
+        begins = {store: first_task + x for x, store in reversed(o.entry.items())}
+        for i, (at, size, group) in enumerate(o.stores):
+            self.stores.append((len(self.blocks), makes[i], begins.get(i, -1), o.bias.get(i, -1), 0, 0))
+            self.blocks.append((at, size, f.WR, group, o.index, -1))
+        row[k.OUTS_END] = len(self.stores)
+        row[k.TASKS] = first_task
         for place, (cycles, enters, needs, store) in enumerate(o.tasks):
             sends = first_store + store if store >= 0 else -1
             three = (*needs, -1, -1, -1)[:3]
             if not o.in_order:
                 self.needed += [(group, len(self.tasks)) for group in needs]
             wide, (follows, pause) = place in o.wide, o.follows.get(place, (-1 - first_task, 0))
-            ends = len(needs), 0, sends, o.index, first_task + follows, pause
+            entry = o.entry.get(place, -1 - first_store)
+            ends = len(needs), 0, sends, o.index, first_task + follows, pause, first_store + entry
             self.tasks.append((cycles, enters, wide, *three, *ends))
         row[k.TASKS_END] = len(self.tasks)
         row[k.DOTS], row[k.DOTS_END] = self.n_dots, self.n_dots + sum(map(len, o.dots))
@@ -248,50 +280,3 @@ def _csr(pairs: Sequence[tuple[int, int]], n: int) -> tuple[np.ndarray, np.ndarr
     ordered = sorted(pairs)
     ptr = np.searchsorted([a for a, _ in ordered], np.arange(n + 1))
     return ptr.astype(np.int64), np.array([b for _, b in ordered], np.int64)
-
-
-def gemm(
-    b: Builder,
-    op: Operator,
-    rows: int, n_in: int, n_out: int, tile: int, element_bytes: int,
-    *,
-    by_output: bool = False,
-    biased: bool = True,
-) -> None:  # fmt: skip
-    """(rows x n_in) x (n_in x n_out) in tiles: bias first; weights once, activations once, stored after the last k.
-
-    Activations stand in the arrays, all outputs of a k follow each other, and the first preloads. by_output: results
-    stand, all k of an output follow each other, and nothing is preloaded. biased: whether there is a bias.
-    """
-    down, across, batches = ceil_div(n_in, tile), ceil_div(n_out, tile), ceil_div(rows, tile)
-    width = [min(tile, n_out - m * tile) for m in range(across)]
-    depth = [min(tile, n_in - i * tile) for i in range(down)]
-    weights: dict[tuple[int, int], int] = {}
-    bias = [b.load(op, w * element_bytes) for w in width if biased]
-    by_depth = [(i, m) for i in range(down) for m in range(across)]
-    order = sorted(by_depth, key=lambda place: place[1]) if by_output else by_depth
-    steps = []
-    for n in range(batches):
-        height = min(tile, rows - n * tile)
-        activations: dict[int, int] = {}
-        for i, m in order:
-            if i not in activations:
-                activations[i] = b.load(op, height * depth[i] * element_bytes)
-            if n == 0:
-                weights[i, m] = b.load(op, depth[i] * width[m] * element_bytes)
-            steps.append((i, m, activations[i], height * width[m] * element_bytes))
-    for i, m, activation, size in steps:
-        store = b.store(op, size) if i == down - 1 else -1
-        loaded = k.TILE if m == 0 and not by_output else k.NOTHING
-        b.step(op, 0, (weights[i, m], activation, *bias[m : m + 1]), loaded, store=store)
-
-
-def by_tile(b: Builder, op: Operator, rows: int, size: int, operands: int, cycles: int, tile: int) -> None:
-    """Rows of `size` bytes on vector units: `operands` blocks are loaded and one is stored for each tile of rows.
-
-    A store waits for all loads of the operator. cycles: of a whole tile, on all units.
-    """
-    heights = [min(tile, rows - at) for at in range(0, rows, tile)]
-    needs = [b.load(op, height * size) for _ in range(operands) for height in heights]
-    for height in heights:
-        b.task(op, cycles, needs, b.store(op, height * size), wide=True)

@@ -122,8 +122,8 @@ INTRODUCTION = (
     "released simulator but for made-up addresses and unlimited pads; "
     "`released` has them, and its rows compare us with that simulator's ratios, which are of the "
     "authors' lists where ours are drawn. Evidence says how the published value is known. A second gate is the test "
-    "suite: stage by stage against the released simulator on the authors' own lists (`tests/test_npu_pim.py`, "
-    "`docs/npu_pim.md`)."
+    "suite: clock for clock against the released simulator on the authors' own lists "
+    "(`tests/test_neupims_released.py`, `docs/npu_pim.md`)."
 )
 
 

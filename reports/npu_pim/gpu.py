@@ -66,6 +66,7 @@ def serve_gpu(system: System, llm: LlmSpec, tokens: np.ndarray, *, tp: int, laye
         iteration_cyc=layers * total,
         tokens_per_s=batch / iteration_s,
         commands={},
+        memory_requests=0,
         energy_pj_by_cause=ledger(system.name, {"power x time": joules / layers / J_PER_PJ}).pj,
         iteration_energy_by_cause_j={"power x time": joules},
         iteration_energy_j=joules,

@@ -6,6 +6,7 @@ of PIM, have ended.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -15,8 +16,9 @@ from pimloom.arch.pim_stream import GWRITE
 from pimloom.arch.units import BITS_PER_BYTE, ceil_div
 from pimloom.cycle_sim.npu.vectors import VectorOp, VectorUnits, vector_cyc
 from pimloom.cycle_sim.npu_pim.fused import Heads, fused_mha
-from pimloom.cycle_sim.npu_pim.machine import ArrayRule, drained, overlapped
-from pimloom.cycle_sim.npu_pim.program import Builder, Operator, by_tile, gemm
+from pimloom.cycle_sim.npu_pim.machine import ArrayRule, Npu, drained, overlapped
+from pimloom.cycle_sim.npu_pim.operators import GemmFaults, by_row, by_tile, gemm
+from pimloom.cycle_sim.npu_pim.program import Builder, Operator
 from pimloom.energy.npu_pim import Work
 from pimloom.mappers.interleave import Stage, stages
 from pimloom.mappers.kv import Cache, Shape, attend, logit
@@ -24,6 +26,8 @@ from pimloom.reports.npu_pim.work import fused_work, gemm_work, sum_work, vector
 
 NPU, PIM, RESULTS = range(3)  # ports
 ACTIVATION_BYTES = 512 * 2**20  # casys-kaist/NeuPIMs@f299af3: the buffer before the cache
+PASSES = 5  # casys-kaist/NeuPIMs@f299af3: of E x E weights, after which the NPU's addresses begin again
+PARAMETERS = {"norm": 2, "rmsnorm": 1}  # rows that are loaded for all: beta and gamma, or gamma
 HEADER_BITS = 32  # casys-kaist/NeuPIMs@f299af3, NeuPIMSLogitSoftmax.cc: what it keeps of the address of a header for K
 
 
@@ -61,6 +65,20 @@ class Shard:
         return max(npu.rows // npu.arrays, npu.least_step_cyc)
 
     @property
+    def machine(self) -> Npu:
+        """What the machine needs to know of the NPU."""
+        system, faults, npu = self.system, self.system.faults, self.system.npu
+        address_bytes = PASSES * self.llm.hidden_size**2 * self.element_bytes
+        if not (system.dram.row_buffers == "none" and faults.blocks_shifted):
+            address_bytes //= self.tp
+        return Npu(
+            npu.rows, self.step_cyc, address_bytes, faults.hashed_lines, npu.dataflow == "os", self.rule,
+            starts_early=faults.starts_early, vector_units=npu.vector_units, in_order=faults.queues_in_order,
+            shift_bytes=self.element_bytes if faults.blocks_shifted else 0,
+            steps=system.controller.offers_per_ck if faults.interconnect else 0, late=faults.ends_seen_late,
+        )  # fmt: skip
+
+    @property
     def row_bytes(self) -> int:
         """Bytes of a row index: that row of all banks of all channels."""
         return self.shape.row * self.element_bytes * self.shape.banks * self.system.dram.channels
@@ -92,9 +110,29 @@ class LayerProgram:
             if stage.qkv:
                 last = [self._qkv(sum(len(sub_batches[i]) for i in stage.qkv), last or before)]
             if stage.attention is not None:
-                last += self._attention(sub_batches[stage.attention], before)
+                last += self._attention(self._in_turn(sub_batches[stage.attention]), before)
             before = self.stages[stage.name] = last
         return self
+
+    def _in_turn(self, requests: Sequence[int]) -> Sequence[int]:
+        """The requests of a sub-batch in the order in which PIM takes them."""
+        by_channel = self.shard.system.faults.requests_by_channel and self.caches
+        return sorted(requests, key=lambda i: self.caches[i].channel) if by_channel else requests
+
+    def _operator(self, name: str, after: Sequence[int], **options: Any) -> Operator:
+        """An operator behind others; the first ones of a stage may start later."""
+        begins = not after or (self.changes_late and after[0] in next(reversed(self.stages.values()), ()))
+        return self.builder.operator(name, after, pause=int(self.ends_late and begins), **options)
+
+    @property
+    def ends_late(self) -> bool:
+        """Whether an operator's end is seen a cycle late, and the first one starts in cycle 1."""
+        return self.shard.system.faults.ends_seen_late
+
+    @property
+    def changes_late(self) -> bool:
+        """Whether a cycle goes by between two stages, which the simulator's total leaves out."""
+        return self.ends_late and self.shard.system.dram.row_buffers != "none"
 
     # --- operators; each returns the number of the last one
 
@@ -102,18 +140,24 @@ class LayerProgram:
         self, name: str, rows: int, width: int, operands: int, after: Sequence[int], op: VectorOp = "add"
     ) -> int:
         shard, npu = self.shard, self.shard.system.npu
-        lost = shard.system.faults.vector_sizes_lost
-        cycles = shard.vector_cyc(op, 0) if lost else shard.vector_cyc(op, width, min(rows, npu.rows))
-        made = self.builder.operator(name, after, least=cycles if rows <= npu.rows or lost else 0)
-        by_tile(self.builder, made, rows, width * shard.element_bytes, operands, cycles, npu.rows)
+        faults, size = shard.system.faults, width * shard.element_bytes
+        together = 1 if faults.vectors_by_row else min(rows, npu.rows)
+        cycles = shard.vector_cyc(op, 0) if faults.vector_sizes_lost else shard.vector_cyc(op, width, together)
+        made = self._operator(name, after, least=cycles)
+        if faults.vectors_by_row:
+            by_row(self.builder, made, rows, size, operands, cycles, PARAMETERS.get(op, 0))
+        else:
+            by_tile(self.builder, made, rows, size, operands, cycles, npu.rows)
+        made.singly = shard.rule.drains
         self.work.append(vector_work(op, rows, width, operands, shard.element_bytes))
         return made.index
 
     def _gemm(self, name: str, rows: int, n_in: int, n_out: int, after: Sequence[int], *, biased: bool) -> int:
         shard, npu = self.shard, self.shard.system.npu
-        made = self.builder.operator(name, after, in_order=True, least=shard.least_cyc)
-        sizes = rows, n_in, n_out, npu.rows, shard.element_bytes
-        gemm(self.builder, made, *sizes, by_output=npu.dataflow == "os", biased=biased)
+        made = self._operator(name, after, in_order=True, least=shard.least_cyc)
+        sizes, f = (rows, n_in, n_out, npu.rows, shard.element_bytes), shard.system.faults
+        faults = GemmFaults(f.strip_stored, f.bias_by_rows, f.weights_first, f.stores_when_idle and f.queues_in_order)
+        gemm(self.builder, made, *sizes, by_output=npu.dataflow == "os", biased=biased, faults=faults)
         made.singly = shard.rule.drains
         self.work.append(gemm_work(*sizes, biased=biased))
         return made.index
@@ -155,16 +199,16 @@ class LayerProgram:
 
     def _attention(self, which: Sequence[int], after: Sequence[int]) -> list[int]:
         """Logits, their softmax, and products with V: all requests step by step, or each by itself; the last ones."""
-        system, b = self.shard.system, self.builder
+        system = self.shard.system
         if system.dram.row_buffers == "none":
             return [self._fused_attention(which, after)]
         port, waits = NPU if self._one_port() else PIM, system.faults.attend_waits_for_all
         dispatched = system.faults.pim_dispatched_singly and system.dram.row_buffers == "blocked"
         last, beside, stores = [], -1, port if waits or port == NPU else RESULTS
         for mine in [which] if waits else [[i] for i in which]:
-            logits = b.operator("logit", after, port=port, least=1, together=beside, stores_port=stores)
+            logits = self._operator("logit", after, port=port, least=1, together=beside, stores_port=stores)
             beside = -1 if waits else logits.index
-            values = b.operator("attend", (logits.index,), port=port, least=1, together=beside, stores_port=stores)
+            values = self._operator("attend", (logits.index,), port=port, least=1, together=beside, stores_port=stores)
             self.work += [Work(), Work()]
             for i in mine:
                 self._one_request(logits, values, self.tokens[i], self.caches[i])
@@ -175,7 +219,6 @@ class LayerProgram:
     def _fused_attention(self, which: Sequence[int], after: Sequence[int]) -> int:
         shard, shape, npu = self.shard, self.shard.shape, self.shard.system.npu
         faults = shard.system.faults
-        seen = shard.element_bytes if faults.vector_sizes_lost else 1  # the simulator takes bytes for elements
         heads = Heads(
             kv_heads=shape.kv_heads,
             shared=shape.shared,
@@ -183,9 +226,9 @@ class LayerProgram:
             tile=npu.rows,
             arrays=npu.arrays,
             element_bytes=shard.element_bytes,
-            softmax_cyc=lambda tokens: shard.vector_cyc("softmax", tokens * seen),
+            softmax_cyc=lambda tokens: shard.vector_cyc("softmax", tokens),
         )
-        made = self.builder.operator("fused_mha", after, in_order=True, least=shard.rule.latency_cyc + 1)
+        made = self._operator("fused_mha", after, in_order=True, least=shard.rule.latency_cyc + 1)
         fused_mha(self.builder, made, [self.tokens[i] for i in which], heads, serial=faults.attention_serial)
         made.singly = shard.rule.drains
         tokens = [self.tokens[i] for i in which]
@@ -209,15 +252,16 @@ class LayerProgram:
             b.task(logits, shard.vector_cyc("softmax", seen), [groups[h]], b.store(logits, tokens * size))
         self._did(logits, vector_work("softmax", shape.heads, tokens, 1, size))
         stream = attend(shape, tokens, cache.row_v, fused=fused, exact=exact, same_rows=faults.same_rows)
-        groups = self._send(values, cache.channel, self._from_its_row(stream))
+        by_tile = faults.adds_by_tile
+        groups = self._send(values, cache.channel, self._from_its_row(stream), by_tile=by_tile)
         self._did(values, sum_work(ceil_div(tokens, shape.row), shape.heads * shape.head_dim, size))
         partial = ceil_div(tokens, shape.row)
         if partial == 1 and faults.attend_not_stored:
             return
-        one = shard.vector_cyc("add", seen if faults.vector_sizes_lost else shape.head_dim)
+        one = shard.vector_cyc("add", shape.head_dim * (size if faults.vector_sizes_lost else 1))
         add = one if faults.vector_sizes_lost else (partial - 1) * one
-        for h in range(shape.heads):
-            b.task(values, add, [groups[h]], b.store(values, shape.head_dim * size))
+        for group in groups:
+            b.task(values, add, [group], b.store(values, shape.head_dim * size))
 
     def _from_its_row(self, stream: np.ndarray) -> np.ndarray:
         """The stream with q and logits where they lie: at the end of the buffer of activations."""
@@ -228,10 +272,16 @@ class LayerProgram:
     def _did(self, op: Operator, work: Work) -> None:
         self.work[op.index] = self.work[op.index].plus(work)
 
-    def _send(self, op: Operator, channel: int, stream: np.ndarray) -> list[int]:
-        """A stream's commands, with a group for each head and one for the others; returns the heads' groups."""
-        groups = np.array([self.builder.group(op) for _ in range(self.shard.shape.heads + 1)])
-        self.builder.dots(op, channel, stream, groups[stream["head"]])
+    def _send(self, op: Operator, channel: int, stream: np.ndarray, by_tile: bool = False) -> list[int]:
+        """A stream's commands, with a group for each head, or each tile of a head's V, and one for the others; returns
+        the heads' groups."""
+        shape, of = self.shard.shape, stream["head"]
+        tiles = ceil_div(shape.head_dim, shape.banks) if by_tile else 1
+        if by_tile:
+            ended = np.cumsum(stream["last"]) - stream["last"]  # tiles before
+            of = np.where(of < 0, -1, of * tiles + ended % tiles)
+        groups = np.array([self.builder.group(op) for _ in range(shape.heads * tiles + 1)])
+        self.builder.dots(op, channel, stream, groups[of])
         return groups[:-1].tolist()
 
 

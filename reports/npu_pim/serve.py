@@ -30,12 +30,11 @@ from pimloom.reports.npu_pim.energy import stage_energy, total_energy
 from pimloom.reports.npu_pim.exchange import exchange
 from pimloom.reports.npu_pim.layer import LayerProgram, Shard
 from pimloom.reports.npu_pim.share import allotted, check_memory, place_caches, share_of
-from pimloom.reports.npu_pim.stage_times import stage_times
+from pimloom.reports.npu_pim.stage_times import stage_times, total
 
 NARROW_WINDOW = 96  # casys-kaist/NeuPIMs@f299af3: requests of a channel without PIM, NewtonSim.cc:41
 ENERGIES = ("energy_pj_by_cause", "iteration_energy_by_cause_j", "iteration_energy_j", "energy_per_token_j", "power_w")
 PORTS = 2  # ways from the NPU into a channel: of its own requests and of PIM's
-PASSES = 5  # of E x E weights, after which the simulator's addresses begin again
 
 
 class Served(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,7 +43,8 @@ class Served(msgspec.Struct, frozen=True, kw_only=True):
     stages_cyc: time of each stage, one after the other; operators_cyc: of each operator, by stage, of PIM's from
     the first request's start to the last one's end; total_cyc: of all stages. iteration_cyc: of all layers, from the
     stages, each as often as `mappers.interleave` says: without sub-batches layers x (A + B + E), with two A + B +
-    (layers - 1) x (C + D) + E + F. tokens_per_s: batch / iteration. commands: of all channels of one device.
+    (layers - 1) x (C + D) + E + F. tokens_per_s: batch / iteration. commands: of all channels of one device;
+    memory_requests: of NPU and PIM that enter them.
 
     energy_pj_by_cause: of one device, all stages as simulated: one layer, or two with sub-batches;
     iteration_energy_by_cause_j and their sum iteration_energy_j: of one device, all layers, from the stages as
@@ -71,6 +71,7 @@ class Served(msgspec.Struct, frozen=True, kw_only=True):
     iteration_cyc: int
     tokens_per_s: float
     commands: dict[str, int]
+    memory_requests: int
     energy_pj_by_cause: dict[str, float] | None
     iteration_energy_by_cause_j: dict[str, float] | None
     iteration_energy_j: float | None
@@ -159,10 +160,11 @@ def serve(
         clock_ps=clock_ps,
         stages_cyc=stages,
         operators_cyc=operators,
-        total_cyc=ran.total_ck,
+        total_cyc=total(layer, ran.total_ck),
         iteration_cyc=iteration,
         tokens_per_s=len(tokens) / iteration_s,
         commands=ran.commands,
+        memory_requests=sum(ran.requests),
         **energies,
         allreduce_s=_of_all(talk.all_cyc, times) * clock_ps * S_PER_PS,
         allreduce_exposed_s=exposed * clock_ps * S_PER_PS,
@@ -205,13 +207,7 @@ def lay_out(
         caches = place_caches(shard, part.organization.rows, layers, tokens, channel)
         parts = sub_batches(shard, spec, tokens, channel, n)
     layer = LayerProgram(shard, tokens.tolist(), caches).build([each.tolist() for each in parts])
-    address_bytes = PASSES * llm.hidden_size**2 * shard.element_bytes // tp
-    by_output, faults = hardware.npu.dataflow == "os", hardware.faults
-    npu = Npu(
-        hardware.npu.rows, shard.step_cyc, address_bytes, faults.hashed_lines, by_output, shard.rule,
-        starts_early=faults.starts_early, vector_units=hardware.npu.vector_units,
-    )  # fmt: skip
-    return Laid(layer, parts, spec, npu)
+    return Laid(layer, parts, spec, shard.machine)
 
 
 def channel_of(system: System) -> PimChannel:

@@ -9,7 +9,7 @@ from pimloom.reports.npu_pim.layer import LayerProgram
 def stage_times(
     layer: LayerProgram, operators: tuple[tuple[str, int, int], ...]
 ) -> tuple[dict[str, int], dict[str, int]]:
-    """Clocks of the stages, and of the operators by stage."""
+    """Clocks of the stages, each until the next one starts, and of the operators by stage."""
     stages: dict[str, int] = {}
     times: dict[str, int] = {}
     begin, at = 0, 0
@@ -20,9 +20,14 @@ def stage_times(
                 key, n = f"{name}.{title}.{n}", n + 1
             times[key] = end - start
         at = max(last) + 1
-        end = max(operators[o][2] for o in last)
+        end = operators[at][1] if at < len(operators) else max(operators[o][2] for o in last) + layer.changes_late
         stages[name], begin = end - begin, end
     return stages, times
+
+
+def total(layer: LayerProgram, total_ck: int) -> int:
+    """Clocks of all stages; where their changes are not counted, as the released simulator's core counts them."""
+    return total_ck - (len(layer.stages) if layer.changes_late else int(layer.ends_late))
 
 
 def merged(operators: Iterable[tuple[str, int, int]]) -> Iterator[tuple[str, int, int]]:

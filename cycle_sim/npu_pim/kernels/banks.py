@@ -100,7 +100,7 @@ def _unlink(ch, i):
 @bare
 def append(ch, i):
     """Request i enters the command queue of its bank."""
-    g, request, b = ch.state, ch.request, ch.request[i, f.BANK]
+    g, request, b = ch.state, ch.request, int(ch.request[i, f.BANK])
     bank = ch.bank[b]
     request[i, f.NEXT], request[i, f.BEFORE], request[i, f.TURN] = -1, bank[f.FINAL], g[f.TURNS]
     g[f.TURNS] += 1
@@ -126,7 +126,7 @@ def append(ch, i):
 @bare
 def take(ch, i):
     """Request i, a hit, leaves its command queue."""
-    g, request, kind, b = ch.state, ch.request, ch.request[i, f.KIND], ch.request[i, f.BANK]
+    g, request, kind, b = ch.state, ch.request, ch.request[i, f.KIND], int(ch.request[i, f.BANK])
     bank = ch.bank[b]
     after, before, hit = request[i, f.NEXT], request[i, f.BEFORE], f.READ_HIT if kind == f.RD else f.WRITE_HIT
     _unlink(ch, i)

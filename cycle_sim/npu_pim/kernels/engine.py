@@ -17,9 +17,9 @@ from pimloom.cycle_sim.npu_pim.kernels.dots import (
     next_refresh_command,
     refresh_command,
 )
+from pimloom.cycle_sim.npu_pim.kernels.ports import next_offer, offer, offer_by_steps
 from pimloom.cycle_sim.npu_pim.kernels.requests import (
-    accept,
-    accepts,
+    end_write,
     free,
     hand_over,
     move,
@@ -66,16 +66,10 @@ def _tick(ch, t):
         g[f.HELD] -= g[f.HANDED]
         g[f.HANDED] = 0
         g[f.ACTED] = 1
-    for p in range(ch.port.shape[0]):
-        for _ in range(ch.policy[f.OFFERS]):
-            if ch.port[p, 0] == ch.port[p, 1]:
-                break
-            sent = ch.order[p, ch.port[p, 0] & (ch.order.shape[1] - 1)]
-            if sent[f.WHEN] > t or not accepts(ch, sent[f.WORD]):
-                break
-            accept(ch, sent[f.WORD], sent[f.OF], t)
-            ch.port[p, 0] += 1
-            g[f.ACTED] = 1
+    if ch.policy[f.PATH]:
+        offer_by_steps(ch, t)
+    else:
+        offer(ch, t)
     hand_over(ch, t)
     if t >= g[f.NEXT_REFRESH]:
         g[f.DUE] += 1
@@ -145,7 +139,7 @@ def _issue(ch, t, c, b, what):
         if c == f.RD:
             respond_read(ch, what, t + p[f.READ_CK])
         else:
-            free(ch, what)
+            end_write(ch, what)
     elif c == f.ACT:
         set_row(ch, b, f.MEM, what, t)
     elif c == f.PRE:
@@ -160,6 +154,7 @@ def _issue(ch, t, c, b, what):
         for i in range(b, b + GROUP):
             set_row(ch, i, f.PIM if p[f.DUAL] else f.MEM, what, t)
     elif c == f.GWRITE:
+        g[f.COPIES] -= 1
         respond(ch, f.COPY, what, t + p[f.COPY_CK])
     elif c == f.COMP:
         if g[f.FILL]:
@@ -192,11 +187,7 @@ def _next_event(ch, t):
     """The next clock in which anything can happen, after a clock t in which nothing did."""
     g, p = ch.state, ch.policy
     after = next_response(ch)
-    for q in range(ch.port.shape[0]):
-        if ch.port[q, 0] < ch.port[q, 1]:
-            when = ch.order[q, ch.port[q, 0] & (ch.order.shape[1] - 1), f.WHEN]
-            if when > t:
-                after = min(after, when)
+    after = min(after, next_offer(ch, t))
     waits = dots_wait(ch)
     held = g[f.QUEUED] > 0 or ch.length[0] > 0 or ch.length[1] > 0 or ch.length[2] > 0
     if after == FAR and not (waits or held or g[f.DUE]):

@@ -20,8 +20,12 @@ CHANNEL, N_DOT = 9, 10  # dot[i]: its channel, too
 # these; turn in the queue; next and previous one in its chain, see `queued`
 NEXT, BEFORE, TWIN, LAST_TWIN, TURN, NEXT_ALIKE, BEFORE_ALIKE = range(9, 16)
 N_REQUEST = 16  # 64 bytes
-# order[p, k]: a read or write (see `word_of`) or, negative, -1 - its place in dot; first clock; group
+# order[p, k]: a read or write (see `word_of`) or, negative, -1 - its place in dot; first clock, or with PATH first step
+# of the interconnect; group
 WORD, WHEN, OF, N_ORDER = range(4)
+# port[p], of order[p]: the first that has not entered, the end, the first that has not passed the core's buffer, the
+# step in which the one before it came there
+OFFERED, LAST_ONE, PASSED, CAME, N_PORT = range(5)
 # bank[b]: open row of the MEM and of the PIM row buffer (-1: closed), accesses since it opened; first and last
 # request of its command queue, first read and first write to the open row (-1: none), entries, reads and writes that
 # the controller still holds; row of the first request; a request for it with none for another row before it;
@@ -40,20 +44,22 @@ COPY, GEMVS, LATE, QUICK, LINES = range(5)
 # commands that the core has sent; NUMBER: of the channel; ANSWERED: responses so far; MEM_ROWS, PIM_ROWS: masks of
 # the banks with an open row in that buffer; PIM_ROW: the row of all of the latter, or MIXED; TILES: last commands of a
 # tile in the PIM command queue; AGED: clock in which REMAIN held; ASLEEP: mask of the closed banks that sleep;
-# ALARM: none of them wakes before
+# ALARM: none of them wakes before; COPIES: GWRITEs accepted that have not issued; BUFFER: step of the interconnect in
+# which a request last left the core's buffer; RETURN: first in which a response may leave the controller
 (
     NOW, POINTER, DRAIN, LOCK, HELD, QUEUED, DOTS_FIRST, DOTS_END, NEXT_REFRESH, NEXT_RANK, DUE, IN_REFRESH, SKIP,
     REMAIN, RESERVED, COPYING, COPY_BANK, BLOCKED, FILL, TURNS, HANDED, READING, WRITING, OPENING, MISSING, ACTED,
     N_COMMANDS, SPARES, FULL, SOONEST, STILL, BLOCKED_TO, DOTS_SENT, NUMBER,
-    ANSWERED, MEM_ROWS, PIM_ROWS, PIM_ROW, TILES, AGED, ASLEEP, ALARM, N_STATE,
-) = range(43)  # fmt: skip
+    ANSWERED, MEM_ROWS, PIM_ROWS, PIM_ROW, TILES, AGED, ASLEEP, ALARM, COPIES, BUFFER, RETURN, N_STATE,
+) = range(46)  # fmt: skip
 # policy[…]. DUAL: PIM has a row buffer and a list of its own; SINGLE: one row buffer, blocked; CLOSED: banks that a
-# PIM_PRECHARGE closes; WHOLE: a header waits for its tile; EXACT_SLACK: slack is exact, REMAIN ages
+# PIM_PRECHARGE closes; WHOLE: a header waits for its tile; EXACT_SLACK: slack is exact, REMAIN ages; PATH: steps of the
+# interconnect in a clock, 0: requests and responses take a clock each
 (
     DUAL, SINGLE, ENTRIES_MAX, QUEUE_MAX, DOTS_MAX, WINDOW, CAP, DRAIN_IDLE, REFI, RANKS, READ_CK, COPY_CK, COMP_CK,
     GEMV_CK, TREE_CK, PRE_CK, ACT_CK, CLOSE_CK, FAW_CK, FLOOR, OFFERS, EXACT_GROUP, LATE_GEMV, LOGGING,
-    CLOSED, WHOLE, EXACT_SLACK, N_POLICY,
-) = range(28)  # fmt: skip
+    CLOSED, WHOLE, EXACT_SLACK, PATH, N_POLICY,
+) = range(29)  # fmt: skip
 
 
 class Device(NamedTuple):
@@ -71,7 +77,7 @@ class Device(NamedTuple):
 class Channel(NamedTuple):
     """One channel and its controller.
 
-    order[p, k]: ring of the requests that are to enter by port p, from port[p, 0] to port[p, 1]; dot: all PIM
+    order[p, k]: ring of the requests that are to enter by port p; dot: all PIM
     commands. request: those that the controller has taken, at free places: SPARES of them are in `spare`.
     dots: ring of the PIM command queue. line[l, k]: ring of (clock, group), from head[l] to tail[l]. left[g]:
     requests of a group that are not collected yet; done[g]: clock in which the last one was; turn[g]: its channel
@@ -79,7 +85,7 @@ class Channel(NamedTuple):
     a group. command[k]: log of (clock, opcode, bank, row). tally[c]: commands issued; seen, alike: how many reads and
     writes wait whose keys share a place. queued: first and last request of a chain through the command
     queues, and its tag if all are of one.
-    rank[buffer * ranks + r]: open banks, clock since which, clocks with a row open.
+    rank[buffer * ranks + r]: open banks, clock since which, clocks with a row open. drift: see `clocks`.
     """
 
     device: Device
@@ -109,4 +115,5 @@ class Channel(NamedTuple):
     command: np.ndarray
     tally: np.ndarray
     rank: np.ndarray
+    drift: np.ndarray
     state: np.ndarray

@@ -1,14 +1,32 @@
-"""NPU and PIM channels together: windows of clocks in which no channel affects another, and the core between them."""
+"""NPU and PIM channels together: windows of clocks in which no channel affects another, and the core between them.
+
+In a clock the core goes before the channels. It sees a response a clock after it was due, and what leaves it comes to a
+channel a clock later, or later still with an interconnect.
+"""
 
 from pimloom.cycle_sim.memory.kernels.compiled import bare, rare
+from pimloom.cycle_sim.memory.kernels.device import FAR
 from pimloom.cycle_sim.npu_pim.kernels import core as k
 from pimloom.cycle_sim.npu_pim.kernels import engine
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
+from pimloom.cycle_sim.npu_pim.kernels.blocks import leaves, send, send_block
+from pimloom.cycle_sim.npu_pim.kernels.clocks import PASSAGE, clock_after, extend, steps_before
 from pimloom.cycle_sim.npu_pim.kernels.fields import Channel, Device
-from pimloom.cycle_sim.npu_pim.kernels.lines import lines_of, order_lines, place, send, word_of
+from pimloom.cycle_sim.npu_pim.kernels.tasks import (
+    find_full,
+    find_store,
+    group_ends,
+    is_complete,
+    issue,
+    land,
+    next_landing,
+    store_next,
+)
 from pimloom.cycle_sim.npu_pim.kernels.window import window
 
-ALL_DONE, STUCK, FULL = range(3)  # what `run_all` returns
+ALL_DONE, STUCK, FULL, WAITING = range(4)  # what `run_all` returns
+PATIENCE = 1 << 18  # clocks without any response or task after which nothing will come: some sixty refreshes of a rank
+AHEAD = 16  # clocks that are added up beyond those that are needed
 
 
 @bare
@@ -20,7 +38,7 @@ def channel(chs, c):
         chs.policy, chs.request[c], chs.spare[c], chs.bank[c], chs.list[c], chs.first[c], chs.length[c], chs.dots[c],
         chs.line[c], chs.head[c], chs.tail[c], chs.order[c], chs.dot, chs.port[c], chs.left, chs.done, chs.turn,
         chs.ended, chs.owner, chs.open, chs.seen[c], chs.alike[c], chs.queued[c], chs.command[c], chs.tally[c],
-        chs.rank[c], chs.state[c],
+        chs.rank[c], chs.drift, chs.state[c],
     )  # fmt: skip
 
 
@@ -32,31 +50,126 @@ def advance(chs, c, until):
 
 @bare
 def run_all(p, chs):
-    """Run all operators of a program. STUCK: a READRES finds a bank closed; FULL: a channel has no place left."""
+    """Run all operators of a program. STUCK: a READRES finds a bank closed; FULL: a channel has no place left; WAITING:
+    requests of a channel wait for one another for ever."""
     npu = p.npu
     for o in range(p.op.shape[0]):
-        if p.op[o, k.WAITS] == 0 and not start(p, chs, o, npu[k.TIME]):
-            return FULL
-    while npu[k.N_ENDED] < p.op.shape[0]:
-        t = npu[k.TIME]
-        until = t + window(p, chs, t)
-        for c in range(chs.state.shape[0]):
-            if chs.state[c, f.NOW] < until and advance(chs, c, until) == engine.STUCK:
-                return STUCK
-        npu[k.TIME] = until
-        n = chs.ended[0]
-        chs.ended[0] = 0
-        _in_time(chs, n)
-        for i in range(1, n + 1):
-            if not _group_ends(p, chs, chs.ended[i]):
-                return FULL
-        for i in range(npu[k.N_RUNNING]):
-            o = p.running[i]
-            if p.op[o, k.IN_ORDER] and not _steps(p, chs, o):
-                return FULL
-        if not _ends(p, chs):
-            return FULL
+        if p.op[o, k.WAITS] == 0:
+            _comes(p, o)
+    while _core(p, chs, _known(p, chs)):
+        if npu[k.N_ENDED] == p.op.shape[0]:
+            return _close(p, chs)
+        if npu[k.TIME] >= npu[k.WATCHED] + PATIENCE and not _is_alive(p, chs):
+            return WAITING
+        if not _go_on(p, chs, window(p, chs)):
+            return STUCK
+        _in_time(chs, npu[k.SEEN])
+    return FULL
+
+
+@bare
+def _known(p, chs):
+    """The last clock of the core of which all responses are known."""
+    t, steps = p.npu[k.TIME], chs.policy[f.PATH]
+    if not steps:
+        return t
+    extend(chs.drift, p.sums, steps, t + p.npu[k.LONGEST] + AHEAD)
+    return clock_after(chs.drift, steps, steps_before(chs.drift, steps, t) + PASSAGE) - 1
+
+
+@bare
+def _go_on(p, chs, until):
+    """All channels go on to clock `until`; returns whether they can."""
+    for c in range(chs.state.shape[0]):
+        if chs.state[c, f.NOW] < until and advance(chs, c, until) == engine.STUCK:
+            return False
+    p.npu[k.TIME] = until
+    return True
+
+
+@bare
+def _is_alive(p, chs):
+    """Whether anything has happened since the last look, or is about to."""
+    npu, answered = p.npu, 0
+    for c in range(chs.state.shape[0]):
+        answered += chs.state[c, f.ANSWERED]
+    alive = answered > npu[k.ANSWERED] or next_landing(p) < FAR or npu[k.N_COMING] > 0
+    npu[k.WATCHED], npu[k.ANSWERED] = npu[k.TIME], answered
+    return alive
+
+
+@bare
+def _close(p, chs):
+    """The channels come to the clock in which the core saw the last end."""
+    last = p.npu[k.CORE] - 1
+    if p.npu[k.TIME] < last:
+        if not _go_on(p, chs, last):
+            return STUCK
+        for o in range(p.op.shape[0]):
+            if p.op[o, k.END] == last + p.npu[k.LATE]:
+                _account(p, chs, o)
     return ALL_DONE
+
+
+@bare
+def _core(p, chs, last):
+    """The core goes on to clock `last`, of which all responses are known; returns whether all requests found room."""
+    npu = p.npu
+    while npu[k.CORE] <= last and npu[k.N_ENDED] < p.op.shape[0]:
+        acted = _clock(p, chs, npu[k.CORE])
+        if acted < 0:
+            return False
+        soonest = npu[k.CORE] + 1
+        npu[k.CORE] = soonest if acted else max(min(_next_clock(p, chs), last + 1), soonest)
+    if npu[k.SEEN] == chs.ended[0]:
+        npu[k.SEEN] = chs.ended[0] = 0
+    return True
+
+
+@bare
+def _clock(p, chs, t):
+    """Clock t of the core; returns how much happened, -1 if requests found no room."""
+    npu, acted = p.npu, 0
+    npu[k.WAKE] = FAR
+    while npu[k.SEEN] < chs.ended[0] and chs.done[chs.ended[1 + npu[k.SEEN]]] <= t:
+        npu[k.SEEN] += 1
+        group_ends(p, chs, chs.ended[npu[k.SEEN]], t)
+        acted += 1
+    if npu[k.IN_ORDER]:
+        acted += land(p, chs, t)
+    for i in range(npu[k.N_RUNNING]):
+        o = p.running[i]
+        if p.op[o, k.NEXT_LOAD] < p.op[o, k.LOADS_END]:
+            sent = _load(p, chs, o, t)
+            if sent < 0:
+                return -1
+            acted += sent
+            npu[k.WAKE] = min(npu[k.WAKE], _let_load(p, chs, o, t))
+        if npu[k.IN_ORDER]:
+            sent = store_next(p, chs, o, t)
+            if sent < 0:
+                return -1
+            acted += sent
+        acted += issue(p, chs, o, t)
+    if not npu[k.IN_ORDER]:
+        landed = land(p, chs, t)
+        if landed < 0:
+            return -1
+        acted += landed
+    acted += _ends(p, chs, t)
+    begun = _begin(p, chs, t)
+    return acted + begun if begun >= 0 else -1
+
+
+@bare
+def _next_clock(p, chs):
+    """The next clock in which anything may happen in the core, as far as it is known."""
+    npu, t = p.npu, min(next_landing(p), p.npu[k.WAKE])
+    if npu[k.SEEN] < chs.ended[0]:
+        t = min(t, chs.done[chs.ended[1 + npu[k.SEEN]]])
+    for i in range(npu[k.N_COMING]):
+        t = min(t, p.op[p.coming[i], k.START])
+    return t
 
 
 @bare
@@ -67,41 +180,104 @@ def _later(chs, group, other):
 
 
 @bare
-def _in_time(chs, n):
-    """The groups that ended, in order of their clocks."""
-    for i in range(2, n + 1):
+def _in_time(chs, seen):
+    """The groups that ended and that the core has not seen, in order of their clocks."""
+    for i in range(seen + 2, chs.ended[0] + 1):
         group, j = chs.ended[i], i
-        while j > 1 and _later(chs, chs.ended[j - 1], group):
+        while j > seen + 1 and _later(chs, chs.ended[j - 1], group):
             chs.ended[j] = chs.ended[j - 1]
             j -= 1
         chs.ended[j] = group
 
 
 @bare
-def start(p, chs, o, t):
+def _comes(p, o):
+    """Operator o is about to run: its place among those that are."""
+    i = p.npu[k.N_COMING]
+    p.npu[k.N_COMING] += 1
+    while i > 0 and p.coming[i - 1] > o:
+        p.coming[i] = p.coming[i - 1]
+        i -= 1
+    p.coming[i] = o
+
+
+@bare
+def _begin(p, chs, t):
+    """The operators start whose clock has come; returns how many, -1 if a request found no room."""
+    npu, n, left = p.npu, 0, 0
+    for i in range(npu[k.N_COMING]):
+        o = p.coming[i]
+        if p.op[o, k.START] > t:
+            p.coming[left] = o
+            left += 1
+            continue
+        if not _start(p, chs, o, t):
+            return -1
+        n += 1
+    npu[k.N_COMING] = left
+    return n
+
+
+@bare
+def _start(p, chs, o, t):
     """Operator o starts at clock t; returns whether its requests found room."""
-    op = p.op[o]
-    op[k.START], op[k.END], op[k.NEXT_TASK] = t, t, op[k.TASKS]
-    p.npu[k.N_BEGUN] += 1
+    op, npu = p.op[o], p.npu
+    op[k.START], op[k.NEXT_TASK], op[k.NEXT_LOAD], op[k.NEXT_OUT] = t, op[k.TASKS], op[k.LOADS], op[k.OUTS]
+    npu[k.N_BEGUN] += 1
     _runs(p, o)
-    op[k.BASE], op[k.LATEST] = p.npu[k.NEXT_BYTE], t
+    op[k.BASE], op[k.LATEST] = npu[k.NEXT_BYTE], t
     op[k.TO_DO] = op[k.TASKS_END] - op[k.TASKS]
-    _find_store(p, o)
-    p.npu[k.NEXT_BYTE] = (p.npu[k.NEXT_BYTE] + op[k.BYTES]) % p.npu[k.WRAP]
-    for b in range(op[k.LOADS], op[k.LOADS_END]):
-        if not _send_block(p, chs, b, t + 1 + (b - op[k.LOADS] if op[k.SINGLY] else 0)):
-            return False
+    find_store(p, op)
+    find_full(p, op)
+    if not npu[k.IN_ORDER]:
+        npu[k.NEXT_BYTE] = (npu[k.NEXT_BYTE] + op[k.BYTES]) % npu[k.WRAP]
+    return _load(p, chs, o, t) >= 0 and _send_dots(p, chs, o, t)
+
+
+@bare
+def _load(p, chs, o, t):
+    """An operator asks for its next blocks at clock t, or for one if they leave singly, until one of them waits;
+    returns for how many, -1 if there is no room."""
+    op, n = p.op[o], 0
+    while op[k.NEXT_LOAD] < op[k.LOADS_END] and (n == 0 or not op[k.SINGLY]):
+        b = op[k.NEXT_LOAD]
+        if p.block[b, k.GATE] >= 0 and not is_complete(chs, p.block[b, k.GATE], t - p.npu[k.LATE]):
+            break
+        op[k.NEXT_LOAD] = b + 1
+        if not send_block(p, chs, b, t):
+            return -1
+        n += 1
+    return n
+
+
+@bare
+def _let_load(p, chs, o, t):
+    """The next clock after t in which an operator's next block may leave, as far as it is known."""
+    op = p.op[o]
+    if op[k.NEXT_LOAD] == op[k.LOADS_END]:
+        return FAR
+    gate = p.block[op[k.NEXT_LOAD], k.GATE]
+    if gate < 0:
+        return t + 1
+    return FAR if chs.left[gate] > 0 or chs.done[gate] == 0 else max(chs.done[gate] + p.npu[k.LATE], t + 1)
+
+
+@bare
+def _send_dots(p, chs, o, t):
+    """PIM commands of operator o leave at clock t, or one in a clock for all channels; returns whether all fit."""
+    op, npu = p.op[o], p.npu
     for i in range(op[k.DOTS], op[k.DOTS_END]):
         c, group = chs.dot[i, f.CHANNEL], chs.dot[i, f.GROUP]
-        op[k.LATEST] = t + 1
         if op[k.SINGLY]:
-            op[k.LATEST] = p.npu[k.DISPATCHED] = max(t, p.npu[k.DISPATCHED]) + 1
+            op[k.LATEST] = npu[k.DISPATCHED] = max(t, npu[k.DISPATCHED] + 1)
         chs.state[c, f.DOTS_SENT] += 1
-        if not send(chs, c, op[k.PORT], -1 - i, op[k.LATEST], group, op[k.LATEST] > t + 1):
+        extend(chs.drift, p.sums, chs.policy[f.PATH], op[k.LATEST] + AHEAD)
+        if not send(chs, c, op[k.PORT], -1 - i, leaves(chs, op[k.LATEST]), group):
             return False
         if chs.dot[i, f.KIND] != f.HEADER:
             chs.left[group] += 1
             chs.open[o] += 1
+    op[k.REQUESTS] += op[k.DOTS_END] - op[k.DOTS]
     for x in range(p.reach_ptr[o], p.reach_ptr[o + 1]):
         p.reach[x, k.SENT] = chs.state[p.reach[x, k.REACHED], f.DOTS_SENT]
     return True
@@ -119,161 +295,43 @@ def _runs(p, o):
 
 
 @bare
-def _send_block(p, chs, b, when):
-    block, npu = p.block[b], p.npu
-    group, write = block[k.BLOCK_GROUP], block[k.ACCESS] == f.WR
-    op = p.op[block[k.BLOCK_OP]]
-    first, n = lines_of(npu, op[k.BASE] + block[k.AT], block[k.SIZE])
-    if npu[k.HASHED]:
-        order_lines(p, first, n, npu[k.LINE])
-    lines = npu[k.WRAP] // npu[k.LINE]
-    for i in range(n):
-        line = (first + (p.order[i] if npu[k.HASHED] else i)) % lines
-        c, bank, row, column = place(npu, line)
-        word = word_of(f.WR if write else f.RD, bank, row, column)
-        if not send(chs, c, op[k.STORES if write else k.PORT], word, when, group, False):
-            return False
-    chs.left[group] += n
-    chs.open[block[k.BLOCK_OP]] += n
-    op[k.LATEST] = max(op[k.LATEST], when)
-    return True
-
-
-@bare
-def _find_store(p, o):
-    """The next task in order that stores."""
-    op = p.op[o]
-    i = max(op[k.NEXT_STORE], op[k.NEXT_TASK])
-    while i < op[k.TASKS_END] and p.task[i, k.SENDS] < 0:
-        i += 1
-    op[k.NEXT_STORE] = i
-
-
-@bare
-def _group_ends(p, chs, group):
-    """A group is complete: tasks out of order may start."""
-    op, t = p.op[chs.owner[group]], chs.done[group]
-    op[k.LEFT] -= 1
-    op[k.END] = max(op[k.END], t)
-    for i in range(p.task_ptr[group], p.task_ptr[group + 1]):
-        x = p.task_of[i]
-        task = p.task[x]
-        task[k.MISSING] -= 1
-        task[k.READY] = max(task[k.READY], t)
-        if task[k.MISSING] == 0 and not _task_ends(p, chs, x, _takes_units(p, x) + task[k.CYCLES]):
-            return False
-    return True
-
-
-@bare
-def _takes_units(p, x):
-    """Clock in which task x begins: the last to be ready, it takes the vector units that are free first."""
-    task, unit = p.task[x], p.unit
-    t, first = task[k.READY], 0
-    for u in range(unit.shape[0]):
-        if task[k.WIDE]:
-            t = max(t, unit[u])
-        elif unit[u] < unit[first]:
-            first = u
-    if unit.shape[0] and not task[k.WIDE]:
-        t = max(t, unit[first])
-    for u in range(unit.shape[0]):
-        if task[k.WIDE] or u == first:
-            unit[u] = t + task[k.CYCLES]
-    return t
-
-
-@bare
-def _task_ends(p, chs, x, t):
-    """Task x ends at clock t, and sends its block."""
-    task = p.task[x]
-    op = p.op[task[k.TASK_OP]]
-    op[k.LEFT] -= 1
-    op[k.TO_DO] -= 1
-    op[k.END] = max(op[k.END], t)
-    return task[k.SENDS] < 0 or _send_block(p, chs, task[k.SENDS], t + 1)
-
-
-@bare
-def _steps(p, chs, o):
-    """Steps of a systolic array start in order, at most one in a clock, when their operands are there."""
-    op, array, npu = p.op[o], p.array, p.npu
-    while op[k.NEXT_TASK] < op[k.TASKS_END]:
-        task = p.task[op[k.NEXT_TASK]]
-        t = max(array[k.ISSUED] + 1, op[k.START])
-        for need in range(k.NEED_A, k.NEED_C + 1):
-            group = task[need]
-            if group >= 0:
-                if chs.left[group] != 0 or chs.done[group] == 0:
-                    return True
-                t = max(t, chs.done[group])
-        if task[k.FOLLOWS] >= 0:
-            t = max(t, p.task[task[k.FOLLOWS], k.READY] + task[k.PAUSE])
-        began, streams = _begins(npu, array, task[k.PRELOADS], t), task[k.CYCLES] or npu[k.STEP]
-        leaves = npu[k.LATENCY] + streams
-        if npu[k.BY_OUTPUT]:
-            began = max(began, t)
-            if task[k.SENDS] >= 0:  # a tile's results go down behind those of the tile before
-                began = max(began, array[k.DRAINED])
-                array[k.DRAINED] = began + npu[k.ROWS]
-                leaves += npu[k.ROWS]
-        array[k.ISSUED], array[k.STARTED], array[k.STREAMS] = t, began, streams
-        array[k.ENDED] = task[k.READY] = max(began + leaves, array[k.ENDED] + 1)
-        op[k.NEXT_TASK] += 1
-        _find_store(p, o)
-        if not _task_ends(p, chs, op[k.NEXT_TASK] - 1, array[k.ENDED]):
-            return False
-    return True
-
-
-@bare
-def _begins(npu, array, loaded, t):
-    """When a step starts whose operands are there at clock t, and which loads `loaded` into the arrays first."""
-    if array[k.ENDED] <= t:
-        return t + npu[k.EMPTY + loaded]
-    if npu[k.DRAINS] and loaded != k.NOTHING:
-        return array[k.ENDED]
-    began = array[k.STARTED] + max(array[k.STREAMS], npu[k.BEHIND + loaded])
-    return max(began, t) if npu[k.CLAMPED] else began
-
-
-@bare
-def _ends(p, chs):
-    """Operators that are complete end, the earliest first, and those that wait for them start."""
-    while True:
-        at = _first_to_end(p)
-        if at < 0:
-            return True
-        o = p.running[at]
+def _ends(p, chs, t):
+    """Operators that have nothing left end, and those that waited for them are about to start; returns how many end."""
+    npu, left = p.npu, 0
+    for i in range(npu[k.N_RUNNING]):
+        o = p.running[i]
         op = p.op[o]
-        p.npu[k.N_RUNNING] -= 1
-        for i in range(at, p.npu[k.N_RUNNING]):
-            p.running[i] = p.running[i + 1]
-        p.npu[k.N_ENDED] += 1
+        if op[k.LEFT] > 0:
+            p.running[left] = o
+            left += 1
+            continue
+        op[k.END] = t + npu[k.LATE]
+        npu[k.N_ENDED] += 1
         _account(p, chs, o)
-        for i in range(p.after_ptr[o], p.after_ptr[o + 1]):
-            after = p.op[p.after_op[i]]
-            after[k.WAITS] -= 1
-            after[k.START] = max(after[k.START], op[k.END])
-            if after[k.WAITS] == 0 and not start(p, chs, p.after_op[i], after[k.START]):
-                return False
+        for x in range(p.after_ptr[o], p.after_ptr[o + 1]):
+            _lets_go(p, p.after_op[x], op[k.END])
+    ended, npu[k.N_RUNNING] = npu[k.N_RUNNING] - left, left
+    return ended
 
 
 @bare
-def _first_to_end(p):
-    """Among those that run, the place of the operator that has nothing left and ended first; -1: none."""
-    first = -1
-    for i in range(p.npu[k.N_RUNNING]):
-        op = p.op[p.running[i]]
-        if op[k.LEFT] <= 0 and (first < 0 or op[k.END] < p.op[p.running[first], k.END]):
-            first = i
-    return first
+def _lets_go(p, o, t):
+    """One of those that operator o waits for ends at clock t. Of several that end at once one is noticed a clock late
+    where ends are."""
+    after = p.op[o]
+    after[k.WAITS] -= 1
+    after[k.TIE] = p.npu[k.LATE] if after[k.START] == t else (0 if after[k.START] < t else after[k.TIE])
+    after[k.START] = max(after[k.START], t)
+    if after[k.WAITS] == 0:
+        after[k.START] += after[k.PAUSE] + after[k.TIE]
+        _comes(p, o)
 
 
 @bare
 def _account(p, chs, o):
     """What all channels have done before now, when the end of operator o is noticed; each has come to this clock."""
     row, now, ranks = p.account[o], p.npu[k.TIME], chs.rank.shape[1] // 2
+    row[:] = 0
     row[k.CLOCK] = now
     for c in range(chs.tally.shape[0]):
         for x in range(chs.tally.shape[1]):

@@ -4,8 +4,9 @@ from pimloom.cycle_sim.memory.kernels.compiled import bare
 from pimloom.cycle_sim.memory.kernels.device import FAR
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
 from pimloom.cycle_sim.npu_pim.kernels.banks import append, dots_wait, first_queued, next_hit, tile_missing
-from pimloom.cycle_sim.npu_pim.kernels.fields import HEADER, PIMS, QUICK, RD, READS, WR, WRITES
-from pimloom.cycle_sim.npu_pim.kernels.lines import column_at, key_at
+from pimloom.cycle_sim.npu_pim.kernels.clocks import PASSAGE, clock_after, steps_before
+from pimloom.cycle_sim.npu_pim.kernels.fields import GWRITE, HEADER, PIMS, QUICK, RD, READS, WR, WRITES
+from pimloom.cycle_sim.npu_pim.kernels.words import column_at, key_at
 
 DRAINS_FROM = 2  # PIM commands in their queue, with which writes drain before more of them
 WRITE_PLACES = 256  # of counters of waiting writes
@@ -41,9 +42,19 @@ def _reads_alike(key):
 
 
 @bare
-def _written(ch, key):
-    """Place of a waiting write of a key; -1: none."""
-    return _same(ch, WRITES, key) if ch.alike[_writes_alike(key)] > 0 else -1
+def _is_written(ch, key):
+    """Whether a write of a key waits, in the list or in a command queue."""
+    return ch.alike[_writes_alike(key)] > 0 and (_same(ch, WRITES, key) >= 0 or _queued(ch, key, WR) >= 0)
+
+
+@bare
+def _queued(ch, key, kind):
+    """The first request of a kind for a key in a command queue; -1: none."""
+    b, row, column = column_at(key)
+    i = first_queued(ch, b, row, kind)
+    while i >= 0 and ch.request[i, f.COLUMN] != column:
+        i = next_hit(ch, ch.request[i, f.NEXT_ALIKE], b, row, kind)
+    return i
 
 
 @bare
@@ -61,16 +72,19 @@ def _read(ch, key):
     """The waiting read of a key, in the list or in a command queue; -1: none."""
     if ch.seen[_reads_alike(key)] == 0:
         return -1
-    first, mask, request = ch.first[READS], ch.list.shape[1] - 1, ch.request
+    listed = _listed_read(ch, key)
+    return listed if listed >= 0 else _queued(ch, key, RD)
+
+
+@bare
+def _listed_read(ch, key):
+    """The waiting read of a key that is in the list; -1: none."""
+    first, mask = ch.first[READS], ch.list.shape[1] - 1
     for k in range(first, first + ch.length[READS]):
         entry = ch.list[READS, k & mask]
         if entry[f.KEY] == key and entry[f.TO] >= 0:  # no PIM command
             return entry[f.SLOT]
-    b, row, column = column_at(key)
-    i = first_queued(ch, b, row, RD)
-    while i >= 0 and request[i, f.COLUMN] != column:
-        i = next_hit(ch, request[i, f.NEXT_ALIKE], b, row, RD)
-    return i
+    return -1
 
 
 @bare
@@ -79,14 +93,12 @@ def _kind(ch, word):
 
 
 @bare
-def accepts(ch, word):
-    """Whether the controller takes a request."""
+def accepts(ch, word, held):
+    """Whether the controller takes a request while `held` others are on their way or wait to be collected."""
     kind = _kind(ch, word)
-    if kind == WR and _written(ch, word >> 1) >= 0:
-        return True
     if ch.length[_list_of(ch, kind)] >= ch.policy[f.ENTRIES_MAX]:
         return False
-    return kind == HEADER or ch.state[f.HELD] < ch.policy[f.WINDOW]
+    return kind == HEADER or held < ch.policy[f.WINDOW]
 
 
 @bare
@@ -102,12 +114,12 @@ def accept(ch, word, group, t):
         g[f.HELD] += 1
     if kind == WR:
         respond(ch, QUICK, i, t + 1)
-        if _written(ch, key) >= 0:
+        if _is_written(ch, key):
             free(ch, i)
             return
         ch.alike[_writes_alike(key)] += 1
     elif kind == RD:
-        if _written(ch, key) >= 0:
+        if _is_written(ch, key):
             respond(ch, QUICK, i, t + 1)
             free(ch, i)
             return
@@ -118,6 +130,8 @@ def accept(ch, word, group, t):
             ch.request[first, f.LAST_TWIN] = i
             return
         ch.seen[_reads_alike(key)] += 1
+    elif kind == GWRITE:
+        g[f.COPIES] += 1
     entry = ch.list[own, (ch.first[own] + ch.length[own]) & (ch.list.shape[1] - 1)]
     entry[f.SLOT], entry[f.KEY], entry[f.TO] = i, key, column_at(key)[0] if kind in (RD, WR) else -1
     ch.length[own] += 1
@@ -160,6 +174,13 @@ def respond_read(ch, i, t):
 
 
 @bare
+def end_write(ch, i):
+    """A write has issued."""
+    ch.alike[_writes_alike(key_of(ch, i))] -= 1
+    free(ch, i)
+
+
+@bare
 def free(ch, i):
     """Request i needs its place no longer."""
     ch.spare[ch.state[f.SPARES]] = i
@@ -168,8 +189,9 @@ def free(ch, i):
 
 @bare
 def hand_over(ch, t):
-    """Responses due at clock t or before; the requester takes them in the next clock."""
-    g = ch.state
+    """Responses due at clock t or before; the requester takes them in the next clock or, with an interconnect, when
+    they have come through its buffer, one in each step."""
+    g, steps = ch.state, ch.policy[f.PATH]
     if t < g[f.SOONEST]:
         return
     for line in range(f.LINES):
@@ -179,14 +201,21 @@ def hand_over(ch, t):
                 break
             group = ch.line[line, place, 1]
             ch.head[line] += 1
-            g[f.HANDED] += 1
             g[f.ACTED] = 1
+            seen = t + 1
+            if steps:
+                leaves = max(g[f.RETURN], steps_before(ch.drift, steps, t))
+                g[f.HELD] -= 1
+                g[f.RETURN] = leaves + 1
+                seen = clock_after(ch.drift, steps, leaves + PASSAGE)
+            else:
+                g[f.HANDED] += 1
             if line == f.COPY:
                 g[f.COPYING], g[f.REMAIN] = 0, 0
             ch.left[group] -= 1
             ch.open[ch.owner[group]] -= 1
             g[f.ANSWERED] += 1
-            _note_last(ch, group, t + 1)
+            _note_last(ch, group, seen)
             if ch.left[group] == 0:
                 ch.ended[0] += 1
                 ch.ended[ch.ended[0]] = group
@@ -223,7 +252,7 @@ def _queue_full(ch, own, bank, blocked):
 @bare
 def move(ch):
     """One request goes to its command queue; returns whether anything changed."""
-    g, p, length = ch.state, ch.policy, ch.length
+    g, p, length, drained = ch.state, ch.policy, ch.length, ch.state[f.DRAIN]
     full = length[WRITES] == p[f.ENTRIES_MAX] or (length[WRITES] > p[f.DRAIN_IDLE] and g[f.QUEUED] == 0)
     changed = g[f.LOCK] < 0 and g[f.DRAIN] == 0 and length[WRITES] > 0 and full
     if changed:
@@ -238,9 +267,8 @@ def move(ch):
         i = entry[f.SLOT]
         if own == WRITES:
             if _write_waits(ch, i):
-                return True
+                return g[f.LOCK] >= 0 or drained != 0
             g[f.DRAIN] -= 1
-            ch.alike[_writes_alike(entry[f.KEY])] -= 1
         _drop(ch, own, k)
         if g[f.LOCK] == i:
             g[f.LOCK] = -1
@@ -270,16 +298,30 @@ def _list_to_move(ch):
 
 @bare
 def _write_waits(ch, i):
-    """Whether a write must let a read, or a PIM command, of its column go first."""
-    g = ch.state
-    key = key_of(ch, i)
-    k = _same(ch, READS, key)
-    if k >= 0:
-        g[f.LOCK], g[f.DRAIN] = ch.list[READS, (ch.first[READS] + k) & (ch.list.shape[1] - 1), f.SLOT], 0
+    """Whether a write must let a read, or a GWRITE, of its column go first; a read in the list then goes next."""
+    g, key = ch.state, key_of(ch, i)
+    if _read(ch, key) >= 0:
+        g[f.DRAIN], g[f.LOCK] = 0, _listed_read(ch, key)
         return True
-    if _same(ch, PIMS, key) >= 0:
+    if g[f.COPIES] > 0 and _is_copied(ch, key):
         g[f.DRAIN] = 0
         return True
+    return False
+
+
+@bare
+def _is_copied(ch, key):
+    """Whether a GWRITE that has not issued reads the column of a key."""
+    g, request = ch.state, ch.request
+    for at in range(g[f.DOTS_FIRST], g[f.DOTS_END]):
+        i = ch.dots[at % ch.dots.shape[0]]
+        if request[i, f.KIND] == GWRITE and key_of(ch, i) == key:
+            return True
+    own = _list_of(ch, GWRITE)
+    for at in range(ch.first[own], ch.first[own] + ch.length[own]):
+        entry = ch.list[own, at & (ch.list.shape[1] - 1)]
+        if entry[f.KEY] == key and request[entry[f.SLOT], f.KIND] == GWRITE:
+            return True
     return False
 
 

@@ -1,30 +1,120 @@
 """How far the channels may go on before the core looks again."""
 
 from pimloom.cycle_sim.memory.kernels.compiled import bare
+from pimloom.cycle_sim.memory.kernels.device import FAR
 from pimloom.cycle_sim.npu_pim.kernels import core as k
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
+from pimloom.cycle_sim.npu_pim.kernels.blocks import arrives
 
 
 @bare
-def window(p, chs, t):
-    """Clocks from t on in which nothing that the core does, now or later, can reach a channel."""
-    most, each = p.npu[k.LONGEST], p.npu[k.ANSWERS] * chs.state.shape[0]
-    least = 2 if p.npu[k.N_BEGUN] < p.op.shape[0] else 1  # who starts sends a clock later
-    for i in range(p.npu[k.N_RUNNING]):
+def window(p, chs):
+    """The first clock in which something that the core does from now on can reach a channel, or an earlier one."""
+    npu, sends, ends = p.npu, FAR, FAR
+    t = npu[k.CORE]
+    for i in range(npu[k.N_COMING]):
+        sends = min(sends, p.op[p.coming[i], k.START])
+    for i in range(npu[k.N_RUNNING]):
         o = p.running[i]
-        op = p.op[o]
-        quiet = chs.open[o] // each  # some requests of the operator are on their way at least so long
-        if op[k.IN_ORDER] and op[k.TO_DO]:
-            soon = op[k.LEAST]
-            early = not p.npu[k.CLAMPED] and not p.npu[k.BY_OUTPUT]
-            if early and p.array[k.ENDED] > t + 1:  # steps behind others are no whole latency later
-                soon = min(soon, min(p.npu[k.STEP], p.npu[k.ROWS]) * (op[k.NEXT_STORE] - op[k.NEXT_TASK] + 1))
-            most = min(most, soon + 2)
-        elif op[k.TO_DO]:
-            most = min(most, (max(quiet, 1) if op[k.JOINT] else 1) + op[k.LEAST] + 1)
+        if _may_load(p, chs, o):
+            sends = t
+        elif npu[k.IN_ORDER]:
+            sends = min(sends, _next_in_order(p, o, t))
         else:
-            quiet = max(quiet, op[k.LATEST] + 1 - t)
-            for x in range(p.reach_ptr[o], p.reach_ptr[o + 1]):  # its PIM commands issue one a clock, behind others
-                quiet = max(quiet, p.reach[x, k.SENT] - chs.state[p.reach[x, k.REACHED], f.DOTS_FIRST])
-            most = min(most, max(least, quiet))
-    return most
+            sends = min(sends, _next_store(p, chs, o, t))
+        ends = min(ends, _end(p, chs, o, t))
+    most = npu[k.TIME] + npu[k.LONGEST]
+    until = arrives(chs, min(max(min(sends, ends + npu[k.LATE]), t), most))
+    if npu[k.N_BEGUN] == p.op.shape[0]:
+        until = min(until, ends)  # not beyond the end of the last operator
+    return min(until, most)
+
+
+@bare
+def _may_load(p, chs, o):
+    """Whether an operator has loads that wait for no store that has yet to leave."""
+    op = p.op[o]
+    if op[k.NEXT_LOAD] == op[k.LOADS_END]:
+        return False
+    gate = p.block[op[k.NEXT_LOAD], k.GATE]
+    return gate < 0 or chs.left[gate] > 0 or chs.done[gate] > 0
+
+
+@bare
+def _quiet(p, chs, o):
+    """Clocks in which an operator surely does not see the last of its responses."""
+    return max(chs.open[o] // (p.npu[k.ANSWERS] * chs.state.shape[0]), 1) - 1 if chs.open[o] else 0
+
+
+@bare
+def _end(p, chs, o, t):
+    """Operator o does not end before this clock."""
+    op = p.op[o]
+    ends, due = max(t, p.npu[k.TIME] + 1 + _quiet(p, chs, o)), p.npu[k.TIME]
+    if chs.open[o]:
+        ends = max(ends, op[k.LATEST] + 1)
+        for x in range(p.reach_ptr[o], p.reach_ptr[o + 1]):  # its PIM commands issue one a clock, behind others
+            ends = max(ends, due + p.reach[x, k.SENT] - chs.state[p.reach[x, k.REACHED], f.DOTS_FIRST])
+    if not op[k.TO_DO]:
+        return ends
+    if op[k.ON_ARRAYS]:
+        waits = op[k.NEXT_TASK] < op[k.TASKS_END]
+        last = op[k.TASKS_END] - 1
+        return max(ends, _step_ends(p, op, last, t) if waits else p.task[last, k.READY])
+    return max(ends, min(_lands(p, o, False), t + op[k.LEAST]))
+
+
+@bare
+def _lands(p, o, stores):
+    """The next clock in which a task of operator o ends that has started, or one that stores."""
+    for i in range(p.npu[k.FLIGHT], p.npu[k.FLIGHT_END]):
+        task = p.task[p.flight[i, k.FLIES]]
+        if task[k.TASK_OP] == o and (task[k.SENDS] >= 0 or not stores):
+            return p.flight[i, k.LANDS]
+    return FAR
+
+
+@bare
+def _step_ends(p, op, x, t):
+    """Step x, which has not started, does not end before this clock: steps of a GEMM end STEP or ROWS apart."""
+    npu, ended = p.npu, p.array[k.ENDED]
+    steps = x - op[k.NEXT_TASK] + 1
+    if ended > t and not npu[k.BY_OUTPUT]:
+        apart = min(npu[k.STEP], npu[k.ROWS]) if p.task[op[k.TASKS], k.CYCLES] < 0 else 1
+        return max(ended + apart * steps, t + steps)
+    return t + steps - 1 + (op[k.LEAST] if ended <= t or npu[k.CLAMPED] else 1)
+
+
+@bare
+def _next_store(p, chs, o, t):
+    """Out of order, operator o stores nothing before this clock."""
+    op = p.op[o]
+    if not op[k.TO_DO]:
+        return FAR
+    soonest = _lands(p, o, True)
+    if op[k.ON_ARRAYS]:
+        if op[k.NEXT_STORE] < op[k.TASKS_END]:
+            soonest = min(soonest, _step_ends(p, op, op[k.NEXT_STORE], t))
+        return soonest
+    ready = max(t, p.npu[k.TIME] + 1 + _quiet(p, chs, o)) if op[k.JOINT] else t
+    return min(soonest, ready + op[k.LEAST])
+
+
+@bare
+def _next_in_order(p, o, t):
+    """In order, operator o stores nothing before this clock."""
+    op = p.op[o]
+    s = op[k.NEXT_FULL]
+    if s >= op[k.OUTS_END]:
+        return FAR
+    store, soonest = p.store[s], t + s - op[k.NEXT_OUT]  # one store leaves in a clock
+    if store[k.FIRST_TASK] >= 0:
+        if store[k.BIAS] < 0 and store[k.FIRST_TASK] >= op[k.NEXT_TASK]:
+            soonest = max(soonest, t + store[k.FIRST_TASK] - op[k.NEXT_TASK] + 1)
+        return soonest
+    x = store[k.TASK]
+    if x < op[k.NEXT_TASK]:
+        return max(soonest, p.task[x, k.READY])
+    if op[k.ON_ARRAYS]:
+        return max(soonest, _step_ends(p, op, x, t))
+    return max(soonest, t + x - op[k.NEXT_TASK] + max(op[k.LEAST], 1))

@@ -1,0 +1,114 @@
+"""Blocks of the NPU's memory: where they lie, in which order their lines leave, and how requests enter a channel.
+
+Lines of 64 B go to the channels in turn; in a channel, to the columns of a row, then to the next bank, then to the next
+row. NeuPIMs' simulator sends the lines of one block in the order in which its hash set happens to hold them.
+"""
+
+from pimloom.cycle_sim.memory.kernels.compiled import bare
+from pimloom.cycle_sim.npu_pim.kernels import core as k
+from pimloom.cycle_sim.npu_pim.kernels import fields as f
+from pimloom.cycle_sim.npu_pim.kernels import hash_set
+from pimloom.cycle_sim.npu_pim.kernels.clocks import PASSAGE, clock_after, steps_before
+from pimloom.cycle_sim.npu_pim.kernels.words import word_of
+
+
+@bare
+def send_block(p, chs, b, t):
+    """The lines of block b leave the core at clock t; returns whether they found room."""
+    block, npu = p.block[b], p.npu
+    op, group, write = p.op[block[k.BLOCK_OP]], block[k.BLOCK_GROUP], block[k.ACCESS] == f.WR
+    if block[k.SIZE] == 0:
+        op[k.LEFT] -= 1
+        return True
+    start = op[k.BASE] + block[k.AT]
+    if npu[k.IN_ORDER]:
+        start = npu[k.NEXT_BYTE]
+        npu[k.NEXT_BYTE] = (start + block[k.SIZE]) % npu[k.WRAP]
+    first, n = lines_of(npu, start, block[k.SIZE])
+    lines = npu[k.WRAP] // npu[k.LINE]
+    if npu[k.HASHED]:
+        n = min(n, lines)  # a set holds each once
+        order_lines(p, first, n, lines)
+    when, port = leaves(chs, t), op[k.STORES if write else k.PORT]
+    for i in range(n):
+        line = (first + (p.order[i] if npu[k.HASHED] else i)) % lines
+        c, bank, row, column = place(npu, line)
+        if not send(chs, c, port, word_of(write, bank, row, column), when, group):
+            return False
+    chs.left[group] += n
+    chs.open[block[k.BLOCK_OP]] += n
+    op[k.REQUESTS] += n
+    return True
+
+
+@bare
+def lines_of(npu, start, size):
+    """(first line, lines) of `size` bytes at byte `start`, or SHIFT bytes later."""
+    first = (start + npu[k.SHIFT]) // npu[k.LINE]
+    return first, (start + npu[k.SHIFT] + size - 1 - max(npu[k.SHIFT] - 1, 0)) // npu[k.LINE] - first + 1
+
+
+@bare
+def order_lines(p, first, n, lines):
+    """Put the lines first … first + n - 1, modulo `lines`, into p.order as a hash set would hold their addresses, in
+    which channel and column have changed places."""
+    for i in range(n):
+        p.keys[i] = hash_set.mixed(swapped(p.npu, (first + i) % lines) * p.npu[k.LINE])
+    hash_set.order(p.keys, n, p.shape, p.byte, p.held, p.order)
+
+
+@bare
+def swapped(npu, line):
+    """A line's number in the memory, whose columns follow each other in a channel."""
+    channel = line & ((1 << npu[k.CHANNEL_BITS]) - 1)
+    rest = line >> npu[k.CHANNEL_BITS]
+    column = rest & ((1 << npu[k.COLUMN_BITS]) - 1)
+    above = rest >> npu[k.COLUMN_BITS]
+    return (above << npu[k.CHANNEL_BITS] | channel) << npu[k.COLUMN_BITS] | column
+
+
+@bare
+def place(npu, line):
+    """(channel, bank, row, column) of a line: columns, then banks, then rows."""
+    channel = line & ((1 << npu[k.CHANNEL_BITS]) - 1)
+    rest = line >> npu[k.CHANNEL_BITS]
+    column = rest & ((1 << npu[k.COLUMN_BITS]) - 1)
+    node = rest >> npu[k.COLUMN_BITS]
+    return channel, node % npu[k.BANKS], node // npu[k.BANKS], column
+
+
+@bare
+def leaves(chs, t):
+    """When the channels may take what leaves the core at clock t: a clock later or, with an interconnect, the step in
+    which it comes there."""
+    steps = chs.policy[f.PATH]
+    return steps_before(chs.drift, steps, t) if steps else t + 1
+
+
+@bare
+def arrives(chs, t):
+    """The first clock in which a channel may take what leaves the core at clock t."""
+    steps = chs.policy[f.PATH]
+    return clock_after(chs.drift, steps, leaves(chs, t) + PASSAGE) if steps else t + 1
+
+
+@bare
+def send(chs, c, port, word, when, group):
+    """A request for channel c, behind earlier ones; when: see `leaves`. Returns whether it fits."""
+    order, ends, size = chs.order, chs.port, chs.order.shape[2]
+    if ends[c, port, f.OFFERED] == ends[c, port, f.LAST_ONE]:  # empty: what was used last is near in memory
+        ends[c, port, f.OFFERED] = ends[c, port, f.LAST_ONE] = ends[c, port, f.PASSED] = 0
+    at, steps = ends[c, port, f.LAST_ONE], chs.policy[f.PATH]
+    if at - ends[c, port, f.OFFERED] >= size:
+        return False
+    ends[c, port, f.LAST_ONE] = at + 1
+    first = ends[c, port, f.PASSED if steps else f.OFFERED]
+    while at > first and order[c, port, (at - 1) & (size - 1), f.WHEN] > when:
+        for x in range(f.N_ORDER):
+            order[c, port, at & (size - 1), x] = order[c, port, (at - 1) & (size - 1), x]
+        at -= 1
+    sent = order[c, port, at & (size - 1)]
+    sent[f.WORD], sent[f.WHEN], sent[f.OF] = word, when, group
+    soonest = clock_after(chs.drift, steps, when + PASSAGE) if steps else when
+    chs.state[c, f.NOW] = min(chs.state[c, f.NOW], soonest)
+    return True

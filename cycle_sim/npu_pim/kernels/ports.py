@@ -1,0 +1,99 @@
+"""The ways into a channel: requests that the core has sent are offered to the controller.
+
+Without an interconnect each port offers a few of its requests in a clock. With one, as in NeuPIMs' simulator
+(casys-kaist/NeuPIMs@f299af3, Interconnect.cc), there are PATH steps at the end of each clock: in a step one request of
+each port comes into the core's buffer, and one of all leaves it; in the next step it may be offered, one of each port.
+"""
+
+from pimloom.cycle_sim.memory.kernels.compiled import bare
+from pimloom.cycle_sim.memory.kernels.device import FAR
+from pimloom.cycle_sim.npu_pim.kernels import fields as f
+from pimloom.cycle_sim.npu_pim.kernels.clocks import clock_after, steps_before
+from pimloom.cycle_sim.npu_pim.kernels.requests import accept, accepts
+
+
+@bare
+def offer(ch, t):
+    """Requests that are offered at clock t without an interconnect."""
+    for p in range(ch.port.shape[0]):
+        for _ in range(ch.policy[f.OFFERS]):
+            if ch.port[p, f.OFFERED] == ch.port[p, f.LAST_ONE]:
+                break
+            if ch.order[p, ch.port[p, f.OFFERED] & (ch.order.shape[1] - 1), f.WHEN] > t:
+                break
+            if not _enters(ch, p, t, ch.state[f.HELD]):
+                break
+
+
+@bare
+def offer_by_steps(ch, t):
+    """Requests that are offered in the steps of the interconnect before clock t."""
+    g, steps = ch.state, ch.policy[f.PATH]
+    first, end = steps_before(ch.drift, steps, t - 1), steps_before(ch.drift, steps, t)
+    _pass_on(ch, end - 1)
+    for step in range(first, end):
+        for p in range(ch.port.shape[0]):
+            if ch.port[p, f.OFFERED] == ch.port[p, f.PASSED]:
+                continue
+            if ch.order[p, ch.port[p, f.OFFERED] & (ch.order.shape[1] - 1), f.WHEN] <= step:
+                _enters(ch, p, t, g[f.HELD] + max(g[f.RETURN] - step, 0))
+    if g[f.RETURN] > first:
+        g[f.ACTED] = 1  # responses left the controller only now
+
+
+@bare
+def _enters(ch, p, t, held):
+    """The controller takes the next request of a port, if it can; returns whether it did."""
+    sent = ch.order[p, ch.port[p, f.OFFERED] & (ch.order.shape[1] - 1)]
+    if not accepts(ch, sent[f.WORD], held):
+        return False
+    accept(ch, sent[f.WORD], sent[f.OF], t)
+    ch.port[p, f.OFFERED] += 1
+    ch.state[f.ACTED] = 1
+    return True
+
+
+@bare
+def _comes(ch, p):
+    """Step in which the next request of a port comes into the core's buffer."""
+    at = ch.port[p, f.PASSED] & (ch.order.shape[1] - 1)
+    return max(ch.order[p, at, f.WHEN], ch.port[p, f.CAME] + 1)
+
+
+@bare
+def _pass_on(ch, end):
+    """Requests that leave the core's buffer before step `end`, those first that came first."""
+    g, port = ch.state, ch.port
+    while True:
+        first, came = -1, FAR
+        for p in range(port.shape[0]):
+            if port[p, f.PASSED] < port[p, f.LAST_ONE]:
+                step = _comes(ch, p)
+                if step < came:
+                    first, came = p, step
+        leaves = max(came, g[f.BUFFER]) + 1
+        if first < 0 or leaves >= end:
+            return
+        ch.order[first, port[first, f.PASSED] & (ch.order.shape[1] - 1), f.WHEN] = leaves + 1
+        port[first, f.PASSED] += 1
+        port[first, f.CAME], g[f.BUFFER] = came, leaves
+
+
+@bare
+def next_offer(ch, t):
+    """After clock t, in which nothing happened, the next one in which a request may be offered that was not yet."""
+    after, steps = FAR, ch.policy[f.PATH]
+    for p in range(ch.port.shape[0]):
+        at, end = ch.port[p, f.OFFERED], ch.port[p, f.LAST_ONE]
+        if at == end:
+            continue
+        when = ch.order[p, at & (ch.order.shape[1] - 1), f.WHEN]
+        if not steps:
+            when = when if when > t else FAR
+        elif at == ch.port[p, f.PASSED]:
+            when = max(clock_after(ch.drift, steps, max(_comes(ch, p), ch.state[f.BUFFER]) + 2), t + 1)
+        else:
+            when = clock_after(ch.drift, steps, when)
+            when = when if when > t else FAR
+        after = min(after, when)
+    return after

@@ -1,0 +1,90 @@
+"""A GEMM on the arrays and rows on the vector units as blocks and tasks, with the departures of NeuPIMs' simulator."""
+
+from typing import NamedTuple
+
+from pimloom.arch.units import ceil_div
+from pimloom.cycle_sim.npu_pim.kernels import core as k
+from pimloom.cycle_sim.npu_pim.program import Builder, Operator
+
+
+class GemmFaults(NamedTuple):
+    """How NeuPIMs' simulator departs from a GEMM that loads and stores what it needs.
+
+    strip: the store of a tile writes all batch places of as many outputs as there are rows; bias_by_rows: a bias for
+    each tile of rows, for which the store of its first outputs waits and no step; weights_first: before the activations
+    of the same depth; early: a tile is stored as soon as no step that adds to it is under way.
+    """
+
+    strip: bool = False
+    bias_by_rows: bool = False
+    weights_first: bool = False
+    early: bool = False
+
+
+NO_FAULTS = GemmFaults()
+
+
+def gemm(
+    b: Builder,
+    op: Operator,
+    rows: int, n_in: int, n_out: int, tile: int, element_bytes: int,
+    *,
+    by_output: bool = False,
+    biased: bool = True,
+    faults: GemmFaults = NO_FAULTS,
+) -> None:  # fmt: skip
+    """(rows x n_in) x (n_in x n_out) in tiles: bias first; weights once, activations once, stored after the last k.
+
+    Activations stand in the arrays, all outputs of a k follow each other, and the first preloads. by_output: results
+    stand, all k of an output follow each other, and nothing is preloaded.
+    """
+    down, across, batches = ceil_div(n_in, tile), ceil_div(n_out, tile), ceil_div(rows, tile)
+    width = [min(tile, n_out - m * tile) for m in range(across)]
+    depth = [min(tile, n_in - i * tile) for i in range(down)]
+    height = [min(tile, rows - n * tile) for n in range(batches)]
+    weights: dict[tuple[int, int], int] = {}
+    activations: dict[tuple[int, int], int] = {}
+    biases = ([width[0]] * batches if faults.bias_by_rows else width) if biased else []
+    bias = [b.load(op, w * element_bytes) for w in biases]
+    by_depth = [(i, m) for i in range(down) for m in range(across)]
+    steps = [
+        (n, i, m)
+        for n in range(batches)
+        for i, m in (sorted(by_depth, key=lambda place: place[1]) if by_output else by_depth)
+    ]
+    for n, i, m in steps:
+        wanted = [(weights, (i, m), depth[i] * width[m]), (activations, (n, i), height[n] * depth[i])]
+        for found, place, size in wanted if faults.weights_first else reversed(wanted):
+            if place not in found:
+                found[place] = b.load(op, size * element_bytes)
+    stores: dict[tuple[int, int], int] = {}
+    for n, i, m in steps:
+        if i == down - 1:
+            strip = tile * min(max(rows - tile * m, 0), tile)
+            stores[n, m] = b.store(op, (strip if faults.strip else height[n] * width[m]) * element_bytes)
+            if faults.early and biased:
+                op.bias[stores[n, m]] = (bias[n] if m == 0 else -1) if faults.bias_by_rows else bias[m]
+    for n, i, m in steps:
+        needs = weights[i, m], activations[n, i], *([] if faults.bias_by_rows else bias[m : m + 1])
+        loaded = k.TILE if m == 0 and not by_output else k.NOTHING
+        makes, adds = stores[n, m] if i == down - 1 else -1, stores[n, m] if faults.early else -1
+        b.step(op, k.GEMM, needs, loaded, store=makes, entry=adds)
+
+
+def by_tile(b: Builder, op: Operator, rows: int, size: int, operands: int, cycles: int, tile: int) -> None:
+    """Rows of `size` bytes on vector units: `operands` blocks are loaded and one is stored for each tile of rows.
+
+    A store waits for all loads of the operator. cycles: of a whole tile, on all units.
+    """
+    heights = [min(tile, rows - at) for at in range(0, rows, tile)]
+    needs = [b.load(op, height * size) for _ in range(operands) for height in heights]
+    for height in heights:
+        b.task(op, cycles, needs, b.store(op, height * size), wide=True)
+
+
+def by_row(b: Builder, op: Operator, rows: int, size: int, operands: int, cycles: int, shared: int = 0) -> None:
+    """Rows of `size` bytes on a vector unit each, as NeuPIMs' simulator has them: `shared` blocks are loaded for all
+    rows, then `operands` for each row, which is stored by itself. cycles: of a row."""
+    for_all = [b.load(op, size) for _ in range(shared)]
+    for row in [[b.load(op, size) for _ in range(operands)] for _ in range(rows)]:
+        b.task(op, cycles, [*row, *for_all], b.store(op, size))
