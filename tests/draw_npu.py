@@ -175,9 +175,7 @@ class Draw:
         """Logits, each with its softmax, then their products with V."""
         rng, b = self.rng, self.builder
         last, beside, port = list[int](), -1, min(self.ports - 1, 1)
-        # not by the NPU's port, as in `physical`: with one way for all, one program of a few hundred had one
-        # logit end a clock sooner than in the naive machine; why is not known
-        stores = rng.randrange(1, self.ports) if self.chained else port
+        stores = rng.randrange(self.ports) if self.chained else port
         dim = rng.choice([32, 64])
         heads = rng.randrange(1, 4)
         shape = Shape(heads, heads, dim, ROW_ELEMENTS, ALL_BANKS, LANES, heads * dim)

@@ -29,11 +29,11 @@ def send_block(p, chs, b, t):
     if npu[k.HASHED]:
         n = min(n, lines)  # a set holds each once
         order_lines(p, first, n, lines)
-    when, port = leaves(chs, t), op[k.STORES if write else k.PORT]
+    when, soonest, port = leaves(chs, t), arrives(chs, t), op[k.STORES if write else k.PORT]
     for i in range(n):
         line = (first + (p.order[i] if npu[k.HASHED] else i)) % lines
         c, bank, row, column = place(npu, line)
-        if not send(chs, c, port, word_of(write, bank, row, column), when, group):
+        if not send(chs, c, port, word_of(write, bank, row, column), when, soonest, group):
             return False
     chs.left[group] += n
     chs.open[block[k.BLOCK_OP]] += n
@@ -93,22 +93,22 @@ def arrives(chs, t):
 
 
 @bare
-def send(chs, c, port, word, when, group):
-    """A request for channel c, behind earlier ones; when: see `leaves`. Returns whether it fits."""
+def send(chs, c, port, word, when, soonest, group):
+    """A request for channel c, behind earlier ones; when, soonest: see `leaves` and `arrives`. Returns whether it
+    fits."""
     order, ends, size = chs.order, chs.port, chs.order.shape[2]
     if ends[c, port, f.OFFERED] == ends[c, port, f.LAST_ONE]:  # empty: what was used last is near in memory
         ends[c, port, f.OFFERED] = ends[c, port, f.LAST_ONE] = ends[c, port, f.PASSED] = 0
-    at, steps = ends[c, port, f.LAST_ONE], chs.policy[f.PATH]
+    at = ends[c, port, f.LAST_ONE]
     if at - ends[c, port, f.OFFERED] >= size:
         return False
     ends[c, port, f.LAST_ONE] = at + 1
-    first = ends[c, port, f.PASSED if steps else f.OFFERED]
+    first = ends[c, port, f.PASSED if chs.policy[f.PATH] else f.OFFERED]
     while at > first and order[c, port, (at - 1) & (size - 1), f.WHEN] > when:
         for x in range(f.N_ORDER):
             order[c, port, at & (size - 1), x] = order[c, port, (at - 1) & (size - 1), x]
         at -= 1
     sent = order[c, port, at & (size - 1)]
     sent[f.WORD], sent[f.WHEN], sent[f.OF] = word, when, group
-    soonest = clock_after(chs.drift, steps, when + PASSAGE) if steps else when
     chs.state[c, f.NOW] = min(chs.state[c, f.NOW], soonest)
     return True

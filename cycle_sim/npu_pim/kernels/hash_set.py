@@ -18,6 +18,7 @@ LOAD = 80  # percent of the places that may be taken
 FIRST_PLACES, FIRST_STEP, MOST = 8, 32, 255
 # shape[…]: places, those taken, step of a distance, hash bits left out, places that may be taken before it changes
 PLACES, TAKEN, STEP, DROPPED, ALLOWED, N_SHAPE = range(6)
+UNHALVED = MOST // FIRST_STEP - 1  # places from home, home included, that the first step can count
 SPARE = MOST + 2  # places beyond the last home
 
 
@@ -36,6 +37,44 @@ def mixed(address):
 @bare
 def order(hashes, n, shape, byte, held, moved):
     """Put 0 … n - 1, whose hashes differ, into `moved` in the order of the set. byte, held: room for its places."""
+    if not _sort(hashes, n, byte, held, moved):
+        _insert_all(hashes, n, shape, byte, held, moved)
+
+
+@bare
+def _sort(hashes, n, byte, held, moved):
+    """Order by home, then hash bits, then age, which is the order of the set unless a step was halved since the places
+    last doubled; returns whether none was."""
+    places = FIRST_PLACES
+    while places * LOAD // 100 < n:
+        places *= 2
+    for home in range(places):
+        byte[home] = 0
+    for i in range(n):
+        byte[hashes[i] >> HOME_BIT & places - 1] += 1
+    first = end = 0  # of those with a home: how many are before it, and the first place that they leave free
+    for home in range(places):
+        if byte[home]:
+            end = max(end, home) + byte[home]
+            if end - home > UNHALVED:
+                return False
+        held[home] = first
+        first += byte[home]
+        byte[home] = held[home]
+    for i in range(n):
+        home = hashes[i] >> HOME_BIT & places - 1
+        at, low = byte[home], hashes[i] & LOW_BITS
+        byte[home] = at + 1
+        while at > held[home] and hashes[moved[at - 1]] & LOW_BITS < low:
+            moved[at] = moved[at - 1]
+            at -= 1
+        moved[at] = i
+    return True
+
+
+@bare
+def _insert_all(hashes, n, shape, byte, held, moved):
+    """As the set itself does it, one after the other."""
     _clear(shape, byte, FIRST_PLACES)
     for i in range(n):
         while shape[TAKEN] >= shape[ALLOWED]:

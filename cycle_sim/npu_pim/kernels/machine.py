@@ -9,7 +9,7 @@ from pimloom.cycle_sim.memory.kernels.device import FAR
 from pimloom.cycle_sim.npu_pim.kernels import core as k
 from pimloom.cycle_sim.npu_pim.kernels import engine
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
-from pimloom.cycle_sim.npu_pim.kernels.blocks import leaves, send, send_block
+from pimloom.cycle_sim.npu_pim.kernels.blocks import arrives, leaves, send, send_block
 from pimloom.cycle_sim.npu_pim.kernels.clocks import PASSAGE, clock_after, extend, steps_before
 from pimloom.cycle_sim.npu_pim.kernels.fields import Channel, Device
 from pimloom.cycle_sim.npu_pim.kernels.tasks import (
@@ -55,7 +55,7 @@ def run_all(p, chs):
     npu = p.npu
     for o in range(p.op.shape[0]):
         if p.op[o, k.WAITS] == 0:
-            _comes(p, o)
+            _join(p, p.coming, k.N_COMING, o)
     while _core(p, chs, _known(p, chs)):
         if npu[k.N_ENDED] == p.op.shape[0]:
             return _close(p, chs)
@@ -191,14 +191,14 @@ def _in_time(chs, seen):
 
 
 @bare
-def _comes(p, o):
-    """Operator o is about to run: its place among those that are."""
-    i = p.npu[k.N_COMING]
-    p.npu[k.N_COMING] += 1
-    while i > 0 and p.coming[i - 1] > o:
-        p.coming[i] = p.coming[i - 1]
+def _join(p, operators, count, o):
+    """Operator o takes its place in a list of operators, of which npu[count] are there."""
+    i = p.npu[count]
+    p.npu[count] += 1
+    while i > 0 and operators[i - 1] > o:
+        operators[i] = operators[i - 1]
         i -= 1
-    p.coming[i] = o
+    operators[i] = o
 
 
 @bare
@@ -224,7 +224,7 @@ def _start(p, chs, o, t):
     op, npu = p.op[o], p.npu
     op[k.START], op[k.NEXT_TASK], op[k.NEXT_LOAD], op[k.NEXT_OUT] = t, op[k.TASKS], op[k.LOADS], op[k.OUTS]
     npu[k.N_BEGUN] += 1
-    _runs(p, o)
+    _join(p, p.running, k.N_RUNNING, o)
     op[k.BASE], op[k.LATEST] = npu[k.NEXT_BYTE], t
     op[k.TO_DO] = op[k.TASKS_END] - op[k.TASKS]
     find_store(p, op)
@@ -272,7 +272,8 @@ def _send_dots(p, chs, o, t):
             op[k.LATEST] = npu[k.DISPATCHED] = max(t, npu[k.DISPATCHED] + 1)
         chs.state[c, f.DOTS_SENT] += 1
         extend(chs.drift, p.sums, chs.policy[f.PATH], op[k.LATEST] + AHEAD)
-        if not send(chs, c, op[k.PORT], -1 - i, leaves(chs, op[k.LATEST]), group):
+        when, soonest = leaves(chs, op[k.LATEST]), arrives(chs, op[k.LATEST])
+        if not send(chs, c, op[k.PORT], -1 - i, when, soonest, group):
             return False
         if chs.dot[i, f.KIND] != f.HEADER:
             chs.left[group] += 1
@@ -281,17 +282,6 @@ def _send_dots(p, chs, o, t):
     for x in range(p.reach_ptr[o], p.reach_ptr[o + 1]):
         p.reach[x, k.SENT] = chs.state[p.reach[x, k.REACHED], f.DOTS_SENT]
     return True
-
-
-@bare
-def _runs(p, o):
-    """Operator o runs: its place among those that do."""
-    i = p.npu[k.N_RUNNING]
-    p.npu[k.N_RUNNING] += 1
-    while i > 0 and p.running[i - 1] > o:
-        p.running[i] = p.running[i - 1]
-        i -= 1
-    p.running[i] = o
 
 
 @bare
@@ -324,7 +314,7 @@ def _lets_go(p, o, t):
     after[k.START] = max(after[k.START], t)
     if after[k.WAITS] == 0:
         after[k.START] += after[k.PAUSE] + after[k.TIE]
-        _comes(p, o)
+        _join(p, p.coming, k.N_COMING, o)
 
 
 @bare
