@@ -16,14 +16,14 @@ PART = "gddr6_pim_gpt"
 
 
 class Simulator(StrEnum):
-    """Those of `pimloom.rtl_flow.simulator.environment`, whose import is slow."""
+    """Those of `pimloom.rtl.flow.simulator.environment`, whose import is slow."""
 
     VERILATOR = "verilator"
     ICARUS = "icarus"
 
 
 class Solver(StrEnum):
-    """Those of `pimloom.rtl_flow.prove`, whose import is slow."""
+    """Those of `pimloom.rtl.flow.prove`, whose import is slow."""
 
     YICES = "yices"
     Z3 = "z3"
@@ -39,7 +39,7 @@ PartName = Annotated[str, typer.Option("--part", metavar="PART", help="Part name
 @app.command("list", epilog="Example:  pimloom rtl list --json -")
 def list_(json: Json = None) -> None:
     """List the blocks."""
-    from pimloom.rtl_flow.lookup import find_blocks, needs_extra
+    from pimloom.rtl.flow.lookup import find_blocks, needs_extra
     from pimloom.rtl_show import show_blocks
 
     with needs_extra():
@@ -56,7 +56,7 @@ def emit(
 ) -> None:
     """Write a block as Verilog, its ports explained above it."""
     from pimloom.reports.files import write_atomic
-    from pimloom.rtl_flow.lookup import build, load_device, needs_extra, part_of
+    from pimloom.rtl.flow.lookup import build, load_device, needs_extra, part_of
 
     if out != "-":
         _check_file(Path(out), "--out")
@@ -92,12 +92,12 @@ def verify(
     quiet: Quiet = False,
 ) -> None:
     """Simulate blocks against the models they mirror."""
-    from pimloom.rtl_flow.lookup import left_out, load_device, needs_extra, part_of
+    from pimloom.rtl.flow.lookup import left_out, load_device, needs_extra, part_of
     from pimloom.rtl_show import differing, show_verified
 
     _check_outputs(json, waves)
     with needs_extra(), _bar(f"verifying {block or 'all blocks'}", quiet) as progress:
-        from pimloom.rtl_flow.verify import verify as run
+        from pimloom.rtl.flow.verify import verify as run
 
         part = part_of(block, part)
         rows = _plain(
@@ -118,12 +118,12 @@ def prove(
     quiet: Quiet = False,
 ) -> None:
     """Prove properties of a block with an SMT solver; the first time this takes minutes."""
-    from pimloom.rtl_flow.lookup import needs_extra, part_of
+    from pimloom.rtl.flow.lookup import needs_extra, part_of
     from pimloom.rtl_show import show_proofs, unproved
 
     _check_outputs(json)
     with needs_extra(), _bar(f"proving {block or 'all blocks'}", quiet) as progress:
-        from pimloom.rtl_flow.prove import prove as run
+        from pimloom.rtl.flow.prove import prove as run
 
         part = part_of(block, part)
         rows = _plain(run(block, part, progress=progress, note=_note(quiet), solver=solver.value))
@@ -140,12 +140,12 @@ def synth(
     quiet: Quiet = False,
 ) -> None:
     """Synthesise a block: area, longest path, FPGA resources."""
-    from pimloom.rtl_flow.lookup import find_logic, left_out, load_device, needs_extra, part_of
+    from pimloom.rtl.flow.lookup import find_logic, left_out, load_device, needs_extra, part_of
     from pimloom.rtl_show import show_syntheses
 
     _check_outputs(json)
     with needs_extra(), _bar(f"synthesising {block}", quiet) as progress:
-        from pimloom.rtl_flow.synth import all_blocks, synthesize
+        from pimloom.rtl.flow.synth import all_blocks, synthesize
 
         part = part_of(block, part)
         device = load_device(part)

@@ -8,7 +8,7 @@ from pimloom.arch.error import GateError
 from pimloom.arch.system import PimSystem, load_system
 from pimloom.reports.files import prepare_folder
 from pimloom.reports.rtl.study import SYSTEM, write_report
-from pimloom.rtl_flow.lookup import needs_extra
+from pimloom.rtl.flow.lookup import needs_extra
 from pimloom.rtl_show import differing, unproved
 
 Progress = Callable[[int, int], None]
@@ -26,7 +26,7 @@ def run_study(out: str | Path, progress: Progress = lambda done, total: None) ->
     assert isinstance(system.spec, PimSystem) and system.part is not None
     name = system.spec.dram.part
     with needs_extra():
-        from pimloom.rtl_flow import prove, synth, verify
+        from pimloom.rtl.flow import prove, synth, verify
 
         found = synth.synthesize(synth.all_blocks(system.part), system.part, name, progress, _note)
         synthesis = [row._asdict() for row in found]

@@ -6,10 +6,10 @@ import numpy as np
 
 from pimloom.arch.system import load_part
 from pimloom.cycle_sim.dram import Engine
-from pimloom.rtl_flow.cosim import Case, walk
-from pimloom.rtl_flow.simulator.environment import SIMULATORS
-from pimloom.rtl_flow.stimulus import draw_cases, engine, own_table, shrink
-from pimloom.rtl_flow.verify import BANKS, STREAMS, WAIT_BITS
+from pimloom.rtl.flow.cosim import Case, walk
+from pimloom.rtl.flow.simulator.environment import SIMULATORS
+from pimloom.rtl.flow.stimulus import draw_cases, engine, own_table, shrink
+from pimloom.rtl.flow.verify import BANKS, STREAMS, WAIT_BITS
 from tests.bench import best_of
 
 PART, COMMANDS = "gddr6_pim_gpt", 5000

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from pimloom.arch.error import UserError
-from pimloom.rtl_flow.tools import cache_folder
+from pimloom.rtl.flow.tools import cache_folder
 from tests.reference_data import needed
 
 FAULT_TRACE = "5871b881b341c9526223c025eda3a9bd2f0f875cf8d53441688ccd953e11b80d"  # sha256

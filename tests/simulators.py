@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from pimloom.rtl_flow.simulator.environment import Simulator
+from pimloom.rtl.flow.simulator.environment import Simulator
 
 
 def needs(simulator: Simulator) -> Simulator:

@@ -10,8 +10,7 @@ from pimloom.arch.system import load_part
 from pimloom.arch.table import compile_table
 from pimloom.cycle_sim.pim_math import mac_column, read_result
 from pimloom.mappers.gemv import Emitter
-from pimloom.rtl.pim_channel import PimChannel
-from pimloom.rtl_flow.channel import (
+from pimloom.rtl.flow.channel import (
     BF16,
     Product,
     Returned,
@@ -21,7 +20,8 @@ from pimloom.rtl_flow.channel import (
     run_product,
     shrink_banks,
 )
-from pimloom.rtl_flow.simulator.environment import Simulator
+from pimloom.rtl.flow.simulator.environment import Simulator
+from pimloom.rtl.pim_channel import PimChannel
 from tests.simulators import needs
 
 PART = load_part("gddr6_pim_gpt").value

@@ -13,8 +13,8 @@ from amaranth.sim import Simulator
 from pimloom.cycle_sim import asic_math as asic
 from pimloom.rtl import bf16, float32
 from pimloom.rtl.emit import to_verilog
-from pimloom.rtl_flow.scenes.scene import ROWS
-from pimloom.rtl_flow.scenes.values import (
+from pimloom.rtl.flow.scenes.scene import ROWS
+from pimloom.rtl.flow.scenes.values import (
     EDGE_PAIRS,
     EDGES,
     PRODUCTS,
@@ -25,7 +25,7 @@ from pimloom.rtl_flow.scenes.values import (
     partners,
     sweep,
 )
-from pimloom.rtl_flow.simulator.run import simulate
+from pimloom.rtl.flow.simulator.run import simulate
 
 HUGE = (2 - 2.0**-24) * 2.0**127  # rounds to infinity, all below does not
 WORDS = 64

@@ -12,11 +12,9 @@ from pimloom.arch.optics import SwitchTable, load_optics, switch_table
 from pimloom.cycle_sim.ocs import Request
 from pimloom.rtl.blocks import BLOCKS
 from pimloom.rtl.emit import to_verilog
-from pimloom.rtl.formal.ocs import SWITCH_PROPERTIES
-from pimloom.rtl.ocs_switch import OcsSwitch
-from pimloom.rtl_flow.lookup import part_of
-from pimloom.rtl_flow.prove import prove
-from pimloom.rtl_flow.scenes.optics import (
+from pimloom.rtl.flow.lookup import part_of
+from pimloom.rtl.flow.prove import prove
+from pimloom.rtl.flow.scenes.optics import (
     BITS,
     TIMES,
     SwitchCase,
@@ -25,8 +23,10 @@ from pimloom.rtl_flow.scenes.optics import (
     own_switch_case,
     switch_scene,
 )
-from pimloom.rtl_flow.scenes.scene import mismatches, play
-from pimloom.rtl_flow.verify import verify
+from pimloom.rtl.flow.scenes.scene import mismatches, play
+from pimloom.rtl.flow.verify import verify
+from pimloom.rtl.formal.ocs import SWITCH_PROPERTIES
+from pimloom.rtl.ocs_switch import OcsSwitch
 from tests.command import call
 from tests.simulators import needs
 
@@ -140,7 +140,7 @@ def test_the_parts_own_controller_at_full_length():
 def test_a_wrong_model_is_a_mismatch_and_leaves_its_waveform(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     right = switch_table(load_optics("ocstrx").value)
-    monkeypatch.setattr("pimloom.rtl_flow.verify.optics.own_switch_case", lambda table, seed: wrong_case(right, seed))
+    monkeypatch.setattr("pimloom.rtl.flow.verify.optics.own_switch_case", lambda table, seed: wrong_case(right, seed))
     (found,) = verify("ocs_switch", "gddr6_aim", simulator=needs("icarus"), commands=50)
     assert found.mismatches > 0 and found.waves == "ocs_switch-ocstrx-0.fst" and (tmp_path / found.waves).exists()
 

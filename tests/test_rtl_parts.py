@@ -8,7 +8,7 @@ import pytest
 from pimloom.arch.error import UserError
 from pimloom.arch.system import list_names, load_part
 from pimloom.rtl.blocks import BLOCKS
-from pimloom.rtl_flow.lookup import build, left_out, load_device
+from pimloom.rtl.flow.lookup import build, left_out, load_device
 from tests.command import call
 
 MEMORY_BLOCKS = {"sequencer", "pim_channel", "bf16_tree", "pim_unit"}  # the others are the same for all parts

@@ -6,9 +6,9 @@ from amaranth.hdl import Const, Signal
 
 from pimloom.arch.error import UserError
 from pimloom.arch.system import load_part
+from pimloom.rtl.flow.prove import DEPTH, ask, prove, small_table
+from pimloom.rtl.flow.yowasp import tools
 from pimloom.rtl.formal.properties import PROPERTIES, Property
-from pimloom.rtl_flow.prove import DEPTH, ask, prove, small_table
-from pimloom.rtl_flow.yowasp import tools
 
 PART = "gddr6_pim_gpt"
 
@@ -54,7 +54,7 @@ def owes_little(s):
 @pytest.mark.slow
 @pytest.mark.parametrize(("holds", "result"), [(settles, "not violated"), (owes_little, "FAILED")])
 def test_what_induction_leaves_open_is_searched_from_reset(tmp_path, monkeypatch, holds, result):
-    monkeypatch.setattr("pimloom.rtl_flow.prove.cache_folder", lambda: tmp_path)
+    monkeypatch.setattr("pimloom.rtl.flow.prove.cache_folder", lambda: tmp_path)
     assert DEPTH["search"] == 60
     monkeypatch.setitem(DEPTH, "search", 6)  # deep enough for these two
     monkeypatch.setitem(PROPERTIES, "bus", Property(holds, lambda s: iter([Const(1)]), ()))

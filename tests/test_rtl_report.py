@@ -16,10 +16,10 @@ from pimloom.reports.rtl.published import published
 from pimloom.reports.rtl.sections import needed_mhz
 from pimloom.reports.rtl.study import build_page, write_report
 from pimloom.rtl.blocks import BLOCKS
-from pimloom.rtl_flow import prove, synth, verify
-from pimloom.rtl_flow.prove import Proof
-from pimloom.rtl_flow.synth import Synthesis
-from pimloom.rtl_flow.verify import Verified
+from pimloom.rtl.flow import prove, synth, verify
+from pimloom.rtl.flow.prove import Proof
+from pimloom.rtl.flow.synth import Synthesis
+from pimloom.rtl.flow.verify import Verified
 from tests.browser import Visit, browser, visit
 from tests.command import call
 

@@ -12,11 +12,11 @@ from pimloom.arch.command import Level
 from pimloom.arch.error import UserError
 from pimloom.arch.system import load_part
 from pimloom.arch.table import bend, join_tables
+from pimloom.rtl.flow.cosim import Case, walk
+from pimloom.rtl.flow.simulator.environment import Simulator
+from pimloom.rtl.flow.stimulus import draw_cases, engine, shrink
+from pimloom.rtl.flow.verify import BANKS, STREAMS, WAIT_BITS, feels, mismatches, verify, verify_sequencer
 from pimloom.rtl.sequencer import Sequencer
-from pimloom.rtl_flow.cosim import Case, walk
-from pimloom.rtl_flow.simulator.environment import Simulator
-from pimloom.rtl_flow.stimulus import draw_cases, engine, shrink
-from pimloom.rtl_flow.verify import BANKS, STREAMS, WAIT_BITS, feels, mismatches, verify, verify_sequencer
 from tests import streams
 from tests.naive import Outcome
 from tests.simulators import needs
@@ -131,7 +131,7 @@ def test_a_mismatch_is_one_sentence():
 
 def test_a_mismatch_leaves_its_waveform(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("pimloom.rtl_flow.verify.mismatches", lambda *_: (1, "wrong"))
+    monkeypatch.setattr("pimloom.rtl.flow.verify.mismatches", lambda *_: (1, "wrong"))
     (found,) = verify("sequencer", "gddr6_pim_gpt", simulator=needs("icarus"), commands=50)
     assert found.mismatches > 0 and found.waves == "sequencer-gddr6_pim_gpt-0.fst"
     assert (tmp_path / found.waves).stat().st_size > 1000

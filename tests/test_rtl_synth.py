@@ -16,12 +16,12 @@ from amaranth.sim import Simulator
 from pimloom.arch.error import UserError
 from pimloom.arch.system import load_part
 from pimloom.rtl.blocks import BLOCKS, Block
-from pimloom.rtl_flow import synth, yowasp
-from pimloom.rtl_flow.lookup import find_blocks, left_out, needs_extra
-from pimloom.rtl_flow.registered import Registered
-from pimloom.rtl_flow.synth import GENERIC, LIBRARY, Synthesis, all_blocks, synthesize
-from pimloom.rtl_flow.tools import cache_folder
-from pimloom.rtl_flow.yowasp import YOSYS, ToolError, Tools, tools
+from pimloom.rtl.flow import synth, yowasp
+from pimloom.rtl.flow.lookup import find_blocks, left_out, needs_extra
+from pimloom.rtl.flow.registered import Registered
+from pimloom.rtl.flow.synth import GENERIC, LIBRARY, Synthesis, all_blocks, synthesize
+from pimloom.rtl.flow.tools import cache_folder
+from pimloom.rtl.flow.yowasp import YOSYS, ToolError, Tools, tools
 
 PART = load_part("gddr6_pim_gpt").value
 needs_library = pytest.mark.skipif(not LIBRARY.is_file(), reason="qflow-tech-osu018 is not installed")

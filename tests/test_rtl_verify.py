@@ -8,10 +8,10 @@ import pytest
 from pimloom.arch.error import UserError
 from pimloom.cycle_sim import asic_math as asic
 from pimloom.rtl.blocks import BLOCKS
-from pimloom.rtl_flow.scenes.arithmetic import busy, float32
-from pimloom.rtl_flow.scenes.scene import Scene, mismatches
-from pimloom.rtl_flow.scenes.values import BF16, NASTY, PRODUCTS, SUMS, pairs, small_operands, vectors
-from pimloom.rtl_flow.verify import SCENES, VERIFIERS, verify
+from pimloom.rtl.flow.scenes.arithmetic import busy, float32
+from pimloom.rtl.flow.scenes.scene import Scene, mismatches
+from pimloom.rtl.flow.scenes.values import BF16, NASTY, PRODUCTS, SUMS, pairs, small_operands, vectors
+from pimloom.rtl.flow.verify import SCENES, VERIFIERS, verify
 from tests.simulators import needs
 
 PART = "gddr6_pim_gpt"
@@ -47,7 +47,7 @@ def test_a_wrong_model_is_a_mismatch_and_leaves_its_waveform(tmp_path, monkeypat
     simulator = needs("icarus")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(asic, "rsqrt_bf16", wrong)
-    monkeypatch.setattr("pimloom.rtl_flow.scenes.functions.BF16_EDGES", np.array([0x3F80, 0x4080], np.uint16))
+    monkeypatch.setattr("pimloom.rtl.flow.scenes.functions.BF16_EDGES", np.array([0x3F80, 0x4080], np.uint16))
     (found,) = verify("asic_rsqrt", PART, simulator=simulator, commands=100)
     assert (found.mismatches, found.first_mismatch) == (1, "rsqrt(0x4080) is 0x3f00, model says 0x3e80")
     assert found.waves == f"asic_rsqrt-{PART}-0.fst" and (tmp_path / found.waves).stat().st_size > 1000
@@ -63,7 +63,7 @@ def test_mismatches_come_in_order_and_what_is_missing_is_one():
 
 
 def test_simulators_that_nobody_used_for_long_go(tmp_path, monkeypatch):
-    monkeypatch.setattr("pimloom.rtl_flow.simulator.build.cache_folder", lambda: tmp_path)
+    monkeypatch.setattr("pimloom.rtl.flow.simulator.build.cache_folder", lambda: tmp_path)
     kept = tmp_path / "simulators"
     for name in ("old", "new"):
         (kept / name).mkdir(parents=True)

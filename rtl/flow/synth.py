@@ -26,11 +26,11 @@ from pimloom.reports.files import write_json
 from pimloom.rtl import emit
 from pimloom.rtl.blocks import Block
 from pimloom.rtl.emit import to_verilog
-from pimloom.rtl_flow import registered
-from pimloom.rtl_flow.lookup import find_blocks
-from pimloom.rtl_flow.registered import Registered
-from pimloom.rtl_flow.tools import cache_folder
-from pimloom.rtl_flow.yowasp import NEXTPNR, YOSYS, ToolError, Tools, tool_version, tools
+from pimloom.rtl.flow import registered
+from pimloom.rtl.flow.lookup import find_blocks
+from pimloom.rtl.flow.registered import Registered
+from pimloom.rtl.flow.tools import cache_folder
+from pimloom.rtl.flow.yowasp import NEXTPNR, YOSYS, ToolError, Tools, tool_version, tools
 
 SCRIPTS = Path(__file__).parent / "scripts"
 LIBRARY = Path("/usr/share/qflow/tech/osu018/osu018_stdcells.lib")  # Debian: qflow-tech-osu018

@@ -14,7 +14,7 @@ from cocotb.clock import Clock
 from cocotb.triggers import Timer
 from cocotb.types import LogicArray
 
-from pimloom.rtl_flow import exchange
+from pimloom.rtl.flow import exchange
 
 
 @cocotb.test()

@@ -17,7 +17,7 @@ import numpy as np
 from cocotb.clock import Clock
 from cocotb.triggers import FallingEdge, ReadOnly
 
-from pimloom.rtl_flow import exchange
+from pimloom.rtl.flow import exchange
 
 PATIENCE = 10_000  # clocks without a transfer
 AFTERWARDS = 100  # clocks in which nothing may come any more

@@ -11,10 +11,10 @@ from pimloom.arch.table import compile_table
 from pimloom.cycle_sim import asic_math as asic
 from pimloom.cycle_sim.pim_math import LANES, column_sum, read_result
 from pimloom.rtl import bf16
+from pimloom.rtl.flow.scenes.scene import Scene, row_scene
+from pimloom.rtl.flow.scenes.values import BF16, PRODUCTS, SUMS, Exponents, near_each_other, pairs, small_operands
 from pimloom.rtl.pim_unit import PimUnit
 from pimloom.rtl.timer import Timer
-from pimloom.rtl_flow.scenes.scene import Scene, row_scene
-from pimloom.rtl_flow.scenes.values import BF16, PRODUCTS, SUMS, Exponents, near_each_other, pairs, small_operands
 
 IDLE, MAC, READ, LOAD = range(4)  # what a MAC unit does in a clock
 Generator = np.random.Generator

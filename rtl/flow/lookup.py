@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from pimloom.arch.error import UserError
-from pimloom.rtl_flow.tools import EXTRA
+from pimloom.rtl.flow.tools import EXTRA
 
 if TYPE_CHECKING:
     from amaranth.lib.wiring import Component

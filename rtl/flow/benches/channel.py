@@ -13,7 +13,7 @@ import numpy as np
 from cocotb.clock import Clock
 from cocotb.triggers import FallingEdge, ReadOnly
 
-from pimloom.rtl_flow.exchange import given, leave
+from pimloom.rtl.flow.exchange import given, leave
 
 
 def _pack(values: np.ndarray, lane: int) -> int:

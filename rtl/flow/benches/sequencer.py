@@ -16,7 +16,7 @@ import numpy as np
 from cocotb.clock import Clock
 from cocotb.triggers import FallingEdge, ReadOnly
 
-from pimloom.rtl_flow.exchange import given, leave
+from pimloom.rtl.flow.exchange import given, leave
 
 Head = tuple[int, int]  # payload, release
 

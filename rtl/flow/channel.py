@@ -17,14 +17,14 @@ from pimloom.mappers.layout import Packed
 from pimloom.reports.functional import Memory
 from pimloom.rtl.command import command_layout
 from pimloom.rtl.emit import to_verilog
+from pimloom.rtl.flow.simulator.environment import Simulator
+from pimloom.rtl.flow.simulator.run import simulate
+from pimloom.rtl.flow.wires import pack
 from pimloom.rtl.pim_channel import PimChannel
 from pimloom.rtl.pim_unit import PimUnit
 from pimloom.rtl.repeat import row_layout
-from pimloom.rtl_flow.simulator.environment import Simulator
-from pimloom.rtl_flow.simulator.run import simulate
-from pimloom.rtl_flow.wires import pack
 
-BENCH = "pimloom.rtl_flow.benches.channel"
+BENCH = "pimloom.rtl.flow.benches.channel"
 TOP = "pim_channel"
 BF16 = ml_dtypes.bfloat16
 DRAIN_CK = 100  # clocks without a command, after the last result has come out

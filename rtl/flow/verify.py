@@ -14,17 +14,17 @@ from pimloom.arch.table import bend, standard_of
 from pimloom.cycle_sim.stream import describe
 from pimloom.rtl.blocks import BLOCKS, OCSTRX
 from pimloom.rtl.emit import to_verilog
+from pimloom.rtl.flow.channel import mismatches as channel_mismatches
+from pimloom.rtl.flow.channel import random_product, run_product
+from pimloom.rtl.flow.cosim import Case, Walk, Walks, walk
+from pimloom.rtl.flow.lookup import build, find_blocks, load_device, part_of
+from pimloom.rtl.flow.scenes import arithmetic, functions, optics
+from pimloom.rtl.flow.scenes.scene import mismatches as scene_mismatches
+from pimloom.rtl.flow.scenes.scene import play
+from pimloom.rtl.flow.simulator.environment import Simulator
+from pimloom.rtl.flow.simulator.run import WAVE_SUFFIX, check_waves
+from pimloom.rtl.flow.stimulus import draw_cases, draw_own_cases, engine, own_table, shrink
 from pimloom.rtl.ocs_switch import OcsSwitch
-from pimloom.rtl_flow.channel import mismatches as channel_mismatches
-from pimloom.rtl_flow.channel import random_product, run_product
-from pimloom.rtl_flow.cosim import Case, Walk, Walks, walk
-from pimloom.rtl_flow.lookup import build, find_blocks, load_device, part_of
-from pimloom.rtl_flow.scenes import arithmetic, functions, optics
-from pimloom.rtl_flow.scenes.scene import mismatches as scene_mismatches
-from pimloom.rtl_flow.scenes.scene import play
-from pimloom.rtl_flow.simulator.environment import Simulator
-from pimloom.rtl_flow.simulator.run import WAVE_SUFFIX, check_waves
-from pimloom.rtl_flow.stimulus import draw_cases, draw_own_cases, engine, own_table, shrink
 
 Progress = Callable[[int, int], None]
 Clocks = tuple[list[np.ndarray], np.ndarray]  # of commands by stream, of refreshes

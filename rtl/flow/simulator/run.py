@@ -13,9 +13,9 @@ import numpy as np
 
 from pimloom.arch.error import UserError
 from pimloom.reports.files import replacing, writing
-from pimloom.rtl_flow.exchange import FOLDER, read_arrays, write_arrays
-from pimloom.rtl_flow.simulator.build import built
-from pimloom.rtl_flow.simulator.environment import (
+from pimloom.rtl.flow.exchange import FOLDER, read_arrays, write_arrays
+from pimloom.rtl.flow.simulator.build import built
+from pimloom.rtl.flow.simulator.environment import (
     SimulationError,
     Simulator,
     environment,

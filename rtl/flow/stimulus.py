@@ -17,7 +17,7 @@ from pimloom.arch.error import UserError
 from pimloom.arch.part import Organization, Part
 from pimloom.arch.table import RuleRow, Table, build_table, rule_rows, standard_of
 from pimloom.cycle_sim.dram import issue
-from pimloom.rtl_flow.cosim import Case
+from pimloom.rtl.flow.cosim import Case
 
 Place = tuple[int, int, int, int]  # pseudo channel, rank, bank group, bank
 ROWS_USED = 3  # few, so that streams meet the same row again

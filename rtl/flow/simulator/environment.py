@@ -18,7 +18,7 @@ from unittest.mock import patch
 from xml.etree import ElementTree
 
 from pimloom.arch.error import UserError
-from pimloom.rtl_flow.tools import EXTRA, cache_folder, tool
+from pimloom.rtl.flow.tools import EXTRA, cache_folder, tool
 
 Simulator: TypeAlias = Literal["verilator", "icarus"]
 SIMULATORS: tuple[Simulator, ...] = get_args(Simulator)

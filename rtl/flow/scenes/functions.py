@@ -12,8 +12,8 @@ from pimloom.cycle_sim import asic_math as asic
 from pimloom.rtl import bf16
 from pimloom.rtl.asic.sum import TreeSum
 from pimloom.rtl.blocks import LONGEST
-from pimloom.rtl_flow.scenes.scene import Scene, stream_scene
-from pimloom.rtl_flow.scenes.values import BF16, BF16_EDGES, vectors
+from pimloom.rtl.flow.scenes.scene import Scene, stream_scene
+from pimloom.rtl.flow.scenes.values import BF16, BF16_EDGES, vectors
 
 TERMS = 40  # most of a sum of partials
 Vectors = Sequence[np.ndarray]
