@@ -15,11 +15,11 @@ from pimloom.arch.inputs import begin
 from pimloom.fabric import app as fabric_app
 from pimloom.failing import say
 from pimloom.output import Json, Quiet, output
-from pimloom.reports.interrupts import Raised, remembered_by
 from pimloom.rtl_cli import app as rtl_app
 from pimloom.streams import mend_streams
 from pimloom.sweeping.commands import app as sweep_app
 from pimloom.sweeping.stopping import end_at_once
+from pimloom.systems.interrupts import Raised, remembered_by
 
 # What a command needs is imported inside it: numba and matplotlib would slow `--help` down.
 

@@ -55,8 +55,8 @@ def emit(
     quiet: Quiet = False,
 ) -> None:
     """Write a block as Verilog, its ports explained above it."""
-    from pimloom.reports.files import write_atomic
     from pimloom.rtl.flow.lookup import build, load_device, needs_extra, part_of
+    from pimloom.systems.files import write_atomic
 
     if out != "-":
         _check_file(Path(out), "--out")

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from pimloom.arch.error import GateError
 from pimloom.arch.system import PimSystem, load_system
-from pimloom.reports.files import prepare_folder
 from pimloom.reports.rtl.study import SYSTEM, write_report
 from pimloom.rtl.flow.lookup import needs_extra
 from pimloom.rtl_show import differing, unproved
+from pimloom.systems.files import prepare_folder
 
 Progress = Callable[[int, int], None]
 

@@ -19,8 +19,8 @@ from pimloom.arch.part import Part
 from pimloom.arch.part_memory import MAPPING, part_memory
 from pimloom.arch.policy import complaints, load_policy
 from pimloom.arch.system import list_names, load_part
-from pimloom.reports.files import write_atomic
 from pimloom.running import Progress, check_writable, parse_settings, progress_bar
+from pimloom.systems.files import write_atomic
 
 UNKNOWN_COMPRESSION = (".bz2", ".xz", ".lz4", ".zip", ".7z")
 LONGEST_IDLE_CK = 10**12  # about ten minutes of simulated time

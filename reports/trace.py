@@ -9,7 +9,7 @@ from pimloom.arch.part import Part
 from pimloom.arch.program import AsicStep, PimStep
 from pimloom.arch.table import Table, compile_table
 from pimloom.cycle_sim.machine import Event as StepEvent
-from pimloom.reports.timeline import Event, Track, trace_json
+from pimloom.systems.timeline import Event, Track, trace_json
 
 BUS, ASIC = Track("command bus", "PIM channel"), Track("ASIC", "ASIC")
 STEPS = Track("instructions", "PIM channel")

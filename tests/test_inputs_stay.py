@@ -14,7 +14,7 @@ import pimloom
 from pimloom.arch.error import UserError
 from pimloom.arch.inputs import begin
 from pimloom.arch.names import HERE
-from pimloom.reports.files import write_atomic
+from pimloom.systems.files import write_atomic
 from tests.command import call
 
 CONFIG = {"model_type": "gpt2", "n_embd": 256, "n_head": 8, "n_layer": 2, "vocab_size": 100}

@@ -10,8 +10,8 @@ from functools import partial
 
 import pytest
 
-from pimloom.reports.interrupts import Raised, remembered_by
-from pimloom.reports.pool import run_all
+from pimloom.systems.interrupts import Raised, remembered_by
+from pimloom.systems.pool import run_all
 from tests.command import ENVIRONMENT, call
 
 SEEDS = range(4)
@@ -66,15 +66,13 @@ def test_so_does_one_behind_the_last_result(own_handler):
 def test_workers_are_not_interrupted_themselves(own_handler, capfd):
     """The terminal interrupts all processes; the workers ignore it from the first moment on."""
     script = (
-        f"{HEED}\nimport os\nfrom functools import partial\nfrom pimloom.reports.pool import run_all\n"
+        f"{HEED}\nimport os\nfrom functools import partial\nfrom pimloom.systems.pool import run_all\n"
         "from tests.test_interrupts import snooze\n"
         "try:\n    for job, _ in run_all(partial(snooze, 0.01), range(10000)):\n"
         "        os.killpg(0, signal.SIGINT)\nexcept KeyboardInterrupt:\n    print('stopped')\n"
     )
     command = [sys.executable, "-c", script]
-    done = subprocess.run(
-        command, env=ENVIRONMENT, start_new_session=True, capture_output=True, text=True, check=False
-    )
+    done = subprocess.run(command, env=ENVIRONMENT, start_new_session=True, capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr, done.returncode) == ("stopped\n", "", 0)
 
 

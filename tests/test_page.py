@@ -9,7 +9,6 @@ from xml.etree import ElementTree
 import pytest
 
 from pimloom.reports.figures import Range, grouped_bars, horizontal_ranges, lines, stacked_bars
-from pimloom.reports.files import write_atomic
 from pimloom.reports.page import (
     Card,
     Claim,
@@ -24,6 +23,7 @@ from pimloom.reports.page import (
     prose,
     render,
 )
+from pimloom.systems.files import write_atomic
 from tests.browser import browser, visit
 
 __all__ = ["browser"]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pimloom.reports.timeline import Event, Track, microseconds, trace_json
+from pimloom.systems.timeline import Event, Track, microseconds, trace_json
 
 BANK, BUS, ASIC = Track("bank 0", "channel 0"), Track("command bus", "channel 0"), Track("bank 0", "ASIC <b>")
 

@@ -44,8 +44,8 @@ def faults(
     from pimloom.reports.faults.events import write_faults
     from pimloom.reports.faults.statistics import fault_statistics
     from pimloom.reports.faults.synthetic import node_names
-    from pimloom.reports.files import write_table_csv
     from pimloom.show import show_line
+    from pimloom.systems.files import write_table_csv
 
     check_outputs({"--json": json, "--csv": csv, "--synthesise": synthesise}, {"--faults": faults})
     if faults is not None and synthesise is not None:

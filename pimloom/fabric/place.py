@@ -152,7 +152,7 @@ def _job(
 
 def _write(placed: "Placed", csv: Path | None, figure: Path | None, rows: Iterable[Mapping[str, Any]]) -> None:
     """Both files, or none: the drawing is made before either is written."""
-    from pimloom.reports.files import write_atomic, write_table_csv
+    from pimloom.systems.files import write_atomic, write_table_csv
 
     drawing = None
     if figure is not None:

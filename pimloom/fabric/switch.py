@@ -37,8 +37,8 @@ def switch(
     from pimloom.arch.optics_events import load_events
     from pimloom.arch.system import digest
     from pimloom.reports.fabric import switch as report
-    from pimloom.reports.files import table_csv, write_atomic
     from pimloom.running import parse_settings, progress_bar
+    from pimloom.systems.files import table_csv, write_atomic
 
     _check_outputs(events, {"--json": json, "--csv": csv, "--timeline": timeline})
     module = load_optics(part, parse_settings(set_ or [], "timing.retrain='2 ms'")).value

@@ -58,7 +58,7 @@ def waste(
     from pimloom.arch.topology import topologies
     from pimloom.arch.topology.cluster import Cluster
     from pimloom.reports.fabric.waste import IID_DRAWS, TRACE_DRAWS, Plan
-    from pimloom.reports.files import write_atomic, write_table_csv
+    from pimloom.systems.files import write_atomic, write_table_csv
 
     check_outputs({"--json": json, "--csv": csv, "--figure": figure}, {"--faults": faults})
     tps = read_counts(tp, "--tp")

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from pimloom.fabric.faults import check_outputs
-from pimloom.reports.files import write_atomic, write_table_csv
 from pimloom.reports.page import Figure
+from pimloom.systems.files import write_atomic, write_table_csv
 
 
 def check_files(json: str | None, csv: Path | None, figure: Path | None, waste: Path | None = None) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from pimloom.reports.interrupts import SIGNALS, Raised, remembered_by
+from pimloom.systems.interrupts import SIGNALS, Raised, remembered_by
 
 SHOW_CURSOR = "\x1b[?25h"
 

@@ -6,7 +6,7 @@ from pimloom.arch.optics import Optics, switch_table
 from pimloom.arch.optics_events import Story
 from pimloom.arch.units import BITS_PER_BYTE, PS_PER_NS, PS_PER_US
 from pimloom.cycle_sim.ocs import Burst, Delivered, Light, Outcome, Request, deliver, simulate
-from pimloom.reports.timeline import Event, Track, trace_json
+from pimloom.systems.timeline import Event, Track, trace_json
 
 STATE, DATA, FAILOVER = Track("state", "module"), Track("data", "module"), Track("failovers", "module")
 COLUMNS = (  # of a request

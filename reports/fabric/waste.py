@@ -21,7 +21,7 @@ from pimloom.mappers.fabric.usable import check_usable, find_faulty, usable_gpus
 from pimloom.reports.faults.replay import check_replay, draw_nodes, walk
 from pimloom.reports.faults.statistics import weighted_quantile
 from pimloom.reports.faults.trace import Trace
-from pimloom.reports.pool import run_all
+from pimloom.systems.pool import run_all
 
 IID_DRAWS, TRACE_DRAWS = 100, 10
 MOST_DRAWS = 100_000

@@ -20,7 +20,7 @@ from pimloom.arch.error import UserError
 from pimloom.arch.load import load_json
 from pimloom.arch.units import GIB, H_PER_DAY
 from pimloom.reports.faults.trace import SERVERS, Kind, Trace
-from pimloom.reports.files import write_atomic
+from pimloom.systems.files import write_atomic
 
 MOST_DAYS = 36_500
 EVENT_TYPES = ("fault_start", "fault_end")

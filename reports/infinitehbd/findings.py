@@ -23,8 +23,8 @@ from pimloom.reports.faults.statistics import FaultStatistics, fault_statistics,
 from pimloom.reports.faults.synthetic import synthesise
 from pimloom.reports.faults.trace import SERVERS, Trace
 from pimloom.reports.infinitehbd.properties import break_rates, bypasses, corner_rate, one_ring
-from pimloom.reports.pool import run_all
 from pimloom.reports.reproduction import Progress, counting
+from pimloom.systems.pool import run_all
 
 Row = dict[str, Any]
 

@@ -17,10 +17,10 @@ from pimloom.mappers.packing import round_robin
 from pimloom.reports.npu_pim.gpu import serve_gpu
 from pimloom.reports.npu_pim.parallel import serve_on_devices
 from pimloom.reports.npu_pim.serve import Served
-from pimloom.reports.pool import run_all
 from pimloom.reports.serving.batching import Rules, decode
 from pimloom.reports.serving.decoding import warm_up_of
 from pimloom.reports.serving.workload import load_workload
+from pimloom.systems.pool import run_all
 
 FIDELITIES = ("physical", "released")
 LONGEST = 2048  # tokens of a context, as in the authors' lists (trace-generator/get_distributions.py)

@@ -7,7 +7,6 @@ from msgspec.structs import asdict
 
 from pimloom import __version__
 from pimloom.arch.system import load_system
-from pimloom.reports.files import prepare_folder
 from pimloom.reports.neupims import device, sections, timeline
 from pimloom.reports.neupims.checks import Findings, published, reproduction_rows
 from pimloom.reports.neupims.needed import needed
@@ -23,6 +22,7 @@ from pimloom.reports.reproduction import (
     reproduction_section,
     write_study,
 )
+from pimloom.systems.files import prepare_folder
 
 TITLE = "NeuPIMs: a reproduction"
 

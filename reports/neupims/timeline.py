@@ -19,7 +19,7 @@ from pimloom.reports.npu_pim.serve import PORTS, lay_out
 from pimloom.reports.npu_pim.stage_times import merged
 from pimloom.reports.page import Figure, Section
 from pimloom.reports.spans import Span, spans
-from pimloom.reports.timeline import Event, Track, trace_json
+from pimloom.systems.timeline import Event, Track, trace_json
 
 EACH = 2  # requests of a channel, one for each sub-batch
 GAP_CK = 64  # reads and writes that are no further apart are drawn as one

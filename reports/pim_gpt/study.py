@@ -7,7 +7,6 @@ from pimloom import __version__
 from pimloom.arch.error import GateError
 from pimloom.arch.system import load_system
 from pimloom.arch.units import S_PER_US
-from pimloom.reports.files import prepare_folder
 from pimloom.reports.page import Card, Claim, ClaimLine, Page
 from pimloom.reports.pim_gpt import sections
 from pimloom.reports.pim_gpt.baselines import baselines
@@ -25,6 +24,7 @@ from pimloom.reports.reproduction import (
     write_study,
 )
 from pimloom.reports.result import Result
+from pimloom.systems.files import prepare_folder
 
 TITLE = "PIM-GPT: a reproduction"
 

@@ -11,7 +11,6 @@ import numpy as np
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from pimloom.reports.files import prepare_folder, write_atomic
 from pimloom.reports.page import TEMPLATES, number, prose
 from pimloom.reports.sweep.csv_files import write_points
 from pimloom.reports.sweep.findings import Findings, study
@@ -20,6 +19,7 @@ from pimloom.reports.sweep.payload import ordered, payload, role_of, script_safe
 from pimloom.reports.sweep.sensitivity import Indices
 from pimloom.reports.sweep.table import SweepTable
 from pimloom.reports.sweep.units import meaning_of, unit_of
+from pimloom.systems.files import prepare_folder, write_atomic
 
 __all__ = ["SweepTable", "write_report"]
 

@@ -26,13 +26,13 @@ from pimloom.arch.optics import load_optics, switch_table
 from pimloom.arch.part import Part
 from pimloom.arch.system import load_part
 from pimloom.arch.table import Table, compile_table
-from pimloom.reports.files import write_json
 from pimloom.rtl.flow.lookup import build, find_blocks, part_of
 from pimloom.rtl.flow.tools import cache_folder, tool
 from pimloom.rtl.flow.yowasp import YOSYS, ToolError, Tools, tool_version, tools
 from pimloom.rtl.formal.ocs import SWITCH_PROPERTIES, SwitchQuestion, SwitchTwin, any_switch
 from pimloom.rtl.formal.proof import STEP, Question, Task
 from pimloom.rtl.formal.properties import PROPERTIES, Twin
+from pimloom.systems.files import write_json
 
 Progress = Callable[[int, int], None]
 Solver = Literal["yices", "z3"]

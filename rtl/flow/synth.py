@@ -22,7 +22,6 @@ from amaranth.lib.wiring import Component
 
 from pimloom.arch.optics import Optics
 from pimloom.arch.part import Part
-from pimloom.reports.files import write_json
 from pimloom.rtl import emit
 from pimloom.rtl.blocks import Block
 from pimloom.rtl.emit import to_verilog
@@ -31,6 +30,7 @@ from pimloom.rtl.flow.lookup import find_blocks
 from pimloom.rtl.flow.registered import Registered
 from pimloom.rtl.flow.tools import cache_folder
 from pimloom.rtl.flow.yowasp import NEXTPNR, YOSYS, ToolError, Tools, tool_version, tools
+from pimloom.systems.files import write_json
 
 SCRIPTS = Path(__file__).parent / "scripts"
 LIBRARY = Path("/usr/share/qflow/tech/osu018/osu018_stdcells.lib")  # Debian: qflow-tech-osu018

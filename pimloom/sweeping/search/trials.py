@@ -8,8 +8,8 @@ from typing import Any
 
 from pimloom.arch.error import UserError
 from pimloom.arch.load import load_json
-from pimloom.reports.files import prepare_folder, write_atomic
 from pimloom.sweeping.search.space import Place, Space
+from pimloom.systems.files import prepare_folder, write_atomic
 
 _LARGEST_BYTES = 64 << 20
 

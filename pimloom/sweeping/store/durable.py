@@ -1,6 +1,6 @@
 """A new file that is there whole, and still there after a power cut; it never replaces one of another name.
 
-`reports.files` is for outputs that a user may point at a device; these files are ours alone, in a folder of ours.
+`systems.files` is for outputs that a user may point at a device; these files are ours alone, in a folder of ours.
 """
 
 import errno

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from pimloom.arch.error import UserError, one_line
 from pimloom.arch.load import load_json
-from pimloom.reports.files import json_text
 from pimloom.sweeping.store.durable import make_folder, put
+from pimloom.systems.files import json_text
 
 RUNS = "runs"
 

@@ -9,7 +9,7 @@ from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from contextlib import contextmanager
 from typing import TypeVar
 
-from pimloom.reports.interrupts import SIGNALS, Raised, remembered_by
+from pimloom.systems.interrupts import SIGNALS, Raised, remembered_by
 
 Job = TypeVar("Job")
 Found = TypeVar("Found")

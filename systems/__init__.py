@@ -1,0 +1,1 @@
+"""Systems composed of the rooms below: devices, memory, fabrics, serving."""
