@@ -12,8 +12,8 @@ from pimloom.arch.error import UserError
 from pimloom.arch.llm import load_llm
 from pimloom.arch.system import load_system
 from pimloom.arch.units import PS_PER_US, S_PER_US
-from pimloom.reports.result import Result
-from pimloom.reports.simulate import Window, simulate
+from pimloom.systems.devices.result import Result
+from pimloom.systems.devices.simulate import Window, simulate
 from pimloom.systems.files import check_not_read, write_atomic
 
 LONGEST_WINDOW_US = 2000  # about a million events

@@ -19,7 +19,7 @@ from pimloom.arch.system import list_names, load_part, load_system
 from pimloom.arch.training import load_training
 from pimloom.explain import Explanation
 from pimloom.explain_standard import Explained
-from pimloom.reports.result import Result
+from pimloom.systems.devices.result import Result
 
 MANY = 5  # columns
 PIPE_WIDTH = 118  # columns when stdout is no terminal, so that output is the same everywhere

@@ -2,7 +2,7 @@
 """One PIM channel: sequencer, banks, a MAC unit beside each bank, global buffer, results.
 
 It runs a real matrix-vector product, data and timing: the commands issue when the table lets them, and what they do
-to the data is what `reports.functional` does, in the order of issue.
+to the data is what `systems.devices.functional` does, in the order of issue.
 """
 
 from amaranth.hdl import Module, Mux, Signal, Value

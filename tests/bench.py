@@ -19,7 +19,7 @@ from pimloom.cycle_sim.dram import issue
 from pimloom.mappers.gemv import product
 from pimloom.mappers.geometry import geometry
 from pimloom.mappers.layout import Packed
-from pimloom.reports.simulate import simulate
+from pimloom.systems.devices.simulate import simulate
 
 
 def best_of(n: int, work: Callable[[], object]) -> float:

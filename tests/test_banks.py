@@ -20,8 +20,8 @@ from pimloom.mappers.decode import plan
 from pimloom.mappers.gemv import product, weighted_sum, write_v
 from pimloom.mappers.geometry import Geometry, geometry
 from pimloom.mappers.layout import Packed, RowAligned
-from pimloom.reports.functional import BF16, Block, Memory
-from pimloom.reports.simulate import simulate
+from pimloom.systems.devices.functional import BF16, Block, Memory
+from pimloom.systems.devices.simulate import simulate
 from tests.test_functional import random_weights, reference, spec_of
 
 BANKS = (8, 16, 32, 64)

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 import pimloom
-from pimloom.reports.result import Result
+from pimloom.systems.devices.result import Result
 from tests.command import ENVIRONMENT, call, spawn
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -17,10 +17,10 @@ from pimloom.cycle_sim.machine import Outcome
 from pimloom.energy.ledger import Ledger
 from pimloom.energy.pim import pim_energy
 from pimloom.mappers.decode import Plan
-from pimloom.reports import simulate as module
-from pimloom.reports.conservation import ConservationError, check_conservation, check_energy
-from pimloom.reports.result import Result
-from pimloom.reports.simulate import simulate
+from pimloom.systems.devices import simulate as module
+from pimloom.systems.devices.conservation import ConservationError, check_conservation, check_energy
+from pimloom.systems.devices.result import Result
+from pimloom.systems.devices.simulate import simulate
 
 TOKENS = 4
 MATRICES = ("QKV", "projection", "FFN1", "FFN2", "LM head")

@@ -17,7 +17,7 @@ from pimloom.mappers.decode import plan
 from pimloom.mappers.gemv import product
 from pimloom.mappers.geometry import Geometry, geometry
 from pimloom.mappers.layout import Packed
-from pimloom.reports.functional import BF16, Block, Memory, Weights
+from pimloom.systems.devices.functional import BF16, Block, Memory, Weights
 
 PART = load_part("gddr6_pim_gpt").value
 TABLE = compile_table(PART)

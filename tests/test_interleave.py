@@ -16,8 +16,8 @@ from pimloom.arch.system import load_system
 from pimloom.cycle_sim.npu_pim.machine import run
 from pimloom.mappers.interleave import Stage, all_layers, stages
 from pimloom.mappers.partition import subset_sums
-from pimloom.reports.npu_pim.layer import LayerProgram
-from pimloom.reports.npu_pim.serve import PORTS, lay_out, serve
+from pimloom.systems.devices.npu_pim.layer import LayerProgram
+from pimloom.systems.devices.npu_pim.serve import PORTS, lay_out, serve
 from tests.command import call
 
 # the specification, section 3.8: stage, NPU (projection and FFN, QKV), PIM

@@ -16,9 +16,9 @@ from pimloom.arch.npu_pim import NpuPimSystem
 from pimloom.arch.system import load_system
 from pimloom.cycle_sim.link import all_gather_ps, all_reduce_bytes, all_reduce_ps, reduce_scatter_ps, send_ps
 from pimloom.cycle_sim.pipeline import flow
-from pimloom.reports.npu_pim.exchange import exchange
-from pimloom.reports.npu_pim.parallel import stage_layers
-from pimloom.reports.npu_pim.serve import shard_of
+from pimloom.systems.devices.npu_pim.exchange import exchange
+from pimloom.systems.devices.npu_pim.parallel import stage_layers
+from pimloom.systems.devices.npu_pim.serve import shard_of
 from tests.command import call
 
 SIMPLE = Link(gbps=8, latency_ns=5, pj_per_bit=1, topology="ring")  # a byte in 1 ns

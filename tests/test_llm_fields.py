@@ -13,8 +13,8 @@ from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec, load_llm
 from pimloom.arch.system import RooflineSystem, load_system
 from pimloom.cycle_sim.roofline import check_fits, prompt_time, token_time
-from pimloom.reports.result import Result
-from pimloom.reports.simulate import simulate
+from pimloom.systems.devices.result import Result
+from pimloom.systems.devices.simulate import simulate
 
 HEAD = {"workload.lm_head": "true"}
 GPT2 = load_llm("gpt2")

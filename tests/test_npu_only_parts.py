@@ -14,7 +14,7 @@ from pimloom.arch.table import compile_table, rule_rows
 from pimloom.cycle_sim.monitor import TRACE, check_trace
 from pimloom.cycle_sim.npu_pim.kernels.fields import COMMANDS
 from pimloom.cycle_sim.npu_pim.machine import run
-from pimloom.reports.npu_pim.serve import PORTS, lay_out, serve
+from pimloom.systems.devices.npu_pim.serve import PORTS, lay_out, serve
 from tests.command import call
 
 PARTS = list_names("parts")
@@ -83,7 +83,6 @@ def least_between_ranks(table, rule, trace):
 
 def test_pseudo_channels_are_channels(tmp_path):
     """Four HBM2 channels of two pseudo channels each, and eight of one, with half the pins and half the capacity."""
-
 
     text = find("parts", "hbm2_2400").read_text()
     for two, one in (

@@ -18,10 +18,10 @@ from pimloom.cycle_sim.npu_pim.machine import Npu, run
 from pimloom.energy.area import second_row_buffer
 from pimloom.energy.npu_pim import Standby, Work, command_pj, memory_pj, npu_pj
 from pimloom.mappers.kv import place
-from pimloom.reports.npu_pim.energy import stage_energy
-from pimloom.reports.npu_pim.layer import LayerProgram
-from pimloom.reports.npu_pim.serve import shard_of
-from pimloom.reports.npu_pim.work import gemm_work, lane_ops, sum_work
+from pimloom.systems.devices.npu_pim.energy import stage_energy
+from pimloom.systems.devices.npu_pim.layer import LayerProgram
+from pimloom.systems.devices.npu_pim.serve import shard_of
+from pimloom.systems.devices.npu_pim.work import gemm_work, lane_ops, sum_work
 from tests.command import call
 from tests.neupims_engine import Run, spec
 from tests.neupims_stimuli import stimulus

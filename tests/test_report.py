@@ -15,7 +15,7 @@ from pimloom.reports.page import render
 from pimloom.reports.pim_gpt import study
 from pimloom.reports.pim_gpt.checks import HARD, SOFT, Findings, published, reproduction_rows
 from pimloom.reports.pim_gpt.points import MODELS, Point, all_points, run_points
-from pimloom.reports.result import Result
+from pimloom.systems.devices.result import Result
 from tests.browser import Visit, browser, visit
 from tests.command import call
 

@@ -13,7 +13,7 @@ from pimloom.cycle_sim.machine import Machine
 from pimloom.cycle_sim.runs import NOT_RUNNING, Known, Stream
 from pimloom.mappers.decode import Decoder, plan
 from pimloom.mappers.geometry import geometry
-from pimloom.reports.simulate import simulate
+from pimloom.systems.devices.simulate import simulate
 from tests.test_machine import TINY
 
 PARTS = {

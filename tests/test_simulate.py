@@ -17,9 +17,9 @@ from pimloom.arch.llm import LlmSpec, load_llm
 from pimloom.arch.system import RooflineSystem, System, load_system
 from pimloom.cycle_sim.dram import Engine, Issue
 from pimloom.cycle_sim.roofline import check_fits, token_time
-from pimloom.reports import simulate as module
-from pimloom.reports.result import Result
-from pimloom.reports.simulate import Window, simulate
+from pimloom.systems.devices import simulate as module
+from pimloom.systems.devices.result import Result
+from pimloom.systems.devices.simulate import Window, simulate
 from tests import reference_model as ref
 
 TOKENS = 1024

@@ -16,7 +16,7 @@ from pimloom.reports.pim_gpt.checks import Findings, published, reproduction_row
 from pimloom.reports.pim_gpt.closed_form import closed_form_us
 from pimloom.reports.pim_gpt.points import LM_HEAD, MODELS, SERIAL, Point, all_points, channels, clock
 from pimloom.reports.published import span
-from pimloom.reports.result import Result, Workload
+from pimloom.systems.devices.result import Result, Workload
 from tests import reference_model as ref
 
 AT_100_MHZ, AT_16_CHANNELS = clock(100), channels(16)

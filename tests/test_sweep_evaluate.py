@@ -204,6 +204,7 @@ HARMLESS = {
     "pimloom/__init__",
     "pimloom/api",
     "reports/__init__",
+    "systems/__init__",
     "pimloom/sweeping/__init__",
     "pimloom/sweeping/definition/__init__",
 }

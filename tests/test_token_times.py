@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pimloom
-from pimloom.reports.result import Result
 from pimloom.sweeping.definition.sweep import Axis
 from pimloom.sweeping.point.evaluate import evaluate
 from pimloom.sweeping.point.shared import base_of
+from pimloom.systems.devices.result import Result
 from tests.command import call
 from tests.test_sweep_evaluate import sweep
 

@@ -3,8 +3,8 @@
 from pimloom.reports.figures import grouped_bars, stacked_bars
 from pimloom.reports.neupims.checks import Findings, area_percent, published
 from pimloom.reports.neupims.points import BARS, COMPARED, CONTENDERS, Cell, Point, there
-from pimloom.reports.neupims.usage import Usage, grouped_j, memory_w
 from pimloom.reports.page import Column, Figure, Section, TableData
+from pimloom.systems.devices.npu_pim.usage import Usage, grouped_j, memory_w
 
 USES = {
     "arrays": "multiply-accumulates",

@@ -5,8 +5,8 @@ from pimloom.arch.npu_pim import NpuPimSystem
 from pimloom.arch.units import BITS_PER_BYTE
 from pimloom.reports.neupims.checks import Findings, published
 from pimloom.reports.neupims.points import Cell, Point, machine, there
-from pimloom.reports.npu_pim.serve import Served
 from pimloom.reports.page import Column, Section, TableData
+from pimloom.systems.devices.npu_pim.serve import Served
 
 ATTENTION = {
     "npu": ("NPU-only", "over_npu", "attention_serial", "attention of a layer on the arrays"),

@@ -14,12 +14,12 @@ from pimloom.arch.units import ceil_div
 from pimloom.mappers.kv import Shape
 from pimloom.mappers.kv_pages import KvPages
 from pimloom.mappers.packing import round_robin
-from pimloom.reports.npu_pim.gpu import serve_gpu
-from pimloom.reports.npu_pim.parallel import serve_on_devices
-from pimloom.reports.npu_pim.serve import Served
 from pimloom.reports.serving.batching import Rules, decode
 from pimloom.reports.serving.decoding import warm_up_of
 from pimloom.reports.serving.workload import load_workload
+from pimloom.systems.devices.npu_pim.gpu import serve_gpu
+from pimloom.systems.devices.npu_pim.parallel import serve_on_devices
+from pimloom.systems.devices.npu_pim.serve import Served
 from pimloom.systems.pool import run_all
 
 FIDELITIES = ("physical", "released")

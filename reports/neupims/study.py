@@ -11,7 +11,6 @@ from pimloom.reports.neupims import device, sections, timeline
 from pimloom.reports.neupims.checks import Findings, published, reproduction_rows
 from pimloom.reports.neupims.needed import needed
 from pimloom.reports.neupims.points import CONTENDERS, DEFAULT, FULL, Point, Scope, all_points, run_points, there
-from pimloom.reports.npu_pim.serve import Served
 from pimloom.reports.page import Card, Claim, ClaimLine, Column, Page
 from pimloom.reports.reproduction import (
     Progress,
@@ -22,6 +21,7 @@ from pimloom.reports.reproduction import (
     reproduction_section,
     write_study,
 )
+from pimloom.systems.devices.npu_pim.serve import Served
 from pimloom.systems.files import prepare_folder
 
 TITLE = "NeuPIMs: a reproduction"

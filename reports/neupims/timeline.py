@@ -15,10 +15,10 @@ from pimloom.cycle_sim.npu_pim.machine import Ran, run
 from pimloom.mappers.interleave import Stage
 from pimloom.mappers.interleave import stages as interleaved
 from pimloom.reports.neupims.points import CONTENDERS, Scope
-from pimloom.reports.npu_pim.serve import PORTS, lay_out
-from pimloom.reports.npu_pim.stage_times import merged
 from pimloom.reports.page import Figure, Section
 from pimloom.reports.spans import Span, spans
+from pimloom.systems.devices.npu_pim.serve import PORTS, lay_out
+from pimloom.systems.devices.npu_pim.stage_times import merged
 from pimloom.systems.timeline import Event, Track, trace_json
 
 EACH = 2  # requests of a channel, one for each sub-batch

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from pimloom.arch.llm import LlmSpec, load_llm
 from pimloom.arch.system import PimSystem, load_system
-from pimloom.reports.pim_gpt.aim import macab_cycles
 from pimloom.reports.pim_gpt.points import (
     CHANNELS,
     CLOCKS_MHZ,
@@ -20,8 +19,9 @@ from pimloom.reports.pim_gpt.points import (
     clock,
 )
 from pimloom.reports.published import Published, read_published, span
-from pimloom.reports.result import Result
-from pimloom.reports.simulate import account
+from pimloom.systems.devices.aim import macab_cycles
+from pimloom.systems.devices.result import Result
+from pimloom.systems.devices.simulate import account
 
 HARD, SOFT, REPORT = "hard gate", "soft", "report only"
 MEBI = 2**20  # the paper's millions of parameters are 2^20 [derived]

@@ -8,8 +8,8 @@ import msgspec
 
 from pimloom.arch.llm import load_llm
 from pimloom.arch.system import load_system
-from pimloom.reports.result import Result
-from pimloom.reports.simulate import run_digest, simulate
+from pimloom.systems.devices.result import Result
+from pimloom.systems.devices.simulate import run_digest, simulate
 from pimloom.systems.pool import run_all
 
 MODELS = ("gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl", "gpt3-small", "gpt3-medium", "gpt3-large", "gpt3-xl")

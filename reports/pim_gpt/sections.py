@@ -6,7 +6,7 @@ from pimloom.reports.page import Column, Section, TableData
 from pimloom.reports.pim_gpt.checks import Findings, published
 from pimloom.reports.pim_gpt.closed_form import closed_form_us
 from pimloom.reports.pim_gpt.points import CHANNELS, CLOCKS_MHZ, LM_HEAD, MODELS, SERIAL, SHAPES, TOKENS, Point
-from pimloom.reports.result import Result
+from pimloom.systems.devices.result import Result
 
 GROUPS = {
     "QKV": "QKV",

@@ -23,7 +23,7 @@ from pimloom.reports.reproduction import (
     reproduction_section,
     write_study,
 )
-from pimloom.reports.result import Result
+from pimloom.systems.devices.result import Result
 from pimloom.systems.files import prepare_folder
 
 TITLE = "PIM-GPT: a reproduction"

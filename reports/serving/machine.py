@@ -9,10 +9,10 @@ from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec
 from pimloom.arch.system import RooflineSystem, System
 from pimloom.mappers.kv_pages import CacheRoom, KvPages, KvTokens
-from pimloom.reports.npu_pim.gpu import serve_gpu
-from pimloom.reports.npu_pim.parallel import check_pipeline, serve_on_devices, stage_layers
-from pimloom.reports.npu_pim.serve import Served, channel_of, estimate_of, shard_of
-from pimloom.reports.npu_pim.share import REMEDY, first_row, tokens_that_fit, weight_bytes
+from pimloom.systems.devices.npu_pim.gpu import serve_gpu
+from pimloom.systems.devices.npu_pim.parallel import check_pipeline, serve_on_devices, stage_layers
+from pimloom.systems.devices.npu_pim.serve import Served, channel_of, estimate_of, shard_of
+from pimloom.systems.devices.npu_pim.share import REMEDY, first_row, tokens_that_fit, weight_bytes
 
 
 class Plan(NamedTuple):
@@ -81,9 +81,7 @@ def _npu(system: System, llm: LlmSpec, plan: Plan) -> Machine:
         raise _full(llm, plan, layers, hardware.npu.element_bits, there)
 
     def simulate(batch: Batch) -> Served:
-        return serve_on_devices(
-            system, llm, *batch, tp=plan.tp, pp=plan.pp, layers=plan.layers, fidelity=plan.fidelity
-        )
+        return serve_on_devices(system, llm, *batch, tp=plan.tp, pp=plan.pp, layers=plan.layers, fidelity=plan.fidelity)
 
     def room() -> CacheRoom:  # pages as large as `serve` makes them
         return KvPages(shard.shape, hardware.dram.channels, first, rows, allotted=True)

@@ -14,7 +14,6 @@ from pimloom.cycle_sim.dram import issue
 from pimloom.mappers.gemv import Emitter, product
 from pimloom.mappers.geometry import Geometry, geometry
 from pimloom.mappers.layout import Packed
-from pimloom.reports.functional import Memory
 from pimloom.rtl.command import command_layout
 from pimloom.rtl.emit import to_verilog
 from pimloom.rtl.flow.simulator.environment import Simulator
@@ -23,6 +22,7 @@ from pimloom.rtl.flow.wires import pack
 from pimloom.rtl.pim_channel import PimChannel
 from pimloom.rtl.pim_unit import PimUnit
 from pimloom.rtl.repeat import row_layout
+from pimloom.systems.devices.functional import Memory
 
 BENCH = "pimloom.rtl.flow.benches.channel"
 TOP = "pim_channel"

@@ -6,11 +6,8 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 
-ROOMS = ("arch", "cycle_sim", "energy", "mappers", "reports.npu_pim", "reports.serving", "sweeping.point")
-ALONE = {
-    "reports": ("conservation.py", "result.py", "simulate.py"),
-    "sweeping.definition": ("sweep.py",),
-}
+ROOMS = ("arch", "cycle_sim", "energy", "mappers", "reports.serving", "sweeping.point", "systems.devices")
+ALONE = {"sweeping.definition": ("sweep.py",)}
 KINDS = (".py", ".yaml", ".json")
 
 

@@ -8,14 +8,14 @@ from pimloom.arch.error import UserError, one_line
 from pimloom.arch.system import PimSystem
 from pimloom.cycle_sim.runs import Known, Run
 from pimloom.energy.logic_area import pim_area_mm2
-from pimloom.reports.result import Result
-from pimloom.reports.simulate import simulate
 from pimloom.sweeping.definition.sweep import Scalar
 from pimloom.sweeping.point.code import code_digest
 from pimloom.sweeping.point.decode import decode
 from pimloom.sweeping.point.results import flat
 from pimloom.sweeping.point.row import Outcome, Row, row_of
 from pimloom.sweeping.point.shared import Base, resolved
+from pimloom.systems.devices.result import Result
+from pimloom.systems.devices.simulate import simulate
 
 
 class Found(NamedTuple):

@@ -28,8 +28,8 @@ from pimloom.energy.ledger import EnergyError
 from pimloom.energy.pim import CURRENTS, ON_THE_PINS, command_energy_pj, pim_energy
 from pimloom.mappers.decode import Decoder, Plan, max_tokens, plan
 from pimloom.mappers.geometry import geometry
-from pimloom.reports.conservation import check_conservation, check_energy
-from pimloom.reports.result import Result, Workload
+from pimloom.systems.devices.conservation import check_conservation, check_energy
+from pimloom.systems.devices.result import Result, Workload
 
 Progress = Callable[[int], None]
 

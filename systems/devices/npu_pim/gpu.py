@@ -14,11 +14,11 @@ from pimloom.arch.llm import LlmSpec
 from pimloom.arch.system import RooflineSystem, System
 from pimloom.arch.units import BITS_PER_BYTE, J_PER_PJ, PS_PER_NS, PS_PER_US, S_PER_PS
 from pimloom.cycle_sim.roofline import work_s
-from pimloom.reports.npu_pim.contexts import attended
-from pimloom.reports.npu_pim.energy import ledger
-from pimloom.reports.npu_pim.layer import dealt
-from pimloom.reports.npu_pim.serve import Served, served_digest
-from pimloom.reports.npu_pim.share import Share, check_memory, share_of
+from pimloom.systems.devices.npu_pim.contexts import attended
+from pimloom.systems.devices.npu_pim.energy import ledger
+from pimloom.systems.devices.npu_pim.layer import dealt
+from pimloom.systems.devices.npu_pim.serve import Served, served_digest
+from pimloom.systems.devices.npu_pim.share import Share, check_memory, share_of
 
 
 class Work(NamedTuple):

@@ -13,9 +13,9 @@ from pimloom.arch.units import BITS_PER_BYTE, J_PER_PJ, S_PER_PS, ceil_div
 from pimloom.cycle_sim.link import bits_ps, latency_ps
 from pimloom.cycle_sim.pipeline import Flow, flow
 from pimloom.mappers.packing import pack
-from pimloom.reports.npu_pim.contexts import attended
-from pimloom.reports.npu_pim.energy import ledger
-from pimloom.reports.npu_pim.serve import (
+from pimloom.systems.devices.npu_pim.contexts import attended
+from pimloom.systems.devices.npu_pim.energy import ledger
+from pimloom.systems.devices.npu_pim.serve import (
     ENERGIES,
     Served,
     channel_of,
@@ -26,7 +26,7 @@ from pimloom.reports.npu_pim.serve import (
     shard_of,
     sub_batches,
 )
-from pimloom.reports.npu_pim.undivided import fitted
+from pimloom.systems.devices.npu_pim.undivided import fitted
 
 
 def serve_on_devices(

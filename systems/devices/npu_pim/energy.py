@@ -10,7 +10,7 @@ from pimloom.arch.part import Part
 from pimloom.cycle_sim.npu_pim.machine import Account, Ran
 from pimloom.energy.ledger import EnergyError, Ledger
 from pimloom.energy.npu_pim import Standby, Work, command_pj, has_currents, memory_pj, npu_pj
-from pimloom.reports.npu_pim.layer import LayerProgram
+from pimloom.systems.devices.npu_pim.layer import LayerProgram
 
 Pj = dict[str, float]
 

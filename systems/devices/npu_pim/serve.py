@@ -24,13 +24,13 @@ from pimloom.mappers.interleave import stages as schedule
 from pimloom.mappers.kv import Cache, Shape
 from pimloom.mappers.packing import PUBLISHED, estimate_ck, pack, split
 from pimloom.mappers.partition import subset_sums
-from pimloom.reports.npu_pim.constants import derived_constants
-from pimloom.reports.npu_pim.contexts import attended
-from pimloom.reports.npu_pim.energy import stage_energy, total_energy
-from pimloom.reports.npu_pim.exchange import exchange
-from pimloom.reports.npu_pim.layer import LayerProgram, Shard
-from pimloom.reports.npu_pim.share import allotted, check_memory, place_caches, share_of
-from pimloom.reports.npu_pim.stage_times import stage_times, total
+from pimloom.systems.devices.npu_pim.constants import derived_constants
+from pimloom.systems.devices.npu_pim.contexts import attended
+from pimloom.systems.devices.npu_pim.energy import stage_energy, total_energy
+from pimloom.systems.devices.npu_pim.exchange import exchange
+from pimloom.systems.devices.npu_pim.layer import LayerProgram, Shard
+from pimloom.systems.devices.npu_pim.share import allotted, check_memory, place_caches, share_of
+from pimloom.systems.devices.npu_pim.stage_times import stage_times, total
 
 NARROW_WINDOW = 96  # casys-kaist/NeuPIMs@f299af3: requests of a channel without PIM, NewtonSim.cc:41
 ENERGIES = ("energy_pj_by_cause", "iteration_energy_by_cause_j", "iteration_energy_j", "energy_per_token_j", "power_w")

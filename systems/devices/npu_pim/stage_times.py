@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Iterator
 
-from pimloom.reports.npu_pim.exchange import ON_PIM
-from pimloom.reports.npu_pim.layer import LayerProgram
+from pimloom.systems.devices.npu_pim.exchange import ON_PIM
+from pimloom.systems.devices.npu_pim.layer import LayerProgram
 
 
 def stage_times(

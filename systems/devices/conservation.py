@@ -14,7 +14,7 @@ from pimloom.arch.units import J_PER_PJ, ceil_div
 from pimloom.cycle_sim.machine import Outcome
 from pimloom.mappers.decode import Plan
 from pimloom.mappers.layout import Packed
-from pimloom.reports.result import Result
+from pimloom.systems.devices.result import Result
 
 
 class ConservationError(ArithmeticError):

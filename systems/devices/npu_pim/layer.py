@@ -22,7 +22,7 @@ from pimloom.cycle_sim.npu_pim.program import Builder, Operator
 from pimloom.energy.npu_pim import Work
 from pimloom.mappers.interleave import Stage, stages
 from pimloom.mappers.kv import Cache, Shape, attend, logit
-from pimloom.reports.npu_pim.work import fused_work, gemm_work, sum_work, vector_work
+from pimloom.systems.devices.npu_pim.work import fused_work, gemm_work, sum_work, vector_work
 
 NPU, PIM, RESULTS = range(3)  # ports
 ACTIVATION_BYTES = 512 * 2**20  # casys-kaist/NeuPIMs@f299af3: the buffer before the cache

@@ -8,7 +8,7 @@ from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec
 from pimloom.arch.units import BITS_PER_BYTE, ceil_div
 from pimloom.mappers.kv import Cache, place
-from pimloom.reports.npu_pim.layer import ACTIVATION_BYTES, Shard
+from pimloom.systems.devices.npu_pim.layer import ACTIVATION_BYTES, Shard
 
 
 class Share(NamedTuple):
