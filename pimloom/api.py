@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     import pandas
 
     from pimloom.reports.memory.outcome import Outcome
-    from pimloom.reports.serving.decoding import Decoded
     from pimloom.systems.devices.npu_pim.serve import Served
     from pimloom.systems.devices.result import Result
+    from pimloom.systems.serving.decoding import Decoded
 
 
 @overload

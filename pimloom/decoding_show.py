@@ -7,9 +7,9 @@ from msgspec.structs import asdict
 
 from pimloom.arch.units import J_PER_MJ, J_PER_PJ, J_PER_UJ, S_PER_MS, S_PER_PS, S_PER_US
 from pimloom.mappers.interleave import Stage, stages_of
-from pimloom.reports.serving.decoding import Decoded
 from pimloom.show import show_line, show_rows
 from pimloom.systems.devices.npu_pim.serve import Served
+from pimloom.systems.serving.decoding import Decoded
 
 
 def show_served(found: Served) -> None:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pimloom.arch.error import UserError
 
 if TYPE_CHECKING:
-    from pimloom.reports.serving.decoding import Decoded
     from pimloom.systems.devices.npu_pim.serve import Served
     from pimloom.systems.devices.result import Result
+    from pimloom.systems.serving.decoding import Decoded
 
 # What each side needs is imported inside: numba would slow the other one down.
 

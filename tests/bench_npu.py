@@ -7,11 +7,11 @@ import time
 from pimloom.arch.llm import load_llm
 from pimloom.arch.npu_pim import Faults
 from pimloom.arch.system import System, load_system
-from pimloom.reports.serving.decoding import decode_iterations
-from pimloom.reports.serving.machine import Plan
-from pimloom.reports.serving.requests import read_requests
-from pimloom.reports.serving.workload import load_workload
 from pimloom.systems.devices.npu_pim.serve import serve
+from pimloom.systems.serving.decoding import decode_iterations
+from pimloom.systems.serving.machine import Plan
+from pimloom.systems.serving.requests import read_requests
+from pimloom.systems.serving.workload import load_workload
 from tests.reference_data import data_folder
 
 SHARED = data_folder() / "neupims"

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from pimloom.arch.error import UserError
 from pimloom.mappers.kv import Shape
 from pimloom.mappers.kv_pages import KvPages
-from pimloom.reports.serving.batching import POLICIES, Rules, decode
-from pimloom.reports.serving.outcome import Spread
-from pimloom.reports.serving.pace import Pace
-from pimloom.reports.serving.workload import Workload
+from pimloom.systems.serving.batching import POLICIES, Rules, decode
+from pimloom.systems.serving.outcome import Spread
+from pimloom.systems.serving.pace import Pace
+from pimloom.systems.serving.workload import Workload
 
 SEVEN_B = Shape(heads=8, kv_heads=8, head_dim=128, row=512, banks=32, lanes=16, allotted=4096)  # GPT3-7B, TP 4
 SMALL = Shape(heads=2, kv_heads=2, head_dim=4, row=8, banks=4, lanes=2, allotted=16)  # 1 row per 4 tokens, 2 per 8

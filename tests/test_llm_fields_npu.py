@@ -9,14 +9,14 @@ from msgspec.structs import replace
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec
 from pimloom.arch.system import load_system
-from pimloom.reports.serving.decoding import decode_iterations
-from pimloom.reports.serving.machine import Batch, Plan, machine_of
-from pimloom.reports.serving.workload import Workload
 from pimloom.sweeping.point.decode import decode
 from pimloom.sweeping.point.workload import work_of
 from pimloom.systems.devices.npu_pim.gpu import layer_work
 from pimloom.systems.devices.npu_pim.share import Share, weight_bytes
 from pimloom.systems.devices.npu_pim.work import gemm_work
+from pimloom.systems.serving.decoding import decode_iterations
+from pimloom.systems.serving.machine import Batch, Plan, machine_of
+from pimloom.systems.serving.workload import Workload
 from tests.command import call
 
 SYSTEMS = ("neupims", "npu_pim", "npu_only", "gpu_a100")

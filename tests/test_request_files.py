@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pimloom.arch.error import UserError
-from pimloom.reports.serving.requests import read_requests
-from pimloom.reports.serving.trace_file import read_conversations, read_trace
+from pimloom.systems.serving.requests import read_requests
+from pimloom.systems.serving.trace_file import read_conversations, read_trace
 from tests.command import call
 
 HEADER = "timestamp,prompt_tokens,output_tokens\n"

@@ -203,7 +203,6 @@ print(json.dumps([row, [m.__file__ for n, m in sys.modules.items() if n.startswi
 HARMLESS = {
     "pimloom/__init__",
     "pimloom/api",
-    "reports/__init__",
     "systems/__init__",
     "pimloom/sweeping/__init__",
     "pimloom/sweeping/definition/__init__",

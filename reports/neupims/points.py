@@ -14,13 +14,13 @@ from pimloom.arch.units import ceil_div
 from pimloom.mappers.kv import Shape
 from pimloom.mappers.kv_pages import KvPages
 from pimloom.mappers.packing import round_robin
-from pimloom.reports.serving.batching import Rules, decode
-from pimloom.reports.serving.decoding import warm_up_of
-from pimloom.reports.serving.workload import load_workload
 from pimloom.systems.devices.npu_pim.gpu import serve_gpu
 from pimloom.systems.devices.npu_pim.parallel import serve_on_devices
 from pimloom.systems.devices.npu_pim.serve import Served
 from pimloom.systems.pool import run_all
+from pimloom.systems.serving.batching import Rules, decode
+from pimloom.systems.serving.decoding import warm_up_of
+from pimloom.systems.serving.workload import load_workload
 
 FIDELITIES = ("physical", "released")
 LONGEST = 2048  # tokens of a context, as in the authors' lists (trace-generator/get_distributions.py)

@@ -6,7 +6,7 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 
-ROOMS = ("arch", "cycle_sim", "energy", "mappers", "reports.serving", "sweeping.point", "systems.devices")
+ROOMS = ("arch", "cycle_sim", "energy", "mappers", "sweeping.point", "systems.devices", "systems.serving")
 ALONE = {"sweeping.definition": ("sweep.py",)}
 KINDS = (".py", ".yaml", ".json")
 

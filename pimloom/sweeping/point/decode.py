@@ -12,15 +12,15 @@ from pimloom.arch.system import RooflineSystem, System, spec_digest
 from pimloom.arch.units import S_PER_PS
 from pimloom.energy.logic_area import npu_pim_area_mm2
 from pimloom.mappers.packing import round_robin
-from pimloom.reports.serving.batching import POLICIES
-from pimloom.reports.serving.decoding import decode_iterations, workload_digest
-from pimloom.reports.serving.machine import Batch, Plan, machine_of
 from pimloom.sweeping.point.requests import Given, workload_of
 from pimloom.sweeping.point.workload import Work
 from pimloom.systems.devices.npu_pim.contexts import attended
 from pimloom.systems.devices.npu_pim.gpu import serve_gpu
 from pimloom.systems.devices.npu_pim.parallel import serve_on_devices
 from pimloom.systems.devices.npu_pim.serve import Served
+from pimloom.systems.serving.batching import POLICIES
+from pimloom.systems.serving.decoding import decode_iterations, workload_digest
+from pimloom.systems.serving.machine import Batch, Plan, machine_of
 
 Values = dict[str, float | int | None]
 OF_GROWING = ("batch", "prompt", "generate", "every", "tp", "pp", "layers", "fidelity")

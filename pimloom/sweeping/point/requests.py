@@ -6,10 +6,10 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from pimloom.reports.serving.data_sets import DATA_SETS
-from pimloom.reports.serving.requests import read_requests
-from pimloom.reports.serving.trace_file import is_trace
-from pimloom.reports.serving.workload import Workload, load_workload
+from pimloom.systems.serving.data_sets import DATA_SETS
+from pimloom.systems.serving.requests import read_requests
+from pimloom.systems.serving.trace_file import is_trace
+from pimloom.systems.serving.workload import Workload, load_workload
 
 MOST_CHANNELS = 256  # that a list may name
 
@@ -52,7 +52,7 @@ def read_given(source: str) -> Given:
 
 
 def workload_of(given: Given, seed: int) -> Workload:
-    """The requests as `reports.serving` takes them."""
+    """The requests as `systems.serving` takes them."""
     if given.arrival_s is None:
         return _drawn(given.name, seed)
     return Workload(

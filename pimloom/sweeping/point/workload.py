@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 from pimloom.arch.error import UserError
 from pimloom.arch.load import nearest
-from pimloom.reports.serving.batching import POLICIES
 from pimloom.sweeping.definition.sweep import Scalar
+from pimloom.systems.serving.batching import POLICIES
 
 ALONE = ("model", "batch", "prompt", "generate")
 SERVED = (*ALONE, "every", "tp", "layers", "requests", "iterations")

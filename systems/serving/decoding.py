@@ -13,11 +13,11 @@ from pimloom import __version__
 from pimloom.arch.llm import LlmSpec
 from pimloom.arch.system import System, spec_digest
 from pimloom.arch.units import S_PER_PS
-from pimloom.reports.serving.batching import POLICIES, Rules, Step, decode
-from pimloom.reports.serving.machine import Batch, Plan, machine_of
-from pimloom.reports.serving.outcome import Batched, Spread
-from pimloom.reports.serving.workload import Workload
 from pimloom.systems.devices.npu_pim.serve import Served
+from pimloom.systems.serving.batching import POLICIES, Rules, Step, decode
+from pimloom.systems.serving.machine import Batch, Plan, machine_of
+from pimloom.systems.serving.outcome import Batched, Spread
+from pimloom.systems.serving.workload import Workload
 
 WARM_UP_OUTPUTS = 10  # mean outputs of iterations before those that count [assumed: long enough for a steady state]
 

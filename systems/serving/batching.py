@@ -14,9 +14,9 @@ import numpy as np
 from pimloom.arch.error import UserError
 from pimloom.mappers.kv_pages import CacheRoom
 from pimloom.mappers.packing import pack
-from pimloom.reports.serving.outcome import REQUEST, Batched
-from pimloom.reports.serving.pace import Pace
-from pimloom.reports.serving.workload import Workload
+from pimloom.systems.serving.outcome import REQUEST, Batched
+from pimloom.systems.serving.pace import Pace
+from pimloom.systems.serving.workload import Workload
 
 POLICIES = ("min-load", "round-robin")
 Step = Callable[[np.ndarray, np.ndarray], float]  # contexts [tokens] and channels of a batch, int64 -> seconds
