@@ -15,6 +15,7 @@ from pimloom.arch.error import UserError
 from pimloom.arch.foreign.dramsim3 import load_dramsim3
 from pimloom.arch.foreign.ramulator2 import load_ramulator2
 from pimloom.arch.memory import Memory
+from pimloom.arch.names import list_names
 from pimloom.arch.part_memory import part_memory
 from pimloom.arch.policy import load_policy
 from pimloom.arch.system import load_part
@@ -171,6 +172,28 @@ def test_a_late_request_is_served_at_once(tmp_path: Path, device: str, fields: d
     ranks_of = part_memory("x", load_part(device).value, load_policy("default").value).table.rules.size[2]
     assert sum(ranks) == int(ranks_of) * found.cycles
     assert (ranks[2] > 0.99 * 3 * LATE) == (fields.get("controller.self_refresh_after_ck") == 10**6)
+
+
+REFRESHES = {"default": ("all_bank", "staggered", "per_bank"), "dramsim3": (None,), "ramulator2": (None,)}
+
+
+@pytest.mark.parametrize("controller", REFRESHES)
+@pytest.mark.parametrize("device", list_names("parts"))
+def test_a_late_request_after_one_at_the_first_clock(tmp_path: Path, device: str, controller: str) -> None:
+    """The phase in which rounds are looked at follows from when the one before came: here from clock 0."""
+    found = load_part(device).value
+    for refresh in REFRESHES[controller]:
+        if refresh == "per_bank" and "tRFCpb" not in found.timing:
+            continue
+        policy = load_policy(controller).value
+        memory = part_memory(device, found, replace(policy, refresh=refresh) if refresh else policy)
+        late = 100 * max(memory.clocks["tREFI"], 2 * memory.clocks["tRFC"])
+        chunks = [Chunk(np.array([0, 0x10]), np.zeros(2, np.int64), np.array([0, late]))]
+        assert compared(memory, chunks, 0) > 0
+        (tmp_path / "a.trc").write_text(f"0x0 READ 0\n0x10 READ {LATE}\n")
+        fields = {"controller.refresh": refresh} if refresh else {}
+        done = pimloom.trace(device, tmp_path / "a.trc", controller=controller, set=fields)
+        assert done.requests == 2 and done.cycles > LATE
 
 
 def test_refreshes_of_a_week_by_hand(tmp_path: Path) -> None:

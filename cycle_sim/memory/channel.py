@@ -20,6 +20,7 @@ from pimloom.cycle_sim.memory.kernels.tree import slot_of
 NOTHING = np.zeros(0, np.int64)
 FEW = 1 << 16  # refreshes without a request between them that are simulated one by one: about a hundredth of a second
 MANY = 10_000_000  # as many are logged, or simulated one by one where no round is like the one before
+PHASES = 16  # places between two refreshes where a look may find the channel idle
 CLOCKS = 1 << 20  # with something to do, until a look at whether we are to stop: about half a second
 
 
@@ -130,19 +131,27 @@ class Channel:
     def _skip_rounds(self, until_ck: int) -> None:
         """Look out, ever later, for a round of refreshes that will be repeated; take the others one by one."""
         round_ck, windows, wait, first = repeat.round_ck(self.state), repeat.windows(self.state), 1, self.now
-        while until_ck - self.now > 2 * (wait + windows) * round_ck:
+        while until_ck - self.now > 2 * (wait + windows + 1) * round_ck:
             if self.now - first > self.many_ck:
                 raise UserError(
                     f"clock {self.now}: no request comes before clock {until_ck}, and until then no round of "
                     "refreshes is like the one before; refresh less often, or let it come earlier"
                 )
             for rounds in (1, windows):
-                before = self._look(self.now + wait * round_ck)
+                before = self._look_between(self.now + wait * round_ck)
                 after = self._look(self.now + rounds * round_ck)
                 if before and after and repeat.same(self.state, before, after, until_ck):
                     repeat.repeat(self.state, before, after, (until_ck - 1 - self.now) // (rounds * round_ck))
                     return
             wait *= 2
+
+    def _look_between(self, at_ck: int) -> repeat.Snapshot | None:
+        """What the channel is like at this clock, or later before the next refresh falls due, as soon as none is on."""
+        step = repeat.interval_ck(self.state) // PHASES + 1
+        for phase in range(PHASES):
+            if found := self._look(at_ck + phase * step):
+                return found
+        return None
 
     def _look(self, at_ck: int) -> repeat.Snapshot | None:
         """What the channel is like at this clock; None if it is still at work."""
