@@ -12,9 +12,9 @@ from pimloom.typed import Unsaid
 if TYPE_CHECKING:
     import pandas
 
-    from pimloom.reports.memory.outcome import Outcome
     from pimloom.systems.devices.npu_pim.serve import Served
     from pimloom.systems.devices.result import Result
+    from pimloom.systems.memory.outcome import Outcome
     from pimloom.systems.serving.decoding import Decoded
 
 

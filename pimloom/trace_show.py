@@ -4,8 +4,8 @@ import sys
 from collections.abc import Sequence
 
 from pimloom.arch.error import one_line
-from pimloom.reports.memory.outcome import Outcome
 from pimloom.show import show_line, show_rows
+from pimloom.systems.memory.outcome import Outcome
 
 COLUMNS = (("what", "", ""), ("value", "value|r", ""), ("unit", "unit", ""))
 

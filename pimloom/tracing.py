@@ -26,7 +26,7 @@ UNKNOWN_COMPRESSION = (".bz2", ".xz", ".lz4", ".zip", ".7z")
 LONGEST_IDLE_CK = 10**12  # about ten minutes of simulated time
 
 if TYPE_CHECKING:
-    from pimloom.reports.memory.outcome import Outcome
+    from pimloom.systems.memory.outcome import Outcome
 
 
 @dataclass(frozen=True)
@@ -57,8 +57,8 @@ def trace_command(wanted: Wanted) -> "Outcome":
     """Run a trace; returns its `Outcome`. Outputs are checked first and written last. Raises UserError."""
     from pimloom.cycle_sim.memory.channel import kernel_of
     from pimloom.cycle_sim.memory.simulate import simulate
-    from pimloom.reports.memory.fingerprint import Fingerprint
-    from pimloom.reports.memory.outcome import outcome
+    from pimloom.systems.memory.fingerprint import Fingerprint
+    from pimloom.systems.memory.outcome import outcome
 
     _check_outputs(wanted)
     _check_use(wanted)
@@ -215,8 +215,8 @@ def _split(settings: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]
 
 def _requests(wanted: Wanted, memory: Memory, strict: bool, warn: Any, progress: Progress) -> Iterator[Any]:
     """The requests in chunks."""
-    from pimloom.reports.memory.patterns import parse_count, pattern_chunks
-    from pimloom.reports.memory.trace_file import read_trace, trace_size
+    from pimloom.systems.memory.patterns import parse_count, pattern_chunks
+    from pimloom.systems.memory.trace_file import read_trace, trace_size
 
     if wanted.trace is not None and wanted.pattern not in (None, "file"):
         raise UserError(f"--pattern {wanted.pattern}: {wanted.trace} is a trace; leave one out")
@@ -249,8 +249,8 @@ def _logs(
     wanted: Wanted, memory: Memory, chunks: Iterator[Any], stack: ExitStack, warn: Callable[[str], None]
 ) -> tuple[Any, Iterator[Any], Callable[[], None]]:
     """The logs asked for as one (None: none), the chunks that they watch, and what writes the timeline in the end."""
-    from pimloom.reports.memory.logs import CommandLog, RequestLog, Tee
-    from pimloom.reports.memory.timeline import WindowLog, timeline
+    from pimloom.systems.memory.logs import CommandLog, RequestLog, Tee
+    from pimloom.systems.memory.timeline import WindowLog, timeline
 
     logs: list[Any] = []
     if wanted.commands:

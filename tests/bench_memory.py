@@ -21,8 +21,8 @@ from pimloom.arch.part_memory import part_memory
 from pimloom.arch.policy import load_policy
 from pimloom.arch.system import load_part
 from pimloom.cycle_sim.memory.simulate import Chunk, simulate
-from pimloom.reports.memory.patterns import pattern_chunks
-from pimloom.reports.memory.trace_file import read_trace
+from pimloom.systems.memory.patterns import pattern_chunks
+from pimloom.systems.memory.trace_file import read_trace
 from tests.reference_data import data_folder, missing
 
 REQUESTS = 200_000

@@ -17,10 +17,10 @@ from pimloom.arch.foreign.ramulator2 import load_ramulator2
 from pimloom.arch.memory import Memory
 from pimloom.cycle_sim.memory.kernels.device import ACT, COMMANDS, PRE, PREAB, RD, REFAB, REFPB, SRE, SRX, WR
 from pimloom.cycle_sim.memory.simulate import Chunk, simulate
-from pimloom.reports.memory.digits import DECIMAL, HEXADECIMAL, LONGEST_CELL, WORD, word_table, write_lines
-from pimloom.reports.memory.logs import ROWS, CommandLog, RequestLog, Tee
-from pimloom.reports.memory.timeline import WindowLog, timeline
-from pimloom.reports.memory.trace_file import read_trace
+from pimloom.systems.memory.digits import DECIMAL, HEXADECIMAL, LONGEST_CELL, WORD, word_table, write_lines
+from pimloom.systems.memory.logs import ROWS, CommandLog, RequestLog, Tee
+from pimloom.systems.memory.timeline import WindowLog, timeline
+from pimloom.systems.memory.trace_file import read_trace
 from tests.foreign import reference
 from tests.reference_data import lines, reference_cases
 from tests.test_naive_controllers import first_in_first_out

@@ -21,8 +21,8 @@ from pimloom.arch.policy import load_policy
 from pimloom.arch.system import load_part
 from pimloom.cycle_sim.memory import channel, repeat
 from pimloom.cycle_sim.memory.simulate import EVERY_CK, Chunk, simulate
-from pimloom.reports.memory.logs import CommandLog, RequestLog, Tee
-from pimloom.reports.memory.timeline import WindowLog
+from pimloom.systems.memory.logs import CommandLog, RequestLog, Tee
+from pimloom.systems.memory.timeline import WindowLog
 from tests.command import call
 from tests.foreign import INI, YAML, changed
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from pimloom.explain_standard import standards, standards_page
-from pimloom.reports.memory.outcome import Outcome
+from pimloom.systems.memory.outcome import Outcome
 from tests.command import ENVIRONMENT, PIMLOOM, call, snapshot, spawn
 
 ROOT = Path(__file__).resolve().parent.parent

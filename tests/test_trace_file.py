@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pimloom.arch.error import UserError
-from pimloom.reports.memory.trace_file import read_trace, trace_size
+from pimloom.systems.memory.trace_file import read_trace, trace_size
 
 GIB = 1 << 30
 ANY = "0xADDRESS READ|WRITE CYCLE or LD|ST 0xADDRESS"

@@ -3,7 +3,7 @@
 import numba
 import numpy as np
 
-from pimloom.reports.memory.digits import word_table
+from pimloom.systems.memory.digits import word_table
 
 LONGEST_LINE = 4096  # bytes
 LATEST_CK = 1 << 59  # cycles lie below: half of what the engine takes for never

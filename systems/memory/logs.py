@@ -18,9 +18,9 @@ import numpy as np
 from pimloom.arch.memory import Memory
 from pimloom.cycle_sim.memory.kernels.device import COMMANDS, PRE, PREAB, REFAB, REFPB, SRE, SRX
 from pimloom.cycle_sim.memory.simulate import EVERY_CK, Chunk, Log
-from pimloom.reports.memory.compressed import compressing
-from pimloom.reports.memory.digits import DECIMAL, HEXADECIMAL, LONGEST_CELL, WORD, word_table, write_lines
 from pimloom.systems.files import replacing, writing
+from pimloom.systems.memory.compressed import compressing
+from pimloom.systems.memory.digits import DECIMAL, HEXADECIMAL, LONGEST_CELL, WORD, word_table, write_lines
 
 COMMAND_COLUMNS = ("cycle", "command", "channel", "rank", "bank_group", "bank", "row", "column")
 REQUEST_COLUMNS = ("index", "op", "address", "accept_cycle", "done_cycle")

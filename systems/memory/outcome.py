@@ -10,7 +10,7 @@ from pimloom.arch.memory import Memory
 from pimloom.arch.system import digest
 from pimloom.arch.units import BYTES_PER_GB, S_PER_PS
 from pimloom.cycle_sim.memory.channel import Tally
-from pimloom.reports.memory.energy import energies
+from pimloom.systems.memory.energy import energies
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):

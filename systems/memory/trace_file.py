@@ -13,8 +13,8 @@ from pimloom.arch.document import short
 from pimloom.arch.error import UserError, one_line
 from pimloom.arch.units import GIB, KIB, MIB
 from pimloom.cycle_sim.memory.simulate import Chunk
-from pimloom.reports.memory.compressed import file_size, read_blocks
-from pimloom.reports.memory.lines import (
+from pimloom.systems.memory.compressed import file_size, read_blocks
+from pimloom.systems.memory.lines import (
     AT,
     BEYOND,
     BEYOND_LINE,
