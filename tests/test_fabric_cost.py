@@ -12,13 +12,8 @@ from pimloom.arch.fabric_cost import COMPONENTS, bill, bill_names, load_componen
 from pimloom.arch.optics import load_optics
 from pimloom.arch.topology import NAMED
 from pimloom.energy.cost import aggregate, network_cost
-from pimloom.reports.fabric.cost import (
-    aggregate_figure,
-    aggregate_rows,
-    cost_rows,
-    part_rows,
-    power_figure,
-)
+from pimloom.reports.fabric.cost import aggregate_rows, cost_rows, part_rows
+from pimloom.reports.fabric.cost_figures import aggregate_figure, power_figure
 from pimloom.reports.fabric.waste_file import WastePoint, read_waste
 from tests.command import call
 

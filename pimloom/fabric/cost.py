@@ -81,7 +81,8 @@ def cost(
     """Cost and power of each network per GPU and per GB/s, from lists of its parts; with faults, of idle GPUs too."""
     from pimloom.arch.topology.cluster import Cluster
     from pimloom.fabric.writing import check_files, write_figure, write_rows
-    from pimloom.reports.fabric.cost import aggregate_figure, aggregate_rows, cost_figure, cost_rows, part_rows
+    from pimloom.reports.fabric.cost import aggregate_rows, cost_rows, part_rows
+    from pimloom.reports.fabric.cost_figures import aggregate_figure, cost_figure
     from pimloom.running import parse_settings
     from pimloom.show import show_rows
 

@@ -73,7 +73,8 @@ def mfu(
     from pimloom.arch.llm import load_llm
     from pimloom.arch.training import load_training
     from pimloom.fabric.writing import check_files, write_figure, write_rows
-    from pimloom.reports.fabric.mfu import Search, mfu_figure
+    from pimloom.reports.fabric.mfu import Search
+    from pimloom.reports.fabric.mfu_figure import mfu_figure
     from pimloom.running import parse_settings
 
     check_files(json, csv, figure)

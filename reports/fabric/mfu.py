@@ -1,4 +1,4 @@
-"""MFU of a model on GPUs of several fabrics, over the number of GPUs: the best split of each, as rows and a figure.
+"""MFU of a model on GPUs of several fabrics, over the number of GPUs: the best split of each, as rows.
 
 The baseline of every ratio is DGX: 8 GPUs in a domain, so that TP is 8 at most.
 """
@@ -16,8 +16,6 @@ from pimloom.arch.units import BYTES_PER_GB
 from pimloom.cycle_sim.schedule import is_regular
 from pimloom.cycle_sim.training import memory_bytes, step
 from pimloom.mappers.training import STAGES, Cost, Found, best, splits
-from pimloom.reports.figures import lines
-from pimloom.reports.page import Figure
 
 BASELINE = "dgx8"
 Row = dict[str, Any]
@@ -157,22 +155,6 @@ def trend(rows: Sequence[Row], arch: str) -> dict[str, Any]:
         "ratio_largest_fall": max(fall, 0.0),
         "tp_rises": sizes == sorted(sizes) and len(sizes) > 1 and sizes[-1] > sizes[0],
     }
-
-
-def mfu_figure(rows: Sequence[Row]) -> Figure:
-    """Lines of `mfu_rows`: MFU against the number of GPUs."""
-    series: dict[str, list[tuple[float, float]]] = {}
-    for row in rows:
-        series.setdefault(row["arch"], []).append((row["gpus"], 100 * row["mfu"]))
-    first = rows[0]
-    return lines(
-        "MFU against scale",
-        series,
-        xlabel="Cluster [GPUs]",
-        ylabel="MFU [%]",
-        log_x=True,
-        caption=f"{first['model']}, {first['batch']} sequences a step, {first['schedule']}, the best split of each.",
-    )
 
 
 def _uneven(search: Search, hbd: Hbd, gpus: int) -> str:

@@ -1,8 +1,8 @@
 """The chapters on cost and power, and on MFU."""
 
 from pimloom.arch.units import BYTES_PER_GB
-from pimloom.reports.fabric.cost import cost_figure, power_figure
-from pimloom.reports.fabric.mfu import mfu_figure
+from pimloom.reports.fabric.cost_figures import cost_figure, power_figure
+from pimloom.reports.fabric.mfu_figure import mfu_figure
 from pimloom.reports.infinitehbd.findings import Findings, Row, totals
 from pimloom.reports.page import Column, Section, TableData
 

@@ -2,8 +2,9 @@
 
 from pimloom.arch.topology.khop import khop
 from pimloom.reports.fabric.place import ALGORITHMS, CROSS_TOR, Job, place_job, random_faults, summary
-from pimloom.reports.fabric.place_curves import HOPS, NODES, TOR_SIZE, cross_tor_figure, speed_figure
+from pimloom.reports.fabric.place_curves import HOPS, NODES, TOR_SIZE
 from pimloom.reports.fabric.place_draw import cluster_figure, ring_figure
+from pimloom.reports.fabric.place_figures import cross_tor_figure, speed_figure
 from pimloom.reports.infinitehbd.findings import CLUSTER, GROUPS, JOBS, TP, Findings, Row
 from pimloom.reports.page import Column, Section, TableData
 
