@@ -8,11 +8,11 @@ from pimloom.arch.llm import load_llm
 from pimloom.arch.topology import topologies
 from pimloom.arch.topology.cluster import Cluster
 from pimloom.arch.training import load_training
-from pimloom.reports.fabric.mfu import Search, domains, mfu_rows
-from pimloom.reports.fabric.place_curves import speed_rows
-from pimloom.reports.fabric.waste import TRACE_DRAWS, Plan, iid_rows, trace_rows
-from pimloom.reports.faults.events import read_faults
-from pimloom.reports.faults.synthetic import synthesise
+from pimloom.systems.fabric.faults.events import read_faults
+from pimloom.systems.fabric.faults.synthetic import synthesise
+from pimloom.systems.fabric.mfu import Search, domains, mfu_rows
+from pimloom.systems.fabric.place_curves import speed_rows
+from pimloom.systems.fabric.waste import TRACE_DRAWS, Plan, iid_rows, trace_rows
 from tests.reference_data import data_folder
 
 TRACE = data_folder() / "infinitehbd_fault_trace.json"

@@ -12,9 +12,9 @@ from pimloom.arch.fabric_cost import COMPONENTS, bill, bill_names, load_componen
 from pimloom.arch.optics import load_optics
 from pimloom.arch.topology import NAMED
 from pimloom.energy.cost import aggregate, network_cost
-from pimloom.reports.fabric.cost import aggregate_rows, cost_rows, part_rows
 from pimloom.reports.fabric.cost_figures import aggregate_figure, power_figure
-from pimloom.reports.fabric.waste_file import WastePoint, read_waste
+from pimloom.systems.fabric.cost import aggregate_rows, cost_rows, part_rows
+from pimloom.systems.fabric.waste_file import WastePoint, read_waste
 from tests.command import call
 
 # Specification 4.2: $/GPU, GB/s per GPU, $ per GB/s, W/GPU, W per GB/s.

@@ -14,8 +14,8 @@ from pimloom.mappers.fabric.templates import templates
 from pimloom.mappers.fabric.verify import Rules, verify
 from pimloom.mappers.orchestrate import Rows, cross_in_order, cross_tor, groups_of, orchestrate
 from pimloom.mappers.ring import build_rings
-from pimloom.reports.fabric.place_curves import cross_tor_rows
 from pimloom.reports.fabric.place_figures import cross_tor_figure, speed_figure
+from pimloom.systems.fabric.place_curves import cross_tor_rows
 
 
 @settings(max_examples=40, deadline=None)

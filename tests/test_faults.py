@@ -10,9 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pimloom.arch.error import UserError
-from pimloom.reports.faults.events import read_faults, write_faults
-from pimloom.reports.faults.statistics import FaultStatistics, fault_statistics, faulty_over_time, weighted_quantile
-from pimloom.reports.faults.trace import Kind, Trace
+from pimloom.systems.fabric.faults.events import read_faults, write_faults
+from pimloom.systems.fabric.faults.statistics import (
+    FaultStatistics,
+    fault_statistics,
+    faulty_over_time,
+    weighted_quantile,
+)
+from pimloom.systems.fabric.faults.trace import Kind, Trace
 
 GPU = {"Level": "Hardware Failure", "Class": "GPU", "Desc": "DBE"}
 FAN = {"Level": "Hardware Failure", "Class": "Fan", "Desc": "stopped"}

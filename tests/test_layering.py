@@ -8,7 +8,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 BELOW = {"arch", "mappers", "cycle_sim", "energy"}
-SYSTEMS = {"systems", "systems/devices", "systems/memory", "systems/serving"}
+SYSTEMS = {"systems", "systems/devices", "systems/fabric", "systems/memory", "systems/serving"}
 MAY_IMPORT: dict[str, set[str]] = {  # a room within a room is named apart: neither has the other's rights
     "arch": set(),
     "mappers": {"arch"},
@@ -18,8 +18,9 @@ MAY_IMPORT: dict[str, set[str]] = {  # a room within a room is named apart: neit
     "rtl/flow": {"arch", "cycle_sim", "rtl"},
     "systems": BELOW,  # what its rooms share
     "systems/devices": {*BELOW, "systems"},
+    "systems/fabric": {*BELOW, "systems"},
     "systems/memory": {*BELOW, "systems"},
-    "systems/serving": {*BELOW, "systems", "systems/devices"},
+    "systems/serving": {*BELOW, "systems", "systems/devices", "systems/fabric"},
     "reports": {*BELOW, *SYSTEMS},
     "pimloom": {*BELOW, *SYSTEMS, "reports"},  # and the gates, from pimloom/rtl*.py
 }

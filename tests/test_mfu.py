@@ -10,8 +10,8 @@ import pytest
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import load_llm
 from pimloom.arch.training import load_training
-from pimloom.reports.fabric.mfu import Search, domains, mfu_row, mfu_rows, trend
-from pimloom.reports.fabric.sensitivity import sensitivity_rows
+from pimloom.systems.fabric.mfu import Search, domains, mfu_row, mfu_rows, trend
+from pimloom.systems.fabric.sensitivity import sensitivity_rows
 from tests.command import call
 from tests.naive_training import best_mfu
 

@@ -11,7 +11,7 @@ import pimloom
 from pimloom.arch.optics import load_optics
 from pimloom.arch.optics_events import load_events
 from pimloom.cycle_sim.ocs import Interval
-from pimloom.reports.fabric.switch import run_switch
+from pimloom.systems.fabric.switch import run_switch
 from tests.command import call, snapshot
 
 EXAMPLE = Path(__file__).resolve().parent.parent / "examples/ocs_events.yaml"

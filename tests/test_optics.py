@@ -8,8 +8,8 @@ from pimloom.arch.error import UserError
 from pimloom.arch.optics import SwitchTable, link_budget, load_optics, switch_table
 from pimloom.arch.system import HERE, is_optics, list_names, load_part
 from pimloom.explain import explain
-from pimloom.reports.fabric.budget import budget_rows
 from pimloom.reports.fabric.budget_figure import budget_figure
+from pimloom.systems.fabric.budget import budget_rows
 from tests.command import call
 
 TEXT = (HERE / "parts/ocstrx.yaml").read_text()

@@ -17,7 +17,7 @@ from pimloom.mappers.orchestrate import (
     place,
     unconstrained,
 )
-from pimloom.reports.fabric.place_curves import speed_rows
+from pimloom.systems.fabric.place_curves import speed_rows
 from tests import naive_orchestrate as naive
 
 CLUSTERS = st.tuples(

@@ -11,9 +11,9 @@ import pytest
 
 from pimloom.arch.topology.cluster import Cluster
 from pimloom.arch.topology.khop import khop
-from pimloom.reports.fabric.place import Job, place_job, summary
 from pimloom.reports.fabric.place_draw import cluster_figure, ring_figure
 from pimloom.reports.fabric.place_text import text_lines
+from pimloom.systems.fabric.place import Job, place_job, summary
 from tests.command import call, snapshot
 
 EXAMPLE = ("--nodes", "720", "--tp", "32", "--job-gpus", "2448", "--faulty", "17,203-205", "--tor-size", "8")

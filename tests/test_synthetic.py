@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from scipy.stats import ks_2samp, levene
 
 from pimloom.arch.error import UserError
-from pimloom.reports.faults.events import read_faults, write_faults
-from pimloom.reports.faults.fit import fit, load_fitted
-from pimloom.reports.faults.statistics import fault_statistics
-from pimloom.reports.faults.synthetic import node_names, repair_times_h, synthesise
-from pimloom.reports.faults.trace import Outages, Trace
+from pimloom.systems.fabric.faults.events import read_faults, write_faults
+from pimloom.systems.fabric.faults.fit import fit, load_fitted
+from pimloom.systems.fabric.faults.statistics import fault_statistics
+from pimloom.systems.fabric.faults.synthetic import node_names, repair_times_h, synthesise
+from pimloom.systems.fabric.faults.trace import Outages, Trace
 
 SEEDS = range(20)
 LEAST = 0.005  # p below which a trace is told apart: one in 200 that is like the public one

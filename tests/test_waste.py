@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 from pimloom.arch.error import UserError
 from pimloom.arch.topology import topologies, topology
 from pimloom.arch.topology.cluster import Cluster
-from pimloom.reports.fabric import waste
-from pimloom.reports.fabric.waste import Plan, iid_rows, replay, trace_rows
 from pimloom.reports.fabric.waste_figures import job_figure, ratio_figure, time_figure, waste_over_time
-from pimloom.reports.faults import replay as walking
-from pimloom.reports.faults.events import read_faults
-from pimloom.reports.faults.replay import check_replay, conversion_factor, draw_nodes, walk
-from pimloom.reports.faults.statistics import sampled_percentiles
-from pimloom.reports.faults.synthetic import synthesise
-from pimloom.reports.faults.trace import Outages, Trace
+from pimloom.systems.fabric import waste
+from pimloom.systems.fabric.faults import replay as walking
+from pimloom.systems.fabric.faults.events import read_faults
+from pimloom.systems.fabric.faults.replay import check_replay, conversion_factor, draw_nodes, walk
+from pimloom.systems.fabric.faults.statistics import sampled_percentiles
+from pimloom.systems.fabric.faults.synthetic import synthesise
+from pimloom.systems.fabric.faults.trace import Outages, Trace
+from pimloom.systems.fabric.waste import Plan, iid_rows, replay, trace_rows
 
 CLUSTER, JOB_GPUS = Cluster(2880, 4), 2592
 # 7.1: mean / P99 of the waste in %, TP-8 then TP-32; tolerances

@@ -13,8 +13,8 @@ from pimloom.output import Json, Quiet, output
 if TYPE_CHECKING:
     from pimloom.arch.topology import Topology
     from pimloom.arch.topology.cluster import Cluster
-    from pimloom.reports.fabric.waste import Plan
-    from pimloom.reports.fabric.waste_file import WastePoint
+    from pimloom.systems.fabric.waste import Plan
+    from pimloom.systems.fabric.waste_file import WastePoint
 
 Columns = tuple[tuple[str, str, str], ...]
 
@@ -81,10 +81,10 @@ def cost(
     """Cost and power of each network per GPU and per GB/s, from lists of its parts; with faults, of idle GPUs too."""
     from pimloom.arch.topology.cluster import Cluster
     from pimloom.fabric.writing import check_files, write_figure, write_rows
-    from pimloom.reports.fabric.cost import aggregate_rows, cost_rows, part_rows
     from pimloom.reports.fabric.cost_figures import aggregate_figure, cost_figure
     from pimloom.running import parse_settings
     from pimloom.show import show_rows
+    from pimloom.systems.fabric.cost import aggregate_rows, cost_rows, part_rows
 
     if (gpu_usd is None) != (waste is None and fault_ratio is None):
         raise UserError("the cost with faults needs --gpu-usd, and one of --fault-ratio and --waste")
@@ -116,7 +116,7 @@ def cost(
 
 def _read_points(arch: str, waste: Path) -> "list[WastePoint]":
     """Rows of the waste file whose architecture was asked for; of `all`, those that have a list of parts."""
-    from pimloom.reports.fabric.waste_file import read_waste
+    from pimloom.systems.fabric.waste_file import read_waste
 
     points = read_waste(waste)
     there = list(dict.fromkeys(point.arch for point in points))
@@ -132,7 +132,7 @@ def _plan(arch: str, cluster: "Cluster", tps: list[int], draws: int, seed: int) 
     """Fabrics that were asked for; of `all`, those with a topology, a list of parts, and units of whole nodes."""
     from pimloom.arch.topology import NAMED, topologies
     from pimloom.mappers.fabric.usable import check_usable
-    from pimloom.reports.fabric.waste import Plan
+    from pimloom.systems.fabric.waste import Plan
 
     def fits(fabric: "Topology") -> bool:
         try:
@@ -150,9 +150,9 @@ def _plan(arch: str, cluster: "Cluster", tps: list[int], draws: int, seed: int) 
 
 
 def _draw_points(plan: "Plan", ratios: list[float], quiet: bool) -> "list[WastePoint]":
-    from pimloom.reports.fabric.waste import iid_rows
-    from pimloom.reports.fabric.waste_file import points_of
     from pimloom.running import progress_bar
+    from pimloom.systems.fabric.waste import iid_rows
+    from pimloom.systems.fabric.waste_file import points_of
 
     with progress_bar("draws", quiet) as progress:
         return points_of(iid_rows(plan, ratios, progress))

@@ -11,8 +11,8 @@ from pimloom.fabric.options import Csv, Seed
 from pimloom.output import Json, Quiet, output
 
 if TYPE_CHECKING:
-    from pimloom.reports.faults.statistics import FaultStatistics
-    from pimloom.reports.faults.trace import Trace
+    from pimloom.systems.fabric.faults.statistics import FaultStatistics
+    from pimloom.systems.fabric.faults.trace import Trace
 
 Faults = Annotated[
     Path | None,
@@ -41,10 +41,10 @@ def faults(
 ) -> None:
     """Statistics of a fault trace; without one, of a synthetic trace that is like the public one."""
     from pimloom import __version__
-    from pimloom.reports.faults.events import write_faults
-    from pimloom.reports.faults.statistics import fault_statistics
-    from pimloom.reports.faults.synthetic import node_names
     from pimloom.show import show_line
+    from pimloom.systems.fabric.faults.events import write_faults
+    from pimloom.systems.fabric.faults.statistics import fault_statistics
+    from pimloom.systems.fabric.faults.synthetic import node_names
     from pimloom.systems.files import write_table_csv
 
     check_outputs({"--json": json, "--csv": csv, "--synthesise": synthesise}, {"--faults": faults})
@@ -64,9 +64,9 @@ def faults(
 
 def find_trace(file: Path | None, servers: int | None, days: float | None, seed: int, least: int = 0) -> "Trace":
     """The trace of a file, or a synthetic one of at least `least` servers. Raises UserError."""
-    from pimloom.reports.faults.events import MOST_DAYS, read_faults
-    from pimloom.reports.faults.synthetic import synthesise
-    from pimloom.reports.faults.trace import SERVERS
+    from pimloom.systems.fabric.faults.events import MOST_DAYS, read_faults
+    from pimloom.systems.fabric.faults.synthetic import synthesise
+    from pimloom.systems.fabric.faults.trace import SERVERS
 
     if servers is not None and not 1 <= servers <= 10**7:
         raise UserError(f"--servers {servers}: expected 1 to 10000000")

@@ -16,7 +16,7 @@ from pimloom.output import Json, Quiet, output
 
 if TYPE_CHECKING:
     from pimloom.arch.fabric_cost import Hbd
-    from pimloom.reports.fabric.mfu import Search
+    from pimloom.systems.fabric.mfu import Search
 
 PARTS = ("compute", "tp_all_reduce", "all_to_all", "p2p", "bubble", "dp_all_reduce")
 SLOWEST, FASTEST = 0.001, 1e9  # GB/s
@@ -73,9 +73,9 @@ def mfu(
     from pimloom.arch.llm import load_llm
     from pimloom.arch.training import load_training
     from pimloom.fabric.writing import check_files, write_figure, write_rows
-    from pimloom.reports.fabric.mfu import Search
     from pimloom.reports.fabric.mfu_figure import mfu_figure
     from pimloom.running import parse_settings
+    from pimloom.systems.fabric.mfu import Search
 
     check_files(json, csv, figure)
     search = Search(
@@ -105,8 +105,8 @@ def mfu(
 
 
 def _value(search: "Search", gpu: str, hbds: list["Hbd"], counts: list[int], sensitivity: bool) -> dict[str, Any]:
-    from pimloom.reports.fabric.mfu import BASELINE, mfu_rows, trend
-    from pimloom.reports.fabric.sensitivity import sensitivity_rows
+    from pimloom.systems.fabric.mfu import BASELINE, mfu_rows, trend
+    from pimloom.systems.fabric.sensitivity import sensitivity_rows
 
     about = {
         "model": search.model.name,
@@ -138,7 +138,7 @@ def _domains(arch: str, other_gb_s: Sequence[str]) -> list["Hbd"]:
     """Fabrics with the bandwidths that were asked for."""
     from dataclasses import replace
 
-    from pimloom.reports.fabric.mfu import BASELINE, domains
+    from pimloom.systems.fabric.mfu import BASELINE, domains
 
     found = domains(arch)
     for text in other_gb_s:

@@ -15,14 +15,14 @@ from pimloom.fabric.options import Csv, GpusPerNode, Seed
 from pimloom.output import Json, Quiet, output
 
 if TYPE_CHECKING:
-    from pimloom.reports.fabric.place import Job, Placed
+    from pimloom.systems.fabric.place import Job, Placed
 
 MOST_NODES = 2**17  # rings of more are verified in minutes
 JOB_SHARE = 0.85  # job scale of the published figure [recalled]
 
 
 class Algorithm(StrEnum):
-    """Those of `pimloom.reports.fabric.place`, whose import is slow."""
+    """Those of `pimloom.systems.fabric.place`, whose import is slow."""
 
     SPARES = "spares"
     ALIGNED = "aligned"
@@ -73,8 +73,8 @@ def place(
     if not 0 <= dcn_share <= 1:
         raise UserError(f"--dcn-share {dcn_share}: expected a share from 0 to 1")
     job = _job(nodes, tp, job_gpus, _faults(nodes, faulty, fault_ratio, seed), tor_size, gpus_per_node, arch, corners)
-    from pimloom.reports.fabric.place import node_rows, place_job, summary
     from pimloom.running import progress_bar
+    from pimloom.systems.fabric.place import node_rows, place_job, summary
 
     with progress_bar(f"{job.groups} groups on {nodes} nodes", quiet) as progress:
         placed = place_job(job, algorithm.value, progress)
@@ -113,7 +113,7 @@ def _faults(nodes: int, faulty: str | None, ratio: float | None, seed: int) -> A
     """bool (nodes,), as asked for."""
     import numpy as np
 
-    from pimloom.reports.fabric.place import random_faults
+    from pimloom.systems.fabric.place import random_faults
 
     if not 1 <= nodes <= MOST_NODES:
         raise UserError(f"--nodes {nodes}: expected 1 to {MOST_NODES}")
@@ -135,7 +135,7 @@ def _job(
     from pimloom.arch.topology.cluster import Cluster
     from pimloom.arch.topology.khop import KHop
     from pimloom.mappers.orchestrate import Rows
-    from pimloom.reports.fabric.place import Job
+    from pimloom.systems.fabric.place import Job
 
     fabric = topology(arch) if arch != "all" else None
     if not isinstance(fabric, KHop):

@@ -36,8 +36,8 @@ def switch(
     from pimloom.arch.optics import load_optics, switch_table
     from pimloom.arch.optics_events import load_events
     from pimloom.arch.system import digest
-    from pimloom.reports.fabric import switch as report
     from pimloom.running import parse_settings, progress_bar
+    from pimloom.systems.fabric import switch as report
     from pimloom.systems.files import table_csv, write_atomic
 
     _check_outputs(events, {"--json": json, "--csv": csv, "--timeline": timeline})

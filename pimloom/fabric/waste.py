@@ -14,9 +14,9 @@ from pimloom.output import Json, Quiet, output
 if TYPE_CHECKING:
     from pimloom.arch.topology import Topology
     from pimloom.arch.topology.cluster import Cluster
-    from pimloom.reports.fabric.waste import Plan
-    from pimloom.reports.faults.trace import Trace
     from pimloom.reports.page import Figure
+    from pimloom.systems.fabric.faults.trace import Trace
+    from pimloom.systems.fabric.waste import Plan
 
 
 SWEEP_COLUMNS = 11  # fault ratios that fit side by side
@@ -57,7 +57,7 @@ def waste(
     from pimloom import __version__
     from pimloom.arch.topology import topologies
     from pimloom.arch.topology.cluster import Cluster
-    from pimloom.reports.fabric.waste import IID_DRAWS, TRACE_DRAWS, Plan
+    from pimloom.systems.fabric.waste import IID_DRAWS, TRACE_DRAWS, Plan
     from pimloom.systems.files import write_atomic, write_table_csv
 
     check_outputs({"--json": json, "--csv": csv, "--figure": figure}, {"--faults": faults})
@@ -114,8 +114,8 @@ def _buildable(
 
 def _check_figure(file: Path, plan: "Plan") -> None:
     """Raise UserError unless there is something to draw, and no more than can be told apart."""
-    from pimloom.reports.fabric.waste import forms_groups
     from pimloom.reports.figures import MOST_SERIES
+    from pimloom.systems.fabric.waste import forms_groups
 
     if len(plan.tps) > 1:
         raise UserError(f"--figure {file}: shows one --tp, got {','.join(map(str, plan.tps))}; name one")
@@ -128,9 +128,9 @@ def _check_figure(file: Path, plan: "Plan") -> None:
 
 def _trace(faults: Path | None, servers: int | None, days: float | None, seed: int, cluster: "Cluster") -> "Trace":
     from pimloom.arch.units import ceil_div
-    from pimloom.reports.faults.replay import check_replay
-    from pimloom.reports.faults.synthetic import MOST_SERVERS
-    from pimloom.reports.faults.trace import GPUS_PER_SERVER
+    from pimloom.systems.fabric.faults.replay import check_replay
+    from pimloom.systems.fabric.faults.synthetic import MOST_SERVERS
+    from pimloom.systems.fabric.faults.trace import GPUS_PER_SERVER
 
     needed = ceil_div(cluster.gpus, GPUS_PER_SERVER)
     if faults is None and servers is None and needed > MOST_SERVERS:
@@ -146,8 +146,8 @@ def _trace(faults: Path | None, servers: int | None, days: float | None, seed: i
 def _rows(
     plan: "Plan", trace: "Trace | None", ratios: Sequence[float], left_out: Mapping["Topology", str], quiet: bool
 ) -> list[dict[str, Any]]:
-    from pimloom.reports.fabric.waste import iid_rows, left_out_row, trace_rows
     from pimloom.running import progress_bar
+    from pimloom.systems.fabric.waste import iid_rows, left_out_row, trace_rows
 
     with progress_bar("draws", quiet) as progress:
         rows = trace_rows(plan, trace, progress) if trace else iid_rows(plan, ratios, progress)
@@ -161,7 +161,7 @@ def _figure(plan: "Plan", trace: "Trace | None", rows: Sequence[dict[str, Any]],
 
 
 def _described(trace: "Trace", file: Path | None) -> dict[str, object]:
-    from pimloom.reports.faults.statistics import fault_statistics
+    from pimloom.systems.fabric.faults.statistics import fault_statistics
 
     ratio = fault_statistics(trace).fault_ratio_mean
     return {

@@ -1,1 +1,1 @@
-"""Studies of fabrics: what `pimloom fabric` prints."""
+"""Figures and texts of fabrics."""

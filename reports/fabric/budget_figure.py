@@ -1,9 +1,9 @@
 """The link budget of an optical part as a figure."""
 
 from pimloom.arch.optics import Optics
-from pimloom.reports.fabric.budget import budget_rows
 from pimloom.reports.figures import grouped_bars
 from pimloom.reports.page import Figure
+from pimloom.systems.fabric.budget import budget_rows
 
 
 def budget_figure(part: Optics, nodes: int = 1) -> Figure:

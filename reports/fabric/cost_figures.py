@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from pimloom.reports.fabric.cost import Row
 from pimloom.reports.figures import lines, stacked_bars
 from pimloom.reports.page import Figure
+from pimloom.systems.fabric.cost import Row
 
 CAPTION = "Bandwidth of a GPU, each way. Prices and powers are those commonly quoted for the paper's table."
 

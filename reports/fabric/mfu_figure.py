@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from pimloom.reports.fabric.mfu import Row
 from pimloom.reports.figures import lines
 from pimloom.reports.page import Figure
+from pimloom.systems.fabric.mfu import Row
 
 
 def mfu_figure(rows: Sequence[Row]) -> Figure:

@@ -7,9 +7,9 @@ import numpy as np
 from pimloom.arch.error import UserError
 from pimloom.arch.topology.khop import KHop
 from pimloom.mappers.ring import Ring, build_ring
-from pimloom.reports.fabric.place import Placed
 from pimloom.reports.page import Figure
 from pimloom.reports.svg import BAND, INK, MUTED, PAPER, SERIES, draw_svg
+from pimloom.systems.fabric.place import Placed
 
 WIDTH = 96  # ToRs side by side
 MOST_NODES = 8192  # a page holds no more

@@ -4,7 +4,7 @@ from string import ascii_letters as ALPHABET
 
 import numpy as np
 
-from pimloom.reports.fabric.place import Placed
+from pimloom.systems.fabric.place import Placed
 
 WIDTH = 72  # ToRs side by side, at most
 MOST_NODES = 4096  # beyond, no one reads it

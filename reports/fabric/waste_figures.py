@@ -6,10 +6,10 @@ from dataclasses import replace
 import numpy as np
 
 from pimloom.arch.units import H_PER_DAY
-from pimloom.reports.fabric.waste import Plan, Row, forms_groups, replay
-from pimloom.reports.faults.trace import Trace
 from pimloom.reports.figures import grouped_bars, lines
 from pimloom.reports.page import Figure
+from pimloom.systems.fabric.faults.trace import Trace
+from pimloom.systems.fabric.waste import Plan, Row, forms_groups, replay
 
 WEEK_H = 7 * H_PER_DAY
 HOPELESS = "no group of this size fits its units"

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pimloom.arch.optics import load_optics
-from pimloom.reports.fabric.mfu import trend
-from pimloom.reports.faults.replay import conversion_factor
 from pimloom.reports.infinitehbd.findings import CLUSTER, TP, Findings, totals
 from pimloom.reports.infinitehbd.optics_section import LARGE, PART, RINGS, ring_of, share_of_rate
 from pimloom.reports.infinitehbd.properties import idle_waste
 from pimloom.reports.published import Published, read_published, span
+from pimloom.systems.fabric.faults.replay import conversion_factor
+from pimloom.systems.fabric.mfu import trend
 
 HARD, SOFT, REPORT = "hard gate", "soft", "report only"
 PP = "pp"

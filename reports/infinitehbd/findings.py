@@ -13,17 +13,17 @@ from pimloom.arch.topology import NAMED
 from pimloom.arch.topology.cluster import Cluster
 from pimloom.arch.topology.khop import khop
 from pimloom.arch.training import load_training
-from pimloom.reports.fabric.cost import cost_rows, part_rows
-from pimloom.reports.fabric.mfu import Search, domains, mfu_rows
-from pimloom.reports.fabric.place_curves import RATIOS, SIZES, cross_tor_rows, speed_rows
-from pimloom.reports.fabric.sensitivity import sensitivity_rows
-from pimloom.reports.fabric.waste import Plan, iid_rows, trace_rows
-from pimloom.reports.faults.events import read_faults
-from pimloom.reports.faults.statistics import FaultStatistics, fault_statistics, sampled_percentiles
-from pimloom.reports.faults.synthetic import synthesise
-from pimloom.reports.faults.trace import SERVERS, Trace
 from pimloom.reports.infinitehbd.properties import break_rates, bypasses, corner_rate, one_ring
 from pimloom.reports.reproduction import Progress, counting
+from pimloom.systems.fabric.cost import cost_rows, part_rows
+from pimloom.systems.fabric.faults.events import read_faults
+from pimloom.systems.fabric.faults.statistics import FaultStatistics, fault_statistics, sampled_percentiles
+from pimloom.systems.fabric.faults.synthetic import synthesise
+from pimloom.systems.fabric.faults.trace import SERVERS, Trace
+from pimloom.systems.fabric.mfu import Search, domains, mfu_rows
+from pimloom.systems.fabric.place_curves import RATIOS, SIZES, cross_tor_rows, speed_rows
+from pimloom.systems.fabric.sensitivity import sensitivity_rows
+from pimloom.systems.fabric.waste import Plan, iid_rows, trace_rows
 from pimloom.systems.pool import run_all
 
 Row = dict[str, Any]

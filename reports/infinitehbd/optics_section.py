@@ -3,11 +3,11 @@
 from pimloom.arch.optics import Optics, load_optics
 from pimloom.arch.units import BITS_PER_BYTE, KIB, PS_PER_MS, PS_PER_NS, PS_PER_US
 from pimloom.cycle_sim.ocs_ring import Ring, collective, node_ring, recovered
-from pimloom.reports.fabric.budget import budget_rows
 from pimloom.reports.fabric.budget_figure import budget_figure
 from pimloom.reports.figures import lines
 from pimloom.reports.infinitehbd.findings import CLUSTER, Row
 from pimloom.reports.page import Column, Figure, Section, TableData
+from pimloom.systems.fabric.budget import budget_rows
 
 PART = "ocstrx"
 RINGS = (16, 32)  # GPUs, of the testbed that is recalled

@@ -1,12 +1,12 @@
 """The chapters on rings, and on placements that keep traffic under the ToR switches."""
 
 from pimloom.arch.topology.khop import khop
-from pimloom.reports.fabric.place import ALGORITHMS, CROSS_TOR, Job, place_job, random_faults, summary
-from pimloom.reports.fabric.place_curves import HOPS, NODES, TOR_SIZE
 from pimloom.reports.fabric.place_draw import cluster_figure, ring_figure
 from pimloom.reports.fabric.place_figures import cross_tor_figure, speed_figure
 from pimloom.reports.infinitehbd.findings import CLUSTER, GROUPS, JOBS, TP, Findings, Row
 from pimloom.reports.page import Column, Section, TableData
+from pimloom.systems.fabric.place import ALGORITHMS, CROSS_TOR, Job, place_job, random_faults, summary
+from pimloom.systems.fabric.place_curves import HOPS, NODES, TOR_SIZE
 
 DRAWN_RATIO, DRAWN_JOB, DRAWN_SEED = 0.03, 0.85, 0  # [design] of the cluster that is drawn
 SHOWN = (0.01, 0.02, 0.03, 0.05, 0.07, 0.1)

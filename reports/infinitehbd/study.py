@@ -4,7 +4,6 @@ from pathlib import Path
 
 from pimloom import __version__
 from pimloom.arch.error import GateError
-from pimloom.reports.faults.trace import SERVERS
 from pimloom.reports.infinitehbd import economics_section, optics_section, rings_section, waste_section
 from pimloom.reports.infinitehbd.checks import reproduction_rows
 from pimloom.reports.infinitehbd.findings import CLUSTER, Findings, Scope, find_all
@@ -17,6 +16,7 @@ from pimloom.reports.reproduction import (
     passed_cards,
     reproduction_section,
 )
+from pimloom.systems.fabric.faults.trace import SERVERS
 from pimloom.systems.files import prepare_folder, write_atomic, write_json, write_table_csv
 
 TITLE = "InfiniteHBD: a reproduction"

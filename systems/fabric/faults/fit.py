@@ -14,8 +14,8 @@ import numpy as np
 
 from pimloom.arch.load import load_yaml
 from pimloom.arch.units import H_PER_DAY
-from pimloom.reports.faults.statistics import WINDOW_H
-from pimloom.reports.faults.trace import Outages, Trace
+from pimloom.systems.fabric.faults.statistics import WINDOW_H
+from pimloom.systems.fabric.faults.trace import Outages, Trace
 
 FITTED = Path(__file__).parent / "fitted.yaml"
 RELAPSE_H = 26.0 * H_PER_DAY  # [design] about as many outages follow later as the fresh ones alone would bring

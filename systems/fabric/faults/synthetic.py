@@ -15,9 +15,9 @@ import numpy as np
 
 from pimloom.arch.error import UserError
 from pimloom.arch.units import H_PER_DAY
-from pimloom.reports.faults.events import DIGITS
-from pimloom.reports.faults.fit import RANK_CLASSES, Fitted, load_fitted
-from pimloom.reports.faults.trace import SERVERS, Kind, Trace
+from pimloom.systems.fabric.faults.events import DIGITS
+from pimloom.systems.fabric.faults.fit import RANK_CLASSES, Fitted, load_fitted
+from pimloom.systems.fabric.faults.trace import SERVERS, Kind, Trace
 
 MOST_SERVERS = 16_384  # 131,072 GPUs
 DESCRIPTION = "synthetic"

@@ -18,9 +18,9 @@ from pimloom.arch.error import UserError
 from pimloom.arch.topology import Topology
 from pimloom.arch.topology.cluster import Cluster
 from pimloom.mappers.fabric.usable import check_usable, find_faulty, usable_gpus, usable_of
-from pimloom.reports.faults.replay import check_replay, draw_nodes, walk
-from pimloom.reports.faults.statistics import weighted_quantile
-from pimloom.reports.faults.trace import Trace
+from pimloom.systems.fabric.faults.replay import check_replay, draw_nodes, walk
+from pimloom.systems.fabric.faults.statistics import weighted_quantile
+from pimloom.systems.fabric.faults.trace import Trace
 from pimloom.systems.pool import run_all
 
 IID_DRAWS, TRACE_DRAWS = 100, 10

@@ -19,7 +19,7 @@ from pimloom.arch.document import read_text, short
 from pimloom.arch.error import UserError
 from pimloom.arch.load import load_json
 from pimloom.arch.units import GIB, H_PER_DAY
-from pimloom.reports.faults.trace import SERVERS, Kind, Trace
+from pimloom.systems.fabric.faults.trace import SERVERS, Kind, Trace
 from pimloom.systems.files import write_atomic
 
 MOST_DAYS = 36_500

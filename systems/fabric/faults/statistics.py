@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pimloom.arch.units import DAYS_PER_YEAR, H_PER_DAY
-from pimloom.reports.faults.trace import Outages, Trace
+from pimloom.systems.fabric.faults.trace import Outages, Trace
 
 SAMPLED, SAMPLES = 360, 200  # servers of 8 GPUs in a cluster of 2,880 [recalled]; random choices of them [design]
 WINDOW_H = 29 * H_PER_DAY  # twelve of them make 348 days

@@ -13,7 +13,7 @@ import numpy as np
 from pimloom.arch.error import UserError
 from pimloom.arch.topology.cluster import Cluster
 from pimloom.arch.units import MIB
-from pimloom.reports.faults.trace import GPUS_PER_SERVER, Outages, Trace
+from pimloom.systems.fabric.faults.trace import GPUS_PER_SERVER, Outages, Trace
 
 FAULT_PROBABILITY = 0.0233  # [recalled] p of an 8-GPU server: mean of the public trace
 BLOCK_BYTES = 32 * MIB

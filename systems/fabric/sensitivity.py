@@ -7,7 +7,7 @@ from typing import NamedTuple
 from msgspec.structs import replace as changed
 
 from pimloom.arch.fabric_cost import Hbd
-from pimloom.reports.fabric.mfu import BASELINE, Row, Search, best_mfu, domains, on_dgx
+from pimloom.systems.fabric.mfu import BASELINE, Row, Search, best_mfu, domains, on_dgx
 
 LOSS = 0.05  # [design] of efficiency, for each 8 GPUs more in a tensor-parallel group
 CHUNKS = 8  # [design] most chunks of an interleaved stage

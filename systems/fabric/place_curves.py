@@ -19,7 +19,7 @@ from pimloom.mappers.orchestrate import (
     orchestrate,
     unconstrained,
 )
-from pimloom.reports.fabric.place import random_faults
+from pimloom.systems.fabric.place import random_faults
 
 WAYS: Mapping[str, Callable[..., Placement]] = {
     "spares": with_spares,

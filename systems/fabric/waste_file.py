@@ -1,4 +1,4 @@
-"""Waste of fabrics, as `reports.fabric.waste` finds it and `pimloom fabric waste --csv` writes it."""
+"""Waste of fabrics, as `systems.fabric.waste` finds it and `pimloom fabric waste --csv` writes it."""
 
 import csv
 import io
@@ -65,7 +65,7 @@ def _point(row: dict[str, str], where: str) -> WastePoint:
 
 
 def points_of(rows: Sequence[Mapping[str, Any]]) -> list[WastePoint]:
-    """Rows of `reports.fabric.waste` as points; those without a waste are left out."""
+    """Rows of `systems.fabric.waste` as points; those without a waste are left out."""
     return [
         WastePoint(*(row[name] for name in WastePoint._fields)) for row in rows if row["waste_ratio_mean"] is not None
     ]

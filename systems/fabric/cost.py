@@ -7,7 +7,7 @@ from pimloom.arch.error import UserError
 from pimloom.arch.fabric_cost import Bill, bill, bill_names, load_components
 from pimloom.arch.topology.cluster import Cluster
 from pimloom.energy.cost import aggregate, network_cost
-from pimloom.reports.fabric.waste_file import WastePoint
+from pimloom.systems.fabric.waste_file import WastePoint
 
 REFERENCE = "nvl72"
 Row = dict[str, Any]
