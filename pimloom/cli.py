@@ -17,7 +17,7 @@ from pimloom.failing import say
 from pimloom.output import Json, Quiet, output
 from pimloom.rtl_cli import app as rtl_app
 from pimloom.streams import mend_streams
-from pimloom.sweeping.commands import app as sweep_app
+from pimloom.sweep_cli import app as sweep_app
 from pimloom.sweeping.stopping import end_at_once
 from pimloom.systems.interrupts import Raised, remembered_by
 

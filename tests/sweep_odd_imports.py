@@ -5,8 +5,9 @@ import pandas
 import typer._adapters
 
 from pimloom import cli
+from pimloom import sweep_show as show
 from pimloom.reports.sweep import pareto
-from pimloom.sweeping import run, show
+from pimloom.sweeping import run
 from pimloom.sweeping.crew import cluster
 from pimloom.sweeping.definition.expression import parse
 

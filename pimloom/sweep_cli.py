@@ -60,8 +60,8 @@ def run(
     quiet: Quiet = False,
 ) -> None:
     """Simulate the points of a sweep that its folder does not have yet."""
+    from pimloom.sweep_show import show_status, status
     from pimloom.sweeping.run import Options, run_sweep
-    from pimloom.sweeping.show import show_status, status
 
     if json not in (None, "-"):
         from pimloom.running import check_writable
@@ -75,7 +75,7 @@ def run(
 @app.command("status", epilog="Example:  pimloom sweep status designs --json -")
 def status_(folder: Folder, json: Json = None) -> None:
     """Say how far a sweep is: points finished and failed, the best so far, its starts."""
-    from pimloom.sweeping.show import show_status, status
+    from pimloom.sweep_show import show_status, status
 
     output(status(folder), json, show_status)
 
