@@ -204,8 +204,8 @@ HARMLESS = {
     "pimloom/__init__",
     "pimloom/api",
     "systems/__init__",
-    "pimloom/sweeping/__init__",
-    "pimloom/sweeping/definition/__init__",
+    "sweeping/__init__",
+    "sweeping/definition/__init__",
 }
 
 
