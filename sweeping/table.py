@@ -7,16 +7,16 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from pimloom.reports.sweep.columns import read_columns
-from pimloom.reports.sweep.pareto import front_within
-from pimloom.reports.sweep.table import SweepTable
-from pimloom.reports.sweep.workloads import groups_of
+from pimloom.sweeping.columns import read_columns
 from pimloom.sweeping.definition.expression import judging, parse, parse_constraint
 from pimloom.sweeping.definition.grid import count_points
 from pimloom.sweeping.definition.sweep import WORKLOAD, Sweep
 from pimloom.sweeping.folder import Known, reopen
+from pimloom.sweeping.pareto import front_within
 from pimloom.sweeping.point.row import result_columns
 from pimloom.sweeping.store.sweep_rows import SweepRows
+from pimloom.sweeping.sweep_table import SweepTable
+from pimloom.sweeping.workloads import groups_of
 
 
 class Opened(NamedTuple):

@@ -6,8 +6,7 @@ import typer._adapters
 
 from pimloom import cli
 from pimloom import sweep_show as show
-from pimloom.reports.sweep import pareto
-from pimloom.sweeping import run
+from pimloom.sweeping import pareto, run
 from pimloom.sweeping.crew import cluster
 from pimloom.sweeping.definition.expression import parse
 

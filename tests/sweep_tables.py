@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pimloom.reports.sweep.table import SweepTable
+from pimloom.sweeping.sweep_table import SweepTable
 
 EVIL = """</script><img src=x onerror="alert(1)"> & <b>bold</b> 'x' "y" <!--"""
 

@@ -21,8 +21,8 @@ MAY_IMPORT: dict[str, set[str]] = {  # a room within a room is named apart: neit
     "systems/fabric": {*BELOW, "systems"},
     "systems/memory": {*BELOW, "systems"},
     "systems/serving": {*BELOW, "systems", "systems/devices", "systems/fabric"},
-    "sweeping": {*BELOW, *SYSTEMS, "reports"},
-    "reports": {*BELOW, *SYSTEMS},
+    "sweeping": {*BELOW, *SYSTEMS},
+    "reports": {*BELOW, *SYSTEMS, "sweeping"},
     "pimloom": {*BELOW, *SYSTEMS, "sweeping", "reports"},  # and the gates, from pimloom/rtl*.py
 }
 FROM_RTL_COMMANDS = {"rtl", "rtl/flow"}

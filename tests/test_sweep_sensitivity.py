@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pimloom.reports.sweep.columns import Column, read_columns
-from pimloom.reports.sweep.pareto import pareto_mask
 from pimloom.reports.sweep.sensitivity import Indices, exact_indices, sensitivities
+from pimloom.sweeping.columns import Column, read_columns
+from pimloom.sweeping.pareto import pareto_mask
 
 NUMBERS = st.sampled_from([0.0, 1.0, 2.0, 3.0, -1.5, float("inf"), float("nan")])
 

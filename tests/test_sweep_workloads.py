@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from pimloom.reports.sweep.findings import study
 from pimloom.reports.sweep.headline import bests, cards, headline
 from pimloom.reports.sweep.page import render, write_report
-from pimloom.reports.sweep.pareto import front_within
 from pimloom.sweeping.definition.load_sweep import sweep_from
 from pimloom.sweeping.definition.numbered import Grid
 from pimloom.sweeping.folder import settle
+from pimloom.sweeping.pareto import front_within
 from pimloom.sweeping.point.row import Outcome, row_of
 from pimloom.sweeping.point.shared import base_of
 from pimloom.sweeping.run import Options, facts_of

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from pimloom.reports.sweep.columns import LARGEST_EXACT, Column
+from pimloom.sweeping.columns import LARGEST_EXACT, Column
 from pimloom.systems.files import inert, replacing, writing
 
 

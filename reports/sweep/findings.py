@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pimloom.reports.sweep.columns import Column, numbers_of, read_columns
-from pimloom.reports.sweep.pareto import front_within
 from pimloom.reports.sweep.sensitivity import Indices, sensitivities
-from pimloom.reports.sweep.table import SweepTable
-from pimloom.reports.sweep.workloads import Workload, groups_of, workloads_of
+from pimloom.sweeping.columns import Column, numbers_of, read_columns
+from pimloom.sweeping.pareto import front_within
+from pimloom.sweeping.sweep_table import SweepTable
+from pimloom.sweeping.workloads import Workload, groups_of, workloads_of
 
 NOT_UNIFORM = "The points were chosen by a search, not evenly, so shares of a variance would say nothing."
 

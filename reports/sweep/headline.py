@@ -6,8 +6,8 @@ from typing import Any
 
 from pimloom.reports.page import Card, number
 from pimloom.reports.sweep.findings import Findings
-from pimloom.reports.sweep.table import SweepTable
 from pimloom.reports.sweep.units import label_of, unit_of
+from pimloom.sweeping.sweep_table import SweepTable
 
 WAYS = {"min": "lowest", "max": "highest"}
 MOST_SETTINGS = 8

@@ -17,8 +17,8 @@ from pimloom.reports.sweep.findings import Findings, study
 from pimloom.reports.sweep.headline import bests, cards, counted, headline
 from pimloom.reports.sweep.payload import ordered, payload, role_of, script_safe
 from pimloom.reports.sweep.sensitivity import Indices
-from pimloom.reports.sweep.table import SweepTable
 from pimloom.reports.sweep.units import meaning_of, unit_of
+from pimloom.sweeping.sweep_table import SweepTable
 from pimloom.systems.files import prepare_folder, write_atomic
 
 __all__ = ["SweepTable", "write_report"]

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from pimloom.reports.sweep.columns import Column
 from pimloom.reports.sweep.findings import Findings
 from pimloom.reports.sweep.sensitivity import Indices
-from pimloom.reports.sweep.table import SweepTable
 from pimloom.reports.sweep.units import label_of, meaning_of, unit_of
+from pimloom.sweeping.columns import Column
+from pimloom.sweeping.sweep_table import SweepTable
 
 MOST_LEVELS = 4096  # more distinct numbers than this go as floats
 RECORDS = ("point", "base_digest", "spec_digest", "code_digest", "version", "seed", "wall_s", "host", "finished_utc")

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from pimloom.reports.sweep.columns import Column
 from pimloom.reports.sweep.surrogate import estimate
+from pimloom.sweeping.columns import Column
 
 MOST_ROWS = 20_000  # of an estimate; more would only narrow intervals that are narrow
 CONSTANT = 1e-12  # a spread below this share of the largest value is rounding

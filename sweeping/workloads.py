@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pimloom.reports.sweep.columns import Column
+from pimloom.sweeping.columns import Column
 
 
 @dataclass(frozen=True)
