@@ -143,7 +143,8 @@ def trace(
     >>> trace("ddr4_3200", pattern="sequential", requests=1000).commands
     {'ACT': 8, 'RD': 1000}
     """
-    from pimloom.tracing import Wanted, trace_command
+    from pimloom.systems.memory.tracing import Wanted
+    from pimloom.tracing import trace_command
 
     begin()
     return trace_command(

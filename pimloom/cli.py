@@ -186,7 +186,8 @@ def trace(
     quiet: Quiet = False,
 ) -> None:
     """Send memory requests to DRAM controllers; print commands, latency, bandwidth and energy."""
-    from pimloom.tracing import Wanted, trace_command
+    from pimloom.systems.memory.tracing import Wanted
+    from pimloom.tracing import trace_command
 
     result = trace_command(
         Wanted(

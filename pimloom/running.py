@@ -15,6 +15,7 @@ from pimloom.arch.units import PS_PER_US, S_PER_US
 from pimloom.systems.devices.result import Result
 from pimloom.systems.devices.simulate import Window, simulate
 from pimloom.systems.files import check_not_read, write_atomic
+from pimloom.systems.settings import parse_settings
 
 LONGEST_WINDOW_US = 2000  # about a million events
 Progress = Callable[[int, int], None]
@@ -77,19 +78,6 @@ def run_command(
         title = f"{spec.name} on {hardware.name}, {tokens_said(*tokens)}"
         write_atomic(timeline, draw(hardware.part, frame.events, (frame.start_ps, frame.end_ps), title))
     return result
-
-
-def parse_settings(settings: Sequence[str], such_as: str = "npu.clock_mhz=500") -> dict[str, str]:
-    """`KEY=VALUE` texts as a dict. Raises UserError for one without `=`, or a key given twice."""
-    found: dict[str, str] = {}
-    for text in settings:
-        key, sign, value = text.partition("=")
-        if not sign or not key.strip():
-            raise UserError(f"--set {text}: expected KEY=VALUE, such as {such_as}")
-        if key.strip() in found:
-            raise UserError(f"--set {key.strip()}: given twice")
-        found[key.strip()] = value.strip()
-    return found
 
 
 def parse_window(text: str) -> tuple[int, int]:

@@ -16,7 +16,7 @@ from pimloom.cycle_sim.npu_pim.kernels.machine import run_all
 from pimloom.decoding_show import show_decoded, show_served, show_source
 from pimloom.energy.npu_pim import no_activate
 from pimloom.mappers.packing import round_robin
-from pimloom.running import check_outputs, parse_settings, progress_bar
+from pimloom.running import check_outputs, progress_bar
 from pimloom.systems.devices.npu_pim.gpu import serve_gpu
 from pimloom.systems.devices.npu_pim.parallel import serve_on_devices
 from pimloom.systems.devices.npu_pim.serve import Served
@@ -27,6 +27,7 @@ from pimloom.systems.serving.machine import Plan
 from pimloom.systems.serving.requests import read_requests
 from pimloom.systems.serving.trace_file import is_trace
 from pimloom.systems.serving.workload import KNOWN, load_workload
+from pimloom.systems.settings import parse_settings
 
 MOST_CHANNELS = 256  # that a request list may name where none matters
 MOST_ITERATIONS = 10**7  # each is kept by itself

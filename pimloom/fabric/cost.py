@@ -82,9 +82,9 @@ def cost(
     from pimloom.arch.topology.cluster import Cluster
     from pimloom.fabric.writing import check_files, write_figure, write_rows
     from pimloom.reports.fabric.cost_figures import aggregate_figure, cost_figure
-    from pimloom.running import parse_settings
     from pimloom.show import show_rows
     from pimloom.systems.fabric.cost import aggregate_rows, cost_rows, part_rows
+    from pimloom.systems.settings import parse_settings
 
     if (gpu_usd is None) != (waste is None and fault_ratio is None):
         raise UserError("the cost with faults needs --gpu-usd, and one of --fault-ratio and --waste")

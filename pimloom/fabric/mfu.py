@@ -74,8 +74,8 @@ def mfu(
     from pimloom.arch.training import load_training
     from pimloom.fabric.writing import check_files, write_figure, write_rows
     from pimloom.reports.fabric.mfu_figure import mfu_figure
-    from pimloom.running import parse_settings
     from pimloom.systems.fabric.mfu import Search
+    from pimloom.systems.settings import parse_settings
 
     check_files(json, csv, figure)
     search = Search(

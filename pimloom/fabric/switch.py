@@ -36,9 +36,10 @@ def switch(
     from pimloom.arch.optics import load_optics, switch_table
     from pimloom.arch.optics_events import load_events
     from pimloom.arch.system import digest
-    from pimloom.running import parse_settings, progress_bar
+    from pimloom.running import progress_bar
     from pimloom.systems.fabric import switch as report
     from pimloom.systems.files import table_csv, write_atomic
+    from pimloom.systems.settings import parse_settings
 
     _check_outputs(events, {"--json": json, "--csv": csv, "--timeline": timeline})
     module = load_optics(part, parse_settings(set_ or [], "timing.retrain='2 ms'")).value
