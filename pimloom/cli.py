@@ -272,9 +272,9 @@ def explain(
     json: Json = None,
 ) -> None:
     """Explain a field: meaning, unit, values, source, rules; or a standard: what is modelled, and what not."""
-    from pimloom.explain import all_fields, fields_below
-    from pimloom.explain import explain as explain_field
-    from pimloom.explain_standard import explain_standard, standards
+    from pimloom.reports.explain import all_fields, fields_below
+    from pimloom.reports.explain import explain as explain_field
+    from pimloom.reports.explain_standard import explain_standard, standards
     from pimloom.show import show_explanation, show_fields, show_standard
 
     if field is None:

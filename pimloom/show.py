@@ -17,8 +17,8 @@ from pimloom.arch.optics import load_optics
 from pimloom.arch.policy import load_policy
 from pimloom.arch.system import list_names, load_part, load_system
 from pimloom.arch.training import load_training
-from pimloom.explain import Explanation
-from pimloom.explain_standard import Explained
+from pimloom.reports.explain import Explanation
+from pimloom.reports.explain_standard import Explained
 from pimloom.systems.devices.result import Result
 
 MANY = 5  # columns

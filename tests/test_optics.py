@@ -7,7 +7,7 @@ import pytest
 from pimloom.arch.error import UserError
 from pimloom.arch.optics import SwitchTable, link_budget, load_optics, switch_table
 from pimloom.arch.system import HERE, is_optics, list_names, load_part
-from pimloom.explain import explain
+from pimloom.reports.explain import explain
 from pimloom.reports.fabric.budget_figure import budget_figure
 from pimloom.systems.fabric.budget import budget_rows
 from tests.command import call

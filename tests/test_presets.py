@@ -23,7 +23,7 @@ from pimloom.arch.table import Table, compile_table
 from pimloom.arch.training import load_training
 from pimloom.cycle_sim.dram import issue
 from pimloom.cycle_sim.monitor import check_trace, expand
-from pimloom.explain import all_fields, explain
+from pimloom.reports.explain import all_fields, explain
 
 PARTS = list_names("parts")
 STREAMED = [name for name in PARTS if load_part(name).value.organization.ranks == 1]  # that `issue` takes

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from pimloom.explain_standard import standards, standards_page
+from pimloom.reports.explain_standard import standards, standards_page
 from pimloom.systems.memory.outcome import Outcome
 from tests.command import ENVIRONMENT, PIMLOOM, call, snapshot, spawn
 
@@ -255,7 +255,9 @@ def test_a_pipe_that_closes_is_no_error() -> None:
 
 
 def test_the_page_of_standards_is_up_to_date() -> None:
-    assert (ROOT / "docs/standards.md").read_text() == standards_page(), "run python -m pimloom.explain_standard"
+    assert (ROOT / "docs/standards.md").read_text() == standards_page(), (
+        "run python -m pimloom.reports.explain_standard"
+    )
 
 
 @pytest.mark.parametrize("name", standards())

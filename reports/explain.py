@@ -30,7 +30,7 @@ from pimloom.arch.system import (
 from pimloom.arch.table import standard_of
 from pimloom.arch.training import Recipe, Training, TrainingGpu, load_training
 from pimloom.arch.units import PS_PER_NS, PS_PER_US, Time
-from pimloom.explain_standard import standards
+from pimloom.reports.explain_standard import standards
 
 FOLDERS: Mapping[type, str] = {Part: "parts", Optics: "parts", Policy: "controllers", Training: "gpus"}
 

@@ -61,7 +61,7 @@ def standards_page() -> str:
     lines = [
         "# DRAM standards: what is modelled",
         "",
-        "Made from `arch/dram` by `python -m pimloom.explain_standard`; a test says if it is out of date.",
+        "Made from `arch/dram` by `python -m pimloom.reports.explain_standard`; a test says if it is out of date.",
         "A rule reads: earlier commands → later commands, where it counts: least distance in clocks.",
     ]
     for name in standards():
