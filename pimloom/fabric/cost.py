@@ -96,10 +96,10 @@ def cost(
     prices = parse_settings(settings or (), such_as="ocstrx.usd=500")
     if gpu_usd is not None:
         if waste is not None:
-            points = _read_points(arch, waste)
+            points = points_asked(arch, waste)
         else:
             assert fault_ratio is not None
-            plan = _plan(arch, Cluster(gpus, gpus_per_node), read_counts(tp, "--tp"), draws, seed)
+            plan = plan_asked(arch, Cluster(gpus, gpus_per_node), read_counts(tp, "--tp"), draws, seed)
             points = _draw_points(plan, read_ratios(fault_ratio, "--fault-ratio"), quiet)
         rows, columns = aggregate_rows(points, gpu_usd, prices), AGGREGATE
     elif parts:
@@ -114,13 +114,13 @@ def cost(
     output(value, json, None if quiet else lambda found: show_rows(columns, found["rows"]))
 
 
-def _read_points(arch: str, waste: Path) -> "list[WastePoint]":
+def points_asked(arch: str, waste: Path) -> "list[WastePoint]":
     """Rows of the waste file whose architecture was asked for; of `all`, those that have a list of parts."""
     from pimloom.systems.fabric.waste_file import read_waste
 
     points = read_waste(waste)
     there = list(dict.fromkeys(point.arch for point in points))
-    wanted = arch.split(",") if arch != "all" else [name for name in there if name in _priced()]
+    wanted = arch.split(",") if arch != "all" else [name for name in there if name in priced()]
     if missing := [name for name in wanted if name not in there]:
         raise UserError(f"--arch {missing[0]}: no row of it in {waste}; it has {', '.join(there)}")
     if not wanted:
@@ -128,7 +128,7 @@ def _read_points(arch: str, waste: Path) -> "list[WastePoint]":
     return [point for point in points if point.arch in wanted]
 
 
-def _plan(arch: str, cluster: "Cluster", tps: list[int], draws: int, seed: int) -> "Plan":
+def plan_asked(arch: str, cluster: "Cluster", tps: list[int], draws: int, seed: int) -> "Plan":
     """Fabrics that were asked for; of `all`, those with a topology, a list of parts, and units of whole nodes."""
     from pimloom.arch.topology import NAMED, topologies
     from pimloom.mappers.fabric.usable import check_usable
@@ -139,11 +139,11 @@ def _plan(arch: str, cluster: "Cluster", tps: list[int], draws: int, seed: int) 
             check_usable(fabric, cluster, tps[0])
         except UserError:
             return False
-        return fabric.name in _priced()
+        return fabric.name in priced()
 
     for tp in tps:
         cluster.group_nodes(tp)
-    if alone := [name for name in arch.split(",") if name in _priced() and name not in NAMED and "-k" not in name]:
+    if alone := [name for name in arch.split(",") if name in priced() and name not in NAMED and "-k" not in name]:
         raise UserError(f"--arch {alone[0]}: has parts but no topology, so no waste is known; leave it out")
     fabrics = [one for one in topologies(arch) if arch != "all" or fits(one)]
     return Plan(cluster, fabrics, tps, draws, seed)
@@ -158,7 +158,7 @@ def _draw_points(plan: "Plan", ratios: list[float], quiet: bool) -> "list[WasteP
         return points_of(iid_rows(plan, ratios, progress))
 
 
-def _priced() -> list[str]:
+def priced() -> list[str]:
     """Architectures with a list of parts."""
     from pimloom.arch.fabric_cost import bill_names, load_components
 

@@ -91,7 +91,7 @@ def mfu(
     counts = read_counts(gpus, "--gpus")
     if sensitivity and figure:
         raise UserError("--figure: draws MFU against scale; leave out --sensitivity, or --figure")
-    value = _value(search, gpu, _domains(arch, hbd_gb_s or ()), counts, sensitivity)
+    value = _value(search, gpu, domains_asked(arch, hbd_gb_s or ()), counts, sensitivity)
     write_rows(csv, value["rows"])
     if figure is not None:
         write_figure(figure, mfu_figure(value["rows"]))
@@ -134,7 +134,7 @@ def _chunks(schedule: Schedules, interleave: int | None) -> int:
     return interleave or CHUNKS
 
 
-def _domains(arch: str, other_gb_s: Sequence[str]) -> list["Hbd"]:
+def domains_asked(arch: str, other_gb_s: Sequence[str]) -> list["Hbd"]:
     """Fabrics with the bandwidths that were asked for."""
     from dataclasses import replace
 

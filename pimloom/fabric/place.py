@@ -72,7 +72,7 @@ def place(
     check_outputs({"--json": json, "--csv": csv, "--figure": figure}, {})
     if not 0 <= dcn_share <= 1:
         raise UserError(f"--dcn-share {dcn_share}: expected a share from 0 to 1")
-    job = _job(nodes, tp, job_gpus, _faults(nodes, faulty, fault_ratio, seed), tor_size, gpus_per_node, arch, corners)
+    job = job_asked(nodes, tp, job_gpus, faults_asked(nodes, faulty, fault_ratio, seed), tor_size, gpus_per_node, arch, corners)
     from pimloom.running import progress_bar
     from pimloom.systems.fabric.place import node_rows, place_job, summary
 
@@ -109,7 +109,7 @@ def read_nodes(text: str, nodes: int) -> list[int]:
     return found
 
 
-def _faults(nodes: int, faulty: str | None, ratio: float | None, seed: int) -> Any:
+def faults_asked(nodes: int, faulty: str | None, ratio: float | None, seed: int) -> Any:
     """bool (nodes,), as asked for."""
     import numpy as np
 
@@ -128,7 +128,7 @@ def _faults(nodes: int, faulty: str | None, ratio: float | None, seed: int) -> A
     return bad
 
 
-def _job(
+def job_asked(
     nodes: int, tp: int, job_gpus: int | None, faulty: Any, tor_size: int, each: int, arch: str, corners: bool
 ) -> "Job":
     from pimloom.arch.topology import topology

@@ -64,18 +64,18 @@ def waste(
     tps = read_counts(tp, "--tp")
     ratios = _ratios(fault_ratio, {"--faults": faults, "--servers": servers, "--days": days})
     cluster = Cluster(gpus, gpus_per_node)
-    fabrics, left_out = _buildable(topologies(arch), cluster, tps, arch == "all")
+    fabrics, left_out = buildable(topologies(arch), cluster, tps, arch == "all")
     number = (TRACE_DRAWS if ratios is None else IID_DRAWS) if draws is None else draws
     plan = Plan(cluster, fabrics, tps, number, seed, job_gpus)
     if figure is not None:
         _check_figure(figure, plan)
-    trace = None if ratios else _trace(faults, servers, days, seed, cluster)
+    trace = None if ratios else trace_asked(faults, servers, days, seed, cluster)
     rows = _rows(plan, trace, ratios or [], left_out, quiet)
     if csv is not None:
         write_table_csv(csv, rows)
     if figure is not None:
         write_atomic(figure, _figure(plan, trace, rows, tps[0]).svg)
-    described = None if trace is None else _described(trace, faults)
+    described = None if trace is None else describe_trace(trace, faults)
     result = {"rows": rows, "trace": described, "seed": seed, "version": __version__}
     output(result, json, None if quiet else lambda _: _show(rows, plan, trace))
 
@@ -90,7 +90,7 @@ def _ratios(text: str | None, of_a_trace: Mapping[str, object]) -> list[float] |
     return read_ratios(text, "--fault-ratio")
 
 
-def _buildable(
+def buildable(
     fabrics: Sequence["Topology"], cluster: "Cluster", tps: Sequence[int], everything: bool
 ) -> tuple[list["Topology"], dict["Topology", str]]:
     """Those that can be built of the cluster's nodes; of `all`, the others with the reason. Raises UserError."""
@@ -126,7 +126,7 @@ def _check_figure(file: Path, plan: "Plan") -> None:
         raise UserError(f"--figure {file}: {fit} architectures; at most {MOST_SERIES} can be told apart")
 
 
-def _trace(faults: Path | None, servers: int | None, days: float | None, seed: int, cluster: "Cluster") -> "Trace":
+def trace_asked(faults: Path | None, servers: int | None, days: float | None, seed: int, cluster: "Cluster") -> "Trace":
     from pimloom.arch.units import ceil_div
     from pimloom.systems.fabric.faults.replay import check_replay
     from pimloom.systems.fabric.faults.synthetic import MOST_SERVERS
@@ -160,7 +160,7 @@ def _figure(plan: "Plan", trace: "Trace | None", rows: Sequence[dict[str, Any]],
     return time_figure(plan, trace, tp) if trace else ratio_figure(plan, rows, tp)
 
 
-def _described(trace: "Trace", file: Path | None) -> dict[str, object]:
+def describe_trace(trace: "Trace", file: Path | None) -> dict[str, object]:
     from pimloom.systems.fabric.faults.statistics import fault_statistics
 
     ratio = fault_statistics(trace).fault_ratio_mean
