@@ -7,12 +7,12 @@ import typer
 
 from pimloom import __version__
 from pimloom.arch.error import UserError
-from pimloom.fabric.options import Arch, Csv, Gpus, GpusPerNode, Seed, read_counts, read_ratios
+from pimloom.fabric.options import Arch, Csv, Gpus, GpusPerNode, Seed
 from pimloom.output import Json, Quiet, output
+from pimloom.systems.fabric.asked import read_counts, read_ratios
+from pimloom.systems.fabric.waste_asked import plan_asked, points_asked
 
 if TYPE_CHECKING:
-    from pimloom.arch.topology import Topology
-    from pimloom.arch.topology.cluster import Cluster
     from pimloom.systems.fabric.waste import Plan
     from pimloom.systems.fabric.waste_file import WastePoint
 
@@ -114,41 +114,6 @@ def cost(
     output(value, json, None if quiet else lambda found: show_rows(columns, found["rows"]))
 
 
-def points_asked(arch: str, waste: Path) -> "list[WastePoint]":
-    """Rows of the waste file whose architecture was asked for; of `all`, those that have a list of parts."""
-    from pimloom.systems.fabric.waste_file import read_waste
-
-    points = read_waste(waste)
-    there = list(dict.fromkeys(point.arch for point in points))
-    wanted = arch.split(",") if arch != "all" else [name for name in there if name in priced()]
-    if missing := [name for name in wanted if name not in there]:
-        raise UserError(f"--arch {missing[0]}: no row of it in {waste}; it has {', '.join(there)}")
-    if not wanted:
-        raise UserError(f"{waste}: no architecture with a list of parts; it has {', '.join(there)}")
-    return [point for point in points if point.arch in wanted]
-
-
-def plan_asked(arch: str, cluster: "Cluster", tps: list[int], draws: int, seed: int) -> "Plan":
-    """Fabrics that were asked for; of `all`, those with a topology, a list of parts, and units of whole nodes."""
-    from pimloom.arch.topology import NAMED, topologies
-    from pimloom.mappers.fabric.usable import check_usable
-    from pimloom.systems.fabric.waste import Plan
-
-    def fits(fabric: "Topology") -> bool:
-        try:
-            check_usable(fabric, cluster, tps[0])
-        except UserError:
-            return False
-        return fabric.name in priced()
-
-    for tp in tps:
-        cluster.group_nodes(tp)
-    if alone := [name for name in arch.split(",") if name in priced() and name not in NAMED and "-k" not in name]:
-        raise UserError(f"--arch {alone[0]}: has parts but no topology, so no waste is known; leave it out")
-    fabrics = [one for one in topologies(arch) if arch != "all" or fits(one)]
-    return Plan(cluster, fabrics, tps, draws, seed)
-
-
 def _draw_points(plan: "Plan", ratios: list[float], quiet: bool) -> "list[WastePoint]":
     from pimloom.running import progress_bar
     from pimloom.systems.fabric.waste import iid_rows
@@ -156,10 +121,3 @@ def _draw_points(plan: "Plan", ratios: list[float], quiet: bool) -> "list[WasteP
 
     with progress_bar("draws", quiet) as progress:
         return points_of(iid_rows(plan, ratios, progress))
-
-
-def priced() -> list[str]:
-    """Architectures with a list of parts."""
-    from pimloom.arch.fabric_cost import bill_names, load_components
-
-    return [*bill_names(load_components().value), "tpuv4-slices"]

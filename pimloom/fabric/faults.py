@@ -9,10 +9,10 @@ from pimloom.arch.error import UserError
 from pimloom.arch.inputs import note_named
 from pimloom.fabric.options import Csv, Seed
 from pimloom.output import Json, Quiet, output
+from pimloom.systems.fabric.faults.asked import find_trace
 
 if TYPE_CHECKING:
     from pimloom.systems.fabric.faults.statistics import FaultStatistics
-    from pimloom.systems.fabric.faults.trace import Trace
 
 Faults = Annotated[
     Path | None,
@@ -60,23 +60,6 @@ def faults(
     output(result, json, None if quiet else lambda _: _show(found))
     if synthesise is not None and not quiet and json != "-":
         show_line(f"wrote {synthesise}")
-
-
-def find_trace(file: Path | None, servers: int | None, days: float | None, seed: int, least: int = 0) -> "Trace":
-    """The trace of a file, or a synthetic one of at least `least` servers. Raises UserError."""
-    from pimloom.systems.fabric.faults.events import MOST_DAYS, read_faults
-    from pimloom.systems.fabric.faults.synthetic import synthesise
-    from pimloom.systems.fabric.faults.trace import SERVERS
-
-    if servers is not None and not 1 <= servers <= 10**7:
-        raise UserError(f"--servers {servers}: expected 1 to 10000000")
-    if file is None:
-        if days is not None:
-            raise UserError(f"--days {days:g}: belongs to --faults FILE; a synthetic trace has a length of its own")
-        return synthesise(max(SERVERS, least) if servers is None else servers, seed)
-    if days is not None and not 0 < days <= MOST_DAYS:
-        raise UserError(f"--days {days:g}: expected more than 0 and at most {MOST_DAYS}")
-    return read_faults(file, SERVERS if servers is None else servers, days)
 
 
 def check_outputs(written: dict[str, Any], read: dict[str, Path | None]) -> None:

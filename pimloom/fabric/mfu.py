@@ -1,7 +1,7 @@
 """`pimloom fabric mfu`: how much of the GPUs' peak a training step uses, by fabric and scale."""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -9,17 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pimloom import __version__
-from pimloom.arch.document import short
 from pimloom.arch.error import UserError
-from pimloom.fabric.options import Arch, Csv, read_counts
+from pimloom.fabric.options import Arch, Csv
 from pimloom.output import Json, Quiet, output
+from pimloom.systems.fabric.asked import domains_asked, read_counts
 
 if TYPE_CHECKING:
     from pimloom.arch.fabric_cost import Hbd
     from pimloom.systems.fabric.mfu import Search
 
 PARTS = ("compute", "tp_all_reduce", "all_to_all", "p2p", "bubble", "dp_all_reduce")
-SLOWEST, FASTEST = 0.001, 1e9  # GB/s
 CHUNKS = 8  # v at most, where interleaved schedules are asked for without a number
 
 
@@ -132,31 +131,6 @@ def _chunks(schedule: Schedules, interleave: int | None) -> int:
             raise UserError(f"--interleave {interleave}: 1f1b has 1 chunk; with --schedule interleaved it has more")
         return 1
     return interleave or CHUNKS
-
-
-def domains_asked(arch: str, other_gb_s: Sequence[str]) -> list["Hbd"]:
-    """Fabrics with the bandwidths that were asked for."""
-    from dataclasses import replace
-
-    from pimloom.systems.fabric.mfu import BASELINE, domains
-
-    found = domains(arch)
-    for text in other_gb_s:
-        name, _, number = text.rpartition("=")
-        try:
-            rate = float(number)
-        except ValueError:
-            rate = 0
-        if not SLOWEST <= rate <= FASTEST:
-            raise UserError(
-                f"--hbd-gb-s {short(text)}: expected GB/s from {SLOWEST} to {FASTEST:,.0f}, "
-                "like 400 or infinitehbd-k2=400"
-            )
-        if name and name not in [hbd.arch for hbd in found]:
-            raise UserError(f"--hbd-gb-s {short(text)}: {short(name)} is none of --arch {arch}")
-        chosen = [name] if name else [hbd.arch for hbd in found if hbd.arch != BASELINE]
-        found = [replace(hbd, gb_s=rate) if hbd.arch in chosen else hbd for hbd in found]
-    return found
 
 
 def _show(value: Mapping[str, Any]) -> None:

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pimloom.arch.error import UserError
-from pimloom.fabric.faults import Days, Faults, Servers, check_outputs, find_trace, show_notes
-from pimloom.fabric.options import Arch, Csv, Gpus, GpusPerNode, Seed, read_counts, read_ratios
+from pimloom.fabric.faults import Days, Faults, Servers, check_outputs, show_notes
+from pimloom.fabric.options import Arch, Csv, Gpus, GpusPerNode, Seed
 from pimloom.output import Json, Quiet, output
+from pimloom.systems.fabric.asked import read_counts, read_ratios
+from pimloom.systems.fabric.waste_asked import buildable, describe_trace, trace_asked
 
 if TYPE_CHECKING:
     from pimloom.arch.topology import Topology
-    from pimloom.arch.topology.cluster import Cluster
     from pimloom.reports.page import Figure
     from pimloom.systems.fabric.faults.trace import Trace
     from pimloom.systems.fabric.waste import Plan
@@ -90,28 +91,6 @@ def _ratios(text: str | None, of_a_trace: Mapping[str, object]) -> list[float] |
     return read_ratios(text, "--fault-ratio")
 
 
-def buildable(
-    fabrics: Sequence["Topology"], cluster: "Cluster", tps: Sequence[int], everything: bool
-) -> tuple[list["Topology"], dict["Topology", str]]:
-    """Those that can be built of the cluster's nodes; of `all`, the others with the reason. Raises UserError."""
-    from pimloom.mappers.fabric.usable import check_usable
-
-    good: list[Topology] = []
-    left_out: dict[Topology, str] = {}
-    for size in tps:
-        cluster.group_nodes(size)
-    for fabric in fabrics:
-        try:
-            check_usable(fabric, cluster, tps[0])
-        except UserError as error:
-            if not everything:
-                raise
-            left_out[fabric] = str(error).partition(": ")[2]
-        else:
-            good.append(fabric)
-    return good, left_out
-
-
 def _check_figure(file: Path, plan: "Plan") -> None:
     """Raise UserError unless there is something to draw, and no more than can be told apart."""
     from pimloom.reports.figures import MOST_SERIES
@@ -124,23 +103,6 @@ def _check_figure(file: Path, plan: "Plan") -> None:
         raise UserError(f"--figure {file}: no group of --tp {plan.tps[0]} fits these architectures; name others")
     if fit > MOST_SERIES:
         raise UserError(f"--figure {file}: {fit} architectures; at most {MOST_SERIES} can be told apart")
-
-
-def trace_asked(faults: Path | None, servers: int | None, days: float | None, seed: int, cluster: "Cluster") -> "Trace":
-    from pimloom.arch.units import ceil_div
-    from pimloom.systems.fabric.faults.replay import check_replay
-    from pimloom.systems.fabric.faults.synthetic import MOST_SERVERS
-    from pimloom.systems.fabric.faults.trace import GPUS_PER_SERVER
-
-    needed = ceil_div(cluster.gpus, GPUS_PER_SERVER)
-    if faults is None and servers is None and needed > MOST_SERVERS:
-        raise UserError(
-            f"--gpus {cluster.gpus}: a synthetic trace has at most {MOST_SERVERS} servers of {GPUS_PER_SERVER} GPUs; "
-            f"expected at most {MOST_SERVERS * GPUS_PER_SERVER}, or --fault-ratio"
-        )
-    trace = find_trace(faults, servers, days, seed, least=needed)
-    check_replay(trace, cluster)
-    return trace
 
 
 def _rows(
@@ -158,19 +120,6 @@ def _figure(plan: "Plan", trace: "Trace | None", rows: Sequence[dict[str, Any]],
     from pimloom.reports.fabric.waste_figures import ratio_figure, time_figure
 
     return time_figure(plan, trace, tp) if trace else ratio_figure(plan, rows, tp)
-
-
-def describe_trace(trace: "Trace", file: Path | None) -> dict[str, object]:
-    from pimloom.systems.fabric.faults.statistics import fault_statistics
-
-    ratio = fault_statistics(trace).fault_ratio_mean
-    return {
-        "name": trace.name,
-        "synthetic": file is None,
-        "servers": trace.servers,
-        "horizon_h": trace.horizon_h,
-        "server_fault_ratio": ratio,
-    }
 
 
 def _show(rows: Sequence[Mapping[str, Any]], plan: "Plan", trace: "Trace | None") -> None:
