@@ -1,1 +1,1 @@
-"""Paper studies, tables and figures; composes the rooms."""
+"""Paper studies, pages, tables and figures: they show what systems and sweeps find."""
