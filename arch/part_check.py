@@ -1,5 +1,6 @@
 """Whether a part's numbers agree with its standard and with each other."""
 
+from pimloom.arch.currents import contradictions
 from pimloom.arch.dram import SELF_REFRESH
 from pimloom.arch.error import UserError
 from pimloom.arch.part import Part
@@ -9,11 +10,6 @@ from pimloom.arch.units import PS_PER_NS
 NEVER_ZERO = ("nBL", "tCCD_S", "tCCD_L", "tRCDRD", "tRCDWR", "tRP", "tRFC", "tREFI", "tRFCpb", "tREFIpb")
 LONGEST_CK = 10**9  # far beyond any DRAM; keeps every sum of waits far below 2^63
 BURST_TOLERANCE = 0.01  # pin rates are rounded: 14 Gb/s with a clock of 570 ps is off by 0.25 %
-CURRENTS = (  # name, what it exceeds in any device, why
-    ("IDD3N", "IDD2N", "an open row takes more than none"),
-    ("IDD0", "IDD2N", "a bank that opens and closes takes more than none open"),
-    *((name, "IDD3N", "it is charged on top of it") for name in ("IDD4R", "IDD4W", "IDD5B", "IDD5PB")),
-)
 
 
 def check_part(part: Part, where: str) -> None:
@@ -49,10 +45,9 @@ def check_part(part: Part, where: str) -> None:
     for name, value in {"VDD": part.VDD, **{f"current.{name}": value for name, value in part.current.items()}}.items():
         if not value > 0:
             raise UserError(f"{where}: at $.{name}: expected more than 0, got {value:g}")
-    for name, below, why in CURRENTS:
-        if name in part.current and below in part.current and part.current[name] <= part.current[below]:
-            both = f"expected more than {below} of {part.current[below]:g} mA: {why}; got {part.current[name]:g} mA"
-            raise UserError(f"{where}: at $.current.{name}: {both}")
+    for name, below, why in contradictions(part.current):
+        both = f"expected more than {below} of {part.current[below]:g} mA: {why}; got {part.current[name]:g} mA"
+        raise UserError(f"{where}: at $.current.{name}: {both}")
     least, given = part.cycles("tRAS") + part.cycles("tRP"), part.cycles("tRC")
     if given < least:
         raise UserError(f"{where}: at $.timing.tRC: expected at least tRAS + tRP = {least} nCK, got {given} nCK")

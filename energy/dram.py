@@ -4,24 +4,19 @@ An ACT stands for a row cycle, ACT and PRE; standby is charged per rank and cloc
 inside is mW × CK, DRAMsim3's own (it prints it as pJ, which is right only where tCK is 1 ns).
 
 The row cycle behind IDD0 opens one bank, IDD3N is measured with all of them open [recalled: JESD79-4, IDD measurement
-conditions]. So IDD0 may be less than the standby that IDD3N gives for its row cycle, as in DDR5, where a rank has 32
-banks. An ACT is then charged what IDD0 takes above IDD2N: its standby is at least that, so this is an upper bound.
+conditions]. So what IDD3N has above IDD2N is the standby of all banks, and is no part of IDD0: in DDR5, where a rank
+has 32 banks, the usual difference IDD0 tRC - IDD3N tRAS - IDD2N tRP is below zero. An ACT is charged what IDD0 takes
+above IDD2N for tRC. That is at most the standby of its own bank too much, one bank's share of (IDD3N - IDD2N) tRAS.
 """
 
 from collections.abc import Mapping, Sequence
 
+from pimloom.arch.currents import contradictions
 from pimloom.arch.memory import Currents
 from pimloom.arch.units import PJ_PER_MW_PS
 from pimloom.energy.ledger import Ledger
 
 NEEDED = ("IDD0", "IDD2N", "IDD3N", "IDD4R", "IDD4W", "IDD5B")
-ABOVE = {  # cause -> its current, and the standby below it
-    "activate": ("IDD0", "IDD2N"),
-    "read": ("IDD4R", "IDD3N"),
-    "write": ("IDD4W", "IDD3N"),
-    "refresh": ("IDD5B", "IDD3N"),
-    "refresh_bank": ("IDD5PB", "IDD3N"),
-}
 ISSUED = {
     "activate": ("ACT",),
     "read": ("RD", "RDA"),
@@ -50,10 +45,12 @@ def differences_mw_ck(currents: Currents, clocks: Mapping[str, int]) -> dict[str
 
 def command_mw_ck(currents: Currents, clocks: Mapping[str, int]) -> dict[str, float]:
     """Energy of one command above standby [mW × CK]: IDD5PB where given; an ACT as above."""
-    found, i = differences_mw_ck(currents, clocks), currents.idd
-    if found["activate"] < 0:
-        found["activate"] = currents.vdd * currents.devices * (i["IDD0"] - i["IDD2N"]) * clocks["tRC"]
-    return found
+    return differences_mw_ck(currents, clocks) | {"activate": row_cycle_mw_ck(currents, clocks)}
+
+
+def row_cycle_mw_ck(currents: Currents, clocks: Mapping[str, int]) -> float:
+    """Energy of a row cycle above that of closed banks [mW × CK]."""
+    return currents.vdd * currents.devices * (currents.idd["IDD0"] - currents.idd["IDD2N"]) * clocks["tRC"]
 
 
 def below_standby(currents: Currents, clocks: Mapping[str, int]) -> str | None:
@@ -72,14 +69,12 @@ def missing_current(currents: Currents, commands: Commands, rank_ck: RankClocks)
     return next((name for name, used in needed.items() if used and name not in currents.idd), None)
 
 
-def contradiction(currents: Currents, clocks: Mapping[str, int], commands: Commands) -> str | None:
-    """Why a command that issued has no energy: its current is less than the standby that it includes."""
+def contradiction(currents: Currents, commands: Commands) -> str | None:
+    """Why a run has no energy: a current is not above the standby that it includes. IDD5PB counts if REFpb issued."""
     idd = currents.idd
-    for cause, each in command_mw_ck(currents, clocks).items():
-        if each < 0 and _issued(commands, cause):
-            name, below = ABOVE[cause]
-            said = f"{name} of {idd[name]:g} mA is less than {below} of {idd[below]:g} mA, which it includes"
-            return f"no energy: {said}; energy of {cause} would be negative"
+    for name, below, why in contradictions(idd):
+        if name != "IDD5PB" or _issued(commands, "refresh_bank"):
+            return f"no energy: {name} of {idd[name]:g} mA is not above {below} of {idd[below]:g} mA: {why}"
     return None
 
 

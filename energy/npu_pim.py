@@ -1,9 +1,10 @@
 """Energy of a device of an NPU and PIM channels: its memory from the part's currents, its NPU from counts of work.
 
 Memory as NeuPIMs' simulator has it (casys-kaist/NeuPIMs@f299af3, extern/NewtonSim/src/configuration.cc, restated):
-ACT, RD, WR and REFab as `energy.dram`. PIM commands are multiples of these that follow from the organisation: a GWRITE
-reads a whole row, a G_ACT opens a row in each bank of a group, a READRES moves a result of each bank; what a COMP
-takes is data (`comp_reads`). A PIM_GEMV is its COMPs and a READRES. A second row buffer has a standby of its own.
+ACT, RD, WR and REFab are differences of currents; an ACT for which none is left is its row cycle above closed banks, as
+in `energy.dram`. PIM commands are multiples of these that follow from the organisation: a GWRITE reads a whole row, a
+G_ACT opens a row in each bank of a group, a READRES moves a result of each bank; what a COMP takes is data
+(`comp_reads`). A PIM_GEMV is its COMPs and a READRES. A second row buffer has a standby of its own.
 """
 
 from collections.abc import Mapping
@@ -12,7 +13,7 @@ from typing import NamedTuple
 from pimloom.arch.memory import Currents
 from pimloom.arch.npu_energy import NpuEnergy
 from pimloom.arch.part import Part
-from pimloom.energy.dram import NEEDED, below_standby, command_mw_ck, pj
+from pimloom.energy.dram import NEEDED, below_standby, differences_mw_ck, pj, row_cycle_mw_ck
 from pimloom.energy.ledger import Ledger
 
 CAUSE = {
@@ -26,6 +27,7 @@ CAUSE = {
     "READRES": "readres",
     "PIM_GEMV": "readres",  # its COMPs are counted as COMP
 }
+FAR = 0.25  # DDR4, HBM2 and GDDR6 as shipped leave 0.47 of a row cycle or more
 ON_THE_PINS = ("RD", "WR", "READRES", "PIM_GEMV")
 
 
@@ -64,10 +66,22 @@ def no_activate(part: Part) -> str | None:
     return below_standby(Currents(part.VDD, part.current, 1.0), _clocks(part))
 
 
+def activate_note(part: Part) -> str | None:
+    """What to tell of an ACT whose difference of currents is below FAR of its whole row cycle; None if it is not."""
+    if not has_currents(part):
+        return None
+    most = row_cycle_mw_ck(Currents(part.VDD, part.current, 1.0), _clocks(part))
+    if (charged := _base_mw_ck(part)["activate"]) < FAR * most:
+        both = f"{pj(charged, part.tCK_ps):.4g} pJ, the row cycle of IDD0 above IDD2N {pj(most, part.tCK_ps):.4g} pJ"
+        return f"an ACT is charged {both}: of IDD0 of {part.current['IDD0']:g} mA little is left above standby"
+    why = no_activate(part)
+    return why and f"an ACT is charged {pj(charged, part.tCK_ps):.4g} pJ, IDD0 - IDD2N for tRC, an upper bound: {why}"
+
+
 def command_pj(part: Part, comp_reads: float, element_bits: int) -> dict[str, float]:
     """Energy of one command of one channel above standby [pJ], as above; PIM_GEMV without its COMPs."""
     org = part.organization
-    base = command_mw_ck(Currents(part.VDD, part.current, 1.0), _clocks(part))
+    base = _base_mw_ck(part)
     act, read = pj(base["activate"], part.tCK_ps), pj(base["read"], part.tCK_ps)
     readres = read * element_bits * org.banks / org.access_bits
     return {
@@ -101,6 +115,13 @@ def memory_pj(
     if dual:
         found["second_row_buffer"] = _standby_pj(part, standby.rank_ck, standby.pim_open_ck)
     return Ledger(found).pj
+
+
+def _base_mw_ck(part: Part) -> dict[str, float]:
+    """Energy of one command above standby [mW × CK]; an ACT as above."""
+    currents, clocks = Currents(part.VDD, part.current, 1.0), _clocks(part)
+    found = differences_mw_ck(currents, clocks)
+    return found if found["activate"] >= 0 else found | {"activate": row_cycle_mw_ck(currents, clocks)}
 
 
 def _clocks(part: Part) -> dict[str, int]:

@@ -14,7 +14,7 @@ from pimloom.arch.npu_pim import Faults, NpuPimSystem
 from pimloom.arch.system import RooflineSystem, System, load_system
 from pimloom.cycle_sim.npu_pim.kernels.machine import run_all
 from pimloom.decoding_show import show_decoded, show_served, show_source
-from pimloom.energy.npu_pim import no_activate
+from pimloom.energy.npu_pim import activate_note
 from pimloom.mappers.packing import round_robin
 from pimloom.running import check_outputs, progress_bar
 from pimloom.systems.devices.npu_pim.gpu import serve_gpu
@@ -156,10 +156,10 @@ def _one_list(hardware: System, llm: LlmSpec, asked: Asked, quiet: bool) -> Answ
 
 
 def _note_energy(system: System) -> None:
-    """Say on stderr where the currents of a memory without PIM leave no energy for an ACT."""
+    """Say on stderr where the currents of a memory leave little or no energy for an ACT."""
     energy = isinstance(system.spec, NpuPimSystem) and system.spec.energy is not None
-    if energy and system.part and (why := no_activate(system.part)):
-        print(f"pimloom: note: energy of activate is an upper bound, IDD0 - IDD2N for tRC: {why}", file=sys.stderr)
+    if energy and system.part and (why := activate_note(system.part)):
+        print(f"pimloom: note: {why}", file=sys.stderr)
 
 
 def _note_undivided(system: System, requests: int) -> None:

@@ -163,7 +163,7 @@ def test_an_upper_bound_is_said(tmp_path):
     options = ("--set", "dram.part=ddr5_4800", "--set", f"npu.clock_mhz={1e6 / part.tCK_ps:.10g}", "--json", "-")
     done = call("run", "npu_only", "--model", "gpt3-small", "--requests", tmp_path / "r.csv", *options)
     assert (done.code, done.err.count("\n")) == (0, 1)
-    assert "note: energy of activate is an upper bound, IDD0 - IDD2N for tRC: IDD0 of 488 mA is less" in done.err
+    assert "note: an ACT is charged 6095 pJ, IDD0 - IDD2N for tRC, an upper bound: IDD0 of 488 mA is less" in done.err
     found = json.loads(done.out)
     each = part.VDD * (part.current["IDD0"] - part.current["IDD2N"]) * part.cycles("tRC") * part.tCK_ps * 4e-3
     assert found["energy_pj_by_cause"]["activate"] == pytest.approx(found["commands"]["ACT"] * each)
@@ -176,3 +176,12 @@ def test_json_counts_all_channels(tmp_path):
     found = json.loads(done.out)
     assert (done.code, done.err, found["clock_ps"]) == (0, "", 625)
     assert found["energy_pj_by_cause"] is None  # the part gives no currents
+
+
+def test_little_left_of_a_row_cycle_is_said(tmp_path):
+    """51 mA of hbm2_neupims: 0.38 mA are left of its 11 above closed banks, 1.2 V, 48 clocks of 1 ns."""
+    (tmp_path / "r.csv").write_text("seq_len\n100\n")
+    options = ("--requests", tmp_path / "r.csv", "--set", "dram.current.IDD0=51 mA", "--layers", "1", "--json", "-")
+    done = call("run", "neupims", "--model", "gpt3-small", *options)
+    said = "note: an ACT is charged 21.6 pJ, the row cycle of IDD0 above IDD2N 633.6 pJ: of IDD0 of 51 mA little is"
+    assert done.code == 0 and said in done.err

@@ -7,14 +7,14 @@ from pimloom.arch.error import UserError
 from pimloom.arch.memory import Memory
 from pimloom.arch.units import PJ_PER_MW_PS
 from pimloom.cycle_sim.memory.channel import Tally
-from pimloom.energy.dram import below_standby, channel_pj, contradiction, dramsim3_mw_ck, missing_current
+from pimloom.energy.dram import channel_pj, contradiction, dramsim3_mw_ck, missing_current
 from pimloom.energy.ledger import EnergyError
 
 FIELDS = ("energy_pj", "energy_by_cause_pj", "energy_mw_cycles", "power_mw")
 
 
 def energies(memory: Memory, tallies: Sequence[Tally], cycles: int) -> tuple[dict[str, Any], list[str]]:
-    """FIELDS of all channels over `cycles`, and warnings: why there is none, or what was charged another way.
+    """FIELDS of all channels over `cycles`, and warnings: why there is none.
 
     Under dramsim3 energy_mw_cycles is that tool's total, which may have terms below zero; the others never have.
     Raises UserError where an energy is more than a number can hold.
@@ -33,10 +33,8 @@ def energies(memory: Memory, tallies: Sequence[Tally], cycles: int) -> tuple[dic
         found["energy_mw_cycles"] = sum(theirs.values())
         negative = [cause for cause, value in theirs.items() if value < 0]
         remarks = [f"energy_mw_cycles is DRAMsim3's: its {cause} is below zero" for cause in negative]
-    if why := contradiction(currents, memory.clocks, commands):
+    if why := contradiction(currents, commands):
         return found, [*remarks, why]
-    if commands.get("ACT") and (said := below_standby(currents, memory.clocks)):
-        remarks.append(f"energy of activate is an upper bound, IDD0 - IDD2N for tRC: {said}, of all banks open")
     try:
         ledger = channel_pj(currents, memory.clocks, commands, rank_ck, memory.tCK_ps)
     except EnergyError as error:
