@@ -4,7 +4,7 @@
 .PHONY: help setup report test test-all bench lint constraints clean
 
 BIN := .venv/bin
-ROOMS := arch cycle_sim energy mappers reports rtl sweeping systems
+ROOMS := arch cycle_sim energy mappers reports rtl sweeping systems workload
 INPUTS := pyproject.toml constraints.txt .ci/setup
 
 help:  ## print this list

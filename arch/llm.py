@@ -1,16 +1,14 @@
 """The shape of a language model, read from the `config.json` that Hugging Face publishes with it."""
 
-import json
-from math import isqrt
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, Literal
 
 import msgspec
 
 from pimloom.arch.document import check_path, nearest, short
 from pimloom.arch.error import UserError
-from pimloom.arch.llm_types import COMMON_KEYS, DEFAULTS, FIXED, KEYS, ONLY
-from pimloom.arch.load import load_json
+from pimloom.arch.llm_fields import fields_of
+from pimloom.arch.llm_types import EXTRA_POSITIONS, QKV_BIAS_ONLY
 
 MODELS = Path(__file__).parent / "models"
 
@@ -20,8 +18,18 @@ class LlmSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     A dense model has 1 expert and uses 1 per token. `sliding_window` is in tokens, None if attention sees
     all. `attention_bias` is a bias on Q, K and V (see `projection_bias`). `norm` is 'layernorm' or 'rmsnorm'.
-    `parallel_attention`: attention and FFN of a block read the same input, each through a norm of its own.
-    `gated_ffn`: three FFN matrices, not two.
+    `parallel_attention`: attention and FFN of a block read the same input, each through a norm of its own, or both
+    through one (`shared_norm`). `gated_ffn`: three FFN matrices, not two.
+
+    The fields with a default are what newer models have: `rotary_dim`: elements of a head that are rotated, None: all.
+    `full_attention_layers`: those without the window that the others have. `norm_placement`: norms before attention
+    and FFN, behind them, or both. `qk_norm`: norms of Q and K, one for each head with parameters for all ('head') or
+    its own ('heads'), or one over all heads ('whole'). `scaled_embedding`: the embedding is multiplied by a constant.
+    `*_logit_softcapping`: scores or logits go through a tanh. `attention_sinks`: one more term in each softmax.
+    `moe_intermediate_size`: FFN width of an expert, None: as `intermediate_size`. `num_shared_experts` take all tokens.
+    `dense_layers` have an FFN and no experts. `router_bias`: one on the router's scores. With `kv_lora_rank` the cache
+    holds so many elements and a rotated key for all heads (MLA); `head_dim` is then a query's, `v_head_dim` a value's,
+    and Q goes through `q_lora_rank` elements, None: not.
     """
 
     name: str
@@ -44,11 +52,58 @@ class LlmSpec(msgspec.Struct, frozen=True, kw_only=True):
     sliding_window: int | None
     tie_word_embeddings: bool
     parallel_attention: bool
+    rotary_dim: int | None = None
+    full_attention_layers: tuple[int, ...] = ()
+    norm_placement: Literal["pre", "post", "both"] = "pre"
+    shared_norm: bool = False
+    qk_norm: Literal["none", "head", "heads", "whole"] = "none"
+    scaled_embedding: bool = False
+    attn_logit_softcapping: bool = False
+    final_logit_softcapping: bool = False
+    attention_sinks: bool = False
+    moe_intermediate_size: int | None = None
+    num_shared_experts: int = 0
+    dense_layers: tuple[int, ...] = ()
+    router_bias: bool = False
+    q_lora_rank: int | None = None
+    kv_lora_rank: int | None = None
+    v_head_dim: int | None = None
 
     @property
     def projection_bias(self) -> bool:
-        """A bias on the projection behind attention: Qwen2 has none there, all others as on Q, K and V."""
-        return self.attention_bias and self.model_type != "qwen2"
+        """A bias on the projection behind attention: as on Q, K and V, but for Qwen2 and StableLM, which have none."""
+        return self.attention_bias and self.model_type not in QKV_BIAS_ONLY
+
+    @property
+    def learned_positions(self) -> int:
+        """Rows of a table of positions; 0: positions are rotations of Q and K."""
+        extra = EXTRA_POSITIONS.get(self.model_type)
+        return 0 if extra is None else self.max_position_embeddings + extra
+
+    @property
+    def rotated_dim(self) -> int:
+        """Elements of a head that a rotation turns."""
+        if self.learned_positions:
+            return 0
+        return self.head_dim if self.rotary_dim is None else self.rotary_dim
+
+    @property
+    def value_dim(self) -> int:
+        """Elements of a head's value."""
+        return self.head_dim if self.v_head_dim is None else self.v_head_dim
+
+    @property
+    def expert_intermediate_size(self) -> int:
+        """FFN width of an expert."""
+        return self.intermediate_size if self.moe_intermediate_size is None else self.moe_intermediate_size
+
+    def window_of(self, layer: int) -> int | None:
+        """Tokens that a layer's attention sees; None: all."""
+        return None if layer in self.full_attention_layers else self.sliding_window
+
+    def is_dense(self, layer: int) -> bool:
+        """Whether a layer has one FFN for all tokens."""
+        return self.num_experts == 1 or layer in self.dense_layers
 
     @property
     def params_matmul(self) -> int:
@@ -61,6 +116,41 @@ class LlmSpec(msgspec.Struct, frozen=True, kw_only=True):
         ffn = (3 if self.gated_ffn else 2) * self.hidden_size * self.intermediate_size
         router = self.hidden_size * self.num_experts if self.num_experts > 1 else 0
         return self.num_hidden_layers * (attention + self.num_experts * ffn + router)
+
+    def decisive(self) -> dict[str, Any]:
+        """All but the name, and of the fields with a default those that differ from it."""
+        names, plain = self.__struct_fields__, self.__struct_defaults__
+        defaults = dict(zip(names[-len(plain) :], plain, strict=True))
+        values = msgspec.structs.asdict(self) | {"name": ""}
+        return {f: v for f, v in values.items() if f not in defaults or v != defaults[f]}
+
+
+NEWER = {  # what a system that does not take a model's operators from `workload` has no rule for
+    "full_attention_layers": "windows in some layers only",
+    "norm_placement": "norms behind attention and FFN",
+    "shared_norm": "one norm for attention and FFN",
+    "qk_norm": "norms of Q and K",
+    "attn_logit_softcapping": "soft-capped scores",
+    "attention_sinks": "attention sinks",
+    "moe_intermediate_size": "experts of another width than the FFN",
+    "num_shared_experts": "shared experts",
+    "dense_layers": "layers without experts",
+    "router_bias": "a bias of the router",
+    "q_lora_rank": "compressed queries",
+    "kv_lora_rank": "a compressed cache (MLA)",
+    "v_head_dim": "values of another width than keys",
+}
+
+
+def newer(llm: LlmSpec) -> list[str]:
+    """What a model has of `NEWER`, in words."""
+    return [said for field, said in NEWER.items() if field in llm.decisive()]
+
+
+def refuse_newer(llm: LlmSpec, who: str) -> None:
+    """Raise UserError for a model that `who` has no rules for."""
+    if found := newer(llm):
+        raise UserError(f"{llm.name}: {who} has no rule for {', '.join(found)}, which this {llm.model_type} model has")
 
 
 def list_presets() -> list[str]:
@@ -87,126 +177,5 @@ def load_llm(path_or_preset: str | Path) -> LlmSpec:
     return _spec(named_by_folder or path.stem, path)
 
 
-_KIND = {f: kind for f, kind in LlmSpec.__annotations__.items() if kind in (bool, str)}
-_NULLABLE = {"num_key_value_heads", "head_dim", "sliding_window"}
-_LARGEST = 2**31 - 1
-
-
-class _Config:
-    """One config.json: reads checked values by key or by field of LlmSpec."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.tree = load_json(path)
-        if not isinstance(self.tree, dict):
-            raise UserError(f"{path}: at $: expected an object, got {_shown(self.tree)}")
-        supported = ", ".join(KEYS)
-        if "model_type" not in self.tree:
-            raise UserError(f"{path}: at $: missing key 'model_type', expected one of {supported}")
-        self.model_type = self.tree["model_type"]
-        if self.model_type not in list(KEYS):
-            self.fail("model_type", f"one of {supported}")
-
-    def fail(self, key: str, expected: str) -> NoReturn:
-        raise UserError(f"{self.path}: at $.{key}: expected {expected}, got {_shown(self.tree.get(key))}")
-
-    def key(self, field: str) -> str:
-        """The key that gives a field: the first one present, or the usual one if none is."""
-        keys = {**COMMON_KEYS, **KEYS[self.model_type]}.get(field, (field,))
-        return next((k for k in keys if k in self.tree), keys[0])
-
-    def field(self, field: str) -> Any:
-        """A field of LlmSpec: fixed by the architecture, or from the file, or the default."""
-        fixed, defaults = FIXED[self.model_type], DEFAULTS[self.model_type]
-        if field in fixed:
-            return fixed[field]
-        key = self.key(field)
-        kind = _KIND.get(field, int)
-        if key not in self.tree and field not in defaults:
-            remedy = f"({_EXPECTED[kind]}), which every {self.model_type} config has"
-            raise UserError(f"{self.path}: at $: missing key {key!r} {remedy}{nearest(key, self.tree)}")
-        nullable = field in _NULLABLE or defaults.get(field, 0) is None
-        return self.value(key, kind, defaults.get(field), nullable)
-
-    def value(self, key: str, kind: type, default: Any, nullable: bool = False) -> Any:
-        """The value of a key, of just that type; an int is at least 1."""
-        value: Any = self.tree.get(key, default)
-        if nullable and value is None:
-            return None
-        if type(value) is not kind or (type(value) is int and not 1 <= value <= _LARGEST):
-            self.fail(key, _EXPECTED[kind] + " or null" * nullable)
-        return value
-
-
-_EXPECTED = {int: f"int from 1 to {_LARGEST}", bool: "true or false", str: "text"}
-
-
-def _check_nothing_else(config: _Config) -> None:
-    for key, (allowed, why) in ONLY.items():
-        if config.tree.get(key) not in allowed:
-            config.fail(key, f"{' or '.join(json.dumps(value) for value in allowed)} ({why})")
-
-
-def _check_layer_types(config: _Config, window: int | None) -> None:
-    """Newer files say of each layer whether its attention has a window; all must, or none."""
-    wanted = "full_attention" if window is None else "sliding_attention"
-    kinds = config.tree.get("layer_types")
-    if kinds is not None and (not isinstance(kinds, list) or any(kind != wanted for kind in kinds)):
-        config.fail("layer_types", f"{wanted!r} in all layers, as the other keys say; a mix is not supported")
-
-
 def _spec(name: str, path: Path) -> LlmSpec:
-    config = _Config(path)
-    _check_nothing_else(config)
-    fields = {f: config.field(f) for f in LlmSpec.__struct_fields__ if f not in ("name", "model_type")}
-    hidden, heads = fields["hidden_size"], fields["num_attention_heads"]
-    if fields["head_dim"] is None:
-        _check_divides(config, "num_attention_heads", heads, config.key("hidden_size"), hidden)
-        fields["head_dim"] = hidden // heads
-    if fields["num_key_value_heads"] is None:
-        fields["num_key_value_heads"] = heads
-    kv_heads = fields["num_key_value_heads"]
-    _check_divides(config, "num_key_value_heads", kv_heads, config.key("num_attention_heads"), heads)
-    if fields["intermediate_size"] is None:
-        fields["intermediate_size"] = 4 * hidden
-    if fields["num_experts_per_tok"] > fields["num_experts"]:
-        config.fail("num_experts_per_tok", f"at most {config.key('num_experts')} = {fields['num_experts']}")
-    if config.model_type == "opt":
-        _check_projection(config, hidden)
-    if config.model_type == "qwen2":
-        fields["sliding_window"] = _qwen2_window(config, fields)
-    _check_layer_types(config, fields["sliding_window"])
-    return LlmSpec(name=name, model_type=config.model_type, **fields)
-
-
-def _check_divides(config: _Config, field: str, part: int, whole_key: str, whole: int) -> None:
-    if whole % part == 0:
-        return
-    small = [d for d in range(1, isqrt(whole) + 1) if whole % d == 0]
-    divisors = small + [whole // d for d in reversed(small)]
-    below, above = max(d for d in divisors if d < part), [d for d in divisors if d > part][:1]
-    remedy = " or ".join(map(str, [below, *above]))
-    key = config.key(field)
-    said = f"a divisor of {whole_key} = {whole}, such as {remedy}"
-    if key in config.tree:
-        config.fail(key, said)
-    raise UserError(f"{config.path}: at $: missing key {key!r} (default {part}), expected {said}")
-
-
-def _check_projection(config: _Config, hidden: int) -> None:
-    if config.value("word_embed_proj_dim", int, hidden, nullable=True) not in (None, hidden):
-        config.fail("word_embed_proj_dim", f"hidden_size = {hidden}, other projections are not supported")
-
-
-def _qwen2_window(config: _Config, fields: dict[str, Any]) -> int | None:
-    """The window of all layers; qwen2 uses full attention in its first `max_window_layers` layers."""
-    if not config.value("use_sliding_window", bool, False):
-        return None
-    full, layers = config.tree.get("max_window_layers", 28), fields["num_hidden_layers"]
-    if type(full) is not int or 0 < full < layers:
-        config.fail("max_window_layers", f"0 or >= num_hidden_layers = {layers}, a mix is not supported")
-    return fields["sliding_window"] if full <= 0 else None
-
-
-def _shown(value: Any) -> str:
-    return short(json.dumps(value)) if not isinstance(value, dict | list) else f"a {type(value).__name__}"
+    return LlmSpec(name=name, **fields_of(path))

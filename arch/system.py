@@ -166,7 +166,7 @@ def _decisive(part: Part) -> dict[str, Any]:
 
 def spec_digest(system: System, model: LlmSpec, **asked: Any) -> str:
     """Digest of everything that decides a result: system, model, and what was asked for (tokens, seeds, options)."""
-    return digest(system.digest, msgspec.structs.replace(model, name=""), asked)
+    return digest(system.digest, model.decisive(), asked)
 
 
 def part_sheet(name: str) -> Sheet:

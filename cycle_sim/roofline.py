@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from pimloom.arch.error import UserError
-from pimloom.arch.llm import LlmSpec
+from pimloom.arch.llm import LlmSpec, refuse_newer
 from pimloom.arch.system import RooflineSystem
 from pimloom.arch.units import BITS_PER_BYTE, BYTES_PER_GB, FLOP_PER_TFLOP, S_PER_US
 
@@ -71,7 +71,8 @@ def work_s(system: RooflineSystem, operations: float, moved_bytes: float) -> flo
 
 
 def check_fits(system: RooflineSystem, spec: LlmSpec, tokens: int) -> None:
-    """Raise UserError if weights and cache exceed the memory."""
+    """Raise UserError if weights and cache exceed the memory, or the model has what no rule here is for."""
+    refuse_newer(spec, "a roofline")
     cache = 2 * spec.num_key_value_heads * spec.head_dim * spec.num_hidden_layers
     weights = spec.num_hidden_layers * sum(_layer(spec, spec.num_experts))
     need = (weights + cache * min(tokens, spec.sliding_window or tokens)) * system.element_bits // BITS_PER_BYTE

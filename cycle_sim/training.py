@@ -6,7 +6,7 @@ backward pass. What recomputation repeats is not charged. Bandwidths are in GB/s
 
 from dataclasses import dataclass
 
-from pimloom.arch.llm import LlmSpec
+from pimloom.arch.llm import LlmSpec, refuse_newer
 from pimloom.arch.training import Job, Split
 from pimloom.arch.units import BYTES_PER_GB, FLOP_PER_TFLOP
 from pimloom.cycle_sim.schedule import in_flight, slots
@@ -57,6 +57,7 @@ class Weights:
 
 def weights(model: LlmSpec) -> Weights:
     """A model with one expert has a dense FFN; an untied output matrix counts with the embedding."""
+    refuse_newer(model, "training")
     experts = 0
     if model.num_experts > 1:
         matrices = 3 if model.gated_ffn else 2

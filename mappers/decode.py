@@ -5,7 +5,7 @@ from functools import cached_property
 from math import gcd
 
 from pimloom.arch.error import UserError
-from pimloom.arch.llm import LlmSpec
+from pimloom.arch.llm import LlmSpec, newer
 from pimloom.arch.program import AsicStep, PimStep, Step
 from pimloom.arch.table import Table
 from pimloom.arch.units import ceil_div
@@ -107,7 +107,7 @@ def check_shape(spec: LlmSpec, geo: Geometry) -> None:
         "RMSNorm": spec.norm != "layernorm",
         f"activation {spec.activation!r}": spec.activation not in ACTIVATIONS,
     }
-    if found := [name for name, there in why.items() if there]:
+    if found := [name for name, there in why.items() if there] + newer(spec):
         raise UserError(
             f"{spec.name}: PIM-GPT maps GPT-2-style decoders (gpt2, opt, gpt_neox), this {spec.model_type} model has "
             + " and ".join(found)

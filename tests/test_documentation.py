@@ -16,7 +16,8 @@ PAGES = [ROOT / "README.md", ROOT / "CONVENTIONS.md", *sorted((ROOT / "docs").gl
 PAGES += sorted((ROOT / "examples").rglob("*.md"))
 BLOCK = re.compile(r"^ *```\w*\n(.*?)^ *```", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
-PATH = re.compile(r"`((?:arch|cycle_sim|docs|energy|examples|mappers|pimloom|reports|rtl|tests)/[\w./*-]+)`")
+ROOMS = "arch|cycle_sim|docs|energy|examples|mappers|pimloom|reports|rtl|systems|tests|workload"
+PATH = re.compile(rf"`((?:{ROOMS})/[\w./*-]+)`")
 
 
 def lines(page: Path, word: str) -> list[str]:

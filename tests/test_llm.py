@@ -13,7 +13,10 @@ PRESETS = (
     "gpt2, gpt2-large, gpt2-medium, gpt2-xl, gpt3-13b, gpt3-175b, gpt3-30b, gpt3-7b, "
     "gpt3-large, gpt3-medium, gpt3-small, gpt3-xl, llama-3-8b, llama-3.1-405b"
 )
-SUPPORTED = "gpt2, gpt_neox, llama, mistral, mixtral, opt, qwen2"
+SUPPORTED = (
+    "deepseek_v2, deepseek_v3, falcon, gemma, gemma2, gemma3_text, gpt2, gpt_neox, gpt_oss, llama, mistral, "
+    "mixtral, olmo2, opt, phi3, qwen2, qwen3, qwen3_moe, stablelm"
+)
 
 # As published on the Hugging Face hub, without keys that say nothing about the shape.
 LLAMA_2_7B = {
@@ -260,8 +263,8 @@ def test_spellings_that_vary() -> None:
     ("config", "drop", "changes", "said"),
     [
         (GPT2, ("model_type",), {}, f"$: missing key 'model_type', expected one of {SUPPORTED}"),
-        (GPT2, (), {"model_type": "bert"}, f'$.model_type: expected one of {SUPPORTED}, got "bert"'),
-        (GPT2, (), {"model_type": ["gpt2"]}, f"$.model_type: expected one of {SUPPORTED}, got a list"),
+        (GPT2, (), {"model_type": "bert"}, f'$.model_type: expected one of {SUPPORTED}, got "bert"; nearest: gpt2'),
+        (GPT2, (), {"model_type": ["gpt2"]}, f"$.model_type: expected one of {SUPPORTED}, got a list; nearest: gpt2"),
         (
             GPT2,
             ("n_head",),
@@ -314,8 +317,21 @@ def test_spellings_that_vary() -> None:
         (
             QWEN2_7B,
             (),
-            {"use_sliding_window": True, "max_window_layers": 21},
-            "$.max_window_layers: expected 0 or >= num_hidden_layers = 28, a mix is not supported, got 21",
+            {"use_sliding_window": True, "max_window_layers": -1},
+            "$.max_window_layers: expected int from 0 to 2147483647, got -1",
+        ),
+        (
+            LLAMA_2_7B,
+            (),
+            {"num_experts": 4},
+            "$.num_experts: expected 1, as every llama model has it, got 4",
+        ),
+        (
+            LLAMA_2_7B,
+            (),
+            {"intermediate_sizes": 4},
+            "$.intermediate_sizes: nothing here would use this key; nearest: intermediate_size; "
+            "take it out if it says nothing about the shape",
         ),
     ],
 )

@@ -29,10 +29,17 @@ OTHER: dict[str, Any] = {
     "num_key_value_heads": 1, "head_dim": 256, "intermediate_size": 2048, "vocab_size": 50000,
     "max_position_embeddings": 300, "activation": "quick_gelu", "gated_ffn": None, "norm": None,
     "attention_bias": None, "ffn_bias": None, "num_experts": 5, "num_experts_per_tok": 3, "sliding_window": 4,
-    "tie_word_embeddings": None, "parallel_attention": None,
+    "tie_word_embeddings": None, "parallel_attention": None, "rotary_dim": 64, "full_attention_layers": (1,),
+    "norm_placement": "both", "shared_norm": None, "qk_norm": "head", "scaled_embedding": None,
+    "attn_logit_softcapping": None, "final_logit_softcapping": None, "attention_sinks": None,
+    "moe_intermediate_size": 512, "num_shared_experts": 1, "dense_layers": (0,), "router_bias": None,
+    "q_lora_rank": 512, "kv_lora_rank": 256, "v_head_dim": 64,
 }  # fmt: skip
 ALWAYS_FREE = {
     "name": "a name",
+    "rotary_dim": "no system here rotates Q and K",
+    "scaled_embedding": "no system here looks tokens up",
+    "final_logit_softcapping": "no system here caps logits",
     "tie_word_embeddings": "no embedding table is read; an LM head is a matrix of its own in any case",
     "max_position_embeddings": "a run beyond it is simulated, and `pimloom run` says so",
 }

@@ -1,13 +1,14 @@
 """Every field of a model decides what serving a batch of it takes, or there is a reason why it cannot."""
 
 import json
+import re
 
 import numpy as np
 import pytest
 from msgspec.structs import replace
 
 from pimloom.arch.error import UserError
-from pimloom.arch.llm import LlmSpec
+from pimloom.arch.llm import NEWER, LlmSpec
 from pimloom.arch.system import load_system
 from pimloom.sweeping.point.decode import decode
 from pimloom.sweeping.point.workload import work_of
@@ -33,10 +34,19 @@ CHANGED = {
     "attention_bias": False, "ffn_bias": False, "num_experts": 2, "num_experts_per_tok": 3, "sliding_window": 200,
     "tie_word_embeddings": True, "parallel_attention": True,
 }  # fmt: skip
+CHANGED |= {"rotary_dim": 64, "scaled_embedding": True, "final_logit_softcapping": True}
+NEWER_VALUES = {
+    "full_attention_layers": (1,), "norm_placement": "both", "shared_norm": True, "qk_norm": "head",
+    "attn_logit_softcapping": True, "attention_sinks": True, "moe_intermediate_size": 512, "num_shared_experts": 1,
+    "dense_layers": (0,), "router_bias": True, "q_lora_rank": 512, "kv_lora_rank": 256, "v_head_dim": 64,
+}  # fmt: skip
 WITHOUT_EFFECT = {
     "vocab_size": "neither embeddings nor the LM head are run",
     "tie_word_embeddings": "neither embeddings nor the LM head are run",
     "activation": "every function is one pass over its vector",
+    "rotary_dim": "Q and K are not rotated",
+    "scaled_embedding": "neither embeddings nor the LM head are run",
+    "final_logit_softcapping": "neither embeddings nor the LM head are run",
 }
 ON_A_ROOFLINE = {"norm": "both kinds move the same bytes, and their few operations do not count"}
 PLAN = Plan(batch=4, iterations=3, every=1, policy="min-load", seed=0, tp=1, pp=1, layers=2, fidelity="physical")
@@ -54,7 +64,7 @@ def told(found):
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
-@pytest.mark.parametrize("field", LlmSpec.__struct_fields__)
+@pytest.mark.parametrize("field", [f for f in LlmSpec.__struct_fields__ if f not in NEWER])
 def test_every_field_counts(system, field):
     assert CHANGED[field] != getattr(TINY, field)
     changed = replace(TINY, **{field: CHANGED[field]})
@@ -65,6 +75,13 @@ def test_every_field_counts(system, field):
     else:
         here, there = served(system, TINY), served(system, changed, plan=plan)
     assert (told(here) == told(there)) == (field in without)
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize("field", NEWER)
+def test_what_no_rule_is_for_is_refused(system, field):
+    with pytest.raises(UserError, match=f"^tiny: .* has no rule for {re.escape(NEWER[field])}, which this llama model"):
+        served(system, replace(TINY, **{field: NEWER_VALUES[field]}))
 
 
 def many(system, llm):

@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 
 from pimloom.arch.error import UserError
-from pimloom.arch.llm import load_llm
+from pimloom.arch.llm import load_llm, newer
+from pimloom.arch.llm_types import KEYS
+from pimloom.workload.need import active_parameters, kv_bytes_per_token, parameters
 from tests.command import call
 
 HERE = Path(__file__).parent
@@ -26,8 +28,33 @@ LOADED = {  # weights in the matrices of all blocks: the published total less em
     "mixtral-8x7b": 46_702_792_704 - 2 * 32000 * 4096 - 65 * 4096,
     "qwen2-7b": 7_615_616_512 - 2 * 152064 * 3584 - 57 * 3584 - 28 * (3584 + 2 * 512),
 }
-REFUSED = {path.stem for path in (HERE / "models").glob("*.json")} - LOADED.keys()
-TYPES = {"gpt2", "gpt_neox", "opt", "llama", "mistral", "mixtral", "qwen2"}
+PARAMETERS = {  # of all weights, as the safetensors files of the model cards have them [recalled, unless said]
+    "gpt2": 124_439_808,
+    "opt-6.7b": 6_658_473_984,
+    "pythia-6.9b": 6_857_302_016,
+    "llama-2-7b": 6_738_415_616,
+    "llama-3.2-1b": 1_235_814_400,
+    "mistral-7b-v0.1": 7_241_732_096,
+    "mixtral-8x7b": 46_702_792_704,
+    "qwen2-7b": 7_615_616_512,
+    "deepseek-v2-lite": 15_706_484_224,
+    "deepseek-v3": 671_026_419_200,  # without the layer for multi-token prediction
+    "falcon-7b": 6_921_720_704,  # the table of the embedding once: it is tied
+    "falcon-40b": 41_303_293_952,
+    "gemma-2b": 2_506_172_416,
+    "gemma-2-9b": 9_241_705_984,
+    "gemma-3-1b": 999_885_952,
+    "gpt-oss-20b": 20_914_757_184,  # gpt-oss model card: 20.91 B
+    "olmo2-7b": 7_298_617_344,
+    "phi-3-mini": 3_821_079_552,
+    "qwen3-8b": 8_190_735_360,
+    "qwen3-30b-a3b": 30_532_122_624,
+    "stablelm-3b-4e1t": 2_795_443_200,
+    "stablelm-2-1_6b": 1_644_515_328,
+}
+ALSO_LOADED = {"falcon-11b", "gemma-3-4b"}  # published totals are known to three digits only
+NEW = PARAMETERS.keys() - LOADED.keys()
+REFUSED = {path.stem for path in (HERE / "models").glob("*.json")} - PARAMETERS.keys() - ALSO_LOADED
 ON_PIM_GPT = {"gpt2", "opt-6.7b", "pythia-6.9b"}
 
 
@@ -37,8 +64,37 @@ def tree(name: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", LOADED)
-def test_it_has_the_published_number_of_weights(name: str) -> None:
+def test_its_blocks_have_the_published_number_of_weights(name: str) -> None:
     assert load_llm(HERE / "models" / f"{name}.json").params_matmul == LOADED[name]
+
+
+@pytest.mark.parametrize("name", PARAMETERS)
+def test_it_has_the_published_number_of_weights(name: str) -> None:
+    assert parameters(load_llm(HERE / "models" / f"{name}.json")) == PARAMETERS[name]
+
+
+@pytest.mark.parametrize(
+    ("name", "total", "active"),
+    [
+        ("deepseek-v3", 671, 37),  # arXiv:2412.19437, abstract; without the embedding
+        ("gpt-oss-20b", 20.91, 3.61),  # gpt-oss model card, table 1: the embedding does not count as active
+        ("mixtral-8x7b", 46.7, 12.9),  # arXiv:2401.04088, 2: 47 B and 13 B
+        ("qwen3-30b-a3b", 30.5, 3.3),  # model card
+        ("falcon-11b", 11.1, 11.1),  # arXiv:2407.14885
+        ("gemma-3-4b", 3.88, 3.88),  # arXiv:2503.19786, table 1: 675 M of the embedding and 3,209 M
+    ],
+)
+def test_active_weights(name: str, total: float, active: float) -> None:
+    llm = load_llm(HERE / "models" / f"{name}.json")
+    embedding = 0 if llm.tie_word_embeddings else llm.vocab_size * llm.hidden_size
+    assert parameters(llm) / 1e9 == pytest.approx(total, rel=3e-3)
+    assert active * 1e9 - embedding * 1.01 < active_parameters(llm) * 1.005 and active_parameters(llm) < active * 1.01e9
+
+
+def test_caches_have_the_published_size() -> None:
+    """Insights into DeepSeek-V3 (arXiv:2505.09343), table 1: 70.272 KB a token, Llama 3.1 405B 516.096 KB, BF16."""
+    assert kv_bytes_per_token(load_llm(HERE / "models" / "deepseek-v3.json")) == 70_272
+    assert kv_bytes_per_token(load_llm("llama-3.1-405b")) == 516_096
 
 
 @pytest.mark.parametrize("name", sorted(REFUSED))
@@ -49,6 +105,21 @@ def test_others_are_refused_by_one_line_that_names_the_key(name: str) -> None:
         done = call("run", system, "--model", file, *(["--requests", "alpaca"] if system == "neupims" else []))
         assert (done.code, done.out, done.err.count("\n")) == (2, "", 1), done
         assert f"{file}: at $.{key}: expected " in done.err and str(tree(name)[key]) in done.err
+        assert key != "model_type" or "; nearest: " in done.err
+
+
+@pytest.mark.parametrize(
+    ("name", "nearest"),
+    [
+        ("bloom-7b1", "falcon"),
+        ("gpt-j-6b", "gpt2"),
+        ("phi-2", "phi3"),
+        ("llava-1.5-7b", ".*, which would need .*n_layer.* besides"),
+    ],
+)
+def test_an_unknown_type_names_the_one_whose_keys_come_closest(name: str, nearest: str) -> None:
+    with pytest.raises(UserError, match=f"; nearest: {nearest}$"):
+        load_llm(HERE / "models" / f"{name}.json")
 
 
 @pytest.mark.parametrize(
@@ -58,12 +129,20 @@ def test_others_are_refused_by_one_line_that_names_the_key(name: str) -> None:
         ("gpt2", {"pruned_heads": {"1": [0, 2]}}),
         ("gpt2", {"add_cross_attention": True}),
         ("opt-6.7b", {"is_encoder_decoder": True}),
+        ("opt-6.7b", {"do_layer_norm_before": False}),
         ("qwen2-7b", {"layer_types": ["full_attention", "sliding_attention"] * 14}),
         ("mistral-7b-v0.1", {"layer_types": ["full_attention"] * 32}),
+        ("mistral-7b-v0.1", {"layer_types": ["sliding_attention"] * 31}),
         ("llama-2-7b", {"layer_types": "chunked_attention"}),
-        ("qwen2-7b", {"use_sliding_window": True, "max_window_layers": 14}),
+        ("llama-2-7b", {"sliding_window": 4096}),
         ("gpt2", {"activation_function": 3}),
         ("mixtral-8x7b", {"num_experts_per_tok": 9}),
+        ("falcon-7b", {"alibi": True}),
+        ("deepseek-v3", {"moe_layer_freq": 2}),
+        ("qwen3-30b-a3b", {"mlp_only_layers": [48]}),
+        ("gemma-2-9b", {"attn_logit_softcapping": "50"}),
+        ("stablelm-3b-4e1t", {"partial_rotary_factor": 2}),
+        ("deepseek-v3", {"first_k_dense_replace": -1}),
     ],
 )
 def test_keys_that_make_it_another_model_are_refused(name: str, change: dict[str, Any], tmp_path: Path) -> None:
@@ -74,10 +153,19 @@ def test_keys_that_make_it_another_model_are_refused(name: str, change: dict[str
     assert any(f"config.json: at $.{key}: expected " in text for key in change) and "\n" not in text
 
 
+@pytest.mark.parametrize("name", sorted(PARAMETERS))
+def test_a_key_that_nothing_would_use_is_refused(name: str, tmp_path: Path) -> None:
+    for key in ("mamba_d_state", "num_hidden_layer", "qk_norms"):
+        (tmp_path / "config.json").write_text(json.dumps(tree(name) | {key: 16}))
+        with pytest.raises(UserError, match=f"at \\$.{key}: nothing here would use this key"):
+            load_llm(tmp_path)
+
+
 @pytest.mark.parametrize(
     ("name", "change"),
     [
         ("llama-2-7b", {"quantization_config": None, "pruned_heads": {}, "is_encoder_decoder": False}),
+        ("llama-2-7b", {"sliding_window": None, "unheard_of": None, "_commit_hash": "5af"}),
         ("qwen2-7b", {"layer_types": ["full_attention"] * 28}),
         ("mistral-7b-v0.1", {"layer_types": ["sliding_attention"] * 32}),
         ("mistral-7b-v0.1", {"sliding_window": None, "layer_types": ["full_attention"] * 32}),
@@ -88,10 +176,58 @@ def test_the_same_keys_are_taken_where_they_change_nothing(name: str, change: di
     assert load_llm(tmp_path).params_matmul == LOADED[name]
 
 
-SMALL = {  # the same model with two layers, so that it fits and is quick
+@pytest.mark.parametrize(
+    ("name", "change", "full"),
+    [
+        ("gemma-2-9b", {}, range(1, 42, 2)),
+        ("gemma-3-1b", {}, range(5, 26, 6)),
+        ("gemma-3-1b", {"sliding_window_pattern": 13}, range(12, 26, 13)),
+        ("gpt-oss-20b", {"layer_types": None}, range(1, 24, 2)),
+        ("gpt-oss-20b", {"layer_types": ["full_attention"] * 23 + ["sliding_attention"]}, range(23)),
+        ("qwen2-7b", {"use_sliding_window": True, "max_window_layers": 14}, range(14)),
+        ("qwen3-8b", {"use_sliding_window": True}, range(28)),
+        ("qwen3-8b", {"use_sliding_window": False}, ()),
+    ],
+)
+def test_windows_in_some_layers(name: str, change: dict[str, Any], full: Any, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(tree(name) | change))
+    assert load_llm(tmp_path).full_attention_layers == tuple(full)
+
+
+@pytest.mark.parametrize("name", sorted(NEW))
+def test_the_new_types_say_what_they_have(name: str) -> None:
+    llm = load_llm(HERE / "models" / f"{name}.json")
+    newest = llm.__struct_fields__[20:]
+    has = {field: value for field, value in llm.decisive().items() if field in newest and type(value) is not tuple}
+    scaled: dict[str, Any] = {"scaled_embedding": True}
+    both: dict[str, Any] = {"norm_placement": "both"}
+    capped: dict[str, Any] = {"attn_logit_softcapping": True, "final_logit_softcapping": True}
+    latent: dict[str, Any] = {"kv_lora_rank": 512, "v_head_dim": 128, "rotary_dim": 64}
+    expected: dict[str, dict[str, Any]] = {
+        "deepseek-v2-lite": latent | {"moe_intermediate_size": 1408, "num_shared_experts": 2},
+        "deepseek-v3": latent
+        | {"moe_intermediate_size": 2048, "num_shared_experts": 1, "q_lora_rank": 1536, "router_bias": True},
+        "falcon-7b": {"shared_norm": True},
+        "falcon-40b": {},
+        "gemma-2b": scaled,
+        "gemma-2-9b": scaled | both | capped,
+        "gemma-3-1b": scaled | both | {"qk_norm": "head"},
+        "gpt-oss-20b": {"router_bias": True, "attention_sinks": True},
+        "olmo2-7b": {"norm_placement": "post", "qk_norm": "whole"},
+        "phi-3-mini": {},
+        "qwen3-8b": {"qk_norm": "head"},
+        "qwen3-30b-a3b": {"qk_norm": "head", "moe_intermediate_size": 768},
+        "stablelm-3b-4e1t": {"rotary_dim": 20},
+        "stablelm-2-1_6b": {"rotary_dim": 16},
+    }
+    assert has == expected[name]
+
+
+SMALL: dict[str, dict[str, Any]] = {  # the same model with two layers, so that it fits and is quick
     "gpt2": {"n_layer": 2},
-    **{name: {"num_hidden_layers": 2} for name in LOADED if name != "gpt2"},
+    **{name: {"num_hidden_layers": 2} for name in PARAMETERS if name != "gpt2"},
     "qwen2-7b": {"num_hidden_layers": 2, "max_window_layers": 2},
+    "gpt-oss-20b": {"num_hidden_layers": 2, "layer_types": ["sliding_attention", "full_attention"]},
 }
 RUNS = {
     "pim_gpt": ["--generate", "2"],
@@ -120,8 +256,26 @@ def test_all_run_on_every_system_but_pim_gpt_which_takes_the_gpt2_style_ones(
     assert done.code == 0 and done.err == "" and json.loads(done.out)["model"], done
 
 
+@pytest.mark.parametrize("system", ["pim_gpt", "t4", "gpu_a100", "neupims"])
+@pytest.mark.parametrize("name", sorted(NEW))
+def test_a_system_without_rules_for_a_new_type_says_so(
+    name: str, system: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("config.json").write_text(json.dumps(tree(name) | SMALL[name]))
+    Path("batch.csv").write_text("seq_len\n64\n64\n64\n64\n")
+    options = [option.replace("4", "1") for option in RUNS[system]]
+    done = call("run", system, "--model", "config.json", *options, "--json", "-", "--quiet")
+    llm = load_llm("config.json")
+    if system == "pim_gpt" or newer(llm):
+        assert (done.code, done.out, done.err.count("\n")) == (2, "", 1), done
+        assert all(said in done.err for said in newer(llm))
+    else:
+        assert done.code == 0 and json.loads(done.out)["model"], done
+
+
 def test_readme_names_the_types() -> None:
-    named = re.findall(r"`model_type`s ((?:`\w+`(?:, | and )?)+)", README)
-    assert named and all(set(re.findall(r"`(\w+)`", each)) == TYPES for each in named)
-    for kind in ("gemma", "falcon", "phi", "deepseek"):
-        assert kind in README
+    named = re.findall(r"`model_type`s ((?:`\w+`(?:, | and |,\n| and\n)?)+)", README)
+    assert named and all(set(re.findall(r"`(\w+)`", each)) == set(KEYS) for each in named)
+    for kind in ("bloom", "mpt", "gptj", "phi"):
+        assert f"`{kind}`" in README

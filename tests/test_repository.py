@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 ROOT = Path(__file__).resolve().parent.parent
-ROOMS = ("arch", "cycle_sim", "energy", "mappers", "pimloom", "reports", "sweeping", "systems")
+ROOMS = ("arch", "cycle_sim", "energy", "mappers", "pimloom", "reports", "sweeping", "systems", "workload")
 PYTHON = [path for room in (*ROOMS, "rtl") for path in sorted((ROOT / room).rglob("*.py"))]
 YAML = sorted((ROOT / "arch").rglob("*.yaml"))
 

@@ -144,7 +144,7 @@ def test_folders_and_options_that_do_not_fit(tmp_path: Path, monkeypatch: pytest
 def test_worker_with_other_code_is_refused(place: Place) -> None:
     copy = place.folder / "copy" / "pimloom"
     shutil.copytree(ROOT / "pimloom", copy, ignore=shutil.ignore_patterns("__pycache__"))
-    for room in ("arch", "cycle_sim", "energy", "mappers", "reports", "sweeping", "systems"):
+    for room in ("arch", "cycle_sim", "energy", "mappers", "reports", "sweeping", "systems", "workload"):
         shutil.copytree(ROOT / room, copy / room, ignore=shutil.ignore_patterns("__pycache__", "out"))
     with (copy / "arch" / "units.py").open("a") as file:
         file.write("# changed\n")

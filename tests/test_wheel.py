@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-ROOMS = ("arch", "cycle_sim", "energy", "mappers", "pimloom", "reports", "rtl", "sweeping", "systems")
+ROOMS = ("arch", "cycle_sim", "energy", "mappers", "pimloom", "reports", "rtl", "sweeping", "systems", "workload")
 
 
 def run(*command, cwd: Path) -> str:

@@ -6,7 +6,7 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 
-ROOMS = ("arch", "cycle_sim", "energy", "mappers", "sweeping.point", "systems.devices", "systems.serving")
+ROOMS = ("arch", "cycle_sim", "energy", "mappers", "sweeping.point", "systems.devices", "systems.serving", "workload")
 ALONE = {"sweeping.definition": ("sweep.py",)}
 KINDS = (".py", ".yaml", ".json")
 

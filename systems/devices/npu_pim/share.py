@@ -5,10 +5,11 @@ from typing import NamedTuple
 import numpy as np
 
 from pimloom.arch.error import UserError
-from pimloom.arch.llm import LlmSpec
+from pimloom.arch.llm import LlmSpec, refuse_newer
 from pimloom.arch.units import BITS_PER_BYTE, ceil_div
 from pimloom.mappers.kv import Cache, place
 from pimloom.systems.devices.npu_pim.layer import ACTIVATION_BYTES, Shard
+from pimloom.workload.shard import cut
 
 
 class Share(NamedTuple):
@@ -21,10 +22,9 @@ class Share(NamedTuple):
 
 def share_of(llm: LlmSpec, tp: int) -> Share:
     """The model cut for `tp` devices. Raises UserError if it cannot be."""
-    heads, kv_heads = llm.num_attention_heads, llm.num_key_value_heads
-    if tp < 1 or heads % tp or (kv_heads % tp and tp % kv_heads):
-        raise UserError(f"--tp {tp}: expected a divisor of the {heads} heads ({kv_heads} of keys) of {llm.name}")
-    return Share(heads // tp, max(kv_heads // tp, 1), ceil_div(llm.intermediate_size, tp))
+    refuse_newer(llm, "a device that shares a batch")
+    mine = cut(llm, tp)
+    return Share(mine.heads, mine.kv_heads, mine.ffn)
 
 
 def weight_bytes(llm: LlmSpec, tp: int, layers: int, element_bits: int) -> int:

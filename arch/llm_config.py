@@ -1,0 +1,123 @@
+"""One `config.json`, read key by key: checked values, and which keys were read."""
+
+import json
+from collections.abc import Iterable
+from difflib import SequenceMatcher, get_close_matches
+from pathlib import Path
+from typing import Any, NoReturn
+
+from pimloom.arch.document import nearest, short
+from pimloom.arch.error import UserError
+from pimloom.arch.llm_types import COMMON_KEYS, DEFAULTS, FIXED, KEYS
+from pimloom.arch.load import load_json
+
+SIZES = (
+    "num_hidden_layers", "hidden_size", "num_attention_heads", "num_key_value_heads", "head_dim", "intermediate_size",
+    "vocab_size", "max_position_embeddings", "activation", "gated_ffn", "norm", "attention_bias", "ffn_bias",
+    "num_experts", "num_experts_per_tok", "sliding_window", "tie_word_embeddings", "parallel_attention",
+)  # fmt: skip
+NEWER = (
+    "norm_placement", "qk_norm", "scaled_embedding", "attention_sinks", "moe_intermediate_size", "num_shared_experts",
+    "router_bias", "q_lora_rank", "kv_lora_rank", "v_head_dim",
+)  # fmt: skip
+FLAGS = ("gated_ffn", "attention_bias", "ffn_bias", "tie_word_embeddings", "parallel_attention")
+TEXTS = ("activation", "norm")
+_NULLABLE = {"num_key_value_heads", "head_dim", "sliding_window", "q_lora_rank", "num_shared_experts"}
+_LARGEST = 2**31 - 1
+_EXPECTED = {int: f"int from 1 to {_LARGEST}", bool: "true or false", str: "text", float: "a number above 0, at most 1"}
+
+
+class Config:
+    """One config.json: reads checked values by key or by field of LlmSpec, and remembers what was read."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.prefix = path, ""
+        self.tree = load_json(path)
+        if not isinstance(self.tree, dict):
+            raise UserError(f"{path}: at $: expected an object, got {_shown(self.tree)}")
+        self.read = {"model_type"}
+        supported = ", ".join(KEYS)
+        if "model_type" not in self.tree:
+            raise UserError(f"{path}: at $: missing key 'model_type', expected one of {supported}")
+        if self.tree["model_type"] == "gemma3" and isinstance(self.tree.get("text_config"), dict):
+            self.tree, self.prefix = {"model_type": "gemma3_text"} | self.tree["text_config"], "text_config."
+        self.model_type = self.tree["model_type"]
+        if self.model_type not in list(KEYS):
+            self.fail("model_type", f"one of {supported}", _nearest_type(self.tree))
+
+    def fail(self, key: str, expected: str, remedy: str = "") -> NoReturn:
+        got = _shown(self.tree.get(key))
+        raise UserError(f"{self.path}: at $.{self.prefix}{key}: expected {expected}, got {got}{remedy}")
+
+    def keys(self, field: str) -> tuple[str, ...]:
+        """The keys that may give a field."""
+        return {**COMMON_KEYS, **KEYS[self.model_type]}.get(field, (field,))
+
+    def key(self, field: str) -> str:
+        """The key that gives a field: the first one present, or the usual one if none is."""
+        keys = self.keys(field)
+        return next((k for k in keys if k in self.tree), keys[0])
+
+    def field(self, field: str) -> Any:
+        """A field of LlmSpec: fixed by the architecture, or from the file, or the default."""
+        fixed, defaults = FIXED[self.model_type], DEFAULTS[self.model_type]
+        if field in fixed:
+            return fixed[field]
+        self.read.update(self.keys(field))
+        key = self.key(field)
+        kind: type = bool if field in FLAGS else str if field in TEXTS else int
+        if key not in self.tree and field not in defaults:
+            remedy = f"({_EXPECTED[kind]}), which every {self.model_type} config has"
+            place = f"$.{self.prefix}".removesuffix(".")
+            raise UserError(f"{self.path}: at {place}: missing key {key!r} {remedy}{nearest(key, self.tree)}")
+        if key == "hidden_activation" and self.tree.get(key) is None:
+            return defaults[field]
+        nullable = field in _NULLABLE or defaults.get(field, 0) is None
+        return self.value(key, kind, defaults.get(field), nullable)
+
+    def value(self, key: str, kind: type, default: Any, nullable: bool = False) -> Any:
+        """The value of a key, of just that type; an int is at least 1."""
+        self.read.add(key)
+        if key not in self.tree:
+            return default
+        value: Any = self.tree[key]
+        if nullable and value is None:
+            return None
+        if type(value) is not kind or (type(value) is int and not 1 <= value <= _LARGEST):
+            self.fail(key, _EXPECTED[kind] + " or null" * nullable)
+        return value
+
+    def whole(self, key: str, default: int, least: int = 0) -> int:
+        """An int from `least`."""
+        value = self.tree.get(key, default)
+        self.read.add(key)
+        if type(value) is not int or not least <= value <= _LARGEST:
+            self.fail(key, f"int from {least} to {_LARGEST}")
+        return value
+
+    def share(self, keys: Iterable[str], default: float) -> float:
+        """A number above 0 and at most 1 under the first of these keys that is there."""
+        self.read.update(keys)
+        key = next((k for k in keys if k in self.tree), "")
+        value = self.tree.get(key, default)
+        if type(value) not in (int, float) or not 0 < value <= 1:
+            self.fail(key, _EXPECTED[float])
+        return float(value)
+
+
+def _nearest_type(tree: dict[str, Any]) -> str:
+    """The known type whose file would look most like this one, and the keys that it would need besides."""
+    missing = {}
+    for kind, renamed in KEYS.items():
+        needed = [f for f in SIZES if f not in FIXED[kind] and f not in DEFAULTS[kind]]
+        spelled = [{**COMMON_KEYS, **renamed}.get(f, (f,)) for f in needed]
+        missing[kind] = [keys[0] for keys in spelled if not any(k in tree for k in keys)]
+    name = str(tree["model_type"])
+    like = get_close_matches(name, KEYS, 1)
+    kind = min(KEYS, key=lambda k: (len(missing[k]), k not in like, -SequenceMatcher(None, name, k).ratio()))
+    need = f", which would need {', '.join(missing[kind])} besides" if missing[kind] else ""
+    return f"; nearest: {kind}{need}"
+
+
+def _shown(value: Any) -> str:
+    return short(json.dumps(value)) if not isinstance(value, dict | list) else f"a {type(value).__name__}"

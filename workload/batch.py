@@ -1,0 +1,106 @@
+"""What one step of a model works on: for each request its new tokens and its context."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from pimloom.arch.error import UserError
+
+Phase = Literal["prefill", "decode", "verify", "train"]
+
+
+class Request(NamedTuple):
+    """A request's part of a step.
+
+    new: tokens that go through the model; context: tokens that the last of them attends to without a window, itself
+    included; logits: of how many of its tokens the next one is wanted.
+    """
+
+    phase: Phase
+    new: int
+    context: int
+    logits: int
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The requests of one step. Prompts of some beside decode of others are one batch: add batches up.
+
+    >>> step = Batch.decode([5, 9]) + Batch.prefill([100])
+    >>> step.rows, step.logits, step.attended(None), step.cached(None)
+    (102, 3, 5064, 114)
+    >>> step.attended(8), step.cached(8)  # 5 + 8, and 1 + 2 + ... + 8 + 92 x 8
+    (785, 113)
+    """
+
+    requests: tuple[Request, ...]
+
+    def __post_init__(self) -> None:
+        for at in self.requests:
+            if not 1 <= at.new <= at.context or not 0 <= at.logits <= at.new:
+                raise UserError(
+                    f"a request of {at.new} new tokens with a context of {at.context} that wants {at.logits} logits: "
+                    "expected at least one new token, a context that holds them, logits of these at most"
+                )
+
+    @classmethod
+    def decode(cls, contexts: Sequence[int]) -> "Batch":
+        """One new token each; contexts count it."""
+        return cls(tuple(Request("decode", 1, n, 1) for n in contexts))
+
+    @classmethod
+    def prefill(cls, prompts: Sequence[int], cached: Sequence[int] | None = None, *, ends: bool = True) -> "Batch":
+        """Prompts, or chunks of them behind tokens that are `cached` already; one that does not end wants no logits."""
+        before = cached if cached is not None else [0] * len(prompts)
+        pairs = zip(prompts, before, strict=True)
+        return cls(tuple(Request("prefill", new, new + old, int(ends)) for new, old in pairs))
+
+    @classmethod
+    def verify(cls, contexts: Sequence[int], new: int) -> "Batch":
+        """`new` drafted tokens of each request, checked in one pass; contexts count them."""
+        return cls(tuple(Request("verify", new, n, new) for n in contexts))
+
+    def __add__(self, other: "Batch") -> "Batch":
+        return Batch(self.requests + other.requests)
+
+    def of(self, *phases: Phase) -> "Batch":
+        """The requests in these phases."""
+        return Batch(tuple(at for at in self.requests if at.phase in phases))
+
+    @property
+    def rows(self) -> int:
+        """New tokens of all requests: rows of every matrix product."""
+        return sum(at.new for at in self.requests)
+
+    @property
+    def logits(self) -> int:
+        """Tokens whose successor is wanted."""
+        return sum(at.logits for at in self.requests)
+
+    def attended(self, window: int | None) -> int:
+        """Over all new tokens, the tokens that each attends to: itself and those before it, the window's at most."""
+        return sum(_attended(at, window) for at in self.requests)
+
+    def cached(self, window: int | None) -> int:
+        """Tokens of K and V that are read: those that any new token of the request attends to."""
+        return sum(_seen(at, window) for at in self.requests)
+
+    def spans(self, window: int | None) -> tuple[tuple[int, int], ...]:
+        """Of each request its new tokens, and the tokens of K and V that they read."""
+        return tuple((at.new, _seen(at, window)) for at in self.requests)
+
+    def kept(self, window: int | None) -> int:
+        """Tokens of K and V that stay in memory: the context, or of a ring as long as the window what fits into it."""
+        return sum(at.context if window is None else min(at.context, window) for at in self.requests)
+
+
+def _attended(at: Request, window: int | None) -> int:
+    first = at.context - at.new + 1  # what the first new token attends to
+    if window is None or at.context <= window:
+        return (first + at.context) * at.new // 2
+    growing = max(window - first, 0)  # new tokens that do not fill the window yet
+    return (first + window - 1) * growing // 2 + (at.new - growing) * window
+
+
+def _seen(at: Request, window: int | None) -> int:
+    return at.context if window is None else min(at.context, window + at.new - 1)

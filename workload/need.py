@@ -1,0 +1,59 @@
+"""What a model needs, added up from its operators: parameters, memory for weights and caches, operations."""
+
+from collections.abc import Iterable
+from functools import lru_cache
+
+from pimloom.arch.llm import LlmSpec
+from pimloom.arch.units import BITS_PER_BYTE, ceil_div
+from pimloom.workload.batch import Batch
+from pimloom.workload.derive import ALONE, WIDE, ops
+from pimloom.workload.op import Bits, Op
+from pimloom.workload.shard import Shard
+
+ONE = Batch.decode([1])
+
+
+def parameters(llm: LlmSpec, shard: Shard = ALONE) -> int:
+    """Weights that a device keeps, all of them: matrices, experts, biases, norms, embeddings, LM head."""
+    return sum(op.parameters * op.times for op in ops(llm, ONE, shard))
+
+
+def active_parameters(llm: LlmSpec) -> int:
+    """Weights that one token uses: of experts those that it goes to; of the embedding one row counts as none."""
+    made = [op for op in ops(llm, ONE) if op.kind != "embedding"]
+    return sum(op.moved.weights * op.times for op in made)
+
+
+def weight_bytes(llm: LlmSpec, shard: Shard = ALONE, bits: Bits = WIDE) -> int:
+    """Bytes of all weights of a device."""
+    return ceil_div(parameters(llm, shard) * bits.weight, BITS_PER_BYTE)
+
+
+@lru_cache(maxsize=256)
+def cache_elements(llm: LlmSpec, shard: Shard = ALONE) -> tuple[tuple[int, int | None, int], ...]:
+    """Elements of a token's keys and values in one layer, its window and how many such layers a device has."""
+    made = [op for op in ops(llm, ONE, shard) if op.kind == "cache_write"]
+    return tuple((op.moved.cache_written, llm.window_of(op.layers[0]), op.times) for op in made)
+
+
+def kv_bytes_per_token(llm: LlmSpec, shard: Shard = ALONE, bits: Bits = WIDE) -> int:
+    """Bytes of a token's keys and values in all layers of a device, as long as no window is full."""
+    elements = sum(each * times for each, _, times in cache_elements(llm, shard))
+    return ceil_div(elements * bits.cache, BITS_PER_BYTE)
+
+
+def kv_bytes(llm: LlmSpec, batch: Batch, shard: Shard = ALONE, bits: Bits = WIDE) -> int:
+    """Bytes of the keys and values of a batch on a device; a window keeps a ring of its length."""
+    parts = cache_elements(llm, shard)
+    elements = sum(each * times * batch.kept(window) for each, window, times in parts)
+    return ceil_div(elements * bits.cache, BITS_PER_BYTE)
+
+
+def flops(found: Iterable[Op]) -> int:
+    """Operations of a step."""
+    return sum(op.flops * op.times for op in found)
+
+
+def moved_bytes(found: Iterable[Op]) -> int:
+    """Bytes that a step reads and writes if nothing stays on the chip from one operator to the next."""
+    return sum((op.bytes_read + op.bytes_written) * op.times for op in found)

@@ -1,0 +1,81 @@
+"""How many tokens a router sends to each expert."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pimloom.arch.error import UserError
+
+
+@dataclass(frozen=True)
+class Routing:
+    """Shares of the experts, the busiest first unless counted.
+
+    All alike if nothing is given; `zipf`: the share of the expert of rank r is 1 / r^zipf; `counts`: tokens of each
+    expert, as a trace has them.
+    """
+
+    zipf: float = 0.0
+    counts: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.zipf <= 16:
+            raise UserError(f"a Zipf exponent of {self.zipf}: expected 0 to 16")
+        if self.counts and (min(self.counts) < 0 or not any(self.counts)):
+            raise UserError("counts of experts: expected whole numbers from 0, and one above it")
+
+    def shares(self, experts: int) -> list[float]:
+        """Weights of the experts, not normalised. Raises UserError if there are not as many counts."""
+        if self.counts and len(self.counts) != experts:
+            raise UserError(f"counts of {len(self.counts)} experts: expected {experts}")
+        return [float(n) for n in self.counts] or [(i + 1) ** -self.zipf for i in range(experts)]
+
+
+UNIFORM = Routing()
+
+
+def even(rows: int, parts: int) -> tuple[int, ...]:
+    """Rows of each part, as even as can be, the first ones the more.
+
+    >>> even(7, 3)
+    (3, 2, 2)
+    """
+    return tuple(rows // parts + (i < rows % parts) for i in range(parts))
+
+
+def dealt(rows: int, each: int, experts: int, routing: Routing = UNIFORM) -> tuple[int, ...]:
+    """Tokens of each expert, where `rows` tokens go to `each` different ones: no expert takes more than `rows`.
+
+    Counts that are just those of `rows` tokens come back as they are; else shares are rounded to the largest
+    remainders.
+
+    >>> dealt(4, 2, 3), dealt(4, 2, 3, Routing(zipf=1)), dealt(2, 1, 3, Routing(counts=(0, 5, 5)))
+    ((3, 3, 2), (4, 2, 2), (0, 1, 1))
+    """
+    if routing == UNIFORM:
+        return even(rows * each, experts)
+    shares, left = routing.shares(experts), rows * each
+    if routing.counts and sum(routing.counts) == left and max(routing.counts) <= rows:
+        return routing.counts
+    found, open_ = [0] * experts, list(range(experts))
+    while open_:  # experts that are full hand on what they cannot take
+        total = sum(shares[i] for i in open_)
+        wanted = {i: left * shares[i] / total if total else left / len(open_) for i in open_}
+        full = [i for i in open_ if wanted[i] > rows]
+        if not full:
+            return _rounded(found, wanted, left, rows)
+        for i in full:
+            found[i], left = rows, left - rows
+        open_ = [i for i in open_ if i not in full]
+    return tuple(found)
+
+
+def _rounded(found: Sequence[int], wanted: dict[int, float], left: int, most: int) -> tuple[int, ...]:
+    """Whole numbers that add up to `left`: the largest remainders are rounded up."""
+    whole = list(found)
+    for i, share in wanted.items():
+        whole[i] = min(int(share), most)
+    missing = left - sum(whole[i] for i in wanted)
+    for i in sorted(wanted, key=lambda i: (int(wanted[i]) - wanted[i], i)):
+        if missing and whole[i] < most:
+            whole[i], missing = whole[i] + 1, missing - 1
+    return tuple(whole)
