@@ -1,11 +1,19 @@
 """Latency of a GPU or CPU baseline: roofline of each decoder layer, and with a fixed cost for every kernel."""
 
+from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from pimloom.arch.error import UserError
-from pimloom.arch.llm import LlmSpec, refuse_newer
+from pimloom.arch.llm import LlmSpec
 from pimloom.arch.system import RooflineSystem
 from pimloom.arch.units import BITS_PER_BYTE, BYTES_PER_GB, FLOP_PER_TFLOP, S_PER_US
+from pimloom.workload.batch import Batch
+from pimloom.workload.derive import equal_layers, layer_ops
+from pimloom.workload.need import layer_need
+from pimloom.workload.op import Op
 
 
 class TokenTime(NamedTuple):
@@ -22,7 +30,7 @@ def token_time(system: RooflineSystem, spec: LlmSpec, t: int) -> TokenTime:
     operations per weight and per cached value, one per bias. It takes the longer of bytes / bandwidth and operations /
     peak rate, plus `launch_us` per kernel. Of experts it takes those that the token goes to.
     """
-    return _layers(system, spec, 1, min(t, spec.sliding_window or t), min(t, spec.sliding_window or t))
+    return _time(system, spec, [(n, of.at(min(t, window or t))) for n, window, of in _by_context(spec)])
 
 
 def prompt_time(system: RooflineSystem, spec: LlmSpec, tokens: int) -> TokenTime:
@@ -31,36 +39,55 @@ def prompt_time(system: RooflineSystem, spec: LlmSpec, tokens: int) -> TokenTime
     A token attends to itself and those before it; keys and values of the prompt move once. Its tokens go to as many
     experts as there are, as far as they suffice (assumed: an equal share to each).
     """
-    seen = min(tokens, spec.sliding_window or tokens)
-    return _layers(system, spec, tokens, tokens, seen * (seen + 1) // 2 + (tokens - seen) * seen)
+    batch = Batch.prefill([tokens])
+    groups = equal_layers(spec, range(spec.num_hidden_layers))
+    return _time(system, spec, [(len(group), _asked(layer_ops(spec, batch, layer=group[0]))) for group in groups])
 
 
-def _layers(system: RooflineSystem, spec: LlmSpec, tokens: int, cached: int, attended: int) -> TokenTime:
-    """All layers of a pass: cached: tokens whose K and V move; attended: over all tokens, those that each sees."""
-    used = spec.num_experts_per_tok
-    one, there = _layer(spec, used), _layer(spec, min(tokens * used, spec.num_experts))
-    values = there.weights + there.biases + 2 * spec.num_key_value_heads * spec.head_dim * cached
-    operations = (2 * one.weights + one.biases) * tokens + 4 * spec.num_attention_heads * spec.head_dim * attended
-    roofline = spec.num_hidden_layers * work_s(system, operations, values * system.element_bits / BITS_PER_BYTE)
+class Asked(NamedTuple):
+    """What a layer's operators ask of a machine: values from memory, and operations."""
+
+    values: int
+    operations: int
+
+
+class Growing(NamedTuple):
+    """The same of a token without any context, and what each token of it adds."""
+
+    fixed: Asked
+    each: Asked
+
+    def at(self, seen: int) -> Asked:
+        """With so many tokens of context."""
+        return Asked(*(a + b * seen for a, b in zip(self.fixed, self.each, strict=True)))
+
+
+def _asked(made: Sequence[Op]) -> Asked:
+    """Of a layer's operators the matrix products and attention: what is between them is free."""
+    counted = [op for op in made if op.macs]
+    values = sum(op.moved.weights + op.moved.cache_read for op in counted)
+    return Asked(values, sum(op.flops for op in counted))
+
+
+@lru_cache(maxsize=64)
+def _by_context(spec: LlmSpec) -> list[tuple[int, int | None, Growing]]:
+    """Of each kind of layer: how many there are, their window, and what one asks: a line in the context."""
+    found = []
+    for group in equal_layers(spec, range(spec.num_hidden_layers)):
+        here = replace(spec, sliding_window=None, full_attention_layers=())
+        one, two = (_asked(layer_ops(here, Batch.decode([n]), layer=group[0])) for n in (1, 2))
+        each = Asked(two.values - one.values, two.operations - one.operations)
+        fixed = Asked(one.values - each.values, one.operations - each.operations)
+        found.append((len(group), spec.window_of(group[0]), Growing(fixed, each)))
+    return found
+
+
+def _time(system: RooflineSystem, spec: LlmSpec, layers: Sequence[tuple[int, Asked]]) -> TokenTime:
+    """All layers of a pass: so many of each kind, and what one of them asks."""
+    bits = system.element_bits
+    roofline = sum(n * work_s(system, of.operations, of.values * bits / BITS_PER_BYTE) for n, of in layers)
     kernels = max(system.kernels_per_layer - spec.parallel_attention, 0)  # one sum of input, attention and FFN
     return TokenTime(roofline, spec.num_hidden_layers * kernels * system.launch_us * S_PER_US)
-
-
-class Held(NamedTuple):
-    """Elements of a layer's matrices, and of its biases."""
-
-    weights: int
-    biases: int
-
-
-def _layer(spec: LlmSpec, experts: int) -> Held:
-    """A layer with so many of its experts."""
-    gates, width = 2 if spec.gated_ffn else 1, spec.hidden_size
-    qkv = (spec.num_attention_heads + 2 * spec.num_key_value_heads) * spec.head_dim
-    idle = (spec.num_experts - experts) * (gates + 1) * width * spec.intermediate_size
-    of_ffn = experts * (gates * spec.intermediate_size + width)
-    biases = spec.attention_bias * qkv + spec.projection_bias * width + spec.ffn_bias * of_ffn
-    return Held(spec.params_matmul // spec.num_hidden_layers - idle, biases)
 
 
 def work_s(system: RooflineSystem, operations: float, moved_bytes: float) -> float:
@@ -71,15 +98,14 @@ def work_s(system: RooflineSystem, operations: float, moved_bytes: float) -> flo
 
 
 def check_fits(system: RooflineSystem, spec: LlmSpec, tokens: int) -> None:
-    """Raise UserError if weights and cache exceed the memory, or the model has what no rule here is for."""
-    refuse_newer(spec, "a roofline")
-    cache = 2 * spec.num_key_value_heads * spec.head_dim * spec.num_hidden_layers
-    weights = spec.num_hidden_layers * sum(_layer(spec, spec.num_experts))
-    need = (weights + cache * min(tokens, spec.sliding_window or tokens)) * system.element_bits // BITS_PER_BYTE
+    """Raise UserError if the layers' matrices and their cache exceed the memory."""
+    weights, cache = layer_need(spec, Batch.decode([tokens]))
+    need = (weights + cache) * system.element_bits // BITS_PER_BYTE
     if need > system.memory_bytes:
         left = system.memory_bytes * BITS_PER_BYTE // system.element_bits - weights
+        each = layer_need(spec, Batch.decode([1])).cache
         alone = f"its weights alone take {weights * system.element_bits // BITS_PER_BYTE:,}; take a smaller model"
-        fits = f"at most {left // cache:,} tokens fit" if left >= cache else f"{alone} or --set memory_bytes={need}"
+        fits = f"at most {left // each:,} tokens fit" if left >= each else f"{alone} or --set memory_bytes={need}"
         raise UserError(
             f"{spec.name} with {tokens:,} tokens needs {need:,} bytes of memory, there are {system.memory_bytes:,}: "
             f"{fits}"

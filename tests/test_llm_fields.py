@@ -47,6 +47,10 @@ ROOFLINE_FREE = ALWAYS_FREE | {
     "vocab_size": "no LM head",
     "activation": "its operations do not count, and kernels_per_layer is the system's",
     "norm": "as the activation",
+    "norm_placement": "as the activation",
+    "qk_norm": "as the activation",
+    "attn_logit_softcapping": "as the activation",
+    "attention_sinks": "as the activation",
 }
 SYSTEMS: dict[str, tuple[dict[str, str], LlmSpec, dict[str, str]]] = {
     "pim_gpt": (HEAD, GPT2, ALWAYS_FREE),

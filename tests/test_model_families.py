@@ -258,7 +258,7 @@ def test_all_run_on_every_system_but_pim_gpt_which_takes_the_gpt2_style_ones(
 
 @pytest.mark.parametrize("system", ["pim_gpt", "t4", "gpu_a100", "neupims"])
 @pytest.mark.parametrize("name", sorted(NEW))
-def test_a_system_without_rules_for_a_new_type_says_so(
+def test_a_new_type_runs_on_a_roofline_and_where_no_rule_is_missing(
     name: str, system: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -267,7 +267,7 @@ def test_a_system_without_rules_for_a_new_type_says_so(
     options = [option.replace("4", "1") for option in RUNS[system]]
     done = call("run", system, "--model", "config.json", *options, "--json", "-", "--quiet")
     llm = load_llm("config.json")
-    if system == "pim_gpt" or newer(llm):
+    if system == "pim_gpt" or (newer(llm) and system != "t4"):
         assert (done.code, done.out, done.err.count("\n")) == (2, "", 1), done
         assert all(said in done.err for said in newer(llm))
     else:

@@ -27,7 +27,6 @@ def ops(
     A later operator of a layer waits for those that its `after` names, and for what they wait for. Raises UserError: a
     phase that is not built, contexts beyond the model's positions, a shard that does not come out even.
     """
-    check(llm)
     if any(at.phase == "train" for at in batch.requests):
         raise UserError(f"{llm.name}: operators of phase 'train' are not built; expected prefill, decode or verify")
     longest = max((at.context for at in batch.requests), default=0)
@@ -40,7 +39,7 @@ def ops(
     found: list[Op] = []
     if shard.stage == 0:
         found += _entry(llm, mine, shard, batch)
-    for layers in _equal(llm, layers_of(llm, shard)):
+    for layers in equal_layers(llm, layers_of(llm, shard)):
         found += _named(layer_ops(llm, batch, shard, layers[0], routing=routing), layers)
     found += _exit(llm, mine, shard, batch)
     return tuple(found) if bits == WIDE else tuple(msgspec.structs.replace(op, bits=bits) for op in found)
@@ -50,7 +49,10 @@ def ops(
 def layer_ops(
     llm: LlmSpec, batch: Batch, shard: Shard = ALONE, layer: int = 0, *, routing: Routing = UNIFORM
 ) -> tuple[Op, ...]:
-    """The operators of one layer, in an order in which they can run; positions are not checked. Raises UserError."""
+    """The operators of one layer, in an order in which they can run; positions are not checked. Raises UserError: a
+    shape that contradicts itself, a shard that does not come out even.
+    """
+    check(llm)
     mine, rows = cut(llm, shard.tp), batch.rows
     at = Sight(batch, llm.window_of(layer), shard.tp)
     if llm.parallel_attention:
@@ -80,7 +82,7 @@ def in_order(found: Sequence[Op]) -> Iterator[tuple[int | None, Op]]:
     yield from ((None, op) for op in found[first:] if not op.layers)
 
 
-def _equal(llm: LlmSpec, layers: Iterable[int]) -> list[tuple[int, ...]]:
+def equal_layers(llm: LlmSpec, layers: Iterable[int]) -> list[tuple[int, ...]]:
     """Layers with the same operators together."""
     groups: dict[tuple[int | None, bool], list[int]] = {}
     for layer in layers:

@@ -2,11 +2,12 @@
 
 from collections.abc import Iterable
 from functools import lru_cache
+from typing import NamedTuple
 
 from pimloom.arch.llm import LlmSpec
 from pimloom.arch.units import BITS_PER_BYTE, ceil_div
 from pimloom.workload.batch import Batch
-from pimloom.workload.derive import ALONE, WIDE, ops
+from pimloom.workload.derive import ALONE, WIDE, equal_layers, layer_ops, ops
 from pimloom.workload.op import Bits, Op
 from pimloom.workload.shard import Shard
 
@@ -47,6 +48,24 @@ def kv_bytes(llm: LlmSpec, batch: Batch, shard: Shard = ALONE, bits: Bits = WIDE
     parts = cache_elements(llm, shard)
     elements = sum(each * times * batch.kept(window) for each, window, times in parts)
     return ceil_div(elements * bits.cache, BITS_PER_BYTE)
+
+
+class LayerNeed(NamedTuple):
+    """Elements that the layers of a device keep: matrices with their biases (no norms), keys and values."""
+
+    matrices: int
+    cache: int
+
+
+def layer_need(llm: LlmSpec, batch: Batch, shard: Shard = ALONE, layers: int | None = None) -> LayerNeed:
+    """What all layers keep, or the first `layers`; a window keeps a ring of its length. Positions are not checked."""
+    matrices = cache = 0
+    for group in equal_layers(llm, range(layers or llm.num_hidden_layers)):
+        made = layer_ops(llm, ONE, shard, group[0])
+        kept = batch.kept(llm.window_of(group[0]))
+        matrices += len(group) * sum(op.parameters for op in made if op.kind == "gemm")
+        cache += len(group) * sum(op.moved.cache_written for op in made) * kept
+    return LayerNeed(matrices, cache)
 
 
 def flops(found: Iterable[Op]) -> int:
