@@ -98,7 +98,6 @@ def folder(tmp_path_factory):
         "hidden_size": 512,
         "num_attention_heads": 4,
         "num_hidden_layers": 6,
-        "intermediate_size": 1024,
     }
     shape |= {"model_type": "opt", "ffn_dim": 1024, "word_embed_proj_dim": 512, "vocab_size": 1000}
     (folder / "config.json").write_text(json.dumps(shape | {"max_position_embeddings": 2048}))
