@@ -1,5 +1,6 @@
 """The shape of a language model, read from the `config.json` that Hugging Face publishes with it."""
 
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -142,9 +143,10 @@ NEWER = {  # what a system that does not take a model's operators from `workload
 }
 
 
-def newer(llm: LlmSpec) -> list[str]:
+@lru_cache(maxsize=64)
+def newer(llm: LlmSpec) -> tuple[str, ...]:
     """What a model has of `NEWER`, in words."""
-    return [said for field, said in NEWER.items() if field in llm.decisive()]
+    return tuple(said for field, said in NEWER.items() if field in llm.decisive())
 
 
 def refuse_newer(llm: LlmSpec, who: str) -> None:

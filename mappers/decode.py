@@ -107,7 +107,7 @@ def check_shape(spec: LlmSpec, geo: Geometry) -> None:
         "RMSNorm": spec.norm != "layernorm",
         f"activation {spec.activation!r}": spec.activation not in ACTIVATIONS,
     }
-    if found := [name for name, there in why.items() if there] + newer(spec):
+    if found := [name for name, there in why.items() if there] + [*newer(spec)]:
         raise UserError(
             f"{spec.name}: PIM-GPT maps GPT-2-style decoders (gpt2, opt, gpt_neox), this {spec.model_type} model has "
             + " and ".join(found)

@@ -13,7 +13,7 @@ from pimloom.arch.system import load_system
 from pimloom.sweeping.point.decode import decode
 from pimloom.sweeping.point.workload import work_of
 from pimloom.systems.devices.npu_pim.gpu import layer_work
-from pimloom.systems.devices.npu_pim.share import Share, weight_bytes
+from pimloom.systems.devices.npu_pim.share import weight_bytes
 from pimloom.systems.devices.npu_pim.work import gemm_work
 from pimloom.systems.serving.decoding import decode_iterations
 from pimloom.systems.serving.machine import Batch, Plan, machine_of
@@ -143,10 +143,9 @@ def test_biases_are_bytes(model_type, attention, ffn, qkv, projection, two):
     llm = replace(TINY, model_type=model_type, attention_bias=attention, ffn_bias=ffn, num_experts=1)
     llm = replace(llm, num_experts_per_tok=1)
     bare = replace(llm, attention_bias=False, ffn_bias=False)
-    mine = Share(4, 2, 1024)
     more = {
         one.name: one.elements - other.elements
-        for one, other in zip(layer_work(llm, mine, 3, 50), layer_work(bare, mine, 3, 50), strict=True)
+        for one, other in zip(layer_work(llm, 1, (20, 20, 10)), layer_work(bare, 1, (20, 20, 10)), strict=True)
         if one.elements != other.elements
     }
     assert more == {
@@ -180,8 +179,7 @@ def test_a_parallel_block_adds_once(system):
 
 
 def test_a_sum_of_three_moves_four_blocks():
-    mine = Share(4, 2, 1024)
-    work = {p: list(layer_work(replace(TINY, parallel_attention=p), mine, 3, 50)) for p in (False, True)}
+    work = {p: list(layer_work(replace(TINY, parallel_attention=p), 1, (20, 20, 10))) for p in (False, True)}
     moved = {p: [w.elements for w in each if w.name == "residual"] for p, each in work.items()}
     assert moved == {False: [3 * 3 * 512] * 2, True: [4 * 3 * 512]}
 

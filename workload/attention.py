@@ -85,7 +85,8 @@ def _core(
     rows, attended, cached = batch.rows, batch.attended(at.window), batch.cached(at.window)
     sizes: dict[str, Any] = {
         "rows": rows, "heads": of.query, "kv_heads": of.kv, "attended": attended, "cached": cached,
-        "requests": batch.spans(at.window), "from_cache": from_cache,
+        "requests": batch.requests, "window": at.window,
+        "from_cache": from_cache,
     }  # fmt: skip
     score, value = f"self_attn.score{suffix}", f"self_attn.value{suffix}"
     yield Op(name=score, kind="score", head_dim=of.key_dim, after=after, **sizes)

@@ -83,11 +83,7 @@ class Batch:
 
     def cached(self, window: int | None) -> int:
         """Tokens of K and V that are read: those that any new token of the request attends to."""
-        return sum(_seen(at, window) for at in self.requests)
-
-    def spans(self, window: int | None) -> tuple[tuple[int, int], ...]:
-        """Of each request its new tokens, and the tokens of K and V that they read."""
-        return tuple((at.new, _seen(at, window)) for at in self.requests)
+        return sum(seen(at, window) for at in self.requests)
 
     def kept(self, window: int | None) -> int:
         """Tokens of K and V that stay in memory: the context, or of a ring as long as the window what fits into it."""
@@ -102,5 +98,6 @@ def _attended(at: Request, window: int | None) -> int:
     return (first + window - 1) * growing // 2 + (at.new - growing) * window
 
 
-def _seen(at: Request, window: int | None) -> int:
+def seen(at: Request, window: int | None) -> int:
+    """Tokens of K and V that a request's new tokens read."""
     return at.context if window is None else min(at.context, window + at.new - 1)

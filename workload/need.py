@@ -57,6 +57,7 @@ class LayerNeed(NamedTuple):
     cache: int
 
 
+@lru_cache(maxsize=256)
 def layer_need(llm: LlmSpec, batch: Batch, shard: Shard = ALONE, layers: int | None = None) -> LayerNeed:
     """What all layers keep, or the first `layers`; a window keeps a ring of its length. Positions are not checked."""
     matrices = cache = 0

@@ -5,6 +5,7 @@ from typing import Literal, NamedTuple, get_args
 import msgspec
 
 from pimloom.arch.units import BITS_PER_BYTE, ceil_div
+from pimloom.workload.batch import Request
 
 Kind = Literal[
     "embedding", "gemm", "score", "softmax", "value", "norm", "activation", "multiply", "add", "rotary", "cache_write",
@@ -47,7 +48,7 @@ class Op(msgspec.Struct, frozen=True, kw_only=True):
     experts or heads, those without rows left out. terms: vectors that a sum adds, or that an activation multiplies.
     held: matrices, or vectors of parameters, that are kept for it; 0 if they are another operator's. alike: whether
     all tp devices hold the same. Attention: heads, kv_heads, head_dim; `attended`, `cached` as in `Batch`, from_cache:
-    whether K or V come from the cache, or were computed; requests: (new tokens, tokens of K and V) of each.
+    whether K or V come from the cache, or were computed; of the requests' contexts it sees `window`.
     """
 
     name: str
@@ -69,7 +70,8 @@ class Op(msgspec.Struct, frozen=True, kw_only=True):
     attended: int = 0
     cached: int = 0
     from_cache: bool = True
-    requests: tuple[tuple[int, int], ...] = ()
+    requests: tuple[Request, ...] = ()
+    window: int | None = None
     devices: int = 1
     bits: Bits = Bits()
 

@@ -4,10 +4,11 @@ Stages and operators are those of an NPU without PIM. Cycles are nanoseconds. Me
 operator; a fused attention keeps its logits on the chip. GPUs that share a layer talk for free. Energy is power x time.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from msgspec.structs import replace
 
 from pimloom import __version__
 from pimloom.arch.llm import LlmSpec
@@ -16,9 +17,12 @@ from pimloom.arch.units import BITS_PER_BYTE, J_PER_PJ, PS_PER_NS, PS_PER_US, S_
 from pimloom.cycle_sim.roofline import work_s
 from pimloom.systems.devices.npu_pim.contexts import attended
 from pimloom.systems.devices.npu_pim.energy import ledger
-from pimloom.systems.devices.npu_pim.layer import dealt
 from pimloom.systems.devices.npu_pim.serve import Served, served_digest
-from pimloom.systems.devices.npu_pim.share import Share, check_memory, share_of
+from pimloom.systems.devices.npu_pim.share import check_memory
+from pimloom.workload.batch import Batch
+from pimloom.workload.derive import layer_ops
+from pimloom.workload.op import Op
+from pimloom.workload.shard import Shard
 
 
 class Work(NamedTuple):
@@ -37,7 +41,7 @@ def serve_gpu(system: System, llm: LlmSpec, tokens: np.ndarray, *, tp: int, laye
     batch, context = len(tokens), int(attended(llm, tokens).sum())
     check_memory(llm, tp, layers, context, gpu.element_bits, gpu.memory_bytes)
     stages, times = dict.fromkeys("ABE", 0), dict[str, int]()
-    for work in layer_work(llm, share_of(llm, tp), batch, context):
+    for work in layer_work(llm, tp, tokens.tolist()):
         ns = round(work_s(gpu, work.flops, work.elements * gpu.element_bits / BITS_PER_BYTE) / (PS_PER_NS * S_PER_PS))
         key, n = f"{work.stage}.{work.name}", 2
         while key in times:
@@ -81,33 +85,46 @@ def serve_gpu(system: System, llm: LlmSpec, tokens: np.ndarray, *, tp: int, laye
     )
 
 
-def layer_work(llm: LlmSpec, mine: Share, batch: int, context: int) -> Iterator[Work]:
-    """The operators of a decoder layer on one device, in order. context: tokens of all requests."""
-    width, dim = llm.hidden_size, llm.head_dim
-    yield _vector("A", "norm", batch * width, 1)
-    yield _gemm("A", "qkv", batch, width, (mine.heads + 2 * mine.kv_heads) * dim, llm.attention_bias)
-    cached, vectors = 2 * context * mine.kv_heads * dim, 2 * batch * mine.heads * dim
-    yield Work("B", "fused_mha", 4 * context * mine.heads * dim, cached + vectors)
-    yield _gemm("E", "projection", batch, mine.heads * dim, width, llm.projection_bias)
-    if not llm.parallel_attention:  # else one sum of the block's input, attention and FFN
-        yield _vector("E", "residual", batch * width, 2)
-    yield _vector("E", "norm", batch * width, 1)
-    if llm.num_experts > 1:
-        yield _gemm("E", "router", batch, width, llm.num_experts, biased=False)
-    gates = 2 if llm.gated_ffn else 1
-    for rows in filter(None, dealt(batch * llm.num_experts_per_tok, llm.num_experts)):
-        yield _gemm("E", "ffn1", rows, width, gates * mine.ffn, llm.ffn_bias)
-        yield _vector("E", "activation", rows * mine.ffn, gates)
-        yield _gemm("E", "ffn2", rows, mine.ffn, width, llm.ffn_bias)
-    if llm.num_experts_per_tok > 1:
-        yield _vector("E", "mix", batch * width, llm.num_experts_per_tok)
-    yield _vector("E", "residual", batch * width, 3 if llm.parallel_attention else 2)
+PLACES = {  # operators of a layer that a GPU takes time for, in its order: names, stage, what the results call it
+    ("input_layernorm",): ("A", "norm"),
+    ("self_attn.qkv_proj",): ("A", "qkv"),
+    ("self_attn.score", "self_attn.value"): ("B", "fused_mha"),
+    ("self_attn.o_proj",): ("E", "projection"),
+    ("self_attn.residual",): ("E", "residual"),
+    ("post_attention_layernorm",): ("E", "norm"),
+    ("mlp.gate",): ("E", "router"),
+    ("mlp.up_proj", "mlp.gate_up_proj"): ("E", "ffn1"),
+    ("mlp.act_fn",): ("E", "activation"),
+    ("mlp.down_proj",): ("E", "ffn2"),
+    ("mlp.experts.sum",): ("E", "mix"),
+    ("mlp.residual",): ("E", "residual"),
+}
 
 
-def _gemm(stage: str, name: str, rows: int, n_in: int, n_out: int, biased: bool) -> Work:
-    return Work(stage, name, 2 * rows * n_in * n_out, n_in * n_out + biased * n_out + rows * (n_in + n_out))
+def layer_work(llm: LlmSpec, tp: int, tokens: Sequence[int]) -> Iterator[Work]:
+    """The operators of a decoder layer on one of `tp` devices, in order. tokens: the context of each request."""
+    made = {op.name: op for op in layer_ops(llm, Batch.decode(tokens), Shard(tp=tp))}
+    for names, (stage, name) in PLACES.items():
+        if names == ("mlp.experts.sum",):
+            yield from _experts(made)
+        if there := [made[n] for n in names if n in made]:
+            yield Work(stage, name, *map(sum, zip(*map(_asked, there), strict=True)))
 
 
-def _vector(stage: str, name: str, elements: int, operands: int) -> Work:
-    """Work bound by memory on any such machine: its few operations do not count."""
-    return Work(stage, name, 0, (operands + 1) * elements)
+def _experts(made: Mapping[str, Op]) -> Iterator[Work]:
+    """Each expert by itself: its matrices, and between them the function."""
+    ends = ((("up_proj", "gate_up_proj"), "ffn1"), (("act_fn",), "activation"), (("down_proj",), "ffn2"))
+    parts = [(name, made[f"mlp.experts.{n}"]) for names, name in ends for n in names if f"mlp.experts.{n}" in made]
+    for rows in parts[0][1].each if parts else ():
+        yield from (Work("E", name, *_asked(replace(op, rows=rows, each=()))) for name, op in parts)
+
+
+def _asked(op: Op) -> tuple[int, int]:
+    """Operations and elements. Logits stay on the chip; work on vectors is bound by memory on any such machine, its few
+    operations and parameters do not count."""
+    moved, flops = op.moved, 2 * op.macs
+    if op.kind == "gemm":
+        return flops, moved.weights + moved.read + moved.written
+    if op.kind in ("score", "value"):
+        return flops, moved.cache_read + op.rows * op.heads * op.head_dim
+    return flops, moved.read + moved.written

@@ -8,8 +8,10 @@ from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec, refuse_newer
 from pimloom.arch.units import BITS_PER_BYTE, ceil_div
 from pimloom.mappers.kv import Cache, place
-from pimloom.systems.devices.npu_pim.layer import ACTIVATION_BYTES, Shard
-from pimloom.workload.shard import cut
+from pimloom.systems.devices.npu_pim.layer import ACTIVATION_BYTES
+from pimloom.systems.devices.npu_pim.layer import Shard as LayerShard
+from pimloom.workload.need import ONE, LayerNeed, layer_need
+from pimloom.workload.shard import Shard, cut
 
 
 class Share(NamedTuple):
@@ -29,13 +31,7 @@ def share_of(llm: LlmSpec, tp: int) -> Share:
 
 def weight_bytes(llm: LlmSpec, tp: int, layers: int, element_bits: int) -> int:
     """Bytes of matrices and biases of `layers` layers on a device; no embeddings, LM head or norms."""
-    mine, width = share_of(llm, tp), llm.hidden_size
-    qkv, gates = (mine.heads + 2 * mine.kv_heads) * llm.head_dim, 2 if llm.gated_ffn else 1
-    attention = width * (qkv + mine.heads * llm.head_dim) + llm.attention_bias * qkv + llm.projection_bias * width
-    ffn = width * (gates + 1) * mine.ffn + llm.ffn_bias * (gates * mine.ffn + width)
-    router = width * llm.num_experts if llm.num_experts > 1 else 0
-    weights = attention + llm.num_experts * ffn + router
-    return weights * layers * element_bits // BITS_PER_BYTE
+    return _need(llm, tp, layers).matrices * element_bits // BITS_PER_BYTE
 
 
 REMEDY = "take more devices (--tp) or a larger memory"
@@ -49,7 +45,13 @@ def tokens_that_fit(llm: LlmSpec, tp: int, layers: int, element_bits: int, memor
 
 def _cache_bytes(llm: LlmSpec, tp: int, layers: int, element_bits: int) -> int:
     """Bytes of a token's K and V on a device."""
-    return 2 * share_of(llm, tp).kv_heads * llm.head_dim * layers * element_bits // BITS_PER_BYTE
+    return _need(llm, tp, layers).cache * element_bits // BITS_PER_BYTE
+
+
+def _need(llm: LlmSpec, tp: int, layers: int) -> LayerNeed:
+    """What `layers` layers keep of a token, and their weights. Raises UserError if the model cannot be cut."""
+    share_of(llm, tp)
+    return layer_need(llm, ONE, Shard(tp=tp), layers)
 
 
 def check_memory(llm: LlmSpec, tp: int, layers: int, tokens: int, element_bits: int, memory_bytes: int) -> None:
@@ -72,7 +74,7 @@ def allotted(llm: LlmSpec, tp: int, banks: int, *, everywhere: bool) -> int:
     return share_of(llm, tp).kv_heads * ceil_div(llm.head_dim, banks) * banks
 
 
-def first_row(shard: Shard, layers: int) -> int:
+def first_row(shard: LayerShard, layers: int) -> int:
     """The first row of a channel that caches may have: behind the buffer of activations and, unless a fault leaves
     them out, the weights of the device's `layers`."""
     faulty, bits = shard.system.faults.cache_overallotted, shard.system.npu.element_bits
@@ -80,7 +82,7 @@ def first_row(shard: Shard, layers: int) -> int:
     return ceil_div(ACTIVATION_BYTES, shard.row_bytes) + ceil_div(weights, shard.row_bytes) + 1
 
 
-def place_caches(shard: Shard, rows: int, layers: int, tokens: np.ndarray, channel: np.ndarray) -> list[Cache]:
+def place_caches(shard: LayerShard, rows: int, layers: int, tokens: np.ndarray, channel: np.ndarray) -> list[Cache]:
     """Rows for all caches of one layer. Raises UserError if they do not fit into banks of `rows` rows."""
     first = first_row(shard, layers)
     caches = place(shard.shape, tokens, channel, first)
