@@ -10,7 +10,7 @@ import typer
 from pimloom.arch.error import GateError, UserError, one_line
 
 LONGEST_WORD = 400
-UNREAD = 128 + 13  # as of a process that SIGPIPE ends: nobody reads stdout any more
+UNREAD = 0  # who closes our stdout has read what they wanted
 
 
 def say(error: Exception) -> int:

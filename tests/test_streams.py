@@ -12,7 +12,7 @@ FULL = "pimloom: cannot write the output: No space left on device\n"
 STREAMS = {  # shell redirection -> exit code and stderr of a command that works, and prints something
     ">&-": (2, CLOSED),
     ">/dev/full": (2, FULL),
-    "| true": (141, ""),
+    "| true": (0, ""),
     "2>/dev/full": (0, ""),
     "2>&-": (0, ""),
     ">&- 2>&-": (2, ""),
@@ -52,7 +52,7 @@ def test_a_command_that_works(command, redirection):
     code, err = STREAMS[redirection]
     found = shell(command, redirection)
     assert (found[0], found[2]) == (code, err)
-    assert bool(found[1]) == (code == 0)
+    assert bool(found[1]) == (code == 0 and redirection != "| true")
 
 
 @pytest.mark.parametrize("redirection", STREAMS)
