@@ -10,6 +10,7 @@ from pimloom.arch.document import check_path, nearest, short
 from pimloom.arch.error import UserError
 from pimloom.arch.llm_fields import fields_of
 from pimloom.arch.llm_types import EXTRA_POSITIONS, QKV_BIAS_ONLY
+from pimloom.arch.names import elsewhere
 
 MODELS = Path(__file__).parent / "models"
 
@@ -172,7 +173,7 @@ def load_llm(path_or_preset: str | Path) -> LlmSpec:
     if text and path.is_dir():
         path /= "config.json"
     elif not text or "/" not in text and path.suffix != ".json" and not path.exists():
-        known = f"{nearest(text, presets)}; presets: {', '.join(presets)}"
+        known = f"{elsewhere(text) or nearest(text, presets)}; presets: {', '.join(presets)}"
         raise UserError(f"model {short(text)!r}: no such preset or file{known}")
     named_by_folder = path.stem == "config" and path.resolve().parent.name
     check_path(named_by_folder or path)

@@ -86,8 +86,8 @@ def _layer_types(config: Config, fields: dict[str, Any]) -> None:
         return
     full = "full_attention"
     if window is None:
-        if not isinstance(kinds, list) or any(kind != full for kind in kinds):
-            config.fail("layer_types", f"{full!r} in all layers, as the other keys say")
+        if kinds != [full] * layers:
+            config.fail("layer_types", f"{full!r} in all {layers} layers, as the other keys say")
         return
     if (
         not isinstance(kinds, list) or len(kinds) != layers or not {*map(str, kinds)} <= {full, "sliding_attention"}

@@ -135,6 +135,8 @@ def test_an_unknown_type_names_the_one_whose_keys_come_closest(name: str, neares
         ("mistral-7b-v0.1", {"layer_types": ["sliding_attention"] * 31}),
         ("llama-2-7b", {"layer_types": "chunked_attention"}),
         ("llama-2-7b", {"sliding_window": 4096}),
+        ("llama-2-7b", {"layer_types": []}),
+        ("llama-2-7b", {"layer_types": ["full_attention"] * 31}),
         ("gpt2", {"activation_function": 3}),
         ("mixtral-8x7b", {"num_experts_per_tok": 9}),
         ("falcon-7b", {"alibi": True}),

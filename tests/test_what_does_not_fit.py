@@ -78,6 +78,11 @@ def test_a_name_of_something_else(arguments: tuple[str, ...], said: str) -> None
     assert re.search(f": it is {re.escape(said)}.*; known ", refused(*arguments))
 
 
+def test_a_model_named_as_something_else() -> None:
+    said = refused("run", "pim_gpt", "--model", "h100")
+    assert "model 'h100': no such preset or file: it is a GPU to train on, for `pimloom fabric mfu --gpu h100`" in said
+
+
 @pytest.mark.parametrize("name", list_names("parts"))
 def test_every_memory_is_known_as_one(name: str) -> None:
     said = refused("run", name, "--model", "gpt2")
