@@ -60,6 +60,8 @@ def run_any(wanted: Run) -> Ran:
     given = any(value is not None for value in batched.values())
     if wanted.window is not None and wanted.timeline is None:
         raise UserError(f"--window {wanted.window}: belongs to --timeline FILE; name one")
+    if not 0 <= wanted.seed < 1 << 64:
+        raise UserError(f"--seed {wanted.seed}: expected a whole number from 0 to 2^64 - 1")
     return _batch(wanted) if serves(wanted.system, given) else _sequence(wanted, batched)
 
 

@@ -18,7 +18,7 @@ from pimloom.energy.npu_pim import activate_note
 from pimloom.mappers.packing import round_robin
 from pimloom.running import check_outputs, progress_bar
 from pimloom.systems.devices.npu_pim.gpu import serve_gpu
-from pimloom.systems.devices.npu_pim.parallel import serve_on_devices
+from pimloom.systems.devices.npu_pim.parallel import serve_on_devices, smallest_batch
 from pimloom.systems.devices.npu_pim.serve import Served
 from pimloom.systems.serving.batching import POLICIES
 from pimloom.systems.serving.data_sets import DATA_SETS
@@ -70,7 +70,8 @@ def serve_command(
     fidelity = asked.fidelity or "physical"
     _check_one_of("--fidelity", fidelity, FIDELITIES)
     _check_one_of("--policy", asked.policy or POLICIES[0], POLICIES)
-    for option, number in (("--batch", asked.batch), ("--iterations", asked.iterations), ("--every", asked.every)):
+    counts = {"--batch": asked.batch, "--iterations": asked.iterations, "--every": asked.every, "--pp": asked.pp}
+    for option, number in counts.items():
         if number is not None and number < 1:
             raise UserError(f"{option} {number}: expected at least 1")
     if asked.iterations is not None and asked.iterations > MOST_ITERATIONS:
@@ -151,7 +152,8 @@ def _one_list(hardware: System, llm: LlmSpec, asked: Asked, quiet: bool) -> Answ
         found = serve_gpu(hardware, llm, tokens, tp=asked.tp, layers=asked.layers)
     if not quiet:
         _note_long(llm, int(tokens.max()))
-        _note_undivided(hardware, len(tokens))
+        if isinstance(spec, NpuPimSystem):
+            _note_undivided(spec, smallest_batch(hardware, llm, tokens, channel, tp=asked.tp, pp=asked.pp), asked.pp)
     return Answer(found, lambda: show_served(found))
 
 
@@ -162,10 +164,11 @@ def _note_energy(system: System) -> None:
         print(f"pimloom: note: {why}", file=sys.stderr)
 
 
-def _note_undivided(system: System, requests: int) -> None:
-    """Say on stderr that there are too few requests for sub-batches."""
-    if isinstance(system.spec, NpuPimSystem) and requests < (n := system.spec.interleave.sub_batches):
-        print(f"pimloom: note: the batch of {requests} runs undivided, as {n} sub-batches need more", file=sys.stderr)
+def _note_undivided(system: NpuPimSystem, requests: int, pp: int) -> None:
+    """Say on stderr that there are too few requests for sub-batches in the batch, or in its smallest micro-batch."""
+    if requests < (n := system.interleave.sub_batches):
+        which = f"the batch of {requests} runs" if pp == 1 else f"micro-batches, the smallest of {requests}, run"
+        print(f"pimloom: note: {which} undivided, as {n} sub-batches need more", file=sys.stderr)
 
 
 def _note_long(llm: LlmSpec, longest: int) -> None:

@@ -177,6 +177,15 @@ def test_more_sub_batches_than_requests(folder, sub_batches):
     assert (one.out, one.err) == (done.out, "")
 
 
+def test_micro_batches_with_fewer_requests_than_sub_batches(folder):
+    """Five requests in two micro-batches: two and three."""
+    given = ("run", "neupims", "--model", folder, "--requests", folder / "requests.csv", "--pp", "2")
+    done = call(*given, "--set", "interleave.sub_batches=3")
+    said = "pimloom: note: micro-batches, the smallest of 2, run undivided, as 3 sub-batches need more\n"
+    assert (done.code, done.err) == (0, said)
+    assert call(*given, "--set", "interleave.sub_batches=2").err == ""
+
+
 def pim_stage(folder, requests, waits):
     path = folder / "drawn.csv"
     path.write_text("seq_len,ch_idx\n" + "".join(f"{tokens},{channel}\n" for tokens, channel in requests))

@@ -127,12 +127,12 @@ def in_pieces(memory: Memory, requests: list) -> None:
     assert (whole.rows, whole.accept, whole.done) == (pieces.rows, pieces.accept, pieces.done)
 
 
-@pytest.mark.parametrize("case", reference_cases("dramsim3")[:5])
+@pytest.mark.parametrize("case", reference_cases("dramsim3"))
 def test_a_trace_in_pieces_is_the_same_trace_for_dramsim3(case):
     in_pieces(load_dramsim3(case / "config.ini"), dramsim3_requests(case))
 
 
-@pytest.mark.parametrize("case", reference_cases("ramulator2")[:5])
+@pytest.mark.parametrize("case", reference_cases("ramulator2"))
 def test_a_trace_in_pieces_is_the_same_trace_for_ramulator(case):
     in_pieces(load_ramulator2(case / "config.yaml"), ramulator_requests(case))
 

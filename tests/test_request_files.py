@@ -17,6 +17,7 @@ BAD_TIMES = {
     "0,5,5\n2024-01-01,5,5\n": ":3: timestamp: expected seconds as in the lines before, got 2024-01-01",
     "2024-01-01,5,5\n1e9,5,5\n": ":3: timestamp: expected a date and time such as 2024-05-10 12:00:00 as in the lines "
     "before, got 1e9",
+    "20240101,5,5\n": ":2: timestamp: 20240101 may be seconds or a date; write 20240101.0 or 2024-01-01",
     "1_0,5,5\n": ":2: timestamp: expected seconds or a date and time such as 2024-05-10 12:00:00, got 1_0",
     "inf,5,5\n": "got inf",
     "nan,5,5\n": "got nan",

@@ -69,6 +69,9 @@ class Time(NamedTuple):
 def _time(text: str, place: str, before: Sequence[Time]) -> Time:
     """A timestamp behind those `before`. Raises UserError."""
     found = _number(text) or _date(text)
+    if not before and _number(text) and _date(text):  # the first one settles what all are
+        dashed = f"{text[:4]}-{text[4:6]}-{text[6:]}"
+        raise UserError(f"{place}: {text} may be seconds or a date; write {text}.0 or {dashed}")
     kinds = ("seconds", "a date and time such as 2024-05-10 12:00:00")
     if found is None:
         raise UserError(f"{place}: expected {' or '.join(kinds)}, got {short(text) or 'nothing'}")

@@ -8,6 +8,7 @@ import numpy as np
 
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec
+from pimloom.arch.pim_channel import PimChannel
 from pimloom.arch.system import System
 from pimloom.arch.units import BITS_PER_BYTE, J_PER_PJ, S_PER_PS, ceil_div
 from pimloom.cycle_sim.link import bits_ps, latency_ps
@@ -15,6 +16,7 @@ from pimloom.cycle_sim.pipeline import Flow, flow
 from pimloom.mappers.packing import pack
 from pimloom.systems.devices.npu_pim.contexts import attended
 from pimloom.systems.devices.npu_pim.energy import ledger
+from pimloom.systems.devices.npu_pim.layer import Shard
 from pimloom.systems.devices.npu_pim.serve import (
     ENERGIES,
     Served,
@@ -55,12 +57,8 @@ def serve_on_devices(
         whole = serve(fitted(system, len(tokens)), llm, tokens, channel, tp=tp, layers=layers, fidelity=fidelity)
         return msgspec.structs.replace(whole, spec_digest=asked)
     tokens = attended(llm, tokens)
-    if channel is None:
-        channel = pack(estimate_of(shard, spec), tokens.tolist(), shard.system.dram.channels)
-    cut = sub_batches(shard, spec, tokens, channel, pp)
-    if not (fewest := min(map(len, cut))):
-        raise UserError(f"--pp {pp}: {pp} micro-batches do not come out of {len(tokens)} requests; lower --pp")
-    system = fitted(system, fewest)
+    channel, cut = _micro_batches(shard, spec, tokens, channel, pp)
+    system = fitted(system, min(map(len, cut)))
     depth = stage_layers(layers, pp)
     lay_out(system, llm, tokens, channel, tp=tp, layers=depth[0])  # each group holds the caches of the whole batch
     by_depth = {
@@ -78,6 +76,28 @@ def serve_on_devices(
     ledger(system.name, {"link": sent_j / J_PER_PJ})  # refuses what is no energy
     whole = _together(runs, found, layers, sent_bytes, sent_j)
     return msgspec.structs.replace(whole, spec_digest=asked)
+
+
+def smallest_batch(
+    system: System, llm: LlmSpec, tokens: np.ndarray, channel: np.ndarray | None, *, tp: int, pp: int
+) -> int:
+    """Requests of the batch, with `pp` > 1 of its smallest micro-batch. Raises UserError."""
+    if pp == 1:
+        return len(tokens)
+    _, cut = _micro_batches(shard_of(system, llm, tp), channel_of(system), attended(llm, tokens), channel, pp)
+    return min(map(len, cut))
+
+
+def _micro_batches(
+    shard: Shard, spec: PimChannel, tokens: np.ndarray, channel: np.ndarray | None, pp: int
+) -> tuple[np.ndarray, list[np.ndarray]]:
+    """The channel of each request, int64[n], and the places of the requests of each micro-batch."""
+    if channel is None:
+        channel = pack(estimate_of(shard, spec), tokens.tolist(), shard.system.dram.channels)
+    cut = sub_batches(shard, spec, tokens, channel, pp)
+    if not min(map(len, cut)):
+        raise UserError(f"--pp {pp}: {pp} micro-batches do not come out of {len(tokens)} requests; lower --pp")
+    return channel, cut
 
 
 def check_pipeline(pp: int, layers: int) -> None:
