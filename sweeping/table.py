@@ -10,7 +10,7 @@ import pandas as pd
 from pimloom.sweeping.columns import read_columns
 from pimloom.sweeping.definition.expression import judging, parse, parse_constraint
 from pimloom.sweeping.definition.grid import count_points
-from pimloom.sweeping.definition.sweep import WORKLOAD, Sweep
+from pimloom.sweeping.definition.sweep import Sweep
 from pimloom.sweeping.folder import Known, reopen
 from pimloom.sweeping.pareto import front_within
 from pimloom.sweeping.point.row import result_columns
@@ -76,8 +76,8 @@ def judged(sweep: Sweep, frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def workload_axes(sweep: Sweep) -> tuple[str, ...]:
-    """The columns of the axes that are keys of the workload; points are compared where they have the same values."""
-    return tuple(axis.column for axis in sweep.axes if axis.place.startswith(WORKLOAD))
+    """The columns of the axes that are work; points are compared where they have the same values."""
+    return tuple(axis.column for axis in sweep.axes if axis.is_work)
 
 
 def workload_of_each(sweep: Sweep, frame: pd.DataFrame) -> np.ndarray:

@@ -15,15 +15,20 @@ from hypothesis import strategies as st
 from pimloom.reports.sweep.findings import study
 from pimloom.reports.sweep.headline import bests, cards, headline
 from pimloom.reports.sweep.page import render, write_report
+from pimloom.sweeping.definition import sweep as definition
 from pimloom.sweeping.definition.load_sweep import sweep_from
 from pimloom.sweeping.definition.numbered import Grid
 from pimloom.sweeping.folder import settle
 from pimloom.sweeping.pareto import front_within
 from pimloom.sweeping.point.row import Outcome, row_of
 from pimloom.sweeping.point.shared import base_of
+from pimloom.sweeping.point.workload import Work
 from pimloom.sweeping.run import Options, facts_of
+from pimloom.sweeping.search.memory import Memory
+from pimloom.sweeping.search.space import Space
 from pimloom.sweeping.store.runs import record_run
 from pimloom.sweeping.store.sweep_rows import SweepRows
+from pimloom.sweeping.table import judged, workload_axes
 from tests.browser import browser, visit
 from tests.command import call
 from tests.sweep_tables import grid
@@ -106,6 +111,31 @@ def test_without_axes_of_the_workload_there_is_one(tmp_path: Path) -> None:
     assert found["workloads"] == [
         {"workload": {}, "finished": 1, "failed": 0, "feasible": 1, "pareto": 0, "best": found["best"]}
     ]
+
+
+SERVED = {"model": "gpt3-7b", "batch": 4, "prompt": 8, "generate": 2}
+AXES_OF = {
+    "model": ["gpt3-7b", "gpt3-13b"], "layers": [1, 2], "prompt": [8, 9], "generate": [1, 2], "batch": [4, 8],
+    "tp": [1, 2], "pp": [1, 2], "every": [1, 2], "fidelity": ["physical", "released"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("key", AXES_OF)
+def test_axes_of_the_machine_or_of_accuracy_are_no_other_work(key: str) -> None:
+    """Two points, of which the first is better in both objectives."""
+    given = {"system": "neupims", "workload": SERVED | {key: AXES_OF[key]}, "objectives": SWEEP["objectives"]}
+    sweep = sweep_from(given)
+    is_work = key in ("model", "layers", "prompt", "generate", "batch")
+    axis = sweep.axes[0].column
+    assert workload_axes(sweep) == ((axis,) if is_work else ())
+    rows = {axis: AXES_OF[key], "tokens_per_s": [2.0, 1.0], "energy_per_token_j": [1.0, 2.0], "error": [None, None]}
+    assert judged(sweep, pd.DataFrame(rows))["pareto"].tolist() == [True, is_work]
+    memory = Memory("nsga2", Space(sweep.axes), list(sweep.objectives.values()), 4)
+    assert (memory._shares is not None) == is_work
+
+
+def test_every_key_of_a_workload_is_work_or_not() -> None:
+    assert {*definition.WORK} | {"tp", "pp", "policy", "every", "fidelity"} == {*Work._fields}
 
 
 NUMBERS = st.sampled_from([0.0, 1.0, 2.0, float("nan")])

@@ -6,6 +6,9 @@ from typing import Literal
 
 WORKLOAD = "workload."  # before a key of the workload that is an axis
 
+WORK = ("model", "layers", "prompt", "generate", "batch", "requests", "iterations", "lm_head")  # what is to be done; the
+# other keys of the workload (tp, pp, policy, every, fidelity) say on how many devices, by which rule, how exactly
+
 Scalar = int | float | str | bool
 Direction = Literal["min", "max"]
 Method = Literal["grid", "random", "nsga2", "tpe"]
@@ -28,6 +31,11 @@ class Axis:
     high: float | None = None
     log: bool = False
     sets: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
+
+    @property
+    def is_work(self) -> bool:
+        """Whether its values are other work, between which no design is better than another."""
+        return self.place.startswith(WORKLOAD) and self.place.removeprefix(WORKLOAD) in WORK
 
     @property
     def column(self) -> str:

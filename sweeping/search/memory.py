@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal
 
-from pimloom.sweeping.definition.sweep import WORKLOAD, Direction, Method
+from pimloom.sweeping.definition.sweep import Direction, Method
 from pimloom.sweeping.search.shares import Outcome, Shares
 from pimloom.sweeping.search.space import Place, Space
 
@@ -23,7 +23,7 @@ class Memory:
     """The finished trials that a method still looks at.
 
     random: none. tpe: all. nsga2: the `batch` best, as NSGA-II ranks them (feasible first, then by domination, then by
-    crowding); until half a batch is known, the next points are random ones. Where keys of the workload are axes, a
+    crowding); until half a batch is known, the next points are random ones. Where axes are work, a
     value counts as the share of the known points of its workload that are lower: smaller work makes no better design.
     """
 
@@ -36,7 +36,7 @@ class Memory:
         with _quiet():
             self._distributions = space.distributions()
         self._trials: list[FrozenTrial] = []
-        self._shares = Shares(space) if any(axis.place.startswith(WORKLOAD) for axis in space.axes) else None
+        self._shares = Shares(space) if any(axis.is_work for axis in space.axes) else None
         self._known: list[tuple[Place, Outcome]] = []  # of the trials, in their order; with shares only
 
     def learn(self, known: Sequence[tuple[Place, Outcome]]) -> None:

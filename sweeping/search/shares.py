@@ -4,7 +4,6 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from pimloom.sweeping.definition.sweep import WORKLOAD
 from pimloom.sweeping.search.space import Place, Space
 
 
@@ -20,7 +19,7 @@ class Shares:
     """All values known so far, by workload and objective."""
 
     def __init__(self, space: Space) -> None:
-        self._axes = [i for i, axis in enumerate(space.axes) if axis.place.startswith(WORKLOAD)]
+        self._axes = [i for i, axis in enumerate(space.axes) if axis.is_work]
         self._values: dict[tuple[tuple[int | float, ...], int], list[float]] = {}
 
     def learn(self, known: Iterable[tuple[Place, Outcome]]) -> None:
