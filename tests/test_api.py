@@ -148,7 +148,7 @@ WRONG = [
     (pimloom.run, BATCH, {"batch": 10**30}, "more requests than the 51,713 tokens of the memory"),
     (pimloom.run, BATCH, {"batch": 10**12}, "more requests than the 51,713 tokens of the memory"),
     (pimloom.run, BATCH, {"iterations": 10**12}, "--iterations 1000000000000: expected at most 10000000"),
-    (pimloom.run, BATCH | {"system": "neupims", "tp": 4}, {"pp": 0}, "--pp 0: expected 1 to 32, the layers of the"),
+    (pimloom.run, BATCH | {"system": "neupims", "tp": 4}, {"pp": 0}, "--pp 0: expected at least 1"),
     (pimloom.run, BATCH | {"system": "neupims", "tp": 4}, {"pp": 10**12}, "--pp 1000000000000: expected 1 to 32"),
     (pimloom.trace, TRACE, {"gap": "3"}, "gap: expected a number, got '3'"),
     (pimloom.trace, TRACE, {"commands": 3}, "commands: expected a text or a path, got 3"),

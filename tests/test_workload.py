@@ -211,7 +211,7 @@ WRONG = {
         "--policy",
         "roundrobin",
     ): "one of min-load, round-robin; nearest",
-    ("--requests", "alpaca", "--batch", "4", "--seed", "-1"): "seed: expected at least 0, got -1",
+    ("--requests", "alpaca", "--batch", "4", "--seed", "-1"): "seed -1: expected a whole number from 0 to",
     ("--requests", "LIST", "--batch", "4"): "lists the contexts of one iteration; leave --batch out or",
     ("--requests", "LIST", "--policy", "round-robin"): "gives the channels; leave one of the two out",
 }
