@@ -10,7 +10,7 @@ Model = Annotated[str, typer.Option(help="Model name, a Hugging Face config.json
 Generate = Annotated[int | None, typer.Option(metavar="N", help="Tokens to generate, batch 1; else 1024.")]
 Prompt = Annotated[
     int | None,
-    typer.Option(metavar="P", help="Tokens of a prompt before those, one by one, on a roofline in one pass; else 0."),
+    typer.Option(metavar="P", help="Tokens of a prompt, whose end is the first of those; a roofline takes it at once."),
 ]
 Settings = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a value; may be repeated.")

@@ -13,7 +13,7 @@ from pimloom.arch.llm import load_llm
 from pimloom.arch.system import load_system
 from pimloom.arch.units import PS_PER_US, S_PER_US
 from pimloom.systems.devices.result import Result
-from pimloom.systems.devices.simulate import Window, simulate
+from pimloom.systems.devices.simulate import Window, positions, simulate
 from pimloom.systems.files import check_not_read, write_atomic
 from pimloom.systems.settings import parse_settings
 
@@ -51,7 +51,7 @@ def run_command(
     json, timeline, window = files
     check_outputs({"--json": json, "--timeline": timeline})
     frame = Window(*parse_window(window))
-    total = sum(tokens)
+    total = positions(*tokens)
     hardware, spec = load_system(system, parse_settings(settings)), load_llm(model)
     check_outputs({"--json": json, "--timeline": timeline})
     with progress_bar(f"{spec.name} on {hardware.name}", quiet) as progress:

@@ -30,7 +30,7 @@ class Column(NamedTuple):
 
 COMMON = (
     Column("latency_s", False, "simulated time of all tokens"),
-    Column("time_to_first_token_s", False, "time of the prompt and the first generated token"),
+    Column("time_to_first_token_s", False, "time until the first token is there: that of the prompt, if there is one"),
     Column("time_per_output_token_s", False, "mean time of the generated tokens behind the first, empty if none"),
     Column("time_per_token_s", False, "latency / generated tokens of a request, a prompt that is simulated included"),
     Column("tokens_per_s", False, "generated tokens of all requests per second"),

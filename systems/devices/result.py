@@ -17,7 +17,7 @@ class Workload(msgspec.Struct, frozen=True):
 class Result(msgspec.Struct, frozen=True, kw_only=True):
     """One simulated run. Names end in their unit; a field that a system does not have is None (JSON null).
 
-    time_to_first_token_s: the prompt and the first generated token. time_per_output_token_s: mean of the tokens behind
+    time_to_first_token_s: the prompt, whose end is the first token. time_per_output_token_s: mean of the tokens behind
     it, None if there are none. time_per_token_s: latency_s / generated tokens, so the prompt's time is in it.
     time_by_step_s, energy_by_cause_j: parts of latency_s and energy_j. cycles: clocks [CK] of `tck_ps` until the last
     step ends. command_counts: commands of all channels. row_hit_rate: 1 - row misses / column accesses of a bank.

@@ -74,8 +74,9 @@ def simulate(
 ) -> Result:
     """Generate `generate` tokens behind `prompt` tokens, batch 1. `progress` hears of each token done, prompt included.
 
-    PIM takes the tokens of a prompt one by one, each like a generated one; a roofline takes them all in one pass. Times
-    and energies are of prompt and generation together; the first token is there when prompt and that token are done.
+    PIM takes the tokens of a prompt one by one, each like a generated one; a roofline takes them all in one pass. The
+    prompt's end is the first generated token, so `generate` - 1 passes follow; without a prompt the first pass, over
+    the first position, gives it. Times and energies are of prompt and generation together.
 
     known: runs of command streams, shared between simulations: it saves time and changes nothing.
     check: every distinct command trace goes through the legality monitor. `seed` is recorded; nothing here is random.
@@ -93,10 +94,15 @@ def simulate(
     return result
 
 
+def positions(prompt: int, generate: int) -> int:
+    """Positions that are computed: those of the prompt, at least one, and of each generated token but the last."""
+    return max(prompt, 1) + generate - 1
+
+
 def _pim(system: System, spec: LlmSpec, generate: int, options: Options) -> Result:
     hardware, part, window = system.spec, system.part, options.window
     assert isinstance(hardware, PimSystem) and part is not None
-    table, tokens = compile_table(part), options.prompt + generate
+    table, tokens = compile_table(part), positions(options.prompt, generate)
     mapped = plan(spec, geometry(part, hardware.dram.channels), tokens, hardware.workload.lm_head)
     decoder = Decoder(mapped, table)
     machine = Machine(
@@ -117,7 +123,7 @@ def _pim(system: System, spec: LlmSpec, generate: int, options: Options) -> Resu
         traced = window is not None and machine.outcome.end_ps < window.end_ps
         machine.run(decoder.last_steps(), window if traced else None)
         options.progress(t)
-        if t == options.prompt + 1:
+        if t == max(options.prompt, 1):
             first_ps = machine.outcome.end_ps
     machine.finish()
     return _pim_result(system, hardware, part, mapped, decoder, machine, generate, first_ps, options)
@@ -227,10 +233,10 @@ def _roofline(system: System, spec: LlmSpec, generate: int, options: Options) ->
     assert isinstance(hardware, RooflineSystem)
     if options.window is not None or options.check:
         raise UserError(f"{system.name} is a roofline: it issues no commands to trace or check")
-    prompt, end = options.prompt, options.prompt + generate
+    prompt, end = options.prompt, positions(options.prompt, generate)
     check_fits(hardware, spec, end)
-    first = [token_time(hardware, spec, prompt + 1)] + ([prompt_time(hardware, spec, prompt)] if prompt else [])
-    later = [token_time(hardware, spec, t) for t in range(prompt + 2, end + 1)]
+    first = [prompt_time(hardware, spec, prompt) if prompt else token_time(hardware, spec, 1)]
+    later = [token_time(hardware, spec, t) for t in range(max(prompt, 1) + 1, end + 1)]
     roofline, launch = _sums([*first, *later])
     options.progress(end)
     latency = roofline + launch
