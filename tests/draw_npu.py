@@ -1,6 +1,7 @@
 """Random machines and programs, for the compiled machine and for the naive one."""
 
 from dataclasses import replace
+from fractions import Fraction
 from random import Random
 from typing import Any
 
@@ -9,11 +10,13 @@ import numpy as np
 
 from pimloom.arch.pim_channel import PrechargeScope
 from pimloom.arch.pim_stream import GWRITE
+from pimloom.cycle_sim.npu_pim.kernels import core as k
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
 from pimloom.cycle_sim.npu_pim.machine import Npu, PimError, drained, run
 from pimloom.cycle_sim.npu_pim.operators import NO_FAULTS, GemmFaults, by_row, by_tile, gemm
 from pimloom.cycle_sim.npu_pim.program import Builder
 from pimloom.cycle_sim.npu_pim.program import Operator as BuilderOperator
+from pimloom.cycle_sim.npu_pim.prompt import Chunk, PromptHeads, causal_attention
 from pimloom.mappers.kv import Shape, attend, logit
 from tests.naive_cores import InOrder, OutOfOrder
 from tests.naive_neupims import Request
@@ -23,13 +26,17 @@ from tests.neupims_engine import COMMAND, FIXES, spec
 NAIVE = {ours: theirs for theirs, ours in COMMAND.items()}
 ROW_ELEMENTS, ALL_BANKS, LANES = 512, 32, 16
 SHIFT = 2  # bytes of an element
+CLOCK_PS = 1000  # of the memory
 
 
 def naive_operators(b: Builder) -> list[Operator]:
     found = []
     for o in b.operators:
         tasks = [
-            Task(c, bool(pre), needs, store, i in o.wide, o.entry.get(i, -1))
+            Task(
+                c, pre in (k.TILE, k.VECTOR), needs, store, i in o.wide, o.entry.get(i, -1),
+                *o.follows.get(i, (-1, 0)), on_unit=pre == k.ON_UNIT,
+            )
             for i, (c, pre, needs, store) in enumerate(o.tasks)
         ]
         pim = []
@@ -69,6 +76,8 @@ class Draw:
         rows, step, units = rng.choice([8, 16]), rng.choice([2, 4]), rng.choice([1, 2, 8])
         wrap = rng.choice([2**13, 2**16, 2**20 + 2**14])
         self.rules = Rules(rows, step, wrap, not plain and rng.random() < 0.5, units, 21 in self.fixes)
+        if not plain and not released and rng.random() < 0.4:
+            self.rules = replace(self.rules, cycle=Fraction(rng.choice([500, 625, 937, 1600, 2500]), CLOCK_PS))
         self.window: int | None = None
         self.faults, self.loads_singly = NO_FAULTS, False
         if released:
@@ -124,7 +133,8 @@ class Draw:
         """Operators on the NPU, one after the other."""
         rng, b, rows, step = self.rng, self.builder, self.rules.rows, self.rules.step
         for _ in range(rng.randrange(1, 4)):
-            kind = rng.choice(["gemm", "wide gemm", "vector", "mixed", *["rows", "gated"] * self.released])
+            kinds = ["rows", "gated"] if self.released else [] if self.plain else ["prompt"]
+            kind = rng.choice(["gemm", "wide gemm", "vector", "mixed", *kinds])
             if "gemm" in kind:
                 made = self.operator(kind, after, in_order=True, least=2 * rows - 2 + step)
                 made.singly = self.loads_singly
@@ -141,9 +151,22 @@ class Draw:
                 else:
                     by_tile(b, made, high, size, rng.choice([1, 2]), cycles, rows)
             else:
-                made = self.mixed(after) if kind == "mixed" else self.gated(after)
+                made = {"mixed": self.mixed, "gated": self.gated, "prompt": self.prompt}[kind](after)
             after = [made.index]
         return after[0]
+
+    def prompt(self, after: list[int]) -> BuilderOperator:
+        """Causal attention of a few chunks."""
+        rng, tile = self.rng, self.rules.rows
+        made = self.operator("prompt", after, in_order=True, least=1)
+        shared, window = rng.choice([1, 1, 2]), rng.choice([0, 0, 1, 5, 3 * tile])
+        softmax = rng.choice([lambda n, rows: 1, lambda n, rows: n + rows, lambda n, rows: 5 * n])
+        kv_heads, dim, arrays = rng.choice([1, 2]), rng.choice([4, 8, 12]), rng.choice([1, 4])
+        heads = PromptHeads(kv_heads, shared, dim, tile, arrays, 2, window, softmax)
+        before = [0, 0, 1, 2 * tile, 37]
+        chunks = [Chunk(rng.randrange(1, 3 * tile), rng.choice(before)) for _ in range(rng.choice([1, 2]))]
+        causal_attention(self.builder, made, chunks, heads)
+        return made
 
     def mixed(self, after: list[int]) -> BuilderOperator:
         """Blocks and tasks that share them; some blocks share a line, some are needed by no task."""
@@ -227,6 +250,7 @@ class Draw:
         npu = Npu(
             r.rows, r.step, r.wrap, r.hashed, rule=drained(r.rows, 0) if r.drained else None, starts_early=not r.waits,
             vector_units=r.units, in_order=r.in_order, shift_bytes=r.shift, steps=r.steps, late=r.late,
+            clock_ps=int(r.cycle * CLOCK_PS),
         )  # fmt: skip
         device = spec(self.mode, self.fixes, self.precharge)
         if self.window:

@@ -52,15 +52,45 @@ class OutOfOrder(Machine):
                 return
             self.in_row.popleft()
             for u in free[:needed]:
-                self.busy[u] = t + task.cycles
-            self.ending.append((t + task.cycles, op, task))
+                self.busy[u] = t + self.clocks(task.cycles)
+            self.ending.append((t + self.clocks(task.cycles), op, task))
 
     def issue_step(self, t):
         for op in self.ops:
-            if op.on_arrays and op.waiting and self.complete.keys() >= set(op.waiting[0].needs):
+            if op.on_arrays and op.waiting and self.may_issue(t, op, op.waiting[0]):
                 task = op.waiting.pop(0)
-                self.ending.append((self.push(t, task), op, task))
+                task.end = self.reserve(t, op, task) if task.on_unit else self.push(t, task)
+                self.ending.append((task.end, op, task))
                 return
+
+    def may_issue(self, t, op, task):
+        """Work for vector units goes to them at once; a step waits for the end of the one that it follows."""
+        if not self.complete.keys() >= set(task.needs):
+            return False
+        before = self.before(op, task)
+        return task.on_unit or before is None or 0 <= before.end <= t - self.clocks(task.pause)
+
+    def before(self, op, task):
+        return op.tasks[task.follows] if task.follows >= 0 else None
+
+    def reserve(self, t, op, task):
+        """The unit that is free first, or all, does the work from when that before it has ended: when it ends."""
+        while self.in_row:
+            op_before, task_before = self.in_row.popleft()
+            self.ending.append((self.occupy(t, task_before, 0), op_before, task_before))
+        before = self.before(op, task)
+        start = t if before is None else max(t, before.end + self.clocks(task.pause))
+        return self.occupy(start, task, 1)
+
+    def occupy(self, start, task, least):
+        """Units do a task from `start` on, or from when they are free: when it ends."""
+        cycles = self.clocks(task.cycles)
+        if self.rules.waits:
+            units = range(len(self.busy)) if task.wide else [self.busy.index(min(self.busy))]
+            start = max(start, *(self.busy[u] for u in units))
+            for u in units:
+                self.busy[u] = start + cycles
+        return start + max(cycles, least)
 
 
 class InOrder(Machine):

@@ -7,6 +7,8 @@ all in each clock; then every channel goes on by a clock. What is between core a
 
 from collections import Counter, deque
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from math import ceil
 
 from tests.naive_blocks import hashed, place, touched
 from tests.naive_icnt import Direct, Interconnect
@@ -16,7 +18,8 @@ from tests.naive_neupims import BANKS, GROUPS, RANKS, Channel, Request
 @dataclass
 class Task:
     """On a vector unit, or wide on all, for `cycles`; or a step of the arrays, with `preloads`. store: that it makes,
-    -1: none; entry: store to whose sum it adds, -1: it is not counted."""
+    -1: none; entry: store to whose sum it adds, -1: it is not counted. follows: the task of its operator that ends
+    `pause` cycles before it starts; on_unit: in the row of the arrays, but it is work for vector units."""
 
     cycles: int
     preloads: bool
@@ -24,6 +27,9 @@ class Task:
     store: int = -1
     wide: bool = False
     entry: int = -1
+    follows: int = -1
+    pause: int = 0
+    on_unit: bool = False
     end: int = -1
 
 
@@ -69,8 +75,9 @@ class Operator:
 
 @dataclass(frozen=True)
 class Rules:
-    """rows: of an array; step: clocks between two of its steps; wrap: bytes after which addresses begin again; waits:
-    no task starts before its operands and its unit are there; see `machine.Npu` for the others."""
+    """rows: of an array; step: cycles between two of its steps; cycle: of the NPU, in clocks of the memory; wrap: bytes
+    after which addresses begin again; waits: no task starts before its operands and its unit are there; see
+    `machine.Npu` for the others."""
 
     rows: int
     step: int
@@ -83,15 +90,16 @@ class Rules:
     steps: int = 0
     late: bool = False
     drained: bool = False
+    cycle: Fraction = Fraction(1)
 
 
 @dataclass
 class Array:
     """The step that was issued last."""
 
-    started: int = 0
-    streams: int = 0
-    finish: int = -1
+    started: Fraction = Fraction(0)
+    streams: Fraction = Fraction(0)
+    finish: Fraction = Fraction(-1)
 
 
 class Machine:
@@ -228,23 +236,28 @@ class Machine:
             self.paths.send(t, channel, port, Request(kind, bank, row, column, tag=group))
         return len(lines)
 
+    def clocks(self, cycles):
+        """Clocks of the memory until so many cycles of the NPU are over."""
+        return ceil(cycles * self.rules.cycle)
+
     def push(self, t, task):
-        """A step enters the arrays: when its result is due. A step that ends now is out of the pipeline."""
-        a, rows = self.array, self.rules.rows
+        """A step enters the arrays: in which clock its result is there. A step that ends now is out of the pipeline.
+        All times of the arrays are in clocks of the memory, and not whole ones if cycles are not."""
+        a, cycle, rows = self.array, self.rules.cycle, self.rules.rows
         streams = self.rules.step if task.cycles < 0 else task.cycles
         idle = a.finish <= t
         if self.rules.drained:
             latency = 2 * rows - 1 + streams
             if task.preloads:
-                start = t + rows if idle else a.finish
+                start = t + rows * cycle if idle else a.finish
             else:
                 start = t if idle else max(t, a.started + a.streams)
         else:
             latency = 2 * rows - 2 + streams
             if idle:
-                start = t + (2 * rows - 1 if task.preloads else 0)
+                start = t + ((2 * rows - 1) * cycle if task.preloads else 0)
             else:
-                start = a.started + (max(rows, a.streams) if task.preloads else a.streams)
+                start = a.started + (max(rows * cycle, a.streams) if task.preloads else a.streams)
                 start = max(start, t) if self.rules.waits else start
-        self.array = Array(start, streams, max(start + latency, a.finish + 1))
-        return self.array.finish
+        self.array = Array(start, streams * cycle, max(start + latency * cycle, a.finish + cycle))
+        return ceil(self.array.finish)

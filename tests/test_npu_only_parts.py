@@ -121,9 +121,6 @@ def test_capacity_is_that_of_all_pseudo_channels(tmp_path):
 
 
 REFUSED = {
-    ("npu_only", "dram.part=hbm3_6400"): "npu.clock_mhz: expected the clock of the memory, whose period is 625 ps, got "
-    "1000 MHz; --set npu.clock_mhz=1600",
-    ("npu_only", "dram.part=ddr4_2400"): "--set npu.clock_mhz=1200.480192",
     ("npu_only", "dram.part=ocstrx"): "part 'ocstrx' is optical; expected a memory",
     ("npu_only", "dram.channels=3"): "dram.channels: expected a power of two, got 3",
     ("neupims", "dram.part=hbm3_6400"): "expected a part with Newton's or NeuPIMs' PIM, got hbm3_6400",

@@ -1,5 +1,6 @@
 """Runs a program of operators on an NPU and its PIM channels."""
 
+from math import gcd
 from typing import NamedTuple
 
 import numpy as np
@@ -43,16 +44,18 @@ def drained(rows: int, vector_cyc: int) -> ArrayRule:
 
 
 class Npu(NamedTuple):
-    """What the machine needs to know of the NPU. Cycles of memory and NPU are the same.
+    """What the machine needs to know of the NPU.
 
-    rows: of an array; step_cyc: of a GEMM; address_bytes: after which its addresses begin again; hashed: the lines of a
-    block leave in the order of a hash set; by_output: results stand in the arrays (output stationary); rule: of the
-    steps, that of NeuPIMs' simulator if None; starts_early: a step may start before its operands are there, and vector
-    work beside other work; if not, tasks wait for `vector_units` in the order in which they are ready. in_order: tasks
-    and stores of an operator leave in the order of the program, one of each in a cycle, and a block takes the next
-    addresses when it leaves; if not, when they are ready, with addresses dealt out at the operator's start.
-    shift_bytes: by which blocks begin late; steps: of the interconnect in a cycle, 0: requests and responses take a
-    cycle each; late: the end of an operator is noticed a cycle later.
+    clock_ps: of a cycle; 0: as long as a clock of the memory. Whatever the NPU does is seen at a clock of the memory:
+    the arrays keep their own time, vector work takes whole clocks. rows: of an array; step_cyc: of a GEMM;
+    address_bytes: after which its addresses begin again; hashed: the lines of a block leave in the order of a hash set;
+    by_output: results stand in the arrays (output stationary); rule: of the steps, that of NeuPIMs' simulator if None;
+    starts_early: a step may start before its operands are there, and vector work beside other work; if not, tasks wait
+    for `vector_units` in the order in which they are ready. in_order: tasks and stores of an operator leave in the
+    order of the program, one of each in a cycle, and a block takes the next addresses when it leaves; if not, when they
+    are ready, with addresses dealt out at the operator's start. shift_bytes: by which blocks begin late; steps: of the
+    interconnect in a cycle, 0: requests and responses take a cycle each; late: the end of an operator is noticed a
+    cycle later.
     """
 
     rows: int
@@ -67,6 +70,7 @@ class Npu(NamedTuple):
     shift_bytes: int = 0
     steps: int = 0
     late: bool = False
+    clock_ps: int = 0
 
 
 class Account(NamedTuple):
@@ -157,11 +161,14 @@ def _numbers(spec: PimChannel, channels: int, npu: Npu, program: Builder, ports:
     org = spec.part.organization
     found = np.zeros(k.N_NPU, np.int64)
     rule = npu.rule or overlapped(npu.rows)
-    found[[k.LATENCY, k.DRAINS]] = rule.latency_cyc, rule.drains
+    common = gcd(spec.part.tCK_ps, npu.clock_ps or spec.part.tCK_ps)
+    cycle = (npu.clock_ps or spec.part.tCK_ps) // common
+    found[[k.CLOCK_TICKS, k.CYCLE_TICKS]] = spec.part.tCK_ps // common, cycle
+    found[[k.LATENCY, k.DRAINS]] = rule.latency_cyc * cycle, rule.drains
     found[k.CLAMPED] = rule.clamped or not npu.starts_early
     for loaded, empty, behind in zip((k.TILE, k.VECTOR), rule.empty_cyc, rule.behind_cyc, strict=True):
-        found[[k.EMPTY + loaded, k.BEHIND + loaded]] = empty, behind
-    found[[k.ROWS, k.STEP, k.WRAP]] = npu.rows, npu.step_cyc, npu.address_bytes
+        found[[k.EMPTY + loaded, k.BEHIND + loaded]] = empty * cycle, behind * cycle
+    found[[k.ROWS, k.STEP, k.WRAP]] = npu.rows * cycle, npu.step_cyc * cycle, npu.address_bytes
     found[k.LINE] = org.access_bits // BITS_PER_BYTE
     found[[k.COLUMN_BITS, k.CHANNEL_BITS]] = org.columns.bit_length() - 1, channels.bit_length() - 1
     found[k.BANKS] = org.banks

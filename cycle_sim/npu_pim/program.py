@@ -130,6 +130,13 @@ class Builder:
         op.tasks.append((cycles, loaded, tuple(needs), store))
         return len(op.tasks) - 1
 
+    def vector_step(self, op: Operator, cycles: int, follows: int, *, wide: bool = True) -> int:
+        """Work on a vector unit, or wide on all of them, in the order of the steps of the arrays: it begins when the
+        step `follows` has ended and a unit is free, and holds up no step behind it. Returns its place."""
+        if wide:
+            op.wide.add(len(op.tasks))
+        return self.step(op, cycles, (), k.ON_UNIT, follows=follows)
+
     def dots(self, op: Operator, channel: int, stream: np.ndarray, groups: np.ndarray) -> None:
         """PIM commands (PIM_STREAM) for a channel at the operator's start; the group of each."""
         rows = np.zeros((len(stream), f.N_DOT), np.int64)
@@ -182,7 +189,9 @@ class Builder:
 
         npu: see `core`; widest_lines: of a block.
         """
-        tables = _Tables(np.zeros((len(self.operators), k.N_OP), np.int64))
+        tables = _Tables(
+            np.zeros((len(self.operators), k.N_OP), np.int64), int(npu[k.CLOCK_TICKS]), int(npu[k.CYCLE_TICKS])
+        )
         for o in self.operators:
             tables.add(o)
         after = [(before, o.index) for o in self.operators for before in o.after]
@@ -224,6 +233,8 @@ class _Tables:
     """Rows of `kernels.program` as operators are added; needed: group and task, where a task waits for the group."""
 
     op: np.ndarray
+    clock_ticks: int
+    cycle_ticks: int
     blocks: list[tuple[int, ...]] = field(default_factory=list)
     tasks: list[tuple[int, ...]] = field(default_factory=list)
     stores: list[tuple[int, ...]] = field(default_factory=list)
@@ -235,14 +246,15 @@ class _Tables:
         """An operator, its blocks, tasks and PIM commands."""
         row = self.op[o.index]
         row[k.STORES] = o.stores_port
-        row[[k.PORT, k.ON_ARRAYS, k.BYTES, k.WAITS, k.LEAST]] = o.port, o.in_order, o.bytes, len(o.after), o.least
+        least = o.least * self.cycle_ticks // self.clock_ticks
+        row[[k.PORT, k.ON_ARRAYS, k.BYTES, k.WAITS, k.LEAST]] = o.port, o.in_order, o.bytes, len(o.after), least
         row[k.PAUSE] = o.pause
         row[k.START] = 0 if o.after else o.pause
         row[k.LEFT] = len(o.tasks) + o.groups
         loaded = {group for _, _, group in o.loads}
         row[k.JOINT] = bool(loaded) and all(loaded <= set(needs) for _, _, needs, *_ in o.tasks)
         if o.tasks and not o.in_order:
-            row[k.LEAST] = min(cycles for cycles, *_ in o.tasks)
+            row[k.LEAST] = min(self._clocks(cycles) for cycles, *_ in o.tasks)
         row[k.SINGLY], row[k.LOADS] = o.singly, len(self.blocks)
         gates = {load: o.stores[store][2] for load, store in o.gates.items()}
         for i, (at, size, group) in enumerate(o.loads):
@@ -263,12 +275,18 @@ class _Tables:
                 self.needed += [(group, len(self.tasks)) for group in needs]
             wide, (follows, pause) = place in o.wide, o.follows.get(place, (-1 - first_task, 0))
             entry = o.entry.get(place, -1 - first_store)
-            ends = len(needs), 0, sends, o.index, first_task + follows, pause, first_store + entry
-            self.tasks.append((cycles, enters, wide, *three, *ends))
+            ends = len(needs), 0, sends, o.index, first_task + follows, self._clocks(pause), first_store + entry
+            on_arrays = o.in_order and enters != k.ON_UNIT and cycles >= 0
+            length = cycles if cycles < 0 else cycles * self.cycle_ticks if on_arrays else self._clocks(cycles)
+            self.tasks.append((length, enters, wide, *three, *ends))
         row[k.TASKS_END] = len(self.tasks)
         row[k.DOTS], row[k.DOTS_END] = self.n_dots, self.n_dots + sum(map(len, o.dots))
         self.n_dots = int(row[k.DOTS_END])
         self.dots += o.dots
+
+    def _clocks(self, cycles: int) -> int:
+        """Cycles of the NPU in whole clocks of the memory."""
+        return ceil_div(cycles * self.cycle_ticks, self.clock_ticks)
 
 
 def _channels(o: Operator) -> list[int]:

@@ -25,20 +25,22 @@ import numpy as np
 # block[k]: first byte of its operator's addresses, bytes, RD or WR, group, operator, group that must be complete before
 # it leaves (-1: none)
 AT, SIZE, ACCESS, BLOCK_GROUP, BLOCK_OP, GATE, N_BLOCK = range(7)
-# task[k]: cycles (of a step of the arrays: of its streaming, GEMM is STEP), what an array loads first (nothing,
-# TILE, VECTOR), whether it takes all vector units, groups it needs (-1: none), groups not complete yet, clock in which
-# the last one was (once it started: in which it ends), store it makes (-1: none), operator, step that must have
-# ended before (-1: none), cycles since then, store whose result it adds to (-1: none is counted)
+# task[k]: clocks (of a step of the arrays: ticks of its streaming, GEMM is STEP), what an array loads first (nothing,
+# TILE, VECTOR; ON_UNIT: it is work for a vector unit in the queue of the arrays), whether it takes all vector units,
+# groups it needs (-1: none), groups not complete yet, clock in which the last one was (once it started: in which it
+# ends), store it makes (-1: none), operator, step that must have ended before (-1: none), clocks since then, store
+# whose result it adds to (-1: none is counted)
 (
     CYCLES, PRELOADS, WIDE, NEED_A, NEED_B, NEED_C, MISSING, READY, SENDS, TASK_OP, FOLLOWS, PAUSED, ENTRY, N_TASK,
 ) = range(14)  # fmt: skip
 # store[k]: its block, its task, the first task that adds to it (-1: it leaves when its task has ended), group of its
 # bias (-1: none), tasks that add to it now, whether one has begun to
 BLOCK, TASK, FIRST_TASK, BIAS, PENDING, BEGUN, N_STORE = range(7)
-NOTHING, TILE, VECTOR, N_LOADED = range(4)
+NOTHING, TILE, VECTOR, ON_UNIT = range(4)
+N_LOADED = ON_UNIT
 GEMM = -1
-# array[…]: clock of the last issue, start and end of the last step, earliest start of the next step that ends a tile
-# (output stationary), cycles of the last step
+# array[…]: clock of the last issue; in ticks: start and end of the last step, earliest start of the next step that
+# ends a tile (output stationary), length of the last step
 ISSUED, STARTED, ENDED, DRAINED, STREAMS, N_ARRAY = range(6)
 # reach[…]: a channel to which an operator sends PIM commands, and how many had been sent there when it had sent its own
 REACHED, SENT, N_REACH = range(3)
@@ -47,23 +49,23 @@ LANDS, FLIES = range(2)
 # account[o]: at the clock in which the end of operator o is noticed, for all channels: that clock, clocks of all ranks
 # with a row open in the MEM and in the PIM row buffer, then commands by opcode
 CLOCK, MEM_OPEN, PIM_OPEN, COMMAND = range(4)
-# npu[…]: rows and columns of an array, cycles of a step of a GEMM, bytes after which addresses begin again, next
-# byte, bytes of a line, bits of columns and channels in an address, banks of a channel, whether lines leave hashed,
-# clock of the channels, operators that began and that ended, most responses of a channel in a clock, most clocks of a
-# window, whether results stand in the arrays; from a step's end of streaming to its result; whether weights wait for
-# the result of the step before, and no step starts before its operands are there; operators that run, that are about
-# to; clock in which the last of the PIM commands left that leave one by one; whether tasks and stores leave in order;
-# bytes that blocks begin late; clocks from an operator's last event to its end; whether tasks wait for a vector unit;
-# next clock of the core; first and last task in flight; groups of `ended` that the core has seen; clock in which a step
-# may start that waits for one before; clock in which the machine was last seen alive, and responses until then; EMPTY +
-# what is loaded: from a step's issue to its start in idle arrays; BEHIND + it: at least, between the start before and
-# its own
+# npu[…], times of the arrays in ticks: rows and columns of an array, each for a cycle; a step of a GEMM; bytes after
+# which addresses begin again, next byte, bytes of a line, bits of columns and channels in an address, banks of a
+# channel, whether lines leave hashed, clock of the channels, operators that began and that ended, most responses of a
+# channel in a clock, most clocks of a window, whether results stand in the arrays; from a step's end of streaming to
+# its result; whether weights wait for the result of the step before, and no step starts before its operands are there;
+# operators that run, that are about to; clock in which the last of the PIM commands left that leave one by one; whether
+# tasks and stores leave in order; bytes that blocks begin late; clocks from an operator's last event to its end;
+# whether tasks wait for a vector unit; next clock of the core; first and last task in flight; groups of `ended` that
+# the core has seen; clock in which a step may start that waits for one before; clock in which the machine was last seen
+# alive, and responses until then; ticks of a clock of the memory and of a cycle of the NPU; EMPTY + what is loaded:
+# from a step's issue to its start in idle arrays; BEHIND + it: at least, between the start before and its own
 (
     ROWS, STEP, WRAP, NEXT_BYTE, LINE, COLUMN_BITS, CHANNEL_BITS, BANKS, HASHED, TIME, N_BEGUN, N_ENDED, ANSWERS,
     LONGEST, BY_OUTPUT, LATENCY, DRAINS, CLAMPED, N_RUNNING, N_COMING, DISPATCHED, IN_ORDER, SHIFT, LATE,
     WAITS_FOR_UNIT, CORE, FLIGHT, FLIGHT_END, SEEN, WAKE, WATCHED, ANSWERED,
-    EMPTY,
-) = range(33)  # fmt: skip
+    CLOCK_TICKS, CYCLE_TICKS, EMPTY,
+) = range(35)  # fmt: skip
 BEHIND = EMPTY + N_LOADED
 N_NPU = BEHIND + N_LOADED
 

@@ -34,6 +34,10 @@ def _issue_step(p, chs, o, t):
     for need in range(k.NEED_A, k.NEED_C + 1):
         if task[need] >= 0 and not is_complete(chs, task[need], t):
             return False
+    if task[k.PRELOADS] == k.ON_UNIT:
+        array[k.ISSUED] = t
+        _starts(p, op, x, _reserve(p, task, t))
+        return True
     if task[k.FOLLOWS] >= 0:
         soonest = p.task[task[k.FOLLOWS], k.READY] + task[k.PAUSED]
         if soonest > t:
@@ -42,26 +46,42 @@ def _issue_step(p, chs, o, t):
     began, streams = _begins(npu, array, task[k.PRELOADS], t), npu[k.STEP] if task[k.CYCLES] < 0 else task[k.CYCLES]
     leaves = npu[k.LATENCY] + streams
     if npu[k.BY_OUTPUT]:
-        began = max(began, t)
+        began = max(began, t * npu[k.CLOCK_TICKS])
         if task[k.SENDS] >= 0:  # a tile's results go down behind those of the tile before
             began = max(began, array[k.DRAINED])
             array[k.DRAINED] = began + npu[k.ROWS]
             leaves += npu[k.ROWS]
     array[k.ISSUED], array[k.STARTED], array[k.STREAMS] = t, began, streams
-    array[k.ENDED] = max(began + leaves, array[k.ENDED] + 1)
-    _starts(p, op, x, array[k.ENDED])
+    array[k.ENDED] = max(began + leaves, array[k.ENDED] + npu[k.CYCLE_TICKS])
+    _starts(p, op, x, clock_of(npu, array[k.ENDED]))
     return True
 
 
 @bare
+def clock_of(npu, ticks):
+    """The first clock of the memory at or after a tick."""
+    return (ticks + npu[k.CLOCK_TICKS] - 1) // npu[k.CLOCK_TICKS]
+
+
+@bare
+def _reserve(p, task, t):
+    """Work for a vector unit in the queue of the arrays: it holds up none behind it, and takes the unit that is free
+    first from when the step before it has ended; returns the clock in which it ends."""
+    if task[k.FOLLOWS] >= 0:
+        t = max(t, p.task[task[k.FOLLOWS], k.READY] + task[k.PAUSED])
+    return _takes_units(p, task, t) + max(task[k.CYCLES], 1)
+
+
+@bare
 def _begins(npu, array, loaded, t):
-    """When a step starts whose operands are there at clock t, and which loads `loaded` into the arrays first."""
-    if array[k.ENDED] <= t:
-        return t + npu[k.EMPTY + loaded]
+    """The tick in which a step starts whose operands are there at clock t, and which loads `loaded` first."""
+    now = t * npu[k.CLOCK_TICKS]
+    if array[k.ENDED] <= now:
+        return now + npu[k.EMPTY + loaded]
     if npu[k.DRAINS] and loaded != k.NOTHING:
         return array[k.ENDED]
     began = array[k.STARTED] + max(array[k.STREAMS], npu[k.BEHIND + loaded])
-    return max(began, t) if npu[k.CLAMPED] else began
+    return max(began, now) if npu[k.CLAMPED] else began
 
 
 @bare

@@ -5,6 +5,7 @@ from pimloom.cycle_sim.memory.kernels.device import FAR
 from pimloom.cycle_sim.npu_pim.kernels import core as k
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
 from pimloom.cycle_sim.npu_pim.kernels.blocks import arrives
+from pimloom.cycle_sim.npu_pim.kernels.tasks import clock_of
 
 
 @bare
@@ -79,10 +80,13 @@ def _step_ends(p, op, x, t):
     """Step x, which has not started, does not end before this clock: steps of a GEMM end STEP or ROWS apart."""
     npu, ended = p.npu, p.array[k.ENDED]
     steps = x - op[k.NEXT_TASK] + 1
-    if ended > t and not npu[k.BY_OUTPUT]:
-        apart = min(npu[k.STEP], npu[k.ROWS]) if p.task[op[k.TASKS], k.CYCLES] < 0 else 1
-        return max(ended + apart * steps, t + steps)
-    return t + steps - 1 + (op[k.LEAST] if ended <= t or npu[k.CLAMPED] else 1)
+    if p.task[x, k.PRELOADS] == k.ON_UNIT:
+        return t + steps
+    now = t * npu[k.CLOCK_TICKS]
+    if ended > now and not npu[k.BY_OUTPUT]:
+        apart = min(npu[k.STEP], npu[k.ROWS]) if p.task[op[k.TASKS], k.CYCLES] < 0 else 0
+        return max(clock_of(npu, ended + apart * steps), t + steps)
+    return t + steps - 1 + (op[k.LEAST] if ended <= now or npu[k.CLAMPED] else 1)
 
 
 @bare

@@ -13,16 +13,17 @@ import numpy as np
 from pimloom.arch.llm import LlmSpec
 from pimloom.arch.npu_pim import NpuPimSystem
 from pimloom.arch.pim_stream import GWRITE
-from pimloom.arch.units import BITS_PER_BYTE, ceil_div
+from pimloom.arch.units import BITS_PER_BYTE, ceil_div, mhz_to_ps
 from pimloom.cycle_sim.npu.vectors import VectorOp, VectorUnits, vector_cyc
 from pimloom.cycle_sim.npu_pim.fused import Heads, fused_mha
 from pimloom.cycle_sim.npu_pim.machine import ArrayRule, Npu, drained, overlapped
 from pimloom.cycle_sim.npu_pim.operators import GemmFaults, by_row, by_tile, gemm
 from pimloom.cycle_sim.npu_pim.program import Builder, Operator
+from pimloom.cycle_sim.npu_pim.prompt import Chunk, PromptHeads, causal_attention
 from pimloom.energy.npu_pim import Work
 from pimloom.mappers.interleave import Stage, stages
 from pimloom.mappers.kv import Cache, Shape, attend, logit
-from pimloom.systems.devices.npu_pim.work import fused_work, gemm_work, sum_work, vector_work
+from pimloom.systems.devices.npu_pim.work import fused_work, gemm_work, prompt_work, sum_work, vector_work
 
 NPU, PIM, RESULTS = range(3)  # ports
 ACTIVATION_BYTES = 512 * 2**20  # casys-kaist/NeuPIMs@f299af3: the buffer before the cache
@@ -73,7 +74,8 @@ class Shard:
             address_bytes //= self.tp
         return Npu(
             npu.rows, self.step_cyc, address_bytes, faults.hashed_lines, npu.dataflow == "os", self.rule,
-            starts_early=faults.starts_early, vector_units=npu.vector_units, in_order=faults.queues_in_order,
+            clock_ps=mhz_to_ps(npu.clock_mhz), starts_early=faults.starts_early, vector_units=npu.vector_units,
+            in_order=faults.queues_in_order,
             shift_bytes=self.element_bytes if faults.blocks_shifted else 0,
             steps=system.controller.offers_per_ck if faults.interconnect else 0, late=faults.ends_seen_late,
         )  # fmt: skip
@@ -96,6 +98,7 @@ class LayerProgram:
     shard: Shard
     tokens: Sequence[int]
     caches: Sequence[Cache]
+    new: Sequence[int] = ()  # tokens of each request, of its context; empty: one of each
     builder: Builder = field(default_factory=Builder)
     work: list[Work] = field(default_factory=list)
     stages: dict[str, list[int]] = field(default_factory=dict)
@@ -106,13 +109,48 @@ class LayerProgram:
         for stage in order or stages(len(sub_batches)):
             last: list[int] = []
             if stage.through is not None:
-                last = [self._projection_ffn(len(sub_batches[stage.through]), before)]
+                last = [self._projection_ffn(self.rows(sub_batches[stage.through]), before)]
             if stage.qkv:
-                last = [self._qkv(sum(len(sub_batches[i]) for i in stage.qkv), last or before)]
+                last = [self._qkv(sum(self.rows(sub_batches[i]) for i in stage.qkv), last or before)]
             if stage.attention is not None:
-                last += self._attention(self._in_turn(sub_batches[stage.attention]), before)
+                last = self._attend_all(self._in_turn(sub_batches[stage.attention]), before, last)
             before = self.stages[stage.name] = last
         return self
+
+    def rows(self, requests: Sequence[int]) -> int:
+        """Rows of the matrices for these requests: their new tokens."""
+        return sum(self.new[i] for i in requests) if self.new else len(requests)
+
+    def _attend_all(self, requests: Sequence[int], before: Sequence[int], on_npu: list[int]) -> list[int]:
+        """Attention of requests with one new token and, on the arrays and behind what the NPU does before, of those
+        with more; the last operators of the stage."""
+        many = [i for i in requests if self.new and self.new[i] > 1]
+        one = [i for i in requests if i not in set(many)]
+        made = self._attention(one, before) if one else []
+        if not many:
+            return on_npu + made
+        busy = made if self.shard.system.dram.row_buffers == "none" else []  # the arrays take one after the other
+        prompts = self._prompts(many, on_npu + busy or before)
+        return [prompts, *([] if busy else made)]
+
+    def _prompts(self, which: Sequence[int], after: Sequence[int]) -> int:
+        """Causal attention of prompts, or of parts of them, on the arrays."""
+        shard, shape, npu = self.shard, self.shard.shape, self.shard.system.npu
+        heads = PromptHeads(
+            kv_heads=shape.kv_heads,
+            shared=shape.shared,
+            head_dim=shape.head_dim,
+            tile=npu.rows,
+            arrays=npu.arrays,
+            element_bytes=shard.element_bytes,
+            window=shard.llm.sliding_window or 0,
+            softmax_cyc=lambda tokens, rows: shard.vector_cyc("softmax", tokens, rows),
+        )
+        made = self._operator("prompt", after, in_order=True, least=1)
+        chunks = [Chunk(self.new[i], self.tokens[i] - self.new[i]) for i in which]
+        causal_attention(self.builder, made, chunks, heads)
+        self.work.append(prompt_work(chunks, heads))
+        return made.index
 
     def _in_turn(self, requests: Sequence[int]) -> Sequence[int]:
         """The requests of a sub-batch in the order in which PIM takes them."""

@@ -38,7 +38,7 @@ PORTS = 2  # ways from the NPU into a channel: of its own requests and of PIM's
 
 
 class Served(msgspec.Struct, frozen=True, kw_only=True):
-    """One layer of one decode iteration. Names end in their unit; cycles are those of NPU and memory, both `clock_ps`.
+    """One layer of one decode iteration. Names end in their unit; cycles are clocks of the memory, of `clock_ps`.
 
     stages_cyc: time of each stage, one after the other; operators_cyc: of each operator, by stage, of PIM's from
     the first request's start to the last one's end; total_cyc: of all stages. iteration_cyc: of all layers, from the
@@ -125,10 +125,19 @@ def shard_of(system: System, llm: LlmSpec, tp: int) -> Shard:
 
 
 def serve(
-    system: System, llm: LlmSpec, tokens: np.ndarray, channel: np.ndarray | None, *, tp: int, layers: int, fidelity: str
+    system: System,
+    llm: LlmSpec,
+    tokens: np.ndarray,
+    channel: np.ndarray | None,
+    *,
+    tp: int,
+    layers: int,
+    fidelity: str,
+    new: np.ndarray | None = None,
 ) -> Served:
-    """Decode one token of each request: contexts of `tokens`, in `channel` or where Algorithm 2 puts them."""
-    laid = lay_out(system, llm, tokens, channel, tp=tp, layers=layers)
+    """One iteration: contexts of `tokens`, in `channel` or where Algorithm 2 puts them; the last `new` of each context,
+    or one if None, are computed, those before are in the cache. Raises UserError."""
+    laid = lay_out(system, llm, tokens, channel, tp=tp, layers=layers, new=new)
     layer, shard, part = laid.layer, laid.layer.shard, system.part
     hardware = shard.system
     assert part is not None
@@ -137,9 +146,9 @@ def serve(
     except PimError as error:
         raise UserError(f"{system.name}: {error}") from None
     stages, operators = stage_times(layer, ran.operators)
-    clock_ps = mhz_to_ps(hardware.npu.clock_mhz)
+    clock_ps = part.tCK_ps
     times = {stage.name: stage.times(layers) for stage in schedule(hardware.interleave.sub_batches)}
-    talk = exchange(shard, [len(each) for each in laid.parts], stages, operators, clock_ps)
+    talk = exchange(shard, [layer.rows(each.tolist()) for each in laid.parts], stages, operators, clock_ps)
     exposed, sent_bytes = _of_all(talk.exposed_cyc, times), _of_all(talk.sent_bytes, times)
     iteration = _of_all(stages, times) + exposed
     iteration_s = iteration * clock_ps * S_PER_PS
@@ -170,24 +179,39 @@ def serve(
         allreduce_exposed_s=exposed * clock_ps * S_PER_PS,
         link_bytes=sent_bytes,
         link_j=link_j,
-        spec_digest=served_digest(system, llm, tokens, channel, tp=tp, layers=layers, fidelity=fidelity),
+        spec_digest=served_digest(system, llm, tokens, channel, new, tp=tp, layers=layers, fidelity=fidelity),
         version=__version__,
     )
 
 
 def served_digest(
-    system: System, llm: LlmSpec, tokens: np.ndarray, channel: np.ndarray | None, **options: int | str
+    system: System,
+    llm: LlmSpec,
+    tokens: np.ndarray,
+    channel: np.ndarray | None,
+    new: np.ndarray | None = None,
+    **options: int | str,
 ) -> str:
     """Digest of everything that decides an iteration of a list of contexts."""
     placed = None if channel is None else channel.tolist()
+    if new is not None:
+        options["new"] = ",".join(map(str, new.tolist()))
     return spec_digest(system, llm, tokens=tokens.tolist(), channel=placed, **({"pp": 1} | options))
 
 
 def lay_out(
-    system: System, llm: LlmSpec, tokens: np.ndarray, channel: np.ndarray | None, *, tp: int, layers: int
+    system: System,
+    llm: LlmSpec,
+    tokens: np.ndarray,
+    channel: np.ndarray | None,
+    *,
+    tp: int,
+    layers: int,
+    new: np.ndarray | None = None,
 ) -> Laid:
     """The program of a layer and the machine that it is for; arguments as for `serve`. Raises UserError."""
-    shard, tokens = shard_of(system, llm, tp), attended(llm, tokens)
+    shard, contexts = shard_of(system, llm, tp), tokens
+    tokens = attended(llm, tokens)
     hardware, part = shard.system, system.part
     assert part is not None
     channels, parts, caches = hardware.dram.channels, [np.arange(len(tokens))], list[Cache]()
@@ -206,8 +230,22 @@ def lay_out(
             channel = pack(estimate_of(shard, spec), tokens.tolist(), channels)
         caches = place_caches(shard, part.organization.rows, layers, tokens, channel)
         parts = sub_batches(shard, spec, tokens, channel, n)
-    layer = LayerProgram(shard, tokens.tolist(), caches).build([each.tolist() for each in parts])
+    if new is None:
+        layer = LayerProgram(shard, tokens.tolist(), caches)
+    else:
+        _check_new(hardware, contexts, new)
+        seen = np.where(new > 1, contexts, tokens)  # the first of several new tokens sees what the last one does not
+        layer = LayerProgram(shard, seen.tolist(), caches, new.tolist())
+    layer.build([each.tolist() for each in parts])
     return Laid(layer, parts, spec, shard.machine)
+
+
+def _check_new(hardware: NpuPimSystem, contexts: np.ndarray, new: np.ndarray) -> None:
+    """Raise UserError for new tokens that the machine cannot compute."""
+    if (new < 1).any() or (new > contexts).any():
+        raise UserError("new tokens: expected at least one of each request, and no more than its context")
+    if hardware.faults.queues_in_order and (new > 1).any():
+        raise UserError("faults.queues_in_order: NeuPIMs' simulator computes no prompts; take --fidelity physical")
 
 
 def channel_of(system: System) -> PimChannel:
@@ -261,10 +299,10 @@ def _check_machine(hardware: NpuPimSystem, part: Part) -> None:
         raise UserError(f"interleave.sub_batches: expected 1 without PIM, got {hardware.interleave.sub_batches}")
     if hardware.dram.row_buffers == "none" and hardware.npu.dataflow != "ws":
         raise UserError(f"npu.dataflow: expected ws without PIM, got {hardware.npu.dataflow}")
-    if mhz_to_ps(hardware.npu.clock_mhz) != part.tCK_ps:
+    if hardware.faults.interconnect and mhz_to_ps(hardware.npu.clock_mhz) != part.tCK_ps:
         raise UserError(
-            f"npu.clock_mhz: expected the clock of the memory, whose period is {part.tCK_ps} ps, "
-            f"got {hardware.npu.clock_mhz:g} MHz; --set npu.clock_mhz={1e6 / part.tCK_ps:.10g}"
+            f"npu.clock_mhz: with faults.interconnect expected the clock of the memory, whose period is {part.tCK_ps} "
+            f"ps, got {hardware.npu.clock_mhz:g} MHz; --set npu.clock_mhz={1e6 / part.tCK_ps:.10g}"
         )
     if hardware.energy is not None and hardware.dram.row_buffers != "none" and (why := no_activate(part)):
         raise UserError(f"dram.current.IDD0: {why}; give currents that fit, or a system without energy")

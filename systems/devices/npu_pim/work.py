@@ -7,6 +7,7 @@ and read for its store.
 from collections.abc import Sequence
 
 from pimloom.arch.units import ceil_div
+from pimloom.cycle_sim.npu_pim.prompt import Chunk, PromptHeads, columns_of, tiles_of
 from pimloom.energy.npu_pim import Work
 
 
@@ -40,6 +41,24 @@ def fused_work(tokens: Sequence[int], kv_heads: int, shared: int, head_dim: int,
     vectors = 4 * len(tokens) * heads * head_dim
     ops = heads * sum(lane_ops("softmax", n) for n in tokens)
     return Work(2 * context * heads * head_dim, ops, (cached + vectors + 4 * context * heads) * element_bytes)
+
+
+def prompt_work(chunks: Sequence[Chunk], heads: PromptHeads) -> Work:
+    """Causal attention in tiles of queries: K and V arrive once and stream for every tile of queries of every head;
+    whole tiles are multiplied, those on the diagonal included; logits and probabilities are each written and read."""
+    queries, products, streamed, cached, softmax = 0, 0, 0, 0, 0
+    for chunk in chunks:
+        total, queries = chunk.before + chunk.new, queries + chunk.new
+        every = tiles_of(chunk, heads.tile, heads.window)
+        tiles = [(rows, columns_of(rows, heads.tile).start * heads.tile) for rows in every]
+        cached += total - min(first for _, first in tiles)
+        for rows, first in tiles:
+            streamed += rows.last - first
+            products += rows.height * (rows.last - first)
+            softmax += rows.height * lane_ops("softmax", rows.last - rows.first)
+    n, dim = heads.kv_heads * heads.shared, heads.head_dim
+    elements = 2 * dim * (heads.kv_heads * cached + n * streamed) + 4 * n * (queries * dim + products)
+    return Work(2 * n * products * dim, n * softmax, elements * heads.element_bytes)
 
 
 def lane_ops(op: str, width: int) -> int:
