@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pimloom.systems.devices.result import Result
     from pimloom.systems.memory.outcome import Outcome
     from pimloom.systems.serving.decoding import Decoded
+    from pimloom.systems.serving.generation import Generated
 
 
 @overload
@@ -25,12 +26,18 @@ def run(
     model: str | Path,
     generate: int = ...,
     prompt: int = ...,
+    batch: int | None = ...,
+    chunk: int | None = ...,
+    every: int | None = ...,
+    tp: int | None = ...,
+    layers: int | None = ...,
+    fidelity: str | None = ...,
     set: Mapping[str, object] | None = ...,
     timeline: str | Path | None = ...,
     window: str | None = ...,
     check: bool = ...,
     seed: int = ...,
-) -> "Result": ...
+) -> Any: ...
 @overload
 def run(
     system: str | Path,
@@ -56,6 +63,7 @@ def run(
     prompt: int = Unsaid(0),
     requests: str | Path | None = None,
     batch: int | None = None,
+    chunk: int | None = None,
     iterations: int | None = None,
     every: int | None = None,
     policy: str | None = None,
@@ -68,14 +76,18 @@ def run(
     window: str | None = None,
     check: bool = False,
     seed: int = 0,
-) -> "Result | Served | Decoded":
+) -> "Result | Generated | Served | Decoded":
     """Simulate `model` on `system`, as `pimloom run` does; all options are the command's.
 
     system: a name from `pimloom list` or a path to a system YAML. model: a preset name, a Hugging Face config.json, or
     its folder. set: overrides by dotted place, as `--set` takes them (`{"npu.clock_mhz": 500}`).
 
-    PIM-GPT and rooflines run one sequence: `generate` tokens behind a prompt of `prompt` tokens; a `Result`. check: run
-    the legality monitor on every command trace; timeline: a Perfetto file of a `window` of the run, "FROM:TO" in µs.
+    `generate` tokens of each of `batch` requests behind prompts of `prompt` tokens, on NPUs with or without PIM and on
+    rooflines: a `Generated`; prompts go in pieces of `chunk` tokens, of decode each `every`-th iteration is simulated.
+
+    PIM-GPT, and rooflines without options of a batch, run one sequence: `generate` tokens behind a prompt of `prompt`
+    tokens; a `Result`. check: run the legality monitor on every command trace; timeline: a Perfetto file of a
+    `window` of the run, "FROM:TO" in µs.
 
     NPUs with or without PIM decode a batch of `requests`: a data set ("sharegpt", "alpaca"), a CSV list of contexts, or
     a trace of arrivals; so does a roofline with `requests`. A `Served` of one iteration; a `Decoded` with `iterations`
@@ -98,6 +110,7 @@ def run(
             prompt=typed.said(typed.count("prompt", prompt)),
             requests=typed.maybe_text("requests", requests),
             batch=typed.maybe_count("batch", batch),
+            chunk=typed.maybe_count("chunk", chunk),
             iterations=typed.maybe_count("iterations", iterations),
             every=typed.maybe_count("every", every),
             policy=typed.maybe_text("policy", policy),

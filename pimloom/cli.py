@@ -29,6 +29,7 @@ RUN_EXAMPLES = """Examples:
 \b
   pimloom run pim_gpt --model gpt2-xl --set npu.clock_mhz=500 --json -
   pimloom run neupims --model gpt3-7b --tp 4 --requests sharegpt --batch 256
+  pimloom run npu_only --model llama-3-8b --tp 4 --prompt 2048 --generate 64 --batch 8 --every 8
   pimloom run npu_pim --model gpt3-7b --requests batch.csv --fidelity released
   pimloom run gpu_a100 --model gpt3-7b --requests trace.csv --batch 64
 """
@@ -116,6 +117,7 @@ def run(
     prompt: run_options.Prompt = None,
     requests: run_options.Requests = None,
     batch: run_options.Batch = None,
+    chunk: run_options.Chunk = None,
     iterations: run_options.Iterations = None,
     every: run_options.Every = None,
     policy: run_options.Policy = None,
@@ -143,6 +145,7 @@ def run(
             prompt=prompt,
             requests=requests,
             batch=batch,
+            chunk=chunk,
             iterations=iterations,
             every=every,
             policy=policy,

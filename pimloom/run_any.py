@@ -10,12 +10,12 @@ if TYPE_CHECKING:
     from pimloom.systems.devices.npu_pim.serve import Served
     from pimloom.systems.devices.result import Result
     from pimloom.systems.serving.decoding import Decoded
+    from pimloom.systems.serving.generation import Generated
 
 # What each side needs is imported inside: numba would slow the other one down.
 
 WINDOW = "0:20"
 OUT = "leave it out"
-BATCH = "write --requests FILE instead, with the context of each request below a line seq_len"
 SEQUENCE = "write --prompt P --generate N instead, for one sequence"
 
 
@@ -29,6 +29,7 @@ class Run(NamedTuple):
     prompt: int | None = None
     requests: str | None = None
     batch: int | None = None
+    chunk: int | None = None
     iterations: int | None = None
     every: int | None = None
     policy: str | None = None
@@ -47,7 +48,7 @@ class Run(NamedTuple):
 class Ran(NamedTuple):
     """The result, and what prints it for a person."""
 
-    found: "Result | Served | Decoded"
+    found: "Result | Generated | Served | Decoded"
     show: Callable[[], object]
 
 
@@ -55,18 +56,22 @@ def run_any(wanted: Run) -> Ran:
     """Run as asked. Raises UserError."""
     from pimloom.serving import serves
 
-    batched = {name: getattr(wanted, name) for name in ("requests", "batch", "iterations", "every", "policy")}
+    batched = {name: getattr(wanted, name) for name in ("requests", "batch", "chunk", "iterations", "every", "policy")}
     batched |= {name: getattr(wanted, name) for name in ("tp", "pp", "layers", "fidelity")}
     given = any(value is not None for value in batched.values())
     if wanted.window is not None and wanted.timeline is None:
         raise UserError(f"--window {wanted.window}: belongs to --timeline FILE; name one")
     if not 0 <= wanted.seed < 1 << 64:
         raise UserError(f"--seed {wanted.seed}: expected a whole number from 0 to 2^64 - 1")
-    return _batch(wanted) if serves(wanted.system, given) else _sequence(wanted, batched)
+    if not serves(wanted.system, given):
+        return _sequence(wanted, batched)
+    from_prompts = wanted.requests is None and (wanted.prompt is not None or wanted.generate is not None)
+    return _generation(wanted) if from_prompts else _batch(wanted)
 
 
 def _sequence(wanted: Run, batched: Mapping[str, object]) -> Ran:
-    _refuse(batched, f"{wanted.system} runs one sequence at a time", {"requests": SEQUENCE})
+    alone = {name: value for name, value in batched.items() if name not in ("batch", "tp", "pp") or value != 1}
+    _refuse(alone, f"{wanted.system} runs one sequence at a time", {"requests": SEQUENCE})
     from pimloom.running import RunFiles, Tokens, run_command
     from pimloom.show import show_result
 
@@ -87,15 +92,28 @@ def _sequence(wanted: Run, batched: Mapping[str, object]) -> Ran:
 
 def _batch(wanted: Run) -> Ran:
     alone = {"generate": wanted.generate, "prompt": wanted.prompt, "timeline": wanted.timeline}
-    alone |= {"check": wanted.check or None}
-    instead = OUT if wanted.requests else BATCH
-    _refuse(alone, f"{wanted.system} decodes a batch", {"generate": instead, "prompt": instead})
+    alone |= {"check": wanted.check or None, "chunk": wanted.chunk}
+    _refuse(alone, f"{wanted.system} decodes a batch", {})
     from pimloom.serving import Asked, serve_command
 
     shares = (1 if wanted.tp is None else wanted.tp, 1 if wanted.pp is None else wanted.pp)
     many = (wanted.requests, wanted.batch, wanted.iterations, wanted.every, wanted.policy, wanted.seed)
     asked = Asked(*many, *shares, wanted.layers, wanted.fidelity)
     answer = serve_command(wanted.system, wanted.model, wanted.settings, asked, json=wanted.json, quiet=wanted.quiet)
+    return Ran(answer.found, answer.show)
+
+
+def _generation(wanted: Run) -> Ran:
+    """Equal requests from their prompts on."""
+    other = {"iterations": wanted.iterations, "policy": wanted.policy, "timeline": wanted.timeline}
+    other |= {"check": wanted.check or None, "pp": None if wanted.pp == 1 else wanted.pp}
+    _refuse(other, f"{wanted.system} takes equal requests from their prompts on", {})
+    from pimloom.generating import Asked, generate_command
+
+    tokens = (wanted.prompt or 0, 1024 if wanted.generate is None else wanted.generate)
+    pieces = (wanted.batch, wanted.chunk, wanted.every, wanted.tp, wanted.layers)
+    asked = Asked(*tokens, *pieces, wanted.fidelity)
+    answer = generate_command(wanted.system, wanted.model, wanted.settings, asked, json=wanted.json, quiet=wanted.quiet)
     return Ran(answer.found, answer.show)
 
 

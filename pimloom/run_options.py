@@ -7,10 +7,15 @@ import typer
 
 Systems = Annotated[str, typer.Argument(help="System name (see `pimloom list`) or path to a system YAML.")]
 Model = Annotated[str, typer.Option(help="Model name, a Hugging Face config.json, or its folder.")]
-Generate = Annotated[int | None, typer.Option(metavar="N", help="Tokens to generate, batch 1; else 1024.")]
+Generate = Annotated[int | None, typer.Option(metavar="N", help="Tokens to generate, of each request; else 1024.")]
 Prompt = Annotated[
     int | None,
-    typer.Option(metavar="P", help="Tokens of a prompt, whose end is the first of those; a roofline takes it at once."),
+    typer.Option(
+        metavar="P", help="Tokens of a prompt, whose end is the first of those: on PIM-GPT one by one, else many at once."
+    ),
+]
+Chunk = Annotated[
+    int | None, typer.Option(metavar="N", help="Most tokens of prompts in one iteration of a batch; else 2048.")
 ]
 Settings = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a value; may be repeated.")
@@ -42,7 +47,8 @@ Fidelity = Annotated[
     typer.Option(metavar="NAME", help="physical, or released: with the faults of the system's own simulator."),
 ]
 Batch = Annotated[
-    int | None, typer.Option(metavar="N", help="Requests kept alive of a data set, or most at once of a trace.")
+    int | None,
+    typer.Option(metavar="N", help="Requests of such a prompt, those of a data set at once, or at most of a trace."),
 ]
 Iterations = Annotated[int | None, typer.Option(metavar="N", help="Decode iterations of a batch; else 1.")]
 Every = Annotated[

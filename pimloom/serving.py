@@ -68,7 +68,6 @@ def serve_command(
     """Run decode iterations as `pimloom run` was asked to. Raises UserError."""
     check_outputs({"--json": json})
     fidelity = asked.fidelity or "physical"
-    _check_one_of("--fidelity", fidelity, FIDELITIES)
     _check_one_of("--policy", asked.policy or POLICIES[0], POLICIES)
     counts = {"--batch": asked.batch, "--iterations": asked.iterations, "--every": asked.every, "--pp": asked.pp}
     for option, number in counts.items():
@@ -78,15 +77,12 @@ def serve_command(
         raise UserError(f"--iterations {asked.iterations}: expected at most {MOST_ITERATIONS}")
     requests = asked.requests
     if requests is None:
-        raise UserError(f"--requests: expected a CSV list (seq_len,ch_idx or seq_len), {KNOWN}")
+        raise UserError(
+            f"--requests: expected a CSV list (seq_len,ch_idx or seq_len), {KNOWN}; or write --prompt P --generate N"
+        )
     llm = load_llm(model)
-    if asked.layers is not None and not 1 <= asked.layers <= llm.num_hidden_layers:
-        raise UserError(f"--layers {asked.layers}: expected 1 to {llm.num_hidden_layers}, the layers of {llm.name}")
-    asked = asked._replace(fidelity=fidelity, layers=asked.layers or llm.num_hidden_layers)
-    changed = parse_settings(settings)
-    if isinstance(load_system(system).spec, NpuPimSystem):
-        changed = {f"faults.{name}": FIDELITIES[fidelity] for name in Faults.__struct_fields__} | changed
-    hardware = load_system(system, changed)
+    asked = asked._replace(fidelity=fidelity, layers=layers_of(llm, asked.layers))
+    hardware = load_faithful(system, settings, fidelity)
     if isinstance(hardware.spec, RooflineSystem):
         _check_roofline(hardware, asked)
     listed = _is_list(requests)
@@ -95,6 +91,22 @@ def serve_command(
     if not quiet:
         _note_energy(hardware)
     return answer
+
+
+def layers_of(llm: LlmSpec, asked: int | None) -> int:
+    """Layers of an iteration, all if None. Raises UserError."""
+    if asked is not None and not 1 <= asked <= llm.num_hidden_layers:
+        raise UserError(f"--layers {asked}: expected 1 to {llm.num_hidden_layers}, the layers of {llm.name}")
+    return asked or llm.num_hidden_layers
+
+
+def load_faithful(system: str, settings: Sequence[str], fidelity: str) -> System:
+    """A system with overrides, an NPU with or without the faults of its own simulator. Raises UserError."""
+    _check_one_of("--fidelity", fidelity, FIDELITIES)
+    changed = parse_settings(settings)
+    if isinstance(load_system(system).spec, NpuPimSystem):
+        changed = {f"faults.{name}": FIDELITIES[fidelity] for name in Faults.__struct_fields__} | changed
+    return load_system(system, changed)
 
 
 def _check_roofline(system: System, asked: Asked) -> None:

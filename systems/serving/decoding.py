@@ -70,7 +70,7 @@ def decode_iterations(
 
     def step(tokens: np.ndarray, channel: np.ndarray) -> float:
         served.append(machine.simulate(Batch(tokens, channel)))
-        return _seconds(served[-1])
+        return seconds(served[-1])
 
     rules = Rules(
         batch=plan.batch,
@@ -95,16 +95,16 @@ def decode_iterations(
         return 0.0
 
     batched(note, lambda done: None)
-    served += _side_by_side(machine.simulate, asked, lambda done: progress(plan.iterations * done // len(asked)))
-    times = map(_seconds, served)
+    served += side_by_side(machine.simulate, asked, lambda done: progress(plan.iterations * done // len(asked)))
+    times = map(seconds, served)
     return batched(lambda tokens, channel: next(times), lambda done: None), served
 
 
-def _seconds(found: Served) -> float:
+def seconds(found: Served) -> float:
     return found.iteration_cyc * found.clock_ps * S_PER_PS
 
 
-def _side_by_side(
+def side_by_side(
     simulate: Callable[[Batch], Served], asked: list[Batch], progress: Callable[[int], None]
 ) -> Iterator[Served]:
     """Each simulated, in order, on all cores: the engine leaves Python's lock alone."""

@@ -34,10 +34,12 @@ class Plan(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """Contexts [tokens] and channels of the requests of an iteration, int64."""
+    """Contexts [tokens] and channels of the requests of an iteration, int64; None: where the machine puts them. new:
+    tokens of each context that are computed, None: the last one."""
 
     tokens: np.ndarray
-    channel: np.ndarray
+    channel: np.ndarray | None = None
+    new: np.ndarray | None = None
 
 
 class Machine(NamedTuple):
@@ -63,7 +65,7 @@ def _gpu(system: System, llm: LlmSpec, plan: Plan) -> Machine:
         raise _full(llm, plan, plan.layers, gpu.element_bits, gpu.memory_bytes)
 
     def simulate(batch: Batch) -> Served:
-        return serve_gpu(system, llm, batch.tokens, tp=plan.tp, layers=plan.layers)
+        return serve_gpu(system, llm, batch.tokens, tp=plan.tp, layers=plan.layers, new=batch.new)
 
     return Machine(simulate, lambda: KvTokens(fits), lambda tokens: tokens)
 
@@ -81,7 +83,10 @@ def _npu(system: System, llm: LlmSpec, plan: Plan) -> Machine:
         raise _full(llm, plan, layers, hardware.npu.element_bits, there)
 
     def simulate(batch: Batch) -> Served:
-        return serve_on_devices(system, llm, *batch, tp=plan.tp, pp=plan.pp, layers=plan.layers, fidelity=plan.fidelity)
+        how = {"tp": plan.tp, "pp": plan.pp, "layers": plan.layers}
+        return serve_on_devices(
+            system, llm, batch.tokens, batch.channel, **how, fidelity=plan.fidelity, new=batch.new
+        )  # fmt: skip
 
     def room() -> CacheRoom:  # pages as large as `serve` makes them
         return KvPages(shard.shape, hardware.dram.channels, first, rows, allotted=True)

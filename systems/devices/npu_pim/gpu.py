@@ -34,14 +34,17 @@ class Work(NamedTuple):
     elements: int
 
 
-def serve_gpu(system: System, llm: LlmSpec, tokens: np.ndarray, *, tp: int, layers: int) -> Served:
-    """Decode one token of each request, with contexts of `tokens`, on `tp` GPUs. Raises UserError."""
+def serve_gpu(
+    system: System, llm: LlmSpec, tokens: np.ndarray, *, tp: int, layers: int, new: np.ndarray | None = None
+) -> Served:
+    """Decode one token of each request, with contexts of `tokens`, on `tp` GPUs, or compute the last `new` tokens of
+    each context in one pass. Raises UserError."""
     gpu = system.spec
     assert isinstance(gpu, RooflineSystem)
     batch, context = len(tokens), int(attended(llm, tokens).sum())
     check_memory(llm, tp, layers, context, gpu.element_bits, gpu.memory_bytes)
     stages, times = dict.fromkeys("ABE", 0), dict[str, int]()
-    for work in layer_work(llm, tp, tokens.tolist()):
+    for work in layer_work(llm, tp, tokens.tolist(), None if new is None else new.tolist()):
         ns = round(work_s(gpu, work.flops, work.elements * gpu.element_bits / BITS_PER_BYTE) / (PS_PER_NS * S_PER_PS))
         key, n = f"{work.stage}.{work.name}", 2
         while key in times:
@@ -80,7 +83,7 @@ def serve_gpu(system: System, llm: LlmSpec, tokens: np.ndarray, *, tp: int, laye
         allreduce_exposed_s=0.0,
         link_bytes=0,
         link_j=0.0,
-        spec_digest=served_digest(system, llm, tokens, None, tp=tp, layers=layers, fidelity="physical"),
+        spec_digest=served_digest(system, llm, tokens, None, new, tp=tp, layers=layers, fidelity="physical"),
         version=__version__,
     )
 
@@ -101,9 +104,13 @@ PLACES = {  # operators of a layer that a GPU takes time for, in its order: name
 }
 
 
-def layer_work(llm: LlmSpec, tp: int, tokens: Sequence[int]) -> Iterator[Work]:
-    """The operators of a decoder layer on one of `tp` devices, in order. tokens: the context of each request."""
-    made = {op.name: op for op in layer_ops(llm, Batch.decode(tokens), Shard(tp=tp))}
+def layer_work(llm: LlmSpec, tp: int, tokens: Sequence[int], new: Sequence[int] | None = None) -> Iterator[Work]:
+    """The operators of a decoder layer on one of `tp` devices, in order. tokens: the context of each request; new: of
+    these, how many are computed, one if None."""
+    batch = Batch.decode(tokens)
+    if new is not None:
+        batch = Batch.prefill(new, [context - n for context, n in zip(tokens, new, strict=True)])
+    made = {op.name: op for op in layer_ops(llm, batch, Shard(tp=tp))}
     for names, (stage, name) in PLACES.items():
         if names == ("mlp.experts.sum",):
             yield from _experts(made)
@@ -126,5 +133,5 @@ def _asked(op: Op) -> tuple[int, int]:
     if op.kind == "gemm":
         return flops, moved.weights + moved.read + moved.written
     if op.kind in ("score", "value"):
-        return flops, moved.cache_read + op.rows * op.heads * op.head_dim
+        return flops, op.cached * op.kv_heads * op.head_dim + op.rows * op.heads * op.head_dim
     return flops, moved.read + moved.written

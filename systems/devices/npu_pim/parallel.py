@@ -41,8 +41,10 @@ def serve_on_devices(
     pp: int,
     layers: int,
     fidelity: str,
+    new: np.ndarray | None = None,
 ) -> Served:
-    """Decode one token of each request on `pp` groups of `tp` devices, each with its share of the `layers`.
+    """Decode one token of each request, or compute its `new` tokens, on `pp` groups of `tp` devices, each with its
+    share of the `layers`.
 
     The batch is cut into `pp` micro-batches; each goes through all groups, and its layer is simulated by itself. Each
     group holds all requests' caches of its layers, in the same channels. Stages, operators, commands and the totals of
@@ -51,10 +53,13 @@ def serve_on_devices(
     UserError.
     """
     check_pipeline(pp, layers)
-    asked = served_digest(system, llm, tokens, channel, tp=tp, pp=pp, layers=layers, fidelity=fidelity)
+    if pp > 1 and new is not None and (new > 1).any():
+        raise UserError(f"--pp {pp}: prompts go through one stage of devices only; leave it out, or raise --tp")
+    asked = served_digest(system, llm, tokens, channel, new, tp=tp, pp=pp, layers=layers, fidelity=fidelity)
     shard, spec = shard_of(system, llm, tp), channel_of(system)
     if pp == 1:
-        whole = serve(fitted(system, len(tokens)), llm, tokens, channel, tp=tp, layers=layers, fidelity=fidelity)
+        one = fitted(system, len(tokens))
+        whole = serve(one, llm, tokens, channel, tp=tp, layers=layers, fidelity=fidelity, new=new)
         return msgspec.structs.replace(whole, spec_digest=asked)
     tokens = attended(llm, tokens)
     channel, cut = _micro_batches(shard, spec, tokens, channel, pp)
