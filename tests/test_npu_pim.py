@@ -106,7 +106,7 @@ def test_a_list_is_asked_for():
     assert (done.code, done.err) == (
         2,
         "pimloom: --requests: expected a CSV list (seq_len,ch_idx or seq_len), sharegpt, alpaca, "
-        "a CSV trace (timestamp,prompt_tokens,output_tokens) or a ShareGPT JSON\n",
+        "a CSV trace (timestamp,prompt_tokens,output_tokens) or a ShareGPT JSON; or write --prompt P --generate N\n",
     )
     done = call("run", "pim_gpt", "--model", "gpt2", "--tp", "4")
     assert (done.code, done.err) == (2, "pimloom: --tp 4: pim_gpt runs one sequence at a time; leave it out\n")
