@@ -54,6 +54,8 @@ def show_served(found: Served) -> None:
         )
     if found.energy_pj_by_cause is not None:
         _show_energy(found, shown)
+    elif found.pp == 1:
+        show_line("no energy: the system has no energy section, or its part gives no currents")
 
 
 def _ms(found: Served, cycles: int) -> float:

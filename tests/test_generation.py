@@ -128,7 +128,7 @@ def test_a_memory_with_a_clock_of_its_own():
         (("--prompt", "10", "--fidelity", "released"), "no simulator of neupims computes prompts; leave it out"),
         (("--prompt", "10", "--batch", "0"), "--batch 0: expected at least 1"),
         (("--prompt", "10", "--iterations", "3"), "--iterations 3: neupims takes equal requests"),
-        (("--prompt", "10", "--tp", "5"), "--tp 5: expected a divisor of the 12 heads"),
+        (("--prompt", "10", "--generate", "2", "--tp", "5"), "--tp 5: expected a divisor of the 12 heads"),
     ],
 )
 def test_what_cannot_be_asked_for_is_one_line(given, said):

@@ -143,7 +143,7 @@ def generate(system: System, llm: LlmSpec, wanted: Wanted, progress: Progress = 
 
 def _parts(iteration: list[tuple[int, Part]]) -> tuple[Part, ...]:
     """What an iteration computes, whoever's it is."""
-    return tuple(sorted(part for _, part in iteration))
+    return tuple(part for _, part in iteration)
 
 
 def _check(llm: LlmSpec, wanted: Wanted) -> None:
