@@ -2,6 +2,7 @@
 one by one."""
 
 import json
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ import pimloom
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import load_llm
 from pimloom.arch.npu_pim import Faults
-from pimloom.arch.system import load_system
+from pimloom.arch.system import RooflineSystem, load_system
 from pimloom.systems.devices.npu_pim.serve import serve
 from pimloom.systems.serving.generation import Wanted, chunked, generate
 from tests.command import call
@@ -58,6 +59,7 @@ def test_all_is_the_sum_of_its_iterations(system):
     decode = [alone(system, [n] * 3, [1] * 3) for n in range(41, 46)]
     assert found.prompt_s == pytest.approx(sum(s for s, _ in prompts))
     assert found.latency_s == pytest.approx(sum(s for s, _ in prompts + decode))
+    assert found.energy_by_cause_j is not None
     assert found.energy_j == pytest.approx(sum(j for _, j in prompts + decode))
     assert found.energy_j == pytest.approx(sum(found.energy_by_cause_j.values()))
     first, last = prompts[0][0], found.prompt_s
@@ -96,12 +98,13 @@ def test_a_roofline_takes_a_prompt_in_one_pass():
     found = generate(system, llm, wanted)
     flops = 2 * 12 * llm.hidden_size**2 * n + 4 * llm.hidden_size * n * (n + 1) / 2
     spec = system.spec
+    assert isinstance(spec, RooflineSystem)
     least = 32 * flops / (spec.peak_tflops * 1e12 * spec.peak_share)
     assert least < found.prompt_s < 1.15 * least
 
 
 def test_the_command_and_the_function_say_the_same(tmp_path):
-    options = {"prompt": 100, "generate": 3, "batch": 2, "chunk": 128, "tp": 2, "every": 2}
+    options: dict[str, Any] = {"prompt": 100, "generate": 3, "batch": 2, "chunk": 128, "tp": 2, "every": 2}
     given = [x for name, value in options.items() for x in (f"--{name}", str(value))]
     done = call("run", "npu_only", "--model", "gpt2", *given, "--json", tmp_path / "r.json")
     assert (done.code, done.err) == (0, "")
@@ -113,7 +116,7 @@ def test_the_command_and_the_function_say_the_same(tmp_path):
 
 def test_a_memory_with_a_clock_of_its_own():
     """HBM3 at 1,600 MHz under an NPU at 1,000 MHz."""
-    settings = {"dram.part": "hbm3_6400"}
+    settings: dict[str, object] = {"dram.part": "hbm3_6400"}
     found = pimloom.run("npu_only", model="gpt2", prompt=128, generate=2, set=settings)
     slower = pimloom.run("npu_only", model="gpt2", prompt=128, generate=2, set=settings | {"npu.clock_mhz": 500})
     assert found.prompt_s < slower.prompt_s < 2 * found.prompt_s and found.energy_j is None
