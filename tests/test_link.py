@@ -18,7 +18,7 @@ from pimloom.cycle_sim.link import all_gather_ps, all_reduce_bytes, all_reduce_p
 from pimloom.cycle_sim.pipeline import flow
 from pimloom.systems.devices.npu_pim.exchange import exchange
 from pimloom.systems.devices.npu_pim.parallel import stage_layers
-from pimloom.systems.devices.npu_pim.serve import shard_of
+from pimloom.systems.devices.npu_pim.share import shard_of
 from tests.command import call
 
 SIMPLE = Link(gbps=8, latency_ns=5, pj_per_bit=1, topology="ring")  # a byte in 1 ns

@@ -20,7 +20,7 @@ from pimloom.energy.npu_pim import Standby, Work, command_pj, memory_pj, npu_pj
 from pimloom.mappers.kv import place
 from pimloom.systems.devices.npu_pim.energy import stage_energy
 from pimloom.systems.devices.npu_pim.layer import LayerProgram
-from pimloom.systems.devices.npu_pim.serve import shard_of
+from pimloom.systems.devices.npu_pim.share import shard_of
 from pimloom.systems.devices.npu_pim.work import gemm_work, lane_ops, sum_work
 from tests.command import call
 from tests.neupims_engine import Run, spec

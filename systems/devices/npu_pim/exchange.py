@@ -6,7 +6,7 @@ from typing import NamedTuple
 from pimloom.arch.units import ceil_div
 from pimloom.cycle_sim.link import all_reduce_bytes, all_reduce_ps
 from pimloom.mappers.interleave import stages as schedule
-from pimloom.systems.devices.npu_pim.layer import Shard
+from pimloom.systems.devices.npu_pim.shard import Shard
 
 ON_PIM = ("logit", "attend")
 IN_A_STAGE = 2  # all-reduces of the rows of a sub-batch: after projection and FFN; one of their sum if parallel

@@ -16,7 +16,6 @@ from pimloom.cycle_sim.pipeline import Flow, flow
 from pimloom.mappers.packing import pack
 from pimloom.systems.devices.npu_pim.contexts import attended
 from pimloom.systems.devices.npu_pim.energy import ledger
-from pimloom.systems.devices.npu_pim.layer import Shard
 from pimloom.systems.devices.npu_pim.serve import (
     ENERGIES,
     Served,
@@ -25,9 +24,10 @@ from pimloom.systems.devices.npu_pim.serve import (
     lay_out,
     serve,
     served_digest,
-    shard_of,
     sub_batches,
 )
+from pimloom.systems.devices.npu_pim.shard import Shard
+from pimloom.systems.devices.npu_pim.share import shard_of
 from pimloom.systems.devices.npu_pim.undivided import fitted
 
 

@@ -11,25 +11,22 @@ from pimloom import __version__
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec
 from pimloom.arch.npu_pim import NpuPimSystem
-from pimloom.arch.part import Part
 from pimloom.arch.pim_channel import ChannelFaults, Mode, PimChannel
 from pimloom.arch.system import System, spec_digest
-from pimloom.arch.units import BITS_PER_BYTE, J_PER_PJ, S_PER_PS, mhz_to_ps
-from pimloom.cycle_sim.npu_pim.kernels.dots import GROUP
-from pimloom.cycle_sim.npu_pim.kernels.fields import MOST_BANKS
+from pimloom.arch.units import BITS_PER_BYTE, J_PER_PJ, S_PER_PS
 from pimloom.cycle_sim.npu_pim.machine import Npu, PimError, run
 from pimloom.energy.ledger import EnergyError, Ledger
-from pimloom.energy.npu_pim import no_activate
 from pimloom.mappers.interleave import stages as schedule
-from pimloom.mappers.kv import Cache, Shape
+from pimloom.mappers.kv import Cache
 from pimloom.mappers.packing import PUBLISHED, estimate_ck, pack, split
 from pimloom.mappers.partition import subset_sums
 from pimloom.systems.devices.npu_pim.constants import derived_constants
 from pimloom.systems.devices.npu_pim.contexts import attended
 from pimloom.systems.devices.npu_pim.energy import stage_energy, total_energy
 from pimloom.systems.devices.npu_pim.exchange import exchange
-from pimloom.systems.devices.npu_pim.layer import LayerProgram, Shard
-from pimloom.systems.devices.npu_pim.share import allotted, check_memory, place_caches, share_of
+from pimloom.systems.devices.npu_pim.layer import LayerProgram
+from pimloom.systems.devices.npu_pim.shard import Shard
+from pimloom.systems.devices.npu_pim.share import check_memory, place_caches, shard_of
 from pimloom.systems.devices.npu_pim.stage_times import stage_times, total
 
 NARROW_WINDOW = 96  # casys-kaist/NeuPIMs@f299af3: requests of a channel without PIM, NewtonSim.cc:41
@@ -101,27 +98,6 @@ class Laid(NamedTuple):
     parts: list[np.ndarray]
     spec: PimChannel
     npu: Npu
-
-
-def shard_of(system: System, llm: LlmSpec, tp: int) -> Shard:
-    """The model cut for `tp` devices. Raises UserError if it cannot be."""
-    hardware, part = system.spec, system.part
-    assert isinstance(hardware, NpuPimSystem) and part is not None
-    _check_machine(hardware, part)
-    mine = share_of(llm, tp)
-    bits = hardware.npu.element_bits
-    shape = Shape(
-        heads=mine.heads,
-        kv_heads=mine.kv_heads,
-        head_dim=llm.head_dim,
-        row=part.organization.row_bytes * BITS_PER_BYTE // bits,
-        banks=part.organization.banks,
-        lanes=hardware.dram.lanes,
-        allotted=allotted(llm, tp, part.organization.banks, everywhere=hardware.faults.cache_overallotted),
-    )
-    if llm.head_dim > shape.row and hardware.dram.row_buffers != "none":
-        raise UserError(f"{llm.name}: a head of {llm.head_dim} elements is wider than a row of {shape.row}")
-    return Shard(llm, hardware, shape, tp)
 
 
 def serve(
@@ -278,34 +254,6 @@ def sub_batches(
         return split(channel, channels, parts)
     estimate = estimate_of(shard, spec)
     return subset_sums([round(estimate(n)) for n in tokens.tolist()], channel, channels, parts)
-
-
-def _check_machine(hardware: NpuPimSystem, part: Part) -> None:
-    """Raise UserError for a machine that the simulation does not know."""
-    org, channels = part.organization, hardware.dram.channels
-    if channels & (channels - 1):
-        raise UserError(f"dram.channels: expected a power of two, got {channels}")
-    if org.columns & (org.columns - 1):
-        raise UserError(f"dram.organization.columns: expected a power of two, got {org.columns}")
-    if org.banks_per_group != GROUP or org.banks > MOST_BANKS:
-        raise UserError(
-            f"dram.organization: expected groups of {GROUP} banks and at most {MOST_BANKS} banks in a channel, "
-            f"got groups of {org.banks_per_group} and {org.banks} banks"
-        )
-    if hardware.dram.row_buffers != "dual" and hardware.dram.pim_precharge != "bank":
-        said = "row buffers that are not dual have no PIM_PRECHARGE"
-        raise UserError(f"dram.pim_precharge: expected bank, as {said}, got {hardware.dram.pim_precharge}")
-    if hardware.dram.row_buffers == "none" and hardware.interleave.sub_batches > 1:
-        raise UserError(f"interleave.sub_batches: expected 1 without PIM, got {hardware.interleave.sub_batches}")
-    if hardware.dram.row_buffers == "none" and hardware.npu.dataflow != "ws":
-        raise UserError(f"npu.dataflow: expected ws without PIM, got {hardware.npu.dataflow}")
-    if hardware.faults.interconnect and mhz_to_ps(hardware.npu.clock_mhz) != part.tCK_ps:
-        raise UserError(
-            f"npu.clock_mhz: with faults.interconnect expected the clock of the memory, whose period is {part.tCK_ps} "
-            f"ps, got {hardware.npu.clock_mhz:g} MHz; --set npu.clock_mhz={1e6 / part.tCK_ps:.10g}"
-        )
-    if hardware.energy is not None and hardware.dram.row_buffers != "none" and (why := no_activate(part)):
-        raise UserError(f"dram.current.IDD0: {why}; give currents that fit, or a system without energy")
 
 
 def _of_all(by_stage: Mapping[str, int], times: Mapping[str, int]) -> int:

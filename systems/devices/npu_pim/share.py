@@ -6,10 +6,16 @@ import numpy as np
 
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec, refuse_newer
-from pimloom.arch.units import BITS_PER_BYTE, ceil_div
-from pimloom.mappers.kv import Cache, place
+from pimloom.arch.npu_pim import NpuPimSystem
+from pimloom.arch.part import Part
+from pimloom.arch.system import System
+from pimloom.arch.units import BITS_PER_BYTE, ceil_div, mhz_to_ps
+from pimloom.cycle_sim.npu_pim.kernels.dots import GROUP
+from pimloom.cycle_sim.npu_pim.kernels.fields import MOST_BANKS
+from pimloom.energy.npu_pim import no_activate
+from pimloom.mappers.kv import Cache, Shape, place
 from pimloom.systems.devices.npu_pim.layer import ACTIVATION_BYTES
-from pimloom.systems.devices.npu_pim.layer import Shard as LayerShard
+from pimloom.systems.devices.npu_pim.shard import Shard as LayerShard
 from pimloom.workload.need import ONE, LayerNeed, layer_need
 from pimloom.workload.shard import Shard, cut
 
@@ -93,3 +99,52 @@ def place_caches(shard: LayerShard, rows: int, layers: int, tokens: np.ndarray, 
             f"activations and weights; it has {rows:,}; take more devices (--tp, --pp) or fewer requests"
         )
     return caches
+
+
+def shard_of(system: System, llm: LlmSpec, tp: int) -> LayerShard:
+    """The model cut for `tp` devices. Raises UserError if it cannot be."""
+    hardware, part = system.spec, system.part
+    assert isinstance(hardware, NpuPimSystem) and part is not None
+    _check_machine(hardware, part)
+    mine = share_of(llm, tp)
+    bits = hardware.npu.element_bits
+    shape = Shape(
+        heads=mine.heads,
+        kv_heads=mine.kv_heads,
+        head_dim=llm.head_dim,
+        row=part.organization.row_bytes * BITS_PER_BYTE // bits,
+        banks=part.organization.banks,
+        lanes=hardware.dram.lanes,
+        allotted=allotted(llm, tp, part.organization.banks, everywhere=hardware.faults.cache_overallotted),
+    )
+    if llm.head_dim > shape.row and hardware.dram.row_buffers != "none":
+        raise UserError(f"{llm.name}: a head of {llm.head_dim} elements is wider than a row of {shape.row}")
+    return LayerShard(llm, hardware, shape, tp)
+
+
+def _check_machine(hardware: NpuPimSystem, part: Part) -> None:
+    """Raise UserError for a machine that the simulation does not know."""
+    org, channels = part.organization, hardware.dram.channels
+    if channels & (channels - 1):
+        raise UserError(f"dram.channels: expected a power of two, got {channels}")
+    if org.columns & (org.columns - 1):
+        raise UserError(f"dram.organization.columns: expected a power of two, got {org.columns}")
+    if org.banks_per_group != GROUP or org.banks > MOST_BANKS:
+        raise UserError(
+            f"dram.organization: expected groups of {GROUP} banks and at most {MOST_BANKS} banks in a channel, "
+            f"got groups of {org.banks_per_group} and {org.banks} banks"
+        )
+    if hardware.dram.row_buffers != "dual" and hardware.dram.pim_precharge != "bank":
+        said = "row buffers that are not dual have no PIM_PRECHARGE"
+        raise UserError(f"dram.pim_precharge: expected bank, as {said}, got {hardware.dram.pim_precharge}")
+    if hardware.dram.row_buffers == "none" and hardware.interleave.sub_batches > 1:
+        raise UserError(f"interleave.sub_batches: expected 1 without PIM, got {hardware.interleave.sub_batches}")
+    if hardware.dram.row_buffers == "none" and hardware.npu.dataflow != "ws":
+        raise UserError(f"npu.dataflow: expected ws without PIM, got {hardware.npu.dataflow}")
+    if hardware.faults.interconnect and mhz_to_ps(hardware.npu.clock_mhz) != part.tCK_ps:
+        raise UserError(
+            f"npu.clock_mhz: with faults.interconnect expected the clock of the memory, whose period is {part.tCK_ps} "
+            f"ps, got {hardware.npu.clock_mhz:g} MHz; --set npu.clock_mhz={1e6 / part.tCK_ps:.10g}"
+        )
+    if hardware.energy is not None and hardware.dram.row_buffers != "none" and (why := no_activate(part)):
+        raise UserError(f"dram.current.IDD0: {why}; give currents that fit, or a system without energy")
