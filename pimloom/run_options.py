@@ -11,7 +11,7 @@ Generate = Annotated[int | None, typer.Option(metavar="N", help="Tokens to gener
 Prompt = Annotated[
     int | None,
     typer.Option(
-        metavar="P", help="Tokens of a prompt, whose end is the first of those: on PIM-GPT one by one, else many at once."
+        metavar="P", help="Tokens of a prompt, whose end is the first of those: on PIM-GPT one by one, else at once."
     ),
 ]
 Chunk = Annotated[
