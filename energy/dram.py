@@ -4,9 +4,9 @@ An ACT stands for a row cycle, ACT and PRE; standby is charged per rank and cloc
 inside is mW × CK, DRAMsim3's own (it prints it as pJ, which is right only where tCK is 1 ns).
 
 The row cycle behind IDD0 opens one bank, IDD3N is measured with all of them open [recalled: JESD79-4, IDD measurement
-conditions]. So what IDD3N has above IDD2N is the standby of all banks, and is no part of IDD0: in DDR5, where a rank
-has 32 banks, the usual difference IDD0 tRC - IDD3N tRAS - IDD2N tRP is below zero. An ACT is charged what IDD0 takes
-above IDD2N for tRC. That is at most the standby of its own bank too much, one bank's share of (IDD3N - IDD2N) tRAS.
+conditions]. So the usual difference IDD0 tRC - IDD3N tRAS - IDD2N tRP, with which such a loop costs just IDD0, takes
+the standby of all banks from it: in DDR5, where a rank has 32, it is below zero. An ACT is then charged what IDD0 takes
+above IDD2N for tRC: its standby is at least that, so this is an upper bound. Between the two the user is warned.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,6 +16,7 @@ from pimloom.arch.memory import Currents
 from pimloom.arch.units import PJ_PER_MW_PS
 from pimloom.energy.ledger import Ledger
 
+SMALL = 0.25  # share of the upper bound below which a difference of currents is doubted [design]
 NEEDED = ("IDD0", "IDD2N", "IDD3N", "IDD4R", "IDD4W", "IDD5B")
 ISSUED = {
     "activate": ("ACT",),
@@ -45,7 +46,8 @@ def differences_mw_ck(currents: Currents, clocks: Mapping[str, int]) -> dict[str
 
 def command_mw_ck(currents: Currents, clocks: Mapping[str, int]) -> dict[str, float]:
     """Energy of one command above standby [mW × CK]: IDD5PB where given; an ACT as above."""
-    return differences_mw_ck(currents, clocks) | {"activate": row_cycle_mw_ck(currents, clocks)}
+    found = differences_mw_ck(currents, clocks)
+    return found if found["activate"] >= 0 else found | {"activate": row_cycle_mw_ck(currents, clocks)}
 
 
 def row_cycle_mw_ck(currents: Currents, clocks: Mapping[str, int]) -> float:
@@ -60,6 +62,19 @@ def below_standby(currents: Currents, clocks: Mapping[str, int]) -> str | None:
     i, cycle = currents.idd, clocks["tRC"]
     standby = (i["IDD3N"] * clocks["tRAS"] + i["IDD2N"] * clocks["tRP"]) / cycle
     return f"IDD0 of {i['IDD0']:g} mA is less than the {standby:.4g} mA of IDD3N for tRAS and IDD2N for tRP"
+
+
+def doubt(currents: Currents, clocks: Mapping[str, int]) -> str | None:
+    """What the user must know of the energy of an ACT; None if its difference of currents is no small one."""
+    if why := below_standby(currents, clocks):
+        return f"energy of activate is an upper bound, IDD0 - IDD2N for tRC: {why}, of all banks open"
+    left, most = differences_mw_ck(currents, clocks)["activate"], row_cycle_mw_ck(currents, clocks)
+    if left >= most * SMALL:
+        return None
+    return (
+        f"energy of activate is {left / most:.1%} of its upper bound, IDD0 - IDD2N for tRC: what is left of IDD0 of "
+        f"{currents.idd['IDD0']:g} mA above IDD3N for tRAS and IDD2N for tRP hangs on their last digits"
+    )
 
 
 def missing_current(currents: Currents, commands: Commands, rank_ck: RankClocks) -> str | None:

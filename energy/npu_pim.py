@@ -13,7 +13,7 @@ from typing import NamedTuple
 from pimloom.arch.memory import Currents
 from pimloom.arch.npu_energy import NpuEnergy
 from pimloom.arch.part import Part
-from pimloom.energy.dram import NEEDED, below_standby, differences_mw_ck, pj, row_cycle_mw_ck
+from pimloom.energy.dram import NEEDED, below_standby, command_mw_ck, pj, row_cycle_mw_ck
 from pimloom.energy.ledger import Ledger
 
 CAUSE = {
@@ -119,9 +119,7 @@ def memory_pj(
 
 def _base_mw_ck(part: Part) -> dict[str, float]:
     """Energy of one command above standby [mW × CK]; an ACT as above."""
-    currents, clocks = Currents(part.VDD, part.current, 1.0), _clocks(part)
-    found = differences_mw_ck(currents, clocks)
-    return found if found["activate"] >= 0 else found | {"activate": row_cycle_mw_ck(currents, clocks)}
+    return command_mw_ck(Currents(part.VDD, part.current, 1.0), _clocks(part))
 
 
 def _clocks(part: Part) -> dict[str, int]:

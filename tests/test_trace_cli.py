@@ -125,8 +125,7 @@ def test_dramsim3_files_bring_their_controller_and_warn() -> None:
     assert "pimloom: warning: a.ini:18: DRAMsim3 does not read [timing] tRTP_L: tRTP is 5" in done.err.splitlines()
     found = json.loads(done.out)
     assert found["controller"] == "dramsim3"
-    more = found["commands"]["ACT"] * 1.2 * 8 * (43 - 34) * 52  # ours leaves the standby of open banks in an ACT
-    assert found["energy_mw_cycles"] + more == pytest.approx(found["energy_pj"] / 0.63)
+    assert found["energy_mw_cycles"] == pytest.approx(found["energy_pj"] / 0.63)
     assert any("tRTP_L" in said for said in found["warnings"])
     ours = json.loads(call("trace", "a.ini", "a.trc", "--controller", "default", "--json", "-").out)
     *of_the_device, last = found["warnings"]

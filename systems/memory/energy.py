@@ -7,14 +7,14 @@ from pimloom.arch.error import UserError
 from pimloom.arch.memory import Memory
 from pimloom.arch.units import PJ_PER_MW_PS
 from pimloom.cycle_sim.memory.channel import Tally
-from pimloom.energy.dram import channel_pj, contradiction, dramsim3_mw_ck, missing_current
+from pimloom.energy.dram import channel_pj, contradiction, doubt, dramsim3_mw_ck, missing_current
 from pimloom.energy.ledger import EnergyError
 
 FIELDS = ("energy_pj", "energy_by_cause_pj", "energy_mw_cycles", "power_mw")
 
 
 def energies(memory: Memory, tallies: Sequence[Tally], cycles: int) -> tuple[dict[str, Any], list[str]]:
-    """FIELDS of all channels over `cycles`, and warnings: why there is none.
+    """FIELDS of all channels over `cycles`, and warnings: why there is none, or what is doubtful.
 
     Under dramsim3 energy_mw_cycles is that tool's total, which may have terms below zero; the others never have.
     Raises UserError where an energy is more than a number can hold.
@@ -35,6 +35,8 @@ def energies(memory: Memory, tallies: Sequence[Tally], cycles: int) -> tuple[dic
         remarks = [f"energy_mw_cycles is DRAMsim3's: its {cause} is below zero" for cause in negative]
     if why := contradiction(currents, commands):
         return found, [*remarks, why]
+    if commands.get("ACT") and (said := doubt(currents, memory.clocks)):
+        remarks.append(said)
     try:
         ledger = channel_pj(currents, memory.clocks, commands, rank_ck, memory.tCK_ps)
     except EnergyError as error:
