@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from pimloom.api import run as run
     from pimloom.api import sweep as sweep
     from pimloom.api import trace as trace
+    from pimloom.arch.error import UserError as UserError
 
-__all__ = ["__version__", "frame", "run", "sweep", "trace"]
+__all__ = ["UserError", "__version__", "frame", "run", "sweep", "trace"]
 
 
 def __getattr__(name: str) -> Any:
@@ -24,4 +25,8 @@ def __getattr__(name: str) -> Any:
         from pimloom import api
 
         return getattr(api, name)
+    if name == "UserError":
+        from pimloom.arch.error import UserError
+
+        return UserError
     raise AttributeError(f"module 'pimloom' has no attribute {name!r}")

@@ -183,3 +183,9 @@ def test_a_timeline_is_written(tmp_path):
 def test_a_study_is_found_under_its_module_name():
     done = call("report", "pim_gpt", "--full")
     assert (done.code, done.err) == (2, "pimloom: --full: pim-gpt has no longer run; leave it out\n")
+
+
+def test_errors_of_users_have_a_name_at_the_top() -> None:
+    with pytest.raises(pimloom.UserError, match="nearest: gpt2"):
+        pimloom.run("pim_gpt", model="gtp2", generate=1)
+    assert pimloom.UserError is UserError
