@@ -98,7 +98,7 @@ class Faults(ChannelFaults, frozen=True, forbid_unknown_fields=True):
         "strip_stored": "a GEMM stores all places of a tile of rows, but only as many outputs as there are rows",
         "bias_by_rows": "a GEMM loads a bias for each tile of rows, not of outputs, and no step waits for it",
         "weights_first": "a GEMM loads the weights of a depth before its activations",
-        "stores_when_idle": "with queues_in_order, a tile of a GEMM is stored once no step that adds to it is under way",
+        "stores_when_idle": "with queues_in_order, a tile of a GEMM is stored as soon as no step that adds to it runs",
         "adds_by_tile": "partial results of attend are added, and stored as if for a whole head, for each tile of V",
         "vector_sizes_lost": "LayerNorm, Add and GELU see no elements; softmax beside PIM takes bytes for elements",
         "one_queue": "requests of NPU and PIM share a queue in front of each channel unless sub-batches interleave",
