@@ -211,7 +211,7 @@ def test_two_stages_of_equal_micro_batches(folder):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--pp", "0"), "--pp 0: expected 1 to 6, the layers of the iteration"),
+        (("--pp", "0"), "--pp 0: expected at least 1"),
         (("--pp", "7"), "--pp 7: expected 1 to 6, the layers of the iteration"),
         (("--pp", "3", "--layers", "2"), "--pp 3: expected 1 to 2, the layers of the iteration"),
         (("--pp", "5"), "--pp 5: 5 micro-batches do not come out of 4 requests; lower --pp"),
