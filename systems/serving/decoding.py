@@ -101,6 +101,7 @@ def decode_iterations(
 
 
 def seconds(found: Served) -> float:
+    """Time of an iteration of all layers [s]."""
     return found.iteration_cyc * found.clock_ps * S_PER_PS
 
 
