@@ -12,7 +12,7 @@ from pimloom.typed import Unsaid
 if TYPE_CHECKING:
     import pandas
 
-    from pimloom.systems.devices.npu_pim.serve import Served
+    from pimloom.systems.devices.npu_pim.served import Served
     from pimloom.systems.devices.result import Result
     from pimloom.systems.memory.outcome import Outcome
     from pimloom.systems.serving.decoding import Decoded

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pimloom.arch.error import UserError
 
 if TYPE_CHECKING:
-    from pimloom.systems.devices.npu_pim.serve import Served
+    from pimloom.systems.devices.npu_pim.served import Served
     from pimloom.systems.devices.result import Result
     from pimloom.systems.serving.decoding import Decoded
     from pimloom.systems.serving.generation import Generated

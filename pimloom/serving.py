@@ -19,7 +19,7 @@ from pimloom.mappers.packing import round_robin
 from pimloom.running import check_outputs, progress_bar
 from pimloom.systems.devices.npu_pim.gpu import serve_gpu
 from pimloom.systems.devices.npu_pim.parallel import serve_on_devices, smallest_batch
-from pimloom.systems.devices.npu_pim.serve import Served
+from pimloom.systems.devices.npu_pim.served import Served
 from pimloom.systems.serving.batching import POLICIES
 from pimloom.systems.serving.data_sets import DATA_SETS
 from pimloom.systems.serving.decoding import Decoded, decode_iterations, described, summary, workload_digest

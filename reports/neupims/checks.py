@@ -10,7 +10,7 @@ from pimloom.arch.npu_pim import NpuPimSystem
 from pimloom.energy.area import second_row_buffer
 from pimloom.reports.neupims.points import Cell, Point, Scope, machine, resolved
 from pimloom.reports.published import Published, read_published, span
-from pimloom.systems.devices.npu_pim.serve import Served
+from pimloom.systems.devices.npu_pim.served import Served
 from pimloom.systems.devices.npu_pim.usage import Usage, memory_w, usage
 
 NEAR, LISTS = 0.10, 0.20  # tolerances, chosen before the first run: of means; of the released simulator's ratios

@@ -6,7 +6,7 @@ from pimloom.arch.units import BITS_PER_BYTE
 from pimloom.reports.neupims.checks import Findings, published
 from pimloom.reports.neupims.points import Cell, Point, machine, there
 from pimloom.reports.page import Column, Section, TableData
-from pimloom.systems.devices.npu_pim.serve import Served
+from pimloom.systems.devices.npu_pim.served import Served
 
 ATTENTION = {
     "npu": ("NPU-only", "over_npu", "attention_serial", "attention of a layer on the arrays"),

@@ -21,7 +21,7 @@ from pimloom.reports.reproduction import (
     reproduction_section,
     write_study,
 )
-from pimloom.systems.devices.npu_pim.serve import Served
+from pimloom.systems.devices.npu_pim.served import Served
 from pimloom.systems.files import prepare_folder
 
 TITLE = "NeuPIMs: a reproduction"

@@ -17,7 +17,7 @@ from pimloom.sweeping.point.workload import Work
 from pimloom.systems.devices.npu_pim.contexts import attended
 from pimloom.systems.devices.npu_pim.gpu import serve_gpu
 from pimloom.systems.devices.npu_pim.parallel import serve_on_devices
-from pimloom.systems.devices.npu_pim.serve import Served
+from pimloom.systems.devices.npu_pim.served import Served
 from pimloom.systems.serving.batching import POLICIES
 from pimloom.systems.serving.decoding import decode_iterations, workload_digest
 from pimloom.systems.serving.machine import Batch, Plan, machine_of

@@ -13,7 +13,7 @@ from pimloom import __version__
 from pimloom.arch.llm import LlmSpec
 from pimloom.arch.system import System, spec_digest
 from pimloom.arch.units import S_PER_PS
-from pimloom.systems.devices.npu_pim.serve import Served
+from pimloom.systems.devices.npu_pim.served import Served
 from pimloom.systems.serving.batching import POLICIES, Rules, Step, decode
 from pimloom.systems.serving.machine import Batch, Plan, machine_of
 from pimloom.systems.serving.outcome import Batched, Spread

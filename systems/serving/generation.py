@@ -12,7 +12,7 @@ from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec
 from pimloom.arch.npu_pim import NpuPimSystem
 from pimloom.arch.system import System, spec_digest
-from pimloom.systems.devices.npu_pim.serve import Served
+from pimloom.systems.devices.npu_pim.served import Served
 from pimloom.systems.devices.npu_pim.undivided import fitted
 from pimloom.systems.serving.decoding import seconds, side_by_side
 from pimloom.systems.serving.machine import Batch, Plan, machine_of

@@ -11,7 +11,8 @@ from pimloom.arch.system import RooflineSystem, System
 from pimloom.mappers.kv_pages import CacheRoom, KvPages, KvTokens
 from pimloom.systems.devices.npu_pim.gpu import serve_gpu
 from pimloom.systems.devices.npu_pim.parallel import check_pipeline, serve_on_devices, stage_layers
-from pimloom.systems.devices.npu_pim.serve import Served, channel_of, estimate_of
+from pimloom.systems.devices.npu_pim.serve import channel_of, estimate_of
+from pimloom.systems.devices.npu_pim.served import Served
 from pimloom.systems.devices.npu_pim.share import REMEDY, first_row, shard_of, tokens_that_fit, weight_bytes
 
 

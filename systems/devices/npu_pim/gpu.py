@@ -17,7 +17,7 @@ from pimloom.arch.units import BITS_PER_BYTE, J_PER_PJ, PS_PER_NS, PS_PER_US, S_
 from pimloom.cycle_sim.roofline import work_s
 from pimloom.systems.devices.npu_pim.contexts import attended
 from pimloom.systems.devices.npu_pim.energy import ledger
-from pimloom.systems.devices.npu_pim.serve import Served, served_digest
+from pimloom.systems.devices.npu_pim.served import Served, served_digest
 from pimloom.systems.devices.npu_pim.share import check_memory
 from pimloom.workload.batch import Batch
 from pimloom.workload.derive import layer_ops

@@ -16,16 +16,8 @@ from pimloom.cycle_sim.pipeline import Flow, flow
 from pimloom.mappers.packing import pack
 from pimloom.systems.devices.npu_pim.contexts import attended
 from pimloom.systems.devices.npu_pim.energy import ledger
-from pimloom.systems.devices.npu_pim.serve import (
-    ENERGIES,
-    Served,
-    channel_of,
-    estimate_of,
-    lay_out,
-    serve,
-    served_digest,
-    sub_batches,
-)
+from pimloom.systems.devices.npu_pim.serve import channel_of, estimate_of, lay_out, serve, sub_batches
+from pimloom.systems.devices.npu_pim.served import ENERGIES, Served, served_digest
 from pimloom.systems.devices.npu_pim.shard import Shard
 from pimloom.systems.devices.npu_pim.share import shard_of
 from pimloom.systems.devices.npu_pim.undivided import fitted

@@ -1,8 +1,7 @@
 """One iteration of batched decoding on an NPU with PIM: place the requests, run a layer, say what it took."""
 
-from collections.abc import Callable, Mapping
-from math import fsum
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -12,83 +11,26 @@ from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec
 from pimloom.arch.npu_pim import NpuPimSystem
 from pimloom.arch.pim_channel import ChannelFaults, Mode, PimChannel
-from pimloom.arch.system import System, spec_digest
+from pimloom.arch.system import System
 from pimloom.arch.units import BITS_PER_BYTE, J_PER_PJ, S_PER_PS
-from pimloom.cycle_sim.npu_pim.machine import Npu, PimError, run
-from pimloom.energy.ledger import EnergyError, Ledger
+from pimloom.cycle_sim.npu_pim.machine import Npu, PimError, Ran, run
+from pimloom.energy.ledger import EnergyError
 from pimloom.mappers.interleave import stages as schedule
 from pimloom.mappers.kv import Cache
 from pimloom.mappers.packing import PUBLISHED, estimate_ck, pack, split
 from pimloom.mappers.partition import subset_sums
 from pimloom.systems.devices.npu_pim.constants import derived_constants
 from pimloom.systems.devices.npu_pim.contexts import attended
-from pimloom.systems.devices.npu_pim.energy import stage_energy, total_energy
-from pimloom.systems.devices.npu_pim.exchange import exchange
+from pimloom.systems.devices.npu_pim.energy import stage_energy
+from pimloom.systems.devices.npu_pim.exchange import Exchange, exchange
 from pimloom.systems.devices.npu_pim.layer import LayerProgram
+from pimloom.systems.devices.npu_pim.served import Served, energies, of_all, served_digest
 from pimloom.systems.devices.npu_pim.shard import Shard
 from pimloom.systems.devices.npu_pim.share import check_memory, place_caches, shard_of
 from pimloom.systems.devices.npu_pim.stage_times import stage_times, total
 
 NARROW_WINDOW = 96  # casys-kaist/NeuPIMs@f299af3: requests of a channel without PIM, NewtonSim.cc:41
-ENERGIES = ("energy_pj_by_cause", "iteration_energy_by_cause_j", "iteration_energy_j", "energy_per_token_j", "power_w")
 PORTS = 2  # ways from the NPU into a channel: of its own requests and of PIM's
-
-
-class Served(msgspec.Struct, frozen=True, kw_only=True):
-    """One layer of one decode iteration. Names end in their unit; cycles are clocks of the memory, of `clock_ps`.
-
-    stages_cyc: time of each stage, one after the other; operators_cyc: of each operator, by stage, of PIM's from
-    the first request's start to the last one's end; total_cyc: of all stages. iteration_cyc: of all layers, from the
-    stages, each as often as `mappers.interleave` says: without sub-batches layers x (A + B + E), with two A + B +
-    (layers - 1) x (C + D) + E + F. tokens_per_s: batch / iteration. commands: of all channels of one device;
-    memory_requests: of NPU and PIM that enter them.
-
-    energy_pj_by_cause: of one device, all stages as simulated: one layer, or two with sub-batches;
-    iteration_energy_by_cause_j and their sum iteration_energy_j: of one device, all layers, from the stages as
-    iteration_cyc, and its share of the links; energy_per_token_j: tp x iteration / batch; power_w: of one device.
-    None where the system or its part does not give what they need, or with pp > 1.
-
-    allreduce_s: of an iteration, all of them; allreduce_exposed_s: what of it lengthens the iteration, and is in
-    iteration_cyc, not in stages_cyc; link_bytes, link_j: over the links of all tp devices. pp: devices, or groups of
-    tp, one behind the other; see `parallel`. bubble: share of their time without a micro-batch. workload: where the
-    requests of a data set or a trace came from.
-    """
-
-    system: str
-    model: str
-    fidelity: str
-    batch: int
-    tokens: int
-    tp: int
-    layers: int
-    clock_ps: int
-    stages_cyc: dict[str, int]
-    operators_cyc: dict[str, int]
-    total_cyc: int
-    iteration_cyc: int
-    tokens_per_s: float
-    commands: dict[str, int]
-    memory_requests: int
-    energy_pj_by_cause: dict[str, float] | None
-    iteration_energy_by_cause_j: dict[str, float] | None
-    iteration_energy_j: float | None
-    energy_per_token_j: float | None
-    power_w: float | None
-    allreduce_s: float
-    allreduce_exposed_s: float
-    link_bytes: int
-    link_j: float
-    pp: int = 1
-    micro_batches: int = 1
-    bubble: float = 0.0
-    spec_digest: str
-    version: str
-    workload: dict[str, Any] | None = None
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain dicts and numbers, fields in the order above."""
-        plain: dict[str, Any] = msgspec.to_builtins(self)
-        return plain
 
 
 class Laid(NamedTuple):
@@ -98,6 +40,18 @@ class Laid(NamedTuple):
     parts: list[np.ndarray]
     spec: PimChannel
     npu: Npu
+
+
+class Simulated(NamedTuple):
+    """A layer that ran. stages, operators: their clocks; times: how often each stage runs in an iteration; talk: what
+    devices that share it send one another."""
+
+    laid: Laid
+    ran: Ran
+    stages: dict[str, int]
+    operators: dict[str, int]
+    times: dict[str, int]
+    talk: Exchange
 
 
 def serve(
@@ -113,6 +67,22 @@ def serve(
 ) -> Served:
     """One iteration: contexts of `tokens`, in `channel` or where Algorithm 2 puts them; the last `new` of each context,
     or one if None, are computed, those before are in the cache. Raises UserError."""
+    found = simulate_layer(system, llm, tokens, channel, tp=tp, layers=layers, new=new)
+    asked = served_digest(system, llm, tokens, channel, new, tp=tp, layers=layers, fidelity=fidelity)
+    return served_of(found, system, layers=layers, fidelity=fidelity, spec_digest=asked)
+
+
+def simulate_layer(
+    system: System,
+    llm: LlmSpec,
+    tokens: np.ndarray,
+    channel: np.ndarray | None,
+    *,
+    tp: int,
+    layers: int,
+    new: np.ndarray | None = None,
+) -> Simulated:
+    """Simulate one layer of an iteration, with sub-batches two; arguments as for `serve`. Raises UserError."""
     laid = lay_out(system, llm, tokens, channel, tp=tp, layers=layers, new=new)
     layer, shard, part = laid.layer, laid.layer.shard, system.part
     hardware = shard.system
@@ -122,57 +92,49 @@ def serve(
     except PimError as error:
         raise UserError(f"{system.name}: {error}") from None
     stages, operators = stage_times(layer, ran.operators)
-    clock_ps = part.tCK_ps
     times = {stage.name: stage.times(layers) for stage in schedule(hardware.interleave.sub_batches)}
-    talk = exchange(shard, [layer.rows(each.tolist()) for each in laid.parts], stages, operators, clock_ps)
-    exposed, sent_bytes = _of_all(talk.exposed_cyc, times), _of_all(talk.sent_bytes, times)
-    iteration = _of_all(stages, times) + exposed
+    rows = [layer.rows(each.tolist()) for each in laid.parts]
+    return Simulated(laid, ran, stages, operators, times, exchange(shard, rows, stages, operators, part.tCK_ps))
+
+
+def served_of(found: Simulated, system: System, *, layers: int, fidelity: str, spec_digest: str) -> Served:
+    """What a simulated layer says of the iteration. Raises UserError."""
+    layer, shard, part, talk = found.laid.layer, found.laid.layer.shard, system.part, found.talk
+    assert part is not None
+    batch, clock_ps, times, tp = len(layer.tokens), part.tCK_ps, found.times, shard.tp
+    exposed, sent_bytes = of_all(talk.exposed_cyc, times), of_all(talk.sent_bytes, times)
+    iteration = of_all(found.stages, times) + exposed
     iteration_s = iteration * clock_ps * S_PER_PS
-    link_j = sent_bytes * BITS_PER_BYTE * hardware.link.pj_per_bit * J_PER_PJ
+    link_j = sent_bytes * BITS_PER_BYTE * shard.system.link.pj_per_bit * J_PER_PJ
     try:
-        by_stage = stage_energy(layer, part, ran, stages)
-        energies = _energies(by_stage, times, link_j / tp, tp / len(tokens), iteration_s)
+        by_stage = stage_energy(layer, part, found.ran, found.stages)
+        found_energies = energies(by_stage, times, link_j / tp, tp / batch, iteration_s)
     except EnergyError as error:
         raise UserError(f"{system.name}: {error}; a value of the system is out of range") from None
     return Served(
         system=system.name,
-        model=llm.name,
+        model=shard.llm.name,
         fidelity=fidelity,
-        batch=len(tokens),
+        batch=batch,
         tokens=sum(layer.tokens),
         tp=tp,
         layers=layers,
         clock_ps=clock_ps,
-        stages_cyc=stages,
-        operators_cyc=operators,
-        total_cyc=total(layer, ran.total_ck),
+        stages_cyc=found.stages,
+        operators_cyc=found.operators,
+        total_cyc=total(layer, found.ran.total_ck),
         iteration_cyc=iteration,
-        tokens_per_s=len(tokens) / iteration_s,
-        commands=ran.commands,
-        memory_requests=sum(ran.requests),
-        **energies,
-        allreduce_s=_of_all(talk.all_cyc, times) * clock_ps * S_PER_PS,
+        tokens_per_s=batch / iteration_s,
+        commands=found.ran.commands,
+        memory_requests=sum(found.ran.requests),
+        **found_energies,
+        allreduce_s=of_all(talk.all_cyc, times) * clock_ps * S_PER_PS,
         allreduce_exposed_s=exposed * clock_ps * S_PER_PS,
         link_bytes=sent_bytes,
         link_j=link_j,
-        spec_digest=served_digest(system, llm, tokens, channel, new, tp=tp, layers=layers, fidelity=fidelity),
+        spec_digest=spec_digest,
         version=__version__,
     )
-
-
-def served_digest(
-    system: System,
-    llm: LlmSpec,
-    tokens: np.ndarray,
-    channel: np.ndarray | None,
-    new: np.ndarray | None = None,
-    **options: int | str,
-) -> str:
-    """Digest of everything that decides an iteration of a list of contexts."""
-    placed = None if channel is None else channel.tolist()
-    if new is not None:
-        options["new"] = ",".join(map(str, new.tolist()))
-    return spec_digest(system, llm, tokens=tokens.tolist(), channel=placed, **({"pp": 1} | options))
 
 
 def lay_out(
@@ -254,26 +216,3 @@ def sub_batches(
         return split(channel, channels, parts)
     estimate = estimate_of(shard, spec)
     return subset_sums([round(estimate(n)) for n in tokens.tolist()], channel, channels, parts)
-
-
-def _of_all(by_stage: Mapping[str, int], times: Mapping[str, int]) -> int:
-    """Sum over all layers of what a stage has."""
-    return sum(n * times[name] for name, n in by_stage.items())
-
-
-def _energies(
-    stages: dict[str, dict[str, float]] | None,
-    times: dict[str, int],
-    link_j: float,
-    devices_per_token: float,
-    iteration_s: float,
-) -> dict[str, Any]:
-    """The fields of energy. link_j: of one device."""
-    if stages is None:
-        return dict.fromkeys(ENERGIES)
-    simulated, iteration = total_energy(stages, dict.fromkeys(stages, 1)), total_energy(stages, times)
-    Ledger({"link": link_j / J_PER_PJ})  # refuses what is no energy
-    by_cause = iteration.joules() | ({"link": link_j} if link_j else {})
-    joules = fsum(by_cause.values())
-    values = (simulated.pj, by_cause, joules, joules * devices_per_token, joules / iteration_s)
-    return dict(zip(ENERGIES, values, strict=True))

@@ -9,7 +9,7 @@ from pimloom.arch.system import System
 from pimloom.arch.units import J_PER_PJ, S_PER_PS
 from pimloom.energy.npu_pim import command_pj
 from pimloom.mappers.interleave import stages_of
-from pimloom.systems.devices.npu_pim.serve import Served
+from pimloom.systems.devices.npu_pim.served import Served
 
 GEMMS = ("qkv", "projection", "ffn1", "ffn2", "router", "fused_mha")
 ON_PIM = ("logit", "attend")

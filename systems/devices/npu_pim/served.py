@@ -1,0 +1,111 @@
+"""What one iteration of a batch took on a device, as `pimloom run` prints it."""
+
+from collections.abc import Mapping
+from math import fsum
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from pimloom.arch.llm import LlmSpec
+from pimloom.arch.system import System, spec_digest
+from pimloom.arch.units import J_PER_PJ
+from pimloom.energy.ledger import Ledger
+from pimloom.systems.devices.npu_pim.energy import total_energy
+
+ENERGIES = ("energy_pj_by_cause", "iteration_energy_by_cause_j", "iteration_energy_j", "energy_per_token_j", "power_w")
+
+
+class Served(msgspec.Struct, frozen=True, kw_only=True):
+    """One layer of one decode iteration. Names end in their unit; cycles are clocks of the memory, of `clock_ps`.
+
+    stages_cyc: time of each stage, one after the other; operators_cyc: of each operator, by stage, of PIM's from
+    the first request's start to the last one's end; total_cyc: of all stages. iteration_cyc: of all layers, from the
+    stages, each as often as `mappers.interleave` says: without sub-batches layers x (A + B + E), with two A + B +
+    (layers - 1) x (C + D) + E + F. tokens_per_s: batch / iteration. commands: of all channels of one device;
+    memory_requests: of NPU and PIM that enter them.
+
+    energy_pj_by_cause: of one device, all stages as simulated: one layer, or two with sub-batches;
+    iteration_energy_by_cause_j and their sum iteration_energy_j: of one device, all layers, from the stages as
+    iteration_cyc, and its share of the links; energy_per_token_j: tp x iteration / batch; power_w: of one device.
+    None where the system or its part does not give what they need, or with pp > 1.
+
+    allreduce_s: of an iteration, all of them; allreduce_exposed_s: what of it lengthens the iteration, and is in
+    iteration_cyc, not in stages_cyc; link_bytes, link_j: over the links of all tp devices. pp: devices, or groups of
+    tp, one behind the other; see `parallel`. bubble: share of their time without a micro-batch. workload: where the
+    requests of a data set or a trace came from.
+    """
+
+    system: str
+    model: str
+    fidelity: str
+    batch: int
+    tokens: int
+    tp: int
+    layers: int
+    clock_ps: int
+    stages_cyc: dict[str, int]
+    operators_cyc: dict[str, int]
+    total_cyc: int
+    iteration_cyc: int
+    tokens_per_s: float
+    commands: dict[str, int]
+    memory_requests: int
+    energy_pj_by_cause: dict[str, float] | None
+    iteration_energy_by_cause_j: dict[str, float] | None
+    iteration_energy_j: float | None
+    energy_per_token_j: float | None
+    power_w: float | None
+    allreduce_s: float
+    allreduce_exposed_s: float
+    link_bytes: int
+    link_j: float
+    pp: int = 1
+    micro_batches: int = 1
+    bubble: float = 0.0
+    spec_digest: str
+    version: str
+    workload: dict[str, Any] | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain dicts and numbers, fields in the order above."""
+        plain: dict[str, Any] = msgspec.to_builtins(self)
+        return plain
+
+
+def served_digest(
+    system: System,
+    llm: LlmSpec,
+    tokens: np.ndarray,
+    channel: np.ndarray | None,
+    new: np.ndarray | None = None,
+    **options: int | str,
+) -> str:
+    """Digest of everything that decides an iteration of a list of contexts."""
+    placed = None if channel is None else channel.tolist()
+    if new is not None:
+        options["new"] = ",".join(map(str, new.tolist()))
+    return spec_digest(system, llm, tokens=tokens.tolist(), channel=placed, **({"pp": 1} | options))
+
+
+def of_all(by_stage: Mapping[str, int], times: Mapping[str, int]) -> int:
+    """Sum over all layers of what a stage has."""
+    return sum(n * times[name] for name, n in by_stage.items())
+
+
+def energies(
+    stages: dict[str, dict[str, float]] | None,
+    times: dict[str, int],
+    link_j: float,
+    devices_per_token: float,
+    iteration_s: float,
+) -> dict[str, Any]:
+    """The fields of energy. link_j: of one device."""
+    if stages is None:
+        return dict.fromkeys(ENERGIES)
+    simulated, iteration = total_energy(stages, dict.fromkeys(stages, 1)), total_energy(stages, times)
+    Ledger({"link": link_j / J_PER_PJ})  # refuses what is no energy
+    by_cause = iteration.joules() | ({"link": link_j} if link_j else {})
+    joules = fsum(by_cause.values())
+    values = (simulated.pj, by_cause, joules, joules * devices_per_token, joules / iteration_s)
+    return dict(zip(ENERGIES, values, strict=True))
