@@ -53,8 +53,9 @@ def _find(runs, first, last, due, running):
 
 
 @kernel
-def advance(done, total, steps, entries, runs, fixed, state, time_ps, quiet_ps):
-    """Run steps `done` to `total` of `steps`, which repeat; returns where it stopped, and why in CODE.
+def advance(done, total, steps, entries, runs, fixed, state, time_ps, quiet_ps, ends):
+    """Run steps `done` to `total` of `steps`, which repeat; returns where it stopped, and why in CODE. ends: takes the
+    end of each [ps], if it has room.
 
     UNKNOWN: WANT_DUE and WANT_RUNNING say which run of the step's entry is needed; call again from there.
     """
@@ -99,5 +100,7 @@ def advance(done, total, steps, entries, runs, fixed, state, time_ps, quiet_ps):
         time_ps[slot] += end - state[END]
         quiet_ps[slot] += quiet
         state[END] = end
+        if done < len(ends):
+            ends[done] = end
         done += 1
     return done

@@ -39,6 +39,7 @@ from pimloom.cycle_sim.dram import Engine, Issue
 from pimloom.cycle_sim.kernel import FAR
 from pimloom.cycle_sim.runs import Known, Run, Stream, Watch
 
+NOWHERE = np.zeros(0, np.int64)
 TOO_LONG_SAID = "the run lasts longer than 26 days; a value of the system is out of range"
 
 
@@ -119,10 +120,23 @@ class Machine:
         out.quiet_ps = Counter(dict(zip(self._slots, self._quiet_ps.tolist(), strict=False)))
         return out
 
-    def run(self, steps: Sequence[Step], trace: Trace | None = None, *, times: int = 1) -> None:
-        """Run steps in order, all of them `times` times; appends an Event for each to `trace`."""
+    @property
+    def end_ps(self) -> int:
+        """When the last step so far ends."""
+        return int(self._state[END])
+
+    @property
+    def refreshes(self) -> int:
+        """Refreshes of a channel so far."""
+        return int(self._state[REFRESHES])
+
+    def run(
+        self, steps: Sequence[Step], trace: Trace | None = None, *, times: int = 1, ends_ps: np.ndarray = NOWHERE
+    ) -> None:
+        """Run steps in order, all of them `times` times; appends an Event for each to `trace`. ends_ps: takes the end
+        of each, int64, if it has room; they follow one another without gaps."""
         if trace is None:
-            self._advance(steps, times)
+            self._advance(steps, times, ends_ps)
             return
         for step in [*steps] * times:
             self._traced(step, trace)
@@ -132,14 +146,15 @@ class Machine:
         refresh_until(int(self._state[END]) // self.tCK_ps, self._fixed, self._state)
         self._raise_if_over()
 
-    def _advance(self, steps: Sequence[Step], times: int) -> None:
+    def _advance(self, steps: Sequence[Step], times: int, ends_ps: np.ndarray = NOWHERE) -> None:
         if not steps:
             return
         table, done, total = np.array([self._row(step, times) for step in steps], np.int64), 0, times * len(steps)
         state = self._state
         while done < total:
             entries, runs = self._packed or self._pack()
-            done = advance(done, total, table, entries, runs, self._fixed, state, self._time_ps, self._quiet_ps)
+            sums = self._time_ps, self._quiet_ps
+            done = advance(done, total, table, entries, runs, self._fixed, state, *sums, ends_ps)
             if state[CODE] == UNKNOWN:
                 self._find_out(steps[done % len(steps)])
             self._raise_if_over()

@@ -92,9 +92,14 @@ def _time(system: RooflineSystem, spec: LlmSpec, layers: Sequence[tuple[int, Ask
 
 def work_s(system: RooflineSystem, operations: float, moved_bytes: float) -> float:
     """Seconds of a piece of work: the longer of its operations and its bytes, at the rates that can be had."""
+    return max(ceilings_s(system, operations, moved_bytes))
+
+
+def ceilings_s(system: RooflineSystem, operations: float, moved_bytes: float) -> tuple[float, float]:
+    """Seconds of operations and of bytes, each by itself."""
     bytes_per_s = system.memory_gb_s * BYTES_PER_GB * system.memory_share
     rate = system.peak_tflops * FLOP_PER_TFLOP * system.peak_share
-    return max(moved_bytes / bytes_per_s, operations / rate)
+    return operations / rate, moved_bytes / bytes_per_s
 
 
 def check_fits(system: RooflineSystem, spec: LlmSpec, tokens: int) -> None:

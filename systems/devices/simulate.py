@@ -16,8 +16,7 @@ from pimloom.arch.part import Part
 from pimloom.arch.program import PimStep
 from pimloom.arch.system import PimSystem, RooflineSystem, System, spec_digest
 from pimloom.arch.table import Table, compile_table
-from pimloom.arch.units import BITS_PER_BYTE, J_PER_PJ, S_PER_PS, ceil_div, mhz_to_ps
-from pimloom.cycle_sim.asic import latency_cyc
+from pimloom.arch.units import BITS_PER_BYTE, J_PER_PJ, S_PER_PS, ceil_div
 from pimloom.cycle_sim.dram import Issue
 from pimloom.cycle_sim.kernel import FAR
 from pimloom.cycle_sim.machine import Event, Machine, command_counts
@@ -26,9 +25,10 @@ from pimloom.cycle_sim.roofline import TokenTime, check_fits, prompt_time, token
 from pimloom.cycle_sim.runs import Known
 from pimloom.energy.ledger import EnergyError
 from pimloom.energy.pim import CURRENTS, ON_THE_PINS, command_energy_pj, pim_energy
-from pimloom.mappers.decode import Decoder, Plan, max_tokens, plan
-from pimloom.mappers.geometry import geometry
+from pimloom.mappers.decode import Decoder, Plan, max_tokens
 from pimloom.systems.devices.conservation import check_conservation, check_energy
+from pimloom.systems.devices.device import Share
+from pimloom.systems.devices.pim_gpt import PimGptDevice
 from pimloom.systems.devices.result import Result, Workload
 
 Progress = Callable[[int], None]
@@ -100,20 +100,14 @@ def positions(prompt: int, generate: int) -> int:
 
 
 def _pim(system: System, spec: LlmSpec, generate: int, options: Options) -> Result:
-    hardware, part, window = system.spec, system.part, options.window
-    assert isinstance(hardware, PimSystem) and part is not None
-    table, tokens = compile_table(part), positions(options.prompt, generate)
-    mapped = plan(spec, geometry(part, hardware.dram.channels), tokens, hardware.workload.lm_head)
-    decoder = Decoder(mapped, table)
-    machine = Machine(
-        table,
-        part.tCK_ps,
-        mhz_to_ps(hardware.npu.clock_mhz),
-        partial(latency_cyc, hardware.npu),
-        refresh=hardware.dram.refresh,
-        watch=partial(_monitor, table) if options.check else None,
-        known=None if options.check else options.known,
-    )
+    window, tokens = options.window, positions(options.prompt, generate)
+    whole = Share(1, spec.num_hidden_layers, tokens=tokens)
+    if options.check:
+        assert system.part is not None
+        device = PimGptDevice(system, spec, whole, watch=partial(_monitor, compile_table(system.part)))
+    else:
+        device = PimGptDevice(system, spec, whole, known=options.known)
+    machine, decoder = device.machine, device.decoder
     for t in range(1, tokens + 1):
         if window is None:
             machine.run(decoder.timed_steps(t), times=spec.num_hidden_layers)
@@ -126,7 +120,8 @@ def _pim(system: System, spec: LlmSpec, generate: int, options: Options) -> Resu
         if t == max(options.prompt, 1):
             first_ps = machine.outcome.end_ps
     machine.finish()
-    return _pim_result(system, hardware, part, mapped, decoder, machine, generate, first_ps, options)
+    mapped = device.mapped
+    return _pim_result(system, device.spec, device.part, mapped, decoder, machine, generate, first_ps, options)
 
 
 def _monitor(table: Table, stream: np.ndarray, found: Issue, due_ck: int, refreshed_ck: int) -> None:

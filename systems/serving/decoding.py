@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from math import ceil
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -19,6 +19,8 @@ from pimloom.systems.serving.machine import Batch, Plan, machine_of
 from pimloom.systems.serving.outcome import Batched, Spread
 from pimloom.systems.serving.workload import Workload
 
+Asked = TypeVar("Asked")
+Found = TypeVar("Found")
 WARM_UP_OUTPUTS = 10  # mean outputs of iterations before those that count [assumed: long enough for a steady state]
 
 
@@ -106,8 +108,8 @@ def seconds(found: Served) -> float:
 
 
 def side_by_side(
-    simulate: Callable[[Batch], Served], asked: list[Batch], progress: Callable[[int], None]
-) -> Iterator[Served]:
+    simulate: Callable[[Asked], Found], asked: list[Asked], progress: Callable[[int], None]
+) -> Iterator[Found]:
     """Each simulated, in order, on all cores: the engine leaves Python's lock alone."""
     pool = ThreadPoolExecutor(os.cpu_count())
     try:

@@ -1,6 +1,6 @@
 """A batch of equal requests from their prompts to their last token, on a machine that serves batches."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from math import fsum
 from typing import Any, NamedTuple
 
@@ -10,12 +10,11 @@ import numpy as np
 from pimloom import __version__
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec
-from pimloom.arch.npu_pim import NpuPimSystem
 from pimloom.arch.system import System, spec_digest
-from pimloom.systems.devices.npu_pim.served import Served
-from pimloom.systems.devices.npu_pim.undivided import fitted
-from pimloom.systems.serving.decoding import seconds, side_by_side
-from pimloom.systems.serving.machine import Batch, Plan, machine_of
+from pimloom.systems.devices.device import Device, Share, device_of
+from pimloom.systems.devices.run import Run, total_j
+from pimloom.systems.serving.decoding import side_by_side
+from pimloom.workload.batch import Batch
 
 Part = tuple[int, int]  # new tokens of a request, and those before them
 Progress = Callable[[int, int], None]
@@ -74,18 +73,11 @@ class Generated(msgspec.Struct, frozen=True, kw_only=True):
         return plain
 
 
-class Took(NamedTuple):
-    """Time of an iteration [s], and energy of one device by cause [J], None if it is not known."""
-
-    time_s: float
-    energy_j: dict[str, float] | None
-
-
 class Prompts(NamedTuple):
     """Iterations of prompts, what each took, and how many different ones there are."""
 
     iterations: list[list[tuple[int, Part]]]
-    took: list[Took]
+    took: list[Run]
     different: int
 
     def first_s(self, wanted: Wanted) -> np.ndarray:
@@ -120,33 +112,54 @@ def chunked(batch: int, prompt: int, chunk: int) -> Iterator[list[tuple[int, Par
 
 
 def generate(system: System, llm: LlmSpec, wanted: Wanted, progress: Progress = lambda done, total: None) -> Generated:
-    """Simulate each different iteration once; of decode each `every`-th, the first and the last, between which times
-    and energies of the others are read from straight lines. Raises UserError."""
-    _check(llm, wanted)
-    iterations = list(chunked(wanted.batch, wanted.prompt, wanted.chunk))
-    contexts = _contexts(wanted)
+    """Simulate each different iteration once, on a device whose steps depend on those before them every one; of decode
+    each `every`-th, the first and the last, between which times and energies of the others are read from straight
+    lines. Raises UserError."""
+    check(llm, wanted)
+    longest = max([1, wanted.prompt, *contexts_of(wanted)])
+    device = device_of(system, llm, Share(wanted.tp, wanted.layers, wanted.fidelity, longest))
+    return generated(device, system, llm, wanted, progress)
+
+
+def generated(device: Device, system: System, llm: LlmSpec, wanted: Wanted, progress: Progress) -> Generated:
+    """See `generate`. Raises UserError."""
+    if device.most_requests is not None and wanted.batch > device.most_requests:
+        raise UserError(f"--batch {wanted.batch}: {system.name} runs at most {device.most_requests} requests at once")
+    iterations, contexts = list(chunked(wanted.batch, wanted.prompt, wanted.chunk)), contexts_of(wanted)
     simulated = sorted({*contexts[:: wanted.every], *contexts[-1:]}, reverse=True)  # the largest first: it may not fit
-    prompts = list(dict.fromkeys(map(_parts, iterations)))
-    total = len(simulated) + len(prompts)
-    plan = Plan(wanted.batch, 1, 1, None, 0, wanted.tp, 1, wanted.layers, wanted.fidelity)
-    decode = [Batch(np.full(wanted.batch, n, np.int64)) for n in simulated]
-    steps = side_by_side(machine_of(system, llm, plan).simulate, decode, lambda done: progress(done, total))
-    tokens = dict(zip(simulated, map(_took, steps), strict=True))
-    asked = [Batch(np.array(each).sum(axis=1), None, np.array(each)[:, 0]) for each in prompts]
-    undivided = fitted(system, 1) if isinstance(system.spec, NpuPimSystem) else system  # PIM has no part in prompts
-    simulate = machine_of(undivided, llm, plan).simulate
-    steps = side_by_side(simulate, asked, lambda done: progress(len(simulated) + done, total))
-    known = dict(zip(prompts, map(_took, steps), strict=True))
-    took = [known[_parts(each)] for each in iterations]
-    return _result(system, llm, wanted, Prompts(iterations, took, len(known)), contexts, tokens)
+    decode = [Batch.decode([n] * wanted.batch) for n in simulated]
+    steps = _all_in_order if device.in_order else _different
+    prompts, tokens = steps(device, [_prefill(each) for each in iterations], decode, progress)
+    by_context = dict(zip(simulated, tokens, strict=True))
+    return _result(system, llm, wanted, Prompts(iterations, *prompts), contexts, by_context)
 
 
-def _parts(iteration: list[tuple[int, Part]]) -> tuple[Part, ...]:
-    """What an iteration computes, whoever's it is."""
-    return tuple(part for _, part in iteration)
+Steps = tuple[tuple[list[Run], int], list[Run]]  # of prompts, how many of them were simulated; of decode
 
 
-def _check(llm: LlmSpec, wanted: Wanted) -> None:
+def _different(device: Device, prompts: list[Batch], decode: list[Batch], progress: Progress) -> Steps:
+    """Equal steps once, on all cores."""
+    asked = [*decode, *dict.fromkeys(prompts)]
+    runs = list(side_by_side(device.step, asked, lambda done: progress(done, len(asked))))
+    known = dict(zip(asked[len(decode) :], runs[len(decode) :], strict=True))
+    return ([known[each] for each in prompts], len(known)), runs[: len(decode)]
+
+
+def _all_in_order(device: Device, prompts: list[Batch], decode: list[Batch], progress: Progress) -> Steps:
+    """Prompts, then decode with growing contexts; which come in falling order, and go so."""
+    found = []
+    for done, each in enumerate([*prompts, *reversed(decode)], 1):
+        found.append(device.step(each))
+        progress(done, len(prompts) + len(decode))
+    return (found[: len(prompts)], len(prompts)), found[len(prompts) :][::-1]
+
+
+def _prefill(iteration: list[tuple[int, Part]]) -> Batch:
+    new, old = ([part[i] for _, part in iteration] for i in (0, 1))
+    return Batch.prefill(new, old)
+
+
+def check(llm: LlmSpec, wanted: Wanted) -> None:
     for name, least in (("batch", 1), ("prompt", 0), ("generate", 1), ("chunk", 1), ("every", 1)):
         if getattr(wanted, name) < least:
             raise UserError(f"--{name} {getattr(wanted, name)}: expected at least {least}")
@@ -158,19 +171,15 @@ def _check(llm: LlmSpec, wanted: Wanted) -> None:
         )
 
 
-def _contexts(wanted: Wanted) -> list[int]:
+def contexts_of(wanted: Wanted) -> list[int]:
     """Contexts of the decode iterations, the new token included; the first token comes with the prompt if there is
     one."""
     first = wanted.prompt + 1
     return list(range(first, first + wanted.generate - (wanted.prompt > 0)))
 
 
-def _took(served: Served) -> Took:
-    return Took(seconds(served), served.iteration_energy_by_cause_j)
-
-
 def _result(
-    system: System, llm: LlmSpec, wanted: Wanted, prompts: Prompts, contexts: list[int], tokens: dict[int, Took]
+    system: System, llm: LlmSpec, wanted: Wanted, prompts: Prompts, contexts: list[int], tokens: dict[int, Run]
 ) -> Generated:
     at = sorted(tokens)
     decode_s = np.interp(contexts, at, [tokens[n].time_s for n in at]) if at else np.zeros(0)
@@ -178,9 +187,10 @@ def _result(
     first = prompts.first_s(wanted) + (0.0 if wanted.prompt else decoded_s[0])
     behind = decoded_s if wanted.prompt else decoded_s[1:]
     latency = prompt_s + fsum(decoded_s)
-    prompt_j = _total([took.energy_j for took in prompts.took], [wanted.tp] * len(prompts.took))
-    decode_j = _total([tokens[n].energy_j for n in at], [wanted.tp * n for n in _weights(contexts, at)])
-    by_cause = _total([prompt_j, decode_j], [1, 1])
+    prompt_j = total_j([(took.device_j, wanted.tp) for took in prompts.took])
+    weights = zip(at, _weights(contexts, at), strict=True)
+    decode_j = total_j([(tokens[n].device_j, wanted.tp * weight) for n, weight in weights])
+    by_cause = total_j([(prompt_j, 1), (decode_j, 1)])
     joules = None if by_cause is None else fsum(by_cause.values())
     generated = wanted.batch * wanted.generate
     return Generated(
@@ -218,12 +228,3 @@ def _weights(contexts: list[int], at: list[int]) -> list[float]:
     """How often each simulated context counts where the others are read from straight lines between them."""
     unit = np.eye(len(at))
     return [float(np.interp(contexts, at, row).sum()) for row in unit] if at else []
-
-
-def _total(energies: list[dict[str, float] | None], weights: Sequence[float]) -> dict[str, float] | None:
-    """Energy by cause of iterations that count so often each; None if that of one is not known."""
-    if any(each is None for each in energies):
-        return None
-    there = [(each, weight) for each, weight in zip(energies, weights, strict=True) if each is not None]
-    causes = dict.fromkeys(name for each, _ in there for name in each)
-    return {name: fsum(each.get(name, 0.0) * weight for each, weight in there) for name in causes}

@@ -1,0 +1,155 @@
+"""An NPU with or without PIM as a device: a layer is simulated command by command, an iteration laid out from it."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from pimloom.arch.llm import LlmSpec
+from pimloom.arch.npu_pim import NpuPimSystem
+from pimloom.arch.part import Part
+from pimloom.arch.system import System
+from pimloom.arch.units import BITS_PER_BYTE, PS_PER_S, ceil_div, mhz_to_ps
+from pimloom.cycle_sim.npu_pim.machine import Account
+from pimloom.energy.npu_pim import ON_THE_PINS
+from pimloom.mappers.interleave import all_layers
+from pimloom.systems.devices.device import Capacity, Share
+from pimloom.systems.devices.npu_pim.exchange import ON_PIM
+from pimloom.systems.devices.npu_pim.serve import Simulated, served_of, simulate_layer
+from pimloom.systems.devices.npu_pim.share import shard_of, tokens_that_fit, weight_bytes
+from pimloom.systems.devices.npu_pim.stage_times import merged
+from pimloom.systems.devices.npu_pim.undivided import fitted
+from pimloom.systems.devices.run import Run, Span
+from pimloom.workload.batch import Batch
+from pimloom.workload.need import ONE, layer_need
+from pimloom.workload.op import Op
+from pimloom.workload.shard import Shard
+
+ARRAYS, VECTORS, PIM, LINK = "systolic arrays", "vector units", "PIM", "link"
+COMP = "COMP"
+
+
+class NpuDevice:
+    """`tp` devices that share each layer of a model; see `Device`."""
+
+    most_requests: int | None = None
+    in_order = False
+
+    def __init__(self, system: System, llm: LlmSpec, share: Share) -> None:
+        self.system, self.llm, self.share = system, llm, share
+        self._shard = shard_of(system, llm, share.tp)  # raises what cannot be cut
+
+    def can_run(self, ops: Sequence[Op]) -> str | None:
+        """Everything that `shard_of` lets pass."""
+        return None
+
+    def step(self, batch: Batch) -> Run:
+        """Requests go to channels as Algorithm 2 puts them; a batch of prompts alone runs undivided, as PIM has no part
+        in it. Raises UserError."""
+        requests = batch.requests
+        prompts = all(at.phase == "prefill" for at in requests)
+        tokens = np.array([at.context for at in requests], np.int64)
+        new = np.array([at.new for at in requests], np.int64) if any(at.phase != "decode" for at in requests) else None
+        system = fitted(self.system, 1 if prompts else len(requests))
+        share = self.share
+        found = simulate_layer(system, self.llm, tokens, None, tp=share.tp, layers=share.layers, new=new)
+        return run_of(found, system, share)
+
+    def capacity(self) -> Capacity:
+        """Of one device."""
+        hardware, part, share = self.system.spec, self.system.part, self.share
+        assert isinstance(hardware, NpuPimSystem) and part is not None
+        bits, there = hardware.npu.element_bits, self._shard.system.dram.channels * part.organization.capacity_bytes
+        return Capacity(
+            there,
+            weight_bytes(self.llm, share.tp, share.layers, bits),
+            layer_need(self.llm, ONE, Shard(tp=share.tp), share.layers).cache * bits // BITS_PER_BYTE,
+            tokens_that_fit(self.llm, share.tp, share.layers, bits, there),
+        )
+
+
+device = NpuDevice
+
+
+def run_of(found: Simulated, system: System, share: Share) -> Run:
+    """The iteration of a simulated layer. Raises UserError."""
+    told = served_of(found, system, layers=share.layers, fidelity=share.fidelity, spec_digest="")
+    part = system.part
+    assert part is not None
+    commands, macs = _commands(found), _macs(found)
+    pins = sum(commands.get(name, 0) for name in ON_THE_PINS)
+    allreduce_ps = round(told.allreduce_s * PS_PER_S)
+    return Run(
+        end_ps=told.iteration_cyc * told.clock_ps,
+        spans=tuple(sorted(_spans(found, share.layers, told.clock_ps))),
+        commands=commands,
+        interface_bytes=pins * part.organization.access_bits // BITS_PER_BYTE,
+        link_bytes=told.link_bytes,
+        macs=macs,
+        least_ps=_least_ps(found, part, commands, macs, pins) | {"link": allreduce_ps},
+        device_j=told.iteration_energy_by_cause_j,
+        devices=share.tp,
+    )
+
+
+def _spans(found: Simulated, layers: int, clock_ps: int) -> Iterator[Span]:
+    """Operators of all layers; an all-reduce ends with its stage, which it may lengthen."""
+    inside, at = _inside(found), 0
+    for stage in all_layers(len(found.laid.parts), layers):
+        name = stage.name.partition("@")[0]
+        for operator, resource, start, end in inside[name]:
+            yield Span((at + start) * clock_ps, (at + end) * clock_ps, operator, resource)
+        at += found.stages[name] + found.talk.exposed_cyc[name]
+        if took := found.talk.all_cyc[name]:
+            yield Span((at - took) * clock_ps, at * clock_ps, "all-reduce", LINK)
+
+
+def _inside(found: Simulated) -> dict[str, list[tuple[str, str, int, int]]]:
+    """Of each stage its operators: name, resource, start and end [CK] after the stage's beginning."""
+    inside, first, begin = dict[str, list[tuple[str, str, int, int]]](), 0, 0
+    layer, operators = found.laid.layer, found.ran.operators
+    for stage, last in layer.stages.items():
+        mine = range(first, max(last) + 1)
+        on_arrays = {operators[o][0] for o in mine if layer.work[o].macs}
+        inside[stage] = [
+            (name, PIM if name in ON_PIM else ARRAYS if name in on_arrays else VECTORS, start - begin, end - begin)
+            for name, start, end in merged(operators[o] for o in mine)
+        ]
+        first, begin = max(last) + 1, begin + found.stages[stage]
+    return inside
+
+
+def _commands(found: Simulated) -> dict[str, int]:
+    """Commands of an iteration, of all channels of a device, from the accounts of its stages."""
+    total, before = Counter[str](), Account(0, 0, 0, {})
+    for stage, last in found.laid.layer.stages.items():
+        after = max((found.ran.accounts[o] for o in last), key=lambda account: account.ck)
+        for name, n in after.commands.items():
+            total[name] += (n - before.commands.get(name, 0)) * found.times[stage]
+        before = after
+    return dict(total)
+
+
+def _macs(found: Simulated) -> int:
+    """Multiply-accumulates of an iteration on the arrays of a device."""
+    layer, total, first = found.laid.layer, 0, 0
+    for stage, last in layer.stages.items():
+        total += sum(layer.work[o].macs for o in range(first, max(last) + 1)) * found.times[stage]
+        first = max(last) + 1
+    return total
+
+
+def _least_ps(found: Simulated, part: Part, commands: dict[str, int], macs: int, pins: int) -> dict[str, int]:
+    """Arrays that all multiply in every cycle, or PIM whose COMPs follow one another; data buses that are never idle;
+    a command in every clock of every channel."""
+    hardware = found.laid.layer.shard.system
+    npu, channels = hardware.npu, hardware.dram.channels
+    arrays = ceil_div(macs, npu.arrays * npu.rows**2) * mhz_to_ps(npu.clock_mhz)
+    comps = commands.get(COMP, 0)
+    pim = ceil_div(comps * part.cycles("nCOMP"), channels) * part.tCK_ps if comps else 0
+    issued = sum(commands.values()) - (comps if hardware.dram.row_buffers == "dual" else 0)  # there in PIM_GEMVs
+    return {
+        "compute": max(arrays, pim),
+        "memory bandwidth": ceil_div(pins * part.cycles("nBL"), channels) * part.tCK_ps,
+        "commands": ceil_div(issued, channels) * part.tCK_ps,
+    }

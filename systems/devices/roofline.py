@@ -1,0 +1,88 @@
+"""A GPU or CPU at its roofline as a device: each operator takes the longer of its operations and its bytes."""
+
+from collections.abc import Sequence
+
+from pimloom.arch.error import UserError
+from pimloom.arch.llm import LlmSpec
+from pimloom.arch.system import RooflineSystem, System
+from pimloom.arch.units import BITS_PER_BYTE, PS_PER_NS, PS_PER_S, PS_PER_US, S_PER_PS
+from pimloom.cycle_sim.roofline import ceilings_s, work_s
+from pimloom.systems.devices.device import Capacity, Share
+from pimloom.systems.devices.npu_pim.gpu import layer_work
+from pimloom.systems.devices.npu_pim.share import check_memory, tokens_that_fit, weight_bytes
+from pimloom.systems.devices.run import Run, Span
+from pimloom.workload.batch import Batch
+from pimloom.workload.need import ONE, layer_need
+from pimloom.workload.op import Op
+from pimloom.workload.shard import Shard
+
+PROCESSOR, LAUNCHES = "processor", "launches"
+NS = PS_PER_NS * S_PER_PS  # times are whole nanoseconds
+
+
+class RooflineDevice:
+    """`tp` processors that share each layer of a model and talk for free; see `Device`."""
+
+    most_requests: int | None = None
+    in_order = False
+
+    def __init__(self, system: System, llm: LlmSpec, share: Share) -> None:
+        assert isinstance(system.spec, RooflineSystem)
+        if share.fidelity != "physical":
+            raise UserError(f"--fidelity {share.fidelity}: {system.name} is a roofline, it has no faults to turn on")
+        self.system, self.spec, self.llm, self.share = system, system.spec, llm, share
+
+    def can_run(self, ops: Sequence[Op]) -> str | None:
+        """A roofline runs all."""
+        return None
+
+    def step(self, batch: Batch) -> Run:
+        """Raises UserError if the batch does not fit."""
+        gpu, llm, share = self.spec, self.llm, self.share
+        tokens, new = [at.context for at in batch.requests], [at.new for at in batch.requests]
+        window = llm.sliding_window
+        check_memory(
+            llm, share.tp, share.layers, sum(min(n, window or n) for n in tokens), gpu.element_bits, gpu.memory_bytes
+        )
+        spans, at, least = list[Span](), 0, [0, 0]
+        decode = all(phase == "decode" for phase, *_ in batch.requests)
+        for work in layer_work(llm, share.tp, tokens, None if decode else new):
+            moved = work.elements * gpu.element_bits / BITS_PER_BYTE
+            end = at + round(work_s(gpu, work.flops, moved) / NS) * PS_PER_NS
+            spans.append(Span(at, end, work.name, PROCESSOR))
+            each = (min(round(s * PS_PER_S), end - at) for s in ceilings_s(gpu, work.flops, moved))
+            least = [a + b for a, b in zip(least, each, strict=True)]
+            at = end
+        kernels = max(gpu.kernels_per_layer - llm.parallel_attention, 0)  # one sum of input, attention and FFN
+        if launch := round(kernels * gpu.launch_us * PS_PER_US / PS_PER_NS) * PS_PER_NS:
+            spans.append(Span(at, at + launch, "kernel launch", LAUNCHES))
+            at += launch
+        return self._iteration(spans, at, least, batch)
+
+    def _iteration(self, spans: list[Span], layer_ps: int, least_ps: list[int], batch: Batch) -> Run:
+        layers, end = self.share.layers, self.share.layers * layer_ps
+        compute, memory = (layers * ps for ps in least_ps)
+        return Run(
+            end_ps=end,
+            spans=tuple(
+                span._replace(start_ps=span.start_ps + n * layer_ps, end_ps=span.end_ps + n * layer_ps)
+                for n in range(layers)
+                for span in spans
+            ),
+            least_ps={"compute": compute, "memory bandwidth": memory},
+            device_j={"power x time": self.spec.power_w * (end * S_PER_PS)},
+            devices=self.share.tp,
+        )
+
+    def capacity(self) -> Capacity:
+        """Of one processor."""
+        gpu, share, bits = self.spec, self.share, self.spec.element_bits
+        return Capacity(
+            gpu.memory_bytes,
+            weight_bytes(self.llm, share.tp, share.layers, bits),
+            layer_need(self.llm, ONE, Shard(tp=share.tp), share.layers).cache * bits // BITS_PER_BYTE,
+            tokens_that_fit(self.llm, share.tp, share.layers, bits, gpu.memory_bytes),
+        )
+
+
+device = RooflineDevice
