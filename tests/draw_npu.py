@@ -10,13 +10,14 @@ import numpy as np
 
 from pimloom.arch.pim_channel import PrechargeScope
 from pimloom.arch.pim_stream import GWRITE
+from pimloom.cycle_sim.npu_pim.heads import Heads
 from pimloom.cycle_sim.npu_pim.kernels import core as k
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
 from pimloom.cycle_sim.npu_pim.machine import Npu, PimError, drained, run
 from pimloom.cycle_sim.npu_pim.operators import NO_FAULTS, GemmFaults, by_row, by_tile, gemm
 from pimloom.cycle_sim.npu_pim.program import Builder
 from pimloom.cycle_sim.npu_pim.program import Operator as BuilderOperator
-from pimloom.cycle_sim.npu_pim.prompt import Chunk, PromptHeads, causal_attention
+from pimloom.cycle_sim.npu_pim.prompt import Chunk, causal_attention
 from pimloom.mappers.kv import Shape, attend, logit
 from tests.naive_cores import InOrder, OutOfOrder
 from tests.naive_neupims import Request
@@ -162,7 +163,7 @@ class Draw:
         shared, window = rng.choice([1, 1, 2]), rng.choice([0, 0, 1, 5, 3 * tile])
         softmax = rng.choice([lambda n, rows: 1, lambda n, rows: n + rows, lambda n, rows: 5 * n])
         kv_heads, dim, arrays = rng.choice([1, 2]), rng.choice([4, 8, 12]), rng.choice([1, 4])
-        heads = PromptHeads(kv_heads, shared, dim, tile, arrays, 2, window, softmax)
+        heads = Heads(kv_heads, shared, dim, dim, tile, arrays, 2, softmax, window)
         before = [0, 0, 1, 2 * tile, 37]
         chunks = [Chunk(rng.randrange(1, 3 * tile), rng.choice(before)) for _ in range(rng.choice([1, 2]))]
         causal_attention(self.builder, made, chunks, heads)

@@ -243,7 +243,7 @@ def test_a_layer_stands_for_the_others(sub_batches):
     tokens = np.array([700, 30, 512, 64, 91, 1000, 12, 256] * 4)
     laid = lay_out(system, llm, tokens, None, tp=4, layers=layers)
     order, parts = all_layers(sub_batches, layers), [part.tolist() for part in laid.parts]
-    whole = LayerProgram(laid.layer.shard, laid.layer.tokens, laid.layer.caches).build(parts, order)
+    whole = LayerProgram(laid.layer.shard, laid.layer.batch, laid.layer.caches).build(parts, order)
     assert isinstance(system.spec, NpuPimSystem)
     total = run(laid.spec, system.spec.dram.channels, laid.npu, whole.builder, ports=PORTS).total_ck
     found = serve(system, llm, tokens, None, tp=4, layers=layers, fidelity="physical")

@@ -19,6 +19,7 @@ from pimloom.cycle_sim.pipeline import flow
 from pimloom.systems.devices.npu_pim.exchange import exchange
 from pimloom.systems.devices.npu_pim.parallel import stage_layers
 from pimloom.systems.devices.npu_pim.share import shard_of
+from pimloom.workload.op import Op
 from tests.command import call
 
 SIMPLE = Link(gbps=8, latency_ns=5, pj_per_bit=1, topology="ring")  # a byte in 1 ns
@@ -188,7 +189,9 @@ def test_an_all_reduce_waits_for_the_npu_and_hides_behind_pim():
     large, small = 2 * 4_256, 2 * 3_928
     operators = {"C.logit": 9_000, "C.attend": 4_000, "C.ffn1": 3_000, "C.qkv": 2_000, "D.ffn1": 7_000, "E.ffn1": 6_000}
     stages = {"A": 500, "B": 600, "C": 13_000, "D": 20_000, "E": 7_000, "F": 6_000}
-    found = exchange(shard, [16, 8], stages, operators | {"F.ffn1": 6_000}, 1000)
+    sums = [Op(name="sum", kind="all_reduce", rows=rows, n_out=4096, devices=4) for rows in (16, 8)]
+    talk = {"A": [], "B": [], **{name: [sums[i]] * 2 for name, i in zip("CDEF", (0, 1, 0, 1), strict=True)}}
+    found = exchange(shard, talk, stages, operators | {"F.ffn1": 6_000}, 1000)
     assert found.all_cyc == {"A": 0, "B": 0, "C": large, "D": small, "E": large, "F": small}
     assert found.exposed_cyc == {"A": 0, "B": 0, "C": 5_000 + large - 13_000, "D": 0, "E": large - 1_000, "F": small}
     assert found.sent_bytes["C"] == 2 * found.sent_bytes["F"] == 2 * 6 * 16 * 4096 * 2

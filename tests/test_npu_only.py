@@ -10,7 +10,8 @@ from pimloom.arch.error import UserError
 from pimloom.arch.llm import load_llm
 from pimloom.arch.npu_pim import NpuPimSystem
 from pimloom.arch.system import load_system
-from pimloom.cycle_sim.npu_pim.fused import Heads, fused_mha
+from pimloom.cycle_sim.npu_pim.fused import fused_mha
+from pimloom.cycle_sim.npu_pim.heads import Heads
 from pimloom.cycle_sim.npu_pim.kernels.core import NOTHING, TILE, VECTOR
 from pimloom.cycle_sim.npu_pim.machine import ArrayRule, Npu, run
 from pimloom.cycle_sim.npu_pim.program import Builder
@@ -86,7 +87,7 @@ def test_steps_follow_the_rule(rule, steps):
 
 
 def heads(kv_heads=2, shared=1, head_dim=128):
-    return Heads(kv_heads, shared, head_dim, tile=128, arrays=8, element_bytes=2, softmax_cyc=lambda n: 1000 + n)
+    return Heads(kv_heads, shared, head_dim, head_dim, 128, 8, 2, softmax_cyc=lambda n, rows: rows * (1000 + n))
 
 
 def steps_of(tokens, serial, **shape):

@@ -97,12 +97,13 @@ def _named(found: Iterable[Op], layers: tuple[int, ...]) -> Iterator[Op]:
 def _parallel(llm: LlmSpec, mine: Cut, shard: Shard, at: Sight, layer: int, routing: Routing) -> Iterator[Op]:
     """Attention and FFN of the same input, through one norm or one each; one sum of both and the input."""
     rows, found = at.batch.rows, list[Op]()
-    first = _norm_before(llm, found, "input_layernorm", rows, ())
-    second = first if llm.shared_norm else _norm_before(llm, found, "post_attention_layernorm", rows, ())
+    second = first = _norm_before(llm, found, "input_layernorm", rows, ())
+    found += attention(llm, mine, at, first)
+    if not llm.shared_norm:
+        second = _norm_before(llm, found, "post_attention_layernorm", rows, ())
+    found += _ffn(llm, mine, shard, rows, layer, routing, second)
     yield from found
-    inner = [*attention(llm, mine, at, first), *_ffn(llm, mine, shard, rows, layer, routing, second)]
-    yield from inner
-    ends: tuple[str, ...] = ("self_attn.o_proj", inner[-1].name)
+    ends: tuple[str, ...] = ("self_attn.o_proj", found[-1].name)
     if shard.tp > 1:
         yield _all_reduce("mlp.all_reduce", shard, rows, llm.hidden_size, ends)
         ends = ("mlp.all_reduce",)

@@ -1,28 +1,13 @@
 """Attention of an NPU without PIM: keys and values are read, and the systolic arrays multiply them with vectors."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 from typing import NamedTuple
 
 from pimloom.arch.units import ceil_div
+from pimloom.cycle_sim.npu_pim.heads import Heads
 from pimloom.cycle_sim.npu_pim.kernels.core import NOTHING, VECTOR
 from pimloom.cycle_sim.npu_pim.program import Builder, Operator
-
-
-class Heads(NamedTuple):
-    """Attention of one device on its arrays.
-
-    kv_heads, shared, head_dim: heads of keys, query heads that read the same one, elements of a head; tile: rows of an
-    array; arrays: that share the rows which stream through; softmax_cyc: of so many logits [NPU cycles].
-    """
-
-    kv_heads: int
-    shared: int
-    head_dim: int
-    tile: int
-    arrays: int
-    element_bytes: int
-    softmax_cyc: Callable[[int], int]
 
 
 class Reads(NamedTuple):
@@ -52,7 +37,7 @@ def fused_mha(b: Builder, op: Operator, tokens: Sequence[int], heads: Heads, *, 
             if reads:
                 now.append((reads, _logit(b, op, reads, heads, VECTOR, -1)))
             if ready:
-                store = b.store(op, heads.head_dim * heads.element_bytes)
+                store = b.store(op, heads.value_bytes)
                 _attend(b, op, ready[0], heads, ceil_div(ready[0].tokens, heads.tile), ready[1], store)
         before = now
 
@@ -66,44 +51,40 @@ def _one_by_one(b: Builder, op: Operator, tokens: Sequence[int], heads: Heads) -
         gate, stores = made[i - 2][-1] if i > 1 else -1, list[int]()
         for reads in list(_whole_reads(b, op, n, heads, gate)):
             logits = _logit(b, op, reads, heads, NOTHING, last, whole=True)
-            stores.append(b.store(op, heads.head_dim * heads.element_bytes))
+            stores.append(b.store(op, heads.value_bytes))
             steps = ceil_div(n + heads.tile - 1, heads.tile)
             last = _attend(b, op, reads._replace(values=reads.values * steps), heads, steps, logits, stores[-1])
         made.append(stores)
 
 
 def _whole_reads(b: Builder, op: Operator, tokens: int, heads: Heads, gate: int) -> Iterator[Reads]:
-    width = heads.head_dim * heads.element_bytes
     for _ in range(heads.kv_heads):
-        query = b.load(op, width, gate)
-        keys, values = b.load(op, tokens * width), b.load(op, tokens * width)
+        query = b.load(op, heads.key_bytes, gate)
+        keys, values = b.load(op, tokens * heads.key_bytes), b.load(op, tokens * heads.value_bytes)
         yield Reads(tokens, query, keys, (values,))
         for _ in range(heads.shared - 1):
-            yield Reads(tokens, b.load(op, width), keys, (values,))
+            yield Reads(tokens, b.load(op, heads.key_bytes), keys, (values,))
 
 
 def _reads(b: Builder, op: Operator, tokens: int, heads: Heads) -> Iterator[Reads]:
     """The query heads of a request, each with its reads; those that share K and V read them once."""
-    width = heads.head_dim * heads.element_bytes
     for _ in range(heads.kv_heads):
-        keys = b.load(op, tokens * width)
+        keys = b.load(op, tokens * heads.key_bytes)
         tiles = [min(heads.tile, tokens - at) for at in range(0, tokens, heads.tile)]
-        values = tuple(b.load(op, tile * width) for tile in tiles)
+        values = tuple(b.load(op, tile * heads.value_bytes) for tile in tiles)
         for _ in range(heads.shared):
-            yield Reads(tokens, b.load(op, width), keys, values)
+            yield Reads(tokens, b.load(op, heads.key_bytes), keys, values)
 
 
-def _logit(
-    b: Builder, op: Operator, reads: Reads, heads: Heads, loaded: int, follows: int, whole: bool = False
-) -> int:
+def _logit(b: Builder, op: Operator, reads: Reads, heads: Heads, loaded: int, follows: int, whole: bool = False) -> int:
     cycles = max(reads.tokens // heads.arrays, 1) if whole else ceil_div(reads.tokens, heads.arrays)
-    for _ in range(ceil_div(heads.head_dim, heads.tile)):
+    for _ in range(ceil_div(heads.key_dim, heads.tile)):
         follows = b.step(op, cycles, (reads.keys, reads.query), loaded, follows=follows)
     return follows
 
 
 def _attend(b: Builder, op: Operator, reads: Reads, heads: Heads, steps: int, logits: int, store: int) -> int:
-    cycles, pause = ceil_div(heads.head_dim, heads.arrays), heads.softmax_cyc(reads.tokens)
+    cycles, pause = ceil_div(heads.value_dim, heads.arrays), heads.softmax_cyc(reads.tokens, 1)
     last = logits
     for i in range(steps):
         needs = reads.values[i : i + 1]

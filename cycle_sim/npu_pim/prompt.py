@@ -1,9 +1,10 @@
 """Causal attention of many new tokens on the systolic arrays: the prompt of a request, or a part of it."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from pimloom.arch.units import ceil_div
+from pimloom.cycle_sim.npu_pim.heads import Heads
 from pimloom.cycle_sim.npu_pim.kernels.core import NOTHING, TILE
 from pimloom.cycle_sim.npu_pim.program import Builder, Operator
 
@@ -13,25 +14,6 @@ class Chunk(NamedTuple):
 
     new: int
     before: int
-
-
-class PromptHeads(NamedTuple):
-    """Heads of one device.
-
-    kv_heads, shared, head_dim: heads of keys, query heads that read the same one, elements of a head; tile: rows and
-    columns of an array; arrays: that share what streams through; window: tokens that a token attends to, itself
-    included, 0: all before it; softmax_cyc: of so many logits for each of so many rows, on all vector units [NPU
-    cycles].
-    """
-
-    kv_heads: int
-    shared: int
-    head_dim: int
-    tile: int
-    arrays: int
-    element_bytes: int
-    window: int
-    softmax_cyc: Callable[[int, int], int]
 
 
 class Rows(NamedTuple):
@@ -62,7 +44,7 @@ def columns_of(rows: Rows, tile: int) -> range:
     return range(rows.first // tile, ceil_div(rows.last, tile))
 
 
-def causal_attention(b: Builder, op: Operator, chunks: Sequence[Chunk], heads: PromptHeads) -> None:
+def causal_attention(b: Builder, op: Operator, chunks: Sequence[Chunk], heads: Heads) -> None:
     """softmax(q K^T) V of each chunk and head, a tile of queries after the other; the result of each is stored.
 
     A tile of queries stands in the arrays while the keys that it sees stream past, tile by tile; then the vector units
@@ -84,30 +66,29 @@ def causal_attention(b: Builder, op: Operator, chunks: Sequence[Chunk], heads: P
 
 
 def _reads(
-    b: Builder, op: Operator, chunk: Chunk, heads: PromptHeads
+    b: Builder, op: Operator, chunk: Chunk, heads: Heads
 ) -> Iterator[list[tuple[Rows, int, list[int], list[int]]]]:
     """For each query head its tiles of queries, with the groups of queries, of K and of V that each needs."""
-    width = heads.head_dim * heads.element_bytes
     total = chunk.before + chunk.new
     for _ in range(heads.kv_heads):
         keys, values = dict[int, int](), dict[int, int]()
         for _ in range(heads.shared):
             found = []
             for rows in tiles_of(chunk, heads.tile, heads.window):
-                query = b.load(op, rows.height * width)
+                query = b.load(op, rows.height * heads.key_bytes)
                 for i in columns_of(rows, heads.tile):
                     if i not in keys:
-                        size = min(heads.tile, total - i * heads.tile) * width
-                        keys[i], values[i] = b.load(op, size), b.load(op, size)
+                        n = min(heads.tile, total - i * heads.tile)
+                        keys[i], values[i] = b.load(op, n * heads.key_bytes), b.load(op, n * heads.value_bytes)
                 seen = columns_of(rows, heads.tile)
                 found.append((rows, query, [keys[i] for i in seen], [values[i] for i in seen]))
             yield found
 
 
-def _logits(b: Builder, op: Operator, rows: Rows, query: int, keys: list[int], heads: PromptHeads) -> int:
+def _logits(b: Builder, op: Operator, rows: Rows, query: int, keys: list[int], heads: Heads) -> int:
     """Queries stand, keys stream: a step for each tile of keys and of the elements of a head; the last one."""
     last = -1
-    for _ in range(ceil_div(heads.head_dim, heads.tile)):
+    for _ in range(ceil_div(heads.key_dim, heads.tile)):
         loaded = TILE
         for i, key in zip(columns_of(rows, heads.tile), keys, strict=True):
             seen = min((i + 1) * heads.tile, rows.last) - i * heads.tile
@@ -116,10 +97,10 @@ def _logits(b: Builder, op: Operator, rows: Rows, query: int, keys: list[int], h
     return last
 
 
-def _values(b: Builder, op: Operator, softmax: int, rows: Rows, values: list[int], heads: PromptHeads) -> None:
+def _values(b: Builder, op: Operator, softmax: int, rows: Rows, values: list[int], heads: Heads) -> None:
     """Probabilities stand, the columns of V stream: a step for each tile of tokens; the last one stores."""
-    store = b.store(op, rows.height * heads.head_dim * heads.element_bytes)
-    cycles = ceil_div(heads.head_dim, heads.arrays)
+    store = b.store(op, rows.height * heads.value_bytes)
+    cycles = ceil_div(heads.value_dim, heads.arrays)
     for i, value in enumerate(values):
         sends = store if i == len(values) - 1 else -1
         b.step(op, cycles, (value,), TILE, store=sends, follows=softmax)

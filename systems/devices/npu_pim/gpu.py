@@ -4,11 +4,10 @@ Stages and operators are those of an NPU without PIM. Cycles are nanoseconds. Me
 operator; a fused attention keeps its logits on the chip. GPUs that share a layer talk for free. Energy is power x time.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from msgspec.structs import replace
 
 from pimloom import __version__
 from pimloom.arch.llm import LlmSpec
@@ -17,9 +16,9 @@ from pimloom.arch.units import BITS_PER_BYTE, J_PER_PJ, PS_PER_NS, PS_PER_US, S_
 from pimloom.cycle_sim.roofline import work_s
 from pimloom.systems.devices.npu_pim.contexts import attended
 from pimloom.systems.devices.npu_pim.energy import ledger
+from pimloom.systems.devices.npu_pim.parts import batch_of, on_device, parts_of, title
 from pimloom.systems.devices.npu_pim.served import Served, served_digest
 from pimloom.systems.devices.npu_pim.share import check_memory
-from pimloom.workload.batch import Batch
 from pimloom.workload.derive import layer_ops
 from pimloom.workload.op import Op
 from pimloom.workload.shard import Shard
@@ -88,42 +87,13 @@ def serve_gpu(
     )
 
 
-PLACES = {  # operators of a layer that a GPU takes time for, in its order: names, stage, what the results call it
-    ("input_layernorm",): ("A", "norm"),
-    ("self_attn.qkv_proj",): ("A", "qkv"),
-    ("self_attn.score", "self_attn.value"): ("B", "fused_mha"),
-    ("self_attn.o_proj",): ("E", "projection"),
-    ("self_attn.residual",): ("E", "residual"),
-    ("post_attention_layernorm",): ("E", "norm"),
-    ("mlp.gate",): ("E", "router"),
-    ("mlp.up_proj", "mlp.gate_up_proj"): ("E", "ffn1"),
-    ("mlp.act_fn",): ("E", "activation"),
-    ("mlp.down_proj",): ("E", "ffn2"),
-    ("mlp.experts.sum",): ("E", "mix"),
-    ("mlp.residual",): ("E", "residual"),
-}
-
-
 def layer_work(llm: LlmSpec, tp: int, tokens: Sequence[int], new: Sequence[int] | None = None) -> Iterator[Work]:
     """The operators of a decoder layer on one of `tp` devices, in order. tokens: the context of each request; new: of
     these, how many are computed, one if None."""
-    batch = Batch.decode(tokens)
-    if new is not None:
-        batch = Batch.prefill(new, [context - n for context, n in zip(tokens, new, strict=True)])
-    made = {op.name: op for op in layer_ops(llm, batch, Shard(tp=tp))}
-    for names, (stage, name) in PLACES.items():
-        if names == ("mlp.experts.sum",):
-            yield from _experts(made)
-        if there := [made[n] for n in names if n in made]:
-            yield Work(stage, name, *map(sum, zip(*map(_asked, there), strict=True)))
-
-
-def _experts(made: Mapping[str, Op]) -> Iterator[Work]:
-    """Each expert by itself: its matrices, and between them the function."""
-    ends = ((("up_proj", "gate_up_proj"), "ffn1"), (("act_fn",), "activation"), (("down_proj",), "ffn2"))
-    parts = [(name, made[f"mlp.experts.{n}"]) for names, name in ends for n in names if f"mlp.experts.{n}" in made]
-    for rows in parts[0][1].each if parts else ():
-        yield from (Work("E", name, *_asked(replace(op, rows=rows, each=()))) for name, op in parts)
+    parts = parts_of(layer_ops(llm, batch_of(tokens, new), Shard(tp=tp)))
+    yield from (Work("A", title(op), *_asked(op)) for op in on_device(parts.before))
+    yield Work("B", "fused_mha", *map(sum, zip(*map(_asked, parts.attention), strict=True)))
+    yield from (Work("E", title(op), *_asked(op)) for op in on_device(parts.behind))
 
 
 def _asked(op: Op) -> tuple[int, int]:
@@ -132,6 +102,8 @@ def _asked(op: Op) -> tuple[int, int]:
     moved, flops = op.moved, 2 * op.macs
     if op.kind == "gemm":
         return flops, moved.weights + moved.read + moved.written
+    if op.kind == "softmax":
+        return 0, 0
     if op.kind in ("score", "value"):
         return flops, op.cached * op.kv_heads * op.head_dim + op.rows * op.heads * op.head_dim
     return flops, moved.read + moved.written

@@ -24,6 +24,7 @@ from pimloom.systems.devices.npu_pim.contexts import attended
 from pimloom.systems.devices.npu_pim.energy import stage_energy
 from pimloom.systems.devices.npu_pim.exchange import Exchange, exchange
 from pimloom.systems.devices.npu_pim.layer import LayerProgram
+from pimloom.systems.devices.npu_pim.parts import batch_of
 from pimloom.systems.devices.npu_pim.served import Served, energies, of_all, served_digest
 from pimloom.systems.devices.npu_pim.shard import Shard
 from pimloom.systems.devices.npu_pim.share import check_memory, place_caches, shard_of
@@ -34,9 +35,11 @@ PORTS = 2  # ways from the NPU into a channel: of its own requests and of PIM's
 
 
 class Laid(NamedTuple):
-    """A layer's program, the requests of its sub-batches, one channel and the NPU."""
+    """A layer's program, the tokens that its requests attend to, the requests of its sub-batches, one channel and the
+    NPU."""
 
     layer: LayerProgram
+    tokens: int
     parts: list[np.ndarray]
     spec: PimChannel
     npu: Npu
@@ -93,15 +96,15 @@ def simulate_layer(
         raise UserError(f"{system.name}: {error}") from None
     stages, operators = stage_times(layer, ran.operators)
     times = {stage.name: stage.times(layers) for stage in schedule(hardware.interleave.sub_batches)}
-    rows = [layer.rows(each.tolist()) for each in laid.parts]
-    return Simulated(laid, ran, stages, operators, times, exchange(shard, rows, stages, operators, part.tCK_ps))
+    talk = exchange(shard, layer.talk, stages, operators, part.tCK_ps)
+    return Simulated(laid, ran, stages, operators, times, talk)
 
 
 def served_of(found: Simulated, system: System, *, layers: int, fidelity: str, spec_digest: str) -> Served:
     """What a simulated layer says of the iteration. Raises UserError."""
     layer, shard, part, talk = found.laid.layer, found.laid.layer.shard, system.part, found.talk
     assert part is not None
-    batch, clock_ps, times, tp = len(layer.tokens), part.tCK_ps, found.times, shard.tp
+    batch, clock_ps, times, tp = len(layer.batch.requests), part.tCK_ps, found.times, shard.tp
     exposed, sent_bytes = of_all(talk.exposed_cyc, times), of_all(talk.sent_bytes, times)
     iteration = of_all(found.stages, times) + exposed
     iteration_s = iteration * clock_ps * S_PER_PS
@@ -116,7 +119,7 @@ def served_of(found: Simulated, system: System, *, layers: int, fidelity: str, s
         model=shard.llm.name,
         fidelity=fidelity,
         batch=batch,
-        tokens=sum(layer.tokens),
+        tokens=found.laid.tokens,
         tp=tp,
         layers=layers,
         clock_ps=clock_ps,
@@ -168,14 +171,12 @@ def lay_out(
             channel = pack(estimate_of(shard, spec), tokens.tolist(), channels)
         caches = place_caches(shard, part.organization.rows, layers, tokens, channel)
         parts = sub_batches(shard, spec, tokens, channel, n)
-    if new is None:
-        layer = LayerProgram(shard, tokens.tolist(), caches)
-    else:
+    if new is not None:
         _check_new(hardware, contexts, new)
-        seen = np.where(new > 1, contexts, tokens)  # the first of several new tokens sees what the last one does not
-        layer = LayerProgram(shard, seen.tolist(), caches, new.tolist())
+        tokens = np.where(new > 1, contexts, tokens)  # the first of several new tokens sees what the last one does not
+    layer = LayerProgram(shard, batch_of(contexts.tolist(), None if new is None else new.tolist()), caches)
     layer.build([each.tolist() for each in parts])
-    return Laid(layer, parts, spec, shard.machine)
+    return Laid(layer, int(tokens.sum()), parts, spec, shard.machine)
 
 
 def _check_new(hardware: NpuPimSystem, contexts: np.ndarray, new: np.ndarray) -> None:

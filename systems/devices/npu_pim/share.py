@@ -1,7 +1,5 @@
 """What tensor parallelism leaves of a model to each device, and whether it fits there."""
 
-from typing import NamedTuple
-
 import numpy as np
 
 from pimloom.arch.error import UserError
@@ -14,25 +12,16 @@ from pimloom.cycle_sim.npu_pim.kernels.dots import GROUP
 from pimloom.cycle_sim.npu_pim.kernels.fields import MOST_BANKS
 from pimloom.energy.npu_pim import no_activate
 from pimloom.mappers.kv import Cache, Shape, place
-from pimloom.systems.devices.npu_pim.layer import ACTIVATION_BYTES
+from pimloom.systems.devices.npu_pim.attention import ACTIVATION_BYTES
 from pimloom.systems.devices.npu_pim.shard import Shard as LayerShard
 from pimloom.workload.need import ONE, LayerNeed, layer_need
-from pimloom.workload.shard import Shard, cut
+from pimloom.workload.shard import Cut, Shard, cut
 
 
-class Share(NamedTuple):
-    """One of `tp` devices: query heads, heads of K and V, columns of the FFN."""
-
-    heads: int
-    kv_heads: int
-    ffn: int
-
-
-def share_of(llm: LlmSpec, tp: int) -> Share:
+def cut_of(llm: LlmSpec, tp: int) -> Cut:
     """The model cut for `tp` devices. Raises UserError if it cannot be."""
     refuse_newer(llm, "a device that shares a batch")
-    mine = cut(llm, tp)
-    return Share(mine.heads, mine.kv_heads, mine.ffn)
+    return cut(llm, tp)
 
 
 def weight_bytes(llm: LlmSpec, tp: int, layers: int, element_bits: int) -> int:
@@ -56,7 +45,7 @@ def _cache_bytes(llm: LlmSpec, tp: int, layers: int, element_bits: int) -> int:
 
 def _need(llm: LlmSpec, tp: int, layers: int) -> LayerNeed:
     """What `layers` layers keep of a token, and their weights. Raises UserError if the model cannot be cut."""
-    share_of(llm, tp)
+    cut_of(llm, tp)
     return layer_need(llm, ONE, Shard(tp=tp), layers)
 
 
@@ -77,7 +66,7 @@ def allotted(llm: LlmSpec, tp: int, banks: int, *, everywhere: bool) -> int:
     """Elements of a token that rows are reserved for: of this device's heads in whole tiles of V; or of all heads."""
     if everywhere:
         return llm.num_key_value_heads * llm.head_dim
-    return share_of(llm, tp).kv_heads * ceil_div(llm.head_dim, banks) * banks
+    return cut_of(llm, tp).kv_heads * ceil_div(llm.head_dim, banks) * banks
 
 
 def first_row(shard: LayerShard, layers: int) -> int:
@@ -106,7 +95,7 @@ def shard_of(system: System, llm: LlmSpec, tp: int) -> LayerShard:
     hardware, part = system.spec, system.part
     assert isinstance(hardware, NpuPimSystem) and part is not None
     _check_machine(hardware, part)
-    mine = share_of(llm, tp)
+    mine = cut_of(llm, tp)
     bits = hardware.npu.element_bits
     shape = Shape(
         heads=mine.heads,

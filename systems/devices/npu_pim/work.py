@@ -7,7 +7,8 @@ and read for its store.
 from collections.abc import Sequence
 
 from pimloom.arch.units import ceil_div
-from pimloom.cycle_sim.npu_pim.prompt import Chunk, PromptHeads, columns_of, tiles_of
+from pimloom.cycle_sim.npu_pim.heads import Heads
+from pimloom.cycle_sim.npu_pim.prompt import Chunk, columns_of, tiles_of
 from pimloom.energy.npu_pim import Work
 
 
@@ -33,17 +34,17 @@ def sum_work(chunks: int, elements: int, element_bytes: int) -> Work:
     return Work(0, arrive - elements, 2 * (arrive + stored) * element_bytes)
 
 
-def fused_work(tokens: Sequence[int], kv_heads: int, shared: int, head_dim: int, element_bytes: int) -> Work:
+def fused_work(tokens: Sequence[int], of: Heads) -> Work:
     """Attention on the arrays: K and V arrive once and stream for every head; q arrives, is read, and the result is
     stored; logits and probabilities are each written and read."""
-    heads, context = kv_heads * shared, sum(tokens)
-    cached = 2 * context * kv_heads * head_dim * (1 + shared)
-    vectors = 4 * len(tokens) * heads * head_dim
+    heads, context, both = of.kv_heads * of.shared, sum(tokens), of.key_dim + of.value_dim
+    cached = context * of.kv_heads * both * (1 + of.shared)
+    vectors = 2 * len(tokens) * heads * both
     ops = heads * sum(lane_ops("softmax", n) for n in tokens)
-    return Work(2 * context * heads * head_dim, ops, (cached + vectors + 4 * context * heads) * element_bytes)
+    return Work(context * heads * both, ops, (cached + vectors + 4 * context * heads) * of.element_bytes)
 
 
-def prompt_work(chunks: Sequence[Chunk], heads: PromptHeads) -> Work:
+def prompt_work(chunks: Sequence[Chunk], heads: Heads) -> Work:
     """Causal attention in tiles of queries: K and V arrive once and stream for every tile of queries of every head;
     whole tiles are multiplied, those on the diagonal included; logits and probabilities are each written and read."""
     queries, products, streamed, cached, softmax = 0, 0, 0, 0, 0
@@ -56,9 +57,9 @@ def prompt_work(chunks: Sequence[Chunk], heads: PromptHeads) -> Work:
             streamed += rows.last - first
             products += rows.height * (rows.last - first)
             softmax += rows.height * lane_ops("softmax", rows.last - rows.first)
-    n, dim = heads.kv_heads * heads.shared, heads.head_dim
-    elements = 2 * dim * (heads.kv_heads * cached + n * streamed) + 4 * n * (queries * dim + products)
-    return Work(2 * n * products * dim, n * softmax, elements * heads.element_bytes)
+    n, both = heads.kv_heads * heads.shared, heads.key_dim + heads.value_dim
+    elements = both * (heads.kv_heads * cached + n * streamed) + n * (2 * queries * both + 4 * products)
+    return Work(n * products * both, n * softmax, elements * heads.element_bytes)
 
 
 def lane_ops(op: str, width: int) -> int:

@@ -1,0 +1,70 @@
+"""A layer's operators in the parts of which the stages of `mappers.interleave` are made, and what results call them."""
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from pimloom.workload.batch import Batch, Request
+from pimloom.workload.op import LINKS, Op
+
+FREE = ("cache_write", "rotary", "router")  # K and V are stored with QKV; Q and K are not rotated, a choice is free
+TITLES = {  # of a module, by the end of its name
+    "input_layernorm": "norm",
+    "post_attention_layernorm": "norm",
+    "qkv_proj": "qkv",
+    "o_proj": "projection",
+    "residual": "residual",
+    "mlp.gate": "router",
+    "up_proj": "ffn1",
+    "gate_up_proj": "ffn1",
+    "act_fn": "activation",
+    "down_proj": "ffn2",
+    "experts.sum": "mix",
+}
+
+
+class Parts(NamedTuple):
+    """Operators before attention, scores to sums of values, operators behind; each in an order that works."""
+
+    before: tuple[Op, ...]
+    attention: tuple[Op, ...]
+    behind: tuple[Op, ...]
+
+
+def parts_of(made: Sequence[Op]) -> Parts:
+    """What attention waits for, attention, and all the rest: of a parallel block also what does not wait for it."""
+    core = [op for op in made if op.kind in ("score", "softmax", "value") or op.function == "softcap"]
+    named, wanted = {op.name for op in core}, {name for op in core for name in op.after}
+    for op in reversed(made):
+        if op.name in wanted:
+            wanted.update(op.after)
+    before = tuple(op for op in made if op.name in wanted - named)
+    return Parts(before, tuple(core), tuple(op for op in made if op.name not in wanted | named))
+
+
+def on_device(made: Sequence[Op]) -> Iterator[Op]:
+    """Those that take time on a device, one behind the other: each expert by itself, its matrices and what is between
+    them."""
+    there = [op for op in made if op.kind not in (*FREE, *LINKS)]
+    for experts, group in groupby(there, lambda op: op.name.startswith("mlp.experts.") and bool(op.each)):
+        some = list(group)
+        if not experts:
+            yield from some
+            continue
+        for i, rows in enumerate(some[0].each):
+            yield from (replace(op, rows=rows, each=(), held=0, name=f"{op.name}.{i}") for op in some)
+
+
+def title(op: Op) -> str:
+    """What the results call it."""
+    name = op.name.rstrip(".0123456789")
+    known = [said for end, said in TITLES.items() if name == end or name.endswith(f".{end}")]
+    return known[0] if known else name.split(".", 1)[1].replace(".", "_")
+
+
+def batch_of(tokens: Sequence[int], new: Sequence[int] | None = None) -> Batch:
+    """Contexts of `tokens`, of which the last one, or the last `new`, are computed."""
+    each = zip(new or [1] * len(tokens), tokens, strict=True)
+    return Batch(tuple(Request("decode" if n == 1 else "prefill", n, context, 1) for n, context in each))
