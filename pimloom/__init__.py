@@ -3,12 +3,12 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
-
 # In a checkout the rooms stand beside this folder; in a wheel they are inside it.
 _root = Path(__file__).resolve().parent.parent
 if (_root / "arch" / "command.py").is_file() and (_root / "pyproject.toml").is_file():
     __path__.append(str(_root))
+
+from pimloom.arch.version import __version__ as __version__  # noqa: E402 as the line above finds it
 
 if TYPE_CHECKING:
     from pimloom.api import frame as frame

@@ -9,9 +9,10 @@ from typing import Annotated
 
 import typer
 
-from pimloom import __version__, run_options, trace_options
+from pimloom import run_options, trace_options
 from pimloom.arch.error import UserError
 from pimloom.arch.inputs import begin
+from pimloom.arch.version import __version__
 from pimloom.fabric import app as fabric_app
 from pimloom.failing import say
 from pimloom.output import Json, Quiet, output

@@ -15,12 +15,12 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar, no 
 def output(value: dict[str, Any], json: str | None, show: Callable[[Any], object] | None) -> None:
     """JSON to stdout or a file if asked for, and the table unless stdout has the JSON."""
     if json == "-":
-        from pimloom.systems.files import json_text
+        from pimloom.arch.files import json_text
 
         sys.stdout.write(json_text(value))
         return
     if json is not None:
-        from pimloom.systems.files import write_json
+        from pimloom.arch.files import write_json
 
         write_json(json, value)
     if show is not None:

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from pimloom import __version__
 from pimloom.arch.error import GateError, UserError
+from pimloom.arch.version import __version__
 from pimloom.output import Json, Quiet, output
 
 PART = "gddr6_pim_gpt"
@@ -55,8 +55,8 @@ def emit(
     quiet: Quiet = False,
 ) -> None:
     """Write a block as Verilog, its ports explained above it."""
+    from pimloom.arch.files import write_atomic
     from pimloom.rtl.flow.lookup import build, load_device, needs_extra, part_of
-    from pimloom.systems.files import write_atomic
 
     if out != "-":
         _check_file(Path(out), "--out")

@@ -5,11 +5,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from pimloom.arch.error import GateError
+from pimloom.arch.files import prepare_folder
 from pimloom.arch.system import PimSystem, load_system
 from pimloom.reports.rtl.study import SYSTEM, write_report
 from pimloom.rtl.flow.lookup import needs_extra
 from pimloom.rtl_show import differing, unproved
-from pimloom.systems.files import prepare_folder
 
 Progress = Callable[[int, int], None]
 

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pimloom.arch.error import UserError
+from pimloom.arch.files import check_not_read, write_atomic
 from pimloom.arch.llm import load_llm
 from pimloom.arch.system import load_system
 from pimloom.arch.units import PS_PER_US, S_PER_US
 from pimloom.systems.devices.result import Result
 from pimloom.systems.devices.simulate import Window, positions, simulate
-from pimloom.systems.files import check_not_read, write_atomic
 from pimloom.systems.settings import parse_settings
 
 LONGEST_WINDOW_US = 2000  # about a million events

@@ -111,9 +111,9 @@ def report(
     quiet: Quiet = False,
 ) -> None:
     """Draw a sweep: Pareto front, parallel coordinates, heat map, sensitivities, table; one HTML file."""
+    from pimloom.arch.files import prepare_folder
     from pimloom.reports.sweep.page import write_report
     from pimloom.sweeping.table import open_table
-    from pimloom.systems.files import prepare_folder
 
     table = open_table(folder).table
     page = write_report(table, prepare_folder(out or folder / "report"))

@@ -5,9 +5,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pimloom import __version__
 from pimloom.arch.error import UserError
 from pimloom.arch.inputs import note_named
+from pimloom.arch.version import __version__
 from pimloom.running import check_writable, progress_bar
 from pimloom.systems.memory.tracing import Wanted, find_memory, logs_of, requests_of
 

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from pimloom.arch.files import write_atomic, write_json, write_table_csv
 from pimloom.reports.page import Card, Claim, ClaimLine, Column, Page, Section, TableData, render
-from pimloom.systems.files import write_atomic, write_json, write_table_csv
 
 Progress = Callable[[int, int], None]
 Rows = Sequence[Mapping[str, object]]

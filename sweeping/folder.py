@@ -9,13 +9,13 @@ import msgspec
 
 from pimloom.arch.document import read_text
 from pimloom.arch.error import UserError, one_line
+from pimloom.arch.files import prepare_folder, write_atomic
 from pimloom.sweeping.definition.expression import check_names, parse, parse_constraint
 from pimloom.sweeping.definition.load_sweep import LARGEST_BYTES, read_sweep, sweep_from, text_of
 from pimloom.sweeping.definition.sweep import Sweep
 from pimloom.sweeping.point.row import result_columns
 from pimloom.sweeping.point.shared import Base
 from pimloom.sweeping.store.runs import RUNS, read_runs
-from pimloom.systems.files import prepare_folder, write_atomic
 
 DEFINITION = "sweep.yaml"
 

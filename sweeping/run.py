@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 import numpy as np
 
-from pimloom import __version__
 from pimloom.arch.error import UserError
+from pimloom.arch.version import __version__
 from pimloom.sweeping.checks import check_points
 from pimloom.sweeping.crew.chunk import no_scheduler
 from pimloom.sweeping.definition.expression import parse, parse_constraint

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from pimloom.arch.error import UserError
-from pimloom.systems.files import json_text, prepare_folder, write_atomic, write_json, write_table_csv
+from pimloom.arch.files import json_text, prepare_folder, write_atomic, write_json, write_table_csv
 
 
 @pytest.fixture

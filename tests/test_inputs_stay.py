@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 import pimloom
 from pimloom.arch.error import UserError
+from pimloom.arch.files import write_atomic
 from pimloom.arch.inputs import begin
 from pimloom.arch.names import HERE
-from pimloom.systems.files import write_atomic
 from tests.command import call
 
 CONFIG = {"model_type": "gpt2", "n_embd": 256, "n_head": 8, "n_layer": 2, "vocab_size": 100}

@@ -8,6 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from pimloom.arch.files import write_atomic
 from pimloom.reports.figures import Range, grouped_bars, horizontal_ranges, lines, stacked_bars
 from pimloom.reports.page import (
     Card,
@@ -23,7 +24,6 @@ from pimloom.reports.page import (
     prose,
     render,
 )
-from pimloom.systems.files import write_atomic
 from tests.browser import browser, visit
 
 __all__ = ["browser"]

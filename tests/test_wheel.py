@@ -79,7 +79,7 @@ def command(dist, tmp_path_factory) -> Path:
 
 
 def test_wheel_runs_by_itself(command, tmp_path):
-    from pimloom import __version__
+    from pimloom.arch.version import __version__
 
     assert run(str(command), "--version", cwd=tmp_path).split()[-1] == __version__
     listed = json.loads(run(str(command), "list", "--json", "-", cwd=tmp_path))

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pimloom import __version__
 from pimloom.arch.error import UserError
+from pimloom.arch.version import __version__
 from pimloom.fabric.options import Arch, Csv, Gpus, GpusPerNode, Seed
 from pimloom.output import Json, Quiet, output
 from pimloom.systems.fabric.asked import read_counts, read_ratios

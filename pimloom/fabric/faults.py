@@ -40,12 +40,12 @@ def faults(
     quiet: Quiet = False,
 ) -> None:
     """Statistics of a fault trace; without one, of a synthetic trace that is like the public one."""
-    from pimloom import __version__
+    from pimloom.arch.files import write_table_csv
+    from pimloom.arch.version import __version__
     from pimloom.show import show_line
     from pimloom.systems.fabric.faults.events import write_faults
     from pimloom.systems.fabric.faults.statistics import fault_statistics
     from pimloom.systems.fabric.faults.synthetic import node_names
-    from pimloom.systems.files import write_table_csv
 
     check_outputs({"--json": json, "--csv": csv, "--synthesise": synthesise}, {"--faults": faults})
     if faults is not None and synthesise is not None:

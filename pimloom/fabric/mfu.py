@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pimloom import __version__
 from pimloom.arch.error import UserError
+from pimloom.arch.version import __version__
 from pimloom.fabric.options import Arch, Csv
 from pimloom.output import Json, Quiet, output
 from pimloom.systems.fabric.asked import domains_asked, read_counts

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pimloom import __version__
 from pimloom.arch.error import GateError, UserError
+from pimloom.arch.version import __version__
 from pimloom.fabric.faults import check_outputs
 from pimloom.fabric.options import Csv, GpusPerNode, Seed
 from pimloom.output import Json, Quiet, output
@@ -88,7 +88,7 @@ def place(
 
 def _write(placed: "Placed", csv: Path | None, figure: Path | None, rows: Iterable[Mapping[str, Any]]) -> None:
     """Both files, or none: the drawing is made before either is written."""
-    from pimloom.systems.files import write_atomic, write_table_csv
+    from pimloom.arch.files import write_atomic, write_table_csv
 
     drawing = None
     if figure is not None:

@@ -32,13 +32,13 @@ def switch(
     A switch takes a blackout and a retrain; during it the newest request is kept and older ones are refused. A path
     that fails is left for its backup entry of the preloaded table, without a request.
     """
-    from pimloom import __version__
+    from pimloom.arch.files import table_csv, write_atomic
     from pimloom.arch.optics import load_optics, switch_table
     from pimloom.arch.optics_events import load_events
     from pimloom.arch.system import digest
+    from pimloom.arch.version import __version__
     from pimloom.running import progress_bar
     from pimloom.systems.fabric import switch as report
-    from pimloom.systems.files import table_csv, write_atomic
     from pimloom.systems.settings import parse_settings
 
     _check_outputs(events, {"--json": json, "--csv": csv, "--timeline": timeline})

@@ -55,11 +55,11 @@ def waste(
     Faults come from a trace walked through time, by default a synthetic one like the public trace, or with
     --fault-ratio from nodes that fail alone.
     """
-    from pimloom import __version__
+    from pimloom.arch.files import write_atomic, write_table_csv
     from pimloom.arch.topology import topologies
     from pimloom.arch.topology.cluster import Cluster
+    from pimloom.arch.version import __version__
     from pimloom.systems.fabric.waste import IID_DRAWS, TRACE_DRAWS, Plan
-    from pimloom.systems.files import write_atomic, write_table_csv
 
     check_outputs({"--json": json, "--csv": csv, "--figure": figure}, {"--faults": faults})
     tps = read_counts(tp, "--tp")

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from pimloom.arch.files import write_atomic, write_table_csv
 from pimloom.fabric.faults import check_outputs
 from pimloom.reports.page import Figure
-from pimloom.systems.files import write_atomic, write_table_csv
 
 
 def check_files(json: str | None, csv: Path | None, figure: Path | None, waste: Path | None = None) -> None:

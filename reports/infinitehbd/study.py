@@ -2,8 +2,9 @@
 
 from pathlib import Path
 
-from pimloom import __version__
 from pimloom.arch.error import GateError
+from pimloom.arch.files import prepare_folder, write_atomic, write_json, write_table_csv
+from pimloom.arch.version import __version__
 from pimloom.reports.infinitehbd import economics_section, optics_section, rings_section, waste_section
 from pimloom.reports.infinitehbd.checks import reproduction_rows
 from pimloom.reports.infinitehbd.findings import CLUSTER, Findings, Scope, find_all
@@ -17,7 +18,6 @@ from pimloom.reports.reproduction import (
     reproduction_section,
 )
 from pimloom.systems.fabric.faults.trace import SERVERS
-from pimloom.systems.files import prepare_folder, write_atomic, write_json, write_table_csv
 
 TITLE = "InfiniteHBD: a reproduction"
 

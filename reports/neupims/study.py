@@ -5,8 +5,9 @@ from pathlib import Path
 
 from msgspec.structs import asdict
 
-from pimloom import __version__
+from pimloom.arch.files import prepare_folder
 from pimloom.arch.system import load_system
+from pimloom.arch.version import __version__
 from pimloom.reports.neupims import device, sections, timeline
 from pimloom.reports.neupims.checks import Findings, published, reproduction_rows
 from pimloom.reports.neupims.needed import needed
@@ -22,7 +23,6 @@ from pimloom.reports.reproduction import (
     write_study,
 )
 from pimloom.systems.devices.npu_pim.served import Served
-from pimloom.systems.files import prepare_folder
 
 TITLE = "NeuPIMs: a reproduction"
 

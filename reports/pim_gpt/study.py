@@ -3,10 +3,11 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from pimloom import __version__
 from pimloom.arch.error import GateError
+from pimloom.arch.files import prepare_folder
 from pimloom.arch.system import load_system
 from pimloom.arch.units import S_PER_US
+from pimloom.arch.version import __version__
 from pimloom.reports.page import Card, Claim, ClaimLine, Page
 from pimloom.reports.pim_gpt import sections
 from pimloom.reports.pim_gpt.baselines import baselines
@@ -24,7 +25,6 @@ from pimloom.reports.reproduction import (
     write_study,
 )
 from pimloom.systems.devices.result import Result
-from pimloom.systems.files import prepare_folder
 
 TITLE = "PIM-GPT: a reproduction"
 

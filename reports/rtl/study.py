@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pimloom import __version__
+from pimloom.arch.files import prepare_folder, write_atomic, write_json, write_table_csv
 from pimloom.arch.system import PimSystem, load_system
 from pimloom.arch.units import UM2_PER_MM2
+from pimloom.arch.version import __version__
 from pimloom.reports.page import Card, Claim, ClaimLine, Page, Section, render
 from pimloom.reports.reproduction import claim
 from pimloom.reports.rtl import sections
 from pimloom.reports.rtl.published import published
-from pimloom.systems.files import prepare_folder, write_atomic, write_json, write_table_csv
 
 TITLE = "The hardware in gates"
 SYSTEM = "pim_gpt"

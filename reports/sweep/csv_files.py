@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from pimloom.arch.files import inert, replacing, writing
 from pimloom.sweeping.columns import LARGEST_EXACT, Column
-from pimloom.systems.files import inert, replacing, writing
 
 
 def write_points(path: Path, columns: Mapping[str, Column], rows: np.ndarray) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from pimloom.arch.files import prepare_folder, write_atomic
 from pimloom.reports.page import TEMPLATES, number, prose
 from pimloom.reports.sweep.csv_files import write_points
 from pimloom.reports.sweep.findings import Findings, study
@@ -19,7 +20,6 @@ from pimloom.reports.sweep.payload import ordered, payload, role_of, script_safe
 from pimloom.reports.sweep.sensitivity import Indices
 from pimloom.reports.sweep.units import meaning_of, unit_of
 from pimloom.sweeping.sweep_table import SweepTable
-from pimloom.systems.files import prepare_folder, write_atomic
 
 __all__ = ["SweepTable", "write_report"]
 

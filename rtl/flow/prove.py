@@ -22,6 +22,7 @@ import msgspec
 import pimloom.arch
 import pimloom.rtl
 from pimloom.arch.error import UserError
+from pimloom.arch.files import write_json
 from pimloom.arch.optics import load_optics, switch_table
 from pimloom.arch.part import Part
 from pimloom.arch.system import load_part
@@ -32,7 +33,6 @@ from pimloom.rtl.flow.yowasp import YOSYS, ToolError, Tools, tool_version, tools
 from pimloom.rtl.formal.ocs import SWITCH_PROPERTIES, SwitchQuestion, SwitchTwin, any_switch
 from pimloom.rtl.formal.proof import STEP, Question, Task
 from pimloom.rtl.formal.properties import PROPERTIES, Twin
-from pimloom.systems.files import write_json
 
 Progress = Callable[[int, int], None]
 Solver = Literal["yices", "z3"]

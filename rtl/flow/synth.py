@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 from amaranth.back import rtlil
 from amaranth.lib.wiring import Component
 
+from pimloom.arch.files import write_json
 from pimloom.arch.optics import Optics
 from pimloom.arch.part import Part
 from pimloom.rtl import emit
@@ -30,7 +31,6 @@ from pimloom.rtl.flow.lookup import find_blocks
 from pimloom.rtl.flow.registered import Registered
 from pimloom.rtl.flow.tools import cache_folder
 from pimloom.rtl.flow.yowasp import NEXTPNR, YOSYS, ToolError, Tools, tool_version, tools
-from pimloom.systems.files import write_json
 
 SCRIPTS = Path(__file__).parent / "scripts"
 LIBRARY = Path("/usr/share/qflow/tech/osu018/osu018_stdcells.lib")  # Debian: qflow-tech-osu018

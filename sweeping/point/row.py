@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from pimloom import __version__
+from pimloom.arch.version import __version__
 from pimloom.sweeping.definition.sweep import Scalar
 from pimloom.sweeping.point.results import IDENTITY, MADE_BY, Column
 from pimloom.sweeping.point.shared import Base, digest_of, key_of

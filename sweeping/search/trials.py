@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from pimloom.arch.error import UserError
+from pimloom.arch.files import prepare_folder, write_atomic
 from pimloom.arch.load import load_json
 from pimloom.sweeping.search.space import Place, Space
-from pimloom.systems.files import prepare_folder, write_atomic
 
 _LARGEST_BYTES = 64 << 20
 

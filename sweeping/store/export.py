@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pimloom.systems.files import inert, replacing, writing
+from pimloom.arch.files import inert, replacing, writing
 
 if TYPE_CHECKING:
     import pandas

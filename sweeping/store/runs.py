@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from pimloom.arch.error import UserError, one_line
+from pimloom.arch.files import json_text
 from pimloom.arch.load import load_json
 from pimloom.sweeping.store.durable import make_folder, put
-from pimloom.systems.files import json_text
 
 RUNS = "runs"
 

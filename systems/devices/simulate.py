@@ -9,7 +9,6 @@ from functools import partial
 import msgspec
 import numpy as np
 
-from pimloom import __version__
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec
 from pimloom.arch.part import Part
@@ -17,6 +16,7 @@ from pimloom.arch.program import PimStep
 from pimloom.arch.system import PimSystem, RooflineSystem, System, spec_digest
 from pimloom.arch.table import Table, compile_table
 from pimloom.arch.units import BITS_PER_BYTE, J_PER_PJ, S_PER_PS, ceil_div
+from pimloom.arch.version import __version__
 from pimloom.cycle_sim.dram import Issue
 from pimloom.cycle_sim.kernel import FAR
 from pimloom.cycle_sim.machine import Event, Machine, command_counts

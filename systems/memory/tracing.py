@@ -9,6 +9,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from pimloom.arch.error import UserError
+from pimloom.arch.files import write_atomic
 from pimloom.arch.load import load_tree, nearest
 from pimloom.arch.memory import Memory, Policy
 from pimloom.arch.names import elsewhere
@@ -16,7 +17,6 @@ from pimloom.arch.part import Part
 from pimloom.arch.part_memory import MAPPING, part_memory
 from pimloom.arch.policy import complaints, load_policy
 from pimloom.arch.system import list_names, load_part
-from pimloom.systems.files import write_atomic
 from pimloom.systems.settings import parse_settings
 
 Progress = Callable[[int, int], None]

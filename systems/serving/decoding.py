@@ -9,10 +9,10 @@ from typing import Any, TypeVar
 import msgspec
 import numpy as np
 
-from pimloom import __version__
 from pimloom.arch.llm import LlmSpec
 from pimloom.arch.system import System, spec_digest
 from pimloom.arch.units import S_PER_PS
+from pimloom.arch.version import __version__
 from pimloom.systems.devices.npu_pim.served import Served
 from pimloom.systems.serving.batching import POLICIES, Rules, Step, decode
 from pimloom.systems.serving.machine import Batch, Plan, machine_of

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from pimloom import __version__
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec
 from pimloom.arch.system import System, spec_digest
+from pimloom.arch.version import __version__
 from pimloom.systems.devices.device import Device, Share, device_of
 from pimloom.systems.devices.run import Run, total_j
 from pimloom.systems.serving.decoding import side_by_side

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from pimloom.arch.error import UserError
+from pimloom.arch.files import replacing, writing
 from pimloom.rtl.flow.exchange import FOLDER, read_arrays, write_arrays
 from pimloom.rtl.flow.simulator.build import built
 from pimloom.rtl.flow.simulator.environment import (
@@ -23,7 +24,6 @@ from pimloom.rtl.flow.simulator.environment import (
     runner,
     tail,
 )
-from pimloom.systems.files import replacing, writing
 
 WAVE_SUFFIX = {"verilator": ".vcd", "icarus": ".fst"}
 

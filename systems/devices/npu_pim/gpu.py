@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pimloom import __version__
 from pimloom.arch.llm import LlmSpec
 from pimloom.arch.system import RooflineSystem, System
 from pimloom.arch.units import BITS_PER_BYTE, J_PER_PJ, PS_PER_NS, PS_PER_US, S_PER_PS
+from pimloom.arch.version import __version__
 from pimloom.cycle_sim.roofline import work_s
 from pimloom.systems.devices.npu_pim.contexts import attended
 from pimloom.systems.devices.npu_pim.energy import ledger

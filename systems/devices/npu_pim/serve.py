@@ -6,13 +6,13 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from pimloom import __version__
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec
 from pimloom.arch.npu_pim import NpuPimSystem
 from pimloom.arch.pim_channel import ChannelFaults, Mode, PimChannel
 from pimloom.arch.system import System
 from pimloom.arch.units import BITS_PER_BYTE, J_PER_PJ, S_PER_PS
+from pimloom.arch.version import __version__
 from pimloom.cycle_sim.npu_pim.machine import Npu, PimError, Ran, run
 from pimloom.energy.ledger import EnergyError
 from pimloom.mappers.interleave import stages as schedule

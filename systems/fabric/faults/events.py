@@ -17,10 +17,10 @@ import numpy as np
 
 from pimloom.arch.document import read_text, short
 from pimloom.arch.error import UserError
+from pimloom.arch.files import write_atomic
 from pimloom.arch.load import load_json
 from pimloom.arch.units import GIB, H_PER_DAY
 from pimloom.systems.fabric.faults.trace import SERVERS, Kind, Trace
-from pimloom.systems.files import write_atomic
 
 MOST_DAYS = 36_500
 EVENT_TYPES = ("fault_start", "fault_end")
