@@ -35,8 +35,7 @@ from pimloom.cycle_sim.advance import (
     advance,
     refresh_until,
 )
-from pimloom.cycle_sim.dram import Engine, Issue
-from pimloom.cycle_sim.kernel import FAR
+from pimloom.cycle_sim.dram import FAR, Engine, Issue
 from pimloom.cycle_sim.runs import Known, Run, Stream, Watch
 
 NOWHERE = np.zeros(0, np.int64)

@@ -19,13 +19,12 @@ import numpy as np
 
 from pimloom.arch.command import Row
 from pimloom.arch.table import Table
-from pimloom.cycle_sim.dram import Engine, Issue
-from pimloom.cycle_sim.kernel import FAR
-from pimloom.cycle_sim.stream import NAMES
+from pimloom.cycle_sim.dram import FAR, Engine, Issue
+from pimloom.cycle_sim.dram.words import NAMES
 
 Watch = Callable[[np.ndarray, Issue, int, int], None]
 NOT_RUNNING = -int(FAR)
-ENGINE = ("dram.py", "kernel.py", "runs.py", "stream.py")  # the files that decide a run
+ENGINE = ("dram/stream.py", "dram/kernels/stream.py", "runs.py", "dram/words.py")  # the files that decide a run
 MOST_STREAMS = 50_000  # that are kept: some 150 MB; then all are found out again where they are needed
 
 
@@ -170,7 +169,7 @@ def table_digest(names: tuple[str, ...], rules: bytes) -> bytes:
 @cache
 def engine_digest() -> bytes:
     """Digest of the code that decides a run, of which a table says nothing."""
-    code = [Path(__file__).with_name(name).read_bytes() for name in ENGINE]
+    code = [(Path(__file__).parent / name).read_bytes() for name in ENGINE]
     return hashlib.blake2b(b"\0".join(code), digest_size=16).digest()
 
 

@@ -124,7 +124,7 @@ def progress_bar(title: str, quiet: bool, kernel: Any = None) -> Iterator[Progre
     if quiet or not sys.stderr.isatty():
         yield lambda done, total: None
         return
-    from pimloom.cycle_sim.memory.kernels.compiled import is_compiled
+    from pimloom.cycle_sim.dram.kernels.compiled import is_compiled
 
     if kernel is not None and not is_compiled(kernel):
         print("compiling the engine for the first run: about half a minute", file=sys.stderr)

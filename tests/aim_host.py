@@ -21,7 +21,7 @@ from pimloom.arch.command import STREAM, Command, Level, Row, Rule
 from pimloom.arch.part import Part
 from pimloom.arch.table import Table, build_table, clocks, standard_of
 from pimloom.cycle_sim.dram import issue
-from pimloom.cycle_sim.monitor import expand, raise_if_illegal
+from pimloom.cycle_sim.dram.monitor import expand, raise_if_illegal
 
 
 class Isr(NamedTuple):

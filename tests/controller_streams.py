@@ -5,8 +5,8 @@ import numpy as np
 from pimloom.arch.part_memory import MAPPING, part_memory
 from pimloom.arch.policy import load_policy
 from pimloom.arch.system import load_part
+from pimloom.cycle_sim.dram.kernels.device import COMMANDS
 from pimloom.cycle_sim.memory.addresses import address_map, decode
-from pimloom.cycle_sim.memory.kernels.device import COMMANDS
 
 BY_BANK = ("lpddr5_6400", "hbm2_2400", "hbm3_6400", "gddr6_16000")  # parts with REFpb
 PARTS = ("ddr4_3200", "ddr5_4800", *BY_BANK)

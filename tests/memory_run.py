@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from pimloom.arch.memory import Memory
+from pimloom.cycle_sim.dram.kernels.device import COMMANDS
 from pimloom.cycle_sim.memory.channel import Tally
-from pimloom.cycle_sim.memory.kernels.device import COMMANDS
 from pimloom.cycle_sim.memory.simulate import EVERY_CK, Chunk, simulate
 from pimloom.energy.dram import dramsim3_mw_ck
 

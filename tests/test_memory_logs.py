@@ -15,7 +15,7 @@ from pimloom.arch.error import UserError
 from pimloom.arch.foreign.dramsim3 import load_dramsim3
 from pimloom.arch.foreign.ramulator2 import load_ramulator2
 from pimloom.arch.memory import Memory
-from pimloom.cycle_sim.memory.kernels.device import ACT, COMMANDS, PRE, PREAB, RD, REFAB, REFPB, SRE, SRX, WR
+from pimloom.cycle_sim.dram.kernels.device import ACT, COMMANDS, PRE, PREAB, RD, REFAB, REFPB, SRE, SRX, WR
 from pimloom.cycle_sim.memory.simulate import Chunk, simulate
 from pimloom.systems.memory.digits import DECIMAL, HEXADECIMAL, LONGEST_CELL, WORD, word_table, write_lines
 from pimloom.systems.memory.logs import ROWS, CommandLog, RequestLog, Tee

@@ -10,9 +10,8 @@ from pimloom.arch.command import STREAM, Command, Level, Row
 from pimloom.arch.error import UserError
 from pimloom.arch.system import list_names, load_part
 from pimloom.arch.table import Table, build_table, compile_table
-from pimloom.cycle_sim import monitor
-from pimloom.cycle_sim.dram import issue
-from pimloom.cycle_sim.monitor import TRACE, check_trace, expand, raise_if_illegal
+from pimloom.cycle_sim.dram import issue, monitor
+from pimloom.cycle_sim.dram.monitor import TRACE, check_trace, expand, raise_if_illegal
 from tests.streams import STANDARDS, draw_case, organization
 from tests.streams import expand as one_a_row
 

@@ -19,7 +19,7 @@ from pimloom.arch.command import STREAM, Level, Standard
 from pimloom.arch.part import Organization
 from pimloom.arch.table import Table, build_table, clocks, join_tables
 from pimloom.cycle_sim.dram import issue
-from pimloom.cycle_sim.monitor import TRACE, check_trace
+from pimloom.cycle_sim.dram.monitor import TRACE, check_trace
 from tests.reference_data import lines, ours_alone, reference_cases
 from tests.test_naive_controllers import NAMES
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pimloom.arch.memory import Memory
-from pimloom.cycle_sim.memory.kernels.compiled import bare
+from pimloom.cycle_sim.dram.kernels.compiled import bare
 
 FIELDS = ("channel", "bank", "row", "column")  # a channel's banks counted through, pseudo channel and rank included
 

@@ -8,13 +8,13 @@ import numpy as np
 from pimloom.arch.error import UserError
 from pimloom.arch.memory import Memory, Policy
 from pimloom.arch.table import Table
-from pimloom.cycle_sim.memory.kernels.buffered import fields as b
-from pimloom.cycle_sim.memory.kernels.device import COMMANDS, FAR, RD, WR, device, shape_of
-from pimloom.cycle_sim.memory.kernels.ladder import ladders
-from pimloom.cycle_sim.memory.kernels.pending import table as hash_table
-from pimloom.cycle_sim.memory.kernels.queued import fields as q
-from pimloom.cycle_sim.memory.kernels.record import record
-from pimloom.cycle_sim.memory.kernels.tree import SLOTS, new_tree
+from pimloom.cycle_sim.dram.kernels.buffered import fields as b
+from pimloom.cycle_sim.dram.kernels.device import COMMANDS, FAR, RD, WR, device, shape_of
+from pimloom.cycle_sim.dram.kernels.ladder import ladders
+from pimloom.cycle_sim.dram.kernels.pending import table as hash_table
+from pimloom.cycle_sim.dram.kernels.queued import fields as q
+from pimloom.cycle_sim.dram.kernels.record import record
+from pimloom.cycle_sim.dram.kernels.tree import SLOTS, new_tree
 
 REFRESHES = {"none": q.NONE, "all_bank": q.ALL_BANK, "staggered": q.STAGGERED, "per_bank": q.PER_BANK}
 LOG_ROWS, LEAST_ROWS = 1 << 16, 1 << 10  # of all channels together, until they are handed on; of each at least

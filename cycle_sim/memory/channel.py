@@ -7,15 +7,15 @@ import numpy as np
 
 from pimloom.arch.error import UserError
 from pimloom.arch.memory import Memory
+from pimloom.cycle_sim.dram.kernels import record
+from pimloom.cycle_sim.dram.kernels.buffered import engine as buffered
+from pimloom.cycle_sim.dram.kernels.buffered import fields as b
+from pimloom.cycle_sim.dram.kernels.device import COMMANDS, FAR
+from pimloom.cycle_sim.dram.kernels.queued import engine as queued
+from pimloom.cycle_sim.dram.kernels.queued import fields as q
+from pimloom.cycle_sim.dram.kernels.tree import slot_of
 from pimloom.cycle_sim.memory import repeat
 from pimloom.cycle_sim.memory.build import buffered_channel, chain, queued_channel
-from pimloom.cycle_sim.memory.kernels import record
-from pimloom.cycle_sim.memory.kernels.buffered import engine as buffered
-from pimloom.cycle_sim.memory.kernels.buffered import fields as b
-from pimloom.cycle_sim.memory.kernels.device import COMMANDS, FAR
-from pimloom.cycle_sim.memory.kernels.queued import engine as queued
-from pimloom.cycle_sim.memory.kernels.queued import fields as q
-from pimloom.cycle_sim.memory.kernels.tree import slot_of
 
 NOTHING = np.zeros(0, np.int64)
 FEW = 1 << 16  # refreshes without a request between them that are simulated one by one: about a hundredth of a second

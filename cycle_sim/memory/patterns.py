@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pimloom.cycle_sim.memory.kernels.compiled import bare
+from pimloom.cycle_sim.dram.kernels.compiled import bare
 
 PATTERNS = ("sequential", "random", "row-conflict", "mixed", "strided", "sparse", "random-rw", "hazard", "burst")
 SEQUENTIAL, RANDOM, ROW_CONFLICT, MIXED, STRIDED, SPARSE, RANDOM_RW, HAZARD, BURST = range(len(PATTERNS))

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pimloom.cycle_sim.memory.kernels import record
-from pimloom.cycle_sim.memory.kernels.buffered import fields as b
-from pimloom.cycle_sim.memory.kernels.device import COUNTS, FAR, FIELDS, KIND, MOST, NEXT_IN, REST, WAIT, WINDOW
-from pimloom.cycle_sim.memory.kernels.queued import fields as q
+from pimloom.cycle_sim.dram.kernels import record
+from pimloom.cycle_sim.dram.kernels.buffered import fields as b
+from pimloom.cycle_sim.dram.kernels.device import COUNTS, FAR, FIELDS, KIND, MOST, NEXT_IN, REST, WAIT, WINDOW
+from pimloom.cycle_sim.dram.kernels.queued import fields as q
 
 EMPTY = ("todo", "command", "request", "refreshes", "priority")  # hold nothing then: rings, logs and what lies between
 FIXED, CLOCK, COUNT, SKIPPED = range(4)

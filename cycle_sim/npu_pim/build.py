@@ -5,7 +5,7 @@ import numpy as np
 from pimloom.arch.part import Part
 from pimloom.arch.pim_channel import PimChannel
 from pimloom.arch.table import compile_table
-from pimloom.cycle_sim.memory.kernels.device import FAR, device
+from pimloom.cycle_sim.dram.kernels.device import FAR, device
 from pimloom.cycle_sim.npu_pim.kernels import clocks
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
 from pimloom.cycle_sim.npu_pim.kernels.banks import ROW_PLACES

@@ -11,7 +11,7 @@ from pimloom.arch.error import UserError
 from pimloom.arch.optics import Optics
 from pimloom.arch.part import Part
 from pimloom.arch.table import bend, standard_of
-from pimloom.cycle_sim.stream import describe
+from pimloom.cycle_sim.dram.words import describe
 from pimloom.rtl.blocks import BLOCKS, OCSTRX
 from pimloom.rtl.emit import to_verilog
 from pimloom.rtl.flow.channel import mismatches as channel_mismatches

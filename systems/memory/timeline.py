@@ -7,7 +7,7 @@ import numpy as np
 
 from pimloom.arch.error import UserError
 from pimloom.arch.memory import Memory
-from pimloom.cycle_sim.memory.kernels.device import COMMANDS, PREAB, REFAB, SRE, SRX
+from pimloom.cycle_sim.dram.kernels.device import COMMANDS, PREAB, REFAB, SRE, SRX
 from pimloom.systems.memory.logs import OPS, Passing, coordinates
 from pimloom.systems.timeline import Event, Track, trace_json
 

@@ -1,7 +1,7 @@
 """Reads and writes: which command of which bank comes next."""
 
-from pimloom.cycle_sim.memory.kernels.compiled import bare
-from pimloom.cycle_sim.memory.kernels.device import FAR, free_from
+from pimloom.cycle_sim.dram.kernels.compiled import bare
+from pimloom.cycle_sim.dram.kernels.device import FAR, free_from
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
 from pimloom.cycle_sim.npu_pim.kernels.banks import dots_wait, free_close, next_hit, sleep, some_queued, wake_due
 from pimloom.cycle_sim.npu_pim.kernels.fields import ACT, PIM_PRE, PRE, RD, WR

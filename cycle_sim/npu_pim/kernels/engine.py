@@ -4,8 +4,8 @@ accepted, responses fall due, a refresh falls due, a command issues, and a reque
 Clocks in which nothing of that can happen are jumped over.
 """
 
-from pimloom.cycle_sim.memory.kernels.compiled import bare, rare
-from pimloom.cycle_sim.memory.kernels.device import FAR, arm
+from pimloom.cycle_sim.dram.kernels.compiled import bare, rare
+from pimloom.cycle_sim.dram.kernels.device import FAR, arm
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
 from pimloom.cycle_sim.npu_pim.kernels.banks import dots_wait, reserve, set_row, take
 from pimloom.cycle_sim.npu_pim.kernels.data import choose, next_data

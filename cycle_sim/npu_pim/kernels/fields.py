@@ -63,7 +63,7 @@ COPY, GEMVS, LATE, QUICK, LINES = range(5)
 
 
 class Device(NamedTuple):
-    """What `cycle_sim.memory.kernels.device` builds: rules between commands, bound by bound."""
+    """What `cycle_sim.dram.kernels.device` builds: rules between commands, bound by bound."""
 
     path: np.ndarray
     bound: np.ndarray

@@ -4,8 +4,8 @@ In a clock the core goes before the channels. It sees a response a clock after i
 channel a clock later, or later still with an interconnect.
 """
 
-from pimloom.cycle_sim.memory.kernels.compiled import bare, rare
-from pimloom.cycle_sim.memory.kernels.device import FAR
+from pimloom.cycle_sim.dram.kernels.compiled import bare, rare
+from pimloom.cycle_sim.dram.kernels.device import FAR
 from pimloom.cycle_sim.npu_pim.kernels import core as k
 from pimloom.cycle_sim.npu_pim.kernels import engine
 from pimloom.cycle_sim.npu_pim.kernels import fields as f

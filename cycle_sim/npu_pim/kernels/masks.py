@@ -1,7 +1,7 @@
 """Masks of banks, a bit each."""
 
-from pimloom.cycle_sim.memory.kernels.compiled import bare
-from pimloom.cycle_sim.memory.kernels.device import COLUMNS, free_beside
+from pimloom.cycle_sim.dram.kernels.compiled import bare
+from pimloom.cycle_sim.dram.kernels.device import COLUMNS, free_beside
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
 
 ONES = (1 << 32) - 1

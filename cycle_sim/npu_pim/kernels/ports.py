@@ -5,8 +5,8 @@ Without an interconnect each port offers a few of its requests in a clock. With 
 each port comes into the core's buffer, and one of all leaves it; in the next step it may be offered, one of each port.
 """
 
-from pimloom.cycle_sim.memory.kernels.compiled import bare
-from pimloom.cycle_sim.memory.kernels.device import FAR
+from pimloom.cycle_sim.dram.kernels.compiled import bare
+from pimloom.cycle_sim.dram.kernels.device import FAR
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
 from pimloom.cycle_sim.npu_pim.kernels.clocks import clock_after, steps_before
 from pimloom.cycle_sim.npu_pim.kernels.requests import accept, accepts

@@ -1,7 +1,7 @@
 """Requests before and after their commands: acceptance, the way to a command queue, responses."""
 
-from pimloom.cycle_sim.memory.kernels.compiled import bare
-from pimloom.cycle_sim.memory.kernels.device import FAR
+from pimloom.cycle_sim.dram.kernels.compiled import bare
+from pimloom.cycle_sim.dram.kernels.device import FAR
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
 from pimloom.cycle_sim.npu_pim.kernels.banks import append, dots_wait, first_queued, next_hit, tile_missing
 from pimloom.cycle_sim.npu_pim.kernels.clocks import PASSAGE, clock_after, steps_before

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pimloom.arch.table import Table, rule_rows
-from pimloom.cycle_sim.memory.kernels.compiled import bare
+from pimloom.cycle_sim.dram.kernels.compiled import bare
 
 FAR = np.int64(1) << 60
 NEVER = -FAR

@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pimloom.cycle_sim.memory.kernels.record import Record
-from pimloom.cycle_sim.memory.kernels.tree import Tree
+from pimloom.cycle_sim.dram.kernels.record import Record
+from pimloom.cycle_sim.dram.kernels.tree import Tree
 
 # pool[slot]: a request that waits. WAITING: first of the later requests that end with it, or -1; TURN: the least goes
 # first; BEHIND: the next one in the read or the write queue that goes to the same command queue, or -1

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pimloom.cycle_sim.memory.kernels.compiled import bare
-from pimloom.cycle_sim.memory.kernels.device import COLUMNS, FAR, Shape, free_beside
+from pimloom.cycle_sim.dram.kernels.compiled import bare
+from pimloom.cycle_sim.dram.kernels.device import COLUMNS, FAR, Shape, free_beside
 
 NONE = FAR
 LANES = 4  # known when compiled: loops over them are unrolled

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pimloom.cycle_sim.memory.kernels.compiled import bare
-from pimloom.cycle_sim.memory.kernels.device import COMMANDS
+from pimloom.cycle_sim.dram.kernels.compiled import bare
+from pimloom.cycle_sim.dram.kernels.device import COMMANDS
 
 # command[k]: row of the log; by: 0 for a request, 1 for the refresh engine
 CLOCK, COMMAND, BANK, ROW, COLUMN, BY = range(6)

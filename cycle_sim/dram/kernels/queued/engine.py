@@ -7,12 +7,12 @@ move to their command queues; requests are accepted. Clocks in which nothing of 
 
 import numpy as np
 
-from pimloom.cycle_sim.memory.kernels.compiled import bare
-from pimloom.cycle_sim.memory.kernels.device import FAR, PRE, SRX, arm
-from pimloom.cycle_sim.memory.kernels.pending import find, insert, remove
-from pimloom.cycle_sim.memory.kernels.queued import fields as f
-from pimloom.cycle_sim.memory.kernels.queued.queues import append, choose, command_of, is_column, next_issue, pick, take
-from pimloom.cycle_sim.memory.kernels.queued.upkeep import (
+from pimloom.cycle_sim.dram.kernels.compiled import bare
+from pimloom.cycle_sim.dram.kernels.device import FAR, PRE, SRX, arm
+from pimloom.cycle_sim.dram.kernels.pending import find, insert, remove
+from pimloom.cycle_sim.dram.kernels.queued import fields as f
+from pimloom.cycle_sim.dram.kernels.queued.queues import append, choose, command_of, is_column, next_issue, pick, take
+from pimloom.cycle_sim.dram.kernels.queued.upkeep import (
     change_row,
     close_rows,
     engine_at,
@@ -23,8 +23,8 @@ from pimloom.cycle_sim.memory.kernels.queued.upkeep import (
     sleep_at,
     wake,
 )  # fmt: skip
-from pimloom.cycle_sim.memory.kernels.queued.waiting import enter, first_to_move, first_unread, leave
-from pimloom.cycle_sim.memory.kernels.record import (
+from pimloom.cycle_sim.dram.kernels.queued.waiting import enter, first_to_move, first_unread, leave
+from pimloom.cycle_sim.dram.kernels.record import (
     CLOSED_FOR_MISS,
     FORWARDED,
     HERE,
@@ -40,7 +40,7 @@ from pimloom.cycle_sim.memory.kernels.record import (
     note_command,
     note_request,
 )  # fmt: skip
-from pimloom.cycle_sim.memory.kernels.tree import climb, note
+from pimloom.cycle_sim.dram.kernels.tree import climb, note
 
 
 @bare

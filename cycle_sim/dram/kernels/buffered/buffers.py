@@ -8,11 +8,11 @@ keys.
 
 import numpy as np
 
-from pimloom.cycle_sim.memory.kernels.buffered import fields as f
-from pimloom.cycle_sim.memory.kernels.compiled import bare, rare
-from pimloom.cycle_sim.memory.kernels.device import ACT, FAR, PRE, PREAB, RD, REFAB, free_from
-from pimloom.cycle_sim.memory.kernels.ladder import place
-from pimloom.cycle_sim.memory.kernels.tree import LANES, NONE, climb, climb_all, key_of, next_clock, note
+from pimloom.cycle_sim.dram.kernels.buffered import fields as f
+from pimloom.cycle_sim.dram.kernels.compiled import bare, rare
+from pimloom.cycle_sim.dram.kernels.device import ACT, FAR, PRE, PREAB, RD, REFAB, free_from
+from pimloom.cycle_sim.dram.kernels.ladder import place
+from pimloom.cycle_sim.dram.kernels.tree import LANES, NONE, climb, climb_all, key_of, next_clock, note
 
 YOUNG = np.int64(1) << 59  # added to the keys of those that are not in the active buffer
 ROWS, COLUMNS = 1 << ACT | 1 << PRE, 3 << RD

@@ -6,8 +6,8 @@ to be closed; one command issues (one column and one row command where they have
 
 import numpy as np
 
-from pimloom.cycle_sim.memory.kernels.buffered import fields as f
-from pimloom.cycle_sim.memory.kernels.buffered.buffers import (
+from pimloom.cycle_sim.dram.kernels.buffered import fields as f
+from pimloom.cycle_sim.dram.kernels.buffered.buffers import (
     COLUMNS,
     ROWS,
     YOUNG,
@@ -24,12 +24,12 @@ from pimloom.cycle_sim.memory.kernels.buffered.buffers import (
     renew_busy,
     take,
 )  # fmt: skip
-from pimloom.cycle_sim.memory.kernels.compiled import bare, rare
-from pimloom.cycle_sim.memory.kernels.device import ACT, FAR, PRE, RD, RDA, REFAB, WR, WRA, arm, free_from
-from pimloom.cycle_sim.memory.kernels.ladder import earliest, place
-from pimloom.cycle_sim.memory.kernels.pending import find, insert, remove
-from pimloom.cycle_sim.memory.kernels.queued.fields import DONE, FLUSH, MORE, PAUSE, STARVED
-from pimloom.cycle_sim.memory.kernels.record import (
+from pimloom.cycle_sim.dram.kernels.compiled import bare, rare
+from pimloom.cycle_sim.dram.kernels.device import ACT, FAR, PRE, RD, RDA, REFAB, WR, WRA, arm, free_from
+from pimloom.cycle_sim.dram.kernels.ladder import earliest, place
+from pimloom.cycle_sim.dram.kernels.pending import find, insert, remove
+from pimloom.cycle_sim.dram.kernels.queued.fields import DONE, FLUSH, MORE, PAUSE, STARVED
+from pimloom.cycle_sim.dram.kernels.record import (
     FORWARDED,
     LOGGING,
     MERGED,
@@ -43,7 +43,7 @@ from pimloom.cycle_sim.memory.kernels.record import (
     row_closed,
     row_opened,
 )  # fmt: skip
-from pimloom.cycle_sim.memory.kernels.tree import ALL, NONE, climb, oldest, passing, slot_of
+from pimloom.cycle_sim.dram.kernels.tree import ALL, NONE, climb, oldest, passing, slot_of
 
 
 @bare

@@ -4,13 +4,13 @@ A queue serves one bank, the banks of a rank, or all; its entries stand bank by 
 first of its entries that needs that command.
 """
 
-from pimloom.cycle_sim.memory.kernels.compiled import bare, rare
-from pimloom.cycle_sim.memory.kernels.device import ACT, PRE, RD, SRX, WR, WRA, free_from
-from pimloom.cycle_sim.memory.kernels.ladder import place
-from pimloom.cycle_sim.memory.kernels.queued import fields as f
-from pimloom.cycle_sim.memory.kernels.queued.waiting import room_changed
-from pimloom.cycle_sim.memory.kernels.record import SLEEPS
-from pimloom.cycle_sim.memory.kernels.tree import (
+from pimloom.cycle_sim.dram.kernels.compiled import bare, rare
+from pimloom.cycle_sim.dram.kernels.device import ACT, PRE, RD, SRX, WR, WRA, free_from
+from pimloom.cycle_sim.dram.kernels.ladder import place
+from pimloom.cycle_sim.dram.kernels.queued import fields as f
+from pimloom.cycle_sim.dram.kernels.queued.waiting import room_changed
+from pimloom.cycle_sim.dram.kernels.record import SLEEPS
+from pimloom.cycle_sim.dram.kernels.tree import (
     ALL,
     LANES,
     NONE,

@@ -3,11 +3,11 @@
 Those of one command queue stand in a chain, and the first of each chain whose command queue has room in a ladder.
 """
 
-from pimloom.cycle_sim.memory.kernels.compiled import bare, rare
-from pimloom.cycle_sim.memory.kernels.ladder import place
-from pimloom.cycle_sim.memory.kernels.pending import find
-from pimloom.cycle_sim.memory.kernels.queued import fields as f
-from pimloom.cycle_sim.memory.kernels.tree import NONE, key_of, slot_of
+from pimloom.cycle_sim.dram.kernels.compiled import bare, rare
+from pimloom.cycle_sim.dram.kernels.ladder import place
+from pimloom.cycle_sim.dram.kernels.pending import find
+from pimloom.cycle_sim.dram.kernels.queued import fields as f
+from pimloom.cycle_sim.dram.kernels.tree import NONE, key_of, slot_of
 
 
 @bare

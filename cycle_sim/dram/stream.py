@@ -21,7 +21,7 @@ import numpy as np
 from pimloom.arch.command import POSTPONED_MAX, STREAM
 from pimloom.arch.error import UserError
 from pimloom.arch.table import Rules, Table
-from pimloom.cycle_sim.kernel import (
+from pimloom.cycle_sim.dram.kernels.stream import (
     CLOSED,
     FAR,
     LOG_FULL,
@@ -33,7 +33,7 @@ from pimloom.cycle_sim.kernel import (
     load,
     run,
 )
-from pimloom.cycle_sim.stream import NAMES, bad_field, describe
+from pimloom.cycle_sim.dram.words import NAMES, bad_field, describe
 
 
 class Issue(NamedTuple):

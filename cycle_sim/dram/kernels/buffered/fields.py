@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pimloom.cycle_sim.memory.kernels.record import Record
-from pimloom.cycle_sim.memory.kernels.tree import Tree
+from pimloom.cycle_sim.dram.kernels.record import Record
+from pimloom.cycle_sim.dram.kernels.tree import Tree
 
 # pool[slot]: a request. ARRIVE: clock at which it was sent; COUNTED: whether its first command has been seen; BESIDE:
 # the next one in the active buffer that wants the bank, or -1; SEAT: place in `held`

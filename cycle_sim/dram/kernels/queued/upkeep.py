@@ -1,11 +1,11 @@
 """What a controller with command queues does of its own: refresh, self-refresh, rows that nobody uses any more."""
 
-from pimloom.cycle_sim.memory.kernels.compiled import bare, rare
-from pimloom.cycle_sim.memory.kernels.device import ACT, FAR, PRE, PREAB, RD, REFAB, REFPB, SRE, WR, arm, free_from
-from pimloom.cycle_sim.memory.kernels.ladder import earliest
-from pimloom.cycle_sim.memory.kernels.queued import fields as f
-from pimloom.cycle_sim.memory.kernels.queued.queues import renew
-from pimloom.cycle_sim.memory.kernels.record import (
+from pimloom.cycle_sim.dram.kernels.compiled import bare, rare
+from pimloom.cycle_sim.dram.kernels.device import ACT, FAR, PRE, PREAB, RD, REFAB, REFPB, SRE, WR, arm, free_from
+from pimloom.cycle_sim.dram.kernels.ladder import earliest
+from pimloom.cycle_sim.dram.kernels.queued import fields as f
+from pimloom.cycle_sim.dram.kernels.queued.queues import renew
+from pimloom.cycle_sim.dram.kernels.record import (
     HERE,
     IDLE_CK,
     IDLE_FROM,
