@@ -11,17 +11,18 @@ if (_root / "arch" / "command.py").is_file() and (_root / "pyproject.toml").is_f
 from pimloom.arch.version import __version__ as __version__  # noqa: E402 as the line above finds it
 
 if TYPE_CHECKING:
+    from pimloom.api import compare as compare
     from pimloom.api import frame as frame
     from pimloom.api import run as run
     from pimloom.api import sweep as sweep
     from pimloom.api import trace as trace
     from pimloom.arch.error import UserError as UserError
 
-__all__ = ["UserError", "__version__", "frame", "run", "sweep", "trace"]
+__all__ = ["UserError", "__version__", "compare", "frame", "run", "sweep", "trace"]
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("frame", "run", "sweep", "trace"):  # numba is slow to import: only when asked for
+    if name in ("compare", "frame", "run", "sweep", "trace"):  # numba is slow to import: only when asked for
         from pimloom import api
 
         return getattr(api, name)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pimloom.systems.devices.npu_pim.served import Served
     from pimloom.systems.devices.result import Result
     from pimloom.systems.memory.outcome import Outcome
+    from pimloom.systems.serving.comparing import Comparison
     from pimloom.systems.serving.decoding import Decoded
     from pimloom.systems.serving.generation import Generated
 
@@ -125,6 +126,41 @@ def run(
             quiet=True,
         )
     ).found
+
+
+def compare(
+    systems: Iterable[str | Path],
+    *,
+    model: str | Path,
+    generate: int = 256,
+    prompt: int = 0,
+    batch: int = 1,
+    chunk: int = 2048,
+    every: int = 16,
+    tp: int = 1,
+    layers: int | None = None,
+    html: str | Path | None = None,
+) -> "Comparison":
+    """Run one workload on several systems, as `pimloom compare` does; a system that cannot run it has its `reason`.
+
+    systems: names from `pimloom list` or paths to system YAMLs. `batch` requests with prompts of `prompt` tokens, each
+    of which generates `generate`; of decode each `every`-th iteration is simulated, the others are interpolated. html:
+    a folder for a page. Raises `pimloom.UserError`.
+
+    >>> compare(["pim_gpt", "gpu_a100"], model="gpt2", generate=2).first
+    'gpu_a100'
+    """
+    from pimloom.comparing import Asked, compare_command
+
+    begin()
+    if isinstance(systems, str | Path) or not isinstance(systems, Iterable):
+        typed.fail("systems", "several names or paths", systems)
+    names = [typed.text("systems", name) for name in systems]
+    whole = {"prompt": prompt, "generate": generate, "batch": batch, "chunk": chunk, "every": every, "tp": tp}
+    counts = [typed.count(name, value) for name, value in whole.items()]
+    asked = Asked(*counts[:6], typed.maybe_count("layers", layers))
+    page = typed.maybe_path("html", html)
+    return compare_command(names, typed.text("model", model), asked, json=None, html=page, quiet=True).found
 
 
 def trace(

@@ -166,6 +166,38 @@ def run(
 
 
 @app.command(
+    short_help="Run one workload on several systems, side by side.",
+    epilog="Example:  pimloom compare pim_gpt,npu_only,gpu_a100 --model gpt2-xl --prompt 512 --generate 512 --html DIR",
+)
+def compare(
+    systems: Annotated[str, typer.Argument(help="System names or paths to system YAMLs, separated by commas.")],
+    model: run_options.Model,
+    generate: run_options.Generate = 256,
+    prompt: run_options.Prompt = 0,
+    batch: run_options.Batch = 1,
+    chunk: run_options.Chunk = 2048,
+    every: Annotated[
+        int,
+        typer.Option(metavar="K", help="Simulate each K-th decode iteration, interpolate the others."),
+    ] = 16,
+    tp: run_options.Tp = 1,
+    layers: run_options.Layers = None,
+    html: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Folder for index.html, results.json and timeline.json.")
+    ] = None,
+    json: Json = None,
+    quiet: Quiet = False,
+) -> None:
+    """Run one workload on several systems: times, energy by part, memory, what bounds each phase, and why."""
+    from pimloom.comparing import Asked, compare_command
+
+    asked = Asked(prompt or 0, generate or 0, batch or 0, chunk or 0, every, tp or 0, layers)
+    names = [name.strip() for name in systems.split(",") if name.strip()]
+    answer = compare_command(names, model, asked, json=json, html=html, quiet=quiet)
+    output(answer.found.as_dict(), json, None if quiet else lambda _: answer.show())
+
+
+@app.command(
     short_help="Send memory requests to DRAM controllers, command by command.",
     epilog="Example:  pimloom trace hbm2 --pattern random --requests 1e6 --commands commands.csv.gz",
 )

@@ -5,13 +5,14 @@ from typing import NamedTuple
 
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import load_llm
-from pimloom.arch.system import RooflineSystem
 from pimloom.arch.units import J_PER_MJ, S_PER_MS, S_PER_US
 from pimloom.cycle_sim.npu_pim.kernels.machine import run_all
 from pimloom.running import check_outputs, progress_bar
 from pimloom.serving import layers_of, load_faithful
 from pimloom.show import show_line
-from pimloom.systems.serving.generation import Generated, Wanted, generate
+from pimloom.systems.devices.traits import traits
+from pimloom.systems.serving.generation import Generated, generate
+from pimloom.systems.serving.stepping import Wanted
 
 CHUNK = 2048  # tokens: vLLM's max_num_batched_tokens with chunked prefill [recalled]
 
@@ -43,7 +44,7 @@ def generate_command(
     check_outputs({"--json": json})
     fidelity = asked.fidelity or "physical"
     llm, hardware = load_llm(model), load_faithful(system, settings, fidelity)
-    if fidelity == "released" and (asked.prompt or isinstance(hardware.spec, RooflineSystem)):
+    if fidelity == "released" and (asked.prompt or not traits(hardware.spec.kind).faults):
         raise UserError(f"--fidelity released: no simulator of {hardware.name} computes prompts; leave it out")
     check_outputs({"--json": json})  # once more: by now its inputs have been read
     each = [1 if value is None else value for value in (asked.batch, asked.every, asked.tp)]

@@ -5,6 +5,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pimloom.arch.error import UserError
+from pimloom.arch.system import load_system
+from pimloom.systems.devices.traits import traits
 
 if TYPE_CHECKING:
     from pimloom.systems.devices.npu_pim.served import Served
@@ -54,8 +56,6 @@ class Ran(NamedTuple):
 
 def run_any(wanted: Run) -> Ran:
     """Run as asked. Raises UserError."""
-    from pimloom.serving import serves
-
     batched = {name: getattr(wanted, name) for name in ("requests", "batch", "chunk", "iterations", "every", "policy")}
     batched |= {name: getattr(wanted, name) for name in ("tp", "pp", "layers", "fidelity")}
     given = any(value is not None for value in batched.values())
@@ -63,7 +63,8 @@ def run_any(wanted: Run) -> Ran:
         raise UserError(f"--window {wanted.window}: belongs to --timeline FILE; name one")
     if not 0 <= wanted.seed < 1 << 64:
         raise UserError(f"--seed {wanted.seed}: expected a whole number from 0 to 2^64 - 1")
-    if not serves(wanted.system, given):
+    sequence = traits(load_system(wanted.system).spec.kind).sequence
+    if (sequence == "always" and wanted.requests is None) or (sequence == "alone" and not given):
         return _sequence(wanted, batched)
     from_prompts = wanted.requests is None and (wanted.prompt is not None or wanted.generate is not None)
     return _generation(wanted) if from_prompts else _batch(wanted)

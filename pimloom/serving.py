@@ -10,20 +10,20 @@ import msgspec
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec, load_llm
 from pimloom.arch.load import nearest
-from pimloom.arch.npu_pim import Faults, NpuPimSystem
-from pimloom.arch.system import RooflineSystem, System, load_system
+from pimloom.arch.npu_pim import Faults
+from pimloom.arch.system import System, load_system
 from pimloom.cycle_sim.npu_pim.kernels.machine import run_all
 from pimloom.decoding_show import show_decoded, show_served, show_source
 from pimloom.energy.npu_pim import activate_note
 from pimloom.mappers.packing import round_robin
 from pimloom.running import check_outputs, progress_bar
-from pimloom.systems.devices.npu_pim.gpu import serve_gpu
-from pimloom.systems.devices.npu_pim.parallel import serve_on_devices, smallest_batch
+from pimloom.systems.devices.npu_pim.parallel import smallest_batch
 from pimloom.systems.devices.npu_pim.served import Served
+from pimloom.systems.devices.traits import traits
 from pimloom.systems.serving.batching import POLICIES
 from pimloom.systems.serving.data_sets import DATA_SETS
 from pimloom.systems.serving.decoding import Decoded, decode_iterations, described, summary, workload_digest
-from pimloom.systems.serving.machine import Plan
+from pimloom.systems.serving.machine import Batch, Plan, serve_list
 from pimloom.systems.serving.requests import read_requests
 from pimloom.systems.serving.trace_file import is_trace
 from pimloom.systems.serving.workload import KNOWN, load_workload
@@ -56,12 +56,6 @@ class Answer(NamedTuple):
     show: Callable[[], None]
 
 
-def serves(system: str, batched: bool) -> bool:
-    """Whether a system serves a batch: an NPU always, a roofline if options of a batch are given."""
-    spec = load_system(system).spec
-    return isinstance(spec, NpuPimSystem) or (batched and isinstance(spec, RooflineSystem))
-
-
 def serve_command(
     system: str, model: str, settings: Sequence[str], asked: Asked, *, json: str | None, quiet: bool
 ) -> Answer:
@@ -83,8 +77,7 @@ def serve_command(
     llm = load_llm(model)
     asked = asked._replace(fidelity=fidelity, layers=layers_of(llm, asked.layers))
     hardware = load_faithful(system, settings, fidelity)
-    if isinstance(hardware.spec, RooflineSystem):
-        _check_roofline(hardware, asked)
+    _check_traits(hardware, asked)
     listed = _is_list(requests)
     check_outputs({"--json": json})  # once more: by now its inputs have been read
     answer = (_one_list if listed else _workload)(hardware, llm, asked, quiet)
@@ -104,21 +97,22 @@ def load_faithful(system: str, settings: Sequence[str], fidelity: str) -> System
     """A system with overrides, an NPU with or without the faults of its own simulator. Raises UserError."""
     _check_one_of("--fidelity", fidelity, FIDELITIES)
     changed = parse_settings(settings)
-    if isinstance(load_system(system).spec, NpuPimSystem):
+    if traits(load_system(system).spec.kind).faults:
         changed = {f"faults.{name}": FIDELITIES[fidelity] for name in Faults.__struct_fields__} | changed
     return load_system(system, changed)
 
 
-def _check_roofline(system: System, asked: Asked) -> None:
-    """Raise UserError for options of machines that a roofline is not."""
+def _check_traits(system: System, asked: Asked) -> None:
+    """Raise UserError for options of machines that this one is not."""
+    has = traits(system.spec.kind)
     unknown = {
-        "--fidelity released": ("it has no faults to turn on", asked.fidelity == "released"),
-        f"--pp {asked.pp}": ("without pipelines", asked.pp > 1),
-        f"--policy {asked.policy}": ("its memory has no channels", asked.policy is not None),
+        "--fidelity released": ("it has no faults to turn on", not has.faults and asked.fidelity == "released"),
+        f"--pp {asked.pp}": ("without pipelines", not has.pipelines and asked.pp > 1),
+        f"--policy {asked.policy}": ("its memory has no channels", not has.channels and asked.policy is not None),
     }
     for option, (why, given) in unknown.items():
         if given:
-            raise UserError(f"{option}: {system.name} is a roofline, {why}; leave it out")
+            raise UserError(f"{option}: {system.name} is {has.what}, {why}; leave it out")
 
 
 def _check_one_of(option: str, value: str, known: Sequence[str] | dict[str, str]) -> None:
@@ -150,36 +144,35 @@ def _one_list(hardware: System, llm: LlmSpec, asked: Asked, quiet: bool) -> Answ
     _refuse_many(asked)
     assert asked.requests and asked.layers and asked.fidelity
     spec, path = hardware.spec, Path(asked.requests)
-    tokens, channel = read_requests(path, spec.dram.channels if isinstance(spec, NpuPimSystem) else MOST_CHANNELS)
+    has = traits(spec.kind)
+    channels = spec.dram.channels if spec.kind == "npu_pim" else MOST_CHANNELS
+    tokens, channel = read_requests(path, channels)
     if asked.policy and channel is not None:
         raise UserError(f"--policy {asked.policy}: {path} gives the channels; leave one of the two out")
-    if isinstance(spec, NpuPimSystem):
-        if asked.policy == "round-robin":
-            channel = round_robin(tokens.tolist(), spec.dram.channels)
-        with progress_bar(f"{llm.name} on {hardware.name}", quiet, run_all):
-            found = serve_on_devices(
-                hardware, llm, tokens, channel, tp=asked.tp, pp=asked.pp, layers=asked.layers, fidelity=asked.fidelity
-            )
-    else:
-        found = serve_gpu(hardware, llm, tokens, tp=asked.tp, layers=asked.layers)
+    if has.channels and asked.policy == "round-robin":
+        channel = round_robin(tokens.tolist(), channels)
+    plan = Plan(len(tokens), 1, 1, None, asked.seed, asked.tp, asked.pp, asked.layers, asked.fidelity)
+    with progress_bar(f"{llm.name} on {hardware.name}", quiet, run_all if has.channels else None):
+        found = serve_list(hardware, llm, Batch(tokens, channel), plan)
     if not quiet:
         _note_long(llm, int(tokens.max()))
-        if isinstance(spec, NpuPimSystem):
-            _note_undivided(spec, smallest_batch(hardware, llm, tokens, channel, tp=asked.tp, pp=asked.pp), asked.pp)
+        _note_undivided(hardware, llm, Batch(tokens, channel), asked)
     return Answer(found, lambda: show_served(found))
 
 
 def _note_energy(system: System) -> None:
     """Say on stderr where the currents of a memory leave little or no energy for an ACT."""
-    energy = isinstance(system.spec, NpuPimSystem) and system.spec.energy is not None
-    if energy and system.part and (why := activate_note(system.part)):
+    if system.spec.kind == "npu_pim" and system.spec.energy and system.part and (why := activate_note(system.part)):
         print(f"pimloom: note: {why}", file=sys.stderr)
 
 
-def _note_undivided(system: NpuPimSystem, requests: int, pp: int) -> None:
+def _note_undivided(system: System, llm: LlmSpec, batch: Batch, asked: Asked) -> None:
     """Say on stderr that there are too few requests for sub-batches in the batch, or in its smallest micro-batch."""
-    if requests < (n := system.interleave.sub_batches):
-        which = f"the batch of {requests} runs" if pp == 1 else f"micro-batches, the smallest of {requests}, run"
+    if system.spec.kind != "npu_pim":
+        return
+    requests = smallest_batch(system, llm, *batch, tp=asked.tp, pp=asked.pp)
+    if requests < (n := system.spec.interleave.sub_batches):
+        which = f"the batch of {requests} runs" if asked.pp == 1 else f"micro-batches, the smallest of {requests}, run"
         print(f"pimloom: note: {which} undivided, as {n} sub-batches need more", file=sys.stderr)
 
 
@@ -198,7 +191,7 @@ def _note_long(llm: LlmSpec, longest: int) -> None:
 def _workload(hardware: System, llm: LlmSpec, asked: Asked, quiet: bool) -> Answer:
     """Iterations of a data set or a trace."""
     assert asked.requests and asked.layers and asked.fidelity
-    workload = load_workload(asked.requests, seed=asked.seed)
+    workload, has = load_workload(asked.requests, seed=asked.seed), traits(hardware.spec.kind)
     if asked.batch is None:
         many = "most requests at once" if workload.timed else "how many requests are kept alive"
         raise UserError(f"--batch: expected {many}, as --requests {asked.requests} does not say it")
@@ -206,18 +199,17 @@ def _workload(hardware: System, llm: LlmSpec, asked: Asked, quiet: bool) -> Answ
         asked.batch,
         asked.iterations or 1,
         asked.every or 1,
-        None if isinstance(hardware.spec, RooflineSystem) else asked.policy or POLICIES[0],
+        asked.policy or POLICIES[0] if has.channels else None,
         asked.seed,
         asked.tp,
         asked.pp,
         asked.layers,
         asked.fidelity,
     )
-    kernel = run_all if isinstance(hardware.spec, NpuPimSystem) else None
-    with progress_bar(f"{llm.name} on {hardware.name}", quiet, kernel) as progress:
+    with progress_bar(f"{llm.name} on {hardware.name}", quiet, run_all if has.channels else None) as progress:
         done, served = decode_iterations(hardware, llm, workload, plan, lambda n: progress(n, plan.iterations))
     source = described(workload, plan)
-    if plan.iterations > 1:
+    if plan.iterations > 1 or not has.lists:
         decoded = summary(hardware, llm, plan, workload, done, served)
         return Answer(decoded, lambda: show_decoded(decoded))
     asked_for = workload_digest(hardware, llm, workload, plan)

@@ -5,6 +5,7 @@ from math import fsum, isclose
 import numpy as np
 import pytest
 
+import pimloom
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import load_llm
 from pimloom.arch.system import load_system
@@ -116,3 +117,21 @@ def test_capacity(name):
     needed = found.weight_bytes + found.tokens * found.cache_bytes_per_token
     assert 0.9 * found.memory_bytes < needed <= found.memory_bytes * 1.01
     assert found.weight_bytes >= 2 * 12 * 12 * 768**2 and found.cache_bytes_per_token >= 2 * 2 * 12 * 768
+
+
+AZURE = "timestamp,prompt_tokens,output_tokens\n0,20,3\n0.001,300,2\n0.5,64,2\n"
+
+
+def test_requests_on_pim_gpt(tmp_path):
+    """One at a time, each like the tokens of a run at the same contexts."""
+    (tmp_path / "azure.csv").write_text(AZURE)
+    found = pimloom.run("pim_gpt", model="gpt2", requests=tmp_path / "azure.csv", batch=1, iterations=9)
+    assert found.iterations == 7 and found.iteration_tokens == [20, 21, 22, 300, 301, 64, 65]
+    assert found.requests_finished == 3 and set(found.iteration_batch) == {1}
+    one = device("pim_gpt")
+    assert found.iteration_s == pytest.approx([one.step(Batch.decode([t])).time_s for t in found.iteration_tokens])
+    with pytest.raises(UserError, match="batch 2: pim_gpt runs at most 1 request"):
+        pimloom.run("pim_gpt", model="gpt2", requests=tmp_path / "azure.csv", batch=2)
+    (tmp_path / "list.csv").write_text("seq_len\n8\n")
+    with pytest.raises(UserError, match="pim_gpt takes no list of contexts; give a data set or a trace"):
+        pimloom.run("pim_gpt", model="gpt2", requests=tmp_path / "list.csv")

@@ -15,7 +15,8 @@ from pimloom.arch.llm import load_llm
 from pimloom.arch.npu_pim import Faults
 from pimloom.arch.system import RooflineSystem, load_system
 from pimloom.systems.devices.npu_pim.serve import serve
-from pimloom.systems.serving.generation import Wanted, chunked, generate
+from pimloom.systems.serving.generation import generate
+from pimloom.systems.serving.stepping import Wanted, chunked
 from tests.command import call
 
 PHYSICAL = {f"faults.{name}": "false" for name in Faults.__struct_fields__}

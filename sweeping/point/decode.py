@@ -7,20 +7,18 @@ import numpy as np
 
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec
-from pimloom.arch.npu_pim import NpuPimSystem
-from pimloom.arch.system import RooflineSystem, System, spec_digest
+from pimloom.arch.system import System, spec_digest
 from pimloom.arch.units import S_PER_PS
 from pimloom.energy.logic_area import npu_pim_area_mm2
 from pimloom.mappers.packing import round_robin
 from pimloom.sweeping.point.requests import Given, workload_of
 from pimloom.sweeping.point.workload import Work
 from pimloom.systems.devices.npu_pim.contexts import attended
-from pimloom.systems.devices.npu_pim.gpu import serve_gpu
-from pimloom.systems.devices.npu_pim.parallel import serve_on_devices
 from pimloom.systems.devices.npu_pim.served import Served
+from pimloom.systems.devices.traits import traits
 from pimloom.systems.serving.batching import POLICIES
 from pimloom.systems.serving.decoding import decode_iterations, workload_digest
-from pimloom.systems.serving.machine import Batch, Plan, machine_of
+from pimloom.systems.serving.machine import Batch, Plan, machine_of, serve_list
 
 Values = dict[str, float | int | None]
 OF_GROWING = ("batch", "prompt", "generate", "every", "tp", "pp", "layers", "fidelity")
@@ -42,7 +40,7 @@ def decode(system: System, llm: LlmSpec, work: Work, given: Given | None, seed: 
         found, made_by = _listed(system, llm, work, given, layers)
     else:
         found, made_by = _served(system, llm, work, given, layers, seed)
-    if isinstance(system.spec, NpuPimSystem) and system.part is not None:
+    if system.spec.kind == "npu_pim" and system.part is not None:
         area, n = npu_pim_area_mm2(system.spec, system.part), system.spec.interleave.sub_batches
         found["area_mm2"] = None if area is None else area * work.tp * work.pp
         found["sub_batches"] = n if (found["batch_mean"] or 0) >= n else 1
@@ -66,11 +64,11 @@ def _growing(system: System, llm: LlmSpec, work: Work, layers: int) -> tuple[Val
 
 
 def _channels(system: System) -> int:
-    return system.spec.dram.channels if isinstance(system.spec, NpuPimSystem) else 1
+    return system.spec.dram.channels if system.spec.kind == "npu_pim" else 1
 
 
 def _plan(system: System, work: Work, layers: int, batch: int, seed: int) -> Plan:
-    policy = None if isinstance(system.spec, RooflineSystem) else work.policy or POLICIES[0]
+    policy = work.policy or POLICIES[0] if traits(system.spec.kind).channels else None
     return Plan(
         batch, work.iterations or 1, work.every, policy, seed, work.tp, work.pp, layers, work.fidelity,
     )  # fmt: skip
@@ -110,16 +108,12 @@ def _listed(system: System, llm: LlmSpec, work: Work, given: Given, layers: int)
             raise UserError(f"workload.{key}: {given.name} lists the contexts of one iteration; leave it out")
     tokens, channels = np.array(given.tokens, np.int64), _channels(system)
     channel = None if given.channel is None else np.array(given.channel, np.int64)
-    if isinstance(system.spec, RooflineSystem):
-        served = serve_gpu(system, llm, tokens, tp=work.tp, layers=layers)
-    else:
+    if traits(system.spec.kind).channels:
         if channel is not None and channel.max() >= channels:
             raise UserError(f"{given.name}: names channel {channel.max()}, there are {channels}")
         if channel is None and work.policy == "round-robin":
             channel = np.array(round_robin(tokens.tolist(), channels), np.int64)
-        served = serve_on_devices(
-            system, llm, tokens, channel, tp=work.tp, pp=work.pp, layers=layers, fidelity=work.fidelity
-        )
+    served = serve_list(system, llm, Batch(tokens, channel), _plan(system, work, layers, len(tokens), 0))
     mean = float(attended(llm, tokens).mean())
     return _values([served], [0], range(1), work) | {"context_mean": mean}, served.spec_digest
 

@@ -1,7 +1,7 @@
 """What one step of a batch took on a device: integer spans and integer counts; all else is derived from them here."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import fsum
 from typing import NamedTuple
 
@@ -34,7 +34,8 @@ class Run:
     at once. commands: of the memory, of all channels, by name. interface_bytes: over the data pins of the memory;
     link_bytes: over the links of all devices; macs: multiply-accumulates. least_ps: by LIMITS, the time that the step's
     work of that kind takes at the full rate of what does it, by itself. device_j: energy by cause, of one device [J];
-    None if the system or its part does not say what it needs.
+    None if the system or its part does not say what it needs. busy_ps: time in which each resource works on something;
+    None: that of the spans.
     """
 
     end_ps: int
@@ -46,6 +47,7 @@ class Run:
     least_ps: Mapping[str, int] = field(default_factory=dict)
     device_j: Mapping[str, float] | None = None
     devices: int = 1
+    busy_ps: Mapping[str, int] | None = None
 
     @property
     def time_s(self) -> float:
@@ -65,7 +67,7 @@ class Run:
     @property
     def resources(self) -> tuple[str, ...]:
         """Names of what the spans are on, in the order in which they begin."""
-        return tuple(dict.fromkeys(span.resource for span in self.spans))
+        return tuple(self.busy)
 
     def time_by_operator_s(self) -> dict[str, float]:
         """Time in which each operator runs, wherever it does; operators that overlap count for themselves."""
@@ -74,12 +76,23 @@ class Run:
             found.setdefault(span.operator, []).append(span[:2])
         return {name: covered_ps(times) * S_PER_PS for name, times in found.items()}
 
+    @property
+    def busy(self) -> Mapping[str, int]:
+        """Time in which each resource works on something [ps]."""
+        if self.busy_ps is not None:
+            return self.busy_ps
+        by: dict[str, list[tuple[int, int]]] = {}
+        for span in self.spans:
+            by.setdefault(span.resource, []).append(span[:2])
+        return {name: covered_ps(times) for name, times in by.items()}
+
     def utilisation(self) -> dict[str, float]:
         """Share of the step in which each resource works on something."""
-        if not self.end_ps:
-            return {}
-        by = {name: [span[:2] for span in self.spans if span.resource == name] for name in self.resources}
-        return {name: covered_ps(times) / self.end_ps for name, times in by.items()}
+        return {name: ps / self.end_ps for name, ps in self.busy.items()} if self.end_ps else {}
+
+    def without_spans(self) -> "Run":
+        """All but the spans: of many steps they take much memory."""
+        return replace(self, spans=(), busy_ps=self.busy)
 
     def bound(self) -> Bound | None:
         """What bounds the step; None if nothing is known of it."""
@@ -118,6 +131,7 @@ def behind(runs: Sequence[Run]) -> Run:
         least_ps=_sums([run.least_ps for run in runs]),
         device_j=total_j([(run.device_j, 1) for run in runs]),
         devices=runs[0].devices if runs else 1,
+        busy_ps=_sums([run.busy for run in runs]),
     )
 
 

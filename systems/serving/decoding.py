@@ -1,7 +1,7 @@
 """Many decode iterations on a machine: continuous batching whose iterations are simulated."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from math import ceil
 from typing import Any, TypeVar
@@ -11,11 +11,9 @@ import numpy as np
 
 from pimloom.arch.llm import LlmSpec
 from pimloom.arch.system import System, spec_digest
-from pimloom.arch.units import S_PER_PS
 from pimloom.arch.version import __version__
-from pimloom.systems.devices.npu_pim.served import Served
 from pimloom.systems.serving.batching import POLICIES, Rules, Step, decode
-from pimloom.systems.serving.machine import Batch, Plan, machine_of
+from pimloom.systems.serving.machine import Batch, Plan, Stepped, machine_of
 from pimloom.systems.serving.outcome import Batched, Spread
 from pimloom.systems.serving.workload import Workload
 
@@ -61,18 +59,19 @@ class Decoded(msgspec.Struct, frozen=True, kw_only=True):
 
 def decode_iterations(
     system: System, llm: LlmSpec, workload: Workload, plan: Plan, progress: Callable[[int], None] = lambda done: None
-) -> tuple[Batched, list[Served]]:
-    """Batch the requests of `workload` and simulate; returns what happened, and each simulated iteration's layer.
+) -> tuple[Batched, list[Any]]:
+    """Batch the requests of `workload` and simulate; returns what happened, and each simulated iteration: of an NPU or
+    a roofline a `Served`, of other devices a `Run`.
 
     Requests without arrivals of their own are kept alive: after a warm-up that is not simulated, in which a request
     that ends is replaced by a random row, a steady state. Raises UserError.
     """
     machine = machine_of(system, llm, plan)
-    served: list[Served] = []
+    served: list[Any] = []
 
     def step(tokens: np.ndarray, channel: np.ndarray) -> float:
         served.append(machine.simulate(Batch(tokens, channel)))
-        return seconds(served[-1])
+        return served[-1].time_s
 
     rules = Rules(
         batch=plan.batch,
@@ -88,7 +87,7 @@ def decode_iterations(
         room = machine.room()
         return decode(workload, room, rules, step, warm_up=before, iterations=last, every=every, progress=progress)
 
-    if workload.timed:
+    if workload.timed or machine.in_order:
         return batched(step, progress), served
     asked: list[Batch] = []  # who is in the batch does not depend on the time that iterations take
 
@@ -98,13 +97,8 @@ def decode_iterations(
 
     batched(note, lambda done: None)
     served += side_by_side(machine.simulate, asked, lambda done: progress(plan.iterations * done // len(asked)))
-    times = map(seconds, served)
+    times = iter([found.time_s for found in served])
     return batched(lambda tokens, channel: next(times), lambda done: None), served
-
-
-def seconds(found: Served) -> float:
-    """Time of an iteration of all layers [s]."""
-    return found.iteration_cyc * found.clock_ps * S_PER_PS
 
 
 def side_by_side(
@@ -126,7 +120,7 @@ def warm_up_of(workload: Workload) -> int:
 
 
 def summary(
-    system: System, llm: LlmSpec, plan: Plan, workload: Workload, done: Batched, served: list[Served]
+    system: System, llm: LlmSpec, plan: Plan, workload: Workload, done: Batched, served: Sequence[Stepped]
 ) -> Decoded:
     """All of it in the result's fields."""
     return Decoded(

@@ -1,7 +1,7 @@
 """What decodes a batch: an NPU with or without PIM, or a GPU at its roofline."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, cast
 
 import numpy as np
 
@@ -9,11 +9,14 @@ from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec
 from pimloom.arch.system import RooflineSystem, System
 from pimloom.mappers.kv_pages import CacheRoom, KvPages, KvTokens
+from pimloom.systems.devices.device import Share, device_of
 from pimloom.systems.devices.npu_pim.gpu import serve_gpu
 from pimloom.systems.devices.npu_pim.parallel import check_pipeline, serve_on_devices, stage_layers
 from pimloom.systems.devices.npu_pim.serve import channel_of, estimate_of
 from pimloom.systems.devices.npu_pim.served import Served
 from pimloom.systems.devices.npu_pim.share import REMEDY, first_row, shard_of, tokens_that_fit, weight_bytes
+from pimloom.systems.devices.traits import traits
+from pimloom.workload.batch import Batch as Steps
 
 
 class Plan(NamedTuple):
@@ -35,25 +38,56 @@ class Plan(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """Contexts [tokens] and channels of the requests of an iteration, int64; None: where the machine puts them. new:
-    tokens of each context that are computed, None: the last one."""
+    """Contexts [tokens] and channels of the requests of an iteration, int64; None: where the machine puts them."""
 
     tokens: np.ndarray
     channel: np.ndarray | None = None
-    new: np.ndarray | None = None
+
+
+class Stepped(Protocol):
+    """What an iteration took."""
+
+    @property
+    def time_s(self) -> float:
+        """Time of all layers."""
 
 
 class Machine(NamedTuple):
-    """simulate: an iteration of a batch; room: of caches, all of it free; cost: load of a request by its context."""
+    """simulate: an iteration of a batch; room: of caches, all of it free; cost: load of a request by its context;
+    in_order: see `Device`."""
 
-    simulate: Callable[[Batch], Served]
+    simulate: Callable[[Batch], Any]
     room: Callable[[], CacheRoom]
     cost: Callable[[Any], Any]
+    in_order: bool = False
 
 
 def machine_of(system: System, llm: LlmSpec, plan: Plan) -> Machine:
-    """The machine of a system. Raises UserError if it cannot decode such batches."""
-    return _gpu(system, llm, plan) if isinstance(system.spec, RooflineSystem) else _npu(system, llm, plan)
+    """The machine of a system: that of its kind, whose iterations are `Served`, else a device, whose iterations are
+    `Run`. Raises UserError if it cannot decode such batches."""
+    made = {"npu_pim": _npu, "roofline": _gpu}.get(system.spec.kind, _device)
+    return made(system, llm, plan)
+
+
+def _device(system: System, llm: LlmSpec, plan: Plan) -> Machine:
+    """Any device; a token's cache may lie anywhere."""
+    device = device_of(system, llm, Share(plan.tp, plan.layers, plan.fidelity))
+    if device.most_requests is not None and plan.batch > device.most_requests:
+        raise UserError(f"--batch {plan.batch}: {system.name} runs at most {device.most_requests} request(s) at once")
+    tokens = device.capacity().tokens
+    return Machine(
+        lambda batch: device.step(Steps.decode(batch.tokens.tolist())),
+        lambda: KvTokens(tokens),
+        lambda tokens: tokens,
+        device.in_order,
+    )
+
+
+def serve_list(system: System, llm: LlmSpec, batch: Batch, plan: Plan) -> Served:
+    """One iteration of a list of contexts. Raises UserError."""
+    if not traits(system.spec.kind).lists:
+        raise UserError(f"{system.name} takes no list of contexts; give a data set or a trace, or a prompt")
+    return cast(Served, machine_of(system, llm, plan).simulate(batch))
 
 
 def _gpu(system: System, llm: LlmSpec, plan: Plan) -> Machine:
@@ -66,7 +100,7 @@ def _gpu(system: System, llm: LlmSpec, plan: Plan) -> Machine:
         raise _full(llm, plan, plan.layers, gpu.element_bits, gpu.memory_bytes)
 
     def simulate(batch: Batch) -> Served:
-        return serve_gpu(system, llm, batch.tokens, tp=plan.tp, layers=plan.layers, new=batch.new)
+        return serve_gpu(system, llm, batch.tokens, tp=plan.tp, layers=plan.layers)
 
     return Machine(simulate, lambda: KvTokens(fits), lambda tokens: tokens)
 
@@ -84,10 +118,8 @@ def _npu(system: System, llm: LlmSpec, plan: Plan) -> Machine:
         raise _full(llm, plan, layers, hardware.npu.element_bits, there)
 
     def simulate(batch: Batch) -> Served:
-        how = {"tp": plan.tp, "pp": plan.pp, "layers": plan.layers}
-        return serve_on_devices(
-            system, llm, batch.tokens, batch.channel, **how, fidelity=plan.fidelity, new=batch.new
-        )  # fmt: skip
+        tp, pp, layers, fidelity = plan.tp, plan.pp, plan.layers, plan.fidelity
+        return serve_on_devices(system, llm, *batch, tp=tp, pp=pp, layers=layers, fidelity=fidelity)
 
     def room() -> CacheRoom:  # pages as large as `serve` makes them
         return KvPages(shard.shape, hardware.dram.channels, first, rows, allotted=True)

@@ -9,7 +9,7 @@ import numpy as np
 
 from pimloom.arch.llm import LlmSpec
 from pimloom.arch.system import System, spec_digest
-from pimloom.arch.units import J_PER_PJ
+from pimloom.arch.units import J_PER_PJ, S_PER_PS
 from pimloom.energy.ledger import Ledger
 from pimloom.systems.devices.npu_pim.energy import total_energy
 
@@ -66,6 +66,11 @@ class Served(msgspec.Struct, frozen=True, kw_only=True):
     spec_digest: str
     version: str
     workload: dict[str, Any] | None = None
+
+    @property
+    def time_s(self) -> float:
+        """Time of an iteration of all layers."""
+        return self.iteration_cyc * self.clock_ps * S_PER_PS
 
     def as_dict(self) -> dict[str, Any]:
         """Plain dicts and numbers, fields in the order above."""

@@ -1,0 +1,102 @@
+"""Steps of several systems beside one another, as figures and for Perfetto."""
+
+from collections.abc import Callable, Sequence
+
+from pimloom.arch.units import PS_PER_US
+from pimloom.reports.page import Figure
+from pimloom.reports.spans import Span, spans
+from pimloom.systems.devices.run import Run
+from pimloom.systems.serving.comparing import Shown
+from pimloom.systems.timeline import Event, Track, trace_json
+
+KINDS = {  # what an operator's name holds: its colour; the first that fits
+    "score": "attention",
+    "softmax": "attention",
+    "logit": "attention",
+    "attend": "attention",
+    "p V": "attention",
+    "fused_mha": "attention",
+    "prompt": "attention",
+    "self_attn.value": "attention",
+    "K write": "K and V writes",
+    "V write": "K and V writes",
+    "cache": "K and V writes",
+    "QKV": "QKV and projection",
+    "qkv": "QKV and projection",
+    "projection": "QKV and projection",
+    "o_proj": "QKV and projection",
+    "ffn": "FFN",
+    "FFN": "FFN",
+    "mlp": "FFN",
+    "activation": "FFN",
+    "reduce": "links",
+    "transfer": "links",
+    "launch": "kernel launches",
+}
+OTHER = "norms, sums and others"
+BARS = 3000  # of a system at most
+
+
+def kind_of(operator: str) -> str:
+    """The colour of an operator in a figure.
+
+    >>> kind_of("QKV partial sums and bias"), kind_of("all-reduce"), kind_of("LayerNorm 1")
+    ('QKV and projection', 'links', 'norms, sums and others')
+    """
+    return next((kind for part, kind in KINDS.items() if part in operator), OTHER)
+
+
+def prompt_figure(shown: Sequence[Shown]) -> Figure | None:
+    """The ends of the prompts; None without prompts."""
+    return _figure("The end of a prompt", shown, lambda one: one.prefill)
+
+
+def decode_figure(shown: Sequence[Shown]) -> Figure | None:
+    """The decode steps; None without any."""
+    return _figure("A decode step", shown, lambda one: one.decode)
+
+
+def _figure(title: str, shown: Sequence[Shown], of: Callable[[Shown], Run | None]) -> Figure | None:
+    runs = {one.system: run for one in shown if (run := of(one)) is not None and run.spans}
+    if not runs:
+        return None
+    rows: dict[str, list[Span]] = {}
+    until = _window(list(runs.values()))
+    for system, run in runs.items():
+        for resource in dict.fromkeys(span.resource for span in run.spans):
+            mine = [span for span in run.spans if span.resource == resource and span.start_ps < until]
+            rows[f"{system}: {resource}"] = [
+                Span(s.start_ps / PS_PER_US, min(s.end_ps, until) / PS_PER_US, kind_of(s.operator)) for s in mine
+            ]
+    whole = ", ".join(f"{system} {run.end_ps / PS_PER_US:,.0f} µs" for system, run in runs.items())
+    caption = f"Until {until / PS_PER_US:,.4g} µs. The whole step: {whole}."
+    return spans(title, rows, xlabel="time [µs]", caption=caption)
+
+
+def _window(runs: Sequence[Run]) -> int:
+    """Until when the figure shows: as long as no system has more than BARS spans, the slowest two layers at least."""
+    ends = [sorted(span.start_ps for span in run.spans)[BARS] for run in runs if len(run.spans) > BARS]
+    shown = min([max(run.end_ps for run in runs), *ends])
+    return min(shown, max(_few(run) for run in runs))
+
+
+def _few(run: Run) -> int:
+    """The end of the third span of the operator that comes most often: some two layers."""
+    names = [span.operator for span in run.spans]
+    most = max(dict.fromkeys(names), key=names.count)
+    return [span.end_ps for span in run.spans if span.operator == most][: 3][-1]
+
+
+def trace(shown: Sequence[Shown]) -> str:
+    """All steps for Perfetto: a process for each system and step."""
+    tracks, events = list[Track](), list[Event]()
+    for one in shown:
+        for name, run in (("prompt", one.prefill), ("decode", one.decode)):
+            if run is None:
+                continue
+            group = f"{one.system}, {name}"
+            tracks += [Track(resource, group) for resource in dict.fromkeys(span.resource for span in run.spans)]
+            events += [
+                Event(Track(s.resource, group), s.operator, s.start_ps, s.end_ps - s.start_ps) for s in run.spans
+            ]
+    return trace_json(tracks, events)

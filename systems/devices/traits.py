@@ -1,0 +1,32 @@
+"""What a kind of system has that a user may ask for, so that nothing above asks what kind it is."""
+
+from typing import Literal, NamedTuple
+
+
+class Traits(NamedTuple):
+    """A kind of system, for its sentences `what` it is.
+
+    sequence: whether one sequence has a result of its own: always, unless requests are given; alone, without options
+    of a batch; never. channels: requests live in channels, and policies place them; pipelines: groups of devices one
+    behind the other; faults: its own simulator can be reproduced; lists: an iteration of a list of contexts has a
+    result of its own.
+    """
+
+    what: str
+    sequence: Literal["always", "alone", "never"]
+    channels: bool
+    pipelines: bool
+    faults: bool
+    lists: bool
+
+
+TRAITS = {
+    "pim": Traits("one device", "always", channels=False, pipelines=False, faults=False, lists=False),
+    "roofline": Traits("a roofline", "alone", channels=False, pipelines=False, faults=False, lists=True),
+    "npu_pim": Traits("an NPU", "never", channels=True, pipelines=True, faults=True, lists=True),
+}
+
+
+def traits(kind: str) -> Traits:
+    """Of a kind of system."""
+    return TRAITS[kind]

@@ -1,0 +1,271 @@
+"""One workload on several systems: what each takes, over one boundary of energy, and why the first is the first."""
+
+from collections.abc import Callable, Mapping, Sequence
+from math import fsum
+from typing import Any, NamedTuple
+
+import msgspec
+
+from pimloom.arch.error import UserError
+from pimloom.arch.llm import LlmSpec
+from pimloom.arch.system import System, digest
+from pimloom.arch.version import __version__
+from pimloom.systems.devices.area import area_mm2
+from pimloom.systems.devices.device import Device, Share, device_of
+from pimloom.systems.devices.run import LIMITS, Run, behind
+from pimloom.systems.serving.generation import Generated, check, generated
+from pimloom.systems.serving.stepping import Progress, Simulated, Wanted, contexts_of, simulated
+from pimloom.workload.batch import Batch
+from pimloom.workload.derive import ops
+from pimloom.workload.op import Op
+from pimloom.workload.shard import Shard
+
+BOUNDARY = ("DRAM", "interface", "logic", "static", "links", "host")
+WHOLE = "whole device"  # a figure that cannot be told apart: DRAM, interface, logic and static power together
+PART_OF = {  # cause of energy: the part of the boundary where it is spent
+    **dict.fromkeys(("background", "second_row_buffer", "activate", "read", "write", "refresh"), "DRAM"),
+    **dict.fromkeys(("gwrite", "g_act", "comp", "readres"), "DRAM"),  # COMPs of Newton and NeuPIMs: reads, MACs in them
+    **dict.fromkeys(("mac", "asic", "npu_mac", "npu_vector", "npu_scratchpad"), "logic"),
+    "interface": "interface",
+    "npu_static": "static",
+    "link": "links",
+    "power x time": WHOLE,
+}
+
+MOST_DRAWN = 8  # tokens of a prompt that are drawn where a device takes them one by one
+
+
+class Phase(msgspec.Struct, frozen=True, kw_only=True):
+    """Prompts, or decode, of a system. time_s: all of it. bound: the kind of work that by itself takes longest, and
+    share of the time that it would take at its full rate; limits: the same of each kind. utilisation: share of the time
+    in which each resource works on something."""
+
+    time_s: float
+    bound: str | None
+    bound_share: float | None
+    limits: dict[str, float]
+    utilisation: dict[str, float]
+
+
+class Compared(msgspec.Struct, frozen=True, kw_only=True):
+    """A system of a comparison; `reason` says why it cannot run the workload, all else is None then.
+
+    energy_by_part_j: of all devices and tokens, by BOUNDARY or WHOLE; a part that is not there has no figure. One
+    device has no links.
+    memory_needed_bytes, memory_bytes: of one device.
+    """
+
+    system: str
+    reason: str | None = None
+    time_to_first_token_s: float | None = None
+    time_per_output_token_s: float | None = None
+    latency_s: float | None = None
+    tokens_per_s: float | None = None
+    energy_per_token_j: float | None = None
+    energy_by_part_j: dict[str, float] | None = None
+    energy_by_cause_j: dict[str, float] | None = None
+    power_w: float | None = None
+    area_mm2: float | None = None
+    memory_needed_bytes: int | None = None
+    memory_bytes: int | None = None
+    simulated_iterations: int | None = None
+    prefill: Phase | None = None
+    decode: Phase | None = None
+    spec_digest: str | None = None
+
+
+class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+    """The same requests on several systems, in the order in which they were named."""
+
+    model: str
+    batch: int
+    prompt_tokens: int
+    generated_tokens: int
+    chunk: int
+    tp: int
+    layers: int
+    every: int
+    boundary: list[str]
+    systems: list[Compared]
+    first: str | None
+    why: str
+    spec_digest: str
+    version: str
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain dicts, lists and numbers, fields in the order above."""
+        plain: dict[str, Any] = msgspec.to_builtins(self)
+        return plain
+
+
+class Shown(NamedTuple):
+    """Steps of a system with all their spans, for a drawing: an iteration of prompts if there is one, and of decode."""
+
+    system: str
+    prefill: Run | None
+    decode: Run | None
+
+
+def compare(
+    systems: Sequence[Callable[[], System]],
+    llm: LlmSpec,
+    wanted: Wanted,
+    progress: Progress = lambda done, total: None,
+) -> tuple[Comparison, list[Shown]]:
+    """Run the workload on each system. systems: what loads each. Raises UserError for a workload that none could run;
+    what one system cannot is its reason."""
+    check(llm, wanted)
+    found: list[Compared] = []
+    shown: list[Shown] = []
+    loaded = [load() for load in systems]  # a system that is none is an error, not a row
+    made = ops(llm, Batch.prefill([wanted.prompt]) if wanted.prompt else Batch.decode([1]), Shard(tp=wanted.tp))
+    for n, system in enumerate(loaded):
+
+        def done(steps: int, total: int, n: int = n) -> None:
+            progress(n * total + steps, len(loaded) * total)
+
+        try:
+            one, drawn = _one(system, llm, wanted, made, done)
+        except UserError as error:
+            found.append(Compared(system=system.name, reason=str(error)))
+            continue
+        found.append(one)
+        shown.append(drawn)
+    ran = sorted((one for one in found if one.latency_s is not None), key=lambda one: one.latency_s or 0.0)
+    return (
+        Comparison(
+            model=llm.name,
+            batch=wanted.batch,
+            prompt_tokens=wanted.prompt,
+            generated_tokens=wanted.generate,
+            chunk=wanted.chunk,
+            tp=wanted.tp,
+            layers=wanted.layers,
+            every=wanted.every,
+            boundary=[part for part in BOUNDARY if part != "links" or wanted.tp > 1],
+            systems=found,
+            first=ran[0].system if ran else None,
+            why=why(ran),
+            spec_digest=digest([one.spec_digest for one in found], wanted._asdict()),
+            version=__version__,
+        ),
+        shown,
+    )
+
+
+def _one(
+    system: System, llm: LlmSpec, wanted: Wanted, made: Sequence[Op], progress: Progress
+) -> tuple[Compared, Shown]:
+    share = Share(wanted.tp, wanted.layers, wanted.fidelity, max([1, wanted.prompt, *contexts_of(wanted)]))
+    device = device_of(system, llm, share)
+    if reason := device.can_run(made):
+        raise UserError(reason)
+    steps = simulated(device, system, wanted, progress)
+    found = _compared(device, system, generated(steps, system, llm, wanted), steps, wanted)
+    return found, _shown(device_of(system, llm, share), system, wanted)
+
+
+def _shown(device: Device, system: System, wanted: Wanted) -> Shown:
+    """The end of a prompt, and the decode iteration in the middle."""
+    prefill, contexts = None, contexts_of(wanted)
+    if wanted.prompt:
+        new = min(wanted.chunk, wanted.prompt, MOST_DRAWN if device.in_order else wanted.prompt)
+        prefill = device.step(Batch.prefill([new], [wanted.prompt - new]))
+    middle = contexts[len(contexts) // 2] if contexts else None
+    decode = None if middle is None else device.step(Batch.decode([middle] * wanted.batch))
+    return Shown(system.name, prefill, decode)
+
+
+def _compared(device: Device, system: System, told: Generated, steps: Simulated, wanted: Wanted) -> Compared:
+    room = device.capacity()
+    kept = wanted.batch * max([wanted.prompt, *contexts_of(wanted)])
+    area = area_mm2(system)
+    return Compared(
+        system=told.system,
+        time_to_first_token_s=told.time_to_first_token_s,
+        time_per_output_token_s=told.time_per_output_token_s,
+        latency_s=told.latency_s,
+        tokens_per_s=told.tokens_per_s,
+        energy_per_token_j=told.energy_per_token_j,
+        energy_by_part_j=None if told.energy_by_cause_j is None else by_part(told.energy_by_cause_j),
+        energy_by_cause_j=told.energy_by_cause_j,
+        power_w=told.power_w,
+        area_mm2=None if area is None else area * wanted.tp,
+        memory_needed_bytes=room.weight_bytes + kept * room.cache_bytes_per_token,
+        memory_bytes=room.memory_bytes,
+        simulated_iterations=told.simulated_iterations,
+        prefill=_phase([(run, 1.0) for run in steps.prompts]),
+        decode=_phase([(steps.decode[n], weight) for n, weight in steps.weights.items()]),
+        spec_digest=told.spec_digest,
+    )
+
+
+def _phase(steps: Sequence[tuple[Run, float]]) -> Phase | None:
+    """Of steps that count so often each; None if there are none."""
+    total = fsum(run.end_ps * weight for run, weight in steps)
+    if not total:
+        return None
+
+    def share(of: Callable[[Run], Mapping[str, int]], name: str) -> float:
+        return fsum(of(run).get(name, 0) * weight for run, weight in steps) / total
+
+    limits = {name: share(lambda run: run.least_ps, name) for name in LIMITS}
+    limits = {name: value for name, value in limits.items() if value}
+    bound = max(limits, key=lambda name: limits[name], default=None)
+    return Phase(
+        time_s=fsum(run.time_s * weight for run, weight in steps),
+        bound=bound,
+        bound_share=limits[bound] if bound else None,
+        limits=limits,
+        utilisation={name: share(lambda run: run.busy, name) for name in behind([run for run, _ in steps]).resources},
+    )
+
+
+def by_part(joules: Mapping[str, float]) -> dict[str, float]:
+    """Energy by part of the boundary.
+
+    >>> by_part({"read": 1.0, "activate": 2.0, "mac": 0.5})
+    {'DRAM': 3.0, 'logic': 0.5}
+    """
+    parts = dict.fromkeys(PART_OF[cause] for cause in joules)
+    return {part: fsum(j for cause, j in joules.items() if PART_OF[cause] == part) for part in parts}
+
+
+def why(ran: Sequence[Compared]) -> str:
+    """Why the first of the systems that ran, the fastest first, is the first: where it gains on the next one."""
+    if not ran:
+        return "No system can run this workload."
+    first = ran[0]
+    if len(ran) == 1:
+        return f"Only {first.system} can run this workload."
+    second = ran[1]
+    assert first.latency_s is not None and second.latency_s is not None
+    gains = {name: _time(second, name) - _time(first, name) for name in ("prefill", "decode")}
+    gained = max(gains, key=lambda name: gains[name])
+    if second.latency_s == first.latency_s:
+        return f"{first.system} and {second.system} take equally long."
+    said = {"prefill": "the prompts", "decode": "decode"}
+    lost = [name for name, gain in gains.items() if gain < 0]
+    but = f", though it loses {_ms(-gains[lost[0]])} in {said[lost[0]]}" if lost else ""
+    return (
+        f"{first.system} ends first, {second.latency_s / first.latency_s:.3g} times as fast as {second.system}: it "
+        f"gains {_ms(gains[gained])} in {said[gained]}{but}. There {_bounded(first, gained)}; "
+        f"{_bounded(second, gained)}."
+    )
+
+
+def _time(one: Compared, phase: str) -> float:
+    found: Phase | None = getattr(one, phase)
+    return found.time_s if found else 0.0
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1000:,.3g} ms"
+
+
+def _bounded(one: Compared, phase: str) -> str:
+    found: Phase | None = getattr(one, phase)
+    if found is None or found.bound is None or found.bound_share is None:
+        return f"nothing is known of what bounds {one.system}"
+    share = f"{100 * found.bound_share:.0f} %"
+    return f"{one.system} is bound by {found.bound}, which at its full rate would take {share} of the time"

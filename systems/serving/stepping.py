@@ -1,0 +1,114 @@
+"""Steps of equal requests from their prompts to their last token, each different one simulated once."""
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from pimloom.arch.error import UserError
+from pimloom.arch.system import System
+from pimloom.systems.devices.device import Device
+from pimloom.systems.devices.run import Run
+from pimloom.systems.serving.decoding import side_by_side
+from pimloom.workload.batch import Batch
+
+Part = tuple[int, int]  # new tokens of a request, and those before them
+Progress = Callable[[int, int], None]
+Steps = tuple[list[Run], int, list[Run]]  # of prompts, how many of them were simulated; of decode
+
+
+class Wanted(NamedTuple):
+    """`batch` requests of `prompt` tokens, each of which generates `generate`; chunk: most tokens of prompts in one
+    iteration; every: simulate each K-th decode iteration; the others as in vLLM and CONVENTIONS.md."""
+
+    batch: int
+    prompt: int
+    generate: int
+    chunk: int
+    every: int
+    tp: int
+    layers: int
+    fidelity: str
+
+
+def chunked(batch: int, prompt: int, chunk: int) -> Iterator[list[tuple[int, Part]]]:
+    """The prompts in iterations of at most `chunk` tokens, first come first served: (request, its part) of each.
+
+    >>> [[(i, *part) for i, part in each] for each in chunked(2, 5, 4)]
+    [[(0, 4, 0)], [(0, 1, 4), (1, 3, 0)], [(1, 2, 3)]]
+    """
+    made, left = list[tuple[int, Part]](), chunk
+    for i in range(batch if prompt else 0):
+        done = 0
+        while done < prompt:
+            new = min(prompt - done, left)
+            made.append((i, (new, done)))
+            done, left = done + new, left - new
+            if not left:
+                yield made
+                made, left = [], chunk
+    if made:
+        yield made
+
+
+def contexts_of(wanted: Wanted) -> list[int]:
+    """Contexts of the decode iterations, the new token included; the first token comes with the prompt if there is
+    one."""
+    first = wanted.prompt + 1
+    return list(range(first, first + wanted.generate - (wanted.prompt > 0)))
+
+
+class Simulated(NamedTuple):
+    """Steps that were simulated, without their spans: of each iteration of prompts, and how many differ; of decode by
+    context, each of which stands for so many iterations."""
+
+    prompts: list[Run]
+    different: int
+    decode: dict[int, Run]
+    weights: dict[int, float]
+
+
+def simulated(device: Device, system: System, wanted: Wanted, progress: Progress) -> Simulated:
+    """All steps that `wanted` needs. Raises UserError."""
+    if device.most_requests is not None and wanted.batch > device.most_requests:
+        raise UserError(f"--batch {wanted.batch}: {system.name} runs at most {device.most_requests} request(s) at once")
+    contexts = contexts_of(wanted)
+    asked = sorted({*contexts[:: wanted.every], *contexts[-1:]}, reverse=True)  # the largest first: it may not fit
+    prompts = [_prefill(each) for each in chunked(wanted.batch, wanted.prompt, wanted.chunk)]
+    decode = [Batch.decode([n] * wanted.batch) for n in asked]
+    took, different, tokens = (_in_order if device.in_order else _different)(device, prompts, decode, progress)
+    at = sorted(asked)
+    weights = dict(zip(at, _weights(contexts, at), strict=True))
+    return Simulated(took, different, dict(zip(asked, tokens, strict=True)), weights)
+
+
+def _different(device: Device, prompts: list[Batch], decode: list[Batch], progress: Progress) -> Steps:
+    """Equal steps once, on all cores."""
+    asked = [*decode, *dict.fromkeys(prompts)]
+
+    def step(batch: Batch) -> Run:
+        return device.step(batch).without_spans()
+
+    runs = list(side_by_side(step, asked, lambda done: progress(done, len(asked))))
+    known = dict(zip(asked[len(decode) :], runs[len(decode) :], strict=True))
+    return [known[each] for each in prompts], len(known), runs[: len(decode)]
+
+
+def _in_order(device: Device, prompts: list[Batch], decode: list[Batch], progress: Progress) -> Steps:
+    """Prompts, then decode with growing contexts; which come in falling order, and go so."""
+    found = []
+    for done, each in enumerate([*prompts, *reversed(decode)], 1):
+        found.append(device.step(each).without_spans())
+        progress(done, len(prompts) + len(decode))
+    return found[: len(prompts)], len(prompts), found[len(prompts) :][::-1]
+
+
+def _prefill(iteration: list[tuple[int, Part]]) -> Batch:
+    new, old = ([part[i] for _, part in iteration] for i in (0, 1))
+    return Batch.prefill(new, old)
+
+
+def _weights(contexts: list[int], at: list[int]) -> list[float]:
+    """How often each simulated context counts where the others are read from straight lines between them."""
+    unit = np.eye(len(at))
+    return [float(np.interp(contexts, at, row).sum()) for row in unit] if at else []

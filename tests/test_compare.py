@@ -1,0 +1,125 @@
+"""`pimloom compare`: one workload on several systems."""
+
+import json
+from math import fsum
+
+import pytest
+
+import pimloom
+from pimloom.arch.error import UserError
+from pimloom.systems.serving.comparing import PART_OF, Compared, Phase, by_part, why
+from tests.command import call
+
+FOUR = "pim_gpt,npu_only,neupims,gpu_a100"
+
+
+@pytest.fixture(scope="module")
+def four(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("page")
+    done = call(
+        "compare", FOUR, "--model", "gpt2", "--prompt", "48", "--generate", "9", "--every", "4", "--json", "-",
+        "--html", folder,
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    return json.loads(done.out), folder
+
+
+def test_each_system_is_what_run_says(four):
+    found, _ = four
+    assert [one["system"] for one in found["systems"]] == FOUR.split(",")
+    for one in found["systems"]:
+        assert one["reason"] is None
+        ran = pimloom.run(one["system"], model="gpt2", prompt=48, generate=9, **_options(one["system"]))
+        for name in ("latency_s", "time_to_first_token_s", "time_per_output_token_s", "energy_per_token_j", "power_w"):
+            tolerance = 1e-9 if one["system"] != "pim_gpt" else 1e-4  # its other tokens are interpolated
+            assert one[name] == pytest.approx(getattr(ran, name), rel=tolerance), name
+        assert fsum(one["energy_by_part_j"].values()) == pytest.approx(fsum(one["energy_by_cause_j"].values()))
+        assert one["energy_per_token_j"] * 9 == pytest.approx(fsum(one["energy_by_cause_j"].values()))
+        for phase in ("prefill", "decode"):
+            at = one[phase]
+            assert at["bound"] == max(at["limits"], key=at["limits"].get) and 0 < at["bound_share"] <= 1
+            assert all(0 < share <= 1 + 1e-12 for share in at["utilisation"].values())
+        assert one["prefill"]["time_s"] + one["decode"]["time_s"] == pytest.approx(one["latency_s"])
+        assert 0 < one["memory_needed_bytes"] < one["memory_bytes"]
+
+
+def _options(system):
+    return {} if system == "pim_gpt" else {"batch": 1, "every": 4}
+
+
+def test_the_first_is_the_fastest(four):
+    found, _ = four
+    times = {one["system"]: one["latency_s"] for one in found["systems"]}
+    assert found["first"] == min(times, key=lambda name: times[name]) and found["why"].startswith(found["first"])
+
+
+def test_the_page(four):
+    _, folder = four
+    page = (folder / "index.html").read_text()
+    for system in FOUR.split(","):
+        assert page.count(system) > 3
+    assert json.loads((folder / "results.json").read_text())["first"]
+    events = json.loads((folder / "timeline.json").read_text())["traceEvents"]
+    groups = {event["args"]["name"] for event in events if event["name"] == "process_name"}
+    assert groups == {f"{system}, {step}" for system in FOUR.split(",") for step in ("prompt", "decode")}
+
+
+def test_a_system_that_cannot_is_a_row_with_its_reason(tmp_path):
+    found = pimloom.compare(
+        ["pim_gpt", "npu_only"], model="gpt2", prompt=8, generate=3, batch=2, html=tmp_path / "page"
+    )
+    one, other = found.systems
+    assert one.reason is not None and "runs at most 1 request" in one.reason and one.latency_s is None
+    assert other.reason is None and found.first == "npu_only" and "Only npu_only" in found.why
+    assert "cannot run it" in (tmp_path / "page/index.html").read_text()
+
+
+def test_nobody_can(tmp_path):
+    found = pimloom.compare(["pim_gpt"], model="gpt2", generate=3, batch=2, html=tmp_path)
+    assert found.first is None and found.why == "No system can run this workload."
+    assert (tmp_path / "index.html").exists() and not (tmp_path / "timeline.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"systems": []}, "systems: expected names or paths"),
+        ({"systems": ["pim_gpt", "pim_gpt"]}, "pim_gpt is named twice"),
+        ({"systems": ["nothing"]}, "nothing"),
+        ({"systems": "pim_gpt"}, "systems: expected several names or paths"),
+        ({"systems": [4]}, "systems: expected a text or a path, got 4"),
+        ({"generate": 0}, "generate 0: expected at least 1"),
+        ({"batch": 0}, "batch 0: expected at least 1"),
+        ({"every": 0}, "every 0: expected at least 1"),
+        ({"tp": 0}, "tp 0"),
+        ({"prompt": 1024}, "gpt2 has positions for 1,024 tokens"),
+        ({"layers": 13}, "expected 1 to 12"),
+        ({"batch": True}, "batch: expected a whole number, got True"),
+    ],
+)
+def test_what_is_refused(options, said):
+    options = {"systems": ["gpu_a100"], "model": "gpt2", "generate": 2} | options
+    with pytest.raises(UserError, match=said):
+        pimloom.compare(options.pop("systems"), **options)
+
+
+def test_every_cause_of_energy_has_its_part():
+    assert set(PART_OF.values()) == {"DRAM", "interface", "logic", "static", "links", "whole device"}
+    assert by_part({"read": 1.0, "npu_static": 2.0, "npu_mac": 0.5, "npu_vector": 0.25}) == {
+        "DRAM": 1.0, "static": 2.0, "logic": 0.75,
+    }  # fmt: skip
+
+
+def _system(name, prefill_s, decode_s, bound):
+    of = {"bound": bound, "bound_share": 0.5, "limits": {bound: 0.5}, "utilisation": {}}
+    phases = [Phase(time_s=seconds, **of) for seconds in (prefill_s, decode_s)]
+    return Compared(system=name, latency_s=prefill_s + decode_s, prefill=phases[0], decode=phases[1])
+
+
+def test_why_names_what_is_gained_and_lost():
+    said = why([_system("a", 1.0, 2.0, "compute"), _system("b", 0.5, 5.5, "link")])
+    assert said.startswith("a ends first, 2 times as fast as b: it gains 3.5e+03 ms in decode, though it loses 500 ms ")
+    assert said.endswith(
+        "a is bound by compute, which at its full rate would take 50 % of the time; b is bound by link, which at its "
+        "full rate would take 50 % of the time."
+    )
