@@ -156,9 +156,15 @@ def compare(
     if isinstance(systems, str | Path) or not isinstance(systems, Iterable):
         typed.fail("systems", "several names or paths", systems)
     names = [typed.text("systems", name) for name in systems]
-    whole = {"prompt": prompt, "generate": generate, "batch": batch, "chunk": chunk, "every": every, "tp": tp}
-    counts = [typed.count(name, value) for name, value in whole.items()]
-    asked = Asked(*counts[:6], typed.maybe_count("layers", layers))
+    asked = Asked(
+        typed.count("prompt", prompt),
+        typed.count("generate", generate),
+        typed.count("batch", batch),
+        typed.count("chunk", chunk),
+        typed.count("every", every),
+        typed.count("tp", tp),
+        typed.maybe_count("layers", layers),
+    )
     page = typed.maybe_path("html", html)
     return compare_command(names, typed.text("model", model), asked, json=None, html=page, quiet=True).found
 
