@@ -1,8 +1,9 @@
-"""A part as a controller sees it that knows neither pseudo channels nor the devices behind its pins."""
+"""A part as a controller sees it that knows no PIM, no pseudo channels, nor the devices behind its pins."""
 
 import msgspec
 
 from pimloom.arch.part import Part
+from pimloom.arch.table import join_tables
 
 
 def one_channel(part: Part) -> Part:
@@ -19,3 +20,10 @@ def one_channel(part: Part) -> Part:
     current = {name: type(value)(value * share) for name, value in part.current.items()}
     organization = msgspec.structs.replace(org, pseudo_channels=1, **own)
     return msgspec.structs.replace(part, organization=organization, current=current, devices=1)
+
+
+def without_pim(part: Part) -> Part:
+    """The part without its PIM commands and their timings."""
+    plain = join_tables(part.standard, None)
+    timing = {name: time for name, time in part.timing.items() if name in plain.timings or name in plain.optional}
+    return msgspec.structs.replace(part, pim=None, timing=timing)

@@ -21,9 +21,8 @@ from pimloom.arch.names import is_optics as is_optics
 from pimloom.arch.names import list_names as list_names
 from pimloom.arch.npu_pim import NpuPimSystem
 from pimloom.arch.part import NonNegative, Part, Positive, PositiveFloat
-from pimloom.arch.part_channel import one_channel
+from pimloom.arch.part_channel import one_channel, without_pim
 from pimloom.arch.part_check import check_part
-from pimloom.arch.table import without_pim
 
 Count = Annotated[int, msgspec.Meta(ge=0)]
 Share = Annotated[float, msgspec.Meta(gt=0, le=1)]

@@ -7,7 +7,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 
-import msgspec
 import numpy as np
 
 from pimloom.arch.command import Command, Row, Rule, Standard
@@ -127,13 +126,6 @@ def join_tables(standard: str, pim: str | None) -> Standard:
         found.refresh,
         {**found.optional, **more.optional},
     )
-
-
-def without_pim(part: Part) -> Part:
-    """The part without its PIM commands and their timings."""
-    plain = join_tables(part.standard, None)
-    timing = {name: time for name, time in part.timing.items() if name in plain.timings or name in plain.optional}
-    return msgspec.structs.replace(part, pim=None, timing=timing)
 
 
 def _module(folder: str, name: str) -> Standard:
