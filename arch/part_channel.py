@@ -3,7 +3,7 @@
 import msgspec
 
 from pimloom.arch.part import Part
-from pimloom.arch.table import join_tables
+from pimloom.arch.standard import join_tables
 
 
 def one_channel(part: Part) -> Part:

@@ -4,7 +4,7 @@ from pimloom.arch.currents import contradictions
 from pimloom.arch.dram import SELF_REFRESH
 from pimloom.arch.error import UserError
 from pimloom.arch.part import Part
-from pimloom.arch.table import join_tables
+from pimloom.arch.standard import join_tables
 from pimloom.arch.units import PS_PER_NS
 
 NEVER_ZERO = ("nBL", "tCCD_S", "tCCD_L", "tRCDRD", "tRCDWR", "tRP", "tRFC", "tREFI", "tRFCpb", "tREFIpb")

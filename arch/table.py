@@ -1,19 +1,14 @@
 """A part's tables compiled into plain arrays: what the engine and the RTL read."""
 
-import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from importlib import import_module
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from pimloom.arch.command import Command, Row, Rule, Standard
-from pimloom.arch.error import UserError
 from pimloom.arch.part import Organization, Part
-
-HERE = Path(__file__).parent
+from pimloom.arch.standard import clocks, given, join_tables
 
 
 class Rules(NamedTuple):
@@ -110,52 +105,6 @@ def standard_of(part: Part) -> Standard:
     return found._replace(timings=timings, commands=commands, rules=_bound(rules, org))
 
 
-@lru_cache(maxsize=64)
-def join_tables(standard: str, pim: str | None) -> Standard:
-    """The standard `arch/dram/STANDARD.py`, with the rows of `arch/pim/PIM.py` appended."""
-    found = _module("dram", standard)
-    if pim is None:
-        return found
-    more = _module("pim", pim)
-    return Standard(
-        f"{found.name}+{more.name}",
-        {**found.timings, **more.timings},
-        found.commands + more.commands,
-        found.rules + more.rules,
-        found.unmodelled + more.unmodelled,
-        found.refresh,
-        {**found.optional, **more.optional},
-    )
-
-
-def _module(folder: str, name: str) -> Standard:
-    known = sorted(p.stem for p in (HERE / folder).glob("*.py") if p.stem != "__init__")
-    if name not in known:
-        raise UserError(f"unknown {folder} table {name!r}; arch/{folder} holds: {', '.join(known)}")
-    table: Standard = import_module(f"pimloom.arch.{folder}.{name}").STANDARD
-    return table
-
-
-_TERM = re.compile(r"\s*([+-]?)\s*(\w+)")
-
-
-def clocks(expression: str, ck: Mapping[str, int]) -> int:
-    """Value in clocks of a sum of timing names and integers.
-
-    >>> clocks("nCL + nBL + 3 - nCWL", {"nCL": 24, "nBL": 2, "nCWL": 6})
-    23
-    """
-    total, end = 0, 0
-    for term in _TERM.finditer(expression):
-        sign, name = term.groups()
-        value = int(name) if name.isdigit() else ck[name]
-        total += -value if sign == "-" else value
-        end = term.end()
-    if expression[end:].strip():
-        raise ValueError(f"cannot read {expression!r}")
-    return total
-
-
 def compile_table(part: Part) -> Table:
     """The part's tables as plain arrays; equal parts share one Table."""
     ck = tuple((name, part.cycles(name)) for name in sorted(part.timing))
@@ -167,23 +116,6 @@ def _compile(standard: str, pim: str | None, org: Organization, ck: tuple[tuple[
     found, clocks_of = join_tables(standard, pim), dict(ck)
     commands, rules = given(found, clocks_of.keys())
     return build_table(commands, rules, clocks_of, org, found.refresh)
-
-
-def given(standard: Standard, timings: Collection[str]) -> tuple[tuple[Command, ...], tuple[Rule, ...]]:
-    """The standard's commands and rules without those that name an optional timing which is not in `timings`."""
-    absent = standard.optional.keys() - set(timings)
-
-    def known(expression: str) -> bool:
-        return absent.isdisjoint(name for _, name in _TERM.findall(expression))
-
-    commands = tuple(c for c in standard.commands if known(c.done))
-    names = {c.name for c in commands}
-    rules = []
-    for rule in standard.rules:
-        after, before = (tuple(n for n in side if n in names) for side in (rule.after, rule.before))
-        if after and before and known(rule.wait):
-            rules.append(rule._replace(after=after, before=before))
-    return commands, tuple(rules)
 
 
 def build_table(

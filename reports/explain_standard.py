@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import pimloom.arch.dram
 from pimloom.arch.command import Row, Standard
+from pimloom.arch.standard import join_tables
 from pimloom.arch.system import list_names, load_part
-from pimloom.arch.table import join_tables
 
 
 class Explained(NamedTuple):

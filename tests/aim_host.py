@@ -19,7 +19,8 @@ import numpy as np
 
 from pimloom.arch.command import STREAM, Command, Level, Row, Rule
 from pimloom.arch.part import Part
-from pimloom.arch.table import Table, build_table, clocks, standard_of
+from pimloom.arch.standard import clocks
+from pimloom.arch.table import Table, build_table, standard_of
 from pimloom.cycle_sim.dram import issue
 from pimloom.cycle_sim.dram.monitor import expand, raise_if_illegal
 

@@ -12,7 +12,8 @@ import numpy as np
 
 from pimloom.arch.command import STREAM
 from pimloom.arch.part import Organization
-from pimloom.arch.table import Table, build_table, join_tables
+from pimloom.arch.standard import join_tables
+from pimloom.arch.table import Table, build_table
 from tests.naive import OPENING, READS, WRITES, Order, Outcome, simulate
 
 STANDARDS = {"gddr6": ("gddr6", None), "gddr6+aim": ("gddr6", "aim"), "hbm2": ("hbm2", None)}

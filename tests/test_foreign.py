@@ -16,7 +16,8 @@ from pimloom.arch.foreign.dramsim3 import load_dramsim3
 from pimloom.arch.foreign.ramulator2 import load_ramulator2, rules
 from pimloom.arch.memory import Memory
 from pimloom.arch.policy import load_policy
-from pimloom.arch.table import clocks, rule_rows
+from pimloom.arch.standard import clocks
+from pimloom.arch.table import rule_rows
 from tests.foreign import INI, YAML, changed, ini, ramulator
 from tests.reference_data import reference_cases
 

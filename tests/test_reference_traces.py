@@ -17,7 +17,8 @@ import yaml
 
 from pimloom.arch.command import STREAM, Level, Standard
 from pimloom.arch.part import Organization
-from pimloom.arch.table import Table, build_table, clocks, join_tables
+from pimloom.arch.standard import clocks, join_tables
+from pimloom.arch.table import Table, build_table
 from pimloom.cycle_sim.dram import issue
 from pimloom.cycle_sim.dram.monitor import TRACE, check_trace
 from tests.reference_data import lines, ours_alone, reference_cases

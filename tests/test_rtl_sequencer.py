@@ -10,8 +10,9 @@ import pytest
 
 from pimloom.arch.command import Level
 from pimloom.arch.error import UserError
+from pimloom.arch.standard import join_tables
 from pimloom.arch.system import load_part
-from pimloom.arch.table import bend, join_tables
+from pimloom.arch.table import bend
 from pimloom.rtl.flow.cosim import Case, walk
 from pimloom.rtl.flow.simulator.environment import Simulator
 from pimloom.rtl.flow.stimulus import draw_cases, engine, shrink

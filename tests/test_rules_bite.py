@@ -10,7 +10,8 @@ from random import Random
 import pytest
 
 from pimloom.arch.command import Rule
-from pimloom.arch.table import Table, bend, join_tables
+from pimloom.arch.standard import join_tables
+from pimloom.arch.table import Table, bend
 from tests.naive import Order, Outcome
 from tests.oracle_run import run_engine
 from tests.sleeping_rules import SLEEPING

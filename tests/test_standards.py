@@ -13,8 +13,9 @@ import pytest
 
 from pimloom.arch.command import STREAM, Level, Rule
 from pimloom.arch.error import UserError
+from pimloom.arch.standard import given, join_tables
 from pimloom.arch.system import HERE, load_part
-from pimloom.arch.table import Table, bend, compile_table, given, join_tables, rule_rows, standard_of
+from pimloom.arch.table import Table, bend, compile_table, rule_rows, standard_of
 from pimloom.cycle_sim.dram import issue
 from tests.sleeping_rules import SLEEPING_IN_PARTS
 
