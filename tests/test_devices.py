@@ -135,3 +135,15 @@ def test_requests_on_pim_gpt(tmp_path):
     (tmp_path / "list.csv").write_text("seq_len\n8\n")
     with pytest.raises(UserError, match="pim_gpt takes no list of contexts; give a data set or a trace"):
         pimloom.run("pim_gpt", model="gpt2", requests=tmp_path / "list.csv")
+
+
+@pytest.mark.parametrize("name", ["pim_gpt", "npu_pim", "gpu_a100"])
+@pytest.mark.parametrize(
+    ("prompt", "generate", "phases"), [(0, 3, {"decode"}), (5, 1, {"prefill"}), (5, 4, {"prefill", "decode"})]
+)
+def test_spans_of_a_result(name, prompt, generate, phases):
+    found = pimloom.run(name, model="gpt2", prompt=prompt, generate=generate)
+    spans = found.spans
+    assert set(spans["phase"]) == phases and (spans["end_ps"] >= spans["start_ps"]).all()
+    assert len(spans.query("phase == 'decode'")) >= 60 * ("decode" in phases) and found.spans.equals(spans)
+    assert "spans" not in found.as_dict() and "show" not in found.as_dict()

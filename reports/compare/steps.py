@@ -6,7 +6,7 @@ from pimloom.arch.units import PS_PER_US
 from pimloom.reports.page import Figure
 from pimloom.reports.spans import Span, spans
 from pimloom.systems.devices.run import Run
-from pimloom.systems.serving.comparing import Shown
+from pimloom.systems.devices.shown import Shown
 from pimloom.systems.timeline import Event, Track, trace_json
 
 KINDS = {  # what an operator's name holds: its colour; the first that fits

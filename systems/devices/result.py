@@ -4,6 +4,8 @@ from typing import Any
 
 import msgspec
 
+from pimloom.systems.devices.shown import WithSpans
+
 
 class Workload(msgspec.Struct, frozen=True):
     """What was run: tokens of prompt and of generation, sequences at once, LM head included or not."""
@@ -14,7 +16,7 @@ class Workload(msgspec.Struct, frozen=True):
     lm_head: bool
 
 
-class Result(msgspec.Struct, frozen=True, kw_only=True):
+class Result(WithSpans, frozen=True, kw_only=True):
     """One simulated run. Names end in their unit; a field that a system does not have is None (JSON null).
 
     time_to_first_token_s: the prompt, whose end is the first token. time_per_output_token_s: mean of the tokens behind

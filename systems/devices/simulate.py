@@ -26,9 +26,10 @@ from pimloom.energy.ledger import EnergyError
 from pimloom.energy.pim import CURRENTS, ON_THE_PINS, command_energy_pj, pim_energy
 from pimloom.mappers.decode import Decoder, Plan, max_tokens
 from pimloom.systems.devices.conservation import check_conservation, check_energy
-from pimloom.systems.devices.device import Share
+from pimloom.systems.devices.device import Share, device_of
 from pimloom.systems.devices.pim_gpt import PimGptDevice
 from pimloom.systems.devices.result import Result, Workload
+from pimloom.systems.devices.shown import Shown, shown
 
 Progress = Callable[[int], None]
 
@@ -87,10 +88,19 @@ def simulate(
         raise UserError(f"--prompt: expected at least 0 tokens, got {prompt}")
     run = _pim if isinstance(system.spec, PimSystem) else _roofline
     result = run(system, spec, generate, Options(seed, check, window, progress, prompt, known))
+    result.showing(partial(_shown, system, spec, generate, prompt))
     if not 0 < result.latency_s < math.inf or not 0 <= (result.energy_j or 0) < math.inf:
         numbers = f"{result.latency_s} s and {result.energy_j} J"
         raise UserError(f"{system.name}: the run comes out at {numbers}; a value of the system is out of range")
     return result
+
+
+def _shown(system: System, spec: LlmSpec, generate: int, prompt: int) -> Shown:
+    """A step of each phase, on a device of its own."""
+    most = positions(prompt, generate)
+    device = device_of(system, spec, Share(1, spec.num_hidden_layers, tokens=most))
+    middle = (max(prompt, 1) + most + 1) // 2 if generate > 1 else None if prompt else 1
+    return shown(device, system.name, prompt=prompt, chunk=max(prompt, 1), batch=1, middle=middle)
 
 
 def positions(prompt: int, generate: int) -> int:

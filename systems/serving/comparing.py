@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from math import fsum
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -13,8 +13,9 @@ from pimloom.arch.version import __version__
 from pimloom.systems.devices.area import area_mm2
 from pimloom.systems.devices.device import Device, Share, device_of
 from pimloom.systems.devices.run import LIMITS, Run, behind
+from pimloom.systems.devices.shown import Shown
 from pimloom.systems.serving.generation import Generated, check, generated
-from pimloom.systems.serving.stepping import Progress, Simulated, Wanted, contexts_of, simulated
+from pimloom.systems.serving.stepping import Progress, Simulated, Wanted, longest, simulated
 from pimloom.workload.batch import Batch
 from pimloom.workload.derive import ops
 from pimloom.workload.op import Op
@@ -32,7 +33,6 @@ PART_OF = {  # cause of energy: the part of the boundary where it is spent
     "power x time": WHOLE,
 }
 
-MOST_DRAWN = 8  # tokens of a prompt that are drawn where a device takes them one by one
 
 
 class Phase(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,14 +98,6 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
         return plain
 
 
-class Shown(NamedTuple):
-    """Steps of a system with all their spans, for a drawing: an iteration of prompts if there is one, and of decode."""
-
-    system: str
-    prefill: Run | None
-    decode: Run | None
-
-
 def compare(
     systems: Sequence[Callable[[], System]],
     llm: LlmSpec,
@@ -156,29 +148,18 @@ def compare(
 def _one(
     system: System, llm: LlmSpec, wanted: Wanted, made: Sequence[Op], progress: Progress
 ) -> tuple[Compared, Shown]:
-    share = Share(wanted.tp, wanted.layers, wanted.fidelity, max([1, wanted.prompt, *contexts_of(wanted)]))
+    share = Share(wanted.tp, wanted.layers, wanted.fidelity, longest(wanted))
     device = device_of(system, llm, share)
     if reason := device.can_run(made):
         raise UserError(reason)
     steps = simulated(device, system, wanted, progress)
-    found = _compared(device, system, generated(steps, system, llm, wanted), steps, wanted)
-    return found, _shown(device_of(system, llm, share), system, wanted)
-
-
-def _shown(device: Device, system: System, wanted: Wanted) -> Shown:
-    """The end of a prompt, and the decode iteration in the middle."""
-    prefill, contexts = None, contexts_of(wanted)
-    if wanted.prompt:
-        new = min(wanted.chunk, wanted.prompt, MOST_DRAWN if device.in_order else wanted.prompt)
-        prefill = device.step(Batch.prefill([new], [wanted.prompt - new]))
-    middle = contexts[len(contexts) // 2] if contexts else None
-    decode = None if middle is None else device.step(Batch.decode([middle] * wanted.batch))
-    return Shown(system.name, prefill, decode)
+    told = generated(steps, system, llm, wanted)
+    return _compared(device, system, told, steps, wanted), told.shown
 
 
 def _compared(device: Device, system: System, told: Generated, steps: Simulated, wanted: Wanted) -> Compared:
     room = device.capacity()
-    kept = wanted.batch * max([wanted.prompt, *contexts_of(wanted)])
+    kept = wanted.batch * longest(wanted)
     area = area_mm2(system)
     return Compared(
         system=told.system,

@@ -12,10 +12,11 @@ from pimloom.arch.system import System, spec_digest
 from pimloom.arch.version import __version__
 from pimloom.systems.devices.device import Share, device_of
 from pimloom.systems.devices.run import Run, total_j
-from pimloom.systems.serving.stepping import Part, Progress, Simulated, Wanted, chunked, contexts_of, simulated
+from pimloom.systems.devices.shown import Shown, WithSpans, shown
+from pimloom.systems.serving.stepping import Part, Progress, Simulated, Wanted, chunked, contexts_of, longest, simulated
 
 
-class Generated(msgspec.Struct, frozen=True, kw_only=True):
+class Generated(WithSpans, frozen=True, kw_only=True):
     """Prompts first, in the order of the requests, then one token of each request in every iteration; fields as in
     CONVENTIONS.md. A request's first token comes with the end of its prompt. Embeddings, the LM head and sampling are
     not in it. Energies are of all `tp` devices, None where the system or its part gives none."""
@@ -77,24 +78,33 @@ def generate(system: System, llm: LlmSpec, wanted: Wanted, progress: Progress = 
     each `every`-th, the first and the last, between which times and energies of the others are read from straight
     lines. Raises UserError."""
     check(llm, wanted)
-    longest = max([1, wanted.prompt, *contexts_of(wanted)])
-    device = device_of(system, llm, Share(wanted.tp, wanted.layers, wanted.fidelity, longest))
+    device = device_of(system, llm, Share(wanted.tp, wanted.layers, wanted.fidelity, longest(wanted)))
     steps = simulated(device, system, wanted, progress)
     return generated(steps, system, llm, wanted)
 
 
 def generated(steps: Simulated, system: System, llm: LlmSpec, wanted: Wanted) -> Generated:
     """What the steps come to."""
-    iterations = list(chunked(wanted.batch, wanted.prompt, wanted.chunk))
-    return _result(system, llm, wanted, Prompts(iterations, steps.prompts, steps.different), steps)
+    iterations, contexts = list(chunked(wanted.batch, wanted.prompt, wanted.chunk)), contexts_of(wanted)
+    found = _result(system, llm, wanted, Prompts(iterations, steps.prompts, steps.different), steps)
+
+    def show() -> Shown:
+        device = device_of(system, llm, Share(wanted.tp, wanted.layers, wanted.fidelity, longest(wanted)))
+        middle = contexts[len(contexts) // 2] if contexts else None
+        return shown(
+            device, system.name, prompt=wanted.prompt, chunk=wanted.chunk, batch=wanted.batch, middle=middle
+        )  # fmt: skip
+
+    found.showing(show)
+    return found
 
 
 def check(llm: LlmSpec, wanted: Wanted) -> None:
     for name, least in (("batch", 1), ("prompt", 0), ("generate", 1), ("chunk", 1), ("every", 1)):
         if getattr(wanted, name) < least:
             raise UserError(f"--{name} {getattr(wanted, name)}: expected at least {least}")
-    most, total = llm.max_position_embeddings, wanted.prompt + wanted.generate
-    if total > most:
+    most = llm.max_position_embeddings
+    if longest(wanted) > most:  # the last token is not put in again
         raise UserError(
             f"--prompt {wanted.prompt} --generate {wanted.generate}: {llm.name} has positions for {most:,} tokens; "
             "take fewer"

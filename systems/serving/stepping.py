@@ -58,6 +58,11 @@ def contexts_of(wanted: Wanted) -> list[int]:
     return list(range(first, first + wanted.generate - (wanted.prompt > 0)))
 
 
+def longest(wanted: Wanted) -> int:
+    """The longest context that is computed [tokens]."""
+    return max([1, wanted.prompt, *contexts_of(wanted)[-1:]])
+
+
 class Simulated(NamedTuple):
     """Steps that were simulated, without their spans: of each iteration of prompts, and how many differ; of decode by
     context, each of which stands for so many iterations."""
