@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 POSTPONED_MAX = 8  # JEDEC JESD79-4 4.26 and JESD250: eight REF commands may be postponed
+REFRESH_SOONER = "shorten what delays it, lengthen tREFI, or turn refresh off"
 
 
 class Level(IntEnum):

@@ -218,11 +218,14 @@ def resolve(sheet: Sheet, overrides: Mapping[str, str], part: Callable[[str], Sh
     loaded: Loaded[PimSystem] | Loaded[NpuPimSystem]
     loaded = load_sheet(sheet, NpuPimSystem, mine) if kind == "npu_pim" else load_sheet(sheet, PimSystem, mine)
     spec = loaded.value
-    if isinstance(spec, NpuPimSystem) and spec.dram.row_buffers == "blocked":
-        below = {"pim": "newton"} | below
     device = spec.dram.part
     if device.endswith((".yaml", ".yml")) and loaded.sources["dram.part"].file != SET:
         device = str(path.parent / device)  # a path in a file starts at that file
+    if isinstance(spec, NpuPimSystem) and spec.dram.row_buffers == "blocked" and "pim" not in below:
+        tree = tree_of(part(device))
+        if isinstance(tree, dict) and not tree.get("pim"):
+            raise UserError(_lacks_pim(path, device))
+        below = {"pim": "newton"} | below
     try:
         found = _part(part(device), below)
     except UserError as error:
@@ -267,7 +270,7 @@ def _npu_memory(part: Part, spec: NpuPimSystem, overrides: Mapping[str, str], pa
     """Without PIM any part, its pseudo channels as channels; else one of a kind with PIM. Raises UserError."""
     dram, n = spec.dram, part.organization.pseudo_channels
     if dram.row_buffers != "none" and part.pim not in ("newton", "neupims"):
-        raise UserError(f"{path}: at $.dram.part: expected a part with Newton's or NeuPIMs' PIM, got {dram.part}")
+        raise UserError(_lacks_pim(path, dram.part))
     if (dram.lanes == 0) != (dram.row_buffers == "none"):
         raise UserError(f"dram.lanes: expected 0 with row_buffers none and more otherwise, got {dram.lanes}")
     if dram.row_buffers != "none":
@@ -283,6 +286,12 @@ def _npu_memory(part: Part, spec: NpuPimSystem, overrides: Mapping[str, str], pa
             raise UserError(f"dram.{place}: expected a power of two, got {number}")
     channels = msgspec.structs.replace(dram, channels=dram.channels * n)
     return _NpuMemory(one_channel(found), msgspec.structs.replace(spec, dram=channels))
+
+
+def _lacks_pim(path: Path, device: str) -> str:
+    have = [name for name in list_names("parts") if load_part(name).value.pim in ("newton", "neupims")]
+    said = f"expected a part with Newton's or NeuPIMs' PIM ({', '.join(have)}), got {device}"
+    return f"{path}: at $.dram.part: {said}; an NPU with any memory is npu_only"
 
 
 def split_overrides(overrides: Mapping[str, str], tree: dict[str, Any]) -> tuple[dict[str, str], dict[str, str]]:

@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from pimloom.arch.command import POSTPONED_MAX
+from pimloom.arch.command import POSTPONED_MAX, REFRESH_SOONER
 from pimloom.arch.error import UserError
 from pimloom.arch.program import AsicStep, PimStep, Step
 from pimloom.arch.table import Table
@@ -233,7 +233,8 @@ class Machine:
         """Raise UserError if the kernel stopped for good."""
         if self._state[CODE] == TOO_LATE:
             at = int(self._state[WANT_DUE])
-            raise UserError(f"REFab at CK {at} comes too late: {POSTPONED_MAX} refreshes are postponed already")
+            said = f"REFab at CK {at} comes too late: {POSTPONED_MAX} refreshes are postponed already"
+            raise UserError(f"{said}; {REFRESH_SOONER}")
         if self._state[CODE] == TOO_LONG:
             raise UserError(TOO_LONG_SAID)
 

@@ -13,11 +13,13 @@ from pimloom.arch.files import check_not_read, write_atomic
 from pimloom.arch.llm import load_llm
 from pimloom.arch.system import load_system
 from pimloom.arch.units import PS_PER_US, S_PER_US
+from pimloom.cycle_sim.advance import advance
 from pimloom.systems.devices.result import Result
 from pimloom.systems.devices.simulate import Window, positions, simulate
 from pimloom.systems.settings import parse_settings
 
 LONGEST_WINDOW_US = 2000  # about a million events
+COMPILING = "pimloom: note: compiling the engine for the first run: about half a minute"
 Progress = Callable[[int, int], None]
 
 
@@ -54,7 +56,7 @@ def run_command(
     total = positions(*tokens)
     hardware, spec = load_system(system, parse_settings(settings)), load_llm(model)
     check_outputs({"--json": json, "--timeline": timeline})
-    with progress_bar(f"{spec.name} on {hardware.name}", quiet) as progress:
+    with progress_bar(f"{spec.name} on {hardware.name}", quiet, advance if hardware.part else None) as progress:
         result = simulate(
             hardware,
             spec,
@@ -119,15 +121,16 @@ def check_writable(path: Path, option: str) -> None:
 def progress_bar(title: str, quiet: bool, kernel: Any = None) -> Iterator[Progress]:
     """A progress bar on stderr if that is a terminal; yields `progress(done, total)`.
 
-    kernel: what runs beneath; if it must be compiled first, a line says so.
+    kernel: what runs beneath; if it must be compiled first, a line on stderr says so, terminal or not.
     """
+    if kernel is not None and not quiet:
+        from pimloom.cycle_sim.dram.kernels.compiled import is_compiled
+
+        if not is_compiled(kernel):
+            print(COMPILING, file=sys.stderr)
     if quiet or not sys.stderr.isatty():
         yield lambda done, total: None
         return
-    from pimloom.cycle_sim.dram.kernels.compiled import is_compiled
-
-    if kernel is not None and not is_compiled(kernel):
-        print("compiling the engine for the first run: about half a minute", file=sys.stderr)
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 

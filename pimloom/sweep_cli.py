@@ -96,6 +96,7 @@ def export(
         raise UserError("export: expected --parquet FILE or --csv FILE")
     check_outputs(given)
     frame = open_table(folder).table.frame
+    check_outputs(given)  # once more: by now the folder has said what the sweep was read from
     if parquet is not None:
         export_parquet(frame, parquet)
     if csv is not None:

@@ -10,6 +10,7 @@ import msgspec
 from pimloom.arch.document import read_text
 from pimloom.arch.error import UserError, one_line
 from pimloom.arch.files import prepare_folder, write_atomic
+from pimloom.arch.inputs import note_named
 from pimloom.sweeping.definition.expression import check_names, parse, parse_constraint
 from pimloom.sweeping.definition.load_sweep import LARGEST_BYTES, read_sweep, sweep_from, text_of
 from pimloom.sweeping.definition.sweep import Sweep
@@ -93,6 +94,8 @@ def reopen(folder: Path) -> Known:
     sweep, _ = read_source(path)
     again = f"run `pimloom sweep FILE --out {folder}` again"
     runs = read_runs(folder)
+    for run in runs:
+        _note_inputs(run.get("inputs"))
     for run in reversed(runs):
         try:
             base = msgspec.convert(run["base"], Base)
@@ -104,6 +107,11 @@ def reopen(folder: Path) -> Known:
         check_columns(sweep, base)
         return Known(sweep, base, runs)
     raise UserError(f"{folder}: no start of the sweep is recorded there; {again}")
+
+
+def _note_inputs(paths: object) -> None:
+    for path in paths if isinstance(paths, list) else ():
+        note_named(path if isinstance(path, str) else None)
 
 
 def check_columns(sweep: Sweep, base: Base) -> None:

@@ -67,7 +67,7 @@ def run_sweep(source: Path | Mapping[str, Any], out: Path | None, options: Optio
         _knock(options.scheduler)  # so that a wrong address begins no sweep
     settle(folder, sweep, text)
     rows = SweepRows(folder, sweep, base)
-    record_run(folder, facts_of(sweep, base, options))
+    record_run(folder, facts_of(sweep, base, options) | {"inputs": inputs_of(source, base)})
     with sweep_progress(sweep.name, options.quiet) as (show, say):
         before = len(rows.finished) - retried(rows.finished, options.retry_failed)
         for damage in rows.damaged:
@@ -140,6 +140,14 @@ def facts_of(sweep: Sweep, base: Base, options: Options) -> dict[str, object]:
         "host": platform.node(),
         "options": options._asdict(),
     }
+
+
+def inputs_of(source: Path | Mapping[str, Any], base: Base) -> list[str]:
+    """Absolute paths of the files that a sweep was read from, so that no export takes the place of one."""
+    named = [base.system.path, *(sheet.path for sheet in base.parts.values()), *base.models, *base.requests]
+    paths = [Path(name) for name in ([] if isinstance(source, Mapping) else [source]) + named]
+    files = {path / "config.json" if path.is_dir() else path for path in paths}
+    return sorted(str(path.resolve()) for path in files if path.is_file())
 
 
 def _crew(base: Base, rows: SweepRows, options: Options) -> "Callable[[], Crew]":

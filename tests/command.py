@@ -14,6 +14,7 @@ from unittest.mock import patch
 import typer.main
 
 from pimloom.cli import main
+from pimloom.running import COMPILING
 
 STEERING = ("FORCE_COLOR", "NO_COLOR", "COLUMNS", "LINES", "TERM", "TTY_COMPATIBLE", "TTY_INTERACTIVE")
 GITHUB = ("GITHUB_ACTIONS", "PY_COLORS", "FORCE_TERMINAL")
@@ -49,14 +50,19 @@ def call(*arguments: str | Path) -> Done:
     finally:
         for number, handler in before.items():
             signal(number, handler)
-    return Done(code, out.getvalue(), err.getvalue())
+    return Done(code, out.getvalue(), without_notice(err.getvalue()))
+
+
+def without_notice(err: str) -> str:
+    """Less the line that only the first run of an engine has."""
+    return err.replace(f"{COMPILING}\n", "")
 
 
 def spawn(*arguments: str | Path, **environment: str) -> Done:
     """Run `pimloom ARGUMENTS` as a process."""
     command = [*PIMLOOM, *map(str, arguments)]
     done = subprocess.run(command, env=ENVIRONMENT | environment, capture_output=True, text=True, check=False)
-    return Done(done.returncode, done.stdout, done.stderr)
+    return Done(done.returncode, done.stdout, without_notice(done.stderr))
 
 
 def snapshot(folder: Path) -> dict[str, bytes | None]:

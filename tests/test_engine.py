@@ -207,7 +207,8 @@ def test_a_refresh_before_the_start_may_still_run():
         (
             [Order("ACT"), Order("RD", release=4499), Order("RD", release=4500)],
             "command 2 (RD bg 0 bank 0 row 0) comes too late: "
-            "8 refreshes are postponed already and rows are still open",
+            "8 refreshes are postponed already and rows are still open; "
+            "shorten what delays it, lengthen tREFI, or turn refresh off",
         ),
         ([Order("RD", count=0)], "command 0: count must be at least 1, not 0"),
         ([Order("ACT"), Order("RD", count=-3)], "command 1: count must be at least 1, not -3"),

@@ -100,6 +100,11 @@ def test_what_a_sweep_has_is_no_output(there):
         if done.code == 0:  # a file that the table is not made of
             path.write_bytes(kept[path])
     assert used >= 2  # its definition, and its rows at least
+    for path in map(Path, ("sweep.yaml", "m.json")):  # what its folder was filled from
+        before = Path(path).read_bytes()
+        done = call("sweep", "export", "out", "--csv", path)
+        assert (done.code, Path(path).read_bytes()) == (2, before)
+        assert done.err == f"pimloom: --csv {path}: it is an input of this command; name another file\n"
     done = call("sweep", "export", "out", "--csv", "x", "--parquet", "x")
     assert (done.code, done.err) == (2, "pimloom: --csv x: is the file of --parquet too; name another\n")
 

@@ -123,8 +123,9 @@ def test_capacity_is_that_of_all_pseudo_channels(tmp_path):
 REFUSED = {
     ("npu_only", "dram.part=ocstrx"): "part 'ocstrx' is optical; expected a memory",
     ("npu_only", "dram.channels=3"): "dram.channels: expected a power of two, got 3",
-    ("neupims", "dram.part=hbm3_6400"): "expected a part with Newton's or NeuPIMs' PIM, got hbm3_6400",
-    ("npu_pim", "dram.part=ddr5_4800"): "missing key nCOMP",
+    ("npu_pim", "dram.part=hbm3_6400"): "PIM (hbm2_neupims, hbm2_neupims_written), got hbm3_6400; an NPU",
+    ("neupims", "dram.part=hbm3_6400"): "PIM (hbm2_neupims, hbm2_neupims_written), got hbm3_6400; an NPU",
+    ("npu_pim", "dram.part=ddr5_4800"): "PIM (hbm2_neupims, hbm2_neupims_written), got ddr5_4800",
 }
 
 

@@ -102,7 +102,7 @@ def test_fields_in_pieces():
     with pytest.raises(UserError) as caught:
         pattern_chunks(split, "mixed", 10, 0)
     assert str(caught.value) == (
-        "pattern mixed: in an address of r2_hbm2, row comes in pieces; choose one of sequential, random, strided, "
+        "--pattern mixed: in an address of r2_hbm2, row comes in pieces; choose one of sequential, random, strided, "
         "sparse, random-rw, burst"
     )
     joined = own._replace(
@@ -112,21 +112,21 @@ def test_fields_in_pieces():
 
 
 BAD: dict[str, tuple[tuple, dict]] = {
-    "pattern mixd: expected one of sequential, random, row-conflict, mixed, strided, sparse, random-rw, hazard, burst; "
-    "nearest: mixed": (("mixd", 1, 0), {}),
-    "requests: expected a whole number of at least 1, got 0": (("random", 0, 0), {}),
-    "seed: expected a whole number from 0 to 2^64 - 1, got -1": (("random", 1, -1), {}),
-    f"seed: expected a whole number from 0 to 2^64 - 1, got {2**64}": (("random", 1, 2**64), {}),
-    "gap: expected a number of clocks of at least 0, got -1": (("random", 1, 0), {"gap": -1}),
-    "gap: expected a number of clocks of at least 0, got nan": (("random", 1, 0), {"gap": float("nan")}),
-    "gap: expected a number of clocks of at least 0, got inf": (("random", 1, 0), {"gap": float("inf")}),
-    "gap: 1000000 requests with 1e+10 clocks between them take more than 1e15 clocks": (
+    "--pattern mixd: expected one of sequential, random, row-conflict, mixed, strided, sparse, random-rw, hazard, "
+    "burst; nearest: mixed": (("mixd", 1, 0), {}),
+    "--requests: expected a whole number of at least 1, got 0": (("random", 0, 0), {}),
+    "--seed: expected a whole number from 0 to 2^64 - 1, got -1": (("random", 1, -1), {}),
+    f"--seed: expected a whole number from 0 to 2^64 - 1, got {2**64}": (("random", 1, 2**64), {}),
+    "--gap: expected a number of clocks of at least 0, got -1": (("random", 1, 0), {"gap": -1}),
+    "--gap: expected a number of clocks of at least 0, got nan": (("random", 1, 0), {"gap": float("nan")}),
+    "--gap: expected a number of clocks of at least 0, got inf": (("random", 1, 0), {"gap": float("inf")}),
+    "--gap: 1000000 requests with 1e+10 clocks between them take more than 1e15 clocks": (
         ("random", 10**6, 0), {"gap": 1e10},
     ),
-    "gap: pattern burst expects more than 0 clocks between its requests, on average": (("burst", 1, 0), {"gap": 0.0}),
-    "stride: only the pattern strided has one, not random": (("random", 1, 0), {"stride": 64}),
-    "stride: expected bytes above 0 and below the capacity of 4 GiB, got 0": (("strided", 1, 0), {"stride": 0}),
-    "stride: expected bytes above 0 and below the capacity of 4 GiB, got 4294967296": (
+    "--gap: pattern burst expects more than 0 clocks between its requests, on average": (("burst", 1, 0), {"gap": 0.0}),
+    "--stride: only the pattern strided has one, not random": (("random", 1, 0), {"stride": 64}),
+    "--stride: expected bytes above 0 and below the capacity of 4 GiB, got 0": (("strided", 1, 0), {"stride": 0}),
+    "--stride: expected bytes above 0 and below the capacity of 4 GiB, got 4294967296": (
         ("strided", 1, 0), {"stride": 1 << 32},
     ),
 }  # fmt: skip

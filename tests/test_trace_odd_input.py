@@ -66,7 +66,7 @@ def test_the_latest_cycle_of_all(controller: str) -> None:
         (("--commands", WORD), "File name too long"),
         (("--seed", DIGITS), "--seed"),
         (("--idle", DIGITS), "--idle"),
-        (("--gap", "inf"), "gap: expected a number of clocks of at least 0, got inf"),
+        (("--gap", "inf"), "--gap: expected a number of clocks of at least 0, got inf"),
         (("--channels", DIGITS), "--channels"),
     ],
 )
@@ -90,7 +90,7 @@ def test_a_requests_count() -> None:
     for count in (DIGITS, "1e999999999", "1e-999999999", "sNaN", "inf"):
         done = call("trace", "ddr4_3200", "--pattern", "random", "--requests", count)
         assert (done.code, done.err.count("\n")) == (2, 1) and len(done.err) < LONGEST
-        assert done.err.startswith("pimloom: requests: expected a whole number from 1 to 2^63 - 1")
+        assert done.err.startswith("pimloom: --requests: expected a whole number from 1 to 2^63 - 1")
 
 
 HUGE = 10**5000  # Python does not write it

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pimloom.arch.command import POSTPONED_MAX, STREAM
+from pimloom.arch.command import POSTPONED_MAX, REFRESH_SOONER, STREAM
 from pimloom.arch.error import UserError
 from pimloom.arch.table import Rules, Table
 from pimloom.cycle_sim.dram.kernels.stream import (
@@ -120,7 +120,8 @@ def _sentence(table: Table, rows: np.ndarray, code: int, where: int, who: np.nda
     said = f"{number} ({describe(table, rows[where])})"
     bank_row, by, at = int(who[0]), int(who[1]), int(who[2])
     if code == STARVED:
-        return f"{said} comes too late: {POSTPONED_MAX} refreshes are postponed already and rows are still open"
+        postponed = f"{POSTPONED_MAX} refreshes are postponed already and rows are still open"
+        return f"{said} comes too late: {postponed}; {REFRESH_SOONER}"
     did = f"{table.names[by]} {{}} at CK {at}" if by >= 0 else "nothing opened it"
     if table.rules.needs[rows[where]["cmd"]] == CLOSED:
         return f"{said} needs closed rows, but " + did.format(f"opened row {bank_row}")

@@ -17,7 +17,7 @@ BY_FIELD = ("row-conflict", "mixed", "hazard")  # they choose rows and banks; th
 LONGEST_CK = 1e15  # of a trace, on average
 
 
-def parse_count(text: str, what: str = "requests") -> int:
+def parse_count(text: str, what: str = "--requests") -> int:
     """A whole number of at least 1, written as 200000 or 1e6. Raises UserError."""
     try:
         number = Decimal(text.strip())
@@ -48,7 +48,7 @@ def pattern_chunks(
         found = pattern(kind, _address(memory, kind), memory.offset_bits, seed, **options)
     except ValueError as error:
         others = ", ".join(other for other in PATTERNS if other not in BY_FIELD)
-        raise UserError(f"pattern {kind}: in an address of {memory.name}, {error}; choose one of {others}") from None
+        raise UserError(f"--pattern {kind}: in an address of {memory.name}, {error}; choose one of {others}") from None
     return _chunks(found, requests, chunk)
 
 
@@ -61,23 +61,23 @@ def _chunks(found: Pattern, requests: int, chunk: int) -> Iterator[Chunk]:
 
 def _check(memory: Memory, kind: str, requests: int, seed: int, gap: float | None, stride: int | None) -> None:
     if kind not in PATTERNS:
-        raise UserError(f"pattern {short(kind)}: expected one of {', '.join(PATTERNS)}{nearest(kind, PATTERNS)}")
+        raise UserError(f"--pattern {short(kind)}: expected one of {', '.join(PATTERNS)}{nearest(kind, PATTERNS)}")
     if not 1 <= requests < 2**63:
-        raise UserError(f"requests: expected a whole number of at least 1, got {requests}")
+        raise UserError(f"--requests: expected a whole number of at least 1, got {requests}")
     if not 0 <= seed < 2**64:
-        raise UserError(f"seed: expected a whole number from 0 to 2^64 - 1, got {seed}")
+        raise UserError(f"--seed: expected a whole number from 0 to 2^64 - 1, got {seed}")
     if gap is not None and not (math.isfinite(gap) and gap >= 0):
-        raise UserError(f"gap: expected a number of clocks of at least 0, got {gap}")
+        raise UserError(f"--gap: expected a number of clocks of at least 0, got {gap}")
     if kind == "burst" and gap == 0:
-        raise UserError("gap: pattern burst expects more than 0 clocks between its requests, on average")
+        raise UserError("--gap: pattern burst expects more than 0 clocks between its requests, on average")
     gap = SPARSE_GAP_CK if kind in WITH_GAPS and gap is None else gap
     if gap is not None and gap * requests > LONGEST_CK:
-        raise UserError(f"gap: {requests} requests with {gap:g} clocks between them take more than 1e15 clocks")
+        raise UserError(f"--gap: {requests} requests with {gap:g} clocks between them take more than 1e15 clocks")
     if stride is not None and kind != "strided":
-        raise UserError(f"stride: only the pattern strided has one, not {kind}")
+        raise UserError(f"--stride: only the pattern strided has one, not {kind}")
     if stride is not None and not 0 < stride < memory.capacity_bytes:
         most = capacity(memory.capacity_bytes)
-        raise UserError(f"stride: expected bytes above 0 and below the capacity of {most}, got {stride}")
+        raise UserError(f"--stride: expected bytes above 0 and below the capacity of {most}, got {stride}")
 
 
 def _address(memory: Memory, kind: str) -> tuple[tuple[str, int], ...]:

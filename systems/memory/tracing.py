@@ -120,7 +120,8 @@ def _part_name(device: str) -> str:
         return of_standard[0]
     if Path(device).exists():
         raise UserError(f"{device}: expected a part, a DRAMsim3 .ini or a .yaml file")
-    where = elsewhere(device) or nearest(device, known)
+    standards = dict.fromkeys(load_part(name).value.standard for name in known)
+    where = elsewhere(device) or nearest(device, [*standards, *known])
     raise UserError(f"unknown part {device!r}{where}; known parts: {', '.join(known)}")
 
 
