@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeVar
 
 import msgspec
 from msgspec.structs import asdict
@@ -134,6 +134,9 @@ STRUCTS: Mapping[str, type[msgspec.Struct]] = {"pim": PimSystem, "roofline": Roo
 KINDS = tuple(STRUCTS)
 
 
+Spec = TypeVar("Spec", PimSystem, RooflineSystem, NpuPimSystem)
+
+
 @dataclass(frozen=True)
 class System:
     """A resolved system: its own spec, its part if it has one, and the source of every value by dotted place."""
@@ -143,11 +146,30 @@ class System:
     part: Part | None
     sources: Mapping[str, Source]
 
+    @property
+    def kind(self) -> str:
+        """One of KINDS."""
+        return self.spec.kind
+
+    def of_kind(self, struct: type[Spec]) -> Spec:
+        """The spec of a system that is of this kind. Raises UserError if it is of another."""
+        if not isinstance(self.spec, struct):
+            kinds = [kind for kind, each in STRUCTS.items() if each is struct]
+            raise UserError(f"{self.name}: expected a system of kind {', '.join(kinds)}, got {self.kind}")
+        return self.spec
+
+    @property
+    def memory(self) -> Part:
+        """The part of a system that has one. Raises UserError if it has none."""
+        if self.part is None:
+            raise UserError(f"{self.name}: expected a system with a memory part, it has none")
+        return self.part
+
     @cached_property
     def digest(self) -> str:
         """Digest of all resolved values; names, descriptions and how a value was written do not count."""
         spec = asdict(self.spec) | {"description": ""}
-        if not isinstance(self.spec, RooflineSystem):
+        if self.spec.kind != "roofline":
             spec["dram"] = asdict(self.spec.dram) | {"part": ""}  # a name or a path: what stands behind it follows
         return digest(spec, self.part and _decisive(self.part))
 
@@ -221,7 +243,7 @@ def resolve(sheet: Sheet, overrides: Mapping[str, str], part: Callable[[str], Sh
     device = spec.dram.part
     if device.endswith((".yaml", ".yml")) and loaded.sources["dram.part"].file != SET:
         device = str(path.parent / device)  # a path in a file starts at that file
-    if isinstance(spec, NpuPimSystem) and spec.dram.row_buffers == "blocked" and "pim" not in below:
+    if spec.kind == "npu_pim" and spec.dram.row_buffers == "blocked" and "pim" not in below:
         tree = tree_of(part(device))
         if isinstance(tree, dict) and not tree.get("pim"):
             raise UserError(_lacks_pim(path, device))
@@ -230,7 +252,7 @@ def resolve(sheet: Sheet, overrides: Mapping[str, str], part: Callable[[str], Sh
         found = _part(part(device), below)
     except UserError as error:
         raise below_dram(error, tree_of(sheet)) from None
-    if isinstance(spec, NpuPimSystem):
+    if spec.kind == "npu_pim":
         memory = _npu_memory(found.value, spec, below, path)
         found, spec = Loaded(memory.part, found.sources), memory.spec
     elif found.value.pim_unit is None:

@@ -23,12 +23,11 @@ def run_study(out: str | Path, progress: Progress = lambda done, total: None) ->
     """
     prepare_folder(out)
     system = load_system(SYSTEM)
-    assert isinstance(system.spec, PimSystem) and system.part is not None
-    name = system.spec.dram.part
+    name = system.of_kind(PimSystem).dram.part
     with needs_extra():
         from pimloom.rtl.flow import prove, synth, verify
 
-        found = synth.synthesize(synth.all_blocks(system.part), system.part, name, progress, _note)
+        found = synth.synthesize(synth.all_blocks(system.memory), system.memory, name, progress, _note)
         synthesis = [row._asdict() for row in found]
         coverage = [row._asdict() for row in verify.verify(None, name, progress=progress)]
         proofs = [row._asdict() for row in prove.prove(None, name, progress, note=_note)]

@@ -129,7 +129,7 @@ def _values(field: str) -> list[Value]:
     else:
         for name in list_names("systems"):
             system = load_system(name)
-            if isinstance(system.spec, RooflineSystem) != ("." in field):
+            if (system.kind == "roofline") != ("." in field):
                 values += _value(name, system.spec, system.sources, field)
     return values
 

@@ -2,6 +2,7 @@
 
 import json
 from math import fsum
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +11,7 @@ from pimloom.arch.error import UserError
 from pimloom.systems.serving.comparing import PART_OF, Compared, Phase, by_part, why
 from tests.command import call
 
+ROOT = Path(__file__).resolve().parent.parent
 FOUR = "pim_gpt,npu_only,neupims,gpu_a100"
 
 
@@ -101,6 +103,15 @@ def test_what_is_refused(options, said):
     options = {"systems": ["gpu_a100"], "model": "gpt2", "generate": 2} | options
     with pytest.raises(UserError, match=said):
         pimloom.compare(options.pop("systems"), **options)
+
+
+def test_a_system_of_a_file_and_two_of_one_name(tmp_path):
+    mine = tmp_path / "t4.yaml"
+    mine.write_text((ROOT / "arch/systems/t4.yaml").read_text().replace("memory_gb_s: 320", "memory_gb_s: 640"))
+    found = pimloom.compare([mine, "gpu_a100"], model="gpt2", generate=2)
+    assert [one.system for one in found.systems] == ["t4", "gpu_a100"]
+    with pytest.raises(UserError, match="two are called t4; rename a file"):
+        pimloom.compare([mine, "t4"], model="gpt2", generate=2)
 
 
 def test_every_cause_of_energy_has_its_part():

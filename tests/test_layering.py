@@ -154,3 +154,17 @@ def test_only_its_own_command_enters_the_rtl():
 def test_names_of_files_say_what_is_inside():
     vague = [p.relative_to(ROOT).as_posix() for p in FILES if BANNED_NAMES & set(p.stem.lower().split("_"))]
     assert not vague
+
+
+SPECS = {"PimSystem", "RooflineSystem", "NpuPimSystem", "ComposedSystem"}
+
+
+def test_nobody_but_the_system_asks_what_kind_of_spec_it_has():
+    """`System.of_kind` is the one dispatch; others ask its kind, its traits, or its device."""
+    found = []
+    for path in FILES:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "isinstance":
+                named = {each.id for each in ast.walk(node.args[1]) if isinstance(each, ast.Name)}
+                found += [path.relative_to(ROOT).as_posix()] * bool(named & SPECS)
+    assert not found

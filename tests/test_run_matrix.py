@@ -1,15 +1,16 @@
 """`pimloom.run` is `pimloom run`: every system with every kind of workload, the same result or the same refusal."""
 
 import json
+from typing import Any
 
-import pimloom
 import pytest
 
+import pimloom
 from pimloom.arch.error import UserError
 from pimloom.arch.system import list_names
 from tests.command import call
 
-WORKLOADS = {
+WORKLOADS: dict[str, dict[str, Any]] = {
     "generate": {"generate": 2},
     "prompt": {"prompt": 6, "generate": 3},
     "batch": {"prompt": 5, "generate": 2, "batch": 3, "chunk": 4, "every": 2, "tp": 2},

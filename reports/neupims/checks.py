@@ -193,5 +193,6 @@ def _machine(found: Findings) -> Rows:
 def area_percent() -> list[float]:
     """Area of the second row buffer, as a share of a bank [%]: the least and the most."""
     system = machine(Point("neupims", Cell("", "", 0)))
-    assert isinstance(system.spec, NpuPimSystem) and system.part and system.spec.bank
-    return [100 * part for part in second_row_buffer(system.part, system.spec.bank)]
+    bank = system.of_kind(NpuPimSystem).bank
+    assert bank
+    return [100 * part for part in second_row_buffer(system.memory, bank)]

@@ -92,8 +92,7 @@ def _attention(found: Findings, mine: Served, who: str, cell: Cell) -> dict[str,
 def full_bandwidth_cyc(found: Served, point: Point) -> float:
     """Cycles in which the data buses of all channels carry K and V of all requests of a layer once."""
     system, llm = machine(point), load_llm(point.cell.model)
-    spec, part = system.spec, system.part
-    assert isinstance(spec, NpuPimSystem) and part is not None
+    spec, part = system.of_kind(NpuPimSystem), system.memory
     kv_heads = max(llm.num_key_value_heads // found.tp, 1)
     cache_bytes = 2 * found.tokens * kv_heads * llm.head_dim * spec.npu.element_bits // BITS_PER_BYTE
     access_bytes = part.organization.access_bits // BITS_PER_BYTE

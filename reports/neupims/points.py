@@ -192,7 +192,7 @@ def machine(point: Point) -> System:
 @cache
 def _machine(who: Contender, fidelity: str, flip: str) -> System:
     system = _as_it_is(who.system)
-    if not isinstance(system.spec, NpuPimSystem) or (fidelity == "physical" and not flip and not who.settings):
+    if system.kind != "npu_pim" or (fidelity == "physical" and not flip and not who.settings):
         return system
     faults = {f"faults.{f}": str((fidelity == "released") != (f == flip)).lower() for f in Faults.__struct_fields__}
     return load_system(who.system, faults | dict(who.settings))
@@ -214,11 +214,11 @@ def serve_point(point: Point, tokens: np.ndarray) -> Served | str:
     system, llm = machine(point), load_llm(point.cell.model)
     tp, pp, layers = share(point, llm)
     try:
-        if not isinstance(system.spec, NpuPimSystem):
+        if system.kind != "npu_pim":
             return serve_gpu(system, llm, tokens, tp=tp * pp, layers=layers)  # all devices share each layer
         channel = None
         if CONTENDERS[point.who].policy == "round-robin":
-            channel = round_robin(tokens.tolist(), system.spec.dram.channels)
+            channel = round_robin(tokens.tolist(), system.of_kind(NpuPimSystem).dram.channels)
         return serve_on_devices(system, llm, tokens, channel, tp=tp, pp=pp, layers=layers, fidelity=point.fidelity)
     except UserError as error:
         return str(error)

@@ -53,8 +53,8 @@ def record(scope: Scope) -> Recorded:
     """Simulate a layer of the scope's traced model, two requests in each channel."""
     model, tp, context = scope.traced
     system, llm = load_system(CONTENDERS["neupims"].system), load_llm(model)
-    assert isinstance(system.spec, NpuPimSystem)
-    channels = system.spec.dram.channels
+    spec = system.of_kind(NpuPimSystem)
+    channels = spec.dram.channels
     tokens, channel = np.full(EACH * channels, context), np.arange(EACH * channels) % channels
 
     def ran(log: int) -> tuple[Ran, dict[str, list[int]]]:
@@ -63,7 +63,7 @@ def record(scope: Scope) -> Recorded:
 
     found, stages = ran(ran(0)[0].busiest)
     title = f"{model}, tensor parallel over {tp}, {len(tokens)} requests of {context:,} tokens"
-    plan = {stage.name: stage for stage in interleaved(system.spec.interleave.sub_batches)}
+    plan = {stage.name: stage for stage in interleaved(spec.interleave.sub_batches)}
     operators, first, begin, begins = [], 0, 0, {}
     for stage, last in stages.items():
         begins[stage] = begin

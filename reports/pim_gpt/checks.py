@@ -98,8 +98,8 @@ Rows = list[dict[str, object]]
 
 def _configuration_rows(paper: Mapping[str, Published]) -> Rows:
     system = load_system("pim_gpt")
-    hardware, part = system.spec, system.part
-    assert isinstance(hardware, PimSystem) and part is not None and part.pim_unit is not None
+    hardware, part = system.of_kind(PimSystem), system.memory
+    assert part.pim_unit is not None
     xl2, xl3 = (load_llm(name) for name in ("gpt2-xl", "gpt3-xl"))
     macs = hardware.dram.channels * part.organization.banks * part.pim_unit.lanes
     peak = 2 * macs / (part.cycles("tCCD_L") * part.tCK_ps)  # operations per ps are TFLOPS

@@ -42,8 +42,7 @@ def write_report(out: str | Path, synthesis: Rows, coverage: Rows = (), proofs: 
 def build_page(synthesis: Rows, coverage: Rows = (), proofs: Rows = ()) -> Page:
     """The whole report."""
     loaded = load_system(SYSTEM)
-    system, part = loaded.spec, loaded.part
-    assert isinstance(system, PimSystem) and part is not None
+    system, part = loaded.of_kind(PimSystem), loaded.memory
     chapters: list[Section] = [
         sections.cells(synthesis),
         sections.beside_the_papers(synthesis, system, part),

@@ -5,15 +5,14 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from pimloom.arch.error import UserError, one_line
-from pimloom.arch.system import PimSystem
 from pimloom.cycle_sim.runs import Known, Run
-from pimloom.energy.logic_area import pim_area_mm2
 from pimloom.sweeping.definition.sweep import Scalar
 from pimloom.sweeping.point.code import code_digest
 from pimloom.sweeping.point.decode import decode
 from pimloom.sweeping.point.results import flat
 from pimloom.sweeping.point.row import Outcome, Row, row_of
 from pimloom.sweeping.point.shared import Base, resolved
+from pimloom.systems.devices.area import area_mm2
 from pimloom.systems.devices.result import Result
 from pimloom.systems.devices.simulate import simulate
 
@@ -55,8 +54,8 @@ def _simulated(base: Base, point: Mapping[str, Scalar], known: Known) -> Outcome
         raise UserError(f"workload.batch: {system.name} runs one sequence at a time, got {work.batch}")
     result = simulate(system, model, work.generate, seed=base.seed, prompt=work.prompt, known=known)
     values = _flat(result)
-    if isinstance(system.spec, PimSystem) and system.part is not None:
-        values["area_mm2"] = pim_area_mm2(system.spec, system.part)
+    if system.part is not None:
+        values["area_mm2"] = area_mm2(system)
     return Outcome(values, result.spec_digest)
 
 

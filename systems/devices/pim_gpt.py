@@ -37,8 +37,8 @@ class PimGptDevice:
     def __init__(
         self, system: System, llm: LlmSpec, share: Share, *, known: Known | None = None, watch: Watch | None = None
     ) -> None:
-        assert isinstance(system.spec, PimSystem) and system.part is not None
-        self.system, self.spec, self.part, self.llm, self.share = system, system.spec, system.part, llm, share
+        self.spec, self.part = system.of_kind(PimSystem), system.memory
+        self.system, self.llm, self.share = system, llm, share
         if share.tp != 1 or share.layers != llm.num_hidden_layers or share.fidelity != "physical":
             raise UserError(f"{system.name}: runs all layers of a model on one device; leave --tp, --layers out")
         self.table, geo = compile_table(self.part), geometry(self.part, self.spec.dram.channels)

@@ -27,10 +27,9 @@ class RooflineDevice:
     in_order = False
 
     def __init__(self, system: System, llm: LlmSpec, share: Share) -> None:
-        assert isinstance(system.spec, RooflineSystem)
         if share.fidelity != "physical":
             raise UserError(f"--fidelity {share.fidelity}: {system.name} is a roofline, it has no faults to turn on")
-        self.system, self.spec, self.llm, self.share = system, system.spec, llm, share
+        self.system, self.spec, self.llm, self.share = system, system.of_kind(RooflineSystem), llm, share
 
     def can_run(self, ops: Sequence[Op]) -> str | None:
         """A roofline runs all."""

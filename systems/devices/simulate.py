@@ -86,7 +86,9 @@ def simulate(
         raise UserError(f"--generate: expected at least 1 token, got {generate}")
     if prompt < 0:
         raise UserError(f"--prompt: expected at least 0 tokens, got {prompt}")
-    run = _pim if isinstance(system.spec, PimSystem) else _roofline
+    run = {"pim": _pim, "roofline": _roofline}.get(system.kind)
+    if run is None:
+        raise UserError(f"{system.name}: serves batches; take `pimloom run` or `pimloom.run` with a prompt or requests")
     result = run(system, spec, generate, Options(seed, check, window, progress, prompt, known))
     result.showing(partial(_shown, system, spec, generate, prompt))
     if not 0 < result.latency_s < math.inf or not 0 <= (result.energy_j or 0) < math.inf:
@@ -206,8 +208,8 @@ def run_digest(system: System, spec: LlmSpec, generate: int, prompt: int = 0) ->
 
 def account(result: Result, system: System) -> Result:
     """The result with its energy by `system`'s currents and accounting; without energy if its part has no currents."""
-    hardware, part = system.spec, system.part
-    assert isinstance(hardware, PimSystem) and part is not None and result.command_counts is not None
+    hardware, part = system.of_kind(PimSystem), system.memory
+    assert result.command_counts is not None
     if any(name not in part.current for name in CURRENTS):
         return result
     time_ps, channels = round(result.latency_s / S_PER_PS), hardware.dram.channels
@@ -233,8 +235,7 @@ def _bank_counts(table: Table, steps: list[PimStep], times: list[int]) -> Counte
 
 
 def _roofline(system: System, spec: LlmSpec, generate: int, options: Options) -> Result:
-    hardware = system.spec
-    assert isinstance(hardware, RooflineSystem)
+    hardware = system.of_kind(RooflineSystem)
     if options.window is not None or options.check:
         raise UserError(f"{system.name} is a roofline: it issues no commands to trace or check")
     prompt, end = options.prompt, positions(options.prompt, generate)

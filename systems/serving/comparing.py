@@ -110,6 +110,9 @@ def compare(
     found: list[Compared] = []
     shown: list[Shown] = []
     loaded = [load() for load in systems]  # a system that is none is an error, not a row
+    names = [system.name for system in loaded]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise UserError(f"systems: two are called {twice[0]}; rename a file")
     made = ops(llm, Batch.prefill([wanted.prompt]) if wanted.prompt else Batch.decode([1]), Shard(tp=wanted.tp))
     for n, system in enumerate(loaded):
 

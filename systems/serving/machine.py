@@ -92,8 +92,7 @@ def serve_list(system: System, llm: LlmSpec, batch: Batch, plan: Plan) -> Served
 
 def _gpu(system: System, llm: LlmSpec, plan: Plan) -> Machine:
     """GPUs that share each layer; a token's cache may lie anywhere."""
-    gpu = system.spec
-    assert isinstance(gpu, RooflineSystem)
+    gpu = system.of_kind(RooflineSystem)
     fits = tokens_that_fit(llm, plan.tp, plan.layers, gpu.element_bits, gpu.memory_bytes)
 
     if not fits:

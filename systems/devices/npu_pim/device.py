@@ -57,8 +57,7 @@ class NpuDevice:
 
     def capacity(self) -> Capacity:
         """Of one device."""
-        hardware, part, share = self.system.spec, self.system.part, self.share
-        assert isinstance(hardware, NpuPimSystem) and part is not None
+        hardware, part, share = self.system.of_kind(NpuPimSystem), self.system.memory, self.share
         bits, there = hardware.npu.element_bits, self._shard.system.dram.channels * part.organization.capacity_bytes
         return Capacity(
             there,

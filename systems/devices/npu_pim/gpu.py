@@ -38,8 +38,7 @@ def serve_gpu(
 ) -> Served:
     """Decode one token of each request, with contexts of `tokens`, on `tp` GPUs, or compute the last `new` tokens of
     each context in one pass. Raises UserError."""
-    gpu = system.spec
-    assert isinstance(gpu, RooflineSystem)
+    gpu = system.of_kind(RooflineSystem)
     batch, context = len(tokens), int(attended(llm, tokens).sum())
     check_memory(llm, tp, layers, context, gpu.element_bits, gpu.memory_bytes)
     stages, times = dict.fromkeys("ABE", 0), dict[str, int]()

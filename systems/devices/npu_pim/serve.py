@@ -189,8 +189,7 @@ def _check_new(hardware: NpuPimSystem, contexts: np.ndarray, new: np.ndarray) ->
 
 def channel_of(system: System) -> PimChannel:
     """One channel of a device behind its controller, with its faults."""
-    hardware, part = system.spec, system.part
-    assert isinstance(hardware, NpuPimSystem) and part is not None
+    hardware, part = system.of_kind(NpuPimSystem), system.memory
     faults, controller, dram = hardware.faults, hardware.controller, hardware.dram
     if dram.row_buffers == "none" and faults.narrow_window:
         controller = msgspec.structs.replace(controller, window=NARROW_WINDOW)

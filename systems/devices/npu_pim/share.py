@@ -92,8 +92,7 @@ def place_caches(shard: LayerShard, rows: int, layers: int, tokens: np.ndarray, 
 
 def shard_of(system: System, llm: LlmSpec, tp: int) -> LayerShard:
     """The model cut for `tp` devices. Raises UserError if it cannot be."""
-    hardware, part = system.spec, system.part
-    assert isinstance(hardware, NpuPimSystem) and part is not None
+    hardware, part = system.of_kind(NpuPimSystem), system.memory
     _check_machine(hardware, part)
     mine = cut_of(llm, tp)
     bits = hardware.npu.element_bits

@@ -10,8 +10,8 @@ from pimloom.arch.system import System
 
 def fitted(system: System, requests: int) -> System:
     """The system, without sub-batches if there are fewer requests than these."""
-    assert isinstance(system.spec, NpuPimSystem)
-    if requests >= system.spec.interleave.sub_batches:
+    spec = system.of_kind(NpuPimSystem)
+    if requests >= spec.interleave.sub_batches:
         return system
-    interleave = msgspec.structs.replace(system.spec.interleave, sub_batches=1)
-    return replace(system, spec=msgspec.structs.replace(system.spec, interleave=interleave))
+    interleave = msgspec.structs.replace(spec.interleave, sub_batches=1)
+    return replace(system, spec=msgspec.structs.replace(spec, interleave=interleave))

@@ -36,9 +36,9 @@ def usage(found: Served, system: System, llm: LlmSpec) -> Usage | None:
 
     COMPs, reads and writes of all layers are what their energy says: energy / energy of one.
     """
-    spec, part = system.spec, system.part
-    if not isinstance(spec, NpuPimSystem) or part is None or found.iteration_energy_by_cause_j is None:
+    if system.kind != "npu_pim" or found.iteration_energy_by_cause_j is None:
         return None
+    spec, part = system.of_kind(NpuPimSystem), system.memory
     joules = found.iteration_energy_by_cause_j
     clocks = found.iteration_cyc
     each = command_pj(part, spec.energy.comp_reads if spec.energy else 0, spec.npu.element_bits)
