@@ -148,7 +148,7 @@ def compare(
     a folder for a page. Raises `pimloom.UserError`.
 
     >>> compare(["pim_gpt", "gpu_a100"], model="gpt2", generate=2).first
-    'gpu_a100'
+    'pim_gpt'
     """
     from pimloom.comparing import Asked, compare_command
 
