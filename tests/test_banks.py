@@ -16,11 +16,12 @@ from pimloom.arch.error import UserError
 from pimloom.arch.llm import list_presets, load_llm
 from pimloom.arch.system import System, load_part, load_system
 from pimloom.arch.table import compile_table
-from pimloom.mappers.decode import plan
 from pimloom.mappers.gemv import product, weighted_sum, write_v
 from pimloom.mappers.geometry import Geometry, geometry
 from pimloom.mappers.layout import Packed, RowAligned
-from pimloom.systems.devices.functional import BF16, Block, Memory
+from pimloom.mappers.plan import plan
+from pimloom.systems.devices.block import Block
+from pimloom.systems.devices.functional import BF16, Memory
 from pimloom.systems.devices.simulate import simulate
 from tests.test_functional import random_weights, reference, spec_of
 

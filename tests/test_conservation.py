@@ -16,7 +16,7 @@ from pimloom.arch.table import Table
 from pimloom.cycle_sim.machine import Outcome
 from pimloom.energy.ledger import Ledger
 from pimloom.energy.pim import pim_energy
-from pimloom.mappers.decode import Plan
+from pimloom.mappers.plan import Plan
 from pimloom.systems.devices import simulate as module
 from pimloom.systems.devices.conservation import ConservationError, check_conservation, check_energy
 from pimloom.systems.devices.result import Result

@@ -13,11 +13,12 @@ from pimloom.arch.error import UserError
 from pimloom.arch.llm import load_llm
 from pimloom.arch.system import load_part
 from pimloom.arch.table import compile_table
-from pimloom.mappers.decode import plan
 from pimloom.mappers.gemv import product
 from pimloom.mappers.geometry import Geometry, geometry
 from pimloom.mappers.layout import Packed
-from pimloom.systems.devices.functional import BF16, Block, Memory, Weights
+from pimloom.mappers.plan import plan
+from pimloom.systems.devices.block import Block, Weights
+from pimloom.systems.devices.functional import BF16, Memory
 
 PART = load_part("gddr6_pim_gpt").value
 TABLE = compile_table(PART)

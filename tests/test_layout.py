@@ -16,9 +16,10 @@ from pimloom.arch.program import PimStep
 from pimloom.arch.system import load_part
 from pimloom.arch.table import compile_table
 from pimloom.mappers import gemv
-from pimloom.mappers.decode import Decoder, Plan, max_tokens, plan
+from pimloom.mappers.decode import Decoder
 from pimloom.mappers.geometry import Geometry, geometry
 from pimloom.mappers.layout import Packed, RowAligned
+from pimloom.mappers.plan import Plan, max_tokens, plan
 
 PART = load_part("gddr6_pim_gpt").value
 TABLE = compile_table(PART)

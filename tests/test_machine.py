@@ -17,8 +17,9 @@ from pimloom.arch.table import compile_table
 from pimloom.arch.units import mhz_to_ps
 from pimloom.cycle_sim.dram import issue
 from pimloom.cycle_sim.machine import Event, Machine
-from pimloom.mappers.decode import Decoder, plan
+from pimloom.mappers.decode import Decoder
 from pimloom.mappers.geometry import geometry
+from pimloom.mappers.plan import plan
 from tests.naive import Order, simulate
 from tests.streams import Writer, draw_clocks, draw_size, table_of, to_array
 

@@ -11,8 +11,9 @@ from pimloom.cycle_sim import runs
 from pimloom.cycle_sim.dram import Engine
 from pimloom.cycle_sim.machine import Machine
 from pimloom.cycle_sim.runs import NOT_RUNNING, Known, Stream
-from pimloom.mappers.decode import Decoder, plan
+from pimloom.mappers.decode import Decoder
 from pimloom.mappers.geometry import geometry
+from pimloom.mappers.plan import plan
 from pimloom.systems.devices.simulate import simulate
 from tests.test_machine import TINY
 

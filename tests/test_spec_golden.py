@@ -15,8 +15,9 @@ from pimloom.arch.units import mhz_to_ps
 from pimloom.cycle_sim.asic import latency_cyc
 from pimloom.cycle_sim.dram import issue
 from pimloom.cycle_sim.machine import Machine, Outcome, command_counts
-from pimloom.mappers.decode import Decoder, Plan, max_tokens, plan
+from pimloom.mappers.decode import Decoder
 from pimloom.mappers.geometry import geometry
+from pimloom.mappers.plan import Plan, max_tokens, plan
 from tests import reference_model as ref
 
 TOKENS = 1024

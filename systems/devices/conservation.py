@@ -12,8 +12,8 @@ from pimloom.arch.program import PimStep
 from pimloom.arch.table import Table
 from pimloom.arch.units import J_PER_PJ, ceil_div
 from pimloom.cycle_sim.machine import Outcome
-from pimloom.mappers.decode import Plan
 from pimloom.mappers.layout import Packed
+from pimloom.mappers.plan import Plan
 from pimloom.systems.devices.result import Result
 
 

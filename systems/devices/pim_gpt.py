@@ -17,8 +17,9 @@ from pimloom.cycle_sim.machine import Machine, command_counts
 from pimloom.cycle_sim.runs import Known, Watch
 from pimloom.energy.ledger import EnergyError
 from pimloom.energy.pim import CURRENTS, ON_THE_PINS, pim_energy
-from pimloom.mappers.decode import Decoder, check_shape, max_tokens, plan
+from pimloom.mappers.decode import Decoder
 from pimloom.mappers.geometry import geometry
+from pimloom.mappers.plan import check_shape, max_tokens, plan
 from pimloom.systems.devices.device import Capacity, Share, without
 from pimloom.systems.devices.run import Run, Span
 from pimloom.workload.batch import Batch

@@ -24,7 +24,8 @@ from pimloom.cycle_sim.roofline import TokenTime, check_fits, prompt_time, token
 from pimloom.cycle_sim.runs import Known
 from pimloom.energy.ledger import EnergyError
 from pimloom.energy.pim import CURRENTS, ON_THE_PINS, command_energy_pj, pim_energy
-from pimloom.mappers.decode import Decoder, Plan, max_tokens
+from pimloom.mappers.decode import Decoder
+from pimloom.mappers.plan import Plan, max_tokens
 from pimloom.systems.devices.conservation import check_conservation, check_energy
 from pimloom.systems.devices.device import Share, device_of
 from pimloom.systems.devices.pim_gpt import PimGptDevice
