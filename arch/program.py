@@ -5,7 +5,9 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-AsicOp = Literal["layernorm", "normalise", "softmax", "activation", "add"]
+AsicOp = Literal[
+    "layernorm", "rmsnorm", "normalise", "softmax", "activation", "softcap", "multiply", "rotary", "choose", "add"
+]
 
 
 class PimStep(NamedTuple):
@@ -25,11 +27,16 @@ class PimStep(NamedTuple):
 
 
 class AsicStep(NamedTuple):
-    """One ASIC operation over `elements` values; `add` counts the terms added, `normalise` is LayerNorm's last pass."""
+    """One ASIC operation over `elements` values.
+
+    `add` counts the terms added, `normalise` is the last pass of a norm, `softcap` is c tanh(x / c), `choose` finds the
+    largest again and again: `passes`, which of the others is 1.
+    """
 
     name: str
     op: AsicOp
     elements: int
+    passes: int = 1
 
 
 Step = PimStep | AsicStep

@@ -50,7 +50,8 @@ class Npu(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         "clock_mhz": "ASIC clock [MHz]",
         "multipliers": "BF16 multipliers: elements a nonlinear operation takes per clock [1]",
         "adders": "BF16 adders: additions per clock [1]",
-        "layernorm_passes": "passes of LayerNorm over its vector [1]; the second one of a parallel block takes one",
+        "layernorm_passes": "passes of LayerNorm over its vector [1]; RMSNorm takes one less, the second norm of a "
+        "parallel block one",
         "fill_cyc": "pipeline fill of a nonlinear operation [ASIC cycles]",
         "sram_bytes": "ASIC SRAM [bytes]; recorded, not a limit in the model",
         "power_mw": "ASIC power while the system runs [mW]",

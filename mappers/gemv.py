@@ -30,7 +30,7 @@ class Emitter:
 def _run(out: Emitter, geo: Geometry, runs: Iterable[tuple[int, int, bool]], first_row: int) -> bool:
     """Emit runs of (offset [elements], accesses, read a result behind it), row by row; True if a result is pending.
 
-    Runs come in address order. The last result is left to the caller, the others are read while MACs go on.
+    A row stays open until a run leaves it. The last result is left to the caller, the others are read while MACs go on.
     """
     open_row, pending = -1, False
     for offset, accesses, result in runs:
@@ -51,47 +51,64 @@ def _run(out: Emitter, geo: Geometry, runs: Iterable[tuple[int, int, bool]], fir
     return pending
 
 
+def loads(geo: Geometry, width: int, vectors: int) -> list[int]:
+    """How many of `vectors` operands of `width` elements, whole column accesses, each load of the buffer brings."""
+    most = geo.buffer // width
+    return [min(most, vectors - first) for first in range(0, vectors, most)]
+
+
 def product(
-    table: Table, w: Packed, segments: Sequence[Sequence[int]] | None = None, slots: int | None = None
+    table: Table, w: Packed, segments: Sequence[Sequence[int]] | None = None, slots: int | None = None, vectors: int = 1
 ) -> np.ndarray:
     """Stream of y = x W.
 
     segments: per chunk, widths [elements] behind each of which a result is read (default: the whole chunk); the K
-    cache's are heads. slots: outputs per bank that are there yet (default: all). The last result is read when the row
-    is closed (3.4 of the specification counts it by itself).
+    cache's are heads. slots: outputs per bank that are there yet (default: all). vectors: how many x there are, of
+    query heads that share their keys; the buffer takes as many as it has room for, and each of them is multiplied with
+    a slot before the next slot's turn. The last result is read when the row is closed (3.4 of the specification counts
+    it by itself).
     """
     geo, out, pending = w.geo, Emitter(table), False
-    for chunk, width in enumerate(w.chunks):
-        out.add("WRGB", count=width // geo.lane)
+    sweeps = [(chunk, n) for chunk, width in enumerate(w.chunks) for n in loads(geo, width, vectors)]
+    for chunk, together in sweeps:
+        width = w.chunks[chunk]
+        if pending:  # of the sweep before
+            out.add("RDMAC", count=geo.bursts)
+            out.add("PREab")
+        out.add("WRGB", count=together * width // geo.lane)
         parts = (width,) if segments is None else segments[chunk]
         runs = []
         for slot in range(w.slots if slots is None else slots):
-            offset = w.start(chunk, slot)
-            for part in parts:
-                runs.append((offset, part // geo.lane, True))
-                offset += part
+            for _ in range(together):
+                offset = w.start(chunk, slot)
+                for part in parts:
+                    runs.append((offset, part // geo.lane, True))
+                    offset += part
         pending = _run(out, geo, runs, w.first_row)
-        last = chunk == len(w.chunks) - 1
-        if pending and not last:
-            out.add("RDMAC", count=geo.bursts)
-        out.add("PREab")
+    out.add("PREab")
     if pending:
         out.add("RDMAC", count=geo.bursts)
     return out.stream()
 
 
-def weighted_sum(table: Table, v: RowAligned, tokens: int) -> np.ndarray:
-    """Stream of p V over the first `tokens` tokens: per slot and row, p is loaded, multiplied, and the result read."""
+def weighted_sum(table: Table, v: RowAligned, tokens: int, vectors: int = 1) -> np.ndarray:
+    """Stream of p V over the first `tokens` tokens: per slot and row, p is loaded, multiplied, and the result read.
+
+    vectors: how many p there are, of query heads that share their values: as many as the buffer has room for use the
+    row while it is open.
+    """
     geo, out = v.geo, Emitter(table)
     for slot in range(v.slots):
         for chunk in range(ceil_div(tokens, geo.row)):
             accesses = ceil_div(min(tokens - chunk * geo.row, geo.row), geo.lane)
             row = v.first_row + slot * v.slot_rows + chunk
-            out.add("WRGB", count=accesses)
-            out.add("ACTab", row)
-            out.add("MACab", row, 0, accesses)
-            out.add("RDMAC", count=geo.bursts)
-            out.add("PREab")
+            for together in loads(geo, accesses * geo.lane, vectors):
+                out.add("WRGB", count=together * accesses)
+                out.add("ACTab", row)
+                for _ in range(together):
+                    out.add("MACab", row, 0, accesses)
+                    out.add("RDMAC", count=geo.bursts)
+                out.add("PREab")
     return out.stream()
 
 

@@ -28,8 +28,11 @@ class Packed(Matrix):
 
     A chunk is at most one row of inputs. In a bank, the slots of chunk 0 lie back to back, then those of chunk 1, so
     that one buffered chunk of x serves all slots; each slot is padded to whole column accesses. The matrix starts on
-    a fresh row. The K cache is such a matrix, with the tokens as outputs (n_out = tokens reserved).
+    a fresh row. The K cache is such a matrix, with the tokens as outputs (n_out = tokens reserved). Several matrices
+    with fewer outputs than banks may share rows, each from its `first_bank` on.
     """
+
+    first_bank: int = 0
 
     @cached_property
     def chunks(self) -> tuple[int, ...]:
@@ -54,7 +57,7 @@ class Packed(Matrix):
     def place(self, i: int, j: int) -> Place:
         """Where W[i, j] lies."""
         chunk, within = divmod(i, self.geo.row)
-        channel, bank = self.geo.bank_of(j % self.geo.all_banks)
+        channel, bank = self.geo.bank_of(self.first_bank + j % self.geo.all_banks)
         row, element = divmod(self.start(chunk, j // self.geo.all_banks) + within, self.geo.row)
         return Place(channel, bank, self.first_row + row, *divmod(element, self.geo.lane))
 
@@ -66,8 +69,9 @@ class Packed(Matrix):
             return None
         slot, within = divmod(offset - self.start(chunk, 0), self.chunks[chunk])
         i = chunk * self.geo.row + within
-        j = slot * self.geo.all_banks + place.channel * self.geo.banks + place.bank
-        return (i, j) if slot < self.slots and i < self.n_in and j < self.n_out else None
+        bank = place.channel * self.geo.banks + place.bank - self.first_bank
+        j = slot * self.geo.all_banks + bank
+        return (i, j) if slot < self.slots and bank >= 0 and i < self.n_in and j < self.n_out else None
 
 
 @dataclass(frozen=True)

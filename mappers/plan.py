@@ -1,45 +1,79 @@
-"""PIM-GPT's mapping of a GPT-2-style decoder: layouts of one layer, and capacity."""
+"""Where PIM-GPT puts a decoder: layouts of each layer's matrices, keys and values, and whether they fit."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate, groupby
 from math import gcd
+from typing import NamedTuple
 
 from pimloom.arch.error import UserError
-from pimloom.arch.llm import LlmSpec, newer
+from pimloom.arch.llm import LlmSpec
 from pimloom.arch.units import ceil_div
 from pimloom.mappers.geometry import Geometry
 from pimloom.mappers.layout import Packed, RowAligned
+from pimloom.workload.batch import Batch
+from pimloom.workload.derive import equal_layers, layer_ops
 
-ACTIVATIONS = ("gelu", "gelu_new", "gelu_fast", "gelu_pytorch_tanh", "relu")  # one pass of the ASIC each
+GELU = ("gelu", "gelu_new", "gelu_fast", "gelu_pytorch_tanh")
+ACTIVATIONS = (*GELU, "relu", "silu")  # one pass of the ASIC each
 MOST_CHANNELS = 1024  # that `dram.channels` takes
 TOKEN_STEP = 128  # the specification gives capacities in steps of 128 tokens
+ONE = Batch.decode([1])
+
+
+class Weight(NamedTuple):
+    """Matrices of one operator, equal in size: `copies` is 1, or one for each expert."""
+
+    name: str
+    n_in: int
+    n_out: int
+    copies: int
+
+    def abreast(self, geo: Geometry) -> int:
+        """How many share rows, in banks of their own: whole matrices only."""
+        return max(geo.all_banks // self.n_out, 1)
+
+    def rows(self, geo: Geometry) -> int:
+        """Rows per bank of all of them."""
+        return ceil_div(self.copies, self.abreast(geo)) * Packed(geo, self.n_in, self.n_out).rows
+
+    def layouts(self, geo: Geometry, first_row: int) -> tuple[Packed, ...]:
+        """Where each lies."""
+        rows, abreast = Packed(geo, self.n_in, self.n_out).rows, self.abreast(geo)
+        places = (divmod(i, abreast) for i in range(self.copies))
+        return tuple(Packed(geo, self.n_in, self.n_out, first_row + a * rows, b * self.n_out) for a, b in places)
 
 
 @dataclass(frozen=True)
 class Layer:
-    """Layouts of one decoder layer, one behind the other in every bank."""
+    """Layouts of one decoder layer, one behind the other in every bank. matrices: by operator, one for each expert.
 
-    qkv: Packed
-    projection: Packed
-    ffn1: Packed
-    ffn2: Packed
+    Experts with fewer outputs than there are banks lie side by side.
+    """
+
+    first_row: int
+    matrices: Mapping[str, tuple[Packed, ...]]
     k: Packed
     v: RowAligned
 
     @property
     def rows(self) -> int:
         """Rows of a bank that the layer takes."""
-        return self.v.end_row - self.qkv.first_row
+        return self.v.end_row - self.first_row
 
     @property
     def weights(self) -> tuple[Packed, ...]:
-        """The four weight matrices."""
-        return self.qkv, self.projection, self.ffn1, self.ffn2
+        """All weight matrices, in the order in which they lie."""
+        return tuple(w for each in self.matrices.values() for w in each)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A model on a memory: `tokens` of K and V reserved in every layer. Use `plan` to make one that fits."""
+    """A model on a memory, with room for `tokens` tokens. Use `plan` to make one that fits.
+
+    A layer with a window keeps K and V of its last tokens only: token i, from 0 on, lies where token i - window lay.
+    """
 
     spec: LlmSpec
     geo: Geometry
@@ -48,41 +82,83 @@ class Plan:
 
     @property
     def q_dim(self) -> int:
-        """Width of Q, K and V: all heads concatenated."""
+        """Width of Q: all heads concatenated."""
         return self.spec.num_attention_heads * self.spec.head_dim
+
+    @property
+    def kv_dim(self) -> int:
+        """Width of K and of V: all their heads concatenated."""
+        return self.spec.num_key_value_heads * self.spec.head_dim
+
+    @property
+    def sharing(self) -> int:
+        """Query heads that share a head of K and V."""
+        return self.spec.num_attention_heads // self.spec.num_key_value_heads
 
     @property
     def head_width(self) -> int:
         """A head's values in whole column accesses [elements]."""
         return ceil_div(self.spec.head_dim, self.geo.lane) * self.geo.lane
 
+    def kept(self, layer: int = 0, tokens: int | None = None) -> int:
+        """Tokens of K and V that a layer holds when `tokens` have been there (default: all), so many it attends to."""
+        return Batch.decode([self.tokens if tokens is None else tokens]).kept(self.spec.window_of(layer))
+
+    def weights_of(self, layer: int) -> tuple[Weight, ...]:
+        """Matrices of a layer."""
+        made = (op for op in layer_ops(self.spec, ONE, layer=layer) if op.kind == "gemm")
+        return tuple(Weight(op.name, op.n_in, op.n_out, op.held) for op in made)
+
     def layer(self, index: int = 0) -> Layer:
         """Layouts of layer `index`."""
-        spec, geo = self.spec, self.geo
-        d, f = spec.hidden_size, spec.intermediate_size
-        qkv = Packed(geo, d, 3 * self.q_dim, index * self._layer_rows if index else 0)
-        projection = Packed(geo, self.q_dim, d, qkv.end_row)
-        ffn1 = Packed(geo, d, f, projection.end_row)
-        ffn2 = Packed(geo, f, d, ffn1.end_row)
-        k = Packed(geo, spec.num_attention_heads * self.head_width, self.tokens, ffn2.end_row)
-        v = RowAligned(geo, self.tokens, self.q_dim, k.end_row)
-        return Layer(qkv, projection, ffn1, ffn2, k, v)
+        geo, first = self.geo, self._first_rows[index]
+        matrices, row = dict[str, tuple[Packed, ...]](), first
+        for weight in self.weights_of(index):
+            matrices[weight.name] = weight.layouts(geo, row)
+            row += weight.rows(geo)
+        k = Packed(geo, self.spec.num_key_value_heads * self.head_width, self.kept(index), row)
+        return Layer(first, matrices, k, RowAligned(geo, self.kept(index), self.kv_dim, k.end_row))
 
     @cached_property
-    def _layer_rows(self) -> int:
-        return self.layer(0).rows
+    def kinds(self) -> dict[int, int]:
+        """The first layer that is like a layer, for each."""
+        groups = equal_layers(self.spec, range(self.spec.num_hidden_layers))
+        return {layer: group[0] for group in groups for layer in group}
+
+    @cached_property
+    def runs(self) -> tuple[tuple[int, int], ...]:
+        """Equal layers that follow each other: the first of each run, and how many they are."""
+        layers = range(self.spec.num_hidden_layers)
+        groups = (list(group) for _, group in groupby(layers, self.kinds.__getitem__))
+        return tuple((group[0], len(group)) for group in groups)
+
+    @cached_property
+    def _rows_by_kind(self) -> dict[int, tuple[int, int]]:
+        """Rows of the weights of a layer, and of its K and V, for the first layer of each kind."""
+        geo, found = self.geo, dict[int, tuple[int, int]]()
+        for first in dict.fromkeys(self.kinds.values()):
+            weights = sum(weight.rows(geo) for weight in self.weights_of(first))
+            k = Packed(geo, self.spec.num_key_value_heads * self.head_width, self.kept(first))
+            found[first] = weights, k.rows + RowAligned(geo, self.kept(first), self.kv_dim).rows
+        return found
+
+    @cached_property
+    def _first_rows(self) -> list[int]:
+        """First row of each layer, and of what stands behind them all."""
+        each = (sum(self._rows_by_kind[self.kinds[i]]) for i in range(self.spec.num_hidden_layers))
+        return [0, *accumulate(each)]
 
     @property
     def head(self) -> Packed | None:
-        """The LM head, behind all layers, if it is mapped."""
-        first = self.spec.num_hidden_layers * self._layer_rows
-        return Packed(self.geo, self.spec.hidden_size, self.spec.vocab_size, first) if self.lm_head else None
+        """The LM head, behind all layers, if it is mapped: a matrix of its own, tied or not; no embedding is in PIM."""
+        last = self._first_rows[-1]
+        return Packed(self.geo, self.spec.hidden_size, self.spec.vocab_size, last) if self.lm_head else None
 
     @property
     def weight_rows(self) -> int:
         """Rows per bank of all weights."""
         head = self.head.rows if self.head else 0
-        return head + self.spec.num_hidden_layers * sum(w.rows for w in self.layer().weights)
+        return head + sum(self._rows_by_kind[self.kinds[i]][0] for i in range(self.spec.num_hidden_layers))
 
     def in_channels(self, channels: int) -> int:
         """Rows per bank of the same on another number of channels."""
@@ -91,24 +167,20 @@ class Plan:
     @property
     def rows(self) -> int:
         """Rows per bank of all weights and of K and V."""
-        return self.spec.num_hidden_layers * self._layer_rows + (self.head.rows if self.head else 0)
+        return self._first_rows[-1] + (self.head.rows if self.head else 0)
 
 
 def check_shape(spec: LlmSpec, geo: Geometry) -> None:
     """Raise UserError for a model that PIM-GPT's mapping does not cover."""
-    why = {
-        "grouped-query attention": spec.num_key_value_heads != spec.num_attention_heads,
-        "a gated FFN": spec.gated_ffn,
-        "experts": spec.num_experts > 1 or spec.num_experts_per_tok > 1,
-        "a sliding window": spec.sliding_window is not None,
-        "RMSNorm": spec.norm != "layernorm",
-        f"activation {spec.activation!r}": spec.activation not in ACTIVATIONS,
-    }
-    if found := [name for name, there in why.items() if there] + [*newer(spec)]:
+    if spec.kv_lora_rank:
         raise UserError(
-            f"{spec.name}: PIM-GPT maps GPT-2-style decoders (gpt2, opt, gpt_neox), this {spec.model_type} model has "
-            + " and ".join(found)
+            f"{spec.name}: PIM-GPT has no rule for a compressed cache (MLA): it would need products of each query head "
+            "with a matrix of its own, and a second copy of the cache, for keys serve as values across the banks"
         )
+    layer_ops(spec, ONE)  # raises for fields that contradict each other
+    if spec.activation not in ACTIVATIONS:
+        known = ", ".join(ACTIVATIONS)
+        raise UserError(f"{spec.name}: PIM-GPT's ASIC has no unit for activation {spec.activation!r}; expected {known}")
     if spec.head_dim % geo.banks:
         raise UserError(
             f"{spec.name}: head_dim {spec.head_dim} must be a multiple of the {geo.banks} banks of a channel: "
@@ -117,8 +189,13 @@ def check_shape(spec: LlmSpec, geo: Geometry) -> None:
 
 
 def max_tokens(spec: LlmSpec, geo: Geometry, lm_head: bool = False) -> int:
-    """The largest token count, in steps of 128, whose K and V fit beside the weights; 0 if not even one step does."""
+    """The largest token count, in steps of 128, whose K and V fit beside the weights; 0 if not even one step does.
+
+    Where windows bound K and V, any number fits: it is the model's positions then, in whole steps.
+    """
     low, high = 0, geo.rows * geo.row * geo.all_banks // TOKEN_STEP
+    if all(spec.window_of(layer) for layer in range(spec.num_hidden_layers)):
+        high = min(high, max(spec.max_position_embeddings // TOKEN_STEP, 1))
     while low < high:
         middle = (low + high + 1) // 2
         if Plan(spec, geo, middle * TOKEN_STEP, lm_head).rows <= geo.rows:

@@ -19,7 +19,7 @@ HUGE = (2 - 2**-7) * 2.0**127  # the largest bfloat16
 ALL_BF16 = np.arange(2**16, dtype=np.uint16).view(ml_dtypes.bfloat16)
 FINITE_BF16 = np.sort(ALL_BF16.astype(np.float32))
 FINITE_BF16 = FINITE_BF16[np.isfinite(FINITE_BF16)]
-UNARY = ["exp", "reciprocal", "rsqrt", "gelu"]
+UNARY = ["exp", "reciprocal", "rsqrt", "gelu", "silu"]
 
 
 def relative_error(got, exact):
@@ -226,6 +226,54 @@ def test_gelu_special_values():
     assert bits(asic.gelu(x)).tolist() == bits(expected).tolist()
 
 
+def test_silu_follows_its_formula():
+    x = every(4_999, 1e-6, 86)
+    x = np.concatenate([x, -x])
+    assert relative_error(asic.silu(x), x.astype(np.float64) / (1 + np.exp(-x.astype(np.float64)))) < 3.4e-6
+
+
+def test_silu_special_values():
+    x = [-np.inf, -3e38, -89, -0.0, 0.0, 30, 3e38, np.inf, np.nan]
+    expected = [-0.0, -0.0, -0.0, -0.0, 0.0, 30, 3e38, np.inf, np.nan]
+    assert bits(asic.silu(x)).tolist() == bits(expected).tolist()
+
+
+def test_relu_keeps_what_is_above_zero():
+    x = [-np.inf, -1.5, -0.0, 0.0, 1e-40, 1.5, np.inf, np.nan]
+    assert bits(asic.relu(x)).tolist() == bits([0.0, 0.0, 0.0, 0.0, 0.0, 1.5, np.inf, np.nan]).tolist()
+
+
+@pytest.mark.parametrize("cap", [30.0, 50.0])
+def test_a_soft_cap_is_a_scaled_tanh(cap):
+    x = np.linspace(-12 * cap, 12 * cap, 40_001).astype(np.float32)
+    assert np.abs(asic.softcap(x, cap) - cap * np.tanh(x.astype(np.float64) / cap)).max() < 1.7e-6 * cap
+    assert asic.softcap([-np.inf, 0, np.inf], cap).tolist() == [-cap, 0, cap] and np.isnan(asic.softcap(np.nan, cap))
+
+
+def test_a_rotation_turns_pairs_half_of_the_rotated_part_apart():
+    """By 90 and 180 degrees, where products are exact; elements 4 and 5 are not rotated."""
+    x = f32([[1, 2, 3, 4, 5, 6], [0.5, 0, -1, 8, 9, 9]])
+    turned = asic.rotate(x, f32([0, -1]), f32([1, 0]))
+    assert turned.tolist() == [[-3, -2, 1, -4, 5, 6], [1, 0, 0.5, -8, 9, 9]]
+    angles = np.random.default_rng(1).uniform(0, 7, 3)
+    both = asic.rotate(x, f32(np.cos(angles)), f32(np.sin(angles))).astype(np.float64)
+    pairs = (x[:, :3] + 1j * x[:, 3:]) * np.exp(1j * angles)
+    assert np.abs(both - np.concatenate([pairs.real, pairs.imag], axis=1)).max() < 2e-6
+
+
+@pytest.mark.parametrize("n", [1, 16, 768, 2048])
+def test_rmsnorm_against_float64(n):
+    rng = np.random.default_rng(n)
+    x, gamma = (rng.normal(1, 3, shape).astype(np.float32) for shape in [(50, n), n])
+    wide = x.astype(np.float64)
+    right = wide / np.sqrt((wide**2).mean(axis=-1, keepdims=True) + 1e-6) * gamma
+    assert (np.abs(asic.rmsnorm(x, gamma) - right) <= 1.76e-3 * np.abs(right)).all()
+    small = np.full((1, 4), 1e-3, np.float32)  # eps is half of what is below the root
+    assert asic.rmsnorm(small, np.ones(4)) == pytest.approx(2**-0.5, rel=2e-3)
+    narrow, wide = asic.rmsnorm_bf16(x, gamma), asic.rmsnorm(asic.to_bf16(x), asic.to_bf16(gamma))
+    assert (narrow.view(np.uint16) == asic.to_bf16(wide).view(np.uint16)).all()
+
+
 @pytest.mark.parametrize("n", [1, 2, 100, 1024])
 def test_softmax_against_float64(n):
     x = np.random.default_rng(n).normal(scale=10, size=(50, n)).astype(np.float32)
@@ -270,7 +318,13 @@ def test_bf16_ports_round_the_float32_result_once(name):
 
 @pytest.mark.parametrize(
     ("name", "low", "high"),
-    [("exp", -HUGE, 88.72), ("reciprocal", TINY, HUGE), ("rsqrt", TINY, HUGE), ("gelu", -HUGE, HUGE)],
+    [
+        ("exp", -HUGE, 88.72),
+        ("reciprocal", TINY, HUGE),
+        ("rsqrt", TINY, HUGE),
+        ("gelu", -HUGE, HUGE),
+        ("silu", -HUGE, HUGE),
+    ],
 )
 def test_finite_bf16_in_the_domain_give_finite_bf16(name, low, high):
     x = FINITE_BF16[(low <= FINITE_BF16) & (high >= FINITE_BF16)]
@@ -281,7 +335,13 @@ def test_finite_bf16_in_the_domain_give_finite_bf16(name, low, high):
 
 @pytest.mark.parametrize(
     ("name", "crc"),
-    [("exp", 0xA3BDB3B1), ("reciprocal", 0x93326CA6), ("rsqrt", 0xE2EA37A6), ("gelu", 0x5819D082)],
+    [
+        ("exp", 0xA3BDB3B1),
+        ("reciprocal", 0x93326CA6),
+        ("rsqrt", 0xE2EA37A6),
+        ("gelu", 0x5819D082),
+        ("silu", 0x2C4E5066),
+    ],
 )
 def test_the_bits_of_all_bf16_inputs_are_a_contract(name, crc):
     """A change here is a change of the hardware: it must be wanted, and the RTL must follow."""

@@ -16,6 +16,7 @@ from tests.command import ENVIRONMENT, PIMLOOM, Done, call, snapshot, spawn
 
 RUN = ("run", "pim_gpt", "--model", "gpt2", "--generate", "1")
 GPT2 = {"model_type": "gpt2", "n_embd": 64, "n_head": 4, "n_layer": 1, "n_positions": 128}
+DEEPSEEK = json.loads((Path(__file__).parent / "models" / "deepseek-v2-lite.json").read_text())
 LLAMA = {
     "hidden_size": 64,
     "intermediate_size": 128,
@@ -56,8 +57,8 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "empty.json": "",
         "not.json": "{'a': 1}",
         "twice.json": '{"model_type": "gpt2",\n "n_embd": 64, "n_embd": 64}',
-        "llama.json": json.dumps(LLAMA | {"model_type": "llama"}),
-        "mixtral.json": json.dumps(LLAMA | {"model_type": "mixtral"}),
+        "deepseek.json": json.dumps(DEEPSEEK),
+        "swish.json": json.dumps(LLAMA | {"model_type": "llama", "hidden_act": "swish"}),
         "in_the_way": "a file",
     }
     for name, text in texts.items():
@@ -90,7 +91,6 @@ PRESETS = (
 WINDOW = "expected FROM:TO in µs with 0 <= FROM < TO, such as 0:20"
 UNIT = "expected a time with its unit, such as 12 ns, got"
 FITS = "there are 4,294,967,296: at most 9,216 tokens fit"
-GPT2_STYLE = "PIM-GPT maps GPT-2-style decoders (gpt2, opt, gpt_neox), this"
 INT = "Invalid value for '--generate'"
 
 BAD: list[tuple[tuple[str, ...], str]] = [
@@ -142,8 +142,8 @@ BAD: list[tuple[tuple[str, ...], str]] = [
     (with_model("nan.json"), "nan.json:1: expected a finite number, got NaN"),
     (with_model("text.json"), 'at $.n_layer: expected int from 1 to 2147483647, got "1"'),
     (with_model("twice.json"), "twice.json:2: duplicate key 'n_embd', first on line 2"),
-    (with_model("llama.json"), f"llama: {GPT2_STYLE} llama model has grouped-query attention and a gated FFN"),
-    (with_model("mixtral.json"), f"{GPT2_STYLE} mixtral model has grouped-query attention and a gated FFN and experts"),
+    (with_model("deepseek.json"), "deepseek: PIM-GPT has no rule for a compressed cache (MLA): it would need products"),
+    (with_model("swish.json"), "swish: PIM-GPT's ASIC has no unit for activation 'swish'; expected gelu, gelu_new, "),
     (
         with_model("gpt3-xl", "--generate", "10000"),
         f"gpt3-xl with 10,000 tokens needs 4,416,602,112 bytes of PIM memory, {FITS}",

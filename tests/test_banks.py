@@ -23,7 +23,9 @@ from pimloom.mappers.plan import plan
 from pimloom.systems.devices.block import Block
 from pimloom.systems.devices.functional import BF16, Memory
 from pimloom.systems.devices.simulate import simulate
-from tests.test_functional import random_weights, reference, spec_of
+from tests import naive_decoder
+from tests.naive_decoder import random_weights
+from tests.test_functional import spec_of
 
 BANKS = (8, 16, 32, 64)
 CHANNELS, BURST, ROW = 8, 16, 1024  # of pim_gpt; in values
@@ -46,31 +48,31 @@ def system(banks: int) -> System:
 @pytest.mark.parametrize("model", list_presets())
 def test_every_preset_runs_or_is_refused_with_a_sentence(model: str, banks: int) -> None:
     spec, tokens = load_llm(model), 2
-    q, f, h, layers = spec.hidden_size, spec.intermediate_size, spec.num_attention_heads, spec.num_hidden_layers
-    weights = 12 * q * q * layers * 2  # bytes, of a GPT block: QKV and projection 4, FFN 8
+    q, f, layers = spec.hidden_size, spec.intermediate_size, spec.num_hidden_layers
+    kv, sharing = spec.num_key_value_heads * spec.head_dim, spec.num_attention_heads // spec.num_key_value_heads
+    matrices = ((q, q + 2 * kv), (q, q), (q, (1 + spec.gated_ffn) * f), (f, q))
+    weights = layers * sum(a * b for a, b in matrices) * 2  # bytes
     try:
         result = simulate(system(banks), spec, tokens)
     except UserError as error:
         (said,) = str(error).splitlines()
-        grouped = spec.num_key_value_heads != h and "grouped-query attention" in said
         cut = spec.head_dim % banks and said.endswith(
             f"head_dim {spec.head_dim} must be a multiple of the {banks} banks of a channel: "
             f"they share one buffered head of softmax probabilities; take a part with {gcd(spec.head_dim, banks)}"
         )
         full = weights > 0.9 * CHANNELS * banks * 2**25 and "bytes of PIM memory" in said
-        assert grouped or cut or full, said
+        assert cut or full, said
         return
     assert spec.head_dim % banks == 0 and weights < CHANNELS * banks * 2**25
     assert result.command_counts is not None and result.interface_bytes is not None
     parts, every = ceil(banks / BURST), CHANNELS * banks
-    slots = ceil(q / every)
+    slots = ceil(kv / every)
     writes = tokens * layers * CHANNELS * slots * parts
     assert result.command_counts["WRAab"] == writes
-    matrices = ((q, 3 * q), (q, q), (q, f), (f, q))
     whole = sum(ceil(n_out / every) * ceil(n_in / ROW) for n_in, n_out in matrices)
-    pieces = sum(len(cuts(q, spec.head_dim, chunk)) for chunk in range(ceil(q / ROW)))
-    assert result.command_counts["RDMAC"] == tokens * layers * CHANNELS * parts * (whole + pieces + slots)
-    read = layers * sum(sum(a * b for a, b in matrices) + 2 * q * t for t in (1, 2))
+    pieces = sum(len(cuts(kv, spec.head_dim, chunk)) for chunk in range(ceil(kv / ROW)))
+    assert result.command_counts["RDMAC"] == tokens * layers * CHANNELS * parts * (whole + sharing * (pieces + slots))
+    read = layers * sum(sum(a * b for a, b in matrices) + 2 * kv * t for t in (1, 2))
     moved = read / (result.data_movement_reduction or 0)
     assert result.interface_bytes >= 2 * moved
 
@@ -109,10 +111,11 @@ def test_a_block_is_the_float32_block(banks: int, channels: int) -> None:
     geo = Geometry(channels, banks, banks // 4, 2048, 128, 16, 128, 2)
     d, heads, tokens = 192, 192 // 64, 12
     rng = np.random.default_rng(banks)
-    weights, x = random_weights(d, rng), rng.normal(size=(tokens, d)).astype(BF16)
-    block = Block(plan(spec_of(d, heads), geo, tokens), TABLE, weights)
+    spec = spec_of(d, heads)
+    weights, x = random_weights(spec, rng), rng.normal(size=(tokens, d)).astype(BF16)
+    block = Block(plan(spec, geo, tokens), TABLE, weights)
     y = np.array([block.run(row) for row in x]).astype(np.float32)
-    right = reference(weights, x.astype(np.float32), heads)
+    right = naive_decoder.layer(spec, weights, x.astype(np.float32))
     assert (np.linalg.norm(y - right, axis=1) < 0.007 * np.linalg.norm(right, axis=1)).all()
 
 

@@ -12,6 +12,7 @@ from pimloom.arch.program import PimStep
 from pimloom.arch.table import Table
 from pimloom.arch.units import J_PER_PJ, ceil_div
 from pimloom.cycle_sim.machine import Outcome
+from pimloom.mappers.decode import PRODUCTS
 from pimloom.mappers.layout import Packed
 from pimloom.mappers.plan import Plan
 from pimloom.systems.devices.result import Result
@@ -34,10 +35,9 @@ def check_conservation(
     accesses = bank["MACab"] + bank["WR"] + bank["WRAab"]
     hits = sum(_hits(table, step) * out.executions[key] for key, step in out.steps.items())
     _same("column accesses and row hits + misses", accesses, hits + bank["ACTab"] + bank["ACT"])
-    for name, layout in _matrices(mapped).items():
+    for name, (layout, each) in _matrices(mapped).items():
         key, step = next((key, step) for key, step in out.steps.items() if step.name == name)
-        layers = 1 if name == "LM head" else mapped.spec.num_hidden_layers
-        _same(f"{name}: runs", out.executions[key], mapped.tokens * layers)
+        _same(f"{name}: runs", out.executions[key], mapped.tokens * each)
         _same(f"{name}: columns read and placed", _count(table, step, "MACab"), _columns(layout))
         _same(f"{name}: operand bursts", _count(table, step, "WRGB"), sum(layout.chunks) // mapped.geo.lane)
         results = layout.slots * len(layout.chunks) * mapped.geo.bursts
@@ -68,14 +68,15 @@ def _check_moved(table: Table, mapped: Plan, out: Outcome, channels: int) -> Non
 
 def _needed(mapped: Plan, channels: int) -> tuple[int, int]:
     """Values that a run sends and receives: x to every channel, K, V and p once; results with their partial sums."""
-    spec, tokens, at = mapped.spec, mapped.tokens, mapped.layer()
-    probabilities = spec.num_attention_heads * tokens * (tokens + 1) // 2
-    rows = sum(ceil_div(t, mapped.geo.row) for t in range(1, tokens + 1))
-    inputs = tokens * (channels * (sum(w.n_in for w in at.weights) + mapped.q_dim) + 2 * mapped.q_dim)
-    results = tokens * sum(w.n_out * len(w.chunks) for w in at.weights) + mapped.q_dim * rows
-    head = (channels * mapped.head.n_in, mapped.head.n_out * len(mapped.head.chunks)) if mapped.head else (0, 0)
-    layers = spec.num_hidden_layers
-    return layers * (inputs + probabilities) + tokens * head[0], layers * (results + probabilities) + tokens * head[1]
+    spec, tokens, matrices = mapped.spec, mapped.tokens, _matrices(mapped).values()
+    inputs = tokens * channels * sum(each * w.n_in for w, each in matrices)
+    results = tokens * sum(each * w.n_out * len(w.chunks) for w, each in matrices)
+    for window, layers in Counter(map(spec.window_of, range(spec.num_hidden_layers))).items():
+        seen = [min(t, window or t) for t in range(1, tokens + 1)]
+        probabilities = spec.num_attention_heads * sum(seen)
+        inputs += layers * (tokens * (channels * mapped.q_dim + 2 * mapped.kv_dim) + probabilities)
+        results += layers * (probabilities + mapped.q_dim * sum(ceil_div(n, mapped.geo.row) for n in seen))
+    return inputs, results
 
 
 def check_energy(result: Result, each_pj: Mapping[str, Mapping[str, float]]) -> None:
@@ -98,10 +99,15 @@ def _same(what: str, one: int, other: int) -> None:
         raise ConservationError(f"{what}: {one} is not {other}")
 
 
-def _matrices(mapped: Plan) -> dict[str, Packed]:
-    layer = mapped.layer()
-    found = dict(zip(("QKV", "projection", "FFN1", "FFN2"), layer.weights, strict=True))
-    return found | ({"LM head": mapped.head} if mapped.head else {})
+def _matrices(mapped: Plan) -> dict[str, tuple[Packed, int]]:
+    """A matrix of each name, and how many of it a token is multiplied with: of experts those that it goes to."""
+    found: dict[str, tuple[Packed, int]] = {}
+    for kind, layers in Counter(mapped.kinds.values()).items():
+        for operator, (layout, *others) in mapped.layer(kind).matrices.items():
+            used = mapped.spec.num_experts_per_tok if others else 1
+            name, _ = PRODUCTS[operator]
+            found[name] = layout, found.get(name, (layout, 0))[1] + layers * used
+    return found | ({"LM head": (mapped.head, 1)} if mapped.head else {})
 
 
 def _columns(layout: Packed) -> int:

@@ -7,6 +7,7 @@ of RDMAC or WRAab carries a value for each of as many banks as it has values, an
 banks.
 """
 
+from collections.abc import Iterable
 from typing import Any, TypeAlias
 
 import ml_dtypes
@@ -37,10 +38,10 @@ class Memory:
         for i in range(layout.n_in):
             self.cells[layout.place(i, outputs)] = matrix[i]
 
-    def multiply(self, stream: Array, vectors: Array) -> Array:
+    def multiply(self, stream: Array, vectors: Iterable[Array]) -> Array:
         """Run a product's stream; float32 sums of all results, bfloat16[results, channel * bank].
 
-        vectors: bfloat16[loads, channels or 1, elements], one for each WRGB row, filled up with 0.
+        vectors: bfloat16[channels or 1, elements], one for each WRGB row, of as many elements as it loads or more.
         """
         wrgb, mac, rdmac = map(self.table.cmd, ("WRGB", "MACab", "RDMAC"))
         loads, results = iter(vectors), []

@@ -82,7 +82,10 @@ class PimGptDevice:
         return self._step(machine.end_ps - began, spans, counts)
 
     def _parts(self, t: int) -> Iterator[tuple[Sequence[Step], int]]:
-        yield self.decoder.timed_steps(t), self.llm.num_hidden_layers
+        if first := self.decoder.first_steps():
+            yield first, 1
+        for layer, times in self.mapped.runs:
+            yield self.decoder.timed_steps(t, self.mapped.kinds[layer]), times
         if last := self.decoder.last_steps():
             yield last, 1
 

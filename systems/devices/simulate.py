@@ -119,20 +119,20 @@ def _pim(system: System, spec: LlmSpec, generate: int, options: Options) -> Resu
         device = PimGptDevice(system, spec, whole, watch=partial(_monitor, compile_table(system.part)))
     else:
         device = PimGptDevice(system, spec, whole, known=options.known)
-    machine, decoder = device.machine, device.decoder
+    machine, decoder, mapped = device.machine, device.decoder, device.mapped
     for t in range(1, tokens + 1):
-        if window is None:
-            machine.run(decoder.timed_steps(t), times=spec.num_hidden_layers)
+        machine.run(decoder.first_steps(), window if window and machine.outcome.end_ps < window.end_ps else None)
+        for layer, times in () if window else mapped.runs:
+            machine.run(decoder.timed_steps(t, mapped.kinds[layer]), times=times)
         for layer in range(spec.num_hidden_layers if window else 0):
             traced = window is not None and machine.outcome.end_ps < window.end_ps
-            machine.run(decoder.layer_steps(t, layer if traced else 0), window if traced else None)
+            machine.run(decoder.layer_steps(t, layer if traced else mapped.kinds[layer]), window if traced else None)
         traced = window is not None and machine.outcome.end_ps < window.end_ps
         machine.run(decoder.last_steps(), window if traced else None)
         options.progress(t)
         if t == max(options.prompt, 1):
             first_ps = machine.outcome.end_ps
     machine.finish()
-    mapped = device.mapped
     return _pim_result(system, device.spec, device.part, mapped, decoder, machine, generate, first_ps, options)
 
 
@@ -167,7 +167,11 @@ def _pim_result(
         counts["REFab"] = out.refreshes * channels
     accesses, misses = bank["MACab"] + bank["WR"] + bank["WRAab"], bank["ACTab"] + bank["ACT"]
     asic_ps, quiet_ps = sum(out.quiet_ps[name] for name in out.asic_steps), out.quiet_ps.total()
-    baseline = spec.num_hidden_layers * sum(decoder.moved_by_baseline(t) for t in range(1, mapped.tokens + 1))
+    baseline = sum(
+        n * decoder.moved_by_baseline(t, layer)
+        for layer, n in Counter(mapped.kinds.values()).items()
+        for t in range(1, mapped.tokens + 1)
+    )
     if mapped.head:
         baseline += mapped.head.n_in * mapped.head.n_out * mapped.tokens
     interface = sum(counts[name] for name in ON_THE_PINS) * part.organization.access_bits // BITS_PER_BYTE
