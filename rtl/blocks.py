@@ -12,16 +12,17 @@ from pimloom.arch.part import Part
 from pimloom.arch.table import compile_table, rule_rows
 from pimloom.rtl import bf16, float32
 from pimloom.rtl.asic.layernorm import Layernorm
+from pimloom.rtl.asic.rmsnorm import Rmsnorm
 from pimloom.rtl.asic.softmax import Softmax
 from pimloom.rtl.asic.sum import AccumulatePartials, TreeSum
-from pimloom.rtl.asic.unary import Exp, Gelu, Reciprocal, Rsqrt
+from pimloom.rtl.asic.unary import Exp, Gelu, Reciprocal, Rsqrt, Silu
 from pimloom.rtl.ocs_switch import OcsSwitch
 from pimloom.rtl.pim_channel import PimChannel
 from pimloom.rtl.pim_unit import PimUnit
 from pimloom.rtl.sequencer import Sequencer
 from pimloom.rtl.timer import Timer
 
-LONGEST = 1024  # elements of a vector of softmax and LayerNorm
+LONGEST = 1024  # elements of a vector of softmax and of norms
 OCSTRX = "ocstrx"  # the optical part of `ocs_switch`, where none is named
 KEPT = 8  # rows that the banks of `pim_channel` hold: on a die they are cell arrays, in Verilog every word has a line
 
@@ -65,9 +66,11 @@ BLOCKS: dict[str, Block] = {
     "asic_reciprocal": Block("1 / x of a bfloat16 stream, one a clock", lambda part: Reciprocal()),
     "asic_rsqrt": Block("1 / sqrt(x) of a bfloat16 stream, one a clock", lambda part: Rsqrt()),
     "asic_gelu": Block("GELU of a bfloat16 stream, one a clock", lambda part: Gelu()),
+    "asic_silu": Block("SiLU of a bfloat16 stream, one a clock", lambda part: Silu()),
     "asic_sum": Block(f"float32 sum in groups of {ADDERS}, 4 elements a clock", lambda part: TreeSum(lanes=4)),
     "asic_partials": Block("partials and bias of one result, added in order", lambda part: AccumulatePartials()),
     "asic_softmax": Block(f"softmax of vectors of up to {LONGEST} bfloat16", lambda part: Softmax(LONGEST)),
     "asic_layernorm": Block(f"LayerNorm of vectors of up to {LONGEST} bfloat16", lambda part: Layernorm(LONGEST)),
+    "asic_rmsnorm": Block(f"RMSNorm of vectors of up to {LONGEST} bfloat16", lambda part: Rmsnorm(LONGEST)),
     "ocs_switch": Block("path controller of an optical-switch transceiver", _path_controller, optical=True),
 }

@@ -12,17 +12,18 @@ from pimloom.arch.asic import ADDERS
 from pimloom.cycle_sim import asic_math as asic
 from pimloom.rtl.asic.layernorm import Layernorm
 from pimloom.rtl.asic.pipeline import Pipeline, add, mul
+from pimloom.rtl.asic.rmsnorm import Rmsnorm
 from pimloom.rtl.asic.softmax import Softmax
 from pimloom.rtl.asic.sum import AccumulatePartials, TreeSum
-from pimloom.rtl.asic.unary import Exp, Gelu, Reciprocal, Rsqrt
+from pimloom.rtl.asic.unary import Exp, Gelu, Reciprocal, Rsqrt, Silu
 from pimloom.rtl.blocks import LONGEST
 from pimloom.rtl.emit import to_verilog
-from pimloom.rtl.flow.scenes.functions import bits, layernorm, partials, softmax, sums, words
+from pimloom.rtl.flow.scenes.functions import bits, layernorm, partials, rmsnorm, softmax, sums, words
 from pimloom.rtl.flow.scenes.scene import Scene, mismatches, play, stream_scene
 from pimloom.rtl.flow.scenes.values import BF16, NASTY
 
 ALL = np.arange(2**16, dtype=np.uint32)
-UNARY = {"exp": Exp, "reciprocal": Reciprocal, "rsqrt": Rsqrt, "gelu": Gelu}
+UNARY = {"exp": Exp, "reciprocal": Reciprocal, "rsqrt": Rsqrt, "gelu": Gelu, "silu": Silu}
 
 
 class Units(Component):
@@ -77,6 +78,7 @@ def stimulus(seed, inputs):
         "partials": partials(terms),
         "softmax": softmax(rows),
         "layernorm": layernorm(rows, rng),
+        "rmsnorm": rmsnorm(rows, rng),
     }.items():
         for merged, ports in zip((sources, sinks), pair, strict=True):
             merged |= {f"{name}_{port}": payloads for port, payloads in ports.items()}
@@ -95,7 +97,7 @@ def scene(seed, inputs, pace) -> Scene:
 def units():
     unary = {name: unit(wide=True) for name, unit in UNARY.items()}
     sums = {"sum1": TreeSum(), "sum4": TreeSum(4), "partials": AccumulatePartials()}
-    return unary | sums | {"softmax": Softmax(LONGEST), "layernorm": Layernorm(LONGEST)}
+    return unary | sums | {"softmax": Softmax(LONGEST), "layernorm": Layernorm(LONGEST), "rmsnorm": Rmsnorm(LONGEST)}
 
 
 @pytest.fixture(scope="module")
@@ -141,8 +143,8 @@ def test_sums_come_a_fixed_time_after_the_last_element(units, full_speed, name):
     assert set(left[f"{name}_o.clock"] - taken[last >> (16 * (name == "partials")) == 1]) == {units[name].latency}
 
 
-@pytest.mark.parametrize("name", ["softmax", "layernorm"])
-def test_vectors_take_three_passes(units, full_speed, name):
+@pytest.mark.parametrize("name", ["softmax", "layernorm", "rmsnorm"])
+def test_vectors_take_their_passes(units, full_speed, name):
     scene, left = full_speed
     last = np.flatnonzero(scene.given[f"in.{name}_i"][:, 0] >> 16)
     n = np.diff(last, prepend=-1)
@@ -157,16 +159,18 @@ def test_vectors_take_three_passes(units, full_speed, name):
         ("reciprocal", 13, 4, 7),
         ("rsqrt", 7, 1, 4),
         ("gelu", 36, 15, 19),
+        ("silu", 32, 14, 16),
         ("sum1", 9, 9, 0),
         ("sum4", 9, 10, 0),
         ("partials", 2, 1, 0),
         ("softmax", 42, 23, 16),  # and 3 n clocks
         ("layernorm", 35, 13, 8),
+        ("rmsnorm", 21, 11, 8),  # and 2 n
     ],
 )
 def test_the_docstrings_numbers(units, name, latency, adders, multipliers):
     unit = units[name]
-    clocks = unit.latency(0) if name in ("softmax", "layernorm") else unit.latency
+    clocks = unit.latency(0) if name in ("softmax", "layernorm", "rmsnorm") else unit.latency
     assert (clocks, unit.adders, unit.multipliers) == (latency, adders, multipliers)
 
 

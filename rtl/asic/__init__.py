@@ -1,1 +1,1 @@
-"""The datapath of the ASIC: exp, reciprocal, rsqrt, GELU, sums, softmax, LayerNorm; adders and multipliers only."""
+"""The datapath of the ASIC: exp, reciprocal, rsqrt, GELU, SiLU, sums, softmax, norms; adders and multipliers only."""

@@ -1,4 +1,4 @@
-"""exp, 1 / x, 1 / sqrt(x) and GELU of a stream: the lines of `cycle_sim/asic_math.py`, in gates.
+"""exp, 1 / x, 1 / sqrt(x), GELU and SiLU of a stream: the lines of `cycle_sim/asic_math.py`, in gates.
 
 The functions make float32 wires from float32 wires; the units have bfloat16 ports and take one element a clock.
 Adders and multipliers only: no divider, no table. NaN, infinities and subnormals go as in asic_math, bit for bit.
@@ -103,10 +103,16 @@ def gelu(x: Wire) -> Wire:
     """x / (1 + exp(-2u)), u = sqrt(2/pi) (x + 0.044715 x**3); 35 clocks."""
     minus_2u = mul(x, add(mul(mul(x, x), -GELU_CUBIC), -GELU_LINEAR))
     gate = reciprocal(add(exp(minus_2u), 1.0))
-    return combine(_gelu_special, mul(x, gate), combine(is_zero, gate), x)
+    return combine(_closed, mul(x, gate), combine(is_zero, gate), x)
 
 
-def _gelu_special(y: Value, closed: Value, x: Value) -> Value:
+def silu(x: Wire) -> Wire:
+    """x / (1 + exp(-x)); 31 clocks."""
+    gate = reciprocal(add(exp(-x), 1.0))
+    return combine(_closed, mul(x, gate), combine(is_zero, gate), x)
+
+
+def _closed(y: Value, closed: Value, x: Value) -> Value:
     return Mux(closed, Cat(Const(0, WIDTH - 1), x[-1]), y)  # 0 times -inf is 0 here
 
 
@@ -151,3 +157,10 @@ class Gelu(Unary):
 
     def __init__(self, wide: bool = False) -> None:
         super().__init__(gelu, wide)
+
+
+class Silu(Unary):
+    """SiLU; latency 32 clocks, 14 adders, 16 multipliers."""
+
+    def __init__(self, wide: bool = False) -> None:
+        super().__init__(silu, wide)

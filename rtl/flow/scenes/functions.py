@@ -75,6 +75,16 @@ def layernorm(every: Vectors, rng: np.random.Generator) -> tuple[Payloads, Paylo
     return given | {"inverse_n": words(bits(inverse_n))}, {"o": flat(normal) | last}
 
 
+def rmsnorm(every: Vectors, rng: np.random.Generator) -> tuple[Payloads, Payloads]:
+    """Of bfloat16 vectors, with random gamma."""
+    last = ends(every) << bf16.WIDTH
+    gamma = [rng.normal(1, 2, len(x)).astype(BF16) for x in every]
+    normal = [asic.rmsnorm_bf16(*each) for each in zip(every, gamma, strict=True)]
+    inverse_n = np.array([1 / len(x) for x in every], np.float32)
+    given = {"i": words(flat(every) | last), "gamma": words(flat(gamma)), "inverse_n": words(bits(inverse_n))}
+    return given, {"o": flat(normal) | last}
+
+
 # Scenes of n elements.
 
 
@@ -105,6 +115,11 @@ def _layernorm_scene(unit: Component, part: Part, rng: np.random.Generator, n: i
     return stream_scene(*layernorm(every, rng), n, partial(_element, every))
 
 
+def _rmsnorm_scene(unit: Component, part: Part, rng: np.random.Generator, n: int) -> Scene:
+    every = _narrow(vectors(rng, n, LONGEST))
+    return stream_scene(*rmsnorm(every, rng), n, partial(_element, every))
+
+
 @np.errstate(invalid="ignore")
 def _narrow(every: Vectors) -> list[np.ndarray]:
     return [x.astype(BF16) for x in every]
@@ -118,9 +133,10 @@ def _element(every: Vectors, port: str, i: int) -> str:
 
 
 SCENES: dict[str, Callable[..., Scene]] = {  # of the block, the part, a generator and how many operations
-    **{f"asic_{name}": partial(_unary_scene, name) for name in ("exp", "reciprocal", "rsqrt", "gelu")},
+    **{f"asic_{name}": partial(_unary_scene, name) for name in ("exp", "reciprocal", "rsqrt", "gelu", "silu")},
     "asic_sum": _sum_scene,
     "asic_partials": _partials_scene,
     "asic_softmax": _softmax_scene,
     "asic_layernorm": _layernorm_scene,
+    "asic_rmsnorm": _rmsnorm_scene,
 }
