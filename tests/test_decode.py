@@ -213,6 +213,21 @@ def test_dense_layers_and_shared_experts() -> None:
     assert others["weights of experts"] == ("multiply", 3 * 2048) and others["sum of experts"] == ("add", 2 * 2048)
 
 
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"sliding_window": 5, "full_attention_layers": (1,), "norm_placement": "both", "qk_norm": "head"},
+        {"num_key_value_heads": 1, "parallel_attention": True, "attn_logit_softcapping": True, "head_dim": 96},
+        {"num_experts": 5, "num_experts_per_tok": 3, "moe_intermediate_size": 48, "num_shared_experts": 1},
+    ],
+)
+def test_whole_runs_are_legal_and_add_up(fields: dict[str, Any]) -> None:
+    """The monitor looks at every trace, `check_conservation` at every count."""
+    system = load_system("pim_gpt", {"workload.lm_head": "true", "dram.channels": "9"})
+    found = simulate(system, changed(vocab_size=1000, intermediate_size=700, **fields), 9, check=True)
+    assert found.energy_j and found.max_tokens and found.row_hit_rate and 0.5 < found.row_hit_rate < 1
+
+
 # Before and behind the layers.
 
 

@@ -139,6 +139,20 @@ def test_a_program_of_the_real_parts_in_one_go(name):
     assert len(in_one_go(events, table, 500)) == machine.outcome.refreshes > 5
 
 
+@pytest.mark.parametrize("kv_heads", [1, 4])
+def test_a_program_with_shared_keys_windows_and_experts_in_one_go(kv_heads):
+    """Eight query heads; a row stays open for as many of them as the buffer takes."""
+    part = load_part("gddr6_pim_gpt").value
+    spec = msgspec.structs.replace(
+        TINY, model_type="mixtral", num_attention_heads=8, num_key_value_heads=kv_heads, head_dim=80, norm="rmsnorm",
+        gated_ffn=True, activation="silu", num_experts=4, num_experts_per_tok=3, sliding_window=40,
+        full_attention_layers=(1,),
+    )  # fmt: skip
+    table = compile_table(part)
+    machine, events = run(program([1, 33, 41, 64], part, spec), table=table)
+    assert len(in_one_go(events, table, 500)) == machine.outcome.refreshes > 2
+
+
 def random_program(rng):
     """(table, steps, tCK): a random part, and a few random steps again and again between ASIC steps; None: illegal.
 
