@@ -24,7 +24,10 @@ from pimloom.cycle_sim.dram.words import NAMES
 
 Watch = Callable[[np.ndarray, Issue, int, int], None]
 NOT_RUNNING = -int(FAR)
-ENGINE = ("dram/stream.py", "dram/kernels/stream.py", "runs.py", "dram/words.py")  # the files that decide a run
+ENGINE = (  # the files that decide a run
+    "dram/kernels/device.py", "dram/kernels/rows.py", "dram/kernels/stream.py", "dram/stream.py", "dram/words.py",
+    "runs.py",
+)  # fmt: skip
 MOST_STREAMS = 50_000  # that are kept: some 150 MB; then all are found out again where they are needed
 
 

@@ -1,7 +1,7 @@
 """An oracle that asks every command every clock: slow, plain, and written from the English of the standards.
 
 It shares nothing with the engine and its tables. For each command a function says what the command waits for;
-`simulate` then walks clock by clock. Machines: `gddr6`, `gddr6+aim`, `hbm2`.
+`simulate` then walks clock by clock. Machines: `gddr6`, `gddr6+aim`, `hbm2`, `ddr4` (of ranks).
 """
 
 from collections.abc import Iterator
@@ -32,11 +32,6 @@ class Order(NamedTuple):
     count: int = 1  # type: ignore[assignment]  # hides tuple.count
     release: int = 0
 
-    @property
-    def place(self) -> Place:
-        """The bank the command acts on, or the pseudo channel where it acts on all banks."""
-        return (self.pch, self.rank, self.bg, self.bank) if self.name in ON_ONE_BANK else (self.pch,)
-
 
 class Outcome(NamedTuple):
     """Clocks of the first and last command of every stream row, (clock, node) of every REFab, or the error.
@@ -54,13 +49,18 @@ class Outcome(NamedTuple):
 
 
 class Device:
-    """The banks of one channel and the memory of what was issued; a channel of GDDR6 is its only pseudo channel."""
+    """The banks of one channel and the memory of what was issued; a channel of GDDR6 is its only pseudo channel.
+
+    home: coordinates of the banks that share data path, activation window and refresh: a pseudo channel's, or a rank's.
+    """
 
     names: tuple[str, ...] = (*ON_ONE_BANK, "PREab", "REFab")
+    home = 1
 
     def __init__(self, size: tuple[int, int, int, int], clocks: dict[str, int]):
         self.k = SimpleNamespace(**clocks)
-        self.nodes = range(size[0])
+        self.homes = list(product(*map(range, size[: self.home])))
+        self.ranks = range(size[1])
         self.open: dict[Place, int | None] = dict.fromkeys(product(*map(range, size)))
         self.past: dict[tuple[str, Place], list[int]] = {}
         self.known: dict[tuple[object, ...], int] = {}  # answers that hold until the next command
@@ -75,6 +75,11 @@ class Device:
             if len(clocks) >= nth:
                 latest = max(latest, clocks[-nth])
         return latest + wait
+
+    def place(self, order: Order) -> Place:
+        """The bank the command acts on, or its home where it acts on all banks."""
+        whole = (order.pch, order.rank, order.bg, order.bank)
+        return whole if order.name in ON_ONE_BANK else whole[: self.home]
 
     def banks(self, place: Place) -> list[Place]:
         return [bank for bank in self.open if bank[: len(place)] == place]
@@ -100,7 +105,7 @@ class Device:
         return max(self.waits(name, place), default=NEVER)
 
     def waits(self, name: str, place: Place) -> Iterator[int]:
-        home, group, k = place[:1], place[:3], self.k
+        home, group, k = place[: self.home], place[:3], self.k
         yield self.after("REFab", home, k.tRFC)
         match name:
             case "RD" | "RDA":  # its row, the column path, the data bus free and turned round
@@ -155,7 +160,7 @@ class Device:
         key = (question, order)
         if key not in self.known:
             more = (order.row,) if question == "fits" else ()
-            self.known[key] = getattr(self, question)(order.name, order.place, *more)
+            self.known[key] = getattr(self, question)(order.name, self.place(order), *more)
         return self.known[key]
 
 
@@ -178,6 +183,27 @@ class Hbm2(Device):
 
     def bus(self, name: str) -> str:
         return "row" if name in ROW_BUS else "column"
+
+
+class Ddr4(Device):
+    """The ranks of a channel share its data pins: bursts never meet there, and the pins pause where the rank changes.
+
+    A read has its data on the pins nCL after RD, a write nCWL after WR, each for nBL; the pause is nRTRS.
+    """
+
+    home = 2
+
+    def waits(self, name: str, place: Place) -> Iterator[int]:
+        yield from super().waits(name, place)
+        pch, own = place[:2]
+        pause = self.k.nBL + self.k.nRTRS
+        for other in ((pch, rank) for rank in self.ranks if rank != own):
+            if name in READS:
+                yield self.after(READS, other, pause)
+                yield self.after(WRITES, other, self.k.nCWL + pause - self.k.nCL)
+            if name in WRITES:
+                yield self.after(WRITES, other, pause)
+                yield self.after(READS, other, self.k.nCL + pause - self.k.nCWL)
 
 
 class Gddr6Aim(Gddr6):
@@ -248,7 +274,7 @@ class Gddr6Aim(Gddr6):
         return own[name] if name in own else super().over(name)
 
 
-MACHINES = {"gddr6": Gddr6, "gddr6+aim": Gddr6Aim, "hbm2": Hbm2}
+MACHINES = {"gddr6": Gddr6, "gddr6+aim": Gddr6Aim, "hbm2": Hbm2, "ddr4": Ddr4}
 
 
 def simulate(
@@ -267,11 +293,11 @@ def simulate(
     """
     dev = MACHINES[machine](size, clocks)
     interval = clocks["tREFI"]
-    next_due = [interval if due is None else due for _ in dev.nodes]
+    next_due = [interval if due is None else due for _ in dev.homes]
     if refreshed is not None:
-        for node in dev.nodes:
-            dev.issue("REFab", (node,), 0, refreshed)
-    refreshes = [Order("REFab", node) for node in dev.nodes]
+        for home in dev.homes:
+            dev.issue("REFab", home, 0, refreshed)
+    refreshes = [Order("REFab", *home) for home in dev.homes]
     ends, bus_free = [0], dict[str, int]()
     log: list[tuple[int, int]] = []
     first: list[list[int]] = [[] for _ in streams]
@@ -279,7 +305,7 @@ def simulate(
     at, left = [0] * len(streams), [s[0].count if s else 0 for s in streams]
 
     def act(order: Order, clock: int, busy: set[str]) -> None:
-        dev.issue(order.name, order.place, order.row, clock)
+        dev.issue(order.name, dev.place(order), order.row, clock)
         busy.add(dev.bus(order.name))
         bus_free[dev.bus(order.name)] = clock + 1
         ends.append(clock + max(dev.over(order.name), 1))
@@ -288,7 +314,8 @@ def simulate(
         return refresh and next_due[node] <= clock
 
     def held(order: Order, clock: int) -> bool:
-        return order.name in OPENING and is_due(order.pch, clock)
+        home = (order.pch, order.rank)[: dev.home]
+        return order.name in OPENING and is_due(dev.homes.index(home), clock)
 
     def lifted(clock: int) -> bool:
         """All wait for rows that the due refreshes keep from opening, and no refresh is near."""
@@ -297,11 +324,11 @@ def simulate(
         return not near and all(held(head, clock) or not dev.ask("fits", head) for head in heads)
 
     def result(error: tuple[str, int, int] | None = None) -> Outcome:
-        places = {(n, b if n in ON_ONE_BANK else b[:1]) for n in dev.names for b in dev.open}
+        places = {(n, b if n in ON_ONE_BANK else b[: dev.home]) for n in dev.names for b in dev.open}
         rules_over = [dev.ready(name, place) for name, place in places]
-        rules_over += [dev.after("ACT", (node,), clocks["tFAW"]) for node in dev.nodes]
-        closed = [dev.fits("REFab", (node,), 0) for node in dev.nodes]
-        ready = [max(dev.ready("REFab", (n,)), bus_free.get(dev.bus("REFab"), 0)) for n in dev.nodes]
+        rules_over += [dev.after("ACT", home, clocks["tFAW"]) for home in dev.homes]
+        closed = [dev.fits("REFab", home, 0) for home in dev.homes]
+        ready = [max(dev.ready("REFab", home), bus_free.get(dev.bus("REFab"), 0)) for home in dev.homes]
         ready = [clock if shut else FAR for clock, shut in zip(ready, closed, strict=True)]
         return Outcome(first, last, log, error, max(ends + rules_over), ready)
 
@@ -311,7 +338,7 @@ def simulate(
             return result()
         if not any(dev.ask("fits", streams[s][at[s]]) for s in todo):
             return result(("stuck", todo[0], at[todo[0]]))
-        starved = any(is_due(node, clock - POSTPONED * interval) for node in dev.nodes)
+        starved = any(is_due(node, clock - POSTPONED * interval) for node in range(len(dev.homes)))
         busy = set[str]()
 
         for node, order in enumerate(refreshes):

@@ -5,10 +5,12 @@ WIDE = ("REFab", "PREab", "SRE", "SRX")  # they act on a rank
 
 
 class History:
-    """All commands so far, and what the rules make of them."""
+    """All commands so far, and what the rules make of them. scope: level at which each command acts, else see WIDE."""
 
-    def __init__(self, rules, names, size):
+    def __init__(self, rules, names, size, scope=None):
         self.span = [size[BANK] // n for n in size]  # banks of a node of each level
+        levels = scope or [RANK if name in WIDE else BANK for name in names]
+        self.width = {name: self.span[level] for name, level in zip(names, levels, strict=True)}
         self.inside = [n // m for n, m in zip(size, [1, *size], strict=False)]  # nodes of each level below one parent
         self.past: dict = {name: [] for name in names}  # (clock, first bank, last bank)
         self.rules = {
@@ -19,10 +21,8 @@ class History:
 
     def banks(self, name, bank):
         """Banks that a command acts on."""
-        if name not in WIDE:
-            return range(bank, bank + 1)
-        first = bank // self.span[RANK] * self.span[RANK]
-        return range(first, first + self.span[RANK])
+        first = bank // self.width[name] * self.width[name]
+        return range(first, first + self.width[name])
 
     def add(self, clock, name, bank):
         banks = self.banks(name, bank)

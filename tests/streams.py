@@ -5,6 +5,7 @@ that Hypothesis shrinks.
 """
 
 from itertools import product
+from math import prod
 from random import Random
 from typing import NamedTuple
 
@@ -12,11 +13,11 @@ import numpy as np
 
 from pimloom.arch.command import STREAM
 from pimloom.arch.part import Organization
-from pimloom.arch.standard import join_tables
+from pimloom.arch.standard import given, join_tables
 from pimloom.arch.table import Table, build_table
-from tests.naive import OPENING, READS, WRITES, Order, Outcome, simulate
+from tests.naive import MACHINES, OPENING, READS, WRITES, Order, Outcome, simulate
 
-STANDARDS = {"gddr6": ("gddr6", None), "gddr6+aim": ("gddr6", "aim"), "hbm2": ("hbm2", None)}
+STANDARDS = {"gddr6": ("gddr6", None), "gddr6+aim": ("gddr6", "aim"), "hbm2": ("hbm2", None), "ddr4": ("ddr4", None)}
 ROWS, COLUMNS = 8, 64
 COLUMN = ("RD", "RD", "RD", "WR", "WR", "WR")
 PIM = ("gddr6+aim",)
@@ -56,7 +57,8 @@ def organization(size: Size) -> Organization:
 def table_of(machine: str, size: Size, clocks: dict[str, int], rules=None) -> Table:
     """The machine's table with these timings, and with other rules where given."""
     found = join_tables(*STANDARDS[machine])
-    return build_table(found.commands, rules or found.rules, clocks, organization(size), found.refresh)
+    commands, own = given(found, clocks.keys())
+    return build_table(commands, rules or own, clocks, organization(size), found.refresh)
 
 
 def to_array(stream: list[Order], table: Table) -> np.ndarray:
@@ -87,7 +89,8 @@ def draw_clocks(rng: Random, machine: str) -> dict[str, int]:
 
 def draw_size(rng: Random, machine: str) -> Size:
     pseudo_channels = rng.randint(1, 2) if machine == "hbm2" else 1
-    return pseudo_channels, rng.choice((1, 1, 1, 2)), rng.randint(1, 4), rng.randint(1, 4)
+    ranks = (1, 2, 2, 4) if machine == "ddr4" else (1, 1, 1, 2)
+    return pseudo_channels, rng.choice(ranks), rng.randint(1, 4), rng.randint(1, 4)
 
 
 def draw_case(rng: Random, machine: str, rows: int = 40, size: Size | None = None) -> Case:
@@ -97,8 +100,8 @@ def draw_case(rng: Random, machine: str, rows: int = 40, size: Size | None = Non
     many = rng.choice((1, 1, 2, 3))
     if many == 1:
         owned = [banks]
-    elif size[0] == 2 and rng.random() < 0.5:  # a pseudo channel each
-        owned = [[b for b in banks if b[0] == pch] for pch in range(2)]
+    elif len(homes := {b[: MACHINES[machine].home] for b in banks}) > 1 and rng.random() < 0.5:  # a home each
+        owned = [[b for b in banks if b[: len(home)] == home] for home in sorted(homes)]
     else:
         rng.shuffle(banks)
         owned = [banks[i::many] for i in range(many)]
@@ -116,8 +119,9 @@ class Writer:
     def __init__(self, rng: Random, machine: str, size, banks, clocks: dict[str, int]):
         self.rng, self.banks, self.clocks = rng, banks, clocks
         self.open: dict[tuple[int, ...], int | None] = dict.fromkeys(banks)
-        share = size[1] * size[2] * size[3]
-        self.homes = [p for p in range(size[0]) if sum(b[0] == p for b in banks) == share]
+        self.depth = MACHINES[machine].home
+        share = prod(size[self.depth :])
+        self.homes = [h for h in sorted({b[: self.depth] for b in banks}) if len(self.at(h)) == share]
         self.orders: list[Order] = []
         self.clock = 0  # a guess of the time, for releases
         self.patience = rng.choice((0, 0, 0, 0, 9, 30))  # % of commands with a release in the future
@@ -126,6 +130,9 @@ class Writer:
         whole = (self.close_all, self.refresh) if self.homes else ()
         pim = (self.multiply, self.multiply, self.all_write, self.pins, self.pins) if machine in PIM and whole else ()
         self.phases = (*visits, *whole, *pim, *pim)
+
+    def at(self, home) -> list:
+        return [b for b in self.banks if b[: self.depth] == home[: self.depth]]
 
     def write(self, limit: int) -> list[Order]:
         favourite = self.rng.choice(self.phases)
@@ -150,7 +157,7 @@ class Writer:
         if name in OPENING or name in ("PRE", "PREab", "RDA", "WRA", "WRAab"):
             whole = name in ("ACTab", "PREab", "WRAab")
             for b in self.banks:
-                if b == bank or (whole and b[0] == bank[0]):
+                if b == bank or (whole and b[: self.depth] == bank[: self.depth]):
                     self.open[b] = row if name in OPENING else None
 
     def bank(self):
@@ -223,7 +230,7 @@ class Writer:
             self.put("PRE", self.bank())
 
     def home(self):
-        return (self.rng.choice(self.homes), 0, 0, 0)
+        return (*self.rng.choice(self.homes), 0, 0, 0)[:4]
 
     def close_all(self) -> None:
         for _ in range(self.rng.choice((1, 1, 1, 2))):
@@ -233,7 +240,7 @@ class Writer:
         """A REFab of the stream's own."""
         home = self.home()
         for bank in self.banks:
-            if bank[0] == home[0] and self.open[bank] is not None:
+            if bank in self.at(home) and self.open[bank] is not None:
                 self.put(self.rng.choice(("PRE", "RDA", "WRA")), bank, self.open[bank])
         self.put("REFab", home, count=self.rng.choice((1, 1, 2)))
 

@@ -8,8 +8,9 @@ import pytest
 
 from pimloom.arch.command import STREAM, Command, Level, Row
 from pimloom.arch.error import UserError
+from pimloom.arch.part import Part
 from pimloom.arch.system import list_names, load_part
-from pimloom.arch.table import Table, build_table, compile_table
+from pimloom.arch.table import Table, build_table, compile_table, rule_rows
 from pimloom.cycle_sim.dram import issue, monitor
 from pimloom.cycle_sim.dram.monitor import TRACE, check_trace, expand, raise_if_illegal
 from tests.streams import STANDARDS, draw_case, organization
@@ -45,29 +46,61 @@ def members(table: Table, rule: int, which: str) -> list[str]:
     return [name for i, name in enumerate(table.names) if rule in rules[ptr[i] : ptr[i + 1]]]
 
 
-STREAMED = [name for name in list_names("parts") if load_part(name).value.organization.ranks == 1]
+NAMES = ("", "pch", "rank", "bg", "bank")
 
 
-@pytest.mark.parametrize("part", STREAMED)
+def part_of(name: str, ranks: int) -> Part:
+    """The part with that many ranks, each as large as before."""
+    org = load_part(name).value.organization
+    more = {"organization.ranks": str(ranks), "organization.capacity_bytes": str(org.capacity_bytes * ranks)}
+    return load_part(name, more if org.ranks != ranks else {}).value
+
+
+@pytest.mark.parametrize("part", list_names("parts"))
 def test_every_timing_rule_is_tight(part):
-    table = compile_table(load_part(part).value)
-    for rule, (level, window, wait) in enumerate(
-        zip(table.rules.level, table.rules.window, table.rules.wait, strict=True)
+    """On two ranks, which some parts have and all could have."""
+    table = compile_table(part_of(part, 2))
+    for rule, (level, window, wait, sibling) in enumerate(
+        zip(table.rules.level, table.rules.window, table.rules.wait, table.rules.sibling, strict=True)
     ):
         for after, before in product(members(table, rule, "after"), members(table, rule, "before")):
             armed = "; ".join(f"{k} {after}" for k in range(window))
-            assert not breaks(table, f"{armed}; {wait} {before}", rule)
+            own, other = ("", f"{NAMES[level]} 1") if level else ("", "")
+            if sibling:
+                own, other = other, own
+            assert not breaks(table, f"{armed}; {wait} {before} {own}", rule)
             if wait < window:  # a part whose rule cannot bind
                 continue
             if wait - 1 >= window - 1:
-                assert breaks(table, f"{armed}; {wait - 1} {before}", rule)
+                assert breaks(table, f"{armed}; {wait - 1} {before} {own}", rule)
                 fewer = "; ".join(f"{k} {after}" for k in range(1, window))
-                assert not breaks(table, f"{fewer}; {wait - 1} {before}", rule)
-            if level == Level.CHANNEL:
+                assert not breaks(table, f"{fewer}; {wait - 1} {before} {own}", rule)
+            if level == Level.CHANNEL or table.rules.scope[table.cmd(before)] < level:
                 continue
-            name = ("", "pch", "rank", "bg", "bank")[level]
             if table.rules.size[level] > table.rules.size[level - 1]:
-                assert not breaks(table, f"{armed}; {wait - 1} {before} {name} 1", rule), "another node is free"
+                assert not breaks(table, f"{armed}; {wait - 1} {before} {other}", rule), "another node is free"
+
+
+def test_a_rule_between_ranks_binds_the_others_alone():
+    """DDR4-3200: nBL + nRTRS = 6 from RD to the next rank's RD; tCCD_S = 4 in the same rank."""
+    table = compile_table(part_of("ddr4_3200", 4))
+    opened = "; ".join(f"{9 * rank} ACT rank {rank}" for rank in range(4))
+    assert not sentences(table, f"{opened}; 90 RD rank 1; 94 RD rank 1 bg 0; 100 RD rank 2; 106 RD rank 0")[1:]
+    assert sentences(table, f"{opened}; 90 RD rank 1; 96 RD rank 2; 101 RD rank 0") == [
+        'RD rank 0 bg 0 bank 0 at CK 101: 5 CK after RD at CK 96, rule "RD to RD" needs 6'
+    ]
+
+
+def test_a_command_of_many_banks_waits_for_each():
+    """NeuPIMs: G_ACT opens a row of four banks; tRP after the PIM_PRECHARGE of any of them."""
+    part = load_part("hbm2_neupims").value
+    table, wait = compile_table(part), part.cycles("tRP")
+    pair = ((table.cmd("PIM_PRECHARGE"),), (table.cmd("G_ACT"),))
+    (rule,) = (i for i, row in enumerate(rule_rows(table.rules)) if (row.after, row.before) == pair)
+    for bank in range(4):
+        assert breaks(table, f"0 PIM_PRECHARGE bg 1 bank {bank}; {wait - 1} G_ACT bg 1 bank 0", rule)
+        assert not breaks(table, f"0 PIM_PRECHARGE bg 1 bank {bank}; {wait} G_ACT bg 1 bank 0", rule)
+        assert not breaks(table, f"0 PIM_PRECHARGE bg 1 bank {bank}; {wait - 1} G_ACT bg 2 bank 0", rule)
 
 
 def test_a_broken_rule_says_who_when_and_how_long():

@@ -10,7 +10,7 @@ from random import Random
 import pytest
 
 from pimloom.arch.command import Rule
-from pimloom.arch.standard import join_tables
+from pimloom.arch.standard import given, join_tables
 from pimloom.arch.table import Table, bend
 from tests.naive import Order, Outcome
 from tests.oracle_run import run_engine
@@ -52,7 +52,9 @@ def corpus(machine: str) -> list[tuple[Case, Outcome]]:
 
 @cache
 def runs(machine: str, rules: tuple[Rule, ...]) -> list[tuple[Case, Outcome, Table]]:
-    return [(case, expected, table_of(machine, case.size, case.clocks, rules)) for case, expected in corpus(machine)]
+    """Cases with their tables, but for those of one rank in which rules between ranks are left out."""
+    found = [(case, expected, table_of(machine, case.size, case.clocks, rules)) for case, expected in corpus(machine)]
+    return [run for run in found if len(run[2].rules.wait) == len(rules)]
 
 
 def differs(case: Case, expected: Outcome, table: Table) -> bool:
@@ -79,13 +81,14 @@ def asleep(machine: str, rules: tuple[Rule, ...], by: int) -> list[Rule]:
 
 
 def rules_of(machine: str) -> tuple[Rule, ...]:
-    return join_tables(*STANDARDS[machine]).rules
+    found = join_tables(*STANDARDS[machine])
+    return given(found, found.timings)[1]
 
 
 @machines
 def test_the_corpus_agrees_when_nothing_is_changed(machine):
     assert not any(differs(*run) for run in runs(machine, rules_of(machine)))
-    assert len(corpus(machine)) > 0.8 * CASES
+    assert len(corpus(machine)) > 0.8 * CASES and len(runs(machine, rules_of(machine))) > 0.5 * CASES
 
 
 @machines

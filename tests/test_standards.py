@@ -262,8 +262,6 @@ def test_ranks_share_the_data_pins(name: str, capacity: int, waits: tuple[int, .
     assert found == [(Level.RANK, wait, *turn) for wait, turn in zip(waits, turns, strict=True)]
     assert len(table.rules.wait) == len(table_of(name).rules.wait) + 4
     assert table.rules.size.tolist() == [1, 1, 2, *(2 * table_of(name).rules.size[3:]).tolist()]
-    with pytest.raises(UserError, match="streams are simulated on one rank"):
-        issue(table, [stream_of(table, orders_of("", "ACT a"))])
 
 
 # What is optional

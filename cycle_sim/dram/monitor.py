@@ -102,7 +102,7 @@ def expand(
         clock = first[of] + (np.arange(len(of)) - start[of]) * rules.gap[cmd][of]
         for i in np.flatnonzero(clock[start + count - 1] != last):
             run = clock[start[i] : start[i] + count[i]]
-            _make_way(run, refresh_ck[:, 0], _wait_between(rules, rules.refresh, cmd[i]))
+            _make_way(run, refresh_ck[:, 0], _waits_behind(rules, refresh_ck[:, 1], rows[i]))
             if run[-1] != last[i] or rules.gap[cmd[i]] == 0:
                 raise ValueError(
                     f"row {i} of stream {number}: its {count[i]} {table.names[cmd[i]]} from CK {first[i]} to "
@@ -115,18 +115,32 @@ def expand(
     return trace[~_logged_twice(rules, trace)]
 
 
-def _make_way(run: np.ndarray, refresh_ck: np.ndarray, wait: int) -> None:
-    """Move the clocks of a run so that none is at a refresh or less than `wait` after it."""
-    for clock in refresh_ck[refresh_ck > run[0]]:
+def _make_way(run: np.ndarray, refresh_ck: np.ndarray, waits: np.ndarray) -> None:
+    """Move the clocks of a run so that none is at a refresh or less than its wait after it."""
+    later_ones = refresh_ck > run[0]
+    for clock, wait in zip(refresh_ck[later_ones], waits[later_ones], strict=True):
         later = run[np.searchsorted(run, clock) :]
         later += max(clock + wait - later[0], 0) if len(later) else 0
 
 
-def _wait_between(rules: Rules, after: int, before: int) -> int:
-    """Longest wait [CK] of a command for another."""
-    armed = rules.after_rule[rules.after_ptr[after] : rules.after_ptr[after + 1]]
-    binds = rules.before_rule[rules.before_ptr[before] : rules.before_ptr[before + 1]]
-    return int(rules.wait[np.intersect1d(armed, binds)].max(initial=1))
+def _waits_behind(rules: Rules, nodes: np.ndarray, row: np.void) -> np.ndarray:
+    """Longest wait [CK] of a stream row for a refresh of each of `nodes`: its own, or others."""
+    command, node = row["cmd"], 0
+    for level in range(1, int(rules.scope[rules.refresh]) + 1):
+        node = node * int(rules.size[level] // rules.size[level - 1]) + int(row[COORDINATES[level - 1]])
+    armed, binds = (
+        found[ptr[c] : ptr[c + 1]]
+        for c, ptr, found in (
+            (rules.refresh, rules.after_ptr, rules.after_rule),
+            (command, rules.before_ptr, rules.before_rule),
+        )
+    )
+    between = np.intersect1d(armed, binds)
+    between = between[rules.sibling[between] == 0]
+    shared = between[rules.level[between] < rules.scope[rules.refresh]]  # of a node that holds several refresh nodes
+    same_bus = int(rules.bus[command] == rules.bus[rules.refresh])
+    own, other = (int(rules.wait[some].max(initial=same_bus)) for some in (between, shared))
+    return np.where(nodes == node, own, other)
 
 
 def _refreshes(rules: Rules, refresh_ck: np.ndarray) -> np.ndarray:
@@ -187,6 +201,13 @@ def _timing(table: Table, trace: np.ndarray, start: int) -> Iterator[Violation]:
     present = np.bincount(cmd, minlength=len(table.names)) > 0
     alive = (rules.wait > 0) & (afters & present).any(axis=1) & (befores & present).any(axis=1)
     nodes, scope = _nodes(rules, trace), rules.scope[cmd]
+    wide = (befores & (rules.scope < rules.level[:, None]) & present).any(axis=1)
+    for r in np.flatnonzero(alive & (wide | (rules.sibling > 0))):
+        for i, j in _far_apart(rules, r, nodes, scope, trace["clock"], afters[r][cmd], befores[r][cmd]):
+            if i >= start:
+                said = _waited(table, trace[i], trace[j], int(rules.window[r]), int(rules.wait[r]))
+                yield Violation(i, "rule", int(r), said)
+    alive &= ~wide & (rules.sibling == 0)
     for level in Level:
         mine = np.flatnonzero(alive & (rules.level == level))
         if not len(mine):
@@ -205,6 +226,33 @@ def _timing(table: Table, trace: np.ndarray, start: int) -> Iterator[Violation]:
             for i, j in zip(order[b[broken]], order[a[broken]], strict=True):
                 if i >= start:
                     yield Violation(int(i), "rule", int(r), _waited(table, trace[i], trace[j], window, wait))
+
+
+def _far_apart(
+    rules: Rules, rule: int, nodes: np.ndarray, scope: np.ndarray, clock: np.ndarray, after: np.ndarray,
+    before: np.ndarray,
+) -> Iterator[tuple[int, int]]:  # fmt: skip
+    """(command, the earlier one it follows too soon) of a rule between siblings, or of commands of several nodes.
+
+    nodes, scope, clock: of each command; after, before: whether it arms the rule, or is bound by it.
+    """
+    level, window, wait = int(rules.level[rule]), int(rules.window[rule]), int(rules.wait[rule])
+    own = np.minimum(scope, level)
+    per = rules.size[level] // rules.size[own]
+    first = nodes[own, np.arange(len(own))] * per
+    last = first + per - 1
+    fan = int(rules.size[level] // rules.size[level - 1]) if rules.sibling[rule] else 1
+    for node in np.unique(first[after]):
+        if rules.sibling[rule]:
+            low, high = np.maximum(first, node // fan * fan), np.minimum(last, node // fan * fan + fan - 1)
+            bound = (low <= high) & ~((low == node) & (high == node))
+        else:
+            bound = (first <= node) & (node <= last)
+        a, b = np.flatnonzero(after & (first == node)), np.flatnonzero(before & bound)
+        nth = np.searchsorted(a, b) - window  # place in `a` of the window-th latest before b
+        b, nth = b[nth >= 0], nth[nth >= 0]
+        broken = clock[b] - clock[a[nth]] < wait
+        yield from zip(b[broken].tolist(), a[nth[broken]].tolist(), strict=True)
 
 
 def _buses(table: Table, trace: np.ndarray, start: int) -> Iterator[Violation]:

@@ -21,16 +21,21 @@ import numpy as np
 from pimloom.arch.command import POSTPONED_MAX, REFRESH_SOONER, STREAM
 from pimloom.arch.error import UserError
 from pimloom.arch.table import Rules, Table
+from pimloom.cycle_sim.dram.kernels.device import DEPTH, FAR, FIELDS, NEXT, Device, device
+from pimloom.cycle_sim.dram.kernels.rows import CLOSED
 from pimloom.cycle_sim.dram.kernels.stream import (
-    CLOSED,
-    FAR,
+    END,
+    FREE,
+    HEAD,
     LOG_FULL,
     LOGGED,
     OK,
+    SPAN,
     STARVED,
-    WINDOW,
-    begin,
+    TURN,
+    Walk,
     load,
+    refreshed,
     run,
 )
 from pimloom.cycle_sim.dram.words import NAMES, bad_field, describe
@@ -56,12 +61,15 @@ class Engine:
     """The engine for one table; `issue` is a function of its arguments alone."""
 
     def __init__(self, table: Table) -> None:
-        if table.rules.sibling.any():
-            raise UserError("streams are simulated on one rank; set dram.organization.ranks to 1, or use pimloom trace")
         self.table = table
-        self._packed = _pack(table.rules)
-        size = table.rules.size
-        self._limits = np.array([len(table.names), *(size[1:] // size[:-1]), table.rules.rows, table.rules.columns])
+        names, size = table.names, table.rules.size
+        self._device = Device(**device(table, frozenset(names), {}, names))
+        self._cmds = _commands(table.rules, self._device)
+        self._rows = np.full((table.rules.buffer.max() + 1, size[-1] + 1, 3), -1)
+        self._clock = np.zeros(FREE + table.rules.bus.max() + 1, np.int64)
+        self._clock[TURN] = -1
+        self._fan = size // np.concatenate([[1], size[:-1]])
+        self._limits = np.array([len(names), *self._fan[1:], table.rules.rows, table.rules.columns])
 
     def issue(
         self,
@@ -80,22 +88,35 @@ class Engine:
         if bad >= 0:
             raise UserError(bad_field(table, rows, bad, self._limits))
         first, last = np.full(len(rows), -1, np.int64), np.full(len(rows), -1, np.int64)
-        size, cmds, before, after, total = self._packed
         ref, due = rules.refresh if refresh else -1, rules.refi if due_ck is None else due_ck
-        state = begin(ref, due, refreshed_ck, ptr, size, cmds, after, total)
+        walk = self._walk(stream, ptr, ref, due)
+        if refreshed_ck > -FAR:
+            refreshed(walk, ref, refreshed_ck)
         code, log = LOG_FULL, np.zeros((0, 2), np.int64)
-        who, ready = np.full(3, -1), np.zeros(len(state[3]), np.int64)
+        who, ready = np.full(3, -1), np.zeros(len(walk.due), np.int64)
         while code == LOG_FULL:  # go on with more room
             log = np.concatenate([log, np.zeros((64 + len(log), 2), np.int64)])
-            code, where, idle = run(
-                ref, rules.refi, size, cmds, before, after, stream, *state, first, last, log, who, ready
-            )
+            code, where, idle = run(walk, ref, rules.refi, first, last, log, who, ready)
         if code != OK:
             raise UserError(_sentence(table, rows, code, where, who, ptr))
         end = last + rules.done[rows["cmd"]]
         cut = list(zip(ptr[:-1], ptr[1:], strict=True))
-        log = log[: state[-1][LOGGED]]
+        log = log[: walk.clock[LOGGED]]
         return Issue([first[a:b] for a, b in cut], [end[a:b] for a, b in cut], log, int(idle), ready)
+
+    def _walk(self, stream: np.ndarray, ptr: np.ndarray, ref: int, due: int) -> Walk:
+        """The state before the first clock."""
+        dev, banks = self._device, self._rows.shape[1] - 1
+        nodes = banks // int(self._cmds[ref, SPAN]) if ref >= 0 else 0
+        heads, low = np.zeros((len(ptr) - 1, 3), np.int64), np.zeros(nodes + len(ptr) - 1, np.int64)
+        heads[:, HEAD], heads[:, END] = ptr[:-1], ptr[1:]
+        low[:nodes] = np.arange(nodes) * self._cmds[ref, SPAN]
+        own = Device(
+            dev.path, dev.bound.copy(), dev.aside, dev.beside.copy(), dev.first_rule, dev.rule, dev.ring.copy()
+        )
+        dues, open_banks = np.full(nodes, due, np.int64), np.zeros(nodes, np.int64)
+        rows, clock = self._rows.copy(), self._clock.copy()
+        return Walk(own, self._cmds, self._fan, stream, rows, dues, open_banks, heads, low, clock)
 
 
 def issue(
@@ -130,25 +151,14 @@ def _sentence(table: Table, rows: np.ndarray, code: int, where: int, who: np.nda
     return f"{said} needs an open row, but " + did.format("closed it")
 
 
-def _pack(rules: Rules) -> tuple[np.ndarray, ...]:
-    """(size, cmds, before, after, total): the arrays of the kernels.
-
-    size[0]: nodes of each level, size[1]: of each within the level above. before, after: [opcode, k] = the k-th rule
-    that binds, or is armed by, the command. total: places in hist and in slot.
-    """
-    size = np.stack([rules.size, rules.size // np.concatenate([[1], rules.size[:-1]])])
-    nodes = rules.size[rules.level]
-    hist, slot = np.cumsum(nodes * rules.window), np.cumsum(nodes)
-    rule = np.column_stack([rules.level, rules.window, rules.wait, hist - nodes * rules.window, slot - nodes])
-    before, after = _lists(rules.before_ptr, rule[rules.before_rule]), _lists(rules.after_ptr, rule[rules.after_rule])
-    columns = [rules.scope, rules.needs, rules.leaves, rules.buffer, rules.bus, rules.done, rules.gap]
-    span, depth = rules.size[4] // rules.size[rules.scope], np.maximum(after[:, :, WINDOW].max(axis=1, initial=1), 1)
-    cmds = np.column_stack([*columns, span, np.diff(rules.before_ptr), np.diff(rules.after_ptr), depth])
-    return size, np.ascontiguousarray(cmds), before, after, np.array([(nodes * rules.window).sum(), nodes.sum()])
-
-
-def _lists(ptr: np.ndarray, found: np.ndarray) -> np.ndarray:
-    table = np.zeros((len(ptr) - 1, np.diff(ptr).max(initial=0), found.shape[1]), np.int64)
-    for c in range(len(ptr) - 1):
-        table[c, : ptr[c + 1] - ptr[c]] = found[ptr[c] : ptr[c + 1]]
-    return table
+def _commands(rules: Rules, dev: Device) -> np.ndarray:
+    """The kernels' columns of each command."""
+    nodes, banks = np.unique(rules.size), rules.size[-1]
+    span, depth, window = banks // rules.size[rules.scope], np.zeros_like(rules.scope), np.ones_like(rules.scope)
+    records = dev.rule.reshape(-1, FIELDS)
+    np.maximum.at(depth, records[:, NEXT], records[:, DEPTH])
+    by = np.repeat(np.arange(len(rules.scope)), np.diff(rules.after_ptr))
+    np.maximum.at(window, by, rules.window[rules.after_rule])
+    each = np.where(banks // nodes[depth] < span, span, 1)
+    columns = [rules.needs, rules.leaves, rules.buffer, rules.bus, rules.done, rules.gap, span, depth + 1, each, window]
+    return np.ascontiguousarray(np.column_stack(columns))

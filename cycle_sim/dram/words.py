@@ -3,7 +3,7 @@
 import numpy as np
 
 from pimloom.arch.table import Table
-from pimloom.cycle_sim.dram.kernels.stream import ANY, OPEN
+from pimloom.cycle_sim.dram.kernels.rows import ANY, OPEN
 
 NAMES = ("cmd", "pch", "rank", "bg", "bank", "row", "col", "count", "release")
 

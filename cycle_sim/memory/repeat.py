@@ -58,7 +58,7 @@ def round_ck(state: Any) -> int:
 def windows(state: Any) -> int:
     """Issues after which all rules that count them have forgotten the ones before."""
     rules = state.tree.rule.reshape(-1, FIELDS)
-    return int(np.lcm.reduce([1, *np.unique(rules[rules[:, KIND] == COUNTS][:, WINDOW]).tolist()]))
+    return int(np.lcm.reduce([1, *np.unique(rules[rules[:, KIND] & COUNTS > 0][:, WINDOW]).tolist()]))
 
 
 def take(state: Any, now: int) -> Snapshot:
@@ -112,7 +112,7 @@ def _mark(state: Any, name: str, kind: np.ndarray, slack: np.ndarray, queued: bo
         kind.reshape(-1, 3)[:, [MOST, REST]] = CLOCK
     elif name == "tree.ring":
         rules = state.tree.rule.reshape(-1, FIELDS)
-        counting = rules[rules[:, KIND] == COUNTS]
+        counting = rules[rules[:, KIND] & COUNTS > 0]
         end = counting[:, NEXT_IN].min() if len(counting) else 0  # then come the places to be written next
         kind[:end], slack[:end] = CLOCK, counting[:, WAIT].max(initial=0)
     elif name == "log.tally":

@@ -1,4 +1,4 @@
-"""The device as a controller sees it: for each command and bank the first clock in which no rule binds it.
+"""The rules of a device: for each command and bank the first clock in which none binds it.
 
 A rule binds all of a node (channel, rank, bank group, bank …) at once, so its clock is kept at that node: a command
 costs one step per level and not one per bank. Node 0 is the channel; children follow their parents, level by level,
@@ -9,6 +9,9 @@ lets a command of column k pass. beside[(n * COLUMNS + k) * 3 + …]: the same f
 aside[n]: whether any rule does so. rule[i * FIELDS + …]: what issuing a command delays, see NEXT; first_rule[c]: where
 its rules begin. ring: the last issues, for rules that count several. Numbers of nodes are uint32, and these arrays have
 one dimension, because that saves numba's look at negative places and its products of sizes.
+
+A rule may name a command that acts on several nodes of the rule's level as the one that waits: it waits at each of
+them. It cannot name such a command as the one that is waited for (`arch.table`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,6 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pimloom.arch.error import UserError
 from pimloom.arch.table import Table, rule_rows
 from pimloom.cycle_sim.dram.kernels.compiled import bare
 
@@ -25,12 +29,24 @@ NEVER = -FAR
 
 COMMANDS = ("ACT", "PRE", "RD", "WR", "RDA", "WRA", "REFab", "REFpb", "SRE", "SRX", "PREab")
 ACT, PRE, RD, WR, RDA, WRA, REFAB, REFPB, SRE, SRX, PREAB = range(len(COMMANDS))
-COLUMNS = 16  # at least as many as commands: a power of two
+COLUMNS = 32  # at least as many as commands: a power of two
 MOST, CHILD, REST = range(3)  # the latest clock, the child that it does not bind, the latest of the other children
 # NEXT: column; RING: where the issues of the window of node 0 begin, NEXT_IN: where its place to be written next; PUSH:
 # the first record of its window
 NEXT, DEPTH, WAIT, KIND, WINDOW, RING, NEXT_IN, PUSH, FIELDS = range(9)
-PLAIN, SIBLINGS, COUNTS = range(3)  # KIND: binds the node; its siblings; the node, counted from an issue further back
+PLAIN, SIBLINGS, COUNTS = 0, 1, 2  # KIND, bits: binds the node, or its siblings; counted from an issue further back
+
+
+class Device(NamedTuple):
+    """The rules of a channel and what they make of the commands so far, as the module says."""
+
+    path: np.ndarray
+    bound: np.ndarray
+    aside: np.ndarray
+    beside: np.ndarray
+    first_rule: np.ndarray
+    rule: np.ndarray
+    ring: np.ndarray
 
 
 @bare
@@ -41,17 +57,17 @@ def arm(tree, c, bank, at):
         r = i * FIELDS
         d, ready, kind = rule[r + DEPTH], at + rule[r + WAIT], rule[r + KIND]
         n = path[bank, d]
-        if kind == SIBLINGS:
-            _bind_siblings(tree.beside, path[bank, d - 1] * COLUMNS + rule[r + NEXT], n, ready)
-            continue
-        if kind == COUNTS:
+        if kind & COUNTS:
             h, x = rule[r + RING] + n * rule[r + WINDOW], rule[r + NEXT_IN] + n
             if rule[r + PUSH]:
                 tree.ring[h + tree.ring[x]] = at
                 tree.ring[x] = tree.ring[x] + 1 if tree.ring[x] + 1 < rule[r + WINDOW] else 0
             ready = tree.ring[h + tree.ring[x]] + rule[r + WAIT]  # the place to be written next holds the oldest
-        place = n * COLUMNS + rule[r + NEXT]
-        bound[place] = max(bound[place], ready)
+        if kind & SIBLINGS:
+            _bind_siblings(tree.beside, path[bank, d - 1] * COLUMNS + rule[r + NEXT], n, ready)
+        else:
+            place = n * COLUMNS + rule[r + NEXT]
+            bound[place] = max(bound[place], ready)
 
 
 @bare
@@ -77,12 +93,34 @@ def free_beside(tree, parent, n, k):
 @bare
 def free_from(tree, k, low):
     """First clock in which no rule binds the command of column k whose scope begins at bank `low`."""
+    return free_above(tree, k, low, tree.path.shape[1])
+
+
+@bare
+def free_above(tree, k, low, depths):
+    """As `free_from`, where rules bind column k in the first `depths` depths only."""
     t = tree.bound[k]
-    for d in range(1, tree.path.shape[1]):
+    for d in range(1, depths):
         parent, n = tree.path[low, d - 1], tree.path[low, d]
         t = max(t, tree.bound[n * COLUMNS + k])
         if tree.aside[parent]:
             t = max(t, free_beside(tree, parent, n, k))
+    return t
+
+
+@bare
+def settled(tree):
+    """First clock in which no rule binds anything, nor will because of what was."""
+    t = np.int64(0)
+    for place in range(tree.bound.shape[0]):
+        t = max(t, tree.bound[place])
+    for place in range(0, tree.beside.shape[0], 3):
+        t = max(t, tree.beside[place + MOST])
+    for r in range(0, tree.rule.shape[0], FIELDS):
+        if tree.rule[r + PUSH]:
+            first = tree.rule[r + RING]
+            for x in range(first, first + tree.bound.shape[0] // COLUMNS * tree.rule[r + WINDOW]):
+                t = max(t, tree.ring[x] + tree.rule[r + WAIT])
     return t
 
 
@@ -117,13 +155,15 @@ def device(
 ) -> dict[str, np.ndarray]:
     """The arrays of a channel, idle and closed; rules of commands that are not `used` are left out.
 
-    columns: of commands whose column is not their place in `commands`, at most COLUMNS of them.
+    columns: of commands whose column is not their place in `commands`, at most COLUMNS of them. Raises UserError.
     """
+    if len(commands) > COLUMNS:
+        raise UserError(f"the device has {len(commands)} commands; more than {COLUMNS} are not simulated")
     shape, rows = shape_of(table), _rows(table, used, columns, commands)
     banks = shape.sizes[-1]
     rule, ring = _records(rows, shape.nodes, len(commands))
     aside = np.zeros(shape.nodes, np.uint32)
-    for d in {row.depth - 1 for row in rows if row.kind == SIBLINGS}:
+    for d in {row.depth - 1 for row in rows if row.kind & SIBLINGS}:
         aside[shape.base[d] : shape.base[d + 1]] = 1
     beside = np.full((shape.nodes * COLUMNS if aside.any() else 0, 3), NEVER)
     beside[:, CHILD] = -1
@@ -157,8 +197,8 @@ def _rows(table: Table, used: frozenset[str], columns: Mapping[str, int], comman
     opcode = {i: commands.index(name) for i, name in enumerate(table.names) if name in used & set(commands)}
     rows = []
     for row in rule_rows(table.rules):
-        kind = COUNTS if row.window > 1 else SIBLINGS if row.sibling else PLAIN
-        if (kind == SIBLINGS and alone[row.level]) or (kind != COUNTS and row.wait <= 0):
+        kind = COUNTS * (row.window > 1) | SIBLINGS * row.sibling
+        if (row.sibling and alone[row.level]) or (row.window == 1 and row.wait <= 0):
             continue
         after = sorted(opcode[c] for c in row.after if c in opcode)
         before = sorted({columns.get(commands[opcode[c]], opcode[c]) for c in row.before if c in opcode})
@@ -170,15 +210,15 @@ def _rows(table: Table, used: frozenset[str], columns: Mapping[str, int], comman
 def _records(rows: list[_Row], nodes: int, commands: int) -> tuple[list[list[tuple[int, ...]]], np.ndarray]:
     """The records of `rule` by command, and `ring`."""
     found: list[list[tuple[int, ...]]] = [[] for _ in range(commands)]
-    windows = [row.window for row in rows if row.kind == COUNTS]
+    windows = [row.window for row in rows if row.kind & COUNTS]
     ring, place = 0, nodes * sum(windows)
     held = np.full(max(1, place + nodes * len(windows)), NEVER)
     held[place:] = 0
     for row in rows:
         for c, k in product(row.after, row.before):
-            where = (ring, place, int(k == row.before[0])) if row.kind == COUNTS else (0, 0, 0)
+            where = (ring, place, int(k == row.before[0])) if row.kind & COUNTS else (0, 0, 0)
             found[c].append((k, row.depth, row.wait, row.kind, row.window, *where))
-        if row.kind == COUNTS:
+        if row.kind & COUNTS:
             ring, place = ring + nodes * row.window, place + nodes
     return [_needed(records) for records in found], held
 

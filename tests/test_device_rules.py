@@ -1,0 +1,145 @@
+"""The device's rules, every kind of them: random tables against their rules read word for word, and all parts' streams.
+
+A random table has commands that act on any level, and rules with windows, between siblings, and with commands that wait
+at several nodes; the literal reading looks through the whole history before each command.
+"""
+
+from random import Random
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+import pytest
+
+from pimloom.arch.command import STREAM, Command, Level, Row, Rule
+from pimloom.arch.part import Part
+from pimloom.arch.system import list_names, load_part
+from pimloom.arch.table import Table, build_table, rule_rows
+from pimloom.cycle_sim.dram import Engine
+from pimloom.cycle_sim.dram.monitor import check_trace, expand
+from pimloom.rtl.flow.stimulus import draw_cases, shrink
+from tests.naive_history import History
+from tests.streams import organization
+
+RANKS = (1, 2, 4)
+CASES = 100
+
+
+class Drawn(NamedTuple):
+    """A table of commands that need no rows, and a stream of them."""
+
+    table: Table
+    stream: np.ndarray
+
+
+def draw(rng: Random) -> Drawn:
+    size = (rng.choice((1, 1, 2)), rng.choice(RANKS), rng.randint(1, 3), rng.randint(1, 3))
+    scope = {f"C{i}": rng.choice((*Level, Level.BANK)) for i in range(rng.randint(1, 6))}
+    buses = rng.choice((("one",), ("one", "two")))
+    commands = [
+        Command(name, level, Row.ANY, Row.ANY, f"{rng.randint(1, 9)}", "", rng.choice(buses))
+        for name, level in scope.items()
+    ]
+    rules = []
+    for _ in range(rng.randint(1, 8)):
+        level = rng.choice(list(Level))
+        after = tuple(n for n in scope if scope[n] >= level and rng.random() < 0.5)
+        before = tuple(n for n in scope if rng.random() < 0.5)
+        if after and before:
+            siblings = level > Level.CHANNEL and rng.random() < 0.4
+            rules.append(Rule(level, after, before, f"{rng.randint(0, 30)}", rng.choice((1, 1, 2, 3, 4)), siblings))
+    table = build_table(tuple(commands), tuple(rules), {}, organization(size), "")
+    stream = np.zeros(rng.randint(1, 30), STREAM)
+    for row in stream:
+        row["cmd"] = rng.randrange(len(scope))
+        for name, limit in zip(("pch", "rank", "bg", "bank"), size, strict=True):
+            row[name] = rng.randrange(limit)
+        row["count"] = rng.choice((1, 1, 1, rng.randint(1, 9)))
+        row["release"] = rng.choice((0, 0, 0, rng.randrange(60)))
+    return Drawn(table, stream)
+
+
+def literally(table: Table, stream: np.ndarray) -> tuple[list[int], list[int], int]:
+    """Clocks of the first and the last command of each row, and in which all is over, from the rules' words."""
+    rules, size = table.rules, table.rules.size.tolist()
+    history = History(rule_rows(rules), table.names, size, rules.scope.tolist())
+    fan = [n // m for n, m in zip(size, [1, *size], strict=False)]
+    first, last, now, over = list[int](), list[int](), -1, 0
+    for row in stream:
+        cmd, name, bank = int(row["cmd"]), table.names[row["cmd"]], 0
+        for level, coordinate in enumerate(("pch", "rank", "bg", "bank"), start=1):
+            bank = bank * fan[level] + int(row[coordinate])
+        bank = history.banks(name, bank)[0]
+        for n in range(row["count"]):
+            now = max(now + 1, int(row["release"]), history.legal_from(name, bank))
+            history.add(now, name, bank)
+            if n == 0:
+                first.append(now)
+            armed = rules.after_rule[rules.after_ptr[cmd] : rules.after_ptr[cmd + 1]]
+            over = max(over, now + int(rules.done[cmd]), *(now + int(rules.wait[r]) for r in armed))
+        last.append(now)
+    return first, last, over
+
+
+def test_rules_of_every_kind_bind_as_their_words_say():
+    kinds, rng = set[tuple[bool, bool, bool]](), Random(0)
+    for _ in range(CASES):
+        table, stream = draw(rng)
+        found = Engine(table).issue([stream])
+        last = found.end_ck[0] - table.rules.done[stream["cmd"]]
+        assert (found.issue_ck[0].tolist(), last.tolist(), found.idle_ck) == literally(table, stream)
+        one_by_one = np.repeat(stream, stream["count"])
+        one_by_one["count"] = 1
+        single = Engine(table).issue([one_by_one])
+        assert (single.idle_ck, single.end_ck[0][-1]) == (found.idle_ck, found.end_ck[0][-1])
+        trace = expand(table, [one_by_one], *single[:3])
+        assert not check_trace(table, trace)
+        kinds |= {
+            (row.sibling, row.window > 1, any(table.rules.scope[c] < row.level for c in row.before))
+            for row in rule_rows(table.rules)
+        }
+    assert len(kinds) == 8
+
+
+def test_a_command_that_comes_a_clock_earlier_breaks_a_rule():
+    """Whatever the kind of rule: a command that did not follow at once was bound, or released late."""
+    bound, rng = 0, Random(1)
+    for _ in range(CASES):
+        table, stream = draw(rng)
+        stream["count"], stream["release"] = 1, 0
+        trace = expand(table, [stream], *Engine(table).issue([stream])[:3])
+        bound += earlier_is_illegal(table, trace)
+    assert bound > 300
+
+
+def with_ranks(name: str, ranks: int) -> Part:
+    """The part with 2 × 2 banks in each of so many ranks."""
+    part = load_part(name).value
+    return msgspec.structs.replace(part, organization=msgspec.structs.replace(part.organization, ranks=ranks))
+
+
+@pytest.mark.parametrize("name", list_names("parts"))
+def test_streams_of_all_parts_are_legal_and_tight_on_any_number_of_ranks(name):
+    """Two random streams that meet every rule; refresh on and off, timings drawn and the part's own."""
+    bound = refreshes = 0
+    for ranks in RANKS:
+        part = with_ranks(name, ranks)
+        for case in draw_cases(part, shrink(part, 2, 2), 2, 150, seed=ranks):
+            found = Engine(case.table).issue(case.streams, refresh=case.refresh, due_ck=case.due_ck)
+            trace = expand(case.table, case.streams, *found[:3])
+            due = case.table.rules.refi if case.due_ck is None else case.due_ck
+            assert not check_trace(case.table, trace, due_ck=due if case.refresh else None)
+            refreshes += len(found.refresh_ck)
+            if not case.refresh and not any(stream["release"].any() for stream in case.streams):
+                bound += earlier_is_illegal(case.table, trace)
+    assert bound > 10 and refreshes > 3
+
+
+def earlier_is_illegal(table: Table, trace: np.ndarray) -> int:
+    """Commands that a rule bound: a clock earlier each of them breaks a rule."""
+    late = np.flatnonzero(np.diff(trace["clock"]) > 1) + 1
+    for i in late:
+        early = trace.copy()
+        early["clock"][i] -= 1
+        assert any(v.at == i and v.kind == "rule" for v in check_trace(table, early))
+    return len(late)
