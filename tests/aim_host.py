@@ -22,7 +22,8 @@ from pimloom.arch.part import Part
 from pimloom.arch.standard import clocks
 from pimloom.arch.table import Table, build_table, standard_of
 from pimloom.cycle_sim.dram import issue
-from pimloom.cycle_sim.dram.monitor import expand, raise_if_illegal
+from pimloom.cycle_sim.dram.monitor import raise_if_illegal
+from pimloom.cycle_sim.dram.trace import expand
 
 
 class Isr(NamedTuple):

@@ -16,7 +16,8 @@ from pimloom.arch.part import Part
 from pimloom.arch.system import list_names, load_part
 from pimloom.arch.table import Table, build_table, rule_rows
 from pimloom.cycle_sim.dram import Engine
-from pimloom.cycle_sim.dram.monitor import check_trace, expand
+from pimloom.cycle_sim.dram.monitor import check_trace
+from pimloom.cycle_sim.dram.trace import expand
 from pimloom.rtl.flow.stimulus import draw_cases, shrink
 from tests.naive_history import History
 from tests.streams import organization

@@ -12,7 +12,8 @@ from pimloom.arch.part import Part
 from pimloom.arch.system import list_names, load_part
 from pimloom.arch.table import Table, build_table, compile_table, rule_rows
 from pimloom.cycle_sim.dram import issue, monitor
-from pimloom.cycle_sim.dram.monitor import TRACE, check_trace, expand, raise_if_illegal
+from pimloom.cycle_sim.dram.monitor import check_trace, raise_if_illegal
+from pimloom.cycle_sim.dram.trace import TRACE, expand
 from tests.streams import STANDARDS, draw_case, organization
 from tests.streams import expand as one_a_row
 

@@ -11,7 +11,8 @@ from pimloom.arch.names import find, list_names
 from pimloom.arch.part import Part
 from pimloom.arch.system import load_part, load_system
 from pimloom.arch.table import compile_table, rule_rows
-from pimloom.cycle_sim.dram.monitor import TRACE, check_trace
+from pimloom.cycle_sim.dram.monitor import check_trace
+from pimloom.cycle_sim.dram.trace import TRACE
 from pimloom.cycle_sim.npu_pim.kernels.fields import COMMANDS
 from pimloom.cycle_sim.npu_pim.machine import run
 from pimloom.systems.devices.npu_pim.serve import PORTS, lay_out, serve

@@ -22,7 +22,8 @@ from pimloom.arch.system import HERE, PimSystem, RooflineSystem, list_names, loa
 from pimloom.arch.table import Table, compile_table
 from pimloom.arch.training import load_training
 from pimloom.cycle_sim.dram import issue
-from pimloom.cycle_sim.dram.monitor import check_trace, expand
+from pimloom.cycle_sim.dram.monitor import check_trace
+from pimloom.cycle_sim.dram.trace import expand
 from pimloom.reports.explain import all_fields, explain
 
 PARTS = list_names("parts")

@@ -18,7 +18,8 @@ from pimloom.arch.table import Table, compile_table
 from pimloom.arch.units import BITS_PER_BYTE, J_PER_PJ, S_PER_PS, ceil_div
 from pimloom.arch.version import __version__
 from pimloom.cycle_sim.dram import FAR, Issue
-from pimloom.cycle_sim.dram.monitor import TRACE, expand, raise_if_illegal
+from pimloom.cycle_sim.dram.monitor import raise_if_illegal
+from pimloom.cycle_sim.dram.trace import TRACE, expand
 from pimloom.cycle_sim.machine import Event, Machine, command_counts
 from pimloom.cycle_sim.roofline import TokenTime, check_fits, prompt_time, token_time
 from pimloom.cycle_sim.runs import Known
