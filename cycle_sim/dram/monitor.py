@@ -105,11 +105,11 @@ def _timing(table: Table, trace: np.ndarray, start: int) -> Iterator[Violation]:
     alive = (rules.wait > 0) & (afters & present).any(axis=1) & (befores & present).any(axis=1)
     nodes, scope = _nodes(rules, trace), rules.scope[cmd]
     wide = (befores & (rules.scope < rules.level[:, None]) & present).any(axis=1)
-    for r in np.flatnonzero(alive & (wide | (rules.sibling > 0))):
-        for i, j in _far_apart(rules, r, nodes, scope, trace["clock"], afters[r][cmd], befores[r][cmd]):
+    for rule in np.flatnonzero(alive & (wide | (rules.sibling > 0))).tolist():
+        for i, j in _far_apart(rules, rule, nodes, scope, trace["clock"], afters[rule][cmd], befores[rule][cmd]):
             if i >= start:
-                said = _waited(table, trace[i], trace[j], int(rules.window[r]), int(rules.wait[r]))
-                yield Violation(i, "rule", int(r), said)
+                said = _waited(table, trace[i], trace[j], int(rules.window[rule]), int(rules.wait[rule]))
+                yield Violation(i, "rule", rule, said)
     alive &= ~wide & (rules.sibling == 0)
     for level in Level:
         mine = np.flatnonzero(alive & (rules.level == level))
