@@ -105,7 +105,7 @@ def draw_case(rng: Random, machine: str, rows: int = 40, size: Size | None = Non
     else:
         rng.shuffle(banks)
         owned = [banks[i::many] for i in range(many)]
-    limit = rng.randint(3, rows) // len(owned)
+    limit = max(1, rng.randint(3, rows) // len(owned))
     streams = [Writer(rng, machine, size, mine, clocks).write(limit) if mine else [] for mine in owned]
     if rng.random() < 0.3:
         return Case(machine, size, clocks, streams, refresh=False)
