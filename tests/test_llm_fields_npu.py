@@ -44,7 +44,6 @@ WITHOUT_EFFECT = {
     "vocab_size": "neither embeddings nor the LM head are run",
     "tie_word_embeddings": "neither embeddings nor the LM head are run",
     "activation": "every function is one pass over its vector",
-    "rotary_dim": "Q and K are not rotated",
     "scaled_embedding": "neither embeddings nor the LM head are run",
     "final_logit_softcapping": "neither embeddings nor the LM head are run",
 }

@@ -10,7 +10,8 @@ import numpy as np
 from pimloom.arch.error import UserError
 from pimloom.arch.units import ceil_div
 
-VectorOp = Literal["norm", "rmsnorm", "softmax", "add", "gelu"]
+VectorOp = Literal["norm", "rmsnorm", "softmax", "add", "gelu", "rotary", "softcap"]
+PLAIN = {"add": 1, "gelu": 1, "rotary": 3, "softcap": 3}  # passes of what sums no row
 
 
 @dataclass(frozen=True)
@@ -40,15 +41,16 @@ def vector_cyc(vectors: VectorUnits, op: VectorOp, elements: int, rows: int = 1)
     With passes = elements / lanes, rounded up, and the adder tree that sums a row (casys-kaist/NeuPIMs@f299af3,
     NeuPIMSystolicWS.cc:382, restated): LayerNorm 2 trees + 3 + 5 passes, softmax 2 trees + 3 passes, addition and
     GELU the passes alone. RMSNorm is LayerNorm without what the mean takes [derived]: a tree + 2 + 3 passes, for the
-    squares, by the root, by the weight.
+    squares, by the root, by the weight. A rotation is two products and a sum, a soft cap a quotient, a tanh and a
+    product, each a pass [design].
 
     >>> units = VectorUnits(units=8, lanes=128)
-    >>> [vector_cyc(units, op, 4096) for op in ("norm", "rmsnorm", "softmax", "add", "gelu")]
-    [229, 131, 162, 32, 32]
+    >>> [vector_cyc(units, op, 4096) for op in ("norm", "rmsnorm", "softmax", "add", "gelu", "rotary")]
+    [229, 131, 162, 32, 32, 96]
     """
     passes = ceil_div(elements, vectors.lanes)
-    if op in ("add", "gelu"):
-        each = passes
+    if op in PLAIN:
+        each = PLAIN[op] * passes
     else:
         trees, scalars, vector = {"norm": (2, 3, 5), "rmsnorm": (1, 2, 3), "softmax": (2, 0, 3)}[op]
         each = trees * adder_tree_cyc(elements, vectors.lanes) + scalars + vector * passes

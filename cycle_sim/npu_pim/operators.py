@@ -71,15 +71,18 @@ def gemm(
         b.step(op, k.GEMM, needs, loaded, store=makes, entry=adds)
 
 
-def by_tile(b: Builder, op: Operator, rows: int, size: int, operands: int, cycles: int, tile: int) -> None:
+def by_tile(
+    b: Builder, op: Operator, rows: int, size: int, operands: int, cycles: int, tile: int, out: int = 0
+) -> None:
     """Rows of `size` bytes on vector units: `operands` blocks are loaded and one is stored for each tile of rows.
 
-    A store waits for all loads of the operator. cycles: of a whole tile, on all units.
+    A store waits for all loads of the operator. cycles: of a whole tile, on all units; out: bytes of a row that is
+    stored, 0: as many.
     """
     heights = [min(tile, rows - at) for at in range(0, rows, tile)]
     needs = [b.load(op, height * size) for _ in range(operands) for height in heights]
     for height in heights:
-        b.task(op, cycles, needs, b.store(op, height * size), wide=True)
+        b.task(op, cycles, needs, b.store(op, height * (out or size)), wide=True)
 
 
 def by_row(b: Builder, op: Operator, rows: int, size: int, operands: int, cycles: int, shared: int = 0) -> None:

@@ -50,17 +50,17 @@ class NpuProgram:
     def _vector(self, op: Op, after: Sequence[int]) -> int:
         """`terms` vectors of each row come in and one goes out."""
         shard, npu, does = self.shard, self.shard.system.npu, _does(op)
-        faults, width = shard.system.faults, op.n_out
-        size = width * shard.element_bytes
+        faults, width = shard.system.faults, op.n_in if op.kind == "router" else op.n_out
+        size, out = width * shard.element_bytes, op.n_out * shard.element_bytes
         together = 1 if faults.vectors_by_row else min(op.rows, npu.rows)
         cycles = shard.vector_cyc(does, 0) if faults.vector_sizes_lost else shard.vector_cyc(does, width, together)
         made = self.operator(title(op), after, least=cycles)
         if faults.vectors_by_row:
             by_row(self.builder, made, op.rows, size, op.terms, cycles, PARAMETERS.get(does, 0))
         else:
-            by_tile(self.builder, made, op.rows, size, op.terms, cycles, npu.rows)
+            by_tile(self.builder, made, op.rows, size, op.terms, cycles, npu.rows, out)
         made.singly = shard.rule.drains
-        self.work.append(vector_work(does, op.rows, width, op.terms, shard.element_bytes))
+        self.work.append(vector_work(does, op.rows, width, op.terms, shard.element_bytes, op.n_out))
         return made.index
 
     def _gemm(self, op: Op, after: Sequence[int]) -> int:
@@ -79,7 +79,13 @@ class NpuProgram:
 
 
 def _does(op: Op) -> VectorOp:
-    """What the vector units do for an operator: any function, sum or product of elements is one pass."""
-    if op.kind == "norm":
-        return "rmsnorm" if op.function == "rmsnorm" else "norm"
+    """What the vector units do for an operator: any function, sum or product of elements is one pass. Experts are
+    chosen by the softmax of their scores; the choice itself is free [design]."""
+    match op.kind:
+        case "norm":
+            return "rmsnorm" if op.function == "rmsnorm" else "norm"
+        case "rotary":
+            return "rotary"
+        case "router":
+            return "softmax"
     return "add"

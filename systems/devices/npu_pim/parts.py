@@ -9,14 +9,16 @@ from msgspec.structs import replace
 from pimloom.workload.batch import Batch, Request
 from pimloom.workload.op import LINKS, Op
 
-FREE = ("cache_write", "rotary", "router")  # K and V are stored with QKV; Q and K are not rotated, a choice is free
+FREE = ("cache_write",)  # K and V are stored by the last operator before it
 TITLES = {  # of a module, by the end of its name
     "input_layernorm": "norm",
     "post_attention_layernorm": "norm",
     "qkv_proj": "qkv",
+    "rotary_emb": "rotary",
     "o_proj": "projection",
     "residual": "residual",
     "mlp.gate": "router",
+    "mlp.router": "choice",
     "up_proj": "ffn1",
     "gate_up_proj": "ffn1",
     "act_fn": "activation",

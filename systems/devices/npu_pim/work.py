@@ -7,6 +7,7 @@ and read for its store.
 from collections.abc import Sequence
 
 from pimloom.arch.units import ceil_div
+from pimloom.cycle_sim.npu.vectors import PLAIN, VectorOp
 from pimloom.cycle_sim.npu_pim.heads import Heads
 from pimloom.cycle_sim.npu_pim.prompt import Chunk, columns_of, tiles_of
 from pimloom.energy.npu_pim import Work
@@ -22,9 +23,11 @@ def gemm_work(rows: int, n_in: int, n_out: int, tile: int, element_bytes: int, *
     return Work(rows * n_in * n_out, 0, (arrive + stream + sums + rows * n_out) * element_bytes)
 
 
-def vector_work(op: str, rows: int, width: int, operands: int, element_bytes: int) -> Work:
-    """`rows` rows of `width` elements each: `operands` blocks arrive and one is stored."""
-    return Work(0, rows * lane_ops(op, width), 2 * rows * width * (operands + 1) * element_bytes)
+def vector_work(op: VectorOp, rows: int, width: int, operands: int, element_bytes: int, out: int = -1) -> Work:
+    """`rows` rows of `width` elements each: `operands` blocks arrive, and one is stored, of `out` elements a row, -1:
+    as many."""
+    moved = operands * width + (width if out < 0 else out)
+    return Work(0, rows * lane_ops(op, width), 2 * rows * moved * element_bytes)
 
 
 def sum_work(chunks: int, elements: int, element_bytes: int) -> Work:
@@ -62,9 +65,9 @@ def prompt_work(chunks: Sequence[Chunk], heads: Heads) -> Work:
     return Work(n * products * both, n * softmax, elements * heads.element_bytes)
 
 
-def lane_ops(op: str, width: int) -> int:
+def lane_ops(op: VectorOp, width: int) -> int:
     """Operations of vector lanes on a row, by the passes of its latency: norm 5 of them, softmax 3, both with two adder
-    trees, norm with three scalar operations; RMSNorm 3, one tree and two scalar ones; all others one pass."""
+    trees, norm with three scalar operations; RMSNorm 3, one tree and two scalar ones; all others passes alone."""
     tree = width - 1
     several = {"norm": 5 * width + 2 * tree + 3, "rmsnorm": 3 * width + tree + 2, "softmax": 3 * width + 2 * tree}
-    return several.get(op, width)
+    return several[op] if op in several else PLAIN[op] * width
