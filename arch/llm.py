@@ -103,6 +103,11 @@ class LlmSpec(msgspec.Struct, frozen=True, kw_only=True):
         """Tokens that a layer's attention sees; None: all."""
         return None if layer in self.full_attention_layers else self.sliding_window
 
+    @property
+    def widest_window(self) -> int | None:
+        """Tokens that the attention of any layer sees; None: all."""
+        return None if self.full_attention_layers else self.sliding_window
+
     def is_dense(self, layer: int) -> bool:
         """Whether a layer has one FFN for all tokens."""
         return self.num_experts == 1 or layer in self.dense_layers

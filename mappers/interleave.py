@@ -17,7 +17,8 @@ takes the one before through projection and FFN and on to the QKV of the next la
 After sub-batch n comes 1, of the next layer. For n > 2 stages C and E bear the number of the NPU's sub-batch.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Sequence
+from itertools import pairwise
 from typing import Literal, NamedTuple
 
 
@@ -37,6 +38,12 @@ class Stage(NamedTuple):
     def times(self, layers: int) -> int:
         """How often the stage runs in an iteration of `layers` layers; "between" two of them, once less."""
         return {"once": 1, "layer": layers, "between": layers - 1}[self.runs]
+
+    def behind(self, work: Literal["through", "qkv", "attention"]) -> bool:
+        """Whether this is work of the later one of the two layers of a turn."""
+        if self.runs == "between":
+            return work == "qkv" or (work == "attention" and self.attention == 0)
+        return self.runs == "once" and self.through is not None
 
 
 def stages(sub_batches: int) -> tuple[Stage, ...]:
@@ -64,10 +71,22 @@ def stages_of(names: Collection[str]) -> tuple[Stage, ...]:
     return stages(1 if len(names) == len(stages(1)) else len(names) // 2 - 1)
 
 
-def all_layers(sub_batches: int, layers: int) -> tuple[Stage, ...]:
-    """The stages of `layers` layers in order, each with a name of its own: what runs when none stands for another."""
+class Turn(NamedTuple):
+    """A stage of an iteration between two layers, or in one."""
+
+    here: int
+    then: int
+    stage: Stage
+
+
+def turns(sub_batches: int, layers: Sequence[int]) -> Iterator[Turn]:
+    """The stages of all `layers` (numbers, at least one) in order."""
     once = stages(sub_batches)
-    repeated = [stage for stage in once if stage.runs != "once"]
-    first = once.index(repeated[0])
-    found = [*once[:first], *repeated * repeated[0].times(layers), *once[first + len(repeated) :]]
-    return tuple(stage._replace(name=f"{stage.name}@{i}", runs="once") for i, stage in enumerate(found))
+    if sub_batches == 1:
+        yield from (Turn(layer, layer, stage) for layer in layers for stage in once)
+        return
+    pairs = list(pairwise(layers)) or [(layers[0], layers[0])]
+    yield from (Turn(*pairs[0], stage) for stage in once if stage.runs == "once" and stage.through is None)
+    steady = [stage for stage in once if stage.runs == "between"]
+    yield from (Turn(*pair, stage) for pair in pairs[: len(layers) - 1] for stage in steady)
+    yield from (Turn(*pairs[-1], stage) for stage in once if stage.runs == "once" and stage.through is not None)

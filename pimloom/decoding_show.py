@@ -8,7 +8,7 @@ from msgspec.structs import asdict
 from pimloom.arch.units import J_PER_MJ, J_PER_PJ, J_PER_UJ, S_PER_MS, S_PER_PS, S_PER_US
 from pimloom.mappers.interleave import Stage, stages_of
 from pimloom.show import show_line, show_rows
-from pimloom.systems.devices.npu_pim.served import Served
+from pimloom.systems.devices.npu_pim.served import LayerKind, Served
 from pimloom.systems.serving.decoding import Decoded
 
 
@@ -32,6 +32,8 @@ def show_served(found: Served) -> None:
         for name, cyc in times.items()
     ]
     shown = "one layer" if len(plan) == 3 else "two layers, each stage once"
+    if found.layer_kinds:
+        shown = f"layers of {len(found.layer_kinds)} kinds, one of each"
     columns = (
         ("name", shown, ""),
         ("cyc", "cycles|r", ",d"),
@@ -41,8 +43,10 @@ def show_served(found: Served) -> None:
     show_rows(columns, rows)
     show_line(
         f"all stages {found.total_cyc:,} cycles of {found.clock_ps:,} ps, {_ms(found, found.total_cyc):,.4f} ms"
-        + (f"; {_times(plan, found.layers)}" if found.pp == 1 else "")
+        + (f"; {_times(plan, found.layers)}" if found.pp == 1 and not found.layer_kinds else "")
     )
+    for kind in found.layer_kinds:
+        show_line(_kind(found, kind))
     show_line(
         f"{_some(found.layers, 'layer')} {found.iteration_cyc:,} cycles, {_ms(found, found.iteration_cyc):,.3f} ms; "
         f"{found.tokens_per_s:,.0f} tokens/s"
@@ -90,6 +94,13 @@ def _times(plan: tuple[Stage, ...], layers: int) -> str:
     return (
         f"an iteration runs {between[0].name} to {between[-1].name} {between[0].times(layers)} times, the others once"
     )
+
+
+def _kind(found: Served, kind: LayerKind) -> str:
+    """A kind of layers: how often its stages run, and what they take once."""
+    which = f"layer {kind.layer}" if kind.layer == kind.next_layer else f"layers {kind.layer} to {kind.next_layer}"
+    runs = ", ".join(f"{name} {_some(n, 'time')}" for name, n in kind.runs.items() if n)
+    return f"{which} and its like: {runs}; {sum(kind.stages_cyc.values()):,} cycles"
 
 
 def _show_energy(found: Served, shown: str) -> None:

@@ -178,7 +178,7 @@ def _note_undivided(system: System, llm: LlmSpec, batch: Batch, asked: Asked) ->
 
 def _note_long(llm: LlmSpec, longest: int) -> None:
     """Say on stderr what becomes of contexts of a list that are longer than the model's positions or its window."""
-    most, window = llm.max_position_embeddings, llm.sliding_window
+    most, window = llm.max_position_embeddings, llm.widest_window
     if window and longest > window:
         said = f"{llm.name} attends to the last {window:,} tokens; of longer contexts only those are simulated"
     elif longest > most:

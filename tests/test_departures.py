@@ -11,7 +11,7 @@ from pimloom.arch.pim_stream import HEADER
 from pimloom.arch.system import load_part, load_system
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
 from pimloom.mappers.kv import Shape, logit
-from pimloom.systems.devices.npu_pim.serve import lay_out
+from pimloom.systems.devices.npu_pim.laid import lay_out
 from pimloom.systems.devices.npu_pim.share import first_row, shard_of
 from tests.command import call
 from tests.naive_neupims import Channel, Request

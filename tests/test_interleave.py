@@ -14,10 +14,11 @@ from pimloom.arch.llm import load_llm
 from pimloom.arch.npu_pim import NpuPimSystem
 from pimloom.arch.system import load_system
 from pimloom.cycle_sim.npu_pim.machine import run
-from pimloom.mappers.interleave import Stage, all_layers, stages
+from pimloom.mappers.interleave import Stage, stages, turns
 from pimloom.mappers.partition import subset_sums
+from pimloom.systems.devices.npu_pim.laid import lay_out
 from pimloom.systems.devices.npu_pim.layer import LayerProgram
-from pimloom.systems.devices.npu_pim.serve import PORTS, lay_out, serve
+from pimloom.systems.devices.npu_pim.serve import PORTS, serve
 from tests.command import call
 
 # the specification, section 3.8: stage, NPU (projection and FFN, QKV), PIM
@@ -230,9 +231,23 @@ def test_without_waiting_one_request_takes_no_longer(folder):
 
 
 def test_stages_of_all_layers_in_order():
-    assert [stage.name for stage in all_layers(1, 2)] == ["A@0", "B@1", "E@2", "A@3", "B@4", "E@5"]
-    assert [stage.name[0] for stage in all_layers(2, 3)] == list("ABCDCDEF")
-    assert [stage[1:4] for stage in all_layers(2, 1)] == [stage[1:4] for stage in stages(2) if stage.runs == "once"]
+    def told(sub_batches, layers):
+        return [f"{turn.stage.name}{turn.here}{turn.then}" for turn in turns(sub_batches, layers)]
+
+    assert told(1, (4, 5)) == ["A44", "B44", "E44", "A55", "B55", "E55"]
+    assert told(2, (4, 5, 7)) == ["A45", "B45", "C45", "D45", "C57", "D57", "E57", "F57"]
+    assert told(2, (4,)) == ["A44", "B44", "E44", "F44"]
+    assert told(3, (4, 5)) == ["A45", "B45", "C145", "C245", "C345", "E145", "E245", "F45"]
+
+
+def test_work_of_the_layer_behind():
+    """Of a turn from one layer to the next: QKV, and attention of the first sub-batch; after the last turn all."""
+    behind = {
+        stage.name: "".join(work[0] for work in ("through", "qkv", "attention") if stage.behind(work))
+        for stage in stages(2)
+    }
+    assert behind == {"A": "", "B": "", "C": "q", "D": "qa", "E": "tqa", "F": "tqa"}
+    assert not any(stage.behind(work) for stage in stages(1) for work in ("through", "qkv", "attention"))
 
 
 @pytest.mark.slow
@@ -242,8 +257,12 @@ def test_a_layer_stands_for_the_others(sub_batches):
     system, llm, layers = load_system("neupims", {"interleave.sub_batches": str(sub_batches)}), load_llm("gpt3-7b"), 4
     tokens = np.array([700, 30, 512, 64, 91, 1000, 12, 256] * 4)
     laid = lay_out(system, llm, tokens, None, tp=4, layers=layers)
-    order, parts = all_layers(sub_batches, layers), [part.tolist() for part in laid.parts]
-    whole = LayerProgram(laid.layer.shard, laid.layer.batch, laid.layer.caches).build(parts, order)
+    order = [
+        turn.stage._replace(name=f"{turn.stage.name}@{i}", runs="layer")
+        for i, turn in enumerate(turns(sub_batches, range(layers)))
+    ]
+    parts = [part.tolist() for part in laid.parts]
+    whole = LayerProgram(laid.layer.shard, laid.layer.batch, laid.layer.here, laid.layer.then).build(parts, order)
     assert isinstance(system.spec, NpuPimSystem)
     total = run(laid.spec, system.spec.dram.channels, laid.npu, whole.builder, ports=PORTS).total_ck
     found = serve(system, llm, tokens, None, tp=4, layers=layers, fidelity="physical")

@@ -17,7 +17,7 @@ from pimloom.arch.system import load_system
 from pimloom.cycle_sim.link import all_gather_ps, all_reduce_bytes, all_reduce_ps, reduce_scatter_ps, send_ps
 from pimloom.cycle_sim.pipeline import flow
 from pimloom.systems.devices.npu_pim.exchange import exchange
-from pimloom.systems.devices.npu_pim.parallel import stage_layers
+from pimloom.systems.devices.npu_pim.parallel import stage_ranges
 from pimloom.systems.devices.npu_pim.share import shard_of
 from pimloom.workload.op import Op
 from tests.command import call
@@ -123,7 +123,9 @@ def test_equal_stages_take_m_plus_p_minus_1_steps(m, p):
 
 
 def test_layers_are_shared_as_evenly_as_can_be():
-    assert [stage_layers(32, 4), stage_layers(10, 4), stage_layers(3, 3)] == [[8] * 4, [3, 3, 2, 2], [1, 1, 1]]
+    depth = [[len(group) for group in stage_ranges(*asked)] for asked in ((32, 4), (10, 4), (3, 3))]
+    assert depth == [[8] * 4, [3, 3, 2, 2], [1, 1, 1]]
+    assert stage_ranges(10, 4) == [range(3), range(3, 6), range(6, 8), range(8, 10)]
 
 
 @cache

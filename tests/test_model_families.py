@@ -8,14 +8,17 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from pimloom.arch.error import UserError
-from pimloom.arch.llm import load_llm, newer
+from pimloom.arch.llm import load_llm
 from pimloom.arch.llm_types import KEYS
-from pimloom.arch.system import load_part
+from pimloom.arch.system import load_part, load_system
 from pimloom.mappers.geometry import geometry
 from pimloom.mappers.plan import Plan, max_tokens
+from pimloom.systems.devices.npu_pim.parallel import serve_on_devices
 from pimloom.workload.need import active_parameters, kv_bytes_per_token, parameters
 from tests.command import call
 
@@ -255,9 +258,9 @@ def test_all_run_on_every_system(name: str, system: str, tmp_path: Path, monkeyp
     assert done.code == 0 and done.err == "" and json.loads(done.out)["model"], done
 
 
-@pytest.mark.parametrize("system", ["pim_gpt", "t4", "gpu_a100", "neupims"])
+@pytest.mark.parametrize("system", ["pim_gpt", "t4", "gpu_a100"])
 @pytest.mark.parametrize("name", sorted(NEW))
-def test_a_new_type_runs_on_a_roofline_and_where_no_rule_is_missing(
+def test_a_new_type_runs_on_rooflines_and_pim_gpt(
     name: str, system: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -269,11 +272,32 @@ def test_a_new_type_runs_on_a_roofline_and_where_no_rule_is_missing(
     if system == "pim_gpt" and llm.model_type in NOT_ON_PIM_GPT:
         assert (done.code, done.out, done.err.count("\n")) == (2, "", 1), done
         assert "PIM-GPT has no rule for a compressed cache (MLA)" in done.err
-    elif newer(llm) and system not in ("t4", "pim_gpt"):
-        assert (done.code, done.out, done.err.count("\n")) == (2, "", 1), done
-        assert all(said in done.err for said in newer(llm))
     else:
         assert done.code == 0 and json.loads(done.out)["model"], done
+
+
+@pytest.mark.parametrize("system", ["npu_only", "neupims"])
+@pytest.mark.parametrize("name", sorted(NEW))
+def test_a_new_type_runs_on_npus(name: str, system: str) -> None:
+    """With what makes it a type of its own, and small matrices; a compressed cache without PIM."""
+    llm = load_llm(HERE / "models" / f"{name}.json")
+    few = {
+        "num_hidden_layers": 2, "hidden_size": 256, "num_attention_heads": 4, "intermediate_size": 256,
+        "num_key_value_heads": {llm.num_attention_heads: 4, 1: 1}.get(llm.num_key_value_heads, 2),
+        "num_experts": min(llm.num_experts, 4), "num_experts_per_tok": min(llm.num_experts_per_tok, 2),
+        "full_attention_layers": tuple(i for i in llm.full_attention_layers if i < 2),
+        "dense_layers": tuple(i for i in llm.dense_layers if i < 1),
+    }  # fmt: skip
+    small = {"moe_intermediate_size": 128, "q_lora_rank": 128, "kv_lora_rank": 128}
+    few |= {field: size for field, size in small.items() if getattr(llm, field) is not None}
+    llm, hardware, tokens = replace(llm, **few), load_system(system), np.full(4, 64)
+    if llm.kv_lora_rank and system == "neupims":
+        with pytest.raises(UserError, match="a compressed cache"):
+            serve_on_devices(hardware, llm, tokens, None, tp=1, pp=1, layers=2, fidelity="physical")
+        return
+    found = serve_on_devices(hardware, llm, tokens, None, tp=2, pp=1, layers=2, fidelity="physical")
+    unlike = bool(llm.dense_layers) or 0 < len(llm.full_attention_layers) < 2
+    assert found.iteration_cyc > 0 and (len(found.layer_kinds) > 0) == (unlike and system == "npu_only")
 
 
 def test_readme_names_the_types() -> None:

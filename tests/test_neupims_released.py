@@ -13,7 +13,8 @@ from pimloom.arch.system import load_system
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
 from pimloom.cycle_sim.npu_pim.kernels import hash_set
 from pimloom.cycle_sim.npu_pim.machine import run
-from pimloom.systems.devices.npu_pim.serve import PORTS, lay_out
+from pimloom.systems.devices.npu_pim.laid import lay_out
+from pimloom.systems.devices.npu_pim.serve import PORTS
 from tests.neupims_runs import FEW, SETTINGS, operator_times, ours, released_runs
 from tests.reference_data import data_folder, needed
 

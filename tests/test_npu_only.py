@@ -16,7 +16,7 @@ from pimloom.cycle_sim.npu_pim.kernels.core import NOTHING, TILE, VECTOR
 from pimloom.cycle_sim.npu_pim.machine import ArrayRule, Npu, run
 from pimloom.cycle_sim.npu_pim.program import Builder
 from pimloom.systems.devices.npu_pim.gpu import serve_gpu
-from pimloom.systems.devices.npu_pim.serve import channel_of
+from pimloom.systems.devices.npu_pim.laid import channel_of
 from tests import neupims_engine, neupims_stimuli
 from tests.command import call
 

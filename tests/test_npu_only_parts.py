@@ -15,7 +15,8 @@ from pimloom.cycle_sim.dram.monitor import check_trace
 from pimloom.cycle_sim.dram.trace import TRACE
 from pimloom.cycle_sim.npu_pim.kernels.fields import COMMANDS
 from pimloom.cycle_sim.npu_pim.machine import run
-from pimloom.systems.devices.npu_pim.serve import PORTS, lay_out, serve
+from pimloom.systems.devices.npu_pim.laid import lay_out
+from pimloom.systems.devices.npu_pim.serve import PORTS, serve
 from tests.command import call
 
 PARTS = list_names("parts")

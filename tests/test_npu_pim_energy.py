@@ -19,7 +19,7 @@ from pimloom.energy.area import second_row_buffer
 from pimloom.energy.npu_pim import Standby, Work, command_pj, memory_pj, npu_pj
 from pimloom.mappers.kv import place
 from pimloom.systems.devices.npu_pim.energy import stage_energy
-from pimloom.systems.devices.npu_pim.layer import LayerProgram
+from pimloom.systems.devices.npu_pim.layer import Layer, LayerProgram
 from pimloom.systems.devices.npu_pim.parts import batch_of
 from pimloom.systems.devices.npu_pim.share import shard_of
 from pimloom.systems.devices.npu_pim.work import gemm_work, lane_ops, sum_work
@@ -215,7 +215,7 @@ def simulated(folder):
     shard = shard_of(load_system("neupims"), load_llm(str(folder)), 1)
     tokens = np.array([40, 33])
     caches = place(shard.shape, tokens, np.array([0, 0]), 600)
-    layer = LayerProgram(shard, batch_of(tokens.tolist()), caches).build([[0], [1]])
+    layer = LayerProgram(shard, batch_of(tokens.tolist()), Layer(0, caches), Layer(0, caches)).build([[0], [1]])
     return layer, run(spec("DUAL"), 32, Npu(128, 16, 2**22, False), layer.builder, ports=2)
 
 

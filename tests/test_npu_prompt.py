@@ -15,7 +15,8 @@ from pimloom.arch.llm import load_llm
 from pimloom.arch.npu_pim import NpuPimSystem
 from pimloom.arch.system import load_system
 from pimloom.cycle_sim.npu_pim.prompt import Chunk, columns_of, tiles_of
-from pimloom.systems.devices.npu_pim.serve import lay_out, serve
+from pimloom.systems.devices.npu_pim.laid import lay_out
+from pimloom.systems.devices.npu_pim.serve import serve
 
 SYSTEMS = ("npu_only", "npu_pim", "neupims")
 

@@ -14,7 +14,7 @@ from pimloom.mappers.kv import Shape, attend, logit
 from pimloom.mappers.packing import PUBLISHED, Constants, estimate_ck, pack, split
 from pimloom.mappers.partition import balanced_halves, exact_pack, loads, settle, subset_sums
 from pimloom.systems.devices.npu_pim.constants import derived_constants
-from pimloom.systems.devices.npu_pim.serve import channel_of
+from pimloom.systems.devices.npu_pim.laid import channel_of
 
 SEVEN_B = Shape(heads=8, kv_heads=8, head_dim=128, row=512, banks=32, lanes=16, allotted=4096)  # GPT3-7B, TP 4
 costs_of = st.lists(st.integers(1, 30), min_size=1, max_size=6)

@@ -58,10 +58,12 @@ class LayerNeed(NamedTuple):
 
 
 @lru_cache(maxsize=256)
-def layer_need(llm: LlmSpec, batch: Batch, shard: Shard = ALONE, layers: int | None = None) -> LayerNeed:
-    """What all layers keep, or the first `layers`; a window keeps a ring of its length. Positions are not checked."""
+def layer_need(llm: LlmSpec, batch: Batch, shard: Shard = ALONE, layers: int | range | None = None) -> LayerNeed:
+    """What all layers keep, or the first `layers`, or just these; a window keeps a ring of its length. Positions are
+    not checked."""
     matrices = cache = 0
-    for group in equal_layers(llm, range(layers or llm.num_hidden_layers)):
+    some = layers if isinstance(layers, range) else range(layers or llm.num_hidden_layers)
+    for group in equal_layers(llm, some):
         made = layer_ops(llm, ONE, shard, group[0])
         kept = batch.kept(llm.window_of(group[0]))
         matrices += len(group) * sum(op.parameters for op in made if op.kind == "gemm")

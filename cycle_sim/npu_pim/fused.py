@@ -67,11 +67,14 @@ def _whole_reads(b: Builder, op: Operator, tokens: int, heads: Heads, gate: int)
 
 
 def _reads(b: Builder, op: Operator, tokens: int, heads: Heads) -> Iterator[Reads]:
-    """The query heads of a request, each with its reads; those that share K and V read them once."""
+    """The query heads of a request, each with its reads; those that share K and V read them once, values that are
+    parts of keys with these."""
     for _ in range(heads.kv_heads):
         keys = b.load(op, tokens * heads.key_bytes)
         tiles = [min(heads.tile, tokens - at) for at in range(0, tokens, heads.tile)]
-        values = tuple(b.load(op, tile * heads.value_bytes) for tile in tiles)
+        values = (keys,) * len(tiles)
+        if not heads.values_in_keys:
+            values = tuple(b.load(op, tile * heads.value_bytes) for tile in tiles)
         for _ in range(heads.shared):
             yield Reads(tokens, b.load(op, heads.key_bytes), keys, values)
 

@@ -10,7 +10,7 @@ class Heads(NamedTuple):
     kv_heads, shared: heads of keys and values, query heads that read the same ones; key_dim, value_dim: elements of a
     key and of a value; tile: rows and columns of an array; arrays: that share what streams through; softmax_cyc: of so
     many logits for each of so many rows, on all vector units [NPU cycles]; window: tokens that a token attends to,
-    itself included, 0: all before it.
+    itself included, 0: all before it; values_in_keys: a value is the first elements of its key.
     """
 
     kv_heads: int
@@ -22,6 +22,7 @@ class Heads(NamedTuple):
     element_bytes: int
     softmax_cyc: Callable[[int, int], int]
     window: int = 0
+    values_in_keys: bool = False
 
     @property
     def key_bytes(self) -> int:

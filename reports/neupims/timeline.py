@@ -17,7 +17,8 @@ from pimloom.mappers.interleave import stages as interleaved
 from pimloom.reports.neupims.points import CONTENDERS, Scope
 from pimloom.reports.page import Figure, Section
 from pimloom.reports.spans import Span, spans
-from pimloom.systems.devices.npu_pim.serve import PORTS, lay_out
+from pimloom.systems.devices.npu_pim.laid import lay_out
+from pimloom.systems.devices.npu_pim.serve import PORTS
 from pimloom.systems.devices.npu_pim.stage_times import merged
 from pimloom.systems.timeline import Event, Track, trace_json
 

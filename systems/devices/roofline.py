@@ -1,6 +1,6 @@
 """A GPU or CPU at its roofline as a device: each operator takes the longer of its operations and its bytes."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec
@@ -8,10 +8,11 @@ from pimloom.arch.system import RooflineSystem, System
 from pimloom.arch.units import BITS_PER_BYTE, PS_PER_NS, PS_PER_S, PS_PER_US, S_PER_PS
 from pimloom.cycle_sim.roofline import ceilings_s, work_s
 from pimloom.systems.devices.device import Capacity, Share
-from pimloom.systems.devices.npu_pim.gpu import layer_work
+from pimloom.systems.devices.npu_pim.gpu import Work, layer_work
 from pimloom.systems.devices.npu_pim.share import check_memory, tokens_that_fit, weight_bytes
 from pimloom.systems.devices.run import Run, Span
 from pimloom.workload.batch import Batch
+from pimloom.workload.derive import equal_layers
 from pimloom.workload.need import ONE, layer_need
 from pimloom.workload.op import Op
 from pimloom.workload.shard import Shard
@@ -39,39 +40,41 @@ class RooflineDevice:
         """Raises UserError if the batch does not fit."""
         gpu, llm, share = self.spec, self.llm, self.share
         tokens, new = [at.context for at in batch.requests], [at.new for at in batch.requests]
-        window = llm.sliding_window
-        check_memory(
-            llm, share.tp, share.layers, sum(min(n, window or n) for n in tokens), gpu.element_bits, gpu.memory_bytes
-        )
-        spans, at, least = list[Span](), 0, [0, 0]
+        check_memory(llm, share.tp, share.layers, tokens, gpu.element_bits, gpu.memory_bytes)
         decode = all(phase == "decode" for phase, *_ in batch.requests)
-        for work in layer_work(llm, share.tp, tokens, None if decode else new):
+        spans, at, least, by_layer = list[Span](), 0, [0, 0], dict[int, tuple[list[Span], int]]()
+        for group in equal_layers(llm, range(share.layers)):
+            work = layer_work(llm, share.tp, tokens, None if decode else new, group[0])
+            layer_spans, took, asked = self._layer(work)
+            least = [a + len(group) * b for a, b in zip(least, asked, strict=True)]
+            by_layer |= {layer: (layer_spans, took) for layer in group}
+        for layer in range(share.layers):
+            layer_spans, took = by_layer[layer]
+            spans += [span._replace(start_ps=span.start_ps + at, end_ps=span.end_ps + at) for span in layer_spans]
+            at += took
+        return Run(
+            end_ps=at,
+            spans=tuple(spans),
+            least_ps=dict(zip(("compute", "memory bandwidth"), least, strict=True)),
+            device_j={"power x time": gpu.power_w * (at * S_PER_PS)},
+            devices=share.tp,
+        )
+
+    def _layer(self, made: Iterable[Work]) -> tuple[list[Span], int, list[int]]:
+        """Spans of a layer, its time, and the least time of its operations and of its bytes [ps]."""
+        gpu, spans, at, least = self.spec, list[Span](), 0, [0, 0]
+        for work in made:
             moved = work.elements * gpu.element_bits / BITS_PER_BYTE
             end = at + round(work_s(gpu, work.flops, moved) / NS) * PS_PER_NS
             spans.append(Span(at, end, work.name, PROCESSOR))
             each = (min(round(s * PS_PER_S), end - at) for s in ceilings_s(gpu, work.flops, moved))
             least = [a + b for a, b in zip(least, each, strict=True)]
             at = end
-        kernels = max(gpu.kernels_per_layer - llm.parallel_attention, 0)  # one sum of input, attention and FFN
+        kernels = max(gpu.kernels_per_layer - self.llm.parallel_attention, 0)  # one sum of input, attention and FFN
         if launch := round(kernels * gpu.launch_us * PS_PER_US / PS_PER_NS) * PS_PER_NS:
             spans.append(Span(at, at + launch, "kernel launch", LAUNCHES))
             at += launch
-        return self._iteration(spans, at, least, batch)
-
-    def _iteration(self, spans: list[Span], layer_ps: int, least_ps: list[int], batch: Batch) -> Run:
-        layers, end = self.share.layers, self.share.layers * layer_ps
-        compute, memory = (layers * ps for ps in least_ps)
-        return Run(
-            end_ps=end,
-            spans=tuple(
-                span._replace(start_ps=span.start_ps + n * layer_ps, end_ps=span.end_ps + n * layer_ps)
-                for n in range(layers)
-                for span in spans
-            ),
-            least_ps={"compute": compute, "memory bandwidth": memory},
-            device_j={"power x time": self.spec.power_w * (end * S_PER_PS)},
-            devices=self.share.tp,
-        )
+        return spans, at, least
 
     def capacity(self) -> Capacity:
         """Of one processor."""

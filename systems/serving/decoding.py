@@ -75,7 +75,7 @@ def decode_iterations(
 
     rules = Rules(
         batch=plan.batch,
-        longest=min(llm.max_position_embeddings, llm.sliding_window or llm.max_position_embeddings),
+        longest=min(llm.max_position_embeddings, llm.widest_window or llm.max_position_embeddings),
         policy=plan.policy or POLICIES[0],
         cost=machine.cost,
         kept_alive=not workload.timed,

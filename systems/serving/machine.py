@@ -11,8 +11,8 @@ from pimloom.arch.system import RooflineSystem, System
 from pimloom.mappers.kv_pages import CacheRoom, KvPages, KvTokens
 from pimloom.systems.devices.device import Share, device_of
 from pimloom.systems.devices.npu_pim.gpu import serve_gpu
-from pimloom.systems.devices.npu_pim.parallel import check_pipeline, serve_on_devices, stage_layers
-from pimloom.systems.devices.npu_pim.serve import channel_of, estimate_of
+from pimloom.systems.devices.npu_pim.laid import channel_of, estimate_of
+from pimloom.systems.devices.npu_pim.parallel import check_pipeline, heaviest, serve_on_devices
 from pimloom.systems.devices.npu_pim.served import Served
 from pimloom.systems.devices.npu_pim.share import REMEDY, first_row, shard_of, tokens_that_fit, weight_bytes
 from pimloom.systems.devices.traits import traits
@@ -96,7 +96,7 @@ def _gpu(system: System, llm: LlmSpec, plan: Plan) -> Machine:
     fits = tokens_that_fit(llm, plan.tp, plan.layers, gpu.element_bits, gpu.memory_bytes)
 
     if not fits:
-        raise _full(llm, plan, plan.layers, gpu.element_bits, gpu.memory_bytes)
+        raise _full(llm, plan, range(plan.layers), gpu.element_bits, gpu.memory_bytes)
 
     def simulate(batch: Batch) -> Served:
         return serve_gpu(system, llm, batch.tokens, tp=plan.tp, layers=plan.layers)
@@ -110,27 +110,28 @@ def _npu(system: System, llm: LlmSpec, plan: Plan) -> Machine:
     hardware = shard.system
     assert part is not None
     check_pipeline(plan.pp, plan.layers)
-    rows, layers = part.organization.rows, max(stage_layers(plan.layers, plan.pp))
-    first = first_row(shard, layers)
+    rows, layers = part.organization.rows, heaviest(llm, plan.tp, plan.layers, plan.pp)
+    first, there = first_row(shard, layers), hardware.dram.channels * part.organization.capacity_bytes
     if first >= rows:
-        there = hardware.dram.channels * part.organization.capacity_bytes
         raise _full(llm, plan, layers, hardware.npu.element_bits, there)
 
     def simulate(batch: Batch) -> Served:
         tp, pp, layers, fidelity = plan.tp, plan.pp, plan.layers, plan.fidelity
         return serve_on_devices(system, llm, *batch, tp=tp, pp=pp, layers=layers, fidelity=fidelity)
 
-    def room() -> CacheRoom:  # pages as large as `serve` makes them
+    def room() -> CacheRoom:  # pages as large as `serve` makes them; a compressed cache is none of heads
+        if llm.kv_lora_rank:
+            return KvTokens(tokens_that_fit(llm, plan.tp, layers, hardware.npu.element_bits, there))
         return KvPages(shard.shape, hardware.dram.channels, first, rows, allotted=True)
 
     return Machine(simulate, room, estimate_of(shard, channel_of(system)))
 
 
-def _full(llm: LlmSpec, plan: Plan, layers: int, element_bits: int, there: int) -> UserError:
+def _full(llm: LlmSpec, plan: Plan, layers: range, element_bits: int, there: int) -> UserError:
     """What to say where weights leave no room for caches."""
     need, devices = weight_bytes(llm, plan.tp, layers, element_bits), plan.tp * plan.pp
     where = f"each of {devices} devices" if devices > 1 else "a device"
     return UserError(
-        f"{llm.name}: the weights of {layers} layers need {need:,} bytes on {where}, there are {there:,}: "
+        f"{llm.name}: the weights of {len(layers)} layers need {need:,} bytes on {where}, there are {there:,}: "
         f"no cache fits beside them; {REMEDY}"
     )

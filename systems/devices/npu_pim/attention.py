@@ -14,8 +14,9 @@ from pimloom.cycle_sim.npu_pim.prompt import Chunk, causal_attention
 from pimloom.energy.npu_pim import Work
 from pimloom.mappers.kv import Cache, attend, logit
 from pimloom.systems.devices.npu_pim.npu_program import NpuProgram
+from pimloom.systems.devices.npu_pim.parts import values_in_keys
 from pimloom.systems.devices.npu_pim.shard import Shard
-from pimloom.systems.devices.npu_pim.work import fused_work, prompt_work, sum_work, vector_work
+from pimloom.systems.devices.npu_pim.work import fused_work, lane_ops, prompt_work, sum_work
 from pimloom.workload.batch import Request, seen
 from pimloom.workload.op import Op
 
@@ -49,9 +50,32 @@ def attention(
     return [prompts, *([] if busy else made)]
 
 
+class Softmax(NamedTuple):
+    """What becomes of the scores of a query. sink: with one more term; capped: behind a tanh."""
+
+    sink: bool
+    capped: bool
+
+    def cyc(self, shard: Shard, tokens: int, rows: int = 1) -> int:
+        """Cycles of so many scores of each of so many rows."""
+        cap = shard.vector_cyc("softcap", tokens, rows) if self.capped else 0
+        return cap + shard.vector_cyc("softmax", tokens + self.sink, rows)
+
+    def ops(self, tokens: int) -> int:
+        """Operations of vector lanes on the scores of a row."""
+        return lane_ops("softmax", tokens + self.sink) + (lane_ops("softcap", tokens) if self.capped else 0)
+
+
+def _softmax(core: Sequence[Op]) -> Softmax:
+    return Softmax(
+        sink=any(op.kind == "softmax" and op.held > 0 for op in core),
+        capped=any(op.function == "softcap" for op in core),
+    )
+
+
 def _heads(shard: Shard, core: Sequence[Op], request: Request) -> Heads:
     """Of the scores and sums that the request has a part in."""
-    mine = {op.kind: op for op in core if request in op.requests}
+    mine, softmax = {op.kind: op for op in core if request in op.requests}, _softmax(core)
     score, value, npu = mine["score"], mine["value"], shard.system.npu
     return Heads(
         kv_heads=score.kv_heads,
@@ -61,8 +85,9 @@ def _heads(shard: Shard, core: Sequence[Op], request: Request) -> Heads:
         tile=npu.rows,
         arrays=npu.arrays,
         element_bytes=shard.element_bytes,
-        softmax_cyc=lambda tokens, rows: shard.vector_cyc("softmax", tokens, rows),
+        softmax_cyc=lambda tokens, rows: softmax.cyc(shard, tokens, rows),
         window=score.window or 0,
+        values_in_keys=values_in_keys(core, value),
     )
 
 
@@ -72,7 +97,7 @@ def _prompts(b: NpuProgram, core: Sequence[Op], which: Sequence[Placed], after: 
     made = b.operator("prompt", after, in_order=True, least=1)
     chunks = [Chunk(at.new, at.context - at.new) for at, _ in which]
     causal_attention(b.builder, made, chunks, heads)
-    b.work.append(prompt_work(chunks, heads))
+    b.work.append(prompt_work(chunks, heads, _softmax(core).ops))
     return made.index
 
 
@@ -84,7 +109,7 @@ def _fused(b: NpuProgram, core: Sequence[Op], which: Sequence[Placed], after: Se
     made = b.operator("fused_mha", after, in_order=True, least=shard.rule.latency_cyc + 1)
     fused_mha(b.builder, made, tokens, heads, serial=shard.system.faults.attention_serial)
     made.singly = shard.rule.drains
-    b.work.append(fused_work(tokens, heads))
+    b.work.append(fused_work(tokens, heads, _softmax(core).ops))
     return made.index
 
 
@@ -94,7 +119,7 @@ def _on_pim(b: NpuProgram, core: Sequence[Op], which: Sequence[Placed], after: S
     faults, one_port = system.faults, system.faults.one_queue and system.interleave.sub_batches == 1
     port, waits = NPU if one_port else PIM, faults.attend_waits_for_all
     dispatched = faults.pim_dispatched_singly and system.dram.row_buffers == "blocked"
-    window = core[0].window
+    window, softmax = core[0].window, _softmax(core)
     last, beside, stores = [], -1, port if waits or port == NPU else RESULTS
     for mine in [which] if waits else [[each] for each in which]:
         logits = b.operator("logit", after, port=port, least=1, together=beside, stores_port=stores)
@@ -103,7 +128,7 @@ def _on_pim(b: NpuProgram, core: Sequence[Op], which: Sequence[Placed], after: S
         did = Work(), Work()
         for at, cache in mine:
             assert cache is not None
-            more = _one_request(b, logits, values, seen(at, window), cache)
+            more = _one_request(b, (logits, values), seen(at, window), cache, softmax)
             did = did[0].plus(more[0]), did[1].plus(more[1])
         b.work += did
         logits.singly = values.singly = dispatched
@@ -111,8 +136,11 @@ def _on_pim(b: NpuProgram, core: Sequence[Op], which: Sequence[Placed], after: S
     return last
 
 
-def _one_request(b: NpuProgram, logits: Operator, values: Operator, tokens: int, cache: Cache) -> tuple[Work, Work]:
+def _one_request(
+    b: NpuProgram, made: tuple[Operator, Operator], tokens: int, cache: Cache, softmax: Softmax
+) -> tuple[Work, Work]:
     """Commands and vector work of a request; what the NPU does for its logits and for its results."""
+    logits, values = made
     shard, shape, into = b.shard, b.shard.shape, b.builder
     faults, size = shard.system.faults, shard.element_bytes
     fused = shard.system.dram.row_buffers == "dual"
@@ -122,7 +150,7 @@ def _one_request(b: NpuProgram, logits: Operator, values: Operator, tokens: int,
     stream = logit(shape, tokens, cache.row_k, fused=fused, exact=exact, header_rows=wraps)
     groups = _send(b, logits, cache.channel, _from_its_row(shard, stream))
     for h in range(shape.heads):
-        into.task(logits, shard.vector_cyc("softmax", counted), [groups[h]], into.store(logits, tokens * size))
+        into.task(logits, softmax.cyc(shard, counted), [groups[h]], into.store(logits, tokens * size))
     stream = attend(shape, tokens, cache.row_v, fused=fused, exact=exact, same_rows=faults.same_rows)
     groups = _send(b, values, cache.channel, _from_its_row(shard, stream), by_tile=faults.adds_by_tile)
     partial = ceil_div(tokens, shape.row)
@@ -131,8 +159,8 @@ def _one_request(b: NpuProgram, logits: Operator, values: Operator, tokens: int,
         add = one if faults.vector_sizes_lost else (partial - 1) * one
         for group in groups:
             into.task(values, add, [group], into.store(values, shape.head_dim * size))
-    softmax = vector_work("softmax", shape.heads, tokens, 1, size)
-    return softmax, sum_work(partial, shape.heads * shape.head_dim, size)
+    done = Work(0, shape.heads * softmax.ops(tokens), 4 * shape.heads * tokens * size)  # scores come, shares go
+    return done, sum_work(partial, shape.heads * shape.head_dim, size)
 
 
 def _from_its_row(shard: Shard, stream: np.ndarray) -> np.ndarray:

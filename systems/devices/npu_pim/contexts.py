@@ -6,7 +6,8 @@ from pimloom.arch.llm import LlmSpec
 
 
 def attended(llm: LlmSpec, tokens: np.ndarray) -> np.ndarray:
-    """int64 tokens, of each context at most the model's sliding window: the rest is neither read nor kept.
+    """int64 tokens, of each context at most the model's sliding window: the rest is neither read nor kept. Where some
+    layers see all, the whole context.
 
     A cache is a ring of as many slots as the window has tokens, as Mistral's is [recalled]: no page is half outside.
 
@@ -15,4 +16,4 @@ def attended(llm: LlmSpec, tokens: np.ndarray) -> np.ndarray:
     >>> attended(replace(load_llm("gpt2"), sliding_window=4), np.array([3, 4, 5])).tolist()
     [3, 4, 4]
     """
-    return tokens if llm.sliding_window is None else np.minimum(tokens, llm.sliding_window)
+    return tokens if llm.widest_window is None else np.minimum(tokens, llm.widest_window)

@@ -12,10 +12,10 @@ from pimloom.arch.system import System
 from pimloom.arch.units import BITS_PER_BYTE, PS_PER_S, ceil_div, mhz_to_ps
 from pimloom.cycle_sim.npu_pim.machine import Account
 from pimloom.energy.npu_pim import ON_THE_PINS
-from pimloom.mappers.interleave import all_layers
 from pimloom.systems.devices.device import Capacity, Share
 from pimloom.systems.devices.npu_pim.exchange import ON_PIM
-from pimloom.systems.devices.npu_pim.serve import Simulated, served_of, simulate_layer
+from pimloom.systems.devices.npu_pim.serve import Iteration, Simulated, served_of, simulate
+from pimloom.systems.devices.npu_pim.served import sums
 from pimloom.systems.devices.npu_pim.share import shard_of, tokens_that_fit, weight_bytes
 from pimloom.systems.devices.npu_pim.stage_times import merged
 from pimloom.systems.devices.npu_pim.undivided import fitted
@@ -52,7 +52,7 @@ class NpuDevice:
         new = np.array([at.new for at in requests], np.int64) if any(at.phase != "decode" for at in requests) else None
         system = fitted(self.system, 1 if prompts else len(requests))
         share = self.share
-        found = simulate_layer(system, self.llm, tokens, None, tp=share.tp, layers=share.layers, new=new)
+        found = simulate(system, self.llm, tokens, None, tp=share.tp, layers=share.layers, new=new)
         return run_of(found, system, share)
 
     def capacity(self) -> Capacity:
@@ -70,36 +70,37 @@ class NpuDevice:
 device = NpuDevice
 
 
-def run_of(found: Simulated, system: System, share: Share) -> Run:
+def run_of(found: Iteration, system: System, share: Share) -> Run:
     """The iteration of a simulated layer. Raises UserError."""
-    told = served_of(found, system, layers=share.layers, fidelity=share.fidelity, spec_digest="")
+    told = served_of(found, system, fidelity=share.fidelity, spec_digest="")
     part = system.part
     assert part is not None
-    commands, macs = _commands(found), _macs(found)
+    commands = sums([_commands(one) for one in found.each])
+    macs = sum(map(_macs, found.each))
     pins = sum(commands.get(name, 0) for name in ON_THE_PINS)
     allreduce_ps = round(told.allreduce_s * PS_PER_S)
     return Run(
         end_ps=told.iteration_cyc * told.clock_ps,
-        spans=tuple(sorted(_spans(found, share.layers, told.clock_ps))),
+        spans=tuple(sorted(_spans(found, told.clock_ps))),
         commands=commands,
         interface_bytes=pins * part.organization.access_bits // BITS_PER_BYTE,
         link_bytes=told.link_bytes,
         macs=macs,
-        least_ps=_least_ps(found, part, commands, macs, pins) | {"link": allreduce_ps},
+        least_ps=_least_ps(found.each[0], part, commands, macs, pins) | {"link": allreduce_ps},
         device_j=told.iteration_energy_by_cause_j,
         devices=share.tp,
     )
 
 
-def _spans(found: Simulated, layers: int, clock_ps: int) -> Iterator[Span]:
+def _spans(found: Iteration, clock_ps: int) -> Iterator[Span]:
     """Operators of all layers; an all-reduce ends with its stage, which it may lengthen."""
-    inside, at = _inside(found), 0
-    for stage in all_layers(len(found.laid.parts), layers):
-        name = stage.name.partition("@")[0]
-        for operator, resource, start, end in inside[name]:
+    inside, at = [_inside(one) for one in found.each], 0
+    for place, name in found.order:
+        for operator, resource, start, end in inside[place][name]:
             yield Span((at + start) * clock_ps, (at + end) * clock_ps, operator, resource)
-        at += found.stages[name] + found.talk.exposed_cyc[name]
-        if took := found.talk.all_cyc[name]:
+        here = found.each[place]
+        at += here.stages[name] + here.talk.exposed_cyc[name]
+        if took := here.talk.all_cyc[name]:
             yield Span((at - took) * clock_ps, at * clock_ps, "all-reduce", LINK)
 
 

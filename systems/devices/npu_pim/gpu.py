@@ -4,7 +4,7 @@ Stages and operators are those of an NPU without PIM. Cycles are nanoseconds. Me
 operator; a fused attention keeps its logits on the chip. GPUs that share a layer talk for free. Energy is power x time.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -16,10 +16,10 @@ from pimloom.arch.version import __version__
 from pimloom.cycle_sim.roofline import work_s
 from pimloom.systems.devices.npu_pim.contexts import attended
 from pimloom.systems.devices.npu_pim.energy import ledger
-from pimloom.systems.devices.npu_pim.parts import batch_of, on_device, parts_of, title
-from pimloom.systems.devices.npu_pim.served import Served, served_digest
+from pimloom.systems.devices.npu_pim.parts import batch_of, on_device, parts_of, title, values_in_keys
+from pimloom.systems.devices.npu_pim.served import LayerKind, Served, of_all, served_digest, sums
 from pimloom.systems.devices.npu_pim.share import check_memory
-from pimloom.workload.derive import layer_ops
+from pimloom.workload.derive import equal_layers, layer_ops
 from pimloom.workload.op import Op
 from pimloom.workload.shard import Shard
 
@@ -40,22 +40,17 @@ def serve_gpu(
     each context in one pass. Raises UserError."""
     gpu = system.of_kind(RooflineSystem)
     batch, context = len(tokens), int(attended(llm, tokens).sum())
-    check_memory(llm, tp, layers, context, gpu.element_bits, gpu.memory_bytes)
-    stages, times = dict.fromkeys("ABE", 0), dict[str, int]()
-    for work in layer_work(llm, tp, tokens.tolist(), None if new is None else new.tolist()):
-        ns = round(work_s(gpu, work.flops, work.elements * gpu.element_bits / BITS_PER_BYTE) / (PS_PER_NS * S_PER_PS))
-        key, n = f"{work.stage}.{work.name}", 2
-        while key in times:
-            key, n = f"{work.stage}.{work.name}.{n}", n + 1
-        times[key] = ns
-        stages[work.stage] += ns
-    kernels = max(gpu.kernels_per_layer - llm.parallel_attention, 0)  # one sum of input, attention and FFN
-    if launch := round(kernels * gpu.launch_us * PS_PER_US / PS_PER_NS):
-        times["E.launches"] = launch
-        stages["E"] += launch
-    total = sum(stages.values())
-    iteration_s = layers * total * PS_PER_NS * S_PER_PS
+    check_memory(llm, tp, layers, tokens.tolist(), gpu.element_bits, gpu.memory_bytes)
+    kinds = []
+    for group in equal_layers(llm, range(layers)):
+        work = layer_work(llm, tp, tokens.tolist(), None if new is None else new.tolist(), group[0])
+        stages, operators = _times(gpu, llm, work)
+        kinds.append(LayerKind(group[0], group[0], dict.fromkeys(stages, len(group)), stages, operators))
+    stages = sums([kind.stages_cyc for kind in kinds])
+    total, iteration = sum(stages.values()), sum(of_all(kind.stages_cyc, kind.runs) for kind in kinds)
+    iteration_s = iteration * PS_PER_NS * S_PER_PS
     joules = gpu.power_w * iteration_s
+    simulated_j = joules / layers if len(kinds) == 1 else joules * total / iteration
     return Served(
         system=system.name,
         model=llm.name,
@@ -66,13 +61,13 @@ def serve_gpu(
         layers=layers,
         clock_ps=PS_PER_NS,
         stages_cyc=stages,
-        operators_cyc=times,
+        operators_cyc=sums([kind.operators_cyc for kind in kinds]),
         total_cyc=total,
-        iteration_cyc=layers * total,
+        iteration_cyc=iteration,
         tokens_per_s=batch / iteration_s,
         commands={},
         memory_requests=0,
-        energy_pj_by_cause=ledger(system.name, {"power x time": joules / layers / J_PER_PJ}).pj,
+        energy_pj_by_cause=ledger(system.name, {"power x time": simulated_j / J_PER_PJ}).pj,
         iteration_energy_by_cause_j={"power x time": joules},
         iteration_energy_j=joules,
         energy_per_token_j=tp * joules / batch,
@@ -83,26 +78,53 @@ def serve_gpu(
         link_j=0.0,
         spec_digest=served_digest(system, llm, tokens, None, new, tp=tp, layers=layers, fidelity="physical"),
         version=__version__,
+        layer_kinds=tuple(kinds) if len(kinds) > 1 else (),
     )
 
 
-def layer_work(llm: LlmSpec, tp: int, tokens: Sequence[int], new: Sequence[int] | None = None) -> Iterator[Work]:
+def _times(gpu: RooflineSystem, llm: LlmSpec, work: Iterable[Work]) -> tuple[dict[str, int], dict[str, int]]:
+    """Of a layer's stages and of its operators [ns]."""
+    stages, times = dict.fromkeys("ABE", 0), dict[str, int]()
+    for each in work:
+        moved = each.elements * gpu.element_bits / BITS_PER_BYTE
+        ns = round(work_s(gpu, each.flops, moved) / (PS_PER_NS * S_PER_PS))
+        key, n = f"{each.stage}.{each.name}", 2
+        while key in times:
+            key, n = f"{each.stage}.{each.name}.{n}", n + 1
+        times[key] = ns
+        stages[each.stage] += ns
+    kernels = max(gpu.kernels_per_layer - llm.parallel_attention, 0)  # one sum of input, attention and FFN
+    if launch := round(kernels * gpu.launch_us * PS_PER_US / PS_PER_NS):
+        times["E.launches"] = launch
+        stages["E"] += launch
+    return stages, times
+
+
+def layer_work(
+    llm: LlmSpec, tp: int, tokens: Sequence[int], new: Sequence[int] | None = None, layer: int = 0
+) -> Iterator[Work]:
     """The operators of a decoder layer on one of `tp` devices, in order. tokens: the context of each request; new: of
     these, how many are computed, one if None."""
-    parts = parts_of(layer_ops(llm, batch_of(tokens, new), Shard(tp=tp)))
+    parts = parts_of(layer_ops(llm, batch_of(tokens, new), Shard(tp=tp), layer))
     yield from (Work("A", title(op), *_asked(op)) for op in on_device(parts.before))
-    yield Work("B", "fused_mha", *map(sum, zip(*map(_asked, parts.attention), strict=True)))
+    yield Work("B", "fused_mha", *_attention(parts.attention))
     yield from (Work("E", title(op), *_asked(op)) for op in on_device(parts.behind))
 
 
+def _attention(core: Sequence[Op]) -> tuple[int, int]:
+    """Operations and elements: logits stay on the chip, and values that are parts of keys are read with them."""
+    elements = 0
+    for op in core:
+        if op.kind in ("score", "value"):
+            fetched = 0 if op.kind == "value" and values_in_keys(core, op) else op.cached * op.kv_heads * op.head_dim
+            elements += fetched + op.rows * op.heads * op.head_dim
+        elif op.kind == "softmax":
+            elements += op.moved.weights  # sinks
+    return 2 * sum(op.macs for op in core), elements
+
+
 def _asked(op: Op) -> tuple[int, int]:
-    """Operations and elements. Logits stay on the chip; work on vectors is bound by memory on any such machine, its few
-    operations and parameters do not count."""
-    moved, flops = op.moved, 2 * op.macs
-    if op.kind == "gemm":
-        return flops, moved.weights + moved.read + moved.written
-    if op.kind == "softmax":
-        return 0, 0
-    if op.kind in ("score", "value"):
-        return flops, op.cached * op.kv_heads * op.head_dim + op.rows * op.heads * op.head_dim
-    return flops, moved.read + moved.written
+    """Operations and elements. Work on vectors is bound by memory on any such machine, its few operations and
+    parameters do not count."""
+    moved, weights = op.moved, op.moved.weights if op.kind == "gemm" else 0
+    return 2 * op.macs, weights + moved.cache_read + moved.read + moved.written

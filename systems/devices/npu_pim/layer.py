@@ -6,6 +6,7 @@ of PIM, have ended.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from pimloom.mappers.interleave import Stage, stages
 from pimloom.mappers.kv import Cache
@@ -18,13 +19,21 @@ from pimloom.workload.op import LINKS, Op
 from pimloom.workload.shard import Shard
 
 
+class Layer(NamedTuple):
+    """A layer's number, and its cache of each request; none: they lie in all channels."""
+
+    number: int
+    caches: Sequence[Cache]
+
+
 @dataclass
 class LayerProgram(NpuProgram):
-    """The operators of a layer for the requests of a batch. caches: of each request; empty: they lie in all channels.
-    talk: by stage, what the devices of a tp group send one another."""
+    """The operators of a layer for the requests of a batch, with sub-batches of two, one behind the other. talk: by
+    stage, what the devices of a tp group send one another."""
 
     batch: Batch
-    caches: Sequence[Cache]
+    here: Layer
+    then: Layer
     talk: dict[str, list[Op]] = field(default_factory=dict, kw_only=True)
 
     def build(self, sub_batches: Sequence[Sequence[int]], order: Sequence[Stage] = ()) -> "LayerProgram":
@@ -33,26 +42,31 @@ class LayerProgram(NpuProgram):
         for stage in order or stages(len(sub_batches)):
             last, done = list[int](), list[Op]()
             if stage.through is not None:
-                done += self._parts(sub_batches[stage.through]).behind
+                done += self._parts(self._layer(stage.behind("through")), sub_batches[stage.through]).behind
                 last = self.one_by_one(done, before)
             if stage.qkv:
-                first = self._parts([i for part in stage.qkv for i in sub_batches[part]]).before
+                mine = [i for part in stage.qkv for i in sub_batches[part]]
+                first = self._parts(self._layer(stage.behind("qkv")), mine).before
                 done += first
                 last = self.one_by_one(first, last or before)
             if stage.attention is not None:
-                mine = self._in_turn(sub_batches[stage.attention])
-                placed = [Placed(self.batch.requests[i], self.caches[i] if self.caches else None) for i in mine]
-                last = attention(self, self._parts(mine).attention, placed, before, last)
+                layer = self._layer(stage.behind("attention"))
+                turn = self._in_turn(layer, sub_batches[stage.attention])
+                placed = [Placed(self.batch.requests[i], layer.caches[i] if layer.caches else None) for i in turn]
+                last = attention(self, self._parts(layer, turn).attention, placed, before, last)
             self.talk[stage.name] = [op for op in done if op.kind in LINKS]
             before = self.stages[stage.name] = last
         return self
 
-    def _parts(self, requests: Sequence[int]) -> Parts:
-        """The operators of the layer for these requests."""
-        some = Batch(tuple(self.batch.requests[i] for i in requests))
-        return parts_of(layer_ops(self.shard.llm, some, Shard(tp=self.shard.tp)))
+    def _layer(self, behind: bool) -> Layer:
+        return self.then if behind else self.here
 
-    def _in_turn(self, requests: Sequence[int]) -> Sequence[int]:
+    def _parts(self, layer: Layer, requests: Sequence[int]) -> Parts:
+        """The operators of a layer for these requests."""
+        some = Batch(tuple(self.batch.requests[i] for i in requests))
+        return parts_of(layer_ops(self.shard.llm, some, Shard(tp=self.shard.tp), layer.number))
+
+    def _in_turn(self, layer: Layer, requests: Sequence[int]) -> Sequence[int]:
         """The requests of a sub-batch in the order in which PIM takes them."""
-        by_channel = self.shard.system.faults.requests_by_channel and self.caches
-        return sorted(requests, key=lambda i: self.caches[i].channel) if by_channel else requests
+        by_channel = self.shard.system.faults.requests_by_channel and layer.caches
+        return sorted(requests, key=lambda i: layer.caches[i].channel) if by_channel else requests

@@ -1,6 +1,7 @@
 """A decode iteration on several devices one behind the other: micro-batches through a pipeline of layers."""
 
 from collections.abc import Sequence
+from itertools import accumulate, pairwise
 from typing import Any
 
 import msgspec
@@ -16,11 +17,13 @@ from pimloom.cycle_sim.pipeline import Flow, flow
 from pimloom.mappers.packing import pack
 from pimloom.systems.devices.npu_pim.contexts import attended
 from pimloom.systems.devices.npu_pim.energy import ledger
-from pimloom.systems.devices.npu_pim.serve import channel_of, estimate_of, lay_out, serve, sub_batches
-from pimloom.systems.devices.npu_pim.served import ENERGIES, Served, served_digest
+from pimloom.systems.devices.npu_pim.laid import channel_of, estimate_of, lay_out, sub_batches
+from pimloom.systems.devices.npu_pim.serve import serve
+from pimloom.systems.devices.npu_pim.served import ENERGIES, Served, served_digest, sums
 from pimloom.systems.devices.npu_pim.shard import Shard
-from pimloom.systems.devices.npu_pim.share import shard_of
+from pimloom.systems.devices.npu_pim.share import shard_of, weight_bytes
 from pimloom.systems.devices.npu_pim.undivided import fitted
+from pimloom.workload.routing import even
 
 
 def serve_on_devices(
@@ -56,13 +59,15 @@ def serve_on_devices(
     tokens = attended(llm, tokens)
     channel, cut = _micro_batches(shard, spec, tokens, channel, pp)
     system = fitted(system, min(map(len, cut)))
-    depth = stage_layers(layers, pp)
-    lay_out(system, llm, tokens, channel, tp=tp, layers=depth[0])  # each group holds the caches of the whole batch
-    by_depth = {
-        n: [serve(system, llm, tokens[mine], channel[mine], tp=tp, layers=n, fidelity=fidelity) for mine in cut]
-        for n in dict.fromkeys(depth)
+    groups = stage_ranges(layers, pp)
+    for group in groups:
+        lay_out(system, llm, tokens, channel, tp=tp, layers=group)  # each holds the caches of the whole batch
+    kinds = [tuple((llm.window_of(layer), llm.is_dense(layer)) for layer in group) for group in groups]
+    by_kinds = {
+        kind: [serve(system, llm, tokens[mine], channel[mine], tp=tp, layers=group, fidelity=fidelity) for mine in cut]
+        for kind, group in dict(zip(kinds, groups, strict=True)).items()
     }
-    runs = [[by_depth[n][m] for n in depth] for m in range(pp)]
+    runs = [[by_kinds[kind][m] for kind in kinds] for m in range(pp)]
     clock_ps, silent = runs[0][0].clock_ps, shard.system.faults.silent_devices
     sends = [0 if silent else len(mine) * llm.hidden_size * shard.element_bytes for mine in cut]
     waits = [ceil_div(bits_ps(shard.system.link, n), clock_ps) for n in sends]
@@ -103,9 +108,15 @@ def check_pipeline(pp: int, layers: int) -> None:
         raise UserError(f"--pp {pp}: expected 1 to {layers}, the layers of the iteration")
 
 
-def stage_layers(layers: int, pp: int) -> list[int]:
+def stage_ranges(layers: int, pp: int) -> list[range]:
     """Layers of each stage, as even as can be; the first ones have the more."""
-    return [layers // pp + (i < layers % pp) for i in range(pp)]
+    ends = list(accumulate(even(layers, pp), initial=0))
+    return [range(first, end) for first, end in pairwise(ends)]
+
+
+def heaviest(llm: LlmSpec, tp: int, layers: int, pp: int) -> range:
+    """The layers of the stage that has most weights."""
+    return max(stage_ranges(layers, pp), key=lambda group: weight_bytes(llm, tp, group, BITS_PER_BYTE))
 
 
 def _together(runs: Sequence[Sequence[Served]], found: Flow, layers: int, sent_bytes: int, sent_j: float) -> Served:
@@ -113,7 +124,7 @@ def _together(runs: Sequence[Sequence[Served]], found: Flow, layers: int, sent_b
     every, firsts = [run for row in runs for run in row], [row[0] for row in runs]
     batch = sum(run.batch for run in firsts)
     named = ("stages_cyc", "operators_cyc", "commands")
-    changed: dict[str, Any] = {name: _sums([getattr(run, name) for run in firsts]) for name in named}
+    changed: dict[str, Any] = {name: sums([getattr(run, name) for run in firsts]) for name in named}
     changed |= {name: sum(getattr(run, name) for run in firsts) for name in ("batch", "tokens", "total_cyc")}
     changed |= {name: sum(getattr(run, name) for run in every) for name in ("allreduce_s", "allreduce_exposed_s")}
     changed |= dict.fromkeys(ENERGIES)  # of devices that wait for one another: not counted
@@ -121,6 +132,7 @@ def _together(runs: Sequence[Sequence[Served]], found: Flow, layers: int, sent_b
         firsts[0],
         **changed,
         layers=layers,
+        layer_kinds=(),  # sums are of the first stage, whatever its layers are
         iteration_cyc=found.total,
         tokens_per_s=batch / (found.total * firsts[0].clock_ps * S_PER_PS),
         link_bytes=sum(run.link_bytes for run in every) + sent_bytes,
@@ -129,8 +141,3 @@ def _together(runs: Sequence[Sequence[Served]], found: Flow, layers: int, sent_b
         micro_batches=len(runs),
         bubble=found.bubble,
     )
-
-
-def _sums(rows: Sequence[dict[str, int]]) -> dict[str, int]:
-    """Sums by name."""
-    return {name: sum(row.get(name, 0) for row in rows) for name in dict.fromkeys(n for row in rows for n in row)}

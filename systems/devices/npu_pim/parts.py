@@ -13,6 +13,8 @@ FREE = ("cache_write",)  # K and V are stored by the last operator before it
 TITLES = {  # of a module, by the end of its name
     "input_layernorm": "norm",
     "post_attention_layernorm": "norm",
+    "pre_feedforward_layernorm": "norm",
+    "post_feedforward_layernorm": "norm",
     "qkv_proj": "qkv",
     "rotary_emb": "rotary",
     "o_proj": "projection",
@@ -64,6 +66,12 @@ def title(op: Op) -> str:
     name = op.name.rstrip(".0123456789")
     known = [said for end, said in TITLES.items() if name == end or name.endswith(f".{end}")]
     return known[0] if known else name.split(".", 1)[1].replace(".", "_")
+
+
+def values_in_keys(core: Sequence[Op], value: Op) -> bool:
+    """Whether the values of a sum are parts of the keys of its scores: of a compressed cache for all heads (MLA)."""
+    score = next(op for op in core if op.kind == "score" and op.requests == value.requests)
+    return value.from_cache and value.kv_heads == 1 and value.head_dim < score.head_dim
 
 
 def batch_of(tokens: Sequence[int], new: Sequence[int] | None = None) -> Batch:

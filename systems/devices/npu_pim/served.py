@@ -1,6 +1,6 @@
 """What one iteration of a batch took on a device, as `pimloom run` prints it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import fsum
 from typing import Any
 
@@ -14,6 +14,17 @@ from pimloom.energy.ledger import Ledger
 from pimloom.systems.devices.npu_pim.energy import total_energy
 
 ENERGIES = ("energy_pj_by_cause", "iteration_energy_by_cause_j", "iteration_energy_j", "energy_per_token_j", "power_w")
+
+
+class LayerKind(msgspec.Struct, frozen=True):
+    """A layer that others do not equal, or with sub-batches two, one behind the other: their numbers, how often each
+    stage runs in an iteration, and its clocks."""
+
+    layer: int
+    next_layer: int
+    runs: dict[str, int]
+    stages_cyc: dict[str, int]
+    operators_cyc: dict[str, int]
 
 
 class Served(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,7 +44,8 @@ class Served(msgspec.Struct, frozen=True, kw_only=True):
     allreduce_s: of an iteration, all of them; allreduce_exposed_s: what of it lengthens the iteration, and is in
     iteration_cyc, not in stages_cyc; link_bytes, link_j: over the links of all tp devices. pp: devices, or groups of
     tp, one behind the other; see `parallel`. bubble: share of their time without a micro-batch. workload: where the
-    requests of a data set or a trace came from.
+    requests of a data set or a trace came from. layer_kinds: where layers differ, each kind of them; stages_cyc,
+    operators_cyc, total_cyc, commands, memory_requests and energy_pj_by_cause are then sums over these.
     """
 
     system: str
@@ -66,6 +78,7 @@ class Served(msgspec.Struct, frozen=True, kw_only=True):
     spec_digest: str
     version: str
     workload: dict[str, Any] | None = None
+    layer_kinds: tuple[LayerKind, ...] = ()
 
     @property
     def time_s(self) -> float:
@@ -73,9 +86,9 @@ class Served(msgspec.Struct, frozen=True, kw_only=True):
         return self.iteration_cyc * self.clock_ps * S_PER_PS
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain dicts and numbers, fields in the order above."""
+        """Plain dicts and numbers, fields in the order above; without `layer_kinds` if all layers are equal."""
         plain: dict[str, Any] = msgspec.to_builtins(self)
-        return plain
+        return plain if self.layer_kinds else {name: value for name, value in plain.items() if name != "layer_kinds"}
 
 
 def served_digest(
@@ -98,16 +111,25 @@ def of_all(by_stage: Mapping[str, int], times: Mapping[str, int]) -> int:
     return sum(n * times[name] for name, n in by_stage.items())
 
 
+def sums(parts: Sequence[Mapping[str, int]]) -> dict[str, int]:
+    """Sums by name."""
+    return {name: sum(part.get(name, 0) for part in parts) for name in dict.fromkeys(n for part in parts for n in part)}
+
+
 def energies(
-    stages: dict[str, dict[str, float]] | None,
-    times: dict[str, int],
+    parts: Sequence[tuple[Mapping[str, Mapping[str, float]] | None, Mapping[str, int]]],
     link_j: float,
     devices_per_token: float,
     iteration_s: float,
 ) -> dict[str, Any]:
-    """The fields of energy. link_j: of one device."""
-    if stages is None:
-        return dict.fromkeys(ENERGIES)
+    """The fields of energy. parts: energy by stage and cause [pJ], and how often each runs; link_j: of one device."""
+    stages: dict[str, dict[str, float]] = {}
+    times: dict[str, int] = {}
+    for i, (by_stage, runs) in enumerate(parts):
+        if by_stage is None:
+            return dict.fromkeys(ENERGIES)
+        stages |= {f"{name}.{i}": dict(pj) for name, pj in by_stage.items()}
+        times |= {f"{name}.{i}": n for name, n in runs.items()}
     simulated, iteration = total_energy(stages, dict.fromkeys(stages, 1)), total_energy(stages, times)
     Ledger({"link": link_j / J_PER_PJ})  # refuses what is no energy
     by_cause = iteration.joules() | ({"link": link_j} if link_j else {})

@@ -1,9 +1,11 @@
 """What tensor parallelism leaves of a model to each device, and whether it fits there."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from pimloom.arch.error import UserError
-from pimloom.arch.llm import LlmSpec, refuse_newer
+from pimloom.arch.llm import LlmSpec
 from pimloom.arch.npu_pim import NpuPimSystem
 from pimloom.arch.part import Part
 from pimloom.arch.system import System
@@ -13,18 +15,16 @@ from pimloom.cycle_sim.npu_pim.kernels.fields import MOST_BANKS
 from pimloom.energy.npu_pim import no_activate
 from pimloom.mappers.kv import Cache, Shape, place
 from pimloom.systems.devices.npu_pim.attention import ACTIVATION_BYTES
+from pimloom.systems.devices.npu_pim.contexts import attended
 from pimloom.systems.devices.npu_pim.shard import Shard as LayerShard
+from pimloom.workload.batch import Batch
 from pimloom.workload.need import ONE, LayerNeed, layer_need
-from pimloom.workload.shard import Cut, Shard, cut
+from pimloom.workload.shard import Shard, cut
+
+Layers = int | range  # so many from the first on, or just these
 
 
-def cut_of(llm: LlmSpec, tp: int) -> Cut:
-    """The model cut for `tp` devices. Raises UserError if it cannot be."""
-    refuse_newer(llm, "a device that shares a batch")
-    return cut(llm, tp)
-
-
-def weight_bytes(llm: LlmSpec, tp: int, layers: int, element_bits: int) -> int:
+def weight_bytes(llm: LlmSpec, tp: int, layers: Layers, element_bits: int) -> int:
     """Bytes of matrices and biases of `layers` layers on a device; no embeddings, LM head or norms."""
     return _need(llm, tp, layers).matrices * element_bits // BITS_PER_BYTE
 
@@ -32,29 +32,34 @@ def weight_bytes(llm: LlmSpec, tp: int, layers: int, element_bits: int) -> int:
 REMEDY = "take more devices (--tp) or a larger memory"
 
 
-def tokens_that_fit(llm: LlmSpec, tp: int, layers: int, element_bits: int, memory_bytes: int) -> int:
-    """Tokens whose K and V of `layers` layers fit beside the weights of a device; activations take nothing."""
+def tokens_that_fit(llm: LlmSpec, tp: int, layers: Layers, element_bits: int, memory_bytes: int) -> int:
+    """Tokens whose K and V fit into all `layers` beside the weights of a device; activations take nothing. Where only
+    some layers have a window, these need less of a long context."""
     left = memory_bytes - weight_bytes(llm, tp, layers, element_bits)
     return max(left, 0) // _cache_bytes(llm, tp, layers, element_bits)
 
 
-def _cache_bytes(llm: LlmSpec, tp: int, layers: int, element_bits: int) -> int:
+def _cache_bytes(llm: LlmSpec, tp: int, layers: Layers, element_bits: int) -> int:
     """Bytes of a token's K and V on a device."""
     return _need(llm, tp, layers).cache * element_bits // BITS_PER_BYTE
 
 
-def _need(llm: LlmSpec, tp: int, layers: int) -> LayerNeed:
+def _need(llm: LlmSpec, tp: int, layers: Layers) -> LayerNeed:
     """What `layers` layers keep of a token, and their weights. Raises UserError if the model cannot be cut."""
-    cut_of(llm, tp)
     return layer_need(llm, ONE, Shard(tp=tp), layers)
 
 
-def check_memory(llm: LlmSpec, tp: int, layers: int, tokens: int, element_bits: int, memory_bytes: int) -> None:
-    """Raise UserError if weights and `tokens` tokens of K and V of `layers` layers exceed the memory of a device."""
-    most = tokens_that_fit(llm, tp, layers, element_bits, memory_bytes)
-    need = weight_bytes(llm, tp, layers, element_bits) + tokens * _cache_bytes(llm, tp, layers, element_bits)
+def check_memory(
+    llm: LlmSpec, tp: int, layers: Layers, contexts: Sequence[int], element_bits: int, memory_bytes: int
+) -> None:
+    """Raise UserError if weights, and the K and V of requests with such contexts, of `layers` exceed the memory of a
+    device."""
+    weights = weight_bytes(llm, tp, layers, element_bits)
+    cache = layer_need(llm, Batch.decode(contexts), Shard(tp=tp), layers).cache
+    need = weights + cache * element_bits // BITS_PER_BYTE
     if need > memory_bytes:
-        weights = weight_bytes(llm, tp, layers, element_bits)
+        most = tokens_that_fit(llm, tp, layers, element_bits, memory_bytes)
+        tokens = int(attended(llm, np.array(contexts)).sum())
         fits = f"at most {most:,} tokens fit" if most else f"its weights alone take {weights:,}; {REMEDY}"
         raise UserError(
             f"{llm.name} with requests of {tokens:,} tokens in all needs {need:,} bytes of memory on "
@@ -66,10 +71,10 @@ def allotted(llm: LlmSpec, tp: int, banks: int, *, everywhere: bool) -> int:
     """Elements of a token that rows are reserved for: of this device's heads in whole tiles of V; or of all heads."""
     if everywhere:
         return llm.num_key_value_heads * llm.head_dim
-    return cut_of(llm, tp).kv_heads * ceil_div(llm.head_dim, banks) * banks
+    return cut(llm, tp).kv_heads * ceil_div(llm.head_dim, banks) * banks
 
 
-def first_row(shard: LayerShard, layers: int) -> int:
+def first_row(shard: LayerShard, layers: Layers) -> int:
     """The first row of a channel that caches may have: behind the buffer of activations and, unless a fault leaves
     them out, the weights of the device's `layers`."""
     faulty, bits = shard.system.faults.cache_overallotted, shard.system.npu.element_bits
@@ -77,7 +82,7 @@ def first_row(shard: LayerShard, layers: int) -> int:
     return ceil_div(ACTIVATION_BYTES, shard.row_bytes) + ceil_div(weights, shard.row_bytes) + 1
 
 
-def place_caches(shard: LayerShard, rows: int, layers: int, tokens: np.ndarray, channel: np.ndarray) -> list[Cache]:
+def place_caches(shard: LayerShard, rows: int, layers: Layers, tokens: np.ndarray, channel: np.ndarray) -> list[Cache]:
     """Rows for all caches of one layer. Raises UserError if they do not fit into banks of `rows` rows."""
     first = first_row(shard, layers)
     caches = place(shard.shape, tokens, channel, first)
@@ -94,7 +99,12 @@ def shard_of(system: System, llm: LlmSpec, tp: int) -> LayerShard:
     """The model cut for `tp` devices. Raises UserError if it cannot be."""
     hardware, part = system.of_kind(NpuPimSystem), system.memory
     _check_machine(hardware, part)
-    mine = cut_of(llm, tp)
+    if llm.kv_lora_rank and hardware.dram.row_buffers != "none":
+        raise UserError(
+            f"{llm.name}: PIM finds keys in rows of their own and values in others; a compressed cache (MLA) is both "
+            "at once; npu_only and rooflines run it, PIM could if the cache were kept twice, once turned"
+        )
+    mine = cut(llm, tp)
     bits = hardware.npu.element_bits
     shape = Shape(
         heads=mine.heads,

@@ -4,7 +4,7 @@ A byte that arrives is written into a scratchpad and read from it by arrays or v
 and read for its store.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from pimloom.arch.units import ceil_div
 from pimloom.cycle_sim.npu.vectors import PLAIN, VectorOp
@@ -37,20 +37,21 @@ def sum_work(chunks: int, elements: int, element_bytes: int) -> Work:
     return Work(0, arrive - elements, 2 * (arrive + stored) * element_bytes)
 
 
-def fused_work(tokens: Sequence[int], of: Heads) -> Work:
+def fused_work(tokens: Sequence[int], of: Heads, softmax: Callable[[int], int]) -> Work:
     """Attention on the arrays: K and V arrive once and stream for every head; q arrives, is read, and the result is
-    stored; logits and probabilities are each written and read."""
+    stored; logits and probabilities are each written and read. softmax: operations of lanes on so many logits."""
     heads, context, both = of.kv_heads * of.shared, sum(tokens), of.key_dim + of.value_dim
-    cached = context * of.kv_heads * both * (1 + of.shared)
+    arrive = of.key_dim if of.values_in_keys else both
+    cached = context * of.kv_heads * (arrive + both * of.shared)
     vectors = 2 * len(tokens) * heads * both
-    ops = heads * sum(lane_ops("softmax", n) for n in tokens)
+    ops = heads * sum(softmax(n) for n in tokens)
     return Work(context * heads * both, ops, (cached + vectors + 4 * context * heads) * of.element_bytes)
 
 
-def prompt_work(chunks: Sequence[Chunk], heads: Heads) -> Work:
+def prompt_work(chunks: Sequence[Chunk], heads: Heads, softmax: Callable[[int], int]) -> Work:
     """Causal attention in tiles of queries: K and V arrive once and stream for every tile of queries of every head;
     whole tiles are multiplied, those on the diagonal included; logits and probabilities are each written and read."""
-    queries, products, streamed, cached, softmax = 0, 0, 0, 0, 0
+    queries, products, streamed, cached, ops = 0, 0, 0, 0, 0
     for chunk in chunks:
         total, queries = chunk.before + chunk.new, queries + chunk.new
         every = tiles_of(chunk, heads.tile, heads.window)
@@ -59,10 +60,10 @@ def prompt_work(chunks: Sequence[Chunk], heads: Heads) -> Work:
         for rows, first in tiles:
             streamed += rows.last - first
             products += rows.height * (rows.last - first)
-            softmax += rows.height * lane_ops("softmax", rows.last - rows.first)
+            ops += rows.height * softmax(rows.last - rows.first)
     n, both = heads.kv_heads * heads.shared, heads.key_dim + heads.value_dim
     elements = both * (heads.kv_heads * cached + n * streamed) + n * (2 * queries * both + 4 * products)
-    return Work(n * products * both, n * softmax, elements * heads.element_bytes)
+    return Work(n * products * both, n * ops, elements * heads.element_bytes)
 
 
 def lane_ops(op: VectorOp, width: int) -> int:

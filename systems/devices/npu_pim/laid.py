@@ -1,0 +1,121 @@
+"""Where the requests of an iteration lie, its sub-batches, and the program and the machine that it is for."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+
+from pimloom.arch.error import UserError
+from pimloom.arch.llm import LlmSpec
+from pimloom.arch.npu_pim import NpuPimSystem
+from pimloom.arch.pim_channel import ChannelFaults, Mode, PimChannel
+from pimloom.arch.system import System
+from pimloom.cycle_sim.npu_pim.machine import Npu
+from pimloom.mappers.packing import PUBLISHED, estimate_ck, pack, split
+from pimloom.mappers.partition import subset_sums
+from pimloom.systems.devices.npu_pim.constants import derived_constants
+from pimloom.systems.devices.npu_pim.contexts import attended
+from pimloom.systems.devices.npu_pim.layer import Layer, LayerProgram
+from pimloom.systems.devices.npu_pim.parts import batch_of
+from pimloom.systems.devices.npu_pim.shard import Shard
+from pimloom.systems.devices.npu_pim.share import Layers, check_memory, place_caches, shard_of
+
+NARROW_WINDOW = 96  # casys-kaist/NeuPIMs@f299af3: requests of a channel without PIM, NewtonSim.cc:41
+
+
+class Laid(NamedTuple):
+    """A layer's program, the tokens that its requests attend to, the requests of its sub-batches, one channel and the
+    NPU."""
+
+    layer: LayerProgram
+    tokens: int
+    parts: list[np.ndarray]
+    spec: PimChannel
+    npu: Npu
+
+
+def lay_out(
+    system: System,
+    llm: LlmSpec,
+    tokens: np.ndarray,
+    channel: np.ndarray | None,
+    *,
+    tp: int,
+    layers: Layers,
+    new: np.ndarray | None = None,
+    pair: tuple[int, int] = (0, 0),
+) -> Laid:
+    """The program of a layer, or of `pair`, one behind the other, and the machine that it is for; arguments as for
+    `serve`. Raises UserError."""
+    shard, contexts = shard_of(system, llm, tp), tokens
+    tokens = attended(llm, tokens)
+    hardware, part = shard.system, system.part
+    assert part is not None
+    channels, parts = hardware.dram.channels, [np.arange(len(tokens))]
+    of_pair = [Layer(number, ()) for number in pair]
+    spec = channel_of(system)
+    n = hardware.interleave.sub_batches
+    if n > len(tokens):
+        raise UserError(
+            f"interleave.sub_batches: expected 1 to {len(tokens)}, the requests of the batch, got {n}; each needs a "
+            "request: give more, or --set interleave.sub_batches=1"
+        )
+    if hardware.dram.row_buffers == "none" or not hardware.faults.cache_overallotted:
+        there = channels * part.organization.capacity_bytes
+        check_memory(llm, tp, layers, contexts.tolist(), hardware.npu.element_bits, there)
+    if hardware.dram.row_buffers != "none":  # else keys and values lie in all channels
+        if channel is None:
+            channel = pack(estimate_of(shard, spec), tokens.tolist(), channels)
+        rows, windows = part.organization.rows, [llm.window_of(number) for number in pair]
+        kept = [contexts if window is None else np.minimum(contexts, window) for window in windows]
+        of_pair = [
+            Layer(number, place_caches(shard, rows, layers, each, channel))
+            for number, each in zip(pair, kept, strict=True)
+        ]
+        parts = sub_batches(shard, spec, tokens, channel, n)
+    if new is not None:
+        _check_new(hardware, contexts, new)
+        tokens = np.where(new > 1, contexts, tokens)  # the first of several new tokens sees what the last one does not
+    layer = LayerProgram(shard, batch_of(contexts.tolist(), None if new is None else new.tolist()), *of_pair)
+    layer.build([each.tolist() for each in parts])
+    return Laid(layer, int(tokens.sum()), parts, spec, shard.machine)
+
+
+def _check_new(hardware: NpuPimSystem, contexts: np.ndarray, new: np.ndarray) -> None:
+    """Raise UserError for new tokens that the machine cannot compute."""
+    if (new < 1).any() or (new > contexts).any():
+        raise UserError("new tokens: expected at least one of each request, and no more than its context")
+    if hardware.faults.queues_in_order and (new > 1).any():
+        raise UserError("faults.queues_in_order: NeuPIMs' simulator computes no prompts; take --fidelity physical")
+
+
+def channel_of(system: System) -> PimChannel:
+    """One channel of a device behind its controller, with its faults."""
+    hardware, part = system.of_kind(NpuPimSystem), system.memory
+    faults, controller, dram = hardware.faults, hardware.controller, hardware.dram
+    if dram.row_buffers == "none" and faults.narrow_window:
+        controller = msgspec.structs.replace(controller, window=NARROW_WINDOW)
+    mine = ChannelFaults(**{name: getattr(faults, name) for name in ChannelFaults.__struct_fields__})
+    mode: Mode = "dram" if dram.row_buffers == "none" else dram.row_buffers
+    return PimChannel(part, mode, controller, mine, dram.pim_precharge)
+
+
+def estimate_of(shard: Shard, spec: PimChannel) -> Callable[[int], float]:
+    """Algorithm 1 with the constants that the system asks for: from tokens to clocks."""
+    derived = shard.system.packing.constants == "derived"
+    constants = derived_constants(spec, shard.shape) if derived else PUBLISHED
+    return lambda tokens: estimate_ck(shard.shape, tokens, constants)
+
+
+def sub_batches(
+    shard: Shard, spec: PimChannel, tokens: np.ndarray, channel: np.ndarray, parts: int
+) -> list[np.ndarray]:
+    """The requests of each sub-batch: as Algorithm 3 deals them, or equal estimates in each channel."""
+    channels = shard.system.dram.channels
+    if parts == 1:
+        return [np.arange(len(tokens))]
+    if shard.system.faults.halves_by_number:
+        return split(channel, channels, parts)
+    estimate = estimate_of(shard, spec)
+    return subset_sums([round(estimate(n)) for n in tokens.tolist()], channel, channels, parts)
