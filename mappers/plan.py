@@ -211,20 +211,22 @@ def plan(spec: LlmSpec, geo: Geometry, tokens: int, lm_head: bool = False) -> Pl
     found = Plan(spec, geo, tokens, lm_head)
     if found.rows > geo.rows:
         row_bytes = geo.row * geo.element_bytes * geo.all_banks
-        most = max_tokens(spec, geo, lm_head)
-        fits = f"at most {most:,} tokens fit" if most else _without_room(found)
         raise UserError(
             f"{spec.name} with {tokens:,} tokens needs {found.rows * row_bytes:,} bytes of PIM memory, "
-            f"there are {geo.rows * row_bytes:,}: {fits}"
+            f"there are {geo.rows * row_bytes:,}: {_what_fits(found)}"
         )
     return found
 
 
-def _without_room(plan: Plan) -> str:
-    """What to say of a plan whose model leaves no room for a step of tokens."""
-    if plan.weight_rows <= plan.geo.rows:
-        return f"fewer than {TOKEN_STEP} tokens fit beside its weights"
-    enough = next((n for n in range(plan.geo.channels, MOST_CHANNELS + 1) if plan.in_channels(n) <= plan.geo.rows), 0)
-    larger = f" or --set dram.channels={enough}" if enough else ""
-    need = plan.weight_rows * plan.geo.row * plan.geo.element_bytes * plan.geo.all_banks
-    return f"its weights alone take {need:,}; take a smaller model{larger}"
+def _what_fits(plan: Plan) -> str:
+    """What to say of a plan that is too large: what fits, and the fewest channels that would do, if any number does."""
+    geo, counts = plan.geo, range(plan.geo.channels, MOST_CHANNELS + 1)
+    enough = next((n for n in counts if plan.in_channels(n) <= geo.rows), 0)
+    for_all = f"; for {plan.tokens:,} --set dram.channels={enough}" if enough else ""
+    if most := max_tokens(plan.spec, geo, plan.lm_head):
+        return f"at most {most:,} tokens fit{for_all}"
+    if plan.weight_rows <= geo.rows:
+        return f"fewer than {TOKEN_STEP} tokens fit beside its weights{for_all}"
+    or_larger = f" or --set dram.channels={enough}" if enough else ""
+    need = plan.weight_rows * geo.row * geo.element_bytes * geo.all_banks
+    return f"its weights alone take {need:,}; take a smaller model{or_larger}"

@@ -248,7 +248,7 @@ def test_a_model_that_does_not_fit():
         plan(load_llm("gpt2-xl"), EIGHT, 4096)
     assert str(error.value) == (
         "gpt2-xl with 4,096 tokens needs 4,328,521,728 bytes of PIM memory, there are 4,294,967,296: "
-        "at most 3,840 tokens fit"
+        "at most 3,840 tokens fit; for 4,096 --set dram.channels=9"
     )
 
 

@@ -52,7 +52,7 @@ def test_pim_gpt_says_how_many_channels_would_do(model: str) -> None:
 def test_tokens_that_do_not_fit_beside_weights_that_do() -> None:
     rows = ("--set", "dram.organization.rows=670", "--set", "dram.organization.capacity_bytes=21954560")
     said = refused("run", "pim_gpt", "--model", "gpt2", *rows)
-    assert said.endswith(": fewer than 128 tokens fit beside its weights")
+    assert said.endswith(": fewer than 128 tokens fit beside its weights; for 1,024 --set dram.channels=11")
 
 
 def test_a_roofline_says_how_much_memory_would_do() -> None:
