@@ -8,6 +8,7 @@ from pimloom.cycle_sim.dram.kernels.compiled import bare
 from pimloom.cycle_sim.dram.kernels.device import FAR, free_from
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
 from pimloom.cycle_sim.npu_pim.kernels.masks import lowest
+from pimloom.cycle_sim.npu_pim.kernels.prefetch import prefetch
 
 ROW_PLACES = 2048  # of chains of queued requests by bank, row and kind
 
@@ -133,6 +134,8 @@ def take(ch, i):
     after_hit = next_hit(ch, request[i, f.NEXT_ALIKE], b, bank[f.MEM], kind)
     if bank[hit] == i:
         bank[hit] = after_hit
+        if after_hit >= 0:
+            prefetch(request, after_hit)
     if before < 0:
         bank[f.FIRST] = after
         if after >= 0 and after != after_hit:
@@ -172,6 +175,9 @@ def set_row(ch, b, buffer, row, t):
     bank[f.SERVED] = 0
     bank[f.READ_HIT] = first_queued(ch, b, row, f.RD) if row >= 0 else -1
     bank[f.WRITE_HIT] = first_queued(ch, b, row, f.WR) if row >= 0 else -1
+    for hit in (f.READ_HIT, f.WRITE_HIT):
+        if bank[hit] >= 0:
+            prefetch(ch.request, bank[hit])
     remark(ch, b)
 
 

@@ -30,9 +30,17 @@ def send_block(p, chs, b, t):
         n = min(n, lines)  # a set holds each once
         order_lines(p, first, n, lines)
     when, soonest, port = leaves(chs, t), arrives(chs, t), op[k.STORES if write else k.PORT]
+    near, row_near, bank_near = rows_near(npu, first)
     for i in range(n):
-        line = (first + (p.order[i] if npu[k.HASHED] else i)) % lines
-        c, bank, row, column = place(npu, line)
+        line = first + (p.order[i] if npu[k.HASHED] else i)
+        while line >= lines:
+            line -= lines
+        c, node, column = node_of(npu, line)
+        row, bank = row_near, bank_near + node - near
+        if node < near:
+            row, bank = 0, node
+        while bank >= npu[k.BANKS]:
+            row, bank = row + 1, bank - npu[k.BANKS]
         if not send(chs, c, port, word_of(write, bank, row, column), when, soonest, group):
             return False
     chs.left[group] += n
@@ -52,8 +60,10 @@ def lines_of(npu, start, size):
 def order_lines(p, first, n, lines):
     """Put the lines first … first + n - 1, modulo `lines`, into p.order as a hash set would hold their addresses, in
     which channel and column have changed places."""
+    line = first % lines
     for i in range(n):
-        p.keys[i] = hash_set.mixed(swapped(p.npu, (first + i) % lines) * p.npu[k.LINE])
+        p.keys[i] = hash_set.mixed(swapped(p.npu, line) * p.npu[k.LINE])
+        line = line + 1 if line + 1 < lines else 0
     hash_set.order(p.keys, n, p.shape, p.byte, p.held, p.order)
 
 
@@ -68,13 +78,18 @@ def swapped(npu, line):
 
 
 @bare
-def place(npu, line):
-    """(channel, bank, row, column) of a line: columns, then banks, then rows."""
+def node_of(npu, line):
+    """(channel, node, column) of a line; nodes are the rows of a channel: those of the banks in turn."""
     channel = line & ((1 << npu[k.CHANNEL_BITS]) - 1)
     rest = line >> npu[k.CHANNEL_BITS]
-    column = rest & ((1 << npu[k.COLUMN_BITS]) - 1)
-    node = rest >> npu[k.COLUMN_BITS]
-    return channel, node % npu[k.BANKS], node // npu[k.BANKS], column
+    return channel, rest >> npu[k.COLUMN_BITS], rest & ((1 << npu[k.COLUMN_BITS]) - 1)
+
+
+@bare
+def rows_near(npu, line):
+    """(node, row, bank) of a line: from here lines nearby need no division."""
+    node = node_of(npu, line)[1]
+    return node, node // npu[k.BANKS], node % npu[k.BANKS]
 
 
 @bare
@@ -89,7 +104,7 @@ def leaves(chs, t):
 def arrives(chs, t):
     """The first clock in which a channel may take what leaves the core at clock t."""
     steps = chs.policy[f.PATH]
-    return clock_after(chs.drift, steps, leaves(chs, t) + PASSAGE) if steps else t + 1
+    return clock_after(chs.drift, steps, leaves(chs, t) + PASSAGE, t) if steps else t + 1
 
 
 @bare

@@ -13,6 +13,7 @@ CLOCK_US, STEP_US, PERIOD_US, STEP_PERIOD_US = range(4)
 COUNTS = 2  # drift[0] has the numbers of entries; drift[1]: clocks and steps that have been added up
 FIRST = 2  # entry of drift
 PASSAGE = 2  # steps from one buffer through the next
+NEAR = 8  # clocks: to step through fewer is quicker than to divide
 
 
 @bare
@@ -40,9 +41,20 @@ def steps_before(drift, steps, t):
 
 
 @bare
-def clock_after(drift, steps, step):
-    """The first clock of core and channels after a step."""
-    t = step // steps
+def steps_at(drift, steps, t):
+    """(first, end) of the steps before clock t that are not before the clock before it."""
+    i = FIRST + drift[0, 0] - 1
+    while i >= FIRST and drift[i, AT] > t:
+        i -= 1
+    end = steps * t + (drift[i, AHEAD] if i >= FIRST else 0)
+    return steps_before(drift, steps, t - 1) if i >= FIRST and drift[i, AT] == t else end - steps, end
+
+
+@bare
+def clock_after(drift, steps, step, t):
+    """The first clock of core and channels after a step that is clock t or later."""
+    if step > steps * (t + NEAR):
+        t = step // steps
     while steps_before(drift, steps, t) <= step:
         t += 1
     return t

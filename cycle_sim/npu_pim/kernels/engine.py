@@ -37,6 +37,7 @@ def run(ch, until):
 
     STUCK: a READRES finds a bank closed; FLUSH: empty the log of commands.
     """
+    _fits(ch)
     g = ch.state
     while g[f.NOW] < until:
         if g[f.N_COMMANDS] + 1 > ch.command.shape[0]:
@@ -57,6 +58,19 @@ def run(ch, until):
 
 
 @bare
+def _fits(ch):
+    """The rows of the arrays are as long as `fields` says, and known to be from here on: no product has to be made to
+    find a place."""
+    assert ch.request.shape[1] == f.N_REQUEST
+    assert ch.bank.shape[1] == f.N_BANK
+    assert ch.list.shape[2] == f.N_LIST
+    assert ch.line.shape[2] == f.N_LINE
+    assert ch.order.shape[2] == f.N_ORDER
+    assert ch.port.shape[1] == f.N_PORT
+    assert ch.queued.shape[1] == f.N_QUEUED
+
+
+@bare
 def _tick(ch, t):
     """One clock; returns whether the channel can go on."""
     g = ch.state
@@ -66,11 +80,12 @@ def _tick(ch, t):
         g[f.HELD] -= g[f.HANDED]
         g[f.HANDED] = 0
         g[f.ACTED] = 1
+    step = t
     if ch.policy[f.PATH]:
-        offer_by_steps(ch, t)
+        step = offer_by_steps(ch, t)
     else:
         offer(ch, t)
-    hand_over(ch, t)
+    hand_over(ch, t, step)
     if t >= g[f.NEXT_REFRESH]:
         g[f.DUE] += 1
         g[f.NEXT_REFRESH] += ch.policy[f.REFI] // ch.policy[f.RANKS]

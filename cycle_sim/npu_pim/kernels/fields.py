@@ -38,6 +38,8 @@ READS, WRITES, PIMS = range(3)  # list[…]: ring of the requests that the contr
 SLOT, KEY, TO, N_LIST = range(4)  # list[l, k]: request, key, bank
 # line[…]: responses that follow each other in order of their clocks; of those due in one clock the oldest comes first
 COPY, GEMVS, LATE, QUICK, LINES = range(5)
+DUE_AT, ANSWERS, N_LINE = range(3)  # line[l, k]: clock, group
+N_QUEUED = 3  # queued[…]: see Channel
 # state[…]. NOW: the next clock in which anything can happen; READING, WRITING, OPENING, MISSING: masks of banks, see
 # `banks`; FULL: mask of the banks with a full queue; HELD: requests accepted, not yet collected; SOONEST: no response
 # is due before; STILL, BLOCKED_TO: list whose requests before that place cannot move (-1: none known); DOTS_SENT: PIM
@@ -45,13 +47,14 @@ COPY, GEMVS, LATE, QUICK, LINES = range(5)
 # the banks with an open row in that buffer; PIM_ROW: the row of all of the latter, or MIXED; TILES: last commands of a
 # tile in the PIM command queue; AGED: clock in which REMAIN held; ASLEEP: mask of the closed banks that sleep;
 # ALARM: none of them wakes before; COPIES: GWRITEs accepted that have not issued; BUFFER: step of the interconnect in
-# which a request last left the core's buffer; RETURN: first in which a response may leave the controller
+# which a request last left the core's buffer; RETURN: first in which a response may leave the controller; BACK: clock
+# in which the core sees the last one that did
 (
     NOW, POINTER, DRAIN, LOCK, HELD, QUEUED, DOTS_FIRST, DOTS_END, NEXT_REFRESH, NEXT_RANK, DUE, IN_REFRESH, SKIP,
     REMAIN, RESERVED, COPYING, COPY_BANK, BLOCKED, FILL, TURNS, HANDED, READING, WRITING, OPENING, MISSING, ACTED,
     N_COMMANDS, SPARES, FULL, SOONEST, STILL, BLOCKED_TO, DOTS_SENT, NUMBER,
-    ANSWERED, MEM_ROWS, PIM_ROWS, PIM_ROW, TILES, AGED, ASLEEP, ALARM, COPIES, BUFFER, RETURN, N_STATE,
-) = range(46)  # fmt: skip
+    ANSWERED, MEM_ROWS, PIM_ROWS, PIM_ROW, TILES, AGED, ASLEEP, ALARM, COPIES, BUFFER, RETURN, BACK, N_STATE,
+) = range(47)  # fmt: skip
 # policy[…]. DUAL: PIM has a row buffer and a list of its own; SINGLE: one row buffer, blocked; CLOSED: banks that a
 # PIM_PRECHARGE closes; WHOLE: a header waits for its tile; EXACT_SLACK: slack is exact, REMAIN ages; PATH: steps of the
 # interconnect in a clock, 0: requests and responses take a clock each

@@ -52,15 +52,15 @@ def _sort(hashes, n, byte, held, moved):
         byte[home] = 0
     for i in range(n):
         byte[hashes[i] >> HOME_BIT & places - 1] += 1
-    first = end = 0  # of those with a home: how many are before it, and the first place that they leave free
+    first = end = most = 0  # of those with a home: how many are before it, and the first place that they leave free
     for home in range(places):
-        if byte[home]:
-            end = max(end, home) + byte[home]
-            if end - home > UNHALVED:
-                return False
-        held[home] = first
-        first += byte[home]
-        byte[home] = held[home]
+        n_here = byte[home]
+        end = max(end, home) + n_here
+        most = max(most, end - home)
+        byte[home] = held[home] = first
+        first += n_here
+    if most > UNHALVED:
+        return False
     for i in range(n):
         home = hashes[i] >> HOME_BIT & places - 1
         at, low = byte[home], hashes[i] & LOW_BITS

@@ -74,7 +74,7 @@ def _known(p, chs):
     if not steps:
         return t
     extend(chs.drift, p.sums, steps, t + p.npu[k.LONGEST] + AHEAD)
-    return clock_after(chs.drift, steps, steps_before(chs.drift, steps, t) + PASSAGE) - 1
+    return clock_after(chs.drift, steps, steps_before(chs.drift, steps, t) + PASSAGE, t) - 1
 
 
 @bare

@@ -8,7 +8,7 @@ each port comes into the core's buffer, and one of all leaves it; in the next st
 from pimloom.cycle_sim.dram.kernels.compiled import bare
 from pimloom.cycle_sim.dram.kernels.device import FAR
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
-from pimloom.cycle_sim.npu_pim.kernels.clocks import clock_after, steps_before
+from pimloom.cycle_sim.npu_pim.kernels.clocks import clock_after, steps_at
 from pimloom.cycle_sim.npu_pim.kernels.requests import accept, accepts
 
 
@@ -27,18 +27,20 @@ def offer(ch, t):
 
 @bare
 def offer_by_steps(ch, t):
-    """Requests that are offered in the steps of the interconnect before clock t."""
+    """Requests that are offered in the steps of the interconnect before clock t; returns the first step after these."""
     g, steps = ch.state, ch.policy[f.PATH]
-    first, end = steps_before(ch.drift, steps, t - 1), steps_before(ch.drift, steps, t)
-    _pass_on(ch, end - 1)
+    first, end = steps_at(ch.drift, steps, t)
     for step in range(first, end):
         for p in range(ch.port.shape[0]):
-            if ch.port[p, f.OFFERED] == ch.port[p, f.PASSED]:
+            if ch.port[p, f.OFFERED] == ch.port[p, f.LAST_ONE]:
+                continue
+            if ch.port[p, f.OFFERED] == ch.port[p, f.PASSED] and not _pass_on(ch, p, end - 1):
                 continue
             if ch.order[p, ch.port[p, f.OFFERED] & (ch.order.shape[1] - 1), f.WHEN] <= step:
                 _enters(ch, p, t, g[f.HELD] + max(g[f.RETURN] - step, 0))
     if g[f.RETURN] > first:
         g[f.ACTED] = 1  # responses left the controller only now
+    return end
 
 
 @bare
@@ -61,8 +63,9 @@ def _comes(ch, p):
 
 
 @bare
-def _pass_on(ch, end):
-    """Requests that leave the core's buffer before step `end`, those first that came first."""
+def _pass_on(ch, wanted, end):
+    """Requests leave the core's buffer, those first that came first, until one of port `wanted` does; returns whether
+    it does before step `end`."""
     g, port = ch.state, ch.port
     while True:
         first, came = -1, FAR
@@ -73,10 +76,12 @@ def _pass_on(ch, end):
                     first, came = p, step
         leaves = max(came, g[f.BUFFER]) + 1
         if first < 0 or leaves >= end:
-            return
+            return False
         ch.order[first, port[first, f.PASSED] & (ch.order.shape[1] - 1), f.WHEN] = leaves + 1
         port[first, f.PASSED] += 1
         port[first, f.CAME], g[f.BUFFER] = came, leaves
+        if first == wanted:
+            return True
 
 
 @bare
@@ -91,9 +96,9 @@ def next_offer(ch, t):
         if not steps:
             when = when if when > t else FAR
         elif at == ch.port[p, f.PASSED]:
-            when = max(clock_after(ch.drift, steps, max(_comes(ch, p), ch.state[f.BUFFER]) + 2), t + 1)
+            when = max(clock_after(ch.drift, steps, max(_comes(ch, p), ch.state[f.BUFFER]) + 2, t), t + 1)
         else:
-            when = clock_after(ch.drift, steps, when)
+            when = clock_after(ch.drift, steps, when, t)
             when = when if when > t else FAR
         after = min(after, when)
     return after

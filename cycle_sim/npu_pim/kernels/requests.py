@@ -4,7 +4,7 @@ from pimloom.cycle_sim.dram.kernels.compiled import bare
 from pimloom.cycle_sim.dram.kernels.device import FAR
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
 from pimloom.cycle_sim.npu_pim.kernels.banks import append, dots_wait, first_queued, next_hit, tile_missing
-from pimloom.cycle_sim.npu_pim.kernels.clocks import PASSAGE, clock_after, steps_before
+from pimloom.cycle_sim.npu_pim.kernels.clocks import PASSAGE, clock_after
 from pimloom.cycle_sim.npu_pim.kernels.fields import GWRITE, HEADER, PIMS, QUICK, RD, READS, WR, WRITES
 from pimloom.cycle_sim.npu_pim.kernels.words import column_at, key_at
 
@@ -188,9 +188,9 @@ def free(ch, i):
 
 
 @bare
-def hand_over(ch, t):
+def hand_over(ch, t, step):
     """Responses due at clock t or before; the requester takes them in the next clock or, with an interconnect, when
-    they have come through its buffer, one in each step."""
+    they have come through its buffer, one in each step. step: the first that is not before clock t."""
     g, steps = ch.state, ch.policy[f.PATH]
     if t < g[f.SOONEST]:
         return
@@ -204,10 +204,11 @@ def hand_over(ch, t):
             g[f.ACTED] = 1
             seen = t + 1
             if steps:
-                leaves = max(g[f.RETURN], steps_before(ch.drift, steps, t))
+                leaves = max(g[f.RETURN], step)
                 g[f.HELD] -= 1
                 g[f.RETURN] = leaves + 1
-                seen = clock_after(ch.drift, steps, leaves + PASSAGE)
+                g[f.BACK] = clock_after(ch.drift, steps, leaves + PASSAGE, max(g[f.BACK], t))
+                seen = g[f.BACK]
             else:
                 g[f.HANDED] += 1
             if line == f.COPY:
