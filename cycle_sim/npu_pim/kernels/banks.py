@@ -63,14 +63,10 @@ def some_queued(ch, b, row):
 
 
 @bare
-def _link(ch, i):
-    """Request i enters its chain."""
-    request, alike = (
-        ch.request,
-        ch.queued[_rows_alike(ch.request[i, f.BANK], ch.request[i, f.ROW], ch.request[i, f.KIND])],
-    )
+def _link(ch, i, b, row, kind):
+    """Request i, of a kind for a row of bank b, enters its chain."""
+    request, alike, tag = ch.request, ch.queued[_rows_alike(b, row, kind)], _tag(b, row)
     request[i, f.NEXT_ALIKE], request[i, f.BEFORE_ALIKE] = -1, alike[1]
-    tag = _tag(request[i, f.BANK], request[i, f.ROW])
     if alike[1] < 0:
         alike[0], alike[2] = i, tag
     else:
@@ -81,12 +77,9 @@ def _link(ch, i):
 
 
 @bare
-def _unlink(ch, i):
-    """Request i leaves its chain."""
-    request, alike = (
-        ch.request,
-        ch.queued[_rows_alike(ch.request[i, f.BANK], ch.request[i, f.ROW], ch.request[i, f.KIND])],
-    )
+def _unlink(ch, i, b, row, kind):
+    """Request i, of a kind for a row of bank b, leaves its chain."""
+    request, alike = ch.request, ch.queued[_rows_alike(b, row, kind)]
     after, before = request[i, f.NEXT_ALIKE], request[i, f.BEFORE_ALIKE]
     if before < 0:
         alike[0] = after
@@ -99,15 +92,15 @@ def _unlink(ch, i):
 
 
 @bare
-def append(ch, i):
-    """Request i enters the command queue of its bank."""
-    g, request, b = ch.state, ch.request, int(ch.request[i, f.BANK])
-    bank = ch.bank[b]
+def append(ch, i, b, row, kind):
+    """Request i, of a kind for a row of bank b, enters its command queue."""
+    g, request, bank = ch.state, ch.request, ch.bank[b]
+    changed = bank[f.FINAL] < 0
     request[i, f.NEXT], request[i, f.BEFORE], request[i, f.TURN] = -1, bank[f.FINAL], g[f.TURNS]
     g[f.TURNS] += 1
-    _link(ch, i)
+    _link(ch, i, b, row, kind)
     if bank[f.FINAL] < 0:
-        bank[f.FIRST], bank[f.RUN], bank[f.FIRST_ROW] = i, i, request[i, f.ROW]
+        bank[f.FIRST], bank[f.RUN], bank[f.FIRST_ROW] = i, i, row
     else:
         request[bank[f.FINAL], f.NEXT] = i
     bank[f.FINAL] = i
@@ -115,22 +108,23 @@ def append(ch, i):
     if bank[f.ENTRIES] >= ch.policy[f.QUEUE_MAX]:
         g[f.FULL] |= 1 << b
     g[f.QUEUED] += 1
-    if bank[f.MEM] >= 0 and ch.request[i, f.ROW] == bank[f.MEM]:
-        hit = f.READ_HIT if ch.request[i, f.KIND] == f.RD else f.WRITE_HIT
+    if row == bank[f.MEM]:
+        hit = f.READ_HIT if kind == f.RD else f.WRITE_HIT
         if bank[hit] < 0:
             bank[hit] = i
-    if request[i, f.ROW] != g[f.RESERVED]:
+            changed = True
+    if row != g[f.RESERVED]:
         wake(ch, b)
-    remark(ch, b)
+    if changed:
+        remark(ch, b)
 
 
 @bare
-def take(ch, i):
-    """Request i, a hit, leaves its command queue."""
-    g, request, kind, b = ch.state, ch.request, ch.request[i, f.KIND], int(ch.request[i, f.BANK])
-    bank = ch.bank[b]
+def take(ch, i, b, kind):
+    """Request i, a hit of a kind, leaves the command queue of bank b."""
+    g, request, bank = ch.state, ch.request, ch.bank[b]
     after, before, hit = request[i, f.NEXT], request[i, f.BEFORE], f.READ_HIT if kind == f.RD else f.WRITE_HIT
-    _unlink(ch, i)
+    _unlink(ch, i, b, bank[f.MEM], kind)
     after_hit = next_hit(ch, request[i, f.NEXT_ALIKE], b, bank[f.MEM], kind)
     if bank[hit] == i:
         bank[hit] = after_hit

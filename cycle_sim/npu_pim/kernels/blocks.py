@@ -111,19 +111,19 @@ def arrives(chs, t):
 def send(chs, c, port, word, when, soonest, group):
     """A request for channel c, behind earlier ones; when, soonest: see `leaves` and `arrives`. Returns whether it
     fits."""
-    order, ends, size = chs.order, chs.port, chs.order.shape[2]
-    if ends[c, port, f.OFFERED] == ends[c, port, f.LAST_ONE]:  # empty: what was used last is near in memory
-        ends[c, port, f.OFFERED] = ends[c, port, f.LAST_ONE] = ends[c, port, f.PASSED] = 0
-    at = ends[c, port, f.LAST_ONE]
-    if at - ends[c, port, f.OFFERED] >= size:
+    order, ends, size = chs.order[c, port], chs.port[c, port], chs.order.shape[2]
+    if ends[f.OFFERED] == ends[f.LAST_ONE]:  # empty: what was used last is near in memory
+        ends[f.OFFERED] = ends[f.LAST_ONE] = ends[f.PASSED] = 0
+    at = ends[f.LAST_ONE]
+    if at - ends[f.OFFERED] >= size:
         return False
-    ends[c, port, f.LAST_ONE] = at + 1
-    first = ends[c, port, f.PASSED if chs.policy[f.PATH] else f.OFFERED]
-    while at > first and order[c, port, (at - 1) & (size - 1), f.WHEN] > when:
+    ends[f.LAST_ONE] = at + 1
+    first = ends[f.PASSED if chs.policy[f.PATH] else f.OFFERED]
+    while at > first and order[(at - 1) & (size - 1), f.WHEN] > when:
         for x in range(f.N_ORDER):
-            order[c, port, at & (size - 1), x] = order[c, port, (at - 1) & (size - 1), x]
+            order[at & (size - 1), x] = order[(at - 1) & (size - 1), x]
         at -= 1
-    sent = order[c, port, at & (size - 1)]
+    sent = order[at & (size - 1)]
     sent[f.WORD], sent[f.WHEN], sent[f.OF] = word, when, group
     chs.state[c, f.NOW] = min(chs.state[c, f.NOW], soonest)
     return True

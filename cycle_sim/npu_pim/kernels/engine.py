@@ -150,7 +150,7 @@ def _issue(ch, t, c, b, what):
         arm(ch.device, c, b, t)
     if c == f.RD or c == f.WR:
         ch.bank[b, f.SERVED] += 1
-        take(ch, what)
+        take(ch, what, b, c)
         if c == f.RD:
             respond_read(ch, what, t + p[f.READ_CK])
         else:

@@ -52,6 +52,7 @@ def advance(chs, c, until):
 def run_all(p, chs):
     """Run all operators of a program. STUCK: a READRES finds a bank closed; FULL: a channel has no place left; WAITING:
     requests of a channel wait for one another for ever."""
+    _fits(p, chs)
     npu = p.npu
     for o in range(p.op.shape[0]):
         if p.op[o, k.WAITS] == 0:
@@ -65,6 +66,18 @@ def run_all(p, chs):
             return STUCK
         _in_time(chs, npu[k.SEEN])
     return FULL
+
+
+@bare
+def _fits(p, chs):
+    """As `engine._fits`, for the core."""
+    assert p.op.shape[1] == k.N_OP
+    assert p.block.shape[1] == k.N_BLOCK
+    assert p.task.shape[1] == k.N_TASK
+    assert p.store.shape[1] == k.N_STORE
+    assert chs.order.shape[3] == f.N_ORDER
+    assert chs.port.shape[2] == f.N_PORT
+    assert chs.state.shape[1] == f.N_STATE
 
 
 @bare

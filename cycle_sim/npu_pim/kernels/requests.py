@@ -265,7 +265,7 @@ def move(ch):
         if _queue_full(ch, own, entry[f.TO], blocked):
             continue
         g[f.STILL], g[f.BLOCKED_TO] = own, k
-        i = entry[f.SLOT]
+        i, to, row = entry[f.SLOT], entry[f.TO], column_at(entry[f.KEY])[1]  # before `_drop` moves others there
         if own == WRITES:
             if _write_waits(ch, i):
                 return g[f.LOCK] >= 0 or drained != 0
@@ -273,12 +273,12 @@ def move(ch):
         _drop(ch, own, k)
         if g[f.LOCK] == i:
             g[f.LOCK] = -1
-        if own == PIMS or (ch.request[i, f.KIND] != RD and own == READS):
+        if to < 0:  # a PIM command
             ch.dots[g[f.DOTS_END] % ch.dots.shape[0]] = i
             g[f.DOTS_END] += 1
             g[f.TILES] += ch.request[i, f.LAST]
         else:
-            append(ch, i)
+            append(ch, i, to, row, RD if own == READS else WR)
         return True
     g[f.STILL], g[f.BLOCKED_TO] = own, length[own]
     return changed
