@@ -14,7 +14,9 @@ from pimloom.cycle_sim.asic import latency_cyc
 from pimloom.mappers.decode import Decoder
 from pimloom.mappers.geometry import geometry
 from pimloom.mappers.plan import Plan, max_tokens, plan
+from pimloom.systems.devices.device import Share, device_of
 from pimloom.systems.devices.simulate import simulate
+from pimloom.workload.batch import Batch
 
 PART = load_part("gddr6_pim_gpt").value
 TABLE, EIGHT = compile_table(PART), geometry(PART, 8)
@@ -180,6 +182,23 @@ def test_layers_of_two_kinds_run_in_their_order() -> None:
     assert times[()] + times[(0, 1)] == 2 * times[(0,)]
     assert plan(changed(sliding_window=16, full_attention_layers=(0,)), EIGHT, 9).runs == ((0, 1), (1, 1))
     assert plan(LLAMA, EIGHT, 9).runs == ((0, 2),)
+
+
+def test_the_device_steps_through_both_kinds_and_what_stands_before_them() -> None:
+    """As the whole run, refresh on: its steps follow one another, from the scaled embedding to the capped logits."""
+    llm = changed(
+        sliding_window=3, full_attention_layers=(1,), scaled_embedding=True, final_logit_softcapping=True,
+        vocab_size=1000,
+    )  # fmt: skip
+    system = load_system("pim_gpt", {"workload.lm_head": "true"})
+    device = device_of(system, llm, Share(1, llm.num_hidden_layers, tokens=9))
+    found = [device.step(Batch.decode([t])) for t in range(1, 10)]
+    whole = simulate(system, llm, 9)
+    assert sum(step.end_ps for step in found) == pytest.approx(whole.latency_s * 1e12, abs=1)
+    names = [span.operator for span in found[-1].spans]
+    assert names[0] == "scaled embedding" and names[-1] == "softcap of logits" and names.count("score") == 2
+    seen = [span.end_ps - span.start_ps for span in found[-1].spans if span.operator == "softmax"]
+    assert seen == [1000, 3000]  # 32 x 3 elements on 128 lanes, 32 x 9
 
 
 # Experts.
