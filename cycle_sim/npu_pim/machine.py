@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pimloom.arch.error import UserError
 from pimloom.arch.pim_channel import PimChannel
 from pimloom.arch.units import BITS_PER_BYTE, ceil_div, ps_to_mhz
 from pimloom.cycle_sim.npu_pim.build import build
@@ -115,8 +116,8 @@ def run(
 ) -> Ran:
     """Run all operators from an idle machine, with `ports` ways into a channel, or as many as the program uses.
 
-    log: keep the commands of each channel; must be at least `busiest` of a run without log, and is not checked. Raises
-    PimError, as NeuPIMs' simulator aborts.
+    log: keep the commands of each channel, at most so many. Raises UserError if a channel has more, PimError as
+    NeuPIMs' simulator aborts.
     """
     ports = max(ports, program.ports)
     part = spec.part.organization
@@ -132,6 +133,8 @@ def run(
     chs = _stack(one, channels)
     chs.state[:, f.NUMBER] = np.arange(channels)
     code = machine.run_all(packed, chs)
+    if log and chs.state[:, f.N_COMMANDS].max() > log:  # the channel stopped there
+        raise UserError(f"a channel has more than the {log} commands that its log holds; a run without log counts them")
     assert code != machine.FULL, "room is for all requests of two operators"
     if code == machine.STUCK:
         raise PimError("PIM reads a result from a bank whose row was closed for a refresh")
