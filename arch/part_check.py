@@ -1,7 +1,7 @@
 """Whether a part's numbers agree with its standard and with each other."""
 
 from pimloom.arch.currents import contradictions
-from pimloom.arch.dram import SELF_REFRESH
+from pimloom.arch.dram import SELF_REFRESH, STACK_IDS
 from pimloom.arch.error import UserError
 from pimloom.arch.part import Part
 from pimloom.arch.standard import join_tables
@@ -21,7 +21,11 @@ def check_part(part: Part, where: str) -> None:
     if extra := sorted(part.timing.keys() - welcome.keys()):
         known = ", ".join(sorted(welcome))
         raise UserError(f"{where}: at $.timing.{extra[0]}: {part.standard} has no such timing; it has {known}")
-    for together in (standard.optional.keys() & SELF_REFRESH, standard.optional.keys() - SELF_REFRESH):
+    optional, alone = standard.optional.keys(), {**SELF_REFRESH, **STACK_IDS}
+    if org.ranks > 1 and (missing := sorted(optional & STACK_IDS.keys() - part.timing.keys())):
+        said = f"missing key {missing[0]} ({welcome[missing[0]]}), which {org.ranks} ranks need"
+        raise UserError(f"{where}: at $.timing: {said}")
+    for together in (optional & SELF_REFRESH, optional - alone):
         absent, found = sorted(together - part.timing.keys()), sorted(together & part.timing.keys())
         if absent and found:
             key = absent[0]

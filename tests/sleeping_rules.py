@@ -25,6 +25,6 @@ PBR2ACT = "tPBR2ACT between the same commands is longer"
 SLEEPING_IN_PARTS = {  # (part, rule): reason
     ("gddr6_16000", "REFpb → ACT REFpb, same channel, 4th latest: tFAW"): SHORT_WINDOW,
     ("hbm2_2400", "ACT → ACT, same pseudo channel, 4th latest: tFAW"): SHORT_WINDOW,
-    ("hbm3_6400", "ACT → ACT, same pseudo channel, 4th latest: tFAW"): SHORT_WINDOW,
+    ("hbm3_6400", "ACT → ACT, same rank, 4th latest: tFAW"): SHORT_WINDOW,
     ("lpddr5_6400", "ACT → REFpb, same rank: tRRD_S"): PBR2ACT,
 }

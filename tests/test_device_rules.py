@@ -7,13 +7,11 @@ at several nodes; the literal reading looks through the whole history before eac
 from random import Random
 from typing import NamedTuple
 
-import msgspec
 import numpy as np
 import pytest
 
 from pimloom.arch.command import STREAM, Command, Level, Row, Rule
-from pimloom.arch.part import Part
-from pimloom.arch.system import list_names, load_part
+from pimloom.arch.system import list_names
 from pimloom.arch.table import Table, build_table, rule_rows
 from pimloom.cycle_sim.dram import Engine
 from pimloom.cycle_sim.dram.monitor import check_trace
@@ -21,6 +19,7 @@ from pimloom.cycle_sim.dram.trace import expand
 from pimloom.rtl.flow.stimulus import draw_cases, shrink
 from tests.naive_history import History
 from tests.streams import organization
+from tests.test_monitor import part_of
 
 RANKS = (1, 2, 4)
 CASES = 100
@@ -113,18 +112,12 @@ def test_a_command_that_comes_a_clock_earlier_breaks_a_rule():
     assert bound > 300
 
 
-def with_ranks(name: str, ranks: int) -> Part:
-    """The part with 2 × 2 banks in each of so many ranks."""
-    part = load_part(name).value
-    return msgspec.structs.replace(part, organization=msgspec.structs.replace(part.organization, ranks=ranks))
-
-
 @pytest.mark.parametrize("name", list_names("parts"))
 def test_streams_of_all_parts_are_legal_and_tight_on_any_number_of_ranks(name):
     """Two random streams that meet every rule; refresh on and off, timings drawn and the part's own."""
     bound = refreshes = 0
     for ranks in RANKS:
-        part = with_ranks(name, ranks)
+        part = part_of(name, ranks)
         for case in draw_cases(part, shrink(part, 2, 2), 2, 150, seed=ranks):
             found = Engine(case.table).issue(case.streams, refresh=case.refresh, due_ck=case.due_ck)
             trace = expand(case.table, case.streams, *found[:3])

@@ -3,6 +3,7 @@
 from itertools import product
 from random import Random
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -52,9 +53,10 @@ NAMES = ("", "pch", "rank", "bg", "bank")
 
 def part_of(name: str, ranks: int) -> Part:
     """The part with that many ranks, each as large as before."""
-    org = load_part(name).value.organization
-    more = {"organization.ranks": str(ranks), "organization.capacity_bytes": str(org.capacity_bytes * ranks)}
-    return load_part(name, more if org.ranks != ranks else {}).value
+    part = load_part(name).value
+    timing = part.timing | ({"tCCD_R": part.timing["tCCD_L"]} if part.standard == "hbm3" else {})
+    organization = msgspec.structs.replace(part.organization, ranks=ranks)
+    return msgspec.structs.replace(part, timing=timing, organization=organization)
 
 
 @pytest.mark.parametrize("part", list_names("parts"))

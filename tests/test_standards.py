@@ -264,6 +264,37 @@ def test_ranks_share_the_data_pins(name: str, capacity: int, waits: tuple[int, .
     assert table.rules.size.tolist() == [1, 1, 2, *(2 * table_of(name).rules.size[3:]).tolist()]
 
 
+def test_stack_ids_of_hbm3(tmp_path: Path) -> None:
+    """Two of them share the pins of a pseudo channel: tCCD_R from RD to RD, other bank groups' distances else; each has
+    an activation window and a refresh of its own. The timing is asked for where there are several."""
+    more = {"organization.ranks": "2", "organization.capacity_bytes": str(2 * 2**30)}
+    said = "missing key tCCD_R (RD to RD, other stack ID of the same pseudo channel), which 2 ranks need"
+    with pytest.raises(UserError, match=re.escape(said)):
+        load_part("hbm3_6400", more)
+    text = (HERE / "parts" / "hbm3_6400.yaml").read_text()
+    (tmp_path / "part.yaml").write_text(text.replace("  tRRD_S:", "  tCCD_R: 3 nCK\n  tRRD_S:"))
+    table = compile_table(load_part(str(tmp_path / "part.yaml"), more).value)
+    assert table.rules.size.tolist() == [1, 2, 4, 16, 64] and int(table.rules.sibling.sum()) == 1
+
+    def last(*commands: tuple[str, int, int]) -> int:
+        """Clocks from the first to the last command; rows stand open before RD and WR."""
+        behind = commands[-1][0] in ("RD", "WR")
+        opened = [("ACT", rank, group) for rank in (0, 1) for group in (0, 1) if behind]
+        stream = np.zeros(len(opened) + len(commands), STREAM)
+        for row, (name, rank, group) in zip(stream, [*opened, *commands], strict=True):
+            row["cmd"], row["rank"], row["bg"], row["count"] = table.cmd(name), rank, group, 1
+        stream["release"][len(opened)] = 500
+        clocks = issue(table, [stream], refresh=False).issue_ck[0]
+        return int(clocks[-1] - clocks[len(opened)])
+
+    assert [last(("RD", 0, 0), ("RD", *other)) for other in ((0, 0), (0, 1), (1, 0), (1, 1))] == [4, 2, 3, 3]
+    assert [last(("WR", 0, 0), ("WR", *other)) for other in ((0, 0), (0, 1), (1, 0))] == [4, 2, 2]
+    assert [last(("RD", 0, 0), ("WR", *other)) for other in ((0, 1), (1, 0))] == [22, 22]
+    assert [last(("WR", 0, 0), ("RD", *other)) for other in ((0, 0), (0, 1), (1, 0))] == [22, 18, 18]
+    assert [last(("ACT", 0, 0), ("ACT", rank, 1)) for rank in (0, 1)] == [8, 2]
+    assert [last(("REFab", 0, 0), ("ACT", rank, 1)) for rank in (0, 1)] == [560, 2]
+
+
 # What is optional
 
 

@@ -51,6 +51,7 @@ BANK_REFRESH = {
     "tREFIpb": "average interval of REFpb, each of one bank of a rank or pseudo channel",
 }
 BANK_REFRESH_GAP = {"tRREFD": "REFpb to ACT or REFpb of another bank"}
+STACK_IDS = {"tCCD_R": "RD to RD, other stack ID of the same pseudo channel"}  # a part of several needs it
 RANKS = {"nRTRS": "pause of the data bus when another rank takes it over"}
 
 
@@ -70,22 +71,25 @@ def commands(
     )
 
 
-def rules(scope: Level, write_gap: str = "tCCD_L", precharge_all: str = "tRP") -> tuple[Rule, ...]:
-    """Their rules; the banks of one node of `scope` share data bus, activation window and refresh.
+def rules(
+    scope: Level, write_gap: str = "tCCD_L", precharge_all: str = "tRP", pins: Level | None = None
+) -> tuple[Rule, ...]:
+    """Their rules; the banks of one node of `scope` share activation window and refresh, those of `pins` the data bus.
 
-    write_gap: WR to WR of a bank group; precharge_all: PREab to ACT.
+    write_gap: WR to WR of a bank group; precharge_all: PREab to ACT. pins: the level of `scope`, if not another.
     """
+    pins = scope if pins is None else pins
     everything = tuple(command.name for command in commands(scope))
     return (
         # data bus and column path
-        Rule(scope, READS, READS, "nBL"),
-        Rule(scope, WRITES, WRITES, "nBL"),
-        Rule(scope, READS, READS, "tCCD_S"),
-        Rule(scope, WRITES, WRITES, "tCCD_S"),
+        Rule(pins, READS, READS, "nBL"),
+        Rule(pins, WRITES, WRITES, "nBL"),
+        Rule(pins, READS, READS, "tCCD_S"),
+        Rule(pins, WRITES, WRITES, "tCCD_S"),
         Rule(GROUP, READS, READS, "tCCD_L"),
         Rule(GROUP, WRITES, WRITES, write_gap),
-        Rule(scope, READS, WRITES, "nRTW"),
-        Rule(scope, WRITES, READS, "nCWL + nBL + tWTR_S"),
+        Rule(pins, READS, WRITES, "nRTW"),
+        Rule(pins, WRITES, READS, "nCWL + nBL + tWTR_S"),
         Rule(GROUP, WRITES, READS, "nCWL + nBL + tWTR_L"),
         # a bank's own row cycle
         Rule(BANK, ("ACT",), READS, "tRCDRD"),
