@@ -1,6 +1,5 @@
 """The shape of a language model, read from the `config.json` that Hugging Face publishes with it."""
 
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -112,53 +111,12 @@ class LlmSpec(msgspec.Struct, frozen=True, kw_only=True):
         """Whether a layer has one FFN for all tokens."""
         return self.num_experts == 1 or layer in self.dense_layers
 
-    @property
-    def params_matmul(self) -> int:
-        """Weights in the matrices of all decoder blocks: no embeddings, LM head, biases or norms.
-
-        All experts count, and their router where there is more than one.
-        """
-        heads = 2 * self.num_attention_heads + 2 * self.num_key_value_heads  # Q and output, K and V
-        attention = self.hidden_size * heads * self.head_dim
-        ffn = (3 if self.gated_ffn else 2) * self.hidden_size * self.intermediate_size
-        router = self.hidden_size * self.num_experts if self.num_experts > 1 else 0
-        return self.num_hidden_layers * (attention + self.num_experts * ffn + router)
-
     def decisive(self) -> dict[str, Any]:
         """All but the name, and of the fields with a default those that differ from it."""
         names, plain = self.__struct_fields__, self.__struct_defaults__
         defaults = dict(zip(names[-len(plain) :], plain, strict=True))
         values = msgspec.structs.asdict(self) | {"name": ""}
         return {f: v for f, v in values.items() if f not in defaults or v != defaults[f]}
-
-
-NEWER = {  # what a system that does not take a model's operators from `workload` has no rule for
-    "full_attention_layers": "windows in some layers only",
-    "norm_placement": "norms behind attention and FFN",
-    "shared_norm": "one norm for attention and FFN",
-    "qk_norm": "norms of Q and K",
-    "attn_logit_softcapping": "soft-capped scores",
-    "attention_sinks": "attention sinks",
-    "moe_intermediate_size": "experts of another width than the FFN",
-    "num_shared_experts": "shared experts",
-    "dense_layers": "layers without experts",
-    "router_bias": "a bias of the router",
-    "q_lora_rank": "compressed queries",
-    "kv_lora_rank": "a compressed cache (MLA)",
-    "v_head_dim": "values of another width than keys",
-}
-
-
-@lru_cache(maxsize=64)
-def newer(llm: LlmSpec) -> tuple[str, ...]:
-    """What a model has of `NEWER`, in words."""
-    return tuple(said for field, said in NEWER.items() if field in llm.decisive())
-
-
-def refuse_newer(llm: LlmSpec, who: str) -> None:
-    """Raise UserError for a model that `who` has no rules for."""
-    if found := newer(llm):
-        raise UserError(f"{llm.name}: {who} has no rule for {', '.join(found)}, which this {llm.model_type} model has")
 
 
 def list_presets() -> list[str]:

@@ -5,11 +5,15 @@ backward pass. What recomputation repeats is not charged. Bandwidths are in GB/s
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 
-from pimloom.arch.llm import LlmSpec, refuse_newer
+from pimloom.arch.llm import LlmSpec
 from pimloom.arch.training import Job, Split
 from pimloom.arch.units import BYTES_PER_GB, FLOP_PER_TFLOP
 from pimloom.cycle_sim.schedule import in_flight, slots
+from pimloom.workload.batch import Batch, Request
+from pimloom.workload.derive import equal_layers, layer_ops
+from pimloom.workload.need import of_experts, weights
 
 PASSES = 3  # forward, and the backward pass's two products for each of its own
 FLOP_PER_MAC = 2
@@ -41,46 +45,31 @@ class Step:
         )
 
 
-@dataclass(frozen=True)
-class Weights:
-    """Weights of a model: in all its layers without experts, in all experts of all layers, in the embeddings."""
-
-    dense: int
-    experts: int
-    embedding: int
-
-    @property
-    def total(self) -> int:
-        """All weights."""
-        return self.dense + self.experts + self.embedding
-
-
-def weights(model: LlmSpec) -> Weights:
-    """A model with one expert has a dense FFN; an untied output matrix counts with the embedding."""
-    refuse_newer(model, "training")
-    experts = 0
-    if model.num_experts > 1:
-        matrices = 3 if model.gated_ffn else 2
-        each = matrices * model.hidden_size * model.intermediate_size
-        experts = model.num_hidden_layers * model.num_experts * each
-    table = model.vocab_size * model.hidden_size
-    return Weights(model.params_matmul - experts, experts, table if model.tie_word_embeddings else 2 * table)
-
-
+@lru_cache(maxsize=64)
 def sequence_flops(model: LlmSpec, tokens: int) -> tuple[float, float]:
     """FLOPs of one sequence, forward and backward: all but the experts, and the experts that its tokens use.
 
-    Attention is causal: a token sees half the sequence in the mean, or its window.
+    Attention is causal: a token sees half the sequence in the mean, or its window. What is between matrix products is
+    free.
     """
-    of = weights(model)
-    output = model.vocab_size * model.hidden_size
-    seen = tokens * tokens / 2
-    if model.sliding_window and model.sliding_window < tokens:
-        seen = tokens * model.sliding_window - model.sliding_window**2 / 2
-    scores = 2 * model.num_hidden_layers * seen * model.num_attention_heads * model.head_dim  # Q K^T, and times V
-    used = of.experts * model.num_experts_per_tok / model.num_experts
-    dense = FLOP_PER_MAC * ((of.dense + output) * tokens + scores)
-    return PASSES * dense, PASSES * FLOP_PER_MAC * used * tokens
+    batch = Batch((Request("train", tokens, tokens, tokens),))
+    dense, experts, scores = weights(model).output * tokens, 0, 0.0
+    for group in equal_layers(model, range(model.num_hidden_layers)):
+        for op in layer_ops(model, batch, layer=group[0]):
+            if op.kind in ("score", "value"):  # Q K^T, and times V
+                scores += len(group) * _seen(tokens, op.window) * op.heads * op.head_dim
+            elif of_experts(op):
+                experts += len(group) * op.macs
+            else:
+                dense += len(group) * op.macs
+    return PASSES * FLOP_PER_MAC * (dense + scores), float(PASSES * FLOP_PER_MAC * experts)
+
+
+def _seen(tokens: int, window: int | None) -> float:
+    """Over all tokens of a sequence, those that each sees; of itself it counts one half."""
+    if window and window < tokens:
+        return tokens * window - window**2 / 2
+    return tokens * tokens / 2
 
 
 def memory_bytes(job: Job, split: Split) -> float:
@@ -107,7 +96,7 @@ def step(job: Job, split: Split) -> Step:
     compute = (dense + experts * uneven) / split.pp * split.micro_batch / reached
     activations = recipe.sequence_tokens * split.micro_batch * job.model.hidden_size * recipe.element_bytes
     reduce = recipe.all_reduces * layers * _ring(activations, split.tp) / (job.hbd.gb_s * BYTES_PER_GB)
-    exchange = recipe.all_to_alls * layers * uneven * _exchange_s(job, split, activations)
+    exchange = recipe.all_to_alls * _with_experts(job.model) * layers * uneven * _exchange_s(job, split, activations)
     hop = 2 * split.chunks * activations / split.tp / (gpu.dcn_gb_s * BYTES_PER_GB) if split.pp > 1 else 0.0
     each = compute + reduce + exchange + hop
     waiting = slots(job.schedule, split.pp, m, split.chunks) - m
@@ -115,6 +104,11 @@ def step(job: Job, split: Split) -> Step:
     mfu = (dense + experts) * job.batch / (total * job.gpus * gpu.peak_tflops * FLOP_PER_TFLOP)
     parts = (m * compute, m * reduce, m * exchange, m * hop, waiting * each, gradients)
     return Step(*parts, memory_bytes(job, split), mfu)
+
+
+def _with_experts(model: LlmSpec) -> float:
+    """Share of the layers that have experts."""
+    return sum(not model.is_dense(layer) for layer in range(model.num_hidden_layers)) / model.num_hidden_layers
 
 
 def _ring(n_bytes: float, devices: float) -> float:

@@ -20,6 +20,7 @@ from pimloom.arch.training import load_training
 from pimloom.reports.explain import Explanation
 from pimloom.reports.explain_standard import Explained
 from pimloom.systems.devices.result import Result
+from pimloom.workload.need import weights
 
 MANY = 5  # columns
 PIPE_WIDTH = 118  # columns when stdout is no terminal, so that output is the same everywhere
@@ -74,7 +75,7 @@ def catalogue() -> dict[str, dict[str, str]]:
         spec = load_llm(name)
         models[name] = (
             f"{spec.num_hidden_layers} layers, hidden {spec.hidden_size}, {spec.num_attention_heads} heads, "
-            f"{spec.params_matmul / 1e6:,.1f} M matrix parameters"
+            f"{weights(spec).blocks / 1e6:,.1f} M matrix parameters"
         )
     return {
         "parts": {name: load_part(name).value.description for name in list_names("parts")},

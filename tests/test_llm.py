@@ -8,6 +8,7 @@ import pytest
 
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import MODELS, LlmSpec, list_presets, load_llm
+from pimloom.workload.need import weights
 
 PRESETS = (
     "gpt2, gpt2-large, gpt2-medium, gpt2-xl, gpt3-13b, gpt3-175b, gpt3-30b, gpt3-7b, "
@@ -167,7 +168,7 @@ def test_presets(name: str, layers: int, hidden: int, heads: int, positions: int
         tie_word_embeddings=True,
         parallel_attention=False,
     )
-    assert load_llm(name).params_matmul == 12 * layers * hidden**2
+    assert weights(load_llm(name)).blocks == 12 * layers * hidden**2
 
 
 def test_every_preset_is_listed_and_has_a_source() -> None:
@@ -201,7 +202,7 @@ def test_published_configs(config: dict[str, Any], shape: tuple[object, ...], pa
         spec.sliding_window,
         spec.tie_word_embeddings,
     )
-    assert spec.params_matmul == params
+    assert weights(spec).blocks == params
     assert spec.vocab_size == config["vocab_size"]
     assert (spec.name, spec.model_type) == ("m", config["model_type"])
 
@@ -254,7 +255,7 @@ def test_null_means_derived() -> None:
 def test_spellings_that_vary() -> None:
     assert load(GPT2, drop=("n_positions",), n_ctx=512).max_position_embeddings == 512
     nemo = load(MISTRAL_7B, hidden_size=5120, head_dim=128)
-    assert (nemo.head_dim, nemo.params_matmul // 32) == (128, 5120 * (80 * 128 + 3 * 14336))
+    assert (nemo.head_dim, weights(nemo).blocks // 32) == (128, 5120 * (80 * 128 + 3 * 14336))
     assert load(QWEN2_7B, use_sliding_window=True).sliding_window is None
     assert load(QWEN2_7B, use_sliding_window=True, max_window_layers=0).sliding_window == 131072
 

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from pimloom.arch.error import UserError
-from pimloom.arch.llm import NEWER, LlmSpec
+from pimloom.arch.llm import LlmSpec
 from pimloom.arch.system import load_system
 from pimloom.sweeping.point.decode import decode
 from pimloom.sweeping.point.workload import work_of
@@ -72,7 +72,7 @@ def told(found):
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
-@pytest.mark.parametrize("field", [f for f in LlmSpec.__struct_fields__ if f not in NEWER])
+@pytest.mark.parametrize("field", [f for f in LlmSpec.__struct_fields__ if f not in NEWER_VALUES])
 def test_every_field_counts(system, field):
     assert CHANGED[field] != getattr(TINY, field)
     changed = replace(TINY, **{field: CHANGED[field]})
@@ -86,7 +86,7 @@ def test_every_field_counts(system, field):
 
 
 @pytest.mark.parametrize("system", ["npu_pim", "npu_only", "gpu_a100"])
-@pytest.mark.parametrize("field", NEWER)
+@pytest.mark.parametrize("field", NEWER_VALUES)
 def test_every_field_of_newer_models_counts(system, field):
     base, *values = NEWER_VALUES[field]
     if base is MLA and system not in ("npu_only", "gpu_a100"):

@@ -19,7 +19,7 @@ from pimloom.arch.system import load_part, load_system
 from pimloom.mappers.geometry import geometry
 from pimloom.mappers.plan import Plan, max_tokens
 from pimloom.systems.devices.npu_pim.parallel import serve_on_devices
-from pimloom.workload.need import active_parameters, kv_bytes_per_token, parameters
+from pimloom.workload.need import active_parameters, kv_bytes_per_token, parameters, weights
 from tests.command import call
 
 HERE = Path(__file__).parent
@@ -71,7 +71,7 @@ def tree(name: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", LOADED)
 def test_its_blocks_have_the_published_number_of_weights(name: str) -> None:
-    assert load_llm(HERE / "models" / f"{name}.json").params_matmul == LOADED[name]
+    assert weights(load_llm(HERE / "models" / f"{name}.json")).blocks == LOADED[name]
 
 
 @pytest.mark.parametrize("name", PARAMETERS)
@@ -181,7 +181,7 @@ def test_a_key_that_nothing_would_use_is_refused(name: str, tmp_path: Path) -> N
 )
 def test_the_same_keys_are_taken_where_they_change_nothing(name: str, change: dict[str, Any], tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps(tree(name) | change))
-    assert load_llm(tmp_path).params_matmul == LOADED[name]
+    assert weights(load_llm(tmp_path)).blocks == LOADED[name]
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from pimloom.cycle_sim.machine import Machine, Outcome, command_counts
 from pimloom.mappers.decode import Decoder
 from pimloom.mappers.geometry import geometry
 from pimloom.mappers.plan import Plan, max_tokens, plan
+from pimloom.workload.need import weights
 from tests import reference_model as ref
 
 TOKENS = 1024
@@ -275,7 +276,7 @@ def test_data_reduction(name):
 
 def test_published_shape_of_the_models():
     """Rows 1 (1.4 and 1.15 billion parameters, in units of 2**20), 2, 8, 9 and 10."""
-    sizes = {name: load_llm(name).params_matmul for name in ("gpt2-xl", "gpt3-xl")}
+    sizes = {name: weights(load_llm(name)).blocks for name in ("gpt2-xl", "gpt3-xl")}
     assert [n // 2**20 for n in sizes.values()] == [1406, 1152]
     assert [round(n / 1e9, 3) for n in sizes.values()] == [1.475, 1.208]
     b = bench("gpt3-xl")

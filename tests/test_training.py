@@ -14,8 +14,9 @@ from pimloom.arch.fabric_cost import Hbd
 from pimloom.arch.llm import LlmSpec, load_llm
 from pimloom.arch.training import Job, Split, load_training
 from pimloom.cycle_sim.schedule import is_regular
-from pimloom.cycle_sim.training import Step, memory_bytes, sequence_flops, step, weights
+from pimloom.cycle_sim.training import Step, memory_bytes, sequence_flops, step
 from pimloom.mappers.training import Cost, best, splits
+from pimloom.workload.need import weights
 from tests.naive_pipeline import busiest_link
 from tests.naive_training import LLAMA, Shape
 from tests.naive_training import step as naive_step
@@ -79,6 +80,25 @@ def test_a_tied_table_counts_once_and_a_window_limits_attention() -> None:
     rest = 3 * 2 * (weights(window).dense + 128256 * 16384)
     seen = sum(min(i + 0.5, 512) for i in range(8192))  # the token itself counts half, as s² / 2 has it
     assert sequence_flops(window, 8192)[0] - rest * 8192 == pytest.approx(3 * 4 * 126 * seen * 16384, rel=1e-4)
+
+
+def test_flops_of_a_compressed_cache_and_shared_experts() -> None:
+    """DeepSeek-V2-Lite by hand: 27 layers, the first of them dense; two of 66 experts take all tokens, 6 of 64 each."""
+    model = load_llm(Path(__file__).parent / "models/deepseek-v2-lite.json")
+    h, tokens = 2048, 4096
+    attention = h * 16 * 192 + h * (512 + 64) + 512 * 16 * (128 + 128) + 16 * 128 * h
+    expert, first, router = 3 * h * 1408, 3 * h * 10944, 64 * h
+    of = weights(model)
+    assert of.dense == 27 * attention + first + 26 * (router + 2 * expert)
+    assert (of.experts, of.output, of.embedding) == (26 * 64 * expert, 102400 * h, 2 * 102400 * h)
+    scores = 27 * 16 * (192 + 128) * tokens**2 // 2
+    dense, experts = sequence_flops(model, tokens)
+    assert dense == 6 * ((of.dense + of.output) * tokens + scores)
+    assert experts == 6 * 26 * 6 * expert * tokens
+    done = step(Job(model, H100, RING, 16, 64), Split(4, 1, 4, 4))
+    assert 0 < done.mfu < 1
+    every = step(Job(changed(model, dense_layers=()), H100, RING, 16, 64), Split(4, 1, 4, 4))
+    assert done.all_to_all_s == pytest.approx(every.all_to_all_s * 26 / 27)
 
 
 @given(

@@ -7,6 +7,7 @@ import pytest
 
 from pimloom.arch.llm import load_llm
 from pimloom.arch.names import list_names
+from pimloom.workload.need import weights
 from tests.command import call
 
 LENGTHS = "seq_len\n100\n100\n"
@@ -39,9 +40,9 @@ def test_weights_that_leave_no_room_for_caches(system: str, tp: str, tmp_path: P
 def test_pim_gpt_says_how_many_channels_would_do(model: str) -> None:
     run = ("run", "pim_gpt", "--model", model, "--generate", "1", "--quiet")
     said = refused(*run)
-    weights = load_llm(model).params_matmul * 2
+    matrices = weights(load_llm(model)).blocks * 2
     (need,) = re.findall(r"its weights alone take ([\d,]+); take a smaller model or", said)
-    assert 1 <= int(need.replace(",", "")) / weights < 1.02  # rows and slots that are not full
+    assert 1 <= int(need.replace(",", "")) / matrices < 1.02  # rows and slots that are not full
     enough = int(said.rpartition("dram.channels=")[2])
     assert f"or --set dram.channels={enough}" in said
     assert "bytes of PIM memory" in refused(*run, "--set", f"dram.channels={enough - 1}")

@@ -111,9 +111,12 @@ def test_what_contradicts_itself_is_refused(changed: dict[str, Any], said: str) 
     assert isinstance(refused, str) and refused.startswith("dense: ") and said in refused
 
 
-def test_training_is_not_built() -> None:
-    with pytest.raises(UserError, match="^dense: operators of phase 'train' are not built; expected prefill, decode"):
-        ops(DENSE, Batch((Request("train", 8, 8, 0),)))
+@pytest.mark.parametrize("base", BASES)
+def test_training_runs_a_sequence_as_a_prompt_all_of_whose_logits_are_wanted(base: LlmSpec) -> None:
+    train, prompt = ops(base, Batch((Request("train", 8, 8, 8),))), ops(base, Batch.prefill([8]))
+    names = [[op.name for op in made] for made in (train, prompt)]
+    assert names[0] == names[1] and next(op for op in train if op.name == "lm_head").rows == 8
+    assert flops(op for op in train if op.layers) == flops(op for op in prompt if op.layers)
 
 
 # --- batches

@@ -103,9 +103,9 @@ def _core(
 def _compressed(llm: LlmSpec, mine: Cut, at: Sight, after: tuple[str, ...]) -> Iterator[Op]:
     """Multi-head latent attention: the cache holds one compressed vector and one rotated key of a token for all heads.
 
-    Prompts expand all keys and values of their context; decode and verification work in the compressed space, where the
-    matrix that would expand them is multiplied into Q and behind the sum of the values instead (DeepSeek-V2,
-    arXiv:2405.04434, 2.1.2). Every device of a tp group holds the whole cache.
+    Prompts and training expand all keys and values of their context; decode and verification work in the compressed
+    space, where the matrix that would expand them is multiplied into Q and behind the sum of the values instead
+    (DeepSeek-V2, arXiv:2405.04434, 2.1.2). Every device of a tp group holds the whole cache.
     """
     rows, turned = at.batch.rows, llm.rotated_dim
     latent = llm.kv_lora_rank or 0
@@ -123,7 +123,7 @@ def _compressed(llm: LlmSpec, mine: Cut, at: Sight, after: tuple[str, ...]) -> I
     yield Op(name="self_attn.rotary_emb", kind="rotary", rows=rotated, n_out=turned, after=(query, compressed))
     ready = ("self_attn.kv_a_layernorm", "self_attn.rotary_emb")
     yield Op(name="self_attn.cache", kind="cache_write", rows=rows, n_out=latent + turned, alike=True, after=ready)
-    expanded, absorbed = at.batch.of("prefill"), at.batch.of("decode", "verify")
+    expanded, absorbed = at.batch.of("prefill", "train"), at.batch.of("decode", "verify")
     last: tuple[str, ...] = ()
     if absorbed.requests:
         last += ("self_attn.kv_b_proj.v",)

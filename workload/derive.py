@@ -24,11 +24,11 @@ def ops(
 ) -> tuple[Op, ...]:
     """The operators of one step on one device, those of equal layers once.
 
-    A later operator of a layer waits for those that its `after` names, and for what they wait for. Raises UserError: a
-    phase that is not built, contexts beyond the model's positions, a shard that does not come out even.
+    A later operator of a layer waits for those that its `after` names, and for what they wait for. Of phase `train`
+    they are those of the forward pass; the backward pass multiplies twice for each of their products, for the gradient
+    of what came in and for that of the weights. Raises UserError: contexts beyond the model's positions, a shard that
+    does not come out even.
     """
-    if any(at.phase == "train" for at in batch.requests):
-        raise UserError(f"{llm.name}: operators of phase 'train' are not built; expected prefill, decode or verify")
     longest = max((at.context for at in batch.requests), default=0)
     if longest > llm.max_position_embeddings:
         raise UserError(

@@ -50,6 +50,48 @@ def kv_bytes(llm: LlmSpec, batch: Batch, shard: Shard = ALONE, bits: Bits = WIDE
     return ceil_div(elements * bits.cache, BITS_PER_BYTE)
 
 
+class Weights(NamedTuple):
+    """Elements of all matrices, without biases and norms.
+
+    dense: those that all tokens use; experts: those that a router chooses from; embedding: tables of words, the LM
+    head's among them where it has one of its own; output: what the LM head multiplies.
+    """
+
+    dense: int
+    experts: int
+    embedding: int
+
+    output: int
+
+    @property
+    def blocks(self) -> int:
+        """Of all decoder blocks, all experts and routers included."""
+        return self.dense + self.experts
+
+    @property
+    def total(self) -> int:
+        """All of them."""
+        return self.blocks + self.embedding
+
+
+@lru_cache(maxsize=256)
+def weights(llm: LlmSpec) -> Weights:
+    """The matrices of a model."""
+    dense = experts = 0
+    for group in equal_layers(llm, range(llm.num_hidden_layers)):
+        for op in layer_ops(llm, ONE, layer=group[0]):
+            held = len(group) * op.held * op.n_in * op.n_out if op.kind == "gemm" else 0
+            dense, experts = (dense, experts + held) if of_experts(op) else (dense + held, experts)
+    tables = [op for op in ops(llm, ONE) if op.name in ("embed_tokens", "lm_head")]
+    embedding, output = (op.n_in * op.n_out for op in tables)
+    return Weights(dense, experts, embedding + tables[1].held * output, output)
+
+
+def of_experts(op: Op) -> bool:
+    """Whether it is work of the experts that a router chooses."""
+    return op.name.startswith("mlp.experts.")
+
+
 class LayerNeed(NamedTuple):
     """Elements that the layers of a device keep: matrices with their biases (no norms), keys and values."""
 

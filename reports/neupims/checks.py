@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
-from pimloom.arch.llm import load_llm
 from pimloom.arch.npu_pim import NpuPimSystem
 from pimloom.energy.area import second_row_buffer
 from pimloom.reports.neupims.points import Cell, Point, Scope, machine, resolved
@@ -60,7 +59,7 @@ class Findings:
     def usage_of(self, point: Point) -> Usage | None:
         """Utilisation of a point's machine."""
         found = self.served(point)
-        return usage(found, machine(resolved(point)), load_llm(point.cell.model)) if found else None
+        return usage(found, machine(resolved(point))) if found else None
 
     def refusals(self) -> dict[str, list[Point]]:
         """Sentences of machines that could not run, and the points."""

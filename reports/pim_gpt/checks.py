@@ -22,6 +22,7 @@ from pimloom.reports.published import Published, read_published, span
 from pimloom.systems.devices.aim import macab_cycles
 from pimloom.systems.devices.result import Result
 from pimloom.systems.devices.simulate import account
+from pimloom.workload.need import weights
 
 HARD, SOFT, REPORT = "hard gate", "soft", "report only"
 MEBI = 2**20  # the paper's millions of parameters are 2^20 [derived]
@@ -109,8 +110,8 @@ def _configuration_rows(paper: Mapping[str, Published]) -> Rows:
         return _row(check, id, text, [value], text == f"{paper[id].low:{pattern}}", HARD, need)
 
     return [
-        row("parameters, GPT2-XL", "params_gpt2_xl", xl2.params_matmul / MEBI / 1000, ".1f"),
-        row("parameters, GPT3-XL", "params_gpt3_xl", xl3.params_matmul / MEBI / 1000, ".2f"),
+        row("parameters, GPT2-XL", "params_gpt2_xl", weights(xl2).blocks / MEBI / 1000, ".1f"),
+        row("parameters, GPT3-XL", "params_gpt3_xl", weights(xl3).blocks / MEBI / 1000, ".2f"),
         row("operations per parameter, GPT3-XL", "ops_per_parameter", _operations_per_parameter(xl3), ".1f"),
         row("peak compute", "peak", peak, ".9g", "exact"),
         row("power of the MAC units", "power_mac", hardware.dram.channels * part.pim_unit.mac_power_mw, ".1f"),
@@ -123,7 +124,7 @@ def _configuration_rows(paper: Mapping[str, Published]) -> Rows:
 def _operations_per_parameter(spec: LlmSpec) -> float:
     """Mean over the run: two per weight and four per cached value, over the weights."""
     cached = 4 * spec.num_hidden_layers * spec.hidden_size * (TOKENS + 1) / 2
-    return 2 + cached / spec.params_matmul
+    return 2 + cached / weights(spec).blocks
 
 
 def _simulated_rows(paper: Mapping[str, Published], found: Findings) -> Rows:

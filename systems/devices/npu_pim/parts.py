@@ -68,6 +68,11 @@ def title(op: Op) -> str:
     return known[0] if known else name.split(".", 1)[1].replace(".", "_")
 
 
+def on_arrays(said: str) -> bool:
+    """Whether an operator of this name in the results runs on the arrays."""
+    return said in ("qkv", "projection", "router", "ffn1", "ffn2", "fused_mha", "prompt") or "_proj" in said
+
+
 def values_in_keys(core: Sequence[Op], value: Op) -> bool:
     """Whether the values of a sum are parts of the keys of its scores: of a compressed cache for all heads (MLA)."""
     score = next(op for op in core if op.kind == "score" and op.requests == value.requests)

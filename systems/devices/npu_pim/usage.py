@@ -3,15 +3,14 @@
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from pimloom.arch.llm import LlmSpec
 from pimloom.arch.npu_pim import NpuPimSystem
 from pimloom.arch.system import System
 from pimloom.arch.units import J_PER_PJ, S_PER_PS
 from pimloom.energy.npu_pim import command_pj
 from pimloom.mappers.interleave import stages_of
+from pimloom.systems.devices.npu_pim.parts import on_arrays
 from pimloom.systems.devices.npu_pim.served import Served
 
-GEMMS = ("qkv", "projection", "ffn1", "ffn2", "router", "fused_mha")
 ON_PIM = ("logit", "attend")
 ON_NPU = ("npu_mac", "npu_vector", "npu_scratchpad")
 
@@ -31,10 +30,11 @@ class Usage(NamedTuple):
     bus: float
 
 
-def usage(found: Served, system: System, llm: LlmSpec) -> Usage | None:
-    """Utilisation of one device; None for a GPU, or a pipeline, of which the counts are not known.
+def usage(found: Served, system: System) -> Usage | None:
+    """Utilisation of one device; None for a GPU, or a pipeline, of which the counts are not known, or where
+    multiply-accumulates take no energy.
 
-    COMPs, reads and writes of all layers are what their energy says: energy / energy of one.
+    Multiply-accumulates, COMPs, reads and writes of all layers are what their energy says: energy / energy of one.
     """
     if system.kind != "npu_pim" or found.iteration_energy_by_cause_j is None:
         return None
@@ -46,31 +46,30 @@ def usage(found: Served, system: System, llm: LlmSpec) -> Usage | None:
     def count(command: str, cause: str) -> float:
         return joules.get(cause, 0.0) / (each[command] * J_PER_PJ)
 
-    macs = found.batch * llm.params_matmul / llm.num_hidden_layers * found.layers / found.tp
-    if spec.dram.row_buffers == "none":
-        macs += 2 * found.tokens * llm.num_attention_heads * llm.head_dim * found.layers / found.tp
+    if spec.energy is None or not spec.energy.pj_per_mac:
+        return None
+    macs = joules["npu_mac"] / (spec.energy.pj_per_mac * spec.energy.logic_scale * J_PER_PJ)
     npu, channels = spec.npu, spec.dram.channels
     comp = count("COMP", "comp") * part.cycles("nCOMP") if spec.dram.row_buffers != "none" else 0.0
     moved = (count("RD", "read") + count("WR", "write")) * part.cycles("nBL")
     return Usage(
         arrays=macs / (npu.arrays * npu.rows**2 * clocks),
-        gemm=_running(found, GEMMS) / clocks,
+        gemm=_running(found, on_arrays) / clocks,
         comp=comp / (channels * clocks),
-        attention=_running(found, ON_PIM, max) / clocks,
+        attention=_running(found, ON_PIM.__contains__, max) / clocks,
         bus=moved / (channels * clocks),
     )
 
 
-def _running(found: Served, names: tuple[str, ...], together: Callable[[list[int]], int] = sum) -> int:
-    """Cycles of an iteration in which one of these operators runs, those of a stage taken `together`."""
+def _running(found: Served, named: Callable[[str], bool], together: Callable[[list[int]], int] = sum) -> int:
+    """Cycles of an iteration in which one of the operators so named runs, those of a stage taken `together`."""
+    runs = {stage.name: stage.times(found.layers) for stage in stages_of(found.stages_cyc)}
+    kinds = [(kind.runs, kind.operators_cyc) for kind in found.layer_kinds] or [(runs, found.operators_cyc)]
     cycles = 0
-    for stage in stages_of(found.stages_cyc):
-        mine = [
-            c
-            for key, c in found.operators_cyc.items()
-            if key.split(".")[0] == stage.name and key.split(".")[1] in names
-        ]
-        cycles += stage.times(found.layers) * together([0, *mine])
+    for times, operators in kinds:
+        for stage, n in times.items():
+            mine = [c for key, c in operators.items() if key.split(".")[0] == stage and named(key.split(".")[1])]
+            cycles += n * together([0, *mine])
     return cycles
 
 
