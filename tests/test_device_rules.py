@@ -4,18 +4,20 @@ A random table has commands that act on any level, and rules with windows, betwe
 at several nodes; the literal reading looks through the whole history before each command.
 """
 
+from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
 import numpy as np
 import pytest
 
+import pimloom.arch
 from pimloom.arch.command import STREAM, Command, Level, Row, Rule
-from pimloom.arch.system import list_names
-from pimloom.arch.table import Table, build_table, rule_rows
+from pimloom.arch.system import list_names, load_part
+from pimloom.arch.table import Table, build_table, compile_table, rule_rows
 from pimloom.cycle_sim.dram import Engine
 from pimloom.cycle_sim.dram.monitor import check_trace
-from pimloom.cycle_sim.dram.trace import expand
+from pimloom.cycle_sim.dram.trace import TRACE, expand
 from pimloom.rtl.flow.stimulus import draw_cases, shrink
 from tests.naive_history import History
 from tests.streams import organization
@@ -137,3 +139,23 @@ def earlier_is_illegal(table: Table, trace: np.ndarray) -> int:
         early["clock"][i] -= 1
         assert any(v.at == i and v.kind == "rule" for v in check_trace(table, early))
     return len(late)
+
+
+@pytest.mark.parametrize("refresh", ["all_bank", "staggered", "per_bank"])
+def test_a_controller_of_several_stack_ids_obeys_their_rules(tmp_path, refresh):
+    """Each stack ID is refreshed when its own rows are closed; before, REFab reached rows that were open in another."""
+    text = (Path(pimloom.arch.__file__).parent / "parts" / "hbm3_6400.yaml").read_text()
+    text = text.replace("  tRRD_S:", "  tCCD_R: 3 nCK\n  tRRD_S:")
+    text = text.replace("  ranks: 1", "  ranks: 2").replace("capacity_bytes: 1073741824", "capacity_bytes: 2147483648")
+    part, log = tmp_path / "part.yaml", tmp_path / "commands.csv"
+    part.write_text(text)
+    pimloom.trace(str(part), pattern="random", requests=5000, commands=log, set={"controller.refresh": refresh})
+    table = compile_table(load_part(str(part)).value)
+    columns = np.genfromtxt(log, delimiter=",", names=True, dtype=None)
+    trace = np.zeros(len(columns), TRACE)
+    trace["cmd"], trace["clock"] = [table.cmd(name) for name in columns["command"]], columns["cycle"]
+    trace["pch"], trace["rank"] = np.divmod(columns["rank"], 2)  # pseudo channels count as ranks
+    for name, column in (("bg", "bank_group"), ("bank", "bank"), ("row", "row")):
+        trace[name] = np.maximum(columns[column], 0)
+    assert len(trace) > 10_000 and not check_trace(table, trace)
+    assert {"REFpb" if refresh == "per_bank" else "REFab"} < set(columns["command"])
