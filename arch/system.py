@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeVar
 
@@ -22,7 +22,9 @@ from pimloom.arch.names import list_names as list_names
 from pimloom.arch.npu_pim import NpuPimSystem
 from pimloom.arch.part import NonNegative, Part, Positive, PositiveFloat
 from pimloom.arch.part_channel import one_channel, without_pim
-from pimloom.arch.part_check import check_part
+from pimloom.arch.part_file import load_part as load_part
+from pimloom.arch.part_file import part_of
+from pimloom.arch.part_file import part_sheet as part_sheet
 
 Count = Annotated[int, msgspec.Meta(ge=0)]
 Share = Annotated[float, msgspec.Meta(gt=0, le=1)]
@@ -191,38 +193,6 @@ def spec_digest(system: System, model: LlmSpec, **asked: Any) -> str:
     return digest(system.digest, model.decisive(), asked)
 
 
-def part_sheet(name: str) -> Sheet:
-    """The file of a part by name or path, as text. Raises UserError."""
-    if is_optics(name):
-        raise UserError(f"part {name!r} is optical; expected a memory: {', '.join(list_names('parts'))}")
-    return read_sheet(find("parts", name))
-
-
-def load_part(name: str, overrides: Mapping[str, str] | None = None) -> Loaded[Part]:
-    """Read a part by name or path, check it against its standard and its own geometry. Raises UserError."""
-    return _part(part_sheet(name), overrides or {})
-
-
-def _part(sheet: Sheet, overrides: Mapping[str, str]) -> Loaded[Part]:
-    return _checked_part(sheet, tuple(overrides.items()))
-
-
-@lru_cache(maxsize=512)
-def _checked_part(sheet: Sheet, items: tuple[tuple[str, str], ...]) -> Loaded[Part]:
-    overrides = dict(items)
-    loaded, path = load_sheet(sheet, Part, overrides), sheet.path
-    try:
-        check_part(loaded.value, path)
-    except UserError as error:
-        place = str(error).removeprefix(f"{path}: at $.").partition(": ")
-        if place[0] in overrides:
-            raise UserError(f"--set {place[0]}: {place[2]}") from None
-        if overrides:
-            raise UserError(f"{error} (with {' '.join(f'--set dram.{key}' for key in overrides)})") from None
-        raise
-    return loaded
-
-
 def load_system(name: str, overrides: Mapping[str, str] | None = None) -> System:
     """Read a system by name or path, with `--set` overrides by dotted place. Raises UserError."""
     return resolve(read_sheet(find("systems", name)), overrides or {})
@@ -250,7 +220,7 @@ def resolve(sheet: Sheet, overrides: Mapping[str, str], part: Callable[[str], Sh
             raise UserError(_lacks_pim(path, device))
         below = {"pim": "newton"} | below
     try:
-        found = _part(part(device), below)
+        found = part_of(part(device), below)
     except UserError as error:
         raise below_dram(error, tree_of(sheet)) from None
     if spec.kind == "npu_pim":
