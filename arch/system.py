@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeVar
@@ -10,6 +10,8 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeVar
 import msgspec
 from msgspec.structs import asdict
 
+from pimloom.arch.composition import ComposedSystem
+from pimloom.arch.composition_load import compose
 from pimloom.arch.document import NEAREST, SET, nearest
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec
@@ -133,21 +135,28 @@ class RooflineSystem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     kernels_per_layer: Count
 
 
-STRUCTS: Mapping[str, type[msgspec.Struct]] = {"pim": PimSystem, "roofline": RooflineSystem, "npu_pim": NpuPimSystem}
+STRUCTS: Mapping[str, type[msgspec.Struct]] = {
+    "pim": PimSystem,
+    "roofline": RooflineSystem,
+    "npu_pim": NpuPimSystem,
+    "composed": ComposedSystem,
+}
 KINDS = tuple(STRUCTS)
 
 
-Spec = TypeVar("Spec", PimSystem, RooflineSystem, NpuPimSystem)
+Spec = TypeVar("Spec", PimSystem, RooflineSystem, NpuPimSystem, ComposedSystem)
 
 
 @dataclass(frozen=True)
 class System:
-    """A resolved system: its own spec, its part if it has one, and the source of every value by dotted place."""
+    """A resolved system: its own spec, its part if it has one, and the source of every value by dotted place. parts: of
+    a composed system, by the names of its memories."""
 
     name: str
-    spec: PimSystem | RooflineSystem | NpuPimSystem
+    spec: PimSystem | RooflineSystem | NpuPimSystem | ComposedSystem
     part: Part | None
     sources: Mapping[str, Source]
+    parts: Mapping[str, Part] = field(default_factory=dict)
 
     @property
     def kind(self) -> str:
@@ -172,9 +181,12 @@ class System:
     def digest(self) -> str:
         """Digest of all resolved values; names, descriptions and how a value was written do not count."""
         spec = asdict(self.spec) | {"description": ""}
-        if self.spec.kind != "roofline":
-            spec["dram"] = asdict(self.spec.dram) | {"part": ""}  # a name or a path: what stands behind it follows
-        return digest(spec, self.part and _decisive(self.part))
+        if "dram" in spec:
+            spec["dram"] = asdict(spec["dram"]) | {"part": ""}  # a name or a path: what stands behind it follows
+        if "memories" in spec:
+            spec["memories"] = {name: asdict(memory) | {"part": ""} for name, memory in spec["memories"].items()}
+        parts = {name: _decisive(part) for name, part in self.parts.items()}
+        return digest(spec, self.part and _decisive(self.part), *([parts] if parts else []))
 
 
 def digest(*values: Any) -> str:
@@ -204,6 +216,9 @@ def resolve(sheet: Sheet, overrides: Mapping[str, str], part: Callable[[str], Sh
     part: the text of a part by name, or by the path that `dram.part` comes to.
     """
     path, kind = Path(sheet.path), kind_of(sheet)
+    if kind == "composed":
+        composed = compose(sheet, overrides, part)
+        return System(path.stem, composed.spec, None, composed.sources, composed.parts)
     mine, below = split_overrides(overrides, tree_of(sheet))
     if kind == "roofline":
         baseline = load_sheet(sheet, RooflineSystem, mine)

@@ -61,6 +61,7 @@ MODULES = {  # kind of a system: the module whose `device(system, llm, share)` m
     "pim": "pimloom.systems.devices.pim_gpt",
     "npu_pim": "pimloom.systems.devices.npu_pim.device",
     "roofline": "pimloom.systems.devices.roofline",
+    "composed": "pimloom.systems.devices.composed.device",
 }
 
 

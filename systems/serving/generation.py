@@ -19,7 +19,8 @@ from pimloom.systems.serving.stepping import Part, Progress, Simulated, Wanted, 
 class Generated(WithSpans, frozen=True, kw_only=True):
     """Prompts first, in the order of the requests, then one token of each request in every iteration; fields as in
     CONVENTIONS.md. A request's first token comes with the end of its prompt. Embeddings, the LM head and sampling are
-    not in it. Energies are of all `tp` devices, None where the system or its part gives none."""
+    not in it, but of a composed system they are. Energies are of all `tp` devices, None where the system or its part
+    gives none."""
 
     system: str
     model: str

@@ -86,6 +86,6 @@ def _does(op: Op) -> VectorOp:
             return "rmsnorm" if op.function == "rmsnorm" else "norm"
         case "rotary":
             return "rotary"
-        case "router":
+        case "router" | "softmax":
             return "softmax"
     return "add"

@@ -98,7 +98,7 @@ def place_caches(shard: LayerShard, rows: int, layers: Layers, tokens: np.ndarra
 def shard_of(system: System, llm: LlmSpec, tp: int) -> LayerShard:
     """The model cut for `tp` devices. Raises UserError if it cannot be."""
     hardware, part = system.of_kind(NpuPimSystem), system.memory
-    _check_machine(hardware, part)
+    check_machine(hardware, part)
     if llm.kv_lora_rank and hardware.dram.row_buffers != "none":
         raise UserError(
             f"{llm.name}: PIM finds keys in rows of their own and values in others; a compressed cache (MLA) is both "
@@ -120,7 +120,7 @@ def shard_of(system: System, llm: LlmSpec, tp: int) -> LayerShard:
     return LayerShard(llm, hardware, shape, tp)
 
 
-def _check_machine(hardware: NpuPimSystem, part: Part) -> None:
+def check_machine(hardware: NpuPimSystem, part: Part) -> None:
     """Raise UserError for a machine that the simulation does not know."""
     org, channels = part.organization, hardware.dram.channels
     if channels & (channels - 1):
