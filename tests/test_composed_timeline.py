@@ -8,8 +8,8 @@ from pimloom.systems.devices.composed.timeline import Task, schedule
 
 
 def naive(tasks):
-    """In each picosecond: what has no length runs once it may; then each idle resource takes the first task that may."""
-    starts, now, running = {}, 0, {}
+    """Each picosecond: what has no length runs once it may; then each idle resource takes the first that may."""
+    starts, running, now = dict[int, int](), dict[str, int](), 0
 
     def may(i):
         before = tasks[i].after

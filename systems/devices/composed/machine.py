@@ -1,0 +1,192 @@
+"""A composed system at work: operators priced on their units, and scheduled as the overlap has it."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from math import fsum
+from typing import cast
+
+from pimloom.arch.composition import ComposedSystem
+from pimloom.arch.error import UserError
+from pimloom.arch.llm import LlmSpec
+from pimloom.arch.system import System
+from pimloom.arch.units import BITS_PER_BYTE, J_PER_PJ, S_PER_PS
+from pimloom.systems.devices.composed.flow import Flow, Work, joined
+from pimloom.systems.devices.composed.nodes import PEERS, Node, Plan, phase_of, units_of
+from pimloom.systems.devices.composed.placement import (
+    SAMPLES,
+    check_fits,
+    first_layers,
+    home_of,
+    memory_bytes,
+    weights,
+)
+from pimloom.systems.devices.composed.price import unit_of
+from pimloom.systems.devices.composed.timeline import schedule
+from pimloom.systems.devices.device import Capacity, Share
+from pimloom.systems.devices.run import Run, Span
+from pimloom.workload.batch import Batch, Request
+from pimloom.workload.derive import in_order, ops
+from pimloom.workload.need import ONE, layer_need
+from pimloom.workload.op import LINKS, Bits, Op
+from pimloom.workload.shard import Shard
+
+
+class Machine:
+    """See `Device`. Of a step its phase decides where operators run; embedding, LM head and sampling are in it."""
+
+    most_requests: int | None = None
+    in_order = False
+
+    def __init__(self, system: System, llm: LlmSpec, share: Share) -> None:
+        self.system, self.llm, self.share = system, llm, share
+        self.spec = cast(ComposedSystem, system.spec)
+        if share.fidelity != "physical":
+            raise UserError(f"--fidelity {share.fidelity}: {system.name} is composed, no simulator of it was published")
+        self._shard = Shard(tp=share.tp)
+        made = {phase: self.ops(SAMPLES[phase]) for phase in self.spec.runs}
+        if share.tp > 1 and self.spec.peers is None:
+            raise UserError(f"--tp {share.tp}: {system.name} has no key peers, the link to the next device; add one")
+        self.units = {name: unit_of(system, unit.type, name, llm) for name, unit in self.spec.units.items()}
+        for phase, found in made.items():
+            if why := self._refused(phase, found):
+                raise UserError(why)
+        self.home = home_of(system.name, self.spec, made)
+        self.weight_bytes = weights(self.spec, made)
+        self._plans = {phase: Plan(self.spec, self.units, phase) for phase in self.spec.runs}
+
+    def can_run(self, ops: Sequence[Op]) -> str | None:
+        """Every kind of operator needs a unit in each phase; that is checked when the device is made."""
+        return next((why for phase in self.spec.runs if (why := self._refused(phase, ops))), None)
+
+    def step(self, batch: Batch) -> Run:
+        """Raises UserError."""
+        self.check_phase(phase_of(batch))
+        bits = self.spec.element_bits
+        cache = layer_need(self.llm, batch, self._shard, self.share.layers).cache * bits // BITS_PER_BYTE
+        check_fits(self.system, self.spec, self.llm, self.weight_bytes, self.home, cache)
+        parts = [Batch(part) for part in dealt(batch.requests, self.spec.how.sub_batches)]
+        return self._scheduled(batch, [self.ops(part) for part in parts])
+
+    def run(self, batch: Batch, made: Sequence[Op]) -> Run:
+        """Some operators of a batch by themselves."""
+        return self._scheduled(batch, [made])
+
+    def check_phase(self, phase: str) -> None:
+        """Raise UserError for a phase that the system does not run."""
+        if phase not in self.spec.runs:
+            raise UserError(f"{self.system.name}: a step of {phase}, and runs has no {phase}; add it")
+
+    def _scheduled(self, batch: Batch, parts: Sequence[Sequence[Op]]) -> Run:
+        flows = [self._flow(phase_of(batch), made, i) for i, made in enumerate(parts)]
+        macs = sum(op.macs * op.times for made in parts for op in made)
+        return self._run(joined(flows, self.spec.overlap == "serial"), macs)
+
+    def capacity(self) -> Capacity:
+        """Of the memory of keys and values."""
+        there, bits = memory_bytes(self.system, self.spec, self.home), self.spec.element_bits
+        each = layer_need(self.llm, ONE, self._shard, self.share.layers).cache * bits // BITS_PER_BYTE
+        held = self.weight_bytes[self.home]
+        return Capacity(there, held, each, max(there - held, 0) // each)
+
+    def ops(self, batch: Batch) -> list[Op]:
+        """The operators of a step, those of equal layers once."""
+        bits = self.spec.element_bits
+        return list(first_layers(ops(self.llm, batch, self._shard, bits=Bits(bits, bits, bits)), self.share.layers))
+
+    def _refused(self, phase: str, found: Sequence[Op]) -> str | None:
+        """Why an operator cannot run in a phase; None if all can."""
+        for op in found:
+            names = units_of(self.spec, phase, op)
+            if not names:
+                known = ", ".join(self.spec.runs[phase])
+                return (
+                    f"{self.system.name}: runs.{phase}: no unit for {op.kind} ({op.name}), there are {known}; add "
+                    f"{op.kind} or all"
+                )
+            for name in names if op.kind not in LINKS else ():
+                if why := self.units[name].refuses(op):
+                    return f"{self.system.name}: runs.{phase}: {name} cannot run {op.kind} ({op.name}): {why}"
+        return None
+
+    def _flow(self, phase: str, made: Sequence[Op], part: int) -> list[Work]:
+        flow = Flow(self.spec, self.system.name, self.home, part, self.share.tp, [])
+        known = dict[tuple[int, ...], list[Node]]()
+        for layer, group in groupby(in_order(made), lambda one: one[0]):
+            found = [op for _, op in group]
+            key = found[0].layers
+            if layer is None or key not in known:
+                known[key] = list(self._plans[phase].nodes(found))
+            flow.add(known[key])
+        return flow.work
+
+    def _run(self, work: Sequence[Work], macs: int) -> Run:
+        tasks = [one.task for one in work]
+        starts = schedule(tasks)
+        commands: Counter[str] = Counter()
+        for one in work:
+            commands.update(one.price.commands)
+        spans = sorted(
+            Span(at, at + one.task.ps, one.name, one.task.resource)
+            for at, one in zip(starts, work, strict=True)
+            if one.task.ps
+        )
+        inside = sum(one.link_bytes for one in work if one.link != PEERS)
+        return Run(
+            end_ps=max((at + task.ps + task.lag_ps for at, task in zip(starts, tasks, strict=True)), default=0),
+            spans=tuple(spans),
+            commands=dict(commands),
+            interface_bytes=sum(one.price.interface_bytes for one in work),
+            link_bytes=self.share.tp * inside + sum(one.link_bytes for one in work if one.link == PEERS),
+            macs=macs,
+            least_ps=_least_ps(work),
+            device_j=self._energy_j(work),
+            devices=self.share.tp,
+        )
+
+    def _energy_j(self, work: Sequence[Work]) -> dict[str, float] | None:
+        """Of units the power while they work, of memories and links the bits; None if one that works gives none."""
+        found: dict[str, list[float]] = {}
+        for one in work:
+            name, unit = one.task.resource, self.spec.units.get(one.task.resource)
+            if one.link:
+                wire = self.spec.peers if one.link == PEERS else self.spec.links[one.link]
+                each, count = (
+                    wire.pj_per_bit if wire else None,
+                    one.link_bytes / (self.share.tp if one.link == PEERS else 1),
+                )
+                if each is None:
+                    return None
+                found.setdefault(one.link, []).append(count * BITS_PER_BYTE * each * J_PER_PJ)
+                continue
+            if unit is None or not one.price.ps:
+                continue
+            each = self.spec.memories[unit.memory].pj_per_bit
+            if unit.power_w is None or each is None:
+                return None
+            found.setdefault(name, []).append(unit.power_w * (one.price.ps * S_PER_PS))
+            found.setdefault(unit.memory, []).append(one.price.interface_bytes * BITS_PER_BYTE * each * J_PER_PJ)
+        return {name: fsum(joules) for name, joules in found.items()}
+
+
+def _least_ps(work: Sequence[Work]) -> Mapping[str, int]:
+    """Of each kind of work that of the resource that has most of it."""
+    most: dict[str, int] = {}
+    for limit, field in (("compute", 3), ("memory bandwidth", 4), ("commands", 5)):
+        total: Counter[str] = Counter()
+        for one in work:
+            total[one.task.resource] += cast(int, one.price[field])
+        most[limit] = max(total.values(), default=0)
+    links: Counter[str] = Counter()
+    for one in work:
+        links[one.task.resource] += one.task.ps if one.link else 0
+    return most | {"link": max(links.values(), default=0)}
+
+
+def dealt(requests: Sequence[Request], parts: int) -> list[tuple[Request, ...]]:
+    """Requests in so many parts, or as many as there are requests: the longest contexts first, each to the part with
+    the least context."""
+    found: list[list[Request]] = [[] for _ in range(min(parts, len(requests)))]
+    for at in sorted(requests, key=lambda at: -at.context):
+        min(found, key=lambda part: (sum(one.context for one in part), len(part))).append(at)
+    return [tuple(part) for part in found]
