@@ -125,6 +125,8 @@ def base_of(sweep: Sweep) -> Base:
     """Read all files that points of the sweep may need. Raises UserError."""
     sheet = read_sheet(find("systems", sweep.system))
     kind = kind_of(sheet)
+    if kind == "composed":
+        raise UserError(f"{sweep.system} is composed; a sweep takes systems of kind pim, npu_pim or roofline")
     values = _values(sweep)
     for key, some in values.items():
         check_key(kind, key)
