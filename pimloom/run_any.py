@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 WINDOW = "0:20"
 OUT = "leave it out"
-EQUAL = "write --prompt P --generate N --batch B instead, for equal requests"
 SEQUENCE = "write --prompt P --generate N instead, for one sequence"
 
 
@@ -68,17 +67,7 @@ def run_any(wanted: Run) -> Ran:
     if (sequence == "always" and wanted.requests is None) or (sequence == "alone" and not given):
         return _sequence(wanted, batched)
     from_prompts = wanted.requests is None and (wanted.prompt is not None or wanted.generate is not None)
-    return _generation(wanted) if from_prompts or is_composed(wanted) else _batch(wanted)
-
-
-def is_composed(wanted: Run) -> bool:
-    """Whether the system is composed, which takes equal requests from their prompts on and nothing else."""
-    from pimloom.arch.system import load_system
-
-    if load_system(wanted.system).spec.kind != "composed":
-        return False
-    _refuse({"requests": wanted.requests}, f"{wanted.system} is composed", {"requests": EQUAL})
-    return True
+    return _generation(wanted) if from_prompts else _batch(wanted)
 
 
 def _sequence(wanted: Run, batched: Mapping[str, object]) -> Ran:

@@ -23,6 +23,7 @@ class Traits(NamedTuple):
 TRAITS = {
     "pim": Traits("one device", "always", channels=False, pipelines=False, faults=False, lists=False),
     "roofline": Traits("a roofline", "alone", channels=False, pipelines=False, faults=False, lists=True),
+    "composed": Traits("composed", "never", channels=False, pipelines=False, faults=False, lists=False),
     "npu_pim": Traits("an NPU", "never", channels=True, pipelines=True, faults=True, lists=True),
 }
 

@@ -1,7 +1,6 @@
 """Systolic arrays with vector units: each different operator is simulated once, from an idle machine."""
 
 from collections.abc import Iterator, Sequence
-from typing import cast
 
 from msgspec.structs import replace
 
@@ -30,8 +29,7 @@ class ArraysOf:
 
     def __init__(self, system: System, name: str, llm: LlmSpec) -> None:
         self._alone = npu_system(system, name)
-        spec, part = cast(NpuPimSystem, self._alone.spec), self._alone.part
-        assert part is not None
+        spec, part = self._alone.of_kind(NpuPimSystem), self._alone.memory
         self._spec, self._part, org = spec, part, part.organization
         row = org.row_bytes * BITS_PER_BYTE // spec.npu.element_bits
         shape = Shape(llm.num_attention_heads, llm.num_key_value_heads, llm.head_dim, row, org.banks, 0, llm.head_dim)

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import cast
 
 import msgspec
 
@@ -30,7 +29,7 @@ class Beside:
     in_order = False
 
     def __init__(self, system: System, llm: LlmSpec, share: Share) -> None:
-        self.system, self._spec = system, cast(ComposedSystem, system.spec)
+        self.system, self._spec = system, system.of_kind(ComposedSystem)
         arrays, pim = self._checked(share)
         self._layers = NpuDevice(npu_system(system, arrays, pim, self._spec.how.sub_batches), llm, share)
         alone = msgspec.structs.replace(

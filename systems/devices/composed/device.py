@@ -1,7 +1,5 @@
 """A system that its YAML composes, as a device."""
 
-from typing import cast
-
 from pimloom.arch.composition import ComposedSystem
 from pimloom.arch.composition_load import hands_over
 from pimloom.arch.llm import LlmSpec
@@ -14,5 +12,5 @@ from pimloom.systems.devices.device import Device, Share
 def device(system: System, llm: LlmSpec, share: Share) -> Device:
     """Units that are priced one by one; or those that the engine of arrays beside PIM simulates together. Raises
     UserError."""
-    together = hands_over(cast(ComposedSystem, system.spec), system.parts)
+    together = hands_over(system.of_kind(ComposedSystem), system.parts)
     return Beside(system, llm, share) if together else Machine(system, llm, share)

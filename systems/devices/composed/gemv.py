@@ -7,7 +7,7 @@ of a result's parts where a matrix has more rows than a row of a bank has elemen
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from pimloom.arch.part import Part
 from pimloom.arch.system import System
 from pimloom.arch.table import compile_table
 from pimloom.arch.units import BITS_PER_BYTE, ceil_div
-from pimloom.cycle_sim.dram import Engine
+from pimloom.cycle_sim.dram.stream import Engine
 from pimloom.energy.pim import ON_THE_PINS
 from pimloom.mappers.gemv import product, weighted_sum, write_k, write_v
 from pimloom.mappers.geometry import geometry
@@ -98,19 +98,21 @@ class BesideBanks:
         return self._price(runs, 1, max(channels))
 
     def _request(self, op: Op, at: Request) -> list[tuple[Ran, int]]:
-        """Streams of one head of keys, and how often each runs: once for each query head and new token."""
+        """Streams of one head of keys, for the query heads that share it, and for how many new tokens each runs."""
         found: Counter[int] = Counter()
         for context in range(at.context - at.new + 1, at.context + 1):
             tokens = context if op.window is None else min(context, op.window)
-            found[self._step(op.kind, tokens)] += op.heads // op.kv_heads
-        return [(self._head(op.kind, op.head_dim, tokens), n) for tokens, n in found.items()]
+            found[self._step(op.kind, tokens)] += 1
+        shared = op.heads // op.kv_heads
+        return [(self._head(op.kind, op.head_dim, tokens, shared), n) for tokens, n in found.items()]
 
-    def _head(self, kind: str, dim: int, tokens: int) -> Ran:
+    def _head(self, kind: str, dim: int, tokens: int, vectors: int) -> Ran:
+        key = kind, dim, tokens, vectors
         if kind == "score":
             k = Packed(self._one, dim, tokens)
-            return self._ran((kind, dim, tokens), lambda: product(self._table, k))
+            return self._ran(key, lambda: product(self._table, k, vectors=vectors))
         v = RowAligned(self._one, tokens, dim)
-        return self._ran((kind, dim, tokens), lambda: weighted_sum(self._table, v, tokens))
+        return self._ran(key, lambda: weighted_sum(self._table, v, tokens, vectors))
 
     def _step(self, kind: str, tokens: int) -> int:
         """The largest context with the same stream: a bank has a token more, or an access is full of them."""
@@ -181,9 +183,11 @@ class InLogic:
 
 def unit(system: System, name: str, llm: LlmSpec) -> BesideBanks | InLogic:
     """See `price.Make`."""
-    spec = cast(ComposedSystem, system.spec)
-    found = cast(GemvUnit, spec.units[name])
-    channels, part = cast(PartMemory, spec.memories[found.memory]).channels, system.parts[found.memory]
+    spec = system.of_kind(ComposedSystem)
+    found: GemvUnit = spec.units[name]
+    memory, part = spec.memories[found.memory], system.parts[found.memory]
+    assert isinstance(memory, PartMemory)
+    channels = memory.channels
     if found.at == "bank":
         return BesideBanks(part, channels, llm)
     return InLogic(found, part, channels, spec.element_bits)

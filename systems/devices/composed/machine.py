@@ -40,7 +40,7 @@ class Machine:
 
     def __init__(self, system: System, llm: LlmSpec, share: Share) -> None:
         self.system, self.llm, self.share = system, llm, share
-        self.spec = cast(ComposedSystem, system.spec)
+        self.spec = system.of_kind(ComposedSystem)
         if share.fidelity != "physical":
             raise UserError(f"--fidelity {share.fidelity}: {system.name} is composed, no simulator of it was published")
         self._shard = Shard(tp=share.tp)

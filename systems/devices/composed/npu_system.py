@@ -1,16 +1,13 @@
 """The arrays of a composition, alone or beside the PIM of their memory, as the NPU that the engine simulates."""
 
-from typing import cast
-
 from msgspec.structs import asdict
 
 from pimloom.arch.composition import ArraysUnit, ComposedSystem, GemvUnit, PartMemory
 from pimloom.arch.error import UserError
 from pimloom.arch.link import Link
 from pimloom.arch.npu_pim import Arrays, Faults, Interleave, NpuPimSystem, Packing, PimDram
-from pimloom.arch.part_channel import one_channel
+from pimloom.arch.part_channel import one_channel, without_pim
 from pimloom.arch.system import System
-from pimloom.arch.table import without_pim
 from pimloom.systems.devices.npu_pim.share import check_machine
 
 NO_LINK = Link(gbps=1, latency_ns=0, pj_per_bit=0, topology="ring")  # of one device, which sends nothing
@@ -19,15 +16,15 @@ NO_FAULTS = Faults(**dict.fromkeys(Faults.__struct_fields__, False))
 
 def npu_system(system: System, name: str, pim: str | None = None, sub_batches: int = 1) -> System:
     """The unit `name` as a system of its own, with the unit `pim` in its memory or without PIM. Raises UserError."""
-    spec = cast(ComposedSystem, system.spec)
-    unit = cast(ArraysUnit, spec.units[name])
-    memory, part = cast(PartMemory, spec.memories[unit.memory]), system.parts[unit.memory]
-    assert memory.controller is not None
+    spec = system.of_kind(ComposedSystem)
+    unit: ArraysUnit = spec.units[name]
+    memory, part = spec.memories[unit.memory], system.parts[unit.memory]
+    assert isinstance(memory, PartMemory) and memory.controller is not None
     channels, lanes, buffers, closes = memory.channels, 0, "none", "bank"
     if pim is None:
         channels, part = channels * part.organization.pseudo_channels, without_pim(part)
     else:
-        beside = cast(GemvUnit, spec.units[pim])
+        beside: GemvUnit = spec.units[pim]
         lanes, buffers = beside.lanes, "dual" if part.pim == "neupims" else "blocked"
         closes = beside.pim_precharge or "bank"
     part = one_channel(part)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from fractions import Fraction
 from math import ceil
-from typing import Any, cast
+from typing import Any
 
 from pimloom.arch.composition import ComposedSystem, RooflineUnit
 from pimloom.arch.llm import LlmSpec
@@ -22,7 +22,7 @@ def exactly(number: float) -> Fraction:
 
 def peak_bytes_ps(system: System, name: str) -> Fraction:
     """Bytes that a memory moves in a picosecond at its full rate."""
-    memory: Any = cast(ComposedSystem, system.spec).memories[name]
+    memory: Any = system.of_kind(ComposedSystem).memories[name]
     if name not in system.parts:
         return exactly(memory.gb_s) * BYTES_PER_GB / PS_PER_S
     return exactly(system.parts[name].peak_gb_s) * memory.channels * BYTES_PER_GB / PS_PER_S
@@ -35,7 +35,7 @@ class Processor:
     heads = 1
 
     def __init__(self, system: System, name: str) -> None:
-        unit: RooflineUnit = cast(ComposedSystem, system.spec).units[name]
+        unit: RooflineUnit = system.of_kind(ComposedSystem).units[name]
         self._flops_ps = exactly(unit.peak_tflops) * exactly(unit.peak_share) * FLOP_PER_TFLOP / PS_PER_S
         self._bytes_ps = peak_bytes_ps(system, unit.memory) * exactly(unit.memory_share)
         self._launch_ps = round(exactly(unit.launch_us) * PS_PER_US)

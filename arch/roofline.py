@@ -1,0 +1,39 @@
+"""A GPU or CPU of which its peak rate and its bandwidth are known."""
+
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Literal
+
+import msgspec
+
+from pimloom.arch.part import NonNegative, Positive, PositiveFloat
+
+Count = Annotated[int, msgspec.Meta(ge=0)]
+Share = Annotated[float, msgspec.Meta(gt=0, le=1)]
+
+
+class RooflineSystem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A GPU or CPU baseline: bandwidth, peak rate and a fixed cost per kernel."""
+
+    MEANING: ClassVar[Mapping[str, str]] = {
+        "peak_tflops": "peak arithmetic rate [TFLOPS]",
+        "memory_gb_s": "memory bandwidth [GB/s]",
+        "memory_bytes": "memory [bytes]",
+        "peak_share": "share of the peak rate that can be had [1]",
+        "memory_share": "share of the memory bandwidth that can be had [1]",
+        "element_bits": "width of weights and cache [bits]",
+        "power_w": "power while it runs [W]",
+        "launch_us": "cost of one kernel launch [µs]",
+        "kernels_per_layer": "kernels of one decoder layer and token [1]; a parallel block takes one less",
+    }
+
+    description: str
+    kind: Literal["roofline"]
+    peak_tflops: PositiveFloat
+    memory_gb_s: PositiveFloat
+    memory_bytes: Positive
+    peak_share: Share
+    memory_share: Share
+    element_bits: Positive
+    power_w: PositiveFloat
+    launch_us: NonNegative
+    kernels_per_layer: Count
