@@ -14,8 +14,9 @@ from pimloom.mappers.kv import Shape
 from pimloom.systems.devices.composed.npu_system import npu_system
 from pimloom.systems.devices.composed.price import Price
 from pimloom.systems.devices.npu_pim.attention import Placed, attention
+from pimloom.systems.devices.npu_pim.laid import channel_of
 from pimloom.systems.devices.npu_pim.npu_program import NpuProgram
-from pimloom.systems.devices.npu_pim.serve import PORTS, channel_of
+from pimloom.systems.devices.npu_pim.serve import PORTS
 from pimloom.systems.devices.npu_pim.shard import Shard
 from pimloom.workload.batch import seen
 from pimloom.workload.op import Op
@@ -72,7 +73,7 @@ class ArraysOf:
 def _as_built(op: Op) -> Iterator[Op]:
     """An operator as products in tiles and passes of the vector units over rows."""
     match op.kind:
-        case "gemm" | "norm":
+        case "gemm" | "norm" | "rotary" | "router":
             yield op
         case "score" | "value":
             for at in op.requests:
@@ -84,9 +85,9 @@ def _as_built(op: Op) -> Iterator[Op]:
             for at in op.requests:
                 rows = op.heads * at.new
                 yield Op(name=op.name, kind="softmax", rows=rows, n_out=seen(at, op.window))
-        case "activation" | "add" | "multiply" | "rotary" | "embedding":
+        case "activation" | "add" | "multiply" | "embedding":
             yield Op(name=op.name, kind="add", rows=op.rows, n_out=op.n_out, terms=op.terms)
-        case "router" | "sampling":
+        case "sampling":
             yield Op(name=op.name, kind="add", rows=op.rows, n_out=op.n_in)
 
 

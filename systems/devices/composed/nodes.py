@@ -103,7 +103,7 @@ class Plan:
                 continue
             core = [each for each in ops if each.name in [op.name.replace("score", name) for name in CORE]]
             units = {units_of(self._spec, self._phase, each) for each in core}
-            if len(units) == 1 and self._units[units.pop()[0]].fuses and len(core) == 3:
+            if len(units) == 1 and self._units[units.pop()[0]].fuses:
                 found |= dict.fromkeys([each.name for each in core], core[-1].name)
         return found
 
