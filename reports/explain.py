@@ -7,6 +7,16 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from pimloom.arch.composition import (
+    ArraysUnit,
+    ComposedSystem,
+    GemvUnit,
+    Overlap,
+    PartMemory,
+    PlainMemory,
+    RooflineUnit,
+    Wire,
+)
 from pimloom.arch.error import UserError
 from pimloom.arch.link import Link
 from pimloom.arch.load import Source, nearest
@@ -97,6 +107,15 @@ def all_fields() -> Mapping[str, str]:
         ("optics.hop", Hop),
         ("gpu", TrainingGpu),
         ("recipe", Recipe),
+        ("", ComposedSystem),
+        ("memories.NAME", PartMemory),
+        ("memories.NAME", PlainMemory),
+        ("units.NAME", ArraysUnit),
+        ("units.NAME", GemvUnit),
+        ("units.NAME", RooflineUnit),
+        ("links.NAME", Wire),
+        ("peers", Link),
+        ("overlap", Overlap),
     ):
         for name, meaning in struct.MEANING.items():
             found.setdefault(f"{prefix}.{name}" if prefix else name, meaning)
