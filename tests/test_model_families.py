@@ -231,9 +231,10 @@ def test_the_new_types_say_what_they_have(name: str) -> None:
     assert has == expected[name]
 
 
-SMALL: dict[str, dict[str, Any]] = {  # the same model with two layers, so that it fits and is quick
+SMALL: dict[str, dict[str, Any]] = {  # the same model with two layers, so that it fits and is quick; experts are alike
     "gpt2": {"n_layer": 2},
     **{name: {"num_hidden_layers": 2} for name in PARAMETERS if name != "gpt2"},
+    "mixtral-8x7b": {"num_hidden_layers": 2, "num_local_experts": 2},
     "qwen2-7b": {"num_hidden_layers": 2, "max_window_layers": 2},
     "gpt-oss-20b": {"num_hidden_layers": 2, "layer_types": ["sliding_attention", "full_attention"]},
 }
