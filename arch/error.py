@@ -6,7 +6,14 @@ class UserError(Exception):
 
 
 class GateError(Exception):
-    """A hard gate of a study does not hold: all outputs are written, and the CLI exits with code 1."""
+    """A hard gate of a study does not hold: all outputs are written, and the CLI exits with code 1.
+
+    found: the result all the same, for who asks in Python.
+    """
+
+    def __init__(self, said: str, found: object = None) -> None:
+        super().__init__(said)
+        self.found = found
 
 
 def one_line(said: object) -> str:

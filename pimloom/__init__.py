@@ -1,5 +1,7 @@
 """pimloom: exact cycles, energy and reports for processing-in-memory LLM accelerators."""
 
+from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,23 +13,48 @@ if (_root / "arch" / "command.py").is_file() and (_root / "pyproject.toml").is_f
 from pimloom.arch.version import __version__ as __version__  # noqa: E402 as the line above finds it
 
 if TYPE_CHECKING:
+    from pimloom import fabric as fabric
+    from pimloom import sweeps as sweeps
     from pimloom.api import compare as compare
     from pimloom.api import frame as frame
     from pimloom.api import run as run
     from pimloom.api import sweep as sweep
     from pimloom.api import trace as trace
     from pimloom.arch.error import UserError as UserError
+    from pimloom.looking_up import explain as explain
+    from pimloom.looking_up import list_ as list  # noqa: F401
+    from pimloom.looking_up import report as report
 
-__all__ = ["UserError", "__version__", "compare", "frame", "run", "sweep", "trace"]
+_API, _LOOKING_UP = "pimloom.api", "pimloom.looking_up"
+_WHERE = {  # name -> module and name there, imported when asked for: numba, numpy and pandas are slow
+    "UserError": ("pimloom.arch.error", "UserError"),
+    **{name: (_API, name) for name in ("compare", "frame", "run", "sweep", "trace")},
+    **{name: (_LOOKING_UP, name) for name in ("explain", "report")},
+    "list": (_LOOKING_UP, "list_"),
+    **{name: (f"pimloom.{name}", "") for name in ("fabric", "rtl", "sweeps")},
+}
+__all__ = [  # without `list`: `import *` keeps Python's
+    "UserError",
+    "__version__",
+    "compare",
+    "explain",
+    "fabric",
+    "frame",
+    "report",
+    "run",
+    "sweep",
+    "sweeps",
+    "trace",
+]
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("compare", "frame", "run", "sweep", "trace"):  # numba is slow to import: only when asked for
-        from pimloom import api
+    if name not in _WHERE:
+        raise AttributeError(f"module 'pimloom' has no attribute {name!r}")
+    module, own = _WHERE[name]
+    found = import_module(module)
+    return getattr(found, own) if own else found
 
-        return getattr(api, name)
-    if name == "UserError":
-        from pimloom.arch.error import UserError
 
-        return UserError
-    raise AttributeError(f"module 'pimloom' has no attribute {name!r}")
+def __dir__() -> Sequence[str]:
+    return sorted({*globals(), *_WHERE})

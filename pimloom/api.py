@@ -1,4 +1,8 @@
-"""The public Python API: `pimloom.run`, `pimloom.trace`, `pimloom.sweep`, `pimloom.frame`."""
+"""The public Python API: `pimloom.run`, `pimloom.compare`, `pimloom.trace`, `pimloom.sweep`, `pimloom.frame`.
+
+Each function takes the options of its command under their names, with the same defaults and checks; the only error is
+`pimloom.UserError`.
+"""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -6,8 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, overload
 
 from pimloom import typed
-from pimloom.arch.inputs import begin
-from pimloom.typed import Unsaid
+from pimloom.edge import ask, public
 
 if TYPE_CHECKING:
     import pandas
@@ -25,8 +28,8 @@ def run(
     system: str | Path,
     *,
     model: str | Path,
-    generate: int = ...,
-    prompt: int = ...,
+    generate: int | None = ...,
+    prompt: int | None = ...,
     batch: int | None = ...,
     chunk: int | None = ...,
     every: int | None = ...,
@@ -56,12 +59,13 @@ def run(
     set: Mapping[str, object] | None = ...,
     seed: int = ...,
 ) -> Any: ...
+@public
 def run(
     system: str | Path,
     *,
     model: str | Path,
-    generate: int = Unsaid(1024),
-    prompt: int = Unsaid(0),
+    generate: int | None = None,
+    prompt: int | None = None,
     requests: str | Path | None = None,
     batch: int | None = None,
     chunk: int | None = None,
@@ -83,8 +87,9 @@ def run(
     system: a name from `pimloom list` or a path to a system YAML. model: a preset name, a Hugging Face config.json, or
     its folder. set: overrides by dotted place, as `--set` takes them (`{"npu.clock_mhz": 500}`).
 
-    `generate` tokens of each of `batch` requests behind prompts of `prompt` tokens, on NPUs with or without PIM and on
-    rooflines: a `Generated`; prompts go in pieces of `chunk` tokens, of decode each `every`-th iteration is simulated.
+    `generate` tokens (1024 if None) of each of `batch` requests behind prompts of `prompt` tokens, on NPUs with or
+    without PIM and on rooflines: a `Generated`; prompts go in pieces of `chunk` tokens, of decode each `every`-th
+    iteration is simulated.
 
     PIM-GPT, and rooflines without options of a batch, run one sequence: `generate` tokens behind a prompt of `prompt`
     tokens; a `Result`. check: run the legality monitor on every command trace; timeline: a Perfetto file of a
@@ -92,42 +97,20 @@ def run(
 
     NPUs with or without PIM decode a batch of `requests`: a data set ("sharegpt", "alpaca"), a CSV list of contexts, or
     a trace of arrivals; so does a roofline with `requests`. A `Served` of one iteration; a `Decoded` with `iterations`
-    above 1. Raises `pimloom.arch.error.UserError`.
+    above 1. Raises `pimloom.UserError`.
 
     >>> run("pim_gpt", model="gpt2", generate=1).cycles
     148276
     >>> run("gpu_a100", model="gpt3-7b", requests="alpaca", batch=8, tp=2).batch
     8
     """
+    from pimloom.cli import run as command
     from pimloom.run_any import Run, run_any
 
-    begin()
-    return run_any(
-        Run(
-            system=typed.text("system", system),
-            model=typed.text("model", model),
-            settings=typed.settings(set),
-            generate=typed.said(typed.count("generate", generate)),
-            prompt=typed.said(typed.count("prompt", prompt)),
-            requests=typed.maybe_text("requests", requests),
-            batch=typed.maybe_count("batch", batch),
-            chunk=typed.maybe_count("chunk", chunk),
-            iterations=typed.maybe_count("iterations", iterations),
-            every=typed.maybe_count("every", every),
-            policy=typed.maybe_text("policy", policy),
-            tp=typed.maybe_count("tp", tp),
-            pp=typed.maybe_count("pp", pp),
-            layers=typed.maybe_count("layers", layers),
-            fidelity=typed.maybe_text("fidelity", fidelity),
-            timeline=typed.maybe_path("timeline", timeline),
-            window=typed.maybe_text("window", window),
-            check=typed.flag("check", check),
-            seed=typed.count("seed", seed),
-            quiet=True,
-        )
-    ).found
+    return ask(command, locals(), lambda set_, **read: run_any(Run(settings=set_ or [], quiet=True, **read)).found)
 
 
+@public
 def compare(
     systems: Iterable[str | Path],
     *,
@@ -150,25 +133,20 @@ def compare(
     >>> compare(["pim_gpt", "gpu_a100"], model="gpt2", generate=2).first
     'pim_gpt'
     """
+    from pimloom.cli import compare as command
     from pimloom.comparing import Asked, compare_command
 
-    begin()
     if isinstance(systems, str | Path) or not isinstance(systems, Iterable):
         typed.fail("systems", "several names or paths", systems)
     names = [typed.text("systems", name) for name in systems]
-    asked = Asked(
-        typed.count("prompt", prompt),
-        typed.count("generate", generate),
-        typed.count("batch", batch),
-        typed.count("chunk", chunk),
-        typed.count("every", every),
-        typed.count("tp", tp),
-        typed.maybe_count("layers", layers),
-    )
-    page = typed.maybe_path("html", html)
-    return compare_command(names, typed.text("model", model), asked, json=None, html=page, quiet=True).found
+
+    def compared(model: str, html: Path | None, **read: Any) -> "Comparison":
+        return compare_command(names, model, Asked(**read), json=None, html=html, quiet=True).found
+
+    return ask(command, {name: value for name, value in locals().items() if name != "systems"}, compared)
 
 
+@public
 def trace(
     memory: str | Path,
     requests_file: str | Path | None = None,
@@ -193,38 +171,22 @@ def trace(
     memory: part, standard, part YAML, DRAMsim3 .ini or exported Ramulator .yaml. set: overrides such as
     `{"controller.page": "closed", "dram.timing.tRFC": "350 ns"}`. requests: of a pattern, 100,000 if None.
     commands, request_log: CSV files to write; timeline: a Perfetto file of a `window` "FROM:TO" of clocks. Returns one
-    `Outcome`; raises `pimloom.arch.error.UserError`.
+    `Outcome`; raises `pimloom.UserError`.
 
     >>> trace("ddr4_3200", pattern="sequential", requests=1000).commands
     {'ACT': 8, 'RD': 1000}
     """
+    from pimloom.cli import trace as command
     from pimloom.systems.memory.tracing import Wanted
     from pimloom.tracing import trace_command
 
-    begin()
-    return trace_command(
-        Wanted(
-            memory=typed.text("memory", memory),
-            trace=typed.maybe_path("requests_file", requests_file),
-            controller=typed.maybe_text("controller", controller),
-            pattern=typed.maybe_text("pattern", pattern),
-            requests=None if requests is None else str(typed.count("requests", requests)),
-            seed=typed.maybe_count("seed", seed),
-            gap=typed.maybe_number("gap", gap),
-            stride=typed.maybe_count("stride", stride),
-            channels=typed.count("channels", channels),
-            mapping=typed.maybe_text("mapping", mapping),
-            settings=typed.settings(set),
-            idle=typed.count("idle", idle),
-            commands=typed.maybe_path("commands", commands),
-            request_log=typed.maybe_path("request_log", request_log),
-            timeline=typed.maybe_path("timeline", timeline),
-            window=typed.maybe_text("window", window),
-            quiet=True,
-        )
-    )
+    def traced(requests_file: Path | None, set_: list[str] | None, **read: Any) -> "Outcome":
+        return trace_command(Wanted(trace=requests_file, settings=set_ or [], quiet=True, **read))
+
+    return ask(command, locals(), traced)
 
 
+@public
 def sweep(
     source: str | Path | Mapping[str, Any],
     *,
@@ -233,6 +195,7 @@ def sweep(
     workers: int | None = None,
     timeout_per_point: float | None = None,
     retry_failed: bool = False,
+    wait: float = 60.0,
     progress: bool = False,
 ) -> "pandas.DataFrame":
     """Simulate the points of a sweep, as `pimloom sweep` does; one row for each point, in the order of the axes.
@@ -241,32 +204,30 @@ def sweep(
     file's name without its suffix, and for a mapping none: nothing is kept. progress: show a bar on stderr. Columns:
     axes, results with units in their names, `error`, `feasible`, `pareto` (on the front of its workload) and what made
     each row (docs/sweep.md).
-    Raises `pimloom.arch.error.UserError`; a point that fails is a row with its `error`.
+    Raises `pimloom.UserError`; a point that fails is a row with its `error`.
 
     >>> table = sweep({"system": "pim_gpt", "workload": {"model": "gpt2", "generate": 1},
     ...                "axes": {"npu.clock_mhz": [500, 1000]}, "objectives": {"latency_s": "min"}}, workers=1)
     >>> table["pareto"].tolist()
     [False, True]
     """
+    from pimloom.sweep_cli import run as command
     from pimloom.sweeping.run import Options, run_sweep
     from pimloom.sweeping.table import open_table
 
-    begin()
-    options = Options(
-        typed.maybe_text("scheduler", scheduler),
-        typed.maybe_count("workers", workers),
-        typed.maybe_number("timeout_per_point", timeout_per_point),
-        typed.flag("retry_failed", retry_failed),
-        not typed.flag("progress", progress),
-    )
-    folder_asked = typed.maybe_path("out", out)
     given = source if isinstance(source, Mapping) else Path(typed.text("source", source))
-    with TemporaryDirectory() as passing:
-        nowhere = Path(passing, "sweep") if isinstance(given, Mapping) else None
-        folder = run_sweep(given, nowhere if out is None else folder_asked, options)
-        return open_table(folder).table.frame
+    quiet = not typed.flag("progress", progress)
+
+    def rows(out: Path | None, wait: float, timeout_per_point: float | None, **read: Any) -> "pandas.DataFrame":
+        options = Options(timeout_s=timeout_per_point, wait_s=wait, quiet=quiet, **read)
+        with TemporaryDirectory() as passing:
+            nowhere = Path(passing, "sweep") if isinstance(given, Mapping) else None
+            return open_table(run_sweep(given, nowhere if out is None else out, options)).table.frame
+
+    return ask(command, locals(), rows)
 
 
+@public
 def frame(results: "Iterable[Result | Served | Decoded | Outcome]") -> "pandas.DataFrame":
     """Results as a table, one row each; nested fields are dotted columns such as `energy_by_cause_j.mac`."""
     import pandas  # slow to import, and only wanted here
@@ -275,7 +236,7 @@ def frame(results: "Iterable[Result | Served | Decoded | Outcome]") -> "pandas.D
         typed.fail("frame", "results, in a list or the like", results)
     rows = []
     for result in results:
-        if not hasattr(result, "as_dict"):
+        if not hasattr(result, "to_dict") or not hasattr(result, "_repr_html_") or hasattr(result, "iloc"):
             typed.fail("frame", "results of run or trace", result)
-        rows.append(result.as_dict())
+        rows.append(result.to_dict())
     return pandas.json_normalize(rows)

@@ -5,22 +5,20 @@ import signal
 import sys
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from pimloom import run_options, trace_options
-from pimloom.arch.error import UserError
+from pimloom.answer import Answer
 from pimloom.arch.inputs import begin
 from pimloom.arch.version import __version__
-from pimloom.fabric import app as fabric_app
 from pimloom.failing import say
 from pimloom.output import Json, Quiet, output
-from pimloom.rtl_cli import app as rtl_app
+from pimloom.output import answer as give
 from pimloom.streams import mend_streams
-from pimloom.sweep_cli import app as sweep_app
-from pimloom.sweeping.stopping import end_at_once
-from pimloom.systems.interrupts import Raised, remembered_by
+from pimloom.systems.interrupts import Raised, end_at_once, remembered_by
 
 # What a command needs is imported inside it: numba and matplotlib would slow `--help` down.
 
@@ -34,26 +32,54 @@ RUN_EXAMPLES = """Examples:
   pimloom run npu_pim --model gpt3-7b --requests batch.csv --fidelity released
   pimloom run gpu_a100 --model gpt3-7b --requests trace.csv --batch 64
 """
-REPORT_EXAMPLES = """Examples:
+GROUPS = {  # name -> module of its `app`, imported when asked for, and help
+    "report": ("pimloom.report_cli", "Run a study and write its report."),
+    "rtl": ("pimloom.rtl_cli", "The hardware in gates: emit, verify, prove and synthesise it."),
+    "fabric": ("pimloom.fabric_cli", "Scale-up fabrics: waste under faults, placement, cost, MFU, the optical switch."),
+    "sweep": (
+        "pimloom.sweep_cli",
+        "Compare thousands of designs: grid, random, nsga2 or tpe; resumes, scales out, ends in one HTML file. "
+        "`pimloom sweep FILE` is `pimloom sweep run FILE`.",
+    ),
+}
 
-\b
-  pimloom report pim-gpt --out reports/out/pim_gpt
-  pimloom report neupims --out reports/out/neupims
-  pimloom report infinitehbd --out reports/out/infinitehbd --faults trace.json
-"""
+
+class Porch(TyperGroup):
+    """All commands; a group of commands is imported when it is run, not when it is listed."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Names in the order of the help."""
+        return [*self.commands, *GROUPS]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """A command; of a group what the help says of it."""
+        if cmd_name in GROUPS:
+            return TyperGroup(name=cmd_name, help=GROUPS[cmd_name][1], rich_markup_mode=None)
+        return super().get_command(ctx, cmd_name)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command that is run."""
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, group(name) if name in GROUPS else command, rest
+
+
+def group(name: str) -> Any:
+    """A group with its commands."""
+    module, text = GROUPS[name]
+    found = typer.main.get_command(import_module(module).app)
+    found.name, found.help = name, text
+    return found
+
 
 app = typer.Typer(
     name="pimloom",
+    cls=Porch,
     help="Exact cycles, energy and reports for processing-in-memory LLM accelerators.",
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     epilog="Example:  pimloom run pim_gpt --model gpt2 --generate 64. With --debug, errors come with their traceback.",
 )
-
-app.add_typer(rtl_app, name="rtl")
-app.add_typer(fabric_app, name="fabric")
-app.add_typer(sweep_app, name="sweep")
 
 
 def main() -> None:
@@ -103,11 +129,11 @@ def top(
 
 
 @app.command("list", epilog="Example:  pimloom list --json -")
-def list_(json: Json = None) -> None:
+def list_(json: Json = None) -> Answer:
     """List parts, systems, controllers, GPUs, models and studies."""
-    from pimloom.show import catalogue, show_catalogue
+    from pimloom.catalogue import listing
 
-    output(catalogue(), json, show_catalogue)
+    return give(listing(), json)
 
 
 @app.command(epilog=RUN_EXAMPLES)
@@ -162,7 +188,7 @@ def run(
             quiet=quiet,
         )
     )
-    output(ran.found.as_dict(), json, None if quiet else lambda _: ran.show())
+    output(ran.found, json, None if quiet else ran.show)
 
 
 @app.command(
@@ -194,7 +220,7 @@ def compare(
     asked = Asked(prompt or 0, generate or 0, batch or 0, chunk or 0, every, tp or 0, layers)
     names = [name.strip() for name in systems.split(",") if name.strip()]
     answer = compare_command(names, model, asked, json=json, html=html, quiet=quiet)
-    output(answer.found.as_dict(), json, None if quiet else lambda _: answer.show())
+    output(answer.found, json, None if quiet else answer.show)
 
 
 @app.command(
@@ -250,50 +276,7 @@ def trace(
     from pimloom.trace_show import show_outcome, show_warnings
 
     show_warnings(result.warnings)
-    output(result.as_dict(), json, None if quiet else lambda _: show_outcome(result))
-
-
-@app.command(epilog=REPORT_EXAMPLES)
-def report(
-    study: Annotated[str, typer.Argument(help="Study name (see `pimloom list`).")],
-    out: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Folder for index.html, results.json and CSV files; else reports/out/STUDY."),
-    ] = None,
-    full: Annotated[bool, typer.Option("--full", help="neupims: all models and batches of the paper; hours.")] = False,
-    faults: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="infinitehbd: fault trace in the public format, else synthetic.")
-    ] = None,
-    servers: Annotated[
-        int | None,
-        typer.Option(metavar="N", min=1, help="infinitehbd: servers of the trace, also those that never fail."),
-    ] = None,
-    quiet: Quiet = False,
-) -> None:
-    """Run a study and write its report."""
-    from pimloom.running import progress_bar
-    from pimloom.show import studies
-
-    known, study = studies(), study.replace("_", "-")
-    if study not in known:
-        from pimloom.arch.load import nearest
-
-        raise UserError(f"unknown study {study!r}{nearest(study, known)}; known studies: {', '.join(known)}")
-    if full and study != "neupims":
-        raise UserError(f"--full: {study} has no longer run; leave it out")
-    if faults and study != "infinitehbd":
-        raise UserError(f"--faults: {study} has no faulty nodes; leave it out")
-    if servers and study != "infinitehbd":
-        raise UserError(f"--servers: {study} has no trace of servers; leave it out")
-    given = {"full": full, "faults": faults, "servers": servers}
-    asked = {name: value for name, value in given.items() if value}
-    # reports/ may not enter the RTL, so that study is composed on the porch
-    name = "pimloom.rtl_report" if study == "rtl" else f"pimloom.reports.{study.replace('-', '_')}.study"
-    module = import_module(name)
-    with progress_bar(f"making {study}", quiet) as progress:
-        page = module.run_study(out or Path("reports/out", study.replace("-", "_")), progress, **asked)
-    if not quiet:
-        print(page)
+    output(result, json, None if quiet else lambda: show_outcome(result))
 
 
 @app.command(
@@ -306,26 +289,11 @@ def explain(
         typer.Argument(help="Dotted field, what it begins with (faults), or a standard such as ddr4; else all."),
     ] = None,
     json: Json = None,
-) -> None:
+) -> Answer:
     """Explain a field: meaning, unit, values, source, rules; or a standard: what is modelled, and what not."""
-    from pimloom.reports.explain import all_fields, fields_below
-    from pimloom.reports.explain import explain as explain_field
-    from pimloom.reports.explain_standard import explain_standard, standards
-    from pimloom.show import show_explanation, show_fields, show_standard
+    from pimloom.catalogue import explained
 
-    if field is None:
-        output(dict(all_fields()), json, show_fields)
-        return
-    if field.lower() in standards():
-        standard = explain_standard(field.lower())
-        output(standard._asdict(), json, lambda _: show_standard(standard))
-        return
-    if below := fields_below(field):
-        output(below, json, show_fields)
-        return
-    found = explain_field(field)
-    plain = found._asdict() | {"values": [value._asdict() for value in found.values]}
-    output(plain, json, lambda _: show_explanation(found))
+    return give(explained(field), json)
 
 
 if __name__ == "__main__":

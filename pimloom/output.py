@@ -2,26 +2,36 @@
 
 import sys
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated, TypeVar
 
 import typer
 
+from pimloom.answer import Answer
+from pimloom.systems.viewed import Viewed
+
+Found = TypeVar("Found", bound=Viewed)
 Json = Annotated[
     str | None, typer.Option("--json", metavar="FILE", help="Write the result as JSON to FILE; - is stdout.")
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar, no table.")]
 
 
-def output(value: dict[str, Any], json: str | None, show: Callable[[Any], object] | None) -> None:
-    """JSON to stdout or a file if asked for, and the table unless stdout has the JSON."""
+def output(found: Found, json: str | None, show: Callable[[], object] | None) -> Found:
+    """JSON to stdout or a file if asked for, and the table unless stdout has the JSON; returns the result."""
     if json == "-":
         from pimloom.arch.files import json_text
 
-        sys.stdout.write(json_text(value))
-        return
+        sys.stdout.write(json_text(found.to_dict()))
+        return found
     if json is not None:
         from pimloom.arch.files import write_json
 
-        write_json(json, value)
+        write_json(json, found.to_dict())
     if show is not None:
-        show(value)
+        show()
+    return found
+
+
+def answer(found: Answer, json: str | None, quiet: bool = False) -> Answer:
+    """The same for what prints itself."""
+    return output(found, json, None if quiet else found.show)

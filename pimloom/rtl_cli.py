@@ -8,9 +8,10 @@ from typing import Annotated, Any
 
 import typer
 
+from pimloom.answer import Answer
 from pimloom.arch.error import GateError, UserError
 from pimloom.arch.version import __version__
-from pimloom.output import Json, Quiet, output
+from pimloom.output import Json, Quiet, answer
 
 PART = "gddr6_pim_gpt"
 
@@ -29,7 +30,7 @@ class Solver(StrEnum):
     Z3 = "z3"
 
 
-app = typer.Typer(help="The hardware in gates: emit, verify, prove and synthesise it.", rich_markup_mode=None)
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 Name = Annotated[str, typer.Argument(metavar="BLOCK", help="Block name (see `pimloom rtl list`).")]
 OneOrAll = Annotated[str | None, typer.Argument(metavar="BLOCK", help="Block name; without it, all blocks.")]
@@ -37,14 +38,20 @@ PartName = Annotated[str, typer.Option("--part", metavar="PART", help="Part name
 
 
 @app.command("list", epilog="Example:  pimloom rtl list --json -")
-def list_(json: Json = None) -> None:
+def list_(json: Json = None) -> Answer:
     """List the blocks."""
+    return answer(blocks(), json)
+
+
+def blocks() -> Answer:
+    """The blocks, with a line on each."""
     from pimloom.rtl.flow.lookup import find_blocks, needs_extra
     from pimloom.rtl_show import show_blocks
 
     with needs_extra():
         rows = [{"block": name, "summary": block.summary} for name, block in find_blocks().items()]
-    output({"rows": rows, "version": __version__}, json, show_blocks)
+    found: dict[str, Any] = {"rows": rows, "version": __version__}
+    return Answer(found, lambda: show_blocks(found), rows)
 
 
 @app.command(epilog="Example:  pimloom rtl emit sequencer -o sequencer.v")
@@ -53,16 +60,24 @@ def emit(
     part: PartName = PART,
     out: Annotated[str, typer.Option("--out", "-o", metavar="FILE", help="Verilog file to write; - is stdout.")] = "-",
     quiet: Quiet = False,
-) -> None:
+) -> str:
     """Write a block as Verilog, its ports explained above it."""
+    text = emitted(block, part, out, quiet)
+    if out == "-":
+        sys.stdout.write(text)
+    return text
+
+
+def emitted(block: str, part: str, out: str = "-", quiet: bool = True) -> str:
+    """The Verilog of a block, written to `out` unless that is `-`. Raises UserError."""
     from pimloom.arch.files import write_atomic
     from pimloom.rtl.flow.lookup import build, load_device, needs_extra, part_of
 
     if out != "-":
         _check_file(Path(out), "--out")
     with needs_extra(), _bar(f"emitting {block}", quiet) as progress:
-        from pimloom.rtl.emit import to_verilog
         from pimloom.rtl.header import header
+        from pimloom.rtl.verilog import to_verilog
 
         progress(0, 1)
         part = part_of(block, part)
@@ -70,10 +85,9 @@ def emit(
         title = f"{block} of {Path(part).stem}, by pimloom {__version__}"
         text = header(component, title) + to_verilog(component, block)
         progress(1, 1)
-    if out == "-":
-        sys.stdout.write(text)
-    else:
+    if out != "-":
         write_atomic(out, text)
+    return text
 
 
 @app.command(epilog="Example:  pimloom rtl verify sequencer --commands 20000 --seed 1 --json -")
@@ -90,7 +104,7 @@ def verify(
     ] = None,
     json: Json = None,
     quiet: Quiet = False,
-) -> None:
+) -> Answer:
     """Simulate blocks against the models they mirror."""
     from pimloom.rtl.flow.lookup import left_out, load_device, needs_extra, part_of
     from pimloom.rtl_show import differing, show_verified
@@ -104,9 +118,11 @@ def verify(
             run(block, part, simulator=simulator.value, commands=commands, seed=seed, waves=waves, progress=progress)
         )
         without = left_out(load_device(part)) if block is None else {}
-    output(_result(rows, part, seed=seed, left_out=without), json, None if quiet else show_verified)
+    found = _result(rows, part, seed=seed, left_out=without)
+    told = answer(Answer(found, lambda: show_verified(found), rows), json, quiet)
     if wrong := differing(rows):
-        raise GateError(f"RTL and model differ: mismatches: {', '.join(wrong)}")
+        raise GateError(f"RTL and model differ: mismatches: {', '.join(wrong)}", told)
+    return told
 
 
 @app.command(epilog="Example:  pimloom rtl prove sequencer --json -")
@@ -116,7 +132,7 @@ def prove(
     solver: Annotated[Solver, typer.Option(help="SMT solver.")] = Solver.YICES,
     json: Json = None,
     quiet: Quiet = False,
-) -> None:
+) -> Answer:
     """Prove properties of a block with an SMT solver; the first time this takes minutes."""
     from pimloom.rtl.flow.lookup import needs_extra, part_of
     from pimloom.rtl_show import show_proofs, unproved
@@ -127,9 +143,11 @@ def prove(
 
         part = part_of(block, part)
         rows = _plain(run(block, part, progress=progress, note=_note(quiet), solver=solver.value))
-    output(_result(rows, part), json, None if quiet else show_proofs)
+    found = _result(rows, part)
+    told = answer(Answer(found, lambda: show_proofs(found), rows), json, quiet)
     if wrong := unproved(rows):
-        raise GateError(f"not proved: {', '.join(wrong)}")
+        raise GateError(f"not proved: {', '.join(wrong)}", told)
+    return told
 
 
 @app.command(epilog="Example:  pimloom rtl synth all --part gddr6_aim --json -")
@@ -138,7 +156,7 @@ def synth(
     part: PartName = PART,
     json: Json = None,
     quiet: Quiet = False,
-) -> None:
+) -> Answer:
     """Synthesise a block: area, longest path, FPGA resources."""
     from pimloom.rtl.flow.lookup import find_logic, left_out, load_device, needs_extra, part_of
     from pimloom.rtl_show import show_syntheses
@@ -152,7 +170,9 @@ def synth(
         blocks = all_blocks(device) if block == "all" else find_logic(block, part, device)
         found = synthesize(blocks, device, part, progress, _note(quiet))
         without = left_out(device) if block == "all" else {}
-    output(_result(_plain(found), part, left_out=without), json, None if quiet else show_syntheses)
+    rows = _plain(found)
+    result = _result(rows, part, left_out=without)
+    return answer(Answer(result, lambda: show_syntheses(result), rows), json, quiet)
 
 
 def _bar(title: str, quiet: bool) -> Any:

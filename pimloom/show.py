@@ -1,7 +1,6 @@
 """What a person reads on the terminal: tables of results, names, and explanations."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from rich import box
@@ -9,7 +8,6 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-import pimloom.reports
 from pimloom.arch.error import one_line
 from pimloom.arch.llm import list_presets, load_llm
 from pimloom.arch.memory import Policy
@@ -19,6 +17,7 @@ from pimloom.arch.system import list_names, load_part, load_system
 from pimloom.arch.training import load_training
 from pimloom.reports.explain import Explanation
 from pimloom.reports.explain_standard import Explained
+from pimloom.reports.studies import studies
 from pimloom.systems.devices.result import Result
 from pimloom.workload.need import weights
 
@@ -60,12 +59,6 @@ def show_rows(columns: Sequence[tuple[str, str, str]], rows: Iterable[Mapping[st
 def show_line(text: str) -> None:
     """Print a line."""
     _console().print(_text(text))
-
-
-def studies() -> list[str]:
-    """Names of the studies: folders of `reports` with a study.py."""
-    folder = Path(pimloom.reports.__file__).parent
-    return sorted(p.parent.name.replace("_", "-") for p in folder.glob("*/study.py"))
 
 
 def catalogue() -> dict[str, dict[str, str]]:

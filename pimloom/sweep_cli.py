@@ -5,9 +5,10 @@ from typing import Annotated, Any
 
 import typer
 
+from pimloom.answer import Answer
 from pimloom.arch.error import UserError
 from pimloom.arch.inputs import note_named
-from pimloom.output import Json, Quiet, output
+from pimloom.output import Json, Quiet, answer
 
 DEFAULT = "run"
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a sweep.")]
@@ -29,8 +30,7 @@ class WithDefault(typer.core.TyperGroup):
 
 app = typer.Typer(
     cls=WithDefault,
-    help="Compare thousands of designs: grid, random, nsga2 or tpe; resumes, scales out, ends in one HTML file. "
-    "`pimloom sweep FILE` is `pimloom sweep run FILE`.",
+    add_completion=False,
     rich_markup_mode=None,
     epilog="Example:  pimloom sweep sweep.yaml --timeout-per-point 60",
 )
@@ -58,9 +58,9 @@ def run(
     ] = 60.0,
     json: Json = None,
     quiet: Quiet = False,
-) -> None:
+) -> Answer:
     """Simulate the points of a sweep that its folder does not have yet."""
-    from pimloom.sweep_show import show_status, status
+    from pimloom.sweep_show import standing
     from pimloom.sweeping.run import Options, run_sweep
 
     if json not in (None, "-"):
@@ -69,15 +69,15 @@ def run(
         note_named(file)
         check_writable(Path(json or ""), "--json")
     folder = run_sweep(file, out, Options(scheduler, workers, timeout_per_point, retry_failed, quiet, wait))
-    output(status(folder), json, None if quiet else show_status)
+    return answer(standing(folder), json, quiet)
 
 
 @app.command("status", epilog="Example:  pimloom sweep status designs --json -")
-def status_(folder: Folder, json: Json = None) -> None:
+def status_(folder: Folder, json: Json = None) -> Answer:
     """Say how far a sweep is: points finished and failed, the best so far, its starts."""
-    from pimloom.sweep_show import show_status, status
+    from pimloom.sweep_show import standing
 
-    output(status(folder), json, show_status)
+    return answer(standing(folder), json)
 
 
 @app.command(epilog="Example:  pimloom sweep export designs --parquet out.parquet")
@@ -110,7 +110,7 @@ def report(
         Path | None, typer.Option(metavar="DIR", help="Folder for index.html and CSV files; else DIR/report.")
     ] = None,
     quiet: Quiet = False,
-) -> None:
+) -> Path:
     """Draw a sweep: Pareto front, parallel coordinates, heat map, sensitivities, table; one HTML file."""
     from pimloom.arch.files import prepare_folder
     from pimloom.reports.sweep.page import write_report
@@ -120,3 +120,4 @@ def report(
     page = write_report(table, prepare_folder(out or folder / "report"))
     if not quiet:
         print(page)
+    return page

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from pimloom.answer import Answer
 from pimloom.show import show_line, show_rows
 from pimloom.sweeping.store.status import STATUS, status_of
 from pimloom.sweeping.table import open_table
@@ -12,6 +13,12 @@ from pimloom.sweeping.table import open_table
 def status(folder: Path) -> dict[str, Any]:
     """How far a sweep is, as JSON values; fields as in docs/sweep.md. Raises UserError."""
     return {"folder": str(folder), **status_of(open_table(folder, STATUS))}
+
+
+def standing(folder: Path) -> Answer:
+    """The same as a result that prints itself."""
+    found = status(folder)
+    return Answer(found, lambda: show_status(found))
 
 
 def show_status(found: Mapping[str, Any]) -> None:

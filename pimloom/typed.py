@@ -3,7 +3,7 @@
 import errno
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, NoReturn
@@ -15,33 +15,17 @@ MOST_BITS = 128
 Scalar = str | int | float | bool
 
 
-class Unsaid(int):
-    """A default: the number that holds where the caller says none."""
-
-
-def said(value: int) -> int | None:
-    """The number, None where it is a default that nobody wrote."""
-    return None if isinstance(value, Unsaid) else int(value)
-
-
 def count(name: str, value: object) -> int:
     """A whole number; `numpy` integers are, True and 4.0 are not. Raises UserError."""
     if isinstance(value, bool) or not isinstance(value, Integral):
         fail(name, "a whole number", value)
     if _is_huge(value):
         fail(name, f"a whole number of at most {MOST_BITS} bits", value)
-    return value if isinstance(value, Unsaid) else int(value)
+    return int(value)
 
 
-def maybe_count(name: str, value: object) -> int | None:
-    """As `count`, or None."""
-    return None if value is None else count(name, value)
-
-
-def maybe_number(name: str, value: object) -> float | None:
-    """A finite number, or None. Raises UserError."""
-    if value is None:
-        return None
+def number(name: str, value: object) -> float:
+    """A finite number. Raises UserError."""
     if isinstance(value, bool) or not isinstance(value, Real) or _is_huge(value) or not math.isfinite(value):
         fail(name, "a number", value)
     return float(value)
@@ -68,14 +52,36 @@ def text(name: str, value: object) -> str:
     return str(value)
 
 
-def maybe_text(name: str, value: object) -> str | None:
-    """As `text`, or None."""
-    return None if value is None else text(name, value)
+def listed(name: str, value: object) -> str:
+    """Values in one text with commas, as the command line has them; a number, a text, or several. Raises UserError.
+
+    >>> listed("tp", [8, 16]), listed("tp", 8), listed("fault_ratio", "0:0.15:0.01")
+    ('8,16', '8', '0:0.15:0.01')
+    """
+    if isinstance(value, str | Path):
+        return text(name, value)
+    several = [value] if isinstance(value, Real) else value
+    if not isinstance(several, Iterable) or isinstance(several, Mapping):
+        fail(name, "a number, a text, or several", value)
+    said = [each if isinstance(each, str) else f"{_plain_number(name, each)}" for each in several]
+    if not said:
+        fail(name, "at least one value", value)
+    return ",".join(said)
 
 
-def maybe_path(name: str, value: object) -> Path | None:
-    """As `text`, as a path, or None."""
-    return None if value is None else Path(text(name, value))
+def named_numbers(name: str, value: object) -> list[str]:
+    """`NAME=X` texts of a mapping from names to numbers, or one number for all. Raises UserError.
+
+    >>> named_numbers("hbd_gb_s", {"nvl72": 400}), named_numbers("hbd_gb_s", 400)
+    (['nvl72=400'], ['400'])
+    """
+    if isinstance(value, Mapping):
+        return [f"{text(f'a name in {name}', key)}={_plain_number(name, each)}" for key, each in value.items()]
+    return [str(_plain_number(name, value))]
+
+
+def _plain_number(name: str, value: object) -> int | float:
+    return count(name, value) if isinstance(value, Integral) and not isinstance(value, bool) else number(name, value)
 
 
 def settings(value: object) -> list[str]:

@@ -1,16 +1,12 @@
 """How a sweep stops before its end: at the first interrupt in order, at the second at once."""
 
-import os
 import signal
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from pimloom.systems.interrupts import SIGNALS, Raised, remembered_by
-
-SHOW_CURSOR = "\x1b[?25h"
+from pimloom.systems.interrupts import SIGNALS, Raised, end_at_once, remembered_by
 
 
 @contextmanager
@@ -37,11 +33,3 @@ def ending_at_once() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def end_at_once(number: int, _: object) -> None:
-    """A signal's handler."""
-    if sys.stderr.isatty():
-        sys.stderr.write(SHOW_CURSOR)
-        sys.stderr.flush()
-    os._exit(128 + number)

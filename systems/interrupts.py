@@ -1,5 +1,6 @@
 """Interrupts that come where Python raises nothing, in `__del__` or in a callback of compiled code, are not lost."""
 
+import os
 import signal
 import sys
 import threading
@@ -8,6 +9,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
+SHOW_CURSOR = "\x1b[?25h"
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 Handler = Callable[[int, FrameType | None], Any]
 Hook = Callable[["sys.UnraisableHookArgs"], Any]
@@ -63,3 +65,11 @@ def remembered_by(raised: Raised) -> Iterator[None]:
         sys.unraisablehook = hook
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def end_at_once(number: int, _: object) -> None:
+    """A signal's handler."""
+    if sys.stderr.isatty():
+        sys.stderr.write(SHOW_CURSOR)
+        sys.stderr.flush()
+    os._exit(128 + number)

@@ -115,7 +115,7 @@ COUNTS = [
 
 @pytest.mark.parametrize(("call_", "given", "name"), COUNTS)
 def test_a_count_is_a_whole_number(call_, given, name):
-    never_none = name in ("generate", "prompt", "channels", "idle") or call_ is pimloom.run and name == "seed"
+    never_none = name in ("channels", "idle") or call_ is pimloom.run and name == "seed"
     for value in (*ODD, *([None] if never_none else [])):
         with pytest.raises(UserError) as error:
             call_(**given | {name: value})
@@ -129,28 +129,28 @@ WRONG = [
     (pimloom.run, RUN, {"system": 5}, "system: expected a text or a path, got 5"),
     (pimloom.run, RUN, {"set": ["npu.clock_mhz=5"]}, 'set: expected a mapping such as {"npu.clock_mhz": 500}, got'),
     (pimloom.run, RUN, {"set": {"npu.clock_mhz": [5]}}, "set: npu.clock_mhz: expected a number, a text or a bool, got"),
-    (pimloom.run, RUN, {"set": {"npu.clock_mhz": None}}, "npu.clock_mhz: expected"),
+    (pimloom.run, RUN, {"set": {"npu.clock_mhz": None}}, "set['npu.clock_mhz']: expected"),
     (pimloom.run, RUN, {"set": {"npu.clock_mhz": "5\n6"}}, "set: npu.clock_mhz: expected a text of one line, got"),
     (pimloom.run, RUN, {"set": {5: 5}}, "a place in set: expected a text or a path, got 5"),
-    (pimloom.run, RUN, {"generate": 0}, "--generate: expected at least 1 token, got 0"),
-    (pimloom.run, RUN, {"requests": "alpaca"}, "write --prompt P --generate N instead, for one sequence"),
-    (pimloom.run, RUN, {"tp": 2}, "--tp 2: pim_gpt runs one sequence at a time; leave it out"),
-    (pimloom.run, RUN, {"window": "0:5"}, "--window 0:5: belongs to --timeline FILE; name one"),
-    (pimloom.run, BATCH, {"generate": 1024}, "--generate 1024: gpu_a100 decodes a batch; leave it out"),
-    (pimloom.run, BATCH, {"check": True}, "--check: gpu_a100 decodes a batch; leave it out"),
-    (pimloom.run, BATCH, {"tp": 0}, "--tp 0: expected a divisor of the 32 heads"),
+    (pimloom.run, RUN, {"generate": 0}, "generate: expected at least 1 token, got 0"),
+    (pimloom.run, RUN, {"requests": "alpaca"}, "batch: expected how many requests are kept alive, as requests=alpaca"),
+    (pimloom.run, RUN, {"tp": 2}, "tp=2: pim_gpt runs one sequence at a time; leave it out"),
+    (pimloom.run, RUN, {"window": "0:5"}, "window=0:5: belongs to timeline=FILE; name one"),
+    (pimloom.run, BATCH, {"generate": 1024}, "generate=1024: gpu_a100 decodes a batch; leave it out"),
+    (pimloom.run, BATCH, {"check": True}, "check: gpu_a100 decodes a batch; leave it out"),
+    (pimloom.run, BATCH, {"tp": 0}, "tp=0: expected a divisor of the 32 heads"),
     (pimloom.run, BATCH, {"policy": 3}, "policy: expected a text or a path, got 3"),
-    (pimloom.run, {"system": "neupims", "model": "gpt2"}, {}, "--requests: expected a CSV list"),
-    (pimloom.run, {"system": "neupims", "model": "gpt2"}, {"chunk": 5}, "--chunk 5: neupims decodes a batch"),
-    (pimloom.run, {"system": "neupims", "model": "gpt2", "prompt": 5}, {"chunk": 0}, "--chunk 0: expected at least 1"),
+    (pimloom.run, {"system": "neupims", "model": "gpt2"}, {}, "requests: expected a CSV list"),
+    (pimloom.run, {"system": "neupims", "model": "gpt2"}, {"chunk": 5}, "chunk=5: neupims decodes a batch"),
+    (pimloom.run, {"system": "neupims", "model": "gpt2", "prompt": 5}, {"chunk": 0}, "chunk=0: expected at least 1"),
     (pimloom.run, RUN, {"model": "a" * 5000}, "model: expected a shorter name, got 'aaa"),
     (pimloom.run, RUN, {"model": "a\0b"}, "model: expected a text without null characters, got 'a"),
     (pimloom.trace, TRACE, {"memory": "a" * 5000}, "memory: expected a shorter name, got 'aaa"),
     (pimloom.run, BATCH, {"batch": 10**30}, "more requests than the 51,713 tokens of the memory"),
     (pimloom.run, BATCH, {"batch": 10**12}, "more requests than the 51,713 tokens of the memory"),
-    (pimloom.run, BATCH, {"iterations": 10**12}, "--iterations 1000000000000: expected at most 10000000"),
-    (pimloom.run, BATCH | {"system": "neupims", "tp": 4}, {"pp": 0}, "--pp 0: expected at least 1"),
-    (pimloom.run, BATCH | {"system": "neupims", "tp": 4}, {"pp": 10**12}, "--pp 1000000000000: expected 1 to 32"),
+    (pimloom.run, BATCH, {"iterations": 10**12}, "iterations=1000000000000: expected at most 10000000"),
+    (pimloom.run, BATCH | {"system": "neupims", "tp": 4}, {"pp": 0}, "pp=0: expected at least 1"),
+    (pimloom.run, BATCH | {"system": "neupims", "tp": 4}, {"pp": 10**12}, "pp=1000000000000: expected 1 to 32"),
     (pimloom.trace, TRACE, {"gap": "3"}, "gap: expected a number, got '3'"),
     (pimloom.trace, TRACE, {"commands": 3}, "commands: expected a text or a path, got 3"),
     (pimloom.sweep, SWEEP, {"progress": 1}, "progress: expected True or False, got 1"),
@@ -182,7 +182,7 @@ def test_a_timeline_is_written(tmp_path):
 
 def test_a_study_is_found_under_its_module_name():
     done = call("report", "pim_gpt", "--full")
-    assert (done.code, done.err) == (2, "pimloom: --full: pim-gpt has no longer run; leave it out\n")
+    assert (done.code, done.err) == (2, "pimloom: --full: an option of neupims, not of pim-gpt; leave it out\n")
 
 
 def test_errors_of_users_have_a_name_at_the_top() -> None:

@@ -30,6 +30,7 @@ PRINTED = {
     "help_list.txt": ("list", "--help"),
     "help_run.txt": ("run", "--help"),
     "help_report.txt": ("report", "--help"),
+    **{f"help_report_{name}.txt": ("report", name, "--help") for name in ("neupims", "infinitehbd")},
     "help_explain.txt": ("explain", "--help"),
     "help_trace.txt": ("trace", "--help"),
     "trace_ddr4.txt": ("trace", "ddr4_3200", "--pattern", "mixed", "--requests", "5000"),

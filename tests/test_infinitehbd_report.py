@@ -172,9 +172,9 @@ def test_results_have_their_files(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("report", "neupims", "--faults", "x.json"), "--faults: neupims has no faulty nodes; leave it out"),
-        (("report", "neupims", "--servers", "500"), "--servers: neupims has no trace of servers; leave it out"),
-        (("report", "infinitehbd", "--full"), "--full: infinitehbd has no longer run; leave it out"),
+        (("report", "neupims", "--faults", "x.json"), "--faults: an option of infinitehbd, not of neupims"),
+        (("report", "neupims", "--servers", "500"), "--servers: an option of infinitehbd, not of neupims"),
+        (("report", "infinitehbd", "--full"), "--full: an option of neupims, not of infinitehbd; leave it out"),
         (("report", "infinitehbd", "--faults", "missing.json"), "missing.json"),
     ],
 )

@@ -177,7 +177,7 @@ def test_requests_are_drawn_by_seed() -> None:
 
 def test_full_belongs_to_one_study(tmp_path: Path) -> None:
     done = call("report", "pim-gpt", "--full", "--out", tmp_path)
-    assert (done.code, done.err) == (2, "pimloom: --full: pim-gpt has no longer run; leave it out\n")
+    assert (done.code, done.err) == (2, "pimloom: --full: an option of neupims, not of pim-gpt; leave it out\n")
 
 
 def test_spans_are_checked() -> None:

@@ -17,10 +17,10 @@ from pimloom.rtl.asic.softmax import Softmax
 from pimloom.rtl.asic.sum import AccumulatePartials, TreeSum
 from pimloom.rtl.asic.unary import Exp, Gelu, Reciprocal, Rsqrt, Silu
 from pimloom.rtl.blocks import LONGEST
-from pimloom.rtl.emit import to_verilog
 from pimloom.rtl.flow.scenes.functions import bits, layernorm, partials, rmsnorm, softmax, sums, words
 from pimloom.rtl.flow.scenes.scene import Scene, mismatches, play, stream_scene
 from pimloom.rtl.flow.scenes.values import BF16, NASTY
+from pimloom.rtl.verilog import to_verilog
 
 ALL = np.arange(2**16, dtype=np.uint32)
 UNARY = {"exp": Exp, "reciprocal": Reciprocal, "rsqrt": Rsqrt, "gelu": Gelu, "silu": Silu}

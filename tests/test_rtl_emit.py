@@ -12,8 +12,8 @@ from pimloom.arch.table import compile_table
 from pimloom.rtl import bf16, float32
 from pimloom.rtl.blocks import BLOCKS
 from pimloom.rtl.command import command_layout
-from pimloom.rtl.emit import to_verilog
 from pimloom.rtl.header import header
+from pimloom.rtl.verilog import to_verilog
 
 PART = load_part("gddr6_pim_gpt").value
 SMALL = ("timer", "float32_add", "pim_unit", "asic_exp")

@@ -12,7 +12,6 @@ from amaranth.sim import Simulator
 
 from pimloom.cycle_sim import asic_math as asic
 from pimloom.rtl import bf16, float32
-from pimloom.rtl.emit import to_verilog
 from pimloom.rtl.flow.scenes.scene import ROWS
 from pimloom.rtl.flow.scenes.values import (
     EDGE_PAIRS,
@@ -26,6 +25,7 @@ from pimloom.rtl.flow.scenes.values import (
     sweep,
 )
 from pimloom.rtl.flow.simulator.run import simulate
+from pimloom.rtl.verilog import to_verilog
 
 HUGE = (2 - 2.0**-24) * 2.0**127  # rounds to infinity, all below does not
 WORDS = 64

@@ -11,7 +11,6 @@ from pimloom.arch.error import UserError
 from pimloom.arch.optics import SwitchTable, load_optics, switch_table
 from pimloom.cycle_sim.ocs import Request
 from pimloom.rtl.blocks import BLOCKS
-from pimloom.rtl.emit import to_verilog
 from pimloom.rtl.flow.lookup import part_of
 from pimloom.rtl.flow.prove import prove
 from pimloom.rtl.flow.scenes.optics import (
@@ -27,6 +26,7 @@ from pimloom.rtl.flow.scenes.scene import mismatches, play
 from pimloom.rtl.flow.verify import verify
 from pimloom.rtl.formal.ocs import SWITCH_PROPERTIES
 from pimloom.rtl.ocs_switch import OcsSwitch
+from pimloom.rtl.verilog import to_verilog
 from tests.command import call
 from tests.simulators import needs
 

@@ -15,11 +15,11 @@ from pimloom.arch.system import load_part
 from pimloom.arch.table import compile_table
 from pimloom.cycle_sim import asic_math as asic
 from pimloom.cycle_sim.pim_math import mac_column, read_result
-from pimloom.rtl.emit import to_verilog
 from pimloom.rtl.flow.scenes.arithmetic import IDLE, LOAD, MAC, READ, mac_operands, mac_ports, random_commands
 from pimloom.rtl.flow.scenes.scene import play, row_scene
 from pimloom.rtl.flow.scenes.values import BF16
 from pimloom.rtl.pim_unit import PimUnit
+from pimloom.rtl.verilog import to_verilog
 
 PART = load_part("gddr6_pim_gpt").value
 UNIT: Any = PART.pim_unit

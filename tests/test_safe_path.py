@@ -63,7 +63,7 @@ def test_a_sweep_and_what_shows_it(folder: Path) -> None:
     "code",
     [
         "import pimloom; assert len(pimloom.sweep('s.yaml', out='s', workers=1)) == 3",
-        "from pimloom.rtl.emit import to_verilog; from pimloom.rtl.bf16 import Mul; to_verilog(Mul(), 'm')",
+        "from pimloom.rtl.verilog import to_verilog; from pimloom.rtl.bf16 import Mul; to_verilog(Mul(), 'm')",
     ],
 )
 def test_the_python_api(folder: Path, code: str) -> None:

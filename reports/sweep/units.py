@@ -3,27 +3,8 @@
 import re
 from collections.abc import Mapping
 
-SUFFIXES = {
-    "per_s": "1/s",
-    "gb_s": "GB/s",
-    "s": "s",
-    "us": "µs",
-    "ns": "ns",
-    "j": "J",
-    "w": "W",
-    "mw": "mW",
-    "pj": "pJ",
-    "ps": "ps",
-    "ck": "CK",
-    "cyc": "cycles",
-    "mhz": "MHz",
-    "ghz": "GHz",
-    "mm2": "mm²",
-    "um2": "µm²",
-    "bytes": "B",
-    "bits": "bit",
-    "gbps": "Gb/s",
-}
+from pimloom.arch.name_units import unit_of_name
+
 MEANINGS = {
     "base_digest": "digest of all but the axis values",
     "point": "key of the point: a digest of specification, workload, axis values and code",
@@ -60,11 +41,7 @@ def unit_of(column: str) -> str:
         return unit
     if not re.fullmatch(r"[\w.]+", label):
         return ""  # an expression
-    for part in (label, *reversed(label.split("."))):
-        for suffix, found in SUFFIXES.items():
-            if part.endswith(f"_{suffix}"):
-                return found
-    return "-"
+    return unit_of_name(label) or "-"
 
 
 def meaning_of(column: str, role: str, results: Mapping[str, str]) -> str:

@@ -15,13 +15,13 @@ from pimloom.mappers.gemv import Emitter, product
 from pimloom.mappers.geometry import Geometry, geometry
 from pimloom.mappers.layout import Packed
 from pimloom.rtl.command import command_layout
-from pimloom.rtl.emit import to_verilog
 from pimloom.rtl.flow.simulator.environment import Simulator
 from pimloom.rtl.flow.simulator.run import simulate
 from pimloom.rtl.flow.wires import pack
 from pimloom.rtl.pim_channel import PimChannel
 from pimloom.rtl.pim_unit import PimUnit
 from pimloom.rtl.repeat import row_layout
+from pimloom.rtl.verilog import to_verilog
 from pimloom.systems.devices.functional import Memory
 
 BENCH = "pimloom.rtl.flow.benches.channel"

@@ -8,11 +8,11 @@ import numpy as np
 
 from pimloom.arch.table import Rules, Table
 from pimloom.rtl.command import command_layout
-from pimloom.rtl.emit import to_verilog
 from pimloom.rtl.flow.simulator.environment import Simulator
 from pimloom.rtl.flow.simulator.run import simulate
 from pimloom.rtl.flow.wires import pack
 from pimloom.rtl.sequencer import Sequencer
+from pimloom.rtl.verilog import to_verilog
 
 BENCH = "pimloom.rtl.flow.benches.sequencer"
 TOP = "sequencer"

@@ -25,12 +25,12 @@ from pimloom.arch.optics import Optics
 from pimloom.arch.part import Part
 from pimloom.rtl import emit
 from pimloom.rtl.blocks import Block
-from pimloom.rtl.emit import to_verilog
 from pimloom.rtl.flow import registered
 from pimloom.rtl.flow.lookup import find_blocks
 from pimloom.rtl.flow.registered import Registered
 from pimloom.rtl.flow.tools import cache_folder
 from pimloom.rtl.flow.yowasp import NEXTPNR, YOSYS, ToolError, Tools, tool_version, tools
+from pimloom.rtl.verilog import to_verilog
 
 SCRIPTS = Path(__file__).parent / "scripts"
 LIBRARY = Path("/usr/share/qflow/tech/osu018/osu018_stdcells.lib")  # Debian: qflow-tech-osu018

@@ -13,7 +13,6 @@ from pimloom.arch.part import Part
 from pimloom.arch.table import bend, standard_of
 from pimloom.cycle_sim.dram.words import describe
 from pimloom.rtl.blocks import BLOCKS, OCSTRX
-from pimloom.rtl.emit import to_verilog
 from pimloom.rtl.flow.channel import mismatches as channel_mismatches
 from pimloom.rtl.flow.channel import random_product, run_product
 from pimloom.rtl.flow.cosim import Case, Walk, Walks, walk
@@ -25,6 +24,7 @@ from pimloom.rtl.flow.simulator.environment import Simulator
 from pimloom.rtl.flow.simulator.run import WAVE_SUFFIX, check_waves
 from pimloom.rtl.flow.stimulus import draw_cases, draw_own_cases, engine, own_table, shrink
 from pimloom.rtl.ocs_switch import OcsSwitch
+from pimloom.rtl.verilog import to_verilog
 
 Progress = Callable[[int, int], None]
 Clocks = tuple[list[np.ndarray], np.ndarray]  # of commands by stream, of refreshes

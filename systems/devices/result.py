@@ -1,6 +1,5 @@
 """One result row. Its field names are a contract with everyone who reads our JSON; see CONVENTIONS.md."""
 
-from typing import Any
 
 import msgspec
 
@@ -59,8 +58,3 @@ class Result(WithSpans, frozen=True, kw_only=True):
     spec_digest: str
     version: str
     seed: int
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain dicts and numbers, fields in the order above."""
-        plain: dict[str, Any] = msgspec.to_builtins(self)
-        return plain

@@ -7,6 +7,7 @@ import msgspec
 
 from pimloom.systems.devices.device import Device
 from pimloom.systems.devices.run import Run
+from pimloom.systems.viewed import Viewed
 from pimloom.workload.batch import Batch
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def shown(device: Device, system: str, *, prompt: int, chunk: int, batch: int, m
     return Shown(system, prefill, decode)
 
 
-class WithSpans(msgspec.Struct, frozen=True, dict=True):
+class WithSpans(Viewed, msgspec.Struct, frozen=True, dict=True):
     """A result that can show its steps. They are simulated when they are asked for, and are no field."""
 
     def showing(self, show: Callable[[], Shown]) -> None:

@@ -11,9 +11,10 @@ from pimloom.arch.system import digest
 from pimloom.arch.units import BYTES_PER_GB, S_PER_PS
 from pimloom.cycle_sim.memory.channel import Tally
 from pimloom.systems.memory.energy import energies
+from pimloom.systems.viewed import Viewed
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+class Outcome(Viewed, msgspec.Struct, frozen=True, kw_only=True):
     """One trace on one memory system. Names end in their unit; cycles are CK of `tck_ps`.
 
     commands: of all channels, by name. row_hits: column commands that found their row open and used; under ramulator2
@@ -60,11 +61,6 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     seed: int | None
     wall_s: float
     requests_per_s: float
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain dicts and numbers, fields in the order above."""
-        plain: dict[str, Any] = msgspec.to_builtins(self)
-        return plain
 
 
 def outcome(

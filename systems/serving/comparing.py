@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from math import fsum
-from typing import Any
+from typing import ClassVar
 
 import msgspec
 
@@ -16,6 +16,7 @@ from pimloom.systems.devices.run import LIMITS, Run, behind
 from pimloom.systems.devices.shown import Shown
 from pimloom.systems.serving.generation import Generated, check, generated
 from pimloom.systems.serving.stepping import Progress, Simulated, Wanted, longest, simulated
+from pimloom.systems.viewed import Viewed
 from pimloom.workload.batch import Batch
 from pimloom.workload.derive import ops
 from pimloom.workload.op import Op
@@ -74,9 +75,10 @@ class Compared(msgspec.Struct, frozen=True, kw_only=True):
     spec_digest: str | None = None
 
 
-class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+class Comparison(Viewed, msgspec.Struct, frozen=True, kw_only=True):
     """The same requests on several systems, in the order in which they were named."""
 
+    rows_in: ClassVar[str] = "systems"
     model: str
     batch: int
     prompt_tokens: int
@@ -91,11 +93,6 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     why: str
     spec_digest: str
     version: str
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain dicts, lists and numbers, fields in the order above."""
-        plain: dict[str, Any] = msgspec.to_builtins(self)
-        return plain
 
 
 def compare(

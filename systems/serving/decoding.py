@@ -16,13 +16,14 @@ from pimloom.systems.serving.batching import POLICIES, Rules, Step, decode
 from pimloom.systems.serving.machine import Batch, Plan, Stepped, machine_of
 from pimloom.systems.serving.outcome import Batched, Spread
 from pimloom.systems.serving.workload import Workload
+from pimloom.systems.viewed import Viewed
 
 Asked = TypeVar("Asked")
 Found = TypeVar("Found")
 WARM_UP_OUTPUTS = 10  # mean outputs of iterations before those that count [assumed: long enough for a steady state]
 
 
-class Decoded(msgspec.Struct, frozen=True, kw_only=True):
+class Decoded(Viewed, msgspec.Struct, frozen=True, kw_only=True):
     """Many decode iterations; fields as in CONVENTIONS.md."""
 
     system: str
@@ -50,11 +51,6 @@ class Decoded(msgspec.Struct, frozen=True, kw_only=True):
     iteration_s: list[float]
     spec_digest: str
     version: str
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain dicts, lists and numbers, fields in the order above."""
-        plain: dict[str, Any] = msgspec.to_builtins(self)
-        return plain
 
 
 def decode_iterations(

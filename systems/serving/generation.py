@@ -1,9 +1,8 @@
 """A batch of equal requests from their prompts to their last token, on a machine that serves batches."""
 
 from math import fsum
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import msgspec
 import numpy as np
 
 from pimloom.arch.error import UserError
@@ -49,11 +48,6 @@ class Generated(WithSpans, frozen=True, kw_only=True):
     decode_s: list[float]
     spec_digest: str
     version: str
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain dicts, lists and numbers, fields in the order above."""
-        plain: dict[str, Any] = msgspec.to_builtins(self)
-        return plain
 
 
 class Prompts(NamedTuple):

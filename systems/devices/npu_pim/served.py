@@ -12,6 +12,7 @@ from pimloom.arch.system import System, spec_digest
 from pimloom.arch.units import J_PER_PJ, S_PER_PS
 from pimloom.energy.ledger import Ledger
 from pimloom.systems.devices.npu_pim.energy import total_energy
+from pimloom.systems.viewed import Viewed
 
 ENERGIES = ("energy_pj_by_cause", "iteration_energy_by_cause_j", "iteration_energy_j", "energy_per_token_j", "power_w")
 
@@ -27,7 +28,7 @@ class LayerKind(msgspec.Struct, frozen=True):
     operators_cyc: dict[str, int]
 
 
-class Served(msgspec.Struct, frozen=True, kw_only=True):
+class Served(Viewed, msgspec.Struct, frozen=True, kw_only=True):
     """One layer of one decode iteration. Names end in their unit; cycles are clocks of the memory, of `clock_ps`.
 
     stages_cyc: time of each stage, one after the other; operators_cyc: of each operator, by stage, of PIM's from
@@ -85,9 +86,9 @@ class Served(msgspec.Struct, frozen=True, kw_only=True):
         """Time of an iteration of all layers."""
         return self.iteration_cyc * self.clock_ps * S_PER_PS
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Plain dicts and numbers, fields in the order above; without `layer_kinds` if all layers are equal."""
-        plain: dict[str, Any] = msgspec.to_builtins(self)
+        plain = super().to_dict()
         return plain if self.layer_kinds else {name: value for name, value in plain.items() if name != "layer_kinds"}
 
 

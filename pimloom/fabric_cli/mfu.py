@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pimloom.answer import Answer
 from pimloom.arch.error import UserError
 from pimloom.arch.version import __version__
-from pimloom.fabric.options import Arch, Csv
-from pimloom.output import Json, Quiet, output
+from pimloom.fabric_cli.options import Arch, Csv
+from pimloom.output import Json, Quiet, answer
 from pimloom.systems.fabric.asked import domains_asked, read_counts
 
 if TYPE_CHECKING:
@@ -67,11 +68,11 @@ def mfu(
     json: Json = None,
     csv: Csv = None,
     quiet: Quiet = False,
-) -> None:
+) -> Answer:
     """MFU of the best TP × PP × DP × EP that fits, for each number of GPUs and fabric, and its ratio to DGX."""
     from pimloom.arch.llm import load_llm
     from pimloom.arch.training import load_training
-    from pimloom.fabric.writing import check_files, write_figure, write_rows
+    from pimloom.fabric_cli.writing import check_files, write_figure, write_rows
     from pimloom.reports.fabric.mfu_figure import mfu_figure
     from pimloom.systems.fabric.mfu import Search
     from pimloom.systems.settings import parse_settings
@@ -94,13 +95,15 @@ def mfu(
     write_rows(csv, value["rows"])
     if figure is not None:
         write_figure(figure, mfu_figure(value["rows"]))
-    output(value, json, None if quiet else _show_sensitivity if sensitivity else _show)
+    show = _show_sensitivity if sensitivity else _show
+    told = answer(Answer(value, lambda: show(value), value["rows"]), json, quiet)
     seen = search.model.max_position_embeddings
     if search.training.recipe.sequence_tokens > seen and not quiet:
         trained = search.training.recipe.sequence_tokens
         print(
             f"pimloom: note: {search.model.name} has positions for {seen} tokens; {trained} are used", file=sys.stderr
         )
+    return told
 
 
 def _value(search: "Search", gpu: str, hbds: list["Hbd"], counts: list[int], sensitivity: bool) -> dict[str, Any]:

@@ -5,10 +5,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pimloom.answer import Answer
 from pimloom.arch.error import UserError
 from pimloom.arch.inputs import note_named
-from pimloom.fabric.options import Csv, Seed
-from pimloom.output import Json, Quiet, output
+from pimloom.fabric_cli.options import Csv, Seed
+from pimloom.output import Json, Quiet, answer
 from pimloom.systems.fabric.faults.asked import find_trace
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def faults(
     json: Json = None,
     csv: Csv = None,
     quiet: Quiet = False,
-) -> None:
+) -> Answer:
     """Statistics of a fault trace; without one, of a synthetic trace that is like the public one."""
     from pimloom.arch.files import write_table_csv
     from pimloom.arch.version import __version__
@@ -57,9 +58,10 @@ def faults(
     if csv is not None:
         write_table_csv(csv, found.by_class)
     result = vars(found) | {"seed": None if faults else seed, "version": __version__}
-    output(result, json, None if quiet else lambda _: _show(found))
+    told = answer(Answer(result, lambda: _show(found), found.by_class), json, quiet)
     if synthesise is not None and not quiet and json != "-":
         show_line(f"wrote {synthesise}")
+    return told
 
 
 def check_outputs(written: dict[str, Any], read: dict[str, Path | None]) -> None:

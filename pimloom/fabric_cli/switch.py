@@ -7,10 +7,11 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
+from pimloom.answer import Answer
 from pimloom.arch.error import UserError
 from pimloom.arch.inputs import note_named
-from pimloom.fabric.options import Csv
-from pimloom.output import Json, Quiet, output
+from pimloom.fabric_cli.options import Csv
+from pimloom.output import Json, Quiet, answer
 
 LIVE_SHARE_DIGITS = 6
 
@@ -26,7 +27,7 @@ def switch(
     json: Json = None,
     csv: Csv = None,
     quiet: Quiet = False,
-) -> None:
+) -> Answer:
     """Follow requests and failures through one optical-switch transceiver, clock by clock.
 
     A switch takes a blackout and a retrain; during it the newest request is kept and older ones are refused. A path
@@ -70,7 +71,7 @@ def switch(
         write_atomic(csv, table_csv(rows, {}) if rows else ",".join(report.COLUMNS) + "\n")
     if timeline is not None:
         write_atomic(timeline, report.switch_timeline(run, f"{module.description}, {events.name}"))
-    output(result, json, None if quiet else _show)
+    return answer(Answer(result, lambda: _show(result), rows), json, quiet)
 
 
 def _check_outputs(events: Path, files: Mapping[str, str | Path | None]) -> None:

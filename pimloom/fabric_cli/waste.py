@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pimloom.answer import Answer
 from pimloom.arch.error import UserError
-from pimloom.fabric.faults import Days, Faults, Servers, check_outputs, show_notes
-from pimloom.fabric.options import Arch, Csv, Gpus, GpusPerNode, Seed
-from pimloom.output import Json, Quiet, output
+from pimloom.fabric_cli.faults import Days, Faults, Servers, check_outputs, show_notes
+from pimloom.fabric_cli.options import Arch, Csv, Gpus, GpusPerNode, Seed
+from pimloom.output import Json, Quiet, answer
 from pimloom.systems.fabric.asked import read_counts, read_ratios
 from pimloom.systems.fabric.waste_asked import buildable, describe_trace, trace_asked
 
@@ -48,7 +49,7 @@ def waste(
         Path | None, typer.Option(metavar="FILE.svg", help="Draw waste over time, or against F; needs one --tp.")
     ] = None,
     quiet: Quiet = False,
-) -> None:
+) -> Answer:
     """GPU waste under faults. Waste is the share of all GPUs that are healthy and fit in no tensor-parallel group;
     faulty GPUs are not waste.
 
@@ -78,7 +79,7 @@ def waste(
         write_atomic(figure, _figure(plan, trace, rows, tps[0]).svg)
     described = None if trace is None else describe_trace(trace, faults)
     result = {"rows": rows, "trace": described, "seed": seed, "version": __version__}
-    output(result, json, None if quiet else lambda _: _show(rows, plan, trace))
+    return answer(Answer(result, lambda: _show(rows, plan, trace), rows), json, quiet)
 
 
 def _ratios(text: str | None, of_a_trace: Mapping[str, object]) -> list[float] | None:

@@ -5,10 +5,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pimloom.answer import Answer
 from pimloom.arch.error import UserError
 from pimloom.arch.version import __version__
-from pimloom.fabric.options import Arch, Csv, Gpus, GpusPerNode, Seed
-from pimloom.output import Json, Quiet, output
+from pimloom.fabric_cli.options import Arch, Csv, Gpus, GpusPerNode, Seed
+from pimloom.output import Json, Quiet, answer
 from pimloom.systems.fabric.asked import read_counts, read_ratios
 from pimloom.systems.fabric.waste_asked import plan_asked, points_asked
 
@@ -77,10 +78,10 @@ def cost(
     json: Json = None,
     csv: Csv = None,
     quiet: Quiet = False,
-) -> None:
+) -> Answer:
     """Cost and power of each network per GPU and per GB/s, from lists of its parts; with faults, of idle GPUs too."""
     from pimloom.arch.topology.cluster import Cluster
-    from pimloom.fabric.writing import check_files, write_figure, write_rows
+    from pimloom.fabric_cli.writing import check_files, write_figure, write_rows
     from pimloom.reports.fabric.cost_figures import aggregate_figure, cost_figure
     from pimloom.show import show_rows
     from pimloom.systems.fabric.cost import aggregate_rows, cost_rows, part_rows
@@ -111,7 +112,7 @@ def cost(
         drawn = aggregate_figure(rows) if gpu_usd is not None else cost_figure(part_rows(arch, gpus_per_node, prices))
         write_figure(figure, drawn)
     value: dict[str, Any] = {"rows": rows, "gpus_per_node": gpus_per_node, "version": __version__}
-    output(value, json, None if quiet else lambda found: show_rows(columns, found["rows"]))
+    return answer(Answer(value, lambda: show_rows(columns, rows), rows), json, quiet)
 
 
 def _draw_points(plan: "Plan", ratios: list[float], quiet: bool) -> "list[WastePoint]":

@@ -5,16 +5,14 @@ What a subcommand needs is imported inside it, so that `--help` is quick.
 
 import typer
 
-from pimloom.fabric.cost import cost
-from pimloom.fabric.faults import faults
-from pimloom.fabric.mfu import mfu
-from pimloom.fabric.place import place
-from pimloom.fabric.switch import switch
-from pimloom.fabric.waste import waste
+from pimloom.fabric_cli.cost import cost
+from pimloom.fabric_cli.faults import faults
+from pimloom.fabric_cli.mfu import mfu
+from pimloom.fabric_cli.place import place
+from pimloom.fabric_cli.switch import switch
+from pimloom.fabric_cli.waste import waste
 
-app = typer.Typer(
-    help="Scale-up fabrics: waste under faults, placement, cost, MFU, the optical switch.", rich_markup_mode=None
-)
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 for command, example in (
     (waste, "waste --arch infinitehbd-k3,nvl72,tpuv4 --tp 32 --faults trace.json"),

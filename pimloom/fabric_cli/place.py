@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pimloom.answer import Answer
 from pimloom.arch.error import GateError, UserError
 from pimloom.arch.version import __version__
-from pimloom.fabric.faults import check_outputs
-from pimloom.fabric.options import Csv, GpusPerNode, Seed
-from pimloom.output import Json, Quiet, output
+from pimloom.fabric_cli.faults import check_outputs
+from pimloom.fabric_cli.options import Csv, GpusPerNode, Seed
+from pimloom.output import Json, Quiet, answer
 from pimloom.systems.fabric.place_asked import faults_asked, job_asked
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def place(
     csv: Csv = None,
     figure: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the cluster as SVG.")] = None,
     quiet: Quiet = False,
-) -> None:
+) -> Answer:
     """Place the groups of a job around faulty nodes and check that the hardware can hold it.
 
     Waste: healthy nodes that no further group fits on, as a share of all nodes.
@@ -78,12 +79,14 @@ def place(
     with progress_bar(f"{job.groups} groups on {nodes} nodes", quiet) as progress:
         placed = place_job(job, algorithm.value, progress)
         found = summary(placed, optimum, dcn_share)
-    _write(placed, csv, figure, node_rows(placed) if csv is not None else [])
+    rows = list(node_rows(placed))
+    _write(placed, csv, figure, rows)
     found |= {"fault_ratio": fault_ratio, "seed": None if fault_ratio is None else seed, "version": __version__}
-    output(found, json, None if quiet else lambda value: _show(placed, value, optimum))
+    told = answer(Answer(found, lambda: _show(placed, found, optimum), rows), json, quiet)
     if placed.complaints:
         more = f" (and {len(placed.complaints) - 1} more)" if len(placed.complaints) > 1 else ""
-        raise GateError(f"the hardware cannot hold this placement: {placed.complaints[0]}{more}")
+        raise GateError(f"the hardware cannot hold this placement: {placed.complaints[0]}{more}", told)
+    return told
 
 
 def _write(placed: "Placed", csv: Path | None, figure: Path | None, rows: Iterable[Mapping[str, Any]]) -> None:
@@ -102,6 +105,6 @@ def _write(placed: "Placed", csv: Path | None, figure: Path | None, rows: Iterab
 
 
 def _show(placed: "Placed", found: Mapping[str, Any], optimum: bool) -> None:
-    from pimloom.fabric.place_show import show_placed
+    from pimloom.fabric_cli.place_show import show_placed
 
     show_placed(placed, found, optimum)

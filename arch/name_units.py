@@ -1,0 +1,40 @@
+"""The unit that a name carries in its ending, as CONVENTIONS.md has it."""
+
+import re
+
+SUFFIXES = {
+    "per_s": "1/s",
+    "gb_s": "GB/s",
+    "s": "s",
+    "us": "µs",
+    "ns": "ns",
+    "j": "J",
+    "w": "W",
+    "mw": "mW",
+    "pj": "pJ",
+    "ps": "ps",
+    "ck": "CK",
+    "cyc": "cycles",
+    "mhz": "MHz",
+    "ghz": "GHz",
+    "mm2": "mm²",
+    "um2": "µm²",
+    "bytes": "B",
+    "bits": "bit",
+    "gbps": "Gb/s",
+}
+
+
+def unit_of_name(name: str) -> str | None:
+    """The unit, by the ending of the name or of its first part; None for none.
+
+    >>> [unit_of_name(name) for name in ("tokens_per_s", "energy_by_cause_j.mac", "dram.channels")]
+    ['1/s', 'J', None]
+    """
+    if not re.fullmatch(r"[\w.]+", name):
+        return None
+    for part in (name, *reversed(name.split("."))):
+        for suffix, found in SUFFIXES.items():
+            if part.endswith(f"_{suffix}"):
+                return found
+    return None

@@ -1,0 +1,40 @@
+"""What `pimloom list` and `pimloom explain` find."""
+
+from collections.abc import Mapping
+
+from pimloom.answer import Answer
+
+
+def listing() -> Answer:
+    """Everything that has a name, by its kind."""
+    from pimloom.show import catalogue, show_catalogue
+
+    found = catalogue()
+    named = [(kind, name, about) for kind, some in found.items() for name, about in some.items()]
+    rows = [dict(zip(("kind", "name", "about"), row, strict=True)) for row in named]
+    return Answer(found, lambda: show_catalogue(found), rows)
+
+
+def explained(field: str | None) -> Answer:
+    """A field, those below what it begins with, or a standard; all fields for None. Raises UserError."""
+    from pimloom.reports.explain import all_fields, explain, fields_below
+    from pimloom.reports.explain_standard import explain_standard, standards
+    from pimloom.show import show_explanation, show_standard
+
+    if field is None:
+        return _meanings(all_fields())
+    if field.lower() in standards():
+        standard = explain_standard(field.lower())
+        return Answer(standard._asdict(), lambda: show_standard(standard))
+    if below := fields_below(field):
+        return _meanings(below)
+    found = explain(field)
+    values = [value._asdict() for value in found.values]
+    return Answer(found._asdict() | {"values": values}, lambda: show_explanation(found), values)
+
+
+def _meanings(fields: Mapping[str, str]) -> Answer:
+    from pimloom.show import show_fields
+
+    rows = [{"field": field, "meaning": meaning} for field, meaning in fields.items()]
+    return Answer(fields, lambda: show_fields(fields), rows)

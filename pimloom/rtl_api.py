@@ -1,0 +1,76 @@
+"""`pimloom.rtl`: the hardware in gates, as `pimloom rtl` has it.
+
+Results are an `Answer` with the fields of the command's JSON; the only error is `pimloom.UserError`. What differs, or
+is not proved, is no error here: the rows say so.
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from pimloom.edge import ask, public
+
+if TYPE_CHECKING:
+    from pimloom.answer import Answer
+
+PART = "gddr6_pim_gpt"
+
+
+@public
+def list_() -> "Answer":
+    """The blocks: `rows` with `block` and `summary`.
+
+    >>> "sequencer" in [row["block"] for row in list_().rows]
+    True
+    """
+    from pimloom.rtl_cli import blocks
+
+    return blocks()
+
+
+@public
+def emit(block: str, *, part: str | Path = PART, out: str | Path = "-") -> str:
+    """A block as Verilog, its ports explained above it. out: a file to write, too, unless it is "-".
+
+    >>> emit("bf16_mul").splitlines()[0].startswith("// bf16_mul of gddr6_pim_gpt, by pimloom")
+    True
+    """
+    from pimloom.rtl_cli import emit as command
+    from pimloom.rtl_cli import emitted
+
+    return ask(command, locals(), emitted)
+
+
+@public
+def verify(
+    block: str | None = None,
+    *,
+    part: str | Path = PART,
+    simulator: Literal["verilator", "icarus"] = "verilator",
+    commands: int = 5000,
+    seed: int = 0,
+    waves: str | Path | None = None,
+) -> "Answer":
+    """Simulate a block, or all, against the models that they mirror: a row for each, with its `mismatches`.
+
+    commands: to compare at least, for each block. seed: of the random stimulus. waves: a waveform of one block, .vcd of
+    verilator, .fst of icarus.
+    """
+    from pimloom.rtl_cli import verify as command
+
+    return ask(command, locals())
+
+
+@public
+def prove(block: str | None = None, *, part: str | Path = PART, solver: Literal["yices", "z3"] = "yices") -> "Answer":
+    """Prove properties of a block, or of all, with an SMT solver: a row for each, with its `result`. Takes minutes."""
+    from pimloom.rtl_cli import prove as command
+
+    return ask(command, locals())
+
+
+@public
+def synth(block: str, *, part: str | Path = PART) -> "Answer":
+    """Synthesise a block, or "all" but whole channels: area [µm²], longest path [ps], FPGA resources; a row each."""
+    from pimloom.rtl_cli import synth as command
+
+    return ask(command, locals())
