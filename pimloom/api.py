@@ -140,8 +140,9 @@ def compare(
         typed.fail("systems", "several names or paths", systems)
     names = [typed.text("systems", name) for name in systems]
 
-    def compared(model: str, html: Path | None, **read: Any) -> "Comparison":
-        return compare_command(names, model, Asked(**read), json=None, html=html, quiet=True).found
+    def compared(model: str, html: Path | None, layers: int | None, **read: int | None) -> "Comparison":
+        asked = Asked(layers=layers, **{name: number or 0 for name, number in read.items()})
+        return compare_command(names, model, asked, json=None, html=html, quiet=True).found
 
     return ask(command, {name: value for name, value in locals().items() if name != "systems"}, compared)
 

@@ -130,7 +130,7 @@ def test_requests_on_pim_gpt(tmp_path):
     assert found.requests_finished == 3 and set(found.iteration_batch) == {1}
     one = device("pim_gpt")
     assert found.iteration_s == pytest.approx([one.step(Batch.decode([t])).time_s for t in found.iteration_tokens])
-    with pytest.raises(UserError, match="batch 2: pim_gpt runs at most 1 request"):
+    with pytest.raises(UserError, match="batch=2: pim_gpt runs at most 1 request"):
         pimloom.run("pim_gpt", model="gpt2", requests=tmp_path / "azure.csv", batch=2)
     (tmp_path / "list.csv").write_text("seq_len\n8\n")
     with pytest.raises(UserError, match="pim_gpt takes no list of contexts; give a data set or a trace"):

@@ -83,7 +83,7 @@ def test_a_prompt_is_simulated_token_by_token():
     assert (parted.latency_s, parted.energy_j) == (whole.latency_s, whole.energy_j)
     assert parted.workload.prompt_tokens == 3 and parted.tokens_per_s == 2 / whole.latency_s
     assert parted.energy_per_token_j == (whole.energy_j or 0) / 2 and parted.spec_digest != whole.spec_digest
-    with pytest.raises(UserError, match="--prompt: expected at least 0 tokens, got -1"):
+    with pytest.raises(UserError, match="^prompt: expected at least 0 tokens, got -1"):
         pimloom.run("pim_gpt", model="gpt2", prompt=-1)
 
 
