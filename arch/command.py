@@ -1,7 +1,7 @@
 """The words a DRAM standard is written in: levels, row states, commands, rules, and the command stream."""
 
 from collections.abc import Mapping
-from enum import IntEnum
+from enum import IntEnum, StrEnum
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -29,14 +29,56 @@ class Row(IntEnum):
     CLOSED = 2  # needs, or leaves, no row open
 
 
+class Role(StrEnum):
+    """What a command does with rows and data: mappers, energy, checks and gates find it by this, not by its name."""
+
+    ACTIVATE = "opens a row"
+    PRECHARGE = "closes rows"
+    READ = "reads a column to the pins"
+    WRITE = "writes a column from the pins"
+    REFRESH = "refreshes"
+    SLEEP = "enters self-refresh"
+    WAKE = "leaves self-refresh"
+    LOAD = "loads the next entry of the vector buffer from the pins"
+    COPY = "copies a row into the vector buffer"
+    MULTIPLY = "multiplies a column with the next entry of the vector buffer and accumulates"
+    RESULTS = "reads the accumulators to the pins"
+    BIAS = "writes the accumulators from the pins"
+    SCATTER = "writes a value of a burst to each bank, all at one place"
+    GEMV = "multiplies several times, then reads the accumulators to the pins"
+    ANNOUNCE = "announces others"
+    MODE = "changes the mode of the part"
+    FIRST_MULTIPLY = "is the moment of the first multiplication of a result, which nobody issues"
+    LAST_MULTIPLY = "is the moment when the multiplications of a GEMV end, which nobody issues"
+
+
+SENDS = frozenset({Role.WRITE, Role.LOAD, Role.BIAS, Role.SCATTER})  # a burst comes with the command
+RETURNS = frozenset({Role.READ, Role.RESULTS, Role.GEMV})  # a burst goes back
+ON_THE_PINS = SENDS | RETURNS
+CAUSES: Mapping[Role, str] = MappingProxyType(
+    {
+        Role.ACTIVATE: "activate",
+        Role.READ: "read",
+        Role.WRITE: "write",
+        Role.REFRESH: "refresh",
+        Role.MULTIPLY: "read",
+        Role.SCATTER: "write",
+    }
+)
+ACCESSES = frozenset({Role.READ, Role.WRITE, Role.SCATTER, Role.MULTIPLY})  # a column of an open row, hit or miss
+
+
 class Command(NamedTuple):
     """One command of a standard.
 
     `done` is the time from issue to the end of its effect, as a sum of timing names (`"nCL + nBL"`).
     Commands on different buses may issue in the same clock; on one bus, one command a clock.
+    `buffer`: the row buffer of a bank that it needs and leaves so. `charged_to`: an energy cause other than that of its
+    role. `repeats`: a command that this one stands for `count` times, counted and charged beside it.
     """
 
     name: str
+    role: Role
     scope: Level
     needs: Row
     leaves: Row
@@ -44,6 +86,13 @@ class Command(NamedTuple):
     meaning: str
     bus: str = "command"
     buffer: int = 0
+    charged_to: str = ""
+    repeats: "Command | None" = None
+
+    @property
+    def cause(self) -> str:
+        """What its energy is charged to; empty if it has none of its own."""
+        return self.charged_to or CAUSES.get(self.role, "")
 
 
 class Rule(NamedTuple):

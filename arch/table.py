@@ -1,12 +1,15 @@
 """A part's tables compiled into plain arrays: what the engine and the RTL read."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
-from pimloom.arch.command import Command, Row, Rule, Standard
+from pimloom.arch.command import Command, Level, Role, Row, Rule, Standard
+from pimloom.arch.error import UserError
 from pimloom.arch.part import Organization, Part
 from pimloom.arch.standard import clocks, given, join_tables
 
@@ -43,15 +46,71 @@ class Rules(NamedTuple):
     columns: int
 
 
-class Table(NamedTuple):
-    """A part's command names, opcode by opcode, and its compiled rules."""
+@dataclass(frozen=True, eq=False)
+class Table:
+    """A part's commands, opcode by opcode, and its compiled rules."""
 
-    names: tuple[str, ...]
+    commands: tuple[Command, ...]
     rules: Rules
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Command names, opcode by opcode."""
+        return tuple(c.name for c in self.commands)
+
+    @cached_property
+    def refresh(self) -> str:
+        """Name of the command that refreshes all banks."""
+        return self.commands[self.rules.refresh].name
+
+    @cached_property
+    def counted(self) -> tuple[Command, ...]:
+        """The commands, and behind them those that they repeat."""
+        return *self.commands, *(c.repeats for c in self.commands if c.repeats)
 
     def cmd(self, name: str) -> int:
         """Opcode of a command name."""
         return self.names.index(name)
+
+    def opcodes(self, roles: Collection[Role]) -> list[int]:
+        """Opcodes of all commands that have one of the roles."""
+        return [opcode for opcode, c in enumerate(self.commands) if c.role in roles]
+
+    @cached_property
+    def _found(self) -> dict[tuple[Role, Level], int]:
+        return {}
+
+    def role(self, role: Role, level: Level = Level.CHANNEL) -> int:
+        """Opcode of the command with this role that acts on a node of `level` as a whole; of several, the one that
+        leaves rows as they are. Raises UserError if there is none."""
+        if (role, level) in self._found:
+            return self._found[role, level]
+        size = self.rules.size
+        found = [
+            (c.leaves != Row.ANY, abs(c.scope - level), opcode)
+            for opcode, c in enumerate(self.commands)
+            if c.role is role and size[c.scope] == size[level]
+        ]
+        if not found:
+            where = level.name.lower().replace("_", " ")
+            raise UserError(f"no command of this part {role} of a {where} at once; it has {', '.join(self.names)}")
+        self._found[role, level] = min(found)[-1]
+        return self._found[role, level]
+
+    def having(self, *roles: Role) -> np.ndarray:
+        """bool[opcodes]: which commands have one of the roles."""
+        return np.array([c.role in roles for c in self.commands])
+
+    def total(self, counts: Mapping[str, int], roles: Collection[Role]) -> int:
+        """How many of the commands, counted by name, have one of the roles."""
+        return sum(counts.get(c.name, 0) for c in self.counted if c.role in roles)
+
+    def by_cause(self, counts: Mapping[str, int]) -> Counter[str]:
+        """How many of the commands, counted by name, are charged to each energy cause."""
+        found = Counter[str]()
+        for c in self.counted:
+            found[c.cause] += counts.get(c.name, 0)
+        return found
 
 
 class RuleRow(NamedTuple):
@@ -94,7 +153,7 @@ def bend(table: Table, rule: int, by: int) -> Table:
             for ptr, found in ((rules.after_ptr, rules.after_rule), (rules.before_ptr, rules.before_rule))
         )
         gap[c] = max([1, *(int(wait[own]) for own in {*after} & {*before} if not rules.sibling[own])])
-    return Table(table.names, rules._replace(wait=wait, gap=gap))
+    return replace(table, rules=rules._replace(wait=wait, gap=gap))
 
 
 def standard_of(part: Part) -> Standard:
@@ -161,7 +220,7 @@ def build_table(
         rows=org.rows,
         columns=org.columns,
     )
-    return Table(names, arrays)
+    return Table(commands, arrays)
 
 
 def _sizes(org: Organization) -> tuple[int, ...]:

@@ -18,14 +18,8 @@ from pimloom.energy.ledger import Ledger
 
 SMALL = 0.25  # share of the upper bound below which a difference of currents is doubted [design]
 NEEDED = ("IDD0", "IDD2N", "IDD3N", "IDD4R", "IDD4W", "IDD5B")
-ISSUED = {
-    "activate": ("ACT",),
-    "read": ("RD", "RDA"),
-    "write": ("WR", "WRA"),
-    "refresh": ("REFab",),
-    "refresh_bank": ("REFpb",),
-}
-Commands = Mapping[str, int]  # how many of each issued
+CAUSES = ("activate", "read", "write", "refresh", "refresh_bank")
+Issued = Mapping[str, int]  # how many commands were charged to each cause
 RankClocks = Sequence[tuple[int, int, int]]  # per rank, clocks with a row open, with all closed, in self-refresh
 
 
@@ -77,46 +71,43 @@ def doubt(currents: Currents, clocks: Mapping[str, int]) -> str | None:
     )
 
 
-def missing_current(currents: Currents, commands: Commands, rank_ck: RankClocks) -> str | None:
+def missing_current(currents: Currents, issued: Issued, rank_ck: RankClocks) -> str | None:
     """A current that the energy of a run needs and the device does not give."""
     needed = dict.fromkeys(NEEDED, True)
-    needed |= {"IDD5PB": _issued(commands, "refresh_bank") > 0, "IDD6": any(asleep for _, _, asleep in rank_ck)}
+    needed |= {"IDD5PB": issued.get("refresh_bank", 0) > 0, "IDD6": any(asleep for _, _, asleep in rank_ck)}
     return next((name for name, used in needed.items() if used and name not in currents.idd), None)
 
 
-def contradiction(currents: Currents, commands: Commands) -> str | None:
-    """Why a run has no energy: a current is not above the standby that it includes. IDD5PB counts if REFpb issued."""
+def contradiction(currents: Currents, issued: Issued) -> str | None:
+    """Why a run has no energy: a current is not above the standby that it includes. IDD5PB counts if a bank alone was
+    refreshed."""
     idd = currents.idd
     for name, below, why in contradictions(idd):
-        if name != "IDD5PB" or _issued(commands, "refresh_bank"):
+        if name != "IDD5PB" or issued.get("refresh_bank"):
             return f"no energy: {name} of {idd[name]:g} mA is not above {below} of {idd[below]:g} mA: {why}"
     return None
 
 
 def channel_pj(
-    currents: Currents, clocks: Mapping[str, int], commands: Commands, rank_ck: RankClocks, tCK_ps: int
+    currents: Currents, clocks: Mapping[str, int], issued: Issued, rank_ck: RankClocks, tCK_ps: int
 ) -> Ledger:
     """Energy of channels by cause; none of `missing_current` and `contradiction` may have found anything."""
     each = command_mw_ck(currents, clocks)
-    found = {cause: n * each[cause] if (n := _issued(commands, cause)) else 0.0 for cause in ISSUED}
+    found = {cause: n * each[cause] if (n := issued.get(cause, 0)) else 0.0 for cause in CAUSES}
     return Ledger({cause: pj(value, tCK_ps) for cause, value in (found | _standby(currents, rank_ck)).items()})
 
 
 def dramsim3_mw_ck(
-    currents: Currents, clocks: Mapping[str, int], commands: Commands, rank_ck: RankClocks
+    currents: Currents, clocks: Mapping[str, int], issued: Issued, rank_ck: RankClocks
 ) -> dict[str, float]:
     """Energy of channels by cause as DRAMsim3 adds it up [mW × CK]: differences, below zero or not."""
     each = differences_mw_ck(currents, clocks)
-    return {cause: each.get(cause, 0.0) * _issued(commands, cause) for cause in ISSUED} | _standby(currents, rank_ck)
+    return {cause: each.get(cause, 0.0) * issued.get(cause, 0) for cause in CAUSES} | _standby(currents, rank_ck)
 
 
 def pj(mw_ck: float, tCK_ps: int) -> float:
     """mW × CK as pJ."""
     return mw_ck * tCK_ps * PJ_PER_MW_PS
-
-
-def _issued(commands: Commands, cause: str) -> int:
-    return sum(commands.get(name, 0) for name in ISSUED[cause])
 
 
 def _standby(currents: Currents, rank_ck: RankClocks) -> dict[str, float]:

@@ -10,25 +10,16 @@ G_ACT opens a row in each bank of a group, a READRES moves a result of each bank
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from pimloom.arch.command import ON_THE_PINS, Level, Role
 from pimloom.arch.memory import Currents
 from pimloom.arch.npu_energy import NpuEnergy
 from pimloom.arch.part import Part
+from pimloom.arch.table import compile_table
 from pimloom.energy.dram import NEEDED, below_standby, command_mw_ck, pj, row_cycle_mw_ck
 from pimloom.energy.ledger import Ledger
 
-CAUSE = {
-    "ACT": "activate",
-    "RD": "read",
-    "WR": "write",
-    "REFab": "refresh",
-    "GWRITE": "gwrite",
-    "G_ACT": "g_act",
-    "COMP": "comp",
-    "READRES": "readres",
-    "PIM_GEMV": "readres",  # its COMPs are counted as COMP
-}
+CAUSES = ("activate", "read", "write", "refresh", "gwrite", "g_act", "comp", "readres")  # without PIM too
 FAR = 0.25  # DDR4, HBM2 and GDDR6 as shipped leave 0.47 of a row cycle or more
-ON_THE_PINS = ("RD", "WR", "READRES", "PIM_GEMV")
 
 
 class Work(NamedTuple):
@@ -79,22 +70,24 @@ def activate_note(part: Part) -> str | None:
 
 
 def command_pj(part: Part, comp_reads: float, element_bits: int) -> dict[str, float]:
-    """Energy of one command of one channel above standby [pJ], as above; PIM_GEMV without its COMPs."""
-    org = part.organization
-    base = _base_mw_ck(part)
+    """Energy above standby [pJ] of one command of one channel, by name, as above; of one that repeats others without
+    those."""
+    org, base, table = part.organization, _base_mw_ck(part), compile_table(part)
     act, read = pj(base["activate"], part.tCK_ps), pj(base["read"], part.tCK_ps)
-    readres = read * element_bits * org.banks / org.access_bits
-    return {
-        "ACT": act,
-        "RD": read,
-        "WR": pj(base["write"], part.tCK_ps),
-        "REFab": pj(base["refresh"], part.tCK_ps),
-        "GWRITE": read * org.columns,
-        "G_ACT": act * org.banks_per_group,
-        "COMP": read * comp_reads,
-        "READRES": readres,
-        "PIM_GEMV": readres,
-    }
+    found = {}
+    for c in table.counted:
+        match c.role:
+            case Role.ACTIVATE:
+                found[c.name] = act * int(table.rules.size[Level.BANK] // table.rules.size[c.scope])
+            case Role.COPY:
+                found[c.name] = read * org.columns
+            case Role.MULTIPLY:
+                found[c.name] = read * comp_reads
+            case Role.RESULTS | Role.GEMV:
+                found[c.name] = read * element_bits * org.banks / org.access_bits
+            case _ if c.cause in base:
+                found[c.name] = pj(base[c.cause], part.tCK_ps)
+    return found
 
 
 def memory_pj(
@@ -102,15 +95,15 @@ def memory_pj(
 ) -> dict[str, float]:
     """Energy of the memory by cause [pJ].
 
-    each: of `command_pj`; commands: how many of each issued, COMP with those inside PIM_GEMV; dual: there is a second
-    row buffer. `interface` is that of the data pins, 0 where the part gives no energy of a bit.
+    each: of `command_pj`; commands: how many of each issued, by name, and of those that others repeat; dual: there is a
+    second row buffer. `interface` is that of the data pins, 0 where the part gives no energy of a bit.
     """
-    found = dict.fromkeys(CAUSE.values(), 0.0)
-    for name, cause in CAUSE.items():
-        found[cause] += each[name] * commands.get(name, 0)
+    table, found = compile_table(part), dict.fromkeys(CAUSES, 0.0)
+    for c in table.counted:
+        if c.name in each:
+            found[c.cause] = found.get(c.cause, 0.0) + each[c.name] * commands.get(c.name, 0)
     if part.io_pj_per_bit:
-        bursts = sum(commands.get(name, 0) for name in ON_THE_PINS)
-        found["interface"] = part.io_pj_per_bit * part.organization.access_bits * bursts
+        found["interface"] = part.io_pj_per_bit * part.organization.access_bits * table.total(commands, ON_THE_PINS)
     found["background"] = _standby_pj(part, standby.rank_ck, standby.mem_open_ck)
     if dual:
         found["second_row_buffer"] = _standby_pj(part, standby.rank_ck, standby.pim_open_ck)

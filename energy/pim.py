@@ -4,16 +4,19 @@ State currents: all commands on top of active standby, since IDD0 < IDD3N here m
 negative. All-bank commands are charged `k_act` activations and `k_rd` reads; single-bank commands one.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
+from pimloom.arch.command import ON_THE_PINS, Command, Level, Role
 from pimloom.arch.error import UserError
 from pimloom.arch.part import Part
+from pimloom.arch.standard import clocks
 from pimloom.arch.system import EnergyMode
+from pimloom.arch.table import compile_table
 from pimloom.arch.units import PJ_PER_MW_PS
 from pimloom.energy.ledger import Ledger
 
 CURRENTS = ("IDD0", "IDD3N", "IDD4R", "IDD4W", "IDD5B")
-ON_THE_PINS = ("RD", "RDA", "WR", "WRA", "WRAab", "WRGB", "WRMAC", "RDMAC")
+UNCHARGED = ("", "refresh_bank")  # PIM-GPT's controller refreshes all banks at once
 
 
 def command_energy_pj(part: Part, mode: EnergyMode) -> dict[str, dict[str, float]]:
@@ -23,32 +26,42 @@ def command_energy_pj(part: Part, mode: EnergyMode) -> dict[str, dict[str, float
     if mode.interface and not part.io_pj_per_bit:
         raise UserError("dram.io_pj_per_bit is 0: to leave interface energy out, set energy.interface to false")
 
-    def pj(milliwatt: float, *times: str) -> float:
-        return milliwatt * sum(part.cycles(name) for name in times) * part.tCK_ps * PJ_PER_MW_PS
-
     power = {name: part.VDD * part.current[name] for name in CURRENTS}
-    read, write = power["IDD4R"] - power["IDD3N"], power["IDD4W"] - power["IDD3N"]
-    table: dict[str, dict[str, float]] = {
-        "ACT": {"activate": pj(power["IDD0"], "tRCDRD", "tRP")},
-        "RD": {"read": pj(read, "nBL")},
-        "WR": {"write": pj(write, "nBL")},
-        "REFab": {"refresh": pj(power["IDD5B"] - power["IDD3N"], "tRFC")},
+    milliwatt = {
+        "activate": power["IDD0"],
+        "read": power["IDD4R"] - power["IDD3N"],
+        "write": power["IDD4W"] - power["IDD3N"],
+        "refresh": power["IDD5B"] - power["IDD3N"],
     }
-    table |= {"RDA": table["RD"], "WRA": table["WR"]}
-    if part.pim_unit:
-        table |= {
-            "ACTab": {"activate": mode.k_act * pj(power["IDD0"], "tRCDMAC", "tRP")},
-            "MACab": {
-                "read": mode.k_rd * pj(read, "tCCD_L"),
-                "mac": pj(part.pim_unit.mac_power_mw, "tCCD_L"),
-            },
-            "WRAab": {"write": pj(write, "nBL")},
-        }
-    burst_pj = part.io_pj_per_bit * part.organization.access_bits if mode.interface else 0.0
-    return {
-        name: table.get(name, {}) | ({"interface": burst_pj} if name in ON_THE_PINS and mode.interface else {})
-        for name in (*table, *ON_THE_PINS)
-    }
+    commands = compile_table(part).commands
+    if unknown := [c for c in commands if c.cause not in (*milliwatt, *UNCHARGED)]:
+        said = f"{unknown[0].name} is charged to {unknown[0].cause}, for which there is no current"
+        raise UserError(f"{said}; known are {', '.join(milliwatt)}")
+    timing = {name: part.cycles(name) for name in part.timing}
+    return {c.name: dict(_charges(part, mode, c, milliwatt, timing)) for c in commands}
+
+
+def _charges(
+    part: Part, mode: EnergyMode, command: Command, milliwatt: Mapping[str, float], timing: Mapping[str, int]
+) -> Iterator[tuple[str, float]]:
+    """Cause and energy [pJ] of one command; an activation pays for its precharge, a burst draws while it lasts."""
+    ck = timing["nBL"]
+    if command.role in (Role.ACTIVATE, Role.MULTIPLY, Role.REFRESH):
+        ck = clocks(command.done, timing)
+    if command.role is Role.ACTIVATE:
+        ck += timing["tRP"]
+    if command.cause in milliwatt:
+        all_banks = mode.k_rd if command.role is Role.MULTIPLY else mode.k_act if command.role is Role.ACTIVATE else 1
+        each = all_banks if command.scope < Level.BANK else 1
+        yield command.cause, each * _pj(part, milliwatt[command.cause], ck)
+    if command.role is Role.MULTIPLY and part.pim_unit:
+        yield "mac", _pj(part, part.pim_unit.mac_power_mw, ck)
+    if command.role in ON_THE_PINS and mode.interface:
+        yield "interface", part.io_pj_per_bit * part.organization.access_bits
+
+
+def _pj(part: Part, milliwatt: float, ck: int) -> float:
+    return milliwatt * ck * part.tCK_ps * PJ_PER_MW_PS
 
 
 def pim_energy(

@@ -39,7 +39,8 @@ class GlobalBuffer(wiring.Component):
     """One vector for the MAC units of all banks: `entries` words, written and read in order.
 
     load: i is the next entry, the first one again after a `take`. take: o is, 1 clock later, the next entry, the first
-    one behind a load and behind the last. What WRGB and MACab do, as `systems.devices.functional` says it.
+    one behind a load and behind the last. What commands that load and multiply do, as `systems.devices.functional` says
+    it.
     """
 
     def __init__(self, entries: int, bits: int) -> None:

@@ -9,7 +9,7 @@ from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from pimloom.arch.command import Level
+from pimloom.arch.command import SENDS, Level, Role
 from pimloom.arch.error import UserError
 from pimloom.arch.part import Part
 from pimloom.arch.table import compile_table
@@ -20,8 +20,9 @@ from pimloom.rtl.pim_unit import PimUnit
 from pimloom.rtl.repeat import Repeat, row_layout
 from pimloom.rtl.sequencer import Bus, Sequencer
 
-TAKES_DATA = ("WR", "WRA", "WRAab", "WRGB", "WRMAC")
-READS = ("RD", "RDA")
+ALL_BANKS = (Role.LOAD, Role.MULTIPLY, Role.RESULTS, Role.BIAS, Role.SCATTER)
+ONE_BANK = (Role.READ, Role.WRITE)
+NEITHER = (Role.COPY, Role.GEMV)  # no path for their data
 
 
 class Values(wiring.Signature):
@@ -32,15 +33,16 @@ class Values(wiring.Signature):
 
 
 class PimChannel(wiring.Component):
-    """A channel of `part`, which has one pseudo channel and one rank. Raises UserError for others.
+    """A channel of `part`, which has one pseudo channel and one rank. Raises UserError for others, and for commands
+    whose data it has no path for.
 
     kept: rows that the memories of the banks hold, a power of two; the other rows alias them. Default: all rows.
 
-    rows: the command stream, in order. data: for each WR, WRA, WRAab, WRGB, WRMAC the word it writes, taken in the
-    clock of issue (the pins' nCWL before it is the host's affair); WRAab and WRMAC write value b into bank b, WRAab
-    into lane `lane` of its column. underrun: such a command found no data; stays high.
-    buses: what issues. results: bfloat16 of each bank, PimUnit.latency + 1 clocks after RDMAC. reads: the word of RD
-    or RDA, 2 clocks after it.
+    rows: the command stream, in order. data: for each command that brings a burst the word it writes, taken in the
+    clock of issue (the pins' nCWL before it is the host's affair); one to all banks, or to their accumulators, writes
+    value b into bank b, the former into lane `lane` of its column. underrun: such a command found no data; stays high.
+    buses: what issues. results: bfloat16 of each bank, PimUnit.latency + 1 clocks after the command that reads them.
+    reads: the word that a read of one bank brings, 2 clocks after it.
     """
 
     def __init__(self, part: Part, kept: int | None = None) -> None:
@@ -51,7 +53,12 @@ class PimChannel(wiring.Component):
         word = data.ArrayLayout(self.unit.element_bits, self.unit.lanes)
         results = data.ArrayLayout(self.unit.element_bits, part.organization.banks)
         if part.organization.banks > self.unit.lanes:
-            raise UserError(f"{part.description}: WRAab brings one value a bank, so there are no more banks than lanes")
+            raise UserError(f"{part.description}: a burst has a value for each bank, so no more banks than lanes")
+        for c in self.table.commands:
+            scope = Level.BANK if c.role in ONE_BANK else Level.CHANNEL if c.role in ALL_BANKS else c.scope
+            if c.role in NEITHER or self.table.rules.size[c.scope] != self.table.rules.size[scope]:
+                said = f"the gates of a PIM channel have no path for what {c.name} does: it {c.role}"
+                raise UserError(f"{part.description}: {said}")
         self.entries = self.unit.global_buffer_bytes * BITS_PER_BYTE // part.organization.access_bits
         most = max(part.organization.columns, self.entries)
         operand = data.StructLayout({"values": word, "lane": range(self.unit.lanes)})
@@ -77,29 +84,33 @@ class PimChannel(wiring.Component):
         m.d.comb += sequencer.released[0].eq(1)
         bus = sequencer.buses[0]
         command = Decoded(m, self.table.rules, bus.command, "command")
-        does = {name: self._does(m, bus.valid, command, name) for name in self.table.names}
-        self._take_data(m, any_of(does[name] for name in TAKES_DATA))
+        does = [self._does(m, bus.valid, command, opcode) for opcode in range(len(self.table.commands))]
+        self._take_data(m, self._any(does, *SENDS))
         words = [self._bank(m, b, command, does) for b in range(self.part.organization.banks)]
         self._units(m, words, does)
-        self._read(m, words, command, any_of(does[name] for name in READS))
+        self._read(m, words, command, self._any(does, Role.READ))
         return m
 
-    def _does(self, m: Module, valid: Value, command: Decoded, name: str) -> Signal:
-        """Whether the command of that name issues in this clock."""
-        does = Signal(name=f"does_{name}")
-        m.d.comb += does.eq(valid & command.is_([self.table.cmd(name)]))
+    def _does(self, m: Module, valid: Value, command: Decoded, opcode: int) -> Signal:
+        """Whether the command of that opcode issues in this clock."""
+        does = Signal(name=f"does_{self.table.commands[opcode].name}")
+        m.d.comb += does.eq(valid & command.is_([opcode]))
         return does
+
+    def _any(self, does: list[Signal], *roles: Role) -> Value:
+        """Whether a command with one of these roles issues in this clock."""
+        return any_of(does[opcode] for opcode in self.table.opcodes(roles))
 
     def _take_data(self, m: Module, takes: Value) -> None:
         m.d.comb += self.data.ready.eq(takes)
         with m.If(takes & ~self.data.valid):
             m.d.sync += self.underrun.eq(1)
 
-    def _bank(self, m: Module, b: int, command: Decoded, does: dict[str, Signal]) -> Value:
+    def _bank(self, m: Module, b: int, command: Decoded, does: list[Signal]) -> Value:
         """A bank's cells, and what is written there; its word, 1 clock behind the command."""
         org, unit, operand = self.part.organization, self.unit, self.data.payload
         m.submodules[f"bank_{b}"] = bank = Bank(self.kept, org.columns, unit.lanes, unit.element_bits)
-        one, every = (does["WR"] | does["WRA"]) & command.at(Level.BANK, b), does["WRAab"]
+        one, every = self._any(does, Role.WRITE) & command.at(Level.BANK, b), self._any(does, Role.SCATTER)
         value = Value.cast(operand.values).word_select(b, unit.element_bits)
         m.d.comb += [
             bank.row.eq(self.buses[0].command.row[: len(bank.row)]),
@@ -109,12 +120,14 @@ class PimChannel(wiring.Component):
         ]
         return bank.o
 
-    def _units(self, m: Module, words: list[Value], does: dict[str, Signal]) -> None:
+    def _units(self, m: Module, words: list[Value], does: list[Signal]) -> None:
         """The MAC units, 1 clock behind the commands as the words they take."""
         values = Value.cast(self.data.payload.values)
         m.submodules.buffer = buffer = GlobalBuffer(self.entries, self.part.organization.access_bits)
-        m.d.comb += [buffer.load.eq(does["WRGB"]), buffer.i.eq(values), buffer.take.eq(does["MACab"])]
-        mac, read, load, bias = (_later(m, value) for value in (does["MACab"], does["RDMAC"], does["WRMAC"], values))
+        multiplies = self._any(does, Role.MULTIPLY)
+        m.d.comb += [buffer.load.eq(self._any(does, Role.LOAD)), buffer.i.eq(values), buffer.take.eq(multiplies)]
+        now = (multiplies, self._any(does, Role.RESULTS), self._any(does, Role.BIAS), values)
+        mac, read, load, bias = (_later(m, value) for value in now)
         for b, word in enumerate(words):
             m.submodules[f"unit_{b}"] = unit = PimUnit(self.part)
             m.d.comb += [unit.mac.eq(mac), unit.read.eq(read), unit.load.eq(load)]

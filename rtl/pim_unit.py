@@ -7,6 +7,7 @@ from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib.data import ArrayLayout
 from amaranth.lib.wiring import Component, In, Out
 
+from pimloom.arch.command import Role
 from pimloom.arch.error import UserError
 from pimloom.arch.part import Part
 from pimloom.arch.table import compile_table
@@ -28,9 +29,9 @@ class PimUnit(Component):
     In one clock at most one of: mac, acc = acc + `column_sum` of weights and inputs; read, result = acc rounded to
     bfloat16, then acc = +0; load, acc = bias. acc starts at +0. weights and inputs: bfloat16[lanes].
 
-    Commands take effect in the order in which they come, however close, but macs come at least MACab's distance apart
-    (the table's gap, tCCD). `clocks` an addition takes: 2, or 1 where macs may come in every clock. `latency`: clocks
-    from read to the one in which `valid` is high and result new, 1 + clocks * (log2(lanes) + 1); it stays until then.
+    Commands take effect in the order in which they come, however close, but macs come at least as far apart as the
+    table's gap (tCCD). `clocks` an addition takes: 2, or 1 where macs may come in every clock. `latency`: clocks from
+    read to the one in which `valid` is high and result new, 1 + clocks * (log2(lanes) + 1); it stays until then.
 
     Raises UserError for a part without PIM units, lanes that are no power of two, or elements that are not bfloat16.
     """
@@ -43,7 +44,7 @@ class PimUnit(Component):
             found = f"{unit.lanes} lanes of {unit.element_bits} bits"
             raise UserError(f"{part.description}: MAC units add a power of two of bfloat16 lanes, not {found}")
         table = compile_table(part)
-        self.lanes, self.clocks = unit.lanes, 2 if table.rules.gap[table.cmd("MACab")] > 1 else 1
+        self.lanes, self.clocks = unit.lanes, 2 if table.rules.gap[table.role(Role.MULTIPLY)] > 1 else 1
         self.tree = bf16.Tree(self.lanes, self.clocks)
         self.latency = 1 + self.tree.latency + self.clocks
         column = ArrayLayout(bf16.WIDTH, self.lanes)

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pimloom.arch.command import STREAM, Command, Level, Row, Rule
+from pimloom.arch.command import STREAM, Command, Level, Role, Row, Rule
 from pimloom.arch.part import Part
 from pimloom.arch.standard import clocks
 from pimloom.arch.table import Table, build_table, standard_of
@@ -50,10 +50,10 @@ def host_table(part: Part) -> Table:
     plain = [command for command in standard.commands if command.name != "TMOD"]
     names = tuple(command.name for command in plain)
     modes = [
-        Command(f"TMOD {name}", Level.CHANNEL, Row.ANY, Row.ANY, "nMODCH", f"change mode, then {name}")
+        Command(f"TMOD {name}", Role.MODE, Level.CHANNEL, Row.ANY, Row.ANY, "nMODCH", f"change mode, then {name}")
         for name in names
     ]
-    commands = (*plain, *modes, Command("EOC", Level.CHANNEL, Row.ANY, Row.ANY, "1", "end of the trace"))
+    commands = (*plain, *modes, Command("EOC", Role.MODE, Level.CHANNEL, Row.ANY, Row.ANY, "1", "end of the trace"))
     rules = []
     for rule in standard.rules:
         after = tuple(name for name in rule.after if name != "TMOD")

@@ -98,7 +98,7 @@ def dramsim3_counters(memory: Memory, tally: Tally) -> dict[str, Any]:
     for i, state in enumerate(STATES):
         found[state] = {str(rank): row[i] for rank, row in enumerate(tally.rank_ck)}
     assert memory.currents is not None
-    energy = dramsim3_mw_ck(memory.currents, memory.clocks, tally.commands, tally.rank_ck)
+    energy = dramsim3_mw_ck(memory.currents, memory.clocks, memory.table.by_cause(tally.commands), tally.rank_ck)
     return (
         found
         | {f"{CAUSES[cause]}_energy": value for cause, value in energy.items()}

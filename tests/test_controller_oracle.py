@@ -1,6 +1,7 @@
 """The compiled controller against one that ticks every clock: all commands, clocks and counters."""
 
 from collections import Counter
+from dataclasses import replace
 from random import Random
 
 import numpy as np
@@ -92,7 +93,7 @@ def memories(draw):
     if draw(st.integers(0, 4)) == 0:  # a PREab of the whole channel is no help to the refresh of one rank
         rules, opcode = memory.table.rules, memory.table.cmd("PREab")
         scope = np.where(np.arange(len(rules.scope)) == opcode, 0, rules.scope)
-        memory = memory._replace(table=memory.table._replace(rules=rules._replace(scope=scope)))
+        memory = memory._replace(table=replace(memory.table, rules=rules._replace(scope=scope)))
     return memory
 
 

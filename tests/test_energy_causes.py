@@ -31,7 +31,7 @@ from tests.foreign import INI, changed
 
 ROOT = Path(__file__).parent.parent
 DRAMS = [name for name in list_names("parts") if name != "ocstrx"]
-ISSUED = {"ACT": 5, "RD": 7, "WR": 3, "REFab": 2, "REFpb": 1}
+ISSUED = {"activate": 5, "read": 7, "write": 3, "refresh": 2, "refresh_bank": 1}
 CLOCKS = {"tRC": 111, "tRAS": 77, "tRP": 34, "nBL": 8, "tRFC": 710, "tRFCpb": 300}
 milliampere = st.floats(0.5, 1000).map(lambda value: round(value, 1))
 numbered = st.fixed_dictionaries(

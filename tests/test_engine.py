@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -92,7 +93,7 @@ def test_long_counts_issue_as_their_commands_one_by_one():
     hits = [Order("ACT"), Order("RD", count=500), Order("WR", count=300), Order("PRE")]
     others = [Order("ACT", bg=1, row=3), Order("RD", bg=1, row=3, count=450), Order("PRE", bg=1)]
     streams = [hits * 5, [o._replace(release=700 * (i // 3)) for i, o in enumerate(others * 5)]]
-    wide = TABLE._replace(rules=TABLE.rules._replace(columns=512))
+    wide = replace(TABLE, rules=TABLE.rules._replace(columns=512))
     counted, single = (
         issue(wide, [to_array(s, wide) for s in some]) for some in (streams, [expand(s) for s in streams])
     )

@@ -1,5 +1,6 @@
 """The logs and the timeline of a simulated memory: the right cells, whole files or none, in bounded memory."""
 
+import dataclasses
 import gzip
 import json
 from pathlib import Path
@@ -29,7 +30,7 @@ DRAMSIM3: Memory = reference()  # one rank of 4 x 4 banks
 OURS = DRAMSIM3._replace(policy=replace(DRAMSIM3.policy, quirks="none"))
 TWO_RANKS = OURS._replace(
     channels=2,
-    table=OURS.table._replace(rules=OURS.table.rules._replace(size=np.array([1, 2, 2, 8, 32]))),
+    table=dataclasses.replace(OURS.table, rules=OURS.table.rules._replace(size=np.array([1, 2, 2, 8, 32]))),
 )
 ROWS_OF_ALL_KINDS = np.array(  # clock, channel, command, bank, row, column, by
     [

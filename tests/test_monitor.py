@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from pimloom.arch.command import STREAM, Command, Level, Row
+from pimloom.arch.command import STREAM, Command, Level, Role, Row
 from pimloom.arch.error import UserError
 from pimloom.arch.part import Part
 from pimloom.arch.system import list_names, load_part
@@ -188,9 +188,9 @@ def test_each_row_buffer_has_rows_of_its_own():
         command
         for buffer, name in enumerate(("host", "pim"))
         for command in (
-            Command(f"ACT_{name}", bank, Row.CLOSED, Row.OPEN, "1", "", buffer=buffer),
-            Command(f"RD_{name}", bank, Row.OPEN, Row.ANY, "1", "", buffer=buffer),
-            Command(f"PRE_{name}", bank, Row.ANY, Row.CLOSED, "1", "", buffer=buffer),
+            Command(f"ACT_{name}", Role.ACTIVATE, bank, Row.CLOSED, Row.OPEN, "1", "", buffer=buffer),
+            Command(f"RD_{name}", Role.READ, bank, Row.OPEN, Row.ANY, "1", "", buffer=buffer),
+            Command(f"PRE_{name}", Role.PRECHARGE, bank, Row.ANY, Row.CLOSED, "1", "", buffer=buffer),
         )
     )
     table = build_table(commands, (), {}, organization((1, 1, 1, 2)), "")

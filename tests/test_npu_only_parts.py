@@ -1,6 +1,7 @@
 """An NPU without PIM in front of any memory: every part runs, by its own rules, or one sentence says why not."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -54,7 +55,7 @@ def test_the_commands_of_every_part_obey_its_rules(name):
     org, channels = part.organization, 4 * part.organization.pseudo_channels
     ran = run(laid.spec, channels, laid.npu, laid.layer.builder, ports=PORTS, log=1 << 18)
     table = compile_table(part)
-    one = table._replace(rules=table.rules._replace(size=np.maximum(table.rules.size // org.pseudo_channels, 1)))
+    one = replace(table, rules=table.rules._replace(size=np.maximum(table.rules.size // org.pseudo_channels, 1)))
     between = [rule for rule, row in enumerate(rule_rows(table.rules)) if row.sibling]
     assert len(ran.logs) == channels and bool(between) == (org.ranks > 1)
     for log in (ran.logs[0], ran.logs[-1]):

@@ -6,6 +6,7 @@ and where one of our waits grows by a clock some trace must break it, unless not
 
 import csv
 import json
+from dataclasses import replace
 from functools import cache
 from itertools import product
 from pathlib import Path
@@ -207,7 +208,7 @@ def test_one_clock_more_is_illegal(name):
     folders = [parameter.values[0] for parameter in BOTH if parameter.values[0] is not None]
     for run in (run for folder in folders if kind(folder) == name for run in runs_of(folder)):
         rules = run.table.rules
-        longer = run.table._replace(rules=rules._replace(wait=rules.wait + (rules.wait > 0)))
+        longer = replace(run.table, rules=rules._replace(wait=rules.wait + (rules.wait > 0)))
         awake |= {v.rule for v in check_trace(longer, run.trace, limit=1) if v.kind == "rule"}
     names = [f"{'/'.join(r.after)} to {'/'.join(r.before)}: {r.wait}" for r in standard.rules]
     assert {rule for i, rule in enumerate(names) if i not in awake} == ASLEEP[name]

@@ -62,7 +62,8 @@ def all_commands() -> tuple[np.ndarray, list[np.ndarray], list[int], list[np.nda
 
     Told from the commands' names: WR and WRA write a column, WRAab a lane of it in all banks, WRMAC the accumulators.
     """
-    out, rng, row, lanes = Emitter(compile_table(SMALL)), np.random.default_rng(1), 9, 16
+    out, rng, row, lanes = Emitter(), np.random.default_rng(1), 9, 16
+    cmd = compile_table(SMALL).cmd
     cells, words, where = np.zeros((4, 5, lanes), BF16), list[np.ndarray](), list[int]()
 
     def word(lane: int = 0) -> np.ndarray:
@@ -72,32 +73,32 @@ def all_commands() -> tuple[np.ndarray, list[np.ndarray], list[int], list[np.nda
 
     for bank in range(4):
         place = {"group": bank // 2, "bank": bank % 2}
-        out.add("ACT", row, **place)
-        out.add("WR", row, 0, 4, **place)
-        out.add("WRA", row, 4, 1, **place)
+        out.add(cmd("ACT"), row, **place)
+        out.add(cmd("WR"), row, 0, 4, **place)
+        out.add(cmd("WRA"), row, 4, 1, **place)
         cells[bank] = [word() for _ in range(5)]
-    out.add("ACTab", row)
-    out.add("WRAab", row, 2)
+    out.add(cmd("ACTab"), row)
+    out.add(cmd("WRAab"), row, 2)
     cells[:, 2, 11] = word(lane=11)[:4]
-    out.add("WRMAC")
+    out.add(cmd("WRMAC"))
     acc = word()[:4].astype(np.float32)
-    out.add("WRGB", count=5)
+    out.add(cmd("WRGB"), count=5)
     buffer = [word() for _ in range(5)]
-    out.add("ACTab", row)
+    out.add(cmd("ACTab"), row)
     results = []
     for _ in range(2):  # the second time without a bias
-        out.add("MACab", row, 0, 5)
-        out.add("RDMAC")
+        out.add(cmd("MACab"), row, 0, 5)
+        out.add(cmd("RDMAC"))
         for column in range(5):
             acc = mac_column(acc, cells[:, column], np.broadcast_to(buffer[column], (4, lanes)))
         results.append(read_result(acc))
         acc = np.zeros_like(acc)
-    out.add("PREab")
+    out.add(cmd("PREab"))
     for bank in range(4):
         place = {"group": bank // 2, "bank": bank % 2}
-        out.add("ACT", row, **place)
-        out.add("RD", row, 0, 4, **place)
-        out.add("RDA", row, 4, 1, **place)
+        out.add(cmd("ACT"), row, **place)
+        out.add(cmd("RD"), row, 0, 4, **place)
+        out.add(cmd("RDA"), row, 4, 1, **place)
     return out.stream(), words, where, results, list(cells.reshape(-1, lanes))
 
 

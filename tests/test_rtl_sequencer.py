@@ -2,6 +2,7 @@
 """The sequencer's gates issue every command in the clock in which engine and oracle say, on the same tables."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
 from random import Random
 
@@ -147,7 +148,7 @@ def test_three_buses_are_refused():
 def load_table_with_three_buses():
     table = corpus("hbm2_2000")[0].table
     bus = np.arange(len(table.names)) % 3
-    return table._replace(rules=table.rules._replace(bus=bus))
+    return replace(table, rules=table.rules._replace(bus=bus))
 
 
 def test_the_geometry_keeps_two_groups_of_two_banks():

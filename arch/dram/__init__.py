@@ -1,8 +1,9 @@
 """What JEDEC's DRAM standards share: timings, commands and rules of banks that open a row, read, write and close it."""
 
-from pimloom.arch.command import Command, Level, Row, Rule
+from pimloom.arch.command import Command, Level, Role, Row, Rule
 
 GROUP, BANK = Level.BANK_GROUP, Level.BANK
+ANY, OPEN, CLOSED = Row
 READS, WRITES = ("RD", "RDA"), ("WR", "WRA")
 WRITE_END = "nCWL + nBL + tWR"  # from WR to the end of write recovery
 
@@ -60,14 +61,14 @@ def commands(
 ) -> tuple[Command, ...]:
     """The commands of a standard whose PREab and REFab act on `scope`."""
     return (
-        Command("ACT", BANK, Row.CLOSED, Row.OPEN, "tRCDRD", "open a row of one bank", row_bus),
-        Command("PRE", BANK, Row.ANY, Row.CLOSED, "tRP", "close the row of one bank", row_bus),
-        Command("PREab", scope, Row.ANY, Row.CLOSED, precharge_all, "close the rows of all banks", row_bus),
-        Command("RD", BANK, Row.OPEN, Row.ANY, "nCL + nBL", "read one column of the open row", column_bus),
-        Command("WR", BANK, Row.OPEN, Row.ANY, WRITE_END, "write one column of the open row", column_bus),
-        Command("RDA", BANK, Row.OPEN, Row.CLOSED, "nCL + nBL", "RD, then close the row", column_bus),
-        Command("WRA", BANK, Row.OPEN, Row.CLOSED, f"{WRITE_END} + tRP", "WR, then close the row", column_bus),
-        Command("REFab", scope, Row.CLOSED, Row.ANY, "tRFC", "refresh all banks", row_bus),
+        Command("ACT", Role.ACTIVATE, BANK, CLOSED, OPEN, "tRCDRD", "open a row of one bank", row_bus),
+        Command("PRE", Role.PRECHARGE, BANK, ANY, CLOSED, "tRP", "close the row of one bank", row_bus),
+        Command("PREab", Role.PRECHARGE, scope, ANY, CLOSED, precharge_all, "close the rows of all banks", row_bus),
+        Command("RD", Role.READ, BANK, OPEN, ANY, "nCL + nBL", "read one column of the open row", column_bus),
+        Command("WR", Role.WRITE, BANK, OPEN, ANY, WRITE_END, "write one column of the open row", column_bus),
+        Command("RDA", Role.READ, BANK, OPEN, CLOSED, "nCL + nBL", "RD, then close the row", column_bus),
+        Command("WRA", Role.WRITE, BANK, OPEN, CLOSED, f"{WRITE_END} + tRP", "WR, then close the row", column_bus),
+        Command("REFab", Role.REFRESH, scope, CLOSED, ANY, "tRFC", "refresh all banks", row_bus),
     )
 
 
@@ -133,7 +134,8 @@ def rank_rules(write_gap: str = "nBL + nRTRS") -> tuple[Rule, ...]:
 
 def bank_refresh_command(row_bus: str = "command") -> Command:
     """REFpb, on the bus of row commands."""
-    return Command("REFpb", BANK, Row.CLOSED, Row.ANY, "tRFCpb", "refresh one bank", row_bus)
+    cause = "refresh_bank"
+    return Command("REFpb", Role.REFRESH, BANK, CLOSED, ANY, "tRFCpb", "refresh one bank", row_bus, charged_to=cause)
 
 
 def bank_refresh_rules(scope: Level, precharge_all: str = "tRP") -> tuple[Rule, ...]:
@@ -154,8 +156,8 @@ def bank_refresh_rules(scope: Level, precharge_all: str = "tRP") -> tuple[Rule, 
 def self_refresh_commands(scope: Level, row_bus: str = "command") -> tuple[Command, ...]:
     """SRE and SRX of a node of `scope`, on the bus of row commands."""
     return (
-        Command("SRE", scope, Row.CLOSED, Row.ANY, "tCKESR", "enter self-refresh", row_bus),
-        Command("SRX", scope, Row.CLOSED, Row.ANY, "tXS", "leave self-refresh", row_bus),
+        Command("SRE", Role.SLEEP, scope, CLOSED, ANY, "tCKESR", "enter self-refresh", row_bus),
+        Command("SRX", Role.WAKE, scope, CLOSED, ANY, "tXS", "leave self-refresh", row_bus),
     )
 
 

@@ -6,11 +6,12 @@ Facts of umd-memsys/DRAMsim3@29817593, `src/timing.cc`. A wait at or below 0 is 
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from pimloom.arch.command import Command, Level, Row, Rule
+from pimloom.arch.command import Command, Level, Role, Row, Rule
 from pimloom.arch.foreign.dramsim3_config import GDDR, HBM, Config
 
 READS, WRITES = ("RD", "RDA"), ("WR", "WRA")
 BANK, RANK = Level.BANK, Level.RANK
+ANY, OPEN, CLOSED = Row
 
 
 class Waits(NamedTuple):
@@ -37,16 +38,16 @@ def commands(config: Config) -> tuple[Command, ...]:
     read, write = str(n["read_delay"]), str(n["write_delay"])
     opened = min(_row_to_column(config))
     return (
-        Command("ACT", BANK, Row.CLOSED, Row.OPEN, str(max(opened, 0)), "open a row", row),
-        Command("PRE", BANK, Row.ANY, Row.CLOSED, str(n["tRP"]), "close a bank", row),
-        Command("RD", BANK, Row.OPEN, Row.ANY, read, "read one burst", column),
-        Command("WR", BANK, Row.OPEN, Row.ANY, write, "write one burst", column),
-        Command("RDA", BANK, Row.OPEN, Row.CLOSED, read, "read one burst, then close the bank", column),
-        Command("WRA", BANK, Row.OPEN, Row.CLOSED, write, "write one burst, then close the bank", column),
-        Command("REFab", RANK, Row.CLOSED, Row.ANY, str(n["tRFC"]), "refresh all banks of a rank", row),
-        Command("REFpb", BANK, Row.CLOSED, Row.ANY, str(n["tRFCb"]), "refresh a bank", row),
-        Command("SRE", RANK, Row.CLOSED, Row.ANY, str(n["tCKESR"]), "enter self-refresh", row),
-        Command("SRX", RANK, Row.CLOSED, Row.ANY, str(n["tXS"]), "leave self-refresh", row),
+        Command("ACT", Role.ACTIVATE, BANK, CLOSED, OPEN, str(max(opened, 0)), "open a row", row),
+        Command("PRE", Role.PRECHARGE, BANK, ANY, CLOSED, str(n["tRP"]), "close a bank", row),
+        Command("RD", Role.READ, BANK, OPEN, ANY, read, "read one burst", column),
+        Command("WR", Role.WRITE, BANK, OPEN, ANY, write, "write one burst", column),
+        Command("RDA", Role.READ, BANK, OPEN, CLOSED, read, "read one burst, then close the bank", column),
+        Command("WRA", Role.WRITE, BANK, OPEN, CLOSED, write, "write one burst, then close the bank", column),
+        Command("REFab", Role.REFRESH, RANK, CLOSED, ANY, str(n["tRFC"]), "refresh all banks of a rank", row),
+        Command("REFpb", Role.REFRESH, BANK, CLOSED, ANY, str(n["tRFCb"]), "refresh a bank", row, 0, "refresh_bank"),
+        Command("SRE", Role.SLEEP, RANK, CLOSED, ANY, str(n["tCKESR"]), "enter self-refresh", row),
+        Command("SRX", Role.WAKE, RANK, CLOSED, ANY, str(n["tXS"]), "leave self-refresh", row),
     )
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from pimloom.arch.command import Command, Level, Row, Rule
+from pimloom.arch.command import Command, Level, Role, Row, Rule
 from pimloom.arch.document import short
 from pimloom.arch.foreign.limits import LONGEST_CK, MOST_ADDRESS_BITS, MOST_BANKS
 from pimloom.arch.foreign.ramulator2_file import FIRST, Config, read_config
@@ -68,22 +68,23 @@ def commands(config: Config) -> tuple[Command, ...]:
     t, scope = config.timing, config.standard.scope
     row, column = ("row", "column") if config.controller.impl == "HBM12" else ("command", "command")
     read, written = config.controller.dram.read_latency, t["nCWL"] + t["nBL"] + t["nWR"]
-    opened = t.get("nRCD", t.get("nRCDRD", 0))
+    opened, closed = t.get("nRCD", t.get("nRCDRD", 0)), written + t["nRP"]
     known = {
-        "ACT": (Level.BANK, Row.CLOSED, Row.OPEN, opened, "open a row of one bank"),
-        "PRE": (Level.BANK, Row.ANY, Row.CLOSED, t["nRP"], "close the row of one bank"),
-        "PREab": (scope, Row.ANY, Row.CLOSED, t["nRP"], "close the rows of all banks"),
-        "RD": (Level.BANK, Row.OPEN, Row.ANY, read, "read one burst"),
-        "WR": (Level.BANK, Row.OPEN, Row.ANY, written, "write one burst"),
-        "RDA": (Level.BANK, Row.OPEN, Row.CLOSED, read, "read one burst, then close the row"),
-        "WRA": (Level.BANK, Row.OPEN, Row.CLOSED, written + t["nRP"], "write one burst, then close the row"),
-        "REFab": (scope, Row.CLOSED, Row.ANY, t.get("nRFCab", t.get("nRFC", 0)), "refresh all banks"),
-        "REFpb": (Level.BANK, Row.CLOSED, Row.ANY, t.get("nRFCpb", 0), "refresh one bank"),
+        "ACT": (Role.ACTIVATE, Level.BANK, Row.CLOSED, Row.OPEN, opened, "open a row of one bank"),
+        "PRE": (Role.PRECHARGE, Level.BANK, Row.ANY, Row.CLOSED, t["nRP"], "close the row of one bank"),
+        "PREab": (Role.PRECHARGE, scope, Row.ANY, Row.CLOSED, t["nRP"], "close the rows of all banks"),
+        "RD": (Role.READ, Level.BANK, Row.OPEN, Row.ANY, read, "read one burst"),
+        "WR": (Role.WRITE, Level.BANK, Row.OPEN, Row.ANY, written, "write one burst"),
+        "RDA": (Role.READ, Level.BANK, Row.OPEN, Row.CLOSED, read, "read one burst, then close the row"),
+        "WRA": (Role.WRITE, Level.BANK, Row.OPEN, Row.CLOSED, closed, "write one burst, then close the row"),
+        "REFab": (Role.REFRESH, scope, Row.CLOSED, Row.ANY, t.get("nRFCab", t.get("nRFC", 0)), "refresh all banks"),
+        "REFpb": (Role.REFRESH, Level.BANK, Row.CLOSED, Row.ANY, t.get("nRFCpb", 0), "refresh one bank"),
     }
     found = []
     for name in config.standard.commands:
-        where, needs, leaves, done, meaning = known[name]
-        found.append(Command(name, where, needs, leaves, str(done), meaning, column if name in COLUMN else row))
+        role, where, needs, leaves, done, meaning = known[name]
+        bus, cause = column if name in COLUMN else row, "refresh_bank" if name == "REFpb" else ""
+        found.append(Command(name, role, where, needs, leaves, str(done), meaning, bus, charged_to=cause))
     return tuple(found)
 
 

@@ -5,9 +5,10 @@ Rules [secondary AIM]: arkhadem/aim_simulator@0f28a07, `src/dram/impl/GDDR6.cpp`
 measured cycle counts in `tests/test_aim_golden.py`. Waits count CK.
 """
 
-from pimloom.arch.command import Command, Level, Row, Rule, Standard
+from pimloom.arch.command import Command, Level, Role, Row, Rule, Standard
 
 CHANNEL = Level.CHANNEL
+ANY, OPEN, CLOSED = Row
 
 TIMINGS = {
     "tRCDMAC": "ACTab to MACab",
@@ -22,14 +23,16 @@ TIMINGS = {
     "nMODCH": "TMOD to any command",
 }
 
+MAC = "each bank: accumulate one column times one buffer entry"
+WRITE_END = "nCWL + nBL + tWR + tRP"  # from WRAab to the end of the precharge behind it
 COMMANDS = (
-    Command("ACTab", CHANNEL, Row.CLOSED, Row.OPEN, "tRCDMAC", "open the same row of all banks"),
-    Command("MACab", CHANNEL, Row.OPEN, Row.ANY, "tCCD_L", "each bank: accumulate one column times one buffer entry"),
-    Command("WRAab", CHANNEL, Row.OPEN, Row.CLOSED, "nCWL + nBL + tWR + tRP", "write all banks, then close the rows"),
-    Command("WRGB", CHANNEL, Row.ANY, Row.ANY, "nCWLGB + nBL", "write one entry of the global buffer"),
-    Command("RDMAC", CHANNEL, Row.ANY, Row.ANY, "nCLREG + nBL", "read the result register of all banks"),
-    Command("WRMAC", CHANNEL, Row.ANY, Row.ANY, "nCWLREG + nBL", "write the accumulator (bias) of all banks"),
-    Command("TMOD", CHANNEL, Row.ANY, Row.ANY, "nMODCH", "enter or leave register mode"),
+    Command("ACTab", Role.ACTIVATE, CHANNEL, CLOSED, OPEN, "tRCDMAC", "open the same row of all banks"),
+    Command("MACab", Role.MULTIPLY, CHANNEL, OPEN, ANY, "tCCD_L", MAC),
+    Command("WRAab", Role.SCATTER, CHANNEL, OPEN, CLOSED, WRITE_END, "write all banks, then close the rows"),
+    Command("WRGB", Role.LOAD, CHANNEL, ANY, ANY, "nCWLGB + nBL", "write one entry of the global buffer"),
+    Command("RDMAC", Role.RESULTS, CHANNEL, ANY, ANY, "nCLREG + nBL", "read the result register of all banks"),
+    Command("WRMAC", Role.BIAS, CHANNEL, ANY, ANY, "nCWLREG + nBL", "write the accumulator (bias) of all banks"),
+    Command("TMOD", Role.MODE, CHANNEL, ANY, ANY, "nMODCH", "enter or leave register mode"),
 )
 
 ACTS = ("ACT", "ACTab")

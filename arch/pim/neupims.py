@@ -10,17 +10,19 @@ heeds the rules of each. Rules [secondary NEU]: casys-kaist/NeuPIMs@f299af3,
 `tests/test_neupims_golden.py`. Waits count CK.
 """
 
-from pimloom.arch.command import Command, Level, Row, Rule, Standard
+from pimloom.arch.command import Command, Level, Role, Row, Rule, Standard
 from pimloom.arch.pim import newton
 
 CHANNEL, RANK, GROUP, BANK = Level.CHANNEL, Level.RANK, Level.BANK_GROUP, Level.BANK
+ANY, OPEN, CLOSED = Row
 PIM = 1  # the row buffer
 
+GEMV, END = "n COMPs and a READRES in all banks", "moment: the MACs of a PIM_GEMV end"
 COMMANDS = (
     *newton.commands(buffer=PIM),
-    Command("PIM_GEMV", CHANNEL, Row.OPEN, Row.ANY, "nCL + nBL", "n COMPs and a READRES in all banks", buffer=PIM),
-    Command("PIM_PRECHARGE", BANK, Row.ANY, Row.CLOSED, "tRP", "close the PIM row of one bank", buffer=PIM),
-    Command("GEMV_END", CHANNEL, Row.ANY, Row.ANY, "1", "moment: the MACs of a PIM_GEMV end", newton.MOMENT, PIM),
+    Command("PIM_GEMV", Role.GEMV, CHANNEL, OPEN, ANY, "nCL + nBL", GEMV, "command", PIM, "readres", newton.COMP),
+    Command("PIM_PRECHARGE", Role.PRECHARGE, BANK, ANY, CLOSED, "tRP", "close the PIM row of one bank", buffer=PIM),
+    Command("GEMV_END", Role.LAST_MULTIPLY, CHANNEL, ANY, ANY, "1", END, newton.MOMENT, PIM),
 )
 
 RULES = (

@@ -7,9 +7,10 @@ COMP of a result. Rules [secondary NEU]: casys-kaist/NeuPIMs@f299af3, `extern/Ne
 checked against its measured cycle counts and command traces in `tests/test_neupims_golden.py`. Waits count CK.
 """
 
-from pimloom.arch.command import Command, Level, Row, Rule, Standard
+from pimloom.arch.command import Command, Level, Role, Row, Rule, Standard
 
 CHANNEL, RANK, GROUP, BANK = Level.CHANNEL, Level.RANK, Level.BANK_GROUP, Level.BANK
+ANY, OPEN, CLOSED = Row
 MOMENT = "none"  # the bus of a moment: nobody issues it
 
 TIMINGS = {
@@ -28,10 +29,11 @@ OPTIONAL = {
 
 def commands(buffer: int) -> tuple[Command, ...]:
     """What Newton and NeuPIMs share; G_ACT opens rows in this row buffer."""
+    copy, opens = "copy the open row into the channel's global buffer", "open a row of all banks of a group"
     return (
-        Command("GWRITE", BANK, Row.OPEN, Row.ANY, "nGWRITE", "copy the open row into the channel's global buffer"),
-        Command("G_ACT", GROUP, Row.CLOSED, Row.OPEN, "tRCDRD", "open a row of all banks of a group", buffer=buffer),
-        Command("PIM_HEADER", CHANNEL, Row.ANY, Row.ANY, "1", "announce a tile: its row, COMPs and results"),
+        Command("GWRITE", Role.COPY, BANK, OPEN, ANY, "nGWRITE", copy, charged_to="gwrite"),
+        Command("G_ACT", Role.ACTIVATE, GROUP, CLOSED, OPEN, "tRCDRD", opens, buffer=buffer, charged_to="g_act"),
+        Command("PIM_HEADER", Role.ANNOUNCE, CHANNEL, ANY, ANY, "1", "announce a tile: its row, COMPs and results"),
     )
 
 
@@ -61,11 +63,14 @@ def rules(dots: tuple[str, ...]) -> tuple[Rule, ...]:
     )
 
 
+MAC, RESULT = "every bank: multiply-accumulate one column", "read one result of every bank"
+FIRST = "moment: the first COMP of a result"
+COMP = Command("COMP", Role.MULTIPLY, CHANNEL, OPEN, ANY, "nCOMP", MAC, charged_to="comp")
 COMMANDS = (
     *commands(buffer=0),
-    Command("COMP", CHANNEL, Row.OPEN, Row.ANY, "nCOMP", "every bank: multiply-accumulate one column"),
-    Command("READRES", CHANNEL, Row.OPEN, Row.ANY, "nCL + nBL", "read one result of every bank"),
-    Command("COMP_FIRST", CHANNEL, Row.ANY, Row.ANY, "nTREE", "moment: the first COMP of a result", MOMENT),
+    COMP,
+    Command("READRES", Role.RESULTS, CHANNEL, OPEN, ANY, "nCL + nBL", RESULT, charged_to="readres"),
+    Command("COMP_FIRST", Role.FIRST_MULTIPLY, CHANNEL, ANY, ANY, "nTREE", FIRST, MOMENT),
 )
 
 RULES = (

@@ -8,10 +8,11 @@ import ml_dtypes
 import msgspec
 import numpy as np
 
+from pimloom.arch.command import Role
 from pimloom.arch.part import Part
 from pimloom.arch.table import Table, compile_table
 from pimloom.cycle_sim.dram import issue
-from pimloom.mappers.gemv import Emitter, product
+from pimloom.mappers.gemv import product, write_columns
 from pimloom.mappers.geometry import Geometry, geometry
 from pimloom.mappers.layout import Packed
 from pimloom.rtl.command import command_layout
@@ -45,7 +46,7 @@ class Product(NamedTuple):
 
 class Returned(NamedTuple):
     """What the gates did. same: the commands left as they came. issue_ck: their clocks, in order; model_ck: the
-    engine's. refresh_ck, model_refresh_ck: of REFab. results: bfloat16[results, banks]; result_ck: their clocks, and
+    engine's. refresh_ck, model_refresh_ck: of refresh. results: bfloat16[results, banks]; result_ck: their clocks, and
     model_result_ck: those that the unit's latency makes of the engine's. reads: bfloat16[reads, lanes]."""
 
     same: bool
@@ -88,15 +89,9 @@ def make_product(part: Part, w: np.ndarray, x: np.ndarray) -> Product:
 
 
 def _write_all(table: Table, geo: Geometry, rows: int) -> np.ndarray:
-    """Every column of every row of every bank, as a host would: ACT, WR, PRE."""
-    out, columns = Emitter(table), geo.row // geo.lane
-    for bank in range(geo.banks):
-        group, at = divmod(bank, geo.banks // geo.bank_groups)
-        for row in range(rows):
-            out.add("ACT", row, group=group, bank=at)
-            out.add("WR", row, 0, columns, group, at)
-            out.add("PRE", group=group, bank=at)
-    return out.stream()
+    """Every column of every row of every bank, as a host would: opened, written, closed."""
+    columns = geo.row // geo.lane
+    return write_columns(table, geo, ((bank, row, 0, columns) for bank in range(geo.banks) for row in range(rows)))
 
 
 def random_product(part: Part, banks: tuple[int, int], commands: int, seed: int) -> Product:
@@ -115,7 +110,9 @@ def mismatches(job: Product, found: Returned) -> list[str]:
     pairs = zip(found.issue_ck.tolist(), found.model_ck.tolist(), strict=True)
     wrong = [f"command {i} issued at CK {got}, model says {want}" for i, (got, want) in enumerate(pairs) if got != want]
     if not np.array_equal(found.refresh_ck, found.model_refresh_ck):
-        wrong.append(f"REFab issued at CK {found.refresh_ck.tolist()}, model says {found.model_refresh_ck.tolist()}")
+        refresh = compile_table(job.part).refresh
+        at, want_at = found.refresh_ck.tolist(), found.model_refresh_ck.tolist()
+        wrong.append(f"{refresh} issued at CK {at}, model says {want_at}")
     if not np.array_equal(found.result_ck, found.model_result_ck):
         wrong.append(f"results came at CK {found.result_ck.tolist()}, model says {found.model_result_ck.tolist()}")
     if len(found.results) != len(job.results):
@@ -143,7 +140,8 @@ def run_channel(
     simulator: Simulator = "verilator",
     waves: Path | None = None,
 ) -> Returned:
-    """Run a stream on the gates and on the engine, refresh on. lanes: of each word of data, where a WRAab puts it."""
+    """Run a stream on the gates and on the engine, refresh on. lanes: of each word of data, where a write to all banks
+    puts it."""
     channel = PimChannel(part, kept)
     table, latency = channel.table, PimUnit(part).latency + 1
     given = {
@@ -158,7 +156,7 @@ def run_channel(
     clock, source, command = left["issued"].T
     mine = source == channel.stream_source
     same = np.array_equal(command[mine], pack(command_layout(table), one_by_one))
-    read_out = model.issue_ck[0][one_by_one["cmd"] == table.cmd("RDMAC")]
+    read_out = model.issue_ck[0][one_by_one["cmd"] == table.role(Role.RESULTS)]
     return Returned(
         same, clock[mine], model.issue_ck[0], clock[~mine], model.refresh_ck[:, 0],
         left["results"].view(BF16), left["results_ck"], read_out + latency, left["reads"].view(BF16),

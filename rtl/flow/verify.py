@@ -133,7 +133,7 @@ def mismatches(case: Case, found: Walk) -> tuple[int, str]:
         return 1, "a command left the bus other than it came"
     if not np.array_equal(found.refresh_ck, refresh_ck):
         at = found.refresh_ck[:, 0].tolist()
-        return 1, f"REFab issued at CK {at}, model says {refresh_ck[:, 0].tolist()}"
+        return 1, f"{case.table.refresh} issued at CK {at}, model says {refresh_ck[:, 0].tolist()}"
     return 0, ""
 
 

@@ -1,7 +1,9 @@
 """A sequencer between free streams and a checker: what a solver is asked."""
 
+from dataclasses import replace
 from typing import Literal, TypeAlias
 
+import numpy as np
 from amaranth.asserts import AnyConst, AnySeq
 from amaranth.back import rtlil
 from amaranth.hdl import Array, Assert, Assume, ClockDomain, Const, Cover, Elaboratable, Module, Mux, Signal, Value
@@ -41,9 +43,9 @@ class Question(Elaboratable):
         self.table, self.bits, self.about, self.task = table, bits, about, task
         self.twin = twin or Twin()
         needs = table.rules.needs.copy()
-        if self.twin.needs_no_row:
-            needs[table.cmd(self.twin.needs_no_row)] = Row.ANY
-        self.sequencer = self.twin.kind(Table(table.names, table.rules._replace(needs=needs)), streams, bits)
+        if self.twin.needs_no_row is not None:
+            needs[np.flatnonzero(needs == self.twin.needs_no_row)[0]] = Row.ANY
+        self.sequencer = self.twin.kind(replace(table, rules=table.rules._replace(needs=needs)), streams, bits)
         self.clock = ClockDomain("sync", reset_less=True)
 
     def rtlil(self) -> str:

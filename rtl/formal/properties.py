@@ -233,11 +233,12 @@ class Careless(Sequencer):
 
 
 class Twin(NamedTuple):
-    """A sequencer that breaks a property. needs_no_row: a command that is let through whatever the rows are; wait:
-    added to the wait of one rule, which the solver picks; refi: added to the interval of refresh."""
+    """A sequencer that breaks a property. needs_no_row: the table's first command that needs rows so is let through
+    whatever they are; wait: added to the wait of one rule, which the solver picks; refi: added to the interval of
+    refresh."""
 
     kind: type[Sequencer] = Sequencer
-    needs_no_row: str | None = None
+    needs_no_row: Row | None = None
     wait: int = 0
     refi: int = 0
 
@@ -257,7 +258,7 @@ class Property(NamedTuple):
 PROPERTIES = {
     "state": Property(state, state_seen, (Twin(wait=-1), Twin(refi=1))),
     "timing": Property(timing, timing_seen, (Twin(wait=-1),)),
-    "rows": Property(rows, rows_seen, (Twin(needs_no_row="RD"), Twin(needs_no_row="ACT"))),
+    "rows": Property(rows, rows_seen, (Twin(needs_no_row=Row.OPEN), Twin(needs_no_row=Row.CLOSED))),
     "refresh": Property(refresh, refresh_seen, (Twin(refi=1), Twin(AlwaysLifts))),
     "progress": Property(progress, progress_seen, (Twin(NeverLifts),), no_younger),
     "bus": Property(bus, bus_seen, (Twin(Careless),)),

@@ -2,11 +2,11 @@
 
 from typing import NamedTuple
 
-from pimloom.energy.npu_pim import CAUSE
+from pimloom.energy.npu_pim import CAUSES
 
 PIM_CAUSES = ("background", "activate", "read", "write", "refresh", "mac", "interface", "asic")
 NPU_CAUSES = (
-    *dict.fromkeys(CAUSE.values()), "interface", "background", "second_row_buffer",
+    *CAUSES, "interface", "background", "second_row_buffer",
     "npu_mac", "npu_vector", "npu_scratchpad", "npu_static", "link",
 )  # fmt: skip
 PIM_STEPS = (

@@ -5,19 +5,19 @@ import numpy as np
 from pimloom.arch.system import load_part
 from pimloom.arch.table import Table, compile_table
 from pimloom.cycle_sim.dram import issue
-from pimloom.mappers.gemv import Emitter
+from pimloom.mappers.gemv import Emitter, instructions
 
 FRONT_END_CK = 3  # accept, schedule and report: its simulator counts from the host, we from the first command
 
 
 def macab_stream(table: Table, rows: int = 1024, columns: int = 64) -> np.ndarray:
     """`rows` times: open a row of all banks, `columns` MACs; a precharge between rows, none behind the last."""
-    out = Emitter(table)
+    out, do = Emitter(), instructions(table)
     for row in range(rows):
         if row:
-            out.add("PREab")
-        out.add("ACTab", row)
-        out.add("MACab", row, 0, columns)
+            out.add(do.precharge)
+        out.add(do.activate, row)
+        out.add(do.multiply, row, 0, columns)
     return out.stream()
 
 

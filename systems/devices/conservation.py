@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from pimloom.arch.command import POSTPONED_MAX
+from pimloom.arch.command import ACCESSES, POSTPONED_MAX, SENDS, Role
 from pimloom.arch.part import Part
 from pimloom.arch.program import PimStep
 from pimloom.arch.table import Table
@@ -32,16 +32,17 @@ def check_conservation(
     latency; refreshes fit the time.
     """
     _same("time of all steps [ps]", out.time_ps.total(), out.end_ps)
-    accesses = bank["MACab"] + bank["WR"] + bank["WRAab"]
-    hits = sum(_hits(table, step) * out.executions[key] for key, step in out.steps.items())
-    _same("column accesses and row hits + misses", accesses, hits + bank["ACTab"] + bank["ACT"])
+    accesses, misses = table.total(bank, ACCESSES), table.total(bank, {Role.ACTIVATE})
+    opens, access = table.having(Role.ACTIVATE), table.having(*ACCESSES)
+    hits = sum(_hits(step, opens, access) * out.executions[key] for key, step in out.steps.items())
+    _same("column accesses and row hits + misses", accesses, hits + misses)
     for name, (layout, each) in _matrices(mapped).items():
         key, step = next((key, step) for key, step in out.steps.items() if step.name == name)
         _same(f"{name}: runs", out.executions[key], mapped.tokens * each)
-        _same(f"{name}: columns read and placed", _count(table, step, "MACab"), _columns(layout))
-        _same(f"{name}: operand bursts", _count(table, step, "WRGB"), sum(layout.chunks) // mapped.geo.lane)
+        _same(f"{name}: columns read and placed", _count(step, table.having(Role.MULTIPLY)), _columns(layout))
+        _same(f"{name}: operand bursts", _count(step, table.having(Role.LOAD)), sum(layout.chunks) // mapped.geo.lane)
         results = layout.slots * len(layout.chunks) * mapped.geo.bursts
-        _same(f"{name}: results", _count(table, step, "RDMAC"), results)
+        _same(f"{name}: results", _count(step, table.having(Role.RESULTS)), results)
     _check_moved(table, mapped, out, channels)
     due = out.end_ps // (table.rules.refi * part.tCK_ps) if refresh else 0
     if not max(due - POSTPONED_MAX, 0) <= out.refreshes <= due:
@@ -53,10 +54,11 @@ def check_conservation(
 def _check_moved(table: Table, mapped: Plan, out: Outcome, channels: int) -> None:
     """What had to cross the interface did: each step's bursts have room for its values, and those are all there are."""
     sent, received = Counter[str](), Counter[str]()
+    sends, returns = table.having(*SENDS), table.having(Role.RESULTS)
     for key, step in out.steps.items():
         values = out.executions[key] * (1 if step.one_channel else channels) * mapped.geo.lane
-        sent[step.name] += values * sum(_count(table, step, name) for name in ("WRGB", "WR", "WRAab"))
-        received[step.name] += values * _count(table, step, "RDMAC")
+        sent[step.name] += values * _count(step, sends)
+        received[step.name] += values * _count(step, returns)
     for what, needed, carried in (("sent", out.sent_values, sent), ("received", out.received_values, received)):
         for name, n in needed.items():
             if n > carried[name]:
@@ -114,15 +116,15 @@ def _columns(layout: Packed) -> int:
     return layout.slots * sum(layout.chunks) // layout.geo.lane
 
 
-def _count(table: Table, step: PimStep, command: str) -> int:
-    return int(step.stream["count"][step.stream["cmd"] == table.cmd(command)].sum())
+def _count(step: PimStep, which: np.ndarray) -> int:
+    """Commands of these opcodes, bool[opcodes]."""
+    return int(step.stream["count"][which[step.stream["cmd"]]].sum())
 
 
-def _hits(table: Table, step: PimStep) -> int:
+def _hits(step: PimStep, opens: np.ndarray, access: np.ndarray) -> int:
     """Column accesses that find their row already used: all but the first behind each row opening."""
-    opens = np.isin(step.stream["cmd"], [table.cmd(name) for name in ("ACT", "ACTab")])
-    access = np.isin(step.stream["cmd"], [table.cmd(name) for name in ("MACab", "WR", "WRAab")])
-    row_of = np.cumsum(opens)[access]
-    counts = step.stream["count"][access]
+    accesses = access[step.stream["cmd"]]
+    row_of = np.cumsum(opens[step.stream["cmd"]])[accesses]
+    counts = step.stream["count"][accesses]
     first = np.flatnonzero(np.diff(row_of, prepend=0))
     return int(counts.sum()) - len(first)

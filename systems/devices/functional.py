@@ -2,9 +2,9 @@
 
 Weights, K and V lie in an array of cells at the places that the mapper gives. What the specification leaves open is
 ours [design]: reading a result clears the accumulator; the k-th MAC after a vector was loaded multiplies with entry k
-of the buffer, from the first again behind the last; WRAab writes one lane of its column and leaves the others; a burst
-of RDMAC or WRAab carries a value for each of as many banks as it has values, and the next burst those of the next
-banks.
+of the buffer, from the first again behind the last; a write to all banks writes one lane of its column and leaves the
+others; its burst, or one of results, carries a value for each of as many banks as it has values, and the next burst
+those of the next banks.
 """
 
 from collections.abc import Iterable
@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 import ml_dtypes
 import numpy as np
 
+from pimloom.arch.command import Level, Role
 from pimloom.arch.table import Table
 from pimloom.cycle_sim.pim_math import mac_columns, read_result
 from pimloom.mappers.geometry import Geometry
@@ -41,22 +42,22 @@ class Memory:
     def multiply(self, stream: Array, vectors: Iterable[Array]) -> Array:
         """Run a product's stream; float32 sums of all results, bfloat16[results, channel * bank].
 
-        vectors: bfloat16[channels or 1, elements], one for each WRGB row, of as many elements as it loads or more.
+        vectors: bfloat16[channels or 1, elements], one for each row that loads, at least as long as it loads.
         """
-        wrgb, mac, rdmac = map(self.table.cmd, ("WRGB", "MACab", "RDMAC"))
+        load, multiply, read_out = map(self.table.role, (Role.LOAD, Role.MULTIPLY, Role.RESULTS))
         loads, results = iter(vectors), []
         read: list[Array] = []
         acc, entries, entry = np.zeros(self.cells.shape[:2], np.float32), 0, 0
         for command in stream:
-            if command["cmd"] == wrgb:
+            if command["cmd"] == load:
                 entries, entry = command["count"], 0
                 buffer = next(loads)[:, : entries * self.geo.lane].reshape(-1, 1, entries, self.geo.lane)
-            elif command["cmd"] == mac:
+            elif command["cmd"] == multiply:
                 first, count = command["col"], command["count"]
                 columns = self.cells[:, :, command["row"], first + np.arange(count)]  # not a slice, which would be cut
                 acc = mac_columns(acc, columns, buffer[:, :, (entry + np.arange(count)) % entries])
                 entry = (entry + count) % entries
-            elif command["cmd"] == rdmac:
+            elif command["cmd"] == read_out:
                 for _ in range(command["count"]):
                     read.append(read_result(acc)[:, self._banks(len(read))])
                     if len(read) == self.geo.bursts:
@@ -69,16 +70,16 @@ class Memory:
         return slice(burst * self.geo.lane, (burst + 1) * self.geo.lane)
 
     def write_one_bank(self, stream: Array, channel: int, values: Array) -> None:
-        """Run a stream of WR on one channel: values bfloat16[elements], a column after the other."""
+        """Run a stream of writes on one channel: values bfloat16[elements], a column after the other."""
         columns = iter(values.reshape(-1, self.geo.lane))
-        for command in stream[stream["cmd"] == self.table.cmd("WR")]:
+        for command in stream[stream["cmd"] == self.table.role(Role.WRITE, Level.BANK)]:
             bank = command["bg"] * (self.geo.banks // self.geo.bank_groups) + command["bank"]
             for column in range(command["col"], command["col"] + command["count"]):
                 self.cells[channel, bank, command["row"], column] = next(columns)
 
     def write_all_banks(self, stream: Array, lane: int, values: Array) -> None:
-        """Run a stream of WRAab: values bfloat16[slots, channel * bank], one lane of each column."""
-        commands = stream[stream["cmd"] == self.table.cmd("WRAab")].reshape(-1, self.geo.bursts)
+        """Run a stream of writes to all banks: values bfloat16[slots, channel * bank], one lane of each column."""
+        commands = stream[stream["cmd"] == self.table.role(Role.SCATTER)].reshape(-1, self.geo.bursts)
         for bursts, value in zip(commands, values.reshape(-1, *self.cells.shape[:2]), strict=True):
             for burst, command in enumerate(bursts):
                 banks = self._banks(burst)

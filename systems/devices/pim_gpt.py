@@ -6,6 +6,7 @@ from functools import partial
 
 import numpy as np
 
+from pimloom.arch.command import ON_THE_PINS, Role
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec
 from pimloom.arch.program import PimStep, Step
@@ -16,7 +17,7 @@ from pimloom.cycle_sim.asic import latency_cyc
 from pimloom.cycle_sim.machine import Machine, command_counts
 from pimloom.cycle_sim.runs import Known, Watch
 from pimloom.energy.ledger import EnergyError
-from pimloom.energy.pim import CURRENTS, ON_THE_PINS, pim_energy
+from pimloom.energy.pim import CURRENTS, pim_energy
 from pimloom.mappers.decode import Decoder
 from pimloom.mappers.geometry import geometry
 from pimloom.mappers.plan import check_shape, max_tokens, plan
@@ -26,7 +27,6 @@ from pimloom.workload.batch import Batch
 from pimloom.workload.op import LINKS, Op
 
 PIM, ASIC = "PIM", "ASIC"
-MAC, REFRESH = "MACab", "REFab"
 
 
 class PimGptDevice:
@@ -78,7 +78,7 @@ class PimGptDevice:
                 spans += self._run(steps, times, began)
                 counts += self._counts(steps, times)
         if refreshes := machine.refreshes - refreshed:
-            counts[REFRESH] = refreshes * self.mapped.geo.channels
+            counts[self.table.refresh] = refreshes * self.mapped.geo.channels
         return self._step(machine.end_ps - began, spans, counts)
 
     def _parts(self, t: int) -> Iterator[tuple[Sequence[Step], int]]:
@@ -102,8 +102,9 @@ class PimGptDevice:
         return command_counts(self.table, on_pim, [times] * len(on_pim), self.mapped.geo.channels)
 
     def _step(self, end_ps: int, spans: list[Span], counts: Counter[str]) -> Run:
-        part, geo, channels = self.part, self.mapped.geo, self.mapped.geo.channels
-        pins, macs = sum(counts[name] for name in ON_THE_PINS), counts[MAC]
+        part, table, geo, channels = self.part, self.table, self.mapped.geo, self.mapped.geo.channels
+        pins, macs = (table.total(counts, roles) for roles in (ON_THE_PINS, {Role.MULTIPLY}))
+        mac_ck = int(table.rules.done[table.role(Role.MULTIPLY)])
         asic = sum(span.end_ps - span.start_ps for span in spans if span.resource == ASIC)
         return Run(
             end_ps=end_ps,
@@ -112,7 +113,7 @@ class PimGptDevice:
             interface_bytes=pins * part.organization.access_bits // BITS_PER_BYTE,
             macs=macs * geo.banks * geo.lane,
             least_ps={
-                "compute": ceil_div(macs, channels) * part.cycles("tCCD_L") * part.tCK_ps + asic,
+                "compute": ceil_div(macs, channels) * mac_ck * part.tCK_ps + asic,
                 "memory bandwidth": ceil_div(pins * part.cycles("nBL"), channels) * part.tCK_ps,
                 "commands": ceil_div(counts.total(), channels) * part.tCK_ps,
             },

@@ -9,6 +9,7 @@ from functools import partial
 import msgspec
 import numpy as np
 
+from pimloom.arch.command import ACCESSES, ON_THE_PINS, Role
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec
 from pimloom.arch.part import Part
@@ -24,7 +25,7 @@ from pimloom.cycle_sim.machine import Event, Machine, command_counts
 from pimloom.cycle_sim.roofline import TokenTime, check_fits, prompt_time, token_time
 from pimloom.cycle_sim.runs import Known
 from pimloom.energy.ledger import EnergyError
-from pimloom.energy.pim import CURRENTS, ON_THE_PINS, command_energy_pj, pim_energy
+from pimloom.energy.pim import CURRENTS, command_energy_pj, pim_energy
 from pimloom.mappers.decode import Decoder
 from pimloom.mappers.plan import Plan, max_tokens
 from pimloom.systems.devices.conservation import check_conservation, check_energy
@@ -159,14 +160,15 @@ def _pim_result(
     first_ps: int,
     options: Options,
 ) -> Result:
-    out, channels, spec = machine.outcome, hardware.dram.channels, mapped.spec
+    out, channels, spec, table = machine.outcome, hardware.dram.channels, mapped.spec, machine.table
     steps, times = list(out.steps.values()), list(out.executions.values())
-    counts = command_counts(machine.table, steps, times, channels)
-    bank = _bank_counts(machine.table, steps, times)
-    check_conservation(machine.table, part, mapped, out, bank, channels, hardware.dram.refresh)
+    counts = command_counts(table, steps, times, channels)
+    bank = _bank_counts(table, steps, times)
+    check_conservation(table, part, mapped, out, bank, channels, hardware.dram.refresh)
     if out.refreshes:
-        counts["REFab"] = out.refreshes * channels
-    accesses, misses = bank["MACab"] + bank["WR"] + bank["WRAab"], bank["ACTab"] + bank["ACT"]
+        counts[table.refresh] = out.refreshes * channels
+    accesses, misses = table.total(bank, ACCESSES), table.total(bank, {Role.ACTIVATE})
+    macs_ck = table.total(bank, {Role.MULTIPLY}) * int(table.rules.done[table.role(Role.MULTIPLY)])
     asic_ps, quiet_ps = sum(out.quiet_ps[name] for name in out.asic_steps), out.quiet_ps.total()
     baseline = sum(
         n * decoder.moved_by_baseline(t, layer)
@@ -175,7 +177,7 @@ def _pim_result(
     )
     if mapped.head:
         baseline += mapped.head.n_in * mapped.head.n_out * mapped.tokens
-    interface = sum(counts[name] for name in ON_THE_PINS) * part.organization.access_bits // BITS_PER_BYTE
+    interface = table.total(counts, ON_THE_PINS) * part.organization.access_bits // BITS_PER_BYTE
     row_bytes = mapped.geo.row * mapped.geo.element_bytes * mapped.geo.all_banks
     latency = out.end_ps * S_PER_PS
     result = Result(
@@ -192,7 +194,7 @@ def _pim_result(
         data_movement_reduction=baseline / (out.sent_values + out.received_values).total(),
         data_movement_reduction_on_wires=baseline * mapped.geo.element_bytes / interface,
         non_vmm_share=asic_ps / quiet_ps,
-        mac_utilisation=bank["MACab"] * part.cycles("tCCD_L") * part.tCK_ps / out.end_ps,
+        mac_utilisation=macs_ck * part.tCK_ps / out.end_ps,
         interface_bytes=interface,
         cycles=ceil_div(out.end_ps, part.tCK_ps),
         tck_ps=part.tCK_ps,

@@ -1,5 +1,6 @@
 """The fields of energy of a trace, and what the user must know about them."""
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,22 +24,24 @@ def energies(memory: Memory, tallies: Sequence[Tally], cycles: int) -> tuple[dic
     currents = memory.currents
     if currents is None:
         return found, []
-    commands = {name: sum(t.commands.get(name, 0) for t in tallies) for t in tallies for name in t.commands}
+    issued = Counter[str]()
+    for tally in tallies:
+        issued += memory.table.by_cause(tally.commands)
     rank_ck = [rank for t in tallies for rank in t.rank_ck]
-    if name := missing_current(currents, commands, rank_ck):
+    if name := missing_current(currents, issued, rank_ck):
         return found, [f"no energy: this device gives no {name}"]
     remarks = []
     if memory.policy.quirks == "dramsim3":
-        theirs = dramsim3_mw_ck(currents, memory.clocks, commands, rank_ck)
+        theirs = dramsim3_mw_ck(currents, memory.clocks, issued, rank_ck)
         found["energy_mw_cycles"] = sum(theirs.values())
         negative = [cause for cause, value in theirs.items() if value < 0]
         remarks = [f"energy_mw_cycles is DRAMsim3's: its {cause} is below zero" for cause in negative]
-    if why := contradiction(currents, commands):
+    if why := contradiction(currents, issued):
         return found, [*remarks, why]
-    if commands.get("ACT") and (said := doubt(currents, memory.clocks)):
+    if issued["activate"] and (said := doubt(currents, memory.clocks)):
         remarks.append(said)
     try:
-        ledger = channel_pj(currents, memory.clocks, commands, rank_ck, memory.tCK_ps)
+        ledger = channel_pj(currents, memory.clocks, issued, rank_ck, memory.tCK_ps)
     except EnergyError as error:
         raise UserError(f"{memory.name}: {error}; VDD or a current is out of range") from None
     found |= {"energy_pj": ledger.total_pj, "energy_by_cause_pj": ledger.pj}

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from pimloom.arch.command import ACCESSES
 from pimloom.arch.memory import Memory
 from pimloom.arch.system import digest
 from pimloom.arch.units import BYTES_PER_GB, S_PER_PS
@@ -80,7 +81,7 @@ def outcome(
     reads, writes = total["reads_done"], total["writes_done"]
     cycles = max(t.cycles for t in tallies)
     time_s = cycles * memory.tCK_ps * S_PER_PS
-    accesses = sum(commands.get(name, 0) for name in ("RD", "WR", "RDA", "WRA"))
+    accesses = memory.table.total(commands, ACCESSES)
     hits = total["read_row_hits"] + total["write_row_hits"]
     latency: np.ndarray = sum(t.latency for t in tallies)  # type: ignore[assignment]
     served = [t.counters["reads_done"] + t.counters["writes_done"] for t in tallies]

@@ -6,6 +6,7 @@ from functools import partial
 import numpy as np
 from amaranth.lib.wiring import Component
 
+from pimloom.arch.command import Role
 from pimloom.arch.part import Part
 from pimloom.arch.table import compile_table
 from pimloom.cycle_sim import asic_math as asic
@@ -56,7 +57,7 @@ def _timer_scene(timer: Timer, part: Part, rng: Generator, n: int) -> Scene:
 def _unit_scene(unit: PimUnit, part: Part, rng: Generator, n: int) -> Scene:
     """n commands, as close as they may come; the result register and its flag in every clock."""
     table = compile_table(part)
-    commands = random_commands(rng, n, int(table.rules.gap[table.cmd("MACab")]))
+    commands = random_commands(rng, n, int(table.rules.gap[table.role(Role.MULTIPLY)]))
     operands = mac_operands(rng, len(commands), unit.lanes)
     valid = (commands == READ).astype(np.uint32)
     shown = np.append(0, mac_results(commands, *operands).view(np.uint16))[np.cumsum(valid)]

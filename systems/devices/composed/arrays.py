@@ -4,12 +4,13 @@ from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
+from pimloom.arch.command import ON_THE_PINS
 from pimloom.arch.llm import LlmSpec
 from pimloom.arch.npu_pim import NpuPimSystem
 from pimloom.arch.system import System
+from pimloom.arch.table import compile_table
 from pimloom.arch.units import BITS_PER_BYTE, ceil_div, mhz_to_ps
 from pimloom.cycle_sim.npu_pim.machine import run
-from pimloom.energy.npu_pim import ON_THE_PINS
 from pimloom.mappers.kv import Shape
 from pimloom.systems.devices.composed.npu_system import npu_system
 from pimloom.systems.devices.composed.price import Price
@@ -58,7 +59,7 @@ class ArraysOf:
             return Price(0)
         spec, part, channels = self._spec, self._part, self._spec.dram.channels
         ran = run(channel_of(self._alone), channels, self._shard.machine, program.builder, ports=PORTS)
-        pins = sum(ran.commands.get(name, 0) for name in ON_THE_PINS)
+        pins = compile_table(part).total(ran.commands, ON_THE_PINS)
         macs, cells = sum(work.macs for work in program.work), spec.npu.arrays * spec.npu.rows**2
         return Price(
             ran.total_ck * part.tCK_ps,

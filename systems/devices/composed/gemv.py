@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pimloom.arch.command import ON_THE_PINS, Role
 from pimloom.arch.composition import ComposedSystem, GemvUnit, PartMemory
 from pimloom.arch.llm import LlmSpec
 from pimloom.arch.part import Part
@@ -18,7 +19,6 @@ from pimloom.arch.system import System
 from pimloom.arch.table import compile_table
 from pimloom.arch.units import BITS_PER_BYTE, ceil_div
 from pimloom.cycle_sim.dram.stream import Engine
-from pimloom.energy.pim import ON_THE_PINS
 from pimloom.mappers.gemv import product, weighted_sum, write_k, write_v
 from pimloom.mappers.geometry import geometry
 from pimloom.mappers.layout import Packed, RowAligned
@@ -134,12 +134,13 @@ class BesideBanks:
         commands: Counter[str] = Counter()
         for ran, n in runs:
             commands.update({name: m * n * channels for name, m in ran.commands.items()})
-        pins, macs = sum(commands[name] for name in ON_THE_PINS), commands["MACab"]
+        pins, macs = (self._table.total(commands, roles) for roles in (ON_THE_PINS, {Role.MULTIPLY}))
+        mac_ck = int(self._table.rules.done[self._table.role(Role.MULTIPLY)])
         return Price(
             refreshed_ck(part, ck) * part.tCK_ps,
             dict(commands),
             pins * part.organization.access_bits // BITS_PER_BYTE,
-            ceil_div(macs, all_channels) * part.cycles("tCCD_L") * part.tCK_ps,
+            ceil_div(macs, all_channels) * mac_ck * part.tCK_ps,
             ceil_div(pins * part.cycles("nBL"), all_channels) * part.tCK_ps,
             ceil_div(commands.total(), all_channels) * part.tCK_ps,
         )

@@ -5,13 +5,14 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from pimloom.arch.command import ON_THE_PINS, Role
 from pimloom.arch.llm import LlmSpec
 from pimloom.arch.npu_pim import NpuPimSystem
 from pimloom.arch.part import Part
 from pimloom.arch.system import System
+from pimloom.arch.table import compile_table
 from pimloom.arch.units import BITS_PER_BYTE, PS_PER_S, ceil_div, mhz_to_ps
 from pimloom.cycle_sim.npu_pim.machine import Account
-from pimloom.energy.npu_pim import ON_THE_PINS
 from pimloom.systems.devices.device import Capacity, Share
 from pimloom.systems.devices.npu_pim.exchange import ON_PIM
 from pimloom.systems.devices.npu_pim.serve import Iteration, Simulated, served_of, simulate
@@ -26,7 +27,6 @@ from pimloom.workload.op import Op
 from pimloom.workload.shard import Shard
 
 ARRAYS, VECTORS, PIM, LINK = "systolic arrays", "vector units", "PIM", "link"
-COMP = "COMP"
 
 
 class NpuDevice:
@@ -77,7 +77,7 @@ def run_of(found: Iteration, system: System, share: Share) -> Run:
     assert part is not None
     commands = sums([_commands(one) for one in found.each])
     macs = sum(map(_macs, found.each))
-    pins = sum(commands.get(name, 0) for name in ON_THE_PINS)
+    pins = compile_table(part).total(commands, ON_THE_PINS)
     allreduce_ps = round(told.allreduce_s * PS_PER_S)
     return Run(
         end_ps=told.iteration_cyc * told.clock_ps,
@@ -145,9 +145,10 @@ def _least_ps(found: Simulated, part: Part, commands: dict[str, int], macs: int,
     hardware = found.laid.layer.shard.system
     npu, channels = hardware.npu, hardware.dram.channels
     arrays = ceil_div(macs, npu.arrays * npu.rows**2) * mhz_to_ps(npu.clock_mhz)
-    comps = commands.get(COMP, 0)
+    table = compile_table(part)
+    comps = table.total(commands, {Role.MULTIPLY})
     pim = ceil_div(comps * part.cycles("nCOMP"), channels) * part.tCK_ps if comps else 0
-    issued = sum(commands.values()) - (comps if hardware.dram.row_buffers == "dual" else 0)  # there in PIM_GEMVs
+    issued = sum(commands.get(name, 0) for name in table.names)  # without those that others repeat
     return {
         "compute": max(arrays, pim),
         "memory bandwidth": ceil_div(pins * part.cycles("nBL"), channels) * part.tCK_ps,

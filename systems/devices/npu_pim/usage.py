@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from pimloom.arch.npu_pim import NpuPimSystem
 from pimloom.arch.system import System
+from pimloom.arch.table import compile_table
 from pimloom.arch.units import J_PER_PJ, S_PER_PS
 from pimloom.energy.npu_pim import command_pj
 from pimloom.mappers.interleave import stages_of
@@ -43,15 +44,17 @@ def usage(found: Served, system: System) -> Usage | None:
     clocks = found.iteration_cyc
     each = command_pj(part, spec.energy.comp_reads if spec.energy else 0, spec.npu.element_bits)
 
-    def count(command: str, cause: str) -> float:
-        return joules.get(cause, 0.0) / (each[command] * J_PER_PJ)
+    one = {command.cause: each[command.name] for command in compile_table(part).counted if command.name in each}
+
+    def count(cause: str) -> float:
+        return joules.get(cause, 0.0) / (one[cause] * J_PER_PJ)
 
     if spec.energy is None or not spec.energy.pj_per_mac:
         return None
     macs = joules["npu_mac"] / (spec.energy.pj_per_mac * spec.energy.logic_scale * J_PER_PJ)
     npu, channels = spec.npu, spec.dram.channels
-    comp = count("COMP", "comp") * part.cycles("nCOMP") if spec.dram.row_buffers != "none" else 0.0
-    moved = (count("RD", "read") + count("WR", "write")) * part.cycles("nBL")
+    comp = count("comp") * part.cycles("nCOMP") if spec.dram.row_buffers != "none" else 0.0
+    moved = (count("read") + count("write")) * part.cycles("nBL")
     return Usage(
         arrays=macs / (npu.arrays * npu.rows**2 * clocks),
         gemm=_running(found, on_arrays) / clocks,
