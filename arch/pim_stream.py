@@ -1,9 +1,25 @@
-"""What a mapper hands to a PIM channel: commands that arrive in order, before the controller adds its own."""
+"""What a mapper hands to a PIM channel: commands that arrive in order, before the controller adds its own.
+
+They are named by what they do: which command of the part's table does it, the controller knows.
+"""
 
 import numpy as np
 
-PIM_COMMANDS = ("GWRITE", "PIM_HEADER", "COMP", "READRES", "PIM_GEMV")
-GWRITE, HEADER, COMP, READRES, GEMV = range(len(PIM_COMMANDS))
+from pimloom.arch.command import Role
+from pimloom.arch.part import Part
+from pimloom.arch.table import compile_table
+
+PIM_ROLES = (Role.COPY, Role.ANNOUNCE, Role.MULTIPLY, Role.RESULTS, Role.GEMV)
+COPY, ANNOUNCE, MULTIPLY, RESULTS, GEMV = range(len(PIM_ROLES))
+
+NEEDED = (Role.COPY, Role.ANNOUNCE)  # of every part; and results of its multiplications, one by one or fused
+
+
+def can_attend(part: Part, *, dual: bool) -> bool:
+    """Whether the part's commands do what streams ask for, with a row buffer of PIM (`dual`) or without."""
+    roles = {command.role for command in compile_table(part).commands}
+    return roles.issuperset((*NEEDED, Role.GEMV) if dual else (*NEEDED, Role.MULTIPLY, Role.RESULTS))
+
 
 PIM_STREAM = np.dtype(
     [
@@ -18,6 +34,6 @@ PIM_STREAM = np.dtype(
         ("head", np.int64),
     ]
 )
-"""One PIM command of a channel. cmd: place in PIM_COMMANDS; bank: of the channel, counted through; count: COMPs of a
-PIM_GEMV; comps, results: all COMPs and results that a PIM_HEADER announces; last: the command ends its tile; head: the
-attention head whose result it yields or feeds, -1 if none."""
+"""One PIM command of a channel. cmd: place in PIM_ROLES; bank: of the channel, counted through; count:
+multiplications of a GEMV; comps, results: all multiplications and results that an ANNOUNCE tells of; last: the command
+ends its tile; head: the attention head whose result it yields or feeds, -1 if none."""

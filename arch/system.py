@@ -27,6 +27,7 @@ from pimloom.arch.part_channel import one_channel, without_pim
 from pimloom.arch.part_file import load_part as load_part
 from pimloom.arch.part_file import part_of
 from pimloom.arch.part_file import part_sheet as part_sheet
+from pimloom.arch.pim_stream import can_attend
 from pimloom.arch.roofline import RooflineSystem as RooflineSystem
 
 ClockMhz = Annotated[float, msgspec.Meta(ge=0.1, le=100_000)]  # a period of 10 us to 10 ps
@@ -248,7 +249,7 @@ class _NpuMemory(NamedTuple):
 def _npu_memory(part: Part, spec: NpuPimSystem, overrides: Mapping[str, str], path: Path) -> _NpuMemory:
     """Without PIM any part, its pseudo channels as channels; else one of a kind with PIM. Raises UserError."""
     dram, n = spec.dram, part.organization.pseudo_channels
-    if dram.row_buffers != "none" and part.pim not in ("newton", "neupims"):
+    if dram.row_buffers != "none" and not can_attend(part, dual=dram.row_buffers == "dual"):
         raise UserError(_lacks_pim(path, dram.part))
     if (dram.lanes == 0) != (dram.row_buffers == "none"):
         raise UserError(f"dram.lanes: expected 0 with row_buffers none and more otherwise, got {dram.lanes}")

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pimloom.arch.pim_stream import COMP, GEMV, GWRITE, HEADER, PIM_STREAM, READRES
+from pimloom.arch.pim_stream import ANNOUNCE, COPY, GEMV, MULTIPLY, PIM_STREAM, RESULTS
 from pimloom.arch.units import ceil_div
 
 LOGIT_COLUMN, ATTEND_COLUMN = 0, 8  # of row 0 of bank 0: where the simulator pretends that q and the logits lie
@@ -71,37 +71,38 @@ def place(shape: Shape, tokens: np.ndarray, channel: np.ndarray, base_row: int) 
 
 
 def _tiles(rows: np.ndarray, heads: np.ndarray, comps: int, announced: int, fused: bool) -> np.ndarray:
-    """Tiles at `rows`, each a header, then for every head in `heads` a dot product of `comps` COMPs."""
+    """Tiles at `rows`, each a header, then for every head in `heads` a dot product of `comps` multiplications."""
     per_head = 1 if fused else comps + 1
     each = 1 + len(heads) * per_head
     found = np.zeros((len(rows), each), PIM_STREAM)
     found["row"] = rows[:, None]
     found["head"] = -1
     header = found[:, 0]
-    header["cmd"], header["comps"], header["results"] = HEADER, announced, len(heads)
+    header["cmd"], header["comps"], header["results"] = ANNOUNCE, announced, len(heads)
     body = found[:, 1:].reshape(len(rows), len(heads), per_head)
     body["head"] = heads[None, :, None]
     if fused:
         body["cmd"], body["count"] = GEMV, comps
     else:
-        body["cmd"] = COMP
-        body["cmd"][:, :, -1] = READRES
+        body["cmd"] = MULTIPLY
+        body["cmd"][:, :, -1] = RESULTS
     body["last"][:, -1, -1] = 1
     return found.reshape(-1)
 
 
-def _gwrite(column: int) -> np.ndarray:
+def _copy(column: int) -> np.ndarray:
     found = np.zeros(1, PIM_STREAM)
-    found["cmd"], found["col"], found["head"] = GWRITE, column, -1
+    found["cmd"], found["col"], found["head"] = COPY, column, -1
     return found
 
 
 def logit(
     shape: Shape, tokens: int, row_k: int, *, fused: bool, exact: bool, header_rows: int | None = None
 ) -> np.ndarray:
-    """q x K of all heads of one request. exact: headers count COMPs as they are, not rounded down to a power of two.
+    """q x K of all heads of one request.
 
-    header_rows: rows after which those that headers name begin again at 0; None: they are the true ones.
+    exact: headers count multiplications as they are, not rounded down to a power of two. header_rows: rows after which
+    those that headers name begin again at 0; None: they are the true ones.
     """
     chunks, tiles = ceil_div(shape.width, shape.row), ceil_div(tokens, shape.banks)
     found = []
@@ -115,8 +116,8 @@ def logit(
             rows = row_k + np.arange(tiles) * chunks + c
             made = _tiles(rows, heads, comps, count if exact else _below(count), fused)
             if header_rows is not None:
-                made["row"][made["cmd"] == HEADER] %= header_rows
-            found += [_gwrite(LOGIT_COLUMN), made]
+                made["row"][made["cmd"] == ANNOUNCE] %= header_rows
+            found += [_copy(LOGIT_COLUMN), made]
     return np.concatenate(found, dtype=PIM_STREAM)
 
 
@@ -130,11 +131,11 @@ def attend(shape: Shape, tokens: int, row_v: int, *, fused: bool, exact: bool, s
     for c in range(chunks):
         comps = ceil_div(min(tokens - c * shape.row, shape.row), shape.lanes)
         rows = row_v + np.arange(tiles) * chunks + c
-        one += [_gwrite(ATTEND_COLUMN), _tiles(rows, np.zeros(1, int), comps, comps if exact else _above(comps), fused)]
+        one += [_copy(ATTEND_COLUMN), _tiles(rows, np.zeros(1, int), comps, comps if exact else _above(comps), fused)]
     found = np.tile(np.concatenate(one, dtype=PIM_STREAM), shape.heads)
     head = np.repeat(np.arange(shape.heads), len(found) // shape.heads)
     if not same_rows:
-        found["row"] += np.where(found["cmd"] == GWRITE, 0, head // shape.shared * tiles * chunks)
+        found["row"] += np.where(found["cmd"] == COPY, 0, head // shape.shared * tiles * chunks)
     found["head"] = np.where(found["head"] < 0, -1, head)
     return found
 

@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from pimloom.arch.pim_channel import PrechargeScope
-from pimloom.arch.pim_stream import GWRITE
+from pimloom.arch.pim_stream import COPY
 from pimloom.cycle_sim.npu_pim.heads import Heads
 from pimloom.cycle_sim.npu_pim.kernels import core as k
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
@@ -227,7 +227,7 @@ class Draw:
     def send(self, op, channel, heads, stream):
         groups = np.array([self.builder.group(op) for _ in range(heads + 1)])
         if self.mode == "SINGLE":  # full of writes, the first of which waits for a GWRITE, a channel never goes on
-            stream["row"][stream["cmd"] == GWRITE] = 4000
+            stream["row"][stream["cmd"] == COPY] = 4000
         self.builder.dots(op, channel, stream, groups[stream["head"]])
         return groups[:-1].tolist()
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from pimloom.arch.llm import load_llm
-from pimloom.arch.pim_stream import HEADER
+from pimloom.arch.pim_stream import ANNOUNCE
 from pimloom.arch.system import load_part, load_system
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
 from pimloom.mappers.kv import Shape, logit
@@ -120,7 +120,7 @@ def test_headers_for_k_name_rows_of_32_bits():
     """Item 19: rows from 4096 on lose their upper bits, in headers of logit alone."""
     true = logit(SEVEN_B, 64, 4094, fused=True, exact=True)
     wrapped = logit(SEVEN_B, 64, 4094, fused=True, exact=True, header_rows=4096)
-    header = true["cmd"] == HEADER
+    header = true["cmd"] == ANNOUNCE
     assert true["row"][header].tolist() == [4094, 4096, 4095, 4097]
     assert wrapped["row"][header].tolist() == [4094, 0, 4095, 1]
     assert (true[~header] == wrapped[~header]).all()

@@ -3,18 +3,19 @@
 import numpy as np
 import pytest
 
-from pimloom.arch.pim_stream import PIM_COMMANDS
+from pimloom.arch.command import Role
+from pimloom.arch.pim_stream import PIM_ROLES
 from pimloom.mappers.kv import Shape, attend, logit, place
 from pimloom.mappers.packing import estimate_ck, pack, round_robin, split
 from tests import neupims_stimuli
 
 SEVEN_B = Shape(heads=8, kv_heads=8, head_dim=128, row=512, banks=32, lanes=16, allotted=4096)  # GPT3-7B, TP 4
 NAMES = {
-    "P_HEADER": "PIM_HEADER",
-    "COMPS_READRES": "PIM_GEMV",
-    "COMP": "COMP",
-    "READRES": "READRES",
-    "GWRITE": "GWRITE",
+    "P_HEADER": Role.ANNOUNCE,
+    "COMPS_READRES": Role.GEMV,
+    "COMP": Role.MULTIPLY,
+    "READRES": Role.RESULTS,
+    "GWRITE": Role.COPY,
 }
 
 
@@ -25,7 +26,7 @@ def requests(shared, name):
 
 def fields(stream):
     return [
-        (PIM_COMMANDS[x["cmd"]], x["row"], x["col"], x["count"], x["comps"], x["results"], x["last"]) for x in stream
+        (PIM_ROLES[x["cmd"]], x["row"], x["col"], x["count"], x["comps"], x["results"], x["last"]) for x in stream
     ]
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from pimloom.arch.pim_channel import PimChannel
-from pimloom.arch.pim_stream import HEADER
+from pimloom.arch.pim_stream import ANNOUNCE
 from pimloom.cycle_sim.npu_pim.build import ROUND, build
 from pimloom.cycle_sim.npu_pim.kernels import engine
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
@@ -23,7 +23,7 @@ def issue(spec: PimChannel, stream: np.ndarray) -> tuple[int, np.ndarray]:
     operator = program.operator("stream", ())
     program.dots(operator, 0, stream, np.zeros(n, np.int64))
     ch = build(spec, n, ports=2, groups=2, logging=True)._replace(dot=operator.dots[0])
-    ch.left[0] = np.count_nonzero(stream["cmd"] != HEADER)
+    ch.left[0] = np.count_nonzero(stream["cmd"] != ANNOUNCE)
     ch.order[0, :n, f.WORD] = -1 - np.arange(n)
     ch.port[0, f.LAST_ONE] = n
     log, until = [], 0

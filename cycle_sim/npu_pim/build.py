@@ -10,6 +10,7 @@ from pimloom.cycle_sim.npu_pim.kernels import clocks
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
 from pimloom.cycle_sim.npu_pim.kernels.banks import ROW_PLACES
 from pimloom.cycle_sim.npu_pim.kernels.requests import READ_PLACES, WRITE_PLACES
+from pimloom.cycle_sim.npu_pim.places import names_of
 
 ROUND = 1 << 16  # commands that the log holds
 DRIFTS = 1 << 12  # times that the sums of two clocks part or meet
@@ -25,8 +26,9 @@ def build(
     """
     part = spec.device()
     table, policy = compile_table(part), policy_of(spec, part)
+    names = names_of(table)
     policy[f.LOGGING], policy[f.PATH] = logging, steps
-    arrays = device(table, frozenset(f.COMMANDS) & frozenset(table.names), {}, f.COMMANDS)
+    arrays = device(table, frozenset(names) & frozenset(table.names), {}, names)
     banks, ranks = part.organization.banks, part.organization.ranks
     bank = np.full((banks, f.N_BANK), -1)
     bank[:, [f.SERVED, f.ENTRIES, f.LISTED]] = 0

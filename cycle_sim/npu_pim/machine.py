@@ -1,5 +1,6 @@
 """Runs a program of operators on an NPU and its PIM channels."""
 
+from collections.abc import Sequence
 from math import gcd
 from typing import NamedTuple
 
@@ -7,11 +8,13 @@ import numpy as np
 
 from pimloom.arch.error import UserError
 from pimloom.arch.pim_channel import PimChannel
+from pimloom.arch.table import compile_table
 from pimloom.arch.units import BITS_PER_BYTE, ceil_div, ps_to_mhz
 from pimloom.cycle_sim.npu_pim.build import build
 from pimloom.cycle_sim.npu_pim.kernels import core as k
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
 from pimloom.cycle_sim.npu_pim.kernels import machine
+from pimloom.cycle_sim.npu_pim.places import names_of
 from pimloom.cycle_sim.npu_pim.program import Builder
 
 SHARED = ("policy", "drift", "dot", "left", "done", "turn", "ended", "owner", "open")  # by all channels
@@ -140,24 +143,24 @@ def run(
         raise PimError("PIM reads a result from a bank whose row was closed for a refresh")
     if code == machine.WAITING:
         raise PimError("requests of a channel wait for one another for ever")
-    ends = packed.op[:, [k.START, k.END]].tolist()
+    ends, names = packed.op[:, [k.START, k.END]].tolist(), names_of(compile_table(spec.device()))
     return Ran(
         tuple((o.name, start, end) for o, (start, end) in zip(program.operators, ends, strict=True)),
         tuple(packed.op[:, k.REQUESTS].tolist()),
-        _by_name(chs.tally.sum(axis=0).tolist()),
+        _by_name(names, chs.tally.sum(axis=0).tolist()),
         max(end for _, end in ends),
-        tuple(_account(row) for row in packed.account.tolist()),
+        tuple(_account(names, row) for row in packed.account.tolist()),
         int(chs.tally.sum(axis=1).max()),
         tuple(chs.command[c, : chs.state[c, f.N_COMMANDS]].copy() for c in range(channels if log else 0)),
     )
 
 
-def _account(row: list[int]) -> Account:
-    return Account(row[k.CLOCK], row[k.MEM_OPEN], row[k.PIM_OPEN], _by_name(row[k.COMMAND :]))
+def _account(names: Sequence[str], row: list[int]) -> Account:
+    return Account(row[k.CLOCK], row[k.MEM_OPEN], row[k.PIM_OPEN], _by_name(names, row[k.COMMAND :]))
 
 
-def _by_name(tally: list[int]) -> dict[str, int]:
-    return {name: n for name, n in zip(f.COMMANDS, tally, strict=True) if n}
+def _by_name(names: Sequence[str], tally: list[int]) -> dict[str, int]:
+    return {name: n for name, n in zip(names, tally, strict=True) if n}
 
 
 def _numbers(spec: PimChannel, channels: int, npu: Npu, program: Builder, ports: int, longest: int) -> np.ndarray:

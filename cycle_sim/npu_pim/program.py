@@ -5,11 +5,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from pimloom.arch.pim_stream import PIM_COMMANDS
+from pimloom.arch.pim_stream import PIM_ROLES
 from pimloom.arch.units import ceil_div
 from pimloom.cycle_sim.npu_pim.kernels import core as k
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
 from pimloom.cycle_sim.npu_pim.kernels.hash_set import FIRST_PLACES, N_SHAPE, SPARE
+from pimloom.cycle_sim.npu_pim.places import PLACE
 
 
 @dataclass
@@ -140,8 +141,7 @@ class Builder:
     def dots(self, op: Operator, channel: int, stream: np.ndarray, groups: np.ndarray) -> None:
         """PIM commands (PIM_STREAM) for a channel at the operator's start; the group of each."""
         rows = np.zeros((len(stream), f.N_DOT), np.int64)
-        opcodes = np.array([f.COMMANDS.index(name) for name in PIM_COMMANDS])
-        rows[:, f.KIND] = opcodes[stream["cmd"]]
+        rows[:, f.KIND] = np.array([PLACE[role] for role in PIM_ROLES])[stream["cmd"]]
         for place, name in (
             (f.BANK, "bank"),
             (f.ROW, "row"),

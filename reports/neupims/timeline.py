@@ -5,13 +5,15 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pimloom.arch.command import Level, Role
 from pimloom.arch.llm import load_llm
 from pimloom.arch.npu_pim import NpuPimSystem
 from pimloom.arch.system import load_system
+from pimloom.arch.table import compile_table
 from pimloom.arch.units import PS_PER_US
-from pimloom.cycle_sim.npu_pim.kernels import fields as f
 from pimloom.cycle_sim.npu_pim.kernels.dots import GROUP
 from pimloom.cycle_sim.npu_pim.machine import Ran, run
+from pimloom.cycle_sim.npu_pim.places import ACTIVATE, PLACE, PRECHARGE, names_of
 from pimloom.mappers.interleave import Stage
 from pimloom.mappers.interleave import stages as interleaved
 from pimloom.reports.neupims.points import CONTENDERS, Scope
@@ -41,13 +43,14 @@ class Op(NamedTuple):
 
 
 class Recorded(NamedTuple):
-    """A layer that was simulated with its commands. buffers: per channel spans of the MEM and PIM row buffers."""
+    """A layer that was simulated with its commands. names: of those at each place of the kernels."""
 
     title: str
     operators: list[Op]
     stages: dict[str, int]
     logs: tuple[np.ndarray, ...]
     tck_ps: int
+    names: tuple[str, ...]
 
 
 def record(scope: Scope) -> Recorded:
@@ -72,7 +75,8 @@ def record(scope: Scope) -> Recorded:
             operators.append(_operator(plan[stage], name, start, end))
         first, begin = max(last) + 1, max(found.operators[o][2] for o in last)
     assert system.part is not None
-    return Recorded(title, operators, begins, found.logs, system.part.tCK_ps)
+    names = names_of(compile_table(system.part))
+    return Recorded(title, operators, begins, found.logs, system.part.tCK_ps, names)
 
 
 def _operator(stage: Stage, name: str, start: int, end: int) -> Op:
@@ -85,7 +89,7 @@ def _operator(stage: Stage, name: str, start: int, end: int) -> Op:
 
 def mem_bursts(log: np.ndarray) -> Iterator[tuple[int, int, int]]:
     """Start, end [CK] and number of reads and writes that follow each other closely."""
-    clock = log[np.isin(log[:, 1], (f.RD, f.WR)), 0]
+    clock = log[np.isin(log[:, 1], [PLACE[role] for role in (Role.READ, Role.WRITE)]), 0]
     yield from ((int(x[0]), int(x[-1]) + 1, len(x)) for x in np.split(clock, _breaks(clock)) if len(x))
 
 
@@ -94,8 +98,9 @@ def _breaks(clock: np.ndarray) -> np.ndarray:
 
 
 def pim_rows(log: np.ndarray, banks: int) -> Iterator[tuple[int, int]]:
-    """Start and end [CK] of times in which a PIM row buffer of the channel holds a row; `banks` open with a G_ACT."""
-    change = banks * (log[:, 1] == f.G_ACT) - (log[:, 1] == f.PIM_PRE).astype(np.int64)
+    """Start and end [CK] of times in which a PIM row buffer of the channel holds a row; `banks` open at once."""
+    opened, closed = (log[:, 1] == place for place in (ACTIVATE[Level.BANK_GROUP], PRECHARGE[1]))
+    change = banks * opened - closed.astype(np.int64)
     which = np.flatnonzero(change)
     held, start = 0, 0
     for clock, by in zip(log[which, 0].tolist(), change[which].tolist(), strict=True):
@@ -121,7 +126,7 @@ def trace(found: Recorded) -> str:
     for c, log in enumerate(found.logs):
         bus, mem, pim = (Track(name, f"channel {c}") for name in names)
         for clock, command, bank, row in log[(log[:, 0] >= low) & (log[:, 0] < high)].tolist():
-            events.append(Event(bus, f.COMMANDS[command], clock * tck, tck, {"bank": bank, "row": row}))
+            events.append(Event(bus, found.names[command], clock * tck, tck, {"bank": bank, "row": row}))
         for start, end, n in mem_bursts(log):
             events.append(Event(mem, "reads and writes", start * tck, (end - start) * tck, {"accesses": n}))
         for start, end in pim_rows(log, GROUP):
@@ -183,10 +188,10 @@ def _half(halves: Sequence[tuple[int, int, int]], at: int) -> int:
 
 
 SHOWN = {
-    "reads and writes": ("RD", "WR"),
-    "rows of MEM": ("ACT", "PRE"),
-    "PIM commands": ("PIM_HEADER", "PIM_GEMV"),
-    "rows of PIM": ("G_ACT", "PIM_PRECHARGE"),
+    "reads and writes": (PLACE[Role.READ], PLACE[Role.WRITE]),
+    "rows of MEM": (ACTIVATE[Level.BANK], PRECHARGE[0]),
+    "PIM commands": (PLACE[Role.ANNOUNCE], PLACE[Role.GEMV]),
+    "rows of PIM": (ACTIVATE[Level.BANK_GROUP], PRECHARGE[1]),
 }
 
 
@@ -195,10 +200,9 @@ def _commands(found: Recorded) -> Figure:
     log = found.logs[0]
     log = log[(log[:, 0] >= low) & (log[:, 0] < high)]
     rows: dict[str, list[Span]] = {}
-    for row, names in SHOWN.items():
-        places = [f.COMMANDS.index(name) for name in names]
+    for row, places in SHOWN.items():
         mine = log[np.isin(log[:, 1], places)]
-        rows[row] = [Span(clock, clock + 1, f.COMMANDS[command]) for clock, command in mine[:, :2].tolist()]
+        rows[row] = [Span(clock, clock + 1, found.names[command]) for clock, command in mine[:, :2].tolist()]
     return spans(
         "The command bus of one channel",
         {row: some for row, some in rows.items() if some},

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pimloom.arch.pim_stream import GWRITE
+from pimloom.arch.pim_stream import COPY
 from pimloom.arch.units import ceil_div
 from pimloom.cycle_sim.npu_pim.fused import fused_mha
 from pimloom.cycle_sim.npu_pim.heads import Heads
@@ -166,7 +166,7 @@ def _one_request(
 def _from_its_row(shard: Shard, stream: np.ndarray) -> np.ndarray:
     """The stream with q and logits where they lie: at the end of the buffer of activations."""
     if not shard.system.faults.gwrites_of_row_0:
-        stream["row"][stream["cmd"] == GWRITE] = ceil_div(ACTIVATION_BYTES, shard.row_bytes) - 1
+        stream["row"][stream["cmd"] == COPY] = ceil_div(ACTIVATION_BYTES, shard.row_bytes) - 1
     return stream
 
 

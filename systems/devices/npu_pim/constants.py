@@ -4,10 +4,11 @@ from collections.abc import Callable
 
 import numpy as np
 
+from pimloom.arch.command import Role
 from pimloom.arch.pim_channel import PimChannel
 from pimloom.arch.system import digest
 from pimloom.cycle_sim.npu_pim.alone import issue
-from pimloom.cycle_sim.npu_pim.kernels.fields import COMMANDS
+from pimloom.cycle_sim.npu_pim.places import PLACE
 from pimloom.mappers.kv import Shape, attend, logit
 from pimloom.mappers.packing import Constants
 
@@ -54,7 +55,7 @@ def _measure(spec: PimChannel, shape: Shape) -> Constants:
 def _issued(spec: PimChannel, stream: Callable[[int, int], np.ndarray], tiles: int) -> tuple[int, int]:
     """GWRITEs and tiles that issue in the watched periods while `stream` of so many tiles repeats, on row after row."""
     period = spec.part.cycles("tREFI")
-    start, end, gwrite, header = period, (1 + PERIODS) * period, *map(COMMANDS.index, ("GWRITE", "PIM_HEADER"))
+    start, end, gwrite, header = period, (1 + PERIODS) * period, PLACE[Role.COPY], PLACE[Role.ANNOUNCE]
     repeats = 8
     while True:
         whole = np.concatenate([stream(tiles, i * tiles) for i in range(repeats)])
