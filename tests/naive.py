@@ -7,7 +7,7 @@ It shares nothing with the engine and its tables. For each command a function sa
 from collections.abc import Iterator
 from itertools import count, product
 from types import SimpleNamespace
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 NEVER, FAR = -(10**9), 10**9
 READS, WRITES = ("RD", "RDA"), ("WR", "WRA")
@@ -56,6 +56,8 @@ class Device:
 
     names: tuple[str, ...] = (*ON_ONE_BANK, "PREab", "REFab")
     home = 1
+    opening: ClassVar[tuple[str, ...]] = OPENING
+    on_a_row: ClassVar[tuple[str, ...]] = (*READS, *WRITES, "MACab", "WRAab")
 
     def __init__(self, size: tuple[int, int, int, int], clocks: dict[str, int]):
         self.k = SimpleNamespace(**clocks)
@@ -89,16 +91,16 @@ class Device:
         self.known.clear()
         for depth in range(len(place) + 1):
             self.past.setdefault((name, place[:depth]), []).append(clock)
-        if name in ("ACT", "ACTab", "PRE", "PREab", "RDA", "WRA", "WRAab"):
+        if name in (*self.opening, "PRE", "PREab", "RDA", "WRA", "WRAab"):
             for bank in self.banks(place):
-                self.open[bank] = row if name in OPENING else None
+                self.open[bank] = row if name in self.opening else None
 
     def fits(self, name: str, place: Place, row: int) -> bool:
         """Whether the rows are as the command needs them."""
         rows = {self.open[bank] for bank in self.banks(place)}
-        if name in ("ACT", "ACTab", "REFab"):
+        if name in (*self.opening, "REFab"):
             return rows == {None}
-        return rows == {row} if name in (*READS, *WRITES, "MACab", "WRAab") else True
+        return rows == {row} if name in self.on_a_row else True
 
     def ready(self, name: str, place: Place) -> int:
         """First clock in which no timing rule binds the command."""
@@ -315,7 +317,7 @@ def simulate(
 
     def held(order: Order, clock: int) -> bool:
         home = (order.pch, order.rank)[: dev.home]
-        return order.name in OPENING and is_due(dev.homes.index(home), clock)
+        return order.name in dev.opening and is_due(dev.homes.index(home), clock)
 
     def lifted(clock: int) -> bool:
         """All wait for rows that the due refreshes keep from opening, and no refresh is near."""

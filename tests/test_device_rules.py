@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import pimloom.arch
-from pimloom.arch.command import STREAM, Command, Level, Row, Rule
+from pimloom.arch.command import STREAM, Command, Level, Role, Row, Rule
 from pimloom.arch.system import list_names, load_part
 from pimloom.arch.table import Table, build_table, compile_table, rule_rows
 from pimloom.cycle_sim.dram import Engine
@@ -39,7 +39,7 @@ def draw(rng: Random) -> Drawn:
     scope = {f"C{i}": rng.choice((*Level, Level.BANK)) for i in range(rng.randint(1, 6))}
     buses = rng.choice((("one",), ("one", "two")))
     commands = [
-        Command(name, level, Row.ANY, Row.ANY, f"{rng.randint(1, 9)}", "", rng.choice(buses))
+        Command(name, Role.MODE, level, Row.ANY, Row.ANY, f"{rng.randint(1, 9)}", "", rng.choice(buses))
         for name, level in scope.items()
     ]
     rules = []
