@@ -24,6 +24,7 @@ from pimloom.arch.inputs import note
 from pimloom.arch.units import MIB
 
 SET = "--set"
+LEFT_OUT = "default"
 _SECOND_DOCUMENT = "expected one document, got a second"
 
 
@@ -31,7 +32,7 @@ _SECOND_DOCUMENT = "expected one document, got a second"
 class Source:
     """Where a value was written: file as given, line from 1, and the comment at the end of the value's line.
 
-    A value given as an override has the file `--set` and line 0.
+    A value given as an override has the file `--set` and line 0, one that is left out line 0 and the text `default`.
     """
 
     file: str
@@ -215,6 +216,16 @@ class Document:
             del self.sources[old], self.shown[old]
         self.sources |= piece.sources
         self.shown |= piece.shown
+
+    def fill(self, section: str, values: Mapping[str, Any]) -> None:
+        """Write out what the text leaves out of a section: all of it, or some of its keys."""
+        mine = self.tree.setdefault(section, {})
+        if not isinstance(mine, dict):
+            return  # what it should be is said where the tree becomes a Struct
+        new = [place for place in (section, *(f"{section}.{key}" for key in values)) if place not in self.sources]
+        mine |= {key: value for key, value in values.items() if key not in mine}
+        self.sources |= dict.fromkeys(new, Source(self.file, 0, LEFT_OUT))
+        self.shown |= dict.fromkeys(new, LEFT_OUT)
 
     def public_sources(self) -> Mapping[str, Source]:
         """Place -> source, without the document itself."""

@@ -1,4 +1,4 @@
-"""A device of an NPU and PIM channels that serves batches of requests, and the faults of a reference simulator."""
+"""A device of an NPU and PIM channels that serves batches of requests."""
 
 from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal
@@ -6,9 +6,10 @@ from typing import Annotated, ClassVar, Literal
 import msgspec
 
 from pimloom.arch.link import Link
+from pimloom.arch.neupims import Faults
 from pimloom.arch.npu_energy import BankLayout, NpuEnergy
 from pimloom.arch.part import Positive
-from pimloom.arch.pim_channel import ChannelFaults, Controller, PrechargeScope
+from pimloom.arch.pim_channel import Controller, PrechargeScope
 
 Count = Annotated[int, msgspec.Meta(ge=0)]
 
@@ -77,77 +78,6 @@ class Packing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     constants: Literal["published", "derived"]
 
 
-class Faults(ChannelFaults, frozen=True, forbid_unknown_fields=True):
-    """Departures of NeuPIMs' simulator from physics: true reproduces it, false repairs it."""
-
-    MEANING: ClassVar[Mapping[str, str]] = {
-        **ChannelFaults.MEANING,
-        "pim_dispatched_singly": "in blocked mode one PIM command leaves the NPU in a clock, for all channels together",
-        "requests_by_channel": "PIM takes the requests of a batch channel by channel, not in the order of the list",
-        "hashed_lines": "the lines of a memory block leave in the order of a hash set",
-        "blocks_shifted": "a block of the NPU's memory begins an element late, so that it touches a line more; without "
-        "PIM its addresses go on over the weights of all devices",
-        "interconnect": "requests and responses pass the simulator's interconnect, two steps and a wait for the next "
-        "clock each way; requests of NPU and PIM for a channel share a buffer there",
-        "queues_in_order": "tasks and stores leave in the order of the program, one of each in a cycle, whatever is "
-        "ready; a block takes the next addresses when it leaves",
-        "ends_seen_late": "an operator starts a cycle after the last response of the one before has come, a stage two "
-        "cycles after, and the cycles between stages are not in the total",
-        "vectors_by_row": "LayerNorm, Add and activations load, compute and store each row of the batch by itself, and "
-        "their parameters each time",
-        "strip_stored": "a GEMM stores all places of a tile of rows, but only as many outputs as there are rows",
-        "bias_by_rows": "a GEMM loads a bias for each tile of rows, not of outputs, and no step waits for it",
-        "weights_first": "a GEMM loads the weights of a depth before its activations",
-        "stores_when_idle": "with queues_in_order, a tile of a GEMM is stored as soon as no step that adds to it runs",
-        "adds_by_tile": "partial results of attend are added, and stored as if for a whole head, for each tile of V",
-        "vector_sizes_lost": "LayerNorm, Add and GELU see no elements; softmax beside PIM takes bytes for elements",
-        "one_queue": "requests of NPU and PIM share a queue in front of each channel unless sub-batches interleave",
-        "header_counts_rounded": "PIM_HEADER announces COMPs rounded to a power of two",
-        "gwrites_of_row_0": "GWRITEs read row 0, where the addresses of the NPU begin, too",
-        "attend_not_stored": "results of attend of one row of tokens are not written",
-        "same_rows": "all heads of a request read the same rows of V",
-        "attend_waits_for_all": "no request's product with V starts before the logits of all requests are there",
-        "halves_by_number": "sub-batches take equal numbers of a channel's requests in list order, not equal estimates",
-        "silent_devices": "devices that share a layer exchange nothing",
-        "narrow_window": "without PIM only 96 requests of a channel may be on their way or wait to be collected",
-        "attention_serial": "without PIM attention takes one request and head at a time",
-        "arrays_drain": "without PIM weights enter the arrays only when the step before has its result, and the loads "
-        "of an operator leave one a clock",
-        "starts_early": "a step of the arrays may start before its operands come, vector work beside other work",
-        "cache_overallotted": "caches take the rows of all devices' heads, weights none",
-        "header_rows_wrap": "the row of a PIM_HEADER for K goes through an address of 32 bits",
-    }
-
-    pim_dispatched_singly: bool
-    requests_by_channel: bool
-    hashed_lines: bool
-    blocks_shifted: bool
-    interconnect: bool
-    queues_in_order: bool
-    ends_seen_late: bool
-    vectors_by_row: bool
-    strip_stored: bool
-    bias_by_rows: bool
-    weights_first: bool
-    stores_when_idle: bool
-    adds_by_tile: bool
-    vector_sizes_lost: bool
-    one_queue: bool
-    header_counts_rounded: bool
-    gwrites_of_row_0: bool
-    attend_not_stored: bool
-    same_rows: bool
-    attend_waits_for_all: bool
-    halves_by_number: bool
-    silent_devices: bool
-    narrow_window: bool
-    attention_serial: bool
-    arrays_drain: bool
-    starts_early: bool
-    cache_overallotted: bool
-    header_rows_wrap: bool
-
-
 class NpuPimSystem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """An NPU and PIM channels. Without `energy` nothing is said of energy, without `bank` nothing of area."""
 
@@ -159,6 +89,6 @@ class NpuPimSystem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     interleave: Interleave
     packing: Packing
     link: Link
-    faults: Faults
+    faults: Faults = Faults()
     energy: NpuEnergy | None = None
     bank: BankLayout | None = None

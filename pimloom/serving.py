@@ -10,7 +10,7 @@ import msgspec
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec, load_llm
 from pimloom.arch.load import nearest
-from pimloom.arch.npu_pim import Faults
+from pimloom.arch.neupims import Faults
 from pimloom.arch.system import System, load_system
 from pimloom.cycle_sim.npu_pim.kernels.machine import run_all
 from pimloom.decoding_show import show_decoded, show_served, show_source

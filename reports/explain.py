@@ -21,8 +21,9 @@ from pimloom.arch.error import UserError
 from pimloom.arch.link import Link
 from pimloom.arch.load import Source, nearest
 from pimloom.arch.memory import Policy
+from pimloom.arch.neupims import Faults
 from pimloom.arch.npu_energy import BankLayout, NpuEnergy
-from pimloom.arch.npu_pim import Arrays, Faults, Interleave, Packing, PimDram
+from pimloom.arch.npu_pim import Arrays, Interleave, Packing, PimDram
 from pimloom.arch.optics import Hop, Lanes, Optical, Optics, SwitchTimes, load_optics
 from pimloom.arch.part import Organization, Part, PimUnit
 from pimloom.arch.pim_channel import Controller
@@ -172,7 +173,7 @@ def _value(where: str, struct: Any, sources: Mapping[str, Source], place: str) -
     elif isinstance(found, float):
         text = f"{found:.15g}"
     folder = FOLDERS.get(type(struct), "systems")
-    file = f"arch/{folder}/{where}.yaml:{source.line}" if source else ""
+    file = f"arch/{folder}/{where}.yaml:{source.line}" if source and source.line else ""
     return [Value(where, text, source.text if source else "", file)]
 
 

@@ -5,7 +5,7 @@ import resource
 import time
 
 from pimloom.arch.llm import load_llm
-from pimloom.arch.npu_pim import Faults
+from pimloom.arch.neupims import Faults
 from pimloom.arch.system import System, load_system
 from pimloom.systems.devices.npu_pim.serve import serve
 from pimloom.systems.serving.decoding import decode_iterations

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import pimloom
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import load_llm
-from pimloom.arch.npu_pim import Faults
+from pimloom.arch.neupims import Faults
 from pimloom.arch.system import RooflineSystem, load_system
 from pimloom.systems.devices.npu_pim.serve import serve
 from pimloom.systems.serving.generation import generate

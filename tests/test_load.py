@@ -295,6 +295,30 @@ def test_override() -> None:
     assert loaded.sources["links[0].gbps"].line == 10
 
 
+class Quirks(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    late: bool = False
+    lost: bool = False
+
+
+class Odd(msgspec.Struct, forbid_unknown_fields=True):
+    name: str
+    quirks: Quirks = Quirks()
+
+
+def test_a_section_that_may_be_left_out_is_set_as_if_it_were_written() -> None:
+    for text in ("name: a\n", "name: a\nquirks: {late: false}\n"):
+        plain, late = (load_yaml(put(text), Odd, some) for some in ({}, {"quirks.lost": "true"}))
+        assert (plain.value.quirks, late.value.quirks) == (Quirks(), Quirks(lost=True))
+        assert plain.sources["quirks.lost"] == Source("s.yaml", 0, "default")
+        assert late.sources["quirks.lost"] == Source("--set", 0, "")
+    assert load_yaml(put(text), Odd).sources["quirks.late"].line == 2
+    assert "; nearest: quirks.lost" in error_of("name: a", Odd, {"quirks.lots": "true"})
+    assert error_of("name: a", Odd, {"quirks": "true"}).endswith("is a mapping, set one of its keys: late, lost")
+    assert error_of("name: a", Odd, {"quirks.lost": "3"}) == "--set quirks.lost: expected true or false, got 3"
+    assert error_of("name: a\nquirks: 3", Odd) == "s.yaml:2: at $.quirks: expected a mapping, got 3"
+    assert error_of("[1]", Odd) == "s.yaml:1: at $: expected a mapping, got [1]"
+
+
 def test_override_of_a_list_forgets_its_old_items() -> None:
     tree, sources = load_tree(put("a: [1, 2, 3]\nab: 1\n"), {"a": "[4]"})
     assert tree == {"a": [4], "ab": 1}

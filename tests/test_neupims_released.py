@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pimloom.arch.llm import load_llm
-from pimloom.arch.npu_pim import Faults
+from pimloom.arch.neupims import Faults
 from pimloom.arch.system import load_system
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
 from pimloom.cycle_sim.npu_pim.kernels import hash_set

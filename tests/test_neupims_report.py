@@ -10,7 +10,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from pimloom.arch.npu_pim import Faults
+from pimloom.arch.neupims import Faults
 from pimloom.cycle_sim.npu_pim.kernels.fields import COMMANDS
 from pimloom.reports.neupims import checks, points, study, timeline
 from pimloom.reports.neupims.checks import Findings, published, reproduction_rows

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pimloom.arch.npu_pim import Faults
+from pimloom.arch.neupims import Faults
 from pimloom.arch.system import load_system
 from pimloom.cycle_sim.npu_pim.alone import issue
 from pimloom.mappers.kv import Shape, attend, logit

@@ -8,7 +8,8 @@ import numpy as np
 
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec, load_llm
-from pimloom.arch.npu_pim import Faults, NpuPimSystem
+from pimloom.arch.neupims import Faults
+from pimloom.arch.npu_pim import NpuPimSystem
 from pimloom.arch.system import System, list_names, load_system
 from pimloom.arch.units import ceil_div
 from pimloom.mappers.kv import Shape

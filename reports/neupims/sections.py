@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from pimloom.arch.npu_pim import Faults
+from pimloom.arch.neupims import Faults
 from pimloom.reports.figures import grouped_bars
 from pimloom.reports.neupims.checks import Findings
 from pimloom.reports.neupims.points import BARS, CONTENDERS, FIDELITIES, STEPS, Cell, Point, there, touched

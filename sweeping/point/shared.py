@@ -213,7 +213,7 @@ def resolved(base: Base, point: Mapping[str, Scalar], work: Work) -> System:
     if work.lm_head is not None:  # a place of the system that begins as those of the sweep's workload do
         settings |= {f"{WORKLOAD}lm_head": str(work.lm_head).lower()}
     if base.kind == "npu_pim":
-        from pimloom.arch.npu_pim import Faults
+        from pimloom.arch.neupims import Faults
 
         on = str(work.fidelity == "released").lower()
         settings = {f"faults.{name}": on for name in Faults.__struct_fields__} | settings
