@@ -57,7 +57,9 @@ def load_yaml(path: Path, type_: type[T], overrides: Mapping[str, str] = _NOTHIN
 
 def load_sheet(sheet: Sheet, type_: type[T], overrides: Mapping[str, str] = _NOTHING) -> Loaded[T]:
     """The same of a text that is read already."""
-    document = _overridden(_complete(sheet, type_), overrides)
+    document = _parsed(sheet).copy()
+    _complete(document, type_)
+    _override(document, overrides)
     return Loaded(struct_of(document, type_), document.public_sources())
 
 
@@ -71,7 +73,8 @@ def struct_of(document: Document, type_: type[T]) -> T:
 
 def load_tree(path: Path, overrides: Mapping[str, str] = _NOTHING) -> tuple[Any, Mapping[str, Source]]:
     """Read a YAML file as plain dicts, lists and scalars, and the source of each place. Raises UserError."""
-    document = _overridden(_parsed(read_sheet(path)), overrides)
+    document = _parsed(read_sheet(path)).copy()
+    _override(document, overrides)
     return document.tree, document.public_sources()
 
 
@@ -119,22 +122,17 @@ def _parsed(sheet: Sheet) -> Document:
     return Document(sheet.path, sheet.text)
 
 
-@lru_cache(maxsize=64)
-def _complete(sheet: Sheet, type_: type) -> Document:
-    """A parsed text with the keys written out of sections that it may leave out, so that they can be overridden."""
-    document = _parsed(sheet).copy()
+def _complete(document: Document, type_: type) -> None:
+    """Write out the keys of sections that the file may leave out, so that they can be overridden."""
     fields = msgspec.structs.fields(type_) if issubclass(type_, msgspec.Struct) else ()
     for field in fields if isinstance(document.tree, dict) else ():
         if isinstance(field.default, msgspec.Struct):
             document.fill(field.encode_name, msgspec.structs.asdict(field.default))
-    return document
 
 
-def _overridden(parsed: Document, overrides: Mapping[str, str]) -> Document:
-    document = parsed.copy()
+def _override(document: Document, overrides: Mapping[str, str]) -> None:
     for place, text in overrides.items():
         document.override(place, text)
-    return document
 
 
 def _convert(tree: Any, type_: type[T]) -> T:

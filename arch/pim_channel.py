@@ -1,4 +1,4 @@
-"""A channel of PIM DRAM behind its controller: the controller's sizes, and faults of a reference simulator."""
+"""A channel of PIM DRAM behind its controller: the controller's sizes, and when what may issue."""
 
 from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal, NamedTuple
@@ -35,34 +35,19 @@ class Controller(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     offers_per_ck: Annotated[int, msgspec.Meta(ge=1, le=16)]
 
 
-class ChannelFaults(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Departures of NeuPIMs' simulator from physics, in one channel: true reproduces it, false repairs it."""
+class ChannelRules(NamedTuple):
+    """What may issue when, beside the timings; the defaults are the physics.
 
-    MEANING: ClassVar[Mapping[str, str]] = {
-        "gemv_frees_row": "PIM_GEMV holds its row for tRTP after issue, however many COMPs it stands for",
-        "gemv_answers_early": "the result of a PIM_GEMV is read nCL + nBL after issue, however many COMPs",
-        "gwrites_overlap": "GWRITEs of one bank need no distance",
-        "gact_counts_little": "a G_ACT after an ACT waits tRRD only, and for the first bank only that it opens",
-        "gact_closes_early": "tRAS does not bind rows that G_ACT opened in a single row buffer",
-        "headers_early": "a PIM_HEADER issues before the commands of its tile have come",
-        "slack_stale": "a refresh in the next clock seems a whole interval away; time left for reads does not age",
-    }
+    unbound: timings of the part that bind nothing here. group_counted: an ACT before a G_ACT binds each bank that it
+    opens. gemv_answers_last: a result is read behind the last COMP of its PIM_GEMV. tiles_whole: a PIM_HEADER waits for
+    all commands of its tile. slack_exact: the time until a refresh is that of now, and what is left of it ages.
+    """
 
-    gemv_frees_row: bool
-    gemv_answers_early: bool
-    gwrites_overlap: bool
-    gact_counts_little: bool
-    gact_closes_early: bool
-    headers_early: bool
-    slack_stale: bool
-
-
-OPTIONAL_TIMING = {
-    "gemv_frees_row": "nENDPRE",
-    "gwrites_overlap": "nGWGW",
-    "gact_counts_little": "nACTGACT",
-    "gact_closes_early": "nGACTPRE",
-}
+    unbound: tuple[str, ...] = ()
+    group_counted: bool = True
+    gemv_answers_last: bool = True
+    tiles_whole: bool = True
+    slack_exact: bool = True
 
 
 Mode = Literal["dram", "blocked", "dual"]
@@ -70,7 +55,7 @@ PrechargeScope = Literal["bank", "group", "channel"]
 
 
 class PimChannel(NamedTuple):
-    """A part, its controller, its faults, and which PIM rows one PIM_PRECHARGE closes.
+    """A part, its controller, its rules, and which PIM rows one PIM_PRECHARGE closes.
 
     mode: no PIM; PIM in the only row buffer (part with `pim: newton`); PIM in a row buffer of its own (`pim: neupims`).
     """
@@ -78,11 +63,10 @@ class PimChannel(NamedTuple):
     part: Part
     mode: Mode
     controller: Controller
-    faults: ChannelFaults
+    rules: ChannelRules = ChannelRules()
     pim_precharge: PrechargeScope = "bank"
 
     def device(self) -> Part:
-        """The part without the timings that its faults leave out."""
-        gone = {name for fault, name in OPTIONAL_TIMING.items() if getattr(self.faults, fault)}
-        timing = {name: time for name, time in self.part.timing.items() if name not in gone}
+        """The part without the timings that bind nothing."""
+        timing = {name: time for name, time in self.part.timing.items() if name not in self.rules.unbound}
         return msgspec.structs.replace(self.part, timing=timing)

@@ -14,11 +14,12 @@ from pimloom.cycle_sim.npu_pim.heads import Heads
 from pimloom.cycle_sim.npu_pim.kernels import core as k
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
 from pimloom.cycle_sim.npu_pim.machine import Npu, PimError, drained, run
-from pimloom.cycle_sim.npu_pim.operators import NO_FAULTS, GemmFaults, by_row, by_tile, gemm
+from pimloom.cycle_sim.npu_pim.operators import WHAT_IT_NEEDS, GemmMoves, by_tile, gemm
 from pimloom.cycle_sim.npu_pim.program import Builder
 from pimloom.cycle_sim.npu_pim.program import Operator as BuilderOperator
 from pimloom.cycle_sim.npu_pim.prompt import Chunk, causal_attention
 from pimloom.mappers.kv import Shape, attend, logit
+from pimloom.systems.reference.neupims import by_row
 from tests.naive_cores import InOrder, OutOfOrder
 from tests.naive_neupims import Request
 from tests.naive_npu import Operator, Rules, Task
@@ -80,7 +81,7 @@ class Draw:
         if not plain and not released and rng.random() < 0.4:
             self.rules = replace(self.rules, cycle=Fraction(rng.choice([500, 625, 937, 1600, 2500]), CLOCK_PS))
         self.window: int | None = None
-        self.faults, self.loads_singly = NO_FAULTS, False
+        self.moves, self.loads_singly = WHAT_IT_NEEDS, False
         if released:
             self.switch()
         self.builder = Builder()
@@ -101,7 +102,7 @@ class Draw:
         self.loads_singly = rng.random() < 0.2
         if self.mode != "SINGLE":  # reads that fill it would wait for the PIM commands of a header, and these for them
             self.window = rng.choice([None, None, None, 8, 40])
-        self.faults = GemmFaults(on(), on(), on(), on())
+        self.moves = GemmMoves(on(), on(), on(), on())
         self.rules = replace(
             self.rules, hashed=on(), waits=21 in self.fixes, in_order=on(), shift=SHIFT * on(), late=on(),
             steps=rng.choice([2, 2, 2, 1, 3]) * on(), drained=rng.random() < 0.2,
@@ -141,7 +142,7 @@ class Draw:
                 made.singly = self.loads_singly
                 deep, across = (2, 40) if kind == "wide gemm" else (5, 7)
                 n_in, n_out = rng.randrange(1, deep * rows), rng.randrange(1, across * rows)
-                gemm(b, made, rng.randrange(1, 3 * rows), n_in, n_out, rows, 2, faults=self.faults)
+                gemm(b, made, rng.randrange(1, 3 * rows), n_in, n_out, rows, 2, moves=self.moves)
             elif kind in ("vector", "rows"):
                 cycles = rng.choice([0, 0, 1, 5, 40])
                 made = self.operator(kind, after, least=rng.randrange(cycles + 1))

@@ -2,12 +2,14 @@
 
 import numpy as np
 
-from pimloom.arch.pim_channel import ChannelFaults, Controller, Mode, PimChannel, PrechargeScope
+from pimloom.arch.neupims import Faults
+from pimloom.arch.pim_channel import Controller, Mode, PimChannel, PrechargeScope
 from pimloom.arch.system import load_part
 from pimloom.cycle_sim.npu_pim.build import build
 from pimloom.cycle_sim.npu_pim.kernels import engine
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
 from pimloom.cycle_sim.npu_pim.kernels.words import word_of
+from pimloom.systems.reference.neupims import channel_rules
 
 COMMAND = {
     "ACT": "ACT", "PRE": "PRE", "READ": "RD", "WRITE": "WR", "REFRESH": "REFab", "GWRITE": "GWRITE", "G_ACT": "G_ACT",
@@ -33,8 +35,8 @@ def spec(mode: str, fixes=(), precharge: PrechargeScope = "bank", part_name: str
     part = load_part(part_name, {"pim": "newton"} if mode == "SINGLE" else {}).value
     window = 96 if mode == "DRAM" and 5 not in fixes else 4352
     repaired = {name for fix in fixes for name in FIXES.get(fix, ())}
-    faults = ChannelFaults(**{name: name not in repaired for name in ChannelFaults.__struct_fields__})
-    return PimChannel(part, MODE[mode], Controller(32, 128, 128, window, 4, 8, 10, 2), faults, precharge)
+    rules = channel_rules(Faults(**{name: name not in repaired for name in Faults.__struct_fields__}))
+    return PimChannel(part, MODE[mode], Controller(32, 128, 128, window, 4, 8, 10, 2), rules, precharge)
 
 
 class Run:

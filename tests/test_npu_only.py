@@ -17,6 +17,7 @@ from pimloom.cycle_sim.npu_pim.machine import ArrayRule, Npu, run
 from pimloom.cycle_sim.npu_pim.program import Builder
 from pimloom.systems.devices.npu_pim.gpu import serve_gpu
 from pimloom.systems.devices.npu_pim.laid import channel_of
+from pimloom.systems.reference.neupims import one_by_one
 from tests import neupims_engine, neupims_stimuli
 from tests.command import call
 
@@ -93,7 +94,7 @@ def heads(kv_heads=2, shared=1, head_dim=128):
 def steps_of(tokens, serial, **shape):
     b = Builder()
     op = b.operator("fused_mha", (), in_order=True)
-    fused_mha(b, op, tokens, heads(**shape), serial=serial)
+    (one_by_one if serial else fused_mha)(b, op, tokens, heads(**shape))
     return op, [(cycles, loaded, *op.follows.get(i, (-1, 0))) for i, (cycles, loaded, _, _) in enumerate(op.tasks)]
 
 

@@ -1,4 +1,4 @@
-"""A PIM channel before its first clock: its table, its controller and its faults as plain arrays."""
+"""A PIM channel before its first clock: its table, its controller and its rules as plain arrays."""
 
 import numpy as np
 
@@ -75,7 +75,7 @@ def build(
 
 def policy_of(spec: PimChannel, part: Part) -> np.ndarray:
     """The controller's numbers in the order of `fields`."""
-    ck, c, faults, mode = part.cycles, spec.controller, spec.faults, spec.mode
+    ck, c, rules, mode = part.cycles, spec.controller, spec.rules, spec.mode
     opens = ck("tRCDRD")
     org = part.organization
     closed = {"bank": 1, "group": org.banks_per_group, "channel": org.banks}[spec.pim_precharge]
@@ -97,11 +97,11 @@ def policy_of(spec: PimChannel, part: Part) -> np.ndarray:
         f.FAW_CK: ck("tFAW"),
         f.FLOOR: c.pim_floor_ck,
         f.OFFERS: c.offers_per_ck,
-        f.EXACT_GROUP: not faults.gact_counts_little,
-        f.LATE_GEMV: not faults.gemv_answers_early,
+        f.EXACT_GROUP: rules.group_counted,
+        f.LATE_GEMV: rules.gemv_answers_last,
         f.CLOSED: closed if mode == "dual" else 1,
-        f.WHOLE: not faults.headers_early,
-        f.EXACT_SLACK: not faults.slack_stale,
+        f.WHOLE: rules.tiles_whole,
+        f.EXACT_SLACK: rules.slack_exact,
     }
     if mode != "dram":
         values |= {f.COPY_CK: ck("nGWRITE"), f.COMP_CK: ck("nCOMP"), f.GEMV_CK: ck("nGEMV"), f.TREE_CK: ck("nTREE")}

@@ -1,4 +1,4 @@
-"""A GEMM on the arrays and rows on the vector units as blocks and tasks, with the departures of NeuPIMs' simulator."""
+"""A GEMM on the arrays and rows on the vector units as blocks and tasks."""
 
 from typing import NamedTuple
 
@@ -7,8 +7,8 @@ from pimloom.cycle_sim.npu_pim.kernels import core as k
 from pimloom.cycle_sim.npu_pim.program import Builder, Operator
 
 
-class GemmFaults(NamedTuple):
-    """How NeuPIMs' simulator departs from a GEMM that loads and stores what it needs.
+class GemmMoves(NamedTuple):
+    """What a GEMM loads and stores, in which order; the defaults move what it needs.
 
     strip: the store of a tile writes all batch places of as many outputs as there are rows; bias_by_rows: a bias for
     each tile of rows, for which the store of its first outputs waits and no step; weights_first: before the activations
@@ -21,7 +21,7 @@ class GemmFaults(NamedTuple):
     early: bool = False
 
 
-NO_FAULTS = GemmFaults()
+WHAT_IT_NEEDS = GemmMoves()
 
 
 def gemm(
@@ -31,7 +31,7 @@ def gemm(
     *,
     by_output: bool = False,
     biased: bool = True,
-    faults: GemmFaults = NO_FAULTS,
+    moves: GemmMoves = WHAT_IT_NEEDS,
 ) -> None:  # fmt: skip
     """(rows x n_in) x (n_in x n_out) in tiles: bias first; weights once, activations once, stored after the last k.
 
@@ -44,7 +44,7 @@ def gemm(
     height = [min(tile, rows - n * tile) for n in range(batches)]
     weights: dict[tuple[int, int], int] = {}
     activations: dict[tuple[int, int], int] = {}
-    biases = ([width[0]] * batches if faults.bias_by_rows else width) if biased else []
+    biases = ([width[0]] * batches if moves.bias_by_rows else width) if biased else []
     bias = [b.load(op, w * element_bytes) for w in biases]
     by_depth = [(i, m) for i in range(down) for m in range(across)]
     steps = [
@@ -54,20 +54,20 @@ def gemm(
     ]
     for n, i, m in steps:
         wanted = [(weights, (i, m), depth[i] * width[m]), (activations, (n, i), height[n] * depth[i])]
-        for found, place, size in wanted if faults.weights_first else reversed(wanted):
+        for found, place, size in wanted if moves.weights_first else reversed(wanted):
             if place not in found:
                 found[place] = b.load(op, size * element_bytes)
     stores: dict[tuple[int, int], int] = {}
     for n, i, m in steps:
         if i == down - 1:
             strip = tile * min(max(rows - tile * m, 0), tile)
-            stores[n, m] = b.store(op, (strip if faults.strip else height[n] * width[m]) * element_bytes)
-            if faults.early and biased:
-                op.bias[stores[n, m]] = (bias[n] if m == 0 else -1) if faults.bias_by_rows else bias[m]
+            stores[n, m] = b.store(op, (strip if moves.strip else height[n] * width[m]) * element_bytes)
+            if moves.early and biased:
+                op.bias[stores[n, m]] = (bias[n] if m == 0 else -1) if moves.bias_by_rows else bias[m]
     for n, i, m in steps:
-        needs = weights[i, m], activations[n, i], *([] if faults.bias_by_rows else bias[m : m + 1])
+        needs = weights[i, m], activations[n, i], *([] if moves.bias_by_rows else bias[m : m + 1])
         loaded = k.TILE if m == 0 and not by_output else k.NOTHING
-        makes, adds = stores[n, m] if i == down - 1 else -1, stores[n, m] if faults.early else -1
+        makes, adds = stores[n, m] if i == down - 1 else -1, stores[n, m] if moves.early else -1
         b.step(op, k.GEMM, needs, loaded, store=makes, entry=adds)
 
 
@@ -83,11 +83,3 @@ def by_tile(
     needs = [b.load(op, height * size) for _ in range(operands) for height in heights]
     for height in heights:
         b.task(op, cycles, needs, b.store(op, height * (out or size)), wide=True)
-
-
-def by_row(b: Builder, op: Operator, rows: int, size: int, operands: int, cycles: int, shared: int = 0) -> None:
-    """Rows of `size` bytes on a vector unit each, as NeuPIMs' simulator has them: `shared` blocks are loaded for all
-    rows, then `operands` for each row, which is stored by itself. cycles: of a row."""
-    for_all = [b.load(op, size) for _ in range(shared)]
-    for row in [[b.load(op, size) for _ in range(operands)] for _ in range(rows)]:
-        b.task(op, cycles, [*row, *for_all], b.store(op, size))

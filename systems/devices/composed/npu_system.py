@@ -5,13 +5,12 @@ from msgspec.structs import asdict
 from pimloom.arch.composition import ArraysUnit, ComposedSystem, GemvUnit, PartMemory
 from pimloom.arch.error import UserError
 from pimloom.arch.link import Link
-from pimloom.arch.npu_pim import Arrays, Faults, Interleave, NpuPimSystem, Packing, PimDram
+from pimloom.arch.npu_pim import Arrays, Interleave, NpuPimSystem, Packing, PimDram
 from pimloom.arch.part_channel import one_channel, without_pim
 from pimloom.arch.system import System
 from pimloom.systems.devices.npu_pim.share import check_machine
 
 NO_LINK = Link(gbps=1, latency_ns=0, pj_per_bit=0, topology="ring")  # of one device, which sends nothing
-NO_FAULTS = Faults(**dict.fromkeys(Faults.__struct_fields__, False))
 
 
 def npu_system(system: System, name: str, pim: str | None = None, sub_batches: int = 1) -> System:
@@ -39,7 +38,6 @@ def npu_system(system: System, name: str, pim: str | None = None, sub_batches: i
         interleave=Interleave(sub_batches),
         packing=Packing("derived"),
         link=spec.peers or NO_LINK,
-        faults=NO_FAULTS,
     )
     try:
         check_machine(found, part)

@@ -5,24 +5,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pimloom.arch.pim_stream import COPY
 from pimloom.arch.units import ceil_div
-from pimloom.cycle_sim.npu_pim.fused import fused_mha
 from pimloom.cycle_sim.npu_pim.heads import Heads
 from pimloom.cycle_sim.npu_pim.program import Operator
 from pimloom.cycle_sim.npu_pim.prompt import Chunk, causal_attention
 from pimloom.energy.npu_pim import Work
-from pimloom.mappers.kv import Cache, attend, logit
+from pimloom.mappers.kv import Cache
 from pimloom.systems.devices.npu_pim.npu_program import NpuProgram
 from pimloom.systems.devices.npu_pim.parts import values_in_keys
 from pimloom.systems.devices.npu_pim.shard import Shard
 from pimloom.systems.devices.npu_pim.work import fused_work, lane_ops, prompt_work, sum_work
 from pimloom.workload.batch import Request, seen
 from pimloom.workload.op import Op
-
-NPU, PIM, RESULTS = range(3)  # ports
-ACTIVATION_BYTES = 512 * 2**20  # casys-kaist/NeuPIMs@f299af3: the buffer before the cache
-HEADER_BITS = 32  # casys-kaist/NeuPIMs@f299af3, NeuPIMSLogitSoftmax.cc: what it keeps of the address of a header for K
 
 
 class Placed(NamedTuple):
@@ -107,7 +101,7 @@ def _fused(b: NpuProgram, core: Sequence[Op], which: Sequence[Placed], after: Se
     heads = _heads(shard, core, which[0].request)
     tokens = [seen(at, heads.window or None) for at, _ in which]
     made = b.operator("fused_mha", after, in_order=True, least=shard.rule.latency_cyc + 1)
-    fused_mha(b.builder, made, tokens, heads, serial=shard.system.faults.attention_serial)
+    shard.rules.fused_mha(b.builder, made, tokens, heads)
     made.singly = shard.rule.drains
     b.work.append(fused_work(tokens, heads, _softmax(core).ops))
     return made.index
@@ -115,15 +109,12 @@ def _fused(b: NpuProgram, core: Sequence[Op], which: Sequence[Placed], after: Se
 
 def _on_pim(b: NpuProgram, core: Sequence[Op], which: Sequence[Placed], after: Sequence[int]) -> list[int]:
     """Logits, their softmax, and products with V: all requests step by step, or each by itself; the last ones."""
-    system = b.shard.system
-    faults, one_port = system.faults, system.faults.one_queue and system.interleave.sub_batches == 1
-    port, waits = NPU if one_port else PIM, faults.attend_waits_for_all
-    dispatched = faults.pim_dispatched_singly and system.dram.row_buffers == "blocked"
-    window, softmax = core[0].window, _softmax(core)
-    last, beside, stores = [], -1, port if waits or port == NPU else RESULTS
-    for mine in [which] if waits else [[each] for each in which]:
+    rules, window, softmax = b.shard.rules, core[0].window, _softmax(core)
+    port, stores, chained = rules.pim_port, rules.results_port, rules.each_by_itself
+    last, beside = [], -1
+    for mine in [[each] for each in which] if chained else [which]:
         logits = b.operator("logit", after, port=port, least=1, together=beside, stores_port=stores)
-        beside = -1 if waits else logits.index
+        beside = logits.index if chained else -1
         values = b.operator("attend", (logits.index,), port=port, least=1, together=beside, stores_port=stores)
         did = Work(), Work()
         for at, cache in mine:
@@ -131,7 +122,7 @@ def _on_pim(b: NpuProgram, core: Sequence[Op], which: Sequence[Placed], after: S
             more = _one_request(b, (logits, values), seen(at, window), cache, softmax)
             did = did[0].plus(more[0]), did[1].plus(more[1])
         b.work += did
-        logits.singly = values.singly = dispatched
+        logits.singly = values.singly = rules.pim_singly
         last.append(values.index)
     return last
 
@@ -141,33 +132,20 @@ def _one_request(
 ) -> tuple[Work, Work]:
     """Commands and vector work of a request; what the NPU does for its logits and for its results."""
     logits, values = made
-    shard, shape, into = b.shard, b.shard.shape, b.builder
-    faults, size = shard.system.faults, shard.element_bytes
-    fused = shard.system.dram.row_buffers == "dual"
-    exact = not faults.header_counts_rounded
-    counted = tokens * size if faults.vector_sizes_lost else tokens  # the simulator takes bytes for elements
-    wraps = 2**HEADER_BITS // shard.row_bytes if faults.header_rows_wrap else None
-    stream = logit(shape, tokens, cache.row_k, fused=fused, exact=exact, header_rows=wraps)
-    groups = _send(b, logits, cache.channel, _from_its_row(shard, stream))
+    shard, shape, into, rules = b.shard, b.shard.shape, b.builder, b.shard.rules
+    size = shard.element_bytes
+    groups = _send(b, logits, cache.channel, rules.logit(shape, tokens, cache.row_k))
     for h in range(shape.heads):
-        into.task(logits, softmax.cyc(shard, counted), [groups[h]], into.store(logits, tokens * size))
-    stream = attend(shape, tokens, cache.row_v, fused=fused, exact=exact, same_rows=faults.same_rows)
-    groups = _send(b, values, cache.channel, _from_its_row(shard, stream), by_tile=faults.adds_by_tile)
+        cycles = softmax.cyc(shard, rules.logits_seen(tokens))
+        into.task(logits, cycles, [groups[h]], into.store(logits, tokens * size))
+    stream = rules.attend(shape, tokens, cache.row_v)
+    groups = _send(b, values, cache.channel, stream, by_tile=rules.sums_by_tile)
     partial = ceil_div(tokens, shape.row)
-    if partial > 1 or not faults.attend_not_stored:
-        one = shard.vector_cyc("add", shape.head_dim * (size if faults.vector_sizes_lost else 1))
-        add = one if faults.vector_sizes_lost else (partial - 1) * one
-        for group in groups:
-            into.task(values, add, [group], into.store(values, shape.head_dim * size))
+    for group in groups if rules.stores_sums(partial) else ():
+        add = rules.sum_cyc(partial, shape.head_dim)
+        into.task(values, add, [group], into.store(values, shape.head_dim * size))
     done = Work(0, shape.heads * softmax.ops(tokens), 4 * shape.heads * tokens * size)  # scores come, shares go
     return done, sum_work(partial, shape.heads * shape.head_dim, size)
-
-
-def _from_its_row(shard: Shard, stream: np.ndarray) -> np.ndarray:
-    """The stream with q and logits where they lie: at the end of the buffer of activations."""
-    if not shard.system.faults.gwrites_of_row_0:
-        stream["row"][stream["cmd"] == COPY] = ceil_div(ACTIVATION_BYTES, shard.row_bytes) - 1
-    return stream
 
 
 def _send(b: NpuProgram, op: Operator, channel: int, stream: np.ndarray, by_tile: bool = False) -> list[int]:

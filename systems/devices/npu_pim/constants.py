@@ -24,7 +24,7 @@ def derived_constants(spec: PimChannel, shape: Shape) -> Constants:
     Streams of a GWRITE and n tiles each, again and again, run alone; in whole refresh periods each issues so many
     GWRITEs and tiles. Least squares over all n and both kinds give what one of each costs. Known ones are remembered.
     """
-    key = digest(spec.device(), spec.mode, spec.controller, spec.faults, spec.pim_precharge, shape._asdict())
+    key = digest(spec.device(), spec.mode, spec.controller, spec.rules, spec.pim_precharge, shape._asdict())
     if key not in _known:
         _known[key] = _measure(spec, shape)
     return _known[key]

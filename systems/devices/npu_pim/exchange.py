@@ -33,7 +33,7 @@ def exchange(
     """
     found = Exchange(*(dict.fromkeys(stages, 0) for _ in range(3)))
     for name, sums in talk.items():
-        if shard.system.faults.silent_devices or not sums:
+        if not shard.rules.devices_talk or not sums:
             continue
         sizes = [op.rows * op.n_out * shard.element_bytes for op in sums]
         took = sum(ceil_div(all_reduce_ps(shard.system.link, n, shard.tp), clock_ps) for n in sizes)

@@ -3,25 +3,22 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-import msgspec
 import numpy as np
 
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec
 from pimloom.arch.npu_pim import NpuPimSystem
-from pimloom.arch.pim_channel import ChannelFaults, Mode, PimChannel
+from pimloom.arch.pim_channel import PimChannel
 from pimloom.arch.system import System
 from pimloom.cycle_sim.npu_pim.machine import Npu
-from pimloom.mappers.packing import PUBLISHED, estimate_ck, pack, split
-from pimloom.mappers.partition import subset_sums
+from pimloom.mappers.packing import PUBLISHED, estimate_ck, pack
 from pimloom.systems.devices.npu_pim.constants import derived_constants
 from pimloom.systems.devices.npu_pim.contexts import attended
 from pimloom.systems.devices.npu_pim.layer import Layer, LayerProgram
 from pimloom.systems.devices.npu_pim.parts import batch_of
 from pimloom.systems.devices.npu_pim.shard import Shard
 from pimloom.systems.devices.npu_pim.share import Layers, check_memory, place_caches, shard_of
-
-NARROW_WINDOW = 96  # casys-kaist/NeuPIMs@f299af3: requests of a channel without PIM, NewtonSim.cc:41
+from pimloom.systems.reference.neupims import rules_of
 
 
 class Laid(NamedTuple):
@@ -61,7 +58,7 @@ def lay_out(
             f"interleave.sub_batches: expected 1 to {len(tokens)}, the requests of the batch, got {n}; each needs a "
             "request: give more, or --set interleave.sub_batches=1"
         )
-    if hardware.dram.row_buffers == "none" or not hardware.faults.cache_overallotted:
+    if hardware.dram.row_buffers == "none" or shard.rules.weights_take_rows:
         there = channels * part.organization.capacity_bytes
         check_memory(llm, tp, layers, contexts.tolist(), hardware.npu.element_bits, there)
     if hardware.dram.row_buffers != "none":  # else keys and values lie in all channels
@@ -75,30 +72,24 @@ def lay_out(
         ]
         parts = sub_batches(shard, spec, tokens, channel, n)
     if new is not None:
-        _check_new(hardware, contexts, new)
+        _check_new(shard, contexts, new)
         tokens = np.where(new > 1, contexts, tokens)  # the first of several new tokens sees what the last one does not
     layer = LayerProgram(shard, batch_of(contexts.tolist(), None if new is None else new.tolist()), *of_pair)
     layer.build([each.tolist() for each in parts])
     return Laid(layer, int(tokens.sum()), parts, spec, shard.machine)
 
 
-def _check_new(hardware: NpuPimSystem, contexts: np.ndarray, new: np.ndarray) -> None:
+def _check_new(shard: Shard, contexts: np.ndarray, new: np.ndarray) -> None:
     """Raise UserError for new tokens that the machine cannot compute."""
     if (new < 1).any() or (new > contexts).any():
         raise UserError("new tokens: expected at least one of each request, and no more than its context")
-    if hardware.faults.queues_in_order and (new > 1).any():
-        raise UserError("faults.queues_in_order: NeuPIMs' simulator computes no prompts; take --fidelity physical")
+    if (why := shard.rules.no_prompts) and (new > 1).any():
+        raise UserError(why)
 
 
 def channel_of(system: System) -> PimChannel:
-    """One channel of a device behind its controller, with its faults."""
-    hardware, part = system.of_kind(NpuPimSystem), system.memory
-    faults, controller, dram = hardware.faults, hardware.controller, hardware.dram
-    if dram.row_buffers == "none" and faults.narrow_window:
-        controller = msgspec.structs.replace(controller, window=NARROW_WINDOW)
-    mine = ChannelFaults(**{name: getattr(faults, name) for name in ChannelFaults.__struct_fields__})
-    mode: Mode = "dram" if dram.row_buffers == "none" else dram.row_buffers
-    return PimChannel(part, mode, controller, mine, dram.pim_precharge)
+    """One channel of a device behind its controller."""
+    return rules_of(system.of_kind(NpuPimSystem)).channel(system.memory)
 
 
 def estimate_of(shard: Shard, spec: PimChannel) -> Callable[[int], float]:
@@ -111,11 +102,12 @@ def estimate_of(shard: Shard, spec: PimChannel) -> Callable[[int], float]:
 def sub_batches(
     shard: Shard, spec: PimChannel, tokens: np.ndarray, channel: np.ndarray, parts: int
 ) -> list[np.ndarray]:
-    """The requests of each sub-batch: as Algorithm 3 deals them, or equal estimates in each channel."""
-    channels = shard.system.dram.channels
+    """The requests of each sub-batch."""
     if parts == 1:
         return [np.arange(len(tokens))]
-    if shard.system.faults.halves_by_number:
-        return split(channel, channels, parts)
-    estimate = estimate_of(shard, spec)
-    return subset_sums([round(estimate(n)) for n in tokens.tolist()], channel, channels, parts)
+
+    def estimates() -> list[int]:
+        estimate = estimate_of(shard, spec)
+        return [round(estimate(n)) for n in tokens.tolist()]
+
+    return shard.rules.divide(channel, parts, estimates)

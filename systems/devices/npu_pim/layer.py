@@ -68,5 +68,4 @@ class LayerProgram(NpuProgram):
 
     def _in_turn(self, layer: Layer, requests: Sequence[int]) -> Sequence[int]:
         """The requests of a sub-batch in the order in which PIM takes them."""
-        by_channel = self.shard.system.faults.requests_by_channel and layer.caches
-        return sorted(requests, key=lambda i: layer.caches[i].channel) if by_channel else requests
+        return self.shard.rules.in_turn(requests, layer.caches)

@@ -68,7 +68,7 @@ def serve_on_devices(
         for kind, group in dict(zip(kinds, groups, strict=True)).items()
     }
     runs = [[by_kinds[kind][m] for kind in kinds] for m in range(pp)]
-    clock_ps, silent = runs[0][0].clock_ps, shard.system.faults.silent_devices
+    clock_ps, silent = runs[0][0].clock_ps, not shard.rules.devices_talk
     sends = [0 if silent else len(mine) * llm.hidden_size * shard.element_bytes for mine in cut]
     waits = [ceil_div(bits_ps(shard.system.link, n), clock_ps) for n in sends]
     latency = 0 if silent else ceil_div(latency_ps(shard.system.link), clock_ps)

@@ -1,13 +1,16 @@
 """A device's share of a decoder layer, and what the machine needs to know of its NPU."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from pimloom.arch.llm import LlmSpec
 from pimloom.arch.npu_pim import NpuPimSystem
 from pimloom.arch.units import BITS_PER_BYTE, mhz_to_ps
-from pimloom.cycle_sim.npu.vectors import VectorOp, VectorUnits, vector_cyc
-from pimloom.cycle_sim.npu_pim.machine import ArrayRule, Npu, drained, overlapped
+from pimloom.cycle_sim.npu.vectors import VectorOp
+from pimloom.cycle_sim.npu_pim.machine import ArrayRule, Npu
 from pimloom.mappers.kv import Shape
+from pimloom.systems.npu_rules import NpuRules
+from pimloom.systems.reference.neupims import rules_of
 
 PASSES = 5  # casys-kaist/NeuPIMs@f299af3: of E x E weights, after which the NPU's addresses begin again
 
@@ -26,13 +29,15 @@ class Shard:
         """Bytes of an element."""
         return self.system.npu.element_bits // BITS_PER_BYTE
 
+    @cached_property
+    def rules(self) -> NpuRules:
+        """What decides sizes, orders and what waits."""
+        return rules_of(self.system)
+
     @property
     def rule(self) -> ArrayRule:
-        """How steps follow each other: as NeuPIMs' simulator has it, or that of its NPU alone."""
-        npu, alone = self.system.npu, self.system.dram.row_buffers == "none"
-        if alone and self.system.faults.arrays_drain:
-            return drained(npu.rows, npu.gemv_load_cyc)
-        return overlapped(npu.rows, npu.gemv_load_cyc, clamped=alone)
+        """How steps follow each other."""
+        return self.rules.arrays()
 
     @property
     def least_cyc(self) -> int:
@@ -48,24 +53,19 @@ class Shard:
     @property
     def machine(self) -> Npu:
         """What the machine needs to know of the NPU."""
-        system, faults, npu = self.system, self.system.faults, self.system.npu
-        address_bytes = PASSES * self.llm.hidden_size**2 * self.element_bytes
-        if not (system.dram.row_buffers == "none" and faults.blocks_shifted):
-            address_bytes //= self.tp
-        return Npu(
-            npu.rows, self.step_cyc, address_bytes, faults.hashed_lines, npu.dataflow == "os", self.rule,
-            clock_ps=mhz_to_ps(npu.clock_mhz), starts_early=faults.starts_early, vector_units=npu.vector_units,
-            in_order=faults.queues_in_order,
-            shift_bytes=self.element_bytes if faults.blocks_shifted else 0,
-            steps=system.controller.offers_per_ck if faults.interconnect else 0, late=faults.ends_seen_late,
+        npu, weight_bytes = self.system.npu, PASSES * self.llm.hidden_size**2 * self.element_bytes
+        return self.rules.machine(
+            Npu(
+                npu.rows, self.step_cyc, self.rules.address_bytes(weight_bytes, self.tp), False, npu.dataflow == "os",
+                self.rule, clock_ps=mhz_to_ps(npu.clock_mhz), vector_units=npu.vector_units,
+            )
         )  # fmt: skip
 
     @property
     def row_bytes(self) -> int:
         """Bytes of a row index: that row of all banks of all channels."""
-        return self.shape.row * self.element_bytes * self.shape.banks * self.system.dram.channels
+        return self.rules.row_bytes(self.shape)
 
     def vector_cyc(self, op: VectorOp, elements: int, rows: int = 1) -> int:
         """Cycles of `rows` rows of `elements` elements each on the vector units."""
-        npu = self.system.npu
-        return vector_cyc(VectorUnits(npu.vector_units, npu.vector_lanes), op, elements, rows)
+        return self.rules.vector_cyc(op, elements, rows)

@@ -9,14 +9,15 @@ from pimloom.arch.llm import LlmSpec
 from pimloom.arch.npu_pim import NpuPimSystem
 from pimloom.arch.part import Part
 from pimloom.arch.system import System
-from pimloom.arch.units import BITS_PER_BYTE, ceil_div, mhz_to_ps
+from pimloom.arch.units import BITS_PER_BYTE, ceil_div
 from pimloom.cycle_sim.npu_pim.kernels.dots import GROUP
 from pimloom.cycle_sim.npu_pim.kernels.fields import MOST_BANKS
 from pimloom.energy.npu_pim import no_activate
 from pimloom.mappers.kv import Cache, Shape, place
-from pimloom.systems.devices.npu_pim.attention import ACTIVATION_BYTES
 from pimloom.systems.devices.npu_pim.contexts import attended
 from pimloom.systems.devices.npu_pim.shard import Shard as LayerShard
+from pimloom.systems.npu_rules import ACTIVATION_BYTES
+from pimloom.systems.reference.neupims import rules_of
 from pimloom.workload.batch import Batch
 from pimloom.workload.need import ONE, LayerNeed, layer_need
 from pimloom.workload.shard import Shard, cut
@@ -67,18 +68,11 @@ def check_memory(
         )
 
 
-def allotted(llm: LlmSpec, tp: int, banks: int, *, everywhere: bool) -> int:
-    """Elements of a token that rows are reserved for: of this device's heads in whole tiles of V; or of all heads."""
-    if everywhere:
-        return llm.num_key_value_heads * llm.head_dim
-    return cut(llm, tp).kv_heads * ceil_div(llm.head_dim, banks) * banks
-
-
 def first_row(shard: LayerShard, layers: Layers) -> int:
-    """The first row of a channel that caches may have: behind the buffer of activations and, unless a fault leaves
-    them out, the weights of the device's `layers`."""
-    faulty, bits = shard.system.faults.cache_overallotted, shard.system.npu.element_bits
-    weights = 0 if faulty else weight_bytes(shard.llm, shard.tp, layers, bits)
+    """The first row of a channel that caches may have: behind the buffer of activations and the weights of the device's
+    `layers`."""
+    taken, bits = shard.rules.weights_take_rows, shard.system.npu.element_bits
+    weights = weight_bytes(shard.llm, shard.tp, layers, bits) if taken else 0
     return ceil_div(ACTIVATION_BYTES, shard.row_bytes) + ceil_div(weights, shard.row_bytes) + 1
 
 
@@ -98,6 +92,7 @@ def place_caches(shard: LayerShard, rows: int, layers: Layers, tokens: np.ndarra
 def shard_of(system: System, llm: LlmSpec, tp: int) -> LayerShard:
     """The model cut for `tp` devices. Raises UserError if it cannot be."""
     hardware, part = system.of_kind(NpuPimSystem), system.memory
+    rules = rules_of(hardware)
     check_machine(hardware, part)
     if llm.kv_lora_rank and hardware.dram.row_buffers != "none":
         raise UserError(
@@ -113,7 +108,7 @@ def shard_of(system: System, llm: LlmSpec, tp: int) -> LayerShard:
         row=part.organization.row_bytes * BITS_PER_BYTE // bits,
         banks=part.organization.banks,
         lanes=hardware.dram.lanes,
-        allotted=allotted(llm, tp, part.organization.banks, everywhere=hardware.faults.cache_overallotted),
+        allotted=rules.allotted(llm.num_key_value_heads, mine.kv_heads, llm.head_dim, part.organization.banks),
     )
     if llm.head_dim > shape.row and hardware.dram.row_buffers != "none":
         raise UserError(f"{llm.name}: a head of {llm.head_dim} elements is wider than a row of {shape.row}")
@@ -139,10 +134,6 @@ def check_machine(hardware: NpuPimSystem, part: Part) -> None:
         raise UserError(f"interleave.sub_batches: expected 1 without PIM, got {hardware.interleave.sub_batches}")
     if hardware.dram.row_buffers == "none" and hardware.npu.dataflow != "ws":
         raise UserError(f"npu.dataflow: expected ws without PIM, got {hardware.npu.dataflow}")
-    if hardware.faults.interconnect and mhz_to_ps(hardware.npu.clock_mhz) != part.tCK_ps:
-        raise UserError(
-            f"npu.clock_mhz: with faults.interconnect expected the clock of the memory, whose period is {part.tCK_ps} "
-            f"ps, got {hardware.npu.clock_mhz:g} MHz; --set npu.clock_mhz={1e6 / part.tCK_ps:.10g}"
-        )
+    rules_of(hardware).check(part)
     if hardware.energy is not None and hardware.dram.row_buffers != "none" and (why := no_activate(part)):
         raise UserError(f"dram.current.IDD0: {why}; give currents that fit, or a system without energy")

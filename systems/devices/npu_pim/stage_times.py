@@ -12,7 +12,7 @@ def stage_times(
     """Clocks of the stages, each until the next one starts, and of the operators by stage."""
     stages: dict[str, int] = {}
     times: dict[str, int] = {}
-    begin, at = 0, 0
+    begin, at, between_ck = 0, 0, layer.shard.rules.between_stages_ck
     for name, last in layer.stages.items():
         for title, start, end in merged(operators[at : max(last) + 1]):
             key, n = f"{name}.{title}", 2
@@ -20,14 +20,14 @@ def stage_times(
                 key, n = f"{name}.{title}.{n}", n + 1
             times[key] = end - start
         at = max(last) + 1
-        end = operators[at][1] if at < len(operators) else max(operators[o][2] for o in last) + layer.changes_late
+        end = operators[at][1] if at < len(operators) else max(operators[o][2] for o in last) + between_ck
         stages[name], begin = end - begin, end
     return stages, times
 
 
 def total(layer: LayerProgram, total_ck: int) -> int:
-    """Clocks of all stages; where their changes are not counted, as the released simulator's core counts them."""
-    return total_ck - (len(layer.stages) if layer.changes_late else int(layer.ends_late))
+    """Clocks of all stages."""
+    return layer.shard.rules.counted_ck(total_ck, len(layer.stages))
 
 
 def merged(operators: Iterable[tuple[str, int, int]]) -> Iterator[tuple[str, int, int]]:
