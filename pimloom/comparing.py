@@ -12,7 +12,8 @@ from pimloom.arch.units import J_PER_MJ, S_PER_MS
 from pimloom.running import check_outputs, progress_bar
 from pimloom.serving import layers_of
 from pimloom.show import show_line, show_rows
-from pimloom.systems.serving.comparing import WHOLE, Comparison, compare
+from pimloom.systems.devices.boundary import WHOLE
+from pimloom.systems.serving.comparing import Comparison, compare
 from pimloom.systems.serving.stepping import Wanted
 
 GIB = 2**30
@@ -59,7 +60,7 @@ def compare_command(
         fidelity="physical",
     )
     loads = [partial(load_system, name) for name in systems]
-    with progress_bar(f"{llm.name} on {len(systems)} systems", quiet) as progress:
+    with progress_bar(f"{llm.name} on {len(systems)} systems", quiet, _kernel(systems)) as progress:
         found, shown = compare(loads, llm, wanted, progress)
     check_outputs({"--json": json})  # once more: by now its inputs have been read
     page = None
@@ -68,6 +69,15 @@ def compare_command(
 
         page = write_page(html, found, shown)
     return Answer(found, partial(show_comparison, found, page))
+
+
+def _kernel(systems: Sequence[str]) -> object:
+    """What must be compiled before an NPU runs for the first time; None without one."""
+    if not any(load_system(name).kind == "npu_pim" for name in systems):
+        return None
+    from pimloom.cycle_sim.npu_pim.kernels.machine import run_all
+
+    return run_all
 
 
 def show_comparison(found: Comparison, page: Path | None) -> None:

@@ -8,7 +8,8 @@ import pytest
 
 import pimloom
 from pimloom.arch.error import UserError
-from pimloom.systems.serving.comparing import PART_OF, Compared, Phase, by_part, why
+from pimloom.systems.devices.boundary import PART_OF, by_part
+from pimloom.systems.serving.comparing import Compared, Phase, why
 from tests.command import call
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -112,6 +113,17 @@ def test_a_system_of_a_file_and_two_of_one_name(tmp_path):
     assert [one.system for one in found.systems] == ["t4", "gpu_a100"]
     with pytest.raises(UserError, match="two are called t4; rename a file"):
         pimloom.compare([mine, "t4"], model="gpt2", generate=2)
+
+
+def test_a_system_of_ones_own_beside_the_others(tmp_path):
+    phone, card = (ROOT / f"examples/systems/{name}.yaml" for name in ("phone", "pim_card"))
+    found = pimloom.compare([phone, card, "pim_gpt"], model="gpt2", prompt=6, generate=3, html=tmp_path)
+    assert [one.reason for one in found.systems] == [None] * 3
+    for one in found.systems[:2]:
+        if one.energy_by_part_j is not None:
+            assert set(one.energy_by_part_j) <= {"logic", "interface", "links"}
+            assert fsum(one.energy_by_part_j.values()) == pytest.approx(fsum((one.energy_by_cause_j or {}).values()))
+    assert "phone" in (tmp_path / "index.html").read_text()
 
 
 def test_every_cause_of_energy_has_its_part():

@@ -9,8 +9,9 @@ from pimloom.arch.units import J_PER_MJ, S_PER_MS
 from pimloom.reports.compare.steps import decode_figure, prompt_figure, trace
 from pimloom.reports.figures import stacked_bars
 from pimloom.reports.page import Card, Column, Figure, Notes, Page, Section, TableData, render
+from pimloom.systems.devices.boundary import WHOLE
 from pimloom.systems.devices.shown import Shown
-from pimloom.systems.serving.comparing import WHOLE, Compared, Comparison, Phase
+from pimloom.systems.serving.comparing import Compared, Comparison, Phase
 
 GIB = 2**30
 NOT_INSIDE = (

@@ -11,6 +11,7 @@ from pimloom.arch.llm import LlmSpec
 from pimloom.arch.system import System, digest
 from pimloom.arch.version import __version__
 from pimloom.systems.devices.area import area_mm2
+from pimloom.systems.devices.boundary import PARTS, by_part, parts_of
 from pimloom.systems.devices.device import Device, Share, device_of
 from pimloom.systems.devices.run import LIMITS, Run, behind
 from pimloom.systems.devices.shown import Shown
@@ -21,19 +22,6 @@ from pimloom.workload.batch import Batch
 from pimloom.workload.derive import ops
 from pimloom.workload.op import Op
 from pimloom.workload.shard import Shard
-
-BOUNDARY = ("DRAM", "interface", "logic", "static", "links", "host")
-WHOLE = "whole device"  # a figure that cannot be told apart: DRAM, interface, logic and static power together
-PART_OF = {  # cause of energy: the part of the boundary where it is spent
-    **dict.fromkeys(("background", "second_row_buffer", "activate", "read", "write", "refresh"), "DRAM"),
-    **dict.fromkeys(("gwrite", "g_act", "comp", "readres"), "DRAM"),  # COMPs of Newton and NeuPIMs: reads, MACs in them
-    **dict.fromkeys(("mac", "asic", "npu_mac", "npu_vector", "npu_scratchpad"), "logic"),
-    "interface": "interface",
-    "npu_static": "static",
-    "link": "links",
-    "power x time": WHOLE,
-}
-
 
 
 class Phase(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,7 +39,7 @@ class Phase(msgspec.Struct, frozen=True, kw_only=True):
 class Compared(msgspec.Struct, frozen=True, kw_only=True):
     """A system of a comparison; `reason` says why it cannot run the workload, all else is None then.
 
-    energy_by_part_j: of all devices and tokens, by BOUNDARY or WHOLE; a part that is not there has no figure. One
+    energy_by_part_j: of all devices and tokens, by PARTS or WHOLE; a part that is not there has no figure. One
     device has no links.
     memory_needed_bytes, memory_bytes: of one device.
     """
@@ -134,7 +122,7 @@ def compare(
             tp=wanted.tp,
             layers=wanted.layers,
             every=wanted.every,
-            boundary=[part for part in BOUNDARY if part != "links" or wanted.tp > 1],
+            boundary=[part for part in PARTS if part != "links" or wanted.tp > 1 or _linked(found)],
             systems=found,
             first=ran[0].system if ran else None,
             why=why(ran),
@@ -143,6 +131,11 @@ def compare(
         ),
         shown,
     )
+
+
+def _linked(found: Sequence[Compared]) -> bool:
+    """Whether one of them has links."""
+    return any("links" in (one.energy_by_part_j or {}) for one in found)
 
 
 def _one(
@@ -168,7 +161,7 @@ def _compared(device: Device, system: System, told: Generated, steps: Simulated,
         latency_s=told.latency_s,
         tokens_per_s=told.tokens_per_s,
         energy_per_token_j=told.energy_per_token_j,
-        energy_by_part_j=None if told.energy_by_cause_j is None else by_part(told.energy_by_cause_j),
+        energy_by_part_j=None if told.energy_by_cause_j is None else by_part(told.energy_by_cause_j, parts_of(system)),
         energy_by_cause_j=told.energy_by_cause_j,
         power_w=told.power_w,
         area_mm2=None if area is None else area * wanted.tp,
@@ -200,16 +193,6 @@ def _phase(steps: Sequence[tuple[Run, float]]) -> Phase | None:
         limits=limits,
         utilisation={name: share(lambda run: run.busy, name) for name in behind([run for run, _ in steps]).resources},
     )
-
-
-def by_part(joules: Mapping[str, float]) -> dict[str, float]:
-    """Energy by part of the boundary.
-
-    >>> by_part({"read": 1.0, "activate": 2.0, "mac": 0.5})
-    {'DRAM': 3.0, 'logic': 0.5}
-    """
-    parts = dict.fromkeys(PART_OF[cause] for cause in joules)
-    return {part: fsum(j for cause, j in joules.items() if PART_OF[cause] == part) for part in parts}
 
 
 def why(ran: Sequence[Compared]) -> str:

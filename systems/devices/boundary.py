@@ -1,0 +1,39 @@
+"""The boundary over which energies of systems are compared: in which part of it each cause is spent."""
+
+from collections.abc import Mapping
+from math import fsum
+
+from pimloom.arch.composition import ComposedSystem
+from pimloom.arch.system import System
+
+PARTS = ("DRAM", "interface", "logic", "static", "links", "host")
+WHOLE = "whole device"  # a figure that cannot be told apart: DRAM, interface, logic and static power together
+PART_OF = {  # cause of energy: the part of the boundary where it is spent
+    **dict.fromkeys(("background", "second_row_buffer", "activate", "read", "write", "refresh"), "DRAM"),
+    **dict.fromkeys(("gwrite", "g_act", "comp", "readres"), "DRAM"),  # COMPs of Newton and NeuPIMs: reads, MACs in them
+    **dict.fromkeys(("mac", "asic", "npu_mac", "npu_vector", "npu_scratchpad"), "logic"),
+    "interface": "interface",
+    "npu_static": "static",
+    "link": "links",
+    "power x time": WHOLE,
+}
+
+
+def parts_of(system: System) -> Mapping[str, str]:
+    """From cause to part. A composed system's causes are its units, memories, whose figure is of a bit on the pins, and
+    links."""
+    if system.kind != "composed":
+        return PART_OF
+    spec = system.of_kind(ComposedSystem)
+    of = {**dict.fromkeys(spec.links, "links"), **dict.fromkeys(spec.memories, "interface")}
+    return PART_OF | {"peers": "links"} | of | dict.fromkeys(spec.units, "logic")
+
+
+def by_part(joules: Mapping[str, float], parts: Mapping[str, str] = PART_OF) -> dict[str, float]:
+    """Energy by part of the boundary.
+
+    >>> by_part({"read": 1.0, "activate": 2.0, "mac": 0.5})
+    {'DRAM': 3.0, 'logic': 0.5}
+    """
+    named = dict.fromkeys(parts[cause] for cause in joules)
+    return {part: fsum(j for cause, j in joules.items() if parts[cause] == part) for part in named}
