@@ -18,7 +18,7 @@ from pimloom.workload.batch import Batch
 from pimloom.workload.derive import ops
 
 GPT2 = load_llm("gpt2")
-SMALL = load_llm("gpt3-7b")
+SMALL = load_llm("gpt2")
 NAMES = ("pim_gpt", "neupims", "npu_pim", "npu_only", "gpu_a100", "t4")
 
 

@@ -6,8 +6,11 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 
-ROOMS = ("arch", "cycle_sim", "energy", "mappers", "sweeping.point", "systems.devices", "systems.serving", "workload")
-ALONE = {"sweeping.definition": ("sweep.py",)}
+ROOMS = (
+    "arch", "cycle_sim", "energy", "mappers", "sweeping.point", "systems.devices", "systems.reference",
+    "systems.serving", "workload",
+)  # fmt: skip
+ALONE = {"sweeping.definition": ("sweep.py",), "systems": ("npu_rules.py", "viewed.py")}
 KINDS = (".py", ".yaml", ".json")
 
 

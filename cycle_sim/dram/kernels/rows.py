@@ -40,5 +40,5 @@ def move_rows(rows, c, row, at, low, span, open_banks):
         old = rows[b, OPENED]
         if old != row:
             if nodes > 0:
-                open_banks[n] += (row >= 0) - (old >= 0)
+                open_banks[n] += int(row >= 0) - int(old >= 0)
             rows[b, OPENED], rows[b, OPENER], rows[b, SINCE] = row, c, at
