@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pimloom.arch.error import UserError
+from pimloom.arch.files import prepare_folder
 from pimloom.arch.llm import load_llm
 from pimloom.arch.system import load_system
 from pimloom.arch.units import J_PER_MJ, S_PER_MS
@@ -43,6 +44,8 @@ def compare_command(
 ) -> Answer:
     """Compare as asked. Raises UserError."""
     check_outputs({"--json": json})
+    if html is not None:
+        _check_folder(html)
     if not systems:
         raise UserError("systems: expected names or paths, separated by commas, such as pim_gpt,npu_only")
     if twice := [name for name in systems if systems.count(name) > 1]:
@@ -69,6 +72,14 @@ def compare_command(
 
         page = write_page(html, found, shown)
     return Answer(found, partial(show_comparison, found, page))
+
+
+def _check_folder(html: Path) -> None:
+    """Make the page's folder before the work. Raises UserError if it cannot be made."""
+    try:
+        prepare_folder(html)
+    except UserError as error:
+        raise UserError(f"--html {html}: {str(error).replace('--out', '--html')}") from None
 
 
 def _kernel(systems: Sequence[str]) -> object:

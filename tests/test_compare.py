@@ -97,6 +97,7 @@ def test_nobody_can(tmp_path):
         ({"tp": 0}, "tp=0"),
         ({"prompt": 1024}, "gpt2 has positions for 1,024 tokens"),
         ({"layers": 13}, "expected 1 to 12"),
+        ({"html": "/proc/nowhere"}, "cannot write to /proc/nowhere"),
         ({"batch": True}, "batch: expected a whole number, got True"),
     ],
 )
