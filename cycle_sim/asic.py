@@ -19,9 +19,7 @@ def latency_cyc(npu: Npu, step: AsicStep) -> int:
             return lanes  # [design] nothing to fill: products of two values that lie in SRAM
         case "rotary":  # [design] x cos + x' sin: two products and a sum, which follows them; the slower one counts
             return max(ceil_div(2 * step.elements, npu.multipliers), ceil_div(step.elements, npu.adders))
-        case (
-            "choose"
-        ):  # [design] comparators beside the multipliers, as softmax's maximum has them; no pipeline to fill
+        case "choose":  # [design] comparators beside the multipliers, as softmax's maximum has; no pipeline to fill
             return step.passes * lanes
         case "layernorm":
             return npu.layernorm_passes * lanes + npu.fill_cyc

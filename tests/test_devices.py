@@ -15,7 +15,8 @@ from pimloom.systems.devices.npu_pim.serve import serve
 from pimloom.systems.devices.run import LIMITS, Run, Span, behind, covered_ps
 from pimloom.systems.devices.simulate import simulate
 from pimloom.workload.batch import Batch
-from pimloom.workload.derive import ops
+from pimloom.workload.derive import layer_ops, ops
+from pimloom.workload.shard import Shard
 
 GPT2 = load_llm("gpt2")
 SMALL = load_llm("gpt2")
@@ -90,6 +91,9 @@ def test_a_step_of_a_roofline_is_its_iteration(tp):
     run = checked(device("t4", tp=tp, layers=2).step(Batch.decode([20, 300])))
     assert run.end_ps == told.iteration_cyc * told.clock_ps and run.devices == tp
     assert run.device_j == told.iteration_energy_by_cause_j
+    made = layer_ops(GPT2, Batch.decode([20, 300]), Shard(tp=tp))
+    assert run.macs == 2 * sum(op.macs for op in made)
+    assert run.interface_bytes > 2 * 2 * sum(op.parameters for op in made if op.kind == "gemm")
 
 
 def test_time_that_is_covered():

@@ -1,6 +1,7 @@
 """A GPU or CPU at its roofline as a device: each operator takes the longer of its operations and its bytes."""
 
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec
@@ -19,6 +20,17 @@ from pimloom.workload.shard import Shard
 
 PROCESSOR, LAUNCHES = "processor", "launches"
 NS = PS_PER_NS * S_PER_PS  # times are whole nanoseconds
+
+
+class Layer(NamedTuple):
+    """A layer: its spans, its time, the least time of its operations and of its bytes; products, and bytes moved."""
+
+    spans: list[Span]
+    time_ps: int
+    compute_ps: int
+    memory_ps: int
+    macs: int
+    moved_bytes: int
 
 
 class RooflineDevice:
@@ -42,39 +54,42 @@ class RooflineDevice:
         tokens, new = [at.context for at in batch.requests], [at.new for at in batch.requests]
         check_memory(llm, share.tp, share.layers, tokens, gpu.element_bits, gpu.memory_bytes)
         decode = all(phase == "decode" for phase, *_ in batch.requests)
-        spans, at, least, by_layer = list[Span](), 0, [0, 0], dict[int, tuple[list[Span], int]]()
+        spans, at, by_layer = list[Span](), 0, dict[int, Layer]()
         for group in equal_layers(llm, range(share.layers)):
             work = layer_work(llm, share.tp, tokens, None if decode else new, group[0])
-            layer_spans, took, asked = self._layer(work)
-            least = [a + len(group) * b for a, b in zip(least, asked, strict=True)]
-            by_layer |= {layer: (layer_spans, took) for layer in group}
+            by_layer |= dict.fromkeys(group, self._layer(work))
         for layer in range(share.layers):
-            layer_spans, took = by_layer[layer]
-            spans += [span._replace(start_ps=span.start_ps + at, end_ps=span.end_ps + at) for span in layer_spans]
-            at += took
+            mine = by_layer[layer].spans
+            spans += [span._replace(start_ps=span.start_ps + at, end_ps=span.end_ps + at) for span in mine]
+            at += by_layer[layer].time_ps
+        every = by_layer.values()
         return Run(
             end_ps=at,
             spans=tuple(spans),
-            least_ps=dict(zip(("compute", "memory bandwidth"), least, strict=True)),
+            interface_bytes=sum(one.moved_bytes for one in every),
+            macs=sum(one.macs for one in every),
+            least_ps={
+                "compute": sum(one.compute_ps for one in every),
+                "memory bandwidth": sum(one.memory_ps for one in every),
+            },
             device_j={"power x time": gpu.power_w * (at * S_PER_PS)},
             devices=share.tp,
         )
 
-    def _layer(self, made: Iterable[Work]) -> tuple[list[Span], int, list[int]]:
-        """Spans of a layer, its time, and the least time of its operations and of its bytes [ps]."""
-        gpu, spans, at, least = self.spec, list[Span](), 0, [0, 0]
+    def _layer(self, made: Iterable[Work]) -> Layer:
+        gpu, spans, at, least, flops, total = self.spec, list[Span](), 0, [0, 0], 0, 0.0
         for work in made:
             moved = work.elements * gpu.element_bits / BITS_PER_BYTE
             end = at + round(work_s(gpu, work.flops, moved) / NS) * PS_PER_NS
             spans.append(Span(at, end, work.name, PROCESSOR))
             each = (min(round(s * PS_PER_S), end - at) for s in ceilings_s(gpu, work.flops, moved))
             least = [a + b for a, b in zip(least, each, strict=True)]
-            at = end
+            at, flops, total = end, flops + work.flops, total + moved
         kernels = max(gpu.kernels_per_layer - self.llm.parallel_attention, 0)  # one sum of input, attention and FFN
         if launch := round(kernels * gpu.launch_us * PS_PER_US / PS_PER_NS) * PS_PER_NS:
             spans.append(Span(at, at + launch, "kernel launch", LAUNCHES))
             at += launch
-        return spans, at, least
+        return Layer(spans, at, least[0], least[1], flops // 2, round(total))
 
     def capacity(self) -> Capacity:
         """Of one processor."""
