@@ -42,14 +42,10 @@ class Composed(NamedTuple):
 def compose(sheet: Sheet, overrides: Mapping[str, str], part: Callable[[str], Sheet]) -> Composed:
     """The composition of a file. part: the text of a part by name or path. Raises UserError."""
     document = Document(sheet.path, sheet.text)
-    below: dict[str, dict[str, str]] = {}
-    for place, text in overrides.items():
-        head, *rest = steps_of(place)
-        if head == "memories" and len(rest) > 1 and _is_of_part(document.tree, rest):
-            below.setdefault(str(rest[0]), {})[place.split(".", 2)[2]] = text
-        else:
-            document.override(place, text)
-    read = struct_of(document, _typed(document))
+    mine, below = split_memories(overrides, document.tree)
+    for place, text in mine.items():
+        document.override(place, text)
+    read = typed(document)
     memories, units = (msgspec.structs.asdict(read)[name] for name in ("memories", "units"))
     spec = replace(read, memories=_by_name(document, memories), units=_by_name(document, units))
     spec = ComposedSystem(**{name: getattr(spec, name) for name in ComposedSystem.__struct_fields__})
@@ -63,6 +59,30 @@ def compose(sheet: Sheet, overrides: Mapping[str, str], part: Callable[[str], Sh
         _check_unit(document, spec, name, found)
     _check_overlap(document, spec, found)
     return Composed(spec, {name: one for name, (one, _) in found.items()}, _sources(document, found))
+
+
+def split_memories(overrides: Mapping[str, str], tree: Any) -> tuple[dict[str, str], dict[str, dict[str, str]]]:
+    """Overrides of the composition itself, and by memory those of its part, without the place of the memory."""
+    mine: dict[str, str] = {}
+    below: dict[str, dict[str, str]] = {}
+    for place, text in overrides.items():
+        head, *rest = steps_of(place)
+        if head == "memories" and len(rest) > 1 and _is_of_part(tree, rest):
+            below.setdefault(str(rest[0]), {})[place.split(".", 2)[2]] = text
+        else:
+            mine[place] = text
+    return mine, below
+
+
+def typed(document: Document) -> msgspec.Struct:
+    """What a file says, its memories and units each read as what it is. Raises UserError."""
+    return struct_of(document, _typed(document))
+
+
+def part_places(tree: Any) -> list[str]:
+    """Where a file names its parts."""
+    memories = _mapping(tree if isinstance(tree, dict) else {}, "memories")
+    return [f"memories.{name}.part" for name, one in memories.items() if isinstance(one, dict) and "part" in one]
 
 
 def _is_of_part(tree: Any, rest: list[str | int]) -> bool:
@@ -129,6 +149,18 @@ def _check_names(document: Document, spec: ComposedSystem) -> None:
     at = {unit.memory for unit in spec.units.values()}
     for name in spec.memories.keys() - at:
         document.fail(f"memories.{name}", "no unit has it; name it in one, or leave it out")
+    _check_links(document, spec)
+
+
+def _check_links(document: Document, spec: ComposedSystem) -> None:
+    """Raise UserError for a link that nothing could cross: no phase has units of both its memories."""
+    there: dict[str, set[str]] = {}
+    for phase, _, units in placed(spec):
+        there.setdefault(phase, set()).update(spec.units[unit].memory for unit in units)
+    for name, wire in spec.links.items():
+        if not any({*wire.between} <= memories for memories in there.values()):
+            ends = " and ".join(wire.between)
+            document.fail(f"links.{name}", f"no phase runs on units of both {ends}; leave it out")
 
 
 def _check_runs(document: Document, spec: ComposedSystem) -> None:

@@ -12,6 +12,7 @@ from msgspec.structs import asdict
 
 from pimloom.arch.composition import ComposedSystem
 from pimloom.arch.composition_load import compose
+from pimloom.arch.composition_load import part_places as places_of_parts
 from pimloom.arch.document import NEAREST, SET, nearest
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec
@@ -272,6 +273,12 @@ def _lacks_pim(path: Path, device: str) -> str:
     have = [name for name in list_names("parts") if load_part(name).value.pim in ("newton", "neupims")]
     said = f"expected a part with Newton's or NeuPIMs' PIM ({', '.join(have)}), got {device}"
     return f"{path}: at $.dram.part: {said}; an NPU with any memory is npu_only"
+
+
+def part_places(sheet: Sheet) -> list[str]:
+    """The places at which a system names its parts."""
+    kind = kind_of(sheet)
+    return places_of_parts(tree_of(sheet)) if kind == "composed" else [] if kind == "roofline" else ["dram.part"]
 
 
 def split_overrides(overrides: Mapping[str, str], tree: dict[str, Any]) -> tuple[dict[str, str], dict[str, str]]:

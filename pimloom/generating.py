@@ -12,9 +12,7 @@ from pimloom.serving import layers_of, load_faithful
 from pimloom.show import show_line
 from pimloom.systems.devices.traits import traits
 from pimloom.systems.serving.generation import Generated, generate
-from pimloom.systems.serving.stepping import Wanted
-
-CHUNK = 2048  # tokens: vLLM's max_num_batched_tokens with chunked prefill [recalled]
+from pimloom.systems.serving.stepping import CHUNK, Wanted
 
 
 class Asked(NamedTuple):

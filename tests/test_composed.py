@@ -188,6 +188,12 @@ def test_every_key_decides_or_is_refused(tmp_path: Path) -> None:
           ("serial", "concurrent")], "cpu and pim share the channels of card in prefill; expected serial"),
         ([("links:\n  pcie: {between: [host, card], gbps: 256, latency_ns: 500, pj_per_bit: 5}\n", "")],
          "exchange data and no link joins these memories"),
+        ([("peers:", "  spare: {between: [host, other], gbps: 1, latency_ns: 0}\npeers:"),
+          ("memories:\n", "memories:\n  other: {gb_s: 1, bytes: 640000000000}\n"),
+          ("units:\n", "units:\n  late: {type: roofline, memory: other, peak_tflops: 1, peak_share: 1, "
+                       "memory_share: 1, launch_us: 0}\n"),
+          ("runs:\n", "runs:\n  verify: {all: late}\n")],
+         "links.spare: no phase runs on units of both host and other; leave it out"),
         ([FIELDS], "its part has no PIM commands"),
         ([("overlap: serial", "overlap: {experts: co-processed}")], "no phase names two units for experts"),
         ([("prefill: {cache_write: pim, all: cpu}", "prefil: {all: cpu}")], "unknown key 'prefil'"),

@@ -2,18 +2,18 @@
 
 import time
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pimloom.arch.error import UserError, one_line
 from pimloom.cycle_sim.runs import Known, Run
 from pimloom.sweeping.definition.sweep import Scalar
 from pimloom.sweeping.point.code import code_digest
 from pimloom.sweeping.point.decode import decode
+from pimloom.sweeping.point.prompts import from_prompts
 from pimloom.sweeping.point.results import flat
 from pimloom.sweeping.point.row import Outcome, Row, row_of
 from pimloom.sweeping.point.shared import Base, resolved
 from pimloom.systems.devices.area import area_mm2
-from pimloom.systems.devices.result import Result
 from pimloom.systems.devices.simulate import simulate
 
 
@@ -47,23 +47,26 @@ def _simulated(base: Base, point: Mapping[str, Scalar], known: Known) -> Outcome
         raise UserError(f"this worker runs other code ({code_digest()}) than the sweep ({base.code}): install the same")
     work = base.work(point)
     system, model = resolved(base, point, work), base.models[work.model]
+    if base.prompts:
+        values, digest = from_prompts(system, model, work)
+        return Outcome(_flat(values), digest)
     if base.kind == "npu_pim" or base.kind == "roofline" and base.batched:
         given = base.requests[work.requests] if work.requests else None
         return Outcome(*decode(system, model, work, given, base.seed))
     if work.batch not in (None, 1):
         raise UserError(f"workload.batch: {system.name} runs one sequence at a time, got {work.batch}")
     result = simulate(system, model, work.generate, seed=base.seed, prompt=work.prompt, known=known)
-    values = _flat(result)
+    values = _flat(result.as_dict())
     if system.part is not None:
         values["area_mm2"] = area_mm2(system)
     return Outcome(values, result.spec_digest)
 
 
-def _flat(result: Result) -> dict[str, float | int | None]:
+def _flat(result: Mapping[str, Any]) -> dict[str, float | int | None]:
     """The numbers of a result, those of its parts as `energy_by_cause_j.mac`."""
     found: dict[str, float | int | None] = {}
-    for name, value in result.as_dict().items():
-        if isinstance(value, dict):
+    for name, value in result.items():
+        if isinstance(value, Mapping):
             found |= {f"{name}.{flat(key)}": each for key, each in value.items()}
         else:
             found[name] = value

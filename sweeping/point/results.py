@@ -1,6 +1,7 @@
 """The result columns of each kind of system: names, units and meanings."""
 
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
 from pimloom.energy.npu_pim import CAUSES
 
@@ -68,17 +69,31 @@ DECODE = (
     Column("link_bytes", True, "bytes over all links"),
     Column("link_j", False, "energy of all links"),
 )
-
+FROM_PROMPTS = (
+    Column("time_to_first_token_max_s", False, "time until the first token of the last request"),
+    Column("prompt_s", False, "time of all prompts"),
+    Column("prompt_energy_j", False, "energy of all prompts"),
+    Column("prompt_iterations", True, "iterations of prompts"),
+    Column("decode_iterations", True, "iterations of decode"),
+    Column("simulated_iterations", True, "of all iterations, different ones that were simulated"),
+)
 
 OF_A_PROMPT = ("time_to_first_token_s", "time_per_output_token_s")
 NEED_FIGURES = ("energy_j", "energy_per_token_j", "power_w", "area_mm2")
 
 
-def columns_of(kind: str, *, batched: bool, figures: bool) -> list[Column]:
+def columns_of(kind: str, tree: Mapping[str, Any], *, batched: bool, prompts: bool) -> list[Column]:
     """Columns of the results of a kind of system, in order.
 
-    batched: a roofline that serves batches; figures: an NPU whose file gives those of energy and area.
+    tree: its file; batched: a roofline that serves batches; prompts: batches are simulated from their prompts on.
     """
+    figures = "energy" in tree
+    if kind == "composed":
+        names = [name for place in ("units", "memories", "links") for name in tree.get(place) or ()]
+        return [*_common(("area_mm2", "time_per_token_s")), *FROM_PROMPTS, *_causes((*dict.fromkeys(names), "peers"))]
+    if prompts:
+        found = [*_common(("time_per_token_s", *(() if figures else NEED_FIGURES))), *FROM_PROMPTS]
+        return [*found, *_causes(NPU_CAUSES)] if figures else found
     if kind == "pim":
         steps = [Column(f"time_by_step_s.{flat(name)}", False, f"time of {name}") for name in PIM_STEPS]
         return [*COMMON, *PIM, *_causes(PIM_CAUSES), *steps]
@@ -100,5 +115,5 @@ def flat(name: str) -> str:
     return name.replace(" ", "_")
 
 
-def _causes(names: tuple[str, ...]) -> list[Column]:
+def _causes(names: Iterable[str]) -> list[Column]:
     return [Column(f"energy_by_cause_j.{name}", False, f"energy of {name}") for name in names]

@@ -11,7 +11,7 @@ import msgspec
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec, load_llm
 from pimloom.arch.load import Sheet, read_sheet, tree_of
-from pimloom.arch.system import System, find, kind_of, part_sheet, resolve
+from pimloom.arch.system import System, find, kind_of, part_places, part_sheet, resolve
 from pimloom.sweeping.definition.sweep import WORKLOAD, Axis, Scalar, Sweep
 from pimloom.sweeping.point.code import code_digest
 from pimloom.sweeping.point.linked import Linked, linked_of
@@ -19,15 +19,14 @@ from pimloom.sweeping.point.requests import Given, read_given
 from pimloom.sweeping.point.results import Column, columns_of
 from pimloom.sweeping.point.workload import BATCHED, Work, check_key, check_together, check_value, work_of
 
-PART = "dram.part"
-
 
 class Base(msgspec.Struct, frozen=True, dict=True):
     """A sweep without its points. Files are here as text; a Base that has been through JSON gives the same rows.
 
-    parts: by name, or by the path that `dram.part` comes to. models, requests: all that points may name, by name. set,
-    workload: what is fixed. units: place of each axis -> unit of its numbers; types: -> type of its values, since 8,
-    8.0 and '8' are three. linked: linked axes by name; their values are names of what they set.
+    parts: by name, or by the path that a place such as `dram.part` comes to; parts_at: the names of each such place.
+    models, requests: all that points may name, by name. set, workload: what is fixed. units: place of each axis -> unit
+    of its numbers; types: -> type of its values, since 8, 8.0 and '8' are three. linked: linked axes by name; their
+    values are names of what they set.
     No digest depends on the order of a mapping. code: see `code_digest`.
     """
 
@@ -43,6 +42,7 @@ class Base(msgspec.Struct, frozen=True, dict=True):
     seed: int
     code: str
     linked: dict[str, Linked] = {}
+    parts_at: dict[str, list[str]] = {}
 
     @cached_property
     def head(self) -> str:
@@ -53,10 +53,11 @@ class Base(msgspec.Struct, frozen=True, dict=True):
     @cached_property
     def choices(self) -> dict[str, dict[str, str]]:
         """Key of the workload, or place -> name -> digest of what stands behind the name."""
-        parts = {name: _digest(sheet.text) for name, sheet in self.parts.items()}
+        texts = {name: _digest(sheet.text) for name, sheet in self.parts.items()}
+        parts = {place: {name: texts[name] for name in names} for place, names in self.parts_at.items()}
         models = {name: _digest(model) for name, model in self.models.items()}
         requests = {name: _digest(given) for name, given in self.requests.items()}
-        return {PART: parts, "model": models, "requests": requests}
+        return parts | {"model": models, "requests": requests}
 
     @cached_property
     def named(self) -> tuple[str, ...]:
@@ -88,12 +89,17 @@ class Base(msgspec.Struct, frozen=True, dict=True):
     @cached_property
     def possible(self) -> list[Column]:
         """What the system has data for, whatever the axes are called."""
-        return columns_of(self.kind, batched=self.batched, figures="energy" in tree_of(self.system))
+        return columns_of(self.kind, tree_of(self.system), batched=self.batched, prompts=self.prompts)
 
     @cached_property
     def batched(self) -> bool:
         """Whether the workload asks for a batch; a roofline without is simulated token by token."""
         return not BATCHED.isdisjoint({*self.workload, *self._axes})
+
+    @cached_property
+    def prompts(self) -> bool:
+        """Whether batches are simulated from their prompts on."""
+        return self.kind == "composed" or "chunk" in {*self.workload, *self._axes}
 
     @cached_property
     def _axes(self) -> list[str]:
@@ -125,9 +131,7 @@ def base_of(sweep: Sweep) -> Base:
     """Read all files that points of the sweep may need. Raises UserError."""
     sheet = read_sheet(find("systems", sweep.system))
     kind = kind_of(sheet)
-    if kind == "composed":
-        raise UserError(f"{sweep.system} is composed; a sweep takes systems of kind pim, npu_pim or roofline")
-    values = _values(sweep)
+    values, parts = _values(sweep), {place: _parts(sheet, sweep, place) for place in part_places(sheet)}
     for key, some in values.items():
         check_key(kind, key)
         for value in some:
@@ -136,7 +140,7 @@ def base_of(sweep: Sweep) -> Base:
     return Base(
         kind=kind,
         system=sheet,
-        parts={} if kind == "roofline" else _parts(sheet, sweep),
+        parts={name: part for found in parts.values() for name, part in found.items()},
         models={str(name): load_llm(str(name)) for name in values["model"]},
         requests={str(name): read_given(str(name)) for name in values.get("requests", ())},
         set=dict(sweep.set),
@@ -146,6 +150,7 @@ def base_of(sweep: Sweep) -> Base:
         seed=sweep.seed,
         code=code_digest(),
         linked=linked_of(sweep.axes),
+        parts_at={place: list(found) for place, found in parts.items()},
     )
 
 
@@ -168,18 +173,19 @@ def digest_of(base: Base, point: Mapping[str, Scalar]) -> str:
 def _behind(base: Base, point: Mapping[str, Any]) -> list[Any]:
     """Digests of the models, parts and requests that a point comes to, and what its linked axes set."""
     behind: list[Any] = []
-    part_chosen = PART in point
+    open_places = dict.fromkeys(sorted(base.parts_at.keys() - point.keys()))
     for place, value in point.items():
         if place not in base.linked:
             behind.append(base.choices[place.removeprefix(WORKLOAD)].get(str(value)))
             continue
         sets = base.linked[place].by_value.get(value)  # None: of a row whose value the axis no longer has
         behind.append(sets and sorted(sets.items()))
-        if sets and PART in sets:
-            part_chosen = True
-            behind.append(base.choices[PART].get(sets[PART]))
-    if not part_chosen:
-        behind += base.choices[PART].values()
+        for at, part in sorted((sets or {}).items()):
+            if at in open_places:
+                del open_places[at]
+                behind.append(base.choices[at].get(part))
+    for place in open_places:
+        behind += base.choices[place].values()
     for name in ("model", "requests"):
         if name in base.workload:
             behind += base.choices[name].values()
@@ -196,15 +202,24 @@ def _values(sweep: Sweep) -> dict[str, tuple[Scalar, ...]]:
     return {key: (value,) for key, value in sweep.workload.items()} | axes
 
 
-def _parts(sheet: Sheet, sweep: Sweep) -> dict[str, Sheet]:
-    """Every part that a point may name."""
-    axis = next((a.sets.get(PART, a.values) for a in sweep.axes if PART in (a.place, *a.sets)), ())
-    named = [str(value) for value in axis] or [sweep.set[PART]] if axis or PART in sweep.set else []
+def _parts(sheet: Sheet, sweep: Sweep, place: str) -> dict[str, Sheet]:
+    """Every part that a point may name at a place."""
+    axis = next((a.sets.get(place, a.values) for a in sweep.axes if place in (a.place, *a.sets)), ())
+    named = [str(value) for value in axis] or [sweep.set[place]] if axis or place in sweep.set else []
     if not named:
-        device = str(tree_of(sheet)["dram"]["part"])
+        device = _own_part(sheet, place)
         own = device.endswith((".yaml", ".yml"))
         named = [str(Path(sheet.path).parent / device) if own else device]
     return {name: part_sheet(name) for name in named}
+
+
+def _own_part(sheet: Sheet, place: str) -> str:
+    found = tree_of(sheet)
+    for key in place.split("."):
+        found = found.get(key) if isinstance(found, dict) else None
+    if not isinstance(found, str):
+        resolve(sheet, {})  # says what is wrong with the file
+    return str(found)
 
 
 def resolved(base: Base, point: Mapping[str, Scalar], work: Work) -> System:

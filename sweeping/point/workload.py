@@ -10,10 +10,16 @@ from pimloom.systems.serving.batching import POLICIES
 
 ALONE = ("model", "batch", "prompt", "generate")
 SERVED = (*ALONE, "every", "tp", "layers", "requests", "iterations")
-KEYS = {"pim": (*ALONE, "lm_head"), "roofline": SERVED, "npu_pim": (*SERVED, "pp", "fidelity", "policy")}
+KEYS = {
+    "pim": (*ALONE, "lm_head"),
+    "roofline": (*SERVED, "chunk"),
+    "npu_pim": (*SERVED, "chunk", "pp", "fidelity", "policy"),
+    "composed": (*ALONE, "every", "tp", "layers", "chunk"),
+}
 BATCHED = {"batch", "every", "tp", "layers", "requests", "iterations"}  # any of them: a roofline serves a batch
 FIDELITIES = ("physical", "released")
-_LEAST = {"batch": 1, "prompt": 0, "generate": 1, "every": 1, "tp": 1, "pp": 1, "layers": 1, "iterations": 1}
+_LEAST = {"batch": 1, "prompt": 0, "generate": 1, "every": 1, "tp": 1, "pp": 1, "layers": 1, "iterations": 1,
+          "chunk": 1}  # fmt: skip
 _WORDS = {"fidelity": FIDELITIES, "policy": POLICIES}
 MOST = 2**20  # of any of these numbers; the longest context elsewhere, too
 
@@ -34,6 +40,7 @@ class Work(NamedTuple):
     requests: str | None = None
     iterations: int | None = None
     lm_head: bool | None = None
+    chunk: int | None = None
 
 
 def check_key(kind: str, key: str) -> None:
@@ -65,7 +72,7 @@ def check_together(keys: Iterable[str]) -> None:
         raise UserError("workload: missing key 'model' (a preset or a config.json)")
     if "requests" not in given and "generate" not in given:
         raise UserError("workload: missing key 'generate' (tokens to generate)")
-    for key in ("prompt", "generate"):
+    for key in ("prompt", "generate", "chunk"):
         if "requests" in given and key in given:
             raise UserError(f"workload.{key}: the requests have their own lengths; leave it out")
     for key in ("iterations", "policy"):

@@ -13,6 +13,7 @@ from pimloom.systems.serving.decoding import side_by_side
 from pimloom.workload.batch import Batch
 
 Part = tuple[int, int]  # new tokens of a request, and those before them
+CHUNK = 2048  # tokens: vLLM's max_num_batched_tokens with chunked prefill [recalled]
 Progress = Callable[[int, int], None]
 Steps = tuple[list[Run], int, list[Run]]  # of prompts, how many of them were simulated; of decode
 

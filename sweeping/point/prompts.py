@@ -1,0 +1,42 @@
+"""Equal requests of a design point from their prompts on, as `pimloom run` has them."""
+
+from typing import Any
+
+from msgspec.structs import asdict
+
+from pimloom.arch.error import UserError
+from pimloom.arch.llm import LlmSpec
+from pimloom.arch.system import System
+from pimloom.sweeping.point.workload import Work
+from pimloom.systems.devices.area import area_mm2
+from pimloom.systems.devices.traits import traits
+from pimloom.systems.serving.generation import generate
+from pimloom.systems.serving.stepping import CHUNK, Wanted
+
+
+def from_prompts(system: System, llm: LlmSpec, work: Work) -> tuple[dict[str, Any], str]:
+    """Results by the name of their field, and the digest of what decides them. Raises UserError."""
+    if work.pp > 1:
+        raise UserError(f"workload.pp: prompts of {system.name} are simulated without pipelines, got {work.pp}")
+    if work.fidelity == "released" and (work.prompt or not traits(system.kind).faults):
+        raise UserError(f"workload.fidelity: no simulator of {system.name} computes prompts; expected physical")
+    if (layers := work.layers or llm.num_hidden_layers) > llm.num_hidden_layers:
+        raise UserError(f"workload.layers: expected 1 to {llm.num_hidden_layers}, the layers of {llm.name}")
+    found = generate(
+        system,
+        llm,
+        Wanted(
+            batch=work.batch or 1,
+            prompt=work.prompt,
+            generate=work.generate,
+            chunk=work.chunk or CHUNK,
+            every=work.every,
+            tp=work.tp,
+            layers=layers,
+            fidelity=work.fidelity,
+        ),
+    )
+    values = asdict(found)
+    one = area_mm2(system)
+    values["area_mm2"] = None if one is None else one * work.tp
+    return values, found.spec_digest
