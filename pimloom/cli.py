@@ -273,7 +273,7 @@ def trace(
             quiet=quiet,
         )
     )
-    from pimloom.trace_show import show_outcome, show_warnings
+    from pimloom.reports.terminal.trace import show_outcome, show_warnings
 
     show_warnings(result.warnings)
     output(result, json, None if quiet else lambda: show_outcome(result))

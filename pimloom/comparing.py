@@ -10,9 +10,9 @@ from pimloom.arch.files import prepare_folder
 from pimloom.arch.llm import load_llm
 from pimloom.arch.system import load_system
 from pimloom.arch.units import J_PER_MJ, S_PER_MS
+from pimloom.reports.terminal.show import show_line, show_rows
 from pimloom.running import check_outputs, progress_bar
 from pimloom.serving import layers_of
-from pimloom.show import show_line, show_rows
 from pimloom.systems.devices.boundary import WHOLE
 from pimloom.systems.serving.comparing import Comparison, compare
 from pimloom.systems.serving.stepping import Wanted

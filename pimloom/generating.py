@@ -7,9 +7,9 @@ from pimloom.arch.error import UserError
 from pimloom.arch.llm import load_llm
 from pimloom.arch.units import J_PER_MJ, S_PER_MS, S_PER_US
 from pimloom.cycle_sim.npu_pim.kernels.machine import run_all
+from pimloom.reports.terminal.show import show_line
 from pimloom.running import check_outputs, progress_bar
 from pimloom.serving import layers_of, load_faithful
-from pimloom.show import show_line
 from pimloom.systems.devices.traits import traits
 from pimloom.systems.serving.generation import Generated, generate
 from pimloom.systems.serving.stepping import CHUNK, Wanted

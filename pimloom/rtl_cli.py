@@ -45,8 +45,8 @@ def list_(json: Json = None) -> Answer:
 
 def blocks() -> Answer:
     """The blocks, with a line on each."""
+    from pimloom.reports.terminal.rtl import show_blocks
     from pimloom.rtl.flow.lookup import find_blocks, needs_extra
-    from pimloom.rtl_show import show_blocks
 
     with needs_extra():
         rows = [{"block": name, "summary": block.summary} for name, block in find_blocks().items()]
@@ -106,8 +106,8 @@ def verify(
     quiet: Quiet = False,
 ) -> Answer:
     """Simulate blocks against the models they mirror."""
+    from pimloom.reports.terminal.rtl import differing, show_verified
     from pimloom.rtl.flow.lookup import left_out, load_device, needs_extra, part_of
-    from pimloom.rtl_show import differing, show_verified
 
     _check_outputs(json, waves)
     with needs_extra(), _bar(f"verifying {block or 'all blocks'}", quiet) as progress:
@@ -134,8 +134,8 @@ def prove(
     quiet: Quiet = False,
 ) -> Answer:
     """Prove properties of a block with an SMT solver; the first time this takes minutes."""
+    from pimloom.reports.terminal.rtl import show_proofs, unproved
     from pimloom.rtl.flow.lookup import needs_extra, part_of
-    from pimloom.rtl_show import show_proofs, unproved
 
     _check_outputs(json)
     with needs_extra(), _bar(f"proving {block or 'all blocks'}", quiet) as progress:
@@ -158,8 +158,8 @@ def synth(
     quiet: Quiet = False,
 ) -> Answer:
     """Synthesise a block: area, longest path, FPGA resources."""
+    from pimloom.reports.terminal.rtl import show_syntheses
     from pimloom.rtl.flow.lookup import find_logic, left_out, load_device, needs_extra, part_of
-    from pimloom.rtl_show import show_syntheses
 
     _check_outputs(json)
     with needs_extra(), _bar(f"synthesising {block}", quiet) as progress:

@@ -8,8 +8,8 @@ from pimloom.arch.error import GateError
 from pimloom.arch.files import prepare_folder
 from pimloom.arch.system import PimSystem, load_system
 from pimloom.reports.rtl.study import SYSTEM, write_report
+from pimloom.reports.terminal.rtl import differing, unproved
 from pimloom.rtl.flow.lookup import needs_extra
-from pimloom.rtl_show import differing, unproved
 
 Progress = Callable[[int, int], None]
 

@@ -73,8 +73,8 @@ def run_any(wanted: Run) -> Ran:
 def _sequence(wanted: Run, batched: Mapping[str, object]) -> Ran:
     alone = {name: value for name, value in batched.items() if name not in ("batch", "tp", "pp") or value != 1}
     _refuse(alone, f"{wanted.system} runs one sequence at a time", {"requests": SEQUENCE})
+    from pimloom.reports.terminal.show import show_result
     from pimloom.running import RunFiles, Tokens, run_command
-    from pimloom.show import show_result
 
     tokens = Tokens(wanted.prompt or 0, 1024 if wanted.generate is None else wanted.generate)
     files = RunFiles(wanted.json, wanted.timeline, WINDOW if wanted.window is None else wanted.window)

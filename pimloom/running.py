@@ -74,8 +74,8 @@ def run_command(
         if not frame.events:
             ends = f"{result.latency_s / S_PER_US:,.1f} µs"
             raise UserError(f"--window {window}: nothing happens there, the run ends at {ends}")
+        from pimloom.reports.terminal.show import tokens_said
         from pimloom.reports.trace import timeline as draw
-        from pimloom.show import tokens_said
 
         title = f"{spec.name} on {hardware.name}, {tokens_said(*tokens)}"
         write_atomic(timeline, draw(hardware.part, frame.events, (frame.start_ps, frame.end_ps), title))

@@ -13,9 +13,9 @@ from pimloom.arch.load import nearest
 from pimloom.arch.neupims import Faults
 from pimloom.arch.system import System, load_system
 from pimloom.cycle_sim.npu_pim.kernels.machine import run_all
-from pimloom.decoding_show import show_decoded, show_served, show_source
 from pimloom.energy.npu_pim import activate_note
 from pimloom.mappers.packing import round_robin
+from pimloom.reports.terminal.decoding import show_decoded, show_served, show_source
 from pimloom.running import check_outputs, progress_bar
 from pimloom.systems.devices.npu_pim.parallel import smallest_batch
 from pimloom.systems.devices.npu_pim.served import Served

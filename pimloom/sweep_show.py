@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from pimloom.answer import Answer
-from pimloom.show import show_line, show_rows
+from pimloom.reports.terminal.show import show_line, show_rows
 from pimloom.sweeping.store.status import STATUS, status_of
 from pimloom.sweeping.table import open_table
 

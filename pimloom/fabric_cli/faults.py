@@ -43,7 +43,7 @@ def faults(
     """Statistics of a fault trace; without one, of a synthetic trace that is like the public one."""
     from pimloom.arch.files import write_table_csv
     from pimloom.arch.version import __version__
-    from pimloom.show import show_line
+    from pimloom.reports.terminal.show import show_line
     from pimloom.systems.fabric.faults.events import write_faults
     from pimloom.systems.fabric.faults.statistics import fault_statistics
     from pimloom.systems.fabric.faults.synthetic import node_names
@@ -96,7 +96,7 @@ def show_notes(notes: tuple[str, ...]) -> None:
 
 def _show(found: "FaultStatistics") -> None:
     from pimloom.arch.units import H_PER_DAY
-    from pimloom.show import show_line, show_rows
+    from pimloom.reports.terminal.show import show_line, show_rows
 
     def days(hours: float | None) -> str | None:
         return None if hours is None else f"{hours / H_PER_DAY:,.2f}"

@@ -138,7 +138,7 @@ def _chunks(schedule: Schedules, interleave: int | None) -> int:
 
 def _show(value: Mapping[str, Any]) -> None:
     from pimloom.arch.units import BYTES_PER_GB
-    from pimloom.show import show_line, show_rows
+    from pimloom.reports.terminal.show import show_line, show_rows
 
     moe = any(row["ep"] > 1 for row in value["rows"])
     sizes = ("tp", "pp", "dp", "ep") if moe else ("tp", "pp", "dp")
@@ -172,7 +172,7 @@ def _show(value: Mapping[str, Any]) -> None:
 
 
 def _show_sensitivity(value: Mapping[str, Any]) -> None:
-    from pimloom.show import show_line, show_rows
+    from pimloom.reports.terminal.show import show_line, show_rows
 
     columns = (
         ("case", "case", ""),

@@ -105,6 +105,6 @@ def _write(placed: "Placed", csv: Path | None, figure: Path | None, rows: Iterab
 
 
 def _show(placed: "Placed", found: Mapping[str, Any], optimum: bool) -> None:
-    from pimloom.fabric_cli.place_show import show_placed
+    from pimloom.reports.terminal.fabric.place import show_placed
 
     show_placed(placed, found, optimum)

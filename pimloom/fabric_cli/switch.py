@@ -89,7 +89,7 @@ def _check_outputs(events: Path, files: Mapping[str, str | Path | None]) -> None
 
 
 def _show(found: Mapping[str, Any]) -> None:
-    from pimloom.show import show_line, show_rows
+    from pimloom.reports.terminal.show import show_line, show_rows
 
     if found["rows"]:
         columns = [("request", "request", "d"), ("at_us", "at µs|r", ",.1f"), ("entry", "asks for", "")]

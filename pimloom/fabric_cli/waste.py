@@ -125,7 +125,7 @@ def _figure(plan: "Plan", trace: "Trace | None", rows: Sequence[dict[str, Any]],
 
 def _show(rows: Sequence[Mapping[str, Any]], plan: "Plan", trace: "Trace | None") -> None:
     from pimloom.arch.units import H_PER_DAY
-    from pimloom.show import show_line
+    from pimloom.reports.terminal.show import show_line
 
     if trace is not None:
         show_notes(trace.notes)
@@ -143,7 +143,7 @@ def _show(rows: Sequence[Mapping[str, Any]], plan: "Plan", trace: "Trace | None"
 
 def _show_each(rows: Sequence[Mapping[str, Any]], plan: "Plan", alone: bool) -> None:
     """All figures of a fabric and TP on a line."""
-    from pimloom.show import show_rows
+    from pimloom.reports.terminal.show import show_rows
 
     percent = ("fault_ratio", "waste_ratio_mean", "waste_ratio_p50", "waste_ratio_p99", "job_wait_ratio")
     shown = [dict(row) | {key: None if row[key] is None else 100 * row[key] for key in percent} for row in rows]
@@ -163,7 +163,7 @@ def _show_each(rows: Sequence[Mapping[str, Any]], plan: "Plan", alone: bool) -> 
 
 def _show_sweep(rows: Sequence[Mapping[str, Any]]) -> None:
     """Mean waste, a column for each fault ratio."""
-    from pimloom.show import show_line, show_rows
+    from pimloom.reports.terminal.show import show_line, show_rows
 
     ratios = [ratio for ratio in dict.fromkeys(row["fault_ratio"] for row in rows) if ratio is not None]
     lines: dict[tuple[str, int], dict[str, Any]] = {}

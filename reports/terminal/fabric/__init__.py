@@ -1,0 +1,1 @@
+"""What `pimloom fabric` prints."""
