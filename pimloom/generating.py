@@ -1,13 +1,12 @@
-"""What `pimloom run` does with equal requests from their prompts on: simulate, and print what they took."""
+"""What `pimloom run` does with equal requests from their prompts on."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import load_llm
-from pimloom.arch.units import J_PER_MJ, S_PER_MS, S_PER_US
 from pimloom.cycle_sim.npu_pim.kernels.machine import run_all
-from pimloom.reports.terminal.show import show_line
+from pimloom.reports.terminal.generation import show_generated
 from pimloom.running import check_outputs, progress_bar
 from pimloom.serving import layers_of, load_faithful
 from pimloom.systems.devices.traits import traits
@@ -59,31 +58,3 @@ def generate_command(
     with progress_bar(f"{llm.name} on {hardware.name}", quiet, run_all) as progress:
         found = generate(hardware, llm, wanted, progress)
     return Answer(found, lambda: show_generated(found))
-
-
-def show_generated(found: Generated) -> None:
-    """Print times and energy."""
-    show_line(
-        f"{found.model} on {found.system}, {found.fidelity}: {found.batch:,} requests, prompts of "
-        f"{found.prompt_tokens:,} tokens, {found.generated_tokens:,} tokens generated of each, tensor parallel over "
-        f"{found.tp}"
-    )
-    first, last = found.time_to_first_token_s / S_PER_MS, found.time_to_first_token_max_s / S_PER_MS
-    show_line(f"time to first token {first:,.3f} ms on average, {last:,.3f} ms at most")
-    if found.time_per_output_token_s is not None:
-        show_line(f"time per output token {found.time_per_output_token_s / S_PER_US:,.1f} µs")
-    show_line(
-        f"end to end {found.latency_s / S_PER_MS:,.3f} ms, {found.prompt_s / S_PER_MS:,.3f} ms of it prompts; "
-        f"{found.tokens_per_s:,.0f} tokens/s"
-    )
-    show_line(
-        f"{found.prompt_iterations:,} iterations of prompts, {found.decode_iterations:,} of decode; "
-        f"{found.simulated_iterations:,} different ones simulated"
-    )
-    if found.energy_j is None or found.energy_per_token_j is None or found.prompt_energy_j is None:
-        show_line("no energy: the system or its part does not give what it needs")
-        return
-    show_line(
-        f"energy {found.energy_j:,.3f} J of all devices, {found.prompt_energy_j:,.3f} J of it prompts; "
-        f"{found.energy_per_token_j / J_PER_MJ:,.3f} mJ per generated token; power {found.power_w:,.1f} W"
-    )

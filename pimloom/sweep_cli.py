@@ -60,7 +60,6 @@ def run(
     quiet: Quiet = False,
 ) -> Answer:
     """Simulate the points of a sweep that its folder does not have yet."""
-    from pimloom.sweep_show import standing
     from pimloom.sweeping.run import Options, run_sweep
 
     if json not in (None, "-"):
@@ -75,9 +74,17 @@ def run(
 @app.command("status", epilog="Example:  pimloom sweep status designs --json -")
 def status_(folder: Folder, json: Json = None) -> Answer:
     """Say how far a sweep is: points finished and failed, the best so far, its starts."""
-    from pimloom.sweep_show import standing
-
     return answer(standing(folder), json)
+
+
+def standing(folder: Path) -> Answer:
+    """How far a sweep is; fields as in docs/sweep.md. Raises UserError."""
+    from pimloom.reports.terminal.sweep import show_status
+    from pimloom.sweeping.store.status import STATUS, status_of
+    from pimloom.sweeping.table import open_table
+
+    found = {"folder": str(folder), **status_of(open_table(folder, STATUS))}
+    return Answer(found, lambda: show_status(found))
 
 
 @app.command(epilog="Example:  pimloom sweep export designs --parquet out.parquet")

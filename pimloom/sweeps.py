@@ -39,8 +39,8 @@ def run(
 @public
 def status(folder: str | Path) -> "Answer":
     """How far a sweep is: points asked, `finished` and `failed`, the best so far, its starts."""
+    from pimloom.sweep_cli import standing
     from pimloom.sweep_cli import status_ as command
-    from pimloom.sweep_show import standing
 
     return ask(command, locals(), standing)
 

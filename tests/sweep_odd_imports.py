@@ -5,7 +5,7 @@ import pandas
 import typer._adapters
 
 from pimloom import cli
-from pimloom import sweep_show as show
+from pimloom.reports.terminal import sweep as show
 from pimloom.sweeping import pareto, run
 from pimloom.sweeping.crew import cluster
 from pimloom.sweeping.definition.expression import parse

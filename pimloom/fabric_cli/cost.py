@@ -17,41 +17,6 @@ if TYPE_CHECKING:
     from pimloom.systems.fabric.waste import Plan
     from pimloom.systems.fabric.waste_file import WastePoint
 
-Columns = tuple[tuple[str, str, str], ...]
-
-COST: Columns = (
-    ("arch", "architecture", ""),
-    ("usd_per_gpu", "$/GPU|r", ",.2f"),
-    ("gb_s_per_gpu", "GB/s/GPU|r", ",.0f"),
-    ("usd_per_gb_s", "$/(GB/s)|r", ",.2f"),
-    ("w_per_gpu", "W/GPU|r", ",.2f"),
-    ("w_per_gb_s", "W/(GB/s)|r", ".3f"),
-    ("ratio_to_nvl72", "$/(GB/s) to NVL-72|r", ".1%"),
-    ("evidence", "evidence", ""),
-)
-PARTS: Columns = (
-    ("arch", "architecture", ""),
-    ("gpus", "GPUs|r", ",d"),
-    ("part", "part", ""),
-    ("count", "count|r", ",d"),
-    ("usd", "× $|r", ",.2f"),
-    ("usd_per_gpu", "$/GPU|r", ",.2f"),
-    ("w", "× W|r", ",.1f"),
-    ("w_per_gpu", "W/GPU|r", ",.2f"),
-    ("evidence", "evidence", ""),
-)
-AGGREGATE: Columns = (
-    ("arch", "architecture", ""),
-    ("gpus", "GPUs|r", ",d"),
-    ("tp", "TP|r", "d"),
-    ("fault_ratio", "faulty|r", ".2%"),
-    ("waste_ratio_mean", "wasted|r", ".2%"),
-    ("network_usd", "network $|r", ",.0f"),
-    ("idle_gpu_usd", "idle GPUs $|r", ",.0f"),
-    ("aggregate_usd_per_gpu", "$/GPU|r", ",.2f"),
-    ("network_w_per_usable_gpu", "W/usable GPU|r", ",.2f"),
-)
-
 
 def cost(
     arch: Arch = "all",
@@ -83,6 +48,7 @@ def cost(
     from pimloom.arch.topology.cluster import Cluster
     from pimloom.fabric_cli.writing import check_files, write_figure, write_rows
     from pimloom.reports.fabric.cost_figures import aggregate_figure, cost_figure
+    from pimloom.reports.terminal.fabric.cost import AGGREGATE, COST, PARTS
     from pimloom.reports.terminal.show import show_rows
     from pimloom.systems.fabric.cost import aggregate_rows, cost_rows, part_rows
     from pimloom.systems.settings import parse_settings

@@ -1,7 +1,6 @@
 """`pimloom fabric mfu`: how much of the GPUs' peak a training step uses, by fabric and scale."""
 
 import sys
-from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from pimloom.arch.fabric_cost import Hbd
     from pimloom.systems.fabric.mfu import Search
 
-PARTS = ("compute", "tp_all_reduce", "all_to_all", "p2p", "bubble", "dp_all_reduce")
 CHUNKS = 8  # v at most, where interleaved schedules are asked for without a number
 
 
@@ -74,6 +72,7 @@ def mfu(
     from pimloom.arch.training import load_training
     from pimloom.fabric_cli.writing import check_files, write_figure, write_rows
     from pimloom.reports.fabric.mfu_figure import mfu_figure
+    from pimloom.reports.terminal.fabric.mfu import show_mfu, show_sensitivity
     from pimloom.systems.fabric.mfu import Search
     from pimloom.systems.settings import parse_settings
 
@@ -95,7 +94,7 @@ def mfu(
     write_rows(csv, value["rows"])
     if figure is not None:
         write_figure(figure, mfu_figure(value["rows"]))
-    show = _show_sensitivity if sensitivity else _show
+    show = show_sensitivity if sensitivity else show_mfu
     told = answer(Answer(value, lambda: show(value), value["rows"]), json, quiet)
     seen = search.model.max_position_embeddings
     if search.training.recipe.sequence_tokens > seen and not quiet:
@@ -134,60 +133,3 @@ def _chunks(schedule: Schedules, interleave: int | None) -> int:
             raise UserError(f"--interleave {interleave}: 1f1b has 1 chunk; with --schedule interleaved it has more")
         return 1
     return interleave or CHUNKS
-
-
-def _show(value: Mapping[str, Any]) -> None:
-    from pimloom.arch.units import BYTES_PER_GB
-    from pimloom.reports.terminal.show import show_line, show_rows
-
-    moe = any(row["ep"] > 1 for row in value["rows"])
-    sizes = ("tp", "pp", "dp", "ep") if moe else ("tp", "pp", "dp")
-    rows = []
-    for row in value["rows"]:
-        shares = {f"{part}_share": row[f"{part}_s"] / row["step_s"] for part in PARTS}
-        split = {"split": "×".join(str(row[key]) for key in sizes), "memory_gb": row["memory_bytes"] / BYTES_PER_GB}
-        rows.append(row | shares | split)
-    columns = [
-        ("arch", "architecture", ""),
-        ("gpus", "GPUs|r", ",d"),
-        ("split", "×".join(sizes).upper() + "|r", ""),
-        *([("interleave", "v|r", "d")] if any(row["interleave"] > 1 for row in value["rows"]) else []),
-        ("mfu", "MFU|r", ".1%"),
-        ("ratio_to_dgx8", "to DGX|r", ".2f"),
-        ("step_s", "step s|r", ",.3f"),
-        ("compute_share", "work|r", ".1%"),
-        ("tp_all_reduce_share", "TP|r", ".1%"),
-        *([("all_to_all_share", "EP|r", ".1%")] if moe else []),
-        ("p2p_share", "P2P|r", ".1%"),
-        ("bubble_share", "bubble|r", ".1%"),
-        ("dp_all_reduce_share", "DP|r", ".1%"),
-        ("memory_gb", "GB|r", ",.1f"),
-    ]
-    show_rows(columns, rows)
-    at_most = "" if value["interleave"] == 1 else f", at most {value['interleave']} chunks"
-    show_line(
-        f"{value['model']} on {value['gpu']}: batch {value['batch']} of {value['sequence_tokens']} tokens, "
-        f"schedule {value['schedule']}{at_most}; ratios hold for these alone."
-    )
-
-
-def _show_sensitivity(value: Mapping[str, Any]) -> None:
-    from pimloom.reports.terminal.show import show_line, show_rows
-
-    columns = (
-        ("case", "case", ""),
-        ("batch", "batch|r", ",d"),
-        ("schedule", "schedule", ""),
-        ("interleave", "v ≤|r", "d"),
-        ("most_tp", "TP ≤|r", "d"),
-        ("hbd_gb_s", "GB/s|r", ",g"),
-        ("baseline_hbd_gb_s", "DGX GB/s|r", ",g"),
-        ("mfu", "MFU|r", ".1%"),
-        ("baseline_mfu", "of DGX|r", ".1%"),
-        ("ratio_to_dgx8", "ratio|r", ".2f"),
-    )
-    for gpus in dict.fromkeys(row["gpus"] for row in value["rows"]):
-        show_rows(columns, [row for row in value["rows"] if row["gpus"] == gpus])
-        show_line(
-            f"{value['model']} on {gpus:,d} {value['gpu']}; the first case is as asked, half is of its bandwidth."
-        )

@@ -73,6 +73,7 @@ def place(
     job = job_asked(
         nodes, tp, job_gpus, faults_asked(nodes, faulty, fault_ratio, seed), tor_size, gpus_per_node, arch, corners
     )
+    from pimloom.reports.terminal.fabric.place import show_placed
     from pimloom.running import progress_bar
     from pimloom.systems.fabric.place import node_rows, place_job, summary
 
@@ -82,7 +83,7 @@ def place(
     rows = list(node_rows(placed))
     _write(placed, csv, figure, rows)
     found |= {"fault_ratio": fault_ratio, "seed": None if fault_ratio is None else seed, "version": __version__}
-    told = answer(Answer(found, lambda: _show(placed, found, optimum), rows), json, quiet)
+    told = answer(Answer(found, lambda: show_placed(placed, found, optimum), rows), json, quiet)
     if placed.complaints:
         more = f" (and {len(placed.complaints) - 1} more)" if len(placed.complaints) > 1 else ""
         raise GateError(f"the hardware cannot hold this placement: {placed.complaints[0]}{more}", told)
@@ -102,9 +103,3 @@ def _write(placed: "Placed", csv: Path | None, figure: Path | None, rows: Iterab
         write_table_csv(csv, list(rows))
     if figure is not None and drawing is not None:
         write_atomic(figure, drawing)
-
-
-def _show(placed: "Placed", found: Mapping[str, Any], optimum: bool) -> None:
-    from pimloom.reports.terminal.fabric.place import show_placed
-
-    show_placed(placed, found, optimum)

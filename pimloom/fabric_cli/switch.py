@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 import typer
@@ -38,6 +38,7 @@ def switch(
     from pimloom.arch.optics_events import load_events
     from pimloom.arch.system import digest
     from pimloom.arch.version import __version__
+    from pimloom.reports.terminal.fabric.switch import show_switch
     from pimloom.running import progress_bar
     from pimloom.systems.fabric import switch as report
     from pimloom.systems.settings import parse_settings
@@ -71,7 +72,7 @@ def switch(
         write_atomic(csv, table_csv(rows, {}) if rows else ",".join(report.COLUMNS) + "\n")
     if timeline is not None:
         write_atomic(timeline, report.switch_timeline(run, f"{module.description}, {events.name}"))
-    return answer(Answer(result, lambda: _show(result), rows), json, quiet)
+    return answer(Answer(result, lambda: show_switch(result), rows), json, quiet)
 
 
 def _check_outputs(events: Path, files: Mapping[str, str | Path | None]) -> None:
@@ -86,29 +87,3 @@ def _check_outputs(events: Path, files: Mapping[str, str | Path | None]) -> None
             if (other := taken.setdefault(Path(file).resolve(), option)) != option:
                 raise UserError(f"{option} {file}: is the file of {other} too; name another")
             check_writable(Path(file), option)
-
-
-def _show(found: Mapping[str, Any]) -> None:
-    from pimloom.reports.terminal.show import show_line, show_rows
-
-    if found["rows"]:
-        columns = [("request", "request", "d"), ("at_us", "at µs|r", ",.1f"), ("entry", "asks for", "")]
-        columns += [("outcome", "outcome", ""), ("taken", "entry taken", ""), ("path", "path", "")]
-        show_rows([*columns, ("wait_us", "after µs|r", ",.1f"), ("why", "why", "")], found["rows"])
-    columns = [("state", "state", ""), ("path", "path", ""), ("start_us", "from µs|r", ",.1f")]
-    show_rows([*columns, ("duration_us", "for µs|r", ",.1f")], found["intervals"])
-    for row in found["failovers"]:
-        show_line(
-            f"failover: {row['left']} dark from {row['dark_us']:,.1f} µs; {row['taken']} live "
-            f"{row['down_us']:,.1f} µs later; work again at {row['work_again_us']:,.1f} µs, "
-            "when software has made its communicator again (timing.rebuild)"
-        )
-    for row in found["bursts"]:
-        show_line(
-            f"data from {row['at_us']:,.1f} to {row['end_us']:,.1f} µs: passed {row['passed_us']:,.1f} µs, "
-            f"lost {row['lost_us']:,.1f}, refused {row['refused_us']:,.1f}"
-        )
-    ps = found["clock_ps"]
-    show_line(
-        f"part: {found['part']}; control clock {ps:,d} ps; not switching {100 * found['live_share']:.2f} % of the time"
-    )

@@ -1,24 +1,12 @@
 """What `pimloom sweep` prints: how far a sweep is, and the best that it has found."""
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-from pimloom.answer import Answer
 from pimloom.reports.terminal.show import show_line, show_rows
-from pimloom.sweeping.store.status import STATUS, status_of
-from pimloom.sweeping.table import open_table
 
-
-def status(folder: Path) -> dict[str, Any]:
-    """How far a sweep is, as JSON values; fields as in docs/sweep.md. Raises UserError."""
-    return {"folder": str(folder), **status_of(open_table(folder, STATUS))}
-
-
-def standing(folder: Path) -> Answer:
-    """The same as a result that prints itself."""
-    found = status(folder)
-    return Answer(found, lambda: show_status(found))
+MOST_ERRORS = 5
+MOST_WORKLOADS = 10
 
 
 def show_status(found: Mapping[str, Any]) -> None:
@@ -54,7 +42,3 @@ def _point(point: Mapping[str, Any]) -> str:
 
 def _fronts(workloads: Sequence[object]) -> str:
     return "the front" if len(workloads) == 1 else f"the fronts of {len(workloads):,} workloads"
-
-
-MOST_ERRORS = 5
-MOST_WORKLOADS = 10
