@@ -6,8 +6,9 @@ from typing import NamedTuple
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import load_llm
 from pimloom.cycle_sim.npu_pim.kernels.machine import run_all
+from pimloom.outputs import check_outputs
 from pimloom.reports.terminal.generation import show_generated
-from pimloom.running import check_outputs, progress_bar
+from pimloom.running import progress_bar
 from pimloom.serving import layers_of, load_faithful
 from pimloom.systems.devices.traits import traits
 from pimloom.systems.serving.generation import Generated, generate

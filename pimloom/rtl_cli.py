@@ -9,9 +9,10 @@ from typing import Annotated, Any
 import typer
 
 from pimloom.answer import Answer
-from pimloom.arch.error import GateError, UserError
+from pimloom.arch.error import GateError
 from pimloom.arch.version import __version__
 from pimloom.output import Json, Quiet, answer
+from pimloom.outputs import check_outputs
 
 PART = "gddr6_pim_gpt"
 
@@ -73,8 +74,7 @@ def emitted(block: str, part: str, out: str = "-", quiet: bool = True) -> str:
     from pimloom.arch.files import write_atomic
     from pimloom.rtl.flow.lookup import build, load_device, needs_extra, part_of
 
-    if out != "-":
-        _check_file(Path(out), "--out")
+    check_outputs({"--out": out})
     with needs_extra(), _bar(f"emitting {block}", quiet) as progress:
         from pimloom.rtl.header import header
         from pimloom.rtl.verilog import to_verilog
@@ -109,7 +109,7 @@ def verify(
     from pimloom.reports.terminal.rtl import differing, show_verified
     from pimloom.rtl.flow.lookup import left_out, load_device, needs_extra, part_of
 
-    _check_outputs(json, waves)
+    check_outputs({"--json": json, "--waves": waves})
     with needs_extra(), _bar(f"verifying {block or 'all blocks'}", quiet) as progress:
         from pimloom.rtl.flow.verify import verify as run
 
@@ -137,7 +137,7 @@ def prove(
     from pimloom.reports.terminal.rtl import show_proofs, unproved
     from pimloom.rtl.flow.lookup import needs_extra, part_of
 
-    _check_outputs(json)
+    check_outputs({"--json": json})
     with needs_extra(), _bar(f"proving {block or 'all blocks'}", quiet) as progress:
         from pimloom.rtl.flow.prove import prove as run
 
@@ -161,7 +161,7 @@ def synth(
     from pimloom.reports.terminal.rtl import show_syntheses
     from pimloom.rtl.flow.lookup import find_logic, left_out, load_device, needs_extra, part_of
 
-    _check_outputs(json)
+    check_outputs({"--json": json})
     with needs_extra(), _bar(f"synthesising {block}", quiet) as progress:
         from pimloom.rtl.flow.synth import all_blocks, synthesize
 
@@ -185,20 +185,6 @@ def _note(quiet: bool) -> Callable[[str], None]:
     """Sentences about what takes long, where the progress bar is."""
     loud = not quiet and sys.stderr.isatty()
     return lambda text: print(f"pimloom: {text}", file=sys.stderr) if loud else None
-
-
-def _check_outputs(json: str | None, waves: Path | None = None) -> None:
-    for file, option in ((json if json != "-" else None, "--json"), (waves, "--waves")):
-        if file is not None:
-            _check_file(Path(file), option)
-    if waves is not None and json == str(waves):
-        raise UserError(f"--waves {waves}: is the file of --json too; name another")
-
-
-def _check_file(file: Path, option: str) -> None:
-    from pimloom.running import check_writable
-
-    check_writable(file, option)
 
 
 def _plain(rows: Iterable[Any]) -> list[dict[str, Any]]:

@@ -1,19 +1,19 @@
 """What `pimloom run` does: read the arguments, simulate with a progress bar, write the timeline."""
 
-import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from pimloom.arch.error import UserError
-from pimloom.arch.files import check_not_read, write_atomic
+from pimloom.arch.files import write_atomic
 from pimloom.arch.llm import load_llm
 from pimloom.arch.system import load_system
 from pimloom.arch.units import PS_PER_US, S_PER_US
 from pimloom.cycle_sim.advance import advance
+from pimloom.outputs import check_outputs
 from pimloom.systems.devices.result import Result
 from pimloom.systems.devices.simulate import Window, positions, simulate
 from pimloom.systems.settings import parse_settings
@@ -93,28 +93,6 @@ def parse_window(text: str) -> tuple[int, int]:
     if high - low > LONGEST_WINDOW_US * PS_PER_US:
         raise UserError(f"--window {text}: expected at most {LONGEST_WINDOW_US} µs: longer timelines fill no screen")
     return low, high
-
-
-def check_outputs(named: Mapping[str, str | Path | None]) -> None:
-    """Raise UserError unless all files can be written, differ, and were not read so far; `-` is stdout."""
-    taken: dict[Path, str] = {}
-    for option, file in named.items():
-        if file is not None and str(file) != "-":
-            check_writable(Path(file), option)
-            if (other := taken.setdefault(Path(file).resolve(), option)) != option:
-                raise UserError(f"{option} {file}: is the file of {other} too; name another")
-
-
-def check_writable(path: Path, option: str) -> None:
-    """Raise UserError if a file could not be written, before the work whose result it is to hold."""
-    folder = path.parent
-    if not folder.is_dir():
-        raise UserError(f"{option} {path}: there is no folder {folder}; make it first")
-    if path.is_dir():
-        raise UserError(f"{option} {path}: is a folder; name a file in it")
-    if not os.access(path if path.exists() else folder, os.W_OK):
-        raise UserError(f"{option} {path}: not writable; choose another place")
-    check_not_read(path, option)
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from pimloom.answer import Answer
 from pimloom.arch.error import UserError
 from pimloom.arch.inputs import note_named
 from pimloom.output import Json, Quiet, answer
+from pimloom.outputs import check_outputs
 
 DEFAULT = "run"
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a sweep.")]
@@ -62,11 +63,8 @@ def run(
     """Simulate the points of a sweep that its folder does not have yet."""
     from pimloom.sweeping.run import Options, run_sweep
 
-    if json not in (None, "-"):
-        from pimloom.running import check_writable
-
-        note_named(file)
-        check_writable(Path(json or ""), "--json")
+    note_named(file)
+    check_outputs({"--json": json})
     folder = run_sweep(file, out, Options(scheduler, workers, timeout_per_point, retry_failed, quiet, wait))
     return answer(standing(folder), json, quiet)
 
@@ -94,7 +92,6 @@ def export(
     csv: Annotated[Path | None, typer.Option(metavar="FILE", help="Write all rows as CSV.")] = None,
 ) -> None:
     """Write the rows of a sweep to one file; `feasible` and `pareto` say which hold the constraints and are best."""
-    from pimloom.running import check_outputs
     from pimloom.sweeping.store.export import export_csv, export_parquet
     from pimloom.sweeping.table import open_table
 

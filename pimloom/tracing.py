@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pimloom.arch.error import UserError
-from pimloom.arch.inputs import note_named
 from pimloom.arch.version import __version__
-from pimloom.running import check_writable, progress_bar
+from pimloom.outputs import check_outputs
+from pimloom.running import progress_bar
 from pimloom.systems.memory.tracing import Wanted, find_memory, logs_of, requests_of
 
 UNKNOWN_COMPRESSION = (".bz2", ".xz", ".lz4", ".zip", ".7z")
@@ -49,24 +49,13 @@ def trace_command(wanted: Wanted) -> "Outcome":
 
 def _check_outputs(wanted: Wanted) -> None:
     """Raise UserError unless all files asked for can be written, and differ."""
-    named = {
-        "--json": Path(wanted.json) if wanted.json not in (None, "-") else None,
-        "--commands": wanted.commands,
-        "--request-log": wanted.request_log,
-        "--timeline": wanted.timeline,
-    }
-    read = {"the trace": wanted.trace, "the memory": Path(wanted.memory)}
-    read["--controller"] = Path(wanted.controller or "")
-    taken = {file.resolve(): what for what, file in read.items() if file is not None and file.is_file()}
-    for file in read.values():
-        note_named(file)
-    for option, file in named.items():
-        if file is not None:
-            if str(file) == "-" or file.suffix in UNKNOWN_COMPRESSION:
-                raise UserError(f"{option} {file}: expected a file, plain or .gz or .zst")
-            if (other := taken.setdefault(file.resolve(), option)) != option:
-                raise UserError(f"{option} {file}: is the file of {other} too; name another")
-            check_writable(file, option)
+    logs = {"--commands": wanted.commands, "--request-log": wanted.request_log, "--timeline": wanted.timeline}
+    for option, file in logs.items():
+        if file is not None and (str(file) == "-" or file.suffix in UNKNOWN_COMPRESSION):
+            raise UserError(f"{option} {file}: expected a file, plain or .gz or .zst")
+    named = {"the trace": wanted.trace, "the memory": wanted.memory, "--controller": wanted.controller}
+    read = {what: file for what, file in named.items() if file is not None and Path(file).is_file()}
+    check_outputs({"--json": wanted.json, **logs}, read)
 
 
 def _check_use(wanted: Wanted) -> None:

@@ -1,15 +1,15 @@
 """`pimloom fabric faults`: what a fault trace says, and synthetic traces like the public one."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from pimloom.answer import Answer
 from pimloom.arch.error import UserError
-from pimloom.arch.inputs import note_named
 from pimloom.fabric_cli.options import Csv, Seed
 from pimloom.output import Json, Quiet, answer
+from pimloom.outputs import check_outputs
 from pimloom.systems.fabric.faults.asked import find_trace
 
 Faults = Annotated[
@@ -60,23 +60,3 @@ def faults(
     if synthesise is not None and not quiet and json != "-":
         show_line(f"wrote {synthesise}")
     return told
-
-
-def check_outputs(written: dict[str, Any], read: dict[str, Path | None]) -> None:
-    """Raise UserError unless all files asked for can be written, and differ from one another and from what is read."""
-    from pimloom.running import check_writable
-
-    for file in read.values():
-        note_named(file)
-    taken = {file.resolve(): option for option, file in read.items() if file is not None}
-    for option, name in written.items():
-        if name is None or (option == "--json" and name == "-"):
-            continue
-        file = Path(name)
-        if str(file) == "-":
-            raise UserError(f"{option} -: expected a file; only --json - is stdout")
-        if (other := taken.setdefault(file.resolve(), option)) != option:
-            raise UserError(f"{option} {file}: is the file of {other} too; name another")
-        check_writable(file, option)
-        if option == "--figure" and file.suffix != ".svg":
-            raise UserError(f"--figure {file}: figures are SVG; name a file that ends in .svg")

@@ -10,9 +10,9 @@ import typer
 from pimloom.answer import Answer
 from pimloom.arch.error import GateError, UserError
 from pimloom.arch.version import __version__
-from pimloom.fabric_cli.faults import check_outputs
 from pimloom.fabric_cli.options import Csv, GpusPerNode, Seed
 from pimloom.output import Json, Quiet, answer
+from pimloom.outputs import check_outputs
 from pimloom.systems.fabric.place_asked import faults_asked, job_asked
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def place(
 
     Waste: healthy nodes that no further group fits on, as a share of all nodes.
     """
-    check_outputs({"--json": json, "--csv": csv, "--figure": figure}, {})
+    check_outputs({"--json": json, "--csv": csv, "--figure": figure})
     if not 0 <= dcn_share <= 1:
         raise UserError(f"--dcn-share {dcn_share}: expected a share from 0 to 1")
     job = job_asked(

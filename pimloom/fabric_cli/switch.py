@@ -1,6 +1,5 @@
 """`pimloom fabric switch`: one optical-switch transceiver through a file of events."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -8,10 +7,9 @@ import msgspec
 import typer
 
 from pimloom.answer import Answer
-from pimloom.arch.error import UserError
-from pimloom.arch.inputs import note_named
 from pimloom.fabric_cli.options import Csv
 from pimloom.output import Json, Quiet, answer
+from pimloom.outputs import check_outputs
 
 LIVE_SHARE_DIGITS = 6
 
@@ -43,7 +41,7 @@ def switch(
     from pimloom.systems.fabric import switch as report
     from pimloom.systems.settings import parse_settings
 
-    _check_outputs(events, {"--json": json, "--csv": csv, "--timeline": timeline})
+    check_outputs({"--json": json, "--csv": csv, "--timeline": timeline}, {"--events": events})
     module = load_optics(part, parse_settings(set_ or [], "timing.retrain='2 ms'")).value
     with progress_bar(f"events of {events.name}", quiet) as progress:
         progress(0, 2)
@@ -73,17 +71,3 @@ def switch(
     if timeline is not None:
         write_atomic(timeline, report.switch_timeline(run, f"{module.description}, {events.name}"))
     return answer(Answer(result, lambda: show_switch(result), rows), json, quiet)
-
-
-def _check_outputs(events: Path, files: Mapping[str, str | Path | None]) -> None:
-    from pimloom.running import check_writable
-
-    note_named(events)
-    taken = {events.resolve(): "--events"}
-    for option, file in files.items():
-        if str(file) == "-" and option != "--json":
-            raise UserError(f"{option} -: expected a file")
-        if file is not None and file != "-":
-            if (other := taken.setdefault(Path(file).resolve(), option)) != option:
-                raise UserError(f"{option} {file}: is the file of {other} too; name another")
-            check_writable(Path(file), option)

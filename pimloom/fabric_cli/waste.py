@@ -8,9 +8,10 @@ import typer
 
 from pimloom.answer import Answer
 from pimloom.arch.error import UserError
-from pimloom.fabric_cli.faults import Days, Faults, Servers, check_outputs
+from pimloom.fabric_cli.faults import Days, Faults, Servers
 from pimloom.fabric_cli.options import Arch, Csv, Gpus, GpusPerNode, Seed
 from pimloom.output import Json, Quiet, answer
+from pimloom.outputs import check_outputs
 from pimloom.systems.fabric.asked import read_counts, read_ratios
 from pimloom.systems.fabric.waste_asked import buildable, describe_trace, trace_asked
 
