@@ -10,8 +10,8 @@ from pimloom.arch.files import prepare_folder
 from pimloom.arch.llm import load_llm
 from pimloom.arch.system import load_system
 from pimloom.outputs import check_outputs
+from pimloom.progress import progress_bar
 from pimloom.reports.terminal.comparison import show_comparison
-from pimloom.running import progress_bar
 from pimloom.serving import layers_of
 from pimloom.systems.serving.comparing import Comparison, compare
 from pimloom.systems.serving.stepping import Wanted

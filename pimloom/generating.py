@@ -7,8 +7,8 @@ from pimloom.arch.error import UserError
 from pimloom.arch.llm import load_llm
 from pimloom.cycle_sim.npu_pim.kernels.machine import run_all
 from pimloom.outputs import check_outputs
+from pimloom.progress import progress_bar
 from pimloom.reports.terminal.generation import show_generated
-from pimloom.running import progress_bar
 from pimloom.serving import layers_of, load_faithful
 from pimloom.systems.devices.traits import traits
 from pimloom.systems.serving.generation import Generated, generate

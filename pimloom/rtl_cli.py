@@ -176,7 +176,7 @@ def synth(
 
 
 def _bar(title: str, quiet: bool) -> Any:
-    from pimloom.running import progress_bar
+    from pimloom.progress import progress_bar
 
     return progress_bar(title, quiet)
 

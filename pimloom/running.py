@@ -1,11 +1,10 @@
 """What `pimloom run` does: read the arguments, simulate with a progress bar, write the timeline."""
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from pimloom.arch.error import UserError
 from pimloom.arch.files import write_atomic
@@ -14,13 +13,12 @@ from pimloom.arch.system import load_system
 from pimloom.arch.units import PS_PER_US, S_PER_US
 from pimloom.cycle_sim.advance import advance
 from pimloom.outputs import check_outputs
+from pimloom.progress import progress_bar
 from pimloom.systems.devices.result import Result
 from pimloom.systems.devices.simulate import Window, positions, simulate
 from pimloom.systems.settings import parse_settings
 
 LONGEST_WINDOW_US = 2000  # about a million events
-COMPILING = "pimloom: note: compiling the engine for the first run: about half a minute"
-Progress = Callable[[int, int], None]
 
 
 class RunFiles(NamedTuple):
@@ -93,26 +91,3 @@ def parse_window(text: str) -> tuple[int, int]:
     if high - low > LONGEST_WINDOW_US * PS_PER_US:
         raise UserError(f"--window {text}: expected at most {LONGEST_WINDOW_US} µs: longer timelines fill no screen")
     return low, high
-
-
-@contextmanager
-def progress_bar(title: str, quiet: bool, kernel: Any = None) -> Iterator[Progress]:
-    """A progress bar on stderr if that is a terminal; yields `progress(done, total)`.
-
-    kernel: what runs beneath; if it must be compiled first, a line on stderr says so, terminal or not.
-    """
-    if kernel is not None and not quiet:
-        from pimloom.cycle_sim.dram.kernels.compiled import is_compiled
-
-        if not is_compiled(kernel):
-            print(COMPILING, file=sys.stderr)
-    if quiet or not sys.stderr.isatty():
-        yield lambda done, total: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(title, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)

@@ -16,8 +16,8 @@ from pimloom.cycle_sim.npu_pim.kernels.machine import run_all
 from pimloom.energy.npu_pim import activate_note
 from pimloom.mappers.packing import round_robin
 from pimloom.outputs import check_outputs
+from pimloom.progress import progress_bar
 from pimloom.reports.terminal.decoding import show_decoded, show_served, show_source
-from pimloom.running import progress_bar
 from pimloom.systems.devices.npu_pim.parallel import smallest_batch
 from pimloom.systems.devices.npu_pim.served import Served
 from pimloom.systems.devices.traits import traits

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pimloom.arch.error import UserError
 from pimloom.arch.version import __version__
 from pimloom.outputs import check_outputs
-from pimloom.running import progress_bar
+from pimloom.progress import progress_bar
 from pimloom.systems.memory.tracing import Wanted, find_memory, logs_of, requests_of
 
 UNKNOWN_COMPRESSION = (".bz2", ".xz", ".lz4", ".zip", ".7z")

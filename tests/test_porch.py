@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from pimloom.running import COMPILING, progress_bar
+from pimloom.progress import COMPILING, progress_bar
 
 SLOW = ("numba", "numpy", "matplotlib", "pandas", "msgspec", "yaml", "rich")
 HELP_S = 0.1  # of CPU over Python's own start

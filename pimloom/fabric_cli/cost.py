@@ -82,7 +82,7 @@ def cost(
 
 
 def _draw_points(plan: "Plan", ratios: list[float], quiet: bool) -> "list[WastePoint]":
-    from pimloom.running import progress_bar
+    from pimloom.progress import progress_bar
     from pimloom.systems.fabric.waste import iid_rows
     from pimloom.systems.fabric.waste_file import points_of
 

@@ -73,8 +73,8 @@ def place(
     job = job_asked(
         nodes, tp, job_gpus, faults_asked(nodes, faulty, fault_ratio, seed), tor_size, gpus_per_node, arch, corners
     )
+    from pimloom.progress import progress_bar
     from pimloom.reports.terminal.fabric.place import show_placed
-    from pimloom.running import progress_bar
     from pimloom.systems.fabric.place import node_rows, place_job, summary
 
     with progress_bar(f"{job.groups} groups on {nodes} nodes", quiet) as progress:

@@ -36,8 +36,8 @@ def switch(
     from pimloom.arch.optics_events import load_events
     from pimloom.arch.system import digest
     from pimloom.arch.version import __version__
+    from pimloom.progress import progress_bar
     from pimloom.reports.terminal.fabric.switch import show_switch
-    from pimloom.running import progress_bar
     from pimloom.systems.fabric import switch as report
     from pimloom.systems.settings import parse_settings
 

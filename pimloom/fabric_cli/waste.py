@@ -108,7 +108,7 @@ def _check_figure(file: Path, plan: "Plan") -> None:
 def _rows(
     plan: "Plan", trace: "Trace | None", ratios: Sequence[float], left_out: Mapping["Topology", str], quiet: bool
 ) -> list[dict[str, Any]]:
-    from pimloom.running import progress_bar
+    from pimloom.progress import progress_bar
     from pimloom.systems.fabric.waste import iid_rows, left_out_row, trace_rows
 
     with progress_bar("draws", quiet) as progress:
