@@ -105,9 +105,10 @@ def run(
     8
     """
     from pimloom.cli import run as command
-    from pimloom.run_any import Run, run_any
+    from pimloom.running import run_any
+    from pimloom.systems.asked import Asked
 
-    return ask(command, locals(), lambda set_, **read: run_any(Run(settings=set_ or [], quiet=True, **read)).found)
+    return ask(command, locals(), lambda **read: run_any(Asked(**read, quiet=True)).found)
 
 
 @public
@@ -134,17 +135,13 @@ def compare(
     'pim_gpt'
     """
     from pimloom.cli import compare as command
-    from pimloom.comparing import Asked, compare_command
+    from pimloom.running import run_compare
 
     if isinstance(systems, str | Path) or not isinstance(systems, Iterable):
         typed.fail("systems", "several names or paths", systems)
     names = [typed.text("systems", name) for name in systems]
-
-    def compared(model: str, html: Path | None, layers: int | None, **read: int | None) -> "Comparison":
-        asked = Asked(layers=layers, **{name: number or 0 for name, number in read.items()})
-        return compare_command(names, model, asked, json=None, html=html, quiet=True).found
-
-    return ask(command, {name: value for name, value in locals().items() if name != "systems"}, compared)
+    given = {name: value for name, value in locals().items() if name != "systems"}
+    return ask(command, given, lambda **read: run_compare(names, **read, json=None, quiet=True).found)
 
 
 @public

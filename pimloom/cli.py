@@ -152,7 +152,7 @@ def run(
     pp: run_options.Pp = None,
     layers: run_options.Layers = None,
     fidelity: run_options.Fidelity = None,
-    set_: run_options.Settings = None,
+    settings: run_options.Settings = None,
     json: Json = None,
     timeline: run_options.Timeline = None,
     window: run_options.Window = None,
@@ -161,33 +161,11 @@ def run(
     quiet: Quiet = False,
 ) -> None:
     """Simulate a model on a system and print latency, energy and more."""
-    from pimloom.run_any import Run, run_any
+    asked = locals()
+    from pimloom.running import run_any
+    from pimloom.systems.asked import Asked
 
-    ran = run_any(
-        Run(
-            system=system,
-            model=model,
-            settings=set_ or [],
-            generate=generate,
-            prompt=prompt,
-            requests=requests,
-            batch=batch,
-            chunk=chunk,
-            iterations=iterations,
-            every=every,
-            policy=policy,
-            tp=tp,
-            pp=pp,
-            layers=layers,
-            fidelity=fidelity,
-            json=json,
-            timeline=timeline,
-            window=window,
-            check=check,
-            seed=seed,
-            quiet=quiet,
-        )
-    )
+    ran = run_any(Asked(**asked))
     output(ran.found, json, None if quiet else ran.show)
 
 
@@ -215,12 +193,11 @@ def compare(
     quiet: Quiet = False,
 ) -> None:
     """Run one workload on several systems: times, energy by part, memory, what bounds each phase, and why."""
-    from pimloom.comparing import Asked, compare_command
+    asked = locals() | {"systems": [name.strip() for name in systems.split(",") if name.strip()]}
+    from pimloom.running import run_compare
 
-    asked = Asked(prompt or 0, generate or 0, batch or 0, chunk or 0, every, tp or 0, layers)
-    names = [name.strip() for name in systems.split(",") if name.strip()]
-    answer = compare_command(names, model, asked, json=json, html=html, quiet=quiet)
-    output(answer.found, json, None if quiet else answer.show)
+    ran = run_compare(**asked)
+    output(ran.found, json, None if quiet else ran.show)
 
 
 @app.command(

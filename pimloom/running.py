@@ -1,93 +1,161 @@
-"""What `pimloom run` does: read the arguments, simulate with a progress bar, write the timeline."""
+"""What `pimloom run`, `pimloom compare` and their functions do: find out what is asked, work, and say what it took."""
 
 import sys
-from collections.abc import Sequence
-from decimal import Decimal
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from pimloom.arch.error import UserError
-from pimloom.arch.files import write_atomic
-from pimloom.arch.llm import load_llm
+from pimloom.arch.files import prepare_folder, write_atomic
 from pimloom.arch.system import load_system
-from pimloom.arch.units import PS_PER_US, S_PER_US
-from pimloom.cycle_sim.advance import advance
-from pimloom.outputs import check_outputs
+from pimloom.outputs import Files, check_outputs
 from pimloom.progress import progress_bar
-from pimloom.systems.devices.result import Result
-from pimloom.systems.devices.simulate import Window, positions, simulate
-from pimloom.systems.settings import parse_settings
+from pimloom.systems.asked import Asked, Work
+from pimloom.systems.devices.traits import traits
 
-LONGEST_WINDOW_US = 2000  # about a million events
+if TYPE_CHECKING:
+    from pimloom.systems.devices.simulate import Window
 
+Found = TypeVar("Found")
 
-class RunFiles(NamedTuple):
-    """What a run writes: its result as JSON, `-` for stdout; a timeline of a window [µs]."""
+# What each kind of system needs is imported inside: numba would slow the other ones down.
 
-    json: str | None
-    timeline: Path | None
-    window: str
-
-
-class Tokens(NamedTuple):
-    """Tokens of a prompt, and tokens to generate behind it."""
-
-    prompt: int
-    generate: int
+WINDOW = "0:20"
+OUT = "leave it out"
+SEQUENCE = "write --prompt P --generate N instead, for one sequence"
 
 
-def run_command(
-    system: str,
+class Ran(NamedTuple):
+    """The result, and what prints it for a person."""
+
+    found: Any
+    show: Callable[[], object]
+
+
+def worked(prepare: Callable[[], Work[Found]], written: Files, quiet: bool, read: Files | None = None) -> Found:
+    """Do what was asked for; what is written is checked first, and once more when all inputs are known. Raises
+    UserError."""
+    check_outputs(written, read)
+    work = prepare()
+    check_outputs(written, read)
+    with progress_bar(work.title, quiet, work.kernel) as progress:
+        found = work.run(progress)
+    for said in () if quiet else work.notes():
+        print(f"pimloom: note: {said}", file=sys.stderr)
+    return found
+
+
+def run_any(asked: Asked) -> Ran:
+    """Run one sequence, or a batch of requests, as the system has it. Raises UserError."""
+    batched = {name: getattr(asked, name) for name in ("requests", "batch", "chunk", "iterations", "every", "policy")}
+    batched |= {name: getattr(asked, name) for name in ("tp", "pp", "layers", "fidelity")}
+    given = any(value is not None for value in batched.values())
+    if asked.window is not None and asked.timeline is None:
+        raise UserError(f"--window {asked.window}: belongs to --timeline FILE; name one")
+    if not 0 <= asked.seed < 1 << 64:
+        raise UserError(f"--seed {asked.seed}: expected a whole number from 0 to 2^64 - 1")
+    sequence = traits(load_system(asked.system).spec.kind).sequence
+    if (sequence == "always" and asked.requests is None) or (sequence == "alone" and not given):
+        return _sequence(asked, batched)
+    from_prompts = asked.requests is None and (asked.prompt is not None or asked.generate is not None)
+    return _generation(asked) if from_prompts else _batch(asked)
+
+
+def _sequence(asked: Asked, batched: Mapping[str, object]) -> Ran:
+    alone = {name: value for name, value in batched.items() if name not in ("batch", "tp", "pp") or value != 1}
+    _refuse(alone, f"{asked.system} runs one sequence at a time", {"requests": SEQUENCE})
+    from pimloom.reports.terminal.show import show_result
+    from pimloom.sequence import parse_window, sequence_work
+    from pimloom.systems.devices.simulate import Window
+
+    window = Window(*parse_window(asked.window or WINDOW)) if asked.timeline else None
+    written = {"--json": asked.json, "--timeline": asked.timeline}
+    result = worked(lambda: sequence_work(asked, window), written, asked.quiet)
+    if asked.timeline and window:
+        _draw(asked, asked.timeline, window, result)
+    return Ran(result, lambda: show_result(result))
+
+
+def _draw(asked: Asked, file: Path, window: "Window", result: Any) -> None:
+    """Write the timeline of a run; a system without a DRAM part has none."""
+    from pimloom.arch.units import S_PER_US
+    from pimloom.reports.terminal.show import tokens_said
+    from pimloom.reports.trace import timeline
+    from pimloom.systems.settings import parse_settings
+
+    if (part := load_system(asked.system, parse_settings(asked.settings or ())).part) is None:
+        return
+    if not window.events:
+        ends = f"{result.latency_s / S_PER_US:,.1f} µs"
+        raise UserError(f"--window {asked.window or WINDOW}: nothing happens there, the run ends at {ends}")
+    said = tokens_said(result.workload.prompt_tokens, result.workload.generated_tokens)
+    title = f"{result.model} on {result.system}, {said}"
+    write_atomic(file, timeline(part, window.events, (window.start_ps, window.end_ps), title))
+
+
+def _batch(asked: Asked) -> Ran:
+    """Decode iterations."""
+    alone = {"generate": asked.generate, "prompt": asked.prompt, "timeline": asked.timeline}
+    alone |= {"check": asked.check or None, "chunk": asked.chunk}
+    _refuse(alone, f"{asked.system} decodes a batch", {})
+    from pimloom.reports.terminal.decoding import show_decoded, show_served
+    from pimloom.serving import batch_work
+    from pimloom.systems.serving.decoding import Decoded
+
+    found = worked(lambda: batch_work(asked), {"--json": asked.json}, asked.quiet)
+    return Ran(found, lambda: show_decoded(found) if isinstance(found, Decoded) else show_served(found))
+
+
+def _generation(asked: Asked) -> Ran:
+    """Equal requests from their prompts on."""
+    other = {"iterations": asked.iterations, "policy": asked.policy, "timeline": asked.timeline}
+    other |= {"check": asked.check or None, "pp": None if asked.pp == 1 else asked.pp}
+    _refuse(other, f"{asked.system} takes equal requests from their prompts on", {})
+    from pimloom.equal import generation_work
+    from pimloom.reports.terminal.generation import show_generated
+
+    found = worked(lambda: generation_work(asked), {"--json": asked.json}, asked.quiet)
+    return Ran(found, lambda: show_generated(found))
+
+
+def _refuse(options: Mapping[str, Any], why: str, instead: Mapping[str, str]) -> None:
+    """Raise UserError for the first of the options that is given."""
+    for option, value in options.items():
+        if value is not None:
+            named = f"--{option}" if value is True else f"--{option} {value}"
+            raise UserError(f"{named}: {why}; {instead.get(option, OUT)}")
+
+
+def run_compare(
+    systems: Sequence[str],
     model: str,
-    tokens: Tokens,
-    settings: Sequence[str],
-    files: RunFiles,
-    *,
-    check: bool,
-    seed: int,
+    layers: int | None,
+    json: str | None,
+    html: Path | None,
     quiet: bool,
-) -> Result:
-    """Simulate as `pimloom run` was asked to; outputs are checked first and written last. Raises UserError."""
-    json, timeline, window = files
-    check_outputs({"--json": json, "--timeline": timeline})
-    frame = Window(*parse_window(window))
-    total = positions(*tokens)
-    hardware, spec = load_system(system, parse_settings(settings)), load_llm(model)
-    check_outputs({"--json": json, "--timeline": timeline})
-    with progress_bar(f"{spec.name} on {hardware.name}", quiet, advance if hardware.part else None) as progress:
-        result = simulate(
-            hardware,
-            spec,
-            tokens.generate,
-            seed=seed,
-            check=check,
-            window=frame if timeline else None,
-            progress=lambda t: progress(t, total),
-            prompt=tokens.prompt,
-        )
-    if total > spec.max_position_embeddings and not quiet:
-        most = spec.max_position_embeddings
-        print(f"pimloom: note: {spec.name} has positions for {most} tokens; {total} are simulated", file=sys.stderr)
-    if timeline and hardware.part:
-        if not frame.events:
-            ends = f"{result.latency_s / S_PER_US:,.1f} µs"
-            raise UserError(f"--window {window}: nothing happens there, the run ends at {ends}")
-        from pimloom.reports.terminal.show import tokens_said
-        from pimloom.reports.trace import timeline as draw
+    **equal: Any,
+) -> Ran:
+    """Run one workload on several systems, and write a page into folder `html`. Raises UserError."""
+    from pimloom.equal import comparison_work
+    from pimloom.reports.terminal.comparison import show_comparison
 
-        title = f"{spec.name} on {hardware.name}, {tokens_said(*tokens)}"
-        write_atomic(timeline, draw(hardware.part, frame.events, (frame.start_ps, frame.end_ps), title))
-    return result
+    def prepare() -> Work[Any]:
+        if html is not None:
+            _check_folder(html)
+        return comparison_work(systems, model, layers, **{name: number or 0 for name, number in equal.items()})
+
+    found, shown = worked(prepare, {"--json": json}, quiet)
+    page = None
+    if html is not None:
+        from pimloom.reports.compare.page import write_page
+
+        page = write_page(html, found, shown)
+    return Ran(found, lambda: show_comparison(found, page))
 
 
-def parse_window(text: str) -> tuple[int, int]:
-    """`FROM:TO` in µs as ps. Raises UserError unless 0 <= FROM < TO."""
+def _check_folder(html: Path) -> None:
+    """Make the page's folder before the work. Raises UserError if it cannot be made."""
     try:
-        low, high = (int(Decimal(part) * PS_PER_US) for part in text.split(":"))
-    except (ValueError, ArithmeticError):
-        low, high = 0, 0
-    if not 0 <= low < high < 2**63:
-        raise UserError(f"--window {text}: expected FROM:TO in µs with 0 <= FROM < TO, such as 0:20")
-    if high - low > LONGEST_WINDOW_US * PS_PER_US:
-        raise UserError(f"--window {text}: expected at most {LONGEST_WINDOW_US} µs: longer timelines fill no screen")
-    return low, high
+        prepare_folder(html)
+    except UserError as error:
+        raise UserError(f"--html {html}: {str(error).replace('--out', '--html')}") from None

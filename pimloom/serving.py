@@ -1,9 +1,8 @@
-"""What `pimloom run` does with batches of requests: read them, run decode iterations, print what they took."""
+"""What a user asks of a system that decodes many requests: a list of contexts, a data set or a trace."""
 
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
@@ -15,12 +14,10 @@ from pimloom.arch.system import System, load_system
 from pimloom.cycle_sim.npu_pim.kernels.machine import run_all
 from pimloom.energy.npu_pim import activate_note
 from pimloom.mappers.packing import round_robin
-from pimloom.outputs import check_outputs
-from pimloom.progress import progress_bar
-from pimloom.reports.terminal.decoding import show_decoded, show_served, show_source
+from pimloom.systems.asked import Asked, Progress, Work
 from pimloom.systems.devices.npu_pim.parallel import smallest_batch
 from pimloom.systems.devices.npu_pim.served import Served
-from pimloom.systems.devices.traits import traits
+from pimloom.systems.devices.traits import Traits, traits
 from pimloom.systems.serving.batching import POLICIES
 from pimloom.systems.serving.data_sets import DATA_SETS
 from pimloom.systems.serving.decoding import Decoded, decode_iterations, described, summary, workload_digest
@@ -32,37 +29,35 @@ from pimloom.systems.settings import parse_settings
 
 MOST_CHANNELS = 256  # that a request list may name where none matters
 MOST_ITERATIONS = 10**7  # each is kept by itself
+Found = TypeVar("Found")
 FIDELITIES = {"released": "true", "physical": "false"}
 
 
-class Asked(NamedTuple):
-    """Options of `pimloom run` for a batch; None where not given."""
+class Deployment(NamedTuple):
+    """What decodes: `layers` of a model on `pp` groups of `tp` systems, with or without their simulator's faults."""
 
-    requests: str | None
-    batch: int | None
-    iterations: int | None
-    every: int | None
-    policy: str | None
-    seed: int
+    system: System
+    llm: LlmSpec
     tp: int
     pp: int
-    layers: int | None
-    fidelity: str | None
+    layers: int
+    fidelity: str
+
+    @property
+    def has(self) -> Traits:
+        """What its kind has."""
+        return traits(self.system.spec.kind)
+
+    def work(self, run: Callable[[Progress], Found], notes: Callable[[], Sequence[str]]) -> Work[Found]:
+        """Work on it, whose last note is of the memory's energy."""
+        kernel = run_all if self.has.channels else None
+        return Work(
+            f"{self.llm.name} on {self.system.name}", kernel, run, lambda: [*notes(), *_energy_notes(self.system)]
+        )
 
 
-class Answer(NamedTuple):
-    """The result, and what prints it for a person."""
-
-    found: Served | Decoded
-    show: Callable[[], None]
-
-
-def serve_command(
-    system: str, model: str, settings: Sequence[str], asked: Asked, *, json: str | None, quiet: bool
-) -> Answer:
-    """Run decode iterations as `pimloom run` was asked to. Raises UserError."""
-    check_outputs({"--json": json})
-    fidelity = asked.fidelity or "physical"
+def batch_work(asked: Asked) -> Work[Served | Decoded]:
+    """Decode iterations of a batch. Raises UserError."""
     _check_one_of("--policy", asked.policy or POLICIES[0], POLICIES)
     counts = {"--batch": asked.batch, "--iterations": asked.iterations, "--every": asked.every, "--pp": asked.pp}
     for option, number in counts.items():
@@ -75,16 +70,17 @@ def serve_command(
         raise UserError(
             f"--requests: expected a CSV list (seq_len,ch_idx or seq_len), {KNOWN}; or write --prompt P --generate N"
         )
-    llm = load_llm(model)
-    asked = asked._replace(fidelity=fidelity, layers=layers_of(llm, asked.layers))
-    hardware = load_faithful(system, settings, fidelity)
-    _check_traits(hardware, asked)
-    listed = _is_list(requests)
-    check_outputs({"--json": json})  # once more: by now its inputs have been read
-    answer = (_one_list if listed else _workload)(hardware, llm, asked, quiet)
-    if not quiet:
-        _note_energy(hardware)
-    return answer
+    there = _deployment(asked)
+    _check_traits(there, asked)
+    return _list_work(there, asked, Path(requests)) if _is_list(requests) else _workload_work(there, asked, requests)
+
+
+def _deployment(asked: Asked) -> Deployment:
+    llm, fidelity = load_llm(asked.model), asked.fidelity or "physical"
+    layers = layers_of(llm, asked.layers)
+    system = load_faithful(asked.system, asked.settings, fidelity)
+    tp, pp = (1 if devices is None else devices for devices in (asked.tp, asked.pp))
+    return Deployment(system, llm, tp, pp, layers, fidelity)
 
 
 def layers_of(llm: LlmSpec, asked: int | None) -> int:
@@ -94,26 +90,26 @@ def layers_of(llm: LlmSpec, asked: int | None) -> int:
     return asked or llm.num_hidden_layers
 
 
-def load_faithful(system: str, settings: Sequence[str], fidelity: str) -> System:
+def load_faithful(system: str, settings: Sequence[str] | None, fidelity: str) -> System:
     """A system with overrides, an NPU with or without the faults of its own simulator. Raises UserError."""
     _check_one_of("--fidelity", fidelity, FIDELITIES)
-    changed = parse_settings(settings)
+    changed = parse_settings(settings or ())
     if traits(load_system(system).spec.kind).faults:
         changed = {f"faults.{name}": FIDELITIES[fidelity] for name in Faults.__struct_fields__} | changed
     return load_system(system, changed)
 
 
-def _check_traits(system: System, asked: Asked) -> None:
+def _check_traits(there: Deployment, asked: Asked) -> None:
     """Raise UserError for options of machines that this one is not."""
-    has = traits(system.spec.kind)
+    has = there.has
     unknown = {
-        "--fidelity released": ("it has no faults to turn on", not has.faults and asked.fidelity == "released"),
-        f"--pp {asked.pp}": ("without pipelines", not has.pipelines and asked.pp > 1),
+        "--fidelity released": ("it has no faults to turn on", not has.faults and there.fidelity == "released"),
+        f"--pp {asked.pp}": ("without pipelines", not has.pipelines and there.pp > 1),
         f"--policy {asked.policy}": ("its memory has no channels", not has.channels and asked.policy is not None),
     }
     for option, (why, given) in unknown.items():
         if given:
-            raise UserError(f"{option}: {system.name} is {has.what}, {why}; leave it out")
+            raise UserError(f"{option}: {there.system.name} is {has.what}, {why}; leave it out")
 
 
 def _check_one_of(option: str, value: str, known: Sequence[str] | dict[str, str]) -> None:
@@ -140,84 +136,69 @@ def _refuse_many(asked: Asked) -> None:
             )
 
 
-def _one_list(hardware: System, llm: LlmSpec, asked: Asked, quiet: bool) -> Answer:
+def _list_work(there: Deployment, asked: Asked, path: Path) -> Work[Served]:
     """One iteration of a list of contexts."""
     _refuse_many(asked)
-    assert asked.requests and asked.layers and asked.fidelity
-    spec, path = hardware.spec, Path(asked.requests)
-    has = traits(spec.kind)
+    system, llm, spec = there.system, there.llm, there.system.spec
     channels = spec.dram.channels if spec.kind == "npu_pim" else MOST_CHANNELS
     tokens, channel = read_requests(path, channels)
     if asked.policy and channel is not None:
         raise UserError(f"--policy {asked.policy}: {path} gives the channels; leave one of the two out")
-    if has.channels and asked.policy == "round-robin":
+    if there.has.channels and asked.policy == "round-robin":
         channel = round_robin(tokens.tolist(), channels)
-    plan = Plan(len(tokens), 1, 1, None, asked.seed, asked.tp, asked.pp, asked.layers, asked.fidelity)
-    with progress_bar(f"{llm.name} on {hardware.name}", quiet, run_all if has.channels else None):
-        found = serve_list(hardware, llm, Batch(tokens, channel), plan)
-    if not quiet:
-        _note_long(llm, int(tokens.max()))
-        _note_undivided(hardware, llm, Batch(tokens, channel), asked)
-    return Answer(found, lambda: show_served(found))
+    batch = Batch(tokens, channel)
+    plan = Plan(len(tokens), 1, 1, None, asked.seed, there.tp, there.pp, there.layers, there.fidelity)
+    return there.work(
+        lambda progress: serve_list(system, llm, batch, plan),
+        lambda: [*_long_notes(llm, int(tokens.max())), *_undivided_notes(there, batch)],
+    )
 
 
-def _note_energy(system: System) -> None:
-    """Say on stderr where the currents of a memory leave little or no energy for an ACT."""
+def _energy_notes(system: System) -> list[str]:
+    """Where the currents of a memory leave little or no energy for an ACT."""
     if system.spec.kind == "npu_pim" and system.spec.energy and system.part and (why := activate_note(system.part)):
-        print(f"pimloom: note: {why}", file=sys.stderr)
+        return [why]
+    return []
 
 
-def _note_undivided(system: System, llm: LlmSpec, batch: Batch, asked: Asked) -> None:
-    """Say on stderr that there are too few requests for sub-batches in the batch, or in its smallest micro-batch."""
-    if system.spec.kind != "npu_pim":
-        return
-    requests = smallest_batch(system, llm, *batch, tp=asked.tp, pp=asked.pp)
-    if requests < (n := system.spec.interleave.sub_batches):
-        which = f"the batch of {requests} runs" if asked.pp == 1 else f"micro-batches, the smallest of {requests}, run"
-        print(f"pimloom: note: {which} undivided, as {n} sub-batches need more", file=sys.stderr)
+def _undivided_notes(there: Deployment, batch: Batch) -> list[str]:
+    """Where there are too few requests for sub-batches in the batch, or in its smallest micro-batch."""
+    spec, pp = there.system.spec, there.pp
+    if spec.kind != "npu_pim":
+        return []
+    requests = smallest_batch(there.system, there.llm, *batch, tp=there.tp, pp=pp)
+    if requests >= (n := spec.interleave.sub_batches):
+        return []
+    which = f"the batch of {requests} runs" if pp == 1 else f"micro-batches, the smallest of {requests}, run"
+    return [f"{which} undivided, as {n} sub-batches need more"]
 
 
-def _note_long(llm: LlmSpec, longest: int) -> None:
-    """Say on stderr what becomes of contexts of a list that are longer than the model's positions or its window."""
+def _long_notes(llm: LlmSpec, longest: int) -> list[str]:
+    """What becomes of contexts of a list that are longer than the model's positions or its window."""
     most, window = llm.max_position_embeddings, llm.widest_window
     if window and longest > window:
-        said = f"{llm.name} attends to the last {window:,} tokens; of longer contexts only those are simulated"
-    elif longest > most:
-        said = f"{llm.name} has positions for {most:,} tokens; contexts of up to {longest:,} are simulated"
-    else:
-        return
-    print(f"pimloom: note: {said}", file=sys.stderr)
+        return [f"{llm.name} attends to the last {window:,} tokens; of longer contexts only those are simulated"]
+    if longest > most:
+        return [f"{llm.name} has positions for {most:,} tokens; contexts of up to {longest:,} are simulated"]
+    return []
 
 
-def _workload(hardware: System, llm: LlmSpec, asked: Asked, quiet: bool) -> Answer:
+def _workload_work(there: Deployment, asked: Asked, requests: str) -> Work[Served | Decoded]:
     """Iterations of a data set or a trace."""
-    assert asked.requests and asked.layers and asked.fidelity
-    workload, has = load_workload(asked.requests, seed=asked.seed), traits(hardware.spec.kind)
+    system, llm = there.system, there.llm
+    workload = load_workload(requests, seed=asked.seed)
     if asked.batch is None:
         many = "most requests at once" if workload.timed else "how many requests are kept alive"
-        raise UserError(f"--batch: expected {many}, as --requests {asked.requests} does not say it")
-    plan = Plan(
-        asked.batch,
-        asked.iterations or 1,
-        asked.every or 1,
-        asked.policy or POLICIES[0] if has.channels else None,
-        asked.seed,
-        asked.tp,
-        asked.pp,
-        asked.layers,
-        asked.fidelity,
-    )
-    with progress_bar(f"{llm.name} on {hardware.name}", quiet, run_all if has.channels else None) as progress:
-        done, served = decode_iterations(hardware, llm, workload, plan, lambda n: progress(n, plan.iterations))
-    source = described(workload, plan)
-    if plan.iterations > 1 or not has.lists:
-        decoded = summary(hardware, llm, plan, workload, done, served)
-        return Answer(decoded, lambda: show_decoded(decoded))
-    asked_for = workload_digest(hardware, llm, workload, plan)
-    found = msgspec.structs.replace(served[0], workload=source, spec_digest=asked_for)
+        raise UserError(f"--batch: expected {many}, as --requests {requests} does not say it")
+    policy = asked.policy or POLICIES[0] if there.has.channels else None
+    devices = (there.tp, there.pp, there.layers, there.fidelity)
+    plan = Plan(asked.batch, asked.iterations or 1, asked.every or 1, policy, asked.seed, *devices)
 
-    def show() -> None:
-        show_source(source)
-        show_served(found)
+    def run(progress: Progress) -> Served | Decoded:
+        done, served = decode_iterations(system, llm, workload, plan, lambda n: progress(n, plan.iterations))
+        if plan.iterations > 1 or not there.has.lists:
+            return summary(system, llm, plan, workload, done, served)
+        whence, digest = described(workload, plan), workload_digest(system, llm, workload, plan)
+        return msgspec.structs.replace(served[0], workload=whence, spec_digest=digest)
 
-    return Answer(found, show)
+    return there.work(run, list)

@@ -40,7 +40,7 @@ OTHERS = {
     "pim_gpt": (
         "pimloom.cycle_sim.npu", "pimloom.cycle_sim.npu_pim", "pimloom.energy.npu_pim", "pimloom.mappers.npu_pim",
         "pimloom.systems.devices.npu_pim", "pimloom.systems.serving", "pimloom.systems.fabric", "pimloom.fabric",
-        "pimloom.fabric_cli", "pimloom.serving", "pimloom.generating", "pimloom.sweeping", "pimloom.rtl",
+        "pimloom.fabric_cli", "pimloom.sweeping", "pimloom.rtl", "pimloom.reports.terminal.decoding",
     ),
     "npu_only": (
         "pimloom.fabric", "pimloom.fabric_cli", "pimloom.systems.fabric", "pimloom.sweeping", "pimloom.sweep_cli",

@@ -15,6 +15,8 @@ from pimloom.systems.serving.decoding import Decoded
 def show_served(found: Served) -> None:
     """Print stages, operators and energy of an iteration."""
     plan = stages_of(found.stages_cyc)
+    if found.workload is not None:
+        show_source(found.workload)
     show_line(
         f"{found.model} on {found.system}, {found.fidelity}: {found.batch:,} requests of {found.tokens:,} tokens in "
         f"all, tensor parallel over {found.tp}"

@@ -1,0 +1,54 @@
+"""What a user asks of equal requests from their prompts on: of one system, or of several side by side."""
+
+from collections.abc import Sequence
+from functools import partial
+
+from pimloom.arch.error import UserError
+from pimloom.arch.llm import load_llm
+from pimloom.arch.system import load_system
+from pimloom.cycle_sim.npu_pim.kernels.machine import run_all
+from pimloom.serving import layers_of, load_faithful
+from pimloom.systems.asked import Asked, Work
+from pimloom.systems.devices.shown import Shown
+from pimloom.systems.devices.traits import traits
+from pimloom.systems.serving.comparing import Comparison, compare
+from pimloom.systems.serving.generation import Generated, generate
+from pimloom.systems.serving.stepping import CHUNK, Wanted
+
+GENERATED = 1024  # tokens, if none are asked for
+
+
+def generation_work(asked: Asked) -> Work[Generated]:
+    """Generation on one system. Raises UserError."""
+    fidelity, prompt = asked.fidelity or "physical", asked.prompt or 0
+    llm, system = load_llm(asked.model), load_faithful(asked.system, asked.settings, fidelity)
+    if fidelity == "released" and (prompt or not traits(system.spec.kind).faults):
+        raise UserError(f"--fidelity released: no simulator of {system.name} computes prompts; leave it out")
+    batch, every, tp = (1 if value is None else value for value in (asked.batch, asked.every, asked.tp))
+    wanted = Wanted(
+        batch=batch,
+        prompt=prompt,
+        generate=GENERATED if asked.generate is None else asked.generate,
+        chunk=CHUNK if asked.chunk is None else asked.chunk,
+        every=every,
+        tp=tp,
+        layers=layers_of(llm, asked.layers),
+        fidelity=fidelity,
+    )
+    return Work(f"{llm.name} on {system.name}", run_all, partial(generate, system, llm, wanted))
+
+
+def comparison_work(
+    systems: Sequence[str], model: str, layers: int | None, **equal: int
+) -> Work[tuple[Comparison, list[Shown]]]:
+    """Generation on several systems. equal: what else `Wanted` has. Raises UserError."""
+    if not systems:
+        raise UserError("systems: expected names or paths, separated by commas, such as pim_gpt,npu_only")
+    if twice := [name for name in systems if systems.count(name) > 1]:
+        raise UserError(f"systems: {twice[0]} is named twice; name it once")
+    llm = load_llm(model)
+    wanted = Wanted(**equal, layers=layers_of(llm, layers), fidelity="physical")
+    compiled = any(load_system(name).kind == "npu_pim" for name in systems)
+    loads = [partial(load_system, name) for name in systems]
+    title = f"{llm.name} on {len(systems)} systems"
+    return Work(title, run_all if compiled else None, partial(compare, loads, llm, wanted))

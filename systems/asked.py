@@ -1,0 +1,44 @@
+"""What a user asks a system to do, and the same once it is checked and read."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Generic, NamedTuple, TypeVar
+
+Found = TypeVar("Found", covariant=True)
+Progress = Callable[[int, int], None]  # done, of how many
+
+
+class Asked(NamedTuple):
+    """The options of `pimloom run`, as typed; None where not given."""
+
+    system: str
+    model: str
+    settings: Sequence[str] | None = None
+    generate: int | None = None
+    prompt: int | None = None
+    requests: str | None = None
+    batch: int | None = None
+    chunk: int | None = None
+    iterations: int | None = None
+    every: int | None = None
+    policy: str | None = None
+    tp: int | None = None
+    pp: int | None = None
+    layers: int | None = None
+    fidelity: str | None = None
+    json: str | None = None
+    timeline: Path | None = None
+    window: str | None = None
+    check: bool = False
+    seed: int = 0
+    quiet: bool = False
+
+
+class Work(NamedTuple, Generic[Found]):
+    """Work that can begin: all that is read has been read. title: of its progress bar; kernel: what must be compiled
+    first, if anything; notes: sentences about the result, asked for when it is there."""
+
+    title: str
+    kernel: object
+    run: Callable[[Progress], Found]
+    notes: Callable[[], Sequence[str]] = tuple
