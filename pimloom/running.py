@@ -65,7 +65,7 @@ def _sequence(asked: Asked, batched: Mapping[str, object]) -> Ran:
     alone = {name: value for name, value in batched.items() if name not in ("batch", "tp", "pp") or value != 1}
     _refuse(alone, f"{asked.system} runs one sequence at a time", {"requests": SEQUENCE})
     from pimloom.reports.terminal.show import show_result
-    from pimloom.sequence import parse_window, sequence_work
+    from pimloom.systems.devices.asked import parse_window, sequence_work
     from pimloom.systems.devices.simulate import Window
 
     window = Window(*parse_window(asked.window or WINDOW)) if asked.timeline else None
@@ -99,7 +99,7 @@ def _batch(asked: Asked) -> Ran:
     alone |= {"check": asked.check or None, "chunk": asked.chunk}
     _refuse(alone, f"{asked.system} decodes a batch", {})
     from pimloom.reports.terminal.decoding import show_decoded, show_served
-    from pimloom.serving import batch_work
+    from pimloom.systems.serving.asked import batch_work
     from pimloom.systems.serving.decoding import Decoded
 
     found = worked(lambda: batch_work(asked), {"--json": asked.json}, asked.quiet)
@@ -111,8 +111,8 @@ def _generation(asked: Asked) -> Ran:
     other = {"iterations": asked.iterations, "policy": asked.policy, "timeline": asked.timeline}
     other |= {"check": asked.check or None, "pp": None if asked.pp == 1 else asked.pp}
     _refuse(other, f"{asked.system} takes equal requests from their prompts on", {})
-    from pimloom.equal import generation_work
     from pimloom.reports.terminal.generation import show_generated
+    from pimloom.systems.serving.equal_asked import generation_work
 
     found = worked(lambda: generation_work(asked), {"--json": asked.json}, asked.quiet)
     return Ran(found, lambda: show_generated(found))
@@ -136,8 +136,8 @@ def run_compare(
     **equal: Any,
 ) -> Ran:
     """Run one workload on several systems, and write a page into folder `html`. Raises UserError."""
-    from pimloom.equal import comparison_work
     from pimloom.reports.terminal.comparison import show_comparison
+    from pimloom.systems.serving.equal_asked import comparison_work
 
     def prepare() -> Work[Any]:
         if html is not None:

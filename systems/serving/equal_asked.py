@@ -7,10 +7,10 @@ from pimloom.arch.error import UserError
 from pimloom.arch.llm import load_llm
 from pimloom.arch.system import load_system
 from pimloom.cycle_sim.npu_pim.kernels.machine import run_all
-from pimloom.serving import layers_of, load_faithful
 from pimloom.systems.asked import Asked, Work
 from pimloom.systems.devices.shown import Shown
 from pimloom.systems.devices.traits import traits
+from pimloom.systems.serving.asked import layers_of, load_faithful
 from pimloom.systems.serving.comparing import Comparison, compare
 from pimloom.systems.serving.generation import Generated, generate
 from pimloom.systems.serving.stepping import CHUNK, Wanted
