@@ -154,6 +154,7 @@ KINDS = (
 )  # fmt: skip
 PARTS = ("experts", "lm_head")  # of the gemms
 ALL = "all"
+PEERS = "peers"
 
 
 class ComposedSystem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

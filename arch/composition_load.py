@@ -1,5 +1,6 @@
 """A composed system from its file: each memory and unit read as what it is, all names checked, its parts loaded."""
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from itertools import combinations
@@ -13,6 +14,7 @@ from pimloom.arch.composition import (
     ALL,
     KINDS,
     PARTS,
+    PEERS,
     PHASES,
     UNITS,
     ArraysUnit,
@@ -28,6 +30,7 @@ from pimloom.arch.load import Sheet, Source, struct_of
 from pimloom.arch.part import Part
 from pimloom.arch.part_file import part_of
 
+NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*")
 NEWTON = ("newton", "neupims")  # PIM instruction sets whose commands the NPU's engine sends
 
 
@@ -133,6 +136,7 @@ def _by_name(document: Document, found: msgspec.Struct) -> dict[str, Any]:
 
 def _check_names(document: Document, spec: ComposedSystem) -> None:
     """Raise UserError for a name that is none, and for a thing that nothing uses."""
+    _check_own_names(document, spec)
     for name, unit in spec.units.items():
         _known(document, f"units.{name}.memory", unit.memory, spec.memories, "memory")
     for name, wire in spec.links.items():
@@ -140,8 +144,6 @@ def _check_names(document: Document, spec: ComposedSystem) -> None:
             _known(document, f"links.{name}.between[{i}]", end, spec.memories, "memory")
         if wire.between[0] == wire.between[1]:
             document.fail(f"links.{name}.between", "expected two different memories")
-        if name in spec.units:
-            document.fail(f"links.{name}", "a unit has this name, too; rename one of them")
     for one, other in combinations(spec.links, 2):
         if {*spec.links[one].between} == {*spec.links[other].between}:
             document.fail(f"links.{other}.between", f"{one} joins these memories; expected one link between two")
@@ -150,6 +152,18 @@ def _check_names(document: Document, spec: ComposedSystem) -> None:
     for name in spec.memories.keys() - at:
         document.fail(f"memories.{name}", "no unit has it; name it in one, or leave it out")
     _check_links(document, spec)
+
+
+def _check_own_names(document: Document, spec: ComposedSystem) -> None:
+    """Raise UserError for a name that could not be told from another: in results all of them stand side by side."""
+    taken = {PEERS: "the link of peers"}
+    for place in ("memories", "units", "links"):
+        for name in getattr(spec, place):
+            if not NAME.fullmatch(name):
+                document.fail(f"{place}.{name}", "expected a name of letters, digits, _ and -")
+            if name in taken:
+                document.fail(f"{place}.{name}", f"{taken[name]} has this name, too; rename one of them")
+            taken[name] = f"{place}.{name}"
 
 
 def _check_links(document: Document, spec: ComposedSystem) -> None:
@@ -240,6 +254,8 @@ def _check_gemv(document: Document, place: str, unit: GemvUnit, part: Part, spec
     if unit.pim_precharge is not None and (unit.at != "bank" or part.pim != "neupims"):
         document.fail(f"{place}.pim_precharge", "only NeuPIMs' PIM has a PIM_PRECHARGE; leave it out")
     if unit.at != "bank":
+        if unit.lanes > (most := part.organization.access_bits // spec.element_bits):
+            document.fail(f"{place}.lanes", f"a column access of {unit.memory} has {most} elements; expected no more")
         return
     if part.pim is None:
         document.fail(
@@ -249,6 +265,11 @@ def _check_gemv(document: Document, place: str, unit: GemvUnit, part: Part, spec
     if part.pim == "neupims" and unit.pim_precharge is None:
         document.fail(place, "missing key 'pim_precharge' (expected one of bank, group, channel)")
     if part.pim in NEWTON:
+        if not any(isinstance(each, ArraysUnit) and each.memory == unit.memory for each in spec.units.values()):
+            document.fail(
+                f"{place}.at", f"PIM of {unit.memory} ({part.pim}) is simulated beside arrays of the same memory only; "
+                "add such arrays, or give a part with pim: aim"
+            )  # fmt: skip
         return
     if part.pim_unit is None:
         document.fail(f"{place}.at", f"{unit.memory}: its part has no pim_unit; give a part that has one")

@@ -16,6 +16,8 @@ from pimloom.arch.system import System, load_system
 from pimloom.systems.devices.composed.price import MODULES, Price
 from pimloom.systems.devices.device import Share, device_of
 from pimloom.systems.devices.run import LIMITS, Run
+from pimloom.systems.serving.generation import generate
+from pimloom.systems.serving.stepping import Wanted
 from pimloom.workload.batch import Batch
 from pimloom.workload.derive import ops
 from pimloom.workload.op import Op
@@ -123,6 +125,26 @@ def test_experts_are_dealt_by_their_price(tmp_path: Path) -> None:
     assert where == {"pim", "cpu"} and shared.macs == alone.macs and shared.end_ps < alone.end_ps
 
 
+def test_experts_that_all_go_to_one_unit_take_as_long_as_there_without_a_choice(tmp_path: Path) -> None:
+    slow = ("peak_tflops: 0.2", "peak_tflops: 0.00001")
+    plain = run(toy(tmp_path, ("serial", "concurrent"), slow), Batch.decode([9] * 6), MIXTRAL, layers=1)
+    both = ("gemm: pim, score", "gemm: pim, experts: [cpu, pim], score")
+    dealt = run(
+        toy(tmp_path, ("overlap: serial", "overlap: {experts: co-processed}"), both, slow),
+        Batch.decode([9] * 6), MIXTRAL, layers=1,
+    )  # fmt: skip
+    assert dealt.end_ps == plain.end_ps and dealt.commands == plain.commands and dealt.link_bytes == plain.link_bytes
+
+
+def test_the_lm_head_runs_once_for_a_prompt_in_chunks(tmp_path: Path) -> None:
+    system = load_system(str(toy(tmp_path)))
+    wanted = Wanted(1, 24, 1, 8, 1, 1, 1, "physical")
+    chunks = [Batch.prefill([8], [old], ends=old == 16) for old in (0, 8, 16)]
+    steps = [device_of(system, GPT2, Share(1, 1)).step(batch) for batch in chunks]
+    assert [sum(span.operator == "lm_head" for span in step.spans) for step in steps] == [0, 0, 1]
+    assert generate(system, GPT2, wanted).prompt_s == pytest.approx(sum(step.time_s for step in steps), rel=1e-12)
+
+
 @pytest.mark.parametrize("at", ["bank_group", "logic_die"])
 def test_units_in_the_logic_of_a_part_without_pim(at: str, tmp_path: Path) -> None:
     """lpddr5_6400: 256 bits every 4 clocks of 1250 ps in each of 4 groups, every 2 clocks on the die; refresh."""
@@ -195,6 +217,14 @@ def test_every_key_decides_or_is_refused(tmp_path: Path) -> None:
           ("runs:\n", "runs:\n  verify: {all: late}\n")],
          "links.spare: no phase runs on units of both host and other; leave it out"),
         ([FIELDS], "its part has no PIM commands"),
+        ([("  cpu:", "  peers:"), ("all: cpu}", "all: peers}")],
+         "units.peers: the link of peers has this name, too"),
+        ([("  pcie:", "  card:")], "links.card: memories.card has this name, too; rename one of them"),
+        ([("  pcie:", "  'p c':")], "links.p c: expected a name of letters, digits, _ and -"),
+        ([FIELDS, ("at: bank, lanes: 16", "at: logic_die, lanes: 17")],
+         "units.pim.lanes: a column access of card has 16"),
+        ([("part: gddr6_pim_gpt", "part: hbm2_neupims"), ("lanes: 16", "lanes: 16, pim_precharge: bank")],
+         "units.pim.at: PIM of card (neupims) is simulated beside arrays of the same memory only"),
         ([("overlap: serial", "overlap: {experts: co-processed}")], "no phase names two units for experts"),
         ([("prefill: {cache_write: pim, all: cpu}", "prefil: {all: cpu}")], "unknown key 'prefil'"),
     ],

@@ -80,7 +80,7 @@ def simulated(device: Device, system: System, wanted: Wanted, progress: Progress
         raise UserError(f"--batch {wanted.batch}: {system.name} runs at most {device.most_requests} request(s) at once")
     contexts = contexts_of(wanted)
     asked = sorted({*contexts[:: wanted.every], *contexts[-1:]}, reverse=True)  # the largest first: it may not fit
-    prompts = [_prefill(each) for each in chunked(wanted.batch, wanted.prompt, wanted.chunk)]
+    prompts = [_prefill(each, wanted.prompt) for each in chunked(wanted.batch, wanted.prompt, wanted.chunk)]
     decode = [Batch.decode([n] * wanted.batch) for n in asked]
     took, different, tokens = (_in_order if device.in_order else _different)(device, prompts, decode, progress)
     at = sorted(asked)
@@ -109,9 +109,10 @@ def _in_order(device: Device, prompts: list[Batch], decode: list[Batch], progres
     return found[: len(prompts)], len(prompts), found[len(prompts) :][::-1]
 
 
-def _prefill(iteration: list[tuple[int, Part]]) -> Batch:
-    new, old = ([part[i] for _, part in iteration] for i in (0, 1))
-    return Batch.prefill(new, old)
+def _prefill(iteration: list[tuple[int, Part]], prompt: int) -> Batch:
+    """Only where a prompt ends its next token is wanted."""
+    each = [Batch.prefill([new], [old], ends=new + old == prompt) for _, (new, old) in iteration]
+    return Batch(tuple(at for part in each for at in part.requests))
 
 
 def _weights(contexts: list[int], at: list[int]) -> list[float]:

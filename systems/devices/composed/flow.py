@@ -4,12 +4,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from pimloom.arch.composition import ComposedSystem, Wire
+from pimloom.arch.composition import PEERS, ComposedSystem, Wire
 from pimloom.arch.error import UserError
 from pimloom.arch.link import Link
 from pimloom.arch.units import BITS_PER_BYTE, ceil_div
 from pimloom.cycle_sim.link import all_gather_ps, all_reduce_bytes, all_reduce_ps, bits_ps, latency_ps
-from pimloom.systems.devices.composed.nodes import PEERS, Node
+from pimloom.systems.devices.composed.nodes import Node
 from pimloom.systems.devices.composed.price import Price
 from pimloom.systems.devices.composed.timeline import Task
 from pimloom.workload.batch import seen

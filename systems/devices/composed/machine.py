@@ -6,13 +6,13 @@ from itertools import groupby
 from math import fsum
 from typing import cast
 
-from pimloom.arch.composition import ComposedSystem
+from pimloom.arch.composition import PEERS, ComposedSystem
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec
 from pimloom.arch.system import System
 from pimloom.arch.units import BITS_PER_BYTE, J_PER_PJ, S_PER_PS
 from pimloom.systems.devices.composed.flow import Flow, Work, joined
-from pimloom.systems.devices.composed.nodes import PEERS, Node, Plan, phase_of, units_of
+from pimloom.systems.devices.composed.nodes import Node, Plan, phase_of, units_of
 from pimloom.systems.devices.composed.placement import (
     SAMPLES,
     check_fits,

@@ -5,13 +5,12 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from pimloom.arch.composition import ALL, ComposedSystem
+from pimloom.arch.composition import ALL, PEERS, ComposedSystem
 from pimloom.arch.units import ceil_div
 from pimloom.systems.devices.composed.price import Price, Unit
 from pimloom.workload.batch import Batch
 from pimloom.workload.op import LINKS, Op
 
-PEERS = "peers"
 CORE = ("score", "softcap", "softmax", "value")
 EXPERTS = "mlp.experts."
 
@@ -127,23 +126,29 @@ class Plan:
         return {op.name: found[0] for op in mine} if found and len(found[0]) > 1 else {}
 
     def _by_expert(self, ops: Sequence[Op], units: tuple[str, ...]) -> Iterator[Node]:
-        """The experts that take longest first, each to the unit that is then done first with all of its own."""
-        count = len(ops[0].each)
-        made = [[replace(op, rows=op.each[i], each=(), held=0) for op in ops] for i in range(count)]
-        cost = [
-            [sum(self._units[unit].price([op]).ps for op in expert if op.kind == "gemm") for unit in units]
-            for expert in made
-        ]
-        load, choice = [0] * len(units), [0] * count
-        for i in sorted(range(count), key=lambda i: (-max(cost[i]), i)):
-            choice[i] = min(range(len(units)), key=lambda u: load[u] + cost[i][u])
-            load[choice[i]] += cost[i][choice[i]]
-        for i, expert in enumerate(made):
-            before = expert[0].after
-            for op in expert:
-                node = self._node([op], units[choice[i]] if op.kind == "gemm" else None)
-                yield node._replace(name=f"{op.name}[{i}]", after=before)
-                before = (f"{op.name}[{i}]",)
+        """The experts with most tokens first, each to the unit that is then done first with all of its own."""
+        rows = ops[0].each
+        dealt: list[list[int]] = [[] for _ in units]
+        for i in sorted(range(len(rows)), key=lambda i: (-rows[i], i)):
+            then = [self._gemms_ps(ops, [*dealt[u], i], unit) for u, unit in enumerate(units)]
+            u = min(range(len(units)), key=lambda u: then[u])
+            dealt[u].append(i)
+        for unit, experts in zip(units, dealt, strict=True):
+            before = ops[0].after
+            for op in _of_experts(ops, experts) if experts else ():
+                node = self._node([op], unit if op.kind == "gemm" else None)
+                yield node._replace(name=f"{op.name}[{unit}]", after=before)
+                before = (f"{op.name}[{unit}]",)
+
+    def _gemms_ps(self, ops: Sequence[Op], experts: Sequence[int], unit: str) -> int:
+        """Time of the products of some experts on a unit."""
+        return sum(self._units[unit].price([op]).ps for op in _of_experts(ops, experts) if op.kind == "gemm")
+
+
+def _of_experts(ops: Sequence[Op], experts: Sequence[int]) -> list[Op]:
+    """The operators of some of the experts."""
+    rows = tuple(ops[0].each[i] for i in sorted(experts))
+    return [replace(op, rows=sum(rows), each=rows, held=0) for op in ops]
 
 
 def _heads_of(op: Op, here: int, kv_heads: int) -> Op:
