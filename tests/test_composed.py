@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from pimloom.arch.composition import UNITS
-from pimloom.arch.composition_load import placed
+from pimloom.arch.composition_check import placed
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import load_llm
 from pimloom.arch.system import System, load_system

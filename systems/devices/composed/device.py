@@ -1,7 +1,7 @@
 """A system that its YAML composes, as a device."""
 
 from pimloom.arch.composition import ComposedSystem
-from pimloom.arch.composition_load import hands_over
+from pimloom.arch.composition_check import hands_over
 from pimloom.arch.llm import LlmSpec
 from pimloom.arch.system import System
 from pimloom.systems.devices.composed.beside import Beside
