@@ -176,12 +176,9 @@ def trace(
     """
     from pimloom.cli import trace as command
     from pimloom.systems.memory.tracing import Wanted
-    from pimloom.tracing import trace_command
+    from pimloom.tracing import run_trace
 
-    def traced(requests_file: Path | None, set_: list[str] | None, **read: Any) -> "Outcome":
-        return trace_command(Wanted(trace=requests_file, settings=set_ or [], quiet=True, **read))
-
-    return ask(command, locals(), traced)
+    return ask(command, locals(), lambda **read: run_trace(Wanted(**read, quiet=True)))
 
 
 @public

@@ -215,7 +215,7 @@ def trace(
     stride: trace_options.Stride = None,
     channels: trace_options.Channels = 1,
     mapping: trace_options.Mapping = None,
-    set_: trace_options.Settings = None,
+    settings: trace_options.Settings = None,
     idle: trace_options.Idle = 0,
     json: Json = None,
     commands: trace_options.Commands = None,
@@ -225,33 +225,12 @@ def trace(
     quiet: Quiet = False,
 ) -> None:
     """Send memory requests to DRAM controllers; print commands, latency, bandwidth and energy."""
-    from pimloom.systems.memory.tracing import Wanted
-    from pimloom.tracing import trace_command
-
-    result = trace_command(
-        Wanted(
-            memory=memory,
-            trace=requests_file,
-            controller=controller,
-            pattern=pattern,
-            requests=requests,
-            seed=seed,
-            gap=gap,
-            stride=stride,
-            channels=channels,
-            mapping=mapping,
-            settings=set_ or [],
-            idle=idle,
-            commands=commands,
-            request_log=request_log,
-            timeline=timeline,
-            window=window,
-            json=json,
-            quiet=quiet,
-        )
-    )
+    asked = locals()
     from pimloom.reports.terminal.trace import show_outcome, show_warnings
+    from pimloom.systems.memory.tracing import Wanted
+    from pimloom.tracing import run_trace
 
+    result = run_trace(Wanted(**asked))
     show_warnings(result.warnings)
     output(result, json, None if quiet else lambda: show_outcome(result))
 

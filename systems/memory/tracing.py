@@ -1,10 +1,11 @@
 """What a trace is asked for: the memory and its controllers, the requests, the logs of what they do."""
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
@@ -17,9 +18,14 @@ from pimloom.arch.part import Part
 from pimloom.arch.part_memory import MAPPING, part_memory
 from pimloom.arch.policy import complaints, load_policy
 from pimloom.arch.system import list_names, load_part
+from pimloom.arch.version import __version__
+from pimloom.systems.asked import Progress, Work
 from pimloom.systems.settings import parse_settings
 
-Progress = Callable[[int, int], None]
+if TYPE_CHECKING:
+    from pimloom.systems.memory.outcome import Outcome
+
+LONGEST_IDLE_CK = 10**12  # about ten minutes of simulated time
 
 
 @dataclass(frozen=True)
@@ -27,7 +33,7 @@ class Wanted:
     """The options of `pimloom trace`, as typed."""
 
     memory: str
-    trace: Path | None = None
+    requests_file: Path | None = None
     controller: str | None = None
     pattern: str | None = None
     requests: str | None = None  # 1e5
@@ -36,7 +42,7 @@ class Wanted:
     stride: int | None = None
     channels: int = 1
     mapping: str | None = None
-    settings: Sequence[str] = ()
+    settings: Sequence[str] | None = None
     idle: int = 0
     commands: Path | None = None
     request_log: Path | None = None
@@ -46,10 +52,51 @@ class Wanted:
     quiet: bool = False
 
 
+def trace_work(wanted: Wanted) -> Work["Outcome"]:
+    """A trace through the controllers of a memory. Raises UserError."""
+    from pimloom.cycle_sim.memory.channel import kernel_of
+    from pimloom.cycle_sim.memory.simulate import simulate
+    from pimloom.systems.memory.fingerprint import Fingerprint
+    from pimloom.systems.memory.outcome import outcome
+
+    _check_use(wanted)
+    memory, controller = find_memory(wanted)
+
+    def run(progress: Progress) -> "Outcome":
+        warnings = list(memory.warnings)
+        with ExitStack() as stack:
+            chunks = requests_of(wanted, memory, memory.policy.quirks == "none", warnings.append, progress)
+            log, chunks, draw = logs_of(wanted, memory, chunks, stack, warnings.append)
+            start, seen = time.perf_counter(), Fingerprint()
+            tallies = simulate(memory, seen.watch(chunks), extra_ck=wanted.idle, log=log)
+            wall_s = time.perf_counter() - start
+            draw()
+        seed = wanted.seed or 0 if wanted.pattern else None
+        asked = {"requests": seen.hexdigest(), "idle": wanted.idle}
+        return outcome(
+            memory, controller, tallies, wall_s=wall_s, seed=seed, warnings=warnings, version=__version__, asked=asked
+        )
+
+    return Work(f"requests on {memory.name}", kernel_of(memory), run)
+
+
+def _check_use(wanted: Wanted) -> None:
+    """Raise UserError if an option would change nothing, or the clocks to go on are none."""
+    made = {"--requests": wanted.requests, "--seed": wanted.seed, "--gap": wanted.gap, "--stride": wanted.stride}
+    file = wanted.requests_file
+    for option, value in made.items():
+        if value is not None and file is not None:
+            raise UserError(f"{option} {value}: belongs to a --pattern, and {file} is a trace; leave one out")
+    if wanted.window is not None and wanted.timeline is None:
+        raise UserError(f"--window {wanted.window}: belongs to --timeline FILE; name one")
+    if not 0 <= wanted.idle <= LONGEST_IDLE_CK:
+        raise UserError(f"--idle {wanted.idle}: expected clocks >= 0 and <= {LONGEST_IDLE_CK}")
+
+
 def find_memory(wanted: Wanted) -> tuple[Memory, str]:
     """The memory system and the name of its controller. Raises UserError."""
     device, controller = wanted.memory, wanted.controller
-    parts, policies = _split(parse_settings(wanted.settings, "controller.page=closed"))
+    parts, policies = _split(parse_settings(wanted.settings or (), "controller.page=closed"))
     tool = _tool_of(device)
     if tool is None:
         loaded = _policy(controller or "default", policies)
@@ -151,14 +198,14 @@ def requests_of(wanted: Wanted, memory: Memory, strict: bool, warn: Any, progres
     from pimloom.systems.memory.patterns import parse_count, pattern_chunks
     from pimloom.systems.memory.trace_file import read_trace, trace_size
 
-    if wanted.trace is not None and wanted.pattern not in (None, "file"):
-        raise UserError(f"--pattern {wanted.pattern}: {wanted.trace} is a trace; leave one out")
-    if wanted.trace is None and wanted.pattern in (None, "file"):
+    if wanted.requests_file is not None and wanted.pattern not in (None, "file"):
+        raise UserError(f"--pattern {wanted.pattern}: {wanted.requests_file} is a trace; leave one out")
+    if wanted.requests_file is None and wanted.pattern in (None, "file"):
         raise UserError("give a trace file or a --pattern: `pimloom trace ddr4_3200 requests.trc`")
-    if wanted.trace is not None:
-        total = trace_size(wanted.trace)
+    if wanted.requests_file is not None:
+        total = trace_size(wanted.requests_file)
         return read_trace(
-            wanted.trace,
+            wanted.requests_file,
             limit_bytes=memory.capacity_bytes,
             wraps=not strict,
             ordered=strict,
