@@ -87,33 +87,26 @@ def _policy(policy: Policy) -> str:
 
 def show_catalogue(found: Mapping[str, Mapping[str, str]]) -> None:
     """Print the catalogue."""
-    console = _console()
     for kind, names in found.items():
-        table = _table(kind, "")
-        for name, line in names.items():
-            _add(table, name, line)
-        console.print(table)
+        show_rows(
+            (("name", kind, ""), ("about", "", "")), [{"name": name, "about": line} for name, line in names.items()]
+        )
 
 
 def show_fields(fields: Mapping[str, str]) -> None:
     """Print all fields with their meaning."""
-    table = _table("field", "meaning")
-    for name, meaning in fields.items():
-        _add(table, name, meaning)
-    _console().print(table)
+    rows = [{"field": field, "meaning": meaning} for field, meaning in fields.items()]
+    show_rows((("field", "field", ""), ("meaning", "meaning", "")), rows)
 
 
 def show_explanation(found: Explanation) -> None:
     """Print everything known of a field."""
-    console = _console()
-    console.print(Text(f"{found.field}: {found.meaning}"))
+    show_line(f"{found.field}: {found.meaning}")
     if found.values:
-        table = _table("in", "value", "source", "file")
-        for value in found.values:
-            _add(table, *value)
-        console.print(table)
+        headings = zip(found.values[0]._fields, ("in", "value", "source", "file"), strict=True)
+        show_rows([(field, heading, "") for field, heading in headings], [value._asdict() for value in found.values])
     for rule in found.rules:
-        console.print(Text(f"rule: {rule}"))
+        show_line(f"rule: {rule}")
 
 
 def show_standard(found: Explained) -> None:
@@ -127,14 +120,13 @@ def show_standard(found: Explained) -> None:
 
 def show_result(result: Result) -> None:
     """Print one result: headline figures, then latency and energy by part."""
-    console = _console()
     work = result.workload
     said = tokens_said(work.prompt_tokens, work.generated_tokens)
-    table = _table(f"{result.model} on {result.system}, {said}", "value|r", "unit")
-    for label, value, unit in _headline(result):
-        if value is not None:
-            _add(table, label, value, unit)
-    console.print(table)
+    rows = [
+        dict(zip(("what", "value", "unit"), line, strict=True)) for line in _headline(result) if line[1] is not None
+    ]
+    title = f"{result.model} on {result.system}, {said}"
+    show_rows((("what", title, ""), ("value", "value|r", ""), ("unit", "unit", "")), rows)
     per, tokens = ("", 1) if work.prompt_tokens else ("/token", work.generated_tokens)
     for title, parts, unit, scale in (
         ("latency by step", result.time_by_step_s, "µs", 1e6),
@@ -142,12 +134,14 @@ def show_result(result: Result) -> None:
     ):
         if parts:
             total = sum(parts.values())
-            table = _table(title, f"{unit}{per}|r", "share|r")
-            for name, part in parts.items():
-                _add(table, name, f"{part * scale / tokens:,.3f}", f"{100 * part / total:.1f} %")
-            console.print(table)
+            columns = (("name", title, ""), ("each", f"{unit}{per}|r", ",.3f"), ("share", "share|r", ""))
+            shares = [
+                {"name": name, "each": part * scale / tokens, "share": f"{100 * part / total:.1f} %"}
+                for name, part in parts.items()
+            ]
+            show_rows(columns, shares)
     if result.cycles is not None:
-        console.print(Text(f"spec digest {result.spec_digest}, pimloom {result.version}, seed {result.seed}"))
+        show_line(f"spec digest {result.spec_digest}, pimloom {result.version}, seed {result.seed}")
 
 
 def tokens_said(prompt: int, generated: int) -> str:
