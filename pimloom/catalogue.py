@@ -7,7 +7,7 @@ from pimloom.answer import Answer
 
 def listing() -> Answer:
     """Everything that has a name, by its kind."""
-    from pimloom.reports.terminal.show import catalogue, show_catalogue
+    from pimloom.reports.terminal.catalogue import catalogue, show_catalogue
 
     found = catalogue()
     named = [(kind, name, about) for kind, some in found.items() for name, about in some.items()]
@@ -19,7 +19,7 @@ def explained(field: str | None) -> Answer:
     """A field, those below what it begins with, or a standard; all fields for None. Raises UserError."""
     from pimloom.reports.explain import all_fields, explain, fields_below
     from pimloom.reports.explain_standard import explain_standard, standards
-    from pimloom.reports.terminal.show import show_explanation, show_standard
+    from pimloom.reports.terminal.catalogue import show_explanation, show_standard
 
     if field is None:
         return _meanings(all_fields())
@@ -34,7 +34,7 @@ def explained(field: str | None) -> Answer:
 
 
 def _meanings(fields: Mapping[str, str]) -> Answer:
-    from pimloom.reports.terminal.show import show_fields
+    from pimloom.reports.terminal.catalogue import show_fields
 
     rows = [{"field": field, "meaning": meaning} for field, meaning in fields.items()]
     return Answer(fields, lambda: show_fields(fields), rows)

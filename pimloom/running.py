@@ -64,7 +64,7 @@ def run_any(asked: Asked) -> Ran:
 def _sequence(asked: Asked, batched: Mapping[str, object]) -> Ran:
     alone = {name: value for name, value in batched.items() if name not in ("batch", "tp", "pp") or value != 1}
     _refuse(alone, f"{asked.system} runs one sequence at a time", {"requests": SEQUENCE})
-    from pimloom.reports.terminal.show import show_result
+    from pimloom.reports.terminal.sequence import show_result
     from pimloom.systems.devices.asked import parse_window, sequence_work
     from pimloom.systems.devices.simulate import Window
 
@@ -79,7 +79,7 @@ def _sequence(asked: Asked, batched: Mapping[str, object]) -> Ran:
 def _draw(asked: Asked, file: Path, window: "Window", result: Any) -> None:
     """Write the timeline of a run; a system without a DRAM part has none."""
     from pimloom.arch.units import S_PER_US
-    from pimloom.reports.terminal.show import tokens_said
+    from pimloom.reports.terminal.sequence import tokens_said
     from pimloom.reports.trace import timeline
     from pimloom.systems.settings import parse_settings
 

@@ -83,7 +83,7 @@ def test_a_command_whose_interrupt_was_lost_says_so(monkeypatch):
         Collected()
         return {}
 
-    monkeypatch.setattr("pimloom.reports.terminal.show.catalogue", listed)
+    monkeypatch.setattr("pimloom.reports.terminal.catalogue.catalogue", listed)
     done = call("list", "--json", "-")
     assert (done.code, done.err) == (130, "pimloom: interrupted; nothing half-written\n")
 

@@ -49,7 +49,7 @@ def cost(
     from pimloom.fabric_cli.writing import check_files, write_figure, write_rows
     from pimloom.reports.fabric.cost_figures import aggregate_figure, cost_figure
     from pimloom.reports.terminal.fabric.cost import AGGREGATE, COST, PARTS
-    from pimloom.reports.terminal.show import show_rows
+    from pimloom.reports.terminal.tables import show_rows
     from pimloom.systems.fabric.cost import aggregate_rows, cost_rows, part_rows
     from pimloom.systems.settings import parse_settings
 

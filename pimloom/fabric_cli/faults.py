@@ -41,7 +41,7 @@ def faults(
     from pimloom.arch.files import write_table_csv
     from pimloom.arch.version import __version__
     from pimloom.reports.terminal.fabric.faults import show_faults
-    from pimloom.reports.terminal.show import show_line
+    from pimloom.reports.terminal.tables import show_line
     from pimloom.systems.fabric.faults.events import write_faults
     from pimloom.systems.fabric.faults.statistics import fault_statistics
     from pimloom.systems.fabric.faults.synthetic import node_names

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from pimloom.arch.units import J_PER_MJ, S_PER_MS
-from pimloom.reports.terminal.show import show_line, show_rows
+from pimloom.reports.terminal.tables import show_line, show_rows
 from pimloom.systems.devices.boundary import WHOLE
 from pimloom.systems.serving.comparing import Comparison
 

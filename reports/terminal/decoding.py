@@ -7,7 +7,7 @@ from msgspec.structs import asdict
 
 from pimloom.arch.units import J_PER_MJ, J_PER_PJ, J_PER_UJ, S_PER_MS, S_PER_PS, S_PER_US
 from pimloom.mappers.interleave import Stage, stages_of
-from pimloom.reports.terminal.show import show_line, show_rows
+from pimloom.reports.terminal.tables import show_line, show_rows
 from pimloom.systems.devices.npu_pim.served import LayerKind, Served
 from pimloom.systems.serving.decoding import Decoded
 

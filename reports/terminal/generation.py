@@ -1,7 +1,7 @@
 """Times and energy of equal requests from their prompts on."""
 
 from pimloom.arch.units import J_PER_MJ, S_PER_MS, S_PER_US
-from pimloom.reports.terminal.show import show_line
+from pimloom.reports.terminal.tables import show_line
 from pimloom.systems.serving.generation import Generated
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pimloom.reports.terminal.show import show_line, show_rows
+from pimloom.reports.terminal.tables import show_line, show_rows
 
 MOST_ERRORS = 5
 MOST_WORKLOADS = 10

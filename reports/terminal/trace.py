@@ -4,7 +4,7 @@ import sys
 from collections.abc import Sequence
 
 from pimloom.arch.error import one_line
-from pimloom.reports.terminal.show import show_line, show_rows
+from pimloom.reports.terminal.tables import show_line, show_rows
 from pimloom.systems.memory.outcome import Outcome
 
 COLUMNS = (("what", "", ""), ("value", "value|r", ""), ("unit", "unit", ""))

@@ -4,7 +4,7 @@ import sys
 
 from pimloom.arch.error import one_line
 from pimloom.arch.units import H_PER_DAY
-from pimloom.reports.terminal.show import show_line, show_rows
+from pimloom.reports.terminal.tables import show_line, show_rows
 from pimloom.systems.fabric.faults.statistics import FaultStatistics
 
 

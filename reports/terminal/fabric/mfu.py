@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pimloom.arch.units import BYTES_PER_GB
-from pimloom.reports.terminal.show import show_line, show_rows
+from pimloom.reports.terminal.tables import show_line, show_rows
 
 PARTS = ("compute", "tp_all_reduce", "all_to_all", "p2p", "bubble", "dp_all_reduce")
 

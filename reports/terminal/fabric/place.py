@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pimloom.reports.fabric.place_text import text_lines
-from pimloom.reports.terminal.show import show_line, show_rows
+from pimloom.reports.terminal.tables import show_line, show_rows
 from pimloom.systems.fabric.place import CROSS_TOR, Placed
 
 COLUMNS = (("what", "", ""), ("value", "value|r", ""), ("note", "", ""))

@@ -5,7 +5,7 @@ from typing import Any
 
 from pimloom.arch.units import H_PER_DAY
 from pimloom.reports.terminal.fabric.faults import show_notes
-from pimloom.reports.terminal.show import show_line, show_rows
+from pimloom.reports.terminal.tables import show_line, show_rows
 from pimloom.systems.fabric.faults.trace import Trace
 from pimloom.systems.fabric.waste import Plan
 

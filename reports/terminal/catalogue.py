@@ -1,0 +1,72 @@
+"""Everything that has a name, and what fields and standards mean."""
+
+from collections.abc import Mapping
+
+from pimloom.arch.llm import list_presets, load_llm
+from pimloom.arch.memory import Policy
+from pimloom.arch.optics import load_optics
+from pimloom.arch.policy import load_policy
+from pimloom.arch.system import list_names, load_part, load_system
+from pimloom.arch.training import load_training
+from pimloom.reports.explain import Explanation
+from pimloom.reports.explain_standard import Explained
+from pimloom.reports.studies import studies
+from pimloom.reports.terminal.tables import show_line, show_rows
+from pimloom.workload.need import weights
+
+
+def catalogue() -> dict[str, dict[str, str]]:
+    """Parts, optical parts, systems, controllers, GPUs, models and studies: name -> one line."""
+    models = {}
+    for name in list_presets():
+        spec = load_llm(name)
+        models[name] = (
+            f"{spec.num_hidden_layers} layers, hidden {spec.hidden_size}, {spec.num_attention_heads} heads, "
+            f"{weights(spec).blocks / 1e6:,.1f} M matrix parameters"
+        )
+    return {
+        "parts": {name: load_part(name).value.description for name in list_names("parts")},
+        "optics": {name: load_optics(name).value.description for name in list_names("optics")},
+        "systems": {name: load_system(name).spec.description for name in list_names("systems")},
+        "controllers": {name: _policy(load_policy(name).value) for name in list_names("controllers")},
+        "gpus": {name: load_training(name).value.description for name in list_names("gpus")},
+        "models": models,
+        "studies": {name: f"pimloom report {name} --out DIR" for name in studies()},
+    }
+
+
+def _policy(policy: Policy) -> str:
+    return f"{policy.structure}, {policy.scheduler}, {policy.page} page, refresh {policy.refresh}"
+
+
+def show_catalogue(found: Mapping[str, Mapping[str, str]]) -> None:
+    """Print the catalogue."""
+    for kind, names in found.items():
+        show_rows(
+            (("name", kind, ""), ("about", "", "")), [{"name": name, "about": line} for name, line in names.items()]
+        )
+
+
+def show_fields(fields: Mapping[str, str]) -> None:
+    """Print all fields with their meaning."""
+    rows = [{"field": field, "meaning": meaning} for field, meaning in fields.items()]
+    show_rows((("field", "field", ""), ("meaning", "meaning", "")), rows)
+
+
+def show_explanation(found: Explanation) -> None:
+    """Print everything known of a field."""
+    show_line(f"{found.field}: {found.meaning}")
+    if found.values:
+        headings = zip(found.values[0]._fields, ("in", "value", "source", "file"), strict=True)
+        show_rows([(field, heading, "") for field, heading in headings], [value._asdict() for value in found.values])
+    for rule in found.rules:
+        show_line(f"rule: {rule}")
+
+
+def show_standard(found: Explained) -> None:
+    """Print what a standard's table models, and what not."""
+    show_line(f"{found.standard}: {found.meaning}")
+    show_line(f"parts: {', '.join(found.parts) or 'none'}")
+    for title, rows in (("command", found.commands), ("rule", found.rules), ("not modelled", found.unmodelled)):
+        for row in rows:
+            show_line(f"{title}: {row}")
