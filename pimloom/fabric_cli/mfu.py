@@ -3,20 +3,15 @@
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
 from pimloom.answer import Answer
 from pimloom.arch.error import UserError
-from pimloom.arch.version import __version__
 from pimloom.fabric_cli.options import Arch, Csv
 from pimloom.output import Json, Quiet, answer
 from pimloom.systems.fabric.asked import domains_asked, read_counts
-
-if TYPE_CHECKING:
-    from pimloom.arch.fabric_cost import Hbd
-    from pimloom.systems.fabric.mfu import Search
 
 CHUNKS = 8  # v at most, where interleaved schedules are asked for without a number
 
@@ -74,6 +69,7 @@ def mfu(
     from pimloom.reports.fabric.mfu_figure import mfu_figure
     from pimloom.reports.terminal.fabric.mfu import show_mfu, show_sensitivity
     from pimloom.systems.fabric.mfu import Search
+    from pimloom.systems.fabric.mfu_values import mfu_values
     from pimloom.systems.settings import parse_settings
 
     check_files(json, csv, figure)
@@ -90,7 +86,7 @@ def mfu(
     counts = read_counts(gpus, "--gpus")
     if sensitivity and figure:
         raise UserError("--figure: draws MFU against scale; leave out --sensitivity, or --figure")
-    value = _value(search, gpu, domains_asked(arch, hbd_gb_s or ()), counts, sensitivity)
+    value = mfu_values(search, gpu, domains_asked(arch, hbd_gb_s or ()), counts, sensitivity)
     write_rows(csv, value["rows"])
     if figure is not None:
         write_figure(figure, mfu_figure(value["rows"]))
@@ -103,28 +99,6 @@ def mfu(
             f"pimloom: note: {search.model.name} has positions for {seen} tokens; {trained} are used", file=sys.stderr
         )
     return told
-
-
-def _value(search: "Search", gpu: str, hbds: list["Hbd"], counts: list[int], sensitivity: bool) -> dict[str, Any]:
-    from pimloom.systems.fabric.mfu import BASELINE, mfu_rows, trend
-    from pimloom.systems.fabric.sensitivity import sensitivity_rows
-
-    about = {
-        "model": search.model.name,
-        "gpu": Path(gpu).stem,
-        "batch": search.batch,
-        "schedule": search.schedule,
-        "interleave": search.most_chunks,
-        "sequence_tokens": search.training.recipe.sequence_tokens,
-        "version": __version__,
-    }
-    baseline = next((hbd for hbd in hbds if hbd.arch == BASELINE), None)
-    if sensitivity:
-        ours = next((hbd for hbd in hbds if hbd.arch != BASELINE), None)
-        rows = [row for count in counts for row in sensitivity_rows(search, count, ours, baseline)]
-        return {"rows": rows, **about}
-    rows = mfu_rows(search, hbds, counts, baseline)
-    return {"rows": rows, "trend": {hbd.arch: trend(rows, hbd.arch) for hbd in hbds}, **about}
 
 
 def _chunks(schedule: Schedules, interleave: int | None) -> int:

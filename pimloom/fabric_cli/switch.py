@@ -3,15 +3,12 @@
 from pathlib import Path
 from typing import Annotated
 
-import msgspec
 import typer
 
 from pimloom.answer import Answer
 from pimloom.fabric_cli.options import Csv
 from pimloom.output import Json, Quiet, answer
 from pimloom.outputs import check_outputs
-
-LIVE_SHARE_DIGITS = 6
 
 
 def switch(
@@ -32,10 +29,8 @@ def switch(
     that fails is left for its backup entry of the preloaded table, without a request.
     """
     from pimloom.arch.files import table_csv, write_atomic
-    from pimloom.arch.optics import load_optics, switch_table
+    from pimloom.arch.optics import load_optics
     from pimloom.arch.optics_events import load_events
-    from pimloom.arch.system import digest
-    from pimloom.arch.version import __version__
     from pimloom.progress import progress_bar
     from pimloom.reports.terminal.fabric.switch import show_switch
     from pimloom.systems.fabric import switch as report
@@ -48,24 +43,8 @@ def switch(
         story = load_events(events, module)
         progress(1, 2)
         run = report.run_switch(module, story)
-    rows, table = report.request_rows(run), switch_table(module)
-    times = {name: getattr(table, name) for name in ("detect", "decide", "blackout", "retrain")}
-    intervals = report.interval_rows(run)
-    live = sum(row["end_cycle"] - row["start_cycle"] for row in intervals if row["state"] == "live")
-    result = {
-        "part": Path(part).stem,
-        "clock_ps": module.clock_ps,
-        "times_cycles": times,
-        "bound_cycles": table.bound,
-        "rows": rows,
-        "intervals": intervals,
-        "failovers": report.failover_rows(run),
-        "bursts": report.burst_rows(run),
-        "end_us": run.us(run.found.end_cyc),
-        "live_share": round(live / run.found.end_cyc, LIVE_SHARE_DIGITS),
-        "spec_digest": digest(msgspec.structs.replace(module, description=""), story),
-        "version": __version__,
-    }
+    result = report.switch_values(Path(part).stem, run, story)
+    rows = result["rows"]
     if csv is not None:
         write_atomic(csv, table_csv(rows, {}) if rows else ",".join(report.COLUMNS) + "\n")
     if timeline is not None:

@@ -1,6 +1,6 @@
 """`pimloom fabric waste`: healthy GPUs that no tensor-parallel group can use, on each fabric."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,11 +12,10 @@ from pimloom.fabric_cli.faults import Days, Faults, Servers
 from pimloom.fabric_cli.options import Arch, Csv, Gpus, GpusPerNode, Seed
 from pimloom.output import Json, Quiet, answer
 from pimloom.outputs import check_outputs
-from pimloom.systems.fabric.asked import read_counts, read_ratios
-from pimloom.systems.fabric.waste_asked import buildable, describe_trace, trace_asked
+from pimloom.systems.fabric.asked import read_counts
+from pimloom.systems.fabric.waste_asked import buildable, describe_trace, ratios_asked, trace_asked, waste_rows
 
 if TYPE_CHECKING:
-    from pimloom.arch.topology import Topology
     from pimloom.reports.page import Figure
     from pimloom.systems.fabric.faults.trace import Trace
     from pimloom.systems.fabric.waste import Plan
@@ -58,12 +57,13 @@ def waste(
     from pimloom.arch.topology import topologies
     from pimloom.arch.topology.cluster import Cluster
     from pimloom.arch.version import __version__
+    from pimloom.progress import progress_bar
     from pimloom.reports.terminal.fabric.waste import show_waste
     from pimloom.systems.fabric.waste import IID_DRAWS, TRACE_DRAWS, Plan
 
     check_outputs({"--json": json, "--csv": csv, "--figure": figure}, {"--faults": faults})
     tps = read_counts(tp, "--tp")
-    ratios = _ratios(fault_ratio, {"--faults": faults, "--servers": servers, "--days": days})
+    ratios = ratios_asked(fault_ratio, {"--faults": faults, "--servers": servers, "--days": days})
     cluster = Cluster(gpus, gpus_per_node)
     fabrics, left_out = buildable(topologies(arch), cluster, tps, arch == "all")
     number = (TRACE_DRAWS if ratios is None else IID_DRAWS) if draws is None else draws
@@ -71,7 +71,8 @@ def waste(
     if figure is not None:
         _check_figure(figure, plan)
     trace = None if ratios else trace_asked(faults, servers, days, seed, cluster)
-    rows = _rows(plan, trace, ratios or [], left_out, quiet)
+    with progress_bar("draws", quiet) as progress:
+        rows = waste_rows(plan, trace, ratios or [], left_out, progress)
     if csv is not None:
         write_table_csv(csv, rows)
     if figure is not None:
@@ -79,16 +80,6 @@ def waste(
     described = None if trace is None else describe_trace(trace, faults)
     result = {"rows": rows, "trace": described, "seed": seed, "version": __version__}
     return answer(Answer(result, lambda: show_waste(rows, plan, trace), rows), json, quiet)
-
-
-def _ratios(text: str | None, of_a_trace: Mapping[str, object]) -> list[float] | None:
-    """The fault ratios, or None if a trace is to be walked. Raises UserError."""
-    if text is None:
-        return None
-    for option, value in of_a_trace.items():
-        if value is not None:
-            raise UserError(f"{option} {value}: belongs to a trace, and --fault-ratio {text} needs none; leave one out")
-    return read_ratios(text, "--fault-ratio")
 
 
 def _check_figure(file: Path, plan: "Plan") -> None:
@@ -103,17 +94,6 @@ def _check_figure(file: Path, plan: "Plan") -> None:
         raise UserError(f"--figure {file}: no group of --tp {plan.tps[0]} fits these architectures; name others")
     if fit > MOST_SERIES:
         raise UserError(f"--figure {file}: {fit} architectures; at most {MOST_SERIES} can be told apart")
-
-
-def _rows(
-    plan: "Plan", trace: "Trace | None", ratios: Sequence[float], left_out: Mapping["Topology", str], quiet: bool
-) -> list[dict[str, Any]]:
-    from pimloom.progress import progress_bar
-    from pimloom.systems.fabric.waste import iid_rows, left_out_row, trace_rows
-
-    with progress_bar("draws", quiet) as progress:
-        rows = trace_rows(plan, trace, progress) if trace else iid_rows(plan, ratios, progress)
-    return [*rows, *(left_out_row(plan, fabric, tp, why) for fabric, why in left_out.items() for tp in plan.tps)]
 
 
 def _figure(plan: "Plan", trace: "Trace | None", rows: Sequence[dict[str, Any]], tp: int) -> "Figure":

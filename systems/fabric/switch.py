@@ -2,9 +2,13 @@
 
 from typing import Any, NamedTuple
 
+import msgspec
+
 from pimloom.arch.optics import Optics, switch_table
 from pimloom.arch.optics_events import Story
+from pimloom.arch.system import digest
 from pimloom.arch.units import BITS_PER_BYTE, PS_PER_NS, PS_PER_US
+from pimloom.arch.version import __version__
 from pimloom.cycle_sim.ocs import Burst, Delivered, Light, Outcome, Request, deliver, simulate
 from pimloom.systems.timeline import Event, Track, trace_json
 
@@ -13,6 +17,7 @@ COLUMNS = (  # of a request
     "request", "cycle", "at_us", "entry", "outcome", "taken", "path", "why", "stage", "end_cycle", "end_us", "wait_us"
 )  # fmt: skip
 Rows = list[dict[str, Any]]
+LIVE_SHARE_DIGITS = 6
 
 
 class SwitchRun(NamedTuple):
@@ -43,6 +48,26 @@ def run_switch(part: Optics, story: Story) -> SwitchRun:
     until = max(story.until_cyc, *(burst.end_cyc for burst in bursts), 0)
     found = simulate(switch_table(part), events, until)
     return SwitchRun(part, found, [(burst, deliver(found, burst)) for burst in bursts])
+
+
+def switch_values(name: str, run: SwitchRun, story: Story) -> dict[str, Any]:
+    """All of it; fields as in docs/fabric.md. name: of the part."""
+    part, table, intervals = run.part, switch_table(run.part), interval_rows(run)
+    live = sum(row["end_cycle"] - row["start_cycle"] for row in intervals if row["state"] == "live")
+    return {
+        "part": name,
+        "clock_ps": part.clock_ps,
+        "times_cycles": {name: getattr(table, name) for name in ("detect", "decide", "blackout", "retrain")},
+        "bound_cycles": table.bound,
+        "rows": request_rows(run),
+        "intervals": intervals,
+        "failovers": failover_rows(run),
+        "bursts": burst_rows(run),
+        "end_us": run.us(run.found.end_cyc),
+        "live_share": round(live / run.found.end_cyc, LIVE_SHARE_DIGITS),
+        "spec_digest": digest(msgspec.structs.replace(part, description=""), story),
+        "version": __version__,
+    }
 
 
 def request_rows(run: SwitchRun) -> Rows:

@@ -1,10 +1,11 @@
 """The fabrics, faults and plans whose waste a user asks for."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pimloom.arch.error import UserError
+from pimloom.systems.fabric.asked import read_ratios
 from pimloom.systems.fabric.faults.asked import find_trace
 
 if TYPE_CHECKING:
@@ -37,6 +38,16 @@ def buildable(
     return good, left_out
 
 
+def ratios_asked(text: str | None, of_a_trace: Mapping[str, object]) -> list[float] | None:
+    """The fault ratios of `--fault-ratio`, or None if a trace is to be walked. Raises UserError."""
+    if text is None:
+        return None
+    for option, value in of_a_trace.items():
+        if value is not None:
+            raise UserError(f"{option} {value}: belongs to a trace, and --fault-ratio {text} needs none; leave one out")
+    return read_ratios(text, "--fault-ratio")
+
+
 def trace_asked(faults: Path | None, servers: int | None, days: float | None, seed: int, cluster: "Cluster") -> "Trace":
     from pimloom.arch.units import ceil_div
     from pimloom.systems.fabric.faults.replay import check_replay
@@ -52,6 +63,20 @@ def trace_asked(faults: Path | None, servers: int | None, days: float | None, se
     trace = find_trace(faults, servers, days, seed, least=needed)
     check_replay(trace, cluster)
     return trace
+
+
+def waste_rows(
+    plan: "Plan",
+    trace: "Trace | None",
+    ratios: Sequence[float],
+    left_out: Mapping["Topology", str],
+    progress: Callable[[int, int], None],
+) -> list[dict[str, Any]]:
+    """Waste of a trace, or of fault ratios; rows without figures of fabrics that are left out."""
+    from pimloom.systems.fabric.waste import iid_rows, left_out_row, trace_rows
+
+    rows = trace_rows(plan, trace, progress) if trace else iid_rows(plan, ratios, progress)
+    return [*rows, *(left_out_row(plan, fabric, tp, why) for fabric, why in left_out.items() for tp in plan.tps)]
 
 
 def describe_trace(trace: "Trace", file: Path | None) -> dict[str, object]:
