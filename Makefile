@@ -28,7 +28,7 @@ bench: .venv/.run  ## commands per second, seconds per study
 lint: .venv/.test  ## ruff and mypy
 	@$(BIN)/ruff check
 	@rm -rf build/types && mkdir -p build/types/pimloom
-	@ln -s $(addprefix $(CURDIR)/,$(wildcard pimloom/*.py) pimloom/fabric_cli $(ROOMS)) build/types/pimloom
+	@ln -s $(addprefix $(CURDIR)/,$(wildcard pimloom/*.py) pimloom/commands $(ROOMS)) build/types/pimloom
 	@ln -s $(CURDIR)/tests build/types
 	@bash -o pipefail -c 'cd build/types && $(CURDIR)/$(BIN)/mypy --config-file $(CURDIR)/pyproject.toml \
 	  --cache-dir $(CURDIR)/.mypy_cache -p pimloom -p tests | sed -E "s#^pimloom/($(subst $() ,|,$(ROOMS)))/#\1/#"'

@@ -105,7 +105,7 @@ def run(
     8
     """
     from pimloom.cli import run as command
-    from pimloom.running import run_any
+    from pimloom.commands.running import run_any
     from pimloom.systems.asked import Asked
 
     return ask(command, locals(), lambda **read: run_any(Asked(**read, quiet=True)).found)
@@ -135,7 +135,7 @@ def compare(
     'pim_gpt'
     """
     from pimloom.cli import compare as command
-    from pimloom.running import run_compare
+    from pimloom.commands.running import run_compare
 
     if isinstance(systems, str | Path) or not isinstance(systems, Iterable):
         typed.fail("systems", "several names or paths", systems)
@@ -175,8 +175,8 @@ def trace(
     {'ACT': 8, 'RD': 1000}
     """
     from pimloom.cli import trace as command
+    from pimloom.commands.tracing import run_trace
     from pimloom.systems.memory.tracing import Wanted
-    from pimloom.tracing import run_trace
 
     return ask(command, locals(), lambda **read: run_trace(Wanted(**read, quiet=True)))
 
@@ -206,7 +206,7 @@ def sweep(
     >>> table["pareto"].tolist()
     [False, True]
     """
-    from pimloom.sweep_cli import run as command
+    from pimloom.commands.sweep import run as command
     from pimloom.sweeping.run import Options, run_sweep
     from pimloom.sweeping.table import open_table
 

@@ -10,13 +10,13 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from pimloom import run_options, trace_options
 from pimloom.answer import Answer
 from pimloom.arch.inputs import begin
 from pimloom.arch.version import __version__
+from pimloom.commands import run_options, trace_options
+from pimloom.commands.output import Json, Quiet, output
+from pimloom.commands.output import answer as give
 from pimloom.failing import say
-from pimloom.output import Json, Quiet, output
-from pimloom.output import answer as give
 from pimloom.streams import mend_streams
 from pimloom.systems.interrupts import Raised, end_at_once, remembered_by
 
@@ -33,11 +33,14 @@ RUN_EXAMPLES = """Examples:
   pimloom run gpu_a100 --model gpt3-7b --requests trace.csv --batch 64
 """
 GROUPS = {  # name -> module of its `app`, imported when asked for, and help
-    "report": ("pimloom.report_cli", "Run a study and write its report."),
-    "rtl": ("pimloom.rtl_cli", "The hardware in gates: emit, verify, prove and synthesise it."),
-    "fabric": ("pimloom.fabric_cli", "Scale-up fabrics: waste under faults, placement, cost, MFU, the optical switch."),
+    "report": ("pimloom.commands.report", "Run a study and write its report."),
+    "rtl": ("pimloom.commands.rtl", "The hardware in gates: emit, verify, prove and synthesise it."),
+    "fabric": (
+        "pimloom.commands.fabric",
+        "Scale-up fabrics: waste under faults, placement, cost, MFU, the optical switch.",
+    ),
     "sweep": (
-        "pimloom.sweep_cli",
+        "pimloom.commands.sweep",
         "Compare thousands of designs: grid, random, nsga2 or tpe; resumes, scales out, ends in one HTML file. "
         "`pimloom sweep FILE` is `pimloom sweep run FILE`.",
     ),
@@ -131,7 +134,7 @@ def top(
 @app.command("list", epilog="Example:  pimloom list --json -")
 def list_(json: Json = None) -> Answer:
     """List parts, systems, controllers, GPUs, models and studies."""
-    from pimloom.catalogue import listing
+    from pimloom.commands.catalogue import listing
 
     return give(listing(), json)
 
@@ -162,7 +165,7 @@ def run(
 ) -> None:
     """Simulate a model on a system and print latency, energy and more."""
     asked = locals()
-    from pimloom.running import run_any
+    from pimloom.commands.running import run_any
     from pimloom.systems.asked import Asked
 
     ran = run_any(Asked(**asked))
@@ -194,7 +197,7 @@ def compare(
 ) -> None:
     """Run one workload on several systems: times, energy by part, memory, what bounds each phase, and why."""
     asked = locals() | {"systems": [name.strip() for name in systems.split(",") if name.strip()]}
-    from pimloom.running import run_compare
+    from pimloom.commands.running import run_compare
 
     ran = run_compare(**asked)
     output(ran.found, json, None if quiet else ran.show)
@@ -226,9 +229,9 @@ def trace(
 ) -> None:
     """Send memory requests to DRAM controllers; print commands, latency, bandwidth and energy."""
     asked = locals()
+    from pimloom.commands.tracing import run_trace
     from pimloom.reports.terminal.trace import show_outcome, show_warnings
     from pimloom.systems.memory.tracing import Wanted
-    from pimloom.tracing import run_trace
 
     result = run_trace(Wanted(**asked))
     show_warnings(result.warnings)
@@ -247,7 +250,7 @@ def explain(
     json: Json = None,
 ) -> Answer:
     """Explain a field: meaning, unit, values, source, rules; or a standard: what is modelled, and what not."""
-    from pimloom.catalogue import explained
+    from pimloom.commands.catalogue import explained
 
     return give(explained(field), json)
 

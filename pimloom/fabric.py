@@ -45,7 +45,7 @@ def waste(
     >>> [row["waste_ratio_mean"] for row in found.rows][0] > 0
     True
     """
-    from pimloom.fabric_cli.waste import waste as command
+    from pimloom.commands.fabric.waste import waste as command
 
     return ask(command, locals())
 
@@ -68,7 +68,7 @@ def faults(
     >>> faults(seed=1).servers
     400
     """
-    from pimloom.fabric_cli.faults import faults as command
+    from pimloom.commands.fabric.faults import faults as command
 
     return ask(command, locals())
 
@@ -102,7 +102,7 @@ def place(
     >>> found.groups, found.holds
     (10, True)
     """
-    from pimloom.fabric_cli.place import place as command
+    from pimloom.commands.fabric.place import place as command
 
     return ask(command, locals())
 
@@ -133,7 +133,7 @@ def cost(
     >>> [row["arch"] for row in cost(arch=["infinitehbd-k2", "nvl72"]).rows]
     ['infinitehbd-k2', 'nvl72']
     """
-    from pimloom.fabric_cli.cost import cost as command
+    from pimloom.commands.fabric.cost import cost as command
 
     return ask(command, locals())
 
@@ -166,7 +166,7 @@ def mfu(
     >>> mfu(model="gpt3-7b", gpus=64, batch=64, arch="dgx8").rows[0]["gpus"]
     64
     """
-    from pimloom.fabric_cli.mfu import mfu as command
+    from pimloom.commands.fabric.mfu import mfu as command
 
     return ask(command, locals())
 
@@ -188,6 +188,6 @@ def switch(
     >>> switch(events="examples/ocs_events.yaml").part
     'ocstrx'
     """
-    from pimloom.fabric_cli.switch import switch as command
+    from pimloom.commands.fabric.switch import switch as command
 
     return ask(command, locals())

@@ -20,7 +20,7 @@ def list_() -> "Answer":
     >>> list(list_().to_frame().columns)
     ['kind', 'name', 'about']
     """
-    from pimloom.catalogue import listing
+    from pimloom.commands.catalogue import listing
 
     return listing()
 
@@ -32,8 +32,8 @@ def explain(field: str | None = None) -> "Answer":
     >>> explain("dram.timing.tCCD_L").field
     'dram.timing.tCCD_L'
     """
-    from pimloom.catalogue import explained
     from pimloom.cli import explain as command
+    from pimloom.commands.catalogue import explained
 
     return ask(command, locals(), explained)
 
@@ -45,7 +45,7 @@ def report(study: str, *, out: str | Path | None = None, **options: Any) -> "Ans
     out: a folder, else reports/out/STUDY. A hard gate that does not hold is no error: all is written, `holds` is False
     and `complaint` says which.
     """
-    from pimloom.report_cli import check_study, make_report, read_option
+    from pimloom.commands.report import check_study, make_report, read_option
     from pimloom.reports.studies import studies
 
     study = check_study(typed.text("study", study))

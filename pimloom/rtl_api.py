@@ -22,7 +22,7 @@ def list_() -> "Answer":
     >>> "sequencer" in [row["block"] for row in list_().rows]
     True
     """
-    from pimloom.rtl_cli import blocks
+    from pimloom.commands.rtl import blocks
 
     return blocks()
 
@@ -34,8 +34,8 @@ def emit(block: str, *, part: str | Path = PART, out: str | Path = "-") -> str:
     >>> emit("bf16_mul").splitlines()[0].startswith("// bf16_mul of gddr6_pim_gpt, by pimloom")
     True
     """
-    from pimloom.rtl_cli import emit as command
-    from pimloom.rtl_cli import emitted
+    from pimloom.commands.rtl import emit as command
+    from pimloom.commands.rtl import emitted
 
     return ask(command, locals(), emitted)
 
@@ -55,7 +55,7 @@ def verify(
     commands: to compare at least, for each block. seed: of the random stimulus. waves: a waveform of one block, .vcd of
     verilator, .fst of icarus.
     """
-    from pimloom.rtl_cli import verify as command
+    from pimloom.commands.rtl import verify as command
 
     return ask(command, locals())
 
@@ -63,7 +63,7 @@ def verify(
 @public
 def prove(block: str | None = None, *, part: str | Path = PART, solver: Literal["yices", "z3"] = "yices") -> "Answer":
     """Prove properties of a block, or of all, with an SMT solver: a row for each, with its `result`. Takes minutes."""
-    from pimloom.rtl_cli import prove as command
+    from pimloom.commands.rtl import prove as command
 
     return ask(command, locals())
 
@@ -71,6 +71,6 @@ def prove(block: str | None = None, *, part: str | Path = PART, solver: Literal[
 @public
 def synth(block: str, *, part: str | Path = PART) -> "Answer":
     """Synthesise a block, or "all" but whole channels: area [µm²], longest path [ps], FPGA resources; a row each."""
-    from pimloom.rtl_cli import synth as command
+    from pimloom.commands.rtl import synth as command
 
     return ask(command, locals())

@@ -31,7 +31,7 @@ def run(
     instead, one per core if None. timeout_per_point: most seconds of a point. wait: seconds for a scheduler that is
     lost in the middle.
     """
-    from pimloom.sweep_cli import run as command
+    from pimloom.commands.sweep import run as command
 
     return ask(command, locals())
 
@@ -39,8 +39,8 @@ def run(
 @public
 def status(folder: str | Path) -> "Answer":
     """How far a sweep is: points asked, `finished` and `failed`, the best so far, its starts."""
-    from pimloom.sweep_cli import standing
-    from pimloom.sweep_cli import status_ as command
+    from pimloom.commands.sweep import standing
+    from pimloom.commands.sweep import status_ as command
 
     return ask(command, locals(), standing)
 
@@ -48,7 +48,7 @@ def status(folder: str | Path) -> "Answer":
 @public
 def export(folder: str | Path, *, parquet: str | Path | None = None, csv: str | Path | None = None) -> None:
     """Write all rows of a sweep as Parquet, CSV, or both; `feasible` and `pareto` say which are good, and best."""
-    from pimloom.sweep_cli import export as command
+    from pimloom.commands.sweep import export as command
 
     ask(command, locals())
 
@@ -56,6 +56,6 @@ def export(folder: str | Path, *, parquet: str | Path | None = None, csv: str | 
 @public
 def report(folder: str | Path, *, out: str | Path | None = None) -> Path:
     """Draw a sweep into one HTML file; returns it. out: a folder, else `folder`/report."""
-    from pimloom.sweep_cli import report as command
+    from pimloom.commands.sweep import report as command
 
     return ask(command, locals())

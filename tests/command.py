@@ -14,7 +14,7 @@ from unittest.mock import patch
 import typer.main
 
 from pimloom.cli import main
-from pimloom.progress import COMPILING
+from pimloom.commands.progress import COMPILING
 
 STEERING = ("FORCE_COLOR", "NO_COLOR", "COLUMNS", "LINES", "TERM", "TTY_COMPATIBLE", "TTY_INTERACTIVE")
 GITHUB = ("GITHUB_ACTIONS", "PY_COLORS", "FORCE_TERMINAL")

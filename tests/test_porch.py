@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from pimloom.progress import COMPILING, progress_bar
+from pimloom.commands.progress import COMPILING, progress_bar
 
 SLOW = ("numba", "numpy", "matplotlib", "pandas", "msgspec", "yaml", "rich")
 HELP_S = 0.1  # of CPU over Python's own start
@@ -40,11 +40,12 @@ OTHERS = {
     "pim_gpt": (
         "pimloom.cycle_sim.npu", "pimloom.cycle_sim.npu_pim", "pimloom.energy.npu_pim", "pimloom.mappers.npu_pim",
         "pimloom.systems.devices.npu_pim", "pimloom.systems.serving", "pimloom.systems.fabric", "pimloom.fabric",
-        "pimloom.fabric_cli", "pimloom.sweeping", "pimloom.rtl", "pimloom.reports.terminal.decoding",
+        "pimloom.commands.fabric", "pimloom.sweeping", "pimloom.rtl", "pimloom.reports.terminal.decoding",
     ),
     "npu_only": (
-        "pimloom.fabric", "pimloom.fabric_cli", "pimloom.systems.fabric", "pimloom.sweeping", "pimloom.sweep_cli",
-        "pimloom.rtl", "pimloom.rtl_cli", "pimloom.reports.sweep", "pimloom.reports.fabric", "pimloom.reports.rtl",
+        "pimloom.fabric", "pimloom.commands.fabric", "pimloom.systems.fabric", "pimloom.sweeping",
+        "pimloom.commands.sweep", "pimloom.rtl", "pimloom.commands.rtl", "pimloom.reports.sweep",
+        "pimloom.reports.fabric", "pimloom.reports.rtl",
     ),
 }  # fmt: skip
 

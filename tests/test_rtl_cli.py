@@ -12,6 +12,7 @@ import pytest
 
 import pimloom
 from pimloom.arch.system import load_part
+from pimloom.commands.rtl import PART, Simulator, Solver
 from pimloom.rtl.blocks import BLOCKS
 from pimloom.rtl.flow import prove, synth, verify
 from pimloom.rtl.flow.prove import Proof
@@ -19,7 +20,6 @@ from pimloom.rtl.flow.simulator.environment import SIMULATORS
 from pimloom.rtl.flow.synth import Synthesis
 from pimloom.rtl.flow.verify import Verified
 from pimloom.rtl.verilog import to_verilog
-from pimloom.rtl_cli import PART, Simulator, Solver
 from tests.command import ENVIRONMENT, Done, call
 
 GOLDEN = Path(__file__).parent / "golden" / "rtl"

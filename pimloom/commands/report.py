@@ -13,7 +13,7 @@ from typer.core import TyperGroup
 from pimloom import typed
 from pimloom.answer import Answer
 from pimloom.arch.error import GateError, UserError
-from pimloom.output import Quiet
+from pimloom.commands.output import Quiet
 from pimloom.reports.studies import Option, Study, folder_of, studies
 
 Out = Annotated[
@@ -78,7 +78,7 @@ def read_option(option: Option, value: object) -> object:
 
 def make_report(study: str, out: Path | None, quiet: bool, options: Mapping[str, object]) -> Answer:
     """Run a study, write its report. Raises UserError; GateError, when all is written, if a hard gate does not hold."""
-    from pimloom.progress import progress_bar
+    from pimloom.commands.progress import progress_bar
 
     folder = folder_of(study)
     own = f"pimloom.{folder}_report"  # of what the room of reports may not enter

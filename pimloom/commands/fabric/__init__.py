@@ -5,12 +5,12 @@ What a subcommand needs is imported inside it, so that `--help` is quick.
 
 import typer
 
-from pimloom.fabric_cli.cost import cost
-from pimloom.fabric_cli.faults import faults
-from pimloom.fabric_cli.mfu import mfu
-from pimloom.fabric_cli.place import place
-from pimloom.fabric_cli.switch import switch
-from pimloom.fabric_cli.waste import waste
+from pimloom.commands.fabric.cost import cost
+from pimloom.commands.fabric.faults import faults
+from pimloom.commands.fabric.mfu import mfu
+from pimloom.commands.fabric.place import place
+from pimloom.commands.fabric.switch import switch
+from pimloom.commands.fabric.waste import waste
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 

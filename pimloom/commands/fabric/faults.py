@@ -7,9 +7,9 @@ import typer
 
 from pimloom.answer import Answer
 from pimloom.arch.error import UserError
-from pimloom.fabric_cli.options import Csv, Seed
-from pimloom.output import Json, Quiet, answer
-from pimloom.outputs import check_outputs
+from pimloom.commands.fabric.options import Csv, Seed
+from pimloom.commands.output import Json, Quiet, answer
+from pimloom.commands.outputs import check_outputs
 from pimloom.systems.fabric.faults.asked import find_trace
 
 Faults = Annotated[

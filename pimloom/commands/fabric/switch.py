@@ -6,9 +6,9 @@ from typing import Annotated
 import typer
 
 from pimloom.answer import Answer
-from pimloom.fabric_cli.options import Csv
-from pimloom.output import Json, Quiet, answer
-from pimloom.outputs import check_outputs
+from pimloom.commands.fabric.options import Csv
+from pimloom.commands.output import Json, Quiet, answer
+from pimloom.commands.outputs import check_outputs
 
 
 def switch(
@@ -31,7 +31,7 @@ def switch(
     from pimloom.arch.files import table_csv, write_atomic
     from pimloom.arch.optics import load_optics
     from pimloom.arch.optics_events import load_events
-    from pimloom.progress import progress_bar
+    from pimloom.commands.progress import progress_bar
     from pimloom.reports.terminal.fabric.switch import show_switch
     from pimloom.systems.fabric import switch as report
     from pimloom.systems.settings import parse_settings

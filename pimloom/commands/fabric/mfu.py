@@ -9,8 +9,8 @@ import typer
 
 from pimloom.answer import Answer
 from pimloom.arch.error import UserError
-from pimloom.fabric_cli.options import Arch, Csv
-from pimloom.output import Json, Quiet, answer
+from pimloom.commands.fabric.options import Arch, Csv
+from pimloom.commands.output import Json, Quiet, answer
 from pimloom.systems.fabric.asked import domains_asked, read_counts
 
 CHUNKS = 8  # v at most, where interleaved schedules are asked for without a number
@@ -65,7 +65,7 @@ def mfu(
     """MFU of the best TP × PP × DP × EP that fits, for each number of GPUs and fabric, and its ratio to DGX."""
     from pimloom.arch.llm import load_llm
     from pimloom.arch.training import load_training
-    from pimloom.fabric_cli.writing import check_files, write_figure, write_rows
+    from pimloom.commands.fabric.writing import check_files, write_figure, write_rows
     from pimloom.reports.fabric.mfu_figure import mfu_figure
     from pimloom.reports.terminal.fabric.mfu import show_mfu, show_sensitivity
     from pimloom.systems.fabric.mfu import Search

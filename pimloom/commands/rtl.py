@@ -11,8 +11,8 @@ import typer
 from pimloom.answer import Answer
 from pimloom.arch.error import GateError
 from pimloom.arch.version import __version__
-from pimloom.output import Json, Quiet, answer
-from pimloom.outputs import check_outputs
+from pimloom.commands.output import Json, Quiet, answer
+from pimloom.commands.outputs import check_outputs
 
 PART = "gddr6_pim_gpt"
 
@@ -176,7 +176,7 @@ def synth(
 
 
 def _bar(title: str, quiet: bool) -> Any:
-    from pimloom.progress import progress_bar
+    from pimloom.commands.progress import progress_bar
 
     return progress_bar(title, quiet)
 

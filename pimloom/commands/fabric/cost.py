@@ -8,8 +8,8 @@ import typer
 from pimloom.answer import Answer
 from pimloom.arch.error import UserError
 from pimloom.arch.version import __version__
-from pimloom.fabric_cli.options import Arch, Csv, Gpus, GpusPerNode, Seed
-from pimloom.output import Json, Quiet, answer
+from pimloom.commands.fabric.options import Arch, Csv, Gpus, GpusPerNode, Seed
+from pimloom.commands.output import Json, Quiet, answer
 from pimloom.systems.fabric.asked import read_counts, read_ratios
 from pimloom.systems.fabric.waste_asked import plan_asked, points_asked
 
@@ -46,7 +46,7 @@ def cost(
 ) -> Answer:
     """Cost and power of each network per GPU and per GB/s, from lists of its parts; with faults, of idle GPUs too."""
     from pimloom.arch.topology.cluster import Cluster
-    from pimloom.fabric_cli.writing import check_files, write_figure, write_rows
+    from pimloom.commands.fabric.writing import check_files, write_figure, write_rows
     from pimloom.reports.fabric.cost_figures import aggregate_figure, cost_figure
     from pimloom.reports.terminal.fabric.cost import AGGREGATE, COST, PARTS
     from pimloom.reports.terminal.tables import show_rows
@@ -82,7 +82,7 @@ def cost(
 
 
 def _draw_points(plan: "Plan", ratios: list[float], quiet: bool) -> "list[WastePoint]":
-    from pimloom.progress import progress_bar
+    from pimloom.commands.progress import progress_bar
     from pimloom.systems.fabric.waste import iid_rows
     from pimloom.systems.fabric.waste_file import points_of
 

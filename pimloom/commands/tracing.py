@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pimloom.arch.error import UserError
-from pimloom.running import worked
+from pimloom.commands.running import worked
 from pimloom.systems.memory.tracing import Wanted, trace_work
 
 if TYPE_CHECKING:

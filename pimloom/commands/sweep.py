@@ -8,8 +8,8 @@ import typer
 from pimloom.answer import Answer
 from pimloom.arch.error import UserError
 from pimloom.arch.inputs import note_named
-from pimloom.output import Json, Quiet, answer
-from pimloom.outputs import check_outputs
+from pimloom.commands.output import Json, Quiet, answer
+from pimloom.commands.outputs import check_outputs
 
 DEFAULT = "run"
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a sweep.")]

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from pimloom.arch.error import UserError
 from pimloom.arch.files import prepare_folder, write_atomic
 from pimloom.arch.system import load_system
-from pimloom.outputs import Files, check_outputs
-from pimloom.progress import progress_bar
+from pimloom.commands.outputs import Files, check_outputs
+from pimloom.commands.progress import progress_bar
 from pimloom.systems.asked import Asked, Work
 from pimloom.systems.devices.traits import traits
 

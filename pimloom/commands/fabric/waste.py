@@ -8,10 +8,10 @@ import typer
 
 from pimloom.answer import Answer
 from pimloom.arch.error import UserError
-from pimloom.fabric_cli.faults import Days, Faults, Servers
-from pimloom.fabric_cli.options import Arch, Csv, Gpus, GpusPerNode, Seed
-from pimloom.output import Json, Quiet, answer
-from pimloom.outputs import check_outputs
+from pimloom.commands.fabric.faults import Days, Faults, Servers
+from pimloom.commands.fabric.options import Arch, Csv, Gpus, GpusPerNode, Seed
+from pimloom.commands.output import Json, Quiet, answer
+from pimloom.commands.outputs import check_outputs
 from pimloom.systems.fabric.asked import read_counts
 from pimloom.systems.fabric.waste_asked import buildable, describe_trace, ratios_asked, trace_asked, waste_rows
 
@@ -57,7 +57,7 @@ def waste(
     from pimloom.arch.topology import topologies
     from pimloom.arch.topology.cluster import Cluster
     from pimloom.arch.version import __version__
-    from pimloom.progress import progress_bar
+    from pimloom.commands.progress import progress_bar
     from pimloom.reports.terminal.fabric.waste import show_waste
     from pimloom.systems.fabric.waste import IID_DRAWS, TRACE_DRAWS, Plan
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from pimloom.arch.files import write_atomic, write_table_csv
-from pimloom.outputs import check_outputs
+from pimloom.commands.outputs import check_outputs
 from pimloom.reports.page import Figure
 
 

@@ -10,9 +10,9 @@ import typer
 from pimloom.answer import Answer
 from pimloom.arch.error import GateError, UserError
 from pimloom.arch.version import __version__
-from pimloom.fabric_cli.options import Csv, GpusPerNode, Seed
-from pimloom.output import Json, Quiet, answer
-from pimloom.outputs import check_outputs
+from pimloom.commands.fabric.options import Csv, GpusPerNode, Seed
+from pimloom.commands.output import Json, Quiet, answer
+from pimloom.commands.outputs import check_outputs
 from pimloom.systems.fabric.place_asked import faults_asked, job_asked
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def place(
     job = job_asked(
         nodes, tp, job_gpus, faults_asked(nodes, faulty, fault_ratio, seed), tor_size, gpus_per_node, arch, corners
     )
-    from pimloom.progress import progress_bar
+    from pimloom.commands.progress import progress_bar
     from pimloom.reports.terminal.fabric.place import show_placed
     from pimloom.systems.fabric.place import node_rows, place_job, summary
 

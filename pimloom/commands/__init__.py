@@ -1,0 +1,1 @@
+"""The commands: what each takes, does and writes."""
