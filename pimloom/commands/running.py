@@ -68,12 +68,16 @@ def _sequence(asked: Asked, batched: Mapping[str, object]) -> Ran:
     from pimloom.systems.devices.asked import parse_window, sequence_work
     from pimloom.systems.devices.simulate import Window
 
-    window = Window(*parse_window(asked.window or WINDOW)) if asked.timeline else None
+    window = Window(*parse_window(_window(asked))) if asked.timeline else None
     written = {"--json": asked.json, "--timeline": asked.timeline}
     result = worked(lambda: sequence_work(asked, window), written, asked.quiet)
     if asked.timeline and window:
         _draw(asked, asked.timeline, window, result)
     return Ran(result, lambda: show_result(result))
+
+
+def _window(asked: Asked) -> str:
+    return WINDOW if asked.window is None else asked.window
 
 
 def _draw(asked: Asked, file: Path, window: "Window", result: Any) -> None:
@@ -87,7 +91,7 @@ def _draw(asked: Asked, file: Path, window: "Window", result: Any) -> None:
         return
     if not window.events:
         ends = f"{result.latency_s / S_PER_US:,.1f} µs"
-        raise UserError(f"--window {asked.window or WINDOW}: nothing happens there, the run ends at {ends}")
+        raise UserError(f"--window {_window(asked)}: nothing happens there, the run ends at {ends}")
     said = tokens_said(result.workload.prompt_tokens, result.workload.generated_tokens)
     title = f"{result.model} on {result.system}, {said}"
     write_atomic(file, timeline(part, window.events, (window.start_ps, window.end_ps), title))
