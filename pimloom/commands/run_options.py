@@ -15,7 +15,12 @@ Prompt = Annotated[
     ),
 ]
 Chunk = Annotated[
-    int | None, typer.Option(metavar="N", help="Most tokens of prompts in one iteration of a batch; else 2048.")
+    int | None,
+    typer.Option(
+        metavar="N",
+        help="Most tokens of prompts in one iteration of a batch; else 2048. With --requests: "
+        "compute their prompts beside decode, at most so many tokens in an iteration; else they are taken as there.",
+    ),
 ]
 Settings = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a value; may be repeated.")

@@ -100,7 +100,7 @@ def _draw(asked: Asked, file: Path, window: "Window", result: Any) -> None:
 def _batch(asked: Asked) -> Ran:
     """Decode iterations."""
     alone = {"generate": asked.generate, "prompt": asked.prompt, "timeline": asked.timeline}
-    alone |= {"check": asked.check or None, "chunk": asked.chunk}
+    alone |= {"check": asked.check or None}
     _refuse(alone, f"{asked.system} decodes a batch", {})
     from pimloom.reports.terminal.decoding import show_decoded, show_served
     from pimloom.systems.serving.asked import batch_work

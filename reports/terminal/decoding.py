@@ -147,9 +147,14 @@ def show_decoded(found: Decoded) -> None:
         f"tensor parallel over {found.tp}"
     )
     show_source(found.workload)
+    prompts = "not computed: their keys and values are taken as there" if found.chunk is None else (
+        f"computed beside decode, at most {found.chunk:,} tokens in an iteration"
+    )
+    show_line(f"prompts: {prompts}")
     times = {
         "time per output token": found.token_time_s,
         "from arrival to the batch": found.wait_s,
+        "from arrival to the first token": found.time_to_first_token_s,
         "from arrival to the last token": found.latency_s,
     }
     rows = [

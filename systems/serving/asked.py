@@ -60,6 +60,7 @@ def batch_work(asked: Asked) -> Work[Served | Decoded]:
     """Decode iterations of a batch. Raises UserError."""
     _check_one_of("--policy", asked.policy or POLICIES[0], POLICIES)
     counts = {"--batch": asked.batch, "--iterations": asked.iterations, "--every": asked.every, "--pp": asked.pp}
+    counts |= {"--chunk": asked.chunk}
     for option, number in counts.items():
         if number is not None and number < 1:
             raise UserError(f"{option} {number}: expected at least 1")
@@ -72,6 +73,8 @@ def batch_work(asked: Asked) -> Work[Served | Decoded]:
         )
     there = _deployment(asked)
     _check_traits(there, asked)
+    if asked.chunk is not None:
+        _check_prompts(there, asked)
     return _list_work(there, asked, Path(requests)) if _is_list(requests) else _workload_work(there, asked, requests)
 
 
@@ -110,6 +113,20 @@ def _check_traits(there: Deployment, asked: Asked) -> None:
     for option, (why, given) in unknown.items():
         if given:
             raise UserError(f"{option}: {there.system.name} is {has.what}, {why}; leave it out")
+
+
+def _check_prompts(there: Deployment, asked: Asked) -> None:
+    """Raise UserError for options that do not go with prompts that are computed beside decode."""
+    unknown = {
+        f"--every {asked.every}": asked.every is not None and asked.every > 1,
+        f"--policy {asked.policy}": asked.policy is not None,
+        f"--pp {asked.pp}": there.pp > 1,
+        "--fidelity released": there.fidelity == "released",
+        f"--requests {asked.requests}": asked.requests is not None and _is_list(asked.requests),
+    }
+    for option, given in unknown.items():
+        if given:
+            raise UserError(f"{option}: does not go with --chunk, which computes prompts beside decode; leave one out")
 
 
 def _check_one_of(option: str, value: str, known: Sequence[str] | dict[str, str]) -> None:
@@ -190,13 +207,15 @@ def _workload_work(there: Deployment, asked: Asked, requests: str) -> Work[Serve
     if asked.batch is None:
         many = "most requests at once" if workload.timed else "how many requests are kept alive"
         raise UserError(f"--batch: expected {many}, as --requests {requests} does not say it")
-    policy = asked.policy or POLICIES[0] if there.has.channels else None
+    policy = asked.policy or POLICIES[0] if there.has.channels and not asked.chunk else None
     devices = (there.tp, there.pp, there.layers, there.fidelity)
-    plan = Plan(asked.batch, asked.iterations or 1, asked.every or 1, policy, asked.seed, *devices)
+    iterations = asked.iterations or (None if asked.chunk and workload.timed else 1)
+    plan = Plan(asked.batch, iterations, asked.every or 1, policy, asked.seed, *devices, asked.chunk)
+    total = plan.iterations or len(workload.arrival_s)
 
     def run(progress: Progress) -> Served | Decoded:
-        done, served = decode_iterations(system, llm, workload, plan, lambda n: progress(n, plan.iterations))
-        if plan.iterations > 1 or not there.has.lists:
+        done, served = decode_iterations(system, llm, workload, plan, lambda n: progress(n, total))
+        if plan.iterations != 1 or plan.chunk or not there.has.lists:
             return summary(system, llm, plan, workload, done, served)
         whence, digest = described(workload, plan), workload_digest(system, llm, workload, plan)
         return msgspec.structs.replace(served[0], workload=whence, spec_digest=digest)

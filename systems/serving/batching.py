@@ -1,8 +1,9 @@
 """Continuous batching: at each iteration finished requests leave, waiting ones join, and all grow by a token.
 
 Scheduling by iteration as in Orca (Yu et al., OSDI 2022), pages of cache and preemption as in vLLM (Kwon et al., SOSP
-2023). Prompts are processed elsewhere, as NeuPIMs assumes: a request joins with the cache of its prompt, and all its
-output tokens come from iterations here. Nothing here knows the machine: it asks `step`.
+2023). Without `chunk` prompts are processed elsewhere, as NeuPIMs assumes: a request joins with the cache of its
+prompt, and all its output tokens come from iterations here; with it they are computed here, too (see `turns`), and once
+more if the request had to yield. Nothing here knows the machine: it asks `step`.
 """
 
 from collections import deque
@@ -15,11 +16,12 @@ from pimloom.arch.error import UserError
 from pimloom.mappers.kv_pages import CacheRoom
 from pimloom.mappers.packing import pack
 from pimloom.systems.serving.outcome import REQUEST, Batched
-from pimloom.systems.serving.pace import Pace
+from pimloom.systems.serving.pace import Each, Pace
+from pimloom.systems.serving.turns import step_of, turns
 from pimloom.systems.serving.workload import Workload
 
 POLICIES = ("min-load", "round-robin")
-Step = Callable[[np.ndarray, np.ndarray], float]  # contexts [tokens] and channels of a batch, int64 -> seconds
+Step = Callable[..., float]  # contexts [tokens] and channels of a batch, int64; with a chunk a `Batch` -> seconds
 
 
 class Rules(NamedTuple):
@@ -28,7 +30,7 @@ class Rules(NamedTuple):
     batch: most requests at once; longest: positions of the model or its sliding window, the lesser, at which a context
     stops growing; policy: 'min-load' (Algorithm 2 over what is resident) or 'round-robin'; cost: load of a request by
     its context, for 'min-load', of int64 tokens or an array of them; kept_alive: a request that ends is replaced by a
-    random row of the workload.
+    random row of the workload; chunk: most tokens of an iteration, if prompts are computed in it.
     """
 
     batch: int
@@ -37,6 +39,7 @@ class Rules(NamedTuple):
     cost: Callable[[Any], Any]
     kept_alive: bool
     seed: int = 0
+    chunk: int | None = None
 
 
 def decode(
@@ -52,21 +55,22 @@ def decode(
 ) -> Batched:
     """Decode `iterations`, or until all requests have ended, after `warm_up` iterations that take no time.
 
-    every: `step` is asked at each such iteration (see `Pace`). Raises UserError if a request fits in no channel, or
-    the batch that is to be kept alive does not fit in all.
+    progress: told how many iterations are done; without `iterations`, how many requests have ended. every: `step` is
+    asked at each such iteration (see `Pace`). Raises UserError if a request fits in no channel, or the batch that is to
+    be kept alive does not fit in all.
     """
     assert iterations is not None or not rules.kept_alive
     floor = _Floor(workload, pages, rules)
     floor.check_alive()
     for _ in range(warm_up):
-        floor.iterate(lambda tokens, channel: 0.0)
+        floor.iterate(lambda *batch: 0.0)
     if warm_up:
         floor.forget()
     floor.check_alive()
-    pace, done = Pace(step, every), 0
+    pace, done = Pace(step, every) if rules.chunk is None else Each(step), 0
     while (iterations is None or done < iterations) and floor.iterate(pace):
         done += 1
-        progress(done)
+        progress(done if iterations is not None else floor.finished)
     return floor.result(pace.simulated)
 
 
@@ -81,7 +85,8 @@ class _Floor:
         self.arrived, self.pointer = 0, 0  # requests that have come so far; next channel of round robin
         self.now_s = 0.0
         self.ended: list[np.ndarray] = []
-        self.iterations: list[tuple[int, int, float]] = []  # batch, tokens, seconds
+        self.finished = 0
+        self.iterations: list[tuple[int, int, float, int]] = []  # batch, tokens, seconds, tokens that came
         self.gaps: list[np.ndarray] = []
         self.preemptions = 0
         self._check_sizes()
@@ -96,20 +101,33 @@ class _Floor:
             self._arrive()
         self._grow()
         self._admit()
-        at, tokens = self.resident, self._contexts(self.resident)
-        seconds = step(tokens, at["channel"].copy())
+        at, (seconds, ran, got) = self.resident, self._run(step)
         self.now_s += seconds
-        self.iterations.append((len(at), int(tokens.sum()), seconds))
-        self.gaps.append(self.now_s - at["last_s"])
-        at["generated"] += 1
-        at["last_s"] = self.now_s
-        at["first_token_s"][at["generated"] == 1] = self.now_s
+        contexts = self._contexts(at) if self.rules.chunk is None else at["cached"]
+        self.iterations.append((int(ran.sum()), int(contexts[ran].sum()), seconds, int(got.sum())))
+        counts = got if self.rules.chunk is None else got & (at["generated"] > 0)
+        self.gaps.append(self.now_s - at["last_s"][counts])
+        at["generated"] += got
+        at["last_s"][got] = self.now_s
+        at["first_token_s"][got & (at["generated"] == 1)] = self.now_s
         done = at["generated"] == at["output"]
         for request in at["request"][done].tolist():
             self.pages.release(request)
         self.ended.append(at[done])
+        self.finished += int(done.sum())
         self.resident = at[~done]
         return True
+
+    def _run(self, step: Step) -> tuple[float, np.ndarray, np.ndarray]:
+        """An iteration: its seconds, who is in it, and who has a new token behind it."""
+        at, wanted = self.resident, self.resident["prompt"] + self.resident["generated"]
+        if self.rules.chunk is None:
+            every = np.ones(len(at), bool)
+            return step(self._contexts(at), at["channel"].copy()), every, every
+        new = turns(at["cached"], wanted, self.rules.chunk)
+        seconds = step(step_of(at["cached"], wanted, new))
+        at["cached"] += new
+        return seconds, new > 0, at["cached"] == wanted
 
     def forget(self) -> None:
         """What happened so far was the warm-up."""
@@ -121,11 +139,12 @@ class _Floor:
     def result(self, simulated: list[bool]) -> Batched:
         """All that happened."""
         requests = np.concatenate([*self.ended, self.resident, *self.waiting])
-        batch, tokens, seconds = np.array(self.iterations).reshape(-1, 3).T
+        batch, tokens, seconds, came = np.array(self.iterations).reshape(-1, 4).T
         return Batched(
             batch.astype(np.int64),
             tokens.astype(np.int64),
             seconds,
+            came.astype(np.int64),
             np.array(simulated, bool),
             requests[np.argsort(requests["request"])],
             np.concatenate([np.zeros(0), *self.gaps]),
@@ -201,6 +220,7 @@ class _Floor:
                 stays[newest] = False
                 self.pages.release(int(self.resident["request"][newest]))
         for i in np.flatnonzero(~stays)[::-1].tolist():
+            self.resident["cached"][i] = 0
             self.waiting.appendleft(self.resident[i : i + 1].copy())
             self.preemptions += 1
         self.resident = self.resident[stays]

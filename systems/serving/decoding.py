@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import msgspec
 import numpy as np
 
+from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec
 from pimloom.arch.system import System, spec_digest
 from pimloom.arch.version import __version__
@@ -37,11 +38,13 @@ class Decoded(Viewed, msgspec.Struct, frozen=True, kw_only=True):
     iterations: int
     simulated_iterations: int
     every: int
+    chunk: int | None
     batch_mean: float
     context_mean: float
     time_s: float
     tokens_per_s: float
     token_time_s: Spread | None
+    time_to_first_token_s: Spread | None
     wait_s: Spread | None
     latency_s: Spread | None
     requests_finished: int
@@ -64,18 +67,22 @@ def decode_iterations(
     """
     machine = machine_of(system, llm, plan)
     served: list[Any] = []
+    most = llm.max_position_embeddings
+    if plan.chunk:
+        _check_positions(llm, workload)
 
-    def step(tokens: np.ndarray, channel: np.ndarray) -> float:
-        served.append(machine.simulate(Batch(tokens, channel)))
+    def step(*batch: Any) -> float:
+        served.append(machine.simulate(_batch(*batch)))
         return served[-1].time_s
 
     rules = Rules(
         batch=plan.batch,
-        longest=min(llm.max_position_embeddings, llm.widest_window or llm.max_position_embeddings),
+        longest=min(most, llm.widest_window or most),
         policy=plan.policy or POLICIES[0],
         cost=machine.cost,
         kept_alive=not workload.timed,
         seed=plan.seed,
+        chunk=plan.chunk,
     )
 
     def batched(step: Step, progress: Callable[[int], None]) -> Batched:
@@ -85,16 +92,31 @@ def decode_iterations(
 
     if workload.timed or machine.in_order:
         return batched(step, progress), served
-    asked: list[Batch] = []  # who is in the batch does not depend on the time that iterations take
+    asked: list[Any] = []  # who is in the batch does not depend on the time that iterations take
 
-    def note(tokens: np.ndarray, channel: np.ndarray) -> float:
-        asked.append(Batch(tokens, channel))
+    def note(*batch: Any) -> float:
+        asked.append(_batch(*batch))
         return 0.0
 
     batched(note, lambda done: None)
     served += side_by_side(machine.simulate, asked, lambda done: progress(plan.iterations * done // len(asked)))
     times = iter([found.time_s for found in served])
-    return batched(lambda tokens, channel: next(times), lambda done: None), served
+    return batched(lambda *batch: next(times), lambda done: None), served
+
+
+def _batch(*batch: Any) -> Any:
+    """What a machine simulates: contexts and channels, or the one `workload.batch.Batch` that there is."""
+    return Batch(*batch) if len(batch) > 1 else batch[0]
+
+
+def _check_positions(llm: LlmSpec, workload: Workload) -> None:
+    """Raise UserError for a request that is longer than the model."""
+    tokens = workload.prompt_tokens + workload.output_tokens - 1  # the last one is not put in again
+    if (longest := int(tokens.max())) > llm.max_position_embeddings:
+        raise UserError(
+            f"{workload.name}: request {int(tokens.argmax())} needs {longest:,} positions, {llm.name} has "
+            f"{llm.max_position_embeddings:,}; take shorter requests, or no --chunk: prompts are not computed then"
+        )
 
 
 def side_by_side(
@@ -131,11 +153,13 @@ def summary(
         iterations=len(done.seconds),
         simulated_iterations=len(served),
         every=plan.every,
+        chunk=plan.chunk,
         batch_mean=float(done.batch.mean()),
         context_mean=float(done.tokens.sum() / done.batch.sum()),
         time_s=done.time_s,
         tokens_per_s=done.tokens_per_s,
         token_time_s=done.token_time_s,
+        time_to_first_token_s=done.time_to_first_token_s if plan.chunk and workload.timed else None,
         wait_s=done.wait_s if workload.timed else None,
         latency_s=done.latency_s,
         requests_finished=int(np.isfinite(done.end_s).sum()),
@@ -153,7 +177,8 @@ def workload_digest(system: System, llm: LlmSpec, workload: Workload, plan: Plan
 
     The seed does where it draws who comes next: requests that come at times of their own are taken as they come.
     """
-    asked = plan._asdict() | {"seed": None if workload.timed else plan.seed, "timed": workload.timed}
+    asked = {name: value for name, value in plan._asdict().items() if name != "chunk" or value}
+    asked |= {"seed": None if workload.timed else plan.seed, "timed": workload.timed}
     requests = (workload.arrival_s, workload.prompt_tokens, workload.output_tokens)
     return spec_digest(system, llm, requests=[column.tolist() for column in requests], **asked)
 

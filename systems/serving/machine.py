@@ -15,19 +15,21 @@ from pimloom.systems.devices.npu_pim.laid import channel_of, estimate_of
 from pimloom.systems.devices.npu_pim.parallel import check_pipeline, heaviest, serve_on_devices
 from pimloom.systems.devices.npu_pim.served import Served
 from pimloom.systems.devices.npu_pim.share import REMEDY, first_row, shard_of, tokens_that_fit, weight_bytes
+from pimloom.systems.devices.run import Run
 from pimloom.systems.devices.traits import traits
 from pimloom.workload.batch import Batch as Steps
 
 
 class Plan(NamedTuple):
-    """What is decoded: `iterations` of at most `batch` requests, `layers` of the model on `pp` groups of `tp` devices.
+    """What is decoded: `iterations` (None: until all requests have ended) of at most `batch` requests, `layers`
+    of the model on `pp` groups of `tp` devices.
 
     policy: of `batching.POLICIES`, None where there is nothing to choose; every: see `pace.Pace`; seed:
-    of the rows that replace requests that end.
+    of the rows that replace requests that end; chunk: most tokens of an iteration where prompts are computed, too.
     """
 
     batch: int
-    iterations: int
+    iterations: int | None
     every: int
     policy: str | None
     seed: int
@@ -35,6 +37,7 @@ class Plan(NamedTuple):
     pp: int
     layers: int
     fidelity: str
+    chunk: int | None = None
 
 
 class Batch(NamedTuple):
@@ -63,10 +66,10 @@ class Machine(NamedTuple):
 
 
 def machine_of(system: System, llm: LlmSpec, plan: Plan) -> Machine:
-    """The machine of a system: that of its kind, whose iterations are `Served`, else a device, whose iterations are
-    `Run`. Raises UserError if it cannot decode such batches."""
+    """The machine of a system: that of its kind, whose iterations are `Served`, else, and where prompts are computed, a
+    device, whose iterations are `Run`. Raises UserError if it cannot decode such batches."""
     made = {"npu_pim": _npu, "roofline": _gpu}.get(system.spec.kind, _device)
-    return made(system, llm, plan)
+    return (_device if plan.chunk else made)(system, llm, plan)
 
 
 def _device(system: System, llm: LlmSpec, plan: Plan) -> Machine:
@@ -75,8 +78,13 @@ def _device(system: System, llm: LlmSpec, plan: Plan) -> Machine:
     if device.most_requests is not None and plan.batch > device.most_requests:
         raise UserError(f"--batch {plan.batch}: {system.name} runs at most {device.most_requests} request(s) at once")
     tokens = device.capacity().tokens
+
+    def step(batch: Batch | Steps) -> Run:
+        steps = Steps.decode(batch.tokens.tolist()) if isinstance(batch, Batch) else batch
+        return device.step(steps).without_spans()
+
     return Machine(
-        lambda batch: device.step(Steps.decode(batch.tokens.tolist())),
+        step,
         lambda: KvTokens(tokens),
         lambda tokens: tokens,
         device.in_order,

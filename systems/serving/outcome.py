@@ -12,6 +12,7 @@ REQUEST = np.dtype(
         ("prompt", "i8"),  # tokens
         ("output", "i8"),
         ("generated", "i8"),
+        ("cached", "i8"),  # tokens whose keys and values are there, where prompts are simulated
         ("channel", "i8"),  # the last one that held its cache
         ("arrival_s", "f8"),
         ("start_s", "f8"),  # when it joined the batch
@@ -41,15 +42,17 @@ def spread(values: np.ndarray) -> Spread | None:
 class Batched(NamedTuple):
     """Iterations and requests, in order. Times are seconds on one clock.
 
-    By iteration: batch, tokens (sum of contexts), seconds, simulated (or read between others). requests: `REQUEST` of
-    all that came, NaN where a time lay in the warm-up or has not come. gap_s, by token: since the token before of that
-    request, or since it joined; what a preempted request waits is in it. preemptions: how often a request had to
-    yield its rows. time_s: of all iterations and of idle time between arrivals.
+    By iteration: batch, tokens (sum of contexts), seconds, came (output tokens behind it), simulated (or read between
+    others). requests: `REQUEST` of all that came, NaN where a time lay in the warm-up or has not come. gap_s, by token:
+    since the token before of that request, or since it joined; where prompts are computed, of tokens behind the first.
+    What a preempted request waits is in it. preemptions: how often a request had to yield its rows. time_s: of all
+    iterations and of idle time between arrivals.
     """
 
     batch: np.ndarray
     tokens: np.ndarray
     seconds: np.ndarray
+    came: np.ndarray
     simulated: np.ndarray
     requests: np.ndarray
     gap_s: np.ndarray
@@ -64,7 +67,7 @@ class Batched(NamedTuple):
     @property
     def tokens_per_s(self) -> float:
         """Output tokens of all requests by time."""
-        return float(self.batch.sum()) / self.time_s
+        return float(self.came.sum()) / self.time_s
 
     @property
     def token_time_s(self) -> Spread | None:
@@ -75,6 +78,11 @@ class Batched(NamedTuple):
     def latency_s(self) -> Spread | None:
         """From arrival to the last token, of requests that came after the warm-up and have ended."""
         return spread(self.end_s - self.requests["arrival_s"])
+
+    @property
+    def time_to_first_token_s(self) -> Spread | None:
+        """From arrival to the first token, of requests that came after the warm-up and have one."""
+        return spread(self.requests["first_token_s"] - self.requests["arrival_s"])
 
     @property
     def wait_s(self) -> Spread | None:

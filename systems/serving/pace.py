@@ -35,3 +35,16 @@ class Pace:
         alike = {t: s for b, t, s in self._asked if abs(batch - b) <= CHANGE * b}
         totals = sorted(alike)
         return float(np.interp(total, totals, [alike[t] for t in totals]))
+
+
+class Each:
+    """Seconds of an iteration from `step`, asked at every one."""
+
+    def __init__(self, step: Callable[..., float]) -> None:
+        self._step = step
+        self.simulated: list[bool] = []
+
+    def __call__(self, *batch: object) -> float:
+        """Seconds of an iteration."""
+        self.simulated.append(True)
+        return self._step(*batch)

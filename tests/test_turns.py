@@ -1,0 +1,170 @@
+"""Prompts beside decode: a naive simulation of the rule, and one request alone is that of a run from its prompt on."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import pimloom
+from pimloom.mappers.kv_pages import KvTokens
+from pimloom.systems.serving.batching import POLICIES, Rules, decode
+from pimloom.systems.serving.workload import Workload
+from pimloom.workload.batch import Batch
+
+LONGEST = 200
+
+
+def workload(requests: list[tuple[float, int, int]], timed: bool = True) -> Workload:
+    at, prompt, output = zip(*requests, strict=True)
+    return Workload("test", np.array(at, float), np.array(prompt), np.array(output), timed, "")
+
+
+def rules(slots: int, chunk: int, kept: bool = False) -> Rules:
+    return Rules(slots, LONGEST, POLICIES[0], lambda tokens: tokens, kept, 3, chunk)
+
+
+def seconds(batch: Batch) -> float:
+    return 0.001 + sum(at.new * 1e-4 + at.context * 1e-6 for at in batch.requests)
+
+
+def naive(
+    requests: list[tuple[float, int, int]], slots: int, room: int, chunk: int
+) -> tuple[list[list[tuple[str, int, int]]], dict[int, float], dict[int, float]]:
+    """Each iteration as (phase, new, context) of its requests; when the first and the last token of each request came.
+
+    A request that joins takes room for its prompt and all that it has said, one that decodes for a token more; where
+    that is not there, the newest yields and computes all again when it comes back, before all that wait. Who decodes is
+    in every iteration; the rest of `chunk` tokens goes to prompts in the order in which they joined.
+    """
+    now, alive, log = 0.0, list[dict[str, Any]](), []
+    wait = [{"i": i, "at": at, "prompt": p, "out": o, "said": 0, "there": 0} for i, (at, p, o) in enumerate(requests)]
+    first, last = dict[int, float](), dict[int, float]()
+    while wait or alive:
+        if not alive and wait[0]["at"] > now:
+            now = wait[0]["at"]
+        for one in list(alive):
+            while one in alive and sum(a["prompt"] + a["said"] for a in alive) > room:
+                gone = alive.pop()
+                gone["there"] = 0
+                wait.insert(0, gone)
+        while wait and wait[0]["at"] <= now and len(alive) < slots:
+            if sum(a["prompt"] + a["said"] for a in [*alive, wait[0]]) > room:
+                break
+            alive.append(wait.pop(0))
+        left = chunk - sum(a["there"] > 0 and a["prompt"] + a["said"] - a["there"] == 1 for a in alive)
+        made = []
+        for a in alive:
+            lacks = a["prompt"] + a["said"] - a["there"]
+            decodes = a["there"] > 0 and lacks == 1
+            new = 1 if decodes else max(min(lacks, left), 0)
+            left -= 0 if decodes else new
+            a["there"] += new
+            if new:
+                made.append(("decode" if decodes else "prefill", new, a["there"]))
+        log.append(made)
+        now += 0.001 + sum(new * 1e-4 + context * 1e-6 for _, new, context in made)
+        for a in list(alive):
+            if a["there"] == a["prompt"] + a["said"]:
+                a["said"] += 1
+                first.setdefault(a["i"], now)
+                if a["said"] == a["out"]:
+                    last[a["i"]] = now
+                    alive.remove(a)
+    return log, first, last
+
+
+REQUESTS = st.lists(st.tuples(st.integers(0, 40), st.integers(1, 40), st.integers(1, 12)), min_size=1, max_size=9)
+
+
+@settings(max_examples=200, deadline=None)
+@given(REQUESTS, st.integers(1, 5), st.integers(52, 120), st.integers(1, 50))
+def test_iterations_are_those_of_the_naive_simulation(
+    drawn: list[tuple[int, int, int]], slots: int, room: int, chunk: int
+) -> None:
+    requests = [(at / 1000, prompt, output) for at, prompt, output in sorted(drawn)]
+    log, first, last = naive(requests, slots, room, chunk)
+    seen = list[list[tuple[str, int, int]]]()
+
+    def step(batch: Batch) -> float:
+        seen.append([(at.phase, at.new, at.context) for at in batch.requests])
+        return seconds(batch)
+
+    ended, there = list[int](), KvTokens(room)
+    done = decode(workload(requests), there, rules(slots, chunk), step, progress=ended.append)
+    assert seen == log
+    assert done.requests["first_token_s"].tolist() == pytest.approx([first[i] for i in range(len(requests))])
+    assert done.end_s.tolist() == pytest.approx([last[i] for i in range(len(requests))])
+    tokens = sum(output for _, _, output in requests)
+    assert done.came.sum() == tokens and len(done.gap_s) == tokens - len(requests)
+    assert done.tokens_per_s == pytest.approx(tokens / done.time_s) and ended[-1] == len(requests)
+    assert there.free_rows().tolist() == [room]
+    if not done.preemptions:
+        assert sum(new for each in seen for _, new, _ in each) == sum(p + o - 1 for _, p, o in requests)
+
+
+def test_the_naive_simulation_meets_a_full_memory() -> None:
+    log, *_ = naive([(0.0, 20, 12), (0.0, 20, 12)], 2, 45, 64)
+    assert ("prefill", 23, 23) in [one for each in log for one in each]  # its prompt and what it had said, once more
+
+
+def test_a_batch_kept_alive_computes_its_prompts() -> None:
+    """Of each request that ends another one takes the place, whose prompt is computed beside the others' decode."""
+    seen = list[Batch]()
+
+    def step(batch: Batch) -> float:
+        seen.append(batch)
+        return 1.0
+
+    rows = workload([(0, 9, 3), (0, 30, 5)], timed=False)
+    done = decode(rows, KvTokens(10_000), rules(4, 16, kept=True), step, warm_up=40, iterations=60)
+    assert len(seen) == 60 and {at.phase for batch in seen for at in batch.requests} == {"prefill", "decode"}
+    assert done.tokens_per_s == done.came.sum() / 60
+
+
+def trace(folder: Path, *requests: tuple[float, int, int]) -> Path:
+    lines = ["timestamp,prompt_tokens,output_tokens", *(f"{at},{p},{o}" for at, p, o in requests)]
+    (folder / "trace.csv").write_text("\n".join(lines) + "\n")
+    return folder / "trace.csv"
+
+
+@pytest.mark.parametrize("system", ["pim_gpt", "npu_only", "neupims", "gpu_a100", "examples/systems/phone.yaml"])
+def test_one_request_is_a_run_from_its_prompt_on(system: str, tmp_path: Path) -> None:
+    served = pimloom.run(system, model="gpt2", requests=trace(tmp_path, (0, 20, 4)), batch=1, chunk=8)
+    chunk = {} if system == "pim_gpt" else {"chunk": 8}
+    alone = pimloom.run(system, model="gpt2", prompt=20, generate=4, **chunk)
+    assert served.time_s == pytest.approx(alone.latency_s, rel=1e-9)
+    assert served.time_to_first_token_s.mean == pytest.approx(alone.time_to_first_token_s, rel=1e-9)
+    assert served.requests_finished == 1 and served.chunk == 8
+
+
+def test_prompts_beside_decode_take_their_time(tmp_path: Path) -> None:
+    many = trace(tmp_path, (0, 300, 6), (0, 200, 9), (0, 5, 3))
+    with_prompts = pimloom.run("npu_only", model="gpt2", layers=2, requests=many, batch=2, chunk=128)
+    without = pimloom.run("npu_only", model="gpt2", layers=2, requests=many, batch=2, iterations=1000)
+    assert with_prompts.requests_finished == without.requests_finished == 3
+    assert with_prompts.time_s > without.time_s and with_prompts.spec_digest != without.spec_digest
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"every": 3}, "every=3: does not go with"),
+        ({"policy": "min-load"}, "policy=min-load: does not go with"),
+        ({"pp": 2}, "pp=2: does not go with"),
+        ({"fidelity": "released"}, "fidelity=released: does not go with"),
+        ({"chunk": 0}, "chunk=0: expected at least 1"),
+    ],
+)
+def test_what_does_not_go_with_prompts(options: dict[str, Any], said: str, tmp_path: Path) -> None:
+    asked = {"requests": trace(tmp_path, (0, 9, 3)), "batch": 1, "chunk": 8} | options
+    with pytest.raises(pimloom.UserError) as error:
+        pimloom.run("neupims", model="gpt3-7b", **asked)
+    assert said in str(error.value) and "\n" not in str(error.value)
+
+
+def test_a_request_longer_than_the_model_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(pimloom.UserError, match=r"request 1 needs 1,026 positions, gpt2 has 1,024"):
+        pimloom.run("npu_only", model="gpt2", requests=trace(tmp_path, (0, 9, 3), (1, 1000, 27)), batch=1, chunk=8)
