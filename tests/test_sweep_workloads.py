@@ -135,7 +135,7 @@ def test_axes_of_the_machine_or_of_accuracy_are_no_other_work(key: str) -> None:
 
 
 def test_every_key_of_a_workload_is_work_or_not() -> None:
-    assert {*definition.WORK} | {"tp", "pp", "policy", "every", "fidelity"} == {*Work._fields}
+    assert {*definition.WORK} | {"tp", "pp", "policy", "every", "fidelity", "chunk"} == {*Work._fields}
 
 
 NUMBERS = st.sampled_from([0.0, 1.0, 2.0, float("nan")])

@@ -133,7 +133,7 @@ def trace(folder: Path, *requests: tuple[float, int, int]) -> Path:
 @pytest.mark.parametrize("system", ["pim_gpt", "npu_only", "neupims", "gpu_a100", "examples/systems/phone.yaml"])
 def test_one_request_is_a_run_from_its_prompt_on(system: str, tmp_path: Path) -> None:
     served = pimloom.run(system, model="gpt2", requests=trace(tmp_path, (0, 20, 4)), batch=1, chunk=8)
-    chunk = {} if system == "pim_gpt" else {"chunk": 8}
+    chunk: Any = {} if system == "pim_gpt" else {"chunk": 8}
     alone = pimloom.run(system, model="gpt2", prompt=20, generate=4, **chunk)
     assert served.time_s == pytest.approx(alone.latency_s, rel=1e-9)
     assert served.time_to_first_token_s.mean == pytest.approx(alone.time_to_first_token_s, rel=1e-9)
@@ -159,7 +159,7 @@ def test_prompts_beside_decode_take_their_time(tmp_path: Path) -> None:
     ],
 )
 def test_what_does_not_go_with_prompts(options: dict[str, Any], said: str, tmp_path: Path) -> None:
-    asked = {"requests": trace(tmp_path, (0, 9, 3)), "batch": 1, "chunk": 8} | options
+    asked: dict[str, Any] = {"requests": trace(tmp_path, (0, 9, 3)), "batch": 1, "chunk": 8} | options
     with pytest.raises(pimloom.UserError) as error:
         pimloom.run("neupims", model="gpt3-7b", **asked)
     assert said in str(error.value) and "\n" not in str(error.value)

@@ -22,6 +22,7 @@ Chunk = Annotated[
         "compute their prompts beside decode, at most so many tokens in an iteration; else they are taken as there.",
     ),
 ]
+Pieces = Annotated[int, typer.Option(metavar="N", help="Most tokens of prompts in one iteration of a batch.")]
 Settings = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a value; may be repeated.")
 ]

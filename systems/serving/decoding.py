@@ -99,7 +99,7 @@ def decode_iterations(
         return 0.0
 
     batched(note, lambda done: None)
-    served += side_by_side(machine.simulate, asked, lambda done: progress(plan.iterations * done // len(asked)))
+    served += side_by_side(machine.simulate, asked, lambda done: progress((plan.iterations or 1) * done // len(asked)))
     times = iter([found.time_s for found in served])
     return batched(lambda *batch: next(times), lambda done: None), served
 
