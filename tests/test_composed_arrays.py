@@ -104,3 +104,25 @@ def test_scores_on_another_unit_leave_softmax_to_the_arrays(llm: LlmSpec, tmp_pa
     run = composed(tmp_path, text, llm).step(Batch.decode([64]))
     where = {span.operator: span.resource for span in run.spans}
     assert (where["self_attn.score"], where["self_attn.softmax"], where["self_attn.value"]) == ("pim", "npu", "pim")
+
+
+@pytest.mark.parametrize("text", [ALONE, BESIDE], ids=["alone", "beside"])
+def test_without_what_stands_outside_the_layers(text: str, llm: LlmSpec, tmp_path: Path) -> None:
+    """A comparison leaves it out of all systems: then arrays beside PIM are NeuPIMs to the picosecond."""
+    (tmp_path / "toy.yaml").write_text(text)
+    system, batch = load_system(str(tmp_path / "toy.yaml")), Batch.decode([300, 64, 9])
+    whole, layers = (device_of(system, llm, Share(1, 2, outside=outside)) for outside in (True, False))
+    run = layers.step(batch)
+    assert not {span.operator for span in run.spans} & {"embed_tokens", "lm_head", "sampling"}
+    assert run.end_ps < whole.step(batch).end_ps
+    assert layers.capacity().weight_bytes < whole.capacity().weight_bytes
+    assert layers.capacity().tokens > whole.capacity().tokens
+    if text == BESIDE:
+        neupims = load_system("neupims", {"dram.channels": "4", "packing.constants": "derived"})
+        assert run.end_ps == device_of(neupims, llm, Share(1, 2)).step(batch).end_ps
+
+
+def test_an_lm_head_that_does_not_fit_beside_pim(tmp_path: Path) -> None:
+    (tmp_path / "large.json").write_text(json.dumps(CONFIG | {"vocab_size": 40_000_000}))
+    with pytest.raises(UserError, match=r"memories\.\w+ has .* of weights"):
+        composed(tmp_path, BESIDE, load_llm(tmp_path / "large.json")).step(Batch.decode([9]))

@@ -36,7 +36,7 @@ def build_page(found: Comparison, shown: Sequence[Shown]) -> Page:
     """The whole page."""
     ran = [one for one in found.systems if one.reason is None]
     sections = [
-        Section("Systems", "systems", found.why, [_systems(found), *_refused(found)]),
+        Section("Systems", "systems", " ".join([found.why, *found.notes]), [_systems(found), *_refused(found)]),
         *([Section("Energy", "energy", NOT_INSIDE, [_energy_table(found, ran), *_energy_figure(ran)])] if ran else []),
         *([Section("What bounds each phase", "bounds", BOUNDS, [_phases(ran), *_times(ran)])] if ran else []),
     ]

@@ -49,6 +49,8 @@ def show_comparison(found: Comparison, page: Path | None) -> None:
     for one in found.systems:
         if one.reason is not None:
             show_line(f"{one.system} cannot run it: {one.reason}")
+    for note in found.notes:
+        show_line(note)
     show_line(found.why)
     if page:
         show_line(str(page))

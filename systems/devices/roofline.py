@@ -31,6 +31,7 @@ class Layer(NamedTuple):
     memory_ps: int
     macs: int
     moved_bytes: int
+    launch_ps: int
 
 
 class RooflineDevice:
@@ -71,6 +72,7 @@ class RooflineDevice:
             least_ps={
                 "compute": sum(one.compute_ps for one in every),
                 "memory bandwidth": sum(one.memory_ps for one in every),
+                "launches": sum(one.launch_ps for one in every),
             },
             device_j={"power x time": gpu.power_w * (at * S_PER_PS)},
             devices=share.tp,
@@ -89,7 +91,7 @@ class RooflineDevice:
         if launch := round(kernels * gpu.launch_us * PS_PER_US / PS_PER_NS) * PS_PER_NS:
             spans.append(Span(at, at + launch, "kernel launch", LAUNCHES))
             at += launch
-        return Layer(spans, at, least[0], least[1], flops // 2, round(total))
+        return Layer(spans, at, least[0], least[1], flops // 2, round(total), launch)
 
     def capacity(self) -> Capacity:
         """Of one processor."""

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from pimloom.arch.units import S_PER_PS
 
-LIMITS = ("compute", "memory bandwidth", "commands", "link")
+LIMITS = ("compute", "memory bandwidth", "commands", "link", "launches")
 
 
 class Span(NamedTuple):

@@ -24,14 +24,12 @@ class Shown(NamedTuple):
     decode: Run | None
 
 
-def shown(device: Device, system: str, *, prompt: int, chunk: int, batch: int, middle: int | None) -> Shown:
-    """prompt: tokens of a prompt, whose last `chunk` are shown; middle: context of the decode iteration."""
-    prefill = None
-    if prompt:
-        new = min(chunk, prompt, FEW if device.in_order else prompt)
-        prefill = device.step(Batch.prefill([new], [prompt - new]))
-    decode = None if middle is None else device.step(Batch.decode([middle] * batch))
-    return Shown(system, prefill, decode)
+def shown(device: Device, system: str, prompts: Batch | None, decode: Batch | None) -> Shown:
+    """prompts: the last iteration of prompts, of which a device that takes tokens one by one shows the last few."""
+    if prompts and device.in_order:
+        few = [min(at.new, FEW) for at in prompts.requests]
+        prompts = Batch.prefill(few, [at.context - new for at, new in zip(prompts.requests, few, strict=True)])
+    return Shown(system, *(None if batch is None else device.step(batch) for batch in (prompts, decode)))
 
 
 class WithSpans(Viewed, msgspec.Struct, frozen=True, dict=True):

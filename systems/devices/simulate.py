@@ -33,6 +33,7 @@ from pimloom.systems.devices.device import Share, device_of
 from pimloom.systems.devices.pim_gpt import PimGptDevice
 from pimloom.systems.devices.result import Result, Workload
 from pimloom.systems.devices.shown import Shown, shown
+from pimloom.workload.batch import Batch
 
 Progress = Callable[[int], None]
 
@@ -105,7 +106,8 @@ def _shown(system: System, spec: LlmSpec, generate: int, prompt: int) -> Shown:
     most = positions(prompt, generate)
     device = device_of(system, spec, Share(1, spec.num_hidden_layers, tokens=most))
     middle = (max(prompt, 1) + most + 1) // 2 if generate > 1 else None if prompt else 1
-    return shown(device, system.name, prompt=prompt, chunk=max(prompt, 1), batch=1, middle=middle)
+    prompts, decode = Batch.prefill([prompt]) if prompt else None, Batch.decode([middle]) if middle else None
+    return shown(device, system.name, prompts, decode)
 
 
 def positions(prompt: int, generate: int) -> int:

@@ -9,7 +9,8 @@ class Traits(NamedTuple):
     sequence: whether one sequence has a result of its own: always, unless requests are given; alone, without options
     of a batch; never. channels: requests live in channels, and policies place them; pipelines: groups of devices one
     behind the other; faults: its own simulator can be reproduced; lists: an iteration of a list of contexts has a
-    result of its own.
+    result of its own; outside: its steps hold embedding, LM head and sampling, too;
+    sending: what is left out where devices send one another something.
     """
 
     what: str
@@ -18,13 +19,18 @@ class Traits(NamedTuple):
     pipelines: bool
     faults: bool
     lists: bool
+    outside: bool = False
+    sending: str = ""
 
 
 TRAITS = {
     "pim": Traits("one device", "always", channels=False, pipelines=False, faults=False, lists=False),
-    "roofline": Traits("a roofline", "alone", channels=False, pipelines=False, faults=False, lists=True),
-    "composed": Traits("composed", "never", channels=False, pipelines=False, faults=False, lists=False),
-    "npu_pim": Traits("an NPU", "never", channels=True, pipelines=True, faults=True, lists=True),
+    "roofline": Traits("a roofline", "alone", channels=False, pipelines=False, faults=False, lists=True,
+                       sending="what devices send one another takes no time"),
+    "composed": Traits("composed", "never", channels=False, pipelines=False, faults=False, lists=False,
+                       outside=True),
+    "npu_pim": Traits("an NPU", "never", channels=True, pipelines=True, faults=True, lists=True,
+                      sending="static power is not counted while devices only send"),
 }
 
 

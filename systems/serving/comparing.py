@@ -12,16 +12,20 @@ from pimloom.arch.system import System, digest
 from pimloom.arch.version import __version__
 from pimloom.systems.devices.area import area_mm2
 from pimloom.systems.devices.boundary import PARTS, by_part, parts_of
-from pimloom.systems.devices.device import Device, Share, device_of
+from pimloom.systems.devices.device import Device, device_of
 from pimloom.systems.devices.run import LIMITS, Run, behind
 from pimloom.systems.devices.shown import Shown
+from pimloom.systems.devices.traits import traits
 from pimloom.systems.serving.generation import Generated, check, generated
 from pimloom.systems.serving.stepping import Progress, Simulated, Wanted, longest, simulated
 from pimloom.systems.viewed import Viewed
 from pimloom.workload.batch import Batch
 from pimloom.workload.derive import ops
+from pimloom.workload.need import ONE, layer_need
 from pimloom.workload.op import Op
 from pimloom.workload.shard import Shard
+
+MOSTLY = 0.5  # of a phase's time: what takes less does not bound it
 
 
 class Phase(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,6 +81,7 @@ class Comparison(Viewed, msgspec.Struct, frozen=True, kw_only=True):
     every: int
     boundary: list[str]
     systems: list[Compared]
+    notes: list[str]
     first: str | None
     why: str
     spec_digest: str
@@ -124,9 +129,10 @@ def compare(
             every=wanted.every,
             boundary=[part for part in PARTS if part != "links" or wanted.tp > 1 or _linked(found)],
             systems=found,
+            notes=notes(loaded, wanted),
             first=ran[0].system if ran else None,
             why=why(ran),
-            spec_digest=digest([one.spec_digest for one in found], wanted._asdict()),
+            spec_digest=digest([system.digest for system in loaded], llm.decisive(), wanted.decisive()),
             version=__version__,
         ),
         shown,
@@ -141,18 +147,22 @@ def _linked(found: Sequence[Compared]) -> bool:
 def _one(
     system: System, llm: LlmSpec, wanted: Wanted, made: Sequence[Op], progress: Progress
 ) -> tuple[Compared, Shown]:
-    share = Share(wanted.tp, wanted.layers, wanted.fidelity, longest(wanted))
-    device = device_of(system, llm, share)
+    wanted = wanted._replace(outside=not traits(system.kind).outside)  # where steps are without, nothing changes
+    device = device_of(system, llm, wanted.share)
     if reason := device.can_run(made):
         raise UserError(reason)
-    steps = simulated(device, system, wanted, progress)
+    steps = simulated(device, system, llm, wanted, progress)
     told = generated(steps, system, llm, wanted)
-    return _compared(device, system, told, steps, wanted), told.shown
+    return _compared(device, system, llm, told, steps, wanted), told.shown
 
 
-def _compared(device: Device, system: System, told: Generated, steps: Simulated, wanted: Wanted) -> Compared:
-    room = device.capacity()
-    kept = wanted.batch * longest(wanted)
+def _compared(
+    device: Device, system: System, llm: LlmSpec, told: Generated, steps: Simulated, wanted: Wanted
+) -> Compared:
+    room, mine = device.capacity(), Shard(tp=wanted.tp)
+    kept = layer_need(llm, Batch.decode([longest(wanted)] * wanted.batch), mine, wanted.layers).cache
+    kept *= room.cache_bytes_per_token
+    kept //= layer_need(llm, ONE, mine, wanted.layers).cache
     area = area_mm2(system)
     return Compared(
         system=told.system,
@@ -165,7 +175,7 @@ def _compared(device: Device, system: System, told: Generated, steps: Simulated,
         energy_by_cause_j=told.energy_by_cause_j,
         power_w=told.power_w,
         area_mm2=None if area is None else area * wanted.tp,
-        memory_needed_bytes=room.weight_bytes + kept * room.cache_bytes_per_token,
+        memory_needed_bytes=room.weight_bytes + kept,
         memory_bytes=room.memory_bytes,
         simulated_iterations=told.simulated_iterations,
         prefill=_phase([(run, 1.0) for run in steps.prompts]),
@@ -218,6 +228,15 @@ def why(ran: Sequence[Compared]) -> str:
     )
 
 
+def notes(systems: Sequence[System], wanted: Wanted) -> list[str]:
+    """What a reader must know to take the figures for what they are."""
+    found = ["Times, energies and memory are of the decoder layers: embedding, LM head and sampling are left out."]
+    alike: dict[str, list[str]] = {}
+    for system in systems if wanted.tp > 1 else ():
+        alike.setdefault(traits(system.kind).sending, []).append(system.name)
+    return found + [f"{', '.join(names)}: {said}." for said, names in alike.items() if said]
+
+
 def _time(one: Compared, phase: str) -> float:
     found: Phase | None = getattr(one, phase)
     return found.time_s if found else 0.0
@@ -231,5 +250,8 @@ def _bounded(one: Compared, phase: str) -> str:
     found: Phase | None = getattr(one, phase)
     if found is None or found.bound is None or found.bound_share is None:
         return f"nothing is known of what bounds {one.system}"
-    share = f"{100 * found.bound_share:.0f} %"
-    return f"{one.system} is bound by {found.bound}, which at its full rate would take {share} of the time"
+    rate = "" if found.bound == "launches" else " at full rate"
+    share = f"would take {100 * found.bound_share:.0f} % of the time{rate} by itself"
+    if found.bound_share < MOSTLY:
+        return f"{one.system} mostly waits: {found.bound}, the most of its work, {share}"
+    return f"{one.system} is bound by {found.bound}, which {share}"

@@ -47,8 +47,8 @@ def comparison_work(
     if twice := [name for name in systems if systems.count(name) > 1]:
         raise UserError(f"systems: {twice[0]} is named twice; name it once")
     llm = load_llm(model)
-    wanted = Wanted(**equal, layers=layers_of(llm, layers), fidelity="physical")
+    wanted = Wanted(layers=layers_of(llm, layers), fidelity="physical", outside=False, **equal)
     compiled = any(load_system(name).kind == "npu_pim" for name in systems)
-    loads = [partial(load_system, name) for name in systems]
+    loads = [partial(load_faithful, name, None, "physical") for name in systems]
     title = f"{llm.name} on {len(systems)} systems"
     return Work(title, run_all if compiled else None, partial(compare, loads, llm, wanted))

@@ -9,10 +9,21 @@ from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec
 from pimloom.arch.system import System, spec_digest
 from pimloom.arch.version import __version__
-from pimloom.systems.devices.device import Share, device_of
+from pimloom.systems.devices.device import device_of
 from pimloom.systems.devices.run import Run, total_j
 from pimloom.systems.devices.shown import Shown, WithSpans, shown
-from pimloom.systems.serving.stepping import Part, Progress, Simulated, Wanted, chunked, contexts_of, longest, simulated
+from pimloom.systems.serving.stepping import (
+    Part,
+    Progress,
+    Simulated,
+    Wanted,
+    chunked,
+    contexts_of,
+    last_of_prompts,
+    longest,
+    simulated,
+)
+from pimloom.workload.batch import Batch
 
 
 class Generated(WithSpans, frozen=True, kw_only=True):
@@ -73,8 +84,7 @@ def generate(system: System, llm: LlmSpec, wanted: Wanted, progress: Progress = 
     each `every`-th, the first and the last, between which times and energies of the others are read from straight
     lines. Raises UserError."""
     check(llm, wanted)
-    device = device_of(system, llm, Share(wanted.tp, wanted.layers, wanted.fidelity, longest(wanted)))
-    steps = simulated(device, system, wanted, progress)
+    steps = simulated(device_of(system, llm, wanted.share), system, llm, wanted, progress)
     return generated(steps, system, llm, wanted)
 
 
@@ -84,11 +94,8 @@ def generated(steps: Simulated, system: System, llm: LlmSpec, wanted: Wanted) ->
     found = _result(system, llm, wanted, Prompts(iterations, steps.prompts, steps.different), steps)
 
     def show() -> Shown:
-        device = device_of(system, llm, Share(wanted.tp, wanted.layers, wanted.fidelity, longest(wanted)))
-        middle = contexts[len(contexts) // 2] if contexts else None
-        return shown(
-            device, system.name, prompt=wanted.prompt, chunk=wanted.chunk, batch=wanted.batch, middle=middle
-        )  # fmt: skip
+        middle = Batch.decode([contexts[len(contexts) // 2]] * wanted.batch) if contexts else None
+        return shown(device_of(system, llm, wanted.share), system.name, last_of_prompts(wanted), middle)
 
     found.showing(show)
     return found
@@ -113,8 +120,8 @@ def _result(
     decode_s = np.interp(contexts, at, [tokens[n].time_s for n in at]) if at else np.zeros(0)
     decoded_s, prompt_s = decode_s.tolist(), fsum(took.time_s for took in prompts.took)
     first = prompts.first_s(wanted) + (0.0 if wanted.prompt else decoded_s[0])
-    behind = decoded_s if wanted.prompt else decoded_s[1:]
     latency = prompt_s + fsum(decoded_s)
+    behind = wanted.generate - 1
     prompt_j = total_j([(took.device_j, wanted.tp) for took in prompts.took])
     decode_j = total_j([(tokens[n].device_j, wanted.tp * steps.weights[n]) for n in at])
     by_cause = total_j([(prompt_j, 1), (decode_j, 1)])
@@ -134,7 +141,7 @@ def _result(
         prompt_s=prompt_s,
         time_to_first_token_s=float(first.mean()),
         time_to_first_token_max_s=float(first.max()),
-        time_per_output_token_s=fsum(behind) / len(behind) if behind else None,
+        time_per_output_token_s=float((latency - first).mean()) / behind if behind else None,
         tokens_per_s=generated / latency,
         prompt_energy_j=None if prompt_j is None else fsum(prompt_j.values()),
         energy_j=joules,
@@ -146,6 +153,6 @@ def _result(
         simulated_iterations=prompts.different + len(at),
         every=wanted.every,
         decode_s=decoded_s,
-        spec_digest=spec_digest(system, llm, **wanted._asdict()),
+        spec_digest=spec_digest(system, llm, **wanted.decisive()),
         version=__version__,
     )

@@ -6,8 +6,9 @@ from typing import NamedTuple
 import numpy as np
 
 from pimloom.arch.error import UserError
+from pimloom.arch.llm import LlmSpec
 from pimloom.arch.system import System
-from pimloom.systems.devices.device import Device
+from pimloom.systems.devices.device import Device, Share
 from pimloom.systems.devices.run import Run
 from pimloom.systems.serving.decoding import side_by_side
 from pimloom.workload.batch import Batch
@@ -20,7 +21,8 @@ Steps = tuple[list[Run], int, list[Run]]  # of prompts, how many of them were si
 
 class Wanted(NamedTuple):
     """`batch` requests of `prompt` tokens, each of which generates `generate`; chunk: most tokens of prompts in one
-    iteration; every: simulate each K-th decode iteration; the others as in vLLM and CONVENTIONS.md."""
+    iteration; every: simulate each K-th decode iteration; outside: with what a system's steps hold besides the layers;
+    the others as in vLLM and CONVENTIONS.md."""
 
     batch: int
     prompt: int
@@ -30,6 +32,16 @@ class Wanted(NamedTuple):
     tp: int
     layers: int
     fidelity: str
+    outside: bool = True
+
+    @property
+    def share(self) -> Share:
+        """What a device has of the model."""
+        return Share(self.tp, self.layers, self.fidelity, longest(self), self.outside)
+
+    def decisive(self) -> dict[str, int | str]:
+        """What decides a result, by name."""
+        return {name: value for name, value in self._asdict().items() if name != "outside" or not value}
 
 
 def chunked(batch: int, prompt: int, chunk: int) -> Iterator[list[tuple[int, Part]]]:
@@ -74,14 +86,17 @@ class Simulated(NamedTuple):
     weights: dict[int, float]
 
 
-def simulated(device: Device, system: System, wanted: Wanted, progress: Progress) -> Simulated:
+def simulated(device: Device, system: System, llm: LlmSpec, wanted: Wanted, progress: Progress) -> Simulated:
     """All steps that `wanted` needs. Raises UserError."""
     if device.most_requests is not None and wanted.batch > device.most_requests:
         raise UserError(f"--batch {wanted.batch}: {system.name} runs at most {device.most_requests} request(s) at once")
     contexts = contexts_of(wanted)
-    asked = sorted({*contexts[:: wanted.every], *contexts[-1:]}, reverse=True)  # the largest first: it may not fit
+    bend = [n for n in contexts if n == llm.sliding_window]  # contexts stop growing there
+    asked = sorted({*contexts[:: wanted.every], *contexts[-1:], *bend}, reverse=True)  # the largest may not fit
     prompts = [_prefill(each, wanted.prompt) for each in chunked(wanted.batch, wanted.prompt, wanted.chunk)]
     decode = [Batch.decode([n] * wanted.batch) for n in asked]
+    if not decode and len(prompts) > 1 and not device.in_order:
+        device.step(Batch.decode([wanted.prompt] * wanted.batch))  # whether all of them fit side by side
     took, different, tokens = (_in_order if device.in_order else _different)(device, prompts, decode, progress)
     at = sorted(asked)
     weights = dict(zip(at, _weights(contexts, at), strict=True))
@@ -107,6 +122,12 @@ def _in_order(device: Device, prompts: list[Batch], decode: list[Batch], progres
         found.append(device.step(each).without_spans())
         progress(done, len(prompts) + len(decode))
     return found[: len(prompts)], len(prompts), found[len(prompts) :][::-1]
+
+
+def last_of_prompts(wanted: Wanted) -> Batch | None:
+    """The last iteration of prompts, if there is one."""
+    every = list(chunked(wanted.batch, wanted.prompt, wanted.chunk))
+    return _prefill(every[-1], wanted.prompt) if every else None
 
 
 def _prefill(iteration: list[tuple[int, Part]], prompt: int) -> Batch:

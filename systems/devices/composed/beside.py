@@ -9,6 +9,7 @@ from pimloom.arch.composition import ArraysUnit, ComposedSystem
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec
 from pimloom.arch.system import System
+from pimloom.arch.units import ceil_div
 from pimloom.systems.devices.composed.machine import Machine
 from pimloom.systems.devices.composed.nodes import phase_of, units_of
 from pimloom.systems.devices.composed.npu_system import npu_system
@@ -29,7 +30,7 @@ class Beside:
     in_order = False
 
     def __init__(self, system: System, llm: LlmSpec, share: Share) -> None:
-        self.system, self._spec = system, system.of_kind(ComposedSystem)
+        self.system, self._share, self._spec = system, share, system.of_kind(ComposedSystem)
         arrays, pim = self._checked(share)
         self._layers = NpuDevice(npu_system(system, arrays, pim, self._spec.how.sub_batches), llm, share)
         alone = msgspec.structs.replace(
@@ -73,6 +74,9 @@ class Beside:
     def step(self, batch: Batch) -> Run:
         """Raises UserError."""
         self._outside.check_phase(phase_of(batch))
+        if not self._share.outside:
+            return self._layers.step(batch)
+        self._outside.check_memory(batch)
         made = self._outside.ops(batch)
         first = next(i for i, op in enumerate(made) if op.layers)
         last = [op for op in made[first:] if not op.layers]
@@ -81,4 +85,9 @@ class Beside:
 
     def capacity(self) -> Capacity:
         """See `Device`."""
-        return self._layers.capacity()
+        layers = self._layers.capacity()
+        more = self._outside.weight_bytes[self._outside.home] - layers.weight_bytes if self._share.outside else 0
+        if more <= 0:
+            return layers
+        weights, room = layers.weight_bytes + more, layers.tokens - ceil_div(more, layers.cache_bytes_per_token)
+        return layers._replace(weight_bytes=weights, tokens=max(room, 0))

@@ -33,7 +33,8 @@ from pimloom.workload.shard import Shard
 
 
 class Machine:
-    """See `Device`. Of a step its phase decides where operators run; embedding, LM head and sampling are in it."""
+    """See `Device`. Of a step its phase decides where operators run; embedding, LM head and sampling are in it, unless
+    the share leaves them out."""
 
     most_requests: int | None = None
     in_order = False
@@ -62,15 +63,19 @@ class Machine:
     def step(self, batch: Batch) -> Run:
         """Raises UserError."""
         self.check_phase(phase_of(batch))
-        bits = self.spec.element_bits
-        cache = layer_need(self.llm, batch, self._shard, self.share.layers).cache * bits // BITS_PER_BYTE
-        check_fits(self.system, self.spec, self.llm, self.weight_bytes, self.home, cache)
+        self.check_memory(batch)
         parts = [Batch(part) for part in dealt(batch.requests, self.spec.how.sub_batches)]
         return self._scheduled(batch, [self.ops(part) for part in parts])
 
     def run(self, batch: Batch, made: Sequence[Op]) -> Run:
         """Some operators of a batch by themselves."""
         return self._scheduled(batch, [made])
+
+    def check_memory(self, batch: Batch) -> None:
+        """Raise UserError unless weights, and the keys and values of these requests, fit."""
+        bits = self.spec.element_bits
+        cache = layer_need(self.llm, batch, self._shard, self.share.layers).cache * bits // BITS_PER_BYTE
+        check_fits(self.system, self.spec, self.llm, self.weight_bytes, self.home, cache)
 
     def check_phase(self, phase: str) -> None:
         """Raise UserError for a phase that the system does not run."""
@@ -92,7 +97,8 @@ class Machine:
     def ops(self, batch: Batch) -> list[Op]:
         """The operators of a step, those of equal layers once."""
         bits = self.spec.element_bits
-        return list(first_layers(ops(self.llm, batch, self._shard, bits=Bits(bits, bits, bits)), self.share.layers))
+        made = first_layers(ops(self.llm, batch, self._shard, bits=Bits(bits, bits, bits)), self.share.layers)
+        return [op for op in made if op.layers or self.share.outside]
 
     def _refused(self, phase: str, found: Sequence[Op]) -> str | None:
         """Why an operator cannot run in a phase; None if all can."""
@@ -172,7 +178,7 @@ class Machine:
 def _least_ps(work: Sequence[Work]) -> Mapping[str, int]:
     """Of each kind of work that of the resource that has most of it."""
     most: dict[str, int] = {}
-    for limit, field in (("compute", 3), ("memory bandwidth", 4), ("commands", 5)):
+    for limit, field in (("compute", 3), ("memory bandwidth", 4), ("commands", 5), ("launches", 6)):
         total: Counter[str] = Counter()
         for one in work:
             total[one.task.resource] += cast(int, one.price[field])

@@ -13,7 +13,8 @@ class Price(NamedTuple):
     """An operator on a unit that has nothing else to do.
 
     ps: how long it holds the unit. commands: of all channels of the unit's memory; interface_bytes: over their data
-    pins; compute_ps, memory_ps, command_ps: of its work of that kind at the full rate of what does it.
+    pins; compute_ps, memory_ps, command_ps: of its work of that kind at the full rate of what does it; launch_ps: of ps
+    what starting it takes.
     """
 
     ps: int
@@ -22,6 +23,7 @@ class Price(NamedTuple):
     compute_ps: int = 0
     memory_ps: int = 0
     command_ps: int = 0
+    launch_ps: int = 0
 
 
 class Unit(Protocol):

@@ -49,7 +49,7 @@ class Processor:
         flops, moved = sum(op.flops for op in ops), sum(op.bytes_read + op.bytes_written for op in ops)
         compute, memory = ceil(flops / self._flops_ps), ceil(moved / self._bytes_ps)
         took = max(compute, memory) + self._launch_ps
-        return Price(took, interface_bytes=moved, compute_ps=compute, memory_ps=memory)
+        return Price(took, interface_bytes=moved, compute_ps=compute, memory_ps=memory, launch_ps=self._launch_ps)
 
 
 def unit(system: System, name: str, llm: LlmSpec) -> Processor:
