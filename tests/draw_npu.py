@@ -267,9 +267,11 @@ def outcome(make):
     """(operators, commands, clocks with open rows, all clocks), or why the machine stops."""
     try:
         operators, commands, opened, total = make()
-    except PimError:
-        return "closed"
+    except PimError as error:
+        return "for ever" if "for ever" in str(error) else "closed"
     except AssertionError as error:
+        if "it never ends" in str(error):
+            return "for ever"
         assert "closed bank" in str(error)
         return "closed"
     commands = {COMMAND.get(name, name): n for name, n in commands.items() if n}

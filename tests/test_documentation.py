@@ -67,4 +67,6 @@ def test_links_and_paths_lead_somewhere(page: Path) -> None:
 def test_lines_of_python_run(line: str, tmp_path: Path) -> None:
     words = [sys.executable, *shlex.split(line, comments=True)[1:]]
     done = subprocess.run(words, cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0 and float(done.stdout) > 0, done.stderr
+    assert done.returncode == 0 and done.stdout.strip(), done.stderr
+    if line.rstrip('"').endswith("_per_s)"):
+        assert float(done.stdout) > 0

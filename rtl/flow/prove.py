@@ -114,7 +114,8 @@ def prove(
     note: Callable[[str], None] = lambda text: None,
     solver: Solver = "yices",
 ) -> Iterator[Proof]:
-    """The properties (all without a list), for any timings and, if `own_timings`, for the part's own as well.
+    """The properties (all without a list; of a list those that a block has), for any timings and, if `own_timings`, for
+    the part's own as well.
 
     Raises UserError for a block without properties, a part that is not for proofs, a missing tool.
     """
@@ -127,7 +128,8 @@ def prove(
         (subject, name, own)
         for subject in subjects
         for own in ((False, True) if own_timings else (False,))
-        for name in (subject.properties if properties is None else properties)
+        for name in subject.properties
+        if properties is None or name in properties
     ]
     progress(0, len(asked))
     with tools(note, [YOSYS]) as at_hand:

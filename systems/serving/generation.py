@@ -25,6 +25,8 @@ from pimloom.systems.serving.stepping import (
 )
 from pimloom.workload.batch import Batch
 
+MOST_REQUESTS = 2**20  # each is kept by itself
+
 
 class Generated(WithSpans, frozen=True, kw_only=True):
     """Prompts first, in the order of the requests, then one token of each request in every iteration; fields as in
@@ -105,6 +107,8 @@ def check(llm: LlmSpec, wanted: Wanted) -> None:
     for name, least in (("batch", 1), ("prompt", 0), ("generate", 1), ("chunk", 1), ("every", 1)):
         if getattr(wanted, name) < least:
             raise UserError(f"--{name} {getattr(wanted, name)}: expected at least {least}")
+    if wanted.batch > MOST_REQUESTS:
+        raise UserError(f"--batch {wanted.batch}: expected at most {MOST_REQUESTS}")
     most = llm.max_position_embeddings
     if longest(wanted) > most:  # the last token is not put in again
         raise UserError(

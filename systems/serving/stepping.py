@@ -90,6 +90,8 @@ def simulated(device: Device, system: System, llm: LlmSpec, wanted: Wanted, prog
     """All steps that `wanted` needs. Raises UserError."""
     if device.most_requests is not None and wanted.batch > device.most_requests:
         raise UserError(f"--batch {wanted.batch}: {system.name} runs at most {device.most_requests} request(s) at once")
+    if wanted.batch > (room := device.capacity().tokens):
+        raise UserError(f"--batch {wanted.batch}: {system.name} has room for keys and values of {room:,} tokens in all")
     contexts = contexts_of(wanted)
     bend = [n for n in contexts if n == llm.sliding_window]  # contexts stop growing there
     asked = sorted({*contexts[:: wanted.every], *contexts[-1:], *bend}, reverse=True)  # the largest may not fit
