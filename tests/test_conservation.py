@@ -37,6 +37,7 @@ class Finished(NamedTuple):
     bank: Counter[str]
     channels: int
     refresh: bool
+    generated: int
 
 
 def small(refresh: str = "true") -> Result:

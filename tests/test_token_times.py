@@ -30,8 +30,17 @@ def test_a_prompt_is_in_the_time_to_first_token_and_not_in_the_time_of_a_token()
     assert found.time_per_output_token_s == pytest.approx((until[42] - until[40]) / 2, rel=1e-12)
     assert 0 < (found.time_per_output_token_s or 0) < 1.1 * run("pim_gpt", 0, 1).latency_s
     assert found.time_per_token_s == pytest.approx(until[42] / 3, rel=1e-12)  # as ever: the prompt is in it
-    head = run("pim_gpt", 2, 2, **{"workload.lm_head": True})
-    assert head.time_to_first_token_s == run("pim_gpt", 0, 2, **{"workload.lm_head": True}).latency_s
+
+
+def test_the_lm_head_of_pim_gpt_runs_where_the_prompt_ends() -> None:
+    """Within a prompt the next token is known."""
+    on = {"workload.lm_head": True}
+    plain, head = run("pim_gpt", 20, 3), run("pim_gpt", 20, 3, **on)
+    one = run("pim_gpt", 0, 1, **on).latency_s - run("pim_gpt", 0, 1).latency_s
+    assert head.time_to_first_token_s - plain.time_to_first_token_s == pytest.approx(one, rel=0.02)
+    assert head.latency_s - plain.latency_s == pytest.approx(3 * one, rel=0.02)
+    spans = head.spans[head.spans["operator"] == "LM head"]
+    assert spans["phase"].tolist() == ["prefill", "decode"]
 
 
 @pytest.mark.parametrize("system", ["t4", "xeon_6154"])

@@ -23,9 +23,16 @@ class ConservationError(ArithmeticError):
 
 
 def check_conservation(
-    table: Table, part: Part, mapped: Plan, out: Outcome, bank: Counter[str], channels: int, refresh: bool
+    table: Table,
+    part: Part,
+    mapped: Plan,
+    out: Outcome,
+    bank: Counter[str],
+    channels: int,
+    refresh: bool,
+    generated: int,
 ) -> None:
-    """Raise ConservationError unless a finished run adds up.
+    """Raise ConservationError unless a finished run, which generated so many tokens, adds up.
 
     Column accesses = hits + misses, recounted stream by stream; weight columns read = weight columns placed; elements
     sent and received are those of the model and fit, step by step, the bursts that carried them; step times fill the
@@ -36,14 +43,14 @@ def check_conservation(
     opens, access = table.having(Role.ACTIVATE), table.having(*ACCESSES)
     hits = sum(_hits(step, opens, access) * out.executions[key] for key, step in out.steps.items())
     _same("column accesses and row hits + misses", accesses, hits + misses)
-    for name, (layout, each) in _matrices(mapped).items():
+    for name, (layout, runs) in _matrices(mapped, generated).items():
         key, step = next((key, step) for key, step in out.steps.items() if step.name == name)
-        _same(f"{name}: runs", out.executions[key], mapped.tokens * each)
+        _same(f"{name}: runs", out.executions[key], runs)
         _same(f"{name}: columns read and placed", _count(step, table.having(Role.MULTIPLY)), _columns(layout))
         _same(f"{name}: operand bursts", _count(step, table.having(Role.LOAD)), sum(layout.chunks) // mapped.geo.lane)
         results = layout.slots * len(layout.chunks) * mapped.geo.bursts
         _same(f"{name}: results", _count(step, table.having(Role.RESULTS)), results)
-    _check_moved(table, mapped, out, channels)
+    _check_moved(table, mapped, out, channels, generated)
     due = out.end_ps // (table.rules.refi * part.tCK_ps) if refresh else 0
     if not max(due - POSTPONED_MAX, 0) <= out.refreshes <= due:
         raise ConservationError(f"{out.refreshes} refreshes, but {due} fell due")
@@ -51,7 +58,7 @@ def check_conservation(
         raise ConservationError(f"the latency is {out.end_ps} ps, though work was done")
 
 
-def _check_moved(table: Table, mapped: Plan, out: Outcome, channels: int) -> None:
+def _check_moved(table: Table, mapped: Plan, out: Outcome, channels: int, generated: int) -> None:
     """What had to cross the interface did: each step's bursts have room for its values, and those are all there are."""
     sent, received = Counter[str](), Counter[str]()
     sends, returns = table.having(*SENDS), table.having(Role.RESULTS)
@@ -63,16 +70,16 @@ def _check_moved(table: Table, mapped: Plan, out: Outcome, channels: int) -> Non
         for name, n in needed.items():
             if n > carried[name]:
                 raise ConservationError(f"{name}: {n} values {what}, but its bursts carried {carried[name]}")
-    inputs, results = _needed(mapped, channels)
+    inputs, results = _needed(mapped, channels, generated)
     _same("values sent", out.sent_values.total(), inputs)
     _same("values received", out.received_values.total(), results)
 
 
-def _needed(mapped: Plan, channels: int) -> tuple[int, int]:
+def _needed(mapped: Plan, channels: int, generated: int) -> tuple[int, int]:
     """Values that a run sends and receives: x to every channel, K, V and p once; results with their partial sums."""
-    spec, tokens, matrices = mapped.spec, mapped.tokens, _matrices(mapped).values()
-    inputs = tokens * channels * sum(each * w.n_in for w, each in matrices)
-    results = tokens * sum(each * w.n_out * len(w.chunks) for w, each in matrices)
+    spec, tokens, matrices = mapped.spec, mapped.tokens, _matrices(mapped, generated).values()
+    inputs = channels * sum(runs * w.n_in for w, runs in matrices)
+    results = sum(runs * w.n_out * len(w.chunks) for w, runs in matrices)
     for window, layers in Counter(map(spec.window_of, range(spec.num_hidden_layers))).items():
         seen = [min(t, window or t) for t in range(1, tokens + 1)]
         probabilities = spec.num_attention_heads * sum(seen)
@@ -101,15 +108,16 @@ def _same(what: str, one: int, other: int) -> None:
         raise ConservationError(f"{what}: {one} is not {other}")
 
 
-def _matrices(mapped: Plan) -> dict[str, tuple[Packed, int]]:
-    """A matrix of each name, and how many of it a token is multiplied with: of experts those that it goes to."""
+def _matrices(mapped: Plan, generated: int) -> dict[str, tuple[Packed, int]]:
+    """A matrix of each name, and how many products of it there are: of experts those of the tokens that go to them, of
+    the LM head one for each `generated` token."""
     found: dict[str, tuple[Packed, int]] = {}
     for kind, layers in Counter(mapped.kinds.values()).items():
         for operator, (layout, *others) in mapped.layer(kind).matrices.items():
             used = mapped.spec.num_experts_per_tok if others else 1
             name, _ = PRODUCTS[operator]
-            found[name] = layout, found.get(name, (layout, 0))[1] + layers * used
-    return found | ({"LM head": (mapped.head, 1)} if mapped.head else {})
+            found[name] = layout, found.get(name, (layout, 0))[1] + layers * used * mapped.tokens
+    return found | ({"LM head": (mapped.head, generated)} if mapped.head else {})
 
 
 def _columns(layout: Packed) -> int:

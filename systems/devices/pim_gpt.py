@@ -74,19 +74,20 @@ class PimGptDevice:
         machine, began, refreshed = self.machine, self.machine.end_ps, self.machine.refreshes
         spans, counts = list[Span](), Counter[str]()
         for t in range(at.context - at.new + 1, at.context + 1):
-            for steps, times in self._parts(t):
+            for steps, times in self._parts(t, t > at.context - at.logits):
                 spans += self._run(steps, times, began)
                 counts += self._counts(steps, times)
         if refreshes := machine.refreshes - refreshed:
             counts[self.table.refresh] = refreshes * self.mapped.geo.channels
         return self._step(machine.end_ps - began, spans, counts)
 
-    def _parts(self, t: int) -> Iterator[tuple[Sequence[Step], int]]:
+    def _parts(self, t: int, wanted: bool) -> Iterator[tuple[Sequence[Step], int]]:
+        """Steps and how often they run; wanted: the token behind this one is."""
         if first := self.decoder.first_steps():
             yield first, 1
         for layer, times in self.mapped.runs:
             yield self.decoder.timed_steps(t, self.mapped.kinds[layer]), times
-        if last := self.decoder.last_steps():
+        if wanted and (last := self.decoder.last_steps()):
             yield last, 1
 
     def _run(self, steps: Sequence[Step], times: int, began: int) -> Iterator[Span]:

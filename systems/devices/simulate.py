@@ -132,7 +132,8 @@ def _pim(system: System, spec: LlmSpec, generate: int, options: Options) -> Resu
             traced = window is not None and machine.outcome.end_ps < window.end_ps
             machine.run(decoder.layer_steps(t, layer if traced else mapped.kinds[layer]), window if traced else None)
         traced = window is not None and machine.outcome.end_ps < window.end_ps
-        machine.run(decoder.last_steps(), window if traced else None)
+        if t >= max(options.prompt, 1):  # within a prompt the next token is known
+            machine.run(decoder.last_steps(), window if traced else None)
         options.progress(t)
         if t == max(options.prompt, 1):
             first_ps = machine.outcome.end_ps
@@ -166,7 +167,7 @@ def _pim_result(
     steps, times = list(out.steps.values()), list(out.executions.values())
     counts = command_counts(table, steps, times, channels)
     bank = _bank_counts(table, steps, times)
-    check_conservation(table, part, mapped, out, bank, channels, hardware.dram.refresh)
+    check_conservation(table, part, mapped, out, bank, channels, hardware.dram.refresh, generate)
     if out.refreshes:
         counts[table.refresh] = out.refreshes * channels
     accesses, misses = table.total(bank, ACCESSES), table.total(bank, {Role.ACTIVATE})
@@ -178,7 +179,7 @@ def _pim_result(
         for t in range(1, mapped.tokens + 1)
     )
     if mapped.head:
-        baseline += mapped.head.n_in * mapped.head.n_out * mapped.tokens
+        baseline += mapped.head.n_in * mapped.head.n_out * generate
     interface = table.total(counts, ON_THE_PINS) * part.organization.access_bits // BITS_PER_BYTE
     row_bytes = mapped.geo.row * mapped.geo.element_bytes * mapped.geo.all_banks
     latency = out.end_ps * S_PER_PS
