@@ -68,13 +68,28 @@ def _check_all_read(config: Config, fields: dict[str, Any], only: Iterable[str])
         raise UserError(f"{config.path}: at $.{config.prefix}{key}: nothing here would use this key{remedy}")
 
 
+PARTLY = "partial_rotary_factor"  # transformers 5 has it below rope_parameters
+
+
 def _rotary(config: Config, fields: dict[str, Any]) -> None:
     """Types in which only a part of a head is rotated, or can be."""
     part = {"gpt_neox": 0.25, "phi3": 1.0, "stablelm": 0.25}.get(config.model_type)  # of transformers [recalled]
-    if part is not None:
-        share = config.share(("partial_rotary_factor", "rotary_pct"), part)
-        rotated = int(fields["head_dim"] * share)
-        fields["rotary_dim"] = None if share == 1 else max(rotated, 1)
+    newer = config.tree.get("rope_parameters")
+    inside = newer.get(PARTLY) if isinstance(newer, dict) else None
+    if part is None:
+        if inside not in (None, 1):
+            config.fail(f"rope_parameters.{PARTLY}", f"1, as {config.model_type} rotates whole heads here")
+        return
+    if inside is not None:
+        if type(inside) not in (int, float) or not 0 < inside <= 1:
+            config.fail(f"rope_parameters.{PARTLY}", "a number above 0 and at most 1")
+        for key in (PARTLY, "rotary_pct"):
+            if config.tree.get(key, inside) != inside:
+                config.fail(key, f"{inside}, as rope_parameters says")
+        part = float(inside)
+    share = config.share((PARTLY, "rotary_pct"), part)
+    rotated = int(fields["head_dim"] * share)
+    fields["rotary_dim"] = None if share == 1 else max(rotated, 1)
 
 
 def _layer_types(config: Config, fields: dict[str, Any]) -> None:

@@ -22,9 +22,10 @@ def _qwen(config: Config, fields: dict[str, Any]) -> None:
 
 
 def _qwen3_moe(config: Config, fields: dict[str, Any]) -> None:
-    _qwen(config, fields)
+    if not config.value("use_sliding_window", bool, False):
+        fields["sliding_window"] = None  # else of every layer
     step, layers = config.whole("decoder_sparse_step", 1, 1), range(fields["num_hidden_layers"])
-    only = config.tree.get("mlp_only_layers", [])
+    only = config.tree.get("mlp_only_layers") or []
     config.read.add("mlp_only_layers")
     if not isinstance(only, list) or not all(type(i) is int and i in layers for i in only):
         config.fail("mlp_only_layers", f"a list of layers from 0 to {len(layers) - 1}")

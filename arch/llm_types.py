@@ -112,7 +112,7 @@ FIXED: dict[str, dict[str, Any]] = {
 # Defaults of the transformers config classes for keys that published files leave out; others must be there [recalled].
 _SILU = {"activation": "silu", "vocab_size": 32000, "head_dim": None, "tie_word_embeddings": False}
 _GELU = {"activation": "gelu_pytorch_tanh", "head_dim": 256, "tie_word_embeddings": True, "attention_bias": False}
-_LATENT = {"kv_lora_rank": 512, "q_lora_rank": 1536, "v_head_dim": 128, "num_shared_experts": 0}
+_LATENT = {"kv_lora_rank": 512, "q_lora_rank": 1536, "v_head_dim": 128, "num_shared_experts": 2}
 _QWEN3 = {**_SILU, "vocab_size": 151936, "max_position_embeddings": 32768, "attention_bias": False}
 DEFAULTS: dict[str, dict[str, Any]] = {
     "deepseek_v2": {**_SILU, **_LATENT, "vocab_size": 102400, "max_position_embeddings": 2048},

@@ -65,7 +65,7 @@ class Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         "gradient_bytes": "a weight's gradient on a link [bytes]",
         "activation_bytes": "activations of a layer for each token and channel [bytes]",
         "activation_share": "share of the activations that is kept until the backward pass [1]",
-        "all_reduces": "all-reduces of a tensor-parallel layer, both passes together [1]",
+        "all_reduces": "all-reduces of a tensor-parallel layer, both passes together; half with parallel attention [1]",
         "all_to_alls": "all-to-alls of an expert-parallel layer, both passes together [1]",
         "expert_imbalance": "tokens of the busiest rank of experts over the mean, where experts are split [1]",
     }

@@ -95,7 +95,7 @@ def step(job: Job, split: Split) -> Step:
     reached = split.tp * gpu.reached_tflops(split.tp) * FLOP_PER_TFLOP
     compute = (dense + experts * uneven) / split.pp * split.micro_batch / reached
     activations = recipe.sequence_tokens * split.micro_batch * job.model.hidden_size * recipe.element_bytes
-    reduce = recipe.all_reduces * layers * _ring(activations, split.tp) / (job.hbd.gb_s * BYTES_PER_GB)
+    reduce = _all_reduces(job) * layers * _ring(activations, split.tp) / (job.hbd.gb_s * BYTES_PER_GB)
     exchange = recipe.all_to_alls * _with_experts(job.model) * layers * uneven * _exchange_s(job, split, activations)
     hop = 2 * split.chunks * activations / split.tp / (gpu.dcn_gb_s * BYTES_PER_GB) if split.pp > 1 else 0.0
     each = compute + reduce + exchange + hop
@@ -104,6 +104,11 @@ def step(job: Job, split: Split) -> Step:
     mfu = (dense + experts) * job.batch / (total * job.gpus * gpu.peak_tflops * FLOP_PER_TFLOP)
     parts = (m * compute, m * reduce, m * exchange, m * hop, waiting * each, gradients)
     return Step(*parts, memory_bytes(job, split), mfu)
+
+
+def _all_reduces(job: Job) -> float:
+    """All-reduces of a layer; attention and FFN side by side share those of both."""
+    return job.training.recipe.all_reduces / (2 if job.model.parallel_attention else 1)
 
 
 def _with_experts(model: LlmSpec) -> float:

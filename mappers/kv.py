@@ -70,23 +70,24 @@ def place(shape: Shape, tokens: np.ndarray, channel: np.ndarray, base_row: int) 
     return found
 
 
-def _tiles(rows: np.ndarray, heads: np.ndarray, comps: int, announced: int, fused: bool) -> np.ndarray:
-    """Tiles at `rows`, each a header, then for every head in `heads` a dot product of `comps` multiplications."""
-    per_head = 1 if fused else comps + 1
-    each = 1 + len(heads) * per_head
+def _tiles(rows: np.ndarray, heads: np.ndarray, comps: np.ndarray, announced: int, fused: bool) -> np.ndarray:
+    """Tiles at `rows`, each a header, then for every head in `heads` a dot product of as many multiplications as
+    `comps` has for it. rows int64 (tiles,); heads, comps int64 (heads,)."""
+    per_head = np.ones_like(comps) if fused else comps + 1
+    each = 1 + int(per_head.sum())
     found = np.zeros((len(rows), each), PIM_STREAM)
     found["row"] = rows[:, None]
     found["head"] = -1
     header = found[:, 0]
     header["cmd"], header["comps"], header["results"] = ANNOUNCE, announced, len(heads)
-    body = found[:, 1:].reshape(len(rows), len(heads), per_head)
-    body["head"] = heads[None, :, None]
+    body = found[:, 1:]
+    body["head"] = np.repeat(heads, per_head)
     if fused:
         body["cmd"], body["count"] = GEMV, comps
     else:
         body["cmd"] = MULTIPLY
-        body["cmd"][:, :, -1] = RESULTS
-    body["last"][:, -1, -1] = 1
+        body["cmd"][:, per_head.cumsum() - 1] = RESULTS
+    body["last"][:, -1] = 1
     return found.reshape(-1)
 
 
@@ -108,11 +109,13 @@ def logit(
     found = []
     for c in range(chunks):
         held = min(shape.width - c * shape.row, shape.row)
-        first = c * shape.row // shape.head_dim
-        comps = ceil_div(shape.head_dim, shape.lanes)
+        begin, dim = c * shape.row, shape.head_dim
+        first = np.arange(begin // dim, ceil_div(begin + held, dim))  # heads, of which the chunk may cut the ends
+        pieces = np.minimum((first + 1) * dim, begin + held) - np.maximum(first * dim, begin)
+        comps = -(-pieces // shape.lanes)
         for s in range(shape.shared):
-            heads = (first + np.arange(ceil_div(held, shape.head_dim))) * shape.shared + s
-            count = comps * len(heads)
+            heads = first * shape.shared + s
+            count = int(comps.sum())
             rows = row_k + np.arange(tiles) * chunks + c
             made = _tiles(rows, heads, comps, count if exact else _below(count), fused)
             if header_rows is not None:
@@ -131,7 +134,8 @@ def attend(shape: Shape, tokens: int, row_v: int, *, fused: bool, exact: bool, s
     for c in range(chunks):
         comps = ceil_div(min(tokens - c * shape.row, shape.row), shape.lanes)
         rows = row_v + np.arange(tiles) * chunks + c
-        one += [_copy(ATTEND_COLUMN), _tiles(rows, np.zeros(1, int), comps, comps if exact else _above(comps), fused)]
+        announced = comps if exact else _above(comps)
+        one += [_copy(ATTEND_COLUMN), _tiles(rows, np.zeros(1, int), np.array([comps]), announced, fused)]
     found = np.tile(np.concatenate(one, dtype=PIM_STREAM), shape.heads)
     head = np.repeat(np.arange(shape.heads), len(found) // shape.heads)
     if not same_rows:

@@ -4,6 +4,7 @@ A random table has commands that act on any level, and rules with windows, betwe
 at several nodes; the literal reading looks through the whole history before each command.
 """
 
+import re
 from pathlib import Path
 from random import Random
 from typing import NamedTuple
@@ -139,6 +140,17 @@ def earlier_is_illegal(table: Table, trace: np.ndarray) -> int:
         early["clock"][i] -= 1
         assert any(v.at == i and v.kind == "rule" for v in check_trace(table, early))
     return len(late)
+
+
+@pytest.mark.parametrize("refresh", ["all_bank", "staggered"])
+def test_a_refresh_of_more_than_a_rank_is_refused(tmp_path, refresh):
+    """REFab of HBM2 is of a pseudo channel: a controller that closes one of its ranks would refresh open rows."""
+    text = (Path(pimloom.arch.__file__).parent / "parts" / "hbm2_2000.yaml").read_text()
+    text = re.sub(r"  ranks: 1\b", "  ranks: 2", text)
+    text = re.sub(r"capacity_bytes: (\d+)", lambda found: f"capacity_bytes: {2 * int(found[1])}", text)
+    (tmp_path / "part.yaml").write_text(text)
+    with pytest.raises(pimloom.UserError, match=r"organization.ranks: REFab .* expected 1"):
+        pimloom.trace(str(tmp_path / "part.yaml"), pattern="random", requests=50, set={"controller.refresh": refresh})
 
 
 @pytest.mark.parametrize("refresh", ["all_bank", "staggered", "per_bank"])

@@ -25,9 +25,7 @@ def requests(shared, name):
 
 
 def fields(stream):
-    return [
-        (PIM_ROLES[x["cmd"]], x["row"], x["col"], x["count"], x["comps"], x["results"], x["last"]) for x in stream
-    ]
+    return [(PIM_ROLES[x["cmd"]], x["row"], x["col"], x["count"], x["comps"], x["results"], x["last"]) for x in stream]
 
 
 @pytest.mark.parametrize("tokens", [1, 31, 32, 33, 300, 512, 513, 2048])
@@ -82,3 +80,32 @@ def test_transactions_of_a_layer(shared, name, fused, blocked):
             for n in tokens.tolist()
         ]
         assert sum(len(a) + len(b) for a, b in streams) == expected
+
+
+@pytest.mark.parametrize("dim", [16, 48, 64, 80, 96, 100, 112, 128, 256, 500])
+@pytest.mark.parametrize("heads", [(4, 4), (8, 2), (7, 7), (32, 32)])
+def test_a_head_that_a_row_cuts_is_multiplied_piece_by_piece(dim, heads):
+    """Each element of each query head in one piece, a result for each piece, whatever divides what."""
+    shape = SEVEN_B._replace(heads=heads[0], kv_heads=heads[1], head_dim=dim)
+    elements = range(shape.width)
+    pieces = {(e // dim, e // shape.row): [] for e in elements}
+    for e in elements:
+        pieces[e // dim, e // shape.row].append(e)
+    comps = sum(-(-len(piece) // shape.lanes) for piece in pieces.values()) * shape.shared
+    for tokens, tiles in ((1, 1), (33, 2)):
+        plain = logit(shape, tokens, 0, fused=False, exact=True)
+        fused = logit(shape, tokens, 0, fused=True, exact=True)
+        role = {
+            r: next(i for i, name in enumerate(PIM_ROLES) if name is r)
+            for r in (Role.MULTIPLY, Role.RESULTS, Role.GEMV, Role.ANNOUNCE)
+        }
+        assert (plain["cmd"] == role[Role.MULTIPLY]).sum() == tiles * comps
+        assert (plain["cmd"] == role[Role.RESULTS]).sum() == tiles * len(pieces) * shape.shared
+        gemv = fused[fused["cmd"] == role[Role.GEMV]]
+        assert len(gemv) == tiles * len(pieces) * shape.shared and gemv["count"].sum() == tiles * comps
+        for stream in (plain, fused):
+            header = stream[stream["cmd"] == role[Role.ANNOUNCE]]
+            assert (
+                header["comps"].sum() == tiles * comps and header["results"].sum() == tiles * len(pieces) * shape.shared
+            )
+            assert set(stream["head"].tolist()) - {-1} == set(range(heads[0]))

@@ -151,14 +151,46 @@ def test_an_unknown_type_names_the_one_whose_keys_come_closest(name: str, neares
         ("gemma-2-9b", {"attn_logit_softcapping": "50"}),
         ("stablelm-3b-4e1t", {"partial_rotary_factor": 2}),
         ("deepseek-v3", {"first_k_dense_replace": -1}),
+        ("stablelm-3b-4e1t", {"rope_parameters.partial_rotary_factor": 2}),
+        ("stablelm-3b-4e1t", {"rope_parameters.partial_rotary_factor": 0.5, "partial_rotary_factor": 0.25}),
+        ("llama-2-7b", {"rope_parameters.partial_rotary_factor": 0.5}),
     ],
 )
 def test_keys_that_make_it_another_model_are_refused(name: str, change: dict[str, Any], tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text(json.dumps(tree(name) | change))
+    (tmp_path / "config.json").write_text(json.dumps(tree(name) | nested(change)))
     with pytest.raises(UserError) as said:
         load_llm(tmp_path)
     text = str(said.value)
     assert any(f"config.json: at $.{key}: expected " in text for key in change) and "\n" not in text
+
+
+def nested(change: dict[str, Any]) -> dict[str, Any]:
+    """Keys with a dot are of a mapping."""
+    found: dict[str, Any] = {}
+    for key, value in change.items():
+        head, _, rest = key.partition(".")
+        found[head] = {rest: value} if rest else value
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "share", "rotated"), [("stablelm-3b-4e1t", 0.5, 40), ("phi-3-mini", 0.75, 72), ("pythia-6.9b", 1.0, None)]
+)
+def test_a_share_that_is_rotated_stands_at_the_top_or_among_rope_parameters(
+    name: str, share: float, rotated: int | None, tmp_path: Path
+) -> None:
+    plain = {key: value for key, value in tree(name).items() if key not in ("partial_rotary_factor", "rotary_pct")}
+    for change in ({"rope_parameters": {"partial_rotary_factor": share}}, {"partial_rotary_factor": share}):
+        (tmp_path / "config.json").write_text(json.dumps(plain | change))
+        assert load_llm(tmp_path).rotary_dim == rotated
+
+
+def test_what_published_files_of_two_types_leave_out(tmp_path: Path) -> None:
+    short = {key: value for key, value in tree("deepseek-v2-lite").items() if key != "n_shared_experts"}
+    (tmp_path / "config.json").write_text(json.dumps(short))
+    assert load_llm(tmp_path).num_shared_experts == 2
+    (tmp_path / "config.json").write_text(json.dumps(tree("qwen3-30b-a3b") | {"mlp_only_layers": None}))
+    assert load_llm(tmp_path).dense_layers == ()
 
 
 @pytest.mark.parametrize("name", sorted(PARAMETERS))
@@ -195,6 +227,7 @@ def test_the_same_keys_are_taken_where_they_change_nothing(name: str, change: di
         ("qwen2-7b", {"use_sliding_window": True, "max_window_layers": 14}, range(14)),
         ("qwen3-8b", {"use_sliding_window": True}, range(28)),
         ("qwen3-8b", {"use_sliding_window": False}, ()),
+        ("qwen3-30b-a3b", {"use_sliding_window": True, "sliding_window": 4096}, ()),
     ],
 )
 def test_windows_in_some_layers(name: str, change: dict[str, Any], full: Any, tmp_path: Path) -> None:

@@ -230,6 +230,22 @@ def test_stages_and_groups_of_experts_make_the_whole(base: LlmSpec) -> None:
         assert sum(p for p, _ in held) == whole_[0][0] and sum(m for _, m in held) == 2 * whole_[0][1]
 
 
+@pytest.mark.parametrize("tokens", [1, 3, 50])
+@pytest.mark.parametrize("ep", [1, 2, 4, 8])
+def test_ranks_hold_their_experts_whoever_is_sent_tokens(tokens: int, ep: int) -> None:
+    """Alike shares: the ranks hold as much, and are sent as many tokens, give or take one of each expert."""
+    llm = load_llm("tests/models/qwen3-30b-a3b.json")
+    batch = Batch.decode([9] * tokens)
+    ranks = [ops(llm, batch, Shard(ep=ep, rank=i)) for i in range(ep)]
+    whole = _experts(ops(llm, Batch.decode([9]), Shard()))[0]
+    assert [_experts(made)[0] for made in ranks] == [whole // ep] * ep
+    rows = [sum(op.rows for op in made if op.name == "mlp.experts.down_proj") for made in ranks]
+    assert sum(rows) == tokens * ep * llm.num_experts_per_tok
+    assert max(rows) - min(rows) <= 1
+    idle = [op for made in ranks for op in made if op.kind == "gemm" and not op.rows]
+    assert all(op.flops == op.bytes_read == op.bytes_written == 0 for op in idle)
+
+
 def _experts(made: tuple[Op, ...]) -> tuple[int, int]:
     mine = [op for op in made if op.name.startswith("mlp.experts.") and op.kind == "gemm"]
     return sum(op.parameters * op.times for op in mine), sum(op.macs * op.times for op in mine)

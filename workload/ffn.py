@@ -6,7 +6,7 @@ from typing import Any
 from pimloom.arch.llm import LlmSpec
 from pimloom.arch.units import ceil_div
 from pimloom.workload.op import Op
-from pimloom.workload.routing import Routing, dealt
+from pimloom.workload.routing import UNIFORM, Routing, dealt
 from pimloom.workload.shard import Cut, Shard
 
 
@@ -39,17 +39,20 @@ def experts(
         ready = "mlp.experts.dispatch"
         yield _exchange(llm, ready, shard, rows, ("mlp.router",))
     here = count // shard.ep
-    sent = dealt(rows * shard.ep, each, count, routing)[shard.rank * here : (shard.rank + 1) * here]
-    used = tuple(n for n in sent if n)
-    last = ready
+    found = dealt(rows * shard.ep, each, count, routing)
+    if routing == UNIFORM:  # those with a token more are spread over the ranks
+        found = found[shard.rank :: shard.ep]
+    else:
+        found = found[shard.rank * here : (shard.rank + 1) * here]
+    used = tuple(n for n in found if n)
+    gates = 2 if llm.gated_ffn else 1
+    up = "mlp.experts.gate_up_proj" if llm.gated_ffn else "mlp.experts.up_proj"
+    sizes: dict[str, Any] = {"kind": "gemm", "rows": sum(used), "each": used, "held": here, "biased": llm.ffn_bias}
+    yield Op(name=up, n_in=hidden, n_out=gates * mine.expert_ffn, after=(ready,), **sizes)
     if used:
-        gates = 2 if llm.gated_ffn else 1
-        up = "mlp.experts.gate_up_proj" if llm.gated_ffn else "mlp.experts.up_proj"
-        sizes: dict[str, Any] = {"kind": "gemm", "rows": sum(used), "each": used, "held": here, "biased": llm.ffn_bias}
-        yield Op(name=up, n_in=hidden, n_out=gates * mine.expert_ffn, after=(ready,), **sizes)
         yield _activation(llm, "mlp.experts.act_fn", sum(used), mine.expert_ffn, (up,), used)
-        last = "mlp.experts.down_proj"
-        yield Op(name=last, n_in=mine.expert_ffn, n_out=hidden, after=("mlp.experts.act_fn",), **sizes)
+    last = "mlp.experts.down_proj"
+    yield Op(name=last, n_in=mine.expert_ffn, n_out=hidden, after=("mlp.experts.act_fn",) if used else (up,), **sizes)
     if shard.ep > 1:
         yield _exchange(llm, "mlp.experts.combine", shard, rows, (last,))
         last = "mlp.experts.combine"

@@ -83,7 +83,7 @@ class Op(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def matrices(self) -> int:
         """Different matrices that are multiplied by."""
-        return len(self.each) or 1
+        return len(self.each) or int(self.rows > 0)
 
     @property
     def macs(self) -> int:

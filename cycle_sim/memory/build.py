@@ -50,6 +50,18 @@ def closes_all(memory: Memory) -> bool:
     return bool(rules.size[rules.scope[names.index("PREab")]] == rules.size[2])
 
 
+def _check_refresh(memory: Memory) -> None:
+    """Raise UserError where a refresh is of more than the rank that this controller has closed for it."""
+    names, rules = memory.table.names, memory.table.rules
+    if memory.policy.refresh not in ("all_bank", "staggered"):
+        return
+    if rules.size[rules.scope[names.index("REFab")]] != rules.size[2]:
+        raise UserError(
+            "organization.ranks: REFab of this standard refreshes all ranks of a pseudo channel, and this controller "
+            "closes one rank for it; expected 1, or --controller ramulator2"
+        )
+
+
 def interval(memory: Memory) -> int:
     """Clocks between two refreshes of a channel."""
     policy, clocks = memory.policy, memory.clocks
@@ -77,6 +89,7 @@ def queued_channel(memory: Memory, logging: bool) -> q.Channel:
     """One channel of a `queued` controller, before its first clock."""
     policy, size = memory.policy, memory.table.rules.size.tolist()
     ranks, banks = size[2], size[4]
+    _check_refresh(memory)
     used = commands_used(policy, memory.table) | ({"PREab"} if closes_all(memory) else set())
     lines = {"per_bank": banks, "per_rank": ranks, "unified": 1}[policy.queues]
     entries = policy.read_entries + policy.write_entries + lines * policy.queue_entries
