@@ -88,7 +88,7 @@ def test_a_head_that_a_row_cuts_is_multiplied_piece_by_piece(dim, heads):
     """Each element of each query head in one piece, a result for each piece, whatever divides what."""
     shape = SEVEN_B._replace(heads=heads[0], kv_heads=heads[1], head_dim=dim)
     elements = range(shape.width)
-    pieces = {(e // dim, e // shape.row): [] for e in elements}
+    pieces: dict[tuple[int, int], list[int]] = {(e // dim, e // shape.row): [] for e in elements}
     for e in elements:
         pieces[e // dim, e // shape.row].append(e)
     comps = sum(-(-len(piece) // shape.lanes) for piece in pieces.values()) * shape.shared
