@@ -18,7 +18,7 @@ def from_prompts(system: System, llm: LlmSpec, work: Work) -> tuple[dict[str, An
     """Results by the name of their field, and the digest of what decides them. Raises UserError."""
     if work.pp > 1:
         raise UserError(f"workload.pp: prompts of {system.name} are simulated without pipelines, got {work.pp}")
-    if work.fidelity == "released" and (work.prompt or not traits(system.kind).faults):
+    if work.fidelity == "released" and (work.prompt or not traits(system.kind).released):
         raise UserError(f"workload.fidelity: no simulator of {system.name} computes prompts; expected physical")
     if (layers := work.layers or llm.num_hidden_layers) > llm.num_hidden_layers:
         raise UserError(f"workload.layers: expected 1 to {llm.num_hidden_layers}, the layers of {llm.name}")

@@ -8,7 +8,7 @@ class Traits(NamedTuple):
 
     sequence: whether one sequence has a result of its own: always, unless requests are given; alone, without options
     of a batch; never. channels: requests live in channels, and policies place them; pipelines: groups of devices one
-    behind the other; faults: its own simulator can be reproduced; lists: an iteration of a list of contexts has a
+    behind the other; released: its own simulator can be reproduced; lists: an iteration of a list of contexts has a
     result of its own; outside: its steps hold embedding, LM head and sampling, too;
     sending: what is left out where devices send one another something.
     """
@@ -17,19 +17,19 @@ class Traits(NamedTuple):
     sequence: Literal["always", "alone", "never"]
     channels: bool
     pipelines: bool
-    faults: bool
+    released: bool
     lists: bool
     outside: bool = False
     sending: str = ""
 
 
 TRAITS = {
-    "pim": Traits("one device", "always", channels=False, pipelines=False, faults=False, lists=False),
-    "roofline": Traits("a roofline", "alone", channels=False, pipelines=False, faults=False, lists=True,
+    "pim": Traits("one device", "always", channels=False, pipelines=False, released=False, lists=False),
+    "roofline": Traits("a roofline", "alone", channels=False, pipelines=False, released=False, lists=True,
                        sending="what devices send one another takes no time"),
-    "composed": Traits("composed", "never", channels=False, pipelines=False, faults=False, lists=False,
+    "composed": Traits("composed", "never", channels=False, pipelines=False, released=False, lists=False,
                        outside=True),
-    "npu_pim": Traits("an NPU", "never", channels=True, pipelines=True, faults=True, lists=True,
+    "npu_pim": Traits("an NPU", "never", channels=True, pipelines=True, released=True, lists=True,
                       sending="static power is not counted while devices only send"),
 }
 

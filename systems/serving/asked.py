@@ -97,7 +97,7 @@ def load_faithful(system: str, settings: Sequence[str] | None, fidelity: str) ->
     """A system with overrides, an NPU with or without the faults of its own simulator. Raises UserError."""
     _check_one_of("--fidelity", fidelity, FIDELITIES)
     changed = parse_settings(settings or ())
-    if traits(load_system(system).spec.kind).faults:
+    if traits(load_system(system).spec.kind).released:
         changed = {f"faults.{name}": FIDELITIES[fidelity] for name in Faults.__struct_fields__} | changed
     return load_system(system, changed)
 
@@ -106,7 +106,7 @@ def _check_traits(there: Deployment, asked: Asked) -> None:
     """Raise UserError for options of machines that this one is not."""
     has = there.has
     unknown = {
-        "--fidelity released": ("it has no faults to turn on", not has.faults and there.fidelity == "released"),
+        "--fidelity released": ("it has no faults to turn on", not has.released and there.fidelity == "released"),
         f"--pp {asked.pp}": ("without pipelines", not has.pipelines and there.pp > 1),
         f"--policy {asked.policy}": ("its memory has no channels", not has.channels and asked.policy is not None),
     }

@@ -22,7 +22,7 @@ def generation_work(asked: Asked) -> Work[Generated]:
     """Generation on one system. Raises UserError."""
     fidelity, prompt = asked.fidelity or "physical", asked.prompt or 0
     llm, system = load_llm(asked.model), load_faithful(asked.system, asked.settings, fidelity)
-    if fidelity == "released" and (prompt or not traits(system.spec.kind).faults):
+    if fidelity == "released" and (prompt or not traits(system.spec.kind).released):
         raise UserError(f"--fidelity released: no simulator of {system.name} computes prompts; leave it out")
     batch, every, tp = (1 if value is None else value for value in (asked.batch, asked.every, asked.tp))
     wanted = Wanted(
