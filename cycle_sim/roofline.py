@@ -11,8 +11,8 @@ from pimloom.arch.llm import LlmSpec
 from pimloom.arch.system import RooflineSystem
 from pimloom.arch.units import BITS_PER_BYTE, BYTES_PER_GB, FLOP_PER_TFLOP, S_PER_US
 from pimloom.workload.batch import Batch
-from pimloom.workload.derive import equal_layers, layer_ops
-from pimloom.workload.need import layer_need
+from pimloom.workload.derive import equal_layers, layer_ops, ops
+from pimloom.workload.need import layer_need, outside
 from pimloom.workload.op import Op
 
 
@@ -42,6 +42,16 @@ def prompt_time(system: RooflineSystem, spec: LlmSpec, tokens: int) -> TokenTime
     batch = Batch.prefill([tokens])
     groups = equal_layers(spec, range(spec.num_hidden_layers))
     return _time(system, spec, [(len(group), _asked(layer_ops(spec, batch, layer=group[0]))) for group in groups])
+
+
+def outside_time(system: RooflineSystem, spec: LlmSpec, tokens: int) -> TokenTime:
+    """Time of what stands before and behind the layers, for so many tokens of one request: a kernel for each operator;
+    rows of the embedding, and the LM head of the last token, by their bytes and operations."""
+    found = [op for op in ops(spec, Batch.prefill([tokens])) if not op.layers]
+    asked = [Asked(op.moved.weights, op.flops) for op in found if op.kind in ("embedding", "gemm")]
+    bits = system.element_bits
+    roofline = sum(work_s(system, of.operations, of.values * bits / BITS_PER_BYTE) for of in asked)
+    return TokenTime(roofline, len(found) * system.launch_us * S_PER_US)
 
 
 class Asked(NamedTuple):
@@ -102,9 +112,10 @@ def ceilings_s(system: RooflineSystem, operations: float, moved_bytes: float) ->
     return operations / rate, moved_bytes / bytes_per_s
 
 
-def check_fits(system: RooflineSystem, spec: LlmSpec, tokens: int) -> None:
-    """Raise UserError if the layers' matrices and their cache exceed the memory."""
+def check_fits(system: RooflineSystem, spec: LlmSpec, tokens: int, *, ends: bool = False) -> None:
+    """Raise UserError if the layers' matrices and their cache exceed the memory. ends: with embeddings and LM head."""
     weights, cache = layer_need(spec, Batch.decode([tokens]))
+    weights += outside(spec) if ends else 0
     need = (weights + cache) * system.element_bits // BITS_PER_BYTE
     if need > system.memory_bytes:
         left = system.memory_bytes * BITS_PER_BYTE // system.element_bits - weights

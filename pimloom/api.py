@@ -36,6 +36,7 @@ def run(
     tp: int | None = ...,
     layers: int | None = ...,
     fidelity: str | None = ...,
+    lm_head: bool | None = ...,
     set: Mapping[str, object] | None = ...,
     timeline: str | Path | None = ...,
     window: str | None = ...,
@@ -77,6 +78,7 @@ def run(
     pp: int | None = None,
     layers: int | None = None,
     fidelity: str | None = None,
+    lm_head: bool | None = None,
     set: Mapping[str, object] | None = None,
     timeline: str | Path | None = None,
     window: str | None = None,
@@ -90,7 +92,7 @@ def run(
 
     `generate` tokens (1024 if None) of each of `batch` requests behind prompts of `prompt` tokens, on NPUs with or
     without PIM and on rooflines: a `Generated`; prompts go in pieces of `chunk` tokens, of decode each `every`-th
-    iteration is simulated.
+    iteration is simulated. lm_head: with embedding, LM head and sampling, or without; None: as the system has it.
 
     PIM-GPT, and rooflines without options of a batch, run one sequence: `generate` tokens behind a prompt of `prompt`
     tokens; a `Result`. check: run the legality monitor on every command trace; timeline: a Perfetto file of a
@@ -124,13 +126,15 @@ def compare(
     every: int = 16,
     tp: int = 1,
     layers: int | None = None,
+    lm_head: bool = False,
     html: str | Path | None = None,
 ) -> "Comparison":
     """Run one workload on several systems, as `pimloom compare` does; a system that cannot run it has its `reason`.
 
     systems: names from `pimloom list` or paths to system YAMLs. `batch` requests with prompts of `prompt` tokens, each
-    of which generates `generate`; of decode each `every`-th iteration is simulated, the others are interpolated. html:
-    a folder for a page. Raises `pimloom.UserError`.
+    of which generates `generate`; of decode each `every`-th iteration is simulated, the others are interpolated.
+    lm_head: with embedding, LM head and sampling, on every system. html: a folder for a page.
+    Raises `pimloom.UserError`.
 
     >>> compare(["pim_gpt", "gpu_a100"], model="gpt2", generate=2).first
     'pim_gpt'

@@ -155,6 +155,7 @@ def run(
     pp: run_options.Pp = None,
     layers: run_options.Layers = None,
     fidelity: run_options.Fidelity = None,
+    lm_head: run_options.LmHead = None,
     settings: run_options.Settings = None,
     json: Json = None,
     timeline: run_options.Timeline = None,
@@ -179,16 +180,17 @@ def run(
 def compare(
     systems: Annotated[str, typer.Argument(help="System names or paths to system YAMLs, separated by commas.")],
     model: run_options.Model,
-    generate: run_options.Generate = 256,
+    generate: run_options.Tokens = 256,
     prompt: run_options.Prompt = 0,
-    batch: run_options.Batch = 1,
+    batch: run_options.Equal = 1,
     chunk: run_options.Pieces = 2048,
     every: Annotated[
         int,
         typer.Option(metavar="K", help="Simulate each K-th decode iteration, interpolate the others."),
     ] = 16,
-    tp: run_options.Tp = 1,
+    tp: run_options.Devices = 1,
     layers: run_options.Layers = None,
+    lm_head: run_options.Ends = False,
     html: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Folder for index.html, results.json and timeline.json.")
     ] = None,

@@ -86,7 +86,8 @@ def _option(parameter: str, annotation: Any, default: object) -> Option:
     (plain,) = (each for each in kinds if each is not NoneType)
     names = (info.default, *(info.param_decls or ()))  # typer keeps the first name where others have a default
     long = [name for name in names if isinstance(name, str) and name.startswith("--")]
-    flag = "" if isinstance(info, ArgumentInfo) else long[0] if long else f"--{parameter.replace('_', '-')}"
+    typed_as = long[0].split("/")[0] if long else f"--{parameter.replace('_', '-')}"  # --x/--no-x: its first
+    flag = "" if isinstance(info, ArgumentInfo) else typed_as
     name = flag.removeprefix("--").replace("-", "_") or parameter
     many, value = get_origin(plain) is list, default
     return Option(

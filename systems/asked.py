@@ -26,6 +26,7 @@ class Asked(NamedTuple):
     pp: int | None = None
     layers: int | None = None
     fidelity: str | None = None
+    lm_head: bool | None = None
     json: str | None = None
     timeline: Path | None = None
     window: str | None = None

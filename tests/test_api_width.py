@@ -137,7 +137,7 @@ def wrong_for(option: Option) -> list[object]:
     if option.many:
         return [["a=b"], pandas.NA, object(), *([5] if option.metavar == KEYED else ["a"])]
     if option.kind is bool:
-        return [1, "yes", None, pandas.NA]
+        return [1, "yes", pandas.NA]
     if option.kind is int or option.metavar == "N":
         return list(ODD)
     if option.kind is float:

@@ -74,12 +74,17 @@ def layer_ops(
 
 def in_order(found: Sequence[Op]) -> Iterator[tuple[int | None, Op]]:
     """Every operator with its layer, layer by layer, as they run one after the other; None: before or behind them."""
-    layers = sorted({layer for op in found for layer in op.layers})
-    first = next((i for i, op in enumerate(found) if op.layers), len(found))
-    yield from ((None, op) for op in found[:first])
-    for layer in layers:
+    before, behind = ends(found)
+    yield from ((None, op) for op in before)
+    for layer in sorted({layer for op in found for layer in op.layers}):
         yield from ((layer, op) for op in found if layer in op.layers)
-    yield from ((None, op) for op in found[first:] if not op.layers)
+    yield from ((None, op) for op in behind)
+
+
+def ends(found: Sequence[Op]) -> tuple[list[Op], list[Op]]:
+    """The operators before all layers, and those behind them."""
+    first = next((i for i, op in enumerate(found) if op.layers), len(found))
+    return list(found[:first]), [op for op in found[first:] if not op.layers]
 
 
 def equal_layers(llm: LlmSpec, layers: Iterable[int]) -> list[tuple[int, ...]]:

@@ -87,6 +87,12 @@ def weights(llm: LlmSpec) -> Weights:
     return Weights(dense, experts, embedding + tables[1].held * output, output)
 
 
+@lru_cache(maxsize=256)
+def outside(llm: LlmSpec, shard: Shard = ALONE) -> int:
+    """Weights that a device keeps before and behind its layers: tables of words and positions, norm, LM head."""
+    return sum(op.parameters for op in ops(llm, ONE, shard) if not op.layers)
+
+
 def of_experts(op: Op) -> bool:
     """Whether it is work of the experts that a router chooses."""
     return op.name.startswith("mlp.experts.")

@@ -30,6 +30,19 @@ Timeline = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Write a Perfetto timeline of a window of the run.")
 ]
 Window = Annotated[str | None, typer.Option(metavar="FROM:TO", help="Window of the timeline [µs]; else 0:20.")]
+LM_HEAD = "--lm-head/--no-lm-head"
+LmHead = Annotated[
+    bool | None,
+    typer.Option(
+        LM_HEAD,
+        help="With embedding, LM head and sampling, or without; else as the system has it: composed ones "
+        "with, PIM-GPT by workload.lm_head, others without.",
+    ),
+]
+Tokens = Annotated[int, typer.Option(metavar="N", help="Tokens to generate, of each request.")]
+Equal = Annotated[int, typer.Option(metavar="N", help="Equal requests at once.")]
+Devices = Annotated[int, typer.Option(metavar="N", help="Devices that share each layer.")]
+Ends = Annotated[bool, typer.Option(LM_HEAD, help="With embedding, LM head and sampling on every system, or on none.")]
 Check = Annotated[bool, typer.Option("--check", help="Run the legality monitor on every command trace.")]
 Seed = Annotated[int, typer.Option(help="Seed of the requests of a data set; recorded in the result.")]
 

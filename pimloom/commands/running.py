@@ -100,7 +100,7 @@ def _draw(asked: Asked, file: Path, window: "Window", result: Any) -> None:
 def _batch(asked: Asked) -> Ran:
     """Decode iterations."""
     alone = {"generate": asked.generate, "prompt": asked.prompt, "timeline": asked.timeline}
-    alone |= {"check": asked.check or None}
+    alone |= {"check": asked.check or None, "lm-head": None if asked.lm_head is None else True}
     _refuse(alone, f"{asked.system} decodes a batch", {})
     from pimloom.reports.terminal.decoding import show_decoded, show_served
     from pimloom.systems.serving.asked import batch_work
@@ -134,6 +134,7 @@ def run_compare(
     systems: Sequence[str],
     model: str,
     layers: int | None,
+    lm_head: bool,
     json: str | None,
     html: Path | None,
     quiet: bool,
@@ -146,7 +147,7 @@ def run_compare(
     def prepare() -> Work[Any]:
         if html is not None:
             _check_folder(html)
-        return comparison_work(systems, model, layers, **{name: number or 0 for name, number in equal.items()})
+        return comparison_work(systems, model, layers, lm_head, **{name: number or 0 for name, number in equal.items()})
 
     found, shown = worked(prepare, {"--json": json}, quiet)
     page = None

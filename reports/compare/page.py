@@ -46,7 +46,8 @@ def build_page(found: Comparison, shown: Sequence[Shown]) -> Page:
     return Page(
         f"{found.model} on {len(found.systems)} systems",
         f"{found.batch:,} requests, prompts of {found.prompt_tokens:,} tokens, {found.generated_tokens:,} tokens "
-        f"generated of each, tensor parallel over {found.tp}.",
+        f"generated of each, tensor parallel over {found.tp}, "
+        f"{'with' if found.lm_head else 'without'} embedding and LM head.",
         sections,
         _cards(ran),
         {"version": found.version, "digest": found.spec_digest, "every": found.every, "chunk": found.chunk},

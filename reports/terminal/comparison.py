@@ -14,7 +14,9 @@ def show_comparison(found: Comparison, page: Path | None) -> None:
     """Print the tables, why the first is the first, and where the page is."""
     show_line(
         f"{found.model}: {found.batch:,} requests, prompts of {found.prompt_tokens:,} tokens, "
-        f"{found.generated_tokens:,} tokens generated of each, tensor parallel over {found.tp}"
+        f"{found.generated_tokens:,} tokens generated of each, tensor parallel over {found.tp}, "
+        + ("with" if found.lm_head else "without")
+        + " embedding and LM head"
         + (f"; each {found.every}th decode iteration simulated, the others interpolated" if found.every > 1 else "")
     )
     ran = [one for one in found.systems if one.reason is None]

@@ -32,6 +32,7 @@ def sequence_work(asked: Asked, window: Window | None) -> Work[Result]:
             window=window,
             progress=lambda done: progress(done, total),
             prompt=prompt,
+            lm_head=asked.lm_head,
         )
 
     notes = [f"{llm.name} has positions for {most} tokens; {total} are simulated"] if total > most else []

@@ -25,13 +25,13 @@ class Share(NamedTuple):
     """How much of a model a device has: `layers` of them, cut for tensor parallelism over `tp` devices; fidelity:
     `released` for a device that reproduces its own simulator, else `physical`; tokens: the longest context that a
     device must be laid out for, None: as many as fit; outside: whether what stands before and behind the layers is in a
-    step (embedding, LM head, sampling) of a device that can say so, which a composed one is."""
+    step (embedding, LM head, sampling); None: as the device has it by itself."""
 
     tp: int
     layers: int
     fidelity: str = "physical"
     tokens: int | None = None
-    outside: bool = True
+    outside: bool | None = None
 
 
 class Device(Protocol):

@@ -43,7 +43,7 @@ class PimGptDevice:
         if share.tp != 1 or share.layers != llm.num_hidden_layers or share.fidelity != "physical":
             raise UserError(f"{system.name}: runs all layers of a model on one device; leave --tp, --layers out")
         self.table, geo = compile_table(self.part), geometry(self.part, self.spec.dram.channels)
-        head = self.spec.workload.lm_head
+        head = self.spec.workload.lm_head if share.outside is None else share.outside
         check_shape(llm, geo)
         tokens = min(max_tokens(llm, geo, head), llm.max_position_embeddings) if share.tokens is None else share.tokens
         self.mapped = plan(llm, geo, max(tokens, 1), head)
@@ -83,7 +83,7 @@ class PimGptDevice:
 
     def _parts(self, t: int, wanted: bool) -> Iterator[tuple[Sequence[Step], int]]:
         """Steps and how often they run; wanted: the token behind this one is."""
-        if first := self.decoder.first_steps():
+        if self.share.outside is not False and (first := self.decoder.first_steps()):
             yield first, 1
         for layer, times in self.mapped.runs:
             yield self.decoder.timed_steps(t, self.mapped.kinds[layer]), times

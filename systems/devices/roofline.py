@@ -9,13 +9,13 @@ from pimloom.arch.system import RooflineSystem, System
 from pimloom.arch.units import BITS_PER_BYTE, PS_PER_NS, PS_PER_S, PS_PER_US, S_PER_PS
 from pimloom.cycle_sim.roofline import ceilings_s, work_s
 from pimloom.systems.devices.device import Capacity, Share
-from pimloom.systems.devices.npu_pim.gpu import Work, layer_work
+from pimloom.systems.devices.npu_pim.gpu import Work, alone, layer_work
 from pimloom.systems.devices.npu_pim.share import check_memory, tokens_that_fit, weight_bytes
 from pimloom.systems.devices.run import Run, Span
 from pimloom.workload.batch import Batch
-from pimloom.workload.derive import equal_layers
+from pimloom.workload.derive import ends, equal_layers, ops
 from pimloom.workload.need import ONE, layer_need
-from pimloom.workload.op import Op
+from pimloom.workload.op import LINKS, Op
 from pimloom.workload.shard import Shard
 
 PROCESSOR, LAUNCHES = "processor", "launches"
@@ -53,17 +53,19 @@ class RooflineDevice:
         """Raises UserError if the batch does not fit."""
         gpu, llm, share = self.spec, self.llm, self.share
         tokens, new = [at.context for at in batch.requests], [at.new for at in batch.requests]
-        check_memory(llm, share.tp, share.layers, tokens, gpu.element_bits, gpu.memory_bytes)
+        there = gpu.element_bits, gpu.memory_bytes
+        check_memory(llm, share.tp, share.layers, tokens, *there, ends=bool(share.outside))
         decode = all(phase == "decode" for phase, *_ in batch.requests)
-        spans, at, by_layer = list[Span](), 0, dict[int, Layer]()
+        kernels = max(gpu.kernels_per_layer - llm.parallel_attention, 0)  # one sum of input, attention and FFN
+        by_layer = dict[int, Layer]()
         for group in equal_layers(llm, range(share.layers)):
             work = layer_work(llm, share.tp, tokens, None if decode else new, group[0])
-            by_layer |= dict.fromkeys(group, self._layer(work))
-        for layer in range(share.layers):
-            mine = by_layer[layer].spans
-            spans += [span._replace(start_ps=span.start_ps + at, end_ps=span.end_ps + at) for span in mine]
-            at += by_layer[layer].time_ps
-        every = by_layer.values()
+            by_layer |= dict.fromkeys(group, self._layer(work, kernels))
+        first, last = self._outside(batch)
+        every, spans, at = [*first, *(by_layer[layer] for layer in range(share.layers)), *last], list[Span](), 0
+        for one in every:
+            spans += [span._replace(start_ps=span.start_ps + at, end_ps=span.end_ps + at) for span in one.spans]
+            at += one.time_ps
         return Run(
             end_ps=at,
             spans=tuple(spans),
@@ -78,7 +80,18 @@ class RooflineDevice:
             devices=share.tp,
         )
 
-    def _layer(self, made: Iterable[Work]) -> Layer:
+    def _outside(self, batch: Batch) -> tuple[list[Layer], list[Layer]]:
+        """What stands before and behind the layers, a kernel for each operator."""
+        if not self.share.outside:
+            return [], []
+        found = (
+            [op for op in some if op.kind not in LINKS]
+            for some in ends(ops(self.llm, batch, Shard(tp=self.share.tp)))
+        )
+        first, last = ([self._layer([alone(op)], 1) for op in some] for some in found)
+        return first, last
+
+    def _layer(self, made: Iterable[Work], kernels: int) -> Layer:
         gpu, spans, at, least, flops, total = self.spec, list[Span](), 0, [0, 0], 0, 0.0
         for work in made:
             moved = work.elements * gpu.element_bits / BITS_PER_BYTE
@@ -87,7 +100,6 @@ class RooflineDevice:
             each = (min(round(s * PS_PER_S), end - at) for s in ceilings_s(gpu, work.flops, moved))
             least = [a + b for a, b in zip(least, each, strict=True)]
             at, flops, total = end, flops + work.flops, total + moved
-        kernels = max(gpu.kernels_per_layer - self.llm.parallel_attention, 0)  # one sum of input, attention and FFN
         if launch := round(kernels * gpu.launch_us * PS_PER_US / PS_PER_NS) * PS_PER_NS:
             spans.append(Span(at, at + launch, "kernel launch", LAUNCHES))
             at += launch
@@ -98,9 +110,9 @@ class RooflineDevice:
         gpu, share, bits = self.spec, self.share, self.spec.element_bits
         return Capacity(
             gpu.memory_bytes,
-            weight_bytes(self.llm, share.tp, share.layers, bits),
+            weight_bytes(self.llm, share.tp, share.layers, bits, ends=bool(share.outside)),
             layer_need(self.llm, ONE, Shard(tp=share.tp), share.layers).cache * bits // BITS_PER_BYTE,
-            tokens_that_fit(self.llm, share.tp, share.layers, bits, gpu.memory_bytes),
+            tokens_that_fit(self.llm, share.tp, share.layers, bits, gpu.memory_bytes, ends=bool(share.outside)),
         )
 
 

@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import msgspec
@@ -22,7 +22,7 @@ from pimloom.cycle_sim.dram import FAR, Issue
 from pimloom.cycle_sim.dram.monitor import raise_if_illegal
 from pimloom.cycle_sim.dram.trace import TRACE, expand
 from pimloom.cycle_sim.machine import Event, Machine, command_counts
-from pimloom.cycle_sim.roofline import TokenTime, check_fits, prompt_time, token_time
+from pimloom.cycle_sim.roofline import TokenTime, check_fits, outside_time, prompt_time, token_time
 from pimloom.cycle_sim.runs import Known
 from pimloom.energy.ledger import EnergyError
 from pimloom.energy.pim import CURRENTS, command_energy_pj, pim_energy
@@ -48,6 +48,7 @@ class Options:
     progress: Progress
     prompt: int
     known: Known | None
+    lm_head: bool | None
 
 
 @dataclass
@@ -75,6 +76,7 @@ def simulate(
     progress: Progress = lambda tokens: None,
     prompt: int = 0,
     known: Known | None = None,
+    lm_head: bool | None = None,
 ) -> Result:
     """Generate `generate` tokens behind `prompt` tokens, batch 1. `progress` hears of each token done, prompt included.
 
@@ -82,7 +84,8 @@ def simulate(
     prompt's end is the first generated token, so `generate` - 1 passes follow; without a prompt the first pass, over
     the first position, gives it. Times and energies are of prompt and generation together.
 
-    known: runs of command streams, shared between simulations: it saves time and changes nothing.
+    known: runs of command streams, shared between simulations: it saves time and changes nothing. lm_head: with
+    embedding, LM head and sampling, as far as a system has them; None: as it has them by itself.
     check: every distinct command trace goes through the legality monitor. `seed` is recorded; nothing here is random.
     Raises UserError for what cannot run, ConservationError or EnergyError for a fault of the model itself.
     """
@@ -93,18 +96,22 @@ def simulate(
     run = {"pim": _pim, "roofline": _roofline}.get(system.kind)
     if run is None:
         raise UserError(f"{system.name}: serves batches; take `pimloom run` or `pimloom.run` with a prompt or requests")
-    result = run(system, spec, generate, Options(seed, check, window, progress, prompt, known))
-    result.showing(partial(_shown, system, spec, generate, prompt))
+    if lm_head is not None and system.kind == "pim":
+        own = system.of_kind(PimSystem)
+        workload = msgspec.structs.replace(own.workload, lm_head=lm_head)
+        system = replace(system, spec=msgspec.structs.replace(own, workload=workload))
+    result = run(system, spec, generate, Options(seed, check, window, progress, prompt, known, lm_head))
+    result.showing(partial(_shown, system, spec, generate, prompt, lm_head))
     if not 0 < result.latency_s < math.inf or not 0 <= (result.energy_j or 0) < math.inf:
         numbers = f"{result.latency_s} s and {result.energy_j} J"
         raise UserError(f"{system.name}: the run comes out at {numbers}; a value of the system is out of range")
     return result
 
 
-def _shown(system: System, spec: LlmSpec, generate: int, prompt: int) -> Shown:
+def _shown(system: System, spec: LlmSpec, generate: int, prompt: int, lm_head: bool | None) -> Shown:
     """A step of each phase, on a device of its own."""
     most = positions(prompt, generate)
-    device = device_of(system, spec, Share(1, spec.num_hidden_layers, tokens=most))
+    device = device_of(system, spec, Share(1, spec.num_hidden_layers, tokens=most, outside=lm_head))
     middle = (max(prompt, 1) + most + 1) // 2 if generate > 1 else None if prompt else 1
     prompts, decode = Batch.prefill([prompt]) if prompt else None, Batch.decode([middle]) if middle else None
     return shown(device, system.name, prompts, decode)
@@ -117,7 +124,7 @@ def positions(prompt: int, generate: int) -> int:
 
 def _pim(system: System, spec: LlmSpec, generate: int, options: Options) -> Result:
     window, tokens = options.window, positions(options.prompt, generate)
-    whole = Share(1, spec.num_hidden_layers, tokens=tokens)
+    whole = Share(1, spec.num_hidden_layers, tokens=tokens, outside=options.lm_head)
     if options.check:
         assert system.part is not None
         device = PimGptDevice(system, spec, whole, watch=partial(_monitor, compile_table(system.part)))
@@ -125,7 +132,8 @@ def _pim(system: System, spec: LlmSpec, generate: int, options: Options) -> Resu
         device = PimGptDevice(system, spec, whole, known=options.known)
     machine, decoder, mapped = device.machine, device.decoder, device.mapped
     for t in range(1, tokens + 1):
-        machine.run(decoder.first_steps(), window if window and machine.outcome.end_ps < window.end_ps else None)
+        if options.lm_head is not False:
+            machine.run(decoder.first_steps(), window if window and machine.outcome.end_ps < window.end_ps else None)
         for layer, times in () if window else mapped.runs:
             machine.run(decoder.timed_steps(t, mapped.kinds[layer]), times=times)
         for layer in range(spec.num_hidden_layers if window else 0):
@@ -205,16 +213,19 @@ def _pim_result(
         memory_needed_bytes=mapped.rows * row_bytes,
         memory_bytes=mapped.geo.rows * row_bytes,
         max_tokens=max_tokens(spec, mapped.geo, mapped.lm_head),
-        spec_digest=run_digest(system, spec, generate, options.prompt),
+        spec_digest=run_digest(system, spec, generate, options.prompt, options.lm_head),
         version=__version__,
         seed=options.seed,
     )
     return account(result, system)
 
 
-def run_digest(system: System, spec: LlmSpec, generate: int, prompt: int = 0) -> str:
+def run_digest(system: System, spec: LlmSpec, generate: int, prompt: int = 0, lm_head: bool | None = None) -> str:
     """Digest of everything that decides a result; the seed, which is only recorded, does not."""
-    return spec_digest(system, spec, generate=generate, prompt=prompt)
+    on_roofline = lm_head and system.kind == "roofline"  # PIM-GPT has it in its spec
+    unscaled = lm_head is False and spec.scaled_embedding
+    asked = {"lm_head": lm_head} if on_roofline or unscaled else {}
+    return spec_digest(system, spec, generate=generate, prompt=prompt, **asked)
 
 
 def account(result: Result, system: System) -> Result:
@@ -250,9 +261,12 @@ def _roofline(system: System, spec: LlmSpec, generate: int, options: Options) ->
     if options.window is not None or options.check:
         raise UserError(f"{system.name} is a roofline: it issues no commands to trace or check")
     prompt, end = options.prompt, positions(options.prompt, generate)
-    check_fits(hardware, spec, end)
+    check_fits(hardware, spec, end, ends=bool(options.lm_head))
     first = [prompt_time(hardware, spec, prompt) if prompt else token_time(hardware, spec, 1)]
     later = [token_time(hardware, spec, t) for t in range(max(prompt, 1) + 1, end + 1)]
+    if options.lm_head:
+        first.append(outside_time(hardware, spec, max(prompt, 1)))
+        later += [outside_time(hardware, spec, 1)] * (generate - 1)
     roofline, launch = _sums([*first, *later])
     options.progress(end)
     latency = roofline + launch
@@ -260,10 +274,10 @@ def _roofline(system: System, spec: LlmSpec, generate: int, options: Options) ->
     return Result(
         system=system.name,
         model=spec.name,
-        workload=Workload(prompt, generate, 1, False),
+        workload=Workload(prompt, generate, 1, bool(options.lm_head)),
         latency_s=latency,
         time_to_first_token_s=sum(_sums(first)),
-        time_per_output_token_s=sum(_sums(later)) / len(later) if later else None,
+        time_per_output_token_s=sum(_sums(later)) / (generate - 1) if later else None,
         time_per_token_s=latency / generate,
         tokens_per_s=generate / latency,
         energy_j=energy,
@@ -274,7 +288,7 @@ def _roofline(system: System, spec: LlmSpec, generate: int, options: Options) ->
         memory_bytes=hardware.memory_bytes,
         roofline_s=roofline,
         launch_s=launch,
-        spec_digest=run_digest(system, spec, generate, prompt),
+        spec_digest=run_digest(system, spec, generate, prompt, options.lm_head),
         version=__version__,
         seed=options.seed,
     )

@@ -2,6 +2,8 @@
 
 from typing import Literal, NamedTuple
 
+from pimloom.arch.system import PimSystem, System
+
 
 class Traits(NamedTuple):
     """A kind of system, for its sentences `what` it is.
@@ -9,8 +11,9 @@ class Traits(NamedTuple):
     sequence: whether one sequence has a result of its own: always, unless requests are given; alone, without options
     of a batch; never. channels: requests live in channels, and policies place them; pipelines: groups of devices one
     behind the other; released: its own simulator can be reproduced; lists: an iteration of a list of contexts has a
-    result of its own; outside: its steps hold embedding, LM head and sampling, too;
-    sending: what is left out where devices send one another something.
+    result of its own; outside: its steps hold embedding, LM head and sampling unless asked
+    otherwise; sending: what is left out where devices send one another something; not_here: of these three, what is
+    not done on the system.
     """
 
     what: str
@@ -21,10 +24,12 @@ class Traits(NamedTuple):
     lists: bool
     outside: bool = False
     sending: str = ""
+    not_here: str = ""
 
 
 TRAITS = {
-    "pim": Traits("one device", "always", channels=False, pipelines=False, released=False, lists=False),
+    "pim": Traits("one device", "always", channels=False, pipelines=False, released=False, lists=False,
+                  not_here="embedded tokens come from outside, and the next token is chosen there"),
     "roofline": Traits("a roofline", "alone", channels=False, pipelines=False, released=False, lists=True,
                        sending="what devices send one another takes no time"),
     "composed": Traits("composed", "never", channels=False, pipelines=False, released=False, lists=False,
@@ -37,3 +42,10 @@ TRAITS = {
 def traits(kind: str) -> Traits:
     """Of a kind of system."""
     return TRAITS[kind]
+
+
+def has_outside(system: System, asked: bool | None) -> bool:
+    """Whether steps hold embedding, LM head and sampling: as asked, or as the system has it by itself."""
+    if asked is not None:
+        return asked
+    return system.of_kind(PimSystem).workload.lm_head if system.kind == "pim" else traits(system.kind).outside

@@ -25,6 +25,8 @@ from pimloom.workload.need import ONE, layer_need
 from pimloom.workload.op import Op
 from pimloom.workload.shard import Shard
 
+LAYERS = "Times, energies and memory are of the decoder layers: embedding, LM head and sampling are left out."
+WITH = "Times, energies and memory are of the whole model: embedding, LM head and sampling are in them."
 MOSTLY = 0.5  # of a phase's time: what takes less does not bound it
 
 
@@ -68,13 +70,15 @@ class Compared(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Comparison(Viewed, msgspec.Struct, frozen=True, kw_only=True):
-    """The same requests on several systems, in the order in which they were named."""
+    """The same requests on several systems, in the order in which they were named. lm_head: whether embedding, LM head
+    and sampling are in times, energies and memory, of all systems."""
 
     rows_in: ClassVar[str] = "systems"
     model: str
     batch: int
     prompt_tokens: int
     generated_tokens: int
+    lm_head: bool
     chunk: int
     tp: int
     layers: int
@@ -123,6 +127,7 @@ def compare(
             batch=wanted.batch,
             prompt_tokens=wanted.prompt,
             generated_tokens=wanted.generate,
+            lm_head=bool(wanted.outside),
             chunk=wanted.chunk,
             tp=wanted.tp,
             layers=wanted.layers,
@@ -147,7 +152,6 @@ def _linked(found: Sequence[Compared]) -> bool:
 def _one(
     system: System, llm: LlmSpec, wanted: Wanted, made: Sequence[Op], progress: Progress
 ) -> tuple[Compared, Shown]:
-    wanted = wanted._replace(outside=not traits(system.kind).outside)  # where steps are without, nothing changes
     device = device_of(system, llm, wanted.share)
     if reason := device.can_run(made):
         raise UserError(reason)
@@ -230,10 +234,12 @@ def why(ran: Sequence[Compared]) -> str:
 
 def notes(systems: Sequence[System], wanted: Wanted) -> list[str]:
     """What a reader must know to take the figures for what they are."""
-    found = ["Times, energies and memory are of the decoder layers: embedding, LM head and sampling are left out."]
+    found = [WITH if wanted.outside else LAYERS]
     alike: dict[str, list[str]] = {}
-    for system in systems if wanted.tp > 1 else ():
-        alike.setdefault(traits(system.kind).sending, []).append(system.name)
+    for system in systems:
+        said = [traits(system.kind).not_here] if wanted.outside else []
+        for each in [*said, traits(system.kind).sending] if wanted.tp > 1 else said:
+            alike.setdefault(each, []).append(system.name)
     return found + [f"{', '.join(names)}: {said}." for said, names in alike.items() if said]
 
 

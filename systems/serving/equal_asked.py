@@ -34,12 +34,13 @@ def generation_work(asked: Asked) -> Work[Generated]:
         tp=tp,
         layers=layers_of(llm, asked.layers),
         fidelity=fidelity,
+        outside=asked.lm_head,
     )
     return Work(f"{llm.name} on {system.name}", run_all, partial(generate, system, llm, wanted))
 
 
 def comparison_work(
-    systems: Sequence[str], model: str, layers: int | None, **equal: int
+    systems: Sequence[str], model: str, layers: int | None, lm_head: bool, **equal: int
 ) -> Work[tuple[Comparison, list[Shown]]]:
     """Generation on several systems. equal: what else `Wanted` has. Raises UserError."""
     if not systems:
@@ -47,7 +48,7 @@ def comparison_work(
     if twice := [name for name in systems if systems.count(name) > 1]:
         raise UserError(f"systems: {twice[0]} is named twice; name it once")
     llm = load_llm(model)
-    wanted = Wanted(layers=layers_of(llm, layers), fidelity="physical", outside=False, **equal)
+    wanted = Wanted(layers=layers_of(llm, layers), fidelity="physical", outside=lm_head, **equal)
     compiled = any(load_system(name).kind == "npu_pim" for name in systems)
     loads = [partial(load_faithful, name, None, "physical") for name in systems]
     title = f"{llm.name} on {len(systems)} systems"

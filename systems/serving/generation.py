@@ -12,6 +12,7 @@ from pimloom.arch.version import __version__
 from pimloom.systems.devices.device import device_of
 from pimloom.systems.devices.run import Run, total_j
 from pimloom.systems.devices.shown import Shown, WithSpans, shown
+from pimloom.systems.devices.traits import has_outside
 from pimloom.systems.serving.stepping import (
     Part,
     Progress,
@@ -30,8 +31,8 @@ MOST_REQUESTS = 2**20  # each is kept by itself
 
 class Generated(WithSpans, frozen=True, kw_only=True):
     """Prompts first, in the order of the requests, then one token of each request in every iteration; fields as in
-    CONVENTIONS.md. A request's first token comes with the end of its prompt. Embeddings, the LM head and sampling are
-    not in it, but of a composed system they are. Energies are of all `tp` devices, None where the system or its part
+    CONVENTIONS.md. A request's first token comes with the end of its prompt. lm_head: whether embedding, LM head and
+    sampling are in times, energies and memory. Energies are of all `tp` devices, None where the system or its part
     gives none."""
 
     system: str
@@ -40,6 +41,7 @@ class Generated(WithSpans, frozen=True, kw_only=True):
     batch: int
     prompt_tokens: int
     generated_tokens: int
+    lm_head: bool
     chunk: int
     tp: int
     layers: int
@@ -138,6 +140,7 @@ def _result(
         batch=wanted.batch,
         prompt_tokens=wanted.prompt,
         generated_tokens=wanted.generate,
+        lm_head=has_outside(system, wanted.outside),
         chunk=wanted.chunk,
         tp=wanted.tp,
         layers=wanted.layers,
@@ -157,6 +160,6 @@ def _result(
         simulated_iterations=prompts.different + len(at),
         every=wanted.every,
         decode_s=decoded_s,
-        spec_digest=spec_digest(system, llm, **wanted.decisive()),
+        spec_digest=spec_digest(system, llm, **wanted.decisive(system)),
         version=__version__,
     )

@@ -10,6 +10,7 @@ from pimloom.arch.llm import LlmSpec
 from pimloom.arch.system import System
 from pimloom.systems.devices.device import Device, Share
 from pimloom.systems.devices.run import Run
+from pimloom.systems.devices.traits import has_outside
 from pimloom.systems.serving.decoding import side_by_side
 from pimloom.workload.batch import Batch
 
@@ -21,8 +22,8 @@ Steps = tuple[list[Run], int, list[Run]]  # of prompts, how many of them were si
 
 class Wanted(NamedTuple):
     """`batch` requests of `prompt` tokens, each of which generates `generate`; chunk: most tokens of prompts in one
-    iteration; every: simulate each K-th decode iteration; outside: with what a system's steps hold besides the layers;
-    the others as in vLLM and CONVENTIONS.md."""
+    iteration; every: simulate each K-th decode iteration; outside: with embedding, LM head and
+    sampling, None: as the system has it by itself; the others as in vLLM and CONVENTIONS.md."""
 
     batch: int
     prompt: int
@@ -32,16 +33,19 @@ class Wanted(NamedTuple):
     tp: int
     layers: int
     fidelity: str
-    outside: bool = True
+    outside: bool | None = None
 
     @property
     def share(self) -> Share:
         """What a device has of the model."""
         return Share(self.tp, self.layers, self.fidelity, longest(self), self.outside)
 
-    def decisive(self) -> dict[str, int | str]:
-        """What decides a result, by name."""
-        return {name: value for name, value in self._asdict().items() if name != "outside" or not value}
+    def decisive(self, system: System | None = None) -> dict[str, int | str]:
+        """What decides a result, on a system, by name: what it does anyhow is not asked of it."""
+        given = self._asdict()
+        if self.outside is None or (system and self.outside == has_outside(system, None)):
+            del given["outside"]
+        return given
 
 
 def chunked(batch: int, prompt: int, chunk: int) -> Iterator[list[tuple[int, Part]]]:

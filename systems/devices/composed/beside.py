@@ -18,6 +18,7 @@ from pimloom.systems.devices.device import Capacity, Share
 from pimloom.systems.devices.npu_pim.device import NpuDevice
 from pimloom.systems.devices.run import Run, behind
 from pimloom.workload.batch import Batch
+from pimloom.workload.derive import ends
 from pimloom.workload.op import LINKS, Op
 
 POSSIBLE = "the engine of arrays beside PIM runs score and value of decode on PIM and all else on the arrays"
@@ -32,7 +33,8 @@ class Beside:
     def __init__(self, system: System, llm: LlmSpec, share: Share) -> None:
         self.system, self._share, self._spec = system, share, system.of_kind(ComposedSystem)
         arrays, pim = self._checked(share)
-        self._layers = NpuDevice(npu_system(system, arrays, pim, self._spec.how.sub_batches), llm, share)
+        together = npu_system(system, arrays, pim, self._spec.how.sub_batches)
+        self._layers = NpuDevice(together, llm, share._replace(outside=False))
         alone = msgspec.structs.replace(
             self._spec,
             units={arrays: self._spec.units[arrays]},
@@ -74,20 +76,18 @@ class Beside:
     def step(self, batch: Batch) -> Run:
         """Raises UserError."""
         self._outside.check_phase(phase_of(batch))
-        if not self._share.outside:
+        if self._share.outside is False:
             return self._layers.step(batch)
         self._outside.check_memory(batch)
         made = self._outside.ops(batch)
-        first = next(i for i, op in enumerate(made) if op.layers)
-        last = [op for op in made[first:] if not op.layers]
-        ends = (self._outside.run(batch, part) for part in (made[:first], last))
-        return behind([next(ends), self._layers.step(batch), next(ends)])
+        first, last = (self._outside.run(batch, part) for part in ends(made))
+        return behind([first, self._layers.step(batch), last])
 
     def capacity(self) -> Capacity:
         """See `Device`."""
         layers = self._layers.capacity()
-        more = self._outside.weight_bytes[self._outside.home] - layers.weight_bytes if self._share.outside else 0
-        if more <= 0:
+        more = self._outside.weight_bytes[self._outside.home] - layers.weight_bytes
+        if self._share.outside is False or more <= 0:
             return layers
         weights, room = layers.weight_bytes + more, layers.tokens - ceil_div(more, layers.cache_bytes_per_token)
         return layers._replace(weight_bytes=weights, tokens=max(room, 0))

@@ -8,10 +8,11 @@ from pimloom.arch.composition import PEERS, ComposedSystem, Wire
 from pimloom.arch.error import UserError
 from pimloom.arch.link import Link
 from pimloom.arch.units import BITS_PER_BYTE, ceil_div
-from pimloom.cycle_sim.link import all_gather_ps, all_reduce_bytes, all_reduce_ps, bits_ps, latency_ps
+from pimloom.cycle_sim.link import bits_ps, latency_ps
 from pimloom.systems.devices.composed.nodes import Node
 from pimloom.systems.devices.composed.price import Price
 from pimloom.systems.devices.composed.timeline import Task
+from pimloom.systems.devices.npu_pim.exchange import exchanged
 from pimloom.workload.batch import seen
 from pimloom.workload.op import Op
 
@@ -84,7 +85,7 @@ class Flow:
         op, price, lag, link, sent = node.ops[-1], node.price, 0, "", 0
         if node.unit == PEERS:
             assert self.spec.peers is not None
-            ps, sent = _exchange(self.spec.peers, op, self.devices)
+            ps, sent = exchanged(self.spec.peers, op)
             price, link = Price(ps), PEERS
         task = Task(node.unit, price.ps, tuple(sorted(after)), lag)
         name = node.name.partition("[")[0] if len(node.ops) == 1 else "self_attn.attention"
@@ -119,14 +120,6 @@ def wire_between(spec: ComposedSystem, system: str, one: str, other: str) -> tup
         f"{system}: units of {one} and {other} exchange data and no link joins these memories; add one below links, or "
         "let these operators run on units of one memory"
     )
-
-
-def _exchange(peers: Link, op: Op, devices: int) -> tuple[int, int]:
-    """Time of what devices send one another, and bytes over all links."""
-    size = _bytes(op.rows * op.n_out, op)
-    if op.kind == "all_reduce":
-        return all_reduce_ps(peers, size, devices), all_reduce_bytes(size, devices)
-    return all_gather_ps(peers, size * devices, devices), (devices - 1) * devices * size
 
 
 def _inputs(direct: Iterable[Made]) -> Iterable[Made]:

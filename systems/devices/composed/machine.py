@@ -98,7 +98,7 @@ class Machine:
         """The operators of a step, those of equal layers once."""
         bits = self.spec.element_bits
         made = first_layers(ops(self.llm, batch, self._shard, bits=Bits(bits, bits, bits)), self.share.layers)
-        return [op for op in made if op.layers or self.share.outside]
+        return [op for op in made if op.layers or self.share.outside is not False]
 
     def _refused(self, phase: str, found: Sequence[Op]) -> str | None:
         """Why an operator cannot run in a phase; None if all can."""

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from pimloom.arch.command import ON_THE_PINS, Role
+from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec
 from pimloom.arch.npu_pim import NpuPimSystem
 from pimloom.arch.part import Part
@@ -15,6 +16,7 @@ from pimloom.arch.units import BITS_PER_BYTE, PS_PER_S, ceil_div, mhz_to_ps
 from pimloom.cycle_sim.npu_pim.machine import Account
 from pimloom.systems.devices.device import Capacity, Share
 from pimloom.systems.devices.npu_pim.exchange import ON_PIM
+from pimloom.systems.devices.npu_pim.outside import ARRAYS, LINK, VECTORS, Outside
 from pimloom.systems.devices.npu_pim.serve import Iteration, Simulated, served_of, simulate
 from pimloom.systems.devices.npu_pim.served import sums
 from pimloom.systems.devices.npu_pim.share import shard_of, tokens_that_fit, weight_bytes
@@ -26,7 +28,7 @@ from pimloom.workload.need import ONE, layer_need
 from pimloom.workload.op import Op
 from pimloom.workload.shard import Shard
 
-ARRAYS, VECTORS, PIM, LINK = "systolic arrays", "vector units", "PIM", "link"
+PIM = "PIM"
 
 
 class NpuDevice:
@@ -38,6 +40,9 @@ class NpuDevice:
     def __init__(self, system: System, llm: LlmSpec, share: Share) -> None:
         self.system, self.llm, self.share = system, llm, share
         self._shard = shard_of(system, llm, share.tp)  # raises what cannot be cut
+        if share.outside and share.fidelity == "released":
+            raise UserError(f"--fidelity released: no simulator of {system.name} has an LM head; leave one out")
+        self._outside = Outside(system, llm, share.tp) if share.outside else None
 
     def can_run(self, ops: Sequence[Op]) -> str | None:
         """Everything that `shard_of` lets pass."""
@@ -52,18 +57,21 @@ class NpuDevice:
         new = np.array([at.new for at in requests], np.int64) if any(at.phase != "decode" for at in requests) else None
         system = fitted(self.system, 1 if prompts else len(requests))
         share = self.share
-        found = simulate(system, self.llm, tokens, None, tp=share.tp, layers=share.layers, new=new)
-        return run_of(found, system, share)
+        ends = self._outside is not None
+        found = simulate(system, self.llm, tokens, None, tp=share.tp, layers=share.layers, new=new, ends=ends)
+        layers = run_of(found, system, share)
+        return self._outside.around(batch, layers) if self._outside else layers
 
     def capacity(self) -> Capacity:
         """Of one device."""
         hardware, part, share = self.system.of_kind(NpuPimSystem), self.system.memory, self.share
         bits, there = hardware.npu.element_bits, self._shard.system.dram.channels * part.organization.capacity_bytes
+        ends = self._outside is not None
         return Capacity(
             there,
-            weight_bytes(self.llm, share.tp, share.layers, bits),
+            weight_bytes(self.llm, share.tp, share.layers, bits, ends=ends),
             layer_need(self.llm, ONE, Shard(tp=share.tp), share.layers).cache * bits // BITS_PER_BYTE,
-            tokens_that_fit(self.llm, share.tp, share.layers, bits, there),
+            tokens_that_fit(self.llm, share.tp, share.layers, bits, there, ends=ends),
         )
 
 

@@ -13,6 +13,7 @@ from pimloom.energy.npu_pim import Standby, Work, command_pj, has_currents, memo
 from pimloom.systems.devices.npu_pim.layer import LayerProgram
 
 Pj = dict[str, float]
+NEVER = Account(0, 0, 0, {})  # before anything was done
 
 
 def stage_energy(layer: LayerProgram, part: Part, ran: Ran, stages_cyc: Mapping[str, int]) -> dict[str, Pj] | None:
@@ -26,11 +27,11 @@ def stage_energy(layer: LayerProgram, part: Part, ran: Ran, stages_cyc: Mapping[
     if system.energy is None or not has_currents(part):
         return None
     found: dict[str, Pj] = {}
-    before, first = Account(0, 0, 0, {}), 0
+    before, first = NEVER, 0
     for name, last in layer.stages.items():
         after = _latest([ran.accounts[o] for o in last])
         work = reduce(Work.plus, layer.work[first : max(last) + 1])
-        found[name] = _memory(system, part, before, after)
+        found[name] = memory_energy(system, part, before, after)
         found[name] |= npu_pj(system.energy, work, stages_cyc[name] * part.tCK_ps)
         before, first = after, max(last) + 1
     return found
@@ -40,7 +41,18 @@ def _latest(accounts: list[Account]) -> Account:
     return max(accounts, key=lambda account: account.ck)
 
 
-def _memory(system: NpuPimSystem, part: Part, before: Account, after: Account) -> Pj:
+def idle_pj(system: NpuPimSystem, part: Part, clocks: int) -> Pj | None:
+    """Energy by cause [pJ] of a device that waits for so many clocks: standby without an open row, and static power;
+    None as above."""
+    if system.energy is None or not has_currents(part):
+        return None
+    found = memory_energy(system, part, NEVER, NEVER._replace(ck=clocks))
+    found |= npu_pj(system.energy, Work(), clocks * part.tCK_ps)
+    return {cause: pj for cause, pj in found.items() if pj}
+
+
+def memory_energy(system: NpuPimSystem, part: Part, before: Account, after: Account) -> Pj:
+    """Energy of the memory by cause [pJ] between two accounts."""
     assert system.energy is not None
     each = command_pj(part, system.energy.comp_reads, system.npu.element_bits)
     commands = {name: n - before.commands.get(name, 0) for name, n in after.commands.items()}

@@ -3,8 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from pimloom.arch.units import ceil_div
-from pimloom.cycle_sim.link import all_reduce_bytes, all_reduce_ps
+from pimloom.arch.link import Link
+from pimloom.arch.units import BITS_PER_BYTE, ceil_div
+from pimloom.cycle_sim.link import all_gather_ps, all_reduce_bytes, all_reduce_ps
 from pimloom.systems.devices.npu_pim.shard import Shard
 from pimloom.workload.op import Op
 
@@ -44,3 +45,11 @@ def exchange(
         found.exposed_cyc[name] = max(on_npu + took - stages[name], 0)
         found.sent_bytes[name] = sum(all_reduce_bytes(n, shard.tp) for n in sizes)
     return found
+
+
+def exchanged(link: Link, op: Op) -> tuple[int, int]:
+    """What devices send one another: how long it takes [ps], and bytes over all links."""
+    size = ceil_div(op.rows * op.n_out * op.bits.activation, BITS_PER_BYTE)
+    if op.kind == "all_reduce":
+        return all_reduce_ps(link, size, op.devices), all_reduce_bytes(size, op.devices)
+    return all_gather_ps(link, size * op.devices, op.devices), (op.devices - 1) * op.devices * size

@@ -123,8 +123,13 @@ def _attention(core: Sequence[Op]) -> tuple[int, int]:
     return 2 * sum(op.macs for op in core), elements
 
 
+def alone(op: Op) -> Work:
+    """An operator before or behind the layers."""
+    return Work("", op.name, *_asked(op))
+
+
 def _asked(op: Op) -> tuple[int, int]:
     """Operations and elements. Work on vectors is bound by memory on any such machine, its few operations and
     parameters do not count."""
-    moved, weights = op.moved, op.moved.weights if op.kind == "gemm" else 0
+    moved, weights = op.moved, op.moved.weights if op.kind in ("gemm", "embedding") else 0
     return 2 * op.macs, weights + moved.cache_read + moved.read + moved.written

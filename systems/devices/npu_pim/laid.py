@@ -42,10 +42,11 @@ def lay_out(
     layers: Layers,
     new: np.ndarray | None = None,
     pair: tuple[int, int] = (0, 0),
+    ends: bool = False,
 ) -> Laid:
     """The program of a layer, or of `pair`, one behind the other, and the machine that it is for; arguments as for
     `serve`. Raises UserError."""
-    shard, contexts = shard_of(system, llm, tp), tokens
+    shard, contexts = shard_of(system, llm, tp, ends=ends), tokens
     tokens = attended(llm, tokens)
     hardware, part = shard.system, system.part
     assert part is not None
@@ -60,7 +61,7 @@ def lay_out(
         )
     if hardware.dram.row_buffers == "none" or shard.rules.weights_take_rows:
         there = channels * part.organization.capacity_bytes
-        check_memory(llm, tp, layers, contexts.tolist(), hardware.npu.element_bits, there)
+        check_memory(llm, tp, layers, contexts.tolist(), hardware.npu.element_bits, there, ends=ends)
     if hardware.dram.row_buffers != "none":  # else keys and values lie in all channels
         if channel is None:
             channel = pack(estimate_of(shard, spec), tokens.tolist(), channels)

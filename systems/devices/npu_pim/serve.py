@@ -75,8 +75,10 @@ def simulate(
     tp: int,
     layers: Layers,
     new: np.ndarray | None = None,
+    ends: bool = False,
 ) -> Iteration:
-    """Simulate the layers of an iteration, equal ones once; arguments as for `serve`. Raises UserError."""
+    """Simulate the layers of an iteration, equal ones once; arguments as for `serve`. ends: embeddings and the LM head
+    lie in the memory, too. Raises UserError."""
     hardware = system.of_kind(NpuPimSystem)
     numbers = layers if isinstance(layers, range) else range(layers)
     alike = {layer: group[0] for group in equal_layers(llm, numbers) for layer in group}
@@ -85,7 +87,7 @@ def simulate(
     pairs, often = list(dict.fromkeys(pair for pair, _ in order)), Counter(order)
     each = []
     for pair in pairs:
-        laid = lay_out(system, llm, tokens, channel, tp=tp, layers=layers, new=new, pair=pair)
+        laid = lay_out(system, llm, tokens, channel, tp=tp, layers=layers, new=new, pair=pair, ends=ends)
         each.append(_ran(system, laid, pair, {stage.name: often[pair, stage.name] for stage in schedule(n)}))
     return Iteration(tuple(each), tuple((pairs.index(pair), name) for pair, name in order), len(numbers))
 

@@ -17,12 +17,14 @@ PASSES = 5  # casys-kaist/NeuPIMs@f299af3: of E x E weights, after which the NPU
 
 @dataclass(frozen=True)
 class Shard:
-    """A model's decoder layer cut for tensor parallelism over `tp` devices of `system`."""
+    """A model's decoder layer cut for tensor parallelism over `tp` devices of `system`. ends: whether embeddings and
+    the LM head lie there, too."""
 
     llm: LlmSpec
     system: NpuPimSystem
     shape: Shape
     tp: int
+    ends: bool = False
 
     @property
     def element_bytes(self) -> int:

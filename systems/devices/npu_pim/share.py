@@ -19,24 +19,28 @@ from pimloom.systems.devices.npu_pim.shard import Shard as LayerShard
 from pimloom.systems.npu_rules import ACTIVATION_BYTES
 from pimloom.systems.reference.neupims import rules_of
 from pimloom.workload.batch import Batch
-from pimloom.workload.need import ONE, LayerNeed, layer_need
+from pimloom.workload.need import ONE, LayerNeed, layer_need, outside
 from pimloom.workload.shard import Shard, cut
 
 Layers = int | range  # so many from the first on, or just these
 
 
-def weight_bytes(llm: LlmSpec, tp: int, layers: Layers, element_bits: int) -> int:
-    """Bytes of matrices and biases of `layers` layers on a device; no embeddings, LM head or norms."""
-    return _need(llm, tp, layers).matrices * element_bits // BITS_PER_BYTE
+def weight_bytes(llm: LlmSpec, tp: int, layers: Layers, element_bits: int, *, ends: bool = False) -> int:
+    """Bytes of matrices and biases of `layers` layers on a device, without norms; ends: and of what stands before and
+    behind all layers (embeddings, LM head)."""
+    elements = _need(llm, tp, layers).matrices + (outside(llm, Shard(tp=tp)) if ends else 0)
+    return elements * element_bits // BITS_PER_BYTE
 
 
 REMEDY = "take more devices (--tp) or a larger memory"
 
 
-def tokens_that_fit(llm: LlmSpec, tp: int, layers: Layers, element_bits: int, memory_bytes: int) -> int:
+def tokens_that_fit(
+    llm: LlmSpec, tp: int, layers: Layers, element_bits: int, memory_bytes: int, *, ends: bool = False
+) -> int:
     """Tokens whose K and V fit into all `layers` beside the weights of a device; activations take nothing. Where only
     some layers have a window, these need less of a long context."""
-    left = memory_bytes - weight_bytes(llm, tp, layers, element_bits)
+    left = memory_bytes - weight_bytes(llm, tp, layers, element_bits, ends=ends)
     return max(left, 0) // _cache_bytes(llm, tp, layers, element_bits)
 
 
@@ -51,15 +55,22 @@ def _need(llm: LlmSpec, tp: int, layers: Layers) -> LayerNeed:
 
 
 def check_memory(
-    llm: LlmSpec, tp: int, layers: Layers, contexts: Sequence[int], element_bits: int, memory_bytes: int
+    llm: LlmSpec,
+    tp: int,
+    layers: Layers,
+    contexts: Sequence[int],
+    element_bits: int,
+    memory_bytes: int,
+    *,
+    ends: bool = False,
 ) -> None:
     """Raise UserError if weights, and the K and V of requests with such contexts, of `layers` exceed the memory of a
-    device."""
-    weights = weight_bytes(llm, tp, layers, element_bits)
+    device. ends: as for `weight_bytes`."""
+    weights = weight_bytes(llm, tp, layers, element_bits, ends=ends)
     cache = layer_need(llm, Batch.decode(contexts), Shard(tp=tp), layers).cache
     need = weights + cache * element_bits // BITS_PER_BYTE
     if need > memory_bytes:
-        most = tokens_that_fit(llm, tp, layers, element_bits, memory_bytes)
+        most = tokens_that_fit(llm, tp, layers, element_bits, memory_bytes, ends=ends)
         tokens = int(attended(llm, np.array(contexts)).sum())
         fits = f"at most {most:,} tokens fit" if most else f"its weights alone take {weights:,}; {REMEDY}"
         raise UserError(
@@ -72,7 +83,7 @@ def first_row(shard: LayerShard, layers: Layers) -> int:
     """The first row of a channel that caches may have: behind the buffer of activations and the weights of the device's
     `layers`."""
     taken, bits = shard.rules.weights_take_rows, shard.system.npu.element_bits
-    weights = weight_bytes(shard.llm, shard.tp, layers, bits) if taken else 0
+    weights = weight_bytes(shard.llm, shard.tp, layers, bits, ends=shard.ends) if taken else 0
     return ceil_div(ACTIVATION_BYTES, shard.row_bytes) + ceil_div(weights, shard.row_bytes) + 1
 
 
@@ -89,8 +100,8 @@ def place_caches(shard: LayerShard, rows: int, layers: Layers, tokens: np.ndarra
     return caches
 
 
-def shard_of(system: System, llm: LlmSpec, tp: int) -> LayerShard:
-    """The model cut for `tp` devices. Raises UserError if it cannot be."""
+def shard_of(system: System, llm: LlmSpec, tp: int, *, ends: bool = False) -> LayerShard:
+    """The model cut for `tp` devices. ends: as for `weight_bytes`. Raises UserError if it cannot be."""
     hardware, part = system.of_kind(NpuPimSystem), system.memory
     rules = rules_of(hardware)
     check_machine(hardware, part)
@@ -112,7 +123,7 @@ def shard_of(system: System, llm: LlmSpec, tp: int) -> LayerShard:
     )
     if llm.head_dim > shape.row and hardware.dram.row_buffers != "none":
         raise UserError(f"{llm.name}: a head of {llm.head_dim} elements is wider than a row of {shape.row}")
-    return LayerShard(llm, hardware, shape, tp)
+    return LayerShard(llm, hardware, shape, tp, ends)
 
 
 def check_machine(hardware: NpuPimSystem, part: Part) -> None:

@@ -1,0 +1,154 @@
+"""Embedding, LM head and sampling with --lm-head: in every time, energy and memory of every system, or in none."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import pimloom
+from pimloom.arch.error import UserError
+from pimloom.arch.llm import load_llm
+from pimloom.arch.system import load_system
+from pimloom.systems.devices.device import Share, device_of
+from pimloom.workload.batch import Batch
+from pimloom.workload.derive import ops
+from tests.command import call
+from tests.test_composed_arrays import BESIDE
+
+FIVE = ["pim_gpt", "npu_only", "neupims", "gpu_a100", "examples/systems/phone.yaml"]
+TABLES = {"embed_tokens", "embed_positions", "embed_positions.sum", "norm", "lm_head", "sampling"}
+WORK: dict[str, Any] = {"model": "gpt2", "prompt": 8, "generate": 3}
+GPT2 = load_llm("gpt2")
+
+
+@pytest.fixture(scope="module")
+def both() -> list[Any]:
+    return [pimloom.compare(FIVE, **WORK, lm_head=lm_head) for lm_head in (False, True)]
+
+
+def test_a_comparison_is_with_it_on_every_system_or_on_none(both: list[Any]) -> None:
+    assert [found.lm_head for found in both] == [False, True] and both[0].spec_digest != both[1].spec_digest
+    assert "left out" in both[0].notes[0] and "are in them" in both[1].notes[0]
+    assert "pim_gpt: embedded tokens come from outside" in both[1].notes[1] and len(both[0].notes) == 1
+    for without, whole in zip(*(found.systems for found in both), strict=True):
+        assert without.reason is None and whole.reason is None
+        for name in ("latency_s", "time_to_first_token_s", "time_per_output_token_s", "energy_per_token_j"):
+            if getattr(without, name) is not None:
+                assert getattr(without, name) < getattr(whole, name), (whole.system, name)
+        added = whole.memory_needed_bytes - without.memory_needed_bytes
+        table, positions = 50257 * 768 * 2, 1024 * 768 * 2
+        if whole.system == "pim_gpt":  # rows of its banks for the head; no table lies there
+            assert table <= added < 1.1 * table
+        else:
+            assert added == table + positions + 2 * 768 * 2  # tied: one table; positions, and the last norm
+
+
+@pytest.mark.parametrize("name", FIVE)
+def test_a_run_with_the_option_is_the_row_of_the_comparison(name: str, both: list[Any]) -> None:
+    for lm_head, found in zip((False, True), both, strict=True):
+        row = next(one for one in found.systems if one.system == Path(name).stem)
+        options: dict[str, Any] = {} if name == "pim_gpt" else {"batch": 1}
+        ran: Any = pimloom.run(name, **WORK, **options, lm_head=lm_head)
+        assert ran.latency_s == pytest.approx(row.latency_s, rel=1e-12)
+        assert ran.energy_per_token_j == pytest.approx(row.energy_per_token_j, rel=1e-9)
+        there = set(ran.spans["operator"]) & TABLES - {"norm"}  # layers have norms, too
+        assert there == (TABLES - {"norm"} if lm_head and name != "pim_gpt" else set())
+
+
+def test_without_the_option_a_run_is_as_ever(both: list[Any]) -> None:
+    for place, name in enumerate(FIVE):
+        options: dict[str, Any] = {} if name == "pim_gpt" else {"batch": 1, "every": 16}
+        ran: Any = pimloom.run(name, **WORK, **options)
+        own = both[name.endswith("yaml")].systems[place]
+        assert ran.latency_s == pytest.approx(own.latency_s, rel=1e-12)
+        if name != "pim_gpt":
+            assert ran.lm_head is name.endswith("yaml") and ran.spec_digest == own.spec_digest
+
+
+def test_what_a_roofline_adds() -> None:
+    """A kernel for each operator: the head's bytes at the memory's rate, and rows that are looked up and written."""
+    settings: dict[str, Any] = {"launch_us": 1}
+    plain, whole = (
+        pimloom.run("gpu_a100", **WORK, batch=1, set=settings, lm_head=lm_head).spans for lm_head in (False, True)
+    )
+    ends = whole[whole["operator"].isin(TABLES)]
+    assert len(whole) == len(plain) + 2 * 2 * 6
+    head = ends[ends["operator"] == "lm_head"]
+    took = (50257 * 768 + 768 + 50257) * 2 / 1555e9
+    assert ((head["end_ps"] - head["start_ps"]) * 1e-12).tolist() == pytest.approx([took] * 2, abs=1e-9)
+
+
+def test_a_sequence_on_a_roofline_has_it_too() -> None:
+    for name, launches in (("t4", 6), ("gpu_a100", 6)):
+        plain: Any = pimloom.run(name, model="gpt2", prompt=8, generate=3)
+        whole: Any = pimloom.run(name, model="gpt2", prompt=8, generate=3, lm_head=True)
+        spec: Any = load_system(name).spec
+        bits = spec.element_bits * (50257 * 768)
+        head = bits / 8 / (spec.memory_gb_s * 1e9 * spec.memory_share)
+        added = (whole.time_per_output_token_s or 0) - (plain.time_per_output_token_s or 0)
+        assert added == pytest.approx(head + launches * spec.launch_us * 1e-6, rel=1e-3)
+        assert whole.workload.lm_head and not plain.workload.lm_head and whole.spec_digest != plain.spec_digest
+        off: Any = pimloom.run(name, model="gpt2", prompt=8, generate=3, lm_head=False)
+        assert off == plain
+
+
+def test_pim_gpt_takes_its_own_lm_head() -> None:
+    by_place: Any = pimloom.run("pim_gpt", **WORK, set={"workload.lm_head": True})
+    assert pimloom.run("pim_gpt", **WORK, lm_head=True) == by_place
+    off: Any = pimloom.run("pim_gpt", **WORK, set={"workload.lm_head": True}, lm_head=False)
+    assert off == pimloom.run("pim_gpt", **WORK)
+
+
+def test_an_npu_runs_it_as_the_same_arrays_in_a_composition(tmp_path: Path) -> None:
+    (tmp_path / "toy.yaml").write_text(BESIDE)
+    neupims = load_system("neupims", {"dram.channels": "4", "packing.constants": "derived"})
+    mine = device_of(neupims, GPT2, Share(1, 2, outside=True))
+    composed = device_of(load_system(str(tmp_path / "toy.yaml")), GPT2, Share(1, 2))
+    for batch in (Batch.decode([30, 9, 12]), Batch.prefill([20, 4]), Batch.prefill([20], ends=False)):
+        one, other = mine.step(batch), composed.step(batch)
+        assert (one.end_ps, one.commands, one.interface_bytes) == (other.end_ps, other.commands, other.interface_bytes)
+        assert one.least_ps["memory bandwidth"] == other.least_ps["memory bandwidth"]
+
+
+def test_its_energy_counts_the_whole_time() -> None:
+    system = load_system("npu_only")
+    layers, whole = (
+        device_of(system, GPT2, Share(2, 1, outside=on)).step(Batch.decode([9] * 4)) for on in (False, True)
+    )
+    assert layers.device_j is not None and whole.device_j is not None
+    spec: Any = system.spec
+    added_s = whole.time_s - layers.time_s
+    static = whole.device_j["npu_static"] - layers.device_j["npu_static"]
+    assert static == pytest.approx(spec.energy.static_w * added_s, rel=1e-9)
+    made = [op for op in ops(GPT2, Batch.decode([9] * 4)) if not op.layers]
+    macs = whole.device_j["npu_mac"] - layers.device_j["npu_mac"]
+    assert macs == pytest.approx(spec.energy.pj_per_mac * 1e-12 * sum(op.macs for op in made) / 2, rel=0.01)
+    assert whole.link_bytes > layers.link_bytes and whole.least_ps["link"] > layers.least_ps["link"]
+
+
+@pytest.mark.parametrize("name", ["npu_only", "neupims", "gpu_a100"])
+def test_tables_must_fit(name: str, tmp_path: Path) -> None:
+    config = {
+        "model_type": "llama", "num_hidden_layers": 2, "hidden_size": 256, "num_attention_heads": 2,
+        "num_key_value_heads": 2, "vocab_size": 80_000_000, "intermediate_size": 512,
+    }  # fmt: skip
+    (tmp_path / "large.json").write_text(json.dumps(config))
+    asked: dict[str, Any] = {"model": tmp_path / "large.json", "prompt": 4, "generate": 1, "batch": 1}
+    assert pimloom.run(name, **asked).latency_s
+    with pytest.raises(UserError, match="memory|room|rows") as error:
+        pimloom.run(name, **asked, lm_head=True)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (("neupims", "--requests", "alpaca", "--batch", "4", "--lm-head"), "--lm-head: neupims decodes a batch"),
+        (("neupims", "--requests", "alpaca", "--batch", "4", "--no-lm-head"), "--lm-head: neupims decodes a batch"),
+        (("neupims", "--generate", "2", "--batch", "4", "--fidelity", "released", "--lm-head"), "--fidelity released"),
+    ],
+)
+def test_what_is_refused(given: tuple[str, ...], said: str) -> None:
+    done = call("run", given[0], "--model", "gpt2", *given[1:])
+    assert done.code == 2 and said in done.err and done.err.count("\n") == 1
