@@ -9,6 +9,7 @@ import pytest
 import pimloom
 from pimloom.arch.error import UserError
 from pimloom.arch.neupims import Faults
+from pimloom.arch.system import load_system
 from pimloom.arch.units import S_PER_PS
 from pimloom.systems.devices.run import LIMITS
 
@@ -73,7 +74,23 @@ def test_what_takes_little_of_the_time_bounds_nothing() -> None:
     if slow.decode.bound_share < 0.5:
         assert "npu_only mostly waits" in found.why
     assert [note for note in found.notes if note.startswith("gpu_a100: what devices send one another takes no time")]
-    assert [note for note in found.notes if note.startswith("npu_only: static power is not counted")]
+    assert slow.energy_by_cause_j["npu_static"] == pytest.approx(4 * 90 * slow.latency_s, rel=1e-9)
+
+
+def test_an_npu_that_waits_for_its_links_stands_by() -> None:
+    """The more its link takes, the more static power and standby of the memory are charged; nothing else."""
+    asked: dict[str, Any] = {"model": "gpt2", "generate": 1, "batch": 1, "tp": 2, "layers": 1}
+    near, far = (pimloom.run("neupims", **asked, set={"link.latency_ns": ns}) for ns in (0, 100_000))
+    longer = far.latency_s - near.latency_s
+    assert longer == pytest.approx(4 * 100e-6, rel=1e-3)  # two all-reduces of two steps
+    assert near.energy_by_cause_j and far.energy_by_cause_j
+    more = {cause: j - near.energy_by_cause_j[cause] for cause, j in far.energy_by_cause_j.items()}
+    part: Any = load_system("neupims").part
+    standby_w = 32 * part.organization.ranks * part.VDD * part.current["IDD2N"] / 1000
+    assert more.pop("npu_static") == pytest.approx(2 * 90 * longer, rel=1e-6)
+    assert more.pop("background") == pytest.approx(2 * standby_w * longer, rel=1e-6)
+    assert more.pop("second_row_buffer") == pytest.approx(2 * standby_w * longer, rel=1e-6)
+    assert set(more.values()) == {0.0}
 
 
 def test_faults_in_a_file_are_for_its_reproduction_only(tmp_path: Path) -> None:

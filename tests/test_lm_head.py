@@ -30,7 +30,9 @@ def both() -> list[Any]:
 def test_a_comparison_is_with_it_on_every_system_or_on_none(both: list[Any]) -> None:
     assert [found.lm_head for found in both] == [False, True] and both[0].spec_digest != both[1].spec_digest
     assert "left out" in both[0].notes[0] and "are in them" in both[1].notes[0]
-    assert "pim_gpt: embedded tokens come from outside" in both[1].notes[1] and len(both[0].notes) == 1
+    assert "pim_gpt: embedded tokens come from outside" in both[1].notes[1]
+    assert all(found.notes[-1].startswith("npu_only, neupims: static is energy.static_w x time") for found in both)
+    assert [len(found.notes) for found in both] == [2, 3]
     for without, whole in zip(*(found.systems for found in both), strict=True):
         assert without.reason is None and whole.reason is None
         for name in ("latency_s", "time_to_first_token_s", "time_per_output_token_s", "energy_per_token_j"):

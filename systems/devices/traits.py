@@ -13,7 +13,7 @@ class Traits(NamedTuple):
     behind the other; released: its own simulator can be reproduced; lists: an iteration of a list of contexts has a
     result of its own; outside: its steps hold embedding, LM head and sampling unless asked
     otherwise; sending: what is left out where devices send one another something; not_here: of these three, what is
-    not done on the system.
+    not done on the system; static: what its static power is.
     """
 
     what: str
@@ -25,6 +25,7 @@ class Traits(NamedTuple):
     outside: bool = False
     sending: str = ""
     not_here: str = ""
+    static: str = ""
 
 
 TRAITS = {
@@ -35,7 +36,7 @@ TRAITS = {
     "composed": Traits("composed", "never", channels=False, pipelines=False, released=False, lists=False,
                        outside=True),
     "npu_pim": Traits("an NPU", "never", channels=True, pipelines=True, released=True, lists=True,
-                      sending="static power is not counted while devices only send"),
+                      static="static is energy.static_w x time; memory's standby, which it may hold, is in DRAM, too"),
 }
 
 

@@ -134,7 +134,7 @@ def compare(
             every=wanted.every,
             boundary=[part for part in PARTS if part != "links" or wanted.tp > 1 or _linked(found)],
             systems=found,
-            notes=notes(loaded, wanted),
+            notes=notes(loaded, wanted, found),
             first=ran[0].system if ran else None,
             why=why(ran),
             spec_digest=digest([system.digest for system in loaded], llm.decisive(), wanted.decisive()),
@@ -232,15 +232,17 @@ def why(ran: Sequence[Compared]) -> str:
     )
 
 
-def notes(systems: Sequence[System], wanted: Wanted) -> list[str]:
+def notes(systems: Sequence[System], wanted: Wanted, found: Sequence[Compared]) -> list[str]:
     """What a reader must know to take the figures for what they are."""
-    found = [WITH if wanted.outside else LAYERS]
     alike: dict[str, list[str]] = {}
-    for system in systems:
-        said = [traits(system.kind).not_here] if wanted.outside else []
-        for each in [*said, traits(system.kind).sending] if wanted.tp > 1 else said:
-            alike.setdefault(each, []).append(system.name)
-    return found + [f"{', '.join(names)}: {said}." for said, names in alike.items() if said]
+    for system, row in zip(systems, found, strict=True):
+        has, there = traits(system.kind), row.reason is None
+        applies = {has.not_here: wanted.outside, has.sending: wanted.tp > 1}
+        applies |= {has.static: "static" in (row.energy_by_part_j or {})}
+        for said, is_so in applies.items():
+            if said and is_so and there:
+                alike.setdefault(said, []).append(system.name)
+    return [WITH if wanted.outside else LAYERS] + [f"{', '.join(names)}: {said}." for said, names in alike.items()]
 
 
 def _time(one: Compared, phase: str) -> float:

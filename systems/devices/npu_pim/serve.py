@@ -15,7 +15,7 @@ from pimloom.cycle_sim.npu_pim.machine import PimError, Ran, run
 from pimloom.energy.ledger import EnergyError
 from pimloom.mappers.interleave import stages as schedule
 from pimloom.mappers.interleave import turns
-from pimloom.systems.devices.npu_pim.energy import stage_energy
+from pimloom.systems.devices.npu_pim.energy import idle_pj, stage_energy
 from pimloom.systems.devices.npu_pim.exchange import Exchange, exchange
 from pimloom.systems.devices.npu_pim.laid import Laid, lay_out
 from pimloom.systems.devices.npu_pim.served import LayerKind, Served, energies, of_all, served_digest, sums
@@ -117,7 +117,8 @@ def served_of(found: Iteration, system: System, *, fidelity: str, spec_digest: s
     link_j = sent_bytes * BITS_PER_BYTE * shard.system.link.pj_per_bit * J_PER_PJ
     try:
         by_stage = [(stage_energy(one.laid.layer, part, one.ran, one.stages), one.times) for one in each]
-        found_energies = energies(by_stage, link_j / tp, tp / batch, iteration_s)
+        waits = idle_pj(shard.system, part, exposed)
+        found_energies = energies(by_stage, waits, link_j / tp, tp / batch, iteration_s)
     except EnergyError as error:
         raise UserError(f"{system.name}: {error}; a value of the system is out of range") from None
     kinds = tuple(LayerKind(*one.pair, one.times, one.stages, one.operators) for one in each)

@@ -119,11 +119,13 @@ def sums(parts: Sequence[Mapping[str, int]]) -> dict[str, int]:
 
 def energies(
     parts: Sequence[tuple[Mapping[str, Mapping[str, float]] | None, Mapping[str, int]]],
+    waits: Mapping[str, float] | None,
     link_j: float,
     devices_per_token: float,
     iteration_s: float,
 ) -> dict[str, Any]:
-    """The fields of energy. parts: energy by stage and cause [pJ], and how often each runs; link_j: of one device."""
+    """The fields of energy. parts: energy by stage and cause [pJ], and how often each runs; waits: of
+    the time in which devices only send; link_j: of one device."""
     stages: dict[str, dict[str, float]] = {}
     times: dict[str, int] = {}
     for i, (by_stage, runs) in enumerate(parts):
@@ -131,7 +133,8 @@ def energies(
             return dict.fromkeys(ENERGIES)
         stages |= {f"{name}.{i}": dict(pj) for name, pj in by_stage.items()}
         times |= {f"{name}.{i}": n for name, n in runs.items()}
-    simulated, iteration = total_energy(stages, dict.fromkeys(stages, 1)), total_energy(stages, times)
+    simulated = total_energy(stages, dict.fromkeys(stages, 1))
+    iteration = total_energy(stages | {"waits": dict(waits or {})}, times | {"waits": 1})
     Ledger({"link": link_j / J_PER_PJ})  # refuses what is no energy
     by_cause = iteration.joules() | ({"link": link_j} if link_j else {})
     joules = fsum(by_cause.values())
