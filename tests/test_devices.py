@@ -47,6 +47,17 @@ def test_a_step_of_every_device(name):
     assert run.bound() is not None
 
 
+@pytest.mark.parametrize("outside", [False, True])
+@pytest.mark.parametrize("batch", [Batch.decode([64]), Batch.prefill([20])], ids=["decode", "prefill"])
+def test_products_are_those_of_the_operators(batch, outside):
+    """Wherever they run: on arrays, in PIM, whole tiles or not, half of a square or all of it."""
+    made = [op for op in ops(GPT2, batch) if op.layers or outside]
+    wanted = sum(op.macs * op.times for op in made)
+    for name in (*NAMES, "neupims", "examples/systems/phone.yaml"):
+        run = device_of(load_system(name), GPT2, Share(1, 12, outside=outside)).step(batch)
+        assert run.macs == wanted, name
+
+
 def test_steps_of_pim_gpt_are_its_run():
     whole = simulate(load_system("pim_gpt"), GPT2, 5)
     one = device("pim_gpt")

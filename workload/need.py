@@ -119,6 +119,12 @@ def layer_need(llm: LlmSpec, batch: Batch, shard: Shard = ALONE, layers: int | r
     return LayerNeed(matrices, cache)
 
 
+def layer_macs(llm: LlmSpec, batch: Batch, shard: Shard, layers: int) -> int:
+    """Multiply-accumulates of the first `layers` layers on a device in a step; positions are not checked."""
+    groups = equal_layers(llm, range(layers))
+    return sum(len(group) * op.macs for group in groups for op in layer_ops(llm, batch, shard, group[0]))
+
+
 def flops(found: Iterable[Op]) -> int:
     """Operations of a step."""
     return sum(op.flops * op.times for op in found)

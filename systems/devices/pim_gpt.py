@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -24,7 +25,9 @@ from pimloom.mappers.plan import check_shape, max_tokens, plan
 from pimloom.systems.devices.device import Capacity, Share, without
 from pimloom.systems.devices.run import Run, Span
 from pimloom.workload.batch import Batch
+from pimloom.workload.need import layer_macs
 from pimloom.workload.op import LINKS, Op
+from pimloom.workload.shard import Shard
 
 PIM, ASIC = "PIM", "ASIC"
 
@@ -79,7 +82,10 @@ class PimGptDevice:
                 counts += self._counts(steps, times)
         if refreshes := machine.refreshes - refreshed:
             counts[self.table.refresh] = refreshes * self.mapped.geo.channels
-        return self._step(machine.end_ps - began, spans, counts)
+        run = self._step(machine.end_ps - began, spans, counts)
+        head = self.mapped.head
+        macs = layer_macs(self.llm, batch, Shard(), self.llm.num_hidden_layers)
+        return replace(run, macs=macs + (at.logits * head.n_in * head.n_out if head else 0))
 
     def _parts(self, t: int, wanted: bool) -> Iterator[tuple[Sequence[Step], int]]:
         """Steps and how often they run; wanted: the token behind this one is."""
@@ -103,7 +109,7 @@ class PimGptDevice:
         return command_counts(self.table, on_pim, [times] * len(on_pim), self.mapped.geo.channels)
 
     def _step(self, end_ps: int, spans: list[Span], counts: Counter[str]) -> Run:
-        part, table, geo, channels = self.part, self.table, self.mapped.geo, self.mapped.geo.channels
+        part, table, channels = self.part, self.table, self.mapped.geo.channels
         pins, macs = (table.total(counts, roles) for roles in (ON_THE_PINS, {Role.MULTIPLY}))
         mac_ck = int(table.rules.done[table.role(Role.MULTIPLY)])
         asic = sum(span.end_ps - span.start_ps for span in spans if span.resource == ASIC)
@@ -112,7 +118,6 @@ class PimGptDevice:
             spans=tuple(spans),
             commands=dict(counts),
             interface_bytes=pins * part.organization.access_bits // BITS_PER_BYTE,
-            macs=macs * geo.banks * geo.lane,
             least_ps={
                 "compute": ceil_div(macs, channels) * mac_ck * part.tCK_ps + asic,
                 "memory bandwidth": ceil_div(pins * part.cycles("nBL"), channels) * part.tCK_ps,

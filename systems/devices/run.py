@@ -32,7 +32,8 @@ class Run:
 
     end_ps: until all of it is done. spans: by start; those of one resource may overlap where it works on several things
     at once. commands: of the memory, of all channels, by name. interface_bytes: over the data pins of the memory;
-    link_bytes: over the links of all devices; macs: multiply-accumulates. least_ps: by LIMITS, the time that the step's
+    link_bytes: over the links of all devices; macs: multiply-accumulates of
+    the step's operators, on one device, without those of padding. least_ps: by LIMITS, the time that the step's
     work of that kind takes at the full rate of what does it, by itself. device_j: energy by cause, of one device [J];
     None if the system or its part does not say what it needs. busy_ps: time in which each resource works on something;
     None: that of the spans.

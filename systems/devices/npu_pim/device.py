@@ -24,7 +24,7 @@ from pimloom.systems.devices.npu_pim.stage_times import merged
 from pimloom.systems.devices.npu_pim.undivided import fitted
 from pimloom.systems.devices.run import Run, Span
 from pimloom.workload.batch import Batch
-from pimloom.workload.need import ONE, layer_need
+from pimloom.workload.need import ONE, layer_macs, layer_need
 from pimloom.workload.op import Op
 from pimloom.workload.shard import Shard
 
@@ -59,7 +59,8 @@ class NpuDevice:
         share = self.share
         ends = self._outside is not None
         found = simulate(system, self.llm, tokens, None, tp=share.tp, layers=share.layers, new=new, ends=ends)
-        layers = run_of(found, system, share)
+        macs = layer_macs(self.llm, batch, Shard(tp=share.tp), share.layers)
+        layers = run_of(found, system, share, macs)
         return self._outside.around(batch, layers) if self._outside else layers
 
     def capacity(self) -> Capacity:
@@ -78,13 +79,13 @@ class NpuDevice:
 device = NpuDevice
 
 
-def run_of(found: Iteration, system: System, share: Share) -> Run:
-    """The iteration of a simulated layer. Raises UserError."""
+def run_of(found: Iteration, system: System, share: Share, macs: int) -> Run:
+    """The iteration of a simulated layer. macs: of all its operators, wherever they run. Raises UserError."""
     told = served_of(found, system, fidelity=share.fidelity, spec_digest="")
     part = system.part
     assert part is not None
     commands = sums([_commands(one) for one in found.each])
-    macs = sum(map(_macs, found.each))
+    on_arrays = sum(map(_macs, found.each))
     pins = compile_table(part).total(commands, ON_THE_PINS)
     allreduce_ps = round(told.allreduce_s * PS_PER_S)
     return Run(
@@ -94,7 +95,7 @@ def run_of(found: Iteration, system: System, share: Share) -> Run:
         interface_bytes=pins * part.organization.access_bits // BITS_PER_BYTE,
         link_bytes=told.link_bytes,
         macs=macs,
-        least_ps=_least_ps(found.each[0], part, commands, macs, pins) | {"link": allreduce_ps},
+        least_ps=_least_ps(found.each[0], part, commands, on_arrays, pins) | {"link": allreduce_ps},
         device_j=told.iteration_energy_by_cause_j,
         devices=share.tp,
     )
