@@ -136,7 +136,7 @@ def compare(
             systems=found,
             notes=notes(loaded, wanted, found),
             first=ran[0].system if ran else None,
-            why=why(ran),
+            why=why(ran, [one.name for one in loaded if wanted.tp > 1 and traits(one.kind).sending]),
             spec_digest=digest([system.digest for system in loaded], llm.decisive(), wanted.decisive()),
             version=__version__,
         ),
@@ -209,8 +209,9 @@ def _phase(steps: Sequence[tuple[Run, float]]) -> Phase | None:
     )
 
 
-def why(ran: Sequence[Compared]) -> str:
-    """Why the first of the systems that ran, the fastest first, is the first: where it gains on the next one."""
+def why(ran: Sequence[Compared], sending_free: Sequence[str] = ()) -> str:
+    """Why the first of the systems that ran, the fastest first, is the first: where it gains on the next one.
+    sending_free: systems whose devices send one another something in no time."""
     if not ran:
         return "No system can run this workload."
     first = ran[0]
@@ -225,10 +226,12 @@ def why(ran: Sequence[Compared]) -> str:
     said = {"prefill": "the prompts", "decode": "decode"}
     lost = [name for name, gain in gains.items() if gain < 0]
     but = f", though it loses {_ms(-gains[lost[0]])} in {said[lost[0]]}" if lost else ""
+    unlike = first.system in sending_free and second.system not in sending_free
+    free = f" What devices send takes no time on {first.system}, and is in that of {second.system}." * unlike
     return (
         f"{first.system} ends first, {second.latency_s / first.latency_s:.3g} times as fast as {second.system}: it "
         f"gains {_ms(gains[gained])} in {said[gained]}{but}. There {_bounded(first, gained)}; "
-        f"{_bounded(second, gained)}."
+        f"{_bounded(second, gained)}.{free}"
     )
 
 
