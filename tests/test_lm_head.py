@@ -154,3 +154,9 @@ def test_tables_must_fit(name: str, tmp_path: Path) -> None:
 def test_what_is_refused(given: tuple[str, ...], said: str) -> None:
     done = call("run", given[0], "--model", "gpt2", *given[1:])
     assert done.code == 2 and said in done.err and done.err.count("\n") == 1
+
+
+def test_what_is_printed_says_whether_it_is_in() -> None:
+    for given, said in ((("--lm-head",), "with embedding and LM head"), ((), "without embedding and LM head")):
+        done = call("run", "gpu_a100", "--model", "gpt2", "--prompt", "4", "--generate", "2", "--batch", "1", *given)
+        assert f"tensor parallel over 1, {said}" in " ".join(done.out.split())

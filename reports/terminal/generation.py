@@ -10,7 +10,7 @@ def show_generated(found: Generated) -> None:
     show_line(
         f"{found.model} on {found.system}, {found.fidelity}: {found.batch:,} requests, prompts of "
         f"{found.prompt_tokens:,} tokens, {found.generated_tokens:,} tokens generated of each, tensor parallel over "
-        f"{found.tp}"
+        f"{found.tp}, {'with' if found.lm_head else 'without'} embedding and LM head"
     )
     first, last = found.time_to_first_token_s / S_PER_MS, found.time_to_first_token_max_s / S_PER_MS
     show_line(f"time to first token {first:,.3f} ms on average, {last:,.3f} ms at most")
