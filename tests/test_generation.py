@@ -131,6 +131,7 @@ def test_a_memory_with_a_clock_of_its_own():
         (("--prompt", "10", "--pp", "2"), "--pp 2: neupims takes equal requests from their prompts on; leave it out"),
         (("--prompt", "10", "--fidelity", "released"), "no simulator of neupims computes prompts; leave it out"),
         (("--prompt", "10", "--batch", "0"), "--batch 0: expected at least 1"),
+        (("--prompt", "10", "--generate", "9" * 20), "gpt2 has positions for 1,024 tokens; take fewer"),
         (("--prompt", "10", "--iterations", "3"), "--iterations 3: neupims takes equal requests"),
         (("--prompt", "10", "--generate", "2", "--tp", "5"), "--tp 5: expected a divisor of the 12 heads"),
     ],

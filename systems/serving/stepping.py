@@ -77,7 +77,7 @@ def contexts_of(wanted: Wanted) -> list[int]:
 
 def longest(wanted: Wanted) -> int:
     """The longest context that is computed [tokens]."""
-    return max([1, wanted.prompt, *contexts_of(wanted)[-1:]])
+    return max(1, wanted.prompt, wanted.prompt + wanted.generate - (wanted.prompt > 0))
 
 
 class Simulated(NamedTuple):
