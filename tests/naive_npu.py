@@ -140,7 +140,7 @@ class Machine:
         return ends, commands, tuple(self.open_ck), max(op.end for op in self.ops)
 
     def work(self, t):
-        raise NotImplementedError
+        raise NotImplementedError  # each core, in order or not, has its own
 
     def count_open(self):
         each = GROUPS * BANKS

@@ -56,6 +56,7 @@ def faults_asked(nodes: int, faulty: str | None, ratio: float | None, seed: int)
 def job_asked(
     nodes: int, tp: int, job_gpus: int | None, faulty: Any, tor_size: int, each: int, arch: str, corners: bool
 ) -> "Job":
+    """The job to place and where, of the options of `pimloom fabric place`. Raises UserError."""
     from pimloom.arch.topology import topology
     from pimloom.arch.topology.cluster import Cluster
     from pimloom.arch.topology.khop import KHop

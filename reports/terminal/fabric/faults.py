@@ -9,6 +9,8 @@ from pimloom.systems.fabric.faults.statistics import FaultStatistics
 
 
 def show_faults(found: FaultStatistics) -> None:
+    """Print how often servers of a trace fail, and for how long."""
+
     def days(hours: float | None) -> str | None:
         return None if hours is None else f"{hours / H_PER_DAY:,.2f}"
 

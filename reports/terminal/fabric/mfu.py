@@ -10,6 +10,7 @@ PARTS = ("compute", "tp_all_reduce", "all_to_all", "p2p", "bubble", "dp_all_redu
 
 
 def show_mfu(value: Mapping[str, Any]) -> None:
+    """Print the best splits of a training job, and what their steps consist of."""
     moe = any(row["ep"] > 1 for row in value["rows"])
     sizes = ("tp", "pp", "dp", "ep") if moe else ("tp", "pp", "dp")
     rows = []
@@ -42,6 +43,7 @@ def show_mfu(value: Mapping[str, Any]) -> None:
 
 
 def show_sensitivity(value: Mapping[str, Any]) -> None:
+    """Print what the best split comes to where one thing is another."""
     columns = (
         ("case", "case", ""),
         ("batch", "batch|r", ",d"),

@@ -7,6 +7,7 @@ from pimloom.reports.terminal.tables import show_line, show_rows
 
 
 def show_switch(found: Mapping[str, Any]) -> None:
+    """Print what became of each request, and the times of the switch."""
     if found["rows"]:
         columns = [("request", "request", "d"), ("at_us", "at µs|r", ",.1f"), ("entry", "asks for", "")]
         columns += [("outcome", "outcome", ""), ("taken", "entry taken", ""), ("path", "path", "")]

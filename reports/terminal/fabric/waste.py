@@ -13,6 +13,7 @@ SWEEP_COLUMNS = 11  # fault ratios that fit side by side
 
 
 def show_waste(rows: Sequence[Mapping[str, Any]], plan: Plan, trace: Trace | None) -> None:
+    """Print the share of GPUs that faults leave idle, by fabric."""
     if trace is not None:
         show_notes(trace.notes)
     cluster = plan.cluster
