@@ -28,6 +28,19 @@ def prepare_folder(path: str | Path) -> Path:
             return folder
 
 
+@contextmanager
+def new_folders(path: str | Path) -> Iterator[None]:
+    """Folders up to `path` that are made within go again, if they are empty, when what is within fails."""
+    missing = [folder for folder in (Path(path), *Path(path).parents) if not folder.exists()]
+    try:
+        yield
+    except BaseException:
+        for folder in missing:
+            with suppress(OSError):
+                folder.rmdir()
+        raise
+
+
 def write_atomic(path: str | Path, content: str | bytes, *, own: bool = False) -> None:
     """Replace the file `path` by `content` in one step; on failure the old file stays. own: as for `replacing`.
 

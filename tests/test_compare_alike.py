@@ -137,3 +137,12 @@ def test_digests_of_comparisons_differ_where_systems_do(tmp_path: Path) -> None:
     (tmp_path / "b.yaml").write_text(text.replace("channels: 4", "channels: 1"))
     found: Any = [pimloom.compare([str(tmp_path / f"{x}.yaml")], model="gpt2-xl", prompt=4, generate=2) for x in "ab"]
     assert found[0].spec_digest != found[1].spec_digest
+
+
+@pytest.mark.parametrize("systems", [["gpu_a100", "nosuch"], []])
+def test_a_refused_comparison_leaves_no_folder(systems: list[str], tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    for place in ("new/deep/er", "mine/page"):
+        with pytest.raises(UserError):
+            pimloom.compare(systems, model="gpt2", prompt=4, generate=2, html=tmp_path / place)
+    assert [path.name for path in tmp_path.rglob("*")] == ["mine"]

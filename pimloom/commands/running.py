@@ -2,11 +2,12 @@
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from pimloom.arch.error import UserError
-from pimloom.arch.files import prepare_folder, write_atomic
+from pimloom.arch.files import new_folders, prepare_folder, write_atomic
 from pimloom.arch.system import load_system
 from pimloom.commands.outputs import Files, check_outputs
 from pimloom.commands.progress import progress_bar
@@ -149,7 +150,8 @@ def run_compare(
             _check_folder(html)
         return comparison_work(systems, model, layers, lm_head, **{name: number or 0 for name, number in equal.items()})
 
-    found, shown = worked(prepare, {"--json": json}, quiet)
+    with new_folders(html) if html is not None else nullcontext():
+        found, shown = worked(prepare, {"--json": json}, quiet)
     page = None
     if html is not None:
         from pimloom.reports.compare.page import write_page
