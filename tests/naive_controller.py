@@ -37,10 +37,12 @@ class Controller:
     def __init__(self, rules, names, size, scope, bus, policy, clocks, requests):
         self.policy, self.clocks = policy, clocks
         self.bus = dict(zip(names, bus, strict=True))
-        self.history = History(rules, names, size)
+        self.history = History(rules, names, size, scope)
         self.span, self.n_ranks, self.n_banks = self.history.span, size[RANK], size[BANK]
         self.groups, self.each = size[BANK_GROUP] // size[RANK], size[BANK] // size[BANK_GROUP]
-        self.close_all = "PREab" in names and size[scope[names.index("PREab")]] == size[RANK]
+        self.of_refresh = self.history.width.get("REFab", self.span[RANK])
+        self.n_refresh = self.n_banks // self.of_refresh
+        self.close_all = self.history.width.get("PREab") == self.of_refresh
         self.requests = [Request(number, *fields) for number, fields in enumerate(requests)]
         self.next = 0
         self.reads, self.writes = [], []
@@ -79,7 +81,7 @@ class Controller:
         for b in self.history.banks(name, bank):
             self.used[b] = t
             if name in ("PRE", "PREab", "RDA", "WRA") and self.row.pop(b, None) is not None:
-                self.closed_since[rank] = t
+                self.closed_since[b // self.span[RANK]] = t
         if name in ("SRE", "SRX"):
             self.asleep[rank] = name == "SRE"
             self.closed_since[rank] = t
@@ -114,15 +116,15 @@ class Controller:
         if kind == "all_bank":
             every = self.clocks["tREFI"]
         elif kind == "staggered":
-            every = self.clocks["tREFI"] // self.n_ranks
+            every = self.clocks["tREFI"] // self.n_refresh
         else:
             every = max(1, self.clocks["tREFIpb"] // self.n_ranks)
         if self.now % every:
             return
         if kind == "all_bank":
-            due = [("REFab", rank * self.span[RANK]) for rank in range(self.n_ranks)]
+            due = [("REFab", n * self.of_refresh) for n in range(self.n_refresh)]
         elif kind == "staggered":
-            due = [("REFab", self.due % self.n_ranks * self.span[RANK])]
+            due = [("REFab", self.due % self.n_refresh * self.of_refresh)]
         else:
             rest, rank = divmod(self.due, self.n_ranks)
             rest, group = divmod(rest, self.groups)

@@ -58,7 +58,7 @@ def compare(memory, requests, parts):
 
 
 @st.composite
-def policies(draw, part):
+def policies(draw, part, sleeps=True):
     low, high = sorted(draw(st.sampled_from([(0, 1), (0, 0), (0.25, 0.5), (0.5, 0.8), (1, 1), (0.3, 1)])))
     refreshes = ["none", "all_bank", "staggered", *(["per_bank"] if part in BY_BANK else [])]
     fields: dict[str, list] = {
@@ -74,7 +74,7 @@ def policies(draw, part):
         "page_timeout_ck": [1, 5, 20, 60],
         "row_hit_cap": [1, 2, 4, 100],
         "refresh": refreshes,
-        "self_refresh_after_ck": [None, None, 1, 10, 100],
+        "self_refresh_after_ck": [None, None, 1, 10, 100] if sleeps else [None],
     }
     chosen = {name: draw(st.sampled_from(values)) for name, values in fields.items()}
     return policy_of(**chosen, drain_low=low, drain_high=high)
@@ -83,13 +83,14 @@ def policies(draw, part):
 @st.composite
 def memories(draw):
     part = draw(st.sampled_from(PARTS))
-    ranks = draw(st.sampled_from([1, 2])) if part in ("ddr4_3200", "ddr5_4800", "lpddr5_6400") else 1
+    ranks = draw(st.sampled_from([1, 2])) if part in ("ddr4_3200", "ddr5_4800", "lpddr5_6400", "hbm2_2400") else 1
+    sleeps = part != "hbm2_2400" or ranks == 1  # its SRE is of a pseudo channel
     timing = {"tRFC": draw(st.sampled_from([20, 60])), "tREFI": ranks * draw(st.sampled_from([300, 457]))}
     timing |= {"tXS": draw(st.sampled_from([25, 70]))}
     if part in BY_BANK:
         timing |= {"tRFCpb": draw(st.sampled_from([15, 40])), "tREFIpb": draw(st.sampled_from([200, 301, 500]))}
     timing = timing if draw(st.integers(0, 3)) else {}
-    memory = memory_of(part, draw(policies(part)), timing, ranks, draw(st.sampled_from([1, 1, 1, 2])))
+    memory = memory_of(part, draw(policies(part, sleeps)), timing, ranks, draw(st.sampled_from([1, 1, 1, 2])))
     if draw(st.integers(0, 4)) == 0:  # a PREab of the whole channel is no help to the refresh of one rank
         rules, opcode = memory.table.rules, memory.table.cmd("PREab")
         scope = np.where(np.arange(len(rules.scope)) == opcode, 0, rules.scope)

@@ -4,7 +4,6 @@ A random table has commands that act on any level, and rules with windows, betwe
 at several nodes; the literal reading looks through the whole history before each command.
 """
 
-import re
 from pathlib import Path
 from random import Random
 from typing import NamedTuple
@@ -142,15 +141,35 @@ def earlier_is_illegal(table: Table, trace: np.ndarray) -> int:
     return len(late)
 
 
-@pytest.mark.parametrize("refresh", ["all_bank", "staggered"])
-def test_a_refresh_of_more_than_a_rank_is_refused(tmp_path, refresh):
-    """REFab of HBM2 is of a pseudo channel: a controller that closes one of its ranks would refresh open rows."""
-    text = (Path(pimloom.arch.__file__).parent / "parts" / "hbm2_2000.yaml").read_text()
-    text = re.sub(r"  ranks: 1\b", "  ranks: 2", text)
-    text = re.sub(r"capacity_bytes: (\d+)", lambda found: f"capacity_bytes: {2 * int(found[1])}", text)
-    (tmp_path / "part.yaml").write_text(text)
-    with pytest.raises(pimloom.UserError, match=r"organization.ranks: REFab .* expected 1"):
-        pimloom.trace(str(tmp_path / "part.yaml"), pattern="random", requests=50, set={"controller.refresh": refresh})
+def tall_hbm2(folder: Path) -> str:
+    """hbm2_2400 with two ranks in each pseudo channel; REFab, PREab and SRE are of the pseudo channel."""
+    text = (Path(pimloom.arch.__file__).parent / "parts" / "hbm2_2400.yaml").read_text()
+    text = text.replace("  ranks: 1", "  ranks: 2").replace("capacity_bytes: 1073741824", "capacity_bytes: 2147483648")
+    (part := folder / "part.yaml").write_text(text)
+    return str(part)
+
+
+@pytest.mark.parametrize("refresh", ["all_bank", "staggered", "per_bank"])
+def test_a_refresh_of_a_pseudo_channel_finds_the_rows_of_all_its_ranks_closed(tmp_path, refresh):
+    part, log = tall_hbm2(tmp_path), tmp_path / "commands.csv"
+    found = pimloom.trace(part, pattern="random", requests=5000, commands=log, set={"controller.refresh": refresh})
+    trace = trace_of(part, log)
+    assert len(trace) > 10_000 and set(trace["rank"].tolist()) == {0, 1}
+    if refresh != "per_bank":  # one each tREFI for each of two pseudo channels
+        due = 2 * found.cycles / load_part(part).value.cycles("tREFI")
+        assert due - 2 <= found.commands["REFab"] <= due
+
+
+def test_a_rank_does_not_sleep_alone_where_self_refresh_is_of_a_pseudo_channel(tmp_path):
+    sleeps = {"controller.self_refresh_after_ck": 100}
+    with pytest.raises(pimloom.UserError, match=r"controller.self_refresh_after_ck: SRE .* expected null"):
+        pimloom.trace(tall_hbm2(tmp_path), pattern="random", requests=50, set=sleeps)
+
+
+def test_a_refresh_of_two_ranks_takes_the_current_of_two(tmp_path):
+    low, high = (pimloom.trace(part, pattern="random", requests=5000) for part in ("hbm2_2400", tall_hbm2(tmp_path)))
+    one, two = (found.energy_by_cause_pj["refresh"] / found.commands["REFab"] for found in (low, high))
+    assert two == pytest.approx(2 * one)
 
 
 @pytest.mark.parametrize("refresh", ["all_bank", "staggered", "per_bank"])
@@ -162,12 +181,19 @@ def test_a_controller_of_several_stack_ids_obeys_their_rules(tmp_path, refresh):
     part, log = tmp_path / "part.yaml", tmp_path / "commands.csv"
     part.write_text(text)
     pimloom.trace(str(part), pattern="random", requests=5000, commands=log, set={"controller.refresh": refresh})
-    table = compile_table(load_part(str(part)).value)
+    trace, names = trace_of(str(part), log), compile_table(load_part(str(part)).value).names
+    assert len(trace) > 10_000
+    assert {"REFpb" if refresh == "per_bank" else "REFab"} < {names[c] for c in trace["cmd"]}
+
+
+def trace_of(part: str, log: Path) -> np.ndarray:
+    """The commands of a log, of two ranks in each pseudo channel; they break no rule."""
+    table = compile_table(load_part(part).value)
     columns = np.genfromtxt(log, delimiter=",", names=True, dtype=None)
     trace = np.zeros(len(columns), TRACE)
     trace["cmd"], trace["clock"] = [table.cmd(name) for name in columns["command"]], columns["cycle"]
     trace["pch"], trace["rank"] = np.divmod(columns["rank"], 2)  # pseudo channels count as ranks
     for name, column in (("bg", "bank_group"), ("bank", "bank"), ("row", "row")):
         trace[name] = np.maximum(columns[column], 0)
-    assert len(trace) > 10_000 and not check_trace(table, trace)
-    assert {"REFpb" if refresh == "per_bank" else "REFab"} < set(columns["command"])
+    assert not check_trace(table, trace)
+    return trace

@@ -42,23 +42,31 @@ def commands_used(policy: Policy, table: Table) -> frozenset[str]:
     return frozenset(used)
 
 
+def nodes_of(memory: Memory, name: str) -> int:
+    """How many of this command it takes for a whole channel; of one that the device has not, as many as ranks."""
+    names, rules = memory.table.names, memory.table.rules
+    return int(rules.size[rules.scope[names.index(name)]] if name in names else rules.size[2])
+
+
 def closes_all(memory: Memory) -> bool:
-    """Whether one PREab closes just the rows of a rank before its refresh."""
-    names, rules = memory.table.names, memory.table.rules
-    if memory.policy.quirks == "dramsim3" or "PREab" not in names:
+    """Whether one PREab closes just the rows that a REFab needs closed."""
+    if memory.policy.quirks == "dramsim3" or "PREab" not in memory.table.names:
         return False
-    return bool(rules.size[rules.scope[names.index("PREab")]] == rules.size[2])
+    return nodes_of(memory, "PREab") == nodes_of(memory, "REFab")
 
 
-def _check_refresh(memory: Memory) -> None:
-    """Raise UserError where a refresh is of more than the rank that this controller has closed for it."""
-    names, rules = memory.table.names, memory.table.rules
-    if memory.policy.refresh not in ("all_bank", "staggered"):
-        return
-    if rules.size[rules.scope[names.index("REFab")]] != rules.size[2]:
+def _check_ranks(memory: Memory) -> None:
+    """Raise UserError where a command is of several ranks, and the controller knows it of one only."""
+    policy, ranks = memory.policy, int(memory.table.rules.size[2])
+    if policy.self_refresh_after_ck is not None and nodes_of(memory, "SRE") != ranks:
         raise UserError(
-            "organization.ranks: REFab of this standard refreshes all ranks of a pseudo channel, and this controller "
-            "closes one rank for it; expected 1, or --controller ramulator2"
+            "controller.self_refresh_after_ck: SRE of this standard is of all ranks of a pseudo channel, and this "
+            "controller puts single ranks to sleep; expected null, or organization.ranks of 1"
+        )
+    if policy.quirks == "dramsim3" and policy.refresh != "none" and nodes_of(memory, "REFab") != ranks:
+        raise UserError(
+            "organization.ranks: REFab of this standard is of all ranks of a pseudo channel, which DRAMsim3 does not "
+            "know; expected 1, or another --controller"
         )
 
 
@@ -71,7 +79,7 @@ def interval(memory: Memory) -> int:
     if policy.refresh == "per_bank":
         own = policy.quirks == "dramsim3"
         return clocks["tREFIpb"] if own else max(1, clocks["tREFIpb"] // ranks)
-    return clocks["tREFI"] // ranks if policy.refresh == "staggered" else clocks["tREFI"]
+    return clocks["tREFI"] // nodes_of(memory, "REFab") if policy.refresh == "staggered" else clocks["tREFI"]
 
 
 def patience(memory: Memory) -> int:
@@ -89,7 +97,7 @@ def queued_channel(memory: Memory, logging: bool) -> q.Channel:
     """One channel of a `queued` controller, before its first clock."""
     policy, size = memory.policy, memory.table.rules.size.tolist()
     ranks, banks = size[2], size[4]
-    _check_refresh(memory)
+    _check_ranks(memory)
     used = commands_used(policy, memory.table) | ({"PREab"} if closes_all(memory) else set())
     lines = {"per_bank": banks, "per_rank": ranks, "unified": 1}[policy.queues]
     entries = policy.read_entries + policy.write_entries + lines * policy.queue_entries
@@ -155,6 +163,7 @@ def _queued_policy(memory: Memory) -> np.ndarray:
         q.PATIENCE: patience(memory),
         q.OF_RANK: size[4] // size[2],
         q.OF_GROUP: size[4] // size[3],
+        q.OF_REFRESH: size[4] // nodes_of(memory, "REFab"),
     }
     return _scalars(q.BUS + len(COMMANDS), named | {q.BUS + c: bus for c, bus in enumerate(buses(memory))})
 

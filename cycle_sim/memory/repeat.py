@@ -50,7 +50,7 @@ def interval_ck(state: Any) -> int:
 def round_ck(state: Any) -> int:
     """Clocks after which the same refresh falls due again."""
     if isinstance(state, q.Channel):
-        turns = {q.STAGGERED: len(state.log.rank), q.PER_BANK: len(state.bank)}
+        turns = {q.STAGGERED: len(state.bank) // int(state.policy[q.OF_REFRESH]), q.PER_BANK: len(state.bank)}
         return interval_ck(state) * turns.get(int(state.policy[q.REFRESH]), 1)
     return interval_ck(state)
 

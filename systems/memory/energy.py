@@ -1,9 +1,10 @@
 """The fields of energy of a trace, and what the user must know about them."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pimloom.arch.command import Level
 from pimloom.arch.error import UserError
 from pimloom.arch.memory import Memory
 from pimloom.arch.units import PJ_PER_MW_PS
@@ -12,6 +13,14 @@ from pimloom.energy.dram import channel_pj, contradiction, doubt, dramsim3_mw_ck
 from pimloom.energy.ledger import EnergyError
 
 FIELDS = ("energy_pj", "energy_by_cause_pj", "energy_mw_cycles", "power_mw")
+
+
+def _of_ranks(memory: Memory, commands: Mapping[str, int]) -> dict[str, int]:
+    """How often each command was carried out in a rank, of which some have several: currents are of one."""
+    names, rules = memory.table.names, memory.table.rules
+    ranks = int(rules.size[Level.RANK])
+    wide = {name: ranks // min(ranks, int(rules.size[rules.scope[names.index(name)]])) for name in commands}
+    return {name: n * wide[name] for name, n in commands.items()}
 
 
 def energies(memory: Memory, tallies: Sequence[Tally], cycles: int) -> tuple[dict[str, Any], list[str]]:
@@ -26,7 +35,7 @@ def energies(memory: Memory, tallies: Sequence[Tally], cycles: int) -> tuple[dic
         return found, []
     issued = Counter[str]()
     for tally in tallies:
-        issued += memory.table.by_cause(tally.commands)
+        issued += memory.table.by_cause(_of_ranks(memory, tally.commands))
     rank_ck = [rank for t in tallies for rank in t.rank_ck]
     if name := missing_current(currents, issued, rank_ck):
         return found, [f"no energy: this device gives no {name}"]

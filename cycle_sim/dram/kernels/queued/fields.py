@@ -24,12 +24,13 @@ NUMBER, WHEN, NEXT = range(3)  # waiting[w]
     NEXT_REFRESH, REF_HEAD, REF_TAIL, ARMED, REF_AT, STOP, TURN_RANK, TURN_GROUP, TURN_BANK, TAKEN, PROGRESS,
     CALLS, N_STATE,
 ) = range(25)  # fmt: skip
-# policy[…]. QUEUE_DEPTH: of the nodes that a queue serves; BUS: of each command, one after the other
+# policy[…]. QUEUE_DEPTH: of the nodes that a queue serves; OF_REFRESH: banks of a REFab; BUS: of each command, one
+# after the other
 (
     AUTO, ADAPTIVE, TIMEOUT, CAP, HITS_FIRST, OLDEST, READ_ENTRIES, WRITE_ENTRIES, UNIFIED, DEPTH, DRAIN_HIGH,
     DRAIN_LOW, DRAIN_IDLE, REFRESH, INTERVAL, SLEEP_AFTER, DUAL, DRAMSIM3, READ_CK, WRITE_CK, PER_CK, CLOSE_ALL,
-    PATIENCE, QUEUE_DEPTH, OF_QUEUE, OF_RANK, OF_GROUP, BUS,
-) = range(28)  # fmt: skip
+    PATIENCE, QUEUE_DEPTH, OF_QUEUE, OF_RANK, OF_GROUP, OF_REFRESH, BUS,
+) = range(29)  # fmt: skip
 NONE, ALL_BANK, STAGGERED, PER_BANK = range(4)  # REFRESH
 DONE, MORE, FLUSH, GROW, PAUSE, LIVELOCK, ASLEEP, STARVED, LOST = range(9)  # what `run` returns
 

@@ -55,18 +55,18 @@ def idle_row(ch):
 @rare
 def refresh_due(ch):
     """Queue what falls due; sleeping ranks refresh themselves."""
-    g, ranks, banks = ch.state, ch.log.rank.shape[0], ch.bank.shape[0]
+    g, ranks = ch.state, ch.log.rank.shape[0]
     g[f.NEXT_REFRESH] += ch.policy[f.INTERVAL]
     r = g[f.TURN_RANK]
     if ch.policy[f.REFRESH] != f.PER_BANK:
-        all_ranks = ch.policy[f.REFRESH] == f.ALL_BANK
-        for n in range(ranks if all_ranks else 1):
-            r = n if all_ranks else r
+        all_at_once, wide = ch.policy[f.REFRESH] == f.ALL_BANK, ch.policy[f.OF_REFRESH] // ch.policy[f.OF_RANK]
+        for n in range(0, ranks if all_at_once else wide, wide):
+            r = n if all_at_once else r
             if not ch.log.rank[r, SLEEPS]:
-                _queue_refresh(ch, REFAB, r * (banks // ranks))
+                _queue_refresh(ch, REFAB, r * ch.policy[f.OF_RANK])
                 if ch.policy[f.DRAMSIM3]:  # refreshes the first rank that is awake, and no other
                     break
-        g[f.TURN_RANK] = (r + 1) % ranks
+        g[f.TURN_RANK] = (r + wide) % ranks
         return
     group, b, of_rank, of_group = g[f.TURN_GROUP], g[f.TURN_BANK], ch.policy[f.OF_RANK], ch.policy[f.OF_GROUP]
     if not ch.log.rank[r, SLEEPS]:
@@ -97,8 +97,12 @@ def _front(ch):
     """(command, first bank, end of the banks, whether PREab closes them) of the refresh that is worked on."""
     place = ch.state[f.REF_HEAD] % ch.refreshes.shape[0]
     c, low = ch.refreshes[place, 0], ch.refreshes[place, 1]
-    at_once = ch.policy[f.CLOSE_ALL] and c == REFAB and ch.log.rank[ch.bank[low, f.RANK], OPEN_BANKS] > 0
-    return c, low, low + (ch.policy[f.OF_RANK] if c == REFAB else 1), at_once
+    if c != REFAB:
+        return c, low, low + 1, False
+    high, at_once = low + ch.policy[f.OF_REFRESH], False
+    for b in range(low, high, ch.policy[f.OF_RANK]):
+        at_once |= ch.policy[f.CLOSE_ALL] and ch.log.rank[ch.bank[b, f.RANK], OPEN_BANKS] > 0
+    return c, low, high, at_once
 
 
 @bare
