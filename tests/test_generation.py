@@ -115,6 +115,24 @@ def test_the_command_and_the_function_say_the_same(tmp_path):
     assert pimloom.frame([found])["generated_tokens"].tolist() == [3]
 
 
+@pytest.mark.parametrize(
+    ("system", "options", "said"),
+    [
+        ("npu_only", ("--generate", "34"), "each of 33 decode iterations is simulated; --every 16 simulates 3"),
+        ("npu_only", ("--generate", "33"), ""),
+        ("npu_only", ("--generate", "34", "--every", "16"), ""),
+        ("npu_only", ("--generate", "34", "--quiet"), ""),
+        ("gpu_a100", ("--generate", "34", "--batch", "2"), ""),
+    ],
+)
+def test_many_iterations_are_announced(system, options, said):
+    done = call("run", system, "--model", "gpt2", "--layers", "1", "--prompt", "4", *options)
+    whole = f"pimloom: note: {said}, and reads the others between"
+    assert done.code == 0 and done.err.splitlines() == ([whole] if said else [])
+    if "--every" in options:
+        assert "33 of decode; 4 different ones simulated" in done.out  # the prompt, and as many as were announced
+
+
 def test_a_memory_with_a_clock_of_its_own():
     """HBM3 at 1,600 MHz under an NPU at 1,000 MHz."""
     settings: dict[str, object] = {"dram.part": "hbm3_6400"}

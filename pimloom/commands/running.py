@@ -10,7 +10,7 @@ from pimloom.arch.error import UserError
 from pimloom.arch.files import new_folders, prepare_folder, write_atomic
 from pimloom.arch.system import load_system
 from pimloom.commands.outputs import Files, check_outputs
-from pimloom.commands.progress import progress_bar
+from pimloom.commands.progress import Progress, progress_bar
 from pimloom.systems.asked import Asked, Work
 from pimloom.systems.devices.traits import traits
 
@@ -40,10 +40,22 @@ def worked(prepare: Callable[[], Work[Found]], written: Files, quiet: bool, read
     work = prepare()
     check_outputs(written, read)
     with progress_bar(work.title, quiet, work.kernel) as progress:
-        found = work.run(progress)
+        found = work.run(progress if quiet or not work.long else _announced(work.long, progress))
     for said in () if quiet else work.notes():
         print(f"pimloom: note: {said}", file=sys.stderr)
     return found
+
+
+def _announced(said: str, progress: Progress) -> Progress:
+    """Say it with the first step that is done: what is refused is refused without it."""
+    left = [said]
+
+    def show(done: int, total: int) -> None:
+        if left and done:
+            print(f"pimloom: note: {left.pop()}", file=sys.stderr)
+        progress(done, total)
+
+    return show
 
 
 def run_any(asked: Asked) -> Ran:

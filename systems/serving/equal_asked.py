@@ -6,6 +6,7 @@ from functools import partial
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import load_llm
 from pimloom.arch.system import load_system
+from pimloom.arch.units import ceil_div
 from pimloom.cycle_sim.npu_pim.kernels.machine import run_all
 from pimloom.systems.asked import Asked, Work
 from pimloom.systems.devices.shown import Shown
@@ -16,6 +17,7 @@ from pimloom.systems.serving.generation import Generated, generate
 from pimloom.systems.serving.stepping import CHUNK, Wanted
 
 GENERATED = 1024  # tokens, if none are asked for
+MANY, FEWER = 32, 16  # decode iterations that are worth a word, and what to ask for instead: as `compare` has it
 
 
 def generation_work(asked: Asked) -> Work[Generated]:
@@ -36,7 +38,17 @@ def generation_work(asked: Asked) -> Work[Generated]:
         fidelity=fidelity,
         outside=asked.lm_head,
     )
-    return Work(f"{llm.name} on {system.name}", run_all, partial(generate, system, llm, wanted))
+    said = None if traits(system.spec.kind).sequence == "alone" else _many(wanted)
+    return Work(f"{llm.name} on {system.name}", run_all, partial(generate, system, llm, wanted), long=said)
+
+
+def _many(wanted: Wanted) -> str | None:
+    """What to say of many decode iterations, each of which is simulated command by command."""
+    n = wanted.generate - (wanted.prompt > 0)
+    if wanted.every > 1 or n <= MANY:
+        return None
+    few = ceil_div(n, FEWER) + ((n - 1) % FEWER != 0)  # the last one, too
+    return f"each of {n:,} decode iterations is simulated; --every {FEWER} simulates {few:,}, and reads the others between"
 
 
 def comparison_work(
