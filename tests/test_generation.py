@@ -164,3 +164,8 @@ def test_caches_that_do_not_fit_are_refused_before_anything_is_simulated():
         generate(
             load_system("npu_only", PHYSICAL | {"dram.channels": "1"}), load_llm("gpt2"), FEW._replace(batch=400000)
         )
+
+
+def test_weights_that_do_not_fit_are_told_from_caches():
+    done = call("run", "npu_only", "--model", "llama-3-8b", "--prompt", "10", "--set", "dram.channels=8")
+    assert done.code == 2 and "--model llama-3-8b: its weights take 13.00 GiB, and npu_only has 8.00 GiB" in done.err

@@ -2,12 +2,10 @@
 
 from pathlib import Path
 
-from pimloom.arch.units import J_PER_MJ, S_PER_MS
+from pimloom.arch.units import GIB, J_PER_MJ, S_PER_MS
 from pimloom.reports.terminal.tables import show_line, show_rows
 from pimloom.systems.devices.boundary import WHOLE
 from pimloom.systems.serving.comparing import Comparison
-
-GIB = 2**30
 
 
 def show_comparison(found: Comparison, page: Path | None) -> None:

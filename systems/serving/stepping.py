@@ -8,7 +8,8 @@ import numpy as np
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec
 from pimloom.arch.system import System
-from pimloom.systems.devices.device import Device, Share
+from pimloom.arch.units import GIB
+from pimloom.systems.devices.device import Capacity, Device, Share
 from pimloom.systems.devices.run import Run
 from pimloom.systems.devices.traits import has_outside
 from pimloom.systems.serving.decoding import side_by_side
@@ -94,8 +95,8 @@ def simulated(device: Device, system: System, llm: LlmSpec, wanted: Wanted, prog
     """All steps that `wanted` needs. Raises UserError."""
     if device.most_requests is not None and wanted.batch > device.most_requests:
         raise UserError(f"--batch {wanted.batch}: {system.name} runs at most {device.most_requests} request(s) at once")
-    if wanted.batch > (room := device.capacity().tokens):
-        raise UserError(f"--batch {wanted.batch}: {system.name} has room for keys and values of {room:,} tokens in all")
+    if wanted.batch > (capacity := device.capacity()).tokens:
+        raise UserError(_no_room(capacity, system, llm, wanted.batch))
     contexts = contexts_of(wanted)
     bend = [n for n in contexts if n == llm.sliding_window]  # contexts stop growing there
     asked = sorted({*contexts[:: wanted.every], *contexts[-1:], *bend}, reverse=True)  # the largest may not fit
@@ -107,6 +108,17 @@ def simulated(device: Device, system: System, llm: LlmSpec, wanted: Wanted, prog
     at = sorted(asked)
     weights = dict(zip(at, _weights(contexts, at), strict=True))
     return Simulated(took, different, dict(zip(asked, tokens, strict=True)), weights)
+
+
+def _no_room(capacity: Capacity, system: System, llm: LlmSpec, batch: int) -> str:
+    """Why a batch does not fit."""
+    if not capacity.tokens:
+        weights, there = (n / GIB for n in (capacity.weight_bytes, capacity.memory_bytes))
+        return (
+            f"--model {llm.name}: its weights take {weights:,.2f} GiB, and {system.name} has {there:,.2f} GiB, which "
+            "leaves no room for keys and values; take a smaller model or more memory"
+        )
+    return f"--batch {batch}: {system.name} has room for keys and values of {capacity.tokens:,} tokens in all"
 
 
 def _different(device: Device, prompts: list[Batch], decode: list[Batch], progress: Progress) -> Steps:
