@@ -48,7 +48,9 @@ def _many(wanted: Wanted) -> str | None:
     if wanted.every > 1 or n <= MANY:
         return None
     few = ceil_div(n, FEWER) + ((n - 1) % FEWER != 0)  # the last one, too
-    return f"each of {n:,} decode iterations is simulated; --every {FEWER} simulates {few:,}, and reads the others between"
+    return (
+        f"each of {n:,} decode iterations is simulated; --every {FEWER} simulates {few:,}, and reads the others between"
+    )
 
 
 def comparison_work(
