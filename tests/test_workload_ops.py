@@ -192,6 +192,10 @@ def test_a_compressed_cache_is_expanded_for_prompts_and_multiplied_into_q_for_de
     assert (prompt["self_attn.score"].head_dim, prompt["self_attn.value"].head_dim) == (24, 16)
     assert (decode["self_attn.score"].head_dim, decode["self_attn.value"].head_dim) == (32 + 8, 32)
     assert decode["self_attn.score"].kv_heads == 1 and decode["self_attn.score"].moved.cache_read == 30 * 40
+    keys, values, made = (prompt[f"self_attn.{name}"] for name in ("score", "value", "kv_b_proj"))
+    assert made.moved.cache_read + keys.moved.cache_read == 30 * (32 + 8)  # every cached element once
+    new = keys.moved.read + values.moved.read - 10 * keys.heads * 24 - values.heads * values.attended  # no Q, no scores
+    assert new == made.moved.written
     assert parameters(MLA) == sum(op.parameters * op.times for op in ops(MLA, BATCH))
     assert sum(op.parameters for op in decode.values()) == sum(op.parameters for op in prompt.values())
 

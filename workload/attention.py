@@ -70,12 +70,14 @@ def _qk_norms(llm: LlmSpec, mine: Cut, at: Sight, after: tuple[str, ...]) -> Ite
 
 
 class Heads(NamedTuple):
-    """Heads that look, heads that are looked at, and elements of a key and of a value."""
+    """Heads that look, heads that are looked at, elements of a key and of a value, and elements of a key that all heads
+    have in common."""
 
     query: int
     kv: int
     key_dim: int
     value_dim: int
+    shared: int = 0
 
 
 def _core(
@@ -89,7 +91,7 @@ def _core(
         "from_cache": from_cache,
     }  # fmt: skip
     score, value = f"self_attn.score{suffix}", f"self_attn.value{suffix}"
-    yield Op(name=score, kind="score", head_dim=of.key_dim, after=after, **sizes)
+    yield Op(name=score, kind="score", head_dim=of.key_dim, shared=of.shared, after=after, **sizes)
     if llm.attn_logit_softcapping:
         name = f"self_attn.softcap{suffix}"
         yield Op(name=name, kind="activation", rows=attended, n_in=of.query, n_out=of.query, function="softcap",
@@ -153,7 +155,7 @@ def _expanded(llm: LlmSpec, mine: Cut, at: Sight, batch: Batch, *, suffix: str, 
         name=name, kind="gemm", rows=tokens, cached=tokens, n_in=llm.kv_lora_rank or 0, n_out=wide, held=int(held),
         after=("self_attn.cache",),
     )  # fmt: skip
-    of = Heads(mine.heads, mine.heads, llm.head_dim, llm.value_dim)
+    of = Heads(mine.heads, mine.heads, llm.head_dim, llm.value_dim, llm.rotated_dim)  # keys turn the same for all heads
     yield from _core(llm, at, of, batch, (name,), suffix, False)
 
 

@@ -48,7 +48,8 @@ class Op(msgspec.Struct, frozen=True, kw_only=True):
     experts or heads, those without rows left out. terms: vectors that a sum adds, or that an activation multiplies.
     held: matrices, or vectors of parameters, that are kept for it; 0 if they are another operator's. alike: whether
     all tp devices hold the same. Attention: heads, kv_heads, head_dim; `attended`, `cached` as in `Batch`, from_cache:
-    whether K or V come from the cache, or were computed; of the requests' contexts it sees `window`.
+    whether K or V come from the cache, or were computed, but for `shared` elements of a key, which all heads have in
+    common; of the requests' contexts it sees `window`.
     """
 
     name: str
@@ -70,6 +71,7 @@ class Op(msgspec.Struct, frozen=True, kw_only=True):
     attended: int = 0
     cached: int = 0
     from_cache: bool = True
+    shared: int = 0
     requests: tuple[Request, ...] = ()
     window: int | None = None
     devices: int = 1
@@ -137,9 +139,9 @@ class Op(msgspec.Struct, frozen=True, kw_only=True):
                 taken = self.cached * self.n_in  # vectors that come from the cache
                 return Moved(self._matrix * self.matrices, taken, rows * self.n_in - taken, 0, vectors)
             case "score":
-                k, q = self.cached * self.kv_heads * self.head_dim, rows * self.heads * self.head_dim
-                scores = self.heads * self.attended
-                return Moved(0, k, q, 0, scores) if self.from_cache else Moved(0, 0, q + k, 0, scores)
+                k, q = self.cached * self.kv_heads * (self.head_dim - self.shared), rows * self.heads * self.head_dim
+                scores, common = self.heads * self.attended, self.cached * self.shared
+                return Moved(0, k + common, q, 0, scores) if self.from_cache else Moved(0, common, q + k, 0, scores)
             case "softmax":
                 scores = self.heads * self.attended
                 return Moved(weights=self._parameters, read=scores, written=scores)
