@@ -42,33 +42,37 @@ def gemm(
     width = [min(tile, n_out - m * tile) for m in range(across)]
     depth = [min(tile, n_in - i * tile) for i in range(down)]
     height = [min(tile, rows - n * tile) for n in range(batches)]
-    weights: dict[tuple[int, int], int] = {}
-    activations: dict[tuple[int, int], int] = {}
+    weights = [[-1] * across for _ in depth]
+    activations = [[-1] * down for _ in height]
     biases = ([width[0]] * batches if moves.bias_by_rows else width) if biased else []
     bias = [b.load(op, w * element_bytes) for w in biases]
     by_depth = [(i, m) for i in range(down) for m in range(across)]
-    steps = [
-        (n, i, m)
-        for n in range(batches)
-        for i, m in (sorted(by_depth, key=lambda place: place[1]) if by_output else by_depth)
-    ]
-    for n, i, m in steps:
-        wanted = [(weights, (i, m), depth[i] * width[m]), (activations, (n, i), height[n] * depth[i])]
-        for found, place, size in wanted if moves.weights_first else reversed(wanted):
-            if place not in found:
-                found[place] = b.load(op, size * element_bytes)
-    stores: dict[tuple[int, int], int] = {}
-    for n, i, m in steps:
-        if i == down - 1:
+    places = sorted(by_depth, key=lambda place: place[1]) if by_output else by_depth
+    for n in range(batches):
+        for i, m in places if n == 0 else [(i, 0) for i in range(down)]:  # later ones find the weights there
+            wanted = [(weights[i], m, depth[i] * width[m]), (activations[n], i, height[n] * depth[i])]
+            for found, place, size in wanted if moves.weights_first else reversed(wanted):
+                if found[place] < 0:
+                    found[place] = b.load(op, size * element_bytes)
+    stores = [[-1] * across for _ in height]
+    for n, mine in enumerate(stores):
+        for m in range(across):
             strip = tile * min(max(rows - tile * m, 0), tile)
-            stores[n, m] = b.store(op, (strip if moves.strip else height[n] * width[m]) * element_bytes)
+            mine[m] = b.store(op, (strip if moves.strip else height[n] * width[m]) * element_bytes)
             if moves.early and biased:
-                op.bias[stores[n, m]] = (bias[n] if m == 0 else -1) if moves.bias_by_rows else bias[m]
-    for n, i, m in steps:
-        needs = weights[i, m], activations[n, i], *([] if moves.bias_by_rows else bias[m : m + 1])
-        loaded = k.TILE if m == 0 and not by_output else k.NOTHING
-        makes, adds = stores[n, m] if i == down - 1 else -1, stores[n, m] if moves.early else -1
-        b.step(op, k.GEMM, needs, loaded, store=makes, entry=adds)
+                op.bias[mine[m]] = (bias[n] if m == 0 else -1) if moves.bias_by_rows else bias[m]
+    first, last = (k.NOTHING if by_output else k.TILE), down - 1
+    steps = [
+        (i, m, first if m == 0 else k.NOTHING, weights[i][m], () if moves.bias_by_rows else tuple(bias[m : m + 1]))
+        for i, m in places
+    ]
+    for beside, mine in zip(activations, stores, strict=True):
+        if moves.early:
+            op.entry.update(enumerate((mine[m] for _, m in places), len(op.tasks)))
+        op.tasks += [
+            (k.GEMM, loaded, (weight, beside[i], *added), mine[m] if i == last else -1)
+            for i, m, loaded, weight, added in steps
+        ]
 
 
 def by_tile(
