@@ -11,13 +11,16 @@ MOST_ROWS = 20
 MOST_BARS = 12
 LONGEST_TEXT = 80
 DRAWN = ("s", "cycles", "ps", "J", "pJ")  # units of the parts that are drawn as bars
-NAME_PX, BAR_PX, VALUE_PX, LINE_PX = 170, 260, 130, 18
+NAME_PX, BAR_PX, VALUE_PX, LINE_PX = 190, 260, 190, 18
 FILL = "#6f8fd0"  # reads on white and on black
 CELL = "text-align:{};padding:1px 8px;white-space:nowrap"
 
 
-def page(title: str, about: Mapping[str, Any], rows: Sequence[Mapping[str, Any]] | None) -> str:
-    """A table of the plain fields in `about`, bars of parts of a time or an energy, and a table of `rows`."""
+def page(
+    title: str, about: Mapping[str, Any], rows: Sequence[Mapping[str, Any]] | None, drawings: Sequence[str] = ()
+) -> str:
+    """A table of the plain fields in `about`, bars of parts of a time or an energy, a table of `rows`, and `drawings`,
+    which are HTML."""
     plain, parts = dict[str, Any](), dict[str, Mapping[str, float]]()
     for name, value in _flat(about):
         if isinstance(value, Mapping):
@@ -30,6 +33,7 @@ def page(title: str, about: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]
     pieces += [bars(name, some) for name, some in parts.items()]
     if rows is not None:
         pieces.append(_rows(rows))
+    pieces += drawings
     return "".join(pieces) + "</div>"
 
 

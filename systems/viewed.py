@@ -36,11 +36,16 @@ class Viewed:
         return pandas.json_normalize(self.to_rows())
 
     def _repr_html_(self) -> str:
-        """Tables with units, and bars of what times and energies are made of; for notebooks, light or dark."""
+        """Tables with units, bars of what times and energies are made of, and a timeline of a step where the result has
+        one; for notebooks, light or dark."""
         from pimloom.systems.notebook import page
 
         rows: Sequence[Mapping[str, Any]] | None = None
         if self.rows_in is not None or len(self.to_rows()) != 1:
             rows = self.to_rows()
         about = {name: value for name, value in self.to_dict().items() if name != self.rows_in}
-        return page(type(self).__name__, about, rows)
+        return page(type(self).__name__, about, rows, self._drawings())
+
+    def _drawings(self) -> Sequence[str]:
+        """Timelines, as HTML."""
+        return ()

@@ -1,6 +1,7 @@
 """Results in a notebook and as tables: escaped, offline, readable on any ground, with units and bars."""
 
 import re
+from html import unescape
 from html.parser import HTMLParser
 from typing import Any
 
@@ -10,9 +11,10 @@ import pytest
 import pimloom
 from pimloom.answer import Answer
 from pimloom.systems.notebook import MOST_BARS, MOST_ROWS, bars, page
+from pimloom.systems.timeline_svg import RIGHT_PX, WIDTH_PX, Bar, timeline_svg
 
 EVIL = '<img src=x onerror="alert(1)">&'
-VOID = {"rect"}
+RIGHT = WIDTH_PX - RIGHT_PX
 
 
 class Balanced(HTMLParser):
@@ -92,15 +94,61 @@ def test_systems_of_a_comparison_are_its_rows():
 def test_parts_of_a_time_are_bars_with_shares_and_units():
     found = RESULTS["Result"]()
     html = found._repr_html_()
-    assert html.count("<svg") == 2  # time by step, energy by cause
+    assert html.count("<svg") == 3  # time by step, energy by cause, a timeline
     longest = max(found.time_by_step_s, key=found.time_by_step_s.get)
     share = 100 * found.time_by_step_s[longest] / found.latency_s
     assert f"({share:.1f} %)" in html and "time_by_step_s [s]" in html and "energy_by_cause_j [J]" in html
-    names = re.findall(r"""text-anchor="end">([^<]*)<""", html.partition("time_by_step_s")[2])
+    drawing = html.partition("time_by_step_s")[2].partition("Timeline")[0]
+    names = re.findall(r"""text-anchor="end">([^<]*)<""", drawing)
     steps = sorted(found.time_by_step_s, key=lambda name: -found.time_by_step_s[name])
     cut = [name if len(name) <= 26 else f"{name[:25]}…" for name in steps]
     shown = MOST_BARS - 1
     assert names[: shown + 1] == [*cut[:shown], f"{len(steps) - shown} others"]
+
+
+@pytest.mark.parametrize("name", ["Result", "Served", "Decoded", "Generated", "Comparison"])
+def test_a_result_shows_a_timeline_of_its_steps(name):
+    """Each lane is a resource of the spans, each operator within the window can be read where its bar is pointed at."""
+    found = RESULTS[name]()
+    drawings = found._repr_html_().split("<div>Timeline of ")[1:]
+    assert len(drawings) == (2 if name == "Generated" else 1)  # which alone has a prompt
+    spans = found.spans[found.spans["phase"] == "decode"]
+    lanes = spans["resource"] if name != "Comparison" else spans["system"] + ": " + spans["resource"]
+    titles = re.findall(r"<title>([^<]*)</title>", drawings[-1])
+    assert set(lanes) == {unescape(title) for title in titles if " to " not in title}
+    first = min(spans.itertuples(), key=lambda span: (span.start_ps, -span.end_ps))
+    assert any(first.operator in title and ": 0 to" in title for title in titles)
+    assert re.search(r">time \[(ns|µs|ms)\]<", drawings[-1])
+
+
+def test_a_timeline_is_to_scale_within_its_lane_and_escaped():
+    lanes = {EVIL: [Bar(0, 500_000, EVIL), Bar(500_000, 1_000_000, "qkv"), Bar(4_000_000, 9_000_000, "ffn")], "b": []}
+    drawing = timeline_svg(EVIL, lanes, 5_000_000)
+    read = Balanced(drawing)
+    assert "<img" not in drawing and any(text.startswith(f"{EVIL}: 0 to 0.5 µs, 0.5 µs") for text in read.texts)
+    bars = re.findall(r'<rect x="([\d.]+)" y="\d+" width="([\d.]+)" height="14"', drawing)
+    x, width = zip(*((float(a), float(b)) for a, b in bars), strict=True)
+    assert width[0] == width[1] == pytest.approx(width[2] / 2, abs=0.02)  # the last ends with the drawing
+    assert x[1] == pytest.approx(x[0] + width[0], abs=0.02) and x[2] + width[2] == pytest.approx(RIGHT, abs=0.1)
+    ticks = re.findall(r'<text x="([\d.]+)" y="\d+" text-anchor="middle">([^<]*)<', drawing)
+    assert [said for _, said in ticks] == ["0", "1", "2", "3", "4", "5"]
+    assert float(ticks[4][0]) == pytest.approx(x[2], abs=0.1)
+
+
+def test_thin_bars_are_joined_with_their_like_only():
+    bars = [Bar(n, n + 1, "qkv" if n < 5000 else "ffn1") for n in range(10_000)]
+    drawing = timeline_svg("", {"a": bars}, 10_000)
+    assert "5000 operators" not in drawing and drawing.count('height="14"') == 2
+    wide = timeline_svg("", {"a": [Bar(0, 10, "qkv"), Bar(10, 20, "qkv")]}, 20)
+    assert wide.count('height="14"') == 2
+
+
+def test_no_label_of_a_timeline_is_cut():
+    """What stands at the right end of its text begins within the drawing; letters are at most as wide as assumed."""
+    for name in ("PIM", "x" * 200, "pim_card: pcie to card"):
+        drawing = timeline_svg("", {name: [Bar(0, 999_999, "qkv")]}, 999_999)
+        for x, text in re.findall(r'<text x="([\d.]+)"[^>]*text-anchor="end">([^<]*)<', drawing):
+            assert float(x) >= 6.5 * len(text)
 
 
 def test_the_longest_bar_fills_the_room_and_many_are_put_together():

@@ -6,44 +6,9 @@ from pimloom.arch.units import PS_PER_US
 from pimloom.reports.page import Figure
 from pimloom.reports.spans import Span, spans
 from pimloom.systems.devices.run import Run
-from pimloom.systems.devices.shown import Shown
+from pimloom.systems.devices.shown import Shown, until_ps
+from pimloom.systems.operator_kinds import kind_of
 from pimloom.systems.timeline import Event, Track, trace_json
-
-KINDS = {  # what an operator's name holds: its colour; the first that fits
-    "score": "attention",
-    "softmax": "attention",
-    "logit": "attention",
-    "attend": "attention",
-    "p V": "attention",
-    "fused_mha": "attention",
-    "prompt": "attention",
-    "self_attn.value": "attention",
-    "K write": "K and V writes",
-    "V write": "K and V writes",
-    "cache": "K and V writes",
-    "QKV": "QKV and projection",
-    "qkv": "QKV and projection",
-    "projection": "QKV and projection",
-    "o_proj": "QKV and projection",
-    "ffn": "FFN",
-    "FFN": "FFN",
-    "mlp": "FFN",
-    "activation": "FFN",
-    "reduce": "links",
-    "transfer": "links",
-    "launch": "kernel launches",
-}
-OTHER = "norms, sums and others"
-BARS = 3000  # of a system at most
-
-
-def kind_of(operator: str) -> str:
-    """The colour of an operator in a figure.
-
-    >>> kind_of("QKV partial sums and bias"), kind_of("all-reduce"), kind_of("LayerNorm 1")
-    ('QKV and projection', 'links', 'norms, sums and others')
-    """
-    return next((kind for part, kind in KINDS.items() if part in operator), OTHER)
 
 
 def prompt_figure(shown: Sequence[Shown]) -> Figure | None:
@@ -61,7 +26,7 @@ def _figure(title: str, shown: Sequence[Shown], of: Callable[[Shown], Run | None
     if not runs:
         return None
     rows: dict[str, list[Span]] = {}
-    until = _window(list(runs.values()))
+    until = until_ps(list(runs.values()))
     for system, run in runs.items():
         for resource in dict.fromkeys(span.resource for span in run.spans):
             mine = [span for span in run.spans if span.resource == resource and span.start_ps < until]
@@ -71,20 +36,6 @@ def _figure(title: str, shown: Sequence[Shown], of: Callable[[Shown], Run | None
     whole = ", ".join(f"{system} {run.end_ps / PS_PER_US:,.0f} µs" for system, run in runs.items())
     caption = f"Until {until / PS_PER_US:,.4g} µs. The whole step: {whole}."
     return spans(title, rows, xlabel="time [µs]", caption=caption)
-
-
-def _window(runs: Sequence[Run]) -> int:
-    """Until when the figure shows: as long as no system has more than BARS spans, the slowest two layers at least."""
-    ends = [sorted(span.start_ps for span in run.spans)[BARS] for run in runs if len(run.spans) > BARS]
-    shown = min([max(run.end_ps for run in runs), *ends])
-    return min(shown, max(_few(run) for run in runs))
-
-
-def _few(run: Run) -> int:
-    """The end of the third span of the operator that comes most often: some two layers."""
-    names = [span.operator for span in run.spans]
-    most = max(dict.fromkeys(names), key=names.count)
-    return [span.end_ps for span in run.spans if span.operator == most][: 3][-1]
 
 
 def trace(shown: Sequence[Shown]) -> str:

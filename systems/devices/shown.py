@@ -1,6 +1,6 @@
 """One step of each phase of a run with all its spans, for drawings and tables."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -13,6 +13,7 @@ from pimloom.workload.batch import Batch
 if TYPE_CHECKING:
     import pandas
 
+BARS = 3000  # of a system that are drawn, at most
 FEW = 8  # tokens of a prompt that are shown where a device takes them one by one
 
 
@@ -26,10 +27,30 @@ class Shown(NamedTuple):
 
 def shown(device: Device, system: str, prompts: Batch | None, decode: Batch | None) -> Shown:
     """prompts: the last iteration of prompts, of which a device that takes tokens one by one shows the last few."""
-    if prompts and device.in_order:
-        few = [min(at.new, FEW) for at in prompts.requests]
-        prompts = Batch.prefill(few, [at.context - new for at, new in zip(prompts.requests, few, strict=True)])
-    return Shown(system, *(None if batch is None else device.step(batch) for batch in (prompts, decode)))
+    batches = (prompts and few(device, prompts), decode)
+    return Shown(system, *(None if batch is None else device.step(batch) for batch in batches))
+
+
+def few(device: Device, prompts: Batch) -> Batch:
+    """Of prompts the last few tokens where a device takes them one by one, else all."""
+    if not device.in_order:
+        return prompts
+    return Batch(tuple(at._replace(new=min(at.new, FEW)) for at in prompts.requests))
+
+
+def until_ps(runs: Sequence[Run]) -> int:
+    """Until when a drawing shows steps: as long as no system has more than BARS spans, the slowest two
+    layers at least."""
+    ends = [sorted(span.start_ps for span in run.spans)[BARS] for run in runs if len(run.spans) > BARS]
+    shown = min([max(run.end_ps for run in runs), *ends])
+    return min(shown, max(_few(run) for run in runs))
+
+
+def _few(run: Run) -> int:
+    """The end of the third span of the operator that comes most often: some two layers."""
+    names = [span.operator for span in run.spans]
+    most = max(dict.fromkeys(names), key=names.count)
+    return [span.end_ps for span in run.spans if span.operator == most][: 3][-1]
 
 
 class WithSpans(Viewed, msgspec.Struct, frozen=True, dict=True):
@@ -52,14 +73,25 @@ class WithSpans(Viewed, msgspec.Struct, frozen=True, dict=True):
     @property
     def spans(self) -> "pandas.DataFrame":
         """A row for each span: `phase` (prefill, decode), `operator`, `resource`, `start_ps` and `end_ps` from the
-        beginning of its step. Of prompts the last iteration of one, of decode the iteration in the middle."""
-        import pandas
+        beginning of its step. Of prompts the last iteration of one, of decode the iteration in the middle; of a
+        data set or a trace the middle one of those that were simulated, with a prompt in it and without."""
+        return spans_of([self.shown]).drop(columns="system")
 
-        phases = (("prefill", self.shown.prefill), ("decode", self.shown.decode))
-        rows = [
-            (phase, span.operator, span.resource, span.start_ps, span.end_ps)
-            for phase, run in phases
-            if run is not None
-            for span in run.spans
-        ]
-        return pandas.DataFrame(rows, columns=["phase", "operator", "resource", "start_ps", "end_ps"])
+    def _drawings(self) -> Sequence[str]:
+        from pimloom.systems.devices.drawn import drawn
+
+        return drawn([self.shown]) if "show" in self.__dict__ else ()
+
+
+def spans_of(shown: Sequence[Shown]) -> "pandas.DataFrame":
+    """A row for each span of the steps: `system`, and as `WithSpans.spans`."""
+    import pandas
+
+    rows = [
+        (one.system, phase, span.operator, span.resource, span.start_ps, span.end_ps)
+        for one in shown
+        for phase, run in (("prefill", one.prefill), ("decode", one.decode))
+        if run is not None
+        for span in run.spans
+    ]
+    return pandas.DataFrame(rows, columns=["system", "phase", "operator", "resource", "start_ps", "end_ps"])

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -21,7 +21,7 @@ from pimloom.systems.devices.traits import Traits, traits
 from pimloom.systems.serving.batching import POLICIES
 from pimloom.systems.serving.data_sets import DATA_SETS
 from pimloom.systems.serving.decoding import Decoded, decode_iterations, described, summary, workload_digest
-from pimloom.systems.serving.machine import Batch, Plan, serve_list
+from pimloom.systems.serving.machine import Batch, Middle, Plan, serve_list
 from pimloom.systems.serving.requests import read_requests
 from pimloom.systems.serving.trace_file import is_trace
 from pimloom.systems.serving.workload import KNOWN, load_workload
@@ -165,8 +165,14 @@ def _list_work(there: Deployment, asked: Asked, path: Path) -> Work[Served]:
         channel = round_robin(tokens.tolist(), channels)
     batch = Batch(tokens, channel)
     plan = Plan(len(tokens), 1, 1, None, asked.seed, there.tp, there.pp, there.layers, there.fidelity)
+
+    def run(progress: Progress) -> Served:
+        found = serve_list(system, llm, batch, plan)
+        found.showing(lambda: Middle(None, batch).shown(system, llm, plan))
+        return found
+
     return there.work(
-        lambda progress: serve_list(system, llm, batch, plan),
+        run,
         lambda: [*_long_notes(llm, int(tokens.max())), *_undivided_notes(there, batch)],
     )
 
@@ -214,10 +220,16 @@ def _workload_work(there: Deployment, asked: Asked, requests: str) -> Work[Serve
     total = plan.iterations or len(workload.arrival_s)
 
     def run(progress: Progress) -> Served | Decoded:
-        done, served = decode_iterations(system, llm, workload, plan, lambda n: progress(n, total))
+        batches = list[Any]()
+        done, served = decode_iterations(system, llm, workload, plan, lambda n: progress(n, total), batches)
+        found: Served | Decoded
         if plan.iterations != 1 or plan.chunk or not there.has.lists:
-            return summary(system, llm, plan, workload, done, served)
-        whence, digest = described(workload, plan), workload_digest(system, llm, workload, plan)
-        return msgspec.structs.replace(served[0], workload=whence, spec_digest=digest)
+            found = summary(system, llm, plan, workload, done, served)
+        else:
+            whence, digest = described(workload, plan), workload_digest(system, llm, workload, plan)
+            found = msgspec.structs.replace(served[0], workload=whence, spec_digest=digest)
+        middle = Middle.of(batches)
+        found.showing(lambda: middle.shown(system, llm, plan))
+        return found
 
     return there.work(run, list)

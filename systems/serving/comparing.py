@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from math import fsum
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 
@@ -13,8 +13,9 @@ from pimloom.arch.version import __version__
 from pimloom.systems.devices.area import area_mm2
 from pimloom.systems.devices.boundary import PARTS, by_part, parts_of
 from pimloom.systems.devices.device import Device, device_of
+from pimloom.systems.devices.drawn import drawn
 from pimloom.systems.devices.run import LIMITS, Run, behind
-from pimloom.systems.devices.shown import Shown
+from pimloom.systems.devices.shown import Shown, spans_of
 from pimloom.systems.devices.traits import traits
 from pimloom.systems.serving.generation import Generated, check, generated
 from pimloom.systems.serving.stepping import Progress, Simulated, Wanted, longest, simulated
@@ -24,6 +25,9 @@ from pimloom.workload.derive import ops
 from pimloom.workload.need import ONE, layer_need
 from pimloom.workload.op import Op
 from pimloom.workload.shard import Shard
+
+if TYPE_CHECKING:
+    import pandas
 
 LAYERS = "Times, energies and memory are of the decoder layers: embedding, LM head and sampling are left out."
 WITH = "Times, energies and memory are of the whole model: embedding, LM head and sampling are in them."
@@ -69,7 +73,7 @@ class Compared(msgspec.Struct, frozen=True, kw_only=True):
     spec_digest: str | None = None
 
 
-class Comparison(Viewed, msgspec.Struct, frozen=True, kw_only=True):
+class Comparison(Viewed, msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """The same requests on several systems, in the order in which they were named. lm_head: whether embedding, LM head
     and sampling are in times, energies and memory, of all systems."""
 
@@ -90,6 +94,21 @@ class Comparison(Viewed, msgspec.Struct, frozen=True, kw_only=True):
     why: str
     spec_digest: str
     version: str
+
+    def showing(self, steps: Sequence[Shown]) -> None:
+        """steps: of the systems that ran. They are no field."""
+        self.__dict__["steps"] = steps
+
+    @property
+    def spans(self) -> "pandas.DataFrame":
+        """As of a run on one system, with the name of each in `system`. Raises AttributeError for a comparison that was
+        made of its fields alone."""
+        if "steps" not in self.__dict__:
+            raise AttributeError("spans: this comparison was read or copied; run it again to see its steps")
+        return spans_of(self.__dict__["steps"])
+
+    def _drawings(self) -> Sequence[str]:
+        return drawn(self.__dict__.get("steps", ()))
 
 
 def compare(
@@ -121,27 +140,26 @@ def compare(
         found.append(one)
         shown.append(drawn)
     ran = sorted((one for one in found if one.latency_s is not None), key=lambda one: one.latency_s or 0.0)
-    return (
-        Comparison(
-            model=llm.name,
-            batch=wanted.batch,
-            prompt_tokens=wanted.prompt,
-            generated_tokens=wanted.generate,
-            lm_head=bool(wanted.outside),
-            chunk=wanted.chunk,
-            tp=wanted.tp,
-            layers=wanted.layers,
-            every=wanted.every,
-            boundary=[part for part in PARTS if part != "links" or wanted.tp > 1 or _linked(found)],
-            systems=found,
-            notes=notes(loaded, wanted, found),
-            first=ran[0].system if ran else None,
-            why=why(ran, [one.name for one in loaded if wanted.tp > 1 and traits(one.kind).sending]),
-            spec_digest=digest([system.digest for system in loaded], llm.decisive(), wanted.decisive()),
-            version=__version__,
-        ),
-        shown,
+    compared = Comparison(
+        model=llm.name,
+        batch=wanted.batch,
+        prompt_tokens=wanted.prompt,
+        generated_tokens=wanted.generate,
+        lm_head=bool(wanted.outside),
+        chunk=wanted.chunk,
+        tp=wanted.tp,
+        layers=wanted.layers,
+        every=wanted.every,
+        boundary=[part for part in PARTS if part != "links" or wanted.tp > 1 or _linked(found)],
+        systems=found,
+        notes=notes(loaded, wanted, found),
+        first=ran[0].system if ran else None,
+        why=why(ran, [one.name for one in loaded if wanted.tp > 1 and traits(one.kind).sending]),
+        spec_digest=digest([system.digest for system in loaded], llm.decisive(), wanted.decisive()),
+        version=__version__,
     )
+    compared.showing(shown)
+    return compared, shown
 
 
 def _linked(found: Sequence[Compared]) -> bool:

@@ -6,26 +6,26 @@ from concurrent.futures import ThreadPoolExecutor
 from math import ceil
 from typing import Any, TypeVar
 
-import msgspec
 import numpy as np
 
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec
 from pimloom.arch.system import System, spec_digest
 from pimloom.arch.version import __version__
+from pimloom.systems.devices.shown import WithSpans
 from pimloom.systems.serving.batching import POLICIES, Rules, Step, decode
 from pimloom.systems.serving.machine import Batch, Plan, Stepped, machine_of
 from pimloom.systems.serving.outcome import Batched, Spread
 from pimloom.systems.serving.workload import Workload
-from pimloom.systems.viewed import Viewed
 
 Asked = TypeVar("Asked")
 Found = TypeVar("Found")
 WARM_UP_OUTPUTS = 10  # mean outputs of iterations before those that count [assumed: long enough for a steady state]
 
 
-class Decoded(Viewed, msgspec.Struct, frozen=True, kw_only=True):
-    """Many decode iterations; fields as in CONVENTIONS.md."""
+class Decoded(WithSpans, frozen=True, kw_only=True):
+    """Many decode iterations; fields as in CONVENTIONS.md. spans: the simulated iteration in the middle; where prompts
+    are computed of those with a prompt in it (`phase` prefill) and of those without (decode)."""
 
     system: str
     model: str
@@ -57,22 +57,29 @@ class Decoded(Viewed, msgspec.Struct, frozen=True, kw_only=True):
 
 
 def decode_iterations(
-    system: System, llm: LlmSpec, workload: Workload, plan: Plan, progress: Callable[[int], None] = lambda done: None
+    system: System,
+    llm: LlmSpec,
+    workload: Workload,
+    plan: Plan,
+    progress: Callable[[int], None] = lambda done: None,
+    asked: list[Any] | None = None,
 ) -> tuple[Batched, list[Any]]:
     """Batch the requests of `workload` and simulate; returns what happened, and each simulated iteration: of an NPU or
-    a roofline a `Served`, of other devices a `Run`.
+    a roofline a `Served`, of other devices a `Run`. asked: filled with what was in each of them.
 
     Requests without arrivals of their own are kept alive: after a warm-up that is not simulated, in which a request
     that ends is replaced by a random row, a steady state. Raises UserError.
     """
     machine = machine_of(system, llm, plan)
     served: list[Any] = []
+    asked = [] if asked is None else asked
     most = llm.max_position_embeddings
     if plan.chunk:
         _check_positions(llm, workload)
 
     def step(*batch: Any) -> float:
-        served.append(machine.simulate(_batch(*batch)))
+        asked.append(_batch(*batch))
+        served.append(machine.simulate(asked[-1]))
         return served[-1].time_s
 
     rules = Rules(
@@ -92,13 +99,12 @@ def decode_iterations(
 
     if workload.timed or machine.in_order:
         return batched(step, progress), served
-    asked: list[Any] = []  # who is in the batch does not depend on the time that iterations take
 
     def note(*batch: Any) -> float:
         asked.append(_batch(*batch))
         return 0.0
 
-    batched(note, lambda done: None)
+    batched(note, lambda done: None)  # who is in the batch does not depend on the time that iterations take
     served += side_by_side(machine.simulate, asked, lambda done: progress((plan.iterations or 1) * done // len(asked)))
     times = iter([found.time_s for found in served])
     return batched(lambda *batch: next(times), lambda done: None), served

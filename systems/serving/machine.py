@@ -1,6 +1,6 @@
 """What decodes a batch: an NPU with or without PIM, or a GPU at its roofline."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol, cast
 
 import numpy as np
@@ -10,12 +10,14 @@ from pimloom.arch.llm import LlmSpec
 from pimloom.arch.system import RooflineSystem, System
 from pimloom.mappers.kv_pages import CacheRoom, KvPages, KvTokens
 from pimloom.systems.devices.device import Share, device_of
+from pimloom.systems.devices.npu_pim.device import decode_in_channels
 from pimloom.systems.devices.npu_pim.gpu import serve_gpu
 from pimloom.systems.devices.npu_pim.laid import channel_of, estimate_of
 from pimloom.systems.devices.npu_pim.parallel import check_pipeline, heaviest, serve_on_devices
 from pimloom.systems.devices.npu_pim.served import Served
 from pimloom.systems.devices.npu_pim.share import REMEDY, first_row, shard_of, tokens_that_fit, weight_bytes
 from pimloom.systems.devices.run import Run
+from pimloom.systems.devices.shown import Shown, few
 from pimloom.systems.devices.traits import traits
 from pimloom.workload.batch import Batch as Steps
 
@@ -89,6 +91,37 @@ def _device(system: System, llm: LlmSpec, plan: Plan) -> Machine:
         lambda tokens: tokens,
         device.in_order,
     )
+
+
+def step_of(system: System, llm: LlmSpec, plan: Plan, batch: Batch | Steps) -> Run:
+    """An iteration with its spans, as it runs on devices of its own. Raises UserError."""
+    share = Share(plan.tp, plan.layers, plan.fidelity)
+    if isinstance(batch, Batch) and traits(system.spec.kind).channels:
+        return decode_in_channels(system, llm, share, plan.pp, *batch)
+    steps = Steps.decode(batch.tokens.tolist()) if isinstance(batch, Batch) else batch
+    return device_of(system, llm, share).step(steps)
+
+
+class Middle(NamedTuple):
+    """Of the iterations with a prompt in them the one in the middle, and of those without."""
+
+    prefill: Steps | None
+    decode: Batch | Steps | None
+
+    @classmethod
+    def of(cls, batches: Sequence[Batch | Steps]) -> "Middle":
+        """Of these iterations, in their order."""
+        prompts = [each for each in batches if isinstance(each, Steps) and each.of("prefill").requests]
+        decode = [each for each in batches if isinstance(each, Batch) or not each.of("prefill").requests]
+        return cls(*(some[len(some) // 2] if some else None for some in (prompts, decode)))
+
+    def shown(self, system: System, llm: LlmSpec, plan: Plan) -> Shown:
+        """Both with their spans. Raises UserError."""
+        prefill = None
+        if self.prefill:
+            device = device_of(system, llm, Share(plan.tp, plan.layers, plan.fidelity))
+            prefill = device.step(few(device, self.prefill))
+        return Shown(system.name, prefill, step_of(system, llm, plan, self.decode) if self.decode else None)
 
 
 def serve_list(system: System, llm: LlmSpec, batch: Batch, plan: Plan) -> Served:

@@ -17,6 +17,7 @@ from pimloom.cycle_sim.npu_pim.machine import Account
 from pimloom.systems.devices.device import Capacity, Share
 from pimloom.systems.devices.npu_pim.exchange import ON_PIM
 from pimloom.systems.devices.npu_pim.outside import ARRAYS, LINK, VECTORS, Outside
+from pimloom.systems.devices.npu_pim.parallel import first_part
 from pimloom.systems.devices.npu_pim.serve import Iteration, Simulated, served_of, simulate
 from pimloom.systems.devices.npu_pim.served import sums
 from pimloom.systems.devices.npu_pim.share import shard_of, tokens_that_fit, weight_bytes
@@ -77,6 +78,19 @@ class NpuDevice:
 
 
 device = NpuDevice
+
+
+def decode_in_channels(
+    system: System, llm: LlmSpec, share: Share, pp: int, tokens: np.ndarray, channel: np.ndarray | None
+) -> Run:
+    """A decode iteration of requests that lie in these channels, None: where Algorithm 2 puts them; with `pp` groups of
+    devices the first micro-batch on the first of them. Raises UserError."""
+    system, tokens, channel, layers = first_part(
+        system, llm, tokens, channel, tp=share.tp, pp=pp, layers=share.layers
+    )
+    found = simulate(system, llm, tokens, channel, tp=share.tp, layers=layers)
+    macs = layer_macs(llm, Batch.decode(tokens.tolist()), Shard(tp=share.tp), layers)
+    return run_of(found, system, share, macs)
 
 
 def run_of(found: Iteration, system: System, share: Share, macs: int) -> Run:

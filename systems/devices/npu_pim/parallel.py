@@ -80,6 +80,19 @@ def serve_on_devices(
     return msgspec.structs.replace(whole, spec_digest=asked)
 
 
+def first_part(
+    system: System, llm: LlmSpec, tokens: np.ndarray, channel: np.ndarray | None, *, tp: int, pp: int, layers: int
+) -> tuple[System, np.ndarray, np.ndarray | None, int]:
+    """What the first group of devices does first: system, contexts and channels of its requests, its layers; with `pp`
+    of 1 all of the iteration. Raises UserError."""
+    if pp == 1:
+        return fitted(system, len(tokens)), tokens, channel, layers
+    tokens = attended(llm, tokens)
+    channel, cut = _micro_batches(shard_of(system, llm, tp), channel_of(system), tokens, channel, pp)
+    mine = cut[0]
+    return fitted(system, min(map(len, cut))), tokens[mine], channel[mine], len(stage_ranges(layers, pp)[0])
+
+
 def smallest_batch(
     system: System, llm: LlmSpec, tokens: np.ndarray, channel: np.ndarray | None, *, tp: int, pp: int
 ) -> int:

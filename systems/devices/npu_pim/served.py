@@ -12,7 +12,7 @@ from pimloom.arch.system import System, spec_digest
 from pimloom.arch.units import J_PER_PJ, S_PER_PS
 from pimloom.energy.ledger import Ledger
 from pimloom.systems.devices.npu_pim.energy import total_energy
-from pimloom.systems.viewed import Viewed
+from pimloom.systems.devices.shown import WithSpans
 
 ENERGIES = ("energy_pj_by_cause", "iteration_energy_by_cause_j", "iteration_energy_j", "energy_per_token_j", "power_w")
 
@@ -28,7 +28,7 @@ class LayerKind(msgspec.Struct, frozen=True):
     operators_cyc: dict[str, int]
 
 
-class Served(Viewed, msgspec.Struct, frozen=True, kw_only=True):
+class Served(WithSpans, frozen=True, kw_only=True):
     """One layer of one decode iteration. Names end in their unit; cycles are clocks of the memory, of `clock_ps`.
 
     stages_cyc: time of each stage, one after the other; operators_cyc: of each operator, by stage, of PIM's from
@@ -46,7 +46,8 @@ class Served(Viewed, msgspec.Struct, frozen=True, kw_only=True):
     iteration_cyc, not in stages_cyc; link_bytes, link_j: over the links of all tp devices. pp: devices, or groups of
     tp, one behind the other; see `parallel`. bubble: share of their time without a micro-batch. workload: where the
     requests of a data set or a trace came from. layer_kinds: where layers differ, each kind of them; stages_cyc,
-    operators_cyc, total_cyc, commands, memory_requests and energy_pj_by_cause are then sums over these.
+    operators_cyc, total_cyc, commands, memory_requests and energy_pj_by_cause are then sums over these. spans: of the
+    iteration; with pp > 1 of its first micro-batch on the first group.
     """
 
     system: str
