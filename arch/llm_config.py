@@ -2,12 +2,12 @@
 
 import json
 from collections.abc import Iterable
-from difflib import SequenceMatcher, get_close_matches
 from pathlib import Path
 from typing import Any, NoReturn
 
 from pimloom.arch.document import nearest, short
 from pimloom.arch.error import UserError
+from pimloom.arch.llm_nearest import nearest_type
 from pimloom.arch.llm_types import COMMON_KEYS, DEFAULTS, FIXED, KEYS
 from pimloom.arch.load import load_json
 
@@ -43,7 +43,7 @@ class Config:
             self.tree, self.prefix = {"model_type": "gemma3_text"} | self.tree["text_config"], "text_config."
         self.model_type = self.tree["model_type"]
         if self.model_type not in list(KEYS):
-            self.fail("model_type", f"one of {supported}", _nearest_type(self.tree))
+            self.fail("model_type", f"one of {supported}", nearest_type(self.tree, SIZES))
 
     def fail(self, key: str, expected: str, remedy: str = "") -> NoReturn:
         got = _shown(self.tree.get(key))
@@ -103,20 +103,6 @@ class Config:
         if type(value) not in (int, float) or not 0 < value <= 1:
             self.fail(key, _EXPECTED[float])
         return float(value)
-
-
-def _nearest_type(tree: dict[str, Any]) -> str:
-    """The known type whose file would look most like this one, and the keys that it would need besides."""
-    missing = {}
-    for kind, renamed in KEYS.items():
-        needed = [f for f in SIZES if f not in FIXED[kind] and f not in DEFAULTS[kind]]
-        spelled = [{**COMMON_KEYS, **renamed}.get(f, (f,)) for f in needed]
-        missing[kind] = [keys[0] for keys in spelled if not any(k in tree for k in keys)]
-    name = str(tree["model_type"])
-    like = get_close_matches(name, KEYS, 1)
-    kind = min(KEYS, key=lambda k: (len(missing[k]), k not in like, -SequenceMatcher(None, name, k).ratio()))
-    need = f", which would need {', '.join(missing[kind])} besides" if missing[kind] else ""
-    return f"; nearest: {kind}{need}"
 
 
 def _shown(value: Any) -> str:

@@ -97,6 +97,47 @@ def test_active_weights(name: str, total: float, active: float) -> None:
     assert active * 1e9 - embedding * 1.01 < active_parameters(llm) * 1.005 and active_parameters(llm) < active * 1.01e9
 
 
+LLAMA_LIKE = {"num_attention_heads": 32, "rms_norm_eps": 1e-5, "hidden_size": 4096, "intermediate_size": 11008}
+
+
+@pytest.mark.parametrize(
+    ("kind", "keys", "nearest"),
+    [
+        ("llama4", {"text_config": {**LLAMA_LIKE, "model_type": "llama4_text"}}, "mixtral, which has no shared expert"),
+        ("llama4_text", LLAMA_LIKE, "mixtral, which has no shared expert and no chunked attention"),
+        ("qwen2_moe", {**LLAMA_LIKE, "num_experts": 60}, "qwen3_moe, which has no shared expert"),
+        ("mamba", {"hidden_size": 768, "state_size": 16, "num_hidden_layers": 24}, "none: "),
+        ("bert", {"num_attention_heads": 12, "hidden_size": 768}, "none: "),
+        ("granite", LLAMA_LIKE, "llama, "),
+        ("olmo", LLAMA_LIKE, "olmo2"),
+        ("unheard", LLAMA_LIKE, "llama"),
+        ("unheard", {**LLAMA_LIKE, "num_local_experts": 8}, "mixtral"),
+        ("unheard", {key: 12 for key in LLAMA_LIKE if key != "rms_norm_eps"} | {"num_hidden_layers": 2}, "gpt_neox"),
+        ("gpt-2", {"n_head": 12, "n_embd": 768, "n_layer": 12}, "gpt2"),
+        ("lama", {}, "llama"),
+    ],
+)
+def test_the_nearest_type_is_of_the_same_family_or_structure(kind: str, keys: dict, nearest: str, tmp_path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": kind, **keys}))
+    with pytest.raises(UserError, match=f"at \\$.model_type: .*; nearest: {nearest}"):
+        load_llm(tmp_path)
+
+
+def test_nothing_is_near_to_a_name_alone(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "xyz"}')
+    with pytest.raises(UserError, match='got "xyz"$'):
+        load_llm(tmp_path)
+
+
+def test_published_gpt_oss_says_how_to_model_it(tmp_path: Path) -> None:
+    published = tree("gpt-oss-20b") | {"quantization_config": {"quant_method": "mxfp4"}}
+    (tmp_path / "config.json").write_text(json.dumps(published))
+    with pytest.raises(UserError, match="quantised weights are not modelled: set it to null to model the same weights"):
+        load_llm(tmp_path)
+    (tmp_path / "config.json").write_text(json.dumps(published | {"quantization_config": None}))
+    assert load_llm(tmp_path).num_experts == 32
+
+
 def test_caches_have_the_published_size() -> None:
     """Insights into DeepSeek-V3 (arXiv:2505.09343), table 1: 70.272 KB a token, Llama 3.1 405B 516.096 KB, BF16."""
     assert kv_bytes_per_token(load_llm(HERE / "models" / "deepseek-v3.json")) == 70_272
@@ -117,10 +158,12 @@ def test_others_are_refused_by_one_line_that_names_the_key(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "nearest"),
     [
-        ("bloom-7b1", "falcon"),
-        ("gpt-j-6b", "gpt2"),
-        ("phi-2", "phi3"),
-        ("llava-1.5-7b", ".*, which would need .*n_layer.* besides"),
+        ("bloom-7b1", "falcon, which has no norm behind the embedding and no ALiBi"),
+        ("mpt-7b", "falcon, which has no ALiBi, and would need num_hidden_layers, .* besides"),
+        ("gpt-j-6b", "gpt_neox, which has a norm more in each layer, and would need num_hidden_layers, .* besides"),
+        ("phi-2", "gpt_neox, which has a norm more in each layer"),
+        ("t5-base", "none: models are decoders with attention in every layer here"),
+        ("llava-1.5-7b", "llama, its text_config: write that into a file of its own"),
     ],
 )
 def test_an_unknown_type_names_the_one_whose_keys_come_closest(name: str, nearest: str) -> None:
