@@ -128,7 +128,11 @@ def _part(
     if device.endswith((".yaml", ".yml")) and document.sources[place].file != SET:
         device = str(Path(document.file).parent / device)  # a path in a file starts at that file
     try:
-        found = part_of(part(device), below)
+        sheet = part(device)
+    except UserError as error:
+        document.fail(place, str(error))
+    try:
+        found = part_of(sheet, below)
     except UserError as error:
         raise UserError(str(error).replace("--set ", f"--set memories.{name}.", 1)) from None
     return found.value, found.sources

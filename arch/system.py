@@ -143,6 +143,17 @@ class System:
             raise UserError(f"{self.name}: expected a system of kind {', '.join(kinds)}, got {self.kind}")
         return self.spec
 
+    def where(self, place: str) -> str:
+        """How an error names a place: by its line, by `--set`, or where nobody wrote it by the system.
+
+        >>> load_system("gpu_a100").where("power_w").split("/")[-1]
+        'gpu_a100.yaml:10: at $.power_w'
+        """
+        source = self.sources.get(place)
+        if source is None or not (source.line or source.file == SET):
+            return f"{self.name}: {place}"
+        return f"{SET} {place}" if source.file == SET else f"{source.file}:{source.line}: at $.{place}"
+
     @property
     def memory(self) -> Part:
         """The part of a system that has one. Raises UserError if it has none."""

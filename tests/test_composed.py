@@ -233,10 +233,11 @@ def test_what_is_refused(changes: list[tuple[str, str]], said: str, tmp_path: Pa
     with pytest.raises(UserError) as caught:
         run(toy(tmp_path, *changes), Batch.decode([9]))
     assert said in str(caught.value) and "\n" not in str(caught.value)
+    assert re.match(r"\S+/toy\.yaml:\d+: at \$\.\w+", str(caught.value))
 
 
 def test_what_does_not_fit(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"memories.card has 4,294,967,296 bytes, .* of weights and .* there"):
+    with pytest.raises(UserError, match=r":\d+: at \$.memories.card: has 4,294,967,296 bytes, .* weights and .* there"):
         run(toy(tmp_path), Batch.decode([9]), MIXTRAL, layers=32)
     with pytest.raises(UserError, match="divisor of the 12 heads"):
         run(toy(tmp_path), Batch.decode([9]), tp=5)

@@ -124,5 +124,5 @@ def test_without_what_stands_outside_the_layers(text: str, llm: LlmSpec, tmp_pat
 
 def test_an_lm_head_that_does_not_fit_beside_pim(tmp_path: Path) -> None:
     (tmp_path / "large.json").write_text(json.dumps(CONFIG | {"vocab_size": 40_000_000}))
-    with pytest.raises(UserError, match=r"memories\.\w+ has .* of weights"):
+    with pytest.raises(UserError, match=r"memories\.\w+: has .* of weights"):
         composed(tmp_path, BESIDE, load_llm(tmp_path / "large.json")).step(Batch.decode([9]))

@@ -12,8 +12,8 @@ from pimloom.systems.devices.npu_pim.served import LayerKind, Served
 from pimloom.systems.serving.decoding import Decoded
 
 
-def show_served(found: Served) -> None:
-    """Print stages, operators and energy of an iteration."""
+def show_served(found: Served, of_energy: str | None = None) -> None:
+    """Print stages, operators and energy of an iteration. of_energy: why there is none."""
     plan = stages_of(found.stages_cyc)
     if found.workload is not None:
         show_source(found.workload)
@@ -61,7 +61,7 @@ def show_served(found: Served) -> None:
     if found.energy_pj_by_cause is not None:
         _show_energy(found, shown)
     elif found.pp == 1:
-        show_line("no energy: the system has no energy section, or its part gives no currents")
+        show_line(of_energy or "no energy: the system has no energy section, or its part gives no currents")
 
 
 def _ms(found: Served, cycles: int) -> float:

@@ -5,8 +5,8 @@ from pimloom.reports.terminal.tables import show_line
 from pimloom.systems.serving.generation import Generated
 
 
-def show_generated(found: Generated) -> None:
-    """Print times and energy."""
+def show_generated(found: Generated, of_energy: str | None = None) -> None:
+    """Print times and energy. of_energy: why there is none, or what is not in it."""
     show_line(
         f"{found.model} on {found.system}, {found.fidelity}: {found.batch:,} requests, prompts of "
         f"{found.prompt_tokens:,} tokens, {found.generated_tokens:,} tokens generated of each, tensor parallel over "
@@ -25,9 +25,11 @@ def show_generated(found: Generated) -> None:
         f"{found.simulated_iterations:,} different ones simulated"
     )
     if found.energy_j is None or found.energy_per_token_j is None or found.prompt_energy_j is None:
-        show_line("no energy: the system or its part does not give what it needs")
+        show_line(of_energy or "no energy: the system or its part does not give what it needs")
         return
     show_line(
         f"energy {found.energy_j:,.3f} J of all devices, {found.prompt_energy_j:,.3f} J of it prompts; "
         f"{found.energy_per_token_j / J_PER_MJ:,.3f} mJ per generated token; power {found.power_w:,.1f} W"
     )
+    if of_energy:
+        show_line(of_energy)

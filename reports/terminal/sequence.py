@@ -6,8 +6,8 @@ from pimloom.reports.terminal.tables import show_line, show_rows
 from pimloom.systems.devices.result import Result
 
 
-def show_result(result: Result) -> None:
-    """Print one result: headline figures, then latency and energy by part."""
+def show_result(result: Result, of_energy: str | None = None) -> None:
+    """Print one result: headline figures, then latency and energy by part. of_energy: why there is none."""
     work = result.workload
     said = tokens_said(work.prompt_tokens, work.generated_tokens)
     rows = [
@@ -28,6 +28,8 @@ def show_result(result: Result) -> None:
                 for name, part in parts.items()
             ]
             show_rows(columns, shares)
+    if of_energy:
+        show_line(of_energy)
     if result.cycles is not None:
         show_line(f"spec digest {result.spec_digest}, pimloom {result.version}, seed {result.seed}")
 

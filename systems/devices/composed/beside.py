@@ -47,18 +47,19 @@ class Beside:
 
     def _checked(self, share: Share) -> tuple[str, str]:
         """The arrays and the PIM. Raises UserError for what the engine does not do."""
-        spec, name = self._spec, self.system.name
+        spec, where = self._spec, self.system.where
         arrays = [key for key, unit in spec.units.items() if isinstance(unit, ArraysUnit)]
         others = [key for key in spec.units if key not in arrays]
         if len(arrays) != 1 or len(others) != 1:
-            raise UserError(f"{name}: units: {POSSIBLE}; expected one unit of each")
+            raise UserError(f"{where('units')}: {POSSIBLE}; expected one unit of each")
         if spec.overlap == "serial" or spec.how.heads != "whole" or spec.how.experts != "one unit":
-            raise UserError(f"{name}: overlap: {POSSIBLE}, heads beside heads; expected concurrent or sub_batches: n")
+            said = "heads beside heads; expected concurrent or sub_batches: n"
+            raise UserError(f"{where('overlap')}: {POSSIBLE}, {said}")
         figures = {f"units.{key}.power_w": spec.units[key].power_w for key in spec.units}
         figures |= {f"memories.{key}.pj_per_bit": memory.pj_per_bit for key, memory in spec.memories.items()}
         for place, figure in figures.items():
             if figure is not None:
-                raise UserError(f"{name}: {place}: of arrays beside PIM no energy is told; leave it out")
+                raise UserError(f"{where(place)}: of arrays beside PIM no energy is told; leave it out")
         return arrays[0], others[0]
 
     def _check_runs(self, phase: str, found: Sequence[Op], arrays: str, pim: str) -> None:
@@ -67,7 +68,7 @@ class Beside:
                 continue
             wanted = pim if op.kind in ("score", "value") and phase == "decode" else arrays
             if units_of(self._spec, phase, op) != (wanted,):
-                raise UserError(f"{self.system.name}: runs.{phase}: {POSSIBLE}; expected {op.kind}: {wanted}")
+                raise UserError(f"{self.system.where(f'runs.{phase}')}: {POSSIBLE}; expected {op.kind}: {wanted}")
 
     def can_run(self, ops: Sequence[Op]) -> str | None:
         """See `Device`."""

@@ -41,10 +41,11 @@ class Work(NamedTuple):
 @dataclass
 class Flow:
     """The tasks of one part of a batch, in the order in which they are added. home: the memory of keys and values;
-    part: its number among those that take turns; devices: those that share the model."""
+    part: its number among those that take turns; where: how an error names the links;
+    devices: those that share the model."""
 
     spec: ComposedSystem
-    system: str
+    where: str
     home: str
     part: int
     devices: int
@@ -104,20 +105,20 @@ class Flow:
     def _over(
         self, one: str, other: str, n_bytes: int, after: tuple[int, ...], what: str, order: tuple[int, ...]
     ) -> int:
-        name, wire = wire_between(self.spec, self.system, one, other)
+        name, wire = wire_between(self.spec, self.where, one, other)
         link = Link(wire.gbps, wire.latency_ns, wire.pj_per_bit or 0, "ring")
         task = Task(f"{name} to {other}", bits_ps(link, n_bytes), after, latency_ps(link))
         self.work.append(Work(task, what, order, Price(task.ps), name, n_bytes))
         return len(self.work) - 1
 
 
-def wire_between(spec: ComposedSystem, system: str, one: str, other: str) -> tuple[str, Wire]:
+def wire_between(spec: ComposedSystem, where: str, one: str, other: str) -> tuple[str, Wire]:
     """The link of two memories. Raises UserError if there is none."""
     for name, wire in spec.links.items():
         if {*wire.between} == {one, other}:
             return name, wire
     raise UserError(
-        f"{system}: units of {one} and {other} exchange data and no link joins these memories; add one below links, or "
+        f"{where}: units of {one} and {other} exchange data and no link joins these memories; add one below links, or "
         "let these operators run on units of one memory"
     )
 

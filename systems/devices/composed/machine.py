@@ -52,7 +52,7 @@ class Machine:
         for phase, found in made.items():
             if why := self._refused(phase, found):
                 raise UserError(why)
-        self.home = home_of(system.name, self.spec, made)
+        self.home = home_of(system, self.spec, made)
         self.weight_bytes = weights(self.spec, made)
         self._plans = {phase: Plan(self.spec, self.units, phase) for phase in self.spec.runs}
 
@@ -80,7 +80,7 @@ class Machine:
     def check_phase(self, phase: str) -> None:
         """Raise UserError for a phase that the system does not run."""
         if phase not in self.spec.runs:
-            raise UserError(f"{self.system.name}: a step of {phase}, and runs has no {phase}; add it")
+            raise UserError(f"{self.system.where('runs')}: a step of {phase}, and runs has no {phase}; add it")
 
     def _scheduled(self, batch: Batch, parts: Sequence[Sequence[Op]]) -> Run:
         flows = [self._flow(phase_of(batch), made, i) for i, made in enumerate(parts)]
@@ -107,16 +107,17 @@ class Machine:
             if not names:
                 known = ", ".join(self.spec.runs[phase])
                 return (
-                    f"{self.system.name}: runs.{phase}: no unit for {op.kind} ({op.name}), there are {known}; add "
+                    f"{self.system.where(f'runs.{phase}')}: no unit for {op.kind} ({op.name}), there are {known}; add "
                     f"{op.kind} or all"
                 )
             for name in names if op.kind not in LINKS else ():
                 if why := self.units[name].refuses(op):
-                    return f"{self.system.name}: runs.{phase}: {name} cannot run {op.kind} ({op.name}): {why}"
+                    return f"{self.system.where(f'runs.{phase}')}: {name} cannot run {op.kind} ({op.name}): {why}"
         return None
 
     def _flow(self, phase: str, made: Sequence[Op], part: int) -> list[Work]:
-        flow = Flow(self.spec, self.system.name, self.home, part, self.share.tp, [])
+        where = self.system.where("links" if self.spec.links else "memories")
+        flow = Flow(self.spec, where, self.home, part, self.share.tp, [])
         known = dict[tuple[int, ...], list[Node]]()
         for layer, group in groupby(in_order(made), lambda one: one[0]):
             found = [op for _, op in group]

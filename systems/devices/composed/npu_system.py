@@ -43,5 +43,5 @@ def npu_system(system: System, name: str, pim: str | None = None, sub_batches: i
         check_machine(found, part)
     except UserError as error:
         said = str(error).replace("dram.", f"memories.{unit.memory}.").replace("npu.", f"units.{name}.")
-        raise UserError(f"{system.name}: {said}") from None
+        raise UserError(f"{system.where(f'units.{name}')}: {said}") from None
     return System(system.name, found, part, system.sources)

@@ -33,7 +33,7 @@ def memory_bytes(system: System, spec: ComposedSystem, name: str) -> int:
     return memory.bytes  # type: ignore[union-attr]
 
 
-def home_of(system: str, spec: ComposedSystem, made: Mapping[str, Sequence[Op]]) -> str:
+def home_of(system: System, spec: ComposedSystem, made: Mapping[str, Sequence[Op]]) -> str:
     """The memory of keys and values: of the unit that multiplies by them in decode, or in the first phase there is.
 
     Raises UserError if that is not one memory, or if a unit of another one is to write them.
@@ -44,8 +44,8 @@ def home_of(system: str, spec: ComposedSystem, made: Mapping[str, Sequence[Op]])
     }
     if len(set(wanted.values())) > 1:
         raise UserError(
-            f"{system}: runs.{phase}: score runs at {wanted['score']}, value at {wanted['value']}; keys and values lie "
-            "in one memory, expected units of one"
+            f"{system.where(f'runs.{phase}')}: score runs at {wanted['score']}, value at {wanted['value']}; keys and "
+            "values lie in one memory, expected units of one"
         )
     home = wanted["score"]
     for at, ops in made.items():
@@ -53,7 +53,7 @@ def home_of(system: str, spec: ComposedSystem, made: Mapping[str, Sequence[Op]])
             (name,) = units_of(spec, at, op) if op.kind == "cache_write" else (None,)
             if name is not None and spec.units[name].memory != home:
                 raise UserError(
-                    f"{system}: runs.{at}: {name} is to write keys and values into {home}, which is not its memory; "
+                    f"{system.where(f'runs.{at}')}: {name} is to write keys and values into {home}, not its memory; "
                     f"expected cache_write on a unit of {home}"
                 )
     return home
@@ -90,6 +90,6 @@ def check_fits(system: System, spec: ComposedSystem, llm: LlmSpec, held: Mapping
         if n + cache > there:
             of_cache = f" and {cache:,} of keys and values" if cache else ""
             raise UserError(
-                f"{system.name}: memories.{name} has {there:,} bytes, {llm.name} needs {n:,} of weights{of_cache} "
+                f"{system.where(f'memories.{name}')}: has {there:,} bytes, {llm.name} needs {n:,} of weights{of_cache} "
                 "there; take more channels, more devices (--tp), fewer requests or fewer tokens"
             )

@@ -1,0 +1,62 @@
+"""Why a system's results have no energy, or not all of it: the keys that it does not give."""
+
+from collections.abc import Iterable
+
+from pimloom.arch.composition import ComposedSystem
+from pimloom.arch.composition_check import hands_over
+from pimloom.arch.npu_pim import NpuPimSystem
+from pimloom.arch.part import Part
+from pimloom.arch.system import System
+from pimloom.energy.dram import NEEDED
+from pimloom.energy.pim import CURRENTS
+
+
+def why_no_energy(system: System, tp: int = 1) -> str | None:
+    """The keys without which no energy is told, with `tp` devices; None if none is missing.
+
+    >>> from pimloom.arch.system import load_system
+    >>> why_no_energy(load_system("npu_only", {"dram.part": "hbm3_6400"}))
+    'no energy: dram.part hbm3_6400 gives no dram.current.IDD0, IDD2N, IDD3N, IDD4R, IDD4W, IDD5B'
+    """
+    if system.kind == "composed":
+        return _of_composed(system, tp)
+    if system.kind == "npu_pim":
+        spec = system.of_kind(NpuPimSystem)
+        if spec.energy is None:
+            return "no energy: the system gives no key energy (comp_reads, pj_per_mac and others; see neupims.yaml)"
+        return _of_part(system, spec.dram.part, NEEDED)
+    return None if system.part is None else _of_part(system, system.spec.dram.part, CURRENTS)  # type: ignore[union-attr]
+
+
+def without_standby(part: Part) -> bool:
+    """Whether a part gives no currents of standby."""
+    return not {"IDD2N", "IDD3N"} <= part.current.keys()
+
+
+def standby_note(system: System) -> str | None:
+    """What standby is missing in the energy of a composed system; None if none is, or if there is no energy at all."""
+    if system.kind != "composed" or why_no_energy(system):
+        return None
+    spec = system.of_kind(ComposedSystem)
+    names = [name for name in spec.memories if name not in system.parts or without_standby(system.parts[name])]
+    if not names:
+        return None
+    return f"energy is without standby of {', '.join(names)}: only parts with currents (IDD2N, IDD3N) have one"
+
+
+def _of_part(system: System, name: str, needed: Iterable[str]) -> str | None:
+    missing = sorted(name for name in needed if name not in system.memory.current)
+    return f"no energy: dram.part {name} gives no dram.current.{', '.join(missing)}" if missing else None
+
+
+def _of_composed(system: System, tp: int) -> str | None:
+    spec = system.of_kind(ComposedSystem)
+    if hands_over(spec, system.parts):
+        return "no energy: of arrays beside PIM none is told"
+    figures = {f"units.{name}.power_w": unit.power_w for name, unit in spec.units.items()}
+    figures |= {f"memories.{name}.pj_per_bit": memory.pj_per_bit for name, memory in spec.memories.items()}
+    figures |= {f"links.{name}.pj_per_bit": wire.pj_per_bit for name, wire in spec.links.items()}
+    if spec.peers is not None and tp > 1:
+        figures["peers.pj_per_bit"] = spec.peers.pj_per_bit
+    missing = [place for place, figure in figures.items() if figure is None]
+    return f"no energy: the system gives no {', '.join(missing)}" if missing else None

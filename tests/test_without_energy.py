@@ -1,0 +1,58 @@
+"""Where a result has no energy, or not all of it, what is printed names the key that would give it."""
+
+from pathlib import Path
+
+import pytest
+
+import pimloom
+from pimloom.arch.system import load_system
+from pimloom.systems.devices.without_energy import standby_note, why_no_energy
+from tests.command import call
+from tests.test_composed import TOY
+
+CARD = "examples/systems/pim_card.yaml"
+
+
+def test_pim_gpt_names_the_currents_of_its_part(tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    text = Path("arch/systems/pim_gpt.yaml").read_text()
+    assert "part: gddr6_pim_gpt" in text
+    file.write_text(text.replace("part: gddr6_pim_gpt", "part: gddr6_aim"))
+    done = call("run", file, "--model", "gpt2", "--generate", "1")
+    said = "no energy: dram.part gddr6_aim gives no dram.current.IDD0, IDD3N, IDD4R, IDD4W, IDD5B"
+    assert done.code == 0 and said in " ".join(done.out.split())
+
+
+def test_an_npu_names_its_section_or_its_currents() -> None:
+    hbm3 = {"dram.part": "hbm3_6400"}
+    work = ("--model", "gpt2", "--prompt", "8", "--generate", "1", "--layers", "1")
+    done = call("run", "npu_only", *work, "--set", "dram.part=hbm3_6400")
+    assert "no energy: dram.part hbm3_6400 gives no dram.current.IDD0" in done.out, done
+    assert why_no_energy(load_system("npu_only")) is None
+    assert (why_no_energy(load_system("npu_only", hbm3)) or "").startswith("no energy: dram.part hbm3_6400")
+
+
+def test_a_composed_system_names_units_memories_and_links() -> None:
+    said = "no energy: the system gives no units.pim.power_w, units.host.power_w, memories.card.pj_per_bit, "
+    said += "memories.ddr4.pj_per_bit, links.pcie.pj_per_bit"
+    done = call("run", CARD, "--model", "gpt2", "--prompt", "8", "--generate", "1", "--layers", "1")
+    assert said in " ".join(done.out.split()), done
+    found = pimloom.compare([CARD, "gpu_a100"], model="gpt2", prompt=8, generate=1)
+    assert f"pim_card: {said}." in found.notes
+
+
+def test_what_has_all_its_energy_says_nothing(tmp_path: Path) -> None:
+    for name in ("pim_gpt", "neupims", "npu_pim", "npu_only", "gpu_a100"):
+        assert why_no_energy(load_system(name), 4) is None and standby_note(load_system(name)) is None
+    (tmp_path / "toy.yaml").write_text(TOY)
+    toy = load_system(str(tmp_path / "toy.yaml"))
+    assert why_no_energy(toy, 2) is None
+    assert standby_note(toy) == "energy is without standby of host: only parts with currents (IDD2N, IDD3N) have one"
+
+
+@pytest.mark.parametrize("key", ["power_w: 7", "pj_per_bit: 3", "pj_per_bit: 5"])
+def test_each_key_that_is_named_is_the_one_that_lacks(key: str, tmp_path: Path) -> None:
+    (tmp_path / "toy.yaml").write_text(TOY.replace(f", {key}", ""))
+    places = {"power_w: 7": "units.pim.power_w", "pj_per_bit: 3": "memories.card.pj_per_bit"}
+    found = why_no_energy(load_system(str(tmp_path / "toy.yaml")))
+    assert found == f"no energy: the system gives no {places.get(key, 'links.pcie.pj_per_bit')}"
