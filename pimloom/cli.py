@@ -247,11 +247,11 @@ def trace(
 def explain(
     field: Annotated[
         str | None,
-        typer.Argument(help="Dotted field, what it begins with (faults), or a standard such as ddr4; else all."),
+        typer.Argument(help="Field of a system or a result, what it begins with (faults), or a standard; else all."),
     ] = None,
     json: Json = None,
 ) -> Answer:
-    """Explain a field: meaning, unit, values, source, rules; or a standard: what is modelled, and what not."""
+    """Explain a field of a system: meaning, unit, values, source, rules; or of a result; or what a standard models."""
     from pimloom.commands.catalogue import explained
 
     return give(explained(field), json)

@@ -41,6 +41,7 @@ from pimloom.arch.system import (
 from pimloom.arch.table import standard_of
 from pimloom.arch.training import Recipe, Training, TrainingGpu, load_training
 from pimloom.arch.units import PS_PER_NS, PS_PER_US, Time
+from pimloom.reports.explain_result import result_fields
 from pimloom.reports.explain_standard import standards
 
 FOLDERS: Mapping[type, str] = {Part: "parts", Optics: "parts", Policy: "controllers", Training: "gpus"}
@@ -68,7 +69,9 @@ def explain(field: str) -> Explanation:
     """Explain a dotted field such as `dram.timing.tCCD_L` or `npu.clock_mhz`. Raises UserError with near names."""
     meanings = all_fields()
     if field not in meanings:
-        raise UserError(f"no field {field!r}{nearest(field, meanings)}; `pimloom explain` lists all")
+        near = nearest(field, [*meanings, *result_fields()])
+        listed = "`pimloom explain` lists those of systems, CONVENTIONS.md those of results"
+        raise UserError(f"no field {field!r}{near}; {listed}")
     return Explanation(field, meanings[field], _values(field), _rules(field))
 
 

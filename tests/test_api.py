@@ -1,6 +1,7 @@
 """The Python API: results as a table, batches as the command runs them, and arguments of the right kind."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,13 @@ import pytest
 
 import pimloom
 from pimloom.arch.error import UserError
+from pimloom.reports.explain import fields_below
+from pimloom.systems.devices.npu_pim.served import Served
+from pimloom.systems.devices.result import Result
+from pimloom.systems.memory.outcome import Outcome
+from pimloom.systems.serving.comparing import Compared, Comparison
+from pimloom.systems.serving.decoding import Decoded
+from pimloom.systems.serving.generation import Generated
 from tests.command import call
 
 
@@ -189,3 +197,22 @@ def test_errors_of_users_have_a_name_at_the_top() -> None:
     with pytest.raises(pimloom.UserError, match="nearest: gpt2"):
         pimloom.run("pim_gpt", model="gtp2", generate=1)
     assert pimloom.UserError is UserError
+
+
+def test_explain_has_the_fields_of_results_from_the_conventions() -> None:
+    """Each field of each kind of result is explained, in the words of CONVENTIONS.md, which the package carries."""
+    kinds = (Result, Generated, Served, Decoded, Comparison, Compared, Outcome)
+    text = " ".join((Path(__file__).parents[1] / "CONVENTIONS.md").read_text().replace("`", "").split())
+    for field in {name for kind in kinds for name in kind.__struct_fields__}:
+        if fields_below(field):  # such as workload: a system has it, too, and more below it
+            continue
+        found = pimloom.explain(field)
+        assert found.meanings, field
+        for meaning in found.meanings:
+            assert " ".join(meaning.rpartition("): ")[2].split()) in text, (field, meaning)
+    said = pimloom.explain("time_per_output_token_s")
+    assert said.unit == "s" and said.meanings[0].startswith("The result of a sequence: time_per_output_token_s (number")
+    assert pimloom.explain("bound_share").meanings[0].startswith("One workload on several systems: prefill, decode")
+    assert pimloom.explain("energy_by_cause_j.mac").unit == "J"
+    with pytest.raises(pimloom.UserError, match="no field 'latency_ms'; nearest: latency_s"):
+        pimloom.explain("latency_ms")

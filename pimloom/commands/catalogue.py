@@ -16,10 +16,12 @@ def listing() -> Answer:
 
 
 def explained(field: str | None) -> Answer:
-    """A field, those below what it begins with, or a standard; all fields for None. Raises UserError."""
+    """A field of a system or a result, those below what it begins with, or a standard; all fields of systems for None.
+    Raises UserError."""
     from pimloom.reports.explain import all_fields, explain, fields_below
+    from pimloom.reports.explain_result import explain_result
     from pimloom.reports.explain_standard import explain_standard, standards
-    from pimloom.reports.terminal.catalogue import show_explanation, show_standard
+    from pimloom.reports.terminal.catalogue import show_explanation, show_result_field, show_standard
 
     if field is None:
         return _meanings(all_fields())
@@ -28,9 +30,15 @@ def explained(field: str | None) -> Answer:
         return Answer(standard._asdict(), lambda: show_standard(standard))
     if below := fields_below(field):
         return _meanings(below)
+    of_result = explain_result(field)
+    if of_result and field not in all_fields():
+        return Answer(of_result._asdict(), lambda: show_result_field(of_result))
     found = explain(field)
     values = [value._asdict() for value in found.values]
-    return Answer(found._asdict() | {"values": values}, lambda: show_explanation(found), values)
+    if not of_result:
+        return Answer(found._asdict() | {"values": values}, lambda: show_explanation(found), values)
+    both = found._asdict() | {"values": values, "meanings": of_result.meanings}
+    return Answer(both, lambda: (show_explanation(found), show_result_field(of_result)), values)
 
 
 def _meanings(fields: Mapping[str, str]) -> Answer:

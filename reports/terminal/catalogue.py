@@ -9,6 +9,7 @@ from pimloom.arch.policy import load_policy
 from pimloom.arch.system import list_names, load_part, load_system
 from pimloom.arch.training import load_training
 from pimloom.reports.explain import Explanation
+from pimloom.reports.explain_result import ResultField
 from pimloom.reports.explain_standard import Explained
 from pimloom.reports.studies import studies
 from pimloom.reports.terminal.tables import show_line, show_rows
@@ -61,6 +62,13 @@ def show_explanation(found: Explanation) -> None:
         show_rows([(field, heading, "") for field, heading in headings], [value._asdict() for value in found.values])
     for rule in found.rules:
         show_line(f"rule: {rule}")
+
+
+def show_result_field(found: ResultField) -> None:
+    """Print what a field of a result means in each kind of result."""
+    show_line(found.field + (f" [{found.unit}]" if found.unit else ""))
+    for meaning in found.meanings:
+        show_line(meaning)
 
 
 def show_standard(found: Explained) -> None:
