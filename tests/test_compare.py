@@ -1,6 +1,8 @@
 """`pimloom compare`: one workload on several systems."""
 
 import json
+import re
+from html import unescape
 from math import fsum
 from pathlib import Path
 
@@ -147,3 +149,13 @@ def test_why_names_what_is_gained_and_lost():
         "a is bound by compute, which would take 50 % of the time at full rate by itself; b is bound by link, which "
         "would take 50 % of the time at full rate by itself."
     )
+
+
+def test_every_table_and_figure_of_the_page_has_a_caption(tmp_path: Path) -> None:
+    """Columns of parts without any figure are left out, and what was asked is counted as people do."""
+    found = pimloom.compare(["pim_gpt", "gpu_a100"], model="gpt2", prompt=4, generate=2, html=tmp_path / "page")
+    text = (tmp_path / "page" / "index.html").read_text()
+    captions = re.findall(r"<b>(?:Table|Figure) \d+\.</b>(.*?)</(?:div|figcaption)>", text, re.DOTALL)
+    assert len(captions) == 7 and all(re.search(r"\w{3}", re.sub(r"<[^>]*>", "", caption)) for caption in captions)
+    assert "1 request, prompts of 4 tokens" in text and "1 requests" not in text and ">host<" not in text
+    assert all(note in unescape(text) for note in found.notes)

@@ -5,11 +5,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pimloom.arch.files import prepare_folder, write_atomic
+from pimloom.arch.name_units import counted
 from pimloom.arch.units import J_PER_MJ, S_PER_MS
 from pimloom.reports.compare.steps import decode_figure, prompt_figure, trace
 from pimloom.reports.figures import stacked_bars
 from pimloom.reports.page import Card, Column, Figure, Notes, Page, Section, TableData, render
-from pimloom.systems.devices.boundary import WHOLE
+from pimloom.systems.devices.boundary import PARTS, WHOLE
 from pimloom.systems.devices.shown import Shown
 from pimloom.systems.serving.comparing import Compared, Comparison, Phase
 
@@ -36,7 +37,7 @@ def build_page(found: Comparison, shown: Sequence[Shown]) -> Page:
     """The whole page."""
     ran = [one for one in found.systems if one.reason is None]
     sections = [
-        Section("Systems", "systems", " ".join([found.why, *found.notes]), [_systems(found), *_refused(found)]),
+        Section("Systems", "systems", "\n\n".join([found.why, *found.notes]), [_systems(found), *_refused(found)]),
         *([Section("Energy", "energy", NOT_INSIDE, [_energy_table(found, ran), *_energy_figure(ran)])] if ran else []),
         *([Section("What bounds each phase", "bounds", BOUNDS, [_phases(ran), *_times(ran)])] if ran else []),
     ]
@@ -44,9 +45,9 @@ def build_page(found: Comparison, shown: Sequence[Shown]) -> Page:
         figures = [figure for figure in (prompt_figure(shown), decode_figure(shown)) if figure]
         sections.append(Section("Side by side", "timeline", STEPS, figures))
     return Page(
-        f"{found.model} on {len(found.systems)} systems",
-        f"{found.batch:,} requests, prompts of {found.prompt_tokens:,} tokens, {found.generated_tokens:,} tokens "
-        f"generated of each, tensor parallel over {found.tp}, "
+        f"{found.model} on {counted(len(found.systems), 'system')}",
+        f"{counted(found.batch, 'request')}, prompts of {counted(found.prompt_tokens, 'token')}, "
+        f"{counted(found.generated_tokens, 'token')} generated of each, tensor parallel over {found.tp}, "
         f"{'with' if found.lm_head else 'without'} embedding and LM head.",
         sections,
         _cards(ran),
@@ -59,6 +60,10 @@ BOUNDS = (
     "multiply without a pause (compute), data pins that are never idle (memory bandwidth), a command in every clock "
     "(commands), links (link). The largest bounds the phase; where all are small, operators wait for one another or "
     "for rows to open."
+)
+PHASES = (
+    "Prompts: all iterations until the last prompt has ended. Decode: all iterations behind them. Busy: share of the "
+    "time in which each resource works on something."
 )
 STEPS = (
     "One step of each system from its beginning, on one time axis: the end of a prompt, and the decode step in the "
@@ -122,19 +127,22 @@ def _refused(found: Comparison) -> list[Notes]:
     return [Notes("Systems that cannot run it", reasons)] if reasons else []
 
 
-def _parts(found: Comparison, ran: Sequence[Compared]) -> list[str]:
-    return [*found.boundary, *([WHOLE] if any(WHOLE in (one.energy_by_part_j or {}) for one in ran) else [])]
+def _parts(ran: Sequence[Compared]) -> list[str]:
+    """Parts for which a system has a figure."""
+    return [part for part in (*PARTS, WHOLE) if any(part in (one.energy_by_part_j or {}) for one in ran)]
 
 
 def _energy_table(found: Comparison, ran: Sequence[Compared]) -> TableData:
-    parts, tokens = _parts(found, ran), found.batch * found.generated_tokens
+    parts, tokens = _parts(ran), found.batch * found.generated_tokens
     rows = [
         {"system": one.system, "sum": _scaled(one.energy_per_token_j, J_PER_MJ)}
         | {part: _scaled((one.energy_by_part_j or {}).get(part), J_PER_MJ * tokens) for part in parts}
         for one in ran
     ]
     columns = [Column("system", "system"), *(Column(part, part, "mJ/token") for part in parts)]
-    return TableData("Energy per generated token", [*columns, Column("sum", "sum", "mJ/token")], rows)
+    caption = f"All energy, of prompts too, by {found.batch * found.generated_tokens:,} generated tokens. "
+    caption += "Parts for which no system has a figure have no column."
+    return TableData("Energy per generated token", [*columns, Column("sum", "sum", "mJ/token")], rows, caption)
 
 
 def _energy_figure(ran: Sequence[Compared]) -> list[Figure]:
@@ -153,7 +161,9 @@ def _energy_figure(ran: Sequence[Compared]) -> list[Figure]:
         for part in parts
     }
     names = [one.system for one in there]
-    return [stacked_bars("Energy per token by part", names, each, xlabel="system", ylabel="Energy [mJ/token]")]
+    caption = "The table above as bars" + ("." if len(there) == len(ran) else "; systems without energy are left out.")
+    titles = {"xlabel": "system", "ylabel": "Energy [mJ/token]"}
+    return [stacked_bars("Energy per token by part", names, each, caption=caption, **titles)]
 
 
 def _phases(ran: Sequence[Compared]) -> TableData:
@@ -172,7 +182,7 @@ def _phases(ran: Sequence[Compared]) -> TableData:
         Column("limits", "all kinds of work, %"),
         Column("busy", "busy, %"),
     ]
-    return TableData("Bounds and utilisation", columns, rows)
+    return TableData("Bounds and utilisation", columns, rows, PHASES)
 
 
 def _phase(system: str, name: str, phase: Phase) -> dict[str, object]:
@@ -202,5 +212,6 @@ def _times(ran: Sequence[Compared]) -> list[Figure]:
         for phase, said in (("prefill", "prompts"), ("decode", "decode"))
     }
     there = {name: values for name, values in series.items() if any(values)}
-    return [stacked_bars("Time of each phase", [one.system for one in ran], there, xlabel="system", ylabel="Time [ms]")]
+    caption, titles = "Both phases together are the time end to end.", {"xlabel": "system", "ylabel": "Time [ms]"}
+    return [stacked_bars("Time of each phase", [one.system for one in ran], there, caption=caption, **titles)]
 
