@@ -38,3 +38,11 @@ def unit_of_name(name: str) -> str | None:
             if part.endswith(f"_{suffix}"):
                 return found
     return None
+
+
+def counted(count: int, word: str) -> str:
+    """
+    >>> counted(1, "request"), counted(2048, "token")
+    ('1 request', '2,048 tokens')
+    """
+    return f"{count:,} {word}{'' if count == 1 else 's'}"

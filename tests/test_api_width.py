@@ -267,3 +267,28 @@ def test_the_import_is_quick():
     assert (done.returncode, done.stderr) == (0, "")
     with pytest.raises(AttributeError, match="module 'pimloom' has no attribute 'rum'"):
         _ = pimloom.rum
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"generate": 1, "seed": -1}, "seed=-1: expected a whole number from 0"),
+        ({"requests": "x", "batch": 1}, "requests=x: there is no such file; expected sharegpt, alpaca, a CSV trace"),
+        (
+            {"generate": 1, "set": {"dram.timing.tCCD_L": "5us"}},
+            "rows are still open, as MACab waits 10,000 CK behind RD, tREFI is 13,650 CK; shorten what delays it",
+        ),
+    ],
+)
+def test_messages_name_the_argument_and_a_remedy(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(pimloom.UserError) as caught:
+        pimloom.run("pim_gpt", model="gpt2", **given)
+    assert said in str(caught.value)
+
+
+def test_numbers_of_things_are_counted_as_people_do() -> None:
+    one = call("run", "npu_only", "--model", "gpt2", "--prompt", "1", "--generate", "1", "--layers", "1").out
+    assert "1 request, prompts of 1 token, 1 token generated of each" in " ".join(one.split())
+    work = ("--prompt", "2", "--generate", "2", "--batch", "2", "--layers", "1")
+    two = call("run", "npu_only", "--model", "gpt2", *work)
+    assert "2 requests, prompts of 2 tokens, 2 tokens generated of each" in " ".join(two.out.split())

@@ -134,7 +134,8 @@ def test_json_has_the_fields_with_their_types(system: str) -> None:
 
 def test_a_part_without_currents_has_no_energy_but_all_else() -> None:
     found = call(*RUN, "--set", "dram.part=gddr6_aim")
-    assert found.code == 0 and "energy" not in found.out and "tokens per second" in found.out
+    assert found.code == 0 and "energy per output token" not in found.out and "tokens per second" in found.out
+    assert "no energy: dram.part gddr6_aim gives no dram.current.IDD0, IDD3N, IDD4R, IDD4W, IDD5B" in found.out
 
 
 def test_the_python_api_returns_what_the_command_prints() -> None:

@@ -115,8 +115,8 @@ BAD: dict[str, tuple[tuple, dict]] = {
     "--pattern mixd: expected one of sequential, random, row-conflict, mixed, strided, sparse, random-rw, hazard, "
     "burst; nearest: mixed": (("mixd", 1, 0), {}),
     "--requests: expected a whole number of at least 1, got 0": (("random", 0, 0), {}),
-    "--seed: expected a whole number from 0 to 2^64 - 1, got -1": (("random", 1, -1), {}),
-    f"--seed: expected a whole number from 0 to 2^64 - 1, got {2**64}": (("random", 1, 2**64), {}),
+    "--seed -1: expected a whole number from 0 to 2^64 - 1": (("random", 1, -1), {}),
+    f"--seed {2**64}: expected a whole number from 0 to 2^64 - 1": (("random", 1, 2**64), {}),
     "--gap: expected a number of clocks of at least 0, got -1": (("random", 1, 0), {"gap": -1}),
     "--gap: expected a number of clocks of at least 0, got nan": (("random", 1, 0), {"gap": float("nan")}),
     "--gap: expected a number of clocks of at least 0, got inf": (("random", 1, 0), {"gap": float("inf")}),

@@ -143,7 +143,7 @@ def test_bad_files(name, text, tmp_path):
 
 
 def test_unknown_sources(tmp_path):
-    with pytest.raises(UserError, match=r"requests 'sharegtp': expected sharegpt, alpaca, .*; nearest: sharegpt"):
+    with pytest.raises(UserError, match=r"--requests sharegtp: there is no .*; .*; nearest: sharegpt"):
         load_workload("sharegtp")
     with pytest.raises(UserError, match=r"none.csv: no such file"):
         load_workload(tmp_path / "none.csv")
@@ -194,7 +194,7 @@ def test_iterations_of_a_trace(tiny, tmp_path):
 
 
 WRONG = {
-    ("--requests", "sharegtp", "--batch", "4"): "requests 'sharegtp': expected sharegpt, alpaca, a CSV trace",
+    ("--requests", "sharegtp", "--batch", "4"): "--requests sharegtp: there is no such file; expected sharegpt,",
     ("--requests", "alpaca"): "--batch: expected how many requests are kept alive, as --requests alpaca does not",
     ("--requests", "alpaca", "--batch", "0"): "--batch 0: expected at least 1",
     ("--requests", "alpaca", "--batch", "4", "--every", "0"): "--every 0: expected at least 1",

@@ -135,6 +135,18 @@ def issue(
     return Engine(table).issue(streams, refresh=refresh, due_ck=due_ck, refreshed_ck=refreshed_ck)
 
 
+def _longest(table: Table, command: int) -> str:
+    """The longest wait of a command behind others if it is long beside tREFI: what delays a refresh most."""
+    rules = table.rules
+    mine = rules.before_rule[rules.before_ptr[command] : rules.before_ptr[command + 1]]
+    rule = mine[rules.wait[mine].argmax()]
+    if (wait := int(rules.wait[rule])) * POSTPONED_MAX < rules.refi:
+        return ""
+    armed = (c for c in range(len(table.names)) if rule in rules.after_rule[slice(*rules.after_ptr[c : c + 2])])
+    both = f"{table.names[command]} waits {wait:,} CK behind {table.names[next(armed)]}"
+    return f", as {both}, tREFI is {rules.refi:,} CK"
+
+
 def _sentence(table: Table, rows: np.ndarray, code: int, where: int, who: np.ndarray, ptr: np.ndarray) -> str:
     stream = int(np.searchsorted(ptr, where, side="right")) - 1
     number = f"command {where - ptr[stream]}" + (f" of stream {stream}" if len(ptr) > 2 else "")
@@ -142,7 +154,7 @@ def _sentence(table: Table, rows: np.ndarray, code: int, where: int, who: np.nda
     bank_row, by, at = int(who[0]), int(who[1]), int(who[2])
     if code == STARVED:
         postponed = f"{POSTPONED_MAX} refreshes are postponed already and rows are still open"
-        return f"{said} comes too late: {postponed}; {REFRESH_SOONER}"
+        return f"{said} comes too late: {postponed}{_longest(table, int(rows[where]['cmd']))}; {REFRESH_SOONER}"
     did = f"{table.names[by]} {{}} at CK {at}" if by >= 0 else "nothing opened it"
     if table.rules.needs[rows[where]["cmd"]] == CLOSED:
         return f"{said} needs closed rows, but " + did.format(f"opened row {bank_row}")

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from pimloom.arch.name_units import counted
 from pimloom.arch.units import GIB, J_PER_MJ, S_PER_MS
 from pimloom.reports.terminal.tables import show_line, show_rows
 from pimloom.systems.devices.boundary import WHOLE
@@ -11,11 +12,11 @@ from pimloom.systems.serving.comparing import Comparison
 def show_comparison(found: Comparison, page: Path | None) -> None:
     """Print the tables, why the first is the first, and where the page is."""
     show_line(
-        f"{found.model}: {found.batch:,} requests, prompts of {found.prompt_tokens:,} tokens, "
-        f"{found.generated_tokens:,} tokens generated of each, tensor parallel over {found.tp}, "
+        f"{found.model}: {counted(found.batch, 'request')}, prompts of {counted(found.prompt_tokens, 'token')}, "
+        f"{counted(found.generated_tokens, 'token')} generated of each, tensor parallel over {found.tp}, "
         + ("with" if found.lm_head else "without")
         + " embedding and LM head"
-        + (f"; each {found.every}th decode iteration simulated, the others interpolated" if found.every > 1 else "")
+        + (f"; one in {found.every} decode iterations simulated, the others interpolated" if found.every > 1 else "")
     )
     ran = [one for one in found.systems if one.reason is None]
     rows = [

@@ -5,6 +5,7 @@ from typing import Any
 
 from msgspec.structs import asdict
 
+from pimloom.arch.name_units import counted
 from pimloom.arch.units import J_PER_MJ, J_PER_PJ, J_PER_UJ, S_PER_MS, S_PER_PS, S_PER_US
 from pimloom.mappers.interleave import Stage, stages_of
 from pimloom.reports.terminal.tables import show_line, show_rows
@@ -18,13 +19,13 @@ def show_served(found: Served, of_energy: str | None = None) -> None:
     if found.workload is not None:
         show_source(found.workload)
     show_line(
-        f"{found.model} on {found.system}, {found.fidelity}: {found.batch:,} requests of {found.tokens:,} tokens in "
-        f"all, tensor parallel over {found.tp}"
+        f"{found.model} on {found.system}, {found.fidelity}: {counted(found.batch, 'request')} of "
+        f"{counted(found.tokens, 'token')} in all, tensor parallel over {found.tp}"
     )
     if found.pp > 1:
         show_line(
-            f"pipeline of {found.pp} stages of {_some(found.tp, 'device')}, {found.micro_batches} micro-batches, whose "
-            f"layers are summed up here; bubble {found.bubble:.1%}"
+            f"pipeline of {found.pp} stages of {counted(found.tp, 'device')}, {found.micro_batches} micro-batches, "
+            f"whose layers are summed up here; bubble {found.bubble:.1%}"
         )
         show_line("no energy of a pipeline: what devices take while they wait is not known")
     show_line(_legend(plan))
@@ -50,7 +51,7 @@ def show_served(found: Served, of_energy: str | None = None) -> None:
     for kind in found.layer_kinds:
         show_line(_kind(found, kind))
     show_line(
-        f"{_some(found.layers, 'layer')} {found.iteration_cyc:,} cycles, {_ms(found, found.iteration_cyc):,.3f} ms; "
+        f"{counted(found.layers, 'layer')} {found.iteration_cyc:,} cycles, {_ms(found, found.iteration_cyc):,.3f} ms; "
         f"{found.tokens_per_s:,.0f} tokens/s"
     )
     if found.tp > 1 and found.allreduce_s:
@@ -66,10 +67,6 @@ def show_served(found: Served, of_energy: str | None = None) -> None:
 
 def _ms(found: Served, cycles: int) -> float:
     return cycles * found.clock_ps * S_PER_PS / S_PER_MS
-
-
-def _some(n: int, things: str) -> str:
-    return f"{n} {things}" + "s" * (n != 1)
 
 
 def _legend(plan: tuple[Stage, ...]) -> str:
@@ -91,7 +88,7 @@ def _does(stage: Stage) -> str:
 def _times(plan: tuple[Stage, ...], layers: int) -> str:
     """How often an iteration runs the stages."""
     if len(plan) == 3:
-        return f"an iteration runs them {_some(layers, 'time')}"
+        return f"an iteration runs them {counted(layers, 'time')}"
     between = [stage for stage in plan if stage.runs == "between"]
     return (
         f"an iteration runs {between[0].name} to {between[-1].name} {between[0].times(layers)} times, the others once"
@@ -101,7 +98,7 @@ def _times(plan: tuple[Stage, ...], layers: int) -> str:
 def _kind(found: Served, kind: LayerKind) -> str:
     """A kind of layers: how often its stages run, and what they take once."""
     which = f"layer {kind.layer}" if kind.layer == kind.next_layer else f"layers {kind.layer} to {kind.next_layer}"
-    runs = ", ".join(f"{name} {_some(n, 'time')}" for name, n in kind.runs.items() if n)
+    runs = ", ".join(f"{name} {counted(n, 'time')}" for name, n in kind.runs.items() if n)
     return f"{which} and its like: {runs}; {sum(kind.stages_cyc.values()):,} cycles"
 
 
@@ -121,20 +118,20 @@ def _show_energy(found: Served, shown: str) -> None:
     columns = (
         ("cause", "energy, one device", ""),
         ("uj", f"{shown.split(',')[0]}, µJ|r", ",.2f"),
-        ("mj", f"{_some(found.layers, 'layer')}, mJ|r", ",.3f"),
+        ("mj", f"{counted(found.layers, 'layer')}, mJ|r", ",.3f"),
         ("share", "%|r", ".1f"),
     )
     show_rows(columns, rows)
     show_line(
-        f"{_some(found.layers, 'layer')} {joules / J_PER_MJ:,.2f} mJ and {watts:,.1f} W a device; "
-        f"{per_token_j / J_PER_MJ:,.3f} mJ a token on {_some(found.tp, 'device')}"
+        f"{counted(found.layers, 'layer')} {joules / J_PER_MJ:,.2f} mJ and {watts:,.1f} W a device; "
+        f"{per_token_j / J_PER_MJ:,.3f} mJ a token on {counted(found.tp, 'device')}"
     )
 
 
 def show_source(source: Mapping[str, Any]) -> None:
     """Print where the requests came from."""
     skipped = source["warm_up_iterations"]
-    before = f"; {skipped:,} iterations before, not simulated" if skipped else ""
+    before = f"; {counted(skipped, 'iteration')} before, not simulated" if skipped else ""
     placed = f"; placed by {source['policy']}" if source["policy"] else ""
     show_line(f"requests of {source['name']}: {source['note']}{placed}{before}")
 
@@ -142,7 +139,7 @@ def show_source(source: Mapping[str, Any]) -> None:
 def show_decoded(found: Decoded) -> None:
     """Print throughput and latencies."""
     show_line(
-        f"{found.model} on {found.system}, {found.fidelity}: {found.iterations:,} iterations of "
+        f"{found.model} on {found.system}, {found.fidelity}: {counted(found.iterations, 'iteration')} of "
         f"{found.batch_mean:,.1f} requests with contexts of {found.context_mean:,.1f} tokens, "
         f"tensor parallel over {found.tp}"
     )
@@ -165,7 +162,7 @@ def show_decoded(found: Decoded) -> None:
     show_rows(columns, rows)
     read = found.iterations - found.simulated_iterations
     show_line(
-        f"{found.time_s:,.4g} s; {found.tokens_per_s:,.0f} tokens/s; {found.requests_finished:,} requests finished; "
-        f"{found.preemptions:,} preemptions"
-        + (f"; {read:,} iterations interpolated, not simulated: an approximation" if read else "")
+        f"{found.time_s:,.4g} s; {found.tokens_per_s:,.0f} tokens/s; "
+        f"{counted(found.requests_finished, 'request')} finished; {counted(found.preemptions, 'preemption')}"
+        + (f"; {counted(read, 'iteration')} interpolated, not simulated: an approximation" if read else "")
     )

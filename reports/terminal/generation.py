@@ -1,5 +1,6 @@
 """Times and energy of equal requests from their prompts on."""
 
+from pimloom.arch.name_units import counted
 from pimloom.arch.units import J_PER_MJ, S_PER_MS, S_PER_US
 from pimloom.reports.terminal.tables import show_line
 from pimloom.systems.serving.generation import Generated
@@ -8,9 +9,9 @@ from pimloom.systems.serving.generation import Generated
 def show_generated(found: Generated, of_energy: str | None = None) -> None:
     """Print times and energy. of_energy: why there is none, or what is not in it."""
     show_line(
-        f"{found.model} on {found.system}, {found.fidelity}: {found.batch:,} requests, prompts of "
-        f"{found.prompt_tokens:,} tokens, {found.generated_tokens:,} tokens generated of each, tensor parallel over "
-        f"{found.tp}, {'with' if found.lm_head else 'without'} embedding and LM head"
+        f"{found.model} on {found.system}, {found.fidelity}: {counted(found.batch, 'request')}, prompts of "
+        f"{counted(found.prompt_tokens, 'token')}, {counted(found.generated_tokens, 'token')} generated of each, "
+        f"tensor parallel over {found.tp}, {'with' if found.lm_head else 'without'} embedding and LM head"
     )
     first, last = found.time_to_first_token_s / S_PER_MS, found.time_to_first_token_max_s / S_PER_MS
     show_line(f"time to first token {first:,.3f} ms on average, {last:,.3f} ms at most")
@@ -21,7 +22,7 @@ def show_generated(found: Generated, of_energy: str | None = None) -> None:
         f"{found.tokens_per_s:,.0f} tokens/s"
     )
     show_line(
-        f"{found.prompt_iterations:,} iterations of prompts, {found.decode_iterations:,} of decode; "
+        f"{counted(found.prompt_iterations, 'iteration')} of prompts, {found.decode_iterations:,} of decode; "
         f"{found.simulated_iterations:,} different ones simulated"
     )
     if found.energy_j is None or found.energy_per_token_j is None or found.prompt_energy_j is None:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from pimloom.arch.name_units import counted
 from pimloom.reports.terminal.tables import show_line, show_rows
 from pimloom.systems.devices.result import Result
 
@@ -37,10 +38,10 @@ def show_result(result: Result, of_energy: str | None = None) -> None:
 def tokens_said(prompt: int, generated: int) -> str:
     """What was run, in words.
 
-    >>> tokens_said(0, 4), tokens_said(512, 16)
-    ('4 tokens', '16 tokens behind a prompt of 512')
+    >>> tokens_said(0, 1), tokens_said(512, 16)
+    ('1 token', '16 tokens behind a prompt of 512')
     """
-    return f"{generated:,} tokens" + (f" behind a prompt of {prompt:,}" if prompt else "")
+    return counted(generated, "token") + (f" behind a prompt of {prompt:,}" if prompt else "")
 
 
 def _headline(result: Result) -> list[tuple[str, str | None, str]]:

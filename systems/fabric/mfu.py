@@ -169,7 +169,8 @@ def _uneven(search: Search, hbd: Hbd, gpus: int) -> str:
         tried = ",".join(map(str, search.micro_batches))
         return f"--micro-batch {tried}: expected a divisor of --batch {search.batch}"
     if gpus < min(within):
-        return f"--gpus {gpus}: fewer than a group of --tp {min(within)}; try --gpus {min(within)} or a smaller --tp"
+        least = min(within)
+        return f"--gpus {gpus}: fewer than a group of --tp {least}; try --gpus {least}, or --tp of at most {gpus}"
     stages = [pp for pp in STAGES if pp < 2 * search.model.num_hidden_layers]
     replicas = [gpus // (tp * pp) for tp in within for pp in stages if gpus % (tp * pp) == 0]
     if replicas and min(replicas) > search.batch:

@@ -65,7 +65,7 @@ def _check(memory: Memory, kind: str, requests: int, seed: int, gap: float | Non
     if not 1 <= requests < 2**63:
         raise UserError(f"--requests: expected a whole number of at least 1, got {requests}")
     if not 0 <= seed < 2**64:
-        raise UserError(f"--seed: expected a whole number from 0 to 2^64 - 1, got {seed}")
+        raise UserError(f"--seed {seed}: expected a whole number from 0 to 2^64 - 1")
     if gap is not None and not (math.isfinite(gap) and gap >= 0):
         raise UserError(f"--gap: expected a number of clocks of at least 0, got {gap}")
     if kind == "burst" and gap == 0:

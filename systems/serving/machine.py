@@ -7,6 +7,7 @@ import numpy as np
 
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec
+from pimloom.arch.name_units import counted
 from pimloom.arch.system import RooflineSystem, System
 from pimloom.mappers.kv_pages import CacheRoom, KvPages, KvTokens
 from pimloom.systems.devices.device import Share, device_of
@@ -78,7 +79,8 @@ def _device(system: System, llm: LlmSpec, plan: Plan) -> Machine:
     """Any device; a token's cache may lie anywhere."""
     device = device_of(system, llm, Share(plan.tp, plan.layers, plan.fidelity))
     if device.most_requests is not None and plan.batch > device.most_requests:
-        raise UserError(f"--batch {plan.batch}: {system.name} runs at most {device.most_requests} request(s) at once")
+        most = counted(device.most_requests, "request")
+        raise UserError(f"--batch {plan.batch}: {system.name} runs at most {most} at once")
     tokens = device.capacity().tokens
 
     def step(batch: Batch | Steps) -> Run:

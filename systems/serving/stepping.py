@@ -7,6 +7,7 @@ import numpy as np
 
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec
+from pimloom.arch.name_units import counted
 from pimloom.arch.system import System
 from pimloom.arch.units import GIB
 from pimloom.systems.devices.device import Capacity, Device, Share
@@ -94,7 +95,8 @@ class Simulated(NamedTuple):
 def simulated(device: Device, system: System, llm: LlmSpec, wanted: Wanted, progress: Progress) -> Simulated:
     """All steps that `wanted` needs. Raises UserError."""
     if device.most_requests is not None and wanted.batch > device.most_requests:
-        raise UserError(f"--batch {wanted.batch}: {system.name} runs at most {device.most_requests} request(s) at once")
+        most = counted(device.most_requests, "request")
+        raise UserError(f"--batch {wanted.batch}: {system.name} runs at most {most} at once")
     if wanted.batch > (capacity := device.capacity()).tokens:
         raise UserError(_no_room(capacity, system, llm, wanted.batch))
     contexts = contexts_of(wanted)

@@ -36,7 +36,7 @@ def load_workload(source: str | Path, *, count: int | None = None, seed: int = 0
     if count is not None and count < 1:
         raise UserError(f"count: expected at least 1 request, got {count}")
     if seed < 0:
-        raise UserError(f"seed: expected at least 0, got {seed}")
+        raise UserError(f"--seed {seed}: expected at least 0")
     text, path = str(source), Path(source)
     if text in DATA_SETS:
         return _drawn(text, count or DATA_SETS[text].rows, seed)
@@ -47,7 +47,7 @@ def load_workload(source: str | Path, *, count: int | None = None, seed: int = 0
         arrival_s, prompt, output = read_trace(path)
         timed, note = True, "arrivals and lengths of the trace"
     else:
-        raise UserError(f"requests {short(text)!r}: expected {KNOWN}{nearest(text, DATA_SETS)}")
+        raise UserError(f"--requests {short(text)}: there is no such file; expected {KNOWN}{nearest(text, DATA_SETS)}")
     some = slice(count)
     return Workload(path.name, arrival_s[some], prompt[some], output[some], timed, note)
 
