@@ -171,6 +171,7 @@ def test_one_iteration_of_a_data_set(tiny):
         "policy": "min-load",
         "seed": 3,
         "warm_up_iterations": 558,
+        "cut_requests": 122,
     }
 
 
@@ -246,3 +247,25 @@ def test_another_system_takes_none_of_it():
         done = call("run", "pim_gpt", "--model", "gpt2", option, value)
         assert done.code == 2
         assert f"{option} {value}: pim_gpt runs one sequence at a time; leave it out" in done.err
+
+
+def test_requests_beyond_the_positions_are_told_of_and_prompts_are_refused(tmp_path):
+    """GPT-2 has 1,024 positions; the last token is not put in again."""
+    file = tmp_path / "trace.csv"
+
+    def trace(*lengths: tuple[int, int]) -> None:
+        rows = "".join(f"{n},{prompt},{output}\n" for n, (prompt, output) in enumerate(lengths))
+        file.write_text("timestamp,prompt_tokens,output_tokens\n" + rows)
+
+    work = ("run", "gpu_a100", "--model", "gpt2", "--requests", file, "--batch", "4", "--iterations=3", "--json=-")
+    trace((1000, 25), (1000, 26), (1024, 2), (9, 9))
+    done = call(*work)
+    said = "2 of 4 requests of trace.csv go beyond the 1,024 positions of gpt2: their contexts stop growing there"
+    assert done.code == 0 and said in done.err and json.loads(done.out)["workload"]["cut_requests"] == 2
+    trace((1000, 25), (1024, 1))
+    done = call(*work)
+    assert done.err == "" and json.loads(done.out)["workload"]["cut_requests"] == 0
+    trace((5, 5), (1025, 1), (2000, 1))
+    done = call(*work)
+    assert done.code == 2 and "trace.csv: 2 prompts of 3 longer than the 1,024 positions of gpt2" in done.err
+    assert "request 1 of 1,025 tokens; take shorter prompts or a model with more positions" in done.err

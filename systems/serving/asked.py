@@ -9,6 +9,7 @@ import msgspec
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec, load_llm
 from pimloom.arch.load import nearest
+from pimloom.arch.name_units import counted
 from pimloom.arch.neupims import Faults
 from pimloom.arch.system import System, load_system
 from pimloom.cycle_sim.npu_pim.kernels.machine import run_all
@@ -20,11 +21,18 @@ from pimloom.systems.devices.npu_pim.served import Served
 from pimloom.systems.devices.traits import Traits, traits
 from pimloom.systems.serving.batching import POLICIES
 from pimloom.systems.serving.data_sets import DATA_SETS
-from pimloom.systems.serving.decoding import Decoded, decode_iterations, described, summary, workload_digest
+from pimloom.systems.serving.decoding import (
+    Decoded,
+    cut_requests,
+    decode_iterations,
+    described,
+    summary,
+    workload_digest,
+)
 from pimloom.systems.serving.machine import Batch, Middle, Plan, serve_list
 from pimloom.systems.serving.requests import read_requests
 from pimloom.systems.serving.trace_file import is_trace
-from pimloom.systems.serving.workload import KNOWN, load_workload
+from pimloom.systems.serving.workload import KNOWN, Workload, load_workload
 from pimloom.systems.settings import parse_settings
 
 MOST_CHANNELS = 256  # that a request list may name where none matters
@@ -226,10 +234,20 @@ def _workload_work(there: Deployment, asked: Asked, requests: str) -> Work[Serve
         if plan.iterations != 1 or plan.chunk or not there.has.lists:
             found = summary(system, llm, plan, workload, done, served)
         else:
-            whence, digest = described(workload, plan), workload_digest(system, llm, workload, plan)
+            whence, digest = described(workload, plan, llm), workload_digest(system, llm, workload, plan)
             found = msgspec.structs.replace(served[0], workload=whence, spec_digest=digest)
         middle = Middle.of(batches)
         found.showing(lambda: middle.shown(system, llm, plan))
         return found
 
-    return there.work(run, list)
+    return there.work(run, lambda: _cut_notes(llm, workload))
+
+
+def _cut_notes(llm: LlmSpec, workload: Workload) -> list[str]:
+    """What becomes of requests that are longer than the model's positions."""
+    if not (cut := cut_requests(llm, workload)):
+        return []
+    return [
+        f"{cut:,} of {counted(len(workload.prompt_tokens), 'request')} of {workload.name} go beyond the "
+        f"{llm.max_position_embeddings:,} positions of {llm.name}: their contexts stop growing there"
+    ]

@@ -10,10 +10,12 @@ import numpy as np
 
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec
+from pimloom.arch.name_units import counted
 from pimloom.arch.system import System, spec_digest
 from pimloom.arch.version import __version__
 from pimloom.systems.devices.shown import WithSpans
 from pimloom.systems.serving.batching import POLICIES, Rules, Step, decode
+from pimloom.systems.serving.data_sets import DATA_SETS
 from pimloom.systems.serving.machine import Batch, Plan, Stepped, machine_of
 from pimloom.systems.serving.outcome import Batched, Spread
 from pimloom.systems.serving.workload import Workload
@@ -74,8 +76,7 @@ def decode_iterations(
     served: list[Any] = []
     asked = [] if asked is None else asked
     most = llm.max_position_embeddings
-    if plan.chunk:
-        _check_positions(llm, workload)
+    (_check_positions if plan.chunk else _check_prompts)(llm, workload)
 
     def step(*batch: Any) -> float:
         asked.append(_batch(*batch))
@@ -125,6 +126,23 @@ def _check_positions(llm: LlmSpec, workload: Workload) -> None:
         )
 
 
+def _check_prompts(llm: LlmSpec, workload: Workload) -> None:
+    """Raise UserError for a file with a prompt that is longer than the model; of a data set, whose lengths are drawn
+    from those of other models, such a one is cut."""
+    most, prompts = llm.max_position_embeddings, workload.prompt_tokens
+    if workload.name not in DATA_SETS and (n := int((prompts > most).sum())):
+        raise UserError(
+            f"{workload.name}: {counted(n, 'prompt')} of {len(prompts):,} longer than the {most:,} positions of "
+            f"{llm.name}, the first is request {int((prompts > most).argmax())} of {int(prompts[prompts > most][0]):,} "
+            "tokens; take shorter prompts or a model with more positions"
+        )
+
+
+def cut_requests(llm: LlmSpec, workload: Workload) -> int:
+    """Requests of a workload that would need more positions than the model has: their contexts stop growing there."""
+    return int((workload.prompt_tokens + workload.output_tokens - 1 > llm.max_position_embeddings).sum())
+
+
 def side_by_side(
     simulate: Callable[[Asked], Found], asked: list[Asked], progress: Callable[[int], None]
 ) -> Iterator[Found]:
@@ -151,7 +169,7 @@ def summary(
         system=system.name,
         model=llm.name,
         fidelity=plan.fidelity,
-        workload=described(workload, plan),
+        workload=described(workload, plan, llm),
         batch=plan.batch,
         tp=plan.tp,
         pp=plan.pp,
@@ -189,7 +207,7 @@ def workload_digest(system: System, llm: LlmSpec, workload: Workload, plan: Plan
     return spec_digest(system, llm, requests=[column.tolist() for column in requests], **asked)
 
 
-def described(workload: Workload, plan: Plan) -> dict[str, Any]:
+def described(workload: Workload, plan: Plan, llm: LlmSpec) -> dict[str, Any]:
     """Where the requests came from, and how they were placed."""
     return {
         "name": workload.name,
@@ -197,4 +215,5 @@ def described(workload: Workload, plan: Plan) -> dict[str, Any]:
         "policy": plan.policy,
         "seed": plan.seed,
         "warm_up_iterations": warm_up_of(workload),
+        "cut_requests": cut_requests(llm, workload),
     }
