@@ -155,6 +155,7 @@ KINDS = (
 PARTS = ("experts", "lm_head")  # of the gemms
 ALL = "all"
 PEERS = "peers"
+STANDBY = "background"  # cause of energy: memories that wait
 
 
 class ComposedSystem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -110,6 +110,12 @@ def test_energy_is_power_and_bits(tmp_path: Path) -> None:
         busy[span.resource] += span.end_ps - span.start_ps
     assert found.device_j["pim"] == pytest.approx(7e-12 * busy["pim"])
     assert found.device_j["card"] + found.device_j["host"] > 0
+    part = load_system(str(toy(tmp_path))).parts["card"]
+    open_ps, closed_ps = busy["pim"], found.end_ps - busy["pim"]
+    drawn = part.VDD * (part.current["IDD3N"] * open_ps + part.current["IDD2N"] * closed_ps)  # mA x V x ps: 1e-15 J
+    assert found.device_j["background"] == pytest.approx(8 * drawn * 1e-15)
+    none = run(toy(tmp_path, ("gddr6_pim_gpt", "gddr6_aim")), Batch.decode([64])).device_j
+    assert none is not None and "background" not in none
     assert run(toy(tmp_path, (", power_w: 7", "")), Batch.decode([64])).device_j is None
 
 
@@ -219,6 +225,7 @@ def test_every_key_decides_or_is_refused(tmp_path: Path) -> None:
         ([FIELDS], "its part has no PIM commands"),
         ([("  cpu:", "  peers:"), ("all: cpu}", "all: peers}")],
          "units.peers: the link of peers has this name, too"),
+        ([("  cpu:", "  background:"), ("all: cpu}", "all: background}")], "the energy of standby has this name, too"),
         ([("  pcie:", "  card:")], "links.card: memories.card has this name, too; rename one of them"),
         ([("  pcie:", "  'p c':")], "links.p c: expected a name of letters, digits, _ and -"),
         ([FIELDS, ("at: bank, lanes: 16", "at: logic_die, lanes: 17")],

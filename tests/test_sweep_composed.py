@@ -68,7 +68,8 @@ def test_with_a_chunk_prompts_are_simulated(system: str, work: dict[str, Any]) -
 
 def test_energies_are_columns_by_unit_memory_and_link() -> None:
     names = {column.name for column in result_columns(base_of(sweep(CARD, ())))}
-    assert {f"energy_by_cause_j.{name}" for name in ("pim", "host", "card", "ddr4", "pcie", "peers")} <= names
+    causes = ("pim", "host", "card", "ddr4", "pcie", "peers", "background")
+    assert {f"energy_by_cause_j.{name}" for name in causes} <= names
 
 
 def test_a_part_is_an_axis_and_its_text_decides_the_key(tmp_path: Path) -> None:

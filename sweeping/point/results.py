@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+from pimloom.arch.composition import PEERS, STANDBY
 from pimloom.energy.npu_pim import CAUSES
 
 PIM_CAUSES = ("background", "activate", "read", "write", "refresh", "mac", "interface", "asic")
@@ -90,7 +91,8 @@ def columns_of(kind: str, tree: Mapping[str, Any], *, batched: bool, prompts: bo
     figures = "energy" in tree
     if kind == "composed":
         names = [name for place in ("units", "memories", "links") for name in tree.get(place) or ()]
-        return [*_common(("area_mm2", "time_per_token_s")), *FROM_PROMPTS, *_causes((*dict.fromkeys(names), "peers"))]
+        causes = _causes((*dict.fromkeys(names), PEERS, STANDBY))
+        return [*_common(("area_mm2", "time_per_token_s")), *FROM_PROMPTS, *causes]
     if prompts:
         found = [*_common(("time_per_token_s", *(() if figures else NEED_FIGURES))), *FROM_PROMPTS]
         return [*found, *_causes(NPU_CAUSES)] if figures else found

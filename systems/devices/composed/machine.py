@@ -6,11 +6,11 @@ from itertools import groupby
 from math import fsum
 from typing import cast
 
-from pimloom.arch.composition import PEERS, ComposedSystem
+from pimloom.arch.composition import PEERS, STANDBY, ComposedSystem
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec
 from pimloom.arch.system import System
-from pimloom.arch.units import BITS_PER_BYTE, J_PER_PJ, S_PER_PS
+from pimloom.arch.units import BITS_PER_BYTE, J_PER_PJ, PJ_PER_MW_PS, S_PER_PS
 from pimloom.systems.devices.composed.flow import Flow, Work, joined
 from pimloom.systems.devices.composed.nodes import Node, Plan, phase_of, units_of
 from pimloom.systems.devices.composed.placement import (
@@ -24,7 +24,8 @@ from pimloom.systems.devices.composed.placement import (
 from pimloom.systems.devices.composed.price import unit_of
 from pimloom.systems.devices.composed.timeline import schedule
 from pimloom.systems.devices.device import Capacity, Share
-from pimloom.systems.devices.run import Run, Span
+from pimloom.systems.devices.run import Run, Span, covered_ps
+from pimloom.systems.devices.without_energy import without_standby
 from pimloom.workload.batch import Batch, Request
 from pimloom.workload.derive import in_order, ops
 from pimloom.workload.need import ONE, layer_need
@@ -139,20 +140,22 @@ class Machine:
             if one.task.ps
         )
         inside = sum(one.link_bytes for one in work if one.link != PEERS)
+        end_ps = max((at + task.ps + task.lag_ps for at, task in zip(starts, tasks, strict=True)), default=0)
         return Run(
-            end_ps=max((at + task.ps + task.lag_ps for at, task in zip(starts, tasks, strict=True)), default=0),
+            end_ps=end_ps,
             spans=tuple(spans),
             commands=dict(commands),
             interface_bytes=sum(one.price.interface_bytes for one in work),
             link_bytes=self.share.tp * inside + sum(one.link_bytes for one in work if one.link == PEERS),
             macs=macs,
             least_ps=_least_ps(work),
-            device_j=self._energy_j(work),
+            device_j=self._energy_j(work, spans, end_ps),
             devices=self.share.tp,
         )
 
-    def _energy_j(self, work: Sequence[Work]) -> dict[str, float] | None:
-        """Of units the power while they work, of memories and links the bits; None if one that works gives none."""
+    def _energy_j(self, work: Sequence[Work], spans: Sequence[Span], end_ps: int) -> dict[str, float] | None:
+        """Of units the power while they work, of memories and links the bits, and the standby of memories whose parts
+        give its currents; None if one that works gives none."""
         found: dict[str, list[float]] = {}
         for one in work:
             name, unit = one.task.resource, self.spec.units.get(one.task.resource)
@@ -173,7 +176,20 @@ class Machine:
                 return None
             found.setdefault(name, []).append(unit.power_w * (one.price.ps * S_PER_PS))
             found.setdefault(unit.memory, []).append(one.price.interface_bytes * BITS_PER_BYTE * each * J_PER_PJ)
+        standby = [self._standby_j(name, spans, end_ps) for name in self.system.parts]
+        if any(standby):
+            found[STANDBY] = standby
         return {name: fsum(joules) for name, joules in found.items()}
+
+    def _standby_j(self, memory: str, spans: Sequence[Span], end_ps: int) -> float:
+        """Rows count as open while a unit of the memory works, else as closed; 0 without currents."""
+        part, memories = self.system.parts[memory], {name: unit.memory for name, unit in self.spec.units.items()}
+        if without_standby(part):
+            return 0.0
+        open_ps = covered_ps(span[:2] for span in spans if memories.get(span.resource) == memory)
+        mw_ps = part.VDD * (part.current["IDD3N"] * open_ps + part.current["IDD2N"] * (end_ps - open_ps))
+        ranks = self.spec.memories[memory].channels * part.organization.ranks  # type: ignore[union-attr]
+        return ranks * mw_ps * PJ_PER_MW_PS * J_PER_PJ
 
 
 def _least_ps(work: Sequence[Work]) -> Mapping[str, int]:
