@@ -9,12 +9,17 @@ from typing import Any
 import msgspec
 import pytest
 
+import pimloom
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec, load_llm
 from pimloom.arch.system import RooflineSystem, load_system
-from pimloom.cycle_sim.roofline import check_fits, prompt_time, token_time
+from pimloom.cycle_sim.roofline import check_fits
+from pimloom.systems.devices.device import Share
 from pimloom.systems.devices.result import Result
+from pimloom.systems.devices.roofline import RooflineDevice
+from pimloom.systems.devices.roofline_sequence import Passes
 from pimloom.systems.devices.simulate import simulate
+from pimloom.workload.batch import Batch
 
 HEAD = {"workload.lm_head": "true", "npu.multipliers": "1", "npu.adders": "1"}  # so that each element takes a clock
 GPT2 = load_llm("gpt2")
@@ -43,25 +48,21 @@ ALWAYS_FREE = {
     "tie_word_embeddings": "no embedding table is read; an LM head is a matrix of its own in any case",
     "max_position_embeddings": "a run beyond it is simulated, and `pimloom run` says so",
 }
-ROOFLINE_FREE = ALWAYS_FREE | {
-    "rotary_dim": "as the activation",
+ROOFLINE_FREE = {name: why for name, why in ALWAYS_FREE.items() if name != "rotary_dim"} | {
     "scaled_embedding": "no roofline looks tokens up",
     "final_logit_softcapping": "no LM head",
     "vocab_size": "no LM head",
     "activation": "its operations do not count, and kernels_per_layer is the system's",
     "norm": "as the activation",
-    "norm_placement": "as the activation",
-    "qk_norm": "as the activation",
     "attn_logit_softcapping": "as the activation",
-    "attention_sinks": "as the activation",
 }
 SYSTEMS: dict[str, tuple[str, dict[str, str], LlmSpec, dict[str, str]]] = {
     "pim_gpt": ("pim_gpt", HEAD, GPT2, ALWAYS_FREE),
     "pim_gpt, mixtral": ("pim_gpt", HEAD, MIXTRAL_LIKE, {k: ALWAYS_FREE[k] for k in ("name", "tie_word_embeddings")}),
     "pim_gpt, llama": ("pim_gpt", HEAD, LLAMA_LIKE, ALWAYS_FREE),
-    "t4": ("t4", {}, MIXTRAL_LIKE, ROOFLINE_FREE),
-    "xeon_6154": ("xeon_6154", {}, MIXTRAL_LIKE, ROOFLINE_FREE),
-    "gpu_a100": ("gpu_a100", {"launch_us": "1"}, MIXTRAL_LIKE, ROOFLINE_FREE),
+    "t4": ("t4", {"memory_gb_s": "1"}, MIXTRAL_LIKE, ROOFLINE_FREE),  # so slow that each element takes nanoseconds
+    "xeon_6154": ("xeon_6154", {"memory_gb_s": "1"}, MIXTRAL_LIKE, ROOFLINE_FREE),
+    "gpu_a100": ("gpu_a100", {"launch_us": "1", "memory_gb_s": "1"}, MIXTRAL_LIKE, ROOFLINE_FREE),
 }
 
 
@@ -165,29 +166,47 @@ def baseline(settings: dict[str, str]) -> RooflineSystem:
     return spec
 
 
+def passes(settings: dict[str, str], llm: LlmSpec) -> Passes:
+    return Passes(load_system("t4", settings), llm, outside=False)
+
+
 def elements(llm: LlmSpec, t: int) -> float:
-    return token_time(baseline(BYTES), llm, t).roofline_s * 1e9 / 2
+    """Weights, keys, values and activations of a token, each read or written once for an operator."""
+    return passes(BYTES, llm).token(t).roofline_s * 1e9 / 2
 
 
 def operations(llm: LlmSpec, t: int) -> float:
-    return token_time(baseline(WORK), llm, t).roofline_s * 1e12
+    """Of products; what else there is takes its bytes, which take no time here to speak of."""
+    return passes(WORK, llm).token(t).roofline_s * 1e12
+
+
+EXACT = {"rel": 1e-6, "abs": 200}  # whole nanoseconds for each operator
+CLOSE = {"rel": 1e-3}
+
+
+def test_a_roofline_moves_weights_cache_and_activations() -> None:
+    """A layer of PLAIN by hand, with 4 heads of 128 and 2 of keys: what an operator takes and what it gives."""
+    h, q, kv, ffn, t = 512, 4 * 128, 2 * 128, 1024, 10
+    vectors = 2 * h + (h + q + 2 * kv) + (2 * q) + (q + h) + 2 * h  # norm, qkv, attention, projection, norm
+    vectors += h + 2 * ffn + ffn + h  # gate and up together, down
+    found = elements(PLAIN, t) - WEIGHTS - 4 * 2 * kv * t
+    assert 4 * vectors <= found < 4 * 2 * vectors  # activation, sums and rotations, as the layer has them, besides
+    assert operations(PLAIN, t) == pytest.approx(2 * WEIGHTS + 4 * 4 * 512 * t, **CLOSE)
 
 
 @pytest.mark.parametrize(
     ("changed", "biases"),
     [
-        ({}, 0),
         ({"attention_bias": True}, 4 * (512 + 2 * 256 + 512)),
         ({"attention_bias": True, "model_type": "qwen2"}, 4 * (512 + 2 * 256)),
         ({"ffn_bias": True}, 4 * (2 * 1024 + 512)),
-        ({"ffn_bias": True, "gated_ffn": False}, 4 * (1024 + 512)),
     ],
 )
-def test_a_roofline_reads_and_adds_biases(changed: dict[str, Any], biases: int) -> None:
+def test_a_roofline_reads_biases(changed: dict[str, Any], biases: int) -> None:
     llm = msgspec.structs.replace(PLAIN, **changed)
-    weights = WEIGHTS if llm.gated_ffn else WEIGHTS - 4 * 512 * 1024
-    assert elements(llm, 10) == pytest.approx(weights + biases + 4 * 2 * 256 * 10, rel=1e-12)
-    assert operations(llm, 10) == pytest.approx(2 * weights + biases + 4 * 4 * 512 * 10, rel=1e-12)
+    assert elements(llm, 10) - elements(PLAIN, 10) == pytest.approx(biases, abs=60)
+    without = msgspec.structs.replace(PLAIN, gated_ffn=False)
+    assert operations(PLAIN, 10) - operations(without, 10) == pytest.approx(2 * 4 * 512 * 1024, **CLOSE)
 
 
 @pytest.mark.parametrize(("t", "seen"), [(99, 99), (100, 100), (101, 100), (5000, 100)])
@@ -200,21 +219,49 @@ def test_a_prompt_within_and_beyond_the_window() -> None:
     """Of 250 tokens the first 100 see 1 to 100 and the others 100 each; all their K and V move once."""
     llm = msgspec.structs.replace(PLAIN, sliding_window=100)
     attended = sum(min(i, 100) for i in range(1, 251))
-    found = prompt_time(baseline(WORK), llm, 250).roofline_s * 1e12
-    assert found == pytest.approx(250 * 2 * WEIGHTS + 4 * 4 * 512 * attended, rel=1e-12)
-    assert prompt_time(baseline(BYTES), llm, 250) == prompt_time(baseline(BYTES), PLAIN, 250)
-    assert prompt_time(baseline(WORK), llm, 100) == prompt_time(baseline(WORK), PLAIN, 100)
+    found = passes(WORK, llm).prompt(250).roofline_s * 1e12
+    assert found == pytest.approx(250 * 2 * WEIGHTS + 4 * 4 * 512 * attended, **CLOSE)
+    assert passes(BYTES, llm).prompt(250) == passes(BYTES, PLAIN).prompt(250)
+    assert passes(WORK, llm).prompt(100) == passes(WORK, PLAIN).prompt(100)
 
 
 def test_a_token_takes_its_own_experts_only() -> None:
     """Two of four, and the router; all four fill the memory."""
-    llm, expert, router = msgspec.structs.replace(PLAIN, num_experts=4, num_experts_per_tok=2), 3 * 512 * 1024, 512 * 4
-    weights = WEIGHTS + 4 * (expert + router)
-    assert elements(llm, 10) == pytest.approx(weights + 4 * 2 * 256 * 10, rel=1e-12)
-    assert operations(llm, 10) == pytest.approx(2 * weights + 4 * 4 * 512 * 10, rel=1e-12)
-    for tokens, experts in ((1, 2), (2, 4), (3, 4)):
-        moved = prompt_time(baseline(BYTES), llm, tokens).roofline_s * 1e9 / 2
-        assert moved == pytest.approx(weights + 4 * (experts - 2) * expert + 4 * 2 * 256 * tokens, rel=1e-12)
+    llm, expert = msgspec.structs.replace(PLAIN, num_experts=4, num_experts_per_tok=2), 3 * 512 * 1024
+    weights = WEIGHTS + 4 * (expert + 512 * 4)
+    assert operations(llm, 10) == pytest.approx(2 * weights + 4 * 4 * 512 * 10, **CLOSE)
+    moved = {tokens: passes(BYTES, llm).prompt(tokens).roofline_s * 1e9 / 2 for tokens in (1, 2, 3)}
+    assert moved[2] - moved[1] == pytest.approx(4 * 2 * expert, rel=0.02)  # and the activations of a token
+    assert moved[3] - moved[2] < 0.02 * 4 * expert
+
+
+@pytest.mark.parametrize("kind", ["plain", "window", "experts", "parallel", "gemma-2-9b", "deepseek-v2-lite", "gpt2"])
+@pytest.mark.parametrize("outside", [False, True])
+def test_a_sequence_takes_what_the_steps_of_the_device_take(kind: str, outside: bool) -> None:
+    """One workload, one result: passes are read from lines, steps are made one by one."""
+    changes: dict[str, dict[str, Any]] = {
+        "plain": {}, "window": {"sliding_window": 20, "full_attention_layers": (1,)},
+        "experts": {"num_experts": 4, "num_experts_per_tok": 2}, "parallel": {"parallel_attention": True},
+    }  # fmt: skip
+    named = kind not in changes
+    llm = load_llm(f"tests/models/{kind}.json") if named else msgspec.structs.replace(PLAIN, **changes[kind])
+    system = load_system("t4", {"memory_bytes": str(10**12)})
+    device = RooflineDevice(system, llm, Share(1, llm.num_hidden_layers, outside=outside))
+    made = Passes(system, llm, outside=outside)
+    for t in (1, 2, 19, 20, 21, 300):
+        for found, step in ((made.token(t), Batch.decode([t])), (made.prompt(t), Batch.prefill([t]))):
+            assert found.roofline_s + found.launch_s == pytest.approx(device.step(step).time_s, rel=1e-12), (t, step)
+
+
+@pytest.mark.parametrize(("prompt", "generate"), [(0, 4), (512, 1), (16, 3)])
+@pytest.mark.parametrize("lm_head", [None, True])
+def test_a_batch_of_one_is_the_sequence(prompt: int, generate: int, lm_head: bool | None) -> None:
+    for system in ("gpu_a100", "t4"):
+        asked: dict[str, Any] = {"model": "gpt2", "prompt": prompt, "generate": generate, "lm_head": lm_head}
+        alone, batch = pimloom.run(system, **asked), pimloom.run(system, **asked, batch=1)
+        for name in ("latency_s", "time_to_first_token_s", "time_per_output_token_s", "energy_j", "tokens_per_s"):
+            one, other = getattr(alone, name), getattr(batch, name)
+            assert one == other or one == pytest.approx(other, rel=1e-9), (system, name)
 
 
 def test_what_a_window_and_biases_need_in_memory() -> None:
@@ -231,6 +278,6 @@ def test_what_a_window_and_biases_need_in_memory() -> None:
 def test_a_parallel_block_sums_in_one_kernel() -> None:
     parallel = msgspec.structs.replace(PLAIN, parallel_attention=True)
     for kernels, fewer in ((24, 23), (1, 0), (0, 0)):
-        found = token_time(baseline({"launch_us": "10", "kernels_per_layer": str(kernels)}), parallel, 1)
+        found = passes({"launch_us": "10", "kernels_per_layer": str(kernels)}, parallel).token(1)
         assert found.launch_s == pytest.approx(4 * fewer * 10e-6, rel=1e-12)
-    assert token_time(baseline(BYTES), parallel, 7).roofline_s == token_time(baseline(BYTES), PLAIN, 7).roofline_s
+    assert elements(parallel, 7) <= elements(PLAIN, 7)

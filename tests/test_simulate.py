@@ -16,9 +16,10 @@ from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec, load_llm
 from pimloom.arch.system import RooflineSystem, System, load_system
 from pimloom.cycle_sim.dram import Engine, Issue
-from pimloom.cycle_sim.roofline import check_fits, token_time
+from pimloom.cycle_sim.roofline import check_fits
 from pimloom.systems.devices import simulate as module
 from pimloom.systems.devices.result import Result
+from pimloom.systems.devices.roofline_sequence import Passes
 from pimloom.systems.devices.simulate import Window, simulate
 from tests import reference_model as ref
 
@@ -334,8 +335,9 @@ def spec_of(system: System) -> RooflineSystem:
     ],
 )
 def test_a_token_on_a_roofline(overrides: dict[str, object], changes: dict[str, int], t: int, ms: float) -> None:
-    found = token_time(spec_of(roofline(**overrides)), tiny(**changes), t)
-    assert found.roofline_s * 1000 == pytest.approx(ms, rel=1e-9)
+    """Of weights, keys and values; the activations between operators come on top."""
+    found = Passes(roofline(**overrides), tiny(**changes), outside=False).token(t)
+    assert ms * (1 - 1e-6) <= found.roofline_s * 1000 < 1.01 * ms
     assert found.launch_s == pytest.approx(2 * 24 * 10e-6, rel=1e-12)
 
 
@@ -343,7 +345,9 @@ def test_a_baselines_result() -> None:
     """Tokens 1 to 7: 2 x 2 bytes x (12e6 + 2000 t) / 28 GB/s each, and 480 us of launches; 70 W."""
     found = simulate(roofline(), tiny(), 7)
     work, launch = 4 * (7 * 12e6 + 2000 * 28) / 28e9, 7 * 480e-6
-    assert (found.roofline_s, found.launch_s) == pytest.approx((work, launch), rel=1e-12)
+    assert found.roofline_s is not None and 1 < found.roofline_s / work < 1.01  # activations on top
+    assert found.launch_s == pytest.approx(launch, rel=1e-12)
+    work = found.roofline_s
     assert found.time_by_step_s == pytest.approx({"roofline": work, "kernel launch": launch}, rel=1e-12)
     assert found.latency_s == pytest.approx(work + launch, rel=1e-12)
     assert found.time_per_token_s == pytest.approx((work + launch) / 7, rel=1e-12)

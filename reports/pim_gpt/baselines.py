@@ -13,7 +13,8 @@ def baselines(found: Findings) -> Section:
     """Speed-up and efficiency over T4 and Xeon, published ranges beside ours."""
     intro = (
         "How the paper measured its T4 and Xeon is unknown, so these ratios are shown, never checked. The roofline "
-        "reads every weight and cached value once at the data-sheet bandwidth; eager frameworks add a cost per kernel."
+        "reads every weight and cached value once at the data-sheet bandwidth, and what operators hand on; eager "
+        "frameworks add a cost per kernel."
     )
     blocks: list[Figure | TableData | Notes] = [
         *_charts(found),

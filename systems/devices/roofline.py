@@ -95,7 +95,7 @@ class RooflineDevice:
         gpu, spans, at, least, flops, total = self.spec, list[Span](), 0, [0, 0], 0, 0.0
         for work in made:
             moved = work.elements * gpu.element_bits / BITS_PER_BYTE
-            end = at + round(work_s(gpu, work.flops, moved) / NS) * PS_PER_NS
+            end = at + self.work_ps(work)
             spans.append(Span(at, end, work.name, PROCESSOR))
             each = (min(round(s * PS_PER_S), end - at) for s in ceilings_s(gpu, work.flops, moved))
             least = [a + b for a, b in zip(least, each, strict=True)]
@@ -104,6 +104,11 @@ class RooflineDevice:
             spans.append(Span(at, at + launch, "kernel launch", LAUNCHES))
             at += launch
         return Layer(spans, at, least[0], least[1], flops // 2, round(total), launch)
+
+    def work_ps(self, work: Work) -> int:
+        """Time of an operator, in whole nanoseconds."""
+        moved = work.elements * self.spec.element_bits / BITS_PER_BYTE
+        return round(work_s(self.spec, work.flops, moved) / NS) * PS_PER_NS
 
     def capacity(self) -> Capacity:
         """Of one processor."""

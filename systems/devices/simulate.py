@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from math import fsum
 
 import msgspec
 import numpy as np
@@ -22,7 +23,7 @@ from pimloom.cycle_sim.dram import FAR, Issue
 from pimloom.cycle_sim.dram.monitor import raise_if_illegal
 from pimloom.cycle_sim.dram.trace import TRACE, expand
 from pimloom.cycle_sim.machine import Event, Machine, command_counts
-from pimloom.cycle_sim.roofline import TokenTime, check_fits, outside_time, prompt_time, token_time
+from pimloom.cycle_sim.roofline import check_fits
 from pimloom.cycle_sim.runs import Known
 from pimloom.energy.ledger import EnergyError
 from pimloom.energy.pim import CURRENTS, command_energy_pj, pim_energy
@@ -32,6 +33,7 @@ from pimloom.systems.devices.conservation import check_conservation, check_energ
 from pimloom.systems.devices.device import Share, device_of
 from pimloom.systems.devices.pim_gpt import PimGptDevice
 from pimloom.systems.devices.result import Result, Workload
+from pimloom.systems.devices.roofline_sequence import Passes, PassTime
 from pimloom.systems.devices.shown import Shown, shown
 from pimloom.workload.batch import Batch
 
@@ -262,11 +264,9 @@ def _roofline(system: System, spec: LlmSpec, generate: int, options: Options) ->
         raise UserError(f"{system.name} is a roofline: it issues no commands to trace or check")
     prompt, end = options.prompt, positions(options.prompt, generate)
     check_fits(hardware, spec, end, ends=bool(options.lm_head))
-    first = [prompt_time(hardware, spec, prompt) if prompt else token_time(hardware, spec, 1)]
-    later = [token_time(hardware, spec, t) for t in range(max(prompt, 1) + 1, end + 1)]
-    if options.lm_head:
-        first.append(outside_time(hardware, spec, max(prompt, 1)))
-        later += [outside_time(hardware, spec, 1)] * (generate - 1)
+    passes = Passes(system, spec, outside=bool(options.lm_head))
+    first = [passes.prompt(prompt) if prompt else passes.token(1)]
+    later = [passes.token(t) for t in range(max(prompt, 1) + 1, end + 1)]
     roofline, launch = _sums([*first, *later])
     options.progress(end)
     latency = roofline + launch
@@ -294,5 +294,5 @@ def _roofline(system: System, spec: LlmSpec, generate: int, options: Options) ->
     )
 
 
-def _sums(times: Sequence[TokenTime]) -> TokenTime:
-    return TokenTime(sum(t.roofline_s for t in times), sum(t.launch_s for t in times))
+def _sums(times: Sequence[PassTime]) -> PassTime:
+    return PassTime(fsum(t.roofline_s for t in times), fsum(t.launch_s for t in times))
