@@ -79,7 +79,7 @@ def test_what_takes_little_of_the_time_bounds_nothing() -> None:
 
 
 def test_an_npu_that_waits_for_its_links_stands_by() -> None:
-    """The more its link takes, the more static power and standby of the memory are charged; nothing else."""
+    """The more its link takes, the more static power, standby of the memory and refreshes are charged; nothing else."""
     asked: dict[str, Any] = {"model": "gpt2", "generate": 1, "batch": 1, "tp": 2, "layers": 1}
     near, far = (pimloom.run("neupims", **asked, set={"link.latency_ns": ns}) for ns in (0, 100_000))
     longer = far.latency_s - near.latency_s
@@ -91,6 +91,9 @@ def test_an_npu_that_waits_for_its_links_stands_by() -> None:
     assert more.pop("npu_static") == pytest.approx(2 * 90 * longer, rel=1e-6)
     assert more.pop("background") == pytest.approx(2 * standby_w * longer, rel=1e-6)
     assert more.pop("second_row_buffer") == pytest.approx(2 * standby_w * longer, rel=1e-6)
+    i, clocks = part.current, 32 * part.organization.ranks * longer / (part.tCK_ps * 1e-12)  # of all ranks
+    refresh_j = part.VDD * (i["IDD5B"] - i["IDD3N"]) / 1000 * part.cycles("tRFC") * part.tCK_ps * 1e-12
+    assert more.pop("refresh") == pytest.approx(2 * refresh_j * clocks / part.cycles("tREFI"), rel=1e-6)
     assert set(more.values()) == {0.0}
 
 

@@ -1,6 +1,7 @@
 """Every field of a model decides what serving a batch of it takes, or there is a reason why it cannot."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from pimloom.arch.error import UserError
-from pimloom.arch.llm import LlmSpec
+from pimloom.arch.llm import LlmSpec, load_llm
 from pimloom.arch.system import load_system
 from pimloom.sweeping.point.decode import decode
 from pimloom.sweeping.point.workload import work_of
@@ -220,3 +221,11 @@ def test_the_window_is_said(tmp_path):
     said = "attends to the last 64 tokens; of longer contexts only those are simulated"
     assert (done.code, done.err) == (0, f"pimloom: note: {tmp_path.name} {said}\n")
     assert json.loads(done.out)["tokens"] == 64 + 64 + 5
+
+
+def test_a_gpu_reads_the_rotated_part_of_compressed_keys_once_for_all_heads() -> None:
+    """DeepSeek-V3, a prompt of 2,048: 128 heads with keys of 128 + 64 elements, the 64 in common, and values of 128."""
+    llm = load_llm(str(Path(__file__).parent / "models" / "deepseek-v3.json"))
+    attention = next(each for each in layer_work(llm, 1, [2048], [2048]) if each.name == "fused_mha")
+    keys, queries, values = 2048 * (128 * 128 + 64), 2048 * 128 * 192, 2048 * 128 * 128
+    assert attention.elements == keys + queries + 2 * values  # what comes out is as large as the values

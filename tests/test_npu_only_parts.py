@@ -185,3 +185,10 @@ def test_little_left_of_a_row_cycle_is_said(tmp_path):
     done = call("run", "neupims", "--model", "gpt3-small", *options)
     said = "note: an ACT is charged 21.6 pJ, the row cycle of IDD0 above IDD2N 633.6 pJ: of IDD0 of 51 mA little is"
     assert done.code == 0 and said in done.err
+
+
+def test_a_refresh_of_several_ranks_is_refused():
+    """REFab of HBM2 reaches all ranks of a pseudo channel; a channel here would close the rows of one."""
+    taller = {"dram.organization.ranks": "2", "dram.organization.capacity_bytes": str(2 << 30)}
+    with pytest.raises(UserError, match=r"dram.organization.ranks: REFab .* all ranks .* expected 1"):
+        serve(system_with("hbm2_2400", **taller), LLM, TOKENS, None, tp=1, layers=1, fidelity="physical")

@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from pimloom.arch.command import Level
+from pimloom.arch.error import UserError
 from pimloom.arch.part import Part
 from pimloom.arch.pim_channel import PimChannel
 from pimloom.arch.table import compile_table
@@ -30,6 +32,11 @@ def build(
     policy[f.LOGGING], policy[f.PATH] = logging, steps
     arrays = device(table, frozenset(names) & frozenset(table.names), {}, names)
     banks, ranks = part.organization.banks, part.organization.ranks
+    if ranks > 1 and table.rules.size[table.rules.scope[table.rules.refresh]] != table.rules.size[Level.RANK]:
+        raise UserError(
+            f"dram.organization.ranks: {table.refresh} of this standard is of all ranks of a pseudo channel, and an "
+            "NPU's channel closes the rows of one rank for it; expected 1"
+        )
     bank = np.full((banks, f.N_BANK), -1)
     bank[:, [f.SERVED, f.ENTRIES, f.LISTED]] = 0
     state = np.zeros(f.N_STATE, np.int64)

@@ -7,6 +7,7 @@ from math import fsum
 from pimloom.arch.error import UserError
 from pimloom.arch.npu_pim import NpuPimSystem
 from pimloom.arch.part import Part
+from pimloom.arch.table import compile_table
 from pimloom.cycle_sim.npu_pim.machine import Account, Ran
 from pimloom.energy.ledger import EnergyError, Ledger
 from pimloom.energy.npu_pim import Standby, Work, command_pj, has_currents, memory_pj, npu_pj
@@ -42,11 +43,15 @@ def _latest(accounts: list[Account]) -> Account:
 
 
 def idle_pj(system: NpuPimSystem, part: Part, clocks: int) -> Pj | None:
-    """Energy by cause [pJ] of a device that waits for so many clocks: standby without an open row, and static power;
-    None as above."""
+    """Energy by cause [pJ] of a device that waits for so many clocks: standby without an open row, as many refreshes as
+    fall due on average, and static power; None as above."""
     if system.energy is None or not has_currents(part):
         return None
+    table = compile_table(part)
+    nodes = system.dram.channels * int(table.rules.size[table.rules.scope[table.rules.refresh]])
     found = memory_energy(system, part, NEVER, NEVER._replace(ck=clocks))
+    refresh_pj = command_pj(part, system.energy.comp_reads, system.npu.element_bits)[table.refresh]
+    found["refresh"] += refresh_pj * nodes * clocks / table.rules.refi
     found |= npu_pj(system.energy, Work(), clocks * part.tCK_ps)
     return {cause: pj for cause, pj in found.items() if pj}
 

@@ -116,7 +116,8 @@ def _attention(core: Sequence[Op]) -> tuple[int, int]:
     elements = 0
     for op in core:
         if op.kind in ("score", "value"):
-            fetched = 0 if op.kind == "value" and values_in_keys(core, op) else op.cached * op.kv_heads * op.head_dim
+            each = op.kv_heads * (op.head_dim - op.shared) + op.shared
+            fetched = 0 if op.kind == "value" and values_in_keys(core, op) else op.cached * each
             elements += fetched + op.rows * op.heads * op.head_dim
         elif op.kind == "softmax":
             elements += op.moved.weights  # sinks
