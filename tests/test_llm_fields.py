@@ -180,8 +180,7 @@ def operations(llm: LlmSpec, t: int) -> float:
     return passes(WORK, llm).token(t).roofline_s * 1e12
 
 
-EXACT = {"rel": 1e-6, "abs": 200}  # whole nanoseconds for each operator
-CLOSE = {"rel": 1e-3}
+CLOSE = 1e-3
 
 
 def test_a_roofline_moves_weights_cache_and_activations() -> None:
@@ -191,7 +190,7 @@ def test_a_roofline_moves_weights_cache_and_activations() -> None:
     vectors += h + 2 * ffn + ffn + h  # gate and up together, down
     found = elements(PLAIN, t) - WEIGHTS - 4 * 2 * kv * t
     assert 4 * vectors <= found < 4 * 2 * vectors  # activation, sums and rotations, as the layer has them, besides
-    assert operations(PLAIN, t) == pytest.approx(2 * WEIGHTS + 4 * 4 * 512 * t, **CLOSE)
+    assert operations(PLAIN, t) == pytest.approx(2 * WEIGHTS + 4 * 4 * 512 * t, rel=CLOSE)
 
 
 @pytest.mark.parametrize(
@@ -206,7 +205,7 @@ def test_a_roofline_reads_biases(changed: dict[str, Any], biases: int) -> None:
     llm = msgspec.structs.replace(PLAIN, **changed)
     assert elements(llm, 10) - elements(PLAIN, 10) == pytest.approx(biases, abs=60)
     without = msgspec.structs.replace(PLAIN, gated_ffn=False)
-    assert operations(PLAIN, 10) - operations(without, 10) == pytest.approx(2 * 4 * 512 * 1024, **CLOSE)
+    assert operations(PLAIN, 10) - operations(without, 10) == pytest.approx(2 * 4 * 512 * 1024, rel=CLOSE)
 
 
 @pytest.mark.parametrize(("t", "seen"), [(99, 99), (100, 100), (101, 100), (5000, 100)])
@@ -220,7 +219,7 @@ def test_a_prompt_within_and_beyond_the_window() -> None:
     llm = msgspec.structs.replace(PLAIN, sliding_window=100)
     attended = sum(min(i, 100) for i in range(1, 251))
     found = passes(WORK, llm).prompt(250).roofline_s * 1e12
-    assert found == pytest.approx(250 * 2 * WEIGHTS + 4 * 4 * 512 * attended, **CLOSE)
+    assert found == pytest.approx(250 * 2 * WEIGHTS + 4 * 4 * 512 * attended, rel=CLOSE)
     assert passes(BYTES, llm).prompt(250) == passes(BYTES, PLAIN).prompt(250)
     assert passes(WORK, llm).prompt(100) == passes(WORK, PLAIN).prompt(100)
 
@@ -229,7 +228,7 @@ def test_a_token_takes_its_own_experts_only() -> None:
     """Two of four, and the router; all four fill the memory."""
     llm, expert = msgspec.structs.replace(PLAIN, num_experts=4, num_experts_per_tok=2), 3 * 512 * 1024
     weights = WEIGHTS + 4 * (expert + 512 * 4)
-    assert operations(llm, 10) == pytest.approx(2 * weights + 4 * 4 * 512 * 10, **CLOSE)
+    assert operations(llm, 10) == pytest.approx(2 * weights + 4 * 4 * 512 * 10, rel=CLOSE)
     moved = {tokens: passes(BYTES, llm).prompt(tokens).roofline_s * 1e9 / 2 for tokens in (1, 2, 3)}
     assert moved[2] - moved[1] == pytest.approx(4 * 2 * expert, rel=0.02)  # and the activations of a token
     assert moved[3] - moved[2] < 0.02 * 4 * expert

@@ -115,7 +115,7 @@ class Middle(NamedTuple):
         """Of these iterations, in their order."""
         prompts = [each for each in batches if isinstance(each, Steps) and each.of("prefill").requests]
         decode = [each for each in batches if isinstance(each, Batch) or not each.of("prefill").requests]
-        return cls(*(some[len(some) // 2] if some else None for some in (prompts, decode)))
+        return cls(prompts[len(prompts) // 2] if prompts else None, decode[len(decode) // 2] if decode else None)
 
     def shown(self, system: System, llm: LlmSpec, plan: Plan) -> Shown:
         """Both with their spans. Raises UserError."""
