@@ -6,10 +6,27 @@ import pytest
 
 import pimloom
 from pimloom.arch.system import load_system
-from pimloom.systems.devices.without_energy import standby_note, why_no_energy
+from pimloom.systems.devices.without_energy import energy_note, standby_note, why_no_energy
 from tests.command import call
 from tests.test_composed import TOY
 
+TWO = """
+description: two processors, of which one embeds and samples
+kind: composed
+element_bits: 16
+memories:
+  hbm: {gb_s: 1000, bytes: 64000000000, pj_per_bit: 4}
+  host: {gb_s: 100, bytes: 64000000000, pj_per_bit: 10}
+units:
+  gpu: {type: roofline, memory: hbm, peak_tflops: 100, peak_share: 1, memory_share: 1, launch_us: 1, power_w: 300}
+  cpu: {type: roofline, memory: host, peak_tflops: 1, peak_share: 1, memory_share: 1, launch_us: 1}
+links:
+  pcie: {between: [hbm, host], gbps: 256, latency_ns: 500, pj_per_bit: 5}
+runs:
+  prefill: {embedding: cpu, sampling: cpu, all: gpu}
+  decode: {embedding: cpu, sampling: cpu, all: gpu}
+overlap: serial
+"""
 CARD = "examples/systems/pim_card.yaml"
 
 
@@ -47,7 +64,24 @@ def test_what_has_all_its_energy_says_nothing(tmp_path: Path) -> None:
     (tmp_path / "toy.yaml").write_text(TOY)
     toy = load_system(str(tmp_path / "toy.yaml"))
     assert why_no_energy(toy, 2) is None
-    assert standby_note(toy) == "energy is without standby of host: only parts with currents (IDD2N, IDD3N) have one"
+    said = "DRAM energy of card is standby only: activations, reads, writes and refresh are in it as far as power_w "
+    said += "and pj_per_bit hold them; "
+    said += "energy is without standby of host: only parts with currents (IDD2N, IDD3N) have one"
+    assert standby_note(toy) == energy_note(toy, 2, told=True) == said
+    assert energy_note(toy, 2, told=False) is None
+
+
+def test_units_that_do_not_work_need_no_figure(tmp_path: Path) -> None:
+    """Embedding and sampling are left out, and with them all work of the processor that has no power."""
+    file = tmp_path / "two.yaml"
+    file.write_text(TWO)
+    work = ("--model", "gpt2", "--prompt", "8", "--generate", "2", "--layers", "1")
+    alone, whole = (call("run", file, *work, f"--{what}") for what in ("no-lm-head", "lm-head"))
+    lacks = "no energy: the system gives no units.cpu.power_w"
+    assert "J of all devices" in alone.out and "no energy" not in alone.out, alone
+    assert lacks in whole.out and "J of all devices" not in whole.out, whole
+    notes = pimloom.compare([file, "gpu_a100"], model="gpt2", prompt=8, generate=2, layers=1).notes
+    assert not any("no energy" in note for note in notes)
 
 
 @pytest.mark.parametrize("key", ["power_w: 7", "pj_per_bit: 3", "pj_per_bit: 5"])

@@ -86,7 +86,7 @@ def _sequence(asked: Asked, batched: Mapping[str, object]) -> Ran:
     result = worked(lambda: sequence_work(asked, window), written, asked.quiet)
     if asked.timeline and window:
         _draw(asked, asked.timeline, window, result)
-    return Ran(result, lambda: show_result(result, _energy(asked)))
+    return Ran(result, lambda: show_result(result, _energy(asked, result.energy_j)))
 
 
 def _window(asked: Asked) -> str:
@@ -120,16 +120,18 @@ def _batch(asked: Asked) -> Ran:
     from pimloom.systems.serving.decoding import Decoded
 
     found = worked(lambda: batch_work(asked), {"--json": asked.json}, asked.quiet)
-    return Ran(found, lambda: show_decoded(found) if isinstance(found, Decoded) else show_served(found, _energy(asked)))
+    if isinstance(found, Decoded):
+        return Ran(found, lambda: show_decoded(found))
+    return Ran(found, lambda: show_served(found, _energy(asked, found.iteration_energy_j)))
 
 
-def _energy(asked: Asked) -> str | None:
-    """Why there is no energy, or what is not in it."""
-    from pimloom.systems.devices.without_energy import standby_note, why_no_energy
+def _energy(asked: Asked, joules: float | None) -> str | None:
+    """Why there is no energy, or what is not in it. joules: what the result has."""
+    from pimloom.systems.devices.without_energy import energy_note
     from pimloom.systems.settings import parse_settings
 
     system = load_system(asked.system, parse_settings(asked.settings or ()))
-    return why_no_energy(system, asked.tp or 1) or standby_note(system)
+    return energy_note(system, asked.tp or 1, told=joules is not None)
 
 
 def _generation(asked: Asked) -> Ran:
@@ -141,7 +143,7 @@ def _generation(asked: Asked) -> Ran:
     from pimloom.systems.serving.equal_asked import generation_work
 
     found = worked(lambda: generation_work(asked), {"--json": asked.json}, asked.quiet)
-    return Ran(found, lambda: show_generated(found, _energy(asked)))
+    return Ran(found, lambda: show_generated(found, _energy(asked, found.energy_j)))
 
 
 def _refuse(options: Mapping[str, Any], why: str, instead: Mapping[str, str]) -> None:

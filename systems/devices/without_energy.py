@@ -33,15 +33,31 @@ def without_standby(part: Part) -> bool:
     return not {"IDD2N", "IDD3N"} <= part.current.keys()
 
 
+def energy_note(system: System, tp: int, *, told: bool) -> str | None:
+    """Why a result has no energy or, where one is told, what of its DRAM is not in it; None if nothing lacks.
+
+    What does not work needs no figure, so that a system which lacks some may have its energy told.
+    """
+    return standby_note(system) if told else why_no_energy(system, tp)
+
+
 def standby_note(system: System) -> str | None:
-    """What standby is missing in the energy of a composed system; None if none is, or if there is no energy at all."""
-    if system.kind != "composed" or why_no_energy(system):
+    """What of its DRAM is missing in the energy of a composed system; None of another one."""
+    if system.kind != "composed":
         return None
-    spec = system.of_kind(ComposedSystem)
-    names = [name for name in spec.memories if name not in system.parts or without_standby(system.parts[name])]
-    if not names:
-        return None
-    return f"energy is without standby of {', '.join(names)}: only parts with currents (IDD2N, IDD3N) have one"
+    bare = [
+        name
+        for name in system.of_kind(ComposedSystem).memories
+        if name not in system.parts or without_standby(system.parts[name])
+    ]
+    only = [name for name in system.parts if name not in bare]
+    said = [
+        f"DRAM energy of {', '.join(only)} is standby only: activations, reads, writes and refresh are in it as far as "
+        "power_w and pj_per_bit hold them"
+    ] * bool(only)
+    if bare:
+        said.append(f"energy is without standby of {', '.join(bare)}: only parts with currents (IDD2N, IDD3N) have one")
+    return "; ".join(said)
 
 
 def _of_part(system: System, name: str, needed: Iterable[str]) -> str | None:

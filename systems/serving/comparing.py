@@ -17,7 +17,7 @@ from pimloom.systems.devices.drawn import drawn
 from pimloom.systems.devices.run import LIMITS, Run, behind
 from pimloom.systems.devices.shown import Shown, spans_of
 from pimloom.systems.devices.traits import traits
-from pimloom.systems.devices.without_energy import standby_note, why_no_energy
+from pimloom.systems.devices.without_energy import energy_note
 from pimloom.systems.serving.generation import Generated, check, generated
 from pimloom.systems.serving.stepping import Progress, Simulated, Wanted, longest, simulated
 from pimloom.systems.viewed import Viewed
@@ -265,7 +265,7 @@ def notes(systems: Sequence[System], wanted: Wanted, found: Sequence[Compared]) 
             if said and is_so and there:
                 alike.setdefault(said, []).append(system.name)
     for system, row in zip(systems, found, strict=True):
-        of_energy = why_no_energy(system, wanted.tp) or standby_note(system)
+        of_energy = energy_note(system, wanted.tp, told=row.energy_by_part_j is not None)
         if of_energy and row.reason is None:
             alike.setdefault(of_energy, []).append(system.name)
     return [WITH if wanted.outside else LAYERS] + [f"{', '.join(names)}: {said}." for said, names in alike.items()]
