@@ -21,41 +21,72 @@ class ResultField(NamedTuple):
 
 
 def explain_result(field: str) -> ResultField | None:
-    """A field of a result, or one below it (`energy_by_cause_j.mac`); None if no result has it."""
-    found = result_fields()
-    name = field if field in found else field.partition(".")[0]
-    return found[name]._replace(field=field, unit=unit_of_name(field)) if name in found else None
+    """A field of a result, or a key of one that is an object (`energy_by_cause_j.mac`); None if no result has it."""
+    if field in result_fields():
+        return result_fields()[field]
+    name, _, key = field.partition(".")
+    said = [row.said for row in _table_rows() if name in row.names and row.is_object(name) and key in row.keys]
+    return ResultField(field, unit_of_name(field), said) if said else None
 
 
 @lru_cache(maxsize=1)
 def result_fields() -> Mapping[str, ResultField]:
     """All fields of results."""
     found, within = dict[str, list[str]](), dict[str, list[str]]()
-    for name, meaning, of in _rows(CONVENTIONS.read_text(encoding="utf-8")):
-        (within if of else found).setdefault(name, []).append(meaning)
+    for row in _table_rows():
+        for name in row.names:
+            found.setdefault(name, []).append(row.said)
+        for name in row.within:
+            within.setdefault(name, []).append(row.said)
     found |= {name: meanings for name, meanings in within.items() if name not in found}
     return {name: ResultField(name, unit_of_name(name), meanings) for name, meanings in found.items()}
 
 
-def _rows(text: str) -> Iterator[tuple[str, str, bool]]:
-    """Each field of each table of fields, what the table says of it, and whether it is a part of another field.
+class Row(NamedTuple):
+    """A row of a table of fields. said: the row as a sentence; meaning: its last cell."""
+
+    names: list[str]
+    kind: str
+    meaning: str
+    said: str
+
+    @property
+    def within(self) -> list[str]:
+        """Parts of these fields that stand by themselves."""
+        return [name for name in dict.fromkeys(re.findall(r"`(\w+)`", self.meaning)) if name not in self.names]
+
+    @property
+    def keys(self) -> list[str]:
+        """All names in the meaning, lists of names too."""
+        return [name for some in re.findall(r"`([^`]+)`", self.meaning) for name in some.split(", ")]
+
+    def is_object(self, name: str) -> bool:
+        """Whether a field is an object: types are one for each field, or one for all of them."""
+        kinds = self.kind.split(", ")
+        return "object" in (kinds[self.names.index(name)] if len(kinds) == len(self.names) else kinds[0])
+
+
+@lru_cache(maxsize=1)
+def _table_rows() -> list[Row]:
+    return list(_rows(CONVENTIONS.read_text(encoding="utf-8")))
+
+
+def _rows(text: str) -> Iterator[Row]:
+    """Each row of each table of fields.
 
     >>> head = "## A run\\n| field | type | meaning |\\n|---|---|---|\\n"
-    >>> for row in _rows(head + "| `a_s`, `b_s` | number | times: `x_s` |"): print(row)
-    ('a_s', 'A run: a_s, b_s (number): times: x_s', False)
-    ('b_s', 'A run: a_s, b_s (number): times: x_s', False)
-    ('x_s', 'A run: a_s, b_s (number): times: x_s', True)
+    >>> for row in _rows(head + "| `a_s`, `b_s` | | times: `x_s` |"): print(row.names, row.within, row.said)
+    ['a_s', 'b_s'] ['x_s'] A run: a_s, b_s: times: x_s
     """
     section, inside = "", False
     for line in text.splitlines():
         if line.startswith("#"):
             section = re.sub(r"`|\s*\(.*\)", "", line.lstrip("# "))
-        cells = [cell.strip() for cell in line.strip("| ").split(" | ")] if line.startswith("|") else []
+        cells = [cell.strip() for cell in line.rstrip()[1:-1].split("|")] if line.startswith("|") else []
         inside = bool(cells) and (inside or re.fullmatch(r"field( of a system)?", cells[0]) is not None)
         names = re.findall(r"`(\w+)`", cells[0]) if inside and len(cells) == 3 else []
         if not names or cells[2].startswith(BEFORE):
             continue
         kind = f" ({cells[1]})" if cells[1] else ""
         said = f"{section}: {', '.join(names)}{kind}: {cells[2].replace('`', '')}"
-        yield from ((name, said, False) for name in names)
-        yield from ((name, said, True) for name in dict.fromkeys(re.findall(r"`(\w+)`", cells[2])) if name not in names)
+        yield Row(names, cells[1], cells[2], said)

@@ -209,10 +209,16 @@ def test_explain_has_the_fields_of_results_from_the_conventions() -> None:
         found = pimloom.explain(field)
         assert found.meanings, field
         for meaning in found.meanings:
-            assert " ".join(meaning.rpartition("): ")[2].split()) in text, (field, meaning)
+            assert " ".join(meaning.split(": ", 2)[2].split()) in text, (field, meaning)
     said = pimloom.explain("time_per_output_token_s")
     assert said.unit == "s" and said.meanings[0].startswith("The result of a sequence: time_per_output_token_s (number")
     assert pimloom.explain("bound_share").meanings[0].startswith("One workload on several systems: prefill, decode")
     assert pimloom.explain("energy_by_cause_j.mac").unit == "J"
+    assert len(pimloom.explain("batch").meanings) == 3  # of an iteration, of equal requests and of a comparison
+    assert "meanings" not in pimloom.explain("controller.refresh").to_dict()
+    for field, near in (("memory.timing.tRP", "dram.timing.tRP"), ("latency_s.banana", "latency_s"),
+                        ("energy_by_cause_j.banana", "energy_by_cause_j")):  # fmt: skip
+        with pytest.raises(pimloom.UserError, match=f"no field '{field}'; nearest: {near}"):
+            pimloom.explain(field)
     with pytest.raises(pimloom.UserError, match="no field 'latency_ms'; nearest: latency_s"):
         pimloom.explain("latency_ms")
