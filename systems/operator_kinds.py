@@ -1,10 +1,30 @@
 """Kinds of operators that drawings tell apart by their colours."""
 
+OTHER = "norms, sums and others"
 KINDS = {  # what an operator's name holds: its kind; the first that fits
+    "reduce": "links",
+    "gather": "links",
+    "dispatch": "links",
+    "combine": "links",
+    "transfer": "links",
+    "launch": "kernel launches",
+    "residual": OTHER,
+    "norm": OTHER,
+    "Norm": OTHER,
+    "lm_head": "embedding and LM head",
+    "LM head": "embedding and LM head",
+    "embed": "embedding and LM head",
+    "sampling": "embedding and LM head",
+    "ffn": "FFN",
+    "FFN": "FFN",
+    "mlp": "FFN",
+    "activation": "FFN",
     "score": "attention",
     "softmax": "attention",
+    "softcap": "attention",
     "logit": "attention",
     "attend": "attention",
+    "attention": "attention",
     "p V": "attention",
     "fused_mha": "attention",
     "prompt": "attention",
@@ -15,16 +35,8 @@ KINDS = {  # what an operator's name holds: its kind; the first that fits
     "QKV": "QKV and projection",
     "qkv": "QKV and projection",
     "projection": "QKV and projection",
-    "o_proj": "QKV and projection",
-    "ffn": "FFN",
-    "FFN": "FFN",
-    "mlp": "FFN",
-    "activation": "FFN",
-    "reduce": "links",
-    "transfer": "links",
-    "launch": "kernel launches",
+    "_proj": "QKV and projection",
 }
-OTHER = "norms, sums and others"
 
 
 def kind_of(operator: str) -> str:
@@ -32,5 +44,7 @@ def kind_of(operator: str) -> str:
 
     >>> kind_of("QKV partial sums and bias"), kind_of("all-reduce"), kind_of("LayerNorm 1")
     ('QKV and projection', 'links', 'norms, sums and others')
+    >>> kind_of("self_attn.kv_b_proj.k"), kind_of("mlp.down_proj"), kind_of("mlp.experts.combine")
+    ('QKV and projection', 'FFN', 'links')
     """
     return next((kind for part, kind in KINDS.items() if part in operator), OTHER)

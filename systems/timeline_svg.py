@@ -9,15 +9,18 @@ from math import floor, log10
 from typing import NamedTuple
 
 from pimloom.arch.units import PS_PER_MS, PS_PER_NS, PS_PER_S, PS_PER_US
-from pimloom.systems.operator_kinds import KINDS, OTHER, kind_of
+from pimloom.systems.operator_kinds import OTHER, kind_of
 
-COLOURS = dict(
-    zip(
-        [*dict.fromkeys(KINDS.values()), OTHER],
-        ["#6f8fd0", "#3fa796", "#d98b45", "#a778c9", "#d0607c", "#8d949c", "#a89a3c"],
-        strict=True,
-    )
-)
+COLOURS = {
+    "attention": "#6f8fd0",
+    "K and V writes": "#3fa796",
+    "QKV and projection": "#d98b45",
+    "FFN": "#a778c9",
+    "links": "#d0607c",
+    "kernel launches": "#8d949c",
+    "embedding and LM head": "#5aa9c4",
+    OTHER: "#a89a3c",
+}
 UNITS = (("s", PS_PER_S), ("ms", PS_PER_MS), ("µs", PS_PER_US), ("ns", PS_PER_NS), ("ps", 1))
 WIDTH_PX, RIGHT_PX, LANE_PX, BAR_PX, AXIS_PX, LEGEND_PX = 880, 34, 22, 14, 36, 20
 CHARACTER_PX, LONGEST_LABEL = 6.7, 34  # of sans-serif at 12 px, a wide one
