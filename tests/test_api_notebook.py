@@ -106,6 +106,27 @@ def test_parts_of_a_time_are_bars_with_shares_and_units():
     assert names[: shown + 1] == [*cut[:shown], f"{len(steps) - shown} others"]
 
 
+def test_what_a_timeline_shows_of_requests_and_of_steps_that_cannot_run(tmp_path):
+    """With prompts beside decode it is an iteration with a prompt; without steps there is all but the drawing."""
+    trace = tmp_path / "trace.csv"
+    trace.write_text("timestamp,prompt_tokens,output_tokens\n0,40,3\n0,30,3\n")
+    found = pimloom.run("gpu_a100", model="gpt2", requests=trace, batch=2, chunk=16, layers=1)
+    html = found._repr_html_()
+    assert "Timeline of an iteration with a prompt" in html and "the end of a prompt" not in html
+
+    def fails():
+        raise pimloom.UserError("no room for these")
+
+    found = RESULTS["Generated"]()
+    assert "Timeline of the end of a prompt" in found._repr_html_()
+    del found.__dict__["steps"]
+    found.showing(fails)
+    html = found._repr_html_()
+    assert "Timeline" not in html and "latency_s" in html
+    with pytest.raises(pimloom.UserError, match="no room"):
+        _ = found.spans
+
+
 @pytest.mark.parametrize("name", ["Result", "Served", "Decoded", "Generated", "Comparison"])
 def test_a_result_shows_a_timeline_of_its_steps(name):
     """Each lane is a resource of the spans, each operator within the window can be read where its bar is pointed at."""

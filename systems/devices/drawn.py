@@ -8,13 +8,12 @@ from pimloom.systems.devices.run import Run
 from pimloom.systems.devices.shown import Shown, until_ps
 from pimloom.systems.timeline_svg import Bar, timeline_svg
 
-TITLES = {"prefill": "Timeline of the end of a prompt", "decode": "Timeline of a decode step"}
 
-
-def drawn(shown: Sequence[Shown]) -> list[str]:
-    """HTML of one step of each phase: of several systems below one another on one time axis."""
+def drawn(shown: Sequence[Shown], prompts: str = "the end of a prompt") -> list[str]:
+    """HTML of one step of each phase: of several systems below one another on one time axis. prompts: what that of the
+    prompts shows."""
     found = []
-    for phase, title in TITLES.items():
+    for phase, title in (("prefill", f"Timeline of {prompts}"), ("decode", "Timeline of a decode step")):
         runs = {one.system: run for one in shown if (run := getattr(one, phase)) is not None and run.spans}
         if runs:
             found.append(_drawn(title, runs))

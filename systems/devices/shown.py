@@ -1,10 +1,11 @@
 """One step of each phase of a run with all its spans, for drawings and tables."""
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import msgspec
 
+from pimloom.arch.error import UserError
 from pimloom.systems.devices.device import Device
 from pimloom.systems.devices.run import Run
 from pimloom.systems.viewed import Viewed
@@ -54,7 +55,10 @@ def _few(run: Run) -> int:
 
 
 class WithSpans(Viewed, msgspec.Struct, frozen=True, dict=True):
-    """A result that can show its steps. They are simulated when they are asked for, and are no field."""
+    """A result that can show its steps. They are simulated when they are asked for, and are no field. of_prompts: what
+    the step of the prompts is."""
+
+    of_prompts: ClassVar[str] = "the end of a prompt"
 
     def showing(self, show: Callable[[], Shown]) -> None:
         """show: what simulates the steps."""
@@ -80,7 +84,12 @@ class WithSpans(Viewed, msgspec.Struct, frozen=True, dict=True):
     def _drawings(self) -> Sequence[str]:
         from pimloom.systems.devices.drawn import drawn
 
-        return drawn([self.shown]) if "show" in self.__dict__ else ()
+        if "show" not in self.__dict__:
+            return ()
+        try:
+            return drawn([self.shown], self.of_prompts)
+        except UserError:  # `spans` says why; the result itself is there
+            return ()
 
 
 def spans_of(shown: Sequence[Shown]) -> "pandas.DataFrame":

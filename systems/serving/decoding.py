@@ -29,6 +29,8 @@ class Decoded(WithSpans, frozen=True, kw_only=True):
     """Many decode iterations; fields as in CONVENTIONS.md. spans: the simulated iteration in the middle; where prompts
     are computed of those with a prompt in it (`phase` prefill) and of those without (decode)."""
 
+    of_prompts = "an iteration with a prompt"
+
     system: str
     model: str
     fidelity: str
