@@ -64,7 +64,7 @@ def test_prompts_beside_decode_are_shown_by_themselves(system: str, trace: Path)
     assert set(found.spans["phase"]) == {"prefill", "decode"}
     for phase in ("prefill", "decode"):
         near = [abs(end_s(found, phase) / s - 1) for s in found.iteration_s]
-        assert min(near) < 1e-9 or system == "pim_gpt"  # a prompt is cut
+        assert min(near) < 1e-9 or (system == "pim_gpt" and phase == "prefill")  # a prompt is cut
     assert "spans" not in found.to_dict()
 
 
