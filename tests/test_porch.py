@@ -7,7 +7,10 @@ from types import SimpleNamespace
 
 import pytest
 
+from pimloom.arch.system import load_system
 from pimloom.commands.progress import COMPILING, progress_bar
+from pimloom.systems.asked import Asked
+from tests.test_without_energy import TWO
 
 SLOW = ("numba", "numpy", "matplotlib", "pandas", "msgspec", "yaml", "rich")
 HELP_S = 0.1  # of CPU over Python's own start
@@ -79,3 +82,21 @@ def test_a_first_run_says_that_it_compiles_terminal_or_not(capsys):
         with progress_bar("title", quiet, kernel):
             pass
         assert capsys.readouterr().err == said
+
+
+def test_only_what_runs_an_engine_says_that_it_compiles(tmp_path):
+    """Rooflines, composed ones too, run none; PIM beside banks runs that of a channel, arrays that of an NPU."""
+    from pimloom.systems.serving.asked import kernel_of
+    from pimloom.systems.serving.equal_asked import comparison_work, generation_work
+
+    two = tmp_path / "two.yaml"
+    two.write_text(TWO)
+    pim, arrays = "examples/systems/pim_card.yaml", "examples/systems/hbm3_npu.yaml"
+    names = (str(two), "gpu_a100", pim, "pim_gpt", arrays, "npu_only")
+    kernels = [kernel_of([load_system(name)]) for name in names]
+    assert kernels[:2] == [None, None] and kernels[2] is kernels[3] is not kernels[4] is kernels[5] is not None
+    asked = Asked(system="gpu_a100", model="gpt2", generate=2, prompt=4, batch=1)
+    assert generation_work(asked).kernel is None
+    equal = {"batch": 1, "prompt": 4, "generate": 2, "chunk": 2048, "every": 1, "tp": 1}
+    both = [comparison_work([*some], "gpt2", 1, False, **equal).kernel for some in (names[:2], names[1:4:2])]
+    assert both == [None, kernels[3]]

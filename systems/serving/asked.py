@@ -12,6 +12,7 @@ from pimloom.arch.load import nearest
 from pimloom.arch.name_units import counted
 from pimloom.arch.neupims import Faults
 from pimloom.arch.system import System, load_system
+from pimloom.cycle_sim.dram.kernels.stream import run as stream_run
 from pimloom.cycle_sim.npu_pim.kernels.machine import run_all
 from pimloom.energy.npu_pim import activate_note
 from pimloom.mappers.packing import round_robin
@@ -58,10 +59,14 @@ class Deployment(NamedTuple):
 
     def work(self, run: Callable[[Progress], Found], notes: Callable[[], Sequence[str]]) -> Work[Found]:
         """Work on it, whose last note is of the memory's energy."""
-        kernel = run_all if self.has.channels else None
-        return Work(
-            f"{self.llm.name} on {self.system.name}", kernel, run, lambda: [*notes(), *_energy_notes(self.system)]
-        )
+        title = f"{self.llm.name} on {self.system.name}"
+        return Work(title, kernel_of([self.system]), run, lambda: [*notes(), *_energy_notes(self.system)])
+
+
+def kernel_of(systems: Sequence[System]) -> object:
+    """What must be compiled before these systems run: the engine that takes longest; None for rooflines."""
+    engines = {traits(system.kind).engine(system) for system in systems}
+    return run_all if "machine" in engines else stream_run if "channel" in engines else None
 
 
 def batch_work(asked: Asked) -> Work[Served | Decoded]:

@@ -7,11 +7,10 @@ from pimloom.arch.error import UserError
 from pimloom.arch.llm import load_llm
 from pimloom.arch.system import load_system
 from pimloom.arch.units import ceil_div
-from pimloom.cycle_sim.npu_pim.kernels.machine import run_all
 from pimloom.systems.asked import Asked, Work
 from pimloom.systems.devices.shown import Shown
 from pimloom.systems.devices.traits import traits
-from pimloom.systems.serving.asked import layers_of, load_faithful
+from pimloom.systems.serving.asked import kernel_of, layers_of, load_faithful
 from pimloom.systems.serving.comparing import Comparison, compare
 from pimloom.systems.serving.generation import Generated, generate
 from pimloom.systems.serving.stepping import CHUNK, Wanted
@@ -39,7 +38,7 @@ def generation_work(asked: Asked) -> Work[Generated]:
         outside=asked.lm_head,
     )
     said = None if traits(system.spec.kind).sequence == "alone" else _many(wanted)
-    return Work(f"{llm.name} on {system.name}", run_all, partial(generate, system, llm, wanted), long=said)
+    return Work(f"{llm.name} on {system.name}", kernel_of([system]), partial(generate, system, llm, wanted), long=said)
 
 
 def _many(wanted: Wanted) -> str | None:
@@ -63,7 +62,7 @@ def comparison_work(
         raise UserError(f"systems: {twice[0]} is named twice; name it once")
     llm = load_llm(model)
     wanted = Wanted(layers=layers_of(llm, layers), fidelity="physical", outside=lm_head, **equal)
-    compiled = any(load_system(name).kind == "npu_pim" for name in systems)
+    kernel = kernel_of([load_system(name) for name in systems])
     loads = [partial(load_faithful, name, None, "physical") for name in systems]
     title = f"{llm.name} on {len(systems)} systems"
-    return Work(title, run_all if compiled else None, partial(compare, loads, llm, wanted))
+    return Work(title, kernel, partial(compare, loads, llm, wanted))
