@@ -46,8 +46,8 @@ WITHOUT_EFFECT_OF: dict[str, tuple[str, ...]] = {
 }
 
 _QUANTISED = (
-    "quantised weights are not modelled: set it to null to model the same weights in the system's own format, most "
-    "often 16 bits an element; element_bits of a roofline is a setting"
+    "quantised weights are not modelled: set it to null to model the same weights in the system's own format. Most "
+    "systems have 16 bits an element; element_bits of a roofline is a setting"
 )
 # Keys with which a supported model is another one: what may stand there, and why nothing else may.
 ONLY: dict[str, tuple[tuple[Any, ...], str]] = {

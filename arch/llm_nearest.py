@@ -19,7 +19,7 @@ RELATIVES = {
     "llama4_text": ("mixtral", "has no shared expert and no chunked attention"),
     "mpt": ("falcon", "has no ALiBi"),
     "phi": ("gpt_neox", "has a norm more in each layer"),
-    "qwen2_moe": ("qwen3_moe", "has no shared expert"),
+    "qwen2_moe": ("qwen3_moe", "has no shared expert and normalises Q and K"),
     "qwen3_next": ("qwen3_moe", "has attention in every layer"),
     "starcoder2": ("gpt_neox", "has no grouped keys and values"),
 }

@@ -105,7 +105,7 @@ LLAMA_LIKE = {"num_attention_heads": 32, "rms_norm_eps": 1e-5, "hidden_size": 40
     [
         ("llama4", {"text_config": {**LLAMA_LIKE, "model_type": "llama4_text"}}, "mixtral, which has no shared expert"),
         ("llama4_text", LLAMA_LIKE, "mixtral, which has no shared expert and no chunked attention"),
-        ("qwen2_moe", {**LLAMA_LIKE, "num_experts": 60}, "qwen3_moe, which has no shared expert"),
+        ("qwen2_moe", LLAMA_LIKE | {"num_experts": 60}, "qwen3_moe, which has no shared expert and normalises Q and K"),
         ("mamba", {"hidden_size": 768, "state_size": 16, "num_hidden_layers": 24}, "none: "),
         ("bert", {"num_attention_heads": 12, "hidden_size": 768}, "none: "),
         ("granite", LLAMA_LIKE, "llama, "),
