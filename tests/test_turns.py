@@ -36,8 +36,9 @@ def naive(
     """Each iteration as (phase, new, context) of its requests; when the first and the last token of each request came.
 
     A request that joins takes room for its prompt and all that it has said, one that decodes for a token more; where
-    that is not there, the newest yields and computes all again when it comes back, before all that wait. Who decodes is
-    in every iteration; the rest of `chunk` tokens goes to prompts in the order in which they joined.
+    that is not there, the newest yields and computes all again when it comes back, before all that wait. Who has said
+    something and lacks no more than its newest token decodes, and is in every iteration; the rest of `chunk` tokens goes
+    to prompts in the order in which they joined, also where only one token of a prompt is left.
     """
     now, alive, log = 0.0, list[dict[str, Any]](), []
     wait = [{"i": i, "at": at, "prompt": p, "out": o, "said": 0, "there": 0} for i, (at, p, o) in enumerate(requests)]
@@ -54,11 +55,11 @@ def naive(
             if sum(a["prompt"] + a["said"] for a in [*alive, wait[0]]) > room:
                 break
             alive.append(wait.pop(0))
-        left = chunk - sum(a["there"] > 0 and a["prompt"] + a["said"] - a["there"] == 1 for a in alive)
+        left = chunk - sum(a["said"] > 0 and a["prompt"] + a["said"] - a["there"] == 1 for a in alive)
         made = []
         for a in alive:
             lacks = a["prompt"] + a["said"] - a["there"]
-            decodes = a["there"] > 0 and lacks == 1
+            decodes = a["said"] > 0 and lacks == 1
             new = 1 if decodes else max(min(lacks, left), 0)
             left -= 0 if decodes else new
             a["there"] += new
@@ -108,6 +109,17 @@ def test_iterations_are_those_of_the_naive_simulation(
 def test_the_naive_simulation_meets_a_full_memory() -> None:
     log, *_ = naive([(0.0, 20, 12), (0.0, 20, 12)], 2, 45, 64)
     assert ("prefill", 23, 23) in [one for each in log for one in each]  # its prompt and what it had said, once more
+
+
+def test_the_last_token_of_a_prompt_is_no_decode() -> None:
+    seen = list[list[tuple[str, int, int]]]()
+
+    def step(batch: Batch) -> float:
+        seen.append([(at.phase, at.new, at.context) for at in batch.requests])
+        return 1.0
+
+    decode(workload([(0, 13, 2)]), KvTokens(100), rules(1, 12), step)
+    assert seen == [[("prefill", 12, 12)], [("prefill", 1, 13)], [("decode", 1, 14)]]
 
 
 def test_a_batch_kept_alive_computes_its_prompts() -> None:

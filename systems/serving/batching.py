@@ -124,8 +124,9 @@ class _Floor:
         if self.rules.chunk is None:
             every = np.ones(len(at), bool)
             return step(self._contexts(at), at["channel"].copy()), every, every
-        new = turns(at["cached"], wanted, self.rules.chunk)
-        seconds = step(step_of(at["cached"], wanted, new))
+        asked = at["cached"], wanted, at["generated"]
+        new = turns(*asked, self.rules.chunk)
+        seconds = step(step_of(*asked, new))
         at["cached"] += new
         return seconds, new > 0, at["cached"] == wanted
 

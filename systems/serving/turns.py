@@ -9,29 +9,33 @@ import numpy as np
 from pimloom.workload.batch import Batch, Request
 
 
-def turns(cached: np.ndarray, wanted: np.ndarray, chunk: int) -> np.ndarray:
+def turns(cached: np.ndarray, wanted: np.ndarray, said: np.ndarray, chunk: int) -> np.ndarray:
     """New tokens of each request in the next iteration, 0 for one that waits for its turn.
 
     cached, wanted: by request, in the order in which they joined, the tokens whose keys and values are there, and those
-    that must be before its next token comes. All arrays int64 (requests,).
+    that must be before its next token comes; said: those that it has generated. All arrays int64 (requests,).
 
-    >>> turns(np.array([7, 3, 0, 0]), np.array([8, 20, 4, 9]), 12).tolist()
+    >>> turns(np.array([7, 3, 0, 0]), np.array([8, 20, 4, 9]), np.array([1, 0, 0, 0]), 12).tolist()
     [1, 11, 0, 0]
-    >>> turns(np.array([7, 14, 0, 0]), np.array([8, 20, 4, 9]), 12).tolist()
+    >>> turns(np.array([7, 14, 0, 0]), np.array([8, 20, 4, 9]), np.array([1, 0, 0, 0]), 12).tolist()
     [1, 6, 4, 1]
     """
-    lacks = wanted - cached
-    decodes = (lacks == 1) & (cached > 0)
-    left = np.where(decodes, 0, lacks)
+    lacks, decode = wanted - cached, decodes(cached, wanted, said)
+    left = np.where(decode, 0, lacks)
     before = left.cumsum() - left
-    return np.where(decodes, 1, np.clip(chunk - int(decodes.sum()) - before, 0, left))
+    return np.where(decode, 1, np.clip(chunk - int(decode.sum()) - before, 0, left))
 
 
-def step_of(cached: np.ndarray, wanted: np.ndarray, new: np.ndarray) -> Batch:
+def decodes(cached: np.ndarray, wanted: np.ndarray, said: np.ndarray) -> np.ndarray:
+    """Whether a request lacks no more than the newest token that it has generated; the last token of a prompt is none.
+    Arrays as of `turns`."""
+    return (said > 0) & (wanted - cached == 1)
+
+
+def step_of(cached: np.ndarray, wanted: np.ndarray, said: np.ndarray, new: np.ndarray) -> Batch:
     """The iteration in which requests compute `new` tokens each. Arrays as of `turns`."""
-    made = []
-    for old, last, n in zip(cached.tolist(), wanted.tolist(), new.tolist(), strict=True):
+    made, decode = [], decodes(cached, wanted, said)
+    for old, last, one, n in zip(cached.tolist(), wanted.tolist(), decode.tolist(), new.tolist(), strict=True):
         if n:
-            decodes = old > 0 and last - old == 1
-            made.append(Request("decode" if decodes else "prefill", n, old + n, int(old + n == last)))
+            made.append(Request("decode" if one else "prefill", n, old + n, int(old + n == last)))
     return Batch(tuple(made))
