@@ -81,10 +81,11 @@ REQUESTS = st.lists(st.tuples(st.integers(0, 40), st.integers(1, 40), st.integer
 
 
 @settings(max_examples=200, deadline=None)
-@given(REQUESTS, st.integers(1, 5), st.integers(52, 120), st.integers(1, 50))
+@given(REQUESTS, st.integers(1, 5), st.integers(52, 120), st.integers(0, 50))
 def test_iterations_are_those_of_the_naive_simulation(
-    drawn: list[tuple[int, int, int]], slots: int, room: int, chunk: int
+    drawn: list[tuple[int, int, int]], slots: int, room: int, more: int
 ) -> None:
+    chunk = slots + more
     requests = [(at / 1000, prompt, output) for at, prompt, output in sorted(drawn)]
     log, first, last = naive(requests, slots, room, chunk)
     seen = list[list[tuple[str, int, int]]]()
@@ -95,7 +96,7 @@ def test_iterations_are_those_of_the_naive_simulation(
 
     ended, there = list[int](), KvTokens(room)
     done = decode(workload(requests), there, rules(slots, chunk), step, progress=ended.append)
-    assert seen == log
+    assert seen == log and all(0 < sum(new for _, new, _ in each) <= chunk for each in seen)
     assert done.requests["first_token_s"].tolist() == pytest.approx([first[i] for i in range(len(requests))])
     assert done.end_s.tolist() == pytest.approx([last[i] for i in range(len(requests))])
     tokens = sum(output for _, _, output in requests)
@@ -168,6 +169,7 @@ def test_prompts_beside_decode_take_their_time(tmp_path: Path) -> None:
         ({"pp": 2}, "pp=2: does not go with"),
         ({"fidelity": "released"}, "fidelity=released: does not go with"),
         ({"chunk": 0}, "chunk=0: expected at least 1"),
+        ({"chunk": 3, "batch": 4}, "chunk=3: expected at least the 4 of batch"),
     ],
 )
 def test_what_does_not_go_with_prompts(options: dict[str, Any], said: str, tmp_path: Path) -> None:

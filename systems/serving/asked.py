@@ -140,6 +140,11 @@ def _check_prompts(there: Deployment, asked: Asked) -> None:
     for option, given in unknown.items():
         if given:
             raise UserError(f"{option}: does not go with --chunk, which computes prompts beside decode; leave one out")
+    if asked.chunk is not None and asked.batch is not None and asked.chunk < asked.batch:
+        raise UserError(
+            f"--chunk {asked.chunk}: expected at least the {asked.batch} of --batch, as each request that decodes takes "
+            "a token of it"
+        )
 
 
 def _check_one_of(option: str, value: str, known: Sequence[str] | dict[str, str]) -> None:
