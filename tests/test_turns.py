@@ -14,7 +14,7 @@ from pimloom.systems.serving.batching import POLICIES, Rules, decode
 from pimloom.systems.serving.workload import Workload
 from pimloom.workload.batch import Batch
 
-LONGEST = 200
+LONGEST = 30
 
 
 def workload(requests: list[tuple[float, int, int]], timed: bool = True) -> Workload:
@@ -32,29 +32,36 @@ def seconds(batch: Batch) -> float:
 
 def naive(
     requests: list[tuple[float, int, int]], slots: int, room: int, chunk: int
-) -> tuple[list[list[tuple[str, int, int]]], dict[int, float], dict[int, float]]:
-    """Each iteration as (phase, new, context) of its requests; when the first and the last token of each request came.
+) -> tuple[list[list[tuple[str, int, int]]], dict[int, float], dict[int, float], dict[int, float]]:
+    """Each iteration as (phase, new, context) of its requests; when each request joined for the first time, and when
+    its first and its last token came.
 
-    A request that joins takes room for its prompt and all that it has said, one that decodes for a token more; where
+    A request that joins takes room for its prompt and all that it has said, one that decodes for a token more, of both
+    for LONGEST tokens at most; where
     that is not there, the newest yields and computes all again when it comes back, before all that wait. Who has said
     something and lacks no more than its newest token decodes, and is in every iteration; the rest of `chunk` tokens goes
     to prompts in the order in which they joined, also where only one token of a prompt is left.
     """
     now, alive, log = 0.0, list[dict[str, Any]](), []
     wait = [{"i": i, "at": at, "prompt": p, "out": o, "said": 0, "there": 0} for i, (at, p, o) in enumerate(requests)]
-    first, last = dict[int, float](), dict[int, float]()
+    joined, first, last = dict[int, float](), dict[int, float](), dict[int, float]()
+
+    def taken(some: list[dict[str, Any]]) -> int:
+        return sum(min(a["prompt"] + a["said"], LONGEST) for a in some)
+
     while wait or alive:
         if not alive and wait[0]["at"] > now:
             now = wait[0]["at"]
         for one in list(alive):
-            while one in alive and sum(a["prompt"] + a["said"] for a in alive) > room:
+            while one in alive and taken(alive) > room:
                 gone = alive.pop()
                 gone["there"] = 0
                 wait.insert(0, gone)
         while wait and wait[0]["at"] <= now and len(alive) < slots:
-            if sum(a["prompt"] + a["said"] for a in [*alive, wait[0]]) > room:
+            if taken([*alive, wait[0]]) > room:
                 break
             alive.append(wait.pop(0))
+            joined.setdefault(alive[-1]["i"], now)
         left = chunk - sum(a["said"] > 0 and a["prompt"] + a["said"] - a["there"] == 1 for a in alive)
         made = []
         for a in alive:
@@ -74,20 +81,20 @@ def naive(
                 if a["said"] == a["out"]:
                     last[a["i"]] = now
                     alive.remove(a)
-    return log, first, last
+    return log, joined, first, last
 
 
 REQUESTS = st.lists(st.tuples(st.integers(0, 40), st.integers(1, 40), st.integers(1, 12)), min_size=1, max_size=9)
 
 
 @settings(max_examples=200, deadline=None)
-@given(REQUESTS, st.integers(1, 5), st.integers(52, 120), st.integers(0, 50))
+@given(REQUESTS, st.integers(1, 5), st.integers(30, 100), st.integers(0, 50))
 def test_iterations_are_those_of_the_naive_simulation(
     drawn: list[tuple[int, int, int]], slots: int, room: int, more: int
 ) -> None:
     chunk = slots + more
     requests = [(at / 1000, prompt, output) for at, prompt, output in sorted(drawn)]
-    log, first, last = naive(requests, slots, room, chunk)
+    log, joined, first, last = naive(requests, slots, room, chunk)
     seen = list[list[tuple[str, int, int]]]()
 
     def step(batch: Batch) -> float:
@@ -97,6 +104,8 @@ def test_iterations_are_those_of_the_naive_simulation(
     ended, there = list[int](), KvTokens(room)
     done = decode(workload(requests), there, rules(slots, chunk), step, progress=ended.append)
     assert seen == log and all(0 < sum(new for _, new, _ in each) <= chunk for each in seen)
+    assert done.tokens.tolist() == [sum(min(context, LONGEST) for *_, context in each) for each in log]
+    assert done.requests["start_s"].tolist() == pytest.approx([joined[i] for i in range(len(requests))])
     assert done.requests["first_token_s"].tolist() == pytest.approx([first[i] for i in range(len(requests))])
     assert done.end_s.tolist() == pytest.approx([last[i] for i in range(len(requests))])
     tokens = sum(output for _, _, output in requests)
@@ -108,8 +117,8 @@ def test_iterations_are_those_of_the_naive_simulation(
 
 
 def test_the_naive_simulation_meets_a_full_memory() -> None:
-    log, *_ = naive([(0.0, 20, 12), (0.0, 20, 12)], 2, 45, 64)
-    assert ("prefill", 23, 23) in [one for each in log for one in each]  # its prompt and what it had said, once more
+    log, *_ = naive([(0.0, 15, 12), (0.0, 15, 12)], 2, 35, 64)
+    assert ("prefill", 18, 18) in [one for each in log for one in each]  # its prompt and what it had said, once more
 
 
 def test_the_last_token_of_a_prompt_is_no_decode() -> None:
@@ -121,6 +130,25 @@ def test_the_last_token_of_a_prompt_is_no_decode() -> None:
 
     decode(workload([(0, 13, 2)]), KvTokens(100), rules(1, 12), step)
     assert seen == [[("prefill", 12, 12)], [("prefill", 1, 13)], [("decode", 1, 14)]]
+
+
+def test_a_request_that_yields_in_its_prompt_has_waited_until_it_joined() -> None:
+    done = decode(workload([(0, 10, 18), (0, 25, 5)]), KvTokens(42), rules(2, 4), lambda batch: 1.0)
+    assert done.preemptions == 1 and done.requests["start_s"].tolist() == [0, 0]
+
+
+def test_one_token_of_each_request_has_no_time_between_tokens(tmp_path: Path) -> None:
+    once = trace(tmp_path, (0, 20, 1), (0, 9, 1))
+    found = pimloom.run("gpu_a100", model="gpt2", layers=1, requests=once, batch=2, chunk=16)
+    assert found.token_time_s is None and found.requests_finished == 2
+    assert "| `token_time_s` | object or null |" in Path("CONVENTIONS.md").read_text()
+
+
+def test_a_warm_up_leaves_no_joining_behind() -> None:
+    """Who joined in the warm-up and yields after it joins again, but has no time at which it joined."""
+    rows = workload([(0, 10, 18)], timed=False)
+    done = decode(rows, KvTokens(60), rules(3, 4, kept=True), lambda batch: 1.0, warm_up=9, iterations=60)
+    assert done.preemptions and np.isnan(done.requests["start_s"][:3]).all()
 
 
 def test_a_batch_kept_alive_computes_its_prompts() -> None:

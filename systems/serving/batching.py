@@ -103,7 +103,7 @@ class _Floor:
         self._admit()
         at, (seconds, ran, got) = self.resident, self._run(step)
         self.now_s += seconds
-        contexts = self._contexts(at) if self.rules.chunk is None else at["cached"]
+        contexts = self._contexts(at) if self.rules.chunk is None else np.minimum(at["cached"], self.rules.longest)
         self.iterations.append((int(ran.sum()), int(contexts[ran].sum()), seconds, int(got.sum())))
         counts = got if self.rules.chunk is None else got & (at["generated"] > 0)
         self.gaps.append(self.now_s - at["last_s"][counts])
@@ -246,7 +246,7 @@ class _Floor:
             self.waiting.popleft()
             got = self.pages.grow(request, c, context)
             assert got
-        fresh = some["generated"] == 0
+        fresh = np.isnan(some["last_s"])  # who joined before, or in the warm-up, has a time there
         some["start_s"][fresh] = some["last_s"][fresh] = self.now_s
         self.resident = np.concatenate([self.resident, some])
 
