@@ -48,6 +48,11 @@ class Device(Protocol):
         """One step of a batch, all layers. Steps of a device follow one another in time. Raises UserError."""
         ...
 
+    def check(self, batch: Batch) -> None:
+        """Raise UserError unless the keys and values of these requests fit beside the weights, side by side; whether
+        a step of them can run is not asked."""
+        ...
+
     def capacity(self) -> Capacity:
         """Its memory."""
         ...

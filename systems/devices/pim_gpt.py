@@ -67,13 +67,8 @@ class PimGptDevice:
 
     def step(self, batch: Batch) -> Run:
         """The new tokens of the one request, each like a decoded one. Raises UserError."""
-        if len(batch.requests) != 1:
-            raise UserError(f"{self.system.name}: runs one sequence at a time, not {len(batch.requests)}")
+        self.check(batch)
         (at,) = batch.requests
-        if at.context > self.mapped.tokens:
-            raise UserError(
-                f"{self.system.name}: a context of {at.context:,} tokens, there is room for {self.mapped.tokens:,}"
-            )
         machine, began, refreshed = self.machine, self.machine.end_ps, self.machine.refreshes
         spans, counts = list[Span](), Counter[str]()
         for t in range(at.context - at.new + 1, at.context + 1):
@@ -134,6 +129,15 @@ class PimGptDevice:
             return pim_energy(self.part, self.spec.energy, counts, time_ps, channels, npu.power_mw).joules()
         except EnergyError as error:
             raise UserError(f"{self.system.name}: {error}; a value of the system is out of range") from None
+
+    def check(self, batch: Batch) -> None:
+        """Raise UserError unless this is one request, and fits."""
+        if len(batch.requests) != 1:
+            raise UserError(f"{self.system.name}: runs one sequence at a time, not {len(batch.requests)}")
+        if (context := batch.requests[0].context) > self.mapped.tokens:
+            raise UserError(
+                f"{self.system.name}: a context of {context:,} tokens, there is room for {self.mapped.tokens:,}"
+            )
 
     def capacity(self) -> Capacity:
         """Rows that are not full count as taken."""

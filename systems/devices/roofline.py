@@ -53,8 +53,7 @@ class RooflineDevice:
         """Raises UserError if the batch does not fit."""
         gpu, llm, share = self.spec, self.llm, self.share
         tokens, new = [at.context for at in batch.requests], [at.new for at in batch.requests]
-        there = gpu.element_bits, gpu.memory_bytes
-        check_memory(llm, share.tp, share.layers, tokens, *there, ends=bool(share.outside))
+        self.check(batch)
         decode = all(phase == "decode" for phase, *_ in batch.requests)
         kernels = max(gpu.kernels_per_layer - llm.parallel_attention, 0)  # one sum of input, attention and FFN
         by_layer = dict[int, Layer]()
@@ -109,6 +108,12 @@ class RooflineDevice:
         """Time of an operator, in whole nanoseconds."""
         moved = work.elements * self.spec.element_bits / BITS_PER_BYTE
         return round(work_s(self.spec, work.flops, moved) / NS) * PS_PER_NS
+
+    def check(self, batch: Batch) -> None:
+        """Raise UserError unless the batch fits."""
+        gpu, share, tokens = self.spec, self.share, [at.context for at in batch.requests]
+        ends = bool(share.outside)
+        check_memory(self.llm, share.tp, share.layers, tokens, gpu.element_bits, gpu.memory_bytes, ends=ends)
 
     def capacity(self) -> Capacity:
         """Of one processor."""

@@ -105,7 +105,7 @@ def simulated(device: Device, system: System, llm: LlmSpec, wanted: Wanted, prog
     prompts = [_prefill(each, wanted.prompt) for each in chunked(wanted.batch, wanted.prompt, wanted.chunk)]
     decode = [Batch.decode([n] * wanted.batch) for n in asked]
     if not decode and len(prompts) > 1 and not device.in_order:
-        device.step(Batch.decode([wanted.prompt] * wanted.batch))  # whether all of them fit side by side
+        device.check(Batch.decode([wanted.prompt] * wanted.batch))
     took, different, tokens = (_in_order if device.in_order else _different)(device, prompts, decode, progress)
     at = sorted(asked)
     weights = dict(zip(at, _weights(contexts, at), strict=True))

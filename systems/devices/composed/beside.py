@@ -79,10 +79,16 @@ class Beside:
         self._outside.check_phase(phase_of(batch))
         if self._share.outside is False:
             return self._layers.step(batch)
-        self._outside.check_memory(batch)
+        self._outside.check(batch)
         made = self._outside.ops(batch)
         first, last = (self._outside.run(batch, part) for part in ends(made))
         return behind([first, self._layers.step(batch), last])
+
+    def check(self, batch: Batch) -> None:
+        """Raise UserError unless the batch fits."""
+        self._layers.check(batch)
+        if self._share.outside is not False:
+            self._outside.check(batch)
 
     def capacity(self) -> Capacity:
         """See `Device`."""

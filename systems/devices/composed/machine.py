@@ -64,7 +64,7 @@ class Machine:
     def step(self, batch: Batch) -> Run:
         """Raises UserError."""
         self.check_phase(phase_of(batch))
-        self.check_memory(batch)
+        self.check(batch)
         parts = [Batch(part) for part in dealt(batch.requests, self.spec.how.sub_batches)]
         return self._scheduled(batch, [self.ops(part) for part in parts])
 
@@ -72,7 +72,7 @@ class Machine:
         """Some operators of a batch by themselves."""
         return self._scheduled(batch, [made])
 
-    def check_memory(self, batch: Batch) -> None:
+    def check(self, batch: Batch) -> None:
         """Raise UserError unless weights, and the keys and values of these requests, fit."""
         bits = self.spec.element_bits
         cache = layer_need(self.llm, batch, self._shard, self.share.layers).cache * bits // BITS_PER_BYTE

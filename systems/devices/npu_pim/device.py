@@ -16,6 +16,7 @@ from pimloom.arch.units import BITS_PER_BYTE, PS_PER_S, ceil_div, mhz_to_ps
 from pimloom.cycle_sim.npu_pim.machine import Account
 from pimloom.systems.devices.device import Capacity, Share
 from pimloom.systems.devices.npu_pim.exchange import ON_PIM
+from pimloom.systems.devices.npu_pim.laid import placed
 from pimloom.systems.devices.npu_pim.outside import ARRAYS, LINK, VECTORS, Outside
 from pimloom.systems.devices.npu_pim.parallel import first_part
 from pimloom.systems.devices.npu_pim.serve import Iteration, Simulated, served_of, simulate
@@ -63,6 +64,14 @@ class NpuDevice:
         macs = layer_macs(self.llm, batch, Shard(tp=share.tp), share.layers)
         layers = run_of(found, system, share, macs)
         return self._outside.around(batch, layers) if self._outside else layers
+
+    def check(self, batch: Batch) -> None:
+        """Raise UserError unless the batch fits, with channels as Algorithm 2 finds them."""
+        share, llm = self.share, self.llm
+        shard = shard_of(self.system, llm, share.tp, ends=self._outside is not None)
+        contexts = np.array([at.context for at in batch.requests], np.int64)
+        windows = list(dict.fromkeys(llm.window_of(layer) for layer in range(share.layers)))
+        placed(self.system, shard, contexts, None, share.layers, windows)
 
     def capacity(self) -> Capacity:
         """Of one device."""

@@ -1,6 +1,6 @@
 """Where the requests of an iteration lie, its sub-batches, and the program and the machine that it is for."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -11,6 +11,7 @@ from pimloom.arch.npu_pim import NpuPimSystem
 from pimloom.arch.pim_channel import PimChannel
 from pimloom.arch.system import System
 from pimloom.cycle_sim.npu_pim.machine import Npu
+from pimloom.mappers.kv import Cache
 from pimloom.mappers.packing import PUBLISHED, estimate_ck, pack
 from pimloom.systems.devices.npu_pim.constants import derived_constants
 from pimloom.systems.devices.npu_pim.contexts import attended
@@ -48,9 +49,8 @@ def lay_out(
     `serve`. Raises UserError."""
     shard, contexts = shard_of(system, llm, tp, ends=ends), tokens
     tokens = attended(llm, tokens)
-    hardware, part = shard.system, system.part
-    assert part is not None
-    channels, parts = hardware.dram.channels, [np.arange(len(tokens))]
+    hardware = shard.system
+    parts = [np.arange(len(tokens))]
     of_pair = [Layer(number, ()) for number in pair]
     spec = channel_of(system)
     n = hardware.interleave.sub_batches
@@ -59,18 +59,9 @@ def lay_out(
             f"interleave.sub_batches: expected 1 to {len(tokens)}, the requests of the batch, got {n}; each needs a "
             "request: give more, or --set interleave.sub_batches=1"
         )
-    if hardware.dram.row_buffers == "none" or shard.rules.weights_take_rows:
-        there = channels * part.organization.capacity_bytes
-        check_memory(llm, tp, layers, contexts.tolist(), hardware.npu.element_bits, there, ends=ends)
-    if hardware.dram.row_buffers != "none":  # else keys and values lie in all channels
-        if channel is None:
-            channel = pack(estimate_of(shard, spec), tokens.tolist(), channels)
-        rows, windows = part.organization.rows, [llm.window_of(number) for number in pair]
-        kept = [contexts if window is None else np.minimum(contexts, window) for window in windows]
-        of_pair = [
-            Layer(number, place_caches(shard, rows, layers, each, channel))
-            for number, each in zip(pair, kept, strict=True)
-        ]
+    channel, caches = placed(system, shard, contexts, channel, layers, [llm.window_of(number) for number in pair])
+    if channel is not None:
+        of_pair = [Layer(number, each) for number, each in zip(pair, caches, strict=True)]
         parts = sub_batches(shard, spec, tokens, channel, n)
     if new is not None:
         _check_new(shard, contexts, new)
@@ -78,6 +69,29 @@ def lay_out(
     layer = LayerProgram(shard, batch_of(contexts.tolist(), None if new is None else new.tolist()), *of_pair)
     layer.build([each.tolist() for each in parts])
     return Laid(layer, int(tokens.sum()), parts, spec, shard.machine)
+
+
+def placed(
+    system: System,
+    shard: Shard,
+    contexts: np.ndarray,
+    channel: np.ndarray | None,
+    layers: Layers,
+    windows: Sequence[int | None],
+) -> tuple[np.ndarray | None, list[list[Cache]]]:
+    """The channel of each request, None: where Algorithm 2 puts it, and the caches of a layer with each of `windows`;
+    None and none where keys and values lie in all channels. Raises UserError if `layers` do not fit."""
+    llm, hardware, organization = shard.llm, shard.system, system.memory.organization
+    channels, alone = hardware.dram.channels, hardware.dram.row_buffers == "none"
+    if alone or shard.rules.weights_take_rows:
+        there, bits = channels * organization.capacity_bytes, hardware.npu.element_bits
+        check_memory(llm, shard.tp, layers, contexts.tolist(), bits, there, ends=shard.ends)
+    if alone:
+        return None, []
+    if channel is None:
+        channel = pack(estimate_of(shard, channel_of(system)), attended(llm, contexts).tolist(), channels)
+    kept = [contexts if window is None else np.minimum(contexts, window) for window in windows]
+    return channel, [place_caches(shard, organization.rows, layers, each, channel) for each in kept]
 
 
 def _check_new(shard: Shard, contexts: np.ndarray, new: np.ndarray) -> None:
