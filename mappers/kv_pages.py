@@ -6,6 +6,7 @@ a request holds no more than its pages so far.
 """
 
 from heapq import heappop, heappush
+from sys import maxsize
 from typing import ClassVar, NamedTuple, Protocol
 
 import numpy as np
@@ -15,11 +16,13 @@ from pimloom.mappers.kv import Shape
 
 
 class CacheRoom(Protocol):
-    """Room for caches in the channels of a device. unit, place, everywhere: words for sentences about it."""
+    """Room for caches in the channels of a device. unit, place, everywhere: words for sentences about it. most_tokens:
+    of all requests together, whatever channels have room."""
 
     unit: ClassVar[str]
     place: ClassVar[str]
     everywhere: ClassVar[str]
+    most_tokens: int
 
     @property
     def channels(self) -> int:
@@ -54,17 +57,28 @@ class KvPages:
     """Free rows of each channel, the lowest handed out first; which request holds the others.
 
     first_row, end_row: the rows of a channel that caches may have, the end not among them. allotted: pages as large as
-    NeuPIMs' simulator makes them, for the heads of all devices, not of this one alone.
+    NeuPIMs' simulator makes them, for the heads of all devices, not of this one alone. Rows are those of one layer; of
+    all layers together most_tokens fit, None: any.
     """
 
     unit: ClassVar[str] = "rows"
     place: ClassVar[str] = "a channel"
     everywhere: ClassVar[str] = "all channels"
 
-    def __init__(self, shape: Shape, channels: int, first_row: int, end_row: int, *, allotted: bool) -> None:
+    def __init__(
+        self,
+        shape: Shape,
+        channels: int,
+        first_row: int,
+        end_row: int,
+        *,
+        allotted: bool,
+        most_tokens: int | None = None,
+    ) -> None:
         width = shape.allotted if allotted else shape.width
         self.page_k, self.page_v = ceil_div(width, shape.row), ceil_div(width, shape.banks)
         self._tokens_k, self._tokens_v = shape.banks, shape.row
+        self.most_tokens = maxsize if most_tokens is None else most_tokens
         self.rows_of_channel = max(end_row - first_row, 0)
         self._free = [list(range(first_row, end_row)) for _ in range(channels)]  # heaps
         self._held: dict[int, Pages] = {}
@@ -120,7 +134,7 @@ class KvTokens:
     channels = 1
 
     def __init__(self, tokens: int) -> None:
-        self.rows_of_channel = self._free = tokens
+        self.most_tokens = self.rows_of_channel = self._free = tokens
         self._held: dict[int, int] = {}
 
     def rows(self, tokens: np.ndarray) -> np.ndarray:

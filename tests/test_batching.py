@@ -83,8 +83,11 @@ def test_a_request_stays_in_its_channel_and_the_lowest_row_is_given_first():
         pages.release(0)
 
 
-def naive(requests, slots, channels, most, longest, policy):
-    """The rules, one request at a time. Returns the iterations, first and last tokens' times, and preemptions."""
+def naive(requests, slots, channels, most, longest, policy, room=10**6):
+    """The rules, one request at a time; `most` rows of a channel, `room` tokens in all.
+
+    Returns the iterations, first and last tokens' times, and preemptions.
+    """
     now, pointer, preemptions = 0.0, 0, 0
     coming = [{"id": i, "at": a, "prompt": p, "left": n, "made": 0} for i, (a, p, n) in enumerate(requests)]
     waiting: list = []
@@ -104,6 +107,8 @@ def naive(requests, slots, channels, most, longest, policy):
 
     def try_all(some):
         """A channel for every one of them, or None."""
+        if sum(map(context, [*alive, *some])) > room:
+            return None
         free = [most - used(c) for c in range(channels)]
         load = [sum(cost(context(r)) for r in alive if r["channel"] == c) for c in range(channels)]
         found, at = {}, pointer
@@ -125,6 +130,9 @@ def naive(requests, slots, channels, most, longest, policy):
         while coming and coming[0]["at"] <= now:
             waiting.append(coming.pop(0))
         yielded = []
+        while sum(map(context, alive)) > room:
+            yielded.append(alive.pop())
+            preemptions += 1
         for r in list(alive):
             while r in alive and used(r["channel"], but=r) + rows(r) > most:
                 newest = [x for x in alive if x["channel"] == r["channel"]][-1]
@@ -158,18 +166,21 @@ def naive(requests, slots, channels, most, longest, policy):
 REQUESTS = st.lists(st.tuples(st.integers(0, 60), st.integers(1, 30), st.integers(1, 20)), min_size=1, max_size=12)
 
 
+MACHINES = (st.integers(1, 6), st.integers(1, 3), st.integers(12, 22), st.integers(24, 90))
+
+
 @settings(max_examples=100)
-@given(REQUESTS, st.integers(1, 6), st.integers(1, 3), st.integers(12, 22), st.sampled_from(POLICIES))
-def test_batching_is_that_of_the_naive_simulation(drawn, slots, channels, most, policy):
+@given(REQUESTS, *MACHINES, st.sampled_from(POLICIES))
+def test_batching_is_that_of_the_naive_simulation(drawn, slots, channels, most, room, policy):
     requests = [(at / 1000, prompt, output) for at, prompt, output in sorted(drawn)]
-    log, first, end, preemptions = naive(requests, slots, channels, most, 24, policy)
+    log, first, end, preemptions = naive(requests, slots, channels, most, 24, policy, room)
     seen = []
 
     def step(tokens, channel):
         seen.append((tokens.tolist(), channel.tolist()))
         return seconds(tokens, channel)
 
-    pages = KvPages(SMALL, channels, 5, 5 + most, allotted=False)
+    pages = KvPages(SMALL, channels, 5, 5 + most, allotted=False, most_tokens=room)
     done = decode(workload(requests), pages, Rules(slots, 24, policy, cost, False), step)
     assert seen == log
     assert done.preemptions == preemptions

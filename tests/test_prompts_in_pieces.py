@@ -2,9 +2,15 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import pimloom
+from pimloom.arch.llm import load_llm
+from pimloom.arch.system import load_system
+from pimloom.systems.serving.batching import Rules, decode
+from pimloom.systems.serving.machine import Plan, machine_of
+from pimloom.systems.serving.workload import load_workload
 
 PREFILL = """
 description: a processor that computes prompts only
@@ -46,3 +52,32 @@ def test_what_does_not_fit_side_by_side_is_refused(system: str, settings: dict[s
         pimloom.run(
             system, model="gpt2", layers=1, batch=many, prompt=300, generate=1, chunk=300, set=settings
         )
+
+
+def trace(folder: Path, many: int, prompt: int, output: int) -> Path:
+    lines = ["timestamp,prompt_tokens,output_tokens", *[f"0,{prompt},{output}"] * many]
+    (folder / "trace.csv").write_text("\n".join(lines) + "\n")
+    return folder / "trace.csv"
+
+
+def small(rows: int) -> dict[str, int | str]:
+    """Two channels of so many rows."""
+    there = {"dram.channels": 2, "dram.organization.rows": rows, "dram.organization.capacity_bytes": rows * 32768}
+    return there | {"packing.constants": "derived"}
+
+
+def test_requests_wait_for_room_in_all_layers(tmp_path: Path) -> None:
+    """Of a token all layers keep 2 x 768 x 12 elements; the rows of one layer would do for all of the requests."""
+    rows, weight_bytes, token_bytes = 14_000, 170_035_200, 2 * 768 * 12 * 2
+    system = load_system("neupims", {name: str(value) for name, value in small(rows).items()})
+    machine = machine_of(system, load_llm("gpt2"), Plan(90, 100, 1, None, 0, 1, 1, 12, "physical"))
+    most = (2 * rows * 32768 - weight_bytes) // token_bytes
+    seen = []
+
+    def step(tokens: np.ndarray, channel: np.ndarray) -> float:
+        seen.append(len(tokens))
+        return 1.0
+
+    work = load_workload(trace(tmp_path, 90, 300, 2))
+    decode(work, machine.room(), Rules(90, 1024, "min-load", machine.cost, False), step)
+    assert max(seen) == most // 300 == 67 and sum(seen) == 180

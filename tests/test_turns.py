@@ -37,10 +37,10 @@ def naive(
     its first and its last token came.
 
     A request that joins takes room for its prompt and all that it has said, one that decodes for a token more, of both
-    for LONGEST tokens at most; where
-    that is not there, the newest yields and computes all again when it comes back, before all that wait. Who has said
-    something and lacks no more than its newest token decodes, and is in every iteration; the rest of `chunk` tokens goes
-    to prompts in the order in which they joined, also where only one token of a prompt is left.
+    for LONGEST tokens at most; where that is not there, the newest yields and computes all again when it comes back,
+    before all that wait. Who has said something and lacks no more than its newest token decodes, and is in every
+    iteration; the rest of `chunk` tokens goes to prompts in the order in which they joined, also where only one token
+    of a prompt is left.
     """
     now, alive, log = 0.0, list[dict[str, Any]](), []
     wait = [{"i": i, "at": at, "prompt": p, "out": o, "said": 0, "there": 0} for i, (at, p, o) in enumerate(requests)]

@@ -142,8 +142,8 @@ def _check_prompts(there: Deployment, asked: Asked) -> None:
             raise UserError(f"{option}: does not go with --chunk, which computes prompts beside decode; leave one out")
     if asked.chunk is not None and asked.batch is not None and asked.chunk < asked.batch:
         raise UserError(
-            f"--chunk {asked.chunk}: expected at least the {asked.batch} of --batch, as each request that decodes takes "
-            "a token of it"
+            f"--chunk {asked.chunk}: expected at least the {asked.batch} of --batch, as each request that decodes "
+            "takes a token of it"
         )
 
 

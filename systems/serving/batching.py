@@ -164,10 +164,16 @@ class _Floor:
             )
         self._arrive()
         there = np.concatenate([self.resident, *self.waiting])
-        needed = int(self.pages.rows(self._contexts(there)).sum())
+        contexts = self._contexts(there)
+        needed, tokens = int(self.pages.rows(contexts).sum()), int(contexts.sum())
         if needed <= self._rows():
             self._grow()
             self._admit()
+        if self.waiting and needed <= self._rows() and tokens > self.pages.most_tokens:
+            raise UserError(
+                f"--batch {self.rules.batch}: the caches need room for {tokens:,} tokens in all layers, there is room "
+                f"for {self.pages.most_tokens:,}; lower --batch or share layers with --tp"
+            )
         if self.waiting:
             raise UserError(
                 f"--batch {self.rules.batch}: the caches need {needed:,} {self.pages.unit} of the {self._rows():,} of "
@@ -186,6 +192,11 @@ class _Floor:
             raise UserError(
                 f"{self.workload.name}: request {worst} of {longest[worst]:,} tokens needs {needed:,} {unit} of "
                 f"{self.pages.place}, which has {most:,} for caches; take shorter requests or a larger memory"
+            )
+        if longest[worst] > (most := self.pages.most_tokens):
+            raise UserError(
+                f"{self.workload.name}: request {worst} has {longest[worst]:,} tokens, of which {most:,} fit in all "
+                "layers; take shorter requests or a larger memory"
             )
 
     def _contexts(self, requests: np.ndarray) -> np.ndarray:
@@ -211,10 +222,13 @@ class _Floor:
         self.arrived += 1
 
     def _grow(self) -> None:
-        """Give residents the pages they lack, the oldest first; where a channel is full its newest request yields."""
+        """Give residents the pages they lack, the oldest first. The newest yield if all together have more tokens than
+        fit, then where a channel is full its newest request."""
         tokens = self._contexts(self.resident)
-        stays = np.ones(len(self.resident), bool)
-        for i in np.flatnonzero(self.pages.rows(tokens) > self.pages.rows(tokens - 1)).tolist():
+        stays = tokens.cumsum() <= self.pages.most_tokens
+        for request in self.resident["request"][~stays].tolist():
+            self.pages.release(request)
+        for i in np.flatnonzero(stays & (self.pages.rows(tokens) > self.pages.rows(tokens - 1))).tolist():
             mine = self.resident[i]
             while stays[i] and not self.pages.grow(int(mine["request"]), int(mine["channel"]), int(tokens[i])):
                 newest = np.flatnonzero(stays & (self.resident["channel"] == mine["channel"]))[-1]
@@ -235,7 +249,8 @@ class _Floor:
         tokens, free = self._contexts(some), self.pages.free_rows()
         needed = self.pages.rows(tokens)
         place = self._least_load if self.rules.policy == "min-load" else self._round_robin
-        n = int((needed.cumsum() <= free.sum()).sum())
+        left = self.pages.most_tokens - int(self._contexts(self.resident).sum())
+        n = int(((needed.cumsum() <= free.sum()) & (tokens.cumsum() <= left)).sum())
         while n and (channel := place(tokens[:n], needed[:n], free.copy())).min() < 0:
             n -= 1
         if not n:

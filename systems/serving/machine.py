@@ -14,7 +14,7 @@ from pimloom.systems.devices.device import Share, device_of
 from pimloom.systems.devices.npu_pim.device import decode_in_channels
 from pimloom.systems.devices.npu_pim.gpu import serve_gpu
 from pimloom.systems.devices.npu_pim.laid import channel_of, estimate_of
-from pimloom.systems.devices.npu_pim.parallel import check_pipeline, heaviest, serve_on_devices
+from pimloom.systems.devices.npu_pim.parallel import check_pipeline, heaviest, serve_on_devices, stage_ranges
 from pimloom.systems.devices.npu_pim.served import Served
 from pimloom.systems.devices.npu_pim.share import REMEDY, first_row, shard_of, tokens_that_fit, weight_bytes
 from pimloom.systems.devices.run import Run
@@ -155,8 +155,12 @@ def _npu(system: System, llm: LlmSpec, plan: Plan) -> Machine:
     check_pipeline(plan.pp, plan.layers)
     rows, layers = part.organization.rows, heaviest(llm, plan.tp, plan.layers, plan.pp)
     first, there = first_row(shard, layers), hardware.dram.channels * part.organization.capacity_bytes
-    if first >= rows:
-        raise _full(llm, plan, layers, hardware.npu.element_bits, there)
+    bits, fit = hardware.npu.element_bits, None
+    if hardware.dram.row_buffers == "none" or shard.rules.weights_take_rows:
+        stages = stage_ranges(plan.layers, plan.pp)
+        fit = min(tokens_that_fit(llm, plan.tp, stage, bits, there) for stage in stages)
+    if first >= rows or fit == 0:
+        raise _full(llm, plan, layers, bits, there)
 
     def simulate(batch: Batch) -> Served:
         tp, pp, layers, fidelity = plan.tp, plan.pp, plan.layers, plan.fidelity
@@ -164,8 +168,8 @@ def _npu(system: System, llm: LlmSpec, plan: Plan) -> Machine:
 
     def room() -> CacheRoom:  # pages as large as `serve` makes them; a compressed cache is none of heads
         if llm.kv_lora_rank:
-            return KvTokens(tokens_that_fit(llm, plan.tp, layers, hardware.npu.element_bits, there))
-        return KvPages(shard.shape, hardware.dram.channels, first, rows, allotted=True)
+            return KvTokens(tokens_that_fit(llm, plan.tp, layers, bits, there))
+        return KvPages(shard.shape, hardware.dram.channels, first, rows, allotted=True, most_tokens=fit)
 
     return Machine(simulate, room, estimate_of(shard, channel_of(system)))
 
