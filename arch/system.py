@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeVar
@@ -144,15 +144,9 @@ class System:
         return self.spec
 
     def where(self, place: str) -> str:
-        """How an error names a place: by its line, by `--set`, or where nobody wrote it by the system.
-
-        >>> load_system("gpu_a100").where("power_w").split("/")[-1]
-        'gpu_a100.yaml:10: at $.power_w'
-        """
-        source = self.sources.get(place)
-        if source is None or not (source.line or source.file == SET):
-            return f"{self.name}: {place}"
-        return f"{SET} {place}" if source.file == SET else f"{source.file}:{source.line}: at $.{place}"
+        """How an error names a place: by its line, by `--set`, or where nobody wrote it by the system."""
+        file, line, _ = astuple(self.sources[place]) if place in self.sources else ("", 0, "")
+        return f"{SET} {place}" if file == SET else f"{file}:{line}: at $.{place}" if line else f"{self.name}: {place}"
 
     @property
     def memory(self) -> Part:

@@ -31,8 +31,9 @@ def test_a_comparison_is_with_it_on_every_system_or_on_none(both: list[Any]) -> 
     assert [found.lm_head for found in both] == [False, True] and both[0].spec_digest != both[1].spec_digest
     assert "left out" in both[0].notes[0] and "are in them" in both[1].notes[0]
     assert "pim_gpt: embedded tokens come from outside" in both[1].notes[1]
-    assert all(found.notes[-1].startswith("npu_only, neupims: static is energy.static_w x time") for found in both)
-    assert [len(found.notes) for found in both] == [2, 3]
+    assert all(found.notes[-2].startswith("npu_only, neupims: static is energy.static_w x time") for found in both)
+    assert all(": no energy: " in found.notes[-1] or "without standby" in found.notes[-1] for found in both)
+    assert [len(found.notes) for found in both] == [3, 4]
     for without, whole in zip(*(found.systems for found in both), strict=True):
         assert without.reason is None and whole.reason is None
         for name in ("latency_s", "time_to_first_token_s", "time_per_output_token_s", "energy_per_token_j"):
@@ -86,7 +87,7 @@ def test_a_sequence_on_a_roofline_has_it_too() -> None:
         plain: Any = pimloom.run(name, model="gpt2", prompt=8, generate=3)
         whole: Any = pimloom.run(name, model="gpt2", prompt=8, generate=3, lm_head=True)
         spec: Any = load_system(name).spec
-        bits = spec.element_bits * (50257 * 768)
+        bits = spec.element_bits * 50257 * (768 + 2)  # logits are written and read
         head = bits / 8 / (spec.memory_gb_s * 1e9 * spec.memory_share)
         added = (whole.time_per_output_token_s or 0) - (plain.time_per_output_token_s or 0)
         assert added == pytest.approx(head + launches * spec.launch_us * 1e-6, rel=1e-3)

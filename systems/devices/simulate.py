@@ -33,7 +33,6 @@ from pimloom.systems.devices.conservation import check_conservation, check_energ
 from pimloom.systems.devices.device import Share, device_of
 from pimloom.systems.devices.pim_gpt import PimGptDevice
 from pimloom.systems.devices.result import Result, Workload
-from pimloom.systems.devices.roofline_sequence import Passes, PassTime
 from pimloom.systems.devices.shown import Shown, shown
 from pimloom.workload.batch import Batch
 
@@ -264,6 +263,8 @@ def _roofline(system: System, spec: LlmSpec, generate: int, options: Options) ->
         raise UserError(f"{system.name} is a roofline: it issues no commands to trace or check")
     prompt, end = options.prompt, positions(options.prompt, generate)
     check_fits(hardware, spec, end, ends=bool(options.lm_head))
+    from pimloom.systems.devices.roofline_sequence import Passes  # which PIM-GPT does not need
+
     passes = Passes(system, spec, outside=bool(options.lm_head))
     first = [passes.prompt(prompt) if prompt else passes.token(1)]
     later = [passes.token(t) for t in range(max(prompt, 1) + 1, end + 1)]
@@ -294,5 +295,6 @@ def _roofline(system: System, spec: LlmSpec, generate: int, options: Options) ->
     )
 
 
-def _sums(times: Sequence[PassTime]) -> PassTime:
-    return PassTime(fsum(t.roofline_s for t in times), fsum(t.launch_s for t in times))
+def _sums(times: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """Rooflines and launches."""
+    return fsum(roofline for roofline, _ in times), fsum(launch for _, launch in times)
