@@ -37,12 +37,13 @@ def explained(field: str | None) -> Answer:
     values = [value._asdict() for value in found.values]
     if not of_result:
         return Answer(found._asdict() | {"values": values}, lambda: show_explanation(found), values)
+    both = found._asdict() | {"values": values, "meanings": of_result.meanings}
 
     def show() -> None:
         show_explanation(found)
         show_result_field(of_result)
 
-    return Answer(found._asdict() | {"values": values, "meanings": of_result.meanings}, show, values)
+    return Answer(both, show, values)
 
 
 def _meanings(fields: Mapping[str, str]) -> Answer:
