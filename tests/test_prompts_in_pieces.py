@@ -8,9 +8,12 @@ import pytest
 import pimloom
 from pimloom.arch.llm import load_llm
 from pimloom.arch.system import load_system
+from pimloom.systems.devices.device import Device, Share, device_of
+from pimloom.systems.devices.run import Run
 from pimloom.systems.serving.batching import Rules, decode
-from pimloom.systems.serving.machine import Plan, machine_of
+from pimloom.systems.serving.machine import Pieces, Plan, machine_of
 from pimloom.systems.serving.workload import load_workload
+from pimloom.workload.batch import Batch
 
 PREFILL = """
 description: a processor that computes prompts only
@@ -81,3 +84,24 @@ def test_requests_wait_for_room_in_all_layers(tmp_path: Path) -> None:
     work = load_workload(trace(tmp_path, 90, 300, 2))
     decode(work, machine.room(), Rules(90, 1024, "min-load", machine.cost, False), step)
     assert max(seen) == most // 300 == 67 and sum(seen) == 180
+
+
+def test_prompts_wait_for_the_rows_of_channels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twelve requests of some 300 tokens fit into two channels of 8,700 rows."""
+    seen = list[Pieces]()
+
+    def on(self: Pieces, device: Device) -> Run:
+        seen.append(self)
+        return device.step(Batch.decode([5]))
+
+    monkeypatch.setattr(Pieces, "on", on)
+    asked = {"model": "gpt2", "layers": 1, "batch": 24, "set": small(8700)}
+    found = pimloom.run("neupims", requests=trace(tmp_path, 24, 300, 3), chunk=2048, **asked)
+    assert found.requests_finished == 24 and max(found.iteration_batch) == 12
+    assert all(np.bincount(one.channel).max() <= 6 for one in seen)
+
+
+def test_steps_run_in_the_channels_of_their_requests() -> None:
+    device = device_of(load_system("neupims"), load_llm("gpt2"), Share(1, 1))
+    apart, together = (Pieces(Batch.decode([200, 200]), np.array(channel)).on(device) for channel in ([0, 1], [0, 0]))
+    assert together.end_ps != apart.end_ps == device.step(Batch.decode([200, 200])).end_ps

@@ -97,7 +97,7 @@ def test_iterations_are_those_of_the_naive_simulation(
     log, joined, first, last = naive(requests, slots, room, chunk)
     seen = list[list[tuple[str, int, int]]]()
 
-    def step(batch: Batch) -> float:
+    def step(batch: Batch, channel: np.ndarray) -> float:
         seen.append([(at.phase, at.new, at.context) for at in batch.requests])
         return seconds(batch)
 
@@ -124,7 +124,7 @@ def test_the_naive_simulation_meets_a_full_memory() -> None:
 def test_the_last_token_of_a_prompt_is_no_decode() -> None:
     seen = list[list[tuple[str, int, int]]]()
 
-    def step(batch: Batch) -> float:
+    def step(batch: Batch, channel: np.ndarray) -> float:
         seen.append([(at.phase, at.new, at.context) for at in batch.requests])
         return 1.0
 
@@ -133,7 +133,7 @@ def test_the_last_token_of_a_prompt_is_no_decode() -> None:
 
 
 def test_a_request_that_yields_in_its_prompt_has_waited_until_it_joined() -> None:
-    done = decode(workload([(0, 10, 18), (0, 25, 5)]), KvTokens(42), rules(2, 4), lambda batch: 1.0)
+    done = decode(workload([(0, 10, 18), (0, 25, 5)]), KvTokens(42), rules(2, 4), lambda *batch: 1.0)
     assert done.preemptions == 1 and done.requests["start_s"].tolist() == [0, 0]
 
 
@@ -147,7 +147,7 @@ def test_one_token_of_each_request_has_no_time_between_tokens(tmp_path: Path) ->
 def test_a_warm_up_leaves_no_joining_behind() -> None:
     """Who joined in the warm-up and yields after it joins again, but has no time at which it joined."""
     rows = workload([(0, 10, 18)], timed=False)
-    done = decode(rows, KvTokens(60), rules(3, 4, kept=True), lambda batch: 1.0, warm_up=9, iterations=60)
+    done = decode(rows, KvTokens(60), rules(3, 4, kept=True), lambda *batch: 1.0, warm_up=9, iterations=60)
     assert done.preemptions and np.isnan(done.requests["start_s"][:3]).all()
 
 
@@ -155,7 +155,7 @@ def test_a_batch_kept_alive_computes_its_prompts() -> None:
     """Of each request that ends another one takes the place, whose prompt is computed beside the others' decode."""
     seen = list[Batch]()
 
-    def step(batch: Batch) -> float:
+    def step(batch: Batch, channel: np.ndarray) -> float:
         seen.append(batch)
         return 1.0
 

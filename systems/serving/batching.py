@@ -21,7 +21,7 @@ from pimloom.systems.serving.turns import step_of, turns
 from pimloom.systems.serving.workload import Workload
 
 POLICIES = ("min-load", "round-robin")
-Step = Callable[..., float]  # contexts [tokens] and channels of a batch, int64; with a chunk a `Batch` -> seconds
+Step = Callable[..., float]  # contexts [tokens] and channels of a batch, int64; with a chunk a `Batch` first -> seconds
 
 
 class Rules(NamedTuple):
@@ -126,7 +126,7 @@ class _Floor:
             return step(self._contexts(at), at["channel"].copy()), every, every
         asked = at["cached"], wanted, at["generated"]
         new = turns(*asked, self.rules.chunk)
-        seconds = step(step_of(*asked, new))
+        seconds = step(step_of(*asked, new), at["channel"][new > 0])
         at["cached"] += new
         return seconds, new > 0, at["cached"] == wanted
 

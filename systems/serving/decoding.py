@@ -16,7 +16,7 @@ from pimloom.arch.version import __version__
 from pimloom.systems.devices.shown import WithSpans
 from pimloom.systems.serving.batching import POLICIES, Rules, Step, decode
 from pimloom.systems.serving.data_sets import DATA_SETS
-from pimloom.systems.serving.machine import Batch, Plan, Stepped, machine_of
+from pimloom.systems.serving.machine import Batch, Pieces, Plan, Stepped, machine_of
 from pimloom.systems.serving.outcome import Batched, Spread
 from pimloom.systems.serving.workload import Workload
 
@@ -114,8 +114,8 @@ def decode_iterations(
 
 
 def _batch(*batch: Any) -> Any:
-    """What a machine simulates: contexts and channels, or the one `workload.batch.Batch` that there is."""
-    return Batch(*batch) if len(batch) > 1 else batch[0]
+    """What a machine simulates: contexts or steps, and their channels."""
+    return Batch(*batch) if isinstance(batch[0], np.ndarray) else Pieces(*batch)
 
 
 def _check_positions(llm: LlmSpec, workload: Workload) -> None:

@@ -10,8 +10,8 @@ from pimloom.arch.llm import LlmSpec
 from pimloom.arch.name_units import counted
 from pimloom.arch.system import RooflineSystem, System
 from pimloom.mappers.kv_pages import CacheRoom, KvPages, KvTokens
-from pimloom.systems.devices.device import Share, device_of
-from pimloom.systems.devices.npu_pim.device import decode_in_channels
+from pimloom.systems.devices.device import Device, Share, device_of
+from pimloom.systems.devices.npu_pim.device import NpuDevice, decode_in_channels
 from pimloom.systems.devices.npu_pim.gpu import serve_gpu
 from pimloom.systems.devices.npu_pim.laid import channel_of, estimate_of
 from pimloom.systems.devices.npu_pim.parallel import check_pipeline, heaviest, serve_on_devices, stage_ranges
@@ -50,6 +50,17 @@ class Batch(NamedTuple):
     channel: np.ndarray | None = None
 
 
+class Pieces(NamedTuple):
+    """Steps of the requests of an iteration with prompts in it, and their channels, int64."""
+
+    steps: Steps
+    channel: np.ndarray
+
+    def on(self, device: Device) -> Run:
+        """What it takes on a device. Raises UserError."""
+        return device.step(self.steps, self.channel) if isinstance(device, NpuDevice) else device.step(self.steps)
+
+
 class Stepped(Protocol):
     """What an iteration took."""
 
@@ -62,7 +73,7 @@ class Machine(NamedTuple):
     """simulate: an iteration of a batch; room: of caches, all of it free; cost: load of a request by its context;
     in_order: see `Device`."""
 
-    simulate: Callable[[Batch], Any]
+    simulate: Callable[[Any], Any]
     room: Callable[[], CacheRoom]
     cost: Callable[[Any], Any]
     in_order: bool = False
@@ -72,7 +83,12 @@ def machine_of(system: System, llm: LlmSpec, plan: Plan) -> Machine:
     """The machine of a system: that of its kind, whose iterations are `Served`, else, and where prompts are computed, a
     device, whose iterations are `Run`. Raises UserError if it cannot decode such batches."""
     made = {"npu_pim": _npu, "roofline": _gpu}.get(system.spec.kind, _device)
-    return (_device if plan.chunk else made)(system, llm, plan)
+    if not plan.chunk:
+        return made(system, llm, plan)
+    device = _device(system, llm, plan)
+    if system.spec.kind == "npu_pim" and system.spec.dram.row_buffers != "none":  # each cache lies in one channel
+        return _npu(system, llm, plan)._replace(simulate=device.simulate)
+    return device
 
 
 def _device(system: System, llm: LlmSpec, plan: Plan) -> Machine:
@@ -83,9 +99,10 @@ def _device(system: System, llm: LlmSpec, plan: Plan) -> Machine:
         raise UserError(f"--batch {plan.batch}: {system.name} runs at most {most} at once")
     tokens = device.capacity().tokens
 
-    def step(batch: Batch | Steps) -> Run:
-        steps = Steps.decode(batch.tokens.tolist()) if isinstance(batch, Batch) else batch
-        return device.step(steps).without_spans()
+    def step(batch: Batch | Pieces) -> Run:
+        if isinstance(batch, Pieces):
+            return batch.on(device).without_spans()
+        return device.step(Steps.decode(batch.tokens.tolist())).without_spans()
 
     return Machine(
         step,
@@ -95,26 +112,27 @@ def _device(system: System, llm: LlmSpec, plan: Plan) -> Machine:
     )
 
 
-def step_of(system: System, llm: LlmSpec, plan: Plan, batch: Batch | Steps) -> Run:
+def step_of(system: System, llm: LlmSpec, plan: Plan, batch: Batch | Pieces) -> Run:
     """An iteration with its spans, as it runs on devices of its own. Raises UserError."""
     share = Share(plan.tp, plan.layers, plan.fidelity)
-    if isinstance(batch, Batch) and traits(system.spec.kind).channels:
+    if isinstance(batch, Pieces):
+        return batch.on(device_of(system, llm, share))
+    if traits(system.spec.kind).channels:
         return decode_in_channels(system, llm, share, plan.pp, *batch)
-    steps = Steps.decode(batch.tokens.tolist()) if isinstance(batch, Batch) else batch
-    return device_of(system, llm, share).step(steps)
+    return device_of(system, llm, share).step(Steps.decode(batch.tokens.tolist()))
 
 
 class Middle(NamedTuple):
     """Of the iterations with a prompt in them the one in the middle, and of those without."""
 
-    prefill: Steps | None
-    decode: Batch | Steps | None
+    prefill: Pieces | None
+    decode: Batch | Pieces | None
 
     @classmethod
-    def of(cls, batches: Sequence[Batch | Steps]) -> "Middle":
+    def of(cls, batches: Sequence[Batch | Pieces]) -> "Middle":
         """Of these iterations, in their order."""
-        prompts = [each for each in batches if isinstance(each, Steps) and each.of("prefill").requests]
-        decode = [each for each in batches if isinstance(each, Batch) or not each.of("prefill").requests]
+        prompts = [each for each in batches if isinstance(each, Pieces) and each.steps.of("prefill").requests]
+        decode = [each for each in batches if isinstance(each, Batch) or not each.steps.of("prefill").requests]
         return cls(prompts[len(prompts) // 2] if prompts else None, decode[len(decode) // 2] if decode else None)
 
     def shown(self, system: System, llm: LlmSpec, plan: Plan) -> Shown:
@@ -122,7 +140,7 @@ class Middle(NamedTuple):
         prefill = None
         if self.prefill:
             device = device_of(system, llm, Share(plan.tp, plan.layers, plan.fidelity))
-            prefill = device.step(few(device, self.prefill))
+            prefill = self.prefill._replace(steps=few(device, self.prefill.steps)).on(device)
         return Shown(system.name, prefill, step_of(system, llm, plan, self.decode) if self.decode else None)
 
 

@@ -50,9 +50,9 @@ class NpuDevice:
         """Everything that `shard_of` lets pass."""
         return None
 
-    def step(self, batch: Batch) -> Run:
-        """Requests go to channels as Algorithm 2 puts them; a batch of prompts alone runs undivided, as PIM has no part
-        in it. Raises UserError."""
+    def step(self, batch: Batch, channel: np.ndarray | None = None) -> Run:
+        """Requests lie in these channels, None: where Algorithm 2 puts them; a batch of prompts alone runs undivided,
+        as PIM has no part in it. Raises UserError."""
         requests = batch.requests
         prompts = all(at.phase == "prefill" for at in requests)
         tokens = np.array([at.context for at in requests], np.int64)
@@ -60,7 +60,7 @@ class NpuDevice:
         system = fitted(self.system, 1 if prompts else len(requests))
         share = self.share
         ends = self._outside is not None
-        found = simulate(system, self.llm, tokens, None, tp=share.tp, layers=share.layers, new=new, ends=ends)
+        found = simulate(system, self.llm, tokens, channel, tp=share.tp, layers=share.layers, new=new, ends=ends)
         macs = layer_macs(self.llm, batch, Shard(tp=share.tp), share.layers)
         layers = run_of(found, system, share, macs)
         return self._outside.around(batch, layers) if self._outside else layers
