@@ -37,7 +37,8 @@ def same(row: Mapping[str, Any], base: Base, ran: Any) -> None:
         of, _, part = column.name.partition(".")
         if of != "area_mm2":
             value = getattr(ran, of)
-            assert row[column.name] == ((value or {}).get(part) if part else value), column
+            parts = {name.replace(" ", "_"): each for name, each in (value or {}).items()} if part else {}
+            assert row[column.name] == (parts.get(part) if part else value), column
             assert row[column.name] is None or type(row[column.name]) is (int if column.integer else float)
 
 
@@ -64,6 +65,18 @@ def test_with_a_chunk_prompts_are_simulated(system: str, work: dict[str, Any]) -
     base = base_of(sweep(system, (Axis("workload.tp", (1, 2)),), **work))
     for tp in (1, 2):
         same(row_of(base, {"workload.tp": tp}), base, pimloom.run(system, **WORK, **work, tp=tp))
+
+
+def test_a_roofline_has_its_energy_with_prompts_too() -> None:
+    """So it can be an objective; the area of a roofline is not known."""
+    base = base_of(sweep("gpu_a100", (Axis("workload.batch", (1, 2)),), chunk=8))
+    row, ran = row_of(base, {"workload.batch": 2}), pimloom.run("gpu_a100", **WORK, batch=2, chunk=8)
+    for name in ("energy_j", "energy_per_token_j", "power_w", "prompt_energy_j"):
+        assert row[name] == getattr(ran, name) > 0
+    assert row["energy_by_cause_j.power_x_time"] == pytest.approx(ran.energy_j, rel=1e-12)
+    assert "area_mm2" not in row
+    npu = {column.name for column in result_columns(base_of(sweep("npu_only", (), chunk=8)))}
+    assert {"energy_j", "area_mm2", "energy_by_cause_j.npu_mac"} <= npu and "energy_by_cause_j.power_x_time" not in npu
 
 
 def test_energies_are_columns_by_unit_memory_and_link() -> None:

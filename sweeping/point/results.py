@@ -11,6 +11,7 @@ NPU_CAUSES = (
     *CAUSES, "interface", "background", "second_row_buffer",
     "npu_mac", "npu_vector", "npu_scratchpad", "npu_static", "link",
 )  # fmt: skip
+ROOFLINE_CAUSES = ("power_x_time",)
 PIM_STEPS = (
     "LayerNorm 1", "QKV", "QKV partial sums and bias", "K write", "V write", "score", "softmax", "p V", "projection",
     "projection partial sums and residual", "LayerNorm 2", "FFN1", "FFN1 partial sums and bias", "activation", "FFN2",
@@ -93,6 +94,8 @@ def columns_of(kind: str, tree: Mapping[str, Any], *, batched: bool, prompts: bo
         names = [name for place in ("units", "memories", "links") for name in tree.get(place) or ()]
         causes = _causes((*dict.fromkeys(names), PEERS, STANDBY))
         return [*_common(("area_mm2", "time_per_token_s")), *FROM_PROMPTS, *causes]
+    if prompts and kind == "roofline":
+        return [*_common(("time_per_token_s", "area_mm2")), *FROM_PROMPTS, *_causes(ROOFLINE_CAUSES)]
     if prompts:
         found = [*_common(("time_per_token_s", *(() if figures else NEED_FIGURES))), *FROM_PROMPTS]
         return [*found, *_causes(NPU_CAUSES)] if figures else found
