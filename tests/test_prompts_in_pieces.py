@@ -1,6 +1,7 @@
 """Prompts in pieces whose requests must fit side by side: asked for without a step of decode."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -31,7 +32,7 @@ overlap: serial
 
 def test_a_system_without_decode_computes_prompts_in_pieces(tmp_path: Path) -> None:
     (tmp_path / "pre.yaml").write_text(PREFILL)
-    asked = {"model": "gpt2", "layers": 1, "prompt": 64, "generate": 1}
+    asked: dict[str, Any] = {"model": "gpt2", "layers": 1, "prompt": 64, "generate": 1}
     whole = pimloom.run(tmp_path / "pre.yaml", **asked)
     pieces = pimloom.run(tmp_path / "pre.yaml", chunk=32, **asked)
     assert pieces.prompt_iterations == 2 and pieces.decode_iterations == 0
@@ -95,7 +96,7 @@ def test_prompts_wait_for_the_rows_of_channels(tmp_path: Path, monkeypatch: pyte
         return device.step(Batch.decode([5]))
 
     monkeypatch.setattr(Pieces, "on", on)
-    asked = {"model": "gpt2", "layers": 1, "batch": 24, "set": small(8700)}
+    asked: dict[str, Any] = {"model": "gpt2", "layers": 1, "batch": 24, "set": small(8700)}
     found = pimloom.run("neupims", requests=trace(tmp_path, 24, 300, 3), chunk=2048, **asked)
     assert found.requests_finished == 24 and max(found.iteration_batch) == 12
     assert all(np.bincount(one.channel).max() <= 6 for one in seen)
