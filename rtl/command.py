@@ -59,6 +59,11 @@ class Decoded:
         """Whether the command's coordinates lie in this node."""
         return self._at[level][node]
 
+    def beside(self, level: int, node: int) -> Value:
+        """Whether the command's coordinates lie in another node under the same parent."""
+        fan = len(self._at[level]) // len(self._at[level - 1])
+        return self._at[level - 1][node // fan] & ~self._at[level][node]
+
 
 class Fixed:
     """As `Decoded`, for a command that is always the same: REFab of one node of its scope."""
@@ -75,6 +80,11 @@ class Fixed:
     def at(self, level: int, node: int) -> Value:
         """Whether the command's first bank lies in this node."""
         return Const(int(self.bank // _banks(self.rules, level) == node), 1)
+
+    def beside(self, level: int, node: int) -> Value:
+        """Whether the command's first bank lies in another node under the same parent."""
+        fan, own = int(self.rules.size[level] // self.rules.size[level - 1]), self.bank // _banks(self.rules, level)
+        return Const(int(own != node and own // fan == node // fan), 1)
 
     def coordinates(self) -> dict[str, int]:
         """Of the node's first bank."""

@@ -6,14 +6,17 @@ streams in order are asked; who is legal on a free command bus issues. Whoever i
 earlier ones did to rows and rules in that very clock (on a table with two buses).
 """
 
+from collections.abc import Iterator
+
 from amaranth.hdl import Const, Module, Mux, Signal, Value
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import bits_for
 
-from pimloom.arch.command import POSTPONED_MAX
+from pimloom.arch.command import POSTPONED_MAX, Level
 from pimloom.arch.error import UserError
 from pimloom.arch.table import RuleRow, Table, rule_rows
+from pimloom.rtl.binding import bound_at, groups
 from pimloom.rtl.command import Decoded, Fixed, any_of, command_layout
 from pimloom.rtl.rows import Asker, Rows, State
 from pimloom.rtl.timer import Timer
@@ -45,7 +48,7 @@ class Sequencer(wiring.Component):
     stuck: the rows are as no head needs them. A head with an opcode that the table has not leaves without a trace.
 
     With `bits`, waits are ports of that many bits and not constants: one netlist serves all timings of a geometry.
-    Raises UserError for a table with rules between siblings, or with more than two buses.
+    Raises UserError for a table with more than two buses.
     """
 
     def __init__(self, table: Table, streams: int = 1, bits: int = 0) -> None:
@@ -53,9 +56,6 @@ class Sequencer(wiring.Component):
         self.table, self.rules, self.bits = table, rules, bits
         self.nodes = int(rules.size[rules.scope[rules.refresh]]) if rules.refresh >= 0 else 0
         self.n_buses = int(rules.bus.max()) + 1
-        if rules.sibling.any():
-            said = "rules between siblings of a level (ranks, or banks that load one buffer)"
-            raise UserError(f"a sequencer has no timers for {said}, of which this part has {rules.sibling.sum()}")
         if self.n_buses > 2:
             raise UserError(f"a sequencer drives one or two command buses, not {self.n_buses}")
         bus = Bus(table, self.nodes + streams)
@@ -90,11 +90,12 @@ class Sequencer(wiring.Component):
         askers += [Decoded(m, self.rules, head.payload, f"head_{s}") for s, head in enumerate(self.heads)]
         lift = self._lift(m, askers[self.nodes :], due)
         state, granted = self.rows.state, list[Value]()
+        names = [f"refresh_{n}" for n in range(self.nodes)] + [f"head_{s}" for s in range(len(self.heads))]
         for k, who in enumerate(askers):
-            grant = Signal(name=f"grant_{k}")
+            grant = Signal(name=f"{names[k]}_granted")
             wants = self._wants_refresh(k, due) if k < self.nodes else self._wants(m, k, who, state, due, granted, lift)
-            waits = self._bound(who, list(zip(granted, askers, strict=False))) | self._taken(who, granted, askers)
-            m.d.comb += grant.eq(wants & ~waits & ~self.starved)
+            bound = self._bound(m, names[k], who, list(zip(granted, askers, strict=False)))
+            m.d.comb += grant.eq(wants & ~bound & ~self._taken(who, granted, askers) & ~self.starved)
             granted.append(grant)
             if self.n_buses > 1 and k >= self.nodes:
                 state = self.rows.moved(m, f"after_{k}", grant, who, state)
@@ -147,14 +148,27 @@ class Sequencer(wiring.Component):
         m.d.comb += lift.eq(~any_of((*moves, *near)))
         return lift
 
-    def _bound(self, who: Asker, earlier: list[tuple[Value, Asker]]) -> Value:
-        """Whether a rule makes the command wait, what was granted earlier in this clock included."""
-        return any_of(
-            who.is_(row.before) & who.at(row.level, node) & self._binds(i, row, node, timer, earlier)
-            for (i, node), timer in self.timers.items()
-            for row in (self.rule_rows[i],)
-            if not isinstance(who, Fixed) or who.is_(row.before).value and who.at(row.level, node).value
-        )
+    def _bound(self, m: Module, name: str, who: Asker, earlier: list[tuple[Value, Asker]]) -> Value:
+        """Whether a rule makes the command wait, what was granted earlier in this clock included; a bit for each."""
+        bound = Signal(len(self.rule_rows), name=f"{name}_bound_by")
+        for i, row in enumerate(self.rule_rows):
+            m.d.comb += bound[i].eq(
+                any_of(
+                    who.is_(opcodes) & any_of(self._binding(i, row, level, who, earlier))
+                    for level, opcodes in groups(self.rules, row)
+                    if not isinstance(who, Fixed) or who.opcode in opcodes
+                )
+            )
+        return bound.any()
+
+    def _binding(
+        self, i: int, row: RuleRow, level: Level, who: Asker, earlier: list[tuple[Value, Asker]]
+    ) -> Iterator[Value]:
+        """For each node of a rule, whether it binds a command of a group of this level (see `binding`)."""
+        for node in range(int(self.rules.size[row.level])):
+            at = bound_at(self.rules, who, row, level, node)
+            if (i, node) in self.timers and not (isinstance(at, Const) and not at.value):
+                yield at & self._binds(i, row, node, self.timers[i, node], earlier)
 
     def _binds(self, i: int, row: RuleRow, node: int, timer: Timer, earlier: list[tuple[Value, Asker]]) -> Value:
         now = timer.busy[row.window - 1]

@@ -40,7 +40,8 @@ def draw_cases(part: Part, geometry: Organization, streams: int, commands: int, 
     while left > 0:
         rng, favourite = Random(f"{part.standard} {part.pim} {seed} {number}"), number % len(rules)
         drawn = _table(part, geometry, draw_clocks(rng, part, rules[favourite], number // len(rules)))
-        case = draw_case(rng, own if number % 4 == 0 else drawn, geometry, streams, favourite)
+        turn = number + number // len(rules)  # each rule has its turn with either
+        case = draw_case(rng, own if turn % 4 == 0 else drawn, geometry, streams, favourite)
         number += 1
         if engine(case) is not None:
             left -= sum(map(len, case.streams))
@@ -144,6 +145,10 @@ class Writer:
         depth = level - Level.CHANNEL
         return [bank for bank in self.all if bank[:depth] == place[:depth]]
 
+    def beside(self, level: int, place: Place) -> set[Place]:
+        """The banks of the other nodes under the same parent."""
+        return set(self.same(level - 1, place)) - set(self.same(level, place))
+
     def write(self, length: int) -> np.ndarray:
         """At most `length` commands."""
         while self.known and len(self.rows) < length:
@@ -156,7 +161,7 @@ class Writer:
         first = self.rng.choice([place for place in self.places if self.may(a, place)])
         near = set(self.same(rule.level, first))
         heads = [first] + self.pick(a, near, rule.window - 1)
-        last = self.pick(b, near, 1)
+        last = self.pick(b, self.beside(rule.level, first) if rule.sibling else near, 1)
         row = self.rng.randrange(min(ROWS_USED, self.rules.rows))
         for opcode, places in ((b, last), (a, heads)):
             for place in places:
