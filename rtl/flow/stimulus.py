@@ -40,7 +40,7 @@ def draw_cases(part: Part, geometry: Organization, streams: int, commands: int, 
     while left > 0:
         rng, favourite = Random(f"{part.standard} {part.pim} {seed} {number}"), number % len(rules)
         drawn = _table(part, geometry, draw_clocks(rng, part, rules[favourite], number // len(rules)))
-        turn = number + number // len(rules)  # each rule has its turn with either
+        turn = number // len(rules) + favourite  # each rule has its turns with either
         case = draw_case(rng, own if turn % 4 == 0 else drawn, geometry, streams, favourite)
         number += 1
         if engine(case) is not None:
@@ -160,7 +160,7 @@ class Writer:
         """`a` as often as the rule counts, and then `b`, with their rows prepared before."""
         first = self.rng.choice([place for place in self.places if self.may(a, place)])
         near = set(self.same(rule.level, first))
-        heads = [first] + self.pick(a, near, rule.window - 1)
+        heads = [first] + self.pick(a, near - {first}, rule.window - 1)
         last = self.pick(b, self.beside(rule.level, first) if rule.sibling else near, 1)
         row = self.rng.randrange(min(ROWS_USED, self.rules.rows))
         for opcode, places in ((b, last), (a, heads)):

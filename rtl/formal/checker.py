@@ -5,16 +5,14 @@ wait, ages are counted up here; where it decodes a command into single bits, num
 """
 
 from collections.abc import Iterable, Mapping
-from functools import reduce
 from itertools import product
-from operator import or_
 from typing import NamedTuple
 
 from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data
 
 from pimloom.arch.command import POSTPONED_MAX, Level, Row
-from pimloom.arch.table import Rules, Table, rule_rows
+from pimloom.arch.table import RuleRow, Rules, Table, rule_rows
 from pimloom.rtl.command import COORDINATES
 
 At = tuple[int, int]
@@ -94,6 +92,23 @@ class Channel:
         """Whether the command's place lies in a node of a level."""
         return (word.place >> self.shift[Level(level)]) == node
 
+    def bound_at(self, word: Word, row: RuleRow, node: int) -> Value:
+        """Whether the command stands where the rule binds what it binds after a command at this node."""
+        if not row.sibling:
+            return self._meets(word, row, node)
+        fan = int(self.rules.size[row.level] // self.rules.size[row.level - 1])
+        family = range(node // fan * fan, node // fan * fan + fan)
+        return any_of(self._meets(word, row, other) for other in family if other != node)
+
+    def _meets(self, word: Word, row: RuleRow, node: int) -> Value:
+        """Whether the node lies in the scope of the command, or the command's in the node."""
+        if min(int(self.rules.scope[opcode]) for opcode in row.before) >= row.level:
+            return self.at(word, row.level, node)
+        bank = node << self.shift[Level(row.level)]
+        wider = [min(level, row.level) for level in Level]
+        levels = Array([self.at(word, level, bank >> self.shift[Level(level)]) for level in wider])
+        return Value.cast(levels[self.number(word, self.rules.scope)])
+
     def number(self, word: Word, column: Iterable[int]) -> Value:
         """The command's entry in a column of the table."""
         return Value.cast(Array([int(entry) for entry in column])[word.cmd])
@@ -103,7 +118,7 @@ class Channel:
         early = Signal(len(self.rule_rows), name="early")
         for i, row in enumerate(self.rule_rows):
             nodes = range(int(self.rules.size[row.level]))
-            young = (self.at(word, row.level, n) & (state.ages[i, n][-1] < self.timing.waits[i]) for n in nodes)
+            young = (self.bound_at(word, row, n) & (state.ages[i, n][-1] < self.timing.waits[i]) for n in nodes)
             self.m.d.comb += early[i].eq(word.cmd.matches(*row.before) & any_of(young))
         return early
 
@@ -178,7 +193,7 @@ class Channel:
 
 def any_of(bits: Iterable[Value]) -> Value:
     """OR of single bits."""
-    return reduce(or_, bits, Const(0, 1))
+    return Cat(*bits).any()
 
 
 def wire(m: Module, value: Value, name: str) -> Signal:

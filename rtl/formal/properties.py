@@ -166,7 +166,7 @@ def timing_seen(s: Scene) -> Iterator[Value]:
             for node in range(int(c.rules.size[row.level])):
                 age = found.ages[i, node][-1]
                 due = (age == c.timing.waits[i]) & (age >= HELD) & ~age.all()
-                seen.append(bound & c.at(word, row.level, node) & due)
+                seen.append(bound & c.bound_at(word, row, node) & due)
         yield any_of(seen)
 
 
