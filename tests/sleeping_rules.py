@@ -28,3 +28,9 @@ SLEEPING_IN_PARTS = {  # (part, rule): reason
     ("hbm3_6400", "ACT → ACT, same rank, 4th latest: tFAW"): SHORT_WINDOW,
     ("lpddr5_6400", "ACT → REFpb, same rank: tRRD_S"): PBR2ACT,
 }
+
+CLOSES_FIRST = "PIM_PRECHARGE of each bank comes in between: it waits for tRTP, one a clock, and G_ACT for it and tRP"
+
+SLEEPING_IN_GATES = {  # (PIM instruction set, rule): reason; of groups of several banks
+    ("neupims", "PIM_GEMV → G_ACT, same channel: tRTP + tRP"): CLOSES_FIRST,
+}
