@@ -28,6 +28,15 @@ def test_every_property_holds_is_seen_and_fails_for_its_twins(part):
 
 
 @pytest.mark.slow
+def test_rules_between_siblings_and_two_row_buffers():
+    """For all short timings; the other properties ask the solver for longer."""
+    names = ("state", "timing", "rows", "refresh")
+    found = list(prove("sequencer", "hbm2_neupims", own_timings=False, properties=names))
+    assert [(proof.property, proof.result) for proof in found] == [(name, "proved") for name in names]
+    assert all(proof.covered and proof.twin_failed for proof in found)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["timing", "state"])
 def test_another_solver_agrees(name):
     """On the part's own timings; with free ones it takes many minutes."""
