@@ -28,8 +28,9 @@ def list_() -> "Answer":
 
 
 @public
-def emit(block: str, *, part: str | Path = PART, out: str | Path = "-") -> str:
-    """A block as Verilog, its ports explained above it. out: a file to write, too, unless it is "-".
+def emit(block: str, *, part: str | Path = PART, out: str | Path = "-", sub_batches: int | None = None) -> str:
+    """A block as Verilog, its ports explained above it. out: a file to write, too, unless it is "-". sub_batches: of
+    block `interleave`, 2 by default.
 
     >>> emit("bf16_mul").splitlines()[0].startswith("// bf16_mul of gddr6_pim_gpt, by pimloom")
     True
@@ -49,6 +50,7 @@ def verify(
     commands: int = 5000,
     seed: int = 0,
     waves: str | Path | None = None,
+    sub_batches: int | None = None,
 ) -> "Answer":
     """Simulate a block, or all, against the models that they mirror: a row for each, with its `mismatches`.
 
@@ -61,7 +63,13 @@ def verify(
 
 
 @public
-def prove(block: str | None = None, *, part: str | Path = PART, solver: Literal["yices", "z3"] = "yices") -> "Answer":
+def prove(
+    block: str | None = None,
+    *,
+    part: str | Path = PART,
+    solver: Literal["yices", "z3"] = "yices",
+    sub_batches: int | None = None,
+) -> "Answer":
     """Prove properties of a block, or of all, with an SMT solver: a row for each, with its `result`. Takes minutes."""
     from pimloom.commands.rtl import prove as command
 

@@ -1,8 +1,8 @@
 # amaranth: UnusedElaboratable=no
 """The blocks a user can name: each builds a component from a part."""
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 from amaranth.lib.wiring import Component
 
@@ -16,6 +16,7 @@ from pimloom.rtl.asic.rmsnorm import Rmsnorm
 from pimloom.rtl.asic.softmax import Softmax
 from pimloom.rtl.asic.sum import AccumulatePartials, TreeSum
 from pimloom.rtl.asic.unary import Exp, Gelu, Reciprocal, Rsqrt, Silu
+from pimloom.rtl.interleave import Interleave
 from pimloom.rtl.ocs_switch import OcsSwitch
 from pimloom.rtl.pim_channel import PimChannel
 from pimloom.rtl.pim_unit import PimUnit
@@ -31,13 +32,14 @@ class Block(NamedTuple):
     """`build(part)` makes the component; `summary` is one line for `pimloom rtl list`.
 
     cells: holds cell arrays, which are no logic: not for synthesis. optical: made from an optical part; with a memory,
-    from `OCSTRX`.
+    from `OCSTRX`. sizes: options of `build` by name, and what each has without a word.
     """
 
     summary: str
-    build: Callable[[Any], Component]
+    build: Callable[..., Component]
     cells: bool = False
     optical: bool = False
+    sizes: Mapping[str, int] = {}
 
 
 def _path_controller(part: Part | Optics) -> OcsSwitch:
@@ -73,4 +75,9 @@ BLOCKS: dict[str, Block] = {
     "asic_layernorm": Block(f"LayerNorm of vectors of up to {LONGEST} bfloat16", lambda part: Layernorm(LONGEST)),
     "asic_rmsnorm": Block(f"RMSNorm of vectors of up to {LONGEST} bfloat16", lambda part: Rmsnorm(LONGEST)),
     "ocs_switch": Block("path controller of an optical-switch transceiver", _path_controller, optical=True),
+    "interleave": Block(
+        "interleave controller: which sub-batch on the NPU and which on PIM, stage by stage",
+        lambda part, sub_batches=2: Interleave(sub_batches),
+        sizes={"sub_batches": 2},
+    ),
 }

@@ -109,8 +109,8 @@ def test_options_arrive(rows: dict[str, list[Any]], tmp_path: Path) -> None:
     assert call("rtl", "verify", "sequencer", "--part", "gddr6_aim", *options, "--quiet") == (0, "", "")
     assert call("rtl", "verify", "--quiet").code == call("rtl", "prove", "timer", "--quiet").code == 0
     assert call("rtl", "synth", "bf16_mul", "--quiet").code == call("rtl", "synth", "all", "--quiet").code == 0
-    asked = {"simulator": "icarus", "commands": 70, "seed": 4, "waves": waves}
-    plain = {"simulator": "verilator", "commands": 5000, "seed": 0, "waves": None}
+    asked = {"simulator": "icarus", "commands": 70, "seed": 4, "waves": waves, "sizes": {}}
+    plain = {"simulator": "verilator", "commands": 5000, "seed": 0, "waves": None, "sizes": {}}
     assert rows["asked"][:3] == [("sequencer", "gddr6_aim", asked), (None, PART, plain), ("timer", PART)]
     assert rows["asked"][3] == (["bf16_mul"], PART) and "pim_unit" in rows["asked"][4][0]
 

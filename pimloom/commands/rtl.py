@@ -35,6 +35,7 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 Name = Annotated[str, typer.Argument(metavar="BLOCK", help="Block name (see `pimloom rtl list`).")]
 OneOrAll = Annotated[str | None, typer.Argument(metavar="BLOCK", help="Block name; without it, all blocks.")]
+SubBatches = Annotated[int | None, typer.Option(metavar="N", help="Sub-batches of block `interleave`; 2 by default.")]
 PartName = Annotated[str, typer.Option("--part", metavar="PART", help="Part name, or path to a part's YAML.")]
 
 
@@ -60,19 +61,20 @@ def emit(
     block: Name,
     part: PartName = PART,
     out: Annotated[str, typer.Option("--out", "-o", metavar="FILE", help="Verilog file to write; - is stdout.")] = "-",
+    sub_batches: SubBatches = None,
     quiet: Quiet = False,
 ) -> str:
     """Write a block as Verilog, its ports explained above it."""
-    text = emitted(block, part, out, quiet)
+    text = emitted(block, part, out, quiet, sub_batches)
     if out == "-":
         sys.stdout.write(text)
     return text
 
 
-def emitted(block: str, part: str, out: str = "-", quiet: bool = True) -> str:
+def emitted(block: str, part: str, out: str = "-", quiet: bool = True, sub_batches: int | None = None) -> str:
     """The Verilog of a block, written to `out` unless that is `-`. Raises UserError."""
     from pimloom.arch.files import write_atomic
-    from pimloom.rtl.flow.lookup import build, load_device, needs_extra, part_of
+    from pimloom.rtl.flow.lookup import build, given_sizes, load_device, needs_extra, part_of
 
     check_outputs({"--out": out})
     with needs_extra(), _bar(f"emitting {block}", quiet) as progress:
@@ -81,7 +83,7 @@ def emitted(block: str, part: str, out: str = "-", quiet: bool = True) -> str:
 
         progress(0, 1)
         part = part_of(block, part)
-        component = build(block, part, load_device(part))
+        component = build(block, part, load_device(part), given_sizes(block, sub_batches=sub_batches))
         title = f"{block} of {Path(part).stem}, by pimloom {__version__}"
         text = header(component, title) + to_verilog(component, block)
         progress(1, 1)
@@ -102,21 +104,22 @@ def verify(
     waves: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Waveform of one block: .vcd (verilator) or .fst (icarus).")
     ] = None,
+    sub_batches: SubBatches = None,
     json: Json = None,
     quiet: Quiet = False,
 ) -> Answer:
     """Simulate blocks against the models they mirror."""
     from pimloom.reports.terminal.rtl import differing, show_verified
-    from pimloom.rtl.flow.lookup import left_out, load_device, needs_extra, part_of
+    from pimloom.rtl.flow.lookup import given_sizes, left_out, load_device, needs_extra, part_of
 
     check_outputs({"--json": json, "--waves": waves})
     with needs_extra(), _bar(f"verifying {block or 'all blocks'}", quiet) as progress:
         from pimloom.rtl.flow.verify import verify as run
 
         part = part_of(block, part)
-        rows = _plain(
-            run(block, part, simulator=simulator.value, commands=commands, seed=seed, waves=waves, progress=progress)
-        )
+        options = {"simulator": simulator.value, "commands": commands, "seed": seed, "waves": waves}
+        sizes = given_sizes(block, sub_batches=sub_batches)
+        rows = _plain(run(block, part, **options, progress=progress, sizes=sizes))
         without = left_out(load_device(part)) if block is None else {}
     found = _result(rows, part, seed=seed, left_out=without)
     told = answer(Answer(found, lambda: show_verified(found), rows), json, quiet)
@@ -130,19 +133,21 @@ def prove(
     block: OneOrAll = None,
     part: PartName = PART,
     solver: Annotated[Solver, typer.Option(help="SMT solver.")] = Solver.YICES,
+    sub_batches: SubBatches = None,
     json: Json = None,
     quiet: Quiet = False,
 ) -> Answer:
     """Prove properties of a block with an SMT solver; the first time this takes minutes."""
     from pimloom.reports.terminal.rtl import show_proofs, unproved
-    from pimloom.rtl.flow.lookup import needs_extra, part_of
+    from pimloom.rtl.flow.lookup import given_sizes, needs_extra, part_of
 
     check_outputs({"--json": json})
     with needs_extra(), _bar(f"proving {block or 'all blocks'}", quiet) as progress:
         from pimloom.rtl.flow.prove import prove as run
 
         part = part_of(block, part)
-        rows = _plain(run(block, part, progress=progress, note=_note(quiet), solver=solver.value))
+        sizes = given_sizes(block, sub_batches=sub_batches)
+        rows = _plain(run(block, part, progress=progress, note=_note(quiet), solver=solver.value, sizes=sizes))
     found = _result(rows, part)
     told = answer(Answer(found, lambda: show_proofs(found), rows), json, quiet)
     if wrong := unproved(rows):

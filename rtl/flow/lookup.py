@@ -1,7 +1,7 @@
 # amaranth: UnusedElaboratable=no
 """Blocks of the RTL by name, and one line for what is not installed."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -76,13 +76,31 @@ def load_device(part: str) -> "Part | Optics":
     return load_optics(part).value if is_optics(part) else load_part(part).value
 
 
-def build(name: str, part_name: str, part: "Part | Optics") -> "Component":
-    """The block's component. Raises UserError for an unknown block, or one that the part cannot have."""
+def build(name: str, part_name: str, part: "Part | Optics", sizes: Mapping[str, int] | None = None) -> "Component":
+    """The block's component. sizes: those of its options that are not as ever, as `given_sizes` has them.
+
+    Raises UserError for an unknown block, one that the part cannot have, or one that cannot have such a size.
+    """
     block = find_blocks(name)[name]
     try:
-        return block.build(part)
+        return block.build(part, **(sizes or {}))
     except UserError as error:
+        if sizes:
+            raise UserError(f"{name}: {error}") from None
         raise UserError(f"{part_name} cannot have block {name}: {error}") from None
+
+
+def given_sizes(name: str | None, **sizes: int | None) -> dict[str, int]:
+    """The sizes that are not None. Raises UserError for one that the block does not have."""
+    from pimloom.rtl.blocks import BLOCKS
+
+    given = {size: value for size, value in sizes.items() if value is not None}
+    for size, value in given.items():
+        if name not in BLOCKS or size not in BLOCKS[name].sizes:
+            having = ", ".join(block for block, its in BLOCKS.items() if size in its.sizes)
+            told = f"--{size.replace('_', '-')} {value}"
+            raise UserError(f"{told}: {name or 'all blocks'} cannot have it; name a block that can: {having}")
+    return given
 
 
 def left_out(part: "Part | Optics") -> dict[str, str]:

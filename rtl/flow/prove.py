@@ -27,7 +27,9 @@ from pimloom.arch.optics import load_optics, switch_table
 from pimloom.arch.part import Part
 from pimloom.arch.system import load_part
 from pimloom.arch.table import Table, compile_table
+from pimloom.rtl.flow.claims import CLAIMED
 from pimloom.rtl.flow.lookup import build, find_blocks, part_of
+from pimloom.rtl.flow.subject import Subject
 from pimloom.rtl.flow.tools import cache_folder, tool
 from pimloom.rtl.flow.yowasp import YOSYS, ToolError, Tools, tool_version, tools
 from pimloom.rtl.formal.ocs import SWITCH_PROPERTIES, SwitchQuestion, SwitchTwin, any_switch
@@ -93,18 +95,6 @@ class Answer(NamedTuple):
     trace: str | None = None
 
 
-class Subject(NamedTuple):
-    """A block and what is said of it. step: the property that the others assume; question(name, own, task, twin): in
-    Yosys' language; key: beside the sources, all that decides the questions of a property."""
-
-    block: str
-    part: str
-    properties: Mapping[str, Any]
-    step: str | None
-    question: Callable[[str, bool, Task, Any], str]
-    key: Callable[[str, bool, Task, Any], list[str]]
-
-
 def prove(
     block: str | None,
     part: str,
@@ -113,6 +103,7 @@ def prove(
     properties: Sequence[str] | None = None,
     note: Callable[[str], None] = lambda text: None,
     solver: Solver = "yices",
+    sizes: Mapping[str, int] | None = None,
 ) -> Iterator[Proof]:
     """The properties (all without a list; of a list those that a block has), for any timings and, if `own_timings`, for
     the part's own as well.
@@ -122,12 +113,12 @@ def prove(
     if block not in (None, *SUBJECTS):
         find_blocks(block)
         raise UserError(f"no properties of block {block!r}; known: {', '.join(SUBJECTS)}")
-    subjects = [SUBJECTS[name](part_of(name, part)) for name in ([block] if block else SUBJECTS)]
+    subjects = [SUBJECTS[name](part_of(name, part), **(sizes or {})) for name in ([block] if block else SUBJECTS)]
     tool(SOLVERS[solver][0])
     asked = [
         (subject, name, own)
         for subject in subjects
-        for own in ((False, True) if own_timings else (False,))
+        for own in ((False, True) if own_timings and not subject.timings else (False,))
         for name in subject.properties
         if properties is None or name in properties
     ]
@@ -164,7 +155,7 @@ def _switch(part: str) -> Subject:
     return Subject("ocs_switch", part, SWITCH_PROPERTIES, None, question, key)
 
 
-SUBJECTS: dict[str, Callable[[str], Subject]] = {"sequencer": _sequencer, "ocs_switch": _switch}
+SUBJECTS: dict[str, Callable[..., Subject]] = {"sequencer": _sequencer, "ocs_switch": _switch, **CLAIMED}
 
 
 def small_table(part: Part) -> Table:
@@ -203,7 +194,7 @@ def _prove(at_hand: Tools, subject: Subject, name: str, own: bool, solver: Solve
         part=subject.part,
         property=name,
         statement=" ".join((about.holds.__doc__ or "").split()),
-        timings="the part's" if own else f"any below {2 ** BITS['prove']}",
+        timings="the part's" if own else subject.timings or f"any below {2 ** BITS['prove']}",
         method={"prove": "k-induction", "search": "BMC"}[method],
         solver=solver,
         depth=DEPTH[method],

@@ -1,6 +1,6 @@
 """`pimloom rtl verify`: blocks of the RTL against the models they are read from, on random input."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -16,45 +16,22 @@ from pimloom.rtl.blocks import BLOCKS, OCSTRX
 from pimloom.rtl.flow.channel import mismatches as channel_mismatches
 from pimloom.rtl.flow.channel import random_product, run_product
 from pimloom.rtl.flow.cosim import Case, Walk, Walks, walk
+from pimloom.rtl.flow.interleave import verify_interleave
 from pimloom.rtl.flow.lookup import build, find_blocks, load_device, part_of
 from pimloom.rtl.flow.scenes import arithmetic, functions, optics
 from pimloom.rtl.flow.scenes.scene import mismatches as scene_mismatches
 from pimloom.rtl.flow.scenes.scene import play
 from pimloom.rtl.flow.simulator.environment import Simulator
-from pimloom.rtl.flow.simulator.run import WAVE_SUFFIX, check_waves
+from pimloom.rtl.flow.simulator.run import check_waves
 from pimloom.rtl.flow.stimulus import draw_cases, draw_own_cases, engine, own_table, shrink
+from pimloom.rtl.flow.verified import Progress, Verified, wave_file
 from pimloom.rtl.ocs_switch import OcsSwitch
 from pimloom.rtl.verilog import to_verilog
 
-Progress = Callable[[int, int], None]
 Clocks = tuple[list[np.ndarray], np.ndarray]  # of commands by stream, of refreshes
 STREAMS = 2
 BANKS = (2, 2)  # bank groups, banks of a group: small netlists, and all rules are there
 WAIT_BITS = 10  # the longest wait that is drawn fits
-
-
-class Verified(NamedTuple):
-    """One block on one part. commands: those compared; of a block that takes none, the operations, which are pairs,
-    elements of vectors or clocks.
-
-    rules_bound: rules that decided the clock of a command at least once: one clock more and it would have issued
-    later. sleeping_rules: the others. coverage: for each rule the number of the first case that it decided, or None.
-    first_mismatch: a sentence; waves: file of the waveform that was kept.
-    """
-
-    block: str
-    part: str
-    simulator: str
-    commands: int
-    mismatches: int
-    rules_bound: int
-    rules_total: int
-    sleeping_rules: list[str]
-    cycles: int
-    cycles_per_s: float
-    first_mismatch: str | None = None
-    waves: str | None = None
-    coverage: dict[str, int | None] | None = None
 
 
 class Run(NamedTuple):
@@ -164,13 +141,9 @@ def _keep(
     """Waveform of a case, where one is asked for or something is wrong; returns its file."""
     if waves is None and not wrong:
         return None
-    file = waves or _wave_file("sequencer", part, simulator, seed)
+    file = waves or wave_file("sequencer", part, simulator, seed)
     walk([run.cases[case]], run.streams, run.bits, most_ck=run.most_ck(), simulator=simulator, waves=file)
     return str(file)
-
-
-def _wave_file(block: str, part: str, simulator: Simulator, seed: int) -> Path:
-    return Path(f"{block}-{Path(part).stem}-{seed}{WAVE_SUFFIX[simulator]}")
 
 
 def verify_channel(
@@ -183,7 +156,7 @@ def verify_channel(
     found = run_product(job, simulator=simulator, waves=waves)
     wrong = channel_mismatches(job, found)
     if wrong and not waves:
-        waves = _wave_file("pim_channel", name, simulator, seed)
+        waves = wave_file("pim_channel", name, simulator, seed)
         run_product(job, simulator=simulator, waves=waves)
     progress(2, 2)
     cycles = int(found.issue_ck.max(initial=0)) + 1
@@ -212,7 +185,7 @@ def verify_values(
     found = play(verilog, block, scene, simulator, waves)
     wrong = scene_mismatches(scene, found)
     if wrong and not waves:
-        waves = _wave_file(block, name, simulator, seed)
+        waves = wave_file(block, name, simulator, seed)
         play(verilog, block, scene, simulator, waves)
     progress(2, 2)
     cycles = int(found["cycles"])
@@ -247,7 +220,7 @@ def verify_switch(
         cycles, seconds = cycles + int(found["cycles"]), seconds + float(found["seconds"])
         differ = scene_mismatches(scene, found)
         if differ and not wrong and (not waves or done > 1):
-            file = waves or _wave_file("ocs_switch", name, simulator, seed)
+            file = waves or wave_file("ocs_switch", name, simulator, seed)
             play(verilog, "ocs_switch", scene, simulator, file)
         wrong += differ
         progress(done, 3)
@@ -268,6 +241,7 @@ VERIFIERS: dict[str, Callable[..., Verified]] = {
     "pim_channel": verify_channel,
     **{block: partial(verify_values, block) for block in SCENES if block != "timer"},
     "ocs_switch": verify_switch,
+    "interleave": verify_interleave,
 }
 
 
@@ -280,6 +254,7 @@ def verify(
     seed: int = 0,
     waves: Path | None = None,
     progress: Progress = lambda done, total: None,
+    sizes: Mapping[str, int] | None = None,
 ) -> Iterator[Verified]:
     """Verify one block, or all that the part can have.
 
@@ -291,6 +266,6 @@ def verify(
     part = part_of(block, part)
     device = load_device(part)
     if block:
-        build(block, part, device)  # or say why not, before anything is simulated
+        build(block, part, device, sizes)  # or say why not, before anything is simulated
     for name in find_blocks(block, device):
-        yield VERIFIERS[name](part, device, simulator, commands, seed, waves, progress)
+        yield VERIFIERS[name](part, device, simulator, commands, seed, waves, progress, **(sizes or {}))
