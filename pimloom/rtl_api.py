@@ -51,11 +51,13 @@ def verify(
     seed: int = 0,
     waves: str | Path | None = None,
     sub_batches: int | None = None,
+    bench: Literal["cpp", "cocotb"] | None = None,
 ) -> "Answer":
     """Simulate a block, or all, against the models that they mirror: a row for each, with its `mismatches`.
 
     commands: to compare at least, for each block. seed: of the random stimulus. waves: a waveform of one block, .vcd of
-    verilator, .fst of icarus.
+    verilator, .fst of icarus. sub_batches: of block `interleave`. bench: "cpp", which verilator has without a word, or
+    "cocotb".
     """
     from pimloom.commands.rtl import verify as command
 

@@ -24,6 +24,13 @@ class Simulator(StrEnum):
     ICARUS = "icarus"
 
 
+class Bench(StrEnum):
+    """What drives the simulator."""
+
+    CPP = "cpp"
+    COCOTB = "cocotb"
+
+
 class Solver(StrEnum):
     """Those of `pimloom.rtl.flow.prove`, whose import is slow."""
 
@@ -105,6 +112,9 @@ def verify(
         Path | None, typer.Option(metavar="FILE", help="Waveform of one block: .vcd (verilator) or .fst (icarus).")
     ] = None,
     sub_batches: SubBatches = None,
+    bench: Annotated[
+        Bench | None, typer.Option(help="Bench: C++ (verilator's default), or cocotb, slower and easier to read.")
+    ] = None,
     json: Json = None,
     quiet: Quiet = False,
 ) -> Answer:
@@ -114,10 +124,12 @@ def verify(
 
     check_outputs({"--json": json, "--waves": waves})
     with needs_extra(), _bar(f"verifying {block or 'all blocks'}", quiet) as progress:
+        from pimloom.rtl.flow.simulator.environment import with_bench
         from pimloom.rtl.flow.verify import verify as run
 
         part = part_of(block, part)
-        options = {"simulator": simulator.value, "commands": commands, "seed": seed, "waves": waves}
+        chosen = with_bench(simulator.value, bench and bench.value)
+        options: dict[str, Any] = {"simulator": chosen, "commands": commands, "seed": seed, "waves": waves}
         sizes = given_sizes(block, sub_batches=sub_batches)
         rows = _plain(run(block, part, **options, progress=progress, sizes=sizes))
         without = left_out(load_device(part)) if block is None else {}

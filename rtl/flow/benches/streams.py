@@ -7,10 +7,10 @@ left: `<stream>`: what a sink took, uint64[n]; `<stream>.clock`: the clock of ea
 seconds.
 """
 
-import random
 import time
 from abc import ABC, abstractmethod
 from typing import Any
+from zlib import crc32
 
 import cocotb
 import numpy as np
@@ -33,7 +33,7 @@ class Stream(ABC):
         )
         self.name, self.clocks = name, list[int]()
         self.up = False  # our own handshake signal
-        self.chance = random.Random(name)
+        self.state = crc32(name.encode()) | 1
 
     def set(self, signal: Any, up: bool) -> None:
         if up != self.up:
@@ -41,7 +41,14 @@ class Stream(ABC):
             signal.value = up
 
     def lucky(self, pace: float) -> bool:
-        return pace == 1 or self.chance.random() < pace
+        """The dice are Marsaglia's xorshift32 (Xorshift RNGs, 2003), as simple in C++ as here."""
+        if pace == 1:
+            return True
+        x = self.state
+        x ^= x << 13 & 0xFFFFFFFF
+        x ^= x >> 17
+        self.state = x = x ^ (x << 5 & 0xFFFFFFFF)
+        return x < pace * 2**32
 
     @abstractmethod
     def drive(self, pace: float) -> None:

@@ -5,7 +5,7 @@ import re
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from fcntl import LOCK_EX, flock
 from pathlib import Path
@@ -35,8 +35,27 @@ UNUSED_S = 30 * 24 * 3600  # after which a simulator goes
 
 def built(verilog: str, top: str, simulator: Simulator, traced: bool) -> Path:
     """Folder of the simulator for this Verilog, built unless it is there."""
-    setting = "\n".join([READING, simulator, str(traced), *FLAGS[simulator], *tools(simulator)])
-    done = cache_folder() / "simulators" / f"{top}-{simulator}-{key(setting, top, verilog)}"
+    setting = [READING, simulator, str(traced), *FLAGS[simulator], *tools(simulator)]
+    library = ("verilated*.o",) if simulator == "verilator" else ()
+    return kept(
+        f"{top}-{simulator}",
+        setting,
+        (top, verilog),
+        library,
+        lambda work: _build(work, verilog, top, simulator, traced),
+    )
+
+
+def kept(
+    name: str, setting: Sequence[str], about: Sequence[str], library: Sequence[str], build: Callable[[Path], None]
+) -> Path:
+    """Folder of what `build` makes in a folder that it is given; made unless it is there.
+
+    setting: all that decides a build beside what it is `about`; library: patterns of the objects that are the same for
+    all builds of a setting, and so are made once.
+    """
+    settings = "\n".join(setting)
+    done = cache_folder() / "simulators" / f"{name}-{key(settings, *about)}"
     if done.exists():
         os.utime(done)
         return done
@@ -45,15 +64,14 @@ def built(verilog: str, top: str, simulator: Simulator, traced: bool) -> Path:
     with _alone(done), tempfile.TemporaryDirectory(prefix=f"{done.name}-", dir=done.parent) as text:
         if done.exists():  # somebody else was quicker
             return done
-        work, library = Path(text) / "build", cache_folder() / "simulators" / f"library-{key(setting)}"
-        if library.exists():
-            os.utime(library)
-            _take_library(library, work)
+        work, known = Path(text) / "build", cache_folder() / "simulators" / f"library-{key(settings)}"
+        if known.exists():
+            os.utime(known)
+            _take_library(known, work)
         else:
             work.mkdir()
-        _build(work, verilog, top, simulator, traced)
-        if simulator == "verilator" and not library.exists():
-            _keep_library(work, library)
+        build(work)
+        _keep_library(work, known, library)
         for pattern in ("*.gch", "*.o", "*.a", "*.cpp", "*.h"):
             for file in work.glob(pattern):
                 file.unlink()
@@ -106,14 +124,19 @@ def _take_library(library: Path, work: Path) -> None:
         os.utime(file, times=(time.time() + AHEAD_S,) * 2)
 
 
-def _keep_library(work: Path, library: Path) -> None:
-    """Keep the objects of Verilator's own library, which are the same for all models and make half of a build."""
+def _keep_library(work: Path, library: Path, patterns: Sequence[str]) -> None:
+    """Keep the objects that are the same for all models and make half of a build, and what is new of them."""
+    known = {file.name for file in library.glob("*")} if library.exists() else set()
+    made = [file for pattern in patterns for file in work.glob(pattern) if file.name not in known]
+    if not made:
+        return
     fresh = work.parent / "library"
     fresh.mkdir()
-    for file in work.glob("verilated*.o"):
+    for file in made:
         shutil.copy2(file, fresh)
-    with suppress(OSError):  # somebody else was quicker
-        fresh.rename(library)
+    library.mkdir(exist_ok=True)
+    for file in fresh.iterdir():
+        file.replace(library / file.name)
 
 
 @contextmanager

@@ -13,15 +13,16 @@ from hashlib import sha256
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias
 from unittest.mock import patch
 from xml.etree import ElementTree
 
 from pimloom.arch.error import UserError
 from pimloom.rtl.flow.tools import EXTRA, cache_folder, tool
 
-Simulator: TypeAlias = Literal["verilator", "icarus"]
-SIMULATORS: tuple[Simulator, ...] = get_args(Simulator)
+Simulator: TypeAlias = Literal["verilator", "icarus", "verilator-cocotb"]
+"""verilator: with a C++ bench where there is one; verilator-cocotb: with the cocotb bench, as icarus always is."""
+SIMULATORS: tuple[Simulator, ...] = ("verilator", "icarus")
 WRAPPER = """#!/bin/sh
 for word do
     shift
@@ -34,6 +35,13 @@ TAIL = 15  # lines of a log worth showing
 
 class SimulationError(UserError):
     """The simulator or the bench failed; the message is the bench's own sentence, or the end of the log."""
+
+
+def with_bench(simulator: Simulator, bench: str | None) -> Simulator:
+    """The simulator with a bench of that kind, "cpp" or "cocotb"; None is as ever. Raises UserError for what cannot be."""
+    if bench == "cpp" and simulator == "icarus":
+        raise UserError("--bench cpp: icarus takes cocotb benches only; leave it out, or --simulator icarus")
+    return "verilator-cocotb" if (simulator, bench) == ("verilator", "cocotb") else simulator
 
 
 def runner(simulator: Simulator) -> Any:

@@ -14,6 +14,7 @@ import numpy as np
 from pimloom.arch.error import UserError
 from pimloom.arch.files import replacing, writing
 from pimloom.rtl.flow.exchange import FOLDER, read_arrays, write_arrays
+from pimloom.rtl.flow.native.run import native, run_native
 from pimloom.rtl.flow.simulator.build import built
 from pimloom.rtl.flow.simulator.environment import (
     SimulationError,
@@ -25,7 +26,7 @@ from pimloom.rtl.flow.simulator.environment import (
     tail,
 )
 
-WAVE_SUFFIX = {"verilator": ".vcd", "icarus": ".fst"}
+WAVE_SUFFIX = {"verilator": ".vcd", "icarus": ".fst", "verilator-cocotb": ".vcd"}
 
 
 def simulate(
@@ -37,13 +38,16 @@ def simulate(
     simulator: Simulator = "verilator",
     waves: Path | None = None,
 ) -> dict[str, np.ndarray]:
-    """Run `bench` (a module path) on module `top`; what the bench leaves. waves: file for a VCD (Verilator) or an
-    FST (Icarus).
+    """Run `bench` (a module path) on module `top`; what the bench leaves. simulator: "verilator" takes the C++ bench of
+    the same name, if there is one. waves: file for a VCD (Verilator) or an FST (Icarus).
 
     The Verilog is Yosys's: with Verilator a bench sees the ports that lines of their own declare.
     Raises UserError for a missing tool or a waveform's wrong suffix, SimulationError where build or bench fails.
     """
     check_waves(waves, simulator)
+    if simulator == "verilator" and (fast := native(bench)):
+        return run_native(verilog, top, fast, given, waves)
+    simulator = "icarus" if simulator == "icarus" else "verilator"
     build = built(verilog, top, simulator, waves is not None)
     with tempfile.TemporaryDirectory(prefix="pimloom-") as text:
         folder = Path(text)
