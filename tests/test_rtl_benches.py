@@ -112,6 +112,7 @@ def test_a_stream_that_gives_too_little_is_waited_for_and_told():
         simulate(verilog, "asic_partials", scene.bench, given)
 
 
+@pytest.mark.slow
 def test_a_waveform_changes_nothing(tmp_path):
     verilog, scene = scene_of("timer")
     left = simulate(verilog, "timer", scene.bench, scene.given, waves=tmp_path / "timer.vcd")
@@ -132,6 +133,10 @@ def test_arrays_come_back(tmp_path):
 def test_every_bench_of_the_flow_has_one_in_cpp():
     assert BENCHES == ("channel", "rows", "sequencer", "streams")
     assert native("pimloom.rtl.flow.benches.rows") == "rows" and native("tests.own_bench") is None
+
+
+@pytest.mark.slow
+def test_the_cpp_has_no_warnings():
     warned = subprocess.run(
         ["c++", "-std=c++17", "-fsyntax-only", "-Wall", "-Wextra", *map(str, sorted(CPP.glob("*.cpp")))],
         capture_output=True, text=True, check=False,

@@ -6,7 +6,10 @@ from amaranth.hdl import Const, Signal
 
 from pimloom.arch.error import UserError
 from pimloom.arch.system import load_part
-from pimloom.rtl.flow.prove import DEPTH, ask, prove, small_table
+from pimloom.rtl.blocks import BLOCKS
+from pimloom.rtl.flow.claims import CLAIMED
+from pimloom.rtl.flow.lookup import find_blocks
+from pimloom.rtl.flow.prove import DEPTH, SUBJECTS, ask, prove, small_table
 from pimloom.rtl.flow.yowasp import tools
 from pimloom.rtl.formal.properties import PROPERTIES, Property
 
@@ -73,6 +76,36 @@ def test_what_induction_leaves_open_is_searched_from_reset(tmp_path, monkeypatch
     assert found.covered and found.twin_failed is None
 
 
-def test_other_blocks_have_no_properties():
-    with pytest.raises(UserError, match=r"no properties of block 'pim_unit'; known: sequencer"):
-        list(prove("pim_unit", PART))
+def test_what_has_no_properties_says_so():
+    with pytest.raises(UserError, match=r"no properties of block 'pim_channel'; known: sequencer"):
+        list(prove("pim_channel", PART))
+
+
+def test_every_block_but_a_whole_channel_has_properties_and_twins():
+    assert set(SUBJECTS) == set(BLOCKS) - {"pim_channel"}
+    for block in CLAIMED:
+        found = SUBJECTS[block](PART)
+        assert found.properties and found.timings
+        assert all(claim.twins for claim in found.properties.values())
+
+
+def test_questions_can_be_made_of_every_claim():
+    """In Yosys' language, for the block and for a twin, which is another question."""
+    for block in ("timer", "bf16_mul", "asic_partials"):
+        found = SUBJECTS[block](PART)
+        for name, claim in found.properties.items():
+            asked = [found.question(name, False, "break", twin) for twin in (None, *claim.twins)]
+            assert len(set(asked)) == len(asked) and all("\\question" in text for text in asked)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block", CLAIMED)
+def test_every_claim_holds_is_seen_and_fails_for_its_twins(block):
+    found = list(prove(block, PART))
+    assert {(proof.block, proof.result) for proof in found} == {(block, "proved")}
+    assert all(proof.covered and proof.twin_failed for proof in found)
+
+
+def test_a_part_is_asked_about_what_it_can_have():
+    device = load_part("hbm2_2000").value
+    assert {"pim_unit", "bf16_tree"} & set(find_blocks(None, device)) == set()

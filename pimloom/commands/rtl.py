@@ -142,7 +142,9 @@ def verify(
 
 @app.command(epilog="Example:  pimloom rtl prove sequencer --json -")
 def prove(
-    block: OneOrAll = None,
+    block: Annotated[
+        str | None, typer.Argument(metavar="BLOCK|all", help="Block name; all, or nothing: all that have properties.")
+    ] = None,
     part: PartName = PART,
     solver: Annotated[Solver, typer.Option(help="SMT solver.")] = Solver.YICES,
     sub_batches: SubBatches = None,
@@ -153,6 +155,7 @@ def prove(
     from pimloom.reports.terminal.rtl import show_proofs, unproved
     from pimloom.rtl.flow.lookup import given_sizes, needs_extra, part_of
 
+    block = None if block == "all" else block
     check_outputs({"--json": json})
     with needs_extra(), _bar(f"proving {block or 'all blocks'}", quiet) as progress:
         from pimloom.rtl.flow.prove import prove as run

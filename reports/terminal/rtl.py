@@ -43,6 +43,7 @@ def show_proofs(found: Mapping[str, Any]) -> None:
     """Properties, and whether each is proved."""
     show_rows(
         [
+            ("block", "block", ""),
             ("property", "property", ""),
             ("timings", "timings", ""),
             ("method", "method", ""),

@@ -125,13 +125,15 @@ class Pipeline(Component):
         self.latency = max(wire.stage for _, wire in goals)
         self.adders, self.multipliers = self._graph.count(Add), self._graph.count(Mul)
         self._graph.m.d.comb += [goal.eq(wire.at(self.latency)) for goal, wire in goals]
+        self.filled = Signal(self.latency)
+        """A bit for each stage that holds an element."""
 
     def _wires(self, names: Iterable[str]) -> dict[str, Wire]:
         return {name: Wire(self._graph, self.i.payload[name]) for name in names}
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        valid, move = Signal(self.latency), Signal()
+        valid, move = self.filled, Signal()
         m.submodules.stages = EnableInserter(move)(self._graph.m)
         m.d.comb += [move.eq(self.o.ready | ~self.o.valid), self.i.ready.eq(move), self.o.valid.eq(valid[-1])]
         with m.If(move):

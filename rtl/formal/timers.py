@@ -1,0 +1,100 @@
+# amaranth: UnusedElaboratable=no
+"""What is proved of a timer, and of the MAC unit's handshake: both as a checker tells that counts up."""
+
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+
+from amaranth.asserts import AnyConst, AnySeq
+from amaranth.hdl import Assume, Module, Mux, Signal, Value
+
+from pimloom.rtl.formal.checker import wire
+from pimloom.rtl.formal.claim import Claim
+from pimloom.rtl.pim_unit import PimUnit
+from pimloom.rtl.timer import Timer
+
+
+class Armings:
+    """A timer whose wait is any, between free armings. ages[i]: clocks since the (i+1)-th latest, all ones long ago."""
+
+    def __init__(self, window: int, m: Module, twin: int | None, bits: int) -> None:
+        self.m = m
+        m.submodules.timer = self.timer = timer = Timer(window, None, bits)
+        self.wait, arm = wire(m, AnyConst(bits), "wait"), wire(m, AnySeq(1), "arm")
+        given = wire(m, self.wait + (twin or 0), "given")
+        m.d.comb += [timer.arm.eq(arm), timer.wait.eq(given), Assume(given < 2**bits), Assume(given > 0)]
+        self.ages = [Signal(bits + 1, init=-1, name=f"age_{i}") for i in range(window)]
+        older = [age + ~age.all() for age in self.ages]
+        for i, age in enumerate(self.ages):
+            m.d.sync += age.eq(Mux(arm, older[i - 1] if i else 1, older[i]))
+
+
+def busy(s: Armings) -> Iterator[Value]:
+    """busy[i] is high exactly where the (i+1)-th latest arming is less than `wait` clocks ago, whatever came between:
+    no counter runs over."""
+    yield from (bit == (age < s.wait) for bit, age in zip(s.timer.busy, s.ages, strict=True))
+
+
+def busy_lemma(s: Armings) -> Iterator[Value]:
+    """What is left and the age make up the wait; an earlier arming is older."""
+    for left, age in zip(s.timer.left, s.ages, strict=True):
+        yield (age != 0) & Mux(age < s.wait, left + age == s.wait, left == 0)
+    yield from (a.all() & b.all() | (a <= b) for a, b in pairwise(s.ages))
+
+
+def busy_seen(s: Armings) -> Iterator[Value]:
+    """The last clock in which each binds, after two."""
+    yield from (bit & (age + 1 == s.wait) & (age > 1) for bit, age in zip(s.timer.busy, s.ages, strict=True))
+
+
+TIMER_CLAIMS = {"busy": Claim(busy, busy_seen, (1, -1), busy_lemma)}
+
+
+class Reads:
+    """A MAC unit between free commands. due: a bit for each clock that a read takes; before: the result of the clock
+    before this one, where there was one."""
+
+    def __init__(self, unit: Callable[[], PimUnit], m: Module, twin: type[PimUnit] | None, bits: int) -> None:
+        self.m, self.unit = m, unit()
+        if twin is not None:
+            self.unit.__class__ = twin
+        m.submodules.unit = u = self.unit
+        for port in (u.mac, u.read, u.load, u.bias, u.weights.as_value(), u.inputs.as_value()):
+            m.d.comb += port.eq(AnySeq(len(port)))
+        m.d.comb += Assume(~(u.mac & u.read | u.mac & u.load | u.read & u.load))
+        self.due, self.before, self.started = Signal(u.latency), Signal.like(u.result), Signal()
+        m.d.sync += [self.due.eq(self.due << 1 | u.read), self.before.eq(u.result), self.started.eq(1)]
+
+
+def reads(s: Reads) -> Iterator[Value]:
+    """`valid` is high exactly `latency` clocks after each read; in no other clock does the result change."""
+    yield s.unit.valid == s.due[-1]
+    yield ~s.started | s.unit.valid | (s.unit.result == s.before)
+
+
+def reads_seen(s: Reads) -> Iterator[Value]:
+    """Results in two clocks, one after the other, and a pause."""
+    yield s.due[-2:].all()
+    yield ~s.due.any() & (s.unit.result != 0)
+
+
+class Leaky(PimUnit):
+    """Its result follows the accumulator."""
+
+    def elaborate(self, platform: object) -> Module:
+        m = super().elaborate(platform)
+        m.d.sync += self.result.eq(AnySeq(len(self.result)))
+        return m
+
+
+class Late(PimUnit):
+    """Says of a load, too, that there is a result."""
+
+    def elaborate(self, platform: object) -> Module:
+        m = super().elaborate(platform)
+        m.d.sync += self.valid.eq(AnySeq(1))
+        return m
+
+
+def unit_claims(latency: int) -> dict[str, Claim]:
+    """Of a MAC unit with that latency."""
+    return {"reads": Claim(reads, reads_seen, (Leaky, Late), depth=latency + 2)}
