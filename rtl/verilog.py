@@ -1,31 +1,78 @@
-"""Verilog of a component."""
+"""Verilog of a component, as an engineer would have written it."""
 
 import gc
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from itertools import count
 from unittest.mock import patch
 
-from amaranth.back import verilog
+from amaranth._toolchain.yosys import find_yosys
+from amaranth.back import rtlil
 from amaranth.lib.wiring import Component
 
-MODULE = re.compile(r"^module (\S+)\s?\((.*?)\);\n(.*?)^endmodule\n+", re.DOTALL | re.MULTILINE)
-INSTANCE = re.compile(r"^  (\\\S+)  \S+ +\(\n(?:    \..*\n)*", re.MULTILINE)
-WIRED = re.compile(r"(?<=^    \.)(\\port\$\d+\$\d+)(?= )", re.MULTILINE)
-NUMBERED = re.compile(r"\\port\$\d+\$\d+")  # a port that Amaranth numbers over the whole design
-COUNTED = re.compile(r"dump_module\$\d+")  # a register that Yosys makes in every module, and numbers
+from pimloom.rtl.tidy.expression import Unreadable
+from pimloom.rtl.tidy.fold import fold
+from pimloom.rtl.tidy.module import Instance, Module, read
+from pimloom.rtl.tidy.names import name_all, plain
+from pimloom.rtl.tidy.registers import alias, merge
+from pimloom.rtl.tidy.share import share
+from pimloom.rtl.tidy.write import write
+
+MODULE = re.compile(r"^module .*?^endmodule\n", re.DOTALL | re.MULTILINE)
+PASSES = "proc -nomux -norom; memory_collect".split("; ")
+LESS = "opt_expr; opt_merge; wreduce; opt_expr; opt_clean".split("; ")  # equal values once, no bits that nobody reads
+OLDEST = (0, 40)  # Yosys that Amaranth takes
 
 
-def to_verilog(component: Component, name: str) -> str:
+def to_verilog(component: Component, name: str, notes: Mapping[str, str] | None = None) -> str:
     """The component and all below it as one Verilog file whose top module is `name`; the same text every time.
 
-    Equal modules are written once, for Amaranth gives every instance a module of its own.
+    Equal modules are written once. notes: comments above instances, by the name of the instance up to its last `_`.
     """
+    text = _netlist(component, name, "write_verilog -norename", [PASSES[0], *LESS, PASSES[1]])
+    modules = [read(found[0]) for found in MODULE.finditer(text)]
+    for m in modules:
+        tidy(m)
+    names, inner = _module_names(modules), {m.name: name_all(m) for m in modules}
+    for m in modules:
+        for item in m.items:
+            if isinstance(item, Instance):
+                item.ports = [(inner[item.module][port], e) for port, e in item.ports]
+                item.module = names[item.module]
+                item.note = (notes or {}).get(item.name.rpartition("_")[0], "")
+        m.name = names[m.name]
+    return "\n".join(write(m) for m in modules)
+
+
+def to_raw_verilog(component: Component, name: str) -> str:
+    """The same netlist as Yosys alone writes it: what `to_verilog` is held against."""
+    return _netlist(component, name, "write_verilog -norename", PASSES)
+
+
+def tidy(m: Module) -> None:
+    """Registers and expressions of a module as one reads them; it stays equal."""
+    merge(m)
+    alias(m)
+    fold(m)
+
+
+def _netlist(component: Component, name: str, write_it: str, passes: list[str]) -> str:
     with _uncollected(), patch.dict(os.environ, PYTHONSAFEPATH="1"):  # Yosys runs in a Python of its own
-        text = verilog.convert(component, name=name, emit_src=False, strip_internal_attrs=True)
-    return _share(_renumber(text))
+        netlist = share(rtlil.convert(component, name=name, emit_src=True))
+        yosys = find_yosys(lambda version: version >= OLDEST)
+        script = [f"read_rtlil <<rtlil\n{netlist}\nrtlil", *passes, "attrmap -modattr -remove src", write_it]
+        return yosys.run(["-q", "-"], "\n".join(script), ignore_warnings=True)
+
+
+def _module_names(modules: list[Module]) -> dict[str, str]:
+    names = dict[str, str]()
+    for m in modules:
+        new = plain(m.name)
+        while new in names.values():
+            new += "_"
+        names[m.name] = new
+    return names
 
 
 @contextmanager
@@ -38,44 +85,3 @@ def _uncollected() -> Iterator[None]:
     finally:
         if was:
             gc.enable()
-
-
-def _renumber(text: str) -> str:
-    """Numbered ports numbered module by module, so that equal modules have equal ports."""
-    ports = {found[1]: _numbers(found[2]) for found in MODULE.finditer(text)}
-
-    def instance(found: re.Match[str]) -> str:
-        return WIRED.sub(lambda wired: ports[found[1]][wired[1]].replace("$", "$$"), found[0])
-
-    def module(found: re.Match[str]) -> str:
-        body = INSTANCE.sub(instance, found[0])  # what is done has two $, and no number is met again
-        own = _numbers(body)
-        return NUMBERED.sub(lambda port: own[port[0]], body).replace("$$", "$")
-
-    return MODULE.sub(module, text)
-
-
-def _numbers(text: str) -> dict[str, str]:
-    fresh = count()
-    return {port: f"\\port${next(fresh)}" for port in dict.fromkeys(NUMBERED.findall(text))}
-
-
-def _share(text: str) -> str:
-    """Verilog with each set of equal modules made one, from the leaves up."""
-    while True:
-        first: dict[str, str] = {}
-        same: dict[str, str] = {}
-        for found in MODULE.finditer(text):
-            name = found[1]
-            body = COUNTED.sub("dump_module", found[0].replace(name, "", 1))
-            if first.setdefault(body, name) != name:
-                same[name] = first[body]
-        if not same:
-            return text
-        text = _merge(text, same)
-
-
-def _merge(text: str, same: dict[str, str]) -> str:
-    """Modules named in `same` left out, their instances made those of the module that they equal."""
-    text = MODULE.sub(lambda found: "" if found[1] in same else found[0], text)
-    return INSTANCE.sub(lambda use: use[0].replace(use[1], same.get(use[1], use[1]), 1), text)

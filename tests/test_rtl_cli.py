@@ -100,7 +100,7 @@ def test_emit_writes_verilog(tmp_path: Path) -> None:
     assert (shown.code, shown.err) == (0, "") and shown.out.startswith(title)
     assert shown.out.replace("gddr6_aim", PART) == file.read_text()  # this block is the same on every part
     assert shown.out.endswith(to_verilog(BLOCKS["bf16_mul"].build(load_part(PART).value), "bf16_mul"))
-    assert "module bf16_mul(" in shown.out
+    assert "module bf16_mul (" in shown.out
 
 
 def test_options_arrive(rows: dict[str, list[Any]], tmp_path: Path) -> None:

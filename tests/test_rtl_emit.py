@@ -30,7 +30,7 @@ def modules(text: str) -> list[str]:
 
 
 def uses(text: str) -> list[str]:
-    return re.findall(r"^  (\\\S+)  \S+ +\($", text, re.MULTILINE)
+    return re.findall(r"^  (?!wire|reg|assign|integer)(\w+) \w+ \(\.", text, re.MULTILINE)
 
 
 def test_equal_modules_are_written_once():
@@ -72,5 +72,6 @@ def test_what_stands_above_names_every_port_of_the_module():
     for name in ("timer", "pim_unit", "asic_exp"):
         component = BLOCKS[name].build(PART)
         told = {line.split()[2] for line in header(component, name).splitlines() if re.match(r"//   (in |out) ", line)}
-        ports = re.search(rf"^module {name}\((.*?)\);", verilog(name), re.MULTILINE)
-        assert ports is not None and told | {"clk", "rst"} == set(ports[1].split(", "))
+        ports = re.search(rf"^module {name} \((.*?)^\);", verilog(name), re.MULTILINE | re.DOTALL)
+        names = re.findall(r"^  (?:input|output) (?:wire|reg) (?:\[\d+:0\] )?(\w+)", ports[1] if ports else "", re.MULTILINE)
+        assert told | {"clk", "rst"} == set(names)

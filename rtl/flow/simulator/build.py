@@ -18,7 +18,7 @@ FLAGS = {
     # with -g2012 it never evaluates an `always @*` whose inputs keep their initial values
     "icarus": ["-g2005"],
 }
-# What a bench may see. All wires of the top module, which are many in what Yosys writes, would make building and
+# What a bench may see. All wires of the top module, which are many, would make building and
 # running take twice as long; all of the design, as cocotb's runner asks, longer still.
 PORT = 'public_flat_rw -module "{top}" -var "{name}"'
 DUMP = """module dump;
@@ -110,10 +110,10 @@ def _build(work: Path, verilog: str, top: str, simulator: Simulator, traced: boo
 
 
 def _ports(verilog: str, top: str) -> list[str]:
-    """The ports of the module `top`, each declared on a line of its own, as Yosys does."""
+    """The ports of the module `top`, each declared on a line of its own."""
     module = re.search(rf"^module {re.escape(top)}\b.*?^endmodule", verilog, re.DOTALL | re.MULTILINE)
     return re.findall(
-        r"^\s*(?:input|output)\s+(?:signed\s+)?(?:\[[^\]]*\]\s*)?(\w+)\s*;", module[0] if module else "", re.MULTILINE
+        r"^\s*(?:input|output)\s+(?:(?:wire|reg|signed)\s+)*(?:\[[^\]]*\]\s*)?(\w+)\b", module[0] if module else "", re.MULTILINE
     )
 
 

@@ -41,7 +41,7 @@ def simulate(
     """Run `bench` (a module path) on module `top`; what the bench leaves. simulator: "verilator" takes the C++ bench of
     the same name, if there is one. waves: file for a VCD (Verilator) or an FST (Icarus).
 
-    The Verilog is Yosys's: with Verilator a bench sees the ports that lines of their own declare.
+    With Verilator a bench sees the ports that lines of their own declare.
     Raises UserError for a missing tool or a waveform's wrong suffix, SimulationError where build or bench fails.
     """
     check_waves(waves, simulator)

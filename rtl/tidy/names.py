@@ -1,0 +1,135 @@
+"""Names that Verilog takes without a backslash: the source's own, and for what has none the line's that made it."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+
+from pimloom.rtl.tidy.expression import Bin, Cat, Cond, Expr, Ref, Slice, Un
+from pimloom.rtl.tidy.module import Assign, Instance, Module, named, targets
+from pimloom.rtl.tidy.registers import anonymous, rename
+from pimloom.rtl.tidy.source import name_at
+
+WORDS = {  # of Verilog and SystemVerilog that a Python programmer could use
+    "alias", "and", "assert", "assign", "assume", "automatic", "before", "begin", "bind", "bins", "bit", "break", "buf",
+    "byte", "case", "cell", "class", "clocking", "config", "const", "constraint", "context", "continue", "cover",
+    "cross", "default", "design", "disable", "do", "edge", "else", "end", "enum", "event", "expect", "export",
+    "extends", "extern", "final", "first_match", "for", "force", "forever", "fork", "function", "generate", "global",
+    "if", "iff", "import", "initial", "inout", "input", "inside", "instance", "int", "integer", "interface",
+    "intersect", "join", "large", "library", "local", "logic", "longint", "matches", "medium", "module", "nand",
+    "negedge", "new", "nor", "not", "null", "or", "output", "package", "packed", "parameter", "posedge", "primitive",
+    "priority", "program", "property", "protected", "pure", "rand", "real", "ref", "reg", "release", "repeat",
+    "restrict", "return", "scalared", "sequence", "shortint", "signed", "small", "solve", "specify", "static",
+    "string", "strong", "struct", "super", "supply", "table", "tagged", "task", "this", "throughout", "time", "timer_",
+    "tri", "type", "typedef", "union", "unique", "unsigned", "until", "untyped", "use", "var", "vectored", "virtual",
+    "void", "wait", "wand", "weak", "while", "wildcard", "wire", "with", "within", "wor", "xnor", "xor",
+}  # fmt: skip
+KINDS = {"+": "sum", "-": "difference", "*": "product", "==": "equal", "!=": "differs", "?": "choice", "cat": "bits"}
+FLAGS = {"<": "less", "<=": "not_above", ">": "above", ">=": "not_below", "<<": "shifted", ">>": "shifted", "&": "both"}
+
+
+def plain(name: str) -> str:
+    """A name as Verilog takes it: letters, digits and underscores, no word of the language."""
+    word = re.sub(r"\W", "_", name.removeprefix("\\").replace(".", "__").replace("$", "_"))
+    word = f"_{word}" if word[:1].isdigit() else word
+    return f"{word}_" if word in WORDS else word
+
+
+def unnamed(m: Module) -> list[str]:
+    """Names in the module that nobody gave."""
+    return [name for name in m.wires if anonymous(name)]
+
+
+def name_all(m: Module) -> dict[str, str]:
+    """Give every wire and instance of a module a name; what they were -> what they are."""
+    whole = {item.to.name: item for item in m.items if isinstance(item, Assign) and isinstance(item.to, Ref)}
+    driven = drivers(m)
+    outs = {
+        e.name: f"{item.name}_{port}"
+        for item in m.items
+        if isinstance(item, Instance)
+        for port, e in item.ports
+        if isinstance(e, Ref) and not driven[e.name] and not m.wires[e.name].way
+    }
+    base = {name: _base(m, name, whole, outs) for name in m.wires}
+    many = Counter(base.values())
+    taken, names = {b for n, b in base.items() if not anonymous(n)}, dict[str, str]()
+    names |= {name: b for name, b in base.items() if not anonymous(name)}
+    for name in m.wires:
+        if anonymous(name):
+            names[name] = _free(base[name], taken, many[base[name]] > 1)
+            taken.add(names[name])
+    _fix_clashes(names, m)
+    rename(m, names)
+    m.wires = {names[name]: wire for name, wire in m.wires.items()}
+    for name, wire in m.wires.items():
+        wire.name = name
+    m.ports = [names[port] for port in m.ports]
+    for item in m.items:
+        if isinstance(item, Instance):
+            item.name = plain(item.name)
+        elif hasattr(item, "runs"):
+            item.name = names[item.name]
+    return names
+
+
+def _fix_clashes(names: dict[str, str], m: Module) -> None:
+    """Two names of the source that are one when plain: the second gets a number."""
+    seen = set[str]()
+    for name, new in names.items():
+        if new in seen:
+            names[name] = _free(new, seen | set(names.values()), True)
+        seen.add(names[name])
+
+
+def _base(m: Module, name: str, whole: dict[str, Assign], outs: dict[str, str]) -> str:
+    if not anonymous(name):
+        return plain(name)
+    if name in outs:
+        return plain(outs[name])
+    word = name.removeprefix("\\").partition("$")[0]
+    if word and word != "port":
+        return plain(word)
+    if "." in name:
+        head, _, tail = name.removeprefix("\\").partition(".")
+        whose = _base(m, head, whole, outs) if head in m.wires or f"\\{head}" in m.wires else "record"
+        return plain(f"{whose}__{tail}")
+    item, wire = whole.get(name), m.wires[name]
+    if word == "port":
+        return plain(_port(m, name))
+    place = item.source if item and item.source else wire.source
+    found = name_at(place)
+    return plain(found or (_kind(item.value) if item else "value"))
+
+
+def _port(m: Module, name: str) -> str:
+    """A port of a value without a name: what the module has of it."""
+    return "from_outside" if m.wires[name].way == "input" else "to_outside"
+
+
+def _kind(e: Expr) -> str:
+    match e:
+        case Bin(op, _, _):
+            return KINDS.get(op) or FLAGS.get(op, "value")
+        case Cond():
+            return KINDS["?"]
+        case Cat():
+            return KINDS["cat"]
+        case Un():
+            return "flag"
+        case Slice(name, _, _) | Ref(name):
+            return plain(name.replace("$", "")) or "value"
+    return "value"
+
+
+def _free(word: str, taken: Iterable[str], many: bool) -> str:
+    if not many and word not in taken:
+        return word
+    n = 0
+    while f"{word}_{n}" in taken:
+        n += 1
+    return f"{word}_{n}"
+
+
+def drivers(m: Module) -> Counter[str]:
+    """How often each wire is assigned to."""
+    return Counter(named(to) for item in m.items for to in targets(item))

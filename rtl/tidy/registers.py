@@ -1,0 +1,115 @@
+"""Registers as an engineer writes them: what Yosys keeps in a process of its own, at the edge of the clock."""
+
+from collections import Counter
+
+from pimloom.rtl.tidy.expression import Cat, Expr, Ref, Slice, leaves
+from pimloom.rtl.tidy.module import Assign, Module, Process, Set, named, reads, rewrite, targets
+
+
+def anonymous(name: str) -> bool:
+    """Whether Amaranth or Yosys made the name up."""
+    return "$" in name
+
+
+def merge(m: Module) -> None:
+    """`always @* next = ...; always @(posedge clk) r <= next;` as one process, where nobody else reads `next`."""
+    read = Counter(named(leaf) for item in m.items for e in reads(item) for leaf in leaves(e))
+    makers: dict[str, list[Process]] = {}
+    for item in m.items:
+        for name in {named(to) for to in targets(item)}:
+            if isinstance(item, Process):
+                makers.setdefault(name, []).append(item)
+    for item in list(m.items):
+        if isinstance(item, Process) and any(item is other for other in m.items):
+            while _merged(m, item, read, makers):
+                pass
+
+
+def _merged(m: Module, process: Process, read: Counter[str], makers: dict[str, list[Process]]) -> bool:
+    """Put one process in the place of the assignment that repeats its result; whether there was one."""
+    for at, only in enumerate(process.body):
+        if not (isinstance(only, Set) and isinstance(only.to, Ref) and isinstance(only.value, Ref)):
+            continue
+        its = only.value.name
+        made = makers.get(its, [])
+        if not anonymous(its) or read[its] != 1 or len(made) != 1 or made[0].clock or made[0] is process:
+            continue
+        if {named(to) for to in targets(made[0])} == {its}:
+            _move(m, made[0], process, at, only)
+            return True
+    return False
+
+
+def _move(m: Module, made: Process, process: Process, at: int, only: Set) -> None:
+    its, register = named(only.value), named(only.to)
+    rewrite(made, lambda e: _renamed(e, its, register), lambda e: e)
+    if not only.now:
+        _later(made.body)
+    process.body[at : at + 1] = made.body
+    m.items = [item for item in m.items if item is not made]
+    del m.wires[its]
+    first = process.body[0]
+    if isinstance(first, Set) and first.to == first.value == Ref(register):
+        del process.body[0]
+
+
+def _later(body: list) -> None:  # type: ignore[type-arg]
+    for statement in body:
+        if isinstance(statement, Set):
+            statement.now = False
+            continue
+        for inner in ([statement.then, statement.other] if hasattr(statement, "then") else [b for _, b in statement.arms]):
+            _later(inner)
+
+
+def _renamed(e: Expr, old: str, new: str) -> Expr:
+    if isinstance(e, (Ref, Slice)) and e.name == old:
+        return e._replace(name=new)
+    return Cat(tuple(_renamed(part, old, new) for part in e.parts)) if isinstance(e, Cat) else e
+
+
+def alias(m: Module) -> None:
+    """A wire without a name that only a named one repeats takes its name; a field that nobody reads goes."""
+    names: dict[str, str] = {}
+    for item in m.items:
+        if isinstance(item, Assign) and isinstance(item.to, Ref) and isinstance(item.value, Ref):
+            mine, its = m.wires[item.to.name], m.wires[item.value.name]
+            if anonymous(mine.name) or not anonymous(its.name) or its.way or its.words or its.name in names:
+                continue
+            if mine.width == its.width and mine.way != "input" and mine.kind == "wire":
+                names[its.name] = mine.name
+                mine.kind, mine.init, mine.source = its.kind, its.init, mine.source or its.source
+    m.items = [
+        item
+        for item in m.items
+        if not (isinstance(item, Assign) and isinstance(item.value, Ref) and _taken(item, names))
+    ]
+    rename(m, names)
+    for name in names:
+        del m.wires[name]
+
+
+def _taken(item: Assign, names: dict[str, str]) -> bool:
+    return isinstance(item.to, Ref) and isinstance(item.value, Ref) and names.get(item.value.name) == item.to.name
+
+
+def rename(m: Module, names: dict[str, str]) -> None:
+    """Names in expressions; declarations are the caller's."""
+
+    def change(e: Expr) -> Expr:
+        return substitute(e, names)
+
+    m.rewrite(change)
+
+
+def substitute(e: Expr, names: dict[str, str]) -> Expr:
+    """The expression under other names."""
+    changed = {
+        field: substitute(value, names) if isinstance(value, tuple) and hasattr(value, "_fields") else value
+        for field, value in zip(e._fields, e, strict=True)
+    }
+    if isinstance(e, Cat):
+        return Cat(tuple(substitute(part, names) for part in e.parts))
+    if "name" in changed:
+        changed["name"] = names.get(changed["name"], changed["name"])
+    return type(e)(**changed)
