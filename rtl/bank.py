@@ -51,7 +51,11 @@ class GlobalBuffer(wiring.Component):
         m = Module()
         m.submodules.words = words = memory.Memory(shape=unsigned(self.bits), depth=self.entries, init=[])
         read, write = words.read_port(), words.write_port()
-        loaded, at, loading = Signal(range(self.entries + 1)), Signal(range(self.entries)), Signal()
+        loaded, at, loading = (
+            Signal(range(self.entries + 1), name="loaded"),
+            Signal(range(self.entries), name="at"),
+            Signal(name="loading"),
+        )
         m.d.comb += [
             read.addr.eq(at),
             write.addr.eq(Mux(loading, loaded, 0)),

@@ -25,10 +25,10 @@ def any_of(values: Iterable[Value]) -> Value:
     return Const(0, 1) if not found else found[0] if len(found) == 1 else _tree(found)
 
 
-def _tree(bits: list[Value]) -> Value:
-    while len(bits) > 1:
-        bits = [a | b for a, b in zip(bits[::2], bits[1::2], strict=False)] + bits[len(bits) - len(bits) % 2 :]
-    return bits[0]
+def _tree(hits: list[Value]) -> Value:
+    while len(hits) > 1:
+        hits = [a | b for a, b in zip(hits[::2], hits[1::2], strict=False)] + hits[len(hits) - len(hits) % 2 :]
+    return hits[0]
 
 
 class Decoded:

@@ -93,7 +93,7 @@ def rounded(m: Module, exact: Exact) -> Signal:
     """The settled float32; combinational. It is flushed before it is rounded (rule 2)."""
     tail = len(exact.significand) - FRACTION - 1
     fraction, half, rest = exact.significand[tail:-1], exact.significand[tail - 1], exact.significand[: tail - 1]
-    magnitude, word = Signal(WIDTH - 1), Signal(WIDTH)
+    magnitude, word = Signal(WIDTH - 1, name="magnitude"), Signal(WIDTH, name="word")
     m.d.comb += magnitude.eq(Cat(fraction, exact.exponent[:EXPONENT]) + (half & (fraction[0] | rest.any())))
     tiny = ~exact.nan & (exact.zero | ~exact.infinite & (exact.exponent < 1))
     top = exact.nan | ~exact.zero & (exact.infinite | (exact.exponent >= TOP))
@@ -138,7 +138,7 @@ class Add(Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        large, small = Signal(WIDTH), Signal(WIDTH)
+        large, small = Signal(WIDTH, name="large"), Signal(WIDTH, name="small")
         pair = Cat(self.a, self.b)
         m.d.comb += Cat(small, large).eq(Mux(self.a[:-1] < self.b[:-1], pair, Cat(self.b, self.a)))
         subtract, exponent = large[-1] ^ small[-1], fields(large).exponent
@@ -153,7 +153,7 @@ class Add(Component):
             large[-1],
             large[-1] & small[-1],
         )
-        zeros, normal, zero = leading_zeros(sum_), Signal.like(sum_), ~sum_.any()
+        zeros, normal, zero = leading_zeros(sum_), Signal.like(sum_, name="normal"), ~sum_.any()
         shifted = Signal(signed(EXPONENT + 2))
         m.d.comb += [normal.eq(sum_ << zeros), shifted.eq(next_exponent - zeros)]
         m.d.comb += self.o.eq(rounded(m, Exact(Mux(zero, both, sign), shifted, normal, nan, infinite, zero)))
@@ -161,8 +161,8 @@ class Add(Component):
 
     def _sum(self, m: Module, large: Value, small: Value, subtract: Value) -> Signal:
         """abs(large ± small), the large significand one bit below the top, the lowest bits sticky."""
-        distance, far = Signal(EXPONENT), FRACTION + 3  # so far away, the smaller one is but sticky
-        aligned, sum_ = Signal(far + FRACTION + 1), Signal(2 ** (FRACTION + 4).bit_length())
+        distance, far = Signal(EXPONENT, name="distance"), FRACTION + 3  # so far away, the smaller one is but sticky
+        aligned, sum_ = Signal(far + FRACTION + 1, name="aligned"), Signal(2 ** (FRACTION + 4).bit_length(), name="sum")
         m.d.comb += distance.eq(fields(large).exponent - fields(small).exponent)
         shift = Mux(distance > far, far, distance[: far.bit_length()])
         m.d.comb += aligned.eq(Cat(Const(0, far), significand(small)) >> shift)
@@ -204,6 +204,9 @@ def product(m: Module, a: Value, b: Value, registered: bool) -> Signal:
         is_infinite(a) | is_infinite(b),
         is_zero(a) | is_zero(b),
     )
-    padded, normal = Cat(Const(0, max(0, FRACTION + 3 - len(exact))), exact), Signal(max(len(exact), FRACTION + 3))
+    padded, normal = (
+        Cat(Const(0, max(0, FRACTION + 3 - len(exact))), exact),
+        Signal(max(len(exact), FRACTION + 3), name="normal"),
+    )
     m.d.comb += normal.eq(Mux(exact[-1], padded, padded << 1))
     return rounded(m, Exact(sign, exponent + exact[-1], normal, nan, infinite, zero))

@@ -60,17 +60,17 @@ class OcsSwitch(wiring.Component):
             rows = [{"path": path, "backup": backup} for path, backup in table.entries]
             self.entries = entries_layout(table).const(rows)
         self.entry = Signal(range(len(table.entries)))
-        self.busy, self.left = Signal(), Signal(bits + 1 if bits else bits_for(table.switch))
+        self.busy, self.left = Signal(name="busy"), Signal(bits + 1 if bits else bits_for(table.switch), name="left")
         """Whether the module switches, and the clocks of the switch that are left after this one."""
         self.dark = [Signal(bits or bits_for(table.detect), name=f"dark_{path}") for path in range(table.paths)]
         """Clocks without light before this one, up to `detect`."""
         self.bad = Signal(bits or bits_for(table.decide))
         """Clocks before this one in which the live path had failed, up to `decide` - 1."""
-        self.owner, self.kept = Signal(end_layout()), Signal(request_layout(table))
+        self.owner, self.kept = Signal(end_layout(), name="owner"), Signal(request_layout(table), name="kept")
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        live, now, failed = Signal(), Signal(range(self.switch_table.paths)), self._failed(m)
+        live, now, failed = Signal(name="live"), Signal(range(self.switch_table.paths), name="now"), self._failed(m)
         m.d.comb += [live.eq(~self.busy), now.eq(self._path(self.entry))]
         m.d.comb += [
             self.live.eq(self._open(live, now)),
@@ -78,16 +78,21 @@ class OcsSwitch(wiring.Component):
         ]
         m.d.sync += self.sent.eq(Mux(self.data, self.live, 0))
 
-        there, picked = Signal(), Signal(request_layout(self.switch_table))
+        there, picked = Signal(name="there"), Signal(request_layout(self.switch_table), name="picked")
         m.d.comb += there.eq(self.request.valid & (self.request.entry < len(self.switch_table.entries)))
         m.d.comb += picked.eq(Mux(there, self.request, self.kept))
-        target, can, go, at_once = Signal.like(self.entry), Signal(), Signal(), Signal()
+        target, can, go, at_once = (
+            Signal.like(self.entry, name="target"),
+            Signal(name="can"),
+            Signal(name="go"),
+            Signal(name="at_once"),
+        )
         asked = picked.entry[: len(self.entry)]
         m.d.comb += target.eq(Mux(self._bit(failed, self._path(asked)), self._backup(asked), asked))
         m.d.comb += can.eq(live & picked.valid & ~self._bit(failed, self._path(target)))
         m.d.comb += [at_once.eq(can & (self._path(target) == now)), go.eq(can & ~at_once)]
 
-        backup, over = self._backup(self.entry), Signal()
+        backup, over = self._backup(self.entry), Signal(name="over")
         lost = live & self._bit(failed, now)
         m.d.comb += over.eq(lost & (self.bad + 1 == self.decide) & ~self._bit(failed, self._path(backup)) & ~go)
         m.d.sync += self.bad.eq(Mux(lost, self.bad + (self.bad + 1 != self.decide), 0))

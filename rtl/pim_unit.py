@@ -70,7 +70,7 @@ class PimUnit(Component):
 
     def _accumulate(self, m: Module, column: Value, begins: Token, ends: Token) -> None:
         """begins: the token beside `column`; ends: the one whose effect is stored at the end of this clock."""
-        acc, start = Signal(float32.WIDTH), Signal(float32.WIDTH)
+        acc, start = Signal(float32.WIDTH, name="acc"), Signal(float32.WIDTH, name="start")
         m.submodules.accumulator = adder = float32.Add(registered=self.clocks == 2)
         m.d.comb += [start.eq(acc), adder.a.eq(start), adder.b.eq(column)]
         m.d.sync += self.valid.eq(ends.read)

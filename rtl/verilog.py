@@ -11,7 +11,6 @@ from amaranth._toolchain.yosys import find_yosys
 from amaranth.back import rtlil
 from amaranth.lib.wiring import Component
 
-from pimloom.rtl.tidy.expression import Unreadable
 from pimloom.rtl.tidy.fold import fold
 from pimloom.rtl.tidy.module import Instance, Module, read
 from pimloom.rtl.tidy.names import name_all, plain
@@ -20,8 +19,8 @@ from pimloom.rtl.tidy.share import share
 from pimloom.rtl.tidy.write import write
 
 MODULE = re.compile(r"^module .*?^endmodule\n", re.DOTALL | re.MULTILINE)
-PASSES = "proc -nomux -norom; memory_collect".split("; ")
-LESS = "opt_expr; opt_merge; wreduce; opt_expr; opt_clean".split("; ")  # equal values once, no bits that nobody reads
+PASSES = ["proc -nomux -norom", "memory_collect"]
+LESS = ["opt_expr", "opt_merge", "wreduce", "opt_expr", "opt_clean"]  # equal values once, no bits that nobody reads
 OLDEST = (0, 40)  # Yosys that Amaranth takes
 
 

@@ -133,7 +133,7 @@ class Pipeline(Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        valid, move = self.filled, Signal()
+        valid, move = self.filled, Signal(name="move")
         m.submodules.stages = EnableInserter(move)(self._graph.m)
         m.d.comb += [move.eq(self.o.ready | ~self.o.valid), self.i.ready.eq(move), self.o.valid.eq(valid[-1])]
         with m.If(move):

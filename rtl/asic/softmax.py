@@ -71,7 +71,11 @@ class Softmax(Component):
 
     def _maximum(self, m: Module) -> Signal:
         """The largest, settled, of the elements taken so far. NaN ranks above all, which spreads it as numpy does."""
-        maximum, first, x = Signal(bf16.WIDTH), Signal(init=1), Signal(bf16.WIDTH)
+        maximum, first, x = (
+            Signal(bf16.WIDTH, name="maximum"),
+            Signal(init=1, name="first"),
+            Signal(bf16.WIDTH, name="x"),
+        )
         m.d.comb += x.eq(bf16.widen(self.i.payload.x)[bf16.DROPPED :])
         with m.If(self.i.valid & self.i.ready):
             m.d.sync += first.eq(self.i.payload.last)

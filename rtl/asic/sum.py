@@ -25,7 +25,7 @@ class Pair(Component):
         m = Module()
         m.submodules.add = adder = Add()
         x, last = self.i.payload.x, self.i.payload.last
-        first, second = Signal(WIDTH, reset_less=True), Signal()
+        first, second = Signal(WIDTH, reset_less=True, name="first"), Signal(name="second")
         m.d.comb += [adder.a.eq(Mux(second, first, x)), adder.b.eq(Mux(second, x, 0))]
         m.d.comb += self.i.ready.eq(self.o.ready | ~self.o.valid)
         with m.If(self.i.ready):
@@ -45,7 +45,7 @@ class InOrder(Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         m.submodules.add = adder = Add()
-        empty, last = Signal(init=1), self.i.payload.last
+        empty, last = Signal(init=1, name="empty"), self.i.payload.last
         m.d.comb += [adder.a.eq(Mux(empty, 0, self.o.payload)), adder.b.eq(self.i.payload.x)]
         m.d.comb += self.i.ready.eq(self.o.ready | ~self.o.valid)
         with m.If(self.i.ready):

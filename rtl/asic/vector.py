@@ -56,7 +56,12 @@ class Buffer(Component):
         m = Module()
         m.submodules.memory = memory = Memory(shape=self.width, depth=self.length, init=[])
         write, read = memory.write_port(), memory.read_port()
-        end, reading, move, done = Signal.like(write.addr), Signal(), Signal(), Signal()
+        end, reading, move, done = (
+            Signal.like(write.addr, name="end"),
+            Signal(name="reading"),
+            Signal(name="move"),
+            Signal(name="done"),
+        )
         m.d.comb += [self.i.ready.eq(1), write.en.eq(self.i.valid), write.data.eq(self.i.payload.x)]
         with m.If(self.i.valid):
             m.d.sync += [write.addr.eq(Mux(self.i.payload.last, 0, write.addr + 1)), end.eq(write.addr)]

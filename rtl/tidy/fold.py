@@ -24,7 +24,21 @@ from pimloom.rtl.tidy.expression import (
     value_bits,
     width_of,
 )
-from pimloom.rtl.tidy.module import Assign, Case, If, Instance, Item, Module, Process, Set, Statement, named, reads, rewrite, targets
+from pimloom.rtl.tidy.module import (
+    Assign,
+    Case,
+    If,
+    Instance,
+    Item,
+    Module,
+    Process,
+    Set,
+    Statement,
+    named,
+    reads,
+    rewrite,
+    targets,
+)
 from pimloom.rtl.tidy.registers import anonymous
 
 LEAVES = 14  # operands of an expression that one still reads

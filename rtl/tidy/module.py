@@ -1,14 +1,15 @@
 """A module of Verilog, as Yosys writes it: declarations and items, read and written again."""
 
 import re
-import textwrap
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from pimloom.rtl.tidy.expression import Cat, Expr, Index, Ref, Slice, Unreadable, leaves, parse, show
+from pimloom.rtl.tidy.expression import Cat, Expr, Index, Ref, Slice, Unreadable, leaves, parse
 
 HEAD = re.compile(r"module (\\?\S+?)\s?\((.*?)\);$")
-DECLARED = re.compile(r"  (wire|reg|input|output|inout|integer)(?: \[(-?\d+):0\])? (\\?\S+?)(?: \[(\d+):(\d+)\])?\s*(?:= (\S+))?;$")
+DECLARED = re.compile(
+    r"  (wire|reg|input|output|inout|integer)(?: \[(-?\d+):0\])? (\\?\S+?)(?: \[(\d+):(\d+)\])?\s*(?:= (\S+))?;$"
+)
 SOURCE = re.compile(r'\(\* src = "(.*?)" \*\)')
 ATTRIBUTES = re.compile(r"\(\*.*?\*\) ?")
 PORT = re.compile(r"    \.(\\\S+ |\w+)\((.*?)\),?$")

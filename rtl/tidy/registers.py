@@ -58,7 +58,9 @@ def _later(body: list) -> None:  # type: ignore[type-arg]
         if isinstance(statement, Set):
             statement.now = False
             continue
-        for inner in ([statement.then, statement.other] if hasattr(statement, "then") else [b for _, b in statement.arms]):
+        for inner in (
+            [statement.then, statement.other] if hasattr(statement, "then") else [b for _, b in statement.arms]
+        ):
             _later(inner)
 
 

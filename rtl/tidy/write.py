@@ -38,8 +38,12 @@ def write(m: Module) -> str:
     lines = [f"module {m.name} (", *_commas(_port(m.wires[name]) for name in m.ports), ");"]
     starts = any(isinstance(item, Process) and not item.clock for item in m.items)
     lines += [f"  reg {START} = 0;  // lets processes without a clock run once"] if starts else []
-    lines += ["  integer i;"] if any(isinstance(i, Memory) and any(a != b for a, b, _ in i.runs) for i in m.items) else []
-    lines += _declared(m.wires[name] for name in sorted(m.wires, key=_natural) if name not in here and not m.wires[name].way)
+    lines += (
+        ["  integer i;"] if any(isinstance(i, Memory) and any(a != b for a, b, _ in i.runs) for i in m.items) else []
+    )
+    lines += _declared(
+        m.wires[name] for name in sorted(m.wires, key=_natural) if name not in here and not m.wires[name].way
+    )
     for item in _ordered(m.items, here):
         lines += _item(item, here, widths)
     return "\n".join([*lines, "endmodule"]) + "\n"

@@ -113,7 +113,9 @@ def _ports(verilog: str, top: str) -> list[str]:
     """The ports of the module `top`, each declared on a line of its own."""
     module = re.search(rf"^module {re.escape(top)}\b.*?^endmodule", verilog, re.DOTALL | re.MULTILINE)
     return re.findall(
-        r"^\s*(?:input|output)\s+(?:(?:wire|reg|signed)\s+)*(?:\[[^\]]*\]\s*)?(\w+)\b", module[0] if module else "", re.MULTILINE
+        r"^\s*(?:input|output)\s+(?:(?:wire|reg|signed)\s+)*(?:\[[^\]]*\]\s*)?(\w+)\b",
+        module[0] if module else "",
+        re.MULTILINE,
     )
 
 
