@@ -27,19 +27,24 @@ OLDEST = (0, 40)  # Yosys that Amaranth takes
 def to_verilog(component: Component, name: str, notes: Mapping[str, str] | None = None) -> str:
     """The component and all below it as one Verilog file whose top module is `name`; the same text every time.
 
-    Equal modules are written once. notes: comments above instances, by the name of the instance up to its last `_`.
+    Equal modules are written once. notes: comments above instances, by the name of the instance up to its last `_`;
+    what stands in brackets, at the first of them only.
     """
     text = _netlist(component, name, "write_verilog -norename", [PASSES[0], *LESS, PASSES[1]])
     modules = [read(found[0]) for found in MODULE.finditer(text)]
     for m in modules:
         tidy(m)
     names, inner = _module_names(modules), {m.name: name_all(m) for m in modules}
+    told = set[str]()
     for m in modules:
         for item in m.items:
             if isinstance(item, Instance):
                 item.ports = [(inner[item.module][port], e) for port, e in item.ports]
                 item.module = names[item.module]
-                item.note = (notes or {}).get(item.name.rpartition("_")[0], "")
+                kind = item.name.rpartition("_")[0]
+                note = (notes or {}).get(kind, "")
+                item.note = note.partition(" (")[0] if kind in told else note
+                told.add(kind)
         m.name = names[m.name]
     return "\n".join(write(m) for m in modules)
 

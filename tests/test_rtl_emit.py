@@ -73,5 +73,6 @@ def test_what_stands_above_names_every_port_of_the_module():
         component = BLOCKS[name].build(PART)
         told = {line.split()[2] for line in header(component, name).splitlines() if re.match(r"//   (in |out) ", line)}
         ports = re.search(rf"^module {name} \((.*?)^\);", verilog(name), re.MULTILINE | re.DOTALL)
-        names = re.findall(r"^  (?:input|output) (?:wire|reg) (?:\[\d+:0\] )?(\w+)", ports[1] if ports else "", re.MULTILINE)
+        assert ports is not None
+        names = re.findall(r"^  (?:input|output) (?:wire|reg) (?:\[\d+:0\] )?(\w+)", ports[1], re.MULTILINE)
         assert told | {"clk", "rst"} == set(names)

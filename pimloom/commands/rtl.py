@@ -67,7 +67,15 @@ def blocks() -> Answer:
 def emit(
     block: Name,
     part: PartName = PART,
-    out: Annotated[str, typer.Option("--out", "-o", metavar="FILE", help="Verilog file to write; - is stdout.")] = "-",
+    out: Annotated[
+        str,
+        typer.Option(
+            "--out",
+            "-o",
+            metavar="FILE|DIR/",
+            help="Verilog file to write, or folder (DIR/): with testbench and more; - is stdout.",
+        ),
+    ] = "-",
     sub_batches: SubBatches = None,
     quiet: Quiet = False,
 ) -> str:
@@ -83,20 +91,34 @@ def emitted(block: str, part: str, out: str = "-", quiet: bool = True, sub_batch
     from pimloom.arch.files import write_atomic
     from pimloom.rtl.flow.lookup import build, given_sizes, load_device, needs_extra, part_of
 
-    check_outputs({"--out": out})
+    folder = out.endswith("/") or Path(out).is_dir()
+    check_outputs({"--out": None if folder else out})
     with needs_extra(), _bar(f"emitting {block}", quiet) as progress:
         from pimloom.rtl.header import header
         from pimloom.rtl.verilog import to_verilog
 
         progress(0, 1)
         part = part_of(block, part)
-        component = build(block, part, load_device(part), given_sizes(block, sub_batches=sub_batches))
+        device = load_device(part)
+        component = build(block, part, device, given_sizes(block, sub_batches=sub_batches))
         title = f"{block} of {Path(part).stem}, by pimloom {__version__}"
-        text = header(component, title) + to_verilog(component, block)
+        text = header(component, title) + to_verilog(component, block, _timer_notes(component, device))
+        if folder:
+            from pimloom.rtl.flow.emit.folder import files_of, write_folder
+
+            write_folder(out, lambda: files_of(block, component, device, part, text))
         progress(1, 1)
-    if out != "-":
+    if out != "-" and not folder:
         write_atomic(out, text)
     return text
+
+
+def _timer_notes(component: Any, device: Any) -> dict[str, str]:
+    """What stands above each timer of a component that has a part's table."""
+    from pimloom.arch.part import Part
+    from pimloom.rtl.flow.emit.rules import rule_notes
+
+    return rule_notes(device, component.table) if isinstance(device, Part) and hasattr(component, "table") else {}
 
 
 @app.command(epilog="Example:  pimloom rtl verify sequencer --commands 20000 --seed 1 --json -")

@@ -255,6 +255,8 @@ def _spelled(e: Expr, widths: Widths) -> Expr:
     """Constants at the width of what they are compared with or added to; `!` of a word as a comparison with zero."""
     e = rebuilt(e, [_spelled(part, widths) for part in parts_of(e)])
     match e:
+        case Un("+", a):
+            return a
         case Un("!", a) if (width := width_of(a, widths)) > 1:
             return Bin("==", a, Const(f"{width}'h0", width))
         case Bin(op, a, b) if op not in SHIFTS and op not in ("&&", "||"):

@@ -1,0 +1,87 @@
+"""A block as a folder: Verilog, a bench that runs by itself, assertions, constraints, a core file, a view of waves."""
+
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from amaranth.lib.wiring import Component, Flow
+
+from pimloom.arch.error import UserError
+from pimloom.arch.optics import Optics
+from pimloom.arch.part import Part
+from pimloom.arch.version import __version__
+from pimloom.rtl.flow.emit import beside
+from pimloom.rtl.flow.emit.bench import bench, makefile, ports, run, vectors
+from pimloom.rtl.flow.emit.record import record, recordable
+from pimloom.rtl.flow.emit.rules import assertions
+from pimloom.rtl.verilog import to_verilog
+
+PS_PER_NS = 1000
+
+
+def is_folder(out: str) -> bool:
+    """Whether `--out` names a folder."""
+    return out.endswith("/") or Path(out).is_dir()
+
+
+def files_of(block: str, component: Component, part: Part | Optics, part_name: str, verilog: str) -> dict[str, str]:
+    """Names and texts of all that lies in the folder. verilog: with its head.
+
+    Raises GateError where block and model differ in what is recorded.
+    """
+    files = {f"{block}.v": verilog, f"{block}.vlt": beside.waivers()}
+    clocked = "\n  input wire clk" in verilog
+    if isinstance(part, Part):
+        files[f"{block}.sdc"] = beside.constraints(block, part.tCK_ps / PS_PER_NS, clocked)
+        if block == "sequencer":
+            files[f"{block}_rules.sv"] = assertions(part, part_name, component.table, block)  # type: ignore[attr-defined]
+        if recordable(block):
+            made = record(block, component, part, to_verilog(component_of(block, part), block))
+            files |= {f"test_{block}.py": bench(block, made), "vectors.txt": vectors(made)}
+            files["ports.vlt"] = ports(block, made)
+            files |= {"Makefile": makefile(block), "run.py": run(block, f"{block}_rules.sv" in files)}
+    files[f"{block}.core"] = beside.core(block, __version__.partition("+")[0], files)
+    files[f"{block}.gtkw"] = beside.view(block, _ports(component), clocked)
+    return files
+
+
+def component_of(block: str, part: Part) -> Component:
+    """A fresh component: Amaranth elaborates one only once."""
+    from pimloom.rtl.blocks import BLOCKS
+
+    return BLOCKS[block].build(part)
+
+
+def _ports(component: Component) -> list[tuple[str, int]]:
+    found = []
+    for path, member, value in component.signature.flatten(component):
+        width = len(value.as_value() if hasattr(value, "as_value") else value)
+        if width and member.flow in (Flow.In, Flow.Out):
+            found.append(("__".join(map(str, path)), width))
+    return found
+
+
+def write_folder(out: str | Path, make: Callable[[], dict[str, str]]) -> None:
+    """Write files into a folder, made if it is missing: all are made before the first stands there.
+
+    Raises UserError where the folder cannot be written.
+    """
+    folder = Path(out)
+    parent = folder.absolute().parent
+    if not parent.is_dir():
+        raise UserError(f"--out {out}: there is no folder {parent}; make it first")
+    files = make()
+    try:
+        with tempfile.TemporaryDirectory(prefix=".pimloom-", dir=parent) as text:
+            fresh = Path(text) / "made"
+            fresh.mkdir()
+            for name, content in files.items():
+                (fresh / name).write_text(content, encoding="utf-8")
+            if folder.exists():
+                for name in files:
+                    (fresh / name).replace(folder / name)
+            else:
+                shutil.move(fresh, folder)
+    except OSError as error:
+        raise UserError(f"--out {out}: {error.strerror}; choose another folder") from None

@@ -1,0 +1,137 @@
+"""The rules of a part as SystemVerilog assertions beside its sequencer, told from the command bus alone.
+
+Nothing is taken from the sequencer: clocks since the commands that arm a rule are counted up, node by node, and the
+rule says how many there must be when a command that waits issues.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from pimloom.arch.command import Level, Row
+from pimloom.arch.part import Part
+from pimloom.arch.standard import clocks
+from pimloom.arch.table import Table, rule_rows, standard_of
+from pimloom.rtl.command import COORDINATES, command_layout
+
+HEAD = """// Assertions of every rule of {part} on the command bus of its sequencer, to which they are bound below.
+module {name} (
+  input wire clk,
+  input wire rst,
+{ports}
+);
+"""
+
+
+def rule_notes(part: Part, table: Table) -> dict[str, str]:
+    """A comment for the timers of each rule, by `rule_N`: the rule, its clocks, what its timings mean."""
+    found, ck = standard_of(part), {name: part.cycles(name) for name in part.timing}
+    notes = {}
+    for i, rule in enumerate(found.rules):
+        means = "; ".join(f"{n}: {said}" for n, said in found.timings.items() if n in rule.wait.split())
+        wait = max(clocks(rule.wait, ck), 0)
+        source = f"{found.name}, rule {i}"
+        notes[f"rule_{i}"] = f"{source}: {rule} = {wait} CK{' (' + means + ')' if means else ''}"
+    return notes
+
+
+def assertions(part: Part, part_name: str, table: Table, block: str) -> str:
+    """The text of `BLOCK_rules.sv`. For one bus; of two, each rule is checked on the buses of its commands."""
+    rules, layout = table.rules, command_layout(table)
+    buses = range(int(rules.bus.max()) + 1)
+    width = layout.size
+    names = [f"buses__{b}__{n}" for b in buses for n in ("valid", "command")]
+    ports = ",\n".join(f"  input wire {'' if n.endswith('valid') else f'[{width - 1}:0] '}{n}" for n in names)
+    lines = [HEAD.format(part=part_name, name=f"{block}_rules", ports=ports)]
+    for b in buses:
+        lines += _decoded(table, b)
+    for i, (rule, said) in enumerate(zip(rule_rows(rules), standard_of(part).rules, strict=True)):
+        if rule.wait > 1 and rule.after and rule.before:
+            lines += _rule(table, i, rule, str(said), [int(n) for n in rules.size], buses)
+    lines += _rows(table, buses)
+    wired = ", ".join(f".{n}({n})" for n in ("clk", "rst", *names))
+    lines += ["endmodule", "", f"bind {block} {block}_rules rules ({wired});", ""]
+    return "\n".join(lines)
+
+
+def _decoded(table: Table, bus: int) -> Iterator[str]:
+    layout, size = command_layout(table), table.rules.size
+    word = f"buses__{bus}__command"
+
+    def bits(name: str) -> str:
+        field = layout[name]
+        return f"{word}[{field.offset + field.width - 1}:{field.offset}]" if field.width else "1'b0"
+
+    yield f"  wire [31:0] cmd_{bus} = 32'({bits('cmd')});"
+    place = "0"
+    for level, name in enumerate(COORDINATES, start=1):
+        fan = int(size[level] // size[level - 1])
+        place = f"({place}) * {fan} + 32'({bits(name)})"
+    yield f"  wire [31:0] bank_{bus} = {place};"
+    yield f"  wire [31:0] row_{bus} = 32'({bits('row')});"
+
+
+def _is(bus: int, opcodes: Sequence[int], table: Table) -> str:
+    mine = [c for c in opcodes if table.rules.bus[c] == bus]
+    found = " || ".join(f"cmd_{bus} == {c}" for c in mine)
+    return f"(buses__{bus}__valid && ({found}))" if mine else "1'b0"
+
+
+def _rule(table: Table, i: int, rule, said: str, size: list[int], buses: range) -> Iterator[str]:  # type: ignore[no-untyped-def]
+    nodes, banks = size[rule.level], size[Level.BANK] // size[rule.level]
+    yield f"  // {said} = {rule.wait} CK"
+    most = rule.wait + 1
+    fan = size[rule.level] // size[rule.level - 1] if rule.level else 1
+    yield f"  for (genvar n = 0; n < {nodes}; n++) begin : rule_{i}"
+    yield f"    reg [31:0] since [0:{rule.window - 1}];"
+
+    def at(b: int) -> str:
+        return f"bank_{b} / {banks}"
+
+    arms = []
+    for b in buses:
+        if (after := _is(b, rule.after, table)) != "1'b0":
+            where = f"{at(b)} != n && ({at(b)}) / {fan} == n / {fan}" if rule.sibling else f"{at(b)} == n"
+            arms.append(f"({after} && {where})")
+    waits = [f"({w} && {at(b)} == n)" for b in buses if (w := _is(b, rule.before, table)) != "1'b0"]
+    yield f"    wire arms = {' || '.join(arms)};"
+    yield f"    wire waits = {' || '.join(waits)};"
+    yield "    always @(posedge clk) begin"
+    for k in range(rule.window):
+        old = f"since[{k}]"
+        up = f"({old} >= {most} ? {most} : {old} + 1)"
+        new = "1" if k == 0 else f"(since[{k - 1}] >= {most} ? {most} : since[{k - 1}] + 1)"
+        yield f"      since[{k}] <= rst ? {most} : arms ? {new} : {up};"
+    yield "    end"
+    yield f"    initial for (int k = 0; k < {rule.window}; k++) since[k] = {most};"
+    yield f"    assert property (@(posedge clk) disable iff (rst) waits |-> since[{rule.window - 1}] >= {rule.wait})"
+    yield f'      else $error("rule {i} broken: {said}");'
+    yield "  end"
+
+
+def _rows(table: Table, buses: range) -> Iterator[str]:
+    """Every bank in the scope of a command has its row as the command needs it."""
+    rules, size = table.rules, [int(n) for n in table.rules.size]
+    for buffer in range(int(rules.buffer.max()) + 1):
+        yield f"  // rows of buffer {buffer}"
+        yield f"  for (genvar n = 0; n < {size[Level.BANK]}; n++) begin : rows_{buffer}"
+        yield "    reg is_open = 0; reg [31:0] row = 0;"
+        for b in buses:
+            for what, column in (("leaves", rules.leaves), ("needs", rules.needs)):
+                for word, state in (("open", Row.OPEN), ("closed", Row.CLOSED)):
+                    hits = [
+                        f"({_is(b, [c], table)} && bank_{b} / {size[Level.BANK] // size[rules.scope[c]]} == "
+                        f"n / {size[Level.BANK] // size[rules.scope[c]]})"
+                        for c in range(len(table.names))
+                        if rules.buffer[c] == buffer and column[c] == state and rules.bus[c] == b
+                    ]
+                    yield f"    wire {what}_{word}_{b} = {' || '.join(hits) or 0};"
+            yield f"    assert property (@(posedge clk) disable iff (rst) needs_open_{b} |-> is_open && row == row_{b})"
+            yield '      else $error("row rule broken: a command needs another row open in bank %0d", n);'
+            yield f"    assert property (@(posedge clk) disable iff (rst) needs_closed_{b} |-> !is_open)"
+            yield '      else $error("row rule broken: a command needs bank %0d closed", n);'
+        yield "    always @(posedge clk) begin"
+        for b in buses:
+            yield f"      if (leaves_open_{b}) begin is_open <= 1; row <= row_{b}; end"
+            yield f"      if (leaves_closed_{b}) is_open <= 0;"
+        yield "      if (rst) is_open <= 0;"
+        yield "    end"
+        yield "  end"

@@ -1,0 +1,114 @@
+# amaranth: UnusedElaboratable=no
+"""Verilog that reads: no made-up names, a half of the lines, clean under lint, and equal to what Yosys alone writes."""
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+from amaranth.hdl import Cat, Module, Mux
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from pimloom.arch.system import load_part
+from pimloom.rtl.blocks import BLOCKS
+from pimloom.rtl.flow.emit.beside import waivers
+from pimloom.rtl.flow.simulator.environment import environment
+from pimloom.rtl.flow.yowasp import YOSYS, tools
+from pimloom.rtl.tidy.expression import parse, show
+from pimloom.rtl.verilog import to_raw_verilog, to_verilog
+
+PART = load_part("gddr6_pim_gpt").value
+QUICK = ("timer", "float32_add", "bf16_tree", "asic_rsqrt", "ocs_switch")
+ALL = [name for name in BLOCKS if name != "pim_channel"]  # of it minutes; its parts are here
+MADE_UP = re.compile(r"\$(?!signed\b)|\\")
+EQUAL = """
+read_verilog raw.v; hierarchy -top top; proc; flatten; memory; opt -full; rename top gold; design -stash gold
+read_verilog tidy.v; hierarchy -top top; proc; flatten; memory; opt -full; rename top gate; design -stash gate
+design -copy-from gold -as gold gold; design -copy-from gate -as gate gate
+equiv_make gold gate equiv; hierarchy -top equiv; opt_merge; equiv_simple; equiv_induct; equiv_status -assert
+"""
+
+
+class Widths(wiring.Component):
+    """Every way in which a folded expression could be worked out at another width."""
+
+    def __init__(self) -> None:
+        super().__init__({"a": In(4), "b": In(4), "s": In(2), **{f"o{i}": Out(8) for i in range(9)}})
+
+    def elaborate(self, platform: object) -> Module:
+        m, a, b, s = Module(), self.a, self.b, self.s
+        outs = [
+            (a + b) + 1, (a + b)[:4] + b, (a - b)[:4] + a, Mux(s[0], a - b, b)[:4] + 1, ~a + b,
+            Cat((a + b)[4], (a - b)[:3]), (a.as_signed() < b.as_signed()) + (a * b)[3:6],
+            (a.as_signed() + b.as_signed()) - s, ((a << s) >> 1) + ((a + b)[:4] == b),
+        ]  # fmt: skip
+        m.d.comb += [getattr(self, f"o{i}").eq(out) for i, out in enumerate(outs)]
+        return m
+
+
+def equal(raw: str, tidy: str, folder: Path) -> bool:
+    """Whether Yosys proves the one to be the other."""
+    (folder / "raw.v").write_text(raw)
+    (folder / "tidy.v").write_text(tidy)
+    (folder / "equal.ys").write_text(EQUAL.replace("; ", "\n"))
+    with tools(names=(YOSYS,)) as at_hand:
+        return at_hand.call(YOSYS, "equal.ys", folder=folder) == 0
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_no_name_is_made_up_and_the_text_is_half_as_long(name: str) -> None:
+    text = to_verilog(BLOCKS[name].build(PART), name)
+    assert not MADE_UP.search(text)
+    assert 2 * text.count("\n") < to_raw_verilog(BLOCKS[name].build(PART), name).count("\n")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in ALL if name not in QUICK])
+def test_no_name_is_made_up_in_any_block(name: str) -> None:
+    test_no_name_is_made_up_and_the_text_is_half_as_long(name)
+
+
+@pytest.mark.parametrize("name", ["timer", "float32_add", "ocs_switch"])
+def test_it_is_proved_equal_to_what_yosys_writes(name: str, tmp_path: Path) -> None:
+    block = BLOCKS[name]
+    part = PART
+    assert equal(to_raw_verilog(block.build(part), "top"), to_verilog(block.build(part), "top"), tmp_path)
+
+
+def test_widths_stay_and_a_wrong_one_is_found(tmp_path: Path) -> None:
+    tidy = to_verilog(Widths(), "top")
+    raw = to_raw_verilog(Widths(), "top")
+    assert equal(raw, tidy, tmp_path)
+    wrong = tidy.replace(" + ", " - ", 1)
+    assert wrong != tidy and not equal(raw, wrong, tmp_path)
+
+
+@pytest.mark.parametrize("name", ["timer", "float32_add", "asic_rsqrt"])
+def test_lint_has_nothing_to_say_but_what_is_waived(name: str, tmp_path: Path) -> None:
+    (tmp_path / f"{name}.v").write_text(to_verilog(BLOCKS[name].build(PART), name))
+    (tmp_path / "waivers.vlt").write_text(waivers())
+    with environment("verilator"):
+        command = ["verilator", "--lint-only", "-Wall", "--top-module", name, "waivers.vlt", f"{name}.v"]
+        done = subprocess.run(command, cwd=tmp_path, env=os.environ, capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and "%Warning" not in done.stderr, done.stderr
+
+
+def test_names_are_those_of_the_source() -> None:
+    text = to_verilog(BLOCKS["timer"].build(PART), "timer")
+    assert re.search(r"wire \[2:0\] lower_\d = \(left_\d == 3'h0\) \? 3'h0 : \(left_\d - 3'h1\);", text)
+
+
+@pytest.mark.parametrize(
+    ("text", "again"),
+    [
+        (r"\$1  ? 4'h0 : \$2 [3:0]", r"\$1  ? 4'h0 : \$2 [3:0]"),
+        ("a & (b & c)", "a & b & c"),
+        ("(a + b) - c", "(a + b) - c"),
+        ("a - (b - c)", "a - (b - c)"),
+        ("{ a, a, a, b[1] }", "{{3{a}}, b[1]}"),
+    ],
+)
+def test_expressions_are_read_and_written(text: str, again: str) -> None:
+    assert show(parse(text)) == again
