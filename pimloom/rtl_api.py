@@ -28,9 +28,20 @@ def list_() -> "Answer":
 
 
 @public
-def emit(block: str, *, part: str | Path = PART, out: str | Path = "-", sub_batches: int | None = None) -> str:
+def emit(
+    block: str,
+    *,
+    part: str | Path = PART,
+    out: str | Path = "-",
+    sub_batches: int | None = None,
+    rows: int | None = None,
+    columns: int | None = None,
+    dataflow: Literal["ws", "os"] | None = None,
+) -> str:
     """A block as Verilog, its ports explained above it. out: a file to write, too, unless it is "-". sub_batches: of
     block `interleave`, 2 by default.
+
+    rows, columns, dataflow: of an array; without them 4 x 4, weight stationary.
 
     >>> emit("bf16_mul").splitlines()[0].startswith("// bf16_mul of gddr6_pim_gpt, by pimloom")
     True
@@ -51,13 +62,16 @@ def verify(
     seed: int = 0,
     waves: str | Path | None = None,
     sub_batches: int | None = None,
+    rows: int | None = None,
+    columns: int | None = None,
+    dataflow: Literal["ws", "os"] | None = None,
     bench: Literal["cpp", "cocotb"] | None = None,
 ) -> "Answer":
     """Simulate a block, or all, against the models that they mirror: a row for each, with its `mismatches`.
 
     commands: to compare at least, for each block. seed: of the random stimulus. waves: a waveform of one block, .vcd of
-    verilator, .fst of icarus. sub_batches: of block `interleave`. bench: "cpp", which verilator has without a word, or
-    "cocotb".
+    verilator, .fst of icarus. sub_batches: of block `interleave`. rows, columns, dataflow: of an array. bench: "cpp",
+    which verilator has without a word, or "cocotb".
     """
     from pimloom.commands.rtl import verify as command
 

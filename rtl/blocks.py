@@ -17,6 +17,11 @@ from pimloom.rtl.asic.softmax import Softmax
 from pimloom.rtl.asic.sum import AccumulatePartials, TreeSum
 from pimloom.rtl.asic.unary import Exp, Gelu, Reciprocal, Rsqrt, Silu
 from pimloom.rtl.interleave import Interleave
+from pimloom.rtl.npu.gemm import Gemm
+from pimloom.rtl.npu.shape import ArrayShape, array_shape
+from pimloom.rtl.npu.systolic import Systolic
+from pimloom.rtl.npu.tiles import TileSequencer
+from pimloom.rtl.npu.vector import VectorUnit
 from pimloom.rtl.ocs_switch import OcsSwitch
 from pimloom.rtl.pim_channel import PimChannel
 from pimloom.rtl.pim_unit import PimUnit
@@ -39,7 +44,7 @@ class Block(NamedTuple):
     build: Callable[..., Component]
     cells: bool = False
     optical: bool = False
-    sizes: Mapping[str, int] = {}
+    sizes: Mapping[str, int | str] = {}
 
 
 def _path_controller(part: Part | Optics) -> OcsSwitch:
@@ -74,10 +79,29 @@ BLOCKS: dict[str, Block] = {
     "asic_softmax": Block(f"softmax of vectors of up to {LONGEST} bfloat16", lambda part: Softmax(LONGEST)),
     "asic_layernorm": Block(f"LayerNorm of vectors of up to {LONGEST} bfloat16", lambda part: Layernorm(LONGEST)),
     "asic_rmsnorm": Block(f"RMSNorm of vectors of up to {LONGEST} bfloat16", lambda part: Rmsnorm(LONGEST)),
+    "npu_vector": Block(
+        f"vector unit: addition, GELU, softmax, LayerNorm of up to {LONGEST} bfloat16", lambda part: VectorUnit(LONGEST)
+    ),
     "ocs_switch": Block("path controller of an optical-switch transceiver", _path_controller, optical=True),
     "interleave": Block(
         "interleave controller: which sub-batch on the NPU and which on PIM, stage by stage",
         lambda part, sub_batches=2: Interleave(sub_batches),
         sizes={"sub_batches": 2},
+    ),
+    "systolic": Block(
+        "systolic array, weight or output stationary, 4 x 4 or any size",
+        lambda part, **sizes: Systolic(array_shape(**sizes)),
+        sizes=ArrayShape()._asdict(),
+    ),
+    "npu_tiles": Block(
+        "tile sequencer of an array: which tile of a GEMM when",
+        lambda part, **sizes: TileSequencer(array_shape(**sizes)),
+        sizes=ArrayShape()._asdict(),
+    ),
+    "npu_gemm": Block(
+        "array, tile sequencer, pads and accumulator of two halves",
+        lambda part, **sizes: Gemm(array_shape(**sizes)),
+        cells=True,
+        sizes=ArrayShape()._asdict(),
     ),
 }

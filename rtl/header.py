@@ -36,7 +36,9 @@ def _ports(component: Component) -> Iterator[str]:
 
 def _fields(layout: data.Layout) -> Iterator[str]:
     if isinstance(layout, data.ArrayLayout):
-        yield f"{layout.length} x {layout.elem_shape if isinstance(layout.elem_shape, int) else 'words'}, lowest first"
+        each = layout.elem_shape
+        lane = f"({', '.join(_fields(each))})" if isinstance(each, data.Layout) else each
+        yield f"{layout.length} x {lane}, lowest first"
         return
     for name, field in layout:
         if field.width:

@@ -46,7 +46,8 @@ class Sequencer(wiring.Component):
     is not released still keeps the hold of a due refresh from being lifted, as in the engine.
     buses: what issues, in the same clock (no latency). starved: a ninth refresh is pending, nothing issues any more.
     stuck: the rows are as no head needs them. A head with an opcode that the table has not leaves without a trace.
-    A moment of a PIM table (GEMV_END) is a command as others, of a stream that knows when it comes; its bus leads nowhere.
+    A moment of a PIM table (GEMV_END) is a command as others, of a stream that knows when it comes; its bus leads
+    nowhere.
 
     With `bits`, waits are ports of that many bits and not constants: one netlist serves all timings of a geometry.
     Raises UserError for a table with more than two buses.

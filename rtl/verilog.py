@@ -28,7 +28,8 @@ def to_verilog(component: Component, name: str, notes: Mapping[str, str] | None 
     """The component and all below it as one Verilog file whose top module is `name`; the same text every time.
 
     Equal modules are written once. notes: comments above instances, by the name of the instance up to its last `_`;
-    what stands in brackets, at the first of them only.
+    what stands in brackets, at the first of them only. Modules that the component instantiates by name (`modules`, a
+    component for each) follow it.
     """
     text = _netlist(component, name, "write_verilog -norename", [PASSES[0], *LESS, PASSES[1]])
     modules = [read(found[0]) for found in MODULE.finditer(text)]
@@ -38,7 +39,7 @@ def to_verilog(component: Component, name: str, notes: Mapping[str, str] | None 
     told = set[str]()
     for m in modules:
         for item in m.items:
-            if isinstance(item, Instance):
+            if isinstance(item, Instance) and item.module in names:
                 item.ports = [(inner[item.module][port], e) for port, e in item.ports]
                 item.module = names[item.module]
                 kind = item.name.rpartition("_")[0]
@@ -46,12 +47,15 @@ def to_verilog(component: Component, name: str, notes: Mapping[str, str] | None 
                 item.note = note.partition(" (")[0] if kind in told else note
                 told.add(kind)
         m.name = names[m.name]
-    return "\n".join(write(m) for m in modules)
+    by_name: Mapping[str, Component] = getattr(component, "modules", {})
+    return "\n".join([*map(write, modules), *(to_verilog(module, own) for own, module in by_name.items())])
 
 
 def to_raw_verilog(component: Component, name: str) -> str:
     """The same netlist as Yosys alone writes it: what `to_verilog` is held against."""
-    return _netlist(component, name, "write_verilog -norename", PASSES)
+    by_name: Mapping[str, Component] = getattr(component, "modules", {})
+    text = _netlist(component, name, "write_verilog -norename", PASSES)
+    return "\n".join([text, *(to_raw_verilog(module, own) for own, module in by_name.items())])
 
 
 def tidy(m: Module) -> None:

@@ -38,12 +38,25 @@ class Solver(StrEnum):
     Z3 = "z3"
 
 
+class Dataflow(StrEnum):
+    """Those of `pimloom.rtl.npu.shape`, whose import is slow."""
+
+    WS = "ws"
+    OS = "os"
+
+
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 Name = Annotated[str, typer.Argument(metavar="BLOCK", help="Block name (see `pimloom rtl list`).")]
 OneOrAll = Annotated[str | None, typer.Argument(metavar="BLOCK", help="Block name; without it, all blocks.")]
 SubBatches = Annotated[int | None, typer.Option(metavar="N", help="Sub-batches of block `interleave`; 2 by default.")]
 PartName = Annotated[str, typer.Option("--part", metavar="PART", help="Part name, or path to a part's YAML.")]
+
+Rows = Annotated[int | None, typer.Option(metavar="R", help="Rows of an array, 1 to 256.", show_default="4")]
+Columns = Annotated[int | None, typer.Option(metavar="C", help="Columns of an array, 1 to 256.", show_default="4")]
+DataflowName = Annotated[
+    Dataflow | None, typer.Option("--dataflow", help="Weights or outputs stay in an array.", show_default="ws")
+]
 
 
 @app.command("list", epilog="Example:  pimloom rtl list --json -")
@@ -77,16 +90,19 @@ def emit(
         ),
     ] = "-",
     sub_batches: SubBatches = None,
+    rows: Rows = None,
+    columns: Columns = None,
+    dataflow: DataflowName = None,
     quiet: Quiet = False,
 ) -> str:
     """Write a block as Verilog, its ports explained above it."""
-    text = emitted(block, part, out, quiet, sub_batches)
+    text = emitted(block, part, out, quiet, sub_batches=sub_batches, rows=rows, columns=columns, dataflow=dataflow)
     if out == "-":
         sys.stdout.write(text)
     return text
 
 
-def emitted(block: str, part: str, out: str = "-", quiet: bool = True, sub_batches: int | None = None) -> str:
+def emitted(block: str, part: str, out: str = "-", quiet: bool = True, **sizes: int | str | None) -> str:
     """The Verilog of a block, written to `out` unless that is `-`. Raises UserError."""
     from pimloom.arch.files import write_atomic
     from pimloom.rtl.flow.lookup import build, given_sizes, load_device, needs_extra, part_of
@@ -100,8 +116,8 @@ def emitted(block: str, part: str, out: str = "-", quiet: bool = True, sub_batch
         progress(0, 1)
         part = part_of(block, part)
         device = load_device(part)
-        component = build(block, part, device, given_sizes(block, sub_batches=sub_batches))
-        title = f"{block} of {Path(part).stem}, by pimloom {__version__}"
+        component = build(block, part, device, given_sizes(block, **sizes))
+        title = f"{block} of {getattr(component, 'shape', Path(part).stem)}, by pimloom {__version__}"
         text = header(component, title) + to_verilog(component, block, _timer_notes(component, device))
         if folder:
             from pimloom.rtl.flow.emit.folder import files_of, write_folder
@@ -134,6 +150,9 @@ def verify(
         Path | None, typer.Option(metavar="FILE", help="Waveform of one block: .vcd (verilator) or .fst (icarus).")
     ] = None,
     sub_batches: SubBatches = None,
+    rows: Rows = None,
+    columns: Columns = None,
+    dataflow: DataflowName = None,
     bench: Annotated[
         Bench | None, typer.Option(help="Bench: C++ (verilator's default), or cocotb, slower and easier to read.")
     ] = None,
@@ -152,12 +171,12 @@ def verify(
         part = part_of(block, part)
         chosen = with_bench(simulator.value, bench and bench.value)
         options: dict[str, Any] = {"simulator": chosen, "commands": commands, "seed": seed, "waves": waves}
-        sizes = given_sizes(block, sub_batches=sub_batches)
-        rows = _plain(run(block, part, **options, progress=progress, sizes=sizes))
+        sizes = given_sizes(block, sub_batches=sub_batches, rows=rows, columns=columns, dataflow=dataflow)
+        checked = _plain(run(block, part, **options, progress=progress, sizes=sizes))
         without = left_out(load_device(part)) if block is None else {}
-    found = _result(rows, part, seed=seed, left_out=without)
-    told = answer(Answer(found, lambda: show_verified(found), rows), json, quiet)
-    if wrong := differing(rows):
+    found = _result(checked, part, seed=seed, left_out=without)
+    told = answer(Answer(found, lambda: show_verified(found), checked), json, quiet)
+    if wrong := differing(checked):
         raise GateError(f"RTL and model differ: mismatches: {', '.join(wrong)}", told)
     return told
 

@@ -48,7 +48,8 @@ def find_logic(name: str, part_name: str, part: "Part | Optics") -> "dict[str, B
     cannot have."""
     found = find_blocks(name)
     if found[name].cells:
-        raise UserError(f"{name} is not for synthesis: its banks are cell arrays; its logic: sequencer, pim_unit")
+        what, logic = ("pads", "systolic, npu_tiles") if found[name].array else ("banks", "sequencer, pim_unit")
+        raise UserError(f"{name} is not for synthesis: its {what} are cell arrays; its logic: {logic}")
     build(name, part_name, part)
     return found
 
@@ -76,7 +77,9 @@ def load_device(part: str) -> "Part | Optics":
     return load_optics(part).value if is_optics(part) else load_part(part).value
 
 
-def build(name: str, part_name: str, part: "Part | Optics", sizes: Mapping[str, int] | None = None) -> "Component":
+def build(
+    name: str, part_name: str, part: "Part | Optics", sizes: Mapping[str, int | str] | None = None
+) -> "Component":
     """The block's component. sizes: those of its options that are not as ever, as `given_sizes` has them.
 
     Raises UserError for an unknown block, one that the part cannot have, or one that cannot have such a size.
@@ -90,7 +93,7 @@ def build(name: str, part_name: str, part: "Part | Optics", sizes: Mapping[str, 
         raise UserError(f"{part_name} cannot have block {name}: {error}") from None
 
 
-def given_sizes(name: str | None, **sizes: int | None) -> dict[str, int]:
+def given_sizes(name: str | None, **sizes: int | str | None) -> dict[str, int | str]:
     """The sizes that are not None. Raises UserError for one that the block does not have."""
     from pimloom.rtl.blocks import BLOCKS
 

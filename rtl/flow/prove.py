@@ -27,15 +27,17 @@ from pimloom.arch.optics import load_optics, switch_table
 from pimloom.arch.part import Part
 from pimloom.arch.system import load_part
 from pimloom.arch.table import Table, compile_table
-from pimloom.rtl.flow.claims import CLAIMED
+from pimloom.rtl.flow.claims import CLAIMED, FREE
 from pimloom.rtl.flow.exhaustive import Exhaustive
 from pimloom.rtl.flow.lookup import build, find_blocks, load_device, part_of
 from pimloom.rtl.flow.subject import Subject
 from pimloom.rtl.flow.tools import cache_folder, tool
 from pimloom.rtl.flow.yowasp import YOSYS, ToolError, Tools, tool_version, tools
 from pimloom.rtl.formal.ocs import SWITCH_PROPERTIES, SwitchQuestion, SwitchTwin, any_switch
+from pimloom.rtl.formal.pads import PAD_PROPERTIES, PadQuestion
 from pimloom.rtl.formal.proof import STEP, Question, Task
 from pimloom.rtl.formal.properties import PROPERTIES, Twin
+from pimloom.rtl.formal.tiles import TILE_PROPERTIES, TileQuestion
 
 Progress = Callable[[int, int], None]
 Solver = Literal["yices", "z3"]
@@ -159,7 +161,25 @@ def _switch(part: str) -> Subject:
     return Subject("ocs_switch", part, SWITCH_PROPERTIES, None, question, key)
 
 
-SUBJECTS: dict[str, Callable[..., Subject]] = {"sequencer": _sequencer, "ocs_switch": _switch, **CLAIMED}
+def _npu(block: str, ask: Callable[..., Any], properties: Mapping[str, Any]) -> Callable[[str], Subject]:
+    """A block of the NPU, which has no timings."""
+
+    def question(name: str, own: bool, task: Task, twin: Any) -> str:
+        return str(ask(name, task, twin).rtlil())
+
+    def key(name: str, own: bool, task: Task, twin: Any) -> list[str]:
+        return [block, name, task, repr(twin)]
+
+    return lambda part: Subject(block, part, properties, None, question, key, FREE)
+
+
+SUBJECTS: dict[str, Callable[..., Subject]] = {
+    "sequencer": _sequencer,
+    "ocs_switch": _switch,
+    "npu_tiles": _npu("npu_tiles", TileQuestion, TILE_PROPERTIES),
+    "npu_gemm": _npu("npu_gemm", PadQuestion, PAD_PROPERTIES),
+    **CLAIMED,
+}
 
 
 def small_table(part: Part) -> Table:

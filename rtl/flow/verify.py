@@ -18,6 +18,7 @@ from pimloom.rtl.flow.channel import random_product, run_product
 from pimloom.rtl.flow.cosim import Case, Walk, Walks, walk
 from pimloom.rtl.flow.interleave import verify_interleave
 from pimloom.rtl.flow.lookup import build, find_blocks, load_device, part_of
+from pimloom.rtl.flow.npu.verifiers import ARRAYS, VECTORS
 from pimloom.rtl.flow.scenes import arithmetic, functions, optics
 from pimloom.rtl.flow.scenes.scene import mismatches as scene_mismatches
 from pimloom.rtl.flow.scenes.scene import play
@@ -234,7 +235,7 @@ def verify_switch(
     )  # fmt: skip
 
 
-SCENES = arithmetic.SCENES | functions.SCENES
+SCENES = arithmetic.SCENES | functions.SCENES | VECTORS
 VERIFIERS: dict[str, Callable[..., Verified]] = {
     "sequencer": verify_sequencer,
     "timer": partial(verify_values, "timer"),
@@ -242,6 +243,7 @@ VERIFIERS: dict[str, Callable[..., Verified]] = {
     **{block: partial(verify_values, block) for block in SCENES if block != "timer"},
     "ocs_switch": verify_switch,
     "interleave": verify_interleave,
+    **ARRAYS,
 }
 
 
@@ -254,9 +256,9 @@ def verify(
     seed: int = 0,
     waves: Path | None = None,
     progress: Progress = lambda done, total: None,
-    sizes: Mapping[str, int] | None = None,
+    sizes: Mapping[str, int | str] | None = None,
 ) -> Iterator[Verified]:
-    """Verify one block, or all that the part can have.
+    """Verify one block, or all that the part can have. sizes: of the block, as `given_sizes` has them.
 
     Raises UserError for an unknown block, a missing tool, one file for all waveforms or one of the wrong kind.
     """
