@@ -191,6 +191,22 @@ def parts_of(e: Expr) -> tuple[Expr, ...]:
     return ()
 
 
+def rebuilt(e: Expr, parts: list[Expr]) -> Expr:
+    """The expression with other parts, in the order of `parts_of`."""
+    match e:
+        case Cat():
+            return Cat(tuple(parts))
+        case Index():
+            return e._replace(at=parts[0])
+        case Un():
+            return e._replace(a=parts[0])
+        case Bin():
+            return e._replace(a=parts[0], b=parts[1])
+        case Cond():
+            return Cond(*parts)
+    return e
+
+
 def leaves(e: Expr) -> Iterator[Expr]:
     """Wires, bits of wires and constants in it; a computed place counts as one and by what is in it."""
     if isinstance(e, Index):

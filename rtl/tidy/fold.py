@@ -20,6 +20,7 @@ from pimloom.rtl.tidy.expression import (
     cut,
     leaves,
     parts_of,
+    rebuilt,
     show,
     value_bits,
     width_of,
@@ -115,22 +116,6 @@ def _without_bits(e: Expr, bits: Slice) -> Expr:
     if e == bits:
         return Ref(bits.name)
     return rebuilt(e, [_without_bits(part, bits) for part in parts_of(e)])
-
-
-def rebuilt(e: Expr, parts: list[Expr]) -> Expr:
-    """The expression with other parts, in the order of `parts_of`."""
-    match e:
-        case Cat():
-            return Cat(tuple(parts))
-        case Index():
-            return e._replace(at=parts[0])
-        case Un():
-            return e._replace(a=parts[0])
-        case Bin():
-            return e._replace(a=parts[0], b=parts[1])
-        case Cond():
-            return Cond(*parts)
-    return e
 
 
 def _fields(m: Module) -> None:

@@ -152,7 +152,7 @@ class _Reader:
             self.module.items.append(Assign(to, value, source))
         elif line.startswith("  always "):
             clock = "" if "@*" in line else line[line.index("@(") + 2 : line.index(")")]
-            body = self.block() if line.endswith(" begin") else [self.statement()]
+            body = self.block() if line.endswith(" begin") else [s for s in (self.statement(),) if s]
             self.module.items.append(Process(clock, body, source))
         elif line == "  initial begin":
             self.memory()

@@ -2,8 +2,8 @@
 
 from collections import Counter
 
-from pimloom.rtl.tidy.expression import Cat, Expr, Ref, Slice, leaves
-from pimloom.rtl.tidy.module import Assign, Module, Process, Set, named, reads, rewrite, targets
+from pimloom.rtl.tidy.expression import Cat, Expr, Index, Ref, Slice, leaves, parts_of, rebuilt
+from pimloom.rtl.tidy.module import Assign, Case, If, Module, Process, Set, Statement, named, reads, rewrite, targets
 
 
 def anonymous(name: str) -> bool:
@@ -53,15 +53,17 @@ def _move(m: Module, made: Process, process: Process, at: int, only: Set) -> Non
         del process.body[0]
 
 
-def _later(body: list) -> None:  # type: ignore[type-arg]
+def _later(body: list[Statement]) -> None:
+    """Make all assignments those of a clock's edge."""
     for statement in body:
-        if isinstance(statement, Set):
-            statement.now = False
-            continue
-        for inner in (
-            [statement.then, statement.other] if hasattr(statement, "then") else [b for _, b in statement.arms]
-        ):
-            _later(inner)
+        match statement:
+            case Set():
+                statement.now = False
+            case If(_, then, other):
+                _later([*then, *other])
+            case Case(_, arms):
+                for _, inner in arms:
+                    _later(inner)
 
 
 def _renamed(e: Expr, old: str, new: str) -> Expr:
@@ -106,12 +108,6 @@ def rename(m: Module, names: dict[str, str]) -> None:
 
 def substitute(e: Expr, names: dict[str, str]) -> Expr:
     """The expression under other names."""
-    changed = {
-        field: substitute(value, names) if isinstance(value, tuple) and hasattr(value, "_fields") else value
-        for field, value in zip(e._fields, e, strict=True)
-    }
-    if isinstance(e, Cat):
-        return Cat(tuple(substitute(part, names) for part in e.parts))
-    if "name" in changed:
-        changed["name"] = names.get(changed["name"], changed["name"])
-    return type(e)(**changed)
+    if isinstance(e, (Ref, Slice, Index)):
+        e = e._replace(name=names.get(e.name, e.name))
+    return rebuilt(e, [substitute(part, names) for part in parts_of(e)])

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pimloom.arch.command import Level, Row
 from pimloom.arch.part import Part
 from pimloom.arch.standard import clocks
-from pimloom.arch.table import Table, rule_rows, standard_of
+from pimloom.arch.table import RuleRow, Table, rule_rows, standard_of
 from pimloom.rtl.command import COORDINATES, command_layout
 
 HEAD = """// Assertions of every rule of {part} on the command bus of its sequencer, to which they are bound below.
@@ -75,7 +75,7 @@ def _is(bus: int, opcodes: Sequence[int], table: Table) -> str:
     return f"(buses__{bus}__valid && ({found}))" if mine else "1'b0"
 
 
-def _rule(table: Table, i: int, rule, said: str, size: list[int], buses: range) -> Iterator[str]:  # type: ignore[no-untyped-def]
+def _rule(table: Table, i: int, rule: RuleRow, said: str, size: list[int], buses: range) -> Iterator[str]:
     nodes, banks = size[rule.level], size[Level.BANK] // size[rule.level]
     yield f"  // {said} = {rule.wait} CK"
     most = rule.wait + 1
