@@ -272,8 +272,8 @@ def cut(e: Expr, hi: int, lo: int, widths: Widths) -> Expr | None:
     match e:
         case Ref(name):
             return Slice(name, hi, lo)
-        case Slice(name, _, low):
-            return None if f"{name}[]" in widths else Slice(name, low + hi, low + lo)
+        case Slice(name, _, start):
+            return None if f"{name}[]" in widths else Slice(name, start + hi, start + lo)
         case Const(text, _):
             return _const(text, hi, lo)
         case Cat(parts):

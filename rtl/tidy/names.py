@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from pimloom.rtl.tidy.expression import Bin, Cat, Cond, Expr, Ref, Slice, Un
-from pimloom.rtl.tidy.module import Assign, Instance, Module, named, targets
+from pimloom.rtl.tidy.module import Assign, Instance, Memory, Module, named, targets
 from pimloom.rtl.tidy.registers import anonymous, rename
 from pimloom.rtl.tidy.source import name_at
 
@@ -67,7 +67,7 @@ def name_all(m: Module) -> dict[str, str]:
     for item in m.items:
         if isinstance(item, Instance):
             item.name = plain(item.name)
-        elif hasattr(item, "runs"):
+        elif isinstance(item, Memory):
             item.name = names[item.name]
     return names
 
