@@ -94,10 +94,12 @@ def build(
 
 
 def given_sizes(name: str | None, **sizes: int | str | None) -> dict[str, int | str]:
-    """The sizes that are not None. Raises UserError for one that the block does not have."""
+    """The sizes that are not None. Raises UserError for an unknown block, and for a size that it does not have."""
     from pimloom.rtl.blocks import BLOCKS
 
     given = {size: value for size, value in sizes.items() if value is not None}
+    if given:
+        find_blocks(name)
     for size, value in given.items():
         if name not in BLOCKS or size not in BLOCKS[name].sizes:
             having = ", ".join(block for block, its in BLOCKS.items() if size in its.sizes)
