@@ -6,10 +6,11 @@ them as `mappers/interleave.py` goes on with them; the edges between the stages 
 """
 
 from collections.abc import Sequence
+from enum import IntEnum
 from typing import Literal, NamedTuple
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
-from amaranth.lib import data, enum, wiring
+from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from pimloom.arch.error import UserError
@@ -18,7 +19,7 @@ MOST_SUB_BATCHES = 16
 MOST_LAYERS = 255
 
 
-class Stage(enum.Enum, shape=3):
+class Stage(IntEnum):
     """C stands for C and D of two sub-batches, or C1 to Cn; E for E, or E1 to E(n - 1): `turn` says which."""
 
     IDLE = 0

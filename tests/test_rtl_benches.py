@@ -121,7 +121,11 @@ def test_a_waveform_changes_nothing(tmp_path):
 
 
 def test_arrays_come_back(tmp_path):
-    given = {"a": np.arange(6).reshape(2, 3), "b": np.array([[1, 2]], np.uint32), "c": np.zeros((0, 4), np.int64)}
+    given: dict[str, np.ndarray] = {
+        "a": np.arange(6).reshape(2, 3),
+        "b": np.array([[1, 2]], np.uint32),
+        "c": np.zeros((0, 4), np.int64),
+    }
     write_raw(tmp_path / "x", given | {"seconds": np.array(0.5)})
     found = read_raw(tmp_path / "x")
     assert {name: rows.tolist() for name, rows in found.items()} == {

@@ -18,7 +18,7 @@ from pimloom.rtl.flow import prove, synth, verify
 from pimloom.rtl.flow.prove import Proof
 from pimloom.rtl.flow.simulator.environment import SIMULATORS
 from pimloom.rtl.flow.synth import Synthesis
-from pimloom.rtl.flow.verify import Verified
+from pimloom.rtl.flow.verified import Verified
 from pimloom.rtl.verilog import to_verilog
 from tests.command import ENVIRONMENT, Done, call
 

@@ -61,7 +61,7 @@ def run(sub_batches: int, iteration: Iteration) -> tuple[list[tuple[str, int, in
         now = 0
         while not ctx.get(controller.done):
             if ctx.get(controller.npu.start | controller.pim.start):
-                seen.append((named(sub_batches, ctx.get(controller.stage), ctx.get(controller.turn)), now, now))
+                seen.append((named(sub_batches, Stage(ctx.get(controller.stage)), ctx.get(controller.turn)), now, now))
             seen[-1] = (*seen[-1][:2], now + 1)
             npu.clock(ctx, now)
             pim.clock(ctx, now)

@@ -19,7 +19,7 @@ from pimloom.rtl.blocks import BLOCKS
 from pimloom.rtl.flow import prove, synth, verify
 from pimloom.rtl.flow.prove import Proof
 from pimloom.rtl.flow.synth import Synthesis
-from pimloom.rtl.flow.verify import Verified
+from pimloom.rtl.flow.verified import Verified
 from tests.browser import Visit, browser, visit
 from tests.command import call
 

@@ -106,8 +106,12 @@ def _whereabouts(w: Watch, in_: dict[Stage, Signal]) -> Iterator[Value]:
     q, n = w.controller, w.controller.sub_batches
     layer, mine, turn = q.layer, w.mine, q.turn
     if n == 1:
-        steps = [(Stage.A, QKV, layer), (Stage.B, ATTENTION, layer), (Stage.E, THROUGH, layer)]
-        found: list[tuple[Stage, Value | int, Value]] = list(steps)
+        steps: list[tuple[Stage, Value | int, Value]] = [
+            (Stage.A, QKV, layer),
+            (Stage.B, ATTENTION, layer),
+            (Stage.E, THROUGH, layer),
+        ]
+        found = steps
     else:
         early = mine < turn
         found = [
