@@ -43,4 +43,5 @@ def test_the_vector_unit_is_its_functions_whatever_comes_after_what() -> None:
 
 def test_blocks_of_the_npu_are_listed() -> None:
     assert {"systolic", "npu_tiles", "npu_gemm", "npu_vector"} <= BLOCKS.keys()
-    assert [name for name, block in BLOCKS.items() if "dataflow" in block.sizes] == ["systolic", "npu_tiles", "npu_gemm"]
+    arrays = [name for name, block in BLOCKS.items() if "dataflow" in block.sizes]
+    assert arrays == ["systolic", "npu_tiles", "npu_gemm"]
