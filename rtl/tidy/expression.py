@@ -1,14 +1,10 @@
-"""Expressions of Verilog, as Yosys writes them: read, measured, cut to bits, written."""
+"""Expressions of Verilog, as Yosys writes them: measured, cut to bits, written."""
 
 import re
 from collections.abc import Iterator, Mapping
 from itertools import groupby
 from typing import NamedTuple
 
-TOKEN = re.compile(
-    r"\s*(?:\(\*.*?\*\))?\s*"
-    r"(\\\S+(?=\s)|\$?[A-Za-z_][\w$]*|\d+'s?[bdho][\da-fxz?]+|\d+|<<<|>>>|===|!==|<<|>>|<=|>=|==|!=|&&|\|\||[-+*/%&|^~!?:<>(){},\[\]])"
-)
 RANK = {
     "?": 0, "||": 1, "&&": 2, "|": 3, "^": 4, "&": 5, "==": 6, "!=": 6, "===": 6, "!==": 6, "<": 7, "<=": 7, ">": 7,
     ">=": 7, "<<": 8, ">>": 8, "<<<": 8, ">>>": 8, "+": 9, "-": 9, "*": 10, "/": 10, "%": 10,
@@ -79,100 +75,6 @@ class Cond(NamedTuple):
 
 Expr = Ref | Slice | Index | Const | Cat | Un | Bin | Cond
 Widths = Mapping[str, int]
-
-
-class Unreadable(ValueError):
-    """Text that is no expression of the kind that is read here."""
-
-
-def parse(text: str) -> Expr:
-    """Raises Unreadable."""
-    tokens, at = list[str](), 0
-    text = text.strip() + " "
-    while text[at:].strip():
-        found = TOKEN.match(text, at)
-        if found is None:
-            raise Unreadable(text)
-        tokens.append(found[1])
-        at = found.end()
-    reader = _Reader(tokens)
-    expr = reader.expression()
-    if reader.tokens:
-        raise Unreadable(text)
-    return expr
-
-
-class _Reader:
-    def __init__(self, tokens: list[str]) -> None:
-        self.tokens = tokens[::-1]
-
-    def take(self, wanted: str = "") -> str:
-        if not self.tokens or wanted and self.tokens[-1] != wanted:
-            raise Unreadable(wanted)
-        return self.tokens.pop()
-
-    def next(self) -> str:
-        return self.tokens[-1] if self.tokens else ""
-
-    def expression(self, rank: int = 0) -> Expr:
-        left = self.operand()
-        while (op := self.next()) in RANK and RANK[op] >= max(rank, 1):
-            self.take()
-            left = Bin(op, left, self.expression(RANK[op] + 1))
-        if rank == 0 and self.next() == "?":
-            self.take()
-            a = self.expression()
-            self.take(":")
-            return Cond(left, a, self.expression())
-        return left
-
-    def operand(self) -> Expr:
-        token = self.take()
-        if token in ("~", "!", "-", "+", "&", "|", "^"):
-            return Un(token, self.operand())
-        if token == "(":
-            inner = self.expression()
-            self.take(")")
-            return inner
-        if token == "{":
-            parts = [self.expression()]
-            while self.next() == ",":
-                self.take()
-                parts.append(self.expression())
-            self.take("}")
-            return Cat(tuple(parts))
-        if token == "$signed":
-            self.take("(")
-            inner = self.expression()
-            self.take(")")
-            return Un(token, inner)
-        if token[0].isdigit():
-            width, quote, _ = token.partition("'")
-            return Const(token, int(width) if quote else 32)
-        if token[0] not in "\\_$" and not token[0].isalpha():
-            raise Unreadable(token)
-        return self.bits(token)
-
-    def bits(self, name: str) -> Expr:
-        if self.next() != "[":
-            return Ref(name)
-        self.take()
-        at = self.expression()
-        hi = at
-        if self.next() == ":":
-            self.take()
-            at = self.expression()
-        elif self.next() == "+":
-            raise Unreadable(name)  # name[at +: width]: Yosys writes it only of what it is not given here
-        self.take("]")
-        if isinstance(hi, Const) and isinstance(at, Const) and "'" not in hi.text + at.text:
-            return Slice(name, int(hi.text), int(at.text))
-        if self.next() != "[":
-            return Index(name, at)
-        inner = self.bits(name)
-        if not isinstance(inner, Slice):
-            raise Unreadable(name)
-        return Index(name, at, inner.hi, inner.lo)
 
 
 def parts_of(e: Expr) -> tuple[Expr, ...]:

@@ -1,18 +1,10 @@
 """A module of Verilog, as Yosys writes it: declarations and items, read and written again."""
 
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from pimloom.rtl.tidy.expression import Cat, Expr, Index, Ref, Slice, Unreadable, leaves, parse
+from pimloom.rtl.tidy.expression import Cat, Expr, Index, Ref, Slice, leaves
 
-HEAD = re.compile(r"module (\\?\S+?)\s?\((.*?)\);$")
-DECLARED = re.compile(
-    r"  (wire|reg|input|output|inout|integer)(?: \[(-?\d+):0\])? (\\?\S+?)(?: \[(\d+):(\d+)\])?\s*(?:= (\S+))?;$"
-)
-SOURCE = re.compile(r'\(\* src = "(.*?)" \*\)')
-ATTRIBUTES = re.compile(r"\(\*.*?\*\) ?")
-PORT = re.compile(r"    \.(\\\S+ |\w+)\((.*?)\),?$")
 WIDTH = 116  # characters of a line
 
 
@@ -115,153 +107,6 @@ class Module:
         """Put `change(e)` for each whole expression, targets included."""
         for item in self.items:
             rewrite(item, change, change)
-
-
-def read(text: str) -> Module:
-    """Raises Unreadable."""
-    start, _, rest = text.partition(");\n")
-    lines = [" ".join(start.split()) + ");", *rest.rstrip().splitlines()]
-    head = HEAD.match(lines[0])
-    if head is None or lines[-1] != "endmodule":
-        raise Unreadable(lines[0])
-    ports = [port.strip() for port in head[2].split(",") if port.strip()]
-    found = Module(head[1], ports, {}, [])
-    reader = _Reader(found, lines[1:-1])
-    while reader.lines:
-        reader.item()
-    return found
-
-
-class _Reader:
-    def __init__(self, module: Module, lines: list[str]) -> None:
-        self.module, self.lines, self.source = module, lines[::-1], ""
-
-    def item(self) -> None:
-        line = self.lines.pop()
-        if line.startswith("  (*") and line.endswith("*)"):
-            if found := SOURCE.search(line):
-                self.source = found[1].partition("|")[0]
-            return
-        source, self.source = self.source, ""
-        if found := DECLARED.match(line):
-            self.declare(found, source)
-        elif line.startswith("  assign "):
-            to, value = _both(line[9:-1], " = ")
-            made = SOURCE.search(line)  # Yosys writes it behind the operator
-            source = made[1].partition("|")[0] if made else source
-            self.module.items.append(Assign(to, value, source))
-        elif line.startswith("  always "):
-            clock = "" if "@*" in line else line[line.index("@(") + 2 : line.index(")")]
-            body = self.block() if line.endswith(" begin") else [s for s in (self.statement(),) if s]
-            self.module.items.append(Process(clock, body, source))
-        elif line == "  initial begin":
-            self.memory()
-        elif line.endswith(" ("):
-            self.instance(line)
-        elif line.strip():
-            raise Unreadable(line)
-
-    def declare(self, found: re.Match[str], source: str) -> None:
-        kind, high, name, first, last, init = found.groups()
-        wire = self.module.wires.setdefault(name, Wire(name))
-        if kind in ("input", "output"):
-            wire.way = kind
-        elif kind == "reg":
-            wire.kind = "reg"
-        wire.width, wire.init, wire.source = int(high or 0) + 1, init or wire.init, source or wire.source
-        if first:
-            wire.words = max(int(first), int(last)) + 1
-
-    def block(self) -> list[Statement]:
-        found = list[Statement]()
-        while True:
-            line = self.lines[-1].strip()
-            if line == "end" or line.startswith("end else"):
-                return self.closed(found)
-            statement = self.statement()
-            if statement is not None:
-                found.append(statement)
-
-    def closed(self, found: list[Statement]) -> list[Statement]:
-        if self.lines[-1].strip() == "end":
-            self.lines.pop()
-        return found
-
-    def statement(self) -> Statement | None:
-        line, full = self.lines.pop().strip(), False
-        while line.startswith("(*"):
-            full |= "full_case" in line
-            line = ATTRIBUTES.sub("", line).strip() or self.lines.pop().strip()
-        line = re.sub(r"/\*.*?\*/ ?", "", line)
-        if line in ("", ";"):
-            return None
-        if line.endswith(" begin end"):
-            return None  # what makes Verilog run it once: put back where it is written
-        if line.startswith("if (") and line.endswith(" begin"):
-            return self.branches(parse(line[4:-7]))
-        if line.startswith("if ("):
-            then = self.statement()
-            return If(parse(line[4:-1]), [then] if then else [])
-        if line.startswith("casez (") or line.startswith("case ("):
-            return self.case(parse(line[line.index("(") + 1 : -1]), full)
-        now = " <= " not in line
-        to, value = _both(line[:-1], " = " if now else " <= ")
-        return Set(to, value, now)
-
-    def branches(self, test: Expr) -> If:
-        found = If(test, self.block())
-        line = self.lines[-1].strip() if self.lines else ""
-        if line.startswith("end else if ("):
-            self.lines.pop()
-            found.other = [self.branches(parse(line[13:-7]))]
-        elif line == "end else begin":
-            self.lines.pop()
-            found.other = self.block()
-        return found
-
-    def case(self, subject: Expr, full: bool) -> Case:
-        arms = list[tuple[str, list[Statement]]]()
-        while (label := self.lines.pop().strip()) != "endcase":
-            if not label.endswith(":"):
-                raise Unreadable(label)
-            if self.lines[-1].strip() == "begin":
-                self.lines.pop()
-                arms.append((label[:-1], self.block()))
-            else:
-                only = self.statement()
-                arms.append((label[:-1], [only] if only else []))
-        return Case(subject, arms, full)
-
-    def memory(self) -> None:
-        runs, name = list[tuple[int, int, str]](), ""
-        while (line := self.lines.pop().strip()) != "end":
-            found = re.fullmatch(r"(\\?\S+?)\s?\[(\d+)\] = (\S+);", line)
-            if found is None:
-                raise Unreadable(line)
-            name, at, word = found[1], int(found[2]), found[3]
-            if runs and runs[-1][2] == word and runs[-1][1] == at - 1:
-                runs[-1] = (runs[-1][0], at, word)
-            else:
-                runs.append((at, at, word))
-        self.module.items.append(Memory(name, runs))
-
-    def instance(self, line: str) -> None:
-        kind, name = line[:-2].split()
-        ports = list[tuple[str, Expr | None]]()
-        while (line := self.lines.pop()) != "  );":
-            found = PORT.match(line)
-            if found is None:
-                raise Unreadable(line)
-            ports.append((found[1].strip(), parse(found[2]) if found[2].strip() else None))
-        self.module.items.append(Instance(kind, name, ports))
-
-
-def _both(text: str, sign: str) -> tuple[Expr, Expr]:
-    text = ATTRIBUTES.sub("", text)
-    to, found, value = text.partition(sign)
-    if not found:
-        raise Unreadable(text)
-    return parse(to), parse(value)
 
 
 def rewrite(item: Item | Statement, target: Callable[[Expr], Expr], value: Callable[[Expr], Expr]) -> None:
