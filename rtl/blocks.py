@@ -22,6 +22,7 @@ from pimloom.rtl.npu.shape import ArrayShape, array_shape
 from pimloom.rtl.npu.systolic import Systolic
 from pimloom.rtl.npu.tiles import TileSequencer
 from pimloom.rtl.npu.vector import VectorUnit
+from pimloom.rtl.npu_pim.block import channel_of
 from pimloom.rtl.ocs_switch import OcsSwitch
 from pimloom.rtl.pim_channel import PimChannel
 from pimloom.rtl.pim_unit import PimUnit
@@ -63,6 +64,11 @@ BLOCKS: dict[str, Block] = {
     "timer": Block("the rule that looks back farthest (tFAW), at one node", lambda part: Timer(*_longest_window(part))),
     "pim_channel": Block(
         f"sequencer, banks of {KEPT} rows, MAC units, global buffer", lambda part: PimChannel(part, KEPT), cells=True
+    ),
+    "npu_pim_channel": Block(
+        f"controller with short queues, banks of {KEPT} rows with two row buffers, PIM units",
+        lambda part: channel_of(part, KEPT),
+        cells=True,
     ),
     "float32_add": Block("float32 adder, combinational", lambda part: float32.Add()),
     "float32_mul": Block("float32 multiplier, combinational", lambda part: float32.Mul()),

@@ -13,7 +13,8 @@ from pimloom.rtl.blocks import BLOCKS
 from pimloom.rtl.flow.lookup import build, left_out, load_device
 from tests.command import call
 
-MEMORY_BLOCKS = {"sequencer", "pim_channel", "bf16_tree", "pim_unit"}  # the others are the same for all parts
+# the others are the same for all parts
+MEMORY_BLOCKS = {"sequencer", "pim_channel", "npu_pim_channel", "bf16_tree", "pim_unit"}
 
 
 @pytest.mark.parametrize("part", list_names("parts"))

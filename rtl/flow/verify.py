@@ -19,6 +19,7 @@ from pimloom.rtl.flow.cosim import Case, Walk, Walks, walk
 from pimloom.rtl.flow.interleave import verify_interleave
 from pimloom.rtl.flow.lookup import build, find_blocks, load_device, part_of
 from pimloom.rtl.flow.npu.verifiers import ARRAYS, VECTORS
+from pimloom.rtl.flow.npu_pim.verify import verify_npu_pim
 from pimloom.rtl.flow.scenes import arithmetic, functions, optics
 from pimloom.rtl.flow.scenes.scene import mismatches as scene_mismatches
 from pimloom.rtl.flow.scenes.scene import play
@@ -240,6 +241,7 @@ VERIFIERS: dict[str, Callable[..., Verified]] = {
     "sequencer": verify_sequencer,
     "timer": partial(verify_values, "timer"),
     "pim_channel": verify_channel,
+    "npu_pim_channel": verify_npu_pim,
     **{block: partial(verify_values, block) for block in SCENES if block != "timer"},
     "ocs_switch": verify_switch,
     "interleave": verify_interleave,

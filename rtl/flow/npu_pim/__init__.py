@@ -1,0 +1,1 @@
+"""A PIM channel's gates against the cycle model, on random traffic."""

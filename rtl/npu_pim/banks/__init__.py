@@ -1,0 +1,1 @@
+"""Banks with two row buffers, PIM units and the vector buffer of a channel."""

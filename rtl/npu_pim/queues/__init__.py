@@ -1,0 +1,1 @@
+"""Requests between the ports of a PIM channel and its command bus, and their answers."""
