@@ -48,7 +48,7 @@ def find_logic(name: str, part_name: str, part: "Part | Optics") -> "dict[str, B
     cannot have."""
     found = find_blocks(name)
     if found[name].cells:
-        what, logic = ("pads", "systolic, npu_tiles") if found[name].array else ("banks", "sequencer, pim_unit")
+        what, logic = ("pads", "systolic, npu_tiles") if found[name].sizes else ("banks", "sequencer, pim_unit")
         raise UserError(f"{name} is not for synthesis: its {what} are cell arrays; its logic: {logic}")
     build(name, part_name, part)
     return found

@@ -97,7 +97,7 @@ def prove(
     properties: Sequence[str] | None = None,
     note: Callable[[str], None] = lambda text: None,
     solver: Solver = "yices",
-    sizes: Mapping[str, int] | None = None,
+    sizes: Mapping[str, int | str] | None = None,
 ) -> Iterator[Proof]:
     """The properties (all without a list; of a list those that a block has), for any timings and, if `own_timings`, for
     the part's own as well.

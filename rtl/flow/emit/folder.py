@@ -35,7 +35,7 @@ def files_of(block: str, component: Component, part: Part | Optics, part_name: s
     if isinstance(part, Part):
         files[f"{block}.sdc"] = beside.constraints(block, part.tCK_ps / PS_PER_NS, clocked)
         if block == "sequencer":
-            files[f"{block}_rules.sv"] = assertions(part, part_name, component.table, block)  # type: ignore[attr-defined]
+            files[f"{block}_rules.sv"] = assertions(part, part_name, component.table, block)
         if recordable(block):
             made = record(block, component, part, to_verilog(component_of(block, part), block))
             files |= {f"test_{block}.py": bench(block, made), "vectors.txt": vectors(made)}
