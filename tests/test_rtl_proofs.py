@@ -9,8 +9,8 @@ from pimloom.arch.system import load_part
 from pimloom.rtl.blocks import BLOCKS
 from pimloom.rtl.flow.claims import CLAIMED
 from pimloom.rtl.flow.lookup import find_blocks
-from pimloom.rtl.flow.prove import DEPTH, SUBJECTS, ask, prove
-from pimloom.rtl.flow.subjects import small_table
+from pimloom.rtl.flow.prove import DEPTH, ask, prove
+from pimloom.rtl.flow.subjects import SUBJECTS, small_table
 from pimloom.rtl.flow.yowasp import tools
 from pimloom.rtl.formal.properties import PROPERTIES, Property
 

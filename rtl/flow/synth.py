@@ -30,7 +30,7 @@ from pimloom.rtl.flow.lookup import find_blocks
 from pimloom.rtl.flow.registered import Registered
 from pimloom.rtl.flow.tools import cache_folder
 from pimloom.rtl.flow.yowasp import NEXTPNR, YOSYS, ToolError, Tools, tool_version, tools
-from pimloom.rtl.verilog import to_verilog
+from pimloom.rtl.verilog import to_raw_verilog
 
 SCRIPTS = Path(__file__).parent / "scripts"
 LIBRARY = Path("/usr/share/qflow/tech/osu018/osu018_stdcells.lib")  # Debian: qflow-tech-osu018
@@ -148,11 +148,11 @@ def _plans() -> Iterator[Plan]:
 
 
 def _as_it_is(block: Component) -> tuple[str, str]:
-    return "block.v", to_verilog(block, "block")
+    return "block.v", to_raw_verilog(block, "block")
 
 
 def _with_registers(block: Component) -> tuple[str, str]:
-    return "registered.v", to_verilog(Registered(block), "registered")
+    return "registered.v", to_raw_verilog(Registered(block), "registered")
 
 
 def _scripts(*names: str) -> dict[str, str]:

