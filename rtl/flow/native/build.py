@@ -18,12 +18,13 @@ BENCHES = tuple(sorted(file.stem for file in CPP.glob("*.cpp") if file.stem != "
 # -Wno-fatal: what Yosys writes has warnings. Objects are made with -O1 (`environment`): -O2 runs no faster.
 FLAGS = ["--cc", "--exe", "--prefix", "Vtop", "-O3", "-Wno-fatal"]
 LIBRARY = ("bench.o", *(f"{bench}.o" for bench in BENCHES), "verilated*.o")  # the same for every top
-WORDS = frozenset(
+CPLUSPLUS = (
     "and asm auto bool break case catch char class const continue default delete do double else enum explicit export "
     "extern false float for friend goto if inline int long mutable namespace new not operator or private protected "
     "public register return short signed sizeof static struct switch template this throw true try typedef typeid "
-    "typename union unsigned using virtual void volatile while xor".split()
+    "typename union unsigned using virtual void volatile while xor"
 )
+WORDS = frozenset(CPLUSPLUS.split())
 TOP = """\
 // The ports of {top}, by name.
 #include "Vtop.h"
