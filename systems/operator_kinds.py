@@ -7,6 +7,7 @@ KINDS = {  # what an operator's name holds: its kind; the first that fits
     "dispatch": "links",
     "combine": "links",
     "transfer": "links",
+    "activations": "links",  # what composed systems move from memory to memory
     "launch": "kernel launches",
     "residual": OTHER,
     "norm": OTHER,
