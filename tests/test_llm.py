@@ -260,11 +260,14 @@ def test_spellings_that_vary() -> None:
     assert load(QWEN2_7B, use_sliding_window=True, max_window_layers=0).sliding_window == 131072
 
 
+NONE = "nearest: none: models are decoders with attention in every layer here"
+
+
 @pytest.mark.parametrize(
     ("config", "drop", "changes", "said"),
     [
         (GPT2, ("model_type",), {}, f"$: missing key 'model_type', expected one of {SUPPORTED}"),
-        (GPT2, (), {"model_type": "bert"}, f'$.model_type: expected one of {SUPPORTED}, got "bert"; nearest: gpt2'),
+        (GPT2, (), {"model_type": "bert"}, f'$.model_type: expected one of {SUPPORTED}, got "bert"; {NONE}'),
         (GPT2, (), {"model_type": ["gpt2"]}, f"$.model_type: expected one of {SUPPORTED}, got a list; nearest: gpt2"),
         (
             GPT2,

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pimloom.arch.command import Role
 from pimloom.arch.pim_channel import PimChannel
 from pimloom.arch.table import Table, compile_table
 from pimloom.cycle_sim.dram.kernels.device import device
@@ -53,7 +54,7 @@ def model(spec: PimChannel, traffic: Traffic, clocks: int, rules: Table | None =
         arrays = device(table, frozenset(names) & frozenset(table.names), {}, names)
         ch = ch._replace(device=f.Device(**{name: arrays[name] for name in f.Device._fields}))
     for i, x in enumerate(pim):
-        header, gemv = x["cmd"] == table.cmd("PIM_HEADER"), place[int(x["cmd"])] == f.GEMV
+        header, gemv = (place[int(x["cmd"])] == kind for kind in (f.HEADER, f.GEMV))
         comps = int(x["comps"])
         dot[i] = (
             place[int(x["cmd"])], x["bank"], x["row"], x["col"], comps * gemv, comps * header, x["results"],
@@ -67,7 +68,7 @@ def model(spec: PimChannel, traffic: Traffic, clocks: int, rules: Table | None =
         ch.left[len(pim) + i] = 1
     ch.port[:, f.LAST_ONE] = len(pim), len(data)
     code = engine.run(ch, clocks)
-    opens = {f.ACT, f.G_ACT}
+    opens = {place[c] for c in table.opcodes([Role.ACTIVATE])}
     log = ch.command[: ch.state[f.N_COMMANDS]].tolist()
     commands = [(t, opcode[c], b, row if c in opens else -1) for t, c, b, row in log if t < clocks]
     done = np.where((ch.left == 0) & (ch.done > 0) & (ch.done <= clocks), ch.done - 1, NEVER)[:n]
