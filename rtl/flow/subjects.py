@@ -71,5 +71,6 @@ def small_table(part: Part) -> Table:
 
 
 def table_key(table: Table, name: str, bits: int, task: Task, twin: Twin | None) -> list[str]:
+    """All that decides a question about a sequencer of this table, beside the sources."""
     rules = [c.tolist() if hasattr(c, "tolist") else c for c in table.rules]
     return [repr(table.names), repr(rules), name, str(STREAMS), str(bits), task, repr(twin)]
