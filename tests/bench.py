@@ -80,7 +80,8 @@ def measure() -> list[tuple[str, str, str]]:
     lines.append(("GPT3-XL, 1024 tokens", f"{time.perf_counter() - start:.2f} s", "≤ 10 s"))
     with tempfile.TemporaryDirectory() as folder:
         lines.append(("whole report", f"{_seconds('report', 'pim-gpt', '--out', folder):.1f} s", "≤ 60 s"))
-    lines.append(("pimloom --help", f"{best_of(5, lambda: _seconds('--help')):.2f} s", "≤ 0.4 s"))
+    helped = best_of(9, lambda: _seconds("--help")) - best_of(9, _started)
+    lines.append(("pimloom --help over Python's start", f"{helped:.3f} s", "≤ 0.1 s"))
     peak = max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return [*lines, ("peak memory of a process", f"{peak / 1024:.0f} MiB", "≤ 1 GiB")]
 
@@ -88,6 +89,12 @@ def measure() -> list[tuple[str, str, str]]:
 def _seconds(*arguments: str) -> float:
     start = time.perf_counter()
     subprocess.run([sys.executable, "-m", "pimloom", *arguments], check=True, capture_output=True)
+    return time.perf_counter() - start
+
+
+def _started() -> float:
+    start = time.perf_counter()
+    subprocess.run([sys.executable, "-c", ""], check=True)
     return time.perf_counter() - start
 
 
