@@ -37,12 +37,14 @@ KEPT = 8  # rows that the banks of `pim_channel` hold: on a die they are cell ar
 class Block(NamedTuple):
     """`build(part)` makes the component; `summary` is one line for `pimloom rtl list`.
 
+    of_memory: what it is, or whether it can be, depends on the memory part; the others are the same with any part.
     cells: holds cell arrays, which are no logic: not for synthesis. optical: made from an optical part; with a memory,
     from `OCSTRX`. sizes: options of `build` by name, and what each has without a word.
     """
 
     summary: str
     build: Callable[..., Component]
+    of_memory: bool = False
     cells: bool = False
     optical: bool = False
     sizes: Mapping[str, int | str] = {}
@@ -59,22 +61,34 @@ def _longest_window(part: Part) -> tuple[int, int]:
 
 BLOCKS: dict[str, Block] = {
     "sequencer": Block(
-        "command sequencer: rules, rows, refresh; one stream", lambda part: Sequencer(compile_table(part))
+        "command sequencer: rules, rows, refresh; one stream",
+        lambda part: Sequencer(compile_table(part)),
+        of_memory=True,
     ),
-    "timer": Block("the rule that looks back farthest (tFAW), at one node", lambda part: Timer(*_longest_window(part))),
+    "timer": Block(
+        "the rule that looks back farthest (tFAW), at one node",
+        lambda part: Timer(*_longest_window(part)),
+        of_memory=True,
+    ),
     "pim_channel": Block(
-        f"sequencer, banks of {KEPT} rows, MAC units, global buffer", lambda part: PimChannel(part, KEPT), cells=True
+        f"sequencer, banks of {KEPT} rows, MAC units, global buffer",
+        lambda part: PimChannel(part, KEPT),
+        of_memory=True,
+        cells=True,
     ),
     "npu_pim_channel": Block(
         f"controller with short queues, banks of {KEPT} rows with two row buffers, PIM units",
         lambda part: channel_of(part, KEPT),
+        of_memory=True,
         cells=True,
     ),
     "float32_add": Block("float32 adder, combinational", lambda part: float32.Add()),
     "float32_mul": Block("float32 multiplier, combinational", lambda part: float32.Mul()),
     "bf16_mul": Block("bfloat16 multiplier with float32 product, combinational", lambda part: bf16.Mul()),
-    "bf16_tree": Block("adder tree of one bank's MAC unit, pipelined", lambda part: PimUnit(part).tree),
-    "pim_unit": Block("MAC unit of one bank: multipliers, adder tree, accumulator, result register", PimUnit),
+    "bf16_tree": Block("adder tree of one bank's MAC unit, pipelined", lambda part: PimUnit(part).tree, of_memory=True),
+    "pim_unit": Block(
+        "MAC unit of one bank: multipliers, adder tree, accumulator, result register", PimUnit, of_memory=True
+    ),
     "asic_exp": Block("e**x of a bfloat16 stream, one a clock", lambda part: Exp()),
     "asic_reciprocal": Block("1 / x of a bfloat16 stream, one a clock", lambda part: Reciprocal()),
     "asic_rsqrt": Block("1 / sqrt(x) of a bfloat16 stream, one a clock", lambda part: Rsqrt()),

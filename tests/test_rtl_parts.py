@@ -12,17 +12,26 @@ from pimloom.arch.system import list_names, load_part
 from pimloom.rtl.blocks import BLOCKS
 from pimloom.rtl.flow.lookup import build, left_out, load_device
 from tests.command import call
+from tests.slow import slow
 
-# the others are the same for all parts
-MEMORY_BLOCKS = {"sequencer", "pim_channel", "npu_pim_channel", "bf16_tree", "pim_unit"}
+MEMORY_BLOCKS = {name for name, block in BLOCKS.items() if block.of_memory}
+PARTS = [part if part in ("gddr6_pim_gpt", "ddr4_3200") else slow(part) for part in list_names("parts")]
+STANDARDS = ["ddr4_3200", *map(slow, ("ddr5_4800", "gddr6_14000", "hbm2_2000", "hbm3_6400", "lpddr5_6400"))]
 
 
-@pytest.mark.parametrize("part", list_names("parts"))
+def test_blocks_of_no_memory_are_built_with_any_part() -> None:
+    memory, optical = load_device("gddr6_aim"), load_device("ocstrx")
+    for block in BLOCKS.keys() - MEMORY_BLOCKS:
+        one, other = (build(block, "a part", part) for part in (memory, optical))
+        assert one.signature.members.keys() == other.signature.members.keys()
+
+
+@pytest.mark.parametrize("part", PARTS)
 def test_every_block_of_a_part_is_built_or_refused(part: str) -> None:
     device = load_device(part)
     without = left_out(device)
     assert set(without) <= MEMORY_BLOCKS
-    for block in BLOCKS.keys() - without:
+    for block in MEMORY_BLOCKS - set(without):
         assert build(block, part, device) is not None
     for block in without:
         with pytest.raises(UserError, match=f"{part} cannot have block {block}: ") as said:
@@ -30,7 +39,7 @@ def test_every_block_of_a_part_is_built_or_refused(part: str) -> None:
         assert "\n" not in str(said.value)
 
 
-@pytest.mark.parametrize("name", ["ddr4_3200", "ddr5_4800", "gddr6_14000", "hbm2_2000", "hbm3_6400", "lpddr5_6400"])
+@pytest.mark.parametrize("name", STANDARDS)
 @pytest.mark.parametrize(
     "change",
     [
@@ -66,6 +75,7 @@ def test_two_row_buffers_and_rules_between_siblings_are_no_hindrance(part: str) 
     assert "sequencer" not in left_out(load_device(part))
 
 
+@pytest.mark.slow
 def test_newton_is_a_part_of_the_users_own(tmp_path: Path) -> None:
     text = (Path(pimloom.arch.__file__).parent / "parts" / "hbm2_neupims.yaml").read_text()
     changes = {"pim: neupims": "pim: newton", "bank_groups: 4": "bank_groups: 1", "per_group: 4": "per_group: 2"}

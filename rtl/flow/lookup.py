@@ -114,6 +114,8 @@ def left_out(part: "Part | Optics") -> dict[str, str]:
 
     found = {}
     for name, block in BLOCKS.items():
+        if not block.of_memory:
+            continue
         try:
             block.build(part)
         except UserError as error:
