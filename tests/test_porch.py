@@ -70,7 +70,8 @@ def test_the_help_imports_little():
 
 def modules_of_python() -> set[str]:
     """What Python has imported before it does anything, the finder of an installed checkout, too."""
-    ran = subprocess.run([sys.executable, "-c", "import sys; print(*sys.modules)"], capture_output=True, text=True)
+    told = [sys.executable, "-c", "import sys; print(*sys.modules)"]
+    ran = subprocess.run(told, capture_output=True, text=True, check=True)
     return set(ran.stdout.split())
 
 

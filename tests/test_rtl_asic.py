@@ -21,6 +21,7 @@ from pimloom.rtl.flow.scenes.functions import bits, layernorm, partials, rmsnorm
 from pimloom.rtl.flow.scenes.scene import Scene, mismatches, play, stream_scene
 from pimloom.rtl.flow.scenes.values import BF16, NASTY
 from pimloom.rtl.verilog import to_verilog
+from tests.slow import slow
 
 ALL = np.arange(2**16, dtype=np.uint32)
 UNARY = {"exp": Exp, "reciprocal": Reciprocal, "rsqrt": Rsqrt, "gelu": Gelu, "silu": Silu}
@@ -112,6 +113,7 @@ def full_speed(verilog):
     return given, play(verilog, "units", given)
 
 
+@pytest.mark.slow
 def test_bit_for_bit(full_speed):
     assert not mismatches(*full_speed)
 
@@ -122,11 +124,13 @@ def test_every_bit(verilog):
     assert not mismatches(given, play(verilog, "units", given))
 
 
+@pytest.mark.slow
 def test_any_pace_of_both_sides(verilog):
     given = scene(2, np.random.default_rng(3).permutation(ALL)[:5000], pace=0.6)
     assert not mismatches(given, play(verilog, "units", given))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", UNARY)
 def test_unary_units_take_an_element_a_clock(units, full_speed, name):
     *_, left = full_speed
@@ -134,6 +138,7 @@ def test_unary_units_take_an_element_a_clock(units, full_speed, name):
     assert set(left[f"{name}_o.clock"] - left[f"{name}_i.clock"]) == {units[name].latency}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["sum1", "sum4", "partials"])
 def test_sums_come_a_fixed_time_after_the_last_element(units, full_speed, name):
     scene, left = full_speed
@@ -143,6 +148,7 @@ def test_sums_come_a_fixed_time_after_the_last_element(units, full_speed, name):
     assert set(left[f"{name}_o.clock"] - taken[last >> (16 * (name == "partials")) == 1]) == {units[name].latency}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["softmax", "layernorm", "rmsnorm"])
 def test_vectors_take_their_passes(units, full_speed, name):
     scene, left = full_speed
@@ -205,3 +211,13 @@ def test_icarus_agrees():
     given = stream_scene(sources, sinks, 0, lambda port, i: f"{port}[{i}]", (0.7,))
     verilog = to_verilog(TreeSum(lanes=8, width=8), "tree")
     assert not mismatches(given, play(verilog, "tree", given, "icarus"))
+
+
+@pytest.mark.skipif(shutil.which("iverilog") is None, reason="Icarus is not installed (iverilog)")
+@pytest.mark.parametrize("name", ["rsqrt", *map(slow, ("exp", "reciprocal", "gelu", "silu"))])
+def test_icarus_agrees_on_unary_units(name):
+    numbers = ALL[37::701]
+    sources, sinks = unary(numbers)
+    given, taken = {"i": sources[f"{name}_i"]}, {"o": sinks[f"{name}_o"]}
+    scene = stream_scene(given, taken, 0, lambda port, i: f"{port}[{i}]", (0.7,))
+    assert not mismatches(scene, play(to_verilog(UNARY[name](wide=True), name), name, scene, "icarus"))

@@ -21,6 +21,7 @@ from pimloom.rtl.flow.verify import mismatches as differing
 from pimloom.rtl.verilog import to_verilog
 from tests.command import call
 from tests.simulators import needs
+from tests.slow import slow
 
 PART = load_part("gddr6_pim_gpt").value
 CASES = list(draw_cases(PART, shrink(PART, *BANKS), STREAMS, 400, 3))
@@ -57,8 +58,7 @@ def scene_of(block, n=300):
     return to_verilog(component, block), SCENES[block](component, PART, np.random.default_rng(5), n)
 
 
-@pytest.mark.parametrize("block", ["timer", "asic_partials", *(pytest.param(b, marks=pytest.mark.slow) for b in (
-    "float32_add", "pim_unit", "asic_softmax"))])  # fmt: skip
+@pytest.mark.parametrize("block", ["timer", *map(slow, ("asic_partials", "float32_add", "pim_unit", "asic_softmax"))])
 def test_rows_and_streams_are_those_of_cocotb(block):
     verilog, scene = scene_of(block)
     cpp, cocotb = (
@@ -69,7 +69,8 @@ def test_rows_and_streams_are_those_of_cocotb(block):
     assert int(cpp["cycles"]) >= 300
 
 
-@pytest.mark.parametrize("other", ["icarus", pytest.param("verilator-cocotb", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("other", ["icarus", "verilator-cocotb"])
 def test_the_sequencers_log_is_that_of_cocotb(monkeypatch, other):
     def run(simulator):
         cosim.walk(CASES, STREAMS, WAIT_BITS, most_ck=10_000, simulator=simulator)

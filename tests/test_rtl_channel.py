@@ -102,7 +102,8 @@ def all_commands() -> tuple[np.ndarray, list[np.ndarray], list[int], list[np.nda
     return out.stream(), words, where, results, list(cells.reshape(-1, lanes))
 
 
-@pytest.mark.parametrize("missing", [0, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("missing", [0, 1])
 def test_every_command_that_moves_data_does_what_its_name_says(missing):
     stream, words, lanes, results, reads = all_commands()
     data, where = np.array(words[: len(words) - missing]), np.array(lanes[: len(lanes) - missing])

@@ -16,7 +16,7 @@ from pimloom.rtl.header import header
 from pimloom.rtl.verilog import to_verilog
 
 PART = load_part("gddr6_pim_gpt").value
-SMALL = ("timer", "float32_add", "pim_unit", "asic_exp")
+SMALL = ("timer", "float32_add", "asic_exp")
 
 
 @cache

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from pimloom.arch.system import load_part
 from pimloom.rtl.flow.emit.rules import assertions
 from pimloom.rtl.flow.simulator.environment import Simulator, environment
@@ -36,13 +38,19 @@ def test_the_folder_holds_what_an_engineer_asks_for(tmp_path: Path) -> None:
     }  # fmt: skip
     assert "create_clock -name clk -period 0.5 " in (out / "timer.sdc").read_text()  # 2 GHz
     assert not any("pimloom." in line for line in (out / "test_timer.py").read_text().splitlines() if "import" in line)
-    if shutil.which("iverilog"):
-        done = make(out, "icarus", tmp_path)
-        assert done.returncode == 0 and "PASS=1" in done.stdout, done.stdout + done.stderr
-        file = out / "timer.v"
-        file.write_text(file.read_text().replace("3'h1)", "3'h2)", 1))
-        done = make(out, "icarus", tmp_path)
-        assert done.returncode != 0 and "expected" in done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("iverilog") is None, reason="Icarus is not installed (iverilog)")
+def test_the_bench_of_the_folder_runs_by_itself_and_finds_what_is_wrong(tmp_path: Path) -> None:
+    out = tmp_path / "timer"
+    assert call("rtl", "emit", "timer", "-o", f"{out}/", "--quiet") == (0, "", "")
+    done = make(out, "icarus", tmp_path)
+    assert done.returncode == 0 and "PASS=1" in done.stdout, done.stdout + done.stderr
+    file = out / "timer.v"
+    file.write_text(file.read_text().replace("3'h1)", "3'h2)", 1))
+    done = make(out, "icarus", tmp_path)
+    assert done.returncode != 0 and "expected" in done.stdout
 
 
 def test_nothing_is_half_written(tmp_path: Path) -> None:

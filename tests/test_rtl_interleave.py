@@ -167,7 +167,7 @@ def few(sub_batches: int) -> Any:
     return interleave_scene(sub_batches, found, seed=1)
 
 
-@pytest.mark.parametrize("sub_batches", [1, 2, 3])
+@pytest.mark.parametrize("sub_batches", [1, 2, pytest.param(3, marks=pytest.mark.slow)])
 def test_each_bent_edge_is_caught(sub_batches: int) -> None:
     scene = few(sub_batches)
     assert differs(Interleave(sub_batches), scene) is None
@@ -188,6 +188,7 @@ def test_a_mismatch_names_port_clock_and_stage() -> None:
     assert differs(Interleave(2, table), scene) == "stage in CK 3, stage B of layer 0,"
 
 
+@pytest.mark.slow
 def test_verify_runs_the_gates() -> None:
     (found,) = flow.verify("interleave", PART, simulator=needs("icarus"), commands=200, sizes={"sub_batches": 4})
     assert (found.block, found.mismatches, found.first_mismatch) == ("interleave", 0, None)

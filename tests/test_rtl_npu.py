@@ -24,6 +24,7 @@ from pimloom.rtl.verilog import to_verilog
 from tests import naive_systolic
 from tests.command import call
 from tests.simulators import needs
+from tests.slow import slow
 
 
 def integers(shape: ArrayShape, seed: int, n: int) -> list[Job]:
@@ -111,7 +112,7 @@ def normal(shape: ArrayShape, sizes: list[tuple[int, int, int]]) -> list[Job]:
     ]
 
 
-@pytest.mark.parametrize("dataflow", ["ws", "os"])
+@pytest.mark.parametrize("dataflow", ["ws", slow("os")])
 def test_an_array_of_4x4_makes_the_products_of_numpy_in_the_clocks_of_the_model(dataflow: Any) -> None:
     """Whole tiles, and partial ones at both edges; special numbers among the drawn."""
     shape = ArrayShape(4, 4, dataflow)
@@ -122,7 +123,8 @@ def test_an_array_of_4x4_makes_the_products_of_numpy_in_the_clocks_of_the_model(
         assert (found == in_order(shape, job)).all() and (found == product(shape, job)).all()
 
 
-@pytest.mark.parametrize("dataflow", ["ws", pytest.param("os", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("dataflow", ["ws", "os"])
 def test_an_array_of_8x8(dataflow: Any) -> None:
     shape = ArrayShape(8, 8, dataflow)
     jobs = normal(shape, [(8, 8, 8), (3, 9, 10)])
@@ -171,9 +173,10 @@ def broken(kind: type, old: str, new: str) -> type:
     return names[kind.__name__]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "old", "new"),
-    [one if i == 5 else pytest.param(*one, marks=pytest.mark.slow) for i, one in enumerate(MUTANTS)],
+    MUTANTS,
 )
 def test_a_broken_element_is_caught(kind: type, old: str, new: str, monkeypatch: pytest.MonkeyPatch) -> None:
     shape = ArrayShape(2, 3, "ws" if kind is WeightElement else "os")
@@ -200,6 +203,7 @@ def test_a_mismatch_says_what_and_where() -> None:
 # --- what is emitted
 
 
+@pytest.mark.slow
 def test_an_element_and_a_row_are_written_once(tmp_path: Path) -> None:
     done = call(
         "rtl", "emit", "systolic", "--rows", "32", "--columns", "16", "--dataflow", "os", "-o", tmp_path / "a.v"
@@ -252,8 +256,9 @@ def without_body(text: str, module: str) -> str:
     return before + f"module {module} ({ports});\n/* verilator lint_off UNDRIVEN */\nendmodule\n"
 
 
-@pytest.mark.parametrize("rows", [4, pytest.param(128, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("dataflow", ["ws", "os"])
+@pytest.mark.parametrize(
+    ("rows", "dataflow"), [(4, "ws"), *(slow(*one) for one in ((4, "os"), (128, "ws"), (128, "os")))]
+)
 def test_verilator_reads_what_is_emitted(rows: int, dataflow: Any, tmp_path: Path) -> None:
     """The element by itself, the array with elements that are but their ports: whole, one of 128 x 128 takes
     Verilator many minutes and all memory. Yosys writes widths that it minds."""

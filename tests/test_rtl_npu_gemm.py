@@ -21,9 +21,11 @@ from pimloom.rtl.npu import tiles as source
 from pimloom.rtl.npu.shape import ArrayShape
 from pimloom.rtl.npu.tiles import TileSequencer
 from tests.simulators import needs
+from tests.slow import slow
 
 DEPTH = 8
 WS, OS = ArrayShape(4, 4, "ws"), ArrayShape(2, 3, "os")
+SHAPES = [slow(WS), OS]
 
 
 def of_size(m: int, k: int, n: int, overlapped: bool) -> Job:
@@ -43,7 +45,7 @@ def went(shape: ArrayShape) -> tuple[list[Case], list[Went]]:
     return cases, run_gemms(shape, DEPTH, cases, needs("icarus"))[0]
 
 
-@pytest.mark.parametrize("shape", [WS, OS], ids=str)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_gemms_are_those_of_numpy_and_done_when_the_model_says(shape: ArrayShape) -> None:
     cases, found = went(shape)
     assert mismatches(shape, cases, found) == []
@@ -59,7 +61,7 @@ def test_gemms_are_those_of_numpy_and_done_when_the_model_says(shape: ArrayShape
         assert (each.x == total).all()
 
 
-@pytest.mark.parametrize("shape", [WS, OS], ids=str)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_tiles_go_through_two_halves_as_double_buffered_says(shape: ArrayShape) -> None:
     """Operands come as fast as they are taken, a word a clock; the array computes one tile after the other."""
     for case, each in zip(*went(shape), strict=True):
@@ -75,7 +77,7 @@ def test_tiles_go_through_two_halves_as_double_buffered_says(shape: ArrayShape) 
             assert each.done == expected.compute_end_cyc[-1]
 
 
-@pytest.mark.parametrize("shape", [WS, OS], ids=str)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_two_overlapped_tiles_whose_operands_are_there_take_the_cycles_of_a_gemm(shape: ArrayShape) -> None:
     """More than two wait for their halves: an operand is free only when it has passed the whole array."""
     for case, each in list(zip(*went(shape), strict=True))[len(PLAIN) : len(PLAIN) + len(READY)]:
@@ -84,7 +86,7 @@ def test_two_overlapped_tiles_whose_operands_are_there_take_the_cycles_of_a_gemm
 
 
 @pytest.mark.parametrize(
-    "shape", [ArrayShape(3, 4, "ws"), pytest.param(ArrayShape(3, 2, "os"), marks=pytest.mark.slow)], ids=str
+    "shape", [ArrayShape(3, 4, "ws"), slow(ArrayShape(3, 2, "os"))], ids=str
 )
 def test_the_sequencer_tells_every_clock_what_the_model_says(shape: ArrayShape) -> None:
     sizes = draw_sizes(shape, DEPTH, np.random.default_rng(3), 120)
@@ -93,6 +95,7 @@ def test_the_sequencer_tells_every_clock_what_the_model_says(shape: ArrayShape) 
     assert sequence.mismatches(shape, DEPTH, given, run_script(shape, DEPTH, given, needs("icarus"))) == []
 
 
+@pytest.mark.slow
 def test_a_mismatch_of_the_sequencer_says_which_clock() -> None:
     shape = ArrayShape(2, 2, "os")
     given = script(shape, DEPTH, [Size((2, 3, 2), False)])
@@ -122,9 +125,10 @@ MUTANTS = [  # of the sequencer's source
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("dataflow", "old", "new"),
-    [one if i == 0 else pytest.param(*one, marks=pytest.mark.slow) for i, one in enumerate(MUTANTS)],
+    MUTANTS,
 )
 def test_a_broken_sequencer_is_caught(dataflow: Any, old: str, new: str, monkeypatch: pytest.MonkeyPatch) -> None:
     text = inspect.getsource(TileSequencer)

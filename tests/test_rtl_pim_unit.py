@@ -96,6 +96,7 @@ def in_amaranth(unit, scene):
     return np.array(seen).T
 
 
+@pytest.mark.slow
 def test_the_unit_of_pim_gpt_is_pim_math_bit_for_bit():
     gap, unit = distance(PART), PimUnit(PART)
     scene = commands, *_ = random_scene(1, 18_000, gap, UNIT.lanes)

@@ -24,6 +24,7 @@ from tests import streams
 from tests.naive import Outcome
 from tests.simulators import needs
 from tests.sleeping_rules import SLEEPING_IN_GATES
+from tests.slow import slow
 
 COMMANDS = {"gddr6_pim_gpt": 11_000, "hbm2_2000": 9_500, "hbm2_neupims": 11_000}
 SIMULATOR: dict[str, Simulator] = {  # so that both are tried
@@ -31,12 +32,12 @@ SIMULATOR: dict[str, Simulator] = {  # so that both are tried
     "hbm2_2000": "icarus",
     "hbm2_neupims": "verilator",
 }
-SLOW = pytest.param("hbm2_neupims", marks=pytest.mark.slow)
 MOST_CK = 40_000
 SEED = 1  # with which every rule binds; a test says so
 
 
-@pytest.mark.parametrize("part", ["gddr6_pim_gpt", pytest.param("hbm2_2000", marks=pytest.mark.slow), SLOW])
+@pytest.mark.slow
+@pytest.mark.parametrize("part", ["gddr6_pim_gpt", "hbm2_2000", "hbm2_neupims"])
 def test_gates_and_engine_agree_and_every_rule_binds(part):
     (found,) = verify("sequencer", part, simulator=needs(SIMULATOR[part]), commands=COMMANDS[part], seed=SEED)
     assert (found.mismatches, found.first_mismatch) == (0, None)
@@ -82,7 +83,7 @@ def mutants(part: str) -> Iterator[tuple[int, int, Case]]:
                 yield rule, by, cases[number]
 
 
-@pytest.mark.parametrize("part", ["gddr6_pim_gpt", "hbm2_2000", SLOW])
+@pytest.mark.parametrize("part", ["gddr6_pim_gpt", slow("hbm2_2000"), slow("hbm2_neupims")])
 def test_each_rule_off_by_one_in_the_gates_only_is_caught(part):
     found = list(mutants(part))
     assert {rule for rule, by, _ in found if by > 0} == set(range(len(rules_of(part))))
@@ -108,7 +109,7 @@ def beside_or_wide(table: Table) -> list[int]:
     return [i for i, row in rows if row.sibling or min(scope[list(row.before)]) < row.level]
 
 
-@pytest.mark.parametrize(("part", "changed", "number"), [("hbm2_neupims", {}, 7), ("ddr4_3200", {"ranks": 3}, 4)])
+@pytest.mark.parametrize(("part", "changed", "number"), [slow("hbm2_neupims", {}, 7), ("ddr4_3200", {"ranks": 3}, 4)])
 def test_rules_between_siblings_off_by_one_in_the_gates_only_are_caught(part, changed, number):
     """Of ranks, of banks that load one buffer, and of a command on all banks of a group."""
     device = load_part(part).value
@@ -144,7 +145,7 @@ def oracle_cases(machine: str, n: int = 160) -> list[tuple[streams.Case, Outcome
     return found
 
 
-@pytest.mark.parametrize("machine", SIZES)
+@pytest.mark.parametrize("machine", [name if name == "ddr4" else slow(name) for name in SIZES])
 def test_gates_and_oracle_agree_also_on_what_can_never_issue(machine):
     simulator = needs("icarus")
     cases = oracle_cases(machine)
@@ -177,6 +178,7 @@ def test_a_mismatch_is_one_sentence():
     assert sentence.startswith("command 3 (") and sentence.endswith(f") issued at CK {late[3]}, model says {clocks[3]}")
 
 
+@pytest.mark.slow
 def test_a_mismatch_leaves_its_waveform(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("pimloom.rtl.flow.verify.mismatches", lambda *_: (1, "wrong"))

@@ -140,6 +140,7 @@ def test_without_the_library_generic_gates_are_counted(monkeypatch: pytest.Monke
     assert (found.area_um2, found.nand2_equivalents, found.path_ps) == (None, None, None)
 
 
+@pytest.mark.slow
 def test_what_does_not_fit_has_no_clock_rate(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(synth, "ROOM", synth.ROOM | {"dsp": 0})
     assert run("Mac")["Mac"].fmax_mhz is None
@@ -237,6 +238,7 @@ def test_only_what_the_extra_brings_is_excused() -> None:
         raise ModuleNotFoundError("no", name="pimloom.nothing")
 
 
+@pytest.mark.slow
 def test_results_are_kept_as_json(fresh: Path) -> None:
     run("Register")
     kept: list[Mapping[str, object]] = [json.loads(path.read_text()) for path in (fresh / "synth").glob("Register-*")]
