@@ -101,7 +101,7 @@ def memories(draw):
 requests_and_pieces = (st.integers(0, 1 << 32), st.sampled_from([2, 15, 40]), st.integers(2, 60))
 
 
-@settings(max_examples=150)
+@settings(max_examples=70)
 @given(memories(), *requests_and_pieces)
 def test_the_engine_is_the_oracle(memory, seed, n, parts):
     compare(memory, stream(memory, Random(seed), n), min(parts, n))

@@ -39,7 +39,7 @@ def as_lists(result: Issue) -> list[list]:
 
 
 @machines
-@settings(max_examples=350)
+@settings(max_examples=150)
 @given(rng=RANDOMS)
 def test_engine_equals_oracle(machine, rng):
     assert difference(draw_case(rng, machine, 30)) is None

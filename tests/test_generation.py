@@ -18,6 +18,7 @@ from pimloom.systems.devices.npu_pim.serve import serve
 from pimloom.systems.serving.generation import generate
 from pimloom.systems.serving.stepping import Wanted, chunked
 from tests.command import call
+from tests.slow import slow
 
 PHYSICAL = {f"faults.{name}": "false" for name in Faults.__struct_fields__}
 FEW = Wanted(batch=3, prompt=40, generate=6, chunk=64, every=1, tp=1, layers=12, fidelity="physical")
@@ -52,7 +53,7 @@ def alone(system, contexts, new):
     return found.iteration_cyc * found.clock_ps * 1e-12, found.iteration_energy_j
 
 
-@pytest.mark.parametrize("system", ["neupims", "npu_pim", "npu_only"])
+@pytest.mark.parametrize("system", ["npu_only", slow("neupims"), slow("npu_pim")])
 def test_all_is_the_sum_of_its_iterations(system):
     """Chunks of 64 tokens: 40 + 24, 16 + 40; then five iterations of 41 to 45 tokens each."""
     found = ran(system)

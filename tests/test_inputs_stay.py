@@ -16,6 +16,7 @@ from pimloom.arch.files import write_atomic
 from pimloom.arch.inputs import begin
 from pimloom.arch.names import HERE
 from tests.command import call
+from tests.slow import slow
 
 CONFIG = {"model_type": "gpt2", "n_embd": 256, "n_head": 8, "n_layer": 2, "vocab_size": 100}
 SWEEP = """system: pim_gpt
@@ -79,7 +80,7 @@ def spelled(name, how, tmp_path):
     return other
 
 
-@pytest.mark.parametrize("how", ["plain", "dots", "whole", "symlink", "hard link"])
+@pytest.mark.parametrize("how", ["plain", *map(slow, ("dots", "whole")), "symlink", slow("hard link")])
 @pytest.mark.parametrize(("name", "command"), COMMANDS, ids=lambda x: " ".join(x) if isinstance(x, tuple) else x)
 def test_an_input_is_no_output(name, command, how, there):
     before, out = Path(name).read_bytes(), spelled(name, how, there)

@@ -191,7 +191,7 @@ def check_random_program(rng):
     return True
 
 
-@settings(max_examples=300)
+@settings(max_examples=120)
 @given(st.randoms(use_true_random=False))
 def test_random_programs_of_random_parts_in_one_go(rng):
     assume(check_random_program(rng))

@@ -89,6 +89,7 @@ def swapped(line):
     return (above * 512 + low % 32 * 16 + low // 32) * 64
 
 
+@pytest.mark.slow
 def test_the_lines_of_every_block():
     needed("neupims/rules")
     wrap, seen = 5 * 4096**2 * 2 // 4, 0
@@ -106,6 +107,7 @@ def test_the_lines_of_every_block():
     assert seen
 
 
+@pytest.mark.slow
 def test_the_first_commands_of_two_channels():
     """Commands of channels 0 and 1 of off-b64-gml before tick 4,000."""
     expected: dict[int, list[tuple[int, str, int, int]]] = {0: [], 1: []}

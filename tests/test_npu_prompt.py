@@ -17,6 +17,7 @@ from pimloom.arch.system import load_system
 from pimloom.cycle_sim.npu_pim.prompt import Chunk, columns_of, tiles_of
 from pimloom.systems.devices.npu_pim.laid import lay_out
 from pimloom.systems.devices.npu_pim.serve import serve
+from tests.slow import slow
 
 SYSTEMS = ("npu_only", "npu_pim", "neupims")
 
@@ -133,7 +134,7 @@ def test_prompts_beside_decode(system):
     assert with_two.batch == 4
 
 
-@pytest.mark.parametrize("mhz", [500, 1250, 2000])
+@pytest.mark.parametrize("mhz", [1250, slow(500), slow(2000)])
 def test_an_npu_with_a_clock_of_its_own(mhz):
     """Attention, which the arrays bound, takes as much longer as their clock is slower, the rest no more than that."""
     llm = load_llm("gpt2")

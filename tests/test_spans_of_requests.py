@@ -6,6 +6,7 @@ import pytest
 
 import pimloom
 from pimloom.arch.units import S_PER_PS
+from tests.slow import slow
 
 NPUS = ("neupims", "npu_pim", "npu_only", "gpu_a100")
 CARD = "examples/systems/pim_card.yaml"
@@ -57,7 +58,7 @@ def test_of_a_pipeline_the_first_micro_batch_on_the_first_group_is_shown() -> No
     assert names[0].count("qkv") == 12 and names[1].count("qkv") == 6
 
 
-@pytest.mark.parametrize("system", ["pim_gpt", *NPUS, CARD])
+@pytest.mark.parametrize("system", ["pim_gpt", "npu_only", CARD, *(slow(name) for name in NPUS if name != "npu_only")])
 def test_prompts_beside_decode_are_shown_by_themselves(system: str, trace: Path) -> None:
     batch = 1 if system == "pim_gpt" else 4
     found = pimloom.run(system, model="gpt2", requests=trace, batch=batch, chunk=64)

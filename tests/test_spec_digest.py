@@ -16,6 +16,7 @@ from pimloom.sweeping.definition.sweep import Axis
 from pimloom.sweeping.point.evaluate import evaluate
 from pimloom.sweeping.point.shared import base_of
 from tests.command import call
+from tests.slow import slow
 from tests.test_sweep_evaluate import sweep
 
 REQUESTS = "seq_len\n40\n300\n129\n7\n"
@@ -213,7 +214,7 @@ def test_a_switch(here: Path) -> None:
     assert digest(*base, "one.yaml", "--set", "timing.retrain=3 ms") != one
 
 
-@pytest.mark.parametrize("name", ["pim_gpt", "t4", "neupims"])
+@pytest.mark.parametrize("name", ["t4", slow("pim_gpt"), slow("neupims")])
 def test_values_that_decide_are_all_in(name: str) -> None:
     """Whatever value of a system or its part changes, its digest does; descriptions and names of parts are labels."""
     system = load_system(name)

@@ -20,6 +20,7 @@ from pimloom.mappers.geometry import geometry
 from pimloom.mappers.plan import Plan, max_tokens, plan
 from pimloom.workload.need import weights
 from tests import reference_model as ref
+from tests.slow import slow
 
 TOKENS = 1024
 AIM_ROW = {  # every row costs 28 + 16 ns, and nothing is refreshed
@@ -197,7 +198,7 @@ def test_half_of_the_slots_straddle():
     assert found == {768: 512, 1024: 0, 1280: 0, 1536: 0, 1600: 512, 2048: 0}
 
 
-@pytest.mark.parametrize("name", ["gpt2-medium", "gpt2-xl", "gpt3-xl"])
+@pytest.mark.parametrize("name", ["gpt2-medium", slow("gpt2-xl"), slow("gpt3-xl")])
 def test_the_machine_with_refresh(name):
     found, (us, share, hit, *_) = whole_run(name), CLOSED_FORM[name]
     assert found.end_ps / TOKENS / 1e6 == pytest.approx(us, rel=0.001)

@@ -78,6 +78,7 @@ def command(dist, tmp_path_factory) -> Path:
     return home / "bin" / "pimloom"
 
 
+@pytest.mark.slow
 def test_wheel_runs_by_itself(command, tmp_path):
     from pimloom.arch.version import __version__
 
