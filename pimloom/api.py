@@ -58,6 +58,7 @@ def run(
     pp: int | None = ...,
     layers: int | None = ...,
     fidelity: str | None = ...,
+    lm_head: bool | None = ...,
     set: Mapping[str, object] | None = ...,
     seed: int = ...,
 ) -> Any: ...

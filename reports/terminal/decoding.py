@@ -12,6 +12,8 @@ from pimloom.reports.terminal.tables import show_line, show_rows
 from pimloom.systems.devices.npu_pim.served import LayerKind, Served
 from pimloom.systems.serving.decoding import Decoded
 
+NO_PIPELINE_ENERGY = "no energy of a pipeline: what devices take while they wait is not known"
+
 
 def show_served(found: Served, of_energy: str | None = None) -> None:
     """Print stages, operators and energy of an iteration. of_energy: why there is none."""
@@ -27,7 +29,7 @@ def show_served(found: Served, of_energy: str | None = None) -> None:
             f"pipeline of {found.pp} stages of {counted(found.tp, 'device')}, {found.micro_batches} micro-batches, "
             f"whose layers are summed up here; bubble {found.bubble:.1%}"
         )
-        show_line("no energy of a pipeline: what devices take while they wait is not known")
+        show_line(NO_PIPELINE_ENERGY)
     show_line(_legend(plan))
     times = {f"stage {name}": cyc for name, cyc in found.stages_cyc.items()} | found.operators_cyc
     rows = [
@@ -136,12 +138,12 @@ def show_source(source: Mapping[str, Any]) -> None:
     show_line(f"requests of {source['name']}: {source['note']}{placed}{before}")
 
 
-def show_decoded(found: Decoded) -> None:
-    """Print throughput and latencies."""
+def show_decoded(found: Decoded, of_energy: str | None = None) -> None:
+    """Print throughput, latencies and energy. of_energy: why there is none, or what is not in it."""
     show_line(
         f"{found.model} on {found.system}, {found.fidelity}: {counted(found.iterations, 'iteration')} of "
         f"{found.batch_mean:,.1f} requests with contexts of {found.context_mean:,.1f} tokens, "
-        f"tensor parallel over {found.tp}"
+        f"tensor parallel over {found.tp}, {'with' if found.lm_head else 'without'} embedding and LM head"
     )
     show_source(found.workload)
     prompts = "not computed: their keys and values are taken as there" if found.chunk is None else (
@@ -166,3 +168,16 @@ def show_decoded(found: Decoded) -> None:
         f"{counted(found.requests_finished, 'request')} finished; {counted(found.preemptions, 'preemption')}"
         + (f"; {counted(read, 'iteration')} interpolated, not simulated: an approximation" if read else "")
     )
+    _show_joules(found, of_energy)
+
+
+def _show_joules(found: Decoded, of_energy: str | None) -> None:
+    if found.energy_j is None:
+        none = "no energy: the system or its part does not give what it needs"
+        show_line(NO_PIPELINE_ENERGY if found.pp > 1 else of_energy or none)
+        return
+    each = found.energy_per_token_j
+    a_token = "" if each is None else f"; {each / J_PER_MJ:,.3f} mJ per output token"
+    show_line(f"energy {found.energy_j:,.4g} J of all devices in these iterations{a_token}")
+    if of_energy:
+        show_line(of_energy)

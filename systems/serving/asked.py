@@ -19,7 +19,7 @@ from pimloom.mappers.packing import round_robin
 from pimloom.systems.asked import Asked, Progress, Work
 from pimloom.systems.devices.npu_pim.parallel import smallest_batch
 from pimloom.systems.devices.npu_pim.served import Served
-from pimloom.systems.devices.traits import Traits, traits
+from pimloom.systems.devices.traits import Traits, has_outside, traits
 from pimloom.systems.serving.batching import POLICIES
 from pimloom.systems.serving.data_sets import DATA_SETS
 from pimloom.systems.serving.decoding import (
@@ -86,9 +86,11 @@ def batch_work(asked: Asked) -> Work[Served | Decoded]:
         )
     there = _deployment(asked)
     _check_traits(there, asked)
+    listed = _is_list(requests)
+    _check_ends(there, asked, listed)
     if asked.chunk is not None:
         _check_prompts(there, asked)
-    return _list_work(there, asked, Path(requests)) if _is_list(requests) else _workload_work(there, asked, requests)
+    return _list_work(there, asked, Path(requests)) if listed else _workload_work(there, asked, requests)
 
 
 def _deployment(asked: Asked) -> Deployment:
@@ -158,6 +160,20 @@ def _is_list(requests: str) -> bool:
     if requests in DATA_SETS or not path.exists():
         return False
     return not path.is_file() or not is_trace(path)  # a pipe can be read but once
+
+
+def _check_ends(there: Deployment, asked: Asked, listed: bool) -> None:
+    """Raise UserError where embedding, LM head and sampling are asked for, and only layers are simulated."""
+    if not asked.lm_head or has_outside(there.system, None):
+        return
+    unknown = {
+        f"{asked.requests} lists the contexts of one iteration, whose stages are those of the layers; leave --lm-head "
+        "out or give --requests a data set or a trace": listed,
+        f"the stages of a pipeline (--pp {asked.pp}) hold layers only; leave one of the two out": there.pp > 1,
+    }
+    for why, given in unknown.items():
+        if given:
+            raise UserError(f"--lm-head: {why}")
 
 
 def _refuse_many(asked: Asked) -> None:
@@ -234,14 +250,14 @@ def _workload_work(there: Deployment, asked: Asked, requests: str) -> Work[Serve
     policy = asked.policy or POLICIES[0] if there.has.channels and not asked.chunk else None
     devices = (there.tp, there.pp, there.layers, there.fidelity)
     iterations = asked.iterations or (None if asked.chunk and workload.timed else 1)
-    plan = Plan(asked.batch, iterations, asked.every or 1, policy, asked.seed, *devices, asked.chunk)
+    plan = Plan(asked.batch, iterations, asked.every or 1, policy, asked.seed, *devices, asked.chunk, asked.lm_head)
     total = plan.iterations or len(workload.arrival_s)
 
     def run(progress: Progress) -> Served | Decoded:
         batches = list[Any]()
         done, served = decode_iterations(system, llm, workload, plan, lambda n: progress(n, total), batches)
         found: Served | Decoded
-        if plan.iterations != 1 or plan.chunk or not there.has.lists:
+        if plan.iterations != 1 or plan.chunk or plan.outside or not there.has.lists:
             found = summary(system, llm, plan, workload, done, served)
         else:
             whence, digest = described(workload, plan, llm), workload_digest(system, llm, workload, plan)
