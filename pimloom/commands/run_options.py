@@ -35,14 +35,20 @@ LmHead = Annotated[
     bool | None,
     typer.Option(
         LM_HEAD,
-        help="With embedding, LM head and sampling, or without; else as the system has it: composed ones "
-        "with, PIM-GPT by workload.lm_head, others without.",
+        help="With embedding, LM head and sampling, or without; else as the system has it by itself: composed ones "
+        "with, PIM-GPT by workload.lm_head, others without. `compare` leaves them out on all systems unless asked.",
     ),
 ]
 Tokens = Annotated[int, typer.Option(metavar="N", help="Tokens to generate, of each request.")]
 Equal = Annotated[int, typer.Option(metavar="N", help="Equal requests at once.")]
 Devices = Annotated[int, typer.Option(metavar="N", help="Devices that share each layer.")]
-Ends = Annotated[bool, typer.Option(LM_HEAD, help="With embedding, LM head and sampling on every system, or on none.")]
+Ends = Annotated[
+    bool,
+    typer.Option(
+        LM_HEAD,
+        help="With embedding, LM head and sampling on every system, or on none, whatever `run` has on it by itself.",
+    ),
+]
 Check = Annotated[bool, typer.Option("--check", help="Run the legality monitor on every command trace.")]
 Seed = Annotated[int, typer.Option(help="Seed of the requests of a data set; recorded in the result.")]
 

@@ -266,7 +266,16 @@ def _workload_work(there: Deployment, asked: Asked, requests: str) -> Work[Serve
         found.showing(lambda: middle.shown(system, llm, plan))
         return found
 
-    return there.work(run, lambda: _cut_notes(llm, workload))
+    short = asked.iterations is None and workload.timed and not plan.chunk
+    return there.work(run, lambda: [*_cut_notes(llm, workload), *([_one_note(workload)] if short else [])])
+
+
+def _one_note(workload: Workload) -> str:
+    """What a trace comes to without options that say how much of it."""
+    return (
+        f"of {workload.name} one iteration is simulated, and no prompt is computed; --iterations N simulates so many, "
+        "--chunk N all requests with their prompts"
+    )
 
 
 def _cut_notes(llm: LlmSpec, workload: Workload) -> list[str]:

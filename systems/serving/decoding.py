@@ -44,6 +44,7 @@ class Decoded(WithSpans, frozen=True, kw_only=True):
     tp: int
     pp: int
     layers: int
+    model_layers: int
     lm_head: bool
     iterations: int
     simulated_iterations: int
@@ -188,6 +189,7 @@ def summary(
         tp=plan.tp,
         pp=plan.pp,
         layers=plan.layers,
+        model_layers=llm.num_hidden_layers,
         lm_head=has_outside(system, plan.outside),
         iterations=len(done.seconds),
         simulated_iterations=len(served),
@@ -238,4 +240,5 @@ def described(workload: Workload, plan: Plan, llm: LlmSpec) -> dict[str, Any]:
         "seed": plan.seed,
         "warm_up_iterations": warm_up_of(workload),
         "cut_requests": cut_requests(llm, workload),
+        "requests": len(workload.arrival_s) if workload.timed else None,
     }

@@ -45,6 +45,7 @@ class Generated(WithSpans, frozen=True, kw_only=True):
     chunk: int
     tp: int
     layers: int
+    model_layers: int
     latency_s: float
     prompt_s: float
     time_to_first_token_s: float
@@ -144,6 +145,7 @@ def _result(
         chunk=wanted.chunk,
         tp=wanted.tp,
         layers=wanted.layers,
+        model_layers=llm.num_hidden_layers,
         latency_s=latency,
         prompt_s=prompt_s,
         time_to_first_token_s=float(first.mean()),
