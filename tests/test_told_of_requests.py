@@ -65,3 +65,48 @@ def test_a_batch_that_is_kept_alive_has_no_rest() -> None:
 def test_both_commands_say_which_has_the_lm_head() -> None:
     phone = "examples/systems/phone.yaml"
     assert "left out on all systems, also where a run of one has them" in said("compare", f"{phone},gpu_a100")[0]
+
+
+def refused(*arguments: str | Path) -> str:
+    done = call("run", *arguments)
+    assert done.code == 2 and done.err.count("\n") == 1 and not done.out, done
+    return done.err
+
+
+def test_what_is_wrong_with_a_file_or_a_model_comes_before_options(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text("time,prompt,output\n0,5,5\n")
+    asked = ("npu_only", "--model", "gpt2", "--requests", tmp_path / "x.csv")
+    for options in ((), ("--batch", "2"), ("--chunk", "64", "--batch", "2"), ("--policy", "none"), ("--every", "0")):
+        assert "x.csv:1: expected the header seq_len, seq_len,ch_idx or timestamp" in refused(*asked, *options)
+    for options in ((), ("--batch", "2"), ("--policy", "none")):
+        assert "gpt5" in refused("npu_only", "--model", "gpt5", *options)
+
+
+def test_a_default_is_called_one() -> None:
+    npu = ("npu_only", "--model", "gpt2")
+    assert "--prompt 9000 --generate 1024 (the default): gpt2 has positions" in refused(*npu, "--prompt", "9000")
+    assert "--prompt 9000 --generate 7: gpt2" in refused(*npu, "--prompt", "9000", "--generate", "7")
+    assert "pimloom: --generate 2000: gpt2" in refused(*npu, "--generate", "2000")
+    with pytest.raises(pimloom.UserError, match=r"prompt=9000 generate=1024 \(the default\): gpt2"):
+        pimloom.run("npu_only", model="gpt2", prompt=9000)
+    with pytest.raises(pimloom.UserError, match=r"prompt=9000 generate=256 \(the default\): gpt2"):
+        pimloom.compare(["npu_only"], model="gpt2", prompt=9000)
+
+
+def test_counts_may_be_typed_as_1e9() -> None:
+    npu = ("npu_only", "--model", "gpt2")
+    assert "--generate 1000000000: gpt2 has positions for 1,024 tokens" in refused(*npu, "--generate", "1e9")
+    assert "--batch -1: expected at least 1" in refused(*npu, "--generate", "2", "--batch", "-1")
+    for text in ("1.5", "nan", "1e99", "many"):
+        words = f"expected a whole number of at most 2^63 - 1, such as 4096 or 1e6, got {text}"
+        assert words in refused(*npu, "--generate", text)
+    one = ("--model", "gpt2", "--prompt", "1e1", "--generate", "2", "--batch", "1", "--layers", "1e0")
+    assert "prompts of 10 tokens" in " ".join(call("run", "gpu_a100", *one).out.split())
+
+
+def test_causes_that_a_system_cannot_have_are_left_out(trace: Path) -> None:
+    of_pim = {"gwrite", "g_act", "comp", "readres"}
+    for system, there in (("npu_only", False), ("npu_pim", True), ("neupims", True)):
+        found = pimloom.run(system, model="gpt2", requests=trace, batch=2, layers=1)
+        for by_cause in (found.energy_pj_by_cause, found.iteration_energy_by_cause_j):
+            assert of_pim & set(by_cause) == (of_pim if there else set())

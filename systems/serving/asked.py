@@ -31,7 +31,7 @@ from pimloom.systems.serving.decoding import (
     workload_digest,
 )
 from pimloom.systems.serving.machine import Batch, Middle, Plan, serve_list
-from pimloom.systems.serving.requests import read_requests
+from pimloom.systems.serving.requests import check_header, read_requests
 from pimloom.systems.serving.trace_file import is_trace
 from pimloom.systems.serving.workload import KNOWN, Workload, load_workload
 from pimloom.systems.settings import parse_settings
@@ -71,6 +71,8 @@ def kernel_of(systems: Sequence[System]) -> object:
 
 def batch_work(asked: Asked) -> Work[Served | Decoded]:
     """Decode iterations of a batch. Raises UserError."""
+    llm = load_llm(asked.model)  # before options: an unknown model, or a file that is none, is what is wrong first
+    listed = asked.requests is not None and _is_list(asked.requests)
     _check_one_of("--policy", asked.policy or POLICIES[0], POLICIES)
     counts = {"--batch": asked.batch, "--iterations": asked.iterations, "--every": asked.every, "--pp": asked.pp}
     counts |= {"--chunk": asked.chunk}
@@ -84,18 +86,16 @@ def batch_work(asked: Asked) -> Work[Served | Decoded]:
         raise UserError(
             f"--requests: expected a CSV list (seq_len,ch_idx or seq_len), {KNOWN}; or write --prompt P --generate N"
         )
-    there = _deployment(asked)
+    there = _deployment(asked, llm)
     _check_traits(there, asked)
-    listed = _is_list(requests)
     _check_ends(there, asked, listed)
     if asked.chunk is not None:
-        _check_prompts(there, asked)
+        _check_prompts(there, asked, listed)
     return _list_work(there, asked, Path(requests)) if listed else _workload_work(there, asked, requests)
 
 
-def _deployment(asked: Asked) -> Deployment:
-    llm, fidelity = load_llm(asked.model), asked.fidelity or "physical"
-    layers = layers_of(llm, asked.layers)
+def _deployment(asked: Asked, llm: LlmSpec) -> Deployment:
+    fidelity, layers = asked.fidelity or "physical", layers_of(llm, asked.layers)
     system = load_faithful(asked.system, asked.settings, fidelity)
     tp, pp = (1 if devices is None else devices for devices in (asked.tp, asked.pp))
     return Deployment(system, llm, tp, pp, layers, fidelity)
@@ -130,14 +130,14 @@ def _check_traits(there: Deployment, asked: Asked) -> None:
             raise UserError(f"{option}: {there.system.name} is {has.what}, {why}; leave it out")
 
 
-def _check_prompts(there: Deployment, asked: Asked) -> None:
+def _check_prompts(there: Deployment, asked: Asked, listed: bool) -> None:
     """Raise UserError for options that do not go with prompts that are computed beside decode."""
     unknown = {
         f"--every {asked.every}": asked.every is not None and asked.every > 1,
         f"--policy {asked.policy}": asked.policy is not None,
         f"--pp {asked.pp}": there.pp > 1,
         "--fidelity released": there.fidelity == "released",
-        f"--requests {asked.requests}": asked.requests is not None and _is_list(asked.requests),
+        f"--requests {asked.requests}": listed,
     }
     for option, given in unknown.items():
         if given:
@@ -155,11 +155,15 @@ def _check_one_of(option: str, value: str, known: Sequence[str] | dict[str, str]
 
 
 def _is_list(requests: str) -> bool:
-    """Whether the requests are contexts of one iteration, not a workload."""
+    """Whether the requests are contexts of one iteration, not a workload. Raises UserError for a file of neither."""
     path = Path(requests)
     if requests in DATA_SETS or not path.exists():
         return False
-    return not path.is_file() or not is_trace(path)  # a pipe can be read but once
+    if path.is_file():  # a pipe can be read but once
+        if is_trace(path):
+            return False
+        check_header(path)
+    return True
 
 
 def _check_ends(there: Deployment, asked: Asked, listed: bool) -> None:
