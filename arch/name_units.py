@@ -46,3 +46,12 @@ def counted(count: int, word: str) -> str:
     ('1 request', '2,048 tokens')
     """
     return f"{count:,} {word}{'' if count == 1 else 's'}"
+
+
+def some_layers(layers: int, of: int) -> str:
+    """What a title says of results that are of a part of a model's layers; nothing of all of them.
+
+    >>> some_layers(2, 12), some_layers(12, 12)
+    (', 2 of 12 layers', '')
+    """
+    return f", {layers:,} of {counted(of, 'layer')}" if layers < of else ""

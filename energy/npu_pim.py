@@ -18,7 +18,7 @@ from pimloom.arch.table import compile_table
 from pimloom.energy.dram import NEEDED, below_standby, command_mw_ck, pj, row_cycle_mw_ck
 from pimloom.energy.ledger import Ledger
 
-CAUSES = ("activate", "read", "write", "refresh", "gwrite", "g_act", "comp", "readres")  # without PIM too
+CAUSES = ("activate", "read", "write", "refresh", "gwrite", "g_act", "comp", "readres")  # those of the part's commands
 FAR = 0.25  # DDR4, HBM2 and GDDR6 as shipped leave 0.47 of a row cycle or more
 
 
@@ -98,7 +98,9 @@ def memory_pj(
     each: of `command_pj`; commands: how many of each issued, by name, and of those that others repeat; dual: there is a
     second row buffer. `interface` is that of the data pins, 0 where the part gives no energy of a bit.
     """
-    table, found = compile_table(part), dict.fromkeys(CAUSES, 0.0)
+    table = compile_table(part)
+    there = {c.cause for c in table.counted if c.name in each}
+    found = {cause: 0.0 for cause in CAUSES if cause in there}
     for c in table.counted:
         if c.name in each:
             found[c.cause] = found.get(c.cause, 0.0) + each[c.name] * commands.get(c.name, 0)

@@ -58,6 +58,7 @@ def run(
     pp: int | None = ...,
     layers: int | None = ...,
     fidelity: str | None = ...,
+    lm_head: bool | None = ...,
     set: Mapping[str, object] | None = ...,
     seed: int = ...,
 ) -> Any: ...
@@ -92,7 +93,8 @@ def run(
 
     `generate` tokens (1024 if None) of each of `batch` requests behind prompts of `prompt` tokens, on NPUs with or
     without PIM and on rooflines: a `Generated`; prompts go in pieces of `chunk` tokens, of decode each `every`-th
-    iteration is simulated. lm_head: with embedding, LM head and sampling, or without; None: as the system has it.
+    iteration is simulated. lm_head: with embedding, LM head and sampling, or without; None: as the system has it by
+    itself (composed ones with, PIM-GPT by `workload.lm_head`, others without), also with `requests`.
 
     PIM-GPT, and rooflines without options of a batch, run one sequence: `generate` tokens behind a prompt of `prompt`
     tokens; a `Result`. check: run the legality monitor on every command trace; timeline: a Perfetto file of a
@@ -133,7 +135,8 @@ def compare(
 
     systems: names from `pimloom list` or paths to system YAMLs. `batch` requests with prompts of `prompt` tokens, each
     of which generates `generate`; of decode each `every`-th iteration is simulated, the others are interpolated.
-    lm_head: with embedding, LM head and sampling, on every system. html: a folder for a page.
+    lm_head: with embedding, LM head and sampling on every system, or on none, whatever `run` has on it by itself. html:
+    a folder for a page.
     Raises `pimloom.UserError`.
 
     >>> compare(["pim_gpt", "gpu_a100"], model="gpt2", generate=2).first

@@ -14,6 +14,7 @@ from pimloom.answer import Answer
 from pimloom.arch.inputs import begin
 from pimloom.arch.version import __version__
 from pimloom.commands import run_options, trace_options
+from pimloom.commands.counts import count
 from pimloom.commands.output import Json, Quiet, output
 from pimloom.commands.output import answer as give
 from pimloom.failing import say
@@ -186,7 +187,7 @@ def compare(
     chunk: run_options.Pieces = 2048,
     every: Annotated[
         int,
-        typer.Option(metavar="K", help="Simulate each K-th decode iteration, interpolate the others."),
+        typer.Option(metavar="K", parser=count, help="Simulate each K-th decode iteration, interpolate the others."),
     ] = 16,
     tp: run_options.Devices = 1,
     layers: run_options.Layers = None,

@@ -278,6 +278,7 @@ def test_reading_between_two_totals():
     found = [pace(np.array([total // 2, total // 2]), channel) for total in (10, 10, 20, 14, 40, 4)]
     assert found == [100, 100, 400, 100 + 300 * 0.4, 1600, 100]
     assert pace.simulated == [True, False] * 3
+    assert pace.weights == pytest.approx([3.6, 1.4, 1.0], rel=1e-12)
     assert pace(np.array([4, 4, 4]), np.zeros(3, int)) == 144 and pace.simulated[-1]
 
 

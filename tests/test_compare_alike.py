@@ -1,6 +1,7 @@
 """A comparison is of one workload: what counts on one system counts on all, and sentences are true."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,9 @@ def test_all_requests_must_fit_before_the_first_prompt(system: str, tmp_path: Pa
     with pytest.raises(UserError) as error:
         pimloom.run(system, **asked)
     assert "\n" not in str(error.value)
-    row = one(system, **asked)
+    large = tmp_path / "large.yaml"
+    large.write_text(re.sub(r"memory_bytes: \d+", f"memory_bytes: {10**13}", Path("arch/systems/t4.yaml").read_text()))
+    row = pimloom.compare([system, large], **asked).systems[0]
     assert row.reason is not None and row.memory_needed_bytes is None
 
 
@@ -137,7 +140,9 @@ def test_digests_of_comparisons_differ_where_systems_do(tmp_path: Path) -> None:
     )
     (tmp_path / "a.yaml").write_text(text.replace("  prefill: {cache_write: pim, all: npu}\n", ""))
     (tmp_path / "b.yaml").write_text(text.replace("channels: 4", "channels: 1"))
-    found: Any = [pimloom.compare([str(tmp_path / f"{x}.yaml")], model="gpt2-xl", prompt=4, generate=2) for x in "ab"]
+    systems = [[str(tmp_path / f"{x}.yaml"), "t4"] for x in "ab"]
+    found: Any = [pimloom.compare(some, model="gpt2-xl", prompt=4, generate=2) for some in systems]
+    assert all(one.systems[0].reason for one in found)
     assert found[0].spec_digest != found[1].spec_digest
 
 

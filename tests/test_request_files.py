@@ -23,6 +23,8 @@ BAD_TIMES = {
     "nan,5,5\n": "got nan",
     "1e999,5,5\n": ":2: timestamp: expected at most 1e+12 seconds, got 1e999",
     "-1e308,5,5\n1e308,5,5\n": ":2: timestamp: expected at most 1e+12 seconds, got -1e308",
+    "-1,5,5\n0,5,5\n": ":2: timestamp: expected at least 0 seconds, got -1",
+    "-.5,5,5\n": ":2: timestamp: expected at least 0 seconds, got -.5",
     "0x10,5,5\n": "got 0x10",
     "\u0663,5,5\n": "got \u0663",  # an Arabic digit, which float() takes
     "5,5,5\n4,5,5\n": ":3: timestamp: earlier than the line before; expected rising times",
@@ -68,11 +70,11 @@ def test_lists_are_read_strictly(text, tmp_path):
 
 
 def test_numbers_as_people_write_them(tmp_path):
-    """Exponents, a leading or a closing point, spaces, quotes; dates of different zones; -0.5 s is before 0."""
+    """Exponents, a leading or a closing point, spaces, quotes; dates of different zones."""
     path = tmp_path / "t.csv"
-    path.write_text(HEADER + '-.5, 5 ,007\r\n"1.",5,5\r\n1.5e1,5,5\r\n')
+    path.write_text(HEADER + '.5, 5 ,007\r\n"1.",5,5\r\n1.5e1,5,5\r\n')
     arrivals, prompt, output = read_trace(path)
-    assert (arrivals.tolist(), prompt.tolist(), output.tolist()) == ([0, 1.5, 15.5], [5, 5, 5], [7, 5, 5])
+    assert (arrivals.tolist(), prompt.tolist(), output.tolist()) == ([0, 0.5, 14.5], [5, 5, 5], [7, 5, 5])
     path.write_text(HEADER + "2024-01-01,5,5\n2024-01-01T00:00:02Z,5,5\n2024-01-01 02:00:03.5+02:00,5,5\n")
     assert read_trace(path)[0].tolist() == [0, 2, 3.5]
     path.write_text("seq_len,ch_idx\r7,0\r8,3\r")

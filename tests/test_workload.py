@@ -173,6 +173,7 @@ def test_one_iteration_of_a_data_set(tiny):
         "seed": 3,
         "warm_up_iterations": 558,
         "cut_requests": 21376,
+        "requests": None,
     }
 
 

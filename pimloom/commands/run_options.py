@@ -5,24 +5,35 @@ from typing import Annotated
 
 import typer
 
+from pimloom.commands.counts import count
+
 Systems = Annotated[str, typer.Argument(help="System name (see `pimloom list`) or path to a system YAML.")]
 Model = Annotated[str, typer.Option(help="Model name, a Hugging Face config.json, or its folder.")]
-Generate = Annotated[int | None, typer.Option(metavar="N", help="Tokens to generate, of each request; else 1024.")]
+Generate = Annotated[
+    int | None,
+    typer.Option(metavar="N", parser=count, help="Tokens to generate, of each request; else 1024."),
+]
 Prompt = Annotated[
     int | None,
     typer.Option(
-        metavar="P", help="Tokens of a prompt, whose end is the first of those: on PIM-GPT one by one, else at once."
+        metavar="P",
+        parser=count,
+        help="Tokens of a prompt, whose end is the first of those: on PIM-GPT one by one, else at once."
     ),
 ]
 Chunk = Annotated[
     int | None,
     typer.Option(
         metavar="N",
+        parser=count,
         help="Most tokens of prompts in one iteration of a batch; else 2048. With --requests: "
         "compute their prompts beside decode, at most so many tokens in an iteration; else they are taken as there.",
     ),
 ]
-Pieces = Annotated[int, typer.Option(metavar="N", help="Most tokens of prompts in one iteration of a batch.")]
+Pieces = Annotated[
+    int,
+    typer.Option(metavar="N", parser=count, help="Most tokens of prompts in one iteration of a batch."),
+]
 Settings = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a value; may be repeated.")
 ]
@@ -35,14 +46,20 @@ LmHead = Annotated[
     bool | None,
     typer.Option(
         LM_HEAD,
-        help="With embedding, LM head and sampling, or without; else as the system has it: composed ones "
-        "with, PIM-GPT by workload.lm_head, others without.",
+        help="With embedding, LM head and sampling, or without; else as the system has it by itself: composed ones "
+        "with, PIM-GPT by workload.lm_head, others without. `compare` leaves them out on all systems unless asked.",
     ),
 ]
-Tokens = Annotated[int, typer.Option(metavar="N", help="Tokens to generate, of each request.")]
-Equal = Annotated[int, typer.Option(metavar="N", help="Equal requests at once.")]
-Devices = Annotated[int, typer.Option(metavar="N", help="Devices that share each layer.")]
-Ends = Annotated[bool, typer.Option(LM_HEAD, help="With embedding, LM head and sampling on every system, or on none.")]
+Tokens = Annotated[int, typer.Option(metavar="N", parser=count, help="Tokens to generate, of each request.")]
+Equal = Annotated[int, typer.Option(metavar="N", parser=count, help="Equal requests at once.")]
+Devices = Annotated[int, typer.Option(metavar="N", parser=count, help="Devices that share each layer.")]
+Ends = Annotated[
+    bool,
+    typer.Option(
+        LM_HEAD,
+        help="With embedding, LM head and sampling on every system, or on none, whatever `run` has on it by itself.",
+    ),
+]
 Check = Annotated[bool, typer.Option("--check", help="Run the legality monitor on every command trace.")]
 Seed = Annotated[int, typer.Option(help="Seed of the requests of a data set; recorded in the result.")]
 
@@ -54,12 +71,17 @@ Requests = Annotated[
         "timestamp,prompt_tokens,output_tokens, ShareGPT JSON.",
     ),
 ]
-Tp = Annotated[int | None, typer.Option(metavar="N", help="Devices that share each layer of a batch; else 1.")]
+Tp = Annotated[
+    int | None,
+    typer.Option(metavar="N", parser=count, help="Devices that share each layer of a batch; else 1."),
+]
 Pp = Annotated[
-    int | None, typer.Option(metavar="P", help="Pipeline stages of a batch, which share the layers; else 1.")
+    int | None,
+    typer.Option(metavar="P", parser=count, help="Pipeline stages of a batch, which share the layers; else 1."),
 ]
 Layers = Annotated[
-    int | None, typer.Option(metavar="N", help="Layers of an iteration of a batch; else all of the model.")
+    int | None,
+    typer.Option(metavar="N", parser=count, help="Layers of an iteration of a batch; else all of the model."),
 ]
 Fidelity = Annotated[
     str | None,
@@ -67,11 +89,19 @@ Fidelity = Annotated[
 ]
 Batch = Annotated[
     int | None,
-    typer.Option(metavar="N", help="Requests of such a prompt, those of a data set at once, or at most of a trace."),
+    typer.Option(
+        metavar="N",
+        parser=count,
+        help="Requests of such a prompt, those of a data set at once, or at most of a trace.",
+    ),
 ]
-Iterations = Annotated[int | None, typer.Option(metavar="N", help="Decode iterations of a batch; else 1.")]
+Iterations = Annotated[
+    int | None,
+    typer.Option(metavar="N", parser=count, help="Decode iterations of a batch; else 1."),
+]
 Every = Annotated[
-    int | None, typer.Option(metavar="K", help="Simulate each K-th iteration, interpolate the others; else 1.")
+    int | None,
+    typer.Option(metavar="K", parser=count, help="Simulate each K-th iteration, interpolate the others; else 1."),
 ]
 Policy = Annotated[
     str | None, typer.Option(metavar="NAME", help="Channels of a batch: min-load or round-robin; else min-load.")

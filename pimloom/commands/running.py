@@ -113,7 +113,7 @@ def _draw(asked: Asked, file: Path, window: "Window", result: Any) -> None:
 def _batch(asked: Asked) -> Ran:
     """Decode iterations."""
     alone = {"generate": asked.generate, "prompt": asked.prompt, "timeline": asked.timeline}
-    alone |= {"check": asked.check or None, "lm-head": None if asked.lm_head is None else True}
+    alone |= {"check": asked.check or None}
     _refuse(alone, f"{asked.system} decodes a batch", {})
     from pimloom.reports.terminal.decoding import show_decoded, show_served
     from pimloom.systems.serving.asked import batch_work
@@ -121,7 +121,7 @@ def _batch(asked: Asked) -> Ran:
 
     found = worked(lambda: batch_work(asked), {"--json": asked.json}, asked.quiet)
     if isinstance(found, Decoded):
-        return Ran(found, lambda: show_decoded(found))
+        return Ran(found, lambda: show_decoded(found, _energy(asked, found.energy_j)))
     return Ran(found, lambda: show_served(found, _energy(asked, found.iteration_energy_j)))
 
 

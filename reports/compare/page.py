@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pimloom.arch.files import prepare_folder, write_atomic
-from pimloom.arch.name_units import counted
+from pimloom.arch.name_units import counted, some_layers
 from pimloom.arch.units import J_PER_MJ, S_PER_MS
 from pimloom.reports.compare.steps import decode_figure, prompt_figure, trace
 from pimloom.reports.figures import stacked_bars
@@ -48,7 +48,8 @@ def build_page(found: Comparison, shown: Sequence[Shown]) -> Page:
         f"{found.model} on {counted(len(found.systems), 'system')}",
         f"{counted(found.batch, 'request')}, prompts of {counted(found.prompt_tokens, 'token')}, "
         f"{counted(found.generated_tokens, 'token')} generated of each, tensor parallel over {found.tp}, "
-        f"{'with' if found.lm_head else 'without'} embedding and LM head.",
+        f"{'with' if found.lm_head else 'without'} embedding and LM head"
+        f"{some_layers(found.layers, found.model_layers)}.",
         sections,
         _cards(ran),
         {"version": found.version, "digest": found.spec_digest, "every": found.every, "chunk": found.chunk},

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from pimloom.arch.name_units import counted
+from pimloom.arch.name_units import counted, some_layers
 from pimloom.arch.units import GIB, J_PER_MJ, S_PER_MS
 from pimloom.reports.terminal.tables import show_line, show_rows
 from pimloom.systems.devices.boundary import WHOLE
@@ -16,6 +16,7 @@ def show_comparison(found: Comparison, page: Path | None) -> None:
         f"{counted(found.generated_tokens, 'token')} generated of each, tensor parallel over {found.tp}, "
         + ("with" if found.lm_head else "without")
         + " embedding and LM head"
+        + some_layers(found.layers, found.model_layers)
         + (f"; one in {found.every} decode iterations simulated, the others interpolated" if found.every > 1 else "")
     )
     ran = [one for one in found.systems if one.reason is None]

@@ -5,12 +5,16 @@ from typing import Any
 
 from msgspec.structs import asdict
 
-from pimloom.arch.name_units import counted
+from pimloom.arch.name_units import counted, some_layers
 from pimloom.arch.units import J_PER_MJ, J_PER_PJ, J_PER_UJ, S_PER_MS, S_PER_PS, S_PER_US
 from pimloom.mappers.interleave import Stage, stages_of
 from pimloom.reports.terminal.tables import show_line, show_rows
 from pimloom.systems.devices.npu_pim.served import LayerKind, Served
 from pimloom.systems.serving.decoding import Decoded
+
+PROMPTS_ARE_THERE = "prompts: not computed: their keys and values are taken as there"
+NOT_REST = "what comes after is not simulated"
+NO_PIPELINE_ENERGY = "no energy of a pipeline: what devices take while they wait is not known"
 
 
 def show_served(found: Served, of_energy: str | None = None) -> None:
@@ -18,16 +22,21 @@ def show_served(found: Served, of_energy: str | None = None) -> None:
     plan = stages_of(found.stages_cyc)
     if found.workload is not None:
         show_source(found.workload)
+        show_line(PROMPTS_ARE_THERE)
+        if requests := found.workload["requests"]:
+            there = f"with {found.batch:,} of {counted(requests, 'request')} in it"
+            show_line(f"simulated: 1 iteration, {there}; {NOT_REST}")
     show_line(
         f"{found.model} on {found.system}, {found.fidelity}: {counted(found.batch, 'request')} of "
         f"{counted(found.tokens, 'token')} in all, tensor parallel over {found.tp}"
+        f"{some_layers(found.layers, found.model_layers)}"
     )
     if found.pp > 1:
         show_line(
             f"pipeline of {found.pp} stages of {counted(found.tp, 'device')}, {found.micro_batches} micro-batches, "
             f"whose layers are summed up here; bubble {found.bubble:.1%}"
         )
-        show_line("no energy of a pipeline: what devices take while they wait is not known")
+        show_line(NO_PIPELINE_ENERGY)
     show_line(_legend(plan))
     times = {f"stage {name}": cyc for name, cyc in found.stages_cyc.items()} | found.operators_cyc
     rows = [
@@ -136,18 +145,22 @@ def show_source(source: Mapping[str, Any]) -> None:
     show_line(f"requests of {source['name']}: {source['note']}{placed}{before}")
 
 
-def show_decoded(found: Decoded) -> None:
-    """Print throughput and latencies."""
+def show_decoded(found: Decoded, of_energy: str | None = None) -> None:
+    """Print throughput, latencies and energy. of_energy: why there is none, or what is not in it."""
     show_line(
         f"{found.model} on {found.system}, {found.fidelity}: {counted(found.iterations, 'iteration')} of "
         f"{found.batch_mean:,.1f} requests with contexts of {found.context_mean:,.1f} tokens, "
-        f"tensor parallel over {found.tp}"
+        f"tensor parallel over {found.tp}, {'with' if found.lm_head else 'without'} embedding and LM head"
+        f"{some_layers(found.layers, found.model_layers)}"
     )
     show_source(found.workload)
-    prompts = "not computed: their keys and values are taken as there" if found.chunk is None else (
-        f"computed beside decode, at most {found.chunk:,} tokens in an iteration"
-    )
-    show_line(f"prompts: {prompts}")
+    if found.chunk is None:
+        show_line(PROMPTS_ARE_THERE)
+    else:
+        show_line(f"prompts: computed beside decode, at most {found.chunk:,} tokens in an iteration")
+    if (requests := found.workload["requests"]) and (ended := found.requests_finished) < requests:
+        so_far = counted(found.iterations, "iteration")
+        show_line(f"simulated: {so_far}, in which {ended:,} of {counted(requests, 'request')} end; {NOT_REST}")
     times = {
         "time per output token": found.token_time_s,
         "from arrival to the batch": found.wait_s,
@@ -166,3 +179,16 @@ def show_decoded(found: Decoded) -> None:
         f"{counted(found.requests_finished, 'request')} finished; {counted(found.preemptions, 'preemption')}"
         + (f"; {counted(read, 'iteration')} interpolated, not simulated: an approximation" if read else "")
     )
+    _show_joules(found, of_energy)
+
+
+def _show_joules(found: Decoded, of_energy: str | None) -> None:
+    if found.energy_j is None:
+        none = "no energy: the system or its part does not give what it needs"
+        show_line(NO_PIPELINE_ENERGY if found.pp > 1 else of_energy or none)
+        return
+    each = found.energy_per_token_j
+    a_token = "" if each is None else f"; {each / J_PER_MJ:,.3f} mJ per output token"
+    show_line(f"energy {found.energy_j:,.4g} J of all devices in these iterations{a_token}")
+    if of_energy:
+        show_line(of_energy)

@@ -1,6 +1,6 @@
 """Times and energy of equal requests from their prompts on."""
 
-from pimloom.arch.name_units import counted
+from pimloom.arch.name_units import counted, some_layers
 from pimloom.arch.units import J_PER_MJ, S_PER_MS, S_PER_US
 from pimloom.reports.terminal.tables import show_line
 from pimloom.systems.serving.generation import Generated
@@ -12,6 +12,7 @@ def show_generated(found: Generated, of_energy: str | None = None) -> None:
         f"{found.model} on {found.system}, {found.fidelity}: {counted(found.batch, 'request')}, prompts of "
         f"{counted(found.prompt_tokens, 'token')}, {counted(found.generated_tokens, 'token')} generated of each, "
         f"tensor parallel over {found.tp}, {'with' if found.lm_head else 'without'} embedding and LM head"
+        f"{some_layers(found.layers, found.model_layers)}"
     )
     first, last = found.time_to_first_token_s / S_PER_MS, found.time_to_first_token_max_s / S_PER_MS
     show_line(f"time to first token {first:,.3f} ms on average, {last:,.3f} ms at most")

@@ -19,7 +19,7 @@ from pimloom.mappers.packing import round_robin
 from pimloom.systems.asked import Asked, Progress, Work
 from pimloom.systems.devices.npu_pim.parallel import smallest_batch
 from pimloom.systems.devices.npu_pim.served import Served
-from pimloom.systems.devices.traits import Traits, traits
+from pimloom.systems.devices.traits import Traits, has_outside, traits
 from pimloom.systems.serving.batching import POLICIES
 from pimloom.systems.serving.data_sets import DATA_SETS
 from pimloom.systems.serving.decoding import (
@@ -31,7 +31,7 @@ from pimloom.systems.serving.decoding import (
     workload_digest,
 )
 from pimloom.systems.serving.machine import Batch, Middle, Plan, serve_list
-from pimloom.systems.serving.requests import read_requests
+from pimloom.systems.serving.requests import check_header, read_requests
 from pimloom.systems.serving.trace_file import is_trace
 from pimloom.systems.serving.workload import KNOWN, Workload, load_workload
 from pimloom.systems.settings import parse_settings
@@ -71,6 +71,8 @@ def kernel_of(systems: Sequence[System]) -> object:
 
 def batch_work(asked: Asked) -> Work[Served | Decoded]:
     """Decode iterations of a batch. Raises UserError."""
+    llm = load_llm(asked.model)  # before options: an unknown model, or a file that is none, is what is wrong first
+    listed = asked.requests is not None and _is_list(asked.requests)
     _check_one_of("--policy", asked.policy or POLICIES[0], POLICIES)
     counts = {"--batch": asked.batch, "--iterations": asked.iterations, "--every": asked.every, "--pp": asked.pp}
     counts |= {"--chunk": asked.chunk}
@@ -84,16 +86,16 @@ def batch_work(asked: Asked) -> Work[Served | Decoded]:
         raise UserError(
             f"--requests: expected a CSV list (seq_len,ch_idx or seq_len), {KNOWN}; or write --prompt P --generate N"
         )
-    there = _deployment(asked)
+    there = _deployment(asked, llm)
     _check_traits(there, asked)
+    _check_ends(there, asked, listed)
     if asked.chunk is not None:
-        _check_prompts(there, asked)
-    return _list_work(there, asked, Path(requests)) if _is_list(requests) else _workload_work(there, asked, requests)
+        _check_prompts(there, asked, listed)
+    return _list_work(there, asked, Path(requests)) if listed else _workload_work(there, asked, requests)
 
 
-def _deployment(asked: Asked) -> Deployment:
-    llm, fidelity = load_llm(asked.model), asked.fidelity or "physical"
-    layers = layers_of(llm, asked.layers)
+def _deployment(asked: Asked, llm: LlmSpec) -> Deployment:
+    fidelity, layers = asked.fidelity or "physical", layers_of(llm, asked.layers)
     system = load_faithful(asked.system, asked.settings, fidelity)
     tp, pp = (1 if devices is None else devices for devices in (asked.tp, asked.pp))
     return Deployment(system, llm, tp, pp, layers, fidelity)
@@ -128,14 +130,14 @@ def _check_traits(there: Deployment, asked: Asked) -> None:
             raise UserError(f"{option}: {there.system.name} is {has.what}, {why}; leave it out")
 
 
-def _check_prompts(there: Deployment, asked: Asked) -> None:
+def _check_prompts(there: Deployment, asked: Asked, listed: bool) -> None:
     """Raise UserError for options that do not go with prompts that are computed beside decode."""
     unknown = {
         f"--every {asked.every}": asked.every is not None and asked.every > 1,
         f"--policy {asked.policy}": asked.policy is not None,
         f"--pp {asked.pp}": there.pp > 1,
         "--fidelity released": there.fidelity == "released",
-        f"--requests {asked.requests}": asked.requests is not None and _is_list(asked.requests),
+        f"--requests {asked.requests}": listed,
     }
     for option, given in unknown.items():
         if given:
@@ -153,11 +155,29 @@ def _check_one_of(option: str, value: str, known: Sequence[str] | dict[str, str]
 
 
 def _is_list(requests: str) -> bool:
-    """Whether the requests are contexts of one iteration, not a workload."""
+    """Whether the requests are contexts of one iteration, not a workload. Raises UserError for a file of neither."""
     path = Path(requests)
     if requests in DATA_SETS or not path.exists():
         return False
-    return not path.is_file() or not is_trace(path)  # a pipe can be read but once
+    if path.is_file():  # a pipe can be read but once
+        if is_trace(path):
+            return False
+        check_header(path)
+    return True
+
+
+def _check_ends(there: Deployment, asked: Asked, listed: bool) -> None:
+    """Raise UserError where embedding, LM head and sampling are asked for, and only layers are simulated."""
+    if not asked.lm_head or has_outside(there.system, None):
+        return
+    unknown = {
+        f"{asked.requests} lists the contexts of one iteration, whose stages are those of the layers; leave --lm-head "
+        "out or give --requests a data set or a trace": listed,
+        f"the stages of a pipeline (--pp {asked.pp}) hold layers only; leave one of the two out": there.pp > 1,
+    }
+    for why, given in unknown.items():
+        if given:
+            raise UserError(f"--lm-head: {why}")
 
 
 def _refuse_many(asked: Asked) -> None:
@@ -234,14 +254,14 @@ def _workload_work(there: Deployment, asked: Asked, requests: str) -> Work[Serve
     policy = asked.policy or POLICIES[0] if there.has.channels and not asked.chunk else None
     devices = (there.tp, there.pp, there.layers, there.fidelity)
     iterations = asked.iterations or (None if asked.chunk and workload.timed else 1)
-    plan = Plan(asked.batch, iterations, asked.every or 1, policy, asked.seed, *devices, asked.chunk)
+    plan = Plan(asked.batch, iterations, asked.every or 1, policy, asked.seed, *devices, asked.chunk, asked.lm_head)
     total = plan.iterations or len(workload.arrival_s)
 
     def run(progress: Progress) -> Served | Decoded:
         batches = list[Any]()
         done, served = decode_iterations(system, llm, workload, plan, lambda n: progress(n, total), batches)
         found: Served | Decoded
-        if plan.iterations != 1 or plan.chunk or not there.has.lists:
+        if plan.iterations != 1 or plan.chunk or plan.outside or not there.has.lists:
             found = summary(system, llm, plan, workload, done, served)
         else:
             whence, digest = described(workload, plan, llm), workload_digest(system, llm, workload, plan)
@@ -250,7 +270,16 @@ def _workload_work(there: Deployment, asked: Asked, requests: str) -> Work[Serve
         found.showing(lambda: middle.shown(system, llm, plan))
         return found
 
-    return there.work(run, lambda: _cut_notes(llm, workload))
+    short = asked.iterations is None and workload.timed and not plan.chunk
+    return there.work(run, lambda: [*_cut_notes(llm, workload), *([_one_note(workload)] if short else [])])
+
+
+def _one_note(workload: Workload) -> str:
+    """What a trace comes to without options that say how much of it."""
+    return (
+        f"of {workload.name} one iteration is simulated, and no prompt is computed; --iterations N simulates so many, "
+        "--chunk N all requests with their prompts"
+    )
 
 
 def _cut_notes(llm: LlmSpec, workload: Workload) -> list[str]:

@@ -30,7 +30,10 @@ from pimloom.workload.shard import Shard
 if TYPE_CHECKING:
     import pandas
 
-LAYERS = "Times, energies and memory are of the decoder layers: embedding, LM head and sampling are left out."
+LAYERS = (
+    "Times, energies and memory are of the decoder layers: embedding, LM head and sampling are left out on all "
+    "systems, also where a run of one has them by itself."
+)
 WITH = "Times, energies and memory are of the whole model: embedding, LM head and sampling are in them."
 MOSTLY = 0.5  # of a phase's time: what takes less does not bound it
 
@@ -87,11 +90,12 @@ class Comparison(Viewed, msgspec.Struct, frozen=True, kw_only=True, dict=True):
     chunk: int
     tp: int
     layers: int
+    model_layers: int
     every: int
     boundary: list[str]
     systems: list[Compared]
     notes: list[str]
-    first: str | None
+    first: str
     why: str
     spec_digest: str
     version: str
@@ -118,7 +122,7 @@ def compare(
     wanted: Wanted,
     progress: Progress = lambda done, total: None,
 ) -> tuple[Comparison, list[Shown]]:
-    """Run the workload on each system. systems: what loads each. Raises UserError for a workload that none could run;
+    """Run the workload on each system. systems: what loads each. Raises UserError for a workload that none can run;
     what one system cannot is its reason."""
     check(llm, wanted)
     found: list[Compared] = []
@@ -140,6 +144,9 @@ def compare(
             continue
         found.append(one)
         shown.append(drawn)
+    if not shown:
+        others = f", nor can the {len(found) - 1} others" if len(found) > 2 else ", nor can the other one"
+        raise UserError(f"{names[0]} cannot run it: {found[0].reason}{others if len(found) > 1 else ''}")
     ran = sorted((one for one in found if one.latency_s is not None), key=lambda one: one.latency_s or 0.0)
     compared = Comparison(
         model=llm.name,
@@ -150,11 +157,12 @@ def compare(
         chunk=wanted.chunk,
         tp=wanted.tp,
         layers=wanted.layers,
+        model_layers=llm.num_hidden_layers,
         every=wanted.every,
         boundary=[part for part in PARTS if part != "links" or wanted.tp > 1 or _linked(found)],
         systems=found,
         notes=notes(loaded, wanted, found),
-        first=ran[0].system if ran else None,
+        first=ran[0].system,
         why=why(ran, [one.name for one in loaded if wanted.tp > 1 and traits(one.kind).sending]),
         spec_digest=digest([system.digest for system in loaded], llm.decisive(), wanted.decisive()),
         version=__version__,
@@ -231,8 +239,6 @@ def _phase(steps: Sequence[tuple[Run, float]]) -> Phase | None:
 def why(ran: Sequence[Compared], sending_free: Sequence[str] = ()) -> str:
     """Why the first of the systems that ran, the fastest first, is the first: where it gains on the next one.
     sending_free: systems whose devices send one another something in no time."""
-    if not ran:
-        return "No system can run this workload."
     first = ran[0]
     if len(ran) == 1:
         return f"Only {first.system} can run this workload."

@@ -1,9 +1,9 @@
 """Many decode iterations on a machine: continuous batching whose iterations are simulated."""
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from math import ceil
+from math import ceil, fsum
 from typing import Any, TypeVar
 
 import numpy as np
@@ -13,10 +13,13 @@ from pimloom.arch.llm import LlmSpec
 from pimloom.arch.name_units import counted
 from pimloom.arch.system import System, spec_digest
 from pimloom.arch.version import __version__
+from pimloom.systems.devices.npu_pim.served import Served
+from pimloom.systems.devices.run import Run, total_j
 from pimloom.systems.devices.shown import WithSpans
+from pimloom.systems.devices.traits import has_outside
 from pimloom.systems.serving.batching import POLICIES, Rules, Step, decode
 from pimloom.systems.serving.data_sets import DATA_SETS
-from pimloom.systems.serving.machine import Batch, Pieces, Plan, Stepped, machine_of
+from pimloom.systems.serving.machine import Batch, Pieces, Plan, machine_of
 from pimloom.systems.serving.outcome import Batched, Spread
 from pimloom.systems.serving.workload import Workload
 
@@ -26,7 +29,9 @@ WARM_UP_OUTPUTS = 10  # mean outputs of iterations before those that count [assu
 
 
 class Decoded(WithSpans, frozen=True, kw_only=True):
-    """Many decode iterations; fields as in CONVENTIONS.md. spans: the simulated iteration in the middle; where prompts
+    """Many decode iterations; fields as in CONVENTIONS.md. lm_head: whether embedding, LM head and sampling are in
+    times, energies and memory. Energies are of all `tp` devices, without the time in which no request is there; None
+    where the system or its part gives none. spans: the simulated iteration in the middle; where prompts
     are computed of those with a prompt in it (`phase` prefill) and of those without (decode)."""
 
     of_prompts = "an iteration with a prompt"
@@ -39,6 +44,8 @@ class Decoded(WithSpans, frozen=True, kw_only=True):
     tp: int
     pp: int
     layers: int
+    model_layers: int
+    lm_head: bool
     iterations: int
     simulated_iterations: int
     every: int
@@ -51,6 +58,9 @@ class Decoded(WithSpans, frozen=True, kw_only=True):
     time_to_first_token_s: Spread | None
     wait_s: Spread | None
     latency_s: Spread | None
+    energy_j: float | None
+    energy_per_token_j: float | None
+    energy_by_cause_j: dict[str, float] | None
     requests_finished: int
     preemptions: int
     iteration_batch: list[int]
@@ -164,9 +174,12 @@ def warm_up_of(workload: Workload) -> int:
 
 
 def summary(
-    system: System, llm: LlmSpec, plan: Plan, workload: Workload, done: Batched, served: Sequence[Stepped]
+    system: System, llm: LlmSpec, plan: Plan, workload: Workload, done: Batched, served: Sequence[Served | Run]
 ) -> Decoded:
     """All of it in the result's fields."""
+    by_cause = total_j([(_device_j(one), plan.tp * n) for one, n in zip(served, done.weights, strict=True)])
+    joules = None if by_cause is None else fsum(by_cause.values())
+    came = int(done.came.sum())
     return Decoded(
         system=system.name,
         model=llm.name,
@@ -176,6 +189,8 @@ def summary(
         tp=plan.tp,
         pp=plan.pp,
         layers=plan.layers,
+        model_layers=llm.num_hidden_layers,
+        lm_head=has_outside(system, plan.outside),
         iterations=len(done.seconds),
         simulated_iterations=len(served),
         every=plan.every,
@@ -188,6 +203,9 @@ def summary(
         time_to_first_token_s=done.time_to_first_token_s if plan.chunk and workload.timed else None,
         wait_s=done.wait_s if workload.timed else None,
         latency_s=done.latency_s,
+        energy_j=joules,
+        energy_per_token_j=joules / came if joules is not None and came else None,
+        energy_by_cause_j=by_cause,
         requests_finished=int(np.isfinite(done.end_s).sum()),
         preemptions=done.preemptions,
         iteration_batch=done.batch.tolist(),
@@ -198,13 +216,17 @@ def summary(
     )
 
 
+def _device_j(one: Served | Run) -> Mapping[str, float] | None:
+    """Energy of an iteration by cause, of one device."""
+    return one.iteration_energy_by_cause_j if isinstance(one, Served) else one.device_j
+
+
 def workload_digest(system: System, llm: LlmSpec, workload: Workload, plan: Plan) -> str:
     """Digest of everything that decides the iterations of a workload; its name and note do not.
 
     The seed does where it draws who comes next: requests that come at times of their own are taken as they come.
     """
-    asked = {name: value for name, value in plan._asdict().items() if name != "chunk" or value}
-    asked |= {"seed": None if workload.timed else plan.seed, "timed": workload.timed}
+    asked = plan.decisive(system) | {"seed": None if workload.timed else plan.seed, "timed": workload.timed}
     requests = (workload.arrival_s, workload.prompt_tokens, workload.output_tokens)
     return spec_digest(system, llm, requests=[column.tolist() for column in requests], **asked)
 
@@ -218,4 +240,5 @@ def described(workload: Workload, plan: Plan, llm: LlmSpec) -> dict[str, Any]:
         "seed": plan.seed,
         "warm_up_iterations": warm_up_of(workload),
         "cut_requests": cut_requests(llm, workload),
+        "requests": len(workload.arrival_s) if workload.timed else None,
     }

@@ -12,10 +12,11 @@ from pimloom.systems.devices.shown import Shown
 from pimloom.systems.devices.traits import traits
 from pimloom.systems.serving.asked import kernel_of, layers_of, load_faithful
 from pimloom.systems.serving.comparing import Comparison, compare
-from pimloom.systems.serving.generation import Generated, generate
+from pimloom.systems.serving.generation import Generated, check, generate
 from pimloom.systems.serving.stepping import CHUNK, Wanted
 
 GENERATED = 1024  # tokens, if none are asked for
+COMPARED = 256  # tokens of a comparison, if none are asked for
 MANY, FEWER = 32, 16  # decode iterations that are worth a word, and what to ask for instead: as `compare` has it
 
 
@@ -37,6 +38,7 @@ def generation_work(asked: Asked) -> Work[Generated]:
         fidelity=fidelity,
         outside=asked.lm_head,
     )
+    check(llm, wanted, GENERATED if asked.generate is None else None)
     said = None if traits(system.spec.kind).sequence == "alone" else _many(wanted)
     return Work(f"{llm.name} on {system.name}", kernel_of([system]), partial(generate, system, llm, wanted), long=said)
 
@@ -62,6 +64,7 @@ def comparison_work(
         raise UserError(f"systems: {twice[0]} is named twice; name it once")
     llm = load_llm(model)
     wanted = Wanted(layers=layers_of(llm, layers), fidelity="physical", outside=lm_head, **equal)
+    check(llm, wanted, COMPARED)
     kernel = kernel_of([load_system(name) for name in systems])
     loads = [partial(load_faithful, name, None, "physical") for name in systems]
     title = f"{llm.name} on {len(systems)} systems"

@@ -45,6 +45,7 @@ class Generated(WithSpans, frozen=True, kw_only=True):
     chunk: int
     tp: int
     layers: int
+    model_layers: int
     latency_s: float
     prompt_s: float
     time_to_first_token_s: float
@@ -105,7 +106,8 @@ def generated(steps: Simulated, system: System, llm: LlmSpec, wanted: Wanted) ->
     return found
 
 
-def check(llm: LlmSpec, wanted: Wanted) -> None:
+def check(llm: LlmSpec, wanted: Wanted, default: int | None = None) -> None:
+    """Raise UserError for what no system can run. default: what `generate` is where nobody asks for another."""
     for name, least in (("batch", 1), ("prompt", 0), ("generate", 1), ("chunk", 1), ("every", 1)):
         if getattr(wanted, name) < least:
             raise UserError(f"--{name} {getattr(wanted, name)}: expected at least {least}")
@@ -113,8 +115,10 @@ def check(llm: LlmSpec, wanted: Wanted) -> None:
         raise UserError(f"--batch {wanted.batch}: expected at most {MOST_REQUESTS}")
     most = llm.max_position_embeddings
     if longest(wanted) > most:  # the last token is not put in again
+        prompt = f"--prompt {wanted.prompt} " * bool(wanted.prompt)
+        by_default = " (the default)" * (wanted.generate == default)
         raise UserError(
-            f"--prompt {wanted.prompt} --generate {wanted.generate}: {llm.name} has positions for {most:,} tokens; "
+            f"{prompt}--generate {wanted.generate}{by_default}: {llm.name} has positions for {most:,} tokens; "
             "take fewer"
         )
 
@@ -144,6 +148,7 @@ def _result(
         chunk=wanted.chunk,
         tp=wanted.tp,
         layers=wanted.layers,
+        model_layers=llm.num_hidden_layers,
         latency_s=latency,
         prompt_s=prompt_s,
         time_to_first_token_s=float(first.mean()),

@@ -1,7 +1,7 @@
 """What decodes a batch: an NPU with or without PIM, or a GPU at its roofline."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from pimloom.systems.devices.npu_pim.served import Served
 from pimloom.systems.devices.npu_pim.share import REMEDY, first_row, shard_of, tokens_that_fit, weight_bytes
 from pimloom.systems.devices.run import Run
 from pimloom.systems.devices.shown import Shown, few
-from pimloom.systems.devices.traits import traits
+from pimloom.systems.devices.traits import has_outside, traits
 from pimloom.workload.batch import Batch as Steps
 
 
@@ -28,7 +28,8 @@ class Plan(NamedTuple):
     of the model on `pp` groups of `tp` devices.
 
     policy: of `batching.POLICIES`, None where there is nothing to choose; every: see `pace.Pace`; seed:
-    of the rows that replace requests that end; chunk: most tokens of an iteration where prompts are computed, too.
+    of the rows that replace requests that end; chunk: most tokens of an iteration where prompts are computed, too;
+    outside: with embedding, LM head and sampling, None: as the system has it by itself.
     """
 
     batch: int
@@ -41,6 +42,19 @@ class Plan(NamedTuple):
     layers: int
     fidelity: str
     chunk: int | None = None
+    outside: bool | None = None
+
+    @property
+    def share(self) -> Share:
+        """What a device has of the model."""
+        return Share(self.tp, self.layers, self.fidelity, outside=self.outside)
+
+    def decisive(self, system: System) -> dict[str, Any]:
+        """What decides the iterations on a system, by name: what it does anyhow is not asked of it."""
+        asked = {name: value for name, value in self._asdict().items() if name != "chunk" or value}
+        if self.outside is None or self.outside == has_outside(system, None):
+            del asked["outside"]
+        return asked
 
 
 class Batch(NamedTuple):
@@ -48,6 +62,10 @@ class Batch(NamedTuple):
 
     tokens: np.ndarray
     channel: np.ndarray | None = None
+
+    def on(self, device: Device) -> Run:
+        """What it takes on a device. Raises UserError."""
+        return _in_channels(device, Steps.decode(self.tokens.tolist()), self.channel)
 
 
 class Pieces(NamedTuple):
@@ -58,15 +76,11 @@ class Pieces(NamedTuple):
 
     def on(self, device: Device) -> Run:
         """What it takes on a device. Raises UserError."""
-        return device.step(self.steps, self.channel) if isinstance(device, NpuDevice) else device.step(self.steps)
+        return _in_channels(device, self.steps, self.channel)
 
 
-class Stepped(Protocol):
-    """What an iteration took."""
-
-    @property
-    def time_s(self) -> float:
-        """Time of all layers."""
+def _in_channels(device: Device, steps: Steps, channel: np.ndarray | None) -> Run:
+    return device.step(steps, channel) if isinstance(device, NpuDevice) else device.step(steps)
 
 
 class Machine(NamedTuple):
@@ -80,29 +94,27 @@ class Machine(NamedTuple):
 
 
 def machine_of(system: System, llm: LlmSpec, plan: Plan) -> Machine:
-    """The machine of a system: that of its kind, whose iterations are `Served`, else, and where prompts are computed, a
-    device, whose iterations are `Run`. Raises UserError if it cannot decode such batches."""
-    made = {"npu_pim": _npu, "roofline": _gpu}.get(system.spec.kind, _device)
-    if not plan.chunk:
-        return made(system, llm, plan)
+    """The machine of a system: that of its kind, whose iterations are `Served`, else, and where prompts are computed or
+    it is asked for more than layers, a device, whose iterations are `Run`. Raises UserError if it cannot decode such
+    batches."""
+    if not plan.chunk and not plan.outside:
+        return {"npu_pim": _npu, "roofline": _gpu}.get(system.spec.kind, _device)(system, llm, plan)
     device = _device(system, llm, plan)
-    if system.spec.kind == "npu_pim" and system.spec.dram.row_buffers != "none":  # each cache lies in one channel
-        return _npu(system, llm, plan)._replace(simulate=device.simulate)
+    if system.spec.kind == "npu_pim" and (not plan.chunk or system.spec.dram.row_buffers != "none"):
+        return _npu(system, llm, plan)._replace(simulate=device.simulate)  # each cache lies in one channel
     return device
 
 
 def _device(system: System, llm: LlmSpec, plan: Plan) -> Machine:
     """Any device; a token's cache may lie anywhere."""
-    device = device_of(system, llm, Share(plan.tp, plan.layers, plan.fidelity))
+    device = device_of(system, llm, plan.share)
     if device.most_requests is not None and plan.batch > device.most_requests:
         most = counted(device.most_requests, "request")
         raise UserError(f"--batch {plan.batch}: {system.name} runs at most {most} at once")
     tokens = device.capacity().tokens
 
     def step(batch: Batch | Pieces) -> Run:
-        if isinstance(batch, Pieces):
-            return batch.on(device).without_spans()
-        return device.step(Steps.decode(batch.tokens.tolist())).without_spans()
+        return batch.on(device).without_spans()
 
     return Machine(
         step,
@@ -114,12 +126,9 @@ def _device(system: System, llm: LlmSpec, plan: Plan) -> Machine:
 
 def step_of(system: System, llm: LlmSpec, plan: Plan, batch: Batch | Pieces) -> Run:
     """An iteration with its spans, as it runs on devices of its own. Raises UserError."""
-    share = Share(plan.tp, plan.layers, plan.fidelity)
-    if isinstance(batch, Pieces):
-        return batch.on(device_of(system, llm, share))
-    if traits(system.spec.kind).channels:
-        return decode_in_channels(system, llm, share, plan.pp, *batch)
-    return device_of(system, llm, share).step(Steps.decode(batch.tokens.tolist()))
+    if traits(system.spec.kind).channels and isinstance(batch, Batch) and not plan.outside:
+        return decode_in_channels(system, llm, plan.share, plan.pp, *batch)
+    return batch.on(device_of(system, llm, plan.share))
 
 
 class Middle(NamedTuple):
@@ -139,7 +148,7 @@ class Middle(NamedTuple):
         """Both with their spans. Raises UserError."""
         prefill = None
         if self.prefill:
-            device = device_of(system, llm, Share(plan.tp, plan.layers, plan.fidelity))
+            device = device_of(system, llm, plan.share)
             prefill = self.prefill._replace(steps=few(device, self.prefill.steps)).on(device)
         return Shown(system.name, prefill, step_of(system, llm, plan, self.decode) if self.decode else None)
 
@@ -167,7 +176,8 @@ def _gpu(system: System, llm: LlmSpec, plan: Plan) -> Machine:
 
 def _npu(system: System, llm: LlmSpec, plan: Plan) -> Machine:
     """Groups of NPUs."""
-    shard, part = shard_of(system, llm, plan.tp), system.part
+    ends = bool(plan.outside)
+    shard, part = shard_of(system, llm, plan.tp, ends=ends), system.part
     hardware = shard.system
     assert part is not None
     check_pipeline(plan.pp, plan.layers)
@@ -176,7 +186,7 @@ def _npu(system: System, llm: LlmSpec, plan: Plan) -> Machine:
     bits, fit = hardware.npu.element_bits, None
     if hardware.dram.row_buffers == "none" or shard.rules.weights_take_rows:
         stages = stage_ranges(plan.layers, plan.pp)
-        fit = min(tokens_that_fit(llm, plan.tp, stage, bits, there) for stage in stages)
+        fit = min(tokens_that_fit(llm, plan.tp, stage, bits, there, ends=ends) for stage in stages)
     if first >= rows or fit == 0:
         raise _full(llm, plan, layers, bits, there)
 
@@ -186,7 +196,7 @@ def _npu(system: System, llm: LlmSpec, plan: Plan) -> Machine:
 
     def room() -> CacheRoom:  # pages as large as `serve` makes them; a compressed cache is none of heads
         if llm.kv_lora_rank:
-            return KvTokens(tokens_that_fit(llm, plan.tp, layers, bits, there))
+            return KvTokens(tokens_that_fit(llm, plan.tp, layers, bits, there, ends=ends))
         return KvPages(shard.shape, hardware.dram.channels, first, rows, allotted=True, most_tokens=fit)
 
     return Machine(simulate, room, estimate_of(shard, channel_of(system)))
@@ -194,9 +204,11 @@ def _npu(system: System, llm: LlmSpec, plan: Plan) -> Machine:
 
 def _full(llm: LlmSpec, plan: Plan, layers: range, element_bits: int, there: int) -> UserError:
     """What to say where weights leave no room for caches."""
-    need, devices = weight_bytes(llm, plan.tp, layers, element_bits), plan.tp * plan.pp
+    ends = bool(plan.outside)
+    need, devices = weight_bytes(llm, plan.tp, layers, element_bits, ends=ends), plan.tp * plan.pp
     where = f"each of {devices} devices" if devices > 1 else "a device"
+    more = ", embedding and LM head" if ends else ""
     return UserError(
-        f"{llm.name}: the weights of {len(layers)} layers need {need:,} bytes on {where}, there are {there:,}: "
-        f"no cache fits beside them; {REMEDY}"
+        f"{llm.name}: the weights of {counted(len(layers), 'layer')}{more} need {need:,} bytes on {where}, "
+        f"there are {there:,}: no cache fits beside them; {REMEDY}"
     )

@@ -77,6 +77,8 @@ def _time(text: str, place: str, before: Sequence[Time]) -> Time:
         raise UserError(f"{place}: expected {' or '.join(kinds)}, got {short(text) or 'nothing'}")
     if not abs(found.seconds) <= LATEST_S:
         raise UserError(f"{place}: expected at most {LATEST_S:.0e} seconds, got {short(text)}")
+    if not found.dated and found.seconds < 0:
+        raise UserError(f"{place}: expected at least 0 seconds, got {short(text)}")
     if before and found.dated != before[0].dated:
         raise UserError(f"{place}: expected {kinds[before[0].dated]} as in the lines before, got {short(text)}")
     if before and found.seconds < before[-1].seconds:

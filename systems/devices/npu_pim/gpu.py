@@ -59,6 +59,7 @@ def serve_gpu(
         tokens=context,
         tp=tp,
         layers=layers,
+        model_layers=llm.num_hidden_layers,
         clock_ps=PS_PER_NS,
         stages_cyc=stages,
         operators_cyc=sums([kind.operators_cyc for kind in kinds]),

@@ -130,6 +130,7 @@ def served_of(found: Iteration, system: System, *, fidelity: str, spec_digest: s
         tokens=laid.tokens,
         tp=tp,
         layers=found.layers,
+        model_layers=shard.llm.num_hidden_layers,
         clock_ps=clock_ps,
         stages_cyc=sums([one.stages for one in each]),
         operators_cyc=sums([one.operators for one in each]),

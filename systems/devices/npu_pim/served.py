@@ -47,7 +47,8 @@ class Served(WithSpans, frozen=True, kw_only=True):
     tp, one behind the other; see `parallel`. bubble: share of their time without a micro-batch. workload: where the
     requests of a data set or a trace came from. layer_kinds: where layers differ, each kind of them; stages_cyc,
     operators_cyc, total_cyc, commands, memory_requests and energy_pj_by_cause are then sums over these. spans: of the
-    iteration; with pp > 1 of its first micro-batch on the first group.
+    iteration; with pp > 1 of its first micro-batch on the first group. model_layers: of the whole model, of which
+    `layers` are in the iteration.
     """
 
     system: str
@@ -57,6 +58,7 @@ class Served(WithSpans, frozen=True, kw_only=True):
     tokens: int
     tp: int
     layers: int
+    model_layers: int
     clock_ps: int
     stages_cyc: dict[str, int]
     operators_cyc: dict[str, int]
