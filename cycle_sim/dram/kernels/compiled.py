@@ -1,5 +1,6 @@
 """How the kernels are compiled: several files, cached as one."""
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ def _stamp(file: Path) -> tuple[str, int, int]:
     return file.name, file.stat().st_mtime_ns, file.stat().st_size
 
 
+@cache
 def _stamps(folder: Path) -> tuple[tuple[str, int, int], ...]:
     return tuple(_stamp(file) for file in sorted(folder.rglob("*.py")))
 
