@@ -106,6 +106,18 @@ def test_parts_of_a_time_are_bars_with_shares_and_units():
     assert names[: shown + 1] == [*cut[:shown], f"{len(steps) - shown} others"]
 
 
+def test_spreads_of_times_are_fields_and_no_shares():
+    """A mean and a 99th percentile do not add up to anything; operators and stages do."""
+    html = RESULTS["Decoded"]()._repr_html_()
+    shown = Balanced(html).texts
+    assert {"token_time_s.mean", "token_time_s.p50", "token_time_s.p99"} <= set(shown)
+    assert "token_time_s [s]" not in shown and html.count(" %)") == 0
+    served = Balanced(RESULTS["Served"]()._repr_html_()).texts
+    assert {"stages_cyc [cycles]", "operators_cyc [cycles]"} <= set(served)
+    parts = {"energy_by_cause_j": {"mac": 1.0}, "worst_s": {"first": 1.0, "second": 2.0}}
+    assert page("", parts, None).count("<svg") == 1
+
+
 def test_what_a_timeline_shows_of_requests_and_of_steps_that_cannot_run(tmp_path):
     """With prompts beside decode it is an iteration with a prompt; without steps there is all but the drawing."""
     trace = tmp_path / "trace.csv"
