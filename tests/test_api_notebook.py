@@ -163,7 +163,7 @@ def layers(each: dict[str, int], times: int = 4) -> Run:
 
 
 def test_a_timeline_shows_a_whole_layer_of_each_system():
-    """Of operators that come twice in a layer, many times, or in some layers only; with many spans, and beside others."""
+    """Of operators that come twice in a layer or many times, with many spans, and beside others."""
     plain, heads = layers({"norm": 2, "qkv": 1, "o": 1, "ffn": 1}), layers({"qkv": 1, "score": 4000, "o": 1, "ffn": 1})
     assert until_ps([plain]) == 10 + 100 and until_ps([heads]) == 10 + 40_030
     assert until_ps([plain, heads]) == until_ps([heads, plain]) == 10 + 40_030

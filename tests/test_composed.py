@@ -104,7 +104,7 @@ def test_what_crosses_the_link(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("how", ["concurrent", "{heads: pipelined}"])
 @pytest.mark.parametrize("context", [0, 40])
-def test_what_attends_elsewhere_does_not_wait_until_the_cache_is_written(how: str, context: int, tmp_path: Path) -> None:
+def test_what_attends_elsewhere_does_not_wait_for_writes_to_the_cache(how: str, context: int, tmp_path: Path) -> None:
     """The host has made the keys of new tokens itself; those before them were written in earlier steps."""
     path = toy(tmp_path, ("overlap: serial", f"overlap: {how}"))
     spans = run(path, Batch.prefill([32], [context]), layers=1).spans
