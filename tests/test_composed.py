@@ -262,13 +262,19 @@ def test_every_key_decides_or_is_refused(tmp_path: Path) -> None:
          "units.pim.at: PIM of card (neupims) is simulated beside arrays of the same memory only"),
         ([("overlap: serial", "overlap: {experts: co-processed}")], "no phase names two units for experts"),
         ([("prefill: {cache_write: pim, all: cpu}", "prefil: {all: cpu}")], "unknown key 'prefil'"),
+        ([("kind: composed", "kind: compsed")], "composed, got compsed; nearest: composed"),
+        ([("kind: composed\n", "")], "missing key 'kind' (expected one of pim, roofline, npu_pim, composed)"),
+        ([("type: gemv", "type: gemvv")], "type: expected one of arrays, gemv, roofline, got gemvv; nearest: gem"),
+        ([("type: gemv, ", "")], "units.pim: missing key 'type' (expected one of arrays, gemv, roofline)"),
+        ([("at: bank", "at: bnak")], "got bnak; nearest: bank"),
+        ([("overlap: serial", "overlap: serail")], "got serail; nearest: serial"),
     ],
 )  # fmt: skip
 def test_what_is_refused(changes: list[tuple[str, str]], said: str, tmp_path: Path) -> None:
     with pytest.raises(UserError) as caught:
         run(toy(tmp_path, *changes), Batch.decode([9]))
     assert said in str(caught.value) and "\n" not in str(caught.value)
-    assert re.match(r"\S+/toy\.yaml:\d+: at \$\.\w+", str(caught.value))
+    assert re.match(r"\S+/toy\.yaml:\d+: at \$(\.\w+|: missing)", str(caught.value))
 
 
 def test_what_does_not_fit(tmp_path: Path) -> None:
