@@ -145,7 +145,7 @@ WRONG = [
     (pimloom.run, RUN, {"tp": 2}, "tp=2: pim_gpt runs one sequence at a time; leave it out"),
     (pimloom.run, RUN, {"window": "0:5"}, "window=0:5: belongs to timeline=FILE; name one"),
     (pimloom.run, BATCH, {"generate": 1024}, "generate=1024: gpu_a100 decodes a batch; leave it out"),
-    (pimloom.run, BATCH, {"check": True}, "check: gpu_a100 decodes a batch; leave it out"),
+    (pimloom.run, BATCH, {"check": True}, "check: checks the commands of one sequence on PIM, such as pim_gpt; leave it out"),
     (pimloom.run, BATCH, {"tp": 0}, "tp=0: expected a divisor of the 32 heads"),
     (pimloom.run, BATCH, {"policy": 3}, "policy: expected a text or a path, got 3"),
     (pimloom.run, {"system": "neupims", "model": "gpt2"}, {}, "requests: expected a CSV list"),

@@ -191,7 +191,7 @@ BAD: list[tuple[tuple[str, ...], str]] = [
     ((*RUN, "--timeline", "folder"), "--timeline folder: is a folder; name a file in it"),
     ((*RUN, "--timeline", "none/t.json"), "--timeline none/t.json: there is no folder none; make it first"),
     ((*RUN, "--timeline", "t.json", "--json", "t.json"), "--timeline t.json: is the file of --json too; name another"),
-    (("run", "t4", "--model", "gpt2", "--timeline", "t.json"), "t4 is a roofline: it issues no commands to trace"),
+    (("run", "t4", "--model", "gpt2", "--timeline", "t.json"), "t4 is a roofline: it issues no commands to draw"),
     *(
         ((*RUN, "--timeline", "t.json", "--window", w), WINDOW)
         for w in ("5", "5:1", "-1:5", "a:b", "0:nan", "0:1e99999999", "")

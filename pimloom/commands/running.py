@@ -23,6 +23,15 @@ Found = TypeVar("Found")
 
 WINDOW = "0:20"
 OUT = "leave it out"
+COMMANDS = "of one sequence on PIM, such as pim_gpt"
+ELSEWHERE = {  # options that only some kinds of systems or runs have: which, and what to write instead
+    "timeline": (f"draws the commands {COMMANDS}", "`pimloom compare {system} --html DIR` draws operators"),
+    "check": (f"checks the commands {COMMANDS}", OUT),
+    "policy": ("places the requests of --requests in the channels of an NPU", OUT),
+    "pp": ("makes a pipeline for --requests on an NPU", "write --tp N, or leave it out"),
+    "iterations": ("counts iterations of --requests", "write --generate N"),
+    "lm-head": ("goes with --prompt P --generate N; --requests are of the layers only", OUT),
+}
 SEQUENCE = "write --prompt P --generate N instead, for one sequence"
 
 
@@ -114,6 +123,7 @@ def _batch(asked: Asked) -> Ran:
     """Decode iterations."""
     alone = {"generate": asked.generate, "prompt": asked.prompt, "timeline": asked.timeline}
     alone |= {"check": asked.check or None, "lm-head": None if asked.lm_head is None else True}
+    _refuse_elsewhere(alone, asked.system)
     _refuse(alone, f"{asked.system} decodes a batch", {})
     from pimloom.reports.terminal.decoding import show_decoded, show_served
     from pimloom.systems.serving.asked import batch_work
@@ -138,7 +148,7 @@ def _generation(asked: Asked) -> Ran:
     """Equal requests from their prompts on."""
     other = {"iterations": asked.iterations, "policy": asked.policy, "timeline": asked.timeline}
     other |= {"check": asked.check or None, "pp": None if asked.pp == 1 else asked.pp}
-    _refuse(other, f"{asked.system} takes equal requests from their prompts on", {})
+    _refuse_elsewhere(other, asked.system)
     from pimloom.reports.terminal.generation import show_generated
     from pimloom.systems.serving.equal_asked import generation_work
 
@@ -150,8 +160,19 @@ def _refuse(options: Mapping[str, Any], why: str, instead: Mapping[str, str]) ->
     """Raise UserError for the first of the options that is given."""
     for option, value in options.items():
         if value is not None:
-            named = f"--{option}" if value is True else f"--{option} {value}"
-            raise UserError(f"{named}: {why}; {instead.get(option, OUT)}")
+            raise UserError(f"{_named(option, value)}: {why}; {instead.get(option, OUT)}")
+
+
+def _refuse_elsewhere(options: Mapping[str, Any], system: str) -> None:
+    """Raise UserError for the first of the options that other systems, or other runs, have."""
+    for option, value in options.items():
+        if value is not None and option in ELSEWHERE:
+            has, instead = ELSEWHERE[option]
+            raise UserError(f"{_named(option, value)}: {has}; {instead.format(system=system)}")
+
+
+def _named(option: str, value: object) -> str:
+    return f"--{option}" if value is True else f"--{option} {value}"
 
 
 def run_compare(
