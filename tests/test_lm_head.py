@@ -147,8 +147,8 @@ def test_tables_must_fit(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (("neupims", "--requests", "alpaca", "--batch", "4", "--lm-head"), "--lm-head: goes with --prompt P --generate N"),
-        (("neupims", "--requests", "alpaca", "--batch", "4", "--no-lm-head"), "--lm-head: goes with --prompt P --generate N"),
+        (("neupims", "--requests", "alpaca", "--batch", "4", "--lm-head"), "--lm-head: goes with --prompt P"),
+        (("neupims", "--requests", "alpaca", "--batch", "4", "--no-lm-head"), "--lm-head: goes with --prompt P"),
         (("neupims", "--generate", "2", "--batch", "4", "--fidelity", "released", "--lm-head"), "--fidelity released"),
     ],
 )

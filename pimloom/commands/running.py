@@ -24,12 +24,15 @@ Found = TypeVar("Found")
 WINDOW = "0:20"
 OUT = "leave it out"
 COMMANDS = "of one sequence on PIM, such as pim_gpt"
+LENGTHS = "does not go with --requests, which have lengths of their own"
 ELSEWHERE = {  # options that only some kinds of systems or runs have: which, and what to write instead
     "timeline": (f"draws the commands {COMMANDS}", "`pimloom compare {system} --html DIR` draws operators"),
     "check": (f"checks the commands {COMMANDS}", OUT),
     "policy": ("places the requests of --requests in the channels of an NPU", OUT),
     "pp": ("makes a pipeline for --requests on an NPU", "write --tp N, or leave it out"),
     "iterations": ("counts iterations of --requests", "write --generate N"),
+    "prompt": (LENGTHS, "leave one of the two out"),
+    "generate": (LENGTHS, "leave one of the two out"),
     "lm-head": ("goes with --prompt P --generate N; --requests are of the layers only", OUT),
 }
 SEQUENCE = "write --prompt P --generate N instead, for one sequence"
@@ -124,7 +127,6 @@ def _batch(asked: Asked) -> Ran:
     alone = {"generate": asked.generate, "prompt": asked.prompt, "timeline": asked.timeline}
     alone |= {"check": asked.check or None, "lm-head": None if asked.lm_head is None else True}
     _refuse_elsewhere(alone, asked.system)
-    _refuse(alone, f"{asked.system} decodes a batch", {})
     from pimloom.reports.terminal.decoding import show_decoded, show_served
     from pimloom.systems.serving.asked import batch_work
     from pimloom.systems.serving.decoding import Decoded
@@ -164,9 +166,9 @@ def _refuse(options: Mapping[str, Any], why: str, instead: Mapping[str, str]) ->
 
 
 def _refuse_elsewhere(options: Mapping[str, Any], system: str) -> None:
-    """Raise UserError for the first of the options that other systems, or other runs, have."""
+    """Raise UserError for the first of the options, which other systems or other runs have."""
     for option, value in options.items():
-        if value is not None and option in ELSEWHERE:
+        if value is not None:
             has, instead = ELSEWHERE[option]
             raise UserError(f"{_named(option, value)}: {has}; {instead.format(system=system)}")
 
