@@ -52,13 +52,13 @@ def worked(prepare: Callable[[], Work[Found]], written: Files, quiet: bool, read
     work = prepare()
     check_outputs(written, read)
     with progress_bar(work.title, quiet, work.kernel) as progress:
-        found = work.run(progress if quiet or not work.long else _announced(work.long, progress))
+        found = work.run(progress if quiet or not work.long else announced(work.long, progress))
     for said in () if quiet else work.notes():
         print(f"pimloom: note: {said}", file=sys.stderr)
     return found
 
 
-def _announced(said: str, progress: Progress) -> Progress:
+def announced(said: str, progress: Progress) -> Progress:
     """Say it with the first step that is done: what is refused is refused without it."""
     left = [said]
 
