@@ -102,9 +102,9 @@ def mfu(
 
 def _say_positions(search: "Search") -> None:
     """Where training takes more tokens than the model has positions for."""
-    name, seen, trained = search.model.name, search.model.max_position_embeddings, search.training.recipe.sequence_tokens
+    seen, trained = search.model.max_position_embeddings, search.training.recipe.sequence_tokens
     if trained > seen:
-        print(f"pimloom: note: {name} has positions for {seen} tokens; {trained} are used", file=sys.stderr)
+        print(f"pimloom: note: {search.model.name} has positions for {seen} tokens; {trained} are used", file=sys.stderr)
 
 
 def _chunks(schedule: Schedules, interleave: int | None) -> int:
