@@ -104,7 +104,8 @@ def _say_positions(search: "Search") -> None:
     """Where training takes more tokens than the model has positions for."""
     seen, trained = search.model.max_position_embeddings, search.training.recipe.sequence_tokens
     if trained > seen:
-        print(f"pimloom: note: {search.model.name} has positions for {seen} tokens; {trained} are used", file=sys.stderr)
+        name = search.model.name
+        print(f"pimloom: note: {name} has positions for {seen} tokens; {trained} are used", file=sys.stderr)
 
 
 def _chunks(schedule: Schedules, interleave: int | None) -> int:
