@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, cast
 import msgspec
 from msgspec.structs import replace
 
+from pimloom.arch.choice import choice
 from pimloom.arch.composition import (
     UNITS,
     ComposedSystem,
@@ -91,12 +92,8 @@ def _typed(document: Document) -> type[ComposedSystem]:
         if not keys & {"part", "gb_s"}:
             document.fail(f"memories.{name}", "expected part and channels, or gb_s and bytes")
         memories[name] = PartMemory if "part" in keys else PlainMemory
-    for name, unit in _mapping(tree, "units").items():
-        said = unit.get("type") if isinstance(unit, dict) else None
-        if said not in UNITS:
-            place = f"units.{name}.type" if isinstance(unit, dict) and "type" in unit else f"units.{name}"
-            document.fail(place, f"expected a type, one of {', '.join(UNITS)}, got {said}")
-        units[name] = UNITS[said]
+    for name in _mapping(tree, "units"):
+        units[name] = UNITS[choice(document, f"units.{name}", "type", list(UNITS))]
     types = [("memories", _struct_of("Memories", memories)), ("units", _struct_of("Units", units))]
     typed = msgspec.defstruct("Composition", types, bases=(ComposedSystem,), frozen=True, forbid_unknown_fields=True,
                              kw_only=True)  # fmt: skip

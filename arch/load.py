@@ -4,7 +4,7 @@ import copy
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, reduce
 from operator import getitem
@@ -15,6 +15,7 @@ from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
 import msgspec
 import msgspec.inspect as kinds
 
+from pimloom.arch.choice import choice
 from pimloom.arch.document import LARGEST_BYTES, Document, Source, nearest, read_text, short, steps_of
 from pimloom.arch.error import UserError
 
@@ -153,6 +154,11 @@ def tree_of(sheet: Sheet) -> Any:
     return _parsed(sheet).tree
 
 
+def choice_of(sheet: Sheet, key: str, known: Sequence[str]) -> str:
+    """The value of a key at the top of a text, which is one of `known`. Raises UserError."""
+    return choice(_parsed(sheet), "", key, known)
+
+
 def _explain(document: Document, type_: type, message: str) -> NoReturn:
     """Raise msgspec's message as ours: with the place's line, the keys there are, the words as written."""
     said, place = _pinned(document.tree, type_, message)
@@ -165,7 +171,8 @@ def _explain(document: Document, type_: type, message: str) -> NoReturn:
         written = f"{place}.{match[1]}" if place else match[1]
         document.fail(place, f"unknown key {match[1]!r}, {remedy}", line_of=written)
     if said.startswith(("Expected ", "Invalid ")):
-        said = f"expected {_describe(kind)}, got {document.shown[place]}"
+        shown = document.shown[place]
+        said = f"expected {_describe(kind)}, got {shown}{nearest(shown, _words(kind))}"
     document.fail(place, " ".join(said.split()))
 
 
@@ -239,6 +246,18 @@ def _keys(kind: kinds.Type | None) -> list[str]:
             return _keys(type_)
         case kinds.StructType(fields=fields):
             return [f.encode_name for f in fields]
+    return []
+
+
+def _words(kind: kinds.Type | None) -> list[str]:
+    """The texts that may stand there, where they are few."""
+    match kind:
+        case kinds.UnionType(types=types):
+            return [word for t in types for word in _words(t)]
+        case kinds.Metadata(type=type_):
+            return _words(type_)
+        case kinds.LiteralType(values=values):
+            return [word for word in values if isinstance(word, str)]
     return []
 
 

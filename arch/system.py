@@ -16,7 +16,7 @@ from pimloom.arch.composition_load import part_places as places_of_parts
 from pimloom.arch.document import NEAREST, SET, nearest
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec
-from pimloom.arch.load import Loaded, Sheet, Source, load_sheet, read_sheet, tree_of
+from pimloom.arch.load import Loaded, Sheet, Source, choice_of, load_sheet, read_sheet, tree_of
 from pimloom.arch.names import HERE as HERE
 from pimloom.arch.names import find as find
 from pimloom.arch.names import find_optics as find_optics
@@ -227,11 +227,7 @@ def resolve(sheet: Sheet, overrides: Mapping[str, str], part: Callable[[str], Sh
 
 def kind_of(sheet: Sheet) -> str:
     """The kind of a system. Raises UserError if there is none such."""
-    tree = tree_of(sheet)
-    kind = tree.get("kind") if isinstance(tree, dict) else None
-    if kind not in KINDS:
-        raise UserError(f"{sheet.path}: at $.kind: expected one of {', '.join(KINDS)}, got {kind}")
-    return str(kind)
+    return choice_of(sheet, "kind", KINDS)
 
 
 def below_dram(error: UserError, tree: dict[str, Any]) -> UserError:

@@ -42,8 +42,8 @@ def explain(field: str | None = None) -> "Answer":
 def report(study: str, *, out: str | Path | None = None, **options: Any) -> "Answer":
     """Run a study and write its report; `page` is its index.html. Minutes; `pimloom report STUDY --help` has `options`.
 
-    out: a folder, else reports/out/STUDY. A hard gate that does not hold is no error: all is written, `holds` is False
-    and `complaint` says which.
+    out: a folder, else reports/out/STUDY in the current one. A hard gate that does not hold is no error: all is
+    written, `holds` is False and `complaint` says which.
     """
     from pimloom.commands.report import check_study, make_report, read_option
     from pimloom.reports.studies import studies

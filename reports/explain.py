@@ -8,6 +8,10 @@ from typing import Any, NamedTuple
 import msgspec
 
 from pimloom.arch.composition import (
+    ALL,
+    KINDS,
+    PARTS,
+    PHASES,
     ArraysUnit,
     ComposedSystem,
     GemvUnit,
@@ -45,6 +49,7 @@ from pimloom.reports.explain_result import result_fields
 from pimloom.reports.explain_standard import standards
 
 FOLDERS: Mapping[type, str] = {Part: "parts", Optics: "parts", Policy: "controllers", Training: "gpus"}
+NAMED = ("memories", "units", "links")  # below these a composed system has names of its own
 
 
 class Value(NamedTuple):
@@ -67,18 +72,40 @@ class Explanation(NamedTuple):
 
 def explain(field: str) -> Explanation:
     """Explain a dotted field such as `dram.timing.tCCD_L` or `npu.clock_mhz`. Raises UserError with near names."""
-    meanings = all_fields()
-    if field not in meanings:
-        near = nearest(field, [*meanings, *result_fields()])
+    meanings, listed_as = all_fields(), general(field)
+    if listed_as not in meanings:
+        near = nearest(field, [*meanings, *result_fields(), *_runs()])
         listed = "`pimloom explain` lists those of systems, CONVENTIONS.md those of results"
         raise UserError(f"no field {field!r}{near}; {listed}")
-    return Explanation(field, meanings[field], _values(field), _rules(field))
+    return Explanation(field, meanings[listed_as], _values(listed_as), _rules(field))
+
+
+def general(field: str) -> str:
+    """A field of a composed system as it is listed: NAME for the name of its own, and one entry for what runs where.
+
+    >>> general("units.pim.lanes"), general("runs.decode.gemm"), general("npu.clock_mhz")
+    ('units.NAME.lanes', 'runs', 'npu.clock_mhz')
+    """
+    head, *rest = field.split(".")
+    if head in NAMED and rest:
+        return ".".join([head, "NAME", *rest[1:]])
+    return head if field in _runs() else field
+
+
+def _runs() -> list[str]:
+    """All keys below `runs`."""
+    return [f"runs.{phase}.{kind}" for phase in PHASES for kind in (*KINDS, *PARTS, ALL)]
 
 
 def fields_below(prefix: str) -> dict[str, str]:
     """The fields whose names go on after `prefix` and a dot, with their meanings."""
-    begins = prefix.rstrip(".") + "."
-    return {name: meaning for name, meaning in all_fields().items() if name.startswith(begins)}
+    asked = prefix.rstrip(".")
+    begins = general(asked) + "."
+    return {
+        f"{asked}.{name.removeprefix(begins)}": meaning
+        for name, meaning in all_fields().items()
+        if name.startswith(begins)
+    }
 
 
 @lru_cache(maxsize=1)

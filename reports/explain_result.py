@@ -24,9 +24,16 @@ def explain_result(field: str) -> ResultField | None:
     """A field of a result, or a key of one that is an object (`energy_by_cause_j.mac`); None if no result has it."""
     if field in result_fields():
         return result_fields()[field]
-    name, _, key = field.partition(".")
-    said = [row.said for row in _table_rows() if name in row.names and row.is_object(name) and key in row.keys]
-    return ResultField(field, unit_of_name(field), said) if said else None
+    name, _, below = field.partition(".")
+    keys = set(below.split("."))
+    said = [row.said for row in _table_rows() if name in row.names and row.is_object(name) and keys <= _keys(row)]
+    return ResultField(field, unit_of_name(field) or unit_of_name(name), said) if said else None
+
+
+def _keys(row: "Row") -> set[str]:
+    """Keys that a row names, and those of the rows that it refers to."""
+    rows = [row, *(other for other in _table_rows() if set(row.like) & set(other.names))]
+    return {key for each in rows for key in each.keys}
 
 
 @lru_cache(maxsize=1)
@@ -59,6 +66,11 @@ class Row(NamedTuple):
     def keys(self) -> list[str]:
         """All names in the meaning, lists of names too."""
         return [name for some in re.findall(r"`([^`]+)`", self.meaning) for name in some.split(", ")]
+
+    @property
+    def like(self) -> list[str]:
+        """Fields whose keys these have, too."""
+        return re.findall(r"as in `(\w+)`", self.meaning)
 
     def is_object(self, name: str) -> bool:
         """Whether a field is an object: types are one for each field, or one for all of them."""

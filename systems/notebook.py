@@ -11,6 +11,7 @@ MOST_ROWS = 20
 MOST_BARS = 12
 LONGEST_TEXT = 80
 DRAWN = ("s", "cycles", "ps", "J", "pJ")  # units of the parts that are drawn as bars
+WHOLES = ("stages_cyc", "operators_cyc")  # beside names with `_by_`: what their parts add up to means something
 NAME_PX, BAR_PX, VALUE_PX, LINE_PX = 190, 260, 190, 18
 FILL = "#6f8fd0"  # reads on white and on black
 CELL = "text-align:{};padding:1px 8px;white-space:nowrap"
@@ -67,8 +68,8 @@ def _flat(about: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]
     for key, value in about.items():
         name = f"{above}{key}"
         if isinstance(value, Mapping):
-            drawn = unit_of_name(name) in DRAWN and value and all(_is_number(each) for each in value.values())
-            if drawn:
+            numbers = bool(value) and all(_is_number(each) for each in value.values())
+            if numbers and unit_of_name(name) in DRAWN and ("_by_" in key or key in WHOLES):
                 yield name, value
             else:
                 yield from _flat(value, f"{name}.")

@@ -144,8 +144,8 @@ WRONG = [
     (pimloom.run, RUN, {"requests": "alpaca"}, "batch: expected how many requests are kept alive, as requests=alpaca"),
     (pimloom.run, RUN, {"tp": 2}, "tp=2: pim_gpt runs one sequence at a time; leave it out"),
     (pimloom.run, RUN, {"window": "0:5"}, "window=0:5: belongs to timeline=FILE; name one"),
-    (pimloom.run, BATCH, {"generate": 1024}, "generate=1024: gpu_a100 decodes a batch; leave it out"),
-    (pimloom.run, BATCH, {"check": True}, "check: gpu_a100 decodes a batch; leave it out"),
+    (pimloom.run, BATCH, {"generate": 1024}, "generate=1024: does not go with requests, which have lengths"),
+    (pimloom.run, BATCH, {"check": True}, "check: checks the commands of one sequence on PIM, such as pim_gpt"),
     (pimloom.run, BATCH, {"tp": 0}, "tp=0: expected a divisor of the 32 heads"),
     (pimloom.run, BATCH, {"policy": 3}, "policy: expected a text or a path, got 3"),
     (pimloom.run, {"system": "neupims", "model": "gpt2"}, {}, "requests: expected a CSV list"),
@@ -214,11 +214,33 @@ def test_explain_has_the_fields_of_results_from_the_conventions() -> None:
     assert said.unit == "s" and said.meanings[0].startswith("The result of a sequence: time_per_output_token_s (number")
     assert pimloom.explain("bound_share").meanings[0].startswith("One workload on several systems: prefill, decode")
     assert pimloom.explain("energy_by_cause_j.mac").unit == "J"
+    for field in ("energy_by_cause_j.comp", "energy_by_cause_j.gwrite", "energy_by_cause_j.power x time",
+                  "iteration_energy_by_cause_j.npu_mac", "energy_by_part_j.logic"):  # fmt: skip
+        assert pimloom.explain(field).unit == "J"
+    for field in ("decode.limits.commands", "prefill.limits.memory bandwidth", "decode.time_s"):
+        assert pimloom.explain(field).meanings[0].startswith("One workload on several systems: prefill, decode")
+    (digest,) = pimloom.explain("spec_digest").meanings  # stands by itself
+    assert "below" not in digest and "all overrides" in digest
     assert len(pimloom.explain("batch").meanings) == 3  # of an iteration, of equal requests and of a comparison
     assert "meanings" not in pimloom.explain("controller.refresh").to_dict()
     for field, near in (("memory.timing.tRP", "dram.timing.tRP"), ("latency_s.banana", "latency_s"),
-                        ("energy_by_cause_j.banana", "energy_by_cause_j")):  # fmt: skip
+                        ("energy_by_cause_j.banana", "energy_by_cause_j"),
+                        ("units.pim.lane", "units.NAME.lanes")):  # fmt: skip
         with pytest.raises(pimloom.UserError, match=f"no field '{field}'; nearest: {near}"):
             pimloom.explain(field)
+    with pytest.raises(pimloom.UserError, match="no field 'decode.limits.banana'"):
+        pimloom.explain("decode.limits.banana")
     with pytest.raises(pimloom.UserError, match="no field 'latency_ms'; nearest: latency_s"):
         pimloom.explain("latency_ms")
+
+
+def test_explain_takes_names_of_composed_systems() -> None:
+    """What a file of a system says is explained as it stands there."""
+    for field, like in (("units.pim.lanes", "units.NAME.lanes"), ("memories.card.part", "memories.NAME.part"),
+                        ("links.pcie.gbps", "links.NAME.gbps"), ("runs.decode.gemm", "runs")):  # fmt: skip
+        found = pimloom.explain(field)
+        assert (found.field, found.meaning) == (field, pimloom.explain(like).meaning)
+    below = pimloom.explain("units.pim").to_dict()
+    assert below["units.pim.lanes"] == pimloom.explain("units.NAME.lanes").meaning
+    with pytest.raises(pimloom.UserError, match="no field 'runs.decode.gem'; nearest: runs.decode.gemm"):
+        pimloom.explain("runs.decode.gem")

@@ -10,6 +10,8 @@ import pytest
 
 import pimloom
 from pimloom.answer import Answer
+from pimloom.systems.devices.run import Run, Span
+from pimloom.systems.devices.shown import until_ps
 from pimloom.systems.notebook import MOST_BARS, MOST_ROWS, bars, page
 from pimloom.systems.timeline_svg import RIGHT_PX, WIDTH_PX, Bar, timeline_svg
 
@@ -106,6 +108,18 @@ def test_parts_of_a_time_are_bars_with_shares_and_units():
     assert names[: shown + 1] == [*cut[:shown], f"{len(steps) - shown} others"]
 
 
+def test_spreads_of_times_are_fields_and_no_shares():
+    """A mean and a 99th percentile do not add up to anything; operators and stages do."""
+    html = RESULTS["Decoded"]()._repr_html_()
+    shown = Balanced(html).texts
+    assert {"token_time_s.mean", "token_time_s.p50", "token_time_s.p99"} <= set(shown)
+    assert "token_time_s [s]" not in shown and html.count(" %)") == 0
+    served = Balanced(RESULTS["Served"]()._repr_html_()).texts
+    assert {"stages_cyc [cycles]", "operators_cyc [cycles]"} <= set(served)
+    parts = {"energy_by_cause_j": {"mac": 1.0}, "worst_s": {"first": 1.0, "second": 2.0}}
+    assert page("", parts, None).count("<svg") == 1
+
+
 def test_what_a_timeline_shows_of_requests_and_of_steps_that_cannot_run(tmp_path):
     """With prompts beside decode it is an iteration with a prompt; without steps there is all but the drawing."""
     trace = tmp_path / "trace.csv"
@@ -140,6 +154,25 @@ def test_a_result_shows_a_timeline_of_its_steps(name):
     first = min(spans.itertuples(), key=lambda span: (span.start_ps, -span.end_ps))
     assert any(first.operator in title and ": 0 to" in title for title in titles)
     assert re.search(r">time \[(ns|µs|ms)\]<", drawings[-1])
+
+
+def layers(each: dict[str, int], times: int = 4) -> Run:
+    """So many equal layers, in which each operator runs so often for 10 ps."""
+    names = ["embed_tokens", *[name for name, n in each.items() for _ in range(n)] * times]
+    return Run(10 * len(names), tuple(Span(10 * i, 10 * i + 10, name, "unit") for i, name in enumerate(names)))
+
+
+def test_a_timeline_shows_a_whole_layer_of_each_system():
+    """Of operators that come twice in a layer or many times, with many spans, and beside others."""
+    plain, heads = layers({"norm": 2, "qkv": 1, "o": 1, "ffn": 1}), layers({"qkv": 1, "score": 4000, "o": 1, "ffn": 1})
+    assert until_ps([plain]) == 10 + 100 and until_ps([heads]) == 10 + 40_030
+    assert until_ps([plain, heads]) == until_ps([heads, plain]) == 10 + 40_030
+    short = layers({"norm": 2, "qkv": 1}, times=1)
+    assert until_ps([short]) == short.end_ps
+    decode = pimloom.run("neupims", model="gpt2", prompt=8, generate=2, batch=4, layers=3).shown.decode
+    assert decode is not None
+    both = [span.end_ps for span in decode.spans if span.operator == "ffn2"][1]  # a layer of two sub-batches
+    assert until_ps([decode]) >= both
 
 
 def test_a_timeline_is_to_scale_within_its_lane_and_escaped():

@@ -110,13 +110,13 @@ BAD: list[tuple[tuple[str, ...], str]] = [
     (with_system("empty.yaml"), "empty.yaml: the file is empty"),
     (with_model("empty.json"), "empty.json: the file is empty"),
     (with_system("not.yaml"), "not.yaml:2: not YAML: expected ',' or ']', but got ':'"),
-    (with_system("list.yaml"), "list.yaml: at $.kind: expected one of pim, roofline, npu_pim, composed, got"),
+    (with_system("list.yaml"), "list.yaml:1: at $: expected a mapping with key 'kind' (one of pim,"),
     (with_model("not.json"), "not.json:1: not JSON: Expecting property name enclosed in double quotes"),
     # YAML: keys, types, units
     (with_system("unknown.yaml"), "unknown.yaml:11: at $.npu: unknown key 'adder', expected one of clock_mhz, mult"),
     (with_system("duplicate.yaml"), "duplicate.yaml:7: at $.dram: duplicate key 'channels', first on line 6"),
     (with_system("typed.yaml"), "typed.yaml:7: at $.dram.refresh: expected true or false, got 3"),
-    (with_system("kind.yaml"), "kind.yaml: at $.kind: expected one of pim, roofline, npu_pim, composed, got pmi"),
+    (with_system("kind.yaml"), "kind.yaml:3: at $.kind: expected one of pim, roofline, npu_pim, composed, got pmi; "),
     (with_part("bare.yaml"), f"bare.yaml:27: at $.timing.tRP: {UNIT} 12"),
     (with_part("negative.yaml"), "negative.yaml:27: at $.timing.tRP: expected a time >= 0, got -12 ns"),
     (with_part("nan.yaml"), "nan.yaml:27: at $.timing.tRP: expected a finite number, got .nan"),
@@ -191,7 +191,7 @@ BAD: list[tuple[tuple[str, ...], str]] = [
     ((*RUN, "--timeline", "folder"), "--timeline folder: is a folder; name a file in it"),
     ((*RUN, "--timeline", "none/t.json"), "--timeline none/t.json: there is no folder none; make it first"),
     ((*RUN, "--timeline", "t.json", "--json", "t.json"), "--timeline t.json: is the file of --json too; name another"),
-    (("run", "t4", "--model", "gpt2", "--timeline", "t.json"), "t4 is a roofline: it issues no commands to trace"),
+    (("run", "t4", "--model", "gpt2", "--timeline", "t.json"), "t4 is a roofline: it issues no commands to draw"),
     *(
         ((*RUN, "--timeline", "t.json", "--window", w), WINDOW)
         for w in ("5", "5:1", "-1:5", "a:b", "0:nan", "0:1e99999999", "")

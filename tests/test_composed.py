@@ -102,6 +102,34 @@ def test_what_crosses_the_link(tmp_path: Path) -> None:
     assert found.link_bytes == 2 * (layer + head)
 
 
+@pytest.mark.parametrize("how", ["concurrent", "{heads: pipelined}"])
+@pytest.mark.parametrize("context", [0, 40])
+def test_what_attends_elsewhere_does_not_wait_for_writes_to_the_cache(how: str, context: int, tmp_path: Path) -> None:
+    """The host has made the keys of new tokens itself; those before them were written in earlier steps."""
+    path = toy(tmp_path, ("overlap: serial", f"overlap: {how}"))
+    spans = run(path, Batch.prefill([32], [context]), layers=1).spans
+    (write,) = (span for span in spans if span.operator == "self_attn.cache")
+    made = next(span for span in spans if span.operator == "self_attn.qkv_proj")
+    score = next(span for span in spans if span.operator == "self_attn.score")
+    cached = [span for span in spans if span.operator == "cache"][:1]  # keys; values follow the softmax
+    assert [span.start_ps for span in cached] == [made.end_ps] * bool(context)
+    ready = max([made.end_ps, *(span.end_ps + 500_000 for span in cached)])  # and the latency of the link
+    assert score.start_ps == ready < write.end_ps
+    decode = run(path, Batch.decode([context + 32]), layers=1).spans
+    named = {span.operator: span for span in decode}
+    assert named["self_attn.score"].start_ps >= named["self_attn.cache"].end_ps  # reads them where they are written
+
+
+def test_keys_that_only_the_cache_has_are_waited_for(tmp_path: Path) -> None:
+    """A compressed cache: its matrix takes the new tokens from there, too."""
+    logic = FIELDS, ("at: bank,", "at: logic_die,"), ("decode: {gemm: pim, ", "decode: {")
+    path = toy(tmp_path, ("overlap: serial", "overlap: concurrent"), *logic)
+    spans = run(path, Batch.prefill([32]), load_llm("tests/models/deepseek-v2-lite.json"), layers=1).spans
+    named = {(span.operator, span.resource): span for span in spans}
+    assert named["cache", "pcie to host"].start_ps >= named["self_attn.cache", "pim"].end_ps
+    assert named["self_attn.kv_b_proj", "cpu"].start_ps >= named["cache", "pcie to host"].end_ps
+
+
 def test_energy_is_power_and_bits(tmp_path: Path) -> None:
     found = run(toy(tmp_path), Batch.decode([64]))
     assert found.device_j is not None and found.device_j["pcie"] == pytest.approx(found.link_bytes * 8 * 5e-12)
@@ -234,13 +262,19 @@ def test_every_key_decides_or_is_refused(tmp_path: Path) -> None:
          "units.pim.at: PIM of card (neupims) is simulated beside arrays of the same memory only"),
         ([("overlap: serial", "overlap: {experts: co-processed}")], "no phase names two units for experts"),
         ([("prefill: {cache_write: pim, all: cpu}", "prefil: {all: cpu}")], "unknown key 'prefil'"),
+        ([("kind: composed", "kind: compsed")], "composed, got compsed; nearest: composed"),
+        ([("kind: composed\n", "")], "missing key 'kind' (expected one of pim, roofline, npu_pim, composed)"),
+        ([("type: gemv", "type: gemvv")], "type: expected one of arrays, gemv, roofline, got gemvv; nearest: gem"),
+        ([("type: gemv, ", "")], "units.pim: missing key 'type' (expected one of arrays, gemv, roofline)"),
+        ([("at: bank", "at: bnak")], "got bnak; nearest: bank"),
+        ([("overlap: serial", "overlap: serail")], "got serail; nearest: serial"),
     ],
 )  # fmt: skip
 def test_what_is_refused(changes: list[tuple[str, str]], said: str, tmp_path: Path) -> None:
     with pytest.raises(UserError) as caught:
         run(toy(tmp_path, *changes), Batch.decode([9]))
     assert said in str(caught.value) and "\n" not in str(caught.value)
-    assert re.match(r"\S+/toy\.yaml:\d+: at \$\.\w+", str(caught.value))
+    assert re.match(r"\S+/toy\.yaml:\d+: at \$(\.\w+|: missing)", str(caught.value))
 
 
 def test_what_does_not_fit(tmp_path: Path) -> None:

@@ -135,7 +135,8 @@ def test_ramulator_says_what_has_no_effect(old, new, line):
 @pytest.mark.parametrize(
     ("old", "new", "line"),
     [
-        ("impl: GenericDDR", "impl: HBM34", f"11: {AT}.impl: expected one of GenericDDR, HBM12, got HBM34"),
+        ("impl: GenericDDR", "impl: HBM34",
+         f"11: {AT}.impl: expected one of GenericDDR, HBM12, got HBM34; nearest: HBM12"),
         ("impl: GenericDDR", "impl: HBM12", f"11: {AT}.impl: expected GenericDDR for DDR4, got HBM12"),
         ("FRFCFS-RowHit", "BLISS", f"18: {AT}.scheduler.impl: expected one of FRFCFS, FRFCFS-RowHit, got BLISS"),
         ("AllBank", "PerBank", f"20: {AT}.refresh_manager.impl: expected one of AllBank, NoRefresh, got PerBank"),

@@ -147,11 +147,14 @@ def test_a_memory_with_a_clock_of_its_own():
     [
         (("--prompt", "0", "--generate", "0"), "--generate 0: expected at least 1"),
         (("--prompt", "1000", "--generate", "100"), "gpt2 has positions for 1,024 tokens; take fewer"),
-        (("--prompt", "10", "--pp", "2"), "--pp 2: neupims takes equal requests from their prompts on; leave it out"),
+        (("--prompt", "10", "--pp", "2"), "--pp 2: makes a pipeline for --requests on an NPU; write --tp N, or"),
+        (("--prompt", "10", "--policy", "greedy"), "--policy greedy: places the requests of --requests in"),
+        (("--prompt", "10", "--check"), "--check: checks the commands of one sequence on PIM, such as pim_gpt; leave"),
+        (("--prompt", "10", "--timeline", "t.json"), "`pimloom compare neupims --html DIR` draws operators"),
         (("--prompt", "10", "--fidelity", "released"), "no simulator of neupims computes prompts; leave it out"),
         (("--prompt", "10", "--batch", "0"), "--batch 0: expected at least 1"),
         (("--prompt", "10", "--generate", "9" * 20), "gpt2 has positions for 1,024 tokens; take fewer"),
-        (("--prompt", "10", "--iterations", "3"), "--iterations 3: neupims takes equal requests"),
+        (("--prompt", "10", "--iterations", "3"), "--iterations 3: counts iterations of --requests; write"),
         (("--prompt", "10", "--generate", "2", "--tp", "5"), "--tp 5: expected a divisor of the 12 heads"),
     ],
 )
@@ -161,7 +164,7 @@ def test_what_cannot_be_asked_for_is_one_line(given, said):
 
 
 def test_caches_that_do_not_fit_are_refused_before_anything_is_simulated():
-    with pytest.raises(UserError, match="has room for keys and values of 24,514 tokens"):
+    with pytest.raises(UserError, match="room for keys and values of 24,514 tokens in all; lower it or"):
         generate(
             load_system("npu_only", PHYSICAL | {"dram.channels": "1"}), load_llm("gpt2"), FEW._replace(batch=400000)
         )

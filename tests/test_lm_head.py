@@ -11,8 +11,10 @@ from pimloom.arch.error import UserError
 from pimloom.arch.llm import load_llm
 from pimloom.arch.system import load_system
 from pimloom.systems.devices.device import Share, device_of
+from pimloom.systems.devices.npu_pim.alone import ArraysAlone, without_its_pim
 from pimloom.workload.batch import Batch
 from pimloom.workload.derive import ops
+from pimloom.workload.shard import Shard
 from tests.command import call
 from tests.test_composed_arrays import BESIDE
 
@@ -159,3 +161,16 @@ def test_what_is_printed_says_whether_it_is_in() -> None:
     for given, said in ((("--lm-head",), "with embedding and LM head"), ((), "without embedding and LM head")):
         done = call("run", "gpu_a100", "--model", "gpt2", "--prompt", "4", "--generate", "2", "--batch", "1", *given)
         assert f"tensor parallel over 1, {said}" in " ".join(done.out.split())
+
+
+@pytest.mark.parametrize("tp", [1, 2, 4])
+@pytest.mark.parametrize("kind", ["embedding", "sampling"])
+def test_an_npu_moves_what_the_operator_says(kind: str, tp: int) -> None:
+    """Of the embedding the rows that a device of tp has, of sampling all logits in and a token a row out."""
+    system = load_system("npu_only")
+    made, burst = ops(GPT2, Batch.prefill([9] * 40), Shard(tp=tp)), system.memory.organization.access_bits // 8
+    for op in (op for op in made if op.kind == kind):
+        commands = ArraysAlone(without_its_pim(system), GPT2).took((op,)).commands
+        read, written = (burst * sum(commands.get(name, 0) for name in both) for both in (("RD", "RDA"), ("WR", "WRA")))
+        assert 0 <= read - op.bytes_read <= burst * op.rows, op.name
+        assert written - op.bytes_written <= burst * op.rows, op.name  # less: controllers hold stores at the end

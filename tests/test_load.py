@@ -206,7 +206,7 @@ def test_keys_are_text() -> None:
         (changed("channels: 8", "channels: 8.0"), "s.yaml:3: at $.dram.channels: expected int >= 1, got 8.0"),
         (changed("channels: 8", "channels: '8'"), "s.yaml:3: at $.dram.channels: expected int >= 1, got '8'"),
         (changed("channels: 8", "channels:"), "s.yaml:3: at $.dram.channels: expected int >= 1, got nothing"),
-        (changed("gddr6", "gddr5"), "s.yaml:4: at $.dram.kind: expected one of gddr6, hbm2, got gddr5"),
+        (changed("gddr6", "gddr5"), "s.yaml:4: at $.dram.kind: expected one of gddr6, hbm2, got gddr5; nearest: gddr6"),
         (
             changed("  channels: 8  # two dies\n", ""),
             "s.yaml:2: at $.dram: missing key 'channels' (expected int >= 1)",

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from pimloom.arch.neupims import Faults
+from pimloom.commands.report import make_report
 from pimloom.cycle_sim.npu_pim.kernels.fields import COMMANDS
 from pimloom.reports.neupims import checks, points, study, timeline
 from pimloom.reports.neupims.checks import Findings, published, reproduction_rows
@@ -215,3 +216,24 @@ def test_the_whole_report(tmp_path: Path, browser: Any) -> None:
     with visit(browser, tmp_path / "index.html", width=375) as here:
         assert (here.messages, here.errors, here.requests) == ([], [], [])
         assert here.page.evaluate("document.documentElement.scrollWidth") == 375
+
+
+def test_a_report_without_a_folder_says_where_it_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Before the minutes that it takes, and only where nobody named a folder."""
+
+    def run_study(out: Path, progress: Any) -> Path:
+        progress(1, 2)
+        progress(2, 2)
+        return out / "index.html"
+
+    monkeypatch.setattr("pimloom.reports.neupims.study.run_study", run_study)
+    monkeypatch.chdir(tmp_path)
+    for out, quiet, said in (
+        (None, False, f"pimloom: note: writes to {tmp_path}/reports/out/neupims; another folder by --out DIR\n"),
+        (Path("here"), False, ""),
+        (None, True, ""),
+    ):
+        make_report("neupims", out, quiet, {})
+        assert capsys.readouterr().err == said

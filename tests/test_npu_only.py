@@ -273,8 +273,8 @@ def test_many_iterations_on_a_roofline(tmp_path):
     [
         # 40e9 bytes less 12,887,261,184 of weights and biases, 524,288 a token
         (("--batch", "9000"), " tokens of the 51,713 of the memory; lower --batch"),
-        (("--batch", "4", "--policy", "min-load"), "--policy min-load: gpu_a100 is a roofline, its memory has no"),
-        (("--batch", "4", "--pp", "2"), "--pp 2: gpu_a100 is a roofline, without pipelines; leave it out"),
+        (("--batch", "4", "--policy", "min-load"), "--policy min-load: gpu_a100 is a roofline, and only NPUs"),
+        (("--batch", "4", "--pp", "2"), "--pp 2: gpu_a100 is a roofline, and only NPUs have pipelines; leave it out"),
         (("--set", "memory_bytes=12888500000", "--batch", "4"), "needs 747 tokens of the memory, which has 2 for"),
     ],
 )

@@ -64,7 +64,7 @@ BAD = {
     ("--tp", "3"): "--tp 3: expected a divisor of the 32 heads (32 of keys) of gpt3-7b",
     ("--fidelity", "real"): "--fidelity real: expected one of released, physical",
     ("--layers", "0"): "--layers 0: expected 1 to 32, the layers of gpt3-7b",
-    ("--generate", "5"): "--generate 5: neupims decodes a batch; leave it out",
+    ("--generate", "5"): "--generate 5: does not go with --requests",
     ("--set", "interleave.sub_batches=0"): "interleave.sub_batches: expected int >= 1",
     ("--set", "dram.channels=24"): "dram.channels: expected a power of two, got 24",
     ("--set", "dram.row_buffers=one"): "dram.row_buffers: expected one of blocked, dual, none, got one",

@@ -381,7 +381,7 @@ def test_what_fits_a_baseline() -> None:
 
 @pytest.mark.parametrize("options", [{"check": True}, {"window": Window(0, 1)}])
 def test_a_roofline_has_nothing_to_trace_or_check(options: dict[str, Any]) -> None:
-    with pytest.raises(UserError, match="^t4 is a roofline: it issues no commands to trace or check$"):
+    with pytest.raises(UserError, match="^t4 is a roofline: it issues no commands to draw or check; leave it out$"):
         simulate(roofline(), tiny(), 1, **options)
 
 

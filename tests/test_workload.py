@@ -204,7 +204,7 @@ WRONG = {
     ("--requests", "alpaca", "--batch", "4", "--iterations", "-1"): "--iterations -1: expected at least 1",
     ("--requests", "LIST", "--iterations", "2"): "lists the contexts of one iteration; leave --iterations out or",
     ("--requests", "LIST", "--every", "3"): "lists the contexts of one iteration; leave --every out or",
-    ("--requests", "LIST", "--generate", "5"): "--generate 5: neupims decodes a batch; leave it out",
+    ("--requests", "LIST", "--generate", "5"): "--generate 5: does not go with --requests",
     ("--requests", "alpaca", "--batch", "4", "--tp", "3"): "--tp 3: expected a divisor of the 2 heads",
     (
         "--requests",

@@ -18,7 +18,7 @@ def listing() -> Answer:
 def explained(field: str | None) -> Answer:
     """A field of a system or a result, those below what it begins with, or a standard; all fields of systems for None.
     Raises UserError."""
-    from pimloom.reports.explain import all_fields, explain, fields_below
+    from pimloom.reports.explain import all_fields, explain, fields_below, general
     from pimloom.reports.explain_result import explain_result
     from pimloom.reports.explain_standard import explain_standard, standards
     from pimloom.reports.terminal.catalogue import show_explanation, show_result_field, show_standard
@@ -31,7 +31,7 @@ def explained(field: str | None) -> Answer:
     if below := fields_below(field):
         return _meanings(below)
     of_result = explain_result(field)
-    if of_result and field not in all_fields():
+    if of_result and general(field) not in all_fields():
         return Answer(of_result._asdict(), lambda: show_result_field(of_result))
     found = explain(field)
     values = [value._asdict() for value in found.values]

@@ -16,13 +16,6 @@ from pimloom.arch.error import GateError, UserError
 from pimloom.commands.output import Quiet
 from pimloom.reports.studies import Option, Study, folder_of, studies
 
-Out = Annotated[
-    Path | None,
-    typer.Option(
-        "--out", metavar="DIR", help="Folder for index.html, results.json and CSV files; else reports/out/STUDY."
-    ),
-]
-
 
 class Studies(TyperGroup):
     """Studies as subcommands, which may stand behind their options."""
@@ -76,14 +69,21 @@ def read_option(option: Option, value: object) -> object:
     return number
 
 
+def default_folder(study: str) -> Path:
+    """Where a report goes that nobody gave a folder, in the current one."""
+    return Path("reports/out", folder_of(study))
+
+
 def make_report(study: str, out: Path | None, quiet: bool, options: Mapping[str, object]) -> Answer:
     """Run a study, write its report. Raises UserError; GateError, when all is written, if a hard gate does not hold."""
     from pimloom.commands.progress import progress_bar
+    from pimloom.commands.running import announced
 
     folder = folder_of(study)
     own = f"pimloom.{folder}_report"  # of what the room of reports may not enter
     module = import_module(own if find_spec(own) else f"pimloom.reports.{folder}.study")
-    target = out or Path("reports/out", folder)
+    target = out or default_folder(study)
+    where = f"writes to {target.absolute()}; another folder by --out DIR"
 
     def answer(page: Path, broken: str | None) -> Answer:
         found = {"study": study, "page": str(page), "holds": broken is None, "complaint": broken}
@@ -91,7 +91,7 @@ def make_report(study: str, out: Path | None, quiet: bool, options: Mapping[str,
 
     try:
         with progress_bar(f"making {study}", quiet) as progress:
-            page = module.run_study(target, progress, **options)
+            page = module.run_study(target, progress if quiet or out else announced(where, progress), **options)
     except GateError as error:
         raise GateError(str(error), answer(target / "index.html", str(error))) from None
     return answer(page, None)
@@ -108,7 +108,8 @@ def _command(name: str, study: Study) -> Callable[..., None]:
     def option(name: str, kind: Any, default: object) -> Parameter:
         return Parameter(name, Parameter.KEYWORD_ONLY, annotation=kind, default=default)
 
-    parameters = [option("out", Out, None)]
+    said = f"Folder for index.html, results.json and CSV files; else {default_folder(name)} in the current folder."
+    parameters = [option("out", Annotated[Path | None, typer.Option("--out", metavar="DIR", help=said)], None)]
     for each in study.options:
         told = typer.Option(each.flag, metavar=each.metavar, help=each.help, min=each.least)
         kind, default = (bool, False) if each.kind is bool else (each.kind | None, None)
@@ -128,6 +129,6 @@ app = typer.Typer(
     epilog="`pimloom report STUDY --help` has the options of a study.",
 )
 for _name, _study in studies().items():
-    app.command(_name, epilog=f"Example:  pimloom report {_name} --out reports/out/{folder_of(_name)}")(
+    app.command(_name, epilog=f"Example:  pimloom report {_name} --out {default_folder(_name)}")(
         _command(_name, _study)
     )

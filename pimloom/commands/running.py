@@ -23,6 +23,17 @@ Found = TypeVar("Found")
 
 WINDOW = "0:20"
 OUT = "leave it out"
+COMMANDS = "of one sequence on PIM, such as pim_gpt"
+LENGTHS = "does not go with --requests, which have lengths of their own"
+ELSEWHERE = {  # options that only some kinds of systems or runs have: which, and what to write instead
+    "timeline": (f"draws the commands {COMMANDS}", "`pimloom compare {system} --html DIR` draws operators"),
+    "check": (f"checks the commands {COMMANDS}", OUT),
+    "policy": ("places the requests of --requests in the channels of an NPU", OUT),
+    "pp": ("makes a pipeline for --requests on an NPU", "write --tp N, or leave it out"),
+    "iterations": ("counts iterations of --requests", "write --generate N"),
+    "prompt": (LENGTHS, "leave one of the two out"),
+    "generate": (LENGTHS, "leave one of the two out"),
+}
 SEQUENCE = "write --prompt P --generate N instead, for one sequence"
 
 
@@ -40,13 +51,13 @@ def worked(prepare: Callable[[], Work[Found]], written: Files, quiet: bool, read
     work = prepare()
     check_outputs(written, read)
     with progress_bar(work.title, quiet, work.kernel) as progress:
-        found = work.run(progress if quiet or not work.long else _announced(work.long, progress))
+        found = work.run(progress if quiet or not work.long else announced(work.long, progress))
     for said in () if quiet else work.notes():
         print(f"pimloom: note: {said}", file=sys.stderr)
     return found
 
 
-def _announced(said: str, progress: Progress) -> Progress:
+def announced(said: str, progress: Progress) -> Progress:
     """Say it with the first step that is done: what is refused is refused without it."""
     left = [said]
 
@@ -114,7 +125,7 @@ def _batch(asked: Asked) -> Ran:
     """Decode iterations."""
     alone = {"generate": asked.generate, "prompt": asked.prompt, "timeline": asked.timeline}
     alone |= {"check": asked.check or None}
-    _refuse(alone, f"{asked.system} decodes a batch", {})
+    _refuse_elsewhere(alone, asked.system)
     from pimloom.reports.terminal.decoding import show_decoded, show_served
     from pimloom.systems.serving.asked import batch_work
     from pimloom.systems.serving.decoding import Decoded
@@ -138,7 +149,7 @@ def _generation(asked: Asked) -> Ran:
     """Equal requests from their prompts on."""
     other = {"iterations": asked.iterations, "policy": asked.policy, "timeline": asked.timeline}
     other |= {"check": asked.check or None, "pp": None if asked.pp == 1 else asked.pp}
-    _refuse(other, f"{asked.system} takes equal requests from their prompts on", {})
+    _refuse_elsewhere(other, asked.system)
     from pimloom.reports.terminal.generation import show_generated
     from pimloom.systems.serving.equal_asked import generation_work
 
@@ -150,8 +161,19 @@ def _refuse(options: Mapping[str, Any], why: str, instead: Mapping[str, str]) ->
     """Raise UserError for the first of the options that is given."""
     for option, value in options.items():
         if value is not None:
-            named = f"--{option}" if value is True else f"--{option} {value}"
-            raise UserError(f"{named}: {why}; {instead.get(option, OUT)}")
+            raise UserError(f"{_named(option, value)}: {why}; {instead.get(option, OUT)}")
+
+
+def _refuse_elsewhere(options: Mapping[str, Any], system: str) -> None:
+    """Raise UserError for the first of the options, which other systems or other runs have."""
+    for option, value in options.items():
+        if value is not None:
+            has, instead = ELSEWHERE[option]
+            raise UserError(f"{_named(option, value)}: {has}; {instead.format(system=system)}")
+
+
+def _named(option: str, value: object) -> str:
+    return f"--{option}" if value is True else f"--{option} {value}"
 
 
 def run_compare(

@@ -1,5 +1,6 @@
 """One step of each phase of a run with all its spans, for drawings and tables."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
@@ -40,18 +41,24 @@ def few(device: Device, prompts: Batch) -> Batch:
 
 
 def until_ps(runs: Sequence[Run]) -> int:
-    """Until when a drawing shows steps: as long as no system has more than BARS spans, the slowest two
-    layers at least."""
+    """Until when a drawing shows steps: the slowest two layers, or as much of them as no system has more than BARS
+    spans in, but at least a whole layer of every system."""
+    whole = max(run.end_ps for run in runs)
     ends = [sorted(span.start_ps for span in run.spans)[BARS] for run in runs if len(run.spans) > BARS]
-    shown = min([max(run.end_ps for run in runs), *ends])
-    return min(shown, max(_few(run) for run in runs))
+    wanted = min(max(layers_end_ps(run, 2) for run in runs), *ends, whole)
+    return max(wanted, *(layers_end_ps(run, 1) for run in runs))
 
 
-def _few(run: Run) -> int:
-    """The end of the third span of the operator that comes most often: some two layers."""
-    names = [span.operator for span in run.spans]
-    most = max(dict.fromkeys(names), key=names.count)
-    return [span.end_ps for span in run.spans if span.operator == most][: 3][-1]
+def layers_end_ps(run: Run, layers: int) -> int:
+    """When so many layers have ended, the first of them. A layer has as many spans of each operator as come to one of
+    what most operators have: of norms two, of scores by heads many, of what only some layers have none."""
+    ends: dict[str, list[int]] = {}
+    for span in run.spans:
+        ends.setdefault(span.operator, []).append(span.end_ps)
+    found = Counter(len(mine) for mine in ends.values())
+    each = max(sorted(found), key=lambda n: found[n])
+    last = {name: layers * (len(mine) // each) for name, mine in ends.items()}
+    return max(sorted(ends[name])[min(n, len(ends[name])) - 1] for name, n in last.items() if n)
 
 
 class WithSpans(Viewed, msgspec.Struct, frozen=True, dict=True):

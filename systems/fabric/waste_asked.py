@@ -49,6 +49,10 @@ def ratios_asked(text: str | None, of_a_trace: Mapping[str, object]) -> list[flo
 
 
 def trace_asked(faults: Path | None, servers: int | None, days: float | None, seed: int, cluster: "Cluster") -> "Trace":
+    """The fault trace to walk: a file's, or a synthetic one of so many servers, or as many as the GPUs need, and days.
+
+    Raises UserError if it cannot be read or made, or has fewer servers than the cluster's GPUs stand in.
+    """
     from pimloom.arch.units import ceil_div
     from pimloom.systems.fabric.faults.replay import check_replay
     from pimloom.systems.fabric.faults.synthetic import MOST_SERVERS
@@ -80,6 +84,8 @@ def waste_rows(
 
 
 def describe_trace(trace: "Trace", file: Path | None) -> dict[str, object]:
+    """What results say of a trace: its name, whether it is synthetic (no file), servers, length [h], and the mean share
+    of servers that are down."""
     from pimloom.systems.fabric.faults.statistics import fault_statistics
 
     ratio = fault_statistics(trace).fault_ratio_mean

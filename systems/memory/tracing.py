@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from pimloom.arch.document import NEAREST
 from pimloom.arch.error import UserError
 from pimloom.arch.files import write_atomic
 from pimloom.arch.load import load_tree, nearest
@@ -102,6 +103,8 @@ def find_memory(wanted: Wanted) -> tuple[Memory, str]:
         loaded = _policy(controller or "default", policies)
         if wanted.channels < 1 or wanted.channels > 1024:
             raise UserError(f"--channels {wanted.channels}: expected 1 to 1024")
+        if wanted.channels & (wanted.channels - 1):
+            raise UserError(f"--channels {wanted.channels}: expected a power of two")
         name = _part_name(device)
         part = _part(name, parts)
         stem = Path(name).stem if name.endswith((".yaml", ".yml")) else name
@@ -133,7 +136,9 @@ def _policy(name: str, overrides: Mapping[str, str]) -> Policy:
     try:
         return load_policy(name, overrides).value
     except UserError as error:
-        raise UserError(str(error).replace("--set ", "--set controller.", 1)) from None
+        said, _, near = str(error).replace("--set ", "--set controller.", 1).partition(NEAREST)
+        below = ", ".join(f"controller.{key}" for key in near.split(", ") if key)
+        raise UserError(f"{said}{NEAREST if below else ''}{below}") from None
 
 
 def _tool_of(device: str) -> str | None:

@@ -122,8 +122,8 @@ def _check_traits(there: Deployment, asked: Asked) -> None:
     has = there.has
     unknown = {
         "--fidelity released": ("it has no faults to turn on", not has.released and there.fidelity == "released"),
-        f"--pp {asked.pp}": ("without pipelines", not has.pipelines and there.pp > 1),
-        f"--policy {asked.policy}": ("its memory has no channels", not has.channels and asked.policy is not None),
+        f"--pp {asked.pp}": ("and only NPUs have pipelines", not has.pipelines and there.pp > 1),
+        f"--policy {asked.policy}": ("and only NPUs place requests", not has.channels and asked.policy is not None),
     }
     for option, (why, given) in unknown.items():
         if given:

@@ -107,7 +107,8 @@ def generated(steps: Simulated, system: System, llm: LlmSpec, wanted: Wanted) ->
 
 
 def check(llm: LlmSpec, wanted: Wanted, default: int | None = None) -> None:
-    """Raise UserError for what no system can run. default: what `generate` is where nobody asks for another."""
+    """Raise UserError, by the name of the option, for a number out of range, or more tokens than the model has
+    positions for. default: what `generate` is where nobody asks for another."""
     for name, least in (("batch", 1), ("prompt", 0), ("generate", 1), ("chunk", 1), ("every", 1)):
         if getattr(wanted, name) < least:
             raise UserError(f"--{name} {getattr(wanted, name)}: expected at least {least}")

@@ -118,9 +118,10 @@ def _no_room(capacity: Capacity, system: System, llm: LlmSpec, batch: int) -> st
         weights, there = (n / GIB for n in (capacity.weight_bytes, capacity.memory_bytes))
         return (
             f"--model {llm.name}: its weights take {weights:,.2f} GiB, and {system.name} has {there:,.2f} GiB, which "
-            "leaves no room for keys and values; take a smaller model or more memory"
+            "leaves no room for keys and values; take more devices (--tp), a smaller model or more memory"
         )
-    return f"--batch {batch}: {system.name} has room for keys and values of {capacity.tokens:,} tokens in all"
+    room = f"{system.name} has room for keys and values of {capacity.tokens:,} tokens in all"
+    return f"--batch {batch}: {room}; lower it or take more devices (--tp)"
 
 
 def _different(device: Device, prompts: list[Batch], decode: list[Batch], progress: Progress) -> Steps:

@@ -53,12 +53,7 @@ def cost(
     from pimloom.systems.fabric.cost import aggregate_rows, cost_rows, part_rows
     from pimloom.systems.settings import parse_settings
 
-    if (gpu_usd is None) != (waste is None and fault_ratio is None):
-        raise UserError("the cost with faults needs --gpu-usd, and one of --fault-ratio and --waste")
-    if waste and fault_ratio:
-        raise UserError(f"--waste {waste}: has the waste of its own faults; leave out --fault-ratio")
-    if parts and gpu_usd is not None:
-        raise UserError("--parts: leave out --gpu-usd, or --parts; one table at a time")
+    _check_asked(gpu_usd, waste, fault_ratio, parts)
     check_files(json, csv, figure, waste)
     prices = parse_settings(settings or (), such_as="ocstrx.usd=500")
     if gpu_usd is not None:
@@ -79,6 +74,16 @@ def cost(
         write_figure(figure, drawn)
     value: dict[str, Any] = {"rows": rows, "gpus_per_node": gpus_per_node, "version": __version__}
     return answer(Answer(value, lambda: show_rows(columns, rows), rows), json, quiet)
+
+
+def _check_asked(gpu_usd: float | None, waste: Path | None, fault_ratio: str | None, parts: bool) -> None:
+    """Raise UserError for options that do not go together."""
+    if (gpu_usd is None) != (waste is None and fault_ratio is None):
+        raise UserError("the cost with faults needs --gpu-usd, and one of --fault-ratio and --waste")
+    if waste and fault_ratio:
+        raise UserError(f"--waste {waste}: has the waste of its own faults; leave out --fault-ratio")
+    if parts and gpu_usd is not None:
+        raise UserError("--parts: leave out --gpu-usd, or --parts; one table at a time")
 
 
 def _draw_points(plan: "Plan", ratios: list[float], quiet: bool) -> "list[WastePoint]":

@@ -3,7 +3,7 @@
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,6 +12,9 @@ from pimloom.arch.error import UserError
 from pimloom.commands.fabric.options import Arch, Csv
 from pimloom.commands.output import Json, Quiet, answer
 from pimloom.systems.fabric.asked import domains_asked, read_counts
+
+if TYPE_CHECKING:
+    from pimloom.systems.fabric.mfu import Search
 
 CHUNKS = 8  # v at most, where interleaved schedules are asked for without a number
 
@@ -92,13 +95,17 @@ def mfu(
         write_figure(figure, mfu_figure(value["rows"]))
     show = show_sensitivity if sensitivity else show_mfu
     told = answer(Answer(value, lambda: show(value), value["rows"]), json, quiet)
-    seen = search.model.max_position_embeddings
-    if search.training.recipe.sequence_tokens > seen and not quiet:
-        trained = search.training.recipe.sequence_tokens
-        print(
-            f"pimloom: note: {search.model.name} has positions for {seen} tokens; {trained} are used", file=sys.stderr
-        )
+    if not quiet:
+        _say_positions(search)
     return told
+
+
+def _say_positions(search: "Search") -> None:
+    """Where training takes more tokens than the model has positions for."""
+    seen, trained = search.model.max_position_embeddings, search.training.recipe.sequence_tokens
+    if trained > seen:
+        name = search.model.name
+        print(f"pimloom: note: {name} has positions for {seen} tokens; {trained} are used", file=sys.stderr)
 
 
 def _chunks(schedule: Schedules, interleave: int | None) -> int:

@@ -73,7 +73,7 @@ class Flow:
     def _one(self, node: Node, direct: Sequence[Made], order: tuple[int, ...]) -> Made:
         inputs = tuple(_inputs(direct))
         memory = self.spec.units[node.unit].memory if node.unit != PEERS else direct[0].memory
-        after = {one.task for one in direct}
+        after = {one.task for one in self._waited(node, direct, memory)}
         left = _bytes(node.ops[0].moved.read, node.ops[0])
         for source in inputs:
             taken = min(left, source.written_bytes)
@@ -92,6 +92,13 @@ class Flow:
         name = node.name.partition("[")[0] if len(node.ops) == 1 else "self_attn.attention"
         self.work.append(Work(task, name, order, price, link, sent))
         return Made(len(self.work) - 1, op.kind, memory, _bytes(op.moved.written, op), inputs)
+
+    def _waited(self, node: Node, direct: Sequence[Made], memory: str) -> Iterable[Made]:
+        """What must have ended before. The cache of this step need not be written for what takes new tokens from what
+        made them, and those before them over a link."""
+        here = memory == self.home or any(op.moved.cache_read and not op.requests for op in node.ops)
+        for one in direct:
+            yield from one.inputs if one.kind == "cache_write" and not here else (one,)
 
     def _send(self, source: Made, memory: str, wanted: int, order: tuple[int, ...]) -> list[int]:
         """What a task made crosses once, whoever wants it; all crossings of it so far."""

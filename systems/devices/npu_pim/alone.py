@@ -105,7 +105,9 @@ def _as_built(op: Op) -> Iterator[Op]:
             for at in op.requests:
                 rows = op.heads * at.new
                 yield Op(name=op.name, kind="softmax", rows=rows, n_out=seen(at, op.window))
-        case "activation" | "add" | "multiply" | "embedding":
+        case "embedding":  # of a row the share of this device's part of the vocabulary, on average
+            yield replace(op, n_in=ceil_div(op.n_out, op.devices), held=0)
+        case "activation" | "add" | "multiply":
             yield Op(name=op.name, kind="add", rows=op.rows, n_out=op.n_out, terms=op.terms)
         case "sampling":
-            yield Op(name=op.name, kind="add", rows=op.rows, n_out=op.n_in)
+            yield op

@@ -13,6 +13,8 @@ from pimloom.systems.devices.npu_pim.shard import Shard
 from pimloom.systems.devices.npu_pim.work import gemm_work, vector_work
 from pimloom.workload.op import Op
 
+NARROWED = ("router", "sampling", "embedding")  # of other rows than go out
+
 
 @dataclass
 class NpuProgram:
@@ -36,7 +38,7 @@ class NpuProgram:
 
     def _vector(self, op: Op, after: Sequence[int]) -> int:
         """`terms` vectors of each row come in and one goes out."""
-        shard, does, width = self.shard, _does(op), op.n_in if op.kind == "router" else op.n_out
+        shard, does, width = self.shard, _does(op), op.n_in if op.kind in NARROWED else op.n_out
         made = self.operator(title(op), after, least=shard.rules.rows_cyc(does, op.rows, width))
         shard.rules.vector_rows(self.builder, made, does, (op.rows, width, op.n_out), op.terms)
         made.singly = shard.rule.drains
