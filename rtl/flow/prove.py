@@ -28,7 +28,8 @@ from pimloom.rtl.flow.subject import Subject
 from pimloom.rtl.flow.subjects import BITS, STREAMS, SUBJECTS, table_key
 from pimloom.rtl.flow.tools import cache_folder, tool
 from pimloom.rtl.flow.yowasp import YOSYS, ToolError, Tools, tool_version, tools
-from pimloom.rtl.formal.proof import Question, Task
+from pimloom.rtl.formal.asked import Task
+from pimloom.rtl.formal.proof import Question
 from pimloom.rtl.formal.properties import Twin
 
 Progress = Callable[[int, int], None]

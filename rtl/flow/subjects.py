@@ -13,8 +13,9 @@ from pimloom.rtl.flow.claims import CLAIMED
 from pimloom.rtl.flow.lookup import build
 from pimloom.rtl.flow.npu.proofs import NPU
 from pimloom.rtl.flow.subject import Subject
+from pimloom.rtl.formal.asked import Task
 from pimloom.rtl.formal.ocs import SWITCH_PROPERTIES, SwitchQuestion, SwitchTwin, any_switch
-from pimloom.rtl.formal.proof import STEP, Question, Task
+from pimloom.rtl.formal.proof import STEP, Question
 from pimloom.rtl.formal.properties import PROPERTIES, Twin
 
 BANKS, ROWS, COLUMNS, STREAMS = 2, 4, 2, 2  # of the geometry that is asked about

@@ -36,4 +36,4 @@ class Verified(NamedTuple):
 
 def wave_file(block: str, part: str, simulator: Simulator, seed: int) -> Path:
     """Where a waveform is kept that nobody asked for."""
-    return Path(f"{block}-{Path(part).stem}-{seed}{WAVE_SUFFIX[simulator]}")
+    return Path(f"{block}-{Path(part).stem.replace(' ', '-')}-{seed}{WAVE_SUFFIX[simulator]}")

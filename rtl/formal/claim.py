@@ -1,16 +1,13 @@
 # amaranth: UnusedElaboratable=no
 """Properties of any block: what holds, how it is seen at work, and the broken twins that must fail it."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from amaranth.back import rtlil
-from amaranth.hdl import Assert, Assume, ClockDomain, Cover, Elaboratable, Module, Value
+from amaranth.hdl import Module
 
-from pimloom.rtl.formal.checker import any_of, wire
-from pimloom.rtl.formal.proof import Task
+from pimloom.rtl.formal.asked import Asked, Bits, Task
 
-Bits = Callable[[Any], Iterator[Value]]  # of a scene
 Setup = Callable[[Module, Any, int], Any]  # of a module, a twin or None, bits of a free constant: the scene
 
 
@@ -26,31 +23,16 @@ class Claim(NamedTuple):
     depth: int = 1
 
 
-class ClaimQuestion(Elaboratable):
+class ClaimQuestion(Asked):
     """One claim about the block that `setup` puts between free inputs, for the tasks of `pimloom.rtl.formal.proof`.
     Reset is at the start."""
 
     def __init__(self, setup: Setup, claim: Claim, task: Task, bits: int, twin: Any = None) -> None:
-        self.setup, self.claim, self.task, self.bits, self.twin = setup, claim, task, bits, twin
-        self.clock = ClockDomain("sync", reset_less=True)
-
-    def rtlil(self) -> str:
-        """In Yosys' own language; the top module is `question`."""
-        return rtlil.convert(self, name="question", ports=[self.clock.clk], emit_src=False)
+        super().__init__(task)
+        self.setup, self.claim, self.bits, self.twin = setup, claim, bits, twin
 
     def elaborate(self, platform: object) -> Module:
-        m = Module()
-        m.domains += self.clock
+        m = self.begun()
         scene, claim = self.setup(m, self.twin, self.bits), self.claim
-        if self.task == "see":
-            m.d.comb += [Cover(wire(m, bit, "seen")) for bit in claim.seen(scene)]
-        elif self.task == "lemma":
-            assert claim.lemma
-            m.d.comb += [Assert(wire(m, bit, "lemma")) for bit in claim.lemma(scene)]
-        elif self.task == "break":
-            m.d.comb += Cover(any_of(~wire(m, bit, "holds") for bit in claim.holds(scene)))
-        else:
-            m.d.comb += [Assert(wire(m, bit, "holds")) for bit in claim.holds(scene)]
-            if self.task == "prove" and claim.lemma:
-                m.d.comb += [Assume(wire(m, bit, "lemma")) for bit in claim.lemma(scene)]
+        self.put(m, scene, claim.holds, claim.seen, claim.lemma)
         return m

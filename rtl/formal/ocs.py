@@ -6,18 +6,17 @@ properties follow from it. Times and path table are any, or the part's own.
 """
 
 from collections.abc import Callable, Iterator
-from typing import Literal, NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from amaranth.asserts import AnyConst, AnySeq
-from amaranth.back import rtlil
-from amaranth.hdl import Assert, Assume, ClockDomain, Const, Cover, Elaboratable, Module, Mux, Signal, Value
+from amaranth.hdl import Assume, Const, Module, Mux, Signal, Value
 from amaranth.utils import bits_for
 
 from pimloom.arch.optics import SwitchTable
+from pimloom.rtl.formal.asked import Asked, Task
 from pimloom.rtl.formal.checker import any_of, wire
 from pimloom.rtl.ocs_switch import ARRIVAL, KEPT, STAGES, SWITCH, TAG_BITS, OcsSwitch
 
-Task: TypeAlias = Literal["prove", "lemma", "search", "see", "break"]
 TIMES = ("detect", "decide", "blackout", "retrain")
 
 
@@ -240,7 +239,7 @@ SWITCH_PROPERTIES = {
 }
 
 
-class SwitchQuestion(Elaboratable):
+class SwitchQuestion(Asked):
     """One property of a path controller, for the tasks of `pimloom.rtl.formal.proof`.
 
     With `bits`, times are any of that many bits, and entries any; without, all are the table's. Inputs are free; reset
@@ -248,18 +247,13 @@ class SwitchQuestion(Elaboratable):
     """
 
     def __init__(self, table: SwitchTable, bits: int, about: str, task: Task, twin: SwitchTwin | None = None) -> None:
-        self.table, self.bits, self.about, self.task = table, bits, about, task
+        super().__init__(task)
+        self.table, self.bits, self.about = table, bits, about
         self.twin = twin or SwitchTwin()
         self.switch = self.twin.kind(table, bits)
-        self.clock = ClockDomain("sync", reset_less=True)
-
-    def rtlil(self) -> str:
-        """In Yosys' own language; the top module is `question`."""
-        return rtlil.convert(self, name="question", ports=[self.clock.clk], emit_src=False)
 
     def elaborate(self, platform: object) -> Module:
-        m = Module()
-        m.domains += self.clock
+        m = self.begun()
         m.submodules.switch = q = self.switch
         request = q.request.as_value()
         m.d.comb += [request.eq(AnySeq(len(request))), q.light.eq(AnySeq(len(q.light))), q.data.eq(AnySeq(1))]
@@ -267,16 +261,7 @@ class SwitchQuestion(Elaboratable):
         longest = max(self.table[:4])
         watch = Watch(m, q, times, self.bits or bits_for(longest))
         about = SWITCH_PROPERTIES[self.about]
-        if self.task == "see":
-            m.d.comb += [Cover(wire(m, bit, "seen")) for bit in about.seen(watch)]
-        elif self.task == "lemma":
-            m.d.comb += [Assert(wire(m, bit, "lemma")) for bit in lemma(watch)]
-        elif self.task == "break":
-            m.d.comb += Cover(any_of(~wire(m, bit, "holds") for bit in about.holds(watch)))
-        else:
-            m.d.comb += [Assert(wire(m, bit, "holds")) for bit in about.holds(watch)]
-            if self.task == "prove":
-                m.d.comb += [Assume(wire(m, bit, "lemma")) for bit in lemma(watch)]
+        self.put(m, watch, about.holds, about.seen, lemma)
         return m
 
     def _times(self, m: Module) -> dict[str, Value]:

@@ -8,12 +8,10 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from amaranth.asserts import AnySeq
-from amaranth.back import rtlil
-from amaranth.hdl import Assert, Assume, ClockDomain, Const, Cover, Elaboratable, Module, Mux, Signal, Value
+from amaranth.hdl import Assume, Const, Module, Mux, Signal, Value
 from amaranth.lib.wiring import Component, In
 
-from pimloom.rtl.formal.checker import any_of, wire
-from pimloom.rtl.formal.tiles import Task
+from pimloom.rtl.formal.asked import Asked, Task
 from pimloom.rtl.formal.tiles_checker import count
 from pimloom.rtl.npu.pads import Accumulator, OperandPads
 from pimloom.rtl.npu.shape import ArrayShape
@@ -152,35 +150,21 @@ PAD_PROPERTIES = {
 }
 
 
-class PadQuestion(Elaboratable):
+class PadQuestion(Asked):
     """One property of a pad, for the tasks of `pimloom.rtl.formal.proof`. Reset is at the start."""
 
     def __init__(self, about: str, task: Task, twin: PadTwin | None = None) -> None:
-        self.about, self.task = PAD_PROPERTIES[about], task
+        super().__init__(task)
+        self.about = PAD_PROPERTIES[about]
         self.pad: Component = (twin.kind if twin else self.about.kind)(SHAPE, DEPTH)
-        self.clock = ClockDomain("sync", reset_less=True)
-
-    def rtlil(self) -> str:
-        """In Yosys' own language; the top module is `question`."""
-        return rtlil.convert(self, name="question", ports=[self.clock.clk], emit_src=False)
 
     def elaborate(self, platform: object) -> Module:
-        m = Module()
-        m.domains += self.clock
+        m = self.begun()
         m.submodules.pad = self.pad
         for _, member, value in self.pad.signature.flatten(self.pad):
             if member.flow is In:
                 port = Value.cast(value)
                 m.d.comb += port.eq(AnySeq(len(port)))
         watch = self.about.watch(m, self.pad)
-        if self.task == "see":
-            m.d.comb += [Cover(wire(m, bit, "seen")) for bit in self.about.seen(watch)]
-        elif self.task == "lemma":
-            m.d.comb += [Assert(wire(m, bit, "lemma")) for bit in self.about.lemma(watch)]
-        elif self.task == "break":
-            m.d.comb += Cover(any_of(~wire(m, bit, "holds") for bit in self.about.holds(watch)))
-        else:
-            m.d.comb += [Assert(wire(m, bit, "holds")) for bit in self.about.holds(watch)]
-            if self.task == "prove":
-                m.d.comb += [Assume(wire(m, bit, "lemma")) for bit in self.about.lemma(watch)]
+        self.put(m, watch, self.about.holds, self.about.seen, self.about.lemma)
         return m

@@ -1,24 +1,22 @@
 """A sequencer between free streams and a checker: what a solver is asked."""
 
 from dataclasses import replace
-from typing import Literal, TypeAlias
 
 import numpy as np
 from amaranth.asserts import AnyConst, AnySeq
-from amaranth.back import rtlil
-from amaranth.hdl import Array, Assert, Assume, ClockDomain, Const, Cover, Elaboratable, Module, Mux, Signal, Value
+from amaranth.hdl import Array, Assert, Assume, Const, Cover, Module, Mux, Signal, Value
 from amaranth.utils import bits_for
 
 from pimloom.arch.command import Row
 from pimloom.arch.table import Table
+from pimloom.rtl.formal.asked import Asked, Task
 from pimloom.rtl.formal.checker import Channel, Timing, Word, any_of, wire
 from pimloom.rtl.formal.properties import PROPERTIES, Scene, Twin
 
-Task: TypeAlias = Literal["prove", "lemma", "search", "see", "break"]
 STEP = "state"  # the property that the others assume when they are proved
 
 
-class Question(Elaboratable):
+class Question(Asked):
     """One property of a sequencer with `streams` streams.
 
     Task `prove`: assertions for an induction, assuming the lemma and, but for `state` itself, `state`; `lemma`: the
@@ -40,21 +38,16 @@ class Question(Elaboratable):
         task: Task,
         twin: Twin | None = None,
     ) -> None:
-        self.table, self.bits, self.about, self.task = table, bits, about, task
+        super().__init__(task)
+        self.table, self.bits, self.about = table, bits, about
         self.twin = twin or Twin()
         needs = table.rules.needs.copy()
         if self.twin.needs_no_row is not None:
             needs[np.flatnonzero(needs == self.twin.needs_no_row)[0]] = Row.ANY
         self.sequencer = self.twin.kind(replace(table, rules=table.rules._replace(needs=needs)), streams, bits)
-        self.clock = ClockDomain("sync", reset_less=True)
-
-    def rtlil(self) -> str:
-        """In Yosys' own language; the top module is `question`."""
-        return rtlil.convert(self, name="question", ports=[self.clock.clk], emit_src=False)
 
     def elaborate(self, platform: object) -> Module:
-        m = Module()
-        m.domains += self.clock
+        m = self.begun()
         m.submodules.sequencer = self.sequencer
         timing = self._timing(m)
         waited = self._heads(m)

@@ -5,18 +5,15 @@ Jobs are any, operands come and results are taken at any time. `lemma` ties the 
 """
 
 from collections.abc import Callable, Iterator
-from typing import Literal, NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from amaranth.asserts import AnySeq
-from amaranth.back import rtlil
-from amaranth.hdl import Assert, Assume, ClockDomain, Const, Cover, Elaboratable, Module, Signal, Value
+from amaranth.hdl import Const, Module, Signal, Value
 
-from pimloom.rtl.formal.checker import any_of, wire
+from pimloom.rtl.formal.asked import Asked, Task
 from pimloom.rtl.formal.tiles_checker import BITS, DEPTH, LONGEST, SIDE, Watch, fits, lemma
 from pimloom.rtl.npu.shape import ArrayShape, Dataflow
 from pimloom.rtl.npu.tiles import TileSequencer
-
-Task: TypeAlias = Literal["prove", "lemma", "search", "see", "break"]
 
 
 def reads(w: Watch) -> Iterator[Value]:
@@ -152,22 +149,17 @@ def of_flow(flow: Dataflow) -> dict[str, TileProperty]:
 TILE_PROPERTIES = of_flow("ws") | of_flow("os")
 
 
-class TileQuestion(Elaboratable):
+class TileQuestion(Asked):
     """One property of a tile sequencer of 2 x 2, for the tasks of `pimloom.rtl.formal.proof`. Reset is at the start."""
 
     def __init__(self, about: str, task: Task, twin: TileTwin | None = None) -> None:
-        self.about, self.task = TILE_PROPERTIES[about], task
+        super().__init__(task)
+        self.about = TILE_PROPERTIES[about]
         kind = twin.kind if twin else TileSequencer
         self.tiles = kind(ArrayShape(SIDE, SIDE, self.about.dataflow), DEPTH, BITS)
-        self.clock = ClockDomain("sync", reset_less=True)
-
-    def rtlil(self) -> str:
-        """In Yosys' own language; the top module is `question`."""
-        return rtlil.convert(self, name="question", ports=[self.clock.clk], emit_src=False)
 
     def elaborate(self, platform: object) -> Module:
-        m = Module()
-        m.domains += self.clock
+        m = self.begun()
         m.submodules.tiles = t = self.tiles
         watch = Watch(m, t)
         job, about, first = t.job.payload.as_value(), self.about, Signal(init=1)
@@ -176,14 +168,5 @@ class TileQuestion(Elaboratable):
         m.d.comb += t.loaded.eq(watch.may_load & (AnySeq(1) if free else 1))
         m.d.comb += t.taken.eq(watch.may_take & (AnySeq(1) if free else 1))
         m.d.sync += first.eq(0)
-        if self.task == "see":
-            m.d.comb += [Cover(wire(m, bit, "seen")) for bit in about.seen(watch)]
-        elif self.task == "lemma":
-            m.d.comb += [Assert(wire(m, bit, "lemma")) for bit in lemma(watch)]
-        elif self.task == "break":
-            m.d.comb += Cover(any_of(~wire(m, bit, "holds") for bit in about.holds(watch)))
-        else:
-            m.d.comb += [Assert(wire(m, bit, "holds")) for bit in about.holds(watch)]
-            if self.task == "prove" and about.lemma:
-                m.d.comb += [Assume(wire(m, bit, "lemma")) for bit in about.lemma(watch)]
+        self.put(m, watch, about.holds, about.seen, lemma if self.task == "lemma" else about.lemma)
         return m

@@ -8,10 +8,10 @@ from typing import NamedTuple
 import numpy as np
 
 from pimloom.rtl.flow.npu.edges import pack_words, unpack
-from pimloom.rtl.flow.npu.gemm import Job, Progress, Tile, bits, draw_jobs, product, tiles, wave_file
+from pimloom.rtl.flow.npu.gemm import Job, Progress, Tile, bits, draw_jobs, product, tiles
 from pimloom.rtl.flow.simulator.environment import Simulator
 from pimloom.rtl.flow.simulator.run import simulate
-from pimloom.rtl.flow.verified import Verified
+from pimloom.rtl.flow.verified import Verified, wave_file
 from pimloom.rtl.npu.gemm import Gemm
 from pimloom.rtl.npu.shape import ArrayShape
 from pimloom.rtl.npu.tiles import DEPTH, JOB_BITS
@@ -167,7 +167,7 @@ def verify_gemm(
     went, clocks, seconds = run_gemms(shape, DEPTH, cases, simulator, waves)
     wrong = mismatches(shape, cases, went)
     if wrong and not waves:
-        waves = wave_file("npu_gemm", shape, seed, simulator)
+        waves = wave_file("npu_gemm", str(shape), simulator, seed)
         run_gemms(shape, DEPTH, cases, simulator, waves)
     progress(2, 2)
     results = sum(found.x.size for found in went)

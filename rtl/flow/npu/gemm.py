@@ -1,15 +1,12 @@
 """GEMMs of random numbers: their tiles, when each starts, and their float32 sums in the order of the array."""
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from pimloom.cycle_sim import asic_math as asic
 from pimloom.rtl.flow.scenes.values import BF16, small_operands
-from pimloom.rtl.flow.simulator.environment import Simulator
-from pimloom.rtl.flow.simulator.run import WAVE_SUFFIX
 from pimloom.rtl.npu.shape import ArrayShape
 
 Progress = Callable[[int, int], None]
@@ -115,8 +112,3 @@ def product(shape: ArrayShape, job: Job) -> np.ndarray:
 def bits(x: np.ndarray) -> np.ndarray:
     """uint16 of bfloat16."""
     return np.ascontiguousarray(x, BF16).view(np.uint16)
-
-
-def wave_file(block: str, shape: ArrayShape, seed: int, simulator: Simulator) -> Path:
-    """Where the waveform of what differs is kept."""
-    return Path(f"{block}-{str(shape).replace(' ', '-')}-{seed}{WAVE_SUFFIX[simulator]}")

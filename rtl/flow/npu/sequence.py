@@ -9,12 +9,12 @@ import numpy as np
 from amaranth.lib.data import StructLayout
 
 from pimloom.rtl.flow.npu.edges import unpack
-from pimloom.rtl.flow.npu.gemm import Progress, last_leaves, tiles, wave_file
+from pimloom.rtl.flow.npu.gemm import Progress, last_leaves, tiles
 from pimloom.rtl.flow.npu.systolic import model_cyc
 from pimloom.rtl.flow.scenes.scene import ROWS
 from pimloom.rtl.flow.simulator.environment import Simulator
 from pimloom.rtl.flow.simulator.run import simulate
-from pimloom.rtl.flow.verified import Verified
+from pimloom.rtl.flow.verified import Verified, wave_file
 from pimloom.rtl.npu.shape import ArrayShape
 from pimloom.rtl.npu.tiles import DEPTH, JOB_BITS, TileSequencer, entering
 from pimloom.rtl.verilog import to_verilog
@@ -168,7 +168,7 @@ def verify_tiles(
     left = run_script(shape, DEPTH, given, simulator, waves)
     wrong = mismatches(shape, DEPTH, given, left)
     if wrong and not waves:
-        waves = wave_file("npu_tiles", shape, seed, simulator)
+        waves = wave_file("npu_tiles", str(shape), simulator, seed)
         run_script(shape, DEPTH, given, simulator, waves)
     progress(2, 2)
     return Verified(

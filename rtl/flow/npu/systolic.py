@@ -9,11 +9,11 @@ import numpy as np
 
 from pimloom.cycle_sim.npu import arrays
 from pimloom.rtl.flow.npu.edges import Edges, edges, pack, unpack
-from pimloom.rtl.flow.npu.gemm import Job, Progress, Sized, draw_jobs, wave_file
+from pimloom.rtl.flow.npu.gemm import Job, Progress, Sized, draw_jobs
 from pimloom.rtl.flow.scenes.scene import ROWS
 from pimloom.rtl.flow.simulator.environment import Simulator
 from pimloom.rtl.flow.simulator.run import simulate
-from pimloom.rtl.flow.verified import Verified
+from pimloom.rtl.flow.verified import Verified, wave_file
 from pimloom.rtl.npu.shape import RESULT, ArrayShape, activation, weight
 from pimloom.rtl.npu.systolic import Systolic
 from pimloom.rtl.verilog import to_verilog
@@ -44,7 +44,7 @@ def verify_array(
     found = run_array(shape, given, simulator, waves)
     wrong = mismatches(shape, jobs, given, found)
     if wrong and not waves:
-        waves = wave_file("systolic", shape, seed, simulator)
+        waves = wave_file("systolic", str(shape), simulator, seed)
         run_array(shape, given, simulator, waves)
     progress(2, 2)
     clocks = len(given.valid)
