@@ -28,8 +28,9 @@ def check_fits(system: RooflineSystem, spec: LlmSpec, tokens: int, *, ends: bool
     if need > system.memory_bytes:
         left = system.memory_bytes * BITS_PER_BYTE // system.element_bits - weights
         each = layer_need(spec, Batch.decode([1])).cache
-        alone = f"its weights alone take {weights * system.element_bits // BITS_PER_BYTE:,}; take a smaller model"
-        fits = f"at most {left // each:,} tokens fit" if left >= each else f"{alone} or --set memory_bytes={need}"
+        remedy = f"take more devices (--tp), a smaller model or --set memory_bytes={need}"
+        alone = f"its weights alone take {weights * system.element_bits // BITS_PER_BYTE:,}; {remedy}"
+        fits = f"at most {left // each:,} tokens fit" if left >= each else alone
         raise UserError(
             f"{spec.name} with {tokens:,} tokens needs {need:,} bytes of memory, there are {system.memory_bytes:,}: "
             f"{fits}"

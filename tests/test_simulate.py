@@ -370,7 +370,7 @@ def test_what_fits_a_baseline() -> None:
     with pytest.raises(
         UserError,
         match="needs 48,008,000 bytes of memory, there are 47,999,999: "
-        "its weights alone take 48,000,000; take a smaller model or --set memory_bytes=48008000$",
+        "its weights alone take 48,000,000; take more devices .--tp., a smaller model or --set memory_bytes=48008000$",
     ):
         simulate(roofline(memory_bytes=47_999_999), tiny(), 1)
     grouped = tiny(num_key_value_heads=5)  # 22 million weights, 2000 values a token
