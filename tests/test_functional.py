@@ -52,7 +52,7 @@ def of_spec(spec, geo, tokens, rng, layer=0):
     ("geo", "d", "heads", "tokens", "layer"),
     [
         pytest.param(SMALL, 192, 4, 40, 1, id="two chunks, a head across both, K in two slots, layer 1"),
-        pytest.param(SMALL, 64, 4, 140, 0, id="more tokens than a row, K in five slots"),
+        pytest.param(SMALL, 64, 4, 140, 0, id="more tokens than a row, K in five slots", marks=pytest.mark.slow),
         pytest.param(geometry(PART, 8), 1088, 17, 2, 0, id="1024 + 64 inputs"),
         pytest.param(geometry(PART, 8), 768, 12, 4, 0, id="GPT2-small"),
     ],

@@ -120,9 +120,9 @@ def test_the_command_and_the_function_say_the_same(tmp_path):
     ("system", "options", "said"),
     [
         ("npu_only", ("--generate", "34"), "each of 33 decode iterations is simulated; --every 16 simulates 3"),
-        ("npu_only", ("--generate", "33"), ""),
+        slow("npu_only", ("--generate", "33"), ""),
         ("npu_only", ("--generate", "34", "--every", "16"), ""),
-        ("npu_only", ("--generate", "34", "--quiet"), ""),
+        slow("npu_only", ("--generate", "34", "--quiet"), ""),
         ("gpu_a100", ("--generate", "34", "--batch", "2"), ""),
     ],
 )

@@ -36,7 +36,7 @@ OWN = {  # name -> the case of the reference data with the configuration, idle c
 def long(case: Path) -> bool:
     """Whether an oracle takes a second or more for it."""
     run = case / "run.json"
-    return run.is_file() and json.loads(run.read_text())["cycles_simulated"] > 25_000
+    return run.is_file() and json.loads(run.read_text())["cycles_simulated"] > 12_000
 
 
 def run_dramsim3(config: dict, requests: list, extra: int = 0) -> SimpleNamespace:

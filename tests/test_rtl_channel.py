@@ -44,9 +44,8 @@ def assert_same(job: Product, found: Returned, y: np.ndarray) -> None:
 SIZES: list[tuple[Simulator, int, int]] = [("icarus", 96, 32), ("verilator", 256, 64), ("verilator", 1024, 256)]
 
 
-@pytest.mark.parametrize(  # Verilator takes half a minute to build the channel; Icarus has it from the test below
-    ("simulator", "n_in", "n_out"), [SIZES[0], *(pytest.param(*size, marks=pytest.mark.slow) for size in SIZES[1:])]
-)
+@pytest.mark.slow  # half a minute to build the channel
+@pytest.mark.parametrize(("simulator", "n_in", "n_out"), SIZES)
 def test_a_product_bit_for_bit_and_clock_for_clock(simulator, n_in, n_out):
     job, y = gemv(n_in, n_out, banks=2)
     found = run_product(job, simulator=needs(simulator))

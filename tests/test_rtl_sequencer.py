@@ -109,7 +109,8 @@ def beside_or_wide(table: Table) -> list[int]:
     return [i for i, row in rows if row.sibling or min(scope[list(row.before)]) < row.level]
 
 
-@pytest.mark.parametrize(("part", "changed", "number"), [slow("hbm2_neupims", {}, 7), ("ddr4_3200", {"ranks": 3}, 4)])
+@pytest.mark.slow
+@pytest.mark.parametrize(("part", "changed", "number"), [("hbm2_neupims", {}, 7), ("ddr4_3200", {"ranks": 3}, 4)])
 def test_rules_between_siblings_off_by_one_in_the_gates_only_are_caught(part, changed, number):
     """Of ranks, of banks that load one buffer, and of a command on all banks of a group."""
     device = load_part(part).value

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.command import ENVIRONMENT
+from tests.slow import slow
 from tests.sweep_place import port
 
 SCRIPTS = Path(sysconfig.get_path("scripts"))
@@ -76,11 +77,8 @@ def test_the_python_api(folder: Path, code: str) -> None:
         "run pim_gpt --model config.json --generate 1 --json -",
         "run t4 --model config.json --generate 1",
         "trace ddr4 --pattern random --requests 100",
-        "explain dram.timing.tCCD_L",
-        "list",
-        "rtl list",
         "rtl emit timer -o timer.v",
-        "fabric cost --arch all",
+        *map(slow, ("explain dram.timing.tCCD_L", "list", "rtl list", "fabric cost --arch all")),
         pytest.param("rtl verify timer --commands 200", marks=pytest.mark.slow),
         pytest.param("rtl synth timer", marks=pytest.mark.slow),
         pytest.param("report infinitehbd --out page", marks=pytest.mark.slow),

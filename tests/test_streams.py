@@ -20,8 +20,8 @@ STREAMS = {  # shell redirection -> exit code and stderr of a command that works
     "<&-": (0, ""),
     "<&- >&- 2>&-": (2, ""),
 }
-QUICK = ("list", "--help")
-WORKING = ("list --json -", "explain", "run --help", "--version", "rtl list", "fabric cost --arch all")
+QUICK = ("list",)
+WORKING = ("--help", "list --json -", "explain", "run --help", "--version", "rtl list", "fabric cost --arch all")
 FAILING = ("nonsense", "list --nonsense", "explain nonsense", "sweep status /nowhere", "run t4 --model nonsense")
 SLOW = (
     "run pim_gpt --model gpt2 --generate 1",

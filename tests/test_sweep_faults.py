@@ -167,6 +167,7 @@ def test_disk_full(tmp_path: Path, whole: pd.DataFrame) -> None:
         subprocess.run(["umount", "-l", room], check=True)
 
 
+@pytest.mark.slow
 def test_workers_and_scheduler_are_killed(place: Place, whole: pd.DataFrame) -> None:
     place.misbehave(seconds=0.12)
     at = port()
