@@ -165,7 +165,10 @@ class Decoder:
         return tuple(op for op in ops(self.plan.spec, ONE) if not op.layers)
 
     def first_steps(self) -> list[Step]:
-        """Steps before the first layer. Embedding and learned position come looked up and added from outside."""
+        """Steps before the first layer, none without the LM head. Embedding and learned position come looked up and
+        added from outside."""
+        if self.plan.head is None:
+            return []
         scaled = [op for op in self._outside if op.kind == "multiply"]
         return [AsicStep("scaled embedding", "multiply", op.rows * op.n_out) for op in scaled]
 

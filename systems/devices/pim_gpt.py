@@ -84,7 +84,7 @@ class PimGptDevice:
 
     def _parts(self, t: int, wanted: bool) -> Iterator[tuple[Sequence[Step], int]]:
         """Steps and how often they run; wanted: the token behind this one is."""
-        if self.share.outside is not False and (first := self.decoder.first_steps()):
+        if first := self.decoder.first_steps():
             yield first, 1
         for layer, times in self.mapped.runs:
             yield self.decoder.timed_steps(t, self.mapped.kinds[layer]), times

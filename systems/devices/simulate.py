@@ -224,8 +224,7 @@ def _pim_result(
 def run_digest(system: System, spec: LlmSpec, generate: int, prompt: int = 0, lm_head: bool | None = None) -> str:
     """Digest of everything that decides a result; the seed, which is only recorded, does not."""
     on_roofline = lm_head and system.kind == "roofline"  # PIM-GPT has it in its spec
-    unscaled = lm_head is False and spec.scaled_embedding and system.kind == "pim"
-    asked = {"lm_head": lm_head} if on_roofline or unscaled else {}
+    asked = {"lm_head": lm_head} if on_roofline else {}
     return spec_digest(system, spec, generate=generate, prompt=prompt, **asked)
 
 
