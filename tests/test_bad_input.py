@@ -196,6 +196,8 @@ BAD: list[tuple[tuple[str, ...], str]] = [
         ((*RUN, "--timeline", "t.json", "--window", w), WINDOW)
         for w in ("5", "5:1", "-1:5", "a:b", "0:nan", "0:1e99999999", "")
     ),
+    (("run", "pim_gpt", "--model", "gpt2", "--prompt", "1025"), "--prompt 1025: gpt2 has positions for 1,024 tokens"),
+    (("run", "t4", "--model", "gpt2", "--prompt", "1025"), "--prompt 1025: gpt2 has positions for 1,024 tokens"),
     ((*RUN, "--window", "1:0"), "--window 1:0: belongs to --timeline FILE; name one"),
 ]
 

@@ -21,6 +21,8 @@ def sequence_work(asked: Asked, window: Window | None) -> Work[Result]:
     system, llm = load_system(asked.system, parse_settings(asked.settings or ())), load_llm(asked.model)
     prompt, generate = asked.prompt or 0, GENERATED if asked.generate is None else asked.generate
     total, most = positions(prompt, generate), llm.max_position_embeddings
+    if prompt > most:
+        raise UserError(f"--prompt {prompt}: {llm.name} has positions for {most:,} tokens; take a shorter prompt")
 
     def run(progress: Progress) -> Result:
         return simulate(
