@@ -1,5 +1,6 @@
 """Requests of a list, a data set or a trace: with embedding, LM head and sampling or without, and their energy."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -124,3 +125,21 @@ def test_where_only_layers_are_simulated_it_is_refused_by_its_name(trace: Path, 
         assert done.code == 2 and said in done.err and done.err.count("\n") == 1, done
     plain, off = (run("neupims", tmp_path / "r.csv", layers=1, lm_head=on) for on in (None, False))
     assert plain == off
+
+
+def test_the_option_and_the_key_of_pim_gpt_are_one_choice(tmp_path: Path) -> None:
+    """Equal digests for equal runs, whichever way it is chosen."""
+    (tmp_path / "t.csv").write_text("timestamp,prompt_tokens,output_tokens\n0,4,2\n")
+    gemma = tmp_path / "config.json"
+    config = json.loads((Path(__file__).parent / "models/gemma-3-1b.json").read_text())
+    gemma.write_text(json.dumps(config | {"num_hidden_layers": 1}))
+    asked: dict[str, Any] = {"model": gemma, "requests": tmp_path / "t.csv", "batch": 1, "iterations": 1}
+    found = {
+        (key, option): pimloom.run("pim_gpt", **asked, lm_head=option, set={"workload.lm_head": key})
+        for key in (False, True)
+        for option in (None, False, True)
+    }
+    digests: dict[bool, set[Any]] = {True: set(), False: set()}
+    for (key, option), run in found.items():
+        digests[key if option is None else option].add((run.spec_digest, run.time_s, run.lm_head))
+    assert len(digests[True]) == len(digests[False]) == 1 and digests[True] != digests[False]

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -236,6 +237,23 @@ def test_a_base_needs_no_file_of_the_user(tmp_path):
     assert msgspec.json.decode(msgspec.json.encode(base), type=Base) == base
 
 
+def test_a_point_with_requests_is_what_run_says(tmp_path):
+    """Iterations that are not simulated count alike in both."""
+    path = tmp_path / "trace.csv"
+    path.write_text("\n".join(["timestamp,prompt_tokens,output_tokens", *["0,200,30"] * 4, *["0,20,9"] * 6, "9,7,5"]))
+    asked: dict[str, Any] = {"model": "gpt2", "requests": str(path), "batch": 4, "iterations": 51, "every": 7, "layers": 1, "tp": 2}
+    axes = [Axis("npu.clock_mhz", (1000,))]
+    row = evaluate(base_of(sweep("npu_only", asked, axes=axes)), {"npu.clock_mhz": 1000}).row
+    run = pimloom.run("npu_only", **asked, set={"npu.clock_mhz": 1000})
+    assert row["error"] is None and row["spec_digest"] == run.spec_digest and run.iterations > run.simulated_iterations
+    assert (row["energy_j"], row["energy_per_token_j"]) == pytest.approx((run.energy_j, run.energy_per_token_j), 1e-12)
+    assert row["power_w"] == pytest.approx(run.energy_j / sum(run.iteration_s), rel=1e-12)
+    assert row["latency_s"] > 9 > sum(run.iteration_s)  # idle before the last one arrives
+    causes = {name: row[f"energy_by_cause_j.{name}"] for name in run.energy_by_cause_j}
+    assert causes == pytest.approx(run.energy_by_cause_j, rel=1e-12)
+    assert [row[f"energy_by_cause_j.{name}"] for name in ("gwrite", "g_act", "comp", "readres")] == [0.0] * 4
+
+
 @pytest.mark.parametrize("system", ["pim_gpt", "neupims", "npu_pim", "npu_only", "t4"])
 def test_resolving_texts_is_loading_files(system):
     """Good, bad and odd values of places of every system, one after the other: none leaves anything behind."""
@@ -297,6 +315,6 @@ def test_requests_of_a_data_set_and_of_a_list(tmp_path):
     drawn = {"model": "gpt3-7b", "requests": "alpaca", "batch": 8, "iterations": 6, "every": 2, "tp": 2}
     row = evaluate(base_of(sweep("gpu_a100", drawn, axes=axes)), {"peak_share": 0.5}).row
     assert row["error"] is None and row["simulated_iterations"] == 3
-    assert row["energy_j"] == pytest.approx(2 * 400 * row["latency_s"], rel=0.02)  # two GPUs at 400 W
+    assert row["energy_j"] == pytest.approx(2 * 400 * row["latency_s"], rel=1e-12)  # two GPUs at 400 W
     missing = base_of(sweep("gpu_a100", {"model": "gpt3-7b", "requests": "alpaca"}, axes=axes))
     assert evaluate(missing, {"peak_share": 0.5}).row["error"].startswith("workload.batch: missing")

@@ -119,18 +119,19 @@ def _listed(system: System, llm: LlmSpec, work: Work, given: Given, layers: int)
 
 
 def _served(system: System, llm: LlmSpec, work: Work, given: Given, layers: int, seed: int) -> tuple[Values, str]:
-    """Iterations of a data set or a trace; energies of those that are not simulated are the mean per token."""
+    """Iterations of a data set or a trace; what those take that are not simulated is read between the others, as time
+    is. Power is that of the iterations, without the idle time between arrivals, whose energy is not in it."""
     if work.batch is None:
         raise UserError(f"workload.batch: missing; requests {given.name} do not say how many are served at once")
     plan = _plan(system, work, layers, work.batch, seed)
     workload = workload_of(given, seed)
     done, served = decode_iterations(system, llm, workload, plan)
-    tokens, simulated = int(done.batch.sum()), sum(s.batch for s in served)
-    found = _energies(served, [work.tp / simulated] * len(served), tokens)
+    tokens, weights = int(done.came.sum()), done.weights
+    found = _energies(served, [work.tp * weight / tokens for weight in weights], tokens)
     if (energy := found.get("energy_j")) is not None:
-        found["power_w"] = energy / done.time_s
+        found["power_w"] = energy / fsum(done.seconds)
     for name in SUMS:
-        value = fsum(getattr(s, name) for s in served) * tokens / simulated
+        value = fsum(weight * getattr(s, name) for weight, s in zip(weights, served, strict=True))
         found[name] = round(value) if name == "link_bytes" else value
     values = found | {
         "latency_s": done.time_s,

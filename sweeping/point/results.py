@@ -11,6 +11,7 @@ NPU_CAUSES = (
     *CAUSES, "interface", "background", "second_row_buffer",
     "npu_mac", "npu_vector", "npu_scratchpad", "npu_static", "link",
 )  # fmt: skip
+OF_PIM = ("gwrite", "g_act", "comp", "readres")  # causes of PIM: 0 J without it, in a table of many systems
 ROOFLINE_CAUSES = ("power_x_time",)
 PIM_STEPS = (
     "LayerNorm 1", "QKV", "QKV partial sums and bias", "K write", "V write", "score", "softmax", "p V", "projection",
@@ -109,6 +110,14 @@ def columns_of(kind: str, tree: Mapping[str, Any], *, batched: bool, prompts: bo
     if batched:
         return [*_common((*OF_A_PROMPT, "area_mm2")), *DECODE]
     return [*_common(("area_mm2",)), *ROOFLINE]
+
+
+def value_of(values: Mapping[str, float | int | None], column: str) -> float | int | None:
+    """What a point has in a column; None where it has no data. Without PIM its causes take nothing."""
+    cause = column.removeprefix("energy_by_cause_j.")
+    if column not in values and cause in OF_PIM and values.get("energy_j") is not None:
+        return 0.0
+    return values.get(column)
 
 
 def _common(without: tuple[str, ...]) -> list[Column]:

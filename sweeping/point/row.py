@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from pimloom.arch.version import __version__
 from pimloom.sweeping.definition.sweep import Scalar
-from pimloom.sweeping.point.results import IDENTITY, MADE_BY, Column
+from pimloom.sweeping.point.results import IDENTITY, MADE_BY, Column, value_of
 from pimloom.sweeping.point.shared import Base, digest_of, key_of
 
 Row = dict[str, Any]
@@ -37,7 +37,7 @@ def row_of(base: Base, point: Mapping[str, Scalar], found: Outcome | None, error
     values = found.values if found else {}
     row: Row = {"point": key_of(base, point), "base_digest": digest_of(base, point)}
     row |= base.cells(point)
-    row |= {column.name: values.get(column.name) for column in result_columns(base)}
+    row |= {column.name: value_of(values, column.name) for column in result_columns(base)}
     return row | {
         "error": error and error[:LONGEST_ERROR],
         "spec_digest": found and found.spec_digest,

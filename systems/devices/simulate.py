@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from math import fsum
 
@@ -34,6 +34,7 @@ from pimloom.systems.devices.device import Share, device_of
 from pimloom.systems.devices.pim_gpt import PimGptDevice
 from pimloom.systems.devices.result import Result, Workload
 from pimloom.systems.devices.shown import Shown, shown
+from pimloom.systems.devices.traits import settled
 from pimloom.workload.batch import Batch
 
 Progress = Callable[[int], None]
@@ -97,10 +98,8 @@ def simulate(
     run = {"pim": _pim, "roofline": _roofline}.get(system.kind)
     if run is None:
         raise UserError(f"{system.name}: serves batches; take `pimloom run` or `pimloom.run` with a prompt or requests")
-    if lm_head is not None and system.kind == "pim":
-        own = system.of_kind(PimSystem)
-        workload = msgspec.structs.replace(own.workload, lm_head=lm_head)
-        system = replace(system, spec=msgspec.structs.replace(own, workload=workload))
+    if system.kind == "pim":
+        system, _ = settled(system, lm_head)
     result = run(system, spec, generate, Options(seed, check, window, progress, prompt, known, lm_head))
     result.showing(partial(_shown, system, spec, generate, prompt, lm_head))
     if not 0 < result.latency_s < math.inf or not 0 <= (result.energy_j or 0) < math.inf:
@@ -133,8 +132,7 @@ def _pim(system: System, spec: LlmSpec, generate: int, options: Options) -> Resu
         device = PimGptDevice(system, spec, whole, known=options.known)
     machine, decoder, mapped = device.machine, device.decoder, device.mapped
     for t in range(1, tokens + 1):
-        if options.lm_head is not False:
-            machine.run(decoder.first_steps(), window if window and machine.outcome.end_ps < window.end_ps else None)
+        machine.run(decoder.first_steps(), window if window and machine.outcome.end_ps < window.end_ps else None)
         for layer, times in () if window else mapped.runs:
             machine.run(decoder.timed_steps(t, mapped.kinds[layer]), times=times)
         for layer in range(spec.num_hidden_layers if window else 0):

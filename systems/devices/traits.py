@@ -1,7 +1,10 @@
 """What a kind of system has that a user may ask for, so that nothing above asks what kind it is."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Literal, NamedTuple
+
+import msgspec
 
 from pimloom.arch.composition import ArraysUnit, ComposedSystem, GemvUnit
 from pimloom.arch.system import PimSystem, System
@@ -65,3 +68,15 @@ def has_outside(system: System, asked: bool | None) -> bool:
     if asked is not None:
         return asked
     return system.of_kind(PimSystem).workload.lm_head if system.kind == "pim" else traits(system.kind).outside
+
+
+def settled(system: System, asked: bool | None) -> tuple[System, dict[str, bool]]:
+    """What decides a result of a choice of the above: the system, in whose own file PIM-GPT has it, and by its name the
+    choice that differs from what another system has by itself."""
+    if asked is None or asked == has_outside(system, None):
+        return system, {}
+    if system.kind != "pim":
+        return system, {"outside": asked}
+    own = system.of_kind(PimSystem)
+    workload = msgspec.structs.replace(own.workload, lm_head=asked)
+    return replace(system, spec=msgspec.structs.replace(own, workload=workload)), {}

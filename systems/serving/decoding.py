@@ -11,7 +11,7 @@ import numpy as np
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec
 from pimloom.arch.name_units import counted
-from pimloom.arch.system import System, spec_digest
+from pimloom.arch.system import System
 from pimloom.arch.version import __version__
 from pimloom.systems.devices.npu_pim.served import Served
 from pimloom.systems.devices.run import Run, total_j
@@ -226,9 +226,10 @@ def workload_digest(system: System, llm: LlmSpec, workload: Workload, plan: Plan
 
     The seed does where it draws who comes next: requests that come at times of their own are taken as they come.
     """
-    asked = plan.decisive(system) | {"seed": None if workload.timed else plan.seed, "timed": workload.timed}
-    requests = (workload.arrival_s, workload.prompt_tokens, workload.output_tokens)
-    return spec_digest(system, llm, requests=[column.tolist() for column in requests], **asked)
+    columns = (workload.arrival_s, workload.prompt_tokens, workload.output_tokens)
+    requests = [column.tolist() for column in columns]
+    seed = None if workload.timed else plan.seed
+    return plan.digest(system, llm, requests=requests, seed=seed, timed=workload.timed)
 
 
 def described(workload: Workload, plan: Plan, llm: LlmSpec) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import numpy as np
 
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec
-from pimloom.arch.system import System, spec_digest
+from pimloom.arch.system import System
 from pimloom.arch.version import __version__
 from pimloom.systems.devices.device import device_of
 from pimloom.systems.devices.run import Run, total_j
@@ -166,6 +166,6 @@ def _result(
         simulated_iterations=prompts.different + len(at),
         every=wanted.every,
         decode_s=decoded_s,
-        spec_digest=spec_digest(system, llm, **wanted.decisive(system)),
+        spec_digest=wanted.digest(system, llm),
         version=__version__,
     )

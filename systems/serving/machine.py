@@ -8,7 +8,7 @@ import numpy as np
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec
 from pimloom.arch.name_units import counted
-from pimloom.arch.system import RooflineSystem, System
+from pimloom.arch.system import RooflineSystem, System, spec_digest
 from pimloom.mappers.kv_pages import CacheRoom, KvPages, KvTokens
 from pimloom.systems.devices.device import Device, Share, device_of
 from pimloom.systems.devices.npu_pim.device import NpuDevice, decode_in_channels
@@ -19,7 +19,7 @@ from pimloom.systems.devices.npu_pim.served import Served
 from pimloom.systems.devices.npu_pim.share import REMEDY, first_row, shard_of, tokens_that_fit, weight_bytes
 from pimloom.systems.devices.run import Run
 from pimloom.systems.devices.shown import Shown, few
-from pimloom.systems.devices.traits import has_outside, traits
+from pimloom.systems.devices.traits import settled, traits
 from pimloom.workload.batch import Batch as Steps
 
 
@@ -49,12 +49,12 @@ class Plan(NamedTuple):
         """What a device has of the model."""
         return Share(self.tp, self.layers, self.fidelity, outside=self.outside)
 
-    def decisive(self, system: System) -> dict[str, Any]:
-        """What decides the iterations on a system, by name: what it does anyhow is not asked of it."""
+    def digest(self, system: System, llm: LlmSpec, **more: object) -> str:
+        """Digest of what decides the iterations on a system, and of `more`: what it does anyhow is not in it."""
+        system, outside = settled(system, self.outside)
         asked = {name: value for name, value in self._asdict().items() if name != "chunk" or value}
-        if self.outside is None or self.outside == has_outside(system, None):
-            del asked["outside"]
-        return asked
+        del asked["outside"]
+        return spec_digest(system, llm, **asked | outside | more)
 
 
 class Batch(NamedTuple):

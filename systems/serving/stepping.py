@@ -8,11 +8,11 @@ import numpy as np
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec
 from pimloom.arch.name_units import counted
-from pimloom.arch.system import System
+from pimloom.arch.system import System, spec_digest
 from pimloom.arch.units import GIB
 from pimloom.systems.devices.device import Capacity, Device, Share
 from pimloom.systems.devices.run import Run
-from pimloom.systems.devices.traits import has_outside
+from pimloom.systems.devices.traits import settled
 from pimloom.systems.serving.decoding import side_by_side
 from pimloom.workload.batch import Batch
 
@@ -42,12 +42,17 @@ class Wanted(NamedTuple):
         """What a device has of the model."""
         return Share(self.tp, self.layers, self.fidelity, longest(self), self.outside)
 
-    def decisive(self, system: System | None = None) -> dict[str, int | str]:
-        """What decides a result, on a system, by name: what it does anyhow is not asked of it."""
+    def decisive(self) -> dict[str, int | str]:
+        """What decides a comparison, by name, beside the systems."""
         given = self._asdict()
-        if self.outside is None or (system and self.outside == has_outside(system, None)):
+        if self.outside is None:
             del given["outside"]
         return given
+
+    def digest(self, system: System, llm: LlmSpec) -> str:
+        """Digest of what decides the result on a system: what it does anyhow is not in it."""
+        system, outside = settled(system, self.outside)
+        return spec_digest(system, llm, **self._replace(outside=None).decisive() | outside)
 
 
 def chunked(batch: int, prompt: int, chunk: int) -> Iterator[list[tuple[int, Part]]]:
