@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from pimloom.commands.counts import count
+from pimloom.commands.counts import count, seed
 
 Systems = Annotated[str, typer.Argument(help="System name (see `pimloom list`) or path to a system YAML.")]
 Model = Annotated[str, typer.Option(help="Model name, a Hugging Face config.json, or its folder.")]
@@ -61,7 +61,9 @@ Ends = Annotated[
     ),
 ]
 Check = Annotated[bool, typer.Option("--check", help="Run the legality monitor on every command trace.")]
-Seed = Annotated[int, typer.Option(help="Seed of the requests of a data set; recorded in the result.")]
+Seed = Annotated[
+    int, typer.Option(metavar="N", parser=seed, help="Seed of the requests of a data set; recorded in the result.")
+]
 
 Requests = Annotated[
     str | None,
