@@ -181,6 +181,7 @@ def run_compare(
     model: str,
     layers: int | None,
     lm_head: bool,
+    generate: int | None,
     json: str | None,
     html: Path | None,
     quiet: bool,
@@ -193,7 +194,8 @@ def run_compare(
     def prepare() -> Work[Any]:
         if html is not None:
             _check_folder(html)
-        return comparison_work(systems, model, layers, lm_head, **{name: number or 0 for name, number in equal.items()})
+        numbers = {name: number or 0 for name, number in equal.items()}
+        return comparison_work(systems, model, layers, lm_head, generate, **numbers)
 
     with new_folders(html) if html is not None else nullcontext():
         found, shown = worked(prepare, {"--json": json}, quiet)
