@@ -121,7 +121,7 @@ def compare(
     systems: Iterable[str | Path],
     *,
     model: str | Path,
-    generate: int = 256,
+    generate: int | None = None,
     prompt: int = 0,
     batch: int = 1,
     chunk: int = 2048,
@@ -134,10 +134,9 @@ def compare(
     """Run one workload on several systems, as `pimloom compare` does; a system that cannot run it has its `reason`.
 
     systems: names from `pimloom list` or paths to system YAMLs. `batch` requests with prompts of `prompt` tokens, each
-    of which generates `generate`; of decode each `every`-th iteration is simulated, the others are interpolated.
-    lm_head: with embedding, LM head and sampling on every system, or on none, whatever `run` has on it by itself. html:
-    a folder for a page.
-    Raises `pimloom.UserError`.
+    of which generates `generate` (256 if None); of decode each `every`-th iteration is simulated, the others are
+    interpolated. lm_head: with embedding, LM head and sampling on every system, or on none, whatever `run` has on it by
+    itself. html: a folder for a page. Raises `pimloom.UserError`.
 
     >>> compare(["pim_gpt", "gpu_a100"], model="gpt2", generate=2).first
     'pim_gpt'

@@ -181,7 +181,7 @@ def run(
 def compare(
     systems: Annotated[str, typer.Argument(help="System names or paths to system YAMLs, separated by commas.")],
     model: run_options.Model,
-    generate: run_options.Tokens = 256,
+    generate: run_options.Tokens = None,
     prompt: run_options.Prompt = 0,
     batch: run_options.Equal = 1,
     chunk: run_options.Pieces = 2048,

@@ -45,7 +45,7 @@ from pimloom.arch.system import (
 from pimloom.arch.table import standard_of
 from pimloom.arch.training import Recipe, Training, TrainingGpu, load_training
 from pimloom.arch.units import PS_PER_NS, PS_PER_US, Time
-from pimloom.reports.explain_result import result_fields
+from pimloom.reports.explain_result import explain_result, result_fields
 from pimloom.reports.explain_standard import standards
 
 FOLDERS: Mapping[type, str] = {Part: "parts", Optics: "parts", Policy: "controllers", Training: "gpus"}
@@ -74,10 +74,19 @@ def explain(field: str) -> Explanation:
     """Explain a dotted field such as `dram.timing.tCCD_L` or `npu.clock_mhz`. Raises UserError with near names."""
     meanings, listed_as = all_fields(), general(field)
     if listed_as not in meanings:
-        near = nearest(field, [*meanings, *result_fields(), *_runs()])
+        near = nearest(field, [*meanings, *result_fields(), *_runs()]) or _around(field)
         listed = "`pimloom explain` lists those of systems, CONVENTIONS.md those of results"
         raise UserError(f"no field {field!r}{near}; {listed}")
     return Explanation(field, meanings[listed_as], _values(listed_as), _rules(field))
+
+
+def _around(field: str) -> str:
+    """What tells the fields beside one that is not there."""
+    for n in range(field.count("."), 0, -1):
+        above = ".".join(field.split(".")[:n])
+        if fields_below(above) or explain_result(above):
+            return f"; `pimloom explain {above}` tells what is there"
+    return ""
 
 
 def general(field: str) -> str:
@@ -101,6 +110,9 @@ def fields_below(prefix: str) -> dict[str, str]:
     """The fields whose names go on after `prefix` and a dot, with their meanings."""
     asked = prefix.rstrip(".")
     begins = general(asked) + "."
+    head, _, name = asked.partition(".")
+    if f"{head}.NAME.{name}" in all_fields():  # a key whose NAME was left out
+        return {}
     return {
         f"{asked}.{name.removeprefix(begins)}": meaning
         for name, meaning in all_fields().items()

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from pimloom.arch.name_units import unit_of_name
 
 CONVENTIONS = Path(__file__).with_name("conventions.md")  # a link to the one at the top of the repository
+ELSEWHERE = r"(as in|sum is|the stages as|gives|with) `[^`]+`"  # in a meaning: a name that is no key
 BEFORE = "as above"  # the meaning of a field that an earlier table has defined
 
 
@@ -25,15 +26,14 @@ def explain_result(field: str) -> ResultField | None:
     if field in result_fields():
         return result_fields()[field]
     name, _, below = field.partition(".")
-    keys = set(below.split("."))
-    said = [row.said for row in _table_rows() if name in row.names and row.is_object(name) and keys <= _keys(row)]
+    said = [row.said for row in _table_rows() if name in row.names and row.is_object(name) and below in _keys(row)]
     return ResultField(field, unit_of_name(field) or unit_of_name(name), said) if said else None
 
 
 def _keys(row: "Row") -> set[str]:
     """Keys that a row names, and those of the rows that it refers to."""
-    rows = [row, *(other for other in _table_rows() if set(row.like) & set(other.names))]
-    return {key for each in rows for key in each.keys}
+    like = [other for other in _table_rows() for name in row.like if name in other.names and other.is_object(name)]
+    return {key for each in (row, *like) for key in each.keys}
 
 
 @lru_cache(maxsize=1)
@@ -64,8 +64,17 @@ class Row(NamedTuple):
 
     @property
     def keys(self) -> list[str]:
-        """All names in the meaning, lists of names too."""
-        return [name for some in re.findall(r"`([^`]+)`", self.meaning) for name in some.split(", ")]
+        """Keys of an object, and keys below those that a clause begins with: `limits.commands`."""
+        found = list[str]()
+        for clause in re.sub(ELSEWHERE, "", self.meaning).split("; "):
+            head, _, rest = clause.partition(": ")
+            if clause.startswith("null"):
+                continue
+            if not rest or re.sub(r"`[^`]+`|, ", "", head):  # words, too
+                found += _named(clause)
+            else:
+                found += [*_named(head), *(f"{key}.{below}" for key in _named(head) for below in _named(rest))]
+        return found
 
     @property
     def like(self) -> list[str]:
@@ -76,6 +85,11 @@ class Row(NamedTuple):
         """Whether a field is an object: types are one for each field, or one for all of them."""
         kinds = self.kind.split(", ")
         return "object" in (kinds[self.names.index(name)] if len(kinds) == len(self.names) else kinds[0])
+
+
+def _named(text: str) -> list[str]:
+    """All names, lists of names too, but no options."""
+    return [name for some in re.findall(r"`([^`]+)`", text) for name in some.split(", ") if name[0] != "-"]
 
 
 @lru_cache(maxsize=1)

@@ -6,6 +6,8 @@ from typing import Generic, NamedTuple, TypeVar
 
 Found = TypeVar("Found", covariant=True)
 Progress = Callable[[int, int], None]  # done, of how many
+GENERATED = 1024  # tokens of a run, if none are asked for
+COMPARED = 256  # tokens of a comparison, if none are asked for
 
 
 class Asked(NamedTuple):

@@ -215,9 +215,12 @@ def test_explain_has_the_fields_of_results_from_the_conventions() -> None:
     assert pimloom.explain("bound_share").meanings[0].startswith("One workload on several systems: prefill, decode")
     assert pimloom.explain("energy_by_cause_j.mac").unit == "J"
     for field in ("energy_by_cause_j.comp", "energy_by_cause_j.gwrite", "energy_by_cause_j.power x time",
-                  "iteration_energy_by_cause_j.npu_mac", "energy_by_part_j.logic"):  # fmt: skip
+                  "iteration_energy_by_cause_j.npu_mac", "iteration_energy_by_cause_j.link",
+                  "energy_by_part_j.logic"):  # fmt: skip
         assert pimloom.explain(field).unit == "J"
-    for field in ("decode.limits.commands", "prefill.limits.memory bandwidth", "decode.time_s"):
+    for field in ("latency_s.p99", "wait_s.p50", "time_to_first_token_s.mean", "token_time_s.p99"):
+        assert pimloom.explain(field).unit == "s" and "many iterations" in pimloom.explain(field).meanings[0]
+    for field in ("decode.limits.commands", "prefill.limits.memory bandwidth", "decode.time_s", "decode.limits"):
         assert pimloom.explain(field).meanings[0].startswith("One workload on several systems: prefill, decode")
     (digest,) = pimloom.explain("spec_digest").meanings  # stands by itself
     assert "below" not in digest and "all overrides" in digest
@@ -228,7 +231,13 @@ def test_explain_has_the_fields_of_results_from_the_conventions() -> None:
                         ("units.pim.lane", "units.NAME.lanes")):  # fmt: skip
         with pytest.raises(pimloom.UserError, match=f"no field '{field}'; nearest: {near}"):
             pimloom.explain(field)
-    with pytest.raises(pimloom.UserError, match="no field 'decode.limits.banana'"):
+    for field in ("energy_by_cause_j.energy_pj_by_cause", "energy_by_cause_j.energy_j", "decode.limits.bound",
+                  "prefill.compute", "decode.bound.limits", "energy_pj_by_cause.io_pj_per_bit", "token_time_s.chunk",
+                  "iteration_energy_by_cause_j.iteration_cyc", "energy_by_cause_pj.warnings",
+                  "latency_s.p99.mean", "iteration_energy_j.link"):  # fmt: skip
+        with pytest.raises(pimloom.UserError, match=f"no field '{field}'"):
+            pimloom.explain(field)
+    with pytest.raises(pimloom.UserError, match="limits.banana'; `pimloom explain decode.limits` tells what is there"):
         pimloom.explain("decode.limits.banana")
     with pytest.raises(pimloom.UserError, match="no field 'latency_ms'; nearest: latency_s"):
         pimloom.explain("latency_ms")
@@ -242,5 +251,10 @@ def test_explain_takes_names_of_composed_systems() -> None:
         assert (found.field, found.meaning) == (field, pimloom.explain(like).meaning)
     below = pimloom.explain("units.pim").to_dict()
     assert below["units.pim.lanes"] == pimloom.explain("units.NAME.lanes").meaning
+    for field, said in (("links.gbps", "nearest: link.gbps, links.NAME.gbps"),
+                        ("units.pim.banana", "`pimloom explain units.pim` tells what is there")):  # fmt: skip
+        with pytest.raises(pimloom.UserError, match=f"no field '{field}'; {said}"):
+            pimloom.explain(field)
+    assert pimloom.explain("links.gbps.gbps").meaning == pimloom.explain("links.NAME.gbps").meaning
     with pytest.raises(pimloom.UserError, match="no field 'runs.decode.gem'; nearest: runs.decode.gemm"):
         pimloom.explain("runs.decode.gem")

@@ -80,13 +80,15 @@ def test_a_system_that_cannot_is_a_row_with_its_reason(tmp_path):
 
 
 def test_nobody_can(tmp_path):
-    """One line with the reason of the first, no page and no JSON."""
+    """One line with the reason of each, no page and no JSON."""
     folder, written = tmp_path / "page", tmp_path / "found.json"
     work = ("--model", "gpt2", "--generate", "3", "--batch", "2", "--html", folder, "--json", written)
     said = "pim_gpt cannot run it: --batch 2: pim_gpt runs at most 1 request at once"
     full = tmp_path / "full.yaml"
     full.write_text(re.sub(r"memory_bytes: \d+", "memory_bytes: 1000", (ROOT / "arch/systems/t4.yaml").read_text()))
-    for systems, others in (("pim_gpt", ""), (f"pim_gpt,{full}", ", nor can the other one")):
+    other = "; full cannot run it: --model gpt2: its weights take 0.16 GiB, and full has 0.00 GiB, which leaves no "
+    other += "room for keys and values; take more devices (--tp), a smaller model or more memory"
+    for systems, others in (("pim_gpt", ""), (f"pim_gpt,{full}", other)):
         done = call("compare", systems, *work)
         assert (done.code, done.out, done.err) == (2, "", f"pimloom: {said}{others}\n")
         assert not folder.exists() and not written.exists()

@@ -91,6 +91,11 @@ def test_a_default_is_called_one() -> None:
         pimloom.run("npu_only", model="gpt2", prompt=9000)
     with pytest.raises(pimloom.UserError, match=r"prompt=9000 generate=256 \(the default\): gpt2"):
         pimloom.compare(["npu_only"], model="gpt2", prompt=9000)
+    for typed, said in ((), "256 (the default)"), (("--generate", "256"), "256"):
+        done = call("compare", "t4", "--model", "gpt2", "--prompt", "1000", *typed)
+        assert f"--prompt 1000 --generate {said}: gpt2 has positions" in done.err
+    as_default = ("--prompt", "1000", "--generate", "1024")
+    assert "--generate 1024: gpt2 has positions" in refused(*npu, *as_default)
 
 
 def test_counts_may_be_typed_as_1e9() -> None:

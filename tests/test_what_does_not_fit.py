@@ -93,3 +93,25 @@ def test_every_memory_is_known_as_one(name: str) -> None:
 def test_a_name_of_nothing() -> None:
     said = refused("run", "pim-gpt", "--model", "gpt2")
     assert said.startswith("pimloom: unknown system 'pim-gpt'; nearest: pim_gpt;")
+
+
+def test_more_devices_are_advised_only_where_there_can_be_some() -> None:
+    """A composed system without `peers`, and PIM-GPT, refuse --tp."""
+    work = ("--model", "gpt2-xl", "--prompt", "8", "--generate", "2", "--batch", "1000000")
+    for system, advised in (("examples/systems/phone.yaml", False), ("gpu_a100", True), ("npu_only", True)):
+        said = refused("run", system, *work)
+        assert said.endswith("; lower it" + " or take more devices (--tp)" * advised), said
+    large = ("--model", "gpt3-175b", "--prompt", "8", "--generate", "2", "--batch", "1")
+    assert refused("run", "examples/systems/phone.yaml", *large).endswith("; take a smaller model or more memory")
+    assert "; take more devices (--tp), a smaller model or more" in refused("run", "gpu_a100", *large)
+
+
+def test_what_is_of_one_sequence_is_told_on_pim_to_leave_the_requests_out(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("timestamp,prompt_tokens,output_tokens\n0,9,2\n")
+    given = ("--model", "gpt2", "--requests", tmp_path / "t.csv")
+    for option, does in (("--timeline", "draws"), ("--check", "checks")):
+        value = ("x.json",) * (option == "--timeline")
+        said = refused("run", "pim_gpt", *given, option, *value)
+        assert said.endswith(f"{' '.join((option, *value))}: {does} the commands of one sequence; leave --requests out")
+    said = refused("run", "npu_only", *given, "--timeline", "x.json")
+    assert said.endswith("such as pim_gpt; `pimloom compare npu_only --model gpt2 --html DIR` draws operators")

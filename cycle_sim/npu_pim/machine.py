@@ -91,8 +91,8 @@ class Ran(NamedTuple):
     """What came out: per operator in the builder's order its name, start and end [CK], and requests that it sent to the
     memory; commands of all channels by name; clocks in all; accounts, one per operator, of the clock in which its end
     is noticed, all channels having come to it: at most `longest` clocks after its last response. busiest: commands of
-    the channel that has most, with COMPs; logs: of each channel, if asked for, its commands as int64 (n, 4): clock,
-    place in `fields.COMMANDS`, bank, row."""
+    the channel that has most, with COMPs; held: writes that were answered and are still in the controllers; logs: of
+    each channel, if asked for, its commands as int64 (n, 4): clock, place in `fields.COMMANDS`, bank, row."""
 
     operators: tuple[tuple[str, int, int], ...]
     requests: tuple[int, ...]
@@ -100,6 +100,7 @@ class Ran(NamedTuple):
     total_ck: int
     accounts: tuple[Account, ...]
     busiest: int = 0
+    held: dict[str, int] = {}
     logs: tuple[np.ndarray, ...] = ()
 
 
@@ -151,6 +152,7 @@ def run(
         max(end for _, end in ends),
         tuple(_account(names, row) for row in packed.account.tolist()),
         int(chs.tally.sum(axis=1).max()),
+        {names[f.WR]: held} if (held := int((chs.length[:, f.WRITES] + chs.state[:, f.QUEUED]).sum())) else {},
         tuple(chs.command[c, : chs.state[c, f.N_COMMANDS]].copy() for c in range(channels if log else 0)),
     )
 

@@ -5,13 +5,14 @@ from typing import Annotated
 
 import typer
 
-from pimloom.commands.counts import count
+from pimloom.commands.counts import count, seed
+from pimloom.systems.asked import COMPARED, GENERATED
 
 Systems = Annotated[str, typer.Argument(help="System name (see `pimloom list`) or path to a system YAML.")]
 Model = Annotated[str, typer.Option(help="Model name, a Hugging Face config.json, or its folder.")]
 Generate = Annotated[
     int | None,
-    typer.Option(metavar="N", parser=count, help="Tokens to generate, of each request; else 1024."),
+    typer.Option(metavar="N", parser=count, help=f"Tokens to generate, of each request; else {GENERATED}."),
 ]
 Prompt = Annotated[
     int | None,
@@ -50,7 +51,10 @@ LmHead = Annotated[
         "with, PIM-GPT by workload.lm_head, others without. `compare` leaves them out on all systems unless asked.",
     ),
 ]
-Tokens = Annotated[int, typer.Option(metavar="N", parser=count, help="Tokens to generate, of each request.")]
+Tokens = Annotated[
+    int | None,
+    typer.Option(metavar="N", parser=count, help=f"Tokens to generate, of each request; else {COMPARED}."),
+]
 Equal = Annotated[int, typer.Option(metavar="N", parser=count, help="Equal requests at once.")]
 Devices = Annotated[int, typer.Option(metavar="N", parser=count, help="Devices that share each layer.")]
 Ends = Annotated[
@@ -61,7 +65,9 @@ Ends = Annotated[
     ),
 ]
 Check = Annotated[bool, typer.Option("--check", help="Run the legality monitor on every command trace.")]
-Seed = Annotated[int, typer.Option(help="Seed of the requests of a data set; recorded in the result.")]
+Seed = Annotated[
+    int, typer.Option(metavar="N", parser=seed, help="Seed of the requests of a data set; recorded in the result.")
+]
 
 Requests = Annotated[
     str | None,

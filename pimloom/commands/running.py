@@ -24,15 +24,20 @@ Found = TypeVar("Found")
 WINDOW = "0:20"
 OUT = "leave it out"
 COMMANDS = "of one sequence on PIM, such as pim_gpt"
+DRAWS = "`pimloom compare {system} --model {model} --html DIR`"
 LENGTHS = "does not go with --requests, which have lengths of their own"
 ELSEWHERE = {  # options that only some kinds of systems or runs have: which, and what to write instead
-    "timeline": (f"draws the commands {COMMANDS}", "`pimloom compare {system} --html DIR` draws operators"),
+    "timeline": (f"draws the commands {COMMANDS}", f"{DRAWS} draws operators"),
     "check": (f"checks the commands {COMMANDS}", OUT),
     "policy": ("places the requests of --requests in the channels of an NPU", OUT),
     "pp": ("makes a pipeline for --requests on an NPU", "write --tp N, or leave it out"),
     "iterations": ("counts iterations of --requests", "write --generate N"),
     "prompt": (LENGTHS, "leave one of the two out"),
     "generate": (LENGTHS, "leave one of the two out"),
+}
+OF_ONE = {  # the same on a system that has them
+    "timeline": ("draws the commands of one sequence", "leave --requests out"),
+    "check": ("checks the commands of one sequence", "leave --requests out"),
 }
 SEQUENCE = "write --prompt P --generate N instead, for one sequence"
 
@@ -125,7 +130,7 @@ def _batch(asked: Asked) -> Ran:
     """Decode iterations."""
     alone = {"generate": asked.generate, "prompt": asked.prompt, "timeline": asked.timeline}
     alone |= {"check": asked.check or None}
-    _refuse_elsewhere(alone, asked.system)
+    _refuse_elsewhere(alone, asked)
     from pimloom.reports.terminal.decoding import show_decoded, show_served
     from pimloom.systems.serving.asked import batch_work
     from pimloom.systems.serving.decoding import Decoded
@@ -149,7 +154,7 @@ def _generation(asked: Asked) -> Ran:
     """Equal requests from their prompts on."""
     other = {"iterations": asked.iterations, "policy": asked.policy, "timeline": asked.timeline}
     other |= {"check": asked.check or None, "pp": None if asked.pp == 1 else asked.pp}
-    _refuse_elsewhere(other, asked.system)
+    _refuse_elsewhere(other, asked)
     from pimloom.reports.terminal.generation import show_generated
     from pimloom.systems.serving.equal_asked import generation_work
 
@@ -164,12 +169,13 @@ def _refuse(options: Mapping[str, Any], why: str, instead: Mapping[str, str]) ->
             raise UserError(f"{_named(option, value)}: {why}; {instead.get(option, OUT)}")
 
 
-def _refuse_elsewhere(options: Mapping[str, Any], system: str) -> None:
+def _refuse_elsewhere(options: Mapping[str, Any], asked: Asked) -> None:
     """Raise UserError for the first of the options, which other systems or other runs have."""
+    alone = traits(load_system(asked.system).spec.kind).sequence == "always"
     for option, value in options.items():
         if value is not None:
-            has, instead = ELSEWHERE[option]
-            raise UserError(f"{_named(option, value)}: {has}; {instead.format(system=system)}")
+            has, instead = (OF_ONE if alone else {}).get(option) or ELSEWHERE[option]
+            raise UserError(f"{_named(option, value)}: {has}; {instead.format(system=asked.system, model=asked.model)}")
 
 
 def _named(option: str, value: object) -> str:
@@ -181,6 +187,7 @@ def run_compare(
     model: str,
     layers: int | None,
     lm_head: bool,
+    generate: int | None,
     json: str | None,
     html: Path | None,
     quiet: bool,
@@ -193,7 +200,8 @@ def run_compare(
     def prepare() -> Work[Any]:
         if html is not None:
             _check_folder(html)
-        return comparison_work(systems, model, layers, lm_head, **{name: number or 0 for name, number in equal.items()})
+        numbers = {name: number or 0 for name, number in equal.items()}
+        return comparison_work(systems, model, layers, lm_head, generate, **numbers)
 
     with new_folders(html) if html is not None else nullcontext():
         found, shown = worked(prepare, {"--json": json}, quiet)

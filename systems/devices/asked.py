@@ -7,12 +7,11 @@ from pimloom.arch.llm import load_llm
 from pimloom.arch.system import load_system
 from pimloom.arch.units import PS_PER_US
 from pimloom.cycle_sim.advance import advance
-from pimloom.systems.asked import Asked, Progress, Work
+from pimloom.systems.asked import GENERATED, Asked, Progress, Work
 from pimloom.systems.devices.result import Result
 from pimloom.systems.devices.simulate import Window, positions, simulate
 from pimloom.systems.settings import parse_settings
 
-GENERATED = 1024  # tokens, if none are asked for
 LONGEST_WINDOW_US = 2000  # about a million events
 
 

@@ -27,8 +27,9 @@ class Traits(NamedTuple):
     behind the other; released: its own simulator can be reproduced; lists: an iteration of a list of contexts has a
     result of its own; outside: its steps hold embedding, LM head and sampling unless asked
     otherwise; sending: what is left out where devices send one another something; not_here: of these three, what is
-    not done on the system; static: what its static power is. engine: of a system what simulates it command by command,
-    and must be compiled first; None where nothing does.
+    not done on the system; static: what its static power is; shared: whether several devices can share a layer of a
+    system. engine: of a system what simulates it command by command, and must be compiled first; None where nothing
+    does.
     """
 
     what: str
@@ -41,17 +42,19 @@ class Traits(NamedTuple):
     sending: str = ""
     not_here: str = ""
     static: str = ""
+    shared: Callable[[System], bool] = lambda system: True
     engine: Callable[[System], Engine | None] = lambda system: None
 
 
 TRAITS = {
     "pim": Traits("one device", "always", channels=False, pipelines=False, released=False, lists=False,
-                  engine=lambda system: "channel",
+                  engine=lambda system: "channel", shared=lambda system: False,
                   not_here="embedded tokens come from outside, and the next token is chosen there"),
     "roofline": Traits("a roofline", "alone", channels=False, pipelines=False, released=False, lists=True,
                        sending="what devices send one another takes no time"),
     "composed": Traits("composed", "never", channels=False, pipelines=False, released=False, lists=False,
-                       outside=True, engine=_composed_engine),
+                       outside=True, engine=_composed_engine,
+                       shared=lambda system: system.of_kind(ComposedSystem).peers is not None),
     "npu_pim": Traits("an NPU", "never", channels=True, pipelines=True, released=True, lists=True,
                       engine=lambda system: "machine",
                       static="static is energy.static_w x time; memory's standby, which it may hold, is in DRAM, too"),

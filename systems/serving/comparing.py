@@ -145,8 +145,7 @@ def compare(
         found.append(one)
         shown.append(drawn)
     if not shown:
-        others = f", nor can the {len(found) - 1} others" if len(found) > 2 else ", nor can the other one"
-        raise UserError(f"{names[0]} cannot run it: {found[0].reason}{others if len(found) > 1 else ''}")
+        raise UserError("; ".join(f"{one.system} cannot run it: {one.reason}" for one in found))
     ran = sorted((one for one in found if one.latency_s is not None), key=lambda one: one.latency_s or 0.0)
     compared = Comparison(
         model=llm.name,

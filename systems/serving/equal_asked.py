@@ -7,7 +7,7 @@ from pimloom.arch.error import UserError
 from pimloom.arch.llm import load_llm
 from pimloom.arch.system import load_system
 from pimloom.arch.units import ceil_div
-from pimloom.systems.asked import Asked, Work
+from pimloom.systems.asked import COMPARED, GENERATED, Asked, Work
 from pimloom.systems.devices.shown import Shown
 from pimloom.systems.devices.traits import traits
 from pimloom.systems.serving.asked import kernel_of, layers_of, load_faithful
@@ -15,8 +15,6 @@ from pimloom.systems.serving.comparing import Comparison, compare
 from pimloom.systems.serving.generation import Generated, check, generate
 from pimloom.systems.serving.stepping import CHUNK, Wanted
 
-GENERATED = 1024  # tokens, if none are asked for
-COMPARED = 256  # tokens of a comparison, if none are asked for
 MANY, FEWER = 32, 16  # decode iterations that are worth a word, and what to ask for instead: as `compare` has it
 
 
@@ -55,16 +53,18 @@ def _many(wanted: Wanted) -> str | None:
 
 
 def comparison_work(
-    systems: Sequence[str], model: str, layers: int | None, lm_head: bool, **equal: int
+    systems: Sequence[str], model: str, layers: int | None, lm_head: bool, generate: int | None, **equal: int
 ) -> Work[tuple[Comparison, list[Shown]]]:
-    """Generation on several systems. equal: what else `Wanted` has. Raises UserError."""
+    """Generation on several systems. generate: None where nobody asked for it; equal: what else `Wanted` has. Raises
+    UserError."""
     if not systems:
         raise UserError("systems: expected names or paths, separated by commas, such as pim_gpt,npu_only")
     if twice := [name for name in systems if systems.count(name) > 1]:
         raise UserError(f"systems: {twice[0]} is named twice; name it once")
     llm = load_llm(model)
-    wanted = Wanted(layers=layers_of(llm, layers), fidelity="physical", outside=lm_head, **equal)
-    check(llm, wanted, COMPARED)
+    asked = {"layers": layers_of(llm, layers), "generate": COMPARED if generate is None else generate, **equal}
+    wanted = Wanted(fidelity="physical", outside=lm_head, **asked)
+    check(llm, wanted, COMPARED if generate is None else None)
     kernel = kernel_of([load_system(name) for name in systems])
     loads = [partial(load_faithful, name, None, "physical") for name in systems]
     title = f"{llm.name} on {len(systems)} systems"

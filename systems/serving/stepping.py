@@ -12,7 +12,7 @@ from pimloom.arch.system import System, spec_digest
 from pimloom.arch.units import GIB
 from pimloom.systems.devices.device import Capacity, Device, Share
 from pimloom.systems.devices.run import Run
-from pimloom.systems.devices.traits import settled
+from pimloom.systems.devices.traits import settled, traits
 from pimloom.systems.serving.decoding import side_by_side
 from pimloom.workload.batch import Batch
 
@@ -119,14 +119,15 @@ def simulated(device: Device, system: System, llm: LlmSpec, wanted: Wanted, prog
 
 def _no_room(capacity: Capacity, system: System, llm: LlmSpec, batch: int) -> str:
     """Why a batch does not fit."""
+    shared = traits(system.kind).shared(system)
     if not capacity.tokens:
         weights, there = (n / GIB for n in (capacity.weight_bytes, capacity.memory_bytes))
         return (
             f"--model {llm.name}: its weights take {weights:,.2f} GiB, and {system.name} has {there:,.2f} GiB, which "
-            "leaves no room for keys and values; take more devices (--tp), a smaller model or more memory"
+            f"leaves no room for keys and values; take {'more devices (--tp), ' * shared}a smaller model or more memory"
         )
     room = f"{system.name} has room for keys and values of {capacity.tokens:,} tokens in all"
-    return f"--batch {batch}: {room}; lower it or take more devices (--tp)"
+    return f"--batch {batch}: {room}; lower it{' or take more devices (--tp)' * shared}"
 
 
 def _different(device: Device, prompts: list[Batch], decode: list[Batch], progress: Progress) -> Steps:

@@ -1,5 +1,6 @@
 """Operators by themselves on the arrays of an NPU: each different one is simulated once, from an idle machine."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace as replaced
 from functools import reduce
@@ -28,7 +29,8 @@ from pimloom.workload.op import Op
 
 class Took(NamedTuple):
     """What an operator took: its time, commands of all channels, bytes over their pins; by itself at the full rate of
-    what does it, its products, its bytes and its commands; what the NPU did, and the account of all channels."""
+    what does it, its products, its bytes and its commands; what the NPU did, and the account of all channels. Stores
+    that are still in the controllers when it ends are among commands, bytes and the account, not in its time."""
 
     ps: int = 0
     commands: Mapping[str, int] = {}
@@ -69,16 +71,18 @@ class ArraysAlone:
         spec, part, channels = self._spec, self._part, self._spec.dram.channels
         ran = run(channel_of(self._system), channels, self._shard.machine, program.builder, ports=PORTS)
         pins = compile_table(part).total(ran.commands, ON_THE_PINS)
+        written, account = Counter(ran.commands), max(ran.accounts, key=lambda account: account.ck)
+        written.update(ran.held)  # they come later: they take energy, and none of its time
         work, cells = reduce(Work.plus, program.work), spec.npu.arrays * spec.npu.rows**2
         return Took(
             ran.total_ck * part.tCK_ps,
-            ran.commands,
-            pins * part.organization.access_bits // BITS_PER_BYTE,
+            dict(written),
+            compile_table(part).total(written, ON_THE_PINS) * part.organization.access_bits // BITS_PER_BYTE,
             ceil_div(work.macs, cells) * mhz_to_ps(spec.npu.clock_mhz),
             ceil_div(pins * part.cycles("nBL"), channels) * part.tCK_ps,
             ceil_div(sum(ran.commands.values()), channels) * part.tCK_ps,
             work,
-            max(ran.accounts, key=lambda account: account.ck),
+            account._replace(commands=dict(Counter(account.commands) + Counter(ran.held))),
         )
 
 
