@@ -1,4 +1,4 @@
-"""A value that decides as what all else in a file is read: the kind of a system, the type of a unit."""
+"""A value that decides how the rest of the file is read: the kind of a system, the type of a unit."""
 
 from collections.abc import Sequence
 from functools import reduce

@@ -101,16 +101,31 @@ def test_energy_is_read_between_iterations_as_times_are(trace: Path) -> None:
     assert two.energy_j == pytest.approx(2 * one.energy_per_token_j * 4, rel=0.02)
 
 
+@pytest.mark.parametrize("tp", [1, 2])
+def test_energy_of_a_gpu_is_its_power_in_all_its_iterations(tp: int, trace: Path) -> None:
+    """Exactly, also of those that are interpolated."""
+    trace.write_text("timestamp,prompt_tokens,output_tokens\n" + "0,200,30\n" * 4 + "9,100,9\n")
+    found = run("gpu_a100", trace, batch=4, iterations=33, every=7, tp=tp)
+    spec: Any = load_system("gpu_a100").spec
+    assert found.simulated_iterations < found.iterations == 33 and found.time_s > 9 > sum(found.iteration_s)
+    assert found.energy_j == pytest.approx(tp * spec.power_w * sum(found.iteration_s), rel=1e-12)
+
+
 def test_what_has_no_energy_says_why(trace: Path) -> None:
     work = ("--model", "gpt2", "--requests", trace, "--layers", "2", "--batch", "3", "--iterations", "2")
     for given, said in (
-        (("npu_only",), "J of all devices in these iterations"),
+        (("npu_only",), "J of all devices in these iterations, without the idle time between arrivals; "),
         (("npu_only", "--set", "dram.part=hbm3_6400"), "no energy: dram.part hbm3_6400 gives no dram.current"),
         (("npu_only", "--pp", "2"), "no energy of a pipeline"),
     ):
         done = call("run", *given, *work)
         assert done.code == 0 and said in " ".join(done.out.split()), done
         assert "without embedding and LM head" in " ".join(done.out.split())
+    for n in ("1", "2"):
+        out = call("run", "npu_only", *work[:-1], n).out
+        assert "without embedding and LM head, 2 of 12 layers" in " ".join(out.split())
+    kept = call("run", "gpu_a100", "--model", "gpt2", "--requests", "alpaca", "--batch", "2", "--iterations", "2")
+    assert "idle time" not in kept.out and "J of all devices in these iterations; " in " ".join(kept.out.split())
     assert pimloom.run("npu_only", model="gpt2", requests=trace, batch=3, iterations=2, pp=2).energy_j is None
 
 

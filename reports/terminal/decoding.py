@@ -28,7 +28,7 @@ def show_served(found: Served, of_energy: str | None = None) -> None:
             show_line(f"simulated: 1 iteration, {there}; {NOT_REST}")
     show_line(
         f"{found.model} on {found.system}, {found.fidelity}: {counted(found.batch, 'request')} of "
-        f"{counted(found.tokens, 'token')} in all, tensor parallel over {found.tp}"
+        f"{counted(found.tokens, 'token')} in all, tensor parallel over {found.tp}, without embedding and LM head"
         f"{some_layers(found.layers, found.model_layers)}"
     )
     if found.pp > 1:
@@ -189,6 +189,7 @@ def _show_joules(found: Decoded, of_energy: str | None) -> None:
         return
     each = found.energy_per_token_j
     a_token = "" if each is None else f"; {each / J_PER_MJ:,.3f} mJ per output token"
-    show_line(f"energy {found.energy_j:,.4g} J of all devices in these iterations{a_token}")
+    idle = ", without the idle time between arrivals" if found.workload["requests"] else ""
+    show_line(f"energy {found.energy_j:,.4g} J of all devices in these iterations{idle}{a_token}")
     if of_energy:
         show_line(of_energy)

@@ -19,8 +19,8 @@ from pimloom.rtl.flow.exhaustive import function_of
 from pimloom.rtl.flow.lookup import build
 from pimloom.rtl.flow.subject import Subject
 from pimloom.rtl.formal import interleave, numbers, streams, timers
-from pimloom.rtl.formal.asked import Task
 from pimloom.rtl.formal.claim import Claim, ClaimQuestion, Setup
+from pimloom.rtl.formal.question import Task
 
 BITS: dict[Task, int] = {"prove": 10, "lemma": 10, "search": 10, "see": 4, "break": 4}  # of a free constant
 SHORT, NARROW = 4, 4  # longest vector, width of the tree, of the blocks that are asked about

@@ -28,9 +28,9 @@ from pimloom.rtl.flow.subject import Subject
 from pimloom.rtl.flow.subjects import BITS, STREAMS, SUBJECTS, table_key
 from pimloom.rtl.flow.tools import cache_folder, tool
 from pimloom.rtl.flow.yowasp import YOSYS, ToolError, Tools, tool_version, tools
-from pimloom.rtl.formal.asked import Task
-from pimloom.rtl.formal.proof import Question
+from pimloom.rtl.formal.proof import SequencerQuestion
 from pimloom.rtl.formal.properties import Twin
+from pimloom.rtl.formal.question import Task
 
 Progress = Callable[[int, int], None]
 Solver = Literal["yices", "z3"]
@@ -196,7 +196,7 @@ def ask(
     Raises ToolError if sby fails.
     """
     key = table_key(table, name, bits, task, twin)
-    return _put(at_hand, name, task, solver, key, Question(table, STREAMS, bits, name, task, twin).rtlil)
+    return _put(at_hand, name, task, solver, key, SequencerQuestion(table, STREAMS, bits, name, task, twin).rtlil)
 
 
 def _put(

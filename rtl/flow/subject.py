@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from pimloom.rtl.formal.asked import Task
+from pimloom.rtl.formal.question import Task
 
 
 class Subject(NamedTuple):

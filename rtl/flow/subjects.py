@@ -13,10 +13,10 @@ from pimloom.rtl.flow.claims import CLAIMED
 from pimloom.rtl.flow.lookup import build
 from pimloom.rtl.flow.npu.proofs import NPU
 from pimloom.rtl.flow.subject import Subject
-from pimloom.rtl.formal.asked import Task
 from pimloom.rtl.formal.ocs import SWITCH_PROPERTIES, SwitchQuestion, SwitchTwin, any_switch
-from pimloom.rtl.formal.proof import STEP, Question
+from pimloom.rtl.formal.proof import STEP, SequencerQuestion
 from pimloom.rtl.formal.properties import PROPERTIES, Twin
+from pimloom.rtl.formal.question import Task
 
 BANKS, ROWS, COLUMNS, STREAMS = 2, 4, 2, 2  # of the geometry that is asked about
 BITS = {"prove": 10, "lemma": 10, "search": 10, "see": 4, "break": 4}  # of a wait that may be any constant
@@ -28,7 +28,7 @@ def _sequencer(part: str) -> Subject:
     table = small_table(device)
 
     def question(name: str, own: bool, task: Task, twin: Twin | None) -> str:
-        return Question(table, STREAMS, 0 if own else BITS[task], name, task, twin).rtlil()
+        return SequencerQuestion(table, STREAMS, 0 if own else BITS[task], name, task, twin).rtlil()
 
     def key(name: str, own: bool, task: Task, twin: Twin | None) -> list[str]:
         return table_key(table, name, 0 if own else BITS[task], task, twin)

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from amaranth.hdl import Module
 
-from pimloom.rtl.formal.asked import Asked, Bits, Task
+from pimloom.rtl.formal.question import Bits, Question, Task
 
 Setup = Callable[[Module, Any, int], Any]  # of a module, a twin or None, bits of a free constant: the scene
 
@@ -23,7 +23,7 @@ class Claim(NamedTuple):
     depth: int = 1
 
 
-class ClaimQuestion(Asked):
+class ClaimQuestion(Question):
     """One claim about the block that `setup` puts between free inputs, for the tasks of `pimloom.rtl.formal.proof`.
     Reset is at the start."""
 

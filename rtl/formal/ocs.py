@@ -13,8 +13,8 @@ from amaranth.hdl import Assume, Const, Module, Mux, Signal, Value
 from amaranth.utils import bits_for
 
 from pimloom.arch.optics import SwitchTable
-from pimloom.rtl.formal.asked import Asked, Task
 from pimloom.rtl.formal.checker import any_of, wire
+from pimloom.rtl.formal.question import Question, Task
 from pimloom.rtl.ocs_switch import ARRIVAL, KEPT, STAGES, SWITCH, TAG_BITS, OcsSwitch
 
 TIMES = ("detect", "decide", "blackout", "retrain")
@@ -239,7 +239,7 @@ SWITCH_PROPERTIES = {
 }
 
 
-class SwitchQuestion(Asked):
+class SwitchQuestion(Question):
     """One property of a path controller, for the tasks of `pimloom.rtl.formal.proof`.
 
     With `bits`, times are any of that many bits, and entries any; without, all are the table's. Inputs are free; reset

@@ -11,7 +11,7 @@ from amaranth.asserts import AnySeq
 from amaranth.hdl import Assume, Const, Module, Mux, Signal, Value
 from amaranth.lib.wiring import Component, In
 
-from pimloom.rtl.formal.asked import Asked, Task
+from pimloom.rtl.formal.question import Question, Task
 from pimloom.rtl.formal.tiles_checker import count
 from pimloom.rtl.npu.pads import Accumulator, OperandPads
 from pimloom.rtl.npu.shape import ArrayShape
@@ -150,7 +150,7 @@ PAD_PROPERTIES = {
 }
 
 
-class PadQuestion(Asked):
+class PadQuestion(Question):
     """One property of a pad, for the tasks of `pimloom.rtl.formal.proof`. Reset is at the start."""
 
     def __init__(self, about: str, task: Task, twin: PadTwin | None = None) -> None:

@@ -9,14 +9,14 @@ from amaranth.utils import bits_for
 
 from pimloom.arch.command import Row
 from pimloom.arch.table import Table
-from pimloom.rtl.formal.asked import Asked, Task
 from pimloom.rtl.formal.checker import Channel, Timing, Word, any_of, wire
 from pimloom.rtl.formal.properties import PROPERTIES, Scene, Twin
+from pimloom.rtl.formal.question import Question, Task
 
 STEP = "state"  # the property that the others assume when they are proved
 
 
-class Question(Asked):
+class SequencerQuestion(Question):
     """One property of a sequencer with `streams` streams.
 
     Task `prove`: assertions for an induction, assuming the lemma and, but for `state` itself, `state`; `lemma`: the

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from amaranth.asserts import AnySeq
 from amaranth.hdl import Const, Module, Signal, Value
 
-from pimloom.rtl.formal.asked import Asked, Task
+from pimloom.rtl.formal.question import Question, Task
 from pimloom.rtl.formal.tiles_checker import BITS, DEPTH, LONGEST, SIDE, Watch, fits, lemma
 from pimloom.rtl.npu.shape import ArrayShape, Dataflow
 from pimloom.rtl.npu.tiles import TileSequencer
@@ -149,7 +149,7 @@ def of_flow(flow: Dataflow) -> dict[str, TileProperty]:
 TILE_PROPERTIES = of_flow("ws") | of_flow("os")
 
 
-class TileQuestion(Asked):
+class TileQuestion(Question):
     """One property of a tile sequencer of 2 x 2, for the tasks of `pimloom.rtl.formal.proof`. Reset is at the start."""
 
     def __init__(self, about: str, task: Task, twin: TileTwin | None = None) -> None:

@@ -5,8 +5,8 @@ from typing import Any
 
 from pimloom.rtl.flow.claims import FREE
 from pimloom.rtl.flow.subject import Subject
-from pimloom.rtl.formal.asked import Task
 from pimloom.rtl.formal.pads import PAD_PROPERTIES, PadQuestion
+from pimloom.rtl.formal.question import Task
 from pimloom.rtl.formal.tiles import TILE_PROPERTIES, TileQuestion
 
 

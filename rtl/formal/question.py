@@ -13,7 +13,7 @@ Task: TypeAlias = Literal["prove", "lemma", "search", "see", "break"]
 Bits = Callable[[Any], Iterator[Value]]  # of a scene
 
 
-class Asked(Elaboratable):
+class Question(Elaboratable):
     """A question of one task; `elaborate` begins with `begun`. Reset is at the start."""
 
     def __init__(self, task: Task) -> None:
