@@ -23,6 +23,9 @@ NPU, PIM, RESULTS = range(3)  # ports
 ACTIVATION_BYTES = 512 * 2**20  # casys-kaist/NeuPIMs@f299af3: the buffer before the cache
 
 
+APART = 2  # windows of requests between two of one address: those of a window need not come in turn
+
+
 @dataclass(frozen=True)
 class NpuRules:
     """The physics of `system`. A reproduction overrides what its simulator does otherwise (`systems/reference`)."""
@@ -57,6 +60,11 @@ class NpuRules:
     def address_bytes(self, weight_bytes: int, tp: int) -> int:
         """After which the NPU's addresses begin again, weights of `weight_bytes` being shared by `tp` devices."""
         return weight_bytes // tp
+
+    def apart_bytes(self, line_bytes: int) -> int:
+        """The least of these addresses: what a channel may hold of lines comes twice before one comes again, as a read
+        is answered with one of its line that waits."""
+        return APART * self.controller.window * self.system.dram.channels * line_bytes
 
     def machine(self, npu: Npu) -> Npu:
         """The NPU, which the rest of a device has described, with how it sends and takes notice."""

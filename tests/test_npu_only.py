@@ -288,3 +288,17 @@ def test_contexts_beyond_the_positions_are_told(tmp_path):
     done = call("run", "gpu_a100", "--model", "gpt3-7b", "--requests", tmp_path / "r.csv")
     said = "gpt3-7b has positions for 2,048 tokens; contexts of up to 3,000 are simulated"
     assert (done.code, done.err) == (0, f"pimloom: note: {said}\n")
+
+
+@pytest.mark.parametrize(("width", "inner", "tp"), [(256, 32768, 1), (512, 8192, 1), (1024, 4096, 4)])
+def test_each_weight_is_read(width, inner, tp, tmp_path):
+    """Two of them are never one line, however narrow the model: else one read would answer both."""
+    shape = {"n_embd": width, "n_inner": inner, "n_head": 16, "n_layer": 1, "n_positions": 64, "vocab_size": 1000}
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "gpt2", **shape}))
+    (tmp_path / "r.csv").write_text("seq_len\n32\n")
+    found = run_json(("--model", tmp_path), tmp_path / "r.csv", ("--tp", str(tp)))
+    weights = (4 * width**2 + 2 * width * inner) * 2 // tp
+    reads = found["memory_requests"] - found["commands"]["WR"]
+    assert weights // 64 <= found["commands"]["RD"] <= reads
+    time_s = found["iteration_cyc"] * found["clock_ps"] * 1e-12
+    assert weights / time_s < 32 * 32e9  # [B/s] what the pins of the channels carry

@@ -49,6 +49,7 @@ def answers(rules: NpuRules, system: System) -> dict[str, Any]:
     return {name: getattr(rules, name) for name in properties} | {
         "arrays": rules.arrays(),
         "address_bytes": rules.address_bytes(1 << 20, 4),
+        "apart_bytes": rules.apart_bytes(64),
         "machine": rules.machine(Npu(128, 16, 1 << 20, False)),
         "channel": rules.channel(system.memory)._replace(part=system.memory),
         "pause": (rules.pause((), {}), rules.pause((3,), {"A": [3]}), rules.pause((2,), {"A": [3]})),

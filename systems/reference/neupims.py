@@ -88,6 +88,10 @@ class Released(NpuRules):
         whole = self.alone and self.faults.blocks_shifted
         return weight_bytes if whole else super().address_bytes(weight_bytes, tp)
 
+    def apart_bytes(self, line_bytes: int) -> int:
+        """Addresses begin again whatever is on its way."""
+        return 0 if self.faults.blocks_shifted else super().apart_bytes(line_bytes)
+
     def machine(self, npu: Npu) -> Npu:
         """Lines in the order of a hash set, blocks an element late, queues in order, its interconnect."""
         faults = self.faults

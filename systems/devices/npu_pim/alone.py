@@ -50,7 +50,7 @@ class ArraysAlone:
         spec, org = self._spec, self._part.organization
         row = org.row_bytes * BITS_PER_BYTE // spec.npu.element_bits
         shape = Shape(llm.num_attention_heads, llm.num_key_value_heads, llm.head_dim, row, org.banks, 0, llm.head_dim)
-        self._shard = Shard(llm, spec, shape, 1)
+        self._shard = Shard(llm, spec, shape, 1, org.access_bits // BITS_PER_BYTE)
         self._known: dict[tuple[Op, ...], Took] = {}
 
     def took(self, ops: Sequence[Op]) -> Took:

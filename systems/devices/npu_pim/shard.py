@@ -17,13 +17,14 @@ PASSES = 5  # casys-kaist/NeuPIMs@f299af3: of E x E weights, after which the NPU
 
 @dataclass(frozen=True)
 class Shard:
-    """A model's decoder layer cut for tensor parallelism over `tp` devices of `system`. ends: whether embeddings and
-    the LM head lie there, too."""
+    """A model's decoder layer cut for tensor parallelism over `tp` devices of `system`. line_bytes: of a column access;
+    ends: whether embeddings and the LM head lie there, too."""
 
     llm: LlmSpec
     system: NpuPimSystem
     shape: Shape
     tp: int
+    line_bytes: int
     ends: bool = False
 
     @property
@@ -56,9 +57,10 @@ class Shard:
     def machine(self) -> Npu:
         """What the machine needs to know of the NPU."""
         npu, weight_bytes = self.system.npu, PASSES * self.llm.hidden_size**2 * self.element_bytes
+        addresses = max(self.rules.address_bytes(weight_bytes, self.tp), self.rules.apart_bytes(self.line_bytes))
         return self.rules.machine(
             Npu(
-                npu.rows, self.step_cyc, self.rules.address_bytes(weight_bytes, self.tp), False, npu.dataflow == "os",
+                npu.rows, self.step_cyc, addresses, False, npu.dataflow == "os",
                 self.rule, clock_ps=mhz_to_ps(npu.clock_mhz), vector_units=npu.vector_units,
             )
         )  # fmt: skip

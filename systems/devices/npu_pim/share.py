@@ -123,7 +123,7 @@ def shard_of(system: System, llm: LlmSpec, tp: int, *, ends: bool = False) -> La
     )
     if llm.head_dim > shape.row and hardware.dram.row_buffers != "none":
         raise UserError(f"{llm.name}: a head of {llm.head_dim} elements is wider than a row of {shape.row}")
-    return LayerShard(llm, hardware, shape, tp, ends)
+    return LayerShard(llm, hardware, shape, tp, part.organization.access_bits // BITS_PER_BYTE, ends)
 
 
 def check_machine(hardware: NpuPimSystem, part: Part) -> None:
