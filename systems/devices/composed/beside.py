@@ -92,9 +92,11 @@ class Beside:
 
     def capacity(self) -> Capacity:
         """See `Device`."""
-        layers = self._layers.capacity()
-        more = self._outside.weight_bytes[self._outside.home] - layers.weight_bytes
-        if self._share.outside is False or more <= 0:
-            return layers
-        weights, room = layers.weight_bytes + more, layers.tokens - ceil_div(more, layers.cache_bytes_per_token)
-        return layers._replace(weight_bytes=weights, tokens=max(room, 0))
+        layers, outside = self._layers.capacity(), self._outside
+        whole = layers._replace(memory_bytes=outside.capacity().memory_bytes)
+        if self._share.outside is False:
+            return whole
+        more = max(outside.weight_bytes[outside.home] - layers.weight_bytes, 0)
+        elsewhere = sum(n for name, n in outside.weight_bytes.items() if name != outside.home)
+        room = layers.tokens - ceil_div(more, layers.cache_bytes_per_token)
+        return whole._replace(weight_bytes=layers.weight_bytes + more + elsewhere, tokens=max(room, 0))

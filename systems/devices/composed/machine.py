@@ -89,11 +89,12 @@ class Machine:
         return self._run(joined(flows, self.spec.overlap == "serial"), macs)
 
     def capacity(self) -> Capacity:
-        """Of the memory of keys and values."""
-        there, bits = memory_bytes(self.system, self.spec, self.home), self.spec.element_bits
+        """Of all memories; tokens: of that of keys and values."""
+        there = {name: memory_bytes(self.system, self.spec, name) for name in self.spec.memories}
+        bits = self.spec.element_bits
         each = layer_need(self.llm, ONE, self._shard, self.share.layers).cache * bits // BITS_PER_BYTE
-        held = self.weight_bytes[self.home]
-        return Capacity(there, held, each, max(there - held, 0) // each)
+        room = max(there[self.home] - self.weight_bytes[self.home], 0)
+        return Capacity(sum(there.values()), sum(self.weight_bytes.values()), each, room // each)
 
     def ops(self, batch: Batch) -> list[Op]:
         """The operators of a step, those of equal layers once."""

@@ -89,7 +89,9 @@ def check_fits(system: System, spec: ComposedSystem, llm: LlmSpec, held: Mapping
         there, cache = memory_bytes(system, spec, name), kv if name == home else 0
         if n + cache > there:
             of_cache = f" and {cache:,} of keys and values" if cache else ""
+            more = "more channels" if name in system.parts else "a larger one (`bytes`)"
+            more += ", more devices (--tp)" if spec.peers else ""
             raise UserError(
                 f"{system.where(f'memories.{name}')}: has {there:,} bytes, {llm.name} needs {n:,} of weights{of_cache} "
-                "there; take more channels, more devices (--tp), fewer requests or fewer tokens"
+                f"there; take {more}{', fewer requests or fewer tokens' if n <= there else ' or a smaller model'}"
             )
