@@ -142,7 +142,7 @@ WRONG = [
     (pimloom.run, RUN, {"set": {5: 5}}, "a place in set: expected a text or a path, got 5"),
     (pimloom.run, RUN, {"generate": 0}, "generate: expected at least 1 token, got 0"),
     (pimloom.run, RUN, {"requests": "alpaca"}, "batch: expected how many requests are kept alive, as requests=alpaca"),
-    (pimloom.run, RUN, {"tp": 2}, "tp=2: pim_gpt runs one sequence at a time; leave it out"),
+    (pimloom.run, RUN, {"tp": 2}, "tp=2: pim_gpt runs one sequence, token by token on one device; leave it out"),
     (pimloom.run, RUN, {"window": "0:5"}, "window=0:5: belongs to timeline=FILE; name one"),
     (pimloom.run, BATCH, {"generate": 1024}, "generate=1024: does not go with requests, which have lengths"),
     (pimloom.run, BATCH, {"check": True}, "check: checks the commands of one sequence on PIM, such as pim_gpt"),

@@ -232,4 +232,5 @@ def test_bad_options(folder, options, said):
 
 def test_one_sequence_has_no_pipeline():
     done = call("run", "pim_gpt", "--model", "gpt2", "--pp", "2")
-    assert (done.code, done.err) == (2, "pimloom: --pp 2: pim_gpt runs one sequence at a time; leave it out\n")
+    said = "pimloom: --pp 2: pim_gpt runs one sequence, token by token on one device; leave it out\n"
+    assert (done.code, done.err) == (2, said)

@@ -108,4 +108,5 @@ def test_a_list_is_asked_for():
         "a CSV trace (timestamp,prompt_tokens,output_tokens) or a ShareGPT JSON; or write --prompt P --generate N\n",
     )
     done = call("run", "pim_gpt", "--model", "gpt2", "--tp", "4")
-    assert (done.code, done.err) == (2, "pimloom: --tp 4: pim_gpt runs one sequence at a time; leave it out\n")
+    said = "pimloom: --tp 4: pim_gpt runs one sequence, token by token on one device; leave it out\n"
+    assert (done.code, done.err) == (2, said)

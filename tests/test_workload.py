@@ -214,7 +214,7 @@ WRONG = {
         "--policy",
         "roundrobin",
     ): "one of min-load, round-robin; nearest",
-    ("--requests", "alpaca", "--batch", "4", "--seed", "-1"): "seed -1: expected a whole number from 0 to",
+    ("--requests", "alpaca", "--batch", "4", "--seed", "-1"): "expected a whole number from 0 to 2^64 - 1, got -1",
     ("--requests", "LIST", "--batch", "4"): "lists the contexts of one iteration; leave --batch out or",
     ("--requests", "LIST", "--policy", "round-robin"): "gives the channels; leave one of the two out",
 }
@@ -248,7 +248,7 @@ def test_another_system_takes_none_of_it():
     for option, value in (("--batch", "4"), ("--iterations", "2"), ("--every", "2"), ("--policy", "min-load")):
         done = call("run", "pim_gpt", "--model", "gpt2", option, value)
         assert done.code == 2
-        assert f"{option} {value}: pim_gpt runs one sequence at a time; leave it out" in done.err
+        assert f"{option} {value}: pim_gpt runs one sequence, token by token on one device; leave it out" in done.err
 
 
 def test_requests_beyond_the_positions_are_told_of_and_prompts_are_refused(tmp_path):

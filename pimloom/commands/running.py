@@ -92,7 +92,7 @@ def run_any(asked: Asked) -> Ran:
 
 def _sequence(asked: Asked, batched: Mapping[str, object]) -> Ran:
     alone = {name: value for name, value in batched.items() if name not in ("batch", "tp", "pp") or value != 1}
-    _refuse(alone, f"{asked.system} runs one sequence at a time", {"requests": SEQUENCE})
+    _refuse(alone, f"{asked.system} runs one sequence, token by token on one device", {"requests": SEQUENCE})
     from pimloom.reports.terminal.sequence import show_result
     from pimloom.systems.devices.asked import parse_window, sequence_work
     from pimloom.systems.devices.simulate import Window

@@ -254,7 +254,7 @@ def why(ran: Sequence[Compared], sending_free: Sequence[str] = ()) -> str:
     free = f" What devices send takes no time on {first.system}, and is in that of {second.system}." * unlike
     return (
         f"{first.system} ends first, {second.latency_s / first.latency_s:.3g} times as fast as {second.system}: it "
-        f"gains {_ms(gains[gained])} in {said[gained]}{but}. There {_bounded(first, gained)}; "
+        f"gains {_ms(gains[gained])} in {said[gained]}{but}. In {said[gained]} {_bounded(first, gained)}; "
         f"{_bounded(second, gained)}.{free}"
     )
 
