@@ -1,7 +1,10 @@
 """The compiled controller against one that ticks every clock: all commands, clocks and counters."""
 
+import subprocess
+import sys
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 from random import Random
 
 import numpy as np
@@ -105,6 +108,13 @@ requests_and_pieces = (st.integers(0, 1 << 32), st.sampled_from([2, 15, 40]), st
 @given(memories(), *requests_and_pieces)
 def test_the_engine_is_the_oracle(memory, seed, n, parts):
     compare(memory, stream(memory, Random(seed), n), min(parts, n))
+
+
+def test_the_kernels_agree_without_their_compiler():
+    """As plain Python, with bounds checks and no index below zero."""
+    command = [sys.executable, "-m", "tests.strict", "pytest", f"{__file__}::test_the_engine_is_the_oracle"]
+    done = subprocess.run(command, cwd=Path(__file__).parent.parent, capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and "1 passed" in done.stdout, done.stdout
 
 
 LATE = {

@@ -6,6 +6,8 @@ from typing import Any
 
 import numba
 
+from pimloom.cycle_sim.dram.kernels.indices import from_zero
+
 
 def _stamp(file: Path) -> tuple[str, int, int]:
     return file.name, file.stat().st_mtime_ns, file.stat().st_size
@@ -20,7 +22,8 @@ FOLDER = _stamps(Path(__file__).parent)
 
 
 def bare(function: Any) -> Any:
-    """Compile without reference counts (`_nrt=False`) and inlined: plain arrays in, nothing allocated."""
+    """Compile without reference counts (`_nrt=False`), with indices from zero, and inlined: plain arrays in, nothing
+    allocated."""
     return _compile(function, forceinline=True)
 
 
@@ -33,6 +36,7 @@ def _compile(function: Any, forceinline: bool) -> Any:
     """numba's cache looks only at the file of a function, not at those that it calls; here at their folders too."""
     if numba.config.DISABLE_JIT:  # type: ignore[attr-defined]
         return function
+    from_zero()
     options = {"cache": True, "nogil": True, "forceinline": forceinline, "_nrt": False}
     compiled = numba.njit(**options)(function)  # type: ignore[call-overload]
     compiled._cache._cache_file._source_stamp = (*FOLDER, *_stamps(Path(function.__code__.co_filename).parent))

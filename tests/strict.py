@@ -1,0 +1,67 @@
+"""A module with kernels as plain Python on arrays that refuse negative indices: `python -m tests.strict MODULE …`.
+
+Compiled kernels take each index as it is; Python alone would count one below zero from the end.
+"""
+
+import os
+import runpy
+import sys
+import threading
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+os.environ["NUMBA_DISABLE_JIT"] = "1"  # before numba is imported
+
+import numpy as np
+
+from pimloom.cycle_sim.dram.kernels import compiled
+
+
+class Strict(np.ndarray):
+    """An array without negative places."""
+
+    def __getitem__(self, at: Any) -> Any:
+        return super().__getitem__(_checked(at))
+
+    def __setitem__(self, at: Any, value: Any) -> None:
+        super().__setitem__(_checked(at), value)
+
+
+def _checked(at: Any) -> Any:
+    for i in at if isinstance(at, tuple) else (at,):
+        assert not (isinstance(i, int | np.integer) and i < 0), f"index {i}"
+    return at
+
+
+def _strict(x: Any) -> Any:
+    if isinstance(x, np.ndarray):
+        return x.view(Strict)
+    return type(x)(*map(_strict, x)) if isinstance(x, tuple) and hasattr(x, "_fields") else x
+
+
+class _Strictly(threading.local):
+    """Makes kernels whose arrays are strict from their caller outside the kernels on."""
+
+    inside = False
+
+    def __call__(self, function: Callable[..., Any], forceinline: bool) -> Callable[..., Any]:
+        @wraps(function)
+        def kernel(*arguments: Any) -> Any:
+            if self.inside:
+                return function(*arguments)
+            self.inside = True
+            try:
+                return function(*map(_strict, arguments))
+            finally:
+                self.inside = False
+
+        return kernel
+
+
+if __name__ == "__main__":
+    compiled._compile = _Strictly()
+    for name in [name for name in sys.modules if name.startswith("pimloom.cycle_sim") and name != compiled.__name__]:
+        del sys.modules[name]  # kernels that came with it
+    sys.argv = sys.argv[1:]
+    runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
