@@ -9,6 +9,7 @@ from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from contextlib import contextmanager
 from typing import TypeVar
 
+from pimloom.cycle_sim.cores import CORES
 from pimloom.systems.interrupts import SIGNALS, Raised, remembered_by
 
 Job = TypeVar("Job")
@@ -25,7 +26,7 @@ def run_all(work: Callable[[Job], Found], jobs: Iterable[Job]) -> Iterator[tuple
     others, raised = multiprocessing.active_children(), Raised()
     with (
         remembered_by(raised),
-        ProcessPoolExecutor(os.cpu_count(), initializer=_leave_signals_to_the_parent) as pool,
+        ProcessPoolExecutor(os.cpu_count(), initializer=_one_of_many) as pool,
     ):
         try:
             with _held_back():  # workers begin here, and must not hear of an interrupt before they ignore it
@@ -58,8 +59,9 @@ def _held_back() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _leave_signals_to_the_parent() -> None:
-    """In a worker: an interrupt is for the parent, which ends its workers."""
+def _one_of_many() -> None:
+    """In a worker: other cores have work of their own, and an interrupt is for the parent, which ends its workers."""
+    CORES.set(1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)

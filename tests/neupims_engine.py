@@ -63,7 +63,7 @@ class Run:
         logs, self.code, now = [], engine.DONE, 0
         while now < until and ch.left.any() and self.code != engine.STUCK:  # writes that nothing drives out may stay
             now = min(now + STEP, until) if self.code == engine.DONE else now
-            self.code = engine.run(ch, now)
+            self.code = engine.run_alone(ch, now)
             n = ch.state[f.N_COMMANDS]
             logs.append(ch.command[:n].copy())
             ch.state[f.N_COMMANDS] = 0

@@ -1,10 +1,16 @@
 """The compiled NPU with its PIM channels is the naive one, operator for operator and command for command, on random
 programs and with any fault repaired."""
 
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
+from threading import active_count
 
 import pytest
 
+from pimloom.cycle_sim.cores import CORES
+from pimloom.cycle_sim.npu_pim import crew
 from pimloom.cycle_sim.npu_pim.machine import PimError
 from pimloom.cycle_sim.npu_pim.operators import gemm
 from pimloom.cycle_sim.npu_pim.program import Builder
@@ -153,6 +159,57 @@ def test_rules_of_the_released_simulator(part, cases):
     for seed in range(part * cases, (part + 1) * cases):
         drawn = Draw(seed, released=True)
         assert outcome(drawn.compiled) == outcome(drawn.naive), seed
+
+
+@pytest.mark.parametrize("cases", [FEW, pytest.param(CASES, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kind", ["physical", "chained", "released"])
+def test_channels_in_threads(kind, cases, monkeypatch):
+    """More threads than channels, called for every window."""
+    monkeypatch.setattr(crew, "LONG_CK", 1)
+    before = CORES.set(5)
+    try:
+        for seed in range(cases):
+            drawn = Draw(seed, chained=kind == "chained", released=kind == "released")
+            assert outcome(drawn.compiled) == outcome(drawn.naive), seed
+    finally:
+        CORES.reset(before)
+
+
+def test_the_kernels_agree_without_their_compiler():
+    """As plain Python, with bounds checks and no index below zero."""
+    command = [sys.executable, "-m", "tests.strict", "pytest", __file__, "-k", "test_case"]
+    done = subprocess.run(command, cwd=Path(__file__).parent.parent, capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and f"{len(CASES_BY_HAND)} passed" in done.stdout, done.stdout
+
+
+def test_threads_end_where_the_machine_does(monkeypatch):
+    """Also where it stops with an error."""
+    monkeypatch.setattr(crew, "LONG_CK", 1)
+    before, alive = CORES.set(3), active_count()
+    try:
+        with pytest.raises(PimError, match="wait for one another for ever"):
+            Draw(2443, released=True).compiled()
+    finally:
+        CORES.reset(before)
+    assert active_count() == alive
+
+
+def test_an_error_of_a_thread_is_the_machines(monkeypatch):
+    whole = crew.machine.run_all
+
+    def failing(*arguments):
+        if arguments[-1]:
+            raise ZeroDivisionError
+        return whole(*arguments)
+
+    monkeypatch.setattr(crew, "LONG_CK", 1)
+    monkeypatch.setattr(crew.machine, "run_all", failing)
+    before = CORES.set(2)
+    try:
+        with pytest.raises(ZeroDivisionError):
+            Draw(0).compiled()
+    finally:
+        CORES.reset(before)
 
 
 def test_a_controller_that_waits_for_ever_says_so():

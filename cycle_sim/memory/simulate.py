@@ -1,6 +1,5 @@
 """Requests in, command clocks and counters out: one memory system, chunk by chunk, in bounded memory."""
 
-import os
 from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import NamedTuple, Protocol
@@ -8,6 +7,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from pimloom.arch.memory import Memory
+from pimloom.cycle_sim.cores import cores
 from pimloom.cycle_sim.memory.addresses import AddressMap, address_map, decode
 from pimloom.cycle_sim.memory.channel import Channel, Requests, Tally
 
@@ -56,7 +56,7 @@ def simulate(
     desk = _Desk(log) if log else None
     number = next_ck = 0
     fed: list[Future[None]] = []
-    pool = ThreadPoolExecutor(threads or min(len(channels), os.cpu_count() or 1))
+    pool = ThreadPoolExecutor(threads or min(len(channels), cores()))
     try:
         for chunk in chunks:
             parts = _split(found, chunk, number, len(channels))  # while the channels are busy with the one before

@@ -29,7 +29,7 @@ def issue(spec: PimChannel, stream: np.ndarray) -> tuple[int, np.ndarray]:
     log, until = [], 0
     while ch.left.any():
         until += STEP_CK
-        code = engine.run(ch, until)
+        code = engine.run_alone(ch, until)
         if code == engine.STUCK:
             raise PimError("PIM reads a result from a bank whose row was closed for a refresh")
         assert code == engine.DONE, "the log holds the commands of a step"

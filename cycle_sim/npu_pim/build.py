@@ -20,11 +20,20 @@ SPARE = 64  # beyond the window: requests that answer in the clock in which they
 
 
 def build(
-    spec: PimChannel, requests: int, *, ports: int, groups: int, logging: bool, log: int = ROUND, steps: int = 0
+    spec: PimChannel,
+    requests: int,
+    *,
+    ports: int,
+    groups: int,
+    logging: bool,
+    log: int = ROUND,
+    steps: int = 0,
+    answers: int | None = None,
 ) -> f.Channel:
     """An idle channel with room for `requests` requests at each of `ports` ways in, and `groups` groups of requests.
 
-    log: commands that the log holds. steps: of an interconnect in a clock, 0: without one.
+    log: commands that the log holds. steps: of an interconnect in a clock, 0: without one. answers: most responses
+    before they are counted, all if None.
     """
     part = spec.device()
     table, policy = compile_table(part), policy_of(spec, part)
@@ -69,6 +78,7 @@ def build(
         ended=np.zeros(groups + 1, np.int64),
         owner=np.zeros(groups, np.int64),
         open=np.zeros(1, np.int64),
+        answer=np.zeros((answers or ports * requests, f.N_ANSWER), np.int64),
         seen=np.zeros(READ_PLACES, np.int16),
         alike=np.zeros(WRITE_PLACES, np.int64),
         queued=np.full((ROW_PLACES, f.N_QUEUED), -1, np.int32),
@@ -109,6 +119,7 @@ def policy_of(spec: PimChannel, part: Part) -> np.ndarray:
         f.CLOSED: closed if mode == "dual" else 1,
         f.WHOLE: rules.tiles_whole,
         f.EXACT_SLACK: rules.slack_exact,
+        f.COLUMNS: org.columns,
     }
     if mode != "dram":
         values |= {f.COPY_CK: ck("nGWRITE"), f.COMP_CK: ck("nCOMP"), f.GEMV_CK: ck("nGEMV"), f.TREE_CK: ck("nTREE")}

@@ -10,7 +10,9 @@ from pimloom.arch.error import UserError
 from pimloom.arch.pim_channel import PimChannel
 from pimloom.arch.table import compile_table
 from pimloom.arch.units import BITS_PER_BYTE, ceil_div, ps_to_mhz
+from pimloom.cycle_sim.cores import cores
 from pimloom.cycle_sim.npu_pim.build import build
+from pimloom.cycle_sim.npu_pim.crew import Crew
 from pimloom.cycle_sim.npu_pim.kernels import core as k
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
 from pimloom.cycle_sim.npu_pim.kernels import machine
@@ -117,11 +119,12 @@ def run(
     ports: int,
     longest: int = LONGEST,
     log: int = 0,
+    threads: int | None = None,
 ) -> Ran:
     """Run all operators from an idle machine, with `ports` ways into a channel, or as many as the program uses.
 
-    log: keep the commands of each channel, at most so many. Raises UserError if a channel has more, PimError as
-    NeuPIMs' simulator aborts.
+    log: keep the commands of each channel, at most so many. threads: that share the channels; results do not
+    depend on it. Raises UserError if a channel has more, PimError as NeuPIMs' simulator aborts.
     """
     ports = max(ports, program.ports)
     part = spec.part.organization
@@ -130,13 +133,25 @@ def run(
     numbers = _numbers(spec, channels, npu, program, ports, longest)
     packed, commands, owner = program.finish(numbers, widest, npu.vector_units)
     room = program.most_at_once(channels, line_bytes) + SPARE
-    one = build(spec, room, ports=ports, groups=len(owner), logging=log > 0, log=log + 1, steps=npu.steps)
+    one = build(
+        spec,
+        room,
+        ports=ports,
+        groups=len(owner),
+        logging=log > 0,
+        log=log + 1,
+        steps=npu.steps,
+        answers=int(numbers[k.ANSWERS]) * longest,
+    )
     mhz = ps_to_mhz(spec.part.tCK_ps)
     packed.sums[:] = 0, 0, 1 / mhz, 1 / (mhz * max(npu.steps, 1))  # the simulator's periods, in us
+    first = np.flatnonzero(packed.op[:, k.WAITS] == 0)
+    packed.coming[: len(first)], packed.npu[k.N_COMING] = first, len(first)
     one = one._replace(owner=owner, dot=commands, open=np.zeros(len(program.operators), np.int64))
     chs = _stack(one, channels)
     chs.state[:, f.NUMBER] = np.arange(channels)
-    code = machine.run_all(packed, chs)
+    with Crew(packed, chs, min(threads or cores(), channels) - 1) as crew:
+        code = crew.run()
     if log and chs.state[:, f.N_COMMANDS].max() > log:  # the channel stopped there
         raise UserError(f"a channel has more than the {log} commands that its log holds; a run without log counts them")
     assert code != machine.FULL, "room is for all requests of two operators"

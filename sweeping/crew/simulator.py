@@ -21,6 +21,7 @@ import msgspec
 
 from pimloom.arch.error import one_line
 from pimloom.arch.units import MIB
+from pimloom.cycle_sim.cores import CORES
 from pimloom.sweeping.crew.shared_steps import SharedSteps
 from pimloom.sweeping.definition.sweep import Scalar
 
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 COMMAND = (sys.executable, "-P", "-m", "pimloom.sweeping.crew.simulator")  # -P: no imports from the current folder
 MOST_RUNS = 500_000  # some 200 MB
-ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}  # the other cores have points of their own
+ONE_THREAD = {"OPENBLAS_NUM_CORES": "1", "OMP_NUM_CORES": "1"}  # the other cores have points of their own
 # glibc else gives large arrays back at once, and every page of the next ones is a fault. Dask's nanny makes it worse:
 # its workers inherit a trim threshold of 64 KiB.
 KEEP_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(32 * MIB), "MALLOC_TRIM_THRESHOLD_": str(1024 * MIB)}
@@ -223,6 +224,7 @@ def serve(asked: BinaryIO, answers: BinaryIO) -> None:
 
 def main() -> None:
     """Serve on stdin and stdout; what simulations print goes to stderr."""
+    CORES.set(1)
     end_with(int(sys.argv[-1]))
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())

@@ -1,6 +1,5 @@
 """Many decode iterations on a machine: continuous batching whose iterations are simulated."""
 
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from math import ceil, fsum
@@ -13,6 +12,7 @@ from pimloom.arch.llm import LlmSpec
 from pimloom.arch.name_units import counted
 from pimloom.arch.system import System
 from pimloom.arch.version import __version__
+from pimloom.cycle_sim.cores import CORES, cores
 from pimloom.systems.devices.npu_pim.served import Served
 from pimloom.systems.devices.run import Run, total_j
 from pimloom.systems.devices.shown import WithSpans
@@ -159,7 +159,7 @@ def side_by_side(
     simulate: Callable[[Asked], Found], asked: list[Asked], progress: Callable[[int], None]
 ) -> Iterator[Found]:
     """Each simulated, in order, on all cores: the engine leaves Python's lock alone."""
-    pool = ThreadPoolExecutor(os.cpu_count())
+    pool = ThreadPoolExecutor(cores(), initializer=CORES.set, initargs=(1 if len(asked) > 1 else CORES.get(),))
     try:
         for n, found in enumerate(pool.map(simulate, asked), 1):
             progress(n)

@@ -29,7 +29,25 @@ def send_block(p, chs, b, t):
     if npu[k.HASHED]:
         n = min(n, lines)  # a set holds each once
         order_lines(p, first, n, lines)
-    when, soonest, port = leaves(chs, t), arrives(chs, t), op[k.STORES if write else k.PORT]
+    to = op[k.STORES if write else k.PORT], leaves(chs, t), arrives(chs, t), group
+    if npu[k.HASHED] or chs.policy[f.PATH]:  # an interconnect takes them one by one
+        found_room = _send_lines(p, chs, first, n, write, to)
+    else:
+        found_room = _send_runs(npu, chs, first, n, write, to)
+    if not found_room:
+        return False
+    chs.left[group] += n
+    chs.open[block[k.BLOCK_OP]] += n
+    op[k.REQUESTS] += n
+    return True
+
+
+@bare
+def _send_lines(p, chs, first, n, write, to):
+    """n lines from line `first` on leave, one by one in the order of `order_lines` or their own; returns whether they
+    found room. to: port, see `leaves` and `arrives`, group."""
+    npu = p.npu
+    lines = npu[k.WRAP] // npu[k.LINE]
     near, row_near, bank_near = rows_near(npu, first)
     for i in range(n):
         line = first + (p.order[i] if npu[k.HASHED] else i)
@@ -41,11 +59,25 @@ def send_block(p, chs, b, t):
             row, bank = 0, node
         while bank >= npu[k.BANKS]:
             row, bank = row + 1, bank - npu[k.BANKS]
-        if not send(chs, c, port, word_of(write, bank, row, column), when, soonest, group):
+        if not send(chs, c, to, word_of(write, bank, row, column), 0):
             return False
-    chs.left[group] += n
-    chs.open[block[k.BLOCK_OP]] += n
-    op[k.REQUESTS] += n
+    return True
+
+
+@bare
+def _send_runs(npu, chs, first, n, write, to):
+    """As `_send_lines`, in their own order, those of a channel at once."""
+    lines, channels = npu[k.WRAP] // npu[k.LINE], 1 << npu[k.CHANNEL_BITS]
+    first %= lines
+    while n > 0:
+        here = min(n, lines - first)
+        for i in range(min(here, channels)):
+            c, node, column = node_of(npu, first + i)
+            word = word_of(write, node % npu[k.BANKS], node // npu[k.BANKS], column)
+            if not send(chs, c, to, word, (here - i - 1) // channels):
+                return False
+        n -= here
+        first = 0
     return True
 
 
@@ -108,9 +140,10 @@ def arrives(chs, t):
 
 
 @bare
-def send(chs, c, port, word, when, soonest, group):
-    """A request for channel c, behind earlier ones; when, soonest: see `leaves` and `arrives`. Returns whether it
-    fits."""
+def send(chs, c, to, word, more):
+    """A request for channel c, behind earlier ones, and as many more of the next columns. to: port, see `leaves` and
+    `arrives`, group. Returns whether it fits."""
+    port, when, soonest, group = to
     order, ends, size = chs.order[c, port], chs.port[c, port], chs.order.shape[2]
     if ends[f.OFFERED] == ends[f.LAST_ONE]:  # empty: what was used last is near in memory
         ends[f.OFFERED] = ends[f.LAST_ONE] = ends[f.PASSED] = 0
@@ -124,6 +157,6 @@ def send(chs, c, port, word, when, soonest, group):
             order[at & (size - 1), x] = order[(at - 1) & (size - 1), x]
         at -= 1
     sent = order[at & (size - 1)]
-    sent[f.WORD], sent[f.WHEN], sent[f.OF] = word, when, group
+    sent[f.WORD], sent[f.WHEN], sent[f.OF], sent[f.MORE] = word, when, group, more
     chs.state[c, f.NOW] = min(chs.state[c, f.NOW], soonest)
     return True

@@ -58,14 +58,15 @@ CLOCK, MEM_OPEN, PIM_OPEN, COMMAND = range(4)
 # tasks and stores leave in order; bytes that blocks begin late; clocks from an operator's last event to its end;
 # whether tasks wait for a vector unit; next clock of the core; first and last task in flight; groups of `ended` that
 # the core has seen; clock in which a step may start that waits for one before; clock in which the machine was last seen
-# alive, and responses until then; ticks of a clock of the memory and of a cycle of the NPU; EMPTY + what is loaded:
-# from a step's issue to its start in idle arrays; BEHIND + it: at least, between the start before and its own
+# alive, and responses until then; whether a window has begun and for whom, and its end; ticks of a clock of the memory
+# and of a cycle of the NPU; EMPTY + what is loaded: from a step's issue to its start in idle arrays; BEHIND + it: at
+# least, between the start before and its own
 (
     ROWS, STEP, WRAP, NEXT_BYTE, LINE, COLUMN_BITS, CHANNEL_BITS, BANKS, HASHED, TIME, N_BEGUN, N_ENDED, ANSWERS,
     LONGEST, BY_OUTPUT, LATENCY, DRAINS, CLAMPED, N_RUNNING, N_COMING, DISPATCHED, IN_ORDER, SHIFT, LATE,
     WAITS_FOR_UNIT, CORE, FLIGHT, FLIGHT_END, SEEN, WAKE, WATCHED, ANSWERED,
-    CLOCK_TICKS, CYCLE_TICKS, EMPTY,
-) = range(35)  # fmt: skip
+    IN_WINDOW, UNTIL, CLOCK_TICKS, CYCLE_TICKS, EMPTY,
+) = range(37)  # fmt: skip
 BEHIND = EMPTY + N_LOADED
 N_NPU = BEHIND + N_LOADED
 

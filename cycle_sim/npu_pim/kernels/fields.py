@@ -21,8 +21,8 @@ CHANNEL, N_DOT = 9, 10  # dot[i]: its channel, too
 NEXT, BEFORE, TWIN, LAST_TWIN, TURN, NEXT_ALIKE, BEFORE_ALIKE = range(9, 16)
 N_REQUEST = 16  # 64 bytes
 # order[p, k]: a read or write (see `word_of`) or, negative, -1 - its place in dot; first clock, or with PATH first step
-# of the interconnect; group
-WORD, WHEN, OF, N_ORDER = range(4)
+# of the interconnect; group; as many more reads or writes follow, of the next columns
+WORD, WHEN, OF, MORE, N_ORDER = range(5)
 # port[p], of order[p]: the first that has not entered, the end, the first that has not passed the core's buffer, the
 # step in which the one before it came there
 OFFERED, LAST_ONE, PASSED, CAME, N_PORT = range(5)
@@ -40,6 +40,8 @@ SLOT, KEY, TO, N_LIST = range(4)  # list[l, k]: request, key, bank
 COPY, GEMVS, LATE, QUICK, LINES = range(5)
 DUE_AT, ANSWERS, N_LINE = range(3)  # line[l, k]: clock, group
 N_QUEUED = 3  # queued[…]: see Channel
+# answer[k]: group, its responses, clock in which the core sees the last of them, channel and number of that one
+WHOSE, MANY, LAST_AT, LAST_TURN, N_ANSWER = range(5)
 # state[…]. NOW: the next clock in which anything can happen; READING, WRITING, OPENING, MISSING: masks of banks, see
 # `banks`; FULL: mask of the banks with a full queue; HELD: requests accepted, not yet collected; SOONEST: no response
 # is due before; STILL, BLOCKED_TO: list whose requests before that place cannot move (-1: none known); DOTS_SENT: PIM
@@ -48,21 +50,22 @@ N_QUEUED = 3  # queued[…]: see Channel
 # tile in the PIM command queue; AGED: clock in which REMAIN held; ASLEEP: mask of the closed banks that sleep;
 # ALARM: none of them wakes before; COPIES: GWRITEs accepted that have not issued; BUFFER: step of the interconnect in
 # which a request last left the core's buffer; RETURN: first in which a response may leave the controller; BACK: clock
-# in which the core sees the last one that did
+# in which the core sees the last one that did; N_ANSWERS: entries of `answer`
 (
     NOW, POINTER, DRAIN, LOCK, HELD, QUEUED, DOTS_FIRST, DOTS_END, NEXT_REFRESH, NEXT_RANK, DUE, IN_REFRESH, SKIP,
     REMAIN, RESERVED, COPYING, COPY_BANK, BLOCKED, FILL, TURNS, HANDED, READING, WRITING, OPENING, MISSING, ACTED,
     N_COMMANDS, SPARES, FULL, SOONEST, STILL, BLOCKED_TO, DOTS_SENT, NUMBER,
-    ANSWERED, MEM_ROWS, PIM_ROWS, PIM_ROW, TILES, AGED, ASLEEP, ALARM, COPIES, BUFFER, RETURN, BACK, N_STATE,
-) = range(47)  # fmt: skip
+    ANSWERED, MEM_ROWS, PIM_ROWS, PIM_ROW, TILES, AGED, ASLEEP, ALARM, COPIES, BUFFER, RETURN, BACK, N_ANSWERS,
+    N_STATE,
+) = range(48)  # fmt: skip
 # policy[…]. DUAL: PIM has a row buffer and a list of its own; SINGLE: one row buffer, blocked; CLOSED: banks that a
 # PIM_PRECHARGE closes; WHOLE: a header waits for its tile; EXACT_SLACK: slack is exact, REMAIN ages; PATH: steps of the
-# interconnect in a clock, 0: requests and responses take a clock each
+# interconnect in a clock, 0: requests and responses take a clock each; COLUMNS: of a row, one for each access
 (
     DUAL, SINGLE, ENTRIES_MAX, QUEUE_MAX, DOTS_MAX, WINDOW, CAP, DRAIN_IDLE, REFI, RANKS, READ_CK, COPY_CK, COMP_CK,
     GEMV_CK, TREE_CK, PRE_CK, ACT_CK, CLOSE_CK, FAW_CK, FLOOR, OFFERS, EXACT_GROUP, LATE_GEMV, LOGGING,
-    CLOSED, WHOLE, EXACT_SLACK, PATH, N_POLICY,
-) = range(29)  # fmt: skip
+    CLOSED, WHOLE, EXACT_SLACK, PATH, COLUMNS, N_POLICY,
+) = range(30)  # fmt: skip
 
 
 class Device(NamedTuple):
@@ -82,7 +85,8 @@ class Channel(NamedTuple):
 
     order[p, k]: ring of the requests that are to enter by port p; dot: all PIM
     commands. request: those that the controller has taken, at free places: SPARES of them are in `spare`.
-    dots: ring of the PIM command queue. line[l, k]: ring of (clock, group), from head[l] to tail[l]. left[g]:
+    dots: ring of the PIM command queue. line[l, k]: ring of (clock, group), from head[l] to tail[l]. answer[k]:
+    responses that the core has not counted, in runs of one group. left[g]:
     requests of a group that are not collected yet; done[g]: clock in which the last one was; turn[g]: its channel
     and its number there; ended: how many groups became complete, and which; open[owner[g]]: requests of the owner of
     a group. command[k]: log of (clock, opcode, bank, row). tally[c]: commands issued; seen, alike: how many reads and
@@ -112,6 +116,7 @@ class Channel(NamedTuple):
     ended: np.ndarray
     owner: np.ndarray
     open: np.ndarray
+    answer: np.ndarray
     seen: np.ndarray
     alike: np.ndarray
     queued: np.ndarray

@@ -4,14 +4,13 @@ In a clock the core goes before the channels. It sees a response a clock after i
 channel a clock later, or later still with an interconnect.
 """
 
-from pimloom.cycle_sim.dram.kernels.compiled import bare, rare
+from pimloom.cycle_sim.dram.kernels.compiled import bare
 from pimloom.cycle_sim.dram.kernels.device import FAR
 from pimloom.cycle_sim.npu_pim.kernels import core as k
-from pimloom.cycle_sim.npu_pim.kernels import engine
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
 from pimloom.cycle_sim.npu_pim.kernels.blocks import arrives, leaves, send, send_block
 from pimloom.cycle_sim.npu_pim.kernels.clocks import PASSAGE, clock_after, extend, steps_before
-from pimloom.cycle_sim.npu_pim.kernels.fields import Channel, Device
+from pimloom.cycle_sim.npu_pim.kernels.crew import assist, call, collect_all, go_on_alone, go_on_together, is_long
 from pimloom.cycle_sim.npu_pim.kernels.tasks import (
     find_full,
     find_store,
@@ -24,48 +23,38 @@ from pimloom.cycle_sim.npu_pim.kernels.tasks import (
 )
 from pimloom.cycle_sim.npu_pim.kernels.window import window
 
-ALL_DONE, STUCK, FULL, WAITING = range(4)  # what `run_all` returns
+ALL_DONE, STUCK, FULL, WAITING, ASLEEP = range(5)  # what `run_all` returns
 PATIENCE = 1 << 18  # clocks without any response or task after which nothing will come: some sixty refreshes of a rank
+ALONE, TOGETHER = 1, 2  # IN_WINDOW; 0: none has begun
 AHEAD = 16  # clocks that are added up beyond those that are needed
 
 
 @bare
-def channel(chs, c):
-    """Channel c of the stack."""
-    d = chs.device
-    return Channel(
-        Device(d.path, d.bound[c], d.aside, d.beside[c], d.rule, d.first_rule, d.ring[c]),
-        chs.policy, chs.request[c], chs.spare[c], chs.bank[c], chs.list[c], chs.first[c], chs.length[c], chs.dots[c],
-        chs.line[c], chs.head[c], chs.tail[c], chs.order[c], chs.dot, chs.port[c], chs.left, chs.done, chs.turn,
-        chs.ended, chs.owner, chs.open, chs.seen[c], chs.alike[c], chs.queued[c], chs.command[c], chs.tally[c],
-        chs.rank[c], chs.drift, chs.state[c],
-    )  # fmt: skip
-
-
-@rare
-def advance(chs, c, until):
-    """Channel c goes on to clock `until`; returns a code of `engine`."""
-    return engine.run(channel(chs, c), until)
-
-
-@bare
-def run_all(p, chs):
-    """Run all operators of a program. STUCK: a READRES finds a bank closed; FULL: a channel has no place left; WAITING:
-    requests of a channel wait for one another for ever."""
+def run_all(p, chs, crew, helps):
+    """Run all operators of a program, or help the thread that does. STUCK: a READRES finds a bank closed; FULL: a
+    channel has no place left; WAITING: requests of a channel wait for one another for ever; ASLEEP: of the crew's
+    threads; to be called again when they are awake."""
+    if helps:
+        assist(chs, crew)
+        return ALL_DONE
     _fits(p, chs)
     npu = p.npu
-    for o in range(p.op.shape[0]):
-        if p.op[o, k.WAITS] == 0:
-            _join(p, p.coming, k.N_COMING, o)
-    while _core(p, chs, _known(p, chs)):
-        if npu[k.N_ENDED] == p.op.shape[0]:
-            return _close(p, chs)
-        if npu[k.TIME] >= npu[k.WATCHED] + PATIENCE and not _is_alive(p, chs):
-            return WAITING
-        if not _go_on(p, chs, window(p, chs)):
+    while True:
+        if not npu[k.IN_WINDOW]:
+            if not _core(p, chs, _known(p, chs)):
+                return FULL
+            if npu[k.N_ENDED] == p.op.shape[0]:
+                return _close(p, chs)
+            if npu[k.TIME] >= npu[k.WATCHED] + PATIENCE and not _is_alive(p, chs):
+                return WAITING
+            npu[k.UNTIL] = window(p, chs)
+            npu[k.IN_WINDOW] = TOGETHER if is_long(chs, crew, npu[k.UNTIL]) else ALONE
+            if npu[k.IN_WINDOW] == TOGETHER and call(crew, npu[k.UNTIL]):
+                return ASLEEP
+        if not (go_on_together(chs, crew) if npu[k.IN_WINDOW] == TOGETHER else go_on_alone(chs, npu[k.UNTIL])):
             return STUCK
+        _has_come(p, chs, npu[k.UNTIL])
         _in_time(chs, npu[k.SEEN])
-    return FULL
 
 
 @bare
@@ -91,13 +80,10 @@ def _known(p, chs):
 
 
 @bare
-def _go_on(p, chs, until):
-    """All channels go on to clock `until`; returns whether they can."""
-    for c in range(chs.state.shape[0]):
-        if chs.state[c, f.NOW] < until and advance(chs, c, until) == engine.STUCK:
-            return False
-    p.npu[k.TIME] = until
-    return True
+def _has_come(p, chs, t):
+    """All channels have come to clock t."""
+    collect_all(chs)
+    p.npu[k.TIME], p.npu[k.IN_WINDOW] = t, 0
 
 
 @bare
@@ -116,8 +102,9 @@ def _close(p, chs):
     """The channels come to the clock in which the core saw the last end."""
     last = p.npu[k.CORE] - 1
     if p.npu[k.TIME] < last:
-        if not _go_on(p, chs, last):
+        if not go_on_alone(chs, last):
             return STUCK
+        _has_come(p, chs, last)
         for o in range(p.op.shape[0]):
             if p.op[o, k.END] == last + p.npu[k.LATE]:
                 _account(p, chs, o)
@@ -285,8 +272,8 @@ def _send_dots(p, chs, o, t):
             op[k.LATEST] = npu[k.DISPATCHED] = max(t, npu[k.DISPATCHED] + 1)
         chs.state[c, f.DOTS_SENT] += 1
         extend(chs.drift, p.sums, chs.policy[f.PATH], op[k.LATEST] + AHEAD)
-        when, soonest = leaves(chs, op[k.LATEST]), arrives(chs, op[k.LATEST])
-        if not send(chs, c, op[k.PORT], -1 - i, when, soonest, group):
+        to = op[k.PORT], leaves(chs, op[k.LATEST]), arrives(chs, op[k.LATEST]), group
+        if not send(chs, c, to, -1 - i, 0):
             return False
         if chs.dot[i, f.KIND] != f.HEADER:
             chs.left[group] += 1

@@ -10,6 +10,7 @@ from pimloom.cycle_sim.dram.kernels.device import FAR
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
 from pimloom.cycle_sim.npu_pim.kernels.clocks import clock_after, steps_at
 from pimloom.cycle_sim.npu_pim.kernels.requests import accept, accepts
+from pimloom.cycle_sim.npu_pim.kernels.words import next_word
 
 
 @bare
@@ -50,7 +51,11 @@ def _enters(ch, p, t, held):
     if not accepts(ch, sent[f.WORD], held):
         return False
     accept(ch, sent[f.WORD], sent[f.OF], t)
-    ch.port[p, f.OFFERED] += 1
+    if sent[f.MORE]:
+        sent[f.MORE] -= 1
+        sent[f.WORD] = next_word(sent[f.WORD], ch.policy[f.COLUMNS], ch.bank.shape[0])
+    else:
+        ch.port[p, f.OFFERED] += 1
     ch.state[f.ACTED] = 1
     return True
 

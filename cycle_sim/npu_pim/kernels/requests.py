@@ -3,6 +3,7 @@
 from pimloom.cycle_sim.dram.kernels.compiled import bare
 from pimloom.cycle_sim.dram.kernels.device import FAR
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
+from pimloom.cycle_sim.npu_pim.kernels.answers import note
 from pimloom.cycle_sim.npu_pim.kernels.banks import append, dots_wait, first_queued, next_hit, tile_missing
 from pimloom.cycle_sim.npu_pim.kernels.clocks import PASSAGE, clock_after
 from pimloom.cycle_sim.npu_pim.kernels.fields import GWRITE, HEADER, PIMS, QUICK, RD, READS, WR, WRITES
@@ -12,7 +13,6 @@ DRAINS_FROM = 2  # PIM commands in their queue, with which writes drain before m
 WRITE_PLACES = 256  # of counters of waiting writes
 READ_PLACES = 4096  # of counters of waiting reads
 SPREAD = f.COLUMN_BITS - 4  # bits by which a key is shifted, so that 16 columns of a row are neighbours
-NUMBER_BITS = 48  # of the number of a response in its channel
 
 
 @bare
@@ -213,22 +213,8 @@ def hand_over(ch, t, step):
                 g[f.HANDED] += 1
             if line == f.COPY:
                 g[f.COPYING], g[f.REMAIN] = 0, 0
-            ch.left[group] -= 1
-            ch.open[ch.owner[group]] -= 1
-            g[f.ANSWERED] += 1
-            _note_last(ch, group, seen)
-            if ch.left[group] == 0:
-                ch.ended[0] += 1
-                ch.ended[ch.ended[0]] = group
+            note(ch, group, seen)
     g[f.SOONEST] = next_response(ch)
-
-
-@bare
-def _note_last(ch, group, t):
-    """A response of a group is collected at clock t: of those of one clock, in order of channels, the last counts."""
-    turn = ch.state[f.NUMBER] << NUMBER_BITS | ch.state[f.ANSWERED]
-    if t > ch.done[group] or (t == ch.done[group] and turn > ch.turn[group]):
-        ch.done[group], ch.turn[group] = t, turn
 
 
 @bare
@@ -328,13 +314,18 @@ def _is_copied(ch, key):
 
 @bare
 def _drop(ch, own, k):
-    """Take place k out of a list; those before it move up."""
+    """Take place k out of a list; the fewer of those before and behind it close the gap."""
     first, mask = ch.first[own], ch.list.shape[1] - 1
     bank = ch.list[own, (first + k) & mask, f.TO]
     if bank >= 0:
         ch.bank[bank, f.LISTED] -= 1
     ch.length[own] -= 1
-    ch.first[own] += 1
-    for j in range(first + k, first, -1):
+    behind = ch.length[own] - k
+    step, n = (-1, k) if k <= behind else (1, behind)
+    if k <= behind:
+        ch.first[own] += 1
+    at = first + k
+    for _ in range(n):
         for x in range(f.N_LIST):
-            ch.list[own, j & mask, x] = ch.list[own, (j - 1) & mask, x]
+            ch.list[own, at & mask, x] = ch.list[own, (at + step) & mask, x]
+        at += step

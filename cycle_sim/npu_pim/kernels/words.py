@@ -11,6 +11,17 @@ def word_of(write, bank, row, column):
 
 
 @bare
+def next_word(word, columns, banks):
+    """The same access to the next column of a row, or to the first one of the next bank or row."""
+    bank, row, column = column_at(word >> 1)
+    if column + 1 < columns:
+        return word + 2
+    if bank + 1 < banks:
+        return word_of(word & 1, bank + 1, row, 0)
+    return word_of(word & 1, 0, row + 1, 0)
+
+
+@bare
 def key_at(bank, row, column):
     """One number for a column."""
     return (row << f.BANK_BITS | bank) << f.COLUMN_BITS | column

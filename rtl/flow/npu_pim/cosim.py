@@ -61,13 +61,13 @@ def model(spec: PimChannel, traffic: Traffic, clocks: int, rules: Table | None =
             x["last"], i, 0,
         )  # fmt: skip
         ch.left[i] = not header
-        ch.order[0, i] = (-1 - i, x["when"], i)
+        ch.order[0, i] = (-1 - i, x["when"], i, 0)
     for i, x in enumerate(data):
         word = word_of(int(x["write"]), int(x["bank"]), int(x["row"]), int(x["col"]))
-        ch.order[1, i] = (word, x["when"], len(pim) + i)
+        ch.order[1, i] = (word, x["when"], len(pim) + i, 0)
         ch.left[len(pim) + i] = 1
     ch.port[:, f.LAST_ONE] = len(pim), len(data)
-    code = engine.run(ch, clocks)
+    code = engine.run_alone(ch, clocks)
     opens = {place[c] for c in table.opcodes([Role.ACTIVATE])}
     log = ch.command[: ch.state[f.N_COMMANDS]].tolist()
     commands = [(t, opcode[c], b, row if c in opens else -1) for t, c, b, row in log if t < clocks]

@@ -1,0 +1,64 @@
+"""Threads that help the machine through long windows."""
+
+from threading import Lock, Thread
+from types import TracebackType
+
+import numba
+import numpy as np
+
+from pimloom.cycle_sim.npu_pim.kernels import machine
+from pimloom.cycle_sim.npu_pim.kernels.core import Program
+from pimloom.cycle_sim.npu_pim.kernels.crew import HELPERS, LONG, N_CREW, N_STUCK, NEXT, THROUGH
+from pimloom.cycle_sim.npu_pim.kernels.fields import Channel
+
+LONG_CK = 512  # clocks of all channels together: less, one thread has done before another is awake
+
+
+class Crew:
+    """A machine, and threads beside the caller's that sleep until its channels have much to do."""
+
+    def __init__(self, program: Program, channels: Channel, helpers: int) -> None:
+        self._program, self._channels = program, channels
+        self._numbers = np.zeros(N_CREW, np.int64)
+        helpers = 0 if numba.config.DISABLE_JIT else helpers  # type: ignore[attr-defined]
+        self._numbers[[NEXT, HELPERS, LONG]] = len(channels.state), helpers, LONG_CK
+        self._asleep = [Lock() for _ in range(helpers)]
+        self._over = False
+        self._error: BaseException | None = None
+        self._threads = [Thread(target=self._help, args=(lock,), daemon=True) for lock in self._asleep]
+
+    def __enter__(self) -> "Crew":
+        for lock, thread in zip(self._asleep, self._threads, strict=True):
+            lock.acquire()
+            thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._over = True
+        self._wake()
+        for thread in self._threads:
+            thread.join()
+
+    def run(self) -> int:
+        """Run all operators; returns a code of `kernels.machine`."""
+        while (code := machine.run_all(self._program, self._channels, self._numbers, False)) == machine.ASLEEP:
+            self._wake()
+        if self._error:
+            raise self._error
+        return code
+
+    def _wake(self) -> None:
+        for lock in self._asleep:
+            if lock.locked():
+                lock.release()
+
+    def _help(self, asleep: Lock) -> None:
+        while True:
+            asleep.acquire()
+            if self._over:
+                return
+            try:
+                machine.run_all(self._program, self._channels, self._numbers, True)
+            except BaseException as error:  # the machine is not to wait for this thread
+                self._error = error
+                self._numbers[[N_STUCK, THROUGH]] = 1, len(self._channels.state)
