@@ -21,7 +21,7 @@ from tests.slow import slow
 
 PARTS = ["hbm2_neupims", *map(slow, ("gddr6_aim", "hbm2_2400", "ddr5_4800", "lpddr5_6400"))]
 COMMANDS, SEED = 4000, 3
-MOST_CLOCKS = 1 << 18
+MOST_CLOCKS = 1 << 20
 TOP = """module sequencer (input wire clk, input wire rst, {ports});
 endmodule
 module top (input wire clk);
