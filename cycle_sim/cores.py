@@ -7,5 +7,7 @@ CORES: ContextVar[int | None] = ContextVar("CORES", default=None)  # 1 where oth
 
 
 def cores() -> int:
-    """Cores for one simulation."""
-    return CORES.get() or os.cpu_count() or 1
+    """Cores for one simulation: those that this process may use."""
+    if own := CORES.get():
+        return own
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

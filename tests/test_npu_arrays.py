@@ -16,6 +16,7 @@ from pimloom.cycle_sim.npu.scratchpad import double_buffered
 from pimloom.cycle_sim.npu.vectors import VectorUnits, vector_cyc, vector_schedule
 from pimloom.cycle_sim.npu_pim import machine as pim_machine
 from pimloom.cycle_sim.npu_pim.build import build
+from pimloom.cycle_sim.npu_pim.crew import Crew
 from pimloom.cycle_sim.npu_pim.kernels import core as k
 from pimloom.cycle_sim.npu_pim.kernels import machine
 from pimloom.cycle_sim.npu_pim.program import Builder
@@ -278,7 +279,8 @@ def run_steps(made):
     channel = build(device, 64, ports=2, groups=len(owner), logging=False)
     channel = channel._replace(owner=owner, dot=commands, open=np.zeros(1, np.int64))
     channels = pim_machine._stack(channel, 2)
-    assert machine.run_all(packed, channels) == machine.ALL_DONE
+    with Crew(packed, channels, 0) as crew:
+        assert crew.run() == machine.ALL_DONE
     return packed.array[k.ENDED], channels.done
 
 

@@ -5,12 +5,13 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
-from threading import active_count
+from threading import Event, active_count
 
 import pytest
 
 from pimloom.cycle_sim.cores import CORES
 from pimloom.cycle_sim.npu_pim import crew
+from pimloom.cycle_sim.npu_pim.kernels import machine
 from pimloom.cycle_sim.npu_pim.machine import PimError
 from pimloom.cycle_sim.npu_pim.operators import gemm
 from pimloom.cycle_sim.npu_pim.program import Builder
@@ -164,7 +165,7 @@ def test_rules_of_the_released_simulator(part, cases):
 @pytest.mark.parametrize("cases", [FEW, pytest.param(CASES, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", ["physical", "chained", "released"])
 def test_channels_in_threads(kind, cases, monkeypatch):
-    """More threads than channels, called for every window."""
+    """A thread for each channel, called for every window."""
     monkeypatch.setattr(crew, "LONG_CK", 1)
     before = CORES.set(5)
     try:
@@ -195,15 +196,21 @@ def test_threads_end_where_the_machine_does(monkeypatch):
 
 
 def test_an_error_of_a_thread_is_the_machines(monkeypatch):
-    whole = crew.machine.run_all
+    whole, asked, failed = machine.run_all, Event(), Event()
 
     def failing(*arguments):
         if arguments[-1]:
+            failed.set()
             raise ZeroDivisionError
-        return whole(*arguments)
+        code = whole(*arguments)
+        if code == machine.ASLEEP:
+            asked.set()
+        elif asked.is_set():
+            assert failed.wait(60)
+        return code
 
     monkeypatch.setattr(crew, "LONG_CK", 1)
-    monkeypatch.setattr(crew.machine, "run_all", failing)
+    monkeypatch.setattr(machine, "run_all", failing)
     before = CORES.set(2)
     try:
         with pytest.raises(ZeroDivisionError):

@@ -8,7 +8,7 @@ import numpy as np
 
 from pimloom.cycle_sim.npu_pim.kernels import machine
 from pimloom.cycle_sim.npu_pim.kernels.core import Program
-from pimloom.cycle_sim.npu_pim.kernels.crew import HELPERS, LONG, N_CREW, N_STUCK, NEXT, THROUGH
+from pimloom.cycle_sim.npu_pim.kernels.crew import HELPERS, LONG, N_CREW, N_STOPPED, NEXT, THROUGH
 from pimloom.cycle_sim.npu_pim.kernels.fields import Channel
 
 LONG_CK = 512  # clocks of all channels together: less, one thread has done before another is awake
@@ -28,16 +28,26 @@ class Crew:
         self._threads = [Thread(target=self._help, args=(lock,), daemon=True) for lock in self._asleep]
 
     def __enter__(self) -> "Crew":
-        for lock, thread in zip(self._asleep, self._threads, strict=True):
-            lock.acquire()
-            thread.start()
+        try:
+            for lock, thread in zip(self._asleep, self._threads, strict=True):
+                lock.acquire()
+                thread.start()
+        except RuntimeError:  # no more threads: those that run are enough
+            self._numbers[HELPERS] = sum(thread.is_alive() for thread in self._threads)
+        except BaseException:
+            self._end()
+            raise
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._end()
+
+    def _end(self) -> None:
         self._over = True
         self._wake()
         for thread in self._threads:
-            thread.join()
+            if thread.is_alive():
+                thread.join()
 
     def run(self) -> int:
         """Run all operators; returns a code of `kernels.machine`."""
@@ -61,4 +71,4 @@ class Crew:
                 machine.run_all(self._program, self._channels, self._numbers, True)
             except BaseException as error:  # the machine is not to wait for this thread
                 self._error = error
-                self._numbers[[N_STUCK, THROUGH]] = 1, len(self._channels.state)
+                self._numbers[[N_STOPPED, THROUGH]] = 1, len(self._channels.state)

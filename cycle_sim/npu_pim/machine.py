@@ -21,6 +21,7 @@ from pimloom.cycle_sim.npu_pim.program import Builder
 
 SHARED = ("policy", "drift", "dot", "left", "done", "turn", "ended", "owner", "open")  # by all channels
 SPARE = 64
+MOST_THREADS = 4  # of a machine, unless more are asked for; measured with two
 LONGEST = 128  # clocks that channels go on without a look at the core; results do not depend on it
 
 
@@ -141,16 +142,14 @@ def run(
         logging=log > 0,
         log=log + 1,
         steps=npu.steps,
-        answers=int(numbers[k.ANSWERS]) * longest,
+        answers=int(numbers[k.ANSWERS]) * longest + spec.controller.window + SPARE,
     )
     mhz = ps_to_mhz(spec.part.tCK_ps)
     packed.sums[:] = 0, 0, 1 / mhz, 1 / (mhz * max(npu.steps, 1))  # the simulator's periods, in us
-    first = np.flatnonzero(packed.op[:, k.WAITS] == 0)
-    packed.coming[: len(first)], packed.npu[k.N_COMING] = first, len(first)
     one = one._replace(owner=owner, dot=commands, open=np.zeros(len(program.operators), np.int64))
     chs = _stack(one, channels)
     chs.state[:, f.NUMBER] = np.arange(channels)
-    with Crew(packed, chs, min(threads or cores(), channels) - 1) as crew:
+    with Crew(packed, chs, min(threads or min(cores(), MOST_THREADS), channels) - 1) as crew:
         code = crew.run()
     if log and chs.state[:, f.N_COMMANDS].max() > log:  # the channel stopped there
         raise UserError(f"a channel has more than the {log} commands that its log holds; a run without log counts them")

@@ -191,5 +191,7 @@ class Builder:
             sums=np.zeros(4),
             account=np.zeros((len(self.operators), k.COMMAND + len(f.COMMANDS)), np.int64),
         )
+        first = np.flatnonzero(tables.op[:, k.WAITS] == 0)
+        program.coming[: len(first)], npu[k.N_COMING] = first, len(first)
         commands = np.concatenate([np.zeros((0, f.N_DOT), np.int64), *tables.dots])
         return program, commands, np.array(self.owners, np.int64)

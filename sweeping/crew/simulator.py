@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 COMMAND = (sys.executable, "-P", "-m", "pimloom.sweeping.crew.simulator")  # -P: no imports from the current folder
 MOST_RUNS = 500_000  # some 200 MB
-ONE_THREAD = {"OPENBLAS_NUM_CORES": "1", "OMP_NUM_CORES": "1"}  # the other cores have points of their own
+ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}  # the other cores have points of their own
 # glibc else gives large arrays back at once, and every page of the next ones is a fault. Dask's nanny makes it worse:
 # its workers inherit a trim threshold of 64 KiB.
 KEEP_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(32 * MIB), "MALLOC_TRIM_THRESHOLD_": str(1024 * MIB)}

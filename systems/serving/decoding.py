@@ -158,7 +158,7 @@ def cut_requests(llm: LlmSpec, workload: Workload) -> int:
 def side_by_side(
     simulate: Callable[[Asked], Found], asked: list[Asked], progress: Callable[[int], None]
 ) -> Iterator[Found]:
-    """Each simulated, in order, on all cores: the engine leaves Python's lock alone."""
+    """Each simulated, in order, side by side: the engine leaves Python's lock alone."""
     pool = ThreadPoolExecutor(cores(), initializer=CORES.set, initargs=(1 if len(asked) > 1 else CORES.get(),))
     try:
         for n, found in enumerate(pool.map(simulate, asked), 1):

@@ -8,7 +8,7 @@ path[bank, depth]: the node of each depth that holds the bank. bound[n * COLUMNS
 lets a command of column k pass. beside[(n * COLUMNS + k) * 3 + …]: the same for all children of n but one, see MOST;
 aside[n]: whether any rule does so. rule[i * FIELDS + …]: what issuing a command delays, see NEXT; first_rule[c]: where
 its rules begin. ring: the last issues, for rules that count several. Numbers of nodes are uint32, and these arrays have
-one dimension, because that saves numba's look at negative places and its products of sizes.
+one dimension, because that saves products of sizes.
 
 A rule may name a command that acts on several nodes of the rule's level as the one that waits: it waits at each of
 them. It cannot name such a command as the one that is waited for (`arch.table`).

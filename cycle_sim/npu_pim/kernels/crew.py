@@ -8,9 +8,9 @@ from pimloom.cycle_sim.npu_pim.kernels.atomic import add, swap
 from pimloom.cycle_sim.npu_pim.kernels.fields import Channel, Device
 
 # crew[…], each where no other is near: channel to be taken next, those that have come through, clock that they go to,
-# how many are STUCK, threads that look for work, threads beside the first, clocks of all channels together for which
-# they are called
-NEXT, THROUGH, UNTIL, N_STUCK, AWAKE, HELPERS, LONG = range(0, 112, 16)
+# how many stopped before, threads that look for work, threads beside the first, clocks of all channels together for
+# which they are called
+NEXT, THROUGH, UNTIL, N_STOPPED, AWAKE, HELPERS, LONG = range(0, 112, 16)
 N_CREW = 112
 LOOKS = 20_000  # for work, before a thread sleeps: some 0.1 ms
 
@@ -30,8 +30,8 @@ def channel(chs, c):
 
 @rare
 def advance(chs, c, until):
-    """Channel c goes on to clock `until`; returns a code of `engine`."""
-    return engine.run(channel(chs, c), until)
+    """Channel c goes on to clock `until`; returns whether it can: else it is stuck, or its log is full."""
+    return engine.run(channel(chs, c), until) == engine.DONE
 
 
 @rare
@@ -40,8 +40,8 @@ def work(chs, crew):
     n = chs.state.shape[0]
     c = add(crew, NEXT, 1)
     while c < n:
-        if chs.state[c, f.NOW] < crew[UNTIL] and advance(chs, c, crew[UNTIL]) == engine.STUCK:
-            add(crew, N_STUCK, 1)
+        if chs.state[c, f.NOW] < crew[UNTIL] and not advance(chs, c, crew[UNTIL]):
+            add(crew, N_STOPPED, 1)
         add(crew, THROUGH, 1)
         c = add(crew, NEXT, 1)
 
@@ -85,16 +85,17 @@ def go_on_together(chs, crew):
     work(chs, crew)
     while add(crew, THROUGH, 0) < chs.state.shape[0]:
         pass
-    return crew[N_STUCK] == 0
+    return crew[N_STOPPED] == 0
 
 
 @bare
 def go_on_alone(chs, until):
     """As above, in one thread."""
+    stopped = 0
     for c in range(chs.state.shape[0]):
-        if chs.state[c, f.NOW] < until and advance(chs, c, until) == engine.STUCK:
-            return False
-    return True
+        if chs.state[c, f.NOW] < until and not advance(chs, c, until):
+            stopped += 1
+    return stopped == 0
 
 
 @bare

@@ -31,9 +31,9 @@ AHEAD = 16  # clocks that are added up beyond those that are needed
 
 @bare
 def run_all(p, chs, crew, helps):
-    """Run all operators of a program, or help the thread that does. STUCK: a READRES finds a bank closed; FULL: a
-    channel has no place left; WAITING: requests of a channel wait for one another for ever; ASLEEP: of the crew's
-    threads; to be called again when they are awake."""
+    """Run all operators of a program, or help the thread that does. STUCK: a READRES finds a bank closed, or a log is
+    full; FULL: a channel has no place left; WAITING: requests of a channel wait for one another for ever; ASLEEP: some
+    of the crew; to be called again when it is awake."""
     if helps:
         assist(chs, crew)
         return ALL_DONE
