@@ -27,8 +27,6 @@ class Register(IntEnum):
 
 
 READ_ONLY = (Register.ISSUED, Register.LAST, Register.CLOCK)
-
-
 STATUS = data.StructLayout({"ready": 1, "busy": 1, "error": 1, "stuck": 1, "starved": 1, "_": 3, "room": BYTE})
 ERROR_BIT = STATUS["error"].offset
 
@@ -226,17 +224,16 @@ class SequencerAxi(wiring.Component):
     and AxPROT are not looked at. A command stands in the queue from the clock on in which its response is first
     offered, and issues in its first legal clock from then on, one after the other. rst is ~ARESETn, synchronous.
 
-    buses: what issues, refreshes among it (sources before the last), as of the sequencer. With `bits`, waits are ports
-    (`timings`). Raises UserError for a table with more than two buses.
+    buses: what issues, refreshes among it (sources before the last), as of the sequencer. Raises UserError for a table
+    with more than two buses.
     """
 
-    def __init__(self, table: Table, depth: int = DEPTH, bits: int = 0) -> None:
+    def __init__(self, table: Table, depth: int = DEPTH) -> None:
         self.table, self.depth = table, depth
-        self.sequencer, self.registers = Sequencer(table, 1, bits), AxiRegisters(table, depth)
+        self.sequencer, self.registers = Sequencer(table, 1), AxiRegisters(table, depth)
         ports = {name: port for name, port in self.registers.signature.members.items() if name.startswith("s_axi_")}
-        timings = {"timings": self.sequencer.signature.members["timings"]} if bits else {}
         bus = Bus(table, self.sequencer.nodes + 1)
-        super().__init__({**ports, "buses": Out(bus).array(self.sequencer.n_buses), **timings})
+        super().__init__({**ports, "buses": Out(bus).array(self.sequencer.n_buses)})
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -248,8 +245,6 @@ class SequencerAxi(wiring.Component):
         wiring.connect(m, self.registers.o, self.sequencer.heads[0])
         for mine, its in zip(self.buses, self.sequencer.buses, strict=True):
             wiring.connect(m, wiring.flipped(mine), its)
-        if self.sequencer.bits:
-            wiring.connect(m, wiring.flipped(self.timings), self.sequencer.timings)
         m.d.comb += self.sequencer.released[0].eq(1)
         m.d.comb += [self.registers.stuck.eq(self.sequencer.stuck), self.registers.starved.eq(self.sequencer.starved)]
         return m
