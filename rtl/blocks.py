@@ -16,6 +16,7 @@ from pimloom.rtl.asic.rmsnorm import Rmsnorm
 from pimloom.rtl.asic.softmax import Softmax
 from pimloom.rtl.asic.sum import AccumulatePartials, TreeSum
 from pimloom.rtl.asic.unary import Exp, Gelu, Reciprocal, Rsqrt, Silu
+from pimloom.rtl.axi import SequencerAxi
 from pimloom.rtl.interleave import Interleave
 from pimloom.rtl.npu.gemm import Gemm
 from pimloom.rtl.npu.shape import ArrayShape, array_shape
@@ -63,6 +64,11 @@ BLOCKS: dict[str, Block] = {
     "sequencer": Block(
         "command sequencer: rules, rows, refresh; one stream",
         lambda part: Sequencer(compile_table(part)),
+        of_memory=True,
+    ),
+    "sequencer_axi": Block(
+        "command sequencer behind AXI4-Lite: registers, a queue of commands",
+        lambda part: SequencerAxi(compile_table(part)),
         of_memory=True,
     ),
     "timer": Block(

@@ -10,15 +10,17 @@ from amaranth.lib.wiring import Component
 
 from pimloom.arch.part import Part
 from pimloom.arch.system import load_part
+from pimloom.arch.table import compile_table
 from pimloom.rtl.asic.layernorm import Layernorm
 from pimloom.rtl.asic.rmsnorm import Rmsnorm
 from pimloom.rtl.asic.softmax import Softmax
 from pimloom.rtl.asic.sum import AccumulatePartials, TreeSum
 from pimloom.rtl.blocks import BLOCKS
+from pimloom.rtl.command import command_layout
 from pimloom.rtl.flow.exhaustive import function_of
 from pimloom.rtl.flow.lookup import build
 from pimloom.rtl.flow.subject import Subject
-from pimloom.rtl.formal import interleave, numbers, streams, timers
+from pimloom.rtl.formal import axi, interleave, numbers, streams, timers
 from pimloom.rtl.formal.claim import Claim, ClaimQuestion, Setup
 from pimloom.rtl.formal.question import Task
 
@@ -63,6 +65,12 @@ def _interleave(part: str, sub_batches: int = 2) -> Subject:
     return subject("interleave", part, claims, partial(interleave.setup, sub_batches), str(sub_batches), told)
 
 
+def _axi(part: str) -> Subject:
+    table = compile_table(_part("sequencer_axi", part))
+    key = repr((command_layout(table), table.names, table.rules.rows, table.rules.columns))
+    return subject("sequencer_axi", part, axi.CLAIMS, partial(axi.setup, table), key)
+
+
 def _timer(part: str) -> Subject:
     window = BLOCKS["timer"].build(_part("timer", part)).window
     setup = partial(timers.Armings, window)
@@ -102,6 +110,7 @@ def _part(block: str, part: str) -> Part:
 
 
 CLAIMED: dict[str, Callable[..., Subject]] = {
+    "sequencer_axi": _axi,
     "timer": _timer,
     **{block: partial(_numbers, block) for block in numbers.CLAIMS},
     "pim_unit": _unit,

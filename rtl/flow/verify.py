@@ -13,6 +13,7 @@ from pimloom.arch.part import Part
 from pimloom.arch.table import bend, standard_of
 from pimloom.cycle_sim.dram.words import describe
 from pimloom.rtl.blocks import BLOCKS, OCSTRX
+from pimloom.rtl.flow.axi.verify import verify_axi
 from pimloom.rtl.flow.channel import mismatches as channel_mismatches
 from pimloom.rtl.flow.channel import random_product, run_product
 from pimloom.rtl.flow.cosim import Case, Walk, Walks, walk
@@ -239,6 +240,7 @@ def verify_switch(
 SCENES = arithmetic.SCENES | functions.SCENES | VECTORS
 VERIFIERS: dict[str, Callable[..., Verified]] = {
     "sequencer": verify_sequencer,
+    "sequencer_axi": verify_axi,
     "timer": partial(verify_values, "timer"),
     "pim_channel": verify_channel,
     "npu_pim_channel": verify_npu_pim,

@@ -34,7 +34,7 @@ def files_of(block: str, component: Component, part: Part | Optics, part_name: s
     clocked = "\n  input wire clk" in verilog
     if isinstance(part, Part):
         files[f"{block}.sdc"] = beside.constraints(block, part.tCK_ps / PS_PER_NS, clocked)
-        if block == "sequencer":
+        if block in ("sequencer", "sequencer_axi"):  # the same buses
             files[f"{block}_rules.sv"] = assertions(part, part_name, component.table, block)
         if recordable(block):
             made = record(block, component, part, to_verilog(component_of(block, part), block))

@@ -1,0 +1,81 @@
+"""`pimloom rtl verify sequencer_axi`: a host with random stalls, against the map and the engine."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pimloom.arch.part import Part
+from pimloom.rtl.axi import DEPTH, SequencerAxi
+from pimloom.rtl.flow.axi.host import Script, draw_scripts, given
+from pimloom.rtl.flow.axi.model import Seen, mismatches, released
+from pimloom.rtl.flow.simulator.environment import Simulator
+from pimloom.rtl.flow.simulator.run import WAVE_SUFFIX, simulate
+from pimloom.rtl.verilog import to_verilog
+
+if TYPE_CHECKING:
+    from pimloom.rtl.flow.verified import Verified
+
+BENCH, TOP = "pimloom.rtl.flow.benches.axi", "sequencer_axi"
+BANKS = (2, 2)
+MOST_CK = 200_000  # of a case
+SHALLOW = 2  # a queue that is often full
+
+
+def play(
+    scripts: Sequence[Script], block: SequencerAxi, simulator: Simulator, waves: Path | None = None
+) -> tuple[list[Seen], int, float]:
+    """What the gates did with each script; clocks in all; seconds."""
+    sequencer = block.sequencer
+    fixed = {"depth": block.depth, "buses": sequencer.n_buses, "nodes": sequencer.nodes, "most": MOST_CK}
+    arrays = given(list(scripts)) | {name: np.array(value) for name, value in fixed.items()}
+    found = simulate(to_verilog(block, TOP), TOP, BENCH, arrays, simulator=simulator, waves=waves)
+    written, read, issued = (
+        [found[name][found[name][:, 0] == case][:, 1:] for case in range(len(scripts))]
+        for name in ("written", "read", "issued")
+    )
+    ends = found["ends"]
+    seen = [Seen(*parts) for parts in zip(written, read, issued, ends[:, 1].astype(bool).tolist(), strict=True)]
+    return seen, int(ends[:, 0].sum()), float(found["seconds"])
+
+
+def verify_axi(
+    name: str,
+    part: Part,
+    simulator: Simulator,
+    commands: int,
+    seed: int,
+    waves: Path | None,
+    progress: Callable[[int, int], None],
+) -> "Verified":
+    """Random streams, written and read by a host: responses, words, and clocks of issue. Of five commands four with
+    refreshes close to each other and a queue that is often full, one with the part's own interval and `DEPTH`."""
+    from pimloom.rtl.flow.verified import Verified
+    from pimloom.rtl.flow.verify import coverage  # which knows this one
+
+    progress(0, 3)
+    own = commands // 5
+    halves = [(commands - own, True, SHALLOW), (own, False, DEPTH)]
+    sets = [(list(draw_scripts(part, BANKS, n, seed, often)), depth) for n, often, depth in halves if n]
+    wrong, cases, cycles, seconds, file = list[str](), [], 0, 0.0, waves
+    for done, (scripts, depth) in enumerate(sets, start=1):
+        block = SequencerAxi(scripts[0].case.table, depth)
+        seen, clocks, took = play(scripts, block, simulator, waves if done == 1 else None)
+        cycles, seconds = cycles + clocks, seconds + took
+        found = [mismatches(*pair, depth) for pair in zip(scripts, seen, strict=True)]
+        first = next((i for i, sentences in enumerate(found) if sentences), None)
+        if first is not None and not wrong:
+            file = waves or Path(f"{TOP}-{Path(name).stem.replace(' ', '-')}-{seed}{WAVE_SUFFIX[simulator]}")
+            play([scripts[first]], SequencerAxi(scripts[0].case.table, depth), simulator, file)
+        wrong += [sentence for sentences in found for sentence in sentences]
+        cases += [released(*pair) for pair in zip(scripts, seen, strict=True)]
+        progress(done, 3)
+    table = coverage(part, cases) if not wrong else {}
+    asleep = [rule for rule, case in table.items() if case is None]
+    progress(3, 3)
+    return Verified(
+        TOP, name, simulator, sum(len(case.streams[0]) for case in cases), len(wrong),
+        len(table) - len(asleep), len(table), asleep, cycles, cycles / seconds,
+        wrong[0] if wrong else None, str(file) if file else None, table or None,
+    )  # fmt: skip
