@@ -124,6 +124,19 @@ def test_memories_stay_outside_and_roms_are_logic() -> None:
     assert 8 <= ram.cells < 100 and ram.path_ps
 
 
+@needs_library
+def test_each_result_is_told_when_it_is_there() -> None:
+    told: list[str] = []
+    register = synthesize({"Register": TINY["Register"]}, PART, "gddr6_pim_gpt", note=told.append)[0]
+    cells = "Register: 8 cells of osu018_stdcells, 768 um2, longest path 0 ps"
+    fpga = f"Register: 0 LUT4 and 8 flip-flops on ECP5 LFE5U-85F-6, {register.fmax_mhz:.1f} MHz"
+    assert {text for text in told if text.startswith("Register")} == {cells, fpga}
+    none = {"cells": 9, "library": GENERIC, "area_um2": None, "path_ps": None}
+    assert synth.said("x", none) == "x: 9 cells of generic gates"
+    large = {"lut4": 90_000, "ff": 1, "fpga": "F", "fmax_mhz": None}
+    assert synth.said("x", large) == "x: 90,000 LUT4 and 1 flip-flops on F, too large for it"
+
+
 def test_a_second_run_starts_no_tool(monkeypatch: pytest.MonkeyPatch) -> None:
     steps: list[tuple[int, int]] = []
     first = synthesize({"Mac": TINY["Mac"]}, PART, "gddr6_pim_gpt", lambda done, total: steps.append((done, total)))

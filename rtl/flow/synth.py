@@ -99,7 +99,7 @@ def synthesize(
     progress: Callable[[int, int], None] = lambda done, total: None,
     note: Callable[[str], None] = lambda text: None,
 ) -> list[Synthesis]:
-    """Synthesise blocks for a part, on all cores. `note` hears of what takes long.
+    """Synthesise blocks for a part, on all cores. `note` hears of what takes long, and of each result.
 
     Raises UserError if a tool is missing, ToolError if one fails.
     """
@@ -117,7 +117,19 @@ def synthesize(
     if jobs:
         for job, counts in _done(jobs, progress, note):
             found[job.block] |= counts
+            note(said(job.block, counts))
     return [Synthesis(block=name, part=part_name, **counts) for name, counts in found.items()]
+
+
+def said(block: str, counts: Counts) -> str:
+    """A result in a sentence, as soon as it is there: standard cells, or the FPGA."""
+    if "fpga" not in counts:
+        area, path = counts["area_um2"], counts["path_ps"]
+        more = "" if area is None else f", {area:,.0f} um2, longest path {path:,.0f} ps"
+        return f"{block}: {counts['cells']:,} cells of {counts['library']}{more}"
+    fmax = counts["fmax_mhz"]
+    rate = "too large for it" if fmax is None else f"{fmax:.1f} MHz"
+    return f"{block}: {counts['lut4']:,} LUT4 and {counts['ff']:,} flip-flops on {counts['fpga']}, {rate}"
 
 
 def _done(
