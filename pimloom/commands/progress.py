@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-COMPILING = "pimloom: note: compiling the engine for the first run: about half a minute"
+COMPILING = "pimloom: note: compiling the engine for the first run: one to five minutes, once"
 Progress = Callable[[int, int], None]
 
 
