@@ -6,6 +6,7 @@ from types import TracebackType
 import numba
 import numpy as np
 
+from pimloom.cycle_sim.cores import raise_if_stopped
 from pimloom.cycle_sim.npu_pim.kernels import machine
 from pimloom.cycle_sim.npu_pim.kernels.core import Program
 from pimloom.cycle_sim.npu_pim.kernels.crew import HELPERS, LONG, N_CREW, N_STOPPED, NEXT, THROUGH
@@ -50,12 +51,17 @@ class Crew:
                 thread.join()
 
     def run(self) -> int:
-        """Run all operators; returns a code of `kernels.machine`."""
-        while (code := machine.run_all(self._program, self._channels, self._numbers, False)) == machine.ASLEEP:
-            self._wake()
+        """Run all operators; returns a code of `kernels.machine`. Raises Stopped."""
+        while (code := self._go_on()) in (machine.ASLEEP, machine.PAUSED):
+            if code == machine.ASLEEP:
+                self._wake()
+            raise_if_stopped()
         if self._error:
             raise self._error
         return code
+
+    def _go_on(self) -> int:
+        return int(machine.run_all(self._program, self._channels, self._numbers, False))
 
     def _wake(self) -> None:
         for lock in self._asleep:

@@ -1,8 +1,9 @@
 """Many decode iterations on a machine: continuous batching whose iterations are simulated."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from math import ceil, fsum
+from threading import Event
 from typing import Any, TypeVar
 
 import numpy as np
@@ -12,7 +13,7 @@ from pimloom.arch.llm import LlmSpec
 from pimloom.arch.name_units import counted
 from pimloom.arch.system import System
 from pimloom.arch.version import __version__
-from pimloom.cycle_sim.cores import CORES, cores
+from pimloom.cycle_sim.cores import beside_others, cores
 from pimloom.systems.devices.npu_pim.served import Served
 from pimloom.systems.devices.run import Run, total_j
 from pimloom.systems.devices.shown import WithSpans
@@ -157,14 +158,20 @@ def cut_requests(llm: LlmSpec, workload: Workload) -> int:
 
 def side_by_side(
     simulate: Callable[[Asked], Found], asked: list[Asked], progress: Callable[[int], None]
-) -> Iterator[Found]:
+) -> Generator[Found, None, None]:
     """Each simulated, in order, side by side: the engine leaves Python's lock alone."""
-    pool = ThreadPoolExecutor(cores(), initializer=CORES.set, initargs=(1 if len(asked) > 1 else CORES.get(),))
+    if len(asked) == 1:
+        yield simulate(asked[0])
+        progress(1)
+        return
+    stop = Event()
+    pool = ThreadPoolExecutor(cores(), initializer=beside_others, initargs=(stop,))
     try:
         for n, found in enumerate(pool.map(simulate, asked), 1):
             progress(n)
             yield found
     finally:
+        stop.set()
         pool.shutdown(cancel_futures=True)
 
 

@@ -23,23 +23,24 @@ from pimloom.cycle_sim.npu_pim.kernels.tasks import (
 )
 from pimloom.cycle_sim.npu_pim.kernels.window import window
 
-ALL_DONE, STUCK, FULL, WAITING, ASLEEP = range(5)  # what `run_all` returns
+ALL_DONE, STUCK, FULL, WAITING, ASLEEP, PAUSED = range(6)  # what `run_all` returns
 PATIENCE = 1 << 18  # clocks without any response or task after which nothing will come: some sixty refreshes of a rank
 ALONE, TOGETHER = 1, 2  # IN_WINDOW; 0: none has begun
 AHEAD = 16  # clocks that are added up beyond those that are needed
+WINDOWS = 512  # before `run_all` pauses, for Python to look at signals: some 0.1 s
 
 
 @bare
 def run_all(p, chs, crew, helps):
     """Run all operators of a program, or help the thread that does. STUCK: a READRES finds a bank closed, or a log is
     full; FULL: a channel has no place left; WAITING: requests of a channel wait for one another for ever; ASLEEP: some
-    of the crew; to be called again when it is awake."""
+    of the crew; to be called again when it is awake. PAUSED: to be called again."""
     if helps:
         assist(chs, crew)
         return ALL_DONE
     _fits(p, chs)
-    npu = p.npu
-    while True:
+    npu, windows = p.npu, 0
+    while windows < WINDOWS:
         if not npu[k.IN_WINDOW]:
             if not _core(p, chs, _known(p, chs)):
                 return FULL
@@ -55,6 +56,8 @@ def run_all(p, chs, crew, helps):
             return STUCK
         _has_come(p, chs, npu[k.UNTIL])
         _in_time(chs, npu[k.SEEN])
+        windows += 1
+    return PAUSED
 
 
 @bare

@@ -1,0 +1,95 @@
+"""The engine pauses between windows so that Python sees signals; a simulation that nobody waits for ends there."""
+
+import time
+from threading import Event
+
+import pytest
+
+from pimloom.cycle_sim.cores import CORES, STOP, Stopped, raise_if_stopped
+from pimloom.cycle_sim.npu_pim import crew
+from pimloom.cycle_sim.npu_pim.kernels import machine
+from pimloom.cycle_sim.npu_pim.program import Builder
+from pimloom.systems.serving.decoding import side_by_side
+from tests.draw_npu import Draw, outcome
+
+
+def many_windows():
+    """Loads one behind the other."""
+    b, before = Builder(), tuple[int, ...]()
+    for _ in range(2 * machine.WINDOWS):
+        op = b.operator("load", before)
+        b.load(op, 64)
+        before = (op.index,)
+    return Draw.of(b)
+
+
+@pytest.fixture
+def codes(monkeypatch):
+    """What `run_all` returns to the thread that runs the machine."""
+    whole, found = machine.run_all, []
+
+    def noted(*arguments):
+        code = whole(*arguments)
+        if not arguments[-1]:
+            found.append(code)
+        return code
+
+    monkeypatch.setattr(machine, "run_all", noted)
+    return found
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_it_goes_on_where_it_paused(threads, codes, monkeypatch):
+    monkeypatch.setattr(crew, "LONG_CK", 1)
+    before = CORES.set(threads)
+    try:
+        made = many_windows()
+        assert outcome(made.compiled) == outcome(made.naive)
+    finally:
+        CORES.reset(before)
+    back = (machine.PAUSED,) if threads == 1 else (machine.PAUSED, machine.ASLEEP)
+    assert len(codes) > 2 and set(codes[:-1]) <= set(back) and codes[-1] == machine.ALL_DONE
+
+
+def test_it_ends_at_the_pause_after_it_is_stopped(codes):
+    stop = Event()
+    stop.set()
+    before = STOP.set(stop)
+    try:
+        with pytest.raises(Stopped):
+            many_windows().compiled()
+    finally:
+        STOP.reset(before)
+    assert codes == [machine.PAUSED]
+
+
+def test_what_runs_side_by_side_ends_with_whoever_asked():
+    """One answers, the others would go on for ever."""
+    ended = []
+
+    def simulate(number):
+        if number == 0:
+            return number
+        try:
+            while True:
+                raise_if_stopped()
+                time.sleep(0.01)
+        finally:
+            ended.append(number)
+
+    found = side_by_side(simulate, list(range(3)), lambda done: None)
+    assert next(found) == 0
+    found.close()
+    assert set(ended) <= {1, 2}
+
+
+def test_an_error_of_one_ends_the_others():
+    def simulate(number):
+        if number == 0:
+            raise ZeroDivisionError
+        while True:
+            raise_if_stopped()
+            time.sleep(0.01)
+
+    with pytest.raises(ZeroDivisionError):
+        list(side_by_side(simulate, list(range(4)), lambda done: None))
