@@ -35,7 +35,7 @@ from pimloom.cycle_sim.advance import (
     advance,
     refresh_until,
 )
-from pimloom.cycle_sim.dram import FAR, Engine, Issue
+from pimloom.cycle_sim.dram import FAR, Issue
 from pimloom.cycle_sim.runs import Known, Run, Stream, Watch
 
 NOWHERE = np.zeros(0, np.int64)
@@ -95,7 +95,8 @@ class Machine:
         watch: Watch | None = None,
         known: Known | None = None,
     ) -> None:
-        self._watch, self._engine, self._known = watch, Engine(table), known or Known()
+        self._watch, self._known = watch, known or Known()
+        self._engine = self._known.engine(table)
         self.table, self.tCK_ps, self.clock_ps, self.latency_cyc = table, tCK_ps, clock_ps, latency_cyc
         self.refresh = refresh and table.rules.refresh >= 0
         again = _refresh_to_refresh(table) if self.refresh else 0

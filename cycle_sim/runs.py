@@ -29,6 +29,7 @@ ENGINE = (  # the files that decide a run
     "runs.py",
 )  # fmt: skip
 MOST_STREAMS = 50_000  # that are kept: some 150 MB; then all are found out again where they are needed
+MOST_TABLES = 256  # whose engines are kept
 
 
 class Run(NamedTuple):
@@ -121,7 +122,20 @@ class Known:
     def __init__(self) -> None:
         self.streams: dict[bytes, Stream] = {}
         self._waiting: dict[bytes, list[Run]] = {}
+        self._engines: dict[int, tuple[Engine, bytes]] = {}
         self.new: list[tuple[bytes, Run]] = []
+
+    def engine(self, table: Table) -> Engine:
+        """The engine for a table, made once."""
+        return self._of(table)[0]
+
+    def _of(self, table: Table) -> tuple[Engine, bytes]:
+        """The engine for a table, which keeps the table and so its id, and the table's digest."""
+        if id(table) not in self._engines:
+            if len(self._engines) >= MOST_TABLES:
+                self._engines = {}
+            self._engines[id(table)] = Engine(table), table_digest(table.names, _bytes(table))
+        return self._engines[id(table)]
 
     def add(self, runs: Iterable[tuple[bytes, Run]]) -> None:
         """Take runs that were found elsewhere: `(digest of table and stream, run)`."""
@@ -134,7 +148,7 @@ class Known:
     def stream(self, table: Table, stream: np.ndarray, engine: Engine, watch: Watch | None) -> tuple[bytes, Stream]:
         """What is known of a stream on a table."""
         fields = b";".join(stream[name].tobytes() for name in NAMES)  # between them lie bytes that say nothing
-        key = hashlib.blake2b(fields, key=table_digest(table.names, _bytes(table)), digest_size=16).digest()
+        key = hashlib.blake2b(fields, key=self._of(table)[1], digest_size=16).digest()
         if key not in self.streams:
             if len(self.streams) >= MOST_STREAMS:
                 self.streams = {}  # machines go on with what they hold

@@ -70,6 +70,20 @@ def stages(found: Sequence[Op], parallel: bool) -> tuple[Stage, ...]:
     return tuple(made)
 
 
+class Kept(NamedTuple):
+    """A layer's steps, operators in the places of those that grow with the context; values of its weights, and those
+    of K and V of one token that are read."""
+
+    steps: Sequence[Step | Op]
+    weights: int
+    read_each: int
+
+
+def _grows(op: Op) -> bool:
+    """Whether an operator's steps depend on the token: on its place, or on how many it sees."""
+    return op.kind in ("cache_write", "score", "softmax", "value") or op.function == "softcap"
+
+
 class Decoder:
     """Makes the steps of a token; streams that do not change from token to token are made once per layer."""
 
@@ -77,6 +91,7 @@ class Decoder:
         self.plan, self.table = plan, table
         self._made: dict[tuple, PimStep] = {}
         self._layers: dict[int, Layer] = {}
+        self._alike: dict[int, Kept] = {}
 
     def timed_steps(self, t: int, layer: int = 0) -> list[Step]:
         """As `layer_steps`, but writes of K and V may be those of another token that take the same time."""
@@ -102,30 +117,45 @@ class Decoder:
         return self._layers[index]
 
     def _steps(self, t: int, layer: int, *, anywhere: bool) -> list[Step]:
-        at, steps = self._layer(layer), list[Step]()
-        for stage in self.stages(t, layer):
-            if stage.op.kind == "cache_write":
-                steps += [self._k_write(at.k, t - 1, anywhere), self._v_write(at.v, t - 1, anywhere)]
-            else:
-                steps += self._of(stage, at)
-        return [step for step in steps if isinstance(step, PimStep) or step.elements]
+        at, seen, steps = self._layer(layer), Batch.decode([t]).attended(self.plan.spec.window_of(layer)), list[Step]()
+        for made in self._kept(layer).steps:
+            steps += self._attention(made, at, t - 1, seen, anywhere) if isinstance(made, Op) else (made,)
+        return steps
+
+    def _kept(self, layer: int) -> Kept:
+        """What a layer does for any token."""
+        if layer not in self._alike:
+            found, at = self.stages(1, layer), self._layer(layer)
+            steps = [[stage.op] if _grows(stage.op) else self._of(stage, at) for stage in found]
+            self._alike[layer] = Kept(
+                [step for some in steps for step in some if not isinstance(step, AsicStep) or step.elements],
+                sum(op.n_in * op.n_out * op.matrices for op, _ in found if op.kind == "gemm"),
+                sum(op.moved.cache_read for op, _ in found),
+            )
+        return self._alike[layer]
+
+    def _attention(self, op: Op, at: Layer, token: int, seen: int, anywhere: bool) -> Sequence[Step]:
+        """Steps of an operator on the K and V of `seen` tokens, the last of them number `token`."""
+        match op.kind:
+            case "cache_write":
+                return self._k_write(at.k, token, anywhere), self._v_write(at.v, token, anywhere)
+            case "score":
+                return (self._score(at.k, seen),)
+            case "softmax":  # a sink is one more term of each head's sum
+                return (AsicStep("softmax", "softmax", op.heads * (seen + op.biased)),)
+            case "value":
+                return (self._weighted_sum(at.v, seen),)
+            case _:
+                return (AsicStep("softcap of scores", "softcap", seen * op.n_out),)
 
     def _of(self, stage: Stage, at: Layer) -> Iterator[Step]:
-        """Steps of an operator, those without work included."""
+        """Steps of an operator that is the same for every token, those without work included."""
         op, values = stage.op, stage.op.rows * stage.op.n_out
         match op.kind:
             case "gemm":
                 yield from self._products(stage, at.matrices[op.name][: op.matrices])
-            case "score":
-                yield self._score(at.k, op.attended)
-            case "softmax":  # a sink is one more term of each head's sum
-                yield AsicStep("softmax", "softmax", op.heads * (op.attended + op.biased))
-            case "value":
-                yield self._weighted_sum(at.v, op.attended)
             case "norm":
                 yield self._norm(op)
-            case "activation" if op.function == "softcap":
-                yield AsicStep("softcap of scores", "softcap", values)
             case "activation":
                 yield AsicStep("activation", "activation", values)
                 yield AsicStep("gate", "multiply", values * (op.terms - 1))
@@ -164,6 +194,7 @@ class Decoder:
         """Operators before and behind all layers."""
         return tuple(op for op in ops(self.plan.spec, ONE) if not op.layers)
 
+    @cached_property
     def first_steps(self) -> list[Step]:
         """Steps before the first layer, none without the LM head. Embedding and learned position come looked up and
         added from outside."""
@@ -172,6 +203,7 @@ class Decoder:
         scaled = [op for op in self._outside if op.kind == "multiply"]
         return [AsicStep("scaled embedding", "multiply", op.rows * op.n_out) for op in scaled]
 
+    @cached_property
     def last_steps(self) -> list[Step]:
         """Steps behind the last layer: norm, LM head and soft-capped logits if the LM head is mapped, else none."""
         head, steps = self.plan.head, list[Step]()
@@ -189,9 +221,8 @@ class Decoder:
 
     def moved_by_baseline(self, t: int, layer: int = 0) -> int:
         """Values that a processor without PIM reads for one layer and token: its weights, K and V of what it sees."""
-        found = [stage.op for stage in self.stages(t, layer)]
-        weights = sum(op.n_in * op.n_out * op.matrices for op in found if op.kind == "gemm")
-        return weights + sum(op.moved.cache_read for op in found)
+        kept = self._kept(layer)
+        return kept.weights + kept.read_each * Batch.decode([t]).cached(self.plan.spec.window_of(layer))
 
     def product(self, name: str, w: Packed) -> PimStep:
         """The product with a matrix."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import accumulate, groupby
 from math import gcd
 from typing import NamedTuple
@@ -188,6 +188,7 @@ def check_shape(spec: LlmSpec, geo: Geometry) -> None:
         )
 
 
+@lru_cache(maxsize=256)
 def max_tokens(spec: LlmSpec, geo: Geometry, lm_head: bool = False) -> int:
     """The largest token count, in steps of 128, whose K and V fit beside the weights; 0 if not even one step does.
 

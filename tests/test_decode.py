@@ -253,17 +253,17 @@ def test_whole_runs_are_legal_and_add_up(fields: dict[str, Any]) -> None:
 def test_a_scaled_embedding_and_soft_capped_logits() -> None:
     llm = changed(scaled_embedding=True, final_logit_softcapping=True)
     decoder = Decoder(plan(llm, EIGHT, 9, lm_head=True), TABLE)
-    assert decoder.first_steps() == [AsicStep("scaled embedding", "multiply", 2048)]
-    assert [s.name for s in decoder.last_steps()] == [
+    assert decoder.first_steps == [AsicStep("scaled embedding", "multiply", 2048)]
+    assert [s.name for s in decoder.last_steps] == [
         "final RMSNorm",
         "LM head",
         "LM head partial sums",
         "softcap of logits",
     ]
-    assert decoder.last_steps()[-1] == AsicStep("softcap of logits", "softcap", llm.vocab_size)
+    assert decoder.last_steps[-1] == AsicStep("softcap of logits", "softcap", llm.vocab_size)
     without = Decoder(plan(llm, EIGHT, 9), TABLE)
-    assert not without.first_steps() and not without.last_steps()
-    assert not Decoder(plan(LLAMA, EIGHT, 9), TABLE).first_steps()
+    assert not without.first_steps and not without.last_steps
+    assert not Decoder(plan(LLAMA, EIGHT, 9), TABLE).first_steps
 
 
 # Latencies.

@@ -84,11 +84,11 @@ class PimGptDevice:
 
     def _parts(self, t: int, wanted: bool) -> Iterator[tuple[Sequence[Step], int]]:
         """Steps and how often they run; wanted: the token behind this one is."""
-        if first := self.decoder.first_steps():
+        if first := self.decoder.first_steps:
             yield first, 1
         for layer, times in self.mapped.runs:
             yield self.decoder.timed_steps(t, self.mapped.kinds[layer]), times
-        if wanted and (last := self.decoder.last_steps()):
+        if wanted and (last := self.decoder.last_steps):
             yield last, 1
 
     def _run(self, steps: Sequence[Step], times: int, began: int) -> Iterator[Span]:

@@ -132,7 +132,7 @@ def _pim(system: System, spec: LlmSpec, generate: int, options: Options) -> Resu
         device = PimGptDevice(system, spec, whole, known=options.known)
     machine, decoder, mapped = device.machine, device.decoder, device.mapped
     for t in range(1, tokens + 1):
-        machine.run(decoder.first_steps(), window if window and machine.outcome.end_ps < window.end_ps else None)
+        machine.run(decoder.first_steps, window if window and machine.outcome.end_ps < window.end_ps else None)
         for layer, times in () if window else mapped.runs:
             machine.run(decoder.timed_steps(t, mapped.kinds[layer]), times=times)
         for layer in range(spec.num_hidden_layers if window else 0):
@@ -140,7 +140,7 @@ def _pim(system: System, spec: LlmSpec, generate: int, options: Options) -> Resu
             machine.run(decoder.layer_steps(t, layer if traced else mapped.kinds[layer]), window if traced else None)
         traced = window is not None and machine.outcome.end_ps < window.end_ps
         if t >= max(options.prompt, 1):  # within a prompt the next token is known
-            machine.run(decoder.last_steps(), window if traced else None)
+            machine.run(decoder.last_steps, window if traced else None)
         options.progress(t)
         if t == max(options.prompt, 1):
             first_ps = machine.outcome.end_ps
