@@ -200,6 +200,10 @@ def test_wrong_commands_are_one_line(tmp_path: Path) -> None:
         assert said(command, "timer", "--json", gone) == f"pimloom: --json {gone}: {missing}"
     assert said("verify", "--waves", gone) == f"pimloom: --waves {gone}: {missing}"
     assert said("emit", "timer", "-o", gone) == f"pimloom: --out {gone}: {missing}"
+    assert said("emit", "timer", "-o", f"{gone}/") == f"pimloom: --out {gone}/: {missing}"
+    (tmp_path / "file").write_text("")
+    wrong = said("emit", "timer", "-o", f"{tmp_path}/file/")
+    assert wrong == f"pimloom: --out {tmp_path}/file/: is a file; name a folder\n"
 
 
 @pytest.mark.parametrize(

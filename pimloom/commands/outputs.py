@@ -31,6 +31,18 @@ def check_outputs(written: Files, read: Files | None = None) -> None:
             raise UserError(f"--figure {file}: figures are SVG; name a file that ends in .svg")
 
 
+def check_folder(out: str | Path, option: str) -> None:
+    """Raise UserError unless files can be written into a folder, which is made if it is missing."""
+    folder = Path(out)
+    parent = folder.absolute().parent
+    if folder.exists() and not folder.is_dir():
+        raise UserError(f"{option} {out}: is a file; name a folder")
+    if not parent.is_dir():
+        raise UserError(f"{option} {out}: there is no folder {parent}; make it first")
+    if not os.access(folder if folder.exists() else parent, os.W_OK):
+        raise UserError(f"{option} {out}: not writable; choose another place")
+
+
 def _check_writable(path: Path, option: str) -> None:
     folder = path.parent
     if not folder.is_dir():

@@ -12,7 +12,7 @@ from pimloom.answer import Answer
 from pimloom.arch.error import GateError
 from pimloom.arch.version import __version__
 from pimloom.commands.output import Json, Quiet, answer
-from pimloom.commands.outputs import check_outputs
+from pimloom.commands.outputs import check_folder, check_outputs
 
 PART = "gddr6_pim_gpt"
 
@@ -108,7 +108,10 @@ def emitted(block: str, part: str, out: str = "-", quiet: bool = True, **sizes: 
     from pimloom.rtl.flow.lookup import build, given_sizes, load_device, needs_extra, part_of
 
     folder = out.endswith("/") or Path(out).is_dir()
-    check_outputs({"--out": None if folder else out})
+    if folder:
+        check_folder(out, "--out")
+    else:
+        check_outputs({"--out": out})
     with needs_extra(), _bar(f"emitting {block}", quiet) as progress:
         from pimloom.rtl.header import header
         from pimloom.rtl.verilog import to_verilog

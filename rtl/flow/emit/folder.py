@@ -20,11 +20,6 @@ from pimloom.rtl.verilog import to_verilog
 PS_PER_NS = 1000
 
 
-def is_folder(out: str) -> bool:
-    """Whether `--out` names a folder."""
-    return out.endswith("/") or Path(out).is_dir()
-
-
 def files_of(block: str, component: Component, part: Part | Optics, part_name: str, verilog: str) -> dict[str, str]:
     """Names and texts of all that lies in the folder. verilog: with its head.
 
@@ -68,12 +63,9 @@ def write_folder(out: str | Path, make: Callable[[], dict[str, str]]) -> None:
     Raises UserError where the folder cannot be written.
     """
     folder = Path(out)
-    parent = folder.absolute().parent
-    if not parent.is_dir():
-        raise UserError(f"--out {out}: there is no folder {parent}; make it first")
     files = make()
     try:
-        with tempfile.TemporaryDirectory(prefix=".pimloom-", dir=parent) as text:
+        with tempfile.TemporaryDirectory(prefix=".pimloom-", dir=folder.absolute().parent) as text:
             fresh = Path(text) / "made"
             fresh.mkdir()
             for name, content in files.items():
