@@ -76,7 +76,7 @@ def test_workers_are_not_interrupted_themselves(own_handler, capfd):
     assert (done.stdout, done.stderr, done.returncode) == ("stopped\n", "", 0)
 
 
-def test_a_command_whose_interrupt_was_lost_says_so(monkeypatch):
+def test_a_command_whose_interrupt_was_lost_says_so(own_handler, monkeypatch):
     """It goes on to its end, but does not call that a success."""
 
     def listed():
