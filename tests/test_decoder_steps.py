@@ -1,4 +1,4 @@
-"""Steps and baseline of a token, of which most is made once for all tokens, are those of operators derived for it."""
+"""What a decoder makes once for all tokens depends on none; what does is as large as the token's own operators say."""
 
 from collections import Counter
 from pathlib import Path

@@ -52,6 +52,7 @@ class Crew:
 
     def run(self) -> int:
         """Run all operators; returns a code of `kernels.machine`. Raises Stopped."""
+        raise_if_stopped()
         while (code := self._go_on()) in (machine.ASLEEP, machine.PAUSED):
             if code == machine.ASLEEP:
                 self._wake()

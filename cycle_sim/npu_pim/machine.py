@@ -10,7 +10,7 @@ from pimloom.arch.error import UserError
 from pimloom.arch.pim_channel import PimChannel
 from pimloom.arch.table import compile_table
 from pimloom.arch.units import BITS_PER_BYTE, ceil_div, ps_to_mhz
-from pimloom.cycle_sim.cores import cores
+from pimloom.cycle_sim.cores import cores, raise_if_stopped
 from pimloom.cycle_sim.npu_pim.build import build
 from pimloom.cycle_sim.npu_pim.crew import Crew
 from pimloom.cycle_sim.npu_pim.kernels import core as k
@@ -125,8 +125,9 @@ def run(
     """Run all operators from an idle machine, with `ports` ways into a channel, or as many as the program uses.
 
     log: keep the commands of each channel, at most so many. threads: that share the channels; results do not
-    depend on it. Raises UserError if a channel has more, PimError as NeuPIMs' simulator aborts.
+    depend on it. Raises UserError if a channel has more, PimError as NeuPIMs' simulator aborts, Stopped.
     """
+    raise_if_stopped()  # what is built from here on takes its time
     ports = max(ports, program.ports)
     part = spec.part.organization
     line_bytes = part.access_bits // BITS_PER_BYTE

@@ -161,8 +161,9 @@ def side_by_side(
 ) -> Generator[Found, None, None]:
     """Each simulated, in order, side by side: the engine leaves Python's lock alone."""
     if len(asked) == 1:
-        yield simulate(asked[0])
+        found = simulate(asked[0])
         progress(1)
+        yield found
         return
     stop = Event()
     pool = ThreadPoolExecutor(cores(), initializer=beside_others, initargs=(stop,))
