@@ -115,7 +115,7 @@ def test_interrupted_in_the_middle(place: Place, whole: pd.DataFrame, number: in
     began = time.monotonic()
     os.kill(process.pid, number)
     place.ended(process, code)
-    assert time.monotonic() - began < 8
+    assert time.monotonic() - began < 60
     assert not simulators(place.folder)
     assert f"stopped; all finished rows are kept in {place.out}, the same command goes on" in place.err
     assert "Traceback" not in place.err

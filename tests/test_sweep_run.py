@@ -83,7 +83,7 @@ def test_hostile_files_are_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     done = call("sweep", "s.yaml")
     assert (done.code, done.out, done.err.count("\n")) == (2, "", 1), done.err
     assert words in done.err and len(done.err) < 1000
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 60  # a bomb would take longer
     assert [path.name for path in tmp_path.iterdir()] == ["s.yaml"]  # neither rows nor what the file asked for
 
 
