@@ -72,50 +72,45 @@ def test_it_ends_at_the_pause_after_it_is_stopped(codes, monkeypatch):
         STOP.reset(before)
 
 
-def until_stopped(ended, number):
-    """Goes on until it is stopped, or for a minute."""
-    for _ in range(6000):
-        try:
-            raise_if_stopped()
-        except Stopped:
-            ended.append(number)
-            raise
-        time.sleep(0.01)
-
-
-def test_what_runs_side_by_side_ends_with_whoever_asked():
-    """One answers, the other would go on."""
-    ended, begun, before = list[int](), Event(), CORES.set(2)
+def pair(first):
+    """Two simulations: one does `first` when the other has begun, which goes on until it is stopped, or for a minute;
+    and a list that takes the number of the one that was stopped."""
+    ended, begun = list[int](), Event()
 
     def simulate(number):
         if number == 0:
             assert begun.wait(60)
-            return number
+            return first()
         begun.set()
-        return until_stopped(ended, number)
+        for _ in range(6000):
+            try:
+                raise_if_stopped()
+            except Stopped:
+                ended.append(number)
+                raise
+            time.sleep(0.01)
+        return number
 
-    try:
-        found = side_by_side(simulate, [0, 1], lambda done: None)
-        assert next(found) == 0
-        found.close()
-    finally:
-        CORES.reset(before)
+    return simulate, ended
+
+
+@pytest.fixture
+def two_cores():
+    before = CORES.set(2)
+    yield
+    CORES.reset(before)
+
+
+def test_what_runs_side_by_side_ends_with_whoever_asked(two_cores):
+    simulate, ended = pair(lambda: "done")
+    found = side_by_side(simulate, [0, 1], lambda done: None)
+    assert next(found) == "done"
+    found.close()
     assert ended == [1]
 
 
-def test_an_error_of_one_ends_the_others():
-    ended, begun, before = list[int](), Event(), CORES.set(2)
-
-    def simulate(number):
-        if number == 0:
-            assert begun.wait(60)
-            raise ZeroDivisionError
-        begun.set()
-        return until_stopped(ended, number)
-
-    try:
-        with pytest.raises(ZeroDivisionError):
-            list(side_by_side(simulate, [0, 1], lambda done: None))
-    finally:
-        CORES.reset(before)
+def test_an_error_of_one_ends_the_others(two_cores):
+    simulate, ended = pair(lambda: 1 // 0)
+    with pytest.raises(ZeroDivisionError):
+        list(side_by_side(simulate, [0, 1], lambda done: None))
     assert ended == [1]
