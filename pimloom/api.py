@@ -92,8 +92,8 @@ def run(
     its folder. set: overrides by dotted place, as `--set` takes them (`{"npu.clock_mhz": 500}`).
 
     `generate` tokens (1024 if None) of each of `batch` requests behind prompts of `prompt` tokens, on NPUs with or
-    without PIM and on rooflines: a `Generated`; prompts go in pieces of `chunk` tokens, of decode each `every`-th
-    iteration is simulated. lm_head: with embedding, LM head and sampling, or without; None: as the system has it by
+    without PIM and on rooflines: a `Generated`; prompts go in pieces of `chunk` tokens, of decode one in `every`
+    iterations is simulated. lm_head: with embedding, LM head and sampling, or without; None: as the system has it by
     itself (composed ones with, PIM-GPT by `workload.lm_head`, others without), also with `requests`.
 
     PIM-GPT, and rooflines without options of a batch, run one sequence: `generate` tokens behind a prompt of `prompt`
@@ -134,7 +134,7 @@ def compare(
     """Run one workload on several systems, as `pimloom compare` does; a system that cannot run it has its `reason`.
 
     systems: names from `pimloom list` or paths to system YAMLs. `batch` requests with prompts of `prompt` tokens, each
-    of which generates `generate` (256 if None); of decode each `every`-th iteration is simulated, the others are
+    of which generates `generate` (256 if None); of decode one in `every` iterations is simulated, the others are
     interpolated. lm_head: with embedding, LM head and sampling on every system, or on none, whatever `run` has on it by
     itself. html: a folder for a page. Raises `pimloom.UserError`.
 

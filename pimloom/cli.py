@@ -187,7 +187,7 @@ def compare(
     chunk: run_options.Pieces = 2048,
     every: Annotated[
         int,
-        typer.Option(metavar="K", parser=count, help="Simulate each K-th decode iteration, interpolate the others."),
+        typer.Option(metavar="K", parser=count, help="Simulate one in K decode iterations, interpolate the others."),
     ] = 16,
     tp: run_options.Devices = 1,
     layers: run_options.Layers = None,

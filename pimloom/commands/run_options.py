@@ -107,7 +107,7 @@ Iterations = Annotated[
 ]
 Every = Annotated[
     int | None,
-    typer.Option(metavar="K", parser=count, help="Simulate each K-th iteration, interpolate the others; else 1."),
+    typer.Option(metavar="K", parser=count, help="Simulate one in K iterations, interpolate the others; else 1."),
 ]
 Policy = Annotated[
     str | None, typer.Option(metavar="NAME", help="Channels of a batch: min-load or round-robin; else min-load.")

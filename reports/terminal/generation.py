@@ -4,6 +4,7 @@ from pimloom.arch.name_units import counted, some_layers
 from pimloom.arch.units import J_PER_MJ, S_PER_MS, S_PER_US
 from pimloom.reports.terminal.tables import show_line
 from pimloom.systems.serving.generation import Generated
+from pimloom.systems.serving.interpolation import said
 
 
 def show_generated(found: Generated, of_energy: str | None = None) -> None:
@@ -24,8 +25,10 @@ def show_generated(found: Generated, of_energy: str | None = None) -> None:
     )
     show_line(
         f"{counted(found.prompt_iterations, 'iteration')} of prompts, {found.decode_iterations:,} of decode; "
-        f"{found.simulated_iterations:,} different ones simulated"
+        f"{counted(found.simulated_iterations, 'different one')} simulated"
     )
+    if of_time := said(found.interpolation_error):
+        show_line(of_time)
     if found.energy_j is None or found.energy_per_token_j is None or found.prompt_energy_j is None:
         show_line(of_energy or "no energy: the system or its part does not give what it needs")
         return

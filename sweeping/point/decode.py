@@ -18,6 +18,7 @@ from pimloom.systems.devices.npu_pim.served import Served
 from pimloom.systems.devices.traits import traits
 from pimloom.systems.serving.batching import POLICIES
 from pimloom.systems.serving.decoding import decode_iterations, workload_digest
+from pimloom.systems.serving.interpolation import chosen, weights
 from pimloom.systems.serving.machine import Batch, Plan, machine_of, serve_list
 
 Values = dict[str, float | int | None]
@@ -49,8 +50,8 @@ def decode(system: System, llm: LlmSpec, work: Work, given: Given | None, seed: 
 
 def _growing(system: System, llm: LlmSpec, work: Work, layers: int) -> tuple[Values, str]:
     batch, contexts = work.batch or 1, range(work.prompt + 1, work.prompt + work.generate + 1)
-    bend = {llm.sliding_window} & set(contexts)  # contexts stop growing there
-    asked = sorted({*contexts[:: work.every], contexts[-1], *bend})
+    bend = [n for n in contexts if n == llm.sliding_window]  # contexts stop growing there
+    asked = chosen(contexts, work.every, bend)
     machine = machine_of(system, llm, _plan(system, work, layers, batch, 0))
     channel = np.array(round_robin([1] * batch, _channels(system)), np.int64)
     last_first = [
@@ -82,10 +83,7 @@ def _values(served: Sequence[Served], asked: Sequence[int], contexts: range, wor
 
     batch, latency = served[0].batch, total([s.iteration_cyc * s.clock_ps * S_PER_PS for s in served])
     tokens = batch * len(contexts)
-    weights = np.zeros(len(asked))
-    for at in range(len(asked)):  # what interpolation makes of each
-        weights[at] = np.interp(contexts, asked, np.arange(len(asked)) == at).sum()
-    found = _energies(served, (work.tp * weights / tokens).tolist(), tokens)
+    found = _energies(served, [work.tp * often / tokens for often in weights(contexts, asked)], tokens)
     if (energy := found.get("energy_j")) is not None:
         found["power_w"] = energy / latency
     for name in SUMS:

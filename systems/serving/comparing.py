@@ -18,6 +18,7 @@ from pimloom.systems.devices.run import LIMITS, Run, behind
 from pimloom.systems.devices.shown import Shown, spans_of
 from pimloom.systems.devices.traits import traits
 from pimloom.systems.devices.without_energy import energy_note
+from pimloom.systems.serving import interpolation
 from pimloom.systems.serving.generation import Generated, check, generated
 from pimloom.systems.serving.stepping import Progress, Simulated, Wanted, longest, simulated
 from pimloom.systems.viewed import Viewed
@@ -72,6 +73,7 @@ class Compared(msgspec.Struct, frozen=True, kw_only=True):
     memory_needed_bytes: int | None = None
     memory_bytes: int | None = None
     simulated_iterations: int | None = None
+    interpolation_error: float | None = None
     prefill: Phase | None = None
     decode: Phase | None = None
     spec_digest: str | None = None
@@ -208,6 +210,7 @@ def _compared(
         memory_needed_bytes=room.weight_bytes + kept,
         memory_bytes=room.memory_bytes,
         simulated_iterations=told.simulated_iterations,
+        interpolation_error=told.interpolation_error,
         prefill=_phase([(run, 1.0) for run in steps.prompts]),
         decode=_phase([(steps.decode[n], weight) for n, weight in steps.weights.items()]),
         spec_digest=told.spec_digest,
@@ -270,9 +273,10 @@ def notes(systems: Sequence[System], wanted: Wanted, found: Sequence[Compared]) 
             if said and is_so and there:
                 alike.setdefault(said, []).append(system.name)
     for system, row in zip(systems, found, strict=True):
-        of_energy = energy_note(system, wanted.tp, told=row.energy_by_part_j is not None)
-        if of_energy and row.reason is None:
-            alike.setdefault(of_energy, []).append(system.name)
+        told = row.energy_by_part_j is not None
+        for note in (energy_note(system, wanted.tp, told=told), interpolation.said(row.interpolation_error)):
+            if note and row.reason is None:
+                alike.setdefault(note, []).append(system.name)
     return [WITH if wanted.outside else LAYERS] + [f"{', '.join(names)}: {said}." for said, names in alike.items()]
 
 

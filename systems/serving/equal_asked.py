@@ -6,13 +6,13 @@ from functools import partial
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import load_llm
 from pimloom.arch.system import load_system
-from pimloom.arch.units import ceil_div
 from pimloom.systems.asked import COMPARED, GENERATED, Asked, Work
 from pimloom.systems.devices.shown import Shown
 from pimloom.systems.devices.traits import traits
 from pimloom.systems.serving.asked import kernel_of, layers_of, load_faithful
 from pimloom.systems.serving.comparing import Comparison, compare
 from pimloom.systems.serving.generation import Generated, check, generate
+from pimloom.systems.serving.interpolation import chosen
 from pimloom.systems.serving.stepping import CHUNK, Wanted
 
 MANY, FEWER = 32, 16  # decode iterations that are worth a word, and what to ask for instead: as `compare` has it
@@ -46,7 +46,7 @@ def _many(wanted: Wanted) -> str | None:
     n = wanted.generate - (wanted.prompt > 0)
     if wanted.every > 1 or n <= MANY:
         return None
-    few = ceil_div(n, FEWER) + ((n - 1) % FEWER != 0)  # the last one, too
+    few = len(chosen(range(n), FEWER))
     return (
         f"each of {n:,} decode iterations is simulated; --every {FEWER} simulates {few:,}, and reads the others between"
     )

@@ -13,6 +13,7 @@ from pimloom.systems.devices.device import device_of
 from pimloom.systems.devices.run import Run, total_j
 from pimloom.systems.devices.shown import Shown, WithSpans, shown
 from pimloom.systems.devices.traits import has_outside
+from pimloom.systems.serving.interpolation import error
 from pimloom.systems.serving.stepping import (
     Part,
     Progress,
@@ -61,6 +62,7 @@ class Generated(WithSpans, frozen=True, kw_only=True):
     decode_iterations: int
     simulated_iterations: int
     every: int
+    interpolation_error: float | None
     decode_s: list[float]
     spec_digest: str
     version: str
@@ -86,7 +88,7 @@ class Prompts(NamedTuple):
 
 def generate(system: System, llm: LlmSpec, wanted: Wanted, progress: Progress = lambda done, total: None) -> Generated:
     """Simulate each different iteration once, on a device whose steps depend on those before them every one; of decode
-    each `every`-th, the first and the last, between which times and energies of the others are read from straight
+    one in `every`, the first and the last, between which times and energies of the others are read from straight
     lines. Raises UserError."""
     check(llm, wanted)
     steps = simulated(device_of(system, llm, wanted.share), system, llm, wanted, progress)
@@ -165,6 +167,7 @@ def _result(
         decode_iterations=len(contexts),
         simulated_iterations=prompts.different + len(at),
         every=wanted.every,
+        interpolation_error=error(contexts, at, [tokens[n].time_s for n in at]),
         decode_s=decoded_s,
         spec_digest=wanted.digest(system, llm),
         version=__version__,

@@ -3,8 +3,6 @@
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-import numpy as np
-
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec
 from pimloom.arch.name_units import counted
@@ -14,6 +12,7 @@ from pimloom.systems.devices.device import Capacity, Device, Share
 from pimloom.systems.devices.run import Run
 from pimloom.systems.devices.traits import settled, traits
 from pimloom.systems.serving.decoding import side_by_side
+from pimloom.systems.serving.interpolation import chosen, weights
 from pimloom.workload.batch import Batch
 
 Part = tuple[int, int]  # new tokens of a request, and those before them
@@ -106,15 +105,15 @@ def simulated(device: Device, system: System, llm: LlmSpec, wanted: Wanted, prog
         raise UserError(_no_room(capacity, system, llm, wanted.batch))
     contexts = contexts_of(wanted)
     bend = [n for n in contexts if n == llm.sliding_window]  # contexts stop growing there
-    asked = sorted({*contexts[:: wanted.every], *contexts[-1:], *bend}, reverse=True)  # the largest may not fit
+    at = chosen(contexts, wanted.every, bend)
+    asked = at[::-1]  # the largest may not fit
     prompts = [_prefill(each, wanted.prompt) for each in chunked(wanted.batch, wanted.prompt, wanted.chunk)]
     decode = [Batch.decode([n] * wanted.batch) for n in asked]
     if not decode and len(prompts) > 1 and not device.in_order:
         device.check(Batch.decode([wanted.prompt] * wanted.batch))
     took, different, tokens = (_in_order if device.in_order else _different)(device, prompts, decode, progress)
-    at = sorted(asked)
-    weights = dict(zip(at, _weights(contexts, at), strict=True))
-    return Simulated(took, different, dict(zip(asked, tokens, strict=True)), weights)
+    often = dict(zip(at, weights(contexts, at), strict=True))
+    return Simulated(took, different, dict(zip(asked, tokens, strict=True)), often)
 
 
 def _no_room(capacity: Capacity, system: System, llm: LlmSpec, batch: int) -> str:
@@ -161,9 +160,3 @@ def _prefill(iteration: list[tuple[int, Part]], prompt: int) -> Batch:
     """Only where a prompt ends its next token is wanted."""
     each = [Batch.prefill([new], [old], ends=new + old == prompt) for _, (new, old) in iteration]
     return Batch(tuple(at for part in each for at in part.requests))
-
-
-def _weights(contexts: list[int], at: list[int]) -> list[float]:
-    """How often each simulated context counts where the others are read from straight lines between them."""
-    unit = np.eye(len(at))
-    return [float(np.interp(contexts, at, row).sum()) for row in unit] if at else []
