@@ -13,6 +13,13 @@ from pimloom.arch.llm_keys import ONLY, ONLY_OF, WITHOUT_EFFECT, WITHOUT_EFFECT_
 from pimloom.arch.llm_special import SPECIAL
 from pimloom.arch.llm_types import DEFAULTS, FIXED, KEYS
 
+MOST_LAYERS = 10_000  # [assumed] ten times the deepest decoder that was published; more would be simulated for hours
+ACTIVATIONS = (  # of transformers' ACT2FN [recalled]; on NPUs and rooflines each costs a pass
+    "gelu", "gelu_10", "gelu_accurate", "gelu_fast", "gelu_new", "gelu_python", "gelu_pytorch_tanh",
+    "gelu_python_tanh", "laplace", "leaky_relu", "linear", "mish", "prelu", "quick_gelu", "relu", "relu2", "relu6",
+    "sigmoid", "silu", "swish", "tanh", "xielu",
+)  # fmt: skip
+
 
 def fields_of(path: Path) -> dict[str, Any]:
     """All fields of LlmSpec but its name. Raises UserError: a bad file, an impossible shape, a key of no use."""
@@ -21,6 +28,10 @@ def fields_of(path: Path) -> dict[str, Any]:
     kind = config.model_type
     known = {*FIXED[kind], *DEFAULTS[kind], *KEYS[kind]}
     fields = {f: config.field(f) for f in (*SIZES, *(f for f in NEWER if f in known))}
+    if fields["num_hidden_layers"] > MOST_LAYERS:
+        config.fail(config.key("num_hidden_layers"), f"at most {MOST_LAYERS}")
+    if (does := fields["activation"]) not in ACTIVATIONS:
+        config.fail(config.key("activation"), "a function that transformers names", nearest(does, ACTIVATIONS))
     if kind in SPECIAL:
         SPECIAL[kind](config, fields)
     _check_only(config, only := ONLY_OF.get(kind, {}))

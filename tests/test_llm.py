@@ -284,6 +284,14 @@ NONE = "nearest: none: models are decoders with attention in every layer here"
         (GPT2, (), {"n_inner": -1}, "$.n_inner: expected int from 1 to 2147483647 or null, got -1"),
         (GPT2, (), {"vocab_size": {}}, "$.vocab_size: expected int from 1 to 2147483647, got a dict"),
         (GPT2, (), {"activation_function": 1}, "$.activation_function: expected text, got 1"),
+        (GPT2, (), {"n_layer": 10_001}, "$.n_layer: expected at most 10000, got 10001"),
+        (
+            GPT2,
+            (),
+            {"activation_function": "gelo"},
+            "$.activation_function: expected a function that transformers names, "
+            'got "gelo"; nearest: gelu',
+        ),
         (GPT2, (), {"tie_word_embeddings": 1}, "$.tie_word_embeddings: expected true or false, got 1"),
         (GPT2, (), {"n_head": 7}, "$.n_head: expected a divisor of n_embd = 768, such as 6 or 8, got 7"),
         (GPT2, (), {"n_head": 769}, "$.n_head: expected a divisor of n_embd = 768, such as 768, got 769"),

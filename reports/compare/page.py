@@ -49,7 +49,9 @@ def build_page(found: Comparison, shown: Sequence[Shown]) -> Page:
         f"{counted(found.batch, 'request')}, prompts of {counted(found.prompt_tokens, 'token')}, "
         f"{counted(found.generated_tokens, 'token')} generated of each, tensor parallel over {found.tp}, "
         f"{'with' if found.lm_head else 'without'} embedding and LM head"
-        f"{some_layers(found.layers, found.model_layers)}.",
+        f"{some_layers(found.layers, found.model_layers)}"
+        + f"; one in {found.every} decode iterations simulated, the others interpolated" * (found.every > 1)
+        + ".",
         sections,
         _cards(ran),
         {"version": found.version, "digest": found.spec_digest, "every": found.every, "chunk": found.chunk},
@@ -59,16 +61,17 @@ def build_page(found: Comparison, shown: Sequence[Shown]) -> Page:
 BOUNDS = (
     "For each kind of work, the share of a phase's time that it alone would take at its full rate: arrays or PIM that "
     "multiply without a pause (compute), data pins that are never idle (memory bandwidth), a command in every clock "
-    "(commands), links (link). The largest bounds the phase; where all are small, operators wait for one another or "
-    "for rows to open."
+    "(commands), links (link); of a roofline the starts of its operators, `launch_us` each (launches). The largest "
+    "bounds the phase; where all are small, operators wait for one another or for rows to open."
 )
 PHASES = (
     "Prompts: all iterations until the last prompt has ended. Decode: all iterations behind them. Busy: share of the "
     "time in which each resource works on something."
 )
 STEPS = (
-    "One step of each system from its beginning, on one time axis: the end of a prompt, and the decode step in the "
-    "middle of the generation. `timeline.json` has both whole, for Perfetto (ui.perfetto.dev)."
+    "One step of each system from its beginning, on one time axis: the end of a prompt (of PIM-GPT, which takes "
+    "tokens one by one, the last 8 of them), and the decode step in the middle of the generation. `timeline.json` has "
+    "both whole, for Perfetto (ui.perfetto.dev)."
 )
 
 
