@@ -10,6 +10,10 @@ from hypothesis import strategies as st
 from pimloom.systems.serving.interpolation import chosen, error, said, weights
 
 
+def error_of(contexts, at, values):
+    return error(at, values, weights(contexts, at))
+
+
 @given(st.integers(0, 5000), st.integers(0, 400), st.integers(1, 500), st.integers(0, 400))
 def test_first_last_and_one_of_each_further_stretch(first, n, every, bend):
     contexts = range(first, first + n)
@@ -41,10 +45,10 @@ def test_each_iteration_counts_once(n, every):
 def test_error_of_a_line_is_none_and_of_all_is_zero():
     contexts = range(10, 200)
     at = chosen(contexts, 16)
-    assert error(contexts, at, [3.0 * c + 7 for c in at]) == pytest.approx(0, abs=1e-12)
-    assert error(contexts, contexts, [c % 7 + 1.0 for c in contexts]) == 0
-    assert error(contexts, [10, 199], [1.0, 2.0]) is None
-    assert error(range(0), [], []) == 0
+    assert error_of(contexts, at, [3.0 * c + 7 for c in at]) == pytest.approx(0, abs=1e-12)
+    assert error_of(contexts, contexts, [c % 7 + 1.0 for c in contexts]) == 0
+    assert error_of(contexts, [10, 199], [1.0, 2.0]) is None
+    assert error_of(range(0), [], []) == 0
 
 
 def test_error_by_hand():
@@ -53,7 +57,7 @@ def test_error_by_hand():
     often = [4.5, 8, 4.5]
     total = 17 * 100 + 8 * 3
     wanted = spread * sqrt(sum(w * w for w in often)) / total
-    assert error(contexts, [0, 8, 16], [100, 103, 100]) == pytest.approx(wanted)
+    assert error_of(contexts, [0, 8, 16], [100, 103, 100]) == pytest.approx(wanted)
 
 
 def test_error_is_that_of_chance():
@@ -63,7 +67,7 @@ def test_error_is_that_of_chance():
     for _ in range(400):
         times = 1000 + 0.5 * np.arange(512) + rng.normal(0, 40, 16)[np.arange(512) % 16]
         at = chosen(contexts, 16)
-        told = error(contexts, at, [times[c - 1] for c in at])
+        told = error_of(contexts, at, [times[c - 1] for c in at])
         true = np.interp(contexts, at, [times[c - 1] for c in at]).sum() / times.sum() - 1
         within.append(abs(true) / told)
     assert 0.6 < np.mean(np.array(within) < 1) <= 1

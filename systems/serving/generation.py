@@ -167,7 +167,7 @@ def _result(
         decode_iterations=len(contexts),
         simulated_iterations=prompts.different + len(at),
         every=wanted.every,
-        interpolation_error=error(contexts, at, [tokens[n].time_s for n in at]),
+        interpolation_error=error(at, [tokens[n].time_s for n in at], [steps.weights[n] for n in at]),
         decode_s=decoded_s,
         spec_digest=wanted.digest(system, llm),
         version=__version__,

@@ -34,18 +34,19 @@ def weights(contexts: Sequence[int], at: Sequence[int]) -> list[float]:
     return [float(np.interp(contexts, at, row).sum()) for row in unit] if at else []
 
 
-def error(contexts: Sequence[int], at: Sequence[int], values: Sequence[float]) -> float | None:
-    """Standard error of the sum over all contexts, as a share of it, estimated from the values at those simulated.
+def error(at: Sequence[int], values: Sequence[float], weights: Sequence[float]) -> float | None:
+    """Standard error of the sum over all contexts, as a share of it, estimated from the values at those simulated,
+    which count `weights` times.
 
     How far each inner value lies off the line between its neighbours gives the spread of a single one around the curve;
     an estimate, for values that are off by chance, of how far the lines are off in all. 0 where all are simulated, None
     where fewer than three are.
     """
-    if len(at) == len(contexts):
+    if all(count == 1 for count in weights):
         return 0.0
     if len(at) < 3:
         return None
-    x, y, often = np.array(at, float), np.array(values), np.array(weights(contexts, at))
+    x, y, often = np.array(at, float), np.array(values), np.array(weights)
     share = (x[1:-1] - x[:-2]) / (x[2:] - x[:-2])
     off = y[1:-1] - y[:-2] * (1 - share) - y[2:] * share
     spread = sqrt(float((off**2 / (1 + share**2 + (1 - share) ** 2)).mean()))
