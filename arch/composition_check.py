@@ -88,8 +88,9 @@ def _check_runs(document: Document, spec: ComposedSystem) -> None:
             )  # fmt: skip
         if len(set(units)) < len(units):
             document.fail(f"runs.{phase}.{kind}", "expected two different units")
+    lacks = "" if "decode" in spec.runs else ", and runs has no decode"
     for name in spec.units.keys() - used:
-        document.fail(f"units.{name}", "nothing runs on it; name it below runs, or leave it out")
+        document.fail(f"units.{name}", f"nothing runs on it{lacks}; name it below runs, or leave it out")
 
 
 def _one_of(document: Document, place: str, key: str, known: tuple[str, ...]) -> None:

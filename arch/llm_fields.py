@@ -20,11 +20,14 @@ ACTIVATIONS = (  # of transformers' ACT2FN [recalled]; on NPUs and rooflines eac
     "sigmoid", "silu", "swish", "tanh", "xielu",
 )  # fmt: skip
 
+DTYPES = ("float16", "bfloat16", "float32", "float64", "auto")  # of PyTorch; the system says how wide elements are
+
 
 def fields_of(path: Path) -> dict[str, Any]:
     """All fields of LlmSpec but its name. Raises UserError: a bad file, an impossible shape, a key of no use."""
     config = Config(path)
     _check_only(config, ONLY)
+    _check_dtype(config)
     kind = config.model_type
     known = {*FIXED[kind], *DEFAULTS[kind], *KEYS[kind]}
     fields = {f: config.field(f) for f in (*SIZES, *(f for f in NEWER if f in known))}
@@ -59,6 +62,13 @@ def _check_only(config: Config, only: dict[str, tuple[tuple[Any, ...], str]]) ->
     for key, (allowed, why) in only.items():
         if config.tree.get(key) not in allowed:
             config.fail(key, f"{' or '.join(json.dumps(value) for value in allowed)} ({why})")
+
+
+def _check_dtype(config: Config) -> None:
+    """Weights are as wide as the system's elements; a type that is none of floating point means quantised ones."""
+    for key in ("dtype", "torch_dtype"):
+        if (value := config.tree.get(key)) is not None and str(value).removeprefix("torch.") not in DTYPES:
+            config.fail(key, f"{', '.join(DTYPES[:-1])} or {DTYPES[-1]} (quantised weights are not modelled)")
 
 
 def _check_all_read(config: Config, fields: dict[str, Any], only: Iterable[str]) -> None:

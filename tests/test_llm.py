@@ -260,6 +260,7 @@ def test_spellings_that_vary() -> None:
     assert load(QWEN2_7B, use_sliding_window=True, max_window_layers=0).sliding_window == 131072
 
 
+FLOATING = "expected float16, bfloat16, float32, float64 or auto (quantised weights are not modelled)"
 NONE = "nearest: none: models are decoders with attention in every layer here"
 
 
@@ -285,12 +286,14 @@ NONE = "nearest: none: models are decoders with attention in every layer here"
         (GPT2, (), {"vocab_size": {}}, "$.vocab_size: expected int from 1 to 2147483647, got a dict"),
         (GPT2, (), {"activation_function": 1}, "$.activation_function: expected text, got 1"),
         (GPT2, (), {"n_layer": 10_001}, "$.n_layer: expected at most 10000, got 10001"),
+        (GPT2, (), {"torch_dtype": "int4"}, f'$.torch_dtype: {FLOATING}, got "int4"'),
+        (GPT2, (), {"dtype": "float8_e4m3fn"}, f'$.dtype: {FLOATING}, got "float8_e4m3fn"'),
+        (GPT2, (), {"dtype": 16}, f"$.dtype: {FLOATING}, got 16"),
         (
             GPT2,
             (),
             {"activation_function": "gelo"},
-            "$.activation_function: expected a function that transformers names, "
-            'got "gelo"; nearest: gelu',
+            '$.activation_function: expected a function that transformers names, got "gelo"; nearest: gelu',
         ),
         (GPT2, (), {"tie_word_embeddings": 1}, "$.tie_word_embeddings: expected true or false, got 1"),
         (GPT2, (), {"n_head": 7}, "$.n_head: expected a divisor of n_embd = 768, such as 6 or 8, got 7"),

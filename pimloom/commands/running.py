@@ -142,12 +142,13 @@ def _batch(asked: Asked) -> Ran:
 
 
 def _energy(asked: Asked, joules: float | None) -> str | None:
-    """Why there is no energy, or what is not in it. joules: what the result has."""
+    """Why there is no energy, or what is not in it, and what takes no time. joules: what the result has."""
     from pimloom.systems.devices.without_energy import energy_note
     from pimloom.systems.settings import parse_settings
 
     system = load_system(asked.system, parse_settings(asked.settings or ()))
-    return energy_note(system, asked.tp or 1, told=joules is not None)
+    free = traits(system.spec.kind).sending if (asked.tp or 1) > 1 else None
+    return "; ".join(filter(None, (energy_note(system, asked.tp or 1, told=joules is not None), free))) or None
 
 
 def _generation(asked: Asked) -> Ran:
