@@ -176,6 +176,9 @@ def test_weights_that_do_not_fit_are_told_from_caches():
 
 
 @pytest.mark.parametrize(("tp", "times"), [("1", 0), ("2", 1)])
-def test_that_devices_at_their_roofline_send_for_free_is_told_where_there_are_several(tp, times):
-    equal = call("run", "gpu_a100", "--model", "gpt2", "--prompt", "10", "--generate", "2", "--batch", "2", "--tp", tp)
-    assert equal.code == 0 and equal.out.count("what devices send one another takes no time") == times
+def test_that_devices_at_their_roofline_send_for_free_is_told_where_there_are_several(tp, times, tmp_path):
+    (tmp_path / "contexts.csv").write_text("seq_len\n64\n32\n")
+    equal = ("--prompt", "10", "--generate", "2", "--batch", "2")
+    for work in (equal, ("--requests", str(tmp_path / "contexts.csv"))):
+        done = call("run", "gpu_a100", "--model", "gpt2", *work, "--tp", tp)
+        assert done.code == 0 and done.out.count("what devices send one another takes no time") == times

@@ -18,7 +18,7 @@ NO_PIPELINE_ENERGY = "no energy of a pipeline: what devices take while they wait
 
 
 def show_served(found: Served, of_energy: str | None = None) -> None:
-    """Print stages, operators and energy of an iteration. of_energy: why there is none."""
+    """Print stages, operators and energy of an iteration. of_energy: why there is none, or what is not in it."""
     plan = stages_of(found.stages_cyc)
     if found.workload is not None:
         show_source(found.workload)
@@ -70,6 +70,8 @@ def show_served(found: Served, of_energy: str | None = None) -> None:
         )
     if found.energy_pj_by_cause is not None:
         _show_energy(found, shown)
+        if of_energy:
+            show_line(of_energy)
     elif found.pp == 1:
         show_line(of_energy or "no energy: the system has no energy section, or its part gives no currents")
 
