@@ -282,6 +282,42 @@ def test_reading_between_two_totals():
     assert pace(np.array([4, 4, 4]), np.zeros(3, int)) == 144 and pace.simulated[-1]
 
 
+def test_error_is_told_by_what_was_simulated_and_could_have_been_read():
+    """Of totals 10, 20, 16, 14 the second would have been read as 100, the third and fourth between those before."""
+    pace = Pace(lambda tokens, channel: float(tokens.sum()) ** 2, 2)
+    for total in (10, 10, 20, 20, 16, 16, 14, 14):
+        pace(np.array([total // 2, total // 2]), np.zeros(2, int))
+    off = np.array([100 - 400, 100 + 300 * 0.6 - 256, 100 + 156 * 4 / 6 - 196])
+    one = np.sqrt(off.mean() ** 2 + off.var() / 3)
+    assert pace.error == pytest.approx(4 * one / (2 * (100 + 400 + 256 + 196)), rel=1e-12)
+
+
+def test_error_of_all_is_zero_and_of_too_few_unknown():
+    every, few = (Pace(lambda tokens, channel: float(tokens.sum()), n) for n in (1, 100))
+    for total in range(10, 30, 2):
+        for pace in (every, few):
+            pace(np.array([total // 2, total // 2]), np.zeros(2, int))
+    assert every.error == 0 and few.error is None
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(2, 9))
+def test_error_bounds_what_chance_does(seed, pick):
+    """Times that vary by chance around a line in the total of tokens: within four of the errors told."""
+    rng = np.random.default_rng(seed)
+    times: dict[int, float] = {}
+
+    def step(tokens, channel):
+        return times[int(tokens.sum())]
+
+    totals = rng.integers(900, 1100, 400) * 2
+    for total in range(1800, 2200, 2):
+        times[total] = 1000 + 0.1 * total + rng.normal(0, 20)
+    pace = Pace(step, pick)
+    told = sum(pace(np.array([total // 2, total // 2]), np.zeros(2, int)) for total in totals.tolist())
+    true = sum(times[total] for total in totals.tolist())
+    assert pace.error is not None and abs(told / true - 1) < 4 * pace.error
+
+
 def test_what_does_not_fit():
     requests = workload([(0.0, 3, 1), (0.0, 17, 4)])
     with pytest.raises(UserError, match=r"test: request 1 of 20 tokens needs 11 rows of a channel, which has 10 for"):

@@ -77,6 +77,8 @@ def test_a_system_that_cannot_is_a_row_with_its_reason(tmp_path):
     assert one.reason is not None and "runs at most 1 request" in one.reason and one.latency_s is None
     assert other.reason is None and found.first == "npu_only" and "Only npu_only" in found.why
     assert "cannot run it" in (tmp_path / "page/index.html").read_text()
+    two = pimloom.compare(["pim_gpt", "npu_only"], model="gpt2", generate=1, tp=2).systems[0]
+    assert two.reason is not None and two.reason.startswith("runs all layers of a model on one device; leave ")
 
 
 def test_nobody_can(tmp_path):

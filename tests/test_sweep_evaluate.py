@@ -249,6 +249,7 @@ def test_a_point_with_requests_is_what_run_says(tmp_path):
     assert row["error"] is None and row["spec_digest"] == run.spec_digest and run.iterations > run.simulated_iterations
     assert (row["energy_j"], row["energy_per_token_j"]) == pytest.approx((run.energy_j, run.energy_per_token_j), 1e-12)
     assert row["power_w"] == pytest.approx(run.energy_j / sum(run.iteration_s), rel=1e-12)
+    assert row["interpolation_error"] == run.interpolation_error > 0
     assert row["latency_s"] > 9 > sum(run.iteration_s)  # idle before the last one arrives
     causes = {name: row[f"energy_by_cause_j.{name}"] for name in run.energy_by_cause_j}
     assert causes == pytest.approx(run.energy_by_cause_j, rel=1e-12)
@@ -291,6 +292,7 @@ def test_a_batch_is_the_sum_of_its_iterations():
     assert each["energy_j"] == pytest.approx(sum(part["energy_j"] for part in parts), rel=1e-12)
     assert each["tokens_per_s"] == pytest.approx(4 * 9 / each["latency_s"], rel=1e-12)
     assert (each["simulated_iterations"], some["simulated_iterations"]) == (9, 3)
+    assert each["interpolation_error"] == 0 < some["interpolation_error"] < 1e-6
     assert some["latency_s"] == pytest.approx(each["latency_s"], rel=1e-6)  # a roofline is all but linear
 
 

@@ -69,9 +69,9 @@ PHASES = (
     "time in which each resource works on something."
 )
 STEPS = (
-    "One step of each system from its beginning, on one time axis: the end of a prompt (of PIM-GPT, which takes "
-    "tokens one by one, the last 8 of them), and the decode step in the middle of the generation. `timeline.json` has "
-    "both whole, for Perfetto (ui.perfetto.dev)."
+    "One step of each system from its beginning, on one time axis: the end of a prompt (where tokens come one "
+    "by one, as on PIM-GPT, the last 8 of them), and the decode step in the middle of the generation. `timeline.json` "
+    "has both whole, for Perfetto (ui.perfetto.dev)."
 )
 
 

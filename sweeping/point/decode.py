@@ -18,7 +18,7 @@ from pimloom.systems.devices.npu_pim.served import Served
 from pimloom.systems.devices.traits import traits
 from pimloom.systems.serving.batching import POLICIES
 from pimloom.systems.serving.decoding import decode_iterations, workload_digest
-from pimloom.systems.serving.interpolation import chosen, weights
+from pimloom.systems.serving.interpolation import chosen, error, weights
 from pimloom.systems.serving.machine import Batch, Plan, machine_of, serve_list
 
 Values = dict[str, float | int | None]
@@ -81,9 +81,10 @@ def _values(served: Sequence[Served], asked: Sequence[int], contexts: range, wor
     def total(values: Sequence[float]) -> float:
         return fsum(np.interp(contexts, asked, values).tolist())
 
-    batch, latency = served[0].batch, total([s.iteration_cyc * s.clock_ps * S_PER_PS for s in served])
+    seconds, often = [s.iteration_cyc * s.clock_ps * S_PER_PS for s in served], weights(contexts, asked)
+    batch, latency = served[0].batch, total(seconds)
     tokens = batch * len(contexts)
-    found = _energies(served, [work.tp * often / tokens for often in weights(contexts, asked)], tokens)
+    found = _energies(served, [work.tp * count / tokens for count in often], tokens)
     if (energy := found.get("energy_j")) is not None:
         found["power_w"] = energy / latency
     for name in SUMS:
@@ -95,6 +96,7 @@ def _values(served: Sequence[Served], asked: Sequence[int], contexts: range, wor
         "tokens_per_s": tokens / latency,
         "iterations": len(contexts),
         "simulated_iterations": len(served),
+        "interpolation_error": error(asked, seconds, often),
         "batch_mean": float(batch),
     }
 
@@ -137,6 +139,7 @@ def _served(system: System, llm: LlmSpec, work: Work, given: Given, layers: int,
         "tokens_per_s": done.tokens_per_s,
         "iterations": len(done.seconds),
         "simulated_iterations": len(served),
+        "interpolation_error": done.interpolation_error,
         "batch_mean": float(done.batch.mean()),
         "context_mean": float(done.tokens.sum() / done.batch.sum()),
     }

@@ -61,9 +61,11 @@ ROOFLINE = (
     Column("launch_s", False, "time of kernel launches"),
     Column("memory_bytes", True, "memory there"),
 )
+INTERPOLATION_ERROR = Column("interpolation_error", False, "standard error of decode's time, as a share of it")
 DECODE = (
     Column("iterations", True, "decode iterations"),
     Column("simulated_iterations", True, "of these, simulated"),
+    INTERPOLATION_ERROR,
     Column("batch_mean", False, "requests of an iteration"),
     Column("context_mean", False, "tokens of a request's context, at most the sliding window"),
     Column("sub_batches", True, "parts of the batch that take turns, as simulated"),
@@ -79,6 +81,7 @@ FROM_PROMPTS = (
     Column("prompt_iterations", True, "iterations of prompts"),
     Column("decode_iterations", True, "iterations of decode"),
     Column("simulated_iterations", True, "of all iterations, different ones that were simulated"),
+    INTERPOLATION_ERROR,
 )
 
 OF_A_PROMPT = ("time_to_first_token_s", "time_per_output_token_s")

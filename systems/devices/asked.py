@@ -36,7 +36,7 @@ def sequence_work(asked: Asked, window: Window | None) -> Work[Result]:
             lm_head=asked.lm_head,
         )
 
-    notes = [f"{llm.name} has positions for {most} tokens; {total} are simulated"] if total > most else []
+    notes = [f"{llm.name} has positions for {most:,} tokens; {total:,} are simulated"] if total > most else []
     return Work(f"{llm.name} on {system.name}", advance if system.part else None, run, lambda: notes)
 
 

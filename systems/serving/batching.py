@@ -71,7 +71,7 @@ def decode(
     while (iterations is None or done < iterations) and floor.iterate(pace):
         done += 1
         progress(done if iterations is not None else floor.finished)
-    return floor.result(pace.simulated, pace.weights)
+    return floor.result(pace)
 
 
 class _Floor:
@@ -137,7 +137,7 @@ class _Floor:
             for name in ("arrival_s", "start_s", "first_token_s"):
                 requests[name] = np.nan
 
-    def result(self, simulated: list[bool], weights: list[float]) -> Batched:
+    def result(self, pace: Pace | Each) -> Batched:
         """All that happened."""
         requests = np.concatenate([*self.ended, self.resident, *self.waiting])
         batch, tokens, seconds, came = np.array(self.iterations).reshape(-1, 4).T
@@ -146,8 +146,9 @@ class _Floor:
             tokens.astype(np.int64),
             seconds,
             came.astype(np.int64),
-            np.array(simulated, bool),
-            weights,
+            np.array(pace.simulated, bool),
+            pace.weights,
+            pace.error,
             requests[np.argsort(requests["request"])],
             np.concatenate([np.zeros(0), *self.gaps]),
             self.preemptions,

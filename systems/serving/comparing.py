@@ -142,7 +142,7 @@ def compare(
         try:
             one, drawn = _one(system, llm, wanted, made, done)
         except UserError as error:
-            found.append(Compared(system=system.name, reason=str(error)))
+            found.append(Compared(system=system.name, reason=str(error).removeprefix(f"{system.name}: ")))
             continue
         found.append(one)
         shown.append(drawn)

@@ -50,6 +50,7 @@ class Decoded(WithSpans, frozen=True, kw_only=True):
     iterations: int
     simulated_iterations: int
     every: int
+    interpolation_error: float | None
     chunk: int | None
     batch_mean: float
     context_mean: float
@@ -202,6 +203,7 @@ def summary(
         iterations=len(done.seconds),
         simulated_iterations=len(served),
         every=plan.every,
+        interpolation_error=done.interpolation_error,
         chunk=plan.chunk,
         batch_mean=float(done.batch.mean()),
         context_mean=float(done.tokens.sum() / done.batch.sum()),

@@ -43,10 +43,11 @@ class Batched(NamedTuple):
     """Iterations and requests, in order. Times are seconds on one clock.
 
     By iteration: batch, tokens (sum of contexts), seconds, came (output tokens behind it), simulated (or read between
-    others). weights: of each simulated iteration, how often it counts (see `Pace`). requests: `REQUEST` of all that
-    came, NaN where a time lay in the warm-up or has not come. gap_s, by token: since the token before of that request,
-    or since it joined; where prompts are computed, of tokens behind the first. What a preempted request waits is in it.
-    preemptions: how often a request had to yield its rows. time_s: of all iterations and of idle time between arrivals.
+    others). weights: of each simulated iteration, how often it counts; interpolation_error: of the sum of seconds, as a
+    share of it (see `Pace`). requests: `REQUEST` of all that came, NaN where a time lay in the warm-up or has not come.
+    gap_s, by token: since the token before of that request, or since it joined; where prompts are computed, of tokens
+    behind the first. What a preempted request waits is in it. preemptions: how often a request had to yield its rows.
+    time_s: of all iterations and of idle time between arrivals.
     """
 
     batch: np.ndarray
@@ -55,6 +56,7 @@ class Batched(NamedTuple):
     came: np.ndarray
     simulated: np.ndarray
     weights: list[float]
+    interpolation_error: float | None
     requests: np.ndarray
     gap_s: np.ndarray
     preemptions: int

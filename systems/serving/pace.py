@@ -2,10 +2,13 @@
 
 from bisect import bisect
 from collections.abc import Callable
+from math import hypot, sqrt
+from statistics import fmean, pstdev
 
 import numpy as np
 
 CHANGE = 0.1  # of the batch size, beyond which an iteration is simulated in any case
+LEAST = 3  # iterations that tell an error
 
 
 class Pace:
@@ -21,6 +24,8 @@ class Pace:
         self._step, self._every = step, every
         self._asked: list[tuple[int, int, float]] = []  # batch, tokens, seconds
         self._since = 0
+        self._off: list[float] = []  # seconds, of those simulated that could have been read between earlier ones
+        self._total_s = 0.0
         self.simulated: list[bool] = []
         self.weights: list[float] = []
 
@@ -31,15 +36,33 @@ class Pace:
         asks = not self._asked or self._since >= self._every
         asks = asks or abs(batch - self._asked[-1][0]) > CHANGE * self._asked[-1][0]
         self.simulated.append(asks)
-        if asks:
-            self._since = 0
-            self._asked.append((batch, total, self._step(tokens, channel)))
-            self.weights.append(1.0)
-            return self._asked[-1][2]
         alike = {t: n for n, (b, t, _) in enumerate(self._asked) if abs(batch - b) <= CHANGE * b}
         totals = sorted(alike)
-        self._count(total, totals, [alike[t] for t in totals])
-        return float(np.interp(total, totals, [self._asked[alike[t]][2] for t in totals]))
+        seconds = float(np.interp(total, totals, [self._asked[alike[t]][2] for t in totals])) if alike else None
+        if asks:
+            read, seconds = seconds, self._step(tokens, channel)
+            if read is not None:
+                self._off.append(read - seconds)
+            self._since = 0
+            self._asked.append((batch, total, seconds))
+            self.weights.append(1.0)
+        else:
+            self._count(total, totals, [alike[t] for t in totals])
+        assert seconds is not None  # nothing alike is asked for
+        self._total_s += seconds
+        return seconds
+
+    @property
+    def error(self) -> float | None:
+        """Standard error of the time of all iterations, as a share of it: estimated from how far those simulated came
+        out off what would have been read for them. 0 where all are simulated, None where fewer than three could tell.
+        """
+        if all(self.simulated) or not self._total_s:
+            return 0.0
+        if len(self._off) < LEAST:
+            return None
+        one = hypot(fmean(self._off), pstdev(self._off) / sqrt(len(self._off)))
+        return one * self.simulated.count(False) / self._total_s
 
     def _count(self, total: int, totals: list[int], places: list[int]) -> None:
         """This iteration lies between those at `places`."""
@@ -63,6 +86,11 @@ class Each:
     def weights(self) -> list[float]:
         """How often each simulated iteration counts."""
         return [1.0] * len(self.simulated)
+
+    @property
+    def error(self) -> float:
+        """Of none that is not simulated."""
+        return 0.0
 
     def __call__(self, *batch: object) -> float:
         """Seconds of an iteration."""
