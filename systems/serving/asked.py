@@ -9,31 +9,28 @@ import msgspec
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec, load_llm
 from pimloom.arch.load import nearest
-from pimloom.arch.name_units import counted
 from pimloom.arch.neupims import Faults
 from pimloom.arch.system import System, load_system
 from pimloom.cycle_sim.dram.kernels.stream import run as stream_run
 from pimloom.cycle_sim.npu_pim.kernels.machine import run_all
-from pimloom.energy.npu_pim import activate_note
 from pimloom.mappers.packing import round_robin
 from pimloom.systems.asked import Asked, Progress, Work
-from pimloom.systems.devices.npu_pim.parallel import smallest_batch
 from pimloom.systems.devices.npu_pim.served import Served
 from pimloom.systems.devices.traits import Traits, has_outside, traits
 from pimloom.systems.serving.batching import POLICIES
 from pimloom.systems.serving.data_sets import DATA_SETS
 from pimloom.systems.serving.decoding import (
     Decoded,
-    cut_requests,
     decode_iterations,
     described,
     summary,
     workload_digest,
 )
 from pimloom.systems.serving.machine import Batch, Middle, Plan, serve_list
+from pimloom.systems.serving.notes import cut_notes, energy_notes, long_notes, one_note, undivided_notes
 from pimloom.systems.serving.requests import check_header, read_requests
 from pimloom.systems.serving.trace_file import is_trace
-from pimloom.systems.serving.workload import KNOWN, Workload, load_workload
+from pimloom.systems.serving.workload import KNOWN, load_workload
 from pimloom.systems.settings import parse_settings
 
 MOST_CHANNELS = 256  # that a request list may name where none matters
@@ -60,7 +57,7 @@ class Deployment(NamedTuple):
     def work(self, run: Callable[[Progress], Found], notes: Callable[[], Sequence[str]]) -> Work[Found]:
         """Work on it, whose last note is of the memory's energy."""
         title = f"{self.llm.name} on {self.system.name}"
-        return Work(title, kernel_of([self.system]), run, lambda: [*notes(), *_energy_notes(self.system)])
+        return Work(title, kernel_of([self.system]), run, lambda: [*notes(), *energy_notes(self.system)])
 
 
 def kernel_of(systems: Sequence[System]) -> object:
@@ -211,37 +208,8 @@ def _list_work(there: Deployment, asked: Asked, path: Path) -> Work[Served]:
 
     return there.work(
         run,
-        lambda: [*_long_notes(llm, int(tokens.max())), *_undivided_notes(there, batch)],
+        lambda: [*long_notes(llm, int(tokens.max())), *undivided_notes(system, llm, batch, there.tp, there.pp)],
     )
-
-
-def _energy_notes(system: System) -> list[str]:
-    """Where the currents of a memory leave little or no energy for an ACT."""
-    if system.spec.kind == "npu_pim" and system.spec.energy and system.part and (why := activate_note(system.part)):
-        return [why]
-    return []
-
-
-def _undivided_notes(there: Deployment, batch: Batch) -> list[str]:
-    """Where there are too few requests for sub-batches in the batch, or in its smallest micro-batch."""
-    spec, pp = there.system.spec, there.pp
-    if spec.kind != "npu_pim":
-        return []
-    requests = smallest_batch(there.system, there.llm, *batch, tp=there.tp, pp=pp)
-    if requests >= (n := spec.interleave.sub_batches):
-        return []
-    which = f"the batch of {requests} runs" if pp == 1 else f"micro-batches, the smallest of {requests}, run"
-    return [f"{which} undivided, as {n} sub-batches need more"]
-
-
-def _long_notes(llm: LlmSpec, longest: int) -> list[str]:
-    """What becomes of contexts of a list that are longer than the model's positions or its window."""
-    most, window = llm.max_position_embeddings, llm.widest_window
-    if window and longest > window:
-        return [f"{llm.name} attends to the last {window:,} tokens; of longer contexts only those are simulated"]
-    if longest > most:
-        return [f"{llm.name} has positions for {most:,} tokens; contexts of up to {longest:,} are simulated"]
-    return []
 
 
 def _workload_work(there: Deployment, asked: Asked, requests: str) -> Work[Served | Decoded]:
@@ -271,22 +239,4 @@ def _workload_work(there: Deployment, asked: Asked, requests: str) -> Work[Serve
         return found
 
     short = asked.iterations is None and workload.timed and not plan.chunk
-    return there.work(run, lambda: [*_cut_notes(llm, workload), *([_one_note(workload)] if short else [])])
-
-
-def _one_note(workload: Workload) -> str:
-    """What a trace comes to without options that say how much of it."""
-    return (
-        f"of {workload.name} one iteration is simulated, and no prompt is computed; --iterations N simulates so many, "
-        "--chunk N all requests with their prompts"
-    )
-
-
-def _cut_notes(llm: LlmSpec, workload: Workload) -> list[str]:
-    """What becomes of requests that are longer than the model's positions."""
-    if not (cut := cut_requests(llm, workload)):
-        return []
-    return [
-        f"{cut:,} of {counted(len(workload.prompt_tokens), 'request')} of {workload.name} go beyond the "
-        f"{llm.max_position_embeddings:,} positions of {llm.name}: their contexts stop growing there"
-    ]
+    return there.work(run, lambda: [*cut_notes(llm, workload), *([one_note(workload)] if short else [])])
