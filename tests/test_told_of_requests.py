@@ -115,3 +115,17 @@ def test_causes_that_a_system_cannot_have_are_left_out(trace: Path) -> None:
         found = pimloom.run(system, model="gpt2", requests=trace, batch=2, layers=1)
         for by_cause in (found.energy_pj_by_cause, found.iteration_energy_by_cause_j):
             assert of_pim & set(by_cause) == (of_pim if there else set())
+
+
+def test_channels_that_no_request_lies_in_are_told(tmp_path):
+    """`ch_idx` and `--policy` of a list change nothing without PIM that works in the channel of a request."""
+    (tmp_path / "here.csv").write_text("seq_len,ch_idx\n40,3\n30,1\n")
+    (tmp_path / "any.csv").write_text("seq_len\n40\n30\n")
+    said = "pimloom: note: {} is not used, as on {} no request lies in one channel\n"
+    asked = ("--model", "gpt2", "--layers", "1", "--requests")
+    for system in ("npu_only", "gpu_a100"):
+        assert call("run", system, *asked, tmp_path / "here.csv").err == said.format("here.csv: ch_idx", system)
+        assert call("run", system, *asked, tmp_path / "any.csv").err == ""
+    placed = call("run", "npu_only", *asked, tmp_path / "any.csv", "--policy", "round-robin")
+    assert placed.err == said.format("--policy round-robin", "npu_only")
+    assert call("run", "neupims", *asked, tmp_path / "here.csv").err == ""

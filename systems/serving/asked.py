@@ -27,7 +27,7 @@ from pimloom.systems.serving.decoding import (
     workload_digest,
 )
 from pimloom.systems.serving.machine import Batch, Middle, Plan, serve_list
-from pimloom.systems.serving.notes import cut_notes, energy_notes, long_notes, one_note, undivided_notes
+from pimloom.systems.serving.notes import cut_notes, energy_notes, long_notes, one_note, undivided_notes, unplaced_notes
 from pimloom.systems.serving.requests import check_header, read_requests
 from pimloom.systems.serving.trace_file import is_trace
 from pimloom.systems.serving.workload import KNOWN, load_workload
@@ -196,6 +196,7 @@ def _list_work(there: Deployment, asked: Asked, path: Path) -> Work[Served]:
     tokens, channel = read_requests(path, channels)
     if asked.policy and channel is not None:
         raise UserError(f"--policy {asked.policy}: {path} gives the channels; leave one of the two out")
+    placed = f"{path.name}: ch_idx" if channel is not None else asked.policy and f"--policy {asked.policy}"
     if there.has.channels and asked.policy == "round-robin":
         channel = round_robin(tokens.tolist(), channels)
     batch = Batch(tokens, channel)
@@ -208,7 +209,11 @@ def _list_work(there: Deployment, asked: Asked, path: Path) -> Work[Served]:
 
     return there.work(
         run,
-        lambda: [*long_notes(llm, int(tokens.max())), *undivided_notes(system, llm, batch, there.tp, there.pp)],
+        lambda: [
+            *(unplaced_notes(system, placed) if placed else []),
+            *long_notes(llm, int(tokens.max())),
+            *undivided_notes(system, llm, batch, there.tp, there.pp),
+        ],
     )
 
 

@@ -17,6 +17,13 @@ def energy_notes(system: System) -> list[str]:
     return []
 
 
+def unplaced_notes(system: System, by: str) -> list[str]:
+    """Where requests of a list are placed, and none lies in one channel, as there is no PIM that works in it."""
+    if system.spec.kind == "npu_pim" and system.spec.dram.row_buffers != "none":
+        return []
+    return [f"{by} is not used, as on {system.name} no request lies in one channel"]
+
+
 def undivided_notes(system: System, llm: LlmSpec, batch: Batch, tp: int, pp: int) -> list[str]:
     """Where there are too few requests for sub-batches in the batch, or in its smallest micro-batch."""
     spec = system.spec
