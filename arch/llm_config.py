@@ -22,6 +22,7 @@ NEWER = (
 )  # fmt: skip
 FLAGS = ("gated_ffn", "attention_bias", "ffn_bias", "tie_word_embeddings", "parallel_attention")
 TEXTS = ("activation", "norm")
+OF_WEIGHTS = ("dtype", "torch_dtype", "quantization_config")  # a file of text and images has them above both
 _NULLABLE = {"num_key_value_heads", "head_dim", "sliding_window", "q_lora_rank", "num_shared_experts"}
 _LARGEST = 2**31 - 1
 _EXPECTED = {int: f"int from 1 to {_LARGEST}", bool: "true or false", str: "text", float: "a number above 0, at most 1"}
@@ -31,7 +32,7 @@ class Config:
     """One config.json: reads checked values by key or by field of LlmSpec, and remembers what was read."""
 
     def __init__(self, path: Path) -> None:
-        self.path, self.prefix = path, ""
+        self.path, self.prefix, self.outside = path, "", set[str]()  # outside: keys above those of the prefix
         self.tree = load_json(path)
         if not isinstance(self.tree, dict):
             raise UserError(f"{path}: at $: expected an object, got {_shown(self.tree)}")
@@ -40,14 +41,18 @@ class Config:
         if "model_type" not in self.tree:
             raise UserError(f"{path}: at $: missing key 'model_type', expected one of {supported}")
         if self.tree["model_type"] == "gemma3" and isinstance(self.tree.get("text_config"), dict):
-            self.tree, self.prefix = {"model_type": "gemma3_text"} | self.tree["text_config"], "text_config."
+            tree, self.prefix = self.tree, "text_config."
+            outside = {key: tree[key] for key in OF_WEIGHTS if key in tree}
+            self.tree = {"model_type": "gemma3_text", **outside, **tree["text_config"]}
+            self.outside = outside.keys() - tree["text_config"].keys()
         self.model_type = self.tree["model_type"]
         if self.model_type not in list(KEYS):
             self.fail("model_type", f"one of {supported}", nearest_type(self.tree, SIZES))
 
     def fail(self, key: str, expected: str, remedy: str = "") -> NoReturn:
         got = _shown(self.tree.get(key))
-        raise UserError(f"{self.path}: at $.{self.prefix}{key}: expected {expected}, got {got}{remedy}")
+        prefix = self.prefix if key not in self.outside else ""
+        raise UserError(f"{self.path}: at $.{prefix}{key}: expected {expected}, got {got}{remedy}")
 
     def keys(self, field: str) -> tuple[str, ...]:
         """The keys that may give a field."""

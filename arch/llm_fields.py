@@ -9,7 +9,7 @@ from typing import Any
 from pimloom.arch.document import nearest
 from pimloom.arch.error import UserError
 from pimloom.arch.llm_config import NEWER, SIZES, Config
-from pimloom.arch.llm_keys import ONLY, ONLY_OF, WITHOUT_EFFECT, WITHOUT_EFFECT_OF
+from pimloom.arch.llm_keys import ONLY, ONLY_OF, QUANTISED, WITHOUT_EFFECT, WITHOUT_EFFECT_OF
 from pimloom.arch.llm_special import SPECIAL
 from pimloom.arch.llm_types import DEFAULTS, FIXED, KEYS
 
@@ -21,6 +21,7 @@ ACTIVATIONS = (  # of transformers' ACT2FN [recalled]; on NPUs and rooflines eac
 )  # fmt: skip
 
 DTYPES = ("float16", "bfloat16", "float32", "float64", "auto")  # of PyTorch; the system says how wide elements are
+ALIASES = ("half", "float", "double")  # PyTorch's other names of them
 
 
 def fields_of(path: Path) -> dict[str, Any]:
@@ -67,8 +68,8 @@ def _check_only(config: Config, only: dict[str, tuple[tuple[Any, ...], str]]) ->
 def _check_dtype(config: Config) -> None:
     """Weights are as wide as the system's elements; a type that is none of floating point means quantised ones."""
     for key in ("dtype", "torch_dtype"):
-        if (value := config.tree.get(key)) is not None and str(value).removeprefix("torch.") not in DTYPES:
-            config.fail(key, f"{', '.join(DTYPES[:-1])} or {DTYPES[-1]} (quantised weights are not modelled)")
+        if (value := config.tree.get(key)) is not None and str(value).removeprefix("torch.") not in (*DTYPES, *ALIASES):
+            config.fail(key, f"{', '.join(DTYPES[:-1])} or {DTYPES[-1]} ({QUANTISED})")
 
 
 def _check_all_read(config: Config, fields: dict[str, Any], only: Iterable[str]) -> None:

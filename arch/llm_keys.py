@@ -45,13 +45,13 @@ WITHOUT_EFFECT_OF: dict[str, tuple[str, ...]] = {
     "stablelm": ("rotary_scaling_factor",),  # a constant, too
 }
 
-_QUANTISED = (
+QUANTISED = (
     "quantised weights are not modelled: set it to null to model the same weights in the system's own format. Most "
     "systems have 16 bits an element; element_bits of a roofline is a setting"
 )
 # Keys with which a supported model is another one: what may stand there, and why nothing else may.
 ONLY: dict[str, tuple[tuple[Any, ...], str]] = {
-    "quantization_config": ((None,), _QUANTISED),
+    "quantization_config": ((None,), QUANTISED),
     "pruned_heads": ((None, {}), "all layers have the same heads here"),
     "add_cross_attention": ((None, False), "only decoders are modelled"),
     "is_encoder_decoder": ((None, False), "only decoders are modelled"),

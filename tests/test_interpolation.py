@@ -1,6 +1,6 @@
 """Decode iterations that are simulated, and the error of those that lie on lines between them."""
 
-from math import sqrt
+from math import hypot, sqrt
 
 import numpy as np
 import pytest
@@ -52,29 +52,49 @@ def test_error_of_a_line_is_none_and_of_all_is_zero():
 
 
 def test_error_by_hand():
-    """Three points 8 apart, the middle one 3 above the line, at whose ends 100 stands."""
-    contexts, spread = range(17), 3 / sqrt(1.5)
-    often = [4.5, 8, 4.5]
-    total = 17 * 100 + 8 * 3
-    wanted = spread * sqrt(sum(w * w for w in often)) / total
-    assert error_of(contexts, [0, 8, 16], [100, 103, 100]) == pytest.approx(wanted)
+    """Points 8 apart on 100, those in the middle 3 above, 1 below and 4 above: off the line of their neighbours by 3.5,
+    -4.5 and 4.5."""
+    contexts, often, off = range(33), np.array([4.5, 8, 8, 8, 4.5]), np.array([3.5, -4.5, 4.5])
+    spread = sqrt((off**2 / 1.5).mean() * (((often - 1) ** 2).sum() + 28))
+    wanted = hypot(spread, 28 * off.mean() / 6) / (33 * 100 + 8 * 6)
+    assert error_of(contexts, [0, 8, 16, 24, 32], [100, 103, 99, 104, 100]) == pytest.approx(wanted)
+    assert error_of(contexts, [0, 8, 16, 32], [100, 103, 99, 100]) is None  # two tell nothing
 
 
-def test_error_is_that_of_chance():
-    """Of many random runs about as many sums lie within one and two standard errors as the normal law says, also where
-    single times follow from the context in a pattern of 16."""
-    rng, contexts, within = np.random.default_rng(7), range(1, 513), []
+def test_a_corner_is_no_chance():
+    """What is simulated at the corner of a sliding window tells nothing of what is off elsewhere."""
+    contexts = range(1000)
+    at = chosen(contexts, 64, [500])
+    values = [min(n, 500) + 1000.0 for n in at]
+    told = error(at, values, weights(contexts, at), [500])
+    assert told == pytest.approx(0, abs=1e-12)
+    assert (error(at, values, weights(contexts, at)) or 0) > 1e-4
+
+
+@pytest.mark.parametrize(("n", "every"), [(512, 2), (512, 3), (512, 16), (4096, 64)])
+def test_error_is_that_of_chance(n, every):
+    """Of many random runs as many sums lie within one and two standard errors as the normal law says."""
+    rng, contexts = np.random.default_rng(7), range(n)
+    at = chosen(contexts, every)
+    often, off = weights(contexts, at), []
     for _ in range(400):
-        times = 1000 + 0.5 * np.arange(512) + rng.normal(0, 40, 16)[np.arange(512) % 16]
-        at = chosen(contexts, 16)
-        told = error_of(contexts, at, [times[c - 1] for c in at])
-        true = np.interp(contexts, at, [times[c - 1] for c in at]).sum() / times.sum() - 1
-        within.append(abs(true) / told)
-    assert 0.6 < np.mean(np.array(within) < 1) <= 1
-    assert np.mean(np.array(within) < 2) > 0.93
+        times = 1000 + 0.5 * np.arange(n) + rng.normal(0, 40, n)
+        told = error(at, times[at].tolist(), often)
+        off.append((np.interp(contexts, at, times[at]).sum() / times.sum() - 1) / told)
+    assert 0.9 < np.sqrt(np.mean(np.square(off))) < 1.1
+    assert 0.6 < np.mean(np.abs(off) < 1) < 0.76 and 0.93 < np.mean(np.abs(off) < 2) < 0.98
+
+
+def test_error_of_a_curve():
+    """Straight lines between points of a curve that bends one way are off one way: told at half to twice as much."""
+    contexts = range(512)
+    at, times = chosen(contexts, 16), 1000 + 0.001 * np.arange(512) ** 2
+    true = np.interp(contexts, at, times[at]).sum() / times.sum() - 1
+    assert true / 2 < error_of(contexts, at, times[at].tolist()) < 2 * true
 
 
 def test_what_is_told():
     assert said(0.0) == said(0.0004) == ""
     assert said(0.031) == "the time of decode is interpolated, with a standard error of 3.1 %"
+    assert said(0.42).endswith(" 42 %") and said(1.5).endswith(" 150 %")
     assert "too few iterations" in said(None)

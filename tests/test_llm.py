@@ -260,7 +260,11 @@ def test_spellings_that_vary() -> None:
     assert load(QWEN2_7B, use_sliding_window=True, max_window_layers=0).sliding_window == 131072
 
 
-FLOATING = "expected float16, bfloat16, float32, float64 or auto (quantised weights are not modelled)"
+FLOATING = (
+    "expected float16, bfloat16, float32, float64 or auto (quantised weights are not modelled: set it to null to model "
+    "the same weights in the system's own format. Most systems have 16 bits an element; element_bits of a roofline is "
+    "a setting)"
+)
 NONE = "nearest: none: models are decoders with attention in every layer here"
 
 
@@ -381,3 +385,20 @@ def test_a_config_is_an_object() -> None:
     with pytest.raises(UserError) as error:
         load_llm("m.json")
     assert str(error.value) == "m.json: at $: expected an object, got a list"
+
+
+@pytest.mark.parametrize("key", ["dtype", "torch_dtype"])
+def test_types_of_weights_by_all_their_names(key: str) -> None:
+    assert load({**GPT2, key: "half"}) == load({**GPT2, key: "torch.float"}) == load(GPT2)
+
+
+@pytest.mark.parametrize(("key", "value"), [("torch_dtype", "int8"), ("quantization_config", {"bits": 4})])
+def test_weights_of_text_and_images_are_told_above_both(key: str, value: object, tmp_path: Path) -> None:
+    text = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 128}
+    whole = {"model_type": "gemma3", "text_config": text}
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(whole))
+    assert load_llm(str(path)).hidden_size == 64
+    path.write_text(json.dumps(whole | {key: value}))
+    with pytest.raises(UserError, match=rf"config.json: at \$\.{key}: expected .*quantised weights are not modelled"):
+        load_llm(str(path))

@@ -44,13 +44,14 @@ def build_page(found: Comparison, shown: Sequence[Shown]) -> Page:
     if shown:
         figures = [figure for figure in (prompt_figure(shown), decode_figure(shown)) if figure]
         sections.append(Section("Side by side", "timeline", STEPS, figures))
+    interpolated = any(one.interpolation_error != 0 for one in ran)
     return Page(
         f"{found.model} on {counted(len(found.systems), 'system')}",
         f"{counted(found.batch, 'request')}, prompts of {counted(found.prompt_tokens, 'token')}, "
         f"{counted(found.generated_tokens, 'token')} generated of each, tensor parallel over {found.tp}, "
         f"{'with' if found.lm_head else 'without'} embedding and LM head"
         f"{some_layers(found.layers, found.model_layers)}"
-        + f"; one in {found.every} decode iterations simulated, the others interpolated" * (found.every > 1)
+        + f"; one in {found.every} decode iterations simulated, the others interpolated" * interpolated
         + ".",
         sections,
         _cards(ran),

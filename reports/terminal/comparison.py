@@ -11,15 +11,16 @@ from pimloom.systems.serving.comparing import Comparison
 
 def show_comparison(found: Comparison, page: Path | None) -> None:
     """Print the tables, why the first is the first, and where the page is."""
+    ran = [one for one in found.systems if one.reason is None]
+    interpolated = any(one.interpolation_error != 0 for one in ran)
     show_line(
         f"{found.model}: {counted(found.batch, 'request')}, prompts of {counted(found.prompt_tokens, 'token')}, "
         f"{counted(found.generated_tokens, 'token')} generated of each, tensor parallel over {found.tp}, "
         + ("with" if found.lm_head else "without")
         + " embedding and LM head"
         + some_layers(found.layers, found.model_layers)
-        + (f"; one in {found.every} decode iterations simulated, the others interpolated" if found.every > 1 else "")
+        + f"; one in {found.every} decode iterations simulated, the others interpolated" * interpolated
     )
-    ran = [one for one in found.systems if one.reason is None]
     rows = [
         {
             "system": one.system,

@@ -18,7 +18,7 @@ from pimloom.systems.devices.npu_pim.served import Served
 from pimloom.systems.devices.traits import traits
 from pimloom.systems.serving.batching import POLICIES
 from pimloom.systems.serving.decoding import decode_iterations, workload_digest
-from pimloom.systems.serving.interpolation import chosen, error, weights
+from pimloom.systems.serving.interpolation import bends, chosen, error, weights
 from pimloom.systems.serving.machine import Batch, Plan, machine_of, serve_list
 
 Values = dict[str, float | int | None]
@@ -50,8 +50,8 @@ def decode(system: System, llm: LlmSpec, work: Work, given: Given | None, seed: 
 
 def _growing(system: System, llm: LlmSpec, work: Work, layers: int) -> tuple[Values, str]:
     batch, contexts = work.batch or 1, range(work.prompt + 1, work.prompt + work.generate + 1)
-    bend = [n for n in contexts if n == llm.sliding_window]  # contexts stop growing there
-    asked = chosen(contexts, work.every, bend)
+    corners = bends(llm, contexts)
+    asked = chosen(contexts, work.every, corners)
     machine = machine_of(system, llm, _plan(system, work, layers, batch, 0))
     channel = np.array(round_robin([1] * batch, _channels(system)), np.int64)
     last_first = [
@@ -61,7 +61,7 @@ def _growing(system: System, llm: LlmSpec, work: Work, layers: int) -> tuple[Val
     mean = float(attended(llm, np.array(contexts)).mean())
     told = work._replace(batch=batch, layers=layers)._asdict()
     made_by = spec_digest(system, llm, **{key: told[key] for key in OF_GROWING})
-    return _values(served, asked, contexts, work) | {"context_mean": mean}, made_by
+    return _values(served, asked, contexts, work, corners) | {"context_mean": mean}, made_by
 
 
 def _channels(system: System) -> int:
@@ -75,7 +75,9 @@ def _plan(system: System, work: Work, layers: int, batch: int, seed: int) -> Pla
     )  # fmt: skip
 
 
-def _values(served: Sequence[Served], asked: Sequence[int], contexts: range, work: Work) -> Values:
+def _values(
+    served: Sequence[Served], asked: Sequence[int], contexts: range, work: Work, corners: Sequence[int] = ()
+) -> Values:
     """Sums over all contexts, straight lines between those that were simulated."""
 
     def total(values: Sequence[float]) -> float:
@@ -96,7 +98,7 @@ def _values(served: Sequence[Served], asked: Sequence[int], contexts: range, wor
         "tokens_per_s": tokens / latency,
         "iterations": len(contexts),
         "simulated_iterations": len(served),
-        "interpolation_error": error(asked, seconds, often),
+        "interpolation_error": error(asked, seconds, often, corners),
         "batch_mean": float(batch),
     }
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from pimloom.arch.error import UserError
-from pimloom.arch.llm import load_llm
+from pimloom.arch.llm import LlmSpec, load_llm
 from pimloom.arch.system import load_system
 from pimloom.systems.asked import COMPARED, GENERATED, Asked, Work
 from pimloom.systems.devices.shown import Shown
@@ -12,8 +12,8 @@ from pimloom.systems.devices.traits import traits
 from pimloom.systems.serving.asked import kernel_of, layers_of, load_faithful
 from pimloom.systems.serving.comparing import Comparison, compare
 from pimloom.systems.serving.generation import Generated, check, generate
-from pimloom.systems.serving.interpolation import chosen
-from pimloom.systems.serving.stepping import CHUNK, Wanted
+from pimloom.systems.serving.interpolation import bends, chosen
+from pimloom.systems.serving.stepping import CHUNK, Wanted, contexts_of
 
 MANY, FEWER = 32, 16  # decode iterations that are worth a word, and what to ask for instead: as `compare` has it
 
@@ -37,16 +37,16 @@ def generation_work(asked: Asked) -> Work[Generated]:
         outside=asked.lm_head,
     )
     check(llm, wanted, GENERATED if asked.generate is None else None)
-    said = None if traits(system.spec.kind).sequence == "alone" else _many(wanted)
+    said = None if traits(system.spec.kind).sequence == "alone" else _many(llm, wanted)
     return Work(f"{llm.name} on {system.name}", kernel_of([system]), partial(generate, system, llm, wanted), long=said)
 
 
-def _many(wanted: Wanted) -> str | None:
+def _many(llm: LlmSpec, wanted: Wanted) -> str | None:
     """What to say of many decode iterations, each of which is simulated command by command."""
-    n = wanted.generate - (wanted.prompt > 0)
-    if wanted.every > 1 or n <= MANY:
+    contexts = contexts_of(wanted)
+    if wanted.every > 1 or (n := len(contexts)) <= MANY:
         return None
-    few = len(chosen(range(n), FEWER))
+    few = len(chosen(contexts, FEWER, bends(llm, contexts)))
     return (
         f"each of {n:,} decode iterations is simulated; --every {FEWER} simulates {few:,}, and reads the others between"
     )

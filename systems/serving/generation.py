@@ -13,7 +13,7 @@ from pimloom.systems.devices.device import device_of
 from pimloom.systems.devices.run import Run, total_j
 from pimloom.systems.devices.shown import Shown, WithSpans, shown
 from pimloom.systems.devices.traits import has_outside
-from pimloom.systems.serving.interpolation import error
+from pimloom.systems.serving.interpolation import bends, error
 from pimloom.systems.serving.stepping import (
     Part,
     Progress,
@@ -126,9 +126,7 @@ def check(llm: LlmSpec, wanted: Wanted, default: int | None = None) -> None:
         )
 
 
-def _result(
-    system: System, llm: LlmSpec, wanted: Wanted, prompts: Prompts, steps: Simulated
-) -> Generated:
+def _result(system: System, llm: LlmSpec, wanted: Wanted, prompts: Prompts, steps: Simulated) -> Generated:
     contexts, tokens, at = contexts_of(wanted), steps.decode, sorted(steps.decode)
     decode_s = np.interp(contexts, at, [tokens[n].time_s for n in at]) if at else np.zeros(0)
     decoded_s, prompt_s = decode_s.tolist(), fsum(took.time_s for took in prompts.took)
@@ -167,7 +165,9 @@ def _result(
         decode_iterations=len(contexts),
         simulated_iterations=prompts.different + len(at),
         every=wanted.every,
-        interpolation_error=error(at, [tokens[n].time_s for n in at], [steps.weights[n] for n in at]),
+        interpolation_error=error(
+            at, [tokens[n].time_s for n in at], [steps.weights[n] for n in at], bends(llm, contexts)
+        ),
         decode_s=decoded_s,
         spec_digest=wanted.digest(system, llm),
         version=__version__,

@@ -3,12 +3,13 @@
 from bisect import bisect
 from collections.abc import Callable
 from math import hypot, sqrt
-from statistics import fmean, pstdev
+from typing import NamedTuple
 
 import numpy as np
 
+from pimloom.systems.serving.interpolation import LEAST
+
 CHANGE = 0.1  # of the batch size, beyond which an iteration is simulated in any case
-LEAST = 3  # iterations that tell an error
 
 
 class Pace:
@@ -23,56 +24,68 @@ class Pace:
     def __init__(self, step: Callable[[np.ndarray, np.ndarray], float], every: int) -> None:
         self._step, self._every = step, every
         self._asked: list[tuple[int, int, float]] = []  # batch, tokens, seconds
-        self._since = 0
-        self._off: list[float] = []  # seconds, of those simulated that could have been read between earlier ones
+        self._read = 0  # since one was simulated
+        self._off: list[tuple[int, float]] = []  # iterations read before one was simulated; what that was off [s]
         self._total_s = 0.0
         self.simulated: list[bool] = []
         self.weights: list[float] = []
 
     def __call__(self, tokens: np.ndarray, channel: np.ndarray) -> float:
         """Seconds of an iteration."""
-        self._since += 1
         batch, total = len(tokens), int(tokens.sum())
-        asks = not self._asked or self._since >= self._every
-        asks = asks or abs(batch - self._asked[-1][0]) > CHANGE * self._asked[-1][0]
+        near = bool(self._asked) and abs(batch - self._asked[-1][0]) <= CHANGE * self._asked[-1][0]
+        asks = not near or self._read + 1 >= self._every
         self.simulated.append(asks)
-        alike = {t: n for n, (b, t, _) in enumerate(self._asked) if abs(batch - b) <= CHANGE * b}
-        totals = sorted(alike)
-        seconds = float(np.interp(total, totals, [self._asked[alike[t]][2] for t in totals])) if alike else None
         if asks:
-            read, seconds = seconds, self._step(tokens, channel)
-            if read is not None:
-                self._off.append(read - seconds)
-            self._since = 0
+            seconds = self._step(tokens, channel)
+            if near and self._read:
+                self._off.append((self._read, self._line(batch, total).seconds - seconds))
+            self._read = 0
             self._asked.append((batch, total, seconds))
             self.weights.append(1.0)
         else:
-            self._count(total, totals, [alike[t] for t in totals])
-        assert seconds is not None  # nothing alike is asked for
+            line = self._line(batch, total)
+            seconds = line.seconds
+            self._read += 1
+            for place, share in line.shares.items():
+                self.weights[place] += share
         self._total_s += seconds
         return seconds
 
     @property
     def error(self) -> float | None:
         """Standard error of the time of all iterations, as a share of it: estimated from how far those simulated came
-        out off what would have been read for them. 0 where all are simulated, None where fewer than three could tell.
+        out off what would have been read for them, each for those read before it, off by half of that on average where
+        times drift. 0 where all are simulated, None where fewer than three tell.
         """
         if all(self.simulated) or not self._total_s:
             return 0.0
         if len(self._off) < LEAST:
             return None
-        one = hypot(fmean(self._off), pstdev(self._off) / sqrt(len(self._off)))
-        return one * self.simulated.count(False) / self._total_s
+        often, off = np.array(self._off).T
+        drift = float(often @ off) / 2
+        spread = sqrt(float((often**2 * (off - 2 * drift / often.sum()) ** 2).sum() * len(off) / (len(off) - 1)))
+        return hypot(drift, spread) * self.simulated.count(False) / float(often.sum()) / self._total_s
 
-    def _count(self, total: int, totals: list[int], places: list[int]) -> None:
-        """This iteration lies between those at `places`."""
+    def _line(self, batch: int, total: int) -> "_Line":
+        """What is read for an iteration; one like it was simulated."""
+        alike = {t: n for n, (b, t, _) in enumerate(self._asked) if abs(batch - b) <= CHANGE * b}
+        totals = sorted(alike)
+        seconds = [self._asked[alike[t]][2] for t in totals]
         behind = bisect(totals, total)
         if behind in (0, len(totals)):
-            self.weights[places[min(behind, len(totals) - 1)]] += 1
-            return
-        share = (total - totals[behind - 1]) / (totals[behind] - totals[behind - 1])
-        self.weights[places[behind - 1]] += 1 - share
-        self.weights[places[behind]] += share
+            end = min(behind, len(totals) - 1)
+            return _Line(seconds[end], {alike[totals[end]]: 1.0})
+        low, high = totals[behind - 1 : behind + 1]
+        share = (total - low) / (high - low)
+        return _Line(float(np.interp(total, totals, seconds)), {alike[low]: 1 - share, alike[high]: share})
+
+
+class _Line(NamedTuple):
+    """Seconds, and how much of them each simulated iteration has."""
+
+    seconds: float
+    shares: dict[int, float]
 
 
 class Each:

@@ -12,7 +12,7 @@ from pimloom.systems.devices.device import Capacity, Device, Share
 from pimloom.systems.devices.run import Run
 from pimloom.systems.devices.traits import settled, traits
 from pimloom.systems.serving.decoding import side_by_side
-from pimloom.systems.serving.interpolation import chosen, weights
+from pimloom.systems.serving.interpolation import bends, chosen, weights
 from pimloom.workload.batch import Batch
 
 Part = tuple[int, int]  # new tokens of a request, and those before them
@@ -104,8 +104,7 @@ def simulated(device: Device, system: System, llm: LlmSpec, wanted: Wanted, prog
     if wanted.batch > (capacity := device.capacity()).tokens:
         raise UserError(_no_room(capacity, system, llm, wanted.batch))
     contexts = contexts_of(wanted)
-    bend = [n for n in contexts if n == llm.sliding_window]  # contexts stop growing there
-    at = chosen(contexts, wanted.every, bend)
+    at = chosen(contexts, wanted.every, bends(llm, contexts))
     asked = at[::-1]  # the largest may not fit
     prompts = [_prefill(each, wanted.prompt) for each in chunked(wanted.batch, wanted.prompt, wanted.chunk)]
     decode = [Batch.decode([n] * wanted.batch) for n in asked]
