@@ -20,7 +20,7 @@ from pimloom.rtl.command import command_layout
 from pimloom.rtl.flow.exhaustive import function_of
 from pimloom.rtl.flow.lookup import build
 from pimloom.rtl.flow.subject import Subject
-from pimloom.rtl.formal import axi, interleave, numbers, streams, timers
+from pimloom.rtl.formal import axi, interleave, numbers, streams, timers, vector_unit
 from pimloom.rtl.formal.claim import Claim, ClaimQuestion, Setup
 from pimloom.rtl.formal.question import Task
 
@@ -103,6 +103,10 @@ def _numbers(block: str, part: str) -> Subject:
     return subject(block, part, claims, numbers.SETUPS[block], "", around=around)
 
 
+def _vector_unit(part: str) -> Subject:
+    return subject("npu_vector", part, vector_unit.CLAIMS, vector_unit.Turns, "")
+
+
 def _part(block: str, part: str) -> Part:
     device: Part = load_part(part).value
     build(block, part, device)
@@ -116,5 +120,6 @@ CLAIMED: dict[str, Callable[..., Subject]] = {
     "pim_unit": _unit,
     **{f"asic_{name}": partial(_unary, name) for name in UNARY},
     **{block: partial(_vectors, block) for block in VECTORS},
+    "npu_vector": _vector_unit,
     "interleave": _interleave,
 }

@@ -3,7 +3,7 @@
 
 from enum import IntEnum
 
-from amaranth.hdl import Module, Mux, Signal
+from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import stream
 from amaranth.lib.data import StructLayout
 from amaranth.lib.wiring import Component, In, Out, connect, flipped
@@ -43,6 +43,8 @@ class VectorUnit(Component):
     inverse_n: for NORM, see `asic/layernorm.py`. o: the results, vectors in the order in which they came. A vector for
     another unit than the one before waits until that one's last element has left. Passes: 1 of ADD and GELU, 3 of
     SOFTMAX and NORM; inside float32, rounded once at the exit.
+
+    now: the unit in use; inside: vectors that began and are not out; open: one of them still comes in.
     """
 
     def __init__(self, length: int) -> None:
@@ -61,25 +63,33 @@ class VectorUnit(Component):
             Op.SOFTMAX: Softmax(length),
             Op.NORM: self.norm,
         }
+        self.now, self.inside, self.open = Signal(2), Signal(16), Signal()
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         connect(m, flipped(self.affine), self.norm.affine)
         connect(m, flipped(self.inverse_n), self.norm.inverse_n)
-        now, inside, open_ = Signal(2), Signal(16), Signal()  # the unit in use; vectors begun and not out; one comes in
-        begins = self.i.valid & self.i.ready & ~open_
+        begins = self.i.valid & self.i.ready & ~self.open
         leaves = self.o.valid & self.o.ready & self.o.payload.last
         op, may = Signal(2), Signal()
-        m.d.comb += [op.eq(self.i.payload.op), may.eq(open_ | (inside == 0) | (op == now) & ~inside.all())]
-        m.d.sync += inside.eq(inside + begins - leaves)
+        m.d.comb += [op.eq(self.i.payload.op), may.eq(self._may(op))]
+        m.d.sync += self.inside.eq(self.inside + begins - leaves)
         with m.If(self.i.valid & self.i.ready):
-            m.d.sync += [open_.eq(~self.i.payload.last), now.eq(Mux(open_, now, op))]
+            m.d.sync += [self.open.eq(~self.i.payload.last), self.now.eq(self._goes_to(op))]
         for kind, unit in self.units.items():
             m.submodules[kind.name.lower()] = unit
             carry(m, unit.i, self.i, **({"y": self.i.payload.y} if kind is Op.ADD else {}))
-            with m.If(Mux(open_, now, op) == kind):
+            with m.If(self._goes_to(op) == kind):
                 m.d.comb += [unit.i.valid.eq(self.i.valid & may), self.i.ready.eq(unit.i.ready & may)]
-            with m.If(now == kind):
+            with m.If(self.now == kind):
                 m.d.comb += [self.o.valid.eq(unit.o.valid), unit.o.ready.eq(self.o.ready)]
                 m.d.comb += self.o.payload.eq(unit.o.payload)
         return m
+
+    def _may(self, op: Value) -> Value:
+        """Whether an element may go in: of a vector half way; of another if none is inside, or all in the same unit."""
+        return self.open | (self.inside == 0) | (op == self.now) & ~self.inside.all()
+
+    def _goes_to(self, op: Value) -> Value:
+        """The unit that takes the element."""
+        return Mux(self.open, self.now, op)
