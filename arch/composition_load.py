@@ -131,7 +131,8 @@ def _part(
     try:
         found = part_of(sheet, below)
     except UserError as error:
-        raise UserError(str(error).replace("--set ", f"--set memories.{name}.", 1)) from None
+        said = str(error).replace("--set dram.", "--set ").replace("--set ", f"--set memories.{name}.")
+        raise UserError(said) from None
     return found.value, found.sources
 
 

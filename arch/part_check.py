@@ -14,7 +14,10 @@ BURST_TOLERANCE = 0.01  # pin rates are rounded: 14 Gb/s with a clock of 570 ps 
 
 def check_part(part: Part, where: str) -> None:
     """Raise UserError unless the timings are the standard's and the geometry, burst and rates agree with each other."""
-    standard, org = join_tables(part.standard, part.pim), part.organization
+    try:
+        standard, org = join_tables(part.standard, part.pim), part.organization
+    except UserError as error:
+        raise UserError(f"{where}: {error}") from None
     wanted, welcome = standard.timings, {**standard.timings, **standard.optional}
     if missing := sorted(wanted.keys() - part.timing.keys()):
         raise UserError(f"{where}: at $.timing: missing key {missing[0]} ({wanted[missing[0]]})")

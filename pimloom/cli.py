@@ -14,7 +14,7 @@ from pimloom.answer import Answer
 from pimloom.arch.inputs import begin
 from pimloom.arch.version import __version__
 from pimloom.commands import run_options, trace_options
-from pimloom.commands.counts import count
+from pimloom.commands.counts import count, some_folder
 from pimloom.commands.output import Json, Quiet, output
 from pimloom.commands.output import answer as give
 from pimloom.failing import say
@@ -193,7 +193,8 @@ def compare(
     layers: run_options.Layers = None,
     lm_head: run_options.Ends = False,
     html: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Folder for index.html, results.json and timeline.json.")
+        Path | None,
+        typer.Option(metavar="DIR", parser=some_folder, help="Folder for index.html, results.json and timeline.json."),
     ] = None,
     json: Json = None,
     quiet: Quiet = False,

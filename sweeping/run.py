@@ -40,6 +40,11 @@ _ADDRESS = re.compile(r"inproc://.+|((tcp|tls|ws|wss|ucx)://)?\[?(?P<host>[^/]+?
 KNOCK_S = 5.0
 PACKAGES = ("numpy", "numba", "scipy", "pandas", "pyarrow", "distributed", "optuna")
 
+PROMPTS_LEFT_OUT = (
+    "prompts are not computed: their keys and values are taken as there; workload.chunk (2048 in `pimloom run`) "
+    "computes them"
+)
+
 
 class Options(NamedTuple):
     """How to run: a scheduler's address or None; processes here, None for one per core; most seconds of a point.
@@ -72,6 +77,8 @@ def run_sweep(source: Path | Mapping[str, Any], out: Path | None, options: Optio
         before = len(rows.finished) - retried(rows.finished, options.retry_failed)
         for damage in rows.damaged:
             say(damage)
+        if base.leaves_prompts_out:
+            say(PROMPTS_LEFT_OUT)
         search = None if sweep.method == "grid" else _search(sweep, folder)
         if search is not None and search.note:
             say(search.note)

@@ -75,7 +75,8 @@ def layer(system: str, model: str, requests: Path, *more: str) -> dict[str, Any]
         "run", system, "--model", model, "--tp", str(TP), "--layers", str(LAYERS), "--requests", requests,
         "--fidelity", "released", "--json", "-", *more,
     )  # fmt: skip
-    assert (done.code, done.err) == (0, "")
+    unplaced = f"pimloom: note: {requests.name}: ch_idx is not used, as on npu_only no request lies in one channel\n"
+    assert (done.code, done.err) == (0, unplaced if system == "npu_only" else "")
     return json.loads(done.out)
 
 

@@ -15,7 +15,7 @@ from pimloom.arch.system import HERE
 from tests.command import ENVIRONMENT, PIMLOOM, Done, call, snapshot, spawn
 
 RUN = ("run", "pim_gpt", "--model", "gpt2", "--generate", "1")
-GPT2 = {"model_type": "gpt2", "n_embd": 64, "n_head": 4, "n_layer": 1, "n_positions": 128}
+GPT2 = {"model_type": "gpt2", "n_embd": 64, "n_head": 4, "n_layer": 1, "n_positions": 1024}
 DEEPSEEK = json.loads((Path(__file__).parent / "models" / "deepseek-v2-lite.json").read_text())
 LLAMA = {
     "hidden_size": 64,
@@ -51,6 +51,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "gpt2.json": json.dumps(GPT2),
         "heads.json": json.dumps(GPT2 | {"n_head": 5}),
         "narrow.json": json.dumps(GPT2 | {"n_head": 8}),
+        "long.json": json.dumps(GPT2 | {"n_embd": 2048, "n_head": 16, "n_layer": 24, "n_positions": 10_000}),
         "model_type.json": json.dumps(GPT2 | {"model_type": "gpt5"}),
         "nan.json": json.dumps(GPT2 | {"n_layer": float("nan")}),
         "text.json": json.dumps(GPT2 | {"n_layer": "1"}),
@@ -145,10 +146,11 @@ BAD: list[tuple[tuple[str, ...], str]] = [
     (with_model("deepseek.json"), "deepseek: PIM-GPT has no rule for a compressed cache (MLA): it would need products"),
     (with_model("swish.json"), "swish: PIM-GPT's ASIC has no unit for activation 'swish'; expected gelu, gelu_new, "),
     (
-        with_model("gpt3-xl", "--generate", "10000"),
-        f"gpt3-xl with 10,000 tokens needs 4,416,602,112 bytes of PIM memory, {FITS}",
+        with_model("long.json", "--generate", "10000"),
+        f"long with 10,000 tokens needs 4,416,602,112 bytes of PIM memory, {FITS}",
     ),
-    (("run", "t4", "--model", "gpt2", "--generate", "500000"), "there are 16,000,000,000: at most 429,415 tokens"),
+    (with_model("gpt2", "--generate", "1025"), "--generate 1025: gpt2 has positions for 1,024 tokens; take fewer"),
+    (("run", "t4", "--model", "gpt2", "--generate", "500000"), "gpt2 has positions for 1,024 tokens; take fewer"),
     # tokens
     ((*RUN, "--generate", "0"), "--generate: expected at least 1 token, got 0"),
     ((*RUN, "--generate", "-4"), "--generate: expected at least 1 token, got -4"),
@@ -196,8 +198,8 @@ BAD: list[tuple[tuple[str, ...], str]] = [
         ((*RUN, "--timeline", "t.json", "--window", w), WINDOW)
         for w in ("5", "5:1", "-1:5", "a:b", "0:nan", "0:1e99999999", "")
     ),
-    (("run", "pim_gpt", "--model", "gpt2", "--prompt", "1025"), "--prompt 1025: gpt2 has positions for 1,024 tokens"),
-    (("run", "t4", "--model", "gpt2", "--prompt", "1025"), "--prompt 1025: gpt2 has positions for 1,024 tokens"),
+    (("run", "pim_gpt", "--model", "gpt2", "--prompt", "1025"), "gpt2 has positions for 1,024 tokens; take fewer"),
+    (("run", "t4", "--model", "gpt2", "--prompt", "1025"), "gpt2 has positions for 1,024 tokens; take fewer"),
     ((*RUN, "--window", "1:0"), "--window 1:0: belongs to --timeline FILE; name one"),
 ]
 

@@ -81,6 +81,33 @@ def test_a_system_that_cannot_is_a_row_with_its_reason(tmp_path):
     assert two.reason is not None and two.reason.startswith("runs all layers of a model on one device; leave ")
 
 
+def test_files_of_the_page_are_no_others(tmp_path):
+    """Before the work: nothing is half-written, and no file takes the place of another."""
+    folder, work = tmp_path / "page", ("compare", "gpu_a100", "--model", "gpt2", "--generate", "2")
+    folder.mkdir()
+    for name in ("index.html", "results.json", "timeline.json"):
+        done = call(*work, "--html", folder, "--json", folder / name)
+        assert done.code == 2 and f"{name}: is the file of --json too; name another" in done.err
+        assert not list(folder.iterdir())
+    (folder / "index.html").mkdir()
+    done = call(*work, "--html", folder)
+    assert done.code == 2 and "index.html: is a folder; name a file in it" in done.err
+    assert [path.name for path in folder.iterdir()] == ["index.html"]
+    done = call(*work, "--html", "")
+    assert done.code == 2 and "expected a folder, got an empty name; . is the current one" in done.err
+
+
+def test_rows_of_pim_gpt_are_those_of_a_run():
+    for prompt, generate in ((100, 3), (128, 64)):
+        (one,) = pimloom.compare(["pim_gpt"], model="gpt2", prompt=prompt, generate=generate).systems
+        alone = pimloom.run("pim_gpt", model="gpt2", prompt=prompt, generate=generate)
+        assert one.memory_needed_bytes == alone.memory_needed_bytes
+
+
+def test_one_alone():
+    assert pimloom.compare(["t4"], model="gpt2", generate=1).why == "t4 has none beside it."
+
+
 def test_nobody_can(tmp_path):
     """One line with the reason of each, no page and no JSON."""
     folder, written = tmp_path / "page", tmp_path / "found.json"

@@ -105,7 +105,7 @@ def test_a_prompt_of_a_roofline_is_one_pass():
         ({"npu.clock_mhz": -1}, "--set npu.clock_mhz: expected number >= 0.1 and <= 100000, got -1"),
         ({"dram.timing.tCCD_L": 0}, "--set dram.timing.tCCD_L: expected more than 0"),
         ({"workload.batch": 2}, "workload.batch: pim_gpt runs one sequence at a time, got 2"),
-        ({"workload.generate": 200_000}, "gpt2 with 200,000 tokens needs"),
+        ({"workload.generate": 200_000}, "workload.prompt 0, workload.generate 200000: gpt2 has positions for 1,024"),
     ],
 )
 def test_a_fault_of_a_point_is_a_row(changed, said):
@@ -280,6 +280,30 @@ def _said(load):
 
 
 BATCH = {"model": "gpt3-7b", "batch": 4, "prompt": 100, "generate": 9}
+
+
+BEHIND = {"batch": 1, "layers": 1}  # prompts are taken as there
+
+
+@pytest.mark.parametrize(
+    ("system", "more", "most"),
+    [
+        ("pim_gpt", {}, 1021),
+        ("t4", {}, 1021),
+        ("npu_only", BEHIND | {"chunk": 2048}, 1021),
+        ("gpu_a100", BEHIND | {"chunk": 2048}, 1021),
+        ("npu_only", BEHIND, 1020),
+        ("gpu_a100", BEHIND, 1020),
+    ],
+)
+def test_positions_bind_every_system(system, more, most):
+    """As in `pimloom run`, whose last token is not put in again; behind prompts that are there all contexts begin."""
+    work = {"model": "gpt2", "generate": 4, **more}
+    base = base_of(sweep(system, work, axes=[Axis("workload.prompt", (1,))]))
+    for prompt, fits in ((most, True), (most + 1, False)):
+        said = evaluate(base, {"workload.prompt": prompt}).row["error"]
+        refused = f"workload.prompt {prompt}, workload.generate 4: gpt2 has positions for 1,024 tokens; take fewer"
+        assert said == (None if fits else refused)
 
 
 def test_a_batch_is_the_sum_of_its_iterations():

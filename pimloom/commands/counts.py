@@ -1,6 +1,7 @@
-"""Whole numbers as people type them: 4096, or 1e6 as `pimloom trace --requests` takes them."""
+"""Values as people type them: 4096, or 1e6 as `pimloom trace --requests` takes them; folders."""
 
 from decimal import Decimal
+from pathlib import Path
 
 import typer
 
@@ -26,6 +27,13 @@ def seed(text: str | int) -> int:
     if number is None or number < 0:
         raise typer.BadParameter(f"expected a whole number from 0 to 2^64 - 1, got {text}")
     return number
+
+
+def some_folder(text: str) -> Path:
+    """A folder. Raises BadParameter for an empty name, which Python takes for the current one."""
+    if not str(text):
+        raise typer.BadParameter("expected a folder, got an empty name; . is the current one")
+    return Path(text)
 
 
 def _whole(text: str | int, most: int) -> int | None:

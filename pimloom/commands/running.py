@@ -24,6 +24,7 @@ Found = TypeVar("Found")
 WINDOW = "0:20"
 OUT = "leave it out"
 COMMANDS = "of one sequence on PIM, such as pim_gpt"
+PAGE_FILES = ("index.html", "results.json", "timeline.json")
 DRAWS = "`pimloom compare {system} --model {model} --html DIR`"
 LENGTHS = "does not go with --requests, which have lengths of their own"
 ELSEWHERE = {  # options that only some kinds of systems or runs have: which, and what to write instead
@@ -202,7 +203,11 @@ def run_compare(
         if html is not None:
             _check_folder(html)
         numbers = {name: number or 0 for name, number in equal.items()}
-        return comparison_work(systems, model, layers, lm_head, generate, **numbers)
+        work = comparison_work(systems, model, layers, lm_head, generate, **numbers)
+        if html is not None:
+            for name in PAGE_FILES:
+                check_outputs({"--json": json, "--html": html / name})
+        return work
 
     with new_folders(html) if html is not None else nullcontext():
         found, shown = worked(prepare, {"--json": json}, quiet)

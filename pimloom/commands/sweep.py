@@ -8,6 +8,7 @@ import typer
 from pimloom.answer import Answer
 from pimloom.arch.error import UserError
 from pimloom.arch.inputs import note_named
+from pimloom.commands.counts import some_folder
 from pimloom.commands.output import Json, Quiet, answer
 from pimloom.commands.outputs import check_outputs
 
@@ -111,7 +112,8 @@ def export(
 def report(
     folder: Folder,
     out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Folder for index.html and CSV files; else DIR/report.")
+        Path | None,
+        typer.Option(metavar="DIR", parser=some_folder, help="Folder for index.html and CSV files; else DIR/report."),
     ] = None,
     quiet: Quiet = False,
 ) -> Path:

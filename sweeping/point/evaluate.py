@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from pimloom.arch.error import UserError, one_line
+from pimloom.arch.llm import LlmSpec
 from pimloom.cycle_sim.runs import Known, Run
 from pimloom.sweeping.definition.sweep import Scalar
 from pimloom.sweeping.point.code import code_digest
@@ -13,6 +14,7 @@ from pimloom.sweeping.point.prompts import from_prompts
 from pimloom.sweeping.point.results import flat
 from pimloom.sweeping.point.row import Outcome, Row, row_of
 from pimloom.sweeping.point.shared import Base, resolved
+from pimloom.sweeping.point.workload import Work
 from pimloom.systems.devices.area import area_mm2
 from pimloom.systems.devices.simulate import simulate
 
@@ -47,6 +49,8 @@ def _simulated(base: Base, point: Mapping[str, Scalar], known: Known) -> Outcome
         raise UserError(f"this worker runs other code ({code_digest()}) than the sweep ({base.code}): install the same")
     work = base.work(point)
     system, model = resolved(base, point, work), base.models[work.model]
+    if work.requests is None:
+        _check_positions(model, work, computed=base.prompts or not base.batched and base.kind != "npu_pim")
     if base.prompts:
         values, digest = from_prompts(system, model, work)
         return Outcome(_flat(values), digest)
@@ -60,6 +64,17 @@ def _simulated(base: Base, point: Mapping[str, Scalar], known: Known) -> Outcome
     if system.part is not None:
         values["area_mm2"] = area_mm2(system)
     return Outcome(values, result.spec_digest)
+
+
+def _check_positions(llm: LlmSpec, work: Work, *, computed: bool) -> None:
+    """Raise UserError for more tokens than the model has positions for. computed: prompts are, and with them
+    comes the first token."""
+    longest = work.prompt + work.generate - (computed and work.prompt > 0)
+    if longest > llm.max_position_embeddings:
+        raise UserError(
+            f"workload.prompt {work.prompt}, workload.generate {work.generate}: {llm.name} has positions for "
+            f"{llm.max_position_embeddings:,} tokens; take fewer"
+        )
 
 
 def _flat(result: Mapping[str, Any]) -> dict[str, float | int | None]:

@@ -102,6 +102,12 @@ class Base(msgspec.Struct, frozen=True, dict=True):
         return self.kind == "composed" or "chunk" in {*self.workload, *self._axes}
 
     @cached_property
+    def leaves_prompts_out(self) -> bool:
+        """Whether points have prompts that are taken as there, which `pimloom run` computes."""
+        asked = "prompt" in self._axes or bool(self.workload.get("prompt"))
+        return asked and not self.prompts and (self.kind == "npu_pim" or self.kind == "roofline" and self.batched)
+
+    @cached_property
     def _axes(self) -> list[str]:
         return [place.removeprefix(WORKLOAD) for place in self.units if place.startswith(WORKLOAD)]
 

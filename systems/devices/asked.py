@@ -8,8 +8,9 @@ from pimloom.arch.system import load_system
 from pimloom.arch.units import PS_PER_US
 from pimloom.cycle_sim.advance import advance
 from pimloom.systems.asked import GENERATED, Asked, Progress, Work
+from pimloom.systems.devices.positions import check_positions, positions
 from pimloom.systems.devices.result import Result
-from pimloom.systems.devices.simulate import Window, positions, simulate
+from pimloom.systems.devices.simulate import Window, simulate
 from pimloom.systems.settings import parse_settings
 
 LONGEST_WINDOW_US = 2000  # about a million events
@@ -19,9 +20,8 @@ def sequence_work(asked: Asked, window: Window | None) -> Work[Result]:
     """A prompt and what is generated behind it. window: filled with what happens in it. Raises UserError."""
     system, llm = load_system(asked.system, parse_settings(asked.settings or ())), load_llm(asked.model)
     prompt, generate = asked.prompt or 0, GENERATED if asked.generate is None else asked.generate
-    total, most = positions(prompt, generate), llm.max_position_embeddings
-    if prompt > most:
-        raise UserError(f"--prompt {prompt}: {llm.name} has positions for {most:,} tokens; take a shorter prompt")
+    total = positions(prompt, generate)
+    check_positions(llm, prompt, generate, default=asked.generate is None)
 
     def run(progress: Progress) -> Result:
         return simulate(
@@ -36,8 +36,7 @@ def sequence_work(asked: Asked, window: Window | None) -> Work[Result]:
             lm_head=asked.lm_head,
         )
 
-    notes = [f"{llm.name} has positions for {most:,} tokens; {total:,} are simulated"] if total > most else []
-    return Work(f"{llm.name} on {system.name}", advance if system.part else None, run, lambda: notes)
+    return Work(f"{llm.name} on {system.name}", advance if system.part else None, run, list)
 
 
 def parse_window(text: str) -> tuple[int, int]:

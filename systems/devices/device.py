@@ -1,6 +1,7 @@
 """The narrow waist: what a system answers, whatever it is made of."""
 
 from collections.abc import Collection, Sequence
+from fractions import Fraction
 from importlib import import_module
 from typing import NamedTuple, Protocol
 
@@ -17,7 +18,7 @@ class Capacity(NamedTuple):
 
     memory_bytes: int
     weight_bytes: int
-    cache_bytes_per_token: int
+    cache_bytes_per_token: int | Fraction
     tokens: int
 
 

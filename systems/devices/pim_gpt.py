@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from fractions import Fraction
 from functools import partial
 
 import numpy as np
@@ -143,9 +144,9 @@ class PimGptDevice:
         """Rows that are not full count as taken."""
         geo, mapped = self.mapped.geo, self.mapped
         row_bytes = geo.row * geo.element_bytes * geo.all_banks
-        each = (mapped.rows - mapped.weight_rows) * row_bytes / mapped.tokens
+        each = Fraction((mapped.rows - mapped.weight_rows) * row_bytes, mapped.tokens)
         most = max_tokens(self.llm, geo, mapped.lm_head)
-        return Capacity(geo.rows * row_bytes, mapped.weight_rows * row_bytes, round(each), most)
+        return Capacity(geo.rows * row_bytes, mapped.weight_rows * row_bytes, each, most)
 
 
 device = PimGptDevice

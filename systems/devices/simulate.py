@@ -32,6 +32,7 @@ from pimloom.mappers.plan import Plan, max_tokens
 from pimloom.systems.devices.conservation import check_conservation, check_energy
 from pimloom.systems.devices.device import Share, device_of
 from pimloom.systems.devices.pim_gpt import PimGptDevice
+from pimloom.systems.devices.positions import positions
 from pimloom.systems.devices.result import Result, Workload
 from pimloom.systems.devices.shown import Shown, shown
 from pimloom.systems.devices.traits import settled
@@ -115,11 +116,6 @@ def _shown(system: System, spec: LlmSpec, generate: int, prompt: int, lm_head: b
     middle = (max(prompt, 1) + most + 1) // 2 if generate > 1 else None if prompt else 1
     prompts, decode = Batch.prefill([prompt]) if prompt else None, Batch.decode([middle]) if middle else None
     return shown(device, system.name, prompts, decode)
-
-
-def positions(prompt: int, generate: int) -> int:
-    """Positions that are computed: those of the prompt, at least one, and of each generated token but the last."""
-    return max(prompt, 1) + generate - 1
 
 
 def _pim(system: System, spec: LlmSpec, generate: int, options: Options) -> Result:

@@ -190,10 +190,12 @@ def _refuse_many(asked: Asked) -> None:
 
 def _list_work(there: Deployment, asked: Asked, path: Path) -> Work[Served]:
     """One iteration of a list of contexts."""
-    _refuse_many(asked)
     system, llm, spec = there.system, there.llm, there.system.spec
     channels = spec.dram.channels if spec.kind == "npu_pim" else MOST_CHANNELS
     tokens, channel = read_requests(path, channels)
+    _refuse_many(asked)
+    if not there.has.lists:
+        raise UserError(f"--requests {path}: {system.name} takes no list of contexts; give a data set or a trace")
     if asked.policy and channel is not None:
         raise UserError(f"--policy {asked.policy}: {path} gives the channels; leave one of the two out")
     placed = f"{path.name}: ch_idx" if channel is not None else asked.policy and f"--policy {asked.policy}"

@@ -164,7 +164,7 @@ def compare(
         systems=found,
         notes=notes(loaded, wanted, found),
         first=ran[0].system,
-        why=why(ran, [one.name for one in loaded if wanted.tp > 1 and traits(one.kind).sending]),
+        why=why(ran, [one.name for one in loaded if wanted.tp > 1 and traits(one.kind).sending], len(found)),
         spec_digest=digest([system.digest for system in loaded], llm.decisive(), wanted.decisive()),
         version=__version__,
     )
@@ -193,8 +193,7 @@ def _compared(
 ) -> Compared:
     room, mine = device.capacity(), Shard(tp=wanted.tp)
     kept = layer_need(llm, Batch.decode([longest(wanted)] * wanted.batch), mine, wanted.layers).cache
-    kept *= room.cache_bytes_per_token
-    kept //= layer_need(llm, ONE, mine, wanted.layers).cache
+    kept = int(kept * room.cache_bytes_per_token / layer_need(llm, ONE, mine, wanted.layers).cache)
     area = area_mm2(system)
     return Compared(
         system=told.system,
@@ -238,12 +237,12 @@ def _phase(steps: Sequence[tuple[Run, float]]) -> Phase | None:
     )
 
 
-def why(ran: Sequence[Compared], sending_free: Sequence[str] = ()) -> str:
+def why(ran: Sequence[Compared], sending_free: Sequence[str] = (), asked: int = 2) -> str:
     """Why the first of the systems that ran, the fastest first, is the first: where it gains on the next one.
-    sending_free: systems whose devices send one another something in no time."""
+    sending_free: systems whose devices send one another something in no time; asked: how many were to run it."""
     first = ran[0]
     if len(ran) == 1:
-        return f"Only {first.system} can run this workload."
+        return f"Only {first.system} can run this workload." if asked > 1 else f"{first.system} has none beside it."
     second = ran[1]
     assert first.latency_s is not None and second.latency_s is not None
     gains = {name: _time(second, name) - _time(first, name) for name in ("prefill", "decode")}

@@ -10,6 +10,7 @@ from pimloom.arch.llm import LlmSpec
 from pimloom.arch.system import System
 from pimloom.arch.version import __version__
 from pimloom.systems.devices.device import device_of
+from pimloom.systems.devices.positions import check_positions
 from pimloom.systems.devices.run import Run, total_j
 from pimloom.systems.devices.shown import Shown, WithSpans, shown
 from pimloom.systems.devices.traits import has_outside
@@ -22,7 +23,6 @@ from pimloom.systems.serving.stepping import (
     chunked,
     contexts_of,
     last_of_prompts,
-    longest,
     simulated,
 )
 from pimloom.workload.batch import Batch
@@ -116,14 +116,7 @@ def check(llm: LlmSpec, wanted: Wanted, default: int | None = None) -> None:
             raise UserError(f"--{name} {getattr(wanted, name)}: expected at least {least}")
     if wanted.batch > MOST_REQUESTS:
         raise UserError(f"--batch {wanted.batch}: expected at most {MOST_REQUESTS}")
-    most = llm.max_position_embeddings
-    if longest(wanted) > most:  # the last token is not put in again
-        prompt = f"--prompt {wanted.prompt} " * bool(wanted.prompt)
-        by_default = " (the default)" * (wanted.generate == default)
-        raise UserError(
-            f"{prompt}--generate {wanted.generate}{by_default}: {llm.name} has positions for {most:,} tokens; "
-            "take fewer"
-        )
+    check_positions(llm, wanted.prompt, wanted.generate, default=wanted.generate == default)
 
 
 def _result(system: System, llm: LlmSpec, wanted: Wanted, prompts: Prompts, steps: Simulated) -> Generated:

@@ -16,13 +16,13 @@ Requests = tuple[np.ndarray, np.ndarray | None]
 
 def check_header(path: Path) -> None:
     """Raise UserError unless the file begins as a list of requests does."""
-    _header(read_rows(path, LARGEST_BYTES))
+    _header(path, read_rows(path, LARGEST_BYTES))
 
 
 def read_requests(path: Path, channels: int) -> Requests:
     """Context lengths [tokens], and the channel of each if the file says so. Raises UserError."""
     rows = read_rows(path, LARGEST_BYTES)
-    header = _header(rows)
+    header = _header(path, rows)
     numbers = [_row(place, row, header, channels) for place, row in rows]
     if not numbers:
         raise UserError(f"{path}: expected at least one request below the header")
@@ -30,8 +30,8 @@ def read_requests(path: Path, channels: int) -> Requests:
     return columns[0], columns[1] if len(header) > 1 else None
 
 
-def _header(rows: Iterator[tuple[str, list[str]]]) -> list[str]:
-    place, header = next(rows)
+def _header(path: Path, rows: Iterator[tuple[str, list[str]]]) -> list[str]:
+    place, header = next(rows, (str(path), []))
     if header not in HEADERS:
         trace, found = "timestamp,prompt_tokens,output_tokens", short(",".join(header)) or "nothing"
         raise UserError(f"{place}: expected the header seq_len, seq_len,ch_idx or {trace}, got {found}")

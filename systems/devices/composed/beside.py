@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from fractions import Fraction
+from math import ceil
 
 import msgspec
 
@@ -9,7 +11,6 @@ from pimloom.arch.composition import ArraysUnit, ComposedSystem
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec
 from pimloom.arch.system import System
-from pimloom.arch.units import ceil_div
 from pimloom.systems.devices.composed.machine import Machine
 from pimloom.systems.devices.composed.nodes import phase_of, units_of
 from pimloom.systems.devices.composed.npu_system import npu_system
@@ -98,5 +99,5 @@ class Beside:
             return whole
         more = max(outside.weight_bytes[outside.home] - layers.weight_bytes, 0)
         elsewhere = sum(n for name, n in outside.weight_bytes.items() if name != outside.home)
-        room = layers.tokens - ceil_div(more, layers.cache_bytes_per_token)
+        room = layers.tokens - ceil(Fraction(more) / layers.cache_bytes_per_token)
         return whole._replace(weight_bytes=layers.weight_bytes + more + elsewhere, tokens=max(room, 0))

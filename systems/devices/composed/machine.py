@@ -107,7 +107,7 @@ class Machine:
         for op in found:
             names = units_of(self.spec, phase, op)
             if not names:
-                known = ", ".join(self.spec.runs[phase])
+                known = ", ".join(self.spec.runs[phase]) or "none"
                 return (
                     f"{self.system.where(f'runs.{phase}')}: no unit for {op.kind} ({op.name}), there are {known}; add "
                     f"{op.kind} or all"
