@@ -62,6 +62,7 @@ class PimChannel(wiring.Component):
         self.entries = self.unit.global_buffer_bytes * BITS_PER_BYTE // part.organization.access_bits
         most = max(part.organization.columns, self.entries)
         operand = data.StructLayout({"values": word, "lane": range(self.unit.lanes)})
+        self.repeat, self.sequencer = Repeat(self.table, most), Sequencer(self.table)
         self.most, self.stream_source = most, 1  # source 0 is refresh
         super().__init__(
             {
@@ -76,8 +77,8 @@ class PimChannel(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.submodules.repeat = repeat = Repeat(self.table, self.most)
-        m.submodules.sequencer = sequencer = Sequencer(self.table)
+        m.submodules.repeat = repeat = self.repeat
+        m.submodules.sequencer = sequencer = self.sequencer
         wiring.connect(m, wiring.flipped(self.rows), repeat.i)
         wiring.connect(m, repeat.o, sequencer.heads[0])
         wiring.connect(m, wiring.flipped(self.buses[0]), sequencer.buses[0])

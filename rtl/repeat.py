@@ -19,11 +19,12 @@ class Repeat(wiring.Component):
     def __init__(self, table: Table, most: int) -> None:
         row, command = row_layout(table, most), command_layout(table)
         super().__init__({"i": In(stream.Signature(row)), "o": Out(stream.Signature(command))})
+        self.done = Signal(range(most + 1))  # commands of the row that have left
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         row, out = self.i.payload, self.o.payload
-        done, last = Signal.like(row.count), Signal()
+        done, last = self.done, Signal()
         m.d.comb += [
             last.eq(done + 1 == row.count),
             out.eq(row.command),

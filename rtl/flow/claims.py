@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any
 
+import msgspec
 from amaranth.lib.wiring import Component
 
 from pimloom.arch.part import Part
@@ -20,9 +21,10 @@ from pimloom.rtl.command import command_layout
 from pimloom.rtl.flow.exhaustive import function_of
 from pimloom.rtl.flow.lookup import build
 from pimloom.rtl.flow.subject import Subject
-from pimloom.rtl.formal import axi, interleave, numbers, streams, timers, vector_unit
+from pimloom.rtl.formal import axi, channel, interleave, numbers, streams, timers, vector_unit
 from pimloom.rtl.formal.claim import Claim, ClaimQuestion, Setup
 from pimloom.rtl.formal.question import Task
+from pimloom.rtl.pim_channel import PimChannel
 
 BITS: dict[Task, int] = {"prove": 10, "lemma": 10, "search": 10, "see": 4, "break": 4}  # of a free constant
 SHORT, NARROW = 4, 4  # longest vector, width of the tree, of the blocks that are asked about
@@ -85,6 +87,18 @@ def _unit(part: str) -> Subject:
     return subject("pim_unit", part, claims, partial(timers.Reads, make), key, around=streams.freed)
 
 
+def _channel(part: str) -> Subject:
+    """Of as few banks, rows and columns as show all there is to show."""
+    device = _part("pim_channel", part)
+    few = msgspec.structs.replace(device.organization, bank_groups=2, banks_per_group=2, rows=4, columns=4)
+    make = partial(PimChannel, msgspec.structs.replace(device, organization=few))
+    latency = channel.latency_of(make())
+    key = f"{make().unit} {make().table.names} {latency}"
+    return subject(
+        "pim_channel", part, channel.claims(latency), partial(channel.Channel, make), key, around=channel.any_commands
+    )
+
+
 def _vectors(block: str, part: str) -> Subject:
     setup = partial(streams.make, streams.Flows, VECTORS[block])
     return subject(block, part, streams.VECTOR_CLAIMS, setup, str(SHORT), around=streams.freed)
@@ -118,6 +132,7 @@ CLAIMED: dict[str, Callable[..., Subject]] = {
     "timer": _timer,
     **{block: partial(_numbers, block) for block in numbers.CLAIMS},
     "pim_unit": _unit,
+    "pim_channel": _channel,
     **{f"asic_{name}": partial(_unary, name) for name in UNARY},
     **{block: partial(_vectors, block) for block in VECTORS},
     "npu_vector": _vector_unit,

@@ -55,18 +55,18 @@ class Controller(wiring.Component):
         self.skip, self.pim_mode, self.fill = Signal(), Signal(), Signal(init=1)
         self.reserved, self.reserved_row = Signal(), Signal(range(plan.table.rules.rows))
         self.remain = Signal(range(plan.slice_ck + 1))
+        self.deadlines, self.responses, self.lists = Deadlines(plan), Responses(plan), Lists(plan)
+        self.refreshes, self.robin, self.rows = RefreshClock(plan), RoundRobin(plan), OpenRows(plan)
+        if plan.pim:
+            self.dots = PimQueue(plan)
+        self.queues = [BankQueue(plan) for _ in range(plan.banks)]
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.submodules.deadlines = self.deadlines = Deadlines(self.plan)
-        m.submodules.responses = self.responses = Responses(self.plan)
-        m.submodules.lists = self.lists = Lists(self.plan)
-        m.submodules.refresh_clock = self.refreshes = RefreshClock(self.plan)
-        m.submodules.round_robin = self.robin = RoundRobin(self.plan)
-        m.submodules.rows = self.rows = OpenRows(self.plan)
+        m.submodules.deadlines, m.submodules.responses, m.submodules.lists = self.deadlines, self.responses, self.lists
+        m.submodules.refresh_clock, m.submodules.round_robin, m.submodules.rows = self.refreshes, self.robin, self.rows
         if self.plan.pim:
-            m.submodules.pim_queue = self.dots = PimQueue(self.plan)
-        self.queues = [BankQueue(self.plan) for _ in range(self.plan.banks)]
+            m.submodules.pim_queue = self.dots
         for b, queue in enumerate(self.queues):
             m.submodules[f"queue_{b}"] = queue
         self.banks = self._banks(m)

@@ -19,6 +19,7 @@ from pimloom.rtl.npu_pim.plan import COUNT_BITS, Plan
 from pimloom.rtl.timer import Timer
 
 Arming = tuple[tuple[int, ...], bool, int]  # opcodes, whether at siblings, wait [CK]
+Counter = tuple[int, int, tuple[Arming, ...]]  # level, node, what arms it
 
 
 class Deadline(wiring.Component):
@@ -60,6 +61,7 @@ class Deadlines(wiring.Component):
     issues: bit of the opcode that issues in this clock, moments of the table included; banks: those it acts on, of a
     group, rank or channel any of them. busy: clocks from a GEMV to the end of its COMPs.
     free[opcode][bank]: no rule binds the command there; of wider scope: not where the path of that bank goes.
+    counters: by level, node and what arms them; of: those that an opcode waits for at each level.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -67,23 +69,30 @@ class Deadlines(wiring.Component):
         n = len(plan.table.names)
         members = {"issues": In(n), "banks": In(plan.banks), "busy": In(busy_bits()), "free": Out(plan.banks).array(n)}
         super().__init__(members)
+        self.of = {
+            (opcode, level): arming
+            for opcode in sorted(plan.used)
+            for level in Level
+            if (arming := self._arming(opcode, level))
+        }
+        self.counters: dict[Counter, Deadline] = {}
+        for (_, level), arming in self.of.items():
+            for node in range(int(self.rules.size[level])):
+                if (level, node, arming) not in self.counters:
+                    waits, moment = [wait for _, _, wait in arming], arming[-1][0] == (plan.op.gemv_end,)
+                    self.counters[level, node, arming] = Deadline(waits, moment)
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         at = self._touched(m)
-        size = self.rules.size
         free: list[list[list[Value]]] = [[[] for _ in range(self.plan.banks)] for _ in self.free]
-        shared: dict[tuple[int, int, tuple[Arming, ...]], Value] = {}
-        for opcode in sorted(self.plan.used):
-            for level in Level:
-                arming = self._arming(opcode, level)
-                if not arming:
-                    continue
-                for node in range(int(size[level])):
-                    key = level, node, arming
-                    if key not in shared:
-                        shared[key] = self._deadline(m, f"{self.plan.table.names[opcode]}_{level.name}_{node}", key, at)
-                    self._bind(free[opcode], level, node, shared[key])
+        shared: dict[Counter, Value] = {}
+        for (opcode, level), arming in self.of.items():
+            for node in range(int(self.rules.size[level])):
+                key = level, node, arming
+                if key not in shared:
+                    shared[key] = self._deadline(m, f"{self.plan.table.names[opcode]}_{level.name}_{node}", key, at)
+                self._bind(free[opcode], level, node, shared[key])
         for i, row in enumerate(rule_rows(self.rules)):
             if row.window > 1:
                 self._window(m, i, row, at, free)
@@ -111,13 +120,10 @@ class Deadlines(wiring.Component):
                 found |= {((a,), row.sibling, row.wait) for a in after if row.wait > 1 or a == end}
         return tuple(sorted(found, key=lambda arm: (arm[0] == (end,), arm[2], arm)))
 
-    def _deadline(
-        self, m: Module, name: str, key: tuple[int, int, tuple[Arming, ...]], at: list[list[Signal]]
-    ) -> Value:
+    def _deadline(self, m: Module, name: str, key: Counter, at: list[list[Signal]]) -> Value:
         level, node, arming = key
-        moment = arming[-1][0] == (self.plan.op.gemv_end,)
-        m.submodules[f"before_{name}"] = deadline = Deadline([wait for _, _, wait in arming], moment)
-        if moment:
+        m.submodules[f"before_{name}"] = deadline = self.counters[key]
+        if deadline.moment:
             m.d.comb += deadline.busy.eq(self.busy)
         here = at[level][node]
         for i, (after, sibling, _) in enumerate(arming):
