@@ -10,6 +10,7 @@ import msgspec
 from amaranth.lib.wiring import Component
 
 from pimloom.arch.part import Part
+from pimloom.arch.pim_channel import PimChannel as PimChannelSpec
 from pimloom.arch.system import load_part
 from pimloom.arch.table import compile_table
 from pimloom.rtl.asic.layernorm import Layernorm
@@ -21,9 +22,10 @@ from pimloom.rtl.command import command_layout
 from pimloom.rtl.flow.exhaustive import function_of
 from pimloom.rtl.flow.lookup import build
 from pimloom.rtl.flow.subject import Subject
-from pimloom.rtl.formal import axi, channel, interleave, numbers, streams, timers, vector_unit
+from pimloom.rtl.formal import axi, channel, interleave, npu_channel, numbers, streams, timers, vector_unit
 from pimloom.rtl.formal.claim import Claim, ClaimQuestion, Setup
 from pimloom.rtl.formal.question import Task
+from pimloom.rtl.npu_pim.controller import Controller
 from pimloom.rtl.pim_channel import PimChannel
 
 BITS: dict[Task, int] = {"prove": 10, "lemma": 10, "search": 10, "see": 4, "break": 4}  # of a free constant
@@ -99,6 +101,23 @@ def _channel(part: str) -> Subject:
     )
 
 
+def _npu_channel(part: str) -> Subject:
+    """With the part's timings; situations are sought, and twins caught, with short ones."""
+    device, claims = _part("npu_pim_channel", part), npu_channel.CLAIMS
+
+    def spec(task: Task) -> PimChannelSpec:
+        return npu_channel.small(device, short=task in ("see", "break"))
+
+    def question(name: str, own: bool, task: Task, twin: Any) -> str:
+        setup = partial(npu_channel.Channel, partial(Controller, spec(task)))
+        return ClaimQuestion(setup, claims[name], task, 0, twin).rtlil()
+
+    def key(name: str, own: bool, task: Task, twin: Any) -> list[str]:
+        return [f"{spec(task)}", name, task, repr(twin)]
+
+    return Subject("npu_pim_channel", part, claims, None, question, key, "the part's")
+
+
 def _vectors(block: str, part: str) -> Subject:
     setup = partial(streams.make, streams.Flows, VECTORS[block])
     return subject(block, part, streams.VECTOR_CLAIMS, setup, str(SHORT), around=streams.freed)
@@ -133,6 +152,7 @@ CLAIMED: dict[str, Callable[..., Subject]] = {
     **{block: partial(_numbers, block) for block in numbers.CLAIMS},
     "pim_unit": _unit,
     "pim_channel": _channel,
+    "npu_pim_channel": _npu_channel,
     **{f"asic_{name}": partial(_unary, name) for name in UNARY},
     **{block: partial(_vectors, block) for block in VECTORS},
     "npu_vector": _vector_unit,

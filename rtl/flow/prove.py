@@ -19,7 +19,6 @@ from typing import Any, Literal, NamedTuple
 
 import pimloom.arch
 import pimloom.rtl
-from pimloom.arch.error import UserError
 from pimloom.arch.files import write_json
 from pimloom.arch.table import Table
 from pimloom.rtl.flow.exhaustive import Exhaustive
@@ -103,13 +102,9 @@ def prove(
     """The properties (all without a list; of a list those that a block has), for any timings and, if `own_timings`, for
     the part's own as well.
 
-    Raises UserError for a block without properties, a part that is not for proofs, a missing tool.
+    Raises UserError for an unknown block, a part that is not for proofs, a missing tool.
     """
-    if block not in (None, *SUBJECTS):
-        find_blocks(block)
-        raise UserError(f"no properties of block {block!r}; known: {', '.join(SUBJECTS)}")
-    known = find_blocks(None, load_device(part_of(None, part))) if block is None else {}
-    names = [block] if block else [name for name in known if name in SUBJECTS]
+    names = list(find_blocks(block, None if block else load_device(part_of(None, part))))
     subjects = [SUBJECTS[name](part_of(name, part), **(sizes or {})) for name in names]
     tool(SOLVERS[solver][0])
     asked = [
