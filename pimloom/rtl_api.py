@@ -93,8 +93,20 @@ def prove(
 
 
 @public
-def synth(block: str, *, part: str | Path = PART) -> "Answer":
-    """Synthesise a block, or "all" but whole channels: area [µm²], longest path [ps], FPGA resources; a row each."""
+def synth(
+    block: str,
+    *,
+    part: str | Path = PART,
+    sub_batches: int | None = None,
+    rows: int | None = None,
+    columns: int | None = None,
+    dataflow: Literal["ws", "os"] | None = None,
+) -> "Answer":
+    """Synthesise a block, or "all" but whole channels: area [µm²], longest path [ps], FPGA resources; a row each.
+
+    sub_batches: of block `interleave`. rows, columns, dataflow: of an array. Of npu_pim_channel the controller is
+    synthesised, without banks and PIM units.
+    """
     from pimloom.commands.rtl import synth as command
 
     return ask(command, locals())

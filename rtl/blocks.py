@@ -39,14 +39,16 @@ class Block(NamedTuple):
     """`build(part)` makes the component; `summary` is one line for `pimloom rtl list`.
 
     of_memory: what it is, or whether it can be, depends on the memory part; the others are the same with any part.
-    cells: holds cell arrays, which are no logic: not for synthesis. optical: made from an optical part; with a memory,
-    from `OCSTRX`. sizes: options of `build` by name, and what each has without a word.
+    cells: holds cell arrays, which are no logic: not for synthesis, but for its `logic` if there is any by itself.
+    optical: made from an optical part; with a memory, from `OCSTRX`. sizes: options of `build` by name, and what each
+    has without a word.
     """
 
     summary: str
     build: Callable[..., Component]
     of_memory: bool = False
     cells: bool = False
+    logic: Callable[..., Component] | None = None
     optical: bool = False
     sizes: Mapping[str, int | str] = {}
 
@@ -87,6 +89,7 @@ BLOCKS: dict[str, Block] = {
         lambda part: channel_of(part, KEPT),
         of_memory=True,
         cells=True,
+        logic=lambda part: channel_of(part, KEPT).controller,
     ),
     "float32_add": Block("float32 adder, combinational", lambda part: float32.Add()),
     "float32_mul": Block("float32 multiplier, combinational", lambda part: float32.Mul()),

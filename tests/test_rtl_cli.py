@@ -122,7 +122,7 @@ def test_json_has_rows_version_part_and_seed(rows: dict[str, list[Any]], tmp_pat
     )
     assert (found["version"], found["part"], found["seed"]) == (pimloom.__version__, PART, 4)
     proofs, cells = (json.loads(call("rtl", *c, "--json", "-").out) for c in (("prove",), ("synth", "all")))
-    assert proofs.keys() == {"rows", "version", "part"} and cells.keys() == {*proofs, "left_out"}
+    assert proofs.keys() == {"rows", "version", "part"} and cells.keys() == {*proofs, "left_out", "sizes"}
     assert cells["rows"][0] == CELLS._asdict() and proofs["rows"][1] == PROOFS[1]._asdict()
     with_table, file = call("rtl", "synth", "all", "--json", tmp_path / "s.json"), tmp_path / "s.json"
     assert with_table.out == (GOLDEN / "synth.txt").read_text() and json.loads(file.read_text()) == cells

@@ -17,11 +17,12 @@ from pimloom.arch.error import UserError
 from pimloom.arch.system import load_part
 from pimloom.rtl.blocks import BLOCKS, Block
 from pimloom.rtl.flow import synth, yowasp
-from pimloom.rtl.flow.lookup import find_blocks, left_out, needs_extra
+from pimloom.rtl.flow.lookup import find_blocks, find_logic, left_out, needs_extra
 from pimloom.rtl.flow.registered import Registered
 from pimloom.rtl.flow.synth import GENERIC, LIBRARY, Synthesis, all_blocks, synthesize
 from pimloom.rtl.flow.tools import cache_folder
 from pimloom.rtl.flow.yowasp import YOSYS, ToolError, Tools, tools
+from pimloom.rtl.npu_pim.controller import Controller
 
 PART = load_part("gddr6_pim_gpt").value
 needs_library = pytest.mark.skipif(not LIBRARY.is_file(), reason="qflow-tech-osu018 is not installed")
@@ -135,6 +136,28 @@ def test_each_result_is_told_when_it_is_there() -> None:
     assert synth.said("x", none) == "x: 9 cells of generic gates"
     large = {"lut4": 90_000, "ff": 1, "fpga": "F", "fmax_mhz": None}
     assert synth.said("x", large) == "x: 90,000 LUT4 and 1 flip-flops on F, too large for it"
+
+
+def test_modules_that_are_instantiated_by_name_are_there() -> None:
+    """Those of an array, for both tools; and where one changes, what was kept is not taken."""
+    array = BLOCKS["systolic"].build(PART, rows=2, columns=1)
+    for text in (synth._as_it_is(array)[1], synth._with_registers(array)[1]):
+        assert all(f"module {name}(" in text for name in ("ws_row", "ws_element"))
+    other = BLOCKS["systolic"].build(PART, rows=2, columns=2)
+    ours, theirs = (synth._rtl(each, "block") for each in (array, other))
+    assert "ws_element" in ours and ours != theirs
+
+
+def test_the_logic_of_a_channel_is_its_controller() -> None:
+    part = load_part("hbm2_neupims").value
+    (block,) = find_logic("npu_pim_channel", "hbm2_neupims", part).values()
+    assert isinstance(block.build(part), Controller)
+    with pytest.raises(UserError, match="pim_channel is not for synthesis: its banks are cell arrays; its logic: sequ"):
+        find_logic("pim_channel", "gddr6_pim_gpt", PART)
+    (array,) = find_logic("systolic", "gddr6_pim_gpt", PART, {"rows": 8}).values()
+    assert array.build(PART).shape.rows == 8
+    with pytest.raises(UserError, match="an array has 1 to 256 rows"):
+        find_logic("systolic", "gddr6_pim_gpt", PART, {"rows": 300})
 
 
 def test_a_second_run_starts_no_tool(monkeypatch: pytest.MonkeyPatch) -> None:

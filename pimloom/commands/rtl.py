@@ -218,12 +218,16 @@ def prove(
 def synth(
     block: Annotated[str, typer.Argument(metavar="BLOCK|all", help="Block name, or all but whole channels.")],
     part: PartName = PART,
+    sub_batches: SubBatches = None,
+    rows: Rows = None,
+    columns: Columns = None,
+    dataflow: DataflowName = None,
     json: Json = None,
     quiet: Quiet = False,
 ) -> Answer:
-    """Synthesise a block: area, longest path, FPGA resources."""
+    """Synthesise a block: area, longest path, FPGA resources. Of npu_pim_channel the controller, without banks."""
     from pimloom.reports.terminal.rtl import show_syntheses
-    from pimloom.rtl.flow.lookup import find_logic, left_out, load_device, needs_extra, part_of
+    from pimloom.rtl.flow.lookup import find_logic, given_sizes, left_out, load_device, needs_extra, part_of
 
     check_outputs({"--json": json})
     with needs_extra(), _bar(f"synthesising {block}", quiet) as progress:
@@ -231,12 +235,19 @@ def synth(
 
         part = part_of(block, part)
         device = load_device(part)
-        blocks = all_blocks(device) if block == "all" else find_logic(block, part, device)
+        sizes = given_sizes(
+            None if block == "all" else block,
+            sub_batches=sub_batches,
+            rows=rows,
+            columns=columns,
+            dataflow=dataflow,
+        )
+        blocks = all_blocks(device) if block == "all" else find_logic(block, part, device, sizes)
         found = synthesize(blocks, device, part, progress, _note(quiet))
         without = left_out(device) if block == "all" else {}
-    rows = _plain(found)
-    result = _result(rows, part, left_out=without)
-    return answer(Answer(result, lambda: show_syntheses(result), rows), json, quiet)
+    costs = _plain(found)
+    result = _result(costs, part, left_out=without, sizes=sizes)
+    return answer(Answer(result, lambda: show_syntheses(result), costs), json, quiet)
 
 
 def _bar(title: str, quiet: bool) -> Any:

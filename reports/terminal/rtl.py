@@ -82,7 +82,8 @@ def show_syntheses(found: Mapping[str, Any]) -> None:
         found["rows"],
     )
     row = found["rows"][0]
-    show_line(f"for {found['part']}; cells to path: {row['library']}, no wires, memories beside;")
+    sizes = "".join(f", {name.replace('_', ' ')} {value}" for name, value in found["sizes"].items())
+    show_line(f"for {found['part']}{sizes}; cells to path: {row['library']}, no wires, memories beside;")
     show_line(f"LUT4 to Fmax: {row['fpga']}, with a register at every port for Fmax")
     _show_left_out(found)
 

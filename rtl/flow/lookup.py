@@ -3,6 +3,7 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pimloom.arch.error import UserError
@@ -43,15 +44,17 @@ def find_blocks(name: str | None = None, part: "Part | Optics | None" = None) ->
     return {name: BLOCKS[name]}
 
 
-def find_logic(name: str, part_name: str, part: "Part | Optics") -> "dict[str, Block]":
-    """The block of that name. Raises UserError for an unknown one, one that holds cell arrays, and one that the part
-    cannot have."""
-    found = find_blocks(name)
-    if found[name].cells:
-        what, logic = ("pads", "systolic, npu_tiles") if found[name].sizes else ("banks", "sequencer, pim_unit")
+def find_logic(
+    name: str, part_name: str, part: "Part | Optics", sizes: Mapping[str, int | str] | None = None
+) -> "dict[str, Block]":
+    """The block of that name with these sizes, or what of it is logic. Raises UserError for an unknown one, one that
+    holds cell arrays and nothing to synthesise by itself, and one that the part cannot have."""
+    (block,) = find_blocks(name).values()
+    if block.cells and block.logic is None:
+        what, logic = ("pads", "systolic, npu_tiles") if block.sizes else ("banks", "sequencer, pim_unit")
         raise UserError(f"{name} is not for synthesis: its {what} are cell arrays; its logic: {logic}")
-    build(name, part_name, part)
-    return found
+    build(name, part_name, part, sizes)
+    return {name: block._replace(build=partial(block.logic or block.build, **(sizes or {})))}
 
 
 def part_of(block: str | None, part: str) -> str:

