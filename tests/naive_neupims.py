@@ -14,7 +14,6 @@ RANKS, GROUPS, BANKS = 2, 4, 4
 ALL = range(RANKS * GROUPS * BANKS)
 REFI, SLICE = 3900, 1950
 MEM = ("READ", "WRITE")
-SCOPE = {"bank": 1, "group": BANKS, "channel": RANKS * GROUPS * BANKS}  # banks that a PIM_PRE closes
 BROADCAST = ("P_HEADER", "COMP", "COMPS_READRES", "READRES")
 
 
@@ -50,20 +49,16 @@ def rank_of(bank):
     return bank // (GROUPS * BANKS)
 
 
-def group_of(bank):
-    return bank // BANKS
-
-
-OF_GROUP = [range(first, first + BANKS) for first in range(0, len(ALL), BANKS)]
 OF_RANK = [range(first, first + GROUPS * BANKS) for first in range(0, len(ALL), GROUPS * BANKS)]
 
 
 class Channel:
-    """One channel; `offer` requests, then `tick`; `log` holds (clock, command, bank, row)."""
+    """One channel; `offer` requests, then `tick`; `log` holds (clock, command, bank, row). per_group: banks of a bank
+    group, of which a rank of 16 banks has as many as there is room for."""
 
-    def __init__(self, mode, window=None, fixes=(), precharge="bank"):
-        self.mode, self.fixes = mode, frozenset(fixes)
-        self.scope = SCOPE[precharge]
+    def __init__(self, mode, window=None, fixes=(), precharge="bank", per_group=BANKS):
+        self.mode, self.fixes, self.per_group = mode, frozenset(fixes), per_group
+        self.scope = {"bank": 1, "group": per_group, "channel": len(ALL)}[precharge]  # banks that a PIM_PRE closes
         self.window = window or (96 if mode == "DRAM" and 5 not in self.fixes else 4352)
         self.banks = [Bank() for _ in ALL]
         self.activates: list[deque[int]] = [deque(maxlen=4) for _ in range(RANKS)]
@@ -214,10 +209,15 @@ class Channel:
             return "PRE"
         return "PIM_PRE" if self.mode == "DUAL" and bank.pim >= 0 else c
 
+    def of_group(self, bank):
+        """The banks of a bank's group."""
+        first = bank // self.per_group * self.per_group
+        return range(first, first + self.per_group)
+
     def free(self, c, b):
         """First clock in which no rule binds command c at bank b."""
         whole = c == "G_ACT" and 15 in self.fixes
-        scope = OF_GROUP[group_of(b)] if whole else [b]
+        scope = self.of_group(b) if whole else [b]
         if c == "PIM_PRE":
             scope = self.closed_with(b)
         return max(self.banks[x].earliest.get(c, 0) for x in scope)
@@ -256,10 +256,10 @@ class Channel:
         """Every rule of the two tables of section 3.1 that command c starts."""
         dual, hold = self.mode == "DUAL", self._hold
         same = [bank]
-        group = OF_GROUP[group_of(bank)]
+        group = self.of_group(bank)
         siblings = [b for b in group if b != bank]
         rank = OF_RANK[rank_of(bank)]
-        others = [b for b in rank if group_of(b) != group_of(bank)]
+        others = [b for b in rank if b not in group]
         away = [b for b in ALL if rank_of(b) != rank_of(bank)]
         if c == "ACT":
             hold(("READ", "WRITE", "GWRITE"), same, t + 14)
@@ -340,8 +340,8 @@ class Channel:
         if h.kind == "GWRITE":
             opened = self.banks[h.bank].mem
             return 96 + (28 if opened < 0 else 0 if opened == h.row else 33)
-        rows = [bank.pim if self.mode == "DUAL" else bank.mem for bank in self.banks]
-        groups = sum(any(row != h.row for row in rows[low : low + BANKS]) for low in range(0, len(rows), BANKS))
+        rows, n = [bank.pim if self.mode == "DUAL" else bank.mem for bank in self.banks], self.per_group
+        groups = sum(any(row != h.row for row in rows[low : low + n]) for low in range(0, len(rows), n))
         closes = {tuple(self.closed_with(b)) for b in ALL if rows[b] not in (-1, h.row)}  # commands that take 5 each
         pending = len(closes)
         return 5 * pending + 30 * (groups // 2 - 1) + 14 + 2 * max(h.comps, 6) + 2 * (h.results - 1)
@@ -433,7 +433,7 @@ class Channel:
 
     def issue(self, t, c, bank, row, request):
         if c == "G_ACT":
-            bank = bank // BANKS * BANKS
+            bank = self.of_group(bank)[0]
         self.log.append((t, c, bank, row))
         b = self.banks[bank]
         pim = "pim" if self.mode == "DUAL" else "mem"
@@ -446,9 +446,8 @@ class Channel:
             for x in self.closed_with(bank):
                 self.banks[x].pim = -1
         elif c == "G_ACT":
-            for x in ALL:
-                if group_of(x) == group_of(bank):
-                    setattr(self.banks[x], pim, row)
+            for x in self.of_group(bank):
+                setattr(self.banks[x], pim, row)
         elif c in MEM:
             b.served += 1
         self.arm(c, bank, t, request.count if request else 0)

@@ -30,9 +30,12 @@ END = 10**7
 STEP = 10_000
 
 
-def spec(mode: str, fixes=(), precharge: PrechargeScope = "bank", part_name: str = "hbm2_neupims") -> PimChannel:
-    """The device of the ground truth, as released but for these repairs."""
-    part = load_part(part_name, {"pim": "newton"} if mode == "SINGLE" else {}).value
+def spec(
+    mode: str, fixes=(), precharge: PrechargeScope = "bank", part_name: str = "hbm2_neupims", per_group: int = 4
+) -> PimChannel:
+    """The device of the ground truth, as released but for these repairs. per_group: banks of a group, 16 of a rank."""
+    changed = {"organization.banks_per_group": str(per_group), "organization.bank_groups": str(16 // per_group)}
+    part = load_part(part_name, changed | ({"pim": "newton"} if mode == "SINGLE" else {})).value
     window = 96 if mode == "DRAM" and 5 not in fixes else 4352
     repaired = {name for fix in fixes for name in FIXES.get(fix, ())}
     rules = channel_rules(Faults(**{name: name not in repaired for name in Faults.__struct_fields__}))

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+import pimloom
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import load_llm
 from pimloom.arch.names import find, list_names
@@ -139,10 +140,8 @@ def test_what_a_controller_cannot_do_is_said(system, setting, tmp_path):
 
 
 def test_other_geometries_are_refused(tmp_path):
-    """Groups of other than four banks, more than 32 banks, columns that are no power of two, PIM behind two halves."""
-    with pytest.raises(UserError, match="expected groups of 4 banks and at most 32 .* got groups of 8"):
-        served(**{"dram.organization.bank_groups": "2", "dram.organization.banks_per_group": "8"})
-    with pytest.raises(UserError, match="at most 32 banks in a channel, got groups of 4 and 64 banks"):
+    """More than 32 banks, PIM behind two halves."""
+    with pytest.raises(UserError, match="at most 32 banks in a channel, got 64"):
         served(**{"dram.organization.bank_groups": "16", "dram.organization.rows": "16384"})
     half = {"pseudo_channels": "2", "ranks": "1", "access_bits": "256", "columns": "32"}
     half = {f"dram.organization.{key}": value for key, value in half.items()}
@@ -192,3 +191,23 @@ def test_a_refresh_of_several_ranks_is_refused():
     taller = {"dram.organization.ranks": "2", "dram.organization.capacity_bytes": str(2 << 30)}
     with pytest.raises(UserError, match=r"dram.organization.ranks: REFab .* all ranks .* expected 1"):
         serve(system_with("hbm2_2400", **taller), LLM, TOKENS, None, tp=1, layers=1, fidelity="physical")
+
+
+@pytest.mark.parametrize("system", ["neupims", "npu_pim", "npu_only"])
+def test_groups_of_other_than_four_banks_run(system):
+    """The same 16 banks of a rank in other groups: PIM opens a group at once, so that time and energy differ."""
+    found = {
+        per_group: pimloom.run(
+            system,
+            model="gpt2",
+            prompt=64,
+            generate=2,
+            batch=4,
+            layers=1,
+            set={"dram.organization.banks_per_group": per_group, "dram.organization.bank_groups": 16 // per_group},
+        )
+        for per_group in (2, 4, 8)
+    }
+    assert len({one.time_per_output_token_s for one in found.values()}) == 3
+    opened = [one.energy_by_cause_j.get("g_act", 0) for one in found.values()]
+    assert opened[0] == pytest.approx(opened[1], rel=0.1) and opened[1] == pytest.approx(opened[2], rel=0.1)

@@ -117,6 +117,7 @@ def policy_of(spec: PimChannel, part: Part) -> np.ndarray:
         f.EXACT_GROUP: rules.group_counted,
         f.LATE_GEMV: rules.gemv_answers_last,
         f.CLOSED: closed if mode == "dual" else 1,
+        f.PER_GROUP: org.banks_per_group,
         f.WHOLE: rules.tiles_whole,
         f.EXACT_SLACK: rules.slack_exact,
         f.COLUMNS: org.columns,

@@ -11,7 +11,6 @@ from pimloom.arch.npu_pim import NpuPimSystem
 from pimloom.arch.system import load_system
 from pimloom.arch.table import compile_table
 from pimloom.arch.units import PS_PER_US
-from pimloom.cycle_sim.npu_pim.kernels.dots import GROUP
 from pimloom.cycle_sim.npu_pim.machine import Ran, run
 from pimloom.cycle_sim.npu_pim.places import ACTIVATE, PLACE, PRECHARGE, names_of
 from pimloom.mappers.interleave import Stage
@@ -43,7 +42,8 @@ class Op(NamedTuple):
 
 
 class Recorded(NamedTuple):
-    """A layer that was simulated with its commands. names: of those at each place of the kernels."""
+    """A layer that was simulated with its commands. names: of those at each place of the kernels; per_group: banks that
+    PIM opens at once."""
 
     title: str
     operators: list[Op]
@@ -51,6 +51,7 @@ class Recorded(NamedTuple):
     logs: tuple[np.ndarray, ...]
     tck_ps: int
     names: tuple[str, ...]
+    per_group: int
 
 
 def record(scope: Scope) -> Recorded:
@@ -76,7 +77,8 @@ def record(scope: Scope) -> Recorded:
         first, begin = max(last) + 1, max(found.operators[o][2] for o in last)
     assert system.part is not None
     names = names_of(compile_table(system.part))
-    return Recorded(title, operators, begins, found.logs, system.part.tCK_ps, names)
+    per_group = system.part.organization.banks_per_group
+    return Recorded(title, operators, begins, found.logs, system.part.tCK_ps, names, per_group)
 
 
 def _operator(stage: Stage, name: str, start: int, end: int) -> Op:
@@ -129,7 +131,7 @@ def trace(found: Recorded) -> str:
             events.append(Event(bus, found.names[command], clock * tck, tck, {"bank": bank, "row": row}))
         for start, end, n in mem_bursts(log):
             events.append(Event(mem, "reads and writes", start * tck, (end - start) * tck, {"accesses": n}))
-        for start, end in pim_rows(log, GROUP):
+        for start, end in pim_rows(log, found.per_group):
             events.append(Event(pim, "row open", start * tck, (end - start) * tck))
     return trace_json(tracks, events, {"title": found.title, "command bus in clocks": f"{low} to {high}"})
 
@@ -162,7 +164,9 @@ def _layer(found: Recorded) -> Figure:
     halves = [(op.start, op.end, op.half) for op in found.operators if op.row == "PIM operators"]
     for c, log in enumerate(found.logs[:DRAWN]):
         rows[f"channel {c}, MEM rows"] = [Span(a * us, b * us, MEM_KIND) for a, b, _ in mem_bursts(log)]
-        rows[f"channel {c}, PIM rows"] = [Span(a * us, b * us, HALVES[_half(halves, a)]) for a, b in _pim(log)]
+        rows[f"channel {c}, PIM rows"] = [
+            Span(a * us, b * us, HALVES[_half(halves, a)]) for a, b in pim_rows(log, found.per_group)
+        ]
     return spans(
         "Two layers, interleaved",
         rows,
@@ -176,10 +180,6 @@ def _layer(found: Recorded) -> Figure:
 
 HALVES = {1: "sub-batch 1", 2: "sub-batch 2"}
 MEM_KIND = "reads and writes of the NPU"
-
-
-def _pim(log: np.ndarray) -> list[tuple[int, int]]:
-    return list(pim_rows(log, GROUP))
 
 
 def _half(halves: Sequence[tuple[int, int, int]], at: int) -> int:

@@ -7,7 +7,6 @@ from pimloom.cycle_sim.npu_pim.kernels.banks import free_close, reserve
 from pimloom.cycle_sim.npu_pim.kernels.fields import ACT, G_ACT, GWRITE, HEADER, PIM_PRE, PRE, READRES, REFAB
 from pimloom.cycle_sim.npu_pim.kernels.masks import count, lowest, ranks_free
 
-GROUP = 4  # banks of a bank group
 NOTHING = -1
 WAIT = -2
 
@@ -67,23 +66,23 @@ def _estimate(ch, i):
 @bare
 def _groups_to_open(ch, row):
     """(bank groups whose banks do not all hold a row for PIM, commands that close those which hold another one)."""
-    g, each = ch.state, ch.policy[f.CLOSED]
+    g, each, per_group = ch.state, ch.policy[f.CLOSED], ch.policy[f.PER_GROUP]
     if ch.policy[f.DUAL] and (g[f.PIM_ROWS] == 0 or (g[f.PIM_ROW] != row and g[f.PIM_ROW] != f.MIXED)):
         if each == 1:
-            return ch.bank.shape[0] // GROUP, count(g[f.PIM_ROWS])
+            return ch.bank.shape[0] // per_group, count(g[f.PIM_ROWS])
         closes, rest = 0, g[f.PIM_ROWS]
         while rest:
             rest &= ~(((1 << each) - 1) << (lowest(rest) // each * each))
             closes += 1
-        return ch.bank.shape[0] // GROUP, closes
+        return ch.bank.shape[0] // per_group, closes
     buffer, groups, closes, closed = f.PIM if ch.policy[f.DUAL] else f.MEM, 0, 0, 0
-    for low in range(0, ch.bank.shape[0], GROUP):
+    for low in range(0, ch.bank.shape[0], per_group):
         all_open = True
-        for b in range(low, low + GROUP):
+        for b in range(low, low + per_group):
             all_open = all_open and ch.bank[b, buffer] == row
         if not all_open:
             groups += 1
-            for b in range(low, low + GROUP):
+            for b in range(low, low + per_group):
                 if b >= closed and ch.bank[b, buffer] >= 0 and ch.bank[b, buffer] != row:
                     closes += 1
                     closed = b // each * each + each  # by one command
@@ -155,8 +154,9 @@ def _free_group(ch, b):
     """First clock in which G_ACT may open the group of bank b."""
     if not ch.policy[f.EXACT_GROUP]:
         return free_from(ch.device, G_ACT, b)
-    t, low = 0, b // GROUP * GROUP
-    for i in range(low, low + GROUP):
+    t, per_group = 0, ch.policy[f.PER_GROUP]
+    low = b // per_group * per_group
+    for i in range(low, low + per_group):
         t = max(t, free_from(ch.device, G_ACT, i))
     return t
 

@@ -11,7 +11,6 @@ from pimloom.cycle_sim.npu_pim.kernels.answers import collect
 from pimloom.cycle_sim.npu_pim.kernels.banks import dots_wait, reserve, set_row, take
 from pimloom.cycle_sim.npu_pim.kernels.data import choose, next_data
 from pimloom.cycle_sim.npu_pim.kernels.dots import (
-    GROUP,
     WAIT,
     head,
     next_dot,
@@ -175,8 +174,8 @@ def _issue(ch, t, c, b, what):
             arm(ch.device, c, i, t)
             set_row(ch, i, f.PIM, -1, t)
     elif c == f.G_ACT:
-        b = b // GROUP * GROUP
-        for i in range(b, b + GROUP):
+        b = b // p[f.PER_GROUP] * p[f.PER_GROUP]
+        for i in range(b, b + p[f.PER_GROUP]):
             set_row(ch, i, f.PIM if p[f.DUAL] else f.MEM, what, t)
     elif c == f.GWRITE:
         g[f.COPIES] -= 1

@@ -10,7 +10,6 @@ from pimloom.arch.npu_pim import NpuPimSystem
 from pimloom.arch.part import Part
 from pimloom.arch.system import System
 from pimloom.arch.units import BITS_PER_BYTE, ceil_div
-from pimloom.cycle_sim.npu_pim.kernels.dots import GROUP
 from pimloom.cycle_sim.npu_pim.kernels.fields import MOST_BANKS
 from pimloom.energy.npu_pim import no_activate
 from pimloom.mappers.kv import Cache, Shape, place
@@ -133,11 +132,8 @@ def check_machine(hardware: NpuPimSystem, part: Part) -> None:
         raise UserError(f"dram.channels: expected a power of two, got {channels}")
     if org.columns & (org.columns - 1):
         raise UserError(f"dram.organization.columns: expected a power of two, got {org.columns}")
-    if org.banks_per_group != GROUP or org.banks > MOST_BANKS:
-        raise UserError(
-            f"dram.organization: expected groups of {GROUP} banks and at most {MOST_BANKS} banks in a channel, "
-            f"got groups of {org.banks_per_group} and {org.banks} banks"
-        )
+    if org.banks > MOST_BANKS:
+        raise UserError(f"dram.organization: expected at most {MOST_BANKS} banks in a channel, got {org.banks}")
     if hardware.dram.row_buffers != "dual" and hardware.dram.pim_precharge != "bank":
         said = "row buffers that are not dual have no PIM_PRECHARGE"
         raise UserError(f"dram.pim_precharge: expected bank, as {said}, got {hardware.dram.pim_precharge}")
