@@ -67,11 +67,12 @@ async def run(dut: Any) -> None:
         await FallingEdge(dut.clk)
         clock += 1
     kind = g["data"].dtype
-    words = {n: [found.to_bytes(len(values) // 8, "little") for found in f] for n, (_, values, f, _) in outs.items()}
+    width = {n: len(values) // 8 for n, (_, values, _, _) in outs.items()}  # bytes of a word
+    words = {n: b"".join(word.to_bytes(width[n], "little") for word in found) for n, (_, _, found, _) in outs.items()}
     leave(
         issued=np.array(issued, np.int64).reshape(-1, 3),
         underrun=np.array(int(dut.underrun.value)),
         seconds=np.array(time.perf_counter() - start),
-        **{n: np.array([np.frombuffer(w, kind) for w in found], kind) for n, found in words.items()},
+        **{n: np.frombuffer(all_, kind).reshape(-1, width[n] // kind.itemsize) for n, all_ in words.items()},
         **{f"{n}_ck": np.array(clocks, np.int64) for n, (_, _, _, clocks) in outs.items()},
     )
