@@ -16,6 +16,7 @@ from pimloom.sweeping.point.row import Outcome, Row, row_of
 from pimloom.sweeping.point.shared import Base, resolved
 from pimloom.sweeping.point.workload import Work
 from pimloom.systems.devices.area import area_mm2
+from pimloom.systems.devices.positions import positions
 from pimloom.systems.devices.simulate import simulate
 
 
@@ -50,11 +51,11 @@ def _simulated(base: Base, point: Mapping[str, Scalar], known: Known) -> Outcome
     work = base.work(point)
     system, model = resolved(base, point, work), base.models[work.model]
     if work.requests is None:
-        _check_positions(model, work, computed=base.prompts or not base.batched and base.kind != "npu_pim")
+        _check_positions(model, work, computed=not base.decodes)
     if base.prompts:
         values, digest = from_prompts(system, model, work)
         return Outcome(_flat(values), digest)
-    if base.kind == "npu_pim" or base.kind == "roofline" and base.batched:
+    if base.decodes:
         given = base.requests[work.requests] if work.requests else None
         return Outcome(*decode(system, model, work, given, base.seed))
     if work.batch not in (None, 1):
@@ -69,7 +70,7 @@ def _simulated(base: Base, point: Mapping[str, Scalar], known: Known) -> Outcome
 def _check_positions(llm: LlmSpec, work: Work, *, computed: bool) -> None:
     """Raise UserError for more tokens than the model has positions for. computed: prompts are, and with them
     comes the first token."""
-    longest = work.prompt + work.generate - (computed and work.prompt > 0)
+    longest = positions(work.prompt, work.generate) if computed else work.prompt + work.generate
     if longest > llm.max_position_embeddings:
         raise UserError(
             f"workload.prompt {work.prompt}, workload.generate {work.generate}: {llm.name} has positions for "

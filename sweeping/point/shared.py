@@ -102,10 +102,14 @@ class Base(msgspec.Struct, frozen=True, dict=True):
         return self.kind == "composed" or "chunk" in {*self.workload, *self._axes}
 
     @cached_property
+    def decodes(self) -> bool:
+        """Whether batches are decoded alone, their prompts taken as there."""
+        return not self.prompts and (self.kind == "npu_pim" or self.kind == "roofline" and self.batched)
+
+    @cached_property
     def leaves_prompts_out(self) -> bool:
         """Whether points have prompts that are taken as there, which `pimloom run` computes."""
-        asked = "prompt" in self._axes or bool(self.workload.get("prompt"))
-        return asked and not self.prompts and (self.kind == "npu_pim" or self.kind == "roofline" and self.batched)
+        return self.decodes and ("prompt" in self._axes or bool(self.workload.get("prompt")))
 
     @cached_property
     def _axes(self) -> list[str]:

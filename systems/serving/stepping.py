@@ -9,6 +9,7 @@ from pimloom.arch.name_units import counted
 from pimloom.arch.system import System, spec_digest
 from pimloom.arch.units import GIB
 from pimloom.systems.devices.device import Capacity, Device, Share
+from pimloom.systems.devices.positions import positions
 from pimloom.systems.devices.run import Run
 from pimloom.systems.devices.traits import settled, traits
 from pimloom.systems.serving.decoding import side_by_side
@@ -83,7 +84,7 @@ def contexts_of(wanted: Wanted) -> list[int]:
 
 def longest(wanted: Wanted) -> int:
     """The longest context that is computed [tokens]."""
-    return max(1, wanted.prompt, wanted.prompt + wanted.generate - (wanted.prompt > 0))
+    return positions(wanted.prompt, wanted.generate)
 
 
 class Simulated(NamedTuple):
