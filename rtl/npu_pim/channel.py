@@ -1,6 +1,8 @@
 # amaranth: UnusedElaboratable=no
 """One channel of an NPU with PIM: controller, banks with two row buffers, PIM units."""
 
+from collections.abc import Sequence
+
 from amaranth.hdl import Module
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
@@ -21,17 +23,18 @@ class NpuPimChannel(wiring.Component):
     with the requester: `word` is what the WR of the clock before writes, and a read that is answered at once has its
     word there. read: of answers.reads. results: bfloat16 of each bank, of answers.result and answers.gemv.
 
-    lanes: elements that a COMP takes of a row. kept: rows that the memories of the banks hold, a power of two.
+    lanes: elements that a COMP takes of a row. kept: rows that the memories of the banks hold, a power of two. cells:
+    of each bank the words that it holds at first, row by row; what is left out is 0.
     Raises UserError for departures from the physical rules, and for lanes that no PIM unit has.
     """
 
-    def __init__(self, spec: PimChannel, lanes: int, kept: int) -> None:
+    def __init__(self, spec: PimChannel, lanes: int, kept: int, cells: Sequence[Sequence[int]] = ()) -> None:
         self.plan = plan = plan_of(spec)
         self.table, bits = plan.table, spec.part.organization.access_bits
         self.controller = Controller(spec)
         if not plan.pim:
             raise UserError(f"{spec.part.description}: a channel with PIM has one or two row buffers for it")
-        self.device = Device(plan, bits, lanes, kept)
+        self.device = Device(plan, bits, lanes, kept, cells)
         offers = {
             "data": In(stream.Signature(plan.access())).array(plan.offers),
             "pim": In(stream.Signature(plan.dot())).array(plan.offers),

@@ -1,6 +1,8 @@
 # amaranth: UnusedElaboratable=no
 """What lies behind the command bus of a channel: banks with two row buffers, PIM units, the vector buffer."""
 
+from collections.abc import Sequence
+
 from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
@@ -28,12 +30,14 @@ class Device(wiring.Component):
     rounded once. A PIM_GEMV is that many COMPs, comp_ck apart, and a READRES. The table lets a GWRITE or PIM_HEADER
     issue while those go on; both take effect behind them.
 
-    kept: rows that the memories hold, a power of two; the others alias them.
+    kept: rows that the memories hold, a power of two; the others alias them. cells: what they hold at first, see
+    `NpuPimChannel`.
     Raises UserError for lanes that do not divide a column.
     """
 
-    def __init__(self, plan: Plan, bits: int, lanes: int, kept: int) -> None:
+    def __init__(self, plan: Plan, bits: int, lanes: int, kept: int, cells: Sequence[Sequence[int]] = ()) -> None:
         self.plan, self.bits, self.lanes, self.kept = plan, bits, lanes, kept
+        self.cells = cells or [()] * plan.banks
         if lanes < 1 or bits % (lanes * bf16.WIDTH):
             raise UserError(f"a COMP takes a whole part of a column of {bits} bits, not {lanes} elements of 16 bits")
         self.parts = bits // (lanes * bf16.WIDTH)  # COMPs of a column
@@ -138,7 +142,9 @@ class Device(wiring.Component):
     def _bank(self, m: Module, b: int, at: Value) -> tuple[Value, Value]:
         """The words of a bank's MEM and PIM row, a clock behind what asks for them."""
         rows, bits = self.rows, bits_for(self.kept - 1)
-        m.submodules[f"bank_{b}"] = bank = DualRowBank(self.kept, self.plan.table.rules.columns, self.bits)
+        m.submodules[f"bank_{b}"] = bank = DualRowBank(
+            self.kept, self.plan.table.rules.columns, self.bits, self.cells[b]
+        )
         copies = self.copies & (self.copy_bank == b)
         written = _later(m, self._does("wr") & (self.command.bank == b))
         col = Mux(written, _later(m, self.command.col), Mux(copies, self.copy_col, self.command.col))

@@ -1,6 +1,8 @@
 # amaranth: UnusedElaboratable=no
 """The PIM unit of one bank, and the vector buffer of a channel."""
 
+from collections.abc import Sequence
+
 from amaranth.hdl import Module, Mux, Signal, unsigned
 from amaranth.lib import memory, wiring
 from amaranth.lib.data import ArrayLayout
@@ -30,18 +32,19 @@ class DualRowBank(wiring.Component):
     """Cells of a bank behind two row buffers, which never hold the same row.
 
     mem_row, pim_row: the row that each holds; mem, pim: its word at mem_col, pim_col, 1 clock later. write: i is stored
-    there, in the MEM row, at the end of this clock.
+    there, in the MEM row, at the end of this clock. cells: words at first, row by row.
     """
 
-    def __init__(self, rows: int, columns: int, bits: int) -> None:
-        self.rows, self.columns, self.bits = rows, columns, bits
+    def __init__(self, rows: int, columns: int, bits: int, cells: Sequence[int] = ()) -> None:
+        self.rows, self.columns, self.bits, self.cells = rows, columns, bits, cells
         ins = {f"{name}_row": In(range(rows)) for name in ("mem", "pim")}
         ins |= {f"{name}_col": In(range(columns)) for name in ("mem", "pim")}
         super().__init__({**ins, "write": In(1), "i": In(bits), "mem": Out(bits), "pim": Out(bits)})
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.submodules.cells = cells = memory.Memory(shape=unsigned(self.bits), depth=self.rows * self.columns, init=[])
+        depth = self.rows * self.columns
+        m.submodules.cells = cells = memory.Memory(shape=unsigned(self.bits), depth=depth, init=self.cells)
         mem, pim, write = cells.read_port(), cells.read_port(), cells.write_port()
         at = Signal(range(self.rows * self.columns))
         m.d.comb += [

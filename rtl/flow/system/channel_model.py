@@ -1,0 +1,80 @@
+"""A channel of the cycle model that is fed a clock at a time."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from pimloom.arch.pim_channel import PimChannel
+from pimloom.arch.table import compile_table
+from pimloom.cycle_sim.npu_pim.build import build
+from pimloom.cycle_sim.npu_pim.kernels import engine
+from pimloom.cycle_sim.npu_pim.kernels import fields as f
+from pimloom.cycle_sim.npu_pim.kernels.words import word_of
+from pimloom.cycle_sim.npu_pim.places import names_of
+
+PIM, DATA = range(2)  # ports
+REQUESTS = 1 << 15  # that a channel may get
+
+
+class Clock(NamedTuple):
+    """What a channel did in a clock. taken: of each port; reads, copies, results: answers; issued: opcode, bank and
+    row that it opens, else -1."""
+
+    taken: tuple[int, int]
+    reads: int
+    copies: int
+    results: int
+    issued: tuple[int, int, int] | None
+
+
+class ChannelModel:
+    """`cycle_sim/npu_pim` from clock 0 on."""
+
+    def __init__(self, spec: PimChannel) -> None:
+        table = compile_table(spec.device())
+        names = names_of(table)
+        self.place = {table.cmd(name): i for i, name in enumerate(names) if name in table.names}
+        self.opcode = {i: c for c, i in self.place.items()}
+        self.ch = build(spec, REQUESTS, ports=2, groups=REQUESTS, logging=True, log=REQUESTS)
+        self.ch = self.ch._replace(dot=np.zeros((REQUESTS, f.N_DOT), np.int64))
+        self.groups, self.dots, self.logged = 0, 0, 0
+        self.waiting = dict[int, int]()  # groups that are not answered, and what kind they are
+
+    def offer(self, port: int, t: int, fields: dict[str, int]) -> None:
+        """A request that stands at the port from clock t on, behind those before it."""
+        group, self.groups = self.groups, self.groups + 1
+        if port == DATA:
+            word = word_of(fields["write"], fields["bank"], fields["row"], fields["col"])
+            kind = f.WR if fields["write"] else f.RD
+        else:
+            kind, word = self.place[fields["cmd"]], -1 - self.dots
+            header, gemv = kind == f.HEADER, kind == f.GEMV
+            comps = fields["comps"]
+            self.ch.dot[self.dots] = (
+                kind, fields["bank"], fields["row"], 0, comps * gemv, comps * header, fields["results"],
+                fields["last"], group, 0,
+            )  # fmt: skip
+            self.dots += 1
+        last = self.ch.port[port, f.LAST_ONE]
+        self.ch.order[port, last] = word, t, group, 0
+        self.ch.port[port, f.LAST_ONE] = last + 1
+        if kind != f.HEADER:
+            self.ch.left[group] = 1
+            self.waiting[group] = kind
+
+    def clock(self, t: int) -> Clock:
+        """Clock t, which comes after t - 1."""
+        before = self.ch.port[:, f.OFFERED].copy()
+        assert engine.run_alone(self.ch, t + 1) == engine.DONE
+        self.ch.state[f.NOW] = t + 1  # what lies between is quiet, but for requests yet to come
+        taken = self.ch.port[:, f.OFFERED] - before
+        over = [group for group in self.waiting if self.ch.left[group] == 0 and self.ch.done[group] - 1 <= t]
+        kinds = [self.waiting.pop(group) for group in over]
+        n, issued = int(self.ch.state[f.N_COMMANDS]), None
+        if n > self.logged:
+            _, kind, bank, row = self.ch.command[self.logged].tolist()
+            issued = self.opcode[kind], bank, row if kind in (f.ACT, f.G_ACT) else -1
+            self.logged = n
+        return Clock(
+            (int(taken[PIM]), int(taken[DATA])), kinds.count(f.RD), kinds.count(f.GWRITE), kinds.count(f.GEMV), issued
+        )
