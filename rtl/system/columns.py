@@ -33,7 +33,7 @@ class Mover(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         payload = self.ask.payload
-        m.d.comb += [self.idle.eq(self.pending == 0), self.ask.valid.eq(self.left != 0)]
+        m.d.comb += [self.idle.eq(self._idle()), self.ask.valid.eq(self.left != 0)]
         m.d.comb += [payload.write.eq(int(self.write)), payload.bank.eq(self.of_bank)]
         m.d.comb += place_of(payload).eq(self.next_)
         m.d.sync += self.pending.eq(self.pending - self.over)
@@ -43,6 +43,10 @@ class Mover(wiring.Component):
         with m.Elif(self.ask.valid & self.ask.ready):
             m.d.sync += [self.next_.eq(self.next_ + 1), self.left.eq(self.left - 1)]
         return m
+
+    def _idle(self) -> Value:
+        """Whether all columns are done."""
+        return self.pending == 0
 
 
 class Reader(Mover):
@@ -85,7 +89,7 @@ class Merge(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         free = Signal()
-        m.d.comb += free.eq(~self.o.valid | self.o.ready)
+        m.d.comb += free.eq(self._free())
         m.d.comb += [self.reads.ready.eq(free), self.writes.ready.eq(free & ~self.reads.valid)]
         with m.If(free):
             m.d.sync += self.o.valid.eq(self.reads.valid | self.writes.valid)
@@ -94,3 +98,7 @@ class Merge(wiring.Component):
             with m.Else():
                 m.d.sync += self.o.payload.eq(self.writes.payload)
         return m
+
+    def _free(self) -> Value:
+        """Whether the register is, or will be in the next clock."""
+        return ~self.o.valid | self.o.ready

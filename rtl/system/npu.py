@@ -3,10 +3,9 @@
 
 from typing import Any
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Module, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
-from amaranth.utils import bits_for
 
 from pimloom.rtl.interleave import Unit, npu_layout
 from pimloom.rtl.system.array import ArrayUnit
@@ -14,16 +13,16 @@ from pimloom.rtl.system.columns import Reader
 from pimloom.rtl.system.plan import Image, NpuKind, Sizes
 from pimloom.rtl.system.scratchpad import Look, Store
 from pimloom.rtl.system.vectors import Vectors
-from pimloom.rtl.system.walker import Walker
+from pimloom.rtl.system.walker import Jobs, Walker
 
 LOOKS = 4  # of the array's two operands, of x and y
 
 
 class Npu(wiring.Component):
-    """Runs the jobs of `Interleave`: the program of `through`, then that of `qkv`, whichever there are.
+    """Runs the jobs of `Interleave`, see `Jobs`.
 
-    A step begins when its unit is free, and the next one may in the next clock. A job is done when its last program
-    is. Programs begin at npu_entry[layer + 2**LB * (sub_batch + 2**S * 0)] of a `through` and
+    A step begins when its unit is free, and the next one may in the next clock. Programs begin at
+    npu_entry[layer + 2**LB * (sub_batch + 2**S * 0)] of a `through` and
     npu_entry[layer + 2**LB * (qkv + 2**S * 1)] of a `qkv`, for S sub-batches and LB bits of a layer.
 
     reads: of each channel. came: column and word of a read of the channel are there in this clock.
@@ -34,9 +33,9 @@ class Npu(wiring.Component):
         n = sizes.channels
         self.array, self.vectors = ArrayUnit(sizes), Vectors(sizes)
         self.readers = [Reader(sizes) for _ in range(n)]
-        self.layer_bits = bits_for(sizes.layers - 1)
-        jobs = 1 << self.layer_bits + sizes.sub_batches + 1
-        self.walker = Walker(sizes.npu_step(), sizes.steps, jobs, image.npu_program, image.npu_entry)
+        self.jobs = Jobs(sizes)
+        own = image.npu_program, image.npu_entry
+        self.walker = Walker(sizes.npu_step(), sizes.steps, 1 << self.jobs.bits, *own)
         ports = {"unit": In(Unit(npu_layout(sizes.sub_batches)))}
         ports |= {"reads": Out(self.readers[0].ask.signature).array(n), "came": In(1).array(n)}
         ports |= {"column": In(sizes.plan.column()).array(n), "word": In(sizes.word).array(n)}
@@ -49,7 +48,8 @@ class Npu(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.submodules.walker, m.submodules.array, m.submodules.vectors = self.walker, self.array, self.vectors
+        m.submodules.jobs, m.submodules.walker = self.jobs, self.walker
+        m.submodules.array, m.submodules.vectors = self.array, self.vectors
         for c, reader in enumerate(self.readers):
             m.submodules[f"reader_{c}"] = reader
         self._job(m)
@@ -64,18 +64,9 @@ class Npu(wiring.Component):
 
     def _job(self, m: Module) -> None:
         """One program after the other."""
-        job, walker, qkv_next = self.unit.job, self.walker, Signal()
-        begins, second = self.unit.start, Signal()
-        m.d.comb += second.eq(walker.done & qkv_next)
-        m.d.comb += [walker.start.eq(begins | second), self.unit.done.eq(walker.done & ~qkv_next)]
-        is_qkv = Signal()
-        m.d.comb += is_qkv.eq(Mux(begins, ~job.through, 1))
-        with m.If(walker.start):
-            m.d.sync += qkv_next.eq(~is_qkv & job.qkv.any())
-        which, layer = Signal(self.sizes.sub_batches), Signal(self.layer_bits)
-        m.d.comb += which.eq(Mux(is_qkv, job.qkv, job.sub_batch))
-        m.d.comb += layer.eq(Mux(is_qkv, job.qkv_layer, job.layer))
-        m.d.comb += walker.job.eq(Cat(layer, which, is_qkv))
+        jobs, walker = self.jobs, self.walker
+        connect(m, flipped(self.unit), jobs.unit)
+        m.d.comb += [walker.start.eq(jobs.start), walker.job.eq(jobs.job), jobs.ended.eq(walker.done)]
 
     def _steps(self, m: Module) -> None:
         """A step to its unit."""

@@ -3,17 +3,23 @@
 from enum import IntEnum
 from typing import NamedTuple
 
+import msgspec
 from amaranth.lib import data
 from amaranth.utils import bits_for
 
 from pimloom.arch.error import UserError
+from pimloom.arch.part import Part
 from pimloom.arch.pim_channel import PimChannel
 from pimloom.rtl import bf16
 from pimloom.rtl.npu.shape import ArrayShape
+from pimloom.rtl.npu_pim.block import controller, mode_of
 from pimloom.rtl.npu_pim.plan import Plan, plan_of
 
 COUNT_BITS = 8  # of elements, words, or rows that a step works on
 STEP_BITS = 8  # of the distance between two elements
+LANES = 4  # of a small machine: elements of a column, banks of a channel, rows and columns of the array
+COLUMNS = 4  # of a row of its banks
+SHORT = {"entries": 4, "queue_entries": 4, "pim_queue_entries": 8, "window": 16, "drain_idle": 0, "offers_per_ck": 1}
 
 
 class NpuKind(IntEnum):
@@ -35,6 +41,19 @@ class ChannelKind(IntEnum):
 
 
 MOVE = 4  # of a vector step, behind those of `rtl/npu/vector.py`: elements as they are
+
+
+def small_channel(part: Part, rows: int) -> PimChannel:
+    """A channel of the part, two bank groups of two banks, behind the system's controller with short queues that sends
+    a write as soon as nothing else is to be sent."""
+    mode_of(part)
+    geometry = {"pseudo_channels": 1, "ranks": 1, "bank_groups": 2, "banks_per_group": 2, "rows": rows}
+    geometry |= {"columns": COLUMNS, "access_bits": bf16.WIDTH * LANES}
+    organization = msgspec.structs.replace(part.organization, **geometry)
+    capacity = organization.banks * rows * organization.row_bytes
+    organization = msgspec.structs.replace(organization, capacity_bytes=capacity)
+    own = msgspec.structs.replace(controller()[0], **SHORT)
+    return PimChannel(msgspec.structs.replace(part, organization=organization), "dual", own)
 
 
 class Sizes(NamedTuple):

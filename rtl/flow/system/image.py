@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 from amaranth.lib.data import StructLayout
 
-from pimloom.rtl.flow.system.places import COLUMNS, LANES, Places
+from pimloom.rtl.flow.system.places import Places
 from pimloom.rtl.flow.system.program import Programs, Qkv, Steps, Through
 from pimloom.rtl.flow.system.toy import MATRICES, Numbers, Toy
-from pimloom.rtl.system.plan import Image, Sizes
+from pimloom.rtl.system.plan import COLUMNS, LANES, Image, Sizes
 
 WORD = np.dtype(f"<u{2 * LANES}")
 

@@ -2,23 +2,16 @@
 
 from typing import NamedTuple
 
-import msgspec
 import numpy as np
 
 from pimloom.arch.error import UserError
-from pimloom.arch.npu_pim import NpuPimSystem
-from pimloom.arch.pim_channel import PimChannel
-from pimloom.arch.system import load_system
+from pimloom.arch.part import Part
 from pimloom.arch.units import ceil_div
 from pimloom.mappers.kv import Cache, Shape, place
 from pimloom.rtl.flow.system.toy import MATRICES, Toy
-from pimloom.rtl.system.plan import Sizes
+from pimloom.rtl.system.plan import COLUMNS, LANES, Sizes, small_channel
 
-LANES = 4  # elements of a column, banks of a channel, rows and columns of the array
-COLUMNS = 4  # of a row of a bank
 VECTOR_ROW = 0  # of bank 0: from where GWRITE copies
-SYSTEM = "neupims"
-SHORT = {"entries": 4, "queue_entries": 4, "pim_queue_entries": 8, "window": 16, "drain_idle": 0, "offers_per_ck": 1}
 
 
 class Share(NamedTuple):
@@ -113,22 +106,11 @@ def _deal(words: int, row: int, channels: int) -> tuple[list[Share], int]:
     return found, ceil_div(each, COLUMNS)
 
 
-def channel_spec(rows: int) -> PimChannel:
-    """A channel of NeuPIMs' part and controller: two bank groups of two banks, short rows and queues."""
-    system = load_system(SYSTEM)
-    part = system.memory
-    geometry = {"ranks": 1, "bank_groups": 2, "banks_per_group": 2, "rows": rows, "columns": COLUMNS}
-    geometry |= {"access_bits": 16 * LANES, "dq_bits": 4 * LANES, "capacity_bytes": LANES * rows * COLUMNS * LANES * 2}
-    part = msgspec.structs.replace(part, organization=msgspec.structs.replace(part.organization, **geometry))
-    controller = msgspec.structs.replace(system.of_kind(NpuPimSystem).controller, **SHORT)
-    return PimChannel(part, "dual", controller)
-
-
-def sizes_of(toy: Toy, places: Places, steps: int) -> Sizes:
-    """The machine that holds it, with programs of so many steps."""
+def sizes_of(part: Part, toy: Toy, places: Places, steps: int) -> Sizes:
+    """The machine that holds it, with channels of the part and programs of so many steps."""
     longest = max(toy.width, toy.inner, 3 * toy.width, places.shape.row)
     return Sizes(
-        channel_spec(_power(places.rows)), toy.channels, _power(places.elements // LANES), _power(steps),
+        small_channel(part, _power(places.rows)), toy.channels, _power(places.elements // LANES), _power(steps),
         len(toy.contexts), toy.layers, longest, _power(len(toy.tokens)),
     )  # fmt: skip
 

@@ -8,11 +8,11 @@ import numpy as np
 from pimloom.arch.pim_stream import ANNOUNCE, COPY, GEMV
 from pimloom.mappers.interleave import turns
 from pimloom.mappers.kv import attend, logit
-from pimloom.rtl.flow.system.places import COLUMNS, LANES, VECTOR_ROW, Places
+from pimloom.rtl.flow.system.places import VECTOR_ROW, Places
 from pimloom.rtl.flow.system.toy import Toy
 from pimloom.rtl.npu.vector import Op
 from pimloom.rtl.npu_pim.plan import Opcodes
-from pimloom.rtl.system.plan import MOVE, ChannelKind, NpuKind
+from pimloom.rtl.system.plan import COLUMNS, LANES, MOVE, ChannelKind, NpuKind
 
 Step = dict[str, Any]  # fields of a step's layout
 Steps = list[Step]

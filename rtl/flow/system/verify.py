@@ -3,26 +3,32 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 from typing import NamedTuple
 
 import numpy as np
 
+from pimloom.arch.part import Part
 from pimloom.arch.table import compile_table
 from pimloom.rtl.flow.scenes.values import BF16
 from pimloom.rtl.flow.simulator.environment import Simulator
 from pimloom.rtl.flow.simulator.run import simulate
 from pimloom.rtl.flow.system.image import image_of
 from pimloom.rtl.flow.system.model import Machine, Ran, Stage
-from pimloom.rtl.flow.system.places import LANES, Places, lay_out, sizes_of
+from pimloom.rtl.flow.system.places import Places, lay_out, sizes_of
 from pimloom.rtl.flow.system.program import Programs, programs
 from pimloom.rtl.flow.system.toy import Made, Numbers, Toy, decode, draw_numbers
+from pimloom.rtl.flow.verified import Progress, Verified, wave_file
 from pimloom.rtl.interleave import Stage as Kind
 from pimloom.rtl.system.machine import NpuPimMachine
-from pimloom.rtl.system.plan import Sizes
+from pimloom.rtl.system.plan import COLUMNS, LANES, Sizes
 from pimloom.rtl.verilog import to_verilog
 
 TOP, BENCH = "npu_pim_machine", "pimloom.rtl.flow.benches.machine"
 START = 3  # the clock in which an iteration is asked for
+TOKENS = COLUMNS * LANES  # of a request, at most
+LAYERS = 4  # of a decoder, at most: every word of memory is a line of Verilog
+REQUEST_COMMANDS = 200  # that a request gives in a layer, about
 
 
 class Case(NamedTuple):
@@ -48,14 +54,14 @@ class Found(NamedTuple):
     seconds: float
 
 
-def case_of(toy: Toy, seed: int) -> Case:
+def case_of(part: Part, toy: Toy, seed: int) -> Case:
     """Raises UserError for a decoder that does not fit."""
     places = lay_out(toy)
-    opcodes = sizes_of(toy, places, 1).plan.op
+    opcodes = sizes_of(part, toy, places, 1).plan.op
     found = programs(toy, places, opcodes)
     own = [sum(map(len, jobs.values())) for jobs in found.channels]
     longest = max(sum(map(len, found.npu.values())), *own)
-    return Case(toy, draw_numbers(toy, seed), places, found, sizes_of(toy, places, longest))
+    return Case(toy, draw_numbers(toy, seed), places, found, sizes_of(part, toy, places, longest))
 
 
 def verilog_of(case: Case) -> str:
@@ -143,3 +149,40 @@ def _numbers(case: Case, made: list[Made], found: Found) -> Iterator[str]:
 def run_model(case: Case) -> tuple[Ran, list[Made]]:
     """Clocks and numbers."""
     return Machine(case.sizes, case.programs).run(case.toy.layers, START), decode(case.toy, case.numbers, LANES)
+
+
+def draw_toy(sub_batches: int, layers: int, seed: int) -> Toy:
+    """Of one to three requests in a sub-batch."""
+    rng = Random(f"machine {sub_batches} {seed}")
+    contexts = [tuple(rng.randint(1, TOKENS) for _ in range(rng.randint(1, 3))) for _ in range(sub_batches)]
+    return Toy(layers=layers, contexts=tuple(contexts))
+
+
+def verify_machine(
+    name: str,
+    part: Part,
+    simulator: Simulator,
+    commands: int,
+    seed: int,
+    waves: Path | None,
+    progress: Progress,
+    sub_batches: int = 2,
+) -> Verified:
+    """A token of each request of a toy decoder, of as many layers as give about so many commands, at most `LAYERS`."""
+    progress(0, 3)
+    layers = min(max(1, commands // (REQUEST_COMMANDS * 2 * sub_batches)), LAYERS)
+    case = case_of(part, draw_toy(sub_batches, layers, seed), seed)
+    verilog = verilog_of(case)
+    progress(1, 3)
+    ran, made = run_model(case)
+    progress(2, 3)
+    found = run_gates(case, verilog, 2 * ran.stages[-1].end + 1000, simulator, waves)
+    wrong = mismatches(case, ran, made, found)
+    if wrong and not waves:
+        waves = wave_file(TOP, name, simulator, seed)
+        run_gates(case, verilog, 2 * ran.stages[-1].end + 1000, simulator, waves)
+    progress(3, 3)
+    return Verified(
+        TOP, name, simulator, sum(map(len, found.commands)), len(wrong), 0, 0, [],
+        found.cycles, found.cycles / found.seconds, wrong[0] if wrong else None, str(waves) if waves else None,
+    )  # fmt: skip
