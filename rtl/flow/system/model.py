@@ -1,3 +1,4 @@
+# amaranth: UnusedElaboratable=no
 """The machine clock by clock, from the English of its parts: programs, units, and channels of the cycle model."""
 
 from typing import NamedTuple
