@@ -7,8 +7,11 @@ import pytest
 
 from pimloom.arch.error import UserError
 from pimloom.arch.system import load_part
+from pimloom.rtl.axi import SequencerAxi
 from pimloom.rtl.blocks import BLOCKS
 from pimloom.rtl.flow import channel, cosim
+from pimloom.rtl.flow.axi import verify as axi
+from pimloom.rtl.flow.axi.host import draw_scripts
 from pimloom.rtl.flow.native.arrays import read_raw, write_raw
 from pimloom.rtl.flow.native.build import BENCHES, CPP
 from pimloom.rtl.flow.native.run import native
@@ -18,6 +21,7 @@ from pimloom.rtl.flow.simulator.run import simulate
 from pimloom.rtl.flow.stimulus import draw_cases, engine, shrink
 from pimloom.rtl.flow.verify import BANKS, SCENES, STREAMS, WAIT_BITS
 from pimloom.rtl.flow.verify import mismatches as differing
+from pimloom.rtl.formal.axi import Restless
 from pimloom.rtl.verilog import to_verilog
 from tests.command import call
 from tests.simulators import needs
@@ -37,7 +41,7 @@ def both(monkeypatch, run, other):
             _left.append(simulate(*args, **kwargs))
             return _left[-1]
 
-        for module in (cosim, channel):
+        for module in (cosim, channel, axi):
             monkeypatch.setattr(module, "simulate", spy)
         monkeypatch.setattr("pimloom.rtl.flow.scenes.scene.simulate", spy)
         run(simulator)
@@ -88,6 +92,28 @@ def test_the_channels_log_is_that_of_cocotb(monkeypatch):
     assert len(cpp["results"])
 
 
+@pytest.mark.parametrize("other", ["icarus", slow("verilator-cocotb")])
+def test_the_hosts_log_is_that_of_cocotb(monkeypatch, other):
+    """Refused and repeated commands, hosts that write ahead, stalls on all channels."""
+    scripts = list(draw_scripts(PART, BANKS, 200, 4, True))
+
+    def run(simulator):
+        axi.play(scripts, SequencerAxi(scripts[0].case.table, axi.SHALLOW), simulator)
+
+    cpp, cocotb = both(monkeypatch, run, needs(other))
+    assert_same(cpp, cocotb)
+    assert len(cpp["issued"]) >= 200 and len(cpp["read"]) > 100 and set(cpp["written"][:, 6]) == {0, 2}
+    assert {script.eager for script in scripts} == {True, False} and cpp["ends"][:, 1].all()
+
+
+def test_a_host_that_sees_a_breach_of_the_handshakes_says_so():
+    scripts = list(draw_scripts(PART, BANKS, 20, 4, True))
+    block = SequencerAxi(scripts[0].case.table, axi.SHALLOW)
+    block.registers = Restless(scripts[0].case.table, axi.SHALLOW)
+    with pytest.raises(SimulationError, match=r"^axi: b withdrew or changed a response in CK \d+$"):
+        axi.play(scripts, block, "verilator")
+
+
 def test_the_fast_bench_still_sees_what_is_wrong():
     walks = cosim.walk(CASES, STREAMS, WAIT_BITS, most_ck=10_000).walks
     assert [differing(case, w)[0] for case, w in zip(CASES, walks, strict=True)] == [0] * len(CASES)
@@ -136,7 +162,7 @@ def test_arrays_come_back(tmp_path):
 
 
 def test_every_bench_of_the_flow_has_one_in_cpp():
-    assert BENCHES == ("channel", "rows", "sequencer", "streams")
+    assert BENCHES == ("axi", "channel", "rows", "sequencer", "streams")
     assert native("pimloom.rtl.flow.benches.rows") == "rows" and native("tests.own_bench") is None
 
 

@@ -7,12 +7,18 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from pimloom.arch.system import load_part
+from pimloom.arch.table import compile_table
+from pimloom.rtl.axi import SequencerAxi
+from pimloom.rtl.flow.emit.folder import files_of, write_folder
+from pimloom.rtl.flow.emit.record import Recording
 from pimloom.rtl.flow.emit.rules import assertions
 from pimloom.rtl.flow.simulator.environment import Simulator, environment
 from pimloom.rtl.flow.stimulus import own_table, shrink
+from pimloom.rtl.verilog import to_verilog
 from tests.command import call
 
 PART = "gddr6_pim_gpt"
@@ -64,3 +70,53 @@ def test_every_rule_that_can_wait_is_asserted() -> None:
     text = assertions(part, PART, table, "sequencer")
     waiting = [i for i, wait in enumerate(table.rules.wait) if wait > 1]
     assert [i for i in range(len(table.rules.wait)) if f"begin : rule_{i}\n" in text] == waiting
+
+
+def write_axi(folder: Path) -> Path:
+    """The folder of `sequencer_axi`, on 2 x 2 banks."""
+    part = load_part(PART).value
+    few = msgspec.structs.replace(part, organization=shrink(part, 2, 2))
+    block = SequencerAxi(compile_table(few))
+    write_folder(folder, lambda: files_of("sequencer_axi", block, few, PART, to_verilog(block, "sequencer_axi")))
+    return folder
+
+
+def test_the_axi_folder_has_handshakes_beside_the_rules(tmp_path: Path, monkeypatch) -> None:
+    few = Recording({"rst": 1, "s_axi_bready": 1}, {"s_axi_bvalid": 1}, True, [[1, 0, 0], [0, 1, 0]])
+    monkeypatch.setattr("pimloom.rtl.flow.emit.folder.record", lambda *arguments: few)
+    out, name = write_axi(tmp_path / "axi"), "sequencer_axi"
+    assert {file.name for file in out.iterdir()} == {
+        "Makefile", "run.py", f"test_{name}.py", f"{name}.core", f"{name}.gtkw", f"{name}.sdc", f"{name}.v",
+        f"{name}.vlt", "vectors.txt", "ports.vlt", f"{name}_rules.sv", f"{name}_handshakes.sv",
+    }  # fmt: skip
+    assert f"{name}_rules.sv, {name}_handshakes.sv" in (out / f"{name}.core").read_text()
+    assert f'"{name}_rules.sv", "{name}_handshakes.sv"' in (out / "run.py").read_text()
+    assert f"{name}.s_axi_wdata[31:0]" in (out / f"{name}.gtkw").read_text()
+    assert "create_clock -name clk -period 0.5 " in (out / f"{name}.sdc").read_text()
+
+
+@pytest.mark.slow
+def test_the_axi_bench_runs_by_itself_and_finds_what_is_wrong(tmp_path: Path) -> None:
+    """A host that was recorded, on both simulators; assertions on Verilator."""
+    out = write_axi(tmp_path / "axi")
+    names, *rows = (out / "vectors.txt").read_text().splitlines()
+    response = names.replace("| ", "").split().index("s_axi_bresp")
+    assert len(rows) > 1000 and {"0", "2"} <= {row.split()[response] for row in rows}
+    for simulator in simulators():
+        done = make(out, simulator, tmp_path)
+        assert done.returncode == 0 and "PASS=1" in done.stdout, done.stdout[-2000:] + done.stderr[-2000:]
+    gates, rules = out / "sequencer_axi.v", out / "sequencer_axi_handshakes.sv"
+    whole, text = gates.read_text(), rules.read_text()
+    rules.write_text(text.replace("s_axi_bresp == 0 || ", ""))
+    done = make(out, "verilator", tmp_path)
+    assert done.returncode != 0 and "block: BRESP is neither OKAY nor SLVERR" in done.stdout + done.stderr
+    rules.write_text(text)
+    gates.write_text(whole.replace("else if (s_axi_bready) s_axi_bvalid <=", "else s_axi_bvalid <="))
+    assert gates.read_text() != whole
+    for simulator in simulators():
+        done = make(out, simulator, tmp_path)
+        assert done.returncode != 0 and "s_axi_bvalid is 0, expected 0x1" in done.stdout, done.stdout[-2000:]
+
+
+def simulators() -> list[Simulator]:
+    return ["verilator", "icarus"] if shutil.which("iverilog") else ["verilator"]

@@ -53,10 +53,12 @@ def walk(
     most_ck: int,
     simulator: Simulator = "verilator",
     waves: Path | None = None,
+    verilog: str | None = None,
 ) -> Walks:
     """Run cases of one geometry and standard, whose waits fit into `bits`, on one netlist with `streams` streams.
 
-    bits 0: the netlist of one table, whose waits are constants, with refresh as it says.
+    bits 0: the netlist of one table, whose waits are constants, with refresh as it says. verilog: the netlist, where
+    there is one already.
     """
     table = cases[0].table
     if any(case.table.names != table.names or _shape(case.table.rules) != _shape(table.rules) for case in cases):
@@ -65,7 +67,7 @@ def walk(
         raise ValueError(f"a wait does not fit into {bits} bits")
     if not bits and any(c.table is not table or not c.refresh or c.due_ck is not None for c in cases):
         raise ValueError("without bits for waits, cases share one table and its refresh")
-    verilog = to_verilog(Sequencer(table, streams, bits), TOP)
+    verilog = verilog or to_verilog(Sequencer(table, streams, bits), TOP)
     found = simulate(verilog, TOP, BENCH, _given(cases, streams, bits, most_ck), simulator=simulator, waves=waves)
     return Walks([_walk(case, i, found) for i, case in enumerate(cases)], float(found["seconds"]))
 

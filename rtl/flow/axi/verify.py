@@ -24,13 +24,17 @@ SHALLOW = 2  # a queue that is often full
 
 
 def play(
-    scripts: Sequence[Script], block: SequencerAxi, simulator: Simulator, waves: Path | None = None
+    scripts: Sequence[Script],
+    block: SequencerAxi,
+    simulator: Simulator,
+    waves: Path | None = None,
+    verilog: str | None = None,
 ) -> tuple[list[Seen], int, float]:
-    """What the gates did with each script; clocks in all; seconds."""
+    """What the gates did with each script; clocks in all; seconds. verilog: the block's, where there is some."""
     sequencer = block.sequencer
     fixed = {"depth": block.depth, "buses": sequencer.n_buses, "nodes": sequencer.nodes, "most": MOST_CK}
     arrays = given(list(scripts)) | {name: np.array(value) for name, value in fixed.items()}
-    found = simulate(to_verilog(block, TOP), TOP, BENCH, arrays, simulator=simulator, waves=waves)
+    found = simulate(verilog or to_verilog(block, TOP), TOP, BENCH, arrays, simulator=simulator, waves=waves)
     written, read, issued = (
         [found[name][found[name][:, 0] == case][:, 1:] for case in range(len(scripts))]
         for name in ("written", "read", "issued")

@@ -1,5 +1,7 @@
 """A cocotb bench that needs nothing of pimloom: recorded inputs in, recorded outputs expected, clock by clock."""
 
+from collections.abc import Sequence
+
 from pimloom.rtl.flow.emit.record import Recording
 
 BENCH = '''"""Plays vectors.txt to {block} and compares every output before every rising edge of the clock.
@@ -106,9 +108,9 @@ def vectors(recording: Recording) -> str:
     return "\n".join(lines) + "\n"
 
 
-def run(block: str, asserted: bool) -> str:
-    """The text of `run.py`; asserted: there are assertions beside the block."""
-    sources = [f"{block}.vlt", "ports.vlt", f"{block}.v", *([f"{block}_rules.sv"] if asserted else [])]
+def run(block: str, asserted: Sequence[str]) -> str:
+    """The text of `run.py`; asserted: files of assertions beside the block."""
+    sources = [f"{block}.vlt", "ports.vlt", f"{block}.v", *asserted]
     return RUN.format(block=block, sources=", ".join(f'"{name}"' for name in sources))
 
 

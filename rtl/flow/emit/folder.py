@@ -13,9 +13,9 @@ from pimloom.arch.part import Part
 from pimloom.arch.version import __version__
 from pimloom.rtl.flow.emit import beside
 from pimloom.rtl.flow.emit.bench import bench, makefile, ports, run, vectors
+from pimloom.rtl.flow.emit.handshakes import handshakes
 from pimloom.rtl.flow.emit.record import record, recordable
 from pimloom.rtl.flow.emit.rules import assertions
-from pimloom.rtl.verilog import to_verilog
 
 PS_PER_NS = 1000
 
@@ -31,21 +31,17 @@ def files_of(block: str, component: Component, part: Part | Optics, part_name: s
         files[f"{block}.sdc"] = beside.constraints(block, part.tCK_ps / PS_PER_NS, clocked)
         if block in ("sequencer", "sequencer_axi"):  # the same buses
             files[f"{block}_rules.sv"] = assertions(part, part_name, component.table, block)
+        if block == "sequencer_axi":
+            files[f"{block}_handshakes.sv"] = handshakes(component, block)
         if recordable(block):
-            made = record(block, component, part, to_verilog(component_of(block, part), block))
+            made = record(block, component, part, verilog)
             files |= {f"test_{block}.py": bench(block, made), "vectors.txt": vectors(made)}
             files["ports.vlt"] = ports(block, made)
-            files |= {"Makefile": makefile(block), "run.py": run(block, f"{block}_rules.sv" in files)}
+            asserted = [name for name in files if name.endswith(".sv")]
+            files |= {"Makefile": makefile(block), "run.py": run(block, asserted)}
     files[f"{block}.core"] = beside.core(block, __version__.partition("+")[0], files)
     files[f"{block}.gtkw"] = beside.view(block, _ports(component), clocked)
     return files
-
-
-def component_of(block: str, part: Part) -> Component:
-    """A fresh component: Amaranth elaborates one only once."""
-    from pimloom.rtl.blocks import BLOCKS
-
-    return BLOCKS[block].build(part)
 
 
 def _ports(component: Component) -> list[tuple[str, int]]:
