@@ -101,11 +101,13 @@ def synth(
     rows: int | None = None,
     columns: int | None = None,
     dataflow: Literal["ws", "os"] | None = None,
+    by_module: bool | None = None,
 ) -> "Answer":
     """Synthesise a block, or "all" but whole channels: area [µm²], longest path [ps], FPGA resources; a row each.
 
     sub_batches: of block `interleave`. rows, columns, dataflow: of an array. Of npu_pim_channel the controller is
-    synthesised, without banks and PIM units.
+    synthesised, without banks and PIM units. by_module: each module once, times its instances, or all as one piece;
+    without it, arrays of more than 16 elements and the controller are done by module.
     """
     from pimloom.commands.rtl import synth as command
 

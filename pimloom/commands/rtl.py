@@ -222,6 +222,14 @@ def synth(
     rows: Rows = None,
     columns: Columns = None,
     dataflow: DataflowName = None,
+    by_module: Annotated[
+        bool | None,
+        typer.Option(
+            "--by-module/--flat",
+            help="Each module once, times its instances; or all as one piece.",
+            show_default="large blocks by module",
+        ),
+    ] = None,
     json: Json = None,
     quiet: Quiet = False,
 ) -> Answer:
@@ -243,7 +251,7 @@ def synth(
             dataflow=dataflow,
         )
         blocks = all_blocks(device) if block == "all" else find_logic(block, part, device, sizes)
-        found = synthesize(blocks, device, part, progress, _note(quiet))
+        found = synthesize(blocks, device, part, progress, _note(quiet), by_module)
         without = left_out(device) if block == "all" else {}
     costs = _plain(found)
     result = _result(costs, part, left_out=without, sizes=sizes)

@@ -85,6 +85,9 @@ def show_syntheses(found: Mapping[str, Any]) -> None:
     sizes = "".join(f", {name.replace('_', ' ')} {value}" for name, value in found["sizes"].items())
     show_line(f"for {found['part']}{sizes}; cells to path: {row['library']}, no wires, memories beside;")
     show_line(f"LUT4 to Fmax: {row['fpga']}, with a register at every port for Fmax")
+    if apart := [row["block"] for row in found["rows"] if row["method"] != "flat"]:
+        show_line(f"{', '.join(apart)}: each module once, times its instances: the path is the longest within one,")
+        show_line("what an instance is given for good does not shrink it, and nothing is placed; one piece: --flat")
     _show_left_out(found)
 
 
