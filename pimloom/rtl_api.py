@@ -101,12 +101,38 @@ def synth(
     rows: int | None = None,
     columns: int | None = None,
     dataflow: Literal["ws", "os"] | None = None,
+    by_module: bool | None = None,
 ) -> "Answer":
     """Synthesise a block, or "all" but whole channels: area [µm²], longest path [ps], FPGA resources; a row each.
 
     sub_batches: of block `interleave`. rows, columns, dataflow: of an array. Of npu_pim_channel the controller is
-    synthesised, without banks and PIM units.
+    synthesised, without banks and PIM units. by_module: each module once, times its instances, or all as one piece;
+    without it, arrays of more than 16 elements and the controller are done by module.
     """
     from pimloom.commands.rtl import synth as command
+
+    return ask(command, locals())
+
+
+@public
+def power(
+    block: str,
+    *,
+    part: str | Path = PART,
+    commands: int = 500,
+    seed: int = 0,
+    clock_mhz: float = 100.0,
+    sub_batches: int | None = None,
+    rows: int | None = None,
+    columns: int | None = None,
+    dataflow: Literal["ws", "os"] | None = None,
+) -> "Answer":
+    """Power of a block's cells of the open 180 nm library in a run of `verify` [mW] at clock_mhz, and nJ an operation.
+
+    commands: of the run, at least. seed: of the random stimulus. sub_batches: of block `interleave`. rows, columns,
+    dataflow: of an array. Pins' capacitances, cells' energies and leakage are in it; wires, clock tree and glitches are
+    not. A run whose results differ from the model's has `mismatches`: then the figures mean nothing.
+    """
+    from pimloom.commands.rtl import power as command
 
     return ask(command, locals())

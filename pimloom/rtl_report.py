@@ -12,6 +12,8 @@ from pimloom.reports.terminal.rtl import differing, unproved
 from pimloom.rtl.flow.lookup import needs_extra
 
 Progress = Callable[[int, int], None]
+POWERED = ("sequencer", "float32_add", "float32_mul", "bf16_mul", "pim_unit", "npu_tiles", "interleave")
+COMMANDS = 300  # of a run for power, at least
 
 
 def run_study(out: str | Path, progress: Progress = lambda done, total: None) -> Path:
@@ -26,13 +28,19 @@ def run_study(out: str | Path, progress: Progress = lambda done, total: None) ->
     name = system.of_kind(PimSystem).dram.part
     with needs_extra():
         from pimloom.rtl.flow import prove, synth, verify
+        from pimloom.rtl.flow.power import estimate
 
         found = synth.synthesize(synth.all_blocks(system.memory), system.memory, name, progress, _note)
         synthesis = [row._asdict() for row in found]
         coverage = [row._asdict() for row in verify.verify(None, name, progress=progress)]
         proofs = [row._asdict() for row in prove.prove(None, name, progress, note=_note)]
-    page = write_report(out, synthesis, coverage, proofs)
-    if failed := differing(coverage) + unproved(proofs):
+        power = [
+            estimate.estimate(block, name, system.memory, commands=COMMANDS, seed=0, note=_note)._asdict()
+            for block in POWERED
+            if estimate.LIBRARY.is_file()
+        ]
+    page = write_report(out, synthesis, coverage, proofs, power)
+    if failed := differing(coverage) + unproved(proofs) + differing(power):
         raise GateError(f"gates and model differ, or a proof fails: {', '.join(failed)}; see {page}")
     return page
 

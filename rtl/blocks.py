@@ -34,6 +34,7 @@ from pimloom.rtl.timer import Timer
 
 LONGEST = 1024  # elements of a vector of softmax and of norms
 OCSTRX = "ocstrx"  # the optical part of `ocs_switch`, where none is named
+FLAT_ELEMENTS = 16  # of an array that is synthesised as one piece; of larger ones each module once
 KEPT = 8  # rows that the banks of `pim_channel` hold: on a die they are cell arrays, in Verilog every word has a line
 
 
@@ -46,7 +47,7 @@ class Block(NamedTuple):
     of_memory: what it is, or whether it can be, depends on the memory part; the others are the same with any part.
     cells: holds cell arrays, which are no logic: not for synthesis, but for its `logic` if there is any by itself.
     optical: made from an optical part; with a memory, from `OCSTRX`. sizes: options of `build` by name, and what each
-    has without a word.
+    has without a word. large(component): whether that is synthesised module by module, unless one asks otherwise.
     """
 
     summary: str
@@ -56,6 +57,7 @@ class Block(NamedTuple):
     logic: Callable[..., Component] | None = None
     optical: bool = False
     sizes: Mapping[str, int | str] = {}
+    large: Callable[..., bool] = lambda component: False
 
 
 def _path_controller(part: Part | Optics) -> OcsSwitch:
@@ -95,6 +97,7 @@ BLOCKS: dict[str, Block] = {
         of_memory=True,
         cells=True,
         logic=lambda part: channel_of(part, KEPT).controller,
+        large=lambda controller: True,
     ),
     "npu_pim_machine": Block(
         "interleave controller, NPU with a 4 x 4 array, two small channels with PIM, programs and scratchpad",
@@ -133,6 +136,7 @@ BLOCKS: dict[str, Block] = {
         "systolic array, weight or output stationary, 4 x 4 or any size",
         lambda part, **sizes: Systolic(array_shape(**sizes)),
         sizes=ArrayShape()._asdict(),
+        large=lambda array: array.shape.rows * array.shape.columns > FLAT_ELEMENTS,
     ),
     "npu_tiles": Block(
         "tile sequencer of an array: which tile of a GEMM when",

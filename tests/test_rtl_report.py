@@ -11,12 +11,15 @@ import pytest
 
 from pimloom import rtl_report
 from pimloom.arch.system import PimSystem, load_part, load_system
+from pimloom.energy.gate_area import gates
 from pimloom.reports.page import render
 from pimloom.reports.rtl.published import published
 from pimloom.reports.rtl.sections import needed_mhz
 from pimloom.reports.rtl.study import build_page, write_report
 from pimloom.rtl.blocks import BLOCKS
 from pimloom.rtl.flow import prove, synth, verify
+from pimloom.rtl.flow.power import estimate
+from pimloom.rtl.flow.power.estimate import Power
 from pimloom.rtl.flow.prove import Proof
 from pimloom.rtl.flow.synth import Synthesis
 from pimloom.rtl.flow.verified import Verified
@@ -52,6 +55,9 @@ COVERAGE = [
 PROOFS = [
     Proof("sequencer", PART, "bus", "once", "any below 1024", "k-induction", "yices", 1, "proved", True, True, 1.5),
 ]
+POWER = [
+    Power("bf16_mul", PART, "osu018", 577, 500, 500, 0, None, 0.347, 100.0, 1.3736, 1.0655, 4e-5, 2.4391, 0.02439),
+]
 
 
 def plain(rows: list[Any]) -> list[dict[str, Any]]:
@@ -61,7 +67,7 @@ def plain(rows: list[Any]) -> list[dict[str, Any]]:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("report") / "made" / "for it"
-    assert write_report(out, plain(ROWS), plain(COVERAGE), plain(PROOFS)) == out / "index.html"
+    assert write_report(out, plain(ROWS), plain(COVERAGE), plain(PROOFS), plain(POWER)) == out / "index.html"
     assert sorted(path.name for path in out.iterdir()) == ["index.html", "results.csv", "results.json"]
     return out
 
@@ -81,8 +87,8 @@ def cells(seen: Visit, title: str) -> list[list[str]]:
 def test_page_loads_without_a_message_or_a_request(seen: Visit) -> None:
     assert (seen.messages, seen.errors, seen.requests, seen.page.title()) == ([], [], [], TITLE)
     titles = seen.page.locator("nav a").all_text_contents()
-    names = ["Standard cells", "Beside the published figures", "FPGA and clock rates", "Verification", "Assumptions"]
-    assert titles == names
+    names = ["Standard cells", "Beside the published figures", "What each block costs", "Power"]
+    assert titles == [*names, "FPGA and clock rates", "Verification", "Assumptions"]
 
 
 @pytest.mark.parametrize("width", [375, 1280])
@@ -110,6 +116,25 @@ def test_gates_stand_beside_published_area_and_power(seen: Visit) -> None:
     assert narrow[1] == f"{256 * 2000.5 + 128 * 777:,.0f}"
     assert macs[:5] == ["MAC units of a channel: 16", f"{16 * 45301:,}", "–", "–", "149.29"]
     assert macs[6] == "area unknown, power secondary"
+
+
+def test_blocks_cost_per_bank_array_and_channel_beside_published_areas(seen: Visit) -> None:
+    shown = {row[0]: row for row in cells(seen, "Blocks of an NPU and of its channels")}
+    assert list(shown) == list(gates()) and shown["pim_unit"][1] == "bank"
+    for name, line in gates().items():
+        assert shown[name][2] == f"{line.nand2:,.0f}" and shown[name][5] == line.command
+        assert shown[name][4] == f"{line.nand2 * 0.798 / 1e6:.5f}"
+    beside = cells(seen, "Beside published areas")
+    assert [row[2] for row in beside] == ["0.1025", "0.000184", "3.11", "3.11"]
+    unit = 1.5 * gates()["pim_unit"].nand2 * 0.798e-6
+    assert beside[0][1] == f"{unit:.5g}" and beside[0][4] == f"{unit / 0.1025:.2f}"
+    assert {row[6] for row in beside} == {"derived", "paper"}
+
+
+def test_power_is_shown_where_there_is_one(seen: Visit) -> None:
+    (row,) = cells(seen, "Power from a run")
+    assert row == ["bf16_mul", "500", "500", "0.347", "100", "1.374", "1.066", "4e-05", "2.439", "0.0244", "0"]
+    assert "<code>pimloom rtl power</code>" in render(build_page(plain(ROWS)))
 
 
 def test_published_figures_are_shown_as_printed_with_their_evidence(seen: Visit) -> None:
@@ -178,7 +203,7 @@ def test_the_headline_is_an_area_in_another_process() -> None:
 @pytest.fixture
 def faked(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Any]]:
     """What the work behind the report returns, and under `asked` what it was asked for."""
-    found: dict[str, list[Any]] = {"coverage": COVERAGE, "proofs": PROOFS, "asked": []}
+    found: dict[str, list[Any]] = {"coverage": COVERAGE, "proofs": PROOFS, "power": POWER, "asked": []}
 
     def fake(blocks: Any, part: Any, name: str, progress: Any, note: Any) -> list[Synthesis]:
         note("nobody hears this without a terminal")
@@ -188,13 +213,16 @@ def faked(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Any]]:
     monkeypatch.setattr(synth, "synthesize", fake)
     monkeypatch.setattr(verify, "verify", lambda block, part, progress: found["coverage"])
     monkeypatch.setattr(prove, "prove", lambda block, part, progress, note: found["proofs"])
+    monkeypatch.setattr(rtl_report, "POWERED", ("bf16_mul",))
+    monkeypatch.setattr(estimate, "LIBRARY", Path(__file__))  # there is one
+    monkeypatch.setattr(estimate, "estimate", lambda block, part, device, **options: found["power"][0])
     return found
 
 
 def test_the_command_composes_the_report(tmp_path: Path, faked: dict[str, list[Any]]) -> None:
     assert call("report", "rtl", "--out", tmp_path) == (0, f"{tmp_path}/index.html\n", "")
     assert faked["asked"] == [*synth.all_blocks(load_part(PART).value), PART]
-    page = render(build_page(plain(ROWS), plain(COVERAGE), plain(PROOFS)))
+    page = render(build_page(plain(ROWS), plain(COVERAGE), plain(PROOFS), plain(POWER)))
     assert (tmp_path / "index.html").read_text() == page
     blocked = tmp_path / "file"
     blocked.touch()
@@ -214,6 +242,7 @@ def test_a_report_of_real_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     few = {name: BLOCKS[name] for name in ("timer", "float32_add", "bf16_mul", "asic_partials")}
     monkeypatch.setattr(synth, "all_blocks", lambda part: few)
     monkeypatch.setattr(verify, "find_blocks", lambda block, part: few)
+    monkeypatch.setattr(rtl_report, "POWERED", ("bf16_mul",))
     monkeypatch.setattr(prove, "prove", partial(prove.prove, own_timings=False, properties=("bus",)))
     page = rtl_report.run_study(tmp_path)
     rows = json.loads((tmp_path / "results.json").read_text())["synthesis"]

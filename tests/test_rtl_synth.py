@@ -16,10 +16,12 @@ from amaranth.sim import Simulator
 from pimloom.arch.error import UserError
 from pimloom.arch.system import load_part
 from pimloom.rtl.blocks import BLOCKS, Block
-from pimloom.rtl.flow import synth, yowasp
+from pimloom.rtl.flow import counted, synth, yowasp
+from pimloom.rtl.flow.counted import GENERIC, LIBRARY
 from pimloom.rtl.flow.lookup import find_blocks, find_logic, left_out, needs_extra
+from pimloom.rtl.flow.pieces import cut, pieces_of, total
 from pimloom.rtl.flow.registered import Registered
-from pimloom.rtl.flow.synth import GENERIC, LIBRARY, Synthesis, all_blocks, synthesize
+from pimloom.rtl.flow.synth import Synthesis, all_blocks, synthesize
 from pimloom.rtl.flow.tools import cache_folder
 from pimloom.rtl.flow.yowasp import YOSYS, ToolError, Tools, tools
 from pimloom.rtl.npu_pim.controller import Controller
@@ -83,7 +85,22 @@ class Ram(Component):
         return m
 
 
-KINDS: tuple[type[Component], ...] = (Register, Gates, Mac, Ram)
+class Pairs(Component):
+    """Two of `Mac`, each below a module of its own, and four NANDs."""
+
+    def __init__(self) -> None:
+        super().__init__({"a": In(16), "b": In(16), "acc": Out(32), "other": Out(32), "o": Out(4)})
+
+    def elaborate(self, platform):
+        m = Module()
+        for name, acc in (("left", self.acc), ("right", self.other)):
+            m.submodules[name] = mac = Mac()
+            m.d.comb += [mac.a.eq(self.a), mac.b.eq(self.b), acc.eq(mac.acc)]
+        m.d.comb += self.o.eq(~(self.a[:4] & self.b[:4]))
+        return m
+
+
+KINDS: tuple[type[Component], ...] = (Register, Gates, Mac, Ram, Pairs)
 TINY = {kind.__name__: Block("", partial(lambda kind, part: kind(), kind)) for kind in KINDS}
 
 
@@ -148,6 +165,64 @@ def test_modules_that_are_instantiated_by_name_are_there() -> None:
     assert "ws_element" in ours and ours != theirs
 
 
+@needs_library
+def test_by_module_each_is_done_once_times_its_instances(fresh: Path) -> None:
+    mac, gates = (run(name)[name] for name in ("Mac", "Gates"))
+    told: list[str] = []
+    (pairs,) = synthesize({"Pairs": TINY["Pairs"]}, PART, "gddr6_pim_gpt", note=told.append, by_module=True)
+    assert (pairs.method, mac.method, pairs.fmax_mhz) == ("by module", "flat", None)
+    assert (pairs.cells, pairs.flip_flops) == (2 * mac.cells + gates.cells, 64)
+    assert pairs.area_um2 and mac.area_um2 and pairs.area_um2 == 2 * mac.area_um2 + (gates.area_um2 or 0)
+    assert pairs.path_ps == mac.path_ps and (pairs.dsp, pairs.ff) == (2, 64)
+    assert len(told) == 2 and len(list((fresh / "synth").glob("piece-*"))) == 4  # of each tool: the pair, and the Mac
+    assert synthesize({"Pairs": TINY["Pairs"]}, PART, "gddr6_pim_gpt", by_module=True) == [pairs]
+    (flat,) = synthesize({"Pairs": TINY["Pairs"]}, PART, "gddr6_pim_gpt", by_module=False)
+    assert flat.method == "flat" and flat.cells < 0.7 * pairs.cells  # as one piece both multiply once
+
+
+@needs_library
+def test_pieces_that_are_there_are_taken(monkeypatch: pytest.MonkeyPatch, fresh: Path) -> None:
+    first = synthesize({"Pairs": TINY["Pairs"]}, PART, "gddr6_pim_gpt", by_module=True)
+    for kept in (fresh / "synth").glob("Pairs-*"):
+        kept.unlink()
+    monkeypatch.setattr(Tools, "run", None)
+    assert synthesize({"Pairs": TINY["Pairs"]}, PART, "gddr6_pim_gpt", by_module=True) == first
+
+
+def test_large_blocks_are_done_by_module_without_a_word() -> None:
+    array, channel = BLOCKS["systolic"], BLOCKS["npu_pim_channel"]
+    assert [array.large(array.build(PART, rows=rows)) for rows in (4, 5)] == [False, True]
+    assert channel.large(None) and not BLOCKS["pim_unit"].large(None)
+
+
+def test_an_array_is_cut_into_array_row_and_element() -> None:
+    for dataflow in ("ws", "os"):
+        pieces = pieces_of(BLOCKS["systolic"].build(PART, rows=3, columns=2, dataflow=dataflow))
+        names = [f"{dataflow}_element", f"{dataflow}_row", "block"]
+        assert [piece.module for piece in pieces] == names
+        assert [sorted(piece.inner) for piece in pieces] == [[], names[:1], names[1:2]]
+        element, row, whole = (piece.verilog for piece in pieces)
+        assert "module block (" in element and "adder" in element and "adder" not in row + whole
+        assert f"module {names[0]}" in pieces[1].beside and whole.count(f"{names[1]} row_") == 3
+    channel = BLOCKS["npu_pim_channel"]
+    assert channel.logic is not None
+    names = [piece.module for piece in pieces_of(channel.logic(load_part("hbm2_neupims").value))]
+    assert names[-1] == "block" and {"block.queue_0", "block.deadlines"} <= set(names)
+    assert not [name for name in names if "before" in name]  # what is deeper goes with its parent
+
+
+def test_costs_of_pieces_are_added_up() -> None:
+    one = {"library": "L", "cells": 5, "flip_flops": 1, "memory_bits": 2, "area_um2": 10.0, "path_ps": 7.0, "inner": {}}
+    row = {**one, "cells": 0, "area_um2": 0.0, "path_ps": 0.0, "inner": {"one": 3}}
+    whole = total({"one": one, "row": row, "block": {**one, "cells": 2, "inner": {"row": 4, "one": 1}}})
+    assert (whole["cells"], whole["area_um2"], whole["path_ps"]) == (2 + 13 * 5, 10 + 13 * 10, 7)
+    assert whole["library"] == "L" and "inner" not in whole
+    none = total({"one": {**one, "area_um2": None}, "block": {**one, "inner": {"one": 1}}})
+    assert none["area_um2"] is None
+    alone = cut("module block(a);\n  leaf x (\n  );\nendmodule\nmodule leaf(a);\nendmodule\n", set())
+    assert [piece.module for piece in alone] == ["leaf", "block"]
+
+
 def test_the_logic_of_a_channel_is_its_controller() -> None:
     part = load_part("hbm2_neupims").value
     (block,) = find_logic("npu_pim_channel", "hbm2_neupims", part).values()
@@ -177,8 +252,16 @@ def test_without_the_library_generic_gates_are_counted(monkeypatch: pytest.Monke
 
 
 @pytest.mark.slow
+def test_pieces_without_the_library_are_generic_gates(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(synth, "LIBRARY", Path("/nowhere/cells.lib"))
+    (array,) = synthesize(find_logic("systolic", "p", PART, {"rows": 2, "columns": 9}), PART, "p")
+    assert (array.library, array.area_um2, array.path_ps, array.method) == (GENERIC, None, None, "by module")
+    assert array.cells > 18 * 500
+
+
+@pytest.mark.slow
 def test_what_does_not_fit_has_no_clock_rate(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(synth, "ROOM", synth.ROOM | {"dsp": 0})
+    monkeypatch.setattr(counted, "ROOM", counted.ROOM | {"dsp": 0})
     assert run("Mac")["Mac"].fmax_mhz is None
 
 
@@ -279,4 +362,4 @@ def test_only_what_the_extra_brings_is_excused() -> None:
 def test_results_are_kept_as_json(fresh: Path) -> None:
     run("Register")
     kept: list[Mapping[str, object]] = [json.loads(path.read_text()) for path in (fresh / "synth").glob("Register-*")]
-    assert set().union(*kept) == set(Synthesis._fields) - {"block", "part"} and len(kept) == 2
+    assert set().union(*kept) == set(Synthesis._fields) - {"block", "part", "method"} and len(kept) == 2

@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Callable, Iterable
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,50 +12,21 @@ from pimloom.arch.error import GateError
 from pimloom.arch.version import __version__
 from pimloom.commands.output import Json, Quiet, answer
 from pimloom.commands.outputs import check_folder, check_outputs
-
-PART = "gddr6_pim_gpt"
-
-
-class Simulator(StrEnum):
-    """Those of `pimloom.rtl.flow.simulator.environment`, whose import is slow."""
-
-    VERILATOR = "verilator"
-    ICARUS = "icarus"
-
-
-class Bench(StrEnum):
-    """What drives the simulator."""
-
-    CPP = "cpp"
-    COCOTB = "cocotb"
-
-
-class Solver(StrEnum):
-    """Those of `pimloom.rtl.flow.prove`, whose import is slow."""
-
-    YICES = "yices"
-    Z3 = "z3"
-
-
-class Dataflow(StrEnum):
-    """Those of `pimloom.rtl.npu.shape`, whose import is slow."""
-
-    WS = "ws"
-    OS = "os"
-
+from pimloom.commands.rtl_options import (
+    PART,
+    Bench,
+    Columns,
+    DataflowName,
+    Name,
+    OneOrAll,
+    PartName,
+    Rows,
+    Simulator,
+    Solver,
+    SubBatches,
+)
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
-
-Name = Annotated[str, typer.Argument(metavar="BLOCK", help="Block name (see `pimloom rtl list`).")]
-OneOrAll = Annotated[str | None, typer.Argument(metavar="BLOCK", help="Block name; without it, all blocks.")]
-SubBatches = Annotated[int | None, typer.Option(metavar="N", help="Sub-batches of block `interleave`; 2 by default.")]
-PartName = Annotated[str, typer.Option("--part", metavar="PART", help="Part name, or path to a part's YAML.")]
-
-Rows = Annotated[int | None, typer.Option(metavar="R", help="Rows of an array, 1 to 256.", show_default="4")]
-Columns = Annotated[int | None, typer.Option(metavar="C", help="Columns of an array, 1 to 256.", show_default="4")]
-DataflowName = Annotated[
-    Dataflow | None, typer.Option("--dataflow", help="Weights or outputs stay in an array.", show_default="ws")
-]
 
 
 @app.command("list", epilog="Example:  pimloom rtl list --json -")
@@ -222,6 +192,14 @@ def synth(
     rows: Rows = None,
     columns: Columns = None,
     dataflow: DataflowName = None,
+    by_module: Annotated[
+        bool | None,
+        typer.Option(
+            "--by-module/--flat",
+            help="Each module once, times its instances; or all as one piece.",
+            show_default="large blocks by module",
+        ),
+    ] = None,
     json: Json = None,
     quiet: Quiet = False,
 ) -> Answer:
@@ -243,11 +221,48 @@ def synth(
             dataflow=dataflow,
         )
         blocks = all_blocks(device) if block == "all" else find_logic(block, part, device, sizes)
-        found = synthesize(blocks, device, part, progress, _note(quiet))
+        found = synthesize(blocks, device, part, progress, _note(quiet), by_module)
         without = left_out(device) if block == "all" else {}
     costs = _plain(found)
     result = _result(costs, part, left_out=without, sizes=sizes)
     return answer(Answer(result, lambda: show_syntheses(result), costs), json, quiet)
+
+
+@app.command(epilog="Example:  pimloom rtl power pim_unit --commands 200 --json -")
+def power(
+    block: Name,
+    part: PartName = PART,
+    commands: Annotated[int, typer.Option(metavar="N", min=1, max=10**6, help="Commands of the run, at least.")] = 500,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the random stimulus.")] = 0,
+    clock_mhz: Annotated[
+        float, typer.Option(metavar="MHZ", min=0.001, max=100_000, help="Clock rate that power is told at [MHz].")
+    ] = 100.0,
+    sub_batches: SubBatches = None,
+    rows: Rows = None,
+    columns: Columns = None,
+    dataflow: DataflowName = None,
+    json: Json = None,
+    quiet: Quiet = False,
+) -> Answer:
+    """Power of a block's cells in a run of `verify`, from how often each net changes; no wires, no clock tree."""
+    from pimloom.reports.terminal.rtl import differing, show_power
+    from pimloom.rtl.flow.lookup import build, given_sizes, load_device, needs_extra, part_of
+
+    check_outputs({"--json": json})
+    with needs_extra(), _bar(f"estimating {block}", quiet) as progress:
+        from pimloom.rtl.flow.power.estimate import estimate
+
+        part = part_of(block, part)
+        device = load_device(part)
+        sizes = given_sizes(block, sub_batches=sub_batches, rows=rows, columns=columns, dataflow=dataflow)
+        build(block, part, device, sizes)
+        options: dict[str, Any] = {"commands": commands, "seed": seed, "clock_mhz": clock_mhz, "sizes": sizes}
+        rows_ = _plain([estimate(block, part, device, **options, progress=progress, note=_note(quiet))])
+    found = _result(rows_, part, seed=seed, sizes=sizes)
+    told = answer(Answer(found, lambda: show_power(found), rows_), json, quiet)
+    if wrong := differing(rows_):
+        raise GateError(f"cells and model differ, so the power is not that of the block: {', '.join(wrong)}", told)
+    return told
 
 
 def _bar(title: str, quiet: bool) -> Any:

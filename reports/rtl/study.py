@@ -13,7 +13,7 @@ from pimloom.arch.units import UM2_PER_MM2
 from pimloom.arch.version import __version__
 from pimloom.reports.page import Card, Claim, ClaimLine, Page, Section, render
 from pimloom.reports.reproduction import claim
-from pimloom.reports.rtl import sections
+from pimloom.reports.rtl import blocks, sections
 from pimloom.reports.rtl.published import published
 
 TITLE = "The hardware in gates"
@@ -23,29 +23,31 @@ CARDS = ("sequencer", "pim_unit", "float32_mul", "float32_add")
 Rows = Sequence[Mapping[str, Any]]
 
 
-def write_report(out: str | Path, synthesis: Rows, coverage: Rows = (), proofs: Rows = ()) -> Path:
+def write_report(out: str | Path, synthesis: Rows, coverage: Rows = (), proofs: Rows = (), power: Rows = ()) -> Path:
     """Write `index.html`, `results.csv` and `results.json` into folder `out`; returns the page.
 
-    Rows are `pimloom rtl synth`'s, `verify`'s and `prove`'s, on the part of system pim_gpt. Raises UserError if the
-    folder cannot be written.
+    Rows are `pimloom rtl synth`'s, `verify`'s, `prove`'s and `power`'s, on the part of system pim_gpt. Raises
+    UserError if the folder cannot be written.
     """
     folder = prepare_folder(out)
-    page = render(build_page(synthesis, coverage, proofs))
+    page = render(build_page(synthesis, coverage, proofs, power))
     paper = [one._asdict() for one in published().values()]
-    rows = {"synthesis": synthesis, "verification": coverage, "proofs": proofs, "published": paper}
+    rows = {"synthesis": synthesis, "verification": coverage, "proofs": proofs, "power": power, "published": paper}
     write_table_csv(folder / "results.csv", synthesis)
     write_json(folder / "results.json", {name: [dict(row) for row in each] for name, each in rows.items()})
     write_atomic(folder / "index.html", page)
     return folder / "index.html"
 
 
-def build_page(synthesis: Rows, coverage: Rows = (), proofs: Rows = ()) -> Page:
+def build_page(synthesis: Rows, coverage: Rows = (), proofs: Rows = (), power: Rows = ()) -> Page:
     """The whole report."""
     loaded = load_system(SYSTEM)
     system, part = loaded.of_kind(PimSystem), loaded.memory
     chapters: list[Section] = [
         sections.cells(synthesis),
         sections.beside_the_papers(synthesis, system, part),
+        blocks.costs(),
+        blocks.power(power),
         sections.fpga(synthesis, system, part),
         sections.verification(coverage, proofs),
         sections.assumptions(),

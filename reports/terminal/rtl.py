@@ -85,7 +85,34 @@ def show_syntheses(found: Mapping[str, Any]) -> None:
     sizes = "".join(f", {name.replace('_', ' ')} {value}" for name, value in found["sizes"].items())
     show_line(f"for {found['part']}{sizes}; cells to path: {row['library']}, no wires, memories beside;")
     show_line(f"LUT4 to Fmax: {row['fpga']}, with a register at every port for Fmax")
+    if apart := [row["block"] for row in found["rows"] if row["method"] != "flat"]:
+        show_line(f"{', '.join(apart)}: each module once, times its instances: the path is the longest within one,")
+        show_line("what an instance is given for good does not shrink it, and nothing is placed; one piece: --flat")
     _show_left_out(found)
+
+
+def show_power(found: Mapping[str, Any]) -> None:
+    """Power of a block, and what it is made of."""
+    show_rows(
+        [
+            ("block", "block", ""),
+            ("cells", "cells|r", ",d"),
+            ("operations", "operations|r", ",d"),
+            ("clocks", "clocks|r", ",d"),
+            ("activity", "changes a net and clock|r", ".3f"),
+            ("switching_mw", "switching mW|r", ",.4g"),
+            ("internal_mw", "internal mW|r", ",.4g"),
+            ("leakage_mw", "leakage mW|r", ",.3g"),
+            ("power_mw", "power mW|r", ",.4g"),
+            ("energy_per_operation_nj", "nJ an operation|r", ",.4g"),
+        ],
+        found["rows"],
+    )
+    row = found["rows"][0]
+    show_line(f"for {found['part']}, at {row['clock_mhz']:g} MHz; {row['library']}: pins and cells, without wires,")
+    show_line(f"clock tree and glitches; stimuli of rtl verify, seed {found['seed']}; mismatches: {row['mismatches']}")
+    if row["first_mismatch"]:
+        show_line(f"{row['block']}: first mismatch: {row['first_mismatch']}")
 
 
 def differing(rows: Rows) -> list[str]:

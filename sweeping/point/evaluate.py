@@ -15,7 +15,7 @@ from pimloom.sweeping.point.results import flat
 from pimloom.sweeping.point.row import Outcome, Row, row_of
 from pimloom.sweeping.point.shared import Base, resolved
 from pimloom.sweeping.point.workload import Work
-from pimloom.systems.devices.area import area_mm2
+from pimloom.systems.devices.area import area_by_part_mm2, area_mm2
 from pimloom.systems.devices.positions import positions
 from pimloom.systems.devices.simulate import simulate
 
@@ -64,6 +64,7 @@ def _simulated(base: Base, point: Mapping[str, Scalar], known: Known) -> Outcome
     values = _flat(result.as_dict())
     if system.part is not None:
         values["area_mm2"] = area_mm2(system)
+        values |= _flat({"area_by_part_mm2": area_by_part_mm2(system)})
     return Outcome(values, result.spec_digest)
 
 

@@ -8,7 +8,7 @@ from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec
 from pimloom.arch.system import System
 from pimloom.sweeping.point.workload import Work
-from pimloom.systems.devices.area import area_mm2
+from pimloom.systems.devices.area import area_by_part_mm2, area_mm2, of_devices
 from pimloom.systems.devices.traits import traits
 from pimloom.systems.serving.generation import generate
 from pimloom.systems.serving.stepping import CHUNK, Wanted
@@ -39,4 +39,5 @@ def from_prompts(system: System, llm: LlmSpec, work: Work) -> tuple[dict[str, An
     values = asdict(found)
     one = area_mm2(system)
     values["area_mm2"] = None if one is None else one * work.tp
+    values["area_by_part_mm2"] = of_devices(area_by_part_mm2(system), work.tp)
     return values, found.spec_digest

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from pimloom.arch.composition import PEERS, STANDBY
+from pimloom.energy.gate_area import PARTS
 from pimloom.energy.npu_pim import CAUSES
 
 PIM_CAUSES = ("background", "activate", "read", "write", "refresh", "mac", "interface", "asic")
@@ -102,12 +103,12 @@ def columns_of(kind: str, tree: Mapping[str, Any], *, batched: bool, prompts: bo
         return [*_common(("time_per_token_s", "area_mm2")), *FROM_PROMPTS, *_causes(ROOFLINE_CAUSES)]
     if prompts:
         found = [*_common(("time_per_token_s", *(() if figures else NEED_FIGURES))), *FROM_PROMPTS]
-        return [*found, *_causes(NPU_CAUSES)] if figures else found
+        return [*found, *_areas(), *_causes(NPU_CAUSES)] if figures else found
     if kind == "pim":
         steps = [Column(f"time_by_step_s.{flat(name)}", False, f"time of {name}") for name in PIM_STEPS]
-        return [*COMMON, *PIM, *_causes(PIM_CAUSES), *steps]
+        return [*COMMON, *PIM, *_areas(), *_causes(PIM_CAUSES), *steps]
     if kind == "npu_pim" and figures:
-        return [*_common(OF_A_PROMPT), *DECODE, *_causes(NPU_CAUSES)]
+        return [*_common(OF_A_PROMPT), *DECODE, *_areas(), *_causes(NPU_CAUSES)]
     if kind == "npu_pim":
         return [*_common(OF_A_PROMPT + NEED_FIGURES), *DECODE]
     if batched:
@@ -134,3 +135,7 @@ def flat(name: str) -> str:
 
 def _causes(names: Iterable[str]) -> list[Column]:
     return [Column(f"energy_by_cause_j.{name}", False, f"energy of {name}") for name in names]
+
+
+def _areas() -> list[Column]:
+    return [Column(f"area_by_part_mm2.{part}", False, f"area of {part}, by our own gates") for part in PARTS]

@@ -10,7 +10,7 @@ from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec
 from pimloom.arch.system import System, digest
 from pimloom.arch.version import __version__
-from pimloom.systems.devices.area import area_mm2
+from pimloom.systems.devices.area import area_by_part_mm2, area_mm2, of_devices
 from pimloom.systems.devices.boundary import PARTS, by_part, parts_of
 from pimloom.systems.devices.device import Device, device_of
 from pimloom.systems.devices.drawn import drawn
@@ -56,6 +56,7 @@ class Compared(msgspec.Struct, frozen=True, kw_only=True):
 
     energy_by_part_j: of all devices and tokens, by PARTS or WHOLE; a part that is not there has no figure. One
     device has no links.
+    area_by_part_mm2: of all devices, see `energy.gate_area`; null of systems that it knows no parts of.
     memory_needed_bytes, memory_bytes: of one device.
     """
 
@@ -70,6 +71,7 @@ class Compared(msgspec.Struct, frozen=True, kw_only=True):
     energy_by_cause_j: dict[str, float] | None = None
     power_w: float | None = None
     area_mm2: float | None = None
+    area_by_part_mm2: dict[str, float | None] | None = None
     memory_needed_bytes: int | None = None
     memory_bytes: int | None = None
     simulated_iterations: int | None = None
@@ -206,6 +208,7 @@ def _compared(
         energy_by_cause_j=told.energy_by_cause_j,
         power_w=told.power_w,
         area_mm2=None if area is None else area * wanted.tp,
+        area_by_part_mm2=of_devices(area_by_part_mm2(system), wanted.tp) or None,
         memory_needed_bytes=room.weight_bytes + kept,
         memory_bytes=room.memory_bytes,
         simulated_iterations=told.simulated_iterations,

@@ -6,7 +6,9 @@ A bench is a module with `@cocotb.test()` coroutines; it reads `exchange.given()
 
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 
 import numpy as np
@@ -26,7 +28,19 @@ from pimloom.rtl.flow.simulator.environment import (
     tail,
 )
 
+Swap = Callable[[str, str], str]
+SWAP: ContextVar[Swap | None] = ContextVar("SWAP", default=None)
 WAVE_SUFFIX = {"verilator": ".vcd", "icarus": ".fst", "verilator-cocotb": ".vcd"}
+
+
+@contextmanager
+def instead(swap: Swap) -> Iterator[None]:
+    """Inside, what `swap` makes of a Verilog and its top's name is simulated in its place, by the same bench."""
+    token = SWAP.set(swap)
+    try:
+        yield
+    finally:
+        SWAP.reset(token)
 
 
 def simulate(
@@ -45,6 +59,8 @@ def simulate(
     Raises UserError for a missing tool or a waveform's wrong suffix, SimulationError where build or bench fails.
     """
     check_waves(waves, simulator)
+    if swap := SWAP.get():
+        verilog = swap(verilog, top)
     if simulator == "verilator" and (fast := native(bench)):
         return run_native(verilog, top, fast, given, waves)
     simulator = "icarus" if simulator == "icarus" else "verilator"

@@ -1,0 +1,48 @@
+"""What the commands of `pimloom rtl` take: choices and options that several of them have."""
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+PART = "gddr6_pim_gpt"
+
+
+class Simulator(StrEnum):
+    """Those of `pimloom.rtl.flow.simulator.environment`, whose import is slow."""
+
+    VERILATOR = "verilator"
+    ICARUS = "icarus"
+
+
+class Bench(StrEnum):
+    """What drives the simulator."""
+
+    CPP = "cpp"
+    COCOTB = "cocotb"
+
+
+class Solver(StrEnum):
+    """Those of `pimloom.rtl.flow.prove`, whose import is slow."""
+
+    YICES = "yices"
+    Z3 = "z3"
+
+
+class Dataflow(StrEnum):
+    """Those of `pimloom.rtl.npu.shape`, whose import is slow."""
+
+    WS = "ws"
+    OS = "os"
+
+
+Name = Annotated[str, typer.Argument(metavar="BLOCK", help="Block name (see `pimloom rtl list`).")]
+OneOrAll = Annotated[str | None, typer.Argument(metavar="BLOCK", help="Block name; without it, all blocks.")]
+SubBatches = Annotated[int | None, typer.Option(metavar="N", help="Sub-batches of block `interleave`; 2 by default.")]
+PartName = Annotated[str, typer.Option("--part", metavar="PART", help="Part name, or path to a part's YAML.")]
+
+Rows = Annotated[int | None, typer.Option(metavar="R", help="Rows of an array, 1 to 256.", show_default="4")]
+Columns = Annotated[int | None, typer.Option(metavar="C", help="Columns of an array, 1 to 256.", show_default="4")]
+DataflowName = Annotated[
+    Dataflow | None, typer.Option("--dataflow", help="Weights or outputs stay in an array.", show_default="ws")
+]

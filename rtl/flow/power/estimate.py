@@ -1,0 +1,180 @@
+"""`pimloom rtl power`: a block's cells in a run of `rtl verify`, and what their changes take by the library."""
+
+import json
+import re
+import tempfile
+from collections.abc import Callable, Mapping
+from math import fsum
+from pathlib import Path
+from typing import NamedTuple
+
+from pimloom.arch.error import UserError
+from pimloom.arch.optics import Optics
+from pimloom.arch.part import Part
+from pimloom.rtl.flow.cosim import walk
+from pimloom.rtl.flow.counted import LIBRARY
+from pimloom.rtl.flow.power.activity import toggles
+from pimloom.rtl.flow.power.liberty import Library, read_library
+from pimloom.rtl.flow.power.netlist import Netlist, netlist
+from pimloom.rtl.flow.simulator.environment import Simulator
+from pimloom.rtl.flow.simulator.run import instead
+from pimloom.rtl.flow.stimulus import draw_own_cases
+from pimloom.rtl.flow.synth import SCRIPTS
+from pimloom.rtl.flow.tools import cache_folder
+from pimloom.rtl.flow.verified import Verified
+from pimloom.rtl.flow.verify import VERIFIERS, Run, mismatches
+from pimloom.rtl.flow.yowasp import YOSYS, tools
+
+SLEW_NS = 0.18  # [assumed] of every input's change: the second of the library's five, a gate that drives few others
+CLOCK_MHZ = 100.0  # [design] where none is named: most blocks reach it in this library; power grows with it
+BLOCKS = (  # those with a bench for the very block that `synth` maps, and no memories in it
+    "sequencer", "float32_add", "float32_mul", "bf16_mul", "bf16_tree", "pim_unit", "timer", "systolic", "npu_tiles",
+    "interleave", "asic_exp", "asic_reciprocal", "asic_rsqrt", "asic_gelu", "asic_silu", "asic_sum", "asic_partials",
+)  # fmt: skip
+FILES = ("power.ys", "map.abc", "ports", "walls.v", "memory.v")
+
+
+class Power(NamedTuple):
+    """What a block takes in a run; powers at clock_mhz, energies of one operation, both without wires and clock tree.
+
+    activity: changes of a net in a clock, mean of all but the clock's. switching: charging of pins' capacitances;
+    internal: in the cells. mismatches: results other than the model's.
+    """
+
+    block: str
+    part: str
+    library: str
+    cells: int
+    operations: int
+    clocks: int
+    mismatches: int
+    first_mismatch: str | None
+    activity: float
+    clock_mhz: float
+    switching_mw: float
+    internal_mw: float
+    leakage_mw: float
+    power_mw: float
+    energy_per_operation_nj: float
+
+
+def estimate(
+    block: str,
+    part_name: str,
+    device: Part | Optics,
+    *,
+    commands: int,
+    seed: int,
+    clock_mhz: float = CLOCK_MHZ,
+    sizes: Mapping[str, int | str] | None = None,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+    note: Callable[[str], None] = lambda text: None,
+) -> Power:
+    """Power of a block in the run that `verify` makes of so many commands. Raises UserError for other blocks than
+    BLOCKS, and without the library."""
+    if block not in BLOCKS:
+        raise UserError(f"{block}: has memories, or no bench of its own as it is mapped; power of: {', '.join(BLOCKS)}")
+    if not LIBRARY.is_file():
+        raise UserError(f"{LIBRARY} is missing, which has the energies; install it with: apt install qflow-tech-osu018")
+    progress(0, 3)
+    library = read_library(LIBRARY.read_text())
+    made: list[Netlist] = []
+
+    def gates(verilog: str, top: str) -> str:
+        made.append(_mapped(verilog, top, library, note))
+        progress(1, 3)
+        return made[-1].verilog
+
+    with tempfile.TemporaryDirectory(prefix="pimloom-") as folder:
+        waves = Path(folder) / "run.vcd"
+        with instead(gates):
+            check = _own_sequencer if block == "sequencer" else VERIFIERS[block]
+            run: Verified = check(
+                part_name, device, "verilator", commands, seed, waves, lambda done, total: None, **(sizes or {})
+            )
+        progress(2, 3)
+        changes = toggles(waves)
+    found = _power(block, part_name, made[0], library, changes, run, clock_mhz)
+    progress(3, 3)
+    return found
+
+
+def _own_sequencer(
+    name: str, part: Part, simulator: Simulator, commands: int, seed: int, waves: Path, progress: object
+) -> Verified:
+    """The sequencer with all banks of the part and its own timings, one stream; `verify` takes few banks and any."""
+    run = Run(list(draw_own_cases(part, part.organization, commands, seed)), 1, 0)
+    found = walk(run.cases, 1, 0, most_ck=run.most_ck(), simulator=simulator, waves=waves)
+    wrong = [mismatches(case, each) for case, each in zip(run.cases, found.walks, strict=True)]
+    clocks, asked = sum(each.clocks for each in found.walks), sum(len(s) for case in run.cases for s in case.streams)
+    first = next((sentence for n, sentence in wrong if n), None)
+    return Verified(
+        "sequencer", name, simulator, asked, sum(n for n, _ in wrong), 0, 0, [], clocks, clocks / found.seconds, first,
+    )  # fmt: skip
+
+
+def _mapped(verilog: str, top: str, library: Library, note: Callable[[str], None]) -> Netlist:
+    """The netlist of Verilog, mapped as `synth` maps it."""
+    own = re.sub(rf"^module {re.escape(top)}\b", "module block", verilog, count=1, flags=re.MULTILINE)
+    with tempfile.TemporaryDirectory(prefix="power-", dir=cache_folder()) as text, tools(note, [YOSYS]) as at_hand:
+        folder = Path(text)
+        for name in FILES:
+            (folder / name).write_text((SCRIPTS / name).read_text())
+        (folder / "cells.lib").write_text(LIBRARY.read_text())
+        (folder / "block.v").write_text(own)
+        at_hand.run(YOSYS, "power.ys", folder=folder)
+        module = json.loads((folder / "netlist.json").read_text())["modules"]["block"]
+    return netlist(module, top, library)
+
+
+def _power(
+    block: str,
+    part: str,
+    gates: Netlist,
+    library: Library,
+    changes: Mapping[str, int],
+    run: Verified,
+    clock_mhz: float,
+) -> Power:
+    switching, internal, told = 0.0, 0.0, 0
+    clock = _clock(gates, library)
+    clocks = changes.get(f"n{clock}", 0) // 2 if clock is not None else run.cycles
+    clocks = clocks or run.cycles
+    known = dict[tuple[str, str, float], float]()
+
+    def of_pin(kind: str, pin: str, load: float) -> float:
+        """Energy inside of a cell when a pin changes [pJ]: mean over the pins that may be the cause."""
+        key = kind, pin, load
+        if key not in known:
+            tables = library.cells[kind].pins[pin].energies
+            known[key] = fsum(table.at(load, SLEW_NS) for table in tables) / len(tables) if tables else 0.0
+        return known[key]
+
+    for net in gates.nets:
+        times = changes.get(f"n{net}", 0)
+        ends = gates.sinks.get(net, [])
+        load = fsum(library.cells[kind].pins[pin].capacitance for kind, pin in ends)
+        told += times * (net != clock)
+        switching += times * load * library.volts**2 / 2
+        internal += times * fsum(of_pin(kind, pin, 0.0) for kind, pin in ends)
+        if net in gates.drivers:
+            internal += times * of_pin(*gates.drivers[net], load)
+    leakage_nw = fsum(library.cells[kind].leakage * n for kind, n in gates.kinds.items()) * library.leakage_nw
+    mw = clock_mhz / clocks / 1000  # of pJ in the run: pJ x MHz = uW
+    parts = {"switching_mw": switching * mw, "internal_mw": internal * mw, "leakage_mw": leakage_nw / 1e6}
+    return Power(
+        block=block, part=part, library=LIBRARY.stem, cells=sum(gates.kinds.values()), operations=run.commands,
+        clocks=clocks, mismatches=run.mismatches, first_mismatch=run.first_mismatch,
+        activity=told / max(1, len(gates.nets) - (clock is not None)) / clocks, clock_mhz=clock_mhz, **parts,
+        power_mw=fsum(parts.values()), energy_per_operation_nj=(switching + internal) / 1000 / run.commands,
+    )  # fmt: skip
+
+
+def _clock(gates: Netlist, library: Library) -> int | None:
+    """The net that the flip-flops' clocks are on, if there are any."""
+    for net, ends in gates.sinks.items():
+        for kind, pin in ends:
+            state = library.cells[kind].state
+            if state is not None and pin in state[1]:
+                return net
+    return None
