@@ -14,8 +14,9 @@ from pimloom.arch.version import __version__
 from pimloom.rtl.flow.emit import beside
 from pimloom.rtl.flow.emit.bench import bench, makefile, ports, run, vectors
 from pimloom.rtl.flow.emit.handshakes import handshakes
-from pimloom.rtl.flow.emit.record import record, recordable
+from pimloom.rtl.flow.emit.record import record
 from pimloom.rtl.flow.emit.rules import assertions
+from pimloom.rtl.flow.emit.runs import RUNS
 
 PS_PER_NS = 1000
 
@@ -33,12 +34,12 @@ def files_of(block: str, component: Component, part: Part | Optics, part_name: s
             files[f"{block}_rules.sv"] = assertions(part, part_name, component.table, block)
         if block == "sequencer_axi":
             files[f"{block}_handshakes.sv"] = handshakes(component, block)
-        if recordable(block):
-            made = record(block, component, part, verilog)
-            files |= {f"test_{block}.py": bench(block, made), "vectors.txt": vectors(made)}
-            files["ports.vlt"] = ports(block, made)
-            asserted = [name for name in files if name.endswith(".sv")]
-            files |= {"Makefile": makefile(block), "run.py": run(block, asserted)}
+    if block in RUNS:
+        made = record(block, component, part, verilog)
+        files |= {f"test_{block}.py": bench(block, made), "vectors.txt": vectors(made)}
+        files["ports.vlt"] = ports(block, made)
+        asserted = [name for name in files if name.endswith(".sv")]
+        files |= {"Makefile": makefile(block), "run.py": run(block, asserted)}
     files[f"{block}.core"] = beside.core(block, __version__.partition("+")[0], files)
     files[f"{block}.gtkw"] = beside.view(block, _ports(component), clocked)
     return files

@@ -1,28 +1,16 @@
-# amaranth: UnusedElaboratable=no
 """What stands on a block's ports, clock by clock, in a run that its model agrees with."""
 
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
 from amaranth.lib.wiring import Component, Flow
 
 from pimloom.arch.error import GateError
+from pimloom.arch.optics import Optics
 from pimloom.arch.part import Part
-from pimloom.rtl.axi import DEPTH, SequencerAxi
-from pimloom.rtl.flow.axi.host import draw_scripts
-from pimloom.rtl.flow.axi.model import mismatches as host_mismatches
-from pimloom.rtl.flow.axi.verify import play as play_host
-from pimloom.rtl.flow.cosim import walk
-from pimloom.rtl.flow.scenes.scene import mismatches, play
-from pimloom.rtl.flow.stimulus import draw_own_cases, engine
-from pimloom.rtl.flow.verify import SCENES
-
-OPERATIONS = 200  # commands or operations that are recorded
-HOSTED = 100  # commands of a host, which takes several clocks for each
-SEED = 1
+from pimloom.rtl.flow.emit.runs import RUNS
 
 
 class Recording(NamedTuple):
@@ -35,51 +23,15 @@ class Recording(NamedTuple):
     rows: list[list[int]]
 
 
-def recordable(block: str) -> bool:
-    """Whether what `verify` runs is the block as it is emitted."""
-    return block in SCENES or block in SEQUENCERS
-
-
-def record(block: str, component: Component, part: Part, verilog: str) -> Recording:
+def record(block: str, component: Component, part: Part | Optics, verilog: str) -> Recording:
     """A run of the block on Verilator. verilog: the block's, as it is emitted. Raises GateError where block and model
     differ."""
     with tempfile.TemporaryDirectory(prefix="pimloom-") as folder:
         waves = Path(folder, "waves.vcd")
-        own = SEQUENCERS.get(block)
-        wrong = own(part, verilog, waves) if own else _scene(block, component, part, verilog, waves)
+        wrong = RUNS[block](component, part, verilog, waves)
         if wrong:
             raise GateError(f"{block}: RTL and model differ: {wrong}")
         return _read(block, component, waves)
-
-
-def _sequencer(part: Part, verilog: str, waves: Path) -> str:
-    cases = list(draw_own_cases(part, part.organization, OPERATIONS, SEED))
-    model = [engine(case) for case in cases]
-    most = 2 * max(int(ck.max(initial=0)) for done in model if done for ck in done[0]) + 1000
-    walks = walk(cases, 1, 0, most_ck=most, waves=waves, verilog=verilog).walks
-    for case, done, found in zip(cases, model, walks, strict=True):
-        if done and not np.array_equal(done[0][0], found.issue_ck[0]):
-            return f"issue clocks of {len(case.streams[0])} commands"
-    return ""
-
-
-def _sequencer_axi(part: Part, verilog: str, waves: Path) -> str:
-    organization = part.organization
-    banks = organization.bank_groups, organization.banks_per_group
-    scripts = list(draw_scripts(part, banks, HOSTED, SEED, often=False))
-    block = SequencerAxi(scripts[0].case.table, DEPTH)
-    seen, _, _ = play_host(scripts, block, "verilator", waves, verilog)
-    wrong = [sentence for pair in zip(scripts, seen, strict=True) for sentence in host_mismatches(*pair, DEPTH)]
-    return wrong[0] if wrong else ""
-
-
-def _scene(block: str, component: Component, part: Part, verilog: str, waves: Path) -> str:
-    scene = SCENES[block](component, part, np.random.default_rng(SEED), OPERATIONS)
-    wrong = mismatches(scene, play(verilog, block, scene, "verilator", waves))
-    return wrong[0] if wrong else ""
-
-
-SEQUENCERS: dict[str, Callable[[Part, str, Path], str]] = {"sequencer": _sequencer, "sequencer_axi": _sequencer_axi}
 
 
 def _read(block: str, component: Component, waves: Path) -> Recording:

@@ -1,0 +1,91 @@
+# amaranth: UnusedElaboratable=no
+"""Runs of blocks as they are emitted, beside their models, with the waveform that is recorded."""
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pimloom.arch.part import Part
+from pimloom.rtl.axi import DEPTH, SequencerAxi
+from pimloom.rtl.flow.axi.host import draw_scripts
+from pimloom.rtl.flow.axi.model import mismatches as host_mismatches
+from pimloom.rtl.flow.axi.verify import play as play_host
+from pimloom.rtl.flow.cosim import walk
+from pimloom.rtl.flow.interleave import verify_interleave
+from pimloom.rtl.flow.npu.engine import verify_gemm
+from pimloom.rtl.flow.npu.sequence import verify_tiles
+from pimloom.rtl.flow.npu.systolic import verify_array
+from pimloom.rtl.flow.scenes import optics
+from pimloom.rtl.flow.scenes.scene import mismatches, play
+from pimloom.rtl.flow.stimulus import draw_own_cases, engine
+from pimloom.rtl.flow.verify import SCENES
+
+OPERATIONS = 200  # commands or operations that are recorded
+HOSTED = 100  # commands of a host, which takes several clocks for each
+SEED = 1
+
+Run = Callable[[Any, Any, str, Path], str]  # of a component, its part, its Verilog: what is wrong first, or nothing
+
+
+def _sequencer(block: Any, part: Part, verilog: str, waves: Path) -> str:
+    cases = list(draw_own_cases(part, part.organization, OPERATIONS, SEED))
+    model = [engine(case) for case in cases]
+    most = 2 * max(int(ck.max(initial=0)) for done in model if done for ck in done[0]) + 1000
+    walks = walk(cases, 1, 0, most_ck=most, waves=waves, verilog=verilog).walks
+    for case, done, found in zip(cases, model, walks, strict=True):
+        if done and not np.array_equal(done[0][0], found.issue_ck[0]):
+            return f"issue clocks of {len(case.streams[0])} commands"
+    return ""
+
+
+def _sequencer_axi(block: Any, part: Part, verilog: str, waves: Path) -> str:
+    organization = part.organization
+    banks = organization.bank_groups, organization.banks_per_group
+    scripts = list(draw_scripts(part, banks, HOSTED, SEED, often=False))
+    same = SequencerAxi(scripts[0].case.table, DEPTH)
+    seen, _, _ = play_host(scripts, same, "verilator", waves, verilog)
+    wrong = [sentence for pair in zip(scripts, seen, strict=True) for sentence in host_mismatches(*pair, DEPTH)]
+    return wrong[0] if wrong else ""
+
+
+def _scene(name: str, block: Any, part: Part, verilog: str, waves: Path) -> str:
+    return _played(name, SCENES[name](block, part, np.random.default_rng(SEED), OPERATIONS), verilog, waves)
+
+
+def _played(name: str, scene: Any, verilog: str, waves: Path) -> str:
+    wrong = mismatches(scene, play(verilog, name, scene, "verilator", waves))
+    return wrong[0] if wrong else ""
+
+
+def _switch(block: Any, part: Any, verilog: str, waves: Path) -> str:
+    scene = optics.switch_scene([optics.own_switch_case(block.switch_table, SEED)], False)
+    return _played("ocs_switch", scene, verilog, waves)
+
+
+def _array(verify: Callable[..., Any], block: Any, part: Any, verilog: str, waves: Path) -> str:
+    found = verify("", block.shape, "verilator", OPERATIONS, SEED, waves, _silent)
+    return found.first_mismatch or ""
+
+
+def _interleave(block: Any, part: Any, verilog: str, waves: Path) -> str:
+    found = verify_interleave("", part, "verilator", OPERATIONS, SEED, waves, _silent, block.sub_batches)
+    return found.first_mismatch or ""
+
+
+def _silent(done: int, total: int) -> None:
+    """Nobody waits."""
+
+
+RUNS: dict[str, Run] = {
+    **{name: partial(_scene, name) for name in SCENES},
+    "sequencer": _sequencer,
+    "sequencer_axi": _sequencer_axi,
+    "systolic": partial(_array, verify_array),
+    "npu_tiles": partial(_array, verify_tiles),
+    "npu_gemm": partial(_array, verify_gemm),
+    "interleave": _interleave,
+    "ocs_switch": _switch,
+}
