@@ -29,7 +29,8 @@ class NpuPimChannel(wiring.Component):
     """
 
     def __init__(self, spec: PimChannel, lanes: int, kept: int, cells: Sequence[Sequence[int]] = ()) -> None:
-        self.plan = plan = plan_of(spec)
+        self.spec, self.plan = spec, plan_of(spec)
+        plan = self.plan
         self.table, bits = plan.table, spec.part.organization.access_bits
         self.controller = Controller(spec)
         if not plan.pim:

@@ -17,6 +17,7 @@ from pimloom.rtl.flow.emit.handshakes import handshakes
 from pimloom.rtl.flow.emit.record import record
 from pimloom.rtl.flow.emit.rules import assertions
 from pimloom.rtl.flow.emit.runs import RUNS
+from pimloom.rtl.npu_pim.channel import NpuPimChannel
 
 PS_PER_NS = 1000
 
@@ -30,6 +31,10 @@ def files_of(block: str, component: Component, part: Part | Optics, part_name: s
     clocked = "\n  input wire clk" in verilog
     if isinstance(part, Part):
         files[f"{block}.sdc"] = beside.constraints(block, part.tCK_ps / PS_PER_NS, clocked)
+        if isinstance(component, NpuPimChannel):
+            plan = component.plan
+            rules = assertions(component.spec.device(), part_name, plan.table, block, plan.command(), "bus")
+            files[f"{block}_rules.sv"] = rules
         if block in ("sequencer", "sequencer_axi"):  # the same buses
             files[f"{block}_rules.sv"] = assertions(part, part_name, component.table, block)
         if block == "sequencer_axi":

@@ -6,7 +6,9 @@ rule says how many there must be when a command that waits issues.
 
 from collections.abc import Iterator, Sequence
 
-from pimloom.arch.command import Level, Row
+from amaranth.lib.data import StructLayout
+
+from pimloom.arch.command import Level, Role, Row
 from pimloom.arch.part import Part
 from pimloom.arch.standard import clocks
 from pimloom.arch.table import RuleRow, Table, rule_rows, standard_of
@@ -33,27 +35,40 @@ def rule_notes(part: Part, table: Table) -> dict[str, str]:
     return notes
 
 
-def assertions(part: Part, part_name: str, table: Table, block: str) -> str:
-    """The text of `BLOCK_rules.sv`. For one bus; of two, each rule is checked on the buses of its commands."""
-    rules, layout = table.rules, command_layout(table)
+MOMENTS = (Role.FIRST_MULTIPLY, Role.LAST_MULTIPLY)  # from which rules count, though nothing issues then
+
+
+def assertions(
+    part: Part, part_name: str, table: Table, block: str, layout: StructLayout | None = None, outside: str = "buses__{}"
+) -> str:
+    """The text of `BLOCK_rules.sv`. For one bus; of two, each rule is checked on the buses of its commands.
+
+    layout: of a command with its bank counted through the channel, None: that of the sequencer. outside: name of bus {}
+    at the block. Rules that count from a moment within a command are named and not asserted.
+    """
+    rules, layout = table.rules, layout or command_layout(table)
     buses = range(int(rules.bus.max()) + 1)
     width = layout.size
     names = [f"buses__{b}__{n}" for b in buses for n in ("valid", "command")]
     ports = ",\n".join(f"  input wire {'' if n.endswith('valid') else f'[{width - 1}:0] '}{n}" for n in names)
     lines = [HEAD.format(part=part_name, name=f"{block}_rules", ports=ports)]
     for b in buses:
-        lines += _decoded(table, b)
+        lines += _decoded(table, layout, b)
+    moments = {c for c, command in enumerate(table.commands) if command.role in MOMENTS}
     for i, (rule, said) in enumerate(zip(rule_rows(rules), standard_of(part).rules, strict=True)):
-        if rule.wait > 1 and rule.after and rule.before:
+        if moments & {*rule.after, *rule.before}:
+            lines.append(f"  // not asserted, for the bus does not show when it begins: {said}")
+        elif rule.wait > 1 and rule.after and rule.before:
             lines += _rule(table, i, rule, str(said), [int(n) for n in rules.size], buses)
     lines += _rows(table, buses)
-    wired = ", ".join(f".{n}({n})" for n in ("clk", "rst", *names))
+    inner = [outside.format(b) + n for b in buses for n in ("__valid", "__command")]
+    wired = ", ".join(f".{n}({at})" for n, at in zip(("clk", "rst", *names), ("clk", "rst", *inner), strict=True))
     lines += ["endmodule", "", f"bind {block} {block}_rules rules ({wired});", ""]
     return "\n".join(lines)
 
 
-def _decoded(table: Table, bus: int) -> Iterator[str]:
-    layout, size = command_layout(table), table.rules.size
+def _decoded(table: Table, layout: StructLayout, bus: int) -> Iterator[str]:
+    size = table.rules.size
     word = f"buses__{bus}__command"
 
     def bits(name: str) -> str:
@@ -61,10 +76,12 @@ def _decoded(table: Table, bus: int) -> Iterator[str]:
         return f"{word}[{field.offset + field.width - 1}:{field.offset}]" if field.width else "1'b0"
 
     yield f"  wire [31:0] cmd_{bus} = 32'({bits('cmd')});"
-    place = "0"
-    for level, name in enumerate(COORDINATES, start=1):
+    place, flat = "0", COORDINATES[0] not in dict(layout)
+    for level, name in enumerate(() if flat else COORDINATES, start=1):
         fan = int(size[level] // size[level - 1])
         place = f"({place}) * {fan} + 32'({bits(name)})"
+    if flat:
+        place = f"32'({bits('bank')})"
     yield f"  wire [31:0] bank_{bus} = {place};"
     yield f"  wire [31:0] row_{bus} = 32'({bits('row')});"
 

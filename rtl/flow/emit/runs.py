@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from pimloom.arch.part import Part
@@ -18,13 +19,17 @@ from pimloom.rtl.flow.interleave import verify_interleave
 from pimloom.rtl.flow.npu.engine import verify_gemm
 from pimloom.rtl.flow.npu.sequence import verify_tiles
 from pimloom.rtl.flow.npu.systolic import verify_array
+from pimloom.rtl.flow.npu_pim.channel import all_mismatches, draw_words, filled, run_channel
+from pimloom.rtl.flow.npu_pim.traffic import draw_traffic
 from pimloom.rtl.flow.scenes import optics
 from pimloom.rtl.flow.scenes.scene import mismatches, play
 from pimloom.rtl.flow.stimulus import draw_own_cases, engine
 from pimloom.rtl.flow.verify import SCENES
+from pimloom.rtl.npu_pim.channel import NpuPimChannel
 
 OPERATIONS = 200  # commands or operations that are recorded
 HOSTED = 100  # commands of a host, which takes several clocks for each
+ROWS, TILES, TRAFFIC_CK = 2, 8, 1500  # of a PIM channel: rows that are used, tiles, clocks behind the last request
 SEED = 1
 
 Run = Callable[[Any, Any, str, Path], str]  # of a component, its part, its Verilog: what is wrong first, or nothing
@@ -75,6 +80,19 @@ def _interleave(block: Any, part: Any, verilog: str, waves: Path) -> str:
     return found.first_mismatch or ""
 
 
+def _npu_channel(block: NpuPimChannel, part: Part, verilog: str, waves: Path) -> str:
+    """A few rows are written, then PIM and accesses meet in them."""
+    spec, kept = block.spec, block.device.kept
+    organization = msgspec.structs.replace(spec.part.organization, rows=ROWS)
+    few = spec._replace(part=msgspec.structs.replace(spec.part, organization=organization))
+    traffic = filled(few, draw_traffic(few, SEED, OPERATIONS, TILES))
+    words, lanes = draw_words(few, traffic, SEED), block.device.lanes
+    clocks = int(traffic.data["when"].max()) + TRAFFIC_CK
+    found = run_channel(spec, lanes, traffic, words, clocks, waves=waves, verilog=verilog, kept=kept)
+    wrong = all_mismatches(spec, [found])
+    return wrong[0] if wrong else ""
+
+
 def _silent(done: int, total: int) -> None:
     """Nobody waits."""
 
@@ -87,5 +105,6 @@ RUNS: dict[str, Run] = {
     "npu_tiles": partial(_array, verify_tiles),
     "npu_gemm": partial(_array, verify_gemm),
     "interleave": _interleave,
+    "npu_pim_channel": _npu_channel,
     "ocs_switch": _switch,
 }

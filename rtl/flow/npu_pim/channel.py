@@ -60,19 +60,22 @@ def run_channel(
     *,
     simulator: Simulator = "verilator",
     waves: Path | None = None,
+    verilog: str | None = None,
+    kept: int | None = None,
 ) -> Found:
-    """One case through the gates. All rows of the part are held."""
-    channel = NpuPimChannel(spec, lanes, spec.part.organization.rows)
+    """One case through the gates. kept: rows that the banks hold, None: all of the part. verilog: of such a channel."""
+    kept = kept or spec.part.organization.rows
+    channel = NpuPimChannel(spec, lanes, kept)
     plan = channel.plan
     given = given_of(spec, [traffic], clocks) | {
         "words": words.view(np.uint8),
         "wr": np.array([plan.op.wr, (len(plan.table.names) - 1).bit_length()]),
     }
-    found = simulate(to_verilog(channel, TOP), TOP, BENCH, given, simulator=simulator, waves=waves)
+    found = simulate(verilog or to_verilog(channel, TOP), TOP, BENCH, given, simulator=simulator, waves=waves)
     ours = ran(spec, traffic, clocks, 0, found)
     read, result = (np.ascontiguousarray(found[name]).view(BF16) for name in ("read", "result"))
     elements = spec.part.organization.access_bits // 16
-    numbers = Numbers(plan, elements, lanes, spec.part.organization.rows)
+    numbers = Numbers(plan, elements, lanes, kept)
     want_read, want_result = _expected(plan, numbers, traffic, words, found)
     theirs = model(spec, traffic, clocks)
     return Found(ours, theirs, read, result, want_read, want_result, float(found["seconds"]))
