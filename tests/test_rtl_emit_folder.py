@@ -16,12 +16,15 @@ from pimloom.rtl.axi import SequencerAxi
 from pimloom.rtl.flow.emit.folder import files_of, write_folder
 from pimloom.rtl.flow.emit.record import Recording
 from pimloom.rtl.flow.emit.rules import assertions
+from pimloom.rtl.flow.npu_pim.traffic import Size, small
 from pimloom.rtl.flow.simulator.environment import Simulator, environment
 from pimloom.rtl.flow.stimulus import own_table, shrink
+from pimloom.rtl.npu_pim.channel import NpuPimChannel
 from pimloom.rtl.verilog import to_verilog
 from tests.command import call
 
 PART = "gddr6_pim_gpt"
+MORE = 200  # clocks
 
 
 def make(folder: Path, simulator: Simulator, tmp_path: Path) -> subprocess.CompletedProcess[str]:
@@ -120,3 +123,37 @@ def test_the_axi_bench_runs_by_itself_and_finds_what_is_wrong(tmp_path: Path) ->
 
 def simulators() -> list[Simulator]:
     return ["verilator", "icarus"] if shutil.which("iverilog") else ["verilator"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "block", ["systolic", "npu_tiles", "npu_gemm", "npu_vector", "interleave", "ocs_switch", "pim_channel"]
+)
+def test_benches_of_all_kinds_run_by_themselves(tmp_path: Path, block: str) -> None:
+    out = tmp_path / block
+    part = "ocstrx" if block == "ocs_switch" else PART
+    assert call("rtl", "emit", block, "--part", part, "-o", f"{out}/", "--quiet") == (0, "", "")
+    assert len((out / "vectors.txt").read_text().splitlines()) > 100
+    for simulator in simulators():
+        done = make(out, simulator, tmp_path)
+        assert done.returncode == 0 and "PASS=1" in done.stdout, done.stdout[-2000:] + done.stderr[-2000:]
+
+
+@pytest.mark.slow
+def test_the_bench_of_a_channel_with_pim_runs_under_its_rules(tmp_path: Path) -> None:
+    """On a small channel; many clocks more than a rule asks for are not there."""
+    name, spec = "npu_pim_channel", small(load_part("hbm2_neupims").value, "dual", Size(ranks=1))
+    block, out = NpuPimChannel(spec, 16, 8), tmp_path / "npu_pim_channel"
+    verilog = to_verilog(NpuPimChannel(spec, 16, 8), name)
+    write_folder(out, lambda: files_of(name, block, spec.part, "hbm2_neupims", verilog))
+    done = make(out, "verilator", tmp_path)
+    assert done.returncode == 0 and "PASS=1" in done.stdout, done.stdout[-2000:] + done.stderr[-2000:]
+    rules = out / f"{name}_rules.sv"
+    text = rules.read_text()
+    for said, wait in (("ACT → RD RDA, same bank: tRCDRD", 14), ("PIM_PRECHARGE → G_ACT, same bank: tRP", 14)):
+        at = text.index(f"// {said}")
+        end = text.index("end\n", text.index("$error", at))
+        longer = text[at:end].replace(f">= {wait})", f">= {wait + MORE})")
+        rules.write_text(text[:at] + longer.replace(f"{wait + 1}", f"{wait + 1 + MORE}") + text[end:])
+        done = make(out, "verilator", tmp_path)
+        assert done.returncode != 0 and f"broken: {said}" in done.stdout + done.stderr

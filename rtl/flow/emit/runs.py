@@ -11,6 +11,7 @@ import numpy as np
 
 from pimloom.arch.part import Part
 from pimloom.rtl.axi import DEPTH, SequencerAxi
+from pimloom.rtl.flow import channel
 from pimloom.rtl.flow.axi.host import draw_scripts
 from pimloom.rtl.flow.axi.model import mismatches as host_mismatches
 from pimloom.rtl.flow.axi.verify import play as play_host
@@ -26,6 +27,7 @@ from pimloom.rtl.flow.scenes.scene import mismatches, play
 from pimloom.rtl.flow.stimulus import draw_own_cases, engine
 from pimloom.rtl.flow.verify import SCENES
 from pimloom.rtl.npu_pim.channel import NpuPimChannel
+from pimloom.rtl.pim_channel import PimChannel
 
 OPERATIONS = 200  # commands or operations that are recorded
 HOSTED = 100  # commands of a host, which takes several clocks for each
@@ -93,6 +95,15 @@ def _npu_channel(block: NpuPimChannel, part: Part, verilog: str, waves: Path) ->
     return wrong[0] if wrong else ""
 
 
+def _channel(block: PimChannel, part: Part, verilog: str, waves: Path) -> str:
+    """A product with a row of each bank."""
+    banks = part.organization.bank_groups, part.organization.banks_per_group
+    job = channel.random_product(part, banks, 1, SEED)
+    found = channel.run_channel(part, block.kept, job.stream, job.data, waves=waves)
+    wrong = channel.mismatches(job, found)
+    return wrong[0] if wrong else ""
+
+
 def _silent(done: int, total: int) -> None:
     """Nobody waits."""
 
@@ -106,5 +117,6 @@ RUNS: dict[str, Run] = {
     "npu_gemm": partial(_array, verify_gemm),
     "interleave": _interleave,
     "npu_pim_channel": _npu_channel,
+    "pim_channel": _channel,
     "ocs_switch": _switch,
 }
