@@ -31,6 +31,7 @@ STRUCTURES: dict[str, list[str]] = {  # one part of each, and those that have th
     "hbm3_6400": [],
     "lpddr5_6400": [],
 }
+LONG = {("hbm2_neupims", "progress")}  # with any timings: 64 rules on two buses; more than ten minutes
 ROOT = Path(__file__).parent.parent
 
 
@@ -73,7 +74,7 @@ def test_every_property_holds_with_the_parts_own_timings(part):
 @pytest.mark.parametrize("part", STRUCTURES)
 def test_every_property_holds_with_any_timings(part):
     """All parts: those whose rules bind the same commands at the same places are one question."""
-    assert_holds(part, BITS)
+    assert_holds(part, BITS, [name for name in PROPERTIES if (part, name) not in LONG])
 
 
 @pytest.mark.slow
