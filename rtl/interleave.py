@@ -112,14 +112,20 @@ class Interleave(wiring.Component):
                 "done": Out(1),
             }
         )
-        self.layer, self.all = Signal(range(MOST_LAYERS)), Signal(range(MOST_LAYERS + 1), name="all_layers")
+        self.layer = Signal(range(MOST_LAYERS))
+        self.all = Signal(range(MOST_LAYERS + 1), name="all_layers")
         """The layer, in a stage between two the earlier one; the layers of this iteration."""
-        self.first, self.npu_over, self.pim_over = Signal(), Signal(), Signal()
+        self.first = Signal()
+        self.npu_over = Signal()
+        self.pim_over = Signal()
         """Whether this is the first clock of a stage; whether a unit ended before this clock."""
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        npu_has, pim_has, ends, accept = Signal(), Signal(), Signal(), Signal()
+        npu_has = Signal()
+        pim_has = Signal()
+        ends = Signal()
+        accept = Signal()
         npu, pim = self._npu(m), self._pim(m)
         m.d.comb += [npu_has.eq(npu.through | npu.qkv.any()), pim_has.eq(pim.attention)]
         m.d.comb += [self.npu.start.eq(self.first & npu_has), self.pim.start.eq(self.first & pim_has)]

@@ -78,7 +78,8 @@ class Sequencer(wiring.Component):
             if bits or row.wait > 2 - self.n_buses  # on one bus, a wait of 1 never binds
         }
         self.pending = [Signal(range(POSTPONED_MAX + 2), name=f"pending_{n}") for n in range(self.nodes)]
-        self.started, self.until_due = Signal(), Signal(32 if bits else bits_for(rules.refi), name="until_due")
+        self.started = Signal()
+        self.until_due = Signal(32 if bits else bits_for(rules.refi), name="until_due")
 
     def elaborate(self, platform: object) -> Module:
         m = Module()

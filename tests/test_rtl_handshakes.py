@@ -5,7 +5,6 @@ import re
 import subprocess
 from pathlib import Path
 
-import pytest
 from amaranth.hdl import Const, Module, Value
 
 from pimloom.arch.system import load_part
@@ -150,10 +149,8 @@ HOSTS = {
 }
 
 
-@pytest.fixture(scope="module")
-def said(tmp_path_factory) -> list[set[str]]:
+def heard(folder: Path) -> list[set[str]]:
     """What the assertions say of each pair: the blocks with a good host, then the hosts with the block."""
-    folder: Path = tmp_path_factory.mktemp("handshakes")
     texts = []
     for number, block in enumerate(BLOCKS):
         name = f"block_{number}"
@@ -182,21 +179,14 @@ def said(tmp_path_factory) -> list[set[str]]:
     return found
 
 
-def test_a_block_and_a_host_that_keep_to_the_rules_hear_nothing(said) -> None:
+def test_each_breach_is_told_and_nothing_else(tmp_path: Path) -> None:
+    """A block and a host that keep to the rules hear nothing, and every assertion is broken by somebody."""
+    said = heard(tmp_path)
     assert said[0] == set()
-
-
-def test_each_broken_block_is_told(said) -> None:
     for block, expected, found in zip(BLOCKS, BLOCKS.values(), said, strict=False):
         assert expected <= found, (block, found)
         assert all(sentence.startswith("block: ") for sentence in found), (block, found)
-
-
-def test_each_broken_host_is_told(said) -> None:
     for (breach, expected), found in zip(HOSTS.items(), said[len(BLOCKS) :], strict=True):
         assert expected == found, breach
-
-
-def test_each_assertion_is_broken_once(said) -> None:
     text = handshakes(AxiRegisters(TABLE, SHALLOW), "sequencer_axi")
     assert set(re.findall(r'\$error\("(.*)"\)', text)) == set().union(*said)

@@ -1,22 +1,37 @@
 """What is proved of the sequencer: each property holds, is seen at work, and fails for its broken twins."""
 
 import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
 from amaranth.asserts import AnySeq
 from amaranth.hdl import Const, Signal
 
-from pimloom.arch.system import load_part
+from pimloom.arch.system import list_names, load_part
 from pimloom.rtl.blocks import BLOCKS
 from pimloom.rtl.flow.claims import CLAIMED
 from pimloom.rtl.flow.lookup import find_blocks
 from pimloom.rtl.flow.prove import DEPTH, ask, prove
-from pimloom.rtl.flow.subjects import SUBJECTS, small_table
-from pimloom.rtl.flow.yowasp import tools
+from pimloom.rtl.flow.subjects import BITS, SUBJECTS, small_table
+from pimloom.rtl.flow.yowasp import YOSYS, tools
 from pimloom.rtl.formal.properties import PROPERTIES, Property
+from pimloom.rtl.formal.question import Task
 
 PART = "gddr6_pim_gpt"
+STRUCTURES: dict[str, list[str]] = {  # one part of each, and those that have the same rules
+    "ddr4_2400": ["ddr4_3200"],
+    "ddr5_4800": ["ddr5_6400"],
+    "gddr6_14000": [],
+    "gddr6_16000": [],
+    "gddr6_aim": ["gddr6_pim_gpt"],
+    "hbm2_2000": [],
+    "hbm2_2400": [],
+    "hbm2_neupims": ["hbm2_neupims_written"],
+    "hbm3_6400": [],
+    "lpddr5_6400": [],
+}
+LONG = {("hbm2_neupims", "progress")}  # with any timings: 64 rules on two buses; more than ten minutes
 ROOT = Path(__file__).parent.parent
 
 
@@ -32,6 +47,46 @@ def assert_proved(part: str) -> None:
 def test_every_property_holds_is_seen_and_fails_for_its_twins(part):
     """For all short timings, and for the part's own."""
     assert_proved(part)
+
+
+def assert_holds(part: str, bits: Mapping[Task, int], names: Sequence[str] = tuple(PROPERTIES)) -> None:
+    """The inductions alone: of situations and twins other tests speak."""
+    table = small_table(load_part(part).value)
+    with tools(names=[YOSYS]) as at_hand:
+        for name in names:
+            about = PROPERTIES[name]
+            tasks: list[Task] = ["lemma", "prove"] if about.lemma else ["prove"]
+            said = [ask(at_hand, table, name, bits.get(task, 0), task, "yices").said for task in tasks]
+            assert said == ["PASS"] * len(tasks), name
+
+
+def test_no_rule_is_broken_with_a_parts_own_timings():
+    assert_holds("gddr6_aim", {}, ("state", "timing"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", list_names("parts"))
+def test_every_property_holds_with_the_parts_own_timings(part):
+    assert_holds(part, {})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", STRUCTURES)
+def test_every_property_holds_with_any_timings(part):
+    """All parts: those whose rules bind the same commands at the same places are one question."""
+    assert_holds(part, BITS, [name for name in PROPERTIES if (part, name) not in LONG])
+
+
+@pytest.mark.slow
+def test_parts_that_are_asked_about_once_are_one_question():
+    """With any timings; the question does not know the part's."""
+    for part, others in STRUCTURES.items():
+        texts = {SUBJECTS["sequencer"](name).question("bus", False, "prove", None) for name in (part, *others)}
+        assert len(texts) == 1
+
+
+def test_all_parts_are_asked_about():
+    assert sorted([*STRUCTURES, *sum(STRUCTURES.values(), [])]) == sorted(list_names("parts"))
 
 
 @pytest.mark.slow

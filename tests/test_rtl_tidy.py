@@ -4,25 +4,35 @@
 import os
 import re
 import subprocess
+from collections import Counter
+from operator import le
 from pathlib import Path
+from unittest.mock import patch
 
+import msgspec
 import pytest
 from amaranth.hdl import Cat, Module, Mux
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
+from pimloom.arch.part import Part
 from pimloom.arch.system import load_part
 from pimloom.rtl.blocks import BLOCKS
 from pimloom.rtl.flow.emit.beside import waivers
 from pimloom.rtl.flow.simulator.environment import environment
+from pimloom.rtl.flow.stimulus import shrink
 from pimloom.rtl.flow.yowasp import YOSYS, tools
 from pimloom.rtl.tidy.expression import show
-from pimloom.rtl.tidy.read import parse
+from pimloom.rtl.tidy.module import Module as Netlist
+from pimloom.rtl.tidy.module import Process, Set
+from pimloom.rtl.tidy.names import name_all, unnamed
+from pimloom.rtl.tidy.read import parse, read
 from pimloom.rtl.verilog import to_raw_verilog, to_verilog
+from tests.slow import slow
 
 PART = load_part("gddr6_pim_gpt").value
 QUICK = ("timer", "float32_add", "bf16_tree", "asic_rsqrt", "ocs_switch")
-ALL = [name for name in BLOCKS if name != "pim_channel"]  # of it minutes; its parts are here
+ALL = [name for name in BLOCKS if name not in ("pim_channel", "npu_pim_channel")]  # parts of one; the other: below
 MADE_UP = re.compile(r"\$(?!signed\b)|\\")
 EQUAL = """
 read_verilog raw.v; hierarchy -top top; proc; flatten; memory; opt -full; rename top gold; design -stash gold
@@ -96,6 +106,25 @@ def test_lint_has_nothing_to_say_but_what_is_waived(name: str, tmp_path: Path) -
     assert done.returncode == 0 and "%Warning" not in done.stderr, done.stderr
 
 
+def test_a_block_within_a_block_is_read() -> None:
+    text = """module m (a, b);
+  input a;
+  output b;
+  reg b;
+  always @* begin
+    b = 1'h0;
+    begin
+      begin
+        b = a;
+      end
+    end
+  end
+endmodule"""
+    (process,) = read(text).items
+    assert isinstance(process, Process)
+    assert [show(step.value) for step in process.body if isinstance(step, Set)] == ["1'h0", "a"]
+
+
 def test_names_are_those_of_the_source() -> None:
     text = to_verilog(BLOCKS["timer"].build(PART), "timer")
     assert re.search(r"wire \[2:0\] lower_\d = \(left_\d == 3'h0\) \? 3'h0 : \(left_\d - 3'h1\);", text)
@@ -113,3 +142,47 @@ def test_names_are_those_of_the_source() -> None:
 )
 def test_expressions_are_read_and_written(text: str, again: str) -> None:
     assert show(parse(text)) == again
+
+
+NEUPIMS = load_part("hbm2_neupims").value
+FEW_BANKS = msgspec.structs.replace(NEUPIMS, organization=shrink(NEUPIMS, 2, 2))
+NAMES = {  # of the Verilog of a block: registers and wires without a name of the source's own, and lines, at most
+    "sequencer": (0, 100, 1460),
+    "sequencer_axi": (0, 103, 1737),
+    "npu_gemm": (9, 71, 787),
+    "npu_pim_channel": (81, 602, 4567),
+}
+ALL_BANKS = {"sequencer": (0, 244, 3072)}
+
+
+def made_up(block: str, part: Part) -> tuple[int, int, int]:
+    """Registers that the source does not name, wires that are told apart by a number alone, lines."""
+    registers, numbered = list[str](), list[str]()
+
+    def spy(m: Netlist) -> dict[str, str]:
+        without = {name: m.wires[name].kind for name in unnamed(m)}
+        names = name_all(m)
+        words = Counter(re.sub(r"_\d+$", "", names[name]) for name in without)
+        registers.extend(names[name] for name, kind in without.items() if kind == "reg")
+        numbered.extend(names[name] for name in without if words[re.sub(r"_\d+$", "", names[name])] > 1)
+        return names
+
+    with patch("pimloom.rtl.verilog.name_all", spy):
+        text = to_verilog(BLOCKS[block].build(part), block)
+    assert not MADE_UP.search(text)
+    return len(registers), len(numbered), text.count("\n")
+
+
+@pytest.mark.parametrize("block", [*map(slow, ["npu_pim_channel"]), *(b for b in NAMES if b != "npu_pim_channel")])
+def test_names_that_the_source_does_not_have_grow_no_more(block: str) -> None:
+    found = made_up(block, FEW_BANKS)
+    assert all(map(le, found, NAMES[block])), f"{block}: {found} registers, wires, lines, at most {NAMES[block]}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block", ALL_BANKS)
+def test_nor_where_all_banks_are_there(block: str) -> None:
+    found = made_up(block, NEUPIMS)
+    assert all(map(le, found, ALL_BANKS[block])), (
+        f"{block}: {found} registers, wires, lines, at most {ALL_BANKS[block]}"
+    )

@@ -22,6 +22,7 @@ from pimloom.rtl.flow.cosim import Case
 Place = tuple[int, int, int, int]  # pseudo channel, rank, bank group, bank
 ROWS_USED = 3  # few, so that streams meet the same row again
 LENGTH = 40  # commands of a case, about
+FEW, LONGER = 50_000, 10  # of more commands than so many cases are longer, by as much at most: a case costs, too
 
 
 def shrink(part: Part, bank_groups: int, banks_per_group: int) -> Organization:
@@ -36,12 +37,13 @@ def own_table(part: Part, geometry: Organization) -> Table:
 
 def draw_cases(part: Part, geometry: Organization, streams: int, commands: int, seed: int) -> Iterator[Case]:
     """Cases that end well until they hold `commands` commands; every fourth has the part's own timings."""
+    length = length_of(commands)
     left, number, own, rules = commands, 0, own_table(part, geometry), standard_of(part).rules
     while left > 0:
         rng, favourite = Random(f"{part.standard} {part.pim} {seed} {number}"), number % len(rules)
         drawn = _table(part, geometry, draw_clocks(rng, part, rules[favourite], number // len(rules)))
         turn = number // len(rules) + favourite  # each rule has its turns with either
-        case = draw_case(rng, own if turn % 4 == 0 else drawn, geometry, streams, favourite)
+        case = draw_case(rng, own if turn % 4 == 0 else drawn, geometry, streams, favourite, length)
         number += 1
         if engine(case) is not None:
             left -= sum(map(len, case.streams))
@@ -50,14 +52,21 @@ def draw_cases(part: Part, geometry: Organization, streams: int, commands: int, 
 
 def draw_own_cases(part: Part, geometry: Organization, commands: int, seed: int) -> Iterator[Case]:
     """Cases of one stream that end well, with the part's own timings and refresh, until they hold `commands`."""
+    length = length_of(commands)
     left, number, own = commands, 0, own_table(part, geometry)
     while left > 0:
         rng = Random(f"{part.standard} {part.pim} own {seed} {number}")
-        case = draw_case(rng, own, geometry, 1, number % len(own.rules.wait))._replace(refresh=True, due_ck=None)
+        case = draw_case(rng, own, geometry, 1, number % len(own.rules.wait), length)
+        case = case._replace(refresh=True, due_ck=None)
         number += 1
         if engine(case) is not None:
             left -= sum(map(len, case.streams))
             yield case
+
+
+def length_of(commands: int) -> int:
+    """Commands of a case at most, where there are so many in all."""
+    return LENGTH * min(max(commands // FEW, 1), LONGER)
 
 
 def engine(case: Case) -> tuple[list[np.ndarray], np.ndarray] | None:
@@ -87,10 +96,12 @@ def _table(part: Part, geometry: Organization, clocks: dict[str, int]) -> Table:
     return build_table(found.commands, found.rules, clocks, geometry, found.refresh)
 
 
-def draw_case(rng: Random, table: Table, geometry: Organization, streams: int, favourite: int) -> Case:
+def draw_case(
+    rng: Random, table: Table, geometry: Organization, streams: int, favourite: int, longest: int = LENGTH
+) -> Case:
     """One case: the banks dealt out among its streams, or all to the first and to the others what needs no row.
 
-    favourite: number of the rule whose commands come often.
+    favourite: number of the rule whose commands come often; longest: commands of all streams together, at most.
     """
     size = (geometry.pseudo_channels, geometry.ranks, geometry.bank_groups, geometry.banks_per_group)
     banks: list[Place] = list(product(*map(range, size)))  # type: ignore[arg-type]
@@ -100,7 +111,7 @@ def draw_case(rng: Random, table: Table, geometry: Organization, streams: int, f
         owned = [banks[i::many] for i in range(many)]
     else:
         owned = [banks] + [[]] * (many - 1)
-    length = rng.randint(LENGTH // 4, LENGTH) // many
+    length = rng.randint(longest // 4, longest) // many
     writers = [Writer(rng, table, geometry, mine, banks, favourite) for mine in owned]
     due = rng.choice((None, None, rng.randint(0, 80)))
     return Case(table, [writer.write(length) for writer in writers], rng.random() < 0.7, due)

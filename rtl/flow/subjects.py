@@ -19,7 +19,7 @@ from pimloom.rtl.formal.properties import PROPERTIES, Twin
 from pimloom.rtl.formal.question import Task
 
 BANKS, ROWS, COLUMNS, STREAMS = 2, 4, 2, 2  # of the geometry that is asked about
-BITS = {"prove": 10, "lemma": 10, "search": 10, "see": 4, "break": 4}  # of a wait that may be any constant
+BITS: dict[Task, int] = {"prove": 10, "lemma": 10, "search": 10, "see": 4, "break": 4}  # of a free wait
 
 
 def _sequencer(part: str) -> Subject:

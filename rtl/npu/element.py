@@ -24,8 +24,11 @@ class WeightElement(Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        next_, held, has_weight = Signal.like(self.above), Signal(bf16.WIDTH), Signal()
-        used, active = Signal(bf16.WIDTH), Signal()
+        next_ = Signal.like(self.above)
+        held = Signal(bf16.WIDTH)
+        has_weight = Signal()
+        used = Signal(bf16.WIDTH)
+        active = Signal()
         first = self.left.valid & self.left.first
         falls = next_.valid & (next_.fall != 0)
         m.d.comb += used.eq(Mux(first, next_.x, held))
@@ -56,8 +59,10 @@ class OutputElement(Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        total, empty = Signal(float32.WIDTH), Signal(init=1)
-        result, moves = Signal(RESULT), Signal()
+        total = Signal(float32.WIDTH)
+        empty = Signal(init=1)
+        result = Signal(RESULT)
+        moves = Signal()
         both = self.left.valid & self.above.valid
         ends = both & self.left.last
         sum_ = multiply_add(m, self.left.x, self.above.x, Mux(empty, 0, total))

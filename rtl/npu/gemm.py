@@ -37,7 +37,7 @@ class Gemm(Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         tiles, pads, sums, array = self.tiles, self.pads, self.accumulator, self.array
-        m.submodules += [tiles, pads, array, sums]
+        m.submodules.tiles, m.submodules.pads, m.submodules.array, m.submodules.sums = tiles, pads, array, sums
         connect(m, flipped(self.job), tiles.job)
         connect(m, flipped(self.i), pads.i)
         connect(m, sums.o, flipped(self.o))
@@ -68,8 +68,10 @@ class Gemm(Component):
 
     def _arrive_os(self, m: Module, left: View) -> None:
         """After the last products of a tile its rows, the lowest first."""
-        now, more = self.accumulator.now, Signal(range(self.shape.rows + 1))
-        top, sums = Signal.like(now.top), Signal()
+        now = self.accumulator.now
+        more = Signal(range(self.shape.rows + 1))
+        top = Signal.like(now.top)
+        sums = Signal()
         ends = left.valid & left.last
         m.d.sync += more.eq(Mux(ends, left.tile.rows - 1, Mux(more == 0, 0, more - 1)))
         with m.If(ends):

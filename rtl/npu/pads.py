@@ -43,7 +43,8 @@ class OperandPads(Component):
         edges = ArrayLayout(activation(shape.dataflow), shape.rows), ArrayLayout(weight(shape), shape.columns)
         super().__init__(ports | {"left": Out(edges[0]), "top": Out(edges[1])})
         self.free = Signal(range(HALVES + 1), init=HALVES)
-        self.half, self.place = Signal(), Signal(self.bits)  # that are written next
+        self.half = Signal()  # that are written next
+        self.place = Signal(self.bits)
         self.rows = lanes(self.across, shape.rows, "across")
         self.columns = lanes(self.down if self.stationary else self.across, shape.columns, "down")
 
@@ -106,8 +107,10 @@ class Accumulator(Component):
         word = StructLayout({"x": ArrayLayout(float32.WIDTH, shape.columns), "last": 1})
         ports = {"now": In(arriving(self.depth)), "results": In(ArrayLayout(RESULT, shape.columns))}
         super().__init__(ports | {"o": Out(stream.Signature(word)), "taken": Out(1)})
-        self.full, self.top = Signal(HALVES), [Signal(self.bits, name=f"top_{half}") for half in range(HALVES)]
-        self.half, self.place = Signal(), Signal(self.bits)  # that are taken next
+        self.full = Signal(HALVES)
+        self.top = [Signal(self.bits, name=f"top_{half}") for half in range(HALVES)]
+        self.half = Signal()  # that are taken next
+        self.place = Signal(self.bits)
         self.at = lanes(self.now, shape.columns, "now")
 
     def elaborate(self, platform: object) -> Module:

@@ -51,18 +51,25 @@ class TileSequencer(Component):
         ports |= {"across": Out(entering(shape, depth)), "done": Out(1), "refused": Out(1)}
         ports |= {"down": Out(entering(shape, shape.rows))} if self.stationary else {}
         super().__init__(ports)
-        self.asked, self.active, self.remain = Signal(job(bits)), Signal(), Signal()
-        self.below, self.beside = Signal(bits), Signal(bits)  # rows and columns that no tile has had yet
+        self.asked = Signal(job(bits))
+        self.active = Signal()
+        self.remain = Signal()
+        self.below = Signal(bits)  # rows and columns that no tile has had yet
+        self.beside = Signal(bits)
         self.next_, self.tile, self.preloaded = (Signal(tile(shape), name=name) for name in ("next_", "now", "held"))
-        self.half, self.sums, self.upper = Signal(), Signal(), Signal(init=1)
+        self.half = Signal()
+        self.sums = Signal()
+        self.upper = Signal(init=1)
         self.operands = Signal(range(HALVES + 1))  # tiles whose operands are there
         self.room = Signal(range(HALVES + 1), init=HALVES)  # halves of the accumulator that are free
         self.wait = Signal(range(depth + 2 * shape.rows + shape.columns))  # clocks in which no tile may begin
         self.left = Signal.like(self.wait)  # clocks until the last result has left
         self.falling = Signal(range(shape.rows + 1))  # rows of weights yet to enter
-        self.streaming, self.index = Signal(), Signal(bits_for(depth - 1))
+        self.streaming = Signal()
+        self.index = Signal(bits_for(depth - 1))
         self.leaving = Signal(max(shape.rows, shape.columns))  # last operands on their way to the last row and column
-        self.begin, self.set_off = Signal(), Signal()  # a tile: in the next clock it enters; it streams
+        self.begin = Signal()  # a tile: in the next clock it enters; it streams
+        self.set_off = Signal()
 
     @property
     def along(self) -> Value:
@@ -79,7 +86,8 @@ class TileSequencer(Component):
         self._take(m)
         self._walk(m)
         self._stream(m)
-        ready, stays = Signal(), Signal.like(self.wait)
+        ready = Signal()
+        stays = Signal.like(self.wait)
         pause = self._preload(m, stays) if self.stationary else self._enter(m, stays)
         m.d.comb += ready.eq(~pause & self._there() & (~self.next_.upper | self._has_room()))
         m.d.comb += self.begin.eq(self.active & self.remain & ready)

@@ -63,7 +63,9 @@ class VectorUnit(Component):
             Op.SOFTMAX: Softmax(length),
             Op.NORM: self.norm,
         }
-        self.now, self.inside, self.open = Signal(2), Signal(16), Signal()
+        self.now = Signal(2)
+        self.inside = Signal(16)
+        self.open = Signal()
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -71,7 +73,8 @@ class VectorUnit(Component):
         connect(m, flipped(self.inverse_n), self.norm.inverse_n)
         begins = self.i.valid & self.i.ready & ~self.open
         leaves = self.o.valid & self.o.ready & self.o.payload.last
-        op, may = Signal(2), Signal()
+        op = Signal(2)
+        may = Signal()
         m.d.comb += [op.eq(self.i.payload.op), may.eq(self._may(op))]
         m.d.sync += self.inside.eq(self.inside + begins - leaves)
         with m.If(self.i.valid & self.i.ready):

@@ -20,11 +20,13 @@ class RefreshClock(wiring.Component):
         self.plan = plan
         slack = range(plan.slice_ck + 1)
         super().__init__({"due": Out(1), "rank": Out(range(plan.ranks)), "slack": Out(slack), "done": In(1)})
-        self.phase, self.started = Signal(range(plan.slice_ck)), Signal()
+        self.phase = Signal(range(plan.slice_ck))
+        self.started = Signal()
 
     def elaborate(self, platform: object) -> Module:
         m, last = Module(), self.phase == self.plan.slice_ck - 1
-        owed, now = Signal(DUE_BITS), Signal(DUE_BITS)
+        owed = Signal(DUE_BITS)
+        now = Signal(DUE_BITS)
         m.d.comb += [
             now.eq(owed + (self.started & (self.phase == 0))),
             self.due.eq(now != 0),
@@ -49,7 +51,9 @@ class RoundRobin(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m, banks = Module(), self.plan.banks
-        behind, next_one, turned = Signal(banks), Signal.like(self.last), Signal(banks)
+        behind = Signal(banks)
+        next_one = Signal.like(self.last)
+        turned = Signal(banks)
         m.d.comb += [
             next_one.eq(Mux(self.last == banks - 1, 0, self.last + 1)),
             behind.eq(self.wants & ~((Const(2, banks + 1) << self.last) - 1)),

@@ -51,10 +51,10 @@ class Controller(wiring.Component):
         if plan.pim:
             out["comps"] = Out(COUNT_BITS)
         super().__init__({**offers, **out})
-        self.copying, self.copy_bank = Signal(), Signal(range(plan.banks))
-        self.skip, self.pim_mode, self.fill = Signal(), Signal(), Signal(init=1)
-        self.reserved, self.reserved_row = Signal(), Signal(range(plan.table.rules.rows))
-        self.remain = Signal(range(plan.slice_ck + 1))
+        self.copying, self.copy_bank = Signal(name="copying"), Signal(range(plan.banks), name="copy_bank")
+        self.skip, self.pim_mode, self.fill = Signal(name="skip"), Signal(name="pim_mode"), Signal(init=1, name="fill")
+        self.reserved, self.remain = Signal(name="reserved"), Signal(range(plan.slice_ck + 1), name="remain")
+        self.reserved_row = Signal(range(plan.table.rules.rows))
         self.deadlines, self.responses, self.lists = Deadlines(plan), Responses(plan), Lists(plan)
         self.refreshes, self.robin, self.rows = RefreshClock(plan), RoundRobin(plan), OpenRows(plan)
         if plan.pim:

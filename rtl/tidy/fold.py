@@ -88,7 +88,7 @@ def _unread(m: Module, item: Item, read: Counter[str]) -> bool:
 
 def _narrow(m: Module) -> bool:
     """Cut wires of which nobody reads the highest bits; whether there were any."""
-    widths, highest, changed = m.widths(), dict[str, int](), False
+    widths, highest, whole = m.widths(), dict[str, int](), dict[Expr, Expr]()
     for item in m.items:
         for e in reads(item):
             for leaf in leaves(e):
@@ -102,20 +102,18 @@ def _narrow(m: Module) -> bool:
             if wire.way or wire.kind == "reg" or hi >= wire.width - 1:
                 continue
             if (shorter := cut(item.value, hi, 0, widths)) is not None:
-                item.value, wire.width, changed = shorter, hi + 1, True
-                _whole(m, wire.name, hi)
-                widths[wire.name] = hi + 1
-    return changed
+                item.value, wire.width, widths[wire.name] = shorter, hi + 1, hi + 1
+                whole[Slice(wire.name, hi, 0)] = Ref(wire.name)
+    if whole:
+        m.rewrite(lambda e: _with_whole(e, whole))
+    return bool(whole)
 
 
-def _whole(m: Module, name: str, hi: int) -> None:
-    m.rewrite(lambda e: _without_bits(e, Slice(name, hi, 0)))
-
-
-def _without_bits(e: Expr, bits: Slice) -> Expr:
-    if e == bits:
-        return Ref(bits.name)
-    return rebuilt(e, [_without_bits(part, bits) for part in parts_of(e)])
+def _with_whole(e: Expr, whole: dict[Expr, Expr]) -> Expr:
+    """The expression with wires where all bits of them stood."""
+    if isinstance(e, Slice):
+        return whole.get(e, e)
+    return rebuilt(e, [_with_whole(part, whole) for part in parts_of(e)])
 
 
 def _fields(m: Module) -> None:

@@ -4,8 +4,8 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 
-from pimloom.rtl.tidy.expression import Bin, Cat, Cond, Expr, Ref, Slice, Un
-from pimloom.rtl.tidy.module import Assign, Instance, Memory, Module, named, targets
+from pimloom.rtl.tidy.expression import Bin, Cat, Cond, Expr, Ref, Slice, Un, leaves
+from pimloom.rtl.tidy.module import Assign, Instance, Memory, Module, named, reads, targets
 from pimloom.rtl.tidy.registers import anonymous, rename
 from pimloom.rtl.tidy.source import name_at
 
@@ -50,7 +50,8 @@ def name_all(m: Module) -> dict[str, str]:
         for port, e in item.ports
         if isinstance(e, Ref) and not driven[e.name] and not m.wires[e.name].way
     }
-    base = {name: _base(m, name, whole, outs) for name in m.wires}
+    at_ports = _inputs(m, driven) | outs
+    base = {name: _base(m, name, whole, at_ports) for name in m.wires}
     many = Counter(base.values())
     taken, names = {b for n, b in base.items() if not anonymous(n)}, dict[str, str]()
     names |= {name: b for name, b in base.items() if not anonymous(name)}
@@ -70,6 +71,20 @@ def name_all(m: Module) -> dict[str, str]:
         elif isinstance(item, Memory):
             item.name = names[item.name]
     return names
+
+
+def _inputs(m: Module, driven: Counter[str]) -> dict[str, str]:
+    """Names for wires that only ports of instances read: the first one's."""
+    read = Counter(named(leaf) for item in m.items for e in reads(item) for leaf in leaves(e))
+    ports = [
+        (e.name, f"{x.name}_{port}")
+        for x in m.items
+        if isinstance(x, Instance)
+        for port, e in x.ports
+        if isinstance(e, Ref)
+    ]
+    many = Counter(name for name, _ in ports)
+    return {name: port for name, port in reversed(ports) if driven[name] and read[name] == many[name]}
 
 
 def _fix_clashes(names: dict[str, str], m: Module) -> None:

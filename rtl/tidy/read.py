@@ -173,7 +173,7 @@ class _Lines:
             line = self.lines[-1].strip()
             if line == "end" or line.startswith("end else"):
                 return self.closed(found)
-            if line == "begin":  # a block of its own, which says nothing
+            if line == "begin":  # a block in a block, without a word before it
                 self.lines.pop()
                 found += self.block()
                 continue

@@ -96,7 +96,8 @@ class DelayLine(wiring.Component):
         m = Module()
         m.submodules.words = words = memory.Memory(shape=unsigned(self.bits), depth=self.clocks, init=[])
         read, write = words.read_port(), words.write_port()
-        at, last = Signal(range(self.clocks)), self.clocks - 1
+        at = Signal(range(self.clocks))
+        last = self.clocks - 1
         following = Signal.like(at, name="following")
         m.d.comb += [
             following.eq(Mux(at == last, 0, at + 1)),

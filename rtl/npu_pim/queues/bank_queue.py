@@ -119,7 +119,8 @@ class BankQueue(wiring.Component):
             for ok, e in zip(other, entries, strict=True)
         ]
         opening, hit = first(m, opens, "opening"), first(m, legal, "hit")
-        closes, which = Signal(), Signal(len(entries))
+        closes = Signal()
+        which = Signal(len(entries))
         awake = Signal()
         m.d.comb += [
             awake.eq(~self.held),
@@ -127,7 +128,8 @@ class BankQueue(wiring.Component):
             self.pre.eq(awake & rows.mem_open & closes),
             which.eq(Mux(rows.mem_open, hit, opening)),
         ]
-        is_write, is_inside = Signal(), Signal()
+        is_write = Signal()
+        is_inside = Signal()
         m.d.comb += [
             is_write.eq(any_of([hit[i] & e.write for i, e in enumerate(entries)])),
             is_inside.eq(any_of([opening[i] & pim for i, pim in enumerate(inside)])),

@@ -64,7 +64,8 @@ class Lists(wiring.Component):
         self.reads = registers(data.StructLayout(listed), plan.entries, "read")
         self.writes = registers(data.StructLayout(address), plan.entries, "write")
         self.dots = registers(plan.dot(), plan.entries, "pim") if plan.dual else self.reads
-        self.held, self.drain = Signal(plan.held_bits()), Signal(range(plan.entries + 1))
+        self.held = Signal(plan.held_bits())
+        self.drain = Signal(range(plan.entries + 1))
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -154,7 +155,8 @@ class Lists(wiring.Component):
     def _move(self, m: Module, views: Views) -> None:
         plan, look = self.plan, self.look
         reads, writes, dots = views
-        locked, drain = Signal(), Signal.like(self.drain, name="drains")
+        locked = Signal()
+        drain = Signal.like(self.drain, name="drains")
         m.d.comb += locked.eq(any_of(reads.there(i) & e.locked for i, e in enumerate(reads.entries)))
         many = (writes.length == plan.entries) | ((writes.length > plan.drain_idle) & ~self.queued)
         begins = ~locked & (self.drain == 0) & (writes.length != 0) & many
