@@ -12,7 +12,7 @@ import pytest
 
 import pimloom
 from pimloom.arch.system import load_part
-from pimloom.commands.rtl import PART, Simulator, Solver
+from pimloom.commands.rtl_options import PART, Simulator, Solver
 from pimloom.rtl.blocks import BLOCKS
 from pimloom.rtl.flow import prove, synth, verify
 from pimloom.rtl.flow.prove import Proof
