@@ -39,7 +39,8 @@ class Gates(NamedTuple):
 def gates() -> dict[str, Gates]:
     """All lines of gates.csv by block."""
     with (Path(__file__).parent / "gates.csv").open(newline="", encoding="utf-8") as file:
-        return {row["block"]: Gates(**{**row, "nand2": float(row["nand2"])}) for row in csv.DictReader(file)}
+        rows = csv.DictReader(file)
+        return {row["block"]: Gates(row["block"], float(row["nand2"]), row["of"], row["command"]) for row in rows}
 
 
 def pim_areas_mm2(system: PimSystem, part: Part) -> Areas:

@@ -37,7 +37,7 @@ def run_study(out: str | Path, progress: Progress = lambda done, total: None) ->
         power = [
             estimate.estimate(block, name, system.memory, commands=COMMANDS, seed=0, note=_note)._asdict()
             for block in POWERED
-            if estimate.LIBRARY.is_file()
+            if estimate.available()
         ]
     page = write_report(out, synthesis, coverage, proofs, power)
     if failed := differing(coverage) + unproved(proofs) + differing(power):

@@ -36,6 +36,7 @@ PRINTED = {
     "trace_ddr4.txt": ("trace", "ddr4_3200", "--pattern", "mixed", "--requests", "5000"),
     "explain_controller.txt": ("explain", "controller.refresh"),
     **{f"help_rtl_{name}.txt": ("rtl", name, "--help") for name in ("list", "emit", "verify", "prove", "synth")},
+    "help_rtl_power.txt": ("rtl", "power", "--help"),
     "help_rtl.txt": ("rtl", "--help"),
     "help_sweep.txt": ("sweep", "--help"),
     **{f"help_sweep_{name}.txt": ("sweep", name, "--help") for name in ("run", "status", "export", "report")},

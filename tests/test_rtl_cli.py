@@ -12,7 +12,7 @@ import pytest
 
 import pimloom
 from pimloom.arch.system import load_part
-from pimloom.commands.rtl import PART, Simulator, Solver
+from pimloom.commands.rtl_options import PART, Simulator, Solver
 from pimloom.rtl.blocks import BLOCKS
 from pimloom.rtl.flow import prove, synth, verify
 from pimloom.rtl.flow.prove import Proof
@@ -58,7 +58,9 @@ def rows(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Any]]:
         found["solver"] = [options["solver"]]
         return found["prove"]
 
-    def fake_synth(blocks: Any, part: Any, part_name: str, progress: Any, note: Any) -> list[Synthesis]:
+    def fake_synth(
+        blocks: Any, part: Any, part_name: str, progress: Any, note: Any, by_module: bool | None = None
+    ) -> list[Synthesis]:
         note("nobody hears this without a terminal")
         found["asked"].append((list(blocks), part_name))
         return found["synth"]

@@ -148,8 +148,13 @@ def test_power_that_a_hand_can_reckon() -> None:
 
 def test_the_command_shows_the_power_and_fails_with_the_results(monkeypatch: pytest.MonkeyPatch) -> None:
     row = Power("bf16_mul", "gddr6_pim_gpt", "osu018", 577, 500, 500, 0, None, 0.3, 10.0, 1.25, 1.0, 4e-5, 2.25, 0.0225)
-    asked = []
-    monkeypatch.setattr(module, "estimate", lambda *given, **options: asked.append(options) or row)
+    asked: list[dict[str, object]] = []
+
+    def fake(*given: object, **options: object) -> Power:
+        asked.append(options)
+        return row
+
+    monkeypatch.setattr(module, "estimate", fake)
     done = call("rtl", "power", "bf16_mul", "--clock-mhz", "10", "--commands", "7")
     assert done.code == 0 and "at 10 MHz" in done.out and "0.0225" in done.out and "mismatches: 0" in done.out
     assert (asked[0]["clock_mhz"], asked[0]["commands"], asked[0]["seed"]) == (10, 7, 0)
@@ -184,10 +189,8 @@ def test_the_cells_give_the_models_results(block: str) -> None:
 @needs_library
 @pytest.mark.slow
 def test_a_cell_with_another_function_is_a_mismatch(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = module.read_library
-
     def wrong(text: str):
-        return right(text.replace('function : "(!(A+B))"', 'function : "(!(A B))"'))
+        return read_library(text.replace('function : "(!(A+B))"', 'function : "(!(A B))"'))
 
     monkeypatch.setattr(module, "read_library", wrong)
     found = estimate("bf16_mul", "gddr6_pim_gpt", PART, commands=100, seed=1)

@@ -133,7 +133,7 @@ def test_blocks_cost_per_bank_array_and_channel_beside_published_areas(seen: Vis
 
 def test_power_is_shown_where_there_is_one(seen: Visit) -> None:
     (row,) = cells(seen, "Power from a run")
-    assert row == ["bf16_mul", "500", "500", "0.347", "100", "1.374", "1.066", "4e-05", "2.439", "0.0244", "0"]
+    assert row == ["bf16_mul", "500", "500", "0.347", "100", "1.374", "1.065", "4e-05", "2.439", "0.0244", "0"]
     assert "<code>pimloom rtl power</code>" in render(build_page(plain(ROWS)))
 
 

@@ -61,7 +61,7 @@ def test_a_row_is_the_result_of_a_run(mhz, ccd, k_rd):
     assert row["error"] is None and row["spec_digest"] == result.spec_digest
     for column in result_columns(BASE):
         of, _, part = column.name.partition(".")
-        if of == "area_mm2" or part.startswith(("final", "LM_head")):
+        if of in ("area_mm2", "area_by_part_mm2") or part.startswith(("final", "LM_head")):
             continue
         value = getattr(result, of)
         assert row[column.name] == ({n.replace(" ", "_"): v for n, v in value.items()}[part] if part else value)
@@ -329,7 +329,8 @@ def test_a_batch_on_pim_and_one_too_small_for_sub_batches():
     assert (alone["sub_batches"], two["sub_batches"]) == (1, 2)
     causes = [row for row in two if row.startswith("energy_by_cause_j.") and two[row] is not None]
     assert two["energy_j"] == pytest.approx(sum(two[name] for name in causes), rel=1e-12)
-    assert two["area_mm2"] > 400 and two["power_w"] == pytest.approx(two["energy_j"] / two["latency_s"])
+    assert two["area_mm2"] > 400 and 300 < two["area_by_part_mm2.arrays"] < 400  # 131072 elements each
+    assert two["area_by_part_mm2.controllers"] and two["power_w"] == pytest.approx(two["energy_j"] / two["latency_s"])
 
 
 def test_requests_of_a_data_set_and_of_a_list(tmp_path):

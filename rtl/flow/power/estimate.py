@@ -58,6 +58,11 @@ class Power(NamedTuple):
     energy_per_operation_nj: float
 
 
+def available() -> bool:
+    """Whether the library is there, which has the energies."""
+    return LIBRARY.is_file()
+
+
 def estimate(
     block: str,
     part_name: str,
@@ -74,7 +79,7 @@ def estimate(
     BLOCKS, and without the library."""
     if block not in BLOCKS:
         raise UserError(f"{block}: has memories, or no bench of its own as it is mapped; power of: {', '.join(BLOCKS)}")
-    if not LIBRARY.is_file():
+    if not available():
         raise UserError(f"{LIBRARY} is missing, which has the energies; install it with: apt install qflow-tech-osu018")
     progress(0, 3)
     library = read_library(LIBRARY.read_text())
@@ -100,9 +105,10 @@ def estimate(
 
 
 def _own_sequencer(
-    name: str, part: Part, simulator: Simulator, commands: int, seed: int, waves: Path, progress: object
+    name: str, part: Part | Optics, simulator: Simulator, commands: int, seed: int, waves: Path, progress: object
 ) -> Verified:
     """The sequencer with all banks of the part and its own timings, one stream; `verify` takes few banks and any."""
+    assert isinstance(part, Part)
     run = Run(list(draw_own_cases(part, part.organization, commands, seed)), 1, 0)
     found = walk(run.cases, 1, 0, most_ck=run.most_ck(), simulator=simulator, waves=waves)
     wrong = [mismatches(case, each) for case, each in zip(run.cases, found.walks, strict=True)]

@@ -26,7 +26,8 @@ class Netlist(NamedTuple):
 def netlist(module: Mapping[str, Any], top: str, library: Library) -> Netlist:
     """The netlist of a module of Yosys' JSON, named `top`. Raises UserError for cells that hold other state than a
     flip-flop's, and for memories."""
-    lines, drivers, sinks, kinds = list[str](), dict[int, tuple[str, str]](), defaultdict(list), defaultdict(int)
+    lines, drivers = list[str](), dict[int, tuple[str, str]]()
+    sinks, kinds = defaultdict[int, list[tuple[str, str]]](list), defaultdict[str, int](int)
     nets = set[int]()
     initial = _initial(module)
     for name, cell in module["cells"].items():
