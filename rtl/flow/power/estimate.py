@@ -4,11 +4,13 @@ import json
 import re
 import tempfile
 from collections.abc import Callable, Mapping
+from hashlib import sha256
 from math import fsum
 from pathlib import Path
 from typing import NamedTuple
 
 from pimloom.arch.error import UserError
+from pimloom.arch.files import write_json
 from pimloom.arch.optics import Optics
 from pimloom.arch.part import Part
 from pimloom.rtl.flow.cosim import walk
@@ -23,7 +25,7 @@ from pimloom.rtl.flow.synth import SCRIPTS
 from pimloom.rtl.flow.tools import cache_folder
 from pimloom.rtl.flow.verified import Verified
 from pimloom.rtl.flow.verify import VERIFIERS, Run, mismatches
-from pimloom.rtl.flow.yowasp import YOSYS, tools
+from pimloom.rtl.flow.yowasp import YOSYS, tool_version, tools
 
 SLEW_NS = 0.18  # [assumed] of every input's change: the second of the library's five, a gate that drives few others
 CLOCK_MHZ = 100.0  # [design] where none is named: most blocks reach it in this library; power grows with it
@@ -120,17 +122,20 @@ def _own_sequencer(
 
 
 def _mapped(verilog: str, top: str, library: Library, note: Callable[[str], None]) -> Netlist:
-    """The netlist of Verilog, mapped as `synth` maps it."""
+    """The netlist of Verilog, mapped as `synth` maps it; kept by content."""
     own = re.sub(rf"^module {re.escape(top)}\b", "module block", verilog, count=1, flags=re.MULTILINE)
-    with tempfile.TemporaryDirectory(prefix="power-", dir=cache_folder()) as text, tools(note, [YOSYS]) as at_hand:
-        folder = Path(text)
-        for name in FILES:
-            (folder / name).write_text((SCRIPTS / name).read_text())
-        (folder / "cells.lib").write_text(LIBRARY.read_text())
-        (folder / "block.v").write_text(own)
-        at_hand.run(YOSYS, "power.ys", folder=folder)
-        module = json.loads((folder / "netlist.json").read_text())["modules"]["block"]
-    return netlist(module, top, library)
+    files = {name: (SCRIPTS / name).read_text() for name in FILES} | {"cells.lib": LIBRARY.read_text(), "block.v": own}
+    key = sha256(json.dumps([tool_version(YOSYS), files], sort_keys=True).encode()).hexdigest()[:20]
+    kept = cache_folder() / "power" / f"{top}-{key}.json"
+    if not kept.exists():
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=f"{top}-", dir=kept.parent) as text, tools(note, [YOSYS]) as at_hand:
+            folder = Path(text)
+            for name, content in files.items():
+                (folder / name).write_text(content)
+            at_hand.run(YOSYS, "power.ys", folder=folder)
+            write_json(kept, json.loads((folder / "netlist.json").read_text())["modules"]["block"])
+    return netlist(json.loads(kept.read_text()), top, library)
 
 
 def _power(
