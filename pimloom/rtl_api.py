@@ -37,11 +37,13 @@ def emit(
     rows: int | None = None,
     columns: int | None = None,
     dataflow: Literal["ws", "os"] | None = None,
+    refresh: Literal["all_bank", "staggered"] | None = None,
 ) -> str:
     """A block as Verilog, its ports explained above it. out: a file to write, too, unless it is "-". sub_batches: of
     block `interleave`, 2 by default.
 
-    rows, columns, dataflow: of an array; without them 4 x 4, weight stationary.
+    rows, columns, dataflow: of an array; without them 4 x 4, weight stationary. refresh: of block `sequencer`, of its
+    ranks or pseudo channels at once ("all_bank", the default) or in turn.
 
     >>> emit("bf16_mul").splitlines()[0].startswith("// bf16_mul of gddr6_pim_gpt, by pimloom")
     True
@@ -65,13 +67,14 @@ def verify(
     rows: int | None = None,
     columns: int | None = None,
     dataflow: Literal["ws", "os"] | None = None,
+    refresh: Literal["all_bank", "staggered"] | None = None,
     bench: Literal["cpp", "cocotb"] | None = None,
 ) -> "Answer":
     """Simulate a block, or all, against the models that they mirror: a row for each, with its `mismatches`.
 
     commands: to compare at least, for each block. seed: of the random stimulus. waves: a waveform of one block, .vcd of
-    verilator, .fst of icarus. sub_batches: of block `interleave`. rows, columns, dataflow: of an array. bench: "cpp",
-    which verilator has without a word, or "cocotb".
+    verilator, .fst of icarus. sub_batches: of block `interleave`. rows, columns, dataflow: of an array. refresh: see
+    `emit`. bench: "cpp", which verilator has without a word, or "cocotb".
     """
     from pimloom.commands.rtl import verify as command
 
@@ -101,13 +104,14 @@ def synth(
     rows: int | None = None,
     columns: int | None = None,
     dataflow: Literal["ws", "os"] | None = None,
+    refresh: Literal["all_bank", "staggered"] | None = None,
     by_module: bool | None = None,
 ) -> "Answer":
     """Synthesise a block, or "all" but whole channels: area [µm²], longest path [ps], FPGA resources; a row each.
 
-    sub_batches: of block `interleave`. rows, columns, dataflow: of an array. Of npu_pim_channel the controller is
-    synthesised, without banks and PIM units. by_module: each module once, times its instances, or all as one piece;
-    without it, arrays of more than 16 elements and the controller are done by module.
+    sub_batches: of block `interleave`. rows, columns, dataflow: of an array. refresh: see `emit`. Of npu_pim_channel
+    the controller is done, without banks and PIM units. by_module: each module once, times its instances, or all as one
+    piece; without it, arrays of more than 16 elements and the controller are done by module.
     """
     from pimloom.commands.rtl import synth as command
 

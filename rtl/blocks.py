@@ -72,8 +72,9 @@ def _longest_window(part: Part) -> tuple[int, int]:
 BLOCKS: dict[str, Block] = {
     "sequencer": Block(
         "command sequencer: rules, rows, refresh; one stream",
-        lambda part: Sequencer(compile_table(part)),
+        lambda part, refresh="all_bank": Sequencer(compile_table(part), refresh=refresh),
         of_memory=True,
+        sizes={"refresh": "all_bank"},
     ),
     "sequencer_axi": Block(
         "command sequencer behind AXI4-Lite: registers, a queue of commands",

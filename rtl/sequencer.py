@@ -31,11 +31,12 @@ class Bus(wiring.Signature):
 
 class Timings(wiring.Signature):
     """Clocks that may differ from run to run, steady from reset on: the wait of each rule, the interval of refresh,
-    at least 1, the clock in which the first one falls due, and whether there is refresh at all."""
+    at least 1, the clock in which the first one falls due, by how much later it does so in each next refresh node, and
+    whether there is refresh at all."""
 
     def __init__(self, table: Table, bits: int) -> None:
         waits = Out(bits).array(len(table.rules.wait))
-        super().__init__({"waits": waits, "refi": Out(32), "due": Out(32), "refresh": Out(1)})
+        super().__init__({"waits": waits, "refi": Out(32), "due": Out(32), "apart": Out(32), "refresh": Out(1)})
 
 
 class Sequencer(wiring.Component):
@@ -50,10 +51,11 @@ class Sequencer(wiring.Component):
     nowhere.
 
     With `bits`, waits are ports of that many bits and not constants: one netlist serves all timings of a geometry.
-    Raises UserError for a table with more than two buses.
+    refresh: "all_bank", all refresh nodes fall due at once, or "staggered", one after the other, tREFI / nodes apart.
+    Raises UserError for a table with more than two buses, and for a staggered refresh of less than two nodes.
     """
 
-    def __init__(self, table: Table, streams: int = 1, bits: int = 0) -> None:
+    def __init__(self, table: Table, streams: int = 1, bits: int = 0, refresh: str = "all_bank") -> None:
         rules = table.rules
         self.table, self.rules, self.bits = table, rules, bits
         self.nodes = int(rules.size[rules.scope[rules.refresh]]) if rules.refresh >= 0 else 0
@@ -79,7 +81,13 @@ class Sequencer(wiring.Component):
         }
         self.pending = [Signal(range(POSTPONED_MAX + 2), name=f"pending_{n}") for n in range(self.nodes)]
         self.started = Signal()
-        self.until_due = Signal(32 if bits else bits_for(rules.refi), name="until_due")
+        self.apart = self._apart(refresh)
+        longest = rules.refi + self.apart * max(self.nodes - 1, 0)
+        counters = self.nodes if bits or self.apart else 1
+        self.until_due = [
+            Signal(32 if bits else bits_for(longest), name=f"until_due_{n}" if counters > 1 else "until_due")
+            for n in range(counters)
+        ]
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -109,16 +117,38 @@ class Sequencer(wiring.Component):
 
     def _count_refreshes(self, m: Module) -> list[Value]:
         """Refreshes that each node owes in this clock."""
-        rules = self.rules
-        refi, first, on = Const(rules.refi), Const(rules.refi), Const(1)
-        if self.bits:
-            refi, first, on = self.timings.refi, self.timings.due, self.timings.refresh
         if not self.nodes:
             return []
-        left, falls = Signal.like(self.until_due, name="left"), Signal(name="refresh_falls_due")
-        m.d.comb += [left.eq(Mux(self.started, self.until_due, first)), falls.eq((left == 0) & on)]
-        m.d.sync += [self.started.eq(1), self.until_due.eq(Mux(left == 0, refi, left) - 1)]
-        return [(pending + (falls & (pending <= POSTPONED_MAX)))[: len(pending)] for pending in self.pending]
+        m.d.sync += self.started.eq(1)
+        each = [self._falls_due(m, n, until) for n, until in enumerate(self.until_due)]
+        falls = each if len(each) == self.nodes else each * self.nodes
+        return [
+            (pending + (now & (pending <= POSTPONED_MAX)))[: len(pending)]
+            for pending, now in zip(self.pending, falls, strict=True)
+        ]
+
+    def _falls_due(self, m: Module, n: int, until: Signal) -> Value:
+        """Whether a refresh falls due in this clock, at the n-th node."""
+        rules = self.rules
+        refi, first, on = Const(rules.refi), Const(rules.refi + n * self.apart), Const(1)
+        if self.bits:
+            refi, on = self.timings.refi, self.timings.refresh
+            first = (self.timings.due + n * self.timings.apart)[:32]
+        end = f"_{n}" if len(self.until_due) > 1 else ""
+        left, falls = Signal.like(until, name=f"left{end}"), Signal(name=f"refresh_falls_due{end}")
+        m.d.comb += [left.eq(Mux(self.started, until, first)), falls.eq((left == 0) & on)]
+        m.d.sync += until.eq(Mux(left == 0, refi, left) - 1)
+        return falls
+
+    def _apart(self, refresh: str) -> int:
+        """Clocks by which the nodes' refreshes fall due one after the other."""
+        if refresh == "all_bank":
+            return 0
+        if refresh != "staggered":
+            raise UserError(f"--refresh {refresh}: unknown refresh; known: all_bank (all at once), staggered (in turn)")
+        if self.nodes < 2:
+            raise UserError(f"--refresh staggered: refreshes of {self.nodes} node fall due one by one as they are")
+        return self.rules.refi // self.nodes
 
     def _wants_refresh(self, node: int, due: list[Value]) -> Value:
         return (due[node] != 0) & self.rows.closed(int(self.rules.scope[self.rules.refresh]), node)

@@ -39,7 +39,7 @@ def rtl_lines() -> list[tuple[str, str, str]]:
 
     def run() -> None:
         for case in cases:
-            issue(case.streams, refresh=case.refresh, due_ck=case.due_ck)
+            issue(case.streams, refresh=case.refresh, due_ck=case.due_ck, apart_ck=case.apart_ck)
 
     rate = clocks / best_of(3, run)
     lines = [("co-simulation stream, engine", f"{rate / 1e6:.2f} M cycles/s", "–")]

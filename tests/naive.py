@@ -287,6 +287,7 @@ def simulate(
     *,
     refresh: bool = True,
     due: int | None = None,
+    apart: int = 0,
     refreshed: int | None = None,
 ) -> Outcome:
     """Walk the streams clock by clock; size: pseudo channels, ranks, bank groups, banks of a group.
@@ -295,7 +296,7 @@ def simulate(
     """
     dev = MACHINES[machine](size, clocks)
     interval = clocks["tREFI"]
-    next_due = [interval if due is None else due for _ in dev.homes]
+    next_due = [(interval if due is None else due) + apart * node for node, _ in enumerate(dev.homes)]
     if refreshed is not None:
         for home in dev.homes:
             dev.issue("REFab", home, 0, refreshed)

@@ -22,7 +22,7 @@ def run_engine(case: Case, table=None) -> Issue | str:
     table = table or case.table()
     options = {} if case.refreshed is None else {"refreshed_ck": case.refreshed}
     try:
-        return issue(table, case.arrays(table), refresh=case.refresh, due_ck=case.due, **options)
+        return issue(table, case.arrays(table), refresh=case.refresh, due_ck=case.due, apart_ck=case.apart, **options)
     except UserError as error:
         return str(error)
 

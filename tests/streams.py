@@ -34,11 +34,12 @@ class Case(NamedTuple):
     refresh: bool = True
     due: int | None = None
     refreshed: int | None = None
+    apart: int = 0
 
     def oracle(self) -> Outcome:
         return simulate(
             self.machine, self.size, self.clocks, self.streams,
-            refresh=self.refresh, due=self.due, refreshed=self.refreshed,
+            refresh=self.refresh, due=self.due, refreshed=self.refreshed, apart=self.apart,
         )  # fmt: skip
 
     def table(self) -> Table:
@@ -110,7 +111,9 @@ def draw_case(rng: Random, machine: str, rows: int = 40, size: Size | None = Non
     if rng.random() < 0.3:
         return Case(machine, size, clocks, streams, refresh=False)
     due = rng.choice((None, None, rng.randint(0, 80)))
-    return Case(machine, size, clocks, streams, True, due, rng.choice((None, None, None, -rng.randint(0, 60))))
+    refreshed = rng.choice((None, None, None, -rng.randint(0, 60)))
+    apart = rng.choice((0, 0, clocks["tREFI"] // 2, rng.randint(1, 80)))
+    return Case(machine, size, clocks, streams, True, due, refreshed, apart)
 
 
 class Writer:

@@ -152,7 +152,8 @@ def test_gates_and_oracle_agree_also_on_what_can_never_issue(machine):
     cases = oracle_cases(machine)
     tables = [case.table() for case, _ in cases]
     given = [
-        Case(table, case.arrays(table), case.refresh, case.due) for table, (case, _) in zip(tables, cases, strict=True)
+        Case(table, case.arrays(table), case.refresh, case.due, case.apart)
+        for table, (case, _) in zip(tables, cases, strict=True)
     ]
     walks = walk(given, 3, WAIT_BITS, most_ck=MOST_CK, simulator=simulator).walks
     for (case, expected), found in zip(cases, walks, strict=True):

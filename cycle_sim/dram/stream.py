@@ -77,6 +77,7 @@ class Engine:
         *,
         refresh: bool = True,
         due_ck: int | None = None,
+        apart_ck: int = 0,
         refreshed_ck: int = -int(FAR),
     ) -> Issue:
         """See `issue`."""
@@ -90,6 +91,7 @@ class Engine:
         first, last = np.full(len(rows), -1, np.int64), np.full(len(rows), -1, np.int64)
         ref, due = rules.refresh if refresh else -1, rules.refi if due_ck is None else due_ck
         walk = self._walk(stream, ptr, ref, due)
+        walk.due[:] += apart_ck * np.arange(len(walk.due))
         if refreshed_ck > -FAR:
             refreshed(walk, ref, refreshed_ck)
         code, log = LOG_FULL, np.zeros((0, 2), np.int64)
@@ -125,14 +127,16 @@ def issue(
     *,
     refresh: bool = True,
     due_ck: int | None = None,
+    apart_ck: int = 0,
     refreshed_ck: int = -int(FAR),
 ) -> Issue:
     """Issue clocks of `streams` (STREAM arrays, highest priority first) on one channel that starts idle and closed.
 
-    due_ck: clock in which the first refresh falls due (default tREFI). refreshed_ck: clock (≤ 0) of an earlier REFab
+    due_ck: clock in which the first refresh falls due (default tREFI). apart_ck: by which it does so later in each
+    refresh node than in the one before; staggered: tREFI / nodes. refreshed_ck: clock (≤ 0) of an earlier REFab
     that may still be running. Raises UserError naming the command for a stream that can never issue.
     """
-    return Engine(table).issue(streams, refresh=refresh, due_ck=due_ck, refreshed_ck=refreshed_ck)
+    return Engine(table).issue(streams, refresh=refresh, due_ck=due_ck, apart_ck=apart_ck, refreshed_ck=refreshed_ck)
 
 
 def _longest(table: Table, command: int) -> str:

@@ -20,6 +20,7 @@ from pimloom.commands.rtl_options import (
     Name,
     OneOrAll,
     PartName,
+    RefreshName,
     Rows,
     Simulator,
     Solver,
@@ -63,10 +64,12 @@ def emit(
     rows: Rows = None,
     columns: Columns = None,
     dataflow: DataflowName = None,
+    refresh: RefreshName = None,
     quiet: Quiet = False,
 ) -> str:
     """Write a block as Verilog, its ports explained above it."""
-    text = emitted(block, part, out, quiet, sub_batches=sub_batches, rows=rows, columns=columns, dataflow=dataflow)
+    sizes: dict[str, Any] = {"sub_batches": sub_batches, "rows": rows, "columns": columns, "dataflow": dataflow}
+    text = emitted(block, part, out, quiet, **sizes, refresh=refresh)
     if out == "-":
         sys.stdout.write(text)
     return text
@@ -126,6 +129,7 @@ def verify(
     rows: Rows = None,
     columns: Columns = None,
     dataflow: DataflowName = None,
+    refresh: RefreshName = None,
     bench: Annotated[
         Bench | None, typer.Option(help="Bench: C++ (verilator's default), or cocotb, slower and easier to read.")
     ] = None,
@@ -144,7 +148,8 @@ def verify(
         part = part_of(block, part)
         chosen = with_bench(simulator.value, bench and bench.value)
         options: dict[str, Any] = {"simulator": chosen, "commands": commands, "seed": seed, "waves": waves}
-        sizes = given_sizes(block, sub_batches=sub_batches, rows=rows, columns=columns, dataflow=dataflow)
+        arrays: dict[str, Any] = {"rows": rows, "columns": columns, "dataflow": dataflow}
+        sizes = given_sizes(block, sub_batches=sub_batches, refresh=refresh, **arrays)
         checked = _plain(run(block, part, **options, progress=progress, sizes=sizes))
         without = left_out(load_device(part)) if block is None else {}
     found = _result(checked, part, seed=seed, left_out=without)
@@ -192,6 +197,7 @@ def synth(
     rows: Rows = None,
     columns: Columns = None,
     dataflow: DataflowName = None,
+    refresh: RefreshName = None,
     by_module: Annotated[
         bool | None,
         typer.Option(
@@ -216,6 +222,7 @@ def synth(
         sizes = given_sizes(
             None if block == "all" else block,
             sub_batches=sub_batches,
+            refresh=refresh,
             rows=rows,
             columns=columns,
             dataflow=dataflow,

@@ -36,6 +36,13 @@ class Dataflow(StrEnum):
     OS = "os"
 
 
+class Refresh(StrEnum):
+    """Those of `pimloom.rtl.sequencer`, whose import is slow."""
+
+    ALL_BANK = "all_bank"
+    STAGGERED = "staggered"
+
+
 Name = Annotated[str, typer.Argument(metavar="BLOCK", help="Block name (see `pimloom rtl list`).")]
 OneOrAll = Annotated[str | None, typer.Argument(metavar="BLOCK", help="Block name; without it, all blocks.")]
 SubBatches = Annotated[int | None, typer.Option(metavar="N", help="Sub-batches of block `interleave`; 2 by default.")]
@@ -45,4 +52,12 @@ Rows = Annotated[int | None, typer.Option(metavar="R", help="Rows of an array, 1
 Columns = Annotated[int | None, typer.Option(metavar="C", help="Columns of an array, 1 to 256.", show_default="4")]
 DataflowName = Annotated[
     Dataflow | None, typer.Option("--dataflow", help="Weights or outputs stay in an array.", show_default="ws")
+]
+RefreshName = Annotated[
+    Refresh | None,
+    typer.Option(
+        "--refresh",
+        help="Of block `sequencer`: ranks or pseudo channels all at once, or in turn.",
+        show_default="all_bank",
+    ),
 ]

@@ -1,3 +1,4 @@
+# amaranth: UnusedElaboratable=no
 """The same command streams through the sequencer's gates and through the engine."""
 
 from collections.abc import Sequence
@@ -25,6 +26,7 @@ class Case(NamedTuple):
     streams: list[np.ndarray]
     refresh: bool = True
     due_ck: int | None = None
+    apart_ck: int = 0
 
 
 class Walk(NamedTuple):
@@ -67,7 +69,11 @@ def walk(
         raise ValueError(f"a wait does not fit into {bits} bits")
     if not bits and any(c.table is not table or not c.refresh or c.due_ck is not None for c in cases):
         raise ValueError("without bits for waits, cases share one table and its refresh")
-    verilog = verilog or to_verilog(Sequencer(table, streams, bits), TOP)
+    refresh = "staggered" if not bits and cases[0].apart_ck else "all_bank"
+    block = Sequencer(table, streams, bits, refresh)
+    if not bits and any(case.apart_ck != block.apart for case in cases):
+        raise ValueError("without bits for waits, refreshes are as far apart as in the netlist")
+    verilog = verilog or to_verilog(block, TOP)
     found = simulate(verilog, TOP, BENCH, _given(cases, streams, bits, most_ck), simulator=simulator, waves=waves)
     return Walks([_walk(case, i, found) for i, case in enumerate(cases)], float(found["seconds"]))
 
@@ -77,7 +83,7 @@ def _shape(rules: Rules) -> tuple[list[int], int, int]:
 
 
 def _given(cases: Sequence[Case], streams: int, bits: int, most_ck: int) -> dict[str, np.ndarray]:
-    rows = [(c.refresh, c.table.rules.refi, _due(c), most_ck) for c in cases]
+    rows = [(c.refresh, c.table.rules.refi, _due(c), c.apart_ck, most_ck) for c in cases]
     flat = [(case, s) for case in cases for s in case.streams]
     return {
         "cases": np.array(rows, np.int64),

@@ -50,14 +50,16 @@ def draw_cases(part: Part, geometry: Organization, streams: int, commands: int, 
             yield case
 
 
-def draw_own_cases(part: Part, geometry: Organization, commands: int, seed: int) -> Iterator[Case]:
+def draw_own_cases(
+    part: Part, geometry: Organization, commands: int, seed: int, apart_ck: int = 0
+) -> Iterator[Case]:
     """Cases of one stream that end well, with the part's own timings and refresh, until they hold `commands`."""
     length = length_of(commands)
     left, number, own = commands, 0, own_table(part, geometry)
     while left > 0:
         rng = Random(f"{part.standard} {part.pim} own {seed} {number}")
         case = draw_case(rng, own, geometry, 1, number % len(own.rules.wait), length)
-        case = case._replace(refresh=True, due_ck=None)
+        case = case._replace(refresh=True, due_ck=None, apart_ck=apart_ck)
         number += 1
         if engine(case) is not None:
             left -= sum(map(len, case.streams))
@@ -72,7 +74,9 @@ def length_of(commands: int) -> int:
 def engine(case: Case) -> tuple[list[np.ndarray], np.ndarray] | None:
     """Issue clocks and refreshes of the model; None where the case cannot end."""
     try:
-        found = issue(case.table, case.streams, refresh=case.refresh, due_ck=case.due_ck)
+        found = issue(
+            case.table, case.streams, refresh=case.refresh, due_ck=case.due_ck, apart_ck=case.apart_ck
+        )
     except UserError:
         return None
     return found.issue_ck, found.refresh_ck
@@ -114,7 +118,8 @@ def draw_case(
     length = rng.randint(longest // 4, longest) // many
     writers = [Writer(rng, table, geometry, mine, banks, favourite) for mine in owned]
     due = rng.choice((None, None, rng.randint(0, 80)))
-    return Case(table, [writer.write(length) for writer in writers], rng.random() < 0.7, due)
+    case = Case(table, [writer.write(length) for writer in writers], rng.random() < 0.7, due)
+    return case._replace(apart_ck=rng.choice((0, 0, table.rules.refi // 2, rng.randint(1, 80))))
 
 
 class Writer:

@@ -30,6 +30,7 @@ from pimloom.rtl.flow.stimulus import draw_cases, draw_own_cases, engine, own_ta
 from pimloom.rtl.flow.system.verify import verify_machine
 from pimloom.rtl.flow.verified import Progress, Verified, wave_file
 from pimloom.rtl.ocs_switch import OcsSwitch
+from pimloom.rtl.sequencer import Sequencer
 from pimloom.rtl.verilog import to_verilog
 
 Clocks = tuple[list[np.ndarray], np.ndarray]  # of commands by stream, of refreshes
@@ -64,12 +65,14 @@ def verify_sequencer(
     waves: Path | None,
     progress: Progress,
     banks: tuple[int, int] = BANKS,
+    refresh: str = "all_bank",
 ) -> Verified:
     """Random parts and biased streams through the sequencer and through the engine; every fifth command with the
     part's own timings on the netlist that is made for them. part: gives tables and geometry."""
     geometry = shrink(part, *banks)
     progress(0, 4)
-    own = list(draw_own_cases(part, geometry, commands // 5, seed)) if commands >= 5 else []
+    apart = Sequencer(own_table(part, geometry), refresh=refresh).apart
+    own = list(draw_own_cases(part, geometry, commands // 5, seed, apart)) if commands >= 5 else []
     drawn = list(draw_cases(part, geometry, STREAMS, commands - commands // 5, seed))
     bits = max(WAIT_BITS, int(own_table(part, geometry).rules.wait.max()).bit_length())
     runs = [Run(drawn, STREAMS, bits), *([Run(own, 1, 0)] if own else [])]

@@ -39,11 +39,13 @@ class Word(NamedTuple):
 
 
 class Timing(NamedTuple):
-    """Clocks: the wait of each rule, the interval of refresh, when the first falls due, and whether there is any."""
+    """Clocks: the wait of each rule, the interval of refresh, when the first falls due, how much later in each next
+    node, and whether there is any."""
 
     waits: list[Value]
     refi: Value
     due: Value
+    apart: Value
     refresh: Value
 
 
@@ -64,7 +66,7 @@ class Channel:
     """Follows `words`: the commands that issue in this clock, in the order in which they were granted.
 
     registers: the state that is kept. states[n]: before the n-th word, with what falls due in this clock. quiet: clocks
-    since anything issued. until_due: clocks until a refresh falls due.
+    since anything issued. until_due: of each node, clocks until a refresh falls due.
     """
 
     def __init__(self, m: Module, table: Table, bits: int, timing: Timing, words: list[Word]) -> None:
@@ -171,16 +173,19 @@ class Channel:
         owed = [wire(m, (n - one)[: len(n)], "then_owed") for n, one in zip(state.owed, serves, strict=True)]
         return State(ages, rows, owed)
 
-    def _owed(self) -> tuple[Value, list[Value]]:
-        """Clocks until a refresh falls due, and what is owed by each node with what falls due now."""
+    def _owed(self) -> tuple[list[Value], list[Value]]:
+        """Clocks until a refresh falls due, and what is owed with what falls due now, node by node."""
         m, timing = self.m, self.timing
-        since, again, goal = Signal(32, name="since_due"), Signal(name="due_before"), Signal(32, name="due_after")
-        falls = Signal(name="falls_due")
-        m.d.comb += [goal.eq(Mux(again, timing.refi, timing.due)), falls.eq(since == goal)]
-        m.d.sync += [again.eq(again | falls), since.eq(Mux(falls, 1, since + 1))]
-        more = falls & timing.refresh
-        owed = [wire(m, Mux(n > POSTPONED_MAX, n, n + more)[: len(n)], "due") for n in self.registers.owed]
-        return (goal - since)[:32], owed
+        left, owed = list[Value](), list[Value]()
+        for node, n in enumerate(self.registers.owed):
+            since, again, falls = Signal(32, name="since_due"), Signal(name="due_before"), Signal(name="falls_due")
+            goal = Signal(32, name="due_after")
+            m.d.comb += [goal.eq(Mux(again, timing.refi, timing.due + node * timing.apart)), falls.eq(since == goal)]
+            m.d.sync += [again.eq(again | falls), since.eq(Mux(falls, 1, since + 1))]
+            more = falls & timing.refresh
+            owed.append(wire(m, Mux(n > POSTPONED_MAX, n, n + more)[: len(n)], "due"))
+            left.append((goal - since)[:32])
+        return left, owed
 
     def _keep(self, then: State) -> None:
         now = self.registers

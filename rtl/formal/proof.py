@@ -79,11 +79,14 @@ class SequencerQuestion(Question):
         """The checker's timings; the twin's differ."""
         rules, twin = self.table.rules, self.twin
         if not self.bits:
-            return Timing([Const(int(w)) for w in rules.wait], Const(rules.refi), Const(rules.refi), Const(1))
+            refi, apart = Const(rules.refi), Const(self.sequencer.apart)
+            return Timing([Const(int(w)) for w in rules.wait], refi, refi, apart, Const(1))
         waits = [wire(m, AnyConst(self.bits), f"wait_{i}") for i in range(len(rules.wait))]
-        timing = Timing(waits, *(wire(m, AnyConst(n), name) for n, name in ((32, "refi"), (32, "due"), (1, "refresh"))))
+        sizes = {"refi": 32, "due": 32, "apart": 32, "refresh": 1}
+        timing = Timing(waits, *(wire(m, AnyConst(n), name) for name, n in sizes.items()))
         given = self.sequencer.timings
         m.d.comb += [given.refi.eq(timing.refi + twin.refi), given.due.eq(timing.due), given.refresh.eq(timing.refresh)]
+        m.d.comb += given.apart.eq(timing.apart)
         m.d.comb += [Assume(timing.refi != 0), Assume(given.refi != 0)]
         bent = wire(m, AnyConst(bits_for(len(rules.wait))), "bent_rule")
         for i, (wait, into) in enumerate(zip(waits, given.waits, strict=True)):

@@ -57,7 +57,9 @@ def state(s: Scene) -> Iterator[Value]:
         is_open, row = c.registers.rows[at]
         yield (latch.open == is_open) & (latch.row == row)
     yield from (mine == owed for mine, owed in zip(q.pending, c.registers.owed, strict=True))
-    yield Initial() | q.started & (q.until_due == c.until_due)
+    counters = q.until_due if len(q.until_due) == len(c.until_due) else q.until_due * len(c.until_due)
+    for mine, until in zip(counters, c.until_due, strict=True):
+        yield Initial() | q.started & (mine == until)
 
 
 def timing(s: Scene) -> Iterator[Value]:

@@ -1,7 +1,7 @@
 """Drives a sequencer with command streams, case after case, and notes the clock of everything that issues.
 
-given: cases int64[n, 4] (refresh on, interval, first due, most clocks); waits int64[n, rules], or [n, 0] if they are
-constants; buses: how many there are;
+given: cases int64[n, 5] (refresh on, interval, first due, apart, most clocks); waits int64[n, rules], or [n, 0] if
+they are constants; buses: how many there are;
 sizes int64[n, streams]; payloads uint64 and releases int64 of all commands, case by case, stream by stream; nodes: the
 refresh nodes. Left: issued int64[k, 4] (case, asker, clock, payload) in the order of issue; ends int64[n, 3] (clocks
 walked, starved, stuck); seconds: wall time of the walk.
@@ -87,9 +87,9 @@ async def run(dut: Any) -> None:
     start = time.perf_counter()
     for case, (row, waits, sizes) in enumerate(zip(g["cases"].tolist(), g["waits"], g["sizes"].tolist(), strict=True)):
         streams = [iter([(next(payloads), next(releases)) for _ in range(n)]) for n in sizes]
-        timings = dict(zip(("refresh", "refi", "due"), row, strict=False))
+        timings = dict(zip(("refresh", "refi", "due", "apart"), row, strict=False))
         await bench.reset(timings, waits)
-        found, end = await bench.walk(streams, row[3])
+        found, end = await bench.walk(streams, row[4])
         issued += [(case, *what) for what in found]
         ends.append(end)
     leave(

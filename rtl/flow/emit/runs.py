@@ -38,7 +38,7 @@ Run = Callable[[Any, Any, str, Path], str]  # of a component, its part, its Veri
 
 
 def _sequencer(block: Any, part: Part, verilog: str, waves: Path) -> str:
-    cases = list(draw_own_cases(part, part.organization, OPERATIONS, SEED))
+    cases = list(draw_own_cases(part, part.organization, OPERATIONS, SEED, block.apart))
     model = [engine(case) for case in cases]
     most = 2 * max(int(ck.max(initial=0)) for done in model if done for ck in done[0]) + 1000
     walks = walk(cases, 1, 0, most_ck=most, waves=waves, verilog=verilog).walks

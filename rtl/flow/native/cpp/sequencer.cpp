@@ -34,7 +34,8 @@ void run(const Given& given, Arrays& left) {
     const Clock clock;
     std::vector<int64_t> issued, ends;
     uint64_t command = 0;
-    const char* timings[] = {"timings__refresh", "timings__refi", "timings__due"};
+    const char* timings[] = {"timings__refresh", "timings__refi", "timings__due", "timings__apart"};
+    const unsigned n_timings = std::size(timings), row = n_timings + 1;
     const double start = now();
     for (uint64_t c = 0; c < cases.rows(); ++c) {
         put(rst, 1);
@@ -43,8 +44,8 @@ void run(const Given& given, Arrays& left) {
             put(*head.payload, 0);
             put(*head.released, 0);
         }
-        for (unsigned t = 0; t < 3; ++t)
-            if (const Port* timing = find(timings[t])) put(*timing, cases.integer(4 * c + t));
+        for (unsigned t = 0; t < n_timings; ++t)
+            if (const Port* timing = find(timings[t])) put(*timing, cases.integer(row * c + t));
         for (uint64_t r = 0; r < rules; ++r) put(*waits_ports[r], waits.integer(c * rules + r));
         for (int n = 0; n < 2; ++n) {
             clock.low();
@@ -57,7 +58,7 @@ void run(const Given& given, Arrays& left) {
             heads[s].fresh = true;
         }
         int64_t at = 0, starved = 0, stuck = 0;
-        const int64_t most = cases.integer(4 * c + 3);
+        const int64_t most = cases.integer(row * c + n_timings);
         while (at < most && !starved && !stuck) {
             bool any = false;
             for (Head& head : heads) {
