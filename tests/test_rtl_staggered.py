@@ -29,7 +29,7 @@ def test_nodes_are_refreshed_in_turn():
     assert issue(table, [idle]).refresh_ck[:, 1].tolist() == [0, 1, 0, 1, 0, 1]
     opened["cmd"], opened["release"], opened["rank"] = [table.cmd("ACT"), table.cmd("PRE")], [0, 3 * refi], 1
     late = issue(table, [opened], apart_ck=refi // 2).refresh_ck  # the other rank is refreshed in its clocks
-    assert late[late[:, 1] == 0, 0].tolist()[:2] == [refi, 2 * refi] and min(late[late[:, 1] == 1, 0]) > 3 * refi
+    assert late.tolist() == [[refi, 0], [2 * refi, 0], [3 * refi, 0]]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -45,7 +45,9 @@ def test_gates_refresh_in_turn(name):
     cases.append(Case(cases[0].table, [idle], apart_ck=apart))
     found = walk(cases, 1, 0, most_ck=100_000, simulator=needs("icarus")).walks
     for case, walked in zip(cases, found, strict=True):
-        issue_ck, refresh_ck = engine(case)
+        model = engine(case)
+        assert model is not None
+        issue_ck, refresh_ck = model
         assert np.array_equal(walked.issue_ck[0], issue_ck[0]) and np.array_equal(walked.refresh_ck, refresh_ck)
     nodes = found[-1].refresh_ck
     assert nodes[:, 1].tolist() == [0, 1] * 2 + [0] and set(np.diff(nodes[:, 0])) <= {apart, apart + 1}
