@@ -40,7 +40,7 @@ def emit(
     refresh: Literal["all_bank", "staggered"] | None = None,
 ) -> str:
     """A block as Verilog, its ports explained above it. out: a file to write, too, unless it is "-". sub_batches: of
-    block `interleave`, 2 by default.
+    `interleave` and `npu_pim_machine`, 2 by default.
 
     rows, columns, dataflow: of an array; without them 4 x 4, weight stationary. refresh: of block `sequencer`, of its
     ranks or pseudo channels at once ("all_bank", the default) or in turn.
@@ -73,8 +73,8 @@ def verify(
     """Simulate a block, or all, against the models that they mirror: a row for each, with its `mismatches`.
 
     commands: to compare at least, for each block. seed: of the random stimulus. waves: a waveform of one block, .vcd of
-    verilator, .fst of icarus. sub_batches: of block `interleave`. rows, columns, dataflow: of an array. refresh: see
-    `emit`. bench: "cpp", which verilator has without a word, or "cocotb".
+    verilator, .fst of icarus. sub_batches, rows, columns, dataflow, refresh: see `emit`. bench: "cpp", which verilator
+    has without a word, or "cocotb".
     """
     from pimloom.commands.rtl import verify as command
 
@@ -109,9 +109,9 @@ def synth(
 ) -> "Answer":
     """Synthesise a block, or "all" but whole channels: area [µm²], longest path [ps], FPGA resources; a row each.
 
-    sub_batches: of block `interleave`. rows, columns, dataflow: of an array. refresh: see `emit`. Of npu_pim_channel
-    the controller is done, without banks and PIM units. by_module: each module once, times its instances, or all as one
-    piece; without it, arrays of more than 16 elements and the controller are done by module.
+    sub_batches, rows, columns, dataflow, refresh: see `emit`. Of npu_pim_channel the controller is done, without banks
+    and PIM units. by_module: each module once, times its instances, or all as one piece; without it, arrays of more
+    than 16 elements and the controller are done by module.
     """
     from pimloom.commands.rtl import synth as command
 
@@ -133,9 +133,9 @@ def power(
 ) -> "Answer":
     """Power of a block's cells of the open 180 nm library in a run of `verify` [mW] at clock_mhz, and nJ an operation.
 
-    commands: of the run, at least. seed: of the random stimulus. sub_batches: of block `interleave`. rows, columns,
-    dataflow: of an array. Pins' capacitances, cells' energies and leakage are in it; wires, clock tree and glitches are
-    not. A run whose results differ from the model's has `mismatches`: then the figures mean nothing.
+    commands: of the run, at least. seed: of the random stimulus. sub_batches, rows, columns, dataflow: see `emit`.
+    Pins' capacitances, cells' energies and leakage are in it; wires, clock tree and glitches are not. A run whose
+    results differ from the model's has `mismatches`: then the figures mean nothing.
     """
     from pimloom.commands.rtl import power as command
 

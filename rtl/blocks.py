@@ -35,10 +35,8 @@ from pimloom.rtl.timer import Timer
 LONGEST = 1024  # elements of a vector of softmax and of norms
 OCSTRX = "ocstrx"  # the optical part of `ocs_switch`, where none is named
 FLAT_ELEMENTS = 16  # of an array that is synthesised as one piece; of larger ones each module once
-KEPT = 8  # rows that the banks of `pim_channel` hold: on a die they are cell arrays, in Verilog every word has a line
-
-
 ROWS = 64  # of each bank of `npu_pim_machine`
+KEPT = 8  # rows that the banks of `pim_channel` hold: on a die they are cell arrays, in Verilog every word has a line
 
 
 class Block(NamedTuple):

@@ -49,9 +49,12 @@ def test_what_ours_are_not_made_for_is_none() -> None:
     for key, value, gone in (
         ("npu.element_bits", 8, {"arrays", "vector_units", "pim_units"}),
         ("dram.lanes", 32, {"pim_units"}),
+        ("npu.rows", 64, {"sequencers"}),
+        ("interleave.sub_batches", 3, {"sequencers"}),
     ):
         found = area_by_part_mm2(load_system("neupims", {key: str(value)}))
         assert {part for part, area in found.items() if area is None} == gone
+    assert area_by_part_mm2(load_system("npu_pim"))["controllers"] is None  # one row buffer
     assert area_by_part_mm2(load_system("gpu_a100")) == {} and area_mm2(load_system("gpu_a100")) is None
     assert of_devices({"a": 2.0, "b": None}, 4) == {"a": 8.0, "b": None}
 

@@ -45,7 +45,9 @@ class Refresh(StrEnum):
 
 Name = Annotated[str, typer.Argument(metavar="BLOCK", help="Block name (see `pimloom rtl list`).")]
 OneOrAll = Annotated[str | None, typer.Argument(metavar="BLOCK", help="Block name; without it, all blocks.")]
-SubBatches = Annotated[int | None, typer.Option(metavar="N", help="Sub-batches of block `interleave`; 2 by default.")]
+SubBatches = Annotated[
+    int | None, typer.Option(metavar="N", help="Sub-batches of `interleave` and `npu_pim_machine`; 2 by default.")
+]
 PartName = Annotated[str, typer.Option("--part", metavar="PART", help="Part name, or path to a part's YAML.")]
 
 Rows = Annotated[int | None, typer.Option(metavar="R", help="Rows of an array, 1 to 256.", show_default="4")]

@@ -99,7 +99,7 @@ def _beside() -> list[dict[str, Any]]:
             "ours": ours,
             "paper": paper[line].value,
             "unit": paper[line].unit,
-            "ratio": ours / (paper[line].value or 1.0),
+            "ratio": None if paper[line].value is None else ours / paper[line].value,
             "how": how,
             "tag": paper[line].tag,
         }

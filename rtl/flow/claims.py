@@ -25,6 +25,7 @@ from pimloom.rtl.flow.subject import Subject
 from pimloom.rtl.formal import axi, channel, interleave, machine, npu_channel, numbers, streams, timers, vector_unit
 from pimloom.rtl.formal.claim import Claim, ClaimQuestion, Setup
 from pimloom.rtl.formal.question import Task
+from pimloom.rtl.interleave import Interleave
 from pimloom.rtl.npu_pim.controller import Controller
 from pimloom.rtl.pim_channel import PimChannel
 
@@ -120,7 +121,7 @@ def _npu_channel(part: str) -> Subject:
 
 def _machine(part: str, sub_batches: int = 2) -> Subject:
     """Of few rows, words and steps."""
-    sizes = machine.sizes_of(_part("npu_pim_machine", part))._replace(sub_batches=sub_batches)
+    sizes = machine.sizes_of(_part("npu_pim_machine", part))._replace(sub_batches=Interleave(sub_batches).sub_batches)
     claims = {name: claim for name, (_, claim) in machine.CLAIMS.items()}
 
     def question(name: str, own: bool, task: Task, twin: Any) -> str:

@@ -51,7 +51,7 @@ def find_logic(
     holds cell arrays and nothing to synthesise by itself, and one that the part cannot have."""
     (block,) = find_blocks(name).values()
     if block.cells and block.logic is None:
-        what, logic = ("pads", "systolic, npu_tiles") if block.sizes else ("banks", "sequencer, pim_unit")
+        what, logic = ("pads", "systolic, npu_tiles") if "rows" in block.sizes else ("banks", "sequencer, pim_unit")
         raise UserError(f"{name} is not for synthesis: its {what} are cell arrays; its logic: {logic}")
     build(name, part_name, part, sizes)
     return {name: block._replace(build=partial(block.logic or block.build, **(sizes or {})))}

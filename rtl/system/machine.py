@@ -21,9 +21,10 @@ from pimloom.rtl.system.scratchpad import Look, Scratchpad
 class NpuPimMachine(wiring.Component):
     """Decodes a token of every sub-batch: all layers, with the programs and numbers of `image`.
 
-    start, layers, stage, turn, done: of `Interleave`. npu_done, pim_done: what the units say; pim_done when the
-    attention of all channels is. bus: what issues in each channel. host: who looks into the scratchpad from outside.
-    busy: a bit for each unit that works in this clock: array, the NPU's vectors, then the vectors of each channel.
+    start, layers, stage, turn, done: of `Interleave`; layers: at most those of `sizes`. npu_done, pim_done: what the
+    units say; pim_done when the attention of all channels is. bus: what issues in each channel. host: who looks into
+    the scratchpad from outside. busy: a bit for each unit that works in this clock: array, the NPU's vectors, then the
+    vectors of each channel.
 
     Raises UserError for a channel that has not one rank and as many banks as a column has elements.
     """

@@ -110,12 +110,15 @@ class Sizes(NamedTuple):
     def checked(self) -> "Sizes":
         """Itself. Raises UserError for what the gates cannot have."""
         org = self.spec.part.organization
-        if not self.plan.dual or org.banks != self.lanes or org.columns & (org.columns - 1) or org.ranks > 1:
-            said = f"{org.ranks} of {org.banks} banks, {self.lanes} elements in a column, {org.columns} columns"
-            raise UserError(
-                f"a channel of the machine has one rank, a row buffer for PIM, as many banks as a column has elements "
-                f"and a power of two of columns, not {said}"
-            )
+        wrong = {
+            "one rank": org.ranks > 1 and f"{org.ranks} ranks",
+            "a row buffer for PIM": not self.plan.dual and "one row buffer",
+            "as many banks as a column has elements": org.banks != self.lanes and f"{org.banks} and {self.lanes}",
+            "a power of two of columns": org.columns & (org.columns - 1) and f"{org.columns} columns",
+        }
+        for wanted, found in wrong.items():
+            if found:
+                raise UserError(f"a channel of the machine has {wanted}, not {found}")
         return self
 
     def place(self) -> dict[str, object]:

@@ -55,9 +55,7 @@ class Compared(msgspec.Struct, frozen=True, kw_only=True):
     """A system of a comparison; `reason` says why it cannot run the workload, all else is None then.
 
     energy_by_part_j: of all devices and tokens, by PARTS or WHOLE; a part that is not there has no figure. One
-    device has no links.
-    area_by_part_mm2: of all devices, see `energy.gate_area`; null of systems that it knows no parts of.
-    memory_needed_bytes, memory_bytes: of one device.
+    device has no links. area_by_part_mm2: of all devices, see `energy.gate_area`. memory_*: of one device.
     """
 
     system: str

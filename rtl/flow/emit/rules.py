@@ -14,7 +14,8 @@ from pimloom.arch.standard import clocks
 from pimloom.arch.table import RuleRow, Table, rule_rows, standard_of
 from pimloom.rtl.command import COORDINATES, command_layout
 
-HEAD = """// Assertions of every rule of {part} on the command bus of its sequencer, to which they are bound below.
+HEAD = """// Assertions of the rules of {part} on the command bus of {block}, to which they are bound below. Those
+// that are not asserted are named, with the reason.
 module {name} (
   input wire clk,
   input wire rst,
@@ -51,14 +52,16 @@ def assertions(
     width = layout.size
     names = [f"buses__{b}__{n}" for b in buses for n in ("valid", "command")]
     ports = ",\n".join(f"  input wire {'' if n.endswith('valid') else f'[{width - 1}:0] '}{n}" for n in names)
-    lines = [HEAD.format(part=part_name, name=f"{block}_rules", ports=ports)]
+    lines = [HEAD.format(part=part_name, block=block, name=f"{block}_rules", ports=ports)]
     for b in buses:
         lines += _decoded(table, layout, b)
     moments = {c for c, command in enumerate(table.commands) if command.role in MOMENTS}
     for i, (rule, said) in enumerate(zip(rule_rows(rules), standard_of(part).rules, strict=True)):
         if moments & {*rule.after, *rule.before}:
             lines.append(f"  // not asserted, for the bus does not show when it begins: {said}")
-        elif rule.wait > 1 and rule.after and rule.before:
+        elif rule.wait <= 2 - len(buses):
+            lines.append(f"  // never waits on one bus, whose commands are a clock apart: {said} = {rule.wait} CK")
+        elif rule.wait > 0 and rule.after and rule.before:
             lines += _rule(table, i, rule, str(said), [int(n) for n in rules.size], buses)
     lines += _rows(table, buses)
     inner = [outside.format(b) + n for b in buses for n in ("__valid", "__command")]
@@ -109,6 +112,7 @@ def _rule(table: Table, i: int, rule: RuleRow, said: str, size: list[int], buses
             where = f"{at(b)} != n && ({at(b)}) / {fan} == n / {fan}" if rule.sibling else f"{at(b)} == n"
             arms.append(f"({after} && {where})")
     waits = [f"({w} && {at(b)} == n)" for b in buses if (w := _is(b, rule.before, table)) != "1'b0"]
+    across = [f"({a} && {w})" for a in arms for w in waits if a.partition("__")[2][0] != w.partition("__")[2][0]]
     yield f"    wire arms = {' || '.join(arms)};"
     yield f"    wire waits = {' || '.join(waits)};"
     yield "    always @(posedge clk) begin"
@@ -121,6 +125,9 @@ def _rule(table: Table, i: int, rule: RuleRow, said: str, size: list[int], buses
     yield f"    initial for (int k = 0; k < {rule.window}; k++) since[k] = {most};"
     yield f"    assert property (@(posedge clk) disable iff (rst) waits |-> since[{rule.window - 1}] >= {rule.wait})"
     yield f'      else $error("rule {i} broken: {said}");'
+    if across and rule.window == 1:  # two buses: both in one clock
+        yield f"    assert property (@(posedge clk) disable iff (rst) !({' || '.join(across)}))"
+        yield f'      else $error("rule {i} broken in one clock: {said}");'
     yield "  end"
 
 

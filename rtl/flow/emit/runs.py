@@ -24,8 +24,10 @@ from pimloom.rtl.flow.npu_pim.channel import all_mismatches, draw_words, filled,
 from pimloom.rtl.flow.npu_pim.traffic import draw_traffic
 from pimloom.rtl.flow.scenes import optics
 from pimloom.rtl.flow.scenes.scene import mismatches, play
+from pimloom.rtl.flow.simulator.run import instead
 from pimloom.rtl.flow.stimulus import draw_own_cases, engine
 from pimloom.rtl.flow.verify import SCENES
+from pimloom.rtl.flow.verify import mismatches as differ
 from pimloom.rtl.npu_pim.channel import NpuPimChannel
 from pimloom.rtl.pim_channel import PimChannel
 
@@ -42,10 +44,7 @@ def _sequencer(block: Any, part: Part, verilog: str, waves: Path) -> str:
     model = [engine(case) for case in cases]
     most = 2 * max(int(ck.max(initial=0)) for done in model if done for ck in done[0]) + 1000
     walks = walk(cases, 1, 0, most_ck=most, waves=waves, verilog=verilog).walks
-    for case, done, found in zip(cases, model, walks, strict=True):
-        if done and not np.array_equal(done[0][0], found.issue_ck[0]):
-            return f"issue clocks of {len(case.streams[0])} commands"
-    return ""
+    return next((said for case, found in zip(cases, walks, strict=True) for n, said in [differ(case, found)] if n), "")
 
 
 def _sequencer_axi(block: Any, part: Part, verilog: str, waves: Path) -> str:
@@ -73,12 +72,14 @@ def _switch(block: Any, part: Any, verilog: str, waves: Path) -> str:
 
 
 def _array(verify: Callable[..., Any], block: Any, part: Any, verilog: str, waves: Path) -> str:
-    found = verify("", block.shape, "verilator", OPERATIONS, SEED, waves, _silent)
+    with instead(lambda own, top: verilog):
+        found = verify("", block.shape, "verilator", OPERATIONS, SEED, waves, _silent)
     return found.first_mismatch or ""
 
 
 def _interleave(block: Any, part: Any, verilog: str, waves: Path) -> str:
-    found = verify_interleave("", part, "verilator", OPERATIONS, SEED, waves, _silent, block.sub_batches)
+    with instead(lambda own, top: verilog):
+        found = verify_interleave("", part, "verilator", OPERATIONS, SEED, waves, _silent, block.sub_batches)
     return found.first_mismatch or ""
 
 
@@ -99,7 +100,8 @@ def _channel(block: PimChannel, part: Part, verilog: str, waves: Path) -> str:
     """A product with a row of each bank."""
     banks = part.organization.bank_groups, part.organization.banks_per_group
     job = channel.random_product(part, banks, 1, SEED)
-    found = channel.run_channel(part, block.kept, job.stream, job.data, waves=waves)
+    with instead(lambda own, top: verilog):
+        found = channel.run_channel(part, block.kept, job.stream, job.data, waves=waves)
     wrong = channel.mismatches(job, found)
     return wrong[0] if wrong else ""
 

@@ -11,9 +11,10 @@ from pimloom.cycle_sim.npu_pim.kernels import engine
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
 from pimloom.cycle_sim.npu_pim.kernels.words import word_of
 from pimloom.cycle_sim.npu_pim.places import names_of
+from pimloom.rtl.npu_pim.plan import plan_of
 
 PIM, DATA = range(2)  # ports
-REQUESTS = 1 << 15  # that a channel may get
+COMMANDS, SPARE = 16, 1 << 14  # commands of a request, with those that open and close rows, at most; refreshes
 
 
 class Clock(NamedTuple):
@@ -28,39 +29,40 @@ class Clock(NamedTuple):
 
 
 class ChannelModel:
-    """`cycle_sim/npu_pim` from clock 0 on."""
+    """`cycle_sim/npu_pim` from clock 0 on, for so many requests."""
 
-    def __init__(self, spec: PimChannel) -> None:
-        table = compile_table(spec.device())
+    def __init__(self, spec: PimChannel, requests: int) -> None:
+        table, self.op = compile_table(spec.device()), plan_of(spec).op
         names = names_of(table)
         self.place = {table.cmd(name): i for i, name in enumerate(names) if name in table.names}
         self.opcode = {i: c for c, i in self.place.items()}
-        self.ch = build(spec, REQUESTS, ports=2, groups=REQUESTS, logging=True, log=REQUESTS)
-        self.ch = self.ch._replace(dot=np.zeros((REQUESTS, f.N_DOT), np.int64))
+        log = COMMANDS * requests + SPARE
+        self.ch = build(spec, requests, ports=2, groups=requests, logging=True, log=log)
+        self.ch = self.ch._replace(dot=np.zeros((requests, f.N_DOT), np.int64))
         self.groups, self.dots, self.logged = 0, 0, 0
-        self.waiting = dict[int, int]()  # groups that are not answered, and what kind they are
+        self.waiting = dict[int, int]()  # groups that are not answered, and their opcodes
 
     def offer(self, port: int, t: int, fields: dict[str, int]) -> None:
         """A request that stands at the port from clock t on, behind those before it."""
         group, self.groups = self.groups, self.groups + 1
         if port == DATA:
             word = word_of(fields["write"], fields["bank"], fields["row"], fields["col"])
-            kind = f.WR if fields["write"] else f.RD
+            opcode = self.op.wr if fields["write"] else self.op.rd
         else:
-            kind, word = self.place[fields["cmd"]], -1 - self.dots
-            header, gemv = kind == f.HEADER, kind == f.GEMV
+            opcode, word = fields["cmd"], -1 - self.dots
+            header, gemv = opcode == self.op.header, opcode == self.op.gemv
             comps = fields["comps"]
             self.ch.dot[self.dots] = (
-                kind, fields["bank"], fields["row"], 0, comps * gemv, comps * header, fields["results"],
+                self.place[opcode], fields["bank"], fields["row"], 0, comps * gemv, comps * header, fields["results"],
                 fields["last"], group, 0,
             )  # fmt: skip
             self.dots += 1
         last = self.ch.port[port, f.LAST_ONE]
         self.ch.order[port, last] = word, t, group, 0
         self.ch.port[port, f.LAST_ONE] = last + 1
-        if kind != f.HEADER:
+        if opcode != self.op.header:
             self.ch.left[group] = 1
-            self.waiting[group] = kind
+            self.waiting[group] = opcode
 
     def clock(self, t: int) -> Clock:
         """Clock t, which comes after t - 1."""
@@ -69,12 +71,12 @@ class ChannelModel:
         self.ch.state[f.NOW] = t + 1  # what lies between is quiet, but for requests yet to come
         taken = self.ch.port[:, f.OFFERED] - before
         over = [group for group in self.waiting if self.ch.left[group] == 0 and self.ch.done[group] - 1 <= t]
-        kinds = [self.waiting.pop(group) for group in over]
+        op, ended = self.op, [self.waiting.pop(group) for group in over]
         n, issued = int(self.ch.state[f.N_COMMANDS]), None
         if n > self.logged:
             _, kind, bank, row = self.ch.command[self.logged].tolist()
-            issued = self.opcode[kind], bank, row if kind in (f.ACT, f.G_ACT) else -1
+            code = self.opcode[kind]
+            issued = code, bank, row if code in (op.act, op.g_act) else -1
             self.logged = n
-        return Clock(
-            (int(taken[PIM]), int(taken[DATA])), kinds.count(f.RD), kinds.count(f.GWRITE), kinds.count(f.GEMV), issued
-        )
+        took = int(taken[PIM]), int(taken[DATA])
+        return Clock(took, ended.count(op.rd), ended.count(op.gwrite), ended.count(op.gemv), issued)

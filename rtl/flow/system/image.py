@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 from amaranth.lib.data import StructLayout
 
+from pimloom.arch.error import UserError
 from pimloom.rtl.flow.system.places import Places
-from pimloom.rtl.flow.system.program import Programs, Qkv, Steps, Through
+from pimloom.rtl.flow.system.program import Programs, Qkv, Step, Steps, Through
 from pimloom.rtl.flow.system.toy import MATRICES, Numbers, Toy
 from pimloom.rtl.system.plan import COLUMNS, LANES, Image, Sizes
 
@@ -38,8 +39,16 @@ def _joined(layout: StructLayout, jobs: Mapping[Any, Steps]) -> tuple[list[int],
     words, begins = list[int](), dict[Any, int]()
     for job, steps in jobs.items():
         begins[job] = len(words)
-        words += [layout.const(step).as_value().value for step in steps]
+        words += [_word(layout, step) for step in steps]
     return words, begins
+
+
+def _word(layout: StructLayout, step: Step) -> int:
+    for name, field in layout:
+        value = step.get(name, 0)
+        if isinstance(value, int) and value >> field.width:
+            raise UserError(f"{name} {value} of a step does not fit into the {field.width} bits of its program")
+    return int(layout.const(step).as_value().value)
 
 
 def _scratchpad(toy: Toy, numbers: Numbers, places: Places) -> list[int]:

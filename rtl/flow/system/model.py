@@ -38,12 +38,19 @@ class Machine:
 
     def __init__(self, sizes: Sizes, programs: Programs) -> None:
         self.sizes, self.programs = sizes, programs
-        self.lanes = [Lane(sizes) for _ in range(sizes.channels)]
+        self.lanes = [Lane(sizes, self._requests(c)) for c in range(sizes.channels)]
         self.npu, self.attention = Walker(), [Walker() for _ in self.lanes]
         self.array, self.vectors = Busy(), [Busy() for _ in range(1 + sizes.channels)]
         self.unit, self.op = VectorUnit(sizes.longest), sizes.plan.op
         self.commands = [list[tuple[int, int, int, int]]() for _ in self.lanes]
         self.now = 0
+
+    def _requests(self, channel: int) -> int:
+        """That a channel gets when each job is done once."""
+        own = [step for steps in self.programs.channels[channel].values() for step in steps]
+        reads = [step for steps in self.programs.npu.values() for step in steps if step["kind"] == NpuKind.READ]
+        moved = own + [step for step in reads if step["channel"] == channel]
+        return sum(step.get("count", 1) for step in moved) + 1
 
     def run(self, layers: int, start: int) -> Ran:
         """An iteration that is asked for in clock `start`."""

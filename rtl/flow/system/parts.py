@@ -76,9 +76,9 @@ class Walker:
 class Lane:
     """What lies between programs and one channel: the register before either port, and movers."""
 
-    def __init__(self, sizes: Sizes) -> None:
+    def __init__(self, sizes: Sizes, requests: int) -> None:
         columns = sizes.spec.part.organization.columns
-        self.channel = ChannelModel(sizes.spec)
+        self.channel = ChannelModel(sizes.spec, requests)
         self.reader, self.writer = Mover(False, columns), Mover(True, columns)
         self.data = self.dot = False  # whether the registers hold a request
         self.pending = self.results = 0  # copies and products; of these, products

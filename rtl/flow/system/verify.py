@@ -28,7 +28,7 @@ TOP, BENCH = "npu_pim_machine", "pimloom.rtl.flow.benches.machine"
 START = 3  # the clock in which an iteration is asked for
 TOKENS = COLUMNS * LANES  # of a request, at most
 LAYERS = 4  # of a decoder, at most: every word of memory is a line of Verilog
-REQUEST_COMMANDS = 200  # that a request gives in a layer, about
+REQUEST_COMMANDS = 500  # that a request gives in a layer, about
 
 
 class Case(NamedTuple):
@@ -168,21 +168,25 @@ def verify_machine(
     progress: Progress,
     sub_batches: int = 2,
 ) -> Verified:
-    """A token of each request of a toy decoder, of as many layers as give about so many commands, at most `LAYERS`."""
-    progress(0, 3)
+    """Tokens of toy decoders, one after the other until so many commands are compared; of each every request."""
+    progress(0, commands)
     layers = min(max(1, commands // (REQUEST_COMMANDS * 2 * sub_batches)), LAYERS)
-    case = case_of(part, draw_toy(sub_batches, layers, seed), seed)
-    verilog = verilog_of(case)
-    progress(1, 3)
-    ran, made = run_model(case)
-    progress(2, 3)
-    found = run_gates(case, verilog, 2 * ran.stages[-1].end + 1000, simulator, waves)
-    wrong = mismatches(case, ran, made, found)
-    if wrong and not waves:
-        waves = wave_file(TOP, name, simulator, seed)
-        run_gates(case, verilog, 2 * ran.stages[-1].end + 1000, simulator, waves)
-    progress(3, 3)
+    wrong, issued, cycles, seconds, drawn, kept = list[str](), 0, 0, 0.0, 0, waves
+    while issued < commands:
+        case = case_of(part, draw_toy(sub_batches, layers, seed + drawn), seed + drawn)
+        verilog = verilog_of(case)
+        ran, made = run_model(case)
+        most = 2 * ran.stages[-1].end + 1000
+        found = run_gates(case, verilog, most, simulator, None if drawn else waves)
+        differ = mismatches(case, ran, made, found)
+        if differ and not wrong and (drawn or not waves):
+            kept = waves or wave_file(TOP, name, simulator, seed)
+            run_gates(case, verilog, most, simulator, kept)
+        wrong += differ
+        issued, cycles = issued + sum(map(len, found.commands)), cycles + found.cycles
+        seconds, drawn = seconds + found.seconds, drawn + 1
+        progress(min(issued, commands), commands)
     return Verified(
-        TOP, name, simulator, sum(map(len, found.commands)), len(wrong), 0, 0, [],
-        found.cycles, found.cycles / found.seconds, wrong[0] if wrong else None, str(waves) if waves else None,
+        TOP, name, simulator, issued, len(wrong), 0, 0, [],
+        cycles, cycles / seconds, wrong[0] if wrong else None, str(kept) if kept else None,
     )  # fmt: skip
