@@ -99,7 +99,7 @@ def _beside() -> list[dict[str, Any]]:
             "ours": ours,
             "paper": paper[line].value,
             "unit": paper[line].unit,
-            "ratio": None if paper[line].value is None else ours / paper[line].value,
+            "ratio": ours / value if (value := paper[line].value) else None,
             "how": how,
             "tag": paper[line].tag,
         }

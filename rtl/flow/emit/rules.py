@@ -44,18 +44,20 @@ def assertions(
 ) -> str:
     """The text of `BLOCK_rules.sv`. For one bus; of two, each rule is checked on the buses of its commands.
 
-    layout: of a command with its bank counted through the channel, None: that of the sequencer. outside: name of bus {}
-    at the block. Rules that count from a moment within a command are named and not asserted.
+    layout: of a command with its bank counted through a channel, None: that of the sequencer, on whose buses moments
+    within commands are commands, too; on a channel's they are not, and rules from them are named and not asserted.
+    outside: name of bus {} at the block.
     """
-    rules, layout = table.rules, layout or command_layout(table)
-    buses = range(int(rules.bus.max()) + 1)
+    rules, shown = table.rules, layout is None
+    buses = range(int(rules.bus.max()) + 1 if shown else 1)
+    layout = layout or command_layout(table)
     width = layout.size
     names = [f"buses__{b}__{n}" for b in buses for n in ("valid", "command")]
     ports = ",\n".join(f"  input wire {'' if n.endswith('valid') else f'[{width - 1}:0] '}{n}" for n in names)
     lines = [HEAD.format(part=part_name, block=block, name=f"{block}_rules", ports=ports)]
     for b in buses:
         lines += _decoded(table, layout, b)
-    moments = {c for c, command in enumerate(table.commands) if command.role in MOMENTS}
+    moments = set() if shown else {c for c, command in enumerate(table.commands) if command.role in MOMENTS}
     for i, (rule, said) in enumerate(zip(rule_rows(rules), standard_of(part).rules, strict=True)):
         if moments & {*rule.after, *rule.before}:
             lines.append(f"  // not asserted, for the bus does not show when it begins: {said}")
