@@ -11,9 +11,10 @@ import msgspec
 import pytest
 
 from pimloom.arch.system import load_part
-from pimloom.arch.table import compile_table
+from pimloom.arch.table import compile_table, rule_rows
 from pimloom.rtl.axi import SequencerAxi
-from pimloom.rtl.flow.emit.folder import files_of, write_folder
+from pimloom.rtl.blocks import BLOCKS
+from pimloom.rtl.flow.emit.folder import files_of, without_bench, write_folder
 from pimloom.rtl.flow.emit.record import Recording
 from pimloom.rtl.flow.emit.rules import assertions
 from pimloom.rtl.flow.npu_pim.traffic import Size, small
@@ -73,6 +74,20 @@ def test_every_rule_that_can_wait_is_asserted() -> None:
     text = assertions(part, PART, table, "sequencer")
     waiting = [i for i, wait in enumerate(table.rules.wait) if wait > 1]
     assert [i for i in range(len(table.rules.wait)) if f"begin : rule_{i}\n" in text] == waiting
+
+
+def test_rules_between_two_buses_are_asserted_within_a_clock() -> None:
+    """Rows and columns have a bus each: 11 rules look from one to the other, and a wait of one clock binds, too."""
+    part = load_part("hbm2_2000").value
+    table = own_table(part, shrink(part, 1, 1))
+    text = assertions(part, "hbm2_2000", table, "sequencer")
+    bus, rules = table.rules.bus, rule_rows(table.rules)
+    across = [i for i, r in enumerate(rules) if r.wait and {bus[a] != bus[b] for a in r.after for b in r.before} - {0}]
+    told = [i for i in range(len(rules)) if f"rule {i} broken in one clock" in text]
+    assert told == across and len(across) > 5
+    assert [i for i, rule in enumerate(rules) if f"begin : rule_{i}\n" not in text] == [
+        i for i, rule in enumerate(rules) if rule.wait < 1
+    ]
 
 
 def write_axi(folder: Path) -> Path:
@@ -157,3 +172,12 @@ def test_the_bench_of_a_channel_with_pim_runs_under_its_rules(tmp_path: Path) ->
         rules.write_text(text[:at] + longer.replace(f"{wait + 1}", f"{wait + 1 + MORE}") + text[end:])
         done = make(out, "verilator", tmp_path)
         assert done.returncode != 0 and f"broken: {said}" in done.stdout + done.stderr
+
+
+def test_a_block_without_a_bench_says_why() -> None:
+    large, small_one = (BLOCKS["systolic"].build(None, rows=n, columns=32) for n in (32, 8))
+    assert without_bench("systolic", large) == "a waveform of more than 256 elements takes gigabytes"
+    timer = BLOCKS["timer"].build(load_part(PART).value)
+    assert without_bench("systolic", small_one) == without_bench("timer", timer) == ""
+    part = load_part("hbm2_neupims").value
+    assert "its memories are empty" in without_bench("npu_pim_machine", BLOCKS["npu_pim_machine"].build(part))

@@ -96,9 +96,11 @@ def emitted(block: str, part: str, out: str = "-", quiet: bool = True, **sizes: 
         title = f"{block} of {getattr(component, 'shape', Path(part).stem)}, by pimloom {__version__}"
         text = header(component, title) + to_verilog(component, block, _timer_notes(component, device))
         if folder:
-            from pimloom.rtl.flow.emit.folder import files_of, write_folder
+            from pimloom.rtl.flow.emit.folder import files_of, without_bench, write_folder
 
             write_folder(out, lambda: files_of(block, component, device, part, text))
+            if (why := without_bench(block, component)) and not quiet:
+                print(f"pimloom: no bench beside {block}: {why}", file=sys.stderr)
         progress(1, 1)
     if out != "-" and not folder:
         write_atomic(out, text)

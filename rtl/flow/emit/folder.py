@@ -17,9 +17,11 @@ from pimloom.rtl.flow.emit.handshakes import handshakes
 from pimloom.rtl.flow.emit.record import record
 from pimloom.rtl.flow.emit.rules import assertions
 from pimloom.rtl.flow.emit.runs import RUNS
+from pimloom.rtl.npu.shape import ArrayShape
 from pimloom.rtl.npu_pim.channel import NpuPimChannel
 
 PS_PER_NS = 1000
+MOST_ELEMENTS = 256  # of an array that is run for its bench
 
 
 def files_of(block: str, component: Component, part: Part | Optics, part_name: str, verilog: str) -> dict[str, str]:
@@ -39,7 +41,7 @@ def files_of(block: str, component: Component, part: Part | Optics, part_name: s
             files[f"{block}_rules.sv"] = assertions(part, part_name, component.table, block)
         if block == "sequencer_axi":
             files[f"{block}_handshakes.sv"] = handshakes(component, block)
-    if block in RUNS:
+    if not without_bench(block, component):
         made = record(block, component, part, verilog)
         files |= {f"test_{block}.py": bench(block, made), "vectors.txt": vectors(made)}
         files["ports.vlt"] = ports(block, made)
@@ -48,6 +50,14 @@ def files_of(block: str, component: Component, part: Part | Optics, part_name: s
     files[f"{block}.core"] = beside.core(block, __version__.partition("+")[0], files)
     files[f"{block}.gtkw"] = beside.view(block, _ports(component), clocked)
     return files
+
+
+def without_bench(block: str, component: Component) -> str:
+    """Why no bench lies beside the block, or nothing."""
+    shape = getattr(component, "shape", None)
+    if isinstance(shape, ArrayShape) and shape.rows * shape.columns > MOST_ELEMENTS and block != "npu_tiles":
+        return f"a waveform of more than {MOST_ELEMENTS} elements takes gigabytes"
+    return "" if block in RUNS else "its memories are empty, and `pimloom rtl verify` fills them"
 
 
 def _ports(component: Component) -> list[tuple[str, int]]:
