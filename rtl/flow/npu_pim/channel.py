@@ -1,3 +1,4 @@
+# amaranth: UnusedElaboratable=no
 """Random requests and words through a whole PIM channel in gates: clocks as the cycle model's, numbers as
 `numbers`."""
 
