@@ -99,7 +99,7 @@ BLOCKS: dict[str, Block] = {
         large=lambda controller: True,
     ),
     "npu_pim_machine": Block(
-        "interleave controller, 4 x 4 NPU, two small channels with PIM, programs (`verify` fills them), scratchpad",
+        "interleave controller, 4 x 4 NPU, two small channels with PIM, programs of a toy decoder, scratchpad",
         lambda part, sub_batches=2: NpuPimMachine(Sizes(small_channel(part, ROWS), sub_batches=sub_batches)),
         of_memory=True,
         cells=True,

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from pimloom.answer import Answer
-from pimloom.arch.error import GateError
+from pimloom.arch.error import GateError, UserError
 from pimloom.arch.version import __version__
 from pimloom.commands.output import Json, Quiet, answer
 from pimloom.commands.outputs import check_folder, check_outputs
@@ -80,6 +80,8 @@ def emitted(block: str, part: str, out: str = "-", quiet: bool = True, **sizes: 
     from pimloom.arch.files import write_atomic
     from pimloom.rtl.flow.lookup import build, given_sizes, load_device, needs_extra, part_of
 
+    if not out:
+        raise UserError("--out '': expected a file, a folder (DIR/), or - for stdout")
     folder = out.endswith("/") or Path(out).is_dir()
     if folder:
         check_folder(out, "--out")
@@ -92,7 +94,11 @@ def emitted(block: str, part: str, out: str = "-", quiet: bool = True, **sizes: 
         progress(0, 1)
         part = part_of(block, part)
         device = load_device(part)
-        component = build(block, part, device, given_sizes(block, **sizes))
+        component = build(block, part, device, given := given_sizes(block, **sizes))
+        if block == "npu_pim_machine":
+            from pimloom.rtl.flow.system.verify import toy_machine
+
+            component = toy_machine(device, **given)
         title = f"{block} of {getattr(component, 'shape', Path(part).stem)}, by pimloom {__version__}"
         text = header(component, title) + to_verilog(component, block, _timer_notes(component, device))
         if folder:

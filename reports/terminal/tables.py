@@ -11,6 +11,7 @@ from rich.text import Text
 from pimloom.arch.error import one_line
 
 MANY = 5  # columns
+FEW, GAP = 3, 2  # rows that may stand upright; characters between two columns
 PIPE_WIDTH = 118  # columns when stdout is no terminal, so that output is the same everywhere
 
 
@@ -38,11 +39,32 @@ def _text(value: object) -> Text:
 
 
 def show_rows(columns: Sequence[tuple[str, str, str]], rows: Iterable[Mapping[str, Any]]) -> None:
-    """Print rows as a table. columns: key, heading (`|r` stands right), and format of each; None is a dash."""
-    table = _table(*(heading for _, heading, _ in columns))
-    for row in rows:
-        _add(table, *("–" if row[key] is None else format(row[key], look) for key, _, look in columns))
-    _console().print(table)
+    """Print rows as a table. columns: key, heading (`|r` stands right), and format of each; None is a dash.
+
+    A few rows that are too wide for whole numbers stand upright, a line for each column.
+    """
+    cells = [["–" if row[key] is None else format(row[key], look) for key, _, look in columns] for row in rows]
+    headings, console = [heading for _, heading, _ in columns], _console()
+    if len(cells) <= FEW and _needed(headings, cells) > console.width:
+        table = _table("", *["|r"] * len(cells))
+        for number, heading in enumerate(headings):
+            _add(table, heading.removesuffix("|r"), *(row[number] for row in cells))
+    else:
+        table = _table(*headings)
+        for row in cells:
+            _add(table, *row)
+    console.print(table)
+
+
+def _needed(headings: Sequence[str], cells: Sequence[Sequence[str]]) -> int:
+    """Characters of a line in which no number, and no word of the other columns, is broken."""
+    total = 0
+    for number, heading in enumerate(headings):
+        words = heading.removesuffix("|r").split()
+        for row in cells:
+            words += [row[number]] if heading.endswith("|r") else row[number].split()
+        total += max(map(len, words), default=0) + GAP
+    return total
 
 
 def show_line(text: str) -> None:

@@ -18,7 +18,8 @@ SHORT = {"entries": 8, "queue_entries": 4, "pim_queue_entries": 16, "window": 32
 def mode_of(part: Part) -> Mode:
     """How PIM shares the part's rows. Raises UserError for a part without PIM commands that copy and announce."""
     if part.pim not in MODES:
-        raise UserError(f"{part.description}: a channel of an NPU with PIM needs pim: {' or '.join(map(str, MODES))}")
+        needs = f"needs pim: {' or '.join(map(str, MODES))}, as part hbm2_neupims has it"
+        raise UserError(f"{part.description}: a channel of an NPU with PIM {needs}")
     return MODES[part.pim]
 
 

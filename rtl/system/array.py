@@ -25,7 +25,7 @@ class ArrayUnit(wiring.Component):
         looks = {"look_a": Out(Look(sizes)), "look_b": Out(Look(sizes)), "store": Out(Store(sizes))}
         super().__init__({"begin": In(1), "idle": Out(1), **at, **size, **looks})
         self.asked = {name: Signal.like(getattr(self, name), name=f"its_{name}") for name in (*at, *size)}
-        self.offered, self.feeds, self.busy = Signal(), Signal(), Signal()
+        self.offered, self.feeds, self.busy = (Signal(name=name) for name in ("offered", "feeds", "busy"))
 
     @property
     def modules(self) -> dict[str, wiring.Component]:
@@ -50,9 +50,9 @@ class ArrayUnit(wiring.Component):
     def _feed(self, m: Module) -> None:
         """Tiles down a column of tiles, columns from left to right; of each, places 0, 1, …"""
         i, asked, lanes = self.gemm.i, self.asked, self.sizes.lanes
-        at_a, at_b = Signal(self.sizes.word_bits), Signal(self.sizes.word_bits)
-        place, row, column = Signal(COUNT_BITS, name="place"), Signal(COUNT_BITS, name="tile_row"), Signal(COUNT_BITS)
-        last, lowest = Signal(), Signal()
+        at_a, at_b = (Signal(self.sizes.word_bits, name=name) for name in ("at_a", "at_b"))
+        place, row, column = (Signal(COUNT_BITS, name=name) for name in ("place", "tile_row", "tile_column"))
+        last, lowest = Signal(name="last_place"), Signal(name="lowest_tile")
         m.d.comb += [self.look_a.at.eq(at_a), self.look_b.at.eq(at_b), i.valid.eq(self.feeds), i.payload.last.eq(last)]
         m.d.comb += [i.payload.across.as_value().eq(self.look_a.word), i.payload.down.as_value().eq(self.look_b.word)]
         m.d.comb += last.eq(place == Mux(asked["m"] > lanes, asked["m"], lanes) - 1)

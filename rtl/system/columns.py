@@ -27,8 +27,9 @@ class Mover(wiring.Component):
         asked |= {"begin": In(1), "count": In(COUNT_BITS), "at": In(sizes.word_bits)}
         access = stream.Signature(sizes.plan.access())
         super().__init__(asked | {"idle": Out(1), "ask": Out(access)} | more)
-        self.next_, self.left, self.pending = Signal.like(self.place), Signal(COUNT_BITS), Signal(COUNT_BITS)
-        self.of_bank, self.shift, self.over = Signal.like(self.bank), Signal(sizes.word_bits), Signal()
+        self.next_, self.of_bank = Signal.like(self.place, name="next_place"), Signal.like(self.bank, name="of_bank")
+        self.left, self.pending = Signal(COUNT_BITS, name="left"), Signal(COUNT_BITS, name="pending")
+        self.shift, self.over = Signal(sizes.word_bits, name="shift"), Signal(name="over")
 
     def elaborate(self, platform: object) -> Module:
         m = Module()

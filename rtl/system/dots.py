@@ -26,12 +26,12 @@ class Dots(wiring.Component):
         results = data.ArrayLayout(bf16.WIDTH, sizes.lanes)
         back = {"copied": In(1), "multiplied": In(1), "results": In(results), "store": Out(Store(sizes))}
         super().__init__(asked | back | {"o": Out(stream.Signature(dot))})
-        self.pending, self.level = Signal(8), Signal(range(most + 1))
+        self.pending, self.level = Signal(8, name="pending"), Signal(range(most + 1), name="level")
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         m.submodules.places = places = fifo.SyncFIFO(width=self.sizes.word_bits, depth=self.most)
-        free, is_gemv, is_copy = Signal(), Signal(), Signal()
+        free, is_gemv, is_copy = (Signal(name=name) for name in ("free", "is_gemv", "is_copy"))
         m.d.comb += self.level.eq(places.level)
         m.d.comb += [is_gemv.eq(self.dot.cmd == self.op.gemv), is_copy.eq(self.dot.cmd == self.op.gwrite)]
         m.d.comb += [free.eq(~self.o.valid | self.o.ready), self.ready.eq(free & self._room(places.w_rdy))]

@@ -19,7 +19,7 @@ from pimloom.rtl.system.scratchpad import Look, Scratchpad
 
 
 class NpuPimMachine(wiring.Component):
-    """Decodes a token of every sub-batch: all layers, with the programs and numbers of `image`.
+    """Decodes a token of every sub-batch: all layers, with the programs and numbers that its memories hold at first.
 
     start, layers, stage, turn, done: of `Interleave`; layers: at most those of `sizes`. npu_done, pim_done: what the
     units say; pim_done when the attention of all channels is. bus: what issues in each channel. host: who looks into

@@ -24,15 +24,16 @@ class Vectors(wiring.Component):
         asked = {name: In(shape) for name, shape in sizes.vector().items()}
         looks = {"look_x": Out(Look(sizes)), "look_y": Out(Look(sizes)), "store": Out(Store(sizes))}
         super().__init__({"begin": In(1), "idle": Out(1), **asked, **looks})
-        self.its_op, self.x_by, self.o_by = Signal(3), Signal.like(self.x_step), Signal.like(self.o_step)
+        self.its_op = Signal(3)
+        self.x_by, self.o_by = Signal.like(self.x_step, name="x_by"), Signal.like(self.o_step, name="o_by")
         self.at_x, self.at_y, self.at_o = (Signal.like(self.x, name=f"at_{name}") for name in "xyo")
-        self.left, self.out = Signal.like(self.count), Signal.like(self.count)
+        self.left, self.out = (Signal.like(self.count, name=name) for name in ("left", "out"))
         self.inverse = Signal(32)
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         m.submodules.unit = unit = self.unit
-        moves, bits = Signal(), self.sizes.lane_bits
+        moves, bits = Signal(name="moves"), self.sizes.lane_bits
         m.d.comb += [moves.eq(self.its_op == MOVE), self.idle.eq(self.out == 0)]
         at_y = Signal.like(self.at_y, name="at_y_now")
         m.d.comb += [at_y.eq(Mux(self.begin, self.y, self.at_y)), self.look_y.at.eq(at_y >> bits)]

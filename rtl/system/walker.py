@@ -26,7 +26,7 @@ class Walker(wiring.Component):
         self.steps, self.jobs, self.image, self.entry = steps, jobs, image, entry
         ports = {"start": In(1), "job": In(range(jobs)), "step": Out(step), "valid": Out(1), "go": In(1)}
         super().__init__(ports | {"quiet": In(1), "done": Out(1)})
-        self.active, self.at = Signal(), Signal(range(steps))
+        self.active, self.at = Signal(name="active"), Signal(range(steps), name="at")
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -73,7 +73,7 @@ class Jobs(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        job, begins, is_qkv = self.unit.job, self.unit.start, Signal()
+        job, begins, is_qkv = self.unit.job, self.unit.start, Signal(name="is_qkv")
         m.d.comb += [self.start.eq(begins | self.ended & self.qkv_next), self.unit.done.eq(self.ended & ~self.qkv_next)]
         m.d.comb += is_qkv.eq(Mux(begins, ~job.through, 1))
         with m.If(self.start):

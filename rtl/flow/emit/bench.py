@@ -50,14 +50,24 @@ async def recorded(dut):
 '''
 RUN = '''"""Builds {block} with cocotb's runner and plays the bench: python3 run.py [verilator|icarus]."""
 
+import shutil
 import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
-from cocotb_tools.runner import get_runner
+try:
+    from cocotb_tools.runner import get_runner
+except ImportError:
+    sys.exit(f"cocotb 2 is missing; install it with: {{sys.executable}} -m pip install cocotb")
 
 HERE = Path(__file__).resolve().parent
-SIMULATOR = sys.argv[1] if len(sys.argv) > 1 else "verilator"
+PROGRAMS = {{"verilator": "verilator", "icarus": "iverilog"}}
+FOUND = [name for name, program in PROGRAMS.items() if shutil.which(program)]
+SIMULATOR = sys.argv[1] if len(sys.argv) > 1 else (FOUND or ["verilator"])[0]
+if SIMULATOR not in PROGRAMS:
+    sys.exit(f"{{SIMULATOR}}: unknown simulator; known: {{', '.join(PROGRAMS)}}")
+if SIMULATOR not in FOUND:
+    sys.exit(f"{{PROGRAMS[SIMULATOR]}} is missing; install it, or name the other one of {{', '.join(PROGRAMS)}}")
 SOURCES = {{
     "verilator": [{sources}],
     "icarus": ["{block}.v"],
@@ -82,15 +92,18 @@ if not Path(results).exists():
     sys.exit("the simulator stopped before the bench ended: see above, an assertion was broken or the build failed")
 sys.exit(any(ElementTree.parse(results).iter("failure")))
 '''
-MAKEFILE = """# make test: the bench on Verilator; make test SIM=icarus: on Icarus. Needs cocotb 2 and the simulator.
-SIM ?= verilator
+MAKEFILE = """# make test: the bench on Verilator, or on Icarus where there is none; SIM=icarus, SIM=verilator: there.
+# Needs cocotb 2 for $(PYTHON), and the simulator.
+SIM ?=
 PYTHON ?= python3
 
-.PHONY: test lint
+.PHONY: test lint clean
 test:
 \tPYTHONPATH="$(CURDIR):$$PYTHONPATH" $(PYTHON) run.py $(SIM)
 lint:
 \tverilator --lint-only -Wall --top-module {block} {block}.vlt {block}.v
+clean:
+\trm -rf build_verilator build_icarus results.xml __pycache__
 """
 
 

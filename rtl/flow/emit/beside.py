@@ -5,6 +5,7 @@ from collections.abc import Iterable
 WAIVERS = {
     "DECLFILENAME": "one file holds the block and all modules below it",
     "PROCASSINIT": "registers have the value of reset at power-up, too, as FPGAs and simulators give it",
+    "UNOPTFLAT": "bits of a vector come from other bits of it; no bit comes from itself",
     "UNUSEDSIGNAL": "bits of a product, sum or record that the block does not need are there in the source's width",
     "WIDTHEXPAND": "operands of a sum are extended with zeros to its width, as Verilog does",
     "WIDTHTRUNC": "of a shift only the bits that the wire has are kept",

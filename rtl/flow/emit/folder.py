@@ -57,7 +57,7 @@ def without_bench(block: str, component: Component) -> str:
     shape = getattr(component, "shape", None)
     if isinstance(shape, ArrayShape) and shape.rows * shape.columns > MOST_ELEMENTS and block != "npu_tiles":
         return f"a waveform of more than {MOST_ELEMENTS} elements takes gigabytes"
-    return "" if block in RUNS else "its memories are empty, and `pimloom rtl verify` fills them"
+    return "" if block in RUNS else f"it is run by `pimloom rtl verify {block}`"
 
 
 def _ports(component: Component) -> list[tuple[str, int]]:
@@ -76,6 +76,10 @@ def write_folder(out: str | Path, make: Callable[[], dict[str, str]]) -> None:
     """
     folder = Path(out)
     files = make()
+    own = next(name for name in files if name.endswith(".v"))
+    strange = [name for name in files if (folder / name).exists()]
+    if strange and not (folder / own).exists():
+        raise UserError(f"--out {out}: holds {strange[0]} of something else; name another folder, or an empty one")
     try:
         with tempfile.TemporaryDirectory(prefix=".pimloom-", dir=folder.absolute().parent) as text:
             fresh = Path(text) / "made"

@@ -74,7 +74,14 @@ def play(
 ) -> dict[str, np.ndarray]:
     """What the scene's bench leaves: the values of each output, `cycles`, `seconds` and whatever else it says."""
     left = simulate(verilog, top, scene.bench, scene.given, simulator=simulator, waves=waves)
-    return left | {name: left[name].reshape(-1)[scene.early :] for name in scene.expected}
+    return left | {name: _values(left[name])[scene.early :] for name in scene.expected}
+
+
+def _values(words: np.ndarray) -> np.ndarray:
+    """A number for each row of words, the lowest first; of one word as it is."""
+    if words.ndim < 2 or words.shape[1] == 1:
+        return words.reshape(-1)
+    return (words.astype(np.uint64) << (32 * np.arange(words.shape[1], dtype=np.uint64))).sum(axis=1, dtype=np.uint64)
 
 
 def mismatches(scene: Scene, left: Mapping[str, np.ndarray]) -> list[str]:

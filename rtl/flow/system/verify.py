@@ -66,8 +66,7 @@ def case_of(part: Part, toy: Toy, seed: int) -> Case:
 
 def verilog_of(case: Case) -> str:
     """The machine with all that it holds at first."""
-    image = image_of(case.toy, case.numbers, case.places, case.programs, case.sizes)
-    return to_verilog(NpuPimMachine(case.sizes, image), TOP)
+    return to_verilog(ToyMachine(case), TOP)
 
 
 def run_gates(case: Case, verilog: str, most: int, simulator: Simulator, waves: Path | None = None) -> Found:
@@ -149,6 +148,20 @@ def _numbers(case: Case, made: list[Made], found: Found) -> Iterator[str]:
 def run_model(case: Case) -> tuple[Ran, list[Made]]:
     """Clocks and numbers."""
     return Machine(case.sizes, case.programs).run(case.toy.layers, START), decode(case.toy, case.numbers, LANES)
+
+
+class ToyMachine(NpuPimMachine):
+    """The machine with the programs and numbers of a toy decoder: `start` with `layers` 1 decodes a token."""
+
+    def __init__(self, case: Case) -> None:
+        self.case = case
+        image = image_of(case.toy, case.numbers, case.places, case.programs, case.sizes)
+        super().__init__(case.sizes, image)
+
+
+def toy_machine(part: Part, sub_batches: int = 2) -> ToyMachine:
+    """Of one layer."""
+    return ToyMachine(case_of(part, draw_toy(sub_batches, 1, 0), 0))
 
 
 def draw_toy(sub_batches: int, layers: int, seed: int) -> Toy:
