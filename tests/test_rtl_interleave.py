@@ -230,3 +230,9 @@ def test_a_stray_done_and_a_start_while_busy_are_in_the_scene() -> None:
     stage = scene.expected["stage"]
     assert (start[1:] & (stage[:-1] != 0)).sum() > 5
     assert (done[1:] & np.isin(stage[:-1], (Stage.A.value, Stage.F.value))).sum() > 0
+
+
+def test_jobs_that_are_wider_than_a_word_are_compared_whole():
+    """16 sub-batches: the NPU's job has 41 bits."""
+    (found,) = flow.verify("interleave", PART, simulator=needs("icarus"), commands=40, sizes={"sub_batches": 16})
+    assert (found.mismatches, found.first_mismatch) == (0, None)

@@ -65,7 +65,7 @@ def assertions(
             lines.append(f"  // never waits on one bus, whose commands are a clock apart: {said} = {rule.wait} CK")
         elif rule.wait > 0 and rule.after and rule.before:
             lines += _rule(table, i, rule, str(said), [int(n) for n in rules.size], buses)
-    lines += _rows(table, buses)
+    lines += _rows(table, buses, again=not shown)
     inner = [outside.format(b) + n for b in buses for n in ("__valid", "__command")]
     wired = ", ".join(f".{n}({at})" for n, at in zip(("clk", "rst", *names), ("clk", "rst", *inner), strict=True))
     lines += ["endmodule", "", f"bind {block} {block}_rules rules ({wired});", ""]
@@ -133,8 +133,9 @@ def _rule(table: Table, i: int, rule: RuleRow, said: str, size: list[int], buses
     yield "  end"
 
 
-def _rows(table: Table, buses: range) -> Iterator[str]:
-    """Every bank in the scope of a command has its row as the command needs it."""
+def _rows(table: Table, buses: range, again: bool) -> Iterator[str]:
+    """Every bank in the scope of a command has its row as the command needs it. again: a channel's controller opens a
+    group of banks in which one was closed for a copy, while the others still hold the very row that it opens."""
     rules, size = table.rules, [int(n) for n in table.rules.size]
     for buffer in range(int(rules.buffer.max()) + 1):
         yield f"  // rows of buffer {buffer}"
@@ -152,7 +153,8 @@ def _rows(table: Table, buses: range) -> Iterator[str]:
                     yield f"    wire {what}_{word}_{b} = {' || '.join(hits) or 0};"
             yield f"    assert property (@(posedge clk) disable iff (rst) needs_open_{b} |-> is_open && row == row_{b})"
             yield '      else $error("row rule broken: a command needs another row open in bank %0d", n);'
-            yield f"    assert property (@(posedge clk) disable iff (rst) needs_closed_{b} |-> !is_open)"
+            same = f" || (leaves_open_{b} && row == row_{b})" if again and buffer else ""
+            yield f"    assert property (@(posedge clk) disable iff (rst) needs_closed_{b} |-> !is_open{same})"
             yield '      else $error("row rule broken: a command needs bank %0d closed", n);'
         yield "    always @(posedge clk) begin"
         for b in buses:

@@ -4,7 +4,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -159,9 +159,10 @@ class ToyMachine(NpuPimMachine):
         super().__init__(case.sizes, image)
 
 
-def toy_machine(part: Part, sub_batches: int = 2) -> ToyMachine:
-    """Of one layer."""
-    return ToyMachine(case_of(part, draw_toy(sub_batches, 1, 0), 0))
+def filled(machine: Any) -> ToyMachine:
+    """A machine of as many sub-batches on the same part, with a toy decoder of one layer."""
+    sizes: Sizes = machine.sizes
+    return ToyMachine(case_of(sizes.spec.part, draw_toy(sizes.sub_batches, 1, 0), 0))
 
 
 def draw_toy(sub_batches: int, layers: int, seed: int) -> Toy:
