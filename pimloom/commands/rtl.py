@@ -83,10 +83,7 @@ def emitted(block: str, part: str, out: str = "-", quiet: bool = True, **sizes: 
     if not out:
         raise UserError("--out '': expected a file, a folder (DIR/), or - for stdout")
     folder = out.endswith("/") or Path(out).is_dir()
-    if folder:
-        check_folder(out, "--out")
-    else:
-        check_outputs({"--out": out})
+    check_folder(out, "--out") if folder else check_outputs({"--out": out})
     with needs_extra(), _bar(f"emitting {block}", quiet) as progress:
         from pimloom.rtl.header import header
         from pimloom.rtl.verilog import to_verilog
