@@ -246,6 +246,11 @@ class SequencerAxi(wiring.Component):
         bus = Bus(table, self.sequencer.nodes + 1)
         super().__init__({**ports, "buses": Out(bus).array(self.sequencer.n_buses)})
 
+    @property
+    def rule_timers(self) -> dict[str, dict[str, int]]:
+        """Of the sequencer."""
+        return self.sequencer.rule_timers
+
     def elaborate(self, platform: object) -> Module:
         m = Module()
         m.submodules.registers, m.submodules.sequencer = self.registers, self.sequencer

@@ -75,6 +75,11 @@ class PimChannel(wiring.Component):
             }
         )
 
+    @property
+    def rule_timers(self) -> dict[str, dict[str, int]]:
+        """Of the sequencer."""
+        return self.sequencer.rule_timers
+
     def elaborate(self, platform: object) -> Module:
         m = Module()
         m.submodules.repeat = repeat = self.repeat

@@ -89,6 +89,11 @@ class Sequencer(wiring.Component):
             for n in range(counters)
         ]
 
+    @property
+    def rule_timers(self) -> dict[str, dict[str, int]]:
+        """Parameters of the timers by instance, where waits are constants."""
+        return {} if self.bits else {f"rule_{i}_{node}": t.parameters for (i, node), t in self.timers.items()}
+
     def elaborate(self, platform: object) -> Module:
         m = Module()
         for (i, node), timer in self.timers.items():

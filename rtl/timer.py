@@ -5,6 +5,37 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import bits_for
 
+VERILOG = """\
+// The clocks that a rule still asks for, at one of its nodes: WINDOW counters, the latest arming first. busy[i]: the
+// (i + 1)-th latest arming before this clock is less than WAIT clocks ago. arm: armings in this clock, at most MOST.
+module rule_timer #(
+  parameter WINDOW = 1,
+  parameter WAIT = 2,
+  parameter MOST = 1
+) (
+  input wire clk,
+  input wire rst,
+  input wire [$clog2(MOST + 1) - 1:0] arm,
+  output wire [WINDOW - 1:0] busy
+);
+  localparam BITS = $clog2(WAIT + 1);
+  localparam [BITS - 1:0] FULL = WAIT - 1;
+  reg [WINDOW * BITS - 1:0] left = 0;
+  wire [WINDOW * BITS - 1:0] lower;
+  genvar i;
+  generate
+    for (i = 0; i < WINDOW; i = i + 1) begin : counter
+      assign busy[i] = |left[i * BITS +: BITS];
+      assign lower[i * BITS +: BITS] = left[i * BITS +: BITS] - busy[i];
+      always @(posedge clk) begin
+        left[i * BITS +: BITS] <= arm > i ? FULL : lower[(i - arm) * BITS +: BITS];
+        if (rst) left[i * BITS +: BITS] <= 0;
+      end
+    end
+  endgenerate
+endmodule
+"""
+
 
 class Timer(wiring.Component):
     """One rule at one node: a chain of `window` counters, the latest arming first.
@@ -12,6 +43,8 @@ class Timer(wiring.Component):
     wait: clocks that a rule asks for (int), or None: an input port of `bits`, steady while armed. arm: armings in
     this clock, at most `most`. busy[i]: whether the (i+1)-th latest arming before this clock is less than `wait`
     clocks ago, so the rule binds in this clock where busy[window - 1] is high. Starts idle.
+
+    In Verilog, timers whose wait is a constant are instances of `rule_timer` (VERILOG), with these as parameters.
     """
 
     def __init__(self, window: int, wait: int | None, bits: int = 0, most: int = 1) -> None:
@@ -23,6 +56,12 @@ class Timer(wiring.Component):
         if wait is not None:
             self.wait = Const(wait, self.bits)
         self.left = [Signal(self.bits, name=f"left_{i}") for i in range(window)]
+
+    @property
+    def parameters(self) -> dict[str, int]:
+        """Of `rule_timer`, which does the same."""
+        assert isinstance(self.wait, Const)
+        return {"WINDOW": self.window, "WAIT": self.wait.value, "MOST": self.most}
 
     def elaborate(self, platform: object) -> Module:
         m = Module()

@@ -18,10 +18,12 @@ from pimloom.rtl.tidy.read import Unreadable, read
 from pimloom.rtl.tidy.registers import alias, merge
 from pimloom.rtl.tidy.share import share
 from pimloom.rtl.tidy.write import write
+from pimloom.rtl.timer import VERILOG
 
 MODULE = re.compile(r"^module .*?^endmodule\n", re.DOTALL | re.MULTILINE)
 PASSES = ["proc -nomux -norom", "memory_collect"]
 LESS = ["opt_expr", "opt_merge", "wreduce", "opt_expr", "opt_clean"]  # equal values once, no bits that nobody reads
+TIMER_PORTS = {"clk", "rst", "arm", "busy"}
 OLDEST = (0, 40)  # Yosys that Amaranth takes
 
 
@@ -51,8 +53,23 @@ def to_verilog(component: Component, name: str, notes: Mapping[str, str] | None 
                 item.note = note.partition(" (")[0] if kind in told else note
                 told.add(kind)
         m.name = names[m.name]
+    timers = _with_parameters(modules, getattr(component, "rule_timers", {}))
     by_name: Mapping[str, Component] = getattr(component, "modules", {})
-    return "\n".join([*map(write, modules), *(to_verilog(module, own) for own, module in by_name.items())])
+    below = [to_verilog(module, own) for own, module in by_name.items()]
+    return "\n".join([*map(write, modules), *([VERILOG] if timers else []), *below])
+
+
+def _with_parameters(modules: list[Module], timers: Mapping[str, Mapping[str, int]]) -> bool:
+    """Puts instances of one module in the place of timers, and takes out theirs; whether there are any."""
+    gone = set[str]()
+    for m in modules:
+        for item in m.items:
+            if isinstance(item, Instance) and item.name in timers and {port for port, _ in item.ports} == TIMER_PORTS:
+                gone.add(item.module)
+                item.module, item.parameters = "rule_timer", timers[item.name]
+    used = {item.module for m in modules for item in m.items if isinstance(item, Instance)}
+    modules[:] = [m for m in modules if m.name not in gone - used]
+    return bool(gone)
 
 
 def to_raw_verilog(component: Component, name: str) -> str:
