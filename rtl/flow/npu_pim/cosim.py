@@ -1,7 +1,7 @@
 """The same requests through the controller's gates and through the cycle model."""
 
 from collections import defaultdict, deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -39,10 +39,53 @@ class Ran(NamedTuple):
     stuck_ck: int
 
 
+STATES: dict[str, Callable[[f.Channel], bool]] = {  # of the controller, as the model has them
+    "reads and writes wait in bank queues": lambda ch: ch.state[f.QUEUED] > 0,
+    "a bank queue is full": lambda ch: ch.state[f.FULL] != 0,
+    "writes drain": lambda ch: ch.state[f.DRAIN] > 0,
+    "the window is full": lambda ch: ch.state[f.HELD] >= ch.policy[f.WINDOW],
+    "a refresh is due": lambda ch: ch.state[f.DUE] > 0,
+    "a refresh closes rows": lambda ch: ch.state[f.IN_REFRESH] >= 0,
+    "PIM waits for the refresh": lambda ch: ch.state[f.SKIP] != 0,
+    "a tile keeps its row": lambda ch: ch.state[f.RESERVED] >= 0,
+    "a copy is under way": lambda ch: ch.state[f.COPYING] != 0,
+    "PIM has the channel to itself": lambda ch: ch.state[f.BLOCKED] != 0,
+}
+
+
+def states(spec: PimChannel, cases: Sequence[Traffic], clocks: int) -> dict[str, int | None]:
+    """The states of the controller that the spec has, and the number of the first case that comes to each."""
+    found: dict[str, int | None] = dict.fromkeys(STATES)
+    if spec.mode != "blocked":
+        del found["PIM has the channel to itself"]
+    for number, case in enumerate(cases):
+        ch, _ = _fed(spec, case, clocks, compile_table(spec.device()), None)
+        for t in range(clocks):
+            if None not in found.values() or engine.run_alone(ch, t + 1) == engine.STUCK:
+                break
+            found |= {name: number for name, first in found.items() if first is None and STATES[name](ch)}
+    return found
+
+
 def model(spec: PimChannel, traffic: Traffic, clocks: int, rules: Table | None = None) -> Ran:
     """The cycle model, for that many clocks. rules: other waits between the commands of the part."""
-    pim, data = traffic
+    pim = traffic.pim
     table = rules or compile_table(spec.device())
+    ch, opcode = _fed(spec, traffic, clocks, table, rules)
+    code = engine.run_alone(ch, clocks)
+    n = len(ch.done) if len(pim) + len(traffic.data) else 0
+    opens = {place for place, c in opcode.items() if c in table.opcodes([Role.ACTIVATE])}
+    log = ch.command[: ch.state[f.N_COMMANDS]].tolist()
+    commands = [(t, opcode[c], b, row if c in opens else -1) for t, c, b, row in log if t < clocks]
+    done = np.where((ch.left == 0) & (ch.done > 0) & (ch.done <= clocks), ch.done - 1, NEVER)[:n]
+    return Ran(commands, done[len(pim) :], done[: len(pim)], int(ch.state[f.NOW]) if code == engine.STUCK else NEVER)
+
+
+def _fed(
+    spec: PimChannel, traffic: Traffic, clocks: int, table: Table, rules: Table | None
+) -> tuple[f.Channel, dict[int, int]]:
+    """The model's channel with all requests before its ports, and the table's opcodes by its own."""
+    pim, data = traffic
     names = names_of(table)
     place = {table.cmd(name): i for i, name in enumerate(names) if name in table.names}
     opcode = {i: c for c, i in place.items()}
@@ -67,12 +110,7 @@ def model(spec: PimChannel, traffic: Traffic, clocks: int, rules: Table | None =
         ch.order[1, i] = (word, x["when"], len(pim) + i, 0)
         ch.left[len(pim) + i] = 1
     ch.port[:, f.LAST_ONE] = len(pim), len(data)
-    code = engine.run_alone(ch, clocks)
-    opens = {place[c] for c in table.opcodes([Role.ACTIVATE])}
-    log = ch.command[: ch.state[f.N_COMMANDS]].tolist()
-    commands = [(t, opcode[c], b, row if c in opens else -1) for t, c, b, row in log if t < clocks]
-    done = np.where((ch.left == 0) & (ch.done > 0) & (ch.done <= clocks), ch.done - 1, NEVER)[:n]
-    return Ran(commands, done[len(pim) :], done[: len(pim)], int(ch.state[f.NOW]) if code == engine.STUCK else NEVER)
+    return ch, opcode
 
 
 def gates(

@@ -8,7 +8,7 @@ from pimloom.arch.part import Part
 from pimloom.arch.pim_channel import PimChannel
 from pimloom.arch.table import bend, compile_table, standard_of
 from pimloom.rtl.flow.npu_pim.channel import all_mismatches, draw_words, filled, run_channel
-from pimloom.rtl.flow.npu_pim.cosim import Ran, gates, mismatches, model
+from pimloom.rtl.flow.npu_pim.cosim import Ran, gates, mismatches, model, states
 from pimloom.rtl.flow.npu_pim.traffic import Size, Traffic, draw_traffic, small
 from pimloom.rtl.flow.simulator.environment import Simulator
 from pimloom.rtl.flow.simulator.run import WAVE_SUFFIX
@@ -73,11 +73,13 @@ def verify_npu_pim(
         run_channel(*job, simulator=simulator, waves=waves)
     progress(2, 3)
     table = coverage(spec, cases, theirs)
+    reached = {f"state: {name}": case for name, case in states(spec, cases, CLOCKS).items()}
     asleep = [rule for rule, case in table.items() if case is None]
     issued = sum(len(x.commands) for x in (*theirs, found.model))
     cycles = CLOCKS * len(cases) + WHOLE_CK
     progress(3, 3)
     return Verified(
         "npu_pim_channel", name, simulator, issued, len(wrong), len(table) - len(asleep), len(table), asleep,
-        cycles, cycles / (seconds + found.seconds), wrong[0] if wrong else None, str(waves) if waves else None, table,
+        cycles, cycles / (seconds + found.seconds), wrong[0] if wrong else None, str(waves) if waves else None,
+        table | reached,
     )  # fmt: skip
