@@ -129,7 +129,7 @@ def test_the_axi_bench_runs_by_itself_and_finds_what_is_wrong(tmp_path: Path) ->
     done = make(out, "verilator", tmp_path)
     assert done.returncode != 0 and "block: BRESP is neither OKAY nor SLVERR" in done.stdout + done.stderr
     rules.write_text(text)
-    gates.write_text(whole.replace("else if (s_axi_bready) s_axi_bvalid <=", "else s_axi_bvalid <="))
+    gates.write_text(whole.replace("else if (s_axi_bready) answered <=", "else answered <="))
     assert gates.read_text() != whole
     for simulator in simulators():
         done = make(out, simulator, tmp_path)
