@@ -27,8 +27,11 @@ module rule_timer #(
     for (i = 0; i < WINDOW; i = i + 1) begin : counter
       assign busy[i] = |left[i * BITS +: BITS];
       assign lower[i * BITS +: BITS] = left[i * BITS +: BITS] - busy[i];
+      integer k;
       always @(posedge clk) begin
-        left[i * BITS +: BITS] <= arm > i ? FULL : lower[(i - arm) * BITS +: BITS];
+        left[i * BITS +: BITS] <= FULL;
+        for (k = 0; k <= MOST && k <= i; k = k + 1)
+          if (arm == k) left[i * BITS +: BITS] <= lower[(i - k) * BITS +: BITS];
         if (rst) left[i * BITS +: BITS] <= 0;
       end
     end
