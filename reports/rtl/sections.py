@@ -159,7 +159,7 @@ def fpga(rows: Rows, system: PimSystem, part: Part) -> Section:
             Column("needed", "needed by the system", "MHz", format=",.0f"),
         ],
         rates,
-        f"{rows[0]['fpga']}, out of context. A dash: the block is larger than the FPGA.",
+        f"{rows[0]['fpga']}, out of context. A dash: the block, or a module of it, is larger than the FPGA.",
     )
     return Section("FPGA and clock rates", "fpga", "", [_rate_chart(rates), resources])
 

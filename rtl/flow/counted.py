@@ -6,6 +6,7 @@ from collections.abc import Callable, Container
 from pathlib import Path
 from typing import Any
 
+from pimloom.rtl.flow.registered import registered_verilog
 from pimloom.rtl.flow.yowasp import NEXTPNR, YOSYS, ToolError, Tools
 
 LIBRARY = Path("/usr/share/qflow/tech/osu018/osu018_stdcells.lib")  # Debian: qflow-tech-osu018
@@ -76,19 +77,20 @@ def _area_of(cell: str, liberty: str) -> float:
     return float(found[1])
 
 
-def fpga(at_hand: Tools, folder: Path) -> Counts:
+def fpga(at_hand: Tools, folder: Path, inner: Container[str] = ()) -> Counts:
     """What the block takes of the FPGA, and its clock rate there."""
     at_hand.run(YOSYS, "fpga.ys", folder=folder)
-    counts = _taken(_stat(folder)["num_cells_by_type"])
-    fits = all(counts[what] <= room for what, room in ROOM.items())
-    return counts | {"fpga": FPGA, "fmax_mhz": _fmax_mhz(at_hand, folder) if fits else None}
-
-
-def luts(at_hand: Tools, folder: Path, inner: Container[str] = ()) -> Counts:
-    """What a piece takes of the FPGA, without a place there."""
-    at_hand.run(YOSYS, "luts.ys", folder=folder)
     own, pieces = _apart(_stat(folder)["num_cells_by_type"], inner)
-    return _taken(own) | {"fpga": FPGA, "fmax_mhz": None, **pieces}
+    counts = _taken(own)
+    fits = all(counts[what] <= room for what, room in ROOM.items())
+    return counts | {"fpga": FPGA, "fmax_mhz": _fmax_mhz(at_hand, folder) if fits else None, **pieces}
+
+
+def fpga_of_piece(at_hand: Tools, folder: Path, inner: Container[str]) -> Counts:
+    """The same for a piece, with registers between it and the others."""
+    block, beside = ((folder / file).read_text() for file in ("block.v", "walls.v"))
+    (folder / "registered.v").write_text(registered_verilog(block, beside))
+    return fpga(at_hand, folder, inner)
 
 
 def _taken(kinds: dict[str, int]) -> Counts:
@@ -114,8 +116,8 @@ def of_piece(
 
 
 def _nothing(run: Callable[..., Counts]) -> Counts:
-    if run is luts:
-        return _taken({}) | {"fpga": FPGA, "fmax_mhz": None}
+    if run is fpga_of_piece:
+        return _taken({}) | {"fpga": FPGA}
     counts = {"cells": 0, "flip_flops": 0, "memory_bits": 0}
     if run is gates:
         return {"library": GENERIC, **counts} | dict.fromkeys(OF_LIBRARY)

