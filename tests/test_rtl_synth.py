@@ -218,10 +218,11 @@ def test_costs_of_pieces_are_added_up() -> None:
     whole = total({"one": one, "row": row, "block": {**one, "cells": 2, "inner": {"row": 4, "one": 1}}})
     assert (whole["cells"], whole["area_um2"], whole["path_ps"]) == (2 + 13 * 5, 10 + 13 * 10, 7)
     assert whole["library"] == "L" and "inner" not in whole
-    rates = {"one": {"fmax_mhz": 50.0, "inner": {}}, "two": {"fmax_mhz": 40.0, "inner": {"one": 1}}, "wires": {"inner": {}}}
-    top = {"inner": {"two": 1, "wires": 2}}
-    assert total({**rates, "block": top})["fmax_mhz"] == 40 and total({**rates, "block": {**top, "fmax_mhz": 30.0}})["fmax_mhz"] == 30
-    assert total({**rates, "one": {"fmax_mhz": None, "inner": {}}, "block": top})["fmax_mhz"] is None  # too large
+    wires, two, top = {"inner": {}}, {"fmax_mhz": 40.0, "inner": {"one": 1}}, {"inner": {"two": 1, "wires": 2}}
+    rates = {"one": {"fmax_mhz": 50.0, "inner": {}}, "two": two, "wires": wires, "block": top}
+    assert total(rates)["fmax_mhz"] == 40
+    assert total({**rates, "block": {**rates["block"], "fmax_mhz": 30.0}})["fmax_mhz"] == 30
+    assert total({**rates, "one": {**wires, "fmax_mhz": None}})["fmax_mhz"] is None  # too large
     none = total({"one": {**one, "area_um2": None}, "block": {**one, "inner": {"one": 1}}})
     assert none["area_um2"] is None
     alone = cut("module block(a);\n  leaf x (\n  );\nendmodule\nmodule leaf(a);\nendmodule\n", set())
@@ -377,4 +378,5 @@ def test_a_piece_has_registers_around_it_and_others_are_only_registers() -> None
     assert text.count("\nmodule ") + text.startswith("module") == 3 and "adder" not in text
     inner = text[text.index("module ws_element") :].partition("endmodule")[0]
     assert "assign" in inner and "unknown" in inner and "*" not in inner.replace("(* keep *)", "").replace("(*", "")
-    assert registered_verilog("module block (a, y);\n  input a;\n  output [3:0] y;\nendmodule\n", "").count("posedge") == 2
+    alone = "module block (a, y);\n  input a;\n  output [3:0] y;\nendmodule\n"
+    assert registered_verilog(alone, "").count("posedge") == 2
