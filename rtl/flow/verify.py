@@ -1,3 +1,4 @@
+# amaranth: UnusedElaboratable=no
 """`pimloom rtl verify`: blocks of the RTL against the models they are read from, on random input."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,0 +1,49 @@
+"""Single faults drawn from a netlist: an inverted or constant bit, or one that another flips. All of them lie in one
+Verilog, so that it is compiled once; a file that the simulation reads at its start says which is there."""
+
+import re
+from pathlib import Path
+from random import Random
+from typing import NamedTuple
+
+from pimloom.rtl.flow.yowasp import YOSYS, tools
+
+READ = "read_verilog whole.v\nhierarchy -top {top}\nproc\nflatten\nopt_clean\n"
+LIST = "mutate -list {most} -seed {seed} -o drawn.ys\n"
+WRITE = "script mutants.ys\ndelete -port {top}/w:mutant\nwrite_verilog -noattr mutants.v\n"
+WIRE = "  wire [15:0] mutant;\n"
+WHICH = """\
+  reg [15:0] mutant, mutants [0:0];
+  initial begin $readmemh("{file}", mutants); mutant = mutants[0]; end
+"""
+DRAWN = 30  # times as many are drawn where they should lie somewhere
+
+
+class Mutants(NamedTuple):
+    """Verilog with mutants 1, 2, …; what each is; the file that says which one is there, 0 for none."""
+
+    verilog: str
+    said: list[str]
+    which: Path
+
+    def take(self, number: int) -> None:
+        self.which.write_text(f"{number:x}\n")
+
+
+def mutants_of(verilog: str, top: str, count: int, folder: Path, seed: int = 1, cells: str = "") -> Mutants:
+    """So many mutants of a module. cells: a pattern of names of the flat netlist's cells."""
+    (folder / "whole.v").write_text(verilog)
+    (folder / "list.ys").write_text((READ + LIST).format(top=top, most=count * (DRAWN if cells else 1), seed=seed))
+    (folder / "write.ys").write_text((READ + WRITE).format(top=top))
+    with tools() as at_hand:
+        at_hand.run(YOSYS, "list.ys", folder=folder)
+        drawn = (folder / "drawn.ys").read_text().splitlines()
+        fitting = [line for line in drawn if re.search(rf"-cell \S*{cells}", line) and "$meminit" not in line]
+        said = Random(seed).sample(fitting, count)
+        listed = (f"{line} -ctrl mutant 16 {i}" for i, line in enumerate(said, 1))
+        (folder / "mutants.ys").write_text("\n".join(listed) + "\n")
+        at_hand.run(YOSYS, "write.ys", folder=folder)
+    text = (folder / "mutants.v").read_text()
+    assert text.count(WIRE) == 1
+    which = folder / "which.hex"
+    return Mutants(text.replace(WIRE, WHICH.format(file=which)), said, which)

@@ -1,0 +1,79 @@
+# amaranth: UnusedElaboratable=no
+"""Single faults anywhere in the netlists of a channel's controller and of the machine: most are told by the same
+comparison with the models that the gates pass. What is not told is a bit that does not matter, or seldom."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from pimloom.arch.system import load_part
+from pimloom.rtl.flow.npu_pim.cosim import TOP as CONTROLLER
+from pimloom.rtl.flow.npu_pim.cosim import gates
+from pimloom.rtl.flow.npu_pim.cosim import mismatches as of_channel
+from pimloom.rtl.flow.npu_pim.cosim import model as channel_model
+from pimloom.rtl.flow.npu_pim.traffic import draw_traffic, small
+from pimloom.rtl.flow.simulator.environment import SimulationError
+from pimloom.rtl.flow.system import verify as machine
+from pimloom.rtl.npu_pim.controller import Controller
+from pimloom.rtl.verilog import to_verilog
+from tests.netlist_mutants import Mutants, mutants_of
+from tests.simulators import needs
+
+PART = load_part("hbm2_neupims").value
+# where the machine's own decisions are, without the units' arithmetic and the channels
+OWN = (
+    r"(npu\.\\?(jobs|walker|array|vectors|reader_\d)|"
+    r"attention_\d\.\\?(walker|vectors|writer|dots_)|merge_\d|interleave)\."
+)
+
+
+def survivors(mutants: Mutants, is_told: Callable[[], bool]) -> Iterator[str]:
+    """What each mutant is that nobody tells from the right gates."""
+    mutants.take(0)
+    assert not is_told()
+    for number, said in enumerate(mutants.said, 1):
+        mutants.take(number)
+        try:
+            told = is_told()
+        except (SimulationError, ValueError):  # it never ends, or does what no command does
+            told = True
+        if not told:
+            yield said
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["dual", "blocked"])
+def test_most_faults_of_a_channel_s_controller_are_told(mode: str, tmp_path: Path) -> None:
+    part = PART if mode == "dual" else load_part("hbm2_neupims", {"pim": "newton"}).value
+    spec = small(part, mode)
+    rounds = []
+    for cases, clocks in ((4, 1500), (20, 3000)):  # most are told by the short one
+        traffic = [draw_traffic(spec, i, clocks // 12, clocks // (60 if i % 2 else 200) + 1) for i in range(cases)]
+        rounds.append((traffic, clocks, [channel_model(spec, case, clocks) for case in traffic]))
+    mutants = mutants_of(to_verilog(Controller(spec), CONTROLLER), CONTROLLER, 60, tmp_path)
+
+    def is_told() -> bool:
+        for traffic, clocks, want in rounds:
+            found, _ = gates(spec, traffic, clocks, verilog=mutants.verilog, simulator=needs("verilator"))
+            if any(of_channel(spec, ours, theirs) for ours, theirs in zip(want, found, strict=True)):
+                return True
+        return False
+
+    left = list(survivors(mutants, is_told))
+    assert len(left) <= 0.3 * len(mutants.said), "\n".join(left)
+
+
+@pytest.mark.slow
+def test_most_faults_of_the_machine_are_told(tmp_path: Path) -> None:
+    case = machine.case_of(PART, machine.draw_toy(2, 2, 1), 1)
+    mutants = mutants_of(machine.verilog_of(case), machine.TOP, 40, tmp_path, cells=OWN)
+    ran, made = machine.run_model(case)
+    most = 2 * ran.stages[-1].end + 1000
+
+    def is_told() -> bool:
+        found = machine.run_gates(case, mutants.verilog, most, needs("verilator"))
+        return bool(machine.mismatches(case, ran, made, found))
+
+    left = list(survivors(mutants, is_told))
+    assert len(left) <= 0.4 * len(mutants.said), "\n".join(left)
