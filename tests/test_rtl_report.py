@@ -54,6 +54,7 @@ COVERAGE = [
 ]
 PROOFS = [
     Proof("sequencer", PART, "bus", "once", "any below 1024", "k-induction", "yices", 1, "proved", True, True, 1.5),
+    Proof("bf16_mul", PART, "product", "as `numpy`", "any inputs", "k-induction", "yices", 1, "proved", True, True, 2),
 ]
 POWER = [
     Power("bf16_mul", PART, "osu018", 577, 500, 500, 0, None, 0.347, 100.0, 1.3736, 1.0655, 4e-5, 2.4391, 0.02439),
@@ -105,7 +106,9 @@ def test_tables_hold_the_rows(seen: Visit) -> None:
     simulated = cells(seen, "Co-simulation with the model")
     assert simulated[0] == ["sequencer", "20,000", "0", "66", "67", "306,412"]
     assert simulated[1] == ["bf16_mul", "2,000", "0", "–", "–", "2,000"]
-    assert cells(seen, "Proofs") == [["bus", "once", "proved: k-induction of 1 clock, yices", "yes", "yes"]]
+    result, yes = "proved: k-induction of 1 clock, yices", ["yes", "yes"]
+    proofs = [["sequencer", "bus", "once", "any below 1024", result, *yes]]
+    assert cells(seen, "Proofs") == [*proofs, ["bf16_mul", "product", "as numpy", "any inputs", result, *yes]]
 
 
 def test_gates_stand_beside_published_area_and_power(seen: Visit) -> None:

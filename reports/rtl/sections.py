@@ -210,20 +210,20 @@ def verification(coverage: Rows, proofs: Rows) -> Section:
         "Compared: commands, clock for clock, or results, bit for bit. A rule binds when it alone decides the clock of "
         "a command at least once.",
     )
-    timings = list(dict.fromkeys(row["timings"] for row in proofs))
     proved = TableData(
         "Proofs",
         [
+            Column("block", "block"),
             Column("property", "property"),
             Column("statement", "statement"),
-            *(Column(f"result, {which}", f"waits: {which}") for which in timings),
+            Column("timings", "for"),
+            Column("how", "result"),
             Column("covered", "situations reached"),
             Column("twin_failed", "broken twins fail"),
         ],
-        _by_property(proofs),
-        "Of the sequencer, for any commands, and of the optical switch's path controller, for any requests and "
-        "failures. A proof counts only if the situations that it is about can be reached, and if it fails on twins of "
-        "the block that are broken on purpose.",
+        [_proof(row) for row in proofs],
+        "For any inputs; of a sequencer for any waits, or the part's own. A proof counts only if the situations that "
+        "it is about can be reached, and if it fails on twins of the block that are broken on purpose.",
     )
     tables = [table for table in (simulated, proved) if table.rows]
     missing = [f"`pimloom rtl {name}`" for name, rows in (("verify", coverage), ("prove", proofs)) if not rows]
@@ -231,15 +231,9 @@ def verification(coverage: Rows, proofs: Rows) -> Section:
     return Section("Verification", "verification", intro, tables)
 
 
-def _by_property(proofs: Rows) -> list[dict[str, Any]]:
-    """A line for each property, with a result for each kind of timings."""
-    lines: dict[str, dict[str, Any]] = {}
-    for row in proofs:
-        plain = {"statement": row["statement"].replace("`", "")}
-        line = lines.setdefault(row["property"], {**row, **plain})
-        how = f"{row['method']} of {row['depth']} clock{'s' * (row['depth'] > 1)}, {row['solver']}"
-        line[f"result, {row['timings']}"] = f"{row['result']}: {how}"
-    return list(lines.values())
+def _proof(row: Mapping[str, Any]) -> dict[str, Any]:
+    how = f"{row['result']}: {row['method']} of {row['depth']} clock{'s' * (row['depth'] > 1)}, {row['solver']}"
+    return {**row, "statement": row["statement"].replace("`", ""), "how": how}
 
 
 def _without_zero_rules(row: Mapping[str, Any]) -> dict[str, Any]:
