@@ -1,9 +1,8 @@
 """The compiled loop of PIM-GPT's state machine, `cycle_sim.machine`: from step to step until a run is unknown."""
 
-from typing import Any
-
-import numba
 import numpy as np
+
+from pimloom.cycle_sim.compiled.kernel import bare, entry
 
 FAR = 1 << 60
 LONGEST_PS = 1 << 61  # 26 days; keeps every sum below 2^63
@@ -14,10 +13,8 @@ IDLE, SETTLED, FIRST, LAST = range(4)  # entries[i]: of the quiet run; its rows 
 RUNNING, LOW, HIGH, RUN_IDLE, RUN_READY, RUN_REFRESHED, RUN_REFRESHES = range(7)  # runs[i], rising by RUNNING and LOW
 GOING, UNKNOWN, TOO_LATE, TOO_LONG = range(4)
 
-kernel: Any = numba.njit(cache=True)
 
-
-@kernel
+@entry
 def refresh_until(start, fixed, state):
     """Issue the refreshes that fall due while PIM is idle, up to and in clock `start`; TOO_LATE in CODE if one is."""
     while fixed[REFRESHING]:
@@ -36,7 +33,7 @@ def refresh_until(start, fixed, state):
         state[REFRESHES] += n
 
 
-@kernel
+@bare
 def _find(runs, first, last, due, running):
     """Row of the run with this refresh due and that one running, or -1."""
     low, high = first, last
@@ -52,7 +49,7 @@ def _find(runs, first, last, due, running):
     return at
 
 
-@kernel
+@entry
 def advance(done, total, steps, entries, runs, fixed, state, time_ps, quiet_ps, ends):
     """Run steps `done` to `total` of `steps`, which repeat; returns where it stopped, and why in CODE. ends: takes the
     end of each [ps], if it has room.

@@ -38,12 +38,10 @@ class Asked(NamedTuple):
 
 
 class Work(NamedTuple, Generic[Found]):
-    """Work that can begin: all that is read has been read. title: of its progress bar; kernel: what must be compiled
-    first, if anything; long: a sentence for who has to wait; notes: sentences about the result, asked for when it is
-    there."""
+    """Work that can begin: all that is read has been read. title: of its progress bar; long: a sentence for
+    who has to wait; notes: sentences about the result, asked for when it is there."""
 
     title: str
-    kernel: object
     run: Callable[[Progress], Found]
     notes: Callable[[], Sequence[str]] = tuple
     long: str | None = None

@@ -1,13 +1,15 @@
 import hashlib
 import os
+import subprocess
+import sys
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from pimloom.arch.cache import cache_folder
 from pimloom.arch.error import UserError
-from pimloom.rtl.flow.tools import cache_folder
 from tests.reference_data import needed
 
 FAULT_TRACE = "5871b881b341c9526223c025eda3a9bd2f0f875cf8d53441688ccd953e11b80d"  # sha256
@@ -16,10 +18,19 @@ ROOT = Path(__file__).resolve().parent.parent
 if "PIMLOOM_CACHE" not in os.environ:
     own = ROOT / "build" / "cache"  # built simulators and finished proofs
     own.mkdir(parents=True, exist_ok=True)
-    with suppress(FileExistsError, UserError):  # linked before, or by another worker; or no home to write to
-        if (made := cache_folder() / "yowasp").is_dir():
-            (own / "yowasp").symlink_to(made)  # the tools that `make setup` has compiled for this machine
+    for name in ("yowasp", "kernels"):  # what `make setup` has compiled for this machine
+        with suppress(FileExistsError, UserError):  # linked before, or by another worker; or no home to write to
+            (cache_folder() / name).mkdir(exist_ok=True)
+            (own / name).symlink_to(cache_folder() / name)
     os.environ["PIMLOOM_CACHE"] = str(own)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Compile what a change to the kernels has made necessary; then none that is not listed."""
+    if not hasattr(config, "workerinput"):
+        subprocess.run([sys.executable, "-m", "pimloom.cycle_sim.compiled"], check=True)
+    os.environ.setdefault("PIMLOOM_KERNELS", "listed")
+
 
 # `ci` draws the same examples every time; `explore` draws new ones:
 #   pytest tests/test_x.py --hypothesis-profile=explore

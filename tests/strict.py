@@ -11,11 +11,11 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
-os.environ["NUMBA_DISABLE_JIT"] = "1"  # before numba is imported
+os.environ["PIMLOOM_KERNELS"] = "python"
 
 import numpy as np
 
-from pimloom.cycle_sim.dram.kernels import compiled
+from pimloom.cycle_sim.compiled import kernel
 
 
 class Strict(np.ndarray):
@@ -45,9 +45,9 @@ class _Strictly(threading.local):
 
     inside = False
 
-    def __call__(self, function: Callable[..., Any], forceinline: bool) -> Callable[..., Any]:
+    def __call__(self, function: Callable[..., Any], name: str | None = None) -> Callable[..., Any]:
         @wraps(function)
-        def kernel(*arguments: Any) -> Any:
+        def strict(*arguments: Any) -> Any:
             if self.inside:
                 return function(*arguments)
             self.inside = True
@@ -56,12 +56,12 @@ class _Strictly(threading.local):
             finally:
                 self.inside = False
 
-        return kernel
+        return strict
 
 
 if __name__ == "__main__":
-    compiled._compile = _Strictly()
-    for name in [name for name in sys.modules if name.startswith("pimloom.cycle_sim") and name != compiled.__name__]:
+    kernel.bare = kernel.rare = kernel.entry = _Strictly()
+    for name in [name for name in sys.modules if name.startswith("pimloom.cycle_sim") and ".compiled" not in name]:
         del sys.modules[name]  # kernels that came with it
     sys.argv = sys.argv[1:]
     runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)

@@ -145,10 +145,7 @@ def _misbehave(how: str, once: Path) -> None:
 
 
 def _without_engine() -> None:
-    """Let a simulator start without numba and all that simulates."""
-    for name in ("numba", "numba.core", "numba.core.event"):
-        sys.modules[name] = types.ModuleType(name)
-    sys.modules["numba.core.event"].__dict__.update(Listener=object, register=lambda kind, listener: None)
+    """Let a simulator start without all that simulates."""
     fake = types.ModuleType("pimloom.sweeping.point.evaluate")
     fake.__dict__.update(evaluate=evaluate)
     sys.modules[fake.__name__] = fake

@@ -1,15 +1,10 @@
 """The porch: what it imports, how little its help needs, and what it says when the engine is compiled first."""
 
+import os
 import subprocess
 import sys
-from types import SimpleNamespace
 
 import pytest
-
-from pimloom.arch.system import load_system
-from pimloom.commands.progress import COMPILING, progress_bar
-from pimloom.systems.asked import Asked
-from tests.test_without_energy import TWO
 
 SLOW = ("numba", "numpy", "matplotlib", "pandas", "msgspec", "yaml", "rich")
 OURS = 20  # modules, each of which takes some 0.5 ms
@@ -75,29 +70,12 @@ def modules_of_python() -> set[str]:
     return set(ran.stdout.split())
 
 
-def test_a_first_run_says_that_it_compiles_terminal_or_not(capsys):
-    """A stand-in for a kernel whose cache on disk is empty or not."""
-    for kept, quiet, said in (({}, False, f"{COMPILING}\n"), ({}, True, ""), ({"x": 1}, False, "")):
-        file = SimpleNamespace(_load_index=lambda kept=kept: kept)
-        kernel = SimpleNamespace(_cache=SimpleNamespace(_cache_file=file))
-        with progress_bar("title", quiet, kernel):
-            pass
-        assert capsys.readouterr().err == said
-
-
-def test_only_what_runs_an_engine_says_that_it_compiles(tmp_path):
-    """Rooflines, composed ones too, run none; PIM beside banks runs that of a channel, arrays that of an NPU."""
-    from pimloom.systems.serving.asked import kernel_of
-    from pimloom.systems.serving.equal_asked import comparison_work, generation_work
-
-    two = tmp_path / "two.yaml"
-    two.write_text(TWO)
-    pim, arrays = "examples/systems/pim_card.yaml", "examples/systems/hbm3_npu.yaml"
-    names = (str(two), "gpu_a100", pim, "pim_gpt", arrays, "npu_only")
-    kernels = [kernel_of([load_system(name)]) for name in names]
-    assert kernels[:2] == [None, None] and kernels[2] is kernels[3] is not kernels[4] is kernels[5] is not None
-    asked = Asked(system="gpu_a100", model="gpt2", generate=2, prompt=4, batch=1)
-    assert generation_work(asked).kernel is None
-    equal = {"batch": 1, "prompt": 4, "generate": 2, "chunk": 2048, "every": 1, "tp": 1}
-    both = [comparison_work([*some], "gpt2", 1, False, **equal).kernel for some in (names[:2], names[1:4:2])]
-    assert both == [None, kernels[3]]
+def test_a_kernel_that_is_not_there_is_compiled_once_and_it_is_said(tmp_path):
+    """Without a terminal, too."""
+    command = [sys.executable, "-m", "pimloom", "trace", "ddr4", "--pattern", "random", "--requests", "2"]
+    said = []
+    for quiet in ((), ()):
+        environment = os.environ | {"PIMLOOM_CACHE": str(tmp_path), "PIMLOOM_KERNELS": ""}
+        ran = subprocess.run([*command, *quiet], capture_output=True, text=True, check=True, env=environment)
+        said.append(ran.stderr.count("pimloom: note: compiling "))
+    assert said[0] >= 3 and said[1] == 0

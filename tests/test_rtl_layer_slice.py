@@ -65,7 +65,7 @@ class Layer(NamedTuple):
 
 def layer_of(system: str, width: int, folder: Path) -> Layer:
     command = [sys.executable, "-m", "tests.layer_slice", system, str(width), str(folder / "layer.npz")]
-    environment = os.environ | {"NUMBA_DISABLE_JIT": "1"}
+    environment = os.environ | {"PIMLOOM_KERNELS": "python"}
     subprocess.run(command, cwd=Path(__file__).parent.parent, env=environment, check=True)
     spec = spec_of_gates(system)
     return Layer(spec, compile_table(spec.device()), dict(np.load(folder / "layer.npz")))

@@ -13,6 +13,7 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import Component, In, Out
 from amaranth.sim import Simulator
 
+from pimloom.arch.cache import cache_folder
 from pimloom.arch.error import UserError
 from pimloom.arch.system import load_part
 from pimloom.rtl.blocks import BLOCKS, Block
@@ -22,7 +23,6 @@ from pimloom.rtl.flow.lookup import find_blocks, find_logic, left_out, needs_ext
 from pimloom.rtl.flow.pieces import cut, pieces_of, total
 from pimloom.rtl.flow.registered import Registered, registered_verilog
 from pimloom.rtl.flow.synth import Synthesis, all_blocks, synthesize
-from pimloom.rtl.flow.tools import cache_folder
 from pimloom.rtl.flow.yowasp import YOSYS, ToolError, Tools, tools
 from pimloom.rtl.npu_pim.controller import Controller
 

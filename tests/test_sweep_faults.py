@@ -222,29 +222,23 @@ def test_interrupted_while_it_waits(place: Place) -> None:
 
 
 ALARM = """
-from numba import njit
-from numba.core.compiler_lock import global_compiler_lock
+import ctypes, signal, time
+from pimloom.cycle_sim.compiled import library
 from pimloom.sweeping.crew.alarm import Alarm
 
-@njit
-def spin(n):
-    while n:
-        n += 2
-    return n
-
-import signal, time
+library._load = lambda file: lambda words, results: 0
+library.cache_folder = lambda: library.PACKAGE
+library.make = lambda *about: time.sleep(1)  # compiles for longer than the limit
 signal.signal(signal.SIGALRM, signal.SIG_IGN)
 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM})
 alarm = Alarm()
 alarm._more = 0
-spin(0)
 alarm.set(0.5)
-with global_compiler_lock:
-    time.sleep(1)  # compiles for longer than that
+library.machine("pimloom.cycle_sim.advance:advance", ())
 alarm.off()
 print("compiled", flush=True)
 alarm.set(0.05)
-spin(1)
+ctypes.CDLL(None).sleep(9)
 """
 
 

@@ -85,7 +85,8 @@ class Engine:
         ptr = np.cumsum([0] + [len(s) for s in streams]).astype(np.int64)
         rows = streams[0] if len(streams) == 1 else np.concatenate([np.zeros(0, STREAM), *streams])
         stream = np.empty((len(rows), 8), np.int64)
-        bad = load(stream, *(rows[name] for name in NAMES), self._limits, rules.needs, rules.leaves)
+        columns = (np.ascontiguousarray(rows[name]) for name in NAMES)
+        bad = load(stream, *columns, self._limits, rules.needs, rules.leaves)
         if bad >= 0:
             raise UserError(bad_field(table, rows, bad, self._limits))
         first, last = np.full(len(rows), -1, np.int64), np.full(len(rows), -1, np.int64)

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pimloom.arch.memory import Memory
-from pimloom.cycle_sim.dram.kernels.compiled import bare
+from pimloom.cycle_sim.compiled.kernel import entry
 
 FIELDS = ("channel", "bank", "row", "column")  # a channel's banks counted through, pseudo channel and rank included
 
@@ -37,7 +37,7 @@ def address_map(memory: Memory) -> AddressMap:
     return AddressMap(np.array(pieces, np.int64).reshape(-1, 4), 1 << bit)
 
 
-@bare
+@entry
 def decode(piece, address, found):
     """found[i] = the coordinates of address[i], in the order of FIELDS."""
     for i in range(address.shape[0]):

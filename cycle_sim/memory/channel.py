@@ -87,13 +87,6 @@ class Channel:
             begin = i
         self._run(Requests(*(column[begin:] for column in requests)), final=False)
 
-    def accept(self, requests: Requests, i: int, when: int) -> int:
-        """Go on until request i is accepted, at clock `when` or later; returns that clock."""
-        self.rest(when)
-        one = Requests(*(column[i : i + 1] for column in requests))
-        self._run(one._replace(when=np.array([when])), final=False)
-        return self.now - (1 if self.is_queued else 2)
-
     def settle(self) -> int:
         """Go on until all accepted requests are done; returns the first clock after [CK]."""
         self._run(Requests(*[NOTHING] * 7), final=True)
@@ -165,13 +158,18 @@ class Channel:
             if self.stopped:
                 raise Stopped
             code, i = kernel(self.state, *requests, i, len(requests.address), final, CLOCKS)
-            self._empty_logs()
+            self.empty_logs()
             if code == q.GROW:
-                self.state = _grown(self.state)
+                self.state = grown(self.state)
         if code not in (q.MORE, q.DONE):
-            raise UserError(self._stuck(code))
+            self.fail(code)
 
-    def _empty_logs(self) -> None:
+    def fail(self, code: int) -> None:
+        """Raise UserError: a kernel returned this code."""
+        raise UserError(self._stuck(code))
+
+    def empty_logs(self) -> None:
+        """Make room in the logs of the state."""
         out = self.state.log
         for kept, rows, place in (
             (self._commands, out.command, record.N_COMMANDS),
@@ -225,21 +223,30 @@ class Channel:
         return Tally(self.now if self.is_queued else self.now - 1, commands, counters, out.latency, rank_ck)
 
 
-def _grown(state: Any) -> Any:
-    """The same state with twice the room where it ran out: requests that wait with others and their log, refreshes."""
+def grown(state: Any, waiting: int = 0) -> Any:
+    """The same state with twice the room where it ran out, for requests that wait with others and their log, or for
+    refreshes; for the former, if there are fewer places than `waiting`."""
+    n = len(state.waiting)
+    if n >= waiting and state.state[q.FREE_WAIT] >= 0:
+        return state._replace(refreshes=_more_refreshes(state))
+    if state.log.tally[record.LOGGING]:
+        more = np.zeros((len(state.log.request) + 2 * n, 3), np.int64)
+        more[: len(state.log.request)] = state.log.request
+        state = state._replace(log=state.log._replace(request=more))
+    return state._replace(waiting=_more_waiting(state))
+
+
+def _more_waiting(state: Any) -> np.ndarray:
+    """Twice as many places; the new ones are the first free ones."""
     scalars, n = state.state, len(state.waiting)
-    if scalars[q.FREE_WAIT] < 0:
-        scalars[q.FREE_WAIT] = n
-        if state.log.tally[record.LOGGING]:
-            more = np.zeros((len(state.log.request) + 2 * n, 3), np.int64)
-            state = state._replace(log=state.log._replace(request=more))
-        return state._replace(waiting=chain(np.concatenate([state.waiting, np.zeros_like(state.waiting)]), n))
-    ring = np.zeros((2 * len(state.refreshes), 2), np.int64)
+    found = chain(np.concatenate([state.waiting, np.zeros_like(state.waiting)]), n)
+    found[-1, q.NEXT], scalars[q.FREE_WAIT] = scalars[q.FREE_WAIT], n
+    return found
+
+
+def _more_refreshes(state: Any) -> np.ndarray:
+    scalars, n = state.state, len(state.refreshes)
+    ring = np.zeros((2 * n, 2), np.int64)
     places = np.arange(scalars[q.REF_HEAD], scalars[q.REF_TAIL])
-    ring[places % len(ring)] = state.refreshes[places % len(state.refreshes)]
-    return state._replace(refreshes=ring)
-
-
-def kernel_of(memory: Memory) -> Any:
-    """The compiled function that simulates a channel of this memory."""
-    return queued.run if memory.policy.structure == "queued" else buffered.run
+    ring[places % len(ring)] = state.refreshes[places % n]
+    return ring

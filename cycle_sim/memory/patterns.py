@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pimloom.cycle_sim.dram.kernels.compiled import bare
+from pimloom.cycle_sim.compiled.kernel import bare, entry
 
 PATTERNS = ("sequential", "random", "row-conflict", "mixed", "strided", "sparse", "random-rw", "hazard", "burst")
 SEQUENTIAL, RANDOM, ROW_CONFLICT, MIXED, STRIDED, SPARSE, RANDOM_RW, HAZARD, BURST = range(len(PATTERNS))
@@ -118,7 +118,7 @@ def _mixed(p):
     return address
 
 
-@bare
+@entry
 def generate(p, address, write, when):
     """Fill the arrays with the next requests."""
     state = p.state

@@ -10,6 +10,7 @@ from pimloom.arch.memory import Memory
 from pimloom.cycle_sim.cores import cores
 from pimloom.cycle_sim.memory.addresses import AddressMap, address_map, decode
 from pimloom.cycle_sim.memory.channel import Channel, Requests, Tally
+from pimloom.cycle_sim.memory.front_end import FrontEnd
 
 MOST_HELD = 1 << 20  # commands that wait for the slowest channel, so that all are in one order
 
@@ -54,16 +55,17 @@ def simulate(
     channels = [Channel(memory, log is not None, wanted) for _ in range(memory.channels)]
     coupled = len(channels) > 1 and memory.policy.quirks != "none"
     desk = _Desk(log) if log else None
-    number = next_ck = 0
+    front_end, number = FrontEnd(channels) if coupled else None, 0
     fed: list[Future[None]] = []
     pool = ThreadPoolExecutor(threads or min(len(channels), cores()))
     try:
         for chunk in chunks:
-            parts = _split(found, chunk, number, len(channels))  # while the channels are busy with the one before
+            chosen, requests = _placed(found, chunk, number)  # while the channels are busy with the one before
+            parts = [] if front_end else _split(chosen, requests, len(channels))
             number += len(chunk.address)
             _wait(fed, channels, desk)
-            if coupled:
-                next_ck = _one_front_end(channels, parts, next_ck)
+            if front_end:
+                front_end.feed(chosen, requests)
             else:
                 fed = [pool.submit(channel.feed, part) for channel, part in zip(channels, parts, strict=True)]
         _wait(fed, channels, desk)
@@ -86,28 +88,21 @@ def _wait(fed: list[Future[None]], channels: list[Channel], desk: "_Desk | None"
         desk.collect(channels, min(channel.now for channel in channels))
 
 
-def _split(found: AddressMap, chunk: Chunk, first: int, channels: int) -> list[Requests]:
-    """The requests of each channel."""
+def _placed(found: AddressMap, chunk: Chunk, first: int) -> tuple[np.ndarray, Requests]:
+    """The channel of each request, and the requests."""
     place = np.empty((len(chunk.address), 4), np.int64)
     decode(found.piece, chunk.address, place)
+    channel, bank, row, column = (np.ascontiguousarray(place[:, f]) for f in range(4))
     number = np.arange(first, first + len(place))
-    columns = (chunk.address, chunk.write, chunk.when, *(np.ascontiguousarray(place[:, f]) for f in (1, 2, 3)), number)
+    return channel, Requests(chunk.address, chunk.write, chunk.when, bank, row, column, number)
+
+
+def _split(channel: np.ndarray, requests: Requests, channels: int) -> list[Requests]:
+    """The requests of each channel."""
     if channels == 1:
-        return [Requests(*columns)]
-    chosen = [np.flatnonzero(place[:, 0] == c) for c in range(channels)]
-    return [Requests(*(column[rows] for column in columns)) for rows in chosen]
-
-
-def _one_front_end(channels: list[Channel], parts: list[Requests], next_ck: int) -> int:
-    """Feed the requests in the order of the trace, at most one in a clock; returns the first clock for the next one."""
-    order = np.concatenate([np.full(len(part.number), c) for c, part in enumerate(parts)])
-    order = order[np.argsort(np.concatenate([part.number for part in parts]), kind="stable")]
-    at = [0] * len(channels)
-    for c in order.tolist():
-        i = at[c]
-        at[c] += 1
-        next_ck = channels[c].accept(parts[c], i, max(int(parts[c].when[i]), next_ck)) + 1
-    return next_ck
+        return [requests]
+    chosen = [np.flatnonzero(channel == c) for c in range(channels)]
+    return [Requests(*(column[rows] for column in requests)) for rows in chosen]
 
 
 class _Desk:

@@ -3,9 +3,9 @@
 from threading import Lock, Thread
 from types import TracebackType
 
-import numba
 import numpy as np
 
+from pimloom.cycle_sim.compiled.kernel import PLAIN
 from pimloom.cycle_sim.cores import raise_if_stopped
 from pimloom.cycle_sim.npu_pim.kernels import machine
 from pimloom.cycle_sim.npu_pim.kernels.core import Program
@@ -21,7 +21,7 @@ class Crew:
     def __init__(self, program: Program, channels: Channel, helpers: int) -> None:
         self._program, self._channels = program, channels
         self._numbers = np.zeros(N_CREW, np.int64)
-        helpers = 0 if numba.config.DISABLE_JIT else helpers  # type: ignore[attr-defined]
+        helpers = 0 if PLAIN else helpers
         self._numbers[[NEXT, HELPERS, LONG]] = len(channels.state), helpers, LONG_CK
         self._asleep = [Lock() for _ in range(helpers)]
         self._over = False

@@ -56,7 +56,7 @@ def worked(prepare: Callable[[], Work[Found]], written: Files, quiet: bool, read
     check_outputs(written, read)
     work = prepare()
     check_outputs(written, read)
-    with progress_bar(work.title, quiet, work.kernel) as progress:
+    with progress_bar(work.title, quiet) as progress:
         found = work.run(progress if quiet or not work.long else announced(work.long, progress))
     for said in () if quiet else work.notes():
         print(f"pimloom: note: {said}", file=sys.stderr)

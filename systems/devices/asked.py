@@ -6,7 +6,6 @@ from pimloom.arch.error import UserError
 from pimloom.arch.llm import load_llm
 from pimloom.arch.system import load_system
 from pimloom.arch.units import PS_PER_US
-from pimloom.cycle_sim.advance import advance
 from pimloom.systems.asked import GENERATED, Asked, Progress, Work
 from pimloom.systems.devices.positions import check_positions, positions
 from pimloom.systems.devices.result import Result
@@ -36,7 +35,7 @@ def sequence_work(asked: Asked, window: Window | None) -> Work[Result]:
             lm_head=asked.lm_head,
         )
 
-    return Work(f"{llm.name} on {system.name}", advance if system.part else None, run, list)
+    return Work(f"{llm.name} on {system.name}", run, list)
 
 
 def parse_window(text: str) -> tuple[int, int]:

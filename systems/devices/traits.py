@@ -6,17 +6,8 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from pimloom.arch.composition import ArraysUnit, ComposedSystem, GemvUnit
+from pimloom.arch.composition import ComposedSystem
 from pimloom.arch.system import PimSystem, System
-
-Engine = Literal["channel", "machine"]  # of one memory channel; of an NPU and its channels
-
-
-def _composed_engine(system: System) -> Engine | None:
-    units = system.of_kind(ComposedSystem).units.values()
-    if any(isinstance(unit, ArraysUnit) for unit in units):
-        return "machine"
-    return "channel" if any(isinstance(unit, GemvUnit) and unit.at == "bank" for unit in units) else None
 
 
 class Traits(NamedTuple):
@@ -28,8 +19,7 @@ class Traits(NamedTuple):
     result of its own; outside: its steps hold embedding, LM head and sampling unless asked
     otherwise; sending: what is left out where devices send one another something; not_here: of these three, what is
     not done on the system; static: what its static power is; shared: whether several devices can share a layer of a
-    system. engine: of a system what simulates it command by command, and must be compiled first; None where nothing
-    does.
+    system.
     """
 
     what: str
@@ -43,20 +33,18 @@ class Traits(NamedTuple):
     not_here: str = ""
     static: str = ""
     shared: Callable[[System], bool] = lambda system: True
-    engine: Callable[[System], Engine | None] = lambda system: None
 
 
 TRAITS = {
     "pim": Traits("one device", "always", channels=False, pipelines=False, released=False, lists=False,
-                  engine=lambda system: "channel", shared=lambda system: False,
+                  shared=lambda system: False,
                   not_here="embedded tokens come from outside, and the next token is chosen there"),
     "roofline": Traits("a roofline", "alone", channels=False, pipelines=False, released=False, lists=True,
                        sending="what devices send one another takes no time"),
     "composed": Traits("composed", "never", channels=False, pipelines=False, released=False, lists=False,
-                       outside=True, engine=_composed_engine,
+                       outside=True,
                        shared=lambda system: system.of_kind(ComposedSystem).peers is not None),
     "npu_pim": Traits("an NPU", "never", channels=True, pipelines=True, released=True, lists=True,
-                      engine=lambda system: "machine",
                       static="static is energy.static_w x time; memory's standby, which it may hold, is in DRAM, too"),
 }
 

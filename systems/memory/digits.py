@@ -1,7 +1,8 @@
-"""Rows of numbers as lines of CSV, compiled. One file, because numba's cache looks at no other."""
+"""Rows of numbers as lines of CSV, compiled."""
 
-import numba
 import numpy as np
+
+from pimloom.cycle_sim.compiled.kernel import bare, entry
 
 DECIMAL, HEXADECIMAL, WORD = range(3)  # kind of a column
 LONGEST_CELL = 21  # bytes, with its comma
@@ -16,7 +17,7 @@ def word_table(words: tuple[str, ...]) -> np.ndarray:
     return table
 
 
-@numba.njit(cache=True, nogil=True)
+@entry
 def write_lines(table: np.ndarray, kind: np.ndarray, words: np.ndarray, out: np.ndarray) -> int:
     """Write the rows of int64[n, columns] as lines; returns how many bytes of `out` they take.
 
@@ -40,7 +41,7 @@ def write_lines(table: np.ndarray, kind: np.ndarray, words: np.ndarray, out: np.
     return at
 
 
-@numba.njit(cache=True, nogil=True)
+@bare
 def _decimal(value: int, out: np.ndarray, at: int) -> int:
     if value < 0:
         out[at] = 45
@@ -54,7 +55,7 @@ def _decimal(value: int, out: np.ndarray, at: int) -> int:
     return at + digits
 
 
-@numba.njit(cache=True, nogil=True)
+@bare
 def _hexadecimal(value: int, out: np.ndarray, at: int) -> int:
     out[at], out[at + 1] = 48, 120
     at, rest, digits = at + 2, value, 1

@@ -1,8 +1,8 @@
-"""Bytes to requests: the lines of a trace, compiled. One file, because numba's cache looks at no other."""
+"""Bytes to requests: the lines of a trace, compiled."""
 
-import numba
 import numpy as np
 
+from pimloom.cycle_sim.compiled.kernel import bare, entry, rare
 from pimloom.systems.memory.digits import word_table
 
 LONGEST_LINE = 4096  # bytes
@@ -25,7 +25,7 @@ READ_BYTES, WRITE_BYTES = (np.frombuffer(f" {word} ".encode(), np.uint8) for wor
 WORDS = (word_table(READS), word_table(WRITES), word_table(LOADS_STORES))
 
 
-@numba.njit(cache=True, nogil=True)
+@entry
 def parse(
     data: np.ndarray,
     reads: np.ndarray,
@@ -36,9 +36,12 @@ def parse(
     address: np.ndarray,
     write: np.ndarray,
     when: np.ndarray,
+    place: np.ndarray,
 ) -> None:
-    """Fill the arrays from the bytes at state[AT] on, until they are full, no bytes are left, or a line is wrong."""
-    place = np.zeros((4, 2), np.int64)
+    """Fill the arrays from the bytes at state[AT] on, until they are full, no bytes are left, or a line is wrong.
+
+    place: room for int64[4, 2].
+    """
     at, n, end, state[WRONG] = state[AT], state[FILLED], len(data), FINE
     while at < end and n < len(address):
         after, a, w, t = _plain(data, at, state[FORM])
@@ -68,7 +71,7 @@ def parse(
     state[AT], state[FILLED] = at, n
 
 
-@numba.njit(cache=True, nogil=True, forceinline=True)
+@bare
 def _plain(data: np.ndarray, at: int, form: int) -> tuple[int, int, int, int]:
     """A line as tools write it, `0x1a READ 5` or `LD 0x1a`, in one pass: where the next begins, address, write, cycle.
 
@@ -113,7 +116,7 @@ def _plain(data: np.ndarray, at: int, form: int) -> tuple[int, int, int, int]:
     return at + 1, address, write, when
 
 
-@numba.njit(cache=True, nogil=True)
+@rare
 def _fields(data: np.ndarray, at: int, place: np.ndarray) -> tuple[int, int]:
     """Where the line at `at` ends, and its number of fields, at most 4; place[k] = begin and end of one."""
     fields, inside, end = 0, False, len(data)
@@ -131,7 +134,7 @@ def _fields(data: np.ndarray, at: int, place: np.ndarray) -> tuple[int, int]:
     return at, fields
 
 
-@numba.njit(cache=True, nogil=True)
+@rare
 def _request(
     data: np.ndarray,
     place: np.ndarray,
@@ -170,7 +173,7 @@ def _request(
     return a, w, t
 
 
-@numba.njit(cache=True, nogil=True)
+@rare
 def _check(a: int, t: int, limits: np.ndarray, state: np.ndarray) -> None:
     """Hold the address against the capacity, and the cycle against the one before."""
     if 0 <= limits[LIMIT] <= a:
@@ -190,7 +193,7 @@ def _check(a: int, t: int, limits: np.ndarray, state: np.ndarray) -> None:
     state[LAST_CK], state[LAST_LINE] = t, state[LINE] + 1
 
 
-@numba.njit(cache=True, nogil=True)
+@rare
 def _word(data: np.ndarray, place: np.ndarray, words: np.ndarray) -> int:
     """Which of the words stands there; -1: none."""
     begin, length = place[0], place[1] - place[0]
@@ -204,7 +207,7 @@ def _word(data: np.ndarray, place: np.ndarray, words: np.ndarray) -> int:
     return -1
 
 
-@numba.njit(cache=True, nogil=True)
+@rare
 def _number(data: np.ndarray, begin: int, end: int, base: int) -> int:
     """Hexadecimal after 0x, else to the base 10 or 16."""
     if end - begin > 2 and data[begin] == 48 and (data[begin + 1] == 120 or data[begin + 1] == 88):
@@ -212,7 +215,7 @@ def _number(data: np.ndarray, begin: int, end: int, base: int) -> int:
     return _hexadecimal(data, begin, end) if base == 16 else _decimal(data, begin, end)
 
 
-@numba.njit(cache=True, nogil=True)
+@rare
 def _hexadecimal(data: np.ndarray, begin: int, end: int) -> int:
     found, big = 0, False
     for i in range(begin, end):
@@ -228,7 +231,7 @@ def _hexadecimal(data: np.ndarray, begin: int, end: int) -> int:
     return BIG_NUMBER if big else found
 
 
-@numba.njit(cache=True, nogil=True)
+@rare
 def _decimal(data: np.ndarray, begin: int, end: int) -> int:
     found, big = 0, False
     for i in range(begin, end):

@@ -75,11 +75,11 @@ def read_trace(
         np.zeros(N_STATE, np.int64),
         np.array([-1 if limit_bytes is None else limit_bytes, wraps, ordered], np.int64),
     )
-    arrays = _arrays(chunk)
+    arrays, place = _arrays(chunk), np.zeros((4, 2), np.int64)
     for data in _whole_lines(path, state, progress):
         state[AT] = 0
         while state[AT] < len(data):
-            parse(np.frombuffer(data, np.uint8), *WORDS, limits, state, *arrays)
+            parse(np.frombuffer(data, np.uint8), *WORDS, limits, state, *arrays, place)
             if state[WRONG]:
                 raise UserError(f"{path}:{state[LINE] + 1}: {_complaint(data, state, limits)}")
             if state[FILLED] == chunk:

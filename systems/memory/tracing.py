@@ -55,7 +55,6 @@ class Wanted:
 
 def trace_work(wanted: Wanted) -> Work["Outcome"]:
     """A trace through the controllers of a memory. Raises UserError."""
-    from pimloom.cycle_sim.memory.channel import kernel_of
     from pimloom.cycle_sim.memory.simulate import simulate
     from pimloom.systems.memory.fingerprint import Fingerprint
     from pimloom.systems.memory.outcome import outcome
@@ -78,7 +77,7 @@ def trace_work(wanted: Wanted) -> Work["Outcome"]:
             memory, controller, tallies, wall_s=wall_s, seed=seed, warnings=warnings, version=__version__, asked=asked
         )
 
-    return Work(f"requests on {memory.name}", kernel_of(memory), run)
+    return Work(f"requests on {memory.name}", run)
 
 
 def _check_use(wanted: Wanted) -> None:

@@ -11,8 +11,6 @@ from pimloom.arch.llm import LlmSpec, load_llm
 from pimloom.arch.load import nearest
 from pimloom.arch.neupims import Faults
 from pimloom.arch.system import System, load_system
-from pimloom.cycle_sim.dram.kernels.stream import run as stream_run
-from pimloom.cycle_sim.npu_pim.kernels.machine import run_all
 from pimloom.mappers.packing import round_robin
 from pimloom.systems.asked import Asked, Progress, Work
 from pimloom.systems.devices.npu_pim.served import Served
@@ -57,13 +55,7 @@ class Deployment(NamedTuple):
     def work(self, run: Callable[[Progress], Found], notes: Callable[[], Sequence[str]]) -> Work[Found]:
         """Work on it, whose last note is of the memory's energy."""
         title = f"{self.llm.name} on {self.system.name}"
-        return Work(title, kernel_of([self.system]), run, lambda: [*notes(), *energy_notes(self.system)])
-
-
-def kernel_of(systems: Sequence[System]) -> object:
-    """What must be compiled before these systems run: the engine that takes longest; None for rooflines."""
-    engines = {traits(system.kind).engine(system) for system in systems}
-    return run_all if "machine" in engines else stream_run if "channel" in engines else None
+        return Work(title, run, lambda: [*notes(), *energy_notes(self.system)])
 
 
 def batch_work(asked: Asked) -> Work[Served | Decoded]:

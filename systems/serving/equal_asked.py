@@ -5,11 +5,10 @@ from functools import partial
 
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec, load_llm
-from pimloom.arch.system import load_system
 from pimloom.systems.asked import COMPARED, GENERATED, Asked, Work
 from pimloom.systems.devices.shown import Shown
 from pimloom.systems.devices.traits import traits
-from pimloom.systems.serving.asked import kernel_of, layers_of, load_faithful
+from pimloom.systems.serving.asked import layers_of, load_faithful
 from pimloom.systems.serving.comparing import Comparison, compare
 from pimloom.systems.serving.generation import Generated, check, generate
 from pimloom.systems.serving.interpolation import bends, chosen
@@ -38,7 +37,7 @@ def generation_work(asked: Asked) -> Work[Generated]:
     )
     check(llm, wanted, GENERATED if asked.generate is None else None)
     said = None if traits(system.spec.kind).sequence == "alone" else _many(llm, wanted)
-    return Work(f"{llm.name} on {system.name}", kernel_of([system]), partial(generate, system, llm, wanted), long=said)
+    return Work(f"{llm.name} on {system.name}", partial(generate, system, llm, wanted), long=said)
 
 
 def _many(llm: LlmSpec, wanted: Wanted) -> str | None:
@@ -65,7 +64,6 @@ def comparison_work(
     asked = {"layers": layers_of(llm, layers), "generate": COMPARED if generate is None else generate, **equal}
     wanted = Wanted(fidelity="physical", outside=lm_head, **asked)
     check(llm, wanted, COMPARED if generate is None else None)
-    kernel = kernel_of([load_system(name) for name in systems])
     loads = [partial(load_faithful, name, None, "physical") for name in systems]
     title = f"{llm.name} on {len(systems)} systems"
-    return Work(title, kernel, partial(compare, loads, llm, wanted))
+    return Work(title, partial(compare, loads, llm, wanted))

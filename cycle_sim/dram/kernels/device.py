@@ -22,7 +22,7 @@ import numpy as np
 
 from pimloom.arch.error import UserError
 from pimloom.arch.table import Table, rule_rows
-from pimloom.cycle_sim.dram.kernels.compiled import bare
+from pimloom.cycle_sim.compiled.kernel import bare
 
 FAR = np.int64(1) << 60
 NEVER = -FAR

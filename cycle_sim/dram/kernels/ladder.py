@@ -5,7 +5,7 @@ ladder[k, 1] is the least key of ladder k; its leaves are the upper half of the 
 
 import numpy as np
 
-from pimloom.cycle_sim.dram.kernels.compiled import bare, rare
+from pimloom.cycle_sim.compiled.kernel import bare, rare
 from pimloom.cycle_sim.dram.kernels.device import FAR, PRE, free_from
 
 

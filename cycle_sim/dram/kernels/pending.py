@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from pimloom.cycle_sim.dram.kernels.compiled import bare
+from pimloom.cycle_sim.compiled.kernel import bare
 
 EMPTY = np.int64(-1)
 KEY, SLOT = range(2)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pimloom.cycle_sim.dram.kernels.compiled import bare
+from pimloom.cycle_sim.compiled.kernel import bare
 from pimloom.cycle_sim.dram.kernels.device import COMMANDS
 
 # command[k]: row of the log; by: 0 for a request, 1 for the refresh engine
@@ -45,6 +45,12 @@ class Record(NamedTuple):
     tally: np.ndarray
     latency: np.ndarray
     rank: np.ndarray
+
+
+@bare
+def record_of(logs, c):
+    """That of channel c of a stack."""
+    return Record(logs.command[c], logs.request[c], logs.tally[c], logs.latency[c], logs.rank[c])
 
 
 @bare

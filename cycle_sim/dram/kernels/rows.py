@@ -4,7 +4,7 @@ rows[buffer, bank]: open row (-1: closed), opcode and clock of its last change; 
 """
 
 from pimloom.arch.command import Row
-from pimloom.cycle_sim.dram.kernels.compiled import bare
+from pimloom.cycle_sim.compiled.kernel import bare
 
 ANY, OPEN, CLOSED = int(Row.ANY), int(Row.OPEN), int(Row.CLOSED)
 OPENED, OPENER, SINCE, MIXED = 0, 1, 2, -2  # MIXED: the row of all, when the banks may differ

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pimloom.arch.command import POSTPONED_MAX
-from pimloom.cycle_sim.dram.kernels.compiled import bare, rare
+from pimloom.cycle_sim.compiled.kernel import bare, entry, rare
 from pimloom.cycle_sim.dram.kernels.device import FAR, NEVER, Device, arm, free_above, settled
 from pimloom.cycle_sim.dram.kernels.rows import ANY, OPEN, OPENED, OPENER, SINCE, misfit, move_rows
 
@@ -42,7 +42,7 @@ class Walk(NamedTuple):
     clock: np.ndarray
 
 
-@rare
+@entry
 def load(stream, cmd, pch, rank, bg, bank, row, col, count, release, limits, needs, leaves):
     """Fill `stream` [rows, 8]; returns the first row with a field out of bounds, or -1."""
     for i in range(cmd.size):
@@ -199,14 +199,14 @@ def _advance(w, s, at, stop, first, last):
         heads[s, HEAD] += 1
 
 
-@rare
+@entry
 def refreshed(w, c, at):
     """A REFab, command c, of every node at clock `at`, before the first."""
     for n in range(w.due.shape[0]):
         arm(w.device, c, w.low[n], at)
 
 
-@rare
+@entry
 def run(w, ref, refi, first, last, log, who, ready):
     """Walk the streams to their end; returns (code, row the code is about, idle clock).
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pimloom.cycle_sim.dram.kernels.compiled import bare
+from pimloom.cycle_sim.compiled.kernel import bare
 from pimloom.cycle_sim.dram.kernels.device import COLUMNS, FAR, Shape, free_beside
 
 NONE = FAR
@@ -39,6 +39,15 @@ class Tree(NamedTuple):
     node: np.ndarray
     kids: np.ndarray
     todo: np.ndarray
+
+
+@bare
+def tree_of(trees, c):
+    """That of channel c of a stack; rules are there once."""
+    return Tree(
+        trees.path, trees.bound[c], trees.aside, trees.beside[c], trees.first_rule, trees.rule, trees.ring[c],
+        trees.offer[c], trees.time[c], trees.least[c], trees.node[c], trees.kids[c], trees.todo[c],
+    )  # fmt: skip
 
 
 @bare

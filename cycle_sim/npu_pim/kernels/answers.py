@@ -3,7 +3,7 @@
 A channel writes only what is its own, so that channels may go on side by side.
 """
 
-from pimloom.cycle_sim.dram.kernels.compiled import bare
+from pimloom.cycle_sim.compiled.kernel import bare
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
 from pimloom.cycle_sim.npu_pim.kernels.fields import LAST_AT, LAST_TURN, MANY, WHOSE
 

@@ -4,7 +4,7 @@ Masks of banks tell where there is something to do: READING and WRITING, a reque
 oldest request wants another row; OPENING, requests wait and no row is open.
 """
 
-from pimloom.cycle_sim.dram.kernels.compiled import bare
+from pimloom.cycle_sim.compiled.kernel import bare
 from pimloom.cycle_sim.dram.kernels.device import FAR, free_from
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
 from pimloom.cycle_sim.npu_pim.kernels.masks import lowest

@@ -4,7 +4,7 @@ Lines of 64 B go to the channels in turn; in a channel, to the columns of a row,
 row. NeuPIMs' simulator sends the lines of one block in the order in which its hash set happens to hold them.
 """
 
-from pimloom.cycle_sim.dram.kernels.compiled import bare
+from pimloom.cycle_sim.compiled.kernel import bare
 from pimloom.cycle_sim.npu_pim.kernels import core as k
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
 from pimloom.cycle_sim.npu_pim.kernels import hash_set

@@ -5,7 +5,7 @@ microseconds; where the sums should be equal they sometimes are not, and from th
 before a clock that should come after it.
 """
 
-from pimloom.cycle_sim.dram.kernels.compiled import bare
+from pimloom.cycle_sim.compiled.kernel import bare
 
 AT, AHEAD = range(2)  # drift[1 + i]: from this clock on, so many steps more have been than should; drift[0]: how many i
 # sums[…]: time of the clock COUNT[0] and of the step COUNT[1], and the two periods [us]

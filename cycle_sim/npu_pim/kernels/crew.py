@@ -1,6 +1,6 @@
 """Threads that bring the channels through a window together: each takes the next one that nobody has taken."""
 
-from pimloom.cycle_sim.dram.kernels.compiled import bare, rare
+from pimloom.cycle_sim.compiled.kernel import bare, rare
 from pimloom.cycle_sim.npu_pim.kernels import engine
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
 from pimloom.cycle_sim.npu_pim.kernels.answers import collect

@@ -1,6 +1,6 @@
 """Reads and writes: which command of which bank comes next."""
 
-from pimloom.cycle_sim.dram.kernels.compiled import bare
+from pimloom.cycle_sim.compiled.kernel import bare
 from pimloom.cycle_sim.dram.kernels.device import FAR, free_from
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
 from pimloom.cycle_sim.npu_pim.kernels.banks import dots_wait, free_close, next_hit, sleep, some_queued, wake_due

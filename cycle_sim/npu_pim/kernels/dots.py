@@ -1,6 +1,6 @@
 """PIM commands: the head of their queue, what it needs of the banks first, and whether it ends before a refresh."""
 
-from pimloom.cycle_sim.dram.kernels.compiled import bare
+from pimloom.cycle_sim.compiled.kernel import bare
 from pimloom.cycle_sim.dram.kernels.device import FAR, free_from
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
 from pimloom.cycle_sim.npu_pim.kernels.banks import free_close, reserve

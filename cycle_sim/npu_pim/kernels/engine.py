@@ -4,7 +4,7 @@ accepted, responses fall due, a refresh falls due, a command issues, and a reque
 Clocks in which nothing of that can happen are jumped over.
 """
 
-from pimloom.cycle_sim.dram.kernels.compiled import bare, rare
+from pimloom.cycle_sim.compiled.kernel import bare, entry, rare
 from pimloom.cycle_sim.dram.kernels.device import FAR, arm
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
 from pimloom.cycle_sim.npu_pim.kernels.answers import collect
@@ -57,7 +57,7 @@ def run(ch, until):
     return DONE
 
 
-@rare
+@entry
 def run_alone(ch, until):
     """As `run`, for a channel without a core: what it answers is counted at once."""
     code = run(ch, until)

@@ -8,7 +8,7 @@ four fifths of the places are taken, they double, and all move in the order in w
 
 import numpy as np
 
-from pimloom.cycle_sim.dram.kernels.compiled import bare
+from pimloom.cycle_sim.compiled.kernel import bare
 
 # MurmurHash3's mixer; home = bits 5 and up, modulo the number of places
 MIX_A, MIX_B = np.uint64(0xFF51AFD7ED558CCD), np.uint64(0xC4CEB9FE1A85EC53)

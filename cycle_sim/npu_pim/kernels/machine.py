@@ -4,7 +4,7 @@ In a clock the core goes before the channels. It sees a response a clock after i
 channel a clock later, or later still with an interconnect.
 """
 
-from pimloom.cycle_sim.dram.kernels.compiled import bare
+from pimloom.cycle_sim.compiled.kernel import bare, entry
 from pimloom.cycle_sim.dram.kernels.device import FAR
 from pimloom.cycle_sim.npu_pim.kernels import core as k
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
@@ -30,7 +30,7 @@ AHEAD = 16  # clocks that are added up beyond those that are needed
 WINDOWS = 512  # before `run_all` pauses, for Python to look at signals: some 0.1 s
 
 
-@bare
+@entry
 def run_all(p, chs, crew, helps):
     """Run all operators of a program, or help the thread that does. STUCK: a READRES finds a bank closed, or a log is
     full; FULL: a channel has no place left; WAITING: requests of a channel wait for one another for ever; ASLEEP: some

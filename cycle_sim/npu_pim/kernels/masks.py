@@ -1,6 +1,6 @@
 """Masks of banks, a bit each."""
 
-from pimloom.cycle_sim.dram.kernels.compiled import bare
+from pimloom.cycle_sim.compiled.kernel import bare
 from pimloom.cycle_sim.dram.kernels.device import COLUMNS, free_beside
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
 

@@ -5,7 +5,7 @@ Without an interconnect each port offers a few of its requests in a clock. With 
 each port comes into the core's buffer, and one of all leaves it; in the next step it may be offered, one of each port.
 """
 
-from pimloom.cycle_sim.dram.kernels.compiled import bare
+from pimloom.cycle_sim.compiled.kernel import bare
 from pimloom.cycle_sim.dram.kernels.device import FAR
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
 from pimloom.cycle_sim.npu_pim.kernels.clocks import clock_after, steps_at

@@ -1,6 +1,6 @@
 """Tasks of the core: steps of the systolic arrays, work of the vector units, and the stores that they make."""
 
-from pimloom.cycle_sim.dram.kernels.compiled import bare
+from pimloom.cycle_sim.compiled.kernel import bare
 from pimloom.cycle_sim.dram.kernels.device import FAR
 from pimloom.cycle_sim.npu_pim.kernels import core as k
 from pimloom.cycle_sim.npu_pim.kernels.blocks import send_block

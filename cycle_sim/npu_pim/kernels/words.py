@@ -1,6 +1,6 @@
 """Columns of a channel as numbers: what requests are compared by."""
 
-from pimloom.cycle_sim.dram.kernels.compiled import bare
+from pimloom.cycle_sim.compiled.kernel import bare
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
 
 

@@ -9,6 +9,7 @@ from math import fsum
 from pathlib import Path
 from typing import NamedTuple
 
+from pimloom.arch.cache import cache_folder
 from pimloom.arch.error import UserError
 from pimloom.arch.files import write_json
 from pimloom.arch.optics import Optics
@@ -22,7 +23,6 @@ from pimloom.rtl.flow.simulator.environment import Simulator
 from pimloom.rtl.flow.simulator.run import instead
 from pimloom.rtl.flow.stimulus import draw_own_cases
 from pimloom.rtl.flow.synth import SCRIPTS
-from pimloom.rtl.flow.tools import cache_folder
 from pimloom.rtl.flow.verified import Verified
 from pimloom.rtl.flow.verify import VERIFIERS, Run, mismatches
 from pimloom.rtl.flow.yowasp import YOSYS, tool_version, tools

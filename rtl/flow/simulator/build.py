@@ -10,8 +10,8 @@ from contextlib import contextmanager, suppress
 from fcntl import LOCK_EX, flock
 from pathlib import Path
 
+from pimloom.arch.cache import cache_folder
 from pimloom.rtl.flow.simulator.environment import Simulator, environment, exits, key, runner, tools
-from pimloom.rtl.flow.tools import cache_folder
 
 FLAGS = {
     "verilator": ["-Wno-fatal", "-O3"],

@@ -17,8 +17,9 @@ from typing import Any, Literal, TypeAlias
 from unittest.mock import patch
 from xml.etree import ElementTree
 
+from pimloom.arch.cache import cache_folder
 from pimloom.arch.error import UserError
-from pimloom.rtl.flow.tools import EXTRA, cache_folder, tool
+from pimloom.rtl.flow.tools import EXTRA, tool
 
 Simulator: TypeAlias = Literal["verilator", "icarus", "verilator-cocotb"]
 """verilator: with a C++ bench where there is one; verilator-cocotb: with the cocotb bench, as icarus always is."""

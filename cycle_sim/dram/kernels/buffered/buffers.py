@@ -8,8 +8,8 @@ keys.
 
 import numpy as np
 
+from pimloom.cycle_sim.compiled.kernel import bare, rare
 from pimloom.cycle_sim.dram.kernels.buffered import fields as f
-from pimloom.cycle_sim.dram.kernels.compiled import bare, rare
 from pimloom.cycle_sim.dram.kernels.device import ACT, FAR, PRE, PREAB, RD, REFAB, free_from
 from pimloom.cycle_sim.dram.kernels.ladder import place
 from pimloom.cycle_sim.dram.kernels.tree import LANES, NONE, climb, climb_all, key_of, next_clock, note

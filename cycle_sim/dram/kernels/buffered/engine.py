@@ -6,6 +6,7 @@ to be closed; one command issues (one column and one row command where they have
 
 import numpy as np
 
+from pimloom.cycle_sim.compiled.kernel import bare, entry, rare
 from pimloom.cycle_sim.dram.kernels.buffered import fields as f
 from pimloom.cycle_sim.dram.kernels.buffered.buffers import (
     COLUMNS,
@@ -24,8 +25,8 @@ from pimloom.cycle_sim.dram.kernels.buffered.buffers import (
     renew_busy,
     take,
 )  # fmt: skip
-from pimloom.cycle_sim.dram.kernels.compiled import bare, rare
 from pimloom.cycle_sim.dram.kernels.device import ACT, FAR, PRE, RD, RDA, REFAB, WR, WRA, arm, free_from
+from pimloom.cycle_sim.dram.kernels.front_end import front_end
 from pimloom.cycle_sim.dram.kernels.ladder import earliest, place
 from pimloom.cycle_sim.dram.kernels.pending import find, insert, remove
 from pimloom.cycle_sim.dram.kernels.queued.fields import DONE, FLUSH, MORE, PAUSE, STARVED
@@ -46,7 +47,7 @@ from pimloom.cycle_sim.dram.kernels.record import (
 from pimloom.cycle_sim.dram.kernels.tree import ALL, NONE, climb, oldest, passing, slot_of
 
 
-@bare
+@entry
 def run(ch, address, write, when, bank, row, column, number, begin, end, final, clocks):
     """Serve requests begin … end - 1 of the arrays, as `queued.run` does; returns (code, next request to take in)."""
     g, tally, i = ch.state, ch.log.tally, begin
@@ -79,6 +80,9 @@ def run(ch, address, write, when, bank, row, column, number, begin, end, final, 
         _count_lengths(g, 1)
         _tick(ch, t)
         g[f.NOW], clocks = t + 1, clocks - 1
+
+
+run_together = entry(front_end(run, f.one, f.NOW, ahead=2), f"{__name__}:run_together")
 
 
 @bare

@@ -4,8 +4,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pimloom.cycle_sim.dram.kernels.record import Record
-from pimloom.cycle_sim.dram.kernels.tree import Tree
+from pimloom.cycle_sim.compiled.kernel import bare
+from pimloom.cycle_sim.dram.kernels.record import Record, record_of
+from pimloom.cycle_sim.dram.kernels.tree import Tree, tree_of
 
 # pool[slot]: a request. ARRIVE: clock at which it was sent; COUNTED: whether its first command has been seen; BESIDE:
 # the next one in the active buffer that wants the bank, or -1; SEAT: place in `held`
@@ -57,3 +58,13 @@ class Channel(NamedTuple):
     seen: np.ndarray
     ladder: np.ndarray
     state: np.ndarray
+
+
+@bare
+def one(chs, c):
+    """Channel c of a stack; what no channel changes is there once."""
+    return Channel(
+        tree_of(chs.tree, c), record_of(chs.log, c),
+        chs.policy, chs.pool[c], chs.queue[c], chs.busy[c], chs.held[c], chs.bank[c], chs.priority[c],
+        chs.spare[c], chs.seen[c], chs.ladder[c], chs.state[c],
+    )  # fmt: skip

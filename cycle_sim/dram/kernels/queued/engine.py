@@ -7,8 +7,9 @@ move to their command queues; requests are accepted. Clocks in which nothing of 
 
 import numpy as np
 
-from pimloom.cycle_sim.dram.kernels.compiled import bare
+from pimloom.cycle_sim.compiled.kernel import bare, entry
 from pimloom.cycle_sim.dram.kernels.device import FAR, PRE, SRX, arm
+from pimloom.cycle_sim.dram.kernels.front_end import front_end
 from pimloom.cycle_sim.dram.kernels.pending import find, insert, remove
 from pimloom.cycle_sim.dram.kernels.queued import fields as f
 from pimloom.cycle_sim.dram.kernels.queued.queues import append, choose, command_of, is_column, next_issue, pick, take
@@ -43,7 +44,7 @@ from pimloom.cycle_sim.dram.kernels.record import (
 from pimloom.cycle_sim.dram.kernels.tree import climb, note
 
 
-@bare
+@entry
 def run(ch, address, write, when, bank, row, column, number, begin, end, final, clocks):
     """Serve requests begin … end - 1 of the arrays; request i has number[i] and comes at clock when[i] or later.
 
@@ -87,6 +88,9 @@ def run(ch, address, write, when, bank, row, column, number, begin, end, final, 
         g[f.NOW], g[f.TAKEN], clocks = t + 1, 0, clocks - 1
         if code != f.DONE:
             return code, i
+
+
+run_together = entry(front_end(run, f.one, f.NOW, ahead=1), f"{__name__}:run_together")
 
 
 @bare

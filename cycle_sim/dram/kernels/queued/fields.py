@@ -4,8 +4,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pimloom.cycle_sim.dram.kernels.record import Record
-from pimloom.cycle_sim.dram.kernels.tree import Tree
+from pimloom.cycle_sim.compiled.kernel import bare
+from pimloom.cycle_sim.dram.kernels.record import Record, record_of
+from pimloom.cycle_sim.dram.kernels.tree import Tree, tree_of
 
 # pool[slot]: a request that waits. WAITING: first of the later requests that end with it, or -1; TURN: the least goes
 # first; BEHIND: the next one in the read or the write queue that goes to the same command queue, or -1
@@ -32,7 +33,7 @@ NUMBER, WHEN, NEXT = range(3)  # waiting[w]
     PATIENCE, QUEUE_DEPTH, OF_QUEUE, OF_RANK, OF_GROUP, OF_REFRESH, BUS,
 ) = range(29)  # fmt: skip
 NONE, ALL_BANK, STAGGERED, PER_BANK = range(4)  # REFRESH
-DONE, MORE, FLUSH, GROW, PAUSE, LIVELOCK, ASLEEP, STARVED, LOST = range(9)  # what `run` returns
+DONE, MORE, FLUSH, GROW, PAUSE, LIVELOCK, ASLEEP, STARVED, LOST, REST = range(10)  # what kernels return
 
 
 class Channel(NamedTuple):
@@ -56,3 +57,13 @@ class Channel(NamedTuple):
     waiting: np.ndarray
     refreshes: np.ndarray
     state: np.ndarray
+
+
+@bare
+def one(chs, c):
+    """Channel c of a stack; what no channel changes is there once."""
+    return Channel(
+        tree_of(chs.tree, c), record_of(chs.log, c),
+        chs.policy, chs.pool[c], chs.queue[c], chs.line[c], chs.bank[c], chs.spare[c], chs.ladder[c], chs.seen[c],
+        chs.waiting[c], chs.refreshes[c], chs.state[c],
+    )  # fmt: skip

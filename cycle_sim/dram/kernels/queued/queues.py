@@ -4,7 +4,7 @@ A queue serves one bank, the banks of a rank, or all; its entries stand bank by 
 first of its entries that needs that command.
 """
 
-from pimloom.cycle_sim.dram.kernels.compiled import bare, rare
+from pimloom.cycle_sim.compiled.kernel import bare, rare
 from pimloom.cycle_sim.dram.kernels.device import ACT, PRE, RD, SRX, WR, WRA, free_from
 from pimloom.cycle_sim.dram.kernels.ladder import place
 from pimloom.cycle_sim.dram.kernels.queued import fields as f

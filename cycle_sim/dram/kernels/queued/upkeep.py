@@ -1,6 +1,6 @@
 """What a controller with command queues does of its own: refresh, self-refresh, rows that nobody uses any more."""
 
-from pimloom.cycle_sim.dram.kernels.compiled import bare, rare
+from pimloom.cycle_sim.compiled.kernel import bare, rare
 from pimloom.cycle_sim.dram.kernels.device import ACT, FAR, PRE, PREAB, RD, REFAB, REFPB, SRE, WR, arm, free_from
 from pimloom.cycle_sim.dram.kernels.ladder import earliest
 from pimloom.cycle_sim.dram.kernels.queued import fields as f

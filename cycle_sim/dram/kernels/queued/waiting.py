@@ -3,7 +3,7 @@
 Those of one command queue stand in a chain, and the first of each chain whose command queue has room in a ladder.
 """
 
-from pimloom.cycle_sim.dram.kernels.compiled import bare, rare
+from pimloom.cycle_sim.compiled.kernel import bare, rare
 from pimloom.cycle_sim.dram.kernels.ladder import place
 from pimloom.cycle_sim.dram.kernels.pending import find
 from pimloom.cycle_sim.dram.kernels.queued import fields as f

@@ -1,0 +1,21 @@
+"""The folder of what is made once."""
+
+import os
+from pathlib import Path
+
+from pimloom.arch.error import UserError
+
+
+def cache_folder() -> Path:
+    """Folder of compiled kernels, simulators and tools, of syntheses and proofs: $PIMLOOM_CACHE, else below
+    $XDG_CACHE_HOME or ~/.cache.
+
+    Raises UserError if it cannot be made.
+    """
+    own = os.environ.get("PIMLOOM_CACHE")
+    found = Path(own or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pimloom").absolute()
+    try:
+        found.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"cannot keep results in {found}: {error.strerror}; set PIMLOOM_CACHE to a folder") from None
+    return found

@@ -1,0 +1,1 @@
+"""Python functions on plain arrays as machine code: made once, ahead of time, and called without numba."""

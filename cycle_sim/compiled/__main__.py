@@ -1,0 +1,28 @@
+"""All kernels that are known, compiled ahead, as many at a time as there are cores: `python -m
+pimloom.cycle_sim.compiled [FOLDER]`, into the cache or that folder."""
+
+import json
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from pimloom.cycle_sim.compiled import library
+from pimloom.cycle_sim.cores import cores
+
+
+def make_all(folder: Path | None = None) -> int:
+    """Compile what is not there yet; returns how many."""
+    jobs = []
+    for name, *kinds in json.loads(library.LIST.read_text()):
+        place = library.place(name, kinds)
+        if not (file := folder / place.name if folder else place).exists():
+            jobs.append((file, name, kinds))
+    jobs.sort(key=lambda job: -len(job[2]))  # what takes many arrays takes long
+    with ThreadPoolExecutor(cores()) as pool:
+        for future in [pool.submit(library.make, *job) for job in jobs]:
+            future.result()
+    return len(jobs)
+
+
+if __name__ == "__main__":
+    make_all(Path(sys.argv[1]) if len(sys.argv) > 1 else None)

@@ -1,0 +1,45 @@
+"""Arguments of a kernel as words of 64 bits, and their kinds.
+
+Kinds: of an array in C order `i8:2`, its type and dimensions, of whose words the first is the address of its data, the
+others its shape; `int`, `bool`, `float`; of a named tuple `module:class`, those of its fields, and `end`.
+"""
+
+import struct
+from typing import Any
+
+import numpy as np
+
+END = "end"
+
+
+def flatten(arguments: tuple[Any, ...]) -> tuple[tuple[str, ...], list[int]]:
+    """Kinds and words. Raises TypeError for what no kernel takes."""
+    kinds, words = list[str](), list[int]()
+    for argument in arguments:
+        _add(argument, kinds, words)
+    return tuple(kinds), words
+
+
+def _add(x: Any, kinds: list[str], words: list[int]) -> None:
+    if isinstance(x, np.ndarray):
+        if not (x.flags.c_contiguous and x.flags.aligned):
+            raise TypeError("a kernel takes arrays in C order only")
+        kinds.append(f"{x.dtype.str[1:]}:{x.ndim}")
+        words.append(x.__array_interface__["data"][0])
+        words.extend(x.shape)
+    elif isinstance(x, tuple):
+        kinds.append(f"{type(x).__module__}:{type(x).__qualname__}")
+        for field in x:
+            _add(field, kinds, words)
+        kinds.append(END)
+    elif isinstance(x, bool | np.bool_):
+        kinds.append("bool")
+        words.append(int(x))
+    elif isinstance(x, int | np.integer):
+        kinds.append("int")
+        words.append(int(x))
+    elif isinstance(x, float):
+        kinds.append("float")
+        words.extend(struct.unpack("<q", struct.pack("<d", x)))
+    else:
+        raise TypeError(f"a kernel takes no {type(x).__name__}")

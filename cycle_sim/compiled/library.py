@@ -1,0 +1,162 @@
+"""Where the machine code of kernels lies: beside this file in a wheel, else in the cache, where it is made once.
+
+A file's name tells the kernel, and by a digest the kinds of its arguments and the sources that it is made from.
+"""
+
+import ctypes
+import fcntl
+import json
+import os
+import platform
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from pimloom.arch.cache import cache_folder
+
+PACKAGE = Path(__file__).parents[2]
+MADE = Path(__file__).parent / "made"  # in a wheel
+LIST = Path(__file__).with_name("kernels.json")  # what is compiled ahead: names and kinds
+LISTED_ONLY = os.environ.get("PIMLOOM_KERNELS") == "listed"  # no others are compiled: for tests
+IMPORT = re.compile(rb"^from (pimloom\.[\w.]+) import ", re.MULTILINE)
+OUTSIDE = ("pimloom.arch.", "pimloom.cycle_sim.compiled.")  # what kernels take nothing from, but these:
+CONSTANTS = {"pimloom.arch.command"}
+MAKER = "pimloom.cycle_sim.compiled.build"
+MAKERS = tuple(Path(__file__).with_name(name) for name in ("build.py", "indices.py", "instructions.py"))
+RESULTS = 4  # at most
+ELF = b"\x7fELF"
+Machine = Callable[[list[int]], Any]
+_silent = list[bool]()
+_watched = list[Callable[[], None]]()
+
+
+def machine(name: str, kinds: tuple[str, ...]) -> Machine:
+    """The machine code of a kernel for these kinds of arguments, which is made if there is none."""
+    found = place(name, kinds)
+    if not found.exists():
+        for before in _watched[::2]:
+            before()
+        make(found, name, kinds)
+        for after in _watched[1::2]:
+            after()
+    return _called(_load(found), name)
+
+
+def watch(before: Callable[[], None], after: Callable[[], None]) -> None:
+    """From now on, `before` is called before a kernel is compiled, and `after` when it is."""
+    _watched.extend((before, after))
+
+
+def make(file: Path, name: str, kinds: Sequence[str]) -> None:
+    """Compile a kernel in a process of its own; what another process is at is waited for."""
+    if LISTED_ONLY:
+        raise RuntimeError(f"{LIST} lacks {json.dumps([name, *kinds])}")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with open(f"{file}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            if not file.exists():
+                _compile(file, name, kinds)
+        finally:
+            Path(lock.name).unlink(missing_ok=True)
+
+
+def _compile(file: Path, name: str, kinds: Sequence[str]) -> None:
+    if not _silent:
+        print(f"pimloom: note: compiling {name.removeprefix('pimloom.')} once", file=sys.stderr)
+    command = [sys.executable, "-m", MAKER, str(file), name, *kinds]
+    made = subprocess.run(command, check=False, capture_output=True, text=True)
+    if made.returncode:
+        raise RuntimeError(f"{name} does not compile:\n{made.stderr}")
+
+
+def place(name: str, kinds: Sequence[str]) -> Path:
+    """Where the machine code of a kernel is, or will be."""
+    file = name.replace(":", ".") + "-" + _digest(name, kinds)
+    return MADE / file if (MADE / file).exists() else cache_folder() / "kernels" / file
+
+
+@contextmanager
+def silent() -> Iterator[None]:
+    """Inside, in all threads, it is not said that a kernel is compiled."""
+    _silent.append(True)
+    try:
+        yield
+    finally:
+        _silent.pop()
+
+
+def _called(code: Any, name: str) -> Machine:
+    code.argtypes, code.restype = [ctypes.c_void_p, ctypes.c_void_p], ctypes.c_int
+
+    def call(words: list[int]) -> Any:
+        results = (ctypes.c_int64 * RESULTS)()
+        n = code((ctypes.c_int64 * len(words))(*words), results)
+        if n < 0:
+            raise RuntimeError(f"{name} failed")
+        return None if n == 0 else results[0] if n == 1 else tuple(results[:n])
+
+    return call
+
+
+def _load(file: Path) -> Any:
+    """The function of a library; without a linker numba's own loader takes the object code."""
+    try:
+        return ctypes.CDLL(str(file)).kernel
+    except OSError:
+        return _load_object(file)
+
+
+@cache
+def _load_object(file: Path) -> Any:
+    import llvmlite.binding as llvm  # type: ignore[import-untyped]
+
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    target = llvm.Target.from_default_triple().create_target_machine()
+    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), target)
+    engine.add_object_file(llvm.ObjectFileRef.from_data(file.read_bytes()))
+    engine.finalize_object()
+    _ENGINES.append(engine)
+    return ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)(engine.get_function_address("kernel"))
+
+
+_ENGINES = list[Any]()  # keep their code
+
+
+@cache
+def _sources(module: str) -> tuple[Path, ...]:
+    """Files that a kernel's module stands on, itself among them; of packages that it names all."""
+    found, waiting = set(MAKERS), [_path(module)]
+    while waiting:
+        path = waiting.pop()
+        if path.is_dir():
+            waiting += path.glob("*.py")
+        elif path not in found:
+            found.add(path)
+            named = [each.decode() for each in IMPORT.findall(path.read_bytes())]
+            waiting += [_path(each) for each in named if not each.startswith(OUTSIDE) or each in CONSTANTS]
+    return tuple(sorted(found))
+
+
+def _path(module: str) -> Path:
+    path = PACKAGE.joinpath(*module.split(".")[1:])
+    return path if path.is_dir() else path.with_suffix(".py")
+
+
+@cache
+def _stamp(module: str) -> str:
+    texts = sha256(platform.machine().encode())
+    for path in _sources(module):
+        texts.update(sha256(path.read_bytes()).digest())
+    return texts.hexdigest()
+
+
+def _digest(name: str, kinds: Sequence[str]) -> str:
+    return sha256(" ".join([_stamp(name.partition(":")[0]), *kinds]).encode()).hexdigest()[:16]

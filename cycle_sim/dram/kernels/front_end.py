@@ -1,0 +1,34 @@
+"""One front end before several channels, as DRAMsim3 and Ramulator 2 have it: a request that has to wait holds up all
+that come behind it, and at most one is accepted in a clock."""
+
+from typing import Any
+
+from pimloom.cycle_sim.dram.kernels.queued.fields import MORE, REST
+
+REQUESTS = 1 << 12  # of a call at most, so that Python looks at signals
+
+
+def front_end(run: Any, one: Any, now: int, ahead: int) -> Any:
+    """The front end of channels that `run` serves. one: channel c of a stack; now: place of its clock in `state`, which
+    is `ahead` of the one in which it has just accepted a request."""
+
+    def together(chs, channel, address, write, when, bank, row, column, number, begin, end, next_ck, rest_ck, clocks):
+        """Serve requests begin … end - 1 of the arrays, request i by channel[i] at clock when[i] or later, which is put
+        off where it must wait. next_ck: the first clock for the next one.
+
+        Returns (code, next request, its first clock): MORE: there may be more; REST: its channel has nothing to do
+        for more than rest_ck clocks; others as `run`.
+        """
+        last = min(end, begin + REQUESTS)
+        for i in range(begin, last):
+            ch = one(chs, channel[i])
+            when[i] = max(when[i], next_ck)
+            if when[i] - ch.state[now] > rest_ck:
+                return REST, i, next_ck
+            code, _ = run(ch, address, write, when, bank, row, column, number, i, i + 1, False, clocks)
+            if code != MORE:
+                return code, i, next_ck
+            next_ck = ch.state[now] - ahead + 1
+        return MORE, last, next_ck
+
+    return together

@@ -1,0 +1,86 @@
+"""Channels behind one front end, as the reference simulators have it: their states are one stack, and one kernel takes
+each request to its channel."""
+
+from typing import Any
+
+import numpy as np
+
+from pimloom.cycle_sim.dram.kernels.buffered import engine as buffered
+from pimloom.cycle_sim.dram.kernels.device import FAR
+from pimloom.cycle_sim.dram.kernels.queued import engine as queued
+from pimloom.cycle_sim.dram.kernels.queued import fields as q
+from pimloom.cycle_sim.memory.channel import CLOCKS, Channel, Requests, Stopped, grown
+
+ONCE = {"path", "aside", "first_rule", "rule", "policy"}  # arrays that no channel changes
+
+
+class FrontEnd:
+    """One front end; `feed` it."""
+
+    def __init__(self, channels: list[Channel]) -> None:
+        self.channels, self._next_ck = channels, 0
+        self._run = queued.run_together if channels[0].is_queued else buffered.run_together
+        self._stack: Any = None
+        self._stacked: list[Any] = []
+
+    def feed(self, channel: np.ndarray, requests: Requests) -> None:
+        """Go on until all requests are accepted, in order; request i goes to channel[i]. Raises UserError."""
+        i, code, few_ck = 0, q.MORE, self.channels[0].few_ck
+        requests = requests._replace(when=requests.when.copy())
+        while i < len(channel):
+            self._restack()
+            # after a rest, its request is served, however far the channel came
+            end, rest_ck = (i + 1, int(FAR)) if code == q.REST else (len(channel), few_ck)
+            code, i, self._next_ck = self._run(self._stack, channel, *requests, i, end, self._next_ck, rest_ck, CLOCKS)
+            if code != q.MORE:
+                self._serve(code, self.channels[channel[i]], int(requests.when[i]))
+            elif any(each.stopped for each in self.channels):
+                raise Stopped
+        for each in self.channels:
+            each.empty_logs()
+
+    def _serve(self, code: int, channel: Channel, when: int) -> None:
+        """What a channel needs before it can go on."""
+        if code == q.REST:
+            channel.rest(when)
+        elif code in (q.FLUSH, q.PAUSE):
+            channel.empty_logs()
+        elif code == q.GROW:
+            channel.state = grown(channel.state)
+        else:
+            channel.fail(code)
+
+    def _restack(self) -> None:
+        """The stack of all states, and the states as places of it, where one is no longer there."""
+        if self._stacked and all(a.state is b for a, b in zip(self.channels, self._stacked, strict=True)):
+            return
+        waiting, refreshes = (max(sizes) for sizes in zip(*(_sizes(one.state) for one in self.channels), strict=True))
+        for one in self.channels:
+            while _sizes(one.state) != (waiting, refreshes):
+                one.state = grown(one.state, waiting)
+        self._stack = _stack([one.state for one in self.channels])
+        for c, one in enumerate(self.channels):
+            one.state = _place(self._stack, c)
+        self._stacked = [one.state for one in self.channels]
+
+
+def _sizes(state: Any) -> tuple[int, int]:
+    """Of what grows: places of requests that wait with others, and of refreshes."""
+    return (len(state.waiting), len(state.refreshes)) if hasattr(state, "waiting") else (0, 0)
+
+
+def _stack(states: list[Any]) -> Any:
+    fields = zip(states[0]._fields, zip(*states, strict=True), strict=True)
+    return type(states[0])(
+        *(
+            each[0] if name in ONCE else _stack(list(each)) if isinstance(each[0], tuple) else np.stack(each)
+            for name, each in fields
+        )
+    )
+
+
+def _place(stack: Any, c: int) -> Any:
+    found = []
+    for name, value in zip(stack._fields, stack, strict=True):
+        found.append(value if name in ONCE else _place(value, c) if isinstance(value, tuple) else value[c])
+    return type(stack)(*found)
