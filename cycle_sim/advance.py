@@ -6,7 +6,8 @@ from pimloom.cycle_sim.compiled.kernel import bare, entry
 
 FAR = 1 << 60
 LONGEST_PS = 1 << 61  # 26 days; keeps every sum below 2^63
-END, DUE, READY, REFRESHED, REFRESHES, CODE, WANT_DUE, WANT_RUNNING = range(8)  # state; END in ps, others in clocks
+# state; END in ps, others in clocks; STEPS: how many are done
+END, DUE, READY, REFRESHED, REFRESHES, CODE, WANT_DUE, WANT_RUNNING, STEPS, N_STATE = range(10)
 TCK, CLOCK, REFI, AGAIN, REFRESHING, POSTPONED = range(6)  # fixed
 PIM, ARG, SLOT, DURATION = range(4)  # steps[i]: PIM or not, its entry; where its time is added; of an ASIC step [ps]
 IDLE, SETTLED, FIRST, LAST = range(4)  # entries[i]: of the quiet run; its rows in `runs`
@@ -50,15 +51,16 @@ def _find(runs, first, last, due, running):
 
 
 @entry
-def advance(done, total, steps, entries, runs, fixed, state, time_ps, quiet_ps, ends):
-    """Run steps `done` to `total` of `steps`, which repeat; returns where it stopped, and why in CODE. ends: takes the
-    end of each [ps], if it has room.
+def advance(total, steps, entries, runs, fixed, state, time_ps, quiet_ps, ends):
+    """Go on to step `total` of `steps`, which repeat, or as far as it goes: STEPS says where it stopped, CODE why.
+
+    ends: takes the end of each [ps], if it has room.
 
     UNKNOWN: WANT_DUE and WANT_RUNNING say which run of the step's entry is needed; call again from there.
     """
     state[CODE], tck, clock = GOING, fixed[TCK], fixed[CLOCK]
-    while done < total:
-        step = done % len(steps)
+    while state[STEPS] < total:
+        step = state[STEPS] % len(steps)
         slot = steps[step, SLOT]
         if not steps[step, PIM]:
             start = (state[END] + clock - 1) // clock * clock
@@ -67,7 +69,7 @@ def advance(done, total, steps, entries, runs, fixed, state, time_ps, quiet_ps, 
             start = (state[END] + tck - 1) // tck
             refresh_until(start, fixed, state)
             if state[CODE] != GOING:
-                return done
+                return
             entry = steps[step, ARG]
             idle, settled = entries[entry, IDLE], entries[entry, SETTLED]
             due, running = state[DUE] - start, state[REFRESHED] - start
@@ -80,7 +82,7 @@ def advance(done, total, steps, entries, runs, fixed, state, time_ps, quiet_ps, 
                 at = _find(runs, entries[entry, FIRST], entries[entry, LAST], due, running)
                 if at < 0:
                     state[CODE], state[WANT_DUE], state[WANT_RUNNING] = UNKNOWN, due, running
-                    return done
+                    return
                 idle, n = runs[at, RUN_IDLE], runs[at, RUN_REFRESHES]
                 if n:
                     state[DUE] += n * fixed[REFI]
@@ -89,15 +91,14 @@ def advance(done, total, steps, entries, runs, fixed, state, time_ps, quiet_ps, 
                 state[READY] = start + runs[at, RUN_READY]
             if start + idle > LONGEST_PS // tck:
                 state[CODE] = TOO_LONG
-                return done
+                return
             end = (start + idle) * tck
         if end > LONGEST_PS:
             state[CODE] = TOO_LONG
-            return done
+            return
         time_ps[slot] += end - state[END]
         quiet_ps[slot] += quiet
         state[END] = end
-        if done < len(ends):
-            ends[done] = end
-        done += 1
-    return done
+        if state[STEPS] < len(ends):
+            ends[state[STEPS]] = end
+        state[STEPS] += 1

@@ -9,7 +9,7 @@ step to step; `tests/test_machine.py` ticks it clock by clock, and runs whole pr
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate
+from functools import partial
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -24,9 +24,11 @@ from pimloom.cycle_sim.advance import (
     DUE,
     END,
     LONGEST_PS,
+    N_STATE,
     READY,
     REFRESHED,
     REFRESHES,
+    STEPS,
     TOO_LATE,
     TOO_LONG,
     UNKNOWN,
@@ -35,8 +37,11 @@ from pimloom.cycle_sim.advance import (
     advance,
     refresh_until,
 )
+from pimloom.cycle_sim.compiled.kernel import bind
 from pimloom.cycle_sim.dram import FAR, Issue
-from pimloom.cycle_sim.runs import Known, Run, Stream, Watch
+from pimloom.cycle_sim.dram.phases import Phase
+from pimloom.cycle_sim.run_table import RunTable
+from pimloom.cycle_sim.runs import Known, Stream, Watch
 
 NOWHERE = np.zeros(0, np.int64)
 TOO_LONG_SAID = "the run lasts longer than 26 days; a value of the system is out of range"
@@ -96,20 +101,20 @@ class Machine:
         known: Known | None = None,
     ) -> None:
         self._watch, self._known = watch, known or Known()
-        self._engine = self._known.engine(table)
+        self._engine, self._phases = self._known.engine(table), self._known.phases(table)
         self.table, self.tCK_ps, self.clock_ps, self.latency_cyc = table, tCK_ps, clock_ps, latency_cyc
         self.refresh = refresh and table.rules.refresh >= 0
         again = _refresh_to_refresh(table) if self.refresh else 0
         on = (table.rules.refi, again, 1, POSTPONED_MAX) if self.refresh else (0, 0, 0, 0)
         self._fixed = np.array([tCK_ps, clock_ps, *on], np.int64)
-        self._state = np.zeros(8, np.int64)
+        self._state = np.zeros(N_STATE, np.int64)
         self._state[DUE] = table.rules.refi if self.refresh else int(FAR)
         self._state[REFRESHED] = -int(FAR)
         self._outcome = Outcome()
         self._slots: dict[str, int] = {}
         self._time_ps, self._quiet_ps = np.zeros(64, np.int64), np.zeros(64, np.int64)
         self._entries: dict[Hashable, tuple[int, bytes, Stream]] = {}
-        self._packed: tuple[np.ndarray, np.ndarray] | None = None
+        self._table = RunTable()
 
     @property
     def outcome(self) -> Outcome:
@@ -149,14 +154,16 @@ class Machine:
     def _advance(self, steps: Sequence[Step], times: int, ends_ps: np.ndarray = NOWHERE) -> None:
         if not steps:
             return
-        table, done, total = np.array([self._row(step, times) for step in steps], np.int64), 0, times * len(steps)
-        state = self._state
-        while done < total:
-            entries, runs = self._packed or self._pack()
-            sums = self._time_ps, self._quiet_ps
-            done = advance(done, total, table, entries, runs, self._fixed, state, *sums, ends_ps)
+        table, total = np.array([self._row(step, times) for step in steps], np.int64), times * len(steps)
+        sums, state = (self._time_ps, self._quiet_ps), self._state
+        state[STEPS], arrays = 0, None
+        while state[STEPS] < total:
+            if arrays is not self._table.arrays:
+                arrays = self._table.arrays
+                call = bind(advance, total, table, *arrays, self._fixed, state, *sums, ends_ps)
+            call()
             if state[CODE] == UNKNOWN:
-                self._find_out(steps[done % len(steps)])
+                self._find_out(steps[state[STEPS] % len(steps)])
             self._raise_if_over()
 
     def _row(self, step: Step, times: int) -> tuple[int, int, int, int]:
@@ -172,38 +179,29 @@ class Machine:
             return 0, 0, slot, duration
         if step.key not in self._entries:
             out.steps[step.key] = step
-            self._entries[step.key] = (
-                len(self._entries),
-                *self._known.stream(self.table, step.stream, self._engine, self._watch),
-            )
-            self._packed = None
+            key, stream = self._known.stream(self.table, step.stream, self._engine, self._watch)
+            self._entries[step.key] = self._table.add(stream), key, stream
         out.executions[step.key] += times
         out.sent_values[step.name] += step.sent_values * times
         out.received_values[step.name] += step.received_values * times
         return 1, self._entries[step.key][0], slot, 0
 
-    def _pack(self) -> tuple[np.ndarray, np.ndarray]:
-        """All entries and their runs as the kernel takes them."""
-        streams = [stream for _, _, stream in self._entries.values()]
-        ends = list(accumulate(len(stream.runs) for stream in streams))
-        rows = [
-            (stream.idle_ck, stream.settled_ck, end - len(stream.runs), end)
-            for stream, end in zip(streams, ends, strict=True)
-        ]
-        runs = [np.zeros((0, len(Run._fields)), np.int64), *(stream.runs for stream in streams)]
-        self._packed = np.array(rows, np.int64).reshape(-1, 4), np.concatenate(runs)
-        return self._packed
-
     def _find_out(self, step: Step) -> None:
         """Let the engine find the run at which the kernel stopped."""
         assert isinstance(step, PimStep)
-        _, key, stream = self._entries[step.key]
+        entry, key, stream = self._entries[step.key]
         due, running = int(self._state[WANT_DUE]), int(self._state[WANT_RUNNING])
         if stream.find(due, running) is None:  # else another machine has found it meanwhile
-            new = stream.compute(self._engine, step.stream, due, running, self._watch)
+            new = stream.compute(partial(self._phase, step.stream), due, running)
             self._outcome.engine_calls += len(new)
             self._known.new += [(key, run) for run in new]
-        self._packed = None
+        self._table.renew(entry)
+
+    def _phase(self, stream: np.ndarray, due: int, running: int) -> Phase:
+        """A run of the engine, which is shown to who watches."""
+        if self._watch:
+            self._watch(stream, self._engine.issue([stream], due_ck=due, refreshed_ck=running), due, running)
+        return self._phases.run(stream, due, running)
 
     def _traced(self, step: Step, trace: Trace) -> None:
         """One step, with all that its event tells."""

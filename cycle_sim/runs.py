@@ -20,13 +20,15 @@ import numpy as np
 from pimloom.arch.command import Row
 from pimloom.arch.table import Table
 from pimloom.cycle_sim.dram import FAR, Engine, Issue
+from pimloom.cycle_sim.dram.phases import Phase, Phases
 from pimloom.cycle_sim.dram.words import NAMES
 
 Watch = Callable[[np.ndarray, Issue, int, int], None]
+RunIt = Callable[[int, int], Phase]  # clocks of the refresh due, and of one that still runs
 NOT_RUNNING = -int(FAR)
 ENGINE = (  # the files that decide a run
-    "dram/kernels/device.py", "dram/kernels/rows.py", "dram/kernels/stream.py", "dram/stream.py", "dram/words.py",
-    "runs.py",
+    "dram/kernels/device.py", "dram/kernels/rows.py", "dram/kernels/stream.py", "dram/phases.py", "dram/stream.py",
+    "dram/words.py", "runs.py",
 )  # fmt: skip
 MOST_STREAMS = 50_000  # that are kept: some 150 MB; then all are found out again where they are needed
 MOST_TABLES = 256  # whose engines are kept
@@ -56,7 +58,7 @@ class Stream:
         if watch:
             watch(stream, found, int(FAR), NOT_RUNNING)
         self.idle_ck = found.idle_ck
-        self.settled_ck = max(_last(found), found.idle_ck)
+        self.settled_ck = max(*(int(end.max(initial=0)) for end in found.end_ck), found.idle_ck)
         opens = table.rules.leaves[stream["cmd"]] == int(Row.OPEN)
         self._opens: list[int] = np.sort(found.issue_ck[0][opens]).tolist()
         self._refi, self._runs = table.rules.refi, list[Run]()
@@ -81,7 +83,7 @@ class Stream:
         self._room[at] = run
         self.runs = self._room[: n + 1]
 
-    def compute(self, engine: Engine, stream: np.ndarray, due: int, running: int, watch: Watch | None) -> list[Run]:
+    def compute(self, run: RunIt, due: int, running: int) -> list[Run]:
         """Run the engine until this run is known; the runs that are new."""
         new: list[Run] = []
         if running == NOT_RUNNING and due <= self.settled_ck < self._refi:
@@ -89,31 +91,22 @@ class Stream:
             low = self._opens[at - 1] + 1 if at else due
             until = self._opens[at] if at < len(self._opens) else self.settled_ck
             if self.find(low, running) is None:
-                new.append(self._run(engine, stream, low, running, until, watch))
+                new.append(self._run(run, low, running, until))
                 self.add(new[-1])
         if self.find(due, running) is None:
-            new.append(self._run(engine, stream, due, running, due, watch))
+            new.append(self._run(run, due, running, due))
             self.add(new[-1])
         return new
 
-    def _run(self, engine: Engine, stream: np.ndarray, due: int, running: int, until: int, watch: Watch | None) -> Run:
+    def _run(self, run: RunIt, due: int, running: int, until: int) -> Run:
         """The run for a refresh due at `due`, and those up to `until` that are the same."""
-        found = engine.issue([stream], due_ck=due, refreshed_ck=running)
-        if watch:
-            watch(stream, found, due, running)
-        n = len(found.refresh_ck)
-        last = int(found.refresh_ck[-1, 0]) if n else running
-        ready = int(found.ready_ck.max()) if len(found.ready_ck) else 0
-        high = due
-        if n == 1 and due + self._refi > max(_last(found), found.idle_ck):
+        found, high = run(due, running), due
+        n, last = found.refreshes, found.last_ck
+        if n == 1 and due + self._refi > max(found.ended_ck, found.idle_ck):
             high = max(min(until, last), due)
         elif n == 0 and until == self.settled_ck:  # no row left to open, no REFab before the end: none later either
             high = max(until, due)
-        return Run(running, due, high, found.idle_ck, ready, last, n)
-
-
-def _last(found: Issue) -> int:
-    return max((int(end.max()) for end in found.end_ck if len(end)), default=0)
+        return Run(running, due, high, found.idle_ck, found.ready_ck, last, n)
 
 
 class Known:
@@ -122,19 +115,24 @@ class Known:
     def __init__(self) -> None:
         self.streams: dict[bytes, Stream] = {}
         self._waiting: dict[bytes, list[Run]] = {}
-        self._engines: dict[int, tuple[Engine, bytes]] = {}
+        self._engines: dict[int, tuple[Engine, bytes, Phases]] = {}
         self.new: list[tuple[bytes, Run]] = []
 
     def engine(self, table: Table) -> Engine:
         """The engine for a table, made once."""
         return self._of(table)[0]
 
-    def _of(self, table: Table) -> tuple[Engine, bytes]:
+    def phases(self, table: Table) -> Phases:
+        """Its runs of single streams."""
+        return self._of(table)[2]
+
+    def _of(self, table: Table) -> tuple[Engine, bytes, Phases]:
         """The engine for a table, which keeps the table and so its id, and the table's digest."""
         if id(table) not in self._engines:
             if len(self._engines) >= MOST_TABLES:
                 self._engines = {}
-            self._engines[id(table)] = Engine(table), table_digest(table.names, _bytes(table))
+            engine = Engine(table)
+            self._engines[id(table)] = engine, table_digest(table.names, _bytes(table)), Phases(engine)
         return self._engines[id(table)]
 
     def add(self, runs: Iterable[tuple[bytes, Run]]) -> None:

@@ -1,5 +1,7 @@
 """Runs of a stream that stand for many refreshes, each compared with the engine; and runs shared by machines."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -9,6 +11,7 @@ from pimloom.arch.system import load_part, load_system
 from pimloom.arch.table import compile_table
 from pimloom.cycle_sim import runs
 from pimloom.cycle_sim.dram import Engine
+from pimloom.cycle_sim.dram.phases import Phases
 from pimloom.cycle_sim.machine import Machine
 from pimloom.cycle_sim.runs import NOT_RUNNING, Known, Stream
 from pimloom.mappers.decode import Decoder
@@ -37,7 +40,7 @@ def test_every_refresh_of_every_stream(changed):
         known = Stream(table, step.stream, engine, None)
         dues = np.random.default_rng(1).permutation(np.arange(-20, known.settled_ck + 2)).tolist()
         for due in dues:
-            known.compute(engine, step.stream, due, NOT_RUNNING, None)
+            known.compute(partial(Phases(engine).run, step.stream), due, NOT_RUNNING)
             run, found = known.find(due, NOT_RUNNING), engine.issue([step.stream], due_ck=due)
             refreshes = found.refresh_ck[:, 0].tolist()
             assert run is not None
@@ -54,7 +57,7 @@ def test_few_runs_stand_for_many_refreshes():
     known = Stream(table, step.stream, engine, None)
     for due in range(known.settled_ck + 1):
         if known.find(due, NOT_RUNNING) is None:
-            known.compute(engine, step.stream, due, NOT_RUNNING, None)
+            known.compute(partial(Phases(engine).run, step.stream), due, NOT_RUNNING)
     assert len(known.runs) < known.settled_ck / 4
 
 

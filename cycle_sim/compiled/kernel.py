@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from pimloom.cycle_sim.compiled.arguments import flatten
@@ -36,8 +37,17 @@ class Entry:
         self._machines: dict[tuple[str, ...], Machine] = {}
 
     def __call__(self, *arguments: Any) -> Any:
+        return self.bind(*arguments)()
+
+    def bind(self, *arguments: Any) -> Callable[[], Any]:
+        """A call with these arguments, to be made any number of times; it finds in the arrays what is there then."""
         kinds, words = flatten(arguments)
         found = self._machines.get(kinds)
         if found is None:
             found = self._machines[kinds] = machine(self.name, kinds)
-        return found(words)
+        return found(words, arguments)
+
+
+def bind(kernel: Any, *arguments: Any) -> Callable[[], Any]:
+    """`kernel.bind`, for kernels that run as Python, too."""
+    return kernel.bind(*arguments) if isinstance(kernel, Entry) else partial(kernel, *arguments)

@@ -31,7 +31,7 @@ MAKER = "pimloom.cycle_sim.compiled.build"
 MAKERS = tuple(Path(__file__).with_name(name) for name in ("build.py", "indices.py", "instructions.py"))
 RESULTS = 4  # at most
 ELF = b"\x7fELF"
-Machine = Callable[[list[int]], Any]
+Machine = Callable[[list[int], object], Callable[[], Any]]  # words, and what must live as long as the call
 _silent = list[bool]()
 _watched = list[Callable[[], None]]()
 
@@ -95,14 +95,18 @@ def silent() -> Iterator[None]:
 def _called(code: Any, name: str) -> Machine:
     code.argtypes, code.restype = [ctypes.c_void_p, ctypes.c_void_p], ctypes.c_int
 
-    def call(words: list[int]) -> Any:
-        results = (ctypes.c_int64 * RESULTS)()
-        n = code((ctypes.c_int64 * len(words))(*words), results)
-        if n < 0:
-            raise RuntimeError(f"{name} failed")
-        return None if n == 0 else results[0] if n == 1 else tuple(results[:n])
+    def bound(words: list[int], alive: object) -> Callable[[], Any]:
+        given, results = (ctypes.c_int64 * len(words))(*words), (ctypes.c_int64 * RESULTS)()
 
-    return call
+        def call(alive: object = alive) -> Any:
+            n = code(given, results)
+            if n < 0:
+                raise RuntimeError(f"{name} failed")
+            return None if n == 0 else results[0] if n == 1 else tuple(results[:n])
+
+        return call
+
+    return bound
 
 
 def _load(file: Path) -> Any:

@@ -82,16 +82,12 @@ class Engine:
     ) -> Issue:
         """See `issue`."""
         table, rules = self.table, self.table.rules
-        ptr = np.cumsum([0] + [len(s) for s in streams]).astype(np.int64)
-        rows = streams[0] if len(streams) == 1 else np.concatenate([np.zeros(0, STREAM), *streams])
-        stream = np.empty((len(rows), 8), np.int64)
-        columns = (np.ascontiguousarray(rows[name]) for name in NAMES)
-        bad = load(stream, *columns, self._limits, rules.needs, rules.leaves)
-        if bad >= 0:
-            raise UserError(bad_field(table, rows, bad, self._limits))
+        rows, ptr = _joined(streams), np.cumsum([0] + [len(s) for s in streams]).astype(np.int64)
         first, last = np.full(len(rows), -1, np.int64), np.full(len(rows), -1, np.int64)
-        ref, due = rules.refresh if refresh else -1, rules.refi if due_ck is None else due_ck
-        walk = self._walk(stream, ptr, ref, due)
+        ref = rules.refresh if refresh else -1
+        walk = self.walk(streams, refresh)
+        if due_ck is not None:
+            walk.due[:] = due_ck
         walk.due[:] += apart_ck * np.arange(len(walk.due))
         if refreshed_ck > -FAR:
             refreshed(walk, ref, refreshed_ck)
@@ -107,8 +103,15 @@ class Engine:
         log = log[: walk.clock[LOGGED]]
         return Issue([first[a:b] for a, b in cut], [end[a:b] for a, b in cut], log, int(idle), ready)
 
-    def _walk(self, stream: np.ndarray, ptr: np.ndarray, ref: int, due: int) -> Walk:
-        """The state before the first clock."""
+    def walk(self, streams: Sequence[np.ndarray], refresh: bool) -> Walk:
+        """The state before the first clock. Raises UserError for a field out of bounds."""
+        rules, rows = self.table.rules, _joined(streams)
+        stream, ptr = np.empty((len(rows), 8), np.int64), np.cumsum([0] + [len(s) for s in streams]).astype(np.int64)
+        columns = (np.ascontiguousarray(rows[name]) for name in NAMES)
+        bad = load(stream, *columns, self._limits, rules.needs, rules.leaves)
+        if bad >= 0:
+            raise UserError(bad_field(self.table, rows, bad, self._limits))
+        ref, due = rules.refresh if refresh else -1, rules.refi
         dev, banks = self._device, self._rows.shape[1] - 1
         nodes = banks // int(self._cmds[ref, SPAN]) if ref >= 0 else 0
         heads, low = np.zeros((len(ptr) - 1, 3), np.int64), np.zeros(nodes + len(ptr) - 1, np.int64)
@@ -120,6 +123,10 @@ class Engine:
         dues, open_banks = np.full(nodes, due, np.int64), np.zeros(nodes, np.int64)
         rows, clock = self._rows.copy(), self._clock.copy()
         return Walk(own, self._cmds, self._fan, stream, rows, dues, open_banks, heads, low, clock)
+
+
+def _joined(streams: Sequence[np.ndarray]) -> np.ndarray:
+    return streams[0] if len(streams) == 1 else np.concatenate([np.zeros(0, STREAM), *streams])
 
 
 def issue(

@@ -14,6 +14,9 @@ from pimloom.cycle_sim.dram.kernels.device import FAR, NEVER, Device, arm, free_
 from pimloom.cycle_sim.dram.kernels.rows import ANY, OPEN, OPENED, OPENER, SINCE, misfit, move_rows
 
 OK, STUCK, STARVED, LOG_FULL = range(4)
+# phase[…]: clock in which the first refresh falls due, that of an earlier REFab; then what was found: code, idle clock,
+# the latest end of a command, refreshes, clock of the last of them, first clock in which a REFab would be legal
+DUE, RUNNING, CODE, IDLE_AT, ENDED, REFRESHES, LAST_REFRESH, READY, N_PHASE = range(9)
 
 # cmds[opcode]; SPAN: banks in the scope; DEPTHS: depths of nodes at which rules bind it; EACH: banks of its scope at
 # which they do so; DEPTH: longest window it fills
@@ -244,3 +247,46 @@ def run(w, ref, refi, first, last, log, who, ready):
         legal = max(w.clock[FREE + w.cmds[ref, BUS]], _bound(w, ref, w.low[n]))
         ready[n] = legal if w.open_banks[n] == 0 else FAR
     return code, where, max(w.clock[IDLE], settled(w.device))
+
+
+@entry
+def run_phase(w, start, ref, refi, done, first, last, log, who, ready, phase):
+    """Walk the streams from the start on, w being made like `start` first, with a refresh that falls due and another
+    that still runs as `phase` says, which takes what was found. done: clocks to the end of each command."""
+    _make_like(w, start)
+    for n in range(w.due.shape[0]):
+        w.due[n] = phase[DUE]
+    if phase[RUNNING] > NEVER:
+        for n in range(w.due.shape[0]):
+            arm(w.device, ref, w.low[n], phase[RUNNING])
+    phase[CODE], _, phase[IDLE_AT] = run(w, ref, refi, first, last, log, who, ready)
+    phase[ENDED] = phase[READY] = 0
+    for i in range(last.shape[0]):
+        phase[ENDED] = max(phase[ENDED], last[i] + done[w.stream[i, CMD]])
+    for n in range(ready.shape[0]):
+        phase[READY] = max(phase[READY], ready[n])
+    phase[REFRESHES] = w.clock[LOGGED]
+    phase[LAST_REFRESH] = log[w.clock[LOGGED] - 1, 0] if w.clock[LOGGED] else phase[RUNNING]
+
+
+@bare
+def _make_like(w, start):
+    _copy(start.device.bound, w.device.bound)
+    _copy(start.device.beside, w.device.beside)
+    _copy(start.device.ring, w.device.ring)
+    _copy(start.open_banks, w.open_banks)
+    _copy(start.low, w.low)
+    _copy(start.clock, w.clock)
+    for s in range(w.heads.shape[0]):
+        for k in range(3):
+            w.heads[s, k] = start.heads[s, k]
+    for r in range(w.rows.shape[0]):
+        for b in range(w.rows.shape[1]):
+            for k in range(3):
+                w.rows[r, b, k] = start.rows[r, b, k]
+
+
+@bare
+def _copy(old, new):
+    for i in range(old.shape[0]):
+        new[i] = old[i]
