@@ -14,6 +14,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+os.environ |= {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": ""}  # a wheel's user may have another processor
+
 import llvmlite.binding as llvm  # type: ignore[import-untyped]
 import numba
 import numpy as np
@@ -143,14 +145,7 @@ def _emit(module: Any) -> bytes:
         if not variable.is_declaration:
             variable.linkage = "internal"
     target = llvm.Target.from_triple(llvm.get_process_triple())
-    cpu, features = numba.config.CPU_NAME, numba.config.CPU_FEATURES  # type: ignore[attr-defined]
-    made = target.create_target_machine(
-        cpu=cpu or llvm.get_host_cpu_name(),
-        features=llvm.get_host_cpu_features().flatten() if features is None else features,
-        opt=3,
-        reloc="pic",
-        codemodel="default",
-    )
+    made = target.create_target_machine(cpu="generic", opt=3, reloc="pic", codemodel="default")
     passes = llvm.create_pass_builder(made, llvm.create_pipeline_tuning_options(speed_level=2))
     manager = llvm.create_new_module_pass_manager()
     manager.add_global_dead_code_eliminate_pass()

@@ -1,0 +1,58 @@
+"""setuptools, and wheels that carry the kernels' machine code (see cycle_sim/compiled): a wheel is for a platform, and
+for any Python. What it takes to compile is asked for where a wheel is built, not where a checkout is installed."""
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from setuptools import build_meta
+from setuptools.build_meta import (  # noqa: F401
+    build_editable,
+    build_sdist,
+    get_requires_for_build_editable,
+    get_requires_for_build_sdist,
+    prepare_metadata_for_build_editable,
+    prepare_metadata_for_build_wheel,
+)
+
+ROOT = Path(__file__).parent.parent
+COMPILER = ["numba>=0.61,<0.70", "numpy>=2", "msgspec", "pyyaml"]
+MADE = ROOT / "cycle_sim" / "compiled" / "made"
+
+
+def get_requires_for_build_wheel(config_settings: Any = None) -> list[str]:
+    """What setuptools needs, and the compiler."""
+    return [*build_meta.get_requires_for_build_wheel(config_settings), *COMPILER]
+
+
+def build_wheel(wheel_directory: str, config_settings: Any = None, metadata_directory: str | None = None) -> str:
+    """A wheel for this platform; PIMLOOM_PLATFORM names it otherwise, as for manylinux."""
+    platform = os.environ.get("PIMLOOM_PLATFORM") or sysconfig.get_platform().replace("-", "_").replace(".", "_")
+    options = {**(config_settings or {}), "--build-option": [f"--plat-name={platform}"]}
+    with _machine_code():
+        return build_meta.build_wheel(wheel_directory, options, metadata_directory)
+
+
+@contextmanager
+def _machine_code() -> Iterator[None]:
+    """Inside, the machine code lies beside the sources."""
+    MADE.mkdir(exist_ok=True)
+    try:
+        with tempfile.TemporaryDirectory() as folder:  # the rooms as the package that they are
+            package = Path(folder, "pimloom")
+            package.mkdir()
+            for path in [*ROOT.iterdir(), *(ROOT / "pimloom").iterdir()]:
+                if path.name != "pimloom" and (path.is_dir() or path.suffix == ".py"):
+                    (package / path.name).symlink_to(path)
+            command = [sys.executable, "-m", "pimloom.cycle_sim.compiled", str(MADE)]
+            subprocess.run(command, cwd=folder, env=os.environ | {"PYTHONPATH": folder}, check=True)
+        yield
+    finally:
+        shutil.rmtree(MADE)
