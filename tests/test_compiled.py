@@ -1,0 +1,130 @@
+"""Kernels as machine code: what is passed to them, what is compiled ahead, what happens where something is missing."""
+
+import ast
+import json
+import os
+import re
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from pimloom.cycle_sim.compiled import library
+from pimloom.cycle_sim.compiled.arguments import flatten
+from pimloom.cycle_sim.compiled.kernel import Entry, bind
+from pimloom.cycle_sim.memory.addresses import decode
+
+ROOT = Path(__file__).parent.parent
+PIECES = np.array([[6, 7, 3, 0], [13, 3, 0, 0]])  # three bits of the column, two of the channel
+DECODE = ["pimloom.cycle_sim.memory.addresses:decode", "i8:2", "i8:1", "i8:2"]
+
+
+class Pair(NamedTuple):
+    numbers: np.ndarray
+    flag: bool
+
+
+def test_arguments_are_words_and_kinds():
+    numbers = np.arange(6, dtype=np.uint32).reshape(2, 3)
+    kinds, words = flatten((Pair(numbers, True), np.int64(-7), 0.5))
+    assert kinds == ("tests.test_compiled:Pair", "u4:2", "bool", "end", "int", "float")
+    assert words == [numbers.ctypes.data, 2, 3, 1, -7, 0x3FE0000000000000]
+
+
+@pytest.mark.parametrize("wrong", [np.zeros((3, 2)).T, np.arange(8)[::2], [1], "x", None])
+def test_what_no_kernel_takes_is_refused(wrong):
+    with pytest.raises(TypeError, match="a kernel takes"):
+        flatten((wrong,))
+
+
+def decoded(addresses: list[int]) -> list[list[int]]:
+    found = np.zeros((len(addresses), 4), np.int64)
+    decode(PIECES, np.array(addresses), found)
+    return found.tolist()
+
+
+def test_a_kernel_does_what_it_says():
+    assert decoded([64 * 5 + 8192 * 2 + 17, 0]) == [[2, 0, 0, 5], [0, 0, 0, 0]]
+
+
+def test_a_bound_call_finds_what_the_arrays_hold_then():
+    addresses, found = np.array([0]), np.zeros((1, 4), np.int64)
+    call = bind(decode, PIECES, addresses, found)
+    addresses[0] = 64 * 3
+    call()
+    assert found.tolist() == [[0, 0, 0, 3]]
+
+
+def entries() -> set[str]:
+    """Names of all kernels that Python calls."""
+    found = set()
+    for room in ("cycle_sim", "systems"):
+        for path in (ROOT / room).rglob("*.py"):
+            if re.search(r"import .*\bentry\b", text := path.read_text()) and "def entry" not in text:
+                module = import_module("pimloom." + ".".join(path.relative_to(ROOT).with_suffix("").parts))
+                found |= {one.name for one in vars(module).values() if isinstance(one, Entry)}
+    return found
+
+
+def test_all_kernels_are_compiled_ahead():
+    listed = json.loads(library.LIST.read_text())
+    assert {name for name, *_ in listed} <= entries() and listed == sorted(listed)
+    assert entries() - {name for name, *_ in listed} == set()
+
+
+def test_only_what_is_digested_decides_a_kernel():
+    """A constant that a kernel takes from the rooms outside must be in its digest."""
+    for name, *_ in json.loads(library.LIST.read_text()):
+        for path in library._sources(name.partition(":")[0]):
+            for line in ast.walk(ast.parse(path.read_text())):
+                if isinstance(line, ast.ImportFrom) and str(line.module).startswith(library.OUTSIDE):
+                    module = import_module(str(line.module))
+                    values = [getattr(module, each.name) for each in line.names]
+                    assert line.module in library.CONSTANTS or not any(isinstance(x, int | tuple) for x in values), path
+
+
+def test_an_edit_of_a_source_or_other_kinds_make_another_file(monkeypatch):
+    name, *kinds = DECODE
+    file = library.place(name, kinds)
+    assert library.place(name, [*kinds, "int"]) != file
+    monkeypatch.setattr(library, "_stamp", lambda module: "another")
+    assert library.place(name, kinds) != file and library.place(name, kinds).parent == file.parent
+
+
+def run(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", code]
+    return subprocess.run(command, env=os.environ | environment, capture_output=True, text=True, check=False, cwd=ROOT)
+
+
+SMALL = "from tests.test_compiled import decoded; print(decoded([64 * 5 + 8192 * 2]))"
+
+
+def test_without_a_c_compiler_the_code_is_linked_by_numba(tmp_path):
+    """The file is then an object, which no loader of the system takes."""
+    own = {"PIMLOOM_CACHE": str(tmp_path), "PIMLOOM_KERNELS": "", "PATH": str(tmp_path)}
+    for said in ("pimloom: note: compiling cycle_sim.memory.addresses:decode once\n", ""):
+        ran = run(SMALL, **own)
+        assert (ran.stdout, ran.stderr) == ("[[2, 0, 0, 5]]\n", said)
+    (made,) = (tmp_path / "kernels").iterdir()
+    assert made.read_bytes()[16] == 1  # ELF: relocatable
+
+
+def test_the_same_as_plain_python(tmp_path):
+    ran = run(SMALL, PIMLOOM_KERNELS="python", PIMLOOM_CACHE=str(tmp_path))
+    assert ran.stdout == "[[2, 0, 0, 5]]\n" and not list(tmp_path.iterdir())
+
+
+def test_in_tests_nothing_is_compiled_that_is_not_listed(tmp_path):
+    ran = run(SMALL, PIMLOOM_KERNELS="listed", PIMLOOM_CACHE=str(tmp_path))
+    assert f"kernels.json lacks {json.dumps(DECODE)}" in ran.stderr
+
+
+def test_what_is_broken_is_said(tmp_path):
+    broken = "from pimloom.cycle_sim.compiled import library; library.machine('pimloom.cycle_sim.advance:nothing', ())"
+    ran = run(broken, PIMLOOM_KERNELS="", PIMLOOM_CACHE=str(tmp_path))
+    assert "pimloom.cycle_sim.advance:nothing does not compile" in ran.stderr
+    assert not [path for path in (tmp_path / "kernels").iterdir()]
