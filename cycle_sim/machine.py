@@ -39,7 +39,7 @@ from pimloom.cycle_sim.advance import (
 )
 from pimloom.cycle_sim.compiled.kernel import bind
 from pimloom.cycle_sim.dram import FAR, Issue
-from pimloom.cycle_sim.dram.phases import Phase
+from pimloom.cycle_sim.dram.phases import Phase, phase_of
 from pimloom.cycle_sim.run_table import RunTable
 from pimloom.cycle_sim.runs import Known, Stream, Watch
 
@@ -200,7 +200,9 @@ class Machine:
     def _phase(self, stream: np.ndarray, due: int, running: int) -> Phase:
         """A run of the engine, which is shown to who watches."""
         if self._watch:
-            self._watch(stream, self._engine.issue([stream], due_ck=due, refreshed_ck=running), due, running)
+            found = self._engine.issue([stream], due_ck=due, refreshed_ck=running)
+            self._watch(stream, found, due, running)
+            return phase_of(found, running)
         return self._phases.run(stream, due, running)
 
     def _traced(self, step: Step, trace: Trace) -> None:

@@ -4,6 +4,7 @@ comparison with the models that the gates pass. What is not told is a bit that d
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -44,7 +45,7 @@ def survivors(mutants: Mutants, is_told: Callable[[], bool]) -> Iterator[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["dual", "blocked"])
-def test_most_faults_of_a_channel_s_controller_are_told(mode: str, tmp_path: Path) -> None:
+def test_most_faults_of_a_channel_s_controller_are_told(mode: Literal["dual", "blocked"], tmp_path: Path) -> None:
     part = PART if mode == "dual" else load_part("hbm2_neupims", {"pim": "newton"}).value
     spec = small(part, mode)
     rounds = []

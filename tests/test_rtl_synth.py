@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from threading import Thread
+from typing import Any
 
 import pytest
 from amaranth.hdl import Module, Signal
@@ -218,8 +219,9 @@ def test_costs_of_pieces_are_added_up() -> None:
     whole = total({"one": one, "row": row, "block": {**one, "cells": 2, "inner": {"row": 4, "one": 1}}})
     assert (whole["cells"], whole["area_um2"], whole["path_ps"]) == (2 + 13 * 5, 10 + 13 * 10, 7)
     assert whole["library"] == "L" and "inner" not in whole
-    wires, two, top = {"inner": {}}, {"fmax_mhz": 40.0, "inner": {"one": 1}}, {"inner": {"two": 1, "wires": 2}}
-    rates = {"one": {"fmax_mhz": 50.0, "inner": {}}, "two": two, "wires": wires, "block": top}
+    wires: dict[str, Any] = {"inner": {}}
+    two, top = {"fmax_mhz": 40.0, "inner": {"one": 1}}, {"inner": {"two": 1, "wires": 2}}
+    rates: dict[str, dict[str, Any]] = {"one": {"fmax_mhz": 50.0, **wires}, "two": two, "wires": wires, "block": top}
     assert total(rates)["fmax_mhz"] == 40
     assert total({**rates, "block": {**rates["block"], "fmax_mhz": 30.0}})["fmax_mhz"] == 30
     assert total({**rates, "one": {**wires, "fmax_mhz": None}})["fmax_mhz"] is None  # too large

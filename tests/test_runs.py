@@ -10,8 +10,8 @@ from pimloom.arch.program import PimStep
 from pimloom.arch.system import load_part, load_system
 from pimloom.arch.table import compile_table
 from pimloom.cycle_sim import runs
-from pimloom.cycle_sim.dram import Engine
-from pimloom.cycle_sim.dram.phases import Phases
+from pimloom.cycle_sim.dram import Engine, phases
+from pimloom.cycle_sim.dram.phases import Phases, phase_of
 from pimloom.cycle_sim.machine import Machine
 from pimloom.cycle_sim.runs import NOT_RUNNING, Known, Stream
 from pimloom.mappers.decode import Decoder
@@ -46,6 +46,25 @@ def test_every_refresh_of_every_stream(changed):
             assert run is not None
             assert (run.idle, run.refreshes, run.ready) == (found.idle_ck, len(refreshes), int(found.ready_ck.max()))
             assert run.refreshed == (refreshes[-1] if refreshes else NOT_RUNNING)
+
+
+@pytest.mark.parametrize("most", [phases.REFRESHED, 1])  # refreshes of a phase; with more the engine issues it
+@pytest.mark.parametrize("changed", PARTS.values(), ids=PARTS)
+def test_a_phase_is_what_the_engine_issues(changed, most, monkeypatch):
+    monkeypatch.setattr(phases, "REFRESHED", most)
+    part = load_part("gddr6_pim_gpt", changed).value
+    table = compile_table(part)
+    engine, refreshes = Engine(table), set()
+    ours = Phases(engine)
+    for step in Decoder(plan(TINY, geometry(part, 2), 64), table).layer_steps(40):
+        if not isinstance(step, PimStep):
+            continue
+        for due in range(-20, 400, 7):
+            for running in (NOT_RUNNING, -1, -17):
+                found = engine.issue([step.stream], due_ck=due, refreshed_ck=running)
+                assert ours.run(step.stream, due, running) == phase_of(found, running)
+                refreshes.add(len(found.refresh_ck))
+    assert len(refreshes) > 1
 
 
 def test_few_runs_stand_for_many_refreshes():

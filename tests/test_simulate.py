@@ -258,10 +258,10 @@ def test_check_finds_an_illegal_trace(monkeypatch: pytest.MonkeyPatch, refreshed
         return early(found, streams[0], opcode)
 
     monkeypatch.setattr(Engine, "issue", wrong)
-    simulate(load_system("pim_gpt"), load_llm("gpt2"), 2)
-    assert met
+    simulate(load_system("pim_gpt"), load_llm("gpt2"), 2)  # nobody looks
     with pytest.raises(RuntimeError, match='^illegal command trace, .* rule "ACTab to MACab" needs 24'):
         simulate(load_system("pim_gpt"), load_llm("gpt2"), 2, check=True)
+    assert met
 
 
 def test_check_sees_every_distinct_run(monkeypatch: pytest.MonkeyPatch) -> None:

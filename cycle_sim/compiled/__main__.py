@@ -19,8 +19,9 @@ def make_all(folder: Path | None = None) -> int:
     with ThreadPoolExecutor(cores()) as pool:
         for future in [pool.submit(library.make, *job) for job in jobs]:
             future.result()
-    for place, *_ in known if folder else ():
-        shutil.copy(place, folder)
+    if folder:
+        for place, *_ in known:
+            shutil.copy(place, folder)
     return len(jobs)
 
 

@@ -86,8 +86,8 @@ def _write_wrapper(module: Any, compiled: Any, found: list[Any]) -> None:
         return builder.load(builder.gep(words, [ir.Constant(WORD, place - 1)]))
 
     def value(kind: Any) -> Any:
-        if isinstance(kind, types.BaseTuple):
-            return context.make_tuple(builder, kind, [value(field) for field in kind])
+        if isinstance(kind, types.NamedTuple):
+            return context.make_tuple(builder, kind, [value(field) for field in kind.types])
         if isinstance(kind, types.Array):
             return _array(context, builder, kind, word(), [word() for _ in range(kind.ndim)])
         if kind == types.boolean:
@@ -125,8 +125,8 @@ def _array(context: Any, builder: Any, kind: Any, data: Any, shape: list[Any]) -
 
 
 def _results(context: Any, builder: Any, kind: Any, value: Any) -> Iterator[Any]:
-    if isinstance(kind, types.BaseTuple):
-        for i, field in enumerate(kind):
+    if isinstance(kind, types.Tuple | types.UniTuple):
+        for i, field in enumerate(kind.types):
             yield from _results(context, builder, field, builder.extract_value(value, i))
     elif kind == types.boolean:
         yield builder.zext(value, WORD)

@@ -19,7 +19,7 @@ from pimloom.cycle_sim.dram.kernels.stream import (
     RUNNING,
     run_phase,
 )
-from pimloom.cycle_sim.dram.stream import Engine
+from pimloom.cycle_sim.dram.stream import Engine, Issue
 
 MOST = 256  # streams that are ready to be run; some 20 KB each
 REFRESHED = 64  # refreshes of a run, at most; with more it is left to the engine
@@ -53,7 +53,7 @@ class Phases:
         phase[DUE], phase[RUNNING] = due_ck, refreshed_ck
         call()
         if phase[CODE] != OK:
-            return self._issued(stream, due_ck, refreshed_ck)
+            return phase_of(self._engine.issue([stream], due_ck=due_ck, refreshed_ck=refreshed_ck), refreshed_ck)
         return Phase(*phase[[IDLE_AT, ENDED, REFRESHES, LAST_REFRESH, READY]].tolist())
 
     def _ready(self, stream: np.ndarray) -> tuple[np.ndarray, Callable[[], Any]]:
@@ -66,10 +66,10 @@ class Phases:
             run_phase, work, start, rules.refresh, rules.refi, rules.done, first, last, log, who, ready, phase
         )
 
-    def _issued(self, stream: np.ndarray, due_ck: int, refreshed_ck: int) -> Phase:
-        found = self._engine.issue([stream], due_ck=due_ck, refreshed_ck=refreshed_ck)
-        n = len(found.refresh_ck)
-        ended = max((int(end.max()) for end in found.end_ck if len(end)), default=0)
-        last = int(found.refresh_ck[-1, 0]) if n else refreshed_ck
-        ready = int(found.ready_ck.max()) if len(found.ready_ck) else 0
-        return Phase(found.idle_ck, ended, n, last, ready)
+
+def phase_of(found: Issue, refreshed_ck: int) -> Phase:
+    """The same of a stream that the engine has issued."""
+    n = len(found.refresh_ck)
+    ended = max((int(end.max()) for end in found.end_ck if len(end)), default=0)
+    last = int(found.refresh_ck[-1, 0]) if n else refreshed_ck
+    return Phase(found.idle_ck, ended, n, last, int(found.ready_ck.max()) if len(found.ready_ck) else 0)

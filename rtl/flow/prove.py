@@ -1,3 +1,4 @@
+# amaranth: UnusedElaboratable=no
 """`pimloom rtl prove`: what `rtl/formal` says of the sequencer and of the optical switch's path controller, asked of an
 SMT solver through sby.
 

@@ -1,3 +1,4 @@
+# amaranth: UnusedElaboratable=no
 """A sequencer between free streams and a checker: what a solver is asked."""
 
 from dataclasses import replace

@@ -12,4 +12,4 @@ def prefetch(rows: Any, i: Any) -> None:
 if kernel.compiler:
     from pimloom.cycle_sim.compiled import instructions
 
-    prefetch = instructions.prefetch
+    prefetch = instructions.prefetch  # type: ignore[assignment]
