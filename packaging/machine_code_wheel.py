@@ -43,6 +43,8 @@ def build_wheel(wheel_directory: str, config_settings: Any = None, metadata_dire
 @contextmanager
 def _machine_code() -> Iterator[None]:
     """Inside, the machine code lies beside the sources."""
+    for before in (ROOT / "build").glob("lib*/pimloom/cycle_sim/compiled/made"):
+        shutil.rmtree(before)  # of a wheel that was built here before
     MADE.mkdir(exist_ok=True)
     try:
         with tempfile.TemporaryDirectory() as folder:  # the rooms as the package that they are
@@ -52,7 +54,8 @@ def _machine_code() -> Iterator[None]:
                 if path.name != "pimloom" and (path.is_dir() or path.suffix == ".py"):
                     (package / path.name).symlink_to(path)
             command = [sys.executable, "-m", "pimloom.cycle_sim.compiled", str(MADE)]
-            subprocess.run(command, cwd=folder, env=os.environ | {"PYTHONPATH": folder}, check=True)
+            paths = os.pathsep.join([folder, *filter(None, [os.environ.get("PYTHONPATH")])])  # pip's own is there, too
+            subprocess.run(command, cwd=folder, env=os.environ | {"PYTHONPATH": paths}, check=True)
         yield
     finally:
         shutil.rmtree(MADE)

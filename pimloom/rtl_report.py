@@ -19,7 +19,7 @@ COMMANDS = 300  # of a run for power, at least
 def run_study(out: str | Path, progress: Progress = lambda done, total: None) -> Path:
     """Synthesise, verify and prove everything and write the report into folder `out`; returns the page.
 
-    The first run takes a quarter of an hour on two cores; what is synthesised and proved is kept. Raises UserError for
+    The first run takes half an hour on two cores; what is synthesised and proved is kept. Raises UserError for
     a missing tool or a folder that cannot be written, and GateError, when all is written, if gates and model differ or
     a proof fails.
     """

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pandas as pd
@@ -129,7 +130,8 @@ def test_second_interrupt_ends_at_once(place: Place) -> None:
     process = place.start("--workers", 1)
     wait(lambda: place.keys)
     for _ in range(40):  # wherever it is by then
-        os.kill(process.pid, signal.SIGINT)
+        with suppress(ProcessLookupError):  # it has just ended
+            os.kill(process.pid, signal.SIGINT)
         time.sleep(0.02)
         if not process.is_alive():
             break

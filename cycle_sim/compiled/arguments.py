@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 END = "end"
+RESULTS = 4  # words that a kernel leaves at most
 
 
 def flatten(arguments: tuple[Any, ...]) -> tuple[tuple[str, ...], list[int]]:
@@ -22,12 +23,12 @@ def flatten(arguments: tuple[Any, ...]) -> tuple[tuple[str, ...], list[int]]:
 
 def _add(x: Any, kinds: list[str], words: list[int]) -> None:
     if isinstance(x, np.ndarray):
-        if not (x.flags.c_contiguous and x.flags.aligned):
-            raise TypeError("a kernel takes arrays in C order only")
+        if not (x.flags.c_contiguous and x.flags.aligned and x.dtype.isnative):
+            raise TypeError("a kernel takes arrays in C order and of native numbers only")
         kinds.append(f"{x.dtype.str[1:]}:{x.ndim}")
         words.append(x.__array_interface__["data"][0])
         words.extend(x.shape)
-    elif isinstance(x, tuple):
+    elif isinstance(x, tuple) and hasattr(x, "_fields"):
         kinds.append(f"{type(x).__module__}:{type(x).__qualname__}")
         for field in x:
             _add(field, kinds, words)
@@ -36,6 +37,8 @@ def _add(x: Any, kinds: list[str], words: list[int]) -> None:
         kinds.append("bool")
         words.append(int(x))
     elif isinstance(x, int | np.integer):
+        if not -(1 << 63) <= x < 1 << 63:
+            raise TypeError(f"a kernel takes no {x}")
         kinds.append("int")
         words.append(int(x))
     elif isinstance(x, float):

@@ -25,7 +25,7 @@ from numba.core.compiler_lock import global_compiler_lock
 from numba.np import arrayobj, numpy_support
 
 from pimloom.cycle_sim.compiled import kernel
-from pimloom.cycle_sim.compiled.arguments import END
+from pimloom.cycle_sim.compiled.arguments import END, RESULTS
 from pimloom.cycle_sim.compiled.indices import from_zero
 
 WORD = ir.IntType(64)
@@ -102,6 +102,8 @@ def _write_wrapper(module: Any, compiled: Any, found: list[Any]) -> None:
     with builder.if_then(status.is_error, likely=False):
         builder.ret(ir.Constant(ir.IntType(32), -1))
     left = list(_results(context, builder, signature.return_type, result))
+    if len(left) > RESULTS:
+        raise TypeError(f"a kernel returns {len(left)} numbers, more than {RESULTS}")
     for i, each in enumerate(left):
         builder.store(each, builder.gep(results, [ir.Constant(WORD, i)]))
     builder.ret(ir.Constant(ir.IntType(32), len(left)))
@@ -155,14 +157,14 @@ def _emit(module: Any) -> bytes:
 
 
 def main(file: str, name: str, *kinds: str) -> None:
-    """Write the kernel's machine code: a library, or without a C compiler what it would be linked from."""
+    """Write the kernel's machine code: a library, or without a C compiler that links what it would be linked from."""
     with tempfile.TemporaryDirectory(dir=Path(file).parent) as folder:
         made = Path(folder, "kernel.o")
         made.write_bytes(object_code(name, kinds))
         if cc := shutil.which("cc") or shutil.which("gcc") or shutil.which("clang"):
             library = Path(folder, "kernel.so")
-            subprocess.run([cc, "-shared", "-o", str(library), str(made), "-lm"], check=True, capture_output=True)
-            made = library
+            linked = subprocess.run([cc, "-shared", "-o", library, made, "-lm"], check=False, capture_output=True)
+            made = made if linked.returncode else library
         os.replace(made, file)
 
 

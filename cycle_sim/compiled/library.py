@@ -19,18 +19,20 @@ from pathlib import Path
 from typing import Any
 
 from pimloom.arch.cache import cache_folder
+from pimloom.arch.error import UserError
+from pimloom.cycle_sim.compiled.arguments import RESULTS
 
 PACKAGE = Path(__file__).parents[2]
 MADE = Path(__file__).parent / "made"  # in a wheel
 LIST = Path(__file__).with_name("kernels.json")  # what is compiled ahead: names and kinds
 LISTED_ONLY = os.environ.get("PIMLOOM_KERNELS") == "listed"  # no others are compiled: for tests
 IMPORT = re.compile(rb"^from (pimloom\.[\w.]+) import ", re.MULTILINE)
-OUTSIDE = ("pimloom.arch.", "pimloom.cycle_sim.compiled.")  # what kernels take nothing from, but these:
+OUTSIDE = ("pimloom.arch.", "pimloom.cycle_sim.compiled")  # what kernels take nothing from, but these:
 CONSTANTS = {"pimloom.arch.command"}
 MAKER = "pimloom.cycle_sim.compiled.build"
-MAKERS = tuple(Path(__file__).with_name(name) for name in ("build.py", "indices.py", "instructions.py"))
-RESULTS = 4  # at most
-ELF = b"\x7fELF"
+_MAKERS = ("arguments.py", "build.py", "indices.py", "instructions.py", "kernel.py")
+MAKERS = tuple(Path(__file__).with_name(name) for name in _MAKERS)
+RELOCATABLE = b"\1"  # type of an ELF file
 Machine = Callable[[list[int], object], Callable[[], Any]]  # words, and what must live as long as the call
 _silent = list[bool]()
 _watched = list[Callable[[], None]]()
@@ -42,9 +44,11 @@ def machine(name: str, kinds: tuple[str, ...]) -> Machine:
     if not found.exists():
         for before in _watched[::2]:
             before()
-        make(found, name, kinds)
-        for after in _watched[1::2]:
-            after()
+        try:
+            make(found, name, kinds)
+        finally:
+            for after in _watched[1::2]:
+                after()
     return _called(_load(found), name)
 
 
@@ -54,24 +58,30 @@ def watch(before: Callable[[], None], after: Callable[[], None]) -> None:
 
 
 def make(file: Path, name: str, kinds: Sequence[str]) -> None:
-    """Compile a kernel in a process of its own; what another process is at is waited for."""
+    """Compile a kernel in a process of its own; what another process is at is waited for. Raises UserError if it cannot
+    be kept."""
     if LISTED_ONLY:
         raise RuntimeError(f"{LIST} lacks {json.dumps([name, *kinds])}")
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with open(f"{file}.lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        try:
-            if not file.exists():
-                _compile(file, name, kinds)
-        finally:
-            Path(lock.name).unlink(missing_ok=True)
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with open(f"{file}.lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            try:
+                if not file.exists():
+                    _compile(file, name, kinds)
+            finally:
+                Path(lock.name).unlink(missing_ok=True)
+    except OSError as error:
+        where = f"cannot keep compiled kernels in {file.parent}"
+        raise UserError(f"{where}: {error.strerror}; set PIMLOOM_CACHE to a folder") from None
 
 
 def _compile(file: Path, name: str, kinds: Sequence[str]) -> None:
     if not _silent:
         print(f"pimloom: note: compiling {name.removeprefix('pimloom.')} once", file=sys.stderr)
-    command = [sys.executable, "-m", MAKER, str(file), name, *kinds]
-    made = subprocess.run(command, check=False, capture_output=True, text=True)
+    command = [sys.executable, "-P", "-m", MAKER, str(file), name, *kinds]
+    plain = {key: value for key, value in os.environ.items() if not key.startswith("NUMBA_")}
+    made = subprocess.run(command, check=False, capture_output=True, text=True, cwd=file.parent, env=plain)
     if made.returncode:
         raise RuntimeError(f"{name} does not compile:\n{made.stderr}")
 
@@ -110,11 +120,14 @@ def _called(code: Any, name: str) -> Machine:
 
 
 def _load(file: Path) -> Any:
-    """The function of a library; without a linker numba's own loader takes the object code."""
+    """The function of a library; of object code, where there was no linker, by numba's own loader. Raises UserError."""
+    with file.open("rb") as code:
+        if code.read(20)[16:17] == RELOCATABLE:
+            return _load_object(file)
     try:
         return ctypes.CDLL(str(file)).kernel
-    except OSError:
-        return _load_object(file)
+    except OSError as error:
+        raise UserError(f"{file} cannot be loaded: {error}; set PIMLOOM_CACHE to another folder") from None
 
 
 @cache

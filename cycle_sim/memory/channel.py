@@ -223,30 +223,28 @@ class Channel:
         return Tally(self.now if self.is_queued else self.now - 1, commands, counters, out.latency, rank_ck)
 
 
-def grown(state: Any, waiting: int = 0) -> Any:
-    """The same state with twice the room where it ran out, for requests that wait with others and their log, or for
-    refreshes; for the former, if there are fewer places than `waiting`."""
-    n = len(state.waiting)
-    if n >= waiting and state.state[q.FREE_WAIT] >= 0:
-        return state._replace(refreshes=_more_refreshes(state))
-    if state.log.tally[record.LOGGING]:
-        more = np.zeros((len(state.log.request) + 2 * n, 3), np.int64)
-        more[: len(state.log.request)] = state.log.request
-        state = state._replace(log=state.log._replace(request=more))
-    return state._replace(waiting=_more_waiting(state))
+def grown(state: Any) -> Any:
+    """The same state with twice the room where it ran out."""
+    return more_waiting(state) if state.state[q.FREE_WAIT] < 0 else more_refreshes(state)
 
 
-def _more_waiting(state: Any) -> np.ndarray:
-    """Twice as many places; the new ones are the first free ones."""
+def more_waiting(state: Any) -> Any:
+    """The same state with twice as many places for requests that wait with others, the new ones first, and more for
+    their log."""
     scalars, n = state.state, len(state.waiting)
+    if state.log.tally[record.LOGGING]:
+        rows = np.zeros((len(state.log.request) + 2 * n, 3), np.int64)
+        rows[: len(state.log.request)] = state.log.request
+        state = state._replace(log=state.log._replace(request=rows))
     found = chain(np.concatenate([state.waiting, np.zeros_like(state.waiting)]), n)
     found[-1, q.NEXT], scalars[q.FREE_WAIT] = scalars[q.FREE_WAIT], n
-    return found
+    return state._replace(waiting=found)
 
 
-def _more_refreshes(state: Any) -> np.ndarray:
+def more_refreshes(state: Any) -> Any:
+    """The same state with twice as many places for refreshes."""
     scalars, n = state.state, len(state.refreshes)
     ring = np.zeros((2 * n, 2), np.int64)
     places = np.arange(scalars[q.REF_HEAD], scalars[q.REF_TAIL])
     ring[places % len(ring)] = state.refreshes[places % n]
-    return ring
+    return state._replace(refreshes=ring)

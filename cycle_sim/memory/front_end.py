@@ -9,7 +9,15 @@ from pimloom.cycle_sim.dram.kernels.buffered import engine as buffered
 from pimloom.cycle_sim.dram.kernels.device import FAR
 from pimloom.cycle_sim.dram.kernels.queued import engine as queued
 from pimloom.cycle_sim.dram.kernels.queued import fields as q
-from pimloom.cycle_sim.memory.channel import CLOCKS, Channel, Requests, Stopped, grown
+from pimloom.cycle_sim.memory.channel import (
+    CLOCKS,
+    Channel,
+    Requests,
+    Stopped,
+    grown,
+    more_refreshes,
+    more_waiting,
+)
 
 ONCE = {"path", "aside", "first_rule", "rule", "policy"}  # arrays that no channel changes
 
@@ -54,19 +62,24 @@ class FrontEnd:
         """The stack of all states, and the states as places of it, where one is no longer there."""
         if self._stacked and all(a.state is b for a, b in zip(self.channels, self._stacked, strict=True)):
             return
-        waiting, refreshes = (max(sizes) for sizes in zip(*(_sizes(one.state) for one in self.channels), strict=True))
-        for one in self.channels:
-            while _sizes(one.state) != (waiting, refreshes):
-                one.state = grown(one.state, waiting)
-        self._stack = _stack([one.state for one in self.channels])
+        states = [one.state for one in self.channels]
+        if self.channels[0].is_queued:
+            waiting = max(len(state.waiting) for state in states)
+            refreshes = max(len(state.refreshes) for state in states)
+            states = [_as_long(state, waiting, refreshes) for state in states]
+        self._stack = _stack(states)
         for c, one in enumerate(self.channels):
             one.state = _place(self._stack, c)
         self._stacked = [one.state for one in self.channels]
 
 
-def _sizes(state: Any) -> tuple[int, int]:
-    """Of what grows: places of requests that wait with others, and of refreshes."""
-    return (len(state.waiting), len(state.refreshes)) if hasattr(state, "waiting") else (0, 0)
+def _as_long(state: Any, waiting: int, refreshes: int) -> Any:
+    """The state with as much room as another one has; what has grown has doubled."""
+    while len(state.waiting) < waiting:
+        state = more_waiting(state)
+    while len(state.refreshes) < refreshes:
+        state = more_refreshes(state)
+    return state
 
 
 def _stack(states: list[Any]) -> Any:

@@ -91,10 +91,11 @@ def _wait(fed: list[Future[None]], channels: list[Channel], desk: "_Desk | None"
 def _placed(found: AddressMap, chunk: Chunk, first: int) -> tuple[np.ndarray, Requests]:
     """The channel of each request, and the requests."""
     place = np.empty((len(chunk.address), 4), np.int64)
-    decode(found.piece, chunk.address, place)
+    decode(found.piece, np.ascontiguousarray(chunk.address), place)
     channel, bank, row, column = (np.ascontiguousarray(place[:, f]) for f in range(4))
     number = np.arange(first, first + len(place))
-    return channel, Requests(chunk.address, chunk.write, chunk.when, bank, row, column, number)
+    address, write, when = map(np.ascontiguousarray, chunk)
+    return channel, Requests(address, write, when, bank, row, column, number)
 
 
 def _split(channel: np.ndarray, requests: Requests, channels: int) -> list[Requests]:

@@ -4,6 +4,7 @@ Its clock stands still while a kernel is compiled: that is no part of any point.
 """
 
 import signal
+from threading import Lock
 
 from pimloom.cycle_sim.compiled import library
 
@@ -17,6 +18,7 @@ class Alarm:
         signal.signal(signal.SIGALRM, signal.SIG_DFL)  # whoever started us may have ignored or blocked it
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGALRM})
         self._left, self._more = 0.0, FIRST_S
+        self._compiling, self._lock = 0, Lock()
         library.watch(self._stop, self._go_on)
 
     def set(self, limit_s: float | None) -> None:
@@ -30,8 +32,14 @@ class Alarm:
         self._more = 0.0
 
     def _stop(self) -> None:
-        self._left, _ = signal.setitimer(signal.ITIMER_REAL, 0)
+        """Called by each thread that compiles."""
+        with self._lock:
+            self._compiling += 1
+            if self._compiling == 1:
+                self._left, _ = signal.setitimer(signal.ITIMER_REAL, 0)
 
     def _go_on(self) -> None:
-        if self._left > 0:
-            signal.setitimer(signal.ITIMER_REAL, self._left)
+        with self._lock:
+            self._compiling -= 1
+            if self._compiling == 0 and self._left > 0:
+                signal.setitimer(signal.ITIMER_REAL, self._left)

@@ -5,8 +5,6 @@ from typing import Any
 
 from pimloom.cycle_sim.dram.kernels.queued.fields import MORE, REST
 
-REQUESTS = 1 << 12  # of a call at most, so that Python looks at signals
-
 
 def front_end(run: Any, one: Any, now: int, ahead: int) -> Any:
     """The front end of channels that `run` serves. one: channel c of a stack; now: place of its clock in `state`, which
@@ -17,18 +15,23 @@ def front_end(run: Any, one: Any, now: int, ahead: int) -> Any:
         off where it must wait. next_ck: the first clock for the next one.
 
         Returns (code, next request, its first clock): MORE: there may be more; REST: its channel has nothing to do
-        for more than rest_ck clocks; others as `run`.
+        for more than rest_ck clocks; others as `run`. clocks: of all channels together, until Python is to look at
+        signals.
         """
-        last = min(end, begin + REQUESTS)
-        for i in range(begin, last):
+        left = clocks
+        for i in range(begin, end):
+            if left <= 0:
+                return MORE, i, next_ck
             ch = one(chs, channel[i])
+            left += ch.state[now]
             when[i] = max(when[i], next_ck)
             if when[i] - ch.state[now] > rest_ck:
                 return REST, i, next_ck
             code, _ = run(ch, address, write, when, bank, row, column, number, i, i + 1, False, clocks)
+            left -= ch.state[now]
             if code != MORE:
                 return code, i, next_ck
             next_ck = ch.state[now] - ahead + 1
-        return MORE, last, next_ck
+        return MORE, end, next_ck
 
     return together
