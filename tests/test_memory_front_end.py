@@ -1,5 +1,7 @@
 """Several channels behind one front end: the same however often the kernel returns, and their states grow together."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -47,8 +49,13 @@ def test_strided_columns_are_taken():
 def test_a_channel_that_is_full_grows_no_further_than_the_others(refi_ck, monkeypatch):
     """Channel 1 has just no place left for a read that waits with others when channel 0 needs room for refreshes."""
     memory, grown = memory_of("hbm2_2000", "dramsim3", 2, tREFI=refi_ck), []
-    for name, grow in (("more_waiting", more_waiting), ("more_refreshes", more_refreshes)):
-        monkeypatch.setattr(front_end, name, lambda state, name=name, grow=grow: grown.append(name) or grow(state))
+
+    def seen(grow, state):
+        grown.append(grow)
+        return grow(state)
+
+    for grow in (more_waiting, more_refreshes):
+        monkeypatch.setattr(front_end, grow.__name__, partial(seen, grow))
     every = np.arange(0, 1 << 16, 32, dtype=np.int64)
     place = np.empty((len(every), 4), np.int64)
     decode(address_map(memory).piece, every, place)

@@ -1,7 +1,6 @@
 """All kernels that are known, compiled ahead, as many at a time as there are cores: `python -m
 pimloom.cycle_sim.compiled [FOLDER]`, into the cache, and to that folder."""
 
-import json
 import shutil
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -13,9 +12,9 @@ from pimloom.cycle_sim.cores import cores
 
 def make_all(folder: Path | None = None) -> int:
     """Compile what is not there yet; returns how many. folder: takes all of it, too."""
-    known = [(library.place(name, kinds), name, kinds) for name, *kinds in json.loads(library.LIST.read_text())]
+    longest_first = sorted(library.listed(), key=lambda row: -row[1])
+    known = [(library.place(name, kinds), name, kinds) for name, _, *kinds in longest_first]
     jobs = [job for job in known if not job[0].exists()]
-    jobs.sort(key=lambda job: -len(job[2]))  # what takes many arrays takes long
     with ThreadPoolExecutor(cores()) as pool:
         for future in [pool.submit(library.make, *job) for job in jobs]:
             future.result()

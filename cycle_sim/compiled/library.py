@@ -24,7 +24,7 @@ from pimloom.cycle_sim.compiled.arguments import RESULTS
 
 PACKAGE = Path(__file__).parents[2]
 MADE = Path(__file__).parent / "made"  # in a wheel
-LIST = Path(__file__).with_name("kernels.json")  # what is compiled ahead: names and kinds
+LIST = Path(__file__).with_name("kernels.json")  # what is compiled ahead: names, CPU seconds that it takes, kinds
 LISTED_ONLY = os.environ.get("PIMLOOM_KERNELS") == "listed"  # no others are compiled: for tests
 IMPORT = re.compile(rb"^from (pimloom\.[\w.]+) import ", re.MULTILINE)
 OUTSIDE = ("pimloom.arch.", "pimloom.cycle_sim.compiled")  # what kernels take nothing from, but these:
@@ -78,12 +78,20 @@ def make(file: Path, name: str, kinds: Sequence[str]) -> None:
 
 def _compile(file: Path, name: str, kinds: Sequence[str]) -> None:
     if not _silent:
-        print(f"pimloom: note: compiling {name.removeprefix('pimloom.')} once", file=sys.stderr)
+        seconds = next((s for other, s, *rest in listed() if [other, *rest] == [name, *kinds]), None)
+        long = "" if seconds is None else f", about {seconds} s"
+        print(f"pimloom: note: compiling {name.removeprefix('pimloom.')} once{long}", file=sys.stderr)
     command = [sys.executable, "-P", "-m", MAKER, str(file), name, *kinds]
     plain = {key: value for key, value in os.environ.items() if not key.startswith("NUMBA_")}
     made = subprocess.run(command, check=False, capture_output=True, text=True, cwd=file.parent, env=plain)
     if made.returncode:
         raise RuntimeError(f"{name} does not compile:\n{made.stderr}")
+
+
+def listed() -> list[list[Any]]:
+    """What is compiled ahead: [name, CPU seconds that it takes, kinds …] of each kernel."""
+    found: list[list[Any]] = json.loads(LIST.read_text())
+    return found
 
 
 def place(name: str, kinds: Sequence[str]) -> Path:
