@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from pimloom.cycle_sim.compiled import library
+
 ROOT = Path(__file__).resolve().parent.parent
 ROOMS = ("arch", "cycle_sim", "energy", "mappers", "pimloom", "reports", "rtl", "sweeping", "systems", "workload")
 
@@ -55,6 +57,14 @@ def test_wheel_carries_every_file_of_the_rooms(dist, sources):
     assert expected - inside == set()
 
 
+def test_wheel_carries_machine_code_for_any_python(dist):
+    (wheel,) = dist.glob("*.whl")
+    assert wheel.name.endswith(f"-py3-none-{sysconfig.get_platform().replace('-', '_').replace('.', '_')}.whl")
+    with zipfile.ZipFile(wheel) as file:
+        made = {Path(name).name for name in file.namelist() if "/compiled/made/" in name}
+    assert made == {library.place(name, kinds).name for name, _, *kinds in library.listed()}
+
+
 def test_sdist_carries_every_file_of_the_rooms(dist, sources):
     with tarfile.open(next(dist.glob("*.tar.gz"))) as sdist:
         inside = {name.partition("/")[2] for name in sdist.getnames()}
@@ -79,8 +89,15 @@ def command(dist, tmp_path_factory) -> Path:
 
 
 @pytest.mark.slow
-def test_wheel_runs_by_itself(command, tmp_path):
+def test_wheel_runs_by_itself(command, tmp_path, monkeypatch):
     from pimloom.arch.version import __version__
+
+    monkeypatch.setenv("PIMLOOM_KERNELS", "listed")  # compile nothing
+    monkeypatch.setenv("PIMLOOM_CACHE", str(tmp_path / "empty"))
+    few = ("trace", "ddr4", "--pattern", "random", "--requests", "9", "--json", "-", "--quiet")
+    traced = run(str(command), *few, cwd=tmp_path)
+    assert json.loads(traced)["reads"] == 9
+    assert not [path for path in (tmp_path / "empty").rglob("*") if path.is_file()]
 
     assert run(str(command), "--version", cwd=tmp_path).split()[-1] == __version__
     listed = json.loads(run(str(command), "list", "--json", "-", cwd=tmp_path))
