@@ -30,7 +30,7 @@ class Mutant(NamedTuple):
         source = textwrap.dedent(inspect.getsource(was))
         assert source.count(self.old) == 1, self
         space = dict(was.__globals__)
-        exec(compile(source.replace(self.old, self.new), f"<{self}>", "exec"), space)
+        exec(compile(source.replace(self.old, self.new), "<mutant>", "exec"), space)
         return space[self.name]
 
 
