@@ -15,7 +15,7 @@ from pimloom.systems.fabric.faults.statistics import (
     FaultStatistics,
     fault_statistics,
     faulty_over_time,
-    weighted_quantile,
+    weighted_quantiles,
 )
 from pimloom.systems.fabric.faults.trace import Kind, Trace
 
@@ -167,7 +167,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
 
 def test_a_quantile_is_the_smallest_value_that_reaches_its_share() -> None:
     values, weights = np.array([5, 1, 3]), np.array([0.1, 0.6, 0.3])
-    assert [weighted_quantile(values, weights, share) for share in (0.5, 0.6, 0.61, 0.9, 0.95, 1)] == [1, 1, 3, 3, 5, 5]
+    assert weighted_quantiles(values, weights, (0.5, 0.6, 0.61, 0.9, 0.95, 1)) == [1, 1, 3, 3, 5, 5]
 
 
 @pytest.fixture(scope="module")

@@ -12,13 +12,13 @@ from pimloom.arch.topology import topologies, topology
 from pimloom.arch.topology.cluster import Cluster
 from pimloom.reports.fabric.waste_figures import job_figure, ratio_figure, time_figure, waste_over_time
 from pimloom.systems.fabric import waste
-from pimloom.systems.fabric.faults import replay as walking
 from pimloom.systems.fabric.faults.events import read_faults
 from pimloom.systems.fabric.faults.replay import check_replay, conversion_factor, draw_nodes, walk
 from pimloom.systems.fabric.faults.statistics import sampled_percentiles
 from pimloom.systems.fabric.faults.synthetic import synthesise
 from pimloom.systems.fabric.faults.trace import Outages, Trace
 from pimloom.systems.fabric.waste import Plan, iid_rows, replay, trace_rows
+from tests.faulty_states import states_of
 
 CLUSTER, JOB_GPUS = Cluster(2880, 4), 2592
 # 7.1: mean / P99 of the waste in %, TP-8 then TP-32; tolerances
@@ -183,9 +183,8 @@ def test_blocks_and_processes_change_nothing(monkeypatch: pytest.MonkeyPatch) ->
     trace = synthesise(40, 1)
     walked = trace_rows(plan, trace)
     monkeypatch.setattr(waste, "BLOCK_NODES", 150)
-    monkeypatch.setattr(walking, "BLOCK_BYTES", 720)
     assert iid_rows(plan, [0.0, 0.05, 0.1]) == one and trace_rows(plan, trace) == walked
-    monkeypatch.setattr(waste, "ALONE", 0)
+    monkeypatch.setattr(waste, "ALONE_S", 0)
     assert iid_rows(plan, [0.0, 0.05, 0.1]) == one and trace_rows(plan, trace) == walked
 
 
@@ -199,13 +198,12 @@ def test_a_fault_ratio_gives_the_same_row_in_any_company() -> None:
 outages = st.tuples(st.integers(0, 5), st.integers(0, 30), st.integers(0, 12)).map(lambda o: (o[0], o[1], o[1] + o[2]))
 
 
-@given(st.lists(outages, max_size=10), st.integers(1, 35), st.integers(6, 60))
-def test_the_walk_is_what_every_hour_shows(drawn: list[tuple[int, int, int]], horizon: int, block: int) -> None:
+@given(st.lists(outages, max_size=10), st.integers(1, 35))
+def test_the_walk_is_what_every_hour_shows(drawn: list[tuple[int, int, int]], horizon: int) -> None:
     columns = np.array(drawn, float).reshape(-1, 3).T
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(walking, "BLOCK_BYTES", block)
-        states = list(walk(Outages(columns[0].astype(int), columns[1], columns[2]), 6, horizon))
-    by_hour = np.concatenate([np.repeat(s.faulty, s.weight_h.astype(int), axis=0) for s in states])
+    weight_h, changes = walk(Outages(columns[0].astype(int), columns[1], columns[2]), 6, horizon)
+    assert (np.diff(changes.state) >= 0).all()
+    by_hour = np.repeat(states_of(changes), weight_h.astype(int), axis=0)
     naive = [[any(n == node and a <= h < b for node, a, b in drawn) for n in range(6)] for h in range(horizon)]
     assert by_hour.tolist() == naive
 

@@ -17,9 +17,10 @@ import numpy as np
 from pimloom.arch.error import UserError
 from pimloom.arch.topology import Topology
 from pimloom.arch.topology.cluster import Cluster
+from pimloom.mappers.fabric.changes import usable_after
 from pimloom.mappers.fabric.usable import check_usable, find_faulty, usable_gpus, usable_of
 from pimloom.systems.fabric.faults.replay import check_replay, draw_nodes, walk
-from pimloom.systems.fabric.faults.statistics import weighted_quantile
+from pimloom.systems.fabric.faults.statistics import weighted_quantiles
 from pimloom.systems.fabric.faults.trace import Trace
 from pimloom.systems.pool import run_all
 
@@ -27,7 +28,8 @@ IID_DRAWS, TRACE_DRAWS = 100, 10
 MOST_DRAWS = 100_000
 MOST_FIGURES = 50_000_000  # kept in memory: 400 MB
 BLOCK_NODES = 2**18  # uniform numbers held at once in a process: 2 MiB
-ALONE = 1e9  # nodes looked at, below which one process is as quick: about a second
+ALONE_S = 1  # below which one process is as quick
+NODE_S, CHANGE_S = 1e-9, 2e-6  # about, to look at a node; to follow a change of one, mean of all fabrics
 
 Progress = Callable[[int, int], None]
 Row = dict[str, Any]
@@ -91,7 +93,7 @@ def iid_rows(plan: Plan, fault_ratios: Sequence[float], progress: Progress = lam
     work = partial(_iid_block, plan, tuple(fault_ratios))
     size = nodes * plan.draws * len(fault_ratios)
     done = 0
-    for job, (one_healthy, one_usable) in _each(work, jobs, size * len(plan.pairs)):
+    for job, (one_healthy, one_usable) in _each(work, jobs, NODE_S * size * len(plan.pairs)):
         healthy[:, job], usable[:, :, job] = one_healthy, one_usable
         done += len(job)
         progress(done, plan.draws)
@@ -115,17 +117,18 @@ def replay(plan: Plan, trace: Trace, draw: int) -> Replay:
     check_replay(trace, plan.cluster)
     rng = np.random.default_rng([plan.seed, draw])
     placed = draw_nodes(trace.outages(), trace.servers, plan.cluster, rng)
-    parts = [(s.weight_h, *plan.usable(s.faulty)) for s in walk(placed, plan.cluster.nodes, trace.horizon_h)]
-    weight_h, healthy, usable = zip(*parts, strict=True)
-    return Replay(np.concatenate(weight_h), np.concatenate(healthy), np.concatenate(usable, axis=1))
+    weight_h, changes = walk(placed, plan.cluster.nodes, trace.horizon_h)
+    each = plan.cluster.gpus_per_node
+    usable = [usable_after(fabric, changes, each, plan.tps) for fabric in plan.fabrics]
+    return Replay(weight_h, changes.healthy * each, np.concatenate([np.zeros((0, changes.states), np.int64), *usable]))
 
 
 def trace_rows(plan: Plan, trace: Trace, progress: Progress = lambda done, total: None) -> list[Row]:
     """A row for each fabric and TP: time-weighted, then the mean over draws of each draw's figures."""
     check_replay(trace, plan.cluster)
     found: dict[int, _Draw] = {}
-    size = 2 * len(trace.server) * plan.cluster.nodes * plan.draws
-    for draw, one in _each(partial(_replay_draw, plan, trace), range(plan.draws), size * len(plan.pairs)):
+    seconds = CHANGE_S * 2 * len(trace.server) * plan.draws * len(plan.pairs)
+    for draw, one in _each(partial(_replay_draw, plan, trace), range(plan.draws), seconds):
         found[draw] = one
         progress(len(found), plan.draws)
     draws = [found[draw] for draw in range(plan.draws)]
@@ -153,24 +156,24 @@ def _replay_draw(plan: Plan, trace: Trace, draw: int) -> _Draw:
     return _Draw(down, summaries, one.usable.min(axis=1).tolist())
 
 
-def _each(work: Callable[[Job], Found], jobs: Sequence[Job], size: int) -> Iterable[tuple[Job, Found]]:
+def _each(work: Callable[[Job], Found], jobs: Sequence[Job], seconds: float) -> Iterable[tuple[Job, Found]]:
     """`(job, work(job))` of all jobs; in processes, in the order in which they end, if that is worth their start.
 
-    size: nodes to look at, over all jobs.
+    seconds: that all jobs take, about.
     """
-    if size < ALONE or len(jobs) == 1 or os.cpu_count() == 1:
+    if seconds < ALONE_S or len(jobs) == 1 or os.cpu_count() == 1:
         return ((job, work(job)) for job in jobs)
     return run_all(work, jobs)
 
 
 def _summary(plan: Plan, weight: np.ndarray, healthy: np.ndarray, usable: np.ndarray) -> dict[str, float]:
     """Weighted figures of many states."""
-    waste = (healthy - usable) / plan.cluster.gpus
-    total = weight.sum()
+    wasted, gpus, total = healthy - usable, plan.cluster.gpus, weight.sum()
+    p50, p99 = weighted_quantiles(wasted, weight, (0.5, 0.99))
     summary = {
-        "waste_ratio_mean": float(weight @ waste / total),
-        "waste_ratio_p50": float(weighted_quantile(waste, weight, 0.5)),
-        "waste_ratio_p99": float(weighted_quantile(waste, weight, 0.99)),
+        "waste_ratio_mean": float(weight @ (wasted / gpus) / total),
+        "waste_ratio_p50": p50 / gpus,
+        "waste_ratio_p99": p99 / gpus,
         "usable_gpus_mean": float(weight @ usable / total),
     }
     if plan.job_gpus is not None:

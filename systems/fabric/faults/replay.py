@@ -1,29 +1,19 @@
-"""A fault trace on a cluster of nodes at random positions, as states that follow one another in time.
+"""A fault trace on a cluster of nodes at random positions, as changes that follow one another in time.
 
 The specification's 3.6: servers of 8 GPUs are drawn from those of the trace, without replacement; with nodes of 4 GPUs
 each server becomes two, of which an outage takes one, or seldom both. Then all nodes are shuffled.
 """
 
 import math
-from collections.abc import Iterator
-from typing import NamedTuple
 
 import numpy as np
 
 from pimloom.arch.error import UserError
 from pimloom.arch.topology.cluster import Cluster
-from pimloom.arch.units import MIB
+from pimloom.mappers.fabric.changes import Changes
 from pimloom.systems.fabric.faults.trace import GPUS_PER_SERVER, Outages, Trace
 
 FAULT_PROBABILITY = 0.0233  # [recalled] p of an 8-GPU server: mean of the public trace
-BLOCK_BYTES = 32 * MIB
-
-
-class States(NamedTuple):
-    """Hours that each state lasts, (states,), and which nodes are down in it, bool (states, nodes)."""
-
-    weight_h: np.ndarray
-    faulty: np.ndarray
 
 
 def conversion_factor(p: float) -> float:
@@ -73,15 +63,18 @@ def draw_nodes(outages: Outages, servers: int, cluster: Cluster, rng: np.random.
     return Outages(position, outages.start_h[taken], outages.end_h[taken])
 
 
-def walk(outages: Outages, nodes: int, horizon_h: float) -> Iterator[States]:
-    """The states from 0 to the horizon, in blocks of at most `BLOCK_BYTES`; a state ends where any outage does."""
+def walk(outages: Outages, nodes: int, horizon_h: float) -> tuple[np.ndarray, Changes]:
+    """Hours that each state lasts from 0 to the horizon, (states,), and what changes between them; a state ends where
+    any outage does. Outages of one node may overlap."""
     edges = np.unique(np.concatenate([[0.0, horizon_h], outages.start_h, outages.end_h]))
     edges = edges[edges <= horizon_h]
-    from_, to = np.searchsorted(edges, outages.start_h), np.searchsorted(edges, outages.end_h)
-    size = max(BLOCK_BYTES // nodes, 1)
-    for low in range(0, len(edges) - 1, size):
-        high = min(low + size, len(edges) - 1)
-        down = np.zeros((nodes, high - low), bool)
-        for nth in np.flatnonzero((from_ < high) & (to > low)):
-            down[outages.server[nth], max(from_[nth] - low, 0) : to[nth] - low] = True
-        yield States(np.diff(edges[low : high + 1]), np.ascontiguousarray(down.T))
+    states = len(edges) - 1
+    begin, end = (np.minimum(np.searchsorted(edges, at), states) for at in (outages.start_h, outages.end_h))
+    key, of = np.unique(np.tile(outages.server, 2) * (states + 1) + np.append(begin, end), return_inverse=True)
+    net = np.bincount(of, np.repeat([1, -1], len(begin))).astype(np.int64)
+    covers = np.cumsum(net)  # outages of the node: it is back after its last, at the latest in no state
+    by = (covers > 0).astype(np.int64) - (covers - net > 0)
+    node, state = np.divmod(key, states + 1)
+    kept = np.flatnonzero((by != 0) & (state < states))
+    kept = kept[np.argsort(state[kept], kind="stable")]
+    return np.diff(edges), Changes(nodes, states, state[kept], node[kept], by[kept])

@@ -1,5 +1,6 @@
 """What a fault trace says in figures: how many servers are down, for how long, how often, and for what."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -54,7 +55,7 @@ def fault_statistics(trace: Trace, window_h: float = WINDOW_H) -> FaultStatistic
     down_h = outages.end_h - outages.start_h
     total_h, count = float(down_h.sum()), len(down_h)
     span_h = _span_h(trace)
-    p50, p90, p95, p99, p100 = (int(weighted_quantile(faulty, weight_h, q)) for q in (0.5, 0.9, 0.95, 0.99, 1))
+    p50, p90, p95, p99, p100 = map(int, weighted_quantiles(faulty, weight_h, (0.5, 0.9, 0.95, 0.99, 1)))
     each = np.bincount(outages.server, minlength=trace.servers)
     return FaultStatistics(
         trace=trace.name,
@@ -94,7 +95,7 @@ def sampled_percentiles(
         taken[rng.permutation(trace.servers)[:servers]] = True
         kept = Outages(*(column[taken[outages.server]] for column in outages))
         weight_h, faulty = faulty_over_time(kept, trace.horizon_h)
-        found.append([weighted_quantile(faulty, weight_h, share) / servers for share in (0.5, 0.99)])
+        found.append([each / servers for each in weighted_quantiles(faulty, weight_h, (0.5, 0.99))])
     p50, p99 = np.mean(found, axis=0)
     return float(p50), float(p99)
 
@@ -109,16 +110,18 @@ def faulty_over_time(outages: Outages, horizon_h: float) -> tuple[np.ndarray, np
     return weight_h[held], np.cumsum(change[order]).astype(np.int64)[held]
 
 
-def weighted_quantile(values: np.ndarray, weights: np.ndarray, share: float) -> float:
-    """The smallest value up to which the weights reach `share` of their sum.
+def weighted_quantiles(values: np.ndarray, weights: np.ndarray, shares: Sequence[float]) -> list[float]:
+    """For each share the smallest value up to which the weights reach it of their sum.
 
-    >>> weighted_quantile(np.array([3, 1, 2]), np.array([1.0, 2.0, 1.0]), 0.5)
-    1
+    >>> weighted_quantiles(np.array([3, 1, 2]), np.array([1.0, 2.0, 1.0]), [0.5, 1])
+    [1, 3]
     """
     order = np.argsort(values, kind="stable")
     reached = np.cumsum(weights[order])
     rounding = 1e-12 * reached[-1]  # of the sums
-    return values[order][np.searchsorted(reached, share * reached[-1] - rounding)].item()
+    at = np.searchsorted(reached, np.asarray(shares) * reached[-1] - rounding)
+    found: list[float] = values[order][at].tolist()
+    return found
 
 
 def _span_h(trace: Trace) -> float:
