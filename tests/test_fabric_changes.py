@@ -25,8 +25,8 @@ def toggled(nodes: int, state: list[int], node: list[int]) -> Changes:
     for at, which in zip(state, node, strict=True):
         steps[at:, which] ^= True
     moved = np.diff(steps.astype(np.int64), axis=0, prepend=np.zeros((1, nodes), np.int64))
-    at, which = np.nonzero(moved)
-    return Changes(nodes, len(steps), at, which, moved[at, which])
+    states, nodes_moved = np.nonzero(moved)
+    return Changes(nodes, len(steps), states, nodes_moved, moved[states, nodes_moved])
 
 
 @st.composite
