@@ -21,7 +21,7 @@ test: setup  ## all tests but the slow ones
 test-all: setup  ## all tests
 	@$(BIN)/python -m pytest -n 2 --dist worksteal -m ''
 
-bench: .venv/.run  ## commands per second, seconds per study
+bench: .venv/.test  ## commands per second, seconds per study
 	@$(BIN)/python -m tests.bench
 
 # mypy knows no package-dir: it reads a tree of links, and sed gives the files their own names back.

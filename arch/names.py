@@ -3,10 +3,13 @@
 import re
 from pathlib import Path
 
+import yaml
+
 from pimloom.arch.document import nearest, read_text
 from pimloom.arch.error import UserError
 
 HERE = Path(__file__).parent
+_EVENTS = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 OPTICAL = re.compile(r"^kind: optics\b", re.MULTILINE)
 
 BELONGS = {  # folder -> what its files are, and what takes them
@@ -27,6 +30,20 @@ def list_names(folder: str) -> list[str]:
         return sorted(p.stem for p in (HERE / folder).glob("*.yaml"))
     every = sorted((HERE / "parts").glob("*.yaml"))
     return [p.stem for p in every if bool(OPTICAL.search(p.read_text())) == (folder == "optics")]
+
+
+def heading(folder: str, name: str) -> dict[str, str]:
+    """The values of one line that stand at the top level of a file in `arch/FOLDER`, as written; for a list of all
+    files, as nothing else is looked at and nothing checked."""
+    found, depth, key = dict[str, str](), 0, ""
+    for event in yaml.parse(read_text(HERE / folder / f"{name}.yaml"), Loader=_EVENTS):  # type: ignore[no-untyped-call]
+        if isinstance(event, yaml.CollectionStartEvent | yaml.CollectionEndEvent):
+            depth, key = depth + (1 if isinstance(event, yaml.CollectionStartEvent) else -1), ""
+        elif isinstance(event, yaml.ScalarEvent) and depth == 1:
+            if key:
+                found[key] = event.value
+            key = "" if key else event.value
+    return found
 
 
 def find(folder: str, name: str) -> Path:

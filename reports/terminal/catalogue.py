@@ -1,19 +1,18 @@
 """Everything that has a name, and what fields and standards mean."""
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from pimloom.arch.llm import list_presets, load_llm
-from pimloom.arch.memory import Policy
-from pimloom.arch.optics import load_optics
-from pimloom.arch.policy import load_policy
-from pimloom.arch.system import list_names, load_part, load_system
-from pimloom.arch.training import load_training
-from pimloom.reports.explain import Explanation
-from pimloom.reports.explain_result import ResultField
-from pimloom.reports.explain_standard import Explained
+from pimloom.arch.names import heading, list_names
 from pimloom.reports.studies import studies
 from pimloom.reports.terminal.tables import show_line, show_rows
 from pimloom.workload.need import weights
+
+if TYPE_CHECKING:
+    from pimloom.reports.explain import Explanation
+    from pimloom.reports.explain_result import ResultField
+    from pimloom.reports.explain_standard import Explained
 
 
 def catalogue() -> dict[str, dict[str, str]]:
@@ -25,19 +24,21 @@ def catalogue() -> dict[str, dict[str, str]]:
             f"{spec.num_hidden_layers} layers, hidden {spec.hidden_size}, {spec.num_attention_heads} heads, "
             f"{weights(spec).blocks / 1e6:,.1f} M matrix parameters"
         )
+    described = {
+        kind: {name: heading(folder, name)["description"] for name in list_names(kind)}
+        for kind, folder in (("parts", "parts"), ("optics", "parts"), ("systems", "systems"), ("gpus", "gpus"))
+    }
     return {
-        "parts": {name: load_part(name).value.description for name in list_names("parts")},
-        "optics": {name: load_optics(name).value.description for name in list_names("optics")},
-        "systems": {name: load_system(name).spec.description for name in list_names("systems")},
-        "controllers": {name: _policy(load_policy(name).value) for name in list_names("controllers")},
-        "gpus": {name: load_training(name).value.description for name in list_names("gpus")},
+        **{kind: described[kind] for kind in ("parts", "optics", "systems")},
+        "controllers": {name: _policy(heading("controllers", name)) for name in list_names("controllers")},
+        "gpus": described["gpus"],
         "models": models,
         "studies": {name: f"pimloom report {name} --out DIR" for name in studies()},
     }
 
 
-def _policy(policy: Policy) -> str:
-    return f"{policy.structure}, {policy.scheduler}, {policy.page} page, refresh {policy.refresh}"
+def _policy(policy: Mapping[str, str]) -> str:
+    return "{structure}, {scheduler}, {page} page, refresh {refresh}".format_map(policy)
 
 
 def show_catalogue(found: Mapping[str, Mapping[str, str]]) -> None:
@@ -54,7 +55,7 @@ def show_fields(fields: Mapping[str, str]) -> None:
     show_rows((("field", "field", ""), ("meaning", "meaning", "")), rows)
 
 
-def show_explanation(found: Explanation) -> None:
+def show_explanation(found: "Explanation") -> None:
     """Print everything known of a field."""
     show_line(f"{found.field}: {found.meaning}")
     if found.values:
@@ -64,14 +65,14 @@ def show_explanation(found: Explanation) -> None:
         show_line(f"rule: {rule}")
 
 
-def show_result_field(found: ResultField) -> None:
+def show_result_field(found: "ResultField") -> None:
     """Print what a field of a result means in each kind of result."""
     show_line(found.field + (f" [{found.unit}]" if found.unit else ""))
     for meaning in found.meanings:
         show_line(meaning)
 
 
-def show_standard(found: Explained) -> None:
+def show_standard(found: "Explained") -> None:
     """Print what a standard's table models, and what not."""
     show_line(f"{found.standard}: {found.meaning}")
     show_line(f"parts: {', '.join(found.parts) or 'none'}")
