@@ -14,6 +14,7 @@ from pimloom.answer import Answer
 from pimloom.arch.inputs import begin
 from pimloom.arch.version import __version__
 from pimloom.commands import run_options, trace_options
+from pimloom.commands.completing import names
 from pimloom.commands.counts import count, some_folder
 from pimloom.commands.output import Json, Quiet, output
 from pimloom.commands.output import answer as give
@@ -79,7 +80,7 @@ app = typer.Typer(
     name="pimloom",
     cls=Porch,
     help="Exact cycles, energy and reports for processing-in-memory LLM accelerators.",
-    add_completion=False,
+    add_completion=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     epilog="Example:  pimloom run pim_gpt --model gpt2 --generate 64. With --debug, errors come with their traceback.",
@@ -179,7 +180,12 @@ def run(
     epilog="Example:  pimloom compare pim_gpt,npu_only,gpu_a100 --model gpt2-xl --prompt 512 --generate 512 --html DIR",
 )
 def compare(
-    systems: Annotated[str, typer.Argument(help="System names or paths to system YAMLs, separated by commas.")],
+    systems: Annotated[
+        str,
+        typer.Argument(
+            help="System names or paths to system YAMLs, separated by commas.", autocompletion=names("systems")
+        ),
+    ],
     model: run_options.Model,
     generate: run_options.Tokens = None,
     prompt: run_options.Prompt = 0,

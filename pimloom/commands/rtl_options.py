@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from pimloom.commands.completing import names
+
 PART = "gddr6_pim_gpt"
 
 
@@ -48,7 +50,10 @@ OneOrAll = Annotated[str | None, typer.Argument(metavar="BLOCK", help="Block nam
 SubBatches = Annotated[
     int | None, typer.Option(metavar="N", help="Sub-batches of `interleave` and `npu_pim_machine`; 2 by default.")
 ]
-PartName = Annotated[str, typer.Option("--part", metavar="PART", help="Part name, or path to a part's YAML.")]
+PartName = Annotated[
+    str,
+    typer.Option("--part", metavar="PART", help="Part name, or path to a part's YAML.", autocompletion=names("parts")),
+]
 
 Rows = Annotated[int | None, typer.Option(metavar="R", help="Rows of an array, 1 to 256.", show_default="4")]
 Columns = Annotated[int | None, typer.Option(metavar="C", help="Columns of an array, 1 to 256.", show_default="4")]

@@ -5,11 +5,18 @@ from typing import Annotated
 
 import typer
 
+from pimloom.commands.completing import names
 from pimloom.commands.counts import count, seed
 from pimloom.systems.asked import COMPARED, GENERATED
 
-Systems = Annotated[str, typer.Argument(help="System name (see `pimloom list`) or path to a system YAML.")]
-Model = Annotated[str, typer.Option(help="Model name, a Hugging Face config.json, or its folder.")]
+Systems = Annotated[
+    str,
+    typer.Argument(help="System name (see `pimloom list`) or path to a system YAML.", autocompletion=names("systems")),
+]
+Model = Annotated[
+    str,
+    typer.Option(help="Model name, a Hugging Face config.json, or its folder.", autocompletion=names("models")),
+]
 Generate = Annotated[
     int | None,
     typer.Option(metavar="N", parser=count, help=f"Tokens to generate, of each request; else {GENERATED}."),
@@ -19,7 +26,7 @@ Prompt = Annotated[
     typer.Option(
         metavar="P",
         parser=count,
-        help="Tokens of a prompt, whose end is the first of those: on PIM-GPT one by one, else at once."
+        help="Tokens of a prompt, whose end is the first of those: on PIM-GPT one by one, else at once.",
     ),
 ]
 Chunk = Annotated[

@@ -5,12 +5,20 @@ from typing import Annotated
 
 import typer
 
-Memory = Annotated[str, typer.Argument(help="Part, standard, part YAML, DRAMsim3 .ini or Ramulator .yaml.")]
+from pimloom.commands.completing import names
+
+Memory = Annotated[
+    str,
+    typer.Argument(help="Part, standard, part YAML, DRAMsim3 .ini or Ramulator .yaml.", autocompletion=names("parts")),
+]
 File = Annotated[
     Path | None,
     typer.Argument(metavar="TRACE", help="Lines `0xADDR READ|WRITE CYCLE` (hexadecimal) or `LD|ST 0xADDR`."),
 ]
-Controller = Annotated[str | None, typer.Option(metavar="NAME", help="default, dramsim3, ramulator2, or a YAML.")]
+Controller = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="default, dramsim3, ramulator2, or a YAML.", autocompletion=names("controllers")),
+]
 Pattern = Annotated[
     str | None,
     typer.Option(
