@@ -6,8 +6,8 @@ from pimloom.cycle_sim.compiled.kernel import bare, entry
 
 FAR = 1 << 60
 LONGEST_PS = 1 << 61  # 26 days; keeps every sum below 2^63
-# state; END in ps, others in clocks; STEPS: how many are done
-END, DUE, READY, REFRESHED, REFRESHES, CODE, WANT_DUE, WANT_RUNNING, STEPS, N_STATE = range(10)
+# state; END in ps, others in clocks; STEPS: how many are done, of TOTAL, which are COUNT steps again and again
+END, DUE, READY, REFRESHED, REFRESHES, CODE, WANT_DUE, WANT_RUNNING, STEPS, TOTAL, COUNT, N_STATE = range(12)
 TCK, CLOCK, REFI, AGAIN, REFRESHING, POSTPONED = range(6)  # fixed
 PIM, ARG, SLOT, DURATION = range(4)  # steps[i]: PIM or not, its entry; where its time is added; of an ASIC step [ps]
 IDLE, SETTLED, FIRST, LAST = range(4)  # entries[i]: of the quiet run; its rows in `runs`
@@ -51,16 +51,16 @@ def _find(runs, first, last, due, running):
 
 
 @entry
-def advance(total, steps, entries, runs, fixed, state, time_ps, quiet_ps, ends):
-    """Go on to step `total` of `steps`, which repeat, or as far as it goes: STEPS says where it stopped, CODE why.
+def advance(steps, entries, runs, fixed, state, time_ps, quiet_ps, ends):
+    """Go on to the last of the steps, or as far as it goes: STEPS says where it stopped, CODE why.
 
     ends: takes the end of each [ps], if it has room.
 
     UNKNOWN: WANT_DUE and WANT_RUNNING say which run of the step's entry is needed; call again from there.
     """
     state[CODE], tck, clock = GOING, fixed[TCK], fixed[CLOCK]
-    while state[STEPS] < total:
-        step = state[STEPS] % len(steps)
+    while state[STEPS] < state[TOTAL]:
+        step = state[STEPS] % state[COUNT]
         slot = steps[step, SLOT]
         if not steps[step, PIM]:
             start = (state[END] + clock - 1) // clock * clock

@@ -21,6 +21,7 @@ from pimloom.arch.table import Table
 from pimloom.arch.units import ceil_div
 from pimloom.cycle_sim.advance import (
     CODE,
+    COUNT,
     DUE,
     END,
     LONGEST_PS,
@@ -31,6 +32,7 @@ from pimloom.cycle_sim.advance import (
     STEPS,
     TOO_LATE,
     TOO_LONG,
+    TOTAL,
     UNKNOWN,
     WANT_DUE,
     WANT_RUNNING,
@@ -44,6 +46,7 @@ from pimloom.cycle_sim.run_table import RunTable
 from pimloom.cycle_sim.runs import Known, Stream, Watch
 
 NOWHERE = np.zeros(0, np.int64)
+SEEN_MOST = 4096  # steps that are remembered by identity
 TOO_LONG_SAID = "the run lasts longer than 26 days; a value of the system is out of range"
 
 
@@ -82,6 +85,15 @@ class Outcome:
     engine_calls: int = 0
 
 
+@dataclass
+class _Seen:
+    """A step, the row of it that the kernel takes, and executions that are not in the sums yet."""
+
+    step: Step
+    row: tuple[int, int, int, int]
+    times: int = 0
+
+
 class Machine:
     """Runs steps one after the other from time 0; `outcome` holds the sums so far, `trace` the steps if asked for.
 
@@ -114,11 +126,14 @@ class Machine:
         self._slots: dict[str, int] = {}
         self._time_ps, self._quiet_ps = np.zeros(64, np.int64), np.zeros(64, np.int64)
         self._entries: dict[Hashable, tuple[int, bytes, Stream]] = {}
-        self._table = RunTable()
+        self._table, self._rows = RunTable(), np.zeros((64, 4), np.int64)
+        self._seen: dict[int, _Seen] = {}  # by the identity of a step: most come again and again
+        self._bound: tuple[list[np.ndarray], Callable[[], None]] = [], lambda: None
 
     @property
     def outcome(self) -> Outcome:
         """Sums over the steps so far."""
+        self._count()
         out = self._outcome
         out.end_ps, out.refreshes = int(self._state[END]), int(self._state[REFRESHES])
         out.time_ps = Counter(dict(zip(self._slots, self._time_ps.tolist(), strict=False)))
@@ -154,37 +169,63 @@ class Machine:
     def _advance(self, steps: Sequence[Step], times: int, ends_ps: np.ndarray = NOWHERE) -> None:
         if not steps:
             return
-        table, total = np.array([self._row(step, times) for step in steps], np.int64), times * len(steps)
-        sums, state = (self._time_ps, self._quiet_ps), self._state
-        state[STEPS], arrays = 0, None
-        while state[STEPS] < total:
-            if arrays is not self._table.arrays:
-                arrays = self._table.arrays
-                call = bind(advance, total, table, *arrays, self._fixed, state, *sums, ends_ps)
-            call()
+        if len(self._seen) > SEEN_MOST:
+            self._count()
+            self._seen.clear()
+        n, state = len(steps), self._state
+        if n > len(self._rows):
+            self._rows = np.zeros((2 * n, 4), np.int64)
+        self._rows[:n] = [self._row(step, times) for step in steps]
+        state[STEPS], state[TOTAL], state[COUNT] = 0, n * times, n
+        while state[STEPS] < state[TOTAL]:
+            self._kernel(ends_ps)()
             if state[CODE] == UNKNOWN:
-                self._find_out(steps[state[STEPS] % len(steps)])
+                self._find_out(steps[state[STEPS] % n])
             self._raise_if_over()
 
+    def _kernel(self, ends_ps: np.ndarray) -> Callable[[], None]:
+        """The kernel on the arrays as they are now."""
+        arrays = [self._rows, *self._table.arrays, self._fixed, self._state, self._time_ps, self._quiet_ps, ends_ps]
+        if len(self._bound[0]) != len(arrays) or any(a is not b for a, b in zip(arrays, self._bound[0], strict=True)):
+            self._bound = arrays, bind(advance, *arrays)
+        return self._bound[1]
+
     def _row(self, step: Step, times: int) -> tuple[int, int, int, int]:
-        """A step as the kernel takes it; what does not depend on time is counted here."""
-        out, slot = self._outcome, self._slots.setdefault(step.name, len(self._slots))
+        """A step as the kernel takes it."""
+        seen = self._seen.get(id(step))
+        if seen is None:
+            seen = self._seen[id(step)] = _Seen(step, self._new_row(step))
+        seen.times += times
+        return seen.row
+
+    def _new_row(self, step: Step) -> tuple[int, int, int, int]:
+        slot = self._slots.setdefault(step.name, len(self._slots))
         if slot == len(self._time_ps):
             self._time_ps, self._quiet_ps = np.append(self._time_ps, [0] * slot), np.append(self._quiet_ps, [0] * slot)
         if isinstance(step, AsicStep):
-            out.asic_steps[step.name] += times
             duration = self.latency_cyc(step) * self.clock_ps
             if duration > LONGEST_PS:
                 raise UserError(TOO_LONG_SAID)
             return 0, 0, slot, duration
         if step.key not in self._entries:
-            out.steps[step.key] = step
+            self._outcome.steps[step.key] = step
             key, stream = self._known.stream(self.table, step.stream, self._engine, self._watch)
             self._entries[step.key] = self._table.add(stream), key, stream
-        out.executions[step.key] += times
-        out.sent_values[step.name] += step.sent_values * times
-        out.received_values[step.name] += step.received_values * times
         return 1, self._entries[step.key][0], slot, 0
+
+    def _count(self) -> None:
+        """Add up what does not depend on time."""
+        out = self._outcome
+        for seen in self._seen.values():
+            step, times, seen.times = seen.step, seen.times, 0
+            if not times:
+                continue
+            if isinstance(step, AsicStep):
+                out.asic_steps[step.name] += times
+            else:
+                out.executions[step.key] += times
+                out.sent_values[step.name] += step.sent_values * times
+                out.received_values[step.name] += step.received_values * times
 
     def _find_out(self, step: Step) -> None:
         """Let the engine find the run at which the kernel stopped."""
