@@ -1,11 +1,12 @@
 """Threads that help the machine through long windows."""
 
+from collections.abc import Callable
 from threading import Lock, Thread
 from types import TracebackType
 
 import numpy as np
 
-from pimloom.cycle_sim.compiled.kernel import PLAIN
+from pimloom.cycle_sim.compiled.kernel import PLAIN, bind
 from pimloom.cycle_sim.cores import raise_if_stopped
 from pimloom.cycle_sim.npu_pim.kernels import machine
 from pimloom.cycle_sim.npu_pim.kernels.core import Program
@@ -19,14 +20,17 @@ class Crew:
     """A machine, and threads beside the caller's that sleep until its channels have much to do."""
 
     def __init__(self, program: Program, channels: Channel, helpers: int) -> None:
-        self._program, self._channels = program, channels
-        self._numbers = np.zeros(N_CREW, np.int64)
+        self._channels, self._numbers = channels, np.zeros(N_CREW, np.int64)
         helpers = 0 if PLAIN else helpers
         self._numbers[[NEXT, HELPERS, LONG]] = len(channels.state), helpers, LONG_CK
+        self._go_on = bind(machine.run_all, program, channels, self._numbers, False)
+        helps = [bind(machine.run_all, program, channels, self._numbers, True) for _ in range(helpers)]
         self._asleep = [Lock() for _ in range(helpers)]
         self._over = False
         self._error: BaseException | None = None
-        self._threads = [Thread(target=self._help, args=(lock,), daemon=True) for lock in self._asleep]
+        self._threads = [
+            Thread(target=self._help, args=pair, daemon=True) for pair in zip(self._asleep, helps, strict=True)
+        ]
 
     def __enter__(self) -> "Crew":
         try:
@@ -59,23 +63,20 @@ class Crew:
             raise_if_stopped()
         if self._error:
             raise self._error
-        return code
-
-    def _go_on(self) -> int:
-        return int(machine.run_all(self._program, self._channels, self._numbers, False))
+        return int(code)
 
     def _wake(self) -> None:
         for lock in self._asleep:
             if lock.locked():
                 lock.release()
 
-    def _help(self, asleep: Lock) -> None:
+    def _help(self, asleep: Lock, go_on: Callable[[], None]) -> None:
         while True:
             asleep.acquire()
             if self._over:
                 return
             try:
-                machine.run_all(self._program, self._channels, self._numbers, True)
+                go_on()
             except BaseException as error:  # the machine is not to wait for this thread
                 self._error = error
                 self._numbers[[N_STOPPED, THROUGH]] = 1, len(self._channels.state)
