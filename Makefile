@@ -21,8 +21,8 @@ test: setup  ## all tests but the slow ones
 test-all: setup  ## all tests
 	@$(BIN)/python -m pytest -n 2 --dist worksteal -m ''
 
-bench: .venv/.test  ## commands per second, seconds per study
-	@$(BIN)/python -m tests.bench
+bench: .venv/.test  ## speed and memory; BENCH="memory --peer dramsim3=PATH" for some of it, beside others
+	@$(BIN)/python -m tests.bench $(BENCH)
 
 # mypy knows no package-dir: it reads a tree of links, and sed gives the files their own names back.
 lint: .venv/.test  ## ruff and mypy

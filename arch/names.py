@@ -36,7 +36,7 @@ def heading(folder: str, name: str) -> dict[str, str]:
     """The values of one line that stand at the top level of a file in `arch/FOLDER`, as written; for a list of all
     files, as nothing else is looked at and nothing checked."""
     found, depth, key = dict[str, str](), 0, ""
-    for event in yaml.parse(read_text(HERE / folder / f"{name}.yaml"), Loader=_EVENTS):  # type: ignore[no-untyped-call]
+    for event in yaml.parse(read_text(HERE / folder / f"{name}.yaml"), Loader=_EVENTS):
         if isinstance(event, yaml.CollectionStartEvent | yaml.CollectionEndEvent):
             depth, key = depth + (1 if isinstance(event, yaml.CollectionStartEvent) else -1), ""
         elif isinstance(event, yaml.ScalarEvent) and depth == 1:

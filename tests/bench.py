@@ -1,11 +1,12 @@
 """`make bench`: commands per second of the engine, seconds of a run and of the report, start-up, peak memory."""
 
+import argparse
 import resource
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 from rich.console import Console
@@ -20,6 +21,7 @@ from pimloom.mappers.gemv import product
 from pimloom.mappers.geometry import geometry
 from pimloom.mappers.layout import Packed
 from pimloom.systems.devices.simulate import simulate
+from tests.bench_commands import Line, read_peers
 
 
 def best_of(n: int, work: Callable[[], object]) -> float:
@@ -98,18 +100,40 @@ def _started() -> float:
     return time.perf_counter() - start
 
 
-def main() -> None:
-    """Print the table."""
+def lines(names: Sequence[str], peers: Mapping[str, str]) -> Iterator[Line]:
+    """The lines of these groups."""
     from tests.bench_fabric import fabric_lines
+    from tests.bench_growth import growth_lines
     from tests.bench_memory import memory_lines
     from tests.bench_npu import npu_lines
     from tests.bench_rtl import rtl_lines
     from tests.bench_sweep import sweep_lines
 
-    grid = Grid("bench", "measured", "target", box=None)
-    for line in [*measure(), *memory_lines(), *npu_lines(), *rtl_lines(), *fabric_lines(), *sweep_lines()]:
-        grid.add_row(*line)
-    Console(width=100).print(grid)
+    groups: dict[str, Callable[[], Iterable[tuple[str, ...]]]] = {
+        "engine": measure,
+        "growth": growth_lines,
+        "memory": lambda: memory_lines(peers),
+        "npu": npu_lines,
+        "rtl": rtl_lines,
+        "fabric": fabric_lines,
+        "sweep": sweep_lines,
+    }
+    if unknown := [name for name in names if name not in groups]:
+        raise SystemExit(f"bench: unknown group {unknown[0]!r}; known: {', '.join(groups)}")
+    for name in names or groups:
+        yield from (Line(*line) for line in groups[name]())
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
+    parser.add_argument("groups", nargs="*", help="engine, growth, memory, npu, rtl, fabric, sweep; else all")
+    parser.add_argument("--peer", action="append", default=[], help="NAME=PATH, or NAME='PATH {config} -t {trace}'")
+    given = parser.parse_args()
+    grid = Grid("bench", "measured", "whole command", "peer", "target", box=None)
+    for line in lines(given.groups, read_peers(given.peer)):
+        grid.add_row(line.what, line.measured, line.command, line.peer, line.target)
+    Console(width=140).print(grid)
 
 
 if __name__ == "__main__":

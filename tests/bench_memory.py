@@ -1,14 +1,16 @@
 """Lines of `make bench` about memory controllers: the traces of which their CPU times are known, and longer ones.
 
-DRAMsim3's seconds are those of the whole program, reading the trace included, and so are ours; Ramulator's are its
-simulation alone, and so are ours. They were measured on another machine: only the order of magnitude compares. The
-configurations are those of the reference data.
+A peer that is given by `--peer` is run here, as a whole program like ours. Else its seconds are those that were once
+measured on another machine, where only the order of magnitude compares: DRAMsim3's of the whole program, Ramulator's
+of its simulation alone. The configurations are those of the reference data.
 """
 
+import json
 import os
 import resource
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,7 +24,7 @@ from pimloom.arch.policy import load_policy
 from pimloom.arch.system import load_part
 from pimloom.cycle_sim.memory.simulate import Chunk, simulate
 from pimloom.systems.memory.patterns import pattern_chunks
-from pimloom.systems.memory.trace_file import read_trace
+from tests.bench_commands import Line, Spent, least, pimloom, words_of
 from tests.reference_data import data_folder, missing
 
 REQUESTS = 200_000
@@ -47,42 +49,46 @@ PUBLISHED = (
 )
 
 
-def memory_lines() -> list[tuple[str, str, str]]:
-    """(what, measured, target) of every line."""
-    lines = []
+def memory_lines(peers: Mapping[str, str] = {}) -> list[Line]:
+    """All lines. peers: what runs one on a trace, by name."""
+    lines = list[Line]()
     if absent := [why for published in PUBLISHED if (why := missing(f"{published.tool}/{published.case}"))]:
-        lines.append(("traces of the reference simulators", absent[0], "–"))
+        lines.append(Line("traces of the reference simulators", absent[0]))
     for published in PUBLISHED if not absent else ():
         for kind, theirs in zip(SEEDS, published.cpu_s, strict=False):
-            ours = _seconds(published, kind)
-            what = f"{published.tool} {published.case.partition('_')[0]} {kind}"
-            lines.append((what, f"{ours:.3f} s, {theirs / ours:.1f} x of their {theirs} s", f"≥ {LEAST[kind]} x"))
-    return [*lines, *_channels(), _banks(), _long()]
+            lines.append(_case(published, kind, theirs, peers.get(published.tool)))
+    return [*lines, *(Line(*line) for line in (*_channels(), _banks(), _long()))]
 
 
-def _seconds(published: Published, kind: str) -> float:
-    """Least CPU time of four runs [s]; theirs is the median of three."""
+def _case(published: Published, kind: str, recorded_s: float, peer: str | None) -> Line:
+    """A trace through the warm engine and through whole commands. Least CPU time of a few runs [s]."""
     folder = data_folder() / published.tool / published.case
-    if published.tool == "dramsim3":
-        memory = load_dramsim3(folder / "config.ini")
-    else:
-        memory = load_ramulator2(folder / "config.yaml")
+    config = folder / ("config.ini" if published.tool == "dramsim3" else "config.yaml")
+    memory = load_dramsim3(config) if published.tool == "dramsim3" else load_ramulator2(config)
     chunks = list(pattern_chunks(memory, kind, REQUESTS, SEEDS[kind]))
-    if published.tool == "ramulator2":
-        return min(_cpu(memory, chunks) for _ in range(4))
     with tempfile.TemporaryDirectory() as place:
-        path = Path(place) / "requests.trc"
-        path.write_text("".join(_line(*row) for c in chunks for row in zip(*(x.tolist() for x in c), strict=True)))
-        return min(_cpu(memory, path) for _ in range(4))
+        trace, out = Path(place, "requests.trc"), Path(place, "out.json")
+        trace.write_text("".join(_line(*row) for c in chunks for row in zip(*(x.tolist() for x in c), strict=True)))
+        engine = min(_cpu(memory, chunks) for _ in range(4))
+        ours = least(pimloom("trace", str(config), str(trace), "--json", str(out), "--quiet"))
+        theirs, where = Spent(recorded_s, 0), f"{recorded_s} s elsewhere"
+        if peer:
+            cycles = json.loads(out.read_text())["cycles"]
+            values = {"config": config, "trace": trace, "cycles": cycles, "out": place}
+            theirs = least(words_of(peer, values), cwd=Path(place))
+            where = str(theirs)
+    what = f"{published.tool} {published.case.partition('_')[0]} {kind}"
+    measured = f"{engine:.3f} s, {theirs.cpu_s / engine:.1f} x"
+    return Line(what, measured, f"≥ {LEAST[kind]} x", f"{ours}, {theirs.cpu_s / ours.cpu_s:.1f} x", where)
 
 
 def _line(address: int, write: int, when: int) -> str:
     return f"{address:#x} {'WRITE' if write else 'READ'} {when}\n"
 
 
-def _cpu(memory: Memory, source: list[Chunk] | Path) -> float:
+def _cpu(memory: Memory, chunks: list[Chunk]) -> float:
     start = time.process_time()
-    simulate(memory, read_trace(source, wraps=True, ordered=False) if isinstance(source, Path) else source)
+    simulate(memory, chunks)
     return time.process_time() - start
 
 
