@@ -16,18 +16,41 @@ WHICH = """\
   reg [15:0] mutant, mutants [0:0];
   initial begin $readmemh("{file}", mutants); mutant = mutants[0]; end
 """
+STATE_OUTSIDE = "memory_map\nopt_clean\nasync2sync\ndffunmap\nexpose -evert-dff\n"
+EQUAL = """\
+{whole}{line}
+{state}rename {top} gate
+design -stash gate
+{whole}{state}rename {top} gold
+design -copy-from gate gate
+miter -equiv -make_outputs -flatten gold gate miter
+hierarchy -top miter
+opt_expr
+opt_merge -share_all
+opt_clean
+sat -timeout 120 -prove trigger 0 miter
+"""
 DRAWN = 30  # times as many are drawn where they should lie somewhere
 
 
 class Mutants(NamedTuple):
-    """Verilog with mutants 1, 2, …; what each is; the file that says which one is there, 0 for none."""
+    """Verilog with mutants 1, 2, … of a module; what each is; the file that says which one is there, 0 for none."""
 
+    top: str
     verilog: str
     said: list[str]
     which: Path
 
     def take(self, number: int) -> None:
         self.which.write_text(f"{number:x}\n")
+
+    def changes_nothing(self, said: str) -> bool:
+        """Whether Yosys proves that, whatever the state and the inputs, neither outputs nor the next state change."""
+        whole, folder = READ.format(top=self.top), self.which.parent
+        (folder / "equal.ys").write_text(EQUAL.format(whole=whole, line=said, state=STATE_OUTSIDE, top=self.top))
+        with tools() as at_hand:
+            at_hand.call(YOSYS, "equal.ys", folder=folder)
+        return "proof finished - no model found: SUCCESS!" in (folder / f"{YOSYS}.log").read_text()
 
 
 def mutants_of(verilog: str, top: str, count: int, folder: Path, seed: int = 1, cells: str = "") -> Mutants:
@@ -46,4 +69,4 @@ def mutants_of(verilog: str, top: str, count: int, folder: Path, seed: int = 1, 
     text = (folder / "mutants.v").read_text()
     assert text.count(WIRE) == 1
     which = folder / "which.hex"
-    return Mutants(text.replace(WIRE, WHICH.format(file=which)), said, which)
+    return Mutants(top, text.replace(WIRE, WHICH.format(file=which)), said, which)

@@ -6,12 +6,12 @@ from itertools import product
 
 import pytest
 
-from pimloom.arch.pim_channel import PimChannel
 from pimloom.arch.system import load_part
 from pimloom.arch.table import Table, bend, compile_table, rule_rows
 from pimloom.rtl.flow.npu_pim.cosim import Ran, gates, mismatches, model
-from pimloom.rtl.flow.npu_pim.traffic import Size, Traffic, draw_traffic, small
+from pimloom.rtl.flow.npu_pim.traffic import Size, Traffic, small
 from tests.bent_controller import bendable
+from tests.channel_traffic import mixed
 from tests.simulators import needs
 
 CLOCKS, CASES = 1500, 130
@@ -23,7 +23,7 @@ PARTS = {"dual": {}, "blocked": {"pim": "newton"}}
 @pytest.mark.parametrize("mode", ["dual", "blocked"])
 def test_each_rule_off_by_one_in_the_gates_only_is_caught(mode, tmp_path, monkeypatch):
     spec = small(load_part("hbm2_neupims", PARTS[mode]).value, mode, Size(bank_groups=2))
-    table, cases = compile_table(spec.device()), [draw(spec, i) for i in range(CASES)]
+    table, cases = compile_table(spec.device()), [mixed(spec, i, CLOCKS) for i in range(CASES)]
     bent = bendable(spec, tmp_path, monkeypatch)
 
     def same(a: Ran, b: Ran) -> bool:
@@ -53,9 +53,3 @@ def test_each_rule_off_by_one_in_the_gates_only_is_caught(mode, tmp_path, monkey
             ours = in_gates(number, base + by, case)
             assert not same(ours, right), rules
             assert by < 0 or same(ours, wrong), rules  # too early, two copies may be under way: only the model has room
-
-
-def draw(spec: PimChannel, number: int) -> Traffic:
-    """PIM alone, seldom, or not at all."""
-    accesses = (CLOCKS // 12, CLOCKS // 4, CLOCKS // 40)[number % 3]
-    return draw_traffic(spec, number, accesses, (1, 0, 3, 8, 25)[number % 5])

@@ -13,24 +13,25 @@ from pimloom.rtl.flow.npu_pim.cosim import TOP as CONTROLLER
 from pimloom.rtl.flow.npu_pim.cosim import gates
 from pimloom.rtl.flow.npu_pim.cosim import mismatches as of_channel
 from pimloom.rtl.flow.npu_pim.cosim import model as channel_model
-from pimloom.rtl.flow.npu_pim.traffic import draw_traffic, small
+from pimloom.rtl.flow.npu_pim.traffic import small
 from pimloom.rtl.flow.simulator.environment import SimulationError
 from pimloom.rtl.flow.system import verify as machine
 from pimloom.rtl.npu_pim.controller import Controller
 from pimloom.rtl.verilog import to_verilog
+from tests.channel_traffic import mixed
 from tests.netlist_mutants import Mutants, mutants_of
 from tests.simulators import needs
 
-PART = load_part("hbm2_neupims").value
+PART, CLOCKS = load_part("hbm2_neupims").value, 1500
 # where the machine's own decisions are, without the units' arithmetic and the channels
 OWN = (
-    r"(npu\.\\?(jobs|walker|array|vectors|reader_\d)|"
-    r"attention_\d\.\\?(walker|vectors|writer|dots_)|merge_\d|interleave)\."
+    r"((npu\.\\?(jobs|walker|reader_\d)|attention_\d\.\\?(walker|writer|dots_\d)|merge_\d|interleave)\.|"
+    r"(npu|attention_\d)\.\\?(array|vectors)\.(?!\\?(unit|gemm)))"
 )
 
 
 def survivors(mutants: Mutants, is_told: Callable[[], bool]) -> Iterator[str]:
-    """What each mutant is that nobody tells from the right gates."""
+    """What each mutant is that nobody tells from the right gates, and that is not proved to be the same."""
     mutants.take(0)
     assert not is_told()
     for number, said in enumerate(mutants.said, 1):
@@ -39,7 +40,7 @@ def survivors(mutants: Mutants, is_told: Callable[[], bool]) -> Iterator[str]:
             told = is_told()
         except (SimulationError, ValueError):  # it never ends, or does what no command does
             told = True
-        if not told:
+        if not told and not mutants.changes_nothing(said):
             yield said
 
 
@@ -49,20 +50,20 @@ def test_most_faults_of_a_channel_s_controller_are_told(mode: Literal["dual", "b
     part = PART if mode == "dual" else load_part("hbm2_neupims", {"pim": "newton"}).value
     spec = small(part, mode)
     rounds = []
-    for cases, clocks in ((4, 1500), (20, 3000)):  # most are told by the short one
-        traffic = [draw_traffic(spec, i, clocks // 12, clocks // (60 if i % 2 else 200) + 1) for i in range(cases)]
-        rounds.append((traffic, clocks, [channel_model(spec, case, clocks) for case in traffic]))
+    for cases in (range(4), range(4, 60)):  # most are told by the short one
+        traffic = [mixed(spec, i, CLOCKS) for i in cases]
+        rounds.append((traffic, [channel_model(spec, case, CLOCKS) for case in traffic]))
     mutants = mutants_of(to_verilog(Controller(spec), CONTROLLER), CONTROLLER, 60, tmp_path)
 
     def is_told() -> bool:
-        for traffic, clocks, want in rounds:
-            found, _ = gates(spec, traffic, clocks, verilog=mutants.verilog, simulator=needs("verilator"))
+        for traffic, want in rounds:
+            found, _ = gates(spec, traffic, CLOCKS, verilog=mutants.verilog, simulator=needs("verilator"))
             if any(of_channel(spec, ours, theirs) for ours, theirs in zip(want, found, strict=True)):
                 return True
         return False
 
     left = list(survivors(mutants, is_told))
-    assert len(left) <= 0.3 * len(mutants.said), "\n".join(left)
+    assert len(left) <= 0.2 * len(mutants.said), "\n".join(left)
 
 
 @pytest.mark.slow
@@ -77,4 +78,4 @@ def test_most_faults_of_the_machine_are_told(tmp_path: Path) -> None:
         return bool(machine.mismatches(case, ran, made, found))
 
     left = list(survivors(mutants, is_told))
-    assert len(left) <= 0.4 * len(mutants.said), "\n".join(left)
+    assert len(left) <= 0.3 * len(mutants.said), "\n".join(left)
