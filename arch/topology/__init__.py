@@ -24,7 +24,9 @@ def topology(name: str) -> Topology:
     """A fabric by name; `infinitehbd-kN` takes any N from 2 on. Raises UserError."""
     if found := NAMED.get(name):
         return found
-    if match := re.fullmatch(r"infinitehbd-k([2-9]|[1-9]\d)", name):
+    if match := re.fullmatch(r"infinitehbd-k(\d{1,3})", name):
+        if int(match[1]) < 2:
+            raise UserError(f"--arch {name}: a node in the middle of a ring needs two bundles: expected K of 2 or more")
         return khop(int(match[1]))
     raise UserError(
         f"--arch {short(name)!r}: no such architecture{nearest(name, list(NAMED))}; "
@@ -36,4 +38,6 @@ def topologies(names: str) -> list[Topology]:
     """Fabrics of a list `a,b,c`, or `all`; one that is named twice counts once. Raises UserError."""
     if names == "all":
         return list(NAMED.values())
-    return list({name: topology(name) for name in names.split(",")}.values())
+    if "all" in (listed := names.split(",")):
+        raise UserError(f"--arch {short(names)}: all are all there are; leave out the others, or all")
+    return list({name: topology(name) for name in listed}.values())

@@ -207,7 +207,7 @@ def synth(
         bool | None,
         typer.Option(
             "--by-module/--flat",
-            help="Each module once, times its instances; or all as one piece.",
+            help="Each module once, times its instances; or all as one piece, for an array up to half an hour.",
             show_default="large blocks by module",
         ),
     ] = None,

@@ -86,8 +86,8 @@ def show_syntheses(found: Mapping[str, Any]) -> None:
     show_line(f"for {found['part']}{sizes}; cells to path: {row['library']}, no wires, memories beside;")
     show_line(f"LUT4 to Fmax: {row['fpga']}, with a register at every port for Fmax")
     if apart := [row["block"] for row in found["rows"] if row["method"] != "flat"]:
-        show_line(f"{', '.join(apart)}: each module once, times its instances: the path is the longest within one,")
-        show_line("what an instance is given for good does not shrink it, and nothing is placed; one piece: --flat")
+        show_line(f"{', '.join(apart)}: each module once, times its instances; path and Fmax: of the slowest one, placed by itself;")
+        show_line("constant inputs of an instance do not shrink it, so areas are larger; as one piece: --flat")
     _show_left_out(found)
 
 
@@ -131,6 +131,8 @@ def _show_coverage(row: Mapping[str, Any]) -> None:
     if row["coverage"]:
         lines = [{"rule": rule, "case": case} for rule, case in row["coverage"].items()]
         show_rows([("rule", "rule", ""), ("case", "first decides in case|r", "d")], lines)
+        if None in row["coverage"].values():
+            show_line("–: it never alone decided a clock, as another rule waits as long, or in none of these cases")
 
 
 def _show_left_out(found: Mapping[str, Any]) -> None:

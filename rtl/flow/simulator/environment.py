@@ -41,7 +41,7 @@ class SimulationError(UserError):
 def with_bench(simulator: Simulator, bench: str | None) -> Simulator:
     """The simulator with a bench of that kind, "cpp" or "cocotb"; None: its own. Raises UserError where none is."""
     if bench == "cpp" and simulator == "icarus":
-        raise UserError("--bench cpp: icarus takes cocotb benches only; leave it out, or --simulator icarus")
+        raise UserError("--bench cpp: icarus takes cocotb benches only; leave out one of the two")
     return "verilator-cocotb" if (simulator, bench) == ("verilator", "cocotb") else simulator
 
 
