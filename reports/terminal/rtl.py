@@ -86,7 +86,7 @@ def show_syntheses(found: Mapping[str, Any]) -> None:
     show_line(f"for {found['part']}{sizes}; cells to path: {row['library']}, no wires, memories beside;")
     show_line(f"LUT4 to Fmax: {row['fpga']}, with a register at every port for Fmax")
     if apart := [row["block"] for row in found["rows"] if row["method"] != "flat"]:
-        show_line(f"{', '.join(apart)}: each module once, times its instances, whose constant inputs do not shrink them;")
+        show_line(f"{', '.join(apart)}: each module once, times its instances, not shrunk by constants;")
         show_line("path and Fmax: of the slowest module, placed by itself; one piece: --flat")
     _show_left_out(found)
 
