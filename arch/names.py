@@ -43,6 +43,8 @@ def heading(folder: str, name: str) -> dict[str, str]:
             if key:
                 found[key] = event.value
             key = "" if key else event.value
+        elif isinstance(event, yaml.AliasEvent):
+            key = ""
     return found
 
 

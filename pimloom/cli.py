@@ -183,7 +183,8 @@ def compare(
     systems: Annotated[
         str,
         typer.Argument(
-            help="System names or paths to system YAMLs, separated by commas.", autocompletion=names("systems")
+            help="System names or paths to system YAMLs, separated by commas.",
+            autocompletion=names("systems", several=True),
         ),
     ],
     model: run_options.Model,

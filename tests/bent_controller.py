@@ -47,6 +47,8 @@ class _Bent(Controller):
         arms = {key: [_rows_of(rules, key[0], key[2], arm) for arm in key[2]] for key in rules.counters}
         windows = [{i} for i, row in enumerate(self.of_table) if row.window > 1 and _binds(rules, row)]
         self.together = _joined([*windows, *(rows for found in arms.values() for rows in found)])
+        gates = {i for i, row in enumerate(self.of_table) if _binds(rules, row) and row.wait > 1}
+        assert gates == {rule for own in self.together for rule in own}
         for key, counter in rules.counters.items():
             counter.left = Signal(range((1 << len(counter.left)) + MOST))
             counter.waits = tuple(self.wait(w, rows) for w, rows in zip(counter.waits, arms[key], strict=True))

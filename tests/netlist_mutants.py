@@ -30,7 +30,7 @@ opt_merge -share_all
 opt_clean
 sat -timeout 120 -prove trigger 0 miter
 """
-DRAWN = 30  # times as many are drawn where they should lie somewhere
+DRAWN = 150  # times as many are drawn where they should lie somewhere
 
 
 class Mutants(NamedTuple):

@@ -1,5 +1,6 @@
 # amaranth: UnusedElaboratable=no
-"""Each rule of a PIM channel's controller, one clock shorter or longer in the gates only, is told from the model."""
+"""Each rule of a PIM channel's controller, one clock shorter or longer in the gates only, is told from the model; those
+of one clock or none bind nothing, and have no gates."""
 
 from functools import reduce
 from itertools import product

@@ -21,16 +21,16 @@ NAMED: dict[str, Topology] = {one.name: one for one in (BIG_SWITCH, khop(2), kho
 
 
 def topology(name: str) -> Topology:
-    """A fabric by name; `infinitehbd-kN` takes any N from 2 on. Raises UserError."""
+    """A fabric by name; `infinitehbd-kN` takes any N from 2 to 999. Raises UserError."""
     if found := NAMED.get(name):
         return found
-    if match := re.fullmatch(r"infinitehbd-k(\d{1,3})", name):
+    if match := re.fullmatch(r"infinitehbd-k(0|[1-9][0-9]{0,2})", name):
         if int(match[1]) < 2:
             raise UserError(f"--arch {name}: a node in the middle of a ring needs two bundles: expected K of 2 or more")
         return khop(int(match[1]))
     raise UserError(
         f"--arch {short(name)!r}: no such architecture{nearest(name, list(NAMED))}; "
-        f"expected all, infinitehbd-kN, or of {', '.join(NAMED)}"
+        f"expected all, infinitehbd-kN with N of 2 to 999, or of {', '.join(NAMED)}"
     )
 
 

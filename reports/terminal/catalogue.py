@@ -1,7 +1,9 @@
 """Everything that has a name, and what fields and standards mean."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
+
+from yaml import YAMLError
 
 from pimloom.arch.llm import list_presets, load_llm
 from pimloom.arch.names import heading, list_names
@@ -15,6 +17,13 @@ if TYPE_CHECKING:
     from pimloom.reports.explain_standard import Explained
 
 
+LINES = {  # of each kind, from the values at the top of a file
+    **dict.fromkeys(("parts", "optics", "systems"), "{description}"),
+    "controllers": "{structure}, {scheduler}, {page} page, refresh {refresh}",
+    "gpus": "{description}",
+}
+
+
 def catalogue() -> dict[str, dict[str, str]]:
     """Parts, optical parts, systems, controllers, GPUs, models and studies: name -> one line."""
     models = {}
@@ -24,21 +33,30 @@ def catalogue() -> dict[str, dict[str, str]]:
             f"{spec.num_hidden_layers} layers, hidden {spec.hidden_size}, {spec.num_attention_heads} heads, "
             f"{weights(spec).blocks / 1e6:,.1f} M matrix parameters"
         )
-    described = {
-        kind: {name: heading(folder, name)["description"] for name in list_names(kind)}
-        for kind, folder in (("parts", "parts"), ("optics", "parts"), ("systems", "systems"), ("gpus", "gpus"))
-    }
     return {
-        **{kind: described[kind] for kind in ("parts", "optics", "systems")},
-        "controllers": {name: _policy(heading("controllers", name)) for name in list_names("controllers")},
-        "gpus": described["gpus"],
+        **{kind: {name: _said(kind, name) for name in list_names(kind)} for kind in LINES},
         "models": models,
         "studies": {name: f"pimloom report {name} --out DIR" for name in studies()},
     }
 
 
-def _policy(policy: Mapping[str, str]) -> str:
-    return "{structure}, {scheduler}, {page} page, refresh {refresh}".format_map(policy)
+def _said(kind: str, name: str) -> str:
+    """The line of a file. Raises UserError for one that cannot be read, or lacks what the line says."""
+    try:
+        return LINES[kind].format_map(heading("parts" if kind == "optics" else kind, name))
+    except (YAMLError, KeyError):
+        _load(kind, name)  # says what is wrong, and where
+        raise
+
+
+def _load(kind: str, name: str) -> None:
+    from pimloom.arch.optics import load_optics
+    from pimloom.arch.policy import load_policy
+    from pimloom.arch.system import load_part, load_system
+    from pimloom.arch.training import load_training
+
+    loaders = (load_part, load_optics, load_system, load_policy, load_training)
+    dict[str, Callable[[str], object]](zip(LINES, loaders, strict=True))[kind](name)
 
 
 def show_catalogue(found: Mapping[str, Mapping[str, str]]) -> None:

@@ -128,18 +128,18 @@ def _pim(system: System, spec: LlmSpec, generate: int, options: Options) -> Resu
         device = PimGptDevice(system, spec, whole, known=options.known)
     machine, decoder, mapped = device.machine, device.decoder, device.mapped
     for t in range(1, tokens + 1):
-        machine.run(decoder.first_steps, window if window and machine.outcome.end_ps < window.end_ps else None)
+        machine.run(decoder.first_steps, window if window and machine.end_ps < window.end_ps else None)
         for layer, times in () if window else mapped.runs:
             machine.run(decoder.timed_steps(t, mapped.kinds[layer]), times=times)
         for layer in range(spec.num_hidden_layers if window else 0):
-            traced = window is not None and machine.outcome.end_ps < window.end_ps
+            traced = window is not None and machine.end_ps < window.end_ps
             machine.run(decoder.layer_steps(t, layer if traced else mapped.kinds[layer]), window if traced else None)
-        traced = window is not None and machine.outcome.end_ps < window.end_ps
+        traced = window is not None and machine.end_ps < window.end_ps
         if t >= max(options.prompt, 1):  # within a prompt the next token is known
             machine.run(decoder.last_steps, window if traced else None)
         options.progress(t)
         if t == max(options.prompt, 1):
-            first_ps = machine.outcome.end_ps
+            first_ps = machine.end_ps
     machine.finish()
     return _pim_result(system, device.spec, device.part, mapped, decoder, machine, generate, first_ps, options)
 
@@ -167,7 +167,7 @@ def _pim_result(
     options: Options,
 ) -> Result:
     out, channels, spec, table = machine.outcome, hardware.dram.channels, mapped.spec, machine.table
-    steps, times = list(out.steps.values()), list(out.executions.values())
+    steps, times = list(out.steps.values()), [out.executions[key] for key in out.steps]
     counts = command_counts(table, steps, times, channels)
     bank = _bank_counts(table, steps, times)
     check_conservation(table, part, mapped, out, bank, channels, hardware.dram.refresh, generate)
