@@ -2,6 +2,7 @@
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,9 +18,9 @@ from pimloom.reports.terminal.catalogue import catalogue
 
 def test_the_lines_are_those_of_what_is_loaded() -> None:
     found = catalogue()
-    loaded = {"parts": load_part, "optics": load_optics, "gpus": load_training}
+    loaded: dict[str, Any] = {"parts": load_part, "optics": load_optics, "gpus": load_training}
     for kind, load in loaded.items():
-        assert found[kind] == {name: load(name).value.description for name in found[kind]}  # type: ignore[operator]
+        assert found[kind] == {name: load(name).value.description for name in found[kind]}
     assert found["systems"] == {name: load_system(name).spec.description for name in found["systems"]}
     for name, line in found["controllers"].items():
         p = load_policy(name).value
