@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from pimloom.commands.completing import names
+from pimloom.commands.counts import count
 
 PART = "gddr6_pim_gpt"
 
@@ -48,15 +49,20 @@ class Refresh(StrEnum):
 Name = Annotated[str, typer.Argument(metavar="BLOCK", help="Block name (see `pimloom rtl list`).")]
 OneOrAll = Annotated[str | None, typer.Argument(metavar="BLOCK", help="Block name; without it, all blocks.")]
 SubBatches = Annotated[
-    int | None, typer.Option(metavar="N", help="Sub-batches of `interleave` and `npu_pim_machine`; 2 by default.")
+    int | None,
+    typer.Option(metavar="N", parser=count, help="Sub-batches of `interleave` and `npu_pim_machine`; 2 by default."),
 ]
 PartName = Annotated[
     str,
     typer.Option("--part", metavar="PART", help="Part name, or path to a part's YAML.", autocompletion=names("parts")),
 ]
 
-Rows = Annotated[int | None, typer.Option(metavar="R", help="Rows of an array, 1 to 256.", show_default="4")]
-Columns = Annotated[int | None, typer.Option(metavar="C", help="Columns of an array, 1 to 256.", show_default="4")]
+Rows = Annotated[
+    int | None, typer.Option(metavar="R", parser=count, help="Rows of an array, 1 to 256.", show_default="4")
+]
+Columns = Annotated[
+    int | None, typer.Option(metavar="C", parser=count, help="Columns of an array, 1 to 256.", show_default="4")
+]
 DataflowName = Annotated[
     Dataflow | None, typer.Option("--dataflow", help="Weights or outputs stay in an array.", show_default="ws")
 ]

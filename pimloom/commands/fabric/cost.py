@@ -8,6 +8,7 @@ import typer
 from pimloom.answer import Answer
 from pimloom.arch.error import UserError
 from pimloom.arch.version import __version__
+from pimloom.commands.counts import count
 from pimloom.commands.fabric.options import Arch, Csv, Gpus, GpusPerNode, Seed
 from pimloom.commands.output import Json, Quiet, answer
 from pimloom.systems.fabric.asked import read_counts, read_ratios
@@ -33,7 +34,7 @@ def cost(
     ] = None,
     gpus: Gpus = 2880,
     tp: Annotated[str, typer.Option(metavar="N,N", help="With --fault-ratio: GPUs of a group.")] = "32",
-    draws: Annotated[int, typer.Option(metavar="N", help="With --fault-ratio: random draws.")] = 100,
+    draws: Annotated[int, typer.Option(metavar="N", parser=count, help="With --fault-ratio: random draws.")] = 100,
     seed: Seed = 0,
     waste: Annotated[
         Path | None,

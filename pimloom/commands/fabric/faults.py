@@ -7,6 +7,7 @@ import typer
 
 from pimloom.answer import Answer
 from pimloom.arch.error import UserError
+from pimloom.commands.counts import count
 from pimloom.commands.fabric.options import Csv, Seed
 from pimloom.commands.output import Json, Quiet, answer
 from pimloom.commands.outputs import check_outputs
@@ -18,7 +19,7 @@ Faults = Annotated[
 ]
 Servers = Annotated[
     int | None,
-    typer.Option(metavar="N", help="Servers of the trace, with those that never fail; else 400."),
+    typer.Option(metavar="N", parser=count, help="Servers of the trace, with those that never fail; else 400."),
 ]
 Days = Annotated[
     float | None, typer.Option(metavar="D", help="Days of FILE that count; else the whole days up to its last event.")

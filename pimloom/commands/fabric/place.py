@@ -10,6 +10,7 @@ import typer
 from pimloom.answer import Answer
 from pimloom.arch.error import GateError, UserError
 from pimloom.arch.version import __version__
+from pimloom.commands.counts import count
 from pimloom.commands.fabric.options import Csv, GpusPerNode, Seed
 from pimloom.commands.output import Json, Quiet, answer
 from pimloom.commands.outputs import check_outputs
@@ -29,10 +30,11 @@ class Algorithm(StrEnum):
 
 
 def place(
-    nodes: Annotated[int, typer.Option(metavar="N", help="Nodes of the cluster.")] = 720,
-    tp: Annotated[int, typer.Option(metavar="T", help="GPUs of a tensor-parallel group.")] = 32,
+    nodes: Annotated[int, typer.Option(metavar="N", parser=count, help="Nodes of the cluster.")] = 720,
+    tp: Annotated[int, typer.Option(metavar="T", parser=count, help="GPUs of a tensor-parallel group.")] = 32,
     job_gpus: Annotated[
-        int | None, typer.Option(metavar="G", help="GPUs of the job, rounded down to groups; else 85 % of all.")
+        int | None,
+        typer.Option(metavar="G", parser=count, help="GPUs of the job, rounded down to groups; else 85 % of all."),
     ] = None,
     faulty: Annotated[
         str | None, typer.Option(metavar="NODES", help="Faulty nodes, as 17,203-205; node t p + r is in ToR t.")
@@ -41,7 +43,7 @@ def place(
         float | None, typer.Option(metavar="F", help="Instead: each node is faulty with this probability.")
     ] = None,
     seed: Seed = 0,
-    tor_size: Annotated[int, typer.Option(metavar="P", help="Nodes of a top-of-rack switch (ToR).")] = 8,
+    tor_size: Annotated[int, typer.Option(metavar="P", parser=count, help="Nodes of a top-of-rack switch (ToR).")] = 8,
     gpus_per_node: GpusPerNode = 4,
     arch: Annotated[str, typer.Option(metavar="NAME", help="infinitehbd-kN.")] = "infinitehbd-k3",
     algorithm: Annotated[

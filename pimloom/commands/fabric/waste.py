@@ -8,6 +8,7 @@ import typer
 
 from pimloom.answer import Answer
 from pimloom.arch.error import UserError
+from pimloom.commands.counts import count
 from pimloom.commands.fabric.faults import Days, Faults, Servers
 from pimloom.commands.fabric.options import Arch, Csv, Gpus, GpusPerNode, Seed
 from pimloom.commands.output import Json, Quiet, answer
@@ -34,10 +35,12 @@ def waste(
         typer.Option(metavar="F", help="Instead of a trace, each node down alone with F: 0.02,0.05 or 0:0.15:0.01."),
     ] = None,
     draws: Annotated[
-        int | None, typer.Option(metavar="N", help="Random draws; else 10 of a trace, 100 of a --fault-ratio.")
+        int | None,
+        typer.Option(metavar="N", parser=count, help="Random draws; else 10 of a trace, 100 of a --fault-ratio."),
     ] = None,
     job_gpus: Annotated[
-        int | None, typer.Option(metavar="N", help="Also show how much of the time a job of N GPUs must wait.")
+        int | None,
+        typer.Option(metavar="N", parser=count, help="Also show how much of the time a job of N GPUs must wait."),
     ] = None,
     seed: Seed = 0,
     json: Json = None,
