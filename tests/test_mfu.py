@@ -197,7 +197,7 @@ def test_a_short_context_is_noted() -> None:
         (("--tp", "3"), "--tp 3: none divides llama-3.1-405b's 128 heads"),
         (("--arch", "nvl36", "--tp", "64"), "lies within domains of 36 GPUs of nvl36"),
         (("--arch", "sip-ring"), "no parts and no bandwidth of it are known"),
-        (("--arch", "infinitehbd-k1"), "no such architecture"),
+        (("--arch", "infinitehbd-k1"), "expected K of 2 or more"),
         (("--hbd-gb-s", "0"), "--hbd-gb-s 0: expected GB/s from 0.001 to 1,000,000,000"),
         (("--hbd-gb-s", "nan"), "--hbd-gb-s nan: expected GB/s from 0.001 to 1,000,000,000"),
         (("--hbd-gb-s", "nvl72=1"), "nvl72 is none of --arch infinitehbd-k2,dgx8"),

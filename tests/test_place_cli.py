@@ -156,7 +156,7 @@ BAD = {
     ("--job-gpus", "31"): "--job-gpus 31: expected at least one group, --tp 32",
     ("--arch", "infinitehbd-k5"): "--arch infinitehbd-k5: 5 bundles need as many slots; a node with --gpus-per-node 4",
     ("--arch", "nvl72"): "--arch nvl72: has no ring to place groups on; expected infinitehbd-kN",
-    ("--arch", "infinitehbd-k1"): "--arch 'infinitehbd-k1': no such architecture",
+    ("--arch", "infinitehbd-k1"): "--arch infinitehbd-k1: a node in the middle of a ring needs two bundles",
     ("--tor-size", "7"): "--tor-size 7: expected a divisor of the 720 nodes",
     ("--tor-size", "0"): "--tor-size 0: expected a divisor of the 720 nodes",
     ("--tp", "30"): "--tp 30: expected a multiple of --gpus-per-node 4",
