@@ -39,5 +39,5 @@ def topologies(names: str) -> list[Topology]:
     if names == "all":
         return list(NAMED.values())
     if "all" in (listed := names.split(",")):
-        raise UserError(f"--arch {short(names)}: all are all there are; leave out the others, or all")
+        raise UserError(f"--arch {short(names)}: all stands alone; leave out the others")
     return list({name: topology(name) for name in listed}.values())
