@@ -2,7 +2,6 @@
 
 import distributed
 import pandas
-import typer._adapters
 
 from pimloom import cli
 from pimloom.reports.terminal import sweep as show
@@ -12,4 +11,4 @@ from pimloom.sweeping.definition.expression import parse
 
 parse("a + 1", "here")  # compiles the grammar
 
-__all__ = ["cli", "cluster", "distributed", "pandas", "pareto", "run", "show", "typer"]
+__all__ = ["cli", "cluster", "distributed", "pandas", "pareto", "run", "show"]
