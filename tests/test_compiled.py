@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 
 from pimloom.cycle_sim.compiled import library
+from pimloom.cycle_sim.compiled.__main__ import OLD_DAYS, tidy
 from pimloom.cycle_sim.compiled.arguments import flatten
 from pimloom.cycle_sim.compiled.kernel import Entry, bind
 from pimloom.cycle_sim.memory.addresses import decode
@@ -111,6 +113,21 @@ def test_without_a_c_compiler_the_code_is_linked_by_numba(tmp_path):
         assert (ran.stdout, ran.stderr) == ("[[2, 0, 0, 5]]\n", said)
     (made,) = (tmp_path / "kernels").iterdir()
     assert made.read_bytes()[16] == 1  # ELF: relocatable
+
+
+def test_what_other_versions_made_or_nobody_lists_any_more_goes(tmp_path):
+    listed, fresh, old, busy = (tmp_path / name for name in ("listed", "fresh", "old", "fresh.lock"))
+
+    def left(numba):
+        for file in (listed, fresh, old, busy):
+            file.touch()
+        os.utime(listed, (0, 0))
+        os.utime(old, (0, time.time() - (OLD_DAYS + 1) * 86_400))
+        tidy(tmp_path, {listed}, numba)
+        return {file.name for file in tmp_path.iterdir()}
+
+    assert left("0.61") == left("0.61") == {"listed", "fresh", "fresh.lock", "numba"}
+    assert left("0.62") == {"fresh.lock", "numba"} and (tmp_path / "numba").read_text() == "0.62"
 
 
 def test_the_same_as_plain_python(tmp_path):

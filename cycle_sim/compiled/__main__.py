@@ -3,17 +3,23 @@ pimloom.cycle_sim.compiled [FOLDER]`, into the cache, and to that folder."""
 
 import shutil
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
+from importlib.metadata import version
 from pathlib import Path
 
+from pimloom.arch.files import write_atomic
 from pimloom.cycle_sim.compiled import library
 from pimloom.cycle_sim.cores import cores
+
+OLD_DAYS = 90
 
 
 def make_all(folder: Path | None = None) -> int:
     """Compile what is not there yet; returns how many. folder: takes all of it, too."""
     longest_first = sorted(library.listed(), key=lambda row: -row[1])
     known = [(library.place(name, kinds), name, kinds) for name, _, *kinds in longest_first]
+    tidy(library.kept_in(), {place for place, *_ in known}, version("numba"))
     jobs = [job for job in known if not job[0].exists()]
     with ThreadPoolExecutor(cores()) as pool:
         for future in [pool.submit(library.make, *job) for job in jobs]:
@@ -22,6 +28,17 @@ def make_all(folder: Path | None = None) -> int:
         for place, *_ in known:
             shutil.copy(place, folder)
     return len(jobs)
+
+
+def tidy(folder: Path, known: set[Path], numba: str) -> None:
+    """Remove what another version of numba made, and what is not `known` and OLD_DAYS old: its source has changed."""
+    folder.mkdir(parents=True, exist_ok=True)
+    made_by, oldest = folder / "numba", time.time() - OLD_DAYS * 24 * 3600
+    other = made_by.exists() and made_by.read_text() != numba
+    for file in set(folder.iterdir()) - {made_by}:
+        if (other and file.suffix != ".lock") or (file not in known and file.stat().st_mtime < oldest):
+            file.unlink(missing_ok=True)
+    write_atomic(made_by, numba)
 
 
 if __name__ == "__main__":

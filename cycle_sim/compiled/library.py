@@ -97,7 +97,12 @@ def listed() -> list[list[Any]]:
 def place(name: str, kinds: Sequence[str]) -> Path:
     """Where the machine code of a kernel is, or will be."""
     file = name.replace(":", ".") + "-" + _digest(name, kinds)
-    return MADE / file if (MADE / file).exists() else cache_folder() / "kernels" / file
+    return MADE / file if (MADE / file).exists() else kept_in() / file
+
+
+def kept_in() -> Path:
+    """The folder of the kernels that are made on this machine."""
+    return cache_folder() / "kernels"
 
 
 @contextmanager
