@@ -19,6 +19,8 @@ from pimloom.rtl.flow.scenes.scene import mismatches
 from pimloom.rtl.flow.simulator.environment import SimulationError, with_bench
 from pimloom.rtl.flow.simulator.run import simulate
 from pimloom.rtl.flow.stimulus import draw_cases, engine, shrink
+from pimloom.rtl.flow.system import verify as machine
+from pimloom.rtl.flow.system.toy import Toy
 from pimloom.rtl.flow.verify import BANKS, SCENES, STREAMS, WAIT_BITS
 from pimloom.rtl.flow.verify import mismatches as differing
 from pimloom.rtl.formal.axi import Restless
@@ -41,7 +43,7 @@ def both(monkeypatch, run, other):
             _left.append(simulate(*args, **kwargs))
             return _left[-1]
 
-        for module in (cosim, channel, axi):
+        for module in (cosim, channel, axi, machine):
             monkeypatch.setattr(module, "simulate", spy)
         monkeypatch.setattr("pimloom.rtl.flow.scenes.scene.simulate", spy)
         run(simulator)
@@ -90,6 +92,21 @@ def test_the_channels_log_is_that_of_cocotb(monkeypatch):
     cpp, cocotb = both(monkeypatch, lambda simulator: channel.run_product(job, simulator=simulator), "verilator-cocotb")
     assert_same(cpp, cocotb)
     assert len(cpp["results"])
+
+
+@pytest.mark.slow
+def test_the_machines_log_is_that_of_cocotb(monkeypatch):
+    case = machine.case_of(load_part("hbm2_neupims").value, Toy(contexts=((2,), (1, 3))), 1)
+    verilog = machine.verilog_of(case)
+
+    def run(simulator):
+        machine.run_gates(case, verilog, 40_000, simulator)
+
+    cpp, cocotb = both(monkeypatch, run, "verilator-cocotb")
+    assert_same(cpp, cocotb)
+    assert len(cpp["stages"]) > 3 and len(cpp["commands"]) > 500 and cpp["busy"].all()
+    with pytest.raises(SimulationError, match="^machine: not done after 50 clocks$"):
+        machine.run_gates(case, verilog, 50, "verilator")
 
 
 @pytest.mark.parametrize("other", ["icarus", slow("verilator-cocotb")])

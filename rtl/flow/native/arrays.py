@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-KINDS = {2: "<u2", 4: "<u4", 8: "<i8"}
+KINDS = {1: "<u1", 2: "<u2", 4: "<u4", 8: "<i8"}
 
 
 def write_raw(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
@@ -18,7 +18,7 @@ def write_raw(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
 
 
 def read_raw(path: Path) -> dict[str, np.ndarray]:
-    """What a bench left: eight bytes are int64, `seconds` float64; four and two are unsigned."""
+    """What a bench left: eight bytes are int64, `seconds` float64; fewer are unsigned."""
     found, data, at = dict[str, np.ndarray](), path.read_bytes(), 0
     while at < len(data):
         end = data.index(b"\n", at)
