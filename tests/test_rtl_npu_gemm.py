@@ -9,33 +9,22 @@ import numpy as np
 import pytest
 
 from pimloom.cycle_sim.npu.arrays import Systolic as Model
-from pimloom.cycle_sim.npu.arrays import gemm, phases
-from pimloom.cycle_sim.npu.scratchpad import double_buffered
+from pimloom.cycle_sim.npu.arrays import gemm
 from pimloom.rtl.flow.npu import sequence
-from pimloom.rtl.flow.npu.engine import Case, Went, draw_cases, mismatches, run_gemms, words
-from pimloom.rtl.flow.npu.gemm import Job, tiles
+from pimloom.rtl.flow.npu.engine import Case, Went, draw_cases, mismatches, run_gemms
+from pimloom.rtl.flow.npu.gemm import tiles
 from pimloom.rtl.flow.npu.sequence import Size, draw_sizes, run_script, script
-from pimloom.rtl.flow.scenes.values import BF16
 from pimloom.rtl.flow.verify import verify
 from pimloom.rtl.npu import tiles as source
 from pimloom.rtl.npu.shape import ArrayShape
 from pimloom.rtl.npu.tiles import TileSequencer
+from tests.gemm_cases import PLAIN, READY, READY_OS, late_halves
 from tests.simulators import needs
 from tests.slow import slow
 
 DEPTH = 8
 WS, OS = ArrayShape(4, 4, "ws"), ArrayShape(2, 3, "os")
 SHAPES = [slow(WS), OS]
-
-
-def of_size(m: int, k: int, n: int, overlapped: bool) -> Job:
-    rng = np.random.default_rng((m, k, n))
-    return Job(rng.normal(size=(m, k)).astype(BF16), rng.normal(size=(k, n)).astype(BF16), overlapped)
-
-
-PLAIN = [Case(of_size(*size, overlapped)) for size in ((8, 8, 8), (5, 7, 9), (2, 7, 5)) for overlapped in (False, True)]
-READY = [Case(of_size(*size, True), after=30) for size in ((8, 8, 4), (3, 6, 2), (1, 5, 3))]
-READY_OS = [Case(of_size(*size, True), after=30) for size in ((4, 8, 3), (3, 1, 2), (2, 4, 5))]
 
 
 @cache
@@ -64,17 +53,7 @@ def test_gemms_are_those_of_numpy_and_done_when_the_model_says(shape: ArrayShape
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_tiles_go_through_two_halves_as_double_buffered_says(shape: ArrayShape) -> None:
     """Operands come as fast as they are taken, a word a clock; the array computes one tile after the other."""
-    for case, each in zip(*went(shape), strict=True):
-        if case.job.overlapped or case.paces != (1.0, 1.0):
-            continue
-        m, k, _ = case.job.size
-        plan, model = tiles(shape, case.job), Model(*shape)
-        load = [len(words(shape, case.job, tile)) for tile in plan]
-        compute = [phases(model, t.rows, t.columns, m if shape.dataflow == "ws" else k).total_cyc for t in plan]
-        if load[0] > 1:  # else the job, which comes with the first operands, comes too late
-            expected = double_buffered(load, compute)
-            assert each.loaded == expected.load_end_cyc.tolist()
-            assert each.done == expected.compute_end_cyc[-1]
+    assert late_halves(shape, *went(shape)) == []
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
@@ -88,9 +67,10 @@ def test_two_overlapped_tiles_whose_operands_are_there_take_the_cycles_of_a_gemm
 @pytest.mark.parametrize(
     "shape", [ArrayShape(3, 4, "ws"), slow(ArrayShape(3, 2, "os"))], ids=str
 )
-def test_the_sequencer_tells_every_clock_what_the_model_says(shape: ArrayShape) -> None:
+@pytest.mark.parametrize("eager", [False, True])
+def test_the_sequencer_tells_every_clock_what_the_model_says(shape: ArrayShape, eager: bool) -> None:
     sizes = draw_sizes(shape, DEPTH, np.random.default_rng(3), 120)
-    given = script(shape, DEPTH, sizes)
+    given = script(shape, DEPTH, sizes, eager)
     assert given.refused and {size.overlapped for size in sizes} == {False, True}
     assert sequence.mismatches(shape, DEPTH, given, run_script(shape, DEPTH, given, needs("icarus"))) == []
 

@@ -31,10 +31,12 @@ class Size(NamedTuple):
 
 
 class Script(NamedTuple):
-    """What goes in and should come out, clock by clock. jobs: the clock in which each is offered; loaded, taken:
-    clocks; across, down: what is told; done, freed: clocks; refused: clocks."""
+    """What goes in and should come out, clock by clock. jobs: the clock in which each is taken; offered: the first in
+    which it is offered, in the same order; loaded, taken: clocks; across, down: what is told; done, freed: clocks;
+    refused: clocks."""
 
     jobs: dict[int, Size]
+    offered: list[int]
     loaded: list[int]
     taken: list[int]
     across: Port
@@ -65,17 +67,19 @@ def draw_sizes(shape: ArrayShape, depth: int, rng: np.random.Generator, tiles_in
     return found
 
 
-def script(shape: ArrayShape, depth: int, sizes: Sequence[Size]) -> Script:
-    """Jobs one after the other; operands and halves of the accumulator are always there in time."""
-    made = Script({}, [], [], {}, {}, [], [], [], 0)
-    clock, half, sums = 1, 0, 0
+def script(shape: ArrayShape, depth: int, sizes: Sequence[Size], eager: bool = False) -> Script:
+    """Jobs one after the other; operands and halves of the accumulator are always there in time. eager: a job is
+    offered from the clock after the one before was taken, its first operands come as soon as they can."""
+    made = Script({}, [], [], [], {}, {}, [], [], [], 0)
+    clock, half, sums, before, pause = 1, 0, 0, 0, 0 if eager else 1
     for size in sizes:
+        made.offered.append(max(made.jobs, default=0) + 1 if eager else clock)
         made.jobs[clock] = size
         m, k, n = size.size
         streamed = m if shape.dataflow == "ws" else k
         if min(m, k, n) == 0 or streamed > depth:
             made.refused.append(clock + 1)
-            clock += 2
+            clock += 1 + pause
             continue
         base, began = clock + 2, list[int]()
         for tile in tiles(shape, size):
@@ -94,9 +98,12 @@ def script(shape: ArrayShape, depth: int, sizes: Sequence[Size]) -> Script:
             made.freed.append(start + streamed - 1 + max(shape[:2]) if size.overlapped else left)
             made.taken.extend([began[-1] + 1] * upper)
             half, sums = half ^ 1, sums ^ lower
-        made.loaded.extend([clock, clock + 1][: len(began)] + [at + 1 for at in began[:-2]])
+        first = before + 1 if eager else clock
+        made.loaded.extend([first, first + 1][: len(began)] + [at + 1 for at in began[:-2]])
         made.done.append(base + model_cyc(shape, size))
-        clock = made.done[-1] + max(shape[:2]) + 2
+        before, clock = began[-1], made.done[-1] + max(shape[:2]) + 2
+        if eager:  # nothing is under way when the last result and, overlapped, the last operand have left
+            clock = max(made.done[-1], made.freed[-1] if size.overlapped else 0) + 1
     return made._replace(clocks=clock + 2)
 
 
@@ -105,9 +112,11 @@ def run_script(
 ) -> dict[str, np.ndarray]:
     """Words of each output in each clock, and `seconds`."""
     words = np.zeros((given.clocks, 2), np.uint32)
-    for clock, ((m, k, n), overlapped) in given.jobs.items():
-        words[clock] = m | k << JOB_BITS, n | overlapped << JOB_BITS
-    ports = {"job__payload": words, "job__valid": _high(list(given.jobs), given.clocks)}
+    offers = list[int]()
+    for since, (clock, ((m, k, n), overlapped)) in zip(given.offered, given.jobs.items(), strict=True):
+        words[since : clock + 1] = m | k << JOB_BITS, n | overlapped << JOB_BITS
+        offers += range(since, clock + 1)
+    ports = {"job__payload": words, "job__valid": _high(offers, given.clocks)}
     ports |= {"loaded": _high(given.loaded, given.clocks), "taken": _high(given.taken, given.clocks)}
     told = ["across", "done", "freed", "refused", *(["down"] if shape.dataflow == "ws" else [])]
     # a row of the bench ends behind the clock's edge: what stands there belongs to the next clock
