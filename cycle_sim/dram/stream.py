@@ -177,7 +177,7 @@ def _sentence(table: Table, rows: np.ndarray, code: int, where: int, who: np.nda
 
 def _commands(rules: Rules, dev: Device) -> np.ndarray:
     """The kernels' columns of each command."""
-    nodes, banks = np.unique(rules.size), rules.size[-1]
+    nodes, banks = np.array(sorted(set(rules.size.tolist()))), rules.size[-1]  # np.unique imports numpy.ma: 10 ms
     span, depth, window = banks // rules.size[rules.scope], np.zeros_like(rules.scope), np.ones_like(rules.scope)
     records = dev.rule.reshape(-1, FIELDS)
     np.maximum.at(depth, records[:, NEXT], records[:, DEPTH])

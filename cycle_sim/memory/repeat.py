@@ -5,6 +5,7 @@ passed binds nothing), all else as it is. If they agree, every further round doe
 as much, and clocks that went with the round go on. Nothing is approximated.
 """
 
+import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -58,7 +59,7 @@ def round_ck(state: Any) -> int:
 def windows(state: Any) -> int:
     """Issues after which all rules that count them have forgotten the ones before."""
     rules = state.tree.rule.reshape(-1, FIELDS)
-    return int(np.lcm.reduce([1, *np.unique(rules[rules[:, KIND] & COUNTS > 0][:, WINDOW]).tolist()]))
+    return math.lcm(*rules[rules[:, KIND] & COUNTS > 0][:, WINDOW].tolist())
 
 
 def take(state: Any, now: int) -> Snapshot:
