@@ -34,7 +34,8 @@ def late_halves(shape: ArrayShape, cases: list[Case], found: list[Went]) -> list
         plan, model = tiles(shape, case.job), Model(*shape)
         load = [len(words(shape, case.job, tile)) for tile in plan]
         compute = [phases(model, t.rows, t.columns, m if shape.dataflow == "ws" else k).total_cyc for t in plan]
-        if load[0] == 1:  # the job, which comes with the first operands, comes too late
+        taken = 4 + (m if shape.dataflow == "ws" else shape.rows)  # clocks from a tile's end until its results are
+        if load[0] == 1 or min(compute) <= taken:  # the job comes too late; a tile waits for a half of the accumulator
             continue
         expected = double_buffered(load, compute)
         if (each.loaded, each.done) != (expected.load_end_cyc.tolist(), expected.compute_end_cyc[-1]):
