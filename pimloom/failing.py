@@ -19,7 +19,7 @@ def say(error: Exception) -> int:
     if isinstance(error, usage):
         context = getattr(error, "ctx", None)
         command = context.command_path if context else "pimloom"
-        message = one_line(error.format_message())  # type: ignore[attr-defined]
+        message = _readable(one_line(error.format_message()))  # type: ignore[attr-defined]
         stop = "" if message.endswith((".", "?")) else "."
         print(f"{command}: {message}{stop} See `{command} --help`.", file=sys.stderr)
         return 2

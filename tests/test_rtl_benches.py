@@ -179,7 +179,7 @@ def test_arrays_come_back(tmp_path):
 
 
 def test_every_bench_of_the_flow_has_one_in_cpp():
-    assert BENCHES == ("axi", "channel", "rows", "sequencer", "streams")
+    assert BENCHES == ("axi", "channel", "machine", "rows", "sequencer", "streams")
     assert native("pimloom.rtl.flow.benches.rows") == "rows" and native("tests.own_bench") is None
 
 

@@ -40,7 +40,7 @@ from tests.simulators import needs
 PART = load_part("hbm2_neupims").value
 DEPTH = 8
 MOVED = {"kind": int(NpuKind.VECTOR), "op": MOVE, "count": 3, "x_step": 1, "o_step": 1, "wait": 0}
-NARROW_LAST = Size((1, 1, 5), True)  # the tile before, which is wider, ends later
+NARROW = Size((1, 1, 6), True), Size((1, 1, 1), True)  # the tile before, wider, ends later; results before operands
 
 
 def untold(bent: Bent, is_told: Callable[[], bool], only: Container[str] | None = None) -> list[str]:
@@ -117,7 +117,7 @@ def untold_by_machine(tight: bool, folder: Path, only: Container[str] | None = N
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("shape", [ArrayShape(3, 4, "ws"), ArrayShape(2, 4, "os")], ids=str)
+@pytest.mark.parametrize("shape", [ArrayShape(3, 4, "ws"), ArrayShape(3, 5, "os")], ids=str)
 def test_of_gemms(shape: ArrayShape, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bent, simulator = bend(GEMM[shape.dataflow], tmp_path, monkeypatch), needs("verilator")
     gemm = bent.verilog(to_verilog(reading(Gemm(shape, DEPTH), bent), "npu_gemm"))
@@ -126,7 +126,7 @@ def test_of_gemms(shape: ArrayShape, tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(sequence, "to_verilog", lambda *_: tiles)
     rng = np.random.default_rng(2)
     cases = [*PLAIN, *READY, *READY_OS, *SLOWLY_TAKEN, *draw_cases(shape, DEPTH, rng, 150)]
-    sizes = [NARROW_LAST, *draw_sizes(shape, DEPTH, rng, 120)]
+    sizes = [*NARROW, *draw_sizes(shape, DEPTH, rng, 120)]
     scripts = [script(shape, DEPTH, sizes, eager) for eager in (False, True)]
 
     def is_told() -> bool:
