@@ -72,10 +72,10 @@ def modules_of_python() -> set[str]:
 
 def test_a_kernel_that_is_not_there_is_compiled_once_and_it_is_said(tmp_path):
     """Without a terminal, too."""
-    command = [sys.executable, "-m", "pimloom", "trace", "ddr4", "--pattern", "random", "--requests", "2"]
+    command = [sys.executable, "-m", "pimloom", *"run pim_gpt --model gpt2 --generate 1 --json -".split()]
     said = []
     for quiet in ((), ()):
         environment = os.environ | {"PIMLOOM_CACHE": str(tmp_path), "PIMLOOM_KERNELS": ""}
         ran = subprocess.run([*command, *quiet], capture_output=True, text=True, check=True, env=environment)
         said.append(ran.stderr.count("pimloom: note: compiling "))
-    assert said[0] >= 3 and said[1] == 0
+    assert said[0] >= 2 and said[1] == 0

@@ -25,6 +25,7 @@ from pimloom.rtl.system import machine
 from pimloom.rtl.system.columns import Merge
 from pimloom.rtl.system.plan import LANES, MOVE
 from tests.simulators import needs
+from tests.slow import slow
 
 PART = load_part("hbm2_neupims").value
 
@@ -105,7 +106,7 @@ def test_memory_and_pim_work_side_by_side(ran):
     assert {op.gwrite, op.header, op.g_act, op.pim_pre, op.refresh} <= {c[1] for own in found.commands for c in own}
 
 
-@pytest.mark.parametrize("timing", ["nGWRITE", "tRCDRD", "nCL", "tRP", "tRFC"])
+@pytest.mark.parametrize("timing", ["nGWRITE", "tRFC", *map(slow, ("tRCDRD", "nCL", "tRP"))])
 def test_timings_of_the_part_decide_commands_and_stages(ran, timing):
     case, found = ran
     later = Time(PART.cycles(timing) + 7)

@@ -13,8 +13,9 @@ from pimloom.rtl.flow.cosim import Case, walk
 from pimloom.rtl.flow.stimulus import draw_own_cases, engine, own_table, shrink
 from pimloom.rtl.sequencer import Sequencer
 from tests.simulators import needs
+from tests.slow import slow
 
-NAMES = ("hbm2_neupims", "hbm2_2400")  # of two refresh nodes
+NAMES = ("hbm2_neupims", slow("hbm2_2400"))  # of two refresh nodes
 
 
 def test_nodes_are_refreshed_in_turn():

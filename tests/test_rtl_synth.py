@@ -26,6 +26,7 @@ from pimloom.rtl.flow.registered import Registered, registered_verilog
 from pimloom.rtl.flow.synth import Synthesis, all_blocks, synthesize
 from pimloom.rtl.flow.yowasp import YOSYS, ToolError, Tools, tools
 from pimloom.rtl.npu_pim.controller import Controller
+from tests.slow import slow
 
 PART = load_part("gddr6_pim_gpt").value
 needs_library = pytest.mark.skipif(not LIBRARY.is_file(), reason="qflow-tech-osu018 is not installed")
@@ -167,7 +168,7 @@ def test_modules_that_are_instantiated_by_name_are_there() -> None:
 
 
 @needs_library
-def test_by_module_each_is_done_once_times_its_instances(fresh: Path) -> None:
+def test_by_module_each_is_done_once_times_its_instances(monkeypatch: pytest.MonkeyPatch, fresh: Path) -> None:
     mac, gates = (run(name)[name] for name in ("Mac", "Gates"))
     told: list[str] = []
     (pairs,) = synthesize({"Pairs": TINY["Pairs"]}, PART, "gddr6_pim_gpt", note=told.append, by_module=True)
@@ -180,15 +181,10 @@ def test_by_module_each_is_done_once_times_its_instances(fresh: Path) -> None:
     assert synthesize({"Pairs": TINY["Pairs"]}, PART, "gddr6_pim_gpt", by_module=True) == [pairs]
     (flat,) = synthesize({"Pairs": TINY["Pairs"]}, PART, "gddr6_pim_gpt", by_module=False)
     assert flat.method == "flat" and flat.cells < 0.7 * pairs.cells  # as one piece both multiply once
-
-
-@needs_library
-def test_pieces_that_are_there_are_taken(monkeypatch: pytest.MonkeyPatch, fresh: Path) -> None:
-    first = synthesize({"Pairs": TINY["Pairs"]}, PART, "gddr6_pim_gpt", by_module=True)
     for kept in (fresh / "synth").glob("Pairs-*"):
         kept.unlink()
-    monkeypatch.setattr(Tools, "run", None)
-    assert synthesize({"Pairs": TINY["Pairs"]}, PART, "gddr6_pim_gpt", by_module=True) == first
+    monkeypatch.setattr(Tools, "run", None)  # pieces that are there are taken
+    assert synthesize({"Pairs": TINY["Pairs"]}, PART, "gddr6_pim_gpt", by_module=True) == [pairs]
 
 
 def test_large_blocks_are_done_by_module_without_a_word() -> None:
@@ -197,15 +193,19 @@ def test_large_blocks_are_done_by_module_without_a_word() -> None:
     assert channel.large(None) and not BLOCKS["pim_unit"].large(None)
 
 
-def test_an_array_is_cut_into_array_row_and_element() -> None:
-    for dataflow in ("ws", "os"):
-        pieces = pieces_of(BLOCKS["systolic"].build(PART, rows=3, columns=2, dataflow=dataflow))
-        names = [f"{dataflow}_element", f"{dataflow}_row", "block"]
-        assert [piece.module for piece in pieces] == names
-        assert [sorted(piece.inner) for piece in pieces] == [[], names[:1], names[1:2]]
-        element, row, whole = (piece.verilog for piece in pieces)
-        assert "module block (" in element and "adder" in element and "adder" not in row + whole
-        assert f"module {names[0]}" in pieces[1].beside and whole.count(f"{names[1]} row_") == 3
+@pytest.mark.parametrize("dataflow", ["ws", slow("os")])
+def test_an_array_is_cut_into_array_row_and_element(dataflow: str) -> None:
+    pieces = pieces_of(BLOCKS["systolic"].build(PART, rows=3, columns=2, dataflow=dataflow))
+    names = [f"{dataflow}_element", f"{dataflow}_row", "block"]
+    assert [piece.module for piece in pieces] == names
+    assert [sorted(piece.inner) for piece in pieces] == [[], names[:1], names[1:2]]
+    element, row, whole = (piece.verilog for piece in pieces)
+    assert "module block (" in element and "adder" in element and "adder" not in row + whole
+    assert f"module {names[0]}" in pieces[1].beside and whole.count(f"{names[1]} row_") == 3
+
+
+@pytest.mark.slow
+def test_a_channel_is_cut_at_its_own_modules() -> None:
     channel = BLOCKS["npu_pim_channel"]
     assert channel.logic is not None
     names = [piece.module for piece in pieces_of(channel.logic(load_part("hbm2_neupims").value))]
