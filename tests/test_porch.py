@@ -72,7 +72,7 @@ def modules_of_python() -> set[str]:
 
 def test_a_kernel_that_is_not_there_is_compiled_once_and_it_is_said(tmp_path):
     """Without a terminal, too."""
-    command = [sys.executable, "-m", "pimloom", *"run pim_gpt --model gpt2 --generate 1 --json -".split()]
+    command = [sys.executable, "-m", "pimloom", "run", "pim_gpt", "--model", "gpt2", "--generate", "1", "--json", "-"]
     said = []
     for quiet in ((), ()):
         environment = os.environ | {"PIMLOOM_CACHE": str(tmp_path), "PIMLOOM_KERNELS": ""}
