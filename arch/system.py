@@ -163,8 +163,8 @@ class System:
             spec["dram"] = asdict(spec["dram"]) | {"part": ""}  # a name or a path: what stands behind it follows
         if "memories" in spec:
             spec["memories"] = {name: asdict(memory) | {"part": ""} for name, memory in spec["memories"].items()}
-        parts = {name: _decisive(part) for name, part in self.parts.items()}
-        return digest(spec, self.part and _decisive(self.part), *([parts] if parts else []))
+        parts = {name: decisive(part) for name, part in self.parts.items()}
+        return digest(spec, self.part and decisive(self.part), *([parts] if parts else []))
 
 
 def digest(*values: Any) -> str:
@@ -173,7 +173,7 @@ def digest(*values: Any) -> str:
     return hashlib.sha256(text).hexdigest()[:16]
 
 
-def _decisive(part: Part) -> dict[str, Any]:
+def decisive(part: Part) -> dict[str, Any]:
     """All of a part but its description, times as the clocks that they come to."""
     return asdict(part) | {"description": "", "timing": {name: part.cycles(name) for name in part.timing}}
 

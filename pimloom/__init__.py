@@ -15,6 +15,7 @@ from pimloom.arch.version import __version__ as __version__  # noqa: E402 as the
 if TYPE_CHECKING:
     from pimloom import fabric as fabric
     from pimloom import sweeps as sweeps
+    from pimloom.api import aim as aim
     from pimloom.api import compare as compare
     from pimloom.api import frame as frame
     from pimloom.api import run as run
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 _API, _LOOKING_UP = "pimloom.api", "pimloom.looking_up"
 _WHERE = {  # name -> module and name there, imported when asked for: numba, numpy and pandas are slow
     "UserError": ("pimloom.arch.error", "UserError"),
-    **{name: (_API, name) for name in ("compare", "frame", "run", "sweep", "trace")},
+    **{name: (_API, name) for name in ("aim", "compare", "frame", "run", "sweep", "trace")},
     **{name: (_LOOKING_UP, name) for name in ("explain", "report")},
     "list": (_LOOKING_UP, "list_"),
     **{name: (f"pimloom.{name}", "") for name in ("fabric", "rtl", "sweeps")},
@@ -36,6 +37,7 @@ _WHERE = {  # name -> module and name there, imported when asked for: numba, num
 __all__ = [  # without `list`: `import *` keeps Python's
     "UserError",
     "__version__",
+    "aim",
     "compare",
     "explain",
     "fabric",

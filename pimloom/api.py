@@ -1,4 +1,4 @@
-"""The public Python API: `pimloom.run`, `pimloom.compare`, `pimloom.trace`, `pimloom.sweep`, `pimloom.frame`.
+"""The public Python API: `run`, `compare`, `trace`, `aim`, `sweep` and `frame` of `pimloom`.
 
 Each function takes the options of its command under their names, with the same defaults and checks; the only error is
 `pimloom.UserError`.
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from pimloom.systems.devices.npu_pim.served import Served
     from pimloom.systems.devices.result import Result
+    from pimloom.systems.memory.aim.outcome import AimOutcome
     from pimloom.systems.memory.outcome import Outcome
     from pimloom.systems.serving.comparing import Comparison
     from pimloom.systems.serving.decoding import Decoded
@@ -186,6 +187,31 @@ def trace(
     from pimloom.systems.memory.tracing import Wanted
 
     return ask(command, locals(), lambda **read: run_trace(Wanted(**read, quiet=True)))
+
+
+@public
+def aim(
+    program: str | Path,
+    *,
+    config: str | Path = "gddr6_aim",
+    set: Mapping[str, object] | None = None,
+    channel: int = 0,
+    commands: str | Path | None = None,
+) -> "AimOutcome":
+    """Run a file of AiM's host instructions, as `pimloom aim` does.
+
+    config: an AiM device by name or path. set: overrides such as `{"channels": 16, "dram.timing.tRP": "36 nCK"}`.
+    channel: the one that `commands` of the result tells of; commands: a CSV file to write. Returns one `AimOutcome`;
+    raises `pimloom.UserError`.
+
+    >>> aim("examples/aim/gemv.aim").cycles
+    0
+    """
+    from pimloom.cli import aim as command
+    from pimloom.commands.aiming import run_aim
+    from pimloom.systems.memory.aim.asked import Wanted
+
+    return ask(command, locals(), lambda **read: run_aim(Wanted(**read, quiet=True)))
 
 
 @public

@@ -250,6 +250,31 @@ def trace(
 
 
 @app.command(
+    short_help="Run host instructions on an AiM device, clock by clock.",
+    epilog="Example:  pimloom aim program.aim --config gddr6_aim --json -",
+)
+def aim(
+    program: trace_options.Program,
+    config: trace_options.Config = "gddr6_aim",
+    settings: trace_options.DeviceSettings = None,
+    channel: trace_options.Channel = 0,
+    json: Json = None,
+    commands: trace_options.Commands = None,
+    quiet: Quiet = False,
+) -> None:
+    """Run host instructions of AiM (GDDR6-AiM) on its DMA, controllers and channels; print clocks and commands."""
+    asked = locals()
+    from pimloom.commands.aiming import run_aim
+    from pimloom.reports.terminal.aim import show_outcome
+    from pimloom.reports.terminal.trace import show_warnings
+    from pimloom.systems.memory.aim.asked import Wanted
+
+    result = run_aim(Wanted(**asked))
+    show_warnings(result.warnings)
+    output(result, json, None if quiet else lambda: show_outcome(result))
+
+
+@app.command(
     short_help="Explain a field or a DRAM standard.",
     epilog="Example:  pimloom explain dram.timing.tCCD_L",
 )

@@ -1,4 +1,4 @@
-"""Options of `pimloom trace`."""
+"""Options of `pimloom trace` and of `pimloom aim`."""
 
 from pathlib import Path
 from typing import Annotated
@@ -46,3 +46,14 @@ RequestLog = Annotated[
 ]
 Timeline = Annotated[Path | None, typer.Option(metavar="FILE", help="Write a Perfetto timeline of a window.")]
 Window = Annotated[str | None, typer.Option(metavar="FROM:TO", help="Its window in clocks; else 0:2000.")]
+
+Program = Annotated[
+    Path, typer.Argument(metavar="PROGRAM", help="Lines such as `AiM MAC_ABK 64 0xffffffff 0`, the last `AiM EOC`.")
+]
+Config = Annotated[
+    str, typer.Option(metavar="NAME", help="AiM device, or its YAML.", autocompletion=names("aim_devices"))
+]
+DeviceSettings = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Set a field of the device, or dram.FIELD.")
+]
+Channel = Annotated[int, typer.Option(metavar="N", help="Channel whose commands are told by themselves.")]

@@ -75,7 +75,7 @@ class Passing:
         return np.concatenate([chunk.address for chunk in found]), np.concatenate([chunk.write for chunk in found])
 
 
-class _Csv:
+class CsvLog:
     """A CSV file of integers: its columns, and how each is written."""
 
     def __init__(self, path: str | Path, columns: tuple[str, ...], kinds: tuple[int, ...], words: tuple[str, ...]):
@@ -98,12 +98,13 @@ class _Csv:
         with writing(self.path):
             self._files.__exit__(kind, error, trace)
 
-    def _write(self, table: np.ndarray) -> None:
+    def write(self, table: np.ndarray) -> None:
+        """Write some rows, int64[n, columns]."""
         with writing(self.path):
             self._out.write(self._text[: write_lines(table, self._kinds, self._words, self._text)].data)
 
 
-class CommandLog(_Csv):
+class CommandLog(CsvLog):
     """The commands: COMMAND_COLUMNS, -1 = not applicable.
 
     Pseudo channels count as ranks. REFab, PREab, SRE and SRX name only channel and rank (the first one where they reach
@@ -124,7 +125,7 @@ class CommandLog(_Csv):
     def commands(self, rows: np.ndarray) -> None:
         """See `Log`."""
         for first in range(0, len(rows), ROWS):
-            self._write(self._table(rows[first : first + ROWS]))
+            self.write(self._table(rows[first : first + ROWS]))
 
     def requests(self, rows: np.ndarray) -> None:
         """See `Log`."""
@@ -143,7 +144,7 @@ class CommandLog(_Csv):
         return np.stack([clock, command, channel, coordinates(bank, self._size)[0], *place, *cells], axis=1)
 
 
-class RequestLog(_Csv, Passing):
+class RequestLog(CsvLog, Passing):
     """The requests: REQUEST_COLUMNS, in the order of the trace; `watch` the chunks that are simulated."""
 
     def __init__(self, path: str | Path) -> None:
@@ -162,7 +163,7 @@ class RequestLog(_Csv, Passing):
         for first in range(0, len(rows), ROWS):
             number, accept, done = rows[first : first + ROWS].T
             address, write = self.take(len(number))
-            self._write(np.stack([number, write, address, accept, done], axis=1))
+            self.write(np.stack([number, write, address, accept, done], axis=1))
 
 
 def coordinates(bank: np.ndarray, size: list[int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -1,0 +1,135 @@
+"""An AiM device at work on a program of host instructions."""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, NoReturn
+
+import numpy as np
+
+from pimloom.arch.aim import INSTRUCTIONS
+from pimloom.arch.error import UserError
+from pimloom.arch.part import Part
+from pimloom.arch.standard import clocks
+from pimloom.arch.table import compile_table
+from pimloom.cycle_sim.aim import kernels as k
+from pimloom.cycle_sim.dram.kernels.device import FAR, Device, device
+
+LOG = 1 << 16  # commands that the kernel notes before it hands them over
+ROWS = {
+    **dict.fromkeys(("RD", "WR", "MAC", "RDCP", "WRCP"), k.OF_BANK),
+    **dict.fromkeys(("MAC16", "EWMUL16", "AF16", "WRA16"), k.OF_ALL),
+}
+READS = ("RD", "RDMAC16", "RDAF16")
+UNDER_WAY = {  # [secondary AIM] until when a command is under way, CK after its issue; others: 1
+    "WR": "nCWL + nBL",
+    "WRGB": "nCWLGB + nBL",
+    "WRMAC16": "nCWLREG + nBL",
+    "WRA16": "nCWL + nBL + tRP",
+    "RDMAC16": "nCLREG + nBL",
+    "RDAF16": "nCLAF + nBL",
+    "RD": "nCL + nBL",
+}
+
+
+class Queues(NamedTuple):
+    """What stands before the channels: see `arch.aim.AimDevice`."""
+
+    entries: int
+    drain_from: int
+    drain_below: int
+
+
+class Found(NamedTuple):
+    """cycles: until the last instruction is answered [CK]. counts[c]: commands of channel c by name; open_ck[c]: clocks
+    in which it has an open row."""
+
+    cycles: int
+    counts: tuple[dict[str, int], ...]
+    open_ck: np.ndarray
+
+
+Watch = Callable[[np.ndarray], None]  # rows of N_LOG columns, one a command, in the order of their clocks
+
+
+def simulate(
+    part: Part, channels: int, queues: Queues, program: np.ndarray, watch: Watch | None = None,
+    progress: Callable[[int], None] = lambda _: None,
+) -> Found:  # fmt: skip
+    """Run a program, int64[n, N_INSTRUCTION] of which the last is SYNC. progress is told the instructions done.
+
+    Raises UserError if the part lacks commands of AiM.
+    """
+    w = _state(part, channels, queues, len(program))
+    log = np.zeros((LOG if watch else 0, k.N_LOG), np.int64)
+    for end in range(PIECE, len(program) + PIECE, PIECE):
+        piece = program[: min(end, len(program))]
+        while (code := k.run(w, piece, log)) == k.LOG_FULL:
+            _hand_over(w, log, watch)
+        if code == k.STUCK:
+            _hand_over(w, log, watch)
+            _complain(w)
+        progress(len(piece))
+    _hand_over(w, log, watch)
+    cycles = int(w.host[k.DONE])
+    still = np.where(w.channel[:, k.OPEN] > 0, cycles + 1 - w.channel[:, k.OPENED_AT], 0)
+    counts = tuple({name: n for name, n in zip(k.COMMANDS, row, strict=True) if n} for row in w.counts.tolist())
+    return Found(cycles, counts, w.channel[:, k.OPEN_CK] + still)
+
+
+PIECE = 1 << 14  # instructions between two reports of progress
+
+
+def _hand_over(w: k.Aim, log: np.ndarray, watch: Watch | None) -> None:
+    if watch:
+        watch(log[: w.host[k.LOGGED]].copy())
+        w.host[k.LOGGED] = 0
+
+
+def _complain(w: k.Aim) -> NoReturn:
+    c = int(np.argmax(w.channel[:, k.BLOCKED]))
+    since = int(w.host[k.DONE] - w.channel[c, k.BLOCKED])
+    raise UserError(
+        f"instruction {w.host[k.AT] + 1}: channel {c} stands still from clock {since:,} on: a read or write waits for "
+        "a row of its bank, and may not close the row of another that waits there; put SYNC between instructions of "
+        "AiM and reads and writes"
+    )
+
+
+def _state(part: Part, channels: int, queues: Queues, instructions: int) -> k.Aim:
+    table = compile_table(part)
+    if lacking := sorted(set(k.COMMANDS) - set(table.names)):
+        raise UserError(f"expected a part with all commands of AiM, as gddr6_aim_isr; it lacks {', '.join(lacking)}")
+    made = device(table, frozenset(k.COMMANDS), {}, k.COMMANDS)
+    banks = int(table.rules.size[-1])
+    slots = max(queues.entries, banks) + 2
+
+    def of_each(array: np.ndarray) -> np.ndarray:
+        return np.repeat(array[None], channels, axis=0)
+
+    channel = np.zeros((channels, k.N_CHANNEL), np.int64)
+    channel[:, k.WAKE] = 1
+    channel[:, [k.SYNCING, k.SAME]] = -1
+    channel[:, k.BEHIND_ANSWER] = -FAR
+    host = np.zeros(k.N_HOST, np.int64)
+    host[[k.NEXT, k.ANSWERED, k.DRAIN, k.DRAINED, k.ENTRIES]] = 1, -1, *queues[1:], queues.entries
+    return k.Aim(
+        Device(**made), of_each(made["bound"]), of_each(made["beside"]), of_each(made["ring"]), _ops(part), channel,
+        np.zeros((channels, k.N_QUEUES, slots, k.N_REQUEST), np.int64), np.zeros((channels, k.N_QUEUES), np.int64),
+        np.full((channels, banks), -1), np.zeros((channels, len(k.COMMANDS)), np.int64), host,
+    )  # fmt: skip
+
+
+def _ops(part: Part) -> np.ndarray:
+    """int64[commands, N_OPS]."""
+    ck = {name: part.cycles(name) for name in part.timing}
+    ops = np.zeros((len(k.COMMANDS), k.N_OPS), np.int64)
+    by_command = {found.command: found for found in INSTRUCTIONS.values()}
+    for op, name in enumerate(k.COMMANDS):
+        of = by_command.get(name)
+        latency = max(clocks(UNDER_WAY.get(name, "1"), ck), 1)
+        ops[op] = ROWS.get(name, k.NO_ROW), bool(of and of.registers), name in READS, bool(of and of.blocks), latency
+    return ops
+
+
+def instruction(command: str, times: int, mask: int, bank: int = -1, row: int = -1) -> Sequence[int]:
+    """A row of a program: `times` requests of a command to each channel of the mask."""
+    return k.COMMANDS.index(command), times, mask, bank, row

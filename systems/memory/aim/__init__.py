@@ -1,0 +1,1 @@
+"""AiM devices: host instructions in, clocks and commands out."""

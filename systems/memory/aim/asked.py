@@ -1,0 +1,156 @@
+"""What `pimloom aim` is asked for: the device, the program, the channel to tell of, a log of commands."""
+
+import hashlib
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from msgspec.structs import asdict
+
+from pimloom.arch.aim import AimDevice
+from pimloom.arch.document import SET
+from pimloom.arch.error import UserError
+from pimloom.arch.load import load_yaml
+from pimloom.arch.part import Part
+from pimloom.arch.system import decisive, digest, find, load_part
+from pimloom.arch.units import BITS_PER_BYTE, BYTES_PER_GB, S_PER_PS
+from pimloom.arch.version import __version__
+from pimloom.systems.asked import Progress, Work
+from pimloom.systems.memory.aim.outcome import AimOutcome
+from pimloom.systems.memory.aim.trace_file import Program, Shape, read_program
+from pimloom.systems.memory.compressed import file_size
+from pimloom.systems.settings import parse_settings
+
+COLUMN_OF_ALL, COLUMN_OF_ONE = ("MAC16", "EWMUL16"), ("MAC", "RD", "WR", "RDCP", "WRCP")
+AS_AIM_WRITES = {"PREab": "PREA"}
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The options of `pimloom aim`, as typed."""
+
+    program: Path
+    config: str = "gddr6_aim"
+    settings: Sequence[str] | None = None
+    channel: int = 0
+    commands: Path | None = None
+    json: str | None = None
+    quiet: bool = False
+
+
+class Device(NamedTuple):
+    """An AiM device with its part, and its name."""
+
+    name: str
+    spec: AimDevice
+    part: Part
+
+    @property
+    def shape(self) -> Shape:
+        """What its instructions may name."""
+        org = self.part.organization
+        banks = org.pseudo_channels * org.ranks * org.bank_groups * org.banks_per_group
+        return Shape(self.spec.channels, banks, org.rows, org.columns)
+
+
+def aim_work(wanted: Wanted) -> Work[AimOutcome]:
+    """A program on an AiM device. Raises UserError."""
+    device = find_device(wanted.config, parse_settings(wanted.settings or (), "channels=16"))
+    channel, channels = wanted.channel, device.spec.channels
+    if not 0 <= channel < channels:
+        raise UserError(f"--channel {channel}: expected a channel from 0 to {channels - 1}")
+    size = file_size(wanted.program)
+
+    def run(progress: Progress) -> AimOutcome:
+        program = read_program(wanted.program, device.shape, lambda done: progress(min(done, size) // 2, size))
+        return _run(wanted, device, program, channel, progress)
+
+    return Work(f"instructions on {device.name}", run)
+
+
+def find_device(name: str, settings: Mapping[str, str]) -> Device:
+    """A device by name or path; settings: of itself, and below `dram.` of its part. Raises UserError."""
+    path = find("aim_devices", name)
+    mine = {key: text for key, text in settings.items() if not key.startswith("dram.")}
+    below = {key.removeprefix("dram."): text for key, text in settings.items() if key.startswith("dram.")}
+    loaded = load_yaml(path, AimDevice, mine)
+    spec, part = loaded.value, loaded.value.part
+    if spec.drain_below > spec.drain_from:
+        said = f"expected at most drain_from = {spec.drain_from}, got {spec.drain_below}"
+        raise UserError(f"{path}: at $.drain_below: {said}")
+    if part.endswith((".yaml", ".yml")) and loaded.sources["part"].file != SET:
+        part = str(path.parent / part)  # a path in a file starts at that file
+    try:
+        found = load_part(part, below).value
+    except UserError as error:
+        raise UserError(str(error).replace("--set ", "--set dram.", 1)) from None
+    return Device(path.stem, spec, found)
+
+
+def _run(wanted: Wanted, device: Device, program: Program, channel: int, progress: Progress) -> AimOutcome:
+    from pimloom.cycle_sim.aim.simulate import Queues, simulate
+    from pimloom.systems.memory.aim.log import AimLog
+
+    spec, start, n = device.spec, time.perf_counter(), len(program.rows)
+    queues = Queues(spec.queue_entries, spec.drain_from, spec.drain_below)
+    with ExitStack() as stack:
+        log = stack.enter_context(AimLog(wanted.commands)) if wanted.commands else None
+        watch, told = log.commands if log else None, partial(_second_half, progress, n)
+        found = simulate(device.part, spec.channels, queues, program.rows, watch, told)
+    wall_s = time.perf_counter() - start
+    total: dict[str, int] = {}
+    for counts in found.counts:
+        for name, count in counts.items():
+            total[name] = total.get(name, 0) + count
+    time_s, open_ck = found.cycles * device.part.tCK_ps * S_PER_PS, int(found.open_ck[channel])
+    return AimOutcome(
+        config=device.name,
+        part=spec.part,
+        channels=spec.channels,
+        cycles=found.cycles,
+        tck_ps=device.part.tCK_ps,
+        time_s=time_s,
+        instructions=dict(sorted(program.counts.items())),
+        channel=channel,
+        commands=_named(found.counts[channel]),
+        active_cycles=open_ck,
+        precharged_cycles=found.cycles - open_ck,
+        commands_of_all=_named(total),
+        active_cycles_mean=float(np.mean(found.open_ck)),
+        bandwidth_gb_s=_columns(device, total) / time_s / BYTES_PER_GB,
+        warnings=_warnings(program),
+        spec_digest=_digest(device, program),
+        version=__version__,
+        wall_s=wall_s,
+    )
+
+
+def _second_half(progress: Progress, n: int, done: int) -> None:
+    progress(n + done, 2 * n)
+
+
+def _named(counts: Mapping[str, int]) -> dict[str, int]:
+    return dict(sorted((AS_AIM_WRITES.get(name, name), n) for name, n in counts.items()))
+
+
+def _columns(device: Device, counts: Mapping[str, int]) -> int:
+    """Bytes of all columns that were read or written."""
+    every = sum(counts.get(name, 0) for name in COLUMN_OF_ALL) * device.shape.banks
+    columns = every + sum(counts.get(name, 0) for name in COLUMN_OF_ONE)
+    return columns * device.part.organization.access_bits // BITS_PER_BYTE
+
+
+def _warnings(program: Program) -> list[str]:
+    n = program.unread
+    return [f"{n} instruction{'s' if n > 1 else ''} behind AiM EOC {'are' if n > 1 else 'is'} not read"] if n else []
+
+
+def _digest(device: Device, program: Program) -> str:
+    """Digest of all that decides a result."""
+    spec = asdict(device.spec) | {"description": "", "part": ""}
+    return digest(spec, decisive(device.part), hashlib.sha256(program.rows.tobytes()).hexdigest())

@@ -1,0 +1,187 @@
+"""AiM's DMA, controllers and rules against a machine that ticks, written from their words."""
+
+import json
+from random import Random
+
+import numpy as np
+import pytest
+
+from pimloom.arch.error import UserError
+from pimloom.arch.system import load_part
+from pimloom.cycle_sim.aim import kernels
+from pimloom.cycle_sim.aim.simulate import Queues, simulate
+from pimloom.systems.memory.aim.trace_file import Shape, parse_program
+from tests import naive_aim
+from tests.aim_programs import EVERY_INSTRUCTION, draw_program
+from tests.command import call
+from tests.slow import slow
+
+NAMES = {  # timings of the oracle, and ours that follow each
+    "CL": ("nCL",), "RCDRD": ("tRCDRD",), "RCDMAC": ("tRCDMAC", "tRCDMACsb"), "RCDEWMUL": ("tRCDEWMUL",),
+    "RCDAF": ("tRCDAF",), "RCDCP": ("tRCDCP",), "RCDWR": ("tRCDWR",), "RCDWRCP": ("tRCDWRCP",),
+    "RP": ("tRP", "nPREPRE"), "RAS": ("tRAS",), "RC": ("tRC",), "WR": ("tWR",), "RTP": ("tRTP",), "CWL": ("nCWL",),
+    "CCDS": ("tCCD_S", "nCCD"), "CCDL": ("tCCD_L", "nCCDab", "nMACRES", "nRESMAC"), "RRDS": ("tRRD_S",),
+    "RRDL": ("tRRD_L",), "WTRS": ("tWTR_S",), "WTRL": ("tWTR_L",), "MOD": ("nMODCH",), "CLREG": ("nCLREG", "nCLAF"),
+    "CWLREG": ("nCWLREG",), "CWLGB": ("nCWLGB",),
+}  # fmt: skip
+QUEUES = Queues(33, 26, 7)
+SHAPE = Shape(4, 16, 16384, 64)
+
+
+def draw_timings(rng: Random) -> dict[str, int]:
+    """Half of them drawn, within what a part may have."""
+    t = dict(naive_aim.T)
+    for name in NAMES:
+        if rng.random() < 0.5:
+            t[name] = rng.randint(1, rng.choice((3, 12, 60)))
+    t["WTRL"] = min(t["WTRL"], t["WR"] + t["RP"])
+    for name in ("WTR", "RRD", "CCD"):
+        t[f"{name}S"] = min(t[f"{name}S"], t[f"{name}L"])
+    t["CWL"], t["CWLGB"] = min(t["CWL"], t["CL"] + 5), min(t["CWLGB"], t["CLREG"] + 5)
+    t["RC"] = max(t["RC"], t["RAS"] + t["RP"], t["RRDL"])
+    return t
+
+
+def part_of(t: dict[str, int]):
+    timing = {f"timing.{ours}": f"{t[name]} nCK" for name, every in NAMES.items() for ours in every}
+    timing["timing.nRTW"] = f"{t['CL'] + t['BL'] + 3 - t['CWL'] + t['WPRE']} nCK"
+    timing["timing.nRTWREG"] = f"{t['CLREG'] + t['BL'] + 3 - t['CWLGB'] + t['WPRE']} nCK"
+    return load_part("gddr6_aim_isr", timing).value
+
+
+def ours(lines: list[str], part, channels: int, queues: Queues = QUEUES):
+    log: list[np.ndarray] = []
+    program = parse_program("\n".join(lines), SHAPE._replace(channels=channels))
+    try:
+        found = simulate(part, channels, queues, program.rows, log.append)
+    except UserError as error:
+        assert "stands still" in str(error)
+        return None, []
+    rows = np.concatenate(log).tolist()
+    commands = [
+        [(at, kernels.COMMANDS[op], bank, row) for at, where, op, bank, row in rows if where == c]
+        for c in range(channels)
+    ]
+    return found.cycles, commands
+
+
+def theirs(lines: list[str], t: dict[str, int], channels: int):
+    cycles, every = naive_aim.run(lines, t, channels)
+    commands = [[(at, {"PREA": "PREab"}.get(n, n), bank, row) for at, n, bank, row in c.log] for c in every]
+    return cycles, commands if cycles else []
+
+
+@pytest.mark.parametrize("chunk", [*range(4), *map(slow, range(4, 40))])
+def test_random_programs(chunk: int) -> None:
+    """Every command of every channel at its clock, with the part's timings and with others."""
+    for seed in range(40 * chunk, 40 * chunk + 40):
+        rng = Random(f"aim {seed}")
+        channels = rng.choice((1, 1, 2, 3, 4))
+        lines, t = draw_program(rng, channels), draw_timings(rng) if seed % 2 else naive_aim.T
+        try:
+            expected = theirs(lines, t, channels)
+        except TimeoutError:  # more clocks than the oracle has time for
+            continue
+        assert ours(lines, part_of(t), channels) == expected, seed
+
+
+def test_every_instruction_once() -> None:
+    cycles, every = naive_aim.run(EVERY_INSTRUCTION)
+    found, commands = ours(EVERY_INSTRUCTION, load_part("gddr6_aim_isr").value, 32)
+    assert found == cycles == 689 and [len(c) for c in commands] == [sum(c.counts.values()) for c in every]
+
+
+@pytest.mark.parametrize("field", Queues._fields)
+def test_each_size_of_the_queues_decides_something(field: str) -> None:
+    lines = [f"{'R' if i < 20 else 'W'} MEM 0 {i % 16} {i * 7 % 5}" for i in range(60)] + ["AiM EOC"]
+    part = load_part("gddr6_aim_isr").value
+    other = QUEUES._replace(**{field: getattr(QUEUES, field) // 3})
+    assert ours(lines, part, 1, other) != ours(lines, part, 1)
+
+
+def test_a_log_that_fills_changes_nothing(monkeypatch) -> None:
+    part, rng = load_part("gddr6_aim_isr").value, Random("log")
+    lines = draw_program(rng, 4)
+    whole = ours(lines, part, 4)
+    monkeypatch.setattr("pimloom.cycle_sim.aim.simulate.LOG", 7)
+    monkeypatch.setattr("pimloom.cycle_sim.aim.simulate.PIECE", 3)
+    assert ours(lines, part, 4) == whole
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("AiM MAC_ABK 64 0xff", "MAC_ABK: expected operands opsize mask row, got 2: 64 0xff"),
+        ("AiM MAC_ABK 64 0x10 0", "MAC_ABK: expected a mask of some of 4 channels, 0x1 to 0xf, got 0x10"),
+        ("AiM MAC_ABK 64 0 0", "MAC_ABK: expected a mask of some of 4 channels, 0x1 to 0xf, got 0x0"),
+        ("AiM MAC_ABK 64 15 16384", "MAC_ABK: expected a row from 0 to 16383, got 16384"),
+        ("AiM MAC_ABK 65 15 0", "MAC_ABK: expected an opsize from 1 to 64, got 65"),
+        ("AiM MAC_SBK 1 15 16 0", "MAC_SBK: expected a bank from 0 to 15, got 16"),
+        ("AiM WR_ABK 0 3 5", "WR_ABK: expected a mask of one channel, got 0x3"),
+        ("AiM SYNC 1", "SYNC: expected no operands, got 1: 1"),
+        ("AiM MACABK 1 1 1", "unknown instruction 'MACABK'; nearest: MAC_ABK"),
+        ("AiM WR_GB x 0 15", "WR_GB: expected a number for opsize, got 'x'"),
+        ("AiM WR_GB -1 0 15", "WR_GB: expected a number for opsize, got '-1'"),
+        ("AiM", "AiM: expected an instruction behind it: WR_SBK"),
+        ("R MEM 4 0 0", "R MEM: expected a channel from 0 to 3, got 4"),
+        ("W MEM 0 0", "W MEM: expected operands channel bank row, got 2: 0 0"),
+        ("W CFR 3 0", "W CFR: there is no register 3; expected 0, 1, 2"),
+        ("W CFR 2 8", "W CFR 2: expected a value from 0 to 7, got 8"),
+        ("W ROM 1", "expected MEM, GPR or CFR behind W, got 'ROM'"),
+        ("LD 0x40", "expected R, W or AiM, got 'LD'"),
+    ],
+)
+def test_a_wrong_line_is_one_sentence_with_its_place(line: str, said: str) -> None:
+    with pytest.raises(UserError) as error:
+        parse_program(f"# comment\n\n{line}\nAiM EOC\n", SHAPE)
+    assert str(error.value).startswith(f"the trace:3: {said}")
+
+
+def test_forms_of_a_line() -> None:
+    rows = parse_program("AiM,MAC_ABK,64,0xf,7,\n,AiM,ISR_MAC_ABK,64,15,7 # the same\nAiM EOC", SHAPE).rows
+    assert rows[0].tolist() == rows[1].tolist() == [kernels.MAC16, 64, 15, -1, 7]
+
+
+def test_a_function_has_a_row_of_its_own() -> None:
+    text = "AiM AF 1\nW CFR 2 3\nAiM AF 1\nW CFR 2 0\nAiM AF 1\nW CFR 2 3\nAiM AF 1\nAiM EOC"
+    rows = parse_program(text, SHAPE).rows
+    assert rows[rows[:, 0] == kernels.AF16, kernels.ROW].tolist() == [2**29 + f for f in (0, 3, 0, 3)]
+
+
+def test_without_an_end_and_behind_it() -> None:
+    for text, said in (("", "the trace is empty"), ("W GPR 0\n", "ends without AiM EOC")):
+        with pytest.raises(UserError, match=said):
+            parse_program(text, SHAPE)
+    assert parse_program("AiM EOC\nW GPR 0\n# no\nnonsense\n", SHAPE).unread == 2
+
+
+def test_the_command(tmp_path) -> None:
+    file, log = tmp_path / "p.aim", tmp_path / "c.csv"
+    file.write_text("\n".join(EVERY_INSTRUCTION))
+    found = call("aim", file, "--json", "-", "--channel", "31", "--commands", log, "--quiet")
+    plain = json.loads(found.out)
+    assert (found.code, plain["cycles"], plain["commands"]["PREA"]) == (0, 689, 2)
+    lines = log.read_text().splitlines()
+    assert lines[0] == "cycle,channel,command,bank,row" and len(lines) - 1 == sum(plain["commands_of_all"].values())
+    assert plain["active_cycles"] + plain["precharged_cycles"] == 689
+    other = json.loads(call("aim", file, "--json", "-", "--set", "dram.timing.nMODCH=40 nCK", "--quiet").out)
+    assert other["cycles"] > 689 and other["spec_digest"] != plain["spec_digest"]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--config", "gddr6_aim2"), "unknown aim_device 'gddr6_aim2'; nearest: gddr6_aim; known"),
+        (("--channel", "32"), "--channel 32: expected a channel from 0 to 31"),
+        (("--set", "channels=0"), "--set channels: "),
+        (("--set", "part=gddr6_14000"), "expected a part with all commands of AiM, as gddr6_aim_isr; it lacks ACT16"),
+        (("--set", "dram.timing.tRPX=3 nCK"), "--set dram.timing.tRPX: "),
+        (("--set", "drain_below=27"), "drain_below: expected at most drain_from = 26, got 27"),
+        (("--commands", "-"), "--commands -: expected a file"),
+    ],
+)
+def test_what_is_refused(tmp_path, options, said) -> None:
+    file = tmp_path / "p.aim"
+    file.write_text("AiM EOC\n")
+    found = call("aim", file, *options)
+    assert found.code == 2 and found.out == "" and said in found.err and found.err.count("\n") == 1
