@@ -17,6 +17,7 @@ BELONGS = {  # folder -> what its files are, and what takes them
     "parts": "a memory, for `pimloom trace {name}` and `--set dram.part={name}`",
     "optics": "an optical part, for `pimloom fabric switch --part {name}`",
     "gpus": "a GPU to train on, for `pimloom fabric mfu --gpu {name}`",
+    "aim_devices": "an AiM device, for `pimloom aim --config {name}`",
     "controllers": "a memory controller, for `pimloom trace --controller {name}`",
     "models": "a model, for `--model {name}`",
 }

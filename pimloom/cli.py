@@ -135,7 +135,7 @@ def top(
 
 @app.command("list", epilog="Example:  pimloom list --json -")
 def list_(json: Json = None) -> Answer:
-    """List parts, systems, controllers, GPUs, models and studies."""
+    """List parts, systems, AiM devices, controllers, GPUs, models and studies."""
     from pimloom.commands.catalogue import listing
 
     return give(listing(), json)

@@ -127,7 +127,7 @@ def test_an_error_names_the_argument_and_not_the_option(name, option):
 
 REQUIRED: dict[str, Any] = {
     "system": "pim_gpt", "systems": ["pim_gpt"], "model": "gpt2", "memory": "ddr4", "block": "timer", "file": "no.yaml",
-    "folder": "no", "events": "no.yaml",
+    "folder": "no", "events": "no.yaml", "program": "no.aim",
 }  # fmt: skip
 ODD = (True, 1.5, "4", float("nan"), [4], object(), pandas.NA, pandas.Series([1, 2]), pandas.DataFrame({"a": [1]}))
 

@@ -14,7 +14,7 @@ CASES = [
     ("pimloom run pim_gpt --model gpt2-", ["gpt2-large", "gpt2-medium", "gpt2-xl"]),
     ("pimloom trace hbm2_2", ["hbm2_2000", "hbm2_2400"]),
     ("pimloom trace ddr4_3200 --controller d", ["default", "dramsim3"]),
-    ("pimloom rtl emit sequencer --part gddr6_a", ["gddr6_aim"]),
+    ("pimloom rtl emit sequencer --part gddr6_a", ["gddr6_aim", "gddr6_aim_isr"]),
     ("pimloom rtl synth pim_unit --js", ["--json"]),
 ]
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pimloom.arch.aim_file import load_aim
 from pimloom.arch.command import STREAM
 from pimloom.arch.document import steps_of
 from pimloom.arch.fabric_cost import load_components
@@ -30,6 +31,7 @@ from pimloom.workload.need import weights
 PARTS = list_names("parts")
 STREAMED = [name for name in PARTS if load_part(name).value.organization.ranks == 1]  # that `issue` takes
 LOADERS: dict[str, Callable[[str], Any]] = {
+    "aim_devices": load_aim,
     "controllers": load_policy,
     "fabrics": load_components,
     "gpus": load_training,

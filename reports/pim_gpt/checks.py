@@ -19,9 +19,9 @@ from pimloom.reports.pim_gpt.points import (
     clock,
 )
 from pimloom.reports.published import Published, read_published, span
-from pimloom.systems.devices.aim import macab_cycles
 from pimloom.systems.devices.result import Result
 from pimloom.systems.devices.simulate import account
+from pimloom.systems.memory.aim.macab import macab_cycles
 from pimloom.workload.need import weights
 
 HARD, SOFT, REPORT = "hard gate", "soft", "report only"

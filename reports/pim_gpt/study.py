@@ -105,8 +105,7 @@ INTRODUCTION = (
     "Hard gates must hold exactly or to the printed digit; soft checks compare simulated figures with published ones "
     "within a stated tolerance; the rest is reported without a verdict, because its baseline is not known. Evidence "
     "says how the published value is known: read in the paper, in a third party's text, recalled, or derived.\n\n"
-    "The test suite holds three more gates of the specification: five of six AiM golden runs, the sixth needs commands "
-    "that PIM-GPT does not have (`tests/test_aim_golden.py`, `reports/pim_gpt/AIM.md`), the "
+    "The test suite holds three more gates of the specification: six AiM golden runs (`tests/test_aim_golden.py`), the "
     "event-driven machine against a clock-by-clock one (`tests/test_machine.py`), and a decoder block in bfloat16 "
     "against float32 (`tests/test_functional.py`)."
 )

@@ -19,13 +19,14 @@ if TYPE_CHECKING:
 
 LINES = {  # of each kind, from the values at the top of a file
     **dict.fromkeys(("parts", "optics", "systems"), "{description}"),
+    "aim_devices": "{description}",
     "controllers": "{structure}, {scheduler}, {page} page, refresh {refresh}",
     "gpus": "{description}",
 }
 
 
 def catalogue() -> dict[str, dict[str, str]]:
-    """Parts, optical parts, systems, controllers, GPUs, models and studies: name -> one line."""
+    """Parts, optical parts, systems, AiM devices, controllers, GPUs, models and studies: name -> one line."""
     models = {}
     for name in list_presets():
         spec = load_llm(name)
@@ -50,12 +51,13 @@ def _said(kind: str, name: str) -> str:
 
 
 def _load(kind: str, name: str) -> None:
+    from pimloom.arch.aim_file import load_aim
     from pimloom.arch.optics import load_optics
     from pimloom.arch.policy import load_policy
     from pimloom.arch.system import load_part, load_system
     from pimloom.arch.training import load_training
 
-    loaders = (load_part, load_optics, load_system, load_policy, load_training)
+    loaders = (load_part, load_optics, load_system, load_aim, load_policy, load_training)
     dict[str, Callable[[str], object]](zip(LINES, loaders, strict=True))[kind](name)
 
 

@@ -13,13 +13,13 @@ import numpy as np
 from msgspec.structs import asdict
 
 from pimloom.arch.aim import AimDevice
-from pimloom.arch.document import SET
+from pimloom.arch.aim_file import load_aim
 from pimloom.arch.error import UserError
-from pimloom.arch.load import load_yaml
 from pimloom.arch.part import Part
-from pimloom.arch.system import decisive, digest, find, load_part
+from pimloom.arch.system import decisive, digest
 from pimloom.arch.units import BITS_PER_BYTE, BYTES_PER_GB, S_PER_PS
 from pimloom.arch.version import __version__
+from pimloom.cycle_sim.aim.simulate import Queues, simulate
 from pimloom.systems.asked import Progress, Work
 from pimloom.systems.memory.aim.outcome import AimOutcome
 from pimloom.systems.memory.aim.trace_file import Program, Shape, read_program
@@ -51,6 +51,11 @@ class Device(NamedTuple):
     part: Part
 
     @property
+    def queues(self) -> Queues:
+        """What stands before its channels."""
+        return Queues(self.spec.queue_entries, self.spec.drain_from, self.spec.drain_below)
+
+    @property
     def shape(self) -> Shape:
         """What its instructions may name."""
         org = self.part.organization
@@ -75,33 +80,17 @@ def aim_work(wanted: Wanted) -> Work[AimOutcome]:
 
 def find_device(name: str, settings: Mapping[str, str]) -> Device:
     """A device by name or path; settings: of itself, and below `dram.` of its part. Raises UserError."""
-    path = find("aim_devices", name)
-    mine = {key: text for key, text in settings.items() if not key.startswith("dram.")}
-    below = {key.removeprefix("dram."): text for key, text in settings.items() if key.startswith("dram.")}
-    loaded = load_yaml(path, AimDevice, mine)
-    spec, part = loaded.value, loaded.value.part
-    if spec.drain_below > spec.drain_from:
-        said = f"expected at most drain_from = {spec.drain_from}, got {spec.drain_below}"
-        raise UserError(f"{path}: at $.drain_below: {said}")
-    if part.endswith((".yaml", ".yml")) and loaded.sources["part"].file != SET:
-        part = str(path.parent / part)  # a path in a file starts at that file
-    try:
-        found = load_part(part, below).value
-    except UserError as error:
-        raise UserError(str(error).replace("--set ", "--set dram.", 1)) from None
-    return Device(path.stem, spec, found)
+    return Device(*load_aim(name, settings))
 
 
 def _run(wanted: Wanted, device: Device, program: Program, channel: int, progress: Progress) -> AimOutcome:
-    from pimloom.cycle_sim.aim.simulate import Queues, simulate
     from pimloom.systems.memory.aim.log import AimLog
 
     spec, start, n = device.spec, time.perf_counter(), len(program.rows)
-    queues = Queues(spec.queue_entries, spec.drain_from, spec.drain_below)
     with ExitStack() as stack:
         log = stack.enter_context(AimLog(wanted.commands)) if wanted.commands else None
         watch, told = log.commands if log else None, partial(_second_half, progress, n)
-        found = simulate(device.part, spec.channels, queues, program.rows, watch, told)
+        found = simulate(device.part, spec.channels, device.queues, program.rows, watch, told)
     wall_s = time.perf_counter() - start
     total: dict[str, int] = {}
     for counts in found.counts:
