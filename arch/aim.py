@@ -1,4 +1,4 @@
-"""AiM as a host sees it: its instructions, and the device whose channels they reach."""
+"""AiM as a host sees it: its instructions, the commands that they end in, and the device whose channels they reach."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -66,6 +66,15 @@ CFRS = {  # [secondary AIM] none but the last changes a clock
 FUNCTION_CFR = 2
 FUNCTION_ROW = 1 << 29  # [secondary AIM] row of the table of function 0, beyond those of the part
 MOST_CHANNELS = 62  # a mask has a bit for each, in a word
+
+COMMANDS = (  # that a channel's controller issues
+    "ACT", "PRE", "ACT16", "PREab", "RD", "WR", "MAC", "RDCP", "WRCP", "MAC16", "EWMUL16", "AF16", "WRA16", "WRGB",
+    "WRMAC16", "RDMAC16", "RDAF16", "TMOD",
+)  # fmt: skip
+# An instruction as a row of integers: the command that each request ends with, or NOTHING if no channel sees it, or
+# SYNC; requests for each channel; channels, the highest bit is channel 0; bank and row of those that name one
+OP, TIMES, MASK, BANK, ROW, N_INSTRUCTION = range(6)
+NOTHING, SYNC = -1, -2
 
 
 class AimDevice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

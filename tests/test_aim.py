@@ -6,6 +6,7 @@ from random import Random
 import numpy as np
 import pytest
 
+from pimloom.arch.aim import COMMANDS, ROW
 from pimloom.arch.error import UserError
 from pimloom.arch.system import load_part
 from pimloom.cycle_sim.aim import kernels
@@ -59,7 +60,7 @@ def ours(lines: list[str], part, channels: int, queues: Queues = QUEUES):
         return None, []
     rows = np.concatenate(log).tolist()
     commands = [
-        [(at, kernels.COMMANDS[op], bank, row) for at, where, op, bank, row in rows if where == c]
+        [(at, COMMANDS[op], bank, row) for at, where, op, bank, row in rows if where == c]
         for c in range(channels)
     ]
     return found.cycles, commands
@@ -115,7 +116,7 @@ def test_a_log_that_fills_changes_nothing(monkeypatch) -> None:
         ("AiM MAC_ABK 64 0x10 0", "MAC_ABK: expected a mask of some of 4 channels, 0x1 to 0xf, got 0x10"),
         ("AiM MAC_ABK 64 0 0", "MAC_ABK: expected a mask of some of 4 channels, 0x1 to 0xf, got 0x0"),
         ("AiM MAC_ABK 64 15 16384", "MAC_ABK: expected a row from 0 to 16383, got 16384"),
-        ("AiM MAC_ABK 65 15 0", "MAC_ABK: expected an opsize from 1 to 64, got 65"),
+        ("AiM MAC_ABK 0 15 0", "MAC_ABK: expected an opsize from 1 to 1048576, got 0"),
         ("AiM MAC_SBK 1 15 16 0", "MAC_SBK: expected a bank from 0 to 15, got 16"),
         ("AiM WR_ABK 0 3 5", "WR_ABK: expected a mask of one channel, got 0x3"),
         ("AiM SYNC 1", "SYNC: expected no operands, got 1: 1"),
@@ -145,7 +146,7 @@ def test_forms_of_a_line() -> None:
 def test_a_function_has_a_row_of_its_own() -> None:
     text = "AiM AF 1\nW CFR 2 3\nAiM AF 1\nW CFR 2 0\nAiM AF 1\nW CFR 2 3\nAiM AF 1\nAiM EOC"
     rows = parse_program(text, SHAPE).rows
-    assert rows[rows[:, 0] == kernels.AF16, kernels.ROW].tolist() == [2**29 + f for f in (0, 3, 0, 3)]
+    assert rows[rows[:, 0] == kernels.AF16, ROW].tolist() == [2**29 + f for f in (0, 3, 0, 3)]
 
 
 def test_without_an_end_and_behind_it() -> None:

@@ -18,20 +18,15 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pimloom.arch.aim import BANK, COMMANDS, MASK, NOTHING, OP, ROW, SYNC, TIMES
 from pimloom.cycle_sim.compiled.kernel import bare, entry, rare
 from pimloom.cycle_sim.dram.kernels.device import FAR, Device, arm, free_from
 
-COMMANDS = (
-    "ACT", "PRE", "ACT16", "PREab", "RD", "WR", "MAC", "RDCP", "WRCP", "MAC16", "EWMUL16", "AF16", "WRA16", "WRGB",
-    "WRMAC16", "RDMAC16", "RDAF16", "TMOD",
-)  # fmt: skip
 (
     ACT, PRE, ACT16, PREAB, RD, WR, MAC, RDCP, WRCP, MAC16, EWMUL16, AF16, WRA16, WRGB, WRMAC16, RDMAC16, RDAF16, TMOD,
 ) = range(len(COMMANDS))  # fmt: skip
-NOTHING, SYNC = -1, -2  # instructions that no channel sees, and SYNC or EOC
 
-# columns of an instruction, and of `ops`
-OP, TIMES, MASK, BANK, ROW, N_INSTRUCTION = range(6)
+# columns of `ops`
 NEEDS, MODE, READS, BLOCKS, LATENCY, N_OPS = range(6)
 NO_ROW, OF_BANK, OF_ALL = range(3)  # NEEDS: an open row
 # queues of a channel, and what is known of a request there

@@ -5,7 +5,7 @@ from typing import NamedTuple, NoReturn
 
 import numpy as np
 
-from pimloom.arch.aim import INSTRUCTIONS
+from pimloom.arch.aim import COMMANDS, INSTRUCTIONS
 from pimloom.arch.error import UserError
 from pimloom.arch.part import Part
 from pimloom.arch.standard import clocks
@@ -71,7 +71,7 @@ def simulate(
     _hand_over(w, log, watch)
     cycles = int(w.host[k.DONE])
     still = np.where(w.channel[:, k.OPEN] > 0, cycles + 1 - w.channel[:, k.OPENED_AT], 0)
-    counts = tuple({name: n for name, n in zip(k.COMMANDS, row, strict=True) if n} for row in w.counts.tolist())
+    counts = tuple({name: n for name, n in zip(COMMANDS, row, strict=True) if n} for row in w.counts.tolist())
     return Found(cycles, counts, w.channel[:, k.OPEN_CK] + still)
 
 
@@ -96,9 +96,9 @@ def _complain(w: k.Aim) -> NoReturn:
 
 def _state(part: Part, channels: int, queues: Queues, instructions: int) -> k.Aim:
     table = compile_table(part)
-    if lacking := sorted(set(k.COMMANDS) - set(table.names)):
+    if lacking := sorted(set(COMMANDS) - set(table.names)):
         raise UserError(f"expected a part with all commands of AiM, as gddr6_aim_isr; it lacks {', '.join(lacking)}")
-    made = device(table, frozenset(k.COMMANDS), {}, k.COMMANDS)
+    made = device(table, frozenset(COMMANDS), {}, COMMANDS)
     banks = int(table.rules.size[-1])
     slots = max(queues.entries, banks) + 2
 
@@ -114,16 +114,16 @@ def _state(part: Part, channels: int, queues: Queues, instructions: int) -> k.Ai
     return k.Aim(
         Device(**made), of_each(made["bound"]), of_each(made["beside"]), of_each(made["ring"]), _ops(part), channel,
         np.zeros((channels, k.N_QUEUES, slots, k.N_REQUEST), np.int64), np.zeros((channels, k.N_QUEUES), np.int64),
-        np.full((channels, banks), -1), np.zeros((channels, len(k.COMMANDS)), np.int64), host,
+        np.full((channels, banks), -1), np.zeros((channels, len(COMMANDS)), np.int64), host,
     )  # fmt: skip
 
 
 def _ops(part: Part) -> np.ndarray:
     """int64[commands, N_OPS]."""
     ck = {name: part.cycles(name) for name in part.timing}
-    ops = np.zeros((len(k.COMMANDS), k.N_OPS), np.int64)
+    ops = np.zeros((len(COMMANDS), k.N_OPS), np.int64)
     by_command = {found.command: found for found in INSTRUCTIONS.values()}
-    for op, name in enumerate(k.COMMANDS):
+    for op, name in enumerate(COMMANDS):
         of = by_command.get(name)
         latency = max(clocks(UNDER_WAY.get(name, "1"), ck), 1)
         ops[op] = ROWS.get(name, k.NO_ROW), bool(of and of.registers), name in READS, bool(of and of.blocks), latency
@@ -132,4 +132,4 @@ def _ops(part: Part) -> np.ndarray:
 
 def instruction(command: str, times: int, mask: int, bank: int = -1, row: int = -1) -> Sequence[int]:
     """A row of a program: `times` requests of a command to each channel of the mask."""
-    return k.COMMANDS.index(command), times, mask, bank, row
+    return COMMANDS.index(command), times, mask, bank, row

@@ -135,8 +135,12 @@ def _columns(device: Device, counts: Mapping[str, int]) -> int:
 
 
 def _warnings(program: Program) -> list[str]:
-    n = program.unread
-    return [f"{n} instruction{'s' if n > 1 else ''} behind AiM EOC {'are' if n > 1 else 'is'} not read"] if n else []
+    n, long, said = program.unread, program.long, list[str]()
+    if n:
+        said.append(f"{n} instruction{'s' if n > 1 else ''} behind AiM EOC {'are' if n > 1 else 'is'} not read")
+    if long:
+        said.append(f"{long} instruction{'s have' if long > 1 else ' has'} more columns than a row has: it stays in it")
+    return said
 
 
 def _digest(device: Device, program: Program) -> str:

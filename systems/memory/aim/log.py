@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pimloom.cycle_sim.aim.kernels import COMMANDS
+from pimloom.arch.aim import COMMANDS
 from pimloom.systems.memory.digits import DECIMAL, WORD
 from pimloom.systems.memory.logs import ROWS, CsvLog
 

@@ -16,19 +16,24 @@ import numpy as np
 from pimloom.arch.aim import (
     BARRIERS,
     CFRS,
+    COMMANDS,
     END,
     FUNCTION_CFR,
     FUNCTION_ROW,
     INSTRUCTIONS,
+    N_INSTRUCTION,
+    NOTHING,
     PREFIX,
+    SYNC,
+    TIMES,
     Instruction,
 )
 from pimloom.arch.document import nearest, short
 from pimloom.arch.error import UserError, one_line
-from pimloom.cycle_sim.aim.kernels import COMMANDS, N_INSTRUCTION, NOTHING, SYNC
 from pimloom.systems.memory.compressed import read_blocks
 
 LONGEST_LINE = 4096  # bytes
+MOST_COLUMNS = 1 << 20  # of an instruction; those beyond a row are warned of
 ACCESS = {  # what `R` and `W` name, and the numbers behind it
     ("R", "MEM"): ("channel", "bank", "row"),
     ("W", "MEM"): ("channel", "bank", "row"),
@@ -51,12 +56,12 @@ class Shape(NamedTuple):
 
 class Program(NamedTuple):
     """rows: int64[instructions, N_INSTRUCTION], for the kernel. counts: instructions by name, `W MEM` or `MAC_ABK`;
-    lines: of each instruction; unread: lines behind the end."""
+    unread: lines behind the end; long: instructions of more columns than a row has."""
 
     rows: np.ndarray
     counts: Counter[str]
-    lines: np.ndarray
     unread: int
+    long: int
 
 
 def read_program(path: str | Path, shape: Shape, progress: Callable[[int], None] = lambda _: None) -> Program:
@@ -142,15 +147,15 @@ class _Reader:
             if key == "mask" and not 0 < value < 1 << shape.channels:
                 said = f"a mask of some of {shape.channels} channels, 0x1 to {(1 << shape.channels) - 1:#x}"
                 raise UserError(f"{name}: expected {said}, got {value:#x}")
-            if key == "opsize" and not 1 <= value <= shape.columns and INSTRUCTIONS[name].command:
-                raise UserError(f"{name}: expected an opsize from 1 to {shape.columns}, got {value}")
+            if key == "opsize" and not 1 <= value <= MOST_COLUMNS:
+                raise UserError(f"{name}: expected an opsize from 1 to {MOST_COLUMNS}, got {value}")
             if key in ends and not 0 <= value < ends[key]:
                 raise UserError(f"{name}: expected a {key} from 0 to {ends[key] - 1}, got {value}")
 
 
 def _program(name: str, lines: Iterator[str], shape: Shape) -> Program:
     reader, rows, counts = _Reader(shape), list[tuple[int, ...]](), Counter[str]()
-    numbers, ended = list[int](), False
+    ended = False
     for number, line in enumerate(lines, 1):
         try:
             found = reader.read(line)
@@ -160,7 +165,6 @@ def _program(name: str, lines: Iterator[str], shape: Shape) -> Program:
             continue
         counts[found[0]] += 1
         rows.append(found[1])
-        numbers.append(number)
         if ended := found[0] == END:
             break
     if not rows:
@@ -168,7 +172,8 @@ def _program(name: str, lines: Iterator[str], shape: Shape) -> Program:
     if not ended:
         raise UserError(f"{name}: the trace ends without AiM EOC; add that line")
     unread = sum(1 for line in lines if line.partition("#")[0].strip(" \t\r,"))
-    return Program(np.array(rows, np.int64).reshape(-1, N_INSTRUCTION), counts, np.array(numbers), unread)
+    program = np.array(rows, np.int64).reshape(-1, N_INSTRUCTION)
+    return Program(program, counts, unread, int((program[:, TIMES] > shape.columns).sum()))
 
 
 def _numbers(name: str, expected: tuple[str, ...], words: list[str]) -> list[int]:
