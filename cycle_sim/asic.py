@@ -1,7 +1,7 @@
 """Latency of the ASIC's operations: one element per multiplier lane, one addition per adder, each clock."""
 
+from pimloom.arch.pim_system import Npu
 from pimloom.arch.program import AsicStep
-from pimloom.arch.system import Npu
 from pimloom.arch.units import ceil_div
 
 

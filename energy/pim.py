@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from pimloom.arch.command import ON_THE_PINS, Command, Level, Role
 from pimloom.arch.error import UserError
 from pimloom.arch.part import Part
+from pimloom.arch.pim_system import EnergyMode
 from pimloom.arch.standard import clocks
-from pimloom.arch.system import EnergyMode
 from pimloom.arch.table import compile_table
 from pimloom.arch.units import PJ_PER_MW_PS
 from pimloom.energy.ledger import Ledger

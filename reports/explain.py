@@ -31,17 +31,9 @@ from pimloom.arch.npu_pim import Arrays, Interleave, Packing, PimDram
 from pimloom.arch.optics import Hop, Lanes, Optical, Optics, SwitchTimes, load_optics
 from pimloom.arch.part import Organization, Part, PimUnit
 from pimloom.arch.pim_channel import Controller
+from pimloom.arch.pim_system import Dram, EnergyMode, Npu, Workload
 from pimloom.arch.policy import load_policy
-from pimloom.arch.system import (
-    Dram,
-    EnergyMode,
-    Npu,
-    RooflineSystem,
-    Workload,
-    list_names,
-    load_part,
-    load_system,
-)
+from pimloom.arch.system import RooflineSystem, list_names, load_part, load_system
 from pimloom.arch.table import standard_of
 from pimloom.arch.training import Recipe, Training, TrainingGpu, load_training
 from pimloom.arch.units import PS_PER_NS, PS_PER_US, Time

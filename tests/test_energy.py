@@ -7,8 +7,9 @@ import pytest
 
 from pimloom.arch.error import UserError
 from pimloom.arch.part_memory import part_memory
+from pimloom.arch.pim_system import EnergyMode
 from pimloom.arch.policy import load_policy
-from pimloom.arch.system import EnergyMode, PimSystem, load_part, load_system
+from pimloom.arch.system import PimSystem, load_part, load_system
 from pimloom.arch.units import Milliampere, Volt
 from pimloom.energy.dram import channel_pj, command_mw_ck
 from pimloom.energy.ledger import EnergyError, Ledger

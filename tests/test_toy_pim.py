@@ -20,7 +20,8 @@ from pimloom.arch.command import Role
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import load_llm
 from pimloom.arch.part import Part
-from pimloom.arch.system import EnergyMode, load_part, load_system
+from pimloom.arch.pim_system import EnergyMode
+from pimloom.arch.system import load_part, load_system
 from pimloom.arch.table import Table, bend, compile_table
 from pimloom.energy.pim import command_energy_pj
 from pimloom.mappers import gemv
