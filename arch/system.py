@@ -10,6 +10,8 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 from msgspec.structs import asdict
 
+from pimloom.arch.aim_file import LoadedAim, load_aim
+from pimloom.arch.cent import CentSystem
 from pimloom.arch.composition import ComposedSystem
 from pimloom.arch.composition_load import compose
 from pimloom.arch.composition_load import part_places as places_of_parts
@@ -37,23 +39,25 @@ STRUCTS: Mapping[str, type[msgspec.Struct]] = {
     "roofline": RooflineSystem,
     "npu_pim": NpuPimSystem,
     "composed": ComposedSystem,
+    "cent": CentSystem,
 }
 KINDS = tuple(STRUCTS)
 
 
-Spec = TypeVar("Spec", PimSystem, RooflineSystem, NpuPimSystem, ComposedSystem)
+Spec = TypeVar("Spec", PimSystem, RooflineSystem, NpuPimSystem, ComposedSystem, CentSystem)
 
 
 @dataclass(frozen=True)
 class System:
     """A resolved system: its own spec, its part if it has one, and the source of every value by dotted place. parts: of
-    a composed system, by the names of its memories."""
+    a composed system, by the names of its memories. aim: of a system that is made of AiM devices, such a device."""
 
     name: str
-    spec: PimSystem | RooflineSystem | NpuPimSystem | ComposedSystem
+    spec: PimSystem | RooflineSystem | NpuPimSystem | ComposedSystem | CentSystem
     part: Part | None
     sources: Mapping[str, Source]
     parts: Mapping[str, Part] = field(default_factory=dict)
+    aim: LoadedAim | None = None
 
     @property
     def kind(self) -> str:
@@ -87,6 +91,8 @@ class System:
             spec["dram"] = asdict(spec["dram"]) | {"part": ""}  # a name or a path: what stands behind it follows
         if "memories" in spec:
             spec["memories"] = {name: asdict(memory) | {"part": ""} for name, memory in spec["memories"].items()}
+        if self.aim:
+            spec["aim"] = asdict(self.aim.spec) | {"description": "", "part": ""}
         parts = {name: decisive(part) for name, part in self.parts.items()}
         return digest(spec, self.part and decisive(self.part), *([parts] if parts else []))
 
@@ -121,6 +127,8 @@ def resolve(sheet: Sheet, overrides: Mapping[str, str], part: Callable[[str], Sh
     if kind == "composed":
         composed = compose(sheet, overrides, part)
         return System(path.stem, composed.spec, None, composed.sources, composed.parts)
+    if kind == "cent":
+        return _of_aim(sheet, overrides)
     mine, below = split_overrides(overrides, tree_of(sheet))
     if kind == "roofline":
         baseline = load_sheet(sheet, RooflineSystem, mine)
@@ -147,6 +155,20 @@ def resolve(sheet: Sheet, overrides: Mapping[str, str], part: Callable[[str], Sh
         raise UserError(f"{path}: at $.dram.part: expected a part with a PIM unit, got {spec.dram.part}")
     sources = dict(loaded.sources) | {f"dram.{place}": source for place, source in found.sources.items()}
     return System(path.stem, spec, found.value, sources)
+
+
+def _of_aim(sheet: Sheet, overrides: Mapping[str, str]) -> System:
+    """A system of AiM devices; overrides of the device stand below `aim.`."""
+    path, below = Path(sheet.path), {k: v for k, v in overrides.items() if k.startswith("aim.")}
+    loaded = load_sheet(sheet, CentSystem, {k: v for k, v in overrides.items() if k not in below})
+    device = loaded.value.aim
+    if device.endswith((".yaml", ".yml")) and loaded.sources["aim"].file != SET:
+        device = str(path.parent / device)  # a path in a file starts at that file
+    try:
+        aim = load_aim(device, {key.removeprefix("aim."): text for key, text in below.items()})
+    except UserError as error:
+        raise UserError(str(error).replace("--set ", "--set aim.", 1)) from None
+    return System(path.stem, loaded.value, aim.part, loaded.sources, aim=aim)
 
 
 def kind_of(sheet: Sheet) -> str:

@@ -1,9 +1,10 @@
 """A decoder layer of Llama on AiM channels as CENT places it: host instructions, operator by operator.
 
-Where things lie and in which order they are worked on [secondary CENT]: Yufeng98/CENT@8c79786, cent_simulation, restated;
-checked against the counts and cycles of its generator in `tests/test_cent.py`. A layer has `block_channels` channels; as
-many layers as fit work side by side in a device, each instruction for all. A matrix is dealt over all banks, an output
-to a bank; keys lie token by token over the banks, values dimension by dimension over the banks of a channel.
+Where things lie and in which order they are worked on [secondary CENT]: Yufeng98/CENT@8c79786, cent_simulation,
+restated; checked against the counts and cycles of its generator in `tests/test_cent.py`. A layer has `block_channels`
+channels; as many layers as fit work side by side in a device, each instruction for all. A matrix is dealt over all
+banks, an output to a bank; keys lie token by token over the banks, values dimension by dimension over the banks of a
+channel.
 """
 
 from typing import NamedTuple
@@ -37,9 +38,9 @@ class Layer(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where layers lie. channels, banks of each, elements of a row and of a column; block_channels: of a layer; devices:
-    that share its matrices; latches: accumulators of a bank that are written before they are read; longest: tokens for
-    which there is room."""
+    """Where layers lie. channels, banks of each, elements of a row and of a column; block_channels: of a layer;
+    devices: that share its matrices; latches: accumulators of a bank that are written before they are read; longest:
+    tokens for which there is room."""
 
     channels: int
     banks: int
@@ -66,10 +67,22 @@ class Place(NamedTuple):
         return max(self.channels // self.block_channels, 1)
 
 
+LLAMA: dict[str, tuple[object, ...]] = {  # fields of a model, and the values that CENT has instructions for
+    "gated_ffn": (True,), "norm": ("rmsnorm",), "num_experts": (1,), "activation": ("silu", "swish"),
+    "attention_bias": (False,), "ffn_bias": (False,), "sliding_window": (None,), "parallel_attention": (False,),
+    "norm_placement": ("pre",), "qk_norm": ("none",), "scaled_embedding": (False,), "kv_lora_rank": (None,),
+    "attn_logit_softcapping": (False,), "final_logit_softcapping": (False,), "attention_sinks": (False,),
+    "rotary_dim": (None,),
+}  # fmt: skip
+
+
 def layer_of(llm: LlmSpec) -> Layer:
     """Raises UserError for what CENT has no instructions for."""
-    if not llm.gated_ffn or llm.num_experts or llm.norm != "rmsnorm":
-        raise UserError(f"{llm.name}: CENT runs Llama's layers: RMSNorm, gated FFN, no experts")
+    for field, values in LLAMA.items():
+        value = getattr(llm, field)
+        if value not in values:
+            known = " or ".join(map(str, values))
+            raise UserError(f"{llm.name}: {field} is {value}; CENT runs layers of Llama 2, with {field} {known}")
     heads = llm.num_attention_heads, llm.num_key_value_heads
     return Layer(llm.hidden_size, *heads, llm.head_dim, llm.intermediate_size)
 
@@ -90,7 +103,9 @@ class Program:
         """The first channels."""
         return ((1 << channels) - 1) << (self.place.channels - channels)
 
-    def add(self, name: str, times: int = 1, mask: int | None = None, bank: int = -1, row: int = -1, n: int = 1) -> None:
+    def add(
+        self, name: str, times: int = 1, mask: int | None = None, bank: int = -1, row: int = -1, n: int = 1
+    ) -> None:
         """One instruction for the channels of a mask (None: of all layers), n times."""
         every = self.mask(self.place.side_by_side * min(self.place.block_channels, self.place.channels))
         self._rows.append(np.tile([OP[name], times, every if mask is None else mask, bank, row], (n, 1)))

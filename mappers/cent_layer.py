@@ -2,9 +2,9 @@
 
 The near-memory unit adds, takes roots, exponentials and rotations; vectors reach it with RD and come back with WR.
 
-`released`: as CENT's generator has it, where it differs from what the layer needs. It multiplies hidden / 16 columns for
-the rotation of Q (and hidden / 16 / repeat of K), a sixteenth of which hold something; it writes the rotated vectors
-where it should read them; and it writes a token's values for the first of the layers of a device only.
+`released`: as CENT's generator has it, where it differs from what the layer needs. It multiplies hidden / 16 columns
+for the rotation of Q (and hidden / 16 / repeat of K), a sixteenth of which hold something; it writes the rotated
+vectors where it should read them; and it writes a token's values for the first of the layers of a device only.
 """
 
 from typing import NamedTuple
@@ -73,6 +73,20 @@ def layer_program(layer: Layer, place: Place, context: int, released: bool = Fal
     _gate(p, layer.ffn, rows.gated)
     gemv(p, rows.down_proj, layer.ffn, layer.hidden)
     p.pass_by()
+    return p.end()
+
+
+def matrices_program(layer: Layer, place: Place) -> np.ndarray:
+    """The matrices alone, of a device that shares a layer with one where attention runs."""
+    p = Program(place)
+    rows = _rows(p, layer, 1)
+    q, kv = layer.heads * layer.head, layer.kv_heads * layer.head
+    for row, n in ((rows.q_proj, q), (rows.k_proj, kv), (rows.v_proj, kv)):
+        gemv(p, row, layer.hidden, n)
+    gemv(p, rows.o_proj, q, layer.hidden)
+    gemv(p, rows.gate_proj, layer.hidden, layer.ffn, function=True)
+    gemv(p, rows.up_proj, layer.hidden, layer.ffn)
+    gemv(p, rows.down_proj, layer.ffn, layer.hidden)
     return p.end()
 
 

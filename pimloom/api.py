@@ -15,6 +15,7 @@ from pimloom.edge import ask, public
 if TYPE_CHECKING:
     import pandas
 
+    from pimloom.systems.devices.cent.outcome import CentOutcome
     from pimloom.systems.devices.npu_pim.served import Served
     from pimloom.systems.devices.result import Result
     from pimloom.systems.memory.aim.outcome import AimOutcome
@@ -35,6 +36,9 @@ def run(
     chunk: int | None = ...,
     every: int | None = ...,
     tp: int | None = ...,
+    pp: int | None = ...,
+    devices: int | None = ...,
+    context: int | None = ...,
     layers: int | None = ...,
     fidelity: str | None = ...,
     lm_head: bool | None = ...,
@@ -78,6 +82,8 @@ def run(
     policy: str | None = None,
     tp: int | None = None,
     pp: int | None = None,
+    devices: int | None = None,
+    context: int | None = None,
     layers: int | None = None,
     fidelity: str | None = None,
     lm_head: bool | None = None,
@@ -86,7 +92,7 @@ def run(
     window: str | None = None,
     check: bool = False,
     seed: int = 0,
-) -> "Result | Generated | Served | Decoded":
+) -> "Result | Generated | Served | Decoded | CentOutcome":
     """Simulate `model` on `system`, as `pimloom run` does; all options are the command's.
 
     system: a name from `pimloom list` or a path to a system YAML. model: a preset name, a Hugging Face config.json, or

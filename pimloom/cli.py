@@ -33,6 +33,7 @@ RUN_EXAMPLES = """Examples:
   pimloom run npu_only --model llama-3-8b --tp 4 --prompt 2048 --generate 64 --batch 8 --every 8
   pimloom run npu_pim --model gpt3-7b --requests batch.csv --fidelity released
   pimloom run gpu_a100 --model gpt3-7b --requests trace.csv --batch 64
+  pimloom run cent --model llama-2-7b --devices 8 --pp 32 --context 4096
 """
 GROUPS = {  # name -> module of its `app`, imported when asked for, and help
     "report": ("pimloom.commands.report", "Run a study and write its report."),
@@ -155,6 +156,8 @@ def run(
     policy: run_options.Policy = None,
     tp: run_options.Tp = None,
     pp: run_options.Pp = None,
+    devices: run_options.CxlDevices = None,
+    context: run_options.Context = None,
     layers: run_options.Layers = None,
     fidelity: run_options.Fidelity = None,
     lm_head: run_options.LmHead = None,

@@ -26,6 +26,8 @@ class Asked(NamedTuple):
     policy: str | None = None
     tp: int | None = None
     pp: int | None = None
+    devices: int | None = None
+    context: int | None = None
     layers: int | None = None
     fidelity: str | None = None
     lm_head: bool | None = None

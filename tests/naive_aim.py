@@ -247,7 +247,7 @@ class Channel:
 
 
 WAITS: dict[Any, dict[tuple[str, str, str], int]] = {}
-LONGEST = 15_000
+LONGEST = 40_000
 STILL = 2000  # clocks without a command after which nothing will come any more
 MODE = {"WR_GB": "WRGB", "WR_BIAS": "WRMAC16", "RD_MAC": "RDMAC16", "RD_AF": "RDAF16"}
 ROWED = {"MAC_ABK": "MAC16", "EWMUL": "EWMUL16", "WR_ABK": "WRA16"}

@@ -90,7 +90,13 @@ Tp = Annotated[
 ]
 Pp = Annotated[
     int | None,
-    typer.Option(metavar="P", parser=count, help="Pipeline stages of a batch, which share the layers; else 1."),
+    typer.Option(metavar="P", parser=count, help="Pipeline stages, which share the layers; else 1, on cent as many."),
+]
+CxlDevices = Annotated[
+    int | None, typer.Option(metavar="N", parser=count, help="CXL devices, on cent; else as its file has it.")
+]
+Context = Annotated[
+    int | None, typer.Option(metavar="N", parser=count, help="Tokens of prompt and answer, on cent; else 4096.")
 ]
 Layers = Annotated[
     int | None,

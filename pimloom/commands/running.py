@@ -32,6 +32,8 @@ ELSEWHERE = {  # options that only some kinds of systems or runs have: which, an
     "check": (f"checks the commands {COMMANDS}", OUT),
     "policy": ("places the requests of --requests in the channels of an NPU", OUT),
     "pp": ("makes a pipeline for --requests on an NPU", "write --tp N, or leave it out"),
+    "devices": ("counts the devices of cent", "write --tp N, or leave it out"),
+    "context": ("is the prompt and answer of a request on cent", "write --prompt P --generate N"),
     "iterations": ("counts iterations of --requests", "write --generate N"),
     "prompt": (LENGTHS, "leave one of the two out"),
     "generate": (LENGTHS, "leave one of the two out"),
@@ -85,10 +87,25 @@ def run_any(asked: Asked) -> Ran:
     if not 0 <= asked.seed < 1 << 64:
         raise UserError(f"--seed {asked.seed}: expected a whole number from 0 to 2^64 - 1")
     sequence = traits(load_system(asked.system).spec.kind).sequence
+    if sequence == "stream":
+        return _stream(asked)
+    _refuse_elsewhere({"devices": asked.devices, "context": asked.context}, asked)
     if (sequence == "always" and asked.requests is None) or (sequence == "alone" and not given):
         return _sequence(asked, batched)
     from_prompts = asked.requests is None and (asked.prompt is not None or asked.generate is not None)
     return _generation(asked) if from_prompts else _batch(asked)
+
+
+def _stream(asked: Asked) -> Ran:
+    """Requests of one length, token by token through the stages of CXL devices."""
+    names = ("requests", "batch", "chunk", "iterations", "policy", "layers", "lm_head", "timeline")
+    other = {name: getattr(asked, name) for name in names} | {"check": asked.check or None}
+    _refuse(other, f"{asked.system} takes requests one by one through its stages", {})
+    from pimloom.reports.terminal.cent import show_cent
+    from pimloom.systems.devices.cent.asked import cent_work
+
+    found = worked(lambda: cent_work(asked), {"--json": asked.json}, asked.quiet)
+    return Ran(found, lambda: show_cent(found))
 
 
 def _sequence(asked: Asked, batched: Mapping[str, object]) -> Ran:

@@ -70,6 +70,7 @@ MODULES = {  # kind of a system: the module whose `device(system, llm, share)` m
     "npu_pim": "pimloom.systems.devices.npu_pim.device",
     "roofline": "pimloom.systems.devices.roofline",
     "composed": "pimloom.systems.devices.composed.device",
+    "cent": "pimloom.systems.devices.cent.device",
 }
 
 

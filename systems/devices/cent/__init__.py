@@ -1,0 +1,1 @@
+"""CENT: CXL devices of AiM channels that hold a whole model."""

@@ -1,0 +1,113 @@
+"""What `pimloom run` asks of a CENT system, and the answer."""
+
+import time
+from collections.abc import Sequence
+from math import fsum
+
+from pimloom.arch.error import UserError
+from pimloom.arch.llm import load_llm
+from pimloom.arch.system import load_system, spec_digest
+from pimloom.arch.units import J_PER_PJ, S_PER_MS, W_PER_MW
+from pimloom.arch.version import __version__
+from pimloom.systems.asked import Asked, Progress, Work
+from pimloom.systems.devices.cent.outcome import CentOutcome, CentPoint
+from pimloom.systems.devices.cent.placed import Placed, TokenCost, check_fits, placed
+from pimloom.systems.settings import parse_settings
+
+EVERY = 128  # contexts between two that are simulated [secondary CENT]
+PROMPT, GENERATED = 512, 3584  # [secondary CENT] of its end-to-end figures
+
+
+def cent_work(asked: Asked) -> Work[CentOutcome]:
+    """A request of some context on a CENT system. Raises UserError."""
+    settings = parse_settings(asked.settings or ())
+    if asked.devices is not None:
+        if "devices" in settings:
+            raise UserError(f"--devices {asked.devices}: --set devices says so, too; leave one of the two out")
+        settings["devices"] = str(asked.devices)
+    system, llm = load_system(asked.system, settings), load_llm(asked.model)
+    context, every = _context(asked), asked.every or EVERY
+    if context > llm.max_position_embeddings:
+        positions = llm.max_position_embeddings
+        raise UserError(f"{llm.name}: a context of {context:,} tokens, the model has {positions:,} positions")
+    fidelity = asked.fidelity or "physical"
+    if fidelity not in ("physical", "released"):
+        raise UserError(f"--fidelity {fidelity}: expected physical or released")
+    found = placed(system, llm, asked.pp, asked.tp, fidelity == "released")
+    check_fits(found, [context] * found.stages)
+    contexts = [*range(every, context + 1, every)] or [context]
+    if contexts[-1] != context:
+        contexts.append(context)
+    digest = spec_digest(system, llm, contexts=contexts, pp=found.stages, tp=found.tensor, fidelity=fidelity)
+
+    def run(progress: Progress) -> CentOutcome:
+        start, costs = time.perf_counter(), list[TokenCost]()
+        for n, tokens in enumerate(contexts):
+            costs.append(found.token(tokens))
+            progress(n + 1, len(contexts))
+        return _outcome(asked, found, contexts, costs, every, digest, time.perf_counter() - start)
+
+    return Work(f"contexts of {llm.name} on {system.name}", run)
+
+
+def _context(asked: Asked) -> int:
+    """Tokens of the request, prompt and answer."""
+    if asked.context is not None and (asked.prompt is not None or asked.generate is not None):
+        raise UserError(f"--context {asked.context}: is --prompt and --generate together; leave one of the two out")
+    prompt = PROMPT if asked.prompt is None else asked.prompt
+    generated = GENERATED if asked.generate is None else asked.generate
+    context = prompt + generated if asked.context is None else asked.context
+    if context < 1:
+        raise UserError(f"--context {context}: expected at least 1 token")
+    return context
+
+
+def _outcome(
+    asked: Asked,
+    found: Placed,
+    contexts: Sequence[int],
+    costs: Sequence[TokenCost],
+    every: int,
+    digest: str,
+    wall_s: float,
+) -> CentOutcome:
+    points = [_point(found, context, cost) for context, cost in zip(contexts, costs, strict=True)]
+    n, causes = len(points), costs[0].energy_pj
+    return CentOutcome(
+        system=asked.system,
+        model=asked.model,
+        fidelity="released" if found.released else "physical",
+        devices=found.system.devices,
+        used_devices=found.used_devices,
+        stages=found.stages,
+        tensor=found.tensor,
+        layers_per_device=found.layers_here,
+        channels_per_layer=found.place.block_channels,
+        context=contexts[-1],
+        every=every,
+        latency_s=fsum(point.token_s for point in points) / n * contexts[-1],
+        tokens_per_s=fsum(point.tokens_per_s for point in points) / n,
+        energy_per_token_j=fsum(point.energy_j for point in points) / n,
+        energy_by_cause_j={cause: fsum(cost.energy_pj[cause] for cost in costs) * J_PER_PJ / n for cause in causes},
+        power_w=fsum(point.power_w for point in points) / n,
+        ends_s=costs[0].ends_ms * S_PER_MS,
+        host_s=costs[0].host_ms * S_PER_MS,
+        points=points,
+        spec_digest=digest,
+        version=__version__,
+        wall_s=wall_s,
+    )
+
+
+def _point(found: Placed, context: int, cost: TokenCost) -> CentPoint:
+    token_s, of_layers = cost.token_ms * S_PER_MS, cost.layers * S_PER_MS
+    return CentPoint(
+        context=context,
+        token_s=token_s,
+        pim_s=cost.layer.pim * of_layers,
+        link_s=cost.layer.link * of_layers,
+        near_memory_s=cost.layer.near_memory * of_layers,
+        tokens_per_s=found.stages / token_s,
+        energy_j=fsum(cost.energy_pj.values()) * J_PER_PJ,
+        power_w=cost.power_mw * W_PER_MW,
+    )

@@ -1,0 +1,50 @@
+"""The result of a model on a CENT system. Its field names are a contract; see CONVENTIONS.md."""
+
+import msgspec
+
+from pimloom.systems.viewed import Viewed
+
+
+class CentPoint(msgspec.Struct, frozen=True, kw_only=True):
+    """The token that makes a context of so many tokens; times of all layers, energy of all devices."""
+
+    context: int
+    token_s: float
+    pim_s: float
+    link_s: float
+    near_memory_s: float
+    tokens_per_s: float
+    energy_j: float
+    power_w: float
+
+
+class CentOutcome(Viewed, msgspec.Struct, frozen=True, kw_only=True):
+    """A request of `context` tokens, token by token, on a CENT system whose stages are all full.
+
+    latency: of one request; tokens_per_s, energy_per_token, power: means over the contexts that are simulated. stages:
+    groups of layers, of `tensor` devices each; layers_per_device: side by side. ends: embedding, last norm and LM head;
+    host: sampling, by token. energy_by_cause: of a token; power: of the devices while all work.
+    """
+
+    system: str
+    model: str
+    fidelity: str
+    devices: int
+    used_devices: int
+    stages: int
+    tensor: int
+    layers_per_device: int
+    channels_per_layer: int
+    context: int
+    every: int
+    latency_s: float
+    tokens_per_s: float
+    energy_per_token_j: float
+    energy_by_cause_j: dict[str, float]
+    power_w: float
+    ends_s: float
+    host_s: float
+    points: list[CentPoint]
+    spec_digest: str
+    version: str
+    wall_s: float

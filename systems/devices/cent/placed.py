@@ -1,0 +1,215 @@
+"""A model on the devices of a CENT system: who holds which layers, and what a token in one of them takes."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from pimloom.arch.aim import COMMANDS
+from pimloom.arch.aim_file import LoadedAim
+from pimloom.arch.cent import CentSystem
+from pimloom.arch.error import UserError
+from pimloom.arch.llm import LlmSpec
+from pimloom.arch.system import System
+from pimloom.arch.units import BITS_PER_BYTE, HZ_PER_MHZ, MS_PER_S, NS_PER_MS, PS_PER_MS, ceil_div
+from pimloom.cycle_sim.aim.simulate import Found, Queues, simulate
+from pimloom.cycle_sim.cent import near_memory_cyc, next_ns, shared_ns
+from pimloom.energy.cent import Counted, Token, energies_pj
+from pimloom.mappers.cent import Layer, Place, layer_of
+from pimloom.mappers.cent_layer import ends_program, layer_program, matrices_program
+from pimloom.workload.batch import Batch
+from pimloom.workload.need import kv_bytes, parameters
+
+ACCESSES = [COMMANDS.index("RD"), COMMANDS.index("WR")]
+AS_AIM_WRITES = {"PREab": "PREA"}
+
+
+class LayerTime(NamedTuple):
+    """A token in one layer [ms]: in the channels, over the link, in the near-memory unit for all layers of a device."""
+
+    pim: float
+    link: float
+    near_memory: float
+
+    @property
+    def all(self) -> float:
+        """One after the other."""
+        return self.pim + self.link + self.near_memory
+
+
+class TokenCost(NamedTuple):
+    """A token of one request: its layer, what stands before and behind the layers and the host [ms]; energy of all
+    devices by cause [pJ], and of what works at once, by the time of a layer in the channels [mW]."""
+
+    layer: LayerTime
+    ends_ms: float
+    host_ms: float
+    layers: int
+    energy_pj: dict[str, float]
+    power_mw: float
+
+    @property
+    def token_ms(self) -> float:
+        """Until the next token of the same request."""
+        return self.layer.all * self.layers + self.ends_ms + self.host_ms
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A model on `devices` devices: as many stages as layers (`stages`), several layers side by side in a device; or
+    fewer, each of `tensor` devices that share its layers. released: with the slips of CENT's own code."""
+
+    system: CentSystem
+    aim: LoadedAim
+    llm: LlmSpec
+    layer: Layer
+    stages: int
+    tensor: int
+    released: bool
+
+    @property
+    def layers_here(self) -> int:
+        """Layers side by side in a device."""
+        piped = self.stages == self.llm.num_hidden_layers
+        return ceil_div(self.llm.num_hidden_layers, self.system.devices) if piped else 1
+
+    @property
+    def used_devices(self) -> int:
+        """Devices that have a layer."""
+        if self.stages == self.llm.num_hidden_layers:
+            return ceil_div(self.llm.num_hidden_layers, self.layers_here)
+        return self.stages * self.tensor
+
+    @cached_property
+    def place(self) -> Place:
+        """Where a layer lies."""
+        org, channels, bits = self.aim.part.organization, self.aim.spec.channels, self.system.element_bits
+        column = org.access_bits // bits
+        return Place(
+            channels, org.bank_groups * org.banks_per_group, org.columns * column, column,
+            channels // self.layers_here, self.tensor, self.system.latches, self.llm.max_position_embeddings,
+        )  # fmt: skip
+
+    def token(self, context: int) -> TokenCost:
+        """The token that makes a context of so many tokens."""
+        layer, near = self.layer, self.system.near_memory
+        program = layer_program(layer, self.place, context, self.released)
+        found = self._run(program)
+        cycles = near_memory_cyc(near, layer.hidden, layer.heads, layer.repeat, context)
+        near_ms = sum(cycles.values()) / (near.clock_mhz * HZ_PER_MHZ) * MS_PER_S * self.layers_here
+        time = LayerTime(self._ms(found.cycles), self._link_ms, near_ms)
+        main = self._energy(found, program, context)
+        energy, at_once = self._all(main)
+        layers = self.llm.num_hidden_layers
+        return TokenCost(time, self._ends_ms, near.sampling_ms, layers, energy, at_once / (time.pim * NS_PER_MS))
+
+    @cached_property
+    def _link_ms(self) -> float:
+        """As released a layer of one device pays for sending it nothing, too."""
+        spec, layer, layers = self.system, self.layer, self.llm.num_hidden_layers
+        onward = next_ns(spec.link, spec.devices, layer.hidden, spec.element_bits)
+        if self.stages == layers:
+            return onward / NS_PER_MS
+        within = 0.0
+        if self.tensor > 1 or self.released:
+            within = shared_ns(spec.link, spec.devices, self.tensor, layer.hidden, layer.ffn, spec.element_bits)
+        return (within if self.released else within + onward * self.stages / layers) / NS_PER_MS
+
+    def _all(self, main: dict[str, float]) -> tuple[dict[str, float], float]:
+        """Energy of a token in all devices, and of what works while one layer does."""
+        if self.stages == self.llm.num_hidden_layers:
+            every = {cause: pj * self.used_devices for cause, pj in main.items()}
+            return every, sum(every.values())
+        others = self._others if self.tensor > 1 else {}
+        one = {cause: pj + others.get(cause, 0.0) * (self.tensor - 1) for cause, pj in main.items()}
+        layers = self.llm.num_hidden_layers
+        return {cause: pj * layers for cause, pj in one.items()}, sum(one.values()) * self.stages
+
+    @cached_property
+    def _others(self) -> dict[str, float]:
+        """A device that shares the matrices of a layer alone."""
+        program = matrices_program(self.layer, self.place)
+        return self._energy(self._run(program), program, 1)
+
+    @cached_property
+    def _ends_ms(self) -> float:
+        return self._ms(self._run(ends_program(self.layer, self.place, self.llm.vocab_size)).cycles)
+
+    def _run(self, program: np.ndarray) -> Found:
+        spec = self.aim.spec
+        queues = Queues(spec.queue_entries, spec.drain_from, spec.drain_below)
+        return simulate(self.aim.part, spec.channels, queues, program)
+
+    def _energy(self, found: Found, program: np.ndarray, context: int) -> dict[str, float]:
+        layer, shared = self.layer, self.tensor > 1 or self.stages < self.llm.num_hidden_layers
+        commands = Counter[str]()
+        for counts in found.counts:
+            commands.update({AS_AIM_WRITES.get(name, name): n for name, n in counts.items()})
+        active, part = float(np.mean(found.open_ck)), self.aim.part
+        did = Counted(
+            commands, int((~np.isin(program[:, 0], ACCESSES)).sum()), found.cycles, active,
+            found.cycles - active, self.aim.spec.channels, part.tCK_ps, part.organization.access_bits,
+            10 * layer.hidden + 2 * layer.ffn if shared else layer.hidden, self.system.element_bits,
+        )  # fmt: skip
+        token = Token(layer.hidden, layer.heads, layer.repeat, context)
+        return energies_pj(self.system.energy, self.system.near_memory, did, token, self.released)
+
+    def _ms(self, cycles: int) -> float:
+        return cycles * self.aim.part.tCK_ps / PS_PER_MS
+
+    def memory(self) -> tuple[int, int]:
+        """Bytes of all devices in use; and what the model takes there, without keys and values."""
+        part, bits = self.aim.part.organization, self.system.element_bits
+        need = parameters(self.llm)
+        there = part.capacity_bytes * self.aim.spec.channels * self.used_devices
+        return there, need * bits // BITS_PER_BYTE
+
+
+def placed(system: System, llm: LlmSpec, stages: int | None, tensor: int | None, released: bool) -> Placed:
+    """A model on the devices of a system; None: as many stages as layers. Raises UserError if it cannot be dealt so."""
+    spec, layers = system.of_kind(CentSystem), llm.num_hidden_layers
+    assert system.aim is not None
+    layer = layer_of(llm)
+    if stages is None:
+        stages = layers if (tensor or 1) == 1 else spec.devices // (tensor or 1)
+    if stages == layers and (tensor or 1) == 1:
+        found = Placed(spec, system.aim, llm, layer, stages, 1, released)
+        if found.layers_here > system.aim.spec.channels:
+            raise UserError(f"--devices {spec.devices}: {layers} layers need a channel each; take more devices")
+    else:
+        share = spec.devices // stages if tensor is None else tensor
+        if stages * share != spec.devices:
+            raise UserError(
+                f"--pp {stages}: expected {layers} stages, one a layer, or stages x --tp = {spec.devices} devices; got "
+                f"{stages} x {share}"
+            )
+        found = Placed(spec, system.aim, llm, layer, stages, share, released)
+    _check(found)
+    return found
+
+
+def _check(found: Placed) -> None:
+    """Raise UserError unless the heads and the weights fit."""
+    place, layer = found.place, found.layer
+    if place.row % layer.head or layer.head % place.banks or layer.head * layer.kv_heads % place.row:
+        raise UserError(
+            f"{found.llm.name}: {layer.kv_heads} heads of {layer.head} do not divide rows of {place.row} elements and "
+            f"{place.banks} banks"
+        )
+    check_fits(found, [])
+
+
+def check_fits(found: Placed, contexts: Sequence[int]) -> None:
+    """Raise UserError unless weights, and keys and values of these contexts, fit into the devices."""
+    there, weights = found.memory()
+    cache = kv_bytes(found.llm, Batch.decode(list(contexts))) if contexts else 0
+    if weights + cache > there:
+        devices = ceil_div(weights + cache, there // found.used_devices)
+        of_cache = f" and {cache:,} for keys and values of {len(contexts)} requests" if cache else ""
+        raise UserError(
+            f"{found.llm.name}: needs {weights:,} bytes for its weights{of_cache}, {found.used_devices} devices have "
+            f"{there:,}; take {devices} devices or more (--devices), or a shorter context"
+        )
