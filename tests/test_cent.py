@@ -178,7 +178,7 @@ def test_a_device_takes_a_token_of_each_request() -> None:
     device = device_of(SYSTEM, LLM, Share(tp=1, layers=32))
     one, many = device.step(Batch.decode([128])), device.step(Batch.decode([128] * 64))
     assert one.time_s == pytest.approx(7.5e-3, rel=0.01) and many.time_s == pytest.approx(2 * one.time_s, rel=1e-6)
-    assert many.energy_j == pytest.approx(64 * one.energy_j)
+    assert one.energy_j and many.energy_j == pytest.approx(64 * one.energy_j)
     with pytest.raises(UserError, match="prompts run token by token on CENT"):
         device.step(Batch.prefill([4]))
     with pytest.raises(UserError, match=r"8 devices have .*; take \d+ devices or more"):
@@ -186,7 +186,8 @@ def test_a_device_takes_a_token_of_each_request() -> None:
 
 
 def test_the_command() -> None:
-    found = call(*"run cent --model llama-2-7b --devices 8 --pp 32 --context 256 --json -".split())
+    options = ("--model", "llama-2-7b", "--devices", "8", "--pp", "32", "--context", "256")
+    found = call("run", "cent", *options, "--json", "-")
     plain = json.loads(found.out)
     assert (plain["stages"], plain["tensor"], plain["layers_per_device"], plain["channels_per_layer"]) == (32, 1, 4, 8)
     assert [point["context"] for point in plain["points"]] == [128, 256]
