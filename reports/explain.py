@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from pimloom.arch.aim import AimDevice
+from pimloom.arch.cent import CentEnergy, CentSystem, CxlLink, NearMemory, Sram
 from pimloom.arch.composition import (
     ALL,
     KINDS,
@@ -142,6 +144,14 @@ def all_fields() -> Mapping[str, str]:
         ("optics.hop", Hop),
         ("gpu", TrainingGpu),
         ("recipe", Recipe),
+        ("", CentSystem),
+        ("link", CxlLink),
+        ("near_memory", NearMemory),
+        ("energy", CentEnergy),
+        ("energy.global_buffer", Sram),
+        ("energy.shared_buffer", Sram),
+        ("energy.instruction_buffer", Sram),
+        ("aim", AimDevice),
         ("", ComposedSystem),
         ("memories.NAME", PartMemory),
         ("memories.NAME", PlainMemory),

@@ -8,7 +8,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Any
 
 from pimloom.reports.page import Figure, number
@@ -24,6 +24,7 @@ DASHES = ("-", "--", "-.", ":")
 MOST_SERIES = 2 * len(SERIES)
 MOST_VALUE_LABELS = 24
 MOST_POINT_TICKS = 10
+APART = 1.25  # ratio of two ticks on a log axis whose labels do not touch
 FEW_CATEGORIES = 4  # fewer leave room at the sides, so that bars stay bars
 SHORT_LOG = 300  # a log axis with less than this between its ends is labelled 1, 2, 5
 LONG_CATEGORIES = 95  # characters on the axis from which its labels lean
@@ -115,7 +116,8 @@ def lines(
             dash = DASHES[nth // len(SERIES)]
             (handles[name],) = axes.plot(*zip(*points, strict=True), ls=dash, lw=2, ms=6, **_mark(nth))
         _scale(axes, log_x, log_y)
-        if log_x and len(ticks := sorted(set(xs))) <= MOST_POINT_TICKS:
+        ticks = sorted(set(xs))
+        if log_x and len(ticks) <= MOST_POINT_TICKS and all(b >= APART * a for a, b in pairwise(ticks)):
             axes.set_xticks(ticks)
         axes.grid(axis="y")
         return handles

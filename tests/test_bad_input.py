@@ -83,8 +83,8 @@ def with_system(name: str) -> tuple[str, ...]:
     return "run", name, "--model", "gpt2", "--generate", "1"
 
 
-SYSTEMS = "known systems: gpu_a100, neupims, npu_only, npu_pim, pim_gpt, t4, xeon_6154"
-STUDIES = "known studies: infinitehbd, neupims, pim-gpt, rtl"
+SYSTEMS = "known systems: cent, gpu_a100, neupims, npu_only, npu_pim, pim_gpt, t4, xeon_6154"
+STUDIES = "known studies: cent, infinitehbd, neupims, pim-gpt, rtl"
 PRESETS = (
     "presets: gpt2, gpt2-large, gpt2-medium, gpt2-xl, gpt3-13b, gpt3-175b, gpt3-30b, gpt3-7b, "
     "gpt3-large, gpt3-medium, gpt3-small, gpt3-xl"
@@ -117,7 +117,7 @@ BAD: list[tuple[tuple[str, ...], str]] = [
     (with_system("unknown.yaml"), "unknown.yaml:11: at $.npu: unknown key 'adder', expected one of clock_mhz, mult"),
     (with_system("duplicate.yaml"), "duplicate.yaml:7: at $.dram: duplicate key 'channels', first on line 6"),
     (with_system("typed.yaml"), "typed.yaml:7: at $.dram.refresh: expected true or false, got 3"),
-    (with_system("kind.yaml"), "kind.yaml:3: at $.kind: expected one of pim, roofline, npu_pim, composed, got pmi; "),
+    (with_system("kind.yaml"), "kind.yaml:3: at $.kind: expected one of pim, roofline, npu_pim, composed, cent, got pmi; "),
     (with_part("bare.yaml"), f"bare.yaml:27: at $.timing.tRP: {UNIT} 12"),
     (with_part("negative.yaml"), "negative.yaml:27: at $.timing.tRP: expected a time >= 0, got -12 ns"),
     (with_part("nan.yaml"), "nan.yaml:27: at $.timing.tRP: expected a finite number, got .nan"),
@@ -132,7 +132,7 @@ BAD: list[tuple[tuple[str, ...], str]] = [
     (with_model("gtp2-xl"), f"model 'gtp2-xl': no such preset or file; nearest: gpt2-xl, gpt3-xl; {PRESETS}"),
     (
         ("report", "pimgpt", "--out", "o"),
-        "unknown study 'pimgpt'; nearest: pim-gpt; known studies: infinitehbd, neupims, pim-gpt, rtl",
+        "unknown study 'pimgpt'; nearest: pim-gpt; known studies: cent, infinitehbd, neupims, pim-gpt, rtl",
     ),
     (("report", "neupim", "--out", "o"), f"unknown study 'neupim'; nearest: neupims; {STUDIES}"),
     (("explain", "dram.timing.tCDD_L"), "no field 'dram.timing.tCDD_L'; nearest: dram.timing.tCCD_L"),

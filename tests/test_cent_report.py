@@ -1,0 +1,40 @@
+"""The study of CENT: its gates, its page, and what it writes."""
+
+import json
+
+import pytest
+
+from pimloom.arch.error import GateError
+from pimloom.reports.cent import study
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    out = tmp_path_factory.mktemp("cent")
+    told: list[tuple[int, int]] = []
+    return study.run_study(out, lambda done, total: told.append((done, total)), every=4096), told
+
+
+SHIPPED = study._shipped
+
+
+def test_hard_gates_hold_and_every_number_stands_beside_the_published_one(written) -> None:
+    page, _ = written
+    checks = json.loads((page.parent / "results.json").read_text())["checks"]
+    assert len(checks) == 5 + 4 * 9 and [check["verdict"] for check in checks[:5]] == ["pass"] * 5
+    assert {check["verdict"] for check in checks[5:]} <= {"pass", "deviates"}  # of one context alone
+
+
+def test_the_page_shows_both_columns(written) -> None:
+    page, told = written
+    text = page.read_text()
+    assert "corrected" in text and "llama-2-70b, 32 devices, 80 x 1" in text and "425,471" in text
+    assert told[-1][0] == told[-1][1] == 19
+
+
+def test_a_gate_that_fails_is_told_when_all_is_written(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(study, "_shipped", lambda: SHIPPED()[2:3])
+    monkeypatch.setattr(study, "near_memory_cyc", lambda *sizes: {"norm": 4661.0})
+    with pytest.raises(GateError, match="hard gates that do not hold: near-memory unit"):
+        study.run_study(tmp_path, lambda done, total: None, every=4096)
+    assert (tmp_path / "index.html").exists()
