@@ -48,6 +48,7 @@ class Role(StrEnum):
     SCATTER = "writes a value of a burst to each bank, all at one place"
     ELEMENTWISE = "multiplies a column of one bank with that of another, element by element"
     FUNCTION = "applies an activation function to the accumulators"
+    MOVE = "moves values between the vector buffers and the buffer die"
     GEMV = "multiplies several times, then reads the accumulators to the pins"
     ANNOUNCE = "announces others"
     MODE = "changes the mode of the part"
