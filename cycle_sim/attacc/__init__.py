@@ -1,0 +1,1 @@
+"""AttAcc: the controller of a channel of a stack that computes attention."""
