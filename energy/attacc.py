@@ -23,11 +23,11 @@ class PjPerBit(NamedTuple):
 
     pj: float
 
-    def of_bytes(self, n: int) -> float:
+    def of_bytes(self, n: float) -> float:
         """Energy of n bytes [pJ]."""
         return self.pj * BITS_PER_BYTE * n
 
-    def slipped(self, n: int) -> float:
+    def slipped(self, n: float) -> float:
         """What the simulator takes for n bytes [pJ]: the constant of a bit, for a byte."""
         return self.pj * n
 
@@ -91,7 +91,7 @@ def softmax_energy(buffer_bytes: int, multiply_adds: int) -> Ledger:
     return Ledger({"sram": SRAM_PJ_PER_BYTE * buffer_bytes, "multiply_add": MULTIPLY_ADD_PJ * multiply_adds})
 
 
-def gpu_energy(dram: int, l2: int, l1: int, register: int, multiply_adds: float) -> Ledger:
+def gpu_energy(dram: float, l2: float, l1: float, register: float, multiply_adds: float) -> Ledger:
     """Energy of a GPU's layer by cause, for the bytes that cross each boundary."""
     pj = {"dram": way("gpu").of_bytes(dram), "l2": L2.of_bytes(l2), "l1": L1.of_bytes(l1)}
     pj |= {"register": REGISTER_PJ_PER_BYTE * register, "multiply_add": MULTIPLY_ADD_PJ * multiply_adds}

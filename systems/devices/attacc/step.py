@@ -1,0 +1,177 @@
+"""A decode step of GPUs that leave attention to stacks of HBM, or do it themselves.
+
+Each GPU holds its share of every layer and the heads that go with it; the stacks beside it hold the K and V of those.
+Queries, keys and values go over by links and come back as contexts. That hides under attention, head by head; with
+`pipelined`, so do the projections around it. With `co_processing`, the stacks read a part of the feed-forward weights.
+The rules are those of AttAcc's simulator [secondary A] (scale-snu/attacc_simulator@c600051, `src/system.py`), which
+takes the time of the softmax as hidden.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from pimloom.arch.error import UserError
+from pimloom.arch.part import Part
+from pimloom.arch.table import compile_table
+from pimloom.arch.units import BYTES_PER_GB, FLOP_PER_TFLOP, J_PER_PJ, S_PER_PS, ceil_div
+from pimloom.energy.attacc import NVLINK, softmax_energy
+from pimloom.energy.ledger import Ledger
+from pimloom.mappers.attacc.layout import Placement, Work
+from pimloom.systems.devices.attacc.gpu import Cost, Gpu, Matrix, activation, all_reduce, norm, product, softmax
+from pimloom.systems.devices.attacc.stack import attention
+from pimloom.systems.reference.attacc import PHYSICAL, Slips
+
+STACKS = 5  # [secondary A] beside each GPU
+STACK_GB_S = 670.4  # [secondary A] of a stack's interface at 5.2 Gb/s
+LINK_GB_S = 600  # [secondary A] both ways, of the stacks beside a GPU
+GAIN: Mapping[Placement, int] = {Placement.BANK: 9, Placement.BANK_GROUP: 3, Placement.BUFFER: 1}  # [secondary A]
+GAIN_UNLIMITED: Mapping[Placement, int] = {Placement.BANK: 16, Placement.BANK_GROUP: 8, Placement.BUFFER: 1}  # [A]
+QKV_SHARE = 0.75  # [secondary A] of the projections' time: three of four equal matrices
+
+
+class Decoder(NamedTuple):
+    """Layers of equal width, every head with K and V of its own. ffn: width of the feed-forward part, which a simulator
+    may not round. gated: three matrices, not two."""
+
+    layers: int
+    width: int
+    heads: int
+    ffn: float
+    gated: bool
+
+
+@dataclass(frozen=True)
+class Stacks:
+    """Those beside each GPU."""
+
+    part: Part
+    placement: Placement = Placement.BANK
+    power_limited: bool = True
+    count: int = STACKS
+    pipelined: bool = False
+    co_processing: bool = False
+
+    @property
+    def gb_s(self) -> float:
+        """What their units read."""
+        return STACK_GB_S * self.count * (GAIN if self.power_limited else GAIN_UNLIMITED)[self.placement]
+
+
+@dataclass(frozen=True)
+class Box:
+    """GPUs that share every layer, with stacks or without. element_bytes: 2 or 1, of weights, K, V and activations."""
+
+    gpu: Gpu
+    gpus: int
+    stacks: Stacks | None = None
+    element_bytes: int = 2
+
+
+class Step(NamedTuple):
+    """Of all layers: seconds by part, and energy of the box by part [J]."""
+
+    seconds: dict[str, float]
+    joules: dict[str, float]
+
+
+def decode_step(box: Box, decoder: Decoder, batch: int, context: int, slips: Slips = PHYSICAL) -> Step:
+    """The next token of `batch` requests with `context` tokens each. Raises UserError."""
+    _check(box, decoder, batch)
+    gpu, n, size = box.gpu, box.gpus, box.element_bytes
+    width, ffn, rows = decoder.width // n, decoder.ffn / n, batch * decoder.width
+
+    def matrix(n_out: float, n_in: float) -> Cost:
+        return product(gpu, Matrix(batch, n_out, n_in), size, slips)
+
+    parts = {"qkv": matrix(3 * width, decoder.width), "projection": matrix(decoder.width, width)}
+    up = matrix(ffn, decoder.width)
+    parts |= {"up": up, "down": matrix(decoder.width, ffn)} | ({"gate": up} if decoder.gated else {})
+    parts["activation"] = activation(gpu, batch * ffn, size, gated=decoder.gated)
+    parts |= {f"norm {i}": norm(gpu, rows, size) for i in (1, 2)}
+    parts |= {f"all-reduce {i}": all_reduce(gpu, n, rows * size) for i in (1, 2)}
+    heads = batch * (decoder.heads // n)
+    if box.stacks:
+        parts |= _on_stacks(box, box.stacks, decoder, batch, context, slips)
+    else:
+        parts |= _on_gpu(box, decoder.width // decoder.heads, heads, context, slips)
+    seconds = {name: part.seconds for name, part in parts.items()}
+    if box.stacks:
+        _hide(seconds, n / decoder.heads, box.stacks.pipelined)
+        if box.stacks.co_processing:
+            for name in ("up", "gate", "down"):
+                if name in parts:
+                    seconds[name] *= _share_of_gpu(box, box.stacks, parts[name].by_memory, batch)
+    joules = {name: part.energy.total_pj * n * J_PER_PJ for name, part in parts.items()}
+    return Step(*({name: x * decoder.layers for name, x in each.items()} for each in (seconds, joules)))
+
+
+def mean_step(box: Box, decoder: Decoder, batch: int, prompt: int, generated: int, slips: Slips = PHYSICAL) -> Step:
+    """Of all decode steps after a prompt, the first of which finds one token more than it."""
+    steps = [decode_step(box, decoder, batch, prompt + i, slips) for i in range(1, generated)]
+    if not steps:
+        raise UserError(f"generated: expected at least 2 tokens, got {generated}: the prompt gives the first")
+    return Step(
+        *({name: sum(step[i][name] for step in steps) / len(steps) for name in steps[0][i]} for i in range(2))
+    )
+
+
+def _check(box: Box, decoder: Decoder, batch: int) -> None:
+    if batch < 1:
+        raise UserError(f"batch: expected at least 1 request, got {batch}")
+    for name, whole in (("heads", decoder.heads), ("width", decoder.width)):
+        if whole % box.gpus:
+            raise UserError(f"gpus: expected a divisor of the {name} of the model, {whole}, got {box.gpus}")
+
+
+def _on_gpu(box: Box, head_dim: int, heads: int, context: int, slips: Slips) -> dict[str, Cost]:
+    size = box.element_bytes
+    return {
+        "score": product(box.gpu, Matrix(1, context, head_dim, heads, split=False), size, slips),
+        "softmax": softmax(box.gpu, context, heads, size, slips),
+        "context": product(box.gpu, Matrix(1, head_dim, context, heads, split=False), size, slips),
+    }
+
+
+def _on_stacks(
+    box: Box, stacks: Stacks, decoder: Decoder, batch: int, context: int, slips: Slips
+) -> dict[str, Cost]:
+    """Attention of one GPU's heads on the stacks beside it, its softmax alone, and what the links carry."""
+    heads, head_dim = batch * (decoder.heads // box.gpus), decoder.width // decoder.heads
+    work = Work(ceil_div(heads, stacks.count), context, head_dim, box.element_bytes)
+    part = stacks.part
+    found = attention(part.organization, compile_table(part), stacks.placement, work, slips)
+    energy = Ledger({cause: pj * stacks.count for cause, pj in found.energy.pj.items()})
+    values, rate = heads * context, STACK_GB_S * stacks.count * BYTES_PER_GB  # [secondary A] operations a second, too
+    moved = 2 * values * box.element_bytes
+    alone = max(5 * values / (rate * int(2 / box.element_bytes)), moved / rate)
+    sent = (3 * batch * (decoder.width // box.gpus) + heads * head_dim) * box.element_bytes
+    return {
+        "score": Cost(found.cycles * part.tCK_ps * S_PER_PS, True, energy),
+        "softmax": Cost(alone, True, softmax_energy(moved, 5 * values // 2)),
+        "transfer": Cost(sent / (LINK_GB_S * BYTES_PER_GB / 2), True, Ledger({"links": NVLINK.of_bytes(sent)})),
+    }
+
+
+def _hide(seconds: dict[str, float], least: float, pipelined: bool) -> None:
+    """What goes on beside attention, but for the first head's share of it, `least`."""
+    attended = seconds["score"] + seconds["softmax"]
+    matrices, transfer = seconds["qkv"] + seconds["projection"], seconds["transfer"]
+    beside = attended * (1 - least)
+    if pipelined and (attended > matrices or matrices <= transfer):
+        seconds["qkv"] *= least
+        seconds["projection"] *= least
+    elif pipelined:
+        seconds["qkv"] -= beside * QKV_SHARE
+        seconds["projection"] -= beside * (1 - QKV_SHARE)
+    behind = pipelined and attended <= matrices and matrices > transfer
+    seconds["transfer"] = transfer * least if behind or attended > transfer else transfer - beside
+    seconds["softmax"] = 0.0
+
+
+def _share_of_gpu(box: Box, stacks: Stacks, by_memory: bool, batch: int) -> float:
+    """Share of feed-forward time that is left when the stacks read, or compute, beside the GPU."""
+    if by_memory:
+        return box.gpu.memory_gb_s / (box.gpu.memory_gb_s + stacks.gb_s / batch)
+    peak = box.gpu.peak_tflops * FLOP_PER_TFLOP
+    return peak / (peak + stacks.gb_s * BYTES_PER_GB * 2 / box.element_bytes)

@@ -1,0 +1,24 @@
+"""What AttAcc's published simulator does otherwise, each by itself; physics is none of it.
+
+[secondary A] scale-snu/attacc_simulator@c600051; what each costs was found by running it.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Slips:
+    """schedule: the released lists of commands, of `mappers/attacc/counts.py`. wires_per_byte: pJ/bit times bytes in a
+    stack. context_for_free: multiply-adds of probabilities and values draw nothing there. occupancy_of_memory: a GPU
+    whose last wave of blocks is not full reads its memory slower, so that an H100 comes out behind an A100.
+    registers_of_one_head: of attention on a GPU, one head's registers draw."""
+
+    schedule: bool = False
+    wires_per_byte: bool = False
+    context_for_free: bool = False
+    occupancy_of_memory: bool = False
+    registers_of_one_head: bool = False
+
+
+AS_RELEASED = Slips(True, True, True, True, True)
+PHYSICAL = Slips()
