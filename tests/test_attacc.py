@@ -2,6 +2,7 @@
 
 import re
 from collections import Counter
+from itertools import pairwise
 from random import Random
 
 import numpy as np
@@ -124,6 +125,33 @@ def test_heads_have_rows_of_their_own_as_intended(placement: Placement) -> None:
     for i, one in enumerate(rows):
         assert not any(one & other for other in rows[:i])
         assert all((row >= ORG.rows // 2) == (i in (2, 3, 5)) for _, row in one)  # K K V V K V
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS)
+def test_heads_wait_for_what_they_need_as_intended(placement: Placement) -> None:
+    """Query, scores, what moves of them, softmax, probabilities, context: of each head, in this order. Between query
+    and scores, and between probabilities and context, there is a barrier."""
+    for seed in range(20):
+        work = draw_work(Random(f"attacc order {placement} {seed}"))
+        layout = lay_out(ORG, placement, work)
+        kinds = streams(ORG, layout, work)[0].requests[:, 0]
+        at = {kind: np.flatnonzero(kinds == i) for i, kind in enumerate(KINDS)}
+        heads = -(-work.heads // CHANNELS)
+        moved = len(layout.places_score) * layout.flushes, len(layout.places_context) * layout.groups
+        macs, moves = np.split(at["MAC"], 2 * heads), iter(at["MVSB"].tolist())
+        for i in range(heads):
+            first, pair = i - i % 2, min(2, heads - (i - i % 2))  # heads that go together
+            scores, context = macs[2 * first + i % 2], macs[2 * first + pair + i % 2]
+            query = np.split(at["WRGB"], heads)[i]
+            probabilities, softmax = np.split(at["MVGB"], heads)[i], at["SFM"][i]
+            if i % 2 == 0:
+                every = [[next(moves) for _ in range(n)] for n in moved for _ in range(pair)]
+            scores_moved, context_moved = every[i % 2], every[pair + i % 2]
+            order = [query, scores, scores_moved[-1:], [softmax], probabilities, context, context_moved[-1:]]
+            ends = [(int(np.min(one)), int(np.max(one))) for one in map(np.asarray, order)]
+            assert all(last < first for (_, last), (first, _) in pairwise(ends)), (work, i)
+            for last, first in ((max(query), min(scores)), (max(probabilities), min(context))):
+                assert ((at["BARRIER"] > last) & (at["BARRIER"] < first)).any(), (work, i)
 
 
 @pytest.mark.parametrize(
