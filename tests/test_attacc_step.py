@@ -11,7 +11,7 @@ from pimloom.arch.error import UserError
 from pimloom.arch.system import load_part
 from pimloom.mappers.attacc.layout import Placement
 from pimloom.systems.devices.attacc import gpu
-from pimloom.systems.devices.attacc.gpu import A100A, H100, Matrix
+from pimloom.systems.devices.attacc.gpu import A100A, H100, HOST, Matrix
 from pimloom.systems.devices.attacc.step import Box, Decoder, Stacks, Step, decode_step, mean_step
 from pimloom.systems.reference.attacc import AS_RELEASED, PHYSICAL, Slips
 
@@ -47,6 +47,9 @@ RUNS = {
     "stacks, fresh": Run(Box(A100A, 8, BOTH), GPT, 1, 2048, 128, 17.07, 0.296, 6.471, 8.182, 2.126, 11.515, FRESH),
     "GPUs, batch 54": Run(Box(A100A, 8), GPT, 54, 2048, 128, 55.75, 23.805, 18.901, 10.151, 2.709, 37.847, FRESH),
     "H100, batch 54": Run(Box(H100, 8), GPT, 54, 2048, 128, 57.50, 24.246, 20.875, 9.482, 2.709, 38.146, FRESH),
+    "host, batch 54": Run(
+        Box(A100A, 8, host=HOST), GPT, 54, 2048, 128, 434.32, 398.974, 18.901, 10.649, 2.709, 20.002, FRESH
+    ),
     "stacks, batch 54": Run(
         Box(A100A, 8, LIMITED), GPT, 54, 2048, 128, 34.73, None, 18.901, 10.169, 2.709, 22.443, TABLE
     ),
@@ -78,19 +81,26 @@ def test_attention_of_the_table_takes_longer_than_of_fresh_runs() -> None:
 
 
 def test_each_slip_changes_something() -> None:
-    boxes = Box(A100A, 8), Box(A100A, 8, LIMITED)
+    boxes = Box(A100A, 8), Box(A100A, 8, LIMITED), Box(A100A, 8, host=HOST)
 
     def found(slips: Slips) -> list[Step]:
         return [decode_step(box, GPT, 10, 2049, slips) for box in boxes]  # 24 heads a stack: a pair, half of it
 
     right = found(PHYSICAL)
     assert all(found(Slips(**{slip.name: True})) != right for slip in fields(Slips))
-    assert Slips(**dict.fromkeys((slip.name for slip in fields(Slips)), True)) == AS_RELEASED
+    assert not any(vars(PHYSICAL).values()) and all(vars(AS_RELEASED).values())
 
 
 def test_an_h100_is_not_slower_without_the_slip() -> None:
     a100, h100 = (ms(mean_step(Box(one, 8), GPT, 54, 2048, 4)) for one in (A100A, H100))
     assert h100 < a100
+
+
+def test_processors_of_the_host_take_turns() -> None:
+    box = Box(A100A, 8, host=HOST)
+    right, slipped = (decode_step(box, GPT, 54, 2048, slips).seconds for slips in (PHYSICAL, AS_RELEASED))
+    for part in ("score", "softmax", "context", "transfer"):
+        assert right[part] == pytest.approx(8 / 2 * slipped[part])
 
 
 def test_what_placements_and_their_options_give() -> None:

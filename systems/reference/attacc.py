@@ -3,7 +3,7 @@
 [secondary A] scale-snu/attacc_simulator@c600051; what each costs was found by running it.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 
 @dataclass(frozen=True)
@@ -11,14 +11,16 @@ class Slips:
     """schedule: the released lists of commands, of `mappers/attacc/counts.py`. wires_per_byte: pJ/bit times bytes in a
     stack. context_for_free: multiply-adds of probabilities and values draw nothing there. occupancy_of_memory: a GPU
     whose last wave of blocks is not full reads its memory slower, so that an H100 comes out behind an A100.
-    registers_of_one_head: of attention on a GPU, one head's registers draw."""
+    registers_of_one_head: of attention on a GPU, one head's registers draw. host_of_each_gpu: a processor of the host
+    serves each GPU, however many there are."""
 
     schedule: bool = False
     wires_per_byte: bool = False
     context_for_free: bool = False
     occupancy_of_memory: bool = False
     registers_of_one_head: bool = False
+    host_of_each_gpu: bool = False
 
 
-AS_RELEASED = Slips(True, True, True, True, True)
+AS_RELEASED = Slips(**dict.fromkeys((slip.name for slip in fields(Slips)), True))
 PHYSICAL = Slips()

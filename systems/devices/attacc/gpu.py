@@ -25,7 +25,8 @@ LINK_US, LINK_US_PER_BYTE, FITTED_LINK_GB_S = 6.06, 0.009e-3, 600  # [secondary 
 
 
 class Gpu(NamedTuple):
-    """One GPU: streaming multiprocessors, peak rate, memory and links both ways, caches of an SM and of the GPU."""
+    """One GPU, or a processor: streaming multiprocessors or cores, peak rate, memory and links both ways, caches of one
+    of them and of all."""
 
     cores: int
     peak_tflops: float
@@ -37,6 +38,7 @@ class Gpu(NamedTuple):
 
 A100A = Gpu(108, 312, 3352, 600, 192 * KIB, 40 * MIB)  # [secondary A] an A100 with HBM3
 H100 = Gpu(132, 989.4, 3352, 900, 256 * KIB, 50 * MIB)  # [secondary A]
+HOST = Gpu(64, 4, 200, 256, 96 * KIB, 256 * MIB)  # [secondary A] a processor of the A100 box, with four PCIe links
 
 
 class Matrix(NamedTuple):

@@ -1,14 +1,15 @@
-"""A decode step of GPUs that leave attention to stacks of HBM, or do it themselves.
+"""A decode step of GPUs that leave attention to stacks of HBM, or to the host, or do it themselves.
 
 Each GPU holds its share of every layer and the heads that go with it; the stacks beside it hold the K and V of those.
 Queries, keys and values go over by links and come back as contexts. That hides under attention, head by head; with
 `pipelined`, so do the projections around it. With `co_processing`, the stacks read a part of the feed-forward weights.
 The rules are those of AttAcc's simulator [secondary A] (scale-snu/attacc_simulator@c600051, `src/system.py`), which
-takes the time of the softmax as hidden.
+takes the time of the softmax on stacks as hidden. What a processor of the host draws is not known: its attention has
+time and no energy.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from pimloom.arch.error import UserError
@@ -22,6 +23,7 @@ from pimloom.systems.devices.attacc.gpu import Cost, Gpu, Matrix, activation, al
 from pimloom.systems.devices.attacc.stack import attention
 from pimloom.systems.reference.attacc import PHYSICAL, Slips
 
+HOSTS = 2  # [secondary A] processors of the host
 STACKS = 5  # [secondary A] beside each GPU
 STACK_GB_S = 670.4  # [secondary A] of a stack's interface at 5.2 Gb/s
 LINK_GB_S = 600  # [secondary A] both ways, of the stacks beside a GPU
@@ -60,11 +62,13 @@ class Stacks:
 
 @dataclass(frozen=True)
 class Box:
-    """GPUs that share every layer, with stacks or without. element_bytes: 2 or 1, of weights, K, V and activations."""
+    """GPUs that share every layer; attention is done by the stacks, else by the processors of the host, else by them.
+    element_bytes: 2 or 1, of weights, K, V and activations."""
 
     gpu: Gpu
     gpus: int
     stacks: Stacks | None = None
+    host: Gpu | None = None
     element_bytes: int = 2
 
 
@@ -90,11 +94,13 @@ def decode_step(box: Box, decoder: Decoder, batch: int, context: int, slips: Sli
     parts["activation"] = activation(gpu, batch * ffn, size, gated=decoder.gated)
     parts |= {f"norm {i}": norm(gpu, rows, size) for i in (1, 2)}
     parts |= {f"all-reduce {i}": all_reduce(gpu, n, rows * size) for i in (1, 2)}
-    heads = batch * (decoder.heads // n)
+    heads, head_dim = batch * (decoder.heads // n), decoder.width // decoder.heads
     if box.stacks:
         parts |= _on_stacks(box, box.stacks, decoder, batch, context, slips)
+    elif box.host:
+        parts |= _on_host(box, box.host, decoder, batch, context, slips)
     else:
-        parts |= _on_gpu(box, decoder.width // decoder.heads, heads, context, slips)
+        parts |= _attention(gpu, head_dim, heads, context, size, slips)
     seconds = {name: part.seconds for name, part in parts.items()}
     if box.stacks:
         _hide(seconds, n / decoder.heads, box.stacks.pipelined)
@@ -124,13 +130,27 @@ def _check(box: Box, decoder: Decoder, batch: int) -> None:
             raise UserError(f"gpus: expected a divisor of the {name} of the model, {whole}, got {box.gpus}")
 
 
-def _on_gpu(box: Box, head_dim: int, heads: int, context: int, slips: Slips) -> dict[str, Cost]:
-    size = box.element_bytes
+def _attention(gpu: Gpu, head_dim: int, heads: int, context: int, size: int, slips: Slips) -> dict[str, Cost]:
     return {
-        "score": product(box.gpu, Matrix(1, context, head_dim, heads, split=False), size, slips),
-        "softmax": softmax(box.gpu, context, heads, size, slips),
-        "context": product(box.gpu, Matrix(1, head_dim, context, heads, split=False), size, slips),
+        "score": product(gpu, Matrix(1, context, head_dim, heads, split=False), size, slips),
+        "softmax": softmax(gpu, context, heads, size, slips),
+        "context": product(gpu, Matrix(1, head_dim, context, heads, split=False), size, slips),
     }
+
+
+def _sent_bytes(box: Box, decoder: Decoder, batch: int) -> int:
+    """Queries, keys and values of a GPU's heads, and their contexts, which come back."""
+    return 4 * batch * (decoder.width // box.gpus) * box.element_bytes
+
+
+def _on_host(box: Box, host: Gpu, decoder: Decoder, batch: int, context: int, slips: Slips) -> dict[str, Cost]:
+    """Attention of all GPUs' heads on HOSTS processors, which take turns where there are more GPUs."""
+    heads, turns = batch * (decoder.heads // box.gpus), 1.0 if slips.host_of_each_gpu else box.gpus / HOSTS
+    slips = replace(slips, occupancy_of_memory=False)
+    found = _attention(host, decoder.width // decoder.heads, heads, context, box.element_bytes, slips)
+    transfer = _sent_bytes(box, decoder, batch) / (host.link_gb_s * BYTES_PER_GB / 2)
+    seconds = {name: cost.seconds for name, cost in found.items()} | {"transfer": transfer}
+    return {name: Cost(s * turns, True, Ledger({})) for name, s in seconds.items()}
 
 
 def _on_stacks(
@@ -138,6 +158,7 @@ def _on_stacks(
 ) -> dict[str, Cost]:
     """Attention of one GPU's heads on the stacks beside it, its softmax alone, and what the links carry."""
     heads, head_dim = batch * (decoder.heads // box.gpus), decoder.width // decoder.heads
+    sent = _sent_bytes(box, decoder, batch)
     work = Work(ceil_div(heads, stacks.count), context, head_dim, box.element_bytes)
     part = stacks.part
     found = attention(part.organization, compile_table(part), stacks.placement, work, slips)
@@ -145,7 +166,6 @@ def _on_stacks(
     values, rate = heads * context, STACK_GB_S * stacks.count * BYTES_PER_GB  # [secondary A] operations a second, too
     moved = 2 * values * box.element_bytes
     alone = max(5 * values / (rate * int(2 / box.element_bytes)), moved / rate)
-    sent = (3 * batch * (decoder.width // box.gpus) + heads * head_dim) * box.element_bytes
     return {
         "score": Cost(found.cycles * part.tCK_ps * S_PER_PS, True, energy),
         "softmax": Cost(alone, True, softmax_energy(moved, 5 * values // 2)),
