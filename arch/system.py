@@ -11,6 +11,7 @@ import msgspec
 from msgspec.structs import asdict
 
 from pimloom.arch.aim_file import LoadedAim, load_aim
+from pimloom.arch.attacc import AttAccSystem
 from pimloom.arch.cent import CentSystem
 from pimloom.arch.composition import ComposedSystem
 from pimloom.arch.composition_load import compose
@@ -40,11 +41,12 @@ STRUCTS: Mapping[str, type[msgspec.Struct]] = {
     "npu_pim": NpuPimSystem,
     "composed": ComposedSystem,
     "cent": CentSystem,
+    "attacc": AttAccSystem,
 }
 KINDS = tuple(STRUCTS)
 
 
-Spec = TypeVar("Spec", PimSystem, RooflineSystem, NpuPimSystem, ComposedSystem, CentSystem)
+Spec = TypeVar("Spec", PimSystem, RooflineSystem, NpuPimSystem, ComposedSystem, CentSystem, AttAccSystem)
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ class System:
     a composed system, by the names of its memories. aim: of a system that is made of AiM devices, such a device."""
 
     name: str
-    spec: PimSystem | RooflineSystem | NpuPimSystem | ComposedSystem | CentSystem
+    spec: PimSystem | RooflineSystem | NpuPimSystem | ComposedSystem | CentSystem | AttAccSystem
     part: Part | None
     sources: Mapping[str, Source]
     parts: Mapping[str, Part] = field(default_factory=dict)
@@ -133,8 +135,11 @@ def resolve(sheet: Sheet, overrides: Mapping[str, str], part: Callable[[str], Sh
     if kind == "roofline":
         baseline = load_sheet(sheet, RooflineSystem, mine)
         return System(path.stem, baseline.value, None, baseline.sources)
-    loaded: Loaded[PimSystem] | Loaded[NpuPimSystem]
-    loaded = load_sheet(sheet, NpuPimSystem, mine) if kind == "npu_pim" else load_sheet(sheet, PimSystem, mine)
+    loaded: Loaded[PimSystem] | Loaded[NpuPimSystem] | Loaded[AttAccSystem]
+    if kind == "attacc":
+        loaded = load_sheet(sheet, AttAccSystem, mine)
+    else:
+        loaded = load_sheet(sheet, NpuPimSystem, mine) if kind == "npu_pim" else load_sheet(sheet, PimSystem, mine)
     spec = loaded.value
     device = spec.dram.part
     if device.endswith((".yaml", ".yml")) and loaded.sources["dram.part"].file != SET:
@@ -151,7 +156,7 @@ def resolve(sheet: Sheet, overrides: Mapping[str, str], part: Callable[[str], Sh
     if spec.kind == "npu_pim":
         memory = _npu_memory(found.value, spec, below, path)
         found, spec = Loaded(memory.part, found.sources), memory.spec
-    elif found.value.pim_unit is None:
+    elif spec.kind == "pim" and found.value.pim_unit is None:
         raise UserError(f"{path}: at $.dram.part: expected a part with a PIM unit, got {spec.dram.part}")
     sources = dict(loaded.sources) | {f"dram.{place}": source for place, source in found.sources.items()}
     return System(path.stem, spec, found.value, sources)

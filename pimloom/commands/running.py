@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -43,6 +44,34 @@ OF_ONE = {  # the same on a system that has them
     "check": ("checks the commands of one sequence", "leave --requests out"),
 }
 SEQUENCE = "write --prompt P --generate N instead, for one sequence"
+
+
+class Own(NamedTuple):
+    """A result of its own: what makes it and what shows it, as module and name; options of a batch that it takes, and
+    why not the others."""
+
+    work: tuple[str, str]
+    show: tuple[str, str]
+    options: tuple[str, ...]
+    why: str
+
+
+OWN = {  # kind of a system
+    "cent": Own(
+        ("pimloom.systems.devices.cent.asked", "cent_work"), ("pimloom.reports.terminal.cent", "show_cent"),
+        ("tp", "pp", "devices", "context"), "{system} takes requests one by one through its stages",
+    ),
+    "attacc": Own(
+        ("pimloom.systems.devices.attacc.asked", "attacc_work"), ("pimloom.reports.terminal.attacc", "show_attacc"),
+        ("batch",), "{system} is a box of GPUs that share every layer of equal requests",
+    ),
+}  # fmt: skip
+
+
+OF_OTHERS = (
+    "requests", "batch", "chunk", "iterations", "policy", "tp", "pp", "devices", "context", "layers", "lm_head",
+    "timeline",
+)  # fmt: skip
 
 
 class Ran(NamedTuple):
@@ -87,8 +116,8 @@ def run_any(asked: Asked) -> Ran:
     if not 0 <= asked.seed < 1 << 64:
         raise UserError(f"--seed {asked.seed}: expected a whole number from 0 to 2^64 - 1")
     sequence = traits(load_system(asked.system).spec.kind).sequence
-    if sequence == "stream":
-        return _stream(asked)
+    if sequence == "own":
+        return _own(asked)
     _refuse_elsewhere({"devices": asked.devices, "context": asked.context}, asked)
     if (sequence == "always" and asked.requests is None) or (sequence == "alone" and not given):
         return _sequence(asked, batched)
@@ -96,16 +125,15 @@ def run_any(asked: Asked) -> Ran:
     return _generation(asked) if from_prompts else _batch(asked)
 
 
-def _stream(asked: Asked) -> Ran:
-    """Requests of one length, token by token through the stages of CXL devices."""
-    names = ("requests", "batch", "chunk", "iterations", "policy", "layers", "lm_head", "timeline")
-    other = {name: getattr(asked, name) for name in names} | {"check": asked.check or None}
-    _refuse(other, f"{asked.system} takes requests one by one through its stages", {})
-    from pimloom.reports.terminal.cent import show_cent
-    from pimloom.systems.devices.cent.asked import cent_work
-
-    found = worked(lambda: cent_work(asked), {"--json": asked.json}, asked.quiet)
-    return Ran(found, lambda: show_cent(found))
+def _own(asked: Asked) -> Ran:
+    """What a kind of system has of its own."""
+    takes = OWN[load_system(asked.system).spec.kind]
+    other = {name: getattr(asked, name) for name in OF_OTHERS if name not in takes.options}
+    _refuse(other | {"check": asked.check or None}, takes.why.format(system=asked.system), {})
+    prepare = getattr(import_module(takes.work[0]), takes.work[1])
+    found = worked(lambda: prepare(asked), {"--json": asked.json}, asked.quiet)
+    show = getattr(import_module(takes.show[0]), takes.show[1])
+    return Ran(found, lambda: show(found))
 
 
 def _sequence(asked: Asked, batched: Mapping[str, object]) -> Ran:

@@ -71,6 +71,7 @@ MODULES = {  # kind of a system: the module whose `device(system, llm, share)` m
     "roofline": "pimloom.systems.devices.roofline",
     "composed": "pimloom.systems.devices.composed.device",
     "cent": "pimloom.systems.devices.cent.device",
+    "attacc": "pimloom.systems.devices.attacc.device",
 }
 
 

@@ -14,7 +14,7 @@ class Traits(NamedTuple):
     """A kind of system, for its sentences `what` it is.
 
     sequence: whether one sequence has a result of its own: always, unless requests are given; alone, without options
-    of a batch; never; or a stream of requests through its stages has. channels: requests live in channels, and policies
+    of a batch; never; or it has a result of its own altogether. channels: requests live in channels, and policies
     place them; pipelines: groups of devices one behind the other; released: its own simulator can be reproduced;
     lists: an iteration of a list of contexts has a result of its own; outside: its steps hold embedding, LM head and
     sampling unless asked otherwise; sending: what is left out where devices send one another something; not_here: of
@@ -23,7 +23,7 @@ class Traits(NamedTuple):
     """
 
     what: str
-    sequence: Literal["always", "alone", "never", "stream"]
+    sequence: Literal["always", "alone", "never", "own"]
     channels: bool
     pipelines: bool
     released: bool
@@ -44,8 +44,10 @@ TRAITS = {
     "composed": Traits("composed", "never", channels=False, pipelines=False, released=False, lists=False,
                        outside=True,
                        shared=lambda system: system.of_kind(ComposedSystem).peers is not None),
-    "cent": Traits("CXL devices of AiM", "stream", channels=False, pipelines=True, released=True, lists=False,
+    "cent": Traits("CXL devices of AiM", "own", channels=False, pipelines=True, released=True, lists=False,
                    outside=True),
+    "attacc": Traits("GPUs with stacks that attend", "own", channels=False, pipelines=False, released=True,
+                     lists=False, shared=lambda system: False),
     "npu_pim": Traits("an NPU", "never", channels=True, pipelines=True, released=True, lists=True,
                       static="static is energy.static_w x time; memory's standby, which it may hold, is in DRAM, too"),
 }

@@ -1,0 +1,73 @@
+"""AttAcc: GPUs that share every layer, and stacks of HBM beside them that compute the attention of decode steps."""
+
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Literal
+
+import msgspec
+
+from pimloom.arch.part import Positive, PositiveFloat
+
+
+class StudyGpu(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A GPU as the study models it: tiles that fit its caches, a roofline on what they fetch, links."""
+
+    MEANING: ClassVar[Mapping[str, str]] = {
+        "cores": "streaming multiprocessors [1]",
+        "peak_tflops": "peak arithmetic rate at 16 bits [TFLOPS]",
+        "memory_gb_s": "memory bandwidth [GB/s]",
+        "memory_bytes": "memory [bytes]",
+        "link_gb_s": "links to other GPUs, both ways together [GB/s]",
+        "l1_bytes": "L1 cache of a multiprocessor [bytes]",
+        "l2_bytes": "L2 cache [bytes]",
+    }
+
+    cores: Positive
+    peak_tflops: PositiveFloat
+    memory_gb_s: PositiveFloat
+    memory_bytes: Positive
+    link_gb_s: PositiveFloat
+    l1_bytes: Positive
+    l2_bytes: Positive
+
+
+class StudyStacks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Stacks beside each GPU."""
+
+    MEANING: ClassVar[Mapping[str, str]] = {
+        "each": "stacks beside each GPU; 0: attention on the GPUs [1]",
+        "placement": "where the GEMV units are: bank, bg (one a bank group), buffer (one a pseudo channel)",
+        "power_limited": "whether the stacks' power limits how many units work at once",
+        "pipelined": "projections of some heads while others attend",
+        "co_processing": "feed-forward weights read by the stacks, too",
+    }
+
+    each: Annotated[int, msgspec.Meta(ge=0, le=64)]
+    placement: Literal["bank", "bg", "buffer"]
+    power_limited: bool
+    pipelined: bool
+    co_processing: bool
+
+
+class StudyDram(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Memory of the stacks; every key of the part itself may be set below `dram.` as well."""
+
+    MEANING: ClassVar[Mapping[str, str]] = {"part": "memory device: a name in arch/parts or a path"}
+
+    part: str
+
+
+class AttAccSystem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A box of GPUs with stacks that attend."""
+
+    MEANING: ClassVar[Mapping[str, str]] = {
+        "gpus": "GPUs that share every layer [1]",
+        "element_bits": "width of weights, activations and cache [bits]",
+    }
+
+    description: str
+    kind: Literal["attacc"]
+    gpus: Positive
+    element_bits: Literal[8, 16]
+    gpu: StudyGpu
+    stacks: StudyStacks
+    dram: StudyDram

@@ -1,0 +1,89 @@
+"""What `pimloom run` asks of an AttAcc system, and the answer."""
+
+import time
+from collections.abc import Sequence
+from math import fsum
+
+from pimloom.arch.attacc import AttAccSystem
+from pimloom.arch.error import UserError
+from pimloom.arch.llm import load_llm
+from pimloom.arch.system import load_system, spec_digest
+from pimloom.arch.version import __version__
+from pimloom.systems.asked import Asked, Progress, Work
+from pimloom.systems.devices.attacc.boxed import boxed
+from pimloom.systems.devices.attacc.outcome import AttAccOutcome
+from pimloom.systems.devices.attacc.prompt import prompt_step
+from pimloom.systems.devices.attacc.step import Step, decode_step
+from pimloom.systems.settings import parse_settings
+
+PROMPT, GENERATED = 2048, 128  # [secondary A] of its README
+
+
+def attacc_work(asked: Asked) -> Work[AttAccOutcome]:
+    """Equal requests on a box of GPUs. Raises UserError."""
+    system, llm = load_system(asked.system, parse_settings(asked.settings or ())), load_llm(asked.model)
+    fidelity = asked.fidelity or "physical"
+    if fidelity not in ("physical", "released"):
+        raise UserError(f"--fidelity {fidelity}: expected physical or released")
+    batch = 1 if asked.batch is None else asked.batch
+    prompt = PROMPT if asked.prompt is None else asked.prompt
+    generated = GENERATED if asked.generate is None else asked.generate
+    if generated < 2:
+        raise UserError(f"--generate {generated}: expected at least 2 tokens; the prompt gives the first")
+    if prompt < 1:
+        raise UserError(f"--prompt {prompt}: expected at least 1 token")
+    found = boxed(system, llm, fidelity == "released")
+    found.check(batch * (prompt + generated))
+    every = asked.every or 1
+    contexts = [prompt + i for i in range(1, generated)]
+    chosen = sorted({*contexts[::every], contexts[-1]})
+    digest = spec_digest(system, llm, contexts=chosen, batch=batch, fidelity=fidelity)
+
+    def run(progress: Progress) -> AttAccOutcome:
+        start = time.perf_counter()
+        steps = []
+        for n, context in enumerate(chosen):
+            steps.append(decode_step(found.box, found.decoder, batch, context, found.slips))
+            progress(n + 1, len(chosen))
+        first = prompt_step(found.box, found.decoder, batch, prompt, found.slips)
+        spec, mean = system.of_kind(AttAccSystem), _mean(steps)
+        step_s, step_j = fsum(mean.seconds.values()), fsum(mean.joules.values())
+        prefill_s = fsum(first.seconds.values())
+        return AttAccOutcome(
+            system=asked.system,
+            model=asked.model,
+            fidelity=fidelity,
+            gpus=spec.gpus,
+            stacks=spec.gpus * spec.stacks.each,
+            placement=spec.stacks.placement if spec.stacks.each else None,
+            batch=batch,
+            prompt_tokens=prompt,
+            generated_tokens=generated,
+            prefill_s=prefill_s,
+            prefill_j=fsum(first.joules.values()),
+            step_s=step_s,
+            step_by_part_s=mean.seconds,
+            tokens_per_s=batch / step_s,
+            latency_s=prefill_s + (generated - 1) * step_s,
+            step_j=step_j,
+            step_by_part_j=mean.joules,
+            energy_per_token_j=step_j / batch,
+            fits=found.room_bytes // found.kv_bytes // (prompt + generated),
+            notes=_notes(llm.max_position_embeddings, prompt + generated),
+            spec_digest=digest,
+            version=__version__,
+            wall_s=time.perf_counter() - start,
+        )
+
+    return Work(f"decode steps of {llm.name} on {system.name}", run)
+
+
+def _notes(positions: int, tokens: int) -> list[str]:
+    if tokens <= positions:
+        return []
+    return [f"the model has positions for {positions:,} tokens; contexts of up to {tokens:,} are simulated"]
+
+
+def _mean(steps: Sequence[Step]) -> Step:
+    """Of all steps, part by part."""
+    return Step(*({part: fsum(step[i][part] for step in steps) / len(steps) for part in steps[0][i]} for i in (0, 1)))

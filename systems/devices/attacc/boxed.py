@@ -1,0 +1,83 @@
+"""A model on an AttAcc system: the box and the decoder of its file and its model, and whether the model fits."""
+
+from typing import NamedTuple
+
+from pimloom.arch.attacc import AttAccSystem
+from pimloom.arch.error import UserError
+from pimloom.arch.llm import LlmSpec
+from pimloom.arch.system import System
+from pimloom.arch.units import BITS_PER_BYTE
+from pimloom.mappers.attacc.layout import CHANNELS, Placement
+from pimloom.systems.devices.attacc.gpu import Gpu
+from pimloom.systems.devices.attacc.step import Box, Decoder, Stacks
+from pimloom.systems.reference.attacc import AS_RELEASED, PHYSICAL, Slips
+from pimloom.workload.need import kv_bytes_per_token, parameters
+from pimloom.workload.op import Bits
+
+TAKEN: dict[str, tuple[object, ...]] = {  # fields of a model, and the values that the study models
+    "num_experts": (1,), "sliding_window": (None,), "parallel_attention": (False,), "norm_placement": ("pre",),
+    "qk_norm": ("none",), "kv_lora_rank": (None,), "attn_logit_softcapping": (False,), "attention_sinks": (False,),
+    "scaled_embedding": (False,), "final_logit_softcapping": (False,),
+}  # fmt: skip
+
+
+class Boxed(NamedTuple):
+    """A model in a box. kv_bytes: of a token in all layers; room_bytes: for keys and values."""
+
+    box: Box
+    decoder: Decoder
+    slips: Slips
+    weight_bytes: int
+    kv_bytes: int
+    room_bytes: int
+
+    def check(self, tokens: int) -> None:
+        """Raise UserError unless keys and values of so many tokens fit."""
+        if (need := tokens * self.kv_bytes) > self.room_bytes:
+            fits = self.room_bytes // self.kv_bytes
+            raise UserError(
+                f"keys and values of {tokens:,} tokens need {need:,} bytes, there are {self.room_bytes:,}: {fits:,} "
+                "tokens fit; take fewer requests or shorter ones"
+            )
+
+
+def boxed(system: System, llm: LlmSpec, released: bool) -> Boxed:
+    """Raises UserError for a model that the study does not model, or that does not fit."""
+    spec = system.of_kind(AttAccSystem)
+    for field, values in TAKEN.items():
+        if (value := getattr(llm, field)) not in values:
+            raise UserError(f"{llm.name}: {field} is {value}; {system.name} runs models with {field} {values[0]}")
+    if llm.num_key_value_heads != llm.num_attention_heads:
+        raise UserError(
+            f"{llm.name}: {llm.num_attention_heads} heads share {llm.num_key_value_heads} heads of keys; the stacks of "
+            f"{system.name} hold keys and values of every head; take a model without groups"
+        )
+    decoder = Decoder(
+        llm.num_hidden_layers, llm.hidden_size, llm.num_attention_heads, llm.intermediate_size, llm.gated_ffn
+    )
+    gpu, size = spec.gpu, spec.element_bits // BITS_PER_BYTE
+    own = Gpu(gpu.cores, gpu.peak_tflops, gpu.memory_gb_s, gpu.link_gb_s, gpu.l1_bytes, gpu.l2_bytes)
+    box = Box(own, spec.gpus, _stacks(system, spec), element_bytes=size)
+    weights, kv = parameters(llm) * size, kv_bytes_per_token(llm, bits=Bits(*[spec.element_bits] * 3))
+    there = spec.gpus * gpu.memory_bytes
+    if weights > there:
+        raise UserError(
+            f"{llm.name}: needs {weights:,} bytes for its weights, {spec.gpus} GPUs have {there:,}; take "
+            f"{-(-weights // gpu.memory_bytes)} or more (--set gpus=N)"
+        )
+    stacks = spec.gpus * spec.stacks.each * _stack_bytes(system)
+    room = stacks if spec.stacks.each else there - weights
+    return Boxed(box, decoder, AS_RELEASED if released else PHYSICAL, weights, kv, room)
+
+
+def _stacks(system: System, spec: AttAccSystem) -> Stacks | None:
+    s = spec.stacks
+    if not s.each:
+        if s.pipelined or s.co_processing:
+            raise UserError(f"{system.where('stacks')}: pipelined and co_processing need stacks; set stacks.each=5")
+        return None
+    return Stacks(system.memory, Placement(s.placement), s.power_limited, s.each, s.pipelined, s.co_processing)
+
+
+def _stack_bytes(system: System) -> int:
+    return CHANNELS * system.memory.organization.capacity_bytes
