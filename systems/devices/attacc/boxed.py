@@ -31,14 +31,17 @@ class Boxed(NamedTuple):
     kv_bytes: int
     room_bytes: int
 
+    def lacks(self, tokens: int) -> str | None:
+        """A sentence if keys and values of so many tokens do not fit."""
+        need, fits = tokens * self.kv_bytes, self.room_bytes // self.kv_bytes
+        if need <= self.room_bytes:
+            return None
+        return f"keys and values of {tokens:,} tokens need {need:,} bytes, there are {self.room_bytes:,}: {fits:,} fit"
+
     def check(self, tokens: int) -> None:
         """Raise UserError unless keys and values of so many tokens fit."""
-        if (need := tokens * self.kv_bytes) > self.room_bytes:
-            fits = self.room_bytes // self.kv_bytes
-            raise UserError(
-                f"keys and values of {tokens:,} tokens need {need:,} bytes, there are {self.room_bytes:,}: {fits:,} "
-                "tokens fit; take fewer requests or shorter ones"
-            )
+        if said := self.lacks(tokens):
+            raise UserError(f"{said}; take fewer requests or shorter ones")
 
 
 def boxed(system: System, llm: LlmSpec, released: bool) -> Boxed:

@@ -1,0 +1,229 @@
+"""Study `attacc`: commands, cycles and decode steps beside those of the authors' simulator, what slips are worth."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from pimloom.arch.error import GateError, UserError
+from pimloom.arch.files import prepare_folder
+from pimloom.arch.system import load_system
+from pimloom.arch.units import S_PER_MS
+from pimloom.arch.version import __version__
+from pimloom.reports.attacc.measured import HERE, counts_of, cycles_of, rows_of, step_of
+from pimloom.reports.figures import lines, stacked_bars
+from pimloom.reports.page import Claim, ClaimLine, Column, Figure, Page, Section, TableData
+from pimloom.reports.reproduction import (
+    Rows,
+    assumptions,
+    claim,
+    counting,
+    passed_cards,
+    reproduction_section,
+    write_study,
+)
+from pimloom.systems.devices.attacc.outcome import AttAccOutcome
+
+CYCLES = {"bank": 0.03, "bg": 0.05, "buffer": 0.05}  # tolerances [design]
+STEP, ENERGY = 0.02, 0.01  # [design]
+BATCHES = (1, 4, 16, 32, 48)
+GROUPS = {  # parts of a step, and what they are drawn as
+    "attention": ("score", "softmax", "context"),
+    "matrices": ("qkv", "projection", "up", "gate", "down"),
+    "links": ("all-reduce 1", "all-reduce 2", "transfer"),
+    "others": ("activation", "norm 1", "norm 2"),
+}
+Progress = Callable[[int, int], None]
+
+
+class Run(NamedTuple):
+    """A decode step that was measured; ours as released, and without the slips if the requests fit."""
+
+    row: dict[str, str]
+    released: AttAccOutcome
+    physical: AttAccOutcome | None
+
+
+def run_study(out: str | Path, progress: Progress) -> Path:
+    """Run all and write the report into folder `out`; returns the page. Raises GateError, when all is written, if a
+    hard gate does not hold."""
+    folder = prepare_folder(out)
+    counts, cycles, steps = rows_of("counts.csv"), rows_of("cycles.csv"), rows_of("steps.csv")
+    count = counting(len(counts) + len(cycles) + len(steps) + len(BATCHES), progress)
+    checks: list[dict[str, object]] = []
+    for row in counts:
+        checks += _counts(row)
+        count()
+    for row in cycles:
+        checks.append(_cycles(row))
+        count()
+    runs = []
+    for row in steps:
+        runs.append(Run(row, step_of(row, "released"), _corrected(row)))
+        checks += _step(runs[-1])
+        count()
+    over_batch = []
+    for batch in BATCHES:
+        over_batch.append((batch, _throughput(steps[3], batch), _throughput(steps[6], batch)))
+        count()
+    both = [(run.row["name"], found) for run in runs for found in (run.released, run.physical) if found]
+    points = [{"name": name, **_flat(found)} for name, found in both]
+    written = write_study(folder, _page(runs, checks, over_batch), points, [f.to_dict() for _, f in both], checks)
+    if broken := [str(check["check"]) for check in checks if check["verdict"] == "FAIL"]:
+        raise GateError(f"hard gates that do not hold: {', '.join(broken)}; see {written}")
+    return written
+
+
+def _corrected(row: dict[str, str]) -> AttAccOutcome | None:
+    try:
+        return step_of(row, "physical")
+    except UserError:  # the authors' code does not ask whether requests fit
+        return None
+
+
+def _throughput(row: dict[str, str], batch: int) -> float:
+    return step_of({**row, "batch": str(batch), "generated": "16", "prompt": "1024"}, "physical").tokens_per_s
+
+
+def _counts(row: dict[str, str]) -> list[dict[str, object]]:
+    found, what = counts_of(row), f"{row['heads']} heads of {row['head_dim']}, {row['context']} tokens"
+    kinds = ("MAC", "SFM", "MVGB", "MVSB", "WRGB")
+    return [_check(f"{kind}: {what}", found[kind], float(row[kind]), "commands", 0, "exact", "FAIL") for kind in kinds]
+
+
+def _cycles(row: dict[str, str]) -> dict[str, object]:
+    limit = "" if row["limited"] == "yes" else ", no power limit"
+    what = f"{row['placement']}{limit}: {row['heads']} heads of {row['head_dim']}, {row['context']} tokens"
+    tolerance = CYCLES[row["placement"]]
+    return _check(what, cycles_of(row), float(row["cycles"]), "CK", tolerance, f"{tolerance:.0%}", "deviates")
+
+
+def _step(run: Run) -> list[dict[str, object]]:
+    row, ours = run.row, run.released
+    found = [_check(f"{row['name']}: step", ours.step_s / S_PER_MS, float(row["step_ms"]), "ms", STEP, f"{STEP:.0%}",
+                    "deviates")]  # fmt: skip
+    if row["step_j"]:
+        found.append(_check(f"{row['name']}: energy", ours.step_j, float(row["step_j"]), "J", ENERGY, f"{ENERGY:.0%}",
+                            "deviates"))  # fmt: skip
+    return found
+
+
+def _check(
+    what: str, ours: float, theirs: float, unit: str, tolerance: float, said: str, miss: str
+) -> dict[str, object]:
+    off = ours / theirs - 1
+    return {
+        "check": what, "verdict": "pass" if abs(off) <= tolerance else miss, "ours": f"{ours:,.6g}",
+        "published": f"{theirs:,.6g}", "unit": unit, "deviation": 100 * off, "tolerance": said, "tag": "derived",
+    }  # fmt: skip
+
+
+def _page(runs: Sequence[Run], checks: Rows, over_batch: Sequence[tuple[int, float, float]]) -> Page:
+    system = load_system("attacc")
+    return Page(
+        "AttAcc: stacks of HBM that attend",
+        "Decode steps of GPUs that leave attention to stacks beside them: commands one by one, beside the authors' "
+        "simulator.",
+        [
+            reproduction_section(INTRO, checks, "tolerance"),
+            Section("Throughput over batch", "batch", BATCH, [_batches(over_batch)]),
+            Section("Where the time goes", "time", TIME, [_parts(runs)]),
+            Section("What the slips are worth", "slips", SLIPS, [_slips(runs)]),
+            Section("What the paper claims", "headline", HEADLINE, [_headline()]),
+            assumptions(HERE),
+        ],
+        passed_cards(checks, lambda check: "the authors' simulator"),
+        {
+            "pimloom": __version__,
+            "system": f"attacc, digest {system.digest}",
+            "made by": "pimloom report attacc",
+        },
+        _claim(runs),
+    )
+
+
+INTRO = (
+    "Counts of commands follow from the closed form and are those of the generated streams. Cycles are compared with "
+    "fresh runs of the simulator, steps with its end-to-end runs, both as released."
+)
+BATCH = (
+    "GPT-3 175B behind prompts of 1,024 tokens, without the slips. Matrices are read once for all requests, keys and "
+    "values for each: the more requests, the more the stacks are worth."
+)
+TIME = "As released. The stacks take attention off the GPUs; what is left is matrices and links."
+SLIPS = (
+    "As released wires take pJ/bit times bytes, probabilities times values cost nothing on the stacks, first heads of "
+    "a pair count twice, and a GPU's memory is slower where its blocks do not fill the multiprocessors."
+)
+HEADLINE = "From a third party's notes; the mix of requests behind them is not known, so that no verdict is given."
+
+
+def _claim(runs: Sequence[Run]) -> Claim:
+    gpu, ours = runs[3], runs[6]
+    gain = gpu.released.step_s / ours.released.step_s
+    theirs = float(gpu.row["step_ms"]) / float(ours.row["step_ms"])
+    what = "GPT-3 175B, batch 54: stacks with all options over eight GPUs"
+    line = ClaimLine(what, f"{gain:.3f}", f"{theirs:.3f}", "×")
+    held = [abs(gain / theirs - 1) <= STEP]
+    return claim([line], held, "The same as the authors' simulator, as released.", "See the deviations.")
+
+
+def _batches(over_batch: Sequence[tuple[int, float, float]]) -> Figure:
+    series = {
+        "eight GPUs": [(batch, gpu) for batch, gpu, _ in over_batch],
+        "with 40 stacks": [(batch, stacks) for batch, _, stacks in over_batch],
+    }
+    return lines("Throughput of decode", series, xlabel="batch [requests]", ylabel="throughput [tokens/s]")
+
+
+def _parts(runs: Sequence[Run]) -> Figure:
+    shown = [run for run in runs if run.row["batch"] == "54"]
+    series = {
+        group: [1e3 * sum(run.released.step_by_part_s.get(part, 0.0) for part in parts) for run in shown]
+        for group, parts in GROUPS.items()
+    }
+    names = [run.row["name"].removesuffix(", batch 54") for run in shown]
+    return stacked_bars("A decode step of GPT-3 175B, batch 54", names, series, xlabel="system", ylabel="time [ms]")
+
+
+def _slips(runs: Sequence[Run]) -> TableData:
+    rows = []
+    for run in runs:
+        a, b = run.released, run.physical
+        rows.append({
+            "name": run.row["name"], "released_ms": a.step_s / S_PER_MS,
+            "corrected_ms": b.step_s / S_PER_MS if b else None, "released_j": a.step_j,
+            "corrected_j": b.step_j if b else None, "energy": 100 * (b.step_j / a.step_j - 1) if b else None,
+        })  # fmt: skip
+    return TableData(
+        "As released and corrected",
+        [
+            Column("name", "run"),
+            Column("released_ms", "step, as released", "ms", format=",.2f"),
+            Column("corrected_ms", "corrected", "ms", format=",.2f"),
+            Column("released_j", "energy of a step, as released", "J", format=",.2f"),
+            Column("corrected_j", "corrected", "J", format=",.2f"),
+            Column("energy", "difference of energy", "%", format="+.1f"),
+        ],
+        rows,
+        "A dash: keys and values of these requests do not fit beside the weights; the authors' code does not ask.",
+    )
+
+
+def _headline() -> TableData:
+    rows = [{**row, **{k: float(v) for k, v in row.items() if k != "model"}} for row in rows_of("headline.csv")]
+    return TableData(
+        "Gains of the paper",
+        [
+            Column("model", "model"),
+            Column("over_base", "over DGX_Base", "×", format=".2f"),
+            Column("over_large", "over DGX_Large", "×", format=".2f"),
+            Column("energy_saved_percent", "energy of a token saved", "%", format=".1f"),
+        ],
+        rows,
+    )
+
+
+def _flat(found: AttAccOutcome) -> dict[str, object]:
+    kept = ("system", "model", "fidelity", "gpus", "stacks", "batch", "prompt_tokens", "generated_tokens", "step_s",
+            "step_j", "tokens_per_s", "prefill_s")  # fmt: skip
+    return {name: getattr(found, name) for name in kept}
