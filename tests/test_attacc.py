@@ -270,6 +270,12 @@ def test_refresh_that_leaves_no_time() -> None:
         simulate(table, "bank", as_rows([("MAC", 0, 0)]), issue=Issue.BESIDE)
 
 
+@pytest.mark.parametrize("request_", [("MVGB", 64, 0), ("MAC", -1, 0), ("MAC", 0, -1)])
+def test_what_is_no_request(request_: tuple[str, int, int]) -> None:
+    with pytest.raises(ValueError, match="of a request: expected 0 or more, below "):
+        simulate(compile_table(PART), "bank", as_rows([request_]))
+
+
 def test_parts_without_the_commands_are_refused() -> None:
     said = "expected a part with AttAcc's commands, as hbm3_attacc_5200; it lacks ACTAB"
     with pytest.raises(UserError, match=said):

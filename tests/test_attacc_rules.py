@@ -2,6 +2,7 @@
 
 from itertools import pairwise
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -38,6 +39,9 @@ DISTANCES = [
     ("REFab p", "ACTAB a", 456),
     ("REFab s", "ACTSB a", 456),
     ("REFab a", "ACTPB a", 456),
+    *(("REFpb p", act, 260) for act in ("ACTAB a", "ACTSB a", "ACTPB a")),
+    *((act, "REFpb p", 64) for act in ("ACTAB a", "ACTSB a", "ACTPB a")),
+    *((pre, "REFpb p", 19) for pre in ("PREA a", "PRESB a", "PREPB a")),
     *((act, "REFab p", 64) for act in ("ACTAB a", "ACTSB a", "ACTPB a")),
     *((pre, "REFab p", 19) for pre in ("PREA a", "PRESB a", "PREPB a")),
     *((act, row, 2) for act in ("ACTAB a", "ACTSB a", "ACTPB a") for row in ("ACT p", "PRE p", "PREab p", "PRESB b")),
@@ -99,6 +103,17 @@ def test_presets(rate: int) -> None:
     assert {name: part.cycles(name) for name in wanted} == wanted
     assert part.tCK_ps == 10**6 // (rate // 4)
     assert part.organization.banks * 16 == 1024  # banks of a stack
+
+
+def test_self_refresh_of_a_part_that_has_it() -> None:
+    part = load_part("hbm3_attacc_5200").value
+    timing = part.timing | {"tCKESR": part.timing["tRRD_L"], "tXS": part.timing["tRFC"]}
+    table = compile_table(msgspec.structs.replace(part, timing=timing))
+    for act in ("ACTAB", "ACTSB", "ACTPB"):
+        assert [legal(table, f"{act} a", "SRE p", n) for n in (63, 64)] == [False, True]
+        assert [legal(table, "SRX p", f"{act} a", n) for n in (455, 456)] == [False, True]
+    for pre in ("PREA", "PRESB", "PREPB"):
+        assert [legal(table, f"{pre} a", "SRE p", n) for n in (18, 19)] == [False, True]
 
 
 def test_without_the_power_limit() -> None:

@@ -85,10 +85,11 @@ RULES = (
     Rule(CHANNEL, ("WR",), ("PREA",), dram.WRITE_END),
     Rule(CHANNEL, ("PREA",), ("ACTSB", "ACTPB", "ACT"), "tRP"),
     Rule(CHANNEL, ("PRE", "PREab"), ACTS, "tRP"),
-    Rule(CHANNEL, PRES, ("REFab", "REFpb"), "tRP"),
-    Rule(CHANNEL, ACTS, ("REFab", "REFpb"), "tRC"),
+    Rule(CHANNEL, PRES, ("REFab", "REFpb", "SRE"), "tRP"),
+    Rule(CHANNEL, ACTS, ("REFab", "REFpb", "SRE"), "tRC"),
     Rule(CHANNEL, ("REFab",), ACTS, "tRFC"),
     Rule(CHANNEL, ("REFpb",), ACTS, "tRFCpb"),
+    Rule(CHANNEL, ("SRX",), ACTS, "tXS"),
 )
 
 STANDARD = Standard(
@@ -104,5 +105,4 @@ STANDARD = Standard(
         "the simulator lets REFab follow PREA, and PREA follow ACTSB, ACTPB, MACSB and MACPB, in the next clocks, and "
         "SFM come at any: nRP, nRAS, nRTPL and the data path hold here",
     ),
-    optional={name: dram.BANK_REFRESH[name] for name in ("tRFCpb",)},
 )

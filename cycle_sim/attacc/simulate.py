@@ -18,6 +18,7 @@ PLACEMENTS = {
     "buffer": ("MACPB", "ACTPB", "PREPB"),
 }
 ISSUED = tuple(name for name in k.COMMANDS if name != "BARRIER")
+COMMANDS_OF_EACH = 8  # far more than ACT, MAC, PRE and the refreshes that fall into them
 ROW_COMMANDS = frozenset({"ACTAB", "PREA", "REFab", "ACTSB", "PRESB", "ACTPB", "PREPB"})
 
 
@@ -46,12 +47,13 @@ def simulate(
     """Run the requests of a channel, integers[n, 3 or more] of kind (place in `kernels.COMMANDS`), bank and row.
 
     due_ck: clock in which the first refresh falls due, tREFI unless given. Raises UserError if the part that the table
-    is of lacks commands of AttAcc.
+    is of lacks commands of AttAcc, or leaves no time between refreshes; ValueError for what is no request.
     """
     if lacking := sorted(set(ISSUED) - set(table.names)):
         raise UserError(f"expected a part with AttAcc's commands, as hbm3_attacc_5200; it lacks {', '.join(lacking)}")
     ordered, size = np.ascontiguousarray(requests, np.int32), table.rules.size.tolist()
     banks, refi = size[Level.BANK], table.rules.refi
+    _check(ordered, banks)
     state = np.zeros(k.N_STATE, np.int64)
     state[[k.DUE, k.REFI, k.DUAL]] = (refi if due_ck is None else due_ck) if refresh else FAR, refi, issue
     state[[k.MAC_OP, k.ACT_OP, k.PRE_OP]] = [k.COMMANDS.index(name) for name in PLACEMENTS[placement]]
@@ -70,4 +72,9 @@ def simulate(
     return Found(cycles, counts, log[: state[k.LOGGED]])
 
 
-COMMANDS_OF_EACH = 8  # far more than ACT, MAC, PRE and the refreshes that fall into them
+def _check(requests: np.ndarray, banks: int) -> None:
+    """The kernel reads and writes where a request says."""
+    for name, column, limit in (("kind", k.OP, k.BARRIER + 1), ("bank", k.BANK, banks), ("row", k.ROW, np.inf)):
+        values = requests[:, column]
+        if len(wrong := values[(values < 0) | (values >= limit)]):
+            raise ValueError(f"{name} of a request: expected 0 or more, below {limit}, got {wrong[0]}")

@@ -49,7 +49,8 @@ class _Plan:
         self.stride = layout.rows * org.columns  # columns from one head to the next
         if as_released:
             self.stride = -(-LONGEST * work.head_dim // org.banks) // (org.access_bits // BITS_PER_BYTE)
-        if (rows := -(-self.stride * len(self.valid) // org.columns)) > self.half:
+        columns = self.stride * (len(self.valid) - 1) + layout.rows * org.columns
+        if (rows := -(-columns // org.columns)) > self.half:
             said = f"heads: expected K of them in {self.half} rows of a bank, got {rows} rows for {work.heads} heads"
             raise UserError(f"{said} of context {work.context}; take fewer heads or a shorter context")
         self.barrier = _piece(BARRIER, [0])
