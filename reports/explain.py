@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from pimloom.arch.aim import AimDevice
+from pimloom.arch.attacc import AttAccSystem, StudyGpu, StudyStacks
 from pimloom.arch.cent import CentEnergy, CentSystem, CxlLink, NearMemory, Sram
 from pimloom.arch.composition import (
     ALL,
@@ -144,6 +145,9 @@ def all_fields() -> Mapping[str, str]:
         ("optics.hop", Hop),
         ("gpu", TrainingGpu),
         ("recipe", Recipe),
+        ("", AttAccSystem),
+        ("gpu", StudyGpu),
+        ("stacks", StudyStacks),
         ("", CentSystem),
         ("link", CxlLink),
         ("near_memory", NearMemory),

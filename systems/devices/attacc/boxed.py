@@ -2,11 +2,13 @@
 
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from pimloom.arch.attacc import AttAccSystem
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec
 from pimloom.arch.system import System
-from pimloom.arch.units import BITS_PER_BYTE
+from pimloom.arch.units import BITS_PER_BYTE, Time
 from pimloom.mappers.attacc.layout import CHANNELS, Placement
 from pimloom.systems.devices.attacc.gpu import Gpu
 from pimloom.systems.devices.attacc.step import Box, Decoder, Stacks
@@ -19,6 +21,8 @@ TAKEN: dict[str, tuple[object, ...]] = {  # fields of a model, and the values th
     "qk_norm": ("none",), "kv_lora_rank": (None,), "attn_logit_softcapping": (False,), "attention_sinks": (False,),
     "scaled_embedding": (False,), "final_logit_softcapping": (False,),
 }  # fmt: skip
+
+LIMITED, UNLIMITED_CK = ("nCCDAB", "nCCDSB"), 4  # [secondary A] presets _NPC: distances of MACs without the power limit
 
 
 class Boxed(NamedTuple):
@@ -79,7 +83,11 @@ def _stacks(system: System, spec: AttAccSystem) -> Stacks | None:
         if s.pipelined or s.co_processing:
             raise UserError(f"{system.where('stacks')}: pipelined and co_processing need stacks; set stacks.each=5")
         return None
-    return Stacks(system.memory, Placement(s.placement), s.power_limited, s.each, s.pipelined, s.co_processing)
+    part = system.memory
+    if not s.power_limited:
+        free = {name: Time(UNLIMITED_CK) for name in LIMITED}
+        part = replace(part, timing={**part.timing, **free})
+    return Stacks(part, Placement(s.placement), s.power_limited, s.each, s.pipelined, s.co_processing)
 
 
 def _stack_bytes(system: System) -> int:

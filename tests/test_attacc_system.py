@@ -1,0 +1,96 @@
+"""AttAcc as a system: what a user types, its study, and what is refused."""
+
+import json
+
+import pytest
+
+from pimloom.arch.error import GateError, UserError
+from pimloom.arch.llm import load_llm
+from pimloom.arch.system import load_system
+from pimloom.reports.attacc import study
+from pimloom.systems.asked import Asked
+from pimloom.systems.devices.attacc.asked import attacc_work
+from pimloom.systems.devices.device import Share, device_of
+from pimloom.workload.batch import Batch
+from tests.command import call
+
+GPT = load_llm("gpt3-175b")
+
+
+def ran(*settings: str, system: str = "attacc", **options):
+    asked = Asked(system, "gpt3-175b", settings, **{"generate": 4, "prompt": 1024, "batch": 8} | options)
+    return attacc_work(asked).run(lambda done, total: None)
+
+
+def test_the_command_gives_the_throughput_of_its_authors_simulator() -> None:
+    options = ("--model", "gpt3-175b", "--prompt", "2048", "--generate", "128", "--batch", "54")
+    found = call("run", "attacc", *options, "--fidelity", "released", "--json", "-")
+    plain = json.loads(found.out)
+    assert plain["tokens_per_s"] == pytest.approx(1788.79, rel=0.002)
+    assert plain["step_j"] == pytest.approx(22.443, rel=1e-3)
+    assert plain["step_s"] == pytest.approx(sum(plain["step_by_part_s"].values()))
+    assert (plain["gpus"], plain["stacks"], plain["placement"]) == (8, 40, "bank")
+    assert "positions for 2,048 tokens" in plain["notes"][0]
+
+
+@pytest.mark.parametrize("setting", [
+    "gpus=16", "element_bits=8", "gpu.cores=120", "gpu.peak_tflops=600", "gpu.memory_gb_s=2000", "gpu.link_gb_s=900",
+    "gpu.l1_bytes=65536", "gpu.l2_bytes=4194304", "stacks.each=4", "stacks.placement=bg", "stacks.power_limited=false",
+    "stacks.pipelined=false", "stacks.co_processing=false", "dram.part=hbm3_attacc_6400", "dram.timing.nCCDAB=8 nCK",
+])  # fmt: skip
+def test_each_field_decides_something(setting: str) -> None:
+    more = ("gpus=12",) if setting == "gpus=16" else ()
+    plain, other = ran(*more), ran(setting)
+    assert other.step_s != plain.step_s or other.prefill_s != plain.prefill_s
+    assert other.spec_digest != plain.spec_digest
+
+
+def test_memory_of_the_gpus_decides_what_fits() -> None:
+    assert ran("gpu.memory_bytes=99999999999", system="attacc_gpu").fits > ran(system="attacc_gpu").fits
+
+
+def test_without_stacks_the_gpus_attend() -> None:
+    gpu, stacks = ran(system="attacc_gpu"), ran()
+    assert gpu.placement is None and gpu.step_s > stacks.step_s and gpu.prefill_s == stacks.prefill_s
+
+
+def test_a_step_of_the_device_is_that_of_the_run() -> None:
+    device = device_of(load_system("attacc"), GPT, Share(tp=1, layers=96))
+    found, whole = device.step(Batch.decode([1025] * 8)), ran(generate=2)
+    assert found.time_s == pytest.approx(whole.step_s, rel=1e-9) and found.energy_j == pytest.approx(whole.step_j)
+    assert set(found.resources) == {"GPUs", "stacks", "links"}
+    assert device.step(Batch.prefill([1024] * 8)).time_s == pytest.approx(whole.prefill_s, rel=1e-9)
+    with pytest.raises(UserError, match="go in steps of one length"):
+        device.step(Batch.decode([10, 11]))
+    with pytest.raises(UserError, match="fit; take fewer requests"):
+        device.check(Batch.decode([2048] * 100))
+
+
+@pytest.mark.parametrize(("options", "said"), [
+    ("--model llama-3-8b", "llama-3-8b: 32 heads share 8 heads of keys"),
+    ("--model gpt3-175b --batch 100", "there are 687,194,767,360: 145,635 fit; take fewer requests or shorter ones"),
+    ("--model gpt3-175b --set gpus=4", "4 GPUs have 343,597,383,680; take 5 or more (--set gpus=N)"),
+    ("--model gpt3-175b --set gpus=7", "gpus: expected a divisor of the heads of the model, 96, got 7"),
+    ("--model gpt3-175b --tp 4", "--tp 4: attacc is a box of GPUs that share every layer"),
+    ("--model gpt3-175b --set stacks.each=0", "pipelined and co_processing need stacks"),
+    ("--model gpt3-175b --set stacks.placement=chip", "--set stacks.placement: expected one of bank, bg, buffer"),
+    ("--model gpt3-175b --generate 1", "--generate 1: expected at least 2 tokens"),
+    ("--model gpt3-175b --prompt 0", "--prompt 0: "),
+])  # fmt: skip
+def test_what_is_refused(options: str, said: str) -> None:
+    found = call("run", "attacc", *options.split())
+    assert found.code == 2 and found.out == "" and said in found.err and found.err.count("\n") == 1
+
+
+def test_the_study_holds_and_says_if_it_does_not(tmp_path, monkeypatch) -> None:
+    page = study.run_study(tmp_path / "a", lambda done, total: None)
+    checks = json.loads((page.parent / "results.json").read_text())["checks"]
+    assert len(checks) == 25 + 12 + 13 and {check["verdict"] for check in checks} == {"pass"}
+    assert "1.847" in page.read_text()
+    monkeypatch.setattr(study, "counts_of", lambda row: dict.fromkeys(("MAC", "SFM", "MVGB", "MVSB", "WRGB"), 1))
+    monkeypatch.setattr(study, "rows_of", lambda name: [] if name == "cycles.csv" else ROWS(name))
+    with pytest.raises(GateError, match="hard gates that do not hold: MAC: 3 heads"):
+        study.run_study(tmp_path / "b", lambda done, total: None)
+
+
+ROWS = study.rows_of
