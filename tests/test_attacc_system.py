@@ -8,6 +8,7 @@ from pimloom.arch.error import GateError, UserError
 from pimloom.arch.llm import load_llm
 from pimloom.arch.system import load_system
 from pimloom.reports.attacc import study
+from pimloom.reports.attacc.measured import rows_of
 from pimloom.systems.asked import Asked
 from pimloom.systems.devices.attacc.asked import attacc_work
 from pimloom.systems.devices.device import Share, device_of
@@ -35,7 +36,7 @@ def test_the_command_gives_the_throughput_of_its_authors_simulator() -> None:
 
 @pytest.mark.parametrize("setting", [
     "gpus=16", "element_bits=8", "gpu.cores=120", "gpu.peak_tflops=600", "gpu.memory_gb_s=2000", "gpu.link_gb_s=900",
-    "gpu.l1_bytes=65536", "gpu.l2_bytes=4194304", "stacks.each=4", "stacks.placement=bg", "stacks.power_limited=false",
+    "gpu.l1_bytes=65536", "gpu.l2_bytes=1048576", "stacks.each=4", "stacks.placement=bg", "stacks.power_limited=false",
     "stacks.pipelined=false", "stacks.co_processing=false", "dram.part=hbm3_attacc_6400", "dram.timing.nCCDAB=8 nCK",
 ])  # fmt: skip
 def test_each_field_decides_something(setting: str) -> None:
@@ -88,9 +89,8 @@ def test_the_study_holds_and_says_if_it_does_not(tmp_path, monkeypatch) -> None:
     assert len(checks) == 25 + 12 + 13 and {check["verdict"] for check in checks} == {"pass"}
     assert "1.847" in page.read_text()
     monkeypatch.setattr(study, "counts_of", lambda row: dict.fromkeys(("MAC", "SFM", "MVGB", "MVSB", "WRGB"), 1))
-    monkeypatch.setattr(study, "rows_of", lambda name: [] if name == "cycles.csv" else ROWS(name))
+    monkeypatch.setattr(study, "rows_of", lambda name: [] if name == "cycles.csv" else rows_of(name))
     with pytest.raises(GateError, match="hard gates that do not hold: MAC: 3 heads"):
         study.run_study(tmp_path / "b", lambda done, total: None)
 
 
-ROWS = study.rows_of
