@@ -9,7 +9,7 @@ import pytest
 from pimloom.arch.aim import COMMANDS, ROW
 from pimloom.arch.error import UserError
 from pimloom.arch.system import load_part
-from pimloom.cycle_sim.aim import kernels
+from pimloom.cycle_sim.aim.kernels import state
 from pimloom.cycle_sim.aim.simulate import Queues, simulate
 from pimloom.systems.memory.aim.trace_file import Shape, parse_program
 from tests import naive_aim
@@ -140,13 +140,13 @@ def test_a_wrong_line_is_one_sentence_with_its_place(line: str, said: str) -> No
 
 def test_forms_of_a_line() -> None:
     rows = parse_program("AiM,MAC_ABK,64,0xf,7,\n,AiM,ISR_MAC_ABK,64,15,7 # the same\nAiM EOC", SHAPE).rows
-    assert rows[0].tolist() == rows[1].tolist() == [kernels.MAC16, 64, 15, -1, 7]
+    assert rows[0].tolist() == rows[1].tolist() == [state.MAC16, 64, 15, -1, 7]
 
 
 def test_a_function_has_a_row_of_its_own() -> None:
     text = "AiM AF 1\nW CFR 2 3\nAiM AF 1\nW CFR 2 0\nAiM AF 1\nW CFR 2 3\nAiM AF 1\nAiM EOC"
     rows = parse_program(text, SHAPE).rows
-    assert rows[rows[:, 0] == kernels.AF16, ROW].tolist() == [2**29 + f for f in (0, 3, 0, 3)]
+    assert rows[rows[:, 0] == state.AF16, ROW].tolist() == [2**29 + f for f in (0, 3, 0, 3)]
 
 
 def test_without_an_end_and_behind_it() -> None:

@@ -10,7 +10,8 @@ from pimloom.arch.error import UserError
 from pimloom.arch.part import Part
 from pimloom.arch.standard import clocks
 from pimloom.arch.table import compile_table
-from pimloom.cycle_sim.aim import kernels as k
+from pimloom.cycle_sim.aim.kernels import state as k
+from pimloom.cycle_sim.aim.kernels.host import run as run_kernel
 from pimloom.cycle_sim.dram.kernels.device import FAR, Device, device
 
 LOG = 1 << 16  # commands that the kernel notes before it hands them over
@@ -62,7 +63,7 @@ def simulate(
     log = np.zeros((LOG if watch else 0, k.N_LOG), np.int64)
     for end in range(PIECE, len(program) + PIECE, PIECE):
         piece = program[: min(end, len(program))]
-        while (code := k.run(w, piece, log)) == k.LOG_FULL:
+        while (code := run_kernel(w, piece, log)) == k.LOG_FULL:
             _hand_over(w, log, watch)
         if code == k.STUCK:
             _hand_over(w, log, watch)

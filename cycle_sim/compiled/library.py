@@ -28,7 +28,7 @@ LIST = Path(__file__).with_name("kernels.json")  # what is compiled ahead: names
 LISTED_ONLY = os.environ.get("PIMLOOM_KERNELS") == "listed"  # no others are compiled: for tests
 IMPORT = re.compile(rb"^from (pimloom\.[\w.]+) import ", re.MULTILINE)
 OUTSIDE = ("pimloom.arch.", "pimloom.cycle_sim.compiled")  # what kernels take nothing from, but these:
-CONSTANTS = {"pimloom.arch.command"}
+CONSTANTS = {"pimloom.arch.aim", "pimloom.arch.command"}
 MAKER = "pimloom.cycle_sim.compiled.build"
 _MAKERS = ("arguments.py", "build.py", "indices.py", "instructions.py", "kernel.py")
 MAKERS = tuple(Path(__file__).with_name(name) for name in _MAKERS)

@@ -1,0 +1,154 @@
+"""AiM's DMA and the controllers of its channels, from one clock in which something can happen to the next.
+
+The rules, as the published simulator has them:
+
+* The DMA takes an instruction a clock and unrolls it to the channels of its mask, a request for each column. What a
+  channel's queue does not take waits, and the next instruction waits with it. Instructions that read, and those that
+  synchronise, hold the DMA until every request is answered.
+* A channel takes requests of AiM while none of the ordinary reads and writes is queued, and the reverse.
+* Requests of AiM go in order. Ordinary ones: first ready, first come; writes are served while no read waits, or from
+  `DRAIN` on, until fewer than `DRAINED` are left and a read waits. One whose row was opened goes before all others,
+  and its row is not closed until then. A read that comes while a write is queued is answered from the queue.
+* A request of all banks needs its row open in all: another row there is closed (PREab), then all open it (ACT16).
+* Some need register mode, the others array mode: TMOD changes it, in place of a command that could issue.
+* Answers leave a channel one a clock, in the order of their commands; that of SYNC and EOC once no write is under way.
+"""
+
+import numpy as np
+
+from pimloom.arch.aim import BANK, MASK, NOTHING, OP, ROW, SYNC, TIMES
+from pimloom.cycle_sim.aim.kernels.channel import answer, step
+from pimloom.cycle_sim.aim.kernels.state import (
+    ANSWERED,
+    AT,
+    BLOCKED,
+    BLOCKS,
+    DONE,
+    ENTRIES,
+    FINISHED,
+    FIRST,
+    LEFT,
+    LOG_FULL,
+    LOGGED,
+    NEXT,
+    OF_AIM,
+    OF_READS,
+    OF_WRITES,
+    Q_AT,
+    Q_BANK,
+    Q_OP,
+    Q_ROW,
+    RD,
+    STUCK,
+    UNANSWERED,
+    WAITS,
+    WAKE,
+    WR,
+)  # fmt: skip
+from pimloom.cycle_sim.compiled.kernel import bare, entry
+from pimloom.cycle_sim.dram.kernels.device import FAR
+
+LONGEST_BLOCKED_CK = 1 << 20  # far beyond any rule: nothing will change any more
+
+
+@entry
+def run(w, program, log):
+    """Go on to the end of the program, or until the log may not hold the commands of the next clock; or to where a
+    channel stands still (STUCK): a request that is active needs another row closed, which none may do.
+
+    log: a row for each command, none if it has no rows. program: instructions, the last one SYNC.
+    """
+    host, channel = w.host, w.channel
+    while host[AT] < program.shape[0]:
+        now = host[NEXT]
+        for c in range(channel.shape[0]):
+            now = min(now, channel[c, WAKE])
+        if log.shape[0] and log.shape[0] - host[LOGGED] < channel.shape[0]:
+            return LOG_FULL
+        if host[WAITS]:
+            _hand_over_rest(w, program, now)
+        if host[NEXT] == now:
+            _decode(w, program, now)
+        for c in range(channel.shape[0]):
+            if channel[c, WAKE] <= now:
+                step(w, c, now, log)
+                if channel[c, BLOCKED] > LONGEST_BLOCKED_CK:
+                    host[DONE] = now
+                    return STUCK
+        if host[UNANSWERED] == 0 and host[ANSWERED] >= 0:
+            host[NEXT], host[DONE] = host[ANSWERED] + 1, host[ANSWERED]
+            host[ANSWERED] = -1
+            host[AT] += 1
+    return FINISHED
+
+
+@bare
+def _decode(w, program, now):
+    """Hand the next instruction to its channels."""
+    host, i = w.host, w.host[AT]
+    op, n = program[i, OP], w.channel.shape[0]
+    host[NEXT] = now + 1
+    if op == NOTHING:
+        host[AT] += 1
+        return
+    blocks = op == SYNC or w.ops[op, BLOCKS] == 1
+    for c in range(n):
+        if op == SYNC or (program[i, MASK] >> (n - 1 - c)) & 1:
+            w.channel[c, LEFT] = program[i, TIMES]
+            if blocks:
+                host[UNANSWERED] += program[i, TIMES]
+    if blocks:
+        host[NEXT] = FAR
+        host[ANSWERED] = 0
+    host[WAITS] = 1
+    _hand_over(w, program, now)
+    if host[WAITS]:
+        host[NEXT] = FAR
+    elif not blocks:
+        host[AT] += 1
+
+
+@bare
+def _hand_over_rest(w, program, now):
+    """What the channels did not take before; the next instruction comes a clock after the last of it."""
+    host = w.host
+    _hand_over(w, program, now)
+    if not host[WAITS] and host[UNANSWERED] == 0 and host[ANSWERED] < 0:
+        host[AT] += 1
+        host[NEXT] = now + 1
+
+
+@bare
+def _hand_over(w, program, now):
+    """As much as the queues take. Leaves WAITS as whether something is left."""
+    host, i, left = w.host, w.host[AT], np.int64(0)
+    for c in range(w.channel.shape[0]):
+        while w.channel[c, LEFT] > 0 and _takes(w, c, program[i, OP]):
+            _enqueue(w, c, program[i, OP], program[i, BANK], program[i, ROW], now)
+            w.channel[c, LEFT] -= 1
+        left |= w.channel[c, LEFT]
+    host[WAITS] = left > 0
+
+
+@bare
+def _takes(w, c, op):
+    size = w.size[c]
+    if op in (RD, WR):
+        return size[OF_AIM] == 0 and size[OF_READS if op == RD else OF_WRITES] < w.host[ENTRIES]
+    return size[OF_READS] == 0 and size[OF_WRITES] == 0 and size[OF_AIM] < w.host[ENTRIES]
+
+
+@bare
+def _enqueue(w, c, op, bank, row, now):
+    ch = w.channel[c]
+    ch[WAKE] = min(ch[WAKE], now)
+    if op == RD and w.size[c, OF_WRITES]:
+        answer(ch, now)
+        return
+    q = OF_READS if op == RD else OF_WRITES if op == WR else OF_AIM
+    place = w.size[c, q]
+    if q == OF_AIM:
+        place = (ch[FIRST] + place) % w.queue.shape[2]
+    request = w.queue[c, q, place]
+    request[Q_OP], request[Q_BANK], request[Q_ROW], request[Q_AT] = op, bank, row, now
+    w.size[c, q] += 1
