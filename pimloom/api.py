@@ -211,7 +211,7 @@ def aim(
     raises `pimloom.UserError`.
 
     >>> aim("examples/aim/gemv.aim").cycles
-    0
+    602
     """
     from pimloom.cli import aim as command
     from pimloom.commands.aiming import run_aim

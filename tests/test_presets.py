@@ -202,7 +202,8 @@ def test_every_field_has_a_meaning() -> None:
 
 
 # Models: layers, width, heads, positions. Radford et al. 2019, table 2 (heads 64 wide); Brown et al. 2020, table 2.1,
-# with 16 heads of 128 for GPT-3 XL, whose printed 24 do not divide 2048; Grattafiori et al. 2024, table 3.
+# with 16 heads of 128 for GPT-3 XL, whose printed 24 do not divide 2048; Touvron et al. 2023 (Llama 2), table 1;
+# Grattafiori et al. 2024, table 3.
 SHAPES = {
     "gpt2": (12, 768, 12, 1024),
     "gpt2-medium": (24, 1024, 16, 1024),
@@ -216,6 +217,9 @@ SHAPES = {
     "gpt3-13b": (40, 5120, 40, 2048),
     "gpt3-30b": (48, 7168, 56, 2048),
     "gpt3-175b": (96, 12288, 96, 2048),
+    "llama-2-7b": (32, 4096, 32, 4096),
+    "llama-2-13b": (40, 5120, 40, 4096),
+    "llama-2-70b": (80, 8192, 64, 4096),
     "llama-3-8b": (32, 4096, 32, 8192),
     "llama-3.1-405b": (126, 16384, 128, 131072),
 }

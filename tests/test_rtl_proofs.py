@@ -25,10 +25,12 @@ STRUCTURES: dict[str, list[str]] = {  # one part of each, and those that have th
     "gddr6_14000": [],
     "gddr6_16000": [],
     "gddr6_aim": ["gddr6_pim_gpt"],
+    "gddr6_aim_isr": [],
     "hbm2_2000": [],
     "hbm2_2400": [],
     "hbm2_neupims": ["hbm2_neupims_written"],
     "hbm3_6400": [],
+    "hbm3_attacc_5200": ["hbm3_attacc_4800", "hbm3_attacc_5600", "hbm3_attacc_6000", "hbm3_attacc_6400"],
     "lpddr5_6400": [],
 }
 LONG = {("hbm2_neupims", "progress")}  # with any timings: 64 rules on two buses; more than ten minutes

@@ -167,13 +167,24 @@ PIM = ("aim", "newton", "neupims")
 DRAM = ("ddr4", "ddr5", "gddr6", "gddr6_refpb", "hbm2", "hbm2_refpb", "hbm3", "lpddr5")
 KERNELS = "the kernels' own names; places.py finds a part's command for each by its role"
 CONTROLLERS = "memory controllers choose among JEDEC's commands, and their kernels have a place for each"
+PROGRAMS = "machines of one standard: their programs are made of its commands, and their studies price each"
+OF_ONE = ("arch/aim.py", "cycle_sim/aim/", "cycle_sim/attacc/", "energy/cent.py", "mappers/cent_layer.py")
 LEFT = {
-    "pim": {"cycle_sim/npu_pim/": KERNELS},
+    "pim": {
+        "cycle_sim/npu_pim/": KERNELS,
+        "energy/attacc.py": PROGRAMS,
+        "mappers/attacc/": PROGRAMS,
+        "mappers/cent.py": PROGRAMS,
+        "reports/attacc/": PROGRAMS,
+        **dict.fromkeys(OF_ONE, PROGRAMS),
+    },
     "dram": {
         "cycle_sim/npu_pim/": KERNELS,
         "cycle_sim/dram/kernels/": CONTROLLERS,
         "cycle_sim/memory/": CONTROLLERS,
         "systems/memory/": CONTROLLERS,
+        "systems/devices/cent/": PROGRAMS,
+        **dict.fromkeys(OF_ONE, PROGRAMS),
     },
 }
 NAMES = {
