@@ -10,8 +10,11 @@ import pytest
 import pimloom
 from pimloom.arch.error import UserError
 from pimloom.reports.explain import fields_below
+from pimloom.systems.devices.attacc.outcome import AttAccOutcome
+from pimloom.systems.devices.cent.outcome import CentOutcome
 from pimloom.systems.devices.npu_pim.served import Served
 from pimloom.systems.devices.result import Result
+from pimloom.systems.memory.aim.outcome import AimOutcome
 from pimloom.systems.memory.outcome import Outcome
 from pimloom.systems.serving.comparing import Compared, Comparison
 from pimloom.systems.serving.decoding import Decoded
@@ -201,7 +204,9 @@ def test_errors_of_users_have_a_name_at_the_top() -> None:
 
 def test_explain_has_the_fields_of_results_from_the_conventions() -> None:
     """Each field of each kind of result is explained, in the words of CONVENTIONS.md, which the package carries."""
-    kinds = (Result, Generated, Served, Decoded, Comparison, Compared, Outcome)
+    kinds = (
+        Result, Generated, Served, Decoded, Comparison, Compared, Outcome, AttAccOutcome, CentOutcome, AimOutcome,
+    )  # fmt: skip
     text = " ".join((Path(__file__).parents[1] / "CONVENTIONS.md").read_text().replace("`", "").split())
     for field in {name for kind in kinds for name in kind.__struct_fields__}:
         if fields_below(field):  # such as workload: a system has it, too, and more below it
@@ -224,7 +229,7 @@ def test_explain_has_the_fields_of_results_from_the_conventions() -> None:
         assert pimloom.explain(field).meanings[0].startswith("One workload on several systems: prefill, decode")
     (digest,) = pimloom.explain("spec_digest").meanings  # stands by itself
     assert "below" not in digest and "all overrides" in digest
-    assert len(pimloom.explain("batch").meanings) == 3  # of an iteration, of equal requests and of a comparison
+    assert len(pimloom.explain("batch").meanings) == 4  # of an iteration, equal requests, a comparison and AttAcc
     assert "meanings" not in pimloom.explain("controller.refresh").to_dict()
     for field, near in (("memory.timing.tRP", "dram.timing.tRP"), ("latency_s.banana", "latency_s"),
                         ("energy_by_cause_j.banana", "energy_by_cause_j"),

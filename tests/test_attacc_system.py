@@ -46,6 +46,17 @@ def test_each_field_decides_something(setting: str) -> None:
     assert other.spec_digest != plain.spec_digest
 
 
+def test_energy_by_cause_is_that_by_part_and_systems_are_compared() -> None:
+    device = device_of(load_system("attacc"), GPT, Share(tp=1, layers=96))
+    assert device.step(Batch.decode([100] * 4)).energy_j == pytest.approx(ran(prompt=99, generate=2, batch=4).step_j)
+    options = ("--model", "gpt3-175b", "--prompt", "64", "--generate", "4", "--batch", "4", "--every", "1")
+    found = json.loads(call("compare", "attacc_gpu,attacc,cent", *options, "--json", "-").out)
+    gpu, attacc, cent = found["systems"]
+    assert attacc["decode"]["time_s"] < gpu["decode"]["time_s"] and "reason" in cent
+    assert set(attacc["energy_by_part_j"]) == {"DRAM", "interface", "logic", "links"}
+    assert found["first"] == "attacc" and "4 requests" not in str(cent["reason"])
+
+
 def test_memory_of_the_gpus_decides_what_fits() -> None:
     assert ran("gpu.memory_bytes=99999999999", system="attacc_gpu").fits > ran(system="attacc_gpu").fits
 

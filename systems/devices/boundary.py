@@ -12,6 +12,13 @@ PART_OF = {  # cause of energy: the part of the boundary where it is spent
     **dict.fromkeys(("background", "second_row_buffer", "activate", "read", "write", "refresh"), "DRAM"),
     **dict.fromkeys(("gwrite", "g_act", "comp", "readres"), "DRAM"),  # COMPs of Newton and NeuPIMs: reads, MACs in them
     **dict.fromkeys(("mac", "asic", "npu_mac", "npu_vector", "npu_scratchpad"), "logic"),
+    **dict.fromkeys(("pim", "active_standby", "precharge_standby"), "DRAM"),  # CENT's MACs: reads, MACs in them
+    **dict.fromkeys(("memory_controller", "buffers_static", "buffers", "instruction_buffer"), "logic"),
+    **dict.fromkeys(("near_memory", "control"), "logic"),
+    **dict.fromkeys(("cells", "dram"), "DRAM"),  # AttAcc: its way to the units is in it, for GPUs to their pins
+    **dict.fromkeys(("interposer", "tsv", "to_global", "to_group"), "interface"),  # AttAcc: of what moves
+    **dict.fromkeys(("multiply_add", "sram", "l1", "l2", "register"), "logic"),
+    "links": "links",
     "interface": "interface",
     "npu_static": "static",
     "link": "links",

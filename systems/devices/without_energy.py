@@ -6,6 +6,7 @@ from pimloom.arch.composition import ComposedSystem
 from pimloom.arch.composition_check import hands_over
 from pimloom.arch.npu_pim import NpuPimSystem
 from pimloom.arch.part import Part
+from pimloom.arch.pim_system import PimSystem
 from pimloom.arch.system import System
 from pimloom.energy.dram import NEEDED
 from pimloom.energy.pim import CURRENTS
@@ -25,7 +26,7 @@ def why_no_energy(system: System, tp: int = 1) -> str | None:
         if spec.energy is None:
             return "no energy: the system gives no key energy (comp_reads, pj_per_mac and others; see neupims.yaml)"
         return _of_part(system, spec.dram.part, NEEDED)
-    return None if system.part is None else _of_part(system, system.spec.dram.part, CURRENTS)  # type: ignore[union-attr]
+    return _of_part(system, system.of_kind(PimSystem).dram.part, CURRENTS) if system.kind == "pim" else None
 
 
 def without_standby(part: Part) -> bool:

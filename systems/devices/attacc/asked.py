@@ -1,7 +1,6 @@
 """What `pimloom run` asks of an AttAcc system, and the answer."""
 
 import time
-from collections.abc import Sequence
 from math import fsum
 
 from pimloom.arch.attacc import AttAccSystem
@@ -48,7 +47,7 @@ def attacc_work(asked: Asked) -> Work[AttAccOutcome]:
             steps.append(decode_step(found.box, found.decoder, batch, context, found.slips))
             progress(n + 1, len(chosen))
         first = prompt_step(found.box, found.decoder, batch, prompt, found.slips)
-        spec, mean = system.of_kind(AttAccSystem), _mean(steps)
+        spec, mean = system.of_kind(AttAccSystem), Step.mean(steps)
         step_s, step_j = fsum(mean.seconds.values()), fsum(mean.joules.values())
         prefill_s = fsum(first.seconds.values())
         return AttAccOutcome(
@@ -86,8 +85,3 @@ def _notes(found: Boxed, positions: int, tokens: int, batch: int) -> list[str]:
     if tokens > positions:
         notes.append(f"the model has positions for {positions:,} tokens; contexts of up to {tokens:,} are simulated")
     return notes
-
-
-def _mean(steps: Sequence[Step]) -> Step:
-    """Of all steps, part by part."""
-    return Step(*({part: fsum(step[i][part] for step in steps) / len(steps) for part in steps[0][i]} for i in (0, 1)))

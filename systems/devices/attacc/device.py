@@ -68,7 +68,7 @@ def _run(step: Step, *, attends: bool) -> Run:
         spans.append(Span(at, end, name, STACKS if attends and name in ON_STACKS else where))
         at = end
     links = sum(span.end_ps - span.start_ps for span in spans if span.resource == LINKS)
-    return Run(end_ps=at, spans=tuple(spans), device_j=dict(step.joules), least_ps={"link": links})
+    return Run(end_ps=at, spans=tuple(spans), device_j=dict(step.causes), least_ps={"link": links})
 
 
 device = AttAccDevice

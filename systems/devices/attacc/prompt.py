@@ -4,7 +4,6 @@ The stacks do not attend in prompts; what they get of keys and values goes over 
 here.
 """
 
-from pimloom.arch.units import J_PER_PJ
 from pimloom.systems.devices.attacc.gpu import Matrix, activation, all_reduce, norm, product, softmax
 from pimloom.systems.devices.attacc.step import Box, Decoder, Step
 from pimloom.systems.reference.attacc import PHYSICAL, Slips
@@ -28,6 +27,4 @@ def prompt_step(box: Box, decoder: Decoder, batch: int, tokens: int, slips: Slip
     } | ({"gate": up} if decoder.gated else {})
     parts |= {f"norm {i}": norm(gpu, rows * decoder.width, size) for i in (1, 2)}
     parts |= {f"all-reduce {i}": all_reduce(gpu, n, rows * decoder.width * size) for i in (1, 2)}
-    layers = decoder.layers
-    seconds = {name: part.seconds * layers for name, part in parts.items()}
-    return Step(seconds, {name: part.energy.total_pj * n * J_PER_PJ * layers for name, part in parts.items()})
+    return Step.of({name: part.seconds for name, part in parts.items()}, parts, n, decoder.layers)

@@ -8,8 +8,10 @@ takes the time of the softmax on stacks as hidden. What a processor of the host 
 time and no energy.
 """
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import fsum
 from typing import NamedTuple
 
 from pimloom.arch.error import UserError
@@ -73,10 +75,29 @@ class Box:
 
 
 class Step(NamedTuple):
-    """Of all layers: seconds by part, and energy of the box by part [J]."""
+    """Of all layers: seconds by part, and energy of the box by part and by cause [J]."""
 
     seconds: dict[str, float]
     joules: dict[str, float]
+    causes: dict[str, float]
+
+    @classmethod
+    def of(cls, seconds: Mapping[str, float], parts: Mapping[str, Cost], gpus: int, layers: int) -> "Step":
+        """parts: what a layer costs one of the GPUs; seconds: of these, what is not hidden."""
+        causes = Counter[str]()
+        for part in parts.values():
+            causes.update(part.energy.pj)
+        return cls(
+            {name: s * layers for name, s in seconds.items()},
+            {name: part.energy.total_pj * gpus * J_PER_PJ * layers for name, part in parts.items()},
+            {cause: pj * gpus * J_PER_PJ * layers for cause, pj in causes.items()},
+        )
+
+    @classmethod
+    def mean(cls, steps: Sequence["Step"]) -> "Step":
+        """Of all steps, part by part and cause by cause."""
+        means = ({name: fsum(step[i][name] for step in steps) / len(steps) for name in steps[0][i]} for i in range(3))
+        return cls(*means)
 
 
 def decode_step(box: Box, decoder: Decoder, batch: int, context: int, slips: Slips = PHYSICAL) -> Step:
@@ -108,8 +129,7 @@ def decode_step(box: Box, decoder: Decoder, batch: int, context: int, slips: Sli
             for name in ("up", "gate", "down"):
                 if name in parts:
                     seconds[name] *= _share_of_gpu(box, box.stacks, parts[name].by_memory, batch)
-    joules = {name: part.energy.total_pj * n * J_PER_PJ for name, part in parts.items()}
-    return Step(*({name: x * decoder.layers for name, x in each.items()} for each in (seconds, joules)))
+    return Step.of(seconds, parts, n, decoder.layers)
 
 
 def mean_step(box: Box, decoder: Decoder, batch: int, prompt: int, generated: int, slips: Slips = PHYSICAL) -> Step:
@@ -117,9 +137,7 @@ def mean_step(box: Box, decoder: Decoder, batch: int, prompt: int, generated: in
     steps = [decode_step(box, decoder, batch, prompt + i, slips) for i in range(1, generated)]
     if not steps:
         raise UserError(f"generated: expected at least 2 tokens, got {generated}: the prompt gives the first")
-    return Step(
-        *({name: sum(step[i][name] for step in steps) / len(steps) for name in steps[0][i]} for i in range(2))
-    )
+    return Step.mean(steps)
 
 
 def _check(box: Box, decoder: Decoder, batch: int) -> None:

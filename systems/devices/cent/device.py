@@ -10,7 +10,7 @@ from pimloom.arch.units import J_PER_PJ, PS_PER_MS
 from pimloom.systems.devices.cent.placed import TokenCost, check_fits, placed
 from pimloom.systems.devices.device import Capacity, Share
 from pimloom.systems.devices.run import Run, Span
-from pimloom.workload.batch import Batch
+from pimloom.workload.batch import Batch, Request
 from pimloom.workload.need import kv_bytes_per_token
 from pimloom.workload.op import Op
 
@@ -18,39 +18,42 @@ PIM, LINK, NEAR, HOST = "PIM", "link", "near-memory unit", "host"
 
 
 class CentDevice:
-    """See `Device`. A step is a token of each request. Requests follow one another through the stages: a step takes as
-    long as the slowest token, or as all requests take of one stage, if that is longer."""
+    """See `Device`. Tokens of a request, also those of its prompt, go through all stages one after another, and those
+    of other requests follow in the stages behind: a step takes as long as the slowest request, or as all of them take
+    of one stage, if that is longer. Its spans are those of the slowest request, layer
+    by layer if that has one token."""
 
     most_requests: int | None = None
     in_order = False
 
     def __init__(self, system: System, llm: LlmSpec, share: Share) -> None:
-        if share.outside is False:
-            raise UserError(f"{system.name}: its tokens hold embedding and LM head; leave --no-lm-head out")
         if share.layers != llm.num_hidden_layers:
             raise UserError(f"--layers {share.layers}: {system.name} holds whole models; leave it out")
         tensor = share.tp if share.tp > 1 else None
         self._placed = placed(system, llm, None, tensor, share.fidelity == "released")
         self._llm = llm
-        self._token = lru_cache(maxsize=4096)(self._placed.token)
+        self._outside = share.outside is not False
+        self._token = lru_cache(maxsize=4096)(self._cost)
+
+    def _cost(self, context: int) -> TokenCost:
+        cost = self._placed.token(context)
+        return cost if self._outside else cost._replace(ends_ms=0.0, host_ms=0.0)
 
     def can_run(self, ops: Sequence[Op]) -> str | None:
         """All of a model that it takes."""
         return None
 
     def step(self, batch: Batch) -> Run:
-        """Raises UserError for prompts, and if the batch does not fit."""
-        if any(request.new > 1 for request in batch.requests):
-            raise UserError("prompts run token by token on CENT: `pimloom run cent --context N` has them; take decode")
+        """Raises UserError if the batch does not fit."""
         self.check(batch)
-        costs = [self._token(request.context) for request in batch.requests]
-        slowest = max(costs, key=lambda cost: cost.token_ms)
-        in_a_stage = sum(cost.token_ms for cost in costs) / self._placed.stages
+        each = [[self._token(context) for context in _contexts(request)] for request in batch.requests]
+        slowest = max(each, key=_ms)
+        costs = [cost for tokens in each for cost in tokens]
         spans = _spans(slowest)
-        end = max(spans[-1].end_ps, round(in_a_stage * PS_PER_MS))
+        end = max(spans[-1].end_ps, _ps(_ms(costs) / self._placed.stages))
         causes = dict.fromkeys(costs[0].energy_pj)
         total = {cause: sum(cost.energy_pj[cause] for cost in costs) * J_PER_PJ for cause in causes}
-        memory = round(max(cost.layer.pim * cost.layers for cost in costs) * PS_PER_MS)
+        memory = _ps(max(sum(cost.layer.pim * cost.layers for cost in tokens) for tokens in each))
         return Run(end_ps=end, spans=spans, device_j=total, least_ps={"commands": memory}, devices=1)
 
     def check(self, batch: Batch) -> None:
@@ -64,19 +67,34 @@ class CentDevice:
         return Capacity(there, weights, each, (there - weights) // each)
 
 
-def _spans(cost: TokenCost) -> tuple[Span, ...]:
-    """A token: its layers, each through channels, link and near-memory unit; then what stands behind them."""
+def _contexts(request: Request) -> range:
+    """Of each of its new tokens."""
+    return range(request.context - request.new + 1, request.context + 1)
+
+
+def _ms(costs: Sequence[TokenCost]) -> float:
+    return sum(cost.token_ms for cost in costs)
+
+
+def _spans(tokens: Sequence[TokenCost]) -> tuple[Span, ...]:
+    """Tokens: their layers, each through channels, link and near-memory unit, all layers at once where there are
+    several tokens; then what stands behind them."""
     found, at = list[Span](), 0.0
-    for layer in range(cost.layers):
-        for name, ms, resource in (
-            ("channels", cost.layer.pim, PIM), ("link", cost.layer.link, LINK),
-            ("near-memory unit", cost.layer.near_memory, NEAR),
-        ):  # fmt: skip
-            found.append(Span(_ps(at), _ps(at + ms), f"layer {layer}: {name}", resource))
-            at += ms
-    found.append(Span(_ps(at), _ps(at + cost.ends_ms), "embedding, LM head", PIM))
-    at += cost.ends_ms
-    found.append(Span(_ps(at), _ps(at + cost.host_ms), "sampling", HOST))
+
+    def then(ms: float, name: str, resource: str) -> float:
+        found.append(Span(_ps(at), _ps(at + ms), name, resource))
+        return at + ms
+
+    for cost in tokens:
+        many = cost.layers if len(tokens) > 1 else 1
+        for layer in range(cost.layers // many):
+            of = f"layer {layer}: " if many == 1 else ""
+            at = then(cost.layer.pim * many, f"{of}channels", PIM)
+            at = then(cost.layer.link * many, f"{of}link", LINK)
+            at = then(cost.layer.near_memory * many, f"{of}near-memory unit", NEAR)
+        if cost.ends_ms:
+            at = then(cost.ends_ms, "embedding, LM head", PIM)
+            at = then(cost.host_ms, "sampling", HOST)
     return tuple(found)
 
 
