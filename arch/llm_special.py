@@ -32,6 +32,13 @@ def _qwen3_moe(config: Config, fields: dict[str, Any]) -> None:
     fields["dense_layers"] = tuple(i for i in layers if i in only or (i + 1) % step)
 
 
+def _mixtral(config: Config, fields: dict[str, Any]) -> None:
+    """Two keys that no published file has: for models alike, but without gates or with experts in some layers only."""
+    fields["gated_ffn"] = config.value("gated_ffn", bool, True)
+    step, layers = config.whole("decoder_sparse_step", 1, 1), range(fields["num_hidden_layers"])
+    fields["dense_layers"] = tuple(i for i in layers if (i + 1) % step)
+
+
 def _every(config: Config, fields: dict[str, Any], key: str, default: int) -> None:
     """Every so many layers one sees all."""
     every = config.whole(key, default, 1)
@@ -96,6 +103,7 @@ SPECIAL: dict[str, Callable[[Config, dict[str, Any]], None]] = {
     "gemma2": _gemma2,
     "gemma3_text": _gemma3,
     "gpt_oss": _gpt_oss,
+    "mixtral": _mixtral,
     "opt": _opt,
     "qwen2": _qwen,
     "qwen3": _qwen,

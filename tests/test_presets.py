@@ -26,7 +26,7 @@ from pimloom.cycle_sim.dram import issue
 from pimloom.cycle_sim.dram.monitor import check_trace
 from pimloom.cycle_sim.dram.trace import expand
 from pimloom.reports.explain import all_fields, explain
-from pimloom.workload.need import weights
+from pimloom.workload.need import kv_bytes_per_token, weights
 
 PARTS = list_names("parts")
 STREAMED = [name for name in PARTS if load_part(name).value.organization.ranks == 1]  # that `issue` takes
@@ -221,6 +221,11 @@ SHAPES = {
     "llama-2-13b": (40, 5120, 40, 4096),
     "llama-2-70b": (80, 8192, 64, 4096),
     "llama-3-8b": (32, 4096, 32, 8192),
+    "llama-3-70b": (80, 8192, 64, 8192),
+    "mixtral-8x7b": (32, 4096, 32, 32768),
+    "glam-143b": (32, 4096, 32, 8192),
+    "grok-1": (64, 6144, 48, 8192),
+    "opt-66b": (64, 9216, 72, 2048),
     "llama-3.1-405b": (126, 16384, 128, 131072),
 }
 
@@ -263,3 +268,26 @@ def test_llama_8b_has_its_weights() -> None:
     spec = load_llm("llama-3-8b")
     assert (spec.intermediate_size, spec.num_key_value_heads, spec.head_dim, spec.vocab_size) == (14336, 8, 128, 128256)
     assert weights(spec).blocks + 2 * spec.vocab_size * spec.hidden_size == pytest.approx(8.03e9, rel=1e-3)
+
+
+DUPLEX = {  # Yun et al. 2024: matrices of all layers but the router's [billions], keys and values of a token [bytes]
+    "mixtral-8x7b": (46.44, 131_072),
+    "glam-143b": (141.73, 524_288),
+    "grok-1": (314.87, 262_144),
+    "opt-66b": (65.23, 2_359_296),
+    "llama-3-70b": (68.45, 327_680),
+}
+
+
+@pytest.mark.parametrize("name", DUPLEX)
+def test_models_of_duplex_have_their_weights(name: str) -> None:
+    spec, (billions, kv) = load_llm(name), DUPLEX[name]
+    routers = sum(spec.num_experts * spec.hidden_size * (not spec.is_dense(i)) for i in range(spec.num_hidden_layers))
+    assert f"{(weights(spec).blocks - routers) / 1e9:.2f}" == f"{billions:.2f}"
+    assert kv_bytes_per_token(spec) == kv
+
+
+def test_glam_has_experts_in_every_other_layer() -> None:
+    spec = load_llm("glam-143b")
+    assert spec.dense_layers == tuple(range(0, 32, 2)) and not spec.gated_ffn and spec.num_experts == 64
+    assert weights(spec).experts == 16 * 64 * 2 * 4096 * 16384
