@@ -14,6 +14,7 @@ import pytest
 from pimloom.arch.aim_file import load_aim
 from pimloom.arch.command import STREAM
 from pimloom.arch.document import steps_of
+from pimloom.arch.duplex import load_duplex
 from pimloom.arch.fabric_cost import load_components
 from pimloom.arch.llm import list_presets, load_llm
 from pimloom.arch.load import load_tree
@@ -33,6 +34,7 @@ STREAMED = [name for name in PARTS if load_part(name).value.organization.ranks =
 LOADERS: dict[str, Callable[[str], Any]] = {
     "aim_devices": load_aim,
     "controllers": load_policy,
+    "duplex_devices": load_duplex,
     "fabrics": load_components,
     "gpus": load_training,
     "optics": load_optics,
