@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from random import Random
 
 from pimloom.arch.error import UserError
 
@@ -79,3 +80,27 @@ def _rounded(found: Sequence[int], wanted: dict[int, float], left: int, most: in
         if missing and whole[i] < most:
             whole[i], missing = whole[i] + 1, missing - 1
     return tuple(whole)
+
+
+def drawn(rows: int, each: int, experts: int, random: Random, routing: Routing = UNIFORM) -> tuple[int, ...]:
+    """Tokens of each expert, where each of `rows` tokens draws `each` different ones by their shares.
+
+    A draw without replacement (Efraimidis and Spirakis 2006): the largest of u^(1 / share), u uniform. Raises UserError
+    if fewer experts have a share.
+
+    >>> drawn(4, 2, 3, Random(0)), drawn(4, 1, 3, Random(0), Routing(counts=(0, 0, 1)))
+    ((1, 4, 3), (0, 0, 4))
+    """
+    shares = [(i, 1 / share) for i, share in enumerate(routing.shares(experts)) if share]
+    if len(shares) < each:
+        raise UserError(f"{len(shares)} experts that tokens go to: expected at least {each}, as many as a token takes")
+    found, alike = [0] * experts, routing == UNIFORM
+    for _ in range(rows):
+        if alike:
+            chosen = random.sample(range(experts), each)
+        else:
+            keys = sorted(((random.random() ** power, i) for i, power in shares), reverse=True)
+            chosen = [i for _, i in keys[:each]]
+        for i in chosen:
+            found[i] += 1
+    return tuple(found)

@@ -1,6 +1,6 @@
 """How long it takes to move bytes between a Duplex device's memory and what computes: the ideal, and by simulation."""
 
-from functools import lru_cache
+from statistics import fmean as mean
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -19,6 +19,8 @@ from pimloom.energy.duplex import Counts
 XPU, LOGIC, BANK = "xpu", "logic", "bank"  # paths of `energy.duplex`
 MAPPING = "row,column,bank,bank_group,rank,pseudo_channel"  # [secondary S] neighbours lie in other banks
 CONTROLLER = "ramulator2"  # [secondary S] its simulator is built on Ramulator 2
+PHASES = 4  # [design] distances from a refresh at which a short transfer starts
+LONG = 8  # [design] a transfer of so many tREFI meets as many refreshes wherever it starts, about
 
 
 class Move(NamedTuple):
@@ -51,29 +53,59 @@ class Ideal:
 
 
 class Simulated:
-    """Command by command: the pins behind a memory controller, bundles as a stream of ALL_RD. Refresh included, the
-    first tREFI after the start. Of equal channels one is simulated, and each shape once."""
+    """Command by command: the pins behind a memory controller, bundles as a stream of ALL_RD, both with refresh.
+
+    Of equal channels one is simulated, and each shape once; a short transfer at several distances from the next
+    refresh, of which it takes the mean.
+    """
 
     def __init__(self, device: Duplex, controller: str = CONTROLLER) -> None:
-        self._device, self._controller = device, controller
-        self._banks = {path: round(t * _gap_ratio(device.part)) for path, t in _times(device).items()}
+        part = device.part
+        self._device, self._engine = device, Engine(compile_table(part))
+        self._pins = part_memory("duplex", part, load_policy(controller).value, mapping=MAPPING)
+        self._banks = {path: round(times * _gap_ratio(part)) for path, times in _times(device).items()}
+        self._known: dict[tuple[bool, bool, int], tuple[float, float]] = {}
 
     def move(self, path: str, n_bytes: int, *, write: bool = False) -> Move:
         """See `Memory`; what is left of a column counts as a whole one."""
+        if write and path != XPU:
+            raise ValueError(f"nothing is written on path {path}")
         if not n_bytes:
             return Move(0.0, Counts(0, 0))
-        part, channels = self._device.part, self._device.pseudo_channels
-        column_bytes = part.organization.access_bits // BITS_PER_BYTE
-        if path == XPU:
-            each = ceil_div(n_bytes, column_bytes * channels)
-            clocks, rows = _pins_ck(part, self._controller, each, write)
-            return Move(_seconds(part, clocks), Counts(each * channels, rows * channels))
-        if write:
-            raise ValueError(f"nothing is written on path {path}")
-        banks = self._banks[path]
-        each = ceil_div(n_bytes, column_bytes * channels * banks)
-        clocks, rows = _bundle_ck(part, each)
-        return Move(_seconds(part, clocks), Counts(each * channels * banks, rows * channels * banks))
+        part = self._device.part
+        banks = self._device.pseudo_channels * (1 if path == XPU else self._banks[path])
+        each = ceil_div(n_bytes * BITS_PER_BYTE, part.organization.access_bits * banks)
+        clocks, rows = self._simulated(path == XPU, write, each)
+        return Move(clocks * part.tCK_ps * S_PER_PS, Counts(each * banks, rows * banks))
+
+    def _simulated(self, pins: bool, write: bool, each: int) -> tuple[float, float]:
+        """Mean clocks until `each` columns of a pseudo channel are moved, and rows that are opened for them."""
+        key = pins, write, each
+        if key not in self._known:
+            refi = self._device.part.cycles("tREFI")
+            found = [self._once(pins, write, each, 0)]
+            if found[0][0] < LONG * refi:
+                found += [self._once(pins, write, each, i * refi // PHASES) for i in range(1, PHASES)]
+            clocks, rows = zip(*found, strict=True)
+            self._known[key] = mean(clocks), mean(rows)
+        return self._known[key]
+
+    def _once(self, pins: bool, write: bool, each: int, start: int) -> tuple[float, float]:
+        """The same of a transfer that starts so many clocks after the last refresh was due."""
+        return self._pins_ck(each, write, start) if pins else self._bundle_ck(each, start)
+
+    def _pins_ck(self, each: int, write: bool, start: int) -> tuple[float, float]:
+        """Behind a controller, in the order of addresses, on all pseudo channels of a channel."""
+        n = self._device.part.organization.pseudo_channels
+        address = np.arange(each * n, dtype=np.int64) * self._pins.access_bytes
+        (tally,) = simulate(self._pins, [Chunk(address, np.full(each * n, int(write)), np.full(each * n, start))])
+        return tally.cycles - start, tally.commands["ACT"] / n
+
+    def _bundle_ck(self, each: int, start: int) -> tuple[float, float]:
+        """A bundle, row after row."""
+        stream = bundle_stream(self._device.part, each)
+        stream["release"][0] = start
+        return int(self._engine.issue([stream]).end_ck[0][1::3].max()) - start, len(stream) // 3
 
 
 def _times(device: Duplex) -> dict[str, float]:
@@ -84,34 +116,6 @@ def _times(device: Duplex) -> dict[str, float]:
 def _gap_ratio(part: Part) -> float:
     """Banks that read at once, each in tCCD_L, where the pins read one in tCCD_S, for the same bandwidth."""
     return part.cycles("tCCD_L") / part.cycles("tCCD_S")
-
-
-def _seconds(part: Part, clocks: int) -> float:
-    return clocks * part.tCK_ps * S_PER_PS
-
-
-@lru_cache(maxsize=4096)
-def _pins_ck(part: Part, controller: str, each: int, write: bool) -> tuple[int, float]:
-    """Clocks until `each` columns of every pseudo channel of a channel are read or written in the order of addresses,
-    and ACTs of a pseudo channel."""
-    n = part.organization.pseudo_channels
-    memory = part_memory("duplex", part, load_policy(controller).value, mapping=MAPPING)
-    address = np.arange(each * n, dtype=np.int64) * memory.access_bytes
-    chunk = Chunk(address, np.full(each * n, int(write)), np.zeros(each * n, np.int64))
-    (tally,) = simulate(memory, [chunk])
-    return tally.cycles, tally.commands["ACT"] / n
-
-
-@lru_cache(maxsize=4096)
-def _bundle_ck(part: Part, each: int) -> tuple[int, int]:
-    """Clocks until `each` columns of a bundle are read, row after row, and ALL_ACTs."""
-    found = _engine(part).issue([bundle_stream(part, each)])
-    return int(found.end_ck[0][1::3].max()), len(found.end_ck[0]) // 3
-
-
-@lru_cache(maxsize=4)
-def _engine(part: Part) -> Engine:
-    return Engine(compile_table(part))
 
 
 def bundle_stream(part: Part, columns: int) -> np.ndarray:

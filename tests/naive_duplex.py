@@ -1,0 +1,99 @@
+"""A decode step of Duplex's systems with an ideal memory, written out from the words of the specification."""
+
+from collections.abc import Sequence
+from typing import Any
+
+PINS, NVLINK, LATENCY, NETWORK, NETWORK_LATENCY = 3.352e12, 450e9, 0.8e-6, 50e9, 0.13e-6
+RATE = {"xpu": 989.4e12, "logic": 5 * 32 * 512 * 2 * 650e6, "bank": 16 * PINS}
+TIMES = {"xpu": 1, "logic": 4, "bank": 16}
+COLUMN_PJ = {"xpu": 891, "logic": 464, "bank": 187}
+
+
+class Sum:
+    """Seconds of a device, and energy [pJ] and MACs of what it does."""
+
+    def __init__(self) -> None:
+        self.s, self.pj, self.macs = 0.0, 0.0, 0.0
+
+    def matrix(self, where: str, rows: int, n_in: int, n_out: int) -> None:
+        """FP16: input and output by the pins, weights by the processor's own way; 32 bytes a column, 1 KB a row."""
+        pins, own, macs = 2 * rows * (n_in + n_out), 2 * n_in * n_out, rows * n_in * n_out
+        self.s += max(pins / PINS + own / (TIMES[where] * PINS), 2 * macs / RATE[where])
+        self.pj += pins / 32 * 891 + own / 32 * COLUMN_PJ[where] + (pins + own) / 1024 * 909 + 0.46 * macs
+        self.macs += macs
+
+    def vectors(self, elements: int) -> None:
+        """So many elements in or out, without arithmetic that counts."""
+        self.s += 2 * elements / PINS
+        self.pj += 2 * elements / 32 * 891 + 2 * elements / 1024 * 909
+
+    def cache(self, where: str, contexts: int, heads: int, kv_heads: int, width: int) -> None:
+        for _ in ("K", "V"):
+            size, macs = 2 * contexts * kv_heads * width, contexts * heads * width
+            self.s += max(size / (TIMES[where] * PINS), 2 * macs / RATE[where])
+            self.pj += size / 32 * COLUMN_PJ[where] + size / 1024 * 909 + 0.46 * macs
+            self.macs += macs
+
+    def add(self, other: "Sum", devices: float, seconds: float | None = None) -> None:
+        self.s += other.s if seconds is None else seconds
+        self.pj, self.macs = self.pj + devices * other.pj, self.macs + devices * other.macs
+
+
+def ffn(where: str, rows: int, hidden: int, width: int, gated: bool) -> Sum:
+    found = Sum()
+    if rows:
+        for _ in range(1 + gated):
+            found.matrix(where, rows, hidden, width)
+        found.vectors((1 + gated) * rows * width)
+        found.vectors(rows * width)
+        found.matrix(where, rows, width, hidden)
+    return found
+
+
+def shorter(found: Sequence[Sum]) -> Sum:
+    return min(found, key=lambda one: one.s)
+
+
+def all_reduce_s(size: float, n: int) -> float:
+    return 2 * (n - 1) * (LATENCY + size / n / NVLINK)
+
+
+def step(llm: Any, low: str | None, nodes: int, devices: int, expert_tp: int, contexts: list[int], layers: Any) -> Sum:
+    """Without co-processing: every expert, and attention, on the processor that is done first."""
+    at = ["xpu", low] if low else ["xpu"]
+    hidden, heads, kv = llm.hidden_size, llm.num_attention_heads // devices, llm.num_key_value_heads // devices
+    width, rows, every = llm.head_dim, len(contexts) // nodes, nodes * devices
+    size, total, waiting = 2 * rows * hidden, Sum(), iter(layers)
+    for i in range(llm.num_hidden_layers):
+        one, seen = Sum(), max(sum(contexts[node::nodes]) for node in range(nodes))
+        one.matrix("xpu", rows, hidden, (heads + 2 * kv) * width)
+        one.matrix("xpu", rows, heads * width, hidden)
+        one.vectors(2 * (2 + 3) * rows * hidden)  # two norms, two sums of two
+        total.add(one, every)
+        choices = [Sum() for _ in at]
+        for choice, where in zip(choices, at, strict=True):
+            choice.cache(where, seen, heads, kv, width)
+        total.add(shorter(choices), every)
+        total.s += 2 * all_reduce_s(size, devices)
+        if i in llm.dense_layers or llm.num_experts == 1:
+            total.add(ffn("xpu", rows, hidden, llm.intermediate_size // devices, llm.gated_ffn), every)
+            continue
+        gate = Sum()
+        gate.matrix("xpu", rows, hidden, llm.num_experts)
+        total.add(gate, every)
+        tokens, groups = next(waiting), every // expert_tp
+        slowest = 0.0
+        for g in range(groups):
+            mine = Sum()
+            for n in tokens[g * len(tokens) // groups : (g + 1) * len(tokens) // groups]:
+                cut = llm.intermediate_size // expert_tp
+                mine.add(shorter([ffn(where, n, hidden, cut, llm.gated_ffn) for where in at]), 1)
+            total.add(mine, expert_tp, 0)
+            slowest = max(slowest, mine.s)
+        total.s += slowest
+        if expert_tp > 1:
+            total.s += all_reduce_s(size, expert_tp)
+        if nodes > 1:
+            away = size * llm.num_experts_per_tok * (nodes - 1) / nodes / devices
+            total.s += NETWORK_LATENCY + away / NETWORK + NETWORK_LATENCY + away / expert_tp / NETWORK
+    return total

@@ -1,0 +1,163 @@
+"""Duplex's decode steps: against plain arithmetic with an ideal memory, and against what its authors' simulator
+measures; how fast bundles are read; draws of experts."""
+
+from math import fsum
+from random import Random
+
+import msgspec
+import numpy as np
+import pytest
+
+from pimloom.arch.duplex import load_duplex
+from pimloom.arch.error import UserError
+from pimloom.arch.llm import LlmSpec, load_llm
+from pimloom.systems.devices.duplex.decode import ROUTERS, SYSTEMS, Decode, System
+from pimloom.systems.devices.duplex.grid import GRID, Point, decode_grid, deployed, draw_steps
+from pimloom.systems.devices.duplex.layers import Processors
+from pimloom.systems.devices.duplex.memory import BANK, LOGIC, XPU, Ideal, Simulated
+from pimloom.workload.routing import Routing, drawn
+from tests import naive_duplex
+from tests.duplex_measured import ENERGY, NAMES, OF_S, STEP, THROUGHPUT, key_of, ratios
+
+OURS = load_duplex(overrides={"xpu_gb_s": "3352"})
+IDEAL = Processors(OURS, Ideal(OURS))
+
+
+def small(random: Random) -> LlmSpec:
+    """A model of few layers, some of them dense."""
+    model = random.choice(("mixtral-8x7b", "glam-143b"))
+    layers, heads = random.randint(1, 4), random.choice((16, 32))
+    shape = {
+        "num_hidden_layers": layers,
+        "hidden_size": random.choice((512, 4096)),
+        "head_dim": 128,
+        "num_attention_heads": heads,
+        "num_key_value_heads": random.choice((8, heads)),
+        "intermediate_size": random.choice((1024, 16384)),
+        "num_experts": random.choice((8, 16)),
+        "dense_layers": tuple(i for i in range(layers) if random.random() < 0.3),
+    }
+    return msgspec.structs.replace(load_llm(model), **shape)
+
+
+def test_steps_with_an_ideal_memory_are_those_of_plain_arithmetic() -> None:
+    random = Random("duplex")
+    for _ in range(60):
+        llm, low = small(random), random.choice((None, LOGIC, BANK))
+        nodes, devices, tp = random.choice(((1, 4, False), (1, 8, True), (2, 4, False), (2, 8, True), (2, 8, False)))
+        decode = Decode(llm, System("any", low, expert_tp=tp), IDEAL, nodes, devices)
+        contexts = [random.randint(1, 3000) for _ in range(random.choice((2, 8, 32)))]
+        (tokens,) = draw_steps(llm, len(contexts), 1, random.randint(0, 9))
+        found = decode.step(contexts, tokens)
+        naive = naive_duplex.step(llm, low, nodes, devices, decode.expert_tp, contexts, tokens)
+        assert found.time_s == pytest.approx(naive.s) and found.macs == pytest.approx(naive.macs)
+        assert fsum(found.pj.values()) == pytest.approx(naive.pj)
+
+
+@pytest.mark.parametrize("router", ROUTERS)
+def test_co_processing_takes_the_slower_of_two_sides(router: str) -> None:
+    random, llm = Random(router), load_llm("glam-143b")
+    alone = Decode(llm, System("alone", LOGIC), IDEAL, 1, 8)
+    both = Decode(llm, System("both", LOGIC, co_processing=True), IDEAL, 1, 8, router)
+    gained = 0
+    for _ in range(20):
+        tokens = [drawn(128, 2, 64, random, Routing(zipf=random.choice((0, 1))))]
+        apart, together = (decode.step([500] * 8, tokens) for decode in (alone, both))
+        assert apart.macs == pytest.approx(together.macs)
+        gained += together.time_s < apart.time_s * 0.999
+    assert gained > 3
+
+
+def test_the_optimum_is_not_beaten_by_the_papers_rule() -> None:
+    llm, tokens = load_llm("glam-143b"), draw_steps(load_llm("glam-143b"), 128, 1, 1)[0]
+    system = System("both", LOGIC, co_processing=True)
+    best, paper = (
+        Decode(llm, system, IDEAL, 1, 8, router).step([500] * 128, tokens) for router in ("optimum", "idlest_to_pim")
+    )
+    assert best.time_s <= paper.time_s * (1 + 1e-9)
+
+
+def test_a_bundle_is_read_row_by_row_and_refreshed() -> None:
+    device = load_duplex()
+    memory, row_bytes = Simulated(device), 160 * 8 * 1024
+    first = memory._bundle_ck(32, 0)  # ALL_ACT, nRCD 19, 31 gaps of nCCDL 4, nCL 19 + nBL 2
+    assert first == (19 + 31 * 4 + 21, 1)
+    cycle = 19 + 31 * 4 + 6 + 19  # last ALL_RD, nRTPS, nRP
+    assert memory._bundle_ck(96, 0) == (2 * cycle + first[0], 3)
+    long = memory.move(LOGIC, 3000 * row_bytes)
+    share = 3000 * 32 * 4 / (long.time_s / 769e-12)
+    assert share == pytest.approx(32 * 4 / cycle * (1 - 456 / 5070), rel=0.01)
+    assert long.counts == (3000 * 32 * 160 * 8, 3000 * 160 * 8)
+    assert memory.move(BANK, 4 * 3000 * row_bytes).time_s == long.time_s  # four times the banks
+
+
+def test_short_transfers_take_the_mean_over_the_next_refresh() -> None:
+    memory = Simulated(load_duplex())
+    alone, mean = memory._bundle_ck(320, 0)[0], memory._simulated(False, False, 320)[0]
+    at = [memory._bundle_ck(320, start)[0] for start in (0, 1267, 2535, 3802)]
+    assert mean == pytest.approx(sum(at) / 4) and alone == min(at) < mean < alone + 456
+
+
+def test_pins_reach_what_a_controller_lets_them() -> None:
+    memory = Simulated(load_duplex())
+    for n_bytes, write in ((117_440_512, False), (117_440_512, True)):
+        found = memory.move(XPU, n_bytes, write=write)
+        assert 0.8 < n_bytes / found.time_s / 3.328e12 < 1 - 456 / 5070
+        assert found.counts.columns == pytest.approx(n_bytes / 32, rel=1e-3)
+        assert found.counts.rows >= n_bytes / 1024
+    assert memory.move(XPU, 0) == (0, (0, 0))
+    with pytest.raises(ValueError, match="nothing is written on path logic"):
+        memory.move(LOGIC, 1, write=True)
+
+
+@pytest.mark.parametrize("point", [GRID[0], GRID[6]], ids=["mixtral", "glam"])
+def test_steps_are_near_what_is_measured(point: Point) -> None:
+    rows = list(decode_grid(load_duplex(overrides=OF_S), [point], steps=4, router="busiest_to_xpu"))
+    found = {row.system: ratio for row, ratio in ratios(rows)}
+    for at, name in enumerate(NAMES):
+        for kind, table, most in (("throughput", THROUGHPUT, 0.1), ("energy", ENERGY, 0.05), ("step", STEP, 0.1)):
+            assert found[name][kind] == pytest.approx(table[key_of(point)][at], rel=most)
+    if point.model == "glam-143b":  # MHA, few tokens for each expert
+        assert all(found["Bank-PIM"]["throughput"] > found[name]["throughput"] for name in NAMES[1:4])
+    assert all(found[name]["energy"] < 1 for name in NAMES[1:])
+    assert found["Duplex"]["step"] < found["2xGPU"]["step"]
+
+
+def test_duplex_is_faster_than_twice_the_gpus_at_batch_64() -> None:
+    rows = decode_grid(load_duplex(), [Point("mixtral-8x7b", 64, 256)], steps=4, systems=SYSTEMS[:3])
+    found = {row.system: ratio for row, ratio in ratios(rows)}
+    assert found["Duplex"]["step"] < found["2xGPU"]["step"]
+
+
+def test_contexts_and_devices_of_the_grid() -> None:
+    lengths = {256: 271, 512: 783, 1024: 1807, 2048: 3855, 4096: 5903}
+    assert {n: Point("any", 1, n).first_context for n in lengths} == lengths
+    twice = {model: deployed(model, 2) for model in ("mixtral-8x7b", "glam-143b", "grok-1")}
+    assert twice == {"mixtral-8x7b": (1, 8), "glam-143b": (2, 8), "grok-1": (4, 8)}
+    shares = [Decode(load_llm("grok-1"), SYSTEMS[0], IDEAL, nodes, 8).expert_tp for nodes in (2, 4)]
+    assert shares == [2, 4]
+
+
+def test_draws_are_without_replacement_and_follow_their_shares() -> None:
+    for routing in (Routing(), Routing(zipf=1), Routing(counts=(5, 0, 1, 1, 1, 1, 1, 1))):
+        found = [drawn(40, 2, 8, Random(seed), routing) for seed in range(200)]
+        assert all(sum(each) == 80 and max(each) <= 40 for each in found)
+        assert found[3] == drawn(40, 2, 8, Random(3), routing) != found[4]
+        mean = np.mean(found, axis=0)
+        if routing.counts:
+            assert mean[1] == 0 and mean[0] > 2 * mean[2]
+        elif routing.zipf:
+            assert all(mean[:-1] > mean[1:])
+        else:
+            assert np.allclose(mean, 10, rtol=0.05)
+    with pytest.raises(UserError, match="1 experts that tokens go to: expected at least 2"):
+        drawn(1, 2, 3, Random(0), Routing(counts=(0, 0, 1)))
+
+
+def test_what_does_not_come_out_even_is_said() -> None:
+    with pytest.raises(UserError, match="8 experts of mixtral-8x7b: expected to come out even over 12"):
+        Decode(load_llm("mixtral-8x7b"), SYSTEMS[0], IDEAL, 3, 4)
+    with pytest.raises(UserError, match="router 'best': expected one of idlest_to_pim"):
+        Decode(load_llm("mixtral-8x7b"), SYSTEMS[0], IDEAL, 1, 4, "best")
+    with pytest.raises(UserError, match="model gpt2: its devices are not known"):
+        deployed("gpt2")
