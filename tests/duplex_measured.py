@@ -83,6 +83,12 @@ PAPER = {  # (point, system, kind): the paper's, and S's [derived R]
     (("glam-143b", 32, 2048), "Duplex+PE+ET", "energy"): (1 - 0.4203, 1 - 0.443),
     (("grok-1", 32, 1024), "Duplex+PE+ET", "energy"): (1 - 0.3459, 1 - 0.365),
 }
+IDEAL_MS = {  # Mixtral's median step with an ideal memory: batch, length: GPU and NAMES
+    (32, 256): (7.476, 4.356, 2.779, 2.779, 2.519, 4.789),
+    (32, 1024): (7.971, 4.604, 2.891, 2.891, 2.638, 4.901),
+    (32, 4096): (9.312, 5.274, 3.221, 3.221, 2.963, 5.231),
+    (64, 256): (7.713, 4.527, 4.676, 4.625, 3.332, 7.448),
+}
 OF_S = {"xpu_gb_s": "3352", "part.timing.tRFC": "450 ns"}  # its bandwidth; its organisation, HBM3_16Gb_2R
 KINDS = {"throughput": (THROUGHPUT, 0.1), "energy": (ENERGY, 0.05), "step": (STEP, 0.1)}  # and what may be missed
 
@@ -149,5 +155,5 @@ def compare(rows: Iterable[Row]) -> dict[str, tuple[int, int]]:
 
 if __name__ == "__main__":
     asked = GRID[: int(sys.argv[1])] if len(sys.argv) > 1 else GRID
-    found = compare(decode_grid(load_duplex(overrides=OF_S), asked, router="busiest_to_xpu"))
+    found = compare(decode_grid(load_duplex(overrides=OF_S), asked, router="busiest_to_xpu", contention=False))
     print(", ".join(f"{kind} {inside} of {of} within {KINDS[kind][1]:.0%}" for kind, (inside, of) in found.items()))

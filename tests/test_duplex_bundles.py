@@ -80,6 +80,17 @@ def test_ranks_share_the_path_to_the_logic_die_and_nothing_else() -> None:
     assert check_trace(table, trace_of(table, [("ALL_ACT", 0, 0), ("ALL_ACT", 1, 1)]))  # the row bus is held
 
 
+@pytest.mark.parametrize("first", ["ACT", "PRE", "PREab", "REFpb", "ALL_ACT", "ALL_PRE"])
+@pytest.mark.parametrize("second", ["ACT", "ALL_ACT"])
+def test_an_activation_holds_the_row_bus_for_two_clocks(first: str, second: str) -> None:
+    """In another pseudo channel, where nothing else binds it."""
+    table = table_of()
+    for distance, faults in ((1, 1), (2, 0)):
+        trace = trace_of(table, [(first, 0, QUIET), (second, 1, QUIET + distance)])
+        trace["pch"][1] = 1
+        assert len(check_trace(table, trace)) == faults
+
+
 def test_every_rule_of_the_table_is_tested() -> None:
     own = [rule for rule in duplex.RULES if rule.level.name == "RANK"]
     assert sum(len(rule.after) * len(rule.before) for rule in own) == len(RULES) - 2 + 1  # two at the pseudo channel

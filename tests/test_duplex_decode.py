@@ -11,13 +11,14 @@ import pytest
 from pimloom.arch.duplex import load_duplex
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec, load_llm
+from pimloom.systems.devices.duplex.beside import APART, measured
 from pimloom.systems.devices.duplex.decode import ROUTERS, SYSTEMS, Decode, System
 from pimloom.systems.devices.duplex.grid import GRID, Point, decode_grid, deployed, draw_steps
 from pimloom.systems.devices.duplex.layers import Processors
 from pimloom.systems.devices.duplex.memory import BANK, LOGIC, XPU, Ideal, Simulated
 from pimloom.workload.routing import Routing, drawn
 from tests import naive_duplex
-from tests.duplex_measured import ENERGY, NAMES, OF_S, STEP, THROUGHPUT, key_of, ratios
+from tests.duplex_measured import ENERGY, IDEAL_MS, NAMES, OF_S, STEP, THROUGHPUT, key_of, ratios
 
 OURS = load_duplex(overrides={"xpu_gb_s": "3352"})
 IDEAL = Processors(OURS, Ideal(OURS))
@@ -112,7 +113,7 @@ def test_pins_reach_what_a_controller_lets_them() -> None:
 
 @pytest.mark.parametrize("point", [GRID[0], GRID[6]], ids=["mixtral", "glam"])
 def test_steps_are_near_what_is_measured(point: Point) -> None:
-    rows = list(decode_grid(load_duplex(overrides=OF_S), [point], steps=4, router="busiest_to_xpu"))
+    rows = list(decode_grid(load_duplex(overrides=OF_S), [point], steps=4, router="busiest_to_xpu", contention=False))
     found = {row.system: ratio for row, ratio in ratios(rows)}
     for at, name in enumerate(NAMES):
         for kind, table, most in (("throughput", THROUGHPUT, 0.1), ("energy", ENERGY, 0.05), ("step", STEP, 0.1)):
@@ -121,6 +122,36 @@ def test_steps_are_near_what_is_measured(point: Point) -> None:
         assert all(found["Bank-PIM"]["throughput"] > found[name]["throughput"] for name in NAMES[1:4])
     assert all(found[name]["energy"] < 1 for name in NAMES[1:])
     assert found["Duplex"]["step"] < found["2xGPU"]["step"]
+
+
+@pytest.mark.parametrize(("batch", "length"), IDEAL_MS)
+def test_steps_with_an_ideal_memory_are_near_what_is_measured(batch: int, length: int) -> None:
+    """S draws other experts, records 299 steps and runs a prompt in some."""
+    points = [Point("mixtral-8x7b", batch, length)]
+    rows = decode_grid(OURS, points, steps=30, memory="ideal", router="busiest_to_xpu", contention=False)
+    assert [row.step_ms for row in rows] == [pytest.approx(ms, rel=0.02) for ms in IDEAL_MS[batch, length]]
+
+
+def test_both_processors_lose_where_they_meet() -> None:
+    both = measured(load_duplex().part)
+    assert 0.5 < both.xpu < 0.8 and 0.9 < both.low < 1  # one RD a clock fills the column bus; ALL_RDs go first
+    random = Random("beside")
+    for _ in range(50):
+        xpu, low, at, left = random.uniform(0, 5), random.uniform(0, 5), 0.0, list[float]()
+        left = [xpu, low]
+        while max(left) > 0:  # in small steps
+            keep = both if min(left) > 0 else APART
+            left = [left[0] - 1e-3 * keep.xpu, left[1] - 1e-3 * keep.low]
+            at += 1e-3
+        assert both.together_s(xpu, low) == pytest.approx(at, abs=5e-3)
+        assert both.together_s(xpu, low) >= max(xpu, low)
+        assert APART.together_s(xpu, low) == pytest.approx(max(xpu, low))
+    points = [Point("mixtral-8x7b", 64, 256)]
+    with_it, without = (
+        next(decode_grid(OURS, points, steps=1, memory="ideal", contention=c, systems=[SYSTEMS[4]]))
+        for c in (True, False)
+    )
+    assert with_it.step_ms > without.step_ms and with_it.mj_per_token == without.mj_per_token
 
 
 def test_duplex_is_faster_than_twice_the_gpus_at_batch_64() -> None:

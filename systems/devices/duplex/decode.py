@@ -25,6 +25,7 @@ from pimloom.mappers.experts import (
     read_units,
 )
 from pimloom.mappers.experts import optimum as least_of_all
+from pimloom.systems.devices.duplex.beside import APART, Beside
 from pimloom.systems.devices.duplex.layers import ELEMENT_BYTES, Processors, Work, in_turn
 from pimloom.systems.devices.duplex.memory import BANK, LOGIC, XPU
 from pimloom.workload.shard import cut
@@ -87,7 +88,10 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True)
 class Decode:
-    """A model on `nodes` x `devices` of a system. Raises UserError: experts or heads that do not come out even."""
+    """A model on `nodes` x `devices` of a system; beside: what both processors lose where they work at once.
+
+    Raises UserError: experts or heads that do not come out even, an unknown router.
+    """
 
     llm: LlmSpec
     system: System
@@ -95,6 +99,7 @@ class Decode:
     nodes: int
     devices: int
     router: str = "idlest_to_pim"
+    beside: Beside = APART
 
     def __post_init__(self) -> None:
         cut(self.llm, self.devices)
@@ -165,7 +170,7 @@ class Decode:
         there = set(router.rule(tokens, on_xpu, on_low, router.groups(len(tokens))).xpu)
         xpu = in_turn(work for i, work in enumerate(both[0]) if i in there)
         low = in_turn(work for i, work in enumerate(both[1]) if i not in there)
-        return in_turn([xpu, low])._replace(time_s=max(xpu.time_s, low.time_s))
+        return in_turn([xpu, low])._replace(time_s=self.beside.together_s(xpu.time_s, low.time_s))
 
     def _estimated(self, tokens: Sequence[int]) -> tuple[list[float], list[float]]:
         """S's times on the xPU and on Logic-PIM; an expert without tokens is charged, too."""

@@ -9,6 +9,7 @@ from pimloom.arch.duplex import Duplex
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec, load_llm
 from pimloom.arch.units import J_PER_PJ
+from pimloom.systems.devices.duplex.beside import APART, measured
 from pimloom.systems.devices.duplex.decode import SYSTEMS, Decode, Step, System
 from pimloom.systems.devices.duplex.layers import Processors
 from pimloom.systems.devices.duplex.memory import Ideal, Simulated
@@ -81,16 +82,19 @@ def decode_grid(
     routing: Routing = UNIFORM,
     seed: int = 0,
     router: str = "idlest_to_pim",
+    contention: bool = True,
     systems: Sequence[System] = SYSTEMS,
 ) -> Iterator[Row]:
-    """Rows point by point. All systems see the same draws of experts. Raises UserError."""
+    """Rows point by point; all systems see the same draws of experts. contention: both processors of a device meet on
+    its command buses, as in `beside`. Raises UserError."""
+    both = measured(device.part) if contention else APART
     processors = Processors(device, Ideal(device) if memory == "ideal" else Simulated(device))
     for point in points:
         llm = load_llm(point.model)
         draws = draw_steps(llm, point.batch, steps, seed, routing)
         for system in systems:
             nodes, devices = deployed(point.model, system.times)
-            decode = Decode(llm, system, processors, nodes, devices, router)
+            decode = Decode(llm, system, processors, nodes, devices, router, both)
             found = [decode.step([point.first_context + i] * point.batch, tokens) for i, tokens in enumerate(draws)]
             yield _row(point, system, nodes * devices, found)
 
