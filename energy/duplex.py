@@ -32,19 +32,19 @@ ALL_BANKS: Mapping[str, int] = MappingProxyType(  # banks of an ALL-bank command
 )
 
 
-class Counts(NamedTuple):
+class BankCounts(NamedTuple):
     """Columns read or written and rows opened, of single banks, on one path."""
 
     columns: float
     rows: float
 
-    def __add__(self, other: object) -> "Counts":
-        if not isinstance(other, Counts):
+    def __add__(self, other: object) -> "BankCounts":
+        if not isinstance(other, BankCounts):
             return NotImplemented
-        return Counts(self.columns + other.columns, self.rows + other.rows)
+        return BankCounts(self.columns + other.columns, self.rows + other.rows)
 
 
-def memory_pj(path: str, counts: Counts) -> Ledger:
+def memory_pj(path: str, counts: BankCounts) -> Ledger:
     """Energy by cause of the commands of one path."""
     return Ledger({"column": counts.columns * COLUMN_PJ[path], "activate": counts.rows * ACT_PJ})
 

@@ -15,7 +15,7 @@ SPACES = 4  # memory spaces of a device, one for each bundle of a pseudo channel
 MOST = 16  # groups of which the optimum is looked for
 
 
-class Split(NamedTuple):
+class ExpertSplit(NamedTuple):
     """Experts on the xPU, in order, and the time until both processors are done."""
 
     xpu: tuple[int, ...]
@@ -54,7 +54,7 @@ def dealt_round(experts: int, spaces: int = SPACES) -> tuple[tuple[int, ...], ..
     return tuple(tuple(range(i, experts, spaces)) for i in range(min(spaces, experts)))
 
 
-def busiest_to_xpu(tokens: Sequence[int], xpu: Sequence[float], pim: Sequence[float], groups: Groups) -> Split:
+def busiest_to_xpu(tokens: Sequence[int], xpu: Sequence[float], pim: Sequence[float], groups: Groups) -> ExpertSplit:
     """S: all on Logic-PIM; the group of most tokens moves to the xPU while the time falls, up to the first that does
     not make it fall. Of equal ones the first."""
     moved: list[int] = []
@@ -68,7 +68,7 @@ def busiest_to_xpu(tokens: Sequence[int], xpu: Sequence[float], pim: Sequence[fl
     return _split(moved, xpu, pim)
 
 
-def idlest_to_pim(tokens: Sequence[int], xpu: Sequence[float], pim: Sequence[float], groups: Groups) -> Split:
+def idlest_to_pim(tokens: Sequence[int], xpu: Sequence[float], pim: Sequence[float], groups: Groups) -> ExpertSplit:
     """The paper: all on the xPU; one group after the other, fewest tokens first, moves to Logic-PIM; of all these
     splits the one of the least time, of equal ones the first."""
     left = sorted(range(len(groups)), key=lambda g: sum(tokens[i] for i in groups[g]))
@@ -76,7 +76,7 @@ def idlest_to_pim(tokens: Sequence[int], xpu: Sequence[float], pim: Sequence[flo
     return min(splits, key=lambda split: split.time)
 
 
-def optimum(xpu: Sequence[float], pim: Sequence[float], groups: Groups) -> Split:
+def optimum(xpu: Sequence[float], pim: Sequence[float], groups: Groups) -> ExpertSplit:
     """The least time of all splits, of equal ones that with the first groups on Logic-PIM. Raises UserError: more than
     MOST groups."""
     if len(groups) > MOST:
@@ -93,7 +93,7 @@ def read_units(tokens: int, op_per_byte: float, times_bandwidth: float = 1, shar
     return max(1.0, share * tokens / op_per_byte) / times_bandwidth
 
 
-def _split(moved: Sequence[int], xpu: Sequence[float], pim: Sequence[float]) -> Split:
+def _split(moved: Sequence[int], xpu: Sequence[float], pim: Sequence[float]) -> ExpertSplit:
     there = set(moved)
     times = sum(xpu[i] for i in there), sum(t for i, t in enumerate(pim) if i not in there)
-    return Split(tuple(sorted(there)), max(times))
+    return ExpertSplit(tuple(sorted(there)), max(times))

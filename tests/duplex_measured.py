@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Iterator
 
 from pimloom.arch.duplex import load_duplex
-from pimloom.systems.devices.duplex.grid import GRID, Point, Row, decode_grid
+from pimloom.systems.devices.duplex.grid import GRID, GridPoint, GridRow, decode_grid
 
 GPU = {  # (model, batch, length): GPU tokens/s, mJ per token, step [ms]
     ("mixtral-8x7b", 32, 256): (3356, 92.33, 9.523),
@@ -93,12 +93,12 @@ OF_S = {"xpu_gb_s": "3352", "part.timing.tRFC": "450 ns"}  # its bandwidth; its 
 KINDS = {"throughput": (THROUGHPUT, 0.1), "energy": (ENERGY, 0.05), "step": (STEP, 0.1)}  # and what may be missed
 
 
-def key_of(point: Point) -> tuple[str, int, int]:
+def key_of(point: GridPoint) -> tuple[str, int, int]:
     """The point as the tables have it."""
     return point.model, point.batch, point.length
 
 
-def over(row: Row, gpu: Row) -> dict[str, float]:
+def over(row: GridRow, gpu: GridRow) -> dict[str, float]:
     """Ratios to the GPU."""
     return {
         "throughput": row.tokens_per_s / gpu.tokens_per_s,
@@ -107,9 +107,9 @@ def over(row: Row, gpu: Row) -> dict[str, float]:
     }
 
 
-def ratios(rows: Iterable[Row]) -> Iterator[tuple[Row, dict[str, float]]]:
+def ratios(rows: Iterable[GridRow]) -> Iterator[tuple[GridRow, dict[str, float]]]:
     """Every row but those of the GPU, with its ratios to it."""
-    gpu: Row | None = None
+    gpu: GridRow | None = None
     for row in rows:
         if row.system == "GPU":
             gpu = row
@@ -117,7 +117,7 @@ def ratios(rows: Iterable[Row]) -> Iterator[tuple[Row, dict[str, float]]]:
             yield row, over(row, gpu)
 
 
-def _print_row(row: Row) -> None:
+def _print_row(row: GridRow) -> None:
     values = row.tokens_per_s, row.mj_per_token, row.step_ms
     if row.system == "GPU":
         pairs = zip(values, GPU[key_of(row.point)], ("tok/s", "mJ", "ms"), strict=True)
@@ -128,7 +128,7 @@ def _print_row(row: Row) -> None:
     print("    mJ:", "  ".join(f"{cause} {value:.2f}" for cause, value in row.mj.items()))
 
 
-def compare(rows: Iterable[Row]) -> dict[str, tuple[int, int]]:
+def compare(rows: Iterable[GridRow]) -> dict[str, tuple[int, int]]:
     """Print every value beside those of S and the paper; returns by kind how many are near S, of how many."""
     kept, near = [], {kind: [0, 0] for kind in KINDS}
     for row in rows:

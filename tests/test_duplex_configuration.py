@@ -4,7 +4,7 @@ import pytest
 
 from pimloom.arch.duplex import load_duplex
 from pimloom.arch.error import UserError
-from pimloom.energy.duplex import ACT_PJ, ALL_BANKS, COLUMN_PJ, MAC_PJ, PJ_PER_BIT, Counts, memory_pj
+from pimloom.energy.duplex import ACT_PJ, ALL_BANKS, COLUMN_PJ, MAC_PJ, PJ_PER_BIT, BankCounts, memory_pj
 
 
 def test_logic_die_has_the_published_area() -> None:
@@ -44,5 +44,5 @@ def test_energies_are_those_of_the_table(path: str, per_bit: float, column_nj: f
     assert COLUMN_PJ[path] == pytest.approx(1000 * column_nj)
     least, most = ((per_bit + by) * 256 for by in (-0.005, 0.005))  # pJ/bit x 256 bit, in the digits that are printed
     assert least <= COLUMN_PJ[path] <= most
-    assert memory_pj(path, Counts(2, 3)).total_pj == pytest.approx(2000 * column_nj + 3 * 909)
+    assert memory_pj(path, BankCounts(2, 3)).total_pj == pytest.approx(2000 * column_nj + 3 * 909)
     assert (ACT_PJ, MAC_PJ) == (909, 0.46)

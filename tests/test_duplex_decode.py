@@ -12,16 +12,16 @@ from pimloom.arch.duplex import load_duplex
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec, load_llm
 from pimloom.systems.devices.duplex.beside import APART, measured
-from pimloom.systems.devices.duplex.decode import ROUTERS, SYSTEMS, Decode, System
-from pimloom.systems.devices.duplex.grid import GRID, Point, decode_grid, deployed, draw_steps
+from pimloom.systems.devices.duplex.decode import ROUTERS, VARIANTS, Decode, Variant
+from pimloom.systems.devices.duplex.grid import GRID, GridPoint, decode_grid, deployed, draw_steps
 from pimloom.systems.devices.duplex.layers import Processors
-from pimloom.systems.devices.duplex.memory import BANK, LOGIC, XPU, Ideal, Simulated
+from pimloom.systems.devices.duplex.memory import BANK, LOGIC, XPU, IdealDram, SimulatedDram
 from pimloom.workload.routing import Routing, drawn
 from tests import naive_duplex
 from tests.duplex_measured import ENERGY, IDEAL_MS, NAMES, OF_S, STEP, THROUGHPUT, key_of, ratios
 
 OURS = load_duplex(overrides={"xpu_gb_s": "3352"})
-IDEAL = Processors(OURS, Ideal(OURS))
+IDEAL = Processors(OURS, IdealDram(OURS))
 
 
 def small(random: Random) -> LlmSpec:
@@ -46,7 +46,7 @@ def test_steps_with_an_ideal_memory_are_those_of_plain_arithmetic() -> None:
     for _ in range(60):
         llm, low = small(random), random.choice((None, LOGIC, BANK))
         nodes, devices, tp = random.choice(((1, 4, False), (1, 8, True), (2, 4, False), (2, 8, True), (2, 8, False)))
-        decode = Decode(llm, System("any", low, expert_tp=tp), IDEAL, nodes, devices)
+        decode = Decode(llm, Variant("any", low, expert_tp=tp), IDEAL, nodes, devices)
         contexts = [random.randint(1, 3000) for _ in range(random.choice((2, 8, 32)))]
         (tokens,) = draw_steps(llm, len(contexts), 1, random.randint(0, 9))
         found = decode.step(contexts, tokens)
@@ -58,8 +58,8 @@ def test_steps_with_an_ideal_memory_are_those_of_plain_arithmetic() -> None:
 @pytest.mark.parametrize("router", ROUTERS)
 def test_co_processing_takes_the_slower_of_two_sides(router: str) -> None:
     random, llm = Random(router), load_llm("glam-143b")
-    alone = Decode(llm, System("alone", LOGIC), IDEAL, 1, 8)
-    both = Decode(llm, System("both", LOGIC, co_processing=True), IDEAL, 1, 8, router)
+    alone = Decode(llm, Variant("alone", LOGIC), IDEAL, 1, 8)
+    both = Decode(llm, Variant("both", LOGIC, co_processing=True), IDEAL, 1, 8, router)
     gained = 0
     for _ in range(20):
         tokens = [drawn(128, 2, 64, random, Routing(zipf=random.choice((0, 1))))]
@@ -71,7 +71,7 @@ def test_co_processing_takes_the_slower_of_two_sides(router: str) -> None:
 
 def test_the_optimum_is_not_beaten_by_the_papers_rule() -> None:
     llm, tokens = load_llm("glam-143b"), draw_steps(load_llm("glam-143b"), 128, 1, 1)[0]
-    system = System("both", LOGIC, co_processing=True)
+    system = Variant("both", LOGIC, co_processing=True)
     best, paper = (
         Decode(llm, system, IDEAL, 1, 8, router).step([500] * 128, tokens) for router in ("optimum", "idlest_to_pim")
     )
@@ -80,7 +80,7 @@ def test_the_optimum_is_not_beaten_by_the_papers_rule() -> None:
 
 def test_a_bundle_is_read_row_by_row_and_refreshed() -> None:
     device = load_duplex()
-    memory, row_bytes = Simulated(device), 160 * 8 * 1024
+    memory, row_bytes = SimulatedDram(device), 160 * 8 * 1024
     first = memory._bundle_ck(32, 0)  # ALL_ACT, nRCD 19, 31 gaps of nCCDL 4, nCL 19 + nBL 2
     assert first == (19 + 31 * 4 + 21, 1)
     cycle = 19 + 31 * 4 + 6 + 19  # last ALL_RD, nRTPS, nRP
@@ -93,14 +93,14 @@ def test_a_bundle_is_read_row_by_row_and_refreshed() -> None:
 
 
 def test_short_transfers_take_the_mean_over_the_next_refresh() -> None:
-    memory = Simulated(load_duplex())
+    memory = SimulatedDram(load_duplex())
     alone, mean = memory._bundle_ck(320, 0)[0], memory._simulated(False, False, 320)[0]
     at = [memory._bundle_ck(320, start)[0] for start in (0, 1267, 2535, 3802)]
     assert mean == pytest.approx(sum(at) / 4) and alone == min(at) < mean < alone + 456
 
 
 def test_pins_reach_what_a_controller_lets_them() -> None:
-    memory = Simulated(load_duplex())
+    memory = SimulatedDram(load_duplex())
     for n_bytes, write in ((117_440_512, False), (117_440_512, True)):
         found = memory.move(XPU, n_bytes, write=write)
         assert 0.8 < n_bytes / found.time_s / 3.328e12 < 1 - 456 / 5070
@@ -112,7 +112,7 @@ def test_pins_reach_what_a_controller_lets_them() -> None:
 
 
 @pytest.mark.parametrize("point", [GRID[0], GRID[6]], ids=["mixtral", "glam"])
-def test_steps_are_near_what_is_measured(point: Point) -> None:
+def test_steps_are_near_what_is_measured(point: GridPoint) -> None:
     rows = list(decode_grid(load_duplex(overrides=OF_S), [point], steps=4, router="busiest_to_xpu", contention=False))
     found = {row.system: ratio for row, ratio in ratios(rows)}
     for at, name in enumerate(NAMES):
@@ -127,7 +127,7 @@ def test_steps_are_near_what_is_measured(point: Point) -> None:
 @pytest.mark.parametrize(("batch", "length"), IDEAL_MS)
 def test_steps_with_an_ideal_memory_are_near_what_is_measured(batch: int, length: int) -> None:
     """S draws other experts, records 299 steps and runs a prompt in some."""
-    points = [Point("mixtral-8x7b", batch, length)]
+    points = [GridPoint("mixtral-8x7b", batch, length)]
     rows = decode_grid(OURS, points, steps=30, memory="ideal", router="busiest_to_xpu", contention=False)
     assert [row.step_ms for row in rows] == [pytest.approx(ms, rel=0.02) for ms in IDEAL_MS[batch, length]]
 
@@ -146,26 +146,26 @@ def test_both_processors_lose_where_they_meet() -> None:
         assert both.together_s(xpu, low) == pytest.approx(at, abs=5e-3)
         assert both.together_s(xpu, low) >= max(xpu, low)
         assert APART.together_s(xpu, low) == pytest.approx(max(xpu, low))
-    points = [Point("mixtral-8x7b", 64, 256)]
+    points = [GridPoint("mixtral-8x7b", 64, 256)]
     with_it, without = (
-        next(decode_grid(OURS, points, steps=1, memory="ideal", contention=c, systems=[SYSTEMS[4]]))
+        next(decode_grid(OURS, points, steps=1, memory="ideal", contention=c, systems=[VARIANTS[4]]))
         for c in (True, False)
     )
     assert with_it.step_ms > without.step_ms and with_it.mj_per_token == without.mj_per_token
 
 
 def test_duplex_is_faster_than_twice_the_gpus_at_batch_64() -> None:
-    rows = decode_grid(load_duplex(), [Point("mixtral-8x7b", 64, 256)], steps=4, systems=SYSTEMS[:3])
+    rows = decode_grid(load_duplex(), [GridPoint("mixtral-8x7b", 64, 256)], steps=4, systems=VARIANTS[:3])
     found = {row.system: ratio for row, ratio in ratios(rows)}
     assert found["Duplex"]["step"] < found["2xGPU"]["step"]
 
 
 def test_contexts_and_devices_of_the_grid() -> None:
     lengths = {256: 271, 512: 783, 1024: 1807, 2048: 3855, 4096: 5903}
-    assert {n: Point("any", 1, n).first_context for n in lengths} == lengths
+    assert {n: GridPoint("any", 1, n).first_context for n in lengths} == lengths
     twice = {model: deployed(model, 2) for model in ("mixtral-8x7b", "glam-143b", "grok-1")}
     assert twice == {"mixtral-8x7b": (1, 8), "glam-143b": (2, 8), "grok-1": (4, 8)}
-    shares = [Decode(load_llm("grok-1"), SYSTEMS[0], IDEAL, nodes, 8).expert_tp for nodes in (2, 4)]
+    shares = [Decode(load_llm("grok-1"), VARIANTS[0], IDEAL, nodes, 8).expert_tp for nodes in (2, 4)]
     assert shares == [2, 4]
 
 
@@ -187,8 +187,8 @@ def test_draws_are_without_replacement_and_follow_their_shares() -> None:
 
 def test_what_does_not_come_out_even_is_said() -> None:
     with pytest.raises(UserError, match="8 experts of mixtral-8x7b: expected to come out even over 12"):
-        Decode(load_llm("mixtral-8x7b"), SYSTEMS[0], IDEAL, 3, 4)
+        Decode(load_llm("mixtral-8x7b"), VARIANTS[0], IDEAL, 3, 4)
     with pytest.raises(UserError, match="router 'best': expected one of idlest_to_pim"):
-        Decode(load_llm("mixtral-8x7b"), SYSTEMS[0], IDEAL, 1, 4, "best")
+        Decode(load_llm("mixtral-8x7b"), VARIANTS[0], IDEAL, 1, 4, "best")
     with pytest.raises(UserError, match="model gpt2: its devices are not known"):
         deployed("gpt2")

@@ -6,11 +6,11 @@ from pimloom.arch.duplex import load_duplex
 from pimloom.arch.llm import load_llm
 from pimloom.systems.devices.duplex.capacity import block_bytes, expert_bytes, requests_that_fit
 from pimloom.systems.devices.duplex.layers import Processors
-from pimloom.systems.devices.duplex.memory import BANK, LOGIC, XPU, Ideal
+from pimloom.systems.devices.duplex.memory import BANK, LOGIC, XPU, IdealDram
 
 GIB = 2**30
 DEVICE = load_duplex(overrides={"xpu_gb_s": "3352"})
-PROCESSORS = Processors(DEVICE, Ideal(DEVICE))
+PROCESSORS = Processors(DEVICE, IdealDram(DEVICE))
 
 
 def test_projections_of_mixtral() -> None:

@@ -14,7 +14,7 @@ from pimloom.systems.devices.duplex.memory import bundle_stream
 ROWS = 200  # [design] rows of a bundle in the window that is looked at: some seven refreshes
 
 
-class Beside(NamedTuple):
+class KeptSpeed(NamedTuple):
     """Shares of its own speed that the xPU and the other processor keep while both read [1]."""
 
     xpu: float
@@ -23,17 +23,17 @@ class Beside(NamedTuple):
     def together_s(self, xpu_s: float, low_s: float) -> float:
         """Time of both, which take so long each by itself: together until one is done, then the other alone.
 
-        >>> Beside(1, 1).together_s(3, 2), Beside(0.5, 1).together_s(3, 2)
+        >>> KeptSpeed(1, 1).together_s(3, 2), KeptSpeed(0.5, 1).together_s(3, 2)
         (3.0, 4.0)
         """
         both_s = min(xpu_s / self.xpu, low_s / self.low)
         return both_s + max(xpu_s - both_s * self.xpu, low_s - both_s * self.low, 0.0)
 
 
-APART = Beside(1.0, 1.0)  # S: they do not meet
+APART = KeptSpeed(1.0, 1.0)  # S: they do not meet
 
 
-def measured(part: Part) -> Beside:
+def measured(part: Part) -> KeptSpeed:
     """From the engine: a bundle of each pseudo channel, of rank 0 and its lower half, beside reads of all other banks.
 
     Commands share the row and the column bus of the channel, on which the bundles go first [design]: the pins' reads
@@ -48,7 +48,7 @@ def measured(part: Part) -> Beside:
     low = end_ck / _end(both, len(bundles))
     end_ck = _end(both, len(bundles))
     xpu = _read(banks, both.end_ck[len(bundles) :], end_ck) / _read(banks, by_itself.end_ck, end_ck)
-    return Beside(min(xpu, 1.0), min(low, 1.0))
+    return KeptSpeed(min(xpu, 1.0), min(low, 1.0))
 
 
 def _bundles(part: Part) -> list[np.ndarray]:

@@ -15,8 +15,8 @@ from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec
 from pimloom.arch.units import ceil_div
 from pimloom.mappers.experts import (
+    ExpertSplit,
     Groups,
-    Split,
     alone,
     busiest_to_xpu,
     contiguous,
@@ -25,13 +25,13 @@ from pimloom.mappers.experts import (
     read_units,
 )
 from pimloom.mappers.experts import optimum as least_of_all
-from pimloom.systems.devices.duplex.beside import APART, Beside
-from pimloom.systems.devices.duplex.layers import ELEMENT_BYTES, Processors, Work, in_turn
+from pimloom.systems.devices.duplex.beside import APART, KeptSpeed
+from pimloom.systems.devices.duplex.layers import ELEMENT_BYTES, LayerWork, Processors, in_turn
 from pimloom.systems.devices.duplex.memory import BANK, LOGIC, XPU
 from pimloom.workload.shard import cut
 
 
-class System(NamedTuple):
+class Variant(NamedTuple):
     """How a device works. low: path of the processor beside the xPU; co_processing: both at once, experts split between
     them; expert_tp: each expert over all devices of a node; times: devices, in those of the other systems."""
 
@@ -42,13 +42,13 @@ class System(NamedTuple):
     times: int = 1
 
 
-SYSTEMS = (  # [paper]
-    System("GPU"),
-    System("2xGPU", times=2),
-    System("Duplex", LOGIC),
-    System("Duplex+PE", LOGIC, co_processing=True),
-    System("Duplex+PE+ET", LOGIC, co_processing=True, expert_tp=True),
-    System("Bank-PIM", BANK),
+VARIANTS = (  # [paper]
+    Variant("GPU"),
+    Variant("2xGPU", times=2),
+    Variant("Duplex", LOGIC),
+    Variant("Duplex+PE", LOGIC, co_processing=True),
+    Variant("Duplex+PE+ET", LOGIC, co_processing=True, expert_tp=True),
+    Variant("Bank-PIM", BANK),
 )
 
 Tokens = Sequence[int]
@@ -59,7 +59,7 @@ class Router(NamedTuple):
     """rule: tokens, times on the xPU and on the other processor, and groups to a split. groups: of a number of experts.
     estimated: by S's estimate of the times, not by those that the layers take."""
 
-    rule: Callable[[Tokens, Times, Times, Groups], Split]
+    rule: Callable[[Tokens, Times, Times, Groups], ExpertSplit]
     groups: Callable[[int], Groups]
     estimated: bool = False
 
@@ -73,7 +73,7 @@ ROUTERS: Mapping[str, Router] = {
 ESTIMATED_SHARE = 0.75  # [secondary S] of the bandwidth, which an expert's estimate counts on
 
 
-class Step(NamedTuple):
+class DecodeStep(NamedTuple):
     """One step of all devices: time by part [s], energy by cause [pJ], multiply-accumulates."""
 
     parts_s: Mapping[str, float]
@@ -94,12 +94,12 @@ class Decode:
     """
 
     llm: LlmSpec
-    system: System
+    system: Variant
     processors: Processors
     nodes: int
     devices: int
     router: str = "idlest_to_pim"
-    beside: Beside = APART
+    beside: KeptSpeed = APART
 
     def __post_init__(self) -> None:
         cut(self.llm, self.devices)
@@ -114,7 +114,7 @@ class Decode:
         """Devices that share each expert."""
         return self.devices if self.system.expert_tp else max(self.nodes * self.devices // self.llm.num_experts, 1)
 
-    def step(self, contexts: Sequence[int], tokens: Sequence[Sequence[int]]) -> Step:
+    def step(self, contexts: Sequence[int], tokens: Sequence[Sequence[int]]) -> DecodeStep:
         """One new token of each request. contexts [tokens] count it; tokens: of each expert, a list for each layer that
         has experts."""
         parts, pj, macs = defaultdict[str, float](float), defaultdict[str, float](float), 0.0
@@ -124,9 +124,9 @@ class Decode:
             for cause, value in work.pj.items():
                 pj[cause] += devices * value
         parts["communication"] = self._communication_s(ceil_div(len(contexts), self.nodes))
-        return Step(parts, pj, macs)
+        return DecodeStep(parts, pj, macs)
 
-    def _dense(self, contexts: Sequence[int]) -> list[tuple[str, Work, int]]:
+    def _dense(self, contexts: Sequence[int]) -> list[tuple[str, LayerWork, int]]:
         """All that every layer, or every layer without experts, has: part, work of a device, how many do it."""
         llm, at, mine, every = self.llm, self.processors, cut(self.llm, self.devices), self.nodes * self.devices
         rows, hidden, layers = ceil_div(len(contexts), self.nodes), llm.hidden_size, llm.num_hidden_layers
@@ -141,18 +141,18 @@ class Decode:
         gate = at.linear(XPU, rows, hidden, llm.num_experts)
         return [*made, ("ffn", ffn.times(dense), every), ("experts", gate.times(layers - dense), every)]
 
-    def _between(self, rows: int) -> Work:
+    def _between(self, rows: int) -> LayerWork:
         """Two norms and two sums of a layer, of whole vectors on every device."""
         elements = rows * self.llm.hidden_size
         norm, add = self.processors.elementwise(elements, 1, 1), self.processors.elementwise(elements, 2, 1)
         return in_turn([norm, norm, add, add])
 
-    def _shorter(self, layer: Callable[[str], Work]) -> Work:
+    def _shorter(self, layer: Callable[[str], LayerWork]) -> LayerWork:
         """On the processor that is done first."""
         found = [layer(path) for path in (XPU, self.system.low) if path]
         return min(found, key=lambda work: work.time_s)
 
-    def _experts(self, tokens: Sequence[int]) -> tuple[Work, int]:
+    def _experts(self, tokens: Sequence[int]) -> tuple[LayerWork, int]:
         """The experts of a layer: work of a device, mean but for the time, which is the slowest one's; and how many."""
         groups = self.nodes * self.devices // self.expert_tp
         each = len(tokens) // groups
@@ -160,7 +160,7 @@ class Decode:
         total = in_turn(found).times(1 / groups)
         return total._replace(time_s=max(work.time_s for work in found)), groups * self.expert_tp
 
-    def _experts_of(self, tokens: Sequence[int]) -> Work:
+    def _experts_of(self, tokens: Sequence[int]) -> LayerWork:
         """The experts of one device."""
         if not self.system.co_processing or self.system.low is None:
             return in_turn(self._shorter(partial(self._expert, rows=n)) for n in tokens)
@@ -179,7 +179,7 @@ class Decode:
         xpu = [read_units(n, on_xpu, share=share) for n in tokens]
         return xpu, [read_units(n, device.logic_op_per_byte, device.logic_times, share) for n in tokens]
 
-    def _expert(self, path: str, rows: int) -> Work:
+    def _expert(self, path: str, rows: int) -> LayerWork:
         width = ceil_div(self.llm.expert_intermediate_size, self.expert_tp)
         return self.processors.expert(path, rows, self.llm.hidden_size, width, 1 + self.llm.gated_ffn)
 

@@ -10,9 +10,9 @@ from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec, load_llm
 from pimloom.arch.units import J_PER_PJ
 from pimloom.systems.devices.duplex.beside import APART, measured
-from pimloom.systems.devices.duplex.decode import SYSTEMS, Decode, Step, System
+from pimloom.systems.devices.duplex.decode import VARIANTS, Decode, DecodeStep, Variant
 from pimloom.systems.devices.duplex.layers import Processors
-from pimloom.systems.devices.duplex.memory import Ideal, Simulated
+from pimloom.systems.devices.duplex.memory import IdealDram, SimulatedDram
 from pimloom.workload.routing import UNIFORM, Routing, drawn
 
 NODE = 8  # devices of a node at most [paper]
@@ -27,7 +27,7 @@ WARM_UP = 10_000  # steps before the first that counts [secondary S]
 STEPS = 39  # [derived R]
 
 
-class Point(NamedTuple):
+class GridPoint(NamedTuple):
     """A model with a batch; prompts and answers of `length` tokens each."""
 
     model: str
@@ -41,16 +41,16 @@ class Point(NamedTuple):
 
 
 GRID = (  # [derived R]
-    *(Point("mixtral-8x7b", batch, length) for batch in (32, 64) for length in (256, 1024, 4096)),
-    *(Point("glam-143b", batch, length) for batch in (32, 128) for length in (512, 2048)),
-    Point("grok-1", 32, 1024),
+    *(GridPoint("mixtral-8x7b", batch, length) for batch in (32, 64) for length in (256, 1024, 4096)),
+    *(GridPoint("glam-143b", batch, length) for batch in (32, 128) for length in (512, 2048)),
+    GridPoint("grok-1", 32, 1024),
 )
 
 
-class Row(NamedTuple):
+class GridRow(NamedTuple):
     """A system at a point. step_ms: the median; parts_us: the median of each part; mj: energy of a token by cause."""
 
-    point: Point
+    point: GridPoint
     system: str
     devices: int
     tokens_per_s: float
@@ -75,7 +75,7 @@ def deployed(model: str, times: int = 1) -> tuple[int, int]:
 
 def decode_grid(
     device: Duplex,
-    points: Sequence[Point] = GRID,
+    points: Sequence[GridPoint] = GRID,
     *,
     steps: int = STEPS,
     memory: Literal["ideal", "simulated"] = "simulated",
@@ -83,12 +83,12 @@ def decode_grid(
     seed: int = 0,
     router: str = "idlest_to_pim",
     contention: bool = True,
-    systems: Sequence[System] = SYSTEMS,
-) -> Iterator[Row]:
+    systems: Sequence[Variant] = VARIANTS,
+) -> Iterator[GridRow]:
     """Rows point by point; all systems see the same draws of experts. contention: both processors of a device meet on
     its command buses, as in `beside`. Raises UserError."""
     both = measured(device.part) if contention else APART
-    processors = Processors(device, Ideal(device) if memory == "ideal" else Simulated(device))
+    processors = Processors(device, IdealDram(device) if memory == "ideal" else SimulatedDram(device))
     for point in points:
         llm = load_llm(point.model)
         draws = draw_steps(llm, point.batch, steps, seed, routing)
@@ -109,7 +109,7 @@ def draw_steps(
     return [[drawn(batch, each, experts, random, routing) for _ in range(sparse)] for _ in range(steps)]
 
 
-def _row(point: Point, system: System, devices: int, steps: Sequence[Step]) -> Row:
+def _row(point: GridPoint, system: Variant, devices: int, steps: Sequence[DecodeStep]) -> GridRow:
     tokens, seconds = point.batch * len(steps), sum(step.time_s for step in steps)
     middle = {part: median(step.parts_s[part] for step in steps) * 1e6 for part in steps[0].parts_s}
     mj = {
@@ -117,4 +117,4 @@ def _row(point: Point, system: System, devices: int, steps: Sequence[Step]) -> R
         for cause in dict.fromkeys(cause for step in steps for cause in step.pj)
     }
     step_ms = median(step.time_s for step in steps) * 1e3
-    return Row(point, system.name, devices, tokens / seconds, sum(mj.values()), step_ms, middle, mj)
+    return GridRow(point, system.name, devices, tokens / seconds, sum(mj.values()), step_ms, middle, mj)

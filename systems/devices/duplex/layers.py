@@ -9,31 +9,31 @@ from typing import NamedTuple
 from pimloom.arch.duplex import OPS_PER_MAC, Duplex
 from pimloom.arch.units import FLOP_PER_TFLOP
 from pimloom.energy.duplex import mac_pj, memory_pj
-from pimloom.systems.devices.duplex.memory import BANK, LOGIC, XPU, Memory, Move
+from pimloom.systems.devices.duplex.memory import BANK, LOGIC, XPU, Move, Transfers
 
 ELEMENT_BYTES = 2  # FP16 [paper]
 
 
-class Work(NamedTuple):
+class LayerWork(NamedTuple):
     """What a layer takes on one device: its time [s], energy by cause [pJ] and multiply-accumulates."""
 
     time_s: float
     pj: Mapping[str, float]
     macs: float
 
-    def times(self, n: float) -> "Work":
+    def times(self, n: float) -> "LayerWork":
         """So often one after the other."""
-        return Work(self.time_s * n, {cause: n * pj for cause, pj in self.pj.items()}, self.macs * n)
+        return LayerWork(self.time_s * n, {cause: n * pj for cause, pj in self.pj.items()}, self.macs * n)
 
 
-def in_turn(parts: Iterable[Work]) -> Work:
+def in_turn(parts: Iterable[LayerWork]) -> LayerWork:
     """One after the other."""
     time_s, macs, pj = 0.0, 0.0, defaultdict[str, float](float)
     for part in parts:
         time_s, macs = time_s + part.time_s, macs + part.macs
         for cause, value in part.pj.items():
             pj[cause] += value
-    return Work(time_s, pj, macs)
+    return LayerWork(time_s, pj, macs)
 
 
 @dataclass(frozen=True)
@@ -41,8 +41,8 @@ class Processors:
     """The processors of a device: peak [FLOP/s] by path, before one memory."""
 
     device: Duplex
-    memory: Memory
-    known: dict[tuple[int | str, ...], Work] = field(default_factory=dict)  # layers that were asked for
+    memory: Transfers
+    known: dict[tuple[int | str, ...], LayerWork] = field(default_factory=dict)  # layers that were asked for
 
     @cached_property
     def flops(self) -> Mapping[str, float]:
@@ -54,10 +54,10 @@ class Processors:
             BANK: bank.times_bandwidth * bank.op_per_byte * self.device.xpu_bytes_s,
         }
 
-    def linear(self, path: str, rows: int, n_in: int, n_out: int) -> Work:
+    def linear(self, path: str, rows: int, n_in: int, n_out: int) -> LayerWork:
         """Product of `rows` vectors with a matrix. Input and output go over the pins, the matrix over the path."""
         if not rows:
-            return Work(0.0, {}, 0)
+            return LayerWork(0.0, {}, 0)
         key = "linear", path, rows, n_in, n_out
         if key not in self.known:
             moves = (
@@ -68,21 +68,21 @@ class Processors:
             self.known[key] = self._work(path, moves, rows * n_in * n_out)
         return self.known[key]
 
-    def attention(self, path: str, contexts: int, heads: int, kv_heads: int, head_dim: int) -> Work:
+    def attention(self, path: str, contexts: int, heads: int, kv_heads: int, head_dim: int) -> LayerWork:
         """Scores, then values, of one new token a request; contexts: of all requests together [tokens]. K and V go over
         the path; softmax and what goes in and out stays on the chip."""
         half_bytes, macs = ELEMENT_BYTES * contexts * kv_heads * head_dim, contexts * heads * head_dim
         half = self._work(path, ((path, self.memory.move(path, half_bytes)),), macs)
         return half.times(2)
 
-    def expert(self, path: str, rows: int, hidden: int, width: int, gates: int) -> Work:
+    def expert(self, path: str, rows: int, hidden: int, width: int, gates: int) -> LayerWork:
         """A feed-forward network of 1 + `gates` matrices on `rows` tokens, `width` of its columns."""
         if not rows:
-            return Work(0.0, {}, 0)
+            return LayerWork(0.0, {}, 0)
         up, down = self.linear(path, rows, hidden, width), self.linear(path, rows, width, hidden)
         return in_turn([*[up] * gates, self.elementwise(rows * width, gates, 1), down])
 
-    def elementwise(self, elements: int, read: int, written: int) -> Work:
+    def elementwise(self, elements: int, read: int, written: int) -> LayerWork:
         """Vectors of so many elements in and out, over the pins."""
         moves = (
             (XPU, self.memory.move(XPU, ELEMENT_BYTES * elements * read)),
@@ -94,10 +94,10 @@ class Processors:
         """A ring: 2 (n - 1) messages of a part each."""
         return 2 * (devices - 1) * self.device.spec.links.hop_s(size_bytes / devices)
 
-    def _work(self, path: str, moves: Iterable[tuple[str, Move]], macs: int) -> Work:
+    def _work(self, path: str, moves: Iterable[tuple[str, Move]], macs: int) -> LayerWork:
         memory_s, pj = 0.0, defaultdict(float, {"mac": mac_pj(macs)})
         for over, move in moves:
             memory_s += move.time_s
             for cause, value in memory_pj(over, move.counts).pj.items():
                 pj[cause] += value
-        return Work(max(memory_s, OPS_PER_MAC * macs / self.flops[path]), pj, macs)
+        return LayerWork(max(memory_s, OPS_PER_MAC * macs / self.flops[path]), pj, macs)

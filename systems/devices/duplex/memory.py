@@ -14,7 +14,7 @@ from pimloom.arch.table import compile_table
 from pimloom.arch.units import BITS_PER_BYTE, S_PER_PS, ceil_div
 from pimloom.cycle_sim.dram import Engine
 from pimloom.cycle_sim.memory.simulate import Chunk, simulate
-from pimloom.energy.duplex import Counts
+from pimloom.energy.duplex import BankCounts
 
 XPU, LOGIC, BANK = "xpu", "logic", "bank"  # paths of `energy.duplex`
 MAPPING = "row,column,bank,bank_group,rank,pseudo_channel"  # [secondary S] neighbours lie in other banks
@@ -27,10 +27,10 @@ class Move(NamedTuple):
     """Time of one transfer [s], and what it does in all banks of the device."""
 
     time_s: float
-    counts: Counts
+    counts: BankCounts
 
 
-class Memory(Protocol):
+class Transfers(Protocol):
     """Moves bytes over one of the paths, from the start of a quiet memory."""
 
     def move(self, path: str, n_bytes: int, *, write: bool = False) -> Move:
@@ -38,7 +38,7 @@ class Memory(Protocol):
         ...
 
 
-class Ideal:
+class IdealDram:
     """Every path at its full bandwidth; each row is opened once."""
 
     def __init__(self, device: Duplex) -> None:
@@ -46,13 +46,13 @@ class Ideal:
         self._rate = {path: times * device.xpu_bytes_s for path, times in _times(device).items()}
 
     def move(self, path: str, n_bytes: int, *, write: bool = False) -> Move:
-        """See `Memory`."""
+        """See `Transfers`."""
         org = self._device.part.organization
         columns = n_bytes * BITS_PER_BYTE / org.access_bits
-        return Move(n_bytes / self._rate[path], Counts(columns, columns / org.columns))
+        return Move(n_bytes / self._rate[path], BankCounts(columns, columns / org.columns))
 
 
-class Simulated:
+class SimulatedDram:
     """Command by command: the pins behind a memory controller, bundles as a stream of ALL_RD, both with refresh.
 
     Of equal channels one is simulated, and each shape once; a short transfer at several distances from the next
@@ -67,16 +67,16 @@ class Simulated:
         self._known: dict[tuple[bool, bool, int], tuple[float, float]] = {}
 
     def move(self, path: str, n_bytes: int, *, write: bool = False) -> Move:
-        """See `Memory`; what is left of a column counts as a whole one."""
+        """See `Transfers`; what is left of a column counts as a whole one."""
         if write and path != XPU:
             raise ValueError(f"nothing is written on path {path}")
         if not n_bytes:
-            return Move(0.0, Counts(0, 0))
+            return Move(0.0, BankCounts(0, 0))
         part = self._device.part
         banks = self._device.pseudo_channels * (1 if path == XPU else self._banks[path])
         each = ceil_div(n_bytes * BITS_PER_BYTE, part.organization.access_bits * banks)
         clocks, rows = self._simulated(path == XPU, write, each)
-        return Move(clocks * part.tCK_ps * S_PER_PS, Counts(each * banks, rows * banks))
+        return Move(clocks * part.tCK_ps * S_PER_PS, BankCounts(each * banks, rows * banks))
 
     def _simulated(self, pins: bool, write: bool, each: int) -> tuple[float, float]:
         """Mean clocks until `each` columns of a pseudo channel are moved, and rows that are opened for them."""
