@@ -160,6 +160,14 @@ def test_duplex_is_faster_than_twice_the_gpus_at_batch_64() -> None:
     assert found["Duplex"]["step"] < found["2xGPU"]["step"]
 
 
+def test_units_in_banks_win_where_no_heads_share_keys() -> None:
+    """Llama 3 has eight heads for each of keys and values, OPT one: the paper's order of Bank-PIM and Duplex."""
+    points = [GridPoint("opt-66b", 32, 512), GridPoint("llama-3-70b", 64, 1024)]
+    rows = decode_grid(load_duplex(), points, steps=1, systems=(VARIANTS[2], VARIANTS[5]))
+    opt_duplex, opt_bank, llama_duplex, llama_bank = (row.step_ms for row in rows)
+    assert opt_bank < opt_duplex and llama_duplex < llama_bank
+
+
 def test_contexts_and_devices_of_the_grid() -> None:
     lengths = {256: 271, 512: 783, 1024: 1807, 2048: 3855, 4096: 5903}
     assert {n: GridPoint("any", 1, n).first_context for n in lengths} == lengths
