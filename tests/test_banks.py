@@ -51,7 +51,8 @@ def test_every_preset_runs_or_is_refused_with_a_sentence(model: str, banks: int)
     q, f, layers = spec.hidden_size, spec.intermediate_size, spec.num_hidden_layers
     kv, sharing = spec.num_key_value_heads * spec.head_dim, spec.num_attention_heads // spec.num_key_value_heads
     matrices = ((q, q + 2 * kv), (q, q), (q, (1 + spec.gated_ffn) * f), (f, q))
-    weights = layers * sum(a * b for a, b in matrices) * 2  # bytes
+    copies = (layers, layers, *[sum(1 if spec.is_dense(i) else spec.num_experts for i in range(layers))] * 2)
+    weights = sum(n * a * b for n, (a, b) in zip(copies, matrices, strict=True)) * 2  # bytes
     try:
         result = simulate(system(banks), spec, tokens)
     except UserError as error:
