@@ -65,15 +65,19 @@ def step(llm: Any, low: str | None, nodes: int, devices: int, expert_tp: int, co
     width, rows, every = llm.head_dim, len(contexts) // nodes, nodes * devices
     size, total, waiting = 2 * rows * hidden, Sum(), iter(layers)
     for i in range(llm.num_hidden_layers):
-        one, seen = Sum(), max(sum(contexts[node::nodes]) for node in range(nodes))
+        one = Sum()
         one.matrix("xpu", rows, hidden, (heads + 2 * kv) * width)
         one.matrix("xpu", rows, heads * width, hidden)
         one.vectors(2 * (2 + 3) * rows * hidden)  # two norms, two sums of two
         total.add(one, every)
-        choices = [Sum() for _ in at]
-        for choice, where in zip(choices, at, strict=True):
-            choice.cache(where, seen, heads, kv, width)
-        total.add(shorter(choices), every)
+        waits = 0.0
+        for node in range(nodes):
+            choices = [Sum() for _ in at]
+            for choice, where in zip(choices, at, strict=True):
+                choice.cache(where, sum(contexts[node::nodes]), heads, kv, width)
+            total.add(shorter(choices), devices, 0)
+            waits = max(waits, shorter(choices).s)
+        total.s += waits
         total.s += 2 * all_reduce_s(size, devices)
         if i in llm.dense_layers or llm.num_experts == 1:
             total.add(ffn("xpu", rows, hidden, llm.intermediate_size // devices, llm.gated_ffn), every)

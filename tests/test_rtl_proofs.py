@@ -29,6 +29,7 @@ STRUCTURES: dict[str, list[str]] = {  # one part of each, and those that have th
     "hbm2_2000": [],
     "hbm2_2400": [],
     "hbm2_neupims": ["hbm2_neupims_written"],
+    "hbm3_duplex_5200": [],
     "hbm3_6400": [],
     "hbm3_attacc_5200": ["hbm3_attacc_4800", "hbm3_attacc_5600", "hbm3_attacc_6000", "hbm3_attacc_6400"],
     "lpddr5_6400": [],

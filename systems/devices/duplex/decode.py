@@ -131,15 +131,19 @@ class Decode:
         llm, at, mine, every = self.llm, self.processors, cut(self.llm, self.devices), self.nodes * self.devices
         rows, hidden, layers = ceil_div(len(contexts), self.nodes), llm.hidden_size, llm.num_hidden_layers
         dense = sum(llm.is_dense(i) for i in range(layers))
-        seen = max(sum(contexts[node :: self.nodes]) for node in range(self.nodes))
         qkv = at.linear(XPU, rows, hidden, (mine.heads + 2 * mine.kv_heads) * llm.head_dim)
-        attention = self._shorter(lambda path: at.attention(path, seen, mine.heads, mine.kv_heads, llm.head_dim))
+        attention = _slowest([self._attention(sum(contexts[node :: self.nodes])) for node in range(self.nodes)])
         out = at.linear(XPU, rows, mine.heads * llm.head_dim, hidden)
         found = [("qkv", qkv), ("attention", attention), ("projection", out), ("other", self._between(rows))]
         made = [(name, work.times(layers), every) for name, work in found]
         ffn = at.expert(XPU, rows, hidden, mine.ffn, 1 + llm.gated_ffn)
         gate = at.linear(XPU, rows, hidden, llm.num_experts)
         return [*made, ("ffn", ffn.times(dense), every), ("experts", gate.times(layers - dense), every)]
+
+    def _attention(self, seen: int) -> LayerWork:
+        """On a device of a node whose requests have so many tokens together."""
+        at, llm, mine = self.processors, self.llm, cut(self.llm, self.devices)
+        return self._shorter(lambda path: at.attention(path, seen, mine.heads, mine.kv_heads, llm.head_dim))
 
     def _between(self, rows: int) -> LayerWork:
         """Two norms and two sums of a layer, of whole vectors on every device."""
@@ -153,12 +157,11 @@ class Decode:
         return min(found, key=lambda work: work.time_s)
 
     def _experts(self, tokens: Sequence[int]) -> tuple[LayerWork, int]:
-        """The experts of a layer: work of a device, mean but for the time, which is the slowest one's; and how many."""
+        """The experts of a layer: work of a device, and how many do it."""
         groups = self.nodes * self.devices // self.expert_tp
         each = len(tokens) // groups
         found = [self._experts_of(tokens[i * each : (i + 1) * each]) for i in range(groups)]
-        total = in_turn(found).times(1 / groups)
-        return total._replace(time_s=max(work.time_s for work in found)), groups * self.expert_tp
+        return _slowest(found), groups * self.expert_tp
 
     def _experts_of(self, tokens: Sequence[int]) -> LayerWork:
         """The experts of one device."""
@@ -197,3 +200,9 @@ class Decode:
             links = at.device.spec.links
             total += sparse * (links.hop_s(away, network=True) + links.hop_s(away / self.expert_tp, network=True))
         return total
+
+
+def _slowest(found: Sequence[LayerWork]) -> LayerWork:
+    """Of devices that wait for one another: their mean, but for the time, which is that of the slowest."""
+    mean = in_turn(found).times(1 / len(found))
+    return mean._replace(time_s=max(work.time_s for work in found))
