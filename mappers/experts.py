@@ -1,10 +1,11 @@
 """Which experts run on the xPU and which on Logic-PIM, when both work at once: Duplex's co-processing.
 
 Yun et al., MICRO 2024, section on expert co-processing, and HeliosZhou/LLMSimulator@f71dde4 [secondary S], restated.
-Times are in any unit, one for each expert; experts of a group (of a memory space) stay together.
+Times are in any unit, one for each expert; experts of a group (of a memory space) stay together. `time` of both sides:
+the larger, where they do not hinder one another.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -23,6 +24,7 @@ class ExpertSplit(NamedTuple):
 
 
 Groups = Sequence[Sequence[int]]
+Time = Callable[[float, float], float]  # of what the xPU and Logic-PIM take by themselves
 
 
 def alone(experts: int) -> tuple[tuple[int, ...], ...]:
@@ -54,37 +56,42 @@ def dealt_round(experts: int, spaces: int = SPACES) -> tuple[tuple[int, ...], ..
     return tuple(tuple(range(i, experts, spaces)) for i in range(min(spaces, experts)))
 
 
-def busiest_to_xpu(tokens: Sequence[int], xpu: Sequence[float], pim: Sequence[float], groups: Groups) -> ExpertSplit:
+def busiest_to_xpu(
+    tokens: Sequence[int], xpu: Sequence[float], pim: Sequence[float], groups: Groups, time: Time = max
+) -> ExpertSplit:
     """S: all on Logic-PIM; the group of most tokens moves to the xPU while the time falls, up to the first that does
     not make it fall. Of equal ones the first."""
     moved: list[int] = []
     on_xpu, on_pim = 0.0, sum(pim)
     for g in sorted(range(len(groups)), key=lambda g: -sum(tokens[i] for i in groups[g])):
         more, less = (sum(times[i] for i in groups[g]) for times in (xpu, pim))
-        if max(on_xpu + more, on_pim - less) >= max(on_xpu, on_pim):
+        if time(on_xpu + more, on_pim - less) >= time(on_xpu, on_pim):
             break
         on_xpu, on_pim = on_xpu + more, on_pim - less
         moved += groups[g]
-    return _split(moved, xpu, pim)
+    return _split(moved, xpu, pim, time)
 
 
-def idlest_to_pim(tokens: Sequence[int], xpu: Sequence[float], pim: Sequence[float], groups: Groups) -> ExpertSplit:
+def idlest_to_pim(
+    tokens: Sequence[int], xpu: Sequence[float], pim: Sequence[float], groups: Groups, time: Time = max
+) -> ExpertSplit:
     """The paper: all on the xPU; one group after the other, fewest tokens first, moves to Logic-PIM; of all these
     splits the one of the least time, of equal ones the first."""
     left = sorted(range(len(groups)), key=lambda g: sum(tokens[i] for i in groups[g]))
-    splits = [_split([i for g in left[moved:] for i in groups[g]], xpu, pim) for moved in range(len(left) + 1)]
+    splits = [_split([i for g in left[moved:] for i in groups[g]], xpu, pim, time) for moved in range(len(left) + 1)]
     return min(splits, key=lambda split: split.time)
 
 
-def optimum(xpu: Sequence[float], pim: Sequence[float], groups: Groups) -> ExpertSplit:
+def optimum(xpu: Sequence[float], pim: Sequence[float], groups: Groups, time: Time = max) -> ExpertSplit:
     """The least time of all splits, of equal ones that with the first groups on Logic-PIM. Raises UserError: more than
     MOST groups."""
     if len(groups) > MOST:
         raise UserError(f"{len(groups)} groups of experts: the optimum is looked for among at most {MOST}")
     on = np.arange(1 << len(groups))[:, None] >> np.arange(len(groups)) & 1
     more, less = (np.array([sum(times[i] for i in group) for group in groups]) for times in (xpu, pim))
-    best = int(np.argmin(np.maximum(on @ more, (1 - on) @ less))) if len(groups) else 0
-    return _split([i for g, group in enumerate(groups) if best >> g & 1 for i in group], xpu, pim)
+    sides = zip((on @ more).tolist(), ((1 - on) @ less).tolist(), strict=True) if len(groups) else [(0.0, 0.0)]
+    best = int(np.argmin([time(*each) for each in sides]))
+    return _split([i for g, group in enumerate(groups) if best >> g & 1 for i in group], xpu, pim, time)
 
 
 def read_units(tokens: int, op_per_byte: float, times_bandwidth: float = 1, share: float = 1) -> float:
@@ -93,7 +100,7 @@ def read_units(tokens: int, op_per_byte: float, times_bandwidth: float = 1, shar
     return max(1.0, share * tokens / op_per_byte) / times_bandwidth
 
 
-def _split(moved: Sequence[int], xpu: Sequence[float], pim: Sequence[float]) -> ExpertSplit:
+def _split(moved: Sequence[int], xpu: Sequence[float], pim: Sequence[float], time: Time) -> ExpertSplit:
     there = set(moved)
     times = sum(xpu[i] for i in there), sum(t for i, t in enumerate(pim) if i not in there)
-    return ExpertSplit(tuple(sorted(there)), max(times))
+    return ExpertSplit(tuple(sorted(there)), time(*times))

@@ -84,3 +84,16 @@ def test_the_least_of_sixteen_experts_is_found() -> None:
     with pytest.raises(UserError, match="expected a multiple of its 4 memory spaces"):
         contiguous(6)
     assert optimum([], [], ()).time == 0
+
+
+def test_sides_that_hinder_one_another_are_split_another_way() -> None:
+    """Where both sides take their sum, nothing is gained by working at once."""
+    tokens = (60, 1, 1, 2)
+    xpu, pim = times(tokens)
+
+    def in_turn(on_xpu: float, on_pim: float) -> float:
+        return on_xpu + on_pim
+
+    assert optimum(xpu, pim, alone(4), in_turn) == ((0,), 1.75) == idlest_to_pim(tokens, xpu, pim, alone(4), in_turn)
+    assert busiest_to_xpu(tokens, xpu, pim, alone(4), in_turn) == ((0,), 1.75)
+    assert optimum(*times((4,) * 8), alone(8), in_turn) == ((), 2.0) != optimum(*times((4,) * 8), alone(8))

@@ -17,6 +17,7 @@ from pimloom.arch.units import ceil_div
 from pimloom.mappers.experts import (
     ExpertSplit,
     Groups,
+    Time,
     alone,
     busiest_to_xpu,
     contiguous,
@@ -56,10 +57,10 @@ Times = Sequence[float]
 
 
 class Router(NamedTuple):
-    """rule: tokens, times on the xPU and on the other processor, and groups to a split. groups: of a number of experts.
-    estimated: by S's estimate of the times, not by those that the layers take."""
+    """rule: tokens, times on the xPU and on the other processor, groups and the time of both sides to a split. groups:
+    of a number of experts. estimated: by S's estimate of the times, not by those that the layers take."""
 
-    rule: Callable[[Tokens, Times, Times, Groups], ExpertSplit]
+    rule: Callable[[Tokens, Times, Times, Groups, Time], ExpertSplit]
     groups: Callable[[int], Groups]
     estimated: bool = False
 
@@ -68,7 +69,7 @@ ROUTERS: Mapping[str, Router] = {
     "idlest_to_pim": Router(idlest_to_pim, dealt_round),  # [paper]
     "busiest_to_xpu": Router(busiest_to_xpu, contiguous, estimated=True),  # [secondary S]
     "idlest_to_pim_alone": Router(idlest_to_pim, alone),  # [design] without the memory spaces
-    "optimum": Router(lambda _, xpu, pim, groups: least_of_all(xpu, pim, groups), dealt_round),  # [design]
+    "optimum": Router(lambda _, xpu, pim, groups, time: least_of_all(xpu, pim, groups, time), dealt_round),  # [design]
 }
 ESTIMATED_SHARE = 0.75  # [secondary S] of the bandwidth, which an expert's estimate counts on
 
@@ -170,7 +171,8 @@ class Decode:
         router = ROUTERS[self.router]
         both = [[self._expert(path, n) for n in tokens] for path in (XPU, self.system.low)]
         on_xpu, on_low = self._estimated(tokens) if router.estimated else ([w.time_s for w in side] for side in both)
-        there = set(router.rule(tokens, on_xpu, on_low, router.groups(len(tokens))).xpu)
+        time = max if router.estimated else self.beside.together_s
+        there = set(router.rule(tokens, on_xpu, on_low, router.groups(len(tokens)), time).xpu)
         xpu = in_turn(work for i, work in enumerate(both[0]) if i in there)
         low = in_turn(work for i, work in enumerate(both[1]) if i not in there)
         return in_turn([xpu, low])._replace(time_s=self.beside.together_s(xpu.time_s, low.time_s))
