@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 from pimloom.arch.duplex import Duplex
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec, load_llm
-from pimloom.arch.units import J_PER_PJ
+from pimloom.arch.units import J_PER_MJ, J_PER_PJ, S_PER_MS, S_PER_US
 from pimloom.systems.devices.duplex.beside import APART, measured
 from pimloom.systems.devices.duplex.decode import VARIANTS, Decode, DecodeStep, Variant
 from pimloom.systems.devices.duplex.layers import Processors
@@ -111,10 +111,10 @@ def draw_steps(
 
 def _row(point: GridPoint, system: Variant, devices: int, steps: Sequence[DecodeStep]) -> GridRow:
     tokens, seconds = point.batch * len(steps), sum(step.time_s for step in steps)
-    middle = {part: median(step.parts_s[part] for step in steps) * 1e6 for part in steps[0].parts_s}
+    middle = {part: median(step.parts_s[part] for step in steps) / S_PER_US for part in steps[0].parts_s}
     mj = {
-        cause: sum(step.pj[cause] for step in steps) * J_PER_PJ * 1e3 / tokens
+        cause: sum(step.pj[cause] for step in steps) * J_PER_PJ / J_PER_MJ / tokens
         for cause in dict.fromkeys(cause for step in steps for cause in step.pj)
     }
-    step_ms = median(step.time_s for step in steps) * 1e3
+    step_ms = median(step.time_s for step in steps) / S_PER_MS
     return GridRow(point, system.name, devices, tokens / seconds, sum(mj.values()), step_ms, middle, mj)
