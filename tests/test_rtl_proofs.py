@@ -34,10 +34,7 @@ STRUCTURES: dict[str, list[str]] = {  # one part of each, and those that have th
     "hbm3_attacc_5200": ["hbm3_attacc_4800", "hbm3_attacc_5600", "hbm3_attacc_6000", "hbm3_attacc_6400"],
     "lpddr5_6400": [],
 }
-LONG = {  # with any timings, on two buses
-    ("hbm2_neupims", "progress"),  # 64 rules; more than ten minutes
-    ("hbm3_duplex_5200", "progress"),  # two ranks of two pseudo channels; more than eight minutes
-}
+LONG = {("hbm2_neupims", "progress")}  # with any timings: 64 rules on two buses; more than ten minutes
 ROOT = Path(__file__).parent.parent
 
 
