@@ -56,7 +56,6 @@ def with_currents(part: Part, idd: dict[str, float]) -> Part:
 def test_no_shipped_part_has_a_cause_below_zero(name: str) -> None:
     org = load_part(name).value.organization
     pattern = "random-rw" if org.pseudo_channels > 1 and org.ranks > 1 else "mixed"  # which wants them side by side
-    pattern = "random-rw" if min(org.ranks, org.pseudo_channels) > 1 else "mixed"  # which knows one of them
     found = pimloom.trace(name, pattern=pattern, requests=500, idle=20_000, set={"controller.row_hit_cap": 4})
     if found.energy_by_cause_pj is None:
         assert load_part(name).value.current == {} and found.energy_pj is None
