@@ -84,9 +84,9 @@ def with_system(name: str) -> tuple[str, ...]:
 
 
 SYSTEMS = "known systems: attacc, attacc_gpu, cent, gpu_a100, neupims, npu_only, npu_pim, pim_gpt, t4, xeon_6154"
-STUDIES = "known studies: attacc, cent, infinitehbd, neupims, pim-gpt, rtl"
+STUDIES = "known studies: attacc, cent, duplex, infinitehbd, neupims, pim-gpt, rtl"
 PRESETS = (
-    "presets: gpt2, gpt2-large, gpt2-medium, gpt2-xl, gpt3-13b, gpt3-175b, gpt3-30b, gpt3-7b, "
+    "presets: glam-143b, gpt2, gpt2-large, gpt2-medium, gpt2-xl, gpt3-13b, gpt3-175b, gpt3-30b, gpt3-7b, "
     "gpt3-large, gpt3-medium, gpt3-small, gpt3-xl"
 )
 WINDOW = "expected FROM:TO in µs with 0 <= FROM < TO, such as 0:20"
@@ -132,7 +132,7 @@ BAD: list[tuple[tuple[str, ...], str]] = [
     (with_model("gtp2-xl"), f"model 'gtp2-xl': no such preset or file; nearest: gpt2-xl, gpt3-xl; {PRESETS}"),
     (
         ("report", "pimgpt", "--out", "o"),
-        "unknown study 'pimgpt'; nearest: pim-gpt; known studies: attacc, cent, infinitehbd, neupims, pim-gpt, rtl",
+        f"unknown study 'pimgpt'; nearest: pim-gpt; {STUDIES}",
     ),
     (("report", "neupim", "--out", "o"), f"unknown study 'neupim'; nearest: neupims; {STUDIES}"),
     (("explain", "dram.timing.tCDD_L"), "no field 'dram.timing.tCDD_L'; nearest: dram.timing.tCCD_L"),

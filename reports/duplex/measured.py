@@ -1,0 +1,53 @@
+"""What the simulator of Duplex's authors was measured to give, and the rows of ours that stand beside it.
+
+S = HeliosZhou/LLMSimulator@f71dde4, run by this project [derived R]; paper = Yun et al., MICRO 2024.
+"""
+
+import csv
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from pimloom.arch.duplex import load_duplex
+from pimloom.systems.devices.duplex.grid import GRID, GridPoint, GridRow, decode_grid
+
+HERE = Path(__file__).parent
+OF_S = {"xpu_gb_s": "3352", "part.timing.tRFC": "450 ns"}  # its bandwidth; its organisation, HBM3_16Gb_2R
+TOLERANCES = {"throughput": 0.1, "energy": 0.05, "step": 0.1}  # [design] of ratios to the GPU
+BASE = "GPU"
+
+
+def rows_of(name: str) -> list[dict[str, str]]:
+    """A CSV file of this folder."""
+    with (HERE / name).open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def point_of(row: Mapping[str, str]) -> GridPoint:
+    """Where a row of a file was measured."""
+    return GridPoint(row["model"], int(row["batch"]), int(row["length"]))
+
+
+def ratios_of_s() -> dict[tuple[GridPoint, str], dict[str, float]]:
+    """Of each point and system, over the GPU."""
+    return {
+        (point_of(row), row["system"]): {kind: float(row[kind]) for kind in TOLERANCES} for row in rows_of("ratios.csv")
+    }
+
+
+def over(row: GridRow, gpu: GridRow) -> dict[str, float]:
+    """Ratios to the GPU."""
+    return {
+        "throughput": row.tokens_per_s / gpu.tokens_per_s,
+        "energy": row.mj_per_token / gpu.mj_per_token,
+        "step": row.step_ms / gpu.step_ms,
+    }
+
+
+def as_s() -> Iterator[GridRow]:
+    """Our rows of all points under the conditions of S: its bandwidth, its router, processors that do not meet."""
+    return decode_grid(load_duplex(overrides=OF_S), GRID, router="busiest_to_xpu", contention=False)
+
+
+def own(point: GridPoint, *, contention: bool) -> list[GridRow]:
+    """Our rows of a point, by the paper's router."""
+    return list(decode_grid(load_duplex(), [point], contention=contention))

@@ -1,0 +1,47 @@
+"""The study of Duplex: what it writes, and that it says so if its gate does not hold."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+from pimloom.arch.duplex import load_duplex
+from pimloom.arch.error import GateError
+from pimloom.reports.duplex import study
+from pimloom.reports.duplex.measured import ratios_of_s, rows_of
+from pimloom.systems.devices.duplex.grid import GRID, GridPoint, GridRow, decode_grid
+
+
+def quick() -> Iterator[GridRow]:
+    """All points, one step each, with an ideal memory."""
+    return decode_grid(load_duplex(), GRID, steps=1, memory="ideal", contention=False)
+
+
+def own(point: GridPoint, *, contention: bool) -> list[GridRow]:
+    return list(decode_grid(load_duplex(), [point], steps=1, memory="ideal", contention=contention))
+
+
+def test_the_study_is_written_and_says_if_its_gate_does_not_hold(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(study, "as_s", quick)
+    monkeypatch.setattr(study, "own", own)
+    seen: list[tuple[int, int]] = []
+    page = study.run_study(tmp_path / "a", lambda done, total: seen.append((done, total)))
+    assert seen[-1] == (70, 70)
+    found = json.loads((tmp_path / "a" / "results.json").read_text())
+    kinds = Counter(check["tag"] if "over" in check["check"] else "figure 8" for check in found["checks"])
+    assert kinds == {"derived": 55 * 3 + 4, "paper": 6, "figure 8": 18} and len(found["results"]) == 66
+    assert "Two processors on one channel" in page.read_text() and "\N{REPLACEMENT CHARACTER}" not in page.read_text()
+
+    def swapped() -> Iterator[GridRow]:
+        names = {"Bank-PIM": "Duplex", "Duplex": "Bank-PIM"}
+        return (row._replace(system=names.get(row.system, row.system)) for row in quick())
+
+    monkeypatch.setattr(study, "as_s", swapped)
+    with pytest.raises(GateError, match="hard gates that do not hold: glam-143b 32/512: Bank-PIM over the best Duplex"):
+        study.run_study(tmp_path / "b", lambda done, total: None)
+
+
+def test_what_was_measured_is_of_the_grid() -> None:
+    assert len(ratios_of_s()) == 5 * len(GRID) and {point for point, _ in ratios_of_s()} == set(GRID)
+    assert len(rows_of("gpu.csv")) == len(GRID)
