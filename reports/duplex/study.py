@@ -191,7 +191,7 @@ def _throughput(found: Found) -> Figure:
     ours, points = _ratios(found), list(GRID)
     names = [variant.name for variant in VARIANTS if variant.name != BASE]
     series = {name: [ours[point, name]["throughput"] for point in points] for name in names}
-    labels = [f"{model.partition('-')[0]}\n{batch}/{length}" for model, batch, length in points]
+    labels = [f"{model.partition('-')[0]} {batch}/{length}" for model, batch, length in points]
     return grouped_bars(
         "Throughput over the GPU", labels, series, xlabel="model, batch/length", ylabel="throughput over the GPU [×]"
     )
