@@ -1,8 +1,10 @@
 """What studies of a paper share: the table of checks, the assumptions, counting simulations, the files of results."""
 
+import csv
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from pimloom.arch.error import GateError
 from pimloom.arch.files import write_atomic, write_json, write_table_csv
 from pimloom.reports.page import Card, Claim, ClaimLine, Column, Page, Section, TableData, render
 
@@ -20,6 +22,19 @@ def counting(total: int, progress: Progress) -> Callable[[], None]:
         progress(done, total)
 
     return count
+
+
+def rows_of(folder: Path, name: str) -> list[dict[str, str]]:
+    """A CSV file of a study."""
+    with (folder / name).open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def gated(written: Path, checks: Rows) -> Path:
+    """The page. Raises GateError, as all is written, if a hard gate does not hold."""
+    if broken := [str(check["check"]) for check in checks if check["verdict"] == "FAIL"]:
+        raise GateError(f"hard gates that do not hold: {', '.join(broken)}; see {written}")
+    return written
 
 
 def write_study(

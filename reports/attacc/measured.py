@@ -1,6 +1,5 @@
 """What the authors' simulator was measured to give, and ours beside it."""
 
-import csv
 from pathlib import Path
 
 from pimloom.arch.system import load_part
@@ -9,6 +8,7 @@ from pimloom.cycle_sim.attacc.simulate import simulate
 from pimloom.mappers.attacc.counts import count_commands
 from pimloom.mappers.attacc.layout import Placement, Work, lay_out
 from pimloom.mappers.attacc.stream import streams
+from pimloom.reports import reproduction
 from pimloom.systems.asked import Asked
 from pimloom.systems.devices.attacc.asked import attacc_work
 from pimloom.systems.devices.attacc.outcome import AttAccOutcome
@@ -20,8 +20,7 @@ SIZES = ("heads", "context", "head_dim", "element_bytes")
 
 def rows_of(name: str) -> list[dict[str, str]]:
     """A CSV file of this folder."""
-    with (HERE / name).open(newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
+    return reproduction.rows_of(HERE, name)
 
 
 def work_of(row: dict[str, str]) -> Work:

@@ -3,11 +3,11 @@
 S = HeliosZhou/LLMSimulator@f71dde4, run by this project [derived R]; paper = Yun et al., MICRO 2024.
 """
 
-import csv
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from pimloom.arch.duplex import load_duplex
+from pimloom.reports import reproduction
 from pimloom.systems.devices.duplex.grid import GRID, GridPoint, GridRow, decode_grid
 
 HERE = Path(__file__).parent
@@ -18,8 +18,7 @@ BASE = "GPU"
 
 def rows_of(name: str) -> list[dict[str, str]]:
     """A CSV file of this folder."""
-    with (HERE / name).open(newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
+    return reproduction.rows_of(HERE, name)
 
 
 def point_of(row: Mapping[str, str]) -> GridPoint:
