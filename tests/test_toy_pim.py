@@ -184,6 +184,7 @@ LEFT = {
         "cycle_sim/memory/": CONTROLLERS,
         "systems/memory/": CONTROLLERS,
         "systems/devices/cent/": PROGRAMS,
+        "systems/devices/duplex/": PROGRAMS,
         **dict.fromkeys(OF_ONE, PROGRAMS),
     },
 }
