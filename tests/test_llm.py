@@ -13,7 +13,7 @@ from pimloom.workload.need import weights
 PRESETS = (
     "glam-143b, gpt2, gpt2-large, gpt2-medium, gpt2-xl, gpt3-13b, gpt3-175b, gpt3-30b, gpt3-7b, "
     "gpt3-large, gpt3-medium, gpt3-small, gpt3-xl, grok-1, llama-2-13b, llama-2-70b, llama-2-7b, llama-3-70b, "
-    "llama-3-8b, llama-3.1-405b, mixtral-8x7b, opt-66b"
+    "llama-3-8b, llama-3.1-405b, llama-65b, mixtral-8x7b, mt-nlg-530b, opt-66b"
 )
 SUPPORTED = (
     "deepseek_v2, deepseek_v3, falcon, gemma, gemma2, gemma3_text, gpt2, gpt_neox, gpt_oss, llama, mistral, "
