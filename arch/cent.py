@@ -145,7 +145,7 @@ class CentSystem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     aim: str
     devices: Annotated[int, msgspec.Meta(ge=1, le=4096)]
     element_bits: Literal[16]
-    latches: Positive
+    latches: Annotated[int, msgspec.Meta(ge=2)]  # a function takes two for each output
     link: CxlLink
     near_memory: NearMemory
     energy: CentEnergy

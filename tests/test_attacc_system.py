@@ -81,13 +81,17 @@ def test_a_step_of_the_device_is_that_of_the_run() -> None:
 @pytest.mark.parametrize(("options", "said"), [
     ("--model llama-3-8b", "llama-3-8b: 32 heads share 8 heads of keys"),
     ("--model gpt3-175b --batch 100", "there are 687,194,767,360: 145,635 fit; take fewer requests or shorter ones"),
-    ("--model gpt3-175b --set gpus=4", "4 GPUs have 343,597,383,680; take 5 or more (--set gpus=N)"),
+    ("--model gpt3-175b --set gpus=4", "4 GPUs of attacc hold 343,597,383,680; take 6 (--set gpus=6)"),
     ("--model gpt3-175b --set gpus=7", "gpus: expected a divisor of the heads of the model, 96, got 7"),
     ("--model gpt3-175b --tp 4", "--tp 4: attacc is a box of GPUs that share every layer"),
     ("--model gpt3-175b --set stacks.each=0", "pipelined and co_processing need stacks"),
     ("--model gpt3-175b --set stacks.placement=chip", "--set stacks.placement: expected one of bank, bg, buffer"),
     ("--model gpt3-175b --generate 1", "--generate 1: expected at least 2 tokens"),
     ("--model gpt3-175b --prompt 0", "--prompt 0: "),
+    ("--model gpt3-175b --every 0", "--every 0: expected at least 1"),
+    ("--model gpt3-175b --batch 0", "--batch 0: expected at least 1"),
+    ("--model gpt3-175b --seed 7", "--seed 7: attacc draws nothing; leave it out"),
+    ("--model gpt3-175b --set gpu.link_gb_s=1e-320", "energy of a step is beyond all numbers"),
 ])  # fmt: skip
 def test_what_is_refused(options: str, said: str) -> None:
     found = call("run", "attacc", *options.split())
@@ -105,3 +109,22 @@ def test_the_study_holds_and_says_if_it_does_not(tmp_path, monkeypatch) -> None:
         study.run_study(tmp_path / "b", lambda done, total: None)
 
 
+
+
+@pytest.mark.parametrize("setting", ["stacks.placement=bg", "stacks.power_limited=false", "dram.part=hbm3_attacc_6400"])
+def test_a_box_without_stacks_takes_no_key_of_theirs(setting: str) -> None:
+    with pytest.raises(UserError, match=f"--set {setting.partition('=')[0]}: attacc_gpu has no stacks"):
+        ran(setting, system="attacc_gpu")
+
+
+def test_memory_is_that_of_the_box_whatever_the_model() -> None:
+    models = (("gpt3-175b", 96), ("llama-2-7b", 32))
+    devices = [device_of(load_system("attacc"), load_llm(name), Share(tp=1, layers=n)) for name, n in models]
+    assert {device.capacity().memory_bytes for device in devices} == {2 * 8 * 80 * 2**30}
+
+
+def test_a_sweep_says_that_it_takes_no_such_system(tmp_path) -> None:
+    file = tmp_path / "sweep.yaml"
+    file.write_text("system: attacc\nworkload: {model: gpt3-175b}\naxes: {stacks.each: [1, 5]}\n")
+    done = call("sweep", str(file), "--out", str(tmp_path / "out"))
+    assert done.code == 2 and "of kind attacc; sweeps take pim, roofline, npu_pim, composed" in done.err

@@ -202,6 +202,14 @@ def test_the_command() -> None:
 
 
 @pytest.mark.parametrize(("options", "said"), [
+    ("--model llama-2-7b --tp -1", "--tp -1: expected at least 1"),
+    ("--model llama-2-7b --pp 0", "--pp 0: expected at least 1"),
+    ("--model llama-2-7b --every 0", "--every 0: expected at least 1"),
+    ("--model llama-2-7b --prompt -5 --generate 10", "--prompt -5: expected at least 0 tokens"),
+    ("--model llama-2-7b --prompt 5 --generate 0", "--generate 0: expected at least 1 token"),
+    ("--model llama-2-7b --seed 3", "--seed 3: cent draws nothing; leave it out"),
+    ("--model llama-2-7b --set latches=1", "expected int >= 2"),
+    ("--model llama-2-7b --context 8 --set near_memory.clock_mhz=1e-320", "energy of a token is beyond all numbers"),
     ("--model gpt2", "gpt2: a context of 4,096 tokens, the model has 1,024 positions"),
     ("--model gpt2 --context 128", "gpt2: gated_ffn is False; CENT runs layers of Llama 2, with gated_ffn True"),
     ("--model llama-2-7b --devices 8 --pp 5", "--pp 5: expected 32 stages, one a layer, or stages x --tp = 8 devices"),

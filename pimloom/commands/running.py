@@ -130,6 +130,11 @@ def _own(asked: Asked) -> Ran:
     takes = OWN[load_system(asked.system).spec.kind]
     other = {name: getattr(asked, name) for name in OF_OTHERS if name not in takes.options}
     _refuse(other | {"check": asked.check or None}, takes.why.format(system=asked.system), {})
+    for name in (*takes.options, "every"):
+        if (value := getattr(asked, name)) is not None and value < 1:
+            raise UserError(f"--{name} {value}: expected at least 1")
+    if asked.seed:
+        raise UserError(f"--seed {asked.seed}: {asked.system} draws nothing; leave it out")
     prepare = getattr(import_module(takes.work[0]), takes.work[1])
     found = worked(lambda: prepare(asked), {"--json": asked.json}, asked.quiet)
     show = getattr(import_module(takes.show[0]), takes.show[1])

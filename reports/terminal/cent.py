@@ -7,7 +7,8 @@ from pimloom.systems.devices.cent.outcome import CentOutcome
 SHOWN = 8  # contexts of the table
 POINTS = (
     ("context", "context|r", ""), ("token_s", "token [ms]|r", ""), ("pim_s", "channels [ms]|r", ""),
-    ("link_s", "link [ms]|r", ""), ("near_memory_s", "near-memory [ms]|r", ""), ("energy_j", "energy [mJ]|r", ""),
+    ("link_s", "link [ms]|r", ""), ("near_memory_s", "near-memory [ms]|r", ""),
+    ("other_s", "LM head, host [ms]|r", ""), ("energy_j", "energy [mJ]|r", ""),
 )  # fmt: skip
 
 
@@ -18,7 +19,8 @@ def show_cent(result: CentOutcome) -> None:
     step = max(len(result.points) // SHOWN, 1)
     rows = []
     for point in result.points[step - 1 :: step]:
-        ms = (point.token_s, point.pim_s, point.link_s, point.near_memory_s, point.energy_j)
+        other = point.token_s - point.pim_s - point.link_s - point.near_memory_s
+        ms = (point.token_s, point.pim_s, point.link_s, point.near_memory_s, other, point.energy_j)
         names = [name for name, _, _ in POINTS[1:]]
         rows.append({"context": point.context} | {n: f"{v * 1e3:,.3f}" for n, v in zip(names, ms, strict=True)})
     show_rows(POINTS, rows)

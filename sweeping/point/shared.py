@@ -17,7 +17,7 @@ from pimloom.sweeping.point.code import code_digest
 from pimloom.sweeping.point.linked import Linked, linked_of
 from pimloom.sweeping.point.requests import Given, read_given
 from pimloom.sweeping.point.results import Column, columns_of
-from pimloom.sweeping.point.workload import BATCHED, Work, check_key, check_together, check_value, work_of
+from pimloom.sweeping.point.workload import BATCHED, Work, check_key, check_kind, check_together, check_value, work_of
 
 
 class Base(msgspec.Struct, frozen=True, dict=True):
@@ -141,6 +141,7 @@ def base_of(sweep: Sweep) -> Base:
     """Read all files that points of the sweep may need. Raises UserError."""
     sheet = read_sheet(find("systems", sweep.system))
     kind = kind_of(sheet)
+    check_kind(kind)
     values, parts = _values(sweep), {place: _parts(sheet, sweep, place) for place in part_places(sheet)}
     for key, some in values.items():
         check_key(kind, key)

@@ -43,6 +43,13 @@ class Work(NamedTuple):
     chunk: int | None = None
 
 
+def check_kind(kind: str) -> None:
+    """Raise UserError unless sweeps take systems of this kind."""
+    if kind not in KEYS:
+        taken = ", ".join(KEYS)
+        raise UserError(f"system: of kind {kind}; sweeps take {taken}; run each point with `pimloom run` instead")
+
+
 def check_key(kind: str, key: str) -> None:
     """Raise UserError unless systems of this kind take this key."""
     if key not in KEYS[kind]:

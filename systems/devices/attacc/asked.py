@@ -1,7 +1,7 @@
 """What `pimloom run` asks of an AttAcc system, and the answer."""
 
 import time
-from math import fsum
+from math import fsum, isfinite
 
 from pimloom.arch.attacc import AttAccSystem
 from pimloom.arch.error import UserError
@@ -20,7 +20,12 @@ PROMPT, GENERATED = 2048, 128  # [secondary A] of its README
 
 def attacc_work(asked: Asked) -> Work[AttAccOutcome]:
     """Equal requests on a box of GPUs. Raises UserError."""
-    system, llm = load_system(asked.system, parse_settings(asked.settings or ())), load_llm(asked.model)
+    settings = parse_settings(asked.settings or ())
+    system, llm = load_system(asked.system, settings), load_llm(asked.model)
+    if not system.of_kind(AttAccSystem).stacks.each:
+        for place in settings:
+            if place.startswith(("stacks.", "dram.")) and place != "stacks.each":
+                raise UserError(f"--set {place}: {system.name} has no stacks; --set stacks.each=5 gives it some")
     fidelity = asked.fidelity or "physical"
     if fidelity not in ("physical", "released"):
         raise UserError(f"--fidelity {fidelity}: expected physical or released")
@@ -50,6 +55,8 @@ def attacc_work(asked: Asked) -> Work[AttAccOutcome]:
         spec, mean = system.of_kind(AttAccSystem), Step.mean(steps)
         step_s, step_j = fsum(mean.seconds.values()), fsum(mean.joules.values())
         prefill_s = fsum(first.seconds.values())
+        if not isfinite(step_s + prefill_s + step_j + fsum(first.joules.values())):
+            raise UserError(f"{system.name}: time or energy of a step is beyond all numbers; raise its rates and clocks")
         return AttAccOutcome(
             system=asked.system,
             model=asked.model,

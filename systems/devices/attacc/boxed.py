@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from pimloom.arch.attacc import AttAccSystem
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec
+from pimloom.arch.name_units import counted
 from pimloom.arch.system import System
 from pimloom.arch.units import BITS_PER_BYTE, Time
 from pimloom.mappers.attacc.layout import CHANNELS, Placement
@@ -34,6 +35,7 @@ class Boxed(NamedTuple):
     weight_bytes: int
     kv_bytes: int
     room_bytes: int
+    memory_bytes: int
 
     def lacks(self, tokens: int) -> str | None:
         """A sentence if keys and values of so many tokens do not fit."""
@@ -69,12 +71,19 @@ def boxed(system: System, llm: LlmSpec, released: bool) -> Boxed:
     there = spec.gpus * gpu.memory_bytes
     if weights > there:
         raise UserError(
-            f"{llm.name}: needs {weights:,} bytes for its weights, {spec.gpus} GPUs have {there:,}; take "
-            f"{-(-weights // gpu.memory_bytes)} or more (--set gpus=N)"
+            f"{llm.name}: needs {weights:,} bytes for its weights, {counted(spec.gpus, 'GPU')} of {system.name} hold "
+            f"{there:,}; {_more(llm, -(-weights // gpu.memory_bytes))}"
         )
     stacks = spec.gpus * spec.stacks.each * _stack_bytes(system)
     room = stacks if spec.stacks.each else there - weights
-    return Boxed(box, decoder, AS_RELEASED if released else PHYSICAL, weights, kv, room)
+    return Boxed(box, decoder, AS_RELEASED if released else PHYSICAL, weights, kv, room, there + stacks)
+
+
+def _more(llm: LlmSpec, least: int) -> str:
+    """How many GPUs would hold it and divide its heads."""
+    heads = llm.num_attention_heads
+    fit = next((n for n in range(least, heads + 1) if heads % n == 0 and llm.hidden_size % n == 0), None)
+    return "take a smaller model" if fit is None else f"take {fit} (--set gpus={fit})"
 
 
 def _stacks(system: System, spec: AttAccSystem) -> Stacks | None:

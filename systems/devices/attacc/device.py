@@ -57,7 +57,7 @@ class AttAccDevice:
         """Of the box: weights on the GPUs; keys and values on the stacks, if there are any."""
         found = self._found
         tokens = found.room_bytes // found.kv_bytes
-        return Capacity(found.room_bytes + found.weight_bytes, found.weight_bytes, found.kv_bytes, tokens)
+        return Capacity(found.memory_bytes, found.weight_bytes, found.kv_bytes, tokens)
 
 
 def _run(step: Step, *, attends: bool) -> Run:

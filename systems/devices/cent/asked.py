@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Sequence
-from math import fsum
+from math import fsum, isfinite
 
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import load_llm
@@ -45,6 +45,9 @@ def cent_work(asked: Asked) -> Work[CentOutcome]:
         for n, tokens in enumerate(contexts):
             costs.append(found.token(tokens))
             progress(n + 1, len(contexts))
+        figures = (cost.token_ms + cost.power_mw + sum(cost.energy_pj.values()) for cost in costs)
+        if not isfinite(sum(figures)):
+            raise UserError(f"{system.name}: time or energy of a token is beyond all numbers; raise its rates and clocks")
         return _outcome(asked, found, contexts, costs, every, digest, time.perf_counter() - start)
 
     return Work(f"contexts of {llm.name} on {system.name}", run)
@@ -56,6 +59,10 @@ def _context(asked: Asked) -> int:
         raise UserError(f"--context {asked.context}: is --prompt and --generate together; leave one of the two out")
     prompt = PROMPT if asked.prompt is None else asked.prompt
     generated = GENERATED if asked.generate is None else asked.generate
+    if prompt < 0:
+        raise UserError(f"--prompt {prompt}: expected at least 0 tokens")
+    if generated < 1:
+        raise UserError(f"--generate {generated}: expected at least 1 token")
     context = prompt + generated if asked.context is None else asked.context
     if context < 1:
         raise UserError(f"--context {context}: expected at least 1 token")
