@@ -56,7 +56,8 @@ def attacc_work(asked: Asked) -> Work[AttAccOutcome]:
         step_s, step_j = fsum(mean.seconds.values()), fsum(mean.joules.values())
         prefill_s = fsum(first.seconds.values())
         if not isfinite(step_s + prefill_s + step_j + fsum(first.joules.values())):
-            raise UserError(f"{system.name}: time or energy of a step is beyond all numbers; raise its rates and clocks")
+            said = "time or energy of a step is beyond all numbers; raise rates and clocks"
+            raise UserError(f"{system.name}: {said}")
         return AttAccOutcome(
             system=asked.system,
             model=asked.model,

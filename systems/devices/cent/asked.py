@@ -47,7 +47,8 @@ def cent_work(asked: Asked) -> Work[CentOutcome]:
             progress(n + 1, len(contexts))
         figures = (cost.token_ms + cost.power_mw + sum(cost.energy_pj.values()) for cost in costs)
         if not isfinite(sum(figures)):
-            raise UserError(f"{system.name}: time or energy of a token is beyond all numbers; raise its rates and clocks")
+            said = "time or energy of a token is beyond all numbers; raise rates and clocks"
+            raise UserError(f"{system.name}: {said}")
         return _outcome(asked, found, contexts, costs, every, digest, time.perf_counter() - start)
 
     return Work(f"contexts of {llm.name} on {system.name}", run)
