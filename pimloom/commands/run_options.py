@@ -19,7 +19,11 @@ Model = Annotated[
 ]
 Generate = Annotated[
     int | None,
-    typer.Option(metavar="N", parser=count, help=f"Tokens to generate, of each request; else {GENERATED} (attacc 128, cent 3584)."),
+    typer.Option(
+        metavar="N",
+        parser=count,
+        help=f"Tokens to generate, of each request; else {GENERATED} (attacc 128, cent 3584).",
+    ),
 ]
 Prompt = Annotated[
     int | None,
@@ -120,7 +124,9 @@ Iterations = Annotated[
 ]
 Every = Annotated[
     int | None,
-    typer.Option(metavar="K", parser=count, help="Simulate one in K iterations, interpolate the others; else 1 (cent 128)."),
+    typer.Option(
+        metavar="K", parser=count, help="Simulate one in K iterations, interpolate the others; else 1 (cent 128)."
+    ),
 ]
 Policy = Annotated[
     str | None, typer.Option(metavar="NAME", help="Channels of a batch: min-load or round-robin; else min-load.")

@@ -16,7 +16,7 @@ class Traits(NamedTuple):
     sequence: whether one sequence has a result of its own: always, unless requests are given; alone, without options
     of a batch; never; or it has a result of its own altogether. channels: requests live in channels, and policies
     place them; pipelines: groups of devices one behind the other; released: its own simulator can be reproduced;
-    faults: by settings of the system, each of which is a fault of it; lists: an iteration of a list of contexts has a
+    departures: by settings of the system, each of which is one; lists: an iteration of a list of contexts has a
     result of its own; outside: its steps hold embedding, LM head and sampling unless asked otherwise; sending: what
     is left out where devices send one another something; not_here: of these three, what is not done on the system;
     static: what its static power is; shared: whether several devices can share a layer of a system.
@@ -33,7 +33,7 @@ class Traits(NamedTuple):
     not_here: str = ""
     static: str = ""
     shared: Callable[[System], bool] = lambda system: True
-    faults: bool = False
+    departures: bool = False
 
 
 TRAITS = {
@@ -49,7 +49,7 @@ TRAITS = {
                    outside=True),
     "attacc": Traits("GPUs with stacks that attend", "own", channels=False, pipelines=False, released=True,
                      lists=False, shared=lambda system: False),
-    "npu_pim": Traits("an NPU", "never", channels=True, pipelines=True, released=True, lists=True, faults=True,
+    "npu_pim": Traits("an NPU", "never", channels=True, pipelines=True, released=True, lists=True, departures=True,
                       static="static is energy.static_w x time; memory's standby, which it may hold, is in DRAM, too"),
 }
 

@@ -101,7 +101,7 @@ def load_faithful(system: str, settings: Sequence[str] | None, fidelity: str) ->
     """A system with overrides, an NPU with or without the faults of its own simulator. Raises UserError."""
     _check_one_of("--fidelity", fidelity, FIDELITIES)
     changed = parse_settings(settings or ())
-    if traits(load_system(system).spec.kind).faults:
+    if traits(load_system(system).spec.kind).departures:
         changed = {f"faults.{name}": FIDELITIES[fidelity] for name in Faults.__struct_fields__} | changed
     return load_system(system, changed)
 
