@@ -15,6 +15,7 @@ from pimloom.edge import ask, public
 if TYPE_CHECKING:
     import pandas
 
+    from pimloom.systems.devices.attacc.outcome import AttAccOutcome
     from pimloom.systems.devices.cent.outcome import CentOutcome
     from pimloom.systems.devices.npu_pim.served import Served
     from pimloom.systems.devices.result import Result
@@ -92,7 +93,7 @@ def run(
     window: str | None = None,
     check: bool = False,
     seed: int = 0,
-) -> "Result | Generated | Served | Decoded | CentOutcome":
+) -> "Result | Generated | Served | Decoded | AttAccOutcome | CentOutcome":
     """Simulate `model` on `system`, as `pimloom run` does; all options are the command's.
 
     system: a name from `pimloom list` or a path to a system YAML. model: a preset name, a Hugging Face config.json, or

@@ -30,6 +30,18 @@ def rows_of(folder: Path, name: str) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
+def compared(
+    what: str, ours: float, theirs: float, unit: str, tolerance: float, said: str, miss: str, tag: str,
+    digits: str = ",.6g",
+) -> dict[str, object]:
+    """A check of a value within a relative tolerance, which stands in the table as `said`; miss: the verdict beyond."""
+    off = ours / theirs - 1
+    return {
+        "check": what, "verdict": "pass" if abs(off) <= tolerance else miss, "ours": f"{ours:{digits}}",
+        "published": f"{theirs:{digits}}", "unit": unit, "deviation": 100 * off, "tolerance": said, "tag": tag,
+    }  # fmt: skip
+
+
 def gated(written: Path, checks: Rows) -> Path:
     """The page. Raises GateError, as all is written, if a hard gate does not hold."""
     if broken := [str(check["check"]) for check in checks if check["verdict"] == "FAIL"]:

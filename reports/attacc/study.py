@@ -16,6 +16,7 @@ from pimloom.reports.reproduction import (
     Rows,
     assumptions,
     claim,
+    compared,
     counting,
     gated,
     passed_cards,
@@ -86,34 +87,28 @@ def _throughput(row: dict[str, str], batch: int) -> float:
 def _counts(row: dict[str, str]) -> list[dict[str, object]]:
     found, what = counts_of(row), f"{row['heads']} heads of {row['head_dim']}, {row['context']} tokens"
     kinds = ("MAC", "SFM", "MVGB", "MVSB", "WRGB")
-    return [_check(f"{kind}: {what}", found[kind], float(row[kind]), "commands", 0, "exact", "FAIL") for kind in kinds]
+    return [_check(f"{kind}: {what}", found[kind], row[kind], "commands", 0, "FAIL") for kind in kinds]
 
 
 def _cycles(row: dict[str, str]) -> dict[str, object]:
     limit = "" if row["limited"] == "yes" else ", no power limit"
     what = f"{row['placement']}{limit}: {row['heads']} heads of {row['head_dim']}, {row['context']} tokens"
-    tolerance = CYCLES[row["placement"]]
-    return _check(what, cycles_of(row), float(row["cycles"]), "CK", tolerance, f"{tolerance:.0%}", "deviates")
+    return _check(what, cycles_of(row), row["cycles"], "CK", CYCLES[row["placement"]])
 
 
 def _step(run: Run) -> list[dict[str, object]]:
     row, ours = run.row, run.released
-    found = [_check(f"{row['name']}: step", ours.step_s / S_PER_MS, float(row["step_ms"]), "ms", STEP, f"{STEP:.0%}",
-                    "deviates")]  # fmt: skip
+    found = [_check(f"{row['name']}: step", ours.step_s / S_PER_MS, row["step_ms"], "ms", STEP)]
     if row["step_j"]:
-        found.append(_check(f"{row['name']}: energy", ours.step_j, float(row["step_j"]), "J", ENERGY, f"{ENERGY:.0%}",
-                            "deviates"))  # fmt: skip
+        found.append(_check(f"{row['name']}: energy", ours.step_j, row["step_j"], "J", ENERGY))
     return found
 
 
 def _check(
-    what: str, ours: float, theirs: float, unit: str, tolerance: float, said: str, miss: str
+    what: str, ours: float, theirs: str, unit: str, tolerance: float, miss: str = "deviates"
 ) -> dict[str, object]:
-    off = ours / theirs - 1
-    return {
-        "check": what, "verdict": "pass" if abs(off) <= tolerance else miss, "ours": f"{ours:,.6g}",
-        "published": f"{theirs:,.6g}", "unit": unit, "deviation": 100 * off, "tolerance": said, "tag": "derived",
-    }  # fmt: skip
+    said = f"{tolerance:.0%}" if tolerance else "exact"
+    return compared(what, ours, float(theirs), unit, tolerance, said, miss, "derived")
 
 
 def _page(runs: Sequence[Run], checks: Rows, over_batch: Sequence[tuple[int, float, float]]) -> Page:

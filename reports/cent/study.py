@@ -18,6 +18,7 @@ from pimloom.reports.reproduction import (
     Rows,
     assumptions,
     claim,
+    compared,
     counting,
     gated,
     passed_cards,
@@ -97,8 +98,9 @@ def _gates() -> list[dict[str, object]]:
     cost, bits = found.token(128), spec.element_bits
     cycles = round(cost.layer.pim * PS_PER_MS / system.memory.tCK_ps)
     near = sum(near_memory_cyc(spec.near_memory, llm.hidden_size, llm.num_attention_heads, 1, 128).values())
-    ways = next_ns(spec.link, 8, llm.hidden_size, bits), shared_ns(
-        spec.link, 20, 20, wide.hidden_size, wide.intermediate_size, bits
+    ways = (
+        next_ns(spec.link, 8, llm.hidden_size, bits),
+        shared_ns(spec.link, 20, 20, wide.hidden_size, wide.intermediate_size, bits),
     )
     ours = {
         "layer_cycles": (float(cycles), 0.0, "exact"),
@@ -110,7 +112,7 @@ def _gates() -> list[dict[str, object]]:
     checks = []
     for id, (value, tolerance, said) in ours.items():
         line = paper[id]
-        checks.append(_check(line.quantity, value, line.low or 0.0, line.unit, tolerance, said, "FAIL", line.tag))
+        checks.append(compared(line.quantity, value, line.low or 0.0, line.unit, tolerance, said, "FAIL", line.tag))
     return checks
 
 
@@ -118,7 +120,7 @@ def _soft(run: Run) -> list[dict[str, object]]:
     """The shipped results, within a tolerance."""
     ours = _values(run.released)
     return [
-        _check(f"{run.name}: {SAID[name]}", ours[name], run.published[name], unit, SOFT, f"{SOFT:.0%}", "deviates",
+        compared(f"{run.name}: {SAID[name]}", ours[name], run.published[name], unit, SOFT, f"{SOFT:.0%}", "deviates",
                "secondary")
         for name, unit in QUANTITIES.items()
     ]  # fmt: skip
@@ -128,17 +130,6 @@ def _values(found: CentOutcome) -> dict[str, float]:
     return {
         "latency_s": found.latency_s, "tokens_per_s": found.tokens_per_s,
         "energy_per_token_mj": found.energy_per_token_j / J_PER_MJ, "power_w": found.power_w,
-    }  # fmt: skip
-
-
-def _check(
-    what: str, ours: float, theirs: float, unit: str, tolerance: float, said: str, miss: str, tag: str
-) -> dict[str, object]:
-    off = ours / theirs - 1
-    verdict = "pass" if abs(off) <= tolerance else miss
-    return {
-        "check": what, "verdict": verdict, "ours": f"{ours:,.7g}", "published": f"{theirs:,.7g}", "unit": unit,
-        "deviation": 100 * off, "tolerance": said, "tag": tag,
     }  # fmt: skip
 
 
@@ -253,13 +244,15 @@ def _slips(runs: Sequence[Run]) -> TableData:
     rows = []
     for run in runs:
         a, b = _values(run.released), _values(run.physical)
-        rows.append({
-            "configuration": run.name,
-            "released_mj": a["energy_per_token_mj"],
-            "corrected_mj": b["energy_per_token_mj"],
-            "energy": 100 * (b["energy_per_token_mj"] / a["energy_per_token_mj"] - 1),
-            "latency": 100 * (b["latency_s"] / a["latency_s"] - 1),
-        })
+        rows.append(
+            {
+                "configuration": run.name,
+                "released_mj": a["energy_per_token_mj"],
+                "corrected_mj": b["energy_per_token_mj"],
+                "energy": 100 * (b["energy_per_token_mj"] / a["energy_per_token_mj"] - 1),
+                "latency": 100 * (b["latency_s"] / a["latency_s"] - 1),
+            }
+        )
     return TableData(
         "As released and corrected",
         [

@@ -24,6 +24,7 @@ from pimloom.reports.reproduction import (
     Rows,
     assumptions,
     claim,
+    compared,
     counting,
     gated,
     passed_cards,
@@ -115,11 +116,7 @@ def _edap() -> list[dict[str, object]]:
 
 
 def _check(what: str, ours: float, theirs: float, tolerance: float, tag: str) -> dict[str, object]:
-    off = ours / theirs - 1
-    return {
-        "check": what, "verdict": "pass" if abs(off) <= tolerance else "deviates", "ours": f"{ours:.3f}",
-        "published": f"{theirs:.3f}", "unit": "×", "deviation": 100 * off, "tolerance": f"{tolerance:.0%}", "tag": tag,
-    }  # fmt: skip
+    return compared(what, ours, theirs, "×", tolerance, f"{tolerance:.0%}", "deviates", tag, ".3f")
 
 
 def _said(point: GridPoint, system: str, kind: str) -> str:

@@ -6,7 +6,7 @@ from math import fsum, isfinite
 from pimloom.arch.attacc import AttAccSystem
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import load_llm
-from pimloom.arch.system import load_system, spec_digest
+from pimloom.arch.system import System, load_system, spec_digest
 from pimloom.arch.version import __version__
 from pimloom.systems.asked import Asked, Progress, Work
 from pimloom.systems.devices.attacc.boxed import Boxed, boxed
@@ -20,22 +20,12 @@ PROMPT, GENERATED = 2048, 128  # [secondary A] of its README
 
 def attacc_work(asked: Asked) -> Work[AttAccOutcome]:
     """Equal requests on a box of GPUs. Raises UserError."""
-    settings = parse_settings(asked.settings or ())
-    system, llm = load_system(asked.system, settings), load_llm(asked.model)
-    if not system.of_kind(AttAccSystem).stacks.each:
-        for place in settings:
-            if place.startswith(("stacks.", "dram.")) and place != "stacks.each":
-                raise UserError(f"--set {place}: {system.name} has no stacks; --set stacks.each=5 gives it some")
+    system, llm = _loaded(asked), load_llm(asked.model)
     fidelity = asked.fidelity or "physical"
     if fidelity not in ("physical", "released"):
         raise UserError(f"--fidelity {fidelity}: expected physical or released")
     batch = 1 if asked.batch is None else asked.batch
-    prompt = PROMPT if asked.prompt is None else asked.prompt
-    generated = GENERATED if asked.generate is None else asked.generate
-    if generated < 2:
-        raise UserError(f"--generate {generated}: expected at least 2 tokens; the prompt gives the first")
-    if prompt < 1:
-        raise UserError(f"--prompt {prompt}: expected at least 1 token")
+    prompt, generated = _lengths(asked)
     found = boxed(system, llm, fidelity == "released")
     tokens = batch * (prompt + generated)
     if fidelity == "physical":  # the authors' code does not ask
@@ -85,6 +75,28 @@ def attacc_work(asked: Asked) -> Work[AttAccOutcome]:
         )
 
     return Work(f"decode steps of {llm.name} on {system.name}", run)
+
+
+def _loaded(asked: Asked) -> System:
+    """Raises UserError also for keys of stacks where there are none."""
+    settings = parse_settings(asked.settings or ())
+    system = load_system(asked.system, settings)
+    if not system.of_kind(AttAccSystem).stacks.each:
+        for place in settings:
+            if place.startswith(("stacks.", "dram.")) and place != "stacks.each":
+                raise UserError(f"--set {place}: {system.name} has no stacks; --set stacks.each=5 gives it some")
+    return system
+
+
+def _lengths(asked: Asked) -> tuple[int, int]:
+    """Tokens of a prompt, and those that follow with the first. Raises UserError."""
+    prompt = PROMPT if asked.prompt is None else asked.prompt
+    generated = GENERATED if asked.generate is None else asked.generate
+    if generated < 2:
+        raise UserError(f"--generate {generated}: expected at least 2 tokens; the prompt gives the first")
+    if prompt < 1:
+        raise UserError(f"--prompt {prompt}: expected at least 1 token")
+    return prompt, generated
 
 
 def _notes(found: Boxed, positions: int, tokens: int, batch: int) -> list[str]:
