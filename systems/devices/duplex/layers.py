@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from types import MappingProxyType
 from typing import NamedTuple
 
 from pimloom.arch.duplex import OPS_PER_MAC, Duplex
@@ -24,6 +25,9 @@ class LayerWork(NamedTuple):
     def times(self, n: float) -> "LayerWork":
         """So often one after the other."""
         return LayerWork(self.time_s * n, {cause: n * pj for cause, pj in self.pj.items()}, self.macs * n)
+
+
+NOTHING = LayerWork(0.0, MappingProxyType({}), 0)
 
 
 def in_turn(parts: Iterable[LayerWork]) -> LayerWork:
@@ -57,7 +61,7 @@ class Processors:
     def linear(self, path: str, rows: int, n_in: int, n_out: int) -> LayerWork:
         """Product of `rows` vectors with a matrix. Input and output go over the pins, the matrix over the path."""
         if not rows:
-            return LayerWork(0.0, {}, 0)
+            return NOTHING
         key = "linear", path, rows, n_in, n_out
         if key not in self.known:
             moves = (
@@ -78,9 +82,12 @@ class Processors:
     def expert(self, path: str, rows: int, hidden: int, width: int, gates: int) -> LayerWork:
         """A feed-forward network of 1 + `gates` matrices on `rows` tokens, `width` of its columns."""
         if not rows:
-            return LayerWork(0.0, {}, 0)
-        up, down = self.linear(path, rows, hidden, width), self.linear(path, rows, width, hidden)
-        return in_turn([*[up] * gates, self.elementwise(rows * width, gates, 1), down])
+            return NOTHING
+        key = "expert", path, rows, hidden, width, gates
+        if key not in self.known:
+            up, down = self.linear(path, rows, hidden, width), self.linear(path, rows, width, hidden)
+            self.known[key] = in_turn([*[up] * gates, self.elementwise(rows * width, gates, 1), down])
+        return self.known[key]
 
     def elementwise(self, elements: int, read: int, written: int) -> LayerWork:
         """Vectors of so many elements in and out, over the pins."""
