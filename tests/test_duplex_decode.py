@@ -13,10 +13,11 @@ from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec, load_llm
 from pimloom.reports.duplex.measured import OF_S, TOLERANCES, over, point_of, ratios_of_s, rows_of
 from pimloom.systems.devices.duplex.beside import APART, measured
-from pimloom.systems.devices.duplex.decode import ROUTERS, VARIANTS, Decode, Variant
+from pimloom.systems.devices.duplex.decode import Decode
 from pimloom.systems.devices.duplex.grid import GRID, GridPoint, decode_grid, deployed, draw_steps
 from pimloom.systems.devices.duplex.layers import Processors
 from pimloom.systems.devices.duplex.memory import BANK, LOGIC, XPU, IdealDram, SimulatedDram
+from pimloom.systems.devices.duplex.variants import ROUTERS, VARIANTS, Variant
 from pimloom.workload.routing import Routing, drawn
 from tests import naive_duplex
 

@@ -31,9 +31,9 @@ from pimloom.reports.reproduction import (
     reproduction_section,
     write_study,
 )
-from pimloom.systems.devices.duplex.decode import VARIANTS
 from pimloom.systems.devices.duplex.edap import OP_PER_BYTE, UNITS, figure, normalised
 from pimloom.systems.devices.duplex.grid import GRID, GridPoint, GridRow
+from pimloom.systems.devices.duplex.variants import VARIANTS
 
 Progress = Callable[[int, int], None]
 OF_PAPER = 0.05  # [design] of a ratio that the paper prints

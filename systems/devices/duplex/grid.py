@@ -10,9 +10,10 @@ from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec, load_llm
 from pimloom.arch.units import J_PER_MJ, J_PER_PJ, S_PER_MS, S_PER_US
 from pimloom.systems.devices.duplex.beside import APART, measured
-from pimloom.systems.devices.duplex.decode import VARIANTS, Decode, DecodeStep, Variant
+from pimloom.systems.devices.duplex.decode import Decode, DecodeStep
 from pimloom.systems.devices.duplex.layers import Processors
 from pimloom.systems.devices.duplex.memory import IdealDram, SimulatedDram
+from pimloom.systems.devices.duplex.variants import VARIANTS, Variant
 from pimloom.workload.routing import UNIFORM, Routing, drawn
 
 NODE = 8  # devices of a node at most [paper]
