@@ -16,7 +16,7 @@ from pimloom.cycle_sim.dram import Engine
 from pimloom.cycle_sim.memory.simulate import Chunk, simulate
 from pimloom.energy.duplex import BankCounts
 
-XPU, LOGIC, BANK = "xpu", "logic", "bank"  # paths of `energy.duplex`
+XPU, LOGIC, BANK_GROUP, BANK = "xpu", "logic", "bank_group", "bank"  # paths of `energy.duplex`
 MAPPING = "row,column,bank,bank_group,rank,pseudo_channel"  # [secondary S] neighbours lie in other banks
 CONTROLLER = "ramulator2"  # [secondary S] its simulator is built on Ramulator 2
 PHASES = 4  # [design] distances from a refresh at which a short transfer starts
@@ -110,7 +110,8 @@ class SimulatedDram:
 
 def _times(device: Duplex) -> dict[str, float]:
     """Bandwidth of each path in that of the pins."""
-    return {XPU: 1.0, LOGIC: device.logic_times, BANK: float(device.spec.bank_pim.times_bandwidth)}
+    dram = {BANK: device.spec.bank_pim, BANK_GROUP: device.spec.bank_group_pim}
+    return {XPU: 1.0, LOGIC: device.logic_times} | {path: float(it.times_bandwidth) for path, it in dram.items()}
 
 
 def _gap_ratio(part: Part) -> float:

@@ -14,18 +14,27 @@ from pimloom.mappers.experts import (
     idlest_to_pim,
 )
 from pimloom.mappers.experts import optimum as least_of_all
-from pimloom.systems.devices.duplex.memory import BANK, LOGIC
+from pimloom.systems.devices.duplex.layers import LayerWork
+from pimloom.systems.devices.duplex.memory import BANK, LOGIC, XPU
 
 
 class Variant(NamedTuple):
     """How a device works. low: path of the processor beside the xPU; co_processing: both at once, experts split between
-    them; expert_tp: each expert over all devices of a node; times: devices, in those of the other systems."""
+    them; expert_tp: each expert over all devices of a node; apart: half of the devices have no xPU in use, and all
+    experts and decode attention, the other half no processor beside it; times: devices, in those of the other
+    systems."""
 
     name: str
     low: str | None = None
     co_processing: bool = False
     expert_tp: bool = False
     times: int = 1
+    apart: bool = False
+
+    def sooner(self, layer: Callable[[str], LayerWork]) -> tuple[str, LayerWork]:
+        """Of the processors that it may run on the one that is done first, and what it does."""
+        paths = [path for path in (None if self.apart else XPU, self.low) if path]
+        return min(((path, layer(path)) for path in paths), key=lambda found: found[1].time_s)
 
 
 VARIANTS = (  # [paper]
