@@ -4,10 +4,10 @@ import pytest
 
 from pimloom.arch.duplex import load_duplex
 from pimloom.arch.llm import load_llm
-from pimloom.systems.devices.duplex.capacity import block_bytes, expert_bytes, requests_that_fit
 from pimloom.systems.devices.duplex.layers import Processors
 from pimloom.systems.devices.duplex.links import all_reduce
 from pimloom.systems.devices.duplex.memory import BANK, LOGIC, XPU, IdealDram
+from pimloom.systems.devices.duplex.room import block_bytes, expert_bytes, requests_that_fit
 
 GIB = 2**30
 DEVICE = load_duplex(overrides={"xpu_gb_s": "3352"})

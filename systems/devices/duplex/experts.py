@@ -1,7 +1,7 @@
 """The experts of a layer on devices with an xPU and another processor."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from pimloom.arch.error import UserError
@@ -28,6 +28,7 @@ class Experts:
     tp: int
     router: str
     beside: KeptSpeed = APART
+    known: dict[tuple[int, ...], Pair] = field(default_factory=dict, compare=False)  # layers that were asked for
 
     def __post_init__(self) -> None:
         if self.router not in ROUTERS:
@@ -38,9 +39,12 @@ class Experts:
 
     def layer(self, tokens: Sequence[int]) -> Pair:
         """All of them, with so many tokens each."""
-        groups = self.devices // self.tp
-        each = len(tokens) // groups
-        return slowest([self._device(tokens[i * each : (i + 1) * each]) for i in range(groups)])
+        key = tuple(tokens)
+        if key not in self.known:
+            groups = self.devices // self.tp
+            each = len(tokens) // groups
+            self.known[key] = slowest([self._device(tokens[i * each : (i + 1) * each]) for i in range(groups)])
+        return self.known[key]
 
     def _device(self, tokens: Sequence[int]) -> Pair:
         """The experts of one device."""

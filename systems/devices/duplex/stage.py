@@ -114,13 +114,13 @@ class Stages:
 
     def summed(self, pieces: Iterable[Piece]) -> StageSum:
         """All pieces together."""
-        parts, pj, macs = defaultdict[str, float](float), defaultdict[str, float](float), 0.0
+        parts, pj, macs, every = defaultdict[str, float](float), defaultdict[str, float](float), 0.0, self.every
         for name, work, sent in pieces:
             parts[name] += work.time_s + sent.time_s
             for side in (work.xpu, work.low):
-                macs += self.every * side.macs
+                macs += every * side.macs
                 for cause, value in side.pj.items():
-                    pj[cause] += self.every * value
+                    pj[cause] += every * value
         return StageSum(parts, pj, macs)
 
     def pieces(
@@ -175,12 +175,17 @@ class Stages:
             xpu = self._attend(XPU, Seen(prompts.attended(window), prompts.cached(window), prompts.rows))
         flowing = others.rows if others.rows > len(others.requests) else 0
         seen = Seen(others.attended(window), others.cached(window), flowing)
-        path, work = self.system.sooner(partial(self._attend, seen=seen))
+        path, work = self.system.sooner(partial(self._attend, seen=seen), self._least_s(seen))
         if path == XPU:
             return Pair.of(XPU, in_turn([xpu, work]))
         if not (self.system.co_processing or self.system.apart):
             return Pair(xpu, work, xpu.time_s + work.time_s)
         return Pair(xpu, work, self.experts.beside.together_s(xpu.time_s, work.time_s), at_once=True)
+
+    def _least_s(self, seen: Seen) -> float:
+        """What attention takes at least on the xPU: its memory."""
+        mine = cut(self.llm, self.half)
+        return 2 * self.processors.memory.least_s(XPU, ELEMENT_BYTES * seen.cached * mine.kv_heads * self.llm.head_dim)
 
     def _attend(self, path: str, seen: Seen) -> LayerWork:
         mine = cut(self.llm, self.half)
