@@ -9,6 +9,7 @@ from pimloom.arch.part import Positive
 
 Exponent = Annotated[float, msgspec.Meta(ge=0, le=16)]
 Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 40)]
+Seed = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class ExpertTokens(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -24,7 +25,7 @@ class ExpertTokens(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     drawn: bool
     zipf: Exponent
     counts: tuple[Count, ...]
-    seed: Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
+    seed: Seed
 
 
 class DuplexSystem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -11,9 +11,9 @@ import pytest
 from pimloom.arch.duplex import load_duplex
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec, load_llm
+from pimloom.reports.duplex.grid import GRID, GridPoint, decode_grid, deployed, draw_steps
 from pimloom.reports.duplex.measured import OF_S, TOLERANCES, over, point_of, ratios_of_s, rows_of
 from pimloom.systems.devices.duplex.beside import APART, measured
-from pimloom.systems.devices.duplex.grid import GRID, GridPoint, decode_grid, deployed, draw_steps
 from pimloom.systems.devices.duplex.layers import Processors
 from pimloom.systems.devices.duplex.memory import BANK, LOGIC, XPU, IdealDram, SimulatedDram
 from pimloom.systems.devices.duplex.stage import Stages

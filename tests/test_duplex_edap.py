@@ -3,7 +3,7 @@
 import pytest
 
 from pimloom.arch.duplex import load_duplex
-from pimloom.systems.devices.duplex.edap import OP_PER_BYTE, area_mm2, figure, normalised
+from pimloom.reports.duplex.edap import OP_PER_BYTE, area_mm2, figure, normalised
 from pimloom.systems.devices.duplex.memory import BANK, BANK_GROUP, LOGIC
 
 PAPER = {  # printed labels, each column over its worst

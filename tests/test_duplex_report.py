@@ -9,8 +9,8 @@ import pytest
 from pimloom.arch.duplex import load_duplex
 from pimloom.arch.error import GateError
 from pimloom.reports.duplex import study
+from pimloom.reports.duplex.grid import GRID, GridPoint, GridRow, decode_grid
 from pimloom.reports.duplex.measured import ratios_of_s, rows_of
-from pimloom.systems.devices.duplex.grid import GRID, GridPoint, GridRow, decode_grid
 
 
 def quick() -> Iterator[GridRow]:

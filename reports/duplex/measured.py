@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pimloom.arch.duplex import load_duplex
 from pimloom.reports import reproduction
-from pimloom.systems.devices.duplex.grid import GRID, GridPoint, GridRow, decode_grid
+from pimloom.reports.duplex.grid import GRID, GridPoint, GridRow, decode_grid
 
 HERE = Path(__file__).parent
 OF_S = {"xpu_gb_s": "3352", "part.timing.tRFC": "450 ns"}  # its bandwidth; its organisation, HBM3_16Gb_2R

@@ -7,6 +7,8 @@ from typing import Any
 from pimloom.arch.duplex import load_duplex
 from pimloom.arch.files import prepare_folder
 from pimloom.arch.version import __version__
+from pimloom.reports.duplex.edap import OP_PER_BYTE, UNITS, figure, normalised
+from pimloom.reports.duplex.grid import GRID, GridPoint, GridRow
 from pimloom.reports.duplex.measured import (
     BASE,
     HERE,
@@ -31,8 +33,6 @@ from pimloom.reports.reproduction import (
     reproduction_section,
     write_study,
 )
-from pimloom.systems.devices.duplex.edap import OP_PER_BYTE, UNITS, figure, normalised
-from pimloom.systems.devices.duplex.grid import GRID, GridPoint, GridRow
 from pimloom.systems.devices.duplex.variants import VARIANTS
 
 Progress = Callable[[int, int], None]

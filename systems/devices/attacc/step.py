@@ -171,9 +171,7 @@ def _on_host(box: Box, host: Gpu, decoder: Decoder, batch: int, context: int, sl
     return {name: Cost(s * turns, True, Ledger({})) for name, s in seconds.items()}
 
 
-def _on_stacks(
-    box: Box, stacks: Stacks, decoder: Decoder, batch: int, context: int, slips: Slips
-) -> dict[str, Cost]:
+def _on_stacks(box: Box, stacks: Stacks, decoder: Decoder, batch: int, context: int, slips: Slips) -> dict[str, Cost]:
     """Attention of one GPU's heads on the stacks beside it, its softmax alone, and what the links carry."""
     heads, head_dim = batch * (decoder.heads // box.gpus), decoder.width // decoder.heads
     sent = _sent_bytes(box, decoder, batch)

@@ -5,26 +5,22 @@ from functools import lru_cache
 from random import Random
 from typing import NamedTuple
 
-from pimloom.arch.duplex_system import DuplexSystem, ExpertTokens
-from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec
 from pimloom.arch.system import System
 from pimloom.arch.units import BITS_PER_BYTE, J_PER_PJ, PS_PER_S, S_PER_PS
 from pimloom.systems.devices.device import Capacity, Share
-from pimloom.systems.devices.duplex.beside import APART, measured
+from pimloom.systems.devices.duplex.built import built
 from pimloom.systems.devices.duplex.handover import copied, sent
-from pimloom.systems.devices.duplex.layers import Processors
-from pimloom.systems.devices.duplex.memory import BANK, BANK_GROUP, LOGIC, IdealDram, SimulatedDram
-from pimloom.systems.devices.duplex.room import Room
+from pimloom.systems.devices.duplex.memory import BANK, BANK_GROUP, LOGIC
 from pimloom.systems.devices.duplex.stage import Piece, Stages, StageSum
-from pimloom.systems.devices.duplex.variants import Variant
 from pimloom.systems.devices.run import Run, Span
-from pimloom.workload.batch import Batch
+from pimloom.workload.batch import Batch, Phase
 from pimloom.workload.op import Op
 from pimloom.workload.routing import Routing, dealt, drawn
 
 NAMES = {LOGIC: "Logic-PIM", BANK_GROUP: "BankGroup-PIM", BANK: "Bank-PIM"}
-PROMPTS = ("prefill", "train")
+PROMPTS: tuple[Phase, ...] = ("prefill", "train")
+OTHERS: tuple[Phase, ...] = ("decode", "verify")
 
 
 class Lane(NamedTuple):
@@ -43,26 +39,7 @@ class DuplexDevice:
     in_order = False
 
     def __init__(self, system: System, llm: LlmSpec, share: Share) -> None:
-        spec, device = system.of_kind(DuplexSystem), system.duplex
-        assert device is not None
-        _check(system, spec, llm, share)
-        self._system, self._llm, self._spec, self._duplex, self._share = system, llm, spec, device, share
-        nodes, devices = spec.nodes, share.tp if share.tp > 1 else spec.devices
-        pools = 1 if spec.arrangement == "together" else 2
-        if devices % pools:
-            raise UserError(
-                f"{system.where('devices')}: {spec.arrangement} takes halves of them, expected an even number"
-            )
-        low = None if spec.pim == "none" else spec.pim
-        variant = Variant(system.name, low, spec.co_processing, spec.expert_tp, apart=spec.arrangement == "hetero")
-        memory = IdealDram(device) if spec.memory == "ideal" else SimulatedDram(device, spec.controller)
-        beside = measured(device.part) if spec.contention and spec.co_processing else APART
-        self._split = spec.arrangement == "split"
-        each = devices // 2 if self._split else devices
-        self._stages = Stages(llm, variant, Processors(device, memory), nodes, each, spec.router, beside)
-        self._outside = share.outside is not False
-        self._room = Room(self._stages, share.layers, self._outside)
-        self._devices = nodes * devices
+        self._llm, self._share, self._built = llm, share, built(system, llm, share)
         self._tokens = lru_cache(maxsize=1024)(self._draw)
 
     def can_run(self, ops: Sequence[Op]) -> str | None:
@@ -75,14 +52,14 @@ class DuplexDevice:
         lanes = self._lanes(batch)
         spans = [span for lane in lanes for span in _spans(lane)]
         end = max(span.end_ps for span in spans)
-        sums = [self._stages.summed(lane.pieces) for lane in lanes]
+        sums = [self._built.stages.summed(lane.pieces) for lane in lanes]
         least = [_least(lane.pieces) for lane in lanes]
         tp = self._share.tp
         return Run(
             end_ps=end,
             spans=tuple(sorted(spans)),
             link_bytes=round(sum(sum(piece.sent[1:]) for lane in lanes for piece in lane.pieces)),
-            macs=round(sum(total.macs for total in sums) / self._devices),
+            macs=round(sum(total.macs for total in sums) / self._built.devices),
             least_ps={name: max(one[name] for one in least) for name in least[0]},
             device_j={cause: j / tp for cause, j in self._joules(lanes, sums, end * S_PER_PS).items()},
             devices=tp,
@@ -90,19 +67,19 @@ class DuplexDevice:
 
     def check(self, batch: Batch) -> None:
         """Raise UserError unless the batch fits, on two pools what each has of it."""
-        for part in (batch.of(*PROMPTS), batch.of("decode", "verify")) if self._split else (batch,):
-            self._room.check(part)
+        for part in (batch.of(*PROMPTS), batch.of(*OTHERS)) if self._built.split else (batch,):
+            self._built.room.check(part)
 
     def capacity(self) -> Capacity:
         """Of one of `tp` devices, or of all of the system's file."""
-        room, pools, tp = self._room, 1 + self._split, self._share.tp
+        room, pools, tp = self._built.room, 1 + self._built.split, self._share.tp
         memory, weights = pools * room.memory_bytes, pools * room.weight_bytes
         return Capacity(memory // tp, -(-weights // tp), -(-room.kv_bytes // tp), room.tokens)
 
     def _lanes(self, batch: Batch) -> list[Lane]:
-        prompts, others = batch.of(*PROMPTS), batch.of("decode", "verify")
-        stages, layers = self._stages, self._share.layers
-        if not self._split:
+        prompts, others = batch.of(*PROMPTS), batch.of(*OTHERS)
+        stages, layers = self._built.stages, self._share.layers
+        if not self._built.split:
             return [Lane(stages, [*self._pieces(batch), *self._behind(prompts)])]
         lanes = list[Lane]()
         if prompts.requests:
@@ -114,22 +91,23 @@ class DuplexDevice:
 
     def _pieces(self, batch: Batch) -> Iterator[Piece]:
         tokens = self._tokens(batch.rows)
-        return self._stages.pieces(batch, tokens, self._share.layers, outside=self._outside)
+        return self._built.stages.pieces(batch, tokens, self._share.layers, outside=self._built.room.ends)
 
     def _behind(self, prompts: Batch) -> Iterator[Piece]:
         """Keys and values of prompts that end to where decode attends to them."""
-        if self._stages.system.apart:
-            return sent(self._stages, prompts, self._share.layers)
-        return copied(self._stages, prompts, self._share.layers) if self._room.has_spaces else iter(())
+        stages, layers = self._built.stages, self._share.layers
+        if stages.system.apart:
+            return sent(stages, prompts, layers)
+        return copied(stages, prompts, layers) if self._built.room.has_spaces else iter(())
 
     def _draw(self, rows: int) -> list[tuple[int, ...]]:
         """Tokens of each expert, by layer that has experts; the same for steps of as many tokens."""
-        llm, random = self._llm, Random(f"{self._spec.routing.seed} {rows}")
+        llm, asked = self._llm, self._built.asked
         sparse = sum(not llm.is_dense(layer) for layer in range(self._share.layers))
-        of = rows, llm.num_experts_per_tok, llm.num_experts
-        routing = routing_of(self._spec.routing)
-        if not self._spec.routing.drawn:
+        of, routing = (rows, llm.num_experts_per_tok, llm.num_experts), Routing(asked.zipf, asked.counts)
+        if not asked.drawn:
             return [dealt(*of, routing)] * sparse
+        random = Random(f"{asked.seed} {rows}")
         return [drawn(*of, random, routing) for _ in range(sparse)]
 
     def _joules(self, lanes: Sequence[Lane], sums: Sequence[StageSum], seconds: float) -> dict[str, float]:
@@ -137,7 +115,7 @@ class DuplexDevice:
         for one in sums:
             for cause, pj in one.pj.items():
                 found[cause] = found.get(cause, 0.0) + pj * J_PER_PJ
-        energy = self._duplex.spec.energy
+        energy = self._built.stages.processors.device.spec.energy
         moved = [piece.sent for lane in lanes for piece in lane.pieces]
         links = {
             energy.node_pj_per_bit: sum(one.node_bytes for one in moved),
@@ -145,34 +123,8 @@ class DuplexDevice:
         }
         found["links"] = sum((pj or 0.0) * BITS_PER_BYTE * size * J_PER_PJ for pj, size in links.items())
         if energy.static_w:
-            found["static"] = energy.static_w * self._devices * seconds
+            found["static"] = energy.static_w * self._built.devices * seconds
         return found
-
-
-def routing_of(asked: ExpertTokens) -> Routing:
-    """As the workload has it. Raises UserError."""
-    if asked.counts and asked.zipf:
-        raise UserError(f"routing.zipf {asked.zipf:g}: routing.counts have shares of their own; set one of the two")
-    return Routing(asked.zipf, asked.counts)
-
-
-def _check(system: System, spec: DuplexSystem, llm: LlmSpec, share: Share) -> None:
-    """Raise UserError for what the study does not define."""
-    if llm.kv_lora_rank:
-        raise UserError(
-            f"{llm.name}: {system.name} has no place for a compressed cache (kv_lora_rank {llm.kv_lora_rank})"
-        )
-    if share.fidelity != "physical":
-        raise UserError(f"--fidelity {share.fidelity}: {system.name} has no faults to turn on; leave it out")
-    if spec.pim == "none" and (spec.co_processing or spec.arrangement == "hetero"):
-        what = "co_processing" if spec.co_processing else "arrangement"
-        instead = "false" if spec.co_processing else "together"
-        raise UserError(f"{system.where('pim')}: none leaves nothing beside the xPU; set {what}={instead}")
-    if spec.arrangement == "hetero" and spec.co_processing:
-        raise UserError(
-            f"{system.where('arrangement')}: hetero has both processors on no device; set co_processing=false"
-        )
-    routing_of(spec.routing).shares(llm.num_experts)
 
 
 def _spans(lane: Lane) -> Iterator[Span]:

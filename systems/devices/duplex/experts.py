@@ -35,7 +35,8 @@ class Experts:
             raise UserError(f"router {self.router!r}: expected one of {', '.join(ROUTERS)}")
         every, experts = self.devices, self.llm.num_experts
         if experts > 1 and (every % self.tp or experts % (every // self.tp)):
-            raise UserError(f"{experts} experts of {self.llm.name}: expected to come out even over {every} devices")
+            said = f"{experts} experts of {self.llm.name}: expected to come out even over {every} devices"
+            raise UserError(f"{said}; take another number of nodes or devices")
 
     def layer(self, tokens: Sequence[int]) -> Pair:
         """All of them, with so many tokens each."""

@@ -6,6 +6,7 @@ from functools import cached_property
 
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec
+from pimloom.arch.name_units import counted
 from pimloom.arch.units import BITS_PER_BYTE, ceil_div
 from pimloom.mappers.memory_spaces import KV_SPACES, SPACES, place
 from pimloom.systems.devices.duplex.layers import ELEMENT_BYTES
@@ -19,7 +20,7 @@ from pimloom.workload.shard import Shard
 
 FP16 = Bits()
 NODE = 8  # devices of a node at most [paper]
-MOST_NODES = 64  # of which a number that would do is looked for
+MOST_NODES, MOST_DEVICES = 64, 64  # among which numbers that would do are looked for
 
 
 def requests_that_fit(memory_bytes: int, weight_bytes: int, llm: LlmSpec, tokens: int, bits: Bits = FP16) -> float:
@@ -86,8 +87,6 @@ class Room:
 
     def check(self, batch: Batch) -> None:
         """Raise UserError unless weights, and keys and values of a batch, fit."""
-        if not self.tokens:
-            raise UserError(self._too_large())
         for node in self.stages.dealt(batch):
             need, tokens = self._kept(node), sum(at.context for at in node.requests)
             if need > self._kv_room:
@@ -144,27 +143,30 @@ class Room:
         cache = layer_need(self.stages.llm, batch, Shard(tp=self.stages.half), self.layers).cache
         return ELEMENT_BYTES * cache
 
-    def _too_large(self) -> str:
+    def too_large(self) -> str:
+        """Why there is no room, and what has some."""
         llm, stages = self.stages.llm, self.stages
         need, there = self.expert_bytes + self.other_bytes, self._device_bytes
         enough = next(self._larger(), None)
         how = "take a smaller model" if enough is None else f"take {enough}"
-        devices = stages.nodes * stages.devices
+        devices = counted(stages.nodes * stages.devices, "device")
         return (
-            f"{llm.name}: its weights take {need:,} bytes of each of {devices} devices, which have {there:,}: no room "
-            f"for keys and values; {how}"
+            f"{llm.name}: its weights take {need:,} bytes of each of {devices}, which have {there:,}: no room for keys "
+            f"and values; {how}"
         )
 
     def _larger(self) -> Iterator[str]:
-        """Numbers of nodes and devices on which the model has room."""
-        for nodes in range(1, MOST_NODES + 1):
-            for devices in range(1 + self.stages.system.apart, NODE + 1, 1 + self.stages.system.apart):
-                try:
-                    found = replace(self, stages=replace(self.stages, nodes=nodes, devices=devices))
-                except UserError:
-                    continue
-                if found.tokens:
-                    yield f"{nodes * devices} (--set nodes={nodes} --set devices={devices})"
+        """Numbers of nodes and devices on which the model has room; larger nodes than usual last."""
+        usual = ((nodes, devices) for nodes in range(1, MOST_NODES + 1) for devices in range(1, NODE + 1))
+        for nodes, devices in (*usual, *((1, devices) for devices in range(NODE + 1, MOST_DEVICES + 1))):
+            if devices % 2 and self.stages.system.apart:
+                continue
+            try:
+                found = replace(self, stages=replace(self.stages, nodes=nodes, devices=devices))
+            except UserError:
+                continue
+            if found.tokens:
+                yield f"{nodes * devices} (--set nodes={nodes} --set devices={devices})"
 
 
 def _held(llm: LlmSpec, shard: Shard, layers: int, *, experts: bool) -> int:

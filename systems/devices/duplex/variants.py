@@ -32,8 +32,8 @@ class Variant(NamedTuple):
     apart: bool = False
 
     def sooner(self, layer: Callable[[str], LayerWork], least_s: float = 0.0) -> tuple[str, LayerWork]:
-        """Of the processors that it may run on the one that is done first, and what it does. least_s: what the xPU takes
-        at least, which saves working it out."""
+        """Of the processors that it may run on the one that is done first, and what it does. least_s: what the xPU
+        takes at least, which saves working it out."""
         low = self.low and layer(self.low)
         if self.low and low and (self.apart or low.time_s < least_s):
             return self.low, low
