@@ -2,14 +2,14 @@
 arXiv:2409.01141)."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import msgspec
 
 from pimloom.arch.document import SET
 from pimloom.arch.error import UserError
-from pimloom.arch.load import load_yaml
+from pimloom.arch.load import Source, load_yaml
 from pimloom.arch.names import find
 from pimloom.arch.part import NonNegative, Part, Positive, PositiveFloat
 from pimloom.arch.part_file import load_part
@@ -118,10 +118,12 @@ class DuplexSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True)
 class Duplex:
-    """A device and the part of its channels; bandwidths in bytes/s, rates in FLOP/s, both of the whole device."""
+    """A device, the part of its channels and the source of every value; bandwidths in bytes/s, rates in FLOP/s, both of
+    the whole device."""
 
     spec: DuplexSpec
     part: Part
+    sources: Mapping[str, Source] = field(default_factory=dict, compare=False)
 
     @property
     def pseudo_channels(self) -> int:
@@ -184,4 +186,4 @@ def load_duplex(name: str = "duplex", overrides: Mapping[str, str] | None = None
         raise UserError(str(error).replace("--set ", "--set part.", 1)) from None
     if part.pim != "duplex":
         raise UserError(f"{loaded.value.part}: at $.pim: expected duplex, got {part.pim or 'null'}; see arch/pim")
-    return Duplex(loaded.value, part)
+    return Duplex(loaded.value, part, loaded.sources)

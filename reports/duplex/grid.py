@@ -12,11 +12,11 @@ from pimloom.arch.units import J_PER_MJ, J_PER_PJ, S_PER_MS, S_PER_US
 from pimloom.systems.devices.duplex.beside import APART, measured
 from pimloom.systems.devices.duplex.layers import Processors
 from pimloom.systems.devices.duplex.memory import IdealDram, SimulatedDram
+from pimloom.systems.devices.duplex.room import NODE
 from pimloom.systems.devices.duplex.stage import Stages, StageSum
 from pimloom.systems.devices.duplex.variants import VARIANTS, Variant
 from pimloom.workload.routing import UNIFORM, Routing, drawn
 
-NODE = 8  # devices of a node at most [paper]
 NODES: Mapping[str, tuple[int, int]] = {  # nodes x devices of each [paper]
     "mixtral-8x7b": (1, 4),
     "glam-143b": (1, 8),
