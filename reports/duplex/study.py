@@ -52,6 +52,7 @@ def run_study(out: str | Path, progress: Progress) -> Path:
     for row in as_s():
         found[row.point, row.system] = row
         count()
+    found = dict(sorted(found.items(), key=lambda one: GRID.index(one[0][0])))
     meeting: dict[tuple[GridPoint, bool], list[GridRow]] = {}
     for point in MEETING:
         for contention in (False, True):
