@@ -90,9 +90,9 @@ def _means(found: Found) -> list[dict[str, object]]:
     ours, theirs, checks = _ratios(found), ratios_of_s(), list[dict[str, object]]()
     for system in dict.fromkeys(system for _, system in theirs):
         for kind in ("throughput", "energy"):
-            means = [fmean(of[kind] for (_, name), of in one.items() if name == system) for one in (ours, theirs)]
+            mean, other = (fmean(of[kind] for at, of in one.items() if at[1] == system) for one in (ours, theirs))
             said = f"mean of the grid: {system}, {kind} over {BASE}"
-            checks.append(compared(said, *means, "×", math.inf, "report only", "", "derived", ".3f"))
+            checks.append(compared(said, mean, other, "×", math.inf, "report only", "", "derived", ".3f"))
             checks[-1]["verdict"] = "report only"
     return checks
 
