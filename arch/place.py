@@ -5,10 +5,14 @@ from typing import Any, NamedTuple
 
 from pimloom.arch.composition_load import split_memories, typed
 from pimloom.arch.document import Document
+from pimloom.arch.duplex import DuplexSpec
 from pimloom.arch.error import UserError
-from pimloom.arch.load import Sheet, load_sheet, tree_of
+from pimloom.arch.load import Sheet, load_sheet, read_sheet, tree_of
+from pimloom.arch.names import find
 from pimloom.arch.part import Part
-from pimloom.arch.system import STRUCTS, below_dram, kind_of, split_overrides
+from pimloom.arch.system import STRUCTS, below_dram, kind_of, part_sheet, split_overrides
+
+DEVICE, PART = "device.", "part."  # of a Duplex system, and of its device
 
 
 class _Asked(NamedTuple):
@@ -21,6 +25,9 @@ class _Asked(NamedTuple):
 
 def check_place(sheet: Sheet, place: str, parts: Sequence[Sheet]) -> None:
     """Raise UserError, in the words of `--set`, unless the system or one of `parts` has a value at this place."""
+    if _is_of_device(sheet, place):
+        _check_device(sheet, place, "0", Any, Any)
+        return
     asked = _asked(sheet, place, "0")
     if asked.mine:
         load_sheet(sheet, Any, asked.mine)
@@ -29,14 +36,34 @@ def check_place(sheet: Sheet, place: str, parts: Sequence[Sheet]) -> None:
 
 def check_value(sheet: Sheet, place: str, text: str, parts: Sequence[Sheet]) -> None:
     """Raise UserError unless the system or one of `parts` takes this value at this place, whatever stands elsewhere."""
-    asked = _asked(sheet, place, text)
     try:
+        if _is_of_device(sheet, place):
+            _check_device(sheet, place, text, DuplexSpec, Part)
+            return
+        asked = _asked(sheet, place, text)
         if asked.mine:
             _read(sheet, asked.mine)
         _check_parts(asked, parts, Part)
     except UserError as error:
         if str(error).startswith(f"--set {place}: "):
             raise
+
+
+def _is_of_device(sheet: Sheet, place: str) -> bool:
+    return kind_of(sheet) == "duplex" and place.startswith(DEVICE)
+
+
+def _check_device(sheet: Sheet, place: str, text: str, own: Any, of_part: Any) -> None:
+    """The same of a place in the device that a system names, or in that device's part."""
+    device = read_sheet(find("duplex_devices", tree_of(sheet)["device"]))
+    below, rest = DEVICE, place.removeprefix(DEVICE)
+    if rest.startswith(PART):
+        below, rest, own = DEVICE + PART, rest.removeprefix(PART), of_part
+        device = part_sheet(tree_of(device)["part"])
+    try:
+        load_sheet(device, own, {rest: text})
+    except UserError as error:
+        raise UserError(str(error).replace("--set ", f"--set {below}", 1)) from None
 
 
 def _asked(sheet: Sheet, place: str, text: str) -> _Asked:

@@ -127,4 +127,4 @@ def test_a_sweep_says_that_it_takes_no_such_system(tmp_path) -> None:
     file = tmp_path / "sweep.yaml"
     file.write_text("system: attacc\nworkload: {model: gpt3-175b}\naxes: {stacks.each: [1, 5]}\n")
     done = call("sweep", str(file), "--out", str(tmp_path / "out"))
-    assert done.code == 2 and "of kind attacc; sweeps take pim, roofline, npu_pim, composed" in done.err
+    assert done.code == 2 and "of kind attacc; sweeps take pim, roofline, npu_pim, composed, duplex" in done.err

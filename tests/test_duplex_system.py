@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 import pimloom
 from pimloom.arch.duplex import load_duplex
-from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec, load_llm
 from pimloom.arch.system import load_system
 from pimloom.systems.devices.device import Share, device_of
@@ -24,6 +23,7 @@ from pimloom.systems.devices.duplex.memory import LOGIC, XPU, SimulatedDram, bun
 from pimloom.systems.devices.run import Run
 from pimloom.workload.batch import Batch, Request
 from tests import naive_duplex
+from tests.command import call
 
 PLAIN = {  # plain arithmetic: every path at its full rate, experts dealt, nothing at once
     "memory": "ideal", "device.xpu_gb_s": "3352", "co_processing": "false", "expert_tp": "false",
@@ -228,57 +228,6 @@ def places(tree: Any, before: str = "") -> Sequence[tuple[str, Any]]:
     return [found for name, value in tree.items() for found in places(value, f"{before}{name}.")]
 
 
-@pytest.mark.parametrize(
-    ("settings", "said"),
-    [
-        ({"pim": "none"}, "--set pim: none leaves nothing beside the xPU; set co_processing=false, too"),
-        ({"arrangement": "hetero"}, "hetero has both processors on no device; set co_processing=false, too"),
-        ({"routing.counts": "[1,2]"}, "--set routing.counts: tokens of 2 experts, mixtral-8x7b has 8"),
-        ({"routing.counts": "[1,0,0,0,0,0,0,0]"}, "each token takes 2 experts; write as many above 0"),
-        (
-            {"routing.counts": "[1,1,1,1,1,1,1,1]", "routing.zipf": "1"},
-            "--set routing.zipf: routing.counts have sh",
-        ),
-        (
-            {"devices": "3"},
-            "--set devices: 32 heads .8 of keys. of mixtral-8x7b do not come out even over 3 device",
-        ),
-        ({"devices": "5", "arrangement": "split"}, "split takes halves of the devices; take an even number"),
-        ({"nodes": "3"}, "8 experts of mixtral-8x7b: expected to come out even over 12 devices; take another number"),
-        (
-            {"device.memory_bytes": "10000000000"},
-            "no room for keys and values; take 16 .--set nodes=2 --set dev",
-        ),
-        ({"devices": "1"}, "each of 1 device, which have 85,899,345,920: .* take 2 .--set nodes=1 --set devices=2."),
-        ({"device": "nosuch"}, "unknown duplex_device 'nosuch'"),
-        ({"device.links.node_gbs": "3"}, "--set device.links.node_gbs: no such key in duplex.yaml; nearest: "),
-    ],
-)
-def test_what_cannot_be_is_said(settings: dict[str, str], said: str) -> None:
-    with pytest.raises(UserError, match=said):
-        device_of(load_system("duplex", settings), MIXTRAL, Share(1, 32))
-
-
-def test_requests_that_do_not_fit_are_said() -> None:
-    device = device_of(load_system("duplex", {"co_processing": "false"}), MIXTRAL, Share(1, 32, outside=False))
-    room = device.capacity()
-    weights = 2 * (MIXTRAL.num_hidden_layers * (8 * 3 * 4096 * 14336 + 8 * 4096 + 4096 * (2 * 4096 + 2 * 1024)))
-    assert room.weight_bytes == pytest.approx(weights, rel=2e-4) and room.cache_bytes_per_token == 131_072
-    assert room.tokens == (room.memory_bytes // 4 - room.weight_bytes // 4) // (131_072 // 4)
-    device.check(Batch.decode([room.tokens]))
-    with pytest.raises(UserError, match=f"{room.tokens:,} tokens fit; take fewer requests, shorter ones or"):
-        device.step(Batch.decode([room.tokens + 1]))
-
-
-def test_memory_spaces_hold_whole_requests() -> None:
-    """20 GiB each: two have an expert, cut for each device, and three take keys and values."""
-    spaces = device_of(load_system("duplex"), MIXTRAL, Share(1, 32, outside=False))
-    whole = spaces.capacity().tokens
-    assert whole < device_of(load_system("duplex", {"co_processing": "false"}), MIXTRAL, Share(1, 32)).capacity().tokens
-    with pytest.raises(UserError, match="no memory space has .* left; take fewer requests, shorter ones or co_proces"):
-        spaces.check(Batch.decode([whole // 4] * 4))
-
-
 def test_tensor_parallelism_stands_in_place_of_the_devices() -> None:
     batch = Batch.decode([64] * 8)
     eight, asked = step(MIXTRAL, batch, QUICK | {"devices": "8"}), step(MIXTRAL, batch, QUICK, tp=8)
@@ -305,3 +254,13 @@ def test_a_window_bounds_what_attention_reads() -> None:
     runs = [plain(llm, Batch.decode([n] * 4)).end_ps for llm, n in ((short, 5000), (short, 100), (MIXTRAL, 100))]
     assert runs[0] == runs[1] == runs[2] < plain(MIXTRAL, Batch.decode([5000] * 4)).end_ps
     assert plain(short, Batch.prefill([400])).macs < plain(MIXTRAL, Batch.prefill([400])).macs
+
+
+def test_what_the_energy_leaves_out_is_said() -> None:
+    options: Any = {"model": "mixtral-8x7b", "batch": 8, "generate": 1, "set": QUICK | {"device.energy.static_w": "9"}}
+    run = call("run", "duplex", "--model", "mixtral-8x7b", "--batch", "8", "--prompt", "0", "--generate", "1")
+    assert "energy is without refresh, power at rest (device.energy.static_w)" in " ".join(run.out.split())
+    told: Any = pimloom.compare(["duplex"], model="mixtral-8x7b", batch=8, generate=1)
+    assert any("duplex: energy is without refresh" in note for note in told.notes)
+    assert any("duplex: 4 devices share each layer, as its file has it" in note for note in told.notes)
+    assert pimloom.run("duplex", **options).energy_by_cause_j["static"] > 0

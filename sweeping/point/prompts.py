@@ -31,7 +31,7 @@ def from_prompts(system: System, llm: LlmSpec, work: Work) -> tuple[dict[str, An
             generate=work.generate,
             chunk=work.chunk or CHUNK,
             every=work.every,
-            tp=work.tp,
+            tp=work.tp if work.tp > 1 else traits(system.kind).own_devices(system),
             layers=layers,
             fidelity=work.fidelity,
         ),

@@ -14,6 +14,7 @@ NPU_CAUSES = (
 )  # fmt: skip
 OF_PIM = ("gwrite", "g_act", "comp", "readres")  # causes of PIM: 0 J without it, in a table of many systems
 ROOFLINE_CAUSES = ("power_x_time",)
+DUPLEX_CAUSES = ("column", "activate", "mac", "links", "static")
 PIM_STEPS = (
     "LayerNorm 1", "QKV", "QKV partial sums and bias", "K write", "V write", "score", "softmax", "p V", "projection",
     "projection partial sums and residual", "LayerNorm 2", "FFN1", "FFN1 partial sums and bias", "activation", "FFN2",
@@ -99,6 +100,8 @@ def columns_of(kind: str, tree: Mapping[str, Any], *, batched: bool, prompts: bo
         names = [name for place in ("units", "memories", "links") for name in tree.get(place) or ()]
         causes = _causes((*dict.fromkeys(names), PEERS, STANDBY))
         return [*_common(("area_mm2", "time_per_token_s")), *FROM_PROMPTS, *causes]
+    if kind == "duplex":
+        return [*_common(("area_mm2", "time_per_token_s")), *FROM_PROMPTS, *_causes(DUPLEX_CAUSES)]
     if prompts and kind == "roofline":
         return [*_common(("time_per_token_s", "area_mm2")), *FROM_PROMPTS, *_causes(ROOFLINE_CAUSES)]
     if prompts:

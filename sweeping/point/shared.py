@@ -19,6 +19,8 @@ from pimloom.sweeping.point.requests import Given, read_given
 from pimloom.sweeping.point.results import Column, columns_of
 from pimloom.sweeping.point.workload import BATCHED, Work, check_key, check_kind, check_together, check_value, work_of
 
+DEVICES = ("device", "device.part")  # places at which a Duplex system names files of its own
+
 
 class Base(msgspec.Struct, frozen=True, dict=True):
     """A sweep without its points. Files are here as text; a Base that has been through JSON gives the same rows.
@@ -99,7 +101,7 @@ class Base(msgspec.Struct, frozen=True, dict=True):
     @cached_property
     def prompts(self) -> bool:
         """Whether batches are simulated from their prompts on."""
-        return self.kind == "composed" or "chunk" in {*self.workload, *self._axes}
+        return self.kind in ("composed", "duplex") or "chunk" in {*self.workload, *self._axes}
 
     @cached_property
     def decodes(self) -> bool:
@@ -142,6 +144,7 @@ def base_of(sweep: Sweep) -> Base:
     sheet = read_sheet(find("systems", sweep.system))
     kind = kind_of(sheet)
     check_kind(kind)
+    _check_device(kind, sweep, sheet)
     values, parts = _values(sweep), {place: _parts(sheet, sweep, place) for place in part_places(sheet)}
     for key, some in values.items():
         check_key(kind, key)
@@ -163,6 +166,19 @@ def base_of(sweep: Sweep) -> Base:
         linked=linked_of(sweep.axes),
         parts_at={place: list(found) for place, found in parts.items()},
     )
+
+
+def _check_device(kind: str, sweep: Sweep, sheet: Sheet) -> None:
+    """Raise UserError for a device in a file of its own: a point holds texts of systems and parts alone."""
+    if kind != "duplex":
+        return
+    named: list[object] = [tree_of(sheet).get("device"), *(sweep.set.get(place) for place in DEVICES)]
+    for axis in sweep.axes:
+        for place in DEVICES:
+            named += axis.sets.get(place, axis.values if place == axis.place else ())
+    for name in map(str, named):
+        if name.endswith((".yaml", ".yml")):
+            raise UserError(f"{name}: sweeps take a device and its part by name; set their fields instead")
 
 
 def key_of(base: Base, point: Mapping[str, Scalar]) -> str:

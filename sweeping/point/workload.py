@@ -15,6 +15,7 @@ KEYS = {
     "roofline": (*SERVED, "chunk"),
     "npu_pim": (*SERVED, "chunk", "pp", "fidelity", "policy"),
     "composed": (*ALONE, "every", "tp", "layers", "chunk"),
+    "duplex": (*ALONE, "every", "layers", "chunk"),  # axes `devices` and `nodes` in place of tp
 }
 BATCHED = {"batch", "every", "tp", "layers", "requests", "iterations"}  # any of them: a roofline serves a batch
 FIDELITIES = ("physical", "released")

@@ -4,6 +4,8 @@ from collections.abc import Iterable
 
 from pimloom.arch.composition import ComposedSystem
 from pimloom.arch.composition_check import hands_over
+from pimloom.arch.duplex import DuplexEnergy
+from pimloom.arch.duplex_system import DuplexSystem
 from pimloom.arch.npu_pim import NpuPimSystem
 from pimloom.arch.part import Part
 from pimloom.arch.pim_system import PimSystem
@@ -43,7 +45,9 @@ def energy_note(system: System, tp: int, *, told: bool) -> str | None:
 
 
 def standby_note(system: System) -> str | None:
-    """What of its DRAM is missing in the energy of a composed system; None of another one."""
+    """What is missing in the energy of a composed system's DRAM, or of Duplex; None of another one."""
+    if system.duplex:
+        return _of_duplex(system, system.duplex.spec.energy)
     if system.kind != "composed":
         return None
     bare = [
@@ -59,6 +63,14 @@ def standby_note(system: System) -> str | None:
     if bare:
         said.append(f"energy is without standby of {', '.join(bare)}: only parts with currents (IDD2N, IDD3N) have one")
     return "; ".join(said)
+
+
+def _of_duplex(system: System, energy: DuplexEnergy) -> str:
+    left_out = ["refresh"]
+    left_out += ["power at rest (device.energy.static_w)"] * (energy.static_w is None)
+    if energy.network_pj_per_bit is None and system.of_kind(DuplexSystem).nodes > 1:
+        left_out.append("links between nodes (device.energy.network_pj_per_bit)")
+    return f"energy is without {', '.join(left_out)}"
 
 
 def _of_part(system: System, name: str, needed: Iterable[str]) -> str | None:
