@@ -145,6 +145,10 @@ class Duplex:
         """Bandwidth of Logic-PIM in that of the xPU: a bundle in tCCD_L, where the pins read a bank in tCCD_S."""
         return self.spec.bundle_banks * self.part.cycles("tCCD_S") / self.part.cycles("tCCD_L")
 
+    def banks_at_once(self, unit: DramPim) -> float:
+        """Banks of a pseudo channel that units on the DRAM dies read at once, each in tCCD_L."""
+        return unit.times_bandwidth * self.part.cycles("tCCD_L") / self.part.cycles("tCCD_S")
+
     @property
     def logic_bytes_s(self) -> float:
         """Bandwidth of Logic-PIM."""

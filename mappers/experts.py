@@ -56,6 +56,16 @@ def dealt_round(experts: int, spaces: int = SPACES) -> tuple[tuple[int, ...], ..
     return tuple(tuple(range(i, experts, spaces)) for i in range(min(spaces, experts)))
 
 
+def spaces_of(groups: Groups) -> tuple[int, ...]:
+    """The memory space of each expert: experts of a group lie in one.
+
+    >>> spaces_of(dealt_round(6)), spaces_of(contiguous(8))
+    ((0, 1, 2, 3, 0, 1), (0, 0, 1, 1, 2, 2, 3, 3))
+    """
+    space = {expert: number for number, group in enumerate(groups) for expert in group}
+    return tuple(space[expert] for expert in sorted(space))
+
+
 def busiest_to_xpu(
     tokens: Sequence[int], xpu: Sequence[float], pim: Sequence[float], groups: Groups, time: Time = max
 ) -> ExpertSplit:

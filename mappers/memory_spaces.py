@@ -5,7 +5,7 @@ Experts are dealt to the spaces in turn; keys and values alternate over three of
 requests in prefill, and afterwards the xPU copies K and V once into the others.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import NamedTuple
@@ -71,17 +71,17 @@ class Spaces:
 
 
 def place(
-    experts: int, expert_bytes: int, kv_bytes: Sequence[int], prompt_bytes: Sequence[int], space_bytes: int,
+    experts: Sequence[int], expert_bytes: int, kv_bytes: Sequence[int], prompt_bytes: Sequence[int], space_bytes: int,
     others_bytes: int = 0,
 ) -> Spaces:  # fmt: skip
-    """Place experts, the keys and values of requests, and Q, K and V of prompts; other weights lie anywhere.
+    """Place experts, each in its space, the keys and values of requests, and Q, K and V of prompts; other weights lie
+    anywhere.
 
     Of the KV spaces a request takes the next in turn that has room. Raises UserError if a space, or all together, are
     too small.
     """
     used = [0] * SPACES
-    where_experts = tuple(i % SPACES for i in range(experts))
-    for space in where_experts:
+    for space in experts:
         used[space] += expert_bytes
     used[PREFILL_SPACE] += sum(prompt_bytes)
     _check_room(used, space_bytes)
@@ -96,16 +96,10 @@ def place(
     if sum(used) + others_bytes > SPACES * space_bytes:
         left = SPACES * space_bytes - sum(used)
         raise UserError(f"other weights of {others_bytes:,} bytes: {left:,} are left in the memory spaces")
-    return Spaces(where_experts, tuple(where_kv), (PREFILL_SPACE,) * len(prompt_bytes), tuple(used))
+    return Spaces(tuple(experts), tuple(where_kv), (PREFILL_SPACE,) * len(prompt_bytes), tuple(used))
 
 
 def _check_room(used: Sequence[int], space_bytes: int) -> None:
     for space, size in enumerate(used):
         if size > space_bytes:
             raise UserError(f"memory space {space}: {size:,} bytes of experts and prompts, it has {space_bytes:,}")
-
-
-def migration_bytes(prompt_tokens: Sequence[int], kv_bytes_per_token: int) -> Mapping[str, int]:
-    """Bytes that the xPU reads from the prefill space and writes into the KV spaces, once the prompts are done."""
-    size = sum(prompt_tokens) * kv_bytes_per_token
-    return {"read": size, "written": size}

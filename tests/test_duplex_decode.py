@@ -192,6 +192,8 @@ def test_draws_are_without_replacement_and_follow_their_shares() -> None:
             assert all(mean[:-1] > mean[1:])
         else:
             assert np.allclose(mean, 10, rtol=0.05)
+    steep = drawn(2000, 2, 8, Random(5), Routing(zipf=16))
+    assert steep[0] == 2000 and list(steep) == sorted(steep, reverse=True) and steep[1] > 1990
     with pytest.raises(UserError, match="1 experts that tokens go to: expected at least 2"):
         drawn(1, 2, 3, Random(0), Routing(counts=(0, 0, 1)))
 

@@ -35,7 +35,7 @@ def test_projections_of_mixtral() -> None:
 )
 def test_all_reduces(batch: int, devices: int, reduces: int, us: float) -> None:
     """Mixtral and, in the last row, GLaM: both 4096 wide."""
-    found = all_reduce(DEVICE.spec.links, 2 * batch * 4096, devices)
+    found = all_reduce(DEVICE.spec.links, [2 * batch * 4096], devices)
     assert 1e6 * reduces * found.time_s == pytest.approx(us, rel=1e-3)
     assert found.node_bytes == devices * 2 * (devices - 1) * 2 * batch * 4096 / devices
 

@@ -31,8 +31,11 @@ def test_the_study_is_written_and_says_if_its_gate_does_not_hold(tmp_path, monke
     page = study.run_study(tmp_path / "a", lambda done, total: seen.append((done, total)))
     assert seen[-1] == (70, 70)
     found = json.loads((tmp_path / "a" / "results.json").read_text())
-    kinds = Counter(check["tag"] if " over " in check["check"] else "others" for check in found["checks"])
-    assert kinds == {"derived": 55 * 3 + 4 + 10, "paper": 6, "others": 18 + 30} and len(found["results"]) == 66
+    kinds = Counter(check["check"].split(":")[0].split(" ")[0] for check in found["checks"])
+    grid = {"mixtral-8x7b": 6 * 15 + 6 + 6 + 4, "glam-143b": 4 * 15 + 4 + 4 + 1, "grok-1": 15 + 1 + 1}
+    assert {name: kinds[name] for name in grid} == grid and len(found["results"]) == 66
+    assert kinds["figure"] == 18 + 12 and kinds["router"] == 21 and kinds["parameters"] == 5
+    assert not [check for check in found["checks"] if check["verdict"] == "FAIL"]
     assert "Two processors on one channel" in page.read_text() and "\N{REPLACEMENT CHARACTER}" not in page.read_text()
 
     def swapped() -> Iterator[GridRow]:

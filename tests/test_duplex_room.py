@@ -1,13 +1,18 @@
 """What a Duplex system refuses, and what fits into its memory."""
 
+from typing import Literal
+
 import pytest
 
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import load_llm
 from pimloom.arch.system import load_system
 from pimloom.systems.devices.device import Share, device_of
-from pimloom.workload.batch import Batch
+from pimloom.systems.devices.duplex.device import DuplexDevice
+from pimloom.systems.devices.duplex.variants import ROUTERS
+from pimloom.workload.batch import Batch, Request
 
+QUICK = {"memory": "ideal", "contention": "false"}
 MIXTRAL = load_llm("mixtral-8x7b")
 
 
@@ -33,6 +38,19 @@ MIXTRAL = load_llm("mixtral-8x7b")
             "no room for keys and values; take 16 .--set nodes=2 --set dev",
         ),
         ({"devices": "1"}, "each of 1 device, which have 85,899,345,920: .* take 2 .--set nodes=1 --set devices=2."),
+        (
+            {"device.xpu_gb_s": "3352"},
+            "device.xpu_gb_s is the rate of an ideal memory; set memory=ideal, or th",
+        ),
+        (
+            {"router": "busiest_to_xpu", "pim": "bank"},
+            "busiest_to_xpu estimates the times of Logic-PIM, pim is bank; t",
+        ),
+        ({"device.bundle_banks": "32"}, "device.bundle_banks: 32 banks at once, there are 16; lower it"),
+        (
+            {"device.bank_pim.times_bandwidth": "64", "pim": "bank"},
+            "_bandwidth: 128 banks at once, there are 32",
+        ),
         ({"device": "nosuch"}, "unknown duplex_device 'nosuch'"),
         ({"device.links.node_gbs": "3"}, "--set device.links.node_gbs: no such key in duplex.yaml; nearest: "),
     ],
@@ -60,3 +78,36 @@ def test_memory_spaces_hold_whole_requests() -> None:
     assert whole < device_of(load_system("duplex", {"co_processing": "false"}), MIXTRAL, Share(1, 32)).capacity().tokens
     with pytest.raises(UserError, match="no memory space has .* left; take fewer requests, shorter ones or co_proces"):
         spaces.check(Batch.decode([whole // 4] * 4))
+
+
+def test_routers_place_experts_as_they_group_them() -> None:
+    """S has neighbours in a space, the paper deals them: of eight experts on one device with three heavy ones."""
+    device = device_of(load_system("duplex", QUICK | {"router": "busiest_to_xpu"}), MIXTRAL, Share(1, 32))
+    assert isinstance(device, DuplexDevice)
+    assert device._built.room._spaces == (0, 0, 1, 1, 2, 2, 3, 3)
+    alone = device_of(load_system("duplex", QUICK | {"router": "idlest_to_pim_alone"}), MIXTRAL, Share(1, 32))
+    assert isinstance(alone, DuplexDevice) and not alone._built.room.has_spaces
+    for router in ROUTERS:
+        other = device_of(load_system("duplex", QUICK | {"router": router, "routing.zipf": "1"}), MIXTRAL, Share(1, 32))
+        assert other.step(Batch.decode([100] * 64)).end_ps > 0  # which looks for two processors in a space
+
+
+def test_hetero_holds_the_published_batches() -> None:
+    """101, 75 and 50 requests in the paper; 101, 76 and 50 by arithmetic."""
+    settings = {"arrangement": "hetero", "co_processing": "false", "memory": "ideal"}
+    device = device_of(load_system("duplex", settings), MIXTRAL, Share(1, 32, outside=False))
+    assert [device.capacity().tokens // tokens for tokens in (6144, 8192, 12288)] == [101, 76, 50]
+
+
+@pytest.mark.parametrize("phase", ["decode", "verify"])
+def test_drafts_lie_where_decode_has_its_keys(phase: Literal["decode", "verify"]) -> None:
+    device = device_of(load_system("duplex"), MIXTRAL, Share(1, 32, outside=False))
+    with pytest.raises(UserError, match="no memory space has"):
+        device.check(Batch((Request(phase, 1, 300_000, 1),) * 4))
+
+
+def test_capacity_of_several_nodes_is_that_of_a_device() -> None:
+    system = load_system("duplex", {"nodes": "2"})
+    room = device_of(system, MIXTRAL, Share(4, 32)).capacity()
+    assert room.memory_bytes == 80 * 2**30
+    assert room.tokens == device_of(system, MIXTRAL, Share(1, 32)).capacity().tokens

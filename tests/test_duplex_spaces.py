@@ -7,28 +7,28 @@ import pytest
 
 from pimloom.arch.error import UserError
 from pimloom.mappers.experts import SPACES as SPACES_OF_EXPERTS
-from pimloom.mappers.experts import busiest_to_xpu, dealt_round
-from pimloom.mappers.memory_spaces import SPACES, Use, conflicts, migration_bytes, place, split_conflicts
+from pimloom.mappers.experts import busiest_to_xpu, dealt_round, spaces_of
+from pimloom.mappers.memory_spaces import SPACES, Use, conflicts, place, split_conflicts
 
 
 def test_experts_are_dealt_and_keys_alternate_over_three_spaces() -> None:
-    found = place(6, 10, [5] * 7, [20, 30], 100, others_bytes=10)
+    found = place(spaces_of(dealt_round(6)), 10, [5] * 7, [20, 30], 100, others_bytes=10)
     assert found.experts == (0, 1, 2, 3, 0, 1) and found.kv == (0, 1, 2, 0, 1, 2, 0) and found.prefill == (3, 3)
     assert found.used_bytes == (20 + 15, 20 + 10, 10 + 10, 10 + 50)
     assert SPACES == SPACES_OF_EXPERTS == 4
 
 
 def test_a_full_space_is_passed_over() -> None:
-    assert place(1, 90, [20, 20], [], 100).kv == (1, 1)
+    assert place([0], 90, [20, 20], [], 100).kv == (1, 1)
 
 
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        ((8, 60, [], [], 100), "memory space 0: 120 bytes of experts and prompts, it has 100"),
-        ((0, 0, [], [101], 100), "memory space 3: 101 bytes"),
-        ((0, 0, [60] * 4, [], 100), "request 3: no memory space has 60 bytes left"),
-        ((4, 90, [], [], 100, 41), "other weights of 41 bytes: 40 are left"),
+        ((spaces_of(dealt_round(8)), 60, [], [], 100), "memory space 0: 120 bytes of experts and prompts, it has 100"),
+        (((), 0, [], [101], 100), "memory space 3: 101 bytes"),
+        (((), 0, [60] * 4, [], 100), "request 3: no memory space has 60 bytes left"),
+        (((0, 1, 2, 3), 90, [], [], 100, 41), "other weights of 41 bytes: 40 are left"),
     ],
 )
 def test_what_does_not_fit_is_said(asked: tuple[Any, ...], said: str) -> None:
@@ -69,9 +69,5 @@ def test_groups_of_spaces_keep_co_processing_apart() -> None:
         tokens = [random.randint(0, 60) for _ in range(n)]
         times = [random.uniform(1, 4) for _ in range(n)], [random.uniform(1, 4) for _ in range(n)]
         split = busiest_to_xpu(tokens, *times, dealt_round(n))
-        assert split_conflicts(place(n, 1, [], [], 100).experts, split.xpu) == []
+        assert split_conflicts(place(spaces_of(dealt_round(n)), 1, [], [], 100).experts, split.xpu) == []
     assert split_conflicts((0, 1, 2, 3, 0), [0]) == [0]
-
-
-def test_a_prompt_is_read_and_written_once() -> None:
-    assert migration_bytes([100, 28], 131_072) == {"read": 128 * 131_072, "written": 128 * 131_072}

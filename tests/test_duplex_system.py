@@ -109,6 +109,17 @@ def test_links_carry_rings_and_cost_their_bits() -> None:
     assert (at_rest.energy_by_cause_j or {})["static"] == pytest.approx(4 * 50 * run.time_s)
 
 
+def test_nodes_do_what_their_own_requests_ask() -> None:
+    """One request on two nodes: one LM head, and messages in one of them alone."""
+    llm = msgspec.structs.replace(MIXTRAL, num_hidden_layers=2, num_experts=1, num_experts_per_tok=1)
+    system = load_system("duplex", QUICK | {"nodes": "2", "co_processing": "false", "expert_tp": "false"})
+    device = device_of(system, llm, Share(1, 2, outside=True))
+    one, two, three = (device.step(Batch.decode([100] * n)) for n in (1, 2, 3))
+    assert two.macs == 2 * one.macs and two.link_bytes == 2 * one.link_bytes and two.end_ps == one.end_ps
+    assert three.macs == 3 * one.macs and three.link_bytes == 3 * one.link_bytes
+    assert two.energy_j == pytest.approx(2 * (one.energy_j or 0.0), rel=0.3)  # weights are read by both
+
+
 def test_prompts_that_end_are_copied_between_memory_spaces() -> None:
     """K and V of 700 tokens, read and written by the xPU, only where memory has spaces."""
     begins = Batch((Request("prefill", 300, 700, 0),))
@@ -180,7 +191,7 @@ CHANGED = {  # a field and another value of it: the result of a mixed step chang
 ELSEWHERE = {  # the same where something else is set, too
     "device.links.network_gb_s": ("5", {"nodes": "2"}), "device.links.network_latency_us": ("5", {"nodes": "2"}),
     "device.energy.network_pj_per_bit": ("5", {"nodes": "2"}),
-    "device.xpu_gb_s": ("1000", {}),
+    "device.xpu_gb_s": ("1000", {"memory": "ideal"}),
     "device.bank_pim.times_bandwidth": ("2", {"pim": "bank"}),
     "device.bank_pim.op_per_byte": ("0.01", {"pim": "bank"}),
     "device.bank_group_pim.times_bandwidth": ("2", {"pim": "bank_group"}),

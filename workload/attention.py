@@ -64,9 +64,7 @@ def _qk_norms(llm: LlmSpec, mine: Cut, at: Sight, after: tuple[str, ...]) -> Ite
         )  # fmt: skip
         after = (name,)
     if whole and at.tp > 1:
-        yield Op(
-            name="self_attn.qk_norm.all_reduce", kind="all_reduce", rows=rows, n_out=2, devices=at.tp, after=after
-        )
+        yield Op(name="self_attn.qk_norm.all_reduce", kind="all_reduce", rows=rows, n_out=2, devices=at.tp, after=after)
 
 
 class Heads(NamedTuple):

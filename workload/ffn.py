@@ -22,9 +22,7 @@ def dense(llm: LlmSpec, width: int, rows: int, after: tuple[str, ...], name: str
     )
 
 
-def experts(
-    llm: LlmSpec, mine: Cut, shard: Shard, rows: int, routing: Routing, after: tuple[str, ...]
-) -> Iterator[Op]:
+def experts(llm: LlmSpec, mine: Cut, shard: Shard, rows: int, routing: Routing, after: tuple[str, ...]) -> Iterator[Op]:
     """The router, the experts that it chooses, those that take all tokens, and the sum of what they say.
 
     With `ep` groups each serves as many requests as this one: a device's experts take tokens of all of them, as many as

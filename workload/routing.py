@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import log
 from random import Random
 
 from pimloom.arch.error import UserError
@@ -85,13 +86,13 @@ def _rounded(found: Sequence[int], wanted: dict[int, float], left: int, most: in
 def drawn(rows: int, each: int, experts: int, random: Random, routing: Routing = UNIFORM) -> tuple[int, ...]:
     """Tokens of each expert, where each of `rows` tokens draws `each` different ones by their shares.
 
-    A draw without replacement (Efraimidis and Spirakis 2006): the largest of u^(1 / share), u uniform. Raises UserError
-    if fewer experts have a share.
+    A draw without replacement (Efraimidis and Spirakis 2006): the largest of log(u) / share, u uniform. Raises
+    UserError if fewer experts have a share.
 
     >>> drawn(4, 2, 3, Random(0)), drawn(4, 1, 3, Random(0), Routing(counts=(0, 0, 1)))
     ((1, 4, 3), (0, 0, 4))
     """
-    shares = [(i, 1 / share) for i, share in enumerate(routing.shares(experts)) if share]
+    shares = [(i, share) for i, share in enumerate(routing.shares(experts)) if share]
     if len(shares) < each:
         raise UserError(f"{len(shares)} experts that tokens go to: expected at least {each}, as many as a token takes")
     found, alike = [0] * experts, routing == UNIFORM
@@ -99,7 +100,7 @@ def drawn(rows: int, each: int, experts: int, random: Random, routing: Routing =
         if alike:
             chosen = random.sample(range(experts), each)
         else:
-            keys = sorted(((random.random() ** power, i) for i, power in shares), reverse=True)
+            keys = sorted(((log(1 - random.random()) / share, i) for i, share in shares), reverse=True)
             chosen = [i for _, i in keys[:each]]
         for i in chosen:
             found[i] += 1

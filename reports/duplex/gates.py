@@ -6,12 +6,14 @@ from pimloom.arch.duplex import Duplex, load_duplex
 from pimloom.arch.llm import LlmSpec, load_llm
 from pimloom.arch.units import BYTES_PER_GB, FLOP_PER_TFLOP, S_PER_US
 from pimloom.energy.duplex import COLUMN_PJ
+from pimloom.mappers.experts import alone, busiest_to_xpu, contiguous, idlest_to_pim, optimum, read_units
 from pimloom.reports.duplex.measured import rows_of
 from pimloom.reports.reproduction import compared
 from pimloom.systems.devices.duplex.layers import ELEMENT_BYTES, Processors
 from pimloom.systems.devices.duplex.links import all_reduce
 from pimloom.systems.devices.duplex.memory import XPU, IdealDram
 from pimloom.systems.devices.duplex.room import block_bytes, expert_bytes, requests_that_fit
+from pimloom.systems.devices.duplex.variants import ESTIMATED_SHARE
 from pimloom.workload.need import kv_bytes_per_token
 from pimloom.workload.shard import cut
 
@@ -19,6 +21,8 @@ OF_S_GB_S = "3352"  # [secondary S] bandwidth of its ideal memory
 MODELS = ("mixtral-8x7b", "glam-143b", "grok-1", "opt-66b", "llama-3-70b")
 HETERO = ((2048, 4096), (4096, 4096), (8192, 4096))  # [paper] prompts and answers; two of four devices hold experts
 BILLION, KILO = 1e9, 1e3
+OF_S_OP_PER_BYTE = 989.4e12 / (ESTIMATED_SHARE * 3.352e12)  # [secondary S] peak of the xPU over its estimated bandwidth
+LOGIC_OP_PER_BYTE, LOGIC_TIMES = 8, 4  # [paper]
 
 
 def gates() -> list[dict[str, object]]:
@@ -62,7 +66,7 @@ def _ideal(device: Duplex, mixtral: LlmSpec, glam: LlmSpec) -> Iterator[tuple[st
 
     def messages(llm: LlmSpec, batch: int, devices: int, of_experts: int) -> float:
         """Two all-reduces of a layer, and one more of those whose experts are cut."""
-        one = all_reduce(device.spec.links, ELEMENT_BYTES * batch * llm.hidden_size, devices)
+        one = all_reduce(device.spec.links, [ELEMENT_BYTES * batch * llm.hidden_size], devices)
         return (2 * llm.num_hidden_layers + of_experts) * one.time_s / S_PER_US
 
     for batch, devices in ((32, 4), (32, 8), (64, 4)):
@@ -70,3 +74,19 @@ def _ideal(device: Duplex, mixtral: LlmSpec, glam: LlmSpec) -> Iterator[tuple[st
         yield f"messages, Mixtral {batch}, {devices} devices with ET", messages(mixtral, batch, devices, layers)
     sparse = sum(not glam.is_dense(layer) for layer in range(glam.num_hidden_layers))
     yield "messages, GLaM 32, 8 devices with ET", messages(glam, 32, 8, sparse)
+
+
+def routers() -> Iterator[dict[str, object]]:
+    """The time of each rule on a device, in that of reading an expert's weights, by S's estimate of times."""
+    for row in rows_of("routers.csv"):
+        tokens = [int(n) for n in row["tokens"].split()]
+        xpu = [read_units(n, OF_S_OP_PER_BYTE) for n in tokens]
+        low = [read_units(n, LOGIC_OP_PER_BYTE, LOGIC_TIMES, ESTIMATED_SHARE) for n in tokens]
+        splits = {
+            "busiest_to_xpu": busiest_to_xpu(tokens, xpu, low, contiguous(len(tokens))),
+            "idlest_to_pim": idlest_to_pim(tokens, xpu, low, alone(len(tokens))),
+            "optimum": optimum(xpu, low, alone(len(tokens))),
+        }
+        for rule, split in splits.items():
+            what = f"router {rule}: {', '.join(row['tokens'].split())} tokens"
+            yield compared(what, split.time, float(row[rule]), "reads", 0.0, "exact", "FAIL", "derived")

@@ -12,7 +12,7 @@ from pimloom.reports.duplex.grid import GRID, GridPoint, GridRow, decode_grid
 from pimloom.systems.pool import run_all
 
 HERE = Path(__file__).parent
-OF_S = {"xpu_gb_s": "3352", "part.timing.tRFC": "450 ns"}  # its bandwidth; its organisation, HBM3_16Gb_2R
+OF_S = {"xpu_gb_s": "3352", "part.timing.tRFC": "450 ns"}  # rate of its estimates; its organisation, HBM3_16Gb_2R
 TOLERANCES = {"throughput": 0.1, "energy": 0.05, "step": 0.1}  # [design] of ratios to the GPU
 BASE = "GPU"
 
@@ -50,7 +50,7 @@ def as_s() -> Iterator[GridRow]:
 
 
 def _as_s(point: GridPoint) -> list[GridRow]:
-    """A point under the conditions of S: its bandwidth, its router, processors that do not meet."""
+    """A point under the conditions of S: its router with its rates, its tRFC, processors that do not meet."""
     return list(decode_grid(load_duplex(overrides=OF_S), [point], router="busiest_to_xpu", contention=False))
 
 

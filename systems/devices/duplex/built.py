@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from pimloom.arch.duplex import Duplex
 from pimloom.arch.duplex_system import DuplexSystem, ExpertTokens
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec
@@ -31,7 +32,7 @@ def built(system: System, llm: LlmSpec, share: Share) -> Built:
     """Raises UserError for what is not defined, does not come out even or does not fit."""
     spec, device = system.of_kind(DuplexSystem), system.duplex
     assert device is not None
-    _check(system, spec, llm, share)
+    _check(system, spec, device, llm, share)
     devices = share.tp if share.tp > 1 else spec.devices
     each = _each(spec, llm, devices, system.where("devices") if devices == spec.devices else f"--tp {devices}")
     variant = Variant(
@@ -65,7 +66,7 @@ def _each(spec: DuplexSystem, llm: LlmSpec, devices: int, where: str) -> int:
     return devices // halves if spec.arrangement == "split" else devices
 
 
-def _check(system: System, spec: DuplexSystem, llm: LlmSpec, share: Share) -> None:
+def _check(system: System, spec: DuplexSystem, device: Duplex, llm: LlmSpec, share: Share) -> None:
     if llm.kv_lora_rank:
         rank = f"kv_lora_rank {llm.kv_lora_rank}"
         raise UserError(f"{llm.name}: {system.name} has no place for a compressed cache ({rank}); take another model")
@@ -77,6 +78,13 @@ def _check(system: System, spec: DuplexSystem, llm: LlmSpec, share: Share) -> No
         why = "needs a pim" if spec.pim == "none" else "has both processors on no device"
         instead = "arrangement=together" if spec.pim == "none" else "co_processing=false, too"
         raise UserError(f"{system.where('arrangement')}: hetero {why}; set {instead}")
+    if spec.memory == "simulated" and device.spec.xpu_gb_s is not None:
+        said = "device.xpu_gb_s is the rate of an ideal memory; set memory=ideal, or the clock of the part"
+        raise UserError(f"{system.name}: {said}")
+    _check_banks(system, spec, device)
+    if spec.router == "busiest_to_xpu" and spec.pim not in ("logic", "none"):
+        said = f"busiest_to_xpu estimates the times of Logic-PIM, pim is {spec.pim}"
+        raise UserError(f"{system.where('router')}: {said}; take another router")
     counts, where = spec.routing.counts, system.where("routing.counts")
     if counts and len(counts) != llm.num_experts:
         raise UserError(f"{where}: tokens of {len(counts)} experts, {llm.name} has {llm.num_experts}; write as many")
@@ -85,3 +93,16 @@ def _check(system: System, spec: DuplexSystem, llm: LlmSpec, share: Share) -> No
         raise UserError(f"{where}: each token takes {least} experts; write as many above 0")
     if counts and spec.routing.zipf:
         raise UserError(f"{system.where('routing.zipf')}: routing.counts have shares of their own; set one of the two")
+
+
+def _check_banks(system: System, spec: DuplexSystem, device: Duplex) -> None:
+    """Raise UserError for more banks at once than a rank, or a pseudo channel, has."""
+    org = device.part.organization
+    rank = org.bank_groups * org.banks_per_group
+    units = {"bank": device.spec.bank_pim, "bank_group": device.spec.bank_group_pim}
+    asked = {"logic": ("bundle_banks", float(device.spec.bundle_banks), rank)}
+    for pim, unit in units.items():
+        asked[pim] = f"{pim}_pim.times_bandwidth", device.banks_at_once(unit), org.ranks * rank
+    place, banks, there = asked.get(spec.pim, ("", 0.0, 0))
+    if banks > there:
+        raise UserError(f"{system.name}: device.{place}: {banks:g} banks at once, there are {there}; lower it")

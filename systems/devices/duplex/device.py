@@ -1,6 +1,7 @@
 """Duplex devices as a device that takes steps of batches."""
 
 from collections.abc import Iterator, Sequence
+from fractions import Fraction
 from functools import lru_cache
 from random import Random
 from typing import NamedTuple
@@ -74,7 +75,8 @@ class DuplexDevice:
         """Of one of `tp` devices, or of all of the system's file."""
         room, pools, tp = self._built.room, 1 + self._built.split, self._share.tp
         memory, weights = pools * room.memory_bytes, pools * room.weight_bytes
-        return Capacity(memory // tp, -(-weights // tp), -(-room.kv_bytes // tp), room.tokens)
+        share = tp * room.stages.nodes if tp > 1 else 1
+        return Capacity(memory // share, -(-weights // share), Fraction(room.kv_bytes, share), room.tokens)
 
     def _lanes(self, batch: Batch) -> list[Lane]:
         prompts, others = batch.of(*PROMPTS), batch.of(*OTHERS)

@@ -7,7 +7,8 @@ from functools import partial
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec
 from pimloom.arch.units import ceil_div
-from pimloom.mappers.experts import read_units
+from pimloom.mappers.experts import read_units, spaces_of
+from pimloom.mappers.memory_spaces import split_conflicts
 from pimloom.systems.devices.duplex.beside import APART, KeptSpeed
 from pimloom.systems.devices.duplex.layers import LayerWork, Pair, Processors, in_turn, slowest
 from pimloom.systems.devices.duplex.memory import XPU
@@ -55,7 +56,9 @@ class Experts:
         both = [[self._expert(path, n) for n in tokens] for path in (XPU, self.system.low)]
         on_xpu, on_low = self._estimated(tokens) if router.estimated else ([w.time_s for w in side] for side in both)
         time = max if router.estimated else self.beside.together_s
-        there = set(router.rule(tokens, on_xpu, on_low, router.groups(len(tokens)), time).xpu)
+        groups = router.groups(len(tokens))
+        there = set(router.rule(tokens, on_xpu, on_low, groups, time).xpu)
+        assert not (router.spaces and split_conflicts(spaces_of(groups), there))
         xpu = in_turn(work for i, work in enumerate(both[0]) if i in there)
         low = in_turn(work for i, work in enumerate(both[1]) if i not in there)
         return Pair(xpu, low, self.beside.together_s(xpu.time_s, low.time_s), at_once=True)

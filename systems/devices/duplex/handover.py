@@ -22,8 +22,8 @@ def sent(stages: Stages, prompts: Batch, layers: int) -> Iterator[Piece]:
     """From devices that take prompts to as many that decode, over the links of each node [design]."""
     elements = _ended(stages, prompts, layers)
     if any(elements):
-        links, size = stages.processors.device.spec.links, ELEMENT_BYTES * max(elements) * stages.half
-        yield Piece("cache.send", sent=handed(links, size, stages.half, stages.nodes))
+        links, sizes = stages.processors.device.spec.links, [ELEMENT_BYTES * n * stages.half for n in elements]
+        yield Piece("cache.send", sent=handed(links, sizes, stages.half))
 
 
 def _ended(stages: Stages, prompts: Batch, layers: int) -> list[int]:

@@ -1,5 +1,6 @@
-"""What devices of Duplex systems send one another."""
+"""What devices of Duplex systems send one another. sizes: bytes of each node; time is that of the largest."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from pimloom.arch.duplex import Links
@@ -20,23 +21,23 @@ class Sent(NamedTuple):
 QUIET = Sent()
 
 
-def all_reduce(links: Links, size_bytes: float, devices: int, nodes: int = 1) -> Sent:
-    """A ring in each node: 2 (n - 1) messages of a part each, from every device."""
+def all_reduce(links: Links, sizes: Sequence[float], devices: int, rings: float = 1) -> Sent:
+    """A ring, or several, in each node: 2 (n - 1) messages of a part each, from every device."""
     hops = 2 * (devices - 1)
-    return Sent(hops * links.hop_s(size_bytes / devices), nodes * hops * size_bytes)
+    return Sent(hops * links.hop_s(max(sizes) / devices), rings * hops * sum(sizes))
 
 
-def all_gather(links: Links, size_bytes: float, devices: int, nodes: int = 1) -> Sent:
+def all_gather(links: Links, sizes: Sequence[float], devices: int) -> Sent:
     """A ring in each node: the part of each device, of so many bytes, to all others."""
     hops = devices - 1
-    return Sent(hops * links.hop_s(size_bytes), nodes * devices * hops * size_bytes)
+    return Sent(hops * links.hop_s(max(sizes)), devices * hops * sum(sizes))
 
 
-def handed(links: Links, size_bytes: float, pairs: int, nodes: int = 1) -> Sent:
+def handed(links: Links, sizes: Sequence[float], pairs: int) -> Sent:
     """So many bytes in each node, shared among pairs of devices."""
-    return Sent(links.hop_s(size_bytes / pairs), nodes * size_bytes)
+    return Sent(links.hop_s(max(sizes) / pairs), sum(sizes))
 
 
-def exchanged(links: Links, size_bytes: float, devices: int) -> Sent:
-    """So many bytes of each of `devices` devices to other nodes."""
-    return Sent(links.hop_s(size_bytes, network=True), network_bytes=devices * size_bytes)
+def exchanged(links: Links, sizes: Sequence[float], devices: int) -> Sent:
+    """So many bytes of each of a node's `devices` to other nodes."""
+    return Sent(links.hop_s(max(sizes), network=True), network_bytes=devices * sum(sizes))

@@ -8,10 +8,12 @@ from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec
 from pimloom.arch.name_units import counted
 from pimloom.arch.units import BITS_PER_BYTE, ceil_div
+from pimloom.mappers.experts import spaces_of
 from pimloom.mappers.memory_spaces import KV_SPACES, SPACES, place
 from pimloom.systems.devices.duplex.layers import ELEMENT_BYTES
 from pimloom.systems.devices.duplex.memory import LOGIC
 from pimloom.systems.devices.duplex.stage import Stages
+from pimloom.systems.devices.duplex.variants import ROUTERS
 from pimloom.workload.batch import Batch
 from pimloom.workload.derive import equal_layers, layer_ops
 from pimloom.workload.need import ONE, kv_bytes_per_token, layer_need, of_experts, outside, weights
@@ -50,7 +52,8 @@ class Room:
     def has_spaces(self) -> bool:
         """Whether memory is divided into spaces, each for one processor at a time."""
         system = self.stages.system
-        return system.low == LOGIC and system.co_processing and not system.apart
+        has = system.low == LOGIC and system.co_processing and not system.apart
+        return has and ROUTERS[self.stages.router].spaces
 
     @cached_property
     def expert_bytes(self) -> int:
@@ -101,10 +104,10 @@ class Room:
     def _place(self, node: Batch) -> None:
         """Raise UserError unless each request finds a memory space."""
         alone = [(at, self._kept(Batch((at,)))) for at in node.requests]
-        here = [size for at, size in alone if at.phase == "decode"]
-        prompts = [size for at, size in alone if at.phase != "decode"]
+        here = [size for at, size in alone if at.phase in ("decode", "verify")]
+        prompts = [size for at, size in alone if at.phase not in ("decode", "verify")]
         try:
-            place(self._experts, self._expert_bytes, here, prompts, self._space_bytes, self.other_bytes)
+            place(self._spaces, self._expert_bytes, here, prompts, self._space_bytes, self.other_bytes)
         except UserError as error:
             raise UserError(f"{error}; take fewer requests, shorter ones or co_processing=false") from None
 
@@ -113,6 +116,11 @@ class Room:
         """On a device; of one that is cut, its part."""
         stages = self.stages
         return stages.llm.num_experts * stages.expert_tp // stages.every if self.expert_bytes else 0
+
+    @property
+    def _spaces(self) -> tuple[int, ...]:
+        """Of each expert, as the router groups them."""
+        return spaces_of(ROUTERS[self.stages.router].groups(self._experts))
 
     @property
     def _expert_bytes(self) -> int:
@@ -134,7 +142,7 @@ class Room:
             return 0
         left = self._device_bytes - self.expert_bytes - (0 if apart else self.other_bytes)
         if self.has_spaces:
-            experts = [self._expert_bytes * len(range(space, self._experts, SPACES)) for space in KV_SPACES]
+            experts = [self._expert_bytes * self._spaces.count(space) for space in KV_SPACES]
             left = min(left, sum(max(self._space_bytes - taken, 0) for taken in experts))
         return max(left, 0)
 

@@ -131,16 +131,16 @@ class Stages:
         llm, dealt, waiting = self.llm, self.dealt(batch), iter(tokens)
         here = range(layers or llm.num_hidden_layers)
         if outside:
-            yield from self._end(max(dealt, key=lambda node: node.rows), 0)
+            yield from self._end(dealt, 0)
         made = {group[0]: list(self._before_ffn(dealt, group[0])) for group in equal_layers(llm, here)}
         first = {layer: group[0] for group in equal_layers(llm, here) for layer in group}
         for layer in here:
             yield from made[first[layer]]
             if not llm.is_dense(layer):
                 yield Piece("experts", self.experts.layer(next(waiting)))
-            yield Piece("communication", sent=self._behind_ffn(max(node.rows for node in dealt), layer))
+            yield Piece("communication", sent=self._behind_ffn([node.rows for node in dealt], layer))
         if outside:
-            yield from self._end(max(dealt, key=lambda node: node.logits), 1)
+            yield from self._end(dealt, 1)
 
     def _before_ffn(self, dealt: Sequence[Batch], layer: int) -> Iterator[Piece]:
         """A layer but for its experts and what comes of them: norms and sums first, though some stand behind."""
@@ -158,8 +158,7 @@ class Stages:
         yield on_xpu("projection", lambda node: at.linear(XPU, node.rows, mine.heads * llm.head_dim, hidden))
         yield on_xpu("other", lambda node: self._between(node, layer))
         if not llm.parallel_attention:
-            rows = max(node.rows for node in dealt)
-            yield Piece("communication", sent=self._reduced(rows))
+            yield Piece("communication", sent=self._reduced([node.rows for node in dealt]))
         if not sparse:
             yield on_xpu("ffn", lambda node: at.expert(XPU, node.rows, hidden, mine.ffn, gates))
             return
@@ -197,50 +196,57 @@ class Stages:
         mine = (op for op in found if op.kind in ("norm", "add") and not op.name.startswith("mlp.experts"))
         return in_turn([self.processors.elementwise(op.moved.read, op.moved.written) for op in mine])
 
-    def _end(self, node: Batch, behind: int) -> Iterator[Piece]:
-        """What stands before all layers, or behind them."""
-        for op in ends(ops(self.llm, node, Shard(tp=self.half)))[behind]:
+    def _end(self, dealt: Sequence[Batch], behind: int) -> Iterator[Piece]:
+        """What stands before all layers, or behind them: of each node what it has of it."""
+        found = [{op.name: op for op in self._ends(node)[behind]} for node in dealt]
+        for name, op in max(found, key=len).items():
+            same = [ops[name] for ops in found if name in ops]
             if op.kind in LINKS:
-                yield Piece(op.name, sent=self._talk(op))
+                yield Piece(name, sent=self._talk(same))
             else:
-                yield Piece(op.name, Pair.of(XPU, self._alone(op)))
+                idle = [IDLE] * (len(found) - len(same))
+                yield Piece(name, slowest([*(Pair.of(XPU, self._alone(one)) for one in same), *idle]))
+
+    def _ends(self, node: Batch) -> tuple[list[Op], list[Op]]:
+        return ends(ops(self.llm, node, Shard(tp=self.half))) if node.requests else ([], [])
 
     def _alone(self, op: Op) -> LayerWork:
         if op.kind == "gemm":
             return self.processors.linear(XPU, op.rows, op.n_in, op.n_out)
         return self.processors.elementwise(op.moved.read + op.moved.weights, op.moved.written)
 
-    def _talk(self, op: Op) -> Sent:
-        send = all_gather if op.kind == "all_gather" else all_reduce
-        return send(self._links, ELEMENT_BYTES * op.rows * op.n_out, op.devices, self.nodes)
+    def _talk(self, same: Sequence[Op]) -> Sent:
+        """An operator of the links, of each node that has it."""
+        send = all_gather if same[0].kind == "all_gather" else all_reduce
+        return send(self._links, [ELEMENT_BYTES * op.rows * op.n_out for op in same], same[0].devices)
 
-    def _reduced(self, rows: int) -> Sent:
-        return all_reduce(self._links, self._vectors(rows), self.half, self.nodes)
+    def _reduced(self, rows: Sequence[int]) -> Sent:
+        return all_reduce(self._links, self._vectors(rows), self.half)
 
-    def _behind_ffn(self, rows: int, layer: int) -> Sent:
-        """Sums of the FFN's parts; tokens to experts on other devices or nodes, and back."""
-        found, size, tp, apart = self._reduced(rows), self._vectors(rows), self.expert_tp, self.system.apart
+    def _behind_ffn(self, rows: Sequence[int], layer: int) -> Sent:
+        """Sums of the FFN's parts; tokens to experts on other devices or nodes, and back. rows: of each node."""
+        found, sizes, tp, apart = self._reduced(rows), self._vectors(rows), self.expert_tp, self.system.apart
         if self.llm.is_dense(layer):
             return found
         if apart:
-            there = handed(self._links, size * self.half, self.half, self.nodes)
+            there = handed(self._links, [size * self.half for size in sizes], self.half)
             found = found.plus(there).plus(there)
         if tp > 1:
-            found = found.plus(all_reduce(self._links, size, tp, self.every // tp))
+            found = found.plus(all_reduce(self._links, sizes, tp, self.half / tp))
         if self.nodes > 1:
-            away = size * self.llm.num_experts_per_tok * (1 - 1 / self.nodes) / self.half
-            for size_bytes in (away, away / tp):
-                found = found.plus(exchanged(self._links, size_bytes, self.every))
+            away = self.llm.num_experts_per_tok * (1 - 1 / self.nodes) / self.half
+            for each in (away, away / tp):
+                found = found.plus(exchanged(self._links, [size * each for size in sizes], self.half))
         return found
 
     def _heads_handed(self, dealt: Sequence[Batch]) -> Sent:
         """Queries, keys and values of new tokens to the devices that attend, and what comes of them."""
-        llm, rows = self.llm, max(node.of("decode", "verify").rows for node in dealt)
+        llm, rows = self.llm, [node.of("decode", "verify").rows for node in dealt]
         elements = 2 * (llm.num_attention_heads + llm.num_key_value_heads) * llm.head_dim
-        return handed(self._links, ELEMENT_BYTES * rows * elements, self.half, self.nodes) if rows else QUIET
+        return handed(self._links, [ELEMENT_BYTES * n * elements for n in rows], self.half) if any(rows) else QUIET
 
-    def _vectors(self, rows: int) -> int:
-        return ELEMENT_BYTES * rows * self.llm.hidden_size
+    def _vectors(self, rows: Sequence[int]) -> list[int]:
+        return [ELEMENT_BYTES * n * self.llm.hidden_size for n in rows]
 
     @property
     def _links(self) -> Links:

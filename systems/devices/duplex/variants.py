@@ -56,17 +56,19 @@ Times = Sequence[float]
 
 class Router(NamedTuple):
     """rule: tokens, times on the xPU and on the other processor, groups and the time of both sides to a split. groups:
-    of a number of experts. estimated: by S's estimate of the times, not by those that the layers take."""
+    of a number of experts, each in a memory space of its own. estimated: by S's estimate of the times, not by those
+    that the layers take. spaces: whether memory has any."""
 
     rule: Callable[[Tokens, Times, Times, Groups, Time], ExpertSplit]
     groups: Callable[[int], Groups]
     estimated: bool = False
+    spaces: bool = True
 
 
 ROUTERS: Mapping[str, Router] = {
     "idlest_to_pim": Router(idlest_to_pim, dealt_round),  # [paper]
     "busiest_to_xpu": Router(busiest_to_xpu, contiguous, estimated=True),  # [secondary S]
-    "idlest_to_pim_alone": Router(idlest_to_pim, alone),  # [design] without the memory spaces
+    "idlest_to_pim_alone": Router(idlest_to_pim, alone, spaces=False),  # [design] without the memory spaces
     "optimum": Router(lambda _, xpu, pim, groups, time: least_of_all(xpu, pim, groups, time), dealt_round),  # [design]
 }
 ESTIMATED_SHARE = 0.75  # [secondary S] of the bandwidth, which an expert's estimate counts on
