@@ -263,6 +263,8 @@ def aim(
     channel: trace_options.Channel = 0,
     json: Json = None,
     commands: trace_options.Commands = None,
+    data: trace_options.Data = None,
+    read: trace_options.Read = None,
     quiet: Quiet = False,
 ) -> None:
     """Run host instructions of AiM (GDDR6-AiM) on its DMA, controllers and channels; print clocks and commands."""

@@ -25,7 +25,7 @@ EPSILON = 1e-5  # of RMSNorm, Llama 2's
 
 
 class Weights(NamedTuple):
-    """Matrices float32[n_in, n_out] by name, weights of both norms, and frequencies of the rotation, float32[head / 2]."""
+    """Matrices float32[n_in, n_out] by name, weights of both norms, frequencies of the rotation, float32[head / 2]."""
 
     matrices: Mapping[str, Array]
     norm: Array
@@ -125,7 +125,8 @@ class CentLayer:
     def _norm(self, name: str, x: Array, at: int, copy: int, weights: int) -> Array:
         squares = Traffic(self._spread(x, 2, LEFT, at) | self._spread(x, 2, RIGHT, at), beside=True)
         (sums,) = self._run(f"{name}: squares", squares).results
-        mean = sums[: self.place.block_channels].astype(np.float32).sum() / np.float32(len(x))
+        held, _ = spread(self.place, len(x), 2, LEFT)  # the banks behind them may hold something else
+        mean = sums[: self.place.block_channels].reshape(-1)[held].astype(np.float32).sum() / np.float32(len(x))
         factor = np.full(len(x), 1 / np.sqrt(mean + np.float32(EPSILON)), np.float32)
         copies = self._spread(x, GROUP, LEFT, copy) | self._spread(factor, GROUP, RIGHT, copy)
         return self._gathered(self._run(name, Traffic(copies)), len(x), weights)

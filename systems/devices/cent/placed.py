@@ -140,7 +140,7 @@ class Placed:
 
     def _run(self, program: np.ndarray) -> Found:
         spec = self.aim.spec
-        queues = Queues(spec.queue_entries, spec.drain_from, spec.drain_below)
+        queues = Queues(spec.queue_entries, spec.drain_from, spec.drain_below, spec.refresh == "all_bank")
         return simulate(self.aim.part, spec.channels, queues, program)
 
     def _energy(self, found: Found, program: np.ndarray, context: int) -> dict[str, float]:
