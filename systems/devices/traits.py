@@ -19,7 +19,8 @@ class Traits(NamedTuple):
     departures: by settings of the system, each of which is one; lists: an iteration of a list of contexts has a
     result of its own; outside: its steps hold embedding, LM head and sampling unless asked otherwise; sending: what
     is left out where devices send one another something; not_here: of these three, what is not done on the system;
-    static: what its static power is; shared: whether several devices can share a layer of a system.
+    static: what its static power is; shared: whether several devices can share a layer of a system; beyond: contexts
+    beyond a model's positions are simulated, with a note.
     """
 
     what: str
@@ -34,6 +35,7 @@ class Traits(NamedTuple):
     static: str = ""
     shared: Callable[[System], bool] = lambda system: True
     departures: bool = False
+    beyond: bool = False
 
 
 TRAITS = {
@@ -48,7 +50,7 @@ TRAITS = {
     "cent": Traits("CXL devices of AiM", "own", channels=False, pipelines=True, released=True, lists=False,
                    outside=True),
     "attacc": Traits("GPUs with stacks that attend", "own", channels=False, pipelines=False, released=True,
-                     lists=False, shared=lambda system: False),
+                     lists=False, shared=lambda system: False, beyond=True),
     "npu_pim": Traits("an NPU", "never", channels=True, pipelines=True, released=True, lists=True, departures=True,
                       static="static is energy.static_w x time; memory's standby, which it may hold, is in DRAM, too"),
 }

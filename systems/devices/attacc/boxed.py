@@ -11,16 +11,16 @@ from pimloom.arch.name_units import counted
 from pimloom.arch.system import System
 from pimloom.arch.units import BITS_PER_BYTE, Time
 from pimloom.mappers.attacc.layout import CHANNELS, Placement
+from pimloom.systems.devices.attacc.box import Box, Decoder, Experts, Stacks
 from pimloom.systems.devices.attacc.gpu import Gpu
-from pimloom.systems.devices.attacc.step import Box, Decoder, Stacks
 from pimloom.systems.reference.attacc import AS_RELEASED, PHYSICAL, Slips
 from pimloom.workload.need import kv_bytes_per_token, parameters
 from pimloom.workload.op import Bits
 
 TAKEN: dict[str, tuple[object, ...]] = {  # fields of a model, and the values that the study models
-    "num_experts": (1,), "sliding_window": (None,), "parallel_attention": (False,), "norm_placement": ("pre",),
-    "qk_norm": ("none",), "kv_lora_rank": (None,), "attn_logit_softcapping": (False,), "attention_sinks": (False,),
-    "scaled_embedding": (False,), "final_logit_softcapping": (False,),
+    "num_shared_experts": (0,), "dense_layers": ((),), "sliding_window": (None,), "parallel_attention": (False,),
+    "norm_placement": ("pre",), "qk_norm": ("none",), "kv_lora_rank": (None,), "attn_logit_softcapping": (False,),
+    "attention_sinks": (False,), "scaled_embedding": (False,), "final_logit_softcapping": (False,),
 }  # fmt: skip
 
 LIMITED, UNLIMITED_CK = ("nCCDAB", "nCCDSB"), 4  # [secondary A] presets _NPC: distances of MACs without the power limit
@@ -56,13 +56,14 @@ def boxed(system: System, llm: LlmSpec, released: bool) -> Boxed:
     for field, values in TAKEN.items():
         if (value := getattr(llm, field)) not in values:
             raise UserError(f"{llm.name}: {field} is {value}; {system.name} runs models with {field} {values[0]}")
-    if llm.num_key_value_heads != llm.num_attention_heads:
-        raise UserError(
-            f"{llm.name}: {llm.num_attention_heads} heads share {llm.num_key_value_heads} heads of keys; the stacks of "
-            f"{system.name} hold keys and values of every head; take a model without groups"
-        )
+    experts = Experts(llm.num_experts, llm.num_experts_per_tok) if llm.num_experts > 1 else None
+    width = (llm.moe_intermediate_size if experts else None) or llm.intermediate_size
+    heads = llm.num_attention_heads, llm.num_key_value_heads
+    if released and (experts or heads[0] != heads[1]):
+        what = f"{llm.num_experts} experts" if experts else f"{heads[0]} heads that share {heads[1]} heads of keys"
+        raise UserError(f"--fidelity released: {llm.name} has {what}, which the authors' code does not; leave it out")
     decoder = Decoder(
-        llm.num_hidden_layers, llm.hidden_size, llm.num_attention_heads, llm.intermediate_size, llm.gated_ffn
+        llm.num_hidden_layers, llm.hidden_size, heads[0], width, llm.gated_ffn, heads[1], llm.head_dim, experts
     )
     gpu, size = spec.gpu, spec.element_bits // BITS_PER_BYTE
     own = Gpu(gpu.cores, gpu.peak_tflops, gpu.memory_gb_s, gpu.link_gb_s, gpu.l1_bytes, gpu.l2_bytes)
@@ -80,8 +81,8 @@ def boxed(system: System, llm: LlmSpec, released: bool) -> Boxed:
 
 
 def _more(llm: LlmSpec, least: int) -> str:
-    """How many GPUs would hold it and divide its heads."""
-    heads = llm.num_attention_heads
+    """How many GPUs would hold it and divide its heads of keys."""
+    heads = llm.num_key_value_heads
     fit = next((n for n in range(least, heads + 1) if heads % n == 0 and llm.hidden_size % n == 0), None)
     return "take a smaller model" if fit is None else f"take {fit} (--set gpus={fit})"
 
