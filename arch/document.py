@@ -78,6 +78,9 @@ def read_text(path: Path, largest_bytes: int = LARGEST_BYTES) -> str:
 NEAREST = "; nearest: "
 
 
+MOST_NAMES = 20  # that a message lists
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """A remedy: '; nearest: a, b', the known names most like `name` or its last part, or '' if none is."""
     names = list(known)
@@ -199,11 +202,24 @@ class Document:
         dot = "" if place.startswith("[") or not place else "."
         raise UserError(f"{source.file}:{source.line}: at ${dot}{place}: {said}")
 
+    def _beside(self, place: str, known: list[str]) -> str:
+        """The keys among which a place was looked for, as a remedy."""
+        above = place.rpartition(".")[0]
+        while above and above not in known:
+            above = above.rpartition(".")[0]
+        start = f"{above}." if above else ""
+        names = [p for p in known if p.startswith(start) and not set(".[") & set(p[len(start) :])]
+        told = ", ".join([*names[:MOST_NAMES], *["..."] * (len(names) > MOST_NAMES)])
+        return f"; expected one of {told}" if names else ""
+
     def override(self, place: str, text: str) -> None:
         """Replace the value at a place by a text as one would write it in the file."""
         if not place or place not in self.sources:
             known = [p for p in self.sources if p]
-            raise UserError(f"{SET} {place}: no such key in {Path(self.file).name}{nearest(place, known)}")
+            near = nearest(place, known)
+            if not near or all(place.startswith(f"{name}.") for name in near.removeprefix(NEAREST).split(", ")):
+                near = self._beside(place, known)
+            raise UserError(f"{SET} {place}: no such key in {Path(self.file).name}{near}")
         *parents, last = steps_of(place)
         parent = self.tree
         for step in parents:

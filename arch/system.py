@@ -172,7 +172,7 @@ def _of_aim(sheet: Sheet, overrides: Mapping[str, str]) -> System:
     try:
         aim = load_aim(device, {key.removeprefix("aim."): text for key, text in below.items()})
     except UserError as error:
-        raise UserError(str(error).replace("--set ", "--set aim.", 1)) from None
+        raise UserError(str(error).replace("--set ", "--set aim.")) from None
     return System(path.stem, loaded.value, aim.part, loaded.sources, aim=aim)
 
 

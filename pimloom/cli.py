@@ -286,7 +286,7 @@ def aim(
 def explain(
     field: Annotated[
         str | None,
-        typer.Argument(help="Field of a system or a result, what it begins with (faults), or a standard; else all."),
+        typer.Argument(help="Field of a system or a result, what it begins with (faults), standard or name; else all."),
     ] = None,
     json: Json = None,
 ) -> Answer:
