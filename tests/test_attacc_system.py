@@ -11,6 +11,7 @@ from pimloom.reports.attacc import study
 from pimloom.reports.attacc.measured import rows_of
 from pimloom.systems.asked import Asked
 from pimloom.systems.devices.attacc.asked import attacc_work
+from pimloom.systems.devices.attacc.boxed import boxed
 from pimloom.systems.devices.device import Share, device_of
 from pimloom.workload.batch import Batch
 from tests.command import call
@@ -95,12 +96,23 @@ def test_a_step_of_different_lengths_lies_between_those_of_one() -> None:
     assert device.step(Batch.prefill([1024])).time_s < pieces.time_s < whole.time_s
 
 
-@pytest.mark.parametrize("model", ["mixtral-8x7b", "llama-3-70b", "grok-1"])
+@pytest.mark.parametrize("model", ["mixtral-8x7b", "llama-3-70b", "grok-1", "glam-143b"])
 def test_models_with_groups_and_experts_run(model) -> None:
     options = ("--model", model, "--prompt", "512", "--generate", "3", "--batch", "12", "--json", "-")
     gpu, attacc = json.loads(call("compare", "attacc_gpu,attacc", *options).out)["systems"]
     assert attacc["decode"]["time_s"] < gpu["decode"]["time_s"]
     assert attacc["memory_needed_bytes"] == gpu["memory_needed_bytes"]
+
+
+def test_layers_without_experts_are_added_to_those_with() -> None:
+    glam = load_llm("glam-143b")
+    found = boxed(load_system("attacc"), glam, released=False)
+    assert [decoder.layers for decoder in found.decoders] == [16, 16]
+    dense, sparse = (found._replace(decoders=(one,)).decode([300] * 9) for one in found.decoders)
+    both = found.decode([300] * 9)
+    assert "router" in sparse.seconds and "router" not in dense.seconds
+    assert both.seconds["up"] == dense.seconds["up"] + sparse.seconds["up"]
+    assert sum(both.causes.values()) == pytest.approx(sum(dense.causes.values()) + sum(sparse.causes.values()))
 
 
 def test_without_stacks_the_gpus_attend() -> None:
@@ -123,7 +135,6 @@ def test_a_step_of_the_device_is_that_of_the_run() -> None:
 @pytest.mark.parametrize(("options", "said"), [
     ("--model llama-3-8b --fidelity released", "llama-3-8b has 32 heads that share 8 heads of keys"),
     ("--model llama-3-8b --set gpus=16", "gpus: expected a divisor of the heads of keys of the model, 8, got 16"),
-    ("--model glam-143b", "glam-143b: dense_layers is (0, 2, 4, "),
     ("--model gpt3-175b --batch 100", "there are 687,194,767,360: 145,635 fit; take fewer requests or shorter ones"),
     ("--model gpt3-175b --set gpus=4", "4 GPUs of attacc hold 343,597,383,680; take 6 (--set gpus=6)"),
     ("--model gpt3-175b --set gpus=7", "gpus: expected a divisor of the heads of the model, 96, got 7"),

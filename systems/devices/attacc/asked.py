@@ -12,8 +12,7 @@ from pimloom.systems.asked import Asked, Progress, Work
 from pimloom.systems.devices.attacc.boxed import Boxed, boxed
 from pimloom.systems.devices.attacc.device import run_of
 from pimloom.systems.devices.attacc.outcome import AttAccOutcome
-from pimloom.systems.devices.attacc.prompt import prompt_step
-from pimloom.systems.devices.attacc.step import Step, decode_step
+from pimloom.systems.devices.attacc.step import Step
 from pimloom.systems.devices.positions import beyond, positions
 from pimloom.systems.devices.shown import Shown
 from pimloom.systems.settings import parse_settings
@@ -41,9 +40,9 @@ def attacc_work(asked: Asked) -> Work[AttAccOutcome]:
     def run(progress: Progress) -> AttAccOutcome:
         start, steps = time.perf_counter(), list[Step]()
         for n, context in enumerate(chosen):
-            steps.append(decode_step(found.box, found.decoder, batch, context, found.slips))
+            steps.append(found.decode([context] * batch))
             progress(n + 1, len(chosen))
-        first = prompt_step(found.box, found.decoder, batch, prompt, found.slips) if prompt else None
+        first = found.prefill([(prompt, 0)] * batch) if prompt else None
         spec, mean = system.of_kind(AttAccSystem), Step.mean(steps) if steps else None
         step_s, step_j = (fsum(mean.seconds.values()), fsum(mean.joules.values())) if mean else (None, None)
         prefill_s, prefill_j = (fsum(first.seconds.values()), fsum(first.joules.values())) if first else (0.0, 0.0)

@@ -7,8 +7,7 @@ from pimloom.arch.llm import LlmSpec
 from pimloom.arch.system import System
 from pimloom.arch.units import PS_PER_S
 from pimloom.systems.devices.attacc.boxed import boxed
-from pimloom.systems.devices.attacc.prompt import prompts_step
-from pimloom.systems.devices.attacc.step import Step, decode_step
+from pimloom.systems.devices.attacc.step import Step
 from pimloom.systems.devices.device import Capacity, Share
 from pimloom.systems.devices.run import Run, Span
 from pimloom.workload.batch import Batch
@@ -49,11 +48,10 @@ class AttAccDevice:
         if len(phases) > 1:
             raise UserError("prompts and decode of an AttAcc system go in steps of their own; take them apart")
         if phases == {"decode"}:
-            contexts = [request.context for request in requests]
-            step = decode_step(found.box, found.decoder, len(contexts), contexts, found.slips)
+            step = found.decode([request.context for request in requests])
             return run_of(step, attends=bool(found.box.stacks))
         prompts = [(request.new, request.context - request.new) for request in requests]
-        return run_of(prompts_step(found.box, found.decoder, prompts, found.slips), attends=False)
+        return run_of(found.prefill(prompts), attends=False)
 
     def check(self, batch: Batch) -> None:
         """Raise UserError unless the batch fits."""

@@ -51,6 +51,13 @@ class Step(NamedTuple):
         )
 
     @classmethod
+    def sum(cls, steps: Sequence["Step"]) -> "Step":
+        """Of all of them, part by part and cause by cause; a part may be in some alone."""
+        names = [list(dict.fromkeys(name for step in steps for name in step[i])) for i in range(3)]
+        sums = ({name: fsum(step[i].get(name, 0.0) for step in steps) for name in names[i]} for i in range(3))
+        return cls(*sums)
+
+    @classmethod
     def mean(cls, steps: Sequence["Step"]) -> "Step":
         """Of all steps, part by part and cause by cause."""
         means = ({name: fsum(step[i][name] for step in steps) / len(steps) for name in steps[0][i]} for i in range(3))
