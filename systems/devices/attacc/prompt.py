@@ -16,11 +16,6 @@ from pimloom.systems.reference.attacc import PHYSICAL, Slips
 Prompt = tuple[int, int]  # new tokens, and those before them whose keys are there
 
 
-def prompt_step(box: Box, decoder: Decoder, batch: int, tokens: int, slips: Slips = PHYSICAL) -> Step:
-    """Prompts of `batch` requests, so many tokens each, through all layers."""
-    return prompts_step(box, decoder, [(tokens, 0)] * batch, slips)
-
-
 def prompts_step(box: Box, decoder: Decoder, prompts: Sequence[Prompt], slips: Slips = PHYSICAL) -> Step:
     """Prompts, or pieces of them, through all layers; each token attends to those before it. Raises UserError."""
     check_box(box, decoder, len(prompts))
