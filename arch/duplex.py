@@ -2,15 +2,16 @@
 arXiv:2409.01141)."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import msgspec
 
+from pimloom.arch.document import SET
 from pimloom.arch.error import UserError
-from pimloom.arch.load import load_yaml
+from pimloom.arch.load import Source, load_yaml
 from pimloom.arch.names import find
-from pimloom.arch.part import Part, Positive, PositiveFloat
+from pimloom.arch.part import NonNegative, Part, Positive, PositiveFloat
 from pimloom.arch.part_file import load_part
 from pimloom.arch.units import BYTES_PER_GB, FLOP_PER_TFLOP, HZ_PER_MHZ, S_PER_US
 
@@ -69,6 +70,20 @@ class Links(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return us * S_PER_US + size_bytes / (gb_s * BYTES_PER_GB)
 
 
+class DuplexEnergy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a device takes beside its memory commands and MACs."""
+
+    MEANING: ClassVar[Mapping[str, str]] = {
+        "node_pj_per_bit": "a bit between devices of a node [pJ/bit]; null: not counted",
+        "network_pj_per_bit": "a bit between nodes [pJ/bit]; null: not counted",
+        "static_w": "power at rest, of a device [W]; null: not counted",
+    }
+
+    node_pj_per_bit: NonNegative | None
+    network_pj_per_bit: NonNegative | None
+    static_w: NonNegative | None
+
+
 class DuplexSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One device, as read from `arch/duplex_devices/NAME.yaml`."""
 
@@ -98,14 +113,17 @@ class DuplexSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     bank_pim: DramPim
     bank_group_pim: DramPim
     links: Links
+    energy: DuplexEnergy
 
 
 @dataclass(frozen=True)
 class Duplex:
-    """A device and the part of its channels; bandwidths in bytes/s, rates in FLOP/s, both of the whole device."""
+    """A device, the part of its channels and the source of every value; bandwidths in bytes/s, rates in FLOP/s, both of
+    the whole device."""
 
     spec: DuplexSpec
     part: Part
+    sources: Mapping[str, Source] = field(default_factory=dict, compare=False)
 
     @property
     def pseudo_channels(self) -> int:
@@ -157,8 +175,16 @@ def load_duplex(name: str = "duplex", overrides: Mapping[str, str] | None = None
     """Read a device by name or path; an override `part.FIELD` is one of its part. Raises UserError."""
     given = dict(overrides or {})
     of_part = {key.removeprefix("part."): given.pop(key) for key in list(given) if key.startswith("part.")}
-    loaded = load_yaml(find("duplex_devices", name), DuplexSpec, given)
-    part = load_part(loaded.value.part, of_part).value
+    path = find("duplex_devices", name)
+    loaded = load_yaml(path, DuplexSpec, given)
+    device = loaded.value.part
+    if device.endswith((".yaml", ".yml")) and loaded.sources["part"].file != SET:
+        device = str(path.parent / device)  # a path in a file starts at that file
+    try:
+        part = load_part(device, of_part).value
+    except UserError as error:
+        said = str(error).replace("--set dram.", "--set ")  # a part says so where several keys are set
+        raise UserError(said.replace("--set ", "--set part.")) from None
     if part.pim != "duplex":
         raise UserError(f"{loaded.value.part}: at $.pim: expected duplex, got {part.pim or 'null'}; see arch/pim")
-    return Duplex(loaded.value, part)
+    return Duplex(loaded.value, part, loaded.sources)

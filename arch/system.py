@@ -17,7 +17,10 @@ from pimloom.arch.composition import ComposedSystem
 from pimloom.arch.composition_load import compose
 from pimloom.arch.composition_load import part_places as places_of_parts
 from pimloom.arch.document import NEAREST, SET, nearest
+from pimloom.arch.duplex import Duplex, load_duplex
+from pimloom.arch.duplex_system import DuplexSystem
 from pimloom.arch.error import UserError
+from pimloom.arch.inner_device import made_of, own
 from pimloom.arch.llm import LlmSpec
 from pimloom.arch.load import Loaded, Sheet, Source, choice_of, load_sheet, read_sheet, tree_of
 from pimloom.arch.names import HERE as HERE
@@ -42,24 +45,26 @@ STRUCTS: Mapping[str, type[msgspec.Struct]] = {
     "composed": ComposedSystem,
     "cent": CentSystem,
     "attacc": AttAccSystem,
+    "duplex": DuplexSystem,
 }
 KINDS = tuple(STRUCTS)
 
 
-Spec = TypeVar("Spec", PimSystem, RooflineSystem, NpuPimSystem, ComposedSystem, CentSystem, AttAccSystem)
+Spec = TypeVar("Spec", PimSystem, RooflineSystem, NpuPimSystem, ComposedSystem, CentSystem, AttAccSystem, DuplexSystem)
 
 
 @dataclass(frozen=True)
 class System:
     """A resolved system: its own spec, its part if it has one, and the source of every value by dotted place. parts: of
-    a composed system, by the names of its memories. aim: of a system that is made of AiM devices, such a device."""
+    a composed system, by the names of its memories. aim, duplex: of a system that is made of such devices, one."""
 
     name: str
-    spec: PimSystem | RooflineSystem | NpuPimSystem | ComposedSystem | CentSystem | AttAccSystem
+    spec: PimSystem | RooflineSystem | NpuPimSystem | ComposedSystem | CentSystem | AttAccSystem | DuplexSystem
     part: Part | None
     sources: Mapping[str, Source]
     parts: Mapping[str, Part] = field(default_factory=dict)
     aim: LoadedAim | None = None
+    duplex: Duplex | None = None
 
     @property
     def kind(self) -> str:
@@ -95,6 +100,9 @@ class System:
             spec["memories"] = {name: asdict(memory) | {"part": ""} for name, memory in spec["memories"].items()}
         if self.aim:
             spec["aim"] = asdict(self.aim.spec) | {"description": "", "part": ""}
+        if self.duplex:
+            one = asdict(self.duplex.spec) | {"description": "", "part": ""}
+            spec["device"] = [one, decisive(self.duplex.part)]
         parts = {name: decisive(part) for name, part in self.parts.items()}
         return digest(spec, self.part and decisive(self.part), *([parts] if parts else []))
 
@@ -131,6 +139,8 @@ def resolve(sheet: Sheet, overrides: Mapping[str, str], part: Callable[[str], Sh
         return System(path.stem, composed.spec, None, composed.sources, composed.parts)
     if kind == "cent":
         return _of_aim(sheet, overrides)
+    if kind == "duplex":
+        return _of_duplex(sheet, overrides)
     mine, below = split_overrides(overrides, tree_of(sheet))
     if kind == "roofline":
         baseline = load_sheet(sheet, RooflineSystem, mine)
@@ -164,16 +174,16 @@ def resolve(sheet: Sheet, overrides: Mapping[str, str], part: Callable[[str], Sh
 
 def _of_aim(sheet: Sheet, overrides: Mapping[str, str]) -> System:
     """A system of AiM devices; overrides of the device stand below `aim.`."""
-    path, below = Path(sheet.path), {k: v for k, v in overrides.items() if k.startswith("aim.")}
-    loaded = load_sheet(sheet, CentSystem, {k: v for k, v in overrides.items() if k not in below})
-    device = loaded.value.aim
-    if device.endswith((".yaml", ".yml")) and loaded.sources["aim"].file != SET:
-        device = str(path.parent / device)  # a path in a file starts at that file
-    try:
-        aim = load_aim(device, {key.removeprefix("aim."): text for key, text in below.items()})
-    except UserError as error:
-        raise UserError(str(error).replace("--set ", "--set aim.")) from None
-    return System(path.stem, loaded.value, aim.part, loaded.sources, aim=aim)
+    loaded = load_sheet(sheet, CentSystem, own("aim", overrides))
+    aim = made_of("aim", loaded.value.aim, load_aim, sheet, loaded.sources, overrides)
+    return System(Path(sheet.path).stem, loaded.value, aim.part, loaded.sources, aim=aim)
+
+
+def _of_duplex(sheet: Sheet, overrides: Mapping[str, str]) -> System:
+    """A system of Duplex devices; overrides of the device stand below `device.`."""
+    loaded = load_sheet(sheet, DuplexSystem, own("device", overrides))
+    duplex = made_of("device", loaded.value.device, load_duplex, sheet, loaded.sources, overrides)
+    return System(Path(sheet.path).stem, loaded.value, None, loaded.sources, duplex=duplex)
 
 
 def kind_of(sheet: Sheet) -> str:
@@ -230,7 +240,9 @@ def _lacks_pim(path: Path, device: str) -> str:
 def part_places(sheet: Sheet) -> list[str]:
     """The places at which a system names its parts."""
     kind = kind_of(sheet)
-    return places_of_parts(tree_of(sheet)) if kind == "composed" else [] if kind == "roofline" else ["dram.part"]
+    if kind == "composed":
+        return places_of_parts(tree_of(sheet))
+    return [] if kind in ("roofline", "duplex") else ["dram.part"]
 
 
 def split_overrides(overrides: Mapping[str, str], tree: dict[str, Any]) -> tuple[dict[str, str], dict[str, str]]:

@@ -24,6 +24,8 @@ from pimloom.arch.composition import (
     RooflineUnit,
     Wire,
 )
+from pimloom.arch.duplex import DramPim, DuplexEnergy, DuplexSpec, Links, LogicPim, load_duplex
+from pimloom.arch.duplex_system import DuplexSystem, ExpertTokens
 from pimloom.arch.error import UserError
 from pimloom.arch.link import Link
 from pimloom.arch.load import Source, nearest
@@ -44,7 +46,9 @@ from pimloom.arch.units import PS_PER_NS, PS_PER_US, Time
 from pimloom.reports.explain_result import explain_result, result_fields
 from pimloom.reports.explain_standard import standards
 
-FOLDERS: Mapping[type, str] = {Part: "parts", Optics: "parts", Policy: "controllers", Training: "gpus"}
+FOLDERS: Mapping[type, str] = {
+    Part: "parts", Optics: "parts", Policy: "controllers", Training: "gpus", DuplexSpec: "duplex_devices",
+}  # fmt: skip
 NAMED = ("memories", "units", "links")  # below these a composed system has names of its own
 
 
@@ -158,6 +162,14 @@ def all_fields() -> Mapping[str, str]:
         ("energy.shared_buffer", Sram),
         ("energy.instruction_buffer", Sram),
         ("aim", AimDevice),
+        ("", DuplexSystem),
+        ("routing", ExpertTokens),
+        ("device", DuplexSpec),
+        ("device.logic_pim", LogicPim),
+        ("device.bank_pim", DramPim),
+        ("device.bank_group_pim", DramPim),
+        ("device.links", Links),
+        ("device.energy", DuplexEnergy),
         ("", ComposedSystem),
         ("memories.NAME", PartMemory),
         ("memories.NAME", PlainMemory),
@@ -188,6 +200,10 @@ def _values(field: str) -> list[Value]:
         for name in list_names("optics"):
             optics = load_optics(name)
             values += _value(name, optics.value, optics.sources, rest)
+    elif head == "device":
+        for name in list_names("duplex_devices"):
+            device = load_duplex(name)
+            values += _value(name, device.spec, device.sources, rest)
     elif head in ("gpu", "recipe"):
         for name in list_names("gpus"):
             training = load_training(name)
@@ -199,7 +215,7 @@ def _values(field: str) -> list[Value]:
     else:
         for name in list_names("systems"):
             system = load_system(name)
-            if (system.kind == "roofline") != ("." in field):
+            if system.kind != "roofline" or "." not in field:
                 values += _value(name, system.spec, system.sources, field)
     return values
 

@@ -31,7 +31,14 @@ def rows_of(folder: Path, name: str) -> list[dict[str, str]]:
 
 
 def compared(
-    what: str, ours: float, theirs: float, unit: str, tolerance: float, said: str, miss: str, tag: str,
+    what: str,
+    ours: float,
+    theirs: float,
+    unit: str,
+    tolerance: float,
+    said: str,
+    miss: str,
+    tag: str,
     digits: str = ",.6g",
 ) -> dict[str, object]:
     """A check of a value within a relative tolerance, which stands in the table as `said`; miss: the verdict beyond."""

@@ -203,9 +203,7 @@ class NpuRules:
         """Whether the rows of weights are none of the caches'."""
         return True
 
-    def divide(
-        self, channel: np.ndarray, parts: int, estimates: Callable[[], Sequence[int]]
-    ) -> list[np.ndarray]:
+    def divide(self, channel: np.ndarray, parts: int, estimates: Callable[[], Sequence[int]]) -> list[np.ndarray]:
         """The requests of each sub-batch, of the channel of each: equal estimates in each channel."""
         return subset_sums(estimates(), channel, self.system.dram.channels, parts)
 

@@ -3,6 +3,7 @@
 OTHER = "norms, sums and others"
 KINDS = {  # what an operator's name holds: its kind; the first that fits
     "reduce": "links",
+    "communication": "links",
     "gather": "links",
     "dispatch": "links",
     "combine": "links",
@@ -16,6 +17,7 @@ KINDS = {  # what an operator's name holds: its kind; the first that fits
     "LM head": "embedding and LM head",
     "embed": "embedding and LM head",
     "sampling": "embedding and LM head",
+    "experts": "FFN",
     "ffn": "FFN",
     "FFN": "FFN",
     "mlp": "FFN",

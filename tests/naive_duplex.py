@@ -101,3 +101,78 @@ def step(llm: Any, low: str | None, nodes: int, devices: int, expert_tp: int, co
             away = size * llm.num_experts_per_tok * (nodes - 1) / nodes / devices
             total.s += NETWORK_LATENCY + away / NETWORK + NETWORK_LATENCY + away / expert_tp / NETWORK
     return total
+
+
+def prompts_attention(found: Sum, prompts: list[tuple[int, int]], heads: int, kv_heads: int, width: int) -> None:
+    """Of (new tokens, context) on an xPU: keys and queries in, then values in and results out; each new token sees
+    itself and what came before."""
+    new = sum(n for n, _ in prompts)
+    seen = sum(sum(range(context - n + 1, context + 1)) for n, context in prompts)
+    kept = sum(context for _, context in prompts)
+    for _ in ("Q K", "P V"):
+        size, macs = 2 * kept * kv_heads * width + 2 * new * heads * width, seen * heads * width
+        found.s += max(size / PINS, 2 * macs / RATE["xpu"])
+        found.pj += size / 32 * 891 + size / 1024 * 909 + 0.46 * macs
+        found.macs += macs
+
+
+def even(rows: int, experts: int, each: int) -> list[int]:
+    """Tokens of each expert, where each row goes to `each` of them and none has more than one above another."""
+    found = [0] * experts
+    for i in range(rows * each):
+        found[i % experts] += 1
+    return found
+
+
+def mixed(
+    llm: Any, low: str | None, devices: int, apart: bool, prompts: list[tuple[int, int, bool]], contexts: list[int]
+) -> Sum:
+    """A stage of a node without co-processing and expert parallelism, all layers: prompts are (new, context, ends).
+    apart: half of the devices for experts and decode attention."""
+    half = devices // 2 if apart else devices
+    rows = sum(new for new, _, _ in prompts) + len(contexts)
+    hidden, heads, width = llm.hidden_size, llm.num_attention_heads // half, llm.head_dim
+    kv, size, total = llm.num_key_value_heads // half, 2 * rows * llm.hidden_size, Sum()
+    at = [low] if apart else ["xpu", low] if low else ["xpu"]
+    for i in range(llm.num_hidden_layers):
+        one, attends, looks = Sum(), Sum(), Sum()
+        one.matrix("xpu", rows, hidden, (heads + 2 * kv) * width)
+        one.matrix("xpu", rows, heads * width, hidden)
+        one.vectors(10 * rows * hidden)
+        if prompts:
+            prompts_attention(looks, [each[:2] for each in prompts], heads, kv, width)
+        if contexts:
+            choices = [Sum() for _ in at]
+            for choice, where in zip(choices, at, strict=True):
+                choice.cache(str(where), sum(contexts), heads, kv, width)
+            attends = shorter(choices)
+        total.add(one, half)
+        total.add(looks, half, max(looks.s, attends.s) if apart else looks.s + attends.s)
+        total.add(attends, half, 0)
+        if apart and contexts:
+            moved = 2 * len(contexts) * 2 * (llm.num_attention_heads + llm.num_key_value_heads) * width
+            total.s += LATENCY + moved / half / NVLINK
+        total.s += 2 * all_reduce_s(size, half)
+        if i in llm.dense_layers:
+            total.add(ffn("xpu", rows, hidden, llm.intermediate_size // half, llm.gated_ffn), half)
+            continue
+        gate = Sum()
+        gate.matrix("xpu", rows, hidden, llm.num_experts)
+        total.add(gate, half)
+        tokens, slowest = even(rows, llm.num_experts, llm.num_experts_per_tok), 0.0
+        for g in range(half):
+            mine = Sum()
+            for n in tokens[g * len(tokens) // half : (g + 1) * len(tokens) // half]:
+                mine.add(shorter([ffn(str(w), n, hidden, llm.intermediate_size, llm.gated_ffn) for w in at]), 1)
+            total.add(mine, 1, 0)
+            slowest = max(slowest, mine.s)
+        total.s += slowest + (2 * (LATENCY + size / NVLINK) if apart else 0)
+    if apart and any(ends for *_, ends in prompts):
+        total.s += LATENCY + ended_bytes(llm, prompts, half) / NVLINK
+    return total
+
+
+def ended_bytes(llm: Any, prompts: list[tuple[int, int, bool]], devices: int) -> float:
+    """Keys and values of prompts that end, on each device."""
+    kept = sum(context for _, context, ends in prompts if ends)
+    return 2 * kept * 2 * llm.num_key_value_heads // devices * llm.head_dim * llm.num_hidden_layers

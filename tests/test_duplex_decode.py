@@ -11,12 +11,13 @@ import pytest
 from pimloom.arch.duplex import load_duplex
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec, load_llm
+from pimloom.reports.duplex.grid import GRID, GridPoint, decode_grid, deployed, draw_steps
 from pimloom.reports.duplex.measured import OF_S, TOLERANCES, over, point_of, ratios_of_s, rows_of
 from pimloom.systems.devices.duplex.beside import APART, measured
-from pimloom.systems.devices.duplex.decode import ROUTERS, VARIANTS, Decode, Variant
-from pimloom.systems.devices.duplex.grid import GRID, GridPoint, decode_grid, deployed, draw_steps
 from pimloom.systems.devices.duplex.layers import Processors
 from pimloom.systems.devices.duplex.memory import BANK, LOGIC, XPU, IdealDram, SimulatedDram
+from pimloom.systems.devices.duplex.stage import Stages
+from pimloom.systems.devices.duplex.variants import ROUTERS, VARIANTS, Variant
 from pimloom.workload.routing import Routing, drawn
 from tests import naive_duplex
 
@@ -47,11 +48,11 @@ def test_steps_with_an_ideal_memory_are_those_of_plain_arithmetic() -> None:
     for _ in range(60):
         llm, low = small(random), random.choice((None, LOGIC, BANK))
         nodes, devices, tp = random.choice(((1, 4, False), (1, 8, True), (2, 4, False), (2, 8, True), (2, 8, False)))
-        decode = Decode(llm, Variant("any", low, expert_tp=tp), IDEAL, nodes, devices)
+        stages = Stages(llm, Variant("any", low, expert_tp=tp), IDEAL, nodes, devices)
         contexts = [random.randint(1, 3000) for _ in range(random.choice((2, 8, 32)))]
         (tokens,) = draw_steps(llm, len(contexts), 1, random.randint(0, 9))
-        found = decode.step(contexts, tokens)
-        naive = naive_duplex.step(llm, low, nodes, devices, decode.expert_tp, contexts, tokens)
+        found = stages.decode(contexts, tokens)
+        naive = naive_duplex.step(llm, low, nodes, devices, stages.expert_tp, contexts, tokens)
         assert found.time_s == pytest.approx(naive.s) and found.macs == pytest.approx(naive.macs)
         assert fsum(found.pj.values()) == pytest.approx(naive.pj)
 
@@ -59,12 +60,12 @@ def test_steps_with_an_ideal_memory_are_those_of_plain_arithmetic() -> None:
 @pytest.mark.parametrize("router", ROUTERS)
 def test_co_processing_takes_the_slower_of_two_sides(router: str) -> None:
     random, llm = Random(router), load_llm("glam-143b")
-    alone = Decode(llm, Variant("alone", LOGIC), IDEAL, 1, 8)
-    both = Decode(llm, Variant("both", LOGIC, co_processing=True), IDEAL, 1, 8, router)
+    alone = Stages(llm, Variant("alone", LOGIC), IDEAL, 1, 8)
+    both = Stages(llm, Variant("both", LOGIC, co_processing=True), IDEAL, 1, 8, router)
     gained = 0
     for _ in range(20):
-        tokens = [drawn(128, 2, 64, random, Routing(zipf=random.choice((0, 1))))]
-        apart, together = (decode.step([500] * 8, tokens) for decode in (alone, both))
+        tokens = 16 * [drawn(128, 2, 64, random, Routing(zipf=random.choice((0, 1))))]
+        apart, together = (stages.decode([500] * 8, tokens) for stages in (alone, both))
         assert apart.macs == pytest.approx(together.macs)
         gained += together.time_s < apart.time_s * 0.999
     assert gained > 3
@@ -74,7 +75,7 @@ def test_the_optimum_is_not_beaten_by_the_papers_rule() -> None:
     llm, tokens = load_llm("glam-143b"), draw_steps(load_llm("glam-143b"), 128, 1, 1)[0]
     system = Variant("both", LOGIC, co_processing=True)
     best, paper = (
-        Decode(llm, system, IDEAL, 1, 8, router).step([500] * 128, tokens) for router in ("optimum", "idlest_to_pim")
+        Stages(llm, system, IDEAL, 1, 8, router).decode([500] * 128, tokens) for router in ("optimum", "idlest_to_pim")
     )
     assert best.time_s <= paper.time_s * (1 + 1e-9)
 
@@ -175,7 +176,7 @@ def test_contexts_and_devices_of_the_grid() -> None:
     assert {n: GridPoint("any", 1, n).first_context for n in lengths} == lengths
     twice = {model: deployed(model, 2) for model in ("mixtral-8x7b", "glam-143b", "grok-1")}
     assert twice == {"mixtral-8x7b": (1, 8), "glam-143b": (2, 8), "grok-1": (4, 8)}
-    shares = [Decode(load_llm("grok-1"), VARIANTS[0], IDEAL, nodes, 8).expert_tp for nodes in (2, 4)]
+    shares = [Stages(load_llm("grok-1"), VARIANTS[0], IDEAL, nodes, 8).expert_tp for nodes in (2, 4)]
     assert shares == [2, 4]
 
 
@@ -197,8 +198,8 @@ def test_draws_are_without_replacement_and_follow_their_shares() -> None:
 
 def test_what_does_not_come_out_even_is_said() -> None:
     with pytest.raises(UserError, match="8 experts of mixtral-8x7b: expected to come out even over 12"):
-        Decode(load_llm("mixtral-8x7b"), VARIANTS[0], IDEAL, 3, 4)
+        Stages(load_llm("mixtral-8x7b"), VARIANTS[0], IDEAL, 3, 4)
     with pytest.raises(UserError, match="router 'best': expected one of idlest_to_pim"):
-        Decode(load_llm("mixtral-8x7b"), VARIANTS[0], IDEAL, 1, 4, "best")
+        Stages(load_llm("mixtral-8x7b"), VARIANTS[0], IDEAL, 1, 4, "best")
     with pytest.raises(UserError, match="model gpt2: its devices are not known"):
         deployed("gpt2")

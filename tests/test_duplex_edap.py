@@ -3,8 +3,8 @@
 import pytest
 
 from pimloom.arch.duplex import load_duplex
-from pimloom.systems.devices.duplex.edap import BANK_GROUP, OP_PER_BYTE, area_mm2, figure, normalised
-from pimloom.systems.devices.duplex.memory import BANK, LOGIC
+from pimloom.reports.duplex.edap import OP_PER_BYTE, area_mm2, figure, normalised
+from pimloom.systems.devices.duplex.memory import BANK, BANK_GROUP, LOGIC
 
 PAPER = {  # printed labels, each column over its worst
     BANK: (0.08, 0.16, 0.35, 0.81, 1.00, 1.00),

@@ -219,4 +219,3 @@ def _times(ran: Sequence[Compared]) -> list[Figure]:
     there = {name: values for name, values in series.items() if any(values)}
     caption, titles = "Both phases together are the time end to end.", {"xlabel": "system", "ylabel": "Time [ms]"}
     return [stacked_bars("Time of each phase", [one.system for one in ran], there, caption=caption, **titles)]
-

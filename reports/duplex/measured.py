@@ -8,7 +8,8 @@ from pathlib import Path
 
 from pimloom.arch.duplex import load_duplex
 from pimloom.reports import reproduction
-from pimloom.systems.devices.duplex.grid import GRID, GridPoint, GridRow, decode_grid
+from pimloom.reports.duplex.grid import GRID, GridPoint, GridRow, decode_grid
+from pimloom.systems.pool import run_all
 
 HERE = Path(__file__).parent
 OF_S = {"xpu_gb_s": "3352", "part.timing.tRFC": "450 ns"}  # its bandwidth; its organisation, HBM3_16Gb_2R
@@ -43,8 +44,14 @@ def over(row: GridRow, gpu: GridRow) -> dict[str, float]:
 
 
 def as_s() -> Iterator[GridRow]:
-    """Our rows of all points under the conditions of S: its bandwidth, its router, processors that do not meet."""
-    return decode_grid(load_duplex(overrides=OF_S), GRID, router="busiest_to_xpu", contention=False)
+    """Our rows of all points, as they are done, on all cores: the most work first."""
+    for _, rows in run_all(_as_s, sorted(GRID, key=lambda point: -point.batch * point.length)):
+        yield from rows
+
+
+def _as_s(point: GridPoint) -> list[GridRow]:
+    """A point under the conditions of S: its bandwidth, its router, processors that do not meet."""
+    return list(decode_grid(load_duplex(overrides=OF_S), [point], router="busiest_to_xpu", contention=False))
 
 
 def own(point: GridPoint, *, contention: bool) -> list[GridRow]:

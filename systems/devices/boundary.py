@@ -18,6 +18,8 @@ PART_OF = {  # cause of energy: the part of the boundary where it is spent
     **dict.fromkeys(("cells", "dram"), "DRAM"),  # AttAcc: its way to the units is in it, for GPUs to their pins
     **dict.fromkeys(("interposer", "tsv", "to_global", "to_group"), "interface"),  # AttAcc: of what moves
     **dict.fromkeys(("multiply_add", "sram", "l1", "l2", "register"), "logic"),
+    "column": "DRAM",  # Duplex: its way to what computes is in it
+    "static": "static",
     "links": "links",
     "interface": "interface",
     "npu_static": "static",

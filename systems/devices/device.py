@@ -72,6 +72,7 @@ MODULES = {  # kind of a system: the module whose `device(system, llm, share)` m
     "composed": "pimloom.systems.devices.composed.device",
     "cent": "pimloom.systems.devices.cent.device",
     "attacc": "pimloom.systems.devices.attacc.device",
+    "duplex": "pimloom.systems.devices.duplex.device",
 }
 
 

@@ -1,6 +1,5 @@
 """One result row. Its field names are a contract with everyone who reads our JSON; see CONVENTIONS.md."""
 
-
 import msgspec
 
 from pimloom.systems.devices.shown import WithSpans

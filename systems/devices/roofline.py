@@ -84,8 +84,7 @@ class RooflineDevice:
         if not self.share.outside:
             return [], []
         found = (
-            [op for op in some if op.kind not in LINKS]
-            for some in ends(ops(self.llm, batch, Shard(tp=self.share.tp)))
+            [op for op in some if op.kind not in LINKS] for some in ends(ops(self.llm, batch, Shard(tp=self.share.tp)))
         )
         first, last = ([self._layer([alone(op)], 1) for op in some] for some in found)
         return first, last

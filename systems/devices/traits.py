@@ -6,7 +6,9 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
+from pimloom.arch.attacc import AttAccSystem
 from pimloom.arch.composition import ComposedSystem
+from pimloom.arch.duplex_system import DuplexSystem
 from pimloom.arch.system import PimSystem, System
 
 
@@ -19,8 +21,9 @@ class Traits(NamedTuple):
     departures: by settings of the system, each of which is one; lists: an iteration of a list of contexts has a
     result of its own; outside: its steps hold embedding, LM head and sampling unless asked otherwise; sending: what
     is left out where devices send one another something; not_here: of these three, what is not done on the system;
-    static: what its static power is; shared: whether several devices can share a layer of a system; beyond: contexts
-    beyond a model's positions are simulated, with a note.
+    static: what its static power is; shared: whether several devices can share a layer of a system; own_devices: how
+    many do unless asked otherwise, as its own file has it; beyond: contexts beyond a model's positions are simulated,
+    with a note.
     """
 
     what: str
@@ -34,25 +37,75 @@ class Traits(NamedTuple):
     not_here: str = ""
     static: str = ""
     shared: Callable[[System], bool] = lambda system: True
+    own_devices: Callable[[System], int] = lambda system: 1
     departures: bool = False
     beyond: bool = False
 
 
 TRAITS = {
-    "pim": Traits("one device", "always", channels=False, pipelines=False, released=False, lists=False,
-                  shared=lambda system: False,
-                  not_here="embedded tokens come from outside, and the next token is chosen there"),
-    "roofline": Traits("a roofline", "alone", channels=False, pipelines=False, released=False, lists=True,
-                       sending="what devices send one another takes no time"),
-    "composed": Traits("composed", "never", channels=False, pipelines=False, released=False, lists=False,
-                       outside=True,
-                       shared=lambda system: system.of_kind(ComposedSystem).peers is not None),
-    "cent": Traits("CXL devices of AiM", "own", channels=False, pipelines=True, released=True, lists=False,
-                   outside=True),
-    "attacc": Traits("GPUs with stacks that attend", "own", channels=False, pipelines=False, released=True,
-                     lists=False, shared=lambda system: False, beyond=True),
-    "npu_pim": Traits("an NPU", "never", channels=True, pipelines=True, released=True, lists=True, departures=True,
-                      static="static is energy.static_w x time; memory's standby, which it may hold, is in DRAM, too"),
+    "pim": Traits(
+        "one device",
+        "always",
+        channels=False,
+        pipelines=False,
+        released=False,
+        lists=False,
+        shared=lambda system: False,
+        not_here="embedded tokens come from outside, and the next token is chosen there",
+    ),
+    "roofline": Traits(
+        "a roofline",
+        "alone",
+        channels=False,
+        pipelines=False,
+        released=False,
+        lists=True,
+        sending="what devices send one another takes no time",
+    ),
+    "composed": Traits(
+        "composed",
+        "never",
+        channels=False,
+        pipelines=False,
+        released=False,
+        lists=False,
+        outside=True,
+        shared=lambda system: system.of_kind(ComposedSystem).peers is not None,
+    ),
+    "cent": Traits(
+        "CXL devices of AiM", "own", channels=False, pipelines=True, released=True, lists=False, outside=True
+    ),
+    "attacc": Traits(
+        "GPUs with stacks that attend",
+        "own",
+        channels=False,
+        pipelines=False,
+        released=True,
+        lists=False,
+        shared=lambda system: False,
+        own_devices=lambda system: system.of_kind(AttAccSystem).gpus,
+        beyond=True,
+    ),
+    "duplex": Traits(
+        "xPUs beside memory that computes",
+        "never",
+        channels=False,
+        pipelines=False,
+        released=False,
+        lists=False,
+        outside=True,
+        own_devices=lambda system: system.of_kind(DuplexSystem).devices,
+    ),
+    "npu_pim": Traits(
+        "an NPU",
+        "never",
+        channels=True,
+        pipelines=True,
+        released=True,
+        lists=True,
+        departures=True,
+        static="static is energy.static_w x time; memory's standby, which it may hold, is in DRAM, too",
+    ),
 }
 
 

@@ -226,9 +226,7 @@ class Released(NpuRules):
         """None are."""
         return not self.faults.cache_overallotted
 
-    def divide(
-        self, channel: np.ndarray, parts: int, estimates: Callable[[], Sequence[int]]
-    ) -> list[np.ndarray]:
+    def divide(self, channel: np.ndarray, parts: int, estimates: Callable[[], Sequence[int]]) -> list[np.ndarray]:
         """Algorithm 3 as released: equal numbers, in list order."""
         if self.faults.halves_by_number:
             return split(channel, self.system.dram.channels, parts)

@@ -86,8 +86,15 @@ def batch_work(asked: Asked) -> Work[Served | Decoded]:
 def _deployment(asked: Asked, llm: LlmSpec) -> Deployment:
     fidelity, layers = asked.fidelity or "physical", layers_of(llm, asked.layers)
     system = load_faithful(asked.system, asked.settings, fidelity)
-    tp, pp = (1 if devices is None else devices for devices in (asked.tp, asked.pp))
-    return Deployment(system, llm, tp, pp, layers, fidelity)
+    return Deployment(system, llm, tp_of(system, asked.tp), 1 if asked.pp is None else asked.pp, layers, fidelity)
+
+
+def tp_of(system: System, asked: int | None) -> int:
+    """Devices that share each layer: as asked, else as the system's file has it. Raises UserError."""
+    own = traits(system.kind).own_devices(system)
+    if asked == 1 < own:
+        raise UserError(f"--tp 1: {system.name} has {own} devices that share each layer; write --set devices=1")
+    return own if asked is None else asked
 
 
 def layers_of(llm: LlmSpec, asked: int | None) -> int:

@@ -276,6 +276,10 @@ def notes(llm: LlmSpec, systems: Sequence[System], wanted: Wanted, found: Sequen
         for note in (energy_note(system, wanted.tp, told=told), interpolation.said(row.interpolation_error)):
             if note and row.reason is None:
                 alike.setdefault(note, []).append(system.name)
+    for system, row in zip(systems, found, strict=True):
+        own = traits(system.kind).own_devices(system)
+        if row.reason is None and own > 1 == wanted.tp:
+            alike.setdefault(f"{own} devices share each layer, as its file has it", []).append(system.name)
     return [WITH if wanted.outside else LAYERS] + [f"{', '.join(names)}: {said}." for said, names in alike.items()]
 
 

@@ -9,7 +9,7 @@ from pimloom.arch.system import load_system
 from pimloom.systems.asked import COMPARED, GENERATED, Asked, Work
 from pimloom.systems.devices.shown import Shown
 from pimloom.systems.devices.traits import traits
-from pimloom.systems.serving.asked import layers_of, load_faithful
+from pimloom.systems.serving.asked import layers_of, load_faithful, tp_of
 from pimloom.systems.serving.comparing import Comparison, compare
 from pimloom.systems.serving.generation import Generated, check, generate
 from pimloom.systems.serving.interpolation import bends, chosen
@@ -24,14 +24,14 @@ def generation_work(asked: Asked) -> Work[Generated]:
     llm, system = load_llm(asked.model), load_faithful(asked.system, asked.settings, fidelity)
     if fidelity == "released" and (prompt or not traits(system.spec.kind).released):
         raise UserError(f"--fidelity released: no simulator of {system.name} computes prompts; leave it out")
-    batch, every, tp = (1 if value is None else value for value in (asked.batch, asked.every, asked.tp))
+    batch, every = (1 if value is None else value for value in (asked.batch, asked.every))
     wanted = Wanted(
         batch=batch,
         prompt=prompt,
         generate=GENERATED if asked.generate is None else asked.generate,
         chunk=CHUNK if asked.chunk is None else asked.chunk,
         every=every,
-        tp=tp,
+        tp=tp_of(system, asked.tp),
         layers=layers_of(llm, asked.layers),
         fidelity=fidelity,
         outside=asked.lm_head,

@@ -11,14 +11,15 @@ from pimloom.arch.part import Part
 from pimloom.arch.part_memory import part_memory
 from pimloom.arch.policy import load_policy
 from pimloom.arch.table import compile_table
-from pimloom.arch.units import BITS_PER_BYTE, S_PER_PS, ceil_div
+from pimloom.arch.units import BITS_PER_BYTE, BYTES_PER_GB, S_PER_PS, ceil_div
 from pimloom.cycle_sim.dram import Engine
 from pimloom.cycle_sim.memory.simulate import Chunk, simulate
 from pimloom.energy.duplex import BankCounts
 
-XPU, LOGIC, BANK = "xpu", "logic", "bank"  # paths of `energy.duplex`
+XPU, LOGIC, BANK_GROUP, BANK = "xpu", "logic", "bank_group", "bank"  # paths of `energy.duplex`
 MAPPING = "row,column,bank,bank_group,rank,pseudo_channel"  # [secondary S] neighbours lie in other banks
 CONTROLLER = "ramulator2"  # [secondary S] its simulator is built on Ramulator 2
+LEAST_COLUMNS = 4096  # that are simulated at once
 PHASES = 4  # [design] distances from a refresh at which a short transfer starts
 LONG = 8  # [design] a transfer of so many tREFI meets as many refreshes wherever it starts, about
 
@@ -37,6 +38,10 @@ class Transfers(Protocol):
         """Read or write so many bytes that are spread over all pseudo channels."""
         ...
 
+    def least_s(self, path: str, n_bytes: int) -> float:
+        """Time that a move does not fall below."""
+        ...
+
 
 class IdealDram:
     """Every path at its full bandwidth; each row is opened once."""
@@ -49,7 +54,11 @@ class IdealDram:
         """See `Transfers`."""
         org = self._device.part.organization
         columns = n_bytes * BITS_PER_BYTE / org.access_bits
-        return Move(n_bytes / self._rate[path], BankCounts(columns, columns / org.columns))
+        return Move(self.least_s(path, n_bytes), BankCounts(columns, columns / org.columns))
+
+    def least_s(self, path: str, n_bytes: int) -> float:
+        """See `Transfers`."""
+        return n_bytes / self._rate[path]
 
 
 class SimulatedDram:
@@ -65,6 +74,7 @@ class SimulatedDram:
         self._pins = part_memory("duplex", part, load_policy(controller).value, mapping=MAPPING)
         self._banks = {path: round(times * _gap_ratio(part)) for path, times in _times(device).items()}
         self._known: dict[tuple[bool, bool, int], tuple[float, float]] = {}
+        self._ends: dict[int, np.ndarray] = {}  # of a bundle: clock at which each column has come, by start
 
     def move(self, path: str, n_bytes: int, *, write: bool = False) -> Move:
         """See `Transfers`; what is left of a column counts as a whole one."""
@@ -77,6 +87,11 @@ class SimulatedDram:
         each = ceil_div(n_bytes * BITS_PER_BYTE, part.organization.access_bits * banks)
         clocks, rows = self._simulated(path == XPU, write, each)
         return Move(clocks * part.tCK_ps * S_PER_PS, BankCounts(each * banks, rows * banks))
+
+    def least_s(self, path: str, n_bytes: int) -> float:
+        """See `Transfers`: nothing is faster than the pins' rate, or a bundle's without rows to open."""
+        times = 1 if path == XPU else self._banks[path] / _gap_ratio(self._device.part)
+        return n_bytes / (times * self._device.stack_gb_s * self._device.spec.stacks * BYTES_PER_GB)
 
     def _simulated(self, pins: bool, write: bool, each: int) -> tuple[float, float]:
         """Mean clocks until `each` columns of a pseudo channel are moved, and rows that are opened for them."""
@@ -102,15 +117,20 @@ class SimulatedDram:
         return tally.cycles - start, tally.commands["ACT"] / n
 
     def _bundle_ck(self, each: int, start: int) -> tuple[float, float]:
-        """A bundle, row after row."""
-        stream = bundle_stream(self._device.part, each)
-        stream["release"][0] = start
-        return int(self._engine.issue([stream]).end_ck[0][1::3].max()) - start, len(stream) // 3
+        """A bundle, row after row: what follows a column does not change when it comes."""
+        ends = self._ends.get(start)
+        if ends is None or len(ends) < each:
+            stream = bundle_stream(self._device.part, max(2 * each, LEAST_COLUMNS), by_column=True)
+            stream["release"][0] = start
+            reads = stream["cmd"] == self._engine.table.cmd("ALL_RD")
+            ends = self._ends[start] = self._engine.issue([stream]).end_ck[0][reads]
+        return int(ends[each - 1]) - start, ceil_div(each, self._device.part.organization.columns)
 
 
 def _times(device: Duplex) -> dict[str, float]:
     """Bandwidth of each path in that of the pins."""
-    return {XPU: 1.0, LOGIC: device.logic_times, BANK: float(device.spec.bank_pim.times_bandwidth)}
+    dram = {BANK: device.spec.bank_pim, BANK_GROUP: device.spec.bank_group_pim}
+    return {XPU: 1.0, LOGIC: device.logic_times} | {path: float(it.times_bandwidth) for path, it in dram.items()}
 
 
 def _gap_ratio(part: Part) -> float:
@@ -118,8 +138,9 @@ def _gap_ratio(part: Part) -> float:
     return part.cycles("tCCD_L") / part.cycles("tCCD_S")
 
 
-def bundle_stream(part: Part, columns: int) -> np.ndarray:
-    """ALL_ACT, ALL_RD and ALL_PRE of each row of one bundle, as STREAM; the last row may be read in part."""
+def bundle_stream(part: Part, columns: int, *, by_column: bool = False) -> np.ndarray:
+    """ALL_ACT, ALL_RD and ALL_PRE of each row of one bundle, as STREAM; the last row may be read in part. by_column: an
+    ALL_RD for each column."""
     table, width = compile_table(part), part.organization.columns
     rows = ceil_div(columns, width)
     stream = np.zeros(3 * rows, STREAM)
@@ -127,4 +148,7 @@ def bundle_stream(part: Part, columns: int) -> np.ndarray:
     stream["row"] = np.arange(3 * rows) // 3 % part.organization.rows
     stream["count"] = 1
     stream["count"][1::3] = np.minimum(width, columns - width * np.arange(rows))
+    if by_column:
+        stream = np.repeat(stream, stream["count"])
+        stream["count"] = 1
     return stream

@@ -94,9 +94,7 @@ def decode_in_channels(
 ) -> Run:
     """A decode iteration of requests that lie in these channels, None: where Algorithm 2 puts them; with `pp` groups of
     devices the first micro-batch on the first of them. Raises UserError."""
-    system, tokens, channel, layers = first_part(
-        system, llm, tokens, channel, tp=share.tp, pp=pp, layers=share.layers
-    )
+    system, tokens, channel, layers = first_part(system, llm, tokens, channel, tp=share.tp, pp=pp, layers=share.layers)
     found = simulate(system, llm, tokens, channel, tp=share.tp, layers=layers)
     macs = layer_macs(llm, Batch.decode(tokens.tolist()), Shard(tp=share.tp), layers)
     return run_of(found, system, share, macs)

@@ -7,9 +7,8 @@ from pimloom.arch.duplex import OPS_PER_MAC, Duplex
 from pimloom.arch.units import J_PER_PJ
 from pimloom.energy.duplex import BankCounts, mac_pj, memory_pj
 from pimloom.systems.devices.duplex.layers import ELEMENT_BYTES
-from pimloom.systems.devices.duplex.memory import BANK, LOGIC
+from pimloom.systems.devices.duplex.memory import BANK, BANK_GROUP, LOGIC
 
-BANK_GROUP = "bank_group"
 UNITS = (BANK, BANK_GROUP, LOGIC)
 N_IN, N_OUT = 16384, 4096  # [paper] of the matrix
 OP_PER_BYTE = (1, 2, 4, 8, 16, 32)  # [paper]

@@ -10,12 +10,13 @@ from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec, load_llm
 from pimloom.arch.units import J_PER_MJ, J_PER_PJ, S_PER_MS, S_PER_US
 from pimloom.systems.devices.duplex.beside import APART, measured
-from pimloom.systems.devices.duplex.decode import VARIANTS, Decode, DecodeStep, Variant
 from pimloom.systems.devices.duplex.layers import Processors
 from pimloom.systems.devices.duplex.memory import IdealDram, SimulatedDram
+from pimloom.systems.devices.duplex.room import NODE
+from pimloom.systems.devices.duplex.stage import Stages, StageSum
+from pimloom.systems.devices.duplex.variants import VARIANTS, Variant
 from pimloom.workload.routing import UNIFORM, Routing, drawn
 
-NODE = 8  # devices of a node at most [paper]
 NODES: Mapping[str, tuple[int, int]] = {  # nodes x devices of each [paper]
     "mixtral-8x7b": (1, 4),
     "glam-143b": (1, 8),
@@ -94,8 +95,8 @@ def decode_grid(
         draws = draw_steps(llm, point.batch, steps, seed, routing)
         for system in systems:
             nodes, devices = deployed(point.model, system.times)
-            decode = Decode(llm, system, processors, nodes, devices, router, both)
-            found = [decode.step([point.first_context + i] * point.batch, tokens) for i, tokens in enumerate(draws)]
+            stages = Stages(llm, system, processors, nodes, devices, router, both)
+            found = [stages.decode([point.first_context + i] * point.batch, tokens) for i, tokens in enumerate(draws)]
             yield _row(point, system, nodes * devices, found)
 
 
@@ -109,7 +110,7 @@ def draw_steps(
     return [[drawn(batch, each, experts, random, routing) for _ in range(sparse)] for _ in range(steps)]
 
 
-def _row(point: GridPoint, system: Variant, devices: int, steps: Sequence[DecodeStep]) -> GridRow:
+def _row(point: GridPoint, system: Variant, devices: int, steps: Sequence[StageSum]) -> GridRow:
     tokens, seconds = point.batch * len(steps), sum(step.time_s for step in steps)
     middle = {part: median(step.parts_s[part] for step in steps) / S_PER_US for part in steps[0].parts_s}
     mj = {

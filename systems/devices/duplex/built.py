@@ -1,0 +1,87 @@
+"""A model on the devices of a Duplex system: what is made of its file, and what the study does not define."""
+
+from typing import NamedTuple
+
+from pimloom.arch.duplex_system import DuplexSystem, ExpertTokens
+from pimloom.arch.error import UserError
+from pimloom.arch.llm import LlmSpec
+from pimloom.arch.system import System
+from pimloom.systems.devices.device import Share
+from pimloom.systems.devices.duplex.beside import APART, measured
+from pimloom.systems.devices.duplex.layers import Processors
+from pimloom.systems.devices.duplex.memory import IdealDram, SimulatedDram
+from pimloom.systems.devices.duplex.room import NODE, Room
+from pimloom.systems.devices.duplex.stage import Stages
+from pimloom.systems.devices.duplex.variants import Variant
+from pimloom.workload.shard import cut
+
+
+class Built(NamedTuple):
+    """split: devices are two pools, of which stages and room are one; devices: of both, in all nodes; asked: how tokens
+    choose their experts."""
+
+    stages: Stages
+    room: Room
+    split: bool
+    devices: int
+    asked: ExpertTokens
+
+
+def built(system: System, llm: LlmSpec, share: Share) -> Built:
+    """Raises UserError for what is not defined, does not come out even or does not fit."""
+    spec, device = system.of_kind(DuplexSystem), system.duplex
+    assert device is not None
+    _check(system, spec, llm, share)
+    devices = share.tp if share.tp > 1 else spec.devices
+    each = _each(spec, llm, devices, system.where("devices") if devices == spec.devices else f"--tp {devices}")
+    variant = Variant(
+        system.name,
+        None if spec.pim == "none" else spec.pim,
+        spec.co_processing,
+        spec.expert_tp,
+        apart=spec.arrangement == "hetero",
+    )
+    memory = IdealDram(device) if spec.memory == "ideal" else SimulatedDram(device, spec.controller)
+    beside = measured(device.part) if spec.contention and spec.co_processing else APART
+    stages = Stages(llm, variant, Processors(device, memory), spec.nodes, each, spec.router, beside)
+    room = Room(stages, share.layers, share.outside is not False)
+    if not room.tokens:
+        raise UserError(room.too_large())
+    return Built(stages, room, spec.arrangement == "split", spec.nodes * devices, spec.routing)
+
+
+def _each(spec: DuplexSystem, llm: LlmSpec, devices: int, where: str) -> int:
+    """Devices of a node that share a layer, of two pools those of one. Raises UserError unless heads come out even."""
+    halves = 1 if spec.arrangement == "together" else 2
+    if devices % halves:
+        raise UserError(f"{where}: {spec.arrangement} takes halves of the devices; take an even number")
+    heads, kv = llm.num_attention_heads, llm.num_key_value_heads
+    try:
+        cut(llm, devices // halves)
+    except UserError:
+        fit = [halves * n for n in range(1, NODE + 1) if heads % n == 0 and (kv % n == 0 or n % kv == 0)]
+        said = f"{heads} heads ({kv} of keys) of {llm.name} do not come out even over {devices // halves} devices"
+        raise UserError(f"{where}: {said}; take {', '.join(map(str, fit))}") from None
+    return devices // halves if spec.arrangement == "split" else devices
+
+
+def _check(system: System, spec: DuplexSystem, llm: LlmSpec, share: Share) -> None:
+    if llm.kv_lora_rank:
+        rank = f"kv_lora_rank {llm.kv_lora_rank}"
+        raise UserError(f"{llm.name}: {system.name} has no place for a compressed cache ({rank}); take another model")
+    if share.fidelity != "physical":
+        raise UserError(f"--fidelity {share.fidelity}: {system.name} has no faults to turn on; leave it out")
+    if spec.pim == "none" and spec.co_processing:
+        raise UserError(f"{system.where('pim')}: none leaves nothing beside the xPU; set co_processing=false, too")
+    if spec.arrangement == "hetero" and (spec.pim == "none" or spec.co_processing):
+        why = "needs a pim" if spec.pim == "none" else "has both processors on no device"
+        instead = "arrangement=together" if spec.pim == "none" else "co_processing=false, too"
+        raise UserError(f"{system.where('arrangement')}: hetero {why}; set {instead}")
+    counts, where = spec.routing.counts, system.where("routing.counts")
+    if counts and len(counts) != llm.num_experts:
+        raise UserError(f"{where}: tokens of {len(counts)} experts, {llm.name} has {llm.num_experts}; write as many")
+    if counts and sum(n > 0 for n in counts) < llm.num_experts_per_tok:
+        least = llm.num_experts_per_tok
+        raise UserError(f"{where}: each token takes {least} experts; write as many above 0")
+    if counts and spec.routing.zipf:
+        raise UserError(f"{system.where('routing.zipf')}: routing.counts have shares of their own; set one of the two")
