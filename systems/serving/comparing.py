@@ -127,8 +127,7 @@ def compare(
 ) -> tuple[Comparison, list[Shown]]:
     """Run the workload on each system. systems: what loads each. Raises UserError for a workload that none can run;
     what one system cannot is its reason."""
-    found: list[Compared] = []
-    shown: list[Shown] = []
+    found, shown = list[Compared](), list[Shown]()
     loaded = [load() for load in systems]  # a system that is none is an error, not a row
     check(llm, wanted, beside=loaded)
     names = [system.name for system in loaded]
@@ -276,9 +275,7 @@ def notes(llm: LlmSpec, systems: Sequence[System], wanted: Wanted, found: Sequen
         for note in (energy_note(system, wanted.tp, told=told), interpolation.said(row.interpolation_error)):
             if note and row.reason is None:
                 alike.setdefault(note, []).append(system.name)
-    for system, row in zip(systems, found, strict=True):
-        own = traits(system.kind).own_devices(system)
-        if row.reason is None and own > 1 == wanted.tp:
+        if row.reason is None and (own := traits(system.kind).own_devices(system)) > 1 == wanted.tp:
             alike.setdefault(f"{own} devices share each layer, as its file has it", []).append(system.name)
     return [WITH if wanted.outside else LAYERS] + [f"{', '.join(names)}: {said}." for said, names in alike.items()]
 
