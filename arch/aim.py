@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Annotated, ClassVar, NamedTuple
+from typing import Annotated, ClassVar, Literal, NamedTuple
 
 import msgspec
 
@@ -69,7 +69,7 @@ MOST_CHANNELS = 62  # a mask has a bit for each, in a word
 
 COMMANDS = (  # that a channel's controller issues
     "ACT", "PRE", "ACT16", "PREab", "RD", "WR", "MAC", "RDCP", "WRCP", "MAC16", "EWMUL16", "AF16", "WRA16", "WRGB",
-    "WRMAC16", "RDMAC16", "RDAF16", "TMOD",
+    "WRMAC16", "RDMAC16", "RDAF16", "TMOD", "REFab",
 )  # fmt: skip
 # An instruction as a row of integers: the command that each request ends with, or NOTHING if no channel sees it, or
 # SYNC; requests for each channel; channels, the highest bit is channel 0; bank and row of those that name one
@@ -83,14 +83,18 @@ class AimDevice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     MEANING: ClassVar[Mapping[str, str]] = {
         "part": "memory device: a name in arch/parts or a path",
         "channels": "channels, each with a controller of its own [1]",
+        "registers": "general-purpose registers of the DMA, 256 bits each [1]",
         "queue_entries": "requests of AiM that wait in a channel at most, and of reads, and of writes [1]",
         "drain_from": "writes are served when so many wait [1]",
         "drain_below": "reads are served again when fewer writes wait, and a read [1]",
+        "refresh": "none, or all_bank: each channel owes a REFab every tREFI",
     }
 
     description: str
     part: str
     channels: Annotated[int, msgspec.Meta(ge=1, le=MOST_CHANNELS)]
+    registers: Annotated[int, msgspec.Meta(ge=1, le=1 << 20)]
     queue_entries: Annotated[int, msgspec.Meta(ge=1, le=4096)]
     drain_from: Annotated[int, msgspec.Meta(ge=1, le=4097)]
     drain_below: Annotated[int, msgspec.Meta(ge=1, le=4097)]
+    refresh: Literal["none", "all_bank"]

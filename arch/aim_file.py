@@ -37,4 +37,5 @@ def load_aim(name_or_path: str, settings: Mapping[str, str] = NOTHING) -> Loaded
     try:
         return LoadedAim(path.stem, spec, load_part(part, below).value)
     except UserError as error:
-        raise UserError(str(error).replace("--set ", "--set dram.", 1)) from None
+        said = str(error)
+        raise UserError(f"--set dram.{said.removeprefix(SET + ' ')}" if said.startswith(SET) else said) from None

@@ -5,11 +5,10 @@ Data only: one document, no tags, no anchors, no duplicate keys. Plain scalars r
 always text. Places are dotted: `timing.tRCD`, `links[0].gbps`.
 """
 
-import difflib
 import math
 import re
 import sys
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Mapping
 from copy import copy
 from dataclasses import dataclass
 from functools import lru_cache
@@ -21,6 +20,9 @@ import yaml
 
 from pimloom.arch.error import UserError, one_line
 from pimloom.arch.inputs import note
+from pimloom.arch.near import NEAREST as NEAREST
+from pimloom.arch.near import nearest as nearest
+from pimloom.arch.near import remedy
 from pimloom.arch.units import MIB
 
 SET = "--set"
@@ -73,18 +75,6 @@ def read_text(path: Path, largest_bytes: int = LARGEST_BYTES) -> str:
     if not text.strip():
         raise UserError(f"{path}: the file is empty")
     return text
-
-
-NEAREST = "; nearest: "
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """A remedy: '; nearest: a, b', the known names most like `name` or its last part, or '' if none is."""
-    names = list(known)
-    by_last = {n.rpartition(".")[2]: n for n in reversed(names)}
-    close = difflib.get_close_matches(name, names)
-    close += [by_last[n] for n in difflib.get_close_matches(name.rpartition(".")[2], by_last)]
-    return f"{NEAREST}{', '.join(list(dict.fromkeys(close))[:3])}" if close else ""
 
 
 def short(text: str) -> str:
@@ -202,8 +192,7 @@ class Document:
     def override(self, place: str, text: str) -> None:
         """Replace the value at a place by a text as one would write it in the file."""
         if not place or place not in self.sources:
-            known = [p for p in self.sources if p]
-            raise UserError(f"{SET} {place}: no such key in {Path(self.file).name}{nearest(place, known)}")
+            raise UserError(f"{SET} {place}: no such key in {Path(self.file).name}{remedy(place, self.sources)}")
         *parents, last = steps_of(place)
         parent = self.tree
         for step in parents:

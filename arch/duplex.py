@@ -187,7 +187,8 @@ def load_duplex(name: str = "duplex", overrides: Mapping[str, str] | None = None
     try:
         part = load_part(device, of_part).value
     except UserError as error:
-        raise UserError(str(error).replace("--set ", "--set part.", 1)) from None
+        said = str(error).replace("--set dram.", "--set ")  # a part says so where several keys are set
+        raise UserError(said.replace("--set ", "--set part.")) from None
     if part.pim != "duplex":
         raise UserError(f"{loaded.value.part}: at $.pim: expected duplex, got {part.pim or 'null'}; see arch/pim")
     return Duplex(loaded.value, part, loaded.sources)

@@ -31,4 +31,4 @@ def made_of(
     try:
         return load(device, below)
     except UserError as error:
-        raise UserError(str(error).replace("--set ", f"--set {place}.", 1)) from None
+        raise UserError(str(error).replace("--set ", f"--set {place}.")) from None

@@ -92,6 +92,7 @@ class Program:
 
     def __init__(self, place: Place) -> None:
         self.place, self._rows = place, list[np.ndarray]()
+        self._cuts = list[tuple[str, int]]()
         self._used = 0
 
     def rows(self, n: int) -> int:
@@ -141,10 +142,23 @@ class Program:
         found[:, -1] = rows
         self._rows.append(found)
 
+    def cut(self, name: str) -> None:
+        """What was added since the last cut is a piece of this name."""
+        self._cuts.append((name, len(self._rows)))
+
+    def pieces(self) -> list[tuple[str, np.ndarray]]:
+        """Instructions by the names of their pieces, in order."""
+        starts = [0, *(end for _, end in self._cuts)]
+        return [(name, _joined(self._rows[start:end])) for start, (name, end) in zip(starts, self._cuts, strict=False)]
+
     def end(self) -> np.ndarray:
         """int64[instructions, N_INSTRUCTION], the last one EOC."""
         self.wait()
-        return np.concatenate(self._rows).astype(np.int64).reshape(-1, N_INSTRUCTION)
+        return _joined(self._rows)
+
+
+def _joined(rows: list[np.ndarray]) -> np.ndarray:
+    return np.concatenate(rows).astype(np.int64).reshape(-1, N_INSTRUCTION)
 
 
 def columns_of(elements: int, place: Place) -> int:

@@ -4,7 +4,8 @@ The near-memory unit adds, takes roots, exponentials and rotations; vectors reac
 
 `released`: as CENT's generator has it, where it differs from what the layer needs. It multiplies hidden / 16 columns
 for the rotation of Q (and hidden / 16 / repeat of K), a sixteenth of which hold something; it writes the rotated
-vectors where it should read them; and it writes a token's values for the first of the layers of a device only.
+vectors where it should read them; it writes a token's values for the first of the layers of a device only; and token
+1024 n + 1 of the values to the row before its own.
 """
 
 from typing import NamedTuple
@@ -55,11 +56,23 @@ class Rows(NamedTuple):
 def layer_program(layer: Layer, place: Place, context: int, released: bool = False) -> np.ndarray:
     """int64[instructions, N_INSTRUCTION]: one token with `context` tokens, itself among them, through one layer."""
     p = Program(place)
-    rows = _rows(p, layer, context)
-    _norm(p, layer.hidden, rows.x, rows.copy, rows.norm, (LEFT, RIGHT))
+    _layer(p, layer, context, released)
+    return p.end()
+
+
+def layer_pieces(layer: Layer, place: Place, context: int) -> tuple[Rows, list[tuple[str, np.ndarray]]]:
+    """Where the layer keeps what, and the same instructions but the last, EOC, by what they are for."""
+    p = Program(place)
+    return _layer(p, layer, context, released=False), p.pieces()
+
+
+def _layer(p: Program, layer: Layer, context: int, released: bool) -> Rows:
+    rows = _rows(p, layer)
+    _norm(p, "norm", layer.hidden, rows.x, rows.copy, rows.norm, (LEFT, RIGHT))
     q, kv = layer.heads * layer.head, layer.kv_heads * layer.head
-    for row, n in ((rows.q_proj, q), (rows.k_proj, kv), (rows.v_proj, kv)):
+    for name, row, n in (("q_proj", rows.q_proj, q), ("k_proj", rows.k_proj, kv), ("v_proj", rows.v_proj, kv)):
         gemv(p, row, layer.hidden, n)
+        p.cut(name)
     _rotate(p, layer, rows, released)
     _store(p, layer, rows, context, released)
     _scores(p, layer, rows.keys, context)
@@ -67,19 +80,23 @@ def layer_program(layer: Layer, place: Place, context: int, released: bool = Fal
     _values(p, layer, rows.values, context)
     gemv(p, rows.o_proj, q, layer.hidden)
     p.pass_by()
-    _norm(p, layer.hidden, rows.attended, rows.attended, rows.second_norm, (RIGHT, LEFT))
+    p.cut("o_proj")
+    _norm(p, "second_norm", layer.hidden, rows.attended, rows.attended, rows.second_norm, (RIGHT, LEFT))
     gemv(p, rows.gate_proj, layer.hidden, layer.ffn, function=True)
+    p.cut("gate_proj")
     gemv(p, rows.up_proj, layer.hidden, layer.ffn)
+    p.cut("up_proj")
     _gate(p, layer.ffn, rows.gated)
     gemv(p, rows.down_proj, layer.ffn, layer.hidden)
     p.pass_by()
-    return p.end()
+    p.cut("down_proj")
+    return rows
 
 
 def matrices_program(layer: Layer, place: Place) -> np.ndarray:
     """The matrices alone, of a device that shares a layer with one where attention runs."""
     p = Program(place)
-    rows = _rows(p, layer, 1)
+    rows = _rows(p, layer)
     q, kv = layer.heads * layer.head, layer.kv_heads * layer.head
     for row, n in ((rows.q_proj, q), (rows.k_proj, kv), (rows.v_proj, kv)):
         gemv(p, row, layer.hidden, n)
@@ -93,7 +110,7 @@ def matrices_program(layer: Layer, place: Place) -> np.ndarray:
 def ends_program(layer: Layer, place: Place, vocabulary: int) -> np.ndarray:
     """The embedding, the last norm and the LM head, all as CENT has them: the embedding as a product, too."""
     p = Program(place)
-    rows = _rows(p, layer, 1)
+    rows = _rows(p, layer)
     gemv(p, p.rows(gemv_rows(place, vocabulary, layer.hidden)), vocabulary, layer.hidden)
     _squares(p, layer.hidden, rows.x)
     move(p, "WR", layer.hidden, RIGHT, rows.copy)
@@ -103,7 +120,7 @@ def ends_program(layer: Layer, place: Place, vocabulary: int) -> np.ndarray:
     return p.end()
 
 
-def _rows(p: Program, layer: Layer, context: int) -> Rows:
+def _rows(p: Program, layer: Layer) -> Rows:
     place, q, kv = p.place, layer.heads * layer.head, layer.kv_heads * layer.head
     of_token = ceil_div(kv, place.row)
     heads_here = ceil_div(layer.kv_heads, place.block_channels)
@@ -112,7 +129,7 @@ def _rows(p: Program, layer: Layer, context: int) -> Rows:
         "q_proj": gemv_rows(place, layer.hidden, q),
         **dict.fromkeys(("k_proj", "v_proj"), gemv_rows(place, layer.hidden, kv)),
         "keys": ceil_div(place.longest, place.all_banks) * of_token,
-        "scores": ceil_div(layer.heads, place.block_channels * 4) * ceil_div(context, place.row),
+        "scores": ceil_div(layer.heads, place.block_channels * 4) * ceil_div(place.longest, place.row),
         "values": heads_here * layer.head // place.banks * ceil_div(place.longest, place.row),
         "o_proj": gemv_rows(place, q, layer.hidden),
         **dict.fromkeys(("gate_proj", "up_proj"), gemv_rows(place, layer.hidden, layer.ffn)),
@@ -130,15 +147,17 @@ def _squares(p: Program, n: int, row: int) -> None:
     p.add("RDMAC16")
 
 
-def _norm(p: Program, n: int, x: int, copy: int, weights: int, sides: tuple[int, int]) -> None:
+def _norm(p: Program, name: str, n: int, x: int, copy: int, weights: int, sides: tuple[int, int]) -> None:
     for side in (LEFT, RIGHT):
         banks, size = spread(p.place, n, 2, side)
         p.access("WR", columns_of(size, p.place), banks, x)
     _squares(p, n, x)
+    p.cut(f"{name}: squares")
     for side in sides:
         move(p, "WR", n, side, copy)
     multiply(p, n, copy, weights)
     _product(p, n, weights)
+    p.cut(name)
 
 
 def _product(p: Program, n: int, row: int) -> None:
@@ -151,13 +170,14 @@ def _product(p: Program, n: int, row: int) -> None:
 def _rotate(p: Program, layer: Layer, rows: Rows, released: bool) -> None:
     q, k = layer.hidden, layer.hidden // layer.repeat
     banks, size = spread(p.place, layer.hidden, 4, 0)
-    lengths = {rows.q: ROPE * size, rows.k: ROPE * (size // layer.repeat)}
+    lengths = {rows.q: ROPE * size, rows.k: ROPE * ceil_div(size, layer.repeat)}
     for row, length in lengths.items():
         p.access("WR", columns_of(length, p.place), banks + RIGHT, row)
     for (row, length), n in zip(lengths.items(), (q, k), strict=True):
         p.add("EWMUL16", n // p.place.column if released else columns_of(length, p.place), row=row)
     for row, length in lengths.items():
         p.access("WR" if released else "RD", columns_of(length, p.place), banks + PRODUCT, row)
+    p.cut("rotation")
 
 
 def _store(p: Program, layer: Layer, rows: Rows, context: int, released: bool) -> None:
@@ -167,7 +187,9 @@ def _store(p: Program, layer: Layer, rows: Rows, context: int, released: bool) -
     bank = at % place.all_banks % (place.channels * place.banks)
     for row in range(each):
         p.access_in_turn("WR", place.row // place.column, bank, rows.keys + at // place.all_banks * each + row)
-    piece = ceil_div(at, place.row) - 1 if at else 0
+    piece = at // place.row
+    if released:
+        piece = ceil_div(at, place.row) - 1 if at else 0
     heads, turns = ceil_div(layer.kv_heads, place.block_channels), layer.head // place.banks
     for head in range(heads):
         for turn in range(turns):
@@ -178,6 +200,7 @@ def _store(p: Program, layer: Layer, rows: Rows, context: int, released: bool) -
                 for block in range(1 if released else place.side_by_side):
                     mask = 1 << (place.channels - 1 - channel - block * place.block_channels)
                     p.add("WRA16", mask=mask, row=row)
+    p.cut("new token")
 
 
 def _scores(p: Program, layer: Layer, keys: int, context: int) -> None:
@@ -196,6 +219,7 @@ def _scores(p: Program, layer: Layer, keys: int, context: int) -> None:
                     p.add("WRMAC16", 1, mask)
                     p.add("MAC16", layer.head // place.column, mask, row=keys + turn * pieces + piece)
                     p.add("RDMAC16", 1, mask)
+    p.cut("scores")
 
 
 def _softmax(p: Program, layer: Layer, row: int, context: int) -> None:
@@ -211,7 +235,7 @@ def _softmax(p: Program, layer: Layer, row: int, context: int) -> None:
                 banks = groups[groups * each + score < layer.heads] * 4 + side
                 p.access(name, columns, banks, row + score * pieces + piece)
 
-    for _ in range(2):
+    for what in ("scaled scores", "probabilities"):
         pass_scores("WR", LEFT)
         pass_scores("WR", RIGHT)
         for score in range(each):
@@ -220,6 +244,7 @@ def _softmax(p: Program, layer: Layer, row: int, context: int) -> None:
                 p.add("EWMUL16", columns, row=row + score * pieces + piece)
         pass_scores("RD", PRODUCT)
         p.wait()
+        p.cut(what)
 
 
 def _values(p: Program, layer: Layer, values: int, context: int) -> None:
@@ -237,6 +262,7 @@ def _values(p: Program, layer: Layer, values: int, context: int) -> None:
                     p.add("WRMAC16", 1, mask)
                     p.add("MAC16", columns, mask, row=values + (head * turns + turn) * kept + piece)
                     p.add("RDMAC16", 1, mask)
+    p.cut("values")
 
 
 def _gate(p: Program, n: int, row: int) -> None:
@@ -244,7 +270,9 @@ def _gate(p: Program, n: int, row: int) -> None:
     move(p, "WR", n, LEFT, row)
     move(p, "WR", n, RIGHT, row)
     multiply(p, n, row, row)
+    p.cut("silu")
     move(p, "WR", n, LEFT, row)
     p.add("EWMUL16", columns_of(ceil_div(n, p.place.layer_banks // 4), p.place), row=row)
     move(p, "RD", n, PRODUCT, row)
     p.wait()
+    p.cut("gated")

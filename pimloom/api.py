@@ -204,11 +204,14 @@ def aim(
     set: Mapping[str, object] | None = None,
     channel: int = 0,
     commands: str | Path | None = None,
+    data: str | Path | None = None,
+    read: str | Path | None = None,
 ) -> "AimOutcome":
     """Run a file of AiM's host instructions, as `pimloom aim` does.
 
     config: an AiM device by name or path. set: overrides such as `{"channels": 16, "dram.timing.tRP": "36 nCK"}`.
-    channel: the one that `commands` of the result tells of; commands: a CSV file to write. Returns one `AimOutcome`;
+    channel: the one that `commands` of the result tells of; commands: a CSV file to write. data: an .npy file of what
+    W MEM and W GPR write, numbers[n, 16]; read: one to write, of what R MEM and R GPR read. Returns one `AimOutcome`;
     raises `pimloom.UserError`.
 
     >>> aim("examples/aim/gemv.aim").cycles

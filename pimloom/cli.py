@@ -263,6 +263,8 @@ def aim(
     channel: trace_options.Channel = 0,
     json: Json = None,
     commands: trace_options.Commands = None,
+    data: trace_options.Data = None,
+    read: trace_options.Read = None,
     quiet: Quiet = False,
 ) -> None:
     """Run host instructions of AiM (GDDR6-AiM) on its DMA, controllers and channels; print clocks and commands."""
@@ -284,7 +286,7 @@ def aim(
 def explain(
     field: Annotated[
         str | None,
-        typer.Argument(help="Field of a system or a result, what it begins with (faults), or a standard; else all."),
+        typer.Argument(help="Field of a system or a result, what it begins with (faults), standard or name; else all."),
     ] = None,
     json: Json = None,
 ) -> Answer:

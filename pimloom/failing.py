@@ -4,6 +4,7 @@ import errno
 import os
 import re
 import sys
+from typing import Any
 
 import typer
 
@@ -19,7 +20,8 @@ def say(error: Exception) -> int:
     if isinstance(error, usage):
         context = getattr(error, "ctx", None)
         command = context.command_path if context else "pimloom"
-        message = _readable(one_line(error.format_message()))  # type: ignore[attr-defined]
+        said = _elsewhere(error, context) or error.format_message()  # type: ignore[attr-defined]
+        message = _readable(one_line(said))
         stop = "" if message.endswith((".", "?")) else "."
         print(f"{command}: {message}{stop} See `{command} --help`.", file=sys.stderr)
         return 2
@@ -43,6 +45,19 @@ def say(error: Exception) -> int:
         return 2
     print(f"pimloom: internal error: {type(error).__name__}: {one_line(error)} (--debug shows where)", file=sys.stderr)
     return 1
+
+
+def _elsewhere(error: Exception, context: Any) -> str | None:
+    """What to say of an option that other commands have."""
+    option, root = getattr(error, "option_name", None), context and context.find_root().command
+    if not option or not hasattr(error, "possibilities") or option == "--help":
+        return None
+    commands = getattr(root, "commands", {})
+    having = [name for name, command in commands.items() if any(option in at.opts for at in command.params)]
+    if not having:
+        return None
+    named = " and ".join(f"`pimloom {name}`" for name in having)
+    return f"No such option: {option}; {named} {'has' if len(having) == 1 else 'have'} it"
 
 
 def _readable(said: str) -> str:

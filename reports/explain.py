@@ -30,6 +30,7 @@ from pimloom.arch.error import UserError
 from pimloom.arch.link import Link
 from pimloom.arch.load import Source, nearest
 from pimloom.arch.memory import Policy
+from pimloom.arch.names import BELONGS
 from pimloom.arch.neupims import Faults
 from pimloom.arch.npu_energy import BankLayout, NpuEnergy
 from pimloom.arch.npu_pim import Arrays, Interleave, Packing, PimDram
@@ -73,7 +74,8 @@ def explain(field: str) -> Explanation:
     """Explain a dotted field such as `dram.timing.tCCD_L` or `npu.clock_mhz`. Raises UserError with near names."""
     meanings, listed_as = all_fields(), general(field)
     if listed_as not in meanings:
-        near = nearest(field, [*meanings, *result_fields(), *_runs()]) or _around(field)
+        names = [name for folder in BELONGS for name in list_names(folder)]
+        near = nearest(field, [*meanings, *result_fields(), *_runs(), *names]) or _around(field)
         listed = "`pimloom explain` lists those of systems, CONVENTIONS.md those of results"
         raise UserError(f"no field {field!r}{near}; {listed}")
     return Explanation(field, meanings[listed_as], _values(listed_as), _rules(field))

@@ -13,9 +13,9 @@ AF_ROW = 1 << 29
 T = {
     "BL": 2, "CL": 50, "RCDRD": 36, "RCDMAC": 56, "RCDEWMUL": 25, "RCDAF": 86, "RCDCP": 66, "RCDWR": 28, "RCDWRCP": 48,
     "RP": 32, "RAS": 54, "RC": 89, "WR": 33, "RTP": 12, "CWL": 6, "CCDS": 2, "CCDL": 2, "RRDS": 5, "RRDL": 6, "WTRS": 9,
-    "WTRL": 11, "MOD": 32, "CLREG": 0, "CWLREG": 1, "CWLGB": 1, "WPRE": 1,
+    "WTRL": 11, "MOD": 32, "CLREG": 0, "CWLREG": 1, "CWLGB": 1, "WPRE": 1, "REFI": 7800, "RFC": 210,
 }
-ALL = ("ACT16", "PREA", "MAC16", "AF16", "EWMUL16", "WRA16", "WRGB", "RDMAC16", "RDAF16", "WRMAC16", "TMOD")
+ALL = ("ACT16", "PREA", "MAC16", "AF16", "EWMUL16", "WRA16", "WRGB", "RDMAC16", "RDAF16", "WRMAC16", "TMOD", "REFab")
 FOUR = ("ACT4", "PRE4")
 ONE = ("ACT", "PRE", "RD", "WR", "RDA", "WRA", "MAC", "RDCP", "WRCP")
 COMMANDS = ALL + FOUR + ONE
@@ -75,6 +75,10 @@ def wait(level, a, b, t):
         rule({"WRA"}, {"ACT16"}, write_end + t["RP"])
         rule({"WRA16"}, ACTS, write_end + t["RP"])
         rule({"TMOD"}, set(COMMANDS), t["MOD"])
+        rule(ACTS, {"REFab"}, t["RC"])
+        rule({"PRE", "PRE4", "PREA"}, {"REFab"}, t["RP"])
+        rule({"WRA16"}, {"REFab"}, write_end + t["RP"])
+        rule({"REFab"}, set(COMMANDS), t["RFC"])
     if level == "group":
         rule({"RD", "RDA", "MAC", "RDCP"}, {"RD", "RDA", "MAC", "RDCP"}, t["CCDL"])
         rule({"WR", "WRA", "WRCP"}, {"WR", "WRA", "WRCP"}, t["CCDL"])
@@ -121,8 +125,9 @@ QUEUE = 33
 
 
 class Channel:
-    def __init__(self, t):
+    def __init__(self, t, refresh=False):
         self.t = t
+        self.owed, self.next_due = 0, t["REFI"] if refresh else None
         self.open = [None] * BANKS
         self.last: dict[str, dict[tuple[int, str], int]] = {level: {} for level in ("channel", "group", "bank")}
         self.aim: deque[Request] = deque()
@@ -181,6 +186,8 @@ class Channel:
             self.open = [row] * BANKS
         elif command in ("PREA", "WRA16"):
             self.open = [None] * BANKS
+        elif command == "REFab":
+            self.owed -= 1
         elif command == "ACT":
             self.open[bank] = row
         elif command == "PRE":
@@ -199,11 +206,17 @@ class Channel:
                 if first.blocking:
                     answered()
         self.pending_writes = [end for end in self.pending_writes if end > now]
+        if now == self.next_due:
+            self.owed, self.next_due = self.owed + 1, now + self.t["REFI"]
         queue: Any = None
         if self.active:
             r = self.best(self.active, now)
             if self.ready(self.needs(r), r.bank, now):
                 queue = self.active
+        if queue is None and self.owed:
+            if not self.active:
+                self.refresh(now)
+            return
         if queue is None:
             if self.aim:
                 r = self.aim[0]
@@ -239,6 +252,16 @@ class Channel:
             queue.remove(r)
             self.active.append(r)
 
+    def refresh(self, now):
+        """All banks are closed, in array mode, then refreshed."""
+        command = "REFab" if self.open == [None] * BANKS else "PREA"
+        if self.ready(command, 0, now):
+            if self.register_mode:
+                command, self.register_mode = "TMOD", False
+            self.issue(command, -1, -1, now)
+            if command == "REFab":
+                self.pending_writes.append(now + 1)
+
     def choose_mode(self):
         if not self.write_mode:
             self.write_mode = len(self.writes) > 0.8 * 32 or not self.reads
@@ -264,9 +287,9 @@ def channels_of(mask, n):
     return [n - 1 - bit for bit in range(n) if mask >> bit & 1]
 
 
-def run(lines, timings=None, channels=32):
+def run(lines, timings=None, channels=32, refresh=False):
     t = T | (timings or {})
-    every = [Channel(t) for _ in range(channels)]
+    every = [Channel(t, refresh) for _ in range(channels)]
     left = deque(program_lines(lines))
     unsent: list[deque[Request]] = [deque() for _ in range(channels)]
     stalled, afm, now = 0, 0, 0

@@ -23,10 +23,11 @@ NAMES = {  # timings of the oracle, and ours that follow each
     "RP": ("tRP", "nPREPRE"), "RAS": ("tRAS",), "RC": ("tRC",), "WR": ("tWR",), "RTP": ("tRTP",), "CWL": ("nCWL",),
     "CCDS": ("tCCD_S", "nCCD"), "CCDL": ("tCCD_L", "nCCDab", "nMACRES", "nRESMAC"), "RRDS": ("tRRD_S",),
     "RRDL": ("tRRD_L",), "WTRS": ("tWTR_S",), "WTRL": ("tWTR_L",), "MOD": ("nMODCH",), "CLREG": ("nCLREG", "nCLAF"),
-    "CWLREG": ("nCWLREG",), "CWLGB": ("nCWLGB",),
+    "CWLREG": ("nCWLREG",), "CWLGB": ("nCWLGB",), "RFC": ("tRFC",), "REFI": ("tREFI",),
 }  # fmt: skip
 QUEUES = Queues(33, 26, 7)
-SHAPE = Shape(4, 16, 16384, 64)
+SHAPE = Shape(4, 16, 16384, 64, 2048)
+TWO = SHAPE._replace(channels=2)
 
 
 def draw_timings(rng: Random) -> dict[str, int]:
@@ -39,6 +40,7 @@ def draw_timings(rng: Random) -> dict[str, int]:
     for name in ("WTR", "RRD", "CCD"):
         t[f"{name}S"] = min(t[f"{name}S"], t[f"{name}L"])
     t["CWL"], t["CWLGB"] = min(t["CWL"], t["CL"] + 5), min(t["CWLGB"], t["CLREG"] + 5)
+    t["RFC"], t["REFI"] = min(t["RFC"], 60), rng.choice((400, 900, 7800))
     t["RC"] = max(t["RC"], t["RAS"] + t["RP"], t["RRDL"])
     return t
 
@@ -66,8 +68,8 @@ def ours(lines: list[str], part, channels: int, queues: Queues = QUEUES):
     return found.cycles, commands
 
 
-def theirs(lines: list[str], t: dict[str, int], channels: int):
-    cycles, every = naive_aim.run(lines, t, channels)
+def theirs(lines: list[str], t: dict[str, int], channels: int, refresh: bool = False):
+    cycles, every = naive_aim.run(lines, t, channels, refresh)
     commands = [[(at, {"PREA": "PREab"}.get(n, n), bank, row) for at, n, bank, row in c.log] for c in every]
     return cycles, commands if cycles else []
 
@@ -86,13 +88,38 @@ def test_random_programs(chunk: int) -> None:
         assert ours(lines, part_of(t), channels) == expected, seed
 
 
+@pytest.mark.parametrize("chunk", [*range(3), *map(slow, range(3, 30))])
+def test_random_programs_with_refresh(chunk: int) -> None:
+    refreshed = 0
+    for seed in range(30 * chunk, 30 * chunk + 30):
+        rng = Random(f"aim refresh {seed}")
+        channels = rng.choice((1, 1, 2, 3))
+        lines, t = [], draw_timings(rng)
+        for _ in range(rng.choice((1, 3, 6))):
+            lines += draw_program(rng, channels)[:-1]
+        try:
+            cycles, commands = theirs([*lines, "AiM EOC"], t, channels, refresh=True)
+        except TimeoutError:
+            continue
+        found = ours([*lines, "AiM EOC"], part_of(t), channels, QUEUES._replace(refresh=True))
+        assert found == (cycles, commands), seed
+        refreshed += sum(name == "REFab" for channel in commands for _, name, _, _ in channel)
+    assert refreshed > 20
+
+
 def test_every_instruction_once() -> None:
     cycles, every = naive_aim.run(EVERY_INSTRUCTION)
     found, commands = ours(EVERY_INSTRUCTION, load_part("gddr6_aim_isr").value, 32)
     assert found == cycles == 689 and [len(c) for c in commands] == [sum(c.counts.values()) for c in every]
 
 
-@pytest.mark.parametrize("field", Queues._fields)
+def test_refresh_that_leaves_no_time_is_told() -> None:
+    part = load_part("gddr6_aim_isr", {"timing.tREFI": "60 nCK", "timing.tRFC": "20 nCK"}).value
+    with pytest.raises(UserError, match="expected time to serve a request between refreshes of channel 1"):
+        simulate(part, 2, QUEUES._replace(refresh=True), parse_program("AiM MAC_ABK 8 1 0\nAiM EOC", TWO).rows)
+
+
+@pytest.mark.parametrize("field", Queues._fields[:3])
 def test_each_size_of_the_queues_decides_something(field: str) -> None:
     lines = [f"{'R' if i < 20 else 'W'} MEM 0 {i % 16} {i * 7 % 5}" for i in range(60)] + ["AiM EOC"]
     part = load_part("gddr6_aim_isr").value
@@ -122,7 +149,14 @@ def test_a_log_that_fills_changes_nothing(monkeypatch) -> None:
         ("AiM SYNC 1", "SYNC: expected no operands, got 1: 1"),
         ("AiM MACABK 1 1 1", "unknown instruction 'MACABK'; nearest: MAC_ABK"),
         ("AiM WR_GB x 0 15", "WR_GB: expected a number for opsize, got 'x'"),
-        ("AiM WR_GB -1 0 15", "WR_GB: expected a number for opsize, got '-1'"),
+        ("AiM WR_GB -1 0 15", "WR_GB: expected an opsize from 1 to 1048576, got -1"),
+        ("AiM MAC_ABK 64 15 -3", "MAC_ABK: expected a row from 0 to 16383, got -3"),
+        ("AiM MAC_ABK 64 15 " + "9" * 30, f"MAC_ABK: expected a row from 0 to 16383, got {'9' * 30}"),
+        ("AiM MAC_ABK 64 15 " + "9" * 99, "MAC_ABK: expected a number of at most 40 digits for row, got 9999"),
+        ("AiM WR_BIAS 2048 15", "WR_BIAS: expected a gpr from 0 to 2047, got 2048"),
+        ("AiM EWADD 1 2048 0", "EWADD: expected a gpr from 0 to 2047, got 2048"),
+        ("R GPR 4000", "R GPR: expected a gpr from 0 to 2047, got 4000"),
+        ("W CFR 0 -1", "W CFR 0: expected a value from 0 to 1, got -1"),
         ("AiM", "AiM: expected an instruction behind it: WR_SBK"),
         ("R MEM 4 0 0", "R MEM: expected a channel from 0 to 3, got 4"),
         ("W MEM 0 0", "W MEM: expected operands channel bank row, got 2: 0 0"),
@@ -153,7 +187,9 @@ def test_without_an_end_and_behind_it() -> None:
     for text, said in (("", "the trace is empty"), ("W GPR 0\n", "ends without AiM EOC")):
         with pytest.raises(UserError, match=said):
             parse_program(text, SHAPE)
-    assert parse_program("AiM EOC\nW GPR 0\n# no\nnonsense\n", SHAPE).unread == 2
+    assert parse_program("AiM EOC\nW GPR 0\n# no\nAiM SYNC\n", SHAPE).unread == 2
+    with pytest.raises(UserError, match="the trace:3: expected R, W or AiM, got 'nonsense'"):
+        parse_program("AiM EOC\nW GPR 0\nnonsense\n", SHAPE)
 
 
 def test_the_command(tmp_path) -> None:
@@ -179,6 +215,10 @@ def test_the_command(tmp_path) -> None:
         (("--set", "dram.timing.tRPX=3 nCK"), "--set dram.timing.tRPX: "),
         (("--set", "drain_below=27"), "drain_below: expected at most drain_from = 26, got 27"),
         (("--commands", "-"), "--commands -: expected a file"),
+        (("--commands", "c.txt"), "--commands c.txt: it is CSV; expected a name that ends in .csv"),
+        (("--data", "d.npy"), "--data d.npy: expected --read FILE, too"),
+        (("--data", "p.aim", "--read", "r.npy"), "--data p.aim: expected a .npy file of numbers[n, 16]"),
+        (("--set", "refresh=sometimes"), "--set refresh: "),
     ],
 )
 def test_what_is_refused(tmp_path, options, said) -> None:

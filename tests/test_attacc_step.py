@@ -11,8 +11,9 @@ from pimloom.arch.error import UserError
 from pimloom.arch.system import load_part
 from pimloom.mappers.attacc.layout import Placement
 from pimloom.systems.devices.attacc import gpu
+from pimloom.systems.devices.attacc.box import Box, Decoder, Stacks
 from pimloom.systems.devices.attacc.gpu import A100A, H100, HOST, Matrix
-from pimloom.systems.devices.attacc.step import Box, Decoder, Stacks, Step, decode_step, mean_step
+from pimloom.systems.devices.attacc.step import Step, decode_step, mean_step
 from pimloom.systems.reference.attacc import AS_RELEASED, PHYSICAL, Slips
 
 PART = load_part("hbm3_attacc_5200").value

@@ -11,6 +11,7 @@ from pimloom.reports.attacc import study
 from pimloom.reports.attacc.measured import rows_of
 from pimloom.systems.asked import Asked
 from pimloom.systems.devices.attacc.asked import attacc_work
+from pimloom.systems.devices.attacc.boxed import boxed
 from pimloom.systems.devices.device import Share, device_of
 from pimloom.workload.batch import Batch
 from tests.command import call
@@ -61,6 +62,59 @@ def test_memory_of_the_gpus_decides_what_fits() -> None:
     assert ran("gpu.memory_bytes=99999999999", system="attacc_gpu").fits > ran(system="attacc_gpu").fits
 
 
+def test_one_token_and_no_prompt_are_what_they_are_in_a_comparison() -> None:
+    """The prompt's end is the first token; without one the first token is a decode step."""
+    only, none = ran(generate=1), ran(prompt=0, generate=2)
+    assert (only.step_s, only.tokens_per_s, only.step_j, only.step_by_part_s) == (None, None, None, {})
+    assert only.latency_s == only.prefill_s > 0 and none.prefill_s == 0 and none.latency_s == 2 * none.step_s
+    for prompt, wanted in ((1024, only), (0, none)):
+        options = ("--prompt", str(prompt), "--generate", str(2 - (prompt > 0)), "--batch", "8", "--chunk", "8192")
+        out = call("compare", "attacc", "--model", "gpt3-175b", *options, "--json", "-").out
+        (found,) = json.loads(out)["systems"]
+        assert found["latency_s"] == pytest.approx(wanted.latency_s, rel=1e-6)
+
+
+def test_spans_of_a_step_and_of_a_prompt() -> None:
+    found = ran()
+    frame = found.spans
+    decode = frame[frame.phase == "decode"]
+    assert list(decode.operator[:4]) == ["norm 1", "qkv", "transfer", "score"]
+    assert decode.end_ps.max() == pytest.approx(found.step_s * 1e12, rel=0.01)  # the step in the middle
+    assert frame[frame.phase == "prefill"].end_ps.max() == pytest.approx(found.prefill_s * 1e12, rel=1e-6)
+    assert found._repr_html_()
+
+
+def test_a_step_of_different_lengths_lies_between_those_of_one() -> None:
+    device = device_of(load_system("attacc", {"stacks.pipelined": "false"}), GPT, Share(tp=1, layers=96))
+    short, mixed, long = (device.step(Batch.decode(each)) for each in ([200] * 20, [200, 1800] * 10, [1800] * 20))
+    assert short.time_s < mixed.time_s < long.time_s
+    assert (short.energy_j or 0) < (mixed.energy_j or 0) < (long.energy_j or 0)
+    order = device.step(Batch.decode([1800, 200] * 10))
+    assert order.time_s == mixed.time_s and order.energy_j == pytest.approx(mixed.energy_j)
+    pieces = device.step(Batch.prefill([1024, 100], cached=[0, 924]))
+    whole = device.step(Batch.prefill([1024, 1024]))
+    assert device.step(Batch.prefill([1024])).time_s < pieces.time_s < whole.time_s
+
+
+@pytest.mark.parametrize("model", ["mixtral-8x7b", "llama-3-70b", "grok-1", "glam-143b"])
+def test_models_with_groups_and_experts_run(model) -> None:
+    options = ("--model", model, "--prompt", "512", "--generate", "3", "--batch", "12", "--json", "-")
+    gpu, attacc = json.loads(call("compare", "attacc_gpu,attacc", *options).out)["systems"]
+    assert attacc["decode"]["time_s"] < gpu["decode"]["time_s"]
+    assert attacc["memory_needed_bytes"] == gpu["memory_needed_bytes"]
+
+
+def test_layers_without_experts_are_added_to_those_with() -> None:
+    glam = load_llm("glam-143b")
+    found = boxed(load_system("attacc"), glam, released=False)
+    assert [decoder.layers for decoder in found.decoders] == [16, 16]
+    dense, sparse = (found._replace(decoders=(one,)).decode([300] * 9) for one in found.decoders)
+    both = found.decode([300] * 9)
+    assert "router" in sparse.seconds and "router" not in dense.seconds
+    assert both.seconds["up"] == dense.seconds["up"] + sparse.seconds["up"]
+    assert sum(both.causes.values()) == pytest.approx(sum(dense.causes.values()) + sum(sparse.causes.values()))
+
+
 def test_without_stacks_the_gpus_attend() -> None:
     gpu, stacks = ran(system="attacc_gpu"), ran()
     assert gpu.placement is None and gpu.step_s > stacks.step_s and gpu.prefill_s == stacks.prefill_s
@@ -72,22 +126,23 @@ def test_a_step_of_the_device_is_that_of_the_run() -> None:
     assert found.time_s == pytest.approx(whole.step_s, rel=1e-9) and found.energy_j == pytest.approx(whole.step_j)
     assert set(found.resources) == {"GPUs", "stacks", "links"}
     assert device.step(Batch.prefill([1024] * 8)).time_s == pytest.approx(whole.prefill_s, rel=1e-9)
-    with pytest.raises(UserError, match="go in steps of one length"):
-        device.step(Batch.decode([10, 11]))
+    with pytest.raises(UserError, match="go in steps of their own"):
+        device.step(Batch.decode([10]) + Batch.prefill([11]))
     with pytest.raises(UserError, match="fit; take fewer requests"):
         device.check(Batch.decode([2048] * 100))
 
 
 @pytest.mark.parametrize(("options", "said"), [
-    ("--model llama-3-8b", "llama-3-8b: 32 heads share 8 heads of keys"),
+    ("--model llama-3-8b --fidelity released", "llama-3-8b has 32 heads that share 8 heads of keys"),
+    ("--model llama-3-8b --set gpus=16", "gpus: expected a divisor of the heads of keys of the model, 8, got 16"),
     ("--model gpt3-175b --batch 100", "there are 687,194,767,360: 145,635 fit; take fewer requests or shorter ones"),
     ("--model gpt3-175b --set gpus=4", "4 GPUs of attacc hold 343,597,383,680; take 6 (--set gpus=6)"),
     ("--model gpt3-175b --set gpus=7", "gpus: expected a divisor of the heads of the model, 96, got 7"),
     ("--model gpt3-175b --tp 4", "--tp 4: attacc is a box of GPUs that share every layer"),
     ("--model gpt3-175b --set stacks.each=0", "pipelined and co_processing need stacks"),
     ("--model gpt3-175b --set stacks.placement=chip", "--set stacks.placement: expected one of bank, bg, buffer"),
-    ("--model gpt3-175b --generate 1", "--generate 1: expected at least 2 tokens"),
-    ("--model gpt3-175b --prompt 0", "--prompt 0: "),
+    ("--model gpt3-175b --generate 0", "--generate 0: expected at least 1 token"),
+    ("--model gpt3-175b --prompt -1", "--prompt -1: expected at least 0 tokens"),
     ("--model gpt3-175b --every 0", "--every 0: expected at least 1"),
     ("--model gpt3-175b --batch 0", "--batch 0: expected at least 1"),
     ("--model gpt3-175b --seed 7", "--seed 7: attacc draws nothing; leave it out"),

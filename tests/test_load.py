@@ -334,8 +334,8 @@ def test_override_of_a_list_forgets_its_old_items() -> None:
             "--set timing.tRDC: no such key in s.yaml; nearest: timing.tRCD, timing.tRP, timing.tRP[1]",
         ),
         ("tRCD", "1 ns", "--set tRCD: no such key in s.yaml; nearest: timing.tRCD"),
-        ("", "1", "--set : no such key in s.yaml"),
-        ("zzz", "1", "--set zzz: no such key in s.yaml"),
+        ("", "1", "--set : no such key in s.yaml; expected one of dram, timing, current, links"),
+        ("zzz", "1", "--set zzz: no such key in s.yaml; expected one of dram, timing, current, links"),
         (
             "links[2].gbps",
             "1",

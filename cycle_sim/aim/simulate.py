@@ -6,6 +6,7 @@ from typing import NamedTuple, NoReturn
 import numpy as np
 
 from pimloom.arch.aim import COMMANDS, INSTRUCTIONS
+from pimloom.arch.command import REFRESH_SOONER
 from pimloom.arch.error import UserError
 from pimloom.arch.part import Part
 from pimloom.arch.standard import clocks
@@ -37,6 +38,7 @@ class Queues(NamedTuple):
     entries: int
     drain_from: int
     drain_below: int
+    refresh: bool = False
 
 
 class Found(NamedTuple):
@@ -86,6 +88,9 @@ def _hand_over(w: k.Aim, log: np.ndarray, watch: Watch | None) -> None:
 
 
 def _complain(w: k.Aim) -> NoReturn:
+    if max(refreshes := w.channel[:, k.STARVED].tolist()) > k.MOST_STARVED:
+        said = f"expected time to serve a request between refreshes of channel {np.argmax(refreshes)}"
+        raise UserError(f"instruction {w.host[k.AT] + 1}: {said}; {REFRESH_SOONER}")
     c = int(np.argmax(w.channel[:, k.BLOCKED]))
     since = int(w.host[k.DONE] - w.channel[c, k.BLOCKED])
     raise UserError(
@@ -111,7 +116,9 @@ def _state(part: Part, channels: int, queues: Queues, instructions: int) -> k.Ai
     channel[:, [k.SYNCING, k.SAME]] = -1
     channel[:, k.BEHIND_ANSWER] = -FAR
     host = np.zeros(k.N_HOST, np.int64)
-    host[[k.NEXT, k.ANSWERED, k.DRAIN, k.DRAINED, k.ENTRIES]] = 1, -1, *queues[1:], queues.entries
+    host[[k.NEXT, k.ANSWERED, k.ENTRIES]] = 1, -1, queues.entries
+    host[[k.DRAIN, k.DRAINED]] = queues.drain_from, queues.drain_below
+    host[k.REFI] = channel[:, k.DUE] = table.rules.refi if queues.refresh else FAR
     return k.Aim(
         Device(**made), of_each(made["bound"]), of_each(made["beside"]), of_each(made["ring"]), _ops(part), channel,
         np.zeros((channels, k.N_QUEUES, slots, k.N_REQUEST), np.int64), np.zeros((channels, k.N_QUEUES), np.int64),

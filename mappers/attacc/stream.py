@@ -53,8 +53,8 @@ class _Plan:
         if (rows := -(-columns // org.columns)) > self.half:
             said = f"heads: expected K of them in {self.half} rows of a bank, got {rows} rows for {work.heads} heads"
             raise UserError(f"{said} of context {work.context}; take fewer heads or a shorter context")
-        self.barrier = _piece(BARRIER, [0])
-        self.softmax = _piece(SFM, [0])
+        self.barrier = piece(BARRIER, [0])
+        self.softmax = piece(SFM, [0])
         order = np.arange(layout.macs)
         turn, within = np.divmod(order, layout.run)
         self.mac_bank = np.array(layout.spread)[turn % len(layout.spread)]
@@ -125,16 +125,16 @@ class _Plan:
         return [macs[k : k + each] for k in range(0, len(macs), each)]
 
     def _macs(self, i: int, first_row: int) -> Piece:
-        return _piece(MAC, self.mac_bank, first_row + (i * self.stride + self.mac_column) // self.layout.columns)
+        return piece(MAC, self.mac_bank, first_row + (i * self.stride + self.mac_column) // self.layout.columns)
 
     def _moved(self, chunks: int, places: tuple[int, ...] = ()) -> list[Piece]:
-        return [_piece(MVSB, list(places or self.layout.places_score))] * chunks
+        return [piece(MVSB, list(places or self.layout.places_score))] * chunks
 
     def _wrgb(self, start: int = 0, stop: int | None = None) -> Piece:
-        return _piece(WRGB, list(self.layout.places_wrgb[start:stop]))
+        return piece(WRGB, list(self.layout.places_wrgb[start:stop]))
 
     def _mvgb(self, start: int = 0, stop: int | None = None) -> Piece:
-        return _piece(MVGB, list(self.layout.places_mvgb[start:stop]))
+        return piece(MVGB, list(self.layout.places_mvgb[start:stop]))
 
     def _query(self, valid: int) -> list[Chunk]:
         """Of the query of the second iteration, beside each chunk of the scores of the first."""
@@ -162,7 +162,8 @@ class _Plan:
         return [(max(start, 0), max(stop, 0)) for start, stop in zip(ends, ends[1:], strict=False)]
 
 
-def _piece(kind: int, banks: list[int] | np.ndarray, rows: int | np.ndarray = 0) -> Piece:
+def piece(kind: int, banks: list[int] | np.ndarray, rows: int | np.ndarray = 0) -> Piece:
+    """Requests of one kind, in order."""
     found = np.zeros((len(banks), N_REQUEST), np.int32)
     found[:, OP], found[:, BANK], found[:, ROW] = kind, banks, rows
     return found

@@ -16,9 +16,10 @@ def listing() -> Answer:
 
 
 def explained(field: str | None) -> Answer:
-    """A field of a system or a result, those below what it begins with, or a standard; all fields of systems for None.
-    Raises UserError."""
+    """A field of a system or a result, those below what it begins with, a standard, or what has a name; all fields of
+    systems for None. Raises UserError."""
     from pimloom.reports.explain import all_fields, explain, fields_below, general
+    from pimloom.reports.explain_named import explain_named
     from pimloom.reports.explain_result import explain_result
     from pimloom.reports.explain_standard import explain_standard, standards
     from pimloom.reports.terminal.catalogue import show_explanation, show_result_field, show_standard
@@ -33,10 +34,12 @@ def explained(field: str | None) -> Answer:
     of_result = explain_result(field)
     if of_result and general(field) not in all_fields():
         return Answer(of_result._asdict(), lambda: show_result_field(of_result))
-    found = explain(field)
+    named = explain_named(field) if general(field) not in all_fields() else None
+    found = named or explain(field)
     values = [value._asdict() for value in found.values]
     if not of_result:
-        return Answer(found._asdict() | {"values": values}, lambda: show_explanation(found), values)
+        where = "key" if named else "in"
+        return Answer(found._asdict() | {"values": values}, lambda: show_explanation(found, where), values)
     both = found._asdict() | {"values": values, "meanings": of_result.meanings}
 
     def show() -> None:

@@ -231,7 +231,8 @@ def _refuse_elsewhere(options: Mapping[str, Any], asked: Asked) -> None:
 
 
 def _named(option: str, value: object) -> str:
-    return f"--{option}" if value is True else f"--{option} {value}"
+    option = option.replace("_", "-")
+    return f"--{option}" if value is True else f"--no-{option}" if value is False else f"--{option} {value}"
 
 
 def run_compare(

@@ -56,4 +56,8 @@ Config = Annotated[
 DeviceSettings = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Set a field of the device, or dram.FIELD.")
 ]
+Data = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Vectors that W MEM and W GPR write: .npy of numbers[n, 16].")
+]
+Read = Annotated[Path | None, typer.Option(metavar="FILE", help="Write what R MEM and R GPR read then, as .npy.")]
 Channel = Annotated[int, typer.Option(metavar="N", help="Channel whose commands are told by themselves.")]

@@ -81,7 +81,7 @@ def _corrected(row: dict[str, str]) -> AttAccOutcome | None:
 
 
 def _throughput(row: dict[str, str], batch: int) -> float:
-    return step_of({**row, "batch": str(batch), "generated": "16", "prompt": "1024"}, "physical").tokens_per_s
+    return batch / step_of({**row, "batch": str(batch), "generated": "16", "prompt": "1024"}, "physical").mean_s
 
 
 def _counts(row: dict[str, str]) -> list[dict[str, object]]:
@@ -98,9 +98,9 @@ def _cycles(row: dict[str, str]) -> dict[str, object]:
 
 def _step(run: Run) -> list[dict[str, object]]:
     row, ours = run.row, run.released
-    found = [_check(f"{row['name']}: step", ours.step_s / S_PER_MS, row["step_ms"], "ms", STEP)]
+    found = [_check(f"{row['name']}: step", ours.mean_s / S_PER_MS, row["step_ms"], "ms", STEP)]
     if row["step_j"]:
-        found.append(_check(f"{row['name']}: energy", ours.step_j, row["step_j"], "J", ENERGY))
+        found.append(_check(f"{row['name']}: energy", ours.mean_j, row["step_j"], "J", ENERGY))
     return found
 
 
@@ -153,7 +153,7 @@ HEADLINE = "From a third party's notes; the mix of requests behind them is not k
 
 def _claim(runs: Sequence[Run]) -> Claim:
     gpu, ours = runs[3], runs[6]
-    gain = gpu.released.step_s / ours.released.step_s
+    gain = gpu.released.mean_s / ours.released.mean_s
     theirs = float(gpu.row["step_ms"]) / float(ours.row["step_ms"])
     what = "GPT-3 175B, batch 54: stacks with all options over eight GPUs"
     line = ClaimLine(what, f"{gain:.3f}", f"{theirs:.3f}", "×")
@@ -184,9 +184,9 @@ def _slips(runs: Sequence[Run]) -> TableData:
     for run in runs:
         a, b = run.released, run.physical
         rows.append({
-            "name": run.row["name"], "released_ms": a.step_s / S_PER_MS,
-            "corrected_ms": b.step_s / S_PER_MS if b else None, "released_j": a.step_j,
-            "corrected_j": b.step_j if b else None, "energy": 100 * (b.step_j / a.step_j - 1) if b else None,
+            "name": run.row["name"], "released_ms": a.mean_s / S_PER_MS,
+            "corrected_ms": b.mean_s / S_PER_MS if b else None, "released_j": a.mean_j,
+            "corrected_j": b.mean_j if b else None, "energy": 100 * (b.mean_j / a.mean_j - 1) if b else None,
         })  # fmt: skip
     return TableData(
         "As released and corrected",

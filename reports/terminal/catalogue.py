@@ -75,11 +75,11 @@ def show_fields(fields: Mapping[str, str]) -> None:
     show_rows((("field", "field", ""), ("meaning", "meaning", "")), rows)
 
 
-def show_explanation(found: "Explanation") -> None:
-    """Print everything known of a field."""
+def show_explanation(found: "Explanation", where: str = "in") -> None:
+    """Print everything known of a field. where: what stands above the names of its values."""
     show_line(f"{found.field}: {found.meaning}")
     if found.values:
-        headings = zip(found.values[0]._fields, ("in", "value", "source", "file"), strict=True)
+        headings = zip(found.values[0]._fields, (where, "value", "source", "file"), strict=True)
         show_rows([(field, heading, "") for field, heading in headings], [value._asdict() for value in found.values])
     for rule in found.rules:
         show_line(f"rule: {rule}")

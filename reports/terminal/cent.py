@@ -1,5 +1,6 @@
 """What a person reads after `pimloom run` on a CENT system."""
 
+from pimloom.arch.name_units import counted
 from pimloom.reports.terminal.tables import show_line, show_rows
 from pimloom.reports.terminal.trace import COLUMNS
 from pimloom.systems.devices.cent.outcome import CentOutcome
@@ -27,9 +28,10 @@ def show_cent(result: CentOutcome) -> None:
 
 
 def _lines(r: CentOutcome) -> list[tuple[str, str, str]]:
-    side = f", {r.layers_per_device} layers of {r.channels_per_layer} channels side by side" if r.tensor == 1 else ""
+    one = f", {counted(r.layers_per_device, 'layer')} of {counted(r.channels_per_layer, 'channel')}"
+    side = one + " side by side" * (r.layers_per_device > 1) if r.tensor == 1 else ""
     lines = [
-        ("devices", f"{r.devices}", f"{r.used_devices} at work: {r.stages} stages x {r.tensor}{side}"),
+        ("devices", f"{r.devices}", f"{r.used_devices} at work: {counted(r.stages, 'stage')} x {r.tensor}{side}"),
         ("latency of a request", f"{r.latency_s:,.3f}", "s"),
         ("throughput", f"{r.tokens_per_s:,.1f}", "tokens/s, all stages full"),
         ("energy of a token", f"{r.energy_per_token_j * 1e3:,.2f}", "mJ"),

@@ -9,6 +9,14 @@ def positions(prompt: int, generate: int) -> int:
     return max(prompt, 1) + generate - 1
 
 
+def beyond(llm: LlmSpec, tokens: int) -> list[str]:
+    """What to say of contexts that are longer than the model has positions for."""
+    if tokens <= llm.max_position_embeddings:
+        return []
+    most = llm.max_position_embeddings
+    return [f"the model has positions for {most:,} tokens; contexts of up to {tokens:,} are simulated"]
+
+
 def check_positions(llm: LlmSpec, prompt: int, generate: int, *, default: bool) -> None:
     """Raise UserError, by the names of the options, for more tokens than the model has positions for. default: nobody
     asked for so many to be generated."""

@@ -22,7 +22,8 @@ class Traits(NamedTuple):
     result of its own; outside: its steps hold embedding, LM head and sampling unless asked otherwise; sending: what
     is left out where devices send one another something; not_here: of these three, what is not done on the system;
     static: what its static power is; shared: whether several devices can share a layer of a system; own_devices: how
-    many do unless asked otherwise, as its own file has it.
+    many do unless asked otherwise, as its own file has it; beyond: contexts beyond a model's positions are simulated,
+    with a note.
     """
 
     what: str
@@ -38,6 +39,7 @@ class Traits(NamedTuple):
     shared: Callable[[System], bool] = lambda system: True
     own_devices: Callable[[System], int] = lambda system: 1
     departures: bool = False
+    beyond: bool = False
 
 
 TRAITS = {
@@ -82,6 +84,7 @@ TRAITS = {
         lists=False,
         shared=lambda system: False,
         own_devices=lambda system: system.of_kind(AttAccSystem).gpus,
+        beyond=True,
     ),
     "duplex": Traits(
         "xPUs beside memory that computes",

@@ -14,6 +14,7 @@ from pimloom.systems.devices.area import area_by_part_mm2, area_mm2, of_devices
 from pimloom.systems.devices.boundary import PARTS, by_part, parts_of
 from pimloom.systems.devices.device import Device, device_of
 from pimloom.systems.devices.drawn import drawn
+from pimloom.systems.devices.positions import beyond
 from pimloom.systems.devices.run import LIMITS, Run, behind
 from pimloom.systems.devices.shown import Shown, spans_of
 from pimloom.systems.devices.traits import traits
@@ -126,10 +127,9 @@ def compare(
 ) -> tuple[Comparison, list[Shown]]:
     """Run the workload on each system. systems: what loads each. Raises UserError for a workload that none can run;
     what one system cannot is its reason."""
-    check(llm, wanted)
-    found: list[Compared] = []
-    shown: list[Shown] = []
+    found, shown = list[Compared](), list[Shown]()
     loaded = [load() for load in systems]  # a system that is none is an error, not a row
+    check(llm, wanted, beside=loaded)
     names = [system.name for system in loaded]
     if twice := [name for name in names if names.count(name) > 1]:
         raise UserError(f"systems: two are called {twice[0]}; rename a file")
@@ -149,6 +149,7 @@ def compare(
     if not shown:
         raise UserError("; ".join(f"{one.system} cannot run it: {one.reason}" for one in found))
     ran = sorted((one for one in found if one.latency_s is not None), key=lambda one: one.latency_s or 0.0)
+    linked = {part for one in found for part in one.energy_by_part_j or ()}
     compared = Comparison(
         model=llm.name,
         batch=wanted.batch,
@@ -160,9 +161,9 @@ def compare(
         layers=wanted.layers,
         model_layers=llm.num_hidden_layers,
         every=wanted.every,
-        boundary=[part for part in PARTS if part != "links" or wanted.tp > 1 or _linked(found)],
+        boundary=[part for part in PARTS if part != "links" or wanted.tp > 1 or "links" in linked],
         systems=found,
-        notes=notes(loaded, wanted, found),
+        notes=notes(llm, loaded, wanted, found),
         first=ran[0].system,
         why=why(ran, [one.name for one in loaded if wanted.tp > 1 and traits(one.kind).sending], len(found)),
         spec_digest=digest([system.digest for system in loaded], llm.decisive(), wanted.decisive()),
@@ -172,14 +173,10 @@ def compare(
     return compared, shown
 
 
-def _linked(found: Sequence[Compared]) -> bool:
-    """Whether one of them has links."""
-    return any("links" in (one.energy_by_part_j or {}) for one in found)
-
-
 def _one(
     system: System, llm: LlmSpec, wanted: Wanted, made: Sequence[Op], progress: Progress
 ) -> tuple[Compared, Shown]:
+    check(llm, wanted, beside=[system])
     device = device_of(system, llm, wanted.share)
     if reason := device.can_run(made):
         raise UserError(reason)
@@ -262,13 +259,14 @@ def why(ran: Sequence[Compared], sending_free: Sequence[str] = (), asked: int = 
     )
 
 
-def notes(systems: Sequence[System], wanted: Wanted, found: Sequence[Compared]) -> list[str]:
+def notes(llm: LlmSpec, systems: Sequence[System], wanted: Wanted, found: Sequence[Compared]) -> list[str]:
     """What a reader must know to take the figures for what they are."""
     alike: dict[str, list[str]] = {}
     for system, row in zip(systems, found, strict=True):
         has, there = traits(system.kind), row.reason is None
         applies = {has.not_here: wanted.outside, has.sending: wanted.tp > 1}
         applies |= {has.static: "static" in (row.energy_by_part_j or {})}
+        applies |= dict.fromkeys(beyond(llm, longest(wanted)), has.beyond)
         for said, is_so in applies.items():
             if said and is_so and there:
                 alike.setdefault(said, []).append(system.name)
@@ -277,9 +275,7 @@ def notes(systems: Sequence[System], wanted: Wanted, found: Sequence[Compared]) 
         for note in (energy_note(system, wanted.tp, told=told), interpolation.said(row.interpolation_error)):
             if note and row.reason is None:
                 alike.setdefault(note, []).append(system.name)
-    for system, row in zip(systems, found, strict=True):
-        own = traits(system.kind).own_devices(system)
-        if row.reason is None and own > 1 == wanted.tp:
+        if row.reason is None and (own := traits(system.kind).own_devices(system)) > 1 == wanted.tp:
             alike.setdefault(f"{own} devices share each layer, as its file has it", []).append(system.name)
     return [WITH if wanted.outside else LAYERS] + [f"{', '.join(names)}: {said}." for said, names in alike.items()]
 

@@ -5,6 +5,7 @@ from functools import partial
 
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec, load_llm
+from pimloom.arch.system import load_system
 from pimloom.systems.asked import COMPARED, GENERATED, Asked, Work
 from pimloom.systems.devices.shown import Shown
 from pimloom.systems.devices.traits import traits
@@ -63,7 +64,7 @@ def comparison_work(
     llm = load_llm(model)
     asked = {"layers": layers_of(llm, layers), "generate": COMPARED if generate is None else generate, **equal}
     wanted = Wanted(fidelity="physical", outside=lm_head, **asked)
-    check(llm, wanted, COMPARED if generate is None else None)
+    check(llm, wanted, COMPARED if generate is None else None, [load_system(name) for name in systems])
     loads = [partial(load_faithful, name, None, "physical") for name in systems]
     title = f"{llm.name} on {len(systems)} systems"
     return Work(title, partial(compare, loads, llm, wanted))

@@ -1,5 +1,6 @@
 """A batch of equal requests from their prompts to their last token, on a machine that serves batches."""
 
+from collections.abc import Sequence
 from math import fsum
 from typing import NamedTuple
 
@@ -13,7 +14,7 @@ from pimloom.systems.devices.device import device_of
 from pimloom.systems.devices.positions import check_positions
 from pimloom.systems.devices.run import Run, total_j
 from pimloom.systems.devices.shown import Shown, WithSpans, shown
-from pimloom.systems.devices.traits import has_outside
+from pimloom.systems.devices.traits import has_outside, traits
 from pimloom.systems.serving.interpolation import bends, error
 from pimloom.systems.serving.stepping import (
     Part,
@@ -108,15 +109,16 @@ def generated(steps: Simulated, system: System, llm: LlmSpec, wanted: Wanted) ->
     return found
 
 
-def check(llm: LlmSpec, wanted: Wanted, default: int | None = None) -> None:
+def check(llm: LlmSpec, wanted: Wanted, default: int | None = None, beside: Sequence[System] = ()) -> None:
     """Raise UserError, by the name of the option, for a number out of range, or more tokens than the model has
-    positions for. default: what `generate` is where nobody asks for another."""
+    positions for, unless one of the systems goes beyond. default: what `generate` is where nobody asks for another."""
     for name, least in (("batch", 1), ("prompt", 0), ("generate", 1), ("chunk", 1), ("every", 1)):
         if getattr(wanted, name) < least:
             raise UserError(f"--{name} {getattr(wanted, name)}: expected at least {least}")
     if wanted.batch > MOST_REQUESTS:
         raise UserError(f"--batch {wanted.batch}: expected at most {MOST_REQUESTS}")
-    check_positions(llm, wanted.prompt, wanted.generate, default=wanted.generate == default)
+    if not any(traits(system.kind).beyond for system in beside):
+        check_positions(llm, wanted.prompt, wanted.generate, default=wanted.generate == default)
 
 
 def _result(system: System, llm: LlmSpec, wanted: Wanted, prompts: Prompts, steps: Simulated) -> Generated:

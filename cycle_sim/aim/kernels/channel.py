@@ -16,6 +16,7 @@ from pimloom.cycle_sim.aim.kernels.state import (
     CLOCK,
     DRAIN,
     DRAINED,
+    DUE,
     FIRST,
     LATENCY,
     LOG_BANK,
@@ -42,8 +43,11 @@ from pimloom.cycle_sim.aim.kernels.state import (
     Q_ROW,
     RD,
     READS,
+    REFAB,
+    REFI,
     REGISTERS,
     SAME,
+    STARVED,
     SYNCING,
     TMOD,
     UNANSWERED,
@@ -85,6 +89,9 @@ def step(w, c, now, log):
         if soon <= now:
             q = ACTIVE
         wake = min(wake, soon)
+    if q < 0 and ch[DUE] <= now:
+        ch[WAKE] = wake if size[ACTIVE] else min(wake, _refresh(w, c, now, log))
+        return
     if q < 0 and size[OF_AIM]:
         i = ch[FIRST]
         if w.queue[c, OF_AIM, i, Q_OP] == SYNC:
@@ -105,7 +112,7 @@ def step(w, c, now, log):
     if q >= 0:
         _issue(w, c, q, i, now, log)
         wake = now + 1
-    ch[WAKE] = wake
+    ch[WAKE] = min(wake, max(ch[DUE], now + 1))
 
 
 @bare
@@ -178,15 +185,11 @@ def _issue(w, c, q, i, now, log):
     if w.ops[wanted, MODE] != ch[REGISTERS]:
         ch[REGISTERS] = w.ops[wanted, MODE]
         op = np.int64(TMOD)
-    arm(_device(w, c), op, max(bank, 0), now)
-    w.counts[c, op] += 1
-    if log.shape[0]:
-        note = log[w.host[LOGGED]]
-        note[CLOCK], note[LOG_CHANNEL], note[LOG_OP], note[LOG_BANK], note[LOG_ROW] = now, c, op, bank, row
-        w.host[LOGGED] += 1
+    _send(w, c, op, bank, row, now, log)
     if op in (ACT, PRE, ACT16, PREAB, WRA16):
         _move_rows(w, c, op, bank, row, now)
     if op == wanted:
+        ch[STARVED] = 0
         end = now + w.ops[op, LATENCY]
         if w.ops[op, READS]:
             at = answer(ch, end)
@@ -202,6 +205,39 @@ def _issue(w, c, q, i, now, log):
             active[k] = request[k]
         w.size[c, ACTIVE] += 1
         _leave(w, c, q, i)
+
+
+@bare
+def _send(w, c, op, bank, row, now, log):
+    """A command to the banks."""
+    arm(_device(w, c), op, max(bank, 0), now)
+    w.counts[c, op] += 1
+    if log.shape[0]:
+        note = log[w.host[LOGGED]]
+        note[CLOCK], note[LOG_CHANNEL], note[LOG_OP], note[LOG_BANK], note[LOG_ROW] = now, c, op, bank, row
+        w.host[LOGGED] += 1
+
+
+@rare
+def _refresh(w, c, now, log):
+    """What an owed refresh needs next, if it can issue at clock `now`; returns when to look again."""
+    ch, size = w.channel[c], w.size[c]
+    op = np.int64(PREAB) if ch[OPEN] else np.int64(REFAB)
+    soon = free_from(_device(w, c), op, np.int64(0))
+    if soon > now:
+        return soon
+    if ch[REGISTERS]:
+        ch[REGISTERS] = 0
+        op = np.int64(TMOD)
+    _send(w, c, op, np.int64(-1), np.int64(-1), now, log)
+    if op == PREAB:
+        _move_rows(w, c, op, np.int64(-1), np.int64(-1), now)
+    elif op == REFAB:
+        ch[DUE] += w.host[REFI]
+        ch[WRITTEN] = max(ch[WRITTEN], now + 1)
+        if size[OF_AIM] + size[OF_READS] + size[OF_WRITES]:
+            ch[STARVED] += 1
+    return now + 1
 
 
 @rare

@@ -11,6 +11,8 @@ The rules, as the published simulator has them:
   and its row is not closed until then. A read that comes while a write is queued is answered from the queue.
 * A request of all banks needs its row open in all: another row there is closed (PREab), then all open it (ACT16).
 * Some need register mode, the others array mode: TMOD changes it, in place of a command that could issue.
+* A refresh that falls due is owed: none but active requests go on until PREab, once none is active, and REFab have
+  issued, in array mode.
 * Answers leave a channel one a clock, in the order of their commands; that of SYNC and EOC once no write is under way.
 """
 
@@ -30,6 +32,7 @@ from pimloom.cycle_sim.aim.kernels.state import (
     LEFT,
     LOG_FULL,
     LOGGED,
+    MOST_STARVED,
     NEXT,
     OF_AIM,
     OF_READS,
@@ -39,6 +42,7 @@ from pimloom.cycle_sim.aim.kernels.state import (
     Q_OP,
     Q_ROW,
     RD,
+    STARVED,
     STUCK,
     UNANSWERED,
     WAITS,
@@ -72,7 +76,7 @@ def run(w, program, log):
         for c in range(channel.shape[0]):
             if channel[c, WAKE] <= now:
                 step(w, c, now, log)
-                if channel[c, BLOCKED] > LONGEST_BLOCKED_CK:
+                if channel[c, BLOCKED] > LONGEST_BLOCKED_CK or channel[c, STARVED] > MOST_STARVED:
                     host[DONE] = now
                     return STUCK
         if host[UNANSWERED] == 0 and host[ANSWERED] >= 0:

@@ -9,6 +9,7 @@ from pimloom.cycle_sim.dram.kernels.device import Device
 
 (
     ACT, PRE, ACT16, PREAB, RD, WR, MAC, RDCP, WRCP, MAC16, EWMUL16, AF16, WRA16, WRGB, WRMAC16, RDMAC16, RDAF16, TMOD,
+    REFAB,
 ) = range(len(COMMANDS))  # fmt: skip
 
 # columns of `ops`
@@ -20,19 +21,21 @@ Q_OP, Q_BANK, Q_ROW, Q_AT, N_REQUEST = range(5)
 # a channel
 (
     WAKE, LEFT, WRITING, REGISTERS, ANSWER, BEHIND, BEHIND_ANSWER, WRITTEN, SYNCING, SAME, OPEN, OPENED_AT, OPEN_CK,
-    FIRST, BLOCKED, N_CHANNEL,
-) = range(16)  # fmt: skip
+    FIRST, BLOCKED, DUE, STARVED, N_CHANNEL,
+) = range(18)  # fmt: skip
 # the host
-NEXT, AT, WAITS, UNANSWERED, ANSWERED, DONE, DRAIN, DRAINED, ENTRIES, LOGGED, N_HOST = range(11)
+NEXT, AT, WAITS, UNANSWERED, ANSWERED, DONE, DRAIN, DRAINED, ENTRIES, LOGGED, REFI, N_HOST = range(12)
 CLOCK, LOG_CHANNEL, LOG_OP, LOG_BANK, LOG_ROW, N_LOG = range(6)
 FINISHED, LOG_FULL, STUCK = range(3)
+MOST_STARVED = 1 << 10  # refreshes of a channel between which no request was served, though some wait
 
 
 class Aim(NamedTuple):
     """channel[c]: when something can happen next (WAKE), requests that the DMA could not hand over (LEFT), whether it
     serves writes and is in register mode, the clock of its last answer, and of those behind a SYNC, until when a write
     is under way, since when SYNC waits, the row that all banks have open (-1: not the same), open banks, clocks with
-    any, and clocks in which it might not close a row (BLOCKED). bound, beside, ring: of each channel, see `Device`.
+    any, clocks in which it might not close a row (BLOCKED), when the next refresh falls due, and refreshes since a
+    request was served (STARVED). bound, beside, ring: of each channel, see `Device`.
     queue[c, q], size[c, q]: requests; those of AiM are a ring that begins at FIRST. open_row[c, b]: -1 if closed.
     counts[c, op]: commands.
     """

@@ -5,14 +5,16 @@ from math import fsum, isfinite
 
 from pimloom.arch.attacc import AttAccSystem
 from pimloom.arch.error import UserError
-from pimloom.arch.llm import load_llm
+from pimloom.arch.llm import LlmSpec, load_llm
 from pimloom.arch.system import System, load_system, spec_digest
 from pimloom.arch.version import __version__
 from pimloom.systems.asked import Asked, Progress, Work
 from pimloom.systems.devices.attacc.boxed import Boxed, boxed
+from pimloom.systems.devices.attacc.device import run_of
 from pimloom.systems.devices.attacc.outcome import AttAccOutcome
-from pimloom.systems.devices.attacc.prompt import prompt_step
-from pimloom.systems.devices.attacc.step import Step, decode_step
+from pimloom.systems.devices.attacc.step import Step
+from pimloom.systems.devices.positions import beyond, positions
+from pimloom.systems.devices.shown import Shown
 from pimloom.systems.settings import parse_settings
 
 PROMPT, GENERATED = 2048, 128  # [secondary A] of its README
@@ -31,24 +33,23 @@ def attacc_work(asked: Asked) -> Work[AttAccOutcome]:
     if fidelity == "physical":  # the authors' code does not ask
         found.check(tokens)
     every = asked.every or 1
-    contexts = [prompt + i for i in range(1, generated)]
-    chosen = sorted({*contexts[::every], contexts[-1]})
-    digest = spec_digest(system, llm, contexts=chosen, batch=batch, fidelity=fidelity)
+    contexts = list(range(prompt + 1, prompt + generated + (prompt == 0)))
+    chosen = sorted({*contexts[::every], *contexts[-1:]})
+    digest = spec_digest(system, llm, contexts=chosen, batch=batch, prompt=prompt, fidelity=fidelity)
 
     def run(progress: Progress) -> AttAccOutcome:
-        start = time.perf_counter()
-        steps = []
+        start, steps = time.perf_counter(), list[Step]()
         for n, context in enumerate(chosen):
-            steps.append(decode_step(found.box, found.decoder, batch, context, found.slips))
+            steps.append(found.decode([context] * batch))
             progress(n + 1, len(chosen))
-        first = prompt_step(found.box, found.decoder, batch, prompt, found.slips)
-        spec, mean = system.of_kind(AttAccSystem), Step.mean(steps)
-        step_s, step_j = fsum(mean.seconds.values()), fsum(mean.joules.values())
-        prefill_s = fsum(first.seconds.values())
-        if not isfinite(step_s + prefill_s + step_j + fsum(first.joules.values())):
+        first = found.prefill([(prompt, 0)] * batch) if prompt else None
+        spec, mean = system.of_kind(AttAccSystem), Step.mean(steps) if steps else None
+        step_s, step_j = (fsum(mean.seconds.values()), fsum(mean.joules.values())) if mean else (None, None)
+        prefill_s, prefill_j = (fsum(first.seconds.values()), fsum(first.joules.values())) if first else (0.0, 0.0)
+        if not isfinite((step_s or 0) + prefill_s + (step_j or 0) + prefill_j):
             said = "time or energy of a step is beyond all numbers; raise rates and clocks"
             raise UserError(f"{system.name}: {said}")
-        return AttAccOutcome(
+        outcome = AttAccOutcome(
             system=asked.system,
             model=asked.model,
             fidelity=fidelity,
@@ -59,20 +60,24 @@ def attacc_work(asked: Asked) -> Work[AttAccOutcome]:
             prompt_tokens=prompt,
             generated_tokens=generated,
             prefill_s=prefill_s,
-            prefill_j=fsum(first.joules.values()),
+            prefill_j=prefill_j,
             step_s=step_s,
-            step_by_part_s=mean.seconds,
-            tokens_per_s=batch / step_s,
-            latency_s=prefill_s + (generated - 1) * step_s,
+            step_by_part_s=mean.seconds if mean else {},
+            tokens_per_s=batch / step_s if step_s else None,
+            latency_s=prefill_s + len(contexts) * (step_s or 0),
             step_j=step_j,
-            step_by_part_j=mean.joules,
-            energy_per_token_j=step_j / batch,
+            step_by_part_j=mean.joules if mean else {},
+            energy_per_token_j=None if step_j is None else step_j / batch,
             fits=found.room_bytes // found.kv_bytes // (prompt + generated),
-            notes=_notes(found, llm.max_position_embeddings, prompt + generated, batch),
+            notes=_notes(found, llm, prompt, generated, batch),
             spec_digest=digest,
             version=__version__,
             wall_s=time.perf_counter() - start,
         )
+        middle = run_of(steps[len(steps) // 2], attends=bool(found.box.stacks)) if steps else None
+        prompts = run_of(first, attends=False) if first else None
+        outcome.showing(lambda: Shown(system.name, prompts, middle))
+        return outcome
 
     return Work(f"decode steps of {llm.name} on {system.name}", run)
 
@@ -92,16 +97,14 @@ def _lengths(asked: Asked) -> tuple[int, int]:
     """Tokens of a prompt, and those that follow with the first. Raises UserError."""
     prompt = PROMPT if asked.prompt is None else asked.prompt
     generated = GENERATED if asked.generate is None else asked.generate
-    if generated < 2:
-        raise UserError(f"--generate {generated}: expected at least 2 tokens; the prompt gives the first")
-    if prompt < 1:
-        raise UserError(f"--prompt {prompt}: expected at least 1 token")
+    if generated < 1:
+        raise UserError(f"--generate {generated}: expected at least 1 token")
+    if prompt < 0:
+        raise UserError(f"--prompt {prompt}: expected at least 0 tokens")
     return prompt, generated
 
 
-def _notes(found: Boxed, positions: int, tokens: int, batch: int) -> list[str]:
-    said = found.lacks(batch * tokens)
+def _notes(found: Boxed, llm: LlmSpec, prompt: int, generated: int, batch: int) -> list[str]:
+    said = found.lacks(batch * (prompt + generated))
     notes = [f"{said}; simulated all the same, as released"] if said else []
-    if tokens > positions:
-        notes.append(f"the model has positions for {positions:,} tokens; contexts of up to {tokens:,} are simulated")
-    return notes
+    return notes + beyond(llm, positions(prompt, generated))

@@ -1,5 +1,6 @@
 """A model on an AttAcc system: the box and the decoder of its file and its model, and whether the model fits."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -11,31 +12,43 @@ from pimloom.arch.name_units import counted
 from pimloom.arch.system import System
 from pimloom.arch.units import BITS_PER_BYTE, Time
 from pimloom.mappers.attacc.layout import CHANNELS, Placement
+from pimloom.systems.devices.attacc.box import Box, Decoder, Experts, Stacks
 from pimloom.systems.devices.attacc.gpu import Gpu
-from pimloom.systems.devices.attacc.step import Box, Decoder, Stacks
+from pimloom.systems.devices.attacc.prompt import Prompt, prompts_step
+from pimloom.systems.devices.attacc.step import Step, decode_step
 from pimloom.systems.reference.attacc import AS_RELEASED, PHYSICAL, Slips
 from pimloom.workload.need import kv_bytes_per_token, parameters
 from pimloom.workload.op import Bits
 
 TAKEN: dict[str, tuple[object, ...]] = {  # fields of a model, and the values that the study models
-    "num_experts": (1,), "sliding_window": (None,), "parallel_attention": (False,), "norm_placement": ("pre",),
-    "qk_norm": ("none",), "kv_lora_rank": (None,), "attn_logit_softcapping": (False,), "attention_sinks": (False,),
-    "scaled_embedding": (False,), "final_logit_softcapping": (False,),
+    "num_shared_experts": (0,), "sliding_window": (None,), "parallel_attention": (False,),
+    "norm_placement": ("pre",), "qk_norm": ("none",), "kv_lora_rank": (None,), "attn_logit_softcapping": (False,),
+    "attention_sinks": (False,), "scaled_embedding": (False,), "final_logit_softcapping": (False,),
 }  # fmt: skip
 
 LIMITED, UNLIMITED_CK = ("nCCDAB", "nCCDSB"), 4  # [secondary A] presets _NPC: distances of MACs without the power limit
 
 
 class Boxed(NamedTuple):
-    """A model in a box. kv_bytes: of a token in all layers; room_bytes: for keys and values."""
+    """A model in a box. decoders: its layers, by whether they have experts; kv_bytes: of a token in all layers;
+    room_bytes: for keys and values."""
 
     box: Box
-    decoder: Decoder
+    decoders: tuple[Decoder, ...]
     slips: Slips
     weight_bytes: int
     kv_bytes: int
     room_bytes: int
     memory_bytes: int
+
+    def decode(self, contexts: Sequence[int]) -> Step:
+        """The next token of requests with these contexts. Raises UserError."""
+        each = [decode_step(self.box, decoder, len(contexts), contexts, self.slips) for decoder in self.decoders]
+        return Step.sum(each)
+
+    def prefill(self, prompts: Sequence[Prompt]) -> Step:
+        """Prompts, or pieces of them. Raises UserError."""
+        return Step.sum([prompts_step(self.box, decoder, prompts, self.slips) for decoder in self.decoders])
 
     def lacks(self, tokens: int) -> str | None:
         """A sentence if keys and values of so many tokens do not fit."""
@@ -56,14 +69,11 @@ def boxed(system: System, llm: LlmSpec, released: bool) -> Boxed:
     for field, values in TAKEN.items():
         if (value := getattr(llm, field)) not in values:
             raise UserError(f"{llm.name}: {field} is {value}; {system.name} runs models with {field} {values[0]}")
-    if llm.num_key_value_heads != llm.num_attention_heads:
-        raise UserError(
-            f"{llm.name}: {llm.num_attention_heads} heads share {llm.num_key_value_heads} heads of keys; the stacks of "
-            f"{system.name} hold keys and values of every head; take a model without groups"
-        )
-    decoder = Decoder(
-        llm.num_hidden_layers, llm.hidden_size, llm.num_attention_heads, llm.intermediate_size, llm.gated_ffn
-    )
+    heads = llm.num_attention_heads, llm.num_key_value_heads
+    if released and (llm.num_experts > 1 or heads[0] != heads[1]):
+        grouped = f"{heads[0]} heads that share {heads[1]} heads of keys"
+        what = f"{llm.num_experts} experts" if llm.num_experts > 1 else grouped
+        raise UserError(f"--fidelity released: {llm.name} has {what}, which the authors' code does not; leave it out")
     gpu, size = spec.gpu, spec.element_bits // BITS_PER_BYTE
     own = Gpu(gpu.cores, gpu.peak_tflops, gpu.memory_gb_s, gpu.link_gb_s, gpu.l1_bytes, gpu.l2_bytes)
     box = Box(own, spec.gpus, _stacks(system, spec), element_bytes=size)
@@ -76,12 +86,23 @@ def boxed(system: System, llm: LlmSpec, released: bool) -> Boxed:
         )
     stacks = spec.gpus * spec.stacks.each * _stack_bytes(system)
     room = stacks if spec.stacks.each else there - weights
-    return Boxed(box, decoder, AS_RELEASED if released else PHYSICAL, weights, kv, room, there + stacks)
+    return Boxed(box, _decoders(llm), AS_RELEASED if released else PHYSICAL, weights, kv, room, there + stacks)
+
+
+def _decoders(llm: LlmSpec) -> tuple[Decoder, ...]:
+    dense = sum(llm.is_dense(layer) for layer in range(llm.num_hidden_layers))
+    whole = Decoder(
+        dense, llm.hidden_size, llm.num_attention_heads, llm.intermediate_size, llm.gated_ffn,
+        llm.num_key_value_heads, llm.head_dim,
+    )  # fmt: skip
+    experts = Experts(llm.num_experts, llm.num_experts_per_tok)
+    sparse = whole._replace(layers=llm.num_hidden_layers - dense, ffn=llm.expert_intermediate_size, experts=experts)
+    return tuple(decoder for decoder in (whole, sparse) if decoder.layers)
 
 
 def _more(llm: LlmSpec, least: int) -> str:
-    """How many GPUs would hold it and divide its heads."""
-    heads = llm.num_attention_heads
+    """How many GPUs would hold it and divide its heads of keys."""
+    heads = llm.num_key_value_heads
     fit = next((n for n in range(least, heads + 1) if heads % n == 0 and llm.hidden_size % n == 0), None)
     return "take a smaller model" if fit is None else f"take {fit} (--set gpus={fit})"
 

@@ -7,19 +7,22 @@ from pimloom.arch.llm import LlmSpec
 from pimloom.arch.system import System
 from pimloom.arch.units import PS_PER_S
 from pimloom.systems.devices.attacc.boxed import boxed
-from pimloom.systems.devices.attacc.prompt import prompt_step
-from pimloom.systems.devices.attacc.step import Step, decode_step
+from pimloom.systems.devices.attacc.step import Step
 from pimloom.systems.devices.device import Capacity, Share
 from pimloom.systems.devices.run import Run, Span
 from pimloom.workload.batch import Batch
 from pimloom.workload.op import Op
 
 STACKS, LINKS, GPUS = "stacks", "links", "GPUs"
+ORDER = (
+    "norm 1", "qkv", "transfer", "score", "softmax", "context", "projection", "all-reduce 1", "norm 2", "router", "up",
+    "gate", "activation", "down", "all-reduce 2",
+)  # fmt: skip
 ON_STACKS = ("score", "softmax", "context")
 
 
 class AttAccDevice:
-    """See `Device`. A step is one of equal requests: all prompts of one length, or a token each at one context."""
+    """See `Device`. A step is of prompts, or pieces of them, or of a token each."""
 
     most_requests: int | None = None
     in_order = False
@@ -38,16 +41,17 @@ class AttAccDevice:
         return None
 
     def step(self, batch: Batch) -> Run:
-        """Raises UserError for requests that differ, and if the batch does not fit."""
+        """Raises UserError for prompts beside decode, and if the batch does not fit."""
         self.check(batch)
-        kinds = {(request.new, request.context) for request in batch.requests}
-        if len(kinds) > 1:
-            raise UserError("requests of an AttAcc system go in steps of one length; group them by context")
-        ((new, context),) = kinds
-        found, n = self._found, len(batch.requests)
-        if new > 1 or batch.requests[0].phase == "prefill":
-            return _run(prompt_step(found.box, found.decoder, n, new, found.slips), attends=False)
-        return _run(decode_step(found.box, found.decoder, n, context, found.slips), attends=bool(found.box.stacks))
+        found, requests = self._found, batch.requests
+        phases = {request.phase for request in requests}
+        if len(phases) > 1:
+            raise UserError("prompts and decode of an AttAcc system go in steps of their own; take them apart")
+        if phases == {"decode"}:
+            step = found.decode([request.context for request in requests])
+            return run_of(step, attends=bool(found.box.stacks))
+        prompts = [(request.new, request.context - request.new) for request in requests]
+        return run_of(found.prefill(prompts), attends=False)
 
     def check(self, batch: Batch) -> None:
         """Raise UserError unless the batch fits."""
@@ -60,9 +64,10 @@ class AttAccDevice:
         return Capacity(found.memory_bytes, found.weight_bytes, found.kv_bytes, tokens)
 
 
-def _run(step: Step, *, attends: bool) -> Run:
+def run_of(step: Step, *, attends: bool) -> Run:
+    """A step as spans, in the order of a layer; attends: whether the stacks do."""
     spans, at = list[Span](), 0
-    for name, seconds in step.seconds.items():
+    for name, seconds in sorted(step.seconds.items(), key=lambda part: ORDER.index(part[0])):
         end = at + round(seconds * PS_PER_S)
         where = LINKS if name.startswith(("all-reduce", "transfer")) else GPUS
         spans.append(Span(at, end, name, STACKS if attends and name in ON_STACKS else where))

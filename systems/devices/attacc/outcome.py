@@ -1,16 +1,15 @@
 """The result of equal requests on an AttAcc system. Its field names are a contract; see CONVENTIONS.md."""
 
-import msgspec
-
-from pimloom.systems.viewed import Viewed
+from pimloom.systems.devices.shown import WithSpans
 
 
-class AttAccOutcome(Viewed, msgspec.Struct, frozen=True, kw_only=True):
+class AttAccOutcome(WithSpans, frozen=True, kw_only=True):
     """`batch` equal requests: prompts on the GPUs, then decode steps. Times of all layers.
 
-    step: mean decode step, from the first token behind the prompt's own; by part: of what the GPUs, the stacks and the
-    links do, less what hides. tokens_per_s: of decode. energy: of the box, of the mean step and a token of it.
-    fits: requests of this length whose keys and values have room.
+    step: mean decode step, from the first token behind the prompt's own, None if there is none; by part: of what the
+    GPUs, the stacks and the links do, less what hides. tokens_per_s: of decode. energy: of the box, of the mean step
+    and a token of it. fits: requests of this length whose keys and values have room. spans: of all layers; what runs
+    beside something else stands behind it, less what hides.
     """
 
     system: str
@@ -24,15 +23,31 @@ class AttAccOutcome(Viewed, msgspec.Struct, frozen=True, kw_only=True):
     generated_tokens: int
     prefill_s: float
     prefill_j: float
-    step_s: float
+    step_s: float | None
     step_by_part_s: dict[str, float]
-    tokens_per_s: float
+    tokens_per_s: float | None
     latency_s: float
-    step_j: float
+    step_j: float | None
     step_by_part_j: dict[str, float]
-    energy_per_token_j: float
+    energy_per_token_j: float | None
     fits: int
     notes: list[str]
     spec_digest: str
     version: str
     wall_s: float
+
+    @property
+    def mean_s(self) -> float:
+        """Of a result that has a decode step, its time."""
+        return _there(self.step_s)
+
+    @property
+    def mean_j(self) -> float:
+        """The same, its energy."""
+        return _there(self.step_j)
+
+
+def _there(value: float | None) -> float:
+    if value is None:
+        raise ValueError("no decode step: the prompt gives the only token")
+    return value

@@ -4,27 +4,34 @@ The stacks do not attend in prompts; what they get of keys and values goes over 
 here.
 """
 
-from pimloom.systems.devices.attacc.gpu import Matrix, activation, all_reduce, norm, product, softmax
-from pimloom.systems.devices.attacc.step import Box, Decoder, Step
+from collections import Counter
+from collections.abc import Sequence
+
+from pimloom.systems.devices.attacc.box import Box, Decoder
+from pimloom.systems.devices.attacc.gpu import Cost, Matrix, product, softmax
+from pimloom.systems.devices.attacc.linear import added, linear_parts
+from pimloom.systems.devices.attacc.step import Step, check_box
 from pimloom.systems.reference.attacc import PHYSICAL, Slips
 
+Prompt = tuple[int, int]  # new tokens, and those before them whose keys are there
 
-def prompt_step(box: Box, decoder: Decoder, batch: int, tokens: int, slips: Slips = PHYSICAL) -> Step:
-    """Prompts of `batch` requests, so many tokens each, through all layers; attention to all tokens before is half."""
-    gpu, n, size, rows = box.gpu, box.gpus, box.element_bytes, batch * tokens
-    width, ffn, head_dim = decoder.width // n, decoder.ffn / n, decoder.width // decoder.heads
-    heads = batch * decoder.heads // n
-    up = product(gpu, Matrix(rows, ffn, decoder.width), size, slips)
-    parts = {
-        "qkv": product(gpu, Matrix(rows, 3 * width, decoder.width), size, slips),
-        "score": product(gpu, Matrix(tokens, tokens / 2, head_dim, heads), size, slips),
-        "softmax": softmax(gpu, tokens / 2, heads * tokens, size, slips),
-        "context": product(gpu, Matrix(tokens, head_dim, tokens / 2, heads), size, slips),
-        "projection": product(gpu, Matrix(rows, decoder.width, width), size, slips),
-        "up": up,
-        "down": product(gpu, Matrix(rows, decoder.width, ffn), size, slips),
-        "activation": activation(gpu, rows * ffn, size, gated=decoder.gated),
-    } | ({"gate": up} if decoder.gated else {})
-    parts |= {f"norm {i}": norm(gpu, rows * decoder.width, size) for i in (1, 2)}
-    parts |= {f"all-reduce {i}": all_reduce(gpu, n, rows * decoder.width * size) for i in (1, 2)}
+
+def prompts_step(box: Box, decoder: Decoder, prompts: Sequence[Prompt], slips: Slips = PHYSICAL) -> Step:
+    """Prompts, or pieces of them, through all layers; each token attends to those before it. Raises UserError."""
+    check_box(box, decoder, len(prompts))
+    gpu, n, size, head = box.gpu, box.gpus, box.element_bytes, decoder.head_dim
+    parts, alike = linear_parts(box, decoder, sum(new for new, _ in prompts), slips), Counter(prompts)
+
+    def heads(count: int) -> int:
+        return count * decoder.heads // n
+
+    def matrix(new: int, n_out: float, n_in: float, count: int) -> Cost:
+        return product(gpu, Matrix(new, n_out, n_in, heads(count)), size, slips)
+
+    seen = {prompt: prompt[1] + prompt[0] / 2 for prompt in alike}
+    parts |= {
+        "score": added(matrix(at[0], seen[at], head, count) for at, count in alike.items()),
+        "softmax": added(softmax(gpu, seen[at], heads(count) * at[0], size, slips) for at, count in alike.items()),
+        "context": added(matrix(at[0], head, seen[at], count) for at, count in alike.items()),
+    }
     return Step.of({name: part.seconds for name, part in parts.items()}, parts, n, decoder.layers)

@@ -1,15 +1,18 @@
 """A stack of AttAcc in a decode step: its cycles and commands, and what they draw."""
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
+from pimloom.arch.error import UserError
 from pimloom.arch.part import Organization
 from pimloom.arch.table import Table
 from pimloom.cycle_sim.attacc.simulate import simulate
 from pimloom.energy.attacc import stack_energy
 from pimloom.energy.ledger import Ledger
 from pimloom.mappers.attacc.counts import count_commands
-from pimloom.mappers.attacc.layout import Layout, Placement, Work, lay_out
+from pimloom.mappers.attacc.groups import count_groups, deal, layouts, requests
+from pimloom.mappers.attacc.layout import CHANNELS, Layout, Placement, Work, lay_out
 from pimloom.mappers.attacc.stream import streams
 from pimloom.systems.reference.attacc import Slips
 
@@ -31,6 +34,28 @@ def attention(org: Organization, table: Table, placement: Placement, work: Work,
     energy = stack_energy(placement, counts, multiply_adds, as_released=slips.wires_per_byte, from_table=True)
     steady = work._replace(context=layout.positions)  # contexts of one layout take the same clocks
     return Answer(_cycles(org, table, placement, layout, steady, slips.schedule), counts, energy)
+
+
+def attention_of_groups(
+    org: Organization, table: Table, placement: Placement, work: Work, contexts: Sequence[int], sharers: int,
+    stacks: int, slips: Slips,
+) -> Answer:  # fmt: skip
+    """The same of groups of `sharers` query heads with these contexts, on all stacks beside a GPU; of `work` the width.
+    Raises UserError."""
+    if slips.schedule:
+        raise UserError("--fidelity released: the authors' code has heads of one length with keys of their own alone")
+    dealt = {layouts(org, placement, work, each) for each in deal(contexts, stacks * CHANNELS)}
+    cycles = max(_cycles_of_groups(org, table, placement, each, sharers) for each in dealt)
+    counts = count_groups(layouts(org, placement, work, contexts), sharers)
+    multiply_adds = 2 * sharers * sum(contexts) * work.head_dim
+    return Answer(cycles, counts, stack_energy(placement, counts, multiply_adds))
+
+
+@lru_cache(maxsize=4096)
+def _cycles_of_groups(
+    org: Organization, table: Table, placement: Placement, each: tuple[Layout, ...], sharers: int
+) -> int:
+    return simulate(table, placement, requests(org, each, sharers)).cycles
 
 
 @lru_cache(maxsize=1024)

@@ -10,68 +10,25 @@ time and no energy.
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import fsum
 from typing import NamedTuple
 
 from pimloom.arch.error import UserError
-from pimloom.arch.part import Part
 from pimloom.arch.table import compile_table
 from pimloom.arch.units import BYTES_PER_GB, FLOP_PER_TFLOP, J_PER_PJ, S_PER_PS, ceil_div
 from pimloom.energy.attacc import NVLINK, softmax_energy
 from pimloom.energy.ledger import Ledger
-from pimloom.mappers.attacc.layout import Placement, Work
-from pimloom.systems.devices.attacc.gpu import Cost, Gpu, Matrix, activation, all_reduce, norm, product, softmax
-from pimloom.systems.devices.attacc.stack import attention
+from pimloom.mappers.attacc.layout import Work
+from pimloom.systems.devices.attacc.box import STACK_GB_S, Box, Decoder, Stacks
+from pimloom.systems.devices.attacc.gpu import Cost, Gpu, Matrix, product, softmax
+from pimloom.systems.devices.attacc.linear import linear_parts, tokens_of_experts
+from pimloom.systems.devices.attacc.stack import attention, attention_of_groups
 from pimloom.systems.reference.attacc import PHYSICAL, Slips
 
 HOSTS = 2  # [secondary A] processors of the host
-STACKS = 5  # [secondary A] beside each GPU
-STACK_GB_S = 670.4  # [secondary A] of a stack's interface at 5.2 Gb/s
 LINK_GB_S = 600  # [secondary A] both ways, of the stacks beside a GPU
-GAIN: Mapping[Placement, int] = {Placement.BANK: 9, Placement.BANK_GROUP: 3, Placement.BUFFER: 1}  # [secondary A]
-GAIN_UNLIMITED: Mapping[Placement, int] = {Placement.BANK: 16, Placement.BANK_GROUP: 8, Placement.BUFFER: 1}  # [A]
 QKV_SHARE = 0.75  # [secondary A] of the projections' time: three of four equal matrices
-
-
-class Decoder(NamedTuple):
-    """Layers of equal width, every head with K and V of its own. ffn: width of the feed-forward part, which a simulator
-    may not round. gated: three matrices, not two."""
-
-    layers: int
-    width: int
-    heads: int
-    ffn: float
-    gated: bool
-
-
-@dataclass(frozen=True)
-class Stacks:
-    """Those beside each GPU."""
-
-    part: Part
-    placement: Placement = Placement.BANK
-    power_limited: bool = True
-    count: int = STACKS
-    pipelined: bool = False
-    co_processing: bool = False
-
-    @property
-    def gb_s(self) -> float:
-        """What their units read."""
-        return STACK_GB_S * self.count * (GAIN if self.power_limited else GAIN_UNLIMITED)[self.placement]
-
-
-@dataclass(frozen=True)
-class Box:
-    """GPUs that share every layer; attention is done by the stacks, else by the processors of the host, else by them.
-    element_bytes: 2 or 1, of weights, K, V and activations."""
-
-    gpu: Gpu
-    gpus: int
-    stacks: Stacks | None = None
-    host: Gpu | None = None
-    element_bytes: int = 2
 
 
 class Step(NamedTuple):
@@ -94,41 +51,39 @@ class Step(NamedTuple):
         )
 
     @classmethod
+    def sum(cls, steps: Sequence["Step"]) -> "Step":
+        """Of all of them, part by part and cause by cause; a part may be in some alone."""
+        names = [list(dict.fromkeys(name for step in steps for name in step[i])) for i in range(3)]
+        sums = ({name: fsum(step[i].get(name, 0.0) for step in steps) for name in names[i]} for i in range(3))
+        return cls(*sums)
+
+    @classmethod
     def mean(cls, steps: Sequence["Step"]) -> "Step":
         """Of all steps, part by part and cause by cause."""
         means = ({name: fsum(step[i][name] for step in steps) / len(steps) for name in steps[0][i]} for i in range(3))
         return cls(*means)
 
 
-def decode_step(box: Box, decoder: Decoder, batch: int, context: int, slips: Slips = PHYSICAL) -> Step:
-    """The next token of `batch` requests with `context` tokens each. Raises UserError."""
-    _check(box, decoder, batch)
-    gpu, n, size = box.gpu, box.gpus, box.element_bytes
-    width, ffn, rows = decoder.width // n, decoder.ffn / n, batch * decoder.width
-
-    def matrix(n_out: float, n_in: float) -> Cost:
-        return product(gpu, Matrix(batch, n_out, n_in), size, slips)
-
-    parts = {"qkv": matrix(3 * width, decoder.width), "projection": matrix(decoder.width, width)}
-    up = matrix(ffn, decoder.width)
-    parts |= {"up": up, "down": matrix(decoder.width, ffn)} | ({"gate": up} if decoder.gated else {})
-    parts["activation"] = activation(gpu, batch * ffn, size, gated=decoder.gated)
-    parts |= {f"norm {i}": norm(gpu, rows, size) for i in (1, 2)}
-    parts |= {f"all-reduce {i}": all_reduce(gpu, n, rows * size) for i in (1, 2)}
-    heads, head_dim = batch * (decoder.heads // n), decoder.width // decoder.heads
+def decode_step(box: Box, decoder: Decoder, batch: int, context: int | Sequence[int], slips: Slips = PHYSICAL) -> Step:
+    """The next token of `batch` requests with `context` tokens each, or as many as each has. Raises UserError."""
+    contexts = (context,) * batch if isinstance(context, int) else tuple(context)
+    check_box(box, decoder, batch)
+    n = box.gpus
+    parts = linear_parts(box, decoder, batch, slips)
     if box.stacks:
-        parts |= _on_stacks(box, box.stacks, decoder, batch, context, slips)
+        parts |= _on_stacks(box, box.stacks, decoder, contexts, slips)
     elif box.host:
-        parts |= _on_host(box, box.host, decoder, batch, context, slips)
+        parts |= _on_host(box, box.host, decoder, contexts, slips)
     else:
-        parts |= _attention(gpu, head_dim, heads, context, size, slips)
+        parts |= _attention(box.gpu, box, decoder, contexts, slips)
     seconds = {name: part.seconds for name, part in parts.items()}
     if box.stacks:
         _hide(seconds, n / decoder.heads, box.stacks.pipelined)
         if box.stacks.co_processing:
             for name in ("up", "gate", "down"):
                 if name in parts:
-                    seconds[name] *= _share_of_gpu(box, box.stacks, parts[name].by_memory, batch)
+                    rows = max(tokens_of_experts(decoder, batch))
+                    seconds[name] *= _share_of_gpu(box, box.stacks, parts[name].by_memory, rows)
     return Step.of(seconds, parts, n, decoder.layers)
 
 
@@ -140,46 +95,57 @@ def mean_step(box: Box, decoder: Decoder, batch: int, prompt: int, generated: in
     return Step.mean(steps)
 
 
-def _check(box: Box, decoder: Decoder, batch: int) -> None:
+def check_box(box: Box, decoder: Decoder, batch: int) -> None:
+    """Raise UserError unless there is work, and the GPUs divide it."""
     if batch < 1:
         raise UserError(f"batch: expected at least 1 request, got {batch}")
-    for name, whole in (("heads", decoder.heads), ("width", decoder.width)):
+    for name, whole in (("heads", decoder.heads), ("width", decoder.width), ("heads of keys", decoder.groups)):
         if whole % box.gpus:
             raise UserError(f"gpus: expected a divisor of the {name} of the model, {whole}, got {box.gpus}")
 
 
-def _attention(gpu: Gpu, head_dim: int, heads: int, context: int, size: int, slips: Slips) -> dict[str, Cost]:
+def _attention(gpu: Gpu, box: Box, decoder: Decoder, contexts: Sequence[int], slips: Slips) -> dict[str, Cost]:
+    """Query heads that share keys read them once; heads of different lengths take what the mean of them takes."""
+    size, head_dim, sharers = box.element_bytes, decoder.head_dim, decoder.sharers
+    groups, mean = len(contexts) * (decoder.groups // box.gpus), sum(contexts) / len(contexts)
+    mean = contexts[0] if len(set(contexts)) == 1 else mean
     return {
-        "score": product(gpu, Matrix(1, context, head_dim, heads, split=False), size, slips),
-        "softmax": softmax(gpu, context, heads, size, slips),
-        "context": product(gpu, Matrix(1, head_dim, context, heads, split=False), size, slips),
+        "score": product(gpu, Matrix(sharers, mean, head_dim, groups, split=False), size, slips),
+        "softmax": softmax(gpu, mean, groups * sharers, size, slips),
+        "context": product(gpu, Matrix(sharers, head_dim, mean, groups, split=False), size, slips),
     }
 
 
 def _sent_bytes(box: Box, decoder: Decoder, batch: int) -> int:
     """Queries, keys and values of a GPU's heads, and their contexts, which come back."""
-    return 4 * batch * (decoder.width // box.gpus) * box.element_bytes
+    return 2 * batch * ((decoder.heads + decoder.groups) // box.gpus) * decoder.head_dim * box.element_bytes
 
 
-def _on_host(box: Box, host: Gpu, decoder: Decoder, batch: int, context: int, slips: Slips) -> dict[str, Cost]:
+def _on_host(box: Box, host: Gpu, decoder: Decoder, contexts: Sequence[int], slips: Slips) -> dict[str, Cost]:
     """Attention of all GPUs' heads on HOSTS processors, which take turns where there are more GPUs."""
-    heads, turns = batch * (decoder.heads // box.gpus), 1.0 if slips.host_of_each_gpu else box.gpus / HOSTS
+    turns = 1.0 if slips.host_of_each_gpu else box.gpus / HOSTS
     slips = replace(slips, occupancy_of_memory=False)
-    found = _attention(host, decoder.width // decoder.heads, heads, context, box.element_bytes, slips)
-    transfer = _sent_bytes(box, decoder, batch) / (host.link_gb_s * BYTES_PER_GB / 2)
+    found = _attention(host, box, decoder, contexts, slips)
+    transfer = _sent_bytes(box, decoder, len(contexts)) / (host.link_gb_s * BYTES_PER_GB / 2)
     seconds = {name: cost.seconds for name, cost in found.items()} | {"transfer": transfer}
     return {name: Cost(s * turns, True, Ledger({})) for name, s in seconds.items()}
 
 
-def _on_stacks(box: Box, stacks: Stacks, decoder: Decoder, batch: int, context: int, slips: Slips) -> dict[str, Cost]:
+def _on_stacks(box: Box, stacks: Stacks, decoder: Decoder, contexts: Sequence[int], slips: Slips) -> dict[str, Cost]:
     """Attention of one GPU's heads on the stacks beside it, its softmax alone, and what the links carry."""
-    heads, head_dim = batch * (decoder.heads // box.gpus), decoder.width // decoder.heads
+    batch, here, part = len(contexts), decoder.heads // box.gpus, stacks.part
     sent = _sent_bytes(box, decoder, batch)
-    work = Work(ceil_div(heads, stacks.count), context, head_dim, box.element_bytes)
-    part = stacks.part
-    found = attention(part.organization, compile_table(part), stacks.placement, work, slips)
-    energy = Ledger({cause: pj * stacks.count for cause, pj in found.energy.pj.items()})
-    values, rate = heads * context, STACK_GB_S * stacks.count * BYTES_PER_GB  # [secondary A] operations a second, too
+    work = Work(ceil_div(batch * here, stacks.count), contexts[0], decoder.head_dim, box.element_bytes)
+    of_part = part.organization, compile_table(part), stacks.placement, work
+    if decoder.sharers == 1 and len(set(contexts)) == 1:
+        found = attention(*of_part, slips)
+        energy = Ledger({cause: pj * stacks.count for cause, pj in found.energy.pj.items()})
+    else:
+        each = [context for context in contexts for _ in range(decoder.groups // box.gpus)]
+        found = attention_of_groups(*of_part, each, decoder.sharers, stacks.count, slips)
+        energy = found.energy
+    values = here * sum(contexts)
+    rate = STACK_GB_S * stacks.count * BYTES_PER_GB  # [secondary A] operations a second, too
     moved = 2 * values * box.element_bytes
     alone = max(5 * values / (rate * int(2 / box.element_bytes)), moved / rate)
     return {

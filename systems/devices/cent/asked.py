@@ -10,8 +10,11 @@ from pimloom.arch.system import load_system, spec_digest
 from pimloom.arch.units import J_PER_PJ, S_PER_MS, W_PER_MW
 from pimloom.arch.version import __version__
 from pimloom.systems.asked import Asked, Progress, Work
+from pimloom.systems.devices.cent.device import token_spans
 from pimloom.systems.devices.cent.outcome import CentOutcome, CentPoint
 from pimloom.systems.devices.cent.placed import Placed, TokenCost, check_fits, placed
+from pimloom.systems.devices.run import Run
+from pimloom.systems.devices.shown import Shown
 from pimloom.systems.settings import parse_settings
 
 EVERY = 128  # contexts between two that are simulated [secondary CENT]
@@ -49,7 +52,10 @@ def cent_work(asked: Asked) -> Work[CentOutcome]:
         if not isfinite(sum(figures)):
             said = "time or energy of a token is beyond all numbers; raise rates and clocks"
             raise UserError(f"{system.name}: {said}")
-        return _outcome(asked, found, contexts, costs, every, digest, time.perf_counter() - start)
+        outcome = _outcome(asked, found, contexts, costs, every, digest, time.perf_counter() - start)
+        spans = token_spans([costs[len(costs) // 2]])
+        outcome.showing(lambda: Shown(system.name, None, Run(end_ps=spans[-1].end_ps, spans=spans)))
+        return outcome
 
     return Work(f"contexts of {llm.name} on {system.name}", run)
 

@@ -49,7 +49,7 @@ class CentDevice:
         each = [[self._token(context) for context in _contexts(request)] for request in batch.requests]
         slowest = max(each, key=_ms)
         costs = [cost for tokens in each for cost in tokens]
-        spans = _spans(slowest)
+        spans = token_spans(slowest)
         end = max(spans[-1].end_ps, _ps(_ms(costs) / self._placed.stages))
         causes = dict.fromkeys(costs[0].energy_pj)
         total = {cause: sum(cost.energy_pj[cause] for cost in costs) * J_PER_PJ for cause in causes}
@@ -76,7 +76,7 @@ def _ms(costs: Sequence[TokenCost]) -> float:
     return sum(cost.token_ms for cost in costs)
 
 
-def _spans(tokens: Sequence[TokenCost]) -> tuple[Span, ...]:
+def token_spans(tokens: Sequence[TokenCost]) -> tuple[Span, ...]:
     """Tokens: their layers, each through channels, link and near-memory unit, all layers at once where there are
     several tokens; then what stands behind them."""
     found, at = list[Span](), 0.0

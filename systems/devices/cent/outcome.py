@@ -2,7 +2,7 @@
 
 import msgspec
 
-from pimloom.systems.viewed import Viewed
+from pimloom.systems.devices.shown import WithSpans
 
 
 class CentPoint(msgspec.Struct, frozen=True, kw_only=True):
@@ -18,12 +18,13 @@ class CentPoint(msgspec.Struct, frozen=True, kw_only=True):
     power_w: float
 
 
-class CentOutcome(Viewed, msgspec.Struct, frozen=True, kw_only=True):
+class CentOutcome(WithSpans, frozen=True, kw_only=True):
     """A request of `context` tokens, token by token, on a CENT system whose stages are all full.
 
     latency: of one request; tokens_per_s, energy_per_token, power: means over the contexts that are simulated. stages:
     groups of layers, of `tensor` devices each; layers_per_device: side by side. ends: embedding, last norm and LM head;
-    host: sampling, by token. energy_by_cause: of a token; power: of the devices while all work.
+    host: sampling, by token. energy_by_cause: of a token; power: of the devices while all work. spans: of the token
+    in the middle of the contexts.
     """
 
     system: str

@@ -13,6 +13,7 @@ from pimloom.arch.aim_file import LoadedAim
 from pimloom.arch.cent import CentSystem
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec
+from pimloom.arch.name_units import counted
 from pimloom.arch.system import System
 from pimloom.arch.units import BITS_PER_BYTE, HZ_PER_MHZ, MS_PER_S, NS_PER_MS, PS_PER_MS, ceil_div
 from pimloom.cycle_sim.aim.simulate import Found, Queues, simulate
@@ -140,7 +141,7 @@ class Placed:
 
     def _run(self, program: np.ndarray) -> Found:
         spec = self.aim.spec
-        queues = Queues(spec.queue_entries, spec.drain_from, spec.drain_below)
+        queues = Queues(spec.queue_entries, spec.drain_from, spec.drain_below, spec.refresh == "all_bank")
         return simulate(self.aim.part, spec.channels, queues, program)
 
     def _energy(self, found: Found, program: np.ndarray, context: int) -> dict[str, float]:
@@ -173,17 +174,20 @@ def placed(system: System, llm: LlmSpec, stages: int | None, tensor: int | None,
     spec, layers = system.of_kind(CentSystem), llm.num_hidden_layers
     assert system.aim is not None
     layer = layer_of(llm)
+    named = f"--pp {stages}" if stages is not None else f"--tp {tensor}"
     if stages is None:
         stages = layers if (tensor or 1) == 1 else spec.devices // (tensor or 1)
     if stages == layers and (tensor or 1) == 1:
         found = Placed(spec, system.aim, llm, layer, stages, 1, released)
         if found.layers_here > system.aim.spec.channels:
-            raise UserError(f"--devices {spec.devices}: {layers} layers need a channel each; take more devices")
+            least = ceil_div(layers, system.aim.spec.channels)
+            said = f"{counted(layers, 'layer')} need a channel each; take {least} devices or more"
+            raise UserError(f"--devices {spec.devices}: {said}")
     else:
         share = spec.devices // stages if tensor is None else tensor
         if stages * share != spec.devices:
             raise UserError(
-                f"--pp {stages}: expected {layers} stages, one a layer, or stages x --tp = {spec.devices} devices; got "
+                f"{named}: expected {layers} stages, one a layer, or stages x --tp = {spec.devices} devices; got "
                 f"{stages} x {share}"
             )
         found = Placed(spec, system.aim, llm, layer, stages, share, released)
@@ -208,8 +212,9 @@ def check_fits(found: Placed, contexts: Sequence[int]) -> None:
     cache = kv_bytes(found.llm, Batch.decode(list(contexts))) if contexts else 0
     if weights + cache > there:
         devices = ceil_div(weights + cache, there // found.used_devices)
-        of_cache = f" and {cache:,} for keys and values of {len(contexts)} requests" if cache else ""
+        of_cache = f" and {cache:,} for keys and values of {counted(len(contexts), 'request')}" if cache else ""
         raise UserError(
-            f"{found.llm.name}: needs {weights:,} bytes for its weights{of_cache}, {found.used_devices} devices have "
-            f"{there:,}; take {devices} devices or more (--devices), or a shorter context"
+            f"{found.llm.name}: needs {weights:,} bytes for its weights{of_cache}, {found.used_devices} "
+            f"{'devices have' if found.used_devices > 1 else 'device has'} {there:,}; take {devices} devices or more "
+            "(--devices), or a shorter context"
         )

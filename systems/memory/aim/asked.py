@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
+from io import BytesIO
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,6 +16,7 @@ from msgspec.structs import asdict
 from pimloom.arch.aim import AimDevice
 from pimloom.arch.aim_file import load_aim
 from pimloom.arch.error import UserError
+from pimloom.arch.files import write_atomic
 from pimloom.arch.part import Part
 from pimloom.arch.system import decisive, digest
 from pimloom.arch.units import BITS_PER_BYTE, BYTES_PER_GB, S_PER_PS
@@ -39,6 +41,8 @@ class Wanted:
     settings: Sequence[str] | None = None
     channel: int = 0
     commands: Path | None = None
+    data: Path | None = None
+    read: Path | None = None
     json: str | None = None
     quiet: bool = False
 
@@ -53,14 +57,15 @@ class Device(NamedTuple):
     @property
     def queues(self) -> Queues:
         """What stands before its channels."""
-        return Queues(self.spec.queue_entries, self.spec.drain_from, self.spec.drain_below)
+        spec = self.spec
+        return Queues(spec.queue_entries, spec.drain_from, spec.drain_below, spec.refresh == "all_bank")
 
     @property
     def shape(self) -> Shape:
         """What its instructions may name."""
         org = self.part.organization
         banks = org.pseudo_channels * org.ranks * org.bank_groups * org.banks_per_group
-        return Shape(self.spec.channels, banks, org.rows, org.columns)
+        return Shape(self.spec.channels, banks, org.rows, org.columns, self.spec.registers)
 
 
 def aim_work(wanted: Wanted) -> Work[AimOutcome]:
@@ -71,8 +76,19 @@ def aim_work(wanted: Wanted) -> Work[AimOutcome]:
         raise UserError(f"--channel {channel}: expected a channel from 0 to {channels - 1}")
     size = file_size(wanted.program)
 
+    for option, file, other in (("--data", wanted.data, "--read"), ("--read", wanted.read, "--data")):
+        if file is not None and (wanted.read is None or wanted.data is None):
+            raise UserError(f"{option} {file}: expected {other} FILE, too")
+
     def run(progress: Progress) -> AimOutcome:
         program = read_program(wanted.program, device.shape, lambda done: progress(min(done, size) // 2, size))
+        if wanted.data is not None and wanted.read is not None:
+            from pimloom.systems.memory.aim.data import run_data
+
+            found = run_data(wanted.program, device.shape, device.part.organization.access_bits, wanted.data)
+            text = BytesIO()
+            np.save(text, found)
+            write_atomic(wanted.read, text.getvalue())
         return _run(wanted, device, program, channel, progress)
 
     return Work(f"instructions on {device.name}", run)
@@ -145,5 +161,5 @@ def _warnings(program: Program) -> list[str]:
 
 def _digest(device: Device, program: Program) -> str:
     """Digest of all that decides a result."""
-    spec = asdict(device.spec) | {"description": "", "part": ""}
+    spec = asdict(device.spec) | {"description": "", "part": "", "registers": 0}
     return digest(spec, decisive(device.part), hashlib.sha256(program.rows.tobytes()).hexdigest())

@@ -5,6 +5,7 @@
 Numbers are decimal or 0x…; ISR_ may stand before the name of an instruction.
 """
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -33,6 +34,8 @@ from pimloom.arch.error import UserError, one_line
 from pimloom.systems.memory.compressed import read_blocks
 
 LONGEST_LINE = 4096  # bytes
+NUMBER = re.compile("-?(0[xX])?(?(1)[0-9a-fA-F]|[0-9])+")
+MOST_DIGITS = 40
 MOST_COLUMNS = 1 << 20  # of an instruction; those beyond a row are warned of
 ACCESS = {  # what `R` and `W` name, and the numbers behind it
     ("R", "MEM"): ("channel", "bank", "row"),
@@ -52,6 +55,7 @@ class Shape(NamedTuple):
     banks: int
     rows: int
     columns: int
+    registers: int
 
 
 class Program(NamedTuple):
@@ -67,6 +71,16 @@ class Program(NamedTuple):
 def read_program(path: str | Path, shape: Shape, progress: Callable[[int], None] = lambda _: None) -> Program:
     """The instructions up to EOC. progress is told how many bytes have been read. Raises UserError."""
     return _program(str(path), _lines(Path(path), progress), shape)
+
+
+def lines_of(path: str | Path) -> Iterator[str]:
+    """Lines of a program's file. Raises UserError."""
+    return _lines(Path(path), lambda done: None)
+
+
+def instruction_words(line: str) -> list[str]:
+    """Words of an instruction, without a comment; none of a blank line."""
+    return line.partition("#")[0].replace(",", " ").split()
 
 
 def parse_program(text: str, shape: Shape, name: str = "the trace") -> Program:
@@ -86,7 +100,7 @@ class _Reader:
         """Name and row of a line; None of a blank one. Raises UserError without its place."""
         found = self.known.get(line)
         if found is None:
-            words = line.partition("#")[0].replace(",", " ").split()
+            words = instruction_words(line)
             if not words:
                 return None
             found = self._access(words) if words[0] in ("R", "W") else self._instruction(words)
@@ -104,11 +118,13 @@ class _Reader:
             self._check(name, channel=channel, bank=bank, row=row)
             mask = 1 << (self.shape.channels - 1 - channel)
             return name, (COMMANDS.index("RD" if words[0] == "R" else "WR"), 1, mask, bank, row)
+        if at[1] == "GPR":
+            self._check(name, gpr=numbers[0])
         if at[1] == "CFR" and numbers[0] not in CFRS:
             raise UserError(f"{name}: there is no register {numbers[0]}; expected {', '.join(map(str, CFRS))}")
         if at == ("W", "CFR"):
             most = CFRS[numbers[0]].most
-            if numbers[1] > most:
+            if not 0 <= numbers[1] <= most:
                 raise UserError(f"{name} {numbers[0]}: expected a value from 0 to {most}, got {numbers[1]}")
             if numbers[0] == FUNCTION_CFR and numbers[1] != self.function:
                 self.function = numbers[1]
@@ -125,10 +141,11 @@ class _Reader:
             raise UserError(f"unknown instruction '{one_line(short(words[1]))}'{nearest(name, list(INSTRUCTIONS))}")
         found = INSTRUCTIONS[name]
         numbers = _numbers(name, found.operands, words[2:])
+        for key, number in zip(found.operands, numbers, strict=True):
+            self._check(name, **{key: number})
         return name, self._row(name, found, dict(zip(found.operands, numbers, strict=True)))
 
     def _row(self, name: str, found: Instruction, given: dict[str, int]) -> tuple[int, ...]:
-        self._check(name, **{key: value for key, value in given.items() if key != "gpr"})
         if name in BARRIERS:
             return (SYNC, 1, 0, -1, -1)
         if not found.command:
@@ -142,7 +159,7 @@ class _Reader:
     def _check(self, name: str, **given: int) -> None:
         """Raise UserError for a channel, mask, bank, row or number of columns that the device does not have."""
         shape = self.shape
-        ends = {"channel": shape.channels, "bank": shape.banks, "row": shape.rows}
+        ends = {"channel": shape.channels, "bank": shape.banks, "row": shape.rows, "gpr": shape.registers}
         for key, value in given.items():
             if key == "mask" and not 0 < value < 1 << shape.channels:
                 said = f"a mask of some of {shape.channels} channels, 0x1 to {(1 << shape.channels) - 1:#x}"
@@ -155,7 +172,7 @@ class _Reader:
 
 def _program(name: str, lines: Iterator[str], shape: Shape) -> Program:
     reader, rows, counts = _Reader(shape), list[tuple[int, ...]](), Counter[str]()
-    ended = False
+    ended, unread = False, 0
     for number, line in enumerate(lines, 1):
         try:
             found = reader.read(line)
@@ -163,15 +180,16 @@ def _program(name: str, lines: Iterator[str], shape: Shape) -> Program:
             raise UserError(f"{name}:{number}: {error}") from None
         if found is None:
             continue
+        if ended:
+            unread += 1
+            continue
         counts[found[0]] += 1
         rows.append(found[1])
-        if ended := found[0] == END:
-            break
+        ended = found[0] == END
     if not rows:
         raise UserError(f"{name}: the trace is empty, expected lines such as AiM MAC_ABK 64 0xffffffff 0")
     if not ended:
         raise UserError(f"{name}: the trace ends without AiM EOC; add that line")
-    unread = sum(1 for line in lines if line.partition("#")[0].strip(" \t\r,"))
     program = np.array(rows, np.int64).reshape(-1, N_INSTRUCTION)
     return Program(program, counts, unread, int((program[:, TIMES] > shape.columns).sum()))
 
@@ -188,14 +206,12 @@ def _told(words: list[str]) -> str:
 
 
 def _number(name: str, key: str, word: str) -> int:
-    digits = word[2:] if word[:2] in ("0x", "0X") else word
-    base = 16 if digits is not word else 10
-    if not (word.isascii() and digits.isalnum() and len(digits) <= 20):
+    found = NUMBER.fullmatch(word)
+    if not found:
         raise UserError(f"{name}: expected a number for {key}, got '{one_line(short(word))}'")
-    try:
-        return int(digits, base)
-    except ValueError:
-        raise UserError(f"{name}: expected a number for {key}, got '{one_line(short(word))}'") from None
+    if len(word) > MOST_DIGITS:
+        raise UserError(f"{name}: expected a number of at most {MOST_DIGITS} digits for {key}, got {short(word)}")
+    return int(word, 16 if found[1] else 10)
 
 
 def _lines(path: Path, progress: Callable[[int], None]) -> Iterator[str]:
