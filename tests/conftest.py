@@ -23,6 +23,8 @@ if "PIMLOOM_CACHE" not in os.environ:
             (cache_folder() / name).mkdir(exist_ok=True)
             (own / name).symlink_to(cache_folder() / name)
     os.environ["PIMLOOM_CACHE"] = str(own)
+    objects = [sys.executable, "-S", "-E", str(ROOT / "tests" / "object_cache.py"), str(own / "objects")]
+    os.environ.setdefault("OBJCACHE", " ".join(objects))
 
 
 def pytest_configure(config: pytest.Config) -> None:
