@@ -128,6 +128,7 @@ class Machine:
         self._entries: dict[Hashable, tuple[int, bytes, Stream]] = {}
         self._table, self._rows = RunTable(), np.zeros((64, 4), np.int64)
         self._seen: dict[int, _Seen] = {}  # by the identity of a step: most come again and again
+        self._uncounted: list[_Seen] = []
         self._bound: tuple[list[np.ndarray], Callable[[], None]] = [], lambda: None
 
     @property
@@ -195,6 +196,8 @@ class Machine:
         seen = self._seen.get(id(step))
         if seen is None:
             seen = self._seen[id(step)] = _Seen(step, self._new_row(step))
+        if times and not seen.times:
+            self._uncounted.append(seen)
         seen.times += times
         return seen.row
 
@@ -216,16 +219,15 @@ class Machine:
     def _count(self) -> None:
         """Add up what does not depend on time."""
         out = self._outcome
-        for seen in self._seen.values():
+        for seen in self._uncounted:
             step, times, seen.times = seen.step, seen.times, 0
-            if not times:
-                continue
             if isinstance(step, AsicStep):
                 out.asic_steps[step.name] += times
             else:
                 out.executions[step.key] += times
                 out.sent_values[step.name] += step.sent_values * times
                 out.received_values[step.name] += step.received_values * times
+        self._uncounted.clear()
 
     def _find_out(self, step: Step) -> None:
         """Let the engine find the run at which the kernel stopped."""

@@ -10,6 +10,8 @@ from hypothesis import HealthCheck, settings
 
 from pimloom.arch.cache import cache_folder
 from pimloom.arch.error import UserError
+from pimloom.cycle_sim.cores import CORES
+from tests.bytecode import compile_sources
 from tests.reference_data import needed
 
 FAULT_TRACE = "5871b881b341c9526223c025eda3a9bd2f0f875cf8d53441688ccd953e11b80d"  # sha256
@@ -23,12 +25,17 @@ if "PIMLOOM_CACHE" not in os.environ:
             (cache_folder() / name).mkdir(exist_ok=True)
             (own / name).symlink_to(cache_folder() / name)
     os.environ["PIMLOOM_CACHE"] = str(own)
+    objects = [sys.executable, "-S", "-E", str(ROOT / "tests" / "object_cache.py"), str(own / "objects")]
+    os.environ.setdefault("OBJCACHE", " ".join(objects))
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Compile what a change to the kernels has made necessary; then none that is not listed."""
     if not hasattr(config, "workerinput"):
+        compile_sources()
         subprocess.run([sys.executable, "-m", "pimloom.cycle_sim.compiled"], check=True)
+    else:
+        CORES.set(1)  # the other workers have theirs
     os.environ.setdefault("PIMLOOM_KERNELS", "listed")
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 import pimloom
 from pimloom.arch.llm import load_llm
@@ -18,21 +19,26 @@ PHONE = "examples/systems/phone.yaml"
 ARRIVALS = "timestamp,prompt_tokens,output_tokens\n0,30,4\n0,20,3\n0,9,5\n"
 TABLES = {"embed_tokens", "embed_positions", "lm_head", "sampling"}
 GPT2 = load_llm("gpt2")
+CONFIG = {"model_type": "gpt2", "n_layer": 12, "n_embd": 256, "n_head": 4, "n_positions": 1024, "vocab_size": 2000}
+SMALLER = replace(  # of fewer cycles
+    GPT2, hidden_size=256, num_attention_heads=4, num_key_value_heads=4, intermediate_size=1024, vocab_size=2000
+)
 
 
 @pytest.fixture
 def trace(tmp_path: Path) -> Path:
+    (tmp_path / "config.json").write_text(json.dumps(CONFIG))
     (tmp_path / "t.csv").write_text(ARRIVALS)
     return tmp_path / "t.csv"
 
 
 def run(system: str, requests: Path, **options: Any) -> Any:
     given = {"batch": 3} if requests.name == "t.csv" else {}
-    return pimloom.run(system, model="gpt2", requests=requests, **given | options)
+    return pimloom.run(system, requests=requests, **{"model": requests.parent / "config.json"} | given | options)
 
 
 def steps_of(system: str, contexts: list[list[int]], outside: bool | None) -> list[Any]:
-    device = device_of(load_system(system), GPT2, Share(1, 2, outside=outside))
+    device = device_of(load_system(system), SMALLER, Share(1, 2, outside=outside))
     return [device.step(Batch.decode(some)) for some in contexts]
 
 
@@ -82,7 +88,8 @@ def test_caches_have_less_room_beside_the_tables(trace: Path) -> None:
     trace.write_text("timestamp,prompt_tokens,output_tokens\n" + "0,900,3\n" * 6)
     weights, tables, token = 170_035_200, 2 * (50257 * 768 + 1024 * 768 + 2 * 768), 36_864
     room = {"memory_bytes": weights + tables + 1000 * token}
-    without, whole = (run("gpu_a100", trace, batch=6, iterations=2, set=room, lm_head=on) for on in (False, True))
+    asked: dict[str, Any] = {"model": "gpt2", "batch": 6, "iterations": 2, "set": room}
+    without, whole = (run("gpu_a100", trace, lm_head=on, **asked) for on in (False, True))
     assert (without.batch_mean, whole.batch_mean) == (3, 1)
     neupims = load_system("neupims", {"dram.channels": "2"})
     plans = [Plan(6, 1, 1, None, 0, 1, 1, 12, "physical", None, on) for on in (False, True)]
@@ -97,7 +104,7 @@ def test_energy_is_read_between_iterations_as_times_are(trace: Path) -> None:
     assert some.energy_j == pytest.approx(every.energy_j, rel=0.02)
     assert sum(some.energy_by_cause_j.values()) == pytest.approx(some.energy_j, rel=1e-12)
     two = run("npu_only", trace, batch=4, iterations=2, layers=1, tp=2)
-    one = pimloom.run("npu_only", model="gpt2", requests=trace, batch=4, layers=1, tp=2)
+    one = run("npu_only", trace, batch=4, layers=1, tp=2)
     assert two.energy_j == pytest.approx(2 * one.energy_per_token_j * 4, rel=0.02)
 
 

@@ -1,10 +1,13 @@
 """The porch: what it imports, how little its help needs, and what it says when the engine is compiled first."""
 
 import os
+import re
 import subprocess
 import sys
 
 import pytest
+
+from pimloom.cycle_sim.compiled import library
 
 SLOW = ("numba", "numpy", "matplotlib", "pandas", "msgspec", "yaml", "rich")
 OURS = 20  # modules, each of which takes some 0.5 ms
@@ -71,11 +74,17 @@ def modules_of_python() -> set[str]:
 
 
 def test_a_kernel_that_is_not_there_is_compiled_once_and_it_is_said(tmp_path):
-    """Without a terminal, too."""
+    """Without a terminal, too. Two small ones are not there: compiled they are as all others are."""
+    missing = ["pimloom.cycle_sim.advance:advance", "pimloom.cycle_sim.advance:refresh_until"]
+    (tmp_path / "kernels").mkdir()
+    for name, _, *kinds in library.listed():
+        if name not in missing:
+            made = library.place(name, kinds)
+            (tmp_path / "kernels" / made.name).symlink_to(made.resolve())
     command = [sys.executable, "-m", "pimloom", "run", "pim_gpt", "--model", "gpt2", "--generate", "1", "--json", "-"]
+    environment = os.environ | {"PIMLOOM_CACHE": str(tmp_path), "PIMLOOM_KERNELS": ""}
     said = []
-    for quiet in ((), ()):
-        environment = os.environ | {"PIMLOOM_CACHE": str(tmp_path), "PIMLOOM_KERNELS": ""}
-        ran = subprocess.run([*command, *quiet], capture_output=True, text=True, check=True, env=environment)
-        said.append(ran.stderr.count("pimloom: note: compiling "))
-    assert said[0] >= 2 and said[1] == 0
+    for _ in range(2):
+        ran = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+        said.append(re.findall(r"^pimloom: note: compiling (\S+) once", ran.stderr, re.MULTILINE))
+    assert [sorted(names) for names in said] == [[name.removeprefix("pimloom.") for name in missing], []]

@@ -106,12 +106,19 @@ def test_memory_and_pim_work_side_by_side(ran):
     assert {op.gwrite, op.header, op.g_act, op.pim_pre, op.refresh} <= {c[1] for own in found.commands for c in own}
 
 
+def of_one_layer(part):
+    return flow.run_model(flow.case_of(part, Toy(contexts=((5,), (12,))), 1))[0]
+
+
+@pytest.fixture(scope="module")
+def found_on_the_part():
+    return of_one_layer(PART)
+
+
 @pytest.mark.parametrize("timing", ["nGWRITE", "tRFC", *map(slow, ("tRCDRD", "nCL", "tRP"))])
-def test_timings_of_the_part_decide_commands_and_stages(ran, timing):
-    case, found = ran
-    later = Time(PART.cycles(timing) + 7)
-    other = msgspec.structs.replace(PART, timing={**PART.timing, timing: later})
-    bent = flow.run_model(flow.case_of(other, case.toy, 1))[0]
+def test_timings_of_the_part_decide_commands_and_stages(found_on_the_part, timing):
+    found, later = found_on_the_part, Time(PART.cycles(timing) + 7)
+    bent = of_one_layer(msgspec.structs.replace(PART, timing={**PART.timing, timing: later}))
     assert bent.commands != found.commands and bent.stages != found.stages
 
 

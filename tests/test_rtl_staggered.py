@@ -10,12 +10,13 @@ from pimloom.arch.error import UserError
 from pimloom.arch.system import load_part
 from pimloom.cycle_sim.dram import issue
 from pimloom.rtl.flow.cosim import Case, walk
+from pimloom.rtl.flow.simulator.environment import Simulator
 from pimloom.rtl.flow.stimulus import draw_own_cases, engine, own_table, shrink
 from pimloom.rtl.sequencer import Sequencer
 from tests.simulators import needs
 from tests.slow import slow
 
-NAMES = ("hbm2_neupims", slow("hbm2_2400"))  # of two refresh nodes
+SIMULATOR: dict[str, Simulator] = {"hbm2_neupims": "verilator", "hbm2_2400": "icarus"}  # of two refresh nodes
 
 
 def test_nodes_are_refreshed_in_turn():
@@ -33,7 +34,7 @@ def test_nodes_are_refreshed_in_turn():
     assert late.tolist() == [[refi, 0], [2 * refi, 0], [3 * refi, 0]]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", ["hbm2_neupims", slow("hbm2_2400")])
 def test_gates_refresh_in_turn(name):
     part = load_part(name).value
     geometry = shrink(part, 2, 2)
@@ -44,7 +45,7 @@ def test_gates_refresh_in_turn(name):
     idle["count"] = 1
     idle["cmd"], idle["release"] = cases[0].table.cmd("PREab"), 3 * part.cycles("tREFI")
     cases.append(Case(cases[0].table, [idle], apart_ck=apart))
-    found = walk(cases, 1, 0, most_ck=100_000, simulator=needs("icarus")).walks
+    found = walk(cases, 1, 0, most_ck=100_000, simulator=needs(SIMULATOR[name])).walks
     for case, walked in zip(cases, found, strict=True):
         model = engine(case)
         assert model is not None
@@ -55,7 +56,7 @@ def test_gates_refresh_in_turn(name):
 
 
 def test_gates_of_another_distance_are_not_taken_for_these():
-    part = load_part(NAMES[0]).value
+    part = load_part("hbm2_neupims").value
     (case, *_) = draw_own_cases(part, shrink(part, 2, 2), 20, 1)
     with pytest.raises(ValueError, match="as far apart as in the netlist"):
         walk([case._replace(apart_ck=7)], 1, 0, most_ck=1)

@@ -245,11 +245,12 @@ def test_the_logic_of_a_channel_is_its_controller() -> None:
 
 def test_a_second_run_starts_no_tool(monkeypatch: pytest.MonkeyPatch) -> None:
     steps: list[tuple[int, int]] = []
-    first = synthesize({"Mac": TINY["Mac"]}, PART, "gddr6_pim_gpt", lambda done, total: steps.append((done, total)))
+    block = {"Register": TINY["Register"]}
+    first = synthesize(block, PART, "gddr6_pim_gpt", lambda done, total: steps.append((done, total)))
     assert steps == [(0, 2), (1, 2), (2, 2)]
     monkeypatch.setattr(Tools, "run", None)
-    assert synthesize({"Mac": TINY["Mac"]}, PART, "gddr6_pim_gpt") == first
-    assert (first[0].dsp, first[0].ff, first[0].flip_flops) == (1, 32, 32)
+    assert synthesize(block, PART, "gddr6_pim_gpt") == first
+    assert (first[0].dsp, first[0].ff, first[0].flip_flops) == (0, 8, 8)
 
 
 def test_without_the_library_generic_gates_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:

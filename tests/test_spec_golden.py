@@ -185,8 +185,9 @@ def test_the_machine_is_the_closed_form_exactly(name, m, overrides):
     machine, before_pim, before_asic = b.machine(refresh=False), 0, 0
     for t in range(1, TOKENS + 1):
         machine.run(b.decoder.layer_steps(t))
-        asic, cost = asic_ps(machine.outcome), ref.layer(d, h, t, m)
-        pim = sum(machine.outcome.quiet_ps.values()) - asic
+        out, cost = machine.outcome, ref.layer(d, h, t, m)
+        asic = asic_ps(out)
+        pim = sum(out.quiet_ps.values()) - asic
         assert asic - before_asic == 1000 * cost.asic
         assert pim - before_pim == 1000 * (Fraction(cost.total - cost.asic) + rounded_away(d, t, m))
         before_pim, before_asic = pim, asic

@@ -178,6 +178,8 @@ def _row_states(table: Table, trace: np.ndarray, start: int, opened: np.ndarray)
     rules = table.rules
     works = (rules.needs != Row.ANY) | (rules.leaves != Row.ANY)
     at = start + np.flatnonzero(works[trace["cmd"][start : start + PIECE]])
+    if not len(at):
+        return []
     cmd, row = trace["cmd"][at], trace["row"][at].astype(np.int64)
     scope = rules.scope[cmd]
     own = _nodes(rules, trace[at])[scope, np.arange(len(at))]
@@ -185,7 +187,10 @@ def _row_states(table: Table, trace: np.ndarray, start: int, opened: np.ndarray)
     opens, shuts, moving = needs == Row.OPEN, needs == Row.CLOSED, leaves != Row.ANY
     after = np.where(leaves == Row.OPEN, row, SHUT)
     found: dict[int, Violation] = {}
-    for buf, bank in np.ndindex(opened.shape[:2]):
+    touched, span = np.zeros(opened.shape[:2], bool), rules.size[-1] // rules.size[scope]
+    for buf, first, banks in np.unique(np.stack([buffer, own * span, span]), axis=1).T.tolist():
+        touched[buf, first : first + banks] = True
+    for buf, bank in np.argwhere(touched).tolist():
         above = bank // (rules.size[-1] // rules.size)  # the bank's node at each level
         here = np.flatnonzero((own == above[scope]) & (buffer == buf))
         if not len(here):

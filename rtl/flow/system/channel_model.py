@@ -1,11 +1,16 @@
 """A channel of the cycle model that is fed a clock at a time."""
 
-from typing import NamedTuple
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from pimloom.arch.pim_channel import PimChannel
 from pimloom.arch.table import compile_table
+from pimloom.cycle_sim.compiled.arguments import flatten
+from pimloom.cycle_sim.compiled.kernel import Entry
+from pimloom.cycle_sim.compiled.library import machine
 from pimloom.cycle_sim.npu_pim.build import build
 from pimloom.cycle_sim.npu_pim.kernels import engine
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
@@ -39,6 +44,7 @@ class ChannelModel:
         log = COMMANDS * requests + SPARE
         self.ch = build(spec, requests, ports=2, groups=requests, logging=True, log=log)
         self.ch = self.ch._replace(dot=np.zeros((requests, f.N_DOT), np.int64))
+        self._run_until = _runner(self.ch)
         self.groups, self.dots, self.logged = 0, 0, 0
         self.waiting = dict[int, int]()  # groups that are not answered, and their opcodes
 
@@ -67,7 +73,7 @@ class ChannelModel:
     def clock(self, t: int) -> Clock:
         """Clock t, which comes after t - 1."""
         before = self.ch.port[:, f.OFFERED].copy()
-        assert engine.run_alone(self.ch, t + 1) == engine.DONE
+        assert self._run_until(t + 1) == engine.DONE
         self.ch.state[f.NOW] = t + 1  # what lies between is quiet, but for requests yet to come
         taken = self.ch.port[:, f.OFFERED] - before
         over = [group for group in self.waiting if self.ch.left[group] == 0 and self.ch.done[group] - 1 <= t]
@@ -80,3 +86,13 @@ class ChannelModel:
             self.logged = n
         took = int(taken[PIM]), int(taken[DATA])
         return Clock(took, ended.count(op.rd), ended.count(op.gwrite), ended.count(op.gemv), issued)
+
+
+def _runner(ch: Any) -> Callable[[int], Any]:
+    """`engine.run_alone` of a channel, whose many arrays are looked up only once."""
+    kernel = engine.run_alone
+    if not isinstance(kernel, Entry):
+        return partial(kernel, ch)
+    kinds, words = flatten((ch,))
+    code = machine(kernel.name, (*kinds, "int"))
+    return lambda until: code([*words, until], ch)()
