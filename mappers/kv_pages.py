@@ -5,9 +5,9 @@ A page of K holds the keys of one token in every bank; a page of V holds as many
 a request holds no more than its pages so far.
 """
 
-from heapq import heappop, heappush
+from copy import copy
 from sys import maxsize
-from typing import ClassVar, NamedTuple, Protocol
+from typing import ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
 
@@ -31,6 +31,9 @@ class CacheRoom(Protocol):
     @property
     def rows_of_channel(self) -> int:
         """Units of a channel that caches may have."""
+
+    def copy(self) -> Self:
+        """Room as it is now; what becomes of either is nothing to the other."""
 
     def rows(self, tokens: np.ndarray) -> np.ndarray:
         """Units for caches of int64 `tokens` each."""
@@ -80,7 +83,9 @@ class KvPages:
         self._tokens_k, self._tokens_v = shape.banks, shape.row
         self.most_tokens = maxsize if most_tokens is None else most_tokens
         self.rows_of_channel = max(end_row - first_row, 0)
-        self._free = [list(range(first_row, end_row)) for _ in range(channels)]  # heaps
+        self._free = [self.rows_of_channel] * channels
+        self._next = [first_row] * channels  # the first row that was never held
+        self._back: list[list[int]] = [[] for _ in range(channels)]  # free rows that were, the lowest last
         self._held: dict[int, Pages] = {}
 
     @property
@@ -88,13 +93,21 @@ class KvPages:
         """Channels of the device."""
         return len(self._free)
 
+    def copy(self) -> "KvPages":
+        """The same rows, held by the same requests; what becomes of either is nothing to the other."""
+        other = copy(self)
+        other._free, other._next = self._free.copy(), self._next.copy()
+        other._back = [back.copy() for back in self._back]
+        other._held = {request: Pages(c, k.copy(), v.copy()) for request, (c, k, v) in self._held.items()}
+        return other
+
     def rows(self, tokens: np.ndarray) -> np.ndarray:
         """Rows of a channel for caches of int64 `tokens` each."""
         return self.page_k * -(-tokens // self._tokens_k) + self.page_v * -(-tokens // self._tokens_v)
 
     def free_rows(self) -> np.ndarray:
         """int64[channels] of rows that nobody holds."""
-        return np.array([len(free) for free in self._free], np.int64)
+        return np.array(self._free, np.int64)
 
     def pages(self, request: int) -> Pages:
         """What a request holds. Raises KeyError if nothing."""
@@ -108,21 +121,33 @@ class KvPages:
         held = self._held.get(request) or Pages(channel, [], [])
         if held.channel != channel:
             raise ValueError(f"request {request} lives in channel {held.channel}, not in {channel}")
-        lacks_k = self.page_k * ceil_div(tokens, self._tokens_k) - len(held.rows_k)
-        lacks_v = self.page_v * ceil_div(tokens, self._tokens_v) - len(held.rows_v)
-        free = self._free[channel]
-        if max(lacks_k, 0) + max(lacks_v, 0) > len(free):
+        lacks_k = max(self.page_k * -(-tokens // self._tokens_k) - len(held.rows_k), 0)
+        lacks_v = max(self.page_v * -(-tokens // self._tokens_v) - len(held.rows_v), 0)
+        if lacks_k + lacks_v > self._free[channel]:
             return False
-        held.rows_k.extend(heappop(free) for _ in range(lacks_k))
-        held.rows_v.extend(heappop(free) for _ in range(lacks_v))
+        rows = self._take(channel, lacks_k + lacks_v)
+        held.rows_k.extend(rows[:lacks_k])
+        held.rows_v.extend(rows[lacks_k:])
         self._held[request] = held
         return True
+
+    def _take(self, channel: int, n: int) -> list[int]:
+        """The n lowest free rows of a channel: those that came back lie before those that never left."""
+        self._free[channel] -= n
+        back, first = self._back[channel], self._next[channel]
+        old = min(n, len(back))
+        found = back[: -old - 1 : -1]
+        del back[len(back) - old :]
+        self._next[channel] = end = first + n - old
+        return found + list(range(first, end))
 
     def release(self, request: int) -> None:
         """Take back all rows of a request. Raises KeyError if it holds none."""
         held = self._held.pop(request)
-        for row in (*held.rows_k, *held.rows_v):
-            heappush(self._free[held.channel], row)
+        back = self._back[held.channel]
+        back += held.rows_k + held.rows_v
+        back.sort(reverse=True)
+        self._free[held.channel] += len(held.rows_k) + len(held.rows_v)
 
 
 class KvTokens:
@@ -136,6 +161,12 @@ class KvTokens:
     def __init__(self, tokens: int) -> None:
         self.most_tokens = self.rows_of_channel = self._free = tokens
         self._held: dict[int, int] = {}
+
+    def copy(self) -> "KvTokens":
+        """The same tokens, held by the same requests; what becomes of either is nothing to the other."""
+        other = copy(self)
+        other._held = self._held.copy()
+        return other
 
     def rows(self, tokens: np.ndarray) -> np.ndarray:
         """The tokens themselves."""

@@ -14,8 +14,10 @@ from pimloom.cycle_sim.npu_pim.kernels.banks import ROW_PLACES
 from pimloom.cycle_sim.npu_pim.kernels.requests import READ_PLACES, WRITE_PLACES
 from pimloom.cycle_sim.npu_pim.places import names_of
 
+LINE_BYTES = 64  # of the caches of the processor that simulates
 ROUND = 1 << 16  # commands that the log holds
 DRIFTS = 1 << 12  # times that the sums of two clocks part or meet
+APART = 5  # requests more than a power of two, or those of all channels would lie in the same places of the caches
 SPARE = 64  # beyond the window: requests that answer in the clock in which they come
 
 
@@ -53,7 +55,7 @@ def build(
     state[f.ALARM] = FAR
     c, window = spec.controller, int(policy[f.WINDOW])
     held = window + 3 * c.entries + banks * c.queue_entries + c.pim_queue_entries  # merged reads, lists, command queues
-    held = 1 << (held - 1).bit_length()
+    held = 1 << (held - 1).bit_length() | APART
     state[f.FILL], state[f.NEXT_REFRESH], state[f.SPARES] = 1, policy[f.REFI] // ranks, held
     ring = 1 << (window + SPARE).bit_length()
     return f.Channel(
@@ -69,7 +71,7 @@ def build(
         line=np.zeros((f.LINES, ring, f.N_LINE), np.int64),
         head=np.zeros(f.LINES, np.int64),
         tail=np.zeros(f.LINES, np.int64),
-        order=np.zeros((ports, 1 << (requests - 1).bit_length(), f.N_ORDER), np.int64),
+        order=np.zeros((ports, (1 << (requests - 1).bit_length()) + f.BEYOND - 1, f.N_ORDER), np.int64),
         dot=np.zeros((0, f.N_DOT), np.int64),
         port=np.tile(np.array([0, 0, 0, -1]), (ports, 1)),
         left=np.zeros(groups, np.int64),
@@ -88,6 +90,15 @@ def build(
         drift=np.zeros((clocks.FIRST + DRIFTS if steps else clocks.FIRST, 2), np.int64),
         state=state,
     )
+
+
+def zeros_in_lines(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    """Zeros that begin with a line of the caches, so that no request lies in two; they take no memory before they are
+    written."""
+    size = int(np.prod(shape)) * dtype.itemsize
+    found = np.zeros(size + LINE_BYTES, np.uint8)
+    at = -found.ctypes.data % LINE_BYTES
+    return found[at : at + size].view(dtype).reshape(shape)
 
 
 def policy_of(spec: PimChannel, part: Part) -> np.ndarray:

@@ -11,7 +11,7 @@ from pimloom.arch.pim_channel import PimChannel
 from pimloom.arch.table import compile_table
 from pimloom.arch.units import BITS_PER_BYTE, ceil_div, ps_to_mhz
 from pimloom.cycle_sim.cores import cores, raise_if_stopped
-from pimloom.cycle_sim.npu_pim.build import build
+from pimloom.cycle_sim.npu_pim.build import build, zeros_in_lines
 from pimloom.cycle_sim.npu_pim.crew import Crew
 from pimloom.cycle_sim.npu_pim.kernels import core as k
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
@@ -210,9 +210,10 @@ def _stack(one: f.Channel, channels: int) -> f.Channel:
     """`channels` copies of a channel side by side; what all share, once."""
 
     def copies(x: np.ndarray) -> np.ndarray:
-        if not x.any():
-            return np.zeros((channels, *x.shape), x.dtype)  # takes no memory before it is written
-        return np.repeat(x[None], channels, 0)
+        found = zeros_in_lines((channels, *x.shape), x.dtype)
+        if x.any():
+            found[:] = x
+        return found
 
     device = one.device._replace(
         bound=copies(one.device.bound), beside=copies(one.device.beside), ring=copies(one.device.ring)

@@ -179,7 +179,7 @@ class Builder:
             reach=np.stack([reached, np.zeros_like(reached)], axis=1),
             running=np.zeros(len(self.operators), np.int64),
             coming=np.zeros(len(self.operators), np.int64),
-            flight=np.zeros((tables.n_tasks + 1, 2), np.int64),
+            flight=np.zeros((tables.n_tasks + 1, k.N_FLIGHT), np.int64),
             array=np.array([-1, 0, -1, 0, 0], np.int64),
             unit=np.zeros(vector_units, np.int64),
             npu=npu,

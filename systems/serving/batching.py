@@ -8,15 +8,16 @@ more if the request had to yield. Nothing here knows the machine: it asks `step`
 
 from collections import deque
 from collections.abc import Callable
+from copy import copy, deepcopy
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from pimloom.arch.error import UserError
 from pimloom.mappers.kv_pages import CacheRoom
-from pimloom.mappers.packing import pack
-from pimloom.systems.serving.outcome import REQUEST, Batched
+from pimloom.systems.serving.outcome import REQUEST, Batched, joined
 from pimloom.systems.serving.pace import Each, Pace
+from pimloom.systems.serving.places import in_turn, least_load
 from pimloom.systems.serving.turns import step_of, turns
 from pimloom.systems.serving.workload import Workload
 
@@ -59,22 +60,22 @@ def decode(
     asked at each such iteration (see `Pace`). Raises UserError if a request fits in no channel, or the batch that is to
     be kept alive does not fit in all.
     """
-    assert iterations is not None or not rules.kept_alive
-    floor = _Floor(workload, pages, rules)
+    return warmed_up(workload, pages, rules, warm_up).decode(step, iterations, every, progress)
+
+
+def warmed_up(workload: Workload, pages: CacheRoom, rules: Rules, iterations: int) -> "Floor":
+    """After so many iterations that take no time and count for nothing. Raises as `decode`."""
+    floor = Floor(workload, pages, rules)
     floor.check_alive()
-    for _ in range(warm_up):
+    for _ in range(iterations):
         floor.iterate(lambda *batch: 0.0)
-    if warm_up:
+    if iterations:
         floor.forget()
     floor.check_alive()
-    pace, done = Pace(step, every) if rules.chunk is None else Each(step), 0
-    while (iterations is None or done < iterations) and floor.iterate(pace):
-        done += 1
-        progress(done if iterations is not None else floor.finished)
-    return floor.result(pace)
+    return floor
 
 
-class _Floor:
+class Floor:
     """Requests that wait, those that are resident (in the order in which they joined), and the clock."""
 
     def __init__(self, workload: Workload, pages: CacheRoom, rules: Rules) -> None:
@@ -90,6 +91,23 @@ class _Floor:
         self.gaps: list[np.ndarray] = []
         self.preemptions = 0
         self._check_sizes()
+
+    def copy(self) -> "Floor":
+        """The same state; what becomes of either is nothing to the other."""
+        other = copy(self)
+        other.rng, other.pages, other.resident = deepcopy(self.rng), self.pages.copy(), self.resident.copy()
+        other.waiting = deque(request.copy() for request in self.waiting)
+        other.ended, other.iterations, other.gaps = self.ended.copy(), self.iterations.copy(), self.gaps.copy()
+        return other
+
+    def decode(self, step: Step, iterations: int | None, every: int, progress: Callable[[int], None]) -> Batched:
+        """As the function `decode`, from this state on, which it changes."""
+        assert iterations is not None or not self.rules.kept_alive
+        pace, done = Pace(step, every) if self.rules.chunk is None else Each(step), 0
+        while (iterations is None or done < iterations) and self.iterate(pace):
+            done += 1
+            progress(done if iterations is not None else self.finished)
+        return self.result(pace)
 
     def iterate(self, step: Step) -> bool:
         """One iteration; False if no request is left."""
@@ -111,11 +129,12 @@ class _Floor:
         at["last_s"][got] = self.now_s
         at["first_token_s"][got & (at["generated"] == 1)] = self.now_s
         done = at["generated"] == at["output"]
-        for request in at["request"][done].tolist():
-            self.pages.release(request)
-        self.ended.append(at[done])
-        self.finished += int(done.sum())
-        self.resident = at[~done]
+        if done.any():
+            for request in at["request"][done].tolist():
+                self.pages.release(request)
+            self.ended.append(at[done])
+            self.finished += int(done.sum())
+            self.resident = at[~done]
         return True
 
     def _run(self, step: Step) -> tuple[float, np.ndarray, np.ndarray]:
@@ -139,7 +158,7 @@ class _Floor:
 
     def result(self, pace: Pace | Each) -> Batched:
         """All that happened."""
-        requests = np.concatenate([*self.ended, self.resident, *self.waiting])
+        requests = joined([*self.ended, self.resident, *self.waiting])
         batch, tokens, seconds, came = np.array(self.iterations).reshape(-1, 4).T
         return Batched(
             batch.astype(np.int64),
@@ -165,7 +184,7 @@ class _Floor:
                 f"{self.pages.everywhere}; lower --batch or share layers with --tp"
             )
         self._arrive()
-        there = np.concatenate([self.resident, *self.waiting])
+        there = joined([self.resident, *self.waiting])
         contexts = self._contexts(there)
         needed, tokens = int(self.pages.rows(contexts).sum()), int(contexts.sum())
         if needed <= self._rows():
@@ -230,12 +249,15 @@ class _Floor:
         stays = tokens.cumsum() <= self.pages.most_tokens
         for request in self.resident["request"][~stays].tolist():
             self.pages.release(request)
-        for i in np.flatnonzero(stays & (self.pages.rows(tokens) > self.pages.rows(tokens - 1))).tolist():
-            mine = self.resident[i]
-            while stays[i] and not self.pages.grow(int(mine["request"]), int(mine["channel"]), int(tokens[i])):
-                newest = np.flatnonzero(stays & (self.resident["channel"] == mine["channel"]))[-1]
+        lacks = np.flatnonzero(stays & (self.pages.rows(tokens) > self.pages.rows(tokens - 1)))
+        columns = lacks, self.resident["request"][lacks], self.resident["channel"][lacks], tokens[lacks]
+        for i, request, channel, context in zip(*(column.tolist() for column in columns), strict=True):
+            while stays[i] and not self.pages.grow(request, channel, context):
+                newest = np.flatnonzero(stays & (self.resident["channel"] == channel))[-1]
                 stays[newest] = False
                 self.pages.release(int(self.resident["request"][newest]))
+        if stays.all():
+            return
         for i in np.flatnonzero(~stays)[::-1].tolist():
             self.resident["cached"][i] = 0
             self.waiting.appendleft(self.resident[i : i + 1].copy())
@@ -247,13 +269,12 @@ class _Floor:
         room = min(self.rules.batch - len(self.resident), len(self.waiting))
         if room <= 0:
             return
-        some = np.concatenate([self.waiting[i] for i in range(room)])
+        some = joined([self.waiting[i] for i in range(room)])
         tokens, free = self._contexts(some), self.pages.free_rows()
         needed = self.pages.rows(tokens)
-        place = self._least_load if self.rules.policy == "min-load" else self._round_robin
         left = self.pages.most_tokens - int(self._contexts(self.resident).sum())
         n = int(((needed.cumsum() <= free.sum()) & (tokens.cumsum() <= left)).sum())
-        while n and (channel := place(tokens[:n], needed[:n], free.copy())).min() < 0:
+        while n and (channel := self._places(tokens[:n], needed[:n], free.copy())).min() < 0:
             n -= 1
         if not n:
             return
@@ -265,33 +286,13 @@ class _Floor:
             assert got
         fresh = np.isnan(some["last_s"])  # who joined before, or in the warm-up, has a time there
         some["start_s"][fresh] = some["last_s"][fresh] = self.now_s
-        self.resident = np.concatenate([self.resident, some])
+        self.resident = joined([self.resident, some])
 
-    def _least_load(self, tokens: np.ndarray, needed: np.ndarray, free: np.ndarray) -> np.ndarray:
-        """Algorithm 2 among the channels that have rows: int64 channels, -1 where none has."""
-        found = np.full(len(tokens), -1)
-        at = self.resident
-        load = np.bincount(at["channel"], self.rules.cost(self._contexts(at)), self.pages.channels).astype(float)
-        for i in np.argsort(-tokens, kind="stable").tolist():
-            fits = free >= needed[i]
-            if not fits.any():
-                break
-            n = int(tokens[i])
-            found[i] = c = int(pack(self.rules.cost, [n], len(load), np.where(fits, load, np.inf).tolist())[0])
-            load[c] += self.rules.cost(n)
-            free[c] -= needed[i]
-        return found
-
-    def _round_robin(self, tokens: np.ndarray, needed: np.ndarray, free: np.ndarray) -> np.ndarray:
-        """The next channel that has rows, from where the last search ended: int64 channels, -1 where none has."""
-        found, pointer = np.full(len(tokens), -1), self.pointer
-        for i in range(len(tokens)):
-            turn = (pointer + np.arange(len(free))) % len(free)
-            fits = turn[free[turn] >= needed[i]]
-            if not len(fits):
-                return found
-            found[i] = fits[0]
-            free[fits[0]] -= needed[i]
-            pointer = (int(fits[0]) + 1) % len(free)
-        self.pointer = pointer
+    def _places(self, tokens: np.ndarray, needed: np.ndarray, free: np.ndarray) -> np.ndarray:
+        """Channels of requests that join, by the policy: int64, -1 where none has rows."""
+        if self.rules.policy == "min-load":
+            at = self.resident["channel"], self.rules.cost(self._contexts(self.resident))
+            load = np.bincount(*at, self.pages.channels).astype(float)
+            return least_load(self.rules.cost, load, tokens, needed, free)
+        found, self.pointer = in_turn(self.pointer, needed, free)
         return found

@@ -18,7 +18,7 @@ from pimloom.systems.devices.npu_pim.served import Served
 from pimloom.systems.devices.run import Run, total_j
 from pimloom.systems.devices.shown import WithSpans
 from pimloom.systems.devices.traits import has_outside
-from pimloom.systems.serving.batching import POLICIES, Rules, Step, decode
+from pimloom.systems.serving.batching import POLICIES, Floor, Rules, Step, warmed_up
 from pimloom.systems.serving.data_sets import DATA_SETS
 from pimloom.systems.serving.machine import Batch, Pieces, Plan, machine_of
 from pimloom.systems.serving.outcome import Batched, Spread
@@ -107,22 +107,21 @@ def decode_iterations(
         chunk=plan.chunk,
     )
 
-    def batched(step: Step, progress: Callable[[int], None]) -> Batched:
-        before, last, every = warm_up_of(workload), plan.iterations, plan.every
-        room = machine.room()
-        return decode(workload, room, rules, step, warm_up=before, iterations=last, every=every, progress=progress)
+    def batched(floor: Floor, step: Step, progress: Callable[[int], None]) -> Batched:
+        return floor.decode(step, plan.iterations, plan.every, progress)
 
+    floor = warmed_up(workload, machine.room(), rules, warm_up_of(workload))
     if workload.timed or machine.in_order:
-        return batched(step, progress), served
+        return batched(floor, step, progress), served
 
     def note(*batch: Any) -> float:
         asked.append(_batch(*batch))
         return 0.0
 
-    batched(note, lambda done: None)  # who is in the batch does not depend on the time that iterations take
+    batched(floor.copy(), note, lambda done: None)  # who is in a batch does not depend on the time that iterations take
     served += side_by_side(machine.simulate, asked, lambda done: progress((plan.iterations or 1) * done // len(asked)))
     times = iter([found.time_s for found in served])
-    return batched(lambda *batch: next(times), lambda done: None), served
+    return batched(floor, lambda *batch: next(times), lambda done: None), served
 
 
 def _batch(*batch: Any) -> Any:

@@ -1,5 +1,6 @@
 """What batched decoding gave: arrays by iteration and by request, throughput and latencies."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -20,6 +21,15 @@ REQUEST = np.dtype(
         ("last_s", "f8"),  # when its newest token came; before the first, when it joined
     ]
 )
+
+
+def joined(requests: Sequence[np.ndarray]) -> np.ndarray:
+    """As `np.concatenate`, which looks for a common type first, field by field."""
+    found, at = np.empty(sum(map(len, requests)), REQUEST), 0
+    for some in requests:
+        found[at : at + len(some)] = some
+        at += len(some)
+    return found
 
 
 class Spread(msgspec.Struct, frozen=True):

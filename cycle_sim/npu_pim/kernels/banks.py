@@ -140,7 +140,8 @@ def take(ch, i, b, kind):
         bank[f.FINAL] = before
     else:
         request[after, f.BEFORE] = before
-    bank[f.RUN] = bank[f.FIRST]
+    if bank[f.RUN] == i:
+        bank[f.RUN] = before if before >= 0 else after
     bank[f.ENTRIES] -= 1
     if bank[f.ENTRIES] == ch.policy[f.QUEUE_MAX] - 1:
         g[f.FULL] &= ~(1 << b)

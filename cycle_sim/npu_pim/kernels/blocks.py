@@ -144,7 +144,7 @@ def send(chs, c, to, word, more):
     """A request for channel c, behind earlier ones, and as many more of the next columns. to: port, see `leaves` and
     `arrives`, group. Returns whether it fits."""
     port, when, soonest, group = to
-    order, ends, size = chs.order[c, port], chs.port[c, port], chs.order.shape[2]
+    order, ends, size = chs.order[c, port], chs.port[c, port], chs.order.shape[2] - f.BEYOND + 1
     if ends[f.OFFERED] == ends[f.LAST_ONE]:  # empty: what was used last is near in memory
         ends[f.OFFERED] = ends[f.LAST_ONE] = ends[f.PASSED] = 0
     at = ends[f.LAST_ONE]

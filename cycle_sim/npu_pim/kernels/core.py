@@ -16,12 +16,13 @@ import numpy as np
 # task, next task in order, first byte of its addresses, whether its loads and PIM commands leave one by one, whether
 # each task waits for all loads, tasks that have not ended, first task in order that has not started and stores, last
 # clock in which it sends PIM commands, clocks between the end of those before it and its start, whether two of those
-# ended at once, next load, next store of the queue, next one that is not empty, requests that it sent
+# ended at once, next load, next store of the queue, next one that is not empty, requests that it sent, tasks in flight
+# and those of them that store
 (
     PORT, STORES, ON_ARRAYS, LOADS, LOADS_END, OUTS, OUTS_END, TASKS, TASKS_END, DOTS, DOTS_END, BYTES, WAITS, LEFT,
     START, END, LEAST, NEXT_TASK, BASE, SINGLY, JOINT, TO_DO, NEXT_STORE, LATEST, PAUSE, TIE, NEXT_LOAD, NEXT_OUT,
-    NEXT_FULL, REQUESTS, N_OP,
-) = range(31)  # fmt: skip
+    NEXT_FULL, REQUESTS, FLYING, STORING, N_OP,
+) = range(33)  # fmt: skip
 # block[k]: first byte of its operator's addresses, bytes, RD or WR, group, operator, group that must be complete before
 # it leaves (-1: none)
 AT, SIZE, ACCESS, BLOCK_GROUP, BLOCK_OP, GATE, N_BLOCK = range(7)
@@ -44,8 +45,8 @@ GEMM = -1
 ISSUED, STARTED, ENDED, DRAINED, STREAMS, N_ARRAY = range(6)
 # reach[…]: a channel to which an operator sends PIM commands, and how many had been sent there when it had sent its own
 REACHED, SENT, N_REACH = range(3)
-# flight[…]: clock in which a task ends, and which
-LANDS, FLIES = range(2)
+# flight[…]: clock in which a task ends, which, its operator, whether it stores
+LANDS, FLIES, OWNER, STORES_TOO, N_FLIGHT = range(5)
 # account[o]: at the clock in which the end of operator o is noticed, for all channels: that clock, clocks of all ranks
 # with a row open in the MEM and in the PIM row buffer, then commands by opcode
 CLOCK, MEM_OPEN, PIM_OPEN, COMMAND = range(4)
@@ -58,7 +59,7 @@ CLOCK, MEM_OPEN, PIM_OPEN, COMMAND = range(4)
 # tasks and stores leave in order; bytes that blocks begin late; clocks from an operator's last event to its end;
 # whether tasks wait for a vector unit; next clock of the core; first and last task in flight; groups of `ended` that
 # the core has seen; clock in which a step may start that waits for one before; clock in which the machine was last seen
-# alive, and responses until then; whether a window has begun and for whom, and its end; ticks of a clock of the memory
+# alive, and responses until then; whether a window has begun and how, and its end; ticks of a clock of the memory
 # and of a cycle of the NPU; EMPTY + what is loaded: from a step's issue to its start in idle arrays; BEHIND + it: at
 # least, between the start before and its own
 (

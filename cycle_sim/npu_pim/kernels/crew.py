@@ -1,4 +1,4 @@
-"""Threads that bring the channels through a window together: each takes the next one that nobody has taken."""
+"""Threads that bring the channels through a window together: each takes one that nobody has taken."""
 
 from pimloom.cycle_sim.compiled.kernel import bare, rare
 from pimloom.cycle_sim.npu_pim.kernels import engine
@@ -7,11 +7,12 @@ from pimloom.cycle_sim.npu_pim.kernels.answers import collect
 from pimloom.cycle_sim.npu_pim.kernels.atomic import add, swap
 from pimloom.cycle_sim.npu_pim.kernels.fields import Channel, Device
 
-# crew[…], each where no other is near: channel to be taken next, those that have come through, clock that they go to,
+# crew[…], each where no other is near: channels that are taken, those that have come through, clock that they go to,
 # how many stopped before, threads that look for work, threads beside the first, clocks of all channels together for
-# which they are called
-NEXT, THROUGH, UNTIL, N_STOPPED, AWAKE, HELPERS, LONG = range(0, 112, 16)
-N_CREW = 112
+# which they are called, channels that these have taken
+NEXT, THROUGH, UNTIL, N_STOPPED, AWAKE, HELPERS, LONG, FROM_END = range(0, 128, 16)
+N_CREW = 128
+ALONE, TOGETHER = 1, 2  # how channels go on
 LOOKS = 20_000  # for work, before a thread sleeps: some 0.1 ms
 
 
@@ -29,35 +30,34 @@ def channel(chs, c):
 
 
 @rare
-def advance(chs, c, until):
-    """Channel c goes on to clock `until`; returns whether it can: else it is stuck, or its log is full."""
-    return engine.run(channel(chs, c), until) == engine.DONE
+def sweep(chs, crew, how):
+    """Channels go on to the end of the window: ALONE all of them; TOGETHER, while any is left, the first; beyond it, of
+    a thread that helps, the last, so that a channel mostly stays with its thread.
 
-
-@rare
-def work(chs, crew):
-    """Channels go on to the end of the window, until all are taken."""
-    n = chs.state.shape[0]
-    c = add(crew, NEXT, 1)
-    while c < n:
-        if chs.state[c, f.NOW] < crew[UNTIL] and not advance(chs, c, crew[UNTIL]):
-            add(crew, N_STOPPED, 1)
-        add(crew, THROUGH, 1)
-        c = add(crew, NEXT, 1)
+    One loop with the engine inside: a call would copy what is known of all arrays, for each channel. For how to be a
+    number that is found as the program runs keeps it one.
+    """
+    taken, n = 0, chs.state.shape[0]
+    while (taken if how == ALONE else add(crew, NEXT, 1)) < n:
+        c = n - 1 - add(crew, FROM_END, 1) if how > TOGETHER else taken
+        taken += 1
+        if chs.state[c, f.NOW] < crew[UNTIL] and engine.run(channel(chs, c), crew[UNTIL]) != engine.DONE:
+            add(crew, N_STOPPED, 1)  # it is stuck, or its log is full
+        if how != ALONE:
+            add(crew, THROUGH, 1)
 
 
 @rare
 def assist(chs, crew):
     """A further thread works in each window that begins, until none has begun for a while."""
-    looks = 0
-    add(crew, AWAKE, 1)
+    looks, how = 0, TOGETHER + 1 + add(crew, AWAKE, 1)
     while looks < LOOKS:
         looks += 1
         if add(crew, NEXT, 0) < chs.state.shape[0]:
-            work(chs, crew)
+            sweep(chs, crew, how)
             looks = 0
     add(crew, AWAKE, -1)
-    work(chs, crew)  # of a window that began before the thread was known to sleep
+    sweep(chs, crew, how)  # of a window that began before the thread was known to sleep
 
 
 @bare
@@ -74,28 +74,19 @@ def is_long(chs, crew, until):
 @bare
 def call(crew, until):
     """All channels are to go on to clock `until`; returns whether a thread sleeps that could help."""
-    crew[UNTIL], crew[THROUGH] = until, 0
+    crew[UNTIL], crew[THROUGH], crew[FROM_END] = until, 0, 0
     swap(crew, NEXT, 0)
     return add(crew, AWAKE, 0) < crew[HELPERS]
 
 
 @bare
-def go_on_together(chs, crew):
-    """All channels go on to the end of the window; returns whether they can."""
-    work(chs, crew)
-    while add(crew, THROUGH, 0) < chs.state.shape[0]:
+def go_on(chs, crew, until, how):
+    """All channels go on to clock `until`, ALONE or TOGETHER; returns whether they can."""
+    crew[UNTIL] = until
+    sweep(chs, crew, how)
+    while how == TOGETHER and add(crew, THROUGH, 0) < chs.state.shape[0]:
         pass
     return crew[N_STOPPED] == 0
-
-
-@bare
-def go_on_alone(chs, until):
-    """As above, in one thread."""
-    stopped = 0
-    for c in range(chs.state.shape[0]):
-        if chs.state[c, f.NOW] < until and not advance(chs, c, until):
-            stopped += 1
-    return stopped == 0
 
 
 @bare

@@ -5,7 +5,7 @@ from pimloom.cycle_sim.dram.kernels.device import FAR, free_from
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
 from pimloom.cycle_sim.npu_pim.kernels.banks import dots_wait, free_close, next_hit, sleep, some_queued, wake_due
 from pimloom.cycle_sim.npu_pim.kernels.fields import ACT, PIM_PRE, PRE, RD, WR
-from pimloom.cycle_sim.npu_pim.kernels.masks import lowest, rank_mask, ranks_free
+from pimloom.cycle_sim.npu_pim.kernels.masks import is_free, lowest, rank_mask, ranks_free
 
 
 @bare
@@ -53,7 +53,7 @@ def _first_ready(ch, b, t):
     if bank[f.MEM] < 0:
         return _open(ch, b, t)
     row = bank[f.FIRST_ROW]
-    if row != bank[f.MEM] and row != g[f.RESERVED] and t >= free_from(ch.device, PRE, b):
+    if row != bank[f.MEM] and row != g[f.RESERVED] and is_free(ch.device, PRE, b, t):
         hits = bank[f.READ_HIT] >= 0 or bank[f.WRITE_HIT] >= 0
         if (not hits or bank[f.SERVED] >= ch.policy[f.CAP]) and _affords(ch, ch.policy[f.CLOSE_CK]):
             _charge(ch)
@@ -68,10 +68,10 @@ def _hit(ch, b, t):
     """The first request for the open row of bank b that can issue at clock t."""
     bank, request = ch.bank[b], ch.request
     r, w = bank[f.READ_HIT], bank[f.WRITE_HIT]
-    if r >= 0 and t < free_from(ch.device, RD, b):
+    if r >= 0 and not is_free(ch.device, RD, b, t):
         r = -1
     if w >= 0:
-        w = _free_write(ch, b, w) if t >= free_from(ch.device, WR, b) else -1
+        w = _free_write(ch, b, w) if is_free(ch.device, WR, b, t) else -1
     if r >= 0 and (w < 0 or request[r, f.TURN] < request[w, f.TURN]):
         return RD, r
     return (WR, w) if w >= 0 else (-1, 0)

@@ -5,7 +5,7 @@ from pimloom.cycle_sim.dram.kernels.device import FAR, free_from
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
 from pimloom.cycle_sim.npu_pim.kernels.banks import free_close, reserve
 from pimloom.cycle_sim.npu_pim.kernels.fields import ACT, G_ACT, GWRITE, HEADER, PIM_PRE, PRE, READRES, REFAB
-from pimloom.cycle_sim.npu_pim.kernels.masks import count, lowest, ranks_free
+from pimloom.cycle_sim.npu_pim.kernels.masks import count, is_free, lowest, ranks_free
 
 NOTHING = -1
 WAIT = -2
@@ -43,9 +43,9 @@ def slack(ch, t):
 
 
 @bare
-def _free(ch, c, b):
-    """First clock in which no rule binds command c for bank b."""
-    return free_close(ch, b) if c == PIM_PRE else free_from(ch.device, c, b)
+def _is_free(ch, c, b, t):
+    """Whether no rule binds command c for bank b at clock t."""
+    return free_close(ch, b) <= t if c == PIM_PRE else is_free(ch.device, c, b, t)
 
 
 @bare
@@ -97,7 +97,7 @@ def _copy(ch, i, t):
     c = GWRITE
     if opened != row:
         c = PRE if opened >= 0 else (PIM_PRE if ch.policy[f.DUAL] and ch.bank[b, f.PIM] == row else ACT)
-    return (c, b) if t >= _free(ch, c, b) else (NOTHING, 0)
+    return (c, b) if _is_free(ch, c, b, t) else (NOTHING, 0)
 
 
 @bare
@@ -118,7 +118,7 @@ def _announce(ch, i, t):
             good = False
             if t < ch.device.bound[c] or (c == PIM_PRE and b < tried):
                 continue
-            if t >= _free(ch, c, b):
+            if _is_free(ch, c, b, t):
                 return c, b
             if c == PIM_PRE:
                 tried = b // ch.policy[f.CLOSED] * ch.policy[f.CLOSED] + ch.policy[f.CLOSED]
@@ -137,7 +137,7 @@ def _dot(ch, kind, t):
     while closed:
         b = lowest(closed)
         closed &= closed - 1
-        if t >= _free_group(ch, b):
+        if _group_is_free(ch, b, t):
             return G_ACT, b
     return NOTHING, 0
 
@@ -147,6 +147,19 @@ def _closed(ch):
     """Mask of the banks without a row for PIM."""
     g = ch.state
     return ((1 << ch.bank.shape[0]) - 1) & ~(g[f.PIM_ROWS] if ch.policy[f.DUAL] else g[f.MEM_ROWS])
+
+
+@bare
+def _group_is_free(ch, b, t):
+    """Whether G_ACT may open the group of bank b at clock t."""
+    if not ch.policy[f.EXACT_GROUP]:
+        return is_free(ch.device, G_ACT, b, t)
+    per_group = ch.policy[f.PER_GROUP]
+    low = b // per_group * per_group
+    for i in range(low, low + per_group):
+        if not is_free(ch.device, G_ACT, i, t):
+            return False
+    return True
 
 
 @bare
@@ -190,7 +203,7 @@ def refresh_command(ch, r, t):
             c = PRE
         elif ch.policy[f.DUAL] and ch.bank[b, f.PIM] >= 0:
             c = PIM_PRE
-        if t < _free(ch, c, b):
+        if not _is_free(ch, c, b, t):
             good = False
         elif c != REFAB:
             return c, b

@@ -4,7 +4,7 @@ accepted, responses fall due, a refresh falls due, a command issues, and a reque
 Clocks in which nothing of that can happen are jumped over.
 """
 
-from pimloom.cycle_sim.compiled.kernel import bare, entry, rare
+from pimloom.cycle_sim.compiled.kernel import bare, entry
 from pimloom.cycle_sim.dram.kernels.device import FAR, arm
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
 from pimloom.cycle_sim.npu_pim.kernels.answers import collect
@@ -31,7 +31,7 @@ from pimloom.cycle_sim.npu_pim.kernels.requests import (
 DONE, STUCK, FLUSH = range(3)  # what `run` returns
 
 
-@rare
+@bare
 def run(ch, until):
     """Go on to clock `until`; to FAR: until no request is left.
 

@@ -23,6 +23,7 @@ N_REQUEST = 16  # 64 bytes
 # order[p, k]: a read or write (see `word_of`) or, negative, -1 - its place in dot; first clock, or with PATH first step
 # of the interconnect; group; as many more reads or writes follow, of the next columns
 WORD, WHEN, OF, MORE, N_ORDER = range(5)
+BEYOND = 7  # 1, and places that `order` has more than a power of two: all channels would share lines of the caches
 # port[p], of order[p]: the first that has not entered, the end, the first that has not passed the core's buffer, the
 # step in which the one before it came there
 OFFERED, LAST_ONE, PASSED, CAME, N_PORT = range(5)

@@ -10,7 +10,7 @@ from pimloom.cycle_sim.npu_pim.kernels import core as k
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
 from pimloom.cycle_sim.npu_pim.kernels.blocks import arrives, leaves, send, send_block
 from pimloom.cycle_sim.npu_pim.kernels.clocks import PASSAGE, clock_after, extend, steps_before
-from pimloom.cycle_sim.npu_pim.kernels.crew import assist, call, collect_all, go_on_alone, go_on_together, is_long
+from pimloom.cycle_sim.npu_pim.kernels.crew import ALONE, TOGETHER, assist, call, collect_all, go_on, is_long
 from pimloom.cycle_sim.npu_pim.kernels.tasks import (
     find_full,
     find_store,
@@ -25,7 +25,6 @@ from pimloom.cycle_sim.npu_pim.kernels.window import window
 
 ALL_DONE, STUCK, FULL, WAITING, ASLEEP, PAUSED = range(6)  # what `run_all` returns
 PATIENCE = 1 << 18  # clocks without any response or task after which nothing will come: some sixty refreshes of a rank
-ALONE, TOGETHER = 1, 2  # IN_WINDOW; 0: none has begun
 AHEAD = 16  # clocks that are added up beyond those that are needed
 WINDOWS = 512  # before `run_all` pauses, for Python to look at signals: some 0.1 s
 
@@ -45,14 +44,18 @@ def run_all(p, chs, crew, helps):
             if not _core(p, chs, _known(p, chs)):
                 return FULL
             if npu[k.N_ENDED] == p.op.shape[0]:
-                return _close(p, chs)
-            if npu[k.TIME] >= npu[k.WATCHED] + PATIENCE and not _is_alive(p, chs):
+                npu[k.UNTIL] = npu[k.CORE] - 1  # in which the core saw the last end
+                if npu[k.TIME] >= npu[k.UNTIL]:
+                    _close(p, chs)
+                    return ALL_DONE
+            elif npu[k.TIME] >= npu[k.WATCHED] + PATIENCE and not _is_alive(p, chs):
                 return WAITING
-            npu[k.UNTIL] = window(p, chs)
+            else:
+                npu[k.UNTIL] = window(p, chs)
             npu[k.IN_WINDOW] = TOGETHER if is_long(chs, crew, npu[k.UNTIL]) else ALONE
             if npu[k.IN_WINDOW] == TOGETHER and call(crew, npu[k.UNTIL]):
                 return ASLEEP
-        if not (go_on_together(chs, crew) if npu[k.IN_WINDOW] == TOGETHER else go_on_alone(chs, npu[k.UNTIL])):
+        if not go_on(chs, crew, npu[k.UNTIL], npu[k.IN_WINDOW]):
             return STUCK
         _has_come(p, chs, npu[k.UNTIL])
         _in_time(chs, npu[k.SEEN])
@@ -67,6 +70,7 @@ def _fits(p, chs):
     assert p.block.shape[1] == k.N_BLOCK
     assert p.task.shape[1] == k.N_TASK
     assert p.store.shape[1] == k.N_STORE
+    assert p.flight.shape[1] == k.N_FLIGHT
     assert chs.order.shape[3] == f.N_ORDER
     assert chs.port.shape[2] == f.N_PORT
     assert chs.state.shape[1] == f.N_STATE
@@ -102,16 +106,10 @@ def _is_alive(p, chs):
 
 @bare
 def _close(p, chs):
-    """The channels come to the clock in which the core saw the last end."""
-    last = p.npu[k.CORE] - 1
-    if p.npu[k.TIME] < last:
-        if not go_on_alone(chs, last):
-            return STUCK
-        _has_come(p, chs, last)
-        for o in range(p.op.shape[0]):
-            if p.op[o, k.END] == last + p.npu[k.LATE]:
-                _account(p, chs, o)
-    return ALL_DONE
+    """All channels have come to the clock in which the core saw the last end."""
+    for o in range(p.op.shape[0]):
+        if p.op[o, k.END] == p.npu[k.CORE] - 1 + p.npu[k.LATE]:
+            _account(p, chs, o)
 
 
 @bare

@@ -1,7 +1,7 @@
 """Masks of banks, a bit each."""
 
 from pimloom.cycle_sim.compiled.kernel import bare
-from pimloom.cycle_sim.dram.kernels.device import COLUMNS, free_beside
+from pimloom.cycle_sim.dram.kernels.device import CHILD, COLUMNS, MOST, REST
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
 
 ONES = (1 << 32) - 1
@@ -36,6 +36,27 @@ def rank_mask(ch, r):
 
 
 @bare
+def is_free(dev, c, b, t):
+    """Whether no rule binds command c for bank b at clock t: `device.free_from(dev, c, b) <= t`, which looks on."""
+    if dev.bound[c] > t:
+        return False
+    parent = dev.path[b, 0]
+    for d in range(1, dev.path.shape[1]):
+        n = dev.path[b, d]
+        if dev.bound[n * COLUMNS + c] > t or (dev.aside[parent] and _is_bound_beside(dev, parent, n, c, t)):
+            return False
+        parent = n
+    return True
+
+
+@bare
+def _is_bound_beside(dev, parent, n, c, t):
+    """Whether the siblings of node n bind command c at clock t."""
+    place = 3 * (parent * COLUMNS + c)
+    return dev.beside[place + MOST] > t and (dev.beside[place + CHILD] != n or dev.beside[place + REST] > t)
+
+
+@bare
 def ranks_free(ch, c, t):
     """Mask of the banks of the ranks in which no rule of channel or rank binds command c at clock t."""
     dev, ranks, mask = ch.device, ch.policy[f.RANKS], 0
@@ -45,6 +66,6 @@ def ranks_free(ch, c, t):
         return rank_mask(ch, 0)
     for r in range(ranks):
         n = 1 + r
-        if dev.bound[n * COLUMNS + c] <= t and (not dev.aside[0] or free_beside(dev, 0, n, c) <= t):
+        if dev.bound[n * COLUMNS + c] <= t and not (dev.aside[0] and _is_bound_beside(dev, 0, n, c, t)):
             mask |= rank_mask(ch, r)
     return mask

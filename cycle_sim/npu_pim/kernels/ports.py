@@ -20,7 +20,7 @@ def offer(ch, t):
         for _ in range(ch.policy[f.OFFERS]):
             if ch.port[p, f.OFFERED] == ch.port[p, f.LAST_ONE]:
                 break
-            if ch.order[p, ch.port[p, f.OFFERED] & (ch.order.shape[1] - 1), f.WHEN] > t:
+            if ch.order[p, ch.port[p, f.OFFERED] & (ch.order.shape[1] - f.BEYOND), f.WHEN] > t:
                 break
             if not _enters(ch, p, t, ch.state[f.HELD]):
                 break
@@ -37,7 +37,7 @@ def offer_by_steps(ch, t):
                 continue
             if ch.port[p, f.OFFERED] == ch.port[p, f.PASSED] and not _pass_on(ch, p, end - 1):
                 continue
-            if ch.order[p, ch.port[p, f.OFFERED] & (ch.order.shape[1] - 1), f.WHEN] <= step:
+            if ch.order[p, ch.port[p, f.OFFERED] & (ch.order.shape[1] - f.BEYOND), f.WHEN] <= step:
                 _enters(ch, p, t, g[f.HELD] + max(g[f.RETURN] - step, 0))
     if g[f.RETURN] > first:
         g[f.ACTED] = 1  # responses left the controller only now
@@ -47,7 +47,7 @@ def offer_by_steps(ch, t):
 @bare
 def _enters(ch, p, t, held):
     """The controller takes the next request of a port, if it can; returns whether it did."""
-    sent = ch.order[p, ch.port[p, f.OFFERED] & (ch.order.shape[1] - 1)]
+    sent = ch.order[p, ch.port[p, f.OFFERED] & (ch.order.shape[1] - f.BEYOND)]
     if not accepts(ch, sent[f.WORD], held):
         return False
     accept(ch, sent[f.WORD], sent[f.OF], t)
@@ -63,7 +63,7 @@ def _enters(ch, p, t, held):
 @bare
 def _comes(ch, p):
     """Step in which the next request of a port comes into the core's buffer."""
-    at = ch.port[p, f.PASSED] & (ch.order.shape[1] - 1)
+    at = ch.port[p, f.PASSED] & (ch.order.shape[1] - f.BEYOND)
     return max(ch.order[p, at, f.WHEN], ch.port[p, f.CAME] + 1)
 
 
@@ -82,7 +82,7 @@ def _pass_on(ch, wanted, end):
         leaves = max(came, g[f.BUFFER]) + 1
         if first < 0 or leaves >= end:
             return False
-        ch.order[first, port[first, f.PASSED] & (ch.order.shape[1] - 1), f.WHEN] = leaves + 1
+        ch.order[first, port[first, f.PASSED] & (ch.order.shape[1] - f.BEYOND), f.WHEN] = leaves + 1
         port[first, f.PASSED] += 1
         port[first, f.CAME], g[f.BUFFER] = came, leaves
         if first == wanted:
@@ -97,7 +97,7 @@ def next_offer(ch, t):
         at, end = ch.port[p, f.OFFERED], ch.port[p, f.LAST_ONE]
         if at == end:
             continue
-        when = ch.order[p, at & (ch.order.shape[1] - 1), f.WHEN]
+        when = ch.order[p, at & (ch.order.shape[1] - f.BEYOND), f.WHEN]
         if not steps:
             when = when if when > t else FAR
         elif at == ch.port[p, f.PASSED]:

@@ -137,14 +137,18 @@ def find_store(p, op):
 @bare
 def fly(p, x, t):
     """Task x has started and ends at clock t."""
-    npu, flight = p.npu, p.flight
-    p.task[x, k.READY] = t
+    npu, flight, task = p.npu, p.flight, p.task[x]
+    o, stores = task[k.TASK_OP], 1 if task[k.SENDS] >= 0 else 0
+    p.op[o, k.FLYING] += 1
+    p.op[o, k.STORING] += stores
+    task[k.READY] = t
     at = npu[k.FLIGHT_END]
     npu[k.FLIGHT_END] += 1
     while at > npu[k.FLIGHT] and flight[at - 1, k.LANDS] > t:
-        flight[at, k.LANDS], flight[at, k.FLIES] = flight[at - 1, k.LANDS], flight[at - 1, k.FLIES]
+        for field in range(k.N_FLIGHT):
+            flight[at, field] = flight[at - 1, field]
         at -= 1
-    flight[at, k.LANDS], flight[at, k.FLIES] = t, x
+    flight[at, k.LANDS], flight[at, k.FLIES], flight[at, k.OWNER], flight[at, k.STORES_TOO] = t, x, o, stores
 
 
 @bare
@@ -159,6 +163,8 @@ def land(p, chs, t):
         op = p.op[task[k.TASK_OP]]
         op[k.LEFT] -= 1
         op[k.TO_DO] -= 1
+        op[k.FLYING] -= 1
+        op[k.STORING] -= 1 if task[k.SENDS] >= 0 else 0
         if task[k.ENTRY] >= 0:
             p.store[task[k.ENTRY], k.PENDING] -= 1
         if not npu[k.IN_ORDER] and task[k.SENDS] >= 0 and not send_block(p, chs, p.store[task[k.SENDS], k.BLOCK], t):

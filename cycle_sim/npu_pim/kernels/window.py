@@ -11,8 +11,7 @@ from pimloom.cycle_sim.npu_pim.kernels.tasks import clock_of
 @bare
 def window(p, chs):
     """The first clock in which something that the core does from now on can reach a channel, or an earlier one."""
-    npu, sends, ends = p.npu, FAR, FAR
-    t = npu[k.CORE]
+    npu, sends, ends, t = p.npu, FAR, FAR, p.npu[k.CORE]
     for i in range(npu[k.N_COMING]):
         sends = min(sends, p.op[p.coming[i], k.START])
     for i in range(npu[k.N_RUNNING]):
@@ -23,10 +22,12 @@ def window(p, chs):
             sends = min(sends, _next_in_order(p, o, t))
         else:
             sends = min(sends, _next_store(p, chs, o, t))
-        ends = min(ends, _end(p, chs, o, t))
-    most = npu[k.TIME] + npu[k.LONGEST]
+    most, is_last = npu[k.TIME] + npu[k.LONGEST], npu[k.N_BEGUN] == p.op.shape[0]
+    enough = most if is_last else min(max(sends, t), most) - npu[k.LATE]  # an end from here on changes nothing
+    for i in range(npu[k.N_RUNNING]):
+        ends = min(ends, _end(p, chs, p.running[i], t, enough))
     until = arrives(chs, min(max(min(sends, ends + npu[k.LATE]), t), most))
-    if npu[k.N_BEGUN] == p.op.shape[0]:
+    if is_last:
         until = min(until, ends)  # not beyond the end of the last operator
     return min(until, most)
 
@@ -48,15 +49,17 @@ def _quiet(p, chs, o):
 
 
 @bare
-def _end(p, chs, o, t):
-    """Operator o does not end before this clock."""
+def _end(p, chs, o, t, enough):
+    """Operator o does not end before this clock; from clock `enough` on it is not told when."""
     op = p.op[o]
-    ends, due = max(t, p.npu[k.TIME] + 1 + _quiet(p, chs, o)), p.npu[k.TIME]
-    if chs.open[o]:
-        ends = max(ends, op[k.LATEST] + 1)
-        for x in range(p.reach_ptr[o], p.reach_ptr[o + 1]):  # its PIM commands issue one a clock, behind others
+    ends, due = max(t, p.npu[k.TIME] + 1), p.npu[k.TIME]
+    if chs.open[o] and ends < enough:
+        ends = max(ends, p.npu[k.TIME] + 1 + _quiet(p, chs, o), op[k.LATEST] + 1)
+        x, end = p.reach_ptr[o], p.reach_ptr[o + 1]
+        while x < end and ends < enough:  # its PIM commands issue one a clock, behind others
             ends = max(ends, due + p.reach[x, k.SENT] - chs.state[p.reach[x, k.REACHED], f.DOTS_FIRST])
-    if not op[k.TO_DO]:
+            x += 1
+    if not op[k.TO_DO] or ends >= enough:
         return ends
     if op[k.ON_ARRAYS]:
         waits = op[k.NEXT_TASK] < op[k.TASKS_END]
@@ -68,11 +71,12 @@ def _end(p, chs, o, t):
 @bare
 def _lands(p, o, stores):
     """The next clock in which a task of operator o ends that has started, or one that stores."""
-    for i in range(p.npu[k.FLIGHT], p.npu[k.FLIGHT_END]):
-        task = p.task[p.flight[i, k.FLIES]]
-        if task[k.TASK_OP] == o and (task[k.SENDS] >= 0 or not stores):
-            return p.flight[i, k.LANDS]
-    return FAR
+    if p.op[o, k.STORING if stores else k.FLYING] == 0:
+        return FAR
+    i = p.npu[k.FLIGHT]
+    while p.flight[i, k.OWNER] != o or (stores and not p.flight[i, k.STORES_TOO]):
+        i += 1
+    return p.flight[i, k.LANDS]
 
 
 @bare
