@@ -1,0 +1,94 @@
+"""A request on its way, an iteration, and what every scheduler does when one has run."""
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+NEVER = 1 << 62  # a tick that does not come
+NOT_YET = -1
+
+
+class LiveRequest:
+    """A request with what a scheduler knows of it.
+
+    cached: tokens whose keys and values are in memory; known: tokens of its prompt and those that it has generated;
+    prefill: tokens that it must have cached before it decodes: its prompt, after a restart all that were known then;
+    last: tokens known at which it ends; blocks: that it holds; hit: tokens that it found in the prefix cache when it
+    was admitted first. Ticks are NOT_YET until they have come.
+    """
+
+    __slots__ = (
+        "arrival", "blocks", "cached", "completion", "first_scheduled", "first_token", "hit", "known", "last", "number",
+        "output", "prefill", "prompt", "restarts", "swaps",
+    )  # fmt: skip
+
+    def __init__(self, number: int, arrival: int, prompt: int, output: int) -> None:
+        self.number, self.arrival, self.prompt, self.output = number, arrival, prompt, output
+        self.cached = self.blocks = self.hit = self.restarts = self.swaps = 0
+        self.known = self.prefill = prompt
+        self.last = prompt + output
+        self.first_scheduled = self.first_token = self.completion = NOT_YET
+
+    def restart(self) -> None:
+        """Lose the cache; all tokens known are its prompt now."""
+        self.cached, self.prefill = 0, self.known
+        self.restarts += 1
+
+
+class Iteration:
+    """Requests in the order of the batch, with their new tokens and those cached before.
+
+    start, ticks, end: when it forms, how long a stage works on it, when the last stage has done so; blocks_in,
+    blocks_out: moved from and to the host.
+    """
+
+    __slots__ = ("blocks_in", "blocks_out", "cached", "end", "new", "requests", "start", "ticks")
+
+    def __init__(self, requests: list[LiveRequest], new: list[int]) -> None:
+        self.requests, self.new = requests, new
+        self.cached = [r.cached for r in requests]
+        self.start = self.ticks = self.end = self.blocks_in = self.blocks_out = 0
+
+
+class Scheduler:
+    """Who waits, who runs, and who is in the next iteration."""
+
+    def __init__(self) -> None:
+        self.waiting: deque[LiveRequest] = deque()
+
+    def form(self, now: int) -> Iteration | None:
+        """The next iteration; None if nobody can run."""
+        raise NotImplementedError
+
+    def ran(self, iteration: Iteration, now: int) -> None:
+        """An iteration has ended: its tokens are there."""
+        raise NotImplementedError
+
+
+def sampled(iteration: Iteration, now: int) -> tuple[list[LiveRequest], list[LiveRequest]]:
+    """Add the tokens of an iteration to its requests; those that go on, and those that have ended.
+
+    A request whose known tokens are all cached has its next one.
+    """
+    goes_on, ended = [], []
+    for r, n in zip(iteration.requests, iteration.new, strict=True):
+        r.cached = cached = r.cached + n
+        if cached == r.known:
+            r.known = cached = cached + 1
+            if r.first_token < 0:
+                r.first_token = now
+            if cached == r.last:
+                r.completion = now
+                ended.append(r)
+                continue
+        goes_on.append(r)
+    return goes_on, ended
+
+
+def by_arrival(requests: Sequence[LiveRequest]) -> list[LiveRequest]:
+    """First come first, and of equal arrivals the lower number."""
+    return sorted(requests, key=_arrival)
+
+
+def _arrival(request: LiveRequest) -> Any:
+    return request.arrival, request.number
