@@ -7,6 +7,7 @@ class Blocks:
     """`total` blocks of `size` tokens; free: those that nobody holds; holders: requests that hold some."""
 
     __slots__ = ("free", "holders", "size", "total")
+    free: int
 
     def __init__(self, total: int, size: int) -> None:
         self.total = self.free = total

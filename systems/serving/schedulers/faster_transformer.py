@@ -3,7 +3,7 @@
 from collections import deque
 
 from pimloom.systems.serving.schedulers.blocks import Blocks
-from pimloom.systems.serving.schedulers.live import Iteration, LiveRequest, sampled
+from pimloom.systems.serving.schedulers.live import Iteration, LiveRequest
 from pimloom.systems.serving.schedulers.orca import Orca
 
 
@@ -25,7 +25,7 @@ class FasterTransformer(Orca):
 
     def ran(self, iteration: Iteration, now: int) -> None:
         """Those that have ended drop out."""
-        goes_on, ended = sampled(iteration, now)
+        goes_on, ended = self.sampled(iteration, now)
         if goes_on:
             self.unfinished.append(goes_on)
         if not (self.leak and goes_on):

@@ -6,7 +6,7 @@ It knows how many tokens each request will generate: an oracle.
 from collections.abc import Sequence
 
 from pimloom.systems.serving.schedulers.blocks import Blocks
-from pimloom.systems.serving.schedulers.live import NOT_YET, Iteration, LiveRequest, Scheduler, sampled
+from pimloom.systems.serving.schedulers.live import NOT_YET, Iteration, LiveRequest, Scheduler, uncut
 
 Growing = tuple[int, int]  # tokens that a request still generates, and those that it has
 
@@ -15,11 +15,21 @@ class LightLlm(Scheduler):
     """tokens: blocks of one token; most_tokens: of the prompts of an iteration; patience: iterations of decode between
     two attempts to take prompts in."""
 
+    blocks: Blocks
+
     def __init__(self, tokens: Blocks, cap: int, most_tokens: int, patience: int, stages: int = 1) -> None:
         super().__init__()
-        self.tokens, self.cap, self.most, self.most_tokens = tokens, cap, cap // stages, most_tokens
+        self.blocks, self.cap, self.most, self.most_tokens = tokens, cap, cap // stages, most_tokens
         self.patience, self.waited, self.running = patience, 0, 0
         self.idle: list[LiveRequest] = []
+
+    def never(self, request: LiveRequest) -> str | None:
+        """A prompt is never cut in chunks; its peak must leave a token free."""
+        return uncut(request, self.most_tokens) or super().never(request)
+
+    def usable(self) -> int:
+        """All but one."""
+        return self.blocks.total - 2
 
     def form(self, now: int) -> Iteration | None:
         """Prompts, if none runs or their turn has come; else a token of each that runs."""
@@ -32,7 +42,7 @@ class LightLlm(Scheduler):
             return None
         self.waited += 1
         for request in batch:
-            self.tokens.take(request, 1)
+            self.blocks.take(request, 1)
         return Iteration(batch, [1] * len(batch))
 
     def _prompts(self, now: int) -> list[LiveRequest]:
@@ -41,10 +51,10 @@ class LightLlm(Scheduler):
         while self.waiting and len(batch) < self.most and self.running < self.cap:
             first = self.waiting[0]
             growing.append((max(first.output - 2, 0), first.prompt + 1))
-            if tokens + first.prompt > self.most_tokens or peak(growing) >= self.tokens.total:
+            if tokens + first.prompt > self.most_tokens or peak(growing) >= self.blocks.total:
                 break
             batch.append(self.waiting.popleft())
-            self.tokens.take(first, first.prompt)
+            self.blocks.take(first, first.prompt)
             tokens, self.running = tokens + first.prompt, self.running + 1
             if first.first_scheduled == NOT_YET:
                 first.first_scheduled = now
@@ -52,11 +62,11 @@ class LightLlm(Scheduler):
 
     def ran(self, iteration: Iteration, now: int) -> None:
         """Those that have ended give their tokens back."""
-        goes_on, ended = sampled(iteration, now)
+        goes_on, ended = self.sampled(iteration, now)
         self.idle += goes_on
         self.running -= len(ended)
         for request in ended:
-            self.tokens.release(request)
+            self.blocks.release(request)
 
 
 def peak(growing: Sequence[Growing]) -> int:

@@ -1,8 +1,9 @@
 """A request on its way, an iteration, and what every scheduler does when one has run."""
 
+from array import array
 from collections import deque
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 NEVER = 1 << 62  # a tick that does not come
 NOT_YET = -1
@@ -18,8 +19,8 @@ class LiveRequest:
     """
 
     __slots__ = (
-        "arrival", "blocks", "cached", "completion", "first_scheduled", "first_token", "hit", "known", "last", "number",
-        "output", "prefill", "prompt", "restarts", "swaps",
+        "arrival", "blocks", "cached", "completion", "first_scheduled", "first_token", "hit", "known", "last",
+        "last_token", "number", "output", "prefill", "prompt", "restarts", "swaps",
     )  # fmt: skip
 
     def __init__(self, number: int, arrival: int, prompt: int, output: int) -> None:
@@ -27,7 +28,12 @@ class LiveRequest:
         self.cached = self.blocks = self.hit = self.restarts = self.swaps = 0
         self.known = self.prefill = prompt
         self.last = prompt + output
-        self.first_scheduled = self.first_token = self.completion = NOT_YET
+        self.first_scheduled = self.first_token = self.last_token = self.completion = NOT_YET
+
+    @property
+    def longest(self) -> int:
+        """Most tokens that it has in the cache: the last one is sampled, and not put in again."""
+        return self.last - 1
 
     def restart(self) -> None:
         """Lose the cache; all tokens known are its prompt now."""
@@ -50,11 +56,56 @@ class Iteration:
         self.start = self.ticks = self.end = self.blocks_in = self.blocks_out = 0
 
 
+class Pool(Protocol):
+    """Blocks of KV cache: `total`, of them `free`, of `size` tokens each."""
+
+    total: int
+    size: int
+
+    @property
+    def free(self) -> int:
+        """That nobody holds."""
+        ...
+
+
 class Scheduler:
-    """Who waits, who runs, and who is in the next iteration."""
+    """Who waits, who runs, and who is in the next iteration. gaps: ticks between two tokens of a request, of all."""
+
+    blocks: Pool
 
     def __init__(self) -> None:
-        self.waiting: deque[LiveRequest] = deque()
+        self.waiting, self.gaps = deque[LiveRequest](), array("q")
+
+    def never(self, request: LiveRequest) -> str | None:
+        """Why a request could never run, None if it can."""
+        need, there = -(-request.longest // self.blocks.size), self.usable()
+        return None if need <= there else f"needs {need:,} blocks of KV cache, and there are {there:,} for it"
+
+    def usable(self) -> int:
+        """Blocks that a request may have if it is alone."""
+        return self.blocks.total
+
+    def sampled(self, iteration: Iteration, now: int) -> tuple[list[LiveRequest], list[LiveRequest]]:
+        """Add the tokens of an iteration to its requests; those that go on, and those that have ended.
+
+        A request whose known tokens are all cached has its next one.
+        """
+        goes_on, ended, gaps = [], [], self.gaps
+        for r, n in zip(iteration.requests, iteration.new, strict=True):
+            r.cached = cached = r.cached + n
+            if cached == r.known:
+                r.known = cached = cached + 1
+                if r.first_token < 0:
+                    r.first_token = now
+                else:
+                    gaps.append(now - r.last_token)
+                r.last_token = now
+                if cached == r.last:
+                    r.completion = now
+                    ended.append(r)
+                    continue
+            goes_on.append(r)
+        return goes_on, ended
 
     def form(self, now: int) -> Iteration | None:
         """The next iteration; None if nobody can run."""
@@ -65,26 +116,6 @@ class Scheduler:
         raise NotImplementedError
 
 
-def sampled(iteration: Iteration, now: int) -> tuple[list[LiveRequest], list[LiveRequest]]:
-    """Add the tokens of an iteration to its requests; those that go on, and those that have ended.
-
-    A request whose known tokens are all cached has its next one.
-    """
-    goes_on, ended = [], []
-    for r, n in zip(iteration.requests, iteration.new, strict=True):
-        r.cached = cached = r.cached + n
-        if cached == r.known:
-            r.known = cached = cached + 1
-            if r.first_token < 0:
-                r.first_token = now
-            if cached == r.last:
-                r.completion = now
-                ended.append(r)
-                continue
-        goes_on.append(r)
-    return goes_on, ended
-
-
 def by_arrival(requests: Sequence[LiveRequest]) -> list[LiveRequest]:
     """First come first, and of equal arrivals the lower number."""
     return sorted(requests, key=_arrival)
@@ -92,3 +123,10 @@ def by_arrival(requests: Sequence[LiveRequest]) -> list[LiveRequest]:
 
 def _arrival(request: LiveRequest) -> Any:
     return request.arrival, request.number
+
+
+def uncut(request: LiveRequest, most: int) -> str | None:
+    """Why a prompt that comes whole does not fit an iteration; None if it does."""
+    if request.prompt <= most:
+        return None
+    return f"has a prompt of {request.prompt:,} tokens, and an iteration takes {most:,} and no part of a prompt"

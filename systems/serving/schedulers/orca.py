@@ -1,16 +1,25 @@
 """Orca: iterations of requests that decode beside whole prompts; each reserves the memory of its worst case."""
 
 from pimloom.systems.serving.schedulers.blocks import Blocks
-from pimloom.systems.serving.schedulers.live import NOT_YET, Iteration, LiveRequest, Scheduler, sampled
+from pimloom.systems.serving.schedulers.live import NOT_YET, Iteration, LiveRequest, Scheduler
 
 
 class Orca(Scheduler):
     """reserved: blocks of each request, from its admission to its end; most: requests of an iteration."""
 
+    blocks: Blocks
+
     def __init__(self, blocks: Blocks, reserved: int, cap: int, stages: int = 1) -> None:
         super().__init__()
         self.blocks, self.reserved, self.cap, self.most = blocks, reserved, cap, cap // stages
         self.idle: list[LiveRequest] = []
+
+    def never(self, request: LiveRequest) -> str | None:
+        """It must not be longer than what each reserves."""
+        most = self.reserved * self.blocks.size
+        if request.last > most:
+            return f"has {request.last:,} tokens, and each request reserves memory for {most:,}"
+        return super().never(request)
 
     def form(self, now: int) -> Iteration | None:
         """A token of each that runs, and the whole prompts of those whose worst case fits."""
@@ -32,7 +41,7 @@ class Orca(Scheduler):
 
     def ran(self, iteration: Iteration, now: int) -> None:
         """Those that have ended give their reservation back."""
-        goes_on, ended = sampled(iteration, now)
+        goes_on, ended = self.sampled(iteration, now)
         self.idle += goes_on
         for request in ended:
             self.blocks.release(request)

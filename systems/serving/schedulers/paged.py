@@ -4,17 +4,23 @@ from collections import deque
 from collections.abc import Sequence
 
 from pimloom.systems.serving.schedulers.blocks import Blocks
-from pimloom.systems.serving.schedulers.live import NOT_YET, Iteration, LiveRequest, Scheduler, sampled
+from pimloom.systems.serving.schedulers.live import NOT_YET, Iteration, LiveRequest, Scheduler
 
 
 class Paged(Scheduler):
     """Blocks, those that run and are in no iteration (`idle`, in the order in which they came back), most requests
     that hold blocks (`cap`) and that are in one iteration (`most`)."""
 
+    blocks: Blocks
+
     def __init__(self, blocks: Blocks, watermark: int, cap: int, stages: int = 1) -> None:
         super().__init__()
         self.blocks, self.watermark, self.cap, self.most = blocks, watermark, cap, cap // stages
         self.idle: list[LiveRequest] = []
+
+    def usable(self) -> int:
+        """What it restarts with must leave the watermark free, and a block must be free when it decodes."""
+        return self.blocks.total - max(self.watermark, 1)
 
     def full(self, batch: Sequence[LiveRequest]) -> bool:
         """Whether no request more may come in."""
@@ -52,7 +58,7 @@ class Paged(Scheduler):
 
     def ran(self, iteration: Iteration, now: int) -> None:
         """Those that go on are idle; those that have ended give their blocks back."""
-        goes_on, ended = sampled(iteration, now)
+        goes_on, ended = self.sampled(iteration, now)
         self.idle += goes_on
         for request in ended:
             self.blocks.release(request)

@@ -7,7 +7,7 @@ that run are sorted by arrival.
 from collections import deque
 
 from pimloom.systems.serving.schedulers.blocks import Blocks
-from pimloom.systems.serving.schedulers.live import Iteration, LiveRequest, by_arrival
+from pimloom.systems.serving.schedulers.live import Iteration, LiveRequest, by_arrival, uncut
 from pimloom.systems.serving.schedulers.paged import Paged
 
 
@@ -17,6 +17,10 @@ class VidurVllm(Paged):
     def __init__(self, blocks: Blocks, watermark: int, cap: int, most_tokens: int, stages: int = 1) -> None:
         super().__init__(blocks, watermark, cap, stages)
         self.most_tokens = most_tokens
+
+    def never(self, request: LiveRequest) -> str | None:
+        """A prompt is never cut in chunks."""
+        return uncut(request, self.most_tokens) or super().never(request)
 
     def form(self, now: int) -> Iteration | None:
         """Prompts if one can come in, else a token of each that runs."""

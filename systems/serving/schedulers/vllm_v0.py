@@ -7,17 +7,27 @@ from collections import deque
 
 from pimloom.arch.error import UserError
 from pimloom.systems.serving.schedulers.blocks import Blocks
-from pimloom.systems.serving.schedulers.live import NOT_YET, Iteration, LiveRequest, Scheduler, sampled
+from pimloom.systems.serving.schedulers.live import NOT_YET, Iteration, LiveRequest, Scheduler, uncut
 
 
 class VllmV0(Scheduler):
     """cap: most requests that run (max_num_seqs); budget: tokens of an iteration (max_num_batched_tokens); host:
     blocks of the host's memory that those which yield move to, None: they lose their cache."""
 
+    blocks: Blocks
+
     def __init__(self, blocks: Blocks, watermark: int, cap: int, budget: int, host: Blocks | None = None) -> None:
         super().__init__()
         self.blocks, self.watermark, self.cap, self.budget, self.host = blocks, watermark, cap, budget, host
         self.running, self.swapped = list[LiveRequest](), deque[LiveRequest]()
+
+    def never(self, request: LiveRequest) -> str | None:
+        """A prompt is never cut in chunks."""
+        return uncut(request, self.budget) or super().never(request)
+
+    def usable(self) -> int:
+        """What it comes back with must leave the watermark free, and a block must be free when it decodes."""
+        return self.blocks.total - max(self.watermark, 1)
 
     def form(self, now: int) -> Iteration | None:
         """Prompts, unless some are swapped out; if none can come in, a token of each that runs."""
@@ -111,7 +121,7 @@ class VllmV0(Scheduler):
 
     def ran(self, iteration: Iteration, now: int) -> None:
         """Those that have ended leave."""
-        _, ended = sampled(iteration, now)
+        _, ended = self.sampled(iteration, now)
         if ended:
             self.running = [request for request in self.running if request.completion == NOT_YET]
         for request in ended:

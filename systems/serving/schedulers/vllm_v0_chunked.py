@@ -3,7 +3,7 @@
 from collections import deque
 
 from pimloom.systems.serving.schedulers.blocks import Blocks
-from pimloom.systems.serving.schedulers.live import Iteration, LiveRequest
+from pimloom.systems.serving.schedulers.live import Iteration, LiveRequest, Scheduler
 from pimloom.systems.serving.schedulers.vllm_v0 import VllmV0
 
 
@@ -14,6 +14,10 @@ class VllmV0Chunked(VllmV0):
     def __init__(self, blocks: Blocks, watermark: int, cap: int, budget: int) -> None:
         assert cap <= budget
         super().__init__(blocks, watermark, cap, budget)
+
+    def never(self, request: LiveRequest) -> str | None:
+        """Prompts come in chunks."""
+        return Scheduler.never(self, request)
 
     def form(self, now: int) -> Iteration | None:
         """Batch order: prompts that come in, prompts that are half done, decode."""

@@ -3,7 +3,7 @@ of tokens closes the gap, first of those that run, then of those that wait.
 """
 
 from pimloom.systems.serving.schedulers.blocks import Blocks
-from pimloom.systems.serving.schedulers.live import NOT_YET, Iteration, LiveRequest, Scheduler, sampled
+from pimloom.systems.serving.schedulers.live import NOT_YET, Iteration, LiveRequest, Scheduler
 from pimloom.systems.serving.schedulers.prefix_pool import PrefixPool
 
 AHEAD = 64  # tokens whose blocks are taken before they are needed
@@ -14,9 +14,11 @@ class VllmV1(Scheduler):
     (max_num_batched_tokens); longest: max_model_len; threshold: most tokens of a request in an iteration
     (long_prefill_token_threshold), 0: no such limit."""
 
+    blocks: Blocks | PrefixPool
+
     def __init__(self, pool: Blocks | PrefixPool, cap: int, budget: int, longest: int, threshold: int = 0) -> None:
         super().__init__()
-        self.pool, self.cap, self.budget, self.longest = pool, cap, budget, longest
+        self.blocks, self.cap, self.budget, self.longest = pool, cap, budget, longest
         self.most = min(threshold, budget) if threshold else budget
         self.ahead, self.most_blocks = -(-AHEAD // pool.size), -(-longest // pool.size)
         self.shares = pool if isinstance(pool, PrefixPool) else None
@@ -30,14 +32,14 @@ class VllmV1(Scheduler):
         return Iteration(batch, new) if batch else None
 
     def _running(self) -> tuple[list[LiveRequest], list[int], int, bool]:
-        running, size, most, left = self.running, self.pool.size, self.most, self.budget
+        running, size, most, left = self.running, self.blocks.size, self.most, self.budget
         batch, new, preempted = list[LiveRequest](), list[int](), False
         while left and len(batch) < len(running):
             request = running[len(batch)]
             n = min(request.known - request.cached, most, left)
             while request.cached + n > request.blocks * size and not self._slots(request, n):
                 victim, preempted = running.pop(), True
-                self.pool.release(victim)
+                self.blocks.release(victim)
                 victim.restart()
                 self.waiting.appendleft(victim)
                 if victim is request:
@@ -54,7 +56,7 @@ class VllmV1(Scheduler):
         while self.waiting and left and len(self.running) < self.cap:
             request = self.waiting[0]
             hit = self.shares.found(request) if self.shares else []
-            cached = len(hit) * self.pool.size
+            cached = len(hit) * self.blocks.size
             n = min(request.known - cached, self.most, left)
             if not self._slots(request, n, hit):
                 return
@@ -70,7 +72,7 @@ class VllmV1(Scheduler):
 
     def _slots(self, request: LiveRequest, n: int, hit: list[int] | None = None) -> bool:
         """Blocks for n tokens more, behind those that it has `hit`, and some ahead; False if too few are free."""
-        pool, found = self.pool, len(hit) if hit else 0
+        pool, found = self.blocks, len(hit) if hit else 0
         need = -(-(request.cached + found * pool.size + n) // pool.size) - request.blocks - found
         free = pool.free - (self.shares.idle(hit) if self.shares and hit else 0)
         if need > free:
@@ -83,7 +85,7 @@ class VllmV1(Scheduler):
 
     def ran(self, iteration: Iteration, now: int) -> None:
         """Those that have ended, or are as long as the model, leave."""
-        goes_on, ended = sampled(iteration, now)
+        goes_on, ended = self.sampled(iteration, now)
         for request in goes_on:
             if request.known >= self.longest:
                 request.completion = now
@@ -91,4 +93,4 @@ class VllmV1(Scheduler):
         if ended:
             self.running = [request for request in self.running if request.completion == NOT_YET]
         for request in ended:
-            self.pool.release(request)
+            self.blocks.release(request)

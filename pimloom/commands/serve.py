@@ -1,0 +1,159 @@
+"""The `pimloom serve` command: its options, and what it and its function do."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pimloom.commands import run_options
+from pimloom.commands.counts import count
+from pimloom.commands.output import Json, Quiet, output
+
+if TYPE_CHECKING:
+    from pimloom.systems.serving.online.asked import Wanted
+    from pimloom.systems.serving.online.outcome import Online
+
+SHORT = "Serve requests as they arrive, by a scheduler's rules."
+EXAMPLE = (
+    "Example:  pimloom serve gpu_a100 --model llama-3-8b --arrivals poisson:4/s --requests 500 --slo ttft=1s,tpot=50ms"
+)
+Trace = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Requests: CSV of Azure, BurstGPT, Splitwise or timestamp,prompt_tokens,output_tokens; JSON lines of "
+        "Mooncake, LLMServingSim or APEX; ShareGPT JSON.",
+    ),
+]
+Arrivals = Annotated[
+    str | None,
+    typer.Option(
+        metavar="KIND", help="Draw arrivals: poisson:RATE/s, gamma:RATE/s,cv=X, uniform:RATE/s, or burst: all at 0."
+    ),
+]
+Lengths = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="Lengths without a trace: sharegpt, alpaca or PROMPT:OUTPUT; else sharegpt."),
+]
+Requests = Annotated[
+    int | None, typer.Option(metavar="N", parser=count, help="How many are drawn; of a trace the first N.")
+]
+Named = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME",
+        help="vllm-v1, vllm-v0, sarathi, orca, lightllm, faster-transformer, static, vidur-vllm or vidur-sarathi.",
+    ),
+]
+BatchTokens = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N", parser=count, help="Most tokens of an iteration; else 2048 (sarathi 512), or the model's "
+        "positions where prompts are not cut in chunks.",
+    ),
+]  # fmt: skip
+Batch = Annotated[int | None, typer.Option(metavar="N", parser=count, help="Most requests that run at once; else 256.")]
+BlockSize = Annotated[int, typer.Option(metavar="N", parser=count, help="Tokens of a block of KV cache.")]
+BlocksThere = Annotated[
+    int | None,
+    typer.Option(metavar="N", parser=count, help="Blocks of KV cache; else as many as fit beside the weights."),
+]
+PrefixCache = Annotated[
+    bool | None,
+    typer.Option(
+        "--prefix-cache/--no-prefix-cache",
+        help="Of vllm-v1: share blocks of equal beginnings; else where the trace says what is equal.",
+    ),
+]
+LongPrompt = Annotated[
+    int | None,
+    typer.Option(metavar="N", parser=count, help="Of vllm-v1: most tokens of one request in an iteration."),
+]
+Chunked = Annotated[bool, typer.Option("--chunked", help="Of vllm-v0: cut prompts in chunks.")]
+Swap = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N", parser=count, help="Of vllm-v0: who has to yield moves its cache to N blocks of the host; else it "
+        "is computed once more.",
+    ),
+]  # fmt: skip
+Cut = Annotated[bool, typer.Option("--cut", help="Cut prompts of requests that are longer than the model.")]
+Replicas = Annotated[int, typer.Option(metavar="N", parser=count, help="Copies of the model, behind a router.")]
+Router = Annotated[str, typer.Option(metavar="NAME", help="round-robin or least-waiting.")]
+Tp = Annotated[int, typer.Option(metavar="N", parser=count, help="Devices that share each layer.")]
+Pp = Annotated[int, typer.Option(metavar="P", parser=count, help="Pipeline stages, which share the layers.")]
+Layers = Annotated[
+    int | None, typer.Option(metavar="N", parser=count, help="Layers that are simulated; else all of the model.")
+]
+LmHead = Annotated[
+    bool | None,
+    typer.Option(
+        run_options.LM_HEAD, help="With embedding, LM head and sampling, or without; else with, where the system can."
+    ),
+]
+Slo = Annotated[
+    str | None,
+    typer.Option(metavar="LIMITS", help="ttft=1s,tpot=50ms,latency=10s: tell the share of requests that hold them."),
+]
+ExactOption = Annotated[
+    bool, typer.Option("--exact", help="Simulate every different iteration; else most are read between others.")
+]
+SampleSize = Annotated[
+    int,
+    typer.Option(
+        metavar="N", parser=count, help="Iterations of decode, and with prompts, that are simulated to tell the error."
+    ),
+]
+
+
+def serve(
+    system: run_options.Systems,
+    model: run_options.Model,
+    trace: Trace = None,
+    arrivals: Arrivals = None,
+    lengths: Lengths = None,
+    requests: Requests = None,
+    scheduler: Named = "vllm-v1",
+    batch_tokens: BatchTokens = None,
+    batch: Batch = None,
+    block_size: BlockSize = 16,
+    blocks: BlocksThere = None,
+    prefix_cache: PrefixCache = None,
+    long_prompt: LongPrompt = None,
+    chunked: Chunked = False,
+    swap: Swap = None,
+    cut: Cut = False,
+    replicas: Replicas = 1,
+    router: Router = "round-robin",
+    tp: Tp = 1,
+    pp: Pp = 1,
+    layers: Layers = None,
+    lm_head: LmHead = None,
+    slo: Slo = None,
+    exact: ExactOption = False,
+    sample: SampleSize = 8,
+    settings: run_options.Settings = None,
+    json: Json = None,
+    seed: run_options.Seed = 0,
+    quiet: Quiet = False,
+) -> None:
+    """Serve requests as they arrive, under the rules of a serving program's scheduler, on any system: latencies,
+    throughput, energy."""
+    asked = locals()
+    from pimloom.reports.terminal.online import show_online
+    from pimloom.systems.serving.online.asked import Wanted
+
+    found = run_serve(Wanted(**asked))
+    output(found, json, None if quiet else lambda: show_online(found))
+
+
+def run_serve(wanted: "Wanted") -> "Online":
+    """Serve; outputs are checked first. Raises UserError."""
+    from functools import partial
+
+    from pimloom.commands.running import worked
+    from pimloom.systems.serving.online.asked import online_work
+
+    named = {"--trace": wanted.trace, "the system": wanted.system, "--model": wanted.model}
+    read = {what: file for what, file in named.items() if file is not None and Path(file).is_file()}
+    return worked(partial(online_work, wanted), {"--json": wanted.json}, wanted.quiet, read)

@@ -1,0 +1,133 @@
+"""Costs of iterations read between few that are simulated.
+
+Of decode the knots are (requests, mean context), whose contexts spread as those of the workload do; of prompts (new
+tokens, tokens that each attends to in the mean). Between knots costs are taken as linear in both and in their product,
+which holds for weights, matrix products and attention alike. Prompts beside decode cost what their rows add to those of
+decode. What that is worth is measured on iterations that were skipped (see `sampled`).
+"""
+
+from collections.abc import Sequence
+from math import ceil
+
+import numpy as np
+
+from pimloom.arch.error import UserError
+from pimloom.systems.serving.online.costs import Cost, Exact, Piece, added
+
+RATIO = 2.0  # between two knots
+
+
+class Grid:
+    """exact: the device; spread: contexts as shares of their mean, rising, of a sample of the workload; positions: the
+    longest context; by_token: whether the device takes prompts one token after the other."""
+
+    def __init__(self, exact: Exact, spread: Sequence[float], positions: int, ratio: float = RATIO) -> None:
+        self.exact, self.spread, self.positions, self.ratio = exact, np.asarray(spread, float), positions, ratio
+        self.tokens, self.by_token = exact.device.capacity().tokens, exact.device.in_order
+        self.most = exact.device.most_requests
+        self.decodes: dict[tuple[int, int], Cost | None] = {}
+        self.prompts: dict[tuple[int, int, int], Cost] = {}
+        self.known: dict[tuple[int, int, int, int, int], Cost] = {}
+
+    def of(self, pieces: Sequence[Piece]) -> Cost:
+        """An iteration. Raises UserError."""
+        b = total = rows = pairs = ends = 0
+        for new, cached, logits in pieces:
+            if new == 1 and cached:
+                b, total = b + 1, total + cached + 1
+            else:
+                rows, pairs, ends = rows + new, pairs + new * cached + new * (new + 1) // 2, ends | logits
+        key = (b, total, rows, pairs, ends)
+        if (found := self.known.get(key)) is None:
+            found = self._by_token(pieces) if self.by_token and rows else self._between(*key)
+            self.known[key] = found = [max(value, 0.0) for value in found]
+        return found
+
+    def _between(self, b: int, total: int, rows: int, pairs: int, ends: int) -> Cost:
+        if not rows:
+            return self.decode(b, total / b)
+        if not b:
+            return self.prompt(rows, pairs / rows, ends)
+        beside, alone = self.prompt(rows + b, (pairs + b) / (rows + b), 0), self.prompt(b, 1.0, 0)
+        return added([(1.0, self.decode(b, total / b)), (1.0, beside), (-1.0, alone)])
+
+    def _by_token(self, pieces: Sequence[Piece]) -> Cost:
+        """One token after the other, each as decode of one request."""
+        parts = [(1.0, self.decode(1, cached + i + 1)) for new, cached, _ in pieces for i in range(new)]
+        return added(parts)
+
+    def decode(self, b: int, context: float) -> Cost:
+        """b requests of this context in the mean."""
+        low_b, high_b = self._around(b)
+        low_c, high_c = self._around(context)
+        high_b = max(min(high_b, self.most or high_b, self.tokens // low_c), b)
+        high_c = max(min(high_c, self.positions, self.tokens // low_b), ceil(context))
+        at_b, at_c = _between(b, low_b, high_b), _between(context, low_c, high_c)
+        corners = [((1 - at_b) * (1 - at_c), low_b, low_c), (at_b * (1 - at_c), high_b, low_c)]
+        corners += [((1 - at_b) * at_c, low_b, high_c), (at_b * at_c, high_b, high_c)]
+        parts = list[tuple[float, Cost]]()
+        for weight, requests, mean in corners:
+            if not weight:
+                continue
+            if (found := self._decode(requests, mean)) is None:
+                far, here = self._decode(low_b, high_c), self._decode(low_b, low_c)
+                near = self._decode(high_b, low_c)
+                if far is None or near is None or here is None:
+                    raise UserError(f"{requests} requests with contexts of {mean} tokens do not fit; give --exact")
+                more = requests / low_b
+                parts += [(weight, near), (weight * more, far), (-weight * more, here)]
+            else:
+                parts.append((weight, found))
+        return added(parts)
+
+    def _decode(self, requests: int, mean: int) -> Cost | None:
+        key = (requests, mean)
+        if key not in self.decodes:
+            at = (np.arange(requests) + 0.5) / requests * (len(self.spread) - 1)
+            shares = np.interp(at, np.arange(len(self.spread)), self.spread)
+            contexts = np.clip(np.rint(shares / shares.mean() * mean), 2, max(self.positions, 2)).astype(int).tolist()
+            try:
+                self.decodes[key] = self.exact.of([Piece(1, n - 1, 1) for n in contexts])
+            except UserError:
+                self.decodes[key] = None
+        return self.decodes[key]
+
+    def prompt(self, rows: int, attended: float, ends: int) -> Cost:
+        """Prompts of so many new tokens, each of which attends to so many in the mean; ends: whether one ends."""
+        low_n, high_n = self._around(rows)
+        low_q, high_q = self._around(attended)
+        at_n, at_q = _between(rows, low_n, high_n), _between(attended, low_q, high_q)
+        corners = [((1 - at_n) * (1 - at_q), low_n, low_q), (at_n * (1 - at_q), high_n, low_q)]
+        corners += [((1 - at_n) * at_q, low_n, high_q), (at_n * at_q, high_n, high_q)]
+        return added([(weight, self._prompt(n, q, ends)) for weight, n, q in corners if weight])
+
+    def _prompt(self, rows: int, attended: int, ends: int) -> Cost:
+        key = (rows, attended, ends)
+        if key not in self.prompts:
+            self.prompts[key] = self.exact.of(prompts_of(*key, self.positions))
+        return self.prompts[key]
+
+    def _around(self, value: float) -> tuple[int, int]:
+        """The knots below and above."""
+        low = high = 1
+        while high < value:
+            low, high = high, max(high + 1, round(high * self.ratio))
+        return (high, high) if high == value else (low, high)
+
+
+def prompts_of(rows: int, attended: int, ends: int, positions: int) -> list[Piece]:
+    """Equal prompts with so many new tokens in all, each of which attends to so many; or one behind a cached part.
+
+    >>> prompts_of(8, 2, 1, 100), prompts_of(8, 10, 0, 100)
+    ([Piece(new=3, cached=0, logits=1), Piece(new=3, cached=0, logits=1), Piece(new=2, cached=0, logits=1)], \
+[Piece(new=8, cached=6, logits=0)])
+    """
+    each = min(2 * attended - 1, positions)
+    if each >= rows:
+        return [Piece(rows, max(min(attended - (rows + 1) // 2, positions - rows), 0), ends)]
+    whole = [Piece(each, 0, ends)] * (rows // each)
+    return [*whole, *([Piece(rows % each, 0, ends)] if rows % each else [])]
+
+
+def _between(value: float, low: float, high: float) -> float:
+    return (value - low) / (high - low) if high > low else 0.0

@@ -1,0 +1,117 @@
+"""Requests through a scheduler's clock over the prices of a device."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pimloom.arch.error import UserError
+from pimloom.arch.version import __version__
+from pimloom.systems.devices.device import Device
+from pimloom.systems.serving.clock.cluster import ROUTERS, serve
+from pimloom.systems.serving.clock.replica import Replica
+from pimloom.systems.serving.online.costs import Exact
+from pimloom.systems.serving.online.grid import Grid
+from pimloom.systems.serving.online.limits import Slo
+from pimloom.systems.serving.online.named import Limits, scheduler_of
+from pimloom.systems.serving.online.outcome import Online
+from pimloom.systems.serving.online.record import Record
+from pimloom.systems.serving.online.sampling import Pricing, Sample, measured
+from pimloom.systems.serving.online.summing import Ended, attained, of_iterations, of_requests, summed
+from pimloom.systems.serving.schedulers.live import LiveRequest, Scheduler
+from pimloom.workload.requests.statistics import statistics
+from pimloom.workload.requests.table import Requests
+
+Progress = Callable[[int, int], None]
+POINTS = 128  # of the distribution of contexts
+
+
+class Plan(NamedTuple):
+    """How requests are served. stages: of a pipeline, each of which has as many layers as the device; exact: whether
+    every different iteration is simulated; sample: how many of those that are not are simulated to tell the error."""
+
+    scheduler: str
+    limits: Limits
+    replicas: int
+    router: str
+    stages: int
+    exact: bool
+    sample: int
+    seed: int
+
+
+def serve_online(
+    device: Device, requests: Requests, plan: Plan, slo: Slo | None, named: dict[str, Any], progress: Progress
+) -> Online:
+    """Until all requests have ended. Raises UserError."""
+    exact = Exact(device, plan.stages)
+    grid = None if plan.exact else Grid(exact, spread_of(requests), plan.limits.positions)
+    sample = None if grid is None else Sample(plan.sample, plan.seed)
+    record = Record(grid or exact, len(requests.prompt), sample)
+    schedulers = [scheduler_of(plan.scheduler, plan.limits) for _ in range(plan.replicas)]
+    live = [LiveRequest(*each) for each in zip(range(len(requests.prompt)), *requests[1:4], strict=True)]
+    run(live, schedulers, record, plan, progress)
+    pricing = measured(grid, exact, sample) if grid and sample else Pricing(True, exact.steps, 0, None, None, None)
+    ended = Ended(live, record, exact.causes, schedulers)
+    columns = of_requests(ended)
+    held, good = (None, None) if slo is None else attained(slo, columns)
+    if good is not None:
+        columns["slo"] = good
+    hits = columns["prefix_hit_tokens"].sum() / columns["prompt_tokens"].sum() if plan.limits.prefix else None
+    limits = plan.limits
+    return Online(
+        **named,
+        **summed(ended, columns),
+        scheduler=plan.scheduler,
+        pp=plan.stages,
+        replicas=plan.replicas,
+        batch=limits.batch,
+        batch_tokens=limits.budget(plan.scheduler),
+        block_size=schedulers[0].blocks.size,
+        blocks=schedulers[0].blocks.total,
+        statistics=statistics(requests),
+        pricing=pricing,
+        slo=held,
+        prefix_hit_share=None if hits is None else float(hits),
+        by_request={name: column.tolist() for name, column in columns.items()},
+        by_iteration=of_iterations(record, exact.causes is not None),
+        version=__version__,
+        seed=plan.seed,
+    )
+
+
+def run(live: list[LiveRequest], schedulers: list[Scheduler], record: Record, plan: Plan, progress: Progress) -> None:
+    """Serve them. Raises UserError if some are left that nobody ever serves."""
+    replicas = [
+        Replica(scheduler, record.price, plan.stages, partial(record.seen, i, scheduler))
+        for i, scheduler in enumerate(schedulers)
+    ]
+    route, arrived = ROUTERS[plan.router](replicas), 0
+
+    def told(request: LiveRequest) -> Replica:
+        nonlocal arrived
+        progress(arrived, len(live))
+        arrived += 1
+        return route(request)
+
+    serve(live, replicas, told)
+    progress(len(live), len(live))
+    left = [request for request in live if request.completion < 0]
+    if left:
+        raise UserError(
+            f"request {left[0].number} and {len(left) - 1:,} more wait for ever: what they know by now fits no "
+            "iteration; give --batch-tokens or --blocks more"
+        )
+
+
+def spread_of(requests: Requests) -> list[float]:
+    """Contexts of requests while they decode, as shares of their mean, rising."""
+    prompt, output = np.array(requests.prompt, float), np.array(requests.output, float)
+    at = np.concatenate([prompt + output * part for part in (0.125, 0.375, 0.625, 0.875)])
+    weight = np.concatenate([output] * 4)
+    order = np.argsort(at, kind="stable")
+    share = (np.cumsum(weight[order]) - weight[order] / 2) / weight.sum()
+    found = np.interp((np.arange(POINTS) + 0.5) / POINTS, share, at[order])
+    spread: list[float] = (found / found.mean()).tolist()
+    return spread
