@@ -94,7 +94,7 @@ def vidur_scheduler(config: dict[str, Any]) -> Scheduler:
         case "faster_transformer":
             return FasterTransformer(blocks, reserved, cap, stages, leak=True)
         case "lightllm":
-            return LightLlm(blocks, cap, config["max_tokens_in_batch"], config["max_waiting_iters"], stages)
+            return LightLlm(blocks, cap, config["max_tokens_in_batch"], config["max_waiting_iters"])
     raise AssertionError(config["scheduler"])
 
 

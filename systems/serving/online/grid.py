@@ -14,15 +14,15 @@ import numpy as np
 from pimloom.arch.error import UserError
 from pimloom.systems.serving.online.costs import Cost, Exact, Piece, added
 
-RATIO = 2.0  # between two knots
+ROWS, TOKENS = 4, 8  # between two knots: of requests and new tokens; of contexts, in which costs are nearly linear
 
 
 class Grid:
     """exact: the device; spread: contexts as shares of their mean, rising, of a sample of the workload; positions: the
     longest context; by_token: whether the device takes prompts one token after the other."""
 
-    def __init__(self, exact: Exact, spread: Sequence[float], positions: int, ratio: float = RATIO) -> None:
-        self.exact, self.spread, self.positions, self.ratio = exact, np.asarray(spread, float), positions, ratio
+    def __init__(self, exact: Exact, spread: Sequence[float], positions: int) -> None:
+        self.exact, self.spread, self.positions = exact, np.asarray(spread, float), positions
         self.tokens, self.by_token = exact.device.capacity().tokens, exact.device.in_order
         self.most = exact.device.most_requests
         self.decodes: dict[tuple[int, int], Cost | None] = {}
@@ -58,8 +58,8 @@ class Grid:
 
     def decode(self, b: int, context: float) -> Cost:
         """b requests of this context in the mean."""
-        low_b, high_b = self._around(b)
-        low_c, high_c = self._around(context)
+        low_b, high_b = around(b, ROWS)
+        low_c, high_c = around(context, TOKENS)
         high_b = max(min(high_b, self.most or high_b, self.tokens // low_c), b)
         high_c = max(min(high_c, self.positions, self.tokens // low_b), ceil(context))
         at_b, at_c = _between(b, low_b, high_b), _between(context, low_c, high_c)
@@ -94,8 +94,8 @@ class Grid:
 
     def prompt(self, rows: int, attended: float, ends: int) -> Cost:
         """Prompts of so many new tokens, each of which attends to so many in the mean; ends: whether one ends."""
-        low_n, high_n = self._around(rows)
-        low_q, high_q = self._around(attended)
+        low_n, high_n = around(rows, ROWS)
+        low_q, high_q = around(attended, TOKENS)
         at_n, at_q = _between(rows, low_n, high_n), _between(attended, low_q, high_q)
         corners = [((1 - at_n) * (1 - at_q), low_n, low_q), (at_n * (1 - at_q), high_n, low_q)]
         corners += [((1 - at_n) * at_q, low_n, high_q), (at_n * at_q, high_n, high_q)]
@@ -107,12 +107,16 @@ class Grid:
             self.prompts[key] = self.exact.of(prompts_of(*key, self.positions))
         return self.prompts[key]
 
-    def _around(self, value: float) -> tuple[int, int]:
-        """The knots below and above."""
-        low = high = 1
-        while high < value:
-            low, high = high, max(high + 1, round(high * self.ratio))
-        return (high, high) if high == value else (low, high)
+def around(value: float, ratio: int) -> tuple[int, int]:
+    """The knots below and above, which are powers of the ratio.
+
+    >>> around(5, 2), around(8, 2), around(0.5, 2)
+    ((4, 8), (8, 8), (1, 1))
+    """
+    low = high = 1
+    while high < value:
+        low, high = high, high * ratio
+    return (high, high) if high <= value or low == high else (low, high)
 
 
 def prompts_of(rows: int, attended: int, ends: int, positions: int) -> list[Piece]:

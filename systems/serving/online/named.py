@@ -92,7 +92,7 @@ def _paged(kind: Callable[..., Scheduler]) -> Callable[[Limits, int], Scheduler]
 
 def _light(limits: Limits, budget: int) -> Scheduler:
     tokens = Blocks(limits.blocks * limits.block_size, 1)
-    return LightLlm(tokens, limits.batch, budget, PATIENCE, limits.stages)
+    return LightLlm(tokens, limits.batch, budget, PATIENCE)
 
 
 SCHEDULERS: dict[str, Callable[[Limits, int], Scheduler]] = {
@@ -107,7 +107,7 @@ SCHEDULERS: dict[str, Callable[[Limits, int], Scheduler]] = {
     "vidur-sarathi": _paged(VidurSarathi),
 }
 ONLY = {"chunked": "vllm-v0", "host": "vllm-v0", "threshold": "vllm-v1", "prefix": "vllm-v1"}
-ONE_STAGE = ("vllm-v0", "vllm-v1")
+ONE_STAGE = ("vllm-v0", "vllm-v1", "lightllm")
 
 
 def check_name(name: str) -> None:

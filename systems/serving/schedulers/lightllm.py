@@ -13,13 +13,13 @@ Growing = tuple[int, int]  # tokens that a request still generates, and those th
 
 class LightLlm(Scheduler):
     """tokens: blocks of one token; most_tokens: of the prompts of an iteration; patience: iterations of decode between
-    two attempts to take prompts in."""
+    two attempts to take prompts in. It has one stage: those under way elsewhere would not be in the peak."""
 
     blocks: Blocks
 
-    def __init__(self, tokens: Blocks, cap: int, most_tokens: int, patience: int, stages: int = 1) -> None:
+    def __init__(self, tokens: Blocks, cap: int, most_tokens: int, patience: int) -> None:
         super().__init__()
-        self.blocks, self.cap, self.most, self.most_tokens = tokens, cap, cap // stages, most_tokens
+        self.blocks, self.cap, self.most_tokens = tokens, cap, most_tokens
         self.patience, self.waited, self.running = patience, 0, 0
         self.idle: list[LiveRequest] = []
 
@@ -37,7 +37,7 @@ class LightLlm(Scheduler):
             self.waited = 0
             if batch := self._prompts(now):
                 return Iteration(batch, [r.prompt for r in batch])
-        batch, self.idle = self.idle[: self.most], self.idle[self.most :]
+        batch, self.idle = self.idle, []
         if not batch:
             return None
         self.waited += 1
@@ -48,7 +48,7 @@ class LightLlm(Scheduler):
     def _prompts(self, now: int) -> list[LiveRequest]:
         growing = [(max(r.last - 1 - r.known, 0), r.known) for r in self.idle]
         batch, tokens = list[LiveRequest](), 0
-        while self.waiting and len(batch) < self.most and self.running < self.cap:
+        while self.waiting and self.running < self.cap:
             first = self.waiting[0]
             growing.append((max(first.output - 2, 0), first.prompt + 1))
             if tokens + first.prompt > self.most_tokens or peak(growing) >= self.blocks.total:

@@ -19,7 +19,9 @@ class Orca(Scheduler):
         most = self.reserved * self.blocks.size
         if request.last > most:
             return f"has {request.last:,} tokens, and each request reserves memory for {most:,}"
-        return super().never(request)
+        if self.reserved > self.blocks.total:
+            return f"needs {self.reserved:,} blocks in the worst case, and there are {self.blocks.total:,}"
+        return None
 
     def form(self, now: int) -> Iteration | None:
         """A token of each that runs, and the whole prompts of those whose worst case fits."""
