@@ -23,6 +23,7 @@ from pimloom.systems.serving.online.running import Plan, serve_online
 from pimloom.systems.serving.schedulers.live import LiveRequest
 from pimloom.systems.settings import parse_settings
 from pimloom.workload.requests.arrivals import drawn_lengths, drawn_ps, parse_arrivals
+from pimloom.workload.requests.data_sets import DATA_SETS
 from pimloom.workload.requests.read import read
 from pimloom.workload.requests.table import Requests, first
 
@@ -77,7 +78,8 @@ def online_work(wanted: Wanted) -> Work[Online]:
     slo = None if wanted.slo is None else parse_slo(wanted.slo)
     system = load_system(wanted.system, parse_settings(wanted.settings or ()))
     requests = _requests_of(wanted)
-    requests, cut = _within_positions(llm, requests, wanted.cut)
+    drawn = wanted.trace is None and requests.name in DATA_SETS  # of other models
+    requests, cut = _within_positions(llm, requests, wanted.cut or drawn)
     share = _share(wanted, llm)
     device, lm_head = _device(system, llm, share, wanted.lm_head)
     limits = _limits(wanted, system, llm, device, requests)

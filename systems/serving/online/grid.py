@@ -107,6 +107,7 @@ class Grid:
             self.prompts[key] = self.exact.of(prompts_of(*key, self.positions))
         return self.prompts[key]
 
+
 def around(value: float, ratio: int) -> tuple[int, int]:
     """The knots below and above, which are powers of the ratio.
 

@@ -18,7 +18,7 @@ from pimloom.systems.serving.online.named import Limits, scheduler_of
 from pimloom.systems.serving.online.outcome import Online
 from pimloom.systems.serving.online.record import Record
 from pimloom.systems.serving.online.sampling import Pricing, Sample, measured
-from pimloom.systems.serving.online.summing import Ended, attained, of_iterations, of_requests, summed
+from pimloom.systems.serving.online.summing import Ended, attained, of_iterations, of_requests, plain, summed
 from pimloom.systems.serving.schedulers.live import LiveRequest, Scheduler
 from pimloom.workload.requests.statistics import statistics
 from pimloom.workload.requests.table import Requests
@@ -74,7 +74,7 @@ def serve_online(
         pricing=pricing,
         slo=held,
         prefix_hit_share=None if hits is None else float(hits),
-        by_request={name: column.tolist() for name, column in columns.items()},
+        by_request={name: plain(column) for name, column in columns.items()},
         by_iteration=of_iterations(record, exact.causes is not None),
         version=__version__,
         seed=plan.seed,

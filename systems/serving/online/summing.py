@@ -106,6 +106,11 @@ def summed(ended: Ended, columns: Columns) -> dict[str, Any]:
     }
 
 
+def plain(column: np.ndarray) -> list[Any]:
+    """Values of a column; None where it is no number."""
+    return [None if value != value else value for value in column.tolist()]
+
+
 def of_iterations(record: Record, energy: bool) -> dict[str, list[Any]]:
     """Columns of iterations."""
     start, ticks, end = (np.array(column) * S_PER_PS for column in (record.start, record.ticks, record.end))

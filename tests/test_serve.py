@@ -1,0 +1,171 @@
+"""`pimloom serve`: what it says, what it refuses, and that prices read between others are within their bound."""
+
+import json
+from math import fsum
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pimloom
+from pimloom.systems.serving.online.limits import parse_slo
+from tests.command import call
+
+GPU = ("serve", "gpu_a100", "--model", "gpt2", "--layers", "2")
+DRAWN = (*GPU, "--arrivals", "poisson:500/s", "--lengths", "64:16", "--requests", "40")
+SCHEDULERS = (
+    "vllm-v1", "vllm-v0", "sarathi", "orca", "lightllm", "faster-transformer", "static", "vidur-vllm", "vidur-sarathi",
+)  # fmt: skip
+
+
+def served(**given: Any) -> Any:
+    options = {"model": "gpt2", "arrivals": "poisson:500/s", "lengths": "64:16", "requests": 40, "layers": 2}
+    return pimloom.serve("gpu_a100", **options | given)
+
+
+@pytest.mark.parametrize("scheduler", SCHEDULERS)
+def test_every_scheduler_serves_all_requests(scheduler):
+    found = served(scheduler=scheduler, requests=30)
+    table = found.requests
+    assert (table["output_tokens"] == 16).all() and found.workload["name"] == "64:16"
+    assert (table["arrival_s"] <= table["first_scheduled_s"]).all()
+    assert (table["first_token_s"] < table["completion_s"]).all()
+    assert table["energy_j"].sum() == pytest.approx(found.energy_j, rel=1e-9)
+    assert fsum(found.energy_by_cause_j.values()) == pytest.approx(found.energy_j, rel=1e-9)
+    assert len(found.iterations) == found.iteration_count
+    assert found.iterations["energy_j"].sum() == pytest.approx(found.energy_j, rel=1e-9)
+    assert found.token_gap_s.count == 30 * 15
+
+
+def test_a_result_is_what_the_command_prints_and_the_same_each_time():
+    found = served(slo="ttft=1s,tpot=50ms", seed=3)
+    done = [call(*DRAWN, "--slo", "ttft=1s,tpot=50ms", "--seed", "3", "--json", "-") for _ in range(2)]
+    assert done[0] == done[1] and done[0].code == 0
+    assert json.loads(done[0].out) == json.loads(json.dumps(found.to_dict()))
+    assert found.slo.all == 1.0
+    (row,) = found.to_frame().to_dict("records")
+    assert row["scheduler"] == "vllm-v1" and not [name for name in row if name.startswith("by_")]
+
+
+def test_prices_read_between_others_are_within_their_bound():
+    exact, read = (served(exact=exact, lengths="sharegpt", requests=60, sample=1000) for exact in (True, False))
+    assert exact.pricing.exact and not read.pricing.exact
+    assert read.pricing.simulated - read.pricing.sampled < exact.pricing.simulated
+    bound = read.pricing.error_bound
+    assert bound < 0.05
+    for field in ("time_to_first_token_s", "time_per_output_token_s", "latency_s"):
+        assert getattr(read, field).mean == pytest.approx(getattr(exact, field).mean, rel=3 * bound)
+    assert read.energy_j == pytest.approx(exact.energy_j, rel=2 * bound)
+
+
+def test_requests_of_one_token_have_no_time_per_output_token():
+    found = served(lengths="8:1", slo="tpot=1us")
+    assert found.time_per_output_token_s is None and found.token_gap_s is None and found.slo.all == 1.0
+    assert found.by_request["time_per_output_token_s"] == [None] * 40
+    assert found.requests["time_per_output_token_s"].isna().all()
+    assert "NaN" not in call(*DRAWN[:-3], "8:1", "--requests", "3", "--json", "-").out
+
+
+def test_another_rate_keeps_lengths_and_gaps():
+    slow, fast = (served(arrivals=f"gamma:{rate}/s,cv=2", lengths="alpaca") for rate in (100, 400))
+    for name in ("prompt_tokens", "output_tokens"):
+        assert (slow.requests[name] == fast.requests[name]).all()
+    np.testing.assert_allclose(slow.requests["arrival_s"], 4 * fast.requests["arrival_s"], atol=1e-11)
+    assert slow.spec_digest != fast.spec_digest
+
+
+def test_a_pipeline_and_replicas():
+    one = served(arrivals="burst", scheduler="orca")
+    two = served(arrivals="burst", scheduler="orca", replicas=2)
+    assert two.time_s < one.time_s and set(two.iterations["replica"]) == {0, 1}
+    piped = served(arrivals="burst", scheduler="orca", pp=2)
+    assert piped.pp == 2 and piped.requests["completion_s"].max() > 0
+
+
+def test_prefixes_of_a_trace_are_found(tmp_path):
+    rows = [
+        {"timestamp": 100 * i, "input_length": 1030, "output_length": 4, "hash_ids": [1, 2, 10 + i]} for i in range(5)
+    ]
+    file = tmp_path / "trace.jsonl"
+    file.write_text("\n".join(map(json.dumps, rows)))
+    found = served(arrivals=None, lengths=None, trace=file, requests=None, model="gpt3-xl", cut=True)
+    assert found.requests["prefix_hit_tokens"].tolist() == [0, 1024, 1024, 1024, 1024]
+    assert found.prefix_hit_share == pytest.approx(4 * 1024 / (5 * 1030))
+    without = served(arrivals=None, lengths=None, trace=file, requests=None, model="gpt3-xl", prefix_cache=False)
+    assert without.prefix_hit_share is None and without.energy_j > found.energy_j
+
+
+def test_pim_gpt_serves_one_at_a_time():
+    found = pimloom.serve("pim_gpt", model="gpt2", arrivals="burst", lengths="8:4", requests=3)
+    assert found.batch == 1 and (found.iterations["requests"] == 1).all()
+    ends = found.requests["completion_s"].tolist()
+    assert ends == sorted(ends)
+
+
+FILES = {
+    "falling.csv": "timestamp,prompt_tokens,output_tokens\n2,1,1\n1,1,1\n",
+    "unknown.csv": "time,prompt,answer\n1,2,3\n",
+    "long.csv": "timestamp,prompt_tokens,output_tokens\n0,1000,1000\n",
+    "whole.csv": "timestamp,prompt_tokens,output_tokens\n0,900,10\n",
+    "none.csv": "timestamp,prompt_tokens,output_tokens\n",
+    "zero.csv": "timestamp,prompt_tokens,output_tokens\n0,0,4\n",
+    "failed.csv": "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n1,GPT-4,5,0,5,API log\n",
+    "not.jsonl": '{"timestamp": 0,\n',
+    "keys.jsonl": '{"timestamp": 0, "input_length": 4}\n',
+    "half.jsonl": '{"timestamp": 0, "input_length": 4.5, "output_length": 1, "hash_ids": []}\n',
+}
+BAD = {
+    "--trace falling.csv": "falling.csv:3: timestamp: earlier than the line before; expected rising times",
+    "--trace unknown.csv": "unknown.csv:1: unknown columns time,prompt,answer; expected timestamp,prompt_tokens,",
+    "--trace long.csv": "long.csv: request 0 of 1,000 + 1,000 tokens does not fit the 1,024 positions of gpt2",
+    "--trace whole.csv --scheduler vllm-v0 --batch-tokens 512": "whole.csv: request 0 has a prompt of 900 tokens",
+    "--trace whole.csv --blocks 20": "whole.csv: request 0 needs 57 blocks of KV cache, and there are 19 for it",
+    "--trace none.csv": "none.csv: expected at least one request",
+    "--trace zero.csv": "zero.csv:2: expected at least one token of prompt_tokens and of output_tokens, got 0 and 4",
+    "--trace failed.csv": "failed.csv: expected at least one request with output",
+    "--trace not.jsonl": "not.jsonl:1: is no JSON; expected an object on each line",
+    "--trace keys.jsonl": "keys.jsonl:1: unknown columns timestamp,input_length; expected timestamp,input_length,",
+    "--trace half.jsonl": "half.jsonl:1: input_length: expected a whole number, got 4.5",
+    "--trace no.csv": "no.csv: no such file",
+    "": "--trace: expected a file of requests; or write --arrivals poisson:2/s --requests N",
+    "--arrivals poisson:2/s": "--requests: expected how many come with --arrivals poisson:2/s",
+    "--arrivals poison:2/s --requests 3": "--arrivals poison:2/s: expected one such as poisson:2/s, gamma:2/s,cv=3",
+    "--arrivals poisson:0/s --requests 3": "--arrivals poisson:0/s: expected 1e-06 to 1e+09 requests per s",
+    "--arrivals burst --requests 3 --lengths sharegtp": "--lengths sharegtp: expected alpaca, sharegpt or PROMPT",
+    "--arrivals burst --requests 3 --scheduler vllm": "--scheduler vllm: expected one of vllm-v1, vllm-v0",
+    "--arrivals burst --requests 3 --lengths 8:4 --slo ttft=1ns": "--slo ttft=1ns: expected a time in s, ms or us",
+    "--arrivals burst --requests 3 --lengths 8:4 --slo tpot=1us": "--slo tpot=1e-06s: never met: the least time per",
+    "--arrivals burst --requests 3 --scheduler vllm-v0 --chunked --swap 9": "--chunked: with --swap vLLM v0's order",
+    "--arrivals burst --requests 3 --chunked": "--chunked: belongs to --scheduler vllm-v0, not vllm-v1; leave it out",
+    "--arrivals burst --requests 3 --pp 2": "--pp 2: vllm-v1 has one stage here",
+    "--arrivals burst --requests 3 --router random": "--router random: expected one of round-robin, least-waiting",
+    "--arrivals burst --requests 3 --blocks 100000000": "--blocks 100000000: ",
+    "--arrivals burst --requests 0": "--requests 0: expected at least 1",
+    "--arrivals burst --requests 3 --prefix-cache": "--prefix-cache: sharegpt does not say what prompts share",
+}
+
+
+@pytest.mark.parametrize("options", BAD)
+def test_what_cannot_be_served_is_one_line(options, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name, text in FILES.items():
+        Path(name).write_text(text)
+    done = call(*GPU, *options.split())
+    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+    assert done.err.startswith(f"pimloom: error: {BAD[options]}") or done.err.startswith(f"pimloom: {BAD[options]}"), (
+        done.err
+    )
+
+
+def test_limits_are_read_with_their_units():
+    assert parse_slo("ttft=250ms, latency=2s") == (0.25, None, 2.0)
+
+
+def test_times_are_read_to_the_last_digit(tmp_path):
+    file = tmp_path / "azure.csv"
+    file.write_text(
+        "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:03.9799600,8,2\n2023-11-16 18:17:04.0319601,8,2\n"
+    )
+    found = served(arrivals=None, lengths=None, trace=file, requests=None)
+    assert found.requests["arrival_s"].tolist() == [0.0, 0.0520001]
