@@ -327,7 +327,7 @@ def simulate(
     rule: Callable[[State], Batch], table: list[dict[str, int]], price: Callable[..., int], **limits: Any
 ) -> tuple[list[Any], list[Any]]:
     """(start, numbers, new, cached) of iterations; (first token, completion, restarts) of requests."""
-    requests = [
+    requests: list[dict[str, Any]] = [
         {"group": 0, "shared": 0, **row, "cached": 0, "known": row["prompt"], "prefill": row["prompt"], "blocks": 0}
         | {"mine": [], "first": -1, "end": -1}
         for row in table

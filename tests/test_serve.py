@@ -20,8 +20,8 @@ SCHEDULERS = (
 
 
 def served(**given: Any) -> Any:
-    options = {"model": "gpt2", "arrivals": "poisson:500/s", "lengths": "64:16", "requests": 40, "layers": 2}
-    return pimloom.serve("gpu_a100", **options | given)
+    options: dict[str, Any] = {"model": "gpt2", "arrivals": "poisson:500/s", "lengths": "64:16", "requests": 40}
+    return pimloom.serve("gpu_a100", **options | {"layers": 2} | given)
 
 
 @pytest.mark.parametrize("scheduler", SCHEDULERS)
