@@ -2,12 +2,9 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from pimloom.edge import ask, public
-
-if TYPE_CHECKING:
-    from pimloom.systems.serving.online.outcome import Online
 
 
 @public
@@ -36,18 +33,22 @@ def serve(
     layers: int | None = None,
     lm_head: bool | None = None,
     slo: str | None = None,
+    goodput: bool = False,
+    rate: str | None = None,
+    share: float = 0.9,
     exact: bool = False,
     sample: int = 8,
     set: Mapping[str, object] | None = None,
     seed: int = 0,
-) -> "Online":
+) -> Any:  # an `Online`, with `goodput` a `Goodput`
     """Serve the requests of a `trace`, or drawn ones, on a system as they arrive, as `pimloom serve` does.
 
     arrivals: "poisson:2/s", "gamma:2/s,cv=3", "uniform:2/s" or "burst", of so many `requests`, whose `lengths` are
     those of a data set ("sharegpt", "alpaca") or "PROMPT:OUTPUT". scheduler: whose rules decide who is in an
     iteration; batch_tokens: its most tokens; slo: "ttft=1s,tpot=50ms". Iterations are simulated once where they are
     equal, and most of them are read between few that are simulated (`pricing` tells the error), none with `exact`.
-    `requests` and `iterations` of the result are tables of pandas. Raises `pimloom.UserError`.
+    `requests` and `iterations` of the result are tables of pandas. goodput: a `Goodput` instead, the highest `rate` in
+    "LOW:HIGH" at which a `share` of requests holds `slo`. Raises `pimloom.UserError`.
 
     >>> found = serve("gpu_a100", model="gpt2", arrivals="burst", lengths="64:4", requests=8)
     >>> found.iteration_count, len(found.requests), found.requests["output_tokens"].sum().item()

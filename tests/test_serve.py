@@ -103,6 +103,18 @@ def test_pim_gpt_serves_one_at_a_time():
     assert ends == sorted(ends)
 
 
+def test_goodput_is_the_last_rate_that_holds():
+    limits = {"slo": "ttft=2ms,tpot=300us", "lengths": "64:16", "requests": 100, "batch": 2}
+    found = served(goodput=True, rate="50:20000", **limits)
+    tried = {rate.rate_per_s: rate.attained for rate in found.rates}
+    assert found.goodput_per_s in tried and found.fails_per_s in tried and found.devices == 1
+    assert found.goodput_per_s < found.fails_per_s <= 1.03 * found.goodput_per_s
+    assert all((share >= 0.9) == (rate <= found.goodput_per_s) for rate, share in tried.items())
+    again = served(arrivals=f"poisson:{found.goodput_per_s}/s", **limits)
+    assert again.slo.all > 0.8  # gaps of the drawn times differ in their mean from 1 / rate
+    assert served(goodput=True, rate="1:2", **limits).fails_per_s is None
+
+
 FILES = {
     "falling.csv": "timestamp,prompt_tokens,output_tokens\n2,1,1\n1,1,1\n",
     "unknown.csv": "time,prompt,answer\n1,2,3\n",
@@ -137,6 +149,11 @@ BAD = {
     "--arrivals burst --requests 3 --lengths 8:4 --slo ttft=1ns": "--slo ttft=1ns: expected a time in s, ms or us",
     "--arrivals burst --requests 3 --lengths 8:4 --slo tpot=1us": "--slo tpot=1e-06s: never met: the least time per",
     "--arrivals burst --requests 3 --scheduler vllm-v0 --chunked --swap 9": "--chunked: with --swap vLLM v0's order",
+    "--arrivals poisson:1/s --requests 9 --goodput": "--goodput: expected limits and rates, such as --slo ttft=1s",
+    "--arrivals poisson:1/s --requests 9 --rate 1:2": "--rate 1:2: belongs to --goodput; leave it out",
+    "--arrivals poisson:1/s --requests 9 --goodput --slo ttft=1s --rate 2:1": "--rate 2:1: expected LOW:HIGH in",
+    "--arrivals burst --requests 9 --goodput --slo ttft=1s --rate 1:2": "--goodput: all requests arrive at once",
+    "--arrivals poisson:1/s --requests 9 --goodput --slo ttft=1us --rate 1:2": "--slo: never met: at the lowest rate",
     "--arrivals burst --requests 3 --chunked": "--chunked: belongs to --scheduler vllm-v0, not vllm-v1; leave it out",
     "--arrivals burst --requests 3 --pp 2": "--pp 2: vllm-v1 has one stage here",
     "--arrivals burst --requests 3 --router random": "--router random: expected one of round-robin, least-waiting",

@@ -11,6 +11,7 @@ from pimloom.commands.output import Json, Quiet, output
 
 if TYPE_CHECKING:
     from pimloom.systems.serving.online.asked import Wanted
+    from pimloom.systems.serving.online.goodput import Goodput
     from pimloom.systems.serving.online.outcome import Online
 
 SHORT = "Serve requests as they arrive, by a scheduler's rules."
@@ -95,6 +96,13 @@ Slo = Annotated[
     str | None,
     typer.Option(metavar="LIMITS", help="ttft=1s,tpot=50ms,latency=10s: tell the share of requests that hold them."),
 ]
+GoodputOption = Annotated[
+    bool, typer.Option("--goodput", help="Find the highest rate at which the share of requests holds --slo.")
+]
+Rate = Annotated[
+    str | None, typer.Option(metavar="LOW:HIGH", help="Between which rates [1/s] --goodput looks; times are stretched.")
+]
+Share = Annotated[float, typer.Option(metavar="X", help="Share of requests that must hold --slo for --goodput.")]
 ExactOption = Annotated[
     bool, typer.Option("--exact", help="Simulate every different iteration; else most are read between others.")
 ]
@@ -130,6 +138,9 @@ def serve(
     layers: Layers = None,
     lm_head: LmHead = None,
     slo: Slo = None,
+    goodput: GoodputOption = False,
+    rate: Rate = None,
+    share: Share = 0.9,
     exact: ExactOption = False,
     sample: SampleSize = 8,
     settings: run_options.Settings = None,
@@ -140,14 +151,14 @@ def serve(
     """Serve requests as they arrive, under the rules of a serving program's scheduler, on any system: latencies,
     throughput, energy."""
     asked = locals()
-    from pimloom.reports.terminal.online import show_online
+    from pimloom.reports.terminal.online import show_served
     from pimloom.systems.serving.online.asked import Wanted
 
     found = run_serve(Wanted(**asked))
-    output(found, json, None if quiet else lambda: show_online(found))
+    output(found, json, None if quiet else lambda: show_served(found))
 
 
-def run_serve(wanted: "Wanted") -> "Online":
+def run_serve(wanted: "Wanted") -> "Online | Goodput":
     """Serve; outputs are checked first. Raises UserError."""
     from functools import partial
 

@@ -3,6 +3,7 @@
 from pimloom.arch.name_units import counted, some_layers
 from pimloom.arch.units import J_PER_MJ, S_PER_MS
 from pimloom.reports.terminal.tables import show_line, show_rows
+from pimloom.systems.serving.online.goodput import Goodput, shown
 from pimloom.systems.serving.online.outcome import Attained, Online
 from pimloom.systems.serving.online.sampling import Pricing
 from pimloom.workload.requests.statistics import Statistics
@@ -11,6 +12,34 @@ COLUMNS = (
     ("name", "ms, over requests or tokens", ""), ("mean", "mean|r", ",.3f"), ("p50", "p50|r", ",.3f"),
     ("p90", "p90|r", ",.3f"), ("p99", "p99|r", ",.3f"), ("max", "longest|r", ",.3f"),
 )  # fmt: skip
+
+
+RATES = (
+    ("rate_per_s", "requests/s|r", ",.3f"), ("attained", "hold all|r", ".1%"), ("ttft", "TTFT|r", ".1%"),
+    ("tpot", "TPOT|r", ".1%"), ("latency", "latency|r", ".1%"),
+    ("time_to_first_token_p90_s", "TTFT p90 s|r", ",.4f"), ("time_per_output_token_p90_s", "TPOT p90 s|r", ",.4f"),
+    ("tokens_per_s", "tokens/s|r", ",.1f"), ("energy_per_token_j", "J/token|r", ",.4g"),
+)  # fmt: skip
+
+
+def show_served(found: Online | Goodput) -> None:
+    """Print either."""
+    if isinstance(found, Online):
+        show_online(found)
+    else:
+        show_goodput(found)
+
+
+def show_goodput(found: Goodput) -> None:
+    """Print the rates that were tried, and what was found."""
+    show_line(f"{found.model} on {counted(found.devices, 'device')} of {found.system}, {found.scheduler}")
+    show_rows(RATES, shown(found))
+    end = "the highest that was asked for" if found.fails_per_s is None else f"{found.fails_per_s:,.3f}/s does not"
+    per_j = "" if found.requests_per_j is None else f", {found.requests_per_j:,.4g} requests per J"
+    show_line(
+        f"{found.share:.0%} of requests hold the limits up to {found.goodput_per_s:,.3f}/s ({end}): "
+        f"{found.goodput_per_s_per_device:,.3f}/s per device{per_j}"
+    )
 
 
 def show_online(found: Online) -> None:

@@ -16,10 +16,11 @@ from pimloom.systems.devices.device import Device, Share, device_of
 from pimloom.systems.devices.traits import has_outside, settled
 from pimloom.systems.serving.asked import layers_of
 from pimloom.systems.serving.clock.cluster import ROUTERS
+from pimloom.systems.serving.online.goodput import SHARE, Goodput, at_rate, find, parse_rates
 from pimloom.systems.serving.online.limits import parse_slo
 from pimloom.systems.serving.online.named import ONE_STAGE, ONLY, Limits, check_name, scheduler_of
 from pimloom.systems.serving.online.outcome import Online
-from pimloom.systems.serving.online.running import Plan, serve_online
+from pimloom.systems.serving.online.running import Plan, Progress, serve_online, service
 from pimloom.systems.serving.schedulers.live import LiveRequest
 from pimloom.systems.settings import parse_settings
 from pimloom.workload.requests.arrivals import drawn_lengths, drawn_ps, parse_arrivals
@@ -58,6 +59,9 @@ class Wanted(NamedTuple):
     layers: int | None = None
     lm_head: bool | None = None
     slo: str | None = None
+    goodput: bool = False
+    rate: str | None = None
+    share: float = SHARE
     exact: bool = False
     sample: int = 8
     settings: Sequence[str] | None = None
@@ -66,7 +70,7 @@ class Wanted(NamedTuple):
     quiet: bool = False
 
 
-def online_work(wanted: Wanted) -> Work[Online]:
+def online_work(wanted: Wanted) -> Work[Online | Goodput]:
     """Requests served on a system. Raises UserError."""
     llm = load_llm(wanted.model)
     _check_numbers(wanted)
@@ -88,12 +92,31 @@ def online_work(wanted: Wanted) -> Work[Online]:
         wanted.scheduler, limits, wanted.replicas, wanted.router, wanted.pp, wanted.exact, wanted.sample, wanted.seed
     )
     named = _named(wanted, system, llm, requests, plan, lm_head)
-    notes = _notes(wanted, cut)
-    return Work(
-        f"{llm.name} on {system.name}",
-        lambda progress: serve_online(device, requests, plan, slo, named, progress),
-        lambda: notes,
-    )
+    by, notes = service(device, requests, plan, slo, named), _notes(wanted, cut)
+    rates = _rates(wanted, requests)
+
+    def run(progress: Progress) -> Online | Goodput:
+        if rates is None:
+            return serve_online(by, requests, progress)
+        devices = wanted.tp * wanted.pp * wanted.replicas
+        return find(requests, rates, wanted.share, lambda some: serve_online(by, some, progress, tried=True), devices)
+
+    return Work(f"{llm.name} on {system.name}", run, lambda: notes)
+
+
+def _rates(wanted: Wanted, requests: Requests) -> tuple[float, float] | None:
+    """Between which the goodput is looked for; None: it is not. Raises UserError."""
+    if not wanted.goodput:
+        if wanted.rate is not None:
+            raise UserError(f"--rate {wanted.rate}: belongs to --goodput; leave it out")
+        return None
+    if wanted.slo is None or wanted.rate is None:
+        raise UserError("--goodput: expected limits and rates, such as --slo ttft=1s,tpot=50ms --rate 0.5:16")
+    if not 0 < wanted.share <= 1:
+        raise UserError(f"--share {wanted.share:g}: expected above 0 and at most 1")
+    rates = parse_rates(wanted.rate)
+    at_rate(requests, rates[0])
+    return rates
 
 
 def _check_numbers(wanted: Wanted) -> None:

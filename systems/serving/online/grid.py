@@ -14,7 +14,7 @@ import numpy as np
 from pimloom.arch.error import UserError
 from pimloom.systems.serving.online.costs import Cost, Exact, Piece, added
 
-ROWS, TOKENS = 4, 8  # between two knots: of requests and new tokens; of contexts, in which costs are nearly linear
+ROWS, TOKENS = 2, 8  # between two knots: of requests and new tokens; of contexts, in which costs are nearly linear
 
 
 class Grid:

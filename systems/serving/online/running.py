@@ -41,13 +41,27 @@ class Plan(NamedTuple):
     seed: int
 
 
-def serve_online(
-    device: Device, requests: Requests, plan: Plan, slo: Slo | None, named: dict[str, Any], progress: Progress
-) -> Online:
-    """Until all requests have ended. Raises UserError."""
+class Service(NamedTuple):
+    """What serves: costs of a device (grid: None if all are exact), how, limits, and the known fields of results."""
+
+    exact: Exact
+    grid: Grid | None
+    plan: Plan
+    slo: Slo | None
+    named: dict[str, Any]
+
+
+def service(device: Device, requests: Requests, plan: Plan, slo: Slo | None, named: dict[str, Any]) -> Service:
+    """For requests of such lengths, at whatever times."""
     exact = Exact(device, plan.stages)
     grid = None if plan.exact else Grid(exact, spread_of(requests), plan.limits.positions)
-    sample = None if grid is None else Sample(plan.sample, plan.seed)
+    return Service(exact, grid, plan, slo, named)
+
+
+def serve_online(by: Service, requests: Requests, progress: Progress, *, tried: bool = False) -> Online:
+    """Until all requests have ended. tried: limits that none holds are no error. Raises UserError."""
+    exact, grid, plan, slo, named = by
+    sample = None if grid is None else Sample(0 if tried else plan.sample, plan.seed)
     record = Record(grid or exact, len(requests.prompt), sample)
     schedulers = [scheduler_of(plan.scheduler, plan.limits) for _ in range(plan.replicas)]
     live = [LiveRequest(*each) for each in zip(range(len(requests.prompt)), *requests[1:4], strict=True)]
@@ -55,7 +69,7 @@ def serve_online(
     pricing = measured(grid, exact, sample) if grid and sample else Pricing(True, exact.steps, 0, None, None, None)
     ended = Ended(live, record, exact.causes, schedulers)
     columns = of_requests(ended)
-    held, good = (None, None) if slo is None else attained(slo, columns)
+    held, good = (None, None) if slo is None else attained(slo, columns, tried)
     if good is not None:
         columns["slo"] = good
     hits = columns["prefix_hit_tokens"].sum() / columns["prompt_tokens"].sum() if plan.limits.prefix else None

@@ -49,8 +49,8 @@ def of_requests(ended: Ended) -> Columns:
     return found
 
 
-def attained(slo: Slo, columns: Columns) -> tuple[Attained, np.ndarray]:
-    """Shares, and which requests hold all limits. Raises UserError for a limit that none holds."""
+def attained(slo: Slo, columns: Columns, tried: bool) -> tuple[Attained, np.ndarray]:
+    """Shares, and which requests hold all limits. Raises UserError for a limit that none holds, unless it is tried."""
     names = {"ttft": "time_to_first_token_s", "tpot": "time_per_output_token_s", "latency": "latency_s"}
     shares, good = dict[str, float | None](), np.ones(len(columns["latency_s"]), bool)
     for name, limit in slo._asdict().items():
@@ -59,7 +59,7 @@ def attained(slo: Slo, columns: Columns) -> tuple[Attained, np.ndarray]:
             continue
         values = columns[names[name]]
         holds = np.isnan(values) | (values <= limit)
-        if not holds.any():
+        if not holds.any() and not tried:
             least = float(np.nanmin(values))
             raise UserError(f"--slo {name}={limit:g}s: never met: the least {NAMES[name]} is {least:.3g} s")
         shares[name], good = float(holds.mean()), good & holds
