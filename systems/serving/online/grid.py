@@ -14,7 +14,7 @@ import numpy as np
 from pimloom.arch.error import UserError
 from pimloom.systems.serving.online.costs import Cost, Exact, Piece, added
 
-ROWS, TOKENS = 2, 8  # between two knots: of requests and new tokens; of contexts, in which costs are nearly linear
+ROWS, CONTEXTS, ATTENDED = 2, 2, 8  # between two knots: of requests and new tokens; of contexts; of prompts' tokens
 
 
 class Grid:
@@ -59,7 +59,7 @@ class Grid:
     def decode(self, b: int, context: float) -> Cost:
         """b requests of this context in the mean."""
         low_b, high_b = around(b, ROWS)
-        low_c, high_c = around(context, TOKENS)
+        low_c, high_c = around(context, CONTEXTS)
         high_b = max(min(high_b, self.most or high_b, self.tokens // low_c), b)
         high_c = max(min(high_c, self.positions, self.tokens // low_b), ceil(context))
         at_b, at_c = _between(b, low_b, high_b), _between(context, low_c, high_c)
@@ -95,7 +95,7 @@ class Grid:
     def prompt(self, rows: int, attended: float, ends: int) -> Cost:
         """Prompts of so many new tokens, each of which attends to so many in the mean; ends: whether one ends."""
         low_n, high_n = around(rows, ROWS)
-        low_q, high_q = around(attended, TOKENS)
+        low_q, high_q = around(attended, ATTENDED)
         at_n, at_q = _between(rows, low_n, high_n), _between(attended, low_q, high_q)
         corners = [((1 - at_n) * (1 - at_q), low_n, low_q), (at_n * (1 - at_q), high_n, low_q)]
         corners += [((1 - at_n) * at_q, low_n, high_q), (at_n * at_q, high_n, high_q)]
