@@ -103,6 +103,13 @@ Rate = Annotated[
     str | None, typer.Option(metavar="LOW:HIGH", help="Between which rates [1/s] --goodput looks; times are stretched.")
 ]
 Share = Annotated[float, typer.Option(metavar="X", help="Share of requests that must hold --slo for --goodput.")]
+Speculate = Annotated[
+    str | None,
+    typer.Option(
+        metavar="HOW",
+        help="Of vllm-v1: a draft proposes tokens, such as draft=gpt2,gamma=4,alpha=0.7 (each accepted with alpha).",
+    ),
+]
 ExactOption = Annotated[
     bool, typer.Option("--exact", help="Simulate every different iteration; else most are read between others.")
 ]
@@ -141,6 +148,7 @@ def serve(
     goodput: GoodputOption = False,
     rate: Rate = None,
     share: Share = 0.9,
+    speculate: Speculate = None,
     exact: ExactOption = False,
     sample: SampleSize = 8,
     settings: run_options.Settings = None,

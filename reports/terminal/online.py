@@ -63,6 +63,9 @@ def show_online(found: Online) -> None:
         f"{found.prompt_tokens_per_s:,.1f} prompt tokens/s"
     )
     _show_memory(found)
+    if said := found.speculation:
+        told = "" if said["tokens_per_step"] is None else f": {said['tokens_per_step']:,.3f} tokens a step and request"
+        show_line(f"{said['draft']} proposes {said['gamma']:,} tokens, each accepted with {said['alpha']:g}{told}")
     show_line(_pricing(found.pricing))
     if found.slo:
         show_line(_slo(found.slo))

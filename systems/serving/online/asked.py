@@ -1,6 +1,7 @@
 """What a user asks of a system that serves requests as they arrive, checked and read."""
 
 from collections.abc import Sequence
+from operator import add
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,6 +22,7 @@ from pimloom.systems.serving.online.limits import parse_slo
 from pimloom.systems.serving.online.named import ONE_STAGE, ONLY, Limits, check_name, scheduler_of
 from pimloom.systems.serving.online.outcome import Online
 from pimloom.systems.serving.online.running import Plan, Progress, serve_online, service
+from pimloom.systems.serving.online.speculation import Speculation, parse_speculation, room_of
 from pimloom.systems.serving.schedulers.live import LiveRequest
 from pimloom.systems.settings import parse_settings
 from pimloom.workload.requests.arrivals import drawn_lengths, drawn_ps, parse_arrivals
@@ -29,6 +31,7 @@ from pimloom.workload.requests.read import read
 from pimloom.workload.requests.table import Requests, first
 
 BATCH = 256  # requests that run at most [recalled: vLLM's max_num_seqs]
+SPECULATES = "vllm-v1"
 MOST_REQUESTS = 10**6  # each is kept by itself
 LENGTHS = "sharegpt"
 
@@ -62,6 +65,7 @@ class Wanted(NamedTuple):
     goodput: bool = False
     rate: str | None = None
     share: float = SHARE
+    speculate: str | None = None
     exact: bool = False
     sample: int = 8
     settings: Sequence[str] | None = None
@@ -86,13 +90,16 @@ def online_work(wanted: Wanted) -> Work[Online | Goodput]:
     requests, cut = _within_positions(llm, requests, wanted.cut or drawn)
     share = _share(wanted, llm)
     device, lm_head = _device(system, llm, share, wanted.lm_head)
-    limits = _limits(wanted, system, llm, device, requests)
+    speculation, draft = _draft(wanted, system, requests)
+    tokens = device.capacity().tokens
+    if draft and speculation:
+        tokens = room_of(device.capacity(), draft.capacity(), (llm.name, speculation.draft))
+    limits = _limits(wanted, system, llm, device, requests, tokens)
     _check_all_fit(wanted, limits, requests)
-    plan = Plan(
-        wanted.scheduler, limits, wanted.replicas, wanted.router, wanted.pp, wanted.exact, wanted.sample, wanted.seed
-    )
+    clock = (wanted.scheduler, limits, wanted.replicas, wanted.router, wanted.pp)
+    plan = Plan(*clock, wanted.exact, wanted.sample, wanted.seed, speculation)
     named = _named(wanted, system, llm, requests, plan, lm_head)
-    by, notes = service(device, requests, plan, slo, named), _notes(wanted, cut)
+    by, notes = service(device, draft, requests, plan, slo, named), _notes(wanted, cut)
     rates = _rates(wanted, requests)
 
     def run(progress: Progress) -> Online | Goodput:
@@ -102,6 +109,22 @@ def online_work(wanted: Wanted) -> Work[Online | Goodput]:
         return find(requests, rates, wanted.share, lambda some: serve_online(by, some, progress, tried=True), devices)
 
     return Work(f"{llm.name} on {system.name}", run, lambda: notes)
+
+
+def _draft(wanted: Wanted, system: System, requests: Requests) -> tuple[Speculation | None, Device | None]:
+    """The draft, whole on the same devices. Raises UserError."""
+    if wanted.speculate is None:
+        return None, None
+    if wanted.scheduler != SPECULATES or wanted.pp > 1:
+        raise UserError(f"--speculate: goes with --scheduler {SPECULATES} and one stage; leave it out")
+    speculation = parse_speculation(wanted.speculate)
+    llm = load_llm(speculation.draft)
+    longest = max(map(add, requests.prompt, requests.output))
+    if longest > llm.max_position_embeddings:
+        most = llm.max_position_embeddings
+        raise UserError(f"--speculate draft={llm.name}: has {most:,} positions, and a request has {longest:,} tokens")
+    share = Share(wanted.tp, llm.num_hidden_layers, outside=wanted.lm_head)
+    return speculation, _device(system, llm, share, wanted.lm_head)[0]
 
 
 def _rates(wanted: Wanted, requests: Requests) -> tuple[float, float] | None:
@@ -199,8 +222,8 @@ def _device(system: System, llm: LlmSpec, share: Share, lm_head: bool | None) ->
         return device_of(system, llm, share), has_outside(system, None)
 
 
-def _limits(wanted: Wanted, system: System, llm: LlmSpec, device: Device, requests: Requests) -> Limits:
-    tokens, size = device.capacity().tokens, wanted.block_size
+def _limits(wanted: Wanted, system: System, llm: LlmSpec, device: Device, requests: Requests, tokens: int) -> Limits:
+    size = wanted.block_size
     fit = tokens // size
     if fit < 2:
         raise UserError(
@@ -246,6 +269,7 @@ def _named(
     digest = spec_digest(
         settled_system, llm, **asked, **outside, tp=wanted.tp, layers=layers, scheduler=plan.scheduler, requests=table,
         prefix=shared, replicas=plan.replicas, router=plan.router, exact=plan.exact, sample=plan.sample, seed=plan.seed,
+        speculation=plan.speculation and plan.speculation._asdict(),
         slo=wanted.slo,
     )  # fmt: skip
     return {

@@ -4,13 +4,14 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from pimloom.systems.devices.device import Device
-from pimloom.workload.batch import Batch, Request
+from pimloom.workload.batch import Batch, Phase, Request
 
 Cost = list[float]  # ps, then J of all devices by cause, or nothing if there is no energy
 
 
 class Piece(NamedTuple):
-    """A request's part of an iteration: new tokens, those cached before, and whether its next one is wanted."""
+    """A request's part of an iteration: new tokens, those cached before, and of how many the next one is wanted: more
+    than one where drafted tokens are checked."""
 
     new: int
     cached: int
@@ -18,12 +19,12 @@ class Piece(NamedTuple):
 
 
 class Exact:
-    """Costs of so many equal stages of a device. causes: of its energy, None: it tells none."""
+    """Costs of so many equal stages of a device. causes: of energy, in the order in which they are met, by all that
+    share it; none if the device tells none."""
 
-    def __init__(self, device: Device, stages: int = 1) -> None:
-        self.device, self.stages = device, stages
+    def __init__(self, device: Device, causes: list[str], stages: int = 1) -> None:
+        self.device, self.causes, self.stages = device, causes, stages
         self.known: dict[tuple[Piece, ...], Cost] = {}
-        self.causes: tuple[str, ...] | None = None
 
     @property
     def steps(self) -> int:
@@ -39,17 +40,20 @@ class Exact:
 
     def _step(self, pieces: Sequence[Piece]) -> Cost:
         run = self.device.step(batch_of(pieces))
-        joules = run.energy_by_cause_j
-        if joules is None:
-            return [float(self.stages * run.end_ps)]
-        self.causes = tuple(dict.fromkeys((*(self.causes or ()), *joules)))
-        times = self.stages
-        return [float(times * run.end_ps), *(times * joules.get(cause, 0.0) for cause in self.causes)]
+        joules = run.energy_by_cause_j or {}
+        self.causes += [cause for cause in joules if cause not in self.causes]
+        return [float(self.stages * run.end_ps), *(self.stages * joules.get(cause, 0.0) for cause in self.causes)]
 
 
 def batch_of(pieces: Sequence[Piece]) -> Batch:
     """What a device simulates."""
-    return Batch(tuple(Request("decode" if n == 1 and p else "prefill", n, p + n, logits) for n, p, logits in pieces))
+    return Batch(tuple(Request(_phase(piece), piece.new, piece.cached + piece.new, piece.logits) for piece in pieces))
+
+
+def _phase(piece: Piece) -> Phase:
+    if piece.logits > 1:
+        return "verify"
+    return "decode" if piece.new == 1 and piece.cached else "prefill"
 
 
 def added(parts: Sequence[tuple[float, Cost]]) -> Cost:

@@ -25,39 +25,53 @@ class Grid:
         self.exact, self.spread, self.positions = exact, np.asarray(spread, float), positions
         self.tokens, self.by_token = exact.device.capacity().tokens, exact.device.in_order
         self.most = exact.device.most_requests
-        self.decodes: dict[tuple[int, int], Cost | None] = {}
+        self.decodes: dict[tuple[int, int, int], Cost | None] = {}
         self.prompts: dict[tuple[int, int, int], Cost] = {}
-        self.known: dict[tuple[int, int, int, int, int], Cost] = {}
+        self.known: dict[tuple[int, ...], Cost] = {}
 
     def of(self, pieces: Sequence[Piece]) -> Cost:
         """An iteration. Raises UserError."""
-        b = total = rows = pairs = ends = 0
+        b = wide = total = rows = pairs = ends = longest = 0
         for new, cached, logits in pieces:
-            if new == 1 and cached:
-                b, total = b + 1, total + cached + 1
+            if (new == 1 or logits > 1) and cached:
+                b, wide, total = b + 1, wide + new, total + cached + new
+                longest = max(longest, cached + new)
             else:
                 rows, pairs, ends = rows + new, pairs + new * cached + new * (new + 1) // 2, ends | logits
-        key = (b, total, rows, pairs, ends)
+        key = (b, wide, total, longest, rows, pairs, ends)
         if (found := self.known.get(key)) is None:
-            found = self._by_token(pieces) if self.by_token and rows else self._between(*key)
+            found = self._by_token(pieces) if self.by_token and (rows or wide > b) else self._between(*key)
             self.known[key] = found = [max(value, 0.0) for value in found]
         return found
 
-    def _between(self, b: int, total: int, rows: int, pairs: int, ends: int) -> Cost:
-        if not rows:
-            return self.decode(b, total / b)
+    def _between(self, b: int, wide: int, total: int, longest: int, rows: int, pairs: int, ends: int) -> Cost:
         if not b:
             return self.prompt(rows, pairs / rows, ends)
-        beside, alone = self.prompt(rows + b, (pairs + b) / (rows + b), 0), self.prompt(b, 1.0, 0)
-        return added([(1.0, self.decode(b, total / b)), (1.0, beside), (-1.0, alone)])
+        parts = [(1.0, self._decoding(b, wide, total, longest))]
+        if rows:
+            parts.append((1.0, self.prompt(rows + wide, (pairs + wide) / (rows + wide), 0)))
+            parts.append((-1.0, self.prompt(wide, 1.0, 0)))
+        return added(parts)
+
+    def _decoding(self, b: int, wide: int, total: int, longest: int) -> Cost:
+        """Decode; it takes no less time than the longest context would by itself, on which one channel may work."""
+        low, high = around(wide / b, ROWS)
+        at = _between(wide / b, low, high)
+
+        def of(requests: int, mean: float) -> Cost:
+            widths = [(1 - at, low), (at, high)]
+            return added([(share, self.decode(requests, mean, width)) for share, width in widths if share])
+
+        found = of(b, total / b)
+        return found if b == 1 else [max(found[0], of(1, longest)[0]), *found[1:]]
 
     def _by_token(self, pieces: Sequence[Piece]) -> Cost:
         """One token after the other, each as decode of one request."""
         parts = [(1.0, self.decode(1, cached + i + 1)) for new, cached, _ in pieces for i in range(new)]
         return added(parts)
 
-    def decode(self, b: int, context: float) -> Cost:
-        """b requests of this context in the mean."""
+    def decode(self, b: int, context: float, width: int = 1) -> Cost:
+        """b requests of this context in the mean, `width` new tokens of each in it."""
         low_b, high_b = around(b, ROWS)
         low_c, high_c = around(context, CONTEXTS)
         high_b = max(min(high_b, self.most or high_b, self.tokens // low_c), b)
@@ -69,9 +83,9 @@ class Grid:
         for weight, requests, mean in corners:
             if not weight:
                 continue
-            if (found := self._decode(requests, mean)) is None:
-                far, here = self._decode(low_b, high_c), self._decode(low_b, low_c)
-                near = self._decode(high_b, low_c)
+            if (found := self._decode(requests, mean, width)) is None:
+                far, here = self._decode(low_b, high_c, width), self._decode(low_b, low_c, width)
+                near = self._decode(high_b, low_c, width)
                 if far is None or near is None or here is None:
                     raise UserError(f"{requests} requests with contexts of {mean} tokens do not fit; give --exact")
                 more = requests / low_b
@@ -80,14 +94,15 @@ class Grid:
                 parts.append((weight, found))
         return added(parts)
 
-    def _decode(self, requests: int, mean: int) -> Cost | None:
-        key = (requests, mean)
+    def _decode(self, requests: int, mean: int, width: int) -> Cost | None:
+        key = (requests, mean, width)
         if key not in self.decodes:
             at = (np.arange(requests) + 0.5) / requests * (len(self.spread) - 1)
             shares = np.interp(at, np.arange(len(self.spread)), self.spread)
-            contexts = np.clip(np.rint(shares / shares.mean() * mean), 2, max(self.positions, 2)).astype(int).tolist()
+            longest = max(self.positions, width + 1)
+            contexts = np.clip(np.rint(shares / shares.mean() * mean), width + 1, longest).astype(int).tolist()
             try:
-                self.decodes[key] = self.exact.of([Piece(1, n - 1, 1) for n in contexts])
+                self.decodes[key] = self.exact.of([Piece(width, n - width, width) for n in contexts])
             except UserError:
                 self.decodes[key] = None
         return self.decodes[key]

@@ -71,6 +71,7 @@ class Online(Viewed, msgspec.Struct, frozen=True, kw_only=True, dict=True):
     workload: dict[str, Any]
     statistics: Statistics
     pricing: Pricing
+    speculation: dict[str, Any] | None
     iteration_count: int
     batch_mean: float
     time_s: float

@@ -20,10 +20,11 @@ class Costs(Protocol):
 class Record:
     """Columns of iterations in the order in which they form: start, end [ps], replica, requests, new tokens, contexts
     (with new tokens), requests that wait, blocks that are held, energy [J]. by_request: energy [J] of each request, its
-    share of every iteration by its new tokens. by_cause: energy [J] of all."""
+    share of every iteration by its new tokens. by_cause: energy [J] of all.
+    drafted: whether drafted tokens are checked."""
 
-    def __init__(self, costs: Costs, requests: int, sample: Sample | None = None) -> None:
-        self.costs, self.sample = costs, sample
+    def __init__(self, costs: Costs, requests: int, sample: Sample | None = None, *, drafted: bool = False) -> None:
+        self.costs, self.sample, self.drafted = costs, sample, drafted
         self.start, self.end, self.ticks = array("q"), array("q"), array("q")
         self.replica, self.requests, self.new, self.contexts = array("i"), array("i"), array("i"), array("q")
         self.waiting, self.used, self.joules = array("i"), array("q"), array("d")
@@ -32,7 +33,8 @@ class Record:
     def price(self, made: Iteration) -> int:
         """The time of an iteration on all stages [ps]; its energy is noted."""
         pieces = [
-            Piece(n, p, int(p + n >= r.known)) for n, p, r in zip(made.new, made.cached, made.requests, strict=True)
+            Piece(n, p, min(max(p + n - r.known + 1, 0), n if self.drafted else 1))
+            for n, p, r in zip(made.new, made.cached, made.requests, strict=True)
         ]
         ps, *joules = self.costs.of(pieces)
         if self.sample:

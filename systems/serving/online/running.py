@@ -16,9 +16,11 @@ from pimloom.systems.serving.online.grid import Grid
 from pimloom.systems.serving.online.limits import Slo
 from pimloom.systems.serving.online.named import Limits, scheduler_of
 from pimloom.systems.serving.online.outcome import Online
-from pimloom.systems.serving.online.record import Record
+from pimloom.systems.serving.online.record import Costs, Record
 from pimloom.systems.serving.online.sampling import Pricing, Sample, measured
+from pimloom.systems.serving.online.speculation import Drafted, Speculation
 from pimloom.systems.serving.online.summing import Ended, attained, of_iterations, of_requests, plain, summed
+from pimloom.systems.serving.schedulers.drafts import Drafts
 from pimloom.systems.serving.schedulers.live import LiveRequest, Scheduler
 from pimloom.workload.requests.statistics import statistics
 from pimloom.workload.requests.table import Requests
@@ -39,6 +41,7 @@ class Plan(NamedTuple):
     exact: bool
     sample: int
     seed: int
+    speculation: Speculation | None = None
 
 
 class Service(NamedTuple):
@@ -49,25 +52,48 @@ class Service(NamedTuple):
     plan: Plan
     slo: Slo | None
     named: dict[str, Any]
+    draft: Costs | None
+
+    @property
+    def costs(self) -> Costs:
+        """Of an iteration, with what the draft does in it."""
+        target: Costs = self.grid or self.exact
+        return target if self.draft is None else Drafted(target, self.draft)
 
 
-def service(device: Device, requests: Requests, plan: Plan, slo: Slo | None, named: dict[str, Any]) -> Service:
+def service(
+    device: Device, draft: Device | None, requests: Requests, plan: Plan, slo: Slo | None, named: dict[str, Any]
+) -> Service:
     """For requests of such lengths, at whatever times."""
-    exact = Exact(device, plan.stages)
-    grid = None if plan.exact else Grid(exact, spread_of(requests), plan.limits.positions)
-    return Service(exact, grid, plan, slo, named)
+    causes = list[str]()
+
+    def costs_of(one: Device) -> tuple[Exact, Grid | None]:
+        exact = Exact(one, causes, plan.stages)
+        return exact, None if plan.exact else Grid(exact, spread_of(requests), plan.limits.positions)
+
+    exact, grid = costs_of(device)
+    proposing: Costs | None = None
+    if draft is not None:
+        one, read = costs_of(draft)
+        proposing = read or one
+    return Service(exact, grid, plan, slo, named, proposing)
 
 
 def serve_online(by: Service, requests: Requests, progress: Progress, *, tried: bool = False) -> Online:
     """Until all requests have ended. tried: limits that none holds are no error. Raises UserError."""
-    exact, grid, plan, slo, named = by
+    exact, grid, plan, slo, named, draft = by
     sample = None if grid is None else Sample(0 if tried else plan.sample, plan.seed)
-    record = Record(grid or exact, len(requests.prompt), sample)
+    record = Record(by.costs, len(requests.prompt), sample, drafted=draft is not None)
     schedulers = [scheduler_of(plan.scheduler, plan.limits) for _ in range(plan.replicas)]
+    speculation, drafts = plan.speculation, None
+    if speculation:
+        drafts = Drafts(speculation.gamma, speculation.alpha, speculation.spread, plan.seed)
+    for scheduler in schedulers:
+        scheduler.drafts = drafts
     live = [LiveRequest(*each) for each in zip(range(len(requests.prompt)), *requests[1:4], strict=True)]
     run(live, schedulers, record, plan, progress)
     pricing = measured(grid, exact, sample) if grid and sample else Pricing(True, exact.steps, 0, None, None, None)
-    ended = Ended(live, record, exact.causes, schedulers)
+    ended = Ended(live, record, tuple(exact.causes) or None, schedulers)
     columns = of_requests(ended)
     held, good = (None, None) if slo is None else attained(slo, columns, tried)
     if good is not None:
@@ -86,13 +112,21 @@ def serve_online(by: Service, requests: Requests, progress: Progress, *, tried: 
         blocks=schedulers[0].blocks.total,
         statistics=statistics(requests),
         pricing=pricing,
+        speculation=_told(speculation, drafts),
         slo=held,
         prefix_hit_share=None if hits is None else float(hits),
         by_request={name: plain(column) for name, column in columns.items()},
-        by_iteration=of_iterations(record, exact.causes is not None),
+        by_iteration=of_iterations(record, bool(exact.causes)),
         version=__version__,
         seed=plan.seed,
     )
+
+
+def _told(speculation: Speculation | None, drafts: Drafts | None) -> dict[str, Any] | None:
+    if speculation is None or drafts is None:
+        return None
+    tokens = drafts.tokens / drafts.steps if drafts.steps else None
+    return {**speculation._asdict(), "tokens_per_step": tokens}
 
 
 def run(live: list[LiveRequest], schedulers: list[Scheduler], record: Record, plan: Plan, progress: Progress) -> None:

@@ -52,7 +52,7 @@ class Sample:
 
     def show(self, pieces: Sequence[Piece], ps: float) -> None:
         """One more."""
-        decode = all(new == 1 and cached for new, cached, _ in pieces)
+        decode = all((new == 1 or logits > 1) and cached for new, cached, logits in pieces)
         (self.decode if decode else self.prompts).show(pieces, ps)
 
 

@@ -36,7 +36,7 @@ class VllmV1(Scheduler):
         batch, new, preempted = list[LiveRequest](), list[int](), False
         while left and len(batch) < len(running):
             request = running[len(batch)]
-            n = min(request.known - request.cached, most, left)
+            n = min(request.known + request.drafted - request.cached, most, left)
             while request.cached + n > request.blocks * size and not self._slots(request, n):
                 victim, preempted = running.pop(), True
                 self.blocks.release(victim)
@@ -45,7 +45,7 @@ class VllmV1(Scheduler):
                 if victim is request:
                     return batch, new, left, preempted
             if self.shares:
-                self.shares.fill(request, request.cached + n)
+                self.shares.fill(request, min(request.cached + n, request.known))
             batch.append(request)
             new.append(n)
             left -= n
