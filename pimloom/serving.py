@@ -28,6 +28,7 @@ def serve(
     cut: bool = False,
     replicas: int = 1,
     router: str = "round-robin",
+    link: str | None = None,
     tp: int = 1,
     pp: int = 1,
     layers: int | None = None,
@@ -44,9 +45,10 @@ def serve(
 ) -> Any:  # an `Online`, with `goodput` a `Goodput`
     """Serve the requests of a `trace`, or drawn ones, on a system as they arrive, as `pimloom serve` does.
 
-    arrivals: "poisson:2/s", "gamma:2/s,cv=3", "uniform:2/s" or "burst", of so many `requests`, whose `lengths` are
-    those of a data set ("sharegpt", "alpaca") or "PROMPT:OUTPUT". scheduler: whose rules decide who is in an
-    iteration; batch_tokens: its most tokens; slo: "ttft=1s,tpot=50ms". Iterations are simulated once where they are
+    system: a name or a file, or pools for prompts and decode, "prefill=gpu_a100*2,decode=neupims*4", and a `link`,
+    "400Gb/s". arrivals: "poisson:2/s", "gamma:2/s,cv=3", "uniform:2/s" or "burst", of so many `requests`, whose
+    `lengths` are those of a data set ("sharegpt", "alpaca") or "PROMPT:OUTPUT". scheduler: whose rules decide who is in
+    an iteration; batch_tokens: its most tokens; slo: "ttft=1s,tpot=50ms". Iterations are simulated once where they are
     equal, and most of them are read between few that are simulated (`pricing` tells the error), none with `exact`.
     `requests` and `iterations` of the result are tables of pandas. goodput: a `Goodput` instead, the highest `rate` in
     "LOW:HIGH" at which a `share` of requests holds `slo`. speculate: "draft=gpt2,gamma=4,alpha=0.7",
@@ -58,6 +60,6 @@ def serve(
     """
     from pimloom.commands.serve import run_serve
     from pimloom.commands.serve import serve as command
-    from pimloom.systems.serving.online.asked import Wanted
+    from pimloom.systems.serving.online.wanted import Wanted
 
     return ask(command, locals(), lambda **read: run_serve(Wanted(**read, quiet=True)))

@@ -160,6 +160,58 @@ def test_checking_what_a_draft_proposes_pays_on_a_gpu_and_not_on_gemv_units():
         assert (drafted.time_per_output_token_s.mean < plain.time_per_output_token_s.mean) == pays
 
 
+POOLS = "prefill=gpu_a100*2,decode=gpu_a100"
+
+
+def pooled(link: str = "400Gb/s,5pJ/bit", **given: Any) -> Any:
+    options: dict[str, Any] = {"model": "gpt2-xl", "arrivals": "poisson:40/s", "lengths": "300:20", "requests": 30}
+    return pimloom.serve(POOLS, **options | {"link": link} | given)
+
+
+def test_pools_serve_prompts_and_decode_apart():
+    found = pooled()
+    both, table = found.iterations, found.requests
+    assert found.system == POOLS and set(both["replica"]) == {0, 1, 2}
+    assert (both[both["replica"] < 2]["context_tokens"] >= 300).all()
+    assert (both[both["replica"] == 2]["new_tokens"] == both[both["replica"] == 2]["requests"]).all()  # decode alone
+    assert (table["first_token_s"] < table["completion_s"]).all() and (table["output_tokens"] == 20).all()
+    assert found.token_gap_s.count == 30 * 19
+    assert table["energy_j"].sum() == pytest.approx(found.energy_j, rel=1e-9)
+    assert fsum(found.energy_by_cause_j.values()) == pytest.approx(found.energy_j, rel=1e-9)
+    cache_bits = 300 * 2 * 48 * 1600 * 2 * 8  # K and V of 48 layers of 1600 values of 2 bytes
+    assert found.energy_by_cause_j["link between pools"] == pytest.approx(30 * cache_bits * 5e-12)
+
+
+def test_a_slower_link_delays_the_second_token_by_what_it_takes_longer():
+    one = {"arrivals": "burst", "requests": 1}
+    slow, fast = pooled("10Gb/s", **one), pooled("400Gb/s", **one)
+    cache_bits = 300 * 2 * 48 * 1600 * 2 * 8
+    assert slow.latency_s.mean - fast.latency_s.mean == pytest.approx(cache_bits / 10e9 - cache_bits / 400e9, rel=1e-6)
+    assert slow.time_to_first_token_s == fast.time_to_first_token_s and slow.spec_digest != fast.spec_digest
+
+
+def test_requests_of_one_token_never_reach_the_link():
+    found = pooled(lengths="300:1", requests=3, arrivals="burst", slo="ttft=1s")
+    assert found.energy_by_cause_j["link between pools"] == 0.0 and set(found.iterations["replica"]) <= {0, 1}
+    assert found.slo.all == 1.0
+
+
+BAD_POOLS = {
+    f"{POOLS} --arrivals burst --requests 2": f"{POOLS}: expected --link, which carries keys and values",
+    f"{POOLS} --link 4GB --arrivals burst --requests 2": "--link 4GB: expected Gb/s above 0, such as 400Gb/s",
+    "prefill=gpu_a100 --link 4Gb/s --arrivals burst --requests 2": "prefill=gpu_a100: expected one system, or pools",
+    "gpu_a100 --link 4Gb/s --arrivals burst --requests 2": "--link 4Gb/s: is between pools, such as",
+    f"{POOLS} --link 4Gb/s --scheduler orca --arrivals burst --requests 2": f"{POOLS}: pools go with --scheduler",
+    "prefill=gpu_a100*0,decode=t4 --link 4Gb/s --arrivals burst --requests 2": "prefill=gpu_a100*0,decode=t4: expected",
+}
+
+
+@pytest.mark.parametrize("words", BAD_POOLS)
+def test_pools_that_cannot_be_are_one_line(words):
+    done = call("serve", *words.split(), "--model", "gpt2")
+    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1) and BAD_POOLS[words] in done.err, done.err
+
+
 FILES = {
     "falling.csv": "timestamp,prompt_tokens,output_tokens\n2,1,1\n1,1,1\n",
     "unknown.csv": "time,prompt,answer\n1,2,3\n",

@@ -6,18 +6,26 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pimloom.commands import run_options
+from pimloom.commands.completing import names
 from pimloom.commands.counts import count
 from pimloom.commands.output import Json, Quiet, output
 
 if TYPE_CHECKING:
-    from pimloom.systems.serving.online.asked import Wanted
     from pimloom.systems.serving.online.goodput import Goodput
     from pimloom.systems.serving.online.outcome import Online
+    from pimloom.systems.serving.online.wanted import Wanted
 
 SHORT = "Serve requests as they arrive, by a scheduler's rules."
 EXAMPLE = (
     "Example:  pimloom serve gpu_a100 --model llama-3-8b --arrivals poisson:4/s --requests 500 --slo ttft=1s,tpot=50ms"
 )
+Systems = Annotated[
+    str,
+    typer.Argument(
+        help="System name or path to a system YAML; or pools of them, prefill=NAME*N,decode=NAME*N, and --link.",
+        autocompletion=names("systems"),
+    ),
+]
 Trace = Annotated[
     Path | None,
     typer.Option(
@@ -81,6 +89,9 @@ Swap = Annotated[
 Cut = Annotated[bool, typer.Option("--cut", help="Cut prompts of requests that are longer than the model.")]
 Replicas = Annotated[int, typer.Option(metavar="N", parser=count, help="Copies of the model, behind a router.")]
 Router = Annotated[str, typer.Option(metavar="NAME", help="round-robin or least-waiting.")]
+LinkOption = Annotated[
+    str | None, typer.Option(metavar="SPEED", help="Between pools: 400Gb/s, or with its energy 400Gb/s,5pJ/bit.")
+]
 Tp = Annotated[int, typer.Option(metavar="N", parser=count, help="Devices that share each layer.")]
 Pp = Annotated[int, typer.Option(metavar="P", parser=count, help="Pipeline stages, which share the layers.")]
 Layers = Annotated[
@@ -122,7 +133,7 @@ SampleSize = Annotated[
 
 
 def serve(
-    system: run_options.Systems,
+    system: Systems,
     model: run_options.Model,
     trace: Trace = None,
     arrivals: Arrivals = None,
@@ -140,6 +151,7 @@ def serve(
     cut: Cut = False,
     replicas: Replicas = 1,
     router: Router = "round-robin",
+    link: LinkOption = None,
     tp: Tp = 1,
     pp: Pp = 1,
     layers: Layers = None,
@@ -160,7 +172,7 @@ def serve(
     throughput, energy."""
     asked = locals()
     from pimloom.reports.terminal.online import show_served
-    from pimloom.systems.serving.online.asked import Wanted
+    from pimloom.systems.serving.online.wanted import Wanted
 
     found = run_serve(Wanted(**asked))
     output(found, json, None if quiet else lambda: show_served(found))

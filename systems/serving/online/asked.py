@@ -1,77 +1,28 @@
 """What a user asks of a system that serves requests as they arrive, checked and read."""
 
-from collections.abc import Sequence
-from operator import add
-from pathlib import Path
-from typing import Any, NamedTuple
-
-import msgspec
+from collections.abc import Callable
 
 from pimloom.arch.document import nearest
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec, load_llm
 from pimloom.arch.name_units import counted
-from pimloom.arch.system import System, load_system, spec_digest
 from pimloom.systems.asked import Work
-from pimloom.systems.devices.device import Device, Share, device_of
-from pimloom.systems.devices.traits import has_outside, settled
-from pimloom.systems.serving.asked import layers_of
 from pimloom.systems.serving.clock.cluster import ROUTERS
-from pimloom.systems.serving.online.goodput import SHARE, Goodput, at_rate, find, parse_rates
-from pimloom.systems.serving.online.limits import parse_slo
-from pimloom.systems.serving.online.named import ONE_STAGE, ONLY, Limits, check_name, scheduler_of
+from pimloom.systems.serving.online.goodput import Goodput, at_rate, find, parse_rates
+from pimloom.systems.serving.online.named import ONE_STAGE, ONLY, check_name
 from pimloom.systems.serving.online.outcome import Online
-from pimloom.systems.serving.online.running import Plan, Progress, serve_online, service
-from pimloom.systems.serving.online.speculation import Speculation, parse_speculation, room_of
-from pimloom.systems.serving.schedulers.live import LiveRequest
-from pimloom.systems.settings import parse_settings
+from pimloom.systems.serving.online.pools import POOLED, Both, Pools, kv_bytes, parse_pools, prompts_of, serve_pools
+from pimloom.systems.serving.online.prepared import prepared
+from pimloom.systems.serving.online.running import Progress, serve_online
+from pimloom.systems.serving.online.wanted import Wanted
 from pimloom.workload.requests.arrivals import drawn_lengths, drawn_ps, parse_arrivals
 from pimloom.workload.requests.data_sets import DATA_SETS
 from pimloom.workload.requests.read import read
 from pimloom.workload.requests.table import Requests, first
 
-BATCH = 256  # requests that run at most [recalled: vLLM's max_num_seqs]
-SPECULATES = "vllm-v1"
 MOST_REQUESTS = 10**6  # each is kept by itself
 LENGTHS = "sharegpt"
-
-
-class Wanted(NamedTuple):
-    """The options of `pimloom serve`, as typed; None where not given."""
-
-    system: str
-    model: str
-    trace: Path | None = None
-    arrivals: str | None = None
-    lengths: str | None = None
-    requests: int | None = None
-    scheduler: str = "vllm-v1"
-    batch_tokens: int | None = None
-    batch: int | None = None
-    block_size: int = 16
-    blocks: int | None = None
-    prefix_cache: bool | None = None
-    long_prompt: int | None = None
-    chunked: bool = False
-    swap: int | None = None
-    cut: bool = False
-    replicas: int = 1
-    router: str = "round-robin"
-    tp: int = 1
-    pp: int = 1
-    layers: int | None = None
-    lm_head: bool | None = None
-    slo: str | None = None
-    goodput: bool = False
-    rate: str | None = None
-    share: float = SHARE
-    speculate: str | None = None
-    exact: bool = False
-    sample: int = 8
-    settings: Sequence[str] | None = None
-    json: str | None = None
-    seed: int = 0
-    quiet: bool = False
+Serving = Callable[[Requests, Progress, bool], Online]
 
 
 def online_work(wanted: Wanted) -> Work[Online | Goodput]:
@@ -83,48 +34,39 @@ def online_work(wanted: Wanted) -> Work[Online | Goodput]:
         raise UserError(
             f"--router {wanted.router}: expected one of {', '.join(ROUTERS)}{nearest(wanted.router, ROUTERS)}"
         )
-    slo = None if wanted.slo is None else parse_slo(wanted.slo)
-    system = load_system(wanted.system, parse_settings(wanted.settings or ()))
     requests = _requests_of(wanted)
     drawn = wanted.trace is None and requests.name in DATA_SETS  # of other models
     requests, cut = _within_positions(llm, requests, wanted.cut or drawn)
-    share = _share(wanted, llm)
-    device, lm_head = _device(system, llm, share, wanted.lm_head)
-    speculation, draft = _draft(wanted, system, requests)
-    tokens = device.capacity().tokens
-    if draft and speculation:
-        tokens = room_of(device.capacity(), draft.capacity(), (llm.name, speculation.draft))
-    limits = _limits(wanted, system, llm, device, requests, tokens)
-    _check_all_fit(wanted, limits, requests)
-    clock = (wanted.scheduler, limits, wanted.replicas, wanted.router, wanted.pp)
-    plan = Plan(*clock, wanted.exact, wanted.sample, wanted.seed, speculation)
-    named = _named(wanted, system, llm, requests, plan, lm_head)
-    by, notes = service(device, draft, requests, plan, slo, named), _notes(wanted, cut)
-    rates = _rates(wanted, requests)
+    pools = parse_pools(wanted.system, wanted.link)
+    serve, devices = _pools(wanted, pools, llm, requests) if pools else _one(wanted, llm, requests)
+    rates, notes = _rates(wanted, requests), _notes(wanted, pools, cut)
 
     def run(progress: Progress) -> Online | Goodput:
         if rates is None:
-            return serve_online(by, requests, progress)
-        devices = wanted.tp * wanted.pp * wanted.replicas
-        return find(requests, rates, wanted.share, lambda some: serve_online(by, some, progress, tried=True), devices)
+            return serve(requests, progress, False)
+        return find(requests, rates, wanted.share, lambda some: serve(some, progress, True), devices)
 
-    return Work(f"{llm.name} on {system.name}", run, lambda: notes)
+    return Work(f"{llm.name} on {wanted.system}", run, lambda: notes)
 
 
-def _draft(wanted: Wanted, system: System, requests: Requests) -> tuple[Speculation | None, Device | None]:
-    """The draft, whole on the same devices. Raises UserError."""
-    if wanted.speculate is None:
-        return None, None
-    if wanted.scheduler != SPECULATES or wanted.pp > 1:
-        raise UserError(f"--speculate: goes with --scheduler {SPECULATES} and one stage; leave it out")
-    speculation = parse_speculation(wanted.speculate)
-    llm = load_llm(speculation.draft)
-    longest = max(map(add, requests.prompt, requests.output))
-    if longest > llm.max_position_embeddings:
-        most = llm.max_position_embeddings
-        raise UserError(f"--speculate draft={llm.name}: has {most:,} positions, and a request has {longest:,} tokens")
-    share = Share(wanted.tp, llm.num_hidden_layers, outside=wanted.lm_head)
-    return speculation, _device(system, llm, share, wanted.lm_head)[0]
+def _one(wanted: Wanted, llm: LlmSpec, requests: Requests) -> tuple[Serving, int]:
+    """What serves on one kind of system, and on how many devices."""
+    by = prepared(wanted, llm, requests)
+    return (lambda some, progress, tried: serve_online(by, some, progress, tried=tried)), (
+        wanted.tp * wanted.pp * wanted.replicas
+    )
+
+
+def _pools(wanted: Wanted, pools: Pools, llm: LlmSpec, requests: Requests) -> tuple[Serving, int]:
+    """The same of pools for prompts and for decode."""
+    if wanted.scheduler != POOLED or wanted.pp > 1 or wanted.speculate is not None or wanted.replicas > 1:
+        raise UserError(f"{wanted.system}: pools go with --scheduler {POOLED}, without --pp, --replicas, --speculate")
+    one, two = (wanted._replace(system=pool.system, replicas=pool.replicas) for pool in pools[:2])
+    first = prepared(one, llm, prompts_of(requests))
+    then = prepared(two, llm, requests, before=first.named["spec_digest"], link=pools.link._asdict())
+    both = Both(wanted.system, first, then, pools.link, kv_bytes(then, wanted.tp))
+    devices = wanted.tp * (pools.prefill.replicas + pools.decode.replicas)
+    return (lambda some, progress, tried: serve_pools(both, some, progress, tried=tried)), devices
 
 
 def _rates(wanted: Wanted, requests: Requests) -> tuple[float, float] | None:
@@ -205,86 +147,14 @@ def _within_positions(llm: LlmSpec, requests: Requests, cut: bool) -> tuple[Requ
     return requests._replace(prompt=prompts, output=outputs), len(long)
 
 
-def _share(wanted: Wanted, llm: LlmSpec) -> Share:
-    layers = layers_of(llm, wanted.layers)
-    if wanted.pp > layers:
-        raise UserError(f"--pp {wanted.pp}: expected at most {layers}, the layers")
-    return Share(wanted.tp, -(-layers // wanted.pp), outside=wanted.lm_head)
-
-
-def _device(system: System, llm: LlmSpec, share: Share, lm_head: bool | None) -> tuple[Device, bool]:
-    """With embedding, LM head and sampling unless asked otherwise, where the system can have them."""
-    if lm_head is not None:
-        return device_of(system, llm, share), lm_head
-    try:
-        return device_of(settled(system, True)[0], llm, share._replace(outside=True)), True
-    except UserError:
-        return device_of(system, llm, share), has_outside(system, None)
-
-
-def _limits(wanted: Wanted, system: System, llm: LlmSpec, device: Device, requests: Requests, tokens: int) -> Limits:
-    size = wanted.block_size
-    fit = tokens // size
-    if fit < 2:
-        raise UserError(
-            f"{llm.name}: beside its weights keys and values of {tokens:,} tokens fit on {system.name}, less than two "
-            f"blocks of {size}; share it over more devices (--tp)"
-        )
-    if wanted.blocks is not None and wanted.blocks > fit:
-        raise UserError(f"--blocks {wanted.blocks}: {fit:,} blocks of {size} tokens fit beside the weights")
-    batch = wanted.batch or BATCH
-    if device.most_requests is not None and batch > device.most_requests:
-        if wanted.batch is not None:
-            most = counted(device.most_requests, "request")
-            raise UserError(f"--batch {batch}: {system.name} runs at most {most} at once")
-        batch = device.most_requests
-    prefix = requests.prefix if wanted.scheduler == ONLY["prefix"] and wanted.prefix_cache is not False else None
-    if wanted.prefix_cache and prefix is None:
-        raise UserError(f"--prefix-cache: {requests.name} does not say what prompts share; leave it out")
-    if prefix:
-        prefix.block(0, 0, size)  # it says whether it has blocks of such a size
-    return Limits(
-        wanted.blocks or fit, size, batch, wanted.batch_tokens, llm.max_position_embeddings, wanted.pp, prefix,
-        wanted.long_prompt or 0, wanted.chunked, wanted.swap or 0,
-    )  # fmt: skip
-
-
-def _check_all_fit(wanted: Wanted, limits: Limits, requests: Requests) -> None:
-    """Raise UserError for a request that could never run."""
-    scheduler = scheduler_of(wanted.scheduler, limits)
-    for i, (prompt, output) in enumerate(zip(requests.prompt, requests.output, strict=True)):
-        if why := scheduler.never(LiveRequest(i, 0, prompt, output)):
-            raise UserError(f"{requests.name}: request {i} {why} under {wanted.scheduler}; it could never run")
-
-
-def _named(
-    wanted: Wanted, system: System, llm: LlmSpec, requests: Requests, plan: Plan, lm_head: bool
-) -> dict[str, Any]:
-    """Fields of the result that are known before."""
-    layers, limits = layers_of(llm, wanted.layers), plan.limits
-    table = [requests.arrival_ps, requests.prompt, requests.output]
-    asked = {name: value for name, value in limits._asdict().items() if name != "prefix"}
-    shared = None if limits.prefix is None else msgspec.to_builtins(limits.prefix)
-    settled_system, outside = settled(system, wanted.lm_head)
-    digest = spec_digest(
-        settled_system, llm, **asked, **outside, tp=wanted.tp, layers=layers, scheduler=plan.scheduler, requests=table,
-        prefix=shared, replicas=plan.replicas, router=plan.router, exact=plan.exact, sample=plan.sample, seed=plan.seed,
-        speculation=plan.speculation and plan.speculation._asdict(),
-        slo=wanted.slo,
-    )  # fmt: skip
-    return {
-        "system": system.name, "model": llm.name, "tp": wanted.tp, "layers": layers, "lm_head": lm_head,
-        "model_layers": llm.num_hidden_layers, "spec_digest": digest,
-        "workload": {"name": requests.name, "note": requests.note},
-    }  # fmt: skip
-
-
-def _notes(wanted: Wanted, cut: int) -> list[str]:
+def _notes(wanted: Wanted, pools: Pools | None, cut: int) -> list[str]:
     found = list[str]()
     if cut:
         found.append(f"{counted(cut, 'request')} cut to the positions of the model")
     if wanted.pp > 1:
         found.append("what pipeline stages send one another takes no time here")
+    if pools and pools.link.pj_per_bit is None:
+        found.append("what the link needs is not in the energy; --link 400Gb/s,5pJ/bit would say it")
     if wanted.swap:
         found.append("blocks that are swapped move in no time here")
     return found

@@ -28,6 +28,7 @@ class Record:
         self.start, self.end, self.ticks = array("q"), array("q"), array("q")
         self.replica, self.requests, self.new, self.contexts = array("i"), array("i"), array("i"), array("q")
         self.waiting, self.used, self.joules = array("i"), array("q"), array("d")
+        self.beside = 0.0  # energy that is in no iteration [J]
         self.by_request, self.by_cause = [0.0] * requests, list[float]()
 
     def price(self, made: Iteration) -> int:

@@ -81,7 +81,7 @@ def service(
 
 def serve_online(by: Service, requests: Requests, progress: Progress, *, tried: bool = False) -> Online:
     """Until all requests have ended. tried: limits that none holds are no error. Raises UserError."""
-    exact, grid, plan, slo, named, draft = by
+    exact, grid, plan, _, _, draft = by
     sample = None if grid is None else Sample(0 if tried else plan.sample, plan.seed)
     record = Record(by.costs, len(requests.prompt), sample, drafted=draft is not None)
     schedulers = [scheduler_of(plan.scheduler, plan.limits) for _ in range(plan.replicas)]
@@ -92,8 +92,31 @@ def serve_online(by: Service, requests: Requests, progress: Progress, *, tried: 
         scheduler.drafts = drafts
     live = [LiveRequest(*each) for each in zip(range(len(requests.prompt)), *requests[1:4], strict=True)]
     run(live, schedulers, record, plan, progress)
-    pricing = measured(grid, exact, sample) if grid and sample else Pricing(True, exact.steps, 0, None, None, None)
-    ended = Ended(live, record, tuple(exact.causes) or None, schedulers)
+    causes = tuple(exact.causes) or None
+    return told_by(by, requests, live, record, causes, schedulers, ended_by(by, sample), drafts, tried)
+
+
+def ended_by(by: Service, sample: Sample | None) -> Pricing:
+    """How far prices were off. Raises UserError."""
+    if by.grid and sample:
+        return measured(by.grid, by.exact, sample)
+    return Pricing(True, by.exact.steps, 0, None, None, None)
+
+
+def told_by(
+    by: Service,
+    requests: Requests,
+    live: list[LiveRequest],
+    record: Record,
+    causes: tuple[str, ...] | None,
+    schedulers: list[Scheduler],
+    pricing: Pricing,
+    drafts: Drafts | None,
+    tried: bool,
+) -> Online:
+    """The result. Raises UserError for a limit that none holds, unless it is tried."""
+    plan, slo = by.plan, by.slo
+    ended = Ended(live, record, causes, schedulers)
     columns = of_requests(ended)
     held, good = (None, None) if slo is None else attained(slo, columns, tried)
     if good is not None:
@@ -101,22 +124,22 @@ def serve_online(by: Service, requests: Requests, progress: Progress, *, tried: 
     hits = columns["prefix_hit_tokens"].sum() / columns["prompt_tokens"].sum() if plan.limits.prefix else None
     limits = plan.limits
     return Online(
-        **named,
+        **by.named,
         **summed(ended, columns),
         scheduler=plan.scheduler,
         pp=plan.stages,
         replicas=plan.replicas,
         batch=limits.batch,
         batch_tokens=limits.budget(plan.scheduler),
-        block_size=schedulers[0].blocks.size,
-        blocks=schedulers[0].blocks.total,
+        block_size=schedulers[-1].blocks.size,
+        blocks=schedulers[-1].blocks.total,
         statistics=statistics(requests),
         pricing=pricing,
-        speculation=_told(speculation, drafts),
+        speculation=_told(plan.speculation, drafts),
         slo=held,
         prefix_hit_share=None if hits is None else float(hits),
         by_request={name: plain(column) for name, column in columns.items()},
-        by_iteration=of_iterations(record, bool(exact.causes)),
+        by_iteration=of_iterations(record, causes is not None),
         version=__version__,
         seed=plan.seed,
     )

@@ -81,7 +81,7 @@ def summed(ended: Ended, columns: Columns) -> dict[str, Any]:
     output, prompt = int(columns["output_tokens"].sum()), int(columns["prompt_tokens"].sum())
     gaps = np.fromiter(chain.from_iterable(s.gaps for s in ended.schedulers), np.int64)
     used, held_ps = np.array(record.used), np.array(record.ticks, float)
-    joules = None if ended.causes is None else fsum(record.joules)
+    joules = None if ended.causes is None else fsum([*record.joules, record.beside])
     replicas = len(ended.schedulers)
     return {
         "iteration_count": len(start),

@@ -55,8 +55,8 @@ class VllmV1(Scheduler):
         """First come first served, as long as there are blocks for the next tokens."""
         while self.waiting and left and len(self.running) < self.cap:
             request = self.waiting[0]
-            hit = self.shares.found(request) if self.shares else []
-            cached = len(hit) * self.blocks.size
+            hit = self.shares.found(request) if self.shares and not request.cached else []
+            cached = len(hit) * self.blocks.size or request.cached  # it may come with a cache from elsewhere
             n = min(request.known - cached, self.most, left)
             if not self._slots(request, n, hit):
                 return
