@@ -160,6 +160,17 @@ def test_checking_what_a_draft_proposes_pays_on_a_gpu_and_not_on_gemv_units():
         assert (drafted.time_per_output_token_s.mean < plain.time_per_output_token_s.mean) == pays
 
 
+def test_a_timeline_has_all_iterations_and_requests(tmp_path):
+    file = tmp_path / "out.json"
+    found = served(scheduler="orca", pp=2, replicas=2, timeline=file)
+    events = [event for event in json.loads(file.read_text())["traceEvents"] if event["ph"] == "X"]
+    assert sum(event["name"].endswith(" requests") for event in events) == found.iteration_count
+    decode = {event["tid"]: event for event in events if event["name"] == "decode"}
+    assert len(decode) == 40
+    ends = sorted(event["ts"] + event["dur"] for event in decode.values())
+    np.testing.assert_allclose(ends, sorted(found.requests["completion_s"] * 1e6))
+
+
 POOLS = "prefill=gpu_a100*2,decode=gpu_a100"
 
 
@@ -255,6 +266,7 @@ BAD = {
     "--arrivals burst --requests 3 --speculate draft=gpt2,gamma=4": "--speculate draft=gpt2,gamma=4: expected alpha",
     "--arrivals burst --requests 3 --speculate draft=gpt2,gamma=0,alpha=1": "--speculate draft=gpt2,gamma=0,alpha=1: ",
     "--arrivals burst --requests 3 --scheduler orca --speculate draft=gpt2,gamma=1,alpha=1": "--speculate: goes with",
+    "--arrivals poisson:1/s --requests 9 --goodput --slo ttft=1s --rate 1:2 --timeline t.json": "--timeline t.json: ",
     "--arrivals burst --requests 3 --chunked": "--chunked: belongs to --scheduler vllm-v0, not vllm-v1; leave it out",
     "--arrivals burst --requests 3 --pp 2": "--pp 2: vllm-v1 has one stage here",
     "--arrivals burst --requests 3 --router random": "--router random: expected one of round-robin, least-waiting",

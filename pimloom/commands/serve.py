@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pimloom.arch.error import UserError
 from pimloom.commands import run_options
 from pimloom.commands.completing import names
 from pimloom.commands.counts import count
@@ -121,6 +122,9 @@ Speculate = Annotated[
         help="Of vllm-v1: a draft proposes tokens, such as draft=gpt2,gamma=4,alpha=0.7 (each accepted with alpha).",
     ),
 ]
+Timeline = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Write a Perfetto timeline of all iterations and requests.")
+]
 ExactOption = Annotated[
     bool, typer.Option("--exact", help="Simulate every different iteration; else most are read between others.")
 ]
@@ -165,6 +169,7 @@ def serve(
     sample: SampleSize = 8,
     settings: run_options.Settings = None,
     json: Json = None,
+    timeline: Timeline = None,
     seed: run_options.Seed = 0,
     quiet: Quiet = False,
 ) -> None:
@@ -187,4 +192,15 @@ def run_serve(wanted: "Wanted") -> "Online | Goodput":
 
     named = {"--trace": wanted.trace, "the system": wanted.system, "--model": wanted.model}
     read = {what: file for what, file in named.items() if file is not None and Path(file).is_file()}
-    return worked(partial(online_work, wanted), {"--json": wanted.json}, wanted.quiet, read)
+    if wanted.timeline is not None and wanted.goodput:
+        raise UserError(
+            f"--timeline {wanted.timeline}: draws one run, and --goodput makes many; leave one of the two out"
+        )
+    written = {"--json": wanted.json, "--timeline": wanted.timeline}
+    found = worked(partial(online_work, wanted), written, wanted.quiet, read)
+    if wanted.timeline is not None:
+        from pimloom.arch.files import write_atomic
+        from pimloom.reports.serving_timeline import timeline
+
+        write_atomic(wanted.timeline, timeline(found))
+    return found

@@ -42,5 +42,6 @@ class Wanted(NamedTuple):
     sample: int = 8
     settings: Sequence[str] | None = None
     json: str | None = None
+    timeline: Path | None = None
     seed: int = 0
     quiet: bool = False
