@@ -20,8 +20,8 @@ def timeline(found: Online) -> str:
         names = ("requests", "new_tokens", "context_tokens", "waiting", "blocks_used")
         args = {name: columns[name][i] for name in names}
         events.append(Event(track, f"{args['requests']} requests", _ps(start), _ps(end) - _ps(start), args))
-    names = ("arrival_s", "first_scheduled_s", "first_token_s", "completion_s")
-    for i, times in enumerate(zip(*(found.by_request[name] for name in names), strict=True)):
+    ends = ("arrival_s", "first_scheduled_s", "first_token_s", "completion_s")
+    for i, times in enumerate(zip(*(found.by_request[name] for name in ends), strict=True)):
         track, at = Track(f"request {i}", "requests"), [_ps(time) for time in times]
         tracks[track] = None
         args = {name: found.by_request[name][i] for name in ("prompt_tokens", "output_tokens", "preemptions")}

@@ -201,6 +201,8 @@ def run_serve(wanted: "Wanted") -> "Online | Goodput":
     if wanted.timeline is not None:
         from pimloom.arch.files import write_atomic
         from pimloom.reports.serving_timeline import timeline
+        from pimloom.systems.serving.online.goodput import Goodput
 
+        assert not isinstance(found, Goodput)
         write_atomic(wanted.timeline, timeline(found))
     return found

@@ -27,6 +27,7 @@ class Grid:
         self.most = exact.device.most_requests
         self.decodes: dict[tuple[int, int, int], Cost | None] = {}
         self.prompts: dict[tuple[int, int, int], Cost] = {}
+        self.alone: dict[tuple[int, float], float] = {}
         self.known: dict[tuple[int, ...], Cost] = {}
 
     def of(self, pieces: Sequence[Piece]) -> Cost:
@@ -44,6 +45,14 @@ class Grid:
             self.known[key] = found = [max(value, 0.0) for value in found]
         return found
 
+    def decode_of(self, cached: list[int]) -> Cost:
+        """The same of a token of each request behind those cached. Raises UserError."""
+        b = len(cached)
+        key = (b, b, sum(cached) + b, max(cached) + 1, 0, 0, 0)
+        if (found := self.known.get(key)) is None:
+            found = self.known[key] = [max(value, 0.0) for value in self._between(*key)]
+        return found
+
     def _between(self, b: int, wide: int, total: int, longest: int, rows: int, pairs: int, ends: int) -> Cost:
         if not b:
             return self.prompt(rows, pairs / rows, ends)
@@ -59,11 +68,16 @@ class Grid:
         at = _between(wide / b, low, high)
 
         def of(requests: int, mean: float) -> Cost:
-            widths = [(1 - at, low), (at, high)]
-            return added([(share, self.decode(requests, mean, width)) for share, width in widths if share])
+            if not at:
+                return self.decode(requests, mean, low)
+            return added([(1 - at, self.decode(requests, mean, low)), (at, self.decode(requests, mean, high))])
 
-        found = of(b, total / b)
-        return found if b == 1 else [max(found[0], of(1, longest)[0]), *found[1:]]
+        found, key = of(b, total / b), (longest, wide / b)
+        if b == 1:
+            return found
+        if (alone := self.alone.get(key)) is None:
+            alone = self.alone[key] = of(1, longest)[0]
+        return [max(found[0], alone), *found[1:]]
 
     def _by_token(self, pieces: Sequence[Piece]) -> Cost:
         """One token after the other, each as decode of one request."""

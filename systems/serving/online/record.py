@@ -1,7 +1,7 @@
 """What happened, iteration by iteration, in columns."""
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from pimloom.systems.serving.online.costs import Cost, Piece
@@ -25,6 +25,9 @@ class Record:
 
     def __init__(self, costs: Costs, requests: int, sample: Sample | None = None, *, drafted: bool = False) -> None:
         self.costs, self.sample, self.drafted = costs, sample, drafted
+        self.decode: Callable[[list[int]], Cost] | None = getattr(
+            costs, "decode_of", None
+        )  # of what most iterations are
         self.start, self.end, self.ticks = array("q"), array("q"), array("q")
         self.replica, self.requests, self.new, self.contexts = array("i"), array("i"), array("i"), array("q")
         self.waiting, self.used, self.joules = array("i"), array("q"), array("d")
@@ -33,17 +36,20 @@ class Record:
 
     def price(self, made: Iteration) -> int:
         """The time of an iteration on all stages [ps]; its energy is noted."""
-        pieces = [
-            Piece(n, p, min(max(p + n - r.known + 1, 0), n if self.drafted else 1))
-            for n, p, r in zip(made.new, made.cached, made.requests, strict=True)
-        ]
-        ps, *joules = self.costs.of(pieces)
-        if self.sample:
-            self.sample.show(pieces, ps)
+        if self.decode and max(made.new) == 1 and min(made.cached):
+            cost = self.decode(made.cached)
+            if self.sample and self.sample.decode.takes(cost[0]):
+                self.sample.decode.keep(self._pieces(made))
+        else:
+            pieces = self._pieces(made)
+            cost = self.costs.of(pieces)
+            if self.sample and (kind := self.sample.of(pieces)).takes(cost[0]):
+                kind.keep(pieces)
+        ps, *joules = cost
         tokens, total = sum(made.new), sum(joules)
         self.new.append(tokens)
         self.contexts.append(tokens + sum(made.cached))
-        self.requests.append(len(pieces))
+        self.requests.append(len(made.requests))
         self.joules.append(total)
         if joules:
             self.by_cause += [0.0] * (len(joules) - len(self.by_cause))
@@ -53,6 +59,12 @@ class Record:
             for r, n in zip(made.requests, made.new, strict=True):
                 self.by_request[r.number] += each * n
         return max(round(ps), 1)
+
+    def _pieces(self, made: Iteration) -> list[Piece]:
+        return [
+            Piece(n, p, min(max(p + n - r.known + 1, 0), n if self.drafted else 1))
+            for n, p, r in zip(made.new, made.cached, made.requests, strict=True)
+        ]
 
     def seen(self, replica: int, scheduler: Scheduler, made: Iteration) -> None:
         """It has formed."""

@@ -30,14 +30,18 @@ class Stratum:
         self.size, self.random, self.shown, self.time_ps = size, Random(seed), 0, 0.0
         self.kept = list[tuple[Piece, ...]]()
 
-    def show(self, pieces: Sequence[Piece], ps: float) -> None:
-        """One more."""
+    def takes(self, ps: float) -> bool:
+        """One more, of so much time: whether it is kept."""
         self.shown += 1
         self.time_ps += ps
+        return len(self.kept) < self.size or self.random.random() * self.shown < self.size
+
+    def keep(self, pieces: Sequence[Piece]) -> None:
+        """In place of one that is there, if there is no room."""
         if len(self.kept) < self.size:
             self.kept.append(tuple(pieces))
-        elif (place := int(self.random.random() * self.shown)) < self.size:
-            self.kept[place] = tuple(pieces)
+        else:
+            self.kept[self.random.randrange(self.size)] = tuple(pieces)
 
     def errors(self, grid: Grid, exact: Exact) -> list[float]:
         """What was read by what is true, less one, of those kept. Raises UserError."""
@@ -50,10 +54,10 @@ class Sample:
     def __init__(self, size: int, seed: int) -> None:
         self.decode, self.prompts = Stratum(size, seed), Stratum(size, seed + 1)
 
-    def show(self, pieces: Sequence[Piece], ps: float) -> None:
-        """One more."""
+    def of(self, pieces: Sequence[Piece]) -> Stratum:
+        """Its kind."""
         decode = all((new == 1 or logits > 1) and cached for new, cached, logits in pieces)
-        (self.decode if decode else self.prompts).show(pieces, ps)
+        return self.decode if decode else self.prompts
 
 
 def measured(grid: Grid, exact: Exact, sample: Sample) -> Pricing:
