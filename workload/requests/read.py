@@ -10,7 +10,7 @@ from pimloom.arch.error import UserError
 from pimloom.workload.requests.csv_file import read_rows, whole_number
 from pimloom.workload.requests.formats import CSV, JSON_LINES, Format, said
 from pimloom.workload.requests.instants import instants
-from pimloom.workload.requests.table import Groups, Identities, Prefix, Requests
+from pimloom.workload.requests.table import Groups, Identities, Prefix, Requests, Tokens
 from pimloom.workload.requests.trace_file import LARGEST_BYTES, LONGEST, read_conversations
 
 Table = list[tuple[str, dict[str, Any]]]  # place of each row, and its cells
@@ -27,6 +27,8 @@ def read(path: Path) -> Requests:
     arrival = instants(((f"{place}: {form.time}", str(row[form.time])) for place, row in table), form.unit)
     prompt, output = ([_tokens(place, row, name) for place, row in table] for name in (form.prompt, form.output))
     note = f"arrivals and lengths of the trace, in the format of {form.name}"
+    if "NumImages" in table[0][1]:
+        note += "; images are not computed"
     kept = [i for i, n in enumerate(output) if n or not form.failed]
     if failed := len(output) - len(kept):
         note += f"; {failed:,} failed ones, without output, left out"
@@ -92,14 +94,22 @@ def _tokens(place: str, row: dict[str, Any], name: str) -> int:
     return whole_number(str(value), 0, LONGEST, f"{place}: {name}", " tokens")
 
 
+def _check_whole(place: str, name: str, ids: Any) -> None:
+    if not isinstance(ids, list) or not all(type(one) is int for one in ids):
+        raise UserError(f"{place}: {name}: expected a list of whole numbers")
+
+
 def _prefix(form: Format, table: Table) -> Prefix | None:
     if form.identity:
         name, tokens = form.identity
         blocks = [row[name] for _, row in table]
         for (place, _), ids in zip(table, blocks, strict=True):
-            if not isinstance(ids, list) or not all(type(one) is int for one in ids):
-                raise UserError(f"{place}: {name}: expected a list of whole numbers")
+            _check_whole(place, name, ids)
         return Identities(blocks, tokens)
+    if all("input_tok_ids" in row for _, row in table):
+        for place, row in table:
+            _check_whole(place, "input_tok_ids", row["input_tok_ids"])
+        return Tokens([row["input_tok_ids"] for _, row in table])
     if "shared" in table[0][1]:
         shared = [whole_number(row["shared"] or "0", 0, LONGEST, f"{place}: shared") for place, row in table]
         return Groups([row.get("group", "") for _, row in table], shared)

@@ -41,6 +41,27 @@ class Identities(NamedTuple):
         return (ids[at // self.tokens], at % self.tokens) if at // self.tokens < len(ids) else None
 
 
+class Tokens:
+    """Prompts as their tokens, in the numbers of a vocabulary."""
+
+    def __init__(self, tokens: Sequence[Sequence[int]]) -> None:
+        self.tokens = tokens
+        self.numbers: dict[Hashable, int] = {}  # of a block with the number of the one before it
+        self.chains: dict[tuple[int, int], list[int]] = {}  # of a request and a size
+
+    def block(self, request: int, k: int, size: int) -> Hashable:
+        """Equal tokens behind an equal block."""
+        mine = self.tokens[request]
+        if (k + 1) * size > len(mine):
+            return None
+        chain = self.chains.setdefault((request, size), [])
+        while len(chain) <= k:
+            at = len(chain) * size
+            key = (chain[-1] if chain else -1, tuple(mine[at : at + size]))
+            chain.append(self.numbers.setdefault(key, len(self.numbers)))
+        return chain[k]
+
+
 class Requests(NamedTuple):
     """arrival_ps: from the first on, never falling; prompt, output: tokens, at least 1; prefix: None if nothing is
     known of it; note: where arrivals and lengths come from, for a person."""

@@ -41,7 +41,10 @@ class Grid:
                 rows, pairs, ends = rows + new, pairs + new * cached + new * (new + 1) // 2, ends | logits
         key = (b, wide, total, longest, rows, pairs, ends)
         if (found := self.known.get(key)) is None:
-            found = self._by_token(pieces) if self.by_token and (rows or wide > b) else self._between(*key)
+            try:
+                found = self._by_token(pieces) if self.by_token and (rows or wide > b) else self._between(*key)
+            except UserError:  # of a knot, which does not fit or is too long; the iteration itself may run
+                found = self.exact.of(pieces)
             self.known[key] = found = [max(value, 0.0) for value in found]
         return found
 
@@ -49,9 +52,8 @@ class Grid:
         """The same of a token of each request behind those cached. Raises UserError."""
         b = len(cached)
         key = (b, b, sum(cached) + b, max(cached) + 1, 0, 0, 0)
-        if (found := self.known.get(key)) is None:
-            found = self.known[key] = [max(value, 0.0) for value in self._between(*key)]
-        return found
+        found = self.known.get(key)
+        return self.of([Piece(1, before, 1) for before in cached]) if found is None else found
 
     def _between(self, b: int, wide: int, total: int, longest: int, rows: int, pairs: int, ends: int) -> Cost:
         if not b:
@@ -93,20 +95,22 @@ class Grid:
         at_b, at_c = _between(b, low_b, high_b), _between(context, low_c, high_c)
         corners = [((1 - at_b) * (1 - at_c), low_b, low_c), (at_b * (1 - at_c), high_b, low_c)]
         corners += [((1 - at_b) * at_c, low_b, high_c), (at_b * at_c, high_b, high_c)]
-        parts = list[tuple[float, Cost]]()
-        for weight, requests, mean in corners:
-            if not weight:
-                continue
-            if (found := self._decode(requests, mean, width)) is None:
-                far, here = self._decode(low_b, high_c, width), self._decode(low_b, low_c, width)
-                near = self._decode(high_b, low_c, width)
-                if far is None or near is None or here is None:
-                    raise UserError(f"{requests} requests with contexts of {mean} tokens do not fit; give --exact")
-                more = requests / low_b
-                parts += [(weight, near), (weight * more, far), (-weight * more, here)]
-            else:
-                parts.append((weight, found))
-        return added(parts)
+        return added([(weight, self._corner(n, mean, width)) for weight, n, mean in corners if weight])
+
+    def _corner(self, requests: int, mean: int, width: int) -> Cost:
+        """A knot; one whose contexts do not fit side by side lies on a line through two with fewer requests: caches
+        that are shared, or shorter in part, do fit."""
+        found, fits = self._decode(requests, mean, width), requests
+        while found is None and fits > 2:
+            fits //= 2
+            found = self._decode(fits, mean, width)
+        half = self._decode(fits // 2, mean, width) if fits < requests else None
+        if found is None or (fits < requests and half is None):
+            raise UserError(f"{requests} requests with contexts of {mean} tokens do not fit")
+        if half is None:
+            return found
+        more = (requests - fits) / (fits - fits // 2)
+        return added([(1 + more, found), (-more, half)])
 
     def _decode(self, requests: int, mean: int, width: int) -> Cost | None:
         key = (requests, mean, width)

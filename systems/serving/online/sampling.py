@@ -1,11 +1,13 @@
 """How far costs read between others are off: some of those iterations, drawn at random, simulated after all."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from math import sqrt
 from random import Random
 
 import msgspec
 
+from pimloom.arch.error import UserError
 from pimloom.systems.serving.online.costs import Exact, Piece
 from pimloom.systems.serving.online.grid import Grid
 
@@ -44,8 +46,13 @@ class Stratum:
             self.kept[self.random.randrange(self.size)] = tuple(pieces)
 
     def errors(self, grid: Grid, exact: Exact) -> list[float]:
-        """What was read by what is true, less one, of those kept. Raises UserError."""
-        return [grid.of(pieces)[0] / exact.of(pieces)[0] - 1 for pieces in self.kept]
+        """What was read by what is true, less one, of those kept that can be simulated: a device has a cache for each
+        request, so that those which share blocks may be too many for it."""
+        found = list[float]()
+        for pieces in self.kept:
+            with suppress(UserError):
+                found.append(grid.of(pieces)[0] / exact.of(pieces)[0] - 1)
+        return found
 
 
 class Sample:
@@ -62,16 +69,15 @@ class Sample:
 
 def measured(grid: Grid, exact: Exact, sample: Sample) -> Pricing:
     """Simulate the sample; each kind counts by its time. Raises UserError."""
-    kinds = [kind for kind in (sample.decode, sample.prompts) if kind.kept]
+    kinds = [(kind, off) for kind in (sample.decode, sample.prompts) if (off := kind.errors(grid, exact))]
     if not kinds:
         return Pricing(False, exact.steps, 0, None, None, None)
     error = variance = largest = 0.0
-    for kind in kinds:
-        off = kind.errors(grid, exact)
-        share, mean, n = kind.time_ps / sum(one.time_ps for one in kinds), sum(off) / len(off), len(off)
+    for kind, off in kinds:
+        share, mean, n = kind.time_ps / sum(one.time_ps for one, _ in kinds), sum(off) / len(off), len(off)
         spread = sum((one - mean) ** 2 for one in off) / (n - 1) if n > 1 else mean**2
         error += share * mean
         variance += share**2 * spread / n if n < kind.shown else 0.0
         largest = max(largest, *map(abs, off))
-    drawn = sum(len(kind.kept) for kind in kinds)
+    drawn = sum(len(off) for _, off in kinds)
     return Pricing(False, exact.steps, drawn, error, abs(error) + 2 * sqrt(variance), largest)
