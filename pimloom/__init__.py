@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pimloom.looking_up import explain as explain
     from pimloom.looking_up import list_ as list  # noqa: F401
     from pimloom.looking_up import report as report
+    from pimloom.serving import serve as serve
 
 _API, _LOOKING_UP = "pimloom.api", "pimloom.looking_up"
 _WHERE = {  # name -> module and name there, imported when asked for: numba, numpy and pandas are slow
@@ -32,6 +33,7 @@ _WHERE = {  # name -> module and name there, imported when asked for: numba, num
     **{name: (_API, name) for name in ("aim", "compare", "frame", "run", "sweep", "trace")},
     **{name: (_LOOKING_UP, name) for name in ("explain", "report")},
     "list": (_LOOKING_UP, "list_"),
+    "serve": ("pimloom.serving", "serve"),
     **{name: (f"pimloom.{name}", "") for name in ("fabric", "rtl", "sweeps")},
 }
 __all__ = [  # without `list`: `import *` keeps Python's
@@ -44,6 +46,7 @@ __all__ = [  # without `list`: `import *` keeps Python's
     "frame",
     "report",
     "run",
+    "serve",
     "sweep",
     "sweeps",
     "trace",

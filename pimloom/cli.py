@@ -18,6 +18,7 @@ from pimloom.commands.completing import names
 from pimloom.commands.counts import count, some_folder
 from pimloom.commands.output import Json, Quiet, output
 from pimloom.commands.output import answer as give
+from pimloom.commands.serve import EXAMPLE, SHORT, serve
 from pimloom.failing import say
 from pimloom.streams import mend_streams
 from pimloom.systems.interrupts import Raised, end_at_once, remembered_by
@@ -25,16 +26,6 @@ from pimloom.systems.interrupts import Raised, end_at_once, remembered_by
 # What a command needs is imported inside it: numba and matplotlib would slow `--help` down.
 
 INTERRUPTED = 130
-RUN_EXAMPLES = """Examples:
-
-\b
-  pimloom run pim_gpt --model gpt2-xl --set npu.clock_mhz=500 --json -
-  pimloom run neupims --model gpt3-7b --tp 4 --requests sharegpt --batch 256
-  pimloom run npu_only --model llama-3-8b --tp 4 --prompt 2048 --generate 64 --batch 8 --every 8
-  pimloom run npu_pim --model gpt3-7b --requests batch.csv --fidelity released
-  pimloom run gpu_a100 --model gpt3-7b --requests trace.csv --batch 64
-  pimloom run cent --model llama-2-7b --devices 8 --pp 32 --context 4096
-"""
 GROUPS = {  # name -> module of its `app`, imported when asked for, and help
     "report": ("pimloom.commands.report", "Run a study and write its report."),
     "rtl": ("pimloom.commands.rtl", "The hardware in gates: emit, verify, prove and synthesise it."),
@@ -142,7 +133,7 @@ def list_(json: Json = None) -> Answer:
     return give(listing(), json)
 
 
-@app.command(epilog=RUN_EXAMPLES)
+@app.command(epilog=run_options.EXAMPLES)
 def run(
     system: run_options.Systems,
     model: run_options.Model,
@@ -176,6 +167,9 @@ def run(
 
     ran = run_any(Asked(**asked))
     output(ran.found, json, None if quiet else ran.show)
+
+
+app.command(short_help=SHORT, epilog=EXAMPLE)(serve)
 
 
 @app.command(

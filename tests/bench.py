@@ -107,6 +107,7 @@ def lines(names: Sequence[str], peers: Mapping[str, str]) -> Iterator[Line]:
     from tests.bench_memory import memory_lines
     from tests.bench_npu import npu_lines
     from tests.bench_rtl import rtl_lines
+    from tests.bench_serving import serving_lines
     from tests.bench_sweep import sweep_lines
 
     groups: dict[str, Callable[[], Iterable[tuple[str, ...]]]] = {
@@ -116,6 +117,7 @@ def lines(names: Sequence[str], peers: Mapping[str, str]) -> Iterator[Line]:
         "npu": npu_lines,
         "rtl": rtl_lines,
         "fabric": fabric_lines,
+        "serving": serving_lines,
         "sweep": sweep_lines,
     }
     if unknown := [name for name in names if name not in groups]:
@@ -127,7 +129,7 @@ def lines(names: Sequence[str], peers: Mapping[str, str]) -> Iterator[Line]:
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
-    parser.add_argument("groups", nargs="*", help="engine, growth, memory, npu, rtl, fabric, sweep; else all")
+    parser.add_argument("groups", nargs="*", help="engine, growth, memory, npu, rtl, fabric, serving, sweep; else all")
     parser.add_argument("--peer", action="append", default=[], help="NAME=PATH, or NAME='PATH {config} -t {trace}'")
     given = parser.parse_args()
     grid = Grid("bench", "measured", "whole command", "peer", "target", box=None)

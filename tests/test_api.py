@@ -229,7 +229,7 @@ def test_explain_has_the_fields_of_results_from_the_conventions() -> None:
         assert pimloom.explain(field).meanings[0].startswith("One workload on several systems: prefill, decode")
     (digest,) = pimloom.explain("spec_digest").meanings  # stands by itself
     assert "below" not in digest and "all overrides" in digest
-    assert len(pimloom.explain("batch").meanings) == 4  # of an iteration, equal requests, a comparison and AttAcc
+    assert len(pimloom.explain("batch").meanings) == 5  # an iteration, equal and served requests, a comparison, AttAcc
     assert "meanings" not in pimloom.explain("controller.refresh").to_dict()
     for field, near in (("memory.timing.tRP", "dram.timing.tRP"), ("latency_s.banana", "latency_s"),
                         ("energy_by_cause_j.banana", "energy_by_cause_j"),

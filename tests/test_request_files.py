@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pimloom.arch.error import UserError
 from pimloom.systems.serving.requests import read_requests
-from pimloom.systems.serving.trace_file import read_conversations, read_trace
+from pimloom.workload.requests.trace_file import read_conversations, read_trace
 from tests.command import call
 
 HEADER = "timestamp,prompt_tokens,output_tokens\n"

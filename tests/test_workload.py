@@ -10,8 +10,8 @@ from pimloom.mappers.kv import Shape
 from pimloom.mappers.kv_pages import KvPages
 from pimloom.mappers.packing import estimate_ck
 from pimloom.systems.serving.batching import Rules, decode
-from pimloom.systems.serving.data_sets import DATA_SETS, Lengths, quantile, tail_exponent
 from pimloom.systems.serving.workload import load_workload
+from pimloom.workload.requests.data_sets import DATA_SETS, Lengths, quantile, tail_exponent
 from tests.command import call
 
 # mean, median, 90th percentile, maximum of inputs and of outputs: section 5 of the specification

@@ -9,6 +9,17 @@ from pimloom.commands.completing import names
 from pimloom.commands.counts import count, seed
 from pimloom.systems.asked import COMPARED, GENERATED
 
+EXAMPLES = """Examples:
+
+\b
+  pimloom run pim_gpt --model gpt2-xl --set npu.clock_mhz=500 --json -
+  pimloom run neupims --model gpt3-7b --tp 4 --requests sharegpt --batch 256
+  pimloom run npu_only --model llama-3-8b --tp 4 --prompt 2048 --generate 64 --batch 8 --every 8
+  pimloom run npu_pim --model gpt3-7b --requests batch.csv --fidelity released
+  pimloom run gpu_a100 --model gpt3-7b --requests trace.csv --batch 64
+  pimloom run cent --model llama-2-7b --devices 8 --pp 32 --context 4096
+"""
+
 Systems = Annotated[
     str,
     typer.Argument(help="System name (see `pimloom list`) or path to a system YAML.", autocompletion=names("systems")),

@@ -6,10 +6,10 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from pimloom.systems.serving.data_sets import DATA_SETS
 from pimloom.systems.serving.requests import read_requests
-from pimloom.systems.serving.trace_file import is_trace
 from pimloom.systems.serving.workload import Workload, load_workload
+from pimloom.workload.requests.data_sets import DATA_SETS
+from pimloom.workload.requests.trace_file import is_trace
 
 MOST_CHANNELS = 256  # that a list may name
 

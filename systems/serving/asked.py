@@ -16,7 +16,6 @@ from pimloom.systems.asked import Asked, Progress, Work
 from pimloom.systems.devices.npu_pim.served import Served
 from pimloom.systems.devices.traits import Traits, has_outside, traits
 from pimloom.systems.serving.batching import POLICIES
-from pimloom.systems.serving.data_sets import DATA_SETS
 from pimloom.systems.serving.decoding import (
     Decoded,
     decode_iterations,
@@ -27,9 +26,10 @@ from pimloom.systems.serving.decoding import (
 from pimloom.systems.serving.machine import Batch, Middle, Plan, serve_list
 from pimloom.systems.serving.notes import cut_notes, energy_notes, long_notes, one_note, undivided_notes, unplaced_notes
 from pimloom.systems.serving.requests import check_header, read_requests
-from pimloom.systems.serving.trace_file import is_trace
 from pimloom.systems.serving.workload import KNOWN, load_workload
 from pimloom.systems.settings import parse_settings
+from pimloom.workload.requests.data_sets import DATA_SETS
+from pimloom.workload.requests.trace_file import is_trace
 
 MOST_CHANNELS = 256  # that a request list may name where none matters
 MOST_ITERATIONS = 10**7  # each is kept by itself

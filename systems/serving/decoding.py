@@ -19,10 +19,10 @@ from pimloom.systems.devices.run import Run, total_j
 from pimloom.systems.devices.shown import WithSpans
 from pimloom.systems.devices.traits import has_outside
 from pimloom.systems.serving.batching import POLICIES, Floor, Rules, Step, warmed_up
-from pimloom.systems.serving.data_sets import DATA_SETS
 from pimloom.systems.serving.machine import Batch, Pieces, Plan, machine_of
 from pimloom.systems.serving.outcome import Batched, Spread
 from pimloom.systems.serving.workload import Workload
+from pimloom.workload.requests.data_sets import DATA_SETS
 
 Asked = TypeVar("Asked")
 Found = TypeVar("Found")

@@ -7,7 +7,7 @@ import numpy as np
 
 from pimloom.arch.document import LARGEST_BYTES, short
 from pimloom.arch.error import UserError
-from pimloom.systems.serving.csv_file import read_rows, whole_number
+from pimloom.workload.requests.csv_file import read_rows, whole_number
 
 LONGEST = 2**20  # tokens
 HEADERS = (["seq_len"], ["seq_len", "ch_idx"])

@@ -7,8 +7,8 @@ import numpy as np
 
 from pimloom.arch.document import nearest, short
 from pimloom.arch.error import UserError
-from pimloom.systems.serving.data_sets import DATA_SETS, draw
-from pimloom.systems.serving.trace_file import read_conversations, read_trace
+from pimloom.workload.requests.data_sets import DATA_SETS, draw
+from pimloom.workload.requests.trace_file import read_conversations, read_trace
 
 KNOWN = "sharegpt, alpaca, a CSV trace (timestamp,prompt_tokens,output_tokens) or a ShareGPT JSON"
 

@@ -12,7 +12,7 @@ import numpy as np
 from pimloom.arch.document import read_text, short
 from pimloom.arch.error import UserError
 from pimloom.arch.units import ceil_div
-from pimloom.systems.serving.csv_file import read_rows, whole_number
+from pimloom.workload.requests.csv_file import read_rows, whole_number
 
 LARGEST_BYTES = 2**30
 LONGEST = 2**20  # tokens of an input or an output

@@ -1,0 +1,208 @@
+"""The `pimloom serve` command: its options, and what it and its function do."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pimloom.arch.error import UserError
+from pimloom.commands import run_options
+from pimloom.commands.completing import names
+from pimloom.commands.counts import count
+from pimloom.commands.output import Json, Quiet, output
+
+if TYPE_CHECKING:
+    from pimloom.systems.serving.online.goodput import Goodput
+    from pimloom.systems.serving.online.outcome import Online
+    from pimloom.systems.serving.online.wanted import Wanted
+
+SHORT = "Serve requests as they arrive, by a scheduler's rules."
+EXAMPLE = (
+    "Example:  pimloom serve gpu_a100 --model llama-3-8b --arrivals poisson:4/s --requests 500 --slo ttft=1s,tpot=50ms"
+)
+Systems = Annotated[
+    str,
+    typer.Argument(
+        help="System name or path to a system YAML; or pools of them, prefill=NAME*N,decode=NAME*N, and --link.",
+        autocompletion=names("systems"),
+    ),
+]
+Trace = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Requests: CSV of Azure, BurstGPT, Splitwise or timestamp,prompt_tokens,output_tokens; JSON lines of "
+        "Mooncake, LLMServingSim or APEX; ShareGPT JSON.",
+    ),
+]
+Arrivals = Annotated[
+    str | None,
+    typer.Option(
+        metavar="KIND", help="Draw arrivals: poisson:RATE/s, gamma:RATE/s,cv=X, uniform:RATE/s, or burst: all at 0."
+    ),
+]
+Lengths = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="Lengths without a trace: sharegpt, alpaca or PROMPT:OUTPUT; else sharegpt."),
+]
+Requests = Annotated[
+    int | None, typer.Option(metavar="N", parser=count, help="How many are drawn; of a trace the first N.")
+]
+Named = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME",
+        help="vllm-v1, vllm-v0, sarathi, orca, lightllm, faster-transformer, static, vidur-vllm or vidur-sarathi.",
+    ),
+]
+BatchTokens = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N", parser=count, help="Most tokens of an iteration; else 2048 (sarathi 512), or the model's "
+        "positions where prompts are not cut in chunks.",
+    ),
+]  # fmt: skip
+Batch = Annotated[int | None, typer.Option(metavar="N", parser=count, help="Most requests that run at once; else 256.")]
+BlockSize = Annotated[int, typer.Option(metavar="N", parser=count, help="Tokens of a block of KV cache.")]
+BlocksThere = Annotated[
+    int | None,
+    typer.Option(metavar="N", parser=count, help="Blocks of KV cache; else as many as fit beside the weights."),
+]
+PrefixCache = Annotated[
+    bool | None,
+    typer.Option(
+        "--prefix-cache/--no-prefix-cache",
+        help="Of vllm-v1: share blocks of equal beginnings; else where the trace says what is equal.",
+    ),
+]
+LongPrompt = Annotated[
+    int | None,
+    typer.Option(metavar="N", parser=count, help="Of vllm-v1: most tokens of one request in an iteration."),
+]
+Chunked = Annotated[bool, typer.Option("--chunked", help="Of vllm-v0: cut prompts in chunks.")]
+Swap = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N", parser=count, help="Of vllm-v0: who has to yield moves its cache to N blocks of the host; else it "
+        "is computed once more.",
+    ),
+]  # fmt: skip
+Cut = Annotated[bool, typer.Option("--cut", help="Cut prompts of requests that are longer than the model.")]
+Replicas = Annotated[int, typer.Option(metavar="N", parser=count, help="Copies of the model, behind a router.")]
+Router = Annotated[str, typer.Option(metavar="NAME", help="round-robin or least-waiting.")]
+LinkOption = Annotated[
+    str | None, typer.Option(metavar="SPEED", help="Between pools: 400Gb/s, or with its energy 400Gb/s,5pJ/bit.")
+]
+Tp = Annotated[int, typer.Option(metavar="N", parser=count, help="Devices that share each layer.")]
+Pp = Annotated[int, typer.Option(metavar="P", parser=count, help="Pipeline stages, which share the layers.")]
+Layers = Annotated[
+    int | None, typer.Option(metavar="N", parser=count, help="Layers that are simulated; else all of the model.")
+]
+LmHead = Annotated[
+    bool | None,
+    typer.Option(
+        run_options.LM_HEAD, help="With embedding, LM head and sampling, or without; else with, where the system can."
+    ),
+]
+Slo = Annotated[
+    str | None,
+    typer.Option(metavar="LIMITS", help="ttft=1s,tpot=50ms,latency=10s: tell the share of requests that hold them."),
+]
+GoodputOption = Annotated[
+    bool, typer.Option("--goodput", help="Find the highest rate at which the share of requests holds --slo.")
+]
+Rate = Annotated[
+    str | None, typer.Option(metavar="LOW:HIGH", help="Between which rates [1/s] --goodput looks; times are stretched.")
+]
+Share = Annotated[float, typer.Option(metavar="X", help="Share of requests that must hold --slo for --goodput.")]
+Speculate = Annotated[
+    str | None,
+    typer.Option(
+        metavar="HOW",
+        help="Of vllm-v1: a draft proposes tokens, such as draft=gpt2,gamma=4,alpha=0.7 (each accepted with alpha).",
+    ),
+]
+Timeline = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Write a Perfetto timeline of all iterations and requests.")
+]
+ExactOption = Annotated[
+    bool, typer.Option("--exact", help="Simulate every different iteration; else most are read between others.")
+]
+SampleSize = Annotated[
+    int,
+    typer.Option(
+        metavar="N", parser=count, help="Iterations of decode, and with prompts, that are simulated to tell the error."
+    ),
+]
+
+
+def serve(
+    system: Systems,
+    model: run_options.Model,
+    trace: Trace = None,
+    arrivals: Arrivals = None,
+    lengths: Lengths = None,
+    requests: Requests = None,
+    scheduler: Named = "vllm-v1",
+    batch_tokens: BatchTokens = None,
+    batch: Batch = None,
+    block_size: BlockSize = 16,
+    blocks: BlocksThere = None,
+    prefix_cache: PrefixCache = None,
+    long_prompt: LongPrompt = None,
+    chunked: Chunked = False,
+    swap: Swap = None,
+    cut: Cut = False,
+    replicas: Replicas = 1,
+    router: Router = "round-robin",
+    link: LinkOption = None,
+    tp: Tp = 1,
+    pp: Pp = 1,
+    layers: Layers = None,
+    lm_head: LmHead = None,
+    slo: Slo = None,
+    goodput: GoodputOption = False,
+    rate: Rate = None,
+    share: Share = 0.9,
+    speculate: Speculate = None,
+    exact: ExactOption = False,
+    sample: SampleSize = 8,
+    settings: run_options.Settings = None,
+    json: Json = None,
+    timeline: Timeline = None,
+    seed: run_options.Seed = 0,
+    quiet: Quiet = False,
+) -> None:
+    """Serve requests as they arrive, under the rules of a serving program's scheduler, on any system: latencies,
+    throughput, energy."""
+    asked = locals()
+    from pimloom.reports.terminal.online import show_served
+    from pimloom.systems.serving.online.wanted import Wanted
+
+    found = run_serve(Wanted(**asked))
+    output(found, json, None if quiet else lambda: show_served(found))
+
+
+def run_serve(wanted: "Wanted") -> "Online | Goodput":
+    """Serve; outputs are checked first. Raises UserError."""
+    from functools import partial
+
+    from pimloom.commands.running import worked
+    from pimloom.systems.serving.online.asked import online_work
+
+    named = {"--trace": wanted.trace, "the system": wanted.system, "--model": wanted.model}
+    read = {what: file for what, file in named.items() if file is not None and Path(file).is_file()}
+    if wanted.timeline is not None and wanted.goodput:
+        raise UserError(
+            f"--timeline {wanted.timeline}: draws one run, and --goodput makes many; leave one of the two out"
+        )
+    written = {"--json": wanted.json, "--timeline": wanted.timeline}
+    found = worked(partial(online_work, wanted), written, wanted.quiet, read)
+    if wanted.timeline is not None:
+        from pimloom.arch.files import write_atomic
+        from pimloom.reports.serving_timeline import timeline
+        from pimloom.systems.serving.online.goodput import Goodput
+
+        assert not isinstance(found, Goodput)
+        write_atomic(wanted.timeline, timeline(found))
+    return found

@@ -1,0 +1,139 @@
+"""Latencies, throughput and energy of requests that were served as they came."""
+
+from pimloom.arch.name_units import counted, some_layers
+from pimloom.arch.units import J_PER_MJ, S_PER_MS
+from pimloom.reports.terminal.tables import show_line, show_rows
+from pimloom.systems.serving.online.goodput import Goodput, shown
+from pimloom.systems.serving.online.outcome import Attained, Online
+from pimloom.systems.serving.online.sampling import Pricing
+from pimloom.workload.requests.statistics import Statistics
+
+COLUMNS = (
+    ("name", "ms, over requests or tokens", ""), ("mean", "mean|r", ",.3f"), ("p50", "p50|r", ",.3f"),
+    ("p90", "p90|r", ",.3f"), ("p99", "p99|r", ",.3f"), ("max", "longest|r", ",.3f"),
+)  # fmt: skip
+
+
+RATES = (
+    ("rate_per_s", "requests/s|r", ",.3f"), ("attained", "hold all|r", ".1%"), ("ttft", "TTFT|r", ".1%"),
+    ("tpot", "TPOT|r", ".1%"), ("latency", "latency|r", ".1%"),
+    ("time_to_first_token_p90_s", "TTFT p90 s|r", ",.4f"), ("time_per_output_token_p90_s", "TPOT p90 s|r", ",.4f"),
+    ("tokens_per_s", "tokens/s|r", ",.1f"), ("energy_per_token_j", "J/token|r", ",.4g"),
+)  # fmt: skip
+
+
+def show_served(found: Online | Goodput) -> None:
+    """Print either."""
+    if isinstance(found, Online):
+        show_online(found)
+    else:
+        show_goodput(found)
+
+
+def show_goodput(found: Goodput) -> None:
+    """Print the rates that were tried, and what was found."""
+    show_line(f"{found.model} on {counted(found.devices, 'device')} of {found.system}, {found.scheduler}")
+    show_rows(RATES, shown(found))
+    end = "the highest that was asked for" if found.fails_per_s is None else f"{found.fails_per_s:,.3f}/s does not"
+    per_j = "" if found.requests_per_j is None else f", {found.requests_per_j:,.4g} requests per J"
+    show_line(
+        f"{found.share:.0%} of requests hold the limits up to {found.goodput_per_s:,.3f}/s ({end}): "
+        f"{found.goodput_per_s_per_device:,.3f}/s per device{per_j}"
+    )
+
+
+def show_online(found: Online) -> None:
+    """Print what was served, how, and what came out."""
+    show_line(f"{found.workload['name']}: {found.workload['note']}")
+    _show_statistics(found.statistics)
+    devices = f"{found.replicas:,} x " if found.replicas > 1 else ""
+    pipeline = f" in {found.pp} stages" if found.pp > 1 else ""
+    show_line(
+        f"{found.model} on {devices}{found.system}, tensor parallel over {found.tp}{pipeline}, "
+        f"{'with' if found.lm_head else 'without'} embedding and LM head{some_layers(found.layers, found.model_layers)}"
+    )
+    show_line(
+        f"{found.scheduler}: at most {counted(found.batch, 'request')} and {counted(found.batch_tokens, 'token')} in "
+        f"an iteration, {counted(found.blocks, 'block')} of {counted(found.block_size, 'token')} of KV cache"
+    )
+    _show_times(found)
+    show_line(
+        f"{counted(found.iteration_count, 'iteration')} of {found.batch_mean:,.1f} requests on average in "
+        f"{found.time_s:,.3f} s, busy for {found.busy_share:.1%}; {found.tokens_per_s:,.1f} output tokens/s, "
+        f"{found.prompt_tokens_per_s:,.1f} prompt tokens/s"
+    )
+    _show_memory(found)
+    if said := found.speculation:
+        told = "" if said["tokens_per_step"] is None else f": {said['tokens_per_step']:,.3f} tokens a step and request"
+        show_line(f"{said['draft']} proposes {said['gamma']:,} tokens, each accepted with {said['alpha']:g}{told}")
+    show_line(_pricing(found.pricing))
+    if found.slo:
+        show_line(_slo(found.slo))
+    if found.energy_j is None or found.energy_per_token_j is None:
+        show_line("no energy: the system or its part does not give what it needs")
+        return
+    by = ", ".join(f"{cause} {j / found.energy_j:.1%}" for cause, j in (found.energy_by_cause_j or {}).items() if j)
+    show_line(
+        f"energy of all iterations {found.energy_j:,.3f} J, {found.energy_per_token_j / J_PER_MJ:,.3f} mJ per output "
+        f"token: {by}; the time in which no request is there is left out"
+    )
+
+
+def _show_statistics(found: Statistics) -> None:
+    gaps = "all at once" if found.rate_per_s is None else f"{found.rate_per_s:,.3f}/s"
+    cv = "" if found.gap_cv is None else f", gaps with a coefficient of variation of {found.gap_cv:.2f}"
+    prompt, output = found.prompt_tokens, found.output_tokens
+    show_line(
+        f"{counted(found.requests, 'request')}, {gaps}{cv}; prompts of {prompt.mean:,.1f} tokens on average "
+        f"({prompt.p50:,.0f} / {prompt.p90:,.0f} / {prompt.p99:,.0f} at 50 / 90 / 99 %), outputs of {output.mean:,.1f} "
+        f"({output.p50:,.0f} / {output.p90:,.0f} / {output.p99:,.0f})"
+    )
+
+
+def _show_times(found: Online) -> None:
+    times = {
+        "time to first token": found.time_to_first_token_s, "time per output token": found.time_per_output_token_s,
+        "between two tokens": found.token_gap_s, "latency": found.latency_s,
+        "latency / output tokens": found.latency_per_token_s, "wait": found.wait_s,
+    }  # fmt: skip
+    rows = [
+        {"name": name} | {key: getattr(spread, key) / S_PER_MS for key in ("mean", "p50", "p90", "p99", "max")}
+        for name, spread in times.items()
+        if spread is not None
+    ]
+    show_rows(COLUMNS, rows)
+    if (sure := found.latency_s.sure) < 99:
+        show_line(f"percentiles of requests above {sure:.0f} are unsure: fewer than ten requests lie behind them")
+
+
+def _show_memory(found: Online) -> None:
+    swaps = f", {found.swaps:,} of them by swap" if found.swaps else ""
+    hits = found.prefix_hit_share
+    shared = "" if hits is None else f"; {hits:.1%} of prompt tokens found in the cache"
+    mean, most = found.blocks_used_mean / found.blocks, found.blocks_used_most / found.blocks
+    show_line(
+        f"KV cache {mean:.1%} used on average, {most:.1%} at most; {counted(found.preemptions, 'preemption')}{swaps}"
+        f"{shared}"
+    )
+
+
+def _pricing(found: Pricing) -> str:
+    if found.exact:
+        return f"{counted(found.simulated, 'different iteration')} simulated, none read between others"
+    said = f"{counted(found.simulated, 'iteration')} simulated, the others read between them"
+    if found.error is None or found.error_bound is None or found.largest_error is None:
+        return f"{said}; how far they are off is not known (--sample 0)"
+    return (
+        f"{said}; {found.sampled:,} of those drawn and simulated: their time is off by {found.error:+.2%}, within "
+        f"{found.error_bound:.2%} of all, {found.largest_error:.2%} for a single one"
+    )
+
+
+def _slo(found: Attained) -> str:
+    names = {"time to first token": "ttft", "time per output token": "tpot", "latency": "latency"}
+    parts = [
+        f"{name} at most {getattr(found, f'{key}_s'):g} s: {getattr(found, key):.1%}"
+        for name, key in names.items()
+        if getattr(found, key) is not None
+    ]
+    return f"requests that hold {'; '.join(parts)}; all of it: {found.all:.1%}"

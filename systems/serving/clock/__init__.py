@@ -1,0 +1,1 @@
+"""The clock over iterations: replicas, pools and the events between them, in whole ticks."""

@@ -1,0 +1,1 @@
+"""Requests that arrive over time, served by a scheduler on a device: prices of iterations, the clock, what came out."""

@@ -1,0 +1,160 @@
+"""What a user asks of a system that serves requests as they arrive, checked and read."""
+
+from collections.abc import Callable
+
+from pimloom.arch.document import nearest
+from pimloom.arch.error import UserError
+from pimloom.arch.llm import LlmSpec, load_llm
+from pimloom.arch.name_units import counted
+from pimloom.systems.asked import Work
+from pimloom.systems.serving.clock.cluster import ROUTERS
+from pimloom.systems.serving.online.goodput import Goodput, at_rate, find, parse_rates
+from pimloom.systems.serving.online.named import ONE_STAGE, ONLY, check_name
+from pimloom.systems.serving.online.outcome import Online
+from pimloom.systems.serving.online.pools import POOLED, Both, Pools, kv_bytes, parse_pools, prompts_of, serve_pools
+from pimloom.systems.serving.online.prepared import prepared
+from pimloom.systems.serving.online.running import Progress, serve_online
+from pimloom.systems.serving.online.wanted import Wanted
+from pimloom.workload.requests.arrivals import drawn_lengths, drawn_ps, parse_arrivals
+from pimloom.workload.requests.data_sets import DATA_SETS
+from pimloom.workload.requests.read import read
+from pimloom.workload.requests.table import Requests, first
+
+MOST_REQUESTS = 10**6  # each is kept by itself
+LENGTHS = "sharegpt"
+Serving = Callable[[Requests, Progress, bool], Online]
+
+
+def online_work(wanted: Wanted) -> Work[Online | Goodput]:
+    """Requests served on a system. Raises UserError."""
+    llm = load_llm(wanted.model)
+    _check_numbers(wanted)
+    check_name(wanted.scheduler)
+    if wanted.router not in ROUTERS:
+        raise UserError(
+            f"--router {wanted.router}: expected one of {', '.join(ROUTERS)}{nearest(wanted.router, ROUTERS)}"
+        )
+    requests = _requests_of(wanted)
+    drawn = wanted.trace is None and requests.name in DATA_SETS  # of other models
+    requests, cut = _within_positions(llm, requests, wanted.cut or drawn)
+    pools = parse_pools(wanted.system, wanted.link)
+    serve, devices = _pools(wanted, pools, llm, requests) if pools else _one(wanted, llm, requests)
+    rates, notes = _rates(wanted, requests), _notes(wanted, pools, cut)
+
+    def run(progress: Progress) -> Online | Goodput:
+        if rates is None:
+            return serve(requests, progress, False)
+        return find(requests, rates, wanted.share, lambda some: serve(some, progress, True), devices)
+
+    return Work(f"{llm.name} on {wanted.system}", run, lambda: notes)
+
+
+def _one(wanted: Wanted, llm: LlmSpec, requests: Requests) -> tuple[Serving, int]:
+    """What serves on one kind of system, and on how many devices."""
+    by = prepared(wanted, llm, requests)
+    return (lambda some, progress, tried: serve_online(by, some, progress, tried=tried)), (
+        wanted.tp * wanted.pp * wanted.replicas
+    )
+
+
+def _pools(wanted: Wanted, pools: Pools, llm: LlmSpec, requests: Requests) -> tuple[Serving, int]:
+    """The same of pools for prompts and for decode."""
+    if wanted.scheduler != POOLED or wanted.pp > 1 or wanted.speculate is not None or wanted.replicas > 1:
+        raise UserError(f"{wanted.system}: pools go with --scheduler {POOLED}, without --pp, --replicas, --speculate")
+    one, two = (wanted._replace(system=pool.system, replicas=pool.replicas) for pool in pools[:2])
+    first = prepared(one, llm, prompts_of(requests))
+    then = prepared(two, llm, requests, before=first.named["spec_digest"], link=pools.link._asdict())
+    both = Both(wanted.system, first, then, pools.link, kv_bytes(then, wanted.tp))
+    devices = wanted.tp * (pools.prefill.replicas + pools.decode.replicas)
+    return (lambda some, progress, tried: serve_pools(both, some, progress, tried=tried)), devices
+
+
+def _rates(wanted: Wanted, requests: Requests) -> tuple[float, float] | None:
+    """Between which the goodput is looked for; None: it is not. Raises UserError."""
+    if not wanted.goodput:
+        if wanted.rate is not None:
+            raise UserError(f"--rate {wanted.rate}: belongs to --goodput; leave it out")
+        return None
+    if wanted.slo is None or wanted.rate is None:
+        raise UserError("--goodput: expected limits and rates, such as --slo ttft=1s,tpot=50ms --rate 0.5:16")
+    if not 0 < wanted.share <= 1:
+        raise UserError(f"--share {wanted.share:g}: expected above 0 and at most 1")
+    rates = parse_rates(wanted.rate)
+    at_rate(requests, rates[0])
+    return rates
+
+
+def _check_numbers(wanted: Wanted) -> None:
+    least = {
+        "requests": wanted.requests, "batch-tokens": wanted.batch_tokens, "batch": wanted.batch, "swap": wanted.swap,
+        "block-size": wanted.block_size, "blocks": wanted.blocks, "long-prompt": wanted.long_prompt,
+        "replicas": wanted.replicas, "tp": wanted.tp, "pp": wanted.pp,
+    }  # fmt: skip
+    for name, value in least.items():
+        if value is not None and not 1 <= value <= MOST_REQUESTS * 1000:
+            raise UserError(f"--{name} {value}: expected at least 1")
+    if wanted.sample < 0:
+        raise UserError(f"--sample {wanted.sample}: expected at least 0")
+    if wanted.requests is not None and wanted.requests > MOST_REQUESTS:
+        raise UserError(f"--requests {wanted.requests}: expected at most {MOST_REQUESTS}")
+    only = {"chunked": wanted.chunked, "swap": wanted.swap, "long-prompt": wanted.long_prompt}
+    only |= {"prefix-cache": wanted.prefix_cache}
+    fields = {"chunked": "chunked", "swap": "host", "long-prompt": "threshold", "prefix-cache": "prefix"}
+    for name, given in only.items():
+        if given and (scheduler := ONLY[fields[name]]) != wanted.scheduler:
+            raise UserError(f"--{name}: belongs to --scheduler {scheduler}, not {wanted.scheduler}; leave it out")
+    if wanted.pp > 1 and wanted.scheduler in ONE_STAGE:
+        raise UserError(f"--pp {wanted.pp}: {wanted.scheduler} has one stage here; take vidur-vllm, sarathi or orca")
+
+
+def _requests_of(wanted: Wanted) -> Requests:
+    """From a file, or drawn."""
+    if wanted.trace is None and wanted.arrivals is None:
+        raise UserError("--trace: expected a file of requests; or write --arrivals poisson:2/s --requests N")
+    if wanted.trace is not None:
+        if wanted.lengths is not None:
+            raise UserError(
+                f"--lengths {wanted.lengths}: {wanted.trace} has lengths of its own; leave one of the two out"
+            )
+        found = first(read(wanted.trace), wanted.requests)
+        if wanted.arrivals is None:
+            return found
+        note = f"lengths of the trace, arrivals {wanted.arrivals}, seed {wanted.seed}"
+        at = drawn_ps(parse_arrivals(wanted.arrivals), len(found.prompt), wanted.seed)
+        return found._replace(arrival_ps=at, note=note)
+    assert wanted.arrivals is not None
+    arrivals, lengths = parse_arrivals(wanted.arrivals), wanted.lengths or LENGTHS
+    if wanted.requests is None:
+        raise UserError(f"--requests: expected how many come with --arrivals {wanted.arrivals}")
+    at = drawn_ps(arrivals, wanted.requests, wanted.seed)
+    prompt, output, note = drawn_lengths(lengths, wanted.requests, wanted.seed)
+    return Requests(lengths, at, prompt, output, f"arrivals {wanted.arrivals}, seed {wanted.seed}; {note}")
+
+
+def _within_positions(llm: LlmSpec, requests: Requests, cut: bool) -> tuple[Requests, int]:
+    """None longer than the model; how many were cut. Raises UserError."""
+    most, prompts, outputs = llm.max_position_embeddings, list(requests.prompt), list(requests.output)
+    long = [i for i, n in enumerate(prompts) if n + outputs[i] - 1 > most]
+    if long and not cut:
+        i = long[0]
+        raise UserError(
+            f"{requests.name}: request {i} of {prompts[i]:,} + {outputs[i]:,} tokens does not fit the {most:,} "
+            f"positions of {llm.name}, nor do {len(long) - 1:,} more; take a model with more, or --cut prompts"
+        )
+    for i in long:
+        outputs[i] = min(outputs[i], most)
+        prompts[i] = min(prompts[i], most - outputs[i] + 1)
+    return requests._replace(prompt=prompts, output=outputs), len(long)
+
+
+def _notes(wanted: Wanted, pools: Pools | None, cut: int) -> list[str]:
+    found = list[str]()
+    if cut:
+        found.append(f"{counted(cut, 'request')} cut to the positions of the model")
+    if wanted.pp > 1:
+        found.append("what pipeline stages send one another takes no time here")
+    if pools and pools.link.pj_per_bit is None:
+        found.append("what the link needs is not in the energy; --link 400Gb/s,5pJ/bit would say it")
+    if wanted.swap:
+        found.append("blocks that are swapped move in no time here")
+    return found

@@ -1,0 +1,171 @@
+"""Costs of iterations read between few that are simulated.
+
+Of decode the knots are (requests, mean context), whose contexts spread as those of the workload do; of prompts (new
+tokens, tokens that each attends to in the mean). Between knots costs are taken as linear in both and in their product,
+which holds for weights, matrix products and attention alike. Prompts beside decode cost what their rows add to those of
+decode. What that is worth is measured on iterations that were skipped (see `sampled`).
+"""
+
+from collections.abc import Sequence
+from math import ceil
+
+import numpy as np
+
+from pimloom.arch.error import UserError
+from pimloom.systems.serving.online.costs import Cost, Exact, Piece, added
+
+ROWS, CONTEXTS, ATTENDED = 2, 2, 8  # between two knots: of requests and new tokens; of contexts; of prompts' tokens
+
+
+class Grid:
+    """exact: the device; spread: contexts as shares of their mean, rising, of a sample of the workload; positions: the
+    longest context; by_token: whether the device takes prompts one token after the other."""
+
+    def __init__(self, exact: Exact, spread: Sequence[float], positions: int) -> None:
+        self.exact, self.spread, self.positions = exact, np.asarray(spread, float), positions
+        self.tokens, self.by_token = exact.device.capacity().tokens, exact.device.in_order
+        self.most = exact.device.most_requests
+        self.decodes: dict[tuple[int, int, int], Cost | None] = {}
+        self.prompts: dict[tuple[int, int, int], Cost] = {}
+        self.alone: dict[tuple[int, float], float] = {}
+        self.known: dict[tuple[int, ...], Cost] = {}
+
+    def of(self, pieces: Sequence[Piece]) -> Cost:
+        """An iteration. Raises UserError."""
+        b = wide = total = rows = pairs = ends = longest = 0
+        for new, cached, logits in pieces:
+            if (new == 1 or logits > 1) and cached:
+                b, wide, total = b + 1, wide + new, total + cached + new
+                longest = max(longest, cached + new)
+            else:
+                rows, pairs, ends = rows + new, pairs + new * cached + new * (new + 1) // 2, ends | logits
+        key = (b, wide, total, longest, rows, pairs, ends)
+        if (found := self.known.get(key)) is None:
+            try:
+                found = self._by_token(pieces) if self.by_token and (rows or wide > b) else self._between(*key)
+            except UserError:  # of a knot, which does not fit or is too long; the iteration itself may run
+                found = self.exact.of(pieces)
+            self.known[key] = found = [max(value, 0.0) for value in found]
+        return found
+
+    def decode_of(self, cached: list[int]) -> Cost:
+        """The same of a token of each request behind those cached. Raises UserError."""
+        b = len(cached)
+        key = (b, b, sum(cached) + b, max(cached) + 1, 0, 0, 0)
+        found = self.known.get(key)
+        return self.of([Piece(1, before, 1) for before in cached]) if found is None else found
+
+    def _between(self, b: int, wide: int, total: int, longest: int, rows: int, pairs: int, ends: int) -> Cost:
+        if not b:
+            return self.prompt(rows, pairs / rows, ends)
+        parts = [(1.0, self._decoding(b, wide, total, longest))]
+        if rows:
+            parts.append((1.0, self.prompt(rows + wide, (pairs + wide) / (rows + wide), 0)))
+            parts.append((-1.0, self.prompt(wide, 1.0, 0)))
+        return added(parts)
+
+    def _decoding(self, b: int, wide: int, total: int, longest: int) -> Cost:
+        """Decode; it takes no less time than the longest context would by itself, on which one channel may work."""
+        low, high = around(wide / b, ROWS)
+        at = _between(wide / b, low, high)
+
+        def of(requests: int, mean: float) -> Cost:
+            if not at:
+                return self.decode(requests, mean, low)
+            return added([(1 - at, self.decode(requests, mean, low)), (at, self.decode(requests, mean, high))])
+
+        found, key = of(b, total / b), (longest, wide / b)
+        if b == 1:
+            return found
+        if (alone := self.alone.get(key)) is None:
+            alone = self.alone[key] = of(1, longest)[0]
+        return [max(found[0], alone), *found[1:]]
+
+    def _by_token(self, pieces: Sequence[Piece]) -> Cost:
+        """One token after the other, each as decode of one request."""
+        parts = [(1.0, self.decode(1, cached + i + 1)) for new, cached, _ in pieces for i in range(new)]
+        return added(parts)
+
+    def decode(self, b: int, context: float, width: int = 1) -> Cost:
+        """b requests of this context in the mean, `width` new tokens of each in it."""
+        low_b, high_b = around(b, ROWS)
+        low_c, high_c = around(context, CONTEXTS)
+        high_b = max(min(high_b, self.most or high_b, self.tokens // low_c), b)
+        high_c = max(min(high_c, self.positions, self.tokens // low_b), ceil(context))
+        at_b, at_c = _between(b, low_b, high_b), _between(context, low_c, high_c)
+        corners = [((1 - at_b) * (1 - at_c), low_b, low_c), (at_b * (1 - at_c), high_b, low_c)]
+        corners += [((1 - at_b) * at_c, low_b, high_c), (at_b * at_c, high_b, high_c)]
+        return added([(weight, self._corner(n, mean, width)) for weight, n, mean in corners if weight])
+
+    def _corner(self, requests: int, mean: int, width: int) -> Cost:
+        """A knot; one whose contexts do not fit side by side lies on a line through two with fewer requests: caches
+        that are shared, or shorter in part, do fit."""
+        found, fits = self._decode(requests, mean, width), requests
+        while found is None and fits > 2:
+            fits //= 2
+            found = self._decode(fits, mean, width)
+        half = self._decode(fits // 2, mean, width) if fits < requests else None
+        if found is None or (fits < requests and half is None):
+            raise UserError(f"{requests} requests with contexts of {mean} tokens do not fit")
+        if half is None:
+            return found
+        more = (requests - fits) / (fits - fits // 2)
+        return added([(1 + more, found), (-more, half)])
+
+    def _decode(self, requests: int, mean: int, width: int) -> Cost | None:
+        key = (requests, mean, width)
+        if key not in self.decodes:
+            at = (np.arange(requests) + 0.5) / requests * (len(self.spread) - 1)
+            shares = np.interp(at, np.arange(len(self.spread)), self.spread)
+            longest = max(self.positions, width + 1)
+            contexts = np.clip(np.rint(shares / shares.mean() * mean), width + 1, longest).astype(int).tolist()
+            try:
+                self.decodes[key] = self.exact.of([Piece(width, n - width, width) for n in contexts])
+            except UserError:
+                self.decodes[key] = None
+        return self.decodes[key]
+
+    def prompt(self, rows: int, attended: float, ends: int) -> Cost:
+        """Prompts of so many new tokens, each of which attends to so many in the mean; ends: whether one ends."""
+        low_n, high_n = around(rows, ROWS)
+        low_q, high_q = around(attended, ATTENDED)
+        at_n, at_q = _between(rows, low_n, high_n), _between(attended, low_q, high_q)
+        corners = [((1 - at_n) * (1 - at_q), low_n, low_q), (at_n * (1 - at_q), high_n, low_q)]
+        corners += [((1 - at_n) * at_q, low_n, high_q), (at_n * at_q, high_n, high_q)]
+        return added([(weight, self._prompt(n, q, ends)) for weight, n, q in corners if weight])
+
+    def _prompt(self, rows: int, attended: int, ends: int) -> Cost:
+        key = (rows, attended, ends)
+        if key not in self.prompts:
+            self.prompts[key] = self.exact.of(prompts_of(*key, self.positions))
+        return self.prompts[key]
+
+
+def around(value: float, ratio: int) -> tuple[int, int]:
+    """The knots below and above, which are powers of the ratio.
+
+    >>> around(5, 2), around(8, 2), around(0.5, 2)
+    ((4, 8), (8, 8), (1, 1))
+    """
+    low = high = 1
+    while high < value:
+        low, high = high, high * ratio
+    return (high, high) if high <= value or low == high else (low, high)
+
+
+def prompts_of(rows: int, attended: int, ends: int, positions: int) -> list[Piece]:
+    """Equal prompts with so many new tokens in all, each of which attends to so many; or one behind a cached part.
+
+    >>> prompts_of(8, 2, 1, 100), prompts_of(8, 10, 0, 100)
+    ([Piece(new=3, cached=0, logits=1), Piece(new=3, cached=0, logits=1), Piece(new=2, cached=0, logits=1)], \
+[Piece(new=8, cached=6, logits=0)])
+    """
+    each = min(2 * attended - 1, positions)
+    if each >= rows:
+        return [Piece(rows, max(min(attended - (rows + 1) // 2, positions - rows), 0), ends)]
+    whole = [Piece(each, 0, ends)] * (rows // each)
+    return [*whole, *([Piece(rows % each, 0, ends)] if rows % each else [])]
+
+
+def _between(value: float, low: float, high: float) -> float:
+    return (value - low) / (high - low) if high > low else 0.0

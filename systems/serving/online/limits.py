@@ -1,0 +1,48 @@
+"""Limits of latency that a service is held to."""
+
+from typing import NamedTuple
+
+from pimloom.arch.document import nearest
+from pimloom.arch.error import UserError
+from pimloom.arch.units import S_PER_MS, S_PER_US
+
+NAMES = {"ttft": "time to first token", "tpot": "time per output token", "latency": "latency"}
+UNITS = {"us": S_PER_US, "ms": S_PER_MS, "s": 1.0}
+SUCH_AS = "such as ttft=1s,tpot=50ms"
+
+
+class Slo(NamedTuple):
+    """Most seconds of each; None: no limit."""
+
+    ttft: float | None = None
+    tpot: float | None = None
+    latency: float | None = None
+
+
+def parse_slo(text: str) -> Slo:
+    """As a user writes it. Raises UserError.
+
+    >>> parse_slo("ttft=1s,tpot=50ms")
+    Slo(ttft=1.0, tpot=0.05, latency=None)
+    """
+    found = dict[str, float]()
+    for part in text.split(","):
+        name, _, value = (word.strip() for word in part.partition("="))
+        if name not in NAMES:
+            raise UserError(f"--slo {text}: expected {', '.join(NAMES)}, {SUCH_AS}, got {name!r}{nearest(name, NAMES)}")
+        if name in found:
+            raise UserError(f"--slo {text}: {name} is given twice")
+        found[name] = _seconds(text, value)
+    return Slo(**found)
+
+
+def _seconds(text: str, value: str) -> float:
+    digits = value.rstrip("mus")
+    unit = value[len(digits) :]
+    try:
+        seconds = float(digits) * UNITS[unit]
+    except (ValueError, KeyError):
+        raise UserError(f"--slo {text}: expected a time in s, ms or us, {SUCH_AS}, got {value!r}") from None
+    if not 0 < seconds < float("inf"):
+        raise UserError(f"--slo {text}: expected a time above 0, {SUCH_AS}")
+    return seconds

@@ -1,0 +1,121 @@
+"""Schedulers by name, with the limits that a user gives."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from pimloom.arch.document import nearest
+from pimloom.arch.error import UserError
+from pimloom.systems.serving.schedulers.blocks import Blocks
+from pimloom.systems.serving.schedulers.faster_transformer import FasterTransformer
+from pimloom.systems.serving.schedulers.lightllm import LightLlm
+from pimloom.systems.serving.schedulers.live import LiveRequest, Scheduler
+from pimloom.systems.serving.schedulers.orca import Orca
+from pimloom.systems.serving.schedulers.prefix_pool import PrefixPool
+from pimloom.systems.serving.schedulers.sarathi import Sarathi, VidurSarathi
+from pimloom.systems.serving.schedulers.static import Static
+from pimloom.systems.serving.schedulers.vidur_vllm import VidurVllm
+from pimloom.systems.serving.schedulers.vllm_v0 import VllmV0
+from pimloom.systems.serving.schedulers.vllm_v0_chunked import VllmV0Chunked
+from pimloom.systems.serving.schedulers.vllm_v1 import VllmV1
+from pimloom.workload.requests.table import Prefix
+
+WATERMARK = 100  # one block in so many stays free when a request comes in [secondary: vLLM, Vidur]
+PATIENCE = 10  # decode iterations between two attempts of LightLLM to take prompts in [secondary: Vidur]
+CHUNK = {"sarathi": 512, "vidur-sarathi": 512}  # [recalled] Sarathi-Serve
+TOKENS = 2048  # vLLM's max_num_batched_tokens with chunks [recalled]
+
+
+class Limits(NamedTuple):
+    """blocks: of KV cache, of `block_size` tokens; batch: most requests that run; tokens: of an iteration, None: as the
+    scheduler has it by itself; positions: of the model; stages: of a pipeline; prefix: what prompts share, if the
+    scheduler is to look for it; threshold: tokens of a prompt in an iteration, 0: no limit; chunked: vLLM v0 with
+    chunked prefill; host: blocks to swap out to, 0: those who yield recompute."""
+
+    blocks: int
+    block_size: int
+    batch: int
+    tokens: int | None
+    positions: int
+    stages: int = 1
+    prefix: Prefix | None = None
+    threshold: int = 0
+    chunked: bool = False
+    host: int = 0
+
+    def budget(self, name: str) -> int:
+        """Tokens of an iteration: whole prompts must fit where they are not cut."""
+        if self.tokens is not None:
+            return self.tokens
+        cut = name in ("vllm-v1", *CHUNK) or self.chunked
+        return CHUNK.get(name, TOKENS) if cut else max(self.positions, TOKENS)
+
+
+def _pool(limits: Limits) -> Blocks:
+    return Blocks(limits.blocks, limits.block_size)
+
+
+def _worst(limits: Limits) -> tuple[Blocks, int, int, int]:
+    return _pool(limits), -(-limits.positions // limits.block_size), limits.batch, limits.stages
+
+
+def _vllm_v0(limits: Limits, budget: int) -> Scheduler:
+    pool, watermark = _pool(limits), limits.blocks // WATERMARK
+    if limits.chunked and limits.host:
+        raise UserError("--chunked: with --swap vLLM v0's order is not defined; leave one of the two out")
+    if limits.chunked and limits.batch > budget:
+        raise UserError(
+            f"--batch {limits.batch}: expected at most the {budget} of --batch-tokens, as each request that decodes "
+            "takes a token of it"
+        )
+    if limits.chunked:
+        return VllmV0Chunked(pool, watermark, limits.batch, budget)
+    host = Blocks(limits.host, limits.block_size) if limits.host else None
+    return VllmV0(pool, watermark, limits.batch, budget, host)
+
+
+def _vllm_v1(limits: Limits, budget: int) -> Scheduler:
+    pool: Blocks | PrefixPool = Blocks(limits.blocks - 1, limits.block_size)
+    if prefix := limits.prefix:
+
+        def identity(request: LiveRequest, k: int) -> object:
+            inside = (k + 1) * limits.block_size <= request.prompt
+            mine = prefix.block(request.number, k, limits.block_size) if inside else None
+            return (request.number, k) if mine is None else ("shared", mine)
+
+        pool = PrefixPool(limits.blocks - 1, limits.block_size, identity)
+    return VllmV1(pool, limits.batch, budget, limits.positions + 1, limits.threshold)
+
+
+def _paged(kind: Callable[..., Scheduler]) -> Callable[[Limits, int], Scheduler]:
+    return lambda limits, budget: kind(_pool(limits), limits.blocks // WATERMARK, limits.batch, budget, limits.stages)
+
+
+def _light(limits: Limits, budget: int) -> Scheduler:
+    tokens = Blocks(limits.blocks * limits.block_size, 1)
+    return LightLlm(tokens, limits.batch, budget, PATIENCE)
+
+
+SCHEDULERS: dict[str, Callable[[Limits, int], Scheduler]] = {
+    "vllm-v1": _vllm_v1,
+    "vllm-v0": _vllm_v0,
+    "sarathi": _paged(Sarathi),
+    "orca": lambda limits, budget: Orca(*_worst(limits)),
+    "lightllm": _light,
+    "faster-transformer": lambda limits, budget: FasterTransformer(*_worst(limits)),
+    "static": lambda limits, budget: Static(*_worst(limits)),
+    "vidur-vllm": _paged(VidurVllm),
+    "vidur-sarathi": _paged(VidurSarathi),
+}
+ONLY = {"chunked": "vllm-v0", "host": "vllm-v0", "threshold": "vllm-v1", "prefix": "vllm-v1"}
+ONE_STAGE = ("vllm-v0", "vllm-v1", "lightllm")
+
+
+def check_name(name: str) -> None:
+    """Raise UserError for a scheduler that is none."""
+    if name not in SCHEDULERS:
+        raise UserError(f"--scheduler {name}: expected one of {', '.join(SCHEDULERS)}{nearest(name, SCHEDULERS)}")
+
+
+def scheduler_of(name: str, limits: Limits) -> Scheduler:
+    """A scheduler with all its memory free. Raises UserError."""
+    return SCHEDULERS[name](limits, limits.budget(name))

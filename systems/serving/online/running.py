@@ -1,0 +1,188 @@
+"""Requests through a scheduler's clock over the prices of a device."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pimloom.arch.error import UserError
+from pimloom.arch.version import __version__
+from pimloom.systems.devices.device import Device
+from pimloom.systems.serving.clock.cluster import ROUTERS, serve
+from pimloom.systems.serving.clock.replica import Replica
+from pimloom.systems.serving.online.costs import Exact
+from pimloom.systems.serving.online.grid import Grid
+from pimloom.systems.serving.online.limits import Slo
+from pimloom.systems.serving.online.named import Limits, scheduler_of
+from pimloom.systems.serving.online.outcome import Online
+from pimloom.systems.serving.online.record import Costs, Record
+from pimloom.systems.serving.online.sampling import Pricing, Sample, measured
+from pimloom.systems.serving.online.speculation import Drafted, Speculation
+from pimloom.systems.serving.online.summing import Ended, attained, of_iterations, of_requests, plain, summed
+from pimloom.systems.serving.schedulers.drafts import Drafts
+from pimloom.systems.serving.schedulers.live import LiveRequest, Scheduler
+from pimloom.workload.requests.statistics import statistics
+from pimloom.workload.requests.table import Requests
+
+Progress = Callable[[int, int], None]
+POINTS = 128  # of the distribution of contexts
+
+
+class Plan(NamedTuple):
+    """How requests are served. stages: of a pipeline, each of which has as many layers as the device; exact: whether
+    every different iteration is simulated; sample: how many of those that are not are simulated to tell the error."""
+
+    scheduler: str
+    limits: Limits
+    replicas: int
+    router: str
+    stages: int
+    exact: bool
+    sample: int
+    seed: int
+    speculation: Speculation | None = None
+
+
+class Service(NamedTuple):
+    """What serves: costs of a device (grid: None if all are exact), how, limits, and the known fields of results."""
+
+    exact: Exact
+    grid: Grid | None
+    plan: Plan
+    slo: Slo | None
+    named: dict[str, Any]
+    draft: Costs | None
+
+    @property
+    def costs(self) -> Costs:
+        """Of an iteration, with what the draft does in it."""
+        target: Costs = self.grid or self.exact
+        return target if self.draft is None else Drafted(target, self.draft)
+
+
+def service(
+    device: Device, draft: Device | None, requests: Requests, plan: Plan, slo: Slo | None, named: dict[str, Any]
+) -> Service:
+    """For requests of such lengths, at whatever times."""
+    causes = list[str]()
+
+    def costs_of(one: Device) -> tuple[Exact, Grid | None]:
+        exact = Exact(one, causes, plan.stages)
+        return exact, None if plan.exact else Grid(exact, spread_of(requests), plan.limits.positions)
+
+    exact, grid = costs_of(device)
+    proposing: Costs | None = None
+    if draft is not None:
+        one, read = costs_of(draft)
+        proposing = read or one
+    return Service(exact, grid, plan, slo, named, proposing)
+
+
+def serve_online(by: Service, requests: Requests, progress: Progress, *, tried: bool = False) -> Online:
+    """Until all requests have ended. tried: limits that none holds are no error. Raises UserError."""
+    exact, grid, plan, _, _, draft = by
+    sample = None if grid is None else Sample(0 if tried else plan.sample, plan.seed)
+    record = Record(by.costs, len(requests.prompt), sample, drafted=draft is not None)
+    schedulers = [scheduler_of(plan.scheduler, plan.limits) for _ in range(plan.replicas)]
+    speculation, drafts = plan.speculation, None
+    if speculation:
+        drafts = Drafts(speculation.gamma, speculation.alpha, speculation.spread, plan.seed)
+    for scheduler in schedulers:
+        scheduler.drafts = drafts
+    live = [LiveRequest(*each) for each in zip(range(len(requests.prompt)), *requests[1:4], strict=True)]
+    run(live, schedulers, record, plan, progress)
+    causes = tuple(exact.causes) or None
+    return told_by(by, requests, live, record, causes, schedulers, ended_by(by, sample), drafts, tried)
+
+
+def ended_by(by: Service, sample: Sample | None) -> Pricing:
+    """How far prices were off. Raises UserError."""
+    if by.grid and sample:
+        return measured(by.grid, by.exact, sample)
+    return Pricing(True, by.exact.steps, 0, None, None, None)
+
+
+def told_by(
+    by: Service,
+    requests: Requests,
+    live: list[LiveRequest],
+    record: Record,
+    causes: tuple[str, ...] | None,
+    schedulers: list[Scheduler],
+    pricing: Pricing,
+    drafts: Drafts | None,
+    tried: bool,
+) -> Online:
+    """The result. Raises UserError for a limit that none holds, unless it is tried."""
+    plan, slo = by.plan, by.slo
+    ended = Ended(live, record, causes, schedulers)
+    columns = of_requests(ended)
+    held, good = (None, None) if slo is None else attained(slo, columns, tried)
+    if good is not None:
+        columns["slo"] = good
+    hits = columns["prefix_hit_tokens"].sum() / columns["prompt_tokens"].sum() if plan.limits.prefix else None
+    limits = plan.limits
+    return Online(
+        **by.named,
+        **summed(ended, columns),
+        scheduler=plan.scheduler,
+        pp=plan.stages,
+        replicas=plan.replicas,
+        batch=limits.batch,
+        batch_tokens=limits.budget(plan.scheduler),
+        block_size=schedulers[-1].blocks.size,
+        blocks=schedulers[-1].blocks.total,
+        statistics=statistics(requests),
+        pricing=pricing,
+        speculation=_told(plan.speculation, drafts),
+        slo=held,
+        prefix_hit_share=None if hits is None else float(hits),
+        by_request={name: plain(column) for name, column in columns.items()},
+        by_iteration=of_iterations(record, causes is not None),
+        version=__version__,
+        seed=plan.seed,
+    )
+
+
+def _told(speculation: Speculation | None, drafts: Drafts | None) -> dict[str, Any] | None:
+    if speculation is None or drafts is None:
+        return None
+    tokens = drafts.tokens / drafts.steps if drafts.steps else None
+    return {**speculation._asdict(), "tokens_per_step": tokens}
+
+
+def run(live: list[LiveRequest], schedulers: list[Scheduler], record: Record, plan: Plan, progress: Progress) -> None:
+    """Serve them. Raises UserError if some are left that nobody ever serves."""
+    replicas = [
+        Replica(scheduler, record.price, plan.stages, partial(record.seen, i, scheduler))
+        for i, scheduler in enumerate(schedulers)
+    ]
+    route, arrived = ROUTERS[plan.router](replicas), 0
+
+    def told(request: LiveRequest) -> Replica:
+        nonlocal arrived
+        progress(arrived, len(live))
+        arrived += 1
+        return route(request)
+
+    serve(live, replicas, told)
+    progress(len(live), len(live))
+    left = [request for request in live if request.completion < 0]
+    if left:
+        raise UserError(
+            f"request {left[0].number} and {len(left) - 1:,} more wait for ever: what they know by now fits no "
+            "iteration; give --batch-tokens or --blocks more"
+        )
+
+
+def spread_of(requests: Requests) -> list[float]:
+    """Contexts of requests while they decode, as shares of their mean, rising."""
+    prompt, output = np.array(requests.prompt, float), np.array(requests.output, float)
+    at = np.concatenate([prompt + output * part for part in (0.125, 0.375, 0.625, 0.875)])
+    weight = np.concatenate([output] * 4)
+    order = np.argsort(at, kind="stable")
+    share = (np.cumsum(weight[order]) - weight[order] / 2) / weight.sum()
+    found = np.interp((np.arange(POINTS) + 0.5) / POINTS, share, at[order])
+    spread: list[float] = (found / found.mean()).tolist()
+    return spread

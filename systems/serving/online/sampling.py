@@ -1,0 +1,83 @@
+"""How far costs read between others are off: some of those iterations, drawn at random, simulated after all."""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from math import sqrt
+from random import Random
+
+import msgspec
+
+from pimloom.arch.error import UserError
+from pimloom.systems.serving.online.costs import Exact, Piece
+from pimloom.systems.serving.online.grid import Grid
+
+
+class Pricing(msgspec.Struct, frozen=True):
+    """exact: whether every different iteration was simulated; simulated: how many were, sampled ones included; sampled:
+    how many were drawn of those that were not; error: of the time of all iterations, as the sample tells; error_bound:
+    its size and two standard errors; largest_error: of one of the sample. Shares, None if nothing was sampled."""
+
+    exact: bool
+    simulated: int
+    sampled: int
+    error: float | None
+    error_bound: float | None
+    largest_error: float | None
+
+
+class Stratum:
+    """Iterations of a kind: `size` of them, each as likely, and the time of all [ps]."""
+
+    def __init__(self, size: int, seed: int) -> None:
+        self.size, self.random, self.shown, self.time_ps = size, Random(seed), 0, 0.0
+        self.kept = list[tuple[Piece, ...]]()
+
+    def takes(self, ps: float) -> bool:
+        """One more, of so much time: whether it is kept."""
+        self.shown += 1
+        self.time_ps += ps
+        return len(self.kept) < self.size or self.random.random() * self.shown < self.size
+
+    def keep(self, pieces: Sequence[Piece]) -> None:
+        """In place of one that is there, if there is no room."""
+        if len(self.kept) < self.size:
+            self.kept.append(tuple(pieces))
+        else:
+            self.kept[self.random.randrange(self.size)] = tuple(pieces)
+
+    def errors(self, grid: Grid, exact: Exact) -> list[float]:
+        """What was read by what is true, less one, of those kept that can be simulated: a device has a cache for each
+        request, so that those which share blocks may be too many for it."""
+        found = list[float]()
+        for pieces in self.kept:
+            with suppress(UserError):
+                found.append(grid.of(pieces)[0] / exact.of(pieces)[0] - 1)
+        return found
+
+
+class Sample:
+    """`size` iterations of decode alone, and as many with prompts in them."""
+
+    def __init__(self, size: int, seed: int) -> None:
+        self.decode, self.prompts = Stratum(size, seed), Stratum(size, seed + 1)
+
+    def of(self, pieces: Sequence[Piece]) -> Stratum:
+        """Its kind."""
+        decode = all((new == 1 or logits > 1) and cached for new, cached, logits in pieces)
+        return self.decode if decode else self.prompts
+
+
+def measured(grid: Grid, exact: Exact, sample: Sample) -> Pricing:
+    """Simulate the sample; each kind counts by its time. Raises UserError."""
+    kinds = [(kind, off) for kind in (sample.decode, sample.prompts) if (off := kind.errors(grid, exact))]
+    if not kinds:
+        return Pricing(False, exact.steps, 0, None, None, None)
+    error = variance = largest = 0.0
+    for kind, off in kinds:
+        share, mean, n = kind.time_ps / sum(one.time_ps for one, _ in kinds), sum(off) / len(off), len(off)
+        spread = sum((one - mean) ** 2 for one in off) / (n - 1) if n > 1 else mean**2
+        error += share * mean
+        variance += share**2 * spread / n if n < kind.shown else 0.0
+        largest = max(largest, *map(abs, off))
+    drawn = sum(len(off) for _, off in kinds)
+    return Pricing(False, exact.steps, drawn, error, abs(error) + 2 * sqrt(variance), largest)

@@ -1,0 +1,121 @@
+"""From requests that have ended and a record of iterations to the fields of the result."""
+
+from collections.abc import Sequence
+from itertools import chain
+from math import fsum
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pimloom.arch.error import UserError
+from pimloom.arch.units import S_PER_PS
+from pimloom.systems.serving.online.limits import NAMES, Slo
+from pimloom.systems.serving.online.outcome import Attained, Spread, spread
+from pimloom.systems.serving.online.record import Record
+from pimloom.systems.serving.schedulers.live import LiveRequest, Scheduler
+
+Columns = dict[str, np.ndarray]
+
+
+class Ended(NamedTuple):
+    """All requests, the record, the causes of its energies (None: there are none), and the schedulers."""
+
+    requests: Sequence[LiveRequest]
+    record: Record
+    causes: tuple[str, ...] | None
+    schedulers: Sequence[Scheduler]
+
+
+def of_requests(ended: Ended) -> Columns:
+    """Times of each request [s]; NaN: a time per output token of a request of one."""
+    requests = ended.requests
+
+    def ticks(name: str) -> np.ndarray:
+        return np.array([getattr(r, name) for r in requests], np.int64)
+
+    names = ("arrival", "first_scheduled", "first_token", "completion")
+    arrival, start, first, end = (ticks(name) for name in names)
+    output = ticks("known") - ticks("prompt")
+    more = np.where(output > 1, output - 1, 1)
+    found: Columns = {f"{name}_s": ticks(name) * S_PER_PS for name in names}
+    found |= {"prompt_tokens": ticks("prompt"), "output_tokens": output}
+    found["wait_s"] = (start - arrival) * S_PER_PS
+    found["time_to_first_token_s"] = (first - arrival) * S_PER_PS
+    found["time_per_output_token_s"] = np.where(output > 1, (end - first) / more * S_PER_PS, np.nan)
+    found["latency_s"] = (end - arrival) * S_PER_PS
+    found |= {"preemptions": ticks("restarts"), "prefix_hit_tokens": ticks("hit")}
+    if ended.causes is not None:
+        found["energy_j"] = np.array(ended.record.by_request)
+    return found
+
+
+def attained(slo: Slo, columns: Columns, tried: bool) -> tuple[Attained, np.ndarray]:
+    """Shares, and which requests hold all limits. Raises UserError for a limit that none holds, unless it is tried."""
+    names = {"ttft": "time_to_first_token_s", "tpot": "time_per_output_token_s", "latency": "latency_s"}
+    shares, good = dict[str, float | None](), np.ones(len(columns["latency_s"]), bool)
+    for name, limit in slo._asdict().items():
+        shares[name] = None
+        if limit is None:
+            continue
+        values = columns[names[name]]
+        holds = np.isnan(values) | (values <= limit)
+        if not holds.any() and not tried:
+            least = float(np.nanmin(values))
+            raise UserError(f"--slo {name}={limit:g}s: never met: the least {NAMES[name]} is {least:.3g} s")
+        shares[name], good = float(holds.mean()), good & holds
+    return Attained(slo.ttft, slo.tpot, slo.latency, **shares, all=float(good.mean())), good
+
+
+def surely(values: np.ndarray) -> Spread:
+    """Of values that are all there."""
+    found = spread(values)
+    assert found is not None
+    return found
+
+
+def summed(ended: Ended, columns: Columns) -> dict[str, Any]:
+    """Fields that are sums, means and percentiles."""
+    record, requests = ended.record, ended.requests
+    start, end, ticks = (np.array(column) for column in (record.start, record.end, record.ticks))
+    span_ps = int(end.max()) - requests[0].arrival
+    output, prompt = int(columns["output_tokens"].sum()), int(columns["prompt_tokens"].sum())
+    gaps = np.fromiter(chain.from_iterable(s.gaps for s in ended.schedulers), np.int64)
+    used, held_ps = np.array(record.used), np.array(record.ticks, float)
+    joules = None if ended.causes is None else fsum([*record.joules, record.beside])
+    replicas = len(ended.schedulers)
+    return {
+        "iteration_count": len(start),
+        "batch_mean": float(np.mean(record.requests)),
+        "time_s": span_ps * S_PER_PS,
+        "busy_share": float(ticks.sum()) / (span_ps * replicas),
+        "tokens_per_s": output / (span_ps * S_PER_PS),
+        "prompt_tokens_per_s": prompt / (span_ps * S_PER_PS),
+        "time_to_first_token_s": surely(columns["time_to_first_token_s"]),
+        "time_per_output_token_s": spread(columns["time_per_output_token_s"]),
+        "token_gap_s": spread(gaps * S_PER_PS),
+        "latency_s": surely(columns["latency_s"]),
+        "latency_per_token_s": surely(columns["latency_s"] / columns["output_tokens"]),
+        "wait_s": surely(columns["wait_s"]),
+        "preemptions": int(columns["preemptions"].sum()),
+        "swaps": sum(r.swaps for r in requests),
+        "blocks_used_mean": float((used * held_ps).sum() / held_ps.sum()),
+        "blocks_used_most": int(used.max()),
+        "energy_j": joules,
+        "energy_per_token_j": None if joules is None else joules / output,
+        "energy_by_cause_j": None if ended.causes is None else dict(zip(ended.causes, record.by_cause, strict=True)),
+    }
+
+
+def plain(column: np.ndarray) -> list[Any]:
+    """Values of a column; None where it is no number."""
+    return [None if value != value else value for value in column.tolist()]
+
+
+def of_iterations(record: Record, energy: bool) -> dict[str, list[Any]]:
+    """Columns of iterations."""
+    start, ticks, end = (np.array(column) * S_PER_PS for column in (record.start, record.ticks, record.end))
+    found = {"start_s": start.tolist(), "time_s": ticks.tolist(), "end_s": end.tolist()}
+    found |= {"replica": record.replica.tolist(), "requests": record.requests.tolist()}
+    found |= {"new_tokens": record.new.tolist(), "context_tokens": record.contexts.tolist()}
+    found |= {"waiting": record.waiting.tolist(), "blocks_used": record.used.tolist()}
+    return found | ({"energy_j": record.joules.tolist()} if energy else {})

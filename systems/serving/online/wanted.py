@@ -1,0 +1,47 @@
+"""The options of `pimloom serve`."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from pimloom.systems.serving.online.goodput import SHARE
+
+
+class Wanted(NamedTuple):
+    """The options of `pimloom serve`, as typed; None where not given."""
+
+    system: str
+    model: str
+    trace: Path | None = None
+    arrivals: str | None = None
+    lengths: str | None = None
+    requests: int | None = None
+    scheduler: str = "vllm-v1"
+    batch_tokens: int | None = None
+    batch: int | None = None
+    block_size: int = 16
+    blocks: int | None = None
+    prefix_cache: bool | None = None
+    long_prompt: int | None = None
+    chunked: bool = False
+    swap: int | None = None
+    cut: bool = False
+    replicas: int = 1
+    router: str = "round-robin"
+    link: str | None = None
+    tp: int = 1
+    pp: int = 1
+    layers: int | None = None
+    lm_head: bool | None = None
+    slo: str | None = None
+    goodput: bool = False
+    rate: str | None = None
+    share: float = SHARE
+    speculate: str | None = None
+    exact: bool = False
+    sample: int = 8
+    settings: Sequence[str] | None = None
+    json: str | None = None
+    timeline: Path | None = None
+    seed: int = 0
+    quiet: bool = False

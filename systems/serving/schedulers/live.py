@@ -1,0 +1,152 @@
+"""A request on its way, an iteration, and what every scheduler does when one has run."""
+
+from array import array
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+NEVER = 1 << 62  # a tick that does not come
+NOT_YET = -1
+
+
+class LiveRequest:
+    """A request with what a scheduler knows of it.
+
+    cached: tokens whose keys and values are in memory; known: tokens of its prompt and those that it has generated;
+    prefill: tokens that it must have cached before it decodes: its prompt, after a restart all that were known then;
+    last: tokens known at which it ends; drafted: tokens proposed behind those known; blocks: that it holds; hit: tokens
+    that it found in the prefix cache when it was admitted first. Ticks are NOT_YET until they have come.
+    """
+
+    __slots__ = (
+        "arrival", "blocks", "cached", "completion", "drafted", "first_scheduled", "first_token", "hit", "known",
+        "last", "last_token", "number", "output", "prefill", "prompt", "restarts", "swaps",
+    )  # fmt: skip
+
+    def __init__(self, number: int, arrival: int, prompt: int, output: int) -> None:
+        self.number, self.arrival, self.prompt, self.output = number, arrival, prompt, output
+        self.cached = self.drafted = self.blocks = self.hit = self.restarts = self.swaps = 0
+        self.known = self.prefill = prompt
+        self.last = prompt + output
+        self.first_scheduled = self.first_token = self.last_token = self.completion = NOT_YET
+
+    @property
+    def longest(self) -> int:
+        """Most tokens that it has in the cache: the last one is sampled, and not put in again."""
+        return self.last - 1
+
+    def restart(self) -> None:
+        """Lose the cache; all tokens known are its prompt now."""
+        self.cached, self.drafted, self.prefill = 0, 0, self.known
+        self.restarts += 1
+
+
+class Iteration:
+    """Requests in the order of the batch, with their new tokens and those cached before.
+
+    start, ticks, end: when it forms, how long a stage works on it, when the last stage has done so; blocks_in,
+    blocks_out: moved from and to the host.
+    """
+
+    __slots__ = ("blocks_in", "blocks_out", "cached", "end", "new", "requests", "start", "ticks")
+
+    def __init__(self, requests: list[LiveRequest], new: list[int]) -> None:
+        self.requests, self.new = requests, new
+        self.cached = [r.cached for r in requests]
+        self.start = self.ticks = self.end = self.blocks_in = self.blocks_out = 0
+
+
+class Pool(Protocol):
+    """Blocks of KV cache: `total`, of them `free`, of `size` tokens each."""
+
+    total: int
+    size: int
+
+    @property
+    def free(self) -> int:
+        """That nobody holds."""
+        ...
+
+
+class Accepting(Protocol):
+    """Who proposes tokens, and tells which are right."""
+
+    def proposed(self, request: "LiveRequest") -> int:
+        """How many for its next step."""
+        ...
+
+    def accepted(self, request: "LiveRequest", drafted: int) -> int:
+        """How many of so many are right."""
+        ...
+
+
+class Scheduler:
+    """Who waits, who runs, and who is in the next iteration. gaps: ticks between two tokens of a request, of all;
+    drafts: None unless tokens are proposed."""
+
+    blocks: Pool
+
+    def __init__(self) -> None:
+        self.waiting, self.gaps = deque[LiveRequest](), array("q")
+        self.drafts: Accepting | None = None
+
+    def never(self, request: LiveRequest) -> str | None:
+        """Why a request could never run, None if it can."""
+        need, there = -(-request.longest // self.blocks.size), self.usable()
+        return None if need <= there else f"needs {need:,} blocks of KV cache, and there are {there:,} for it"
+
+    def usable(self) -> int:
+        """Blocks that a request may have if it is alone."""
+        return self.blocks.total
+
+    def sampled(self, iteration: Iteration, now: int) -> tuple[list[LiveRequest], list[LiveRequest]]:
+        """Add the tokens of an iteration to its requests; those that go on, and those that have ended.
+
+        A request whose known tokens are all cached has its next one, and before it those drafted ones that are right.
+        """
+        goes_on, ended, gaps = [], [], self.gaps
+        for r, n in zip(iteration.requests, iteration.new, strict=True):
+            r.cached = cached = r.cached + n
+            if cached >= r.known:
+                right = self.drafts.accepted(r, cached - r.known) if self.drafts and cached > r.known else 0
+                r.cached = cached = r.known + right
+                r.known = cached = cached + 1
+                if r.first_token < 0:
+                    r.first_token = now
+                else:
+                    gaps.append(now - r.last_token)
+                r.last_token = now
+                if right:
+                    gaps.extend([0] * right)
+                if self.drafts:
+                    r.drafted = self.drafts.proposed(r)
+                if cached == r.last:
+                    r.completion = now
+                    ended.append(r)
+                    continue
+            goes_on.append(r)
+        return goes_on, ended
+
+    def form(self, now: int) -> Iteration | None:
+        """The next iteration; None if nobody can run."""
+        raise NotImplementedError
+
+    def ran(self, iteration: Iteration, now: int) -> None:
+        """An iteration has ended: its tokens are there."""
+        raise NotImplementedError
+
+
+def by_arrival(requests: Sequence[LiveRequest]) -> list[LiveRequest]:
+    """First come first, and of equal arrivals the lower number."""
+    return sorted(requests, key=_arrival)
+
+
+def _arrival(request: LiveRequest) -> Any:
+    return request.arrival, request.number
+
+
+def uncut(request: LiveRequest, most: int) -> str | None:
+    """Why a prompt that comes whole does not fit an iteration; None if it does."""
+    if request.prompt <= most:
+        return None
+    return f"has a prompt of {request.prompt:,} tokens, and an iteration takes {most:,} and no part of a prompt"

@@ -1,0 +1,96 @@
+"""vLLM v1's own scheduler: no phases; each request has tokens that are known and tokens that are computed, and a budget
+of tokens closes the gap, first of those that run, then of those that wait.
+"""
+
+from pimloom.systems.serving.schedulers.blocks import Blocks
+from pimloom.systems.serving.schedulers.live import NOT_YET, Iteration, LiveRequest, Scheduler
+from pimloom.systems.serving.schedulers.prefix_pool import PrefixPool
+
+AHEAD = 64  # tokens whose blocks are taken before they are needed
+
+
+class VllmV1(Scheduler):
+    """pool: one block of it stays unused; cap: most requests that run (max_num_seqs); budget: tokens of an iteration
+    (max_num_batched_tokens); longest: max_model_len; threshold: most tokens of a request in an iteration
+    (long_prefill_token_threshold), 0: no such limit."""
+
+    blocks: Blocks | PrefixPool
+
+    def __init__(self, pool: Blocks | PrefixPool, cap: int, budget: int, longest: int, threshold: int = 0) -> None:
+        super().__init__()
+        self.blocks, self.cap, self.budget, self.longest = pool, cap, budget, longest
+        self.most = min(threshold, budget) if threshold else budget
+        self.ahead, self.most_blocks = -(-AHEAD // pool.size), -(-longest // pool.size)
+        self.shares = pool if isinstance(pool, PrefixPool) else None
+        self.running: list[LiveRequest] = []
+
+    def form(self, now: int) -> Iteration | None:
+        """Those that run; if none of them had to yield, those that wait, too."""
+        batch, new, left, preempted = self._running()
+        if not preempted and self.waiting:
+            self._join(batch, new, left, now)
+        return Iteration(batch, new) if batch else None
+
+    def _running(self) -> tuple[list[LiveRequest], list[int], int, bool]:
+        running, size, most, left = self.running, self.blocks.size, self.most, self.budget
+        batch, new, preempted = list[LiveRequest](), list[int](), False
+        while left and len(batch) < len(running):
+            request = running[len(batch)]
+            n = min(request.known + request.drafted - request.cached, most, left)
+            while request.cached + n > request.blocks * size and not self._slots(request, n):
+                victim, preempted = running.pop(), True
+                self.blocks.release(victim)
+                victim.restart()
+                self.waiting.appendleft(victim)
+                if victim is request:
+                    return batch, new, left, preempted
+            if self.shares:
+                self.shares.fill(request, min(request.cached + n, request.known))
+            batch.append(request)
+            new.append(n)
+            left -= n
+        return batch, new, left, preempted
+
+    def _join(self, batch: list[LiveRequest], new: list[int], left: int, now: int) -> None:
+        """First come first served, as long as there are blocks for the next tokens."""
+        while self.waiting and left and len(self.running) < self.cap:
+            request = self.waiting[0]
+            hit = self.shares.found(request) if self.shares and not request.cached else []
+            cached = len(hit) * self.blocks.size or request.cached  # it may come with a cache from elsewhere
+            n = min(request.known - cached, self.most, left)
+            if not self._slots(request, n, hit):
+                return
+            request.cached = cached
+            if request.first_scheduled == NOT_YET:
+                request.first_scheduled, request.hit = now, cached
+            if self.shares:
+                self.shares.fill(request, cached + n)  # the next one that joins shares them already
+            self.running.append(self.waiting.popleft())
+            batch.append(request)
+            new.append(n)
+            left -= n
+
+    def _slots(self, request: LiveRequest, n: int, hit: list[int] | None = None) -> bool:
+        """Blocks for n tokens more, behind those that it has `hit`, and some ahead; False if too few are free."""
+        pool, found = self.blocks, len(hit) if hit else 0
+        need = -(-(request.cached + found * pool.size + n) // pool.size) - request.blocks - found
+        free = pool.free - (self.shares.idle(hit) if self.shares and hit else 0)
+        if need > free:
+            return False
+        if self.shares and hit:
+            self.shares.share(request, hit)
+        if need > 0:
+            pool.take(request, min(need + self.ahead, free, self.most_blocks - request.blocks))
+        return True
+
+    def ran(self, iteration: Iteration, now: int) -> None:
+        """Those that have ended, or are as long as the model, leave."""
+        goes_on, ended = self.sampled(iteration, now)
+        for request in goes_on:
+            if request.known >= self.longest:
+                request.completion = now
+                ended.append(request)
+        if ended:
+            self.running = [request for request in self.running if request.completion == NOT_YET]
+        for request in ended:
+            self.blocks.release(request)

@@ -1,0 +1,205 @@
+"""Schedulers against their English rules (`naive_schedulers`), and what must hold for every one of them."""
+
+from collections.abc import Callable
+from random import Random
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pimloom.systems.serving.clock.cluster import round_robin, serve
+from pimloom.systems.serving.clock.replica import Replica
+from pimloom.systems.serving.schedulers.blocks import Blocks
+from pimloom.systems.serving.schedulers.faster_transformer import FasterTransformer
+from pimloom.systems.serving.schedulers.lightllm import LightLlm
+from pimloom.systems.serving.schedulers.live import Iteration, LiveRequest, Scheduler
+from pimloom.systems.serving.schedulers.orca import Orca
+from pimloom.systems.serving.schedulers.prefix_pool import PrefixPool
+from pimloom.systems.serving.schedulers.sarathi import Sarathi, VidurSarathi
+from pimloom.systems.serving.schedulers.static import Static
+from pimloom.systems.serving.schedulers.vidur_vllm import VidurVllm
+from pimloom.systems.serving.schedulers.vllm_v0 import VllmV0
+from pimloom.systems.serving.schedulers.vllm_v0_chunked import VllmV0Chunked
+from pimloom.systems.serving.schedulers.vllm_v1 import VllmV1
+from tests import naive_schedulers as naive
+from tests.serving_cases import lin
+
+LONGEST = 120
+
+
+class Case(NamedTuple):
+    """Requests, and the limits that schedulers are drawn with."""
+
+    table: list[dict[str, int]]
+    N: int
+    size: int
+    cap: int
+    budget: int
+    watermark: int
+    threshold: int
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> Case:
+    random = Random(draw(st.integers(0, 2**32)))
+    most, gap, at, table = random.choice([4, 20, 50]), random.choice([0, 0, 3000, 20000]), 0, []
+    for number in range(random.randint(1, 14)):
+        at += random.randint(0, gap)
+        prompt, output = random.randint(1, most), random.randint(1, most)
+        shared = random.choice([0, prompt // 2, prompt])
+        group = random.randint(0, 2)
+        table.append(
+            {"number": number, "arrival": at, "prompt": prompt, "output": output, "group": group, "shared": shared}
+        )
+    size = random.choice([1, 4, 16])
+    blocks = (2 * most + 20) // size + random.choice([3, 10, 200])
+    cap = random.choice([1, 3, 16])
+    budget = random.choice([2 * most + 2, 8 * most])
+    return Case(table, blocks, size, cap, max(budget, cap), random.choice([0, 1, 2]), random.choice([0, 0, 7]))
+
+
+def requests_of(case: Case) -> list[LiveRequest]:
+    return [LiveRequest(row["number"], row["arrival"], row["prompt"], row["output"]) for row in case.table]
+
+
+def pool(case: Case) -> Blocks:
+    return Blocks(case.N, case.size)
+
+
+def sharing(case: Case) -> Scheduler:
+    def identity(request: LiveRequest, k: int) -> Any:
+        return naive.identity(case.table[request.number], k, case.size)
+
+    made = PrefixPool(case.N, case.size, identity)
+    return VllmV1(made, case.cap, case.budget, LONGEST, case.threshold)
+
+
+def reserved(case: Case) -> int:
+    return -(-LONGEST // case.size)
+
+
+MAKE: dict[str, Callable[[Case], Scheduler]] = {
+    "vidur-vllm": lambda c: VidurVllm(pool(c), c.watermark, c.cap, c.budget),
+    "sarathi": lambda c: Sarathi(pool(c), c.watermark, c.cap, c.budget),
+    "vidur-sarathi": lambda c: VidurSarathi(pool(c), c.watermark, c.cap, c.budget),
+    "orca": lambda c: Orca(pool(c), reserved(c), c.cap),
+    "faster-transformer": lambda c: FasterTransformer(pool(c), reserved(c), c.cap),
+    "static": lambda c: Static(pool(c), reserved(c), c.cap),
+    "lightllm": lambda c: LightLlm(Blocks(c.N * c.size, 1), c.cap, c.budget, 3),
+    "vllm-v0": lambda c: VllmV0(pool(c), c.watermark, c.cap, c.budget),
+    "vllm-v0 swap": lambda c: VllmV0(pool(c), c.watermark, c.cap, c.budget, Blocks(10**6, c.size)),
+    "vllm-v0 chunked": lambda c: VllmV0Chunked(pool(c), c.watermark, c.cap, c.budget),
+    "vllm-v1": lambda c: VllmV1(pool(c), c.cap, c.budget, LONGEST, c.threshold),
+    "vllm-v1 prefix": sharing,
+}
+RULES: dict[str, tuple[Callable[[naive.State], naive.Batch], dict[str, Any]]] = {
+    "vidur-vllm": (naive.vidur_vllm, {}),
+    "sarathi": (naive.sarathi, {"vidur": False}),
+    "vidur-sarathi": (naive.sarathi, {"vidur": True}),
+    "orca": (naive.orca, {}),
+    "faster-transformer": (naive.faster_transformer, {}),
+    "lightllm": (naive.lightllm, {"patience": 3}),
+    "vllm-v0": (naive.vllm_v0, {"swap": False}),
+    "vllm-v0 swap": (naive.vllm_v0, {"swap": True}),
+    "vllm-v0 chunked": (naive.vllm_v0_chunked, {}),
+    "vllm-v1": (naive.vllm_v1, {"sharing": False, "longest": LONGEST}),
+    "vllm-v1 prefix": (naive.vllm_v1, {"sharing": True, "longest": LONGEST}),
+}
+
+
+def run(scheduler: Scheduler, requests: list[LiveRequest]) -> list[Iteration]:
+    made = list[Iteration]()
+
+    def price(iteration: Iteration) -> int:
+        return lin(iteration.new, iteration.cached)
+
+    replicas = [Replica(scheduler, price, 1, made.append)]
+    serve(requests, replicas, round_robin(replicas))
+    return made
+
+
+def possible(case: Case, name: str) -> Case:
+    """Without the requests that could never run."""
+    scheduler = MAKE[name](case)
+    kept = [row for row, r in zip(case.table, requests_of(case), strict=True) if not scheduler.never(r)]
+    return case._replace(table=[row | {"number": i} for i, row in enumerate(kept)])
+
+
+@pytest.mark.parametrize("name", RULES)
+@given(case=cases())
+@settings(max_examples=120)
+def test_a_scheduler_does_what_its_rules_say(name, case):
+    case = possible(case, name)
+    rule, more = RULES[name]
+    requests = requests_of(case)
+    made = run(MAKE[name](case), requests)
+    limits = case._asdict() | more | {"reserved": reserved(case)}
+    if name == "lightllm":
+        limits |= {"N": case.N * case.size, "size": 1}
+    del limits["table"]
+    log, ends = naive.simulate(rule, case.table, lin, **limits)
+    assert [(m.start, [r.number for r in m.requests], m.new, m.cached) for m in made] == log
+    assert [(r.first_token, r.completion, r.restarts) for r in requests] == ends
+
+
+@pytest.mark.parametrize("name", MAKE)
+@given(case=cases())
+@settings(max_examples=60)
+def test_tokens_and_blocks_are_conserved_and_nobody_starves(name, case):
+    case = possible(case, name)
+    scheduler, requests = MAKE[name](case), requests_of(case)
+    tokens, used = dict.fromkeys(range(len(requests)), 0), list[int]()
+
+    def seen(made: Iteration) -> None:
+        used.append(scheduler.blocks.total - scheduler.blocks.free)
+        for r, n in zip(made.requests, made.new, strict=True):
+            tokens[r.number] += n
+            assert n > 0
+
+    replicas = [Replica(scheduler, lambda made: lin(made.new, made.cached), 1, seen)]
+    serve(requests, replicas, round_robin(replicas))
+    assert scheduler.blocks.free == scheduler.blocks.total and not scheduler.waiting
+    assert all(0 < n <= scheduler.blocks.total for n in used)
+    for r in requests:
+        assert r.arrival <= r.first_scheduled < r.first_token <= r.completion
+        assert r.known == r.last and r.cached == r.longest
+        if not r.restarts and not r.hit and name != "static":
+            assert tokens[r.number] == r.longest
+    assert len(scheduler.gaps) == sum(r.output - 1 for r in requests)
+    assert all(gap > 0 for gap in scheduler.gaps)
+
+
+@pytest.mark.parametrize("name", MAKE)
+@given(case=cases())
+@settings(max_examples=30)
+def test_equal_runs_are_equal_and_equal_arrivals_are_served_by_number(name, case):
+    case = possible(case, name)
+    first, again = requests_of(case), requests_of(case)
+    logs = [
+        [(m.start, [r.number for r in m.requests], m.new) for m in run(MAKE[name](case), some)]
+        for some in (first, again)
+    ]
+    assert logs[0] == logs[1]
+    for a, b in zip(first, first[1:], strict=False):
+        if a.arrival == b.arrival:
+            assert a.first_scheduled <= b.first_scheduled
+
+
+@pytest.mark.parametrize("name", ["vidur-vllm", "sarathi", "orca", "faster-transformer"])
+@given(case=cases(), stages=st.integers(2, 4))
+@settings(max_examples=30)
+def test_stages_take_iterations_in_turn(name, case, stages):
+    """Never more under way than stages, never a request in two of them, and every stage works on one at a time."""
+    case = possible(case, name)
+    scheduler, requests, made = MAKE[name](case), requests_of(case), list[Iteration]()
+    replicas = [Replica(scheduler, lambda one: lin(one.new, one.cached), stages, made.append)]
+    serve(requests, replicas, round_robin(replicas))
+    assert all(r.completion > 0 for r in requests)
+    for i, one in enumerate(made):
+        under_way = [other for other in made[:i] if other.end > one.start]
+        assert len(under_way) < stages
+        busy = {r.number for other in under_way for r in other.requests}
+        assert not busy & {r.number for r in one.requests}
+        assert one.end >= one.start + stages * one.ticks
+        assert not i or one.end - made[i - 1].end >= one.ticks

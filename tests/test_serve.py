@@ -1,0 +1,301 @@
+"""`pimloom serve`: what it says, what it refuses, and that prices read between others are within their bound."""
+
+import json
+from math import fsum
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pimloom
+from pimloom.systems.serving.online.limits import parse_slo
+from pimloom.workload.decoding.chain import tokens_per_step
+from tests.command import call
+
+GPU = ("serve", "gpu_a100", "--model", "gpt2", "--layers", "2")
+DRAWN = (*GPU, "--arrivals", "poisson:500/s", "--lengths", "64:16", "--requests", "40")
+SCHEDULERS = (
+    "vllm-v1", "vllm-v0", "sarathi", "orca", "lightllm", "faster-transformer", "static", "vidur-vllm", "vidur-sarathi",
+)  # fmt: skip
+
+
+def served(**given: Any) -> Any:
+    options: dict[str, Any] = {"model": "gpt2", "arrivals": "poisson:500/s", "lengths": "64:16", "requests": 40}
+    return pimloom.serve("gpu_a100", **options | {"layers": 2} | given)
+
+
+@pytest.mark.parametrize("scheduler", SCHEDULERS)
+def test_every_scheduler_serves_all_requests(scheduler):
+    found = served(scheduler=scheduler, requests=30)
+    table = found.requests
+    assert (table["output_tokens"] == 16).all() and found.workload["name"] == "64:16"
+    assert (table["arrival_s"] <= table["first_scheduled_s"]).all()
+    assert (table["first_token_s"] < table["completion_s"]).all()
+    assert table["energy_j"].sum() == pytest.approx(found.energy_j, rel=1e-9)
+    assert fsum(found.energy_by_cause_j.values()) == pytest.approx(found.energy_j, rel=1e-9)
+    assert len(found.iterations) == found.iteration_count
+    assert found.iterations["energy_j"].sum() == pytest.approx(found.energy_j, rel=1e-9)
+    assert found.token_gap_s.count == 30 * 15
+
+
+def test_a_result_is_what_the_command_prints_and_the_same_each_time():
+    found = served(slo="ttft=1s,tpot=50ms", seed=3)
+    done = [call(*DRAWN, "--slo", "ttft=1s,tpot=50ms", "--seed", "3", "--json", "-") for _ in range(2)]
+    assert done[0] == done[1] and done[0].code == 0
+    assert json.loads(done[0].out) == json.loads(json.dumps(found.to_dict()))
+    assert found.slo.all == 1.0
+    (row,) = found.to_frame().to_dict("records")
+    assert row["scheduler"] == "vllm-v1" and not [name for name in row if name.startswith("by_")]
+
+
+def test_prices_read_between_others_are_within_their_bound():
+    exact, read = (served(exact=exact, lengths="sharegpt", requests=60, sample=1000) for exact in (True, False))
+    assert exact.pricing.exact and not read.pricing.exact
+    assert read.pricing.simulated - read.pricing.sampled < exact.pricing.simulated
+    bound = read.pricing.error_bound
+    assert bound < 0.05
+    for field in ("time_to_first_token_s", "time_per_output_token_s", "latency_s"):
+        assert getattr(read, field).mean == pytest.approx(getattr(exact, field).mean, rel=3 * bound)
+    assert read.energy_j == pytest.approx(exact.energy_j, rel=2 * bound)
+
+
+def test_requests_of_one_token_have_no_time_per_output_token():
+    found = served(lengths="8:1", slo="tpot=1us")
+    assert found.time_per_output_token_s is None and found.token_gap_s is None and found.slo.all == 1.0
+    assert found.by_request["time_per_output_token_s"] == [None] * 40
+    assert found.requests["time_per_output_token_s"].isna().all()
+    assert "NaN" not in call(*DRAWN[:-3], "8:1", "--requests", "3", "--json", "-").out
+
+
+def test_another_rate_keeps_lengths_and_gaps():
+    slow, fast = (served(arrivals=f"gamma:{rate}/s,cv=2", lengths="alpaca") for rate in (100, 400))
+    for name in ("prompt_tokens", "output_tokens"):
+        assert (slow.requests[name] == fast.requests[name]).all()
+    np.testing.assert_allclose(slow.requests["arrival_s"], 4 * fast.requests["arrival_s"], atol=1e-11)
+    assert slow.spec_digest != fast.spec_digest
+
+
+def test_a_pipeline_and_replicas():
+    one = served(arrivals="burst", scheduler="orca")
+    two = served(arrivals="burst", scheduler="orca", replicas=2)
+    assert two.time_s < one.time_s and set(two.iterations["replica"]) == {0, 1}
+    piped = served(arrivals="burst", scheduler="orca", pp=2)
+    assert piped.pp == 2 and piped.requests["completion_s"].max() > 0
+
+
+def test_prefixes_of_a_trace_are_found(tmp_path):
+    rows = [
+        {"timestamp": 100 * i, "input_length": 1030, "output_length": 4, "hash_ids": [1, 2, 10 + i]} for i in range(5)
+    ]
+    file = tmp_path / "trace.jsonl"
+    file.write_text("\n".join(map(json.dumps, rows)))
+    found = served(arrivals=None, lengths=None, trace=file, requests=None, model="gpt3-xl", cut=True)
+    assert found.requests["prefix_hit_tokens"].tolist() == [0, 1024, 1024, 1024, 1024]
+    assert found.prefix_hit_share == pytest.approx(4 * 1024 / (5 * 1030))
+    without = served(arrivals=None, lengths=None, trace=file, requests=None, model="gpt3-xl", prefix_cache=False)
+    assert without.prefix_hit_share is None and without.energy_j > found.energy_j
+
+
+def test_pim_gpt_serves_one_at_a_time():
+    found = pimloom.serve("pim_gpt", model="gpt2", arrivals="burst", lengths="8:4", requests=3)
+    assert found.batch == 1 and (found.iterations["requests"] == 1).all()
+    ends = found.requests["completion_s"].tolist()
+    assert ends == sorted(ends)
+
+
+def test_goodput_is_the_last_rate_that_holds():
+    limits = {"slo": "ttft=2ms,tpot=300us", "lengths": "64:16", "requests": 100, "batch": 2}
+    found = served(goodput=True, rate="50:20000", **limits)
+    tried = {rate.rate_per_s: rate.attained for rate in found.rates}
+    assert found.goodput_per_s in tried and found.fails_per_s in tried and found.devices == 1
+    assert found.goodput_per_s < found.fails_per_s <= 1.03 * found.goodput_per_s
+    assert all((share >= 0.9) == (rate <= found.goodput_per_s) for rate, share in tried.items())
+    assert served(arrivals=f"poisson:{0.7 * found.goodput_per_s}/s", **limits).slo.all > 0.9
+    assert served(goodput=True, rate="1:2", **limits).fails_per_s is None
+
+
+def test_drafted_tokens_come_as_often_as_the_formula_says():
+    given = {
+        "model": "gpt2-large",
+        "arrivals": "burst",
+        "lengths": "20:200",
+        "requests": 60,
+        "layers": None,
+        "batch": 8,
+    }
+    found = served(speculate="draft=gpt2,gamma=4,alpha=0.7", **given)
+    said = found.speculation
+    assert said["draft"] == "gpt2" and said["tokens_per_step"] == pytest.approx(tokens_per_step([0.7] * 4), rel=0.05)
+    assert (found.requests["output_tokens"] == 200).all() and found.token_gap_s.count == 60 * 199
+    plain = served(**given)
+    assert found.iteration_count < plain.iteration_count / 2
+    assert found.blocks < plain.blocks  # the draft has weights and a cache, too
+    all_right = served(speculate="draft=gpt2,gamma=4,alpha=1", **given | {"batch": 1, "requests": 1})
+    assert all_right.iteration_count == 1 + 199 // 5 + 1 and all_right.speculation["tokens_per_step"] > 4.9
+    none = served(speculate="draft=gpt2,gamma=4,alpha=0", **given | {"batch": 1, "requests": 1})
+    assert none.iteration_count == 200 and none.speculation["tokens_per_step"] == 1.0
+
+
+def test_other_requests_beside_it_do_not_change_what_is_accepted():
+    given: dict[str, Any] = {"arrivals": "burst", "lengths": "20:50", "model": "gpt2-large", "layers": None}
+    given |= {"speculate": "draft=gpt2,gamma=3,alpha=0.6,spread=0.2", "batch": 1, "sample": 0}
+    alone, many = (served(requests=n, **given) for n in (1, 3))
+    assert alone.requests["latency_s"][0] == many.requests["latency_s"][0]
+
+
+def test_checking_what_a_draft_proposes_pays_on_a_gpu_and_not_on_gemv_units():
+    """A GPU reads its weights once for all rows that are checked; PIM multiplies each row by itself."""
+    given: dict[str, Any] = {
+        "model": "gpt2-xl",
+        "arrivals": "burst",
+        "lengths": "16:24",
+        "requests": 2,
+        "sample": 0,
+        "batch": 1,
+    }
+    how = "draft=gpt2,gamma=4,alpha=0.8"
+    for system, pays in (("gpu_a100", True), ("pim_gpt", False)):
+        plain, drafted = (pimloom.serve(system, speculate=said, **given) for said in (None, how))
+        assert (drafted.time_per_output_token_s.mean < plain.time_per_output_token_s.mean) == pays
+
+
+def test_a_timeline_has_all_iterations_and_requests(tmp_path):
+    file = tmp_path / "out.json"
+    found = served(scheduler="orca", pp=2, replicas=2, timeline=file)
+    events = [event for event in json.loads(file.read_text())["traceEvents"] if event["ph"] == "X"]
+    assert sum(event["name"].endswith(" requests") for event in events) == found.iteration_count
+    decode = {event["tid"]: event for event in events if event["name"] == "decode"}
+    assert len(decode) == 40
+    ends = sorted(event["ts"] + event["dur"] for event in decode.values())
+    np.testing.assert_allclose(ends, sorted(found.requests["completion_s"] * 1e6))
+
+
+POOLS = "prefill=gpu_a100*2,decode=gpu_a100"
+
+
+def pooled(link: str = "400Gb/s,5pJ/bit", **given: Any) -> Any:
+    options: dict[str, Any] = {"model": "gpt2-xl", "arrivals": "poisson:40/s", "lengths": "300:20", "requests": 30}
+    return pimloom.serve(POOLS, **options | {"link": link} | given)
+
+
+def test_pools_serve_prompts_and_decode_apart():
+    found = pooled()
+    both, table = found.iterations, found.requests
+    assert found.system == POOLS and set(both["replica"]) == {0, 1, 2}
+    assert (both[both["replica"] < 2]["context_tokens"] >= 300).all()
+    assert (both[both["replica"] == 2]["new_tokens"] == both[both["replica"] == 2]["requests"]).all()  # decode alone
+    assert (table["first_token_s"] < table["completion_s"]).all() and (table["output_tokens"] == 20).all()
+    assert found.token_gap_s.count == 30 * 19
+    assert table["energy_j"].sum() == pytest.approx(found.energy_j, rel=1e-9)
+    assert fsum(found.energy_by_cause_j.values()) == pytest.approx(found.energy_j, rel=1e-9)
+    cache_bits = 300 * 2 * 48 * 1600 * 2 * 8  # K and V of 48 layers of 1600 values of 2 bytes
+    assert found.energy_by_cause_j["link between pools"] == pytest.approx(30 * cache_bits * 5e-12)
+
+
+def test_a_slower_link_delays_the_second_token_by_what_it_takes_longer():
+    one = {"arrivals": "burst", "requests": 1}
+    slow, fast = pooled("10Gb/s", **one), pooled("400Gb/s", **one)
+    cache_bits = 300 * 2 * 48 * 1600 * 2 * 8
+    assert slow.latency_s.mean - fast.latency_s.mean == pytest.approx(cache_bits / 10e9 - cache_bits / 400e9, rel=1e-6)
+    assert slow.time_to_first_token_s == fast.time_to_first_token_s and slow.spec_digest != fast.spec_digest
+
+
+def test_requests_of_one_token_never_reach_the_link():
+    found = pooled(lengths="300:1", requests=3, arrivals="burst", slo="ttft=1s")
+    assert found.energy_by_cause_j["link between pools"] == 0.0 and set(found.iterations["replica"]) <= {0, 1}
+    assert found.slo.all == 1.0
+
+
+BAD_POOLS = {
+    f"{POOLS} --arrivals burst --requests 2": f"{POOLS}: expected --link, which carries keys and values",
+    f"{POOLS} --link 4GB --arrivals burst --requests 2": "--link 4GB: expected Gb/s above 0, such as 400Gb/s",
+    "prefill=gpu_a100 --link 4Gb/s --arrivals burst --requests 2": "prefill=gpu_a100: expected one system, or pools",
+    "gpu_a100 --link 4Gb/s --arrivals burst --requests 2": "--link 4Gb/s: is between pools, such as",
+    f"{POOLS} --link 4Gb/s --scheduler orca --arrivals burst --requests 2": f"{POOLS}: pools go with --scheduler",
+    "prefill=gpu_a100*0,decode=t4 --link 4Gb/s --arrivals burst --requests 2": "prefill=gpu_a100*0,decode=t4: expected",
+}
+
+
+@pytest.mark.parametrize("words", BAD_POOLS)
+def test_pools_that_cannot_be_are_one_line(words):
+    done = call("serve", *words.split(), "--model", "gpt2")
+    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1) and BAD_POOLS[words] in done.err, done.err
+
+
+FILES = {
+    "falling.csv": "timestamp,prompt_tokens,output_tokens\n2,1,1\n1,1,1\n",
+    "unknown.csv": "time,prompt,answer\n1,2,3\n",
+    "long.csv": "timestamp,prompt_tokens,output_tokens\n0,1000,1000\n",
+    "whole.csv": "timestamp,prompt_tokens,output_tokens\n0,900,10\n",
+    "none.csv": "timestamp,prompt_tokens,output_tokens\n",
+    "zero.csv": "timestamp,prompt_tokens,output_tokens\n0,0,4\n",
+    "failed.csv": "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n1,GPT-4,5,0,5,API log\n",
+    "not.jsonl": '{"timestamp": 0,\n',
+    "keys.jsonl": '{"timestamp": 0, "input_length": 4}\n',
+    "half.jsonl": '{"timestamp": 0, "input_length": 4.5, "output_length": 1, "hash_ids": []}\n',
+}
+BAD = {
+    "--trace falling.csv": "falling.csv:3: timestamp: earlier than the line before; expected rising times",
+    "--trace unknown.csv": "unknown.csv:1: unknown columns time,prompt,answer; expected timestamp,prompt_tokens,",
+    "--trace long.csv": "long.csv: request 0 of 1,000 + 1,000 tokens does not fit the 1,024 positions of gpt2",
+    "--trace whole.csv --scheduler vllm-v0 --batch-tokens 512": "whole.csv: request 0 has a prompt of 900 tokens",
+    "--trace whole.csv --blocks 20": "whole.csv: request 0 needs 57 blocks of KV cache, and there are 19 for it",
+    "--trace none.csv": "none.csv: expected at least one request",
+    "--trace zero.csv": "zero.csv:2: expected at least one token of prompt_tokens and of output_tokens, got 0 and 4",
+    "--trace failed.csv": "failed.csv: expected at least one request with output",
+    "--trace not.jsonl": "not.jsonl:1: is no JSON; expected an object on each line",
+    "--trace keys.jsonl": "keys.jsonl:1: unknown columns timestamp,input_length; expected timestamp,input_length,",
+    "--trace half.jsonl": "half.jsonl:1: input_length: expected a whole number, got 4.5",
+    "--trace no.csv": "no.csv: no such file",
+    "": "--trace: expected a file of requests; or write --arrivals poisson:2/s --requests N",
+    "--arrivals poisson:2/s": "--requests: expected how many come with --arrivals poisson:2/s",
+    "--arrivals poison:2/s --requests 3": "--arrivals poison:2/s: expected one such as poisson:2/s, gamma:2/s,cv=3",
+    "--arrivals poisson:0/s --requests 3": "--arrivals poisson:0/s: expected 1e-06 to 1e+09 requests per s",
+    "--arrivals burst --requests 3 --lengths sharegtp": "--lengths sharegtp: expected alpaca, sharegpt or PROMPT",
+    "--arrivals burst --requests 3 --scheduler vllm": "--scheduler vllm: expected one of vllm-v1, vllm-v0",
+    "--arrivals burst --requests 3 --lengths 8:4 --slo ttft=1ns": "--slo ttft=1ns: expected a time in s, ms or us",
+    "--arrivals burst --requests 3 --lengths 8:4 --slo tpot=1us": "--slo tpot=1e-06s: never met: the least time per",
+    "--arrivals burst --requests 3 --scheduler vllm-v0 --chunked --swap 9": "--chunked: with --swap vLLM v0's order",
+    "--arrivals poisson:1/s --requests 9 --goodput": "--goodput: expected limits and rates, such as --slo ttft=1s",
+    "--arrivals poisson:1/s --requests 9 --rate 1:2": "--rate 1:2: belongs to --goodput; leave it out",
+    "--arrivals poisson:1/s --requests 9 --goodput --slo ttft=1s --rate 2:1": "--rate 2:1: expected LOW:HIGH in",
+    "--arrivals burst --requests 9 --goodput --slo ttft=1s --rate 1:2": "--goodput: all requests arrive at once",
+    "--arrivals poisson:1/s --requests 9 --goodput --slo ttft=1us --rate 1:2": "--slo: never met: at the lowest rate",
+    "--arrivals burst --requests 3 --lengths 8:4 --speculate draft=gpt2,gamma=4,alpha=1": "--speculate draft=gpt2",
+    "--arrivals burst --requests 3 --speculate draft=gpt2,gamma=4": "--speculate draft=gpt2,gamma=4: expected alpha",
+    "--arrivals burst --requests 3 --speculate draft=gpt2,gamma=0,alpha=1": "--speculate draft=gpt2,gamma=0,alpha=1: ",
+    "--arrivals burst --requests 3 --scheduler orca --speculate draft=gpt2,gamma=1,alpha=1": "--speculate: goes with",
+    "--arrivals poisson:1/s --requests 9 --goodput --slo ttft=1s --rate 1:2 --timeline t.json": "--timeline t.json: ",
+    "--arrivals burst --requests 3 --chunked": "--chunked: belongs to --scheduler vllm-v0, not vllm-v1; leave it out",
+    "--arrivals burst --requests 3 --pp 2": "--pp 2: vllm-v1 has one stage here",
+    "--arrivals burst --requests 3 --router random": "--router random: expected one of round-robin, least-waiting",
+    "--arrivals burst --requests 3 --blocks 100000000": "--blocks 100000000: ",
+    "--arrivals burst --requests 0": "--requests 0: expected at least 1",
+    "--arrivals burst --requests 3 --prefix-cache": "--prefix-cache: sharegpt does not say what prompts share",
+}
+
+
+@pytest.mark.parametrize("options", BAD)
+def test_what_cannot_be_served_is_one_line(options, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name, text in FILES.items():
+        Path(name).write_text(text)
+    done = call(*GPU, *options.split())
+    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+    assert done.err.startswith(f"pimloom: error: {BAD[options]}") or done.err.startswith(f"pimloom: {BAD[options]}"), (
+        done.err
+    )
+
+
+def test_limits_are_read_with_their_units():
+    assert parse_slo("ttft=250ms, latency=2s") == (0.25, None, 2.0)
+
+
+def test_times_are_read_to_the_last_digit(tmp_path):
+    file = tmp_path / "azure.csv"
+    file.write_text(
+        "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:03.9799600,8,2\n2023-11-16 18:17:04.0319601,8,2\n"
+    )
+    found = served(arrivals=None, lengths=None, trace=file, requests=None)
+    assert found.requests["arrival_s"].tolist() == [0.0, 0.0520001]

@@ -1,0 +1,116 @@
+"""Reading a trace: CSV, JSON lines or conversations, by its columns."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pimloom.arch.document import read_text, short
+from pimloom.arch.error import UserError
+from pimloom.workload.requests.csv_file import read_rows, whole_number
+from pimloom.workload.requests.formats import CSV, JSON_LINES, Format, said
+from pimloom.workload.requests.instants import instants
+from pimloom.workload.requests.table import Groups, Identities, Prefix, Requests, Tokens
+from pimloom.workload.requests.trace_file import LARGEST_BYTES, LONGEST, read_conversations
+
+Table = list[tuple[str, dict[str, Any]]]  # place of each row, and its cells
+
+
+def read(path: Path) -> Requests:
+    """The requests of a file. Raises UserError."""
+    if path.suffix == ".json":
+        asked, answered, note = read_conversations(path)
+        return Requests(path.name, [0] * len(asked), asked.tolist(), answered.tolist(), note)
+    form, table = _json_lines(path) if path.suffix == ".jsonl" else _csv(path)
+    if not table:
+        raise UserError(f"{path}: expected at least one request")
+    arrival = instants(((f"{place}: {form.time}", str(row[form.time])) for place, row in table), form.unit)
+    prompt, output = ([_tokens(place, row, name) for place, row in table] for name in (form.prompt, form.output))
+    note = f"arrivals and lengths of the trace, in the format of {form.name}"
+    if "NumImages" in table[0][1]:
+        note += "; images are not computed"
+    kept = [i for i, n in enumerate(output) if n or not form.failed]
+    if failed := len(output) - len(kept):
+        note += f"; {failed:,} failed ones, without output, left out"
+    for (place, _), p, n in zip(table, prompt, output, strict=True):
+        if not p or (not n and not form.failed):
+            raise UserError(
+                f"{place}: expected at least one token of {form.prompt} and of {form.output}, got {p} and {n}"
+            )
+    if not kept:
+        raise UserError(f"{path}: expected at least one request with output")
+    columns = ([column[i] for i in kept] for column in (arrival, prompt, output))
+    arrival, prompt, output = columns
+    return Requests(
+        path.name, [at - arrival[0] for at in arrival], prompt, output, note, _prefix(form, [table[i] for i in kept])
+    )
+
+
+def _csv(path: Path) -> tuple[Format, Table]:
+    rows = read_rows(path, LARGEST_BYTES)
+    place, header = next(rows)
+    form = _format(place, header, CSV)
+    table: Table = []
+    for place, row in rows:
+        if len(row) != len(header):
+            raise UserError(f"{place}: expected {len(header)} values, got {len(row)}")
+        table.append((place, dict(zip(header, row, strict=True))))
+    return form, table
+
+
+def _json_lines(path: Path) -> tuple[Format, Table]:
+    table: Table = []
+    form, names = JSON_LINES[0], list[str]()
+    for number, line in enumerate(read_text(path, LARGEST_BYTES).split("\n"), 1):
+        place = f"{path}:{number}"
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError):
+            raise UserError(f"{place}: is no JSON; expected an object on each line") from None
+        if not isinstance(row, dict):
+            raise UserError(f"{place}: expected an object, got {short(line)}")
+        if not table:
+            form, names = _format(place, list(row), JSON_LINES), list(row)
+        if list(row) != names and not form.fits(list(row)):
+            raise UserError(f"{place}: expected the keys {','.join(names)}, got {short(','.join(row))}")
+        table.append((place, row))
+    return form, table
+
+
+def _format(place: str, names: list[str], formats: Sequence[Format]) -> Format:
+    found = next((each for each in formats if each.fits(names)), None)
+    if found is None:
+        known = said(tuple(formats))
+        raise UserError(f"{place}: unknown columns {short(','.join(names)) or 'none'}; expected {known}")
+    return found
+
+
+def _tokens(place: str, row: dict[str, Any], name: str) -> int:
+    value = row[name]
+    if isinstance(value, bool | float | list | dict) or value is None:
+        raise UserError(f"{place}: {name}: expected a whole number, got {short(str(value))}")
+    return whole_number(str(value), 0, LONGEST, f"{place}: {name}", " tokens")
+
+
+def _check_whole(place: str, name: str, ids: Any) -> None:
+    if not isinstance(ids, list) or not all(type(one) is int for one in ids):
+        raise UserError(f"{place}: {name}: expected a list of whole numbers")
+
+
+def _prefix(form: Format, table: Table) -> Prefix | None:
+    if form.identity:
+        name, tokens = form.identity
+        blocks = [row[name] for _, row in table]
+        for (place, _), ids in zip(table, blocks, strict=True):
+            _check_whole(place, name, ids)
+        return Identities(blocks, tokens)
+    if all("input_tok_ids" in row for _, row in table):
+        for place, row in table:
+            _check_whole(place, "input_tok_ids", row["input_tok_ids"])
+        return Tokens([row["input_tok_ids"] for _, row in table])
+    if "shared" in table[0][1]:
+        shared = [whole_number(row["shared"] or "0", 0, LONGEST, f"{place}: shared") for place, row in table]
+        return Groups([row.get("group", "") for _, row in table], shared)
+    return None

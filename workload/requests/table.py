@@ -1,0 +1,99 @@
+"""Requests in the order in which they arrive, and what their beginnings share."""
+
+from collections.abc import Hashable, Sequence
+from typing import NamedTuple, Protocol
+
+from pimloom.arch.error import UserError
+
+
+class Prefix(Protocol):
+    """Which blocks of prompts are equal, with all that stands before them."""
+
+    def block(self, request: int, k: int, size: int) -> Hashable:
+        """Of `size` tokens, number k of a request: equal ones are equal; None: like no other's."""
+        ...
+
+
+class Groups(NamedTuple):
+    """Requests of a group share their first tokens, and nothing else."""
+
+    group: Sequence[str]
+    shared: Sequence[int]  # tokens
+
+    def block(self, request: int, k: int, size: int) -> Hashable:
+        """The group's as far as all of it is shared."""
+        return (self.group[request], k) if (k + 1) * size <= self.shared[request] else None
+
+
+class Identities(NamedTuple):
+    """Prompts as lists of blocks of `tokens`; equal numbers are equal beginnings, as in the traces of Mooncake."""
+
+    blocks: Sequence[Sequence[int]]
+    tokens: int
+
+    def block(self, request: int, k: int, size: int) -> Hashable:
+        """A part of one of them."""
+        if self.tokens % size:
+            raise UserError(
+                f"--block-size {size}: expected a divisor of {self.tokens}, the tokens of a block of the trace"
+            )
+        at, ids = k * size, self.blocks[request]
+        return (ids[at // self.tokens], at % self.tokens) if at // self.tokens < len(ids) else None
+
+
+class Tokens:
+    """Prompts as their tokens, in the numbers of a vocabulary."""
+
+    def __init__(self, tokens: Sequence[Sequence[int]]) -> None:
+        self.tokens = tokens
+        self.numbers: dict[Hashable, int] = {}  # of a block with the number of the one before it
+        self.chains: dict[tuple[int, int], list[int]] = {}  # of a request and a size
+
+    def block(self, request: int, k: int, size: int) -> Hashable:
+        """Equal tokens behind an equal block."""
+        mine = self.tokens[request]
+        if (k + 1) * size > len(mine):
+            return None
+        chain = self.chains.setdefault((request, size), [])
+        while len(chain) <= k:
+            at = len(chain) * size
+            key = (chain[-1] if chain else -1, tuple(mine[at : at + size]))
+            chain.append(self.numbers.setdefault(key, len(self.numbers)))
+        return chain[k]
+
+
+class Requests(NamedTuple):
+    """arrival_ps: from the first on, never falling; prompt, output: tokens, at least 1; prefix: None if nothing is
+    known of it; note: where arrivals and lengths come from, for a person."""
+
+    name: str
+    arrival_ps: list[int]
+    prompt: list[int]
+    output: list[int]
+    note: str
+    prefix: Prefix | None = None
+
+
+def first(requests: Requests, count: int | None) -> Requests:
+    """The first of them, or all."""
+    some = slice(count)
+    return requests._replace(
+        arrival_ps=requests.arrival_ps[some], prompt=requests.prompt[some], output=requests.output[some]
+    )
+
+
+def hit_share(requests: Requests, size: int) -> float | None:
+    """Share of the full blocks of all prompts that a prefix cache without end would have, request by request up to the
+    first that it has not; None without a prefix."""
+    if requests.prefix is None:
+        return None
+    known, hits, blocks = set[Hashable](), 0, 0
+    for i, prompt in enumerate(requests.prompt):
+        mine = [requests.prefix.block(i, k, size) for k in range(prompt // size)]
+        blocks += len(mine)
+        for one in mine:
+            if one not in known:
+                break
+            hits += 1
+        known.update(one for one in mine if one is not None)
+    return hits / blocks if blocks else None
