@@ -127,8 +127,7 @@ class Machine:
         self._time_ps, self._quiet_ps = np.zeros(64, np.int64), np.zeros(64, np.int64)
         self._entries: dict[Hashable, tuple[int, bytes, Stream]] = {}
         self._table, self._rows = RunTable(), np.zeros((64, 4), np.int64)
-        self._seen: dict[int, _Seen] = {}  # by the identity of a step: most come again and again
-        self._uncounted: list[_Seen] = []
+        self._seen, self._uncounted = dict[int, _Seen](), list[_Seen]()  # by identity: most steps come again and again
         self._bound: tuple[list[np.ndarray], Callable[[], None]] = [], lambda: None
 
     @property
