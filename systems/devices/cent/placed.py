@@ -132,12 +132,13 @@ class Placed:
     @cached_property
     def _others(self) -> dict[str, float]:
         """A device that shares the matrices of a layer alone."""
-        program = matrices_program(self.layer, self.place)
+        program = matrices_program(self.layer, self.place, self.released)
         return self._energy(self._run(program), program, 1)
 
     @cached_property
     def _ends_ms(self) -> float:
-        return self._ms(self._run(ends_program(self.layer, self.place, self.llm.vocab_size)).cycles)
+        program = ends_program(self.layer, self.place, self.llm.vocab_size, self.released)
+        return self._ms(self._run(program).cycles)
 
     def _run(self, program: np.ndarray) -> Found:
         spec = self.aim.spec
