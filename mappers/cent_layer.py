@@ -218,7 +218,7 @@ def _scores(p: Program, layer: Layer, keys: int, context: int, banks: int) -> No
         for turn in range(turns):
             left = context - banks * turn
             needed = ceil_div(left, place.banks) if turn == turns - 1 else every
-            mask = p.mask(place.channels if every > place.channels else place.channels // needed * needed)
+            mask = p.mask(place.channels) if every > place.channels else p.of_layers(needed)
             for _ in range(layer.repeat):
                 p.add("WRGB", place.row // place.column, mask)
                 for _ in range(place.row // layer.head):
@@ -257,7 +257,7 @@ def _values(p: Program, layer: Layer, values: int, context: int) -> None:
     """Scores times values: a head in a channel, a dimension in a bank."""
     place = p.place
     pieces, turns = ceil_div(context, place.row), layer.head // place.banks
-    mask = p.mask(place.channels // place.block_channels * place.block_channels)
+    mask = p.of_layers(place.block_channels)
     kept = ceil_div(place.longest, place.row)
     for head in range(ceil_div(layer.kv_heads, place.block_channels)):
         for _ in range(layer.repeat):

@@ -37,3 +37,24 @@ def test_no_key_takes_the_place_of_another() -> None:
         mine = {tuple(spot) for spot in written[:, [MASK, BANK, ROW]].tolist()}
         assert len(mine) == layer.kv_heads * layer.head // place.row and not mine & spots
         spots |= mine
+
+
+def test_layers_that_are_not_there_cost_nothing() -> None:
+    """However 32 layers are dealt over devices: the same multiplications, and nearly the same energy."""
+    every = {n: deal(n, None, None) for n in (8, 7, 5, 3)}
+    costs = {n: sum(found.token(640).energy_pj.values()) for n, found in every.items()}
+    assert costs[7] == pytest.approx(costs[8], rel=0.03)
+    assert costs[5] == pytest.approx(costs[8], rel=0.07) and costs[3] == pytest.approx(costs[8], rel=0.15)
+    for found in every.values():
+        program = dict(layer_pieces(found.layer, found.place, 640)[1])["values"]
+        of_values = found.place.side_by_side * found.layer.head * found.layer.kv_heads // 16 * 640 // 16
+        assert macs(program) >= of_values and found.place.side_by_side == found.layers_here
+
+
+@pytest.mark.parametrize(("devices", "stages", "context"), [(8, None, 1), (8, 8, 33), (5, None, 16)])
+def test_a_score_costs_what_it_needs(devices: int, stages: int | None, context: int) -> None:
+    """Channels of a layer that hold no key do not multiply."""
+    found = deal(devices, stages, None if stages is None else 1)
+    scores = dict(layer_pieces(found.layer, found.place, context)[1])["scores"]
+    channels = -(-context // 16)
+    assert macs(scores) == found.layers_here * channels * 32 * 128 // 16

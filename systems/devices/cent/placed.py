@@ -92,6 +92,7 @@ class Placed:
         return Place(
             channels, org.bank_groups * org.banks_per_group, org.columns * column, column,
             channels // self.layers_here, self.tensor, self.system.latches, self.llm.max_position_embeddings,
+            None if self.released else self.layers_here,
         )  # fmt: skip
 
     def token(self, context: int) -> TokenCost:
@@ -103,7 +104,7 @@ class Placed:
         near_ms = sum(cycles.values()) / (near.clock_mhz * HZ_PER_MHZ) * MS_PER_S * self.layers_here
         time = LayerTime(self._ms(found.cycles), self._link_ms, near_ms)
         main = self._energy(found, program, context)
-        energy, at_once = self._all(main)
+        energy, at_once = self._all(main, context)
         layers = self.llm.num_hidden_layers
         return TokenCost(time, self._ends_ms, near.sampling_ms, layers, energy, at_once / (time.pim * NS_PER_MS))
 
@@ -119,15 +120,24 @@ class Placed:
             within = shared_ns(spec.link, spec.devices, self.tensor, layer.hidden, layer.ffn, spec.element_bits)
         return (within if self.released else within + onward * self.stages / layers) / NS_PER_MS
 
-    def _all(self, main: dict[str, float]) -> tuple[dict[str, float], float]:
+    def _all(self, main: dict[str, float], context: int) -> tuple[dict[str, float], float]:
         """Energy of a token in all devices, and of what works while one layer does."""
         if self.stages == self.llm.num_hidden_layers:
-            every = {cause: pj * self.used_devices for cause, pj in main.items()}
+            last = main if self.released else self._last(main, context)
+            every = {cause: pj * (self.used_devices - 1) + last[cause] for cause, pj in main.items()}
             return every, sum(every.values())
         others = self._others if self.tensor > 1 else {}
         one = {cause: pj + others.get(cause, 0.0) * (self.tensor - 1) for cause, pj in main.items()}
         layers = self.llm.num_hidden_layers
         return {cause: pj * layers for cause, pj in one.items()}, sum(one.values()) * self.stages
+
+    def _last(self, main: dict[str, float], context: int) -> dict[str, float]:
+        """The last device, which may have fewer layers than the others."""
+        left = self.llm.num_hidden_layers - self.layers_here * (self.used_devices - 1)
+        if left == self.layers_here:
+            return main
+        program = layer_program(self.layer, self.place._replace(layers=left), context)
+        return self._energy(self._run(program), program, context)
 
     @cached_property
     def _others(self) -> dict[str, float]:
