@@ -6,7 +6,11 @@ from pimloom.arch.aim import BANK, COMMANDS, MASK, ROW, TIMES
 from pimloom.arch.llm import load_llm
 from pimloom.arch.system import load_system
 from pimloom.mappers.cent_layer import layer_pieces
+from pimloom.systems.asked import Asked
+from pimloom.systems.devices.cent.asked import cent_work
 from pimloom.systems.devices.cent.placed import Placed, placed
+from pimloom.systems.devices.device import Share, device_of
+from pimloom.workload.batch import Batch
 
 LLM = load_llm("llama-2-7b")
 
@@ -58,3 +62,15 @@ def test_a_score_costs_what_it_needs(devices: int, stages: int | None, context: 
     scores = dict(layer_pieces(found.layer, found.place, context)[1])["scores"]
     channels = -(-context // 16)
     assert macs(scores) == found.layers_here * channels * 32 * 128 // 16
+
+
+def test_the_slowest_stage_makes_the_throughput() -> None:
+    """70B in 32 stages: 16 of three layers, 16 of two."""
+    asked = Asked("cent", "llama-2-70b", devices=32, pp=32, tp=1, prompt=0, generate=128)
+    (point,) = cent_work(asked).run(lambda done, total: None).points
+    layer_s = (point.pim_s + point.link_s + point.near_memory_s) / 80
+    assert point.tokens_per_s == pytest.approx(1 / (3 * layer_s)) == pytest.approx(1504, rel=0.001)
+    step = device_of(load_system("cent", {"devices": "8"}), LLM, Share(tp=1, layers=32)).step(Batch.decode([128] * 64))
+    even = cent_work(Asked("cent", "llama-2-7b", devices=8, pp=32, prompt=0, generate=128)).run(lambda *_: None)
+    assert 64 / step.time_s == pytest.approx(even.tokens_per_s, rel=1e-6)
+    assert even.tokens_per_s == pytest.approx(32 / even.points[0].token_s)

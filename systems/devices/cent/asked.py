@@ -121,7 +121,7 @@ def _point(found: Placed, context: int, cost: TokenCost) -> CentPoint:
         pim_s=cost.layer.pim * of_layers,
         link_s=cost.layer.link * of_layers,
         near_memory_s=cost.layer.near_memory * of_layers,
-        tokens_per_s=found.stages / token_s,
+        tokens_per_s=1 / (found.beat_ms(cost) * S_PER_MS),
         energy_j=fsum(cost.energy_pj.values()) * J_PER_PJ,
         power_w=cost.power_mw * W_PER_MW,
     )

@@ -50,7 +50,7 @@ class CentDevice:
         slowest = max(each, key=_ms)
         costs = [cost for tokens in each for cost in tokens]
         spans = token_spans(slowest)
-        end = max(spans[-1].end_ps, _ps(_ms(costs) / self._placed.stages))
+        end = max(spans[-1].end_ps, _ps(sum(map(self._placed.beat_ms, costs))))
         causes = dict.fromkeys(costs[0].energy_pj)
         total = {cause: sum(cost.energy_pj[cause] for cost in costs) * J_PER_PJ for cause in causes}
         memory = _ps(max(sum(cost.layer.pim * cost.layers for cost in tokens) for tokens in each))

@@ -84,6 +84,17 @@ class Placed:
             return ceil_div(self.llm.num_hidden_layers, self.layers_here)
         return self.stages * self.tensor
 
+    @property
+    def stage_layers(self) -> int:
+        """Layers of the stage that has most."""
+        return ceil_div(self.llm.num_hidden_layers, self.stages)
+
+    def beat_ms(self, cost: TokenCost) -> float:
+        """Time between two tokens that leave full stages [ms]: that of the slowest one. What stands before and behind
+        the layers is dealt evenly, as released, where layers are, too."""
+        even = cost.token_ms / self.stages
+        return even if self.released else max(even, cost.layer.all * self.stage_layers)
+
     @cached_property
     def place(self) -> Place:
         """Where a layer lies."""
