@@ -3,6 +3,7 @@
 import pytest
 
 from pimloom.arch.aim import BANK, COMMANDS, MASK, ROW, TIMES
+from pimloom.arch.error import UserError
 from pimloom.arch.llm import load_llm
 from pimloom.arch.system import load_system
 from pimloom.mappers.cent_layer import layer_pieces
@@ -74,3 +75,17 @@ def test_the_slowest_stage_makes_the_throughput() -> None:
     even = cent_work(Asked("cent", "llama-2-7b", devices=8, pp=32, prompt=0, generate=128)).run(lambda *_: None)
     assert 64 / step.time_s == pytest.approx(even.tokens_per_s, rel=1e-6)
     assert even.tokens_per_s == pytest.approx(32 / even.points[0].token_s)
+
+
+@pytest.mark.parametrize(("devices", "tensor", "requests", "who"), [
+    (8, 8, 8, "that attends"), (8, 2, 29, "that attends"), (7, 1, 45, "with most layers"),
+])  # fmt: skip
+def test_keys_and_values_fit_where_they_are(devices: int, tensor: int, requests: int, who: str) -> None:
+    """4,096 tokens take 2 GiB in all layers; of several devices that share layers one has them."""
+    system = load_system("cent", {"devices": str(devices)})
+    device = device_of(system, LLM, Share(tp=tensor, layers=32))
+    device.check(Batch.decode([4096] * (requests - 1)))
+    assert (requests - 1) * 4096 <= device.capacity().tokens < requests * 4096
+    with pytest.raises(UserError, match=f"the device {who} has 17,179,869,184 bytes.*; take more stages"):
+        device.check(Batch.decode([4096] * requests))
+    device_of(system, LLM, Share(tp=tensor, layers=32, fidelity="released")).check(Batch.decode([4096] * requests))

@@ -61,10 +61,10 @@ class CentDevice:
         check_fits(self._placed, [request.context for request in batch.requests])
 
     def capacity(self) -> Capacity:
-        """Of all devices."""
+        """Of all devices; tokens: of the one that is full first."""
         there, weights = self._placed.memory()
         each = kv_bytes_per_token(self._llm)
-        return Capacity(there, weights, each, (there - weights) // each)
+        return Capacity(there, weights, each, max(self._placed.room_bytes, 0) // each)
 
 
 def _contexts(request: Request) -> range:

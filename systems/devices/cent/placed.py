@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 from typing import NamedTuple
 
@@ -183,12 +184,28 @@ class Placed:
     def _ms(self, cycles: int) -> float:
         return cycles * self.aim.part.tCK_ps / PS_PER_MS
 
+    @property
+    def device_bytes(self) -> int:
+        """Memory of a device."""
+        return self.aim.part.organization.capacity_bytes * self.aim.spec.channels
+
     def memory(self) -> tuple[int, int]:
         """Bytes of all devices in use; and what the model takes there, without keys and values."""
-        part, bits = self.aim.part.organization, self.system.element_bits
-        need = parameters(self.llm)
-        there = part.capacity_bytes * self.aim.spec.channels * self.used_devices
-        return there, need * bits // BITS_PER_BYTE
+        return self.device_bytes * self.used_devices, parameters(self.llm) * self.system.element_bits // BITS_PER_BYTE
+
+    @property
+    def fullest(self) -> Fraction:
+        """Share of the layers in the device that has most: of several that share them, the one that attends."""
+        piped = self.stages == self.llm.num_hidden_layers
+        return Fraction(self.layers_here if piped else self.stage_layers, self.llm.num_hidden_layers)
+
+    @property
+    def room_bytes(self) -> int:
+        """For keys and values of all layers; as released the devices' memory is one."""
+        there, weights = self.memory()
+        if self.released:
+            return there - weights
+        return int((self.device_bytes - weights * self.fullest / self.tensor) / self.fullest)
 
 
 def placed(system: System, llm: LlmSpec, stages: int | None, tensor: int | None, released: bool) -> Placed:
@@ -232,11 +249,17 @@ def check_fits(found: Placed, contexts: Sequence[int]) -> None:
     """Raise UserError unless weights, and keys and values of these contexts, fit into the devices."""
     there, weights = found.memory()
     cache = kv_bytes(found.llm, Batch.decode(list(contexts))) if contexts else 0
+    of_cache = f" and {cache:,} for keys and values of {counted(len(contexts), 'request')}" if cache else ""
+    needs = f"{found.llm.name}: needs {weights:,} bytes for its weights{of_cache}"
     if weights + cache > there:
         devices = ceil_div(weights + cache, there // found.used_devices)
-        of_cache = f" and {cache:,} for keys and values of {counted(len(contexts), 'request')}" if cache else ""
         raise UserError(
-            f"{found.llm.name}: needs {weights:,} bytes for its weights{of_cache}, {found.used_devices} "
-            f"{'devices have' if found.used_devices > 1 else 'device has'} {there:,}; take {devices} devices or more "
-            "(--devices), or a shorter context"
+            f"{needs}, {found.used_devices} {'devices have' if found.used_devices > 1 else 'device has'} {there:,}; "
+            f"take {devices} devices or more (--devices), or a shorter context"
+        )
+    if cache > found.room_bytes:
+        what = "that attends" if found.tensor > 1 else "with most layers"
+        raise UserError(
+            f"{needs}; the device {what} has {found.device_bytes:,} bytes, room for {max(found.room_bytes, 0):,} of "
+            "all keys and values; take more stages (--pp) or devices (--devices), or a shorter context"
         )
