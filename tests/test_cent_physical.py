@@ -12,6 +12,7 @@ from pimloom.systems.devices.cent.asked import cent_work
 from pimloom.systems.devices.cent.placed import Placed, placed
 from pimloom.systems.devices.device import Share, device_of
 from pimloom.workload.batch import Batch
+from tests.command import call
 
 LLM = load_llm("llama-2-7b")
 
@@ -89,3 +90,17 @@ def test_keys_and_values_fit_where_they_are(devices: int, tensor: int, requests:
     with pytest.raises(UserError, match=f"the device {who} has 17,179,869,184 bytes.*; take more stages"):
         device.check(Batch.decode([4096] * requests))
     device_of(system, LLM, Share(tp=tensor, layers=32, fidelity="released")).check(Batch.decode([4096] * requests))
+
+
+def test_more_devices_than_lanes_are_refused() -> None:
+    found = call("run", "cent", "--model", "llama-2-7b", "--devices", "145", "--tp", "145")
+    said = "--devices 145: 144 lanes of the switch are dealt over the devices, a lane each at least; take 144 devices"
+    assert found.code == 2 and said in found.err and found.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(("devices", "stages", "tensor", "values"), [
+    (8, 8, 1, 8 * 4096), (8, None, None, 8 * 4096), (8, 4, 2, 4 * 4096 + 32 * 2 * (10 * 4096 + 2 * 11008)),
+])  # fmt: skip
+def test_only_messages_that_are_sent_draw(devices: int, stages: int, tensor: int, values: int) -> None:
+    """Onward from each stage; within a layer where several devices share it; 16 bits of 4.4 pJ."""
+    assert deal(devices, stages, tensor).token(1).energy_pj["link"] == pytest.approx(values * 16 * 4.4)

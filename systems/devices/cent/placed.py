@@ -115,7 +115,7 @@ class Placed:
         cycles = near_memory_cyc(near, layer.hidden, layer.heads, layer.repeat, context)
         near_ms = sum(cycles.values()) / (near.clock_mhz * HZ_PER_MHZ) * MS_PER_S * self.layers_here
         time = LayerTime(self._ms(found.cycles), self._link_ms, near_ms)
-        main = self._energy(found, program, context)
+        main = self._energy(found, program, context, self._values_within + self._values_onward)
         energy, at_once = self._all(main, context)
         layers = self.llm.num_hidden_layers
         return TokenCost(time, self._ends_ms, near.sampling_ms, layers, energy, at_once / (time.pim * NS_PER_MS))
@@ -149,13 +149,13 @@ class Placed:
         if left == self.layers_here:
             return main
         program = layer_program(self.layer, self.place._replace(layers=left), context)
-        return self._energy(self._run(program), program, context)
+        return self._energy(self._run(program), program, context, self._values_onward)
 
     @cached_property
     def _others(self) -> dict[str, float]:
         """A device that shares the matrices of a layer alone."""
         program = matrices_program(self.layer, self.place, self.released)
-        return self._energy(self._run(program), program, 1)
+        return self._energy(self._run(program), program, 1, self._values_within)
 
     @cached_property
     def _ends_ms(self) -> float:
@@ -167,8 +167,23 @@ class Placed:
         queues = Queues(spec.queue_entries, spec.drain_from, spec.drain_below, spec.refresh == "all_bank")
         return simulate(self.aim.part, spec.channels, queues, program)
 
-    def _energy(self, found: Found, program: np.ndarray, context: int) -> dict[str, float]:
-        layer, shared = self.layer, self.tensor > 1 or self.stages < self.llm.num_hidden_layers
+    @property
+    def _values_within(self) -> int:
+        """That a device of a layer sends to others of this layer; as released also where there are none."""
+        shared = self.tensor > 1 or (self.released and self.stages < self.llm.num_hidden_layers)
+        return 10 * self.layer.hidden + 2 * self.layer.ffn if shared else 0
+
+    @property
+    def _values_onward(self) -> float:
+        """To the next stage, by layer; by device where these have several layers side by side."""
+        layers = self.llm.num_hidden_layers
+        if self.released and self.stages < layers:
+            return 0
+        return self.layer.hidden * self.stages / layers
+
+    def _energy(self, found: Found, program: np.ndarray, context: int, sent: float) -> dict[str, float]:
+        """sent: values that leave the device."""
+        layer = self.layer
         commands = Counter[str]()
         for counts in found.counts:
             commands.update({AS_AIM_WRITES.get(name, name): n for name, n in counts.items()})
@@ -176,7 +191,7 @@ class Placed:
         did = Counted(
             commands, int((~np.isin(program[:, 0], ACCESSES)).sum()), found.cycles, active,
             found.cycles - active, self.aim.spec.channels, part.tCK_ps, part.organization.access_bits,
-            10 * layer.hidden + 2 * layer.ffn if shared else layer.hidden, self.system.element_bits,
+            sent, self.system.element_bits,
         )  # fmt: skip
         token = Token(layer.hidden, layer.heads, layer.repeat, context)
         return energies_pj(self.system.energy, self.system.near_memory, did, token, self.released)
@@ -212,6 +227,11 @@ def placed(system: System, llm: LlmSpec, stages: int | None, tensor: int | None,
     """A model on the devices of a system; None: as many stages as layers. Raises UserError if it cannot be dealt so."""
     spec, layers = system.of_kind(CentSystem), llm.num_hidden_layers
     assert system.aim is not None
+    if (lanes := spec.link.lanes) < spec.devices:
+        said = f"{lanes} lanes of the switch are dealt over the devices, a lane each at least"
+        raise UserError(
+            f"--devices {spec.devices}: {said}; take {lanes} devices or fewer, or --set link.lanes={spec.devices}"
+        )
     layer = layer_of(llm)
     named = f"--pp {stages}" if stages is not None else f"--tp {tensor}"
     if stages is None:
