@@ -85,11 +85,21 @@ def test_each_slip_changes_something() -> None:
     boxes = Box(A100A, 8), Box(A100A, 8, LIMITED), Box(A100A, 8, host=HOST)
 
     def found(slips: Slips) -> list[Step]:
-        return [decode_step(box, GPT, 10, 2049, slips) for box in boxes]  # 24 heads a stack: a pair, half of it
+        # 24 heads a stack: a pair, half of it; 27 on four stacks, 24 on the fifth
+        return [decode_step(box, GPT, batch, 2049, slips) for box in boxes for batch in (10, 11)]
 
     right = found(PHYSICAL)
     assert all(found(Slips(**{slip.name: True})) != right for slip in fields(Slips))
     assert not any(vars(PHYSICAL).values()) and all(vars(AS_RELEASED).values())
+
+
+def test_heads_that_are_not_there_draw_nothing() -> None:
+    """Twelve heads of a GPU on five stacks; fifteen requests fill them evenly."""
+    box = Box(A100A, 8, LIMITED)
+    one, many = (decode_step(box, GPT, batch, 2048).joules["score"] for batch in (1, 15))
+    assert 15 * one == pytest.approx(many)
+    padded = decode_step(box, GPT, 1, 2048, Slips(padded_stacks=True)).joules["score"]
+    assert padded == pytest.approx(15 / 12 * one)
 
 
 def test_an_h100_is_not_slower_without_the_slip() -> None:

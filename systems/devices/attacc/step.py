@@ -139,7 +139,8 @@ def _on_stacks(box: Box, stacks: Stacks, decoder: Decoder, contexts: Sequence[in
     of_part = part.organization, compile_table(part), stacks.placement, work
     if decoder.sharers == 1 and len(set(contexts)) == 1:
         found = attention(*of_part, slips)
-        energy = Ledger({cause: pj * stacks.count for cause, pj in found.energy.pj.items()})
+        full = stacks.count if slips.padded_stacks else batch * here / work.heads  # stacks as full as the fullest
+        energy = Ledger({cause: pj * full for cause, pj in found.energy.pj.items()})
     else:
         each = [context for context in contexts for _ in range(decoder.groups // box.gpus)]
         found = attention_of_groups(*of_part, each, decoder.sharers, stacks.count, slips)
