@@ -82,7 +82,7 @@ def test_attention_of_the_table_takes_longer_than_of_fresh_runs() -> None:
 
 
 def test_each_slip_changes_something() -> None:
-    boxes = Box(A100A, 8), Box(A100A, 8, LIMITED), Box(A100A, 8, host=HOST)
+    boxes = Box(A100A, 8), Box(A100A, 8, LIMITED), Box(A100A, 8, host=HOST), Box(A100A, 1)
 
     def found(slips: Slips) -> list[Step]:
         # 24 heads a stack: a pair, half of it; 27 on four stacks, 24 on the fifth
@@ -100,6 +100,13 @@ def test_heads_that_are_not_there_draw_nothing() -> None:
     assert 15 * one == pytest.approx(many)
     padded = decode_step(box, GPT, 1, 2048, Slips(padded_stacks=True)).joules["score"]
     assert padded == pytest.approx(15 / 12 * one)
+
+
+def test_one_gpu_sends_nothing() -> None:
+    step = decode_step(Box(A100A, 1), LLAMA, 4, 100)
+    assert step.joules["all-reduce 1"] == step.seconds["all-reduce 1"] == step.counts["sent_bytes"] == 0
+    slipped = decode_step(Box(A100A, 1), LLAMA, 4, 100, Slips(links_of_one_gpu=True))
+    assert slipped.joules["all-reduce 2"] > 0
 
 
 def test_an_h100_is_not_slower_without_the_slip() -> None:

@@ -12,7 +12,8 @@ class Slips:
     stack. context_for_free: multiply-adds of probabilities and values draw nothing there. occupancy_of_memory: a GPU
     whose last wave of blocks is not full reads its memory slower, so that an H100 comes out behind an A100.
     registers_of_one_head: of attention on a GPU, one head's registers draw. host_of_each_gpu: a processor of the host
-    serves each GPU, however many there are. padded_stacks: each stack beside a GPU draws what the fullest one does."""
+    serves each GPU, however many there are. padded_stacks: each stack beside a GPU draws what the fullest one does.
+    links_of_one_gpu: an all-reduce of one GPU draws."""
 
     schedule: bool = False
     wires_per_byte: bool = False
@@ -21,6 +22,7 @@ class Slips:
     registers_of_one_head: bool = False
     host_of_each_gpu: bool = False
     padded_stacks: bool = False
+    links_of_one_gpu: bool = False
 
 
 AS_RELEASED = Slips(**dict.fromkeys((slip.name for slip in fields(Slips)), True))

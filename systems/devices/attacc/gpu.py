@@ -104,8 +104,10 @@ def norm(gpu: Gpu, elements: float, element_bytes: int) -> Cost:
     return _of_vectors(gpu, seconds, 5 * elements, _occupancy(gpu, 1), moved, element_bytes)
 
 
-def all_reduce(gpu: Gpu, gpus: int, moved: float) -> Cost:
+def all_reduce(gpu: Gpu, gpus: int, moved: float, slips: Slips) -> Cost:
     """Of `moved` bytes on each of the GPUs; energy of one of them."""
+    if gpus == 1 and not slips.links_of_one_gpu:
+        moved = 0.0
     each = moved / gpus
     latency = (LINK_US + LINK_US_PER_BYTE * FITTED_LINK_GB_S / gpu.link_gb_s * each) * S_PER_US
     step = max(latency, each / (gpu.link_gb_s * BYTES_PER_GB / 2))

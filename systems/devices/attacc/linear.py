@@ -36,7 +36,7 @@ def linear_parts(box: Box, decoder: Decoder, rows: int, slips: Slips) -> dict[st
     if decoder.experts:
         parts["router"] = matrix(decoder.experts.number, width)
     parts |= {f"norm {i}": norm(gpu, rows * width, size) for i in (1, 2)}
-    return parts | {f"all-reduce {i}": all_reduce(gpu, n, rows * width * size) for i in (1, 2)}
+    return parts | {f"all-reduce {i}": all_reduce(gpu, n, rows * width * size, slips) for i in (1, 2)}
 
 
 def tokens_of_experts(decoder: Decoder, rows: int) -> list[int]:
