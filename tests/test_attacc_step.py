@@ -82,7 +82,7 @@ def test_attention_of_the_table_takes_longer_than_of_fresh_runs() -> None:
 
 
 def test_each_slip_changes_something() -> None:
-    boxes = Box(A100A, 8), Box(A100A, 8, LIMITED), Box(A100A, 8, host=HOST), Box(A100A, 1)
+    boxes = Box(A100A, 8), Box(A100A, 8, LIMITED), Box(A100A, 8, host=HOST), Box(A100A, 1), Box(A100A, 8, BOTH)
 
     def found(slips: Slips) -> list[Step]:
         # 24 heads a stack: a pair, half of it; 27 on four stacks, 24 on the fifth
@@ -107,6 +107,19 @@ def test_one_gpu_sends_nothing() -> None:
     assert step.joules["all-reduce 1"] == step.seconds["all-reduce 1"] == step.counts["sent_bytes"] == 0
     slipped = decode_step(Box(A100A, 1), LLAMA, 4, 100, Slips(links_of_one_gpu=True))
     assert slipped.joules["all-reduce 2"] > 0
+
+
+def test_stacks_read_at_the_rate_of_their_part() -> None:
+    """A part of 6.4 Gb/s a pin takes more of the feed-forward weights off the GPUs; as released all take as many."""
+    fast = replace(BOTH, part=load_part("hbm3_attacc_6400").value)
+    steps = [
+        [decode_step(Box(A100A, 8, stacks), GPT, 4, 100, slips).seconds["up"] for stacks in (BOTH, fast)]
+        for slips in (PHYSICAL, AS_RELEASED)
+    ]
+    assert steps[0][1] < 0.97 * steps[0][0] and steps[1][1] == steps[1][0]
+    gpu, units = 3352, 5 * 9 * 64 * 6.4 / 8 * 16 / 4
+    whole = decode_step(Box(A100A, 8, LIMITED), GPT, 4, 100).seconds["up"]
+    assert steps[0][1] == pytest.approx(whole * gpu / (gpu + units))
 
 
 def test_an_h100_is_not_slower_without_the_slip() -> None:
@@ -140,7 +153,7 @@ def test_transfers_hide_under_attention_head_by_head() -> None:
     whole = 96 * (3 * 54 * 1536 + 54 * 12 * 128) * 2 / 300e9
     assert found.seconds["transfer"] == pytest.approx(whole / 12)
     short = decode_step(box, GPT, 54, 1)
-    attention = short.seconds["score"] + 96 * 5 * 648 / (5 * 670.4e9)  # and the softmax alone
+    attention = short.seconds["score"] + 96 * 5 * 648 / (5 * 16 * 64 * 5.2 / 8 * 1e9)  # and the softmax alone
     assert short.seconds["transfer"] == pytest.approx(whole - attention * 11 / 12)
 
 

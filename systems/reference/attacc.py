@@ -13,7 +13,8 @@ class Slips:
     whose last wave of blocks is not full reads its memory slower, so that an H100 comes out behind an A100.
     registers_of_one_head: of attention on a GPU, one head's registers draw. host_of_each_gpu: a processor of the host
     serves each GPU, however many there are. padded_stacks: each stack beside a GPU draws what the fullest one does.
-    links_of_one_gpu: an all-reduce of one GPU draws."""
+    links_of_one_gpu: an all-reduce of one GPU draws. rate_of_one_part: stacks read at the rate of one of
+    5.2 Gb/s a pin, whatever their part."""
 
     schedule: bool = False
     wires_per_byte: bool = False
@@ -23,6 +24,7 @@ class Slips:
     host_of_each_gpu: bool = False
     padded_stacks: bool = False
     links_of_one_gpu: bool = False
+    rate_of_one_part: bool = False
 
 
 AS_RELEASED = Slips(**dict.fromkeys((slip.name for slip in fields(Slips)), True))

@@ -20,7 +20,7 @@ from pimloom.arch.units import BYTES_PER_GB, FLOP_PER_TFLOP, J_PER_PJ, S_PER_PS,
 from pimloom.energy.attacc import NVLINK, softmax_energy
 from pimloom.energy.ledger import Ledger
 from pimloom.mappers.attacc.layout import Work
-from pimloom.systems.devices.attacc.box import STACK_GB_S, Box, Decoder, Stacks
+from pimloom.systems.devices.attacc.box import Box, Decoder, Stacks
 from pimloom.systems.devices.attacc.gpu import Cost, Gpu, Matrix, product, softmax
 from pimloom.systems.devices.attacc.linear import linear_parts, tokens_of_experts
 from pimloom.systems.devices.attacc.stack import attention, attention_of_groups
@@ -28,6 +28,7 @@ from pimloom.systems.reference.attacc import PHYSICAL, Slips
 
 HOSTS = 2  # [secondary A] processors of the host
 LINK_GB_S = 600  # [secondary A] both ways, of the stacks beside a GPU
+FEED_FORWARD = {"up", "gate", "down"}
 QKV_SHARE = 0.75  # [secondary A] of the projections' time: three of four equal matrices
 
 
@@ -91,13 +92,12 @@ def decode_step(box: Box, decoder: Decoder, batch: int, context: int | Sequence[
     if box.stacks:
         _hide(seconds, n / decoder.heads, box.stacks.pipelined)
         if box.stacks.co_processing:
-            for name in ("up", "gate", "down"):
-                if name in parts:
-                    rows = max(tokens_of_experts(decoder, batch))
-                    share = _share_of_gpu(box, box.stacks, parts[name].by_memory, rows)
-                    seconds[name] *= share
-                    least = {limit: s * share for limit, s in parts[name].least.items()}
-                    parts[name] = parts[name]._replace(least=least)
+            units, rows = box.stacks.units_gb_s(slips), max(tokens_of_experts(decoder, batch))
+            for name in FEED_FORWARD & parts.keys():
+                share = _share_of_gpu(box.gpu, units, parts[name].by_memory, rows, box.element_bytes)
+                seconds[name] *= share
+                least = {limit: s * share for limit, s in parts[name].least.items()}
+                parts[name] = parts[name]._replace(least=least)
     return Step.of(seconds, parts, n, decoder.layers)
 
 
@@ -160,7 +160,7 @@ def _on_stacks(box: Box, stacks: Stacks, decoder: Decoder, contexts: Sequence[in
         found = attention_of_groups(*of_part, each, decoder.sharers, stacks.count, slips)
         energy = found.energy
     values = here * sum(contexts)
-    rate = STACK_GB_S * stacks.count * BYTES_PER_GB  # [secondary A] operations a second, too
+    rate = stacks.pins_gb_s(slips) * BYTES_PER_GB  # [secondary A] operations a second, too
     moved = 2 * values * box.element_bytes
     alone = max(5 * values / (rate * int(2 / box.element_bytes)), moved / rate)
     score = found.cycles * part.tCK_ps * S_PER_PS
@@ -192,9 +192,9 @@ def _hide(seconds: dict[str, float], least: float, pipelined: bool) -> None:
     seconds["softmax"] = 0.0
 
 
-def _share_of_gpu(box: Box, stacks: Stacks, by_memory: bool, batch: int) -> float:
+def _share_of_gpu(gpu: Gpu, units_gb_s: float, by_memory: bool, batch: int, element_bytes: int) -> float:
     """Share of feed-forward time that is left when the stacks read, or compute, beside the GPU."""
     if by_memory:
-        return box.gpu.memory_gb_s / (box.gpu.memory_gb_s + stacks.gb_s / batch)
-    peak = box.gpu.peak_tflops * FLOP_PER_TFLOP
-    return peak / (peak + stacks.gb_s * BYTES_PER_GB * 2 / box.element_bytes)
+        return gpu.memory_gb_s / (gpu.memory_gb_s + units_gb_s / batch)
+    peak = gpu.peak_tflops * FLOP_PER_TFLOP
+    return peak / (peak + units_gb_s * BYTES_PER_GB * 2 / element_bytes)
