@@ -9,10 +9,12 @@ import pytest
 
 from pimloom.arch.error import UserError
 from pimloom.arch.system import load_part
+from pimloom.energy.attacc import NVLINK
 from pimloom.mappers.attacc.layout import Placement
 from pimloom.systems.devices.attacc import gpu
 from pimloom.systems.devices.attacc.box import Box, Decoder, Stacks
 from pimloom.systems.devices.attacc.gpu import A100A, H100, HOST, Matrix
+from pimloom.systems.devices.attacc.prompt import prompts_step
 from pimloom.systems.devices.attacc.step import Step, decode_step, mean_step
 from pimloom.systems.reference.attacc import AS_RELEASED, PHYSICAL, Slips
 
@@ -86,7 +88,8 @@ def test_each_slip_changes_something() -> None:
 
     def found(slips: Slips) -> list[Step]:
         # 24 heads a stack: a pair, half of it; 27 on four stacks, 24 on the fifth
-        return [decode_step(box, GPT, batch, 2049, slips) for box in boxes for batch in (10, 11)]
+        steps = [decode_step(box, GPT, batch, 2049, slips) for box in boxes for batch in (10, 11)]
+        return [*steps, *(prompts_step(box, GPT, [(100, 0)], slips) for box in boxes)]
 
     right = found(PHYSICAL)
     assert all(found(Slips(**{slip.name: True})) != right for slip in fields(Slips))
@@ -120,6 +123,16 @@ def test_stacks_read_at_the_rate_of_their_part() -> None:
     gpu, units = 3352, 5 * 9 * 64 * 6.4 / 8 * 16 / 4
     whole = decode_step(Box(A100A, 8, LIMITED), GPT, 4, 100).seconds["up"]
     assert steps[0][1] == pytest.approx(whole * gpu / (gpu + units))
+
+
+def test_keys_and_values_of_prompts_go_to_the_stacks() -> None:
+    """Two vectors of each token and layer, 16 bits, 10.4 pJ a byte; on GPUs alone nothing moves."""
+    with_stacks, alone = (prompts_step(box, GPT, [(700, 0), (64, 128)]) for box in (Box(A100A, 8, BOTH), Box(A100A, 8)))
+    sent = 96 * 764 * 2 * 12_288 * 2
+    assert with_stacks.counts["sent_bytes"] - alone.counts["sent_bytes"] == sent
+    more = sum(with_stacks.joules.values()) - sum(alone.joules.values())
+    assert more == pytest.approx(with_stacks.joules["transfer"]) == pytest.approx(NVLINK.of_bytes(sent) * 1e-12)
+    assert sum(with_stacks.seconds.values()) == sum(alone.seconds.values())
 
 
 def test_an_h100_is_not_slower_without_the_slip() -> None:

@@ -167,11 +167,12 @@ def _on_stacks(box: Box, stacks: Stacks, decoder: Decoder, contexts: Sequence[in
     return {
         "score": Cost(score, True, energy, 2 * values * decoder.head_dim, least={"commands": score}),
         "softmax": Cost(alone, True, softmax_energy(moved, 5 * values // 2)),
-        "transfer": _transfer(sent),
+        "transfer": transfer(sent),
     }
 
 
-def _transfer(sent: int) -> Cost:
+def transfer(sent: int) -> Cost:
+    """Of so many bytes between a GPU and the stacks beside it."""
     seconds = sent / (LINK_GB_S * BYTES_PER_GB / 2)
     return Cost(seconds, True, Ledger({"links": NVLINK.of_bytes(sent)}), sent_bytes=sent, least={"link": seconds})
 
