@@ -30,7 +30,7 @@ class Counted(NamedTuple):
     channels: int
     ck_ps: int
     access_bits: int
-    link_values: int
+    link_values: float
     value_bits: int
 
 

@@ -40,7 +40,8 @@ class Layer(NamedTuple):
 class Place(NamedTuple):
     """Where layers lie. channels, banks of each, elements of a row and of a column; block_channels: of a layer;
     devices: that share its matrices; latches: accumulators of a bank that are written before they are read; longest:
-    tokens for which there is room."""
+    tokens for which there is room; layers: in a device, None: as many as have room, as CENT's code has it, which gives
+    an instruction that not all channels of a layer need to more layers than there are."""
 
     channels: int
     banks: int
@@ -50,6 +51,7 @@ class Place(NamedTuple):
     devices: int
     latches: int
     longest: int
+    layers: int | None = None
 
     @property
     def layer_banks(self) -> int:
@@ -64,7 +66,7 @@ class Place(NamedTuple):
     @property
     def side_by_side(self) -> int:
         """Layers in a device."""
-        return max(self.channels // self.block_channels, 1)
+        return max(self.channels // self.block_channels, 1) if self.layers is None else self.layers
 
 
 LLAMA: dict[str, tuple[object, ...]] = {  # fields of a model, and the values that CENT has instructions for
@@ -104,12 +106,20 @@ class Program:
         """The first channels."""
         return ((1 << channels) - 1) << (self.place.channels - channels)
 
+    def of_layers(self, needed: int) -> int:
+        """The first `needed` channels of each layer."""
+        place = self.place
+        if place.layers is None:
+            return self.mask(place.channels if needed > place.channels else place.channels // needed * needed)
+        first = self.mask(min(needed, place.block_channels))
+        return sum(first >> place.block_channels * layer for layer in range(place.layers))
+
     def add(
         self, name: str, times: int = 1, mask: int | None = None, bank: int = -1, row: int = -1, n: int = 1
     ) -> None:
         """One instruction for the channels of a mask (None: of all layers), n times."""
-        every = self.mask(self.place.side_by_side * min(self.place.block_channels, self.place.channels))
-        self._rows.append(np.tile([OP[name], times, every if mask is None else mask, bank, row], (n, 1)))
+        channels = self.of_layers(self.place.block_channels) if mask is None else mask
+        self._rows.append(np.tile([OP[name], times, channels, bank, row], (n, 1)))
 
     def wait(self) -> None:
         """SYNC, or EOC at the end."""
@@ -172,7 +182,7 @@ def gemv(p: Program, row: int, n_in: int, n_out: int, function: bool = False) ->
     place = p.place
     each = ceil_div(n_out, place.all_banks)
     needed = ceil_div(ceil_div(n_out, each), place.banks)
-    mask = p.mask(place.channels if needed > place.channels else place.channels // needed * needed)
+    mask = p.of_layers(needed)
     pieces = ceil_div(n_in, place.row)
     groups = ceil_div(each, place.latches // 2 if function else place.latches)
     size = ceil_div(each, groups)

@@ -5,7 +5,8 @@ The near-memory unit adds, takes roots, exponentials and rotations; vectors reac
 `released`: as CENT's generator has it, where it differs from what the layer needs. It multiplies hidden / 16 columns
 for the rotation of Q (and hidden / 16 / repeat of K), a sixteenth of which hold something; it writes the rotated
 vectors where it should read them; it writes a token's values for the first of the layers of a device only; and token
-1024 n + 1 of the values to the row before its own.
+1024 n + 1 of the values to the row before its own. Of a layer on several devices it deals keys over the banks of all,
+though one of them attends, so that keys overwrite each other and most scores are nobody's.
 """
 
 from typing import NamedTuple
@@ -66,8 +67,13 @@ def layer_pieces(layer: Layer, place: Place, context: int) -> tuple[Rows, list[t
     return _layer(p, layer, context, released=False), p.pieces()
 
 
+def key_banks(place: Place, released: bool) -> int:
+    """Banks over which the tokens of the keys are dealt: one device attends."""
+    return place.all_banks if released else place.layer_banks
+
+
 def _layer(p: Program, layer: Layer, context: int, released: bool) -> Rows:
-    rows = _rows(p, layer)
+    rows, banks = _rows(p, layer, released), key_banks(p.place, released)
     _norm(p, "norm", layer.hidden, rows.x, rows.copy, rows.norm, (LEFT, RIGHT))
     q, kv = layer.heads * layer.head, layer.kv_heads * layer.head
     for name, row, n in (("q_proj", rows.q_proj, q), ("k_proj", rows.k_proj, kv), ("v_proj", rows.v_proj, kv)):
@@ -75,7 +81,7 @@ def _layer(p: Program, layer: Layer, context: int, released: bool) -> Rows:
         p.cut(name)
     _rotate(p, layer, rows, released)
     _store(p, layer, rows, context, released)
-    _scores(p, layer, rows.keys, context)
+    _scores(p, layer, rows.keys, context, banks)
     _softmax(p, layer, rows.scores, context)
     _values(p, layer, rows.values, context)
     gemv(p, rows.o_proj, q, layer.hidden)
@@ -93,10 +99,10 @@ def _layer(p: Program, layer: Layer, context: int, released: bool) -> Rows:
     return rows
 
 
-def matrices_program(layer: Layer, place: Place) -> np.ndarray:
+def matrices_program(layer: Layer, place: Place, released: bool = False) -> np.ndarray:
     """The matrices alone, of a device that shares a layer with one where attention runs."""
     p = Program(place)
-    rows = _rows(p, layer)
+    rows = _rows(p, layer, released)
     q, kv = layer.heads * layer.head, layer.kv_heads * layer.head
     for row, n in ((rows.q_proj, q), (rows.k_proj, kv), (rows.v_proj, kv)):
         gemv(p, row, layer.hidden, n)
@@ -107,10 +113,10 @@ def matrices_program(layer: Layer, place: Place) -> np.ndarray:
     return p.end()
 
 
-def ends_program(layer: Layer, place: Place, vocabulary: int) -> np.ndarray:
+def ends_program(layer: Layer, place: Place, vocabulary: int, released: bool = False) -> np.ndarray:
     """The embedding, the last norm and the LM head, all as CENT has them: the embedding as a product, too."""
     p = Program(place)
-    rows = _rows(p, layer)
+    rows = _rows(p, layer, released)
     gemv(p, p.rows(gemv_rows(place, vocabulary, layer.hidden)), vocabulary, layer.hidden)
     _squares(p, layer.hidden, rows.x)
     move(p, "WR", layer.hidden, RIGHT, rows.copy)
@@ -120,7 +126,7 @@ def ends_program(layer: Layer, place: Place, vocabulary: int) -> np.ndarray:
     return p.end()
 
 
-def _rows(p: Program, layer: Layer) -> Rows:
+def _rows(p: Program, layer: Layer, released: bool) -> Rows:
     place, q, kv = p.place, layer.heads * layer.head, layer.kv_heads * layer.head
     of_token = ceil_div(kv, place.row)
     heads_here = ceil_div(layer.kv_heads, place.block_channels)
@@ -128,7 +134,7 @@ def _rows(p: Program, layer: Layer) -> Rows:
         **dict.fromkeys(("x", "copy", "norm", "attended", "second_norm", "q", "k"), 1),
         "q_proj": gemv_rows(place, layer.hidden, q),
         **dict.fromkeys(("k_proj", "v_proj"), gemv_rows(place, layer.hidden, kv)),
-        "keys": ceil_div(place.longest, place.all_banks) * of_token,
+        "keys": ceil_div(place.longest, key_banks(place, released)) * of_token,
         "scores": ceil_div(layer.heads, place.block_channels * 4) * ceil_div(place.longest, place.row),
         "values": heads_here * layer.head // place.banks * ceil_div(place.longest, place.row),
         "o_proj": gemv_rows(place, q, layer.hidden),
@@ -182,11 +188,11 @@ def _rotate(p: Program, layer: Layer, rows: Rows, released: bool) -> None:
 
 def _store(p: Program, layer: Layer, rows: Rows, context: int, released: bool) -> None:
     """Keys of the new token to one bank, values to all banks of the channels of its heads."""
-    place, at = p.place, context - 1
+    place, at, banks = p.place, context - 1, key_banks(p.place, released)
     each = layer.head * layer.kv_heads // place.row
-    bank = at % place.all_banks % (place.channels * place.banks)
+    bank = at % banks % (place.channels * place.banks)
     for row in range(each):
-        p.access_in_turn("WR", place.row // place.column, bank, rows.keys + at // place.all_banks * each + row)
+        p.access_in_turn("WR", place.row // place.column, bank, rows.keys + at // banks * each + row)
     piece = at // place.row
     if released:
         piece = ceil_div(at, place.row) - 1 if at else 0
@@ -203,16 +209,16 @@ def _store(p: Program, layer: Layer, rows: Rows, context: int, released: bool) -
     p.cut("new token")
 
 
-def _scores(p: Program, layer: Layer, keys: int, context: int) -> None:
+def _scores(p: Program, layer: Layer, keys: int, context: int, banks: int) -> None:
     """Q times the keys: those of a head stand in a share of a row, a token in a bank."""
     place = p.place
-    pieces, turns = ceil_div(layer.head * layer.kv_heads, place.row), ceil_div(context, place.all_banks)
-    every = place.all_banks // place.banks
+    pieces, turns = ceil_div(layer.head * layer.kv_heads, place.row), ceil_div(context, banks)
+    every = banks // place.banks
     for piece in range(pieces):
         for turn in range(turns):
-            left = context - place.all_banks * turn
+            left = context - banks * turn
             needed = ceil_div(left, place.banks) if turn == turns - 1 else every
-            mask = p.mask(place.channels if every > place.channels else place.channels // needed * needed)
+            mask = p.mask(place.channels) if every > place.channels else p.of_layers(needed)
             for _ in range(layer.repeat):
                 p.add("WRGB", place.row // place.column, mask)
                 for _ in range(place.row // layer.head):
@@ -251,7 +257,7 @@ def _values(p: Program, layer: Layer, values: int, context: int) -> None:
     """Scores times values: a head in a channel, a dimension in a bank."""
     place = p.place
     pieces, turns = ceil_div(context, place.row), layer.head // place.banks
-    mask = p.mask(place.channels // place.block_channels * place.block_channels)
+    mask = p.of_layers(place.block_channels)
     kept = ceil_div(place.longest, place.row)
     for head in range(ceil_div(layer.kv_heads, place.block_channels)):
         for _ in range(layer.repeat):

@@ -9,10 +9,12 @@ import pytest
 
 from pimloom.arch.error import UserError
 from pimloom.arch.system import load_part
+from pimloom.energy.attacc import NVLINK
 from pimloom.mappers.attacc.layout import Placement
 from pimloom.systems.devices.attacc import gpu
 from pimloom.systems.devices.attacc.box import Box, Decoder, Stacks
 from pimloom.systems.devices.attacc.gpu import A100A, H100, HOST, Matrix
+from pimloom.systems.devices.attacc.prompt import prompts_step
 from pimloom.systems.devices.attacc.step import Step, decode_step, mean_step
 from pimloom.systems.reference.attacc import AS_RELEASED, PHYSICAL, Slips
 
@@ -82,14 +84,55 @@ def test_attention_of_the_table_takes_longer_than_of_fresh_runs() -> None:
 
 
 def test_each_slip_changes_something() -> None:
-    boxes = Box(A100A, 8), Box(A100A, 8, LIMITED), Box(A100A, 8, host=HOST)
+    boxes = Box(A100A, 8), Box(A100A, 8, LIMITED), Box(A100A, 8, host=HOST), Box(A100A, 1), Box(A100A, 8, BOTH)
 
     def found(slips: Slips) -> list[Step]:
-        return [decode_step(box, GPT, 10, 2049, slips) for box in boxes]  # 24 heads a stack: a pair, half of it
+        # 24 heads a stack: a pair, half of it; 27 on four stacks, 24 on the fifth
+        steps = [decode_step(box, GPT, batch, 2049, slips) for box in boxes for batch in (10, 11)]
+        return [*steps, *(prompts_step(box, GPT, [(100, 0)], slips) for box in boxes)]
 
     right = found(PHYSICAL)
     assert all(found(Slips(**{slip.name: True})) != right for slip in fields(Slips))
     assert not any(vars(PHYSICAL).values()) and all(vars(AS_RELEASED).values())
+
+
+def test_heads_that_are_not_there_draw_nothing() -> None:
+    """Twelve heads of a GPU on five stacks; fifteen requests fill them evenly."""
+    box = Box(A100A, 8, LIMITED)
+    one, many = (decode_step(box, GPT, batch, 2048).joules["score"] for batch in (1, 15))
+    assert 15 * one == pytest.approx(many)
+    padded = decode_step(box, GPT, 1, 2048, Slips(padded_stacks=True)).joules["score"]
+    assert padded == pytest.approx(15 / 12 * one)
+
+
+def test_one_gpu_sends_nothing() -> None:
+    step = decode_step(Box(A100A, 1), LLAMA, 4, 100)
+    assert step.joules["all-reduce 1"] == step.seconds["all-reduce 1"] == step.counts["sent_bytes"] == 0
+    slipped = decode_step(Box(A100A, 1), LLAMA, 4, 100, Slips(links_of_one_gpu=True))
+    assert slipped.joules["all-reduce 2"] > 0
+
+
+def test_stacks_read_at_the_rate_of_their_part() -> None:
+    """A part of 6.4 Gb/s a pin takes more of the feed-forward weights off the GPUs; as released all take as many."""
+    fast = replace(BOTH, part=load_part("hbm3_attacc_6400").value)
+    steps = [
+        [decode_step(Box(A100A, 8, stacks), GPT, 4, 100, slips).seconds["up"] for stacks in (BOTH, fast)]
+        for slips in (PHYSICAL, AS_RELEASED)
+    ]
+    assert steps[0][1] < 0.97 * steps[0][0] and steps[1][1] == steps[1][0]
+    gpu, units = 3352, 5 * 9 * 64 * 6.4 / 8 * 16 / 4
+    whole = decode_step(Box(A100A, 8, LIMITED), GPT, 4, 100).seconds["up"]
+    assert steps[0][1] == pytest.approx(whole * gpu / (gpu + units))
+
+
+def test_keys_and_values_of_prompts_go_to_the_stacks() -> None:
+    """Two vectors of each token and layer, 16 bits, 10.4 pJ a byte; on GPUs alone nothing moves."""
+    with_stacks, alone = (prompts_step(box, GPT, [(700, 0), (64, 128)]) for box in (Box(A100A, 8, BOTH), Box(A100A, 8)))
+    sent = 96 * 764 * 2 * 12_288 * 2
+    assert with_stacks.counts["sent_bytes"] - alone.counts["sent_bytes"] == sent
+    more = sum(with_stacks.joules.values()) - sum(alone.joules.values())
+    assert more == pytest.approx(with_stacks.joules["transfer"]) == pytest.approx(NVLINK.of_bytes(sent) * 1e-12)
+    assert sum(with_stacks.seconds.values()) == sum(alone.seconds.values())
 
 
 def test_an_h100_is_not_slower_without_the_slip() -> None:
@@ -123,7 +166,7 @@ def test_transfers_hide_under_attention_head_by_head() -> None:
     whole = 96 * (3 * 54 * 1536 + 54 * 12 * 128) * 2 / 300e9
     assert found.seconds["transfer"] == pytest.approx(whole / 12)
     short = decode_step(box, GPT, 54, 1)
-    attention = short.seconds["score"] + 96 * 5 * 648 / (5 * 670.4e9)  # and the softmax alone
+    attention = short.seconds["score"] + 96 * 5 * 648 / (5 * 16 * 64 * 5.2 / 8 * 1e9)  # and the softmax alone
     assert short.seconds["transfer"] == pytest.approx(whole - attention * 11 / 12)
 
 

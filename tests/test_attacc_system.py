@@ -164,8 +164,6 @@ def test_the_study_holds_and_says_if_it_does_not(tmp_path, monkeypatch) -> None:
         study.run_study(tmp_path / "b", lambda done, total: None)
 
 
-
-
 @pytest.mark.parametrize("setting", ["stacks.placement=bg", "stacks.power_limited=false", "dram.part=hbm3_attacc_6400"])
 def test_a_box_without_stacks_takes_no_key_of_theirs(setting: str) -> None:
     with pytest.raises(UserError, match=f"--set {setting.partition('=')[0]}: attacc_gpu has no stacks"):
@@ -183,3 +181,18 @@ def test_a_sweep_says_that_it_takes_no_such_system(tmp_path) -> None:
     file.write_text("system: attacc\nworkload: {model: gpt3-175b}\naxes: {stacks.each: [1, 5]}\n")
     done = call("sweep", str(file), "--out", str(tmp_path / "out"))
     assert done.code == 2 and "of kind attacc; sweeps take pim, roofline, npu_pim, composed, duplex" in done.err
+
+
+def test_what_bounds_a_step() -> None:
+    """Weights from the memory of the GPUs; many tokens' products; commands of the stacks; links of few tokens."""
+    device = device_of(load_system("attacc", {"stacks.pipelined": "false"}), GPT, Share(tp=1, layers=96))
+    gpus = device_of(load_system("attacc_gpu"), GPT, Share(tp=1, layers=96))
+    bounds = (gpus.step(batch).bound() for batch in (Batch.decode([10] * 40), Batch.prefill([2048] * 8)))
+    assert [bound and bound.name for bound in bounds] == ["memory bandwidth", "compute"]
+    step = device.step(Batch.decode([1000] * 40))
+    score = next(span for span in step.spans if span.operator == "score")
+    assert step.least_ps["commands"] == pytest.approx(score.end_ps - score.start_ps, abs=1)
+    assert all(0 < step.least_ps[limit] < step.end_ps for limit in ("compute", "memory bandwidth", "link"))
+    width, context = 12_288, 1000
+    assert step.macs == 96 * 40 * (12 * width**2 + 2 * width * context)  # of a token in a layer
+    assert step.link_bytes == 96 * 40 * 2 * (8 * 2 * width + 4 * width)  # two all-reduces of eight; q, k, v, context

@@ -12,7 +12,10 @@ class Slips:
     stack. context_for_free: multiply-adds of probabilities and values draw nothing there. occupancy_of_memory: a GPU
     whose last wave of blocks is not full reads its memory slower, so that an H100 comes out behind an A100.
     registers_of_one_head: of attention on a GPU, one head's registers draw. host_of_each_gpu: a processor of the host
-    serves each GPU, however many there are."""
+    serves each GPU, however many there are. padded_stacks: each stack beside a GPU draws what the fullest one does.
+    links_of_one_gpu: an all-reduce of one GPU draws. rate_of_one_part: stacks read at the rate of one of
+    5.2 Gb/s a pin, whatever their part. prompts_for_free: keys and values of prompts reach the stacks without
+    energy."""
 
     schedule: bool = False
     wires_per_byte: bool = False
@@ -20,6 +23,10 @@ class Slips:
     occupancy_of_memory: bool = False
     registers_of_one_head: bool = False
     host_of_each_gpu: bool = False
+    padded_stacks: bool = False
+    links_of_one_gpu: bool = False
+    rate_of_one_part: bool = False
+    prompts_for_free: bool = False
 
 
 AS_RELEASED = Slips(**dict.fromkeys((slip.name for slip in fields(Slips)), True))

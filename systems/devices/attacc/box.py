@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from pimloom.arch.part import Part
-from pimloom.mappers.attacc.layout import Placement
+from pimloom.mappers.attacc.layout import CHANNELS, Placement
 from pimloom.systems.devices.attacc.gpu import Gpu
+from pimloom.systems.reference.attacc import Slips
 
 STACKS = 5  # [secondary A] beside each GPU
 STACK_GB_S = 670.4  # [secondary A] of a stack's interface at 5.2 Gb/s
@@ -62,10 +63,13 @@ class Stacks:
     pipelined: bool = False
     co_processing: bool = False
 
-    @property
-    def gb_s(self) -> float:
+    def pins_gb_s(self, slips: Slips) -> float:
+        """What their pins carry, of all channels."""
+        return self.count * (STACK_GB_S if slips.rate_of_one_part else self.part.peak_gb_s * CHANNELS)
+
+    def units_gb_s(self, slips: Slips) -> float:
         """What their units read."""
-        return STACK_GB_S * self.count * (GAIN if self.power_limited else GAIN_UNLIMITED)[self.placement]
+        return self.pins_gb_s(slips) * (GAIN if self.power_limited else GAIN_UNLIMITED)[self.placement]
 
 
 @dataclass(frozen=True)

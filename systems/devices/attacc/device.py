@@ -72,8 +72,14 @@ def run_of(step: Step, *, attends: bool) -> Run:
         where = LINKS if name.startswith(("all-reduce", "transfer")) else GPUS
         spans.append(Span(at, end, name, STACKS if attends and name in ON_STACKS else where))
         at = end
-    links = sum(span.end_ps - span.start_ps for span in spans if span.resource == LINKS)
-    return Run(end_ps=at, spans=tuple(spans), device_j=dict(step.causes), least_ps={"link": links})
+    return Run(
+        end_ps=at,
+        spans=tuple(spans),
+        link_bytes=round(step.counts["sent_bytes"]),
+        macs=round(step.counts["macs"]),
+        least_ps={limit: round(seconds * PS_PER_S) for limit, seconds in step.least.items()},
+        device_j=dict(step.causes),
+    )
 
 
 device = AttAccDevice

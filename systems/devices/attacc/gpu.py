@@ -4,6 +4,7 @@ The model and its constants are those of AttAcc's simulator [secondary A] (scale
 `src/devices.py`, `src/config.py`), which was compared with a DGX A100 on OPT-66B; no error was published.
 """
 
+from collections.abc import Mapping
 from functools import lru_cache
 from math import ceil
 from typing import NamedTuple
@@ -57,11 +58,15 @@ class Matrix(NamedTuple):
 
 
 class Cost(NamedTuple):
-    """Of one layer on one GPU. by_memory: what bounds it."""
+    """Of one layer on one GPU. by_memory: what bounds it; macs: multiply-adds of its matrices; sent_bytes: over links;
+    least: seconds of its work alone at full rate, by what does it, as `Run` has them."""
 
     seconds: float
     by_memory: bool
     energy: Ledger
+    macs: float = 0.0
+    sent_bytes: float = 0.0
+    least: Mapping[str, float] = {}
 
 
 def product(gpu: Gpu, work: Matrix, element_bytes: int, slips: Slips) -> Cost:
@@ -74,7 +79,8 @@ def product(gpu: Gpu, work: Matrix, element_bytes: int, slips: Slips) -> Cost:
     cached = _traffic(work, l1) * element_bytes, _traffic(work, (REGISTER_TILE, REGISTER_TILE)) * element_bytes
     registers = 3 * work.multiply_adds / (work.products if slips.registers_of_one_head else 1)
     energy = gpu_energy(fetched, *cached, registers, work.multiply_adds)
-    return Cost(max(compute, memory), compute <= memory, energy)
+    least = _least(gpu, 2 * work.multiply_adds, fetched, element_bytes)
+    return Cost(max(compute, memory), compute <= memory, energy, work.multiply_adds, least=least)
 
 
 def softmax(gpu: Gpu, values: float, count: int, element_bytes: int, slips: Slips) -> Cost:
@@ -98,17 +104,27 @@ def norm(gpu: Gpu, elements: float, element_bytes: int) -> Cost:
     return _of_vectors(gpu, seconds, 5 * elements, _occupancy(gpu, 1), moved, element_bytes)
 
 
-def all_reduce(gpu: Gpu, gpus: int, moved: float) -> Cost:
+def all_reduce(gpu: Gpu, gpus: int, moved: float, slips: Slips) -> Cost:
     """Of `moved` bytes on each of the GPUs; energy of one of them."""
+    if gpus == 1 and not slips.links_of_one_gpu:
+        moved = 0.0
     each = moved / gpus
     latency = (LINK_US + LINK_US_PER_BYTE * FITTED_LINK_GB_S / gpu.link_gb_s * each) * S_PER_US
     step = max(latency, each / (gpu.link_gb_s * BYTES_PER_GB / 2))
-    return Cost(step * (gpus - 1), True, Ledger({"links": NVLINK.of_bytes(moved)}))
+    seconds = step * (gpus - 1)
+    return Cost(seconds, True, Ledger({"links": NVLINK.of_bytes(moved)}), sent_bytes=moved, least={"link": seconds})
 
 
 def _of_vectors(gpu: Gpu, memory: float, flops: float, share: float, moved: float, element_bytes: int) -> Cost:
     compute = _compute_s(gpu, flops, share, element_bytes)
-    return Cost(max(compute, memory), compute <= memory, gpu_energy(moved, moved, moved, moved, flops / 2))
+    energy = gpu_energy(moved, moved, moved, moved, flops / 2)
+    least = _least(gpu, flops, moved, element_bytes)
+    return Cost(max(compute, memory), compute <= memory, energy, least=least)
+
+
+def _least(gpu: Gpu, flops: float, moved: float, element_bytes: int) -> dict[str, float]:
+    compute = flops / (gpu.peak_tflops * FLOP_PER_TFLOP * int(2 / element_bytes))
+    return {"compute": compute, "memory bandwidth": moved / (gpu.memory_gb_s * BYTES_PER_GB)}
 
 
 def _compute_s(gpu: Gpu, flops: float, share: float, element_bytes: int) -> float:

@@ -36,7 +36,7 @@ def linear_parts(box: Box, decoder: Decoder, rows: int, slips: Slips) -> dict[st
     if decoder.experts:
         parts["router"] = matrix(decoder.experts.number, width)
     parts |= {f"norm {i}": norm(gpu, rows * width, size) for i in (1, 2)}
-    return parts | {f"all-reduce {i}": all_reduce(gpu, n, rows * width * size) for i in (1, 2)}
+    return parts | {f"all-reduce {i}": all_reduce(gpu, n, rows * width * size, slips) for i in (1, 2)}
 
 
 def tokens_of_experts(decoder: Decoder, rows: int) -> list[int]:
@@ -49,8 +49,10 @@ def tokens_of_experts(decoder: Decoder, rows: int) -> list[int]:
 def added(costs: Iterable[Cost]) -> Cost:
     """One after the other; bound by memory if the longest of them is."""
     every = list(costs)
-    pj = Counter[str]()
+    pj, least = Counter[str](), Counter[str]()
     for cost in every:
         pj.update(cost.energy.pj)
+        least.update(cost.least)
     longest = max(every, key=lambda cost: cost.seconds)
-    return Cost(sum(cost.seconds for cost in every), longest.by_memory, Ledger(dict(pj)))
+    seconds, macs = sum(cost.seconds for cost in every), sum(cost.macs for cost in every)
+    return Cost(seconds, longest.by_memory, Ledger(dict(pj)), macs, least=least)

@@ -1,7 +1,7 @@
 """Prompts on the GPUs of an AttAcc system: the same tiles and links, with a row for each token [design].
 
-The stacks do not attend in prompts; what they get of keys and values goes over beside the next layer and takes no time
-here.
+The stacks do not attend in prompts; what they get of keys and values goes over beside the next layer, takes no time
+here and draws on the links.
 """
 
 from collections import Counter
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pimloom.systems.devices.attacc.box import Box, Decoder
 from pimloom.systems.devices.attacc.gpu import Cost, Matrix, product, softmax
 from pimloom.systems.devices.attacc.linear import added, linear_parts
-from pimloom.systems.devices.attacc.step import Step, check_box
+from pimloom.systems.devices.attacc.step import Step, check_box, transfer
 from pimloom.systems.reference.attacc import PHYSICAL, Slips
 
 Prompt = tuple[int, int]  # new tokens, and those before them whose keys are there
@@ -20,7 +20,8 @@ def prompts_step(box: Box, decoder: Decoder, prompts: Sequence[Prompt], slips: S
     """Prompts, or pieces of them, through all layers; each token attends to those before it. Raises UserError."""
     check_box(box, decoder, len(prompts))
     gpu, n, size, head = box.gpu, box.gpus, box.element_bytes, decoder.head_dim
-    parts, alike = linear_parts(box, decoder, sum(new for new, _ in prompts), slips), Counter(prompts)
+    rows, alike = sum(new for new, _ in prompts), Counter(prompts)
+    parts = linear_parts(box, decoder, rows, slips)
 
     def heads(count: int) -> int:
         return count * decoder.heads // n
@@ -34,4 +35,6 @@ def prompts_step(box: Box, decoder: Decoder, prompts: Sequence[Prompt], slips: S
         "softmax": added(softmax(gpu, seen[at], heads(count) * at[0], size, slips) for at, count in alike.items()),
         "context": added(matrix(at[0], head, seen[at], count) for at, count in alike.items()),
     }
+    if box.stacks and not slips.prompts_for_free:
+        parts["transfer"] = transfer(2 * rows * (decoder.groups // n) * head * size)._replace(seconds=0.0)
     return Step.of({name: part.seconds for name, part in parts.items()}, parts, n, decoder.layers)

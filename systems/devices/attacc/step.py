@@ -9,7 +9,7 @@ time and no energy.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import fsum
 from typing import NamedTuple
@@ -20,7 +20,7 @@ from pimloom.arch.units import BYTES_PER_GB, FLOP_PER_TFLOP, J_PER_PJ, S_PER_PS,
 from pimloom.energy.attacc import NVLINK, softmax_energy
 from pimloom.energy.ledger import Ledger
 from pimloom.mappers.attacc.layout import Work
-from pimloom.systems.devices.attacc.box import STACK_GB_S, Box, Decoder, Stacks
+from pimloom.systems.devices.attacc.box import Box, Decoder, Stacks
 from pimloom.systems.devices.attacc.gpu import Cost, Gpu, Matrix, product, softmax
 from pimloom.systems.devices.attacc.linear import linear_parts, tokens_of_experts
 from pimloom.systems.devices.attacc.stack import attention, attention_of_groups
@@ -28,40 +28,52 @@ from pimloom.systems.reference.attacc import PHYSICAL, Slips
 
 HOSTS = 2  # [secondary A] processors of the host
 LINK_GB_S = 600  # [secondary A] both ways, of the stacks beside a GPU
+FEED_FORWARD = {"up", "gate", "down"}
 QKV_SHARE = 0.75  # [secondary A] of the projections' time: three of four equal matrices
 
 
 class Step(NamedTuple):
-    """Of all layers: seconds by part, and energy of the box by part and by cause [J]."""
+    """Of all layers: seconds by part; energy of the box by part and by cause [J]; seconds of what all GPUs do alike, or
+    the stacks or links, alone at full rate; multiply-adds and bytes on links of the box, `macs` and `sent_bytes`."""
 
     seconds: dict[str, float]
     joules: dict[str, float]
     causes: dict[str, float]
+    least: dict[str, float]
+    counts: dict[str, float]
 
     @classmethod
     def of(cls, seconds: Mapping[str, float], parts: Mapping[str, Cost], gpus: int, layers: int) -> "Step":
         """parts: what a layer costs one of the GPUs; seconds: of these, what is not hidden."""
-        causes = Counter[str]()
+        causes, least = Counter[str](), Counter[str]()
         for part in parts.values():
             causes.update(part.energy.pj)
+            least.update(part.least)
+        every = gpus * layers
         return cls(
             {name: s * layers for name, s in seconds.items()},
             {name: part.energy.total_pj * gpus * J_PER_PJ * layers for name, part in parts.items()},
             {cause: pj * gpus * J_PER_PJ * layers for cause, pj in causes.items()},
+            {limit: s * layers for limit, s in least.items()},
+            {name: every * fsum(getattr(part, name) for part in parts.values()) for name in ("macs", "sent_bytes")},
         )
 
     @classmethod
     def sum(cls, steps: Sequence["Step"]) -> "Step":
         """Of all of them, part by part and cause by cause; a part may be in some alone."""
-        names = [list(dict.fromkeys(name for step in steps for name in step[i])) for i in range(3)]
-        sums = ({name: fsum(step[i].get(name, 0.0) for step in steps) for name in names[i]} for i in range(3))
-        return cls(*sums)
+        return cls(*_sums(steps))
 
     @classmethod
     def mean(cls, steps: Sequence["Step"]) -> "Step":
         """Of all steps, part by part and cause by cause."""
-        means = ({name: fsum(step[i][name] for step in steps) / len(steps) for name in steps[0][i]} for i in range(3))
-        return cls(*means)
+        return cls(*({name: whole / len(steps) for name, whole in each.items()} for each in _sums(steps)))
+
+
+def _sums(steps: Sequence[Step]) -> Iterator[dict[str, float]]:
+    """Field by field."""
+    for of_field in zip(*steps, strict=True):
+        names = dict.fromkeys(name for each in of_field for name in each)
+        yield {name: fsum(each.get(name, 0.0) for each in of_field) for name in names}
 
 
 def decode_step(box: Box, decoder: Decoder, batch: int, context: int | Sequence[int], slips: Slips = PHYSICAL) -> Step:
@@ -80,10 +92,12 @@ def decode_step(box: Box, decoder: Decoder, batch: int, context: int | Sequence[
     if box.stacks:
         _hide(seconds, n / decoder.heads, box.stacks.pipelined)
         if box.stacks.co_processing:
-            for name in ("up", "gate", "down"):
-                if name in parts:
-                    rows = max(tokens_of_experts(decoder, batch))
-                    seconds[name] *= _share_of_gpu(box, box.stacks, parts[name].by_memory, rows)
+            units, rows = box.stacks.units_gb_s(slips), max(tokens_of_experts(decoder, batch))
+            for name in FEED_FORWARD & parts.keys():
+                share = _share_of_gpu(box.gpu, units, parts[name].by_memory, rows, box.element_bytes)
+                seconds[name] *= share
+                least = {limit: s * share for limit, s in parts[name].least.items()}
+                parts[name] = parts[name]._replace(least=least)
     return Step.of(seconds, parts, n, decoder.layers)
 
 
@@ -139,20 +153,28 @@ def _on_stacks(box: Box, stacks: Stacks, decoder: Decoder, contexts: Sequence[in
     of_part = part.organization, compile_table(part), stacks.placement, work
     if decoder.sharers == 1 and len(set(contexts)) == 1:
         found = attention(*of_part, slips)
-        energy = Ledger({cause: pj * stacks.count for cause, pj in found.energy.pj.items()})
+        full = stacks.count if slips.padded_stacks else batch * here / work.heads  # stacks as full as the fullest
+        energy = Ledger({cause: pj * full for cause, pj in found.energy.pj.items()})
     else:
         each = [context for context in contexts for _ in range(decoder.groups // box.gpus)]
         found = attention_of_groups(*of_part, each, decoder.sharers, stacks.count, slips)
         energy = found.energy
     values = here * sum(contexts)
-    rate = STACK_GB_S * stacks.count * BYTES_PER_GB  # [secondary A] operations a second, too
+    rate = stacks.pins_gb_s(slips) * BYTES_PER_GB  # [secondary A] operations a second, too
     moved = 2 * values * box.element_bytes
     alone = max(5 * values / (rate * int(2 / box.element_bytes)), moved / rate)
+    score = found.cycles * part.tCK_ps * S_PER_PS
     return {
-        "score": Cost(found.cycles * part.tCK_ps * S_PER_PS, True, energy),
+        "score": Cost(score, True, energy, 2 * values * decoder.head_dim, least={"commands": score}),
         "softmax": Cost(alone, True, softmax_energy(moved, 5 * values // 2)),
-        "transfer": Cost(sent / (LINK_GB_S * BYTES_PER_GB / 2), True, Ledger({"links": NVLINK.of_bytes(sent)})),
+        "transfer": transfer(sent),
     }
+
+
+def transfer(sent: int) -> Cost:
+    """Of so many bytes between a GPU and the stacks beside it."""
+    seconds = sent / (LINK_GB_S * BYTES_PER_GB / 2)
+    return Cost(seconds, True, Ledger({"links": NVLINK.of_bytes(sent)}), sent_bytes=sent, least={"link": seconds})
 
 
 def _hide(seconds: dict[str, float], least: float, pipelined: bool) -> None:
@@ -171,9 +193,9 @@ def _hide(seconds: dict[str, float], least: float, pipelined: bool) -> None:
     seconds["softmax"] = 0.0
 
 
-def _share_of_gpu(box: Box, stacks: Stacks, by_memory: bool, batch: int) -> float:
+def _share_of_gpu(gpu: Gpu, units_gb_s: float, by_memory: bool, batch: int, element_bytes: int) -> float:
     """Share of feed-forward time that is left when the stacks read, or compute, beside the GPU."""
     if by_memory:
-        return box.gpu.memory_gb_s / (box.gpu.memory_gb_s + stacks.gb_s / batch)
-    peak = box.gpu.peak_tflops * FLOP_PER_TFLOP
-    return peak / (peak + stacks.gb_s * BYTES_PER_GB * 2 / box.element_bytes)
+        return gpu.memory_gb_s / (gpu.memory_gb_s + units_gb_s / batch)
+    peak = gpu.peak_tflops * FLOP_PER_TFLOP
+    return peak / (peak + units_gb_s * BYTES_PER_GB * 2 / element_bytes)

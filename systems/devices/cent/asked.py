@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from math import fsum, isfinite
 
 from pimloom.arch.error import UserError
-from pimloom.arch.llm import load_llm
+from pimloom.arch.llm import LlmSpec, load_llm
 from pimloom.arch.system import load_system, spec_digest
 from pimloom.arch.units import J_PER_PJ, S_PER_MS, W_PER_MW
 from pimloom.arch.version import __version__
@@ -30,9 +30,7 @@ def cent_work(asked: Asked) -> Work[CentOutcome]:
         settings["devices"] = str(asked.devices)
     system, llm = load_system(asked.system, settings), load_llm(asked.model)
     context, every = _context(asked), asked.every or EVERY
-    if context > llm.max_position_embeddings:
-        positions = llm.max_position_embeddings
-        raise UserError(f"{llm.name}: a context of {context:,} tokens, the model has {positions:,} positions")
+    _check_positions(asked, llm, context)
     fidelity = asked.fidelity or "physical"
     if fidelity not in ("physical", "released"):
         raise UserError(f"--fidelity {fidelity}: expected physical or released")
@@ -58,6 +56,20 @@ def cent_work(asked: Asked) -> Work[CentOutcome]:
         return outcome
 
     return Work(f"contexts of {llm.name} on {system.name}", run)
+
+
+def _check_positions(asked: Asked, llm: LlmSpec, context: int) -> None:
+    """Raise UserError, with what instead, for a context beyond the model's positions."""
+    there, prompt = llm.max_position_embeddings, PROMPT if asked.prompt is None else asked.prompt
+    if context <= there:
+        return
+    instead = f"--context {there}"
+    if asked.context is None and asked.generate is None and prompt < there:
+        instead = f"--generate {there - prompt}"
+    elif asked.context is None and asked.generate is not None and asked.generate < there:
+        instead = f"--prompt {there - asked.generate}"
+    said = f"a context of {context:,} tokens, the model has {there:,} positions; take {instead} or less"
+    raise UserError(f"{llm.name}: {said}")
 
 
 def _context(asked: Asked) -> int:
@@ -121,7 +133,7 @@ def _point(found: Placed, context: int, cost: TokenCost) -> CentPoint:
         pim_s=cost.layer.pim * of_layers,
         link_s=cost.layer.link * of_layers,
         near_memory_s=cost.layer.near_memory * of_layers,
-        tokens_per_s=found.stages / token_s,
+        tokens_per_s=1 / (found.beat_ms(cost) * S_PER_MS),
         energy_j=fsum(cost.energy_pj.values()) * J_PER_PJ,
         power_w=cost.power_mw * W_PER_MW,
     )

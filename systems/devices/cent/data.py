@@ -174,7 +174,7 @@ class CentLayer:
         layer, place, at = self.layer, self.place, self.tokens - 1
         written, each = dict[Spot, Array](), len(k) // place.row
         for i, piece in enumerate(k.reshape(each, -1)):
-            written |= self._spots(at % place.all_banks, self._rows.keys + at // place.all_banks * each + i, piece)
+            written |= self._spots(at % place.layer_banks, self._rows.keys + at // place.layer_banks * each + i, piece)
         heads, by_head = ceil_div(layer.kv_heads, place.block_channels), v.reshape(layer.kv_heads, -1, place.banks)
         scattered = [
             by_head[channel * heads + head, turn]
@@ -188,7 +188,7 @@ class CentLayer:
     def _scores(self, q: Array) -> Array:
         """bfloat16[heads, tokens]."""
         layer, place = self.layer, self.place
-        in_row, turns = place.row // layer.head, ceil_div(self.tokens, place.all_banks)
+        in_row, turns = place.row // layer.head, ceil_div(self.tokens, place.layer_banks)
         by_head = q.reshape(-1, in_row, layer.repeat, layer.head)  # rows of keys, heads of a row, those that share one
         vectors = [
             of_row[:, sharer].reshape(1, -1, LANES)
@@ -196,7 +196,7 @@ class CentLayer:
         ]  # fmt: skip
         columns = layer.head // place.column
         t = self._run("scores", Traffic(vectors=vectors, first=lambda k: k % in_row * columns))
-        found = np.zeros((len(by_head), turns, layer.repeat, in_row, place.all_banks), BF16)
+        found = np.zeros((len(by_head), turns, layer.repeat, in_row, place.layer_banks), BF16)
         for index, result in zip(np.ndindex(found.shape[:-1]), t.results, strict=True):
             values = result[: place.block_channels].reshape(-1)
             found[index][: len(values)] = values

@@ -50,7 +50,7 @@ class CentDevice:
         slowest = max(each, key=_ms)
         costs = [cost for tokens in each for cost in tokens]
         spans = token_spans(slowest)
-        end = max(spans[-1].end_ps, _ps(_ms(costs) / self._placed.stages))
+        end = max(spans[-1].end_ps, _ps(sum(map(self._placed.beat_ms, costs))))
         causes = dict.fromkeys(costs[0].energy_pj)
         total = {cause: sum(cost.energy_pj[cause] for cost in costs) * J_PER_PJ for cause in causes}
         memory = _ps(max(sum(cost.layer.pim * cost.layers for cost in tokens) for tokens in each))
@@ -61,10 +61,10 @@ class CentDevice:
         check_fits(self._placed, [request.context for request in batch.requests])
 
     def capacity(self) -> Capacity:
-        """Of all devices."""
+        """Of all devices; tokens: of the one that is full first."""
         there, weights = self._placed.memory()
         each = kv_bytes_per_token(self._llm)
-        return Capacity(there, weights, each, (there - weights) // each)
+        return Capacity(there, weights, each, max(self._placed.room_bytes, 0) // each)
 
 
 def _contexts(request: Request) -> range:

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 from typing import NamedTuple
 
@@ -84,6 +85,17 @@ class Placed:
             return ceil_div(self.llm.num_hidden_layers, self.layers_here)
         return self.stages * self.tensor
 
+    @property
+    def stage_layers(self) -> int:
+        """Layers of the stage that has most."""
+        return ceil_div(self.llm.num_hidden_layers, self.stages)
+
+    def beat_ms(self, cost: TokenCost) -> float:
+        """Time between two tokens that leave full stages [ms]: that of the slowest one. What stands before and behind
+        the layers is dealt evenly, as released, where layers are, too."""
+        even = cost.token_ms / self.stages
+        return even if self.released else max(even, cost.layer.all * self.stage_layers)
+
     @cached_property
     def place(self) -> Place:
         """Where a layer lies."""
@@ -92,6 +104,7 @@ class Placed:
         return Place(
             channels, org.bank_groups * org.banks_per_group, org.columns * column, column,
             channels // self.layers_here, self.tensor, self.system.latches, self.llm.max_position_embeddings,
+            None if self.released else self.layers_here,
         )  # fmt: skip
 
     def token(self, context: int) -> TokenCost:
@@ -102,8 +115,8 @@ class Placed:
         cycles = near_memory_cyc(near, layer.hidden, layer.heads, layer.repeat, context)
         near_ms = sum(cycles.values()) / (near.clock_mhz * HZ_PER_MHZ) * MS_PER_S * self.layers_here
         time = LayerTime(self._ms(found.cycles), self._link_ms, near_ms)
-        main = self._energy(found, program, context)
-        energy, at_once = self._all(main)
+        main = self._energy(found, program, context, self._values_within + self._values_onward)
+        energy, at_once = self._all(main, context)
         layers = self.llm.num_hidden_layers
         return TokenCost(time, self._ends_ms, near.sampling_ms, layers, energy, at_once / (time.pim * NS_PER_MS))
 
@@ -119,33 +132,58 @@ class Placed:
             within = shared_ns(spec.link, spec.devices, self.tensor, layer.hidden, layer.ffn, spec.element_bits)
         return (within if self.released else within + onward * self.stages / layers) / NS_PER_MS
 
-    def _all(self, main: dict[str, float]) -> tuple[dict[str, float], float]:
+    def _all(self, main: dict[str, float], context: int) -> tuple[dict[str, float], float]:
         """Energy of a token in all devices, and of what works while one layer does."""
         if self.stages == self.llm.num_hidden_layers:
-            every = {cause: pj * self.used_devices for cause, pj in main.items()}
+            last = main if self.released else self._last(main, context)
+            every = {cause: pj * (self.used_devices - 1) + last[cause] for cause, pj in main.items()}
             return every, sum(every.values())
         others = self._others if self.tensor > 1 else {}
         one = {cause: pj + others.get(cause, 0.0) * (self.tensor - 1) for cause, pj in main.items()}
         layers = self.llm.num_hidden_layers
         return {cause: pj * layers for cause, pj in one.items()}, sum(one.values()) * self.stages
 
+    def _last(self, main: dict[str, float], context: int) -> dict[str, float]:
+        """The last device, which may have fewer layers than the others."""
+        left = self.llm.num_hidden_layers - self.layers_here * (self.used_devices - 1)
+        if left == self.layers_here:
+            return main
+        program = layer_program(self.layer, self.place._replace(layers=left), context)
+        return self._energy(self._run(program), program, context, self._values_onward)
+
     @cached_property
     def _others(self) -> dict[str, float]:
         """A device that shares the matrices of a layer alone."""
-        program = matrices_program(self.layer, self.place)
-        return self._energy(self._run(program), program, 1)
+        program = matrices_program(self.layer, self.place, self.released)
+        return self._energy(self._run(program), program, 1, self._values_within)
 
     @cached_property
     def _ends_ms(self) -> float:
-        return self._ms(self._run(ends_program(self.layer, self.place, self.llm.vocab_size)).cycles)
+        program = ends_program(self.layer, self.place, self.llm.vocab_size, self.released)
+        return self._ms(self._run(program).cycles)
 
     def _run(self, program: np.ndarray) -> Found:
         spec = self.aim.spec
         queues = Queues(spec.queue_entries, spec.drain_from, spec.drain_below, spec.refresh == "all_bank")
         return simulate(self.aim.part, spec.channels, queues, program)
 
-    def _energy(self, found: Found, program: np.ndarray, context: int) -> dict[str, float]:
-        layer, shared = self.layer, self.tensor > 1 or self.stages < self.llm.num_hidden_layers
+    @property
+    def _values_within(self) -> int:
+        """That a device of a layer sends to others of this layer; as released also where there are none."""
+        shared = self.tensor > 1 or (self.released and self.stages < self.llm.num_hidden_layers)
+        return 10 * self.layer.hidden + 2 * self.layer.ffn if shared else 0
+
+    @property
+    def _values_onward(self) -> float:
+        """To the next stage, by layer; by device where these have several layers side by side."""
+        layers = self.llm.num_hidden_layers
+        if self.released and self.stages < layers:
+            return 0
+        return self.layer.hidden * self.stages / layers
+
+    def _energy(self, found: Found, program: np.ndarray, context: int, sent: float) -> dict[str, float]:
+        """sent: values that leave the device."""
+        layer = self.layer
         commands = Counter[str]()
         for counts in found.counts:
             commands.update({AS_AIM_WRITES.get(name, name): n for name, n in counts.items()})
@@ -153,7 +191,7 @@ class Placed:
         did = Counted(
             commands, int((~np.isin(program[:, 0], ACCESSES)).sum()), found.cycles, active,
             found.cycles - active, self.aim.spec.channels, part.tCK_ps, part.organization.access_bits,
-            10 * layer.hidden + 2 * layer.ffn if shared else layer.hidden, self.system.element_bits,
+            sent, self.system.element_bits,
         )  # fmt: skip
         token = Token(layer.hidden, layer.heads, layer.repeat, context)
         return energies_pj(self.system.energy, self.system.near_memory, did, token, self.released)
@@ -161,18 +199,39 @@ class Placed:
     def _ms(self, cycles: int) -> float:
         return cycles * self.aim.part.tCK_ps / PS_PER_MS
 
+    @property
+    def device_bytes(self) -> int:
+        """Memory of a device."""
+        return self.aim.part.organization.capacity_bytes * self.aim.spec.channels
+
     def memory(self) -> tuple[int, int]:
         """Bytes of all devices in use; and what the model takes there, without keys and values."""
-        part, bits = self.aim.part.organization, self.system.element_bits
-        need = parameters(self.llm)
-        there = part.capacity_bytes * self.aim.spec.channels * self.used_devices
-        return there, need * bits // BITS_PER_BYTE
+        return self.device_bytes * self.used_devices, parameters(self.llm) * self.system.element_bits // BITS_PER_BYTE
+
+    @property
+    def fullest(self) -> Fraction:
+        """Share of the layers in the device that has most: of several that share them, the one that attends."""
+        piped = self.stages == self.llm.num_hidden_layers
+        return Fraction(self.layers_here if piped else self.stage_layers, self.llm.num_hidden_layers)
+
+    @property
+    def room_bytes(self) -> int:
+        """For keys and values of all layers; as released the devices' memory is one."""
+        there, weights = self.memory()
+        if self.released:
+            return there - weights
+        return int((self.device_bytes - weights * self.fullest / self.tensor) / self.fullest)
 
 
 def placed(system: System, llm: LlmSpec, stages: int | None, tensor: int | None, released: bool) -> Placed:
     """A model on the devices of a system; None: as many stages as layers. Raises UserError if it cannot be dealt so."""
     spec, layers = system.of_kind(CentSystem), llm.num_hidden_layers
     assert system.aim is not None
+    if (lanes := spec.link.lanes) < spec.devices:
+        said = f"{lanes} lanes of the switch are dealt over the devices, a lane each at least"
+        raise UserError(
+            f"--devices {spec.devices}: {said}; take {lanes} devices or fewer, or --set link.lanes={spec.devices}"
+        )
     layer = layer_of(llm)
     named = f"--pp {stages}" if stages is not None else f"--tp {tensor}"
     if stages is None:
@@ -210,11 +269,17 @@ def check_fits(found: Placed, contexts: Sequence[int]) -> None:
     """Raise UserError unless weights, and keys and values of these contexts, fit into the devices."""
     there, weights = found.memory()
     cache = kv_bytes(found.llm, Batch.decode(list(contexts))) if contexts else 0
+    of_cache = f" and {cache:,} for keys and values of {counted(len(contexts), 'request')}" if cache else ""
+    needs = f"{found.llm.name}: needs {weights:,} bytes for its weights{of_cache}"
     if weights + cache > there:
         devices = ceil_div(weights + cache, there // found.used_devices)
-        of_cache = f" and {cache:,} for keys and values of {counted(len(contexts), 'request')}" if cache else ""
         raise UserError(
-            f"{found.llm.name}: needs {weights:,} bytes for its weights{of_cache}, {found.used_devices} "
-            f"{'devices have' if found.used_devices > 1 else 'device has'} {there:,}; take {devices} devices or more "
-            "(--devices), or a shorter context"
+            f"{needs}, {found.used_devices} {'devices have' if found.used_devices > 1 else 'device has'} {there:,}; "
+            f"take {devices} devices or more (--devices), or a shorter context"
+        )
+    if cache > found.room_bytes:
+        what = "that attends" if found.tensor > 1 else "with most layers"
+        raise UserError(
+            f"{needs}; the device {what} has {found.device_bytes:,} bytes, room for {max(found.room_bytes, 0):,} of "
+            "all keys and values; take more stages (--pp) or devices (--devices), or a shorter context"
         )

@@ -1,0 +1,106 @@
+"""What CENT's own code has otherwise than a device would: keys, layers, stages, room and messages, corrected."""
+
+import pytest
+
+from pimloom.arch.aim import BANK, COMMANDS, MASK, ROW, TIMES
+from pimloom.arch.error import UserError
+from pimloom.arch.llm import load_llm
+from pimloom.arch.system import load_system
+from pimloom.mappers.cent_layer import layer_pieces
+from pimloom.systems.asked import Asked
+from pimloom.systems.devices.cent.asked import cent_work
+from pimloom.systems.devices.cent.placed import Placed, placed
+from pimloom.systems.devices.device import Share, device_of
+from pimloom.workload.batch import Batch
+from tests.command import call
+
+LLM = load_llm("llama-2-7b")
+
+
+def deal(devices: int, stages: int | None, tensor: int | None, model: str = "llama-2-7b") -> Placed:
+    return placed(load_system("cent", {"devices": str(devices)}), load_llm(model), stages, tensor, released=False)
+
+
+def macs(program) -> int:
+    """Columns that channels multiply, all banks at once."""
+    of = program[program[:, 0] == COMMANDS.index("MAC16")]
+    return sum(times * mask.bit_count() for times, mask in of[:, [TIMES, MASK]].tolist())
+
+
+@pytest.mark.parametrize(("devices", "tensor"), [(8, 1), (2, 2), (8, 8)])
+def test_scores_are_all_there_however_many_devices_share_a_layer(devices: int, tensor: int) -> None:
+    found = deal(devices, devices // tensor, tensor)
+    _, pieces = layer_pieces(found.layer, found.place, 4096)
+    assert macs(dict(pieces)["scores"]) == 4096 * 32 * 128 // 16 // 16  # tokens, heads, width; lanes, banks
+
+
+def test_no_key_takes_the_place_of_another() -> None:
+    place, layer = deal(8, 1, 8).place, deal(8, 1, 8).layer
+    spots = set[tuple[int, ...]]()
+    for context in range(1, 1200, 7):
+        program = dict(layer_pieces(layer, place, context)[1])["new token"]
+        written = program[program[:, 0] == COMMANDS.index("WR")]
+        mine = {tuple(spot) for spot in written[:, [MASK, BANK, ROW]].tolist()}
+        assert len(mine) == layer.kv_heads * layer.head // place.row and not mine & spots
+        spots |= mine
+
+
+def test_layers_that_are_not_there_cost_nothing() -> None:
+    """However 32 layers are dealt over devices: the same multiplications, and nearly the same energy."""
+    every = {n: deal(n, None, None) for n in (8, 7, 5, 3)}
+    costs = {n: sum(found.token(640).energy_pj.values()) for n, found in every.items()}
+    assert costs[7] == pytest.approx(costs[8], rel=0.03)
+    assert costs[5] == pytest.approx(costs[8], rel=0.07) and costs[3] == pytest.approx(costs[8], rel=0.15)
+    for found in every.values():
+        program = dict(layer_pieces(found.layer, found.place, 640)[1])["values"]
+        of_values = found.place.side_by_side * found.layer.head * found.layer.kv_heads // 16 * 640 // 16
+        assert macs(program) >= of_values and found.place.side_by_side == found.layers_here
+
+
+@pytest.mark.parametrize(("devices", "stages", "context"), [(8, None, 1), (8, 8, 33), (5, None, 16)])
+def test_a_score_costs_what_it_needs(devices: int, stages: int | None, context: int) -> None:
+    """Channels of a layer that hold no key do not multiply."""
+    found = deal(devices, stages, None if stages is None else 1)
+    scores = dict(layer_pieces(found.layer, found.place, context)[1])["scores"]
+    channels = -(-context // 16)
+    assert macs(scores) == found.layers_here * channels * 32 * 128 // 16
+
+
+def test_the_slowest_stage_makes_the_throughput() -> None:
+    """70B in 32 stages: 16 of three layers, 16 of two."""
+    asked = Asked("cent", "llama-2-70b", devices=32, pp=32, tp=1, prompt=0, generate=128)
+    (point,) = cent_work(asked).run(lambda done, total: None).points
+    layer_s = (point.pim_s + point.link_s + point.near_memory_s) / 80
+    assert point.tokens_per_s == pytest.approx(1 / (3 * layer_s)) == pytest.approx(1504, rel=0.001)
+    step = device_of(load_system("cent", {"devices": "8"}), LLM, Share(tp=1, layers=32)).step(Batch.decode([128] * 64))
+    even = cent_work(Asked("cent", "llama-2-7b", devices=8, pp=32, prompt=0, generate=128)).run(lambda *_: None)
+    assert 64 / step.time_s == pytest.approx(even.tokens_per_s, rel=1e-6)
+    assert even.tokens_per_s == pytest.approx(32 / even.points[0].token_s)
+
+
+@pytest.mark.parametrize(("devices", "tensor", "requests", "who"), [
+    (8, 8, 8, "that attends"), (8, 2, 29, "that attends"), (7, 1, 45, "with most layers"),
+])  # fmt: skip
+def test_keys_and_values_fit_where_they_are(devices: int, tensor: int, requests: int, who: str) -> None:
+    """4,096 tokens take 2 GiB in all layers; of several devices that share layers one has them."""
+    system = load_system("cent", {"devices": str(devices)})
+    device = device_of(system, LLM, Share(tp=tensor, layers=32))
+    device.check(Batch.decode([4096] * (requests - 1)))
+    assert (requests - 1) * 4096 <= device.capacity().tokens < requests * 4096
+    with pytest.raises(UserError, match=f"the device {who} has 17,179,869,184 bytes.*; take more stages"):
+        device.check(Batch.decode([4096] * requests))
+    device_of(system, LLM, Share(tp=tensor, layers=32, fidelity="released")).check(Batch.decode([4096] * requests))
+
+
+def test_more_devices_than_lanes_are_refused() -> None:
+    found = call("run", "cent", "--model", "llama-2-7b", "--devices", "145", "--tp", "145")
+    said = "--devices 145: 144 lanes of the switch are dealt over the devices, a lane each at least; take 144 devices"
+    assert found.code == 2 and said in found.err and found.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(("devices", "stages", "tensor", "values"), [
+    (8, 8, 1, 8 * 4096), (8, None, None, 8 * 4096), (8, 4, 2, 4 * 4096 + 32 * 2 * (10 * 4096 + 2 * 11008)),
+])  # fmt: skip
+def test_only_messages_that_are_sent_draw(devices: int, stages: int, tensor: int, values: int) -> None:
+    """Onward from each stage; within a layer where several devices share it; 16 bits of 4.4 pJ."""
+    assert deal(devices, stages, tensor).token(1).energy_pj["link"] == pytest.approx(values * 16 * 4.4)
