@@ -76,6 +76,14 @@ def test_another_rate_keeps_lengths_and_gaps():
     assert slow.spec_digest != fast.spec_digest
 
 
+def test_clients_send_the_next_request_when_the_last_has_ended():
+    found = served(arrivals="closed:3", lengths="sharegpt", requests=30)
+    table = found.requests
+    starts, ends = (sorted(table[name]) for name in ("arrival_s", "completion_s"))
+    assert starts[:3] == [0.0] * 3 and starts[3:] == ends[:27]
+    assert (found.iterations["requests"] <= 3).all()
+
+
 def test_a_pipeline_and_replicas():
     one = served(arrivals="burst", scheduler="orca")
     two = served(arrivals="burst", scheduler="orca", replicas=2)
@@ -251,6 +259,7 @@ BAD = {
     "": "--trace: expected a file of requests; or write --arrivals poisson:2/s --requests N",
     "--arrivals poisson:2/s": "--requests: expected how many come with --arrivals poisson:2/s",
     "--arrivals poison:2/s --requests 3": "--arrivals poison:2/s: expected one such as poisson:2/s, gamma:2/s,cv=3",
+    "--arrivals closed:0 --requests 3": "--arrivals closed:0: expected one such as poisson:2/s",
     "--arrivals poisson:0/s --requests 3": "--arrivals poisson:0/s: expected 1e-06 to 1e+09 requests per s",
     "--arrivals burst --requests 3 --lengths sharegtp": "--lengths sharegtp: expected alpaca, sharegpt or PROMPT",
     "--arrivals burst --requests 3 --scheduler vllm": "--scheduler vllm: expected one of vllm-v1, vllm-v0",

@@ -38,7 +38,8 @@ Trace = Annotated[
 Arrivals = Annotated[
     str | None,
     typer.Option(
-        metavar="KIND", help="Draw arrivals: poisson:RATE/s, gamma:RATE/s,cv=X, uniform:RATE/s, or burst: all at 0."
+        metavar="KIND",
+        help="Draw arrivals: poisson:RATE/s, gamma:RATE/s,cv=X, uniform:RATE/s, burst (all at 0), closed:CLIENTS.",
     ),
 ]
 Lengths = Annotated[

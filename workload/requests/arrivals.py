@@ -12,8 +12,9 @@ from pimloom.arch.units import PS_PER_S
 from pimloom.workload.requests.data_sets import DATA_SETS, draw
 from pimloom.workload.requests.trace_file import LONGEST
 
-KINDS = ("poisson", "gamma", "uniform", "burst")
-SUCH_AS = "such as poisson:2/s, gamma:2/s,cv=3, uniform:2/s or burst"
+KINDS = ("poisson", "gamma", "uniform", "burst", "closed")
+SUCH_AS = "such as poisson:2/s, gamma:2/s,cv=3, uniform:2/s, burst or closed:16"
+CLOSED = re.compile(r"closed:(\d{1,7})", re.ASCII)
 WRITTEN = re.compile(r"(\w+)(?::([\d.]+(?:[eE][+-]?\d+)?)/s(?:,cv=([\d.]+))?)?", re.ASCII)
 LENGTHS = re.compile(r"(\d{1,9}):(\d{1,9})", re.ASCII)
 LEAST_RATE, MOST_RATE = 1e-6, 1e9  # requests per s
@@ -21,22 +22,26 @@ MOST_CV = 100.0
 
 
 class Arrivals(NamedTuple):
-    """kind: of KINDS; rate: requests per s; cv: of the gaps of `gamma`."""
+    """kind: of KINDS; rate: requests per s; cv: of the gaps of `gamma`; clients: of `closed`, each of which sends its
+    next request when the one before has ended."""
 
     kind: str
     rate: float
     cv: float = 1.0
+    clients: int = 0
 
 
 def parse_arrivals(text: str) -> Arrivals:
     """As a user writes them. Raises UserError.
 
     >>> parse_arrivals("gamma:2/s,cv=3")
-    Arrivals(kind='gamma', rate=2.0, cv=3.0)
+    Arrivals(kind='gamma', rate=2.0, cv=3.0, clients=0)
     """
+    if (closed := CLOSED.fullmatch(text)) and int(closed[1]):
+        return Arrivals("closed", 1.0, clients=int(closed[1]))
     match = WRITTEN.fullmatch(text)
     kind = match[1] if match else text.partition(":")[0]
-    if kind not in KINDS:
+    if kind not in KINDS or kind == "closed":
         raise UserError(f"--arrivals {text}: expected one {SUCH_AS}{nearest(kind, KINDS)}")
     if not match or (match[2] is None) != (kind == "burst") or (match[3] is not None) != (kind == "gamma"):
         raise UserError(f"--arrivals {text}: expected one {SUCH_AS}")
@@ -55,7 +60,7 @@ def parse_arrivals(text: str) -> Arrivals:
 def drawn_ps(arrivals: Arrivals, count: int, seed: int) -> list[int]:
     """The first comes at 0."""
     rng = np.random.default_rng([seed, 2])
-    if arrivals.kind == "burst":
+    if arrivals.kind in ("burst", "closed"):
         return [0] * count
     shape = 1 / arrivals.cv**2
     gaps = np.ones(count - 1)

@@ -64,7 +64,8 @@ class Tokens:
 
 class Requests(NamedTuple):
     """arrival_ps: from the first on, never falling; prompt, output: tokens, at least 1; prefix: None if nothing is
-    known of it; note: where arrivals and lengths come from, for a person."""
+    known of it; note: where arrivals and lengths come from, for a person; clients: as of `Arrivals`, whose next
+    requests come when those before have ended, 0: requests come at their times."""
 
     name: str
     arrival_ps: list[int]
@@ -72,6 +73,7 @@ class Requests(NamedTuple):
     output: list[int]
     note: str
     prefix: Prefix | None = None
+    clients: int = 0
 
 
 def first(requests: Requests, count: int | None) -> Requests:

@@ -14,11 +14,13 @@ class Replica:
 
     At one tick requests arrive first, then the iteration that ends is processed, then new ones form while fewer than
     `stages` are under way. An iteration may form before the first stage is free. due: the next tick at which something
-    happens. seen: told of every iteration when it forms.
+    happens. seen: told of every iteration when it forms; ended: of the tick when one has ended, and
+    of how many requests have.
     """
 
     def __init__(self, scheduler: Scheduler, price: Price, stages: int = 1, seen: Seen | None = None) -> None:
         self.scheduler, self.price, self.seen, self.due = scheduler, price, seen, NEVER
+        self.ended: Callable[[int, int], object] | None = None
         self.under_way, self.free = deque[Iteration](), [0] * stages
 
     def arrive(self, request: LiveRequest, now: int) -> None:
@@ -33,7 +35,10 @@ class Replica:
         while self.due < until:
             now = self.due
             if under_way and under_way[0].end == now:
-                scheduler.ran(under_way.popleft(), now)
+                ended = under_way.popleft()
+                scheduler.ran(ended, now)
+                if self.ended:
+                    self.ended(now, sum(request.completion == now for request in ended.requests))
             while len(under_way) < stages and (made := scheduler.form(now)) is not None:
                 self._start(made, now)
             self.due = under_way[0].end if under_way else NEVER

@@ -61,6 +61,8 @@ def _pools(wanted: Wanted, pools: Pools, llm: LlmSpec, requests: Requests) -> tu
     """The same of pools for prompts and for decode."""
     if wanted.scheduler != POOLED or wanted.pp > 1 or wanted.speculate is not None or wanted.replicas > 1:
         raise UserError(f"{wanted.system}: pools go with --scheduler {POOLED}, without --pp, --replicas, --speculate")
+    if requests.clients:
+        raise UserError(f"--arrivals {wanted.arrivals}: pools take requests at times of their own; take another one")
     one, two = (wanted._replace(system=pool.system, replicas=pool.replicas) for pool in pools[:2])
     first = prepared(one, llm, prompts_of(requests))
     then = prepared(two, llm, requests, before=first.named["spec_digest"], link=pools.link._asdict())
@@ -120,15 +122,17 @@ def _requests_of(wanted: Wanted) -> Requests:
         if wanted.arrivals is None:
             return found
         note = f"lengths of the trace, arrivals {wanted.arrivals}, seed {wanted.seed}"
-        at = drawn_ps(parse_arrivals(wanted.arrivals), len(found.prompt), wanted.seed)
-        return found._replace(arrival_ps=at, note=note)
+        arrivals = parse_arrivals(wanted.arrivals)
+        at = drawn_ps(arrivals, len(found.prompt), wanted.seed)
+        return found._replace(arrival_ps=at, note=note, clients=arrivals.clients)
     assert wanted.arrivals is not None
     arrivals, lengths = parse_arrivals(wanted.arrivals), wanted.lengths or LENGTHS
     if wanted.requests is None:
         raise UserError(f"--requests: expected how many come with --arrivals {wanted.arrivals}")
     at = drawn_ps(arrivals, wanted.requests, wanted.seed)
     prompt, output, note = drawn_lengths(lengths, wanted.requests, wanted.seed)
-    return Requests(lengths, at, prompt, output, f"arrivals {wanted.arrivals}, seed {wanted.seed}; {note}")
+    note = f"arrivals {wanted.arrivals}, seed {wanted.seed}; {note}"
+    return Requests(lengths, at, prompt, output, note, clients=arrivals.clients)
 
 
 def _within_positions(llm: LlmSpec, requests: Requests, cut: bool) -> tuple[Requests, int]:

@@ -38,7 +38,7 @@ def prepared(wanted: Wanted, llm: LlmSpec, requests: Requests, **more: object) -
     limits = _limits(wanted, system, llm, device, requests, tokens)
     _check_all_fit(wanted, limits, requests)
     clock = (wanted.scheduler, limits, wanted.replicas, wanted.router, wanted.pp)
-    plan = Plan(*clock, wanted.exact, wanted.sample, wanted.seed, speculation)
+    plan = Plan(*clock, wanted.exact, wanted.sample, wanted.seed, speculation, requests.clients)
     return service(device, draft, requests, plan, slo, _named(wanted, system, llm, requests, plan, lm_head, more))
 
 
@@ -115,7 +115,7 @@ def _named(
 ) -> dict[str, Any]:
     """Fields of the result that are known before."""
     layers, limits = layers_of(llm, wanted.layers), plan.limits
-    table = [requests.arrival_ps, requests.prompt, requests.output]
+    table = [requests.arrival_ps, requests.prompt, requests.output, requests.clients]
     asked = {name: value for name, value in limits._asdict().items() if name != "prefix"}
     shared = None if limits.prefix is None else msgspec.to_builtins(limits.prefix)
     settled_system, outside = settled(system, wanted.lm_head)

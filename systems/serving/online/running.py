@@ -1,5 +1,6 @@
 """Requests through a scheduler's clock over the prices of a device."""
 
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
@@ -42,6 +43,7 @@ class Plan(NamedTuple):
     sample: int
     seed: int
     speculation: Speculation | None = None
+    clients: int = 0
 
 
 class Service(NamedTuple):
@@ -166,7 +168,10 @@ def run(live: list[LiveRequest], schedulers: list[Scheduler], record: Record, pl
         arrived += 1
         return route(request)
 
-    serve(live, replicas, told)
+    coming = live[: plan.clients] if plan.clients else live
+    if plan.clients:
+        follow(live[plan.clients :], replicas)
+    serve(coming, replicas, told)
     progress(len(live), len(live))
     left = [request for request in live if request.completion < 0]
     if left:
@@ -174,6 +179,20 @@ def run(live: list[LiveRequest], schedulers: list[Scheduler], record: Record, pl
             f"request {left[0].number} and {len(left) - 1:,} more wait for ever: what they know by now fits no "
             "iteration; give --batch-tokens or --blocks more"
         )
+
+
+def follow(later: list[LiveRequest], replicas: list[Replica]) -> None:
+    """Each request that ends on a replica has the next of those `later` arrive there at once."""
+    waiting = deque(later)
+
+    def ended(replica: Replica, now: int, count: int) -> None:
+        for _ in range(min(count, len(waiting))):
+            request = waiting.popleft()
+            request.arrival = now
+            replica.arrive(request, now)
+
+    for replica in replicas:
+        replica.ended = partial(ended, replica)
 
 
 def spread_of(requests: Requests) -> list[float]:
