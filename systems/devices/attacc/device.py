@@ -31,6 +31,7 @@ class AttAccDevice:
             raise UserError(f"--tp {share.tp}: the GPUs of {system.name} share every layer; --set gpus=N instead")
         if share.layers != llm.num_hidden_layers:
             raise UserError(f"--layers {share.layers}: {system.name} holds whole models; leave it out")
+        self._name = system.name
         self._found = boxed(system, llm, share.fidelity == "released")
 
     def can_run(self, ops: Sequence[Op]) -> str | None:
@@ -44,6 +45,9 @@ class AttAccDevice:
         if len(kinds) > 1:
             raise UserError("requests of an AttAcc system go in steps of one length; group them by context")
         ((new, context),) = kinds
+        if context > new > 1:
+            what = "drafts to verify" if batch.requests[0].phase == "verify" else "a part of a prompt"
+            raise UserError(f"{self._name}: {what} behind cached tokens, and a step is whole prompts or a token each")
         found, n = self._found, len(batch.requests)
         if new > 1 or batch.requests[0].phase == "prefill":
             return _run(prompt_step(found.box, found.decoder, n, new, found.slips), attends=False)
