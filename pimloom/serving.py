@@ -38,6 +38,11 @@ def serve(
     slo: str | None = None,
     exact: bool = False,
     sample: int = 8,
+    speculate: str | None = None,
+    branches: str | None = None,
+    shared_kv: bool = False,
+    weights: str | None = None,
+    density: str | None = None,
     set: Mapping[str, object] | None = None,
     seed: int = 0,
 ) -> "Online":
@@ -47,6 +52,8 @@ def serve(
     those of a data set ("sharegpt", "alpaca") or "PROMPT:OUTPUT". scheduler: whose rules decide who is in an
     iteration; batch_tokens: its most tokens; slo: "ttft=1s,tpot=50ms". Iterations are simulated once where they are
     equal, and most of them are read between few that are simulated (`pricing` tells the error), none with `exact`.
+    speculate: drafts that are checked, "draft=gpt2,gamma=4,alpha=0.7" or "medusa"; branches: of each request, whose
+    prompts are there once with `shared_kv`; weights: "int4"; density: of attention, "0.19,selection=0.11".
     `requests` and `iterations` of the result are tables of pandas. Raises `pimloom.UserError`.
 
     >>> found = serve("gpu_a100", model="gpt2", arrivals="burst", lengths="64:4", requests=8)

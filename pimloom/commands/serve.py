@@ -104,6 +104,32 @@ SampleSize = Annotated[
         metavar="N", parser=count, help="Iterations of decode, and with prompts, that are simulated to tell the error."
     ),
 ]
+Speculate = Annotated[
+    str | None,
+    typer.Option(
+        metavar="HOW",
+        help="Check drafts: draft=MODEL,gamma=4,alpha=0.7 (alpha=0.8:0.6 by place, spread, on=SYSTEM, streams), "
+        "medusa, prism,draft=..., or mirror,draft=...,on=SYSTEM,exit=LAYER,rho=0.8.",
+    ),
+]
+Branches = Annotated[
+    str | None,
+    typer.Option(
+        metavar="HOW", help="Go on in N branches behind each prompt: 8, or 8,stop=4,spread=0.5 until 4 have ended."
+    ),
+]
+SharedKv = Annotated[
+    bool, typer.Option("--shared-kv", help="Branches read their prompt's keys and values once; else each has a copy.")
+]
+Weights = Annotated[
+    str | None, typer.Option(metavar="FORMAT", help="Of the layers' matrices: int4 (scales of 128), int4:64, int8.")
+]
+Density = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SHARE", help="Part of attention that is computed: 0.19,selection=0.11 of prompts, phase=all."
+    ),
+]
 
 
 def serve(
@@ -132,6 +158,11 @@ def serve(
     slo: Slo = None,
     exact: ExactOption = False,
     sample: SampleSize = 8,
+    speculate: Speculate = None,
+    branches: Branches = None,
+    shared_kv: SharedKv = False,
+    weights: Weights = None,
+    density: Density = None,
     settings: run_options.Settings = None,
     json: Json = None,
     seed: run_options.Seed = 0,

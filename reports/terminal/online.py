@@ -34,6 +34,8 @@ def show_online(found: Online) -> None:
         f"{found.prompt_tokens_per_s:,.1f} prompt tokens/s"
     )
     _show_memory(found)
+    if found.accepted_share is not None:
+        show_line(f"{found.accepted_share:.1%} of the drafts that were checked were right")
     show_line(_pricing(found.pricing))
     if found.slo:
         show_line(_slo(found.slo))

@@ -7,8 +7,8 @@ from typing import NamedTuple, Protocol
 
 from pimloom.arch.llm import LlmSpec
 from pimloom.arch.system import System
-from pimloom.systems.devices.run import Run
 from pimloom.systems.devices.formats import refuse
+from pimloom.systems.devices.run import Run
 from pimloom.workload.batch import Batch
 from pimloom.workload.decoding.density import Density
 from pimloom.workload.decoding.formats import WeightFormat

@@ -14,7 +14,7 @@ def refuse(system: System, *, weights: bool = False, density: bool = False, shar
         return
     banks = _in_banks(system)
     if weights:
-        why = "multiply elements of the width that its file gives, and nothing there turns INT4 into it or has its scales"
+        why = "multiply elements of one width, and nothing there turns narrower ones into it or has their scales"
         raise UserError(f"--weights: the {'banks' if banks else 'arrays'} of {system.name} {why}; {REMEDY}")
     if density:
         why = "rows of banks hold tokens side by side, and a row is opened for one that is kept"

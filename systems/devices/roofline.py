@@ -124,9 +124,8 @@ class RooflineDevice:
 
     def _moved_bytes(self, work: Work) -> float:
         bits = work.elements * self.spec.element_bits
-        if self._matrix_bits is not None:
-            bits = float(bits - work.weights * (self.spec.element_bits - self._matrix_bits))
-        return bits / BITS_PER_BYTE
+        narrow = 0 if self._matrix_bits is None else work.weights * (self.spec.element_bits - self._matrix_bits)
+        return float(bits - narrow) / BITS_PER_BYTE if narrow else bits / BITS_PER_BYTE
 
     def check(self, batch: Batch) -> None:
         """Raise UserError unless the batch fits."""

@@ -21,7 +21,11 @@ from pimloom.systems.serving.online.named import ONE_STAGE, ONLY, Limits, check_
 from pimloom.systems.serving.online.outcome import Online
 from pimloom.systems.serving.online.running import Plan, serve_online
 from pimloom.systems.serving.schedulers.live import LiveRequest
+from pimloom.systems.serving.transforms.asked import room, transform_of
+from pimloom.systems.serving.transforms.transform import Transform
 from pimloom.systems.settings import parse_settings
+from pimloom.workload.decoding.density import density_of
+from pimloom.workload.decoding.formats import format_of
 from pimloom.workload.requests.arrivals import drawn_lengths, drawn_ps, parse_arrivals
 from pimloom.workload.requests.data_sets import DATA_SETS
 from pimloom.workload.requests.read import read
@@ -60,6 +64,11 @@ class Wanted(NamedTuple):
     slo: str | None = None
     exact: bool = False
     sample: int = 8
+    speculate: str | None = None
+    branches: str | None = None
+    shared_kv: bool = False
+    weights: str | None = None
+    density: str | None = None
     settings: Sequence[str] | None = None
     json: str | None = None
     seed: int = 0
@@ -82,13 +91,18 @@ def online_work(wanted: Wanted) -> Work[Online]:
     requests, cut = _within_positions(llm, requests, wanted.cut or drawn)
     share = _share(wanted, llm)
     device, lm_head = _device(system, llm, share, wanted.lm_head)
-    limits = _limits(wanted, system, llm, device, requests)
-    _check_all_fit(wanted, limits, requests)
+    transform = transform_of(
+        system, llm, share, speculate=wanted.speculate, branches=wanted.branches, shared=wanted.shared_kv,
+        scheduler=wanted.scheduler, chunked=wanted.chunked, seed=wanted.seed,
+    )  # fmt: skip
+    limits = _limits(wanted, system, llm, device, requests, transform)
+    _check_all_fit(wanted, limits, requests, transform)
     plan = Plan(
-        wanted.scheduler, limits, wanted.replicas, wanted.router, wanted.pp, wanted.exact, wanted.sample, wanted.seed
-    )
+        wanted.scheduler, limits, wanted.replicas, wanted.router, wanted.pp, wanted.exact, wanted.sample, wanted.seed,
+        transform,
+    )  # fmt: skip
     named = _named(wanted, system, llm, requests, plan, lm_head)
-    notes = _notes(wanted, cut)
+    notes = [*_notes(wanted, cut), *(transform.notes if transform else ())]
     return Work(
         f"{llm.name} on {system.name}",
         lambda progress: serve_online(device, requests, plan, slo, named, progress),
@@ -163,7 +177,9 @@ def _share(wanted: Wanted, llm: LlmSpec) -> Share:
     layers = layers_of(llm, wanted.layers)
     if wanted.pp > layers:
         raise UserError(f"--pp {wanted.pp}: expected at most {layers}, the layers")
-    return Share(wanted.tp, -(-layers // wanted.pp), outside=wanted.lm_head)
+    weights = None if wanted.weights is None else format_of(wanted.weights)
+    density = None if wanted.density is None else density_of(wanted.density)
+    return Share(wanted.tp, -(-layers // wanted.pp), outside=wanted.lm_head, weights=weights, density=density)
 
 
 def _device(system: System, llm: LlmSpec, share: Share, lm_head: bool | None) -> tuple[Device, bool]:
@@ -176,8 +192,10 @@ def _device(system: System, llm: LlmSpec, share: Share, lm_head: bool | None) ->
         return device_of(system, llm, share), has_outside(system, None)
 
 
-def _limits(wanted: Wanted, system: System, llm: LlmSpec, device: Device, requests: Requests) -> Limits:
-    tokens, size = device.capacity().tokens, wanted.block_size
+def _limits(
+    wanted: Wanted, system: System, llm: LlmSpec, device: Device, requests: Requests, transform: Transform | None
+) -> Limits:
+    tokens, size = room(device, transform).tokens, wanted.block_size
     fit = tokens // size
     if fit < 2:
         raise UserError(
@@ -192,6 +210,9 @@ def _limits(wanted: Wanted, system: System, llm: LlmSpec, device: Device, reques
             most = counted(device.most_requests, "request")
             raise UserError(f"--batch {batch}: {system.name} runs at most {most} at once")
         batch = device.most_requests
+    branches = transform.branches if transform else 1
+    if device.most_requests is not None and branches > device.most_requests:
+        raise UserError(f"--branches {branches}: {system.name} runs at most {device.most_requests} at once")
     prefix = requests.prefix if wanted.scheduler == ONLY["prefix"] and wanted.prefix_cache is not False else None
     if wanted.prefix_cache and prefix is None:
         raise UserError(f"--prefix-cache: {requests.name} does not say what prompts share; leave it out")
@@ -199,15 +220,18 @@ def _limits(wanted: Wanted, system: System, llm: LlmSpec, device: Device, reques
         prefix.block(0, 0, size)  # it says whether it has blocks of such a size
     return Limits(
         wanted.blocks or fit, size, batch, wanted.batch_tokens, llm.max_position_embeddings, wanted.pp, prefix,
-        wanted.long_prompt or 0, wanted.chunked, wanted.swap or 0,
+        wanted.long_prompt or 0, wanted.chunked, wanted.swap or 0, branches,
     )  # fmt: skip
 
 
-def _check_all_fit(wanted: Wanted, limits: Limits, requests: Requests) -> None:
+def _check_all_fit(wanted: Wanted, limits: Limits, requests: Requests, transform: Transform | None) -> None:
     """Raise UserError for a request that could never run."""
     scheduler = scheduler_of(wanted.scheduler, limits)
     for i, (prompt, output) in enumerate(zip(requests.prompt, requests.output, strict=True)):
-        if why := scheduler.never(LiveRequest(i, 0, prompt, output)):
+        live = LiveRequest(i, 0, prompt, output)
+        if transform:
+            transform.dress([live])
+        if why := scheduler.never(live):
             raise UserError(f"{requests.name}: request {i} {why} under {wanted.scheduler}; it could never run")
 
 
@@ -217,19 +241,26 @@ def _named(
     """Fields of the result that are known before."""
     layers, limits = layers_of(llm, wanted.layers), plan.limits
     table = [requests.arrival_ps, requests.prompt, requests.output]
-    asked = {name: value for name, value in limits._asdict().items() if name != "prefix"}
+    asked = {name: value for name, value in limits._asdict().items() if name not in ("prefix", "branches")}
     shared = None if limits.prefix is None else msgspec.to_builtins(limits.prefix)
     settled_system, outside = settled(system, wanted.lm_head)
     digest = spec_digest(
         settled_system, llm, **asked, **outside, tp=wanted.tp, layers=layers, scheduler=plan.scheduler, requests=table,
-        prefix=shared, replicas=plan.replicas, router=plan.router, exact=plan.exact, sample=plan.sample, seed=plan.seed,
+        prefix=shared, **_transformed(wanted), replicas=plan.replicas, router=plan.router, exact=plan.exact,
+        sample=plan.sample, seed=plan.seed,
         slo=wanted.slo,
     )  # fmt: skip
     return {
         "system": system.name, "model": llm.name, "tp": wanted.tp, "layers": layers, "lm_head": lm_head,
         "model_layers": llm.num_hidden_layers, "spec_digest": digest,
-        "workload": {"name": requests.name, "note": requests.note},
+        "workload": {"name": requests.name, "note": requests.note}, "transforms": _transformed(wanted),
     }  # fmt: skip
+
+
+def _transformed(wanted: Wanted) -> dict[str, Any]:
+    """Transforms that are asked for."""
+    of = {name: getattr(wanted, name) for name in ("speculate", "branches", "shared_kv", "weights", "density")}
+    return {name: value for name, value in of.items() if value}
 
 
 def _notes(wanted: Wanted, cut: int) -> list[str]:

@@ -1,20 +1,35 @@
 """What an iteration costs on a device: each different one simulated once."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from pimloom.systems.devices.device import Device
+from pimloom.systems.serving.schedulers.live import Iteration
 from pimloom.workload.batch import Batch, Request
 
 Cost = list[float]  # ps, then J of all devices by cause, or nothing if there is no energy
 
 
 class Piece(NamedTuple):
-    """A request's part of an iteration: new tokens, those cached before, and whether its next one is wanted."""
+    """A request's part of an iteration: new tokens, those cached before, and of how many the next one is wanted.
+    verify: they are drafts that are checked; pairs: of a tree of them, as in `Batch`; shared: cached tokens that the
+    pieces beside it have, too."""
 
     new: int
     cached: int
     logits: int
+    verify: bool = False
+    pairs: int = 0
+    shared: int = 0
+    group: int = 0
+
+
+class Costs(Protocol):
+    """Prices of iterations."""
+
+    def of(self, pieces: Sequence[Piece]) -> Cost:
+        """ps, and J by cause."""
+        ...
 
 
 class Exact:
@@ -49,7 +64,28 @@ class Exact:
 
 def batch_of(pieces: Sequence[Piece]) -> Batch:
     """What a device simulates."""
-    return Batch(tuple(Request("decode" if n == 1 and p else "prefill", n, p + n, logits) for n, p, logits in pieces))
+    groups = {group: i for i, group in enumerate(dict.fromkeys(one.group for one in pieces if one.group), 1)}
+    return Batch(tuple(_request(one, groups) for one in pieces))
+
+
+def _request(one: Piece, groups: dict[int, int]) -> Request:
+    new, context = one.new, one.cached + one.new
+    if one.verify and new > 1:
+        return Request("verify", new, context, one.logits, pairs=one.pairs)
+    group = groups[one.group] if one.shared else 0
+    return Request("decode" if new == 1 and one.cached else "prefill", new, context, one.logits, one.shared, group)
+
+
+def pieces_of(made: Iteration) -> list[Piece]:
+    """The parts of an iteration, in the order of its requests."""
+    found = list[Piece]()
+    for n, p, r in zip(made.new, made.cached, made.requests, strict=True):
+        if r.decoding is None:
+            found.append(Piece(n, p, int(p + n >= r.known)))
+        else:
+            mine = r.decoding.pieces(r, n, p)
+            found += [one._replace(group=r.number + 1) if one.shared else one for one in mine]
+    return found
 
 
 def added(parts: Sequence[tuple[float, Cost]]) -> Cost:

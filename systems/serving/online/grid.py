@@ -32,7 +32,7 @@ class Grid:
     def of(self, pieces: Sequence[Piece]) -> Cost:
         """An iteration. Raises UserError."""
         b = total = rows = pairs = ends = 0
-        for new, cached, logits in pieces:
+        for new, cached, logits, *_ in pieces:
             if new == 1 and cached:
                 b, total = b + 1, total + cached + 1
             else:
@@ -53,7 +53,7 @@ class Grid:
 
     def _by_token(self, pieces: Sequence[Piece]) -> Cost:
         """One token after the other, each as decode of one request."""
-        parts = [(1.0, self.decode(1, cached + i + 1)) for new, cached, _ in pieces for i in range(new)]
+        parts = [(1.0, self.decode(1, cached + i + 1)) for new, cached, *_ in pieces for i in range(new)]
         return added(parts)
 
     def decode(self, b: int, context: float) -> Cost:
@@ -83,14 +83,20 @@ class Grid:
     def _decode(self, requests: int, mean: int) -> Cost | None:
         key = (requests, mean)
         if key not in self.decodes:
-            at = (np.arange(requests) + 0.5) / requests * (len(self.spread) - 1)
-            shares = np.interp(at, np.arange(len(self.spread)), self.spread)
-            contexts = np.clip(np.rint(shares / shares.mean() * mean), 2, max(self.positions, 2)).astype(int).tolist()
             try:
-                self.decodes[key] = self.exact.of([Piece(1, n - 1, 1) for n in contexts])
+                self.decodes[key] = self.exact.of([Piece(1, n - 1, 1) for n in self.contexts(requests, mean)])
             except UserError:
                 self.decodes[key] = None
         return self.decodes[key]
+
+    def contexts(self, requests: int, mean: int) -> list[int]:
+        """Of so many requests, spread as those of the workload."""
+        at = (np.arange(requests) + 0.5) / requests * (len(self.spread) - 1)
+        shares = np.interp(at, np.arange(len(self.spread)), self.spread)
+        found: list[int] = (
+            np.clip(np.rint(shares / shares.mean() * mean), 2, max(self.positions, 2)).astype(int).tolist()
+        )
+        return found
 
     def prompt(self, rows: int, attended: float, ends: int) -> Cost:
         """Prompts of so many new tokens, each of which attends to so many in the mean; ends: whether one ends."""

@@ -87,6 +87,8 @@ class Online(Viewed, msgspec.Struct, frozen=True, kw_only=True, dict=True):
     preemptions: int
     swaps: int
     prefix_hit_share: float | None
+    transforms: dict[str, Any]
+    accepted_share: float | None
     blocks_used_mean: float
     blocks_used_most: int
     energy_j: float | None

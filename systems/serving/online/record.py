@@ -1,20 +1,10 @@
 """What happened, iteration by iteration, in columns."""
 
 from array import array
-from collections.abc import Sequence
-from typing import Protocol
 
-from pimloom.systems.serving.online.costs import Cost, Piece
+from pimloom.systems.serving.online.costs import Costs, pieces_of
 from pimloom.systems.serving.online.sampling import Sample
 from pimloom.systems.serving.schedulers.live import Iteration, Scheduler
-
-
-class Costs(Protocol):
-    """Prices of iterations."""
-
-    def of(self, pieces: Sequence[Piece]) -> Cost:
-        """ps, and J by cause."""
-        ...
 
 
 class Record:
@@ -31,9 +21,7 @@ class Record:
 
     def price(self, made: Iteration) -> int:
         """The time of an iteration on all stages [ps]; its energy is noted."""
-        pieces = [
-            Piece(n, p, int(p + n >= r.known)) for n, p, r in zip(made.new, made.cached, made.requests, strict=True)
-        ]
+        pieces = pieces_of(made)
         ps, *joules = self.costs.of(pieces)
         if self.sample:
             self.sample.show(pieces, ps)

@@ -11,7 +11,7 @@ from pimloom.arch.version import __version__
 from pimloom.systems.devices.device import Device
 from pimloom.systems.serving.clock.cluster import ROUTERS, serve
 from pimloom.systems.serving.clock.replica import Replica
-from pimloom.systems.serving.online.costs import Exact
+from pimloom.systems.serving.online.costs import Costs, Exact
 from pimloom.systems.serving.online.grid import Grid
 from pimloom.systems.serving.online.limits import Slo
 from pimloom.systems.serving.online.named import Limits, scheduler_of
@@ -20,6 +20,7 @@ from pimloom.systems.serving.online.record import Record
 from pimloom.systems.serving.online.sampling import Pricing, Sample, measured
 from pimloom.systems.serving.online.summing import Ended, attained, of_iterations, of_requests, plain, summed
 from pimloom.systems.serving.schedulers.live import LiveRequest, Scheduler
+from pimloom.systems.serving.transforms.transform import Transform
 from pimloom.workload.requests.statistics import statistics
 from pimloom.workload.requests.table import Requests
 
@@ -29,7 +30,8 @@ POINTS = 128  # of the distribution of contexts
 
 class Plan(NamedTuple):
     """How requests are served. stages: of a pipeline, each of which has as many layers as the device; exact: whether
-    every different iteration is simulated; sample: how many of those that are not are simulated to tell the error."""
+    every different iteration is simulated; sample: how many of those that are not are simulated to tell the error;
+    transform: of decoding."""
 
     scheduler: str
     limits: Limits
@@ -39,21 +41,27 @@ class Plan(NamedTuple):
     exact: bool
     sample: int
     seed: int
+    transform: Transform | None = None
 
 
 def serve_online(
     device: Device, requests: Requests, plan: Plan, slo: Slo | None, named: dict[str, Any], progress: Progress
 ) -> Online:
     """Until all requests have ended. Raises UserError."""
-    exact = Exact(device, plan.stages)
-    grid = None if plan.exact else Grid(exact, spread_of(requests), plan.limits.positions)
+    exact, transform, spread = Exact(device, plan.stages), plan.transform, spread_of(requests)
+    grid: Costs | None = None
+    if not plan.exact:
+        grid = transform.grid(exact, spread) if transform else Grid(exact, spread, plan.limits.positions)
     sample = None if grid is None else Sample(plan.sample, plan.seed)
-    record = Record(grid or exact, len(requests.prompt), sample)
+    costs = transform.joined(grid or exact, plan.exact, spread) if transform else grid or exact
+    record = Record(costs, len(requests.prompt), sample)
     schedulers = [scheduler_of(plan.scheduler, plan.limits) for _ in range(plan.replicas)]
     live = [LiveRequest(*each) for each in zip(range(len(requests.prompt)), *requests[1:4], strict=True)]
+    drafts = transform.dress(live) if transform else None
     run(live, schedulers, record, plan, progress)
     pricing = measured(grid, exact, sample) if grid and sample else Pricing(True, exact.steps, 0, None, None, None)
-    ended = Ended(live, record, exact.causes, schedulers)
+    beside = ("drafts",) if transform and transform.extra and exact.causes is not None else ()
+    ended = Ended(live, record, None if exact.causes is None else (*beside, *exact.causes), schedulers)
     columns = of_requests(ended)
     held, good = (None, None) if slo is None else attained(slo, columns)
     if good is not None:
@@ -73,6 +81,7 @@ def serve_online(
         statistics=statistics(requests),
         pricing=pricing,
         slo=held,
+        accepted_share=drafts.right / drafts.checked if drafts and drafts.checked else None,
         prefix_hit_share=None if hits is None else float(hits),
         by_request={name: plain(column) for name, column in columns.items()},
         by_iteration=of_iterations(record, exact.causes is not None),

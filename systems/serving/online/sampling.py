@@ -6,8 +6,7 @@ from random import Random
 
 import msgspec
 
-from pimloom.systems.serving.online.costs import Exact, Piece
-from pimloom.systems.serving.online.grid import Grid
+from pimloom.systems.serving.online.costs import Costs, Exact, Piece
 
 
 class Pricing(msgspec.Struct, frozen=True):
@@ -39,7 +38,7 @@ class Stratum:
         elif (place := int(self.random.random() * self.shown)) < self.size:
             self.kept[place] = tuple(pieces)
 
-    def errors(self, grid: Grid, exact: Exact) -> list[float]:
+    def errors(self, grid: Costs, exact: Exact) -> list[float]:
         """What was read by what is true, less one, of those kept. Raises UserError."""
         return [grid.of(pieces)[0] / exact.of(pieces)[0] - 1 for pieces in self.kept]
 
@@ -52,11 +51,11 @@ class Sample:
 
     def show(self, pieces: Sequence[Piece], ps: float) -> None:
         """One more."""
-        decode = all(new == 1 and cached for new, cached, _ in pieces)
+        decode = all(one.verify or (one.new == 1 and one.cached) for one in pieces)
         (self.decode if decode else self.prompts).show(pieces, ps)
 
 
-def measured(grid: Grid, exact: Exact, sample: Sample) -> Pricing:
+def measured(grid: Costs, exact: Exact, sample: Sample) -> Pricing:
     """Simulate the sample; each kind counts by its time. Raises UserError."""
     kinds = [kind for kind in (sample.decode, sample.prompts) if kind.kept]
     if not kinds:
