@@ -196,9 +196,10 @@ def test_rows_that_are_checked_go_to_pim_one_by_one():
     neupims, npu = (device(name, "gpt3-small", 1, outside=False) for name in ("neupims", "npu_only"))
     rows, checked, plain = 3, Batch.verify([100, 130], 3), Batch.decode([100, 130])
     dots = [neupims.step(batch).commands["COMP"] for batch in (checked, plain)]
-    assert dots[0] == sum(
-        neupims.step(Batch.decode([100 - back, 130 - back])).commands["COMP"] for back in range(rows)
-    ) and 2 * dots[1] < dots[0] <= rows * dots[1]
+    assert (
+        dots[0] == sum(neupims.step(Batch.decode([100 - back, 130 - back])).commands["COMP"] for back in range(rows))
+        and 2 * dots[1] < dots[0] <= rows * dots[1]
+    )
     assert npu.step(checked).commands == npu.step(Batch.prefill([3, 3], [97, 127])).commands
     assert neupims.step(checked).macs == npu.step(checked).macs
 
