@@ -14,9 +14,8 @@ from pimloom.systems.serving.online.costs import Piece, pieces_of
 from pimloom.systems.serving.online.named import Limits, scheduler_of
 from pimloom.systems.serving.schedulers.live import Iteration, LiveRequest
 from pimloom.systems.serving.transforms.branched import Branched, Branching, lengths_of
-from pimloom.systems.serving.transforms.speculated import BetaChain, Chain, Speculated, Tree
+from pimloom.systems.serving.transforms.speculated import Chain, Speculated, Tree
 from pimloom.workload.batch import Batch, Request
-from pimloom.workload.decoding import chain
 from pimloom.workload.decoding.density import Density
 from pimloom.workload.decoding.formats import FORMATS
 from tests.command import call
@@ -72,38 +71,6 @@ def test_all_schedulers_see_the_same_draws():
         found = served(scheduler=scheduler, arrivals="poisson:200/s", speculate=DRAFT, seed=5)
         made[scheduler] = found.accepted_share
     assert len(set(made.values())) == 1
-
-
-@pytest.mark.parametrize("accepting", [
-    Chain([0.8, 0.5, 0.5], 1), BetaChain(chain.beta(0.7, 0.2), 3, 1), Tree([1.0, 0.7, 0.4, 0.1], 9, 20, 1),
-])  # fmt: skip
-def test_tokens_of_a_step_are_those_of_the_formula(accepting):
-    decoding, steps, tokens = Speculated(accepting, 10**6), 0, 0
-    for number in range(400):
-        request = LiveRequest(number, 0, 5, 200)
-        request.decoding, request.first_token, request.known, request.cached = decoding, 0, 6, 5
-        while request.known < request.last - 10:
-            drafts = decoding.ahead(request)
-            assert drafts == accepting.most
-            (piece,) = decoding.pieces(request, 1 + drafts, request.cached)
-            assert piece.verify and piece.logits == piece.new == 1 + drafts and piece.pairs == accepting.pairs
-            request.cached += 1 + drafts
-            tokens, steps = tokens + decoding.ran(request), steps + 1
-            assert request.cached == request.known - 1
-    expected = {
-        Chain: chain.tokens_per_step(chain.reached([0.8, 0.5, 0.5])), Tree: 2.2,
-        BetaChain: None,  # requests with a high chance have fewer steps
-    }[type(accepting)]  # fmt: skip
-    assert expected is None or tokens / steps == pytest.approx(expected, rel=0.01)
-
-
-def test_each_number_of_drafts_is_right_as_often_as_the_formula_says():
-    alphas = [0.9, 0.7, 0.5]
-    accepting, reach = Chain(alphas, 1), [*chain.reached(alphas), 0.0]
-    drawn = [accepting.accepted(number, known, 3) for number in range(200) for known in range(200)]
-    assert 1 + sum(drawn) / len(drawn) == pytest.approx(chain.tokens_per_step(reach), abs=0.03)
-    for k in range(4):
-        assert drawn.count(k) / len(drawn) == pytest.approx(reach[k] - reach[k + 1], abs=0.01)
 
 
 def test_drafts_are_cut_to_the_budget_but_a_tree_comes_whole():
@@ -178,6 +145,20 @@ def test_prices_read_between_others_are_within_their_bound(how):
     bound = read.pricing.error_bound
     assert bound < 0.05 and read.latency_s.mean == pytest.approx(exact.latency_s.mean, rel=3 * bound + 0.01)
     assert read.energy_j == pytest.approx(exact.energy_j, rel=3 * bound + 0.02)
+
+
+def test_clients_that_wait_get_the_same_tokens():
+    """What is right depends on the request alone, whenever it comes."""
+    for how in ({"speculate": DRAFT}, {"branches": "3", "shared_kv": True}):
+        waits, once = (served(arrivals=arrivals, **how) for arrivals in ("closed:3", "burst"))
+        assert (waits.requests["output_tokens"] == once.requests["output_tokens"]).all()
+        assert waits.accepted_share == once.accepted_share and waits.batch_mean < once.batch_mean
+
+
+def test_weights_and_attention_alone_leave_tokens_as_they_are():
+    plain, narrow = served(), served(weights="int4", density="0.5,phase=all")
+    assert narrow.transforms == {"weights": "int4", "density": "0.5,phase=all"} and narrow.tokens_per_step is None
+    assert narrow.iteration_count == plain.iteration_count and narrow.latency_s.mean < plain.latency_s.mean
 
 
 def test_what_drafts_take_of_memory_and_energy():
