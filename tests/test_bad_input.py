@@ -87,7 +87,7 @@ SYSTEMS = (
     "known systems: attacc, attacc_gpu, cent, duplex, gpu_a100, gpu_h100, neupims, npu_only, npu_pim, pim_gpt, t4, "
     "xeon_6154"
 )
-STUDIES = "known studies: attacc, cent, duplex, infinitehbd, neupims, peers, pim-gpt, rtl"
+STUDIES = "known studies: attacc, cent, duplex, infinitehbd, neupims, peers, pim-gpt, rtl, serving"
 PRESETS = (
     "presets: glam-143b, gpt2, gpt2-large, gpt2-medium, gpt2-xl, gpt3-13b, gpt3-175b, gpt3-30b, gpt3-7b, "
     "gpt3-large, gpt3-medium, gpt3-small, gpt3-xl"

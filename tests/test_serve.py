@@ -10,7 +10,6 @@ import pytest
 
 import pimloom
 from pimloom.systems.serving.online.limits import parse_slo
-from pimloom.workload.decoding.chain import tokens_per_step
 from tests.command import call
 
 GPU = ("serve", "gpu_a100", "--model", "gpt2", "--layers", "2")
@@ -123,51 +122,6 @@ def test_goodput_is_the_last_rate_that_holds():
     assert served(goodput=True, rate="1:2", **limits).fails_per_s is None
 
 
-def test_drafted_tokens_come_as_often_as_the_formula_says():
-    given = {
-        "model": "gpt2-large",
-        "arrivals": "burst",
-        "lengths": "20:200",
-        "requests": 60,
-        "layers": None,
-        "batch": 8,
-    }
-    found = served(speculate="draft=gpt2,gamma=4,alpha=0.7", **given)
-    said = found.speculation
-    assert said["draft"] == "gpt2" and said["tokens_per_step"] == pytest.approx(tokens_per_step([0.7] * 4), rel=0.05)
-    assert (found.requests["output_tokens"] == 200).all() and found.token_gap_s.count == 60 * 199
-    plain = served(**given)
-    assert found.iteration_count < plain.iteration_count / 2
-    assert found.blocks < plain.blocks  # the draft has weights and a cache, too
-    all_right = served(speculate="draft=gpt2,gamma=4,alpha=1", **given | {"batch": 1, "requests": 1})
-    assert all_right.iteration_count == 1 + 199 // 5 + 1 and all_right.speculation["tokens_per_step"] > 4.9
-    none = served(speculate="draft=gpt2,gamma=4,alpha=0", **given | {"batch": 1, "requests": 1})
-    assert none.iteration_count == 200 and none.speculation["tokens_per_step"] == 1.0
-
-
-def test_other_requests_beside_it_do_not_change_what_is_accepted():
-    given: dict[str, Any] = {"arrivals": "burst", "lengths": "20:50", "model": "gpt2-large", "layers": None}
-    given |= {"speculate": "draft=gpt2,gamma=3,alpha=0.6,spread=0.2", "batch": 1, "sample": 0}
-    alone, many = (served(requests=n, **given) for n in (1, 3))
-    assert alone.requests["latency_s"][0] == many.requests["latency_s"][0]
-
-
-def test_checking_what_a_draft_proposes_pays_on_a_gpu_and_not_on_gemv_units():
-    """A GPU reads its weights once for all rows that are checked; PIM multiplies each row by itself."""
-    given: dict[str, Any] = {
-        "model": "gpt2-xl",
-        "arrivals": "burst",
-        "lengths": "16:24",
-        "requests": 2,
-        "sample": 0,
-        "batch": 1,
-    }
-    how = "draft=gpt2,gamma=4,alpha=0.8"
-    for system, pays in (("gpu_a100", True), ("pim_gpt", False)):
-        plain, drafted = (pimloom.serve(system, speculate=said, **given) for said in (None, how))
-        assert (drafted.time_per_output_token_s.mean < plain.time_per_output_token_s.mean) == pays
-
-
 def test_a_timeline_has_all_iterations_and_requests(tmp_path):
     file = tmp_path / "out.json"
     found = served(scheduler="orca", pp=2, replicas=2, timeline=file)
@@ -221,6 +175,8 @@ BAD_POOLS = {
     "prefill=gpu_a100 --link 4Gb/s --arrivals burst --requests 2": "prefill=gpu_a100: expected one system, or pools",
     "gpu_a100 --link 4Gb/s --arrivals burst --requests 2": "--link 4Gb/s: is between pools, such as",
     f"{POOLS} --link 4Gb/s --scheduler orca --arrivals burst --requests 2": f"{POOLS}: pools go with --scheduler",
+    f"{POOLS} --link 4Gb/s --speculate medusa --arrivals burst --requests 2": f"--speculate: {POOLS}: pools take",
+    f"{POOLS} --link 4Gb/s --branches 2 --arrivals burst --requests 2": f"--branches: {POOLS}: pools take",
     "prefill=gpu_a100*0,decode=t4 --link 4Gb/s --arrivals burst --requests 2": "prefill=gpu_a100*0,decode=t4: expected",
 }
 
@@ -271,10 +227,6 @@ BAD = {
     "--arrivals poisson:1/s --requests 9 --goodput --slo ttft=1s --rate 2:1": "--rate 2:1: expected LOW:HIGH in",
     "--arrivals burst --requests 9 --goodput --slo ttft=1s --rate 1:2": "--goodput: all requests arrive at once",
     "--arrivals poisson:1/s --requests 9 --goodput --slo ttft=1us --rate 1:2": "--slo: never met: at the lowest rate",
-    "--arrivals burst --requests 3 --lengths 8:4 --speculate draft=gpt2,gamma=4,alpha=1": "--speculate draft=gpt2",
-    "--arrivals burst --requests 3 --speculate draft=gpt2,gamma=4": "--speculate draft=gpt2,gamma=4: expected alpha",
-    "--arrivals burst --requests 3 --speculate draft=gpt2,gamma=0,alpha=1": "--speculate draft=gpt2,gamma=0,alpha=1: ",
-    "--arrivals burst --requests 3 --scheduler orca --speculate draft=gpt2,gamma=1,alpha=1": "--speculate: goes with",
     "--arrivals poisson:1/s --requests 9 --goodput --slo ttft=1s --rate 1:2 --timeline t.json": "--timeline t.json: ",
     "--arrivals burst --requests 3 --chunked": "--chunked: belongs to --scheduler vllm-v0, not vllm-v1; leave it out",
     "--arrivals burst --requests 3 --pp 2": "--pp 2: vllm-v1 has one stage here",

@@ -13,13 +13,18 @@ class Request(NamedTuple):
     """A request's part of a step.
 
     new: tokens that go through the model; context: tokens that the last of them attends to without a window, itself
-    included; logits: of how many of its tokens the next one is wanted.
+    included; logits: of how many of its tokens the next one is wanted. shared: leading tokens of the context that are
+    those of all requests of its `group`, 0: of none; a machine that can reads their keys and values once. pairs: of new
+    tokens that are no chain but a tree, how many of them they attend to in all; 0: each to itself and those before.
     """
 
     phase: Phase
     new: int
     context: int
     logits: int
+    shared: int = 0
+    group: int = 0
+    pairs: int = 0
 
 
 @dataclass(frozen=True)
@@ -41,6 +46,11 @@ class Batch:
                 raise UserError(
                     f"a request of {at.new} new tokens with a context of {at.context} that wants {at.logits} logits: "
                     "expected at least one new token, a context that holds them, logits of these at most"
+                )
+            if not 0 <= at.shared <= at.context - at.new or bool(at.shared) > bool(at.group):
+                raise UserError(
+                    f"a request that shares {at.shared} of {at.context - at.new} tokens in group {at.group}: expected "
+                    "at most those before its new ones, and a group from 1 on"
                 )
 
     @classmethod
@@ -82,18 +92,42 @@ class Batch:
         return sum(_attended(at, window) for at in self.requests)
 
     def cached(self, window: int | None) -> int:
-        """Tokens of K and V that are read: those that any new token of the request attends to."""
-        return sum(seen(at, window) for at in self.requests)
+        """Tokens of K and V that are read: those that any new token of the request attends to, those that a group
+        shares once."""
+        return sum(seen(at, window) for at in self.requests) - self._again(window)
 
     def kept(self, window: int | None) -> int:
-        """Tokens of K and V that stay in memory: the context, or of a ring as long as the window what fits into it."""
-        return sum(at.context if window is None else min(at.context, window) for at in self.requests)
+        """Tokens of K and V that stay in memory: the context, or of a ring as long as the window what fits into it;
+        those that a group shares once."""
+        every = sum(at.context if window is None else min(at.context, window) for at in self.requests)
+        return every - self._again(window)
+
+    def _again(self, window: int | None) -> int:
+        """Tokens of a group that its second request and those behind need not have for themselves; of a context that a
+        window cuts none are."""
+        found, known = 0, dict[int, int]()
+        for at in self.requests:
+            if at.group and (window is None or at.context <= window):
+                most = known.get(at.group, 0)
+                found += min(at.shared, most)
+                known[at.group] = max(at.shared, most)
+        return found
+
+    @property
+    def contexts(self) -> list[int]:
+        """Tokens whose keys and values each request has for itself, if the first of a group has those of all."""
+        known, found = dict[int, int](), list[int]()
+        for at in self.requests:
+            most = known.get(at.group, 0) if at.group else 0
+            found.append(at.context - min(at.shared, most))
+            known[at.group] = max(at.shared, most)
+        return found
 
 
 def _attended(at: Request, window: int | None) -> int:
     first = at.context - at.new + 1  # what the first new token attends to
     if window is None or at.context <= window:
-        return (first + at.context) * at.new // 2
+        return (first - 1) * at.new + at.pairs if at.pairs else (first + at.context) * at.new // 2
     growing = max(window - first, 0)  # new tokens that do not fill the window yet
     return (first + window - 1) * growing // 2 + (at.new - growing) * window
 

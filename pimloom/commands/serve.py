@@ -120,7 +120,26 @@ Speculate = Annotated[
     str | None,
     typer.Option(
         metavar="HOW",
-        help="Of vllm-v1: a draft proposes tokens, such as draft=gpt2,gamma=4,alpha=0.7 (each accepted with alpha).",
+        help="Check drafts: draft=MODEL,gamma=4,alpha=0.7 (alpha=0.8:0.6 by place, spread, on=SYSTEM, streams), "
+        "medusa, prism,draft=..., or mirror,draft=...,on=SYSTEM,exit=LAYER,rho=0.8.",
+    ),
+]
+Branches = Annotated[
+    str | None,
+    typer.Option(
+        metavar="HOW", help="Go on in N branches behind each prompt: 8, or 8,stop=4,spread=0.5 until 4 have ended."
+    ),
+]
+SharedKv = Annotated[
+    bool, typer.Option("--shared-kv", help="Branches read their prompt's keys and values once; else each has a copy.")
+]
+Weights = Annotated[
+    str | None, typer.Option(metavar="FORMAT", help="Of the layers' matrices: int4 (scales of 128), int4:64, int8.")
+]
+Density = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SHARE", help="Part of attention that is computed: 0.19,selection=0.11 of prompts, phase=all."
     ),
 ]
 Timeline = Annotated[
@@ -166,6 +185,10 @@ def serve(
     rate: Rate = None,
     share: Share = 0.9,
     speculate: Speculate = None,
+    branches: Branches = None,
+    shared_kv: SharedKv = False,
+    weights: Weights = None,
+    density: Density = None,
     exact: ExactOption = False,
     sample: SampleSize = 8,
     settings: run_options.Settings = None,

@@ -63,9 +63,9 @@ def show_online(found: Online) -> None:
         f"{found.prompt_tokens_per_s:,.1f} prompt tokens/s"
     )
     _show_memory(found)
-    if said := found.speculation:
-        told = "" if said["tokens_per_step"] is None else f": {said['tokens_per_step']:,.3f} tokens a step and request"
-        show_line(f"{said['draft']} proposes {said['gamma']:,} tokens, each accepted with {said['alpha']:g}{told}")
+    if found.accepted_share is not None:
+        told = "" if found.tokens_per_step is None else f": {found.tokens_per_step:,.3f} tokens a step and request"
+        show_line(f"{found.accepted_share:.1%} of the drafts that were checked were right{told}")
     show_line(_pricing(found.pricing))
     if found.slo:
         show_line(_slo(found.slo))

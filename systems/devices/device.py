@@ -7,8 +7,11 @@ from typing import NamedTuple, Protocol
 
 from pimloom.arch.llm import LlmSpec
 from pimloom.arch.system import System
+from pimloom.systems.devices.formats import refuse
 from pimloom.systems.devices.run import Run
 from pimloom.workload.batch import Batch
+from pimloom.workload.decoding.density import Density
+from pimloom.workload.decoding.formats import WeightFormat
 from pimloom.workload.op import Op
 
 
@@ -26,13 +29,16 @@ class Share(NamedTuple):
     """How much of a model a device has: `layers` of them, cut for tensor parallelism over `tp` devices; fidelity:
     `released` for a device that reproduces its own simulator, else `physical`; tokens: the longest context that a
     device must be laid out for, None: as many as fit; outside: whether what stands before and behind the layers is in a
-    step (embedding, LM head, sampling); None: as the device has it by itself."""
+    step (embedding, LM head, sampling); None: as the device has it by itself; weights: of the layers' matrices, None:
+    as wide as all else; density: of attention, None: full."""
 
     tp: int
     layers: int
     fidelity: str = "physical"
     tokens: int | None = None
     outside: bool | None = None
+    weights: WeightFormat | None = None
+    density: Density | None = None
 
 
 class Device(Protocol):
@@ -78,5 +84,6 @@ MODULES = {  # kind of a system: the module whose `device(system, llm, share)` m
 
 def device_of(system: System, llm: LlmSpec, share: Share) -> Device:
     """The device of a system, with a model on it. Raises UserError if it cannot run it."""
+    refuse(system, weights=share.weights is not None, density=share.density is not None)
     made: Device = import_module(MODULES[system.spec.kind]).device(system, llm, share)
     return made

@@ -1,6 +1,7 @@
 """A GPU or CPU at its roofline as a device: each operator takes the longer of its operations and its bytes."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from fractions import Fraction
 from typing import NamedTuple
 
 from pimloom.arch.error import UserError
@@ -9,7 +10,7 @@ from pimloom.arch.system import RooflineSystem, System
 from pimloom.arch.units import BITS_PER_BYTE, PS_PER_NS, PS_PER_S, PS_PER_US, S_PER_PS
 from pimloom.cycle_sim.roofline import ceilings_s, work_s
 from pimloom.systems.devices.device import Capacity, Share
-from pimloom.systems.devices.npu_pim.gpu import Work, alone, layer_work
+from pimloom.systems.devices.npu_pim.gpu import Work, alone, batch_work
 from pimloom.systems.devices.npu_pim.share import check_memory, tokens_that_fit, weight_bytes
 from pimloom.systems.devices.run import Run, Span
 from pimloom.workload.batch import Batch
@@ -18,7 +19,7 @@ from pimloom.workload.need import ONE, layer_need
 from pimloom.workload.op import LINKS, Op
 from pimloom.workload.shard import Shard
 
-PROCESSOR, LAUNCHES = "processor", "launches"
+PROCESSOR, LAUNCHES, ATTENTION = "processor", "launches", "fused_mha"
 NS = PS_PER_NS * S_PER_PS  # times are whole nanoseconds
 
 
@@ -44,6 +45,7 @@ class RooflineDevice:
         if share.fidelity != "physical":
             raise UserError(f"--fidelity {share.fidelity}: {system.name} is a roofline, it has no faults to turn on")
         self.system, self.spec, self.llm, self.share = system, system.of_kind(RooflineSystem), llm, share
+        self._matrix_bits: Fraction | None = None if share.weights is None else share.weights.mean_bits
 
     def can_run(self, ops: Sequence[Op]) -> str | None:
         """A roofline runs all."""
@@ -52,14 +54,11 @@ class RooflineDevice:
     def step(self, batch: Batch) -> Run:
         """Raises UserError if the batch does not fit."""
         gpu, llm, share = self.spec, self.llm, self.share
-        tokens, new = [at.context for at in batch.requests], [at.new for at in batch.requests]
         self.check(batch)
-        decode = all(phase == "decode" for phase, *_ in batch.requests)
         kernels = max(gpu.kernels_per_layer - llm.parallel_attention, 0)  # one sum of input, attention and FFN
         by_layer = dict[int, Layer]()
         for group in equal_layers(llm, range(share.layers)):
-            work = layer_work(llm, share.tp, tokens, None if decode else new, group[0])
-            by_layer |= dict.fromkeys(group, self._layer(work, kernels))
+            by_layer |= dict.fromkeys(group, self._layer(self._works(batch, group[0]), kernels))
         first, last = self._outside(batch)
         every, spans, at = [*first, *(by_layer[layer] for layer in range(share.layers)), *last], list[Span](), 0
         for one in every:
@@ -79,6 +78,21 @@ class RooflineDevice:
             devices=share.tp,
         )
 
+    def _works(self, batch: Batch, layer: int) -> Iterator[Work]:
+        """The operators of a layer; sparse attention of prompts, or of all, apart from what is left."""
+        llm, tp, density = self.llm, self.share.tp, self.share.density
+        batch = Batch(tuple(at._replace(phase="decode") if at.new == 1 else at for at in batch.requests))
+        sparse = batch.of("prefill", "train") if density and density.prompts else batch
+        for work in batch_work(llm, tp, batch, layer):
+            if density is None or work.name != ATTENTION:
+                yield work
+                continue
+            full = Batch(tuple(at for at in batch.requests if at not in sparse.requests))
+            for part, share in ((sparse, density.of_full), (full, 1.0)):
+                if part.requests:
+                    mine = next(each for each in batch_work(llm, tp, part, layer) if each.name == ATTENTION)
+                    yield mine._replace(flops=round(mine.flops * share), elements=round(mine.elements * share))
+
     def _outside(self, batch: Batch) -> tuple[list[Layer], list[Layer]]:
         """What stands before and behind the layers, a kernel for each operator."""
         if not self.share.outside:
@@ -92,7 +106,7 @@ class RooflineDevice:
     def _layer(self, made: Iterable[Work], kernels: int) -> Layer:
         gpu, spans, at, least, flops, total = self.spec, list[Span](), 0, [0, 0], 0, 0.0
         for work in made:
-            moved = work.elements * gpu.element_bits / BITS_PER_BYTE
+            moved = self._moved_bytes(work)
             end = at + self.work_ps(work)
             spans.append(Span(at, end, work.name, PROCESSOR))
             each = (min(round(s * PS_PER_S), end - at) for s in ceilings_s(gpu, work.flops, moved))
@@ -105,23 +119,29 @@ class RooflineDevice:
 
     def work_ps(self, work: Work) -> int:
         """Time of an operator, in whole nanoseconds."""
-        moved = work.elements * self.spec.element_bits / BITS_PER_BYTE
-        return round(work_s(self.spec, work.flops, moved) / NS) * PS_PER_NS
+        return round(work_s(self.spec, work.flops, self._moved_bytes(work)) / NS) * PS_PER_NS
+
+    def _moved_bytes(self, work: Work) -> float:
+        bits = work.elements * self.spec.element_bits
+        narrow = 0 if self._matrix_bits is None else work.weights * (self.spec.element_bits - self._matrix_bits)
+        return float(bits - narrow) / BITS_PER_BYTE if narrow else bits / BITS_PER_BYTE
 
     def check(self, batch: Batch) -> None:
         """Raise UserError unless the batch fits."""
-        gpu, share, tokens = self.spec, self.share, [at.context for at in batch.requests]
-        ends = bool(share.outside)
-        check_memory(self.llm, share.tp, share.layers, tokens, gpu.element_bits, gpu.memory_bytes, ends=ends)
+        gpu, share = self.spec, self.share
+        ends, narrow = bool(share.outside), self._matrix_bits
+        at = (self.llm, share.tp, share.layers, batch.contexts, gpu.element_bits, gpu.memory_bytes)
+        check_memory(*at, ends=ends, matrix_bits=narrow)
 
     def capacity(self) -> Capacity:
         """Of one processor."""
-        gpu, share, bits = self.spec, self.share, self.spec.element_bits
+        gpu, share, bits, narrow = self.spec, self.share, self.spec.element_bits, self._matrix_bits
+        at, ends = (self.llm, share.tp, share.layers, bits), bool(share.outside)
         return Capacity(
             gpu.memory_bytes,
-            weight_bytes(self.llm, share.tp, share.layers, bits, ends=bool(share.outside)),
+            weight_bytes(*at, ends=ends, matrix_bits=narrow),
             layer_need(self.llm, ONE, Shard(tp=share.tp), share.layers).cache * bits // BITS_PER_BYTE,
-            tokens_that_fit(self.llm, share.tp, share.layers, bits, gpu.memory_bytes, ends=bool(share.outside)),
+            tokens_that_fit(*at, gpu.memory_bytes, ends=ends, matrix_bits=narrow),
         )
 
 

@@ -69,7 +69,7 @@ class Line(NamedTuple):
 
 def _at(lines: Sequence[Line], context: int) -> Iterator[Work]:
     for one, two in lines:
-        flops, elements = (a + (b - a) * (context - 1) for a, b in zip(one[2:], two[2:], strict=True))
+        flops, elements = (a + (b - a) * (context - 1) for a, b in zip(one[2:4], two[2:4], strict=True))
         yield one._replace(flops=flops, elements=elements)
 
 

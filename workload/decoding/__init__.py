@@ -1,1 +1,1 @@
-"""Decoding that makes more or fewer tokens in a step than one of each request, as formulas and as draws."""
+"""Transforms of decoding: what they make of the tokens, rows and caches of a step. Nothing here knows a machine."""

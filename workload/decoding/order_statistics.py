@@ -1,51 +1,58 @@
-"""When the M-th of N branches ends, of lengths that are drawn alike."""
+"""When the M-th of N branches ends whose lengths are drawn alike, and how many tokens all have made by then (SART)."""
 
 from collections.abc import Callable
-from math import lgamma
-from statistics import NormalDist
+from math import fsum, lgamma, log, pi
 
 import numpy as np
 
-NODES, WIDEST = 400, 3.4  # of the rule on each side, and where it ends: the weights there are below 1e-20
+from pimloom.arch.error import UserError
+
+Lengths = Callable[[np.ndarray], np.ndarray]  # a length, rising, of a number that is drawn from a standard normal
+REACH, POINTS = 12.0, 4801  # of the normal; a sum over equal steps, whose error falls as exp(-1 / step)
 
 
-def exponential(m: int, n: int) -> float:
-    """Mean of the m-th smallest of n, of lengths with mean 1.
+def exponential(mean: float = 1.0) -> Lengths:
+    """Lengths."""
+    from scipy.special import log_ndtr  # scipy is slow to import
 
-    >>> exponential(1, 4), exponential(2, 2)
-    (0.25, 1.5)
+    return lambda z: -mean * log_ndtr(-z)
+
+
+def uniform(low: float = 0.0, high: float = 1.0) -> Lengths:
+    """Lengths."""
+    from scipy.special import ndtr  # scipy is slow to import
+
+    return lambda z: low + (high - low) * ndtr(z)
+
+
+def lognormal(mu: float, sigma: float) -> Lengths:
+    """Lengths."""
+    return lambda z: np.exp(mu + sigma * z)
+
+
+def mean_of_rank(lengths: Lengths, rank: int, of: int) -> float:
+    """E of the `rank`-th smallest. Raises UserError for a rank that is none."""
+    from scipy.special import log_ndtr  # scipy is slow to import
+
+    if not 1 <= rank <= of:
+        raise UserError(f"the {rank}-th of {of} branches: expected 1 to {of}")
+    z = np.linspace(-REACH, REACH, POINTS)
+    density = lgamma(of + 1) - lgamma(rank) - lgamma(of - rank + 1) - log(2 * pi) / 2 - z**2 / 2
+    density += (rank - 1) * log_ndtr(z) + (of - rank) * log_ndtr(-z)
+    return fsum((lengths(z) * np.exp(density)).tolist()) * (2 * REACH / (POINTS - 1))
+
+
+def exponential_mean(rank: int, of: int, mean: float = 1.0) -> float:
+    """The same of exponential lengths, exact.
+
+    >>> exponential_mean(2, 2)
+    1.5
     """
-    return sum(1 / j for j in range(n - m + 1, n + 1))
+    return mean * fsum(1 / j for j in range(of - rank + 1, of + 1))
 
 
-def uniform(m: int, n: int) -> float:
-    """The same between 0 and 1."""
-    return m / (n + 1)
-
-
-def lognormal(m: int, n: int, sigma: float) -> float:
-    """The same, of lengths whose logarithm has mean 0 and deviation `sigma`."""
-    normal = NormalDist()
-    return mean_of(m, n, lambda u, rest: np.exp(sigma * _normal(normal, u, rest)))
-
-
-def mean_of(m: int, n: int, quantile: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> float:
-    """The same of any distribution: the integral of its quantile function times the density of the m-th share, by a
-    tanh-sinh rule. quantile: takes shares and what they leave of 1, which is exact near both ends."""
-    t = np.linspace(-WIDEST, WIDEST, 2 * NODES + 1)
-    e = np.exp(-np.pi * np.sinh(t))
-    u, rest = 1 / (1 + e), e / (1 + e)
-    slope = np.pi * np.cosh(t) * u * rest
-    log_density = lgamma(n + 1) - lgamma(m) - lgamma(n - m + 1) + (m - 1) * np.log(u) + (n - m) * np.log(rest)
-    return float(np.sum(quantile(u, rest) * np.exp(log_density) * slope) * (t[1] - t[0]))
-
-
-def _normal(normal: NormalDist, u: np.ndarray, rest: np.ndarray) -> np.ndarray:
-    """Quantiles, from the nearer end."""
-    low = [normal.inv_cdf(max(min(a, b), 1e-300)) for a, b in zip(u.tolist(), rest.tolist(), strict=True)]
-    return np.where(u < rest, low, np.negative(low))
-
-
-def saved(m: int, n: int, mean: Callable[[int, int], float]) -> float:
-    """Steps saved by waiting for the m-th of n instead of all of m."""
-    return mean(m, m) - mean(m, n)
+def token_steps(lengths: Lengths, stop: int, of: int) -> float:
+    """Tokens of `of` branches until the `stop`-th has ended: those that end sooner make theirs, all others as many as
+    the last of them."""
+    ends = [mean_of_rank(lengths, rank, of) for rank in range(1, stop + 1)]
+    return fsum(ends) + (of - stop) * ends[-1]

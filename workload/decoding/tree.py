@@ -1,48 +1,94 @@
-"""Speculation by a tree, as Medusa has it: head i guesses the token i + 1 places ahead, several ranks of it."""
+"""Speculation in a tree (Medusa): heads guess the next tokens, and many combinations of guesses are checked at once.
 
-from collections.abc import Sequence
-from math import prod
+A node is a path of ranks: (1, 0) is the second guess of the first head, then the first guess of the second. It is right
+if all guesses on its path are; right guesses of a head exclude each other, and heads are independent.
+"""
 
-Node = tuple[int, ...]  # ranks of the guesses on the way to it, of the first head on
+from collections.abc import Iterable, Sequence
+from heapq import heappop, heappush
+from math import fsum, prod
+
+from pimloom.arch.error import UserError
+
+Path = tuple[int, ...]
+Accuracy = Sequence[Sequence[float]]  # of each head, of each rank
 
 
-def rank_shares(top: float, decay: float, ranks: int) -> list[float]:
-    """Probability that each rank of a head is right: the first `top`, each further one `decay` of what is left.
+def accuracies(top1: Sequence[float], decay: float, ranks: int = 10) -> list[list[float]]:
+    """Each head's first guess is right with `top1`, each further one with `decay` of what is left.
 
-    >>> rank_shares(0.5, 0.5, 3)
-    [0.5, 0.25, 0.125]
+    >>> accuracies([0.5], 0.5, 3)
+    [[0.5, 0.25, 0.125]]
     """
-    found, left = [top], 1 - top
-    for _ in range(ranks - 1):
-        found.append(left * decay)
-        left -= found[-1]
+    found = []
+    for first in top1:
+        mine, left = [first], 1 - first
+        for _ in range(ranks - 1):
+            mine.append(left * decay)
+            left -= mine[-1]
+        found.append(mine)
     return found
 
 
-def tokens_per_step(nodes: Sequence[Node], heads: Sequence[Sequence[float]]) -> float:
-    """Mean of the tokens of a step: the nodes on the path that is right, and one; guesses of a head exclude each other,
-    heads are independent. heads: of each the probability that each rank is right.
+def chance(path: Path, q: Accuracy) -> float:
+    """That a node is right."""
+    return prod(q[i][rank] for i, rank in enumerate(path))
 
-    >>> tokens_per_step([(0,), (1,), (0, 0)], [[0.5, 0.2], [0.4]])
-    1.9
+
+def check(nodes: Iterable[Path], q: Accuracy) -> None:
+    """Raise UserError for a node that has no parent, or for which there is no head or rank."""
+    there = set(nodes)
+    for path in there:
+        if not path or len(path) > len(q) or any(not 0 <= r < len(q[i]) for i, r in enumerate(path)):
+            raise UserError(f"node {path} of a tree: expected ranks of {len(q)} heads at most")
+        if len(path) > 1 and path[:-1] not in there:
+            raise UserError(f"node {path} of a tree: {path[:-1]}, which it stands behind, is no node; add it")
+
+
+def tokens_per_step(nodes: Iterable[Path], q: Accuracy) -> float:
+    """One of the target's own, and the nodes that are right.
+
+    >>> tokens_per_step([(0,), (1,), (0, 0)], [[0.5, 0.25], [0.5]])
+    2.0
     """
-    return 1 + sum(prod(head[rank] for head, rank in zip(heads, node, strict=False)) for node in set(nodes))
+    return 1 + fsum(chance(path, q) for path in set(nodes))
 
 
-def rows(nodes: Sequence[Node]) -> int:
-    """Rows that are checked: the nodes, and the last token that is certain."""
-    return len(set(nodes)) + 1
+def reached(nodes: Iterable[Path], q: Accuracy) -> list[float]:
+    """P(at least k accepted) for k from 0 to the depth: right nodes of one depth exclude each other.
 
-
-def attended(nodes: Sequence[Node], cached: int) -> int:
-    """Pairs of query and key: each row sees the cache, itself and what stands above it.
-
-    >>> attended([(0,), (1,), (0, 0)], 10)
-    48
+    >>> reached([(0,), (1,), (0, 0)], [[0.5, 0.25], [0.5]])
+    [1.0, 0.75, 0.25]
     """
-    return rows(nodes) * (cached + 1) + sum(len(node) for node in set(nodes))
+    there = set(nodes)
+    deepest = max(map(len, there), default=0)
+    return [1.0, *(fsum(chance(path, q) for path in there if len(path) == k + 1) for k in range(deepest))]
 
 
-def head_elements(hidden: int, vocabulary: int, heads: int) -> int:
-    """Weights of the heads, read in each step: of each a residual block and a projection to the vocabulary."""
-    return heads * (hidden**2 + hidden * vocabulary)
+def pairs(nodes: Iterable[Path]) -> int:
+    """Tokens of the piece that its rows attend to: each to itself, its ancestors and the token that is known.
+
+    >>> pairs([(0,), (1,), (0, 0)])
+    8
+    """
+    return 1 + sum(len(path) + 1 for path in set(nodes))
+
+
+def likeliest(q: Accuracy, nodes: int) -> list[Path]:
+    """The tree of so many nodes that accepts most: those that are likeliest, as each is less so than its parent."""
+    found, queue = list[Path](), list[tuple[float, Path]]()
+    if q:
+        heappush(queue, (-q[0][0], (0,)))
+    while queue and len(found) < nodes:
+        _, path = heappop(queue)
+        found.append(path)
+        after = [(*path[:-1], path[-1] + 1)] if path[-1] + 1 < len(q[len(path) - 1]) else []
+        after += [(*path, 0)] if len(path) < len(q) else []
+        for each in after:
+            heappush(queue, (-chance(each, q), each))
+    return found
+
+
+def head_weights(hidden: int, vocabulary: int) -> int:
+    """Weights of a head: a square matrix with a residual, and one onto the vocabulary."""
+    return hidden * hidden + hidden * vocabulary

@@ -34,6 +34,7 @@ class AttAccDevice:
             raise UserError(f"--tp {share.tp}: the GPUs of {system.name} share every layer; --set gpus=N instead")
         if share.layers != llm.num_hidden_layers:
             raise UserError(f"--layers {share.layers}: {system.name} holds whole models; leave it out")
+        self._name = system.name
         self._found = boxed(system, llm, share.fidelity == "released")
 
     def can_run(self, ops: Sequence[Op]) -> str | None:
@@ -45,6 +46,8 @@ class AttAccDevice:
         self.check(batch)
         found, requests = self._found, batch.requests
         phases = {request.phase for request in requests}
+        if "verify" in phases:
+            raise UserError(f"{self._name}: drafts to verify, and a step is of prompts or of a token each")
         if len(phases) > 1:
             raise UserError("prompts and decode of an AttAcc system go in steps of their own; take them apart")
         if phases == {"decode"}:

@@ -29,11 +29,11 @@ class Placed(NamedTuple):
 def attention(
     b: NpuProgram, core: Sequence[Op], requests: Sequence[Placed], before: Sequence[int], on_npu: Sequence[int]
 ) -> list[int]:
-    """Attention of requests with one new token and, on the arrays and behind what the NPU does before, of those with
-    more; the last operators of the stage. core: scores to sums of values."""
-    many = [each for each in requests if each.request.new > 1]
-    one = [each for each in requests if each.request.new == 1]
+    """Attention of requests with one new token, or on PIM with some that are verified, and, on the arrays and behind
+    what the NPU does before, of those with more; the last operators of the stage. core: scores to sums of values."""
     alone = b.shard.system.dram.row_buffers == "none"
+    many = [each for each in requests if each.request.new > 1 and (alone or each.request.phase != "verify")]
+    one = [each for each in requests if each not in many]
     made = []
     if one:
         made = [_fused(b, core, one, before)] if alone else _on_pim(b, core, one, before)
@@ -119,8 +119,10 @@ def _on_pim(b: NpuProgram, core: Sequence[Op], which: Sequence[Placed], after: S
         did = Work(), Work()
         for at, cache in mine:
             assert cache is not None
-            more = _one_request(b, (logits, values), seen(at, window), cache, softmax)
-            did = did[0].plus(more[0]), did[1].plus(more[1])
+            for context in range(at.context - at.new + 1, at.context + 1):  # a GEMV takes one query
+                tokens = seen(at._replace(new=1, context=context), window)
+                more = _one_request(b, (logits, values), tokens, cache, softmax)
+                did = did[0].plus(more[0]), did[1].plus(more[1])
         b.work += did
         logits.singly = values.singly = rules.pim_singly
         last.append(values.index)

@@ -34,7 +34,8 @@ PIM = "PIM"
 
 
 class NpuDevice:
-    """`tp` devices that share each layer of a model; see `Device`."""
+    """`tp` devices that share each layer of a model; see `Device`. New tokens of a request that are verified go through
+    the arrays together, and to PIM one after the other, each with its part of the context: a GEMV takes one query."""
 
     most_requests: int | None = None
     in_order = False
@@ -57,10 +58,13 @@ class NpuDevice:
         prompts = all(at.phase == "prefill" for at in requests)
         tokens = np.array([at.context for at in requests], np.int64)
         new = np.array([at.new for at in requests], np.int64) if any(at.phase != "decode" for at in requests) else None
+        checked = [at.phase == "verify" for at in requests]
         system = fitted(self.system, 1 if prompts else len(requests))
         share = self.share
         ends = self._outside is not None
-        found = simulate(system, self.llm, tokens, channel, tp=share.tp, layers=share.layers, new=new, ends=ends)
+        found = simulate(
+            system, self.llm, tokens, channel, tp=share.tp, layers=share.layers, new=new, ends=ends, checked=checked
+        )
         macs = layer_macs(self.llm, batch, Shard(tp=share.tp), share.layers)
         layers = run_of(found, system, share, macs)
         return self._outside.around(batch, layers) if self._outside else layers

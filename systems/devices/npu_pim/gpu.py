@@ -19,18 +19,21 @@ from pimloom.systems.devices.npu_pim.energy import ledger
 from pimloom.systems.devices.npu_pim.parts import batch_of, on_device, parts_of, title, values_in_keys
 from pimloom.systems.devices.npu_pim.served import LayerKind, Served, of_all, served_digest, sums
 from pimloom.systems.devices.npu_pim.share import check_memory
+from pimloom.workload.batch import Batch
 from pimloom.workload.derive import equal_layers, layer_ops
 from pimloom.workload.op import Op
 from pimloom.workload.shard import Shard
 
 
 class Work(NamedTuple):
-    """An operator: its stage, its name, its operations, and the elements that it reads and writes."""
+    """An operator: its stage, its name, its operations, and the elements that it reads and writes; of them those of a
+    layer's matrices."""
 
     stage: str
     name: str
     flops: int
     elements: int
+    weights: int = 0
 
 
 def serve_gpu(
@@ -106,10 +109,19 @@ def layer_work(
 ) -> Iterator[Work]:
     """The operators of a decoder layer on one of `tp` devices, in order. tokens: the context of each request; new: of
     these, how many are computed, one if None."""
-    parts = parts_of(layer_ops(llm, batch_of(tokens, new), Shard(tp=tp), layer))
-    yield from (Work("A", title(op), *_asked(op)) for op in on_device(parts.before))
+    return batch_work(llm, tp, batch_of(tokens, new), layer)
+
+
+def batch_work(llm: LlmSpec, tp: int, batch: Batch, layer: int) -> Iterator[Work]:
+    """The same of a batch."""
+    parts = parts_of(layer_ops(llm, batch, Shard(tp=tp), layer))
+    yield from (Work("A", title(op), *_asked(op), _matrix(op)) for op in on_device(parts.before))
     yield Work("B", "fused_mha", *_attention(parts.attention))
-    yield from (Work("E", title(op), *_asked(op)) for op in on_device(parts.behind))
+    yield from (Work("E", title(op), *_asked(op), _matrix(op)) for op in on_device(parts.behind))
+
+
+def _matrix(op: Op) -> int:
+    return op.moved.weights if op.kind == "gemm" else 0
 
 
 def _attention(core: Sequence[Op]) -> tuple[int, int]:

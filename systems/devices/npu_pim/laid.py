@@ -44,9 +44,10 @@ def lay_out(
     new: np.ndarray | None = None,
     pair: tuple[int, int] = (0, 0),
     ends: bool = False,
+    checked: Sequence[bool] = (),
 ) -> Laid:
     """The program of a layer, or of `pair`, one behind the other, and the machine that it is for; arguments as for
-    `serve`. Raises UserError."""
+    `simulate`. Raises UserError."""
     shard, contexts = shard_of(system, llm, tp, ends=ends), tokens
     tokens = attended(llm, tokens)
     hardware = shard.system
@@ -66,7 +67,8 @@ def lay_out(
     if new is not None:
         _check_new(shard, contexts, new)
         tokens = np.where(new > 1, contexts, tokens)  # the first of several new tokens sees what the last one does not
-    layer = LayerProgram(shard, batch_of(contexts.tolist(), None if new is None else new.tolist()), *of_pair)
+    batch = batch_of(contexts.tolist(), None if new is None else new.tolist(), checked)
+    layer = LayerProgram(shard, batch, *of_pair)
     layer.build([each.tolist() for each in parts])
     return Laid(layer, int(tokens.sum()), parts, spec, shard.machine)
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from pimloom.workload.batch import Batch, Request
+from pimloom.workload.batch import Batch, Phase, Request
 from pimloom.workload.op import LINKS, Op
 
 FREE = ("cache_write",)  # K and V are stored by the last operator before it
@@ -79,7 +79,13 @@ def values_in_keys(core: Sequence[Op], value: Op) -> bool:
     return value.from_cache and value.kv_heads == 1 and value.head_dim < score.head_dim
 
 
-def batch_of(tokens: Sequence[int], new: Sequence[int] | None = None) -> Batch:
-    """Contexts of `tokens`, of which the last one, or the last `new`, are computed."""
-    each = zip(new or [1] * len(tokens), tokens, strict=True)
-    return Batch(tuple(Request("decode" if n == 1 else "prefill", n, context, 1) for n, context in each))
+def batch_of(tokens: Sequence[int], new: Sequence[int] | None = None, checked: Sequence[bool] = ()) -> Batch:
+    """Contexts of `tokens`, of which the last one, or the last `new`, are computed; `checked` ones are verified."""
+    each = zip(new or [1] * len(tokens), tokens, checked or [False] * len(tokens), strict=True)
+    return Batch(tuple(Request(_phase(n, drafts), n, context, 1) for n, context, drafts in each))
+
+
+def _phase(new: int, checked: bool) -> Phase:
+    if new == 1:
+        return "decode"
+    return "verify" if checked else "prefill"

@@ -1,6 +1,7 @@
 """One iteration of batched decoding on an NPU with PIM: run a layer, or each different one, and say what it took."""
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -76,9 +77,11 @@ def simulate(
     layers: Layers,
     new: np.ndarray | None = None,
     ends: bool = False,
+    checked: Sequence[bool] = (),
 ) -> Iteration:
     """Simulate the layers of an iteration, equal ones once; arguments as for `serve`. ends: embeddings and the LM head
-    lie in the memory, too. Raises UserError."""
+    lie in the memory, too; checked: whether the new tokens of a request are drafts that are verified. Raises
+    UserError."""
     hardware = system.of_kind(NpuPimSystem)
     numbers = layers if isinstance(layers, range) else range(layers)
     alike = {layer: group[0] for group in equal_layers(llm, numbers) for layer in group}
@@ -87,7 +90,9 @@ def simulate(
     pairs, often = list(dict.fromkeys(pair for pair, _ in order)), Counter(order)
     each = []
     for pair in pairs:
-        laid = lay_out(system, llm, tokens, channel, tp=tp, layers=layers, new=new, pair=pair, ends=ends)
+        laid = lay_out(
+            system, llm, tokens, channel, tp=tp, layers=layers, new=new, pair=pair, ends=ends, checked=checked
+        )
         each.append(_ran(system, laid, pair, {stage.name: often[pair, stage.name] for stage in schedule(n)}))
     return Iteration(tuple(each), tuple((pairs.index(pair), name) for pair, name in order), len(numbers))
 

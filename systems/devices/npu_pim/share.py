@@ -1,6 +1,7 @@
 """What tensor parallelism leaves of a model to each device, and whether it fits there."""
 
 from collections.abc import Sequence
+from fractions import Fraction
 
 import numpy as np
 
@@ -24,22 +25,32 @@ from pimloom.workload.shard import Shard, cut
 Layers = int | range  # so many from the first on, or just these
 
 
-def weight_bytes(llm: LlmSpec, tp: int, layers: Layers, element_bits: int, *, ends: bool = False) -> int:
-    """Bytes of matrices and biases of `layers` layers on a device, without norms; ends: and of what stands before and
-    behind all layers (embeddings, LM head)."""
-    elements = _need(llm, tp, layers).matrices + (outside(llm, Shard(tp=tp)) if ends else 0)
-    return elements * element_bits // BITS_PER_BYTE
+def weight_bytes(
+    llm: LlmSpec, tp: int, layers: Layers, element_bits: int, *, ends: bool = False, matrix_bits: Fraction | None = None
+) -> int:
+    """Bytes of matrices and biases of `layers` layers on a device, without norms, in so many bits if they are narrower;
+    ends: and of what stands before and behind all layers (embeddings, LM head)."""
+    around = outside(llm, Shard(tp=tp)) * element_bits if ends else 0
+    bits = _need(llm, tp, layers).matrices * (element_bits if matrix_bits is None else matrix_bits) + around
+    return int(bits // BITS_PER_BYTE)
 
 
 REMEDY = "take more devices (--tp) or a larger memory"
 
 
 def tokens_that_fit(
-    llm: LlmSpec, tp: int, layers: Layers, element_bits: int, memory_bytes: int, *, ends: bool = False
+    llm: LlmSpec,
+    tp: int,
+    layers: Layers,
+    element_bits: int,
+    memory_bytes: int,
+    *,
+    ends: bool = False,
+    matrix_bits: Fraction | None = None,
 ) -> int:
     """Tokens whose K and V fit into all `layers` beside the weights of a device; activations take nothing. Where only
     some layers have a window, these need less of a long context."""
-    left = memory_bytes - weight_bytes(llm, tp, layers, element_bits, ends=ends)
+    left = memory_bytes - weight_bytes(llm, tp, layers, element_bits, ends=ends, matrix_bits=matrix_bits)
     return max(left, 0) // _cache_bytes(llm, tp, layers, element_bits)
 
 
@@ -62,14 +73,15 @@ def check_memory(
     memory_bytes: int,
     *,
     ends: bool = False,
+    matrix_bits: Fraction | None = None,
 ) -> None:
     """Raise UserError if weights, and the K and V of requests with such contexts, of `layers` exceed the memory of a
-    device. ends: as for `weight_bytes`."""
-    weights = weight_bytes(llm, tp, layers, element_bits, ends=ends)
+    device. ends, matrix_bits: as for `weight_bytes`."""
+    weights = weight_bytes(llm, tp, layers, element_bits, ends=ends, matrix_bits=matrix_bits)
     cache = layer_need(llm, Batch.decode(contexts), Shard(tp=tp), layers).cache
     need = weights + cache * element_bits // BITS_PER_BYTE
     if need > memory_bytes:
-        most = tokens_that_fit(llm, tp, layers, element_bits, memory_bytes, ends=ends)
+        most = tokens_that_fit(llm, tp, layers, element_bits, memory_bytes, ends=ends, matrix_bits=matrix_bits)
         tokens = int(attended(llm, np.array(contexts)).sum())
         fits = f"at most {most:,} tokens fit" if most else f"its weights alone take {weights:,}; {REMEDY}"
         raise UserError(

@@ -1,6 +1,6 @@
 """What a user asks of a system that serves requests as they arrive, checked and read."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from pimloom.arch.document import nearest
 from pimloom.arch.error import UserError
@@ -38,8 +38,8 @@ def online_work(wanted: Wanted) -> Work[Online | Goodput]:
     drawn = wanted.trace is None and requests.name in DATA_SETS  # of other models
     requests, cut = _within_positions(llm, requests, wanted.cut or drawn)
     pools = parse_pools(wanted.system, wanted.link)
-    serve, devices = _pools(wanted, pools, llm, requests) if pools else _one(wanted, llm, requests)
-    rates, notes = _rates(wanted, requests), _notes(wanted, pools, cut)
+    serve, devices, said = _pools(wanted, pools, llm, requests) if pools else _one(wanted, llm, requests)
+    rates, notes = _rates(wanted, requests), [*_notes(wanted, pools, cut), *said]
 
     def run(progress: Progress) -> Online | Goodput:
         if rates is None:
@@ -49,18 +49,20 @@ def online_work(wanted: Wanted) -> Work[Online | Goodput]:
     return Work(f"{llm.name} on {wanted.system}", run, lambda: notes)
 
 
-def _one(wanted: Wanted, llm: LlmSpec, requests: Requests) -> tuple[Serving, int]:
-    """What serves on one kind of system, and on how many devices."""
-    by = prepared(wanted, llm, requests)
-    return (lambda some, progress, tried: serve_online(by, some, progress, tried=tried)), (
-        wanted.tp * wanted.pp * wanted.replicas
-    )
+def _one(wanted: Wanted, llm: LlmSpec, requests: Requests) -> tuple[Serving, int, Sequence[str]]:
+    """What serves on one kind of system, on how many devices, and notes."""
+    by, devices = prepared(wanted, llm, requests), wanted.tp * wanted.pp * wanted.replicas
+    notes = by.plan.transform.notes if by.plan.transform else ()
+    return (lambda some, progress, tried: serve_online(by, some, progress, tried=tried)), devices, notes
 
 
-def _pools(wanted: Wanted, pools: Pools, llm: LlmSpec, requests: Requests) -> tuple[Serving, int]:
+def _pools(wanted: Wanted, pools: Pools, llm: LlmSpec, requests: Requests) -> tuple[Serving, int, Sequence[str]]:
     """The same of pools for prompts and for decode."""
-    if wanted.scheduler != POOLED or wanted.pp > 1 or wanted.speculate is not None or wanted.replicas > 1:
-        raise UserError(f"{wanted.system}: pools go with --scheduler {POOLED}, without --pp, --replicas, --speculate")
+    if wanted.scheduler != POOLED or wanted.pp > 1 or wanted.replicas > 1:
+        raise UserError(f"{wanted.system}: pools go with --scheduler {POOLED}, without --pp, --replicas")
+    for name in ("speculate", "branches", "shared_kv"):
+        if getattr(wanted, name):
+            raise UserError(f"--{name.replace('_', '-')}: {wanted.system}: pools take tokens one by one; leave it out")
     if requests.clients:
         raise UserError(f"--arrivals {wanted.arrivals}: pools take requests at times of their own; take another one")
     one, two = (wanted._replace(system=pool.system, replicas=pool.replicas) for pool in pools[:2])
@@ -68,7 +70,7 @@ def _pools(wanted: Wanted, pools: Pools, llm: LlmSpec, requests: Requests) -> tu
     then = prepared(two, llm, requests, before=first.named["spec_digest"], link=pools.link._asdict())
     both = Both(wanted.system, first, then, pools.link, kv_bytes(then, wanted.tp))
     devices = wanted.tp * (pools.prefill.replicas + pools.decode.replicas)
-    return (lambda some, progress, tried: serve_pools(both, some, progress, tried=tried)), devices
+    return (lambda some, progress, tried: serve_pools(both, some, progress, tried=tried)), devices, ()
 
 
 def _rates(wanted: Wanted, requests: Requests) -> tuple[float, float] | None:

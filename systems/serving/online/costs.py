@@ -1,29 +1,43 @@
 """What an iteration costs on a device: each different one simulated once."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from pimloom.systems.devices.device import Device
-from pimloom.workload.batch import Batch, Phase, Request
+from pimloom.systems.serving.schedulers.live import Iteration
+from pimloom.workload.batch import Batch, Request
 
 Cost = list[float]  # ps, then J of all devices by cause, or nothing if there is no energy
 
 
 class Piece(NamedTuple):
-    """A request's part of an iteration: new tokens, those cached before, and of how many the next one is wanted: more
-    than one where drafted tokens are checked."""
+    """A request's part of an iteration: new tokens, those cached before, and of how many the next one is wanted.
+    verify: they are drafts that are checked; pairs: of a tree of them, as in `Batch`; shared: cached tokens that the
+    pieces beside it have, too."""
 
     new: int
     cached: int
     logits: int
+    verify: bool = False
+    pairs: int = 0
+    shared: int = 0
+    group: int = 0
+
+
+class Costs(Protocol):
+    """Prices of iterations."""
+
+    def of(self, pieces: Sequence[Piece]) -> Cost:
+        """ps, and J by cause."""
+        ...
 
 
 class Exact:
-    """Costs of so many equal stages of a device. causes: of energy, in the order in which they are met, by all that
-    share it; none if the device tells none."""
+    """Costs of so many equal stages of a device. causes: of energy, in the order in which they are met; none if the
+    device tells none."""
 
-    def __init__(self, device: Device, causes: list[str], stages: int = 1) -> None:
-        self.device, self.causes, self.stages = device, causes, stages
+    def __init__(self, device: Device, stages: int = 1) -> None:
+        self.device, self.stages, self.causes = device, stages, list[str]()
         self.known: dict[tuple[Piece, ...], Cost] = {}
 
     @property
@@ -47,13 +61,28 @@ class Exact:
 
 def batch_of(pieces: Sequence[Piece]) -> Batch:
     """What a device simulates."""
-    return Batch(tuple(Request(_phase(piece), piece.new, piece.cached + piece.new, piece.logits) for piece in pieces))
+    groups = {group: i for i, group in enumerate(dict.fromkeys(one.group for one in pieces if one.group), 1)}
+    return Batch(tuple(_request(one, groups) for one in pieces))
 
 
-def _phase(piece: Piece) -> Phase:
-    if piece.logits > 1:
-        return "verify"
-    return "decode" if piece.new == 1 and piece.cached else "prefill"
+def _request(one: Piece, groups: dict[int, int]) -> Request:
+    new, context = one.new, one.cached + one.new
+    if one.verify and new > 1:
+        return Request("verify", new, context, one.logits, pairs=one.pairs)
+    group = groups[one.group] if one.shared else 0
+    return Request("decode" if new == 1 and one.cached else "prefill", new, context, one.logits, one.shared, group)
+
+
+def pieces_of(made: Iteration) -> list[Piece]:
+    """The parts of an iteration, in the order of its requests."""
+    found = list[Piece]()
+    for n, p, r in zip(made.new, made.cached, made.requests, strict=True):
+        if r.decoding is None:
+            found.append(Piece(n, p, int(p + n >= r.known)))
+        else:
+            mine = r.decoding.pieces(r, n, p)
+            found += [one._replace(group=r.number + 1) if one.shared else one for one in mine]
+    return found
 
 
 def added(parts: Sequence[tuple[float, Cost]]) -> Cost:

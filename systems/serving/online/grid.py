@@ -19,75 +19,73 @@ ROWS, CONTEXTS, ATTENDED = 2, 2, 8  # between two knots: of requests and new tok
 
 class Grid:
     """exact: the device; spread: contexts as shares of their mean, rising, of a sample of the workload; positions: the
-    longest context; by_token: whether the device takes prompts one token after the other."""
+    longest context; by_token: whether the device takes prompts one token after the other; rows: of each request that
+    decodes."""
+
+    rows = 1
 
     def __init__(self, exact: Exact, spread: Sequence[float], positions: int) -> None:
         self.exact, self.spread, self.positions = exact, np.asarray(spread, float), positions
         self.tokens, self.by_token = exact.device.capacity().tokens, exact.device.in_order
         self.most = exact.device.most_requests
-        self.decodes: dict[tuple[int, int, int], Cost | None] = {}
+        self.decodes: dict[tuple[int, int], Cost | None] = {}
         self.prompts: dict[tuple[int, int, int], Cost] = {}
-        self.alone: dict[tuple[int, float], float] = {}
+        self.alone: dict[int, float] = {}
         self.known: dict[tuple[int, ...], Cost] = {}
 
     def of(self, pieces: Sequence[Piece]) -> Cost:
         """An iteration. Raises UserError."""
-        b = wide = total = rows = pairs = ends = longest = 0
-        for new, cached, logits in pieces:
-            if (new == 1 or logits > 1) and cached:
-                b, wide, total = b + 1, wide + new, total + cached + new
-                longest = max(longest, cached + new)
+        b = total = rows = pairs = ends = longest = 0
+        for new, cached, logits, *_ in pieces:
+            if new == 1 and cached:
+                b, total, longest = b + 1, total + cached + 1, max(longest, cached + 1)
             else:
                 rows, pairs, ends = rows + new, pairs + new * cached + new * (new + 1) // 2, ends | logits
-        key = (b, wide, total, longest, rows, pairs, ends)
+        key = (b, total, longest, rows, pairs, ends)
         if (found := self.known.get(key)) is None:
             try:
-                found = self._by_token(pieces) if self.by_token and (rows or wide > b) else self._between(*key)
+                found = self._by_token(pieces) if self.by_token and rows else self._between(*key)
             except UserError:  # of a knot, which does not fit or is too long; the iteration itself may run
-                found = self.exact.of(pieces)
+                found = self.instead(pieces)
             self.known[key] = found = [max(value, 0.0) for value in found]
         return found
 
     def decode_of(self, cached: list[int]) -> Cost:
         """The same of a token of each request behind those cached. Raises UserError."""
         b = len(cached)
-        key = (b, b, sum(cached) + b, max(cached) + 1, 0, 0, 0)
-        found = self.known.get(key)
+        found = self.known.get((b, sum(cached) + b, max(cached) + 1, 0, 0, 0))
         return self.of([Piece(1, before, 1) for before in cached]) if found is None else found
 
-    def _between(self, b: int, wide: int, total: int, longest: int, rows: int, pairs: int, ends: int) -> Cost:
+    def instead(self, pieces: Sequence[Piece]) -> Cost:
+        """Of an iteration that lies between no knots. Raises UserError."""
+        return self.exact.of(pieces)
+
+    def _between(self, b: int, total: int, longest: int, rows: int, pairs: int, ends: int) -> Cost:
         if not b:
             return self.prompt(rows, pairs / rows, ends)
-        parts = [(1.0, self._decoding(b, wide, total, longest))]
+        parts = [(1.0, self._decoding(b, total, longest))]
         if rows:
+            wide = b * self.rows
             parts.append((1.0, self.prompt(rows + wide, (pairs + wide) / (rows + wide), 0)))
             parts.append((-1.0, self.prompt(wide, 1.0, 0)))
         return added(parts)
 
-    def _decoding(self, b: int, wide: int, total: int, longest: int) -> Cost:
+    def _decoding(self, b: int, total: int, longest: int) -> Cost:
         """Decode; it takes no less time than the longest context would by itself, on which one channel may work."""
-        low, high = around(wide / b, ROWS)
-        at = _between(wide / b, low, high)
-
-        def of(requests: int, mean: float) -> Cost:
-            if not at:
-                return self.decode(requests, mean, low)
-            return added([(1 - at, self.decode(requests, mean, low)), (at, self.decode(requests, mean, high))])
-
-        found, key = of(b, total / b), (longest, wide / b)
+        found = self.decode(b, total / b)
         if b == 1:
             return found
-        if (alone := self.alone.get(key)) is None:
-            alone = self.alone[key] = of(1, longest)[0]
+        if (alone := self.alone.get(longest)) is None:
+            alone = self.alone[longest] = self.decode(1, longest)[0]
         return [max(found[0], alone), *found[1:]]
 
     def _by_token(self, pieces: Sequence[Piece]) -> Cost:
         """One token after the other, each as decode of one request."""
-        parts = [(1.0, self.decode(1, cached + i + 1)) for new, cached, _ in pieces for i in range(new)]
+        parts = [(1.0, self.decode(1, cached + i + 1)) for new, cached, *_ in pieces for i in range(new)]
         return added(parts)
 
-    def decode(self, b: int, context: float, width: int = 1) -> Cost:
-        """b requests of this context in the mean, `width` new tokens of each in it."""
+    def decode(self, b: int, context: float) -> Cost:
+        """b requests of this context in the mean."""
         low_b, high_b = around(b, ROWS)
         low_c, high_c = around(context, CONTEXTS)
         high_b = max(min(high_b, self.most or high_b, self.tokens // low_c), b)
@@ -95,16 +93,16 @@ class Grid:
         at_b, at_c = _between(b, low_b, high_b), _between(context, low_c, high_c)
         corners = [((1 - at_b) * (1 - at_c), low_b, low_c), (at_b * (1 - at_c), high_b, low_c)]
         corners += [((1 - at_b) * at_c, low_b, high_c), (at_b * at_c, high_b, high_c)]
-        return added([(weight, self._corner(n, mean, width)) for weight, n, mean in corners if weight])
+        return added([(weight, self._corner(n, mean)) for weight, n, mean in corners if weight])
 
-    def _corner(self, requests: int, mean: int, width: int) -> Cost:
+    def _corner(self, requests: int, mean: int) -> Cost:
         """A knot; one whose contexts do not fit side by side lies on a line through two with fewer requests: caches
         that are shared, or shorter in part, do fit."""
-        found, fits = self._decode(requests, mean, width), requests
+        found, fits = self._decode(requests, mean), requests
         while found is None and fits > 2:
             fits //= 2
-            found = self._decode(fits, mean, width)
-        half = self._decode(fits // 2, mean, width) if fits < requests else None
+            found = self._decode(fits, mean)
+        half = self._decode(fits // 2, mean) if fits < requests else None
         if found is None or (fits < requests and half is None):
             raise UserError(f"{requests} requests with contexts of {mean} tokens do not fit")
         if half is None:
@@ -112,18 +110,22 @@ class Grid:
         more = (requests - fits) / (fits - fits // 2)
         return added([(1 + more, found), (-more, half)])
 
-    def _decode(self, requests: int, mean: int, width: int) -> Cost | None:
-        key = (requests, mean, width)
+    def _decode(self, requests: int, mean: int) -> Cost | None:
+        key = (requests, mean)
         if key not in self.decodes:
-            at = (np.arange(requests) + 0.5) / requests * (len(self.spread) - 1)
-            shares = np.interp(at, np.arange(len(self.spread)), self.spread)
-            longest = max(self.positions, width + 1)
-            contexts = np.clip(np.rint(shares / shares.mean() * mean), width + 1, longest).astype(int).tolist()
             try:
-                self.decodes[key] = self.exact.of([Piece(width, n - width, width) for n in contexts])
+                self.decodes[key] = self.exact.of([Piece(1, n - 1, 1) for n in self.contexts(requests, mean)])
             except UserError:
                 self.decodes[key] = None
         return self.decodes[key]
+
+    def contexts(self, requests: int, mean: int) -> list[int]:
+        """Of so many requests, spread as those of the workload."""
+        at = (np.arange(requests) + 0.5) / requests * (len(self.spread) - 1)
+        shares = np.interp(at, np.arange(len(self.spread)), self.spread)
+        longest = max(self.positions, 2)
+        found: list[int] = np.clip(np.rint(shares / shares.mean() * mean), 2, longest).astype(int).tolist()
+        return found
 
     def prompt(self, rows: int, attended: float, ends: int) -> Cost:
         """Prompts of so many new tokens, each of which attends to so many in the mean; ends: whether one ends."""

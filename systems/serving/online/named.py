@@ -29,7 +29,8 @@ class Limits(NamedTuple):
     """blocks: of KV cache, of `block_size` tokens; batch: most requests that run; tokens: of an iteration, None: as the
     scheduler has it by itself; positions: of the model; stages: of a pipeline; prefix: what prompts share, if the
     scheduler is to look for it; threshold: tokens of a prompt in an iteration, 0: no limit; chunked: vLLM v0 with
-    chunked prefill; host: blocks to swap out to, 0: those who yield recompute."""
+    chunked prefill; host: blocks to swap out to, 0: those who yield recompute; branches: of a request, each of which
+    may be as long as the model."""
 
     blocks: int
     block_size: int
@@ -41,6 +42,12 @@ class Limits(NamedTuple):
     threshold: int = 0
     chunked: bool = False
     host: int = 0
+    branches: int = 1
+
+    @property
+    def longest(self) -> int:
+        """Tokens of a request."""
+        return self.positions * self.branches
 
     def budget(self, name: str) -> int:
         """Tokens of an iteration: whole prompts must fit where they are not cut."""
@@ -55,7 +62,7 @@ def _pool(limits: Limits) -> Blocks:
 
 
 def _worst(limits: Limits) -> tuple[Blocks, int, int, int]:
-    return _pool(limits), -(-limits.positions // limits.block_size), limits.batch, limits.stages
+    return _pool(limits), -(-limits.longest // limits.block_size), limits.batch, limits.stages
 
 
 def _vllm_v0(limits: Limits, budget: int) -> Scheduler:
@@ -83,7 +90,7 @@ def _vllm_v1(limits: Limits, budget: int) -> Scheduler:
             return (request.number, k) if mine is None else ("shared", mine)
 
         pool = PrefixPool(limits.blocks - 1, limits.block_size, identity)
-    return VllmV1(pool, limits.batch, budget, limits.positions + 1, limits.threshold)
+    return VllmV1(pool, limits.batch, budget, limits.longest + 1, limits.threshold)
 
 
 def _paged(kind: Callable[..., Scheduler]) -> Callable[[Limits, int], Scheduler]:

@@ -71,7 +71,6 @@ class Online(Viewed, msgspec.Struct, frozen=True, kw_only=True, dict=True):
     workload: dict[str, Any]
     statistics: Statistics
     pricing: Pricing
-    speculation: dict[str, Any] | None
     iteration_count: int
     batch_mean: float
     time_s: float
@@ -88,6 +87,9 @@ class Online(Viewed, msgspec.Struct, frozen=True, kw_only=True, dict=True):
     preemptions: int
     swaps: int
     prefix_hit_share: float | None
+    transforms: dict[str, Any]
+    accepted_share: float | None
+    tokens_per_step: float | None
     blocks_used_mean: float
     blocks_used_most: int
     energy_j: float | None

@@ -1,12 +1,11 @@
 """A system with a model on it, ready to serve requests by a scheduler: its memory, its limits, what can never run."""
 
-from operator import add
 from typing import Any
 
 import msgspec
 
 from pimloom.arch.error import UserError
-from pimloom.arch.llm import LlmSpec, load_llm
+from pimloom.arch.llm import LlmSpec
 from pimloom.arch.name_units import counted
 from pimloom.arch.system import System, load_system, spec_digest
 from pimloom.systems.devices.device import Device, Share, device_of
@@ -15,14 +14,16 @@ from pimloom.systems.serving.asked import layers_of
 from pimloom.systems.serving.online.limits import parse_slo
 from pimloom.systems.serving.online.named import ONLY, Limits, scheduler_of
 from pimloom.systems.serving.online.running import Plan, Service, service
-from pimloom.systems.serving.online.speculation import Speculation, parse_speculation, room_of
 from pimloom.systems.serving.online.wanted import Wanted
 from pimloom.systems.serving.schedulers.live import LiveRequest
+from pimloom.systems.serving.transforms.asked import room, transform_of
+from pimloom.systems.serving.transforms.transform import Transform
 from pimloom.systems.settings import parse_settings
+from pimloom.workload.decoding.density import density_of
+from pimloom.workload.decoding.formats import format_of
 from pimloom.workload.requests.table import Requests
 
 BATCH = 256  # requests that run at most [recalled: vLLM's max_num_seqs]
-SPECULATES = "vllm-v1"
 
 
 def prepared(wanted: Wanted, llm: LlmSpec, requests: Requests, **more: object) -> Service:
@@ -31,38 +32,24 @@ def prepared(wanted: Wanted, llm: LlmSpec, requests: Requests, **more: object) -
     system = load_system(wanted.system, parse_settings(wanted.settings or ()))
     share = _share(wanted, llm)
     device, lm_head = _device(system, llm, share, wanted.lm_head)
-    speculation, draft = _draft(wanted, system, requests)
-    tokens = device.capacity().tokens
-    if draft and speculation:
-        tokens = room_of(device.capacity(), draft.capacity(), (llm.name, speculation.draft))
-    limits = _limits(wanted, system, llm, device, requests, tokens)
-    _check_all_fit(wanted, limits, requests)
+    transform = transform_of(
+        system, llm, share, speculate=wanted.speculate, branches=wanted.branches, shared=wanted.shared_kv,
+        scheduler=wanted.scheduler, chunked=wanted.chunked, seed=wanted.seed,
+    )  # fmt: skip
+    limits = _limits(wanted, system, llm, device, requests, transform)
+    _check_all_fit(wanted, limits, requests, transform)
     clock = (wanted.scheduler, limits, wanted.replicas, wanted.router, wanted.pp)
-    plan = Plan(*clock, wanted.exact, wanted.sample, wanted.seed, speculation, requests.clients)
-    return service(device, draft, requests, plan, slo, _named(wanted, system, llm, requests, plan, lm_head, more))
-
-
-def _draft(wanted: Wanted, system: System, requests: Requests) -> tuple[Speculation | None, Device | None]:
-    """The draft, whole on the same devices. Raises UserError."""
-    if wanted.speculate is None:
-        return None, None
-    if wanted.scheduler != SPECULATES or wanted.pp > 1:
-        raise UserError(f"--speculate: goes with --scheduler {SPECULATES} and one stage; leave it out")
-    speculation = parse_speculation(wanted.speculate)
-    llm = load_llm(speculation.draft)
-    longest = max(map(add, requests.prompt, requests.output))
-    if longest > llm.max_position_embeddings:
-        most = llm.max_position_embeddings
-        raise UserError(f"--speculate draft={llm.name}: has {most:,} positions, and a request has {longest:,} tokens")
-    share = Share(wanted.tp, llm.num_hidden_layers, outside=wanted.lm_head)
-    return speculation, _device(system, llm, share, wanted.lm_head)[0]
+    plan = Plan(*clock, wanted.exact, wanted.sample, wanted.seed, transform, requests.clients)
+    return service(device, requests, plan, slo, _named(wanted, system, llm, requests, plan, lm_head, more))
 
 
 def _share(wanted: Wanted, llm: LlmSpec) -> Share:
     layers = layers_of(llm, wanted.layers)
     if wanted.pp > layers:
         raise UserError(f"--pp {wanted.pp}: expected at most {layers}, the layers")
-    return Share(wanted.tp, -(-layers // wanted.pp), outside=wanted.lm_head)
+    weights = None if wanted.weights is None else format_of(wanted.weights)
+    density = None if wanted.density is None else density_of(wanted.density)
+    return Share(wanted.tp, -(-layers // wanted.pp), outside=wanted.lm_head, weights=weights, density=density)
 
 
 def _device(system: System, llm: LlmSpec, share: Share, lm_head: bool | None) -> tuple[Device, bool]:
@@ -75,8 +62,10 @@ def _device(system: System, llm: LlmSpec, share: Share, lm_head: bool | None) ->
         return device_of(system, llm, share), has_outside(system, None)
 
 
-def _limits(wanted: Wanted, system: System, llm: LlmSpec, device: Device, requests: Requests, tokens: int) -> Limits:
-    size = wanted.block_size
+def _limits(
+    wanted: Wanted, system: System, llm: LlmSpec, device: Device, requests: Requests, transform: Transform | None
+) -> Limits:
+    tokens, size = room(device, transform).tokens, wanted.block_size
     fit = tokens // size
     if fit < 2:
         raise UserError(
@@ -91,6 +80,9 @@ def _limits(wanted: Wanted, system: System, llm: LlmSpec, device: Device, reques
             most = counted(device.most_requests, "request")
             raise UserError(f"--batch {batch}: {system.name} runs at most {most} at once")
         batch = device.most_requests
+    branches = transform.branches if transform else 1
+    if device.most_requests is not None and branches > device.most_requests:
+        raise UserError(f"--branches {branches}: {system.name} runs at most {device.most_requests} at once")
     prefix = requests.prefix if wanted.scheduler == ONLY["prefix"] and wanted.prefix_cache is not False else None
     if wanted.prefix_cache and prefix is None:
         raise UserError(f"--prefix-cache: {requests.name} does not say what prompts share; leave it out")
@@ -98,15 +90,18 @@ def _limits(wanted: Wanted, system: System, llm: LlmSpec, device: Device, reques
         prefix.block(0, 0, size)  # it says whether it has blocks of such a size
     return Limits(
         wanted.blocks or fit, size, batch, wanted.batch_tokens, llm.max_position_embeddings, wanted.pp, prefix,
-        wanted.long_prompt or 0, wanted.chunked, wanted.swap or 0,
+        wanted.long_prompt or 0, wanted.chunked, wanted.swap or 0, branches,
     )  # fmt: skip
 
 
-def _check_all_fit(wanted: Wanted, limits: Limits, requests: Requests) -> None:
+def _check_all_fit(wanted: Wanted, limits: Limits, requests: Requests, transform: Transform | None) -> None:
     """Raise UserError for a request that could never run."""
     scheduler = scheduler_of(wanted.scheduler, limits)
     for i, (prompt, output) in enumerate(zip(requests.prompt, requests.output, strict=True)):
-        if why := scheduler.never(LiveRequest(i, 0, prompt, output)):
+        live = LiveRequest(i, 0, prompt, output)
+        if transform:
+            transform.dress([live])
+        if why := scheduler.never(live):
             raise UserError(f"{requests.name}: request {i} {why} under {wanted.scheduler}; it could never run")
 
 
@@ -116,17 +111,22 @@ def _named(
     """Fields of the result that are known before."""
     layers, limits = layers_of(llm, wanted.layers), plan.limits
     table = [requests.arrival_ps, requests.prompt, requests.output, requests.clients]
-    asked = {name: value for name, value in limits._asdict().items() if name != "prefix"}
+    asked = {name: value for name, value in limits._asdict().items() if name not in ("prefix", "branches")}
     shared = None if limits.prefix is None else msgspec.to_builtins(limits.prefix)
     settled_system, outside = settled(system, wanted.lm_head)
     digest = spec_digest(
         settled_system, llm, **asked, **outside, tp=wanted.tp, layers=layers, scheduler=plan.scheduler, requests=table,
         prefix=shared, replicas=plan.replicas, router=plan.router, exact=plan.exact, sample=plan.sample, seed=plan.seed,
-        speculation=plan.speculation and plan.speculation._asdict(),
-        slo=wanted.slo, **more,
+        slo=wanted.slo, **_transformed(wanted), **more,
     )  # fmt: skip
     return {
         "system": system.name, "model": llm.name, "tp": wanted.tp, "layers": layers, "lm_head": lm_head,
         "model_layers": llm.num_hidden_layers, "spec_digest": digest,
-        "workload": {"name": requests.name, "note": requests.note},
+        "workload": {"name": requests.name, "note": requests.note}, "transforms": _transformed(wanted),
     }  # fmt: skip
+
+
+def _transformed(wanted: Wanted) -> dict[str, Any]:
+    """Transforms that are asked for."""
+    of = {name: getattr(wanted, name) for name in ("speculate", "branches", "shared_kv", "weights", "density")}
+    return {name: value for name, value in of.items() if value}

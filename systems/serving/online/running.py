@@ -12,17 +12,17 @@ from pimloom.arch.version import __version__
 from pimloom.systems.devices.device import Device
 from pimloom.systems.serving.clock.cluster import ROUTERS, serve
 from pimloom.systems.serving.clock.replica import Replica
-from pimloom.systems.serving.online.costs import Exact
+from pimloom.systems.serving.online.costs import Costs, Exact
 from pimloom.systems.serving.online.grid import Grid
 from pimloom.systems.serving.online.limits import Slo
 from pimloom.systems.serving.online.named import Limits, scheduler_of
 from pimloom.systems.serving.online.outcome import Online
-from pimloom.systems.serving.online.record import Costs, Record
+from pimloom.systems.serving.online.record import Record
 from pimloom.systems.serving.online.sampling import Pricing, Sample, measured
-from pimloom.systems.serving.online.speculation import Drafted, Speculation
 from pimloom.systems.serving.online.summing import Ended, attained, of_iterations, of_requests, plain, summed
-from pimloom.systems.serving.schedulers.drafts import Drafts
 from pimloom.systems.serving.schedulers.live import LiveRequest, Scheduler
+from pimloom.systems.serving.transforms.speculated import Speculated
+from pimloom.systems.serving.transforms.transform import Transform
 from pimloom.workload.requests.statistics import statistics
 from pimloom.workload.requests.table import Requests
 
@@ -32,7 +32,8 @@ POINTS = 128  # of the distribution of contexts
 
 class Plan(NamedTuple):
     """How requests are served. stages: of a pipeline, each of which has as many layers as the device; exact: whether
-    every different iteration is simulated; sample: how many of those that are not are simulated to tell the error."""
+    every different iteration is simulated; sample: how many of those that are not are simulated to tell the error;
+    transform: of decoding."""
 
     scheduler: str
     limits: Limits
@@ -42,59 +43,43 @@ class Plan(NamedTuple):
     exact: bool
     sample: int
     seed: int
-    speculation: Speculation | None = None
+    transform: Transform | None = None
     clients: int = 0
 
 
 class Service(NamedTuple):
-    """What serves: costs of a device (grid: None if all are exact), how, limits, and the known fields of results."""
+    """What serves: costs of a device (grid: None if all are exact), costs with what drafts for it, how, limits, and the
+    known fields of results."""
 
     exact: Exact
-    grid: Grid | None
+    grid: Costs | None
+    costs: Costs
     plan: Plan
     slo: Slo | None
     named: dict[str, Any]
-    draft: Costs | None
-
-    @property
-    def costs(self) -> Costs:
-        """Of an iteration, with what the draft does in it."""
-        target: Costs = self.grid or self.exact
-        return target if self.draft is None else Drafted(target, self.draft)
 
 
-def service(
-    device: Device, draft: Device | None, requests: Requests, plan: Plan, slo: Slo | None, named: dict[str, Any]
-) -> Service:
+def service(device: Device, requests: Requests, plan: Plan, slo: Slo | None, named: dict[str, Any]) -> Service:
     """For requests of such lengths, at whatever times."""
-    causes = list[str]()
-
-    def costs_of(one: Device) -> tuple[Exact, Grid | None]:
-        exact = Exact(one, causes, plan.stages)
-        return exact, None if plan.exact else Grid(exact, spread_of(requests), plan.limits.positions)
-
-    exact, grid = costs_of(device)
-    proposing: Costs | None = None
-    if draft is not None:
-        one, read = costs_of(draft)
-        proposing = read or one
-    return Service(exact, grid, plan, slo, named, proposing)
+    exact, transform, spread = Exact(device, plan.stages), plan.transform, spread_of(requests)
+    grid: Costs | None = None
+    if not plan.exact:
+        grid = transform.grid(exact, spread) if transform else Grid(exact, spread, plan.limits.positions)
+    costs = transform.joined(grid or exact, plan.exact, spread) if transform else grid or exact
+    return Service(exact, grid, costs, plan, slo, named)
 
 
 def serve_online(by: Service, requests: Requests, progress: Progress, *, tried: bool = False) -> Online:
     """Until all requests have ended. tried: limits that none holds are no error. Raises UserError."""
-    exact, grid, plan, _, _, draft = by
-    sample = None if grid is None else Sample(0 if tried else plan.sample, plan.seed)
-    record = Record(by.costs, len(requests.prompt), sample, drafted=draft is not None)
+    plan, transform = by.plan, by.plan.transform
+    sample = None if by.grid is None else Sample(0 if tried else plan.sample, plan.seed)
+    record = Record(by.costs, len(requests.prompt), sample)
     schedulers = [scheduler_of(plan.scheduler, plan.limits) for _ in range(plan.replicas)]
-    speculation, drafts = plan.speculation, None
-    if speculation:
-        drafts = Drafts(speculation.gamma, speculation.alpha, speculation.spread, plan.seed)
-    for scheduler in schedulers:
-        scheduler.drafts = drafts
     live = [LiveRequest(*each) for each in zip(range(len(requests.prompt)), *requests[1:4], strict=True)]
+    drafts = transform.dress(live) if transform else None
     run(live, schedulers, record, plan, progress)
-    causes = tuple(exact.causes) or None
+    beside = ("drafts",) if transform and transform.extra and by.exact.causes else ()
+    causes = (*beside, *by.exact.causes) or None
     return told_by(by, requests, live, record, causes, schedulers, ended_by(by, sample), drafts, tried)
 
 
@@ -113,7 +98,7 @@ def told_by(
     causes: tuple[str, ...] | None,
     schedulers: list[Scheduler],
     pricing: Pricing,
-    drafts: Drafts | None,
+    drafts: Speculated | None,
     tried: bool,
 ) -> Online:
     """The result. Raises UserError for a limit that none holds, unless it is tried."""
@@ -137,21 +122,15 @@ def told_by(
         blocks=schedulers[-1].blocks.total,
         statistics=statistics(requests),
         pricing=pricing,
-        speculation=_told(plan.speculation, drafts),
         slo=held,
+        accepted_share=drafts.right / drafts.checked if drafts and drafts.checked else None,
+        tokens_per_step=1 + drafts.right / drafts.steps if drafts and drafts.steps else None,
         prefix_hit_share=None if hits is None else float(hits),
         by_request={name: plain(column) for name, column in columns.items()},
         by_iteration=of_iterations(record, causes is not None),
         version=__version__,
         seed=plan.seed,
     )
-
-
-def _told(speculation: Speculation | None, drafts: Drafts | None) -> dict[str, Any] | None:
-    if speculation is None or drafts is None:
-        return None
-    tokens = drafts.tokens / drafts.steps if drafts.steps else None
-    return {**speculation._asdict(), "tokens_per_step": tokens}
 
 
 def run(live: list[LiveRequest], schedulers: list[Scheduler], record: Record, plan: Plan, progress: Progress) -> None:

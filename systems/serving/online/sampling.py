@@ -8,8 +8,7 @@ from random import Random
 import msgspec
 
 from pimloom.arch.error import UserError
-from pimloom.systems.serving.online.costs import Exact, Piece
-from pimloom.systems.serving.online.grid import Grid
+from pimloom.systems.serving.online.costs import Costs, Exact, Piece
 
 
 class Pricing(msgspec.Struct, frozen=True):
@@ -45,7 +44,7 @@ class Stratum:
         else:
             self.kept[self.random.randrange(self.size)] = tuple(pieces)
 
-    def errors(self, grid: Grid, exact: Exact) -> list[float]:
+    def errors(self, grid: Costs, exact: Exact) -> list[float]:
         """What was read by what is true, less one, of those kept that can be simulated: a device has a cache for each
         request, so that those which share blocks may be too many for it."""
         found = list[float]()
@@ -63,11 +62,11 @@ class Sample:
 
     def of(self, pieces: Sequence[Piece]) -> Stratum:
         """Its kind."""
-        decode = all((new == 1 or logits > 1) and cached for new, cached, logits in pieces)
+        decode = all(one.verify or (one.new == 1 and one.cached) for one in pieces)
         return self.decode if decode else self.prompts
 
 
-def measured(grid: Grid, exact: Exact, sample: Sample) -> Pricing:
+def measured(grid: Costs, exact: Exact, sample: Sample) -> Pricing:
     """Simulate the sample; each kind counts by its time. Raises UserError."""
     kinds = [(kind, off) for kind in (sample.decode, sample.prompts) if (off := kind.errors(grid, exact))]
     if not kinds:

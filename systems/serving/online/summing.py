@@ -35,7 +35,7 @@ def of_requests(ended: Ended) -> Columns:
 
     names = ("arrival", "first_scheduled", "first_token", "completion")
     arrival, start, first, end = (ticks(name) for name in names)
-    output = ticks("known") - ticks("prompt")
+    output = ticks("known") - ticks("prompt") - ticks("beside")
     more = np.where(output > 1, output - 1, 1)
     found: Columns = {f"{name}_s": ticks(name) * S_PER_PS for name in names}
     found |= {"prompt_tokens": ticks("prompt"), "output_tokens": output}

@@ -38,6 +38,10 @@ class Wanted(NamedTuple):
     rate: str | None = None
     share: float = SHARE
     speculate: str | None = None
+    branches: str | None = None
+    shared_kv: bool = False
+    weights: str | None = None
+    density: str | None = None
     exact: bool = False
     sample: int = 8
     settings: Sequence[str] | None = None

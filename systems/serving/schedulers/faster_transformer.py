@@ -18,7 +18,7 @@ class FasterTransformer(Orca):
         """The batch that waits to go on; a new one only if there is none."""
         if self.unfinished:
             batch = self.unfinished.popleft()
-            return Iteration(batch, [1] * len(batch))
+            return Iteration(batch, [request.step for request in batch])
         batch, new = list[LiveRequest](), list[int]()
         self.join(batch, new, now)
         return Iteration(batch, new) if batch else None

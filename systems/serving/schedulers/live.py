@@ -9,35 +9,62 @@ NEVER = 1 << 62  # a tick that does not come
 NOT_YET = -1
 
 
+class Decoding(Protocol):
+    """How a request goes on behind its prompt, if not token by token. most: tokens ahead of those that are known in a
+    step; trims: whether it can have fewer."""
+
+    most: int
+    trims: bool
+
+    def ahead(self, request: "LiveRequest") -> int:
+        """Tokens behind those that are known which the next step computes, too."""
+        ...
+
+    def ran(self, request: "LiveRequest") -> int:
+        """A step that computed all that was known has ended: how many tokens are known more. It sets both."""
+        ...
+
+    def pieces(self, request: "LiveRequest", new: int, cached: int) -> list[Any]:
+        """What a machine computes of it in a step."""
+        ...
+
+
 class LiveRequest:
     """A request with what a scheduler knows of it.
 
     cached: tokens whose keys and values are in memory; known: tokens of its prompt and those that it has generated;
     prefill: tokens that it must have cached before it decodes: its prompt, after a restart all that were known then;
-    last: tokens known at which it ends; drafted: tokens proposed behind those known; blocks: that it holds; hit: tokens
-    that it found in the prefix cache when it was admitted first. Ticks are NOT_YET until they have come.
+    last: tokens known at which it ends; blocks: that it holds; hit: tokens that it found in the prefix cache when it
+    was admitted first; decoding: None, token by token; beside: tokens known that are copies of its prompt. Ticks are
+    NOT_YET until they have come.
     """
 
     __slots__ = (
-        "arrival", "blocks", "cached", "completion", "drafted", "first_scheduled", "first_token", "hit", "known",
-        "last", "last_token", "number", "output", "prefill", "prompt", "restarts", "swaps",
+        "arrival", "beside", "blocks", "cached", "completion", "decoding", "first_scheduled", "first_token", "hit",
+        "known", "last", "last_token", "number", "output", "prefill", "prompt", "restarts", "swaps",
     )  # fmt: skip
 
     def __init__(self, number: int, arrival: int, prompt: int, output: int) -> None:
         self.number, self.arrival, self.prompt, self.output = number, arrival, prompt, output
-        self.cached = self.drafted = self.blocks = self.hit = self.restarts = self.swaps = 0
+        self.cached = self.blocks = self.hit = self.restarts = self.swaps = 0
         self.known = self.prefill = prompt
-        self.last = prompt + output
+        self.last, self.beside = prompt + output, 0
+        self.decoding: Decoding | None = None
         self.first_scheduled = self.first_token = self.last_token = self.completion = NOT_YET
 
     @property
     def longest(self) -> int:
         """Most tokens that it has in the cache: the last one is sampled, and not put in again."""
-        return self.last - 1
+        return self.last - 1 + (0 if self.decoding is None else self.decoding.most)
+
+    @property
+    def step(self) -> int:
+        """Tokens of its next step while it decodes: a new one, and drafts."""
+        return self.known - self.cached + (0 if self.decoding is None else self.decoding.ahead(self))
 
     def restart(self) -> None:
         """Lose the cache; all tokens known are its prompt now."""
-        self.cached, self.drafted, self.prefill = 0, 0, self.known
+        self.cached, self.prefill = 0, self.known
         self.restarts += 1
 
 
@@ -68,27 +95,13 @@ class Pool(Protocol):
         ...
 
 
-class Accepting(Protocol):
-    """Who proposes tokens, and tells which are right."""
-
-    def proposed(self, request: "LiveRequest") -> int:
-        """How many for its next step."""
-        ...
-
-    def accepted(self, request: "LiveRequest", drafted: int) -> int:
-        """How many of so many are right."""
-        ...
-
-
 class Scheduler:
-    """Who waits, who runs, and who is in the next iteration. gaps: ticks between two tokens of a request, of all;
-    drafts: None unless tokens are proposed."""
+    """Who waits, who runs, and who is in the next iteration. gaps: ticks between two tokens of a request, of all."""
 
     blocks: Pool
 
     def __init__(self) -> None:
         self.waiting, self.gaps = deque[LiveRequest](), array("q")
-        self.drafts: Accepting | None = None
 
     def never(self, request: LiveRequest) -> str | None:
         """Why a request could never run, None if it can."""
@@ -102,24 +115,22 @@ class Scheduler:
     def sampled(self, iteration: Iteration, now: int) -> tuple[list[LiveRequest], list[LiveRequest]]:
         """Add the tokens of an iteration to its requests; those that go on, and those that have ended.
 
-        A request whose known tokens are all cached has its next one, and before it those drafted ones that are right.
+        A request whose known tokens are all cached has its next one, or as many as its decoding makes.
         """
         goes_on, ended, gaps = [], [], self.gaps
         for r, n in zip(iteration.requests, iteration.new, strict=True):
             r.cached = cached = r.cached + n
             if cached >= r.known:
-                right = self.drafts.accepted(r, cached - r.known) if self.drafts and cached > r.known else 0
-                r.cached = cached = r.known + right
-                r.known = cached = cached + 1
+                if r.decoding is None:
+                    r.known = cached = cached + 1
+                else:
+                    gaps.extend([0] * (r.decoding.ran(r) - 1))
+                    cached = r.known
                 if r.first_token < 0:
                     r.first_token = now
                 else:
                     gaps.append(now - r.last_token)
                 r.last_token = now
-                if right:
-                    gaps.extend([0] * right)
-                if self.drafts:
-                    r.drafted = self.drafts.proposed(r)
                 if cached == r.last:
                     r.completion = now
                     ended.append(r)

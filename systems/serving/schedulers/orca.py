@@ -27,7 +27,7 @@ class Orca(Scheduler):
         """A token of each that runs, and the whole prompts of those whose worst case fits."""
         batch = self.idle[: self.most]
         self.idle = self.idle[self.most :]
-        new = [1] * len(batch)
+        new = [request.step for request in batch]
         self.join(batch, new, now)
         return Iteration(batch, new) if batch else None
 

@@ -39,15 +39,15 @@ class Paged(Scheduler):
         return request
 
     def make_room(self, request: LiveRequest, left: deque[LiveRequest]) -> bool:
-        """A free block for one that decodes: the last of those `left` restart until there is one, in the end it
-        itself; then False. It takes the block if it needs one."""
-        while not self.blocks.free:
+        """A free block for one that decodes, or as many as its next step needs: the last of those `left` restart until
+        there are, in the end it itself; then False. It takes those that it needs."""
+        while self.blocks.free < max(more := self.blocks.of(request.cached + request.step) - request.blocks, 1):
             victim = left.pop() if left else request
             self.restart(victim)
             if victim is request:
                 return False
-        if request.known > request.blocks * self.blocks.size:
-            self.blocks.take(request, 1)
+        if more > 0:
+            self.blocks.take(request, more)
         return True
 
     def restart(self, victim: LiveRequest) -> None:

@@ -28,7 +28,8 @@ class Sarathi(Paged):
                 half_done.append(request)
             elif self.make_room(request, left):
                 batch.append(request)
-        new, used = [1] * len(batch), len(batch)
+        new = [request.step for request in batch]
+        used = sum(new)
         for request in half_done:
             if (n := min(request.prefill - request.cached, self.chunk - used)) > 0:
                 batch.append(request)

@@ -45,11 +45,11 @@ class VllmV0(Scheduler):
         return Iteration(batch, new) if batch else None
 
     def _decodes(self) -> Iteration | None:
-        left, self.running = deque(self.running), []
+        left, self.running, new, used = deque(self.running), [], list[int](), 0
         back, blocks_in, blocks_out, preempted = list[LiveRequest](), 0, 0, False
-        while left and len(self.running) < self.budget:
+        while left and used + (n := left[0].step) <= self.budget:
             request = left.popleft()
-            while not self.blocks.free:
+            while self.blocks.free < max(self.more(request), 1):
                 victim, preempted = left.pop() if left else request, True
                 blocks_out += self.preempt(victim)
                 if victim is request:
@@ -57,11 +57,13 @@ class VllmV0(Scheduler):
             else:
                 self.grow(request)
                 self.running.append(request)
+                new.append(n)
+                used += n
         if not preempted:
             back, blocks_in = self._swap_in()
         batch = [*self.running, *back]
         self.running = [*self.running, *left, *back]
-        made = Iteration(batch, [1] * len(batch))
+        made = Iteration(batch, [*new, *(request.step for request in back)])
         made.blocks_in, made.blocks_out = blocks_in, blocks_out
         return made if batch else None
 
@@ -70,7 +72,7 @@ class VllmV0(Scheduler):
         back, moved = list[LiveRequest](), 0
         while self.swapped and len(self.running) + len(back) < min(self.cap, self.budget):
             request = self.swapped[0]
-            if self.blocks.free - (request.cached // self.blocks.size + 1) < self.watermark:
+            if self.blocks.free - self.blocks.of(request.cached + request.step) < self.watermark:
                 break
             back.append(self.swapped.popleft())
             moved += self._move(request, self.host, self.blocks)
@@ -91,9 +93,13 @@ class VllmV0(Scheduler):
         return request
 
     def grow(self, request: LiveRequest) -> None:
-        """The block of its next token, if it does not have it."""
-        if request.known > request.blocks * self.blocks.size:
-            self.blocks.take(request, 1)
+        """The blocks of its next tokens that it does not have."""
+        if more := self.more(request):
+            self.blocks.take(request, more)
+
+    def more(self, request: LiveRequest) -> int:
+        """Blocks that its next step needs beyond those that it has."""
+        return max(self.blocks.of(request.cached + request.step) - request.blocks, 0)
 
     def preempt(self, victim: LiveRequest) -> int:
         """It is the first that waits, or the last that is swapped out; how many blocks moved."""

@@ -36,7 +36,12 @@ class VllmV1(Scheduler):
         batch, new, preempted = list[LiveRequest](), list[int](), False
         while left and len(batch) < len(running):
             request = running[len(batch)]
-            n = min(request.known + request.drafted - request.cached, most, left)
+            n = request.known - request.cached
+            if request.decoding is not None:
+                n += request.decoding.ahead(request)
+                if n > min(most, left) and not request.decoding.trims:
+                    n = request.known - request.cached  # a tree comes whole
+            n = min(n, most, left)
             while request.cached + n > request.blocks * size and not self._slots(request, n):
                 victim, preempted = running.pop(), True
                 self.blocks.release(victim)

@@ -1,0 +1,86 @@
+"""Study `serving`: what decoding transforms gain beside what is published, and what changes when the machine is PIM."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from pimloom.arch.files import prepare_folder
+from pimloom.arch.version import __version__
+from pimloom.reports.figures import lines
+from pimloom.reports.page import Card, Column, Figure, Page, Section, TableData
+from pimloom.reports.reproduction import assumptions, counting, gated, write_study
+from pimloom.reports.serving import branching, narrowing, speculation
+from pimloom.reports.serving.rows import Row
+
+HERE = Path(__file__).parent
+Progress = Callable[[int, int], None]
+Part = Callable[[], Iterator[Row]]
+PARTS: Mapping[str, Sequence[Part]] = {
+    "Drafts": (speculation.chains, speculation.medusa, speculation.prism, speculation.mirrored),
+    "Branches": (branching.multiverse, branching.hogwild, branching.threads, branching.paths, branching.streams,
+                 branching.stopping, branching.search),
+    "Few bits": (narrowing.marlin, narrowing.qsync),
+    "Sparse attention": (narrowing.sale, narrowing.adaspa, narrowing.dsv, narrowing.in_rows),
+}  # fmt: skip
+INTRO = {
+    "Drafts": "A check of drafts is one step of several rows. A processor that waits for its weights takes them all in "
+    "little more than the time of one; banks that multiply a row at a time take each as long as a step.",
+    "Branches": "Branches are rows, too. What they share may be read once or by each: on PIM each has a copy.",
+    "Few bits": "Bytes of weights are what a decode step waits for. Banks have nothing that widens them.",
+    "Sparse attention": "What is not looked at is neither read nor computed, if it lies in rows of its own.",
+}
+COLUMNS = (
+    Column("system", "system"), Column("what", "what"), Column("machine", "where"),
+    Column("ours", "ours", align="right"), Column("published", "published", align="right"), Column("unit", "unit"),
+    Column("verdict", "verdict", verdict=True), Column("tolerance", "tolerance"), Column("tag", "evidence"),
+)  # fmt: skip
+
+
+def run_study(out: str | Path, progress: Progress, parts: Mapping[str, Sequence[Part]] = PARTS) -> Path:
+    """Make every row and write the report into folder `out`; returns the page. Raises GateError, when all is written,
+    if a formula does not hold."""
+    folder = prepare_folder(out)
+    count = counting(sum(map(len, parts.values())), progress)
+    found: dict[str, list[Row]] = {}
+    for name, some in parts.items():
+        found[name] = []
+        for part in some:
+            found[name] += part()
+            count()
+    every = [{"part": name} | row for name, rows in found.items() for row in rows]
+    checks = [{"check": f"{row['system']}: {row['what']}", **row} for row in every if row["tolerance"] != "shown only"]
+    return gated(write_study(folder, _page(found, checks), every, every, checks), checks)
+
+
+def _page(found: Mapping[str, Sequence[Row]], checks: Sequence[Row]) -> Page:
+    sections = [
+        Section(name, name.lower().replace(" ", "-"), INTRO.get(name, ""), [*_figures(name, rows), _table(name, rows)])
+        for name, rows in found.items()
+    ]
+    passed = sum(check["verdict"] == "pass" for check in checks)
+    return Page(
+        "Decoding transforms",
+        "Drafts that are checked, branches, weights of few bits and sparse attention: each changes what a step works "
+        "on, and the machine prices it.",
+        [*sections, assumptions(HERE)],
+        [Card("Checks that hold", f"{passed} of {len(checks)}", "", "all else is shown only")],
+        {"pimloom": __version__, "made by": "pimloom report serving"},
+    )
+
+
+def _table(name: str, rows: Sequence[Row]) -> TableData:
+    return TableData(f"{name}: our values beside what is published", COLUMNS, rows)
+
+
+def _figures(name: str, rows: Sequence[Row]) -> list[Figure]:
+    """Gain of drafts over batches, by machine."""
+    if name != "Drafts":
+        return []
+    series: dict[str, list[tuple[float, float]]] = {}
+    for row in rows:
+        if str(row["what"]).startswith("gain, gamma"):
+            place, _, batch = str(row["machine"]).rpartition(", batch ")
+            series.setdefault(place, []).append((float(batch), float(str(row["value"]))))
+    if not series:
+        return []
+    drawn = lines("Where drafts stop to pay", series, xlabel="batch [requests]", ylabel="gain [-]", log_x=True)
+    return [drawn]

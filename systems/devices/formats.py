@@ -1,0 +1,32 @@
+"""Which systems take weights of few bits, sparse attention, and prefixes that several requests share."""
+
+from pimloom.arch.error import UserError
+from pimloom.arch.npu_pim import NpuPimSystem
+from pimloom.arch.system import System
+
+WITH_BANKS = ("pim", "cent")  # kinds whose attention, or all products, run in banks
+REMEDY = "a roofline takes it"
+
+
+def refuse(system: System, *, weights: bool = False, density: bool = False, shared: bool = False) -> None:
+    """Raise UserError for what a system cannot do of these."""
+    if system.kind == "roofline":
+        return
+    banks = _in_banks(system)
+    if weights:
+        why = "multiply elements of one width, and nothing there turns narrower ones into it or has their scales"
+        raise UserError(f"--weights: the {'banks' if banks else 'arrays'} of {system.name} {why}; {REMEDY}")
+    if density:
+        why = "rows of banks hold tokens side by side, and a row is opened for one that is kept"
+        said = why if banks else "its attention is simulated token by token, in full"
+        raise UserError(f"--density: {system.name}: {said}; {REMEDY}")
+    if shared:
+        why = "a row of a bank is multiplied with one query at a time, once for each branch"
+        said = why if banks else "its attention is simulated request by request"
+        raise UserError(f"--shared-kv: {system.name}: {said}; leave it out, or take a roofline")
+
+
+def _in_banks(system: System) -> bool:
+    if system.kind == "npu_pim":
+        return system.of_kind(NpuPimSystem).dram.row_buffers != "none"
+    return system.kind in WITH_BANKS

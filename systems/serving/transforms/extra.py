@@ -1,0 +1,101 @@
+"""What speculation adds to an iteration: a draft model's passes, heads, or two machines side by side."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from pimloom.systems.serving.online.costs import Cost, Costs, Exact, Piece, added
+from pimloom.systems.serving.online.grid import around
+from pimloom.workload.decoding.mirror import Times, step_time
+
+KNOTS = 4  # of heads: between two numbers of rows, which are powers of it
+
+
+class Extra(Protocol):
+    """Added to the target's iteration."""
+
+    def joined(self, target: Cost, pieces: Sequence[Piece]) -> tuple[float, float]:
+        """Time of all [ps], and energy beside the target's [J]."""
+        ...
+
+
+class Joined:
+    """Costs of the target's iterations with those of what drafts for it, whose energy is the first cause."""
+
+    def __init__(self, target: Costs, extra: Extra) -> None:
+        self.target, self.extra = target, extra
+
+    def of(self, pieces: Sequence[Piece]) -> Cost:
+        """An iteration. Raises UserError."""
+        cost = self.target.of(pieces)
+        ps, joules = self.extra.joined(cost, pieces)
+        return [ps, joules, *cost[1:]] if len(cost) > 1 else [ps]
+
+
+class Draft:
+    """A draft model. positions: that it has; of longer contexts it sees the last ones; streams: tokens of a pass."""
+
+    def __init__(self, costs: Costs, positions: int, streams: int = 1) -> None:
+        self.costs, self.positions, self.streams = costs, positions, streams
+
+    def joined(self, target: Cost, pieces: Sequence[Piece]) -> tuple[float, float]:
+        """Before the target, which waits for it."""
+        ps, *joules = added([(1.0, target[:1]), *self.passes(pieces), *self.prompts(pieces)])
+        return ps, sum(joules)
+
+    def passes(self, pieces: Sequence[Piece], candidates: int = 1) -> list[tuple[float, Cost]]:
+        """Of all drafts that are checked in the next step, behind each of so many tokens."""
+        checks, found, at = [one for one in pieces if one.verify], list[tuple[float, Cost]](), 1
+        while checks := [one for one in checks if one.new > at]:
+            rows = [Piece(1, min(one.cached + at, self.positions) - 1, 1) for one in checks for _ in range(candidates)]
+            found.append((1.0, self.costs.of(rows)))
+            at += self.streams
+        return found
+
+    def prompts(self, pieces: Sequence[Piece]) -> list[tuple[float, Cost]]:
+        """The draft has them in its cache, too."""
+        longest = self.positions
+        mine = [
+            Piece(min(one.new, longest), min(one.cached, longest - min(one.new, longest)), 0)
+            for one in pieces
+            if not one.verify and not (one.new == 1 and one.cached)
+        ]
+        return [(1.0, self.costs.of(mine))] if mine else []
+
+
+class Mirror:
+    """A draft on a machine of its own works while the target's layers behind an exit run. before: share of the target
+    in front of it; candidates: tokens that it names there; right: chance that the target's own is one of them."""
+
+    def __init__(self, draft: Draft, before: float, candidates: int, right: float) -> None:
+        self.draft, self.before, self.candidates, self.right = draft, before, candidates, right
+
+    def joined(self, target: Cost, pieces: Sequence[Piece]) -> tuple[float, float]:
+        """In the mean over right and wrong candidates; tokens are exchanged in no time."""
+        prompts = self.draft.prompts(pieces)
+        nothing = [(0.0, [0.0])]
+        many = added([*self.draft.passes(pieces, self.candidates), *prompts, *nothing])
+        one = added([*self.draft.passes(pieces), *nothing])
+        parts = Times(target[0] * self.before, target[0] * (1 - self.before), many[0], one[0])
+        return step_time(parts, self.right), sum(many[1:]) + (1 - self.right) * sum(one[1:])
+
+
+class Heads:
+    """Heads that guess from the last layer's output: each as long as so many LM heads. The devices differ in that one
+    of them has an LM head."""
+
+    def __init__(self, with_head: Exact, without: Exact, lm_heads: float) -> None:
+        self.both, self.lm_heads = (with_head, without), lm_heads
+
+    def joined(self, target: Cost, pieces: Sequence[Piece]) -> tuple[float, float]:
+        """A row of each request that decodes."""
+        rows = sum(one.verify or (one.new == 1 and one.cached > 0) for one in pieces)
+        if not rows:
+            return target[0], 0.0
+        low, high = around(rows, KNOTS)
+        part = (rows - low) / (high - low) if high > low else 0.0
+        ps, *joules = added([(1 - part, self._lm_head(low)), (part, self._lm_head(high))])
+        return target[0] + self.lm_heads * ps, self.lm_heads * sum(joules)
+
+    def _lm_head(self, rows: int) -> Cost:
+        there, without = (one.of([Piece(1, 1, 1)] * rows) for one in self.both)
+        return [there[0] - without[0], sum(there[1:]) - sum(without[1:])]
