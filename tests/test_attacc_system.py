@@ -196,3 +196,21 @@ def test_what_bounds_a_step() -> None:
     width, context = 12_288, 1000
     assert step.macs == 96 * 40 * (12 * width**2 + 2 * width * context)  # of a token in a layer
     assert step.link_bytes == 96 * 40 * 2 * (8 * 2 * width + 4 * width)  # two all-reduces of eight; q, k, v, context
+
+
+def test_a_common_tp_stands_in_place_of_the_gpus() -> None:
+    four, box = (
+        device_of(load_system("attacc", settings), load_llm("llama-2-70b"), Share(tp=tp, layers=80))
+        for settings, tp in (({}, 4), ({"gpus": "4"}, 1))
+    )
+    for batch in (Batch.decode([500, 300]), Batch.prefill([64])):
+        one, whole = four.step(batch), box.step(batch)
+        assert one.spans == whole.spans and one.energy_j == pytest.approx(whole.energy_j)
+        assert (one.devices, one.link_bytes) == (4, whole.link_bytes) and 4 * one.macs == whole.macs
+    assert 4 * four.capacity().memory_bytes == box.capacity().memory_bytes
+    assert four.capacity().tokens == box.capacity().tokens
+    options = ("--model", "llama-2-7b", "--batch", "2", "--prompt", "64", "--generate", "3", "--tp", "2", "--json", "-")
+    found = json.loads(call("compare", "attacc,gpu_h100", *options).out)["systems"]
+    assert all(one["latency_s"] and one["energy_by_part_j"] for one in found)
+    with pytest.raises(UserError, match=r"--tp 16: does not divide the heads of keys of .*, 8; take one of 1, 2, 4, 8"):
+        device_of(load_system("attacc"), load_llm("llama-2-70b"), Share(tp=16, layers=80))

@@ -63,9 +63,13 @@ class Boxed(NamedTuple):
             raise UserError(f"{said}; take fewer requests or shorter ones")
 
 
-def boxed(system: System, llm: LlmSpec, released: bool) -> Boxed:
-    """Raises UserError for a model that the study does not model, or that does not fit."""
+def boxed(system: System, llm: LlmSpec, released: bool, tp: int = 1) -> Boxed:
+    """tp: above 1 in place of the GPUs of the system's file. Raises UserError for a model that the study does not
+    model, that these GPUs do not divide, or that does not fit."""
     spec = system.of_kind(AttAccSystem)
+    if tp > 1:
+        spec = replace(spec, gpus=tp)
+        _check_divides(llm, tp)
     for field, values in TAKEN.items():
         if (value := getattr(llm, field)) not in values:
             raise UserError(f"{llm.name}: {field} is {value}; {system.name} runs models with {field} {values[0]}")
@@ -82,7 +86,7 @@ def boxed(system: System, llm: LlmSpec, released: bool) -> Boxed:
     if weights > there:
         raise UserError(
             f"{llm.name}: needs {weights:,} bytes for its weights, {counted(spec.gpus, 'GPU')} of {system.name} hold "
-            f"{there:,}; {_more(llm, -(-weights // gpu.memory_bytes))}"
+            f"{there:,}; {_more(llm, -(-weights // gpu.memory_bytes), '--tp ' if tp > 1 else '--set gpus=')}"
         )
     stacks = spec.gpus * spec.stacks.each * _stack_bytes(system)
     room = stacks if spec.stacks.each else there - weights
@@ -100,11 +104,19 @@ def _decoders(llm: LlmSpec) -> tuple[Decoder, ...]:
     return tuple(decoder for decoder in (whole, sparse) if decoder.layers)
 
 
-def _more(llm: LlmSpec, least: int) -> str:
+def _check_divides(llm: LlmSpec, tp: int) -> None:
+    heads, kv, width = llm.num_attention_heads, llm.num_key_value_heads, llm.hidden_size
+    for what, whole in (("heads", heads), ("width", width), ("heads of keys", kv)):
+        if whole % tp:
+            fit = ", ".join(str(n) for n in range(1, kv + 1) if heads % n == width % n == kv % n == 0)
+            raise UserError(f"--tp {tp}: does not divide the {what} of {llm.name}, {whole}; take one of {fit}")
+
+
+def _more(llm: LlmSpec, least: int, option: str) -> str:
     """How many GPUs would hold it and divide its heads of keys."""
     heads = llm.num_key_value_heads
     fit = next((n for n in range(least, heads + 1) if heads % n == 0 and llm.hidden_size % n == 0), None)
-    return "take a smaller model" if fit is None else f"take {fit} (--set gpus={fit})"
+    return "take a smaller model" if fit is None else f"take {fit} ({option}{fit})"
 
 
 def _stacks(system: System, spec: AttAccSystem) -> Stacks | None:

@@ -1,6 +1,7 @@
 """An AttAcc system as a device that takes steps of batches."""
 
 from collections.abc import Sequence
+from fractions import Fraction
 
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec
@@ -22,7 +23,8 @@ ON_STACKS = ("score", "softmax", "context")
 
 
 class AttAccDevice:
-    """See `Device`. A step is of prompts, or pieces of them, or of a token each."""
+    """See `Device`. A step is of prompts, or pieces of them, or of a token each. Tensor parallelism over more than one
+    device stands in place of the GPUs in the system's file; with one, the box is the device."""
 
     most_requests: int | None = None
     in_order = False
@@ -30,12 +32,10 @@ class AttAccDevice:
     def __init__(self, system: System, llm: LlmSpec, share: Share) -> None:
         if share.outside:
             raise UserError(f"{system.name}: has no embedding, LM head and sampling; leave --lm-head out")
-        if share.tp > 1:
-            raise UserError(f"--tp {share.tp}: the GPUs of {system.name} share every layer; --set gpus=N instead")
         if share.layers != llm.num_hidden_layers:
             raise UserError(f"--layers {share.layers}: {system.name} holds whole models; leave it out")
-        self._name = system.name
-        self._found = boxed(system, llm, share.fidelity == "released")
+        self._name, self._tp = system.name, share.tp
+        self._found = boxed(system, llm, share.fidelity == "released", share.tp)
 
     def can_run(self, ops: Sequence[Op]) -> str | None:
         """All of a model that it takes."""
@@ -52,23 +52,24 @@ class AttAccDevice:
             raise UserError("prompts and decode of an AttAcc system go in steps of their own; take them apart")
         if phases == {"decode"}:
             step = found.decode([request.context for request in requests])
-            return run_of(step, attends=bool(found.box.stacks))
+            return run_of(step, attends=bool(found.box.stacks), devices=self._tp)
         prompts = [(request.new, request.context - request.new) for request in requests]
-        return run_of(found.prefill(prompts), attends=False)
+        return run_of(found.prefill(prompts), attends=False, devices=self._tp)
 
     def check(self, batch: Batch) -> None:
         """Raise UserError unless the batch fits."""
         self._found.check(sum(request.context for request in batch.requests))
 
     def capacity(self) -> Capacity:
-        """Of the box: weights on the GPUs; keys and values on the stacks, if there are any."""
-        found = self._found
+        """Of one of `tp` devices, else of the box: weights on the GPUs; keys and values on the stacks, if there are
+        any."""
+        found, tp = self._found, self._tp
         tokens = found.room_bytes // found.kv_bytes
-        return Capacity(found.memory_bytes, found.weight_bytes, found.kv_bytes, tokens)
+        return Capacity(found.memory_bytes // tp, -(-found.weight_bytes // tp), Fraction(found.kv_bytes, tp), tokens)
 
 
-def run_of(step: Step, *, attends: bool) -> Run:
-    """A step as spans, in the order of a layer; attends: whether the stacks do."""
+def run_of(step: Step, *, attends: bool, devices: int = 1) -> Run:
+    """A step as spans, in the order of a layer; attends: whether the stacks do; devices: that the box counts as."""
     spans, at = list[Span](), 0
     for name, seconds in sorted(step.seconds.items(), key=lambda part: ORDER.index(part[0])):
         end = at + round(seconds * PS_PER_S)
@@ -79,9 +80,10 @@ def run_of(step: Step, *, attends: bool) -> Run:
         end_ps=at,
         spans=tuple(spans),
         link_bytes=round(step.counts["sent_bytes"]),
-        macs=round(step.counts["macs"]),
+        macs=round(step.counts["macs"] / devices),
         least_ps={limit: round(seconds * PS_PER_S) for limit, seconds in step.least.items()},
-        device_j=dict(step.causes),
+        device_j={cause: j / devices for cause, j in step.causes.items()},
+        devices=devices,
     )
 
 
