@@ -158,9 +158,8 @@ def around(value: float, ratio: int) -> tuple[int, int]:
 def prompts_of(rows: int, attended: int, ends: int, positions: int) -> list[Piece]:
     """Equal prompts with so many new tokens in all, each of which attends to so many; or one behind a cached part.
 
-    >>> prompts_of(8, 2, 1, 100), prompts_of(8, 10, 0, 100)
-    ([Piece(new=3, cached=0, logits=1), Piece(new=3, cached=0, logits=1), Piece(new=2, cached=0, logits=1)], \
-[Piece(new=8, cached=6, logits=0)])
+    >>> [[piece[:3] for piece in prompts_of(8, *some, 100)] for some in ((2, 1), (10, 0))]
+    [[(3, 0, 1), (3, 0, 1), (2, 0, 1)], [(8, 6, 0)]]
     """
     each = min(2 * attended - 1, positions)
     if each >= rows:
