@@ -9,6 +9,7 @@ from pimloom.arch.files import prepare_folder
 from pimloom.arch.system import load_system
 from pimloom.arch.units import S_PER_MS
 from pimloom.arch.version import __version__
+from pimloom.reports.attacc import further
 from pimloom.reports.attacc.measured import HERE, counts_of, cycles_of, rows_of, step_of
 from pimloom.reports.figures import lines, stacked_bars
 from pimloom.reports.page import Claim, ClaimLine, Column, Figure, Page, Section, TableData
@@ -50,19 +51,23 @@ def run_study(out: str | Path, progress: Progress) -> Path:
     hard gate does not hold."""
     folder = prepare_folder(out)
     counts, cycles, steps = rows_of("counts.csv"), rows_of("cycles.csv"), rows_of("steps.csv")
-    count = counting(len(counts) + len(cycles) + len(steps) + len(BATCHES), progress)
+    count = counting(len(counts) + len(cycles) + len(steps) + len(BATCHES) + 1, progress)
     checks: list[dict[str, object]] = []
     for row in counts:
         checks += _counts(row)
         count()
+    found = []
     for row in cycles:
-        checks.append(_cycles(row))
+        found.append((row, cycles_of(row)))
+        checks.append(_cycles(*found[-1]))
         count()
     runs = []
     for row in steps:
         runs.append(Run(row, step_of(row, "released"), _corrected(row)))
         checks += _step(runs[-1])
         count()
+    checks += further.checks(found, runs[2].released)
+    count()
     over_batch = []
     for batch in BATCHES:
         over_batch.append((batch, _throughput(steps[3], batch), _throughput(steps[6], batch)))
@@ -90,10 +95,10 @@ def _counts(row: dict[str, str]) -> list[dict[str, object]]:
     return [_check(f"{kind}: {what}", found[kind], row[kind], "commands", 0, "FAIL") for kind in kinds]
 
 
-def _cycles(row: dict[str, str]) -> dict[str, object]:
+def _cycles(row: dict[str, str], ours: int) -> dict[str, object]:
     limit = "" if row["limited"] == "yes" else ", no power limit"
     what = f"{row['placement']}{limit}: {row['heads']} heads of {row['head_dim']}, {row['context']} tokens"
-    return _check(what, cycles_of(row), row["cycles"], "CK", CYCLES[row["placement"]])
+    return _check(what, ours, row["cycles"], "CK", CYCLES[row["placement"]])
 
 
 def _step(run: Run) -> list[dict[str, object]]:
@@ -125,7 +130,7 @@ def _page(runs: Sequence[Run], checks: Rows, over_batch: Sequence[tuple[int, flo
             Section("What the paper claims", "headline", HEADLINE, [_headline()]),
             assumptions(HERE),
         ],
-        passed_cards(checks, lambda check: "the authors' simulator"),
+        passed_cards(checks, lambda check: "the source" if check["tag"] == "secondary" else "runs of the simulator"),
         {
             "pimloom": __version__,
             "system": f"attacc, digest {system.digest}",
@@ -137,7 +142,9 @@ def _page(runs: Sequence[Run], checks: Rows, over_batch: Sequence[tuple[int, flo
 
 INTRO = (
     "Counts of commands follow from the closed form and are those of the generated streams. Cycles are compared with "
-    "fresh runs of the simulator, steps with its end-to-end runs, both as released."
+    "fresh runs of the simulator, steps with its end-to-end runs, both as released; constants and distances of "
+    "commands with those of its source. Gains that the paper states stand beside ours of one model, without a verdict: "
+    "the mix of requests behind them is not known."
 )
 BATCH = (
     "GPT-3 175B behind prompts of 1,024 tokens, without the slips. Matrices are read once for all requests, keys and "
@@ -146,7 +153,8 @@ BATCH = (
 TIME = "As released. The stacks take attention off the GPUs; what is left is matrices and links."
 SLIPS = (
     "As released wires take pJ/bit times bytes, probabilities times values cost nothing on the stacks, first heads of "
-    "a pair count twice, and a GPU's memory is slower where its blocks do not fill the multiprocessors."
+    "a pair count twice, each stack draws what the fullest one does, and a GPU's memory is slower where its blocks do "
+    "not fill the multiprocessors."
 )
 HEADLINE = "From a third party's notes; the mix of requests behind them is not known, so that no verdict is given."
 

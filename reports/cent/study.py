@@ -11,6 +11,7 @@ from pimloom.arch.system import load_system
 from pimloom.arch.units import J_PER_MJ, NS_PER_MS, PS_PER_MS
 from pimloom.arch.version import __version__
 from pimloom.cycle_sim.cent import near_memory_cyc, next_ns, shared_ns
+from pimloom.reports.cent.further import HARD_ENERGY, PRINTED, against_gpus, components
 from pimloom.reports.figures import grouped_bars, lines
 from pimloom.reports.page import Claim, ClaimLine, Column, Figure, Page, Section, TableData
 from pimloom.reports.published import read_published
@@ -32,7 +33,7 @@ from pimloom.systems.devices.cent.outcome import CentOutcome
 from pimloom.systems.devices.cent.placed import placed
 
 HERE, SYSTEM = Path(__file__).parent, "cent"
-SOFT, HARD_ENERGY, HARD_FORM = 0.02, 0.001, 1e-6  # tolerances [design]
+SOFT, HARD_FORM = 0.02, 1e-6  # tolerances [design]
 QUANTITIES = {"latency_s": "s", "tokens_per_s": "tokens/s", "energy_per_token_mj": "mJ", "power_w": "W"}
 SAID = {
     "latency_s": "latency",
@@ -113,7 +114,7 @@ def _gates() -> list[dict[str, object]]:
     for id, (value, tolerance, said) in ours.items():
         line = paper[id]
         checks.append(compared(line.quantity, value, line.low or 0.0, line.unit, tolerance, said, "FAIL", line.tag))
-    return checks
+    return [*checks, *components(cost.energy_pj, found.used_devices)]
 
 
 def _soft(run: Run) -> list[dict[str, object]]:
@@ -135,7 +136,7 @@ def _values(found: CentOutcome) -> dict[str, float]:
 
 def _page(runs: Sequence[Run], checks: Rows, every: int) -> Page:
     system = load_system(SYSTEM)
-    deepest = max(abs(float(str(check["deviation"]))) for check in checks)
+    deepest = max(abs(float(str(check["deviation"]))) for check in checks if check["tolerance"] != PRINTED)
     seven = next(run for run in runs if run.published["stages"] == 32 and run.published["model"] == "llama-2-7b")
     return Page(
         "CENT: Llama 2 on CXL devices of PIM",
@@ -146,6 +147,7 @@ def _page(runs: Sequence[Run], checks: Rows, every: int) -> Page:
             Section("Latency against throughput", "trade", TRADE, [_trade(runs), _table(runs)]),
             Section("Where the time goes", "time", TIME, [_over_context(seven)]),
             Section("What the slips are worth", "slips", SLIPS, [_causes(seven), _slips(runs)]),
+            Section("Against GPUs", "gpus", GPUS, [against_gpus()]),
             assumptions(HERE),
         ],
         passed_cards(checks, lambda check: "shipped results" if check["tag"] == "secondary" else "the simulator"),
@@ -162,8 +164,8 @@ def _page(runs: Sequence[Run], checks: Rows, every: int) -> Page:
 def _intro(deepest: float) -> str:
     return (
         "The layer's instructions, commands and clocks are those of the authors' generator and simulator, none left "
-        f"over. Of all checks the largest deviation is {deepest:.2f} %. The shipped results come from an earlier "
-        "revision of the AiM simulator, which explains the last tenths."
+        f"over. Beyond printed digits the largest deviation is {deepest:.2f} %. The shipped results come from an "
+        "earlier revision of the AiM simulator, which explains the last tenths."
     )
 
 
@@ -178,8 +180,11 @@ TIME = (
 SLIPS = (
     "As released the clocks with and without an open row are divided by the channels twice, so standby is 32 times too "
     "low; values that cross the link count as bits; the rotation of Q and K multiplies 16 times the columns that hold "
-    "something. The second column has all three corrected."
+    "something; where several devices share a layer, keys are dealt over the banks of all, of which one device "
+    "computes scores, so that most are missing; layers that do not divide over stages count as if they did. The "
+    "second column has all corrected."
 )
+GPUS = "Not compared: no independent figures of the GPUs are in the code, so that these stand here without ours."
 
 
 def _claim(run: Run) -> Claim:

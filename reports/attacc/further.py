@@ -1,0 +1,146 @@
+"""What else the authors' simulator has: constants, distances of commands, ratios, runs beside those of steps.csv."""
+
+from collections.abc import Sequence
+from math import inf
+
+import numpy as np
+
+from pimloom.arch.system import load_part
+from pimloom.arch.table import Table, compile_table
+from pimloom.arch.units import S_PER_MS
+from pimloom.cycle_sim.dram.monitor import check_trace
+from pimloom.cycle_sim.dram.trace import TRACE
+from pimloom.energy import attacc as energy
+from pimloom.mappers.attacc.counts import count_commands
+from pimloom.mappers.attacc.layout import Placement, Work, lay_out
+from pimloom.reports.attacc.measured import PART, cycles_of, rows_of
+from pimloom.reports.reproduction import compared
+from pimloom.systems.devices.attacc.box import Box, Decoder, Stacks
+from pimloom.systems.devices.attacc.gpu import A100A, HOST
+from pimloom.systems.devices.attacc.outcome import AttAccOutcome
+from pimloom.systems.devices.attacc.step import decode_step, mean_step
+from pimloom.systems.reference.attacc import AS_RELEASED
+
+Check = dict[str, object]
+GPT = Decoder(96, 12_288, 96, 4 * 12_288, False)  # GPT-3 175B
+FARTHEST = 600  # clocks; longer than any distance of rules.csv
+WITHOUT_LIMIT, TABLE_MS, TABLE_J, HOST_MS, HOST_J = 0.728, 17.08, 11.516, 434.32, 20.002  # [derived] its runs
+FIRST, LAST, CYCLES_FIRST, CYCLES_LAST, STEP_CK = 2049, 2161, 3930, 4098, 24  # [derived] three heads; each 16 tokens
+PIPELINED, CO_PROCESSED, AT_LIMIT, LIMIT_S = 1.15, 1.10, 56, 0.03  # [secondary] up to; more; within 30 ms
+BATCHES, CONTEXT, REQUESTS = (1, 4, 16, 32, 54), 2048, 71  # as many as the stacks have room for
+
+
+def checks(cycles: Sequence[tuple[dict[str, str], int]], batch_1: AttAccOutcome) -> list[Check]:
+    """All of them. cycles: of the rows of cycles.csv; batch_1: stacks with all options."""
+    return [
+        *constants(), *distances(), *three_heads(), *without_limit(cycles), *more_steps(batch_1), *gains(),
+    ]  # fmt: skip
+
+
+def constants() -> list[Check]:
+    """Energy of a byte, or of an operation."""
+    ways = [energy.way(place).of_bytes(1) for place in ("gpu", "bank", "bg", "buffer")]
+    wires = [wire.of_bytes(1) for wire in (energy.NVLINK, energy.L2, energy.L1)]
+    ours = (*ways, *wires, energy.REGISTER_PJ_PER_BYTE, energy.SRAM_PJ_PER_BYTE, energy.MULTIPLY_ADD_PJ)
+    return [
+        compared(f"energy: {row['what']}", mine, float(row["value"]), row["unit"], 1e-9, "exact", "FAIL", "secondary")
+        for row, mine in zip(rows_of("constants.csv"), ours, strict=True)
+    ]
+
+
+def distances() -> list[Check]:
+    """The least clocks at which the monitor lets a command follow another one on the same banks."""
+    table = compile_table(load_part(PART).value)
+    return [
+        compared(
+            f"{row['first']} to {row['then']}", _distance(table, row["first"], row["then"]), int(row["clocks"]), "CK",
+            0, "exact", "FAIL", "secondary",
+        )
+        for row in rows_of("rules.csv")
+    ]  # fmt: skip
+
+
+def _distance(table: Table, first: str, then: str) -> int:
+    trace = np.zeros(2, TRACE)
+    trace["cmd"] = table.cmd(first), table.cmd(then)
+    for apart in range(1, FARTHEST):
+        trace["clock"] = 0, apart
+        if not any(found.kind in ("rule", "bus") for found in check_trace(table, trace)):
+            return apart
+    return FARTHEST
+
+
+def three_heads() -> list[Check]:
+    """A stack with three heads, as the context grows; what 16 tokens add."""
+    row = {"heads": "3", "head_dim": "128", "element_bytes": "2", "limited": "yes", "placement": "bank"}
+    first, last = (cycles_of({**row, "context": str(context)}) for context in (FIRST, LAST))
+    steps, org = (LAST - FIRST) // 16, load_part(PART).value.organization
+    macs = [
+        count_commands(lay_out(org, Placement.BANK, work), work, as_released=True)["MAC"]
+        for work in (Work(1, context, 128, 2) for context in (FIRST, LAST))
+    ]
+    each = (macs[1] - macs[0]) / steps * load_part(PART).value.cycles("nCCDAB")
+    said = "three heads of 128"
+    return [
+        compared(f"bank: {said}, {FIRST} tokens", first, CYCLES_FIRST, "CK", 0.03, "3%", "deviates", "derived"),
+        compared(f"bank: {said}, {LAST} tokens", last, CYCLES_LAST, "CK", 0.03, "3%", "deviates", "derived"),
+        compared("MACs of 16 tokens more, clocks in a channel", each, STEP_CK, "CK", 0, "exact", "FAIL", "derived"),
+    ]
+
+
+def without_limit(cycles: Sequence[tuple[dict[str, str], int]]) -> list[Check]:
+    """Clocks of 188 heads at banks without the power limit over those with it."""
+    of = {row["limited"]: n for row, n in cycles if row["placement"] == "bank" and row["heads"] == "188"}
+    if len(of) < 2:
+        return []
+    what, off = "188 heads at banks: without the power limit, over with it", 0.02 / WITHOUT_LIMIT
+    return [compared(what, of["no"] / of["yes"], WITHOUT_LIMIT, "1", off, "0.02", "deviates", "derived", ".3f")]
+
+
+def more_steps(batch_1: AttAccOutcome) -> list[Check]:
+    """Its run of batch 1 on its table of cycles, and attention on the host, which no system's file has."""
+    host = mean_step(Box(A100A, 8, host=HOST), GPT, 54, 2048, 128, AS_RELEASED)
+    host_s, host_j = sum(host.seconds.values()), sum(host.joules.values())
+    rows = (
+        ("stacks, all options, batch 1, its table", batch_1.mean_s, TABLE_MS, batch_1.mean_j, TABLE_J),
+        ("8 GPUs, attention on the host, batch 54", host_s, HOST_MS, host_j, HOST_J),
+    )
+    found = list[Check]()
+    for name, seconds, ms, joules, j in rows:
+        found += [
+            compared(f"{name}: step", seconds / S_PER_MS, ms, "ms", 0.02, "2%", "deviates", "derived"),
+            compared(f"{name}: energy", joules, j, "J", 0.01, "1%", "deviates", "derived"),
+        ]
+    return found
+
+
+def gains() -> list[Check]:
+    """Of options, and within a time limit: the paper's beside ours of one model, without a verdict."""
+    part = load_part(PART).value
+    options = (False, False), (True, False), (True, True)
+    stacks = [Stacks(part, pipelined=pipelined, co_processing=both) for pipelined, both in options]
+    boxes = [Box(A100A, 8), *(Box(A100A, 8, each) for each in stacks)]
+    s = [[sum(decode_step(box, GPT, n, CONTEXT).seconds.values()) for n in BATCHES] for box in boxes]
+    rates = [_at_limit(box, REQUESTS) for box in (boxes[0], boxes[-1])]
+    rows = (
+        ("projections beside attention, at most", max(a / b for a, b in zip(s[1], s[2], strict=True)), PIPELINED),
+        ("feed-forward weights on the stacks, too, at most", max(a / b for a, b in zip(s[2], s[3], strict=True)),
+         CO_PROCESSED),
+        ("throughput within 30 ms a token, at most", rates[1] / rates[0], AT_LIMIT),
+    )  # fmt: skip
+    found = []
+    for what, ours, theirs in rows:
+        said = f"gain, GPT-3 175B, {CONTEXT:,} tokens: {what}"
+        check = compared(said, ours, theirs, "×", inf, "report only", "", "secondary", ".2f")
+        found.append(check | {"verdict": "report only"})
+    return found
+
+
+def _at_limit(box: Box, most: int) -> float:
+    """Tokens a second of as many requests as are answered in time."""
+    low, high = 0, most
+    while low < high:
+        middle = (low + high + 1) // 2
+        fits = sum(decode_step(box, GPT, middle, CONTEXT).seconds.values()) <= LIMIT_S
+        low, high = (middle, high) if fits else (low, middle - 1)
+    return low / sum(decode_step(box, GPT, low, CONTEXT).seconds.values())
