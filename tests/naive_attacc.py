@@ -5,6 +5,7 @@ Nothing here reads a table of pimloom: geometry, commands, rules and timings are
 pseudo channel, stack ID, bank group and bank; two, two, four and four of them.
 """
 
+from functools import cache, partial
 from math import ceil
 
 T = {
@@ -160,6 +161,7 @@ class Controller:
 
     def __init__(self, placement: str, asked: list[tuple[str, int, int]], t: dict[str, int], dual: str, refresh: bool):
         self.kind, self.t, self.dual = KINDS[placement], t, dual
+        self.wait = cache(partial(wait, t=t))  # asked for in every clock
         self.asked, self.now = list(asked), 0
         self.queue: list[tuple[str, int, int]] = []
         self.last: dict[tuple[str, int], int] = {}
@@ -231,7 +233,7 @@ class Controller:
         return f"MAC{self.kind}" if self.rows[bank] == row else PREVIOUS[self.kind]
 
     def ready(self, command: str, bank: int) -> bool:
-        return all(self.now - at >= wait(a, b, command, bank, self.t) for (a, b), at in self.last.items())
+        return all(self.now - at >= self.wait(a, b, command, bank) for (a, b), at in self.last.items())
 
     def issue(self, command: str, bank: int, row: int) -> None:
         self.last[command, bank] = self.now

@@ -109,7 +109,7 @@ def without_idle(found: Counter[tuple]) -> Counter[tuple]:
     """Barriers at the end of a channel's requests, which nothing waits behind, left out."""
     cut = Counter[tuple]()
     for rows, n in found.items():
-        last = max((i for i, (kind, *_) in enumerate(rows) if kind != "BARRIER"), default=-1)
+        last = next((i for i in reversed(range(len(rows))) if rows[i][0] != "BARRIER"), -1)
         cut[rows[: last + 1]] += n
     return cut
 

@@ -187,11 +187,13 @@ def _row_states(table: Table, trace: np.ndarray, start: int, opened: np.ndarray)
     opens, shuts, moving = needs == Row.OPEN, needs == Row.CLOSED, leaves != Row.ANY
     after = np.where(leaves == Row.OPEN, row, SHUT)
     found: dict[int, Violation] = {}
-    touched, span = np.zeros(opened.shape[:2], bool), rules.size[-1] // rules.size[scope]
-    for buf, first, banks in np.unique(np.stack([buffer, own * span, span]), axis=1).T.tolist():
-        touched[buf, first : first + banks] = True
+    banks, touched = rules.size[-1] // rules.size, np.zeros(opened.shape[:2], bool)
+    nodes = np.zeros((*touched.shape, len(banks)), bool)  # which a command acts on, at their first bank
+    nodes[buffer, own * banks[scope], scope] = True
+    for buf, first, level in np.argwhere(nodes).tolist():
+        touched[buf, first : first + banks[level]] = True
     for buf, bank in np.argwhere(touched).tolist():
-        above = bank // (rules.size[-1] // rules.size)  # the bank's node at each level
+        above = bank // banks  # the bank's node at each level
         here = np.flatnonzero((own == above[scope]) & (buffer == buf))
         if not len(here):
             continue

@@ -6,7 +6,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from fcntl import LOCK_EX, flock
 from pathlib import Path
 
@@ -65,13 +65,14 @@ def kept(
         if done.exists():  # somebody else was quicker
             return done
         work, known = Path(text) / "build", cache_folder() / "simulators" / f"library-{key(settings)}"
-        if known.exists():
-            os.utime(known)
-            _take_library(known, work)
-        else:
-            work.mkdir()
-        build(work)
-        _keep_library(work, known, library)
+        with nullcontext() if known.exists() or not library else _alone(known):  # one makes it, others wait
+            if known.exists():
+                os.utime(known)
+                _take_library(known, work)
+            else:
+                work.mkdir()
+            build(work)
+            _keep_library(work, known, library)
         for pattern in ("*.gch", "*.o", "*.a", "*.cpp", "*.h"):
             for file in work.glob(pattern):
                 file.unlink()
