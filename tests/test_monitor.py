@@ -331,6 +331,14 @@ def test_pieces_find_what_the_whole_finds(monkeypatch):
         assert check_trace(table, trace, due_ck=due) == whole
 
 
+def test_rows_that_one_command_opened_in_all_banks_are_known_in_later_pieces(monkeypatch):
+    text = "0 ACTab row 3; 500 RD bg 1 bank 2 row 3; 600 RD bg 3 bank 1 row 4"
+    whole = check_trace(AIM, trace_of(AIM, text))
+    assert [(v.at, v.kind) for v in whole] == [(2, "row")]
+    monkeypatch.setattr(monitor, "PIECE", 1)
+    assert check_trace(AIM, trace_of(AIM, text)) == whole
+
+
 def test_only_the_first_of_each_rule_are_told():
     text = "; ".join(f"{k} RD" for k in range(50))
     assert len(check_trace(GDDR6, trace_of(GDDR6, text), limit=3)) == 4 * 3  # nBL, tCCD_S, tCCD_L and the closed row
