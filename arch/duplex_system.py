@@ -5,6 +5,7 @@ from typing import Annotated, ClassVar, Literal
 
 import msgspec
 
+from pimloom.arch.name_units import counted
 from pimloom.arch.part import Positive
 
 Exponent = Annotated[float, msgspec.Meta(ge=0, le=16)]
@@ -61,3 +62,9 @@ class DuplexSystem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     controller: str
     contention: bool
     routing: ExpertTokens
+
+    def deployed(self, devices: int) -> str:
+        """What there is, in words."""
+        nodes = counted(self.nodes, "node")
+        beside = "nothing" if self.pim == "none" else self.pim
+        return f"{nodes} of {counted(devices, 'device')}, {beside} beside the xPU, {self.arrangement}"

@@ -56,7 +56,8 @@ def _elsewhere(error: Exception, context: Any) -> str | None:
     having = [name for name, command in commands.items() if any(option in at.opts for at in command.params)]
     if not having:
         return None
-    named = " and ".join(f"`pimloom {name}`" for name in having)
+    names = [f"`pimloom {name}`" for name in having]
+    named = " and ".join(filter(None, (", ".join(names[:-1]), names[-1]))) if names else ""
     return f"No such option: {option}; {named} {'has' if len(having) == 1 else 'have'} it"
 
 

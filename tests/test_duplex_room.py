@@ -4,6 +4,7 @@ from typing import Literal
 
 import pytest
 
+import pimloom
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import load_llm
 from pimloom.arch.system import load_system
@@ -50,6 +51,11 @@ MIXTRAL = load_llm("mixtral-8x7b")
         (
             {"device.bank_pim.times_bandwidth": "64", "pim": "bank"},
             "_bandwidth: 128 banks at once, there are 32",
+        ),
+        ({"device.stacks": "4"}, "its stacks have 68,719,476,736; set device.memory_bytes=68719476736, too"),
+        (
+            {"controller": "dramsim3"},
+            "--set controller: DRAMsim3 loses accesses of two pseudo channels in one clock; t",
         ),
         ({"device": "nosuch"}, "unknown duplex_device 'nosuch'"),
         ({"device.links.node_gbs": "3"}, "--set device.links.node_gbs: no such key in duplex.yaml; nearest: "),
@@ -111,3 +117,22 @@ def test_capacity_of_several_nodes_is_that_of_a_device() -> None:
     room = device_of(system, MIXTRAL, Share(4, 32)).capacity()
     assert room.memory_bytes == 80 * 2**30
     assert room.tokens == device_of(system, MIXTRAL, Share(1, 32)).capacity().tokens
+
+
+@pytest.mark.parametrize("setting", ["device.links.node_gb_s=1e-300", "device.energy.node_pj_per_bit=1e308"])
+def test_what_no_number_holds_is_said(setting: str) -> None:
+    place, _, text = setting.partition("=")
+    device = device_of(load_system("duplex", QUICK | {place: text}), MIXTRAL, Share(1, 32))
+    with pytest.raises(UserError, match="duplex: time or energy of a step is beyond all numbers; raise rates and clo"):
+        device.step(Batch.decode([100] * 4))
+
+
+@pytest.mark.parametrize("tp", [0, -4])
+def test_devices_are_at_least_one(tp: int) -> None:
+    with pytest.raises(UserError, match=f"tp={tp}: expected at least 1"):
+        pimloom.run("duplex", model="mixtral-8x7b", prompt=4, generate=2, tp=tp)
+
+
+def test_serving_tells_the_devices_of_the_file() -> None:
+    served = pimloom.serve("duplex", model="mixtral-8x7b", arrivals="burst", lengths="16:4", requests=2, set=QUICK)
+    assert served.to_dict()["tp"] == 4

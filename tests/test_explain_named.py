@@ -33,7 +33,7 @@ def test_values_come_with_their_sources() -> None:
     ("run cent --model llama-2-7b --devices 8 --tp 3", "--tp 3: expected 32 stages, one a layer, or stages x --tp = 8"),
     ("run attacc --model gpt3-175b --lm-head", "--lm-head: attacc is a box of GPUs"),
     ("compare attacc,cent --model gpt3-175b --context 5", "No such option: --context; `pimloom run` has it"),
-    ("report cent --model x", "No such option: --model; `pimloom run` and `pimloom compare` have it"),
+    ("report cent --model x", "No such option: --model; `pimloom run`, `pimloom serve` and `pimloom compare` have it"),
     ("compare attacc --models x", "No such option: --models (Possible options: --model)"),
     ("compare pim_gpt --model gpt2 --prompt 2048", "gpt2 has positions for 1,024 tokens; take fewer"),
 ])  # fmt: skip

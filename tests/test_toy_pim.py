@@ -176,6 +176,8 @@ LEFT = {
         "mappers/attacc/": PROGRAMS,
         "mappers/cent.py": PROGRAMS,
         "reports/attacc/": PROGRAMS,
+        "systems/devices/attacc/data.py": PROGRAMS,
+        "systems/devices/cent/pins.py": PROGRAMS,
         **dict.fromkeys(OF_ONE, PROGRAMS),
     },
     "dram": {

@@ -46,7 +46,7 @@ def show_online(found: Online) -> None:
     """Print what was served, how, and what came out."""
     show_line(f"{found.workload['name']}: {found.workload['note']}")
     _show_statistics(found.statistics)
-    devices = f"{found.replicas:,} x " if found.replicas > 1 else ""
+    devices = f"{found.replicas:,} x " if found.replicas > 1 and "=" not in found.system else ""  # pools tell theirs
     pipeline = f" in {found.pp} stages" if found.pp > 1 else ""
     show_line(
         f"{found.model} on {devices}{found.system}, tensor parallel over {found.tp}{pipeline}, "

@@ -2,11 +2,13 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import fsum
+from math import fsum, isfinite
 from typing import NamedTuple
 
+from pimloom.arch.error import UserError
 from pimloom.arch.units import S_PER_PS
 
+MOST_S = 1e15  # of a step: thirty million years
 LIMITS = ("compute", "memory bandwidth", "commands", "link", "launches")
 
 
@@ -101,6 +103,12 @@ class Run:
             return None
         name = max(LIMITS, key=lambda limit: self.least_ps.get(limit, 0))
         return Bound(name, self.least_ps[name] / self.end_ps)
+
+
+def check_numbers(name: str, seconds: float, joules: float) -> None:
+    """Raise UserError for a time or an energy that no number holds."""
+    if not (isfinite(joules) and seconds < MOST_S):
+        raise UserError(f"{name}: time or energy of a step is beyond all numbers; raise rates and clocks")
 
 
 def covered_ps(times: Iterable[tuple[int, int]]) -> int:

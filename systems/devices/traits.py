@@ -22,8 +22,8 @@ class Traits(NamedTuple):
     result of its own; outside: its steps hold embedding, LM head and sampling unless asked otherwise; sending: what
     is left out where devices send one another something; not_here: of these three, what is not done on the system;
     static: what its static power is; shared: whether several devices can share a layer of a system; own_devices: how
-    many do unless asked otherwise, as its own file has it; beyond: contexts beyond a model's positions are simulated,
-    with a note.
+    many do unless asked otherwise, as its own file has it; deployed: what there is of a system with so many; beyond:
+    contexts beyond a model's positions are simulated, with a note.
     """
 
     what: str
@@ -38,6 +38,7 @@ class Traits(NamedTuple):
     static: str = ""
     shared: Callable[[System], bool] = lambda system: True
     own_devices: Callable[[System], int] = lambda system: 1
+    deployed: Callable[[System, int], str] = lambda system, tp: ""
     departures: bool = False
     beyond: bool = False
 
@@ -95,6 +96,7 @@ TRAITS = {
         lists=False,
         outside=True,
         own_devices=lambda system: system.of_kind(DuplexSystem).devices,
+        deployed=lambda system, tp: system.of_kind(DuplexSystem).deployed(tp),
     ),
     "npu_pim": Traits(
         "an NPU",

@@ -92,6 +92,8 @@ def _deployment(asked: Asked, llm: LlmSpec) -> Deployment:
 def tp_of(system: System, asked: int | None) -> int:
     """Devices that share each layer: as asked, else as the system's file has it. Raises UserError."""
     own = traits(system.kind).own_devices(system)
+    if asked is not None and asked < 1:
+        raise UserError(f"--tp {asked}: expected at least 1")
     if asked == 1 < own:
         raise UserError(f"--tp 1: {system.name} has {own} devices that share each layer; write --set devices=1")
     return own if asked is None else asked

@@ -10,7 +10,7 @@ from pimloom.arch.units import PS_PER_S
 from pimloom.systems.devices.attacc.boxed import boxed
 from pimloom.systems.devices.attacc.step import Step
 from pimloom.systems.devices.device import Capacity, Share
-from pimloom.systems.devices.run import Run, Span
+from pimloom.systems.devices.run import Run, Span, check_numbers
 from pimloom.workload.batch import Batch
 from pimloom.workload.op import Op
 
@@ -70,6 +70,7 @@ class AttAccDevice:
 
 def run_of(step: Step, *, attends: bool, devices: int = 1) -> Run:
     """A step as spans, in the order of a layer; attends: whether the stacks do; devices: that the box counts as."""
+    check_numbers("AttAcc", sum(step.seconds.values()), sum(step.causes.values()))
     spans, at = list[Span](), 0
     for name, seconds in sorted(step.seconds.items(), key=lambda part: ORDER.index(part[0])):
         end = at + round(seconds * PS_PER_S)

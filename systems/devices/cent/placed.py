@@ -273,6 +273,9 @@ def check_fits(found: Placed, contexts: Sequence[int]) -> None:
     needs = f"{found.llm.name}: needs {weights:,} bytes for its weights{of_cache}"
     if weights + cache > there:
         devices = ceil_div(weights + cache, there // found.used_devices)
+        layers = found.llm.num_hidden_layers
+        if found.tensor == 1 and (each := found.device_bytes // ceil_div(weights + cache, layers)):
+            devices = ceil_div(layers, each)  # a device has whole layers
         raise UserError(
             f"{needs}, {found.used_devices} {'devices have' if found.used_devices > 1 else 'device has'} {there:,}; "
             f"take {devices} devices or more (--devices), or a shorter context"

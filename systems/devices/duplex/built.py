@@ -6,6 +6,7 @@ from pimloom.arch.duplex import Duplex
 from pimloom.arch.duplex_system import DuplexSystem, ExpertTokens
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec
+from pimloom.arch.policy import load_policy
 from pimloom.arch.system import System
 from pimloom.systems.devices.device import Share
 from pimloom.systems.devices.duplex.beside import APART, measured
@@ -78,6 +79,14 @@ def _check(system: System, spec: DuplexSystem, device: Duplex, llm: LlmSpec, sha
         why = "needs a pim" if spec.pim == "none" else "has both processors on no device"
         instead = "arrangement=together" if spec.pim == "none" else "co_processing=false, too"
         raise UserError(f"{system.where('arrangement')}: hetero {why}; set {instead}")
+    part = device.part.organization
+    stacks = device.spec.stacks * device.spec.channels * part.capacity_bytes
+    if device.spec.memory_bytes > stacks:
+        said = f"{device.spec.memory_bytes:,}, its stacks have {stacks:,}"
+        raise UserError(f"{system.name}: device.memory_bytes is {said}; set device.memory_bytes={stacks}, too")
+    if spec.memory == "simulated" and load_policy(spec.controller).value.quirks == "dramsim3":
+        said = "DRAMsim3 loses accesses of two pseudo channels in one clock; take ramulator2 or default"
+        raise UserError(f"{system.where('controller')}: {said}")
     if spec.memory == "simulated" and device.spec.xpu_gb_s is not None:
         said = "device.xpu_gb_s is the rate of an ideal memory; set memory=ideal, or the clock of the part"
         raise UserError(f"{system.name}: {said}")

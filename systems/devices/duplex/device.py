@@ -8,13 +8,13 @@ from typing import NamedTuple
 
 from pimloom.arch.llm import LlmSpec
 from pimloom.arch.system import System
-from pimloom.arch.units import BITS_PER_BYTE, J_PER_PJ, PS_PER_S, S_PER_PS
+from pimloom.arch.units import BITS_PER_BYTE, J_PER_PJ, PS_PER_S
 from pimloom.systems.devices.device import Capacity, Share
 from pimloom.systems.devices.duplex.built import built
 from pimloom.systems.devices.duplex.handover import copied, sent
 from pimloom.systems.devices.duplex.memory import BANK, BANK_GROUP, LOGIC
 from pimloom.systems.devices.duplex.stage import Piece, Stages, StageSum
-from pimloom.systems.devices.run import Run, Span
+from pimloom.systems.devices.run import Run, Span, check_numbers
 from pimloom.workload.batch import Batch, Phase
 from pimloom.workload.op import Op
 from pimloom.workload.routing import Routing, dealt, drawn
@@ -51,9 +51,12 @@ class DuplexDevice:
         """Raises UserError if the batch does not fit."""
         self.check(batch)
         lanes = self._lanes(batch)
+        sums = [self._built.stages.summed(lane.pieces) for lane in lanes]
+        longest = max(total.time_s for total in sums)
+        joules = self._joules(lanes, sums, longest)
+        check_numbers(self._built.stages.system.name, longest, sum(joules.values()))
         spans = [span for lane in lanes for span in _spans(lane)]
         end = max(span.end_ps for span in spans)
-        sums = [self._built.stages.summed(lane.pieces) for lane in lanes]
         least = [_least(lane.pieces) for lane in lanes]
         tp = self._share.tp
         return Run(
@@ -62,7 +65,7 @@ class DuplexDevice:
             link_bytes=round(sum(sum(piece.sent[1:]) for lane in lanes for piece in lane.pieces)),
             macs=round(sum(total.macs for total in sums) / self._built.devices),
             least_ps={name: max(one[name] for one in least) for name in least[0]},
-            device_j={cause: j / tp for cause, j in self._joules(lanes, sums, end * S_PER_PS).items()},
+            device_j={cause: j / tp for cause, j in joules.items()},
             devices=tp,
         )
 

@@ -51,7 +51,8 @@ def online_work(wanted: Wanted) -> Work[Online | Goodput]:
 
 def _one(wanted: Wanted, llm: LlmSpec, requests: Requests) -> tuple[Serving, int, Sequence[str]]:
     """What serves on one kind of system, on how many devices, and notes."""
-    by, devices = prepared(wanted, llm, requests), wanted.tp * wanted.pp * wanted.replicas
+    by = prepared(wanted, llm, requests)
+    devices = by.named["tp"] * wanted.pp * wanted.replicas
     notes = by.plan.transform.notes if by.plan.transform else ()
     return (lambda some, progress, tried: serve_online(by, some, progress, tried=tried)), devices, notes
 
@@ -68,8 +69,8 @@ def _pools(wanted: Wanted, pools: Pools, llm: LlmSpec, requests: Requests) -> tu
     one, two = (wanted._replace(system=pool.system, replicas=pool.replicas) for pool in pools[:2])
     first = prepared(one, llm, prompts_of(requests))
     then = prepared(two, llm, requests, before=first.named["spec_digest"], link=pools.link._asdict())
-    both = Both(wanted.system, first, then, pools.link, kv_bytes(then, wanted.tp))
-    devices = wanted.tp * (pools.prefill.replicas + pools.decode.replicas)
+    both = Both(wanted.system, first, then, pools.link, kv_bytes(then, then.named["tp"]))
+    devices = first.named["tp"] * pools.prefill.replicas + then.named["tp"] * pools.decode.replicas
     return (lambda some, progress, tried: serve_pools(both, some, progress, tried=tried)), devices, ()
 
 

@@ -9,7 +9,7 @@ from pimloom.arch.llm import LlmSpec
 from pimloom.arch.name_units import counted
 from pimloom.arch.system import System, load_system, spec_digest
 from pimloom.systems.devices.device import Device, Share, device_of
-from pimloom.systems.devices.traits import has_outside, settled
+from pimloom.systems.devices.traits import has_outside, settled, traits
 from pimloom.systems.serving.asked import layers_of
 from pimloom.systems.serving.online.limits import parse_slo
 from pimloom.systems.serving.online.named import ONLY, Limits, scheduler_of
@@ -30,6 +30,8 @@ def prepared(wanted: Wanted, llm: LlmSpec, requests: Requests, **more: object) -
     """What serves these requests; more: what else decides the result. Raises UserError."""
     slo = None if wanted.slo is None else parse_slo(wanted.slo)
     system = load_system(wanted.system, parse_settings(wanted.settings or ()))
+    if wanted.tp == 1:
+        wanted = wanted._replace(tp=traits(system.kind).own_devices(system))
     share = _share(wanted, llm)
     device, lm_head = _device(system, llm, share, wanted.lm_head)
     transform = transform_of(
