@@ -149,7 +149,7 @@ WRONG = [
     (pimloom.run, RUN, {"window": "0:5"}, "window=0:5: belongs to timeline=FILE; name one"),
     (pimloom.run, BATCH, {"generate": 1024}, "generate=1024: does not go with requests, which have lengths"),
     (pimloom.run, BATCH, {"check": True}, "check: checks the commands of one sequence on PIM, such as pim_gpt"),
-    (pimloom.run, BATCH, {"tp": 0}, "tp=0: expected a divisor of the 32 heads"),
+    (pimloom.run, BATCH, {"tp": 0}, "tp=0: expected at least 1"),
     (pimloom.run, BATCH, {"policy": 3}, "policy: expected a text or a path, got 3"),
     (pimloom.run, {"system": "neupims", "model": "gpt2"}, {}, "requests: expected a CSV list"),
     (pimloom.run, {"system": "neupims", "model": "gpt2"}, {"chunk": 5}, "requests: expected a CSV list"),
