@@ -140,11 +140,11 @@ class Scheduler:
 
     def form(self, now: int) -> Iteration | None:
         """The next iteration; None if nobody can run."""
-        raise NotImplementedError
+        raise NotImplementedError  # each scheduler has its own rule
 
     def ran(self, iteration: Iteration, now: int) -> None:
         """An iteration has ended: its tokens are there."""
-        raise NotImplementedError
+        raise NotImplementedError  # each scheduler has its own rule
 
 
 def by_arrival(requests: Sequence[LiveRequest]) -> list[LiveRequest]:
