@@ -1,7 +1,9 @@
+import gc
 import hashlib
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -37,6 +39,19 @@ def pytest_configure(config: pytest.Config) -> None:
     else:
         CORES.set(1)  # the other workers have theirs
     os.environ.setdefault("PIMLOOM_KERNELS", "listed")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Keep what pytest makes of the tests' sources, and do not look again for garbage in all that is collected."""
+    kept, sys.dont_write_bytecode = sys.dont_write_bytecode, False
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
+        sys.dont_write_bytecode = kept
 
 
 # `ci` draws the same examples every time; `explore` draws new ones:

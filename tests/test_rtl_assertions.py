@@ -67,6 +67,7 @@ class Given(NamedTuple):
 def words(table: Table, case: Sequence[Given]) -> Iterator[int]:
     """What stands on the ports in each clock, behind a clock of reset: bit 0; then valid and command, bus by bus."""
     layout, size, buses = command_layout(table), [int(n) for n in table.rules.size], int(table.rules.bus.max()) + 1
+    width, offsets = layout.size, {name: field.offset for name, field in layout}  # worked out anew at each look
     at = {(given.at, int(table.rules.bus[given.opcode])): given for given in case}
     assert len(at) == len(case), "one command a clock on a bus"
     yield 1
@@ -77,9 +78,9 @@ def words(table: Table, case: Sequence[Given]) -> Iterator[int]:
                 fields = {"cmd": given.opcode, "row": given.row, "col": 0}
                 for level, name in enumerate(COORDINATES, start=1):
                     fields[name] = given.bank // (size[Level.BANK] // size[level]) % (size[level] // size[level - 1])
-                command = sum(value << layout[name].offset for name, value in fields.items())
+                command = sum(value << offsets[name] for name, value in fields.items())
                 word |= (1 | command << 1) << place
-            place += 1 + layout.size
+            place += 1 + width
         yield word
 
 
