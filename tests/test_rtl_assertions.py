@@ -14,10 +14,10 @@ from pimloom.arch.table import Table, bend, rule_rows
 from pimloom.rtl.command import COORDINATES, command_layout
 from pimloom.rtl.flow.cosim import Case
 from pimloom.rtl.flow.emit.rules import assertions
-from pimloom.rtl.flow.simulator.environment import environment
 from pimloom.rtl.flow.stimulus import draw_own_cases, engine, own_table, shrink
 from pimloom.rtl.flow.verify import feels
 from tests.slow import slow
+from tests.verilated import program
 
 PARTS = ["hbm2_neupims", *map(slow, ("gddr6_aim", "hbm2_2400", "ddr5_4800", "lpddr5_6400"))]
 COMMANDS, SEED = 4000, 3
@@ -41,17 +41,6 @@ module top (input wire clk);
   end
   sequencer it (.clk(clk), .rst(now[0]), {wired});
 endmodule
-"""
-MAIN = """#include "Vtop.h"
-int main(int n, char **words) {
-  VerilatedContext context;
-  context.commandArgs(n, words);
-  Vtop top{&context};
-  while (!context.gotFinish()) {
-    top.clk ^= 1;
-    top.eval();
-  }
-}
 """
 
 
@@ -101,23 +90,15 @@ class Bench:
             wired += [f".buses__{b}__valid(now[{place}])", f".buses__{b}__command(now[{place + width}:{place + 1}])"]
             place += 1 + width
         top = TOP.format(ports=", ".join(ports), wired=", ".join(wired), width=place - 1, most=MOST_CLOCKS - 1)
-        (folder / "top.sv").write_text(top)
-        (folder / "rules.sv").write_text(assertions(self.part, part_name, self.table, "sequencer"))
-        (folder / "main.cpp").write_text(MAIN)
-        flags = ["--cc", "--exe", "--build", "--no-timing", "--assert", "-Wno-fatal", "-O1", "-CFLAGS", "-O0"]
-        with environment("verilator"):
-            made = self._call("verilator", *flags, "--top-module", "top", "main.cpp", "top.sv", "rules.sv")
-        assert made.returncode == 0, made.stderr[-2000:]
-
-    def _call(self, *command: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(command, cwd=self._folder, capture_output=True, text=True, check=False)
+        rules = assertions(self.part, part_name, self.table, "sequencer")
+        self._program = program("assertions", {"top.sv": top, "rules.sv": rules})
 
     def heard(self, cases: Sequence[Sequence[Given]]) -> list[set[str]]:
         """What the assertions say of each case: numbers of rules, and `row`."""
         played = [word for case in cases for word in words(self.table, case)] + [0]
         assert len(played) <= MOST_CLOCKS
         (self._folder / "played.hex").write_text("\n".join(f"{word:x}" for word in played))
-        said = self._call("obj_dir/Vtop", f"+last={len(played) - 1}", "+verilator+error+limit+999999")
+        said = called(self._folder, str(self._program), f"+last={len(played) - 1}", "+verilator+error+limit+999999")
         found: list[set[str]] = []
         for line in said.stdout.splitlines():
             if line.startswith("case"):
@@ -173,8 +154,7 @@ def on_the_buses(case: Case) -> list[Given]:
             bank = bank * (size[level] // size[level - 1]) + int(command[name])
         step = max(int(table.rules.gap[command["cmd"]]), 1)
         given += [
-            Given(at + k * step, int(command["cmd"]), bank, int(command["row"]))
-            for k in range(int(command["count"]))
+            Given(at + k * step, int(command["cmd"]), bank, int(command["row"])) for k in range(int(command["count"]))
         ]
     refresh = int(table.rules.refresh)
     each = size[Level.BANK] // size[table.rules.scope[refresh]]

@@ -12,12 +12,12 @@ from pimloom.rtl.axi import AxiRegisters
 from pimloom.rtl.flow.axi.host import often_refreshed
 from pimloom.rtl.flow.axi.verify import BANKS, SHALLOW
 from pimloom.rtl.flow.emit.handshakes import handshakes
-from pimloom.rtl.flow.simulator.environment import environment
 from pimloom.rtl.formal.axi import Deaf, Eager, Greedy, Restless
 from pimloom.rtl.verilog import to_verilog
+from tests.verilated import program
 
 TABLE = often_refreshed(load_part("gddr6_pim_gpt").value, BANKS)
-CLOCKS = 4000
+CLOCKS = 2000
 HOST = """
 module pair_{number} (input wire clk, input wire rst);
   reg [2:0] up = 0;  // AW, W, AR
@@ -60,17 +60,6 @@ module top (input wire clk);
   end
 {pairs}
 endmodule
-"""
-MAIN = """#include "Vtop.h"
-int main(int n, char **words) {
-  VerilatedContext context;
-  context.commandArgs(n, words);
-  Vtop top{&context};
-  while (!context.gotFinish()) {
-    top.clk ^= 1;
-    top.eval();
-  }
-}
 """
 
 
@@ -160,17 +149,10 @@ def heard(folder: Path) -> list[set[str]]:
         texts.append(HOST.format(number=number, block="block_0", breach=breach))
     pairs = range(len(BLOCKS) + len(HOSTS))
     texts.append(TOP.format(clocks=CLOCKS, pairs="\n".join(f"  pair_{n} number_{n} (.clk, .rst);" for n in pairs)))
-    (folder / "top.sv").write_text("\n".join(texts))
-    (folder / "main.cpp").write_text(MAIN)
-    flags = ["--cc", "--exe", "--build", "--no-timing", "--assert", "-Wno-fatal", "-O1", "-CFLAGS", "-O0"]
-
-    def call(*command: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-
-    with environment("verilator"):
-        made = call("verilator", *flags, "--top-module", "top", "main.cpp", "top.sv")
-    assert made.returncode == 0, made.stderr[-2000:]
-    ran = call("obj_dir/Vtop", "+verilator+error+limit+999999")
+    made = str(program("handshakes", {"top.sv": "\n".join(texts)}))
+    ran = subprocess.run(
+        [made, "+verilator+error+limit+999999"], cwd=folder, capture_output=True, text=True, check=False
+    )
     found: list[set[str]] = [set() for _ in pairs]
     for line in ran.stdout.splitlines():
         if told := re.search(r"number_(\d+)\.it\.handshakes\S*: (.*)", line):
