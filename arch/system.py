@@ -242,7 +242,7 @@ def part_places(sheet: Sheet) -> list[str]:
     kind = kind_of(sheet)
     if kind == "composed":
         return places_of_parts(tree_of(sheet))
-    return [] if kind in ("roofline", "duplex") else ["dram.part"]
+    return [] if kind in ("roofline", "duplex", "cent") else ["dram.part"]
 
 
 def split_overrides(overrides: Mapping[str, str], tree: dict[str, Any]) -> tuple[dict[str, str], dict[str, str]]:

@@ -139,7 +139,7 @@ def test_a_step_of_the_device_is_that_of_the_run() -> None:
     ("--model gpt3-175b --set gpus=4", "4 GPUs of attacc hold 343,597,383,680; take 6 (--set gpus=6)"),
     ("--model gpt3-175b --set gpus=7", "gpus: expected a divisor of the heads of the model, 96, got 7"),
     ("--model gpt3-175b --tp 4", "--tp 4: attacc is a box of GPUs that share every layer"),
-    ("--model gpt3-175b --set stacks.each=0", "pipelined and co_processing need stacks"),
+    ("--model gpt3-175b --set stacks.each=0", "stacks.pipelined=false and stacks.co_processing=false, too, or take attacc_gpu"),
     ("--model gpt3-175b --set stacks.placement=chip", "--set stacks.placement: expected one of bank, bg, buffer"),
     ("--model gpt3-175b --generate 0", "--generate 0: expected at least 1 token"),
     ("--model gpt3-175b --prompt -1", "--prompt -1: expected at least 0 tokens"),
@@ -175,13 +175,6 @@ def test_memory_is_that_of_the_box_whatever_the_model() -> None:
     models = (("gpt3-175b", 96), ("llama-2-7b", 32))
     devices = [device_of(load_system("attacc"), load_llm(name), Share(tp=1, layers=n)) for name, n in models]
     assert {device.capacity().memory_bytes for device in devices} == {2 * 8 * 80 * 2**30}
-
-
-def test_a_sweep_says_that_it_takes_no_such_system(tmp_path) -> None:
-    file = tmp_path / "sweep.yaml"
-    file.write_text("system: attacc\nworkload: {model: gpt3-175b}\naxes: {stacks.each: [1, 5]}\n")
-    done = call("sweep", str(file), "--out", str(tmp_path / "out"))
-    assert done.code == 2 and "of kind attacc; sweeps take pim, roofline, npu_pim, composed, duplex" in done.err
 
 
 def test_what_bounds_a_step() -> None:

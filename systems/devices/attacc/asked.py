@@ -1,6 +1,7 @@
 """What `pimloom run` asks of an AttAcc system, and the answer."""
 
 import time
+from collections.abc import Iterable
 from math import fsum, isfinite
 
 from pimloom.arch.attacc import AttAccSystem
@@ -18,11 +19,19 @@ from pimloom.systems.devices.shown import Shown
 from pimloom.systems.settings import parse_settings
 
 PROMPT, GENERATED = 2048, 128  # [secondary A] of its README
+OF_NONE = ("stacks.each", "stacks.pipelined", "stacks.co_processing")  # what says that there are no stacks
 
 
 def attacc_work(asked: Asked) -> Work[AttAccOutcome]:
     """Equal requests on a box of GPUs. Raises UserError."""
-    system, llm = _loaded(asked), load_llm(asked.model)
+    settings = parse_settings(asked.settings or ())
+    system, llm = load_system(asked.system, settings), load_llm(asked.model)
+    check_stacks(system, settings)
+    return box_work(system, llm, asked)
+
+
+def box_work(system: System, llm: LlmSpec, asked: Asked) -> Work[AttAccOutcome]:
+    """The same of a system and a model that are read already."""
     fidelity = asked.fidelity or "physical"
     if fidelity not in ("physical", "released"):
         raise UserError(f"--fidelity {fidelity}: expected physical or released")
@@ -82,15 +91,12 @@ def attacc_work(asked: Asked) -> Work[AttAccOutcome]:
     return Work(f"decode steps of {llm.name} on {system.name}", run)
 
 
-def _loaded(asked: Asked) -> System:
-    """Raises UserError also for keys of stacks where there are none."""
-    settings = parse_settings(asked.settings or ())
-    system = load_system(asked.system, settings)
+def check_stacks(system: System, settings: Iterable[str]) -> None:
+    """Raise UserError for places of stacks among those that are set, where there are none to change."""
     if not system.of_kind(AttAccSystem).stacks.each:
         for place in settings:
-            if place.startswith(("stacks.", "dram.")) and place != "stacks.each":
+            if place.startswith(("stacks.", "dram.")) and place not in OF_NONE:
                 raise UserError(f"--set {place}: {system.name} has no stacks; --set stacks.each=5 gives it some")
-    return system
 
 
 def _lengths(asked: Asked) -> tuple[int, int]:

@@ -123,7 +123,10 @@ def _stacks(system: System, spec: AttAccSystem) -> Stacks | None:
     s = spec.stacks
     if not s.each:
         if s.pipelined or s.co_processing:
-            raise UserError(f"{system.where('stacks')}: pipelined and co_processing need stacks; set stacks.each=5")
+            on = [f"stacks.{name}" for name in ("pipelined", "co_processing") if getattr(s, name)]
+            off = " and ".join(f"{place}=false" for place in on)
+            said = f"{' and '.join(on)} {'need' if len(on) > 1 else 'needs'} stacks"
+            raise UserError(f"{system.where('stacks.each')}: {said}; set {off}, too, or take attacc_gpu")
         return None
     part = system.memory
     if not s.power_limited:

@@ -8,6 +8,7 @@ from pimloom.arch.llm import LlmSpec
 from pimloom.arch.system import System
 from pimloom.arch.units import PS_PER_S
 from pimloom.systems.devices.attacc.boxed import boxed
+from pimloom.systems.devices.attacc.order import ORDER
 from pimloom.systems.devices.attacc.step import Step
 from pimloom.systems.devices.device import Capacity, Share
 from pimloom.systems.devices.run import Run, Span, check_numbers
@@ -15,10 +16,6 @@ from pimloom.workload.batch import Batch
 from pimloom.workload.op import Op
 
 STACKS, LINKS, GPUS = "stacks", "links", "GPUs"
-ORDER = (
-    "norm 1", "qkv", "transfer", "score", "softmax", "context", "projection", "all-reduce 1", "norm 2", "router", "up",
-    "gate", "activation", "down", "all-reduce 2",
-)  # fmt: skip
 ON_STACKS = ("score", "softmax", "context")
 
 
