@@ -139,7 +139,7 @@ def test_a_step_of_the_device_is_that_of_the_run() -> None:
     ("--model gpt3-175b --set gpus=4", "4 GPUs of attacc hold 343,597,383,680; take 6 (--set gpus=6)"),
     ("--model gpt3-175b --set gpus=7", "gpus: expected a divisor of the heads of the model, 96, got 7"),
     ("--model gpt3-175b --tp 4", "--tp 4: attacc is a box of GPUs that share every layer"),
-    ("--model gpt3-175b --set stacks.each=0", "stacks.pipelined=false and stacks.co_processing=false, too, or take attacc_gpu"),
+    ("--model gpt3-175b --set stacks.each=0", "set stacks.pipelined=false and stacks.co_processing=false, too"),
     ("--model gpt3-175b --set stacks.placement=chip", "--set stacks.placement: expected one of bank, bg, buffer"),
     ("--model gpt3-175b --generate 0", "--generate 0: expected at least 1 token"),
     ("--model gpt3-175b --prompt -1", "--prompt -1: expected at least 0 tokens"),
