@@ -29,7 +29,7 @@ def _ms(seconds: float) -> str:
 
 
 def _lines(r: AttAccOutcome) -> list[tuple[str, str, str]]:
-    stacks = f", {counted(r.stacks, 'stack')}, units at: {r.placement}" if r.stacks else ", attention on the GPUs"
+    stacks = f", {counted(r.stacks, 'stack')}, units at: {r.placement}" if r.stacks else f", attention on the {r.attention}"
     lines = [
         ("GPUs", f"{r.gpus}", f"share{'s' * (r.gpus == 1)} every layer{stacks}"),
         ("prompts", f"{r.prefill_s * 1e3:,.1f}", "ms, on the GPUs"),

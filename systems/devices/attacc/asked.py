@@ -11,11 +11,12 @@ from pimloom.arch.system import System, load_system, spec_digest
 from pimloom.arch.version import __version__
 from pimloom.systems.asked import Asked, Progress, Work
 from pimloom.systems.devices.attacc.boxed import Boxed, boxed
-from pimloom.systems.devices.attacc.device import run_of
+from pimloom.systems.devices.attacc.device import attending, run_of
 from pimloom.systems.devices.attacc.outcome import AttAccOutcome
 from pimloom.systems.devices.attacc.step import Step
 from pimloom.systems.devices.positions import beyond, positions
 from pimloom.systems.devices.shown import Shown
+from pimloom.systems.devices.without_energy import HOST_DRAWS
 from pimloom.systems.settings import parse_settings
 
 PROMPT, GENERATED = 2048, 128  # [secondary A] of its README
@@ -65,6 +66,7 @@ def box_work(system: System, llm: LlmSpec, asked: Asked) -> Work[AttAccOutcome]:
             gpus=spec.gpus,
             stacks=spec.gpus * spec.stacks.each,
             placement=spec.stacks.placement if spec.stacks.each else None,
+            attention=attending(found.box),
             batch=batch,
             prompt_tokens=prompt,
             generated_tokens=generated,
@@ -83,8 +85,8 @@ def box_work(system: System, llm: LlmSpec, asked: Asked) -> Work[AttAccOutcome]:
             version=__version__,
             wall_s=time.perf_counter() - start,
         )
-        middle = run_of(steps[len(steps) // 2], attends=bool(found.box.stacks)) if steps else None
-        prompts = run_of(first, attends=False) if first else None
+        middle = run_of(steps[len(steps) // 2], attends=attending(found.box)) if steps else None
+        prompts = run_of(first) if first else None
         outcome.showing(lambda: Shown(system.name, prompts, middle))
         return outcome
 
@@ -93,10 +95,12 @@ def box_work(system: System, llm: LlmSpec, asked: Asked) -> Work[AttAccOutcome]:
 
 def check_stacks(system: System, settings: Iterable[str]) -> None:
     """Raise UserError for places of stacks among those that are set, where there are none to change."""
-    if not system.of_kind(AttAccSystem).stacks.each:
+    spec = system.of_kind(AttAccSystem)
+    if not spec.stacks.each:
+        some = "take attacc, which has some" if spec.host else "--set stacks.each=5 gives it some"
         for place in settings:
             if place.startswith(("stacks.", "dram.")) and place not in OF_NONE:
-                raise UserError(f"--set {place}: {system.name} has no stacks; --set stacks.each=5 gives it some")
+                raise UserError(f"--set {place}: {system.name} has no stacks; {some}")
 
 
 def _lengths(asked: Asked) -> tuple[int, int]:
@@ -113,4 +117,5 @@ def _lengths(asked: Asked) -> tuple[int, int]:
 def _notes(found: Boxed, llm: LlmSpec, prompt: int, generated: int, batch: int) -> list[str]:
     said = found.lacks(batch * (prompt + generated))
     notes = [f"{said}; simulated all the same, as released"] if said else []
+    notes += [HOST_DRAWS] if found.box.host else []
     return notes + beyond(llm, positions(prompt, generated))
