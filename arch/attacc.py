@@ -9,7 +9,8 @@ from pimloom.arch.part import Positive, PositiveFloat
 
 
 class StudyGpu(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A GPU, or a processor of the host, as the study models it: tiles that fit its caches, a roofline on what they fetch, links."""
+    """A GPU, or a processor of the host, as the study models it: tiles that fit its caches, a roofline on what they
+    fetch, links."""
 
     MEANING: ClassVar[Mapping[str, str]] = {
         "cores": "streaming multiprocessors, or cores [1]",

@@ -14,7 +14,6 @@ from pimloom.arch.system import System
 from pimloom.energy.dram import NEEDED
 from pimloom.energy.pim import CURRENTS
 
-
 HOST_DRAWS = "energy is without the host's processors: what they draw is not known"
 
 
