@@ -9,14 +9,15 @@ from pimloom.arch.part import Positive, PositiveFloat
 
 
 class StudyGpu(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A GPU as the study models it: tiles that fit its caches, a roofline on what they fetch, links."""
+    """A GPU, or a processor of the host, as the study models it: tiles that fit its caches, a roofline on what they
+    fetch, links."""
 
     MEANING: ClassVar[Mapping[str, str]] = {
-        "cores": "streaming multiprocessors [1]",
+        "cores": "streaming multiprocessors, or cores [1]",
         "peak_tflops": "peak arithmetic rate at 16 bits [TFLOPS]",
         "memory_gb_s": "memory bandwidth [GB/s]",
         "memory_bytes": "memory [bytes]",
-        "link_gb_s": "links to other GPUs, both ways together [GB/s]",
+        "link_gb_s": "links to other GPUs, of the host to them, both ways together [GB/s]",
         "l1_bytes": "L1 cache of a multiprocessor [bytes]",
         "l2_bytes": "L2 cache [bytes]",
     }
@@ -62,6 +63,7 @@ class AttAccSystem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     MEANING: ClassVar[Mapping[str, str]] = {
         "gpus": "GPUs that share every layer [1]",
         "element_bits": "width of weights, activations and cache [bits]",
+        "host": "one of the host's two processors, which attend in decode steps; left out: they do not",
     }
 
     description: str
@@ -71,3 +73,4 @@ class AttAccSystem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     gpu: StudyGpu
     stacks: StudyStacks
     dram: StudyDram
+    host: StudyGpu | None = None

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from pimloom.arch.aim import AimDevice
 from pimloom.arch.composition_load import split_memories, typed
 from pimloom.arch.document import Document
 from pimloom.arch.duplex import DuplexSpec
@@ -12,7 +13,20 @@ from pimloom.arch.names import find
 from pimloom.arch.part import Part
 from pimloom.arch.system import STRUCTS, below_dram, kind_of, part_sheet, split_overrides
 
-DEVICE, PART = "device.", "part."  # of a Duplex system, and of its device
+
+class _Inner(NamedTuple):
+    """A device that a system names: where, in which folder it is, what it is, and below what its part's values are."""
+
+    place: str
+    folder: str
+    struct: Any
+    part: str
+
+
+INNER = {
+    "duplex": _Inner("device", "duplex_devices", DuplexSpec, "part."),
+    "cent": _Inner("aim", "aim_devices", AimDevice, "dram."),
+}
 
 
 class _Asked(NamedTuple):
@@ -25,8 +39,8 @@ class _Asked(NamedTuple):
 
 def check_place(sheet: Sheet, place: str, parts: Sequence[Sheet]) -> None:
     """Raise UserError, in the words of `--set`, unless the system or one of `parts` has a value at this place."""
-    if _is_of_device(sheet, place):
-        _check_device(sheet, place, "0", Any, Any)
+    if inner := _inner(sheet, place):
+        _check_device(inner._replace(struct=Any), sheet, place, "0", Any)
         return
     asked = _asked(sheet, place, "0")
     if asked.mine:
@@ -37,8 +51,8 @@ def check_place(sheet: Sheet, place: str, parts: Sequence[Sheet]) -> None:
 def check_value(sheet: Sheet, place: str, text: str, parts: Sequence[Sheet]) -> None:
     """Raise UserError unless the system or one of `parts` takes this value at this place, whatever stands elsewhere."""
     try:
-        if _is_of_device(sheet, place):
-            _check_device(sheet, place, text, DuplexSpec, Part)
+        if inner := _inner(sheet, place):
+            _check_device(inner, sheet, place, text, Part)
             return
         asked = _asked(sheet, place, text)
         if asked.mine:
@@ -49,19 +63,21 @@ def check_value(sheet: Sheet, place: str, text: str, parts: Sequence[Sheet]) -> 
             raise
 
 
-def _is_of_device(sheet: Sheet, place: str) -> bool:
-    return kind_of(sheet) == "duplex" and place.startswith(DEVICE)
+def _inner(sheet: Sheet, place: str) -> _Inner | None:
+    """The device that a place is below, if it is below one."""
+    inner = INNER.get(kind_of(sheet))
+    return inner if inner and place.startswith(f"{inner.place}.") else None
 
 
-def _check_device(sheet: Sheet, place: str, text: str, own: Any, of_part: Any) -> None:
+def _check_device(inner: _Inner, sheet: Sheet, place: str, text: str, of_part: Any) -> None:
     """The same of a place in the device that a system names, or in that device's part."""
-    device = read_sheet(find("duplex_devices", tree_of(sheet)["device"]))
-    below, rest = DEVICE, place.removeprefix(DEVICE)
-    if rest.startswith(PART):
-        below, rest, own = DEVICE + PART, rest.removeprefix(PART), of_part
+    device, struct = read_sheet(find(inner.folder, tree_of(sheet)[inner.place])), inner.struct
+    below, rest = f"{inner.place}.", place.removeprefix(f"{inner.place}.")
+    if rest.startswith(inner.part):
+        below, rest, struct = below + inner.part, rest.removeprefix(inner.part), of_part
         device = part_sheet(tree_of(device)["part"])
     try:
-        load_sheet(device, own, {rest: text})
+        load_sheet(device, struct, {rest: text})
     except UserError as error:
         raise UserError(str(error).replace("--set ", f"--set {below}", 1)) from None
 

@@ -94,6 +94,8 @@ class System:
     def digest(self) -> str:
         """Digest of all resolved values; names, descriptions and how a value was written do not count."""
         spec = asdict(self.spec) | {"description": ""}
+        if spec.get("host", ...) is None:
+            del spec["host"]  # without one, a system is what it was before there were any
         if "dram" in spec:
             spec["dram"] = asdict(spec["dram"]) | {"part": ""}  # a name or a path: what stands behind it follows
         if "memories" in spec:
@@ -242,7 +244,7 @@ def part_places(sheet: Sheet) -> list[str]:
     kind = kind_of(sheet)
     if kind == "composed":
         return places_of_parts(tree_of(sheet))
-    return [] if kind in ("roofline", "duplex") else ["dram.part"]
+    return [] if kind in ("roofline", "duplex", "cent") else ["dram.part"]
 
 
 def split_overrides(overrides: Mapping[str, str], tree: dict[str, Any]) -> tuple[dict[str, str], dict[str, str]]:

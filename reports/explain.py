@@ -1,7 +1,7 @@
 """What a field of a system means, its value in every part or system, where that comes from, and which rules use it."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -28,9 +28,9 @@ from pimloom.arch.duplex import DramPim, DuplexEnergy, DuplexSpec, Links, LogicP
 from pimloom.arch.duplex_system import DuplexSystem, ExpertTokens
 from pimloom.arch.error import UserError
 from pimloom.arch.link import Link
-from pimloom.arch.load import Source, nearest
+from pimloom.arch.load import Source, nearest, read_sheet, tree_of
 from pimloom.arch.memory import Policy
-from pimloom.arch.names import BELONGS
+from pimloom.arch.names import BELONGS, find
 from pimloom.arch.neupims import Faults
 from pimloom.arch.npu_energy import BankLayout, NpuEnergy
 from pimloom.arch.npu_pim import Arrays, Interleave, Packing, PimDram
@@ -49,6 +49,7 @@ from pimloom.reports.explain_standard import standards
 FOLDERS: Mapping[type, str] = {
     Part: "parts", Optics: "parts", Policy: "controllers", Training: "gpus", DuplexSpec: "duplex_devices",
 }  # fmt: skip
+INNER = {"device.part.": "duplex_devices", "aim.dram.": "aim_devices"}  # below which a device's part has its fields
 NAMED = ("memories", "units", "links")  # below these a composed system has names of its own
 
 
@@ -72,6 +73,8 @@ class Explanation(NamedTuple):
 
 def explain(field: str) -> Explanation:
     """Explain a dotted field such as `dram.timing.tCCD_L` or `npu.clock_mhz`. Raises UserError with near names."""
+    if below := next((below for below in INNER if field.startswith(below)), None):
+        return _of_inner(field, below)
     meanings, listed_as = all_fields(), general(field)
     if listed_as not in meanings:
         names = [name for folder in BELONGS for name in list_names(folder)]
@@ -79,6 +82,20 @@ def explain(field: str) -> Explanation:
         listed = "`pimloom explain` lists those of systems, CONVENTIONS.md those of results"
         raise UserError(f"no field {field!r}{near}; {listed}")
     return Explanation(field, meanings[listed_as], _values(listed_as), _rules(field))
+
+
+def _of_inner(field: str, below: str) -> Explanation:
+    """A field of the part of a device: what it is of all parts, and what it has in that one."""
+    parts = {tree_of(read_sheet(find(INNER[below], name)))["part"] for name in list_names(INNER[below])}
+    plain = f"dram.{field.removeprefix(below)}"
+    try:
+        found = explain(plain)
+    except UserError as error:
+        raise UserError(str(error).replace("dram.", below)) from None
+    if not (values := [value for value in found.values if value.where in parts]):
+        named = ", ".join(sorted(parts))
+        raise UserError(f"no field {field!r}: {named} has none; `pimloom explain {plain}` has others")
+    return Explanation(field, found.meaning, values, _rules(plain, parts))
 
 
 def _around(field: str) -> str:
@@ -154,6 +171,7 @@ def all_fields() -> Mapping[str, str]:
         ("", AttAccSystem),
         ("gpu", StudyGpu),
         ("stacks", StudyStacks),
+        ("host", StudyGpu),
         ("", CentSystem),
         ("link", CxlLink),
         ("near_memory", NearMemory),
@@ -243,14 +261,14 @@ def _value(where: str, struct: Any, sources: Mapping[str, Source], place: str) -
     return [Value(where, text, source.text if source else "", file)]
 
 
-def _rules(field: str) -> list[str]:
-    """The rules and command durations whose sums name the timing."""
+def _rules(field: str, parts: Iterable[str] = ()) -> list[str]:
+    """The rules and command durations whose sums name the timing, of these parts or of all."""
     timing = field.removeprefix("dram.timing.")
     if timing == field:
         return []
     uses = re.compile(rf"\b{re.escape(timing)}\b")
     found: dict[str, None] = {}
-    for name in list_names("parts"):
+    for name in parts or list_names("parts"):
         standard = standard_of(load_part(name).value)
         for rule in standard.rules:
             if uses.search(rule.wait):

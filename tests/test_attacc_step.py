@@ -201,3 +201,28 @@ def test_what_cannot_run(change: dict, sentence: str) -> None:
     asked = {"box": Box(A100A, 8), "decoder": GPT, "batch": 1, "prompt": 5, "generated": 3} | change
     with pytest.raises(UserError, match=re.escape(sentence)):
         mean_step(**asked)
+
+
+@pytest.mark.parametrize("element_bytes", [1, 2])
+@pytest.mark.parametrize(("batch", "by_memory"), [(1, True), (54, True), (2000, False)])
+def test_energy_of_weights_that_the_stacks_read(batch: int, by_memory: bool, element_bytes: int) -> None:
+    """A share of each feed-forward matrix costs its reads from the cells of a bank, one for each request, and its
+    multiply-adds; the rest costs what GPUs draw for it. Plain arithmetic of docs/attacc.md."""
+    boxes = [Box(A100A, 8, replace(LIMITED, co_processing=on), element_bytes=element_bytes) for on in (False, True)]
+    alone, both, free = (
+        decode_step(box, GPT, batch, 100, slips)
+        for box, slips in zip([*boxes, boxes[1]], [PHYSICAL, PHYSICAL, Slips(co_processing_for_free=True)], strict=True)
+    )
+    units_gb_s = 5 * 665.6 * 9
+    peak_gb_s = 312e3 * element_bytes / 2  # bytes of weights a second, where a multiply-add is two operations
+    left = 3352 / (3352 + units_gb_s / batch) if by_memory else peak_gb_s / (peak_gb_s + units_gb_s)
+    macs = 96 * batch * 12_288 * 4 * 12_288
+    for name in ("up", "down"):
+        assert both.seconds[name] == pytest.approx(left * alone.seconds[name], rel=1e-9)
+        on_stacks = (1 - left) * macs * (element_bytes * 8 * (0.11 + 0.44) + 0.32) * 1e-12
+        assert both.joules[name] == pytest.approx(left * alone.joules[name] + on_stacks, rel=1e-9)
+        assert free.joules[name] == alone.joules[name]
+    assert sum(both.causes.values()) == pytest.approx(sum(both.joules.values()), rel=1e-12)
+    assert both.causes["multiply_add"] == pytest.approx(alone.causes["multiply_add"], rel=1e-12)
+    others = set(both.joules) - {"up", "down"}
+    assert {name: both.joules[name] for name in others} == {name: alone.joules[name] for name in others}

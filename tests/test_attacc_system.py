@@ -1,6 +1,7 @@
 """AttAcc as a system: what a user types, its study, and what is refused."""
 
 import json
+import re
 
 import pytest
 
@@ -139,7 +140,7 @@ def test_a_step_of_the_device_is_that_of_the_run() -> None:
     ("--model gpt3-175b --set gpus=4", "4 GPUs of attacc hold 343,597,383,680; take 6 (--set gpus=6)"),
     ("--model gpt3-175b --set gpus=7", "gpus: expected a divisor of the heads of the model, 96, got 7"),
     ("--model gpt3-175b --tp 4", "--tp 4: attacc is a box of GPUs that share every layer"),
-    ("--model gpt3-175b --set stacks.each=0", "pipelined and co_processing need stacks"),
+    ("--model gpt3-175b --set stacks.each=0", "set stacks.pipelined=false and stacks.co_processing=false, too"),
     ("--model gpt3-175b --set stacks.placement=chip", "--set stacks.placement: expected one of bank, bg, buffer"),
     ("--model gpt3-175b --generate 0", "--generate 0: expected at least 1 token"),
     ("--model gpt3-175b --prompt -1", "--prompt -1: expected at least 0 tokens"),
@@ -171,17 +172,40 @@ def test_a_box_without_stacks_takes_no_key_of_theirs(setting: str) -> None:
         ran(setting, system="attacc_gpu")
 
 
+def test_attention_on_processors_of_the_host() -> None:
+    """As released a step of the authors' run, 434.32 ms and 20.002 J; else two processors serve eight GPUs."""
+    released = ran(system="attacc_host", batch=54, prompt=2048, generate=128, every=127, fidelity="released")
+    found = ran(system="attacc_host", batch=54, prompt=2048, generate=128, every=127)
+    assert released.mean_s == pytest.approx(0.43432, rel=1e-3) and released.mean_j == pytest.approx(20.002, rel=1e-3)
+    parts = ("score", "context", "softmax", "transfer")
+    for part in parts:
+        assert found.step_by_part_s[part] == pytest.approx(4 * released.step_by_part_s[part], rel=1e-12)
+        assert found.step_by_part_j[part] == 0
+    assert (found.attention, found.stacks, found.placement) == ("host", 0, None)
+    assert ran(system="attacc_gpu").attention == "GPUs" and ran().attention == "stacks"
+    assert "energy is without the host's processors: what they draw is not known" in found.notes
+    assert set(found.spans.query("operator == 'score'")["resource"]) == {"GPUs", "host"}  # of prompts, of decode
+    kv = 2 * 96 * 12_288 * 2  # bytes of a token: K and V of 96 layers
+    assert found.fits == 2 * 2**40 // kv // (2048 + 128)
+    asked = ("--model", "gpt3-175b", "--prompt", "9", "--generate", "2", "--json", "-")
+    compared = json.loads(call("compare", "attacc_host,attacc_gpu", *asked).out)
+    assert any("attacc_host: energy is without the host's processors" in note for note in compared["notes"])
+
+
+@pytest.mark.parametrize(("setting", "said"), [
+    ("stacks.each=5", "--set stacks.each: stacks attend, and so does the host; set stacks.each=0, or leave host out"),
+    ("stacks.placement=bg", "--set stacks.placement: attacc_host has no stacks; take attacc, which has some"),
+    ("host.cores=0", "--set host.cores: expected"),
+])  # fmt: skip
+def test_what_a_box_with_a_host_refuses(setting: str, said: str) -> None:
+    with pytest.raises(UserError, match=re.escape(said)):
+        ran(setting, system="attacc_host")
+
+
 def test_memory_is_that_of_the_box_whatever_the_model() -> None:
     models = (("gpt3-175b", 96), ("llama-2-7b", 32))
     devices = [device_of(load_system("attacc"), load_llm(name), Share(tp=1, layers=n)) for name, n in models]
     assert {device.capacity().memory_bytes for device in devices} == {2 * 8 * 80 * 2**30}
-
-
-def test_a_sweep_says_that_it_takes_no_such_system(tmp_path) -> None:
-    file = tmp_path / "sweep.yaml"
-    file.write_text("system: attacc\nworkload: {model: gpt3-175b}\naxes: {stacks.each: [1, 5]}\n")
-    done = call("sweep", str(file), "--out", str(tmp_path / "out"))
-    assert done.code == 2 and "of kind attacc; sweeps take pim, roofline, npu_pim, composed, duplex" in done.err
 
 
 def test_what_bounds_a_step() -> None:

@@ -84,8 +84,8 @@ def with_system(name: str) -> tuple[str, ...]:
 
 
 SYSTEMS = (
-    "known systems: attacc, attacc_gpu, cent, duplex, gpu_a100, gpu_h100, neupims, npu_only, npu_pim, pim_gpt, t4, "
-    "xeon_6154"
+    "known systems: attacc, attacc_gpu, attacc_host, cent, duplex, gpu_a100, gpu_h100, neupims, npu_only, npu_pim, "
+    "pim_gpt, t4, xeon_6154"
 )
 STUDIES = "known studies: attacc, cent, duplex, infinitehbd, neupims, peers, pim-gpt, rtl, serving"
 PRESETS = (

@@ -1,5 +1,6 @@
 """Duplex as a system: stages of prompts and decode against plain arithmetic, memory, links, and every field."""
 
+import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -275,3 +276,16 @@ def test_what_the_energy_leaves_out_is_said() -> None:
     assert any("duplex: energy is without refresh" in note for note in told.notes)
     assert any("duplex: 4 devices share each layer, as its file has it" in note for note in told.notes)
     assert pimloom.run("duplex", **options).energy_by_cause_j["static"] > 0
+
+
+def test_results_say_what_there_is() -> None:
+    """Nodes and devices of them all, in JSON and in the table; `--tp` stands in place of a node's devices."""
+    asked = [*["run", "duplex", "--model", "mixtral-8x7b", "--prompt", "20", "--generate", "1", "--batch", "2"]]
+    asked += ["--set", "memory=ideal", "--set", "contention=false", "--set", "nodes=2"]
+    plain = json.loads(call(*asked, "--tp", "2", "--json", "-").out)
+    said = "2 nodes of 2 devices, logic beside the xPU, together"
+    assert (plain["nodes"], plain["devices"], plain["deployed"]) == (2, 4, said)
+    done = call(*asked)
+    assert "2 nodes of 4 devices, logic beside the xPU, together\n" in done.out and done.err == ""
+    other = json.loads(call("run", "npu_only", "--model", "gpt2", "--generate", "1", "--json", "-").out)
+    assert (other["nodes"], other["devices"], other["deployed"]) == (None, None, None)

@@ -19,6 +19,11 @@ def test_all_that_has_a_name_is_explained(folder: str) -> None:
 
 def test_values_come_with_their_sources() -> None:
     plain = json.loads(call("explain", "attacc", "--json", "-").out)
+    inner = json.loads(call("explain", "device.part.tCK_ps", "--json", "-").out)
+    assert [value["where"] for value in inner["values"]] == ["hbm3_duplex_5200"]
+    timing = json.loads(call("explain", "aim.dram.timing.tRCDMAC", "--json", "-").out)
+    assert [value["where"] for value in timing["values"]] == ["gddr6_aim_isr"] and timing["rules"]
+    assert "56 nCK" in timing["values"][0]["value"]
     (gpus,) = [value for value in plain["values"] if value["where"] == "gpus"]
     assert gpus == {"where": "gpus", "value": "8", "source": "[secondary A]", "file": "arch/systems/attacc.yaml:4"}
     assert "key" in call("explain", "attacc").out and "eight A100" in call("explain", "attacc").out
@@ -26,6 +31,8 @@ def test_values_come_with_their_sources() -> None:
 
 @pytest.mark.parametrize(("command", "said"), [
     ("explain attacx", "no field 'attacx'; nearest: attacc, attacc_gpu"),
+    ("explain device.part.timing.tRFX", "no field 'device.part.timing.tRFX'; nearest: device.part.timing.tRFC, dev"),
+    ("explain device.part.timing.nMODCH", "hbm3_duplex_5200 has none; `pimloom explain dram.timing.nMODCH` has others"),
     ("run attacc --model gpt3-175b --set foo=1", "no such key in attacc.yaml; expected one of description, kind, "),
     ("run attacc --model gpt3-175b --set gpu.zzz=1", "no such key in attacc.yaml; expected one of gpu.cores, gpu.peak"),
     ("run cent --model llama-2-7b --set aim.dram.organization.rows=5", "(with --set aim.dram.organization.rows)"),

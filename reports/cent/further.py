@@ -3,11 +3,18 @@
 from collections.abc import Mapping
 from pathlib import Path
 
+import numpy as np
+
+from pimloom.arch.cent import CentSystem
+from pimloom.arch.system import load_system
+from pimloom.cycle_sim.cent import READ, WRITE
+from pimloom.cycle_sim.near_memory import BF16, NearMemoryUnit
 from pimloom.reports.page import Column, TableData
 from pimloom.reports.reproduction import compared, rows_of
 
 HERE = Path(__file__).parent
 HARD_ENERGY, PRINTED = 0.001, "printed digits"  # [design]
+PAIRS = 1024  # of each core, so many that the way into the loop is nothing
 LAST_DIGIT_UJ, PJ_PER_UJ = 0.005, 1e6  # half of the last digit of components.csv
 
 
@@ -23,6 +30,33 @@ def components(energy_pj: Mapping[str, float], devices: int) -> list[dict[str, o
             compared(what, pj / PJ_PER_UJ / devices, theirs, "µJ", tolerance, said, "FAIL", "derived", ",.2f")
         )
     return checks
+
+
+def of_cores() -> TableData:
+    """What the cores of a near-memory unit execute, beside the cycles that the authors count for it."""
+    unit, spec = NearMemoryUnit(), load_system("cent").of_kind(CentSystem).near_memory
+    unit.root(np.float32(1), 1, 0.0)
+    unit.reciprocals(np.ones(unit.cores, np.float32))
+    unit.rotated(np.ones((unit.cores * PAIRS, 4), BF16))
+    ours = {name: sum(count.values()) for name, count in unit.executed.items()}
+    lanes = spec.lanes * WRITE
+    rows = [
+        {"what": "root of an RMSNorm", "ours": float(ours["root"]), "cycles": float(spec.norm_cyc)},
+        {"what": "reciprocal of a softmax, with its lanes", "ours": float(ours["reciprocal"]),
+         "cycles": READ + lanes + spec.softmax_cyc},
+        {"what": "an element of a rotation", "ours": ours["rotation"] / (2 * PAIRS),
+         "cycles": float(spec.rotation_cyc)},
+    ]  # fmt: skip
+    return TableData(
+        "Programs of the cores",
+        [
+            Column("what", "on one core"),
+            Column("ours", "instructions of our program", format=",.1f"),
+            Column("cycles", "cycles that the authors count", format=",.1f"),
+        ],
+        rows,
+        "Times and energies have the authors' cycles; our programs give the numbers.",
+    )
 
 
 def against_gpus() -> TableData:

@@ -11,7 +11,7 @@ from pimloom.arch.system import load_system
 from pimloom.arch.units import J_PER_MJ, NS_PER_MS, PS_PER_MS
 from pimloom.arch.version import __version__
 from pimloom.cycle_sim.cent import near_memory_cyc, next_ns, shared_ns
-from pimloom.reports.cent.further import HARD_ENERGY, PRINTED, against_gpus, components
+from pimloom.reports.cent.further import HARD_ENERGY, PRINTED, against_gpus, components, of_cores
 from pimloom.reports.figures import grouped_bars, lines
 from pimloom.reports.page import Claim, ClaimLine, Column, Figure, Page, Section, TableData
 from pimloom.reports.published import read_published
@@ -145,7 +145,7 @@ def _page(runs: Sequence[Run], checks: Rows, every: int) -> Page:
         [
             reproduction_section(_intro(deepest), checks, "tolerance"),
             Section("Latency against throughput", "trade", TRADE, [_trade(runs), _table(runs)]),
-            Section("Where the time goes", "time", TIME, [_over_context(seven)]),
+            Section("Where the time goes", "time", TIME, [_over_context(seven), of_cores()]),
             Section("What the slips are worth", "slips", SLIPS, [_causes(seven), _slips(runs)]),
             Section("Against GPUs", "gpus", GPUS, [against_gpus()]),
             assumptions(HERE),
@@ -175,7 +175,8 @@ TRADE = (
 )
 TIME = (
     "A token's time grows with its context: scores and values in the banks, exponentials in the near-memory unit, "
-    "which serves the layers of its device one after the other."
+    "which serves the layers of its device one after the other. Its cores take roots, reciprocals and the sums of "
+    "rotations; for the last the authors count fewer cycles than a program of ours has instructions."
 )
 SLIPS = (
     "As released the clocks with and without an open row are divided by the channels twice, so standby is 32 times too "

@@ -29,7 +29,8 @@ def _ms(seconds: float) -> str:
 
 
 def _lines(r: AttAccOutcome) -> list[tuple[str, str, str]]:
-    stacks = f", {counted(r.stacks, 'stack')}, units at: {r.placement}" if r.stacks else ", attention on the GPUs"
+    attend = f", attention on the {r.attention}"
+    stacks = f", {counted(r.stacks, 'stack')}, units at: {r.placement}" if r.stacks else attend
     lines = [
         ("GPUs", f"{r.gpus}", f"share{'s' * (r.gpus == 1)} every layer{stacks}"),
         ("prompts", f"{r.prefill_s * 1e3:,.1f}", "ms, on the GPUs"),

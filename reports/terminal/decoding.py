@@ -156,6 +156,8 @@ def show_decoded(found: Decoded, of_energy: str | None = None) -> None:
         f"tensor parallel over {found.tp}, {'with' if found.lm_head else 'without'} embedding and LM head"
         f"{some_layers(found.layers, found.model_layers)}"
     )
+    if found.deployed:
+        show_line(found.deployed)
     show_source(found.workload)
     if found.chunk is None:
         show_line(PROMPTS_ARE_THERE)

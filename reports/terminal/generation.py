@@ -15,6 +15,8 @@ def show_generated(found: Generated, of_energy: str | None = None) -> None:
         f"tensor parallel over {found.tp}, {'with' if found.lm_head else 'without'} embedding and LM head"
         f"{some_layers(found.layers, found.model_layers)}"
     )
+    if found.deployed:
+        show_line(found.deployed)
     first, last = found.time_to_first_token_s / S_PER_MS, found.time_to_first_token_max_s / S_PER_MS
     show_line(f"time to first token {first:,.3f} ms on average, {last:,.3f} ms at most")
     if found.time_per_output_token_s is not None:

@@ -7,7 +7,7 @@ from typing import Literal
 WORKLOAD = "workload."  # before a key of the workload that is an axis
 
 # What is to be done; the other keys of the workload say on how many devices, by which rule, or how exactly.
-WORK = ("model", "layers", "prompt", "generate", "batch", "requests", "iterations", "lm_head")
+WORK = ("model", "layers", "prompt", "generate", "context", "batch", "requests", "iterations", "lm_head")
 
 Scalar = int | float | str | bool
 Direction = Literal["min", "max"]

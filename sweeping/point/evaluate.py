@@ -10,6 +10,7 @@ from pimloom.cycle_sim.runs import Known, Run
 from pimloom.sweeping.definition.sweep import Scalar
 from pimloom.sweeping.point.code import code_digest
 from pimloom.sweeping.point.decode import decode
+from pimloom.sweeping.point.own import own_result
 from pimloom.sweeping.point.prompts import from_prompts
 from pimloom.sweeping.point.results import flat
 from pimloom.sweeping.point.row import Outcome, Row, row_of
@@ -18,6 +19,7 @@ from pimloom.sweeping.point.workload import Work
 from pimloom.systems.devices.area import area_by_part_mm2, area_mm2
 from pimloom.systems.devices.positions import positions
 from pimloom.systems.devices.simulate import simulate
+from pimloom.systems.devices.traits import traits
 
 
 class Found(NamedTuple):
@@ -50,8 +52,11 @@ def _simulated(base: Base, point: Mapping[str, Scalar], known: Known) -> Outcome
         raise UserError(f"this worker runs other code ({code_digest()}) than the sweep ({base.code}): install the same")
     work = base.work(point)
     system, model = resolved(base, point, work), base.models[work.model]
-    if work.requests is None:
+    if work.requests is None and not traits(base.kind).beyond:
         _check_positions(model, work, computed=not base.decodes)
+    if base.own:
+        values, digest = own_result(system, model, base.given(point), base.settings(point))
+        return Outcome(_flat(values), digest)
     if base.prompts:
         values, digest = from_prompts(system, model, work)
         return Outcome(_flat(values), digest)
@@ -72,6 +77,9 @@ def _check_positions(llm: LlmSpec, work: Work, *, computed: bool) -> None:
     """Raise UserError for more tokens than the model has positions for. computed: prompts are, and with them
     comes the first token."""
     longest = positions(work.prompt, work.generate) if computed else work.prompt + work.generate
+    if work.context is not None and work.context > llm.max_position_embeddings:
+        said = f"{llm.name} has positions for {llm.max_position_embeddings:,} tokens; take fewer"
+        raise UserError(f"workload.context {work.context}: {said}")
     if longest > llm.max_position_embeddings:
         raise UserError(
             f"workload.prompt {work.prompt}, workload.generate {work.generate}: {llm.name} has positions for "

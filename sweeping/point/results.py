@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 from pimloom.arch.composition import PEERS, STANDBY
 from pimloom.energy.gate_area import PARTS
 from pimloom.energy.npu_pim import CAUSES
+from pimloom.systems.devices.attacc.order import ORDER
 
 PIM_CAUSES = ("background", "activate", "read", "write", "refresh", "mac", "interface", "asic")
 NPU_CAUSES = (
@@ -15,6 +16,10 @@ NPU_CAUSES = (
 OF_PIM = ("gwrite", "g_act", "comp", "readres")  # causes of PIM: 0 J without it, in a table of many systems
 ROOFLINE_CAUSES = ("power_x_time",)
 DUPLEX_CAUSES = ("column", "activate", "mac", "links", "static")
+CENT_CAUSES = (
+    "activate", "read", "write", "pim", "active_standby", "precharge_standby", "interface", "link", "memory_controller",
+    "buffers_static", "buffers", "instruction_buffer", "near_memory", "control",
+)  # fmt: skip
 PIM_STEPS = (
     "LayerNorm 1", "QKV", "QKV partial sums and bias", "K write", "V write", "score", "softmax", "p V", "projection",
     "projection partial sums and residual", "LayerNorm 2", "FFN1", "FFN1 partial sums and bias", "activation", "FFN2",
@@ -85,6 +90,38 @@ FROM_PROMPTS = (
     Column("simulated_iterations", True, "of all iterations, different ones that were simulated"),
     INTERPOLATION_ERROR,
 )
+ATTACC = (
+    Column("latency_s", False, "time of a request with its prompt"),
+    Column("prefill_s", False, "time of all prompts"),
+    Column("step_s", False, "time of a decode step, mean; empty where prompts give the only token"),
+    Column("tokens_per_s", False, "generated tokens of all requests per second of decode steps"),
+    Column("energy_j", False, "energy of the box, prompts and decode steps"),
+    Column("prefill_j", False, "of it all prompts"),
+    Column("step_j", False, "energy of a decode step, mean"),
+    Column("energy_per_token_j", False, "energy of a decode step per token of it"),
+    Column("power_w", False, "energy of the box / latency"),
+    Column("gpus", True, "GPUs of the box"),
+    Column("stacks", True, "stacks beside them, all together"),
+    Column("fits", True, "requests of this length whose keys and values have room"),
+)
+CENT = (
+    Column("latency_s", False, "time of a request, token by token"),
+    Column("token_s", False, "time of a token, mean of the contexts that are simulated"),
+    Column("pim_s", False, "of it in the channels, of all layers"),
+    Column("link_s", False, "of it over the link, of all layers"),
+    Column("near_memory_s", False, "of it in the near-memory units, of all layers"),
+    Column("ends_s", False, "of it embedding, last norm and LM head"),
+    Column("host_s", False, "of it sampling on the host"),
+    Column("tokens_per_s", False, "tokens of all stages per second, each with a request"),
+    Column("energy_j", False, "energy of a request, all devices"),
+    Column("energy_per_token_j", False, "energy of a token, all devices"),
+    Column("power_w", False, "power of the devices while all work"),
+    Column("used_devices", True, "devices with a layer"),
+    Column("stages", True, "groups of layers one behind the other"),
+    Column("tensor", True, "devices that share each of them"),
+    Column("layers_per_device", True, "layers side by side in a device"),
+    Column("channels_per_layer", True, "what each has of it"),
+)
 
 OF_A_PROMPT = ("time_to_first_token_s", "time_per_output_token_s")
 NEED_FIGURES = ("energy_j", "energy_per_token_j", "power_w", "area_mm2")
@@ -100,6 +137,10 @@ def columns_of(kind: str, tree: Mapping[str, Any], *, batched: bool, prompts: bo
         names = [name for place in ("units", "memories", "links") for name in tree.get(place) or ()]
         causes = _causes((*dict.fromkeys(names), PEERS, STANDBY))
         return [*_common(("area_mm2", "time_per_token_s")), *FROM_PROMPTS, *causes]
+    if kind == "attacc":
+        return [*ATTACC, *_parts("step_by_part_s", "time"), *_parts("step_by_part_j", "energy")]
+    if kind == "cent":
+        return [*CENT, *_causes(CENT_CAUSES)]
     if kind == "duplex":
         return [*_common(("area_mm2", "time_per_token_s")), *FROM_PROMPTS, *_causes(DUPLEX_CAUSES)]
     if prompts and kind == "roofline":
@@ -138,6 +179,11 @@ def flat(name: str) -> str:
 
 def _causes(names: Iterable[str]) -> list[Column]:
     return [Column(f"energy_by_cause_j.{name}", False, f"energy of {name}") for name in names]
+
+
+def _parts(of: str, what: str) -> list[Column]:
+    """Of a decode step on AttAcc; a part that its layers do not have is empty."""
+    return [Column(f"{of}.{flat(name)}", False, f"{what} of {name} in a decode step") for name in ORDER]
 
 
 def _areas() -> list[Column]:

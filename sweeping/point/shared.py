@@ -17,9 +17,9 @@ from pimloom.sweeping.point.code import code_digest
 from pimloom.sweeping.point.linked import Linked, linked_of
 from pimloom.sweeping.point.requests import Given, read_given
 from pimloom.sweeping.point.results import Column, columns_of
-from pimloom.sweeping.point.workload import BATCHED, Work, check_key, check_kind, check_together, check_value, work_of
+from pimloom.sweeping.point.workload import BATCHED, OWN, Work, check_key, check_together, check_value, work_of
 
-DEVICES = ("device", "device.part")  # places at which a Duplex system names files of its own
+DEVICES = {"duplex": ("device", "device.part"), "cent": ("aim", "aim.part")}  # where systems name files of their own
 
 
 class Base(msgspec.Struct, frozen=True, dict=True):
@@ -109,6 +109,11 @@ class Base(msgspec.Struct, frozen=True, dict=True):
         return not self.prompts and (self.kind == "npu_pim" or self.kind == "roofline" and self.batched)
 
     @cached_property
+    def own(self) -> bool:
+        """Whether runs have a result of their own."""
+        return self.kind in OWN
+
+    @cached_property
     def leaves_prompts_out(self) -> bool:
         """Whether points have prompts that are taken as there, which `pimloom run` computes."""
         return self.decodes and ("prompt" in self._axes or bool(self.workload.get("prompt")))
@@ -133,17 +138,20 @@ class Base(msgspec.Struct, frozen=True, dict=True):
                 mine[place] = Axis(place, (), self.units[place]).text(value)
         return mine
 
+    def given(self, point: Mapping[str, Scalar]) -> dict[str, Scalar]:
+        """Keys of the workload of a point, as they are given."""
+        mine = {p.removeprefix(WORKLOAD): value for p, value in point.items() if p.startswith(WORKLOAD)}
+        return self.workload | mine
+
     def work(self, point: Mapping[str, Scalar]) -> Work:
         """The workload of a point."""
-        mine = {p.removeprefix(WORKLOAD): value for p, value in point.items() if p.startswith(WORKLOAD)}
-        return work_of(self.workload | mine)
+        return work_of(self.given(point))
 
 
 def base_of(sweep: Sweep) -> Base:
     """Read all files that points of the sweep may need. Raises UserError."""
     sheet = read_sheet(find("systems", sweep.system))
     kind = kind_of(sheet)
-    check_kind(kind)
     _check_device(kind, sweep, sheet)
     values, parts = _values(sweep), {place: _parts(sheet, sweep, place) for place in part_places(sheet)}
     for key, some in values.items():
@@ -170,11 +178,11 @@ def base_of(sweep: Sweep) -> Base:
 
 def _check_device(kind: str, sweep: Sweep, sheet: Sheet) -> None:
     """Raise UserError for a device in a file of its own: a point holds texts of systems and parts alone."""
-    if kind != "duplex":
+    if not (places := DEVICES.get(kind, ())):
         return
-    named: list[object] = [tree_of(sheet).get("device"), *(sweep.set.get(place) for place in DEVICES)]
+    named: list[object] = [tree_of(sheet).get(places[0]), *(sweep.set.get(place) for place in places)]
     for axis in sweep.axes:
-        for place in DEVICES:
+        for place in places:
             named += axis.sets.get(place, axis.values if place == axis.place else ())
     for name in map(str, named):
         if name.endswith((".yaml", ".yml")):

@@ -16,11 +16,14 @@ KEYS = {
     "npu_pim": (*SERVED, "chunk", "pp", "fidelity", "policy"),
     "composed": (*ALONE, "every", "tp", "layers", "chunk"),
     "duplex": (*ALONE, "every", "layers", "chunk"),  # axes `devices` and `nodes` in place of tp
+    "attacc": (*ALONE, "every", "fidelity"),  # axis `gpus` in place of tp
+    "cent": ("model", "prompt", "generate", "context", "every", "tp", "pp", "fidelity"),  # axis `devices`
 }
+OWN = ("attacc", "cent")  # kinds whose runs have results of their own
 BATCHED = {"batch", "every", "tp", "layers", "requests", "iterations"}  # any of them: a roofline serves a batch
 FIDELITIES = ("physical", "released")
 _LEAST = {"batch": 1, "prompt": 0, "generate": 1, "every": 1, "tp": 1, "pp": 1, "layers": 1, "iterations": 1,
-          "chunk": 1}  # fmt: skip
+          "chunk": 1, "context": 1}  # fmt: skip
 _WORDS = {"fidelity": FIDELITIES, "policy": POLICIES}
 MOST = 2**20  # of any of these numbers; the longest context elsewhere, too
 
@@ -42,13 +45,7 @@ class Work(NamedTuple):
     iterations: int | None = None
     lm_head: bool | None = None
     chunk: int | None = None
-
-
-def check_kind(kind: str) -> None:
-    """Raise UserError unless sweeps take systems of this kind."""
-    if kind not in KEYS:
-        taken = ", ".join(KEYS)
-        raise UserError(f"system: of kind {kind}; sweeps take {taken}; run each point with `pimloom run` instead")
+    context: int | None = None
 
 
 def check_key(kind: str, key: str) -> None:
@@ -78,8 +75,11 @@ def check_together(keys: Iterable[str]) -> None:
     given = set(keys)
     if "model" not in given:
         raise UserError("workload: missing key 'model' (a preset or a config.json)")
-    if "requests" not in given and "generate" not in given:
+    if given.isdisjoint(("requests", "generate", "context")):
         raise UserError("workload: missing key 'generate' (tokens to generate)")
+    for key in ("prompt", "generate"):
+        if "context" in given and key in given:
+            raise UserError(f"workload.{key}: the context is prompt and answer together; leave one of the two out")
     for key in ("prompt", "generate", "chunk"):
         if "requests" in given and key in given:
             raise UserError(f"workload.{key}: the requests have their own lengths; leave it out")

@@ -12,6 +12,14 @@ from pimloom.arch.duplex_system import DuplexSystem
 from pimloom.arch.system import PimSystem, System
 
 
+class Deployed(NamedTuple):
+    """What there is of a system: in words, its nodes, and the devices of all of them."""
+
+    said: str | None = None
+    nodes: int | None = None
+    devices: int | None = None
+
+
 class Traits(NamedTuple):
     """A kind of system, for its sentences `what` it is.
 
@@ -38,9 +46,13 @@ class Traits(NamedTuple):
     static: str = ""
     shared: Callable[[System], bool] = lambda system: True
     own_devices: Callable[[System], int] = lambda system: 1
-    deployed: Callable[[System, int], str] = lambda system, tp: ""
+    deployed: Callable[[System, int], Deployed] = lambda system, tp: Deployed()
     departures: bool = False
     beyond: bool = False
+
+
+def _duplex(spec: DuplexSystem, devices: int) -> Deployed:
+    return Deployed(spec.deployed(devices), spec.nodes, spec.nodes * devices)
 
 
 TRAITS = {
@@ -96,7 +108,7 @@ TRAITS = {
         lists=False,
         outside=True,
         own_devices=lambda system: system.of_kind(DuplexSystem).devices,
-        deployed=lambda system, tp: system.of_kind(DuplexSystem).deployed(tp),
+        deployed=lambda system, tp: _duplex(system.of_kind(DuplexSystem), tp),
     ),
     "npu_pim": Traits(
         "an NPU",

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from pimloom.arch.attacc import AttAccSystem
 from pimloom.arch.composition import ComposedSystem
 from pimloom.arch.composition_check import hands_over
 from pimloom.arch.duplex import DuplexEnergy
@@ -12,6 +13,8 @@ from pimloom.arch.pim_system import PimSystem
 from pimloom.arch.system import System
 from pimloom.energy.dram import NEEDED
 from pimloom.energy.pim import CURRENTS
+
+HOST_DRAWS = "energy is without the host's processors: what they draw is not known"
 
 
 def why_no_energy(system: System, tp: int = 1) -> str | None:
@@ -45,7 +48,9 @@ def energy_note(system: System, tp: int, *, told: bool) -> str | None:
 
 
 def standby_note(system: System) -> str | None:
-    """What is missing in the energy of a composed system's DRAM, or of Duplex; None of another one."""
+    """What is missing in the energy of a composed system's DRAM, of Duplex or of a host; None of another one."""
+    if system.kind == "attacc":
+        return HOST_DRAWS if system.of_kind(AttAccSystem).host else None
     if system.duplex:
         return _of_duplex(system, system.duplex.spec.energy)
     if system.kind != "composed":

@@ -15,7 +15,7 @@ class Slips:
     serves each GPU, however many there are. padded_stacks: each stack beside a GPU draws what the fullest one does.
     links_of_one_gpu: an all-reduce of one GPU draws. rate_of_one_part: stacks read at the rate of one of
     5.2 Gb/s a pin, whatever their part. prompts_for_free: keys and values of prompts reach the stacks without
-    energy."""
+    energy. co_processing_for_free: weights that the stacks read draw as if the GPUs had read them."""
 
     schedule: bool = False
     wires_per_byte: bool = False
@@ -27,6 +27,7 @@ class Slips:
     links_of_one_gpu: bool = False
     rate_of_one_part: bool = False
     prompts_for_free: bool = False
+    co_processing_for_free: bool = False
 
 
 AS_RELEASED = Slips(**dict.fromkeys((slip.name for slip in fields(Slips)), True))

@@ -17,7 +17,7 @@ from pimloom.cycle_sim.cores import beside_others, cores
 from pimloom.systems.devices.npu_pim.served import Served
 from pimloom.systems.devices.run import Run, total_j
 from pimloom.systems.devices.shown import WithSpans
-from pimloom.systems.devices.traits import has_outside
+from pimloom.systems.devices.traits import has_outside, traits
 from pimloom.systems.serving.batching import POLICIES, Floor, Rules, Step, warmed_up
 from pimloom.systems.serving.machine import Batch, Pieces, Plan, machine_of
 from pimloom.systems.serving.outcome import Batched, Spread
@@ -44,6 +44,9 @@ class Decoded(WithSpans, frozen=True, kw_only=True):
     batch: int
     tp: int
     pp: int
+    deployed: str | None
+    nodes: int | None
+    devices: int | None
     layers: int
     model_layers: int
     lm_head: bool
@@ -187,7 +190,7 @@ def summary(
     """All of it in the result's fields."""
     by_cause = total_j([(_device_j(one), plan.tp * n) for one, n in zip(served, done.weights, strict=True)])
     joules = None if by_cause is None else fsum(by_cause.values())
-    came = int(done.came.sum())
+    came, there = int(done.came.sum()), traits(system.kind).deployed(system, plan.tp)
     return Decoded(
         system=system.name,
         model=llm.name,
@@ -196,6 +199,9 @@ def summary(
         batch=plan.batch,
         tp=plan.tp,
         pp=plan.pp,
+        deployed=there.said,
+        nodes=there.nodes,
+        devices=there.devices,
         layers=plan.layers,
         model_layers=llm.num_hidden_layers,
         lm_head=has_outside(system, plan.outside),

@@ -38,9 +38,7 @@ def generation_work(asked: Asked) -> Work[Generated]:
     )
     check(llm, wanted, GENERATED if asked.generate is None else None)
     said = None if traits(system.spec.kind).sequence == "alone" else _many(llm, wanted)
-    there = traits(system.kind).deployed(system, wanted.tp)
-    notes = [f"{system.name}: {there}"] if there else []
-    return Work(f"{llm.name} on {system.name}", partial(generate, system, llm, wanted), lambda: notes, said)
+    return Work(f"{llm.name} on {system.name}", partial(generate, system, llm, wanted), long=said)
 
 
 def _many(llm: LlmSpec, wanted: Wanted) -> str | None:

@@ -46,6 +46,9 @@ class Generated(WithSpans, frozen=True, kw_only=True):
     lm_head: bool
     chunk: int
     tp: int
+    deployed: str | None
+    nodes: int | None
+    devices: int | None
     layers: int
     model_layers: int
     latency_s: float
@@ -132,7 +135,7 @@ def _result(system: System, llm: LlmSpec, wanted: Wanted, prompts: Prompts, step
     decode_j = total_j([(tokens[n].device_j, wanted.tp * steps.weights[n]) for n in at])
     by_cause = total_j([(prompt_j, 1), (decode_j, 1)])
     joules = None if by_cause is None else fsum(by_cause.values())
-    generated = wanted.batch * wanted.generate
+    generated, there = wanted.batch * wanted.generate, traits(system.kind).deployed(system, wanted.tp)
     return Generated(
         system=system.name,
         model=llm.name,
@@ -143,6 +146,9 @@ def _result(system: System, llm: LlmSpec, wanted: Wanted, prompts: Prompts, step
         lm_head=has_outside(system, wanted.outside),
         chunk=wanted.chunk,
         tp=wanted.tp,
+        deployed=there.said,
+        nodes=there.nodes,
+        devices=there.devices,
         layers=wanted.layers,
         model_layers=llm.num_hidden_layers,
         latency_s=latency,

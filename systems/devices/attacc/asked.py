@@ -1,6 +1,7 @@
 """What `pimloom run` asks of an AttAcc system, and the answer."""
 
 import time
+from collections.abc import Iterable
 from math import fsum, isfinite
 
 from pimloom.arch.attacc import AttAccSystem
@@ -10,19 +11,28 @@ from pimloom.arch.system import System, load_system, spec_digest
 from pimloom.arch.version import __version__
 from pimloom.systems.asked import Asked, Progress, Work
 from pimloom.systems.devices.attacc.boxed import Boxed, boxed
-from pimloom.systems.devices.attacc.device import run_of
+from pimloom.systems.devices.attacc.device import attending, run_of
 from pimloom.systems.devices.attacc.outcome import AttAccOutcome
 from pimloom.systems.devices.attacc.step import Step
 from pimloom.systems.devices.positions import beyond, positions
 from pimloom.systems.devices.shown import Shown
+from pimloom.systems.devices.without_energy import HOST_DRAWS
 from pimloom.systems.settings import parse_settings
 
 PROMPT, GENERATED = 2048, 128  # [secondary A] of its README
+OF_NONE = ("stacks.each", "stacks.pipelined", "stacks.co_processing")  # what says that there are no stacks
 
 
 def attacc_work(asked: Asked) -> Work[AttAccOutcome]:
     """Equal requests on a box of GPUs. Raises UserError."""
-    system, llm = _loaded(asked), load_llm(asked.model)
+    settings = parse_settings(asked.settings or ())
+    system, llm = load_system(asked.system, settings), load_llm(asked.model)
+    check_stacks(system, settings)
+    return box_work(system, llm, asked)
+
+
+def box_work(system: System, llm: LlmSpec, asked: Asked) -> Work[AttAccOutcome]:
+    """The same of a system and a model that are read already."""
     fidelity = asked.fidelity or "physical"
     if fidelity not in ("physical", "released"):
         raise UserError(f"--fidelity {fidelity}: expected physical or released")
@@ -56,6 +66,7 @@ def attacc_work(asked: Asked) -> Work[AttAccOutcome]:
             gpus=spec.gpus,
             stacks=spec.gpus * spec.stacks.each,
             placement=spec.stacks.placement if spec.stacks.each else None,
+            attention=attending(found.box),
             batch=batch,
             prompt_tokens=prompt,
             generated_tokens=generated,
@@ -74,23 +85,22 @@ def attacc_work(asked: Asked) -> Work[AttAccOutcome]:
             version=__version__,
             wall_s=time.perf_counter() - start,
         )
-        middle = run_of(steps[len(steps) // 2], attends=bool(found.box.stacks)) if steps else None
-        prompts = run_of(first, attends=False) if first else None
+        middle = run_of(steps[len(steps) // 2], attends=attending(found.box)) if steps else None
+        prompts = run_of(first) if first else None
         outcome.showing(lambda: Shown(system.name, prompts, middle))
         return outcome
 
     return Work(f"decode steps of {llm.name} on {system.name}", run)
 
 
-def _loaded(asked: Asked) -> System:
-    """Raises UserError also for keys of stacks where there are none."""
-    settings = parse_settings(asked.settings or ())
-    system = load_system(asked.system, settings)
-    if not system.of_kind(AttAccSystem).stacks.each:
+def check_stacks(system: System, settings: Iterable[str]) -> None:
+    """Raise UserError for places of stacks among those that are set, where there are none to change."""
+    spec = system.of_kind(AttAccSystem)
+    if not spec.stacks.each:
+        some = "take attacc, which has some" if spec.host else "--set stacks.each=5 gives it some"
         for place in settings:
-            if place.startswith(("stacks.", "dram.")) and place != "stacks.each":
-                raise UserError(f"--set {place}: {system.name} has no stacks; --set stacks.each=5 gives it some")
-    return system
+            if place.startswith(("stacks.", "dram.")) and place not in OF_NONE:
+                raise UserError(f"--set {place}: {system.name} has no stacks; {some}")
 
 
 def _lengths(asked: Asked) -> tuple[int, int]:
@@ -107,4 +117,5 @@ def _lengths(asked: Asked) -> tuple[int, int]:
 def _notes(found: Boxed, llm: LlmSpec, prompt: int, generated: int, batch: int) -> list[str]:
     said = found.lacks(batch * (prompt + generated))
     notes = [f"{said}; simulated all the same, as released"] if said else []
+    notes += [HOST_DRAWS] if found.box.host else []
     return notes + beyond(llm, positions(prompt, generated))

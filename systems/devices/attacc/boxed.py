@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from pimloom.arch.attacc import AttAccSystem
+from pimloom.arch.attacc import AttAccSystem, StudyGpu
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec
 from pimloom.arch.name_units import counted
@@ -15,7 +15,7 @@ from pimloom.mappers.attacc.layout import CHANNELS, Placement
 from pimloom.systems.devices.attacc.box import Box, Decoder, Experts, Stacks
 from pimloom.systems.devices.attacc.gpu import Gpu
 from pimloom.systems.devices.attacc.prompt import Prompt, prompts_step
-from pimloom.systems.devices.attacc.step import Step, decode_step
+from pimloom.systems.devices.attacc.step import HOSTS, Step, decode_step
 from pimloom.systems.reference.attacc import AS_RELEASED, PHYSICAL, Slips
 from pimloom.workload.need import kv_bytes_per_token, parameters
 from pimloom.workload.op import Bits
@@ -79,8 +79,7 @@ def boxed(system: System, llm: LlmSpec, released: bool, tp: int = 1) -> Boxed:
         what = f"{llm.num_experts} experts" if llm.num_experts > 1 else grouped
         raise UserError(f"--fidelity released: {llm.name} has {what}, which the authors' code does not; leave it out")
     gpu, size = spec.gpu, spec.element_bits // BITS_PER_BYTE
-    own = Gpu(gpu.cores, gpu.peak_tflops, gpu.memory_gb_s, gpu.link_gb_s, gpu.l1_bytes, gpu.l2_bytes)
-    box = Box(own, spec.gpus, _stacks(system, spec), element_bytes=size)
+    box = Box(gpu_of(gpu), spec.gpus, _stacks(system, spec), _host(system, spec), element_bytes=size)
     weights, kv = parameters(llm) * size, kv_bytes_per_token(llm, bits=Bits(*[spec.element_bits] * 3))
     there = spec.gpus * gpu.memory_bytes
     if weights > there:
@@ -89,8 +88,9 @@ def boxed(system: System, llm: LlmSpec, released: bool, tp: int = 1) -> Boxed:
             f"{there:,}; {_more(llm, -(-weights // gpu.memory_bytes), '--tp ' if tp > 1 else '--set gpus=')}"
         )
     stacks = spec.gpus * spec.stacks.each * _stack_bytes(system)
-    room = stacks if spec.stacks.each else there - weights
-    return Boxed(box, _decoders(llm), AS_RELEASED if released else PHYSICAL, weights, kv, room, there + stacks)
+    host = HOSTS * spec.host.memory_bytes if spec.host else 0
+    room = stacks or host or there - weights
+    return Boxed(box, _decoders(llm), AS_RELEASED if released else PHYSICAL, weights, kv, room, there + stacks + host)
 
 
 def _decoders(llm: LlmSpec) -> tuple[Decoder, ...]:
@@ -123,13 +123,31 @@ def _stacks(system: System, spec: AttAccSystem) -> Stacks | None:
     s = spec.stacks
     if not s.each:
         if s.pipelined or s.co_processing:
-            raise UserError(f"{system.where('stacks')}: pipelined and co_processing need stacks; set stacks.each=5")
+            on = [f"stacks.{name}" for name in ("pipelined", "co_processing") if getattr(s, name)]
+            off = " and ".join(f"{place}=false" for place in on)
+            said = f"{' and '.join(on)} {'need' if len(on) > 1 else 'needs'} stacks"
+            raise UserError(f"{system.where('stacks.each')}: {said}; set {off}, too, or take attacc_gpu")
         return None
     part = system.memory
     if not s.power_limited:
         free = {name: Time(UNLIMITED_CK) for name in LIMITED}
         part = replace(part, timing={**part.timing, **free})
     return Stacks(part, Placement(s.placement), s.power_limited, s.each, s.pipelined, s.co_processing)
+
+
+def _host(system: System, spec: AttAccSystem) -> Gpu | None:
+    if spec.host is None:
+        return None
+    if spec.stacks.each:
+        raise UserError(
+            f"{system.where('stacks.each')}: stacks attend, and so does the host; set stacks.each=0, or leave host out"
+        )
+    return gpu_of(spec.host)
+
+
+def gpu_of(one: StudyGpu) -> Gpu:
+    """As layers are priced on it."""
+    return Gpu(one.cores, one.peak_tflops, one.memory_gb_s, one.link_gb_s, one.l1_bytes, one.l2_bytes)
 
 
 def _stack_bytes(system: System) -> int:

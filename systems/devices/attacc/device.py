@@ -7,19 +7,17 @@ from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec
 from pimloom.arch.system import System
 from pimloom.arch.units import PS_PER_S
+from pimloom.systems.devices.attacc.box import Box
 from pimloom.systems.devices.attacc.boxed import boxed
+from pimloom.systems.devices.attacc.order import ORDER
 from pimloom.systems.devices.attacc.step import Step
 from pimloom.systems.devices.device import Capacity, Share
 from pimloom.systems.devices.run import Run, Span, check_numbers
 from pimloom.workload.batch import Batch
 from pimloom.workload.op import Op
 
-STACKS, LINKS, GPUS = "stacks", "links", "GPUs"
-ORDER = (
-    "norm 1", "qkv", "transfer", "score", "softmax", "context", "projection", "all-reduce 1", "norm 2", "router", "up",
-    "gate", "activation", "down", "all-reduce 2",
-)  # fmt: skip
-ON_STACKS = ("score", "softmax", "context")
+STACKS, LINKS, GPUS, HOST = "stacks", "links", "GPUs", "host"
+ATTENTION = ("score", "softmax", "context")
 
 
 class AttAccDevice:
@@ -52,9 +50,9 @@ class AttAccDevice:
             raise UserError("prompts and decode of an AttAcc system go in steps of their own; take them apart")
         if phases == {"decode"}:
             step = found.decode([request.context for request in requests])
-            return run_of(step, attends=bool(found.box.stacks), devices=self._tp)
+            return run_of(step, attends=attending(found.box), devices=self._tp)
         prompts = [(request.new, request.context - request.new) for request in requests]
-        return run_of(found.prefill(prompts), attends=False, devices=self._tp)
+        return run_of(found.prefill(prompts), devices=self._tp)
 
     def check(self, batch: Batch) -> None:
         """Raise UserError unless the batch fits."""
@@ -68,14 +66,19 @@ class AttAccDevice:
         return Capacity(found.memory_bytes // tp, -(-found.weight_bytes // tp), Fraction(found.kv_bytes, tp), tokens)
 
 
-def run_of(step: Step, *, attends: bool, devices: int = 1) -> Run:
-    """A step as spans, in the order of a layer; attends: whether the stacks do; devices: that the box counts as."""
+def attending(box: Box) -> str:
+    """What does attention in decode steps."""
+    return STACKS if box.stacks else HOST if box.host else GPUS
+
+
+def run_of(step: Step, *, attends: str = GPUS, devices: int = 1) -> Run:
+    """A step as spans, in the order of a layer; attends: what does attention; devices: that the box counts as."""
     check_numbers("AttAcc", sum(step.seconds.values()), sum(step.causes.values()))
     spans, at = list[Span](), 0
     for name, seconds in sorted(step.seconds.items(), key=lambda part: ORDER.index(part[0])):
         end = at + round(seconds * PS_PER_S)
         where = LINKS if name.startswith(("all-reduce", "transfer")) else GPUS
-        spans.append(Span(at, end, name, STACKS if attends and name in ON_STACKS else where))
+        spans.append(Span(at, end, name, attends if name in ATTENTION else where))
         at = end
     return Run(
         end_ps=at,

@@ -8,8 +8,9 @@ class AttAccOutcome(WithSpans, frozen=True, kw_only=True):
 
     step: mean decode step, from the first token behind the prompt's own, None if there is none; by part: of what the
     GPUs, the stacks and the links do, less what hides. tokens_per_s: of decode. energy: of the box, of the mean step
-    and a token of it. fits: requests of this length whose keys and values have room. spans: of all layers; what runs
-    beside something else stands behind it, less what hides.
+    and a token of it. fits: requests of this length whose keys and values have room. attention: what attends in decode
+    steps, stacks, host or GPUs. spans: of all layers; what runs beside something else stands behind it, less what
+    hides.
     """
 
     system: str
@@ -18,6 +19,7 @@ class AttAccOutcome(WithSpans, frozen=True, kw_only=True):
     gpus: int
     stacks: int
     placement: str | None
+    attention: str
     batch: int
     prompt_tokens: int
     generated_tokens: int

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from pimloom.arch.error import UserError
 from pimloom.arch.table import compile_table
 from pimloom.arch.units import BYTES_PER_GB, FLOP_PER_TFLOP, J_PER_PJ, S_PER_PS, ceil_div
-from pimloom.energy.attacc import NVLINK, softmax_energy
+from pimloom.energy.attacc import NVLINK, softmax_energy, way
 from pimloom.energy.ledger import Ledger
 from pimloom.mappers.attacc.layout import Work
 from pimloom.systems.devices.attacc.box import Box, Decoder, Stacks
@@ -96,8 +96,7 @@ def decode_step(box: Box, decoder: Decoder, batch: int, context: int | Sequence[
             for name in FEED_FORWARD & parts.keys():
                 share = _share_of_gpu(box.gpu, units, parts[name].by_memory, rows, box.element_bytes)
                 seconds[name] *= share
-                least = {limit: s * share for limit, s in parts[name].least.items()}
-                parts[name] = parts[name]._replace(least=least)
+                parts[name] = _co_processed(parts[name], share, box.stacks, box.element_bytes, slips)
     return Step.of(seconds, parts, n, decoder.layers)
 
 
@@ -191,6 +190,19 @@ def _hide(seconds: dict[str, float], least: float, pipelined: bool) -> None:
     behind = pipelined and attended <= matrices and matrices > transfer
     seconds["transfer"] = transfer * least if behind or attended > transfer else transfer - beside
     seconds["softmax"] = 0.0
+
+
+def _co_processed(part: Cost, share: float, stacks: Stacks, element_bytes: int, slips: Slips) -> Cost:
+    """What is left to the GPU, and beside it what the stacks draw: a unit holds one vector, so that each multiply-add
+    there reads its weight from the cells. What takes inputs there and results back is left out."""
+    least = {limit: s * share for limit, s in part.least.items()}
+    if slips.co_processing_for_free:
+        return part._replace(least=least)
+    read = part.macs * (1 - share) * element_bytes
+    pj = {cause: pj * share for cause, pj in part.energy.pj.items()}
+    pj["multiply_add"] = part.energy.pj["multiply_add"]
+    pj["cells"] = way(stacks.placement).of_bytes(read)
+    return part._replace(energy=Ledger(pj), least=least)
 
 
 def _share_of_gpu(gpu: Gpu, units_gb_s: float, by_memory: bool, batch: int, element_bytes: int) -> float:

@@ -6,7 +6,7 @@ from math import fsum, isfinite
 
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec, load_llm
-from pimloom.arch.system import load_system, spec_digest
+from pimloom.arch.system import System, load_system, spec_digest
 from pimloom.arch.units import J_PER_PJ, S_PER_MS, W_PER_MW
 from pimloom.arch.version import __version__
 from pimloom.systems.asked import Asked, Progress, Work
@@ -28,7 +28,11 @@ def cent_work(asked: Asked) -> Work[CentOutcome]:
         if "devices" in settings:
             raise UserError(f"--devices {asked.devices}: --set devices says so, too; leave one of the two out")
         settings["devices"] = str(asked.devices)
-    system, llm = load_system(asked.system, settings), load_llm(asked.model)
+    return request_work(load_system(asked.system, settings), load_llm(asked.model), asked)
+
+
+def request_work(system: System, llm: LlmSpec, asked: Asked) -> Work[CentOutcome]:
+    """The same of a system and a model that are read already."""
     context, every = _context(asked), asked.every or EVERY
     _check_positions(asked, llm, context)
     fidelity = asked.fidelity or "physical"

@@ -1,9 +1,10 @@
 """A layer of Llama on CENT's channels with its numbers: the mapper's instructions, on matrices, keys and values where
 the mapper has them, in bfloat16.
 
-The near-memory unit reckons in float32 and rounds what it sends to the channels [design]: sums of squares and roots of
-RMSNorm, sums and differences of the rotation, exponentials (`asic_math.exp`) and their sums; no maximum is taken off
-the scores, since the layer has no instructions for it. Partial sums of a product come back as what its accumulators
+The near-memory unit (`cycle_sim/near_memory.py`) reckons in float32 and rounds what it sends to the channels [design]:
+sums of squares and of exponentials in its accumulators and reduction trees, exponentials, and on its RISC-V cores the
+root of an RMSNorm, the reciprocals of a softmax, the sums of a rotation. No maximum is taken off the scores, since the
+layer has no instructions for it. Partial sums of a product come back as what its accumulators
 start with. Neighbours turn together, as in Llama's own code. AiM's text says neither which column a MAC of all banks
 begins with nor where in a row WRA16 writes: both are given here. Layers side by side all hold the same.
 """
@@ -15,7 +16,8 @@ import numpy as np
 
 from pimloom.arch.units import ceil_div
 from pimloom.cycle_sim.aim.banks import BF16, AimBanks
-from pimloom.cycle_sim.asic_math import Array, exp, to_bf16
+from pimloom.cycle_sim.asic_math import Array, to_bf16
+from pimloom.cycle_sim.near_memory import NearMemoryUnit
 from pimloom.cycle_sim.pim_math import LANES, Accumulator
 from pimloom.mappers.cent import GROUP, LEFT, PRODUCT, RIGHT, ROPE, Layer, Place, columns_of, spread
 from pimloom.mappers.cent_layer import layer_pieces
@@ -41,6 +43,7 @@ class CentLayer:
             raise ValueError(f"a layer on {place.devices} devices: expected one device")
         self.layer, self.place, self.weights, self.tokens = layer, place, weights, 0
         self.banks = AimBanks(place.channels, place.banks, place.row // place.column, place.latches, accumulator)
+        self.unit = NearMemoryUnit()
         self._rows, _ = layer_pieces(layer, place, 1)
         for name, matrix in weights.matrices.items():
             self._store(getattr(self._rows, name), matrix)
@@ -58,8 +61,8 @@ class CentLayer:
         self._keep(k, v)
         scores = self._scores(q)
         scaled = self._softmax("scaled scores", scores, np.full(layer.heads, layer.head**-0.5, np.float32))
-        weights = exp(scaled.astype(np.float32))
-        shares = self._softmax("probabilities", to_bf16(weights), 1 / weights.sum(axis=1))
+        weights = self.unit.exponentials(scaled.astype(np.float32))
+        shares = self._softmax("probabilities", to_bf16(weights), self.unit.reciprocals(self.unit.total(weights))[:, 0])
         attended = self._added(x, self._product("o_proj", self._values(shares))[0])
         into = self._norm("second_norm", attended, rows.attended, rows.attended, rows.second_norm)
         gate, sigmoid = self._product("gate_proj", into)
@@ -126,8 +129,8 @@ class CentLayer:
         squares = Traffic(self._spread(x, 2, LEFT, at) | self._spread(x, 2, RIGHT, at), beside=True)
         (sums,) = self._run(f"{name}: squares", squares).results
         held, _ = spread(self.place, len(x), 2, LEFT)  # the banks behind them may hold something else
-        mean = sums[: self.place.block_channels].reshape(-1)[held].astype(np.float32).sum() / np.float32(len(x))
-        factor = np.full(len(x), 1 / np.sqrt(mean + np.float32(EPSILON)), np.float32)
+        total = self.unit.total(sums[: self.place.block_channels].reshape(-1)[held].astype(np.float32))
+        factor = np.resize(self.unit.root(float(total), len(x), EPSILON), len(x))
         copies = self._spread(x, GROUP, LEFT, copy) | self._spread(factor, GROUP, RIGHT, copy)
         return self._gathered(self._run(name, Traffic(copies)), len(x), weights)
 
@@ -165,8 +168,8 @@ class CentLayer:
         made = []
         for x, row, each in of:
             parts = [self._read(t, bank + PRODUCT, row)[: ROPE * each] for bank in banks.tolist()]
-            four = np.concatenate(parts)[: ROPE * len(x)].astype(np.float32).reshape(-1, 4)
-            made.append(to_bf16(np.stack([four[:, 0] - four[:, 1], four[:, 2] + four[:, 3]], axis=-1).reshape(-1)))
+            four = np.concatenate(parts)[: ROPE * len(x)].reshape(-1, 4)
+            made.append(self.unit.rotated(four).reshape(-1))
         return made[0], made[1]
 
     def _keep(self, k: Array, v: Array) -> None:
