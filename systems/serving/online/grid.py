@@ -3,9 +3,11 @@
 Of decode the knots are (requests, mean context), whose contexts spread as those of the workload do; of prompts (new
 tokens, tokens that each attends to in the mean). Between knots costs are taken as linear in both and in their product,
 which holds for weights, matrix products and attention alike. Prompts beside decode cost what their rows add to those of
-decode. What that is worth is measured on iterations that were skipped (see `sampled`).
+decode; a prompt that ends by itself adds what it adds to the smallest one. What that is worth is measured on iterations
+that were skipped (see `sampled`).
 """
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from math import ceil
 
@@ -14,18 +16,23 @@ import numpy as np
 from pimloom.arch.error import UserError
 from pimloom.systems.serving.online.costs import Cost, Exact, Piece, added
 
-ROWS, CONTEXTS, ATTENDED = 2, 2, 8  # between two knots: of requests and new tokens; of contexts; of prompts' tokens
+MOST = 1 << 40  # no knot is above
+REQUESTS = [1 << i for i in range(41)]  # knots of decode
+CONTEXTS = [1 << 2 * i for i in range(21)]  # of a request, in the mean
+ROWS = [1, 4, 16, 64, 128, *(1 << 2 * i for i in range(4, 21))]  # of prompts; most machines begin to compute near 128
+ATTENDED = [1, *(1 << 6 * i for i in range(1, 7)), MOST]  # by each of them, in the mean
 
 
 class Grid:
     """exact: the device; spread: contexts as shares of their mean, rising, of a sample of the workload; positions: the
-    longest context; by_token: whether the device takes prompts one token after the other; rows: of each request that
-    decodes."""
+    longest context; budget: most new tokens of an iteration, as far as there is such a limit; by_token: whether the
+    device takes prompts one token after the other; rows: of each request that decodes."""
 
     rows = 1
 
-    def __init__(self, exact: Exact, spread: Sequence[float], positions: int) -> None:
+    def __init__(self, exact: Exact, spread: Sequence[float], positions: int, budget: int = MOST) -> None:
         self.exact, self.spread, self.positions = exact, np.asarray(spread, float), positions
+        self.budget = budget
         self.tokens, self.by_token = exact.device.capacity().tokens, exact.device.in_order
         self.most = exact.device.most_requests
         self.decodes: dict[tuple[int, int], Cost | None] = {}
@@ -62,12 +69,13 @@ class Grid:
 
     def _between(self, b: int, total: int, longest: int, rows: int, pairs: int, ends: int) -> Cost:
         if not b:
-            return self.prompt(rows, pairs / rows, ends)
+            ending = [(1.0, self._prompt(1, 1, 1)), (-1.0, self._prompt(1, 1, 0))] if ends else []
+            return added([(1.0, self.prompt(rows, pairs / rows)), *ending])
         parts = [(1.0, self._decoding(b, total, longest))]
         if rows:
             wide = b * self.rows
-            parts.append((1.0, self.prompt(rows + wide, (pairs + wide) / (rows + wide), 0)))
-            parts.append((-1.0, self.prompt(wide, 1.0, 0)))
+            parts.append((1.0, self.prompt(rows + wide, (pairs + wide) / (rows + wide))))
+            parts.append((-1.0, self.prompt(wide, 1.0)))
         return added(parts)
 
     def _decoding(self, b: int, total: int, longest: int) -> Cost:
@@ -86,7 +94,7 @@ class Grid:
 
     def decode(self, b: int, context: float) -> Cost:
         """b requests of this context in the mean."""
-        low_b, high_b = around(b, ROWS)
+        low_b, high_b = around(b, REQUESTS)
         low_c, high_c = around(context, CONTEXTS)
         high_b = max(min(high_b, self.most or high_b, self.tokens // low_c), b)
         high_c = max(min(high_c, self.positions, self.tokens // low_b), ceil(context))
@@ -127,14 +135,16 @@ class Grid:
         found: list[int] = np.clip(np.rint(shares / shares.mean() * mean), 2, longest).astype(int).tolist()
         return found
 
-    def prompt(self, rows: int, attended: float, ends: int) -> Cost:
-        """Prompts of so many new tokens, each of which attends to so many in the mean; ends: whether one ends."""
+    def prompt(self, rows: int, attended: float) -> Cost:
+        """Prompts of so many new tokens, each of which attends to so many in the mean, and none of which ends."""
         low_n, high_n = around(rows, ROWS)
         low_q, high_q = around(attended, ATTENDED)
+        high_n = self.budget if rows <= self.budget < high_n else high_n
+        high_q = self.positions if attended <= self.positions < high_q else high_q
         at_n, at_q = _between(rows, low_n, high_n), _between(attended, low_q, high_q)
         corners = [((1 - at_n) * (1 - at_q), low_n, low_q), (at_n * (1 - at_q), high_n, low_q)]
         corners += [((1 - at_n) * at_q, low_n, high_q), (at_n * at_q, high_n, high_q)]
-        return added([(weight, self._prompt(n, q, ends)) for weight, n, q in corners if weight])
+        return added([(weight, self._prompt(n, q, 0)) for weight, n, q in corners if weight])
 
     def _prompt(self, rows: int, attended: int, ends: int) -> Cost:
         key = (rows, attended, ends)
@@ -143,16 +153,15 @@ class Grid:
         return self.prompts[key]
 
 
-def around(value: float, ratio: int) -> tuple[int, int]:
-    """The knots below and above, which are powers of the ratio.
+def around(value: float, knots: Sequence[int]) -> tuple[int, int]:
+    """The knots below and above, which rise.
 
-    >>> around(5, 2), around(8, 2), around(0.5, 2)
+    >>> around(5, [1, 4, 8]), around(8, [1, 4, 8]), around(0.5, [1, 4, 8])
     ((4, 8), (8, 8), (1, 1))
     """
-    low = high = 1
-    while high < value:
-        low, high = high, high * ratio
-    return (high, high) if high <= value or low == high else (low, high)
+    at = bisect_left(knots, value)
+    high = knots[at]
+    return (high, high) if high == value or not at else (knots[at - 1], high)
 
 
 def prompts_of(rows: int, attended: int, ends: int, positions: int) -> list[Piece]:
