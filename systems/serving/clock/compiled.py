@@ -89,7 +89,9 @@ class Board:
 class CompiledReplica:
     """As `Replica`, with the rule of a scheduler that has not begun (its `limits`, see `rules`)."""
 
-    def __init__(self, scheduler: Scheduler, limits: np.ndarray, board: Board, number: int = 0, stages: int = 1) -> None:
+    def __init__(
+        self, scheduler: Scheduler, limits: np.ndarray, board: Board, number: int = 0, stages: int = 1
+    ) -> None:
         self.scheduler, self.board = scheduler, board
         self.ended: Callable[[int, int], object] | None = None
         n, at = len(board.live), np.zeros(f.N_AT, np.int64)

@@ -1,4 +1,4 @@
-"""Paged memory in the style of Vidur: the rules of `schedulers.paged`, `schedulers.sarathi`, `schedulers.vidur_vllm`."""
+"""Paged memory in the style of Vidur: the rules of `paged`, `sarathi` and `vidur_vllm` of `schedulers`."""
 
 from pimloom.cycle_sim.compiled.kernel import bare
 from pimloom.systems.serving.kernels.fields import (

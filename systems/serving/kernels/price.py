@@ -12,17 +12,15 @@ BASE, LEAST, EACH, PRODUCTS, CONTEXT, PAIRS, N_FORM = 0, 1, 2, 3, 6, 9, 12
 TIMES, MORE, BY = range(3)
 
 # grid[…]: whether it prices, and prompts, too; as in `Grid`: its limits, and how many knots there are of each axis
-(
-    PRICES, WITH_PROMPTS, MOST_REQUESTS, ROOM, POSITIONS, BUDGET, KNOTS, N_GRID,
-) = 0, 1, 2, 3, 4, 5, 6, 10  # fmt: skip
+PRICES, WITH_PROMPTS, MOST_REQUESTS, ROOM, POSITIONS, BUDGET, KNOTS, N_GRID = 0, 1, 2, 3, 4, 5, 6, 10
 REQUESTS, CONTEXTS, ROWS, ATTENDED = range(4)  # axes: knots[axis, …]
 DECODE, PROMPT, ENDING, EMPTY = 0, 1, 2, -1  # kinds of a knot; EMPTY: there is none
 
 
 class Prices(NamedTuple):
-    """form, grid: see above; knots[axis, i], rising; keys[k] = (kind, requests or rows, context) of the knot whose costs
-    are costs[k], in a table with open addresses; alone[n]: time of a request with that context, NaN: not known yet;
-    cost: time and energies of the iteration that forms; part: room for a part of it."""
+    """form, grid: see above; knots[axis, i], rising; keys[k] = (kind, requests or rows, context) of the knot whose
+    costs are costs[k], in a table with open addresses; alone[n]: time of a request with that context, NaN: not known
+    yet; cost: time [ps] and energies [J] of the iteration that forms; part: room for a part of it."""
 
     form: np.ndarray
     grid: np.ndarray

@@ -22,8 +22,8 @@ FULL = 0.5  # of a table with open addresses, at most
 
 
 class Reading:
-    """A grid's knots as `Prices`; what lies between knots that are not simulated yet, or cannot be, is Python's. longest:
-    contexts that requests can have."""
+    """A grid's knots as `Prices`; what lies between knots that are not simulated yet, or cannot be, is Python's.
+    longest: no request has a longer context."""
 
     def __init__(self, record: Record, grid: Grid, longest: int) -> None:
         self.record, self.grid, self.known = record, grid, [0, 0]
@@ -39,7 +39,9 @@ class Reading:
 
     def unknown(self, made: Iteration) -> None:
         """Python's own price."""
-        cost = self.grid.of(pieces_of(made))
+        pieces = pieces_of(made)
+        self.grid.know(pieces)
+        cost = self.grid.of(pieces)
         self._learn(len(cost))
         self.prices.cost[:] = 0.0
         self.prices.cost[: len(cost)] = cost

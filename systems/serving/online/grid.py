@@ -10,6 +10,7 @@ that were skipped (see `sampled`).
 from bisect import bisect_left
 from collections.abc import Sequence
 from math import ceil
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,10 +18,33 @@ from pimloom.arch.error import UserError
 from pimloom.systems.serving.online.costs import Cost, Exact, Piece, added
 
 MOST = 1 << 40  # no knot is above
-REQUESTS = [1 << i for i in range(41)]  # knots of decode
-CONTEXTS = [1 << 2 * i for i in range(21)]  # of a request, in the mean
+REQUESTS = [1, *(1 << 2 * i + 1 for i in range(20)), MOST]  # knots of decode; sub-batches begin with two requests
+CONTEXTS = [1 << i for i in range(41)]  # of a request, in the mean
 ROWS = [1, 4, 16, 64, 128, *(1 << 2 * i for i in range(4, 21))]  # of prompts; most machines begin to compute near 128
 ATTENDED = [1, *(1 << 6 * i for i in range(1, 7)), MOST]  # by each of them, in the mean
+
+
+class Sums(NamedTuple):
+    """Of an iteration: requests that decode, their contexts in all, the longest of these; new tokens of prompts, pairs
+    of tokens that attend to one another, whether a prompt ends."""
+
+    b: int
+    total: int
+    longest: int
+    rows: int
+    pairs: int
+    ends: int
+
+
+def sums(pieces: Sequence[Piece]) -> Sums:
+    """What costs are read at."""
+    b = total = rows = pairs = ends = longest = 0
+    for new, cached, logits, *_ in pieces:
+        if new == 1 and cached:
+            b, total, longest = b + 1, total + cached + 1, max(longest, cached + 1)
+        else:
+            rows, pairs, ends = rows + new, pairs + new * cached + new * (new + 1) // 2, ends | logits
+    return Sums(b, total, longest, rows, pairs, ends)
 
 
 class Grid:
@@ -42,16 +66,10 @@ class Grid:
 
     def of(self, pieces: Sequence[Piece]) -> Cost:
         """An iteration. Raises UserError."""
-        b = total = rows = pairs = ends = longest = 0
-        for new, cached, logits, *_ in pieces:
-            if new == 1 and cached:
-                b, total, longest = b + 1, total + cached + 1, max(longest, cached + 1)
-            else:
-                rows, pairs, ends = rows + new, pairs + new * cached + new * (new + 1) // 2, ends | logits
-        key = (b, total, longest, rows, pairs, ends)
+        key = sums(pieces)
         if (found := self.known.get(key)) is None:
             try:
-                found = self._by_token(pieces) if self.by_token and rows else self._between(*key)
+                found = self._by_token(pieces) if self.by_token and key.rows else self._between(*key)
             except UserError:  # of a knot, which does not fit or is too long; the iteration itself may run
                 found = self.instead(pieces)
             self.known[key] = found = [max(value, 0.0) for value in found]
@@ -62,6 +80,24 @@ class Grid:
         b = len(cached)
         found = self.known.get((b, sum(cached) + b, max(cached) + 1, 0, 0, 0))
         return self.of([Piece(1, before, 1) for before in cached]) if found is None else found
+
+    def know(self, pieces: Sequence[Piece]) -> None:
+        """Simulate side by side what an iteration is read between, as far as it can be, and is not known yet."""
+        at = sums(pieces)
+        if self.by_token and at.rows:
+            return
+        decodes = self._around(at.b, at.total / at.b) if at.b else []
+        decodes += self._around(1, at.longest) if at.b > 1 else []
+        prompts = list[tuple[int, int, int]]()
+        if at.rows:
+            wide = at.b * self.rows
+            prompts += [
+                (n, q, 0) for _, n, q in self._around_prompt(at.rows + wide, (at.pairs + wide) / (at.rows + wide))
+            ]
+            prompts += [(n, q, 0) for _, n, q in self._around_prompt(wide, 1.0)] if wide else []
+            prompts += [(1, 1, 0), (1, 1, 1)] if at.ends and not wide else []
+        wanted = [self._pieces(n, mean) for _, n, mean in decodes if (n, mean) not in self.decodes]
+        self.exact.know([*wanted, *(prompts_of(*key, self.positions) for key in prompts if key not in self.prompts)])
 
     def instead(self, pieces: Sequence[Piece]) -> Cost:
         """Of an iteration that lies between no knots. Raises UserError."""
@@ -88,20 +124,23 @@ class Grid:
         return [max(found[0], alone), *found[1:]]
 
     def _by_token(self, pieces: Sequence[Piece]) -> Cost:
-        """One token after the other, each as decode of one request."""
+        """One token after the other, each as decode of one request; all but those that end prompts without LM head."""
         parts = [(1.0, self.decode(1, cached + i + 1)) for new, cached, *_ in pieces for i in range(new)]
+        if silent := len(parts) - sum(one.logits for one in pieces):
+            parts += [(-silent, self.exact.of([Piece(2, 0, 1)])), (silent, self.exact.of([Piece(2, 0, 0)]))]
         return added(parts)
 
     def decode(self, b: int, context: float) -> Cost:
         """b requests of this context in the mean."""
+        return added([(weight, self._corner(n, mean)) for weight, n, mean in self._around(b, context)])
+
+    def _around(self, b: int, context: float) -> list[tuple[float, int, int]]:
+        """Knots around it, each with its weight."""
         low_b, high_b = around(b, REQUESTS)
         low_c, high_c = around(context, CONTEXTS)
         high_b = max(min(high_b, self.most or high_b, self.tokens // low_c), b)
         high_c = max(min(high_c, self.positions, self.tokens // low_b), ceil(context))
-        at_b, at_c = _between(b, low_b, high_b), _between(context, low_c, high_c)
-        corners = [((1 - at_b) * (1 - at_c), low_b, low_c), (at_b * (1 - at_c), high_b, low_c)]
-        corners += [((1 - at_b) * at_c, low_b, high_c), (at_b * at_c, high_b, high_c)]
-        return added([(weight, self._corner(n, mean)) for weight, n, mean in corners if weight])
+        return corners(b, low_b, high_b, context, low_c, high_c)
 
     def _corner(self, requests: int, mean: int) -> Cost:
         """A knot; one whose contexts do not fit side by side lies on a line through two with fewer requests: caches
@@ -122,10 +161,13 @@ class Grid:
         key = (requests, mean)
         if key not in self.decodes:
             try:
-                self.decodes[key] = self.exact.of([Piece(1, n - 1, 1) for n in self.contexts(requests, mean)])
+                self.decodes[key] = self.exact.of(self._pieces(requests, mean))
             except UserError:
                 self.decodes[key] = None
         return self.decodes[key]
+
+    def _pieces(self, requests: int, mean: int) -> list[Piece]:
+        return [Piece(1, n - 1, 1) for n in self.contexts(requests, mean)]
 
     def contexts(self, requests: int, mean: int) -> list[int]:
         """Of so many requests, spread as those of the workload."""
@@ -137,14 +179,14 @@ class Grid:
 
     def prompt(self, rows: int, attended: float) -> Cost:
         """Prompts of so many new tokens, each of which attends to so many in the mean, and none of which ends."""
+        return added([(weight, self._prompt(n, q, 0)) for weight, n, q in self._around_prompt(rows, attended)])
+
+    def _around_prompt(self, rows: int, attended: float) -> list[tuple[float, int, int]]:
         low_n, high_n = around(rows, ROWS)
         low_q, high_q = around(attended, ATTENDED)
         high_n = self.budget if rows <= self.budget < high_n else high_n
         high_q = self.positions if attended <= self.positions < high_q else high_q
-        at_n, at_q = _between(rows, low_n, high_n), _between(attended, low_q, high_q)
-        corners = [((1 - at_n) * (1 - at_q), low_n, low_q), (at_n * (1 - at_q), high_n, low_q)]
-        corners += [((1 - at_n) * at_q, low_n, high_q), (at_n * at_q, high_n, high_q)]
-        return added([(weight, self._prompt(n, q, 0)) for weight, n, q in corners if weight])
+        return corners(rows, low_n, high_n, attended, low_q, high_q)
 
     def _prompt(self, rows: int, attended: int, ends: int) -> Cost:
         key = (rows, attended, ends)
@@ -175,6 +217,14 @@ def prompts_of(rows: int, attended: int, ends: int, positions: int) -> list[Piec
         return [Piece(rows, max(min(attended - (rows + 1) // 2, positions - rows), 0), ends)]
     whole = [Piece(each, 0, ends)] * (rows // each)
     return [*whole, *([Piece(rows % each, 0, ends)] if rows % each else [])]
+
+
+def corners(n: float, low_n: int, high_n: int, context: float, low_c: int, high_c: int) -> list[tuple[float, int, int]]:
+    """Of a cell, with their weights, those that have any."""
+    at_n, at_c = _between(n, low_n, high_n), _between(context, low_c, high_c)
+    found = [((1 - at_n) * (1 - at_c), low_n, low_c), (at_n * (1 - at_c), high_n, low_c)]
+    found += [((1 - at_n) * at_c, low_n, high_c), (at_n * at_c, high_n, high_c)]
+    return [one for one in found if one[0]]
 
 
 def _between(value: float, low: float, high: float) -> float:

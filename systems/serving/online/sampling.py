@@ -76,6 +76,7 @@ class Sample:
 
 def measured(grid: Costs, exact: Exact, sample: Sample) -> Pricing:
     """Simulate the sample; each kind counts by its time. Raises UserError."""
+    exact.know([*sample.decode.kept, *sample.prompts.kept])
     kinds = [(kind, off) for kind in (sample.decode, sample.prompts) if (off := kind.errors(grid, exact))]
     if not kinds:
         return Pricing(False, exact.steps, 0, None, None, None)
