@@ -17,7 +17,7 @@ from pimloom.systems.serving.clock.compiled import Board, ClosedForm, CompiledRe
 from pimloom.systems.serving.clock.replica import Replica
 from pimloom.systems.serving.clock.rules import RULES, limits_of
 from pimloom.systems.serving.kernels import fields as f
-from pimloom.systems.serving.online import running
+from pimloom.systems.serving.online import compiled as machines
 from pimloom.systems.serving.schedulers.faster_transformer import FasterTransformer
 from pimloom.systems.serving.schedulers.live import Iteration, LiveRequest, Scheduler
 from pimloom.systems.serving.schedulers.orca import Orca
@@ -191,17 +191,17 @@ def test_what_is_served_is_the_same_to_the_last_bit(asked, monkeypatch):
     options |= {"requests": 40, "layers": 2}
     options |= {"lengths": "alpaca"} | asked
     called = list[int]()
-    replicas_of = running.compiled.replicas_of
+    replicas_of = machines.replicas_of
 
     def watched(*given: Any) -> Any:
         found = replicas_of(*given)
         called.append(len(found or ()))
         return found
 
-    monkeypatch.setattr(running.compiled, "replicas_of", watched)
+    monkeypatch.setattr(machines, "replicas_of", watched)
     fast = pimloom.serve(**options)
     assert called and all(called)
-    monkeypatch.setattr(running.compiled, "replicas_of", lambda *given: None)
+    monkeypatch.setattr(machines, "replicas_of", lambda *given: None)
     slow = pimloom.serve(**options)
     assert json.dumps(fast.to_dict()) == json.dumps(slow.to_dict())
 

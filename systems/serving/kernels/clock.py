@@ -155,7 +155,9 @@ def _started(replica, shared, prices, slot):
     ticks = max(np.int64(np.rint(cost[0])), 1)
     ticks = (ticks + len(free) - 1) // len(free)
     for stage in range(len(free)):
-        until = max(until, free[stage]) + ticks
+        if free[stage] > until:
+            until = free[stage]
+        until += ticks
         free[stage] = until
     slots[slot, END_AT] = until
     at[UNDER_WAY] += 1

@@ -18,9 +18,9 @@ from pimloom.arch.error import UserError
 from pimloom.systems.serving.online.costs import Cost, Exact, Piece, added
 
 MOST = 1 << 40  # no knot is above
-REQUESTS = [1, *(1 << 2 * i + 1 for i in range(20)), MOST]  # knots of decode; sub-batches begin with two requests
+REQUESTS = [1, 2, *(1 << i for i in range(3, 41))]  # knots of decode; sub-batches begin with two requests
 CONTEXTS = [1 << i for i in range(41)]  # of a request, in the mean
-ROWS = [1, 4, 16, 64, 128, *(1 << 2 * i for i in range(4, 21))]  # of prompts; most machines begin to compute near 128
+ROWS = [1, 4, 16, *(1 << i for i in range(6, 41))]  # of prompts; fewer wait for weights, whatever their number
 ATTENDED = [1, *(1 << 6 * i for i in range(1, 7)), MOST]  # by each of them, in the mean
 
 

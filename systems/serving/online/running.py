@@ -72,10 +72,13 @@ def service(device: Device, requests: Requests, plan: Plan, slo: Slo | None, nam
     return Service(exact, grid, costs, plan, slo, named)
 
 
-def serve_online(by: Service, requests: Requests, progress: Progress, *, tried: bool = False) -> Online:
-    """Until all requests have ended. tried: limits that none holds are no error. Raises UserError."""
+def serve_online(
+    by: Service, requests: Requests, progress: Progress, *, tried: bool = False, sampled: bool = True
+) -> Online:
+    """Until all requests have ended. tried: limits that none holds are no error; sampled: whether the error of prices
+    is told. Raises UserError."""
     plan, transform = by.plan, by.plan.transform
-    sample = None if by.grid is None else Sample(0 if tried else plan.sample, plan.seed)
+    sample = None if by.grid is None else Sample(plan.sample if sampled else 0, plan.seed)
     record = Record(by.costs, len(requests.prompt), sample)
     schedulers = [scheduler_of(plan.scheduler, plan.limits) for _ in range(plan.replicas)]
     live = [LiveRequest(*each) for each in zip(range(len(requests.prompt)), *requests[1:4], strict=True)]

@@ -63,10 +63,10 @@ class Stratum:
 
 
 class Sample:
-    """`size` iterations of decode alone, and as many with prompts in them."""
+    """`size` iterations of decode alone, and half as many with prompts in them, which are seldom and long."""
 
     def __init__(self, size: int, seed: int) -> None:
-        self.decode, self.prompts = Stratum(size, seed), Stratum(size, seed + 1)
+        self.decode, self.prompts = Stratum(size, seed), Stratum((size + 1) // 2, seed + 1)
 
     def of(self, pieces: Sequence[Piece]) -> Stratum:
         """Its kind."""
