@@ -179,7 +179,6 @@ SERVED += [
     {"blocks": 30, "scheduler": "vllm-v0"},
     {"replicas": 3, "router": "least-waiting", "slo": "ttft=1ms"},
     {"arrivals": "closed:3", "replicas": 2},
-    {"system": "prefill=gpu_a100*2,decode=t4", "link": "400Gb/s"},
     {"system": "pim_gpt", "requests": 4, "lengths": "8:4", "layers": None},
     {"goodput": True, "slo": "ttft=2ms,tpot=1ms", "rate": "50:20000", "lengths": "64:16"},
 ]
@@ -221,11 +220,11 @@ def test_a_sample_of_what_is_shown_is_even():
     from pimloom.systems.serving.online.sampling import Stratum
 
     often = np.zeros(30)
-    for seed in range(2000):
+    for seed in range(600):
         kind = Stratum(8, seed)
         for i in range(30):
             if kind.takes(1.0):
                 kind.keep([i])  # type: ignore[list-item]
         assert kind.shown == 30 and len(kind.kept) == 8
         often[[kept[0] for kept in kind.kept]] += 1
-    np.testing.assert_allclose(often / 2000, 8 / 30, atol=0.05)
+    np.testing.assert_allclose(often / 600, 8 / 30, atol=0.08)

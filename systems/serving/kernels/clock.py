@@ -152,7 +152,7 @@ def _started(replica, shared, prices, slot):
     """Stages take it one after the other; its row, its energy."""
     at, slots, free, cost = replica.at, replica.slots, replica.free, prices.cost
     now = until = at[DUE]
-    ticks = max(np.int64(np.rint(cost[0])), 1)
+    ticks = int(max(np.rint(cost[0]), 1.0))
     ticks = (ticks + len(free) - 1) // len(free)
     for stage in range(len(free)):
         if free[stage] > until:

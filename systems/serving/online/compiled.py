@@ -104,17 +104,18 @@ def replicas_of(
     live: Sequence[LiveRequest], schedulers: Sequence[Scheduler], record: Record, stages: int
 ) -> list[CompiledReplica] | None:
     """Replicas that kernels run; None where they do not know a scheduler's rule, a request's decoding, or the costs."""
-    limits = [limits_of(scheduler) for scheduler in schedulers]
-    if PLAIN or type(record.costs) is not Grid or not all(one is not None for one in limits):
+    limits = [one for scheduler in schedulers if (one := limits_of(scheduler)) is not None]
+    if PLAIN or type(record.costs) is not Grid or len(limits) < len(schedulers):
         return None
     if not live or any(request.decoding is not None or request.beside for request in live):
         return None
     longest = max(r.prompt for r in live) + max(r.last for r in live)
     reading, first = Reading(record, record.costs, longest), (NEVER, NEVER)
     if record.sample is not None:
-        first = tuple(one.following for one in reading.strata)  # type: ignore[assignment]
+        decode, prompts = reading.strata
+        first = (decode.following, prompts.following)
     board = Board(live, reading, len(record.by_request), first)
-    return [CompiledReplica(s, limits[i], board, i, stages) for i, s in enumerate(schedulers)]  # type: ignore[arg-type]
+    return [CompiledReplica(scheduler, limits[i], board, i, stages) for i, scheduler in enumerate(schedulers)]
 
 
 def tell(replicas: Sequence[CompiledReplica], record: Record) -> None:
