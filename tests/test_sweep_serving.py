@@ -1,6 +1,7 @@
 """Points of a sweep that are served as they arrive: the numbers of `pimloom serve`, whatever was simulated before."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -8,7 +9,9 @@ import pytest
 
 import pimloom
 from pimloom.arch.error import UserError
-from pimloom.sweeping.definition.load_sweep import sweep_from
+from pimloom.sweeping.checks import check_points
+from pimloom.sweeping.definition.load_sweep import load_sweep, sweep_from
+from pimloom.sweeping.definition.numbered import Grid
 from pimloom.sweeping.point import serving
 from pimloom.sweeping.point.evaluate import evaluate
 from pimloom.sweeping.point.shared import Base, base_of, key_of
@@ -147,3 +150,15 @@ def test_a_point_that_cannot_be_served_is_a_row_with_its_reason(more, said):
 def test_limits_that_none_holds_are_no_error():
     row = row_of(base(**DRAWN, slo="ttft=1us"))
     assert row["error"] is None and row["slo_share"] == row["goodput_per_s"] == 0.0
+
+
+def test_the_example_can_be_swept(monkeypatch):
+    root = Path(__file__).parents[1]
+    monkeypatch.chdir(root)
+    sweep = load_sweep(root / "examples" / "sweep_serving.yaml")
+    assert Grid(sweep).size == 144
+    made = base_of(sweep)
+    check_points(made, sweep)
+    point = {axis.place: axis.values[0] for axis in sweep.axes}
+    row = evaluate(made, point).row
+    assert row["error"] is None and 0 < row["slo_share"] <= 1 and row["requests_per_s"] > 0
