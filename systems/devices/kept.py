@@ -15,6 +15,7 @@ class Kept:
 
     def __init__(self, device: Device) -> None:
         self.device, self.most_requests, self.in_order = device, device.most_requests, device.in_order
+        self.row_tile: int = getattr(device, "row_tile", 1)
         self.steps = dict[Batch, Run]()
 
     def can_run(self, ops: Sequence[Op]) -> str | None:

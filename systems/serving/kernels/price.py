@@ -14,20 +14,21 @@ TIMES, MORE, BY = range(3)
 # grid[…]: whether it prices, and prompts, too; as in `Grid`: its limits, and how many knots there are of each axis
 PRICES, WITH_PROMPTS, MOST_REQUESTS, ROOM, POSITIONS, BUDGET, KNOTS, N_GRID = 0, 1, 2, 3, 4, 5, 6, 10
 REQUESTS, CONTEXTS, ROWS, ATTENDED = range(4)  # axes: knots[axis, …]
-DECODE, PROMPT, ENDING, EMPTY = 0, 1, 2, -1  # kinds of a knot; EMPTY: there is none
+DECODE, PROMPT, ENDING, PAIR, EMPTY = 0, 1, 2, 3, -1  # kinds of a knot; EMPTY: there is none
+STANDS_OUT = 2  # as in `online.grid`
 
 
 class Prices(NamedTuple):
     """form, grid: see above; knots[axis, i], rising; keys[k] = (kind, requests or rows, context) of the knot whose
-    costs are costs[k], in a table with open addresses; alone[n]: time of a request with that context, NaN: not known
-    yet; cost: time [ps] and energies [J] of the iteration that forms; part: room for a part of it."""
+    costs are costs[k], in a table with open addresses; tops[b]: as `Grid.top`; cost: time [ps] and energies [J] of the
+    iteration that forms; part: room for a part of it."""
 
     form: np.ndarray
     grid: np.ndarray
     knots: np.ndarray
     keys: np.ndarray
     costs: np.ndarray
-    alone: np.ndarray
+    tops: np.ndarray
     cost: np.ndarray
     part: np.ndarray
 
@@ -126,17 +127,40 @@ def _prompt(prices, into, rows, attended):
 
 
 @rare
+def _pair(prices, context):
+    """As `Grid.pair`; NaN if a knot is not known."""
+    grid, knots, keys = prices.grid, prices.knots, prices.keys
+    above = _above(prices, CONTEXTS, context)
+    low = _below(prices, CONTEXTS, above, context)
+    high = max(min(knots[CONTEXTS, above], grid[POSITIONS], grid[ROOM] - 2), np.int64(np.ceil(context)))
+    share = _between(context, low, high)
+    at = place(keys, PAIR, low, 0)
+    if keys[at, 0] == EMPTY:
+        return np.nan
+    if share == 0.0:
+        return prices.costs[at, 0]
+    other = place(keys, PAIR, high, 0)
+    if keys[other, 0] == EMPTY:
+        return np.nan
+    return (1.0 - share) * prices.costs[at, 0] + share * prices.costs[other, 0]
+
+
+@rare
 def _decoding(prices, requests, total, longest):
     """As `Grid._decoding`, into `cost`."""
     cost = prices.cost
     if not _decode(prices, cost, requests, total / requests):
         return False
     if requests > 1:
-        if np.isnan(prices.alone[longest]):
-            if not _decode(prices, prices.part, 1, np.float64(longest)):
+        rest = (total - longest) / (requests - 1)
+        usual = prices.tops[requests] * rest
+        if longest >= STANDS_OUT * usual:
+            if not _decode(prices, prices.part, requests, rest):
                 return False
-            prices.alone[longest] = prices.part[0]
-        cost[0] = max(cost[0], prices.alone[longest])
+            more = _pair(prices, np.float64(longest)) - _pair(prices, usual)
+            if np.isnan(more):
+                return False
+            cost[0] = max(cost[0], prices.part[0] + more)
     return True
 
 

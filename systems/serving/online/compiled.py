@@ -22,19 +22,19 @@ FULL = 0.5  # of a table with open addresses, at most
 
 
 class Reading:
-    """A grid's knots as `Prices`; what lies between knots that are not simulated yet, or cannot be, is Python's.
-    longest: no request has a longer context."""
+    """A grid's knots as `Prices`; what lies between knots that are not simulated yet, or cannot be, is Python's,
+    and so are prompts that are taken in tiles. requests: most of an iteration."""
 
-    def __init__(self, record: Record, grid: Grid, longest: int) -> None:
-        self.record, self.grid, self.known = record, grid, [0, 0]
-        limits = np.zeros(k.N_GRID, np.int64)
-        limits[[k.PRICES, k.WITH_PROMPTS, k.MOST_REQUESTS]] = 1, not grid.by_token, grid.most or knots.MOST
+    def __init__(self, record: Record, grid: Grid, requests: int) -> None:
+        self.record, self.grid, self.known = record, grid, [0, 0, 0]
+        limits, whole = np.zeros(k.N_GRID, np.int64), not grid.by_token and grid.tile == 1
+        limits[[k.PRICES, k.WITH_PROMPTS, k.MOST_REQUESTS]] = 1, whole, grid.most or knots.MOST
         limits[[k.ROOM, k.POSITIONS, k.BUDGET]] = grid.tokens, grid.positions, grid.budget
         table = np.zeros((len(AXES), max(map(len, AXES.values()))), np.int64)
         for axis, rising in AXES.items():
             table[axis, : len(rising)], limits[k.KNOTS + axis] = rising, len(rising)
-        alone = np.full(longest + 1, np.nan)
-        self.prices = k.Prices(np.zeros(0, np.int64), limits, table, *_tables(64, 1), alone, np.zeros(1), np.zeros(1))
+        tops = np.array([0.0, *(grid.top(b) for b in range(1, requests + 1))])
+        self.prices = k.Prices(np.zeros(0, np.int64), limits, table, *_tables(64, 1), tops, np.zeros(1), np.zeros(1))
         self._learn()
 
     def unknown(self, made: Iteration) -> None:
@@ -67,7 +67,9 @@ class Reading:
                 more.append((k.DECODE, n, mean, cost))
         for (n, attended, ends), cost in islice(grid.prompts.items(), self.known[1], None):
             more.append((k.ENDING if ends else k.PROMPT, n, attended, cost))
-        self.known = [len(grid.decodes), len(grid.prompts)]
+        for context, ps in islice(grid.pairs.items(), self.known[2], None):
+            more.append((k.PAIR, context, 0, [ps]))
+        self.known = [len(grid.decodes), len(grid.prompts), len(grid.pairs)]
         self._widen(max([width, *(len(cost) for *_, cost in more)]), len(more))
         for *key, cost in more:
             at = _place(self.prices.keys, *key)
@@ -109,8 +111,8 @@ def replicas_of(
         return None
     if not live or any(request.decoding is not None or request.beside for request in live):
         return None
-    longest = max(r.prompt for r in live) + max(r.last for r in live)
-    reading, first = Reading(record, record.costs, longest), (NEVER, NEVER)
+    most = min(max(int(one[f.CAP]) for one in limits), len(live))
+    reading, first = Reading(record, record.costs, most), (NEVER, NEVER)
     if record.sample is not None:
         decode, prompts = reading.strata
         first = (decode.following, prompts.following)

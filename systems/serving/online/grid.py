@@ -3,8 +3,9 @@
 Of decode the knots are (requests, mean context), whose contexts spread as those of the workload do; of prompts (new
 tokens, tokens that each attends to in the mean). Between knots costs are taken as linear in both and in their product,
 which holds for weights, matrix products and attention alike. Prompts beside decode cost what their rows add to those of
-decode; a prompt that ends by itself adds what it adds to the smallest one. What that is worth is measured on iterations
-that were skipped (see `sampled`).
+decode; a prompt that ends by itself adds what it adds to the smallest one. Arrays take rows in tiles, each as long as a
+full one but for what its rows move. A context that stands out has a channel of its own to wait for: it adds what it
+adds to a request that has just begun. What that is worth is measured on iterations that were skipped (see `sampled`).
 """
 
 from bisect import bisect_left
@@ -22,6 +23,7 @@ REQUESTS = [1, 2, *(1 << i for i in range(3, 41))]  # knots of decode; sub-batch
 CONTEXTS = [1 << i for i in range(41)]  # of a request, in the mean
 ROWS = [1, 4, 16, *(1 << i for i in range(6, 41))]  # of prompts; fewer wait for weights, whatever their number
 ATTENDED = [1, *(1 << 6 * i for i in range(1, 7)), MOST]  # by each of them, in the mean
+STANDS_OUT = 2  # times as long as the longest that a knot has beside the others
 
 
 class Sums(NamedTuple):
@@ -61,7 +63,9 @@ class Grid:
         self.most = exact.device.most_requests
         self.decodes: dict[tuple[int, int], Cost | None] = {}
         self.prompts: dict[tuple[int, int, int], Cost] = {}
-        self.alone: dict[int, float] = {}
+        self.pairs: dict[int, float] = {}
+        self.tile: int = getattr(exact.device, "row_tile", 1)
+        self.tops = dict[int, float]()
         self.known: dict[tuple[int, ...], Cost] = {}
 
     def of(self, pieces: Sequence[Piece]) -> Cost:
@@ -86,18 +90,27 @@ class Grid:
         at = sums(pieces)
         if self.by_token and at.rows:
             return
+        wide = at.b * self.rows
         decodes = self._around(at.b, at.total / at.b) if at.b else []
-        decodes += self._around(1, at.longest) if at.b > 1 else []
-        prompts = list[tuple[int, int, int]]()
+        wanted, prompts = list[list[Piece]](), list[tuple[int, int, int]]()
+        if at.b > 1:
+            rest = (at.total - at.longest) / (at.b - 1)
+            usual = self.top(at.b) * rest
+            if at.longest >= STANDS_OUT * usual:
+                decodes += self._around(at.b, rest)
+                wanted += [pair_of(n) for c in (at.longest, usual) for n in self._around_pair(c) if n not in self.pairs]
         if at.rows:
-            wide = at.b * self.rows
-            prompts += [
-                (n, q, 0) for _, n, q in self._around_prompt(at.rows + wide, (at.pairs + wide) / (at.rows + wide))
-            ]
-            prompts += [(n, q, 0) for _, n, q in self._around_prompt(wide, 1.0)] if wide else []
+            together = at.rows + wide
+            prompts += self._prompts_around(together, (at.pairs + wide) / together)
+            prompts += self._prompts_around(wide, 1.0) if wide else []
             prompts += [(1, 1, 0), (1, 1, 1)] if at.ends and not wide else []
-        wanted = [self._pieces(n, mean) for _, n, mean in decodes if (n, mean) not in self.decodes]
+        wanted += [self._pieces(n, mean) for _, n, mean in decodes if (n, mean) not in self.decodes]
         self.exact.know([*wanted, *(prompts_of(*key, self.positions) for key in prompts if key not in self.prompts)])
+
+    def _prompts_around(self, rows: int, attended: float) -> list[tuple[int, int, int]]:
+        full = self._full(rows)
+        found = [(n, q, 0) for _, n, q in self._around_prompt(full, attended)]
+        return found + ([(n, ATTENDED[1], 0) for n in self._in_a_tile()] if full > rows else [])
 
     def instead(self, pieces: Sequence[Piece]) -> Cost:
         """Of an iteration that lies between no knots. Raises UserError."""
@@ -115,13 +128,38 @@ class Grid:
         return added(parts)
 
     def _decoding(self, b: int, total: int, longest: int) -> Cost:
-        """Decode; it takes no less time than the longest context would by itself, on which one channel may work."""
+        """Decode; a context that stands out from the rest may make it last longer."""
         found = self.decode(b, total / b)
         if b == 1:
             return found
-        if (alone := self.alone.get(longest)) is None:
-            alone = self.alone[longest] = self.decode(1, longest)[0]
-        return [max(found[0], alone), *found[1:]]
+        rest = (total - longest) / (b - 1)
+        usual = self.top(b) * rest
+        if longest < STANDS_OUT * usual:
+            return found
+        later = self.decode(b, rest)[0] + (self.pair(longest) - self.pair(usual))
+        return [max(found[0], later), *found[1:]]
+
+    def top(self, b: int) -> float:
+        """The longest of b contexts that are spread as those of the workload, as a share of their mean."""
+        if (found := self.tops.get(b)) is None:
+            shares = self._shares(b)
+            found = self.tops[b] = float(shares.max() / shares.mean())
+        return found
+
+    def pair(self, context: float) -> float:
+        """Time of a token of two requests, one with this context and one that has just begun."""
+        low, high = self._around_pair(context)
+        at = _between(context, low, high)
+        return (1 - at) * self._pair(low) + at * self._pair(high) if at else self._pair(low)
+
+    def _around_pair(self, context: float) -> tuple[int, int]:
+        low, high = around(context, CONTEXTS)
+        return low, max(min(high, self.positions, self.tokens - 2), ceil(context))
+
+    def _pair(self, context: int) -> float:
+        if (found := self.pairs.get(context)) is None:
+            found = self.pairs[context] = self.exact.of(pair_of(context))[0]
+        return found
 
     def _by_token(self, pieces: Sequence[Piece]) -> Cost:
         """One token after the other, each as decode of one request; all but those that end prompts without LM head."""
@@ -171,15 +209,32 @@ class Grid:
 
     def contexts(self, requests: int, mean: int) -> list[int]:
         """Of so many requests, spread as those of the workload."""
-        at = (np.arange(requests) + 0.5) / requests * (len(self.spread) - 1)
-        shares = np.interp(at, np.arange(len(self.spread)), self.spread)
+        shares = self._shares(requests)
         longest = max(self.positions, 2)
         found: list[int] = np.clip(np.rint(shares / shares.mean() * mean), 2, longest).astype(int).tolist()
         return found
 
+    def _shares(self, requests: int) -> np.ndarray:
+        at = (np.arange(requests) + 0.5) / requests * (len(self.spread) - 1)
+        return np.interp(at, np.arange(len(self.spread)), self.spread)
+
     def prompt(self, rows: int, attended: float) -> Cost:
         """Prompts of so many new tokens, each of which attends to so many in the mean, and none of which ends."""
-        return added([(weight, self._prompt(n, q, 0)) for weight, n, q in self._around_prompt(rows, attended)])
+        full = self._full(rows)
+        parts = [(weight, self._prompt(n, q, 0)) for weight, n, q in self._around_prompt(full, attended)]
+        if full > rows:
+            two = self._in_a_tile()
+            share = (full - rows) / (two[1] - two[0])
+            parts += [(share, self._prompt(two[0], ATTENDED[1], 0)), (-share, self._prompt(two[1], ATTENDED[1], 0))]
+        return added(parts)
+
+    def _full(self, rows: int) -> int:
+        """Rows of tiles that are full; the first one is never taken as such."""
+        return rows if rows <= self.tile else -(-rows // self.tile) * self.tile
+
+    def _in_a_tile(self) -> tuple[int, int]:
+        """The first row of the fourth tile, and its last one."""
+        return 3 * self.tile + 1, 4 * self.tile
 
     def _around_prompt(self, rows: int, attended: float) -> list[tuple[float, int, int]]:
         low_n, high_n = around(rows, ROWS)
@@ -225,6 +280,11 @@ def corners(n: float, low_n: int, high_n: int, context: float, low_c: int, high_
     found = [((1 - at_n) * (1 - at_c), low_n, low_c), (at_n * (1 - at_c), high_n, low_c)]
     found += [((1 - at_n) * at_c, low_n, high_c), (at_n * at_c, high_n, high_c)]
     return [one for one in found if one[0]]
+
+
+def pair_of(context: int) -> list[Piece]:
+    """Two requests, one with this context and one that has just begun."""
+    return [Piece(1, max(context, 2) - 1, 1), Piece(1, 1, 1)]
 
 
 def _between(value: float, low: float, high: float) -> float:
