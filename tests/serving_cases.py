@@ -98,6 +98,10 @@ def vidur_scheduler(config: dict[str, Any]) -> Scheduler:
     raise AssertionError(config["scheduler"])
 
 
+ALL = {name: name for name in ("arrival", "first_scheduled", "first_token", "completion")}
+VIDUR_COLUMNS = {"request": "number", **ALL, "restarts": "restarts"}
+
+
 def run_vidur(case: Path) -> tuple[list[Row], list[Row]]:
     """Rows of expected.csv and of iterations.csv."""
     config, requests = config_of(case), requests_of(case)
@@ -110,9 +114,7 @@ def run_vidur(case: Path) -> tuple[list[Row], list[Row]]:
     replicas = [replica(i) for i in range(config.get("replicas", 1))]
     router = (least_waiting if config.get("global") == "lor" else round_robin)(replicas)
     serve(requests, replicas, router)
-    columns = ("number", "arrival", "first_scheduled", "first_token", "completion", "restarts")
-    found = [{name.replace("number", "request"): str(getattr(r, name)) for name in columns} for r in requests]
-    return found, [{"replica": str(i)} | pieces(each) for i, each in made]
+    return told(requests, VIDUR_COLUMNS), [{"replica": str(i)} | pieces(each) for i, each in made]
 
 
 def told(requests: Sequence[LiveRequest], columns: dict[str, str]) -> list[Row]:
@@ -120,33 +122,40 @@ def told(requests: Sequence[LiveRequest], columns: dict[str, str]) -> list[Row]:
     return [{name: str(getattr(r, field)) for name, field in columns.items()} for r in requests]
 
 
-ALL = {name: name for name in ("arrival", "first_scheduled", "first_token", "completion")}
-
-
-def run_vllm_v0(case: Path) -> tuple[list[Row], list[Row]]:
-    config, requests, made = config_of(case), requests_of(case), list[Iteration]()
+def vllm_v0_scheduler(config: dict[str, Any]) -> Scheduler:
     blocks = Blocks(config["num_blocks"], config["block_size"])
     limits = (config["num_blocks"] // 100, config["max_num_seqs"], config["max_num_batched_tokens"])
     host = Blocks(config["num_cpu_blocks"], config["block_size"]) if config["preemption"] == "swap" else None
     assert not (config["chunked"] and host)
-    scheduler = VllmV0Chunked(blocks, *limits) if config["chunked"] else VllmV0(blocks, *limits, host)
-    replicas = [Replica(scheduler, price_of(config), 1, made.append)]
+    return VllmV0Chunked(blocks, *limits) if config["chunked"] else VllmV0(blocks, *limits, host)
+
+
+V0_COLUMNS = {"request": "number", **ALL, "preemptions": "restarts", "of_which_swaps": "swaps"}
+
+
+def run_vllm_v0(case: Path) -> tuple[list[Row], list[Row]]:
+    config, requests, made = config_of(case), requests_of(case), list[Iteration]()
+    replicas = [Replica(vllm_v0_scheduler(config), price_of(config), 1, made.append)]
     serve(requests, replicas, round_robin(replicas))
-    columns = {"request": "number", **ALL, "preemptions": "restarts", "of_which_swaps": "swaps"}
     moved = [{"blocks_in": str(each.blocks_in), "blocks_out": str(each.blocks_out)} for each in made]
-    return told(requests, columns), [pieces(each) | more for each, more in zip(made, moved, strict=True)]
+    return told(requests, V0_COLUMNS), [pieces(each) | more for each, more in zip(made, moved, strict=True)]
+
+
+def vllm_v1_scheduler(config: dict[str, Any], case: Path) -> Scheduler:
+    usable, size = config["num_blocks"] - 1, config["block_size"]
+    pool = PrefixPool(usable, size, identity_of(case, size)) if config["prefix_caching"] else Blocks(usable, size)
+    limits = (config["max_num_seqs"], config["max_num_batched_tokens"], config["max_model_len"])
+    return VllmV1(pool, *limits, config.get("long_prefill_token_threshold", 0))
+
+
+V1_COLUMNS = {"request": "number", **ALL, "preemptions": "restarts", "prefix_hit_tokens": "hit"}
 
 
 def run_vllm_v1(case: Path) -> tuple[list[Row], list[Row]]:
     config, requests, made = config_of(case), requests_of(case), list[Iteration]()
-    usable, size = config["num_blocks"] - 1, config["block_size"]
-    pool = PrefixPool(usable, size, identity_of(case, size)) if config["prefix_caching"] else Blocks(usable, size)
-    limits = (config["max_num_seqs"], config["max_num_batched_tokens"], config["max_model_len"])
-    scheduler = VllmV1(pool, *limits, config.get("long_prefill_token_threshold", 0))
-    replicas = [Replica(scheduler, price_of(config), 1, made.append)]
+    replicas = [Replica(vllm_v1_scheduler(config, case), price_of(config), 1, made.append)]
     serve(requests, replicas, round_robin(replicas))
-    columns = {"request": "number", **ALL, "preemptions": "restarts", "prefix_hit_tokens": "hit"}
-    return told(requests, columns), [pieces(each) for each in made]
+    return told(requests, V1_COLUMNS), [pieces(each) for each in made]
 
 
 def identity_of(case: Path, size: int) -> Identity:

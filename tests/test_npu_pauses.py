@@ -9,7 +9,7 @@ from pimloom.cycle_sim.cores import CORES, STOP, Stopped, raise_if_stopped
 from pimloom.cycle_sim.npu_pim import crew
 from pimloom.cycle_sim.npu_pim.kernels import machine
 from pimloom.cycle_sim.npu_pim.program import Builder
-from pimloom.systems.serving.decoding import side_by_side
+from pimloom.systems.serving.beside import side_by_side
 from tests.draw_npu import Draw, outcome
 
 

@@ -151,7 +151,9 @@ ExactOption = Annotated[
 SampleSize = Annotated[
     int,
     typer.Option(
-        metavar="N", parser=count, help="Iterations of decode, and with prompts, that are simulated to tell the error."
+        metavar="N",
+        parser=count,
+        help="Iterations of decode, and half as many with prompts, that are simulated to tell the error.",
     ),
 ]
 

@@ -4,6 +4,7 @@ import json
 import math
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,7 +20,7 @@ from pimloom.sweeping.definition.expression import parse, parse_constraint
 from pimloom.sweeping.definition.grid import MOST_POINTS
 from pimloom.sweeping.definition.linked import FreePlaces, check_apart, is_linked, linked_axis, setting
 from pimloom.sweeping.definition.ranges import MOST_VALUES, counted
-from pimloom.sweeping.definition.sweep import WORKLOAD, Axis, Direction, Method, Scalar, Sweep
+from pimloom.sweeping.definition.sweep import ARRIVING, WORKLOAD, Axis, Direction, Method, Scalar, Sweep
 
 LARGEST_BYTES = MIB  # of a sweep file
 LONGEST_NAME = 100
@@ -123,6 +124,8 @@ def _axes(document: Document, given: _File) -> tuple[dict[str, Scalar], tuple[Ax
             document.fail(at, f"{place} stands in `workload` too, expected it once")
         axes[place] = (linked_axis if is_linked(value) else axis_of)(document, at, place, value)
     check_apart(document, axes.values())
+    if not given.workload.keys().isdisjoint(ARRIVING):
+        axes = {place: replace(axis, served=True) for place, axis in axes.items()}
     if not axes:
         document.fail("", "expected at least one axis: a list or a range in `axes`, or a list in `workload`")
     return fixed, tuple(axes.values())

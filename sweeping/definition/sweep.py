@@ -8,6 +8,8 @@ WORKLOAD = "workload."  # before a key of the workload that is an axis
 
 # What is to be done; the other keys of the workload say on how many devices, by which rule, or how exactly.
 WORK = ("model", "layers", "prompt", "generate", "context", "batch", "requests", "iterations", "lm_head")
+ARRIVING = ("arrivals", "trace")  # a workload with any of them is served as it arrives; its work besides:
+SERVED = ("model", "layers", "requests", "lm_head", *ARRIVING, "lengths", "rate", "seed", "slo", "cut")
 
 Scalar = int | float | str | bool
 Direction = Literal["min", "max"]
@@ -21,7 +23,8 @@ class Axis:
     values: in the order written, numbers without their unit; empty if the axis is continuous. low, high: the range of
     a continuous axis, which only a search takes; log: whether it is searched on a logarithmic scale. sets: of a
     linked axis, whose `place` is a name of the user's own: each place that it sets -> one text for each of `values`,
-    as `--set` takes it; else empty.
+    as `--set` takes it; else empty. served: whether the workload is served as it arrives, where `batch` is a limit of
+    the design.
     """
 
     place: str
@@ -31,11 +34,14 @@ class Axis:
     high: float | None = None
     log: bool = False
     sets: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
+    served: bool = False
 
     @property
     def is_work(self) -> bool:
         """Whether its values are other work, between which no design is better than another."""
-        return self.place.startswith(WORKLOAD) and self.place.removeprefix(WORKLOAD) in WORK
+        return self.place.startswith(WORKLOAD) and self.place.removeprefix(WORKLOAD) in (
+            SERVED if self.served else WORK
+        )
 
     @property
     def column(self) -> str:

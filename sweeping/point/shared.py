@@ -13,10 +13,12 @@ from pimloom.arch.llm import LlmSpec, load_llm
 from pimloom.arch.load import Sheet, read_sheet, tree_of
 from pimloom.arch.system import System, find, kind_of, part_places, part_sheet, resolve
 from pimloom.sweeping.definition.sweep import WORKLOAD, Axis, Scalar, Sweep
+from pimloom.sweeping.point import serving
 from pimloom.sweeping.point.code import code_digest
 from pimloom.sweeping.point.linked import Linked, linked_of
 from pimloom.sweeping.point.requests import Given, read_given
 from pimloom.sweeping.point.results import Column, columns_of
+from pimloom.sweeping.point.traces import Trace, read_trace
 from pimloom.sweeping.point.workload import BATCHED, OWN, Work, check_key, check_together, check_value, work_of
 
 DEVICES = {"duplex": ("device", "device.part"), "cent": ("aim", "aim.part")}  # where systems name files of their own
@@ -26,9 +28,9 @@ class Base(msgspec.Struct, frozen=True, dict=True):
     """A sweep without its points. Files are here as text; a Base that has been through JSON gives the same rows.
 
     parts: by name, or by the path that a place such as `dram.part` comes to; parts_at: the names of each such place.
-    models, requests: all that points may name, by name. set, workload: what is fixed. units: place of each axis -> unit
-    of its numbers; types: -> type of its values, since 8, 8.0 and '8' are three. linked: linked axes by name; their
-    values are names of what they set.
+    models, requests, traces: all that points may name, by name. set, workload: what is fixed. units: place of each
+    axis -> unit of its numbers; types: -> type of its values, since 8, 8.0 and '8' are three. linked: linked axes by
+    name; their values are names of what they set.
     No digest depends on the order of a mapping. code: see `code_digest`.
     """
 
@@ -45,11 +47,12 @@ class Base(msgspec.Struct, frozen=True, dict=True):
     code: str
     linked: dict[str, Linked] = {}
     parts_at: dict[str, list[str]] = {}
+    traces: dict[str, Trace] = {}
 
     @cached_property
     def head(self) -> str:
         """Digest of what decides a result in all points alike."""
-        drawn = self.seed if "requests" in {*self.workload, *self._axes} else None
+        drawn = self.seed if self.served or "requests" in {*self.workload, *self._axes} else None
         return _digest((self.system.text, self.set, self.workload, self.units, self.types, drawn, self.code))
 
     @cached_property
@@ -59,6 +62,8 @@ class Base(msgspec.Struct, frozen=True, dict=True):
         parts = {place: {name: texts[name] for name in names} for place, names in self.parts_at.items()}
         models = {name: _digest(model) for name, model in self.models.items()}
         requests = {name: _digest(given) for name, given in self.requests.items()}
+        if self.served:
+            return parts | {"model": models, "trace": {name: _digest(trace) for name, trace in self.traces.items()}}
         return parts | {"model": models, "requests": requests}
 
     @cached_property
@@ -91,6 +96,8 @@ class Base(msgspec.Struct, frozen=True, dict=True):
     @cached_property
     def possible(self) -> list[Column]:
         """What the system has data for, whatever the axes are called."""
+        if self.served:
+            return serving.columns(self.kind in ("pim", "npu_pim") and "energy" in tree_of(self.system))
         return columns_of(self.kind, tree_of(self.system), batched=self.batched, prompts=self.prompts)
 
     @cached_property
@@ -99,14 +106,25 @@ class Base(msgspec.Struct, frozen=True, dict=True):
         return not BATCHED.isdisjoint({*self.workload, *self._axes})
 
     @cached_property
+    def served(self) -> bool:
+        """Whether requests are served as they arrive."""
+        return serving.is_served({*self.workload, *self._axes})
+
+    @cached_property
     def prompts(self) -> bool:
         """Whether batches are simulated from their prompts on."""
+        return not self.served and self._from_prompts
+
+    @cached_property
+    def _from_prompts(self) -> bool:
         return self.kind in ("composed", "duplex") or "chunk" in {*self.workload, *self._axes}
 
     @cached_property
     def decodes(self) -> bool:
         """Whether batches are decoded alone, their prompts taken as there."""
-        return not self.prompts and (self.kind == "npu_pim" or self.kind == "roofline" and self.batched)
+        if self.prompts or self.served:
+            return False
+        return self.kind == "npu_pim" or (self.kind == "roofline" and self.batched)
 
     @cached_property
     def own(self) -> bool:
@@ -154,17 +172,18 @@ def base_of(sweep: Sweep) -> Base:
     kind = kind_of(sheet)
     _check_device(kind, sweep, sheet)
     values, parts = _values(sweep), {place: _parts(sheet, sweep, place) for place in part_places(sheet)}
+    served = serving.is_served(values)
     for key, some in values.items():
-        check_key(kind, key)
+        serving.check_key(key) if served else check_key(kind, key)
         for value in some:
-            check_value(key, value)
-    check_together(values)
+            (serving.check_value if served else check_value)(key, value)
+    (serving.check_together if served else check_together)(values)
     return Base(
         kind=kind,
         system=sheet,
         parts={name: part for found in parts.values() for name, part in found.items()},
         models={str(name): load_llm(str(name)) for name in values["model"]},
-        requests={str(name): read_given(str(name)) for name in values.get("requests", ())},
+        requests={str(name): read_given(str(name)) for name in (() if served else values.get("requests", ()))},
         set=dict(sweep.set),
         workload=dict(sweep.workload),
         units={axis.place: axis.unit for axis in sweep.axes},
@@ -173,6 +192,7 @@ def base_of(sweep: Sweep) -> Base:
         code=code_digest(),
         linked=linked_of(sweep.axes),
         parts_at={place: list(found) for place, found in parts.items()},
+        traces={str(name): read_trace(str(name)) for name in values.get("trace", ())},
     )
 
 
@@ -221,8 +241,8 @@ def _behind(base: Base, point: Mapping[str, Any]) -> list[Any]:
                 behind.append(base.choices[at].get(part))
     for place in open_places:
         behind += base.choices[place].values()
-    for name in ("model", "requests"):
-        if name in base.workload:
+    for name in ("model", "requests", "trace"):
+        if name in base.workload and name in base.choices:
             behind += base.choices[name].values()
     return behind
 

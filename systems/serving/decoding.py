@@ -1,10 +1,8 @@
 """Many decode iterations on a machine: continuous batching whose iterations are simulated."""
 
-from collections.abc import Callable, Generator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
 from math import ceil, fsum
-from threading import Event
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -13,19 +11,17 @@ from pimloom.arch.llm import LlmSpec
 from pimloom.arch.name_units import counted
 from pimloom.arch.system import System
 from pimloom.arch.version import __version__
-from pimloom.cycle_sim.cores import beside_others, cores
 from pimloom.systems.devices.npu_pim.served import Served
 from pimloom.systems.devices.run import Run, total_j
 from pimloom.systems.devices.shown import WithSpans
 from pimloom.systems.devices.traits import has_outside, traits
 from pimloom.systems.serving.batching import POLICIES, Floor, Rules, Step, warmed_up
+from pimloom.systems.serving.beside import side_by_side
 from pimloom.systems.serving.machine import Batch, Pieces, Plan, machine_of
 from pimloom.systems.serving.outcome import Batched, Spread
 from pimloom.systems.serving.workload import Workload
 from pimloom.workload.requests.data_sets import DATA_SETS
 
-Asked = TypeVar("Asked")
-Found = TypeVar("Found")
 WARM_UP_OUTPUTS = 10  # mean outputs of iterations before those that count [assumed: long enough for a steady state]
 
 
@@ -157,26 +153,6 @@ def _check_prompts(llm: LlmSpec, workload: Workload) -> None:
 def cut_requests(llm: LlmSpec, workload: Workload) -> int:
     """Requests of a workload that would need more positions than the model has: their contexts stop growing there."""
     return int((workload.prompt_tokens + workload.output_tokens - 1 > llm.max_position_embeddings).sum())
-
-
-def side_by_side(
-    simulate: Callable[[Asked], Found], asked: list[Asked], progress: Callable[[int], None]
-) -> Generator[Found, None, None]:
-    """Each simulated, in order, side by side: the engine leaves Python's lock alone."""
-    if len(asked) == 1:
-        found = simulate(asked[0])
-        progress(1)
-        yield found
-        return
-    stop = Event()
-    pool = ThreadPoolExecutor(cores(), initializer=beside_others, initargs=(stop,))
-    try:
-        for n, found in enumerate(pool.map(simulate, asked), 1):
-            progress(n)
-            yield found
-    finally:
-        stop.set()
-        pool.shutdown(cancel_futures=True)
 
 
 def warm_up_of(workload: Workload) -> int:

@@ -46,6 +46,7 @@ class NpuDevice:
         if share.outside and share.fidelity == "released":
             raise UserError(f"--fidelity released: no simulator of {system.name} has an LM head; leave one out")
         self._outside = Outside(system, llm, share.tp) if share.outside else None
+        self.row_tile = system.of_kind(NpuPimSystem).npu.rows  # of new tokens, as the arrays take them
 
     def can_run(self, ops: Sequence[Op]) -> str | None:
         """Everything that `shard_of` lets pass."""

@@ -23,6 +23,11 @@ class Replica:
         self.ended: Callable[[int, int], object] | None = None
         self.under_way, self.free = deque[Iteration](), [0] * stages
 
+    @property
+    def waiting(self) -> int:
+        """How many wait."""
+        return len(self.scheduler.waiting)
+
     def arrive(self, request: LiveRequest, now: int) -> None:
         """A request joins those that wait."""
         self.scheduler.waiting.append(request)

@@ -6,13 +6,14 @@ from pimloom.arch.document import nearest
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec, load_llm
 from pimloom.arch.name_units import counted
+from pimloom.arch.system import System
 from pimloom.systems.asked import Work
 from pimloom.systems.serving.clock.cluster import ROUTERS
 from pimloom.systems.serving.online.goodput import Goodput, at_rate, find, parse_rates
 from pimloom.systems.serving.online.named import ONE_STAGE, ONLY, check_name
 from pimloom.systems.serving.online.outcome import Online
 from pimloom.systems.serving.online.pools import POOLED, Both, Pools, kv_bytes, parse_pools, prompts_of, serve_pools
-from pimloom.systems.serving.online.prepared import prepared
+from pimloom.systems.serving.online.prepared import Maker, prepared, prepared_on
 from pimloom.systems.serving.online.running import Progress, serve_online
 from pimloom.systems.serving.online.wanted import Wanted
 from pimloom.workload.requests.arrivals import drawn_lengths, drawn_ps, parse_arrivals
@@ -28,15 +29,8 @@ Serving = Callable[[Requests, Progress, bool], Online]
 def online_work(wanted: Wanted) -> Work[Online | Goodput]:
     """Requests served on a system. Raises UserError."""
     llm = load_llm(wanted.model)
-    _check_numbers(wanted)
-    check_name(wanted.scheduler)
-    if wanted.router not in ROUTERS:
-        raise UserError(
-            f"--router {wanted.router}: expected one of {', '.join(ROUTERS)}{nearest(wanted.router, ROUTERS)}"
-        )
-    requests = _requests_of(wanted)
-    drawn = wanted.trace is None and requests.name in DATA_SETS  # of other models
-    requests, cut = _within_positions(llm, requests, wanted.cut or drawn)
+    _check_words(wanted)
+    requests, cut = _fitting(wanted, llm, _requests_of(wanted))
     pools = parse_pools(wanted.system, wanted.link)
     serve, devices, said = _pools(wanted, pools, llm, requests) if pools else _one(wanted, llm, requests)
     rates, notes = _rates(wanted, requests), [*_notes(wanted, pools, cut), *said]
@@ -49,12 +43,49 @@ def online_work(wanted: Wanted) -> Work[Online | Goodput]:
     return Work(f"{llm.name} on {wanted.system}", run, lambda: notes)
 
 
+def served_on(
+    system: System, llm: LlmSpec, wanted: Wanted, trace: Requests | None, rate: float | None, maker: Maker
+) -> Online:
+    """Requests served on a system that is loaded, with devices of this maker; a limit that none holds is no error.
+    trace: requests that were read, in place of `wanted.trace`; rate: times are stretched so that so many come in a
+    second. Raises UserError."""
+    _check_words(wanted)
+    requests, _ = _fitting(
+        wanted, llm, _drawn(wanted) if trace is None else _timed(wanted, first(trace, wanted.requests))
+    )
+    if rate is not None:
+        requests = at_rate(requests, rate, "rate")
+    return serve_online(
+        prepared_on(system, wanted, llm, requests, maker), requests, lambda done, total: None, tried=True
+    )
+
+
+def _check_words(wanted: Wanted) -> None:
+    """Raise UserError for numbers and names that cannot be."""
+    _check_numbers(wanted)
+    check_name(wanted.scheduler)
+    if wanted.router not in ROUTERS:
+        raise UserError(
+            f"--router {wanted.router}: expected one of {', '.join(ROUTERS)}{nearest(wanted.router, ROUTERS)}"
+        )
+
+
+def _fitting(wanted: Wanted, llm: LlmSpec, requests: Requests) -> tuple[Requests, int]:
+    """Requests that fit the model's positions; how many were cut. Raises UserError."""
+    drawn = wanted.trace is None and requests.name in DATA_SETS  # of other models
+    return _within_positions(llm, requests, wanted.cut or drawn)
+
+
 def _one(wanted: Wanted, llm: LlmSpec, requests: Requests) -> tuple[Serving, int, Sequence[str]]:
     """What serves on one kind of system, on how many devices, and notes."""
     by = prepared(wanted, llm, requests)
     devices = by.named["tp"] * wanted.pp * wanted.replicas
     notes = by.plan.transform.notes if by.plan.transform else ()
-    return (lambda some, progress, tried: serve_online(by, some, progress, tried=tried)), devices, notes
+    return (
+        (lambda some, progress, tried: serve_online(by, some, progress, tried=tried, sampled=not tried)),
+        devices,
+        notes,
+    )
 
 
 def _pools(wanted: Wanted, pools: Pools, llm: LlmSpec, requests: Requests) -> tuple[Serving, int, Sequence[str]]:
@@ -121,13 +152,21 @@ def _requests_of(wanted: Wanted) -> Requests:
             raise UserError(
                 f"--lengths {wanted.lengths}: {wanted.trace} has lengths of its own; leave one of the two out"
             )
-        found = first(read(wanted.trace), wanted.requests)
-        if wanted.arrivals is None:
-            return found
-        note = f"lengths of the trace, arrivals {wanted.arrivals}, seed {wanted.seed}"
-        arrivals = parse_arrivals(wanted.arrivals)
-        at = drawn_ps(arrivals, len(found.prompt), wanted.seed)
-        return found._replace(arrival_ps=at, note=note, clients=arrivals.clients)
+        return _timed(wanted, first(read(wanted.trace), wanted.requests))
+    return _drawn(wanted)
+
+
+def _timed(wanted: Wanted, found: Requests) -> Requests:
+    """Requests of a trace, with arrivals that are asked for in place of its own."""
+    if wanted.arrivals is None:
+        return found
+    note = f"lengths of the trace, arrivals {wanted.arrivals}, seed {wanted.seed}"
+    arrivals = parse_arrivals(wanted.arrivals)
+    at = drawn_ps(arrivals, len(found.prompt), wanted.seed)
+    return found._replace(arrival_ps=at, note=note, clients=arrivals.clients)
+
+
+def _drawn(wanted: Wanted) -> Requests:
     assert wanted.arrivals is not None
     arrivals, lengths = parse_arrivals(wanted.arrivals), wanted.lengths or LENGTHS
     if wanted.requests is None:

@@ -3,7 +3,10 @@
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
+from pimloom.arch.error import UserError
 from pimloom.systems.devices.device import Device
+from pimloom.systems.devices.run import Run
+from pimloom.systems.serving.beside import side_by_side
 from pimloom.systems.serving.schedulers.live import Iteration
 from pimloom.workload.batch import Batch, Request
 
@@ -52,8 +55,26 @@ class Exact:
             found = self.known[key] = self._step(key)
         return found
 
+    def know(self, many: Sequence[Sequence[Piece]]) -> None:
+        """Simulate iterations that are not known yet side by side, as far as they can run and the device forgets what
+        came before."""
+        keys = dict.fromkeys(tuple(sorted(pieces)) for pieces in many)
+        new = [key for key in keys if key not in self.known]
+        if len(new) > 1 and not self.device.in_order:
+            for key, run in zip(new, side_by_side(self._run, new, lambda done: None), strict=True):
+                if run is not None:
+                    self.known[key] = self._told(run)
+
+    def _run(self, pieces: Sequence[Piece]) -> Run | None:
+        try:
+            return self.device.step(batch_of(pieces))
+        except UserError:
+            return None
+
     def _step(self, pieces: Sequence[Piece]) -> Cost:
-        run = self.device.step(batch_of(pieces))
+        return self._told(self.device.step(batch_of(pieces)))
+
+    def _told(self, run: Run) -> Cost:
         joules = run.energy_by_cause_j or {}
         self.causes += [cause for cause in joules if cause not in self.causes]
         return [float(self.stages * run.end_ps), *(self.stages * joules.get(cause, 0.0) for cause in self.causes)]

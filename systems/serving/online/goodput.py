@@ -64,11 +64,11 @@ def parse_rates(text: str) -> tuple[float, float]:
     return float(match[1]), float(match[2])
 
 
-def at_rate(requests: Requests, rate: float) -> Requests:
-    """The same requests, their times stretched: gaps vary as they did."""
+def at_rate(requests: Requests, rate: float, option: str = "goodput") -> Requests:
+    """The same requests, their times stretched: gaps vary as they did. option: that asks for it. Raises UserError."""
     span_s = requests.arrival_ps[-1] * S_PER_PS
     if not span_s:
-        raise UserError("--goodput: all requests arrive at once; give --arrivals poisson:1/s or a trace with times")
+        raise UserError(f"--{option}: all requests arrive at once; give --arrivals poisson:1/s or a trace with times")
     stretch = (len(requests.prompt) - 1) / span_s / rate
     return requests._replace(arrival_ps=[round(at * stretch) for at in requests.arrival_ps])
 

@@ -1,5 +1,6 @@
 """A system with a model on it, ready to serve requests by a scheduler: its memory, its limits, what can never run."""
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -26,14 +27,24 @@ from pimloom.workload.requests.table import Requests
 BATCH = 256  # requests that run at most [recalled: vLLM's max_num_seqs]
 
 
+Maker = Callable[[System, LlmSpec, Share], Device]
+
+
 def prepared(wanted: Wanted, llm: LlmSpec, requests: Requests, **more: object) -> Service:
     """What serves these requests; more: what else decides the result. Raises UserError."""
-    slo = None if wanted.slo is None else parse_slo(wanted.slo)
     system = load_system(wanted.system, parse_settings(wanted.settings or ()))
+    return prepared_on(system, wanted, llm, requests, device_of, **more)
+
+
+def prepared_on(
+    system: System, wanted: Wanted, llm: LlmSpec, requests: Requests, maker: Maker, **more: object
+) -> Service:
+    """The same on a system that is loaded, with devices of this maker. Raises UserError."""
+    slo = None if wanted.slo is None else parse_slo(wanted.slo)
     if wanted.tp == 1:
         wanted = wanted._replace(tp=traits(system.kind).own_devices(system))
     share = _share(wanted, llm)
-    device, lm_head = _device(system, llm, share, wanted.lm_head)
+    device, lm_head = _device(system, llm, share, wanted.lm_head, maker)
     transform = transform_of(
         system, llm, share, speculate=wanted.speculate, branches=wanted.branches, shared=wanted.shared_kv,
         scheduler=wanted.scheduler, chunked=wanted.chunked, seed=wanted.seed,
@@ -54,14 +65,14 @@ def _share(wanted: Wanted, llm: LlmSpec) -> Share:
     return Share(wanted.tp, -(-layers // wanted.pp), outside=wanted.lm_head, weights=weights, density=density)
 
 
-def _device(system: System, llm: LlmSpec, share: Share, lm_head: bool | None) -> tuple[Device, bool]:
+def _device(system: System, llm: LlmSpec, share: Share, lm_head: bool | None, maker: Maker) -> tuple[Device, bool]:
     """With embedding, LM head and sampling unless asked otherwise, where the system can have them."""
     if lm_head is not None:
-        return device_of(system, llm, share), lm_head
+        return maker(system, llm, share), lm_head
     try:
-        return device_of(settled(system, True)[0], llm, share._replace(outside=True)), True
+        return maker(settled(system, True)[0], llm, share._replace(outside=True)), True
     except UserError:
-        return device_of(system, llm, share), has_outside(system, None)
+        return maker(system, llm, share), has_outside(system, None)
 
 
 def _limits(

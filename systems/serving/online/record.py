@@ -35,7 +35,9 @@ class Record:
             if self.sample and (kind := self.sample.of(pieces)).takes(cost[0]):
                 kind.keep(pieces)
         ps, *joules = cost
-        tokens, total = sum(made.new), sum(joules)
+        tokens, total = sum(made.new), 0.0
+        for j in joules:
+            total += j  # one after the other, in whatever version of Python
         self.new.append(tokens)
         self.contexts.append(tokens + sum(made.cached))
         self.requests.append(len(made.requests))

@@ -1,7 +1,7 @@
 """Requests through a scheduler's clock over the prices of a device."""
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -10,8 +10,10 @@ import numpy as np
 from pimloom.arch.error import UserError
 from pimloom.arch.version import __version__
 from pimloom.systems.devices.device import Device
-from pimloom.systems.serving.clock.cluster import ROUTERS, serve
+from pimloom.systems.serving.clock.cluster import ROUTERS, Runs, serve
+from pimloom.systems.serving.clock.compiled import CompiledReplica
 from pimloom.systems.serving.clock.replica import Replica
+from pimloom.systems.serving.online import compiled
 from pimloom.systems.serving.online.costs import Costs, Exact
 from pimloom.systems.serving.online.grid import Grid
 from pimloom.systems.serving.online.limits import Slo
@@ -64,15 +66,19 @@ def service(device: Device, requests: Requests, plan: Plan, slo: Slo | None, nam
     exact, transform, spread = Exact(device, plan.stages), plan.transform, spread_of(requests)
     grid: Costs | None = None
     if not plan.exact:
-        grid = transform.grid(exact, spread) if transform else Grid(exact, spread, plan.limits.positions)
+        budget = plan.limits.budget(plan.scheduler)
+        grid = transform.grid(exact, spread) if transform else Grid(exact, spread, plan.limits.positions, budget)
     costs = transform.joined(grid or exact, plan.exact, spread) if transform else grid or exact
     return Service(exact, grid, costs, plan, slo, named)
 
 
-def serve_online(by: Service, requests: Requests, progress: Progress, *, tried: bool = False) -> Online:
-    """Until all requests have ended. tried: limits that none holds are no error. Raises UserError."""
+def serve_online(
+    by: Service, requests: Requests, progress: Progress, *, tried: bool = False, sampled: bool = True
+) -> Online:
+    """Until all requests have ended. tried: limits that none holds are no error; sampled: whether the error of prices
+    is told. Raises UserError."""
     plan, transform = by.plan, by.plan.transform
-    sample = None if by.grid is None else Sample(0 if tried else plan.sample, plan.seed)
+    sample = None if by.grid is None else Sample(plan.sample if sampled else 0, plan.seed)
     record = Record(by.costs, len(requests.prompt), sample)
     schedulers = [scheduler_of(plan.scheduler, plan.limits) for _ in range(plan.replicas)]
     live = [LiveRequest(*each) for each in zip(range(len(requests.prompt)), *requests[1:4], strict=True)]
@@ -135,13 +141,14 @@ def told_by(
 
 def run(live: list[LiveRequest], schedulers: list[Scheduler], record: Record, plan: Plan, progress: Progress) -> None:
     """Serve them. Raises UserError if some are left that nobody ever serves."""
-    replicas = [
+    machines = None if plan.exact else compiled.replicas_of(live, schedulers, record, plan.stages)
+    replicas: Sequence[Replica | CompiledReplica] = machines or [
         Replica(scheduler, record.price, plan.stages, partial(record.seen, i, scheduler))
         for i, scheduler in enumerate(schedulers)
     ]
     route, arrived = ROUTERS[plan.router](replicas), 0
 
-    def told(request: LiveRequest) -> Replica:
+    def told(request: LiveRequest) -> Runs:
         nonlocal arrived
         progress(arrived, len(live))
         arrived += 1
@@ -151,6 +158,8 @@ def run(live: list[LiveRequest], schedulers: list[Scheduler], record: Record, pl
     if plan.clients:
         follow(live[plan.clients :], replicas)
     serve(coming, replicas, told)
+    if machines:
+        compiled.tell(machines, record)
     progress(len(live), len(live))
     left = [request for request in live if request.completion < 0]
     if left:
@@ -160,11 +169,11 @@ def run(live: list[LiveRequest], schedulers: list[Scheduler], record: Record, pl
         )
 
 
-def follow(later: list[LiveRequest], replicas: list[Replica]) -> None:
+def follow(later: list[LiveRequest], replicas: Sequence[Replica | CompiledReplica]) -> None:
     """Each request that ends on a replica has the next of those `later` arrive there at once."""
     waiting = deque(later)
 
-    def ended(replica: Replica, now: int, count: int) -> None:
+    def ended(replica: Runs, now: int, count: int) -> None:
         for _ in range(min(count, len(waiting))):
             request = waiting.popleft()
             request.arrival = now

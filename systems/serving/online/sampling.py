@@ -2,13 +2,14 @@
 
 from collections.abc import Sequence
 from contextlib import suppress
-from math import sqrt
+from math import log, log1p, sqrt
 from random import Random
 
 import msgspec
 
 from pimloom.arch.error import UserError
 from pimloom.systems.serving.online.costs import Costs, Exact, Piece
+from pimloom.systems.serving.schedulers.live import NEVER
 
 
 class Pricing(msgspec.Struct, frozen=True):
@@ -25,17 +26,19 @@ class Pricing(msgspec.Struct, frozen=True):
 
 
 class Stratum:
-    """Iterations of a kind: `size` of them, each as likely, and the time of all [ps]."""
+    """Iterations of a kind: `size` of them, each as likely [Li, Reservoir-sampling algorithms, ACM TOMS 1994], and the
+    time of all [ps]. following: number of the next one that is kept, of those that are shown."""
 
     def __init__(self, size: int, seed: int) -> None:
         self.size, self.random, self.shown, self.time_ps = size, Random(seed), 0, 0.0
         self.kept = list[tuple[Piece, ...]]()
+        self.following, self._least = 1 if size else NEVER, 1.0
 
     def takes(self, ps: float) -> bool:
-        """One more, of so much time: whether it is kept."""
+        """One more, of so much time: whether it is to be kept."""
         self.shown += 1
         self.time_ps += ps
-        return len(self.kept) < self.size or self.random.random() * self.shown < self.size
+        return self.shown == self.following
 
     def keep(self, pieces: Sequence[Piece]) -> None:
         """In place of one that is there, if there is no room."""
@@ -43,6 +46,11 @@ class Stratum:
             self.kept.append(tuple(pieces))
         else:
             self.kept[self.random.randrange(self.size)] = tuple(pieces)
+        self.following = self.shown + 1
+        if len(self.kept) == self.size:
+            self._least *= (1.0 - self.random.random()) ** (1 / self.size)
+            if self._least < 1.0:
+                self.following += int(log(1.0 - self.random.random()) / log1p(-self._least))
 
     def errors(self, grid: Costs, exact: Exact) -> list[float]:
         """What was read by what is true, less one, of those kept that can be simulated: a device has a cache for each
@@ -55,10 +63,10 @@ class Stratum:
 
 
 class Sample:
-    """`size` iterations of decode alone, and as many with prompts in them."""
+    """`size` iterations of decode alone, and half as many with prompts in them, which are seldom and long."""
 
     def __init__(self, size: int, seed: int) -> None:
-        self.decode, self.prompts = Stratum(size, seed), Stratum(size, seed + 1)
+        self.decode, self.prompts = Stratum(size, seed), Stratum((size + 1) // 2, seed + 1)
 
     def of(self, pieces: Sequence[Piece]) -> Stratum:
         """Its kind."""
@@ -68,6 +76,7 @@ class Sample:
 
 def measured(grid: Costs, exact: Exact, sample: Sample) -> Pricing:
     """Simulate the sample; each kind counts by its time. Raises UserError."""
+    exact.know([*sample.decode.kept, *sample.prompts.kept])
     kinds = [(kind, off) for kind in (sample.decode, sample.prompts) if (off := kind.errors(grid, exact))]
     if not kinds:
         return Pricing(False, exact.steps, 0, None, None, None)

@@ -41,13 +41,15 @@ class Paged(Scheduler):
     def make_room(self, request: LiveRequest, left: deque[LiveRequest]) -> bool:
         """A free block for one that decodes, or as many as its next step needs: the last of those `left` restart until
         there are, in the end it itself; then False. It takes those that it needs."""
-        while self.blocks.free < max(more := self.blocks.of(request.cached + request.step) - request.blocks, 1):
+        blocks = self.blocks
+        more = -(-(request.cached + request.step) // blocks.size) - request.blocks
+        while blocks.free < more or not blocks.free:
             victim = left.pop() if left else request
             self.restart(victim)
             if victim is request:
                 return False
         if more > 0:
-            self.blocks.take(request, more)
+            blocks.take(request, more)
         return True
 
     def restart(self, victim: LiveRequest) -> None:

@@ -47,15 +47,18 @@ class VllmV0(Scheduler):
     def _decodes(self) -> Iteration | None:
         left, self.running, new, used = deque(self.running), [], list[int](), 0
         back, blocks_in, blocks_out, preempted = list[LiveRequest](), 0, 0, False
-        while left and used + (n := left[0].step) <= self.budget:
+        blocks, size, budget = self.blocks, self.blocks.size, self.budget
+        while left and used + (n := left[0].step) <= budget:
             request = left.popleft()
-            while self.blocks.free < max(self.more(request), 1):
+            more = -(-(request.cached + n) // size) - request.blocks
+            while blocks.free < more or not blocks.free:
                 victim, preempted = left.pop() if left else request, True
                 blocks_out += self.preempt(victim)
                 if victim is request:
                     break
             else:
-                self.grow(request)
+                if more > 0:
+                    blocks.take(request, more)
                 self.running.append(request)
                 new.append(n)
                 used += n

@@ -7,7 +7,7 @@ from pimloom.systems.serving.online.costs import Cost, Costs, Exact, Piece, adde
 from pimloom.systems.serving.online.grid import around
 from pimloom.workload.decoding.mirror import Times, step_time
 
-KNOTS = 4  # of heads: between two numbers of rows, which are powers of it
+KNOTS = [1 << 2 * i for i in range(21)]  # of heads: numbers of rows
 
 
 class Extra(Protocol):

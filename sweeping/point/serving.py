@@ -1,0 +1,166 @@
+"""A design point whose workload is served as it arrives, as `pimloom serve` does it."""
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+from pimloom.arch.error import UserError
+from pimloom.arch.llm import LlmSpec
+from pimloom.arch.load import nearest
+from pimloom.arch.system import System, spec_digest
+from pimloom.sweeping.definition.sweep import ARRIVING, Scalar
+from pimloom.sweeping.point.results import Column
+from pimloom.sweeping.point.traces import Trace
+from pimloom.systems.devices.area import area_mm2
+from pimloom.systems.devices.device import Device, Share, device_of
+from pimloom.systems.devices.kept import Kept
+from pimloom.systems.serving.online.asked import served_on
+from pimloom.systems.serving.online.outcome import Online, Spread
+from pimloom.systems.serving.online.wanted import Wanted
+
+TEXTS = ("model", "arrivals", "trace", "lengths", "scheduler", "router", "slo", "weights", "density")
+LIMITS = ("batch", "batch_tokens", "block_size", "blocks", "long_prompt", "swap")
+COUNTS = ("requests", *LIMITS, "replicas", "tp", "pp", "layers")
+FLAGS = ("prefix_cache", "chunked", "cut", "lm_head", "exact")
+KEYS = (*TEXTS, "rate", *COUNTS, "sample", "seed", *FLAGS)
+MOST = 2**20  # of a count
+MOST_SEED = 2**32 - 1
+MOST_KEPT = 4  # devices whose steps a process remembers
+PERCENTILES = ("p50", "p90", "p99")
+SPREADS = {
+    "time_to_first_token": "time to the first token, waiting included",
+    "time_per_output_token": "time per output token behind the first, of a request",
+    "token_gap": "time between two tokens of a request",
+    "latency": "time from arrival to the last token",
+    "wait": "time until a request is first in an iteration",
+}
+SHARES = {"slo": "all limits of `slo`", "slo_ttft": "ttft", "slo_tpot": "tpot", "slo_latency": "latency"}
+OPTION = re.compile(r"--([a-z][a-z-]*)")
+
+
+def is_served(keys: Collection[str]) -> bool:
+    """Whether a workload with these keys is served as it arrives."""
+    return any(key in keys for key in ARRIVING)
+
+
+def check_key(key: str) -> None:
+    """Raise UserError unless a workload that is served takes this key."""
+    if key not in KEYS:
+        known = f"expected one of {', '.join(KEYS)}{nearest(key, KEYS)}"
+        raise UserError(f"workload.{key}: unknown key of a workload with arrivals or a trace, {known}")
+
+
+def check_value(key: str, value: Scalar) -> None:
+    """Raise UserError unless the value is one that the key can have."""
+    least, most = (0 if key in ("sample", "seed") else 1), (MOST_SEED if key == "seed" else MOST)
+    if key in COUNTS or key in ("sample", "seed"):
+        if type(value) is not int or not least <= value <= most:
+            raise UserError(f"workload.{key}: expected an int from {least} to {most}, got {value}")
+    elif key in FLAGS:
+        if not isinstance(value, bool):
+            raise UserError(f"workload.{key}: expected true or false, got {value}")
+    elif key == "rate":
+        if isinstance(value, bool | str) or not 0 < value < float("inf"):
+            raise UserError(f"workload.{key}: expected a number above 0, in requests per s, got {value}")
+    elif not isinstance(value, str):
+        raise UserError(f"workload.{key}: expected text, got {value}")
+
+
+def check_together(keys: Iterable[str]) -> None:
+    """Raise UserError where a key is missing, or two cannot stand together."""
+    given = set(keys)
+    if "model" not in given:
+        raise UserError("workload: missing key 'model' (a preset or a config.json)")
+    if "trace" not in given and "requests" not in given:
+        raise UserError("workload: missing key 'requests' (how many come with workload.arrivals)")
+    if "trace" in given and "lengths" in given:
+        raise UserError("workload.lengths: the trace has lengths of its own; leave one of the two out")
+
+
+def columns(figures: bool) -> list[Column]:
+    """The results of every point. figures: whether there is an area."""
+    found = list[Column]()
+    for name, meaning in SPREADS.items():
+        found.append(Column(f"{name}_s", False, f"{meaning}: mean"))
+        found += [Column(f"{name}_{each}_s", False, f"{meaning}: {each} of requests") for each in PERCENTILES]
+    found += [
+        Column("tokens_per_s", False, "generated tokens of all requests per second, idle time included"),
+        Column("requests_per_s", False, "requests that end per second, idle time included"),
+        Column("goodput_per_s", False, "of these, those that hold all limits of `slo`"),
+        *(Column(f"{name}_share", False, f"share of requests that hold {what}") for name, what in SHARES.items()),
+        Column("energy_j", False, "energy of all iterations on all devices"),
+        Column("energy_per_token_j", False, "the same per generated token"),
+        Column("energy_per_request_j", False, "the same per request"),
+        Column("busy_share", False, "share of the time in which iterations run"),
+        Column("batch_mean", False, "requests of an iteration"),
+        Column("preemptions", True, "times that requests had to yield"),
+        Column("swaps", True, "of these, to the host's memory"),
+        Column("prefix_hit_share", False, "share of prompt tokens found in the prefix cache"),
+        Column("blocks_used_mean", False, "blocks of KV cache that are held"),
+        Column("blocks_used_most", True, "most of them"),
+        Column("blocks", True, "blocks of KV cache there"),
+        Column("time_s", False, "from the first arrival to the last token"),
+        Column("iterations", True, "iterations"),
+        Column("simulated_iterations", True, "different ones that were simulated"),
+        Column("pricing_error", False, "by how much the time of all iterations is off, as a sample of them tells"),
+        Column("pricing_error_bound", False, "size of that error and two standard errors"),
+    ]
+    area = Column("area_mm2", False, "area of the logic of all devices, see docs/sweep.md")
+    return [*found, area] if figures else found
+
+
+def served_point(
+    system: System, llm: LlmSpec, given: Mapping[str, Scalar], traces: Mapping[str, Trace], seed: int
+) -> tuple[dict[str, Any], str]:
+    """Results by the name of their column, and the digest of what decides them. Raises UserError."""
+    options = {"seed": seed, **given}
+    rate, trace = options.pop("rate", None), options.pop("trace", None)
+    requests = None if trace is None else traces[str(trace)].requests()
+    wanted = Wanted(**{"system": system.name, **options, "trace": None})  # type: ignore[arg-type]
+    try:
+        found = served_on(system, llm, wanted, requests, None if rate is None else float(rate), _device)
+    except UserError as error:
+        raise UserError(OPTION.sub(lambda option: f"workload.{option[1].replace('-', '_')}", str(error))) from None
+    area = area_mm2(system)
+    devices = found.tp * found.pp * found.replicas
+    return _values(found) | {"area_mm2": None if area is None else area * devices}, found.spec_digest
+
+
+def _device(system: System, llm: LlmSpec, share: Share) -> Device:
+    """The points of a process share what is simulated of a device that forgets what came before."""
+    key = (spec_digest(system, llm), share)
+    if (found := _KEPT.get(key)) is None:
+        found = device_of(system, llm, share)
+        if not found.in_order:
+            found = _KEPT[key] = Kept(found)
+            if len(_KEPT) > MOST_KEPT:
+                del _KEPT[next(iter(_KEPT))]
+    return found
+
+
+_KEPT: dict[tuple[str, Share], Device] = {}
+
+
+def _values(found: Online) -> dict[str, Any]:
+    values = dict[str, Any]()
+    for name in SPREADS:
+        spread: Spread | None = getattr(found, f"{name}_s")
+        values[f"{name}_s"] = spread and spread.mean
+        values |= {f"{name}_{each}_s": spread and getattr(spread, each) for each in PERCENTILES}
+    count, joules, held = found.latency_s.count, found.energy_j, found.slo
+    if held is not None:
+        values |= {"slo_share": held.all, "goodput_per_s": held.all * count / found.time_s}
+        values |= {f"slo_{name}_share": getattr(held, name) for name in ("ttft", "tpot", "latency")}
+    for name in (
+        "tokens_per_s", "energy_j", "energy_per_token_j", "busy_share", "batch_mean", "preemptions", "swaps",
+        "prefix_hit_share", "blocks_used_mean", "blocks_used_most", "blocks", "time_s",
+    ):  # fmt: skip
+        values[name] = getattr(found, name)
+    return values | {
+        "requests_per_s": count / found.time_s,
+        "energy_per_request_j": None if joules is None else joules / count,
+        "iterations": found.iteration_count,
+        "simulated_iterations": found.pricing.simulated,
+        "pricing_error": found.pricing.error,
+        "pricing_error_bound": found.pricing.error_bound,
+    }

@@ -1,0 +1,41 @@
+"""A device that remembers its steps, for whoever asks for the same ones again."""
+
+from collections.abc import Sequence
+
+from pimloom.systems.devices.device import Capacity, Device
+from pimloom.systems.devices.run import Run
+from pimloom.workload.batch import Batch
+from pimloom.workload.op import Op
+
+MOST = 1 << 12  # steps that are kept
+
+
+class Kept:
+    """As the device is; steps of one that is `in_order` depend on what came before, and are not kept."""
+
+    def __init__(self, device: Device) -> None:
+        self.device, self.most_requests, self.in_order = device, device.most_requests, device.in_order
+        self.row_tile: int = getattr(device, "row_tile", 1)
+        self.steps = dict[Batch, Run]()
+
+    def can_run(self, ops: Sequence[Op]) -> str | None:
+        """As the device says."""
+        return self.device.can_run(ops)
+
+    def step(self, batch: Batch) -> Run:
+        """As the device does it, once. Raises UserError."""
+        if self.in_order:
+            return self.device.step(batch)
+        if (found := self.steps.get(batch)) is None:
+            found = self.device.step(batch)
+            if len(self.steps) < MOST:
+                self.steps[batch] = found
+        return found
+
+    def check(self, batch: Batch) -> None:
+        """As the device does."""
+        self.device.check(batch)
+
+    def capacity(self) -> Capacity:
+        """That of the device."""
+        return self.device.capacity()

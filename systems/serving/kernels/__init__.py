@@ -1,0 +1,1 @@
+"""Schedulers and the clock of a replica as kernels: the same rules as `schedulers` and `clock`, over arrays."""

@@ -1,0 +1,70 @@
+"""What kernels of serving keep in arrays, and where."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+NEVER = 1 << 62  # as in `schedulers.live`
+NOT_YET = -1
+NOBODY = -1
+
+# requests[r, …]: as in `LiveRequest`; NEXT: who waits behind it
+NUMBER, ARRIVAL, PROMPT, LAST, CACHED, KNOWN, PREFILL, BLOCKS = range(8)
+FIRST_SCHEDULED, FIRST_TOKEN, LAST_TOKEN, COMPLETION, RESTARTS, HIT, NEXT, N_REQUEST = range(8, 16)
+
+# limits[…] of a scheduler. RULE: which one; MOST: of an iteration, its requests or of one its tokens; LEAK, SERVED,
+# CUTS: of FasterTransformer `leak`, of Sarathi whether it serves by arrival, and whether a restart cuts a prompt
+RULE, TOTAL, SIZE, CAP, MOST, BUDGET, WATERMARK, AHEAD, MOST_BLOCKS, LONGEST, RESERVED = range(11)
+LEAK, SERVED, CUTS, N_LIMITS = range(11, 15)
+VLLM_V1, VLLM_V0, SARATHI, VIDUR_VLLM, ORCA, TOGETHER, STATIC = range(7)
+
+# at[…]: where a replica is. FREE, HOLDERS: of its blocks; HEAD, TAIL, WAITING: who waits; RUNNING: how many run, or are
+# idle; UNDER_WAY, OLDEST: iterations, and the slot of the first; UNFINISHED, NEXT_ON: batches that wait to go on, and
+# the first of them; SLOT: of the iteration that forms; GAPS: how many there are; FOLLOWED: whether ends are told;
+# ENDED: requests that did when an iteration ended last; REPLICA: its number; UNTIL: when to stop
+PHASE, DUE, FREE, HOLDERS, HEAD, TAIL, WAITING, RUNNING, UNDER_WAY, OLDEST = range(10)
+UNFINISHED, NEXT_ON, SLOT, GAPS, FOLLOWED, ENDED, REPLICA, UNTIL, N_AT = range(10, 19)
+TOP, FORM, PRICE, START = range(4)  # phases
+
+# slots[s, …]: an iteration: its end, how many requests, new tokens, those with what is cached, and those of prompts;
+# members[s, i, …]: a request of it
+END_AT, MEMBERS, NEW_OF, ALL_OF, ROWS_OF, N_SLOT = range(6)
+WHO, NEW, BEFORE, N_MEMBER = range(4)
+
+# rows[i, …]: of an iteration that has formed
+STARTED, TOOK, ENDS, ON, MANY, TOKENS, CONTEXTS, LEFT_WAITING, HELD, N_ROW = range(10)
+
+# counts[…] of all replicas. DECODES, PROMPTS: iterations shown to the sample; NEXT_…: those that it takes next
+N_ROWS, DECODES, NEXT_DECODE, PROMPTS, NEXT_PROMPT, N_COUNTS = range(6)
+OF_DECODES, OF_PROMPTS = range(2)  # time_ps[…]
+
+# what is returned: all is done until then; requests have ended; no room for rows or gaps; no price; one is to be kept
+DONE, TOLD, FULL, NO_PRICE, KEEP = range(5)
+
+
+class Replica(NamedTuple):
+    """One replica. order: who runs, or is idle; left: room for as many; groups[s, i], grown[s]: batches that stay
+    together, and their lengths and caches; free: ticks at which stages are free; gaps: ticks between tokens."""
+
+    limits: np.ndarray
+    at: np.ndarray
+    order: np.ndarray
+    left: np.ndarray
+    groups: np.ndarray
+    grown: np.ndarray
+    slots: np.ndarray
+    members: np.ndarray
+    free: np.ndarray
+    gaps: np.ndarray
+
+
+class Shared(NamedTuple):
+    """Of all replicas. joules: of each row; by_request, by_cause: energies; time_ps: of what the sample was shown."""
+
+    requests: np.ndarray
+    counts: np.ndarray
+    rows: np.ndarray
+    joules: np.ndarray
+    by_request: np.ndarray
+    by_cause: np.ndarray
+    time_ps: np.ndarray

@@ -1,0 +1,141 @@
+"""The compiled clock over costs that are read between knots: a record as Python's own makes it, to the last bit."""
+
+from collections.abc import Sequence
+from itertools import islice
+
+import numpy as np
+
+from pimloom.cycle_sim.compiled.kernel import PLAIN
+from pimloom.systems.serving.clock.compiled import Board, CompiledReplica
+from pimloom.systems.serving.clock.rules import limits_of
+from pimloom.systems.serving.kernels import fields as f
+from pimloom.systems.serving.kernels import price as k
+from pimloom.systems.serving.online import grid as knots
+from pimloom.systems.serving.online.costs import pieces_of
+from pimloom.systems.serving.online.grid import Grid
+from pimloom.systems.serving.online.record import Record
+from pimloom.systems.serving.online.sampling import Stratum
+from pimloom.systems.serving.schedulers.live import NEVER, Iteration, LiveRequest, Scheduler
+
+AXES = {k.REQUESTS: knots.REQUESTS, k.CONTEXTS: knots.CONTEXTS, k.ROWS: knots.ROWS, k.ATTENDED: knots.ATTENDED}
+FULL = 0.5  # of a table with open addresses, at most
+
+
+class Reading:
+    """A grid's knots as `Prices`; what lies between knots that are not simulated yet, or cannot be, is Python's,
+    and so are prompts that are taken in tiles. requests: most of an iteration."""
+
+    def __init__(self, record: Record, grid: Grid, requests: int) -> None:
+        self.record, self.grid, self.known = record, grid, [0, 0, 0]
+        limits, whole = np.zeros(k.N_GRID, np.int64), not grid.by_token and grid.tile == 1
+        limits[[k.PRICES, k.WITH_PROMPTS, k.MOST_REQUESTS]] = 1, whole, grid.most or knots.MOST
+        limits[[k.ROOM, k.POSITIONS, k.BUDGET]] = grid.tokens, grid.positions, grid.budget
+        table = np.zeros((len(AXES), max(map(len, AXES.values()))), np.int64)
+        for axis, rising in AXES.items():
+            table[axis, : len(rising)], limits[k.KNOTS + axis] = rising, len(rising)
+        tops = np.array([0.0, *(grid.top(b) for b in range(1, requests + 1))])
+        self.prices = k.Prices(np.zeros(0, np.int64), limits, table, *_tables(64, 1), tops, np.zeros(1), np.zeros(1))
+        self._learn()
+
+    def unknown(self, made: Iteration) -> None:
+        """Python's own price."""
+        pieces = pieces_of(made)
+        self.grid.know(pieces)
+        cost = self.grid.of(pieces)
+        self._learn(len(cost))
+        self.prices.cost[:] = 0.0
+        self.prices.cost[: len(cost)] = cost
+
+    def keep(self, made: Iteration, decode: bool, shown: int) -> int:
+        """It is in the sample."""
+        kind = self.strata[not decode]
+        kind.shown = shown
+        kind.keep(pieces_of(made))
+        return kind.following
+
+    @property
+    def strata(self) -> tuple[Stratum, Stratum]:
+        """Decode alone, and with prompts."""
+        assert self.record.sample is not None
+        return self.record.sample.decode, self.record.sample.prompts
+
+    def _learn(self, width: int = 1) -> None:
+        """Knots that the grid has come to know."""
+        grid, more = self.grid, list[tuple[int, int, int, list[float]]]()
+        for (n, mean), cost in islice(grid.decodes.items(), self.known[0], None):
+            if cost is not None:
+                more.append((k.DECODE, n, mean, cost))
+        for (n, attended, ends), cost in islice(grid.prompts.items(), self.known[1], None):
+            more.append((k.ENDING if ends else k.PROMPT, n, attended, cost))
+        for context, ps in islice(grid.pairs.items(), self.known[2], None):
+            more.append((k.PAIR, context, 0, [ps]))
+        self.known = [len(grid.decodes), len(grid.prompts), len(grid.pairs)]
+        self._widen(max([width, *(len(cost) for *_, cost in more)]), len(more))
+        for *key, cost in more:
+            at = _place(self.prices.keys, *key)
+            self.prices.keys[at] = key
+            self.prices.costs[at, : len(cost)] = cost
+
+    def _widen(self, width: int, more: int) -> None:
+        """Room for so many more knots, and costs of so many numbers."""
+        keys, costs = self.prices.keys, self.prices.costs
+        used, size, old = int((keys[:, 0] != k.EMPTY).sum()) + more, len(keys), costs.shape[1]
+        while used > FULL * size:
+            size *= 2
+        if size == len(keys) and width <= old:
+            return
+        wide = max(width, old)
+        new_keys, new_costs = _tables(size, wide)
+        for key, cost in zip(keys, costs, strict=True):
+            if key[0] != k.EMPTY:
+                at = _place(new_keys, *map(int, key))
+                new_keys[at], new_costs[at, :old] = key, cost
+        self.prices = self.prices._replace(keys=new_keys, costs=new_costs, cost=np.zeros(wide), part=np.zeros(wide))
+
+
+def _place(keys: np.ndarray, kind: int, n: int, context: int) -> int:
+    with np.errstate(over="ignore"):
+        return int(k.place(keys, kind, n, context))
+
+
+def _tables(size: int, width: int) -> tuple[np.ndarray, np.ndarray]:
+    return np.full((size, 3), k.EMPTY, np.int64), np.zeros((size, width))
+
+
+def replicas_of(
+    live: Sequence[LiveRequest], schedulers: Sequence[Scheduler], record: Record, stages: int
+) -> list[CompiledReplica] | None:
+    """Replicas that kernels run; None where they do not know a scheduler's rule, a request's decoding, or the costs."""
+    limits = [one for scheduler in schedulers if (one := limits_of(scheduler)) is not None]
+    if PLAIN or type(record.costs) is not Grid or len(limits) < len(schedulers):
+        return None
+    if not live or any(request.decoding is not None or request.beside for request in live):
+        return None
+    most = min(max(int(one[f.CAP]) for one in limits), len(live))
+    reading, first = Reading(record, record.costs, most), (NEVER, NEVER)
+    if record.sample is not None:
+        decode, prompts = reading.strata
+        first = (decode.following, prompts.following)
+    board = Board(live, reading, len(record.by_request), first)
+    return [CompiledReplica(scheduler, limits[i], board, i, stages) for i, scheduler in enumerate(schedulers)]
+
+
+def tell(replicas: Sequence[CompiledReplica], record: Record) -> None:
+    """Requests, schedulers and the record are as Python's own clock would leave them."""
+    board = replicas[0].board
+    board.tell()
+    for replica in replicas:
+        replica.tell()
+    n, shared = int(board.shared.counts[f.N_ROWS]), board.shared
+    places = {
+        "start": f.STARTED, "ticks": f.TOOK, "end": f.ENDS, "replica": f.ON, "requests": f.MANY, "new": f.TOKENS,
+        "contexts": f.CONTEXTS, "waiting": f.LEFT_WAITING, "used": f.HELD,
+    }  # fmt: skip
+    for name, column in places.items():
+        into = getattr(record, name)
+        into.frombytes(shared.rows[:n, column].astype(f"i{into.itemsize}").tobytes())
+    record.joules.frombytes(shared.joules[:n].tobytes())
+    record.by_request, record.by_cause = shared.by_request.tolist(), shared.by_cause.tolist()
+    if record.sample is not None and isinstance(board.pricing, Reading):
+        for kind, shown, at in zip(board.pricing.strata, (f.DECODES, f.PROMPTS), (0, 1), strict=True):
+            kind.shown, kind.time_ps = int(shared.counts[shown]), float(shared.time_ps[at])

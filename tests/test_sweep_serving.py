@@ -1,0 +1,164 @@
+"""Points of a sweep that are served as they arrive: the numbers of `pimloom serve`, whatever was simulated before."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+import pimloom
+from pimloom.arch.error import UserError
+from pimloom.sweeping.checks import check_points
+from pimloom.sweeping.definition.load_sweep import load_sweep, sweep_from
+from pimloom.sweeping.definition.numbered import Grid
+from pimloom.sweeping.point import serving
+from pimloom.sweeping.point.evaluate import evaluate
+from pimloom.sweeping.point.shared import Base, base_of, key_of
+
+DRAWN: dict[str, Any] = {
+    "model": "gpt2", "layers": 2, "arrivals": "poisson:500/s", "lengths": "64:16", "requests": 30, "sample": 2,
+}  # fmt: skip
+OF_THIS_RUN = ("wall_s", "host", "finished_utc")
+
+
+def base(system: str = "gpu_a100", axes: dict[str, Any] | None = None, **workload: Any) -> Base:
+    written = {"system": system, "workload": workload, "axes": axes or {"power_w": [300, 400]}, "seed": 5}
+    return base_of(sweep_from(written))
+
+
+def row_of(made: Base, **point: Any) -> dict[str, Any]:
+    row = evaluate(made, {"power_w": 300} | point).row
+    return {name: value for name, value in row.items() if name not in OF_THIS_RUN}
+
+
+def test_a_row_is_what_is_served():
+    row = row_of(base(**DRAWN, slo="ttft=80us,tpot=100us", scheduler="sarathi", batch=4, replicas=2))
+    found = pimloom.serve(
+        "gpu_a100", **DRAWN, slo="ttft=80us,tpot=100us", scheduler="sarathi", batch=4, replicas=2, seed=5,
+        set={"power_w": 300},
+    )  # fmt: skip
+    assert row["error"] is None and row["spec_digest"] == found.spec_digest
+    assert row["time_to_first_token_s"] == found.time_to_first_token_s.mean
+    assert row["token_gap_p99_s"] == found.token_gap_s.p99 and row["latency_p90_s"] == found.latency_s.p90
+    held = found.requests["slo"]
+    assert 0 < held.sum() < 30 and row["slo_share"] == held.mean()
+    assert row["goodput_per_s"] == pytest.approx(held.sum() / found.time_s)
+    assert row["requests_per_s"] == pytest.approx(30 / found.time_s) and row["tokens_per_s"] == found.tokens_per_s
+    assert row["energy_per_request_j"] == pytest.approx(found.energy_j / 30)
+    assert row["iterations"] == found.iteration_count and row["pricing_error_bound"] == found.pricing.error_bound
+
+
+def test_a_rate_stretches_the_times():
+    slow, fast = (row_of(base(**DRAWN, rate=rate)) for rate in (10, 1e6))
+    assert slow["time_s"] == pytest.approx(29 / 10, rel=0.1) and fast["time_s"] < slow["time_s"] / 10
+    assert slow["slo_share"] is None and slow["goodput_per_s"] is None
+    again = row_of(base(axes={"workload.rate": [10]} | {"power_w": [300]}, **DRAWN), **{"workload.rate": 10})
+    assert again["time_to_first_token_s"] == slow["time_to_first_token_s"]
+
+
+def test_seeds_and_designs_are_told_apart():
+    axes = {"workload.seed": [0, 1], "workload.batch": [1, 8], "workload.rate": [1.5, 2.5], "power_w": [300]}
+    sweep = sweep_from({"system": "gpu_a100", "workload": DRAWN, "axes": axes})
+    assert {axis.place for axis in sweep.axes if axis.is_work} == {"workload.seed", "workload.rate"}
+    made = base_of(sweep)
+    rows = [row_of(made, **{"workload.seed": seed, "workload.batch": 8}) for seed in (0, 1, 0)]
+    assert rows[0] == rows[2] and rows[0]["time_s"] != rows[1]["time_s"]
+
+
+def test_what_came_before_changes_nothing():
+    made = base("t4", {"workload.rate": [5, 50]}, **DRAWN)
+    point = {"workload.rate": 50}
+    serving._KEPT.clear()
+    alone = evaluate(made, point).row
+    evaluate(made, {"workload.rate": 5})
+    again = evaluate(made, point).row
+    assert alone["error"] is None
+    for name in (name for name in alone if name not in OF_THIS_RUN):
+        assert alone[name] == again[name], name
+
+
+def test_pim_gpt_depends_on_when_steps_come_and_is_never_kept():
+    made = base("pim_gpt", {"workload.rate": [5]}, model="gpt2", arrivals="burst", lengths="8:4", requests=3)
+    serving._KEPT.clear()
+    row = evaluate(made, {}).row  # all at once: the rate of the axis is not in this point
+    served = pimloom.serve("pim_gpt", model="gpt2", arrivals="burst", lengths="8:4", requests=3, seed=5)
+    assert row["latency_s"] == served.latency_s.mean and row["energy_j"] == served.energy_j and not serving._KEPT
+    assert row["area_mm2"] > 0
+    said = evaluate(made, {"workload.rate": 5}).row["error"]
+    assert (
+        said == "workload.rate: all requests arrive at once; give workload.arrivals poisson:1/s or a trace with times"
+    )
+
+
+TRACE = [{"timestamp": 100 * i, "input_length": 1030, "output_length": 4, "hash_ids": [1, 2, 10 + i]} for i in range(4)]
+
+
+def test_a_trace_travels_with_what_its_prompts_share(tmp_path):
+    file = tmp_path / "trace.jsonl"
+    file.write_text("\n".join(map(json.dumps, TRACE)))
+    made = base(model="gpt3-xl", layers=2, trace=str(file))
+    file.unlink()
+    there = msgspec.json.decode(msgspec.json.encode(made), type=Base)
+    row = row_of(there)
+    assert row["prefix_hit_share"] == pytest.approx(3 * 1024 / (4 * 1030)) and row["iterations"] > 4
+    assert key_of(there, {"power_w": 300}) == key_of(made, {"power_w": 300})
+    file.write_text("\n".join(map(json.dumps, TRACE[:3])))
+    other = base(model="gpt3-xl", layers=2, trace=str(file))
+    assert key_of(other, {"power_w": 300}) != key_of(made, {"power_w": 300})
+    first = row_of(base(model="gpt3-xl", layers=2, trace=str(file), requests=1))
+    assert first["prefix_hit_share"] == 0.0
+
+
+@pytest.mark.parametrize(
+    ("workload", "said"),
+    [
+        (DRAWN | {"generate": 4}, "workload.generate: unknown key of a workload with arrivals or a trace, expected"),
+        (DRAWN | {"schedular": "orca"}, "unknown key of a workload with arrivals or a trace"),
+        (DRAWN | {"requests": "sharegpt"}, "workload.requests: expected an int from 1 to 1048576, got sharegpt"),
+        (DRAWN | {"requests": True}, "workload.requests: expected an int from 1 to 1048576, got True"),
+        (DRAWN | {"rate": 0}, "workload.rate: expected a number above 0, in requests per s, got 0"),
+        (DRAWN | {"exact": 1}, "workload.exact: expected true or false, got 1"),
+        (DRAWN | {"slo": 1}, "workload.slo: expected text, got 1"),
+        ({"model": "gpt2", "arrivals": "burst"}, "workload: missing key 'requests' (how many come with"),
+        ({"arrivals": "burst", "requests": 1}, "workload: missing key 'model' (a preset or a config.json)"),
+        (DRAWN | {"trace": "x.csv"}, "workload.lengths: the trace has lengths of its own; leave one of the two out"),
+        ({"model": "gpt2", "trace": "none.csv"}, "none.csv: no such file"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_a_workload_is_refused_before_the_start(workload, said):
+    with pytest.raises(UserError) as error:
+        base(**workload)
+    assert said in str(error.value) and "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"scheduler": "orcas"}, "workload.scheduler orcas: expected one of vllm-v1"),
+        ({"slo": "ttft=1"}, "workload.slo ttft=1: expected a time in s, ms or us"),
+        ({"batch_tokens": 3, "scheduler": "vllm-v0"}, "64:16: request 0 has a prompt of 64 tokens"),
+        ({"arrivals": "often"}, "workload.arrivals often: expected one such as poisson:2/s"),
+        ({"layers": 99}, "expected 1 to 12"),
+    ],
+)
+def test_a_point_that_cannot_be_served_is_a_row_with_its_reason(more, said):
+    row = row_of(base(**DRAWN | more))
+    assert said in row["error"] and row["latency_s"] is None and "--" not in row["error"]
+
+
+def test_limits_that_none_holds_are_no_error():
+    row = row_of(base(**DRAWN, slo="ttft=1us"))
+    assert row["error"] is None and row["slo_share"] == row["goodput_per_s"] == 0.0
+
+
+def test_the_example_can_be_swept(monkeypatch):
+    root = Path(__file__).parents[1]
+    monkeypatch.chdir(root)
+    sweep = load_sweep(root / "examples" / "sweep_serving.yaml")
+    assert Grid(sweep).size == 144
+    made = base_of(sweep)
+    check_points(made, sweep)
+    point = {axis.place: axis.values[0] for axis in sweep.axes}
+    row = evaluate(made, point).row
+    assert row["error"] is None and 0 < row["slo_share"] <= 1 and row["requests_per_s"] > 0
