@@ -53,7 +53,8 @@ Named = Annotated[
     str,
     typer.Option(
         metavar="NAME",
-        help="vllm-v1, vllm-v0, sarathi, orca, lightllm, faster-transformer, static, vidur-vllm or vidur-sarathi.",
+        help="vllm-v1, vllm-v0, sarathi, orca, lightllm, faster-transformer, static, vidur-vllm or vidur-sarathi; of "
+        "pools vllm-v1, distserve or splitwise.",
     ),
 ]
 BatchTokens = Annotated[
@@ -92,7 +93,20 @@ Cut = Annotated[bool, typer.Option("--cut", help="Cut prompts of requests that a
 Replicas = Annotated[int, typer.Option(metavar="N", parser=count, help="Copies of the model, behind a router.")]
 Router = Annotated[str, typer.Option(metavar="NAME", help="round-robin or least-waiting.")]
 LinkOption = Annotated[
-    str | None, typer.Option(metavar="SPEED", help="Between pools: 400Gb/s, or with its energy 400Gb/s,5pJ/bit.")
+    str | None,
+    typer.Option(
+        metavar="SPEED", help="Between pools: nvlink, 400Gb/s, or with latency and energy 400Gb/s,600ns,5pJ/bit."
+    ),
+]
+Transfer = Annotated[
+    str | None,
+    typer.Option(
+        metavar="WHEN", help="Of pools: caches leave `after` their prompt, or its `layers` one by one; else after."
+    ),
+]
+MixedPool = Annotated[
+    bool,
+    typer.Option("--mixed", help="Of splitwise: machines of a pool without room leave work to those of the other."),
 ]
 Tp = Annotated[int, typer.Option(metavar="N", parser=count, help="Devices that share each layer.")]
 Pp = Annotated[int, typer.Option(metavar="P", parser=count, help="Pipeline stages, which share the layers.")]
@@ -176,6 +190,8 @@ def serve(
     replicas: Replicas = 1,
     router: Router = "round-robin",
     link: LinkOption = None,
+    transfer: Transfer = None,
+    mixed: MixedPool = False,
     tp: Tp = 1,
     pp: Pp = 1,
     layers: Layers = None,

@@ -1,7 +1,7 @@
 """Requests through a scheduler's clock over the prices of a device."""
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -152,6 +152,11 @@ def run(live: list[LiveRequest], schedulers: list[Scheduler], record: Record, pl
         follow(live[plan.clients :], replicas)
     serve(coming, replicas, told)
     progress(len(live), len(live))
+    check_ended(live)
+
+
+def check_ended(live: Sequence[LiveRequest]) -> None:
+    """Raise UserError if some are left that nobody ever serves."""
     left = [request for request in live if request.completion < 0]
     if left:
         raise UserError(

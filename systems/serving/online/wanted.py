@@ -29,6 +29,8 @@ class Wanted(NamedTuple):
     replicas: int = 1
     router: str = "round-robin"
     link: str | None = None
+    transfer: str | None = None
+    mixed: bool = False
     tp: int = 1
     pp: int = 1
     layers: int | None = None
