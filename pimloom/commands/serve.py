@@ -54,7 +54,7 @@ Named = Annotated[
     typer.Option(
         metavar="NAME",
         help="vllm-v1, vllm-v0, sarathi, orca, lightllm, faster-transformer, static, vidur-vllm or vidur-sarathi; of "
-        "pools vllm-v1, distserve or splitwise.",
+        "pools vllm-v1, distserve or splitwise; of one machine in shares semi-pd.",
     ),
 ]
 BatchTokens = Annotated[
@@ -108,6 +108,13 @@ MixedPool = Annotated[
     bool,
     typer.Option("--mixed", help="Of splitwise: machines of a pool without room leave work to those of the other."),
 ]
+Shares = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SHARES", help="Of semi-pd: parts of a machine for prompts and decode [%], prefill=50,decode=50; with "
+        "window=50 (iterations) they follow --slo, by step=5, at most max=4 of them, percentile=90.",
+    ),
+]  # fmt: skip
 Tp = Annotated[int, typer.Option(metavar="N", parser=count, help="Devices that share each layer.")]
 Pp = Annotated[int, typer.Option(metavar="P", parser=count, help="Pipeline stages, which share the layers.")]
 Layers = Annotated[
@@ -192,6 +199,7 @@ def serve(
     link: LinkOption = None,
     transfer: Transfer = None,
     mixed: MixedPool = False,
+    shares: Shares = None,
     tp: Tp = 1,
     pp: Pp = 1,
     layers: Layers = None,

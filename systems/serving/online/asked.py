@@ -9,11 +9,12 @@ from pimloom.arch.name_units import counted
 from pimloom.systems.asked import Work
 from pimloom.systems.serving.clock.cluster import ROUTERS
 from pimloom.systems.serving.online.goodput import Goodput, at_rate, find, parse_rates
-from pimloom.systems.serving.online.named import IN_POOLS, ONE_STAGE, ONLY, SCHEDULERS, check_name
+from pimloom.systems.serving.online.named import IN_POOLS, ONE_STAGE, ONLY, SCHEDULERS, SHARING, check_name
 from pimloom.systems.serving.online.outcome import Online
 from pimloom.systems.serving.online.pools import Both, kv_bytes, prompts_of, serve_pools
 from pimloom.systems.serving.online.prepared import prepared
 from pimloom.systems.serving.online.running import Progress, serve_online
+from pimloom.systems.serving.online.shared import Machine, serve_shared
 from pimloom.systems.serving.online.wanted import Wanted
 from pimloom.systems.serving.pools.written import AFTER, SUCH_AS, TRANSFERS, Pools, parse_pools
 from pimloom.workload.requests.arrivals import drawn_lengths, drawn_ps, parse_arrivals
@@ -39,7 +40,8 @@ def online_work(wanted: Wanted) -> Work[Online | Goodput]:
     drawn = wanted.trace is None and requests.name in DATA_SETS  # of other models
     requests, cut = _within_positions(llm, requests, wanted.cut or drawn)
     pools = parse_pools(wanted.system, wanted.link)
-    serve, devices, said = _pools(wanted, pools, llm, requests) if pools else _one(wanted, llm, requests)
+    of = _shares if wanted.scheduler in SHARING else _one
+    serve, devices, said = _pools(wanted, pools, llm, requests) if pools else of(wanted, llm, requests)
     rates, notes = _rates(wanted, requests), [*_notes(wanted, pools, cut), *said]
 
     def run(progress: Progress) -> Online | Goodput:
@@ -54,6 +56,10 @@ def _one(wanted: Wanted, llm: LlmSpec, requests: Requests) -> tuple[Serving, int
     """What serves on one kind of system, on how many devices, and notes."""
     if wanted.scheduler not in SCHEDULERS:
         raise UserError(f"--scheduler {wanted.scheduler}: serves pools, such as {SUCH_AS}; name them, and --link")
+    if wanted.shares:
+        raise UserError(
+            f"--shares {wanted.shares}: belongs to --scheduler semi-pd, not {wanted.scheduler}; leave it out"
+        )
     for name in ("transfer", "mixed"):
         if getattr(wanted, name):
             raise UserError(f"--{name}: belongs to pools, such as {SUCH_AS}; leave it out")
@@ -63,9 +69,31 @@ def _one(wanted: Wanted, llm: LlmSpec, requests: Requests) -> tuple[Serving, int
     return (lambda some, progress, tried: serve_online(by, some, progress, tried=tried)), devices, notes
 
 
+def _shares(wanted: Wanted, llm: LlmSpec, requests: Requests) -> tuple[Serving, int, Sequence[str]]:
+    """The same of both phases on shares of one machine."""
+    name = wanted.scheduler
+    if wanted.pp > 1 or wanted.replicas > 1:
+        raise UserError(f"--scheduler {name}: shares out one machine; leave --pp and --replicas out")
+    for option in ("speculate", "branches", "shared_kv", "transfer", "mixed"):
+        if getattr(wanted, option):
+            raise UserError(
+                f"--{option.replace('_', '-')}: {name} takes tokens one by one on one machine; leave it out"
+            )
+    if requests.clients:
+        raise UserError(f"--arrivals {wanted.arrivals}: {name} takes requests at times of their own; take another one")
+    machine = Machine(wanted, llm, requests)
+    by = machine.of(machine.shares.prefill)
+    if by.slo is None and machine.shares.control:
+        raise UserError("--shares window: expected limits that shares follow, --slo ttft=1s,tpot=50ms")
+    notes = ["what does not run on arrays is not shared out"] if machine.arrays else []
+    return (lambda some, progress, tried: serve_shared(machine, some, progress, tried=tried)), by.named["tp"], notes
+
+
 def _pools(wanted: Wanted, pools: Pools, llm: LlmSpec, requests: Requests) -> tuple[Serving, int, Sequence[str]]:
     """The same of pools for prompts and for decode."""
     name = wanted.scheduler
+    if wanted.shares:
+        raise UserError(f"--shares {wanted.shares}: belongs to --scheduler semi-pd, not {name}; leave it out")
     if name not in IN_POOLS or wanted.pp > 1 or wanted.replicas > 1:
         raise UserError(f"{wanted.system}: pools go with --scheduler {' or '.join(IN_POOLS)}, without --pp, --replicas")
     for option in ("speculate", "branches", "shared_kv"):
@@ -87,11 +115,11 @@ def _pools(wanted: Wanted, pools: Pools, llm: LlmSpec, requests: Requests) -> tu
         for pool, side in zip(pools[:2], ("prompts", "decode"), strict=True)
     )
     first = prepared(one, llm, requests if wanted.mixed else prompts_of(requests))
-    asked: dict[str, object] = {"link": pools.link._asdict()} | ({"transfer": transfer} if transfer != AFTER else {})
-    asked |= {"mixed": True} if wanted.mixed else {}
-    then = prepared(
-        two._replace(prefix_cache=None), llm, requests._replace(prefix=None), before=first.named["spec_digest"], **asked
+    asked: dict[str, object] = {"before": first.named["spec_digest"], "link": pools.link._asdict()} | (
+        {"transfer": transfer} if transfer != AFTER else {}
     )
+    asked |= {"mixed": True} if wanted.mixed else {}
+    then = prepared(two._replace(prefix_cache=None), llm, requests._replace(prefix=None), more=asked)
     tokens = kv_bytes(then, then.named["tp"])
     both = Both(wanted.system, name, first, then, pools.link, tokens, transfer, wanted.mixed)
     devices = first.named["tp"] * pools.prefill.replicas + then.named["tp"] * pools.decode.replicas

@@ -21,6 +21,7 @@ from pimloom.systems.serving.schedulers.vidur_vllm import VidurVllm
 from pimloom.systems.serving.schedulers.vllm_v0 import VllmV0
 from pimloom.systems.serving.schedulers.vllm_v0_chunked import VllmV0Chunked
 from pimloom.systems.serving.schedulers.vllm_v1 import VllmV1
+from pimloom.systems.serving.sharing.semi_pd import SharedDecodes, SharedPrompts
 from pimloom.workload.requests.table import Prefix
 
 WATERMARK = 100  # one block in so many stays free when a request comes in [secondary: vLLM, Vidur]
@@ -124,18 +125,20 @@ SIDES: dict[str, Callable[[Limits, int], Scheduler]] = {  # of a scheduler in po
     "vllm-v1 decode": partial(_vllm_v1, kind=VllmV1Decodes),
     "distserve prompts": lambda limits, budget: DistServePrompts(_pool(limits), limits.batch, budget),
     "distserve decode": lambda limits, budget: DistServeDecodes(_pool(limits), limits.batch),
+    "semi-pd": lambda limits, budget: SharedPrompts(SharedDecodes(_pool(limits), limits.batch), budget),
     **dict.fromkeys(
         ("splitwise prompts", "splitwise decode"),
         lambda limits, budget: Splitwise(_pool(limits), limits.batch, budget),
     ),
 }
+SHARING = ("semi-pd",)  # both phases on shares of one machine
 ONLY = {"chunked": "vllm-v0", "host": "vllm-v0", "threshold": "vllm-v1", "prefix": "vllm-v1"}
 ONE_STAGE = ("vllm-v0", "vllm-v1", "lightllm")
 
 
 def check_name(name: str) -> None:
     """Raise UserError for a scheduler that is none."""
-    known = list(dict.fromkeys([*SCHEDULERS, *IN_POOLS]))
+    known = list(dict.fromkeys([*SCHEDULERS, *IN_POOLS, *SHARING]))
     if name not in known:
         raise UserError(f"--scheduler {name}: expected one of {', '.join(known)}{nearest(name, known)}")
 

@@ -12,7 +12,7 @@ from pimloom.systems.serving.online.named import scheduler_of
 from pimloom.systems.serving.online.outcome import Online
 from pimloom.systems.serving.online.record import Record
 from pimloom.systems.serving.online.running import Progress, Service, check_ended, ended_by, told_by
-from pimloom.systems.serving.online.sampling import Pricing, Sample
+from pimloom.systems.serving.online.sampling import Sample, worst
 from pimloom.systems.serving.pools.clock import Pooled, Routes
 from pimloom.systems.serving.pools.routes import Mixed, distserve, fewest_coming, least, routed, splitwise
 from pimloom.systems.serving.pools.wire import Wire
@@ -84,7 +84,7 @@ def serve_pools(both: Both, requests: Requests, progress: Progress, *, tried: bo
     plan = plan._replace(limits=plan.limits._replace(prefix=prefix))
     by = both.decode._replace(named=both.decode.named | {"system": both.name}, plan=plan)
     schedulers = [replica.scheduler for some in pools for replica in some]
-    found = told_by(by, requests, then, record, causes, schedulers, _worst(pricing), None, tried)
+    found = told_by(by, requests, then, record, causes, schedulers, worst(pricing), None, tried)
     found.by_request["transfer_s"] = [
         (flight.landed - flight.then.first_token) * S_PER_PS if flight.landed != NOT_YET else None
         for flight in clock.flights.values()
@@ -130,12 +130,3 @@ def _joined(
         record.beside += sum(moved)
         causes = (*causes, "link between pools")
     return record, causes
-
-
-def _worst(pricing: list[Pricing]) -> Pricing:
-    """Both counted, and the larger error."""
-    worst = max(pricing, key=lambda one: one.error_bound or 0.0)
-    return Pricing(
-        worst.exact, sum(one.simulated for one in pricing), sum(one.sampled for one in pricing), worst.error,
-        worst.error_bound, max((one.largest_error for one in pricing if one.largest_error is not None), default=None),
-    )  # fmt: skip

@@ -1,5 +1,6 @@
 """A system with a model on it, ready to serve requests by a scheduler: its memory, its limits, what can never run."""
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -26,14 +27,19 @@ from pimloom.workload.requests.table import Requests
 BATCH = 256  # requests that run at most [recalled: vLLM's max_num_seqs]
 
 
-def prepared(wanted: Wanted, llm: LlmSpec, requests: Requests, **more: object) -> Service:
-    """What serves these requests; more: what else decides the result. Raises UserError."""
+Wrap = Callable[[Device, System], Device]
+
+
+def prepared(wanted: Wanted, llm: LlmSpec, requests: Requests, *, wrap: Wrap | None = None, **more: object) -> Service:
+    """What serves these requests; wrap: what makes of its device another one; more: what else decides the result.
+    Raises UserError."""
     slo = None if wanted.slo is None else parse_slo(wanted.slo)
     system = load_system(wanted.system, parse_settings(wanted.settings or ()))
     if wanted.tp == 1:
         wanted = wanted._replace(tp=traits(system.kind).own_devices(system))
     share = _share(wanted, llm)
     device, lm_head = _device(system, llm, share, wanted.lm_head)
+    device = wrap(device, system) if wrap else device
     transform = transform_of(
         system, llm, share, speculate=wanted.speculate, branches=wanted.branches, shared=wanted.shared_kv,
         scheduler=wanted.scheduler, chunked=wanted.chunked, seed=wanted.seed,
@@ -42,7 +48,7 @@ def prepared(wanted: Wanted, llm: LlmSpec, requests: Requests, **more: object) -
     _check_all_fit(wanted, limits, requests, transform)
     clock = (wanted.scheduler, limits, wanted.replicas, wanted.router, wanted.pp)
     plan = Plan(*clock, wanted.exact, wanted.sample, wanted.seed, transform, requests.clients)
-    return service(device, requests, plan, slo, _named(wanted, system, llm, requests, plan, lm_head, more))
+    return service(device, requests, plan, slo, _named(wanted, system, llm, requests, plan, lm_head, more or {}))
 
 
 def _share(wanted: Wanted, llm: LlmSpec) -> Share:
@@ -108,7 +114,13 @@ def _check_all_fit(wanted: Wanted, limits: Limits, requests: Requests, transform
 
 
 def _named(
-    wanted: Wanted, system: System, llm: LlmSpec, requests: Requests, plan: Plan, lm_head: bool, more: dict[str, object]
+    wanted: Wanted,
+    system: System,
+    llm: LlmSpec,
+    requests: Requests,
+    plan: Plan,
+    lm_head: bool,
+    more: Mapping[str, object],
 ) -> dict[str, Any]:
     """Fields of the result that are known before."""
     layers, limits = layers_of(llm, wanted.layers), plan.limits

@@ -49,6 +49,16 @@ class Record:
                 self.by_request[r.number] += each * n
         return max(round(ps), 1)
 
+    def add(self, other: "Record") -> None:
+        """Another one of the same requests and causes, behind this one."""
+        for name in ("start", "end", "ticks", "replica", "requests", "new", "contexts", "waiting", "used", "joules"):
+            getattr(self, name).extend(getattr(other, name))
+        causes = max(len(self.by_cause), len(other.by_cause))
+        mine, its = (one.by_cause + [0.0] * (causes - len(one.by_cause)) for one in (self, other))
+        self.by_cause = [a + b for a, b in zip(mine, its, strict=True)]
+        self.by_request = [a + b for a, b in zip(self.by_request, other.by_request, strict=True)]
+        self.beside += other.beside
+
     def seen(self, replica: int, scheduler: Scheduler, made: Iteration) -> None:
         """It has formed."""
         self.replica.append(replica)

@@ -31,6 +31,7 @@ class Wanted(NamedTuple):
     link: str | None = None
     transfer: str | None = None
     mixed: bool = False
+    shares: str | None = None
     tp: int = 1
     pp: int = 1
     layers: int | None = None
