@@ -202,7 +202,7 @@ def test_shares_of_an_npu_are_arrays():
 BAD = {
     "gpu_a100 --scheduler semi-pd --shares prefill=50": "--shares prefill=50: expected decode, too, such as prefill=50",
     "gpu_a100 --scheduler semi-pd --shares prefill=50,decode=101": "decode: expected a number of 1 to 100, got '101'",
-    "gpu_a100 --scheduler semi-pd --shares prefil=50": "--shares prefil=50: expected prefill, decode, window, step, max",
+    "gpu_a100 --scheduler semi-pd --shares prefil=50": "--shares prefil=50: expected prefill, decode, window",
     "gpu_a100 --scheduler semi-pd --shares prefill=5,prefill=5": "--shares prefill=5,prefill=5: prefill is given twice",
     "gpu_a100 --scheduler semi-pd --shares prefill=5,decode=5,step=5": "step belongs to window=N, iterations after",
     "gpu_a100 --scheduler semi-pd --shares prefill=5,decode=5,window=5": "--shares window: expected limits that shares",

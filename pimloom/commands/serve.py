@@ -115,6 +115,13 @@ Shares = Annotated[
         "window=50 (iterations) they follow --slo, by step=5, at most max=4 of them, percentile=90.",
     ),
 ]  # fmt: skip
+OverlapOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="HOW", help="Operators overlap: nanoflow (parts=2), tokenweave (units=132,collective=8), or serial, "
+        "with --link between --tp rooflines; sub-batches (parts=2) of an NPU beside PIM.",
+    ),
+]  # fmt: skip
 Tp = Annotated[int, typer.Option(metavar="N", parser=count, help="Devices that share each layer.")]
 Pp = Annotated[int, typer.Option(metavar="P", parser=count, help="Pipeline stages, which share the layers.")]
 Layers = Annotated[
@@ -200,6 +207,7 @@ def serve(
     transfer: Transfer = None,
     mixed: MixedPool = False,
     shares: Shares = None,
+    overlap: OverlapOption = None,
     tp: Tp = 1,
     pp: Pp = 1,
     layers: Layers = None,

@@ -32,6 +32,7 @@ class Wanted(NamedTuple):
     transfer: str | None = None
     mixed: bool = False
     shares: str | None = None
+    overlap: str | None = None
     tp: int = 1
     pp: int = 1
     layers: int | None = None

@@ -66,7 +66,9 @@ def parse_pools(text: str, link: str | None) -> Pools | None:
     """
     if "=" not in text:
         if link is not None:
-            raise UserError(f"--link {link}: is between pools, such as {SUCH_AS}; leave it out")
+            raise UserError(
+                f"--link {link}: is between pools, such as {SUCH_AS}; leave it out, or say what --overlap is"
+            )
         return None
     if not (match := WRITTEN.fullmatch(text)):
         raise UserError(f"{text}: expected one system, or pools such as {SUCH_AS}")
