@@ -33,6 +33,7 @@ def serve(
     mixed: bool = False,
     shares: str | None = None,
     overlap: str | None = None,
+    finetune: str | None = None,
     tp: int = 1,
     pp: int = 1,
     layers: int | None = None,

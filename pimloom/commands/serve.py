@@ -122,6 +122,13 @@ OverlapOption = Annotated[
         "with --link between --tp rooflines; sub-batches (parts=2) of an NPU beside PIM.",
     ),
 ]  # fmt: skip
+FineTune = Annotated[
+    str | None,
+    typer.Option(
+        metavar="HOW", help="Fill iterations up to the time per output token of --slo with fine-tuning: sequence=1024 "
+        "tokens, rank=16 of adapters.",
+    ),
+]  # fmt: skip
 Tp = Annotated[int, typer.Option(metavar="N", parser=count, help="Devices that share each layer.")]
 Pp = Annotated[int, typer.Option(metavar="P", parser=count, help="Pipeline stages, which share the layers.")]
 Layers = Annotated[
@@ -208,6 +215,7 @@ def serve(
     mixed: MixedPool = False,
     shares: Shares = None,
     overlap: OverlapOption = None,
+    finetune: FineTune = None,
     tp: Tp = 1,
     pp: Pp = 1,
     layers: Layers = None,

@@ -1,12 +1,11 @@
 """What a user asks of a system that serves requests as they arrive, checked and read."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from pimloom.arch.document import nearest
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec, load_llm
 from pimloom.arch.name_units import counted
-from pimloom.arch.system import load_system
 from pimloom.systems.asked import Work
 from pimloom.systems.serving.clock.cluster import ROUTERS
 from pimloom.systems.serving.online.goodput import Goodput, at_rate, find, parse_rates
@@ -14,12 +13,10 @@ from pimloom.systems.serving.online.named import IN_POOLS, ONE_STAGE, ONLY, SCHE
 from pimloom.systems.serving.online.outcome import Online
 from pimloom.systems.serving.online.pools import Both, kv_bytes, prompts_of, serve_pools
 from pimloom.systems.serving.online.prepared import prepared
-from pimloom.systems.serving.online.running import Progress, Service, serve_online
-from pimloom.systems.serving.online.shared import Machine, serve_shared
+from pimloom.systems.serving.online.running import Progress, serve_online
+from pimloom.systems.serving.online.together import Serving, finetuning, overlapping, shared_out
 from pimloom.systems.serving.online.wanted import Wanted
-from pimloom.systems.serving.overlap.written import overlapped, parse_overlap, settings_of
 from pimloom.systems.serving.pools.written import AFTER, SUCH_AS, TRANSFERS, Pools, parse_pools
-from pimloom.systems.settings import parse_settings
 from pimloom.workload.requests.arrivals import drawn_lengths, drawn_ps, parse_arrivals
 from pimloom.workload.requests.data_sets import DATA_SETS
 from pimloom.workload.requests.read import read
@@ -27,7 +24,6 @@ from pimloom.workload.requests.table import Requests, first
 
 MOST_REQUESTS = 10**6  # each is kept by itself
 LENGTHS = "sharegpt"
-Serving = Callable[[Requests, Progress, bool], Online]
 
 
 def online_work(wanted: Wanted) -> Work[Online | Goodput]:
@@ -43,7 +39,7 @@ def online_work(wanted: Wanted) -> Work[Online | Goodput]:
     drawn = wanted.trace is None and requests.name in DATA_SETS  # of other models
     requests, cut = _within_positions(llm, requests, wanted.cut or drawn)
     pools = parse_pools(wanted.system, None if wanted.overlap and "=" not in wanted.system else wanted.link)
-    of = _shares if wanted.scheduler in SHARING else _one
+    of = shared_out if wanted.scheduler in SHARING else _one
     serve, devices, said = _pools(wanted, pools, llm, requests) if pools else of(wanted, llm, requests)
     rates, notes = _rates(wanted, requests), [*_notes(wanted, pools, cut), *said]
 
@@ -66,47 +62,10 @@ def _one(wanted: Wanted, llm: LlmSpec, requests: Requests) -> tuple[Serving, int
     for name in ("transfer", "mixed"):
         if getattr(wanted, name):
             raise UserError(f"--{name}: belongs to pools, such as {SUCH_AS}; leave it out")
-    by = _overlapping(wanted, llm, requests) if wanted.overlap else prepared(wanted, llm, requests)
+    by = finetuning(wanted, llm, requests) if wanted.finetune else overlapping(wanted, llm, requests)
     devices = by.named["tp"] * wanted.pp * wanted.replicas
     notes = by.plan.transform.notes if by.plan.transform else ()
     return (lambda some, progress, tried: serve_online(by, some, progress, tried=tried)), devices, notes
-
-
-def _overlapping(wanted: Wanted, llm: LlmSpec, requests: Requests) -> Service:
-    """On a machine whose operators overlap."""
-    text, link = wanted.overlap or "", wanted.link
-    kind, given = parse_overlap(text)
-    settings = settings_of(kind, given, load_system(wanted.system, parse_settings(wanted.settings or ())))
-    if kind == "sub-batches":
-        if link is not None:
-            raise UserError(
-                f"--link {link}: {wanted.system} has a link of its own; leave it out, or --set link.gbps=..."
-            )
-        return prepared(wanted._replace(settings=[*(wanted.settings or ()), *settings]), llm, requests)
-    return prepared(
-        wanted, llm, requests, wrap=lambda device, system: overlapped(text, device, link, wanted.tp),
-        more={"overlap": text, "link": link},
-    )  # fmt: skip
-
-
-def _shares(wanted: Wanted, llm: LlmSpec, requests: Requests) -> tuple[Serving, int, Sequence[str]]:
-    """The same of both phases on shares of one machine."""
-    name = wanted.scheduler
-    if wanted.pp > 1 or wanted.replicas > 1:
-        raise UserError(f"--scheduler {name}: shares out one machine; leave --pp and --replicas out")
-    for option in ("speculate", "branches", "shared_kv", "transfer", "mixed", "overlap"):
-        if getattr(wanted, option):
-            raise UserError(
-                f"--{option.replace('_', '-')}: {name} takes tokens one by one on one machine; leave it out"
-            )
-    if requests.clients:
-        raise UserError(f"--arrivals {wanted.arrivals}: {name} takes requests at times of their own; take another one")
-    machine = Machine(wanted, llm, requests)
-    by = machine.of(machine.shares.prefill)
-    if by.slo is None and machine.shares.control:
-        raise UserError("--shares window: expected limits that shares follow, --slo ttft=1s,tpot=50ms")
-    notes = ["what does not run on arrays is not shared out"] if machine.arrays else []
-    return (lambda some, progress, tried: serve_shared(machine, some, progress, tried=tried)), by.named["tp"], notes
 
 
 def _pools(wanted: Wanted, pools: Pools, llm: LlmSpec, requests: Requests) -> tuple[Serving, int, Sequence[str]]:
@@ -116,7 +75,7 @@ def _pools(wanted: Wanted, pools: Pools, llm: LlmSpec, requests: Requests) -> tu
         raise UserError(f"--shares {wanted.shares}: belongs to --scheduler semi-pd, not {name}; leave it out")
     if name not in IN_POOLS or wanted.pp > 1 or wanted.replicas > 1:
         raise UserError(f"{wanted.system}: pools go with --scheduler {' or '.join(IN_POOLS)}, without --pp, --replicas")
-    for option in ("speculate", "branches", "shared_kv", "overlap"):
+    for option in ("speculate", "branches", "shared_kv", "overlap", "finetune"):
         if getattr(wanted, option):
             raise UserError(
                 f"--{option.replace('_', '-')}: {wanted.system}: pools take tokens one by one; leave it out"
