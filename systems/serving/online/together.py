@@ -1,4 +1,4 @@
-"""Machines that do more than one thing at once: operators that overlap, fine-tuning beside requests, shares of phases."""
+"""Machines that do several things at once: operators that overlap, fine-tuning beside requests, shares of phases."""
 
 from collections.abc import Callable, Sequence
 

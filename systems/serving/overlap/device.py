@@ -9,7 +9,7 @@ from pimloom.systems.devices.device import Capacity
 from pimloom.systems.devices.roofline import RooflineDevice
 from pimloom.systems.devices.run import Run, Span
 from pimloom.systems.serving.overlap.listing import RESOURCES, Schedule, schedule
-from pimloom.systems.serving.overlap.operators import Chain, chain_of, over, total
+from pimloom.systems.serving.overlap.operators import Chain, Weave, chain_of, over, total
 from pimloom.systems.serving.overlap.parts import Part, equal, woven
 from pimloom.systems.serving.overlap.waves import Units
 from pimloom.workload.batch import Batch
@@ -70,7 +70,7 @@ class Overlapped:
         chains = list[Chain]()
         for part in parts:
             before = chains[-1] if part.follows else None
-            weave = None if units is None else (units, batch.rows)
+            weave = None if units is None else Weave(units, batch.rows)
             chains.append(chain_of(self.device, part.batch, over(self.link), weave, before))
         found = schedule([chain.tasks for chain in chains])
         first, last = self.device.outside(batch)

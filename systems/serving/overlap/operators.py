@@ -13,20 +13,23 @@ from pimloom.systems.devices.npu_pim.gpu import Work
 from pimloom.systems.devices.npu_pim.parts import FREE, on_device, parts_of
 from pimloom.systems.devices.roofline import RooflineDevice
 from pimloom.systems.serving.overlap.listing import Task
-from pimloom.systems.serving.overlap.waves import Units, beside
+from pimloom.systems.serving.overlap.waves import Units, beside, padding
 from pimloom.workload.batch import Batch
 from pimloom.workload.derive import equal_layers, layer_ops
 from pimloom.workload.op import LINKS, Op
 from pimloom.workload.shard import Shard
 
+COMPUTE = "compute"  # all that a woven part does between two collectives
 FUSED = ("norm", "residual")  # what a fused collective does on its way [secondary: TokenWeave]
 
 
 class Talk(NamedTuple):
-    """What the devices of a group send one another: how long, and bytes over all links."""
+    """What the devices of a group send one another: how long, and bytes over all links; norms: whether the norm behind
+    it is in that time."""
 
     ps: int
     sent_bytes: int
+    norms: bool = False
 
 
 class Chain(NamedTuple):
@@ -37,6 +40,14 @@ class Chain(NamedTuple):
     ready: list[int]
     moved_bytes: float
     sent_bytes: int
+
+
+class Weave(NamedTuple):
+    """TokenWeave's units; whole: tokens of all parts, beside whose tiles those of a part count, as a roofline has none;
+    None: they count by themselves."""
+
+    units: Units
+    whole: int | None
 
 
 class Named(NamedTuple):
@@ -78,10 +89,10 @@ def chain_of(
     device: RooflineDevice,
     batch: Batch,
     said: Said,
-    weave: tuple[Units, int] | None = None,
+    weave: Weave | None = None,
     follows: Chain | None = None,
 ) -> Chain:
-    """All layers. weave: TokenWeave's units, and the tokens of all its parts; follows: the chain of the part before,
+    """All layers. weave: as TokenWeave has it; follows: the chain of the part before,
     whose prompt goes on here."""
     tasks, ready, moved, sent, gpu, llm = list[Task](), list[int](), 0.0, 0, device.spec, device.llm
     kernels = max(gpu.kernels_per_layer - llm.parallel_attention, 0)
@@ -91,31 +102,35 @@ def chain_of(
     for layer in range(device.share.layers):
         if (first := alike[layer]) not in known:
             known[first] = list(works_of(device, batch, first))
-        fused = False
+        fused = within = False
         for each in known[first]:
             if isinstance(each, Op):
                 talk = said(each)
                 sent += talk.sent_bytes
                 tasks.append(Task("all-reduce", float(talk.ps), (0.0, 0.0, 1.0, 0.0)))
-                fused = weave is not None
+                fused, within = weave is not None, talk.norms
                 continue
             moved += device.moved_bytes(each.work)
             if fused and each.work.name in FUSED:
-                more = device.work_ps(each.work) / device.share.tp
+                more = 0.0 if within else device.work_ps(each.work) / device.share.tp
                 tasks[-1] = tasks[-1]._replace(alone=tasks[-1].alone + more)
                 continue
             fused = False
             made = _task(device, each, batch.rows, weave)
-            if each.op is None and len(ready) == layer:
-                ready.append(len(tasks) - 1)
-                made = made._replace(after=None if follows is None else follows.ready[layer])
-            tasks.append(made)
+            attends = each.op is None and len(ready) == layer
+            if weave is not None and tasks and tasks[-1].name == COMPUTE:  # up to a collective they are one turn
+                tasks[-1] = tasks[-1]._replace(alone=tasks[-1].alone + made.alone)
+            else:
+                tasks.append(made if weave is None else made._replace(name=COMPUTE))
+            if attends:
+                ready.append(len(tasks) - 1 - (weave is None))
+                tasks[-1] = tasks[-1]._replace(after=None if follows is None else follows.ready[layer])
         if launch:
             tasks.append(Task("kernel launch", float(launch), (0.0, 0.0, 0.0, 1.0)))
     return Chain(tasks, ready, moved, sent)
 
 
-def _task(device: RooflineDevice, each: Named, rows: int, weave: tuple[Units, int] | None) -> Task:
+def _task(device: RooflineDevice, each: Named, rows: int, weave: Weave | None) -> Task:
     work, op = each.work, each.op
     compute_s, memory_s = ceilings_s(device.spec, work.flops, device.moved_bytes(work))
     if weave is None:
@@ -125,7 +140,10 @@ def _task(device: RooflineDevice, each: Named, rows: int, weave: tuple[Units, in
     units, whole = weave
     slower = units.all / (units.all - units.collective)
     if op is not None and op.kind == "gemm" and op.rows:
-        slower = beside(op.rows, round(op.rows * whole / rows), op.n_out, units, each.groups)
+        if whole is None:
+            slower *= padding(op.rows, op.n_out, units.all - units.collective, each.groups)
+        else:
+            slower = beside(op.rows, round(op.rows * whole / rows), op.n_out, units, each.groups)
     return Task(work.name, max(compute_s * slower, memory_s) * PS_PER_S, (1.0, 0.0, 0.0, 0.0))  # units are its own
 
 
