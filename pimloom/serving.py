@@ -29,6 +29,11 @@ def serve(
     replicas: int = 1,
     router: str = "round-robin",
     link: str | None = None,
+    transfer: str | None = None,
+    mixed: bool = False,
+    shares: str | None = None,
+    overlap: str | None = None,
+    finetune: str | None = None,
     tp: int = 1,
     pp: int = 1,
     layers: int | None = None,
@@ -51,13 +56,14 @@ def serve(
     """Serve the requests of a `trace`, or drawn ones, on a system as they arrive, as `pimloom serve` does.
 
     system: a name or a file, or pools for prompts and decode, "prefill=gpu_a100*2,decode=neupims*4", and a `link`,
-    "400Gb/s". arrivals: "poisson:2/s", "gamma:2/s,cv=3", "uniform:2/s" or "burst", of so many `requests`, whose
-    `lengths` are those of a data set ("sharegpt", "alpaca") or "PROMPT:OUTPUT". scheduler: whose rules decide who is in
-    an iteration; batch_tokens: its most tokens; slo: "ttft=1s,tpot=50ms". Iterations are simulated once where they are
-    equal, and most of them are read between few that are simulated (`pricing` tells the error), none with `exact`.
-    `requests` and `iterations` of the result are tables of pandas. goodput: a `Goodput` instead, the highest `rate` in
-    "LOW:HIGH" at which a `share` of requests holds `slo`. speculate: drafts that are checked,
-    "draft=gpt2,gamma=4,alpha=0.7" or "medusa"; branches: of each request, whose prompts are there once with
+    "400Gb/s" or "nvlink"; transfer: "layers", if caches leave while prompts run; mixed: whether machines of splitwise
+    help out in the other pool. arrivals: "poisson:2/s", "gamma:2/s,cv=3", "uniform:2/s" or "burst", of so many
+    `requests`, whose `lengths` are those of a data set ("sharegpt", "alpaca") or "PROMPT:OUTPUT". scheduler: whose
+    rules decide who is in an iteration; batch_tokens: its most tokens; slo: "ttft=1s,tpot=50ms". Iterations are
+    simulated once where they are equal, and most of them are read between few that are simulated (`pricing` tells the
+    error), none with `exact`. `requests` and `iterations` of the result are tables of pandas. goodput: a `Goodput`
+    instead, the highest `rate` in "LOW:HIGH" at which a `share` of requests holds `slo`. speculate: drafts that are
+    checked, "draft=gpt2,gamma=4,alpha=0.7" or "medusa"; branches: of each request, whose prompts are there once with
     `shared_kv`; weights: "int4"; density: of attention, "0.19,selection=0.11". Raises `pimloom.UserError`.
 
     >>> found = serve("gpu_a100", model="gpt2", arrivals="burst", lengths="64:4", requests=8)

@@ -58,8 +58,8 @@ class RooflineDevice:
         kernels = max(gpu.kernels_per_layer - llm.parallel_attention, 0)  # one sum of input, attention and FFN
         by_layer = dict[int, Layer]()
         for group in equal_layers(llm, range(share.layers)):
-            by_layer |= dict.fromkeys(group, self._layer(self._works(batch, group[0]), kernels))
-        first, last = self._outside(batch)
+            by_layer |= dict.fromkeys(group, self._layer(self.works(batch, group[0]), kernels))
+        first, last = self.outside(batch)
         every, spans, at = [*first, *(by_layer[layer] for layer in range(share.layers)), *last], list[Span](), 0
         for one in every:
             spans += [span._replace(start_ps=span.start_ps + at, end_ps=span.end_ps + at) for span in one.spans]
@@ -78,7 +78,12 @@ class RooflineDevice:
             devices=share.tp,
         )
 
-    def _works(self, batch: Batch, layer: int) -> Iterator[Work]:
+    def macs(self, batch: Batch) -> int:
+        """Products of all layers."""
+        groups = equal_layers(self.llm, range(self.share.layers))
+        return sum(len(group) * sum(work.flops // 2 for work in self.works(batch, group[0])) for group in groups)
+
+    def works(self, batch: Batch, layer: int) -> Iterator[Work]:
         """The operators of a layer; sparse attention of prompts, or of all, apart from what is left."""
         llm, tp, density = self.llm, self.share.tp, self.share.density
         batch = Batch(tuple(at._replace(phase="decode") if at.new == 1 else at for at in batch.requests))
@@ -93,7 +98,7 @@ class RooflineDevice:
                     mine = next(each for each in batch_work(llm, tp, part, layer) if each.name == ATTENTION)
                     yield mine._replace(flops=round(mine.flops * share), elements=round(mine.elements * share))
 
-    def _outside(self, batch: Batch) -> tuple[list[Layer], list[Layer]]:
+    def outside(self, batch: Batch) -> tuple[list[Layer], list[Layer]]:
         """What stands before and behind the layers, a kernel for each operator."""
         if not self.share.outside:
             return [], []
@@ -106,7 +111,7 @@ class RooflineDevice:
     def _layer(self, made: Iterable[Work], kernels: int) -> Layer:
         gpu, spans, at, least, flops, total = self.spec, list[Span](), 0, [0, 0], 0, 0.0
         for work in made:
-            moved = self._moved_bytes(work)
+            moved = self.moved_bytes(work)
             end = at + self.work_ps(work)
             spans.append(Span(at, end, work.name, PROCESSOR))
             each = (min(round(s * PS_PER_S), end - at) for s in ceilings_s(gpu, work.flops, moved))
@@ -119,9 +124,10 @@ class RooflineDevice:
 
     def work_ps(self, work: Work) -> int:
         """Time of an operator, in whole nanoseconds."""
-        return round(work_s(self.spec, work.flops, self._moved_bytes(work)) / NS) * PS_PER_NS
+        return round(work_s(self.spec, work.flops, self.moved_bytes(work)) / NS) * PS_PER_NS
 
-    def _moved_bytes(self, work: Work) -> float:
+    def moved_bytes(self, work: Work) -> float:
+        """Bytes that an operator reads and writes."""
         bits = work.elements * self.spec.element_bits
         narrow = 0 if self._matrix_bits is None else work.weights * (self.spec.element_bits - self._matrix_bits)
         return float(bits - narrow) / BITS_PER_BYTE if narrow else bits / BITS_PER_BYTE

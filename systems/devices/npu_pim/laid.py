@@ -63,7 +63,8 @@ def lay_out(
     channel, caches = placed(system, shard, contexts, channel, layers, [llm.window_of(number) for number in pair])
     if channel is not None:
         of_pair = [Layer(number, each) for number, each in zip(pair, caches, strict=True)]
-        parts = sub_batches(shard, spec, tokens, channel, n)
+        prompts = np.zeros(len(tokens), bool) if new is None else (new > 1) & ~np.array(checked or [False] * len(new))
+        parts = sub_batches(shard, spec, tokens, channel, n, prompts if prompts.any() else None, new)
     if new is not None:
         _check_new(shard, contexts, new)
         tokens = np.where(new > 1, contexts, tokens)  # the first of several new tokens sees what the last one does not
@@ -117,14 +118,30 @@ def estimate_of(shard: Shard, spec: PimChannel) -> Callable[[int], float]:
 
 
 def sub_batches(
-    shard: Shard, spec: PimChannel, tokens: np.ndarray, channel: np.ndarray, parts: int
+    shard: Shard,
+    spec: PimChannel,
+    tokens: np.ndarray,
+    channel: np.ndarray,
+    parts: int,
+    prompts: np.ndarray | None = None,
+    new: np.ndarray | None = None,
 ) -> list[np.ndarray]:
-    """The requests of each sub-batch."""
+    """The requests of each sub-batch: who decodes by what each channel has to do; prompts, whose attention the NPU
+    computes, to the sub-batch with the fewest new tokens, the longest first. prompts: which of them are some, None:
+    none is."""
     if parts == 1:
         return [np.arange(len(tokens))]
+    who = np.arange(len(tokens)) if prompts is None else np.flatnonzero(~prompts)
 
     def estimates() -> list[int]:
         estimate = estimate_of(shard, spec)
-        return [round(estimate(n)) for n in tokens.tolist()]
+        return [round(estimate(n)) for n in tokens[who].tolist()]
 
-    return shard.rules.divide(channel, parts, estimates)
+    found = [who[part].tolist() for part in shard.rules.divide(channel[who], parts, estimates)]
+    if prompts is not None and new is not None:
+        rows = [sum(int(new[i]) for i in part) for part in found]
+        for i in sorted(np.flatnonzero(prompts).tolist(), key=lambda i: (-int(new[i]), i)):
+            least = rows.index(min(rows))
+            found[least].append(i)
+            rows[least] += int(new[i])
+    return [np.array(sorted(part), np.int64) for part in found]

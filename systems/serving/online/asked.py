@@ -1,6 +1,6 @@
 """What a user asks of a system that serves requests as they arrive, checked and read."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from pimloom.arch.document import nearest
 from pimloom.arch.error import UserError
@@ -10,12 +10,14 @@ from pimloom.arch.system import System
 from pimloom.systems.asked import Work
 from pimloom.systems.serving.clock.cluster import ROUTERS
 from pimloom.systems.serving.online.goodput import Goodput, at_rate, find, parse_rates
-from pimloom.systems.serving.online.named import ONE_STAGE, ONLY, check_name
+from pimloom.systems.serving.online.named import IN_POOLS, ONE_STAGE, ONLY, SCHEDULERS, SHARING, check_name
 from pimloom.systems.serving.online.outcome import Online
-from pimloom.systems.serving.online.pools import POOLED, Both, Pools, kv_bytes, parse_pools, prompts_of, serve_pools
+from pimloom.systems.serving.online.pools import Both, kv_bytes, prompts_of, serve_pools
 from pimloom.systems.serving.online.prepared import Maker, prepared, prepared_on
 from pimloom.systems.serving.online.running import Progress, serve_online
+from pimloom.systems.serving.online.together import Serving, finetuning, overlapping, shared_out
 from pimloom.systems.serving.online.wanted import Wanted
+from pimloom.systems.serving.pools.written import AFTER, SUCH_AS, TRANSFERS, Pools, parse_pools
 from pimloom.workload.requests.arrivals import drawn_lengths, drawn_ps, parse_arrivals
 from pimloom.workload.requests.data_sets import DATA_SETS
 from pimloom.workload.requests.read import read
@@ -23,7 +25,6 @@ from pimloom.workload.requests.table import Requests, first
 
 MOST_REQUESTS = 10**6  # each is kept by itself
 LENGTHS = "sharegpt"
-Serving = Callable[[Requests, Progress, bool], Online]
 
 
 def online_work(wanted: Wanted) -> Work[Online | Goodput]:
@@ -31,8 +32,9 @@ def online_work(wanted: Wanted) -> Work[Online | Goodput]:
     llm = load_llm(wanted.model)
     _check_words(wanted)
     requests, cut = _fitting(wanted, llm, _requests_of(wanted))
-    pools = parse_pools(wanted.system, wanted.link)
-    serve, devices, said = _pools(wanted, pools, llm, requests) if pools else _one(wanted, llm, requests)
+    pools = parse_pools(wanted.system, None if wanted.overlap and "=" not in wanted.system else wanted.link)
+    of = shared_out if wanted.scheduler in SHARING else _one
+    serve, devices, said = _pools(wanted, pools, llm, requests) if pools else of(wanted, llm, requests)
     rates, notes = _rates(wanted, requests), [*_notes(wanted, pools, cut), *said]
 
     def run(progress: Progress) -> Online | Goodput:
@@ -78,7 +80,16 @@ def _fitting(wanted: Wanted, llm: LlmSpec, requests: Requests) -> tuple[Requests
 
 def _one(wanted: Wanted, llm: LlmSpec, requests: Requests) -> tuple[Serving, int, Sequence[str]]:
     """What serves on one kind of system, on how many devices, and notes."""
-    by = prepared(wanted, llm, requests)
+    if wanted.scheduler not in SCHEDULERS:
+        raise UserError(f"--scheduler {wanted.scheduler}: serves pools, such as {SUCH_AS}; name them, and --link")
+    if wanted.shares:
+        raise UserError(
+            f"--shares {wanted.shares}: belongs to --scheduler semi-pd, not {wanted.scheduler}; leave it out"
+        )
+    for name in ("transfer", "mixed"):
+        if getattr(wanted, name):
+            raise UserError(f"--{name}: belongs to pools, such as {SUCH_AS}; leave it out")
+    by = finetuning(wanted, llm, requests) if wanted.finetune else overlapping(wanted, llm, requests)
     devices = by.named["tp"] * wanted.pp * wanted.replicas
     notes = by.plan.transform.notes if by.plan.transform else ()
     return (
@@ -90,17 +101,37 @@ def _one(wanted: Wanted, llm: LlmSpec, requests: Requests) -> tuple[Serving, int
 
 def _pools(wanted: Wanted, pools: Pools, llm: LlmSpec, requests: Requests) -> tuple[Serving, int, Sequence[str]]:
     """The same of pools for prompts and for decode."""
-    if wanted.scheduler != POOLED or wanted.pp > 1 or wanted.replicas > 1:
-        raise UserError(f"{wanted.system}: pools go with --scheduler {POOLED}, without --pp, --replicas")
-    for name in ("speculate", "branches", "shared_kv"):
-        if getattr(wanted, name):
-            raise UserError(f"--{name.replace('_', '-')}: {wanted.system}: pools take tokens one by one; leave it out")
+    name = wanted.scheduler
+    if wanted.shares:
+        raise UserError(f"--shares {wanted.shares}: belongs to --scheduler semi-pd, not {name}; leave it out")
+    if name not in IN_POOLS or wanted.pp > 1 or wanted.replicas > 1:
+        raise UserError(f"{wanted.system}: pools go with --scheduler {' or '.join(IN_POOLS)}, without --pp, --replicas")
+    for option in ("speculate", "branches", "shared_kv", "overlap", "finetune"):
+        if getattr(wanted, option):
+            raise UserError(
+                f"--{option.replace('_', '-')}: {wanted.system}: pools take tokens one by one; leave it out"
+            )
     if requests.clients:
         raise UserError(f"--arrivals {wanted.arrivals}: pools take requests at times of their own; take another one")
-    one, two = (wanted._replace(system=pool.system, replicas=pool.replicas) for pool in pools[:2])
-    first = prepared(one, llm, prompts_of(requests))
-    then = prepared(two, llm, requests, before=first.named["spec_digest"], link=pools.link._asdict())
-    both = Both(wanted.system, first, then, pools.link, kv_bytes(then, then.named["tp"]))
+    if name == "distserve" and wanted.router != Wanted._field_defaults["router"]:
+        raise UserError(f"--router {wanted.router}: distserve sends requests where the fewest are; leave it out")
+    if wanted.mixed and name != "splitwise":
+        raise UserError(f"--mixed: belongs to --scheduler splitwise, not {name}; leave it out")
+    transfer = wanted.transfer or AFTER
+    if transfer not in TRANSFERS:
+        raise UserError(f"--transfer {transfer}: expected {' or '.join(TRANSFERS)}{nearest(transfer, TRANSFERS)}")
+    one, two = (
+        wanted._replace(system=pool.system, replicas=pool.replicas, scheduler=f"{name} {side}")
+        for pool, side in zip(pools[:2], ("prompts", "decode"), strict=True)
+    )
+    first = prepared(one, llm, requests if wanted.mixed else prompts_of(requests))
+    asked: dict[str, object] = {"before": first.named["spec_digest"], "link": pools.link._asdict()} | (
+        {"transfer": transfer} if transfer != AFTER else {}
+    )
+    asked |= {"mixed": True} if wanted.mixed else {}
+    then = prepared(two._replace(prefix_cache=None), llm, requests._replace(prefix=None), more=asked)
+    tokens = kv_bytes(then, then.named["tp"])
+    both = Both(wanted.system, name, first, then, pools.link, tokens, transfer, wanted.mixed)
     devices = first.named["tp"] * pools.prefill.replicas + then.named["tp"] * pools.decode.replicas
     return (lambda some, progress, tried: serve_pools(both, some, progress, tried=tried)), devices, ()
 

@@ -107,7 +107,7 @@ def replicas_of(
 ) -> list[CompiledReplica] | None:
     """Replicas that kernels run; None where they do not know a scheduler's rule, a request's decoding, or the costs."""
     limits = [one for scheduler in schedulers if (one := limits_of(scheduler)) is not None]
-    if PLAIN or type(record.costs) is not Grid or len(limits) < len(schedulers):
+    if PLAIN or type(record) is not Record or type(record.costs) is not Grid or len(limits) < len(schedulers):
         return None
     if not live or any(request.decoding is not None or request.beside for request in live):
         return None

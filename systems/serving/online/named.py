@@ -1,10 +1,14 @@
 """Schedulers by name, with the limits that a user gives."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 from pimloom.arch.document import nearest
 from pimloom.arch.error import UserError
+from pimloom.systems.serving.pools.distserve import DistServeDecodes, DistServePrompts
+from pimloom.systems.serving.pools.sides import VllmV1Decodes, VllmV1Prompts
+from pimloom.systems.serving.pools.splitwise import Splitwise
 from pimloom.systems.serving.schedulers.blocks import Blocks
 from pimloom.systems.serving.schedulers.faster_transformer import FasterTransformer
 from pimloom.systems.serving.schedulers.lightllm import LightLlm
@@ -17,11 +21,12 @@ from pimloom.systems.serving.schedulers.vidur_vllm import VidurVllm
 from pimloom.systems.serving.schedulers.vllm_v0 import VllmV0
 from pimloom.systems.serving.schedulers.vllm_v0_chunked import VllmV0Chunked
 from pimloom.systems.serving.schedulers.vllm_v1 import VllmV1
+from pimloom.systems.serving.sharing.semi_pd import SharedDecodes, SharedPrompts
 from pimloom.workload.requests.table import Prefix
 
 WATERMARK = 100  # one block in so many stays free when a request comes in [secondary: vLLM, Vidur]
 PATIENCE = 10  # decode iterations between two attempts of LightLLM to take prompts in [secondary: Vidur]
-CHUNK = {"sarathi": 512, "vidur-sarathi": 512}  # [recalled] Sarathi-Serve
+CHUNK = {"sarathi": 512, "vidur-sarathi": 512, "splitwise": 2048}  # [recalled] Sarathi-Serve, Splitwise
 TOKENS = 2048  # vLLM's max_num_batched_tokens with chunks [recalled]
 
 
@@ -53,6 +58,7 @@ class Limits(NamedTuple):
         """Tokens of an iteration: whole prompts must fit where they are not cut."""
         if self.tokens is not None:
             return self.tokens
+        name = name.partition(" ")[0]
         cut = name in ("vllm-v1", *CHUNK) or self.chunked
         return CHUNK.get(name, TOKENS) if cut else max(self.positions, TOKENS)
 
@@ -80,7 +86,7 @@ def _vllm_v0(limits: Limits, budget: int) -> Scheduler:
     return VllmV0(pool, watermark, limits.batch, budget, host)
 
 
-def _vllm_v1(limits: Limits, budget: int) -> Scheduler:
+def _vllm_v1(limits: Limits, budget: int, kind: type[VllmV1] = VllmV1) -> Scheduler:
     pool: Blocks | PrefixPool = Blocks(limits.blocks - 1, limits.block_size)
     if prefix := limits.prefix:
 
@@ -90,7 +96,7 @@ def _vllm_v1(limits: Limits, budget: int) -> Scheduler:
             return (request.number, k) if mine is None else ("shared", mine)
 
         pool = PrefixPool(limits.blocks - 1, limits.block_size, identity)
-    return VllmV1(pool, limits.batch, budget, limits.longest + 1, limits.threshold)
+    return kind(pool, limits.batch, budget, limits.longest + 1, limits.threshold)
 
 
 def _paged(kind: Callable[..., Scheduler]) -> Callable[[Limits, int], Scheduler]:
@@ -113,16 +119,30 @@ SCHEDULERS: dict[str, Callable[[Limits, int], Scheduler]] = {
     "vidur-vllm": _paged(VidurVllm),
     "vidur-sarathi": _paged(VidurSarathi),
 }
+IN_POOLS = ("vllm-v1", "distserve", "splitwise")
+SIDES: dict[str, Callable[[Limits, int], Scheduler]] = {  # of a scheduler in pools: that of prompts, and of decode
+    "vllm-v1 prompts": partial(_vllm_v1, kind=VllmV1Prompts),
+    "vllm-v1 decode": partial(_vllm_v1, kind=VllmV1Decodes),
+    "distserve prompts": lambda limits, budget: DistServePrompts(_pool(limits), limits.batch, budget),
+    "distserve decode": lambda limits, budget: DistServeDecodes(_pool(limits), limits.batch),
+    "semi-pd": lambda limits, budget: SharedPrompts(SharedDecodes(_pool(limits), limits.batch), budget),
+    **dict.fromkeys(
+        ("splitwise prompts", "splitwise decode"),
+        lambda limits, budget: Splitwise(_pool(limits), limits.batch, budget),
+    ),
+}
+SHARING = ("semi-pd",)  # both phases on shares of one machine
 ONLY = {"chunked": "vllm-v0", "host": "vllm-v0", "threshold": "vllm-v1", "prefix": "vllm-v1"}
 ONE_STAGE = ("vllm-v0", "vllm-v1", "lightllm")
 
 
 def check_name(name: str) -> None:
     """Raise UserError for a scheduler that is none."""
-    if name not in SCHEDULERS:
-        raise UserError(f"--scheduler {name}: expected one of {', '.join(SCHEDULERS)}{nearest(name, SCHEDULERS)}")
+    known = list(dict.fromkeys([*SCHEDULERS, *IN_POOLS, *SHARING]))
+    if name not in known:
+        raise UserError(f"--scheduler {name}: expected one of {', '.join(known)}{nearest(name, known)}")
 
 
 def scheduler_of(name: str, limits: Limits) -> Scheduler:
     """A scheduler with all its memory free. Raises UserError."""
-    return SCHEDULERS[name](limits, limits.budget(name))
+    return (SCHEDULERS | SIDES)[name](limits, limits.budget(name))

@@ -88,6 +88,7 @@ class Online(Viewed, msgspec.Struct, frozen=True, kw_only=True, dict=True):
     swaps: int
     prefix_hit_share: float | None
     transforms: dict[str, Any]
+    beside: dict[str, float] | None = None
     accepted_share: float | None
     tokens_per_step: float | None
     blocks_used_mean: float

@@ -1,86 +1,38 @@
-"""Prompts on one pool of devices, decode on another, and the link that carries keys and values from one to the other.
-
-A prompt runs until its first token; then its cache leaves over one link, first come, first served, and the request
-joins those that wait for decode, where it takes blocks for what came. Nothing here holds back what came before it: so
-prompts are served first, then flows, then decode. A request that has to yield there is computed once more there.
+"""Prompts on one pool of devices, decode on another, and the link that carries keys and values from one to the other:
+requests through both, and one result of it all.
 """
 
-import re
+from functools import partial
 from typing import NamedTuple
 
-from pimloom.arch.error import UserError
-from pimloom.arch.units import BITS_PER_BYTE, J_PER_PJ, PS_PER_S
+from pimloom.arch.units import BITS_PER_BYTE, J_PER_PJ, S_PER_PS
+from pimloom.systems.serving.clock.cluster import ROUTERS
+from pimloom.systems.serving.clock.replica import Replica
 from pimloom.systems.serving.online.named import scheduler_of
 from pimloom.systems.serving.online.outcome import Online
 from pimloom.systems.serving.online.record import Record
-from pimloom.systems.serving.online.running import Progress, Service, ended_by, run, told_by
-from pimloom.systems.serving.online.sampling import Pricing, Sample
-from pimloom.systems.serving.schedulers.live import LiveRequest
+from pimloom.systems.serving.online.running import Progress, Service, check_ended, ended_by, told_by
+from pimloom.systems.serving.online.sampling import Sample, worst
+from pimloom.systems.serving.pools.clock import Pooled, Routes
+from pimloom.systems.serving.pools.routes import Mixed, distserve, fewest_coming, least, routed, splitwise
+from pimloom.systems.serving.pools.wire import Wire
+from pimloom.systems.serving.pools.written import LAYERS, Link
+from pimloom.systems.serving.schedulers.live import NOT_YET, Iteration, LiveRequest
 from pimloom.workload.requests.table import Requests
-
-POOLED = "vllm-v1"
-ONE = r"\s*=\s*([^*,=]+?)\s*(?:\*\s*(\d{1,6}))?\s*"
-WRITTEN = re.compile(rf"\s*prefill{ONE},\s*decode{ONE}")
-LINK = re.compile(r"(\d+\.?\d*)Gb/s(?:,(\d+\.?\d*)pJ/bit)?", re.ASCII)
-SUCH_AS = "prefill=gpu_a100*2,decode=neupims*4"
-BITS_PER_GBIT = 10**9
-
-
-class Pool(NamedTuple):
-    """A system by name, and how many copies of the model on it."""
-
-    system: str
-    replicas: int
-
-
-class Link(NamedTuple):
-    """Between the pools. pj_per_bit: None: not known."""
-
-    gbps: float
-    pj_per_bit: float | None
-
-
-class Pools(NamedTuple):
-    """Both, and the link."""
-
-    prefill: Pool
-    decode: Pool
-    link: Link
 
 
 class Both(NamedTuple):
-    """What serves in each pool; bytes of keys and values of a token, of all devices that share it."""
+    """What serves in each pool, as `scheduler` has it; bytes of keys and values of a token, of all devices that share
+    it; transfer: of `written.TRANSFERS`; mixed: whether machines help out in the other pool."""
 
     name: str
+    scheduler: str
     prefill: Service
     decode: Service
     link: Link
     token_bytes: float
-
-
-def parse_pools(text: str, link: str | None) -> Pools | None:
-    """As a user writes a system; None if it is one system alone. Raises UserError.
-
-    >>> parse_pools("prefill=a*2, decode=b", "400Gb/s")[:2]
-    (Pool(system='a', replicas=2), Pool(system='b', replicas=1))
-    """
-    if "=" not in text:
-        if link is not None:
-            raise UserError(f"--link {link}: is between pools, such as {SUCH_AS}; leave it out")
-        return None
-    if not (match := WRITTEN.fullmatch(text)):
-        raise UserError(f"{text}: expected one system, or pools such as {SUCH_AS}")
-    if link is None:
-        raise UserError(f"{text}: expected --link, which carries keys and values, such as --link 400Gb/s")
-    found = LINK.fullmatch(link)
-    if not found or not float(found[1]) > 0:
-        raise UserError(f"--link {link}: expected Gb/s above 0, such as 400Gb/s or 400Gb/s,5pJ/bit")
-    sizes = [int(match[place] or 1) for place in (2, 4)]
-    if not all(sizes):
-        raise UserError(f"{text}: expected at least one of each, such as {SUCH_AS}")
-    return Pools(
-        Pool(match[1], sizes[0]), Pool(match[3], sizes[1]), Link(float(found[1]), found[2] and float(found[2]) or None)
-    )
+    transfer: str
+    mixed: bool
 
 
 def prompts_of(requests: Requests) -> Requests:
@@ -97,42 +49,65 @@ def serve_pools(both: Both, requests: Requests, progress: Progress, *, tried: bo
     """Until all requests have ended. tried: limits that none holds are no error. Raises UserError."""
     numbers = range(len(requests.prompt))
     first = [LiveRequest(i, requests.arrival_ps[i], requests.prompt[i], 1) for i in numbers]
-    schedulers, records, samples = [], [], []
+    pools, records, samples = list[list[Replica]](), list[Record](), list[Sample | None]()
+    clock: Pooled | None = None
+
+    def seen(record: Record, place: int, made: Iteration) -> None:
+        replica = pools[0][place] if record is records[0] else pools[1][place]
+        record.seen(place, replica.scheduler, made)
+        if clock and record is records[0]:
+            clock.formed(replica, made)
+
     for by in (both.prefill, both.decode):
         sample = None if by.grid is None else Sample(0 if tried else by.plan.sample, by.plan.seed)
+        record = Record(by.costs, len(numbers), sample)
         samples.append(sample)
-        records.append(Record(by.costs, len(numbers), sample))
-        schedulers.append([scheduler_of(by.plan.scheduler, by.plan.limits) for _ in range(by.plan.replicas)])
-    run(first, schedulers[0], records[0], both.prefill.plan, progress)
-    then = _flown(both, first, requests)
-    coming = sorted((r for r in then if r.output > 1), key=lambda r: (r.arrival, r.number))
-    run(coming, schedulers[1], records[1], both.decode.plan, progress)
+        records.append(record)
+        pools.append([
+            Replica(scheduler_of(by.plan.scheduler, by.plan.limits), record.price, 1, partial(seen, record, place))
+            for place in range(by.plan.replicas)
+        ])  # fmt: skip
+    wire = Wire(both.link, both.token_bytes, both.prefill.named["layers"])
+    prompts, decodes = pools
+    clock = Pooled(prompts, decodes, wire, _routes(both, prompts, decodes), both.transfer == LAYERS)
+    then = clock.serve(first, requests.output, progress)
+    check_ended(then)
     for one, r in zip(first, then, strict=True):
-        r.arrival, r.first_scheduled, r.hit = one.arrival, one.first_scheduled, one.hit
+        r.hit = one.hit
         r.restarts += one.restarts
-        r.completion = max(r.completion, one.completion)
-    parts = [(name, by, record) for name, by, record in zip(("prefill", "decode"), both[1:3], records, strict=True)]
-    record, causes = _joined(both, parts, then)
-    pricing = [ended_by(by, sample) for by, sample in zip(both[1:3], samples, strict=True)]
-    by = both.decode._replace(named=both.decode.named | {"system": both.name})
-    return told_by(by, requests, then, record, causes, [*schedulers[0], *schedulers[1]], _worst(pricing), None, tried)
+    parts = [(name, by, record) for name, by, record in zip(("prefill", "decode"), both[2:4], records, strict=True)]
+    flown = [flight.landed != NOT_YET for flight in clock.flights.values()]
+    record, causes = _joined(both, parts, then, flown)
+    pricing = [ended_by(by, sample) for by, sample in zip(both[2:4], samples, strict=True)]
+    plan = both.decode.plan._replace(scheduler=both.scheduler)
+    prefix = both.prefill.plan.limits.prefix
+    plan = plan._replace(limits=plan.limits._replace(prefix=prefix))
+    by = both.decode._replace(named=both.decode.named | {"system": both.name}, plan=plan)
+    schedulers = [replica.scheduler for some in pools for replica in some]
+    found = told_by(by, requests, then, record, causes, schedulers, worst(pricing), None, tried)
+    found.by_request["transfer_s"] = [
+        (flight.landed - flight.then.first_token) * S_PER_PS if flight.landed != NOT_YET else None
+        for flight in clock.flights.values()
+    ]
+    return found
 
 
-def _flown(both: Both, first: list[LiveRequest], requests: Requests) -> list[LiveRequest]:
-    """Requests as they come to decode, each with its cache."""
-    then = [LiveRequest(one.number, one.completion, one.prompt, requests.output[one.number]) for one in first]
-    free = 0
-    for r in sorted(then, key=lambda r: (r.arrival, r.number)):
-        r.cached, r.known, r.first_token = r.prompt, r.prompt + 1, r.arrival
-        r.last_token, r.first_scheduled = r.arrival, r.arrival
-        if r.output > 1:
-            bits = r.prompt * both.token_bytes * BITS_PER_BYTE
-            r.arrival = free = max(free, r.arrival) + round(bits / (both.link.gbps * BITS_PER_GBIT) * PS_PER_S)
-    return then
+def _routes(both: Both, prompts: list[Replica], decodes: list[Replica]) -> Routes:
+    if both.mixed:
+        return Mixed(prompts, decodes).routes()
+    if both.scheduler == "distserve":
+        return distserve(prompts, decodes)
+    router = both.decode.plan.router
+    if both.scheduler == "splitwise" and router == "least-waiting":
+        return splitwise(lambda request: least(prompts), lambda request: least(decodes))
+    if both.scheduler == "splitwise":
+        return splitwise(ROUTERS[router](prompts), ROUTERS[router](decodes))
+    chosen = fewest_coming(decodes) if router == "least-waiting" else ROUTERS[router](decodes)
+    return routed(ROUTERS[router](prompts), chosen)
 
 
 def _joined(
-    both: Both, parts: list[tuple[str, Service, Record]], then: list[LiveRequest]
+    both: Both, parts: list[tuple[str, Service, Record]], then: list[LiveRequest], flown: list[bool]
 ) -> tuple[Record, tuple[str, ...] | None]:
     """One record of both pools, decode behind prompts, and its causes, each with its pool."""
     (_, one, record), (_, _, other) = parts
@@ -149,18 +124,9 @@ def _joined(
     record.by_request = [a + b for a, b in zip(record.by_request, other.by_request, strict=True)]
     if both.link.pj_per_bit is not None:
         per_token = both.token_bytes * BITS_PER_BYTE * both.link.pj_per_bit * J_PER_PJ
-        flown = [r.prompt * per_token if r.output > 1 else 0.0 for r in then]
-        record.by_request = [a + b for a, b in zip(record.by_request, flown, strict=True)]
-        record.by_cause.append(sum(flown))
-        record.beside += sum(flown)
+        moved = [r.prompt * per_token if left else 0.0 for r, left in zip(then, flown, strict=True)]
+        record.by_request = [a + b for a, b in zip(record.by_request, moved, strict=True)]
+        record.by_cause.append(sum(moved))
+        record.beside += sum(moved)
         causes = (*causes, "link between pools")
     return record, causes
-
-
-def _worst(pricing: list[Pricing]) -> Pricing:
-    """Both counted, and the larger error."""
-    worst = max(pricing, key=lambda one: one.error_bound or 0.0)
-    return Pricing(
-        worst.exact, sum(one.simulated for one in pricing), sum(one.sampled for one in pricing), worst.error,
-        worst.error_bound, max((one.largest_error for one in pricing if one.largest_error is not None), default=None),
-    )  # fmt: skip

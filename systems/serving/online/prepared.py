@@ -1,6 +1,6 @@
 """A system with a model on it, ready to serve requests by a scheduler: its memory, its limits, what can never run."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -28,23 +28,33 @@ BATCH = 256  # requests that run at most [recalled: vLLM's max_num_seqs]
 
 
 Maker = Callable[[System, LlmSpec, Share], Device]
+Wrap = Callable[[Device, System], Device]
 
 
-def prepared(wanted: Wanted, llm: LlmSpec, requests: Requests, **more: object) -> Service:
-    """What serves these requests; more: what else decides the result. Raises UserError."""
+def prepared(wanted: Wanted, llm: LlmSpec, requests: Requests, **more: Any) -> Service:
+    """What serves these requests; more: of `prepared_on`. Raises UserError."""
     system = load_system(wanted.system, parse_settings(wanted.settings or ()))
     return prepared_on(system, wanted, llm, requests, device_of, **more)
 
 
 def prepared_on(
-    system: System, wanted: Wanted, llm: LlmSpec, requests: Requests, maker: Maker, **more: object
+    system: System,
+    wanted: Wanted,
+    llm: LlmSpec,
+    requests: Requests,
+    maker: Maker,
+    *,
+    wrap: Wrap | None = None,
+    **more: object,
 ) -> Service:
-    """The same on a system that is loaded, with devices of this maker. Raises UserError."""
+    """The same on a system that is loaded, with devices of this maker; wrap: what makes of its device another one;
+    more: what else decides the result. Raises UserError."""
     slo = None if wanted.slo is None else parse_slo(wanted.slo)
     if wanted.tp == 1:
         wanted = wanted._replace(tp=traits(system.kind).own_devices(system))
     share = _share(wanted, llm)
     device, lm_head = _device(system, llm, share, wanted.lm_head, maker)
+    device = wrap(device, system) if wrap else device
     transform = transform_of(
         system, llm, share, speculate=wanted.speculate, branches=wanted.branches, shared=wanted.shared_kv,
         scheduler=wanted.scheduler, chunked=wanted.chunked, seed=wanted.seed,
@@ -53,7 +63,7 @@ def prepared_on(
     _check_all_fit(wanted, limits, requests, transform)
     clock = (wanted.scheduler, limits, wanted.replicas, wanted.router, wanted.pp)
     plan = Plan(*clock, wanted.exact, wanted.sample, wanted.seed, transform, requests.clients)
-    return service(device, requests, plan, slo, _named(wanted, system, llm, requests, plan, lm_head, more))
+    return service(device, requests, plan, slo, _named(wanted, system, llm, requests, plan, lm_head, more or {}))
 
 
 def _share(wanted: Wanted, llm: LlmSpec) -> Share:
@@ -119,7 +129,13 @@ def _check_all_fit(wanted: Wanted, limits: Limits, requests: Requests, transform
 
 
 def _named(
-    wanted: Wanted, system: System, llm: LlmSpec, requests: Requests, plan: Plan, lm_head: bool, more: dict[str, object]
+    wanted: Wanted,
+    system: System,
+    llm: LlmSpec,
+    requests: Requests,
+    plan: Plan,
+    lm_head: bool,
+    more: Mapping[str, object],
 ) -> dict[str, Any]:
     """Fields of the result that are known before."""
     layers, limits = layers_of(llm, wanted.layers), plan.limits

@@ -3,9 +3,10 @@
 from array import array
 from collections.abc import Callable
 
-from pimloom.systems.serving.online.costs import Cost, Costs, pieces_of
+from pimloom.systems.serving.online.costs import Cost, Costs, Piece, pieces_of
 from pimloom.systems.serving.online.sampling import Sample
 from pimloom.systems.serving.schedulers.live import Iteration, Scheduler
+from pimloom.systems.serving.sharing.finetuning import Filled
 
 
 class Record:
@@ -21,6 +22,7 @@ class Record:
         self.replica, self.requests, self.new, self.contexts = array("i"), array("i"), array("i"), array("q")
         self.waiting, self.used, self.joules = array("i"), array("q"), array("d")
         self.beside = 0.0  # energy that is in no iteration [J]
+        self.others = 0.0  # energy of tokens that are no request's [J]
         self.by_request, self.by_cause = [0.0] * requests, list[float]()
 
     def price(self, made: Iteration) -> int:
@@ -34,8 +36,12 @@ class Record:
             cost = self.costs.of(pieces)
             if self.sample and (kind := self.sample.of(pieces)).takes(cost[0]):
                 kind.keep(pieces)
+        return self.noted(made, cost)
+
+    def noted(self, made: Iteration, cost: Cost, more: int = 0) -> int:
+        """An iteration and what it costs; more: tokens in it that are no request's."""
         ps, *joules = cost
-        tokens, total = sum(made.new), 0.0
+        tokens, total = sum(made.new) + more, 0.0
         for j in joules:
             total += j  # one after the other, in whatever version of Python
         self.new.append(tokens)
@@ -47,9 +53,20 @@ class Record:
             for i, j in enumerate(joules):
                 self.by_cause[i] += j
             each = total / tokens
+            self.others += each * more
             for r, n in zip(made.requests, made.new, strict=True):
                 self.by_request[r.number] += each * n
         return max(round(ps), 1)
+
+    def add(self, other: "Record") -> None:
+        """Another one of the same requests and causes, behind this one."""
+        for name in ("start", "end", "ticks", "replica", "requests", "new", "contexts", "waiting", "used", "joules"):
+            getattr(self, name).extend(getattr(other, name))
+        causes = max(len(self.by_cause), len(other.by_cause))
+        mine, its = (one.by_cause + [0.0] * (causes - len(one.by_cause)) for one in (self, other))
+        self.by_cause = [a + b for a, b in zip(mine, its, strict=True)]
+        self.by_request = [a + b for a, b in zip(self.by_request, other.by_request, strict=True)]
+        self.beside += other.beside
 
     def seen(self, replica: int, scheduler: Scheduler, made: Iteration) -> None:
         """It has formed."""
@@ -59,3 +76,20 @@ class Record:
         self.end.append(made.end)
         self.waiting.append(len(scheduler.waiting))
         self.used.append(scheduler.blocks.total - scheduler.blocks.free)
+
+
+class FilledRecord(Record):
+    """Of iterations that fine-tuning fills up."""
+
+    def __init__(self, costs: Costs, requests: int, sample: Sample | None, filled: Filled) -> None:
+        super().__init__(costs, requests, sample)
+        self.filled = filled
+
+    def price(self, made: Iteration) -> int:
+        """The same, with tokens of fine-tuning."""
+        pieces = pieces_of(made)
+        step, cost = self.filled.fill(pieces)
+        every = [*pieces, *([Piece(step.new, step.cached, 0)] if step else [])]
+        if self.sample and every and (kind := self.sample.of(every)).takes(cost[0]):
+            kind.keep(every)
+        return self.noted(made, cost, step.new if step else 0)

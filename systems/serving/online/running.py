@@ -6,8 +6,10 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
+from msgspec.structs import replace
 
 from pimloom.arch.error import UserError
+from pimloom.arch.units import S_PER_PS
 from pimloom.arch.version import __version__
 from pimloom.systems.devices.device import Device
 from pimloom.systems.serving.clock.cluster import ROUTERS, Runs, serve
@@ -19,12 +21,14 @@ from pimloom.systems.serving.online.grid import Grid
 from pimloom.systems.serving.online.limits import Slo
 from pimloom.systems.serving.online.named import Limits, scheduler_of
 from pimloom.systems.serving.online.outcome import Online
-from pimloom.systems.serving.online.record import Record
+from pimloom.systems.serving.online.record import FilledRecord, Record
 from pimloom.systems.serving.online.sampling import Pricing, Sample, measured
 from pimloom.systems.serving.online.summing import Ended, attained, of_iterations, of_requests, plain, summed
 from pimloom.systems.serving.schedulers.live import LiveRequest, Scheduler
+from pimloom.systems.serving.sharing.finetuning import Beside, Filled, FineTuning
 from pimloom.systems.serving.transforms.speculated import Speculated
 from pimloom.systems.serving.transforms.transform import Transform
+from pimloom.workload.finetuning import Job
 from pimloom.workload.requests.statistics import statistics
 from pimloom.workload.requests.table import Requests
 
@@ -35,7 +39,7 @@ POINTS = 128  # of the distribution of contexts
 class Plan(NamedTuple):
     """How requests are served. stages: of a pipeline, each of which has as many layers as the device; exact: whether
     every different iteration is simulated; sample: how many of those that are not are simulated to tell the error;
-    transform: of decoding."""
+    transform: of decoding; finetuning: what fills iterations up to so many ps."""
 
     scheduler: str
     limits: Limits
@@ -47,6 +51,8 @@ class Plan(NamedTuple):
     seed: int
     transform: Transform | None = None
     clients: int = 0
+    finetuning: FineTuning | None = None
+    limit_ps: float = 0.0
 
 
 class Service(NamedTuple):
@@ -79,14 +85,30 @@ def serve_online(
     is told. Raises UserError."""
     plan, transform = by.plan, by.plan.transform
     sample = None if by.grid is None else Sample(plan.sample if sampled else 0, plan.seed)
-    record = Record(by.costs, len(requests.prompt), sample)
-    schedulers = [scheduler_of(plan.scheduler, plan.limits) for _ in range(plan.replicas)]
+    filled = None if plan.finetuning is None else Filled(by.costs, Job(plan.finetuning.sequence), plan.limit_ps)
+    count = len(requests.prompt)
+    record = FilledRecord(by.costs, count, sample, filled) if filled else Record(by.costs, count, sample)
+    schedulers: list[Scheduler] = [scheduler_of(plan.scheduler, plan.limits) for _ in range(plan.replicas)]
     live = [LiveRequest(*each) for each in zip(range(len(requests.prompt)), *requests[1:4], strict=True)]
     drafts = transform.dress(live) if transform else None
+    if filled:
+        left = [len(live)]
+        schedulers = [Beside(scheduler, left) for scheduler in schedulers]
     run(live, schedulers, record, plan, progress)
     beside = ("drafts",) if transform and transform.extra and by.exact.causes else ()
     causes = (*beside, *by.exact.causes) or None
-    return told_by(by, requests, live, record, causes, schedulers, ended_by(by, sample), drafts, tried)
+    found = told_by(by, requests, live, record, causes, schedulers, ended_by(by, sample), drafts, tried)
+    return replace(found, beside=_beside(filled, record, found.time_s)) if filled else found
+
+
+def _beside(filled: Filled, record: Record, time_s: float) -> dict[str, float]:
+    """What was fine-tuned beside requests; peak: of the machine alone."""
+    job, rate = filled.job, filled.job.tokens / time_s
+    peak = job.length / (filled.peak() * S_PER_PS)
+    return {
+        "finetuned_tokens": job.tokens, "finetuned_tokens_per_s": rate, "peak_tokens_per_s": peak,
+        "share_of_peak": rate / peak, "energy_j": record.others,
+    }  # fmt: skip
 
 
 def ended_by(by: Service, sample: Sample | None) -> Pricing:
@@ -161,6 +183,11 @@ def run(live: list[LiveRequest], schedulers: list[Scheduler], record: Record, pl
     if machines:
         compiled.tell(machines, record)
     progress(len(live), len(live))
+    check_ended(live)
+
+
+def check_ended(live: Sequence[LiveRequest]) -> None:
+    """Raise UserError if some are left that nobody ever serves."""
     left = [request for request in live if request.completion < 0]
     if left:
         raise UserError(

@@ -89,3 +89,12 @@ def measured(grid: Costs, exact: Exact, sample: Sample) -> Pricing:
         largest = max(largest, *map(abs, off))
     drawn = sum(len(off) for _, off in kinds)
     return Pricing(False, exact.steps, drawn, error, abs(error) + 2 * sqrt(variance), largest)
+
+
+def worst(pricing: Sequence[Pricing]) -> Pricing:
+    """All counted, and the largest error."""
+    worst = max(pricing, key=lambda one: one.error_bound or 0.0)
+    return Pricing(
+        worst.exact, sum(one.simulated for one in pricing), sum(one.sampled for one in pricing), worst.error,
+        worst.error_bound, max((one.largest_error for one in pricing if one.largest_error is not None), default=None),
+    )  # fmt: skip

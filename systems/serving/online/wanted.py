@@ -29,6 +29,11 @@ class Wanted(NamedTuple):
     replicas: int = 1
     router: str = "round-robin"
     link: str | None = None
+    transfer: str | None = None
+    mixed: bool = False
+    shares: str | None = None
+    overlap: str | None = None
+    finetune: str | None = None
     tp: int = 1
     pp: int = 1
     layers: int | None = None

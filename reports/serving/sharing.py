@@ -1,0 +1,114 @@
+"""One machine shared out: prompts beside decode (semi-PD), fine-tuning and offline jobs beside requests."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from pimloom.arch.llm import load_llm
+from pimloom.arch.system import load_system
+from pimloom.reports.serving.rows import Row, row, within
+from pimloom.systems.devices.device import Share, device_of
+from pimloom.systems.serving.online.asked import online_work
+from pimloom.systems.serving.online.goodput import Goodput
+from pimloom.systems.serving.online.outcome import Online
+from pimloom.systems.serving.online.wanted import Wanted
+from pimloom.systems.serving.sharing.muxflow import Wants, matched, use, wants
+from pimloom.workload.batch import Batch
+from pimloom.workload.finetuning import kept, total_ratio
+
+GPU, MODEL = "gpu_a100", "llama-3-8b"
+WANTED: dict[str, Any] = {"system": GPU, "model": MODEL}
+SHARES = (40, 55, 75, 100)  # [design] percent
+RATE, LENGTHS, REQUESTS = 4.0, "1024:32", 150  # [design] of semi-PD's curves
+LIMIT, SEQUENCE, RANK = "tpot=50ms", 1024, 16  # [design] of FlexLLM; rank [recalled]
+BOUND = 1.2  # [design] of MuxFlow: how much longer an iteration of a service may become
+
+
+def online(**asked: Any) -> Online:
+    """Requests that are served."""
+    found = online_work(Wanted(**WANTED | {"sample": 0} | asked)).run(lambda *done: None)
+    assert isinstance(found, Online)
+    return found
+
+
+def goodput(**asked: Any) -> Goodput:
+    """The highest rate at which nine of ten hold their limits."""
+    found = online_work(Wanted(**WANTED | {"goodput": True} | asked)).run(lambda *done: None)
+    assert isinstance(found, Goodput)
+    return found
+
+
+def r_squared(inverse: np.ndarray, times: np.ndarray) -> float:
+    """Of a line through times over inverse shares."""
+    line = np.polynomial.Polynomial.fit(inverse, times, 1)
+    return float(1 - ((times - line(inverse)) ** 2).sum() / ((times - times.mean()) ** 2).sum())
+
+
+def semi_pd() -> Iterator[Row]:
+    """Times over shares, one prompt at a time, beside the law; the load of its queue is what it takes, not fitted."""
+    drawn: dict[str, Any] = {"arrivals": f"poisson:{RATE:g}/s", "lengths": LENGTHS, "requests": REQUESTS}
+    asked = drawn | {"scheduler": "semi-pd", "batch_tokens": 1}
+    shares, said = np.array(SHARES), f"{MODEL} on {GPU}, {RATE:g} requests/s of {LENGTHS}, drawn"
+    first = [online(shares=f"prefill={x},decode=50", **asked) for x in SHARES]
+    prompts = first[-1].by_iteration
+    whole_s = [t for t, replica in zip(prompts["time_s"], prompts["replica"], strict=True) if replica == 0]
+    load = 100 * RATE * float(np.mean(whole_s))
+    found = {
+        "TTFT over a / (x - load) + b": (1 / (shares - load), [one.time_to_first_token_s.mean for one in first]),
+        "TPOT over a / y + b": (1 / shares, [_tpot(online(shares=f"prefill=50,decode={y}", **asked)) for y in SHARES]),
+    }
+    for what, (inverse, times) in found.items():
+        r2 = r_squared(inverse, np.array(times))
+        yield row("semi-PD", f"{what}, R²", r2, "0.995", "paper", digits=".4f", verdict=within(r2, 0.98, 1),
+                  tolerance="at least 0.98", machine=said)  # fmt: skip
+    limits = {"slo": "ttft=400ms,tpot=40ms", "rate": "1:40", "share": 0.9}
+    rates = [
+        goodput(**drawn | {"arrivals": "poisson:10/s"}, **limits, **more).goodput_per_s
+        for more in (dict[str, Any](), {"scheduler": "semi-pd", "shares": "prefill=60,decode=60,window=50"})
+    ]
+    yield row("semi-PD", "requests within limits over vLLM v1, shares that follow them", rates[1] / rates[0],
+              "1.55 to 1.72", "paper", unit="×", machine=said)  # fmt: skip
+
+
+def _tpot(found: Online) -> float:
+    assert found.time_per_output_token_s is not None
+    return found.time_per_output_token_s.mean
+
+
+def flexllm() -> Iterator[Row]:
+    """Fine-tuning beside requests that hold their limit; lengths of requests and of sequences are drawn or chosen."""
+    llm = load_llm(MODEL)
+    for rate in (4, 20):
+        found = online(
+            arrivals=f"poisson:{rate}/s", requests=100, slo=LIMIT, finetune=f"sequence={SEQUENCE},rank={RANK}"
+        )
+        assert found.beside is not None and found.slo is not None
+        part, held = found.beside["share_of_peak"], found.slo.all
+        said = f"{MODEL} on {GPU}, {rate} requests/s, lengths drawn like sharegpt's, {LIMIT} held by {held:.0%}"
+        yield row("FlexLLM", "part of the rate of fine-tuning alone", part, "above 0.8; 0.76 at 20/s", "paper",
+                  verdict=within(part, 0.7, 1) if held >= 0.9 else "deviates", tolerance="at least 0.7, limit held",
+                  machine=said)  # fmt: skip
+    of = kept(llm, SEQUENCE)
+    yield row("FlexLLM", f"activations that a sequence of {SEQUENCE:,} keeps: so many times less", of.whole / of.pruned,
+              "up to 8 (v1)", "derived", unit="×", machine=MODEL)  # fmt: skip
+    yield row("FlexLLM", "memory with weights and adapters", 100 * (1 - total_ratio(llm, SEQUENCE, RANK)),
+              "up to 36 (v1)", "derived", unit="% less", machine=MODEL)  # fmt: skip
+
+
+def muxflow() -> Iterator[Row]:
+    """Services at three loads and three jobs, all synthetic, on processors at their roofline."""
+    device = device_of(load_system(GPU), load_llm(MODEL), Share(1, 32, outside=False))
+    decode, prompt = (device.step(batch) for batch in (Batch.decode([512] * 8), Batch.prefill([512])))
+    services = [wants(run, active) for run, active in ((decode, 0.1), (decode, 0.3), (prompt, 0.4))]
+    jobs = [Wants(0.8, 0.3), Wants(0.4, 0.6), wants(device.step(Batch.decode([512] * 256)))]
+    found = matched(services, jobs, BOUND)
+    before, after = use(services), use(services, jobs, found)
+    said, claims = f"three {GPU}, loads and jobs synthetic", ("26 to 76", "16 to 33")
+    for what, (old, new), claim in zip(
+        ("busy", "busy with compute"), ((before.busy, after.busy), (before.compute, after.compute)), claims, strict=True
+    ):
+        yield row("MuxFlow", f"time in which machines are {what}, without and with jobs: from {100 * old:.0f} % to",
+                  100 * new, f"{claim}, of a fleet", "paper", unit="%", machine=said)  # fmt: skip
+    yield row("MuxFlow", f"work of jobs, iterations at most {BOUND:g} times as long", sum(one.done for one in found),
+              "no figure", "paper", unit="machines", machine=said)  # fmt: skip

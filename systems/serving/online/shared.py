@@ -1,0 +1,168 @@
+"""Prompts and decode on shares of one machine: requests through both processes, and one result of it all."""
+
+from collections.abc import Sequence
+from fractions import Fraction
+from functools import partial
+
+import numpy as np
+
+from pimloom.arch.error import UserError
+from pimloom.arch.llm import LlmSpec
+from pimloom.arch.system import System, load_system
+from pimloom.arch.units import S_PER_PS
+from pimloom.systems.serving.online.costs import Cost, Piece
+from pimloom.systems.serving.online.named import scheduler_of
+from pimloom.systems.serving.online.outcome import Online
+from pimloom.systems.serving.online.prepared import prepared
+from pimloom.systems.serving.online.record import Record
+from pimloom.systems.serving.online.running import Progress, Service, check_ended, ended_by, told_by
+from pimloom.systems.serving.online.sampling import Pricing, Sample, worst
+from pimloom.systems.serving.online.wanted import Wanted
+from pimloom.systems.serving.schedulers.live import Iteration, LiveRequest, Scheduler
+from pimloom.systems.serving.sharing.clock import Process, Shared, Work
+from pimloom.systems.serving.sharing.controller import WHOLE, Controller, Seen
+from pimloom.systems.serving.sharing.machine import BY_SHARE, Metered, in_arrays, of_arrays
+from pimloom.systems.serving.sharing.semi_pd import SharedPrompts
+from pimloom.systems.serving.sharing.written import parse_shares
+from pimloom.systems.settings import parse_settings
+from pimloom.workload.requests.table import Requests
+
+EQUAL = "prefill=50,decode=50"
+
+
+class Priced:
+    """Costs of a machine of a share: without the time of its memory, which is kept, and sampled as others are; causes
+    that run with time count by the share."""
+
+    def __init__(self, by: Service, share: Fraction, tried: bool) -> None:
+        self.by, self.part, self.memory_s = by, float(share) / WHOLE, 0.0
+        self.sample = None if by.grid is None else Sample(0 if tried else by.plan.sample, by.plan.seed)
+
+    def of(self, pieces: Sequence[Piece]) -> Cost:
+        """See `Costs`."""
+        ps, self.memory_s, *joules = self.by.costs.of(pieces)
+        if self.sample and (kind := self.sample.of(pieces)).takes(ps):
+            kind.keep(pieces)
+        causes = self.by.exact.causes[1:]
+        parts = (self.part if cause in BY_SHARE else 1.0 for cause in causes)
+        return [ps, *(j * part for j, part in zip(joules, parts, strict=False))]
+
+
+class Machine:
+    """What serves with each share; arrays: as `in_arrays` has it."""
+
+    def __init__(self, wanted: Wanted, llm: LlmSpec, requests: Requests) -> None:
+        self.wanted, self.llm, self.requests = wanted, llm, requests
+        self.shares = parse_shares(wanted.shares or EQUAL)
+        self.system: System = load_system(wanted.system, parse_settings(wanted.settings or ()))
+        self.arrays = in_arrays(self.system, self.shares)
+        self.made = dict[Fraction, Service]()
+        self.of(self.shares.prefill)
+        self.of(self.shares.decode)
+
+    def of(self, share: Fraction) -> Service:
+        """A processor is the same for all shares."""
+        key = share if self.arrays else Fraction(WHOLE)
+        if key not in self.made:
+            settings = {} if not self.arrays else of_arrays(self.system, share)
+            asked = [*(self.wanted.settings or ()), *(f"{name}={value}" for name, value in settings.items())]
+            self.made[key] = prepared(
+                self.wanted._replace(settings=asked), self.llm, self.requests,
+                wrap=lambda device, system: Metered(device), more={"shares": self.wanted.shares or EQUAL},
+            )  # fmt: skip
+        return self.made[key]
+
+
+class Phase:
+    """A process of one of the two. seen: told of an iteration that has ended."""
+
+    def __init__(self, machine: Machine, number: int, tried: bool, requests: int) -> None:
+        self.machine, self.number, self.tried = machine, number, tried
+        self.priced = dict[int, Priced]()
+        self.record = Record(self, requests)
+        self.shares, self.told = list[float](), list[LiveRequest]()
+        self.whole_ps, self.computed = 0.0, 0
+        self._now: Priced | None = None
+
+    def of(self, pieces: Sequence[Piece]) -> Cost:
+        """Costs with the share of now."""
+        assert self._now is not None
+        return self._now.of(pieces)
+
+    def price(self, made: Iteration, share: Fraction) -> Work:
+        """Work of an iteration, noted: of a processor on all of it, of an NPU on so many arrays."""
+        by, apart = self.machine.of(share), self.machine.arrays is not None
+        if id(by) not in self.priced:
+            self.priced[id(by)] = Priced(by, share if apart else Fraction(WHOLE), self.tried)
+        self._now = self.priced[id(by)]
+        ps = self.record.price(made)
+        self.shares.append(float(share))
+        self.whole_ps += ps * float(share) / WHOLE if apart else ps
+        self.computed += len(made.requests)
+        return Work(ps, share, min(self._now.memory_s / (ps * S_PER_PS), 1.0) if apart else 0.0)
+
+    def seen(self, scheduler: Scheduler, made: Iteration) -> None:
+        """It has ended."""
+        self.record.seen(self.number, scheduler, made)
+        self.told += [r for r in made.requests if made.end in (r.first_token, r.completion)]
+
+    def pricing(self) -> list[Pricing]:
+        """How far prices were off. Raises UserError."""
+        return [ended_by(one.by, one.sample) for one in self.priced.values()]
+
+
+class Window:
+    """Counts iterations, and has the controller look."""
+
+    def __init__(self, machine: Machine, phases: tuple[Phase, Phase], processes: tuple[Process, Process]) -> None:
+        self.phases, self.processes, self.count, self.since = phases, processes, 0, 0
+        control, slo = machine.shares.control, machine.made[next(iter(machine.made))].slo
+        self.controller: Controller | None = None
+        if control:
+            if slo is None or slo.ttft is None or slo.tpot is None:
+                raise UserError("--shares window: expected limits that shares follow, --slo ttft=1s,tpot=50ms")
+            control = control._replace(apart=machine.arrays is not None)
+            self.controller = Controller(control, machine.shares.prefill, machine.shares.decode, slo.ttft, slo.tpot)
+
+    def __call__(self, now: int) -> None:
+        """An iteration has ended."""
+        self.count += 1
+        if self.controller is None or self.count % self.controller.control.window:
+            return
+        percentile = self.controller.control.percentile
+        prompts, decodes = self.phases
+        first = [(r.first_token - r.arrival) * S_PER_PS for r in prompts.told if r.first_token >= 0]
+        ended = [r for r in (*prompts.told, *decodes.told) if r.completion >= 0 and r.output > 1]
+        each = [(r.completion - r.first_token) / (r.output - 1) * S_PER_PS for r in ended]
+        seen = Seen(
+            float(np.percentile(first, percentile)) if first else None,
+            float(np.percentile(each, percentile)) if each else None,
+            WHOLE * prompts.whole_ps / max(now - self.since, 1),
+        )
+        self.processes[0].share, self.processes[1].share = self.controller.look(seen)
+        self.since, prompts.whole_ps, prompts.told, decodes.told = now, 0.0, [], []
+
+
+def serve_shared(machine: Machine, requests: Requests, progress: Progress, *, tried: bool = False) -> Online:
+    """Until all requests have ended. tried: limits that none holds are no error. Raises UserError."""
+    by = machine.of(machine.shares.prefill)
+    live = [LiveRequest(*each) for each in zip(range(len(requests.prompt)), *requests[1:4], strict=True)]
+    prompts = scheduler_of(by.plan.scheduler, by.plan.limits)
+    assert isinstance(prompts, SharedPrompts)
+    phases = Phase(machine, 0, tried, len(live)), Phase(machine, 1, tried, len(live))
+    schedulers: tuple[Scheduler, Scheduler] = (prompts, prompts.decodes)
+    shares = machine.shares.prefill, machine.shares.decode
+    processes = [
+        Process(scheduler, phase.price, partial(phase.seen, scheduler), share)
+        for scheduler, phase, share in zip(schedulers, phases, shares, strict=True)
+    ]
+    both = processes[0], processes[1]
+    Shared(*both, machine.arrays is None, Window(machine, phases, both)).serve(live, progress)
+    check_ended(live)
+    record, shown = phases[0].record, phases[0].shares + phases[1].shares
+    record.add(phases[1].record)
+    causes = next((one.by.exact.causes[1:] for one in phases[0].priced.values()), [])
+    pricing = worst([one for phase in phases for one in phase.pricing()])
+    found = told_by(by, requests, live, record, tuple(causes) or None, list(schedulers), pricing, None, tried)
+    found.by_iteration["share"] = [one / WHOLE for one in shown]
+    return found

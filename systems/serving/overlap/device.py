@@ -1,0 +1,107 @@
+"""A processor at its roofline whose operators overlap, as a device."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from pimloom.arch.link import Link
+from pimloom.arch.units import BITS_PER_BYTE, J_PER_PJ, S_PER_PS
+from pimloom.systems.devices.device import Capacity
+from pimloom.systems.devices.roofline import RooflineDevice
+from pimloom.systems.devices.run import Run, Span
+from pimloom.systems.serving.overlap.listing import RESOURCES, Schedule, schedule
+from pimloom.systems.serving.overlap.operators import Chain, Weave, chain_of, over, total
+from pimloom.systems.serving.overlap.parts import Part, equal, woven
+from pimloom.systems.serving.overlap.waves import Units
+from pimloom.workload.batch import Batch
+from pimloom.workload.op import Op
+
+MOST_PARTS = 4  # nano-batches that NanoFlow takes [paper]; each reads the weights
+
+
+class Overlap(NamedTuple):
+    """kind: serial, nanoflow or tokenweave; parts: nano-batches, None: as many as are quickest, 1 to MOST_PARTS; units:
+    of TokenWeave; offset: tokens that its first part has more."""
+
+    kind: str
+    parts: int | None = None
+    units: Units | None = None
+    offset: int = 0
+
+
+class Overlapped:
+    """See `Device`. link: between the `tp` devices of a layer; None: they talk for free."""
+
+    most_requests: int | None = None
+    in_order = False
+
+    def __init__(self, device: RooflineDevice, how: Overlap, link: Link | None) -> None:
+        self.device, self.how, self.link = device, how, link
+
+    def can_run(self, ops: Sequence[Op]) -> str | None:
+        """All."""
+        return self.device.can_run(ops)
+
+    def check(self, batch: Batch) -> None:
+        """See `Device`."""
+        self.device.check(batch)
+
+    def capacity(self) -> Capacity:
+        """See `Device`."""
+        return self.device.capacity()
+
+    def step(self, batch: Batch) -> Run:
+        """The quickest of the ways that it may take. Raises UserError if the batch does not fit."""
+        self.check(batch)
+        return min((self._run(batch, parts, units) for parts, units in self._ways(batch)), key=lambda run: run.end_ps)
+
+    def _ways(self, batch: Batch) -> list[tuple[list[Part], Units | None]]:
+        """Parts, and the units of a collective that runs beside them."""
+        how = self.how
+        if how.kind == "serial":
+            return [([Part(batch, False)], None)]
+        if how.kind == "tokenweave":
+            parts = woven(batch, how.offset)
+            units = how.units if len(parts) > 1 or how.units is None else how.units._replace(collective=0)
+            return [(parts, units)]
+        numbers = range(1, MOST_PARTS + 1) if how.parts is None else [how.parts]
+        return [(equal(batch, number), None) for number in numbers if number <= batch.rows]
+
+    def _run(self, batch: Batch, parts: list[Part], units: Units | None) -> Run:
+        chains = list[Chain]()
+        for part in parts:
+            before = chains[-1] if part.follows else None
+            weave = None if units is None else Weave(units, batch.rows)
+            chains.append(chain_of(self.device, part.batch, over(self.link), weave, before))
+        found = schedule([chain.tasks for chain in chains])
+        first, last = self.device.outside(batch)
+        begin = sum(one.time_ps for one in first)
+        end = begin + round(found.end) + sum(one.time_ps for one in last)
+        moved, sent = total(chains)
+        moved += sum(one.moved_bytes for one in (*first, *last))
+        devices, ends = self.device.share.tp, (*first, *last)
+        joules = {"power x time": self.device.spec.power_w * (end * S_PER_PS)}
+        if self.link and sent:
+            joules["link"] = sent * BITS_PER_BYTE * self.link.pj_per_bit * J_PER_PJ / devices
+        work = dict(zip(RESOURCES, found.work, strict=True)) if found.work else dict.fromkeys(RESOURCES, 0.0)
+        return Run(
+            end_ps=end,
+            spans=tuple(_spans(found, begin)),
+            interface_bytes=round(moved),
+            link_bytes=sent,
+            macs=sum(one.macs for one in ends) + self.device.macs(batch),
+            least_ps={
+                "compute": round(work["compute"]) + sum(one.compute_ps for one in ends),
+                "memory bandwidth": round(work["memory"]) + sum(one.memory_ps for one in ends),
+                "link": round(work["link"]),
+                "launches": round(work["launches"]) + sum(one.launch_ps for one in ends),
+            },
+            device_j=joules,
+            devices=devices,
+        )
+
+
+def _spans(found: Schedule, begin: int) -> list[Span]:
+    """A resource for each part."""
+    return [
+        Span(begin + round(one.start), begin + round(one.end), one.name, f"part {one.chain + 1}") for one in found.ran
+    ]

@@ -1,0 +1,80 @@
+"""Pools and the link between them, as a user writes them."""
+
+import re
+from typing import NamedTuple
+
+from pimloom.arch.document import nearest
+from pimloom.arch.error import UserError
+
+ONE = r"\s*=\s*([^*,=]+?)\s*(?:\*\s*(\d{1,6}))?\s*"
+WRITTEN = re.compile(rf"\s*prefill{ONE},\s*decode{ONE}")
+NUMBER = r"(\d+\.?\d*)"
+LINK = re.compile(rf"{NUMBER}Gb/s(?:,{NUMBER}ns)?(?:,{NUMBER}pJ/bit)?", re.ASCII)
+SUCH_AS = "prefill=gpu_a100*2,decode=neupims*4"
+AFTER, LAYERS = "after", "layers"
+TRANSFERS = (AFTER, LAYERS)
+
+
+class Pool(NamedTuple):
+    """A system by name, and how many copies of the model on it."""
+
+    system: str
+    replicas: int
+
+
+class Link(NamedTuple):
+    """Between the pools, one way. latency_ns: of a cache, on its way; pj_per_bit: None: not known."""
+
+    gbps: float
+    latency_ns: float = 0.0
+    pj_per_bit: float | None = None
+
+
+NAMED = {"nvlink": Link(2400, 600, 5)}  # NVLink 3, as arch/systems/neupims.yaml has it, with its sources
+
+
+class Pools(NamedTuple):
+    """Both, and the link."""
+
+    prefill: Pool
+    decode: Pool
+    link: Link
+
+
+def parse_link(text: str) -> Link:
+    """A name, or a rate with its latency and energy if they are to count. Raises UserError.
+
+    >>> parse_link("nvlink"), parse_link("25Gb/s,2000ns")
+    (Link(gbps=2400, latency_ns=600, pj_per_bit=5), Link(gbps=25.0, latency_ns=2000.0, pj_per_bit=None))
+    """
+    if text in NAMED:
+        return NAMED[text]
+    found = LINK.fullmatch(text)
+    if not found or not float(found[1]) > 0:
+        raise UserError(
+            f"--link {text}: expected Gb/s above 0, such as 400Gb/s or 400Gb/s,600ns,5pJ/bit, or a name: "
+            f"{', '.join(NAMED)}{nearest(text, NAMED)}"
+        )
+    return Link(float(found[1]), float(found[2] or 0), None if found[3] is None else float(found[3]))
+
+
+def parse_pools(text: str, link: str | None) -> Pools | None:
+    """As a user writes a system; None if it is one system alone. Raises UserError.
+
+    >>> parse_pools("prefill=a*2, decode=b", "400Gb/s")[:2]
+    (Pool(system='a', replicas=2), Pool(system='b', replicas=1))
+    """
+    if "=" not in text:
+        if link is not None:
+            raise UserError(
+                f"--link {link}: is between pools, such as {SUCH_AS}; leave it out, or say what --overlap is"
+            )
+        return None
+    if not (match := WRITTEN.fullmatch(text)):
+        raise UserError(f"{text}: expected one system, or pools such as {SUCH_AS}")
+    if link is None:
+        raise UserError(f"{text}: expected --link, which carries keys and values, such as --link 400Gb/s")
+    sizes = [int(match[place] or 1) for place in (2, 4)]
+    if not all(sizes):
+        raise UserError(f"{text}: expected at least one of each, such as {SUCH_AS}")
+    return Pools(Pool(match[1], sizes[0]), Pool(match[3], sizes[1]), parse_link(link))

@@ -1,0 +1,1 @@
+"""One machine shared out: prompts beside decode, and other work beside requests."""
