@@ -1,6 +1,8 @@
 """Names of parts and systems, and the files behind them."""
 
+import os
 import re
+from functools import lru_cache
 from pathlib import Path
 
 import yaml
@@ -25,12 +27,19 @@ BELONGS = {  # folder -> what its files are, and what takes them
 
 def list_names(folder: str) -> list[str]:
     """Names of the files in `arch/FOLDER`; of `parts` the memories, of `optics` the optical parts among them."""
-    if folder == "models":
-        return sorted(p.stem for p in (HERE / folder).glob("*.json"))
     if folder not in ("parts", "optics"):
-        return sorted(p.stem for p in (HERE / folder).glob("*.yaml"))
-    every = sorted((HERE / "parts").glob("*.yaml"))
-    return [p.stem for p in every if bool(OPTICAL.search(p.read_text())) == (folder == "optics")]
+        ending = ".json" if folder == "models" else ".yaml"
+        return sorted(name.removesuffix(ending) for name in os.listdir(HERE / folder) if name.endswith(ending))
+    with os.scandir(HERE / "parts") as entries:
+        every = sorted((entry.path, entry.stat()) for entry in entries if entry.name.endswith(".yaml"))
+    wanted = folder == "optics"
+    return [Path(path).stem for path, its in every if _optical(path, its.st_mtime_ns, its.st_size) == wanted]
+
+
+@lru_cache(maxsize=1024)
+def _optical(path: str, mtime_ns: int, size: int) -> bool:
+    """Whether a file, in the state of these two, is an optical part: each look-up of a name asks it of all files."""
+    return bool(OPTICAL.search(Path(path).read_text()))
 
 
 def heading(folder: str, name: str) -> dict[str, str]:

@@ -18,6 +18,7 @@ from tests.reference_data import needed
 
 FAULT_TRACE = "5871b881b341c9526223c025eda3a9bd2f0f875cf8d53441688ccd953e11b80d"  # sha256
 ROOT = Path(__file__).resolve().parent.parent
+LONG = ("test_rtl_", "test_sweep_faults", "test_serving_report")  # first: no worker waits for another's long last test
 
 if "PIMLOOM_CACHE" not in os.environ:
     own = ROOT / "build" / "cache"  # built simulators and finished proofs
@@ -69,6 +70,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if {"fault_trace", "reference_data", "shared"} & set(getattr(item, "fixturenames", ())):
             item.add_marker("reference")
+    items.sort(key=lambda item: not item.path.name.startswith(LONG))
 
 
 @pytest.fixture(scope="session")

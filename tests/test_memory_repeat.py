@@ -89,7 +89,7 @@ def chunks_of(memory: Memory, requests: list[tuple[int, bool, int]]) -> list[Chu
     return [Chunk(*(x[:half].copy() for x in columns)), Chunk(*(x[half:].copy() for x in columns))]
 
 
-gaps = st.one_of(st.integers(0, 30), st.integers(1000, 400_000), st.integers(500_000, 3_000_000))
+gaps = st.one_of(st.integers(0, 30), st.integers(1000, 400_000), st.integers(500_000, 1_000_000))
 requests = st.lists(st.tuples(st.integers(0, 2**34), st.booleans(), gaps), min_size=2, max_size=12)
 policies = st.fixed_dictionaries(
     {

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from threading import Thread
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from amaranth.hdl import Module, Signal
@@ -106,14 +106,46 @@ KINDS: tuple[type[Component], ...] = (Register, Gates, Mac, Ram, Pairs)
 TINY = {kind.__name__: Block("", partial(lambda kind, part: kind(), kind)) for kind in KINDS}
 
 
-@pytest.fixture(autouse=True)
-def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def empty(folder: Path) -> Path:
     """A cache without results, but with the compiled tools."""
     compiled = cache_folder() / "yowasp"
     with tools():
-        (tmp_path / "yowasp").symlink_to(compiled)
-    monkeypatch.setenv("PIMLOOM_CACHE", str(tmp_path))
-    return tmp_path
+        (folder / "yowasp").symlink_to(compiled)
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache of each test's own."""
+    folder = empty(tmp_path)
+    monkeypatch.setenv("PIMLOOM_CACHE", str(folder))
+    return folder
+
+
+class Made(NamedTuple):
+    """What came of synthesising blocks in a fresh cache, and what was told meanwhile."""
+
+    cache: Path
+    rows: list[Synthesis]
+    told: list[str]
+    steps: list[tuple[int, int]]
+
+    @property
+    def by_name(self) -> dict[str, Synthesis]:
+        return {row.block: row for row in self.rows}
+
+
+FEW = {name: TINY[name] for name in ("Register", "Gates", "Mac")}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
+    """Blocks that several tests look at, done once."""
+    cache, told, steps = empty(tmp_path_factory.mktemp("made")), list[str](), list[tuple[int, int]]()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PIMLOOM_CACHE", str(cache))
+        rows = synthesize(FEW, PART, "gddr6_pim_gpt", lambda done, all_: steps.append((done, all_)), told.append)
+    return Made(cache, rows, told, steps)
 
 
 def run(*names: str) -> dict[str, Synthesis]:
@@ -123,18 +155,18 @@ def run(*names: str) -> dict[str, Synthesis]:
 
 
 @needs_library
-def test_counts_that_a_hand_can_check(fresh: Path) -> None:
-    found = run("Register", "Gates")
-    register, gates = found["Register"], found["Gates"]
+def test_counts_that_a_hand_can_check(made: Made) -> None:
+    assert [row.block for row in made.rows] == list(FEW)
+    register, gates = made.by_name["Register"], made.by_name["Gates"]
     assert (register.cells, register.flip_flops, register.path_ps) == (8, 8, 0)
     assert register.area_um2 == 8 * 96 and register.nand2_equivalents == 8 * 96 / 24  # areas of the Liberty file
     assert (register.lut4, register.ff, register.dsp, register.bram) == (0, 8, 0, 0)
     assert (gates.flip_flops, gates.lut4, gates.ff) == (0, 4, 0)
     assert gates.nand2_equivalents is not None and 4 <= gates.nand2_equivalents <= 12  # NAND2s, or sized up
     assert gates.path_ps is not None and 10 < gates.path_ps < 500
-    assert all(row.fmax_mhz is not None and row.fmax_mhz > 300 for row in found.values())
+    assert all(row.fmax_mhz is not None and row.fmax_mhz > 300 for row in (register, gates))
     assert register.library == "osu018_stdcells" and register.part == "gddr6_pim_gpt"
-    assert not [path for path in (fresh / "synth").iterdir() if path.is_dir()]
+    assert not [path for path in (made.cache / "synth").iterdir() if path.is_dir()]
 
 
 @needs_library
@@ -145,9 +177,9 @@ def test_memories_stay_outside_and_roms_are_logic() -> None:
 
 
 @needs_library
-def test_each_result_is_told_when_it_is_there() -> None:
-    told: list[str] = []
-    register = synthesize({"Register": TINY["Register"]}, PART, "gddr6_pim_gpt", note=told.append)[0]
+def test_each_result_is_told_when_it_is_there(made: Made) -> None:
+    register, told = made.by_name["Register"], made.told
+    assert len(told) == 2 * len(FEW)
     cells = "Register: 8 cells of osu018_stdcells, 768 um2, longest path 0 ps"
     fpga = f"Register: 0 LUT4 and 8 flip-flops on ECP5 LFE5U-85F-6, {register.fmax_mhz:.1f} MHz"
     assert {text for text in told if text.startswith("Register")} == {cells, fpga}
@@ -168,8 +200,10 @@ def test_modules_that_are_instantiated_by_name_are_there() -> None:
 
 
 @needs_library
-def test_by_module_each_is_done_once_times_its_instances(monkeypatch: pytest.MonkeyPatch, fresh: Path) -> None:
-    mac, gates = (run(name)[name] for name in ("Mac", "Gates"))
+def test_by_module_each_is_done_once_times_its_instances(
+    monkeypatch: pytest.MonkeyPatch, fresh: Path, made: Made
+) -> None:
+    mac, gates = made.by_name["Mac"], made.by_name["Gates"]
     told: list[str] = []
     (pairs,) = synthesize({"Pairs": TINY["Pairs"]}, PART, "gddr6_pim_gpt", note=told.append, by_module=True)
     assert (pairs.method, mac.method) == ("by module", "flat")
@@ -243,21 +277,23 @@ def test_the_logic_of_a_channel_is_its_controller() -> None:
         find_logic("systolic", "gddr6_pim_gpt", PART, {"rows": 300})
 
 
-def test_a_second_run_starts_no_tool(monkeypatch: pytest.MonkeyPatch) -> None:
-    steps: list[tuple[int, int]] = []
-    block = {"Register": TINY["Register"]}
-    first = synthesize(block, PART, "gddr6_pim_gpt", lambda done, total: steps.append((done, total)))
-    assert steps == [(0, 2), (1, 2), (2, 2)]
+def test_a_second_run_starts_no_tool(monkeypatch: pytest.MonkeyPatch, made: Made) -> None:
+    assert made.steps == [(done, 2 * len(FEW)) for done in range(2 * len(FEW) + 1)]
     monkeypatch.setattr(Tools, "run", None)
-    assert synthesize(block, PART, "gddr6_pim_gpt") == first
-    assert (first[0].dsp, first[0].ff, first[0].flip_flops) == (0, 8, 8)
+    monkeypatch.setenv("PIMLOOM_CACHE", str(made.cache))
+    assert synthesize(FEW, PART, "gddr6_pim_gpt") == made.rows
+    register = made.by_name["Register"]
+    assert (register.dsp, register.ff, register.flip_flops) == (0, 8, 8)
 
 
-def test_without_the_library_generic_gates_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_library_generic_gates_are_counted(monkeypatch: pytest.MonkeyPatch, made: Made) -> None:
+    """The FPGA, which needs none, is taken as it is there."""
     monkeypatch.setattr(synth, "LIBRARY", Path("/nowhere/cells.lib"))
+    monkeypatch.setenv("PIMLOOM_CACHE", str(made.cache))
     found = run("Mac")["Mac"]
     assert (found.library, found.flip_flops) == (GENERIC, 32) and found.cells > 1000
     assert (found.area_um2, found.nand2_equivalents, found.path_ps) == (None, None, None)
+    assert found.fmax_mhz == made.by_name["Mac"].fmax_mhz
 
 
 @pytest.mark.slow
