@@ -15,15 +15,20 @@ from pimloom.cycle_sim.npu_pim.kernels.words import next_word
 
 @bare
 def offer(ch, t):
-    """Requests that are offered at clock t without an interconnect."""
+    """Requests that are offered at clock t without an interconnect; says when the next may enter, unless a place that
+    one of them lacks becomes free."""
+    again = FAR
     for p in range(ch.port.shape[0]):
-        for _ in range(ch.policy[f.OFFERS]):
-            if ch.port[p, f.OFFERED] == ch.port[p, f.LAST_ONE]:
-                break
-            if ch.order[p, ch.port[p, f.OFFERED] & (ch.order.shape[1] - f.BEYOND), f.WHEN] > t:
+        left = ch.policy[f.OFFERS]
+        while ch.port[p, f.OFFERED] < ch.port[p, f.LAST_ONE]:
+            when = ch.order[p, ch.port[p, f.OFFERED] & (ch.order.shape[1] - f.BEYOND), f.WHEN]
+            if when > t or left == 0:
+                again = min(again, max(when, t + 1))
                 break
             if not _enters(ch, p, t, ch.state[f.HELD]):
                 break
+            left -= 1
+    ch.state[f.OFFER_AT] = again
 
 
 @bare
