@@ -51,7 +51,7 @@ WHOSE, MANY, LAST_AT, LAST_TURN, N_ANSWER = range(5)
 # tile in the PIM command queue; AGED: clock in which REMAIN held; ASLEEP: mask of the closed banks that sleep;
 # ALARM: none of them wakes before; BUFFER: step of the interconnect in which a request last left the core's buffer;
 # RETURN: first in which a response may leave the controller; BACK: clock in which the core sees the last one that did;
-# N_ANSWERS: entries of `answer`; OFFER_AT: without an interconnect no request enters before
+# N_ANSWERS: entries of `answer`; OFFER_AT: no request enters before
 (
     NOW, POINTER, DRAIN, LOCK, HELD, QUEUED, DOTS_FIRST, DOTS_END, NEXT_REFRESH, NEXT_RANK, DUE, IN_REFRESH, SKIP,
     REMAIN, RESERVED, COPYING, COPY_BANK, BLOCKED, FILL, TURNS, HANDED, READING, WRITING, OPENING, MISSING, ACTED,

@@ -9,7 +9,7 @@ from pimloom.cycle_sim.compiled.kernel import bare
 from pimloom.cycle_sim.dram.kernels.device import FAR
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
 from pimloom.cycle_sim.npu_pim.kernels.clocks import clock_after, steps_at
-from pimloom.cycle_sim.npu_pim.kernels.requests import accept, accepts
+from pimloom.cycle_sim.npu_pim.kernels.requests import accept, accepts, list_is_full
 from pimloom.cycle_sim.npu_pim.kernels.words import next_word
 
 
@@ -36,17 +36,31 @@ def offer_by_steps(ch, t):
     """Requests that are offered in the steps of the interconnect before clock t; returns the first step after these."""
     g, steps = ch.state, ch.policy[f.PATH]
     first, end = steps_at(ch.drift, steps, t)
-    for step in range(first, end):
-        for p in range(ch.port.shape[0]):
-            if ch.port[p, f.OFFERED] == ch.port[p, f.LAST_ONE]:
-                continue
-            if ch.port[p, f.OFFERED] == ch.port[p, f.PASSED] and not _pass_on(ch, p, end - 1):
-                continue
-            if ch.order[p, ch.port[p, f.OFFERED] & (ch.order.shape[1] - f.BEYOND), f.WHEN] <= step:
-                _enters(ch, p, t, g[f.HELD] + max(g[f.RETURN] - step, 0))
+    if t >= g[f.OFFER_AT]:
+        for step in range(first, end):
+            for p in range(ch.port.shape[0]):
+                if ch.port[p, f.OFFERED] == ch.port[p, f.LAST_ONE]:
+                    continue
+                if ch.port[p, f.OFFERED] == ch.port[p, f.PASSED] and not _pass_on(ch, p, end - 1):
+                    continue
+                if ch.order[p, ch.port[p, f.OFFERED] & (ch.order.shape[1] - f.BEYOND), f.WHEN] <= step:
+                    _enters(ch, p, t, g[f.HELD] + max(g[f.RETURN] - step, 0))
+        g[f.OFFER_AT] = FAR if _all_lack_places(ch) else t + 1
     if g[f.RETURN] > first:
         g[f.ACTED] = 1  # responses left the controller only now
     return end
+
+
+@bare
+def _all_lack_places(ch):
+    """Whether no port has a request, but for those that have come and whose list is full."""
+    for p in range(ch.port.shape[0]):
+        at = ch.port[p, f.OFFERED]
+        if at < ch.port[p, f.LAST_ONE]:
+            word = ch.order[p, at & (ch.order.shape[1] - f.BEYOND), f.WORD]
+            if at == ch.port[p, f.PASSED] or not list_is_full(ch, word):
+                return False
+    return True
 
 
 @bare

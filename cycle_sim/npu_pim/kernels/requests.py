@@ -102,10 +102,15 @@ def _kind(ch, word):
 @bare
 def accepts(ch, word, held):
     """Whether the controller takes a request while `held` others are on their way or wait to be collected."""
-    kind = _kind(ch, word)
-    if ch.length[_list_of(ch, kind)] >= ch.policy[f.ENTRIES_MAX]:
+    if list_is_full(ch, word):
         return False
-    return kind == HEADER or held < ch.policy[f.WINDOW]
+    return _kind(ch, word) == HEADER or held < ch.policy[f.WINDOW]
+
+
+@bare
+def list_is_full(ch, word):
+    """Whether a request finds no place among those that the controller holds."""
+    return ch.length[_list_of(ch, _kind(ch, word))] >= ch.policy[f.ENTRIES_MAX]
 
 
 @bare
