@@ -11,6 +11,7 @@ from pimloom.arch.pim_channel import PimChannel
 from pimloom.arch.table import compile_table
 from pimloom.arch.units import BITS_PER_BYTE, ceil_div, ps_to_mhz
 from pimloom.cycle_sim.cores import cores, raise_if_stopped
+from pimloom.cycle_sim.npu_pim import known
 from pimloom.cycle_sim.npu_pim.build import build, zeros_in_lines
 from pimloom.cycle_sim.npu_pim.crew import Crew
 from pimloom.cycle_sim.npu_pim.kernels import core as k
@@ -148,7 +149,20 @@ def run(
     mhz = ps_to_mhz(spec.part.tCK_ps)
     packed.sums[:] = 0, 0, 1 / mhz, 1 / (mhz * max(npu.steps, 1))  # the simulator's periods, in us
     one = one._replace(owner=owner, dot=commands, open=np.zeros(len(program.operators), np.int64))
-    chs = _stack(one, channels)
+    file, logs = (None if log else known.file_of((packed, one), channels)), tuple[np.ndarray, ...]()
+    left = known.recall(file)
+    if left is None:
+        chs = _stack(one, channels)
+        _run(packed, chs, log, threads)
+        logs = tuple(chs.command[c, : chs.state[c, f.N_COMMANDS]].copy() for c in range(channels if log else 0))
+        held = np.asarray((chs.length[:, f.WRITES] + chs.state[:, f.QUEUED]).sum())
+        left = known.Left(packed.op[:, [k.START, k.END, k.REQUESTS]], packed.account, chs.tally, held)
+        known.keep(file, left)
+    return _ran(program, left, names_of(compile_table(spec.device())), logs)
+
+
+def _run(packed: k.Program, chs: f.Channel, log: int, threads: int | None) -> None:
+    channels = len(chs.state)
     chs.state[:, f.NUMBER] = np.arange(channels)
     with Crew(packed, chs, min(threads or min(cores(), MOST_THREADS), channels) - 1) as crew:
         code = crew.run()
@@ -159,16 +173,19 @@ def run(
         raise PimError("PIM reads a result from a bank whose row was closed for a refresh")
     if code == machine.WAITING:
         raise PimError("requests of a channel wait for one another for ever")
-    ends, names = packed.op[:, [k.START, k.END]].tolist(), names_of(compile_table(spec.device()))
+
+
+def _ran(program: Builder, left: known.Left, names: Sequence[str], logs: tuple[np.ndarray, ...]) -> Ran:
+    ops, held = left.op.tolist(), int(left.held)
     return Ran(
-        tuple((o.name, start, end) for o, (start, end) in zip(program.operators, ends, strict=True)),
-        tuple(packed.op[:, k.REQUESTS].tolist()),
-        _by_name(names, chs.tally.sum(axis=0).tolist()),
-        max(end for _, end in ends),
-        tuple(_account(names, row) for row in packed.account.tolist()),
-        int(chs.tally.sum(axis=1).max()),
-        {names[f.WR]: held} if (held := int((chs.length[:, f.WRITES] + chs.state[:, f.QUEUED]).sum())) else {},
-        tuple(chs.command[c, : chs.state[c, f.N_COMMANDS]].copy() for c in range(channels if log else 0)),
+        tuple((o.name, start, end) for o, (start, end, _) in zip(program.operators, ops, strict=True)),
+        tuple(requests for _, _, requests in ops),
+        _by_name(names, left.tally.sum(axis=0).tolist()),
+        max(end for _, end, _ in ops),
+        tuple(_account(names, row) for row in left.account.tolist()),
+        int(left.tally.sum(axis=1).max()),
+        {names[f.WR]: held} if held else {},
+        logs,
     )
 
 

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache, partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 import numpy as np
@@ -12,6 +14,7 @@ from pimloom.arch.neupims import Faults
 from pimloom.arch.npu_pim import NpuPimSystem
 from pimloom.arch.system import System, list_names, load_system
 from pimloom.arch.units import ceil_div
+from pimloom.cycle_sim.npu_pim.known import kept_in
 from pimloom.mappers.kv import Shape
 from pimloom.mappers.kv_pages import KvPages
 from pimloom.mappers.packing import round_robin
@@ -225,19 +228,22 @@ def serve_point(point: Point, tokens: np.ndarray) -> Served | str:
         return str(error)
 
 
-def _work(point: Point, drawn: Mapping[Cell, np.ndarray]) -> Served | str:
-    return serve_point(point, drawn[point.cell._replace(model="")])
+def _work(point: Point, drawn: Mapping[Cell, np.ndarray], known: Path) -> Served | str:
+    with kept_in(known):
+        return serve_point(point, drawn[point.cell._replace(model="")])
 
 
 def run_points(points: list[Point], seed: int, done: Callable[[], None] = lambda: None) -> dict[Point, Served | str]:
-    """Run points on all cores; those of one data set and batch have the same requests. Calls `done` once per point."""
+    """Run points on all cores, those that come to the same program once; those of one data set and batch have the same
+    requests. Calls `done` once per point."""
     drawn: dict[Cell, np.ndarray] = {}
     for point in points:
         cell = point.cell._replace(model="")
         if cell not in drawn:
             drawn[cell] = contexts(cell, seed)
     results: dict[Point, Served | str] = {}
-    for point, found in run_all(partial(_work, drawn=drawn), points):
-        results[point] = found
-        done()
+    with TemporaryDirectory() as known:
+        for point, found in run_all(partial(_work, drawn=drawn, known=Path(known)), points):
+            results[point] = found
+            done()
     return results

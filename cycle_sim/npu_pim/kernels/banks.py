@@ -124,6 +124,7 @@ def take(ch, i, b, kind):
     """Request i, a hit of a kind, leaves the command queue of bank b."""
     g, request, bank = ch.state, ch.request, ch.bank[b]
     after, before, hit = request[i, f.NEXT], request[i, f.BEFORE], f.READ_HIT if kind == f.RD else f.WRITE_HIT
+    other_first = False
     _unlink(ch, i, b, bank[f.MEM], kind)
     after_hit = next_hit(ch, request[i, f.NEXT_ALIKE], b, bank[f.MEM], kind)
     if bank[hit] == i:
@@ -134,6 +135,7 @@ def take(ch, i, b, kind):
         bank[f.FIRST] = after
         if after >= 0 and after != after_hit:
             bank[f.FIRST_ROW] = request[after, f.ROW]
+            other_first = True
     else:
         request[before, f.NEXT] = after
     if after < 0:
@@ -148,7 +150,8 @@ def take(ch, i, b, kind):
         if bank[f.LISTED] > 0:
             g[f.STILL] = -1
     g[f.QUEUED] -= 1
-    remark(ch, b)
+    if after_hit < 0 or other_first:
+        remark(ch, b)
 
 
 @bare

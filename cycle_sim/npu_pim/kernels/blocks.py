@@ -159,4 +159,5 @@ def send(chs, c, to, word, more):
     sent = order[at & (size - 1)]
     sent[f.WORD], sent[f.WHEN], sent[f.OF], sent[f.MORE] = word, when, group, more
     chs.state[c, f.NOW] = min(chs.state[c, f.NOW], soonest)
+    chs.state[c, f.OFFER_AT] = min(chs.state[c, f.OFFER_AT], soonest)
     return True

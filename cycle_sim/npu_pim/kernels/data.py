@@ -96,7 +96,8 @@ def _open(ch, b, t):
     """ACT for the first request of bank b, or PIM_PRECHARGE where the PIM row buffer holds that row."""
     g, bank = ch.state, ch.bank[b]
     opens, closes, affords = free_from(ch.device, ACT, b), FAR, _affords(ch, ch.policy[f.ACT_CK])
-    if ch.policy[f.DUAL] and bank[f.PIM] >= 0 and some_queued(ch, b, bank[f.PIM]):
+    inside = bank[f.PIM] if ch.policy[f.DUAL] else -1
+    if inside >= 0 and inside != g[f.RESERVED] and some_queued(ch, b, inside):
         closes = free_close(ch, b)
     if t < closes and (t < opens or not affords):
         if t < opens:
@@ -105,7 +106,7 @@ def _open(ch, b, t):
     i, row = bank[f.RUN], bank[f.FIRST_ROW]
     while True:
         if row != g[f.RESERVED]:
-            if row == bank[f.PIM] and ch.policy[f.DUAL]:
+            if row == inside:
                 if t >= closes:
                     return PIM_PRE, 0
             elif t >= opens and affords:

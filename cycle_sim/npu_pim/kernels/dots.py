@@ -136,9 +136,9 @@ def _dot(ch, kind, t):
     closed &= ranks_free(ch, G_ACT, t)
     while closed:
         b = lowest(closed)
-        closed &= closed - 1
         if _group_is_free(ch, b, t):
             return G_ACT, b
+        closed &= ~_bound_alike(ch, b)
     return NOTHING, 0
 
 
@@ -160,6 +160,15 @@ def _group_is_free(ch, b, t):
         if not is_free(ch.device, G_ACT, i, t):
             return False
     return True
+
+
+@bare
+def _bound_alike(ch, b):
+    """Mask of the banks of which G_ACT is bound as of bank b."""
+    if not ch.policy[f.EXACT_GROUP]:
+        return 1 << b
+    per_group = ch.policy[f.PER_GROUP]
+    return ((1 << per_group) - 1) << (b // per_group * per_group)
 
 
 @bare
@@ -187,8 +196,8 @@ def next_dot(ch, t):
     closed, first = _closed(ch), FAR
     while closed:
         b = lowest(closed)
-        closed &= closed - 1
         first = min(first, _free_group(ch, b))
+        closed &= ~_bound_alike(ch, b)
     return max(ch.device.bound[kind], t + 1) if first == FAR else max(first, t + 1)
 
 

@@ -19,9 +19,11 @@ from pimloom.cycle_sim.npu_pim.kernels.dots import (
 )
 from pimloom.cycle_sim.npu_pim.kernels.ports import next_offer, offer, offer_by_steps
 from pimloom.cycle_sim.npu_pim.kernels.requests import (
+    copies_alike,
     end_write,
     free,
     hand_over,
+    key_of,
     move,
     next_response,
     respond,
@@ -87,12 +89,12 @@ def _tick(ch, t):
         g[f.REMAIN], g[f.AGED] = max(g[f.REMAIN] - (t - g[f.AGED]), 0), t
     if g[f.HANDED]:
         g[f.HELD] -= g[f.HANDED]
-        g[f.HANDED] = 0
+        g[f.HANDED] = g[f.OFFER_AT] = 0
         g[f.ACTED] = 1
     step = t
     if ch.policy[f.PATH]:
         step = offer_by_steps(ch, t)
-    else:
+    elif t >= g[f.OFFER_AT]:
         offer(ch, t)
     hand_over(ch, t, step)
     if t >= g[f.NEXT_REFRESH]:
@@ -178,7 +180,7 @@ def _issue(ch, t, c, b, what):
         for i in range(b, b + p[f.PER_GROUP]):
             set_row(ch, i, f.PIM if p[f.DUAL] else f.MEM, what, t)
     elif c == f.GWRITE:
-        g[f.COPIES] -= 1
+        ch.alike[copies_alike(key_of(ch, what))] -= 1
         respond(ch, f.COPY, what, t + p[f.COPY_CK])
     elif c == f.COMP:
         if g[f.FILL]:

@@ -49,14 +49,14 @@ WHOSE, MANY, LAST_AT, LAST_TURN, N_ANSWER = range(5)
 # commands that the core has sent; NUMBER: of the channel; ANSWERED: responses so far; MEM_ROWS, PIM_ROWS: masks of
 # the banks with an open row in that buffer; PIM_ROW: the row of all of the latter, or MIXED; TILES: last commands of a
 # tile in the PIM command queue; AGED: clock in which REMAIN held; ASLEEP: mask of the closed banks that sleep;
-# ALARM: none of them wakes before; COPIES: GWRITEs accepted that have not issued; BUFFER: step of the interconnect in
-# which a request last left the core's buffer; RETURN: first in which a response may leave the controller; BACK: clock
-# in which the core sees the last one that did; N_ANSWERS: entries of `answer`
+# ALARM: none of them wakes before; BUFFER: step of the interconnect in which a request last left the core's buffer;
+# RETURN: first in which a response may leave the controller; BACK: clock in which the core sees the last one that did;
+# N_ANSWERS: entries of `answer`; OFFER_AT: no request enters before
 (
     NOW, POINTER, DRAIN, LOCK, HELD, QUEUED, DOTS_FIRST, DOTS_END, NEXT_REFRESH, NEXT_RANK, DUE, IN_REFRESH, SKIP,
     REMAIN, RESERVED, COPYING, COPY_BANK, BLOCKED, FILL, TURNS, HANDED, READING, WRITING, OPENING, MISSING, ACTED,
     N_COMMANDS, SPARES, FULL, SOONEST, STILL, BLOCKED_TO, DOTS_SENT, NUMBER,
-    ANSWERED, MEM_ROWS, PIM_ROWS, PIM_ROW, TILES, AGED, ASLEEP, ALARM, COPIES, BUFFER, RETURN, BACK, N_ANSWERS,
+    ANSWERED, MEM_ROWS, PIM_ROWS, PIM_ROW, TILES, AGED, ASLEEP, ALARM, BUFFER, RETURN, BACK, N_ANSWERS, OFFER_AT,
     N_STATE,
 ) = range(48)  # fmt: skip
 # policy[…]. DUAL: PIM has a row buffer and a list of its own; SINGLE: one row buffer, blocked; CLOSED: banks that a
@@ -91,9 +91,9 @@ class Channel(NamedTuple):
     responses that the core has not counted, in runs of one group. left[g]:
     requests of a group that are not collected yet; done[g]: clock in which the last one was; turn[g]: its channel
     and its number there; ended: how many groups became complete, and which; open[owner[g]]: requests of the owner of
-    a group. command[k]: log of (clock, opcode, bank, row). tally[c]: commands issued; seen, alike: how many reads and
-    writes wait whose keys share a place. queued: first and last request of a chain through the command
-    queues, and its tag if all are of one.
+    a group. command[k]: log of (clock, opcode, bank, row). tally[c]: commands issued; seen, alike: how many reads wait
+    whose keys share a place, how many writes and, behind them, GWRITEs. queued: first and last request of a chain
+    through the command queues, and its tag if all are of one.
     rank[buffer * ranks + r]: open banks, clock since which, clocks with a row open. drift: see `clocks`.
     """
 

@@ -9,21 +9,26 @@ from pimloom.cycle_sim.compiled.kernel import bare
 from pimloom.cycle_sim.dram.kernels.device import FAR
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
 from pimloom.cycle_sim.npu_pim.kernels.clocks import clock_after, steps_at
-from pimloom.cycle_sim.npu_pim.kernels.requests import accept, accepts
+from pimloom.cycle_sim.npu_pim.kernels.requests import accept, accepts, list_is_full
 from pimloom.cycle_sim.npu_pim.kernels.words import next_word
 
 
 @bare
 def offer(ch, t):
-    """Requests that are offered at clock t without an interconnect."""
+    """Requests that are offered at clock t without an interconnect; says when the next may enter, unless a place that
+    one of them lacks becomes free."""
+    again = FAR
     for p in range(ch.port.shape[0]):
-        for _ in range(ch.policy[f.OFFERS]):
-            if ch.port[p, f.OFFERED] == ch.port[p, f.LAST_ONE]:
-                break
-            if ch.order[p, ch.port[p, f.OFFERED] & (ch.order.shape[1] - f.BEYOND), f.WHEN] > t:
+        left = ch.policy[f.OFFERS]
+        while ch.port[p, f.OFFERED] < ch.port[p, f.LAST_ONE]:
+            when = ch.order[p, ch.port[p, f.OFFERED] & (ch.order.shape[1] - f.BEYOND), f.WHEN]
+            if when > t or left == 0:
+                again = min(again, max(when, t + 1))
                 break
             if not _enters(ch, p, t, ch.state[f.HELD]):
                 break
+            left -= 1
+    ch.state[f.OFFER_AT] = again
 
 
 @bare
@@ -31,17 +36,31 @@ def offer_by_steps(ch, t):
     """Requests that are offered in the steps of the interconnect before clock t; returns the first step after these."""
     g, steps = ch.state, ch.policy[f.PATH]
     first, end = steps_at(ch.drift, steps, t)
-    for step in range(first, end):
-        for p in range(ch.port.shape[0]):
-            if ch.port[p, f.OFFERED] == ch.port[p, f.LAST_ONE]:
-                continue
-            if ch.port[p, f.OFFERED] == ch.port[p, f.PASSED] and not _pass_on(ch, p, end - 1):
-                continue
-            if ch.order[p, ch.port[p, f.OFFERED] & (ch.order.shape[1] - f.BEYOND), f.WHEN] <= step:
-                _enters(ch, p, t, g[f.HELD] + max(g[f.RETURN] - step, 0))
+    if t >= g[f.OFFER_AT]:
+        for step in range(first, end):
+            for p in range(ch.port.shape[0]):
+                if ch.port[p, f.OFFERED] == ch.port[p, f.LAST_ONE]:
+                    continue
+                if ch.port[p, f.OFFERED] == ch.port[p, f.PASSED] and not _pass_on(ch, p, end - 1):
+                    continue
+                if ch.order[p, ch.port[p, f.OFFERED] & (ch.order.shape[1] - f.BEYOND), f.WHEN] <= step:
+                    _enters(ch, p, t, g[f.HELD] + max(g[f.RETURN] - step, 0))
+        g[f.OFFER_AT] = FAR if _all_lack_places(ch) else t + 1
     if g[f.RETURN] > first:
         g[f.ACTED] = 1  # responses left the controller only now
     return end
+
+
+@bare
+def _all_lack_places(ch):
+    """Whether no port has a request, but for those that have come and whose list is full."""
+    for p in range(ch.port.shape[0]):
+        at = ch.port[p, f.OFFERED]
+        if at < ch.port[p, f.LAST_ONE]:
+            word = ch.order[p, at & (ch.order.shape[1] - f.BEYOND), f.WORD]
+            if at == ch.port[p, f.PASSED] or not list_is_full(ch, word):
+                return False
+    return True
 
 
 @bare

@@ -10,8 +10,9 @@ from pimloom.cycle_sim.npu_pim.kernels.fields import GWRITE, HEADER, PIMS, QUICK
 from pimloom.cycle_sim.npu_pim.kernels.words import column_at, key_at
 
 DRAINS_FROM = 2  # PIM commands in their queue, with which writes drain before more of them
-WRITE_PLACES = 256  # of counters of waiting writes
+WRITE_PLACES = 256  # of counters of waiting writes, and of GWRITEs behind them
 READ_PLACES = 4096  # of counters of waiting reads
+NEAR = 64  # places of a line of responses that are near each other in memory
 SPREAD = f.COLUMN_BITS - 4  # bits by which a key is shifted, so that 16 columns of a row are neighbours
 
 
@@ -33,6 +34,12 @@ def _list_of(ch, kind):
 def _writes_alike(key):
     """Place in `alike` for the writes of a key; others may share it."""
     return (key ^ key >> f.COLUMN_BITS) & (WRITE_PLACES - 1)
+
+
+@bare
+def copies_alike(key):
+    """Place in `alike` for the GWRITEs of a key; others may share it."""
+    return _writes_alike(key) + WRITE_PLACES
 
 
 @bare
@@ -95,10 +102,15 @@ def _kind(ch, word):
 @bare
 def accepts(ch, word, held):
     """Whether the controller takes a request while `held` others are on their way or wait to be collected."""
-    kind = _kind(ch, word)
-    if ch.length[_list_of(ch, kind)] >= ch.policy[f.ENTRIES_MAX]:
+    if list_is_full(ch, word):
         return False
-    return kind == HEADER or held < ch.policy[f.WINDOW]
+    return _kind(ch, word) == HEADER or held < ch.policy[f.WINDOW]
+
+
+@bare
+def list_is_full(ch, word):
+    """Whether a request finds no place among those that the controller holds."""
+    return ch.length[_list_of(ch, _kind(ch, word))] >= ch.policy[f.ENTRIES_MAX]
 
 
 @bare
@@ -131,7 +143,7 @@ def accept(ch, word, group, t):
             return
         ch.seen[_reads_alike(key)] += 1
     elif kind == GWRITE:
-        g[f.COPIES] += 1
+        ch.alike[copies_alike(key)] += 1
     entry = ch.list[own, (ch.first[own] + ch.length[own]) & (ch.list.shape[1] - 1)]
     entry[f.SLOT], entry[f.KEY], entry[f.TO] = i, key, column_at(key)[0] if kind in (RD, WR) else -1
     ch.length[own] += 1
@@ -155,12 +167,25 @@ def _enter(ch, i, word):
 @bare
 def respond(ch, line, i, t):
     """Request i is done at clock t."""
-    if ch.head[line] == ch.tail[line]:  # empty: what was used last is near in memory
-        ch.head[line] = ch.tail[line] = 0
+    if ch.tail[line] >= NEAR:
+        _come_nearer(ch, line)
     place = ch.tail[line] & (ch.line.shape[1] - 1)
     ch.line[line, place, 0], ch.line[line, place, 1] = t, ch.request[i, f.GROUP]
     ch.tail[line] += 1
     ch.state[f.SOONEST] = min(ch.state[f.SOONEST], t)
+
+
+@bare
+def _come_nearer(ch, line):
+    """If they are few, the responses of a line move to its begin, as what was used last is near in memory."""
+    first, n = ch.head[line], ch.tail[line] - ch.head[line]
+    if n <= NEAR // 2 and ch.tail[line] <= ch.line.shape[1]:  # so none takes the place of another
+        for k in range(n):
+            for x in range(f.N_LINE):
+                ch.line[line, k, x] = ch.line[line, first + k, x]
+        ch.head[line], ch.tail[line] = 0, n
+    elif n == 0:
+        ch.head[line] = ch.tail[line] = 0
 
 
 @bare
@@ -191,13 +216,14 @@ def free(ch, i):
 def hand_over(ch, t, step):
     """Responses due at clock t or before; the requester takes them in the next clock or, with an interconnect, when
     they have come through its buffer, one in each step. step: the first that is not before clock t."""
-    g, steps = ch.state, ch.policy[f.PATH]
+    g, steps, soonest = ch.state, ch.policy[f.PATH], FAR
     if t < g[f.SOONEST]:
         return
     for line in range(f.LINES):
         while ch.head[line] < ch.tail[line]:
             place = ch.head[line] & (ch.line.shape[1] - 1)
             if ch.line[line, place, 0] > t:
+                soonest = min(soonest, ch.line[line, place, 0])
                 break
             group = ch.line[line, place, 1]
             ch.head[line] += 1
@@ -214,7 +240,7 @@ def hand_over(ch, t, step):
             if line == f.COPY:
                 g[f.COPYING], g[f.REMAIN] = 0, 0
             note(ch, group, seen)
-    g[f.SOONEST] = next_response(ch)
+    g[f.SOONEST] = soonest
 
 
 @bare
@@ -290,7 +316,7 @@ def _write_waits(ch, i):
     if _read(ch, key) >= 0:
         g[f.DRAIN], g[f.LOCK] = 0, _listed_read(ch, key)
         return True
-    if g[f.COPIES] > 0 and _is_copied(ch, key):
+    if ch.alike[copies_alike(key)] > 0 and _is_copied(ch, key):
         g[f.DRAIN] = 0
         return True
     return False
@@ -320,6 +346,7 @@ def _drop(ch, own, k):
     if bank >= 0:
         ch.bank[bank, f.LISTED] -= 1
     ch.length[own] -= 1
+    ch.state[f.OFFER_AT] = 0
     behind = ch.length[own] - k
     step, n = (-1, k) if k <= behind else (1, behind)
     if k <= behind:

@@ -66,6 +66,7 @@ class ChannelModel:
         last = self.ch.port[port, f.LAST_ONE]
         self.ch.order[port, last] = word, t, group, 0
         self.ch.port[port, f.LAST_ONE] = last + 1
+        self.ch.state[f.OFFER_AT] = 0
         if opcode != self.op.header:
             self.ch.left[group] = 1
             self.waiting[group] = opcode
