@@ -14,6 +14,7 @@ from pimloom.systems.serving.online.outcome import Online
 from pimloom.systems.serving.online.pools import POOLED, Both, Pools, kv_bytes, parse_pools, prompts_of, serve_pools
 from pimloom.systems.serving.online.prepared import prepared
 from pimloom.systems.serving.online.running import Progress, serve_online
+from pimloom.systems.serving.online.strays import check_strays
 from pimloom.systems.serving.online.wanted import Wanted
 from pimloom.workload.requests.arrivals import drawn_lengths, drawn_ps, parse_arrivals
 from pimloom.workload.requests.data_sets import DATA_SETS
@@ -29,6 +30,7 @@ def online_work(wanted: Wanted) -> Work[Online | Goodput]:
     """Requests served on a system. Raises UserError."""
     llm = load_llm(wanted.model)
     _check_numbers(wanted)
+    check_strays(wanted)
     check_name(wanted.scheduler)
     if wanted.router not in ROUTERS:
         raise UserError(
