@@ -66,6 +66,10 @@ def find(folder: str, name: str) -> Path:
         return HERE / folder / f"{name}.yaml"
     if name.endswith((".yaml", ".yml")):
         return Path(name)
+    if Path(name).is_file():
+        what = "`kind` and the keys" if folder == "systems" else "the keys"
+        said = f"a {kind.replace('_', ' ')} is a file that ends in .yaml and has {what} of one in arch/{folder}"
+        raise UserError(f"{name}: {said}; known {folder}: {', '.join(known)}")
     where = elsewhere(name) or nearest(name, known)
     raise UserError(f"unknown {kind} {name!r}{where}; known {folder}: {', '.join(known)}")
 

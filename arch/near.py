@@ -16,6 +16,17 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return f"{NEAREST}{', '.join(list(dict.fromkeys(close))[:3])}" if close else ""
 
 
+def next_to(number: int, fit: Iterable[int]) -> str:
+    """The numbers that fit next to one that does not, below and above it: '2 or 4', '8', or '' if none fits.
+
+    >>> next_to(3, (1, 2, 4, 8)), next_to(9, (1, 2, 4, 8)), next_to(3, ())
+    ('2 or 4', '8', '')
+    """
+    known = sorted(fit)
+    near = [n for n in known if n < number][-1:] + [n for n in known if n > number][:1]
+    return " or ".join(map(str, near))
+
+
 def remedy(place: str, places: Iterable[str]) -> str:
     """Near ones of these dotted places, else the keys among which one was looked for."""
     known = [p for p in places if p]

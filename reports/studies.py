@@ -27,10 +27,12 @@ class Option(NamedTuple):
 
 
 class Study(NamedTuple):
-    """What a study is, in a line, and its options."""
+    """What a study is, in a line, its options, and how long it takes where that is over 10 s: of one core of an AMD
+    EPYC, measured once."""
 
     help: str
     options: tuple[Option, ...] = ()
+    takes_s: int | None = None
 
 
 def studies() -> dict[str, Study]:

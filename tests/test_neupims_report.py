@@ -237,3 +237,7 @@ def test_a_report_without_a_folder_says_where_it_goes(
     ):
         make_report("neupims", out, quiet, {})
         assert capsys.readouterr().err == said
+    monkeypatch.setattr("pimloom.reports.cent.study.run_study", lambda out, progress, **_: run_study(out, progress))
+    for options, said in (({}, "pimloom: note: takes about 170 s of a core\n"), ({"every": 999}, "")):
+        make_report("cent", Path("here"), False, options)
+        assert capsys.readouterr().err == said

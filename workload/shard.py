@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec
+from pimloom.arch.near import next_to
 from pimloom.arch.units import ceil_div
 
 
@@ -42,7 +43,9 @@ def cut(llm: LlmSpec, tp: int) -> Cut:
     """
     heads, kv_heads = llm.num_attention_heads, llm.num_key_value_heads
     if tp < 1 or heads % tp or (kv_heads % tp and tp % kv_heads):
-        raise UserError(f"--tp {tp}: expected a divisor of the {heads} heads ({kv_heads} of keys) of {llm.name}")
+        fit = (n for n in range(1, heads + 1) if not heads % n and (not kv_heads % n or not n % kv_heads))
+        said = f"expected a divisor of the {heads} heads ({kv_heads} of keys) of {llm.name}"
+        raise UserError(f"--tp {tp}: {said}; nearest: {next_to(tp, fit)}")
     ffn, expert = llm.intermediate_size, llm.expert_intermediate_size
     return Cut(
         heads // tp, max(kv_heads // tp, 1), ceil_div(ffn, tp), ceil_div(expert, tp), ceil_div(llm.vocab_size, tp)

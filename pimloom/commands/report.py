@@ -84,7 +84,10 @@ def make_report(study: str, out: Path | None, quiet: bool, options: Mapping[str,
     own = f"pimloom.{folder}_report"  # of what the room of reports may not enter
     module = import_module(own if find_spec(own) else f"pimloom.reports.{folder}.study")
     target = out or default_folder(study)
-    where = f"writes to {target.absolute()}; another folder by --out DIR"
+    takes = studies()[study].takes_s
+    long = [f"takes about {takes} s of a core"] if takes and not options else []
+    where = [] if out else [f"writes to {target.absolute()}; another folder by --out DIR"]
+    said = "; ".join(long + where)
 
     def answer(page: Path, broken: str | None) -> Answer:
         found = {"study": study, "page": str(page), "holds": broken is None, "complaint": broken}
@@ -92,7 +95,7 @@ def make_report(study: str, out: Path | None, quiet: bool, options: Mapping[str,
 
     try:
         with progress_bar(f"making {study}", quiet) as progress:
-            page = module.run_study(target, progress if quiet or out else announced(where, progress), **options)
+            page = module.run_study(target, progress if quiet or not said else announced(said, progress), **options)
     except GateError as error:
         raise GateError(str(error), answer(target / "index.html", str(error))) from None
     return answer(page, None)

@@ -5,8 +5,10 @@ from pathlib import Path
 from pimloom.arch.name_units import counted, some_layers
 from pimloom.arch.units import GIB, J_PER_MJ, S_PER_MS
 from pimloom.reports.terminal.tables import show_line, show_rows
-from pimloom.systems.devices.boundary import WHOLE
-from pimloom.systems.serving.comparing import Comparison
+from pimloom.systems.devices.boundary import AT_REST, WHOLE
+from pimloom.systems.serving.comparing import Compared, Comparison
+
+MARK = "*"  # at energies without power at rest
 
 
 def show_comparison(found: Comparison, page: Path | None) -> None:
@@ -28,7 +30,7 @@ def show_comparison(found: Comparison, page: Path | None) -> None:
             "tpot": None if one.time_per_output_token_s is None else one.time_per_output_token_s / S_PER_MS,
             "latency": (one.latency_s or 0.0) / S_PER_MS,
             "rate": one.tokens_per_s,
-            "energy": None if one.energy_per_token_j is None else one.energy_per_token_j / J_PER_MJ,
+            "energy": _energy(one),
             "power": one.power_w,
             "area": one.area_mm2,
             "memory": f"{(one.memory_needed_bytes or 0) / GIB:,.2f} of {(one.memory_bytes or 0) / GIB:,.1f}",
@@ -41,12 +43,14 @@ def show_comparison(found: Comparison, page: Path | None) -> None:
         ("tpot", "per output token, ms|r", ",.4g"),
         ("latency", "end to end, ms|r", ",.5g"),
         ("rate", "tokens/s|r", ",.5g"),
-        ("energy", "mJ/token|r", ",.4g"),
+        ("energy", "mJ/token|r", ""),
         ("power", "W|r", ",.4g"),
         ("area", "logic, mm²|r", ",.3g"),
         ("memory", "memory, GiB|r", ""),
     )
     show_rows(columns, rows)
+    if any(_without_rest(one) for one in ran):
+        show_line(f"{MARK}: what works alone; its power at rest has no figure")
     _show_bounds(found)
     _show_energy(found)
     for one in found.systems:
@@ -57,6 +61,17 @@ def show_comparison(found: Comparison, page: Path | None) -> None:
     show_line(found.why)
     if page:
         show_line(str(page))
+
+
+def _energy(one: Compared) -> str | None:
+    """Energy of a token [mJ], marked where power at rest is not in it."""
+    if one.energy_per_token_j is None:
+        return None
+    return f"{one.energy_per_token_j / J_PER_MJ:,.4g}" + f" {MARK}" * _without_rest(one)
+
+
+def _without_rest(one: Compared) -> bool:
+    return one.energy_by_cause_j is not None and AT_REST.isdisjoint(one.energy_by_cause_j)
 
 
 def _show_bounds(found: Comparison) -> None:

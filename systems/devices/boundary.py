@@ -26,6 +26,10 @@ PART_OF = {  # cause of energy: the part of the boundary where it is spent
     "link": "links",
     "power x time": WHOLE,
 }
+AT_REST = frozenset({  # causes that are power over time, whether or not something is done
+    "background", "active_standby", "precharge_standby", "buffers_static", "control", "static", "npu_static",
+    "power x time",
+})  # fmt: skip
 
 
 def parts_of(system: System) -> Mapping[str, str]:

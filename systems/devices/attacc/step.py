@@ -15,6 +15,7 @@ from math import fsum
 from typing import NamedTuple
 
 from pimloom.arch.error import UserError
+from pimloom.arch.near import next_to
 from pimloom.arch.table import compile_table
 from pimloom.arch.units import BYTES_PER_GB, FLOP_PER_TFLOP, J_PER_PJ, S_PER_PS, ceil_div
 from pimloom.energy.attacc import NVLINK, softmax_energy, way
@@ -112,9 +113,12 @@ def check_box(box: Box, decoder: Decoder, batch: int) -> None:
     """Raise UserError unless there is work, and the GPUs divide it."""
     if batch < 1:
         raise UserError(f"batch: expected at least 1 request, got {batch}")
-    for name, whole in (("heads", decoder.heads), ("width", decoder.width), ("heads of keys", decoder.groups)):
+    wholes = {"heads": decoder.heads, "width": decoder.width, "heads of keys": decoder.groups}
+    for name, whole in wholes.items():
         if whole % box.gpus:
-            raise UserError(f"gpus: expected a divisor of the {name} of the model, {whole}, got {box.gpus}")
+            fit = (n for n in range(1, decoder.groups + 1) if not any(each % n for each in wholes.values()))
+            said = f"expected a divisor of the {name} of the model, {whole}, got {box.gpus}"
+            raise UserError(f"gpus: {said}; nearest: {next_to(box.gpus, fit)}")
 
 
 def _attention(gpu: Gpu, box: Box, decoder: Decoder, contexts: Sequence[int], slips: Slips) -> dict[str, Cost]:

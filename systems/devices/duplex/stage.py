@@ -13,7 +13,9 @@ from functools import cached_property, partial
 from typing import NamedTuple
 
 from pimloom.arch.duplex import Links
+from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec
+from pimloom.arch.near import next_to
 from pimloom.systems.devices.duplex.beside import APART, KeptSpeed
 from pimloom.systems.devices.duplex.experts import Experts
 from pimloom.systems.devices.duplex.layers import (
@@ -80,7 +82,21 @@ class Stages:
 
     def __post_init__(self) -> None:
         cut(self.llm, self.half)
-        assert self.experts
+        self._check_experts()
+
+    def _check_experts(self) -> None:
+        """Raise UserError unless they come out even over the groups that share one."""
+        experts, name = self.llm.num_experts, self.llm.name
+
+        def even(nodes: int) -> bool:
+            every = nodes * self.half
+            tp = self.half if self.system.expert_tp else max(every // experts, 1)
+            return not every % tp and not experts % (every // tp)
+
+        if experts > 1 and not even(self.nodes):
+            fit = next_to(self.nodes, filter(even, range(1, 2 * self.nodes + experts)))
+            said = f"{experts} experts of {name}: expected to come out even over {self.every} devices"
+            raise UserError(f"nodes: {said}; nearest: {fit}" if fit else f"{said}; take another number of devices")
 
     @property
     def half(self) -> int:

@@ -144,8 +144,10 @@ def run_data(program: Path, shape: Shape, access_bits: int, data: Path) -> Array
         host = np.load(data, allow_pickle=False)
         if not isinstance(host, np.ndarray) or host.ndim != 2 or host.shape[1] != LANES or host.dtype.kind not in "fiu":
             raise ValueError
-    except (OSError, ValueError):
-        raise UserError(f"--data {data}: expected a .npy file of numbers[n, {LANES}], one row for each W") from None
+    except (OSError, ValueError) as error:
+        missing = "no such file; " if isinstance(error, FileNotFoundError) else ""
+        said = f"expected a .npy file of numbers[n, {LANES}], one row for each W"
+        raise UserError(f"--data {data}: {missing}{said}") from None
     with np.errstate(all="ignore"):
         try:
             return AimData(shape, access_bits).run(lines_of(program), host)

@@ -15,6 +15,7 @@ from pimloom.systems.serving.online.outcome import Online
 from pimloom.systems.serving.online.pools import Both, kv_bytes, prompts_of, serve_pools
 from pimloom.systems.serving.online.prepared import Maker, prepared, prepared_on
 from pimloom.systems.serving.online.running import Progress, serve_online
+from pimloom.systems.serving.online.strays import check_strays
 from pimloom.systems.serving.online.together import Serving, finetuning, overlapping, shared_out
 from pimloom.systems.serving.online.wanted import Wanted
 from pimloom.systems.serving.pools.written import AFTER, SUCH_AS, TRANSFERS, Pools, parse_pools
@@ -31,6 +32,7 @@ def online_work(wanted: Wanted) -> Work[Online | Goodput]:
     """Requests served on a system. Raises UserError."""
     llm = load_llm(wanted.model)
     _check_words(wanted)
+    check_strays(wanted)
     requests, cut = _fitting(wanted, llm, _requests_of(wanted))
     pools = parse_pools(wanted.system, None if wanted.overlap and "=" not in wanted.system else wanted.link)
     of = shared_out if wanted.scheduler in SHARING else _one

@@ -1,5 +1,6 @@
 """A system with a model on it, ready to serve requests by a scheduler: its memory, its limits, what can never run."""
 
+from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -125,7 +126,27 @@ def _check_all_fit(wanted: Wanted, limits: Limits, requests: Requests, transform
         if transform:
             transform.dress([live])
         if why := scheduler.never(live):
-            raise UserError(f"{requests.name}: request {i} {why} under {wanted.scheduler}; it could never run")
+            instead = _blocks(wanted, limits, requests, transform) if "blocks" in why else ""
+            raise UserError(f"{requests.name}: request {i} {why} under {wanted.scheduler}; it could never run{instead}")
+
+
+def _blocks(wanted: Wanted, limits: Limits, requests: Requests, transform: Transform | None) -> str:
+    """How many blocks the request that needs most would have to find."""
+    most = max(range(len(requests.prompt)), key=lambda i: requests.prompt[i] + requests.output[i])
+    live = LiveRequest(most, 0, requests.prompt[most], requests.output[most])
+    if transform:
+        transform.dress([live])
+
+    def never(blocks: int) -> bool:
+        said = scheduler_of(wanted.scheduler, limits._replace(blocks=blocks)).never(live)
+        return said is not None and "blocks" in said
+
+    high = limits.blocks
+    while never(high):
+        high *= 2
+    least = bisect_left(range(high), True, lo=limits.blocks, key=lambda blocks: not never(blocks))
+    how = "take --blocks" if wanted.blocks else "more devices (--tp) or a --block-size that leaves"
+    return f"; the longest, request {most}, needs {least:,} in all, {how} {least:,} or more"
 
 
 def _named(
