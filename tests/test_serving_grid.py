@@ -1,0 +1,143 @@
+"""Costs read between knots, on machines whose times are made up and known everywhere."""
+
+from collections.abc import Callable
+from random import Random
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pimloom.arch.error import UserError
+from pimloom.systems.devices.kept import Kept
+from pimloom.systems.serving.online.costs import Exact, Piece
+from pimloom.systems.serving.online.grid import Grid
+from pimloom.workload.batch import Batch
+
+EVEN = [0.5 + i / 127 for i in range(128)]  # contexts are half to one and a half times their mean
+
+
+class Made:
+    """A machine whose step takes so long [ps]; at most 10,000 tokens fit."""
+
+    def __init__(self, time: Callable[[Batch], int], *, in_order: bool = False, row_tile: int = 1) -> None:
+        self.time, self.in_order, self.row_tile, self.asked = time, in_order, row_tile, list[Batch]()
+        self.most_requests: int | None = None
+
+    def capacity(self) -> Any:
+        return SimpleNamespace(tokens=10_000)
+
+    def step(self, batch: Batch) -> Any:
+        self.asked.append(batch)
+        if sum(one.context for one in batch.requests) > 10_000:
+            raise UserError("too long")
+        return SimpleNamespace(end_ps=self.time(batch), energy_by_cause_j={"all": self.time(batch) * 1e-6})
+
+
+def grid(machine: Made, positions: int = 4096, budget: int = 1 << 20) -> Grid:
+    return Grid(Exact(machine), EVEN, positions, budget)  # type: ignore[arg-type]
+
+
+def decode(*contexts: int) -> list[Piece]:
+    return [Piece(1, n - 1, 1) for n in contexts]
+
+
+def rows(batch: Batch) -> int:
+    return sum(one.new for one in batch.requests)
+
+
+def straight(batch: Batch) -> int:
+    """Weights once, rows, and pairs that attend."""
+    pairs = sum(one.new * (2 * one.context - one.new + 1) // 2 for one in batch.requests)
+    ends = any(one.logits for one in batch.requests)
+    return 5_000_000 + 2000 * rows(batch) + 7 * pairs + 90_000 * ends
+
+
+def test_what_is_straight_is_read_as_it_is():
+    machine, random = Made(straight), Random(0)
+    read, exact = grid(machine), Exact(Made(straight))  # type: ignore[arg-type]
+    for _ in range(40):
+        pieces = decode(*(random.randint(40, 120) for _ in range(random.randint(1, 20))))
+        prompts = [Piece(random.randint(2, 300), random.choice([0, 64]), random.randint(0, 1))]
+        for some in (pieces, prompts, pieces + prompts):
+            (ps, joules), (true_ps, true_joules) = read.of(some), exact.of(some)
+            assert ps == pytest.approx(true_ps, rel=0.004) and joules == pytest.approx(true_joules, rel=0.004)
+    assert len(machine.asked) < 60
+
+
+def test_tiles_of_rows_are_full_or_not():
+    def tiled(batch: Batch) -> int:
+        return 1_000_000 * -(-rows(batch) // 8) + 30_000 * rows(batch)
+
+    read, plain = grid(Made(tiled, row_tile=8)), grid(Made(tiled))
+    off, off_plain = [], []
+    for n in range(9, 400):
+        true = 1_000_000 * -(-n // 8) + 30_000 * n
+        off.append(abs(read.of([Piece(n, 0, 0)])[0] / true - 1))
+        off_plain.append(abs(plain.of([Piece(n, 0, 0)])[0] / true - 1))
+    assert max(off) < 1e-9 and max(off_plain) > 0.2
+
+
+def waits(batch: Batch) -> int:
+    """One channel for each context; arrays work meanwhile."""
+    return 2_000_000 + max(1_000_000, 2000 * max(one.context for one in batch.requests))
+
+
+def test_a_context_that_stands_out_is_waited_for():
+    read = grid(Made(waits))
+    for longest in (2000, 3000, 4000):
+        pieces = decode(longest, *[200] * 9)
+        assert read.of(pieces)[0] == pytest.approx(waits_for(longest), rel=0.03)
+        assert read.decode(10, (longest + 1800) / 10)[0] < 0.7 * waits_for(longest)  # the mean alone does not say so
+    assert read.of(decode(*[200] * 10))[0] == waits_for(200)
+    assert read.pairs and not grid(Made(waits)).pairs
+
+
+def waits_for(context: int) -> int:
+    return 2_000_000 + max(1_000_000, 2000 * context)
+
+
+def test_no_machine_that_reads_all_contexts_alike_waits_for_one():
+    read = grid(Made(straight))
+    pieces = decode(3000, *[100] * 7)
+    assert read.of(pieces)[0] == pytest.approx(straight(Batch.decode([3000, *[100] * 7])), rel=0.004)
+
+
+def test_what_is_needed_is_simulated_side_by_side_and_once():
+    machine = Made(straight)
+    read = grid(machine)
+    pieces = decode(*[90] * 5) + [Piece(70, 0, 1)]
+    read.know(pieces)
+    first = len(machine.asked)
+    assert first > 2
+    cost = read.of(pieces)
+    assert len(machine.asked) == first and cost == grid(Made(straight)).of(pieces)
+
+
+def test_where_nothing_fits_the_iteration_itself_is_simulated():
+    machine = Made(straight)
+    pieces = decode(5000, 4900)
+    assert grid(machine, positions=8192).of(pieces) == Exact(Made(straight)).of(pieces)  # type: ignore[arg-type]
+
+
+def test_prompts_token_by_token_have_an_lm_head_at_their_end_only():
+    def by_token(batch: Batch) -> int:
+        found = sum(1000 * context for one in batch.requests for context in contexts_of(one))
+        return found + 5_000_000 * sum(one.logits for one in batch.requests)
+
+    def contexts_of(one: Any) -> range:
+        return range(one.context - one.new + 1, one.context + 1)
+
+    read = grid(Made(by_token, in_order=True))
+    for ends in (0, 1):
+        pieces = [Piece(7, 0, ends)]
+        assert read.of(pieces)[0] == pytest.approx(28_000 + 5_000_000 * ends, abs=1000)  # decode sees two tokens
+
+
+def test_a_device_that_keeps_its_steps_asks_once():
+    machine = Made(straight, row_tile=8)
+    kept = Kept(machine)  # type: ignore[arg-type]
+    batch = Batch.decode([5, 9])
+    assert kept.step(batch) is kept.step(Batch.decode([5, 9])) and len(machine.asked) == 1
+    assert kept.row_tile == 8 and kept.most_requests is None
+    forgetful = Kept(Made(straight, in_order=True))  # type: ignore[arg-type]
+    assert forgetful.step(batch) is not forgetful.step(batch)
