@@ -91,7 +91,8 @@ def _limits(
     branches = transform.branches if transform else 1
     if device.most_requests is not None and branches > device.most_requests:
         raise UserError(f"--branches {branches}: {system.name} runs at most {device.most_requests} at once")
-    prefix = requests.prefix if wanted.scheduler == ONLY["prefix"] and wanted.prefix_cache is not False else None
+    looks = wanted.scheduler.partition(" ")[0] == ONLY["prefix"] and wanted.prefix_cache is not False
+    prefix = requests.prefix if looks else None
     if wanted.prefix_cache and prefix is None:
         raise UserError(f"--prefix-cache: {requests.name} does not say what prompts share; leave it out")
     if prefix:
