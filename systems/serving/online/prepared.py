@@ -30,7 +30,14 @@ BATCH = 256  # requests that run at most [recalled: vLLM's max_num_seqs]
 Wrap = Callable[[Device, System], Device]
 
 
-def prepared(wanted: Wanted, llm: LlmSpec, requests: Requests, *, wrap: Wrap | None = None, **more: object) -> Service:
+def prepared(
+    wanted: Wanted,
+    llm: LlmSpec,
+    requests: Requests,
+    *,
+    wrap: Wrap | None = None,
+    more: Mapping[str, object] | None = None,
+) -> Service:
     """What serves these requests; wrap: what makes of its device another one; more: what else decides the result.
     Raises UserError."""
     slo = None if wanted.slo is None else parse_slo(wanted.slo)
