@@ -89,6 +89,12 @@ def test_requests_hold_their_limit_and_fine_tuning_has_the_rest():
     assert served(finetune="sequence=512,rank=8").to_dict() == beside.to_dict()
 
 
+def test_what_ran_beside_is_told():
+    words = ("--model", "gpt2", "--arrivals", "burst", "--requests", "3", "--lengths", "8:4", "--slo", "tpot=9ms")
+    done = call("serve", "gpu_a100", *words, "--finetune", "sequence=64")
+    assert done.code == 0 and "beside requests" in done.out and "of what they would be alone" in done.out
+
+
 def test_more_requests_leave_less_for_fine_tuning():
     shares = [
         served(finetune="sequence=256", arrivals=f"poisson:{rate}/s").beside["share_of_peak"] for rate in (20, 400)

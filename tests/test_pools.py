@@ -250,6 +250,19 @@ def test_chunks_of_prompts_leave_as_they_are_made():
     assert found.requests["transfer_s"][0] == pytest.approx(free - ends[-1], rel=0.02)
 
 
+def test_prompts_of_a_pool_find_what_they_share(tmp_path):
+    rows = [f'{{"timestamp": {900 * i}, "input_length": 1030, "output_length": 4, "hash_ids": [1, 2, {10 + i}]}}\n'
+            for i in range(4)]  # fmt: skip
+    (tmp_path / "trace.jsonl").write_text("".join(rows))
+    asked: dict[str, Any] = {"trace": tmp_path / "trace.jsonl", "arrivals": None, "lengths": None, "requests": None}
+    asked |= {"model": "gpt3-xl", "cut": True, "scheduler": "vllm-v1"}
+    found = pimloom.serve("prefill=gpu_a100,decode=gpu_a100", link="25Gb/s", transfer="layers", **asked)
+    assert found.requests["prefix_hit_tokens"].tolist() == [0, 1024, 1024, 1024]
+    assert found.prefix_hit_share == pytest.approx(3 / 4 * 1024 / 1030)
+    caches_s = 1030 * 2 * 24 * 2048 * 2 * 8 / 25e9  # what a request has found crosses the link, too
+    assert (found.requests["transfer_s"] > 0.5 * caches_s).all()
+
+
 def test_machines_without_room_have_help_from_the_other_pool():
     """A burst of prompts: machines of decode take some, keep their tokens, and nothing of them crosses the link."""
     asked: dict[str, Any] = {"arrivals": "burst", "lengths": "512:32", "batch_tokens": 1024, "scheduler": "splitwise"}

@@ -10,7 +10,12 @@ from pimloom.reports.serving import branching, narrowing, speculation, study
 from pimloom.reports.serving.rows import row
 from tests.reference_data import BESIDE
 
-LIGHT = {name: [part for part in parts if part is not speculation.chains] for name, parts in study.PARTS.items()}
+ELSEWHERE = ("Pools", "Shares", "Overlap")  # tests/test_overlap_report.py, as far as they are quick
+LIGHT = {
+    name: [part for part in parts if part is not speculation.chains]
+    for name, parts in study.PARTS.items()
+    if name not in ELSEWHERE
+}
 
 
 @pytest.fixture(scope="module")

@@ -8,13 +8,16 @@ from pimloom.arch.version import __version__
 from pimloom.reports.figures import lines
 from pimloom.reports.page import Card, Column, Figure, Page, Section, TableData
 from pimloom.reports.reproduction import assumptions, counting, gated, write_study
-from pimloom.reports.serving import branching, narrowing, speculation
+from pimloom.reports.serving import branching, narrowing, overlapping, pooling, sharing, speculation
 from pimloom.reports.serving.rows import Row
 
 HERE = Path(__file__).parent
 Progress = Callable[[int, int], None]
 Part = Callable[[], Iterator[Row]]
 PARTS: Mapping[str, Sequence[Part]] = {
+    "Pools": (pooling.distserving, pooling.splitwise),
+    "Shares": (sharing.semi_pd, sharing.flexllm, sharing.muxflow),
+    "Overlap": (overlapping.nanoflow, overlapping.tokenweave, overlapping.sub_batches),
     "Drafts": (speculation.chains, speculation.medusa, speculation.prism, speculation.mirrored),
     "Branches": (branching.multiverse, branching.hogwild, branching.threads, branching.paths, branching.streams,
                  branching.stopping, branching.search),
@@ -22,6 +25,9 @@ PARTS: Mapping[str, Sequence[Part]] = {
     "Sparse attention": (narrowing.sale, narrowing.adaspa, narrowing.dsv, narrowing.in_rows),
 }  # fmt: skip
 INTRO = {
+    "Pools": "Prompts on some devices and decode on others, whose caches cross a link.",
+    "Shares": "Prompts beside decode, or other work beside requests, on parts of one machine.",
+    "Overlap": "Operators of an iteration that want compute, memory and the link at different times.",
     "Drafts": "A check of drafts is one step of several rows. A processor that waits for its weights takes them all in "
     "little more than the time of one; banks that multiply a row at a time take each as long as a step.",
     "Branches": "Branches are rows, too. What they share may be read once or by each: on PIM each has a copy.",

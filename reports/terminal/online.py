@@ -63,6 +63,12 @@ def show_online(found: Online) -> None:
         f"{found.prompt_tokens_per_s:,.1f} prompt tokens/s"
     )
     _show_memory(found)
+    if found.beside is not None:
+        beside = found.beside
+        show_line(
+            f"beside requests {beside['finetuned_tokens']:,.0f} tokens of fine-tuning, "
+            f"{beside['finetuned_tokens_per_s']:,.1f}/s, {beside['share_of_peak']:.1%} of what they would be alone"
+        )
     if found.accepted_share is not None:
         told = "" if found.tokens_per_step is None else f": {found.tokens_per_step:,.3f} tokens a step and request"
         show_line(f"{found.accepted_share:.1%} of the drafts that were checked were right{told}")

@@ -32,10 +32,10 @@ Maker = Callable[[System, LlmSpec, Share], Device]
 Wrap = Callable[[Device, System], Device]
 
 
-def prepared(wanted: Wanted, llm: LlmSpec, requests: Requests, **more: Any) -> Service:
-    """What serves these requests; more: of `prepared_on`. Raises UserError."""
+def prepared(wanted: Wanted, llm: LlmSpec, requests: Requests, **of: Any) -> Service:
+    """What serves these requests; of: `wrap` and `more` of `prepared_on`. Raises UserError."""
     system = load_system(wanted.system, parse_settings(wanted.settings or ()))
-    return prepared_on(system, wanted, llm, requests, device_of, **more)
+    return prepared_on(system, wanted, llm, requests, device_of, **of)
 
 
 def prepared_on(
@@ -46,7 +46,7 @@ def prepared_on(
     maker: Maker,
     *,
     wrap: Wrap | None = None,
-    **more: object,
+    more: Mapping[str, object] | None = None,
 ) -> Service:
     """The same on a system that is loaded, with devices of this maker; wrap: what makes of its device another one;
     more: what else decides the result. Raises UserError."""
@@ -107,7 +107,8 @@ def _limits(
     branches = transform.branches if transform else 1
     if device.most_requests is not None and branches > device.most_requests:
         raise UserError(f"--branches {branches}: {system.name} runs at most {device.most_requests} at once")
-    prefix = requests.prefix if wanted.scheduler == ONLY["prefix"] and wanted.prefix_cache is not False else None
+    looks = wanted.scheduler.partition(" ")[0] == ONLY["prefix"] and wanted.prefix_cache is not False
+    prefix = requests.prefix if looks else None
     if wanted.prefix_cache and prefix is None:
         raise UserError(f"--prefix-cache: {requests.name} does not say what prompts share; leave it out")
     if prefix:

@@ -44,9 +44,9 @@ class Schedule(NamedTuple):
 def schedule(chains: Sequence[Sequence[Task]]) -> Schedule:
     """All chains from 0 on, each in its order.
 
-    >>> a, b = Task("a", 4.0, (1.0, 0.5)), Task("b", 4.0, (0.5, 1.0))
+    >>> a, b = Task("a", 4.0, (1.0, 0.25)), Task("b", 4.0, (0.0, 1.0))
     >>> schedule([[a], [b]]).end, schedule([[a], [a]]).end
-    (6.0, 8.0)
+    (5.0, 8.0)
     """
     left = [[task.alone for task in chain] for chain in chains]
     longest = [sum(times) for times in left]
