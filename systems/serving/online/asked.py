@@ -30,12 +30,12 @@ def online_work(wanted: Wanted) -> Work[Online | Goodput]:
     """Requests served on a system. Raises UserError."""
     llm = load_llm(wanted.model)
     _check_numbers(wanted)
-    check_strays(wanted)
     check_name(wanted.scheduler)
     if wanted.router not in ROUTERS:
         raise UserError(
             f"--router {wanted.router}: expected one of {', '.join(ROUTERS)}{nearest(wanted.router, ROUTERS)}"
         )
+    check_strays(wanted)
     requests = _requests_of(wanted)
     drawn = wanted.trace is None and requests.name in DATA_SETS  # of other models
     requests, cut = _within_positions(llm, requests, wanted.cut or drawn)
