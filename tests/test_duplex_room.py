@@ -33,7 +33,7 @@ MIXTRAL = load_llm("mixtral-8x7b")
             "--set devices: 32 heads .8 of keys. of mixtral-8x7b do not come out even over 3 device",
         ),
         ({"devices": "5", "arrangement": "split"}, "split takes halves of the devices; take an even number"),
-        ({"nodes": "3"}, "8 experts of mixtral-8x7b: expected to come out even over 12 devices; take another number"),
+        ({"nodes": "3"}, "8 experts of mixtral-8x7b: expected to come out even over 12 devices; nearest: 2 or 4"),
         (
             {"device.memory_bytes": "10000000000"},
             "no room for keys and values; take 16 .--set nodes=2 --set dev",

@@ -138,7 +138,7 @@ def test_rows_of_a_grid_some_with_errors() -> None:
     rows = {tuple(point.values()): evaluate(base, point).row for point in map(Grid(sweep).point, range(8))}
     assert sum(row["error"] is None for row in rows.values()) == 2
     said = {key: row["error"] for key, row in rows.items()}
-    assert said[(1, "bank", 5)] == "gpus: expected a divisor of the heads of the model, 96, got 5"
+    assert said[(1, "bank", 5)] == "gpus: expected a divisor of the heads of the model, 96, got 5; nearest: 4 or 6"
     assert "keys and values of 5,139,486 tokens need" in said[(9999, "bank", 8)]
     score = "step_by_part_s.score"
     assert rows[(1, "bank", 8)][score] < rows[(1, "buffer", 8)][score]
@@ -168,7 +168,9 @@ def test_what_a_sweep_refuses_before_it_starts(system: str, changed: dict[str, A
     ("system", "work", "settings", "said"),
     [
         ("cent", {"context": 5000}, {}, "workload.context 5000: llama-2-7b has positions for 4,096 tokens; take fewer"),
-        ("cent", {"pp": 3}, {"devices": 8}, "workload.pp 3: expected 32 stages, one a layer, or stages x --tp = 8"),
+        ("cent", {"pp": 3}, {"devices": 8}, "workload.pp 3: expected 32 stages, one a layer, or stages x work"),
+        ("cent", {}, {"devices": 1, "aim.channels": 8}, "devices 1: 32 layers need a channel each; take 4 dev"),
+        ("cent", {"model": "llama-2-70b"}, {"devices": 3}, "devices or more (devices), or a shorter context"),
         ("attacc", {}, {"stacks.each": 0}, "stacks.each: stacks.pipelined and stacks.co_processing need stacks; set"),
         ("attacc", {}, {"stacks.each": 0, "stacks.power_limited": False}, "stacks.power_limited: attacc has no stacks"),
     ],

@@ -98,7 +98,7 @@ def without_limit(cycles: Sequence[tuple[dict[str, str], int]]) -> list[Check]:
 
 
 def more_steps(batch_1: AttAccOutcome) -> list[Check]:
-    """Its run of batch 1 on its table of cycles, and attention on the host, which no system's file has."""
+    """Its run of batch 1 on its table of cycles, and attention on the host, as `attacc_host` has it."""
     host = mean_step(Box(A100A, 8, host=HOST), GPT, 54, 2048, 128, AS_RELEASED)
     host_s, host_j = sum(host.seconds.values()), sum(host.joules.values())
     rows = (

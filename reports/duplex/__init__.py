@@ -2,4 +2,4 @@
 
 from pimloom.reports.studies import Study
 
-STUDY = Study("Duplex: experts and attention on HBM's logic die.")
+STUDY = Study("Duplex: experts and attention on HBM's logic die.", takes_s=70)

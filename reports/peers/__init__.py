@@ -2,4 +2,4 @@
 
 from pimloom.reports.studies import Study
 
-STUDY = Study("Peers: the same decode steps on all systems, who wins where.")
+STUDY = Study("Peers: the same decode steps on all systems, who wins where.", takes_s=160)

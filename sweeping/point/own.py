@@ -1,5 +1,6 @@
 """A design point of a system whose runs have results of their own, as `pimloom run` has them."""
 
+import re
 from collections.abc import Mapping, Sequence
 from math import fsum
 from typing import Any
@@ -10,6 +11,7 @@ from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec
 from pimloom.arch.system import System
 from pimloom.sweeping.definition.sweep import Scalar
+from pimloom.sweeping.point.workload import KEYS
 from pimloom.systems.asked import Asked
 from pimloom.systems.devices.attacc.asked import box_work, check_stacks
 from pimloom.systems.devices.attacc.outcome import AttAccOutcome
@@ -32,7 +34,7 @@ def own_result(
     try:
         found = _ran(system, llm, asked, settings)
     except UserError as error:
-        raise UserError(_named(str(error), given)) from None
+        raise UserError(_named(str(error), system.kind)) from None
     values = msgspec.structs.asdict(found)
     more = _of_box(found) if isinstance(found, AttAccOutcome) else _of_request(found)
     return values | more, found.spec_digest
@@ -45,11 +47,10 @@ def _ran(system: System, llm: LlmSpec, asked: Asked, settings: Mapping[str, str]
     return request_work(system, llm, asked).run(_unheard)
 
 
-def _named(said: str, given: Mapping[str, Scalar]) -> str:
+def _named(said: str, kind: str) -> str:
     """What an option is called in a sweep."""
-    for key in given:
-        said = said.replace(f"--{key} ", f"workload.{key} ")
-    return said.replace("--set ", "").replace("--devices ", "devices ")
+    keys = "|".join(KEYS[kind])
+    return re.sub(rf"--({keys})\b", r"workload.\1", said).replace("--set ", "").replace("--devices", "devices")
 
 
 def _unheard(done: int, total: int) -> None:
