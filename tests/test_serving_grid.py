@@ -82,14 +82,14 @@ def waits(batch: Batch) -> int:
     return 2_000_000 + max(1_000_000, 2000 * max(one.context for one in batch.requests))
 
 
-def test_a_context_that_stands_out_is_waited_for():
+def test_a_context_longer_than_the_rest_is_waited_for():
     read = grid(Made(waits))
     for longest in (2000, 3000, 4000):
         pieces = decode(longest, *[200] * 9)
         assert read.of(pieces)[0] == pytest.approx(waits_for(longest), rel=0.03)
         assert read.decode(10, (longest + 1800) / 10)[0] < 0.7 * waits_for(longest)  # the mean alone does not say so
     assert read.of(decode(*[200] * 10))[0] == waits_for(200)
-    assert read.pairs and not grid(Made(waits)).pairs
+    assert read.apart and not grid(Made(waits)).apart
 
 
 def waits_for(context: int) -> int:

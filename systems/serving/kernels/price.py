@@ -15,7 +15,6 @@ TIMES, MORE, BY = range(3)
 PRICES, WITH_PROMPTS, MOST_REQUESTS, ROOM, POSITIONS, BUDGET, KNOTS, N_GRID = 0, 1, 2, 3, 4, 5, 6, 10
 REQUESTS, CONTEXTS, ROWS, ATTENDED = range(4)  # axes: knots[axis, …]
 DECODE, PROMPT, ENDING, PAIR, EMPTY = 0, 1, 2, 3, -1  # kinds of a knot; EMPTY: there is none
-STANDS_OUT = 2  # as in `online.grid`
 
 
 class Prices(NamedTuple):
@@ -154,7 +153,7 @@ def _decoding(prices, requests, total, longest):
     if requests > 1:
         rest = (total - longest) / (requests - 1)
         usual = prices.tops[requests] * rest
-        if longest >= STANDS_OUT * usual:
+        if longest > usual:
             if not _decode(prices, prices.part, requests, rest):
                 return False
             more = _pair(prices, np.float64(longest)) - _pair(prices, usual)

@@ -67,9 +67,9 @@ class Reading:
                 more.append((k.DECODE, n, mean, cost))
         for (n, attended, ends), cost in islice(grid.prompts.items(), self.known[1], None):
             more.append((k.ENDING if ends else k.PROMPT, n, attended, cost))
-        for context, ps in islice(grid.pairs.items(), self.known[2], None):
+        for context, ps in islice(grid.apart.items(), self.known[2], None):
             more.append((k.PAIR, context, 0, [ps]))
-        self.known = [len(grid.decodes), len(grid.prompts), len(grid.pairs)]
+        self.known = [len(grid.decodes), len(grid.prompts), len(grid.apart)]
         self._widen(max([width, *(len(cost) for *_, cost in more)]), len(more))
         for *key, cost in more:
             at = _place(self.prices.keys, *key)

@@ -4,8 +4,9 @@ Of decode the knots are (requests, mean context), whose contexts spread as those
 tokens, tokens that each attends to in the mean). Between knots costs are taken as linear in both and in their product,
 which holds for weights, matrix products and attention alike. Prompts beside decode cost what their rows add to those of
 decode; a prompt that ends by itself adds what it adds to the smallest one. Arrays take rows in tiles, each as long as a
-full one but for what its rows move. A context that stands out has a channel of its own to wait for: it adds what it
-adds to a request that has just begun. What that is worth is measured on iterations that were skipped (see `sampled`).
+full one but for what its rows move. A context that is longer than the longest of a knot has a channel of its own to
+wait for: it adds what it adds to a request that has just begun. What that is worth is measured on iterations that were
+skipped (see `sampled`).
 """
 
 from bisect import bisect_left
@@ -23,7 +24,6 @@ REQUESTS = [1, 2, *(1 << i for i in range(3, 41))]  # knots of decode; sub-batch
 CONTEXTS = [1 << i for i in range(41)]  # of a request, in the mean
 ROWS = [1, 4, 16, *(1 << i for i in range(6, 41))]  # of prompts; fewer wait for weights, whatever their number
 ATTENDED = [1, *(1 << 6 * i for i in range(1, 7)), MOST]  # by each of them, in the mean
-STANDS_OUT = 2  # times as long as the longest that a knot has beside the others
 
 
 class Sums(NamedTuple):
@@ -63,7 +63,7 @@ class Grid:
         self.most = exact.device.most_requests
         self.decodes: dict[tuple[int, int], Cost | None] = {}
         self.prompts: dict[tuple[int, int, int], Cost] = {}
-        self.pairs: dict[int, float] = {}
+        self.apart: dict[int, float] = {}
         self.tile: int = getattr(exact.device, "row_tile", 1)
         self.tops = dict[int, float]()
         self.known: dict[tuple[int, ...], Cost] = {}
@@ -96,9 +96,9 @@ class Grid:
         if at.b > 1:
             rest = (at.total - at.longest) / (at.b - 1)
             usual = self.top(at.b) * rest
-            if at.longest >= STANDS_OUT * usual:
+            if at.longest > usual:
                 decodes += self._around(at.b, rest)
-                wanted += [pair_of(n) for c in (at.longest, usual) for n in self._around_pair(c) if n not in self.pairs]
+                wanted += [pair_of(n) for c in (at.longest, usual) for n in self._around_pair(c) if n not in self.apart]
         if at.rows:
             together = at.rows + wide
             prompts += self._prompts_around(together, (at.pairs + wide) / together)
@@ -128,13 +128,13 @@ class Grid:
         return added(parts)
 
     def _decoding(self, b: int, total: int, longest: int) -> Cost:
-        """Decode; a context that stands out from the rest may make it last longer."""
+        """Decode; a context longer than the rest would have it may make it last longer."""
         found = self.decode(b, total / b)
         if b == 1:
             return found
         rest = (total - longest) / (b - 1)
         usual = self.top(b) * rest
-        if longest < STANDS_OUT * usual:
+        if longest <= usual:
             return found
         later = self.decode(b, rest)[0] + (self.pair(longest) - self.pair(usual))
         return [max(found[0], later), *found[1:]]
@@ -157,8 +157,8 @@ class Grid:
         return low, max(min(high, self.positions, self.tokens - 2), ceil(context))
 
     def _pair(self, context: int) -> float:
-        if (found := self.pairs.get(context)) is None:
-            found = self.pairs[context] = self.exact.of(pair_of(context))[0]
+        if (found := self.apart.get(context)) is None:
+            found = self.apart[context] = self.exact.of(pair_of(context))[0]
         return found
 
     def _by_token(self, pieces: Sequence[Piece]) -> Cost:
