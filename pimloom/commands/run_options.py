@@ -142,3 +142,36 @@ Every = Annotated[
 Policy = Annotated[
     str | None, typer.Option(metavar="NAME", help="Channels of a batch: min-load or round-robin; else min-load.")
 ]
+
+# Of `pimloom serve`: pools, shares, operators that overlap, work beside requests.
+Transfer = Annotated[
+    str | None,
+    typer.Option(
+        metavar="WHEN", help="Of pools: caches leave `after` their prompt, or its `layers` one by one; else after."
+    ),
+]
+MixedPool = Annotated[
+    bool,
+    typer.Option("--mixed", help="Of splitwise: machines of a pool without room leave work to those of the other."),
+]
+Shares = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SHARES", help="Of semi-pd: parts of a machine for prompts and decode [%], prefill=50,decode=50; with "
+        "window=50 (iterations) they follow --slo, by step=5, at most max=4 of them, percentile=90.",
+    ),
+]  # fmt: skip
+Overlap = Annotated[
+    str | None,
+    typer.Option(
+        metavar="HOW", help="Operators overlap: nanoflow (parts=2), tokenweave (units=132,collective=8), or serial, "
+        "with --link between --tp rooflines; sub-batches (parts=2) of an NPU beside PIM.",
+    ),
+]  # fmt: skip
+FineTune = Annotated[
+    str | None,
+    typer.Option(
+        metavar="HOW", help="Fill iterations up to the time per output token of --slo with fine-tuning: sequence=1024 "
+        "tokens, rank=16 of adapters.",
+    ),
+]  # fmt: skip

@@ -98,37 +98,6 @@ LinkOption = Annotated[
         metavar="SPEED", help="Between pools: nvlink, 400Gb/s, or with latency and energy 400Gb/s,600ns,5pJ/bit."
     ),
 ]
-Transfer = Annotated[
-    str | None,
-    typer.Option(
-        metavar="WHEN", help="Of pools: caches leave `after` their prompt, or its `layers` one by one; else after."
-    ),
-]
-MixedPool = Annotated[
-    bool,
-    typer.Option("--mixed", help="Of splitwise: machines of a pool without room leave work to those of the other."),
-]
-Shares = Annotated[
-    str | None,
-    typer.Option(
-        metavar="SHARES", help="Of semi-pd: parts of a machine for prompts and decode [%], prefill=50,decode=50; with "
-        "window=50 (iterations) they follow --slo, by step=5, at most max=4 of them, percentile=90.",
-    ),
-]  # fmt: skip
-OverlapOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="HOW", help="Operators overlap: nanoflow (parts=2), tokenweave (units=132,collective=8), or serial, "
-        "with --link between --tp rooflines; sub-batches (parts=2) of an NPU beside PIM.",
-    ),
-]  # fmt: skip
-FineTune = Annotated[
-    str | None,
-    typer.Option(
-        metavar="HOW", help="Fill iterations up to the time per output token of --slo with fine-tuning: sequence=1024 "
-        "tokens, rank=16 of adapters.",
-    ),
-]  # fmt: skip
 Tp = Annotated[int, typer.Option(metavar="N", parser=count, help="Devices that share each layer.")]
 Pp = Annotated[int, typer.Option(metavar="P", parser=count, help="Pipeline stages, which share the layers.")]
 Layers = Annotated[
@@ -213,11 +182,11 @@ def serve(
     replicas: Replicas = 1,
     router: Router = "round-robin",
     link: LinkOption = None,
-    transfer: Transfer = None,
-    mixed: MixedPool = False,
-    shares: Shares = None,
-    overlap: OverlapOption = None,
-    finetune: FineTune = None,
+    transfer: run_options.Transfer = None,
+    mixed: run_options.MixedPool = False,
+    shares: run_options.Shares = None,
+    overlap: run_options.Overlap = None,
+    finetune: run_options.FineTune = None,
     tp: Tp = 1,
     pp: Pp = 1,
     layers: Layers = None,
