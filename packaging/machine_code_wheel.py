@@ -7,8 +7,9 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+import tomllib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import chdir, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from setuptools.build_meta import (  # noqa: F401
 
 ROOT = Path(__file__).parent.parent
 COMPILER = ["numba>=0.61,<0.70", "numpy>=2", "msgspec", "pyyaml"]
-MADE = ROOT / "cycle_sim" / "compiled" / "made"
+MADE = Path("cycle_sim", "compiled", "made")
 
 
 def get_requires_for_build_wheel(config_settings: Any = None) -> list[str]:
@@ -36,26 +37,36 @@ def build_wheel(wheel_directory: str, config_settings: Any = None, metadata_dire
     """A wheel for this platform; PIMLOOM_PLATFORM names it otherwise, as for manylinux."""
     platform = os.environ.get("PIMLOOM_PLATFORM") or sysconfig.get_platform().replace("-", "_").replace(".", "_")
     options = {**(config_settings or {}), "--build-option": [f"--plat-name={platform}"]}
-    with _machine_code():
-        return build_meta.build_wheel(wheel_directory, options, metadata_directory)
+    into, metadata = os.path.abspath(wheel_directory), metadata_directory and os.path.abspath(metadata_directory)
+    with _own_copy() as copy, chdir(copy):  # setuptools writes where it stands; another build may be under way here
+        _add_machine_code(copy)
+        return build_meta.build_wheel(into, options, metadata)
 
 
 @contextmanager
-def _machine_code() -> Iterator[None]:
-    """Inside, the machine code lies beside the sources."""
-    for before in (ROOT / "build").glob("lib*/pimloom/cycle_sim/compiled/made"):
-        shutil.rmtree(before)  # of a wheel that was built here before
-    MADE.mkdir(exist_ok=True)
-    try:
-        with tempfile.TemporaryDirectory() as folder:  # the rooms as the package that they are
-            package = Path(folder, "pimloom")
-            package.mkdir()
-            for path in [*ROOT.iterdir(), *(ROOT / "pimloom").iterdir()]:
-                if path.name != "pimloom" and (path.is_dir() or path.suffix == ".py"):
-                    (package / path.name).symlink_to(path)
-            command = [sys.executable, "-m", "pimloom.cycle_sim.compiled", str(MADE)]
-            paths = os.pathsep.join([folder, *filter(None, [os.environ.get("PYTHONPATH")])])  # pip's own is there, too
-            subprocess.run(command, cwd=folder, env=os.environ | {"PYTHONPATH": paths}, check=True)
-        yield
-    finally:
-        shutil.rmtree(MADE)
+def _own_copy() -> Iterator[Path]:
+    """What a wheel is made from: the files at the top of the checkout and the rooms."""
+    rooms = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-dir"].values()
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder, "checkout")
+        copy.mkdir()
+        for path in ROOT.iterdir():
+            if path.is_file():
+                shutil.copy(path, copy)
+        for room in rooms:
+            shutil.copytree(ROOT / room, copy / room, ignore=shutil.ignore_patterns("__pycache__", MADE.name))
+        yield copy
+
+
+def _add_machine_code(copy: Path) -> None:
+    """Lay the machine code beside the sources of this copy."""
+    (copy / MADE).mkdir()
+    with tempfile.TemporaryDirectory() as folder:  # the rooms as the package that they are
+        package = Path(folder, "pimloom")
+        package.mkdir()
+        for path in [*copy.iterdir(), *(copy / "pimloom").iterdir()]:
+            if path.name != "pimloom" and (path.is_dir() or path.suffix == ".py"):
+                (package / path.name).symlink_to(path)
+        command = [sys.executable, "-m", "pimloom.cycle_sim.compiled", str(copy / MADE)]
+        paths = os.pathsep.join([folder, *filter(None, [os.environ.get("PYTHONPATH")])])  # pip's own is there, too
+        subprocess.run(command, cwd=folder, env=os.environ | {"PYTHONPATH": paths}, check=True)

@@ -14,11 +14,19 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
+from pimloom.arch.command import STREAM
+from pimloom.arch.part_memory import part_memory
+from pimloom.arch.policy import load_policy
+from pimloom.arch.system import load_part
+from pimloom.arch.table import compile_table
 from pimloom.cycle_sim.compiled import library
 from pimloom.cycle_sim.compiled.__main__ import OLD_DAYS, tidy
 from pimloom.cycle_sim.compiled.arguments import flatten
 from pimloom.cycle_sim.compiled.kernel import Entry, bind
+from pimloom.cycle_sim.dram import issue
 from pimloom.cycle_sim.memory.addresses import decode
+from pimloom.cycle_sim.memory.simulate import Chunk, simulate
+from pimloom.systems.memory.patterns import pattern_chunks
 
 ROOT = Path(__file__).parent.parent
 PIECES = np.array([[6, 7, 3, 0], [13, 3, 0, 0]])  # three bits of the column, two of the channel
@@ -59,6 +67,37 @@ def test_a_bound_call_finds_what_the_arrays_hold_then():
     addresses[0] = 64 * 3
     call()
     assert found.tolist() == [[0, 0, 0, 3]]
+
+
+def read_only(array: np.ndarray) -> np.ndarray:
+    array = array.copy()
+    array.flags.writeable = False
+    return array
+
+
+def test_arrays_that_may_only_be_read_are_of_the_same_kind():
+    """A kernel is not compiled again for them, as numba would, and reads them where they are."""
+    addresses, found = np.array([64 * 5 + 8192 * 2]), np.zeros((1, 4), np.int64)
+    assert flatten((read_only(addresses),))[0] == flatten((addresses,))[0]
+    decode(read_only(PIECES), read_only(addresses), found)
+    assert found.tolist() == [[2, 0, 0, 5]]
+
+
+@pytest.mark.parametrize("controller", ["default", "dramsim3", "ramulator2"])
+@pytest.mark.parametrize("channels", [1, 2])
+def test_requests_that_may_only_be_read_are_served_and_left_alone(controller, channels):
+    memory = part_memory("ddr4_3200", load_part("ddr4_3200").value, load_policy(controller).value, channels=channels)
+    (chunk,) = pattern_chunks(memory, "mixed", 200, 1)
+    kept = Chunk(*map(read_only, chunk))
+    assert repr(simulate(memory, [kept])) == repr(simulate(memory, [chunk]))
+    assert all(np.array_equal(*pair) for pair in zip(kept, chunk, strict=True))
+
+
+def test_a_stream_that_may_only_be_read_is_issued():
+    table = compile_table(load_part("gddr6_14000").value)
+    stream = np.zeros(3, STREAM)
+    stream["cmd"], stream["count"] = [table.cmd(name) for name in ("ACT", "RD", "PRE")], 1
+    assert repr(issue(table, [read_only(stream)])) == repr(issue(table, [stream]))
 
 
 def entries() -> set[str]:

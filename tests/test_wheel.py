@@ -35,13 +35,17 @@ def sources() -> list[str]:
     return sorted(name for name in listed.split("\0") if name and (ROOT / name).is_file())
 
 
+def copy_files(sources: list[str], copy: Path) -> None:
+    for name in sources:
+        (copy / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, copy / name)
+
+
 @pytest.fixture(scope="module")
 def dist(sources, tmp_path_factory) -> Path:
     """A folder with the sdist, and the wheel built from that sdist."""
     copy, out = tmp_path_factory.mktemp("copy"), tmp_path_factory.mktemp("dist")
-    for name in sources:
-        (copy / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(ROOT / name, copy / name)
+    copy_files(sources, copy)
     run(sys.executable, "-m", "build", "--no-isolation", "--outdir", str(out), ".", cwd=copy)
     return out
 
@@ -63,6 +67,26 @@ def test_wheel_carries_machine_code_for_any_python(dist):
     with zipfile.ZipFile(wheel) as file:
         made = {Path(name).name for name in file.namelist() if "/compiled/made/" in name}
     assert made == {library.place(name, kinds).name for name, _, *kinds in library.listed()}
+
+
+@pytest.mark.slow
+def test_two_wheels_that_are_built_at_once_are_the_same(sources, tmp_path):
+    copy = tmp_path / "copy"
+    copy_files(sources, copy)
+    outs = [tmp_path / "one", tmp_path / "other"]
+    build = (sys.executable, "-m", "build", "--no-isolation", "--wheel", "--outdir")
+    builders = [subprocess.Popen([*build, str(out), "."], cwd=copy, stdout=subprocess.DEVNULL) for out in outs]
+    assert [builder.wait() for builder in builders] == [0, 0]
+    inside = []
+    for out in outs:
+        (wheel,) = out.iterdir()
+        with zipfile.ZipFile(wheel) as file:
+            inside.append({(info.filename, info.CRC) for info in file.infolist()})
+    assert inside[0] == inside[1]
+    assert len([name for name, _ in inside[0] if "/compiled/made/" in name]) == len(library.listed())
+    left = {path.name for path in copy.iterdir()} - {name.partition("/")[0] for name in sources}
+    assert left <= {"pimloom.egg-info"}  # of what setuptools asks for before it builds
+    assert not (copy / "cycle_sim" / "compiled" / "made").exists()
 
 
 def test_sdist_carries_every_file_of_the_rooms(dist, sources):

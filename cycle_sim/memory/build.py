@@ -11,6 +11,7 @@ from pimloom.arch.table import Table
 from pimloom.cycle_sim.dram.kernels.buffered import fields as b
 from pimloom.cycle_sim.dram.kernels.device import COMMANDS, FAR, RD, WR, device, shape_of
 from pimloom.cycle_sim.dram.kernels.ladder import ladders
+from pimloom.cycle_sim.dram.kernels.links import links
 from pimloom.cycle_sim.dram.kernels.pending import table as hash_table
 from pimloom.cycle_sim.dram.kernels.queued import fields as q
 from pimloom.cycle_sim.dram.kernels.record import record
@@ -117,7 +118,7 @@ def queued_channel(memory: Memory, logging: bool) -> q.Channel:
         log=record(max(LEAST_ROWS, LOG_ROWS // memory.channels, 4 * entries), ranks, logging),
         policy=values,
         pool=_zeros(entries, 10),
-        queue=_zeros(banks, policy.queue_entries),
+        **links(entries, banks, lines * policy.queue_entries),
         line=line,
         bank=bank,
         spare=np.arange(entries, dtype=np.int64),
@@ -176,7 +177,7 @@ def buffered_channel(memory: Memory, logging: bool) -> b.Channel:
     entries = policy.read_entries + policy.write_entries + banks
     _check(entries)
     values = _buffered_policy(memory)
-    bank = _zeros(banks, 10)
+    bank = _zeros(banks, 12)
     bank[:, b.OPENED], bank[:, b.HOLDS], bank[:, b.RANK] = -1, -1, np.arange(banks) // (banks // ranks)
     state = _scalars(b.N_STATE, {b.NOW: 1, b.CHECK: 1, b.N_FREE: entries, b.STOP: FAR})
     state[b.NEXT_REFRESH] = values[b.INTERVAL]
@@ -185,7 +186,7 @@ def buffered_channel(memory: Memory, logging: bool) -> b.Channel:
         log=record(max(LEAST_ROWS, LOG_ROWS // memory.channels, 4 * entries), ranks, logging),
         policy=values,
         pool=_zeros(entries, 10),
-        queue=_zeros(2 * banks, max(policy.read_entries, policy.write_entries)),
+        **links(entries, 2 * banks, policy.read_entries + policy.write_entries),
         busy=_zeros(2, banks),
         held=_zeros(banks),
         bank=bank,

@@ -12,6 +12,19 @@ from pimloom.cycle_sim.compiled.kernel import bare, rare
 from pimloom.cycle_sim.dram.kernels.buffered import fields as f
 from pimloom.cycle_sim.dram.kernels.device import ACT, FAR, PRE, PREAB, RD, REFAB, free_from
 from pimloom.cycle_sim.dram.kernels.ladder import place
+from pimloom.cycle_sim.dram.kernels.links import (
+    AGE,
+    BEHIND,
+    FIRST,
+    LAST,
+    ROW_OF_BANK,
+    SAME,
+    first_hit,
+    join,
+    part,
+    place_of,
+    row_of_bank,
+)  # fmt: skip
 from pimloom.cycle_sim.dram.kernels.tree import LANES, NONE, climb, climb_all, key_of, next_clock, note
 
 YOUNG = np.int64(1) << 59  # added to the keys of those that are not in the active buffer
@@ -121,28 +134,44 @@ def renew_busy(ch):
 @bare
 def _offer_buffered(ch, b, k, n):
     """Offer the oldest row hit and the oldest other of the n requests for bank b in the buffer that is served."""
-    pool, opened, q, hit, other = ch.pool, ch.bank[b, f.OPENED], k * ch.bank.shape[0] + b, -1, -1
-    for i in range(n):
-        if opened >= 0 and pool[ch.queue[q, i], f.ROW] == opened:
-            if hit < 0:
-                hit = i
-        elif other < 0:
-            other = i
+    if n == 0:
+        return
+    pool, offer, opened, first = ch.pool, ch.tree.offer, ch.bank[b, f.OPENED], ch.age[k * ch.bank.shape[0] + b, FIRST]
+    if opened < 0:
+        offer[b * LANES + ACT] = key_of(pool[first, f.INDEX], first) + YOUNG
+        return
+    key = row_of_bank(opened, b)
+    hit, other = first_hit(ch.same, ch.link, key, k), _first_other(ch, b, k, key)
     if hit >= 0:
-        slot = ch.queue[q, hit]
-        ch.tree.offer[b * LANES + RD + k] = key_of(pool[slot, f.INDEX], slot) + YOUNG
+        offer[b * LANES + RD + k] = key_of(pool[hit, f.INDEX], hit) + YOUNG
     guarded = ch.state[f.N_HELD] > 0 and ch.bank[b, f.GUARDS] > 0
-    spared = opened >= 0 and (guarded or (ch.policy[f.SPARE_HITS] and 0 <= hit < other))
-    if other >= 0 and not spared:
-        slot = ch.queue[q, other]
-        ch.tree.offer[b * LANES + (ACT if opened < 0 else PRE)] = key_of(pool[slot, f.INDEX], slot) + YOUNG
+    spares = ch.policy[f.SPARE_HITS] != 0 and hit >= 0
+    if other >= 0 and not guarded and not (spares and pool[hit, f.INDEX] < pool[other, f.INDEX]):
+        offer[b * LANES + PRE] = key_of(pool[other, f.INDEX], other) + YOUNG
+
+
+@bare
+def _first_other(ch, b, k, key):
+    """The oldest request of a buffer that wants another row of bank b than the open one, or -1."""
+    slot = ch.bank[b, f.OTHER + k]
+    if slot == f.UNKNOWN:  # looked for once after a row opens; who stands before it hits the row, and goes first
+        slot = ch.age[k * ch.bank.shape[0] + b, FIRST]
+        while slot >= 0 and ch.link[slot, ROW_OF_BANK] == key:
+            slot = ch.link[slot, BEHIND]
+        ch.bank[b, f.OTHER + k] = slot
+    return slot
 
 
 @bare
 def put(ch, slot):
     """Put a request at the end of its buffer."""
-    b, write = ch.pool[slot, f.BANK], ch.pool[slot, f.WRITE]
-    ch.queue[write * ch.bank.shape[0] + b, ch.bank[b, f.READS + write]] = slot
+    b, row, write, link = ch.pool[slot, f.BANK], ch.pool[slot, f.ROW], ch.pool[slot, f.WRITE], ch.link
+    q, key = write * ch.bank.shape[0] + b, row_of_bank(row, b)
+    n, link[slot, ROW_OF_BANK] = place_of(ch.same, key, write), key
+    join(link, ch.age, AGE, q, slot, ch.age[q, LAST])
+    join(link, ch.same, SAME, n, slot, ch.same[n, LAST])
+    if ch.bank[b, f.OTHER + write] == -1 and ch.bank[b, f.OPENED] != row:
+        ch.bank[b, f.OTHER + write] = slot
     if ch.bank[b, f.READS + write] == 0:
         n = ch.state[f.N_BUSY + write]
         ch.busy[write, n], ch.bank[b, f.SEAT_READS + write], ch.state[f.N_BUSY + write] = b, n, n + 1
@@ -154,12 +183,9 @@ def put(ch, slot):
 def take(ch, slot):
     """Take a request out of its buffer."""
     b, write = ch.pool[slot, f.BANK], ch.pool[slot, f.WRITE]
-    q, n = write * ch.bank.shape[0] + b, ch.bank[b, f.READS + write] - 1
-    i = 0
-    while ch.queue[q, i] != slot:
-        i += 1
-    for j in range(i, n):
-        ch.queue[q, j] = ch.queue[q, j + 1]
+    part(ch.link, ch.age, AGE, write * ch.bank.shape[0] + b, slot)
+    part(ch.link, ch.same, SAME, place_of(ch.same, ch.link[slot, ROW_OF_BANK], write), slot)
+    n = ch.bank[b, f.READS + write] - 1
     ch.bank[b, f.READS + write] = n
     ch.state[f.N_READ + write] -= 1
     if n == 0:

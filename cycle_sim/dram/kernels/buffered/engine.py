@@ -278,7 +278,7 @@ def _change_row(ch, c, b, row, t):
     """What a command leaves behind in a bank."""
     bank = ch.bank
     if c == ACT:
-        bank[b, f.OPENED] = row
+        bank[b, f.OPENED], bank[b, f.OTHER], bank[b, f.OTHER_WRITE] = row, f.UNKNOWN, f.UNKNOWN
         row_opened(ch.log, bank[b, f.RANK], t)
     elif c in (RD, WR):
         bank[b, f.ACCESSES] += 1

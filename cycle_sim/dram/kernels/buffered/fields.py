@@ -13,8 +13,11 @@ from pimloom.cycle_sim.dram.kernels.tree import Tree, tree_of
 ADDRESS, WRITE, BANK, ROW, COLUMN, ARRIVE, INDEX, COUNTED, BESIDE, SEAT = range(10)
 # bank[b]: open row (-1: closed), accesses since it opened, whether a precharge is on its way, its first request in the
 # active buffer (-1: none), rank, requests in the read and in the write buffer; GUARDS: requests in the active buffer as
-# the tool counts them: one is counted again when its row was closed under it and is opened again; SEAT…: in `busy`
-OPENED, ACCESSES, CLOSING, HOLDS, RANK, READS, WRITES, GUARDS, SEAT_READS, SEAT_WRITES = range(10)
+# the tool counts them: one is counted again when its row was closed under it and is opened again; SEAT…: in `busy`;
+# OTHER…: while a row is open, the oldest request in the read and in the write buffer that wants another (-1: none), or
+# UNKNOWN
+OPENED, ACCESSES, CLOSING, HOLDS, RANK, READS, WRITES, GUARDS, SEAT_READS, SEAT_WRITES, OTHER, OTHER_WRITE = range(12)
+UNKNOWN = -2
 # state[…]. MISCOUNTED: whether GUARDS was ever wrong; CHECK: the write mode changes in the next clock that asks for it
 (
     NOW, WRITING, N_HELD, HEAD, TAIL, N_FREE, N_READ, N_WRITE, NEXT_REFRESH, OUTSTANDING,
@@ -40,16 +43,18 @@ COUNTERS = {
 class Channel(NamedTuple):
     """One channel and its controller.
 
-    queue[write * banks + b, i]: slots of the requests in a buffer that want bank b, oldest first. busy[write]: banks
-    that have any there. held: the active buffer. priority: ring of (command, first bank). spare: free slots. seen:
-    addresses in the write buffer. ladder: banks at their cap.
+    age, link, same: see `links`; age[write * banks + b] of the requests in a buffer that want bank b. busy[write]:
+    banks that have any there. held: the active buffer. priority: ring of (command, first bank). spare: free slots.
+    seen: addresses in the write buffer. ladder: banks at their cap.
     """
 
     tree: Tree
     log: Record
     policy: np.ndarray
     pool: np.ndarray
-    queue: np.ndarray
+    age: np.ndarray
+    link: np.ndarray
+    same: np.ndarray
     busy: np.ndarray
     held: np.ndarray
     bank: np.ndarray
@@ -65,6 +70,6 @@ def one(chs, c):
     """Channel c of a stack; what no channel changes is there once."""
     return Channel(
         tree_of(chs.tree, c), record_of(chs.log, c),
-        chs.policy, chs.pool[c], chs.queue[c], chs.busy[c], chs.held[c], chs.bank[c], chs.priority[c],
-        chs.spare[c], chs.seen[c], chs.ladder[c], chs.state[c],
+        chs.policy, chs.pool[c], chs.age[c], chs.link[c], chs.same[c], chs.busy[c], chs.held[c], chs.bank[c],
+        chs.priority[c], chs.spare[c], chs.seen[c], chs.ladder[c], chs.state[c],
     )  # fmt: skip

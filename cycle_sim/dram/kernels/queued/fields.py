@@ -39,16 +39,18 @@ DONE, MORE, FLUSH, GROW, PAUSE, LIVELOCK, ASLEEP, STARVED, LOST, REST = range(10
 class Channel(NamedTuple):
     """One channel and its controller.
 
-    queue[b, i]: slots of the requests in a command queue that want bank b, in turn. spare: free slots. seen: addresses
-    that wait to be read, to be written. waiting[w]: a request that ends with another one. refreshes: ring of (command,
-    bank). ladder: see `waiting`, and rows that nobody uses.
+    age, link, same: see `links`; age[b] of the requests in a command queue that want bank b, in turn. spare: free
+    slots. seen: addresses that wait to be read, to be written. waiting[w]: a request that ends with another one.
+    refreshes: ring of (command, bank). ladder: see `waiting`, and rows that nobody uses.
     """
 
     tree: Tree
     log: Record
     policy: np.ndarray
     pool: np.ndarray
-    queue: np.ndarray
+    age: np.ndarray
+    link: np.ndarray
+    same: np.ndarray
     line: np.ndarray
     bank: np.ndarray
     spare: np.ndarray
@@ -64,6 +66,6 @@ def one(chs, c):
     """Channel c of a stack; what no channel changes is there once."""
     return Channel(
         tree_of(chs.tree, c), record_of(chs.log, c),
-        chs.policy, chs.pool[c], chs.queue[c], chs.line[c], chs.bank[c], chs.spare[c], chs.ladder[c], chs.seen[c],
-        chs.waiting[c], chs.refreshes[c], chs.state[c],
+        chs.policy, chs.pool[c], chs.age[c], chs.link[c], chs.same[c], chs.line[c], chs.bank[c], chs.spare[c],
+        chs.ladder[c], chs.seen[c], chs.waiting[c], chs.refreshes[c], chs.state[c],
     )  # fmt: skip

@@ -1,12 +1,27 @@
 """The command queues of a channel: which command may issue next, and when.
 
-A queue serves one bank, the banks of a rank, or all; its entries stand bank by bank. A bank offers in each lane the
-first of its entries that needs that command.
+A queue serves one bank, the banks of a rank, or all; its entries are linked bank by bank. A bank offers in each lane
+the first of its entries that needs that command.
 """
 
 from pimloom.cycle_sim.compiled.kernel import bare, rare
 from pimloom.cycle_sim.dram.kernels.device import ACT, PRE, RD, SRX, WR, WRA, free_from
 from pimloom.cycle_sim.dram.kernels.ladder import place
+from pimloom.cycle_sim.dram.kernels.links import (
+    AGE,
+    BEFORE,
+    FIRST,
+    LAST,
+    OLDER,
+    ROW_OF_BANK,
+    SAME,
+    first_hit,
+    join,
+    next_hit,
+    part,
+    place_of,
+    row_of_bank,
+)  # fmt: skip
 from pimloom.cycle_sim.dram.kernels.queued import fields as f
 from pimloom.cycle_sim.dram.kernels.queued.waiting import room_changed
 from pimloom.cycle_sim.dram.kernels.record import SLEEPS
@@ -69,30 +84,32 @@ def choose(ch, b):
         offer[b * LANES + lane] = NONE
     if n == 0 or ch.line[bank[b, f.HOME], f.BLOCKED] or ch.log.rank[bank[b, f.RANK], SLEEPS]:
         return False
-    first, opened = ch.queue[b, 0], bank[b, f.OPENED]
+    first, opened = ch.age[b, FIRST], bank[b, f.OPENED]
     if opened < 0:
         offer[b * LANES + ACT] = key_of(pool[first, f.TURN], first)
         return True
-    wanted = False
-    for i in range(n):
-        slot = ch.queue[b, i]
-        if pool[slot, f.ROW] == opened:
-            lane, wanted = RD + pool[slot, f.WRITE], True
-            if offer[b * LANES + lane] == NONE and (lane == RD or _in_order(ch, b, i)):
-                offer[b * LANES + lane] = key_of(pool[slot, f.TURN], slot)
+    key = row_of_bank(opened, b)
+    read, write = first_hit(ch.same, ch.link, key, 0), first_hit(ch.same, ch.link, key, 1)
+    wanted = read >= 0 or write >= 0
+    while write >= 0 and not _in_order(ch, read, write):
+        write = next_hit(ch.link, write)
+    if read >= 0:
+        offer[b * LANES + RD] = key_of(pool[read, f.TURN], read)
+    if write >= 0:
+        offer[b * LANES + WR] = key_of(pool[write, f.TURN], write)
     if pool[first, f.ROW] != opened and (not wanted or bank[b, f.HITS] >= ch.policy[f.CAP]):
         offer[b * LANES + PRE] = key_of(pool[first, f.TURN], first)
     return True
 
 
 @bare
-def _in_order(ch, b, i):
-    """Whether no earlier read of bank b wants what write i writes."""
-    pool, slot = ch.pool, ch.queue[b, i]
-    for j in range(i):
-        o = ch.queue[b, j]
-        if not pool[o, f.WRITE] and pool[o, f.COLUMN] == pool[slot, f.COLUMN] and pool[o, f.ROW] == pool[slot, f.ROW]:
+def _in_order(ch, read, write):
+    """Whether none of the reads before a write wants its column; read: the first one of its row, or -1."""
+    pool = ch.pool
+    while read >= 0 and pool[read, f.TURN] < pool[write, f.TURN]:
+        if pool[read, f.COLUMN] == pool[write, f.COLUMN]:
             return False
+        read = next_hit(ch.link, read)
     return True
 
 
@@ -122,7 +139,7 @@ def _sleeper(ch, at):
     for b in range(ch.bank.shape[0]):
         r = ch.bank[b, f.RANK]
         if ch.log.rank[r, SLEEPS] and ch.bank[b, f.WANTED] > 0 and not ch.line[ch.bank[b, f.HOME], f.BLOCKED]:
-            slot = ch.queue[b, 0]
+            slot = ch.age[b, FIRST]
             if free_from(ch.tree, SRX, r * ch.policy[f.OF_RANK]) <= at and (found < 0 or _before(ch, slot, found)):
                 found = slot
     return found
@@ -142,17 +159,21 @@ def _before(ch, slot, other):
 @bare
 def append(ch, slot):
     """Put a request into its command queue: at the end or, where the oldest goes first, by its number."""
-    b, pool = ch.pool[slot, f.BANK], ch.pool
-    i = ch.bank[b, f.WANTED]
+    b, pool, link = ch.pool[slot, f.BANK], ch.pool, ch.link
+    key = row_of_bank(pool[slot, f.ROW], b)
+    n, link[slot, ROW_OF_BANK] = place_of(ch.same, key, pool[slot, f.WRITE]), key
+    other, hit = ch.age[b, LAST], ch.same[n, LAST]
     if ch.policy[f.OLDEST]:
         pool[slot, f.TURN] = pool[slot, f.INDEX]
-        while i > 0 and pool[ch.queue[b, i - 1], f.TURN] > pool[slot, f.TURN]:
-            ch.queue[b, i] = ch.queue[b, i - 1]
-            i -= 1
+        while other >= 0 and pool[other, f.TURN] > pool[slot, f.TURN]:
+            other = link[other, BEFORE]
+        while hit >= 0 and pool[hit, f.TURN] > pool[slot, f.TURN]:
+            hit = link[hit, OLDER]
     else:
         pool[slot, f.TURN] = ch.state[f.APPENDED]
         ch.state[f.APPENDED] += 1
-    ch.queue[b, i] = slot
+    join(link, ch.age, AGE, b, slot, other)
+    join(link, ch.same, SAME, n, slot, hit)
     ch.bank[b, f.WANTED] += 1
     q = ch.bank[b, f.HOME]
     ch.line[q, f.N_ENTRIES] += 1
@@ -167,13 +188,10 @@ def append(ch, slot):
 def take(ch, slot):
     """Take a request out of its command queue."""
     b = ch.pool[slot, f.BANK]
-    n = ch.bank[b, f.WANTED] - 1
-    i = 0
-    while ch.queue[b, i] != slot:
-        i += 1
-    for j in range(i, n):
-        ch.queue[b, j] = ch.queue[b, j + 1]
-    ch.bank[b, f.WANTED] = n
+    part(ch.link, ch.age, AGE, b, slot)
+    n = place_of(ch.same, ch.link[slot, ROW_OF_BANK], ch.pool[slot, f.WRITE])
+    part(ch.link, ch.same, SAME, n, slot)
+    ch.bank[b, f.WANTED] -= 1
     q = ch.bank[b, f.HOME]
     ch.line[q, f.N_ENTRIES] -= 1
     if ch.line[q, f.N_ENTRIES] == ch.policy[f.DEPTH] - 1:
