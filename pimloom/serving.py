@@ -37,6 +37,7 @@ def serve(
     goodput: bool = False,
     rate: str | None = None,
     share: float = 0.9,
+    price: str | None = None,
     speculate: str | None = None,
     branches: str | None = None,
     shared_kv: bool = False,
@@ -56,9 +57,9 @@ def serve(
     an iteration; batch_tokens: its most tokens; slo: "ttft=1s,tpot=50ms". Iterations are simulated once where they are
     equal, and most of them are read between few that are simulated (`pricing` tells the error), none with `exact`.
     `requests` and `iterations` of the result are tables of pandas. goodput: a `Goodput` instead, the highest `rate` in
-    "LOW:HIGH" at which a `share` of requests holds `slo`. speculate: drafts that are checked,
-    "draft=gpt2,gamma=4,alpha=0.7" or "medusa"; branches: of each request, whose prompts are there once with
-    `shared_kv`; weights: "int4"; density: of attention, "0.19,selection=0.11". Raises `pimloom.UserError`.
+    "LOW:HIGH" at which a `share` of requests holds `slo`. price: "1.29", of a device for an hour [$]. speculate: drafts
+    that are checked, "draft=gpt2,gamma=4,alpha=0.7" or "medusa"; branches: of each request, whose prompts are there
+    once with `shared_kv`; weights: "int4"; density: of attention, "0.19,selection=0.11". Raises `pimloom.UserError`.
 
     >>> found = serve("gpu_a100", model="gpt2", arrivals="burst", lengths="64:4", requests=8)
     >>> found.iteration_count, len(found.requests), found.requests["output_tokens"].sum().item()

@@ -116,6 +116,12 @@ Rate = Annotated[
     str | None, typer.Option(metavar="LOW:HIGH", help="Between which rates [1/s] --goodput looks; times are stretched.")
 ]
 Share = Annotated[float, typer.Option(metavar="X", help="Share of requests that must hold --slo for --goodput.")]
+Price = Annotated[
+    str | None,
+    typer.Option(
+        metavar="USD", help="Price of a device for an hour: 1.29, of pools 1.29:2.69; tell output tokens for a dollar."
+    ),
+]
 Speculate = Annotated[
     str | None,
     typer.Option(
@@ -184,6 +190,7 @@ def serve(
     goodput: GoodputOption = False,
     rate: Rate = None,
     share: Share = 0.9,
+    price: Price = None,
     speculate: Speculate = None,
     branches: Branches = None,
     shared_kv: SharedKv = False,

@@ -13,6 +13,7 @@ from pimloom.systems.serving.online.named import ONE_STAGE, ONLY, check_name
 from pimloom.systems.serving.online.outcome import Online
 from pimloom.systems.serving.online.pools import POOLED, Both, Pools, kv_bytes, parse_pools, prompts_of, serve_pools
 from pimloom.systems.serving.online.prepared import prepared
+from pimloom.systems.serving.online.prices import parse_price
 from pimloom.systems.serving.online.running import Progress, serve_online
 from pimloom.systems.serving.online.wanted import Wanted
 from pimloom.workload.requests.arrivals import drawn_lengths, drawn_ps, parse_arrivals
@@ -51,7 +52,7 @@ def online_work(wanted: Wanted) -> Work[Online | Goodput]:
 
 def _one(wanted: Wanted, llm: LlmSpec, requests: Requests) -> tuple[Serving, int, Sequence[str]]:
     """What serves on one kind of system, on how many devices, and notes."""
-    by = prepared(wanted, llm, requests)
+    by = prepared(wanted, llm, requests, parse_price(wanted.price, 1)[0])
     devices = by.named["tp"] * wanted.pp * wanted.replicas
     notes = by.plan.transform.notes if by.plan.transform else ()
     return (lambda some, progress, tried: serve_online(by, some, progress, tried=tried)), devices, notes
@@ -67,8 +68,9 @@ def _pools(wanted: Wanted, pools: Pools, llm: LlmSpec, requests: Requests) -> tu
     if requests.clients:
         raise UserError(f"--arrivals {wanted.arrivals}: pools take requests at times of their own; take another one")
     one, two = (wanted._replace(system=pool.system, replicas=pool.replicas) for pool in pools[:2])
-    first = prepared(one, llm, prompts_of(requests))
-    then = prepared(two, llm, requests, before=first.named["spec_digest"], link=pools.link._asdict())
+    prices = parse_price(wanted.price, 2)
+    first = prepared(one, llm, prompts_of(requests), prices[0])
+    then = prepared(two, llm, requests, prices[1], before=first.named["spec_digest"], link=pools.link._asdict())
     both = Both(wanted.system, first, then, pools.link, kv_bytes(then, then.named["tp"]))
     devices = first.named["tp"] * pools.prefill.replicas + then.named["tp"] * pools.decode.replicas
     return (lambda some, progress, tried: serve_pools(both, some, progress, tried=tried)), devices, ()

@@ -13,7 +13,7 @@ from pimloom.arch.units import BITS_PER_BYTE, J_PER_PJ, PS_PER_S
 from pimloom.systems.serving.online.named import scheduler_of
 from pimloom.systems.serving.online.outcome import Online
 from pimloom.systems.serving.online.record import Record
-from pimloom.systems.serving.online.running import Progress, Service, ended_by, run, told_by
+from pimloom.systems.serving.online.running import AT_REST, Progress, Service, ended_by, rest, run, told_by
 from pimloom.systems.serving.online.sampling import Pricing, Sample
 from pimloom.systems.serving.schedulers.live import LiveRequest
 from pimloom.workload.requests.table import Requests
@@ -112,9 +112,15 @@ def serve_pools(both: Both, requests: Requests, progress: Progress, *, tried: bo
         r.restarts += one.restarts
         r.completion = max(r.completion, one.completion)
     parts = [(name, by, record) for name, by, record in zip(("prefill", "decode"), both[1:3], records, strict=True)]
+    last = max(max(record.end, default=0) for record in records)
+    for by, record in zip(both[1:3], records, strict=True):
+        if by.rest_w is not None and (by.exact.causes or not by.exact.steps):
+            rest(by, record, len(by.exact.causes), requests.arrival_ps[0], last)
     record, causes = _joined(both, parts, then)
     pricing = [ended_by(by, sample) for by, sample in zip(both[1:3], samples, strict=True)]
-    by = both.decode._replace(named=both.decode.named | {"system": both.name})
+    usd = [by.usd_per_h for by in both[1:3] if by.usd_per_h is not None]
+    price = sum(usd) if len(usd) == 2 else None
+    by = both.decode._replace(named=both.decode.named | {"system": both.name}, rest_w=None, usd_per_h=price)
     return told_by(by, requests, then, record, causes, [*schedulers[0], *schedulers[1]], _worst(pricing), None, tried)
 
 
@@ -141,11 +147,14 @@ def _joined(
         getattr(record, name).extend(getattr(other, name))
     if any(by.exact.steps and not by.exact.causes for _, by, _ in parts):
         return record, None
-    causes = tuple(f"{name}: {cause}" for name, by, _ in parts for cause in by.exact.causes)
-    record.by_cause = [
-        *record.by_cause, *[0.0] * (len(one.exact.causes) - len(record.by_cause)),
-        *other.by_cause, *[0.0] * (len(both.decode.exact.causes) - len(other.by_cause)),
-    ]  # fmt: skip
+    named = [(name, _causes(by, mine), mine) for name, by, mine in parts]
+    causes = tuple(f"{name}: {cause}" for name, some, _ in named for cause in some)
+    record.by_cause = [j for _, some, mine in named for j in [*mine.by_cause, *[0.0] * len(some)][: len(some)]]
+    record.beside += other.beside
+    if record.rest_j is None or other.rest_j is None or record.rest_w is None or other.rest_w is None:
+        record.rest_w = record.rest_j = None
+    else:
+        record.rest_w, record.rest_j = record.rest_w + other.rest_w, record.rest_j + other.rest_j
     record.by_request = [a + b for a, b in zip(record.by_request, other.by_request, strict=True)]
     if both.link.pj_per_bit is not None:
         per_token = both.token_bytes * BITS_PER_BYTE * both.link.pj_per_bit * J_PER_PJ
@@ -155,6 +164,10 @@ def _joined(
         record.beside += sum(flown)
         causes = (*causes, "link between pools")
     return record, causes
+
+
+def _causes(by: Service, record: Record) -> list[str]:
+    return [*by.exact.causes, *([] if record.rest_j is None else [AT_REST])]
 
 
 def _worst(pricing: list[Pricing]) -> Pricing:

@@ -9,6 +9,7 @@ from pimloom.arch.llm import LlmSpec
 from pimloom.arch.name_units import counted
 from pimloom.arch.system import System, load_system, spec_digest
 from pimloom.systems.devices.device import Device, Share, device_of
+from pimloom.systems.devices.rest import power_at_rest_w
 from pimloom.systems.devices.traits import has_outside, settled, traits
 from pimloom.systems.serving.asked import layers_of
 from pimloom.systems.serving.online.limits import parse_slo
@@ -26,8 +27,8 @@ from pimloom.workload.requests.table import Requests
 BATCH = 256  # requests that run at most [recalled: vLLM's max_num_seqs]
 
 
-def prepared(wanted: Wanted, llm: LlmSpec, requests: Requests, **more: object) -> Service:
-    """What serves these requests; more: what else decides the result. Raises UserError."""
+def prepared(wanted: Wanted, llm: LlmSpec, requests: Requests, price: float | None = None, **more: object) -> Service:
+    """What serves these requests; price: of a device [$/h]; more: what else decides the result. Raises UserError."""
     slo = None if wanted.slo is None else parse_slo(wanted.slo)
     system = load_system(wanted.system, parse_settings(wanted.settings or ()))
     if wanted.tp == 1:
@@ -42,7 +43,9 @@ def prepared(wanted: Wanted, llm: LlmSpec, requests: Requests, **more: object) -
     _check_all_fit(wanted, limits, requests, transform)
     clock = (wanted.scheduler, limits, wanted.replicas, wanted.router, wanted.pp)
     plan = Plan(*clock, wanted.exact, wanted.sample, wanted.seed, transform, requests.clients)
-    return service(device, requests, plan, slo, _named(wanted, system, llm, requests, plan, lm_head, more))
+    found = service(device, requests, plan, slo, _named(wanted, system, llm, requests, plan, lm_head, more))
+    usd = None if price is None else price * wanted.tp * wanted.pp * wanted.replicas
+    return found._replace(rest_w=power_at_rest_w(system, wanted.tp), usd_per_h=usd)
 
 
 def _share(wanted: Wanted, llm: LlmSpec) -> Share:

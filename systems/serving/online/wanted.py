@@ -37,6 +37,7 @@ class Wanted(NamedTuple):
     goodput: bool = False
     rate: str | None = None
     share: float = SHARE
+    price: str | None = None
     speculate: str | None = None
     branches: str | None = None
     shared_kv: bool = False
