@@ -47,6 +47,7 @@ def serve(
     sample: int = 8,
     set: Mapping[str, object] | None = None,
     timeline: str | Path | None = None,
+    html: str | Path | None = None,
     seed: int = 0,
 ) -> Any:  # an `Online`, with `goodput` a `Goodput`
     """Serve the requests of a `trace`, or drawn ones, on a system as they arrive, as `pimloom serve` does.

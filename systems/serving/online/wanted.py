@@ -48,5 +48,6 @@ class Wanted(NamedTuple):
     settings: Sequence[str] | None = None
     json: str | None = None
     timeline: Path | None = None
+    html: Path | None = None
     seed: int = 0
     quiet: bool = False
