@@ -137,6 +137,14 @@ Branches = Annotated[
         metavar="HOW", help="Go on in N branches behind each prompt: 8, or 8,stop=4,spread=0.5 until 4 have ended."
     ),
 ]
+ModeOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="How branches go on: multiverse, hogwild, threadweaver, parathinker, parscale, ets or sart; else each to "
+        "its end.",
+    ),
+]
 SharedKv = Annotated[
     bool, typer.Option("--shared-kv", help="Branches read their prompt's keys and values once; else each has a copy.")
 ]
@@ -197,6 +205,7 @@ def serve(
     price: Price = None,
     speculate: Speculate = None,
     branches: Branches = None,
+    mode: ModeOption = None,
     shared_kv: SharedKv = False,
     weights: Weights = None,
     density: Density = None,

@@ -35,9 +35,9 @@ def online_work(wanted: Wanted) -> Work[Online | Goodput]:
         raise UserError(
             f"--router {wanted.router}: expected one of {', '.join(ROUTERS)}{nearest(wanted.router, ROUTERS)}"
         )
-    requests = _requests_of(wanted)
+    requests = requests_of(wanted)
     drawn = wanted.trace is None and requests.name in DATA_SETS  # of other models
-    requests, cut = _within_positions(llm, requests, wanted.cut or drawn)
+    requests, cut = within_positions(llm, requests, wanted.cut or drawn)
     pools = parse_pools(wanted.system, wanted.link)
     serve, devices, said = _pools(wanted, pools, llm, requests) if pools else _one(wanted, llm, requests)
     rates, notes = _rates(wanted, requests), [*_notes(wanted, pools, cut), *said]
@@ -62,7 +62,7 @@ def _pools(wanted: Wanted, pools: Pools, llm: LlmSpec, requests: Requests) -> tu
     """The same of pools for prompts and for decode."""
     if wanted.scheduler != POOLED or wanted.pp > 1 or wanted.replicas > 1:
         raise UserError(f"{wanted.system}: pools go with --scheduler {POOLED}, without --pp, --replicas")
-    for name in ("speculate", "branches", "shared_kv"):
+    for name in ("speculate", "branches", "mode", "shared_kv"):
         if getattr(wanted, name):
             raise UserError(f"--{name.replace('_', '-')}: {wanted.system}: pools take tokens one by one; leave it out")
     if requests.clients:
@@ -114,8 +114,8 @@ def _check_numbers(wanted: Wanted) -> None:
         raise UserError(f"--pp {wanted.pp}: {wanted.scheduler} has one stage here; take vidur-vllm, sarathi or orca")
 
 
-def _requests_of(wanted: Wanted) -> Requests:
-    """From a file, or drawn."""
+def requests_of(wanted: Wanted) -> Requests:
+    """From a file, or drawn. Raises UserError."""
     if wanted.trace is None and wanted.arrivals is None:
         raise UserError("--trace: expected a file of requests; or write --arrivals poisson:2/s --requests N")
     if wanted.trace is not None:
@@ -140,7 +140,7 @@ def _requests_of(wanted: Wanted) -> Requests:
     return Requests(lengths, at, prompt, output, note, clients=arrivals.clients)
 
 
-def _within_positions(llm: LlmSpec, requests: Requests, cut: bool) -> tuple[Requests, int]:
+def within_positions(llm: LlmSpec, requests: Requests, cut: bool) -> tuple[Requests, int]:
     """None longer than the model; how many were cut. Raises UserError."""
     most, prompts, outputs = llm.max_position_embeddings, list(requests.prompt), list(requests.output)
     long = [i for i, n in enumerate(prompts) if n + outputs[i] - 1 > most]

@@ -37,7 +37,7 @@ def prepared(wanted: Wanted, llm: LlmSpec, requests: Requests, price: float | No
     device, lm_head = _device(system, llm, share, wanted.lm_head)
     transform = transform_of(
         system, llm, share, speculate=wanted.speculate, branches=wanted.branches, shared=wanted.shared_kv,
-        scheduler=wanted.scheduler, chunked=wanted.chunked, seed=wanted.seed,
+        scheduler=wanted.scheduler, chunked=wanted.chunked, seed=wanted.seed, mode=wanted.mode,
     )  # fmt: skip
     limits = _limits(wanted, system, llm, device, requests, transform)
     _check_all_fit(wanted, limits, requests, transform)
@@ -133,5 +133,5 @@ def _named(
 
 def _transformed(wanted: Wanted) -> dict[str, Any]:
     """Transforms that are asked for."""
-    of = {name: getattr(wanted, name) for name in ("speculate", "branches", "shared_kv", "weights", "density")}
+    of = {name: getattr(wanted, name) for name in ("speculate", "branches", "mode", "shared_kv", "weights", "density")}
     return {name: value for name, value in of.items() if value}

@@ -40,6 +40,7 @@ class Wanted(NamedTuple):
     price: str | None = None
     speculate: str | None = None
     branches: str | None = None
+    mode: str | None = None
     shared_kv: bool = False
     weights: str | None = None
     density: str | None = None
