@@ -9,7 +9,7 @@ from pimloom.reports.serving.machines import BATCH_TOKENS, MODEL, MOST_COPIES, S
 TOKENS = 10**6  # whose price is told
 WHAT = {"j": "per joule", "usd": "per dollar"}
 INTRO = (
-    f"The first 300 requests of the Azure conversation trace of 2023, {MODEL}, vLLM v1's rules with {BATCH_TOKENS} "
+    f"The first 200 requests of the Azure conversation trace of 2023, {MODEL}, vLLM v1's rules with {BATCH_TOKENS} "
     "tokens in an iteration; their times are stretched to each load. A machine is a candidate if 90 % of the requests "
     f"hold `{SLO}`; it gets 1, 2, 4 … {MOST_COPIES} copies until they do. Energy is that of all copies from the first "
     "arrival to the last token, at rest, too; a token's price is that of all copies for that time.\n\n"
@@ -75,7 +75,7 @@ def said(points: Sequence[Point], changes: Sequence[Crossing]) -> str:
 def cards(points: Sequence[Point]) -> list[Card]:
     """Winners at the least and the highest load."""
     loads, found = sorted({point.load for point in points}), list[Card]()
-    for load in dict.fromkeys((loads[0], loads[-1])):
+    for load in dict.fromkeys((*loads[:1], *loads[-1:])):
         for what, name in WHAT.items():
             best = winner(_at(load, points), what)
             if best is not None:

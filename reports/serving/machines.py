@@ -19,9 +19,9 @@ from pimloom.systems.serving.online.wanted import Wanted
 from pimloom.workload.requests.table import Requests
 
 HERE = Path(__file__).parent
-TRACE = HERE / "azure2023_conv_0_300.csv"
+TRACE = HERE / "azure2023_conv_0_200.csv"
 MODEL, SLO = "llama-2-7b", "ttft=1s,tpot=50ms"  # [design]
-LOADS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)  # requests a second [design]
+LOADS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)  # requests a second [design]
 ALONE, MOST_COPIES = 0.01, 64  # a load at which requests hardly meet; copies of a machine that are tried
 BATCH_TOKENS = 512  # of an iteration [design]
 

@@ -7,16 +7,19 @@ from pimloom.arch.files import prepare_folder, table_csv
 from pimloom.arch.version import __version__
 from pimloom.reports import figures
 from pimloom.reports.page import Card, Column, Figure, Page, Section, TableData
-from pimloom.reports.reproduction import assumptions, counting, gated, write_study
-from pimloom.reports.serving import branching, narrowing, speculation
+from pimloom.reports.reproduction import assumptions, counting, gated, rows_of, write_study
+from pimloom.reports.serving import branching, narrowing, routing, scheduling, speculation, spreading
 from pimloom.reports.serving.answer import WHAT, answer, cards
 from pimloom.reports.serving.machines import LOADS, crossings, lines_of, machines
-from pimloom.reports.serving.rows import Row
+from pimloom.reports.serving.rows import Row, missing
 
 HERE = Path(__file__).parent
 Progress = Callable[[int, int], None]
 Part = Callable[[], Iterator[Row]]
 PARTS: Mapping[str, Sequence[Part]] = {
+    "Schedulers": (scheduling.rules, scheduling.flover, scheduling.rlhfuse, scheduling.compiler),
+    "Plans": (spreading.apex, spreading.energon, spreading.tpi),
+    "Experts": (routing.exflow, routing.speculative),
     "Drafts": (speculation.chains, speculation.medusa, speculation.prism, speculation.mirrored),
     "Branches": (branching.multiverse, branching.hogwild, branching.threads, branching.paths, branching.streams,
                  branching.stopping, branching.search),
@@ -24,6 +27,9 @@ PARTS: Mapping[str, Sequence[Part]] = {
     "Sparse attention": (narrowing.sale, narrowing.adaspa, narrowing.dsv, narrowing.in_rows),
 }  # fmt: skip
 INTRO = {
+    "Schedulers": "Who is in an iteration. Rules are the programs' own, to the tick; times those of a roofline.",
+    "Plans": "How a model lies on several devices, and what of it lies elsewhere.",
+    "Experts": "Tokens go to the devices of their experts. Routes are synthetic.",
     "Drafts": "A check of drafts is one step of several rows. A processor that waits for its weights takes them all in "
     "little more than the time of one; banks that multiply a row at a time take each as long as a step.",
     "Branches": "Branches are rows, too. What they share may be read once or by each: on PIM each has a copy.",
@@ -59,6 +65,8 @@ def run_study(
         for part in some:
             found[name] += part()
             count()
+    done = {row["system"] for rows in found.values() for row in rows}
+    found["Not computed"] = [missing(one["system"], one["why"]) for one in listed() if one["system"] not in done]
     every = [{"part": name} | row for name, rows in found.items() for row in rows]
     checks = [{"check": f"{row['system']}: {row['what']}", **row} for row in every if row["tolerance"] != "shown only"]
     page = _page(found, checks, first, cards(points))
@@ -67,12 +75,18 @@ def run_study(
     return gated(write_study(folder, page, every, every, checks, more), checks)
 
 
+def listed() -> list[dict[str, str]]:
+    """All studies: `system`, `group`, and `why` it is not computed, as long as no part has it."""
+    return rows_of(HERE, "systems.csv")
+
+
 def _page(
     found: Mapping[str, Sequence[Row]], checks: Sequence[Row], first: Sequence[Section], winners: Sequence[Card]
 ) -> Page:
     sections = [
         Section(name, name.lower().replace(" ", "-"), INTRO.get(name, ""), [*_figures(name, rows), _table(name, rows)])
         for name, rows in found.items()
+        if rows
     ]
     passed = sum(check["verdict"] == "pass" for check in checks)
     return Page(
