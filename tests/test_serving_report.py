@@ -35,7 +35,7 @@ def test_all_that_is_judged_holds(made):
 
 def test_every_study_has_a_row_or_says_why_not(made):
     names = {one["system"] for one in study.listed()}
-    assert len(names) == 33 and names == {one["system"] for one in made[1]["results"]}
+    assert len(names) == 33 and names <= {one["system"] for one in made[1]["results"]}
     open_ones = {one["system"] for one in made[1]["results"] if one["value"] is None}
     left_out = {"Speculative decoding (base)", "APEX", "Flover", scheduling.NAMED}
     assert left_out <= open_ones and all(one["what"] for one in made[1]["results"])
