@@ -31,8 +31,8 @@ def test_the_answer_names_winners_crossings_and_who_never_holds():
     changes = [*crossings(POINTS, "j"), *crossings(POINTS, "usd")]
     text = said(POINTS, changes)
     assert text == (
-        "Best per joule at 1 requests/s is a; from 1 to 2 requests/s on b. Best per dollar at 1 requests/s is b; and "
-        "at all higher loads. c hold the limits at no load."
+        "Best per joule at 1 requests/s is a; between 1 and 2 requests/s b takes over. Best per dollar at 1 requests/s "
+        "is b, and at all higher loads. At no load the limits are held by c."
     )
     assert [card.value for card in cards(POINTS)] == ["a", "b", "b", "b"]
     named = machines()[:3]

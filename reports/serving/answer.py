@@ -58,17 +58,13 @@ def said(points: Sequence[Point], changes: Sequence[Crossing]) -> str:
             found.append(f"Best {name}: none holds the limits at any load.")
             continue
         mine = [change for change in changes if change.what == what]
-        then = "; ".join(f"from {change.low:.3g} to {change.high:.3g} requests/s on {change.behind}" for change in mine)
+        then = "".join(f"; between {one.low:g} and {one.high:g} requests/s {one.behind} takes over" for one in mine)
         found.append(
-            f"Best {name} at {first.load:g} requests/s is {first.machine}; {then or 'and at all higher loads'}."
+            f"Best {name} at {first.load:g} requests/s is {first.machine}{then or ', and at all higher loads'}."
         )
-    never = [
-        name
-        for name in dict.fromkeys(p.machine for p in points)
-        if not any(p.holds for p in points if p.machine == name)
-    ]
-    if never:
-        found.append(f"{', '.join(never)} hold the limits at no load.")
+    able = {point.machine for point in points if point.holds}
+    if never := [name for name in dict.fromkeys(point.machine for point in points) if name not in able]:
+        found.append(f"At no load the limits are held by {' or '.join(never)}.")
     return " ".join(found)
 
 
@@ -104,9 +100,7 @@ def _changes(changes: Sequence[Crossing]) -> TableData:
     rows = [one._asdict() | {"what": WHAT[one.what]} for one in changes]
     columns = (Column("what", "best"), Column("low", "from", "requests/s"), Column("before", "machine"),
                Column("high", "to", "requests/s"), Column("behind", "machine"))  # fmt: skip
-    return TableData(
-        "Where the answer changes", columns, rows, "Between two loads that were served; none is drawn in between."
-    )
+    return TableData("Where the answer changes", columns, rows, "Between neighbours of the loads that were served.")
 
 
 def _flat(point: Point) -> dict[str, object]:
