@@ -22,6 +22,7 @@ class RooflineSystem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         "memory_share": "share of the memory bandwidth that can be had [1]",
         "element_bits": "width of weights and cache [bits]",
         "power_w": "power while it runs [W]",
+        "idle_w": "power while it has nothing to do [W]; null: not known, and not counted",
         "launch_us": "cost of one kernel launch [µs]",
         "kernels_per_layer": "kernels of one decoder layer and token [1]; a parallel block takes one less",
     }
@@ -37,3 +38,4 @@ class RooflineSystem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     power_w: PositiveFloat
     launch_us: NonNegative
     kernels_per_layer: Count
+    idle_w: NonNegative | None = None

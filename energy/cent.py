@@ -69,6 +69,12 @@ def energies_pj(
     }
 
 
+def rest_mw(e: CentEnergy, channels: int) -> float:
+    """Power of a device that waits [mW]: its channels in precharged standby, and its buffers."""
+    buffers = e.global_buffer.static_mw * channels + e.shared_buffer.static_mw + e.instruction_buffer.static_mw
+    return e.precharged_mw * channels + buffers
+
+
 def _buffers(
     e: CentEnergy, unit: NearMemory, did: Counted, token: Token, latency_ns: float, cyc_ns: float
 ) -> dict[str, float]:

@@ -64,6 +64,12 @@ def _pj(part: Part, milliwatt: float, ck: int) -> float:
     return milliwatt * ck * part.tCK_ps * PJ_PER_MW_PS
 
 
+def rest_mw(part: Part, channels: int) -> float:
+    """Power of channels that wait [mW]: precharged standby, or active standby where the part gives no other."""
+    current = part.current
+    return part.VDD * current.get("IDD2N", current.get("IDD3N", 0.0)) * channels
+
+
 def pim_energy(
     part: Part, mode: EnergyMode, counts: Mapping[str, int], time_ps: int, channels: int, asic_mw: float
 ) -> Ledger:

@@ -42,8 +42,10 @@ def serve(
     goodput: bool = False,
     rate: str | None = None,
     share: float = 0.9,
+    price: str | None = None,
     speculate: str | None = None,
     branches: str | None = None,
+    mode: str | None = None,
     shared_kv: bool = False,
     weights: str | None = None,
     density: str | None = None,
@@ -51,6 +53,7 @@ def serve(
     sample: int = 8,
     set: Mapping[str, object] | None = None,
     timeline: str | Path | None = None,
+    html: str | Path | None = None,
     seed: int = 0,
 ) -> Any:  # an `Online`, with `goodput` a `Goodput`
     """Serve the requests of a `trace`, or drawn ones, on a system as they arrive, as `pimloom serve` does.
@@ -62,9 +65,11 @@ def serve(
     rules decide who is in an iteration; batch_tokens: its most tokens; slo: "ttft=1s,tpot=50ms". Iterations are
     simulated once where they are equal, and most of them are read between few that are simulated (`pricing` tells the
     error), none with `exact`. `requests` and `iterations` of the result are tables of pandas. goodput: a `Goodput`
-    instead, the highest `rate` in "LOW:HIGH" at which a `share` of requests holds `slo`. speculate: drafts that are
-    checked, "draft=gpt2,gamma=4,alpha=0.7" or "medusa"; branches: of each request, whose prompts are there once with
-    `shared_kv`; weights: "int4"; density: of attention, "0.19,selection=0.11". Raises `pimloom.UserError`.
+    instead, the highest `rate` in "LOW:HIGH" at which a `share` of requests holds `slo`. price: "1.29", of a device for
+    an hour [$]. speculate: drafts that are checked, "draft=gpt2,gamma=4,alpha=0.7" or "medusa"; branches: of each
+    request, which go on in a `mode`, "multiverse", or each to its end, and read their prompts once with `shared_kv`;
+    weights: "int4"; density: of attention, "0.19,selection=0.11". html: a folder for a page. Raises
+    `pimloom.UserError`.
 
     >>> found = serve("gpu_a100", model="gpt2", arrivals="burst", lengths="64:4", requests=8)
     >>> found.iteration_count, len(found.requests), found.requests["output_tokens"].sum().item()

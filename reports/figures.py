@@ -51,8 +51,8 @@ def grouped_bars(
     log_y: bool = False,
 ) -> Figure:
     """For each category one bar per series, side by side; None leaves a gap."""
-    _check(title, chain(*series.values()), {"x": xlabel}, {"y": ylabel}, positive=log_y)
-    _check_series(title, series, len(categories))
+    check(title, chain(*series.values()), {"x": xlabel}, {"y": ylabel}, positive=log_y)
+    check_series(title, series, len(categories))
 
     def draw(axes: Any) -> Handles:
         handles: Handles = {}
@@ -64,19 +64,19 @@ def grouped_bars(
             handles[name] = bars = axes.bar(xs, ys, width * 0.94, **_fill(nth))
             if len(series) * len(categories) <= MOST_VALUE_LABELS:
                 axes.bar_label(bars, [tick(y, 3) for y in ys], padding=2, fontsize=8.5, color=MUTED)
-        _scale(axes, log_y=log_y)
+        scale(axes, log_y=log_y)
         _name_categories(axes, categories)
         return handles
 
-    return _figure(title, caption, xlabel, ylabel, draw)
+    return figure(title, caption, xlabel, ylabel, draw)
 
 
 def stacked_bars(
     title: str, categories: Sequence[str], series: Values, *, xlabel: str, ylabel: str, caption: str = ""
 ) -> Figure:
     """For each category one bar made of its parts, none of them negative."""
-    _check(title, chain(*series.values()), {"x": xlabel}, {"y": ylabel})
-    _check_series(title, series, len(categories))
+    check(title, chain(*series.values()), {"x": xlabel}, {"y": ylabel})
+    check_series(title, series, len(categories))
     if any(value is not None and value < 0 for value in chain(*series.values())):
         raise ValueError(f"figure {title!r}: a part of a bar is negative")
 
@@ -87,11 +87,11 @@ def stacked_bars(
             parts = [float(value or 0) for value in values]
             handles[name] = axes.bar(range(len(parts)), parts, 0.6, bottom=base, **_fill(nth))
             base = [low + part for low, part in zip(base, parts, strict=True)]
-        _scale(axes)
+        scale(axes)
         _name_categories(axes, categories)
         return handles
 
-    return _figure(title, caption, xlabel, ylabel, draw)
+    return figure(title, caption, xlabel, ylabel, draw)
 
 
 def lines(
@@ -106,23 +106,23 @@ def lines(
 ) -> Figure:
     """One line with markers per series of (x, y) points; a few points on a log axis are its ticks."""
     xs, ys = ([point[axis] for points in series.values() for point in points] for axis in (0, 1))
-    _check(title, xs, {}, {"x": xlabel}, positive=log_x)
-    _check(title, ys, {}, {"y": ylabel}, positive=log_y)
-    _check_count(title, len(series) if all(series.values()) else 0)
+    check(title, xs, {}, {"x": xlabel}, positive=log_x)
+    check(title, ys, {}, {"y": ylabel}, positive=log_y)
+    check_count(title, len(series) if all(series.values()) else 0)
 
     def draw(axes: Any) -> Handles:
         handles: Handles = {}
         for nth, (name, points) in enumerate(series.items()):
             dash = DASHES[nth // len(SERIES)]
             (handles[name],) = axes.plot(*zip(*points, strict=True), ls=dash, lw=2, ms=6, **_mark(nth))
-        _scale(axes, log_x, log_y)
+        scale(axes, log_x, log_y)
         ticks = sorted(set(xs))
         if log_x and len(ticks) <= MOST_POINT_TICKS and all(b >= APART * a for a, b in pairwise(ticks)):
             axes.set_xticks(ticks)
         axes.grid(axis="y")
         return handles
 
-    return _figure(title, caption, xlabel, ylabel, draw)
+    return figure(title, caption, xlabel, ylabel, draw)
 
 
 def horizontal_ranges(
@@ -131,8 +131,8 @@ def horizontal_ranges(
     """One row per quantity: the published range as a band, our values as points on it."""
     ours = list(dict.fromkeys(name for row in rows for name in row.ours))
     values = [value for row in rows for value in (row.low, row.high, *row.ours.values())]
-    _check(title, values, {"y": ylabel}, {"x": xlabel}, positive=log_x)
-    _check_count(title, max(len(ours), 1) if rows else 0)
+    check(title, values, {"y": ylabel}, {"x": xlabel}, positive=log_x)
+    check_count(title, max(len(ours), 1) if rows else 0)
     if wrong := [row.label for row in rows if (row.low is None) != (row.high is None)]:
         raise ValueError(f"figure {title!r}: range {wrong[0]!r} has only one end")
 
@@ -145,16 +145,16 @@ def horizontal_ranges(
                 axes.plot(*ends, "|", color=MUTED, ms=15, mew=1.6)
             for name, value in row.ours.items():
                 (handles[name],) = axes.plot(value, place, ls="", ms=8, **_mark(ours.index(name)))
-        _scale(axes, log_x)
+        scale(axes, log_x)
         axes.grid(axis="x")
         axes.set_yticks(range(len(rows)), [clean(row.label) for row in rows], color=INK)
         axes.set_ylim(len(rows) - 0.4, -0.6)
         return handles
 
-    return _figure(title, caption, xlabel, ylabel, draw, height_in=1.4 + 0.42 * len(rows))
+    return figure(title, caption, xlabel, ylabel, draw, height_in=1.4 + 0.42 * len(rows))
 
 
-def _figure(
+def figure(
     title: str, caption: str, xlabel: str, ylabel: str, draw: Callable[[Any], Handles], height_in: float = 3.9
 ) -> Figure:
     def labelled(figure: Any, axes: Any) -> None:
@@ -177,7 +177,7 @@ def _mark(nth: int) -> dict[str, object]:
     return {"color": SERIES[nth % len(SERIES)], "marker": marker, "mec": PAPER, "mew": 0.8}
 
 
-def _scale(axes: Any, log_x: bool = False, log_y: bool = False) -> None:
+def scale(axes: Any, log_x: bool = False, log_y: bool = False) -> None:
     """Set the scales, with plain numbers as ticks."""
     from matplotlib.ticker import LogLocator, NullLocator
 
@@ -221,7 +221,7 @@ def _legend(figure: Any, handles: Handles) -> None:
         legend.remove()
 
 
-def _check(
+def check(
     title: str,
     values: Iterable[float | None],
     words: Mapping[str, str],
@@ -241,16 +241,16 @@ def _check(
             raise ValueError(f"figure {title!r}: cannot draw {value}" + " on a log axis" * positive)
 
 
-def _check_series(title: str, series: Values, length: int) -> None:
+def check_series(title: str, series: Values, length: int) -> None:
     """Every series has one value per category."""
-    _check_count(title, len(series) if length else 0)
+    check_count(title, len(series) if length else 0)
     for name, values in series.items():
         if len(values) != length:
             problem = f"series {name!r} has {len(values)} values for {length} categories"
             raise ValueError(f"figure {title!r}: {problem}")
 
 
-def _check_count(title: str, count: int) -> None:
+def check_count(title: str, count: int) -> None:
     if not count:
         raise ValueError(f"figure {title!r} has nothing to draw")
     if count > MOST_SERIES:

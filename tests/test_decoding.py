@@ -146,11 +146,11 @@ def test_pruning_gives_up_what_is_worth_little_and_stops_when_enough_have_ended(
     lengths, looks = [4, 6, 9, 9], np.array([[0.9, 0.9], [0.5, 0.95], [0.1, 0.1], [0.05, 0.2]])
     rules = pruning.Rules(stop=2, below=0.3, most=1, every=3)
     found = pruning.pruned(lengths, looks, rules)
-    assert found == pruning.Pruned(6, 4 + 6 + 6 + 3, (0, 1), (2,))  # the worst at 3; at 6 enough have ended
+    assert found == pruning.Pruned(6, 4 + 6 + 6 + 3, (0, 1), (2,), (4, 6, 3, 6))  # at 3, at 6
     without = pruning.pruned(lengths, looks, rules._replace(most=0))
     assert without.tokens == 4 + 6 + 6 + 6 and not without.given_up
     late = pruning.pruned([3, 9, 9], np.array([[0.5] * 4, [0.6] * 4, [0.4] * 4]), pruning.Rules(2, 0.0, 0, 3))
-    assert late == pruning.Pruned(9, 3 + 9 + 3, (0, 1), (2,))  # below the first that ended, without a limit
+    assert late == pruning.Pruned(9, 3 + 9 + 3, (0, 1), (2,), (3, 9, 3))  # below the first that ended, without a limit
     assert pruning.walks(3, 5, 0.5, 0.1, 1).tolist() == pruning.walks(3, 5, 0.5, 0.1, 1).tolist()
 
 

@@ -252,7 +252,7 @@ def run_compare(
 
     def prepare() -> Work[Any]:
         if html is not None:
-            _check_folder(html)
+            check_folder(html)
         numbers = {name: number or 0 for name, number in equal.items()}
         work = comparison_work(systems, model, layers, lm_head, generate, **numbers)
         if html is not None:
@@ -270,7 +270,7 @@ def run_compare(
     return Ran(found, lambda: show_comparison(found, page))
 
 
-def _check_folder(html: Path) -> None:
+def check_folder(html: Path) -> None:
     """Make the page's folder before the work. Raises UserError if it cannot be made."""
     try:
         prepare_folder(html)

@@ -12,6 +12,7 @@ from pimloom.commands.counts import count
 from pimloom.commands.output import Json, Quiet, output
 
 if TYPE_CHECKING:
+    from pimloom.systems.asked import Work
     from pimloom.systems.serving.online.goodput import Goodput
     from pimloom.systems.serving.online.outcome import Online
     from pimloom.systems.serving.online.wanted import Wanted
@@ -120,6 +121,12 @@ Rate = Annotated[
     str | None, typer.Option(metavar="LOW:HIGH", help="Between which rates [1/s] --goodput looks; times are stretched.")
 ]
 Share = Annotated[float, typer.Option(metavar="X", help="Share of requests that must hold --slo for --goodput.")]
+Price = Annotated[
+    str | None,
+    typer.Option(
+        metavar="USD", help="Price of a device for an hour: 1.29, of pools 1.29:2.69; tell output tokens for a dollar."
+    ),
+]
 Speculate = Annotated[
     str | None,
     typer.Option(
@@ -132,6 +139,14 @@ Branches = Annotated[
     str | None,
     typer.Option(
         metavar="HOW", help="Go on in N branches behind each prompt: 8, or 8,stop=4,spread=0.5 until 4 have ended."
+    ),
+]
+ModeOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="How branches go on: multiverse, hogwild, threadweaver, parathinker, parscale, ets or sart; else each to "
+        "its end.",
     ),
 ]
 SharedKv = Annotated[
@@ -148,6 +163,9 @@ Density = Annotated[
 ]
 Timeline = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Write a Perfetto timeline of all iterations and requests.")
+]
+Html = Annotated[
+    Path | None, typer.Option(metavar="DIR", help="Write a page of it all, index.html, and results.json into a folder.")
 ]
 ExactOption = Annotated[
     bool, typer.Option("--exact", help="Simulate every different iteration; else most are read between others.")
@@ -195,8 +213,10 @@ def serve(
     goodput: GoodputOption = False,
     rate: Rate = None,
     share: Share = 0.9,
+    price: Price = None,
     speculate: Speculate = None,
     branches: Branches = None,
+    mode: ModeOption = None,
     shared_kv: SharedKv = False,
     weights: Weights = None,
     density: Density = None,
@@ -205,6 +225,7 @@ def serve(
     settings: run_options.Settings = None,
     json: Json = None,
     timeline: Timeline = None,
+    html: Html = None,
     seed: run_options.Seed = 0,
     quiet: Quiet = False,
 ) -> None:
@@ -220,24 +241,45 @@ def serve(
 
 def run_serve(wanted: "Wanted") -> "Online | Goodput":
     """Serve; outputs are checked first. Raises UserError."""
-    from functools import partial
+    from contextlib import nullcontext
 
-    from pimloom.commands.running import worked
+    from pimloom.arch.files import new_folders
+    from pimloom.commands.outputs import check_outputs
+    from pimloom.commands.running import PAGE_FILES, check_folder, worked
     from pimloom.systems.serving.online.asked import online_work
 
     named = {"--trace": wanted.trace, "the system": wanted.system, "--model": wanted.model}
     read = {what: file for what, file in named.items() if file is not None and Path(file).is_file()}
-    if wanted.timeline is not None and wanted.goodput:
-        raise UserError(
-            f"--timeline {wanted.timeline}: draws one run, and --goodput makes many; leave one of the two out"
-        )
+    for option, name in (("--timeline", wanted.timeline), ("--html", wanted.html)):
+        if name is not None and wanted.goodput:
+            raise UserError(f"{option} {name}: draws one run, and --goodput makes many; leave one of the two out")
     written = {"--json": wanted.json, "--timeline": wanted.timeline}
-    found = worked(partial(online_work, wanted), written, wanted.quiet, read)
-    if wanted.timeline is not None:
-        from pimloom.arch.files import write_atomic
-        from pimloom.reports.serving_timeline import timeline
-        from pimloom.systems.serving.online.goodput import Goodput
 
-        assert not isinstance(found, Goodput)
-        write_atomic(wanted.timeline, timeline(found))
+    def prepare() -> "Work[Online | Goodput]":
+        if wanted.html is not None:
+            check_folder(wanted.html)
+        work = online_work(wanted)
+        if wanted.html is not None:
+            for name in PAGE_FILES[:2]:
+                check_outputs(written | {"--html": wanted.html / name}, read)
+        return work
+
+    with new_folders(wanted.html) if wanted.html is not None else nullcontext():
+        found = worked(prepare, written, wanted.quiet, read)
+    if wanted.timeline is not None or wanted.html is not None:
+        _draw(wanted, found)
     return found
+
+
+def _draw(wanted: "Wanted", found: "Online | Goodput") -> None:
+    """The timeline and the page."""
+    from pimloom.arch.files import write_atomic
+    from pimloom.reports.served.page import write_page
+    from pimloom.reports.serving_timeline import timeline
+    from pimloom.systems.serving.online.goodput import Goodput
+
+    assert not isinstance(found, Goodput)
+    if wanted.timeline is not None:
+        write_atomic(wanted.timeline, timeline(found))
+    if wanted.html is not None:
+        write_page(wanted.html, found)

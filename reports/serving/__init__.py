@@ -1,5 +1,5 @@
-"""The study of serving: what decoding transforms gain, and what changes when the machine is PIM."""
+"""The study of serving: which machine serves a trace best, and all studies of serving beside what is published."""
 
 from pimloom.reports.studies import Study
 
-STUDY = Study("Serving: what drafts, branches, few bits and sparse attention gain, on processors and on PIM.")
+STUDY = Study("Serving: which machine serves a trace best; what schedulers, drafts, branches and few bits gain.")

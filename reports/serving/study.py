@@ -3,18 +3,33 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from pimloom.arch.files import prepare_folder
+from pimloom.arch.files import prepare_folder, table_csv
 from pimloom.arch.version import __version__
-from pimloom.reports.figures import lines
+from pimloom.reports import figures
 from pimloom.reports.page import Card, Column, Figure, Page, Section, TableData
-from pimloom.reports.reproduction import assumptions, counting, gated, write_study
-from pimloom.reports.serving import branching, narrowing, overlapping, pooling, sharing, speculation
-from pimloom.reports.serving.rows import Row
+from pimloom.reports.reproduction import assumptions, counting, gated, rows_of, write_study
+from pimloom.reports.serving import (
+    branching,
+    narrowing,
+    overlapping,
+    pooling,
+    routing,
+    scheduling,
+    sharing,
+    speculation,
+    spreading,
+)
+from pimloom.reports.serving.answer import WHAT, answer, cards
+from pimloom.reports.serving.machines import LOADS, crossings, lines_of, machines
+from pimloom.reports.serving.rows import Row, missing
 
 HERE = Path(__file__).parent
 Progress = Callable[[int, int], None]
 Part = Callable[[], Iterator[Row]]
 PARTS: Mapping[str, Sequence[Part]] = {
+    "Schedulers": (scheduling.rules, scheduling.flover, scheduling.rlhfuse, scheduling.compiler),
+    "Plans": (spreading.apex, spreading.energon, spreading.tpi),
+    "Experts": (routing.exflow, routing.speculative),
     "Pools": (pooling.distserving, pooling.splitwise),
     "Shares": (sharing.semi_pd, sharing.flexllm, sharing.muxflow),
     "Overlap": (overlapping.nanoflow, overlapping.tokenweave, overlapping.sub_batches),
@@ -25,6 +40,9 @@ PARTS: Mapping[str, Sequence[Part]] = {
     "Sparse attention": (narrowing.sale, narrowing.adaspa, narrowing.dsv, narrowing.in_rows),
 }  # fmt: skip
 INTRO = {
+    "Schedulers": "Who is in an iteration. Rules are the programs' own, to the tick; times those of a roofline.",
+    "Plans": "How a model lies on several devices, and what of it lies elsewhere.",
+    "Experts": "Tokens go to the devices of their experts. Routes are synthetic.",
     "Pools": "Prompts on some devices and decode on others, whose caches cross a link.",
     "Shares": "Prompts beside decode, or other work beside requests, on parts of one machine.",
     "Overlap": "Operators of an iteration that want compute, memory and the link at different times.",
@@ -41,34 +59,58 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def run_study(out: str | Path, progress: Progress, parts: Mapping[str, Sequence[Part]] = PARTS) -> Path:
-    """Make every row and write the report into folder `out`; returns the page. Raises GateError, when all is written,
-    if a formula does not hold."""
+def run_study(
+    out: str | Path,
+    progress: Progress,
+    parts: Mapping[str, Sequence[Part]] = PARTS,
+    systems: Sequence[str] | None = None,
+    loads: Sequence[float] = LOADS,
+) -> Path:
+    """Make every row, serve the trace on all machines or on those named, and write the report into folder `out`;
+    returns the page. Raises GateError, when all is written, if a formula does not hold."""
     folder = prepare_folder(out)
-    count = counting(sum(map(len, parts.values())), progress)
+    named = [one for one in machines() if systems is None or one.system in systems]
+    count = counting(sum(map(len, parts.values())) + len(named), progress)
+    lines = lines_of(named, loads, count)
+    points = [point for one in lines for point in one.points]
+    changes = [change for what in WHAT for change in crossings(points, what)]
+    first = [answer(lines, points, changes)] if lines else []
     found: dict[str, list[Row]] = {}
     for name, some in parts.items():
         found[name] = []
         for part in some:
             found[name] += part()
             count()
+    done = {row["system"] for rows in found.values() for row in rows}
+    found["Not computed"] = [missing(one["system"], one["why"]) for one in listed() if one["system"] not in done]
     every = [{"part": name} | row for name, rows in found.items() for row in rows]
     checks = [{"check": f"{row['system']}: {row['what']}", **row} for row in every if row["tolerance"] != "shown only"]
-    return gated(write_study(folder, _page(found, checks), every, every, checks), checks)
+    page = _page(found, checks, first, cards(points))
+    flat = [point._asdict() for point in points]
+    more = {"machines.csv": table_csv(flat, {})} if flat else {}
+    return gated(write_study(folder, page, every, every, checks, more), checks)
 
 
-def _page(found: Mapping[str, Sequence[Row]], checks: Sequence[Row]) -> Page:
+def listed() -> list[dict[str, str]]:
+    """All studies: `system`, `group`, and `why` it is not computed, as long as no part has it."""
+    return rows_of(HERE, "systems.csv")
+
+
+def _page(
+    found: Mapping[str, Sequence[Row]], checks: Sequence[Row], first: Sequence[Section], winners: Sequence[Card]
+) -> Page:
     sections = [
         Section(name, name.lower().replace(" ", "-"), INTRO.get(name, ""), [*_figures(name, rows), _table(name, rows)])
         for name, rows in found.items()
+        if rows
     ]
     passed = sum(check["verdict"] == "pass" for check in checks)
     return Page(
-        "Decoding transforms",
-        "Drafts that are checked, branches, weights of few bits and sparse attention: each changes what a step works "
-        "on, and the machine prices it.",
-        [*sections, assumptions(HERE)],
-        [Card("Checks that hold", f"{passed} of {len(checks)}", "", "all else is shown only")],
+        "Serving",
+        "Which machine serves a trace best for a joule and for a dollar, and what schedulers, pools, drafts, branches, "
+        "few bits and sparse attention change: ours beside what is published.",
+        [*first, *sections, assumptions(HERE)],
+        [*winners, Card("Checks that hold", f"{passed} of {len(checks)}", "", "all else is shown only")],
         {"pimloom": __version__, "made by": "pimloom report serving"},
     )
 
@@ -88,5 +130,5 @@ def _figures(name: str, rows: Sequence[Row]) -> list[Figure]:
             series.setdefault(place, []).append((float(batch), float(str(row["value"]))))
     if not series:
         return []
-    drawn = lines("Where drafts stop to pay", series, xlabel="batch [requests]", ylabel="gain [-]", log_x=True)
+    drawn = figures.lines("Where drafts stop to pay", series, xlabel="batch [requests]", ylabel="gain [-]", log_x=True)
     return [drawn]

@@ -36,6 +36,7 @@ def show_goodput(found: Goodput) -> None:
     show_rows(RATES, shown(found))
     end = "the highest that was asked for" if found.fails_per_s is None else f"{found.fails_per_s:,.3f}/s does not"
     per_j = "" if found.requests_per_j is None else f", {found.requests_per_j:,.4g} requests per J"
+    per_j += "" if found.requests_per_usd is None else f", {found.requests_per_usd:,.4g} for a dollar"
     show_line(
         f"{found.share:.0%} of requests hold the limits up to {found.goodput_per_s:,.3f}/s ({end}): "
         f"{found.goodput_per_s_per_device:,.3f}/s per device{per_j}"
@@ -75,14 +76,22 @@ def show_online(found: Online) -> None:
     show_line(_pricing(found.pricing))
     if found.slo:
         show_line(_slo(found.slo))
+    if found.usd_per_h is not None and found.tokens_per_usd is not None:
+        show_line(f"{found.usd_per_h:,.4g} $ an hour: {found.tokens_per_usd:,.0f} output tokens for a dollar")
     if found.energy_j is None or found.energy_per_token_j is None:
         show_line("no energy: the system or its part does not give what it needs")
         return
     by = ", ".join(f"{cause} {j / found.energy_j:.1%}" for cause, j in (found.energy_by_cause_j or {}).items() if j)
     show_line(
-        f"energy of all iterations {found.energy_j:,.3f} J, {found.energy_per_token_j / J_PER_MJ:,.3f} mJ per output "
-        f"token: {by}; the time in which no request is there is left out"
+        f"energy {found.energy_j:,.3f} J, {found.energy_per_token_j / J_PER_MJ:,.3f} mJ per output token: {by}; "
+        + _rest(found)
     )
+
+
+def _rest(found: Online) -> str:
+    if found.rest_w is None:
+        return "what devices take while they wait is not known, and left out"
+    return f"at rest: {found.rest_w:,.4g} W while nothing is to do"
 
 
 def _show_statistics(found: Statistics) -> None:

@@ -7,12 +7,14 @@ import numpy as np
 
 
 class Pruned(NamedTuple):
-    """steps: until enough have ended, or none goes on; tokens: of all branches; ended, given_up: branches, in order."""
+    """steps: until enough have ended, or none goes on; tokens: of all branches; ended, given_up: branches, in order;
+    each: tokens of every branch."""
 
     steps: int
     tokens: int
     ended: tuple[int, ...]
     given_up: tuple[int, ...]
+    each: tuple[int, ...]
 
 
 class Rules(NamedTuple):
@@ -28,11 +30,12 @@ class Rules(NamedTuple):
 def pruned(lengths: Sequence[int], worth: np.ndarray, rules: Rules) -> Pruned:
     """worth: float of each branch at each look, the first look at its beginning. Once a branch has ended its worth is
     what the others must have."""
-    live, ended, given_up, tokens, step = list(range(len(lengths))), list[int](), list[int](), 0, 0
+    live, ended, given_up, each, step = list(range(len(lengths))), list[int](), list[int](), [0] * len(lengths), 0
     below, most = rules.below, rules.most
     while live and len(ended) < rules.stop:
         step += 1
-        tokens += len(live)
+        for branch in live:
+            each[branch] = step
         for branch in [b for b in live if lengths[b] == step]:
             live.remove(branch)
             ended.append(branch)
@@ -44,7 +47,7 @@ def pruned(lengths: Sequence[int], worth: np.ndarray, rules: Rules) -> Pruned:
                 if worth[branch, look] < below and len(given_up) < most:
                     live.remove(branch)
                     given_up.append(branch)
-    return Pruned(step, tokens, tuple(ended), tuple(given_up))
+    return Pruned(step, sum(each), tuple(ended), tuple(given_up), tuple(each))
 
 
 def _look(step: int, worth: np.ndarray, rules: Rules) -> int:

@@ -1,19 +1,21 @@
 """A CENT system as a device that takes steps of batches."""
 
 from collections.abc import Sequence
+from copy import copy
 from functools import lru_cache
 
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec
 from pimloom.arch.system import System
 from pimloom.arch.units import J_PER_PJ, PS_PER_MS
-from pimloom.systems.devices.cent.placed import TokenCost, check_fits, placed
+from pimloom.systems.devices.cent.placed import LayerTime, TokenCost, check_fits, placed
 from pimloom.systems.devices.device import Capacity, Share
 from pimloom.systems.devices.run import Run, Span
 from pimloom.workload.batch import Batch, Request
 from pimloom.workload.need import kv_bytes_per_token
 from pimloom.workload.op import Op
 
+EVERY = 128  # contexts between two tokens that are simulated, in `CentDevice.between`
 PIM, LINK, NEAR, HOST = "PIM", "link", "near-memory unit", "host"
 
 
@@ -34,6 +36,20 @@ class CentDevice:
         self._llm = llm
         self._outside = share.outside is not False
         self._token = lru_cache(maxsize=4096)(self._cost)
+
+    def between(self) -> "CentDevice":
+        """The same, of which one token in EVERY is simulated and the others lie on lines between them."""
+        coarse, exact = copy(self), lru_cache(maxsize=None)(self._cost)
+
+        def read(context: int) -> TokenCost:
+            low = max(context // EVERY * EVERY, 1)
+            if context == low:
+                return exact(low)
+            high = min(low // EVERY * EVERY + EVERY, self._llm.max_position_embeddings)
+            return mixed(exact(low), exact(max(high, context)), (context - low) / (max(high, context) - low))
+
+        coarse._token = lru_cache(maxsize=None)(read)
+        return coarse
 
     def _cost(self, context: int) -> TokenCost:
         cost = self._placed.token(context)
@@ -65,6 +81,18 @@ class CentDevice:
         there, weights = self._placed.memory()
         each = kv_bytes_per_token(self._llm)
         return Capacity(there, weights, each, max(self._placed.room_bytes, 0) // each)
+
+
+def mixed(low: TokenCost, high: TokenCost, part: float) -> TokenCost:
+    """A token between two."""
+
+    def mean(a: float, b: float) -> float:
+        return a + part * (b - a)
+
+    layer = LayerTime(*(mean(a, b) for a, b in zip(low.layer, high.layer, strict=True)))
+    joules = {cause: mean(pj, high.energy_pj[cause]) for cause, pj in low.energy_pj.items()}
+    ends, host, power = (mean(getattr(low, n), getattr(high, n)) for n in ("ends_ms", "host_ms", "power_mw"))
+    return TokenCost(layer, ends, host, low.layers, joules, power)
 
 
 def _contexts(request: Request) -> range:

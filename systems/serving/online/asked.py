@@ -14,6 +14,7 @@ from pimloom.systems.serving.online.named import IN_POOLS, ONE_STAGE, ONLY, SCHE
 from pimloom.systems.serving.online.outcome import Online
 from pimloom.systems.serving.online.pools import Both, kv_bytes, prompts_of, serve_pools
 from pimloom.systems.serving.online.prepared import Maker, prepared, prepared_on
+from pimloom.systems.serving.online.prices import parse_price
 from pimloom.systems.serving.online.running import Progress, serve_online
 from pimloom.systems.serving.online.strays import check_strays
 from pimloom.systems.serving.online.together import Serving, finetuning, overlapping, shared_out
@@ -33,7 +34,7 @@ def online_work(wanted: Wanted) -> Work[Online | Goodput]:
     llm = load_llm(wanted.model)
     _check_words(wanted)
     check_strays(wanted)
-    requests, cut = _fitting(wanted, llm, _requests_of(wanted))
+    requests, cut = _fitting(wanted, llm, requests_of(wanted))
     pools = parse_pools(wanted.system, None if wanted.overlap and "=" not in wanted.system else wanted.link)
     of = shared_out if wanted.scheduler in SHARING else _one
     serve, devices, said = _pools(wanted, pools, llm, requests) if pools else of(wanted, llm, requests)
@@ -77,7 +78,7 @@ def _check_words(wanted: Wanted) -> None:
 def _fitting(wanted: Wanted, llm: LlmSpec, requests: Requests) -> tuple[Requests, int]:
     """Requests that fit the model's positions; how many were cut. Raises UserError."""
     drawn = wanted.trace is None and requests.name in DATA_SETS  # of other models
-    return _within_positions(llm, requests, wanted.cut or drawn)
+    return within_positions(llm, requests, wanted.cut or drawn)
 
 
 def _one(wanted: Wanted, llm: LlmSpec, requests: Requests) -> tuple[Serving, int, Sequence[str]]:
@@ -108,7 +109,7 @@ def _pools(wanted: Wanted, pools: Pools, llm: LlmSpec, requests: Requests) -> tu
         raise UserError(f"--shares {wanted.shares}: belongs to --scheduler semi-pd, not {name}; leave it out")
     if name not in IN_POOLS or wanted.pp > 1 or wanted.replicas > 1:
         raise UserError(f"{wanted.system}: pools go with --scheduler {' or '.join(IN_POOLS)}, without --pp, --replicas")
-    for option in ("speculate", "branches", "shared_kv", "overlap", "finetune"):
+    for option in ("speculate", "branches", "mode", "shared_kv", "overlap", "finetune"):
         if getattr(wanted, option):
             raise UserError(
                 f"--{option.replace('_', '-')}: {wanted.system}: pools take tokens one by one; leave it out"
@@ -123,8 +124,10 @@ def _pools(wanted: Wanted, pools: Pools, llm: LlmSpec, requests: Requests) -> tu
     if transfer not in TRANSFERS:
         raise UserError(f"--transfer {transfer}: expected {' or '.join(TRANSFERS)}{nearest(transfer, TRANSFERS)}")
     one, two = (
-        wanted._replace(system=pool.system, replicas=pool.replicas, scheduler=f"{name} {side}")
-        for pool, side in zip(pools[:2], ("prompts", "decode"), strict=True)
+        wanted._replace(
+            system=pool.system, replicas=pool.replicas, scheduler=f"{name} {side}", price=price and repr(price)
+        )
+        for pool, side, price in zip(pools[:2], ("prompts", "decode"), parse_price(wanted.price, 2), strict=True)
     )
     first = prepared(one, llm, requests if wanted.mixed else prompts_of(requests))
     asked: dict[str, object] = {"before": first.named["spec_digest"], "link": pools.link._asdict()} | (
@@ -176,8 +179,8 @@ def _check_numbers(wanted: Wanted) -> None:
         raise UserError(f"--pp {wanted.pp}: {wanted.scheduler} has one stage here; take vidur-vllm, sarathi or orca")
 
 
-def _requests_of(wanted: Wanted) -> Requests:
-    """From a file, or drawn."""
+def requests_of(wanted: Wanted) -> Requests:
+    """From a file, or drawn. Raises UserError."""
     if wanted.trace is None and wanted.arrivals is None:
         raise UserError("--trace: expected a file of requests; or write --arrivals poisson:2/s --requests N")
     if wanted.trace is not None:
@@ -210,7 +213,7 @@ def _drawn(wanted: Wanted) -> Requests:
     return Requests(lengths, at, prompt, output, note, clients=arrivals.clients)
 
 
-def _within_positions(llm: LlmSpec, requests: Requests, cut: bool) -> tuple[Requests, int]:
+def within_positions(llm: LlmSpec, requests: Requests, cut: bool) -> tuple[Requests, int]:
     """None longer than the model; how many were cut. Raises UserError."""
     most, prompts, outputs = llm.max_position_embeddings, list(requests.prompt), list(requests.output)
     long = [i for i, n in enumerate(prompts) if n + outputs[i] - 1 > most]

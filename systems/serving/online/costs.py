@@ -10,6 +10,7 @@ from pimloom.systems.serving.beside import side_by_side
 from pimloom.systems.serving.schedulers.live import Iteration
 from pimloom.workload.batch import Batch, Request
 
+GROUPS = 10**7  # more than requests there are: groups of different ones never meet
 Cost = list[float]  # ps, then J of all devices by cause, or nothing if there is no energy
 
 
@@ -102,7 +103,7 @@ def pieces_of(made: Iteration) -> list[Piece]:
             found.append(Piece(n, p, int(p + n >= r.known)))
         else:
             mine = r.decoding.pieces(r, n, p)
-            found += [one._replace(group=r.number + 1) if one.shared else one for one in mine]
+            found += [one._replace(group=GROUPS * one.group + r.number + 1) if one.shared else one for one in mine]
     return found
 
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from pimloom.arch.error import UserError
-from pimloom.arch.units import S_PER_PS
+from pimloom.arch.units import S_PER_H, S_PER_PS
 from pimloom.systems.serving.online.outcome import Online
 from pimloom.systems.viewed import Viewed
 from pimloom.workload.requests.arrivals import MOST_RATE
@@ -35,7 +35,7 @@ class Rate(msgspec.Struct, frozen=True):
 class Goodput(Viewed, msgspec.Struct, frozen=True, kw_only=True):
     """The largest rate that was tried at which the share holds, and at all lower ones that were tried; `fails_per_s`:
     the least above it at which it does not, None if it holds at the highest of all. per_device: by devices of all
-    replicas; per_j: requests by energy of iterations at that rate."""
+    replicas; per_j: requests by energy at that rate; per_usd: by the price of all devices."""
 
     rows_in: ClassVar[str | None] = "rates"
     system: str
@@ -47,6 +47,7 @@ class Goodput(Viewed, msgspec.Struct, frozen=True, kw_only=True):
     fails_per_s: float | None
     goodput_per_s_per_device: float
     requests_per_j: float | None
+    requests_per_usd: float | None
     rates: list[Rate]
     spec_digest: str
     version: str
@@ -112,6 +113,7 @@ def find(
         fails_per_s=fails,
         goodput_per_s_per_device=best / devices,
         requests_per_j=len(requests.prompt) / joules if joules else None,
+        requests_per_usd=best * S_PER_H / online.usd_per_h if online.usd_per_h else None,
         rates=[tried[rate] for rate in sorted(tried)],
         spec_digest=online.spec_digest,
         version=online.version,

@@ -96,6 +96,10 @@ class Online(Viewed, msgspec.Struct, frozen=True, kw_only=True, dict=True):
     energy_j: float | None
     energy_per_token_j: float | None
     energy_by_cause_j: dict[str, float] | None
+    rest_w: float | None
+    rest_j: float | None
+    usd_per_h: float | None
+    tokens_per_usd: float | None
     by_request: dict[str, list[Any]]
     by_iteration: dict[str, list[Any]]
     spec_digest: str

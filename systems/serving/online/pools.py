@@ -11,7 +11,7 @@ from pimloom.systems.serving.clock.replica import Replica
 from pimloom.systems.serving.online.named import scheduler_of
 from pimloom.systems.serving.online.outcome import Online
 from pimloom.systems.serving.online.record import Record
-from pimloom.systems.serving.online.running import Progress, Service, check_ended, ended_by, told_by
+from pimloom.systems.serving.online.running import AT_REST, Progress, Service, check_ended, ended_by, rest, told_by
 from pimloom.systems.serving.online.sampling import Sample, worst
 from pimloom.systems.serving.pools.clock import Pooled, Routes
 from pimloom.systems.serving.pools.routes import Mixed, distserve, fewest_coming, least, routed, splitwise
@@ -77,12 +77,19 @@ def serve_pools(both: Both, requests: Requests, progress: Progress, *, tried: bo
         r.restarts += one.restarts
     parts = [(name, by, record) for name, by, record in zip(("prefill", "decode"), both[2:4], records, strict=True)]
     flown = [flight.landed != NOT_YET for flight in clock.flights.values()]
+    last = max(max(record.end, default=0) for record in records)
+    for by, record in zip(both[2:4], records, strict=True):
+        if by.rest_w is not None and (by.exact.causes or not by.exact.steps):
+            rest(by, record, len(by.exact.causes), requests.arrival_ps[0], last)
     record, causes = _joined(both, parts, then, flown)
     pricing = [ended_by(by, sample) for by, sample in zip(both[2:4], samples, strict=True)]
     plan = both.decode.plan._replace(scheduler=both.scheduler)
     prefix = both.prefill.plan.limits.prefix
     plan = plan._replace(limits=plan.limits._replace(prefix=prefix))
-    by = both.decode._replace(named=both.decode.named | {"system": both.name}, plan=plan)
+    usd = [by.usd_per_h for by in both[2:4] if by.usd_per_h is not None]
+    price = sum(usd) if len(usd) == 2 else None
+    named = both.decode.named | {"system": both.name}
+    by = both.decode._replace(named=named, plan=plan, rest_w=None, usd_per_h=price)
     schedulers = [replica.scheduler for some in pools for replica in some]
     found = told_by(by, requests, then, record, causes, schedulers, worst(pricing), None, tried)
     found.by_request["transfer_s"] = [
@@ -116,11 +123,14 @@ def _joined(
         getattr(record, name).extend(getattr(other, name))
     if any(by.exact.steps and not by.exact.causes for _, by, _ in parts):
         return record, None
-    causes = tuple(f"{name}: {cause}" for name, by, _ in parts for cause in by.exact.causes)
-    record.by_cause = [
-        *record.by_cause, *[0.0] * (len(one.exact.causes) - len(record.by_cause)),
-        *other.by_cause, *[0.0] * (len(both.decode.exact.causes) - len(other.by_cause)),
-    ]  # fmt: skip
+    named = [(name, _causes(by, mine), mine) for name, by, mine in parts]
+    causes = tuple(f"{name}: {cause}" for name, some, _ in named for cause in some)
+    record.by_cause = [j for _, some, mine in named for j in [*mine.by_cause, *[0.0] * len(some)][: len(some)]]
+    record.beside += other.beside
+    if record.rest_j is None or other.rest_j is None or record.rest_w is None or other.rest_w is None:
+        record.rest_w = record.rest_j = None
+    else:
+        record.rest_w, record.rest_j = record.rest_w + other.rest_w, record.rest_j + other.rest_j
     record.by_request = [a + b for a, b in zip(record.by_request, other.by_request, strict=True)]
     if both.link.pj_per_bit is not None:
         per_token = both.token_bytes * BITS_PER_BYTE * both.link.pj_per_bit * J_PER_PJ
@@ -130,3 +140,7 @@ def _joined(
         record.beside += sum(moved)
         causes = (*causes, "link between pools")
     return record, causes
+
+
+def _causes(by: Service, record: Record) -> list[str]:
+    return [*by.exact.causes, *([] if record.rest_j is None else [AT_REST])]

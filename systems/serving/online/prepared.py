@@ -11,10 +11,12 @@ from pimloom.arch.llm import LlmSpec
 from pimloom.arch.name_units import counted
 from pimloom.arch.system import System, load_system, spec_digest
 from pimloom.systems.devices.device import Device, Share, device_of
+from pimloom.systems.devices.rest import power_at_rest_w
 from pimloom.systems.devices.traits import has_outside, settled, traits
 from pimloom.systems.serving.asked import layers_of
 from pimloom.systems.serving.online.limits import parse_slo
 from pimloom.systems.serving.online.named import ONLY, Limits, scheduler_of
+from pimloom.systems.serving.online.prices import parse_price
 from pimloom.systems.serving.online.running import Plan, Service, service
 from pimloom.systems.serving.online.wanted import Wanted
 from pimloom.systems.serving.schedulers.live import LiveRequest
@@ -58,13 +60,16 @@ def prepared_on(
     device = wrap(device, system) if wrap else device
     transform = transform_of(
         system, llm, share, speculate=wanted.speculate, branches=wanted.branches, shared=wanted.shared_kv,
-        scheduler=wanted.scheduler, chunked=wanted.chunked, seed=wanted.seed,
+        scheduler=wanted.scheduler, chunked=wanted.chunked, seed=wanted.seed, mode=wanted.mode,
     )  # fmt: skip
     limits = _limits(wanted, system, llm, device, requests, transform)
     _check_all_fit(wanted, limits, requests, transform)
     clock = (wanted.scheduler, limits, wanted.replicas, wanted.router, wanted.pp)
     plan = Plan(*clock, wanted.exact, wanted.sample, wanted.seed, transform, requests.clients)
-    return service(device, requests, plan, slo, _named(wanted, system, llm, requests, plan, lm_head, more or {}))
+    found = service(device, requests, plan, slo, _named(wanted, system, llm, requests, plan, lm_head, more or {}))
+    price = parse_price(wanted.price, 1)[0]
+    usd = None if price is None else price * wanted.tp * wanted.pp * wanted.replicas
+    return found._replace(rest_w=power_at_rest_w(system, wanted.tp), usd_per_h=usd)
 
 
 def _share(wanted: Wanted, llm: LlmSpec) -> Share:
@@ -179,5 +184,5 @@ def _named(
 
 def _transformed(wanted: Wanted) -> dict[str, Any]:
     """Transforms that are asked for."""
-    of = {name: getattr(wanted, name) for name in ("speculate", "branches", "shared_kv", "weights", "density")}
+    of = {name: getattr(wanted, name) for name in ("speculate", "branches", "mode", "shared_kv", "weights", "density")}
     return {name: value for name, value in of.items() if value}

@@ -23,6 +23,8 @@ class Record:
         self.waiting, self.used, self.joules = array("i"), array("q"), array("d")
         self.beside = 0.0  # energy that is in no iteration [J]
         self.others = 0.0  # energy of tokens that are no request's [J]
+        self.rest_w: float | None = None  # of devices that have nothing to do; None: not known
+        self.rest_j: float | None = None  # theirs, which is in `beside`
         self.by_request, self.by_cause = [0.0] * requests, list[float]()
 
     def price(self, made: Iteration) -> int:

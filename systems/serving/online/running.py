@@ -34,6 +34,7 @@ from pimloom.workload.requests.table import Requests
 
 Progress = Callable[[int, int], None]
 POINTS = 128  # of the distribution of contexts
+AT_REST = "at rest"  # the cause of what devices take while they have nothing to do
 
 
 class Plan(NamedTuple):
@@ -57,7 +58,8 @@ class Plan(NamedTuple):
 
 class Service(NamedTuple):
     """What serves: costs of a device (grid: None if all are exact), costs with what drafts for it, how, limits, and the
-    known fields of results."""
+    known fields of results. rest_w: of all devices of a stage [W], None: not known; usd_per_h: price of all devices of
+    all replicas [$/h]."""
 
     exact: Exact
     grid: Costs | None
@@ -65,10 +67,14 @@ class Service(NamedTuple):
     plan: Plan
     slo: Slo | None
     named: dict[str, Any]
+    rest_w: float | None = None
+    usd_per_h: float | None = None
 
 
 def service(device: Device, requests: Requests, plan: Plan, slo: Slo | None, named: dict[str, Any]) -> Service:
     """For requests of such lengths, at whatever times."""
+    if not plan.exact:
+        device = getattr(device, "between", lambda: device)()
     exact, transform, spread = Exact(device, plan.stages), plan.transform, spread_of(requests)
     grid: Costs | None = None
     if not plan.exact:
@@ -131,6 +137,9 @@ def told_by(
 ) -> Online:
     """The result. Raises UserError for a limit that none holds, unless it is tried."""
     plan, slo = by.plan, by.slo
+    if causes is not None and by.rest_w is not None:
+        rest(by, record, len(causes), live[0].arrival, max(record.end))
+        causes = (*causes, AT_REST)
     ended = Ended(live, record, causes, schedulers)
     columns = of_requests(ended)
     held, good = (None, None) if slo is None else attained(slo, columns, tried)
@@ -140,7 +149,9 @@ def told_by(
     limits = plan.limits
     return Online(
         **by.named,
-        **summed(ended, columns),
+        **summed(ended, columns, by.usd_per_h),
+        rest_w=record.rest_w,
+        rest_j=record.rest_j,
         scheduler=plan.scheduler,
         pp=plan.stages,
         replicas=plan.replicas,
@@ -159,6 +170,20 @@ def told_by(
         version=__version__,
         seed=plan.seed,
     )
+
+
+def rest(
+    by: Service, record: Record, causes: int, start_ps: int, end_ps: int, busy_ps: int | None = None
+) -> None:
+    """Add what stages take while they have nothing to do, between two times, as the cause behind all others. busy_ps:
+    None for iterations that run one after the other."""
+    assert by.rest_w is not None
+    busy_ps = sum(record.ticks) if busy_ps is None else busy_ps  # of each stage
+    idle_ps = (end_ps - start_ps) * by.plan.replicas - busy_ps
+    record.rest_w = by.rest_w * by.plan.stages * by.plan.replicas
+    record.rest_j = joules = by.rest_w * by.plan.stages * idle_ps * S_PER_PS
+    record.by_cause = [*record.by_cause, *[0.0] * (causes - len(record.by_cause)), joules]
+    record.beside += joules
 
 
 def run(live: list[LiveRequest], schedulers: list[Scheduler], record: Record, plan: Plan, progress: Progress) -> None:

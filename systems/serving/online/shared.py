@@ -15,7 +15,7 @@ from pimloom.systems.serving.online.named import scheduler_of
 from pimloom.systems.serving.online.outcome import Online
 from pimloom.systems.serving.online.prepared import prepared
 from pimloom.systems.serving.online.record import Record
-from pimloom.systems.serving.online.running import Progress, Service, check_ended, ended_by, told_by
+from pimloom.systems.serving.online.running import AT_REST, Progress, Service, check_ended, ended_by, rest, told_by
 from pimloom.systems.serving.online.sampling import Pricing, Sample, worst
 from pimloom.systems.serving.online.wanted import Wanted
 from pimloom.systems.serving.schedulers.live import Iteration, LiveRequest, Scheduler
@@ -161,8 +161,21 @@ def serve_shared(machine: Machine, requests: Requests, progress: Progress, *, tr
     check_ended(live)
     record, shown = phases[0].record, phases[0].shares + phases[1].shares
     record.add(phases[1].record)
-    causes = next((one.by.exact.causes[1:] for one in phases[0].priced.values()), [])
+    causes = tuple(next((one.by.exact.causes[1:] for one in phases[0].priced.values()), []))
+    if causes and by.rest_w is not None:
+        rest(by, record, len(causes), live[0].arrival, max(record.end), _busy_ps(record))
+        causes = (*causes, AT_REST)
     pricing = worst([one for phase in phases for one in phase.pricing()])
-    found = told_by(by, requests, live, record, tuple(causes) or None, list(schedulers), pricing, None, tried)
+    by = by._replace(rest_w=None)
+    found = told_by(by, requests, live, record, causes or None, list(schedulers), pricing, None, tried)
     found.by_iteration["share"] = [one / WHOLE for one in shown]
     return found
+
+
+def _busy_ps(record: Record) -> int:
+    """Time in which at least one of both phases runs."""
+    busy = until = 0
+    for start, end in sorted(zip(record.start, record.end, strict=True)):
+        busy += max(end - max(start, until), 0)
+        until = max(until, end)
+    return busy

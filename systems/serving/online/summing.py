@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pimloom.arch.error import UserError
-from pimloom.arch.units import S_PER_PS
+from pimloom.arch.units import S_PER_H, S_PER_PS
 from pimloom.systems.serving.online.limits import NAMES, Slo
 from pimloom.systems.serving.online.outcome import Attained, Spread, spread
 from pimloom.systems.serving.online.record import Record
@@ -73,8 +73,8 @@ def surely(values: np.ndarray) -> Spread:
     return found
 
 
-def summed(ended: Ended, columns: Columns) -> dict[str, Any]:
-    """Fields that are sums, means and percentiles."""
+def summed(ended: Ended, columns: Columns, usd_per_h: float | None) -> dict[str, Any]:
+    """Fields that are sums, means and percentiles. usd_per_h: price of all devices."""
     record, requests = ended.record, ended.requests
     start, end, ticks = (np.array(column) for column in (record.start, record.end, record.ticks))
     span_ps = int(end.max()) - requests[0].arrival
@@ -83,7 +83,10 @@ def summed(ended: Ended, columns: Columns) -> dict[str, Any]:
     used, held_ps = np.array(record.used), np.array(record.ticks, float)
     joules = None if ended.causes is None else fsum([*record.joules, record.beside])
     replicas = len(ended.schedulers)
+    usd = None if usd_per_h is None else usd_per_h * span_ps * S_PER_PS / S_PER_H
     return {
+        "usd_per_h": usd_per_h,
+        "tokens_per_usd": output / usd if usd else None,
         "iteration_count": len(start),
         "batch_mean": float(np.mean(record.requests)),
         "time_s": span_ps * S_PER_PS,

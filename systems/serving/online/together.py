@@ -46,7 +46,7 @@ def finetuning(wanted: Wanted, llm: LlmSpec, requests: Requests) -> Service:
     slo = None if wanted.slo is None else parse_slo(wanted.slo)
     if slo is None or slo.tpot is None:
         raise UserError("--finetune: expected a time per output token to fill iterations up to, --slo tpot=50ms")
-    for name in ("overlap", "speculate", "branches"):
+    for name in ("overlap", "speculate", "branches", "mode"):
         if getattr(wanted, name):
             raise UserError(f"--{name}: beside --finetune tokens come one by one, an operator at a time; leave one out")
     if wanted.pp > 1:
@@ -63,7 +63,7 @@ def shared_out(wanted: Wanted, llm: LlmSpec, requests: Requests) -> tuple[Servin
     name = wanted.scheduler
     if wanted.pp > 1 or wanted.replicas > 1:
         raise UserError(f"--scheduler {name}: shares out one machine; leave --pp and --replicas out")
-    for option in ("speculate", "branches", "shared_kv", "transfer", "mixed", "overlap", "finetune"):
+    for option in ("speculate", "branches", "mode", "shared_kv", "transfer", "mixed", "overlap", "finetune"):
         if getattr(wanted, option):
             raise UserError(
                 f"--{option.replace('_', '-')}: {name} takes tokens one by one on one machine; leave it out"

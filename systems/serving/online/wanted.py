@@ -42,8 +42,10 @@ class Wanted(NamedTuple):
     goodput: bool = False
     rate: str | None = None
     share: float = SHARE
+    price: str | None = None
     speculate: str | None = None
     branches: str | None = None
+    mode: str | None = None
     shared_kv: bool = False
     weights: str | None = None
     density: str | None = None
@@ -52,5 +54,6 @@ class Wanted(NamedTuple):
     settings: Sequence[str] | None = None
     json: str | None = None
     timeline: Path | None = None
+    html: Path | None = None
     seed: int = 0
     quiet: bool = False

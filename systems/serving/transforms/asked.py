@@ -11,7 +11,9 @@ from pimloom.systems.devices.formats import refuse
 from pimloom.systems.devices.traits import settled
 from pimloom.systems.serving.online.costs import Exact
 from pimloom.systems.serving.online.grid import Grid
+from pimloom.systems.serving.transforms.branched import Branching
 from pimloom.systems.serving.transforms.extra import Draft, Extra, Heads, Mirror
+from pimloom.systems.serving.transforms.moded import check_mode, parse_mode
 from pimloom.systems.serving.transforms.speculated import Accepting, BetaChain, Chain, Tree
 from pimloom.systems.serving.transforms.transform import Spread, Transform
 from pimloom.systems.serving.transforms.written import Speculation, parse_branches, parse_speculation
@@ -19,14 +21,25 @@ from pimloom.workload.decoding import chain, tree
 from pimloom.workload.need import parameters
 
 KNOW = ("vllm-v1", "vllm-v0", "sarathi", "orca", "faster-transformer")  # schedulers whose steps have several tokens
+OUTPUT = {  # what a request's output is
+    "multiverse": "a request's output is in sequence, in branches, and in sequence again",
+    "threadweaver": "the same with threads, whose text is computed once more behind them",
+    "hogwild": "workers share a request's output, and see one another's tokens",
+    "parathinker": "each path is as long as the request's output; the summary comes behind",
+    "parscale": "each token is computed in all streams; their sum takes no time here, and its weights no memory",
+    "ets": "output is tokens of all leaves; rewards and meanings are synthetic",
+    "sart": "output is tokens of all branches; what they are worth is synthetic",
+}
 WEIGHT_BITS = 16  # [design] of heads, as of LM heads
 
 
 def transform_of(
     system: System, llm: LlmSpec, share: Share, *, speculate: str | None, branches: str | None, shared: bool,
-    scheduler: str, chunked: bool, seed: int,
+    scheduler: str, chunked: bool, seed: int, mode: str | None = None,
 ) -> Transform | None:  # fmt: skip
     """None if none is asked for. Raises UserError."""
+    if mode is not None and branches is None:
+        raise UserError(f"--mode {mode}: belongs to --branches N; add them, or leave it out")
     if speculate is None and branches is None:
         if shared:
             raise UserError("--shared-kv: belongs to --branches N; add them, or leave it out")
@@ -42,6 +55,8 @@ def transform_of(
         branching = parse_branches(branches, shared)
         if shared:
             refuse(system, shared=True)
+        if mode is not None:
+            return _moded(llm, branching, branches, mode, seed)
         held = "read once for all branches" if shared else "copied for each branch, in no time"
         note = f"output is tokens of all {branching.number} branches; keys and values of prompts are {held}"
         return Transform(positions, seed, branching=branching, notes=(note,))
@@ -53,6 +68,15 @@ def transform_of(
         if asked.kind == "medusa"
         else _drafted(system, llm, share, asked, seed)
     )
+
+
+def _moded(llm: LlmSpec, branching: Branching, branches: str, text: str, seed: int) -> Transform:
+    mode = parse_mode(text)
+    check_mode(mode, branching, branches)
+    if branching.shared and mode.name == "parscale":
+        raise UserError("--shared-kv: each stream of parscale has keys and values of its own; leave it out")
+    said = f"{mode.name}: {OUTPUT.get(mode.name, 'output is tokens of all branches')}"
+    return Transform(llm.max_position_embeddings, seed, branching=branching, notes=(said,), mode=mode)
 
 
 def room(device: Device, transform: Transform | None) -> Capacity:

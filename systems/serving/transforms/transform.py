@@ -5,9 +5,11 @@ from typing import NamedTuple
 
 from pimloom.systems.serving.online.costs import Costs, Exact
 from pimloom.systems.serving.schedulers.live import LiveRequest
+from pimloom.systems.serving.transforms import moded
 from pimloom.systems.serving.transforms.branched import Branched, Branching, lengths_of
 from pimloom.systems.serving.transforms.extra import Extra, Joined
 from pimloom.systems.serving.transforms.levels import Transformed
+from pimloom.systems.serving.transforms.moded import Mode
 from pimloom.systems.serving.transforms.speculated import Accepting, Speculated
 
 Spread = Sequence[float]
@@ -16,7 +18,7 @@ Spread = Sequence[float]
 class Transform(NamedTuple):
     """accepting: of drafts that are checked; branching: of requests in branches; extra: what an iteration costs beside,
     made of whether every one is simulated and of the spread of contexts; bytes beside the weights, and beside a token's
-    keys and values, that it takes of the target's memory; notes."""
+    keys and values, that it takes of the target's memory; notes; mode: how branches go on, None: each to its end."""
 
     positions: int
     seed: int
@@ -26,6 +28,7 @@ class Transform(NamedTuple):
     more_bytes: float = 0.0
     more_bytes_per_token: float = 0.0
     notes: tuple[str, ...] = ()
+    mode: Mode | None = None
 
     @property
     def branches(self) -> int:
@@ -36,6 +39,9 @@ class Transform(NamedTuple):
         """All of them; what tells how many drafts were right."""
         if self.branching is not None:
             for request in requests:
+                if self.mode is not None:
+                    moded.dress(request, self.mode, self.branching, self.seed, self.positions)
+                    continue
                 lengths = lengths_of(self.branching, request.output, request.number, self.seed)
                 Branched(lengths, self.branching.shared).dress(request)
         if self.accepting is None:

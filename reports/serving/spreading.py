@@ -1,0 +1,146 @@
+"""A model over several devices: plans, padding, layers that lie elsewhere, windows of blocks on disk."""
+
+from collections.abc import Iterator
+from itertools import product
+from math import inf
+from pathlib import Path
+from random import Random
+from time import monotonic
+from typing import NamedTuple
+
+from pimloom.arch.error import UserError
+from pimloom.arch.llm import load_llm
+from pimloom.reports.serving.rows import Place, Row, placed, row, within
+from pimloom.systems.serving.online.asked import online_work
+from pimloom.systems.serving.online.outcome import Online
+from pimloom.systems.serving.online.wanted import Wanted
+from pimloom.workload.batch import Batch
+
+TRACE = Path(__file__).parent / "azure2023_conv_0_200.csv"
+DEVICES, MODEL, GPU = 4, "llama-3-8b", "gpu_a100"
+FP32, LOCAL, TOKENS = 4, 8, 128  # bytes; devices; tokens in the cache [design]
+PUBLISHED_GB, SEARCH_S = 3.1, 900  # [paper] TPI-LLM's memory of Llama-2-70B; APEX's 15 minutes
+
+
+def apex() -> Iterator[Row]:
+    """All ways to lay a model on four devices, each served by the engine."""
+    began, found = monotonic(), dict[tuple[int, int, int], tuple[float, float]]()
+    for tp, pp in product((1, 2, 4), repeat=2):
+        if tp * pp > DEVICES:
+            continue
+        replicas = DEVICES // tp // pp
+        wanted = Wanted(GPU, MODEL, trace=TRACE, requests=100, arrivals="poisson:8/s", scheduler="orca", tp=tp, pp=pp,
+                        replicas=replicas, sample=0)  # fmt: skip
+        try:
+            served = online_work(wanted).run(lambda done, total: None)
+        except UserError:  # it does not fit
+            continue
+        assert isinstance(served, Online) and served.energy_per_token_j is not None
+        found[tp, pp, replicas] = served.latency_s.mean, served.energy_per_token_j
+    took, machine = monotonic() - began, f"{MODEL} on {DEVICES} {GPU}"
+    best, frugal = (min(found, key=lambda plan: found[plan][place]) for place in (0, 1))
+    rules = {"tensor parallelism over all": (DEVICES, 1, 1), "a copy on each": (1, 1, DEVICES)}
+    yield row("APEX", "plans that were searched", len(found), "within 15 minutes", "paper", digits="d",
+              verdict=within(took, 0, SEARCH_S), tolerance="15 minutes", machine=machine)  # fmt: skip
+    for name, plan in rules.items():
+        yield row("APEX", f"latency of {name} over that of the best, tp {best[0]}, pp {best[1]}, {best[2]} copies",
+                  found[plan][0] / found[best][0], "up to 3.37", "paper", unit="×", machine=machine)  # fmt: skip
+    saved = 100 * (1 - found[frugal][1] / found[best][1])
+    yield row("APEX", "energy of a token that the most frugal plan saves over the fastest", saved, "up to 45", "paper",
+              unit="%", machine=machine)  # fmt: skip
+
+
+def energon() -> Iterator[Row]:
+    """Prompts without their padding, and layers that come over a link while others are computed."""
+    device, lengths = placed(Place(GPU, MODEL)), [64, 128, 256, 512]  # [design]
+    padded, packed = (device.step(Batch.prefill(some)).time_s for some in ([max(lengths)] * len(lengths), lengths))
+    yield row("EnergonAI", f"time that prompts of {', '.join(map(str, lengths))} tokens save without padding",
+              100 * (1 - packed / padded), "37, tensor parallel", "paper", unit="%", machine=GPU)  # fmt: skip
+    worst, random = 0.0, Random(6)
+    for _ in range(100):
+        load, compute, layers = random.random(), random.random(), random.randrange(1, 40)
+        closed = load + (layers - 1) * max(load, compute) + compute
+        worst = max(worst, abs(_prefetched([load] * layers, [compute] * layers) / closed - 1))
+    yield row("EnergonAI", "layers from a neighbour's memory: events beside the closed form", worst, "0", "derived",
+              digits=".1e", verdict="pass" if worst < 1e-9 else "FAIL", tolerance="1e-9")  # fmt: skip
+
+
+def _prefetched(loads: list[float], computes: list[float]) -> float:
+    """One buffer ahead: a layer loads while the one before it is computed, not earlier."""
+    loaded = begun = done = 0.0
+    for load, compute in zip(loads, computes, strict=True):
+        loaded = max(loaded, begun) + load
+        begun = max(done, loaded)
+        done = begun + compute
+    return done
+
+
+class Block(NamedTuple):
+    """Of a model on disk: time to load, to compute and to add up."""
+
+    load: float
+    compute: float
+
+
+def window_s(blocks: list[Block], window: int) -> float:
+    """Recurrence [secondary: TPI-LLM]: one block loads at a time, into the place of the one `window` before it, which
+    is free when the next one begins.
+
+    >>> window_s([Block(1.0, 2.0)] * 3, 2), window_s([Block(2.0, 1.0)] * 3, 2)
+    (7.0, 7.0)
+    """
+    loaded = [0.0] * len(blocks)
+    start, end = [0.0] * len(blocks), [0.0] * len(blocks)
+    for i, block in enumerate(blocks):
+        free = start[i - window + 1] if i >= window else 0.0
+        loaded[i] = max(loaded[i - 1] if i else 0.0, free) + block.load
+        start[i] = max(end[i - 1] if i else 0.0, loaded[i])
+        end[i] = start[i] + block.compute
+    return end[-1]
+
+
+def _events_s(blocks: list[Block], window: int) -> float:
+    """The same by events: a loader and a computer, who wait for each other."""
+    now, load_end, run_end, n = 0.0, inf, inf, len(blocks)
+    loading = running = -1
+    ready = begun = resident = 0
+    while begun < n or running >= 0:
+        if loading < 0 and ready < n and resident < window:
+            loading, load_end, resident = ready, now + blocks[ready].load, resident + 1
+        if running < 0 and begun < ready:
+            running, run_end = begun, now + blocks[begun].compute
+            begun += 1
+            resident -= begun > 1  # the one before it is given up
+            continue
+        now = min(load_end, run_end)
+        if now == run_end:
+            running, run_end = -1, inf
+        if now == load_end:
+            loading, load_end, ready = -1, inf, ready + 1
+    return now
+
+
+def tpi() -> Iterator[Row]:
+    """Two blocks of a model in memory at a time, the others on disk."""
+    worst, random = 0.0, Random(7)
+    for _ in range(200):
+        blocks = [Block(random.random(), random.random()) for _ in range(random.randrange(2, 30))]
+        window = random.randrange(2, 5)
+        worst = max(worst, abs(window_s(blocks, window) / _events_s(blocks, window) - 1))
+    yield row("TPI-LLM", "window of blocks: recurrence beside events", worst, "0", "derived", digits=".1e",
+              verdict="pass" if worst < 1e-9 else "FAIL", tolerance="1e-9")  # fmt: skip
+    llm = load_llm("llama-2-70b")
+    d, heads, kv = llm.hidden_size, llm.num_attention_heads, llm.num_key_value_heads
+    attention = 2 * d * d + 2 * d * d * kv // heads
+    two = (attention + 3 * d * llm.intermediate_size) / LOCAL
+    ends = 2 * llm.vocab_size * d  # whole, on the device of the user
+    cache = 2 * llm.num_hidden_layers * d * kv // heads * TOKENS / LOCAL
+    peak = FP32 * (two + ends + cache) / 1e9
+    yield row("TPI-LLM", f"memory of llama-2-70b on {LOCAL} devices, two blocks and both ends, FP32", peak,
+              f"{PUBLISHED_GB}", "paper", unit="GB", verdict=within(peak / PUBLISHED_GB, 0.75, 1.25),
+              tolerance="25 %")  # fmt: skip
+    latency_s, bits = 0.003, 8 * d * FP32  # [design] a home's wireless link, of 300 Mb/s
+    ring = 2 * (LOCAL - 1) * latency_s + 2 * (LOCAL - 1) / LOCAL * bits / 3e8
+    star = 4 * latency_s + 2 * (LOCAL - 1) * bits / 3e8
+    yield row("TPI-LLM", "all-reduce of a token, ring over star", ring / star, "star wins", "paper", unit="×",
+              machine="3 ms, 300 Mb/s assumed")  # fmt: skip
