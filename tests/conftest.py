@@ -3,7 +3,7 @@ import hashlib
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import suppress
 from pathlib import Path
 
@@ -43,12 +43,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_collection() -> Iterator[None]:
+def pytest_collection() -> Generator[None, object, object]:
     """Keep what pytest makes of the tests' sources, and do not look again for garbage in all that is collected."""
     kept, sys.dont_write_bytecode = sys.dont_write_bytecode, False
     gc.disable()
     try:
-        yield
+        return (yield)
     finally:
         gc.freeze()
         gc.set_threshold(100_000, 20, 50)  # seldom: a tenth of the time went there
