@@ -2,8 +2,9 @@
 requests through both, and one result of it all.
 """
 
+from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from pimloom.arch.units import BITS_PER_BYTE, J_PER_PJ, S_PER_PS
 from pimloom.systems.serving.clock.cluster import ROUTERS
@@ -108,9 +109,13 @@ def _routes(both: Both, prompts: list[Replica], decodes: list[Replica]) -> Route
     if both.scheduler == "splitwise" and router == "least-waiting":
         return splitwise(lambda request: least(prompts), lambda request: least(decodes))
     if both.scheduler == "splitwise":
-        return splitwise(ROUTERS[router](prompts), ROUTERS[router](decodes))
-    chosen = fewest_coming(decodes) if router == "least-waiting" else ROUTERS[router](decodes)
-    return routed(ROUTERS[router](prompts), chosen)
+        return splitwise(_router(router, prompts), _router(router, decodes))
+    chosen = fewest_coming(decodes) if router == "least-waiting" else _router(router, decodes)
+    return routed(_router(router, prompts), chosen)
+
+
+def _router(name: str, replicas: list[Replica]) -> Callable[[LiveRequest], Replica]:
+    return cast(Callable[[LiveRequest], Replica], ROUTERS[name](replicas))
 
 
 def _joined(
