@@ -79,7 +79,9 @@ def test_requests_hold_their_limit_and_fine_tuning_has_the_rest():
     told = beside.beside
     assert alone.beside is None and told["share_of_peak"] > 0.5
     assert told["finetuned_tokens_per_s"] == pytest.approx(told["finetuned_tokens"] / beside.time_s)
-    assert beside.requests["energy_j"].sum() + told["energy_j"] == pytest.approx(beside.energy_j, rel=1e-9)
+    assert beside.requests["energy_j"].sum() + told["energy_j"] == pytest.approx(
+        beside.energy_j - beside.rest_j, rel=1e-9
+    )
     assert fsum(beside.energy_by_cause_j.values()) == pytest.approx(beside.energy_j, rel=1e-9)
     assert beside.slo.tpot == 1.0 and alone.token_gap_s.max < beside.token_gap_s.max <= 4e-3
     assert (beside.requests["output_tokens"] == 20).all()

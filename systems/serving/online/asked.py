@@ -55,6 +55,8 @@ def served_on(
     trace: requests that were read, in place of `wanted.trace`; rate: times are stretched so that so many come in a
     second. Raises UserError."""
     _check_words(wanted)
+    if wanted.scheduler not in SCHEDULERS:
+        raise UserError(f"--scheduler {wanted.scheduler}: a point of a sweep is one machine; take one such as vllm-v1")
     requests, _ = _fitting(
         wanted, llm, _drawn(wanted) if trace is None else _timed(wanted, first(trace, wanted.requests))
     )

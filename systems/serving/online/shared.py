@@ -10,6 +10,7 @@ from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec
 from pimloom.arch.system import System, load_system
 from pimloom.arch.units import S_PER_PS
+from pimloom.systems.devices.run import covered_ps
 from pimloom.systems.serving.online.costs import Cost, Piece
 from pimloom.systems.serving.online.named import scheduler_of
 from pimloom.systems.serving.online.outcome import Online
@@ -163,19 +164,11 @@ def serve_shared(machine: Machine, requests: Requests, progress: Progress, *, tr
     record.add(phases[1].record)
     causes = tuple(next((one.by.exact.causes[1:] for one in phases[0].priced.values()), []))
     if causes and by.rest_w is not None:
-        rest(by, record, len(causes), live[0].arrival, max(record.end), _busy_ps(record))
+        busy = covered_ps(zip(record.start, record.end, strict=True))
+        rest(by, record, len(causes), live[0].arrival, max(record.end), busy)
         causes = (*causes, AT_REST)
     pricing = worst([one for phase in phases for one in phase.pricing()])
     by = by._replace(rest_w=None)
     found = told_by(by, requests, live, record, causes or None, list(schedulers), pricing, None, tried)
     found.by_iteration["share"] = [one / WHOLE for one in shown]
     return found
-
-
-def _busy_ps(record: Record) -> int:
-    """Time in which at least one of both phases runs."""
-    busy = until = 0
-    for start, end in sorted(zip(record.start, record.end, strict=True)):
-        busy += max(end - max(start, until), 0)
-        until = max(until, end)
-    return busy
