@@ -83,6 +83,7 @@ class Stages:
     def __post_init__(self) -> None:
         cut(self.llm, self.half)
         self._check_experts()
+        assert self.experts
 
     def _check_experts(self) -> None:
         """Raise UserError unless they come out even over the groups that share one."""

@@ -27,6 +27,7 @@ from pimloom.workload.decoding.density import density_of
 from pimloom.workload.decoding.formats import format_of
 from pimloom.workload.requests.table import Requests
 
+MOST_BLOCKS = 1 << 40  # that are tried
 BATCH = 256  # requests that run at most [recalled: vLLM's max_num_seqs]
 
 
@@ -137,7 +138,7 @@ def _check_all_fit(wanted: Wanted, limits: Limits, requests: Requests, transform
 
 
 def _blocks(wanted: Wanted, limits: Limits, requests: Requests, transform: Transform | None) -> str:
-    """How many blocks the request that needs most would have to find."""
+    """How many blocks the longest request would have to find."""
     most = max(range(len(requests.prompt)), key=lambda i: requests.prompt[i] + requests.output[i])
     live = LiveRequest(most, 0, requests.prompt[most], requests.output[most])
     if transform:
@@ -148,8 +149,10 @@ def _blocks(wanted: Wanted, limits: Limits, requests: Requests, transform: Trans
         return said is not None and "blocks" in said
 
     high = limits.blocks
-    while never(high):
+    while never(high) and high < MOST_BLOCKS:
         high *= 2
+    if not never(limits.blocks) or never(high):
+        return ""  # another one needs more, or none of them would help
     least = bisect_left(range(high), True, lo=limits.blocks, key=lambda blocks: not never(blocks))
     how = "take --blocks" if wanted.blocks else "more devices (--tp) or a --block-size that leaves"
     return f"; the longest, request {most}, needs {least:,} in all, {how} {least:,} or more"
