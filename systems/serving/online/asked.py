@@ -127,7 +127,10 @@ def _pools(wanted: Wanted, pools: Pools, llm: LlmSpec, requests: Requests) -> tu
         raise UserError(f"--transfer {transfer}: expected {' or '.join(TRANSFERS)}{nearest(transfer, TRANSFERS)}")
     one, two = (
         wanted._replace(
-            system=pool.system, replicas=pool.replicas, scheduler=f"{name} {side}", price=price and repr(price)
+            system=pool.system,
+            replicas=pool.replicas,
+            scheduler=f"{name} {side}",
+            price=None if price is None else repr(price),
         )
         for pool, side, price in zip(pools[:2], ("prompts", "decode"), parse_price(wanted.price, 2), strict=True)
     )
