@@ -110,8 +110,7 @@ class Sequencer(wiring.Component):
         for k, who in enumerate(askers):
             grant = Signal(name=f"{names[k]}_granted")
             wants = self._wants_refresh(k, due) if k < self.nodes else self._wants(m, k, who, state, due, granted, lift)
-            bound = self._bound(m, names[k], who, list(zip(granted, askers, strict=False)))
-            m.d.comb += grant.eq(wants & ~bound & ~self._taken(who, granted, askers) & ~self.starved)
+            m.d.comb += grant.eq(self._may(m, names[k], who, wants, granted, askers))
             granted.append(grant)
             if self.n_buses > 1 and k >= self.nodes:
                 state = self.rows.moved(m, f"after_{k}", grant, who, state)
@@ -119,6 +118,11 @@ class Sequencer(wiring.Component):
         for n, pending in enumerate(self.pending):
             m.d.sync += pending.eq(due[n] - granted[n])
         return m
+
+    def _may(self, m: Module, name: str, who: Asker, wants: Value, granted: list[Value], askers: list[Asker]) -> Value:
+        """Whether a command issues that wants to: no rule binds it, its bus is free, and nothing is starved."""
+        bound = self._bound(m, name, who, list(zip(granted, askers, strict=False)))
+        return wants & ~bound & ~self._taken(who, granted, askers) & ~self.starved
 
     def _count_refreshes(self, m: Module) -> list[Value]:
         """Refreshes that each node owes in this clock."""

@@ -15,6 +15,8 @@ from pimloom.rtl.flow.lookup import find_blocks
 from pimloom.rtl.flow.prove import DEPTH, ask, prove
 from pimloom.rtl.flow.subjects import BITS, SUBJECTS, small_table
 from pimloom.rtl.flow.yowasp import YOSYS, tools
+from pimloom.rtl.formal import proof, timers
+from pimloom.rtl.formal.proof import AnyGrants
 from pimloom.rtl.formal.properties import PROPERTIES, Property
 from pimloom.rtl.formal.question import Task
 
@@ -78,6 +80,36 @@ def test_every_property_holds_with_the_parts_own_timings(part):
 def test_every_property_holds_with_any_timings(part):
     """All parts: those whose rules bind the same commands at the same places are one question."""
     assert_holds(part, BITS, [name for name in PROPERTIES if (part, name) not in LONG])
+
+
+class Forgetful(AnyGrants):
+    """Does not arm the timers of its first rule."""
+
+    def _issue(self, m, askers, granted, state):
+        first = [at for at in self.timers if at[0] == 0]
+        kept = [self.timers.pop(at) for at in first]
+        super()._issue(m, askers, granted, state)
+        self.timers |= dict(zip(first, kept, strict=True))
+
+
+class Younger(timers.Armings):
+    """Something else does not count."""
+
+    def __init__(self, *how):
+        super().__init__(*how)
+        self.quiet = self.aged.ages[-1] + 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("place", "broken", "name", "task"),
+    [("AnyGrants", Forgetful, "state", "prove"), ("Armings", Younger, "progress", "lemma")],
+)
+def test_what_proofs_rest_on_can_fail(tmp_path, monkeypatch, place, broken, name, task):
+    monkeypatch.setattr("pimloom.rtl.flow.prove.cache_folder", lambda: tmp_path)
+    monkeypatch.setattr(proof, place, broken)
+    with tools(names=[YOSYS]) as at_hand:
+        assert ask(at_hand, small_table(load_part(PART).value), name, 0, task, "yices").said != "PASS"
 
 
 @pytest.mark.slow

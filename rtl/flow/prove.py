@@ -41,6 +41,7 @@ SOLVERS: dict[Solver, tuple[str, str]] = {
     "z3": ("z3", "z3-solver"),
 }  # packages
 DEPTH = {"prove": 1, "lemma": 1, "search": 60, "see": 60, "break": 60}  # clocks; covers stop when all are reached
+TASKS: tuple[tuple[Task, ...], ...] = (("prove",), ("lemma", "prove"))  # without a lemma, and with one
 MODES = {"prove": "prove", "lemma": "prove", "search": "bmc", "see": "cover", "break": "cover"}
 SCRIPT = """\
 [options]
@@ -132,9 +133,11 @@ def _prove(at_hand: Tools, subject: Subject, name: str, own: bool, solver: Solve
     about = subject.properties[name]
     if isinstance(about, Exhaustive):
         return _exhaust(subject, name, about)
-    answers = [put("lemma")] if about.lemma else []
-    answers += [put("prove", name=subject.step)] if subject.step not in (None, name) else []  # what the proof assumes
-    answers += [put("prove")]
+    answers = [
+        put(task, name=of)
+        for of in dict.fromkeys((subject.step or name, name))  # what the proof assumes first
+        for task in (TASKS[bool(subject.properties[of].lemma)])
+    ]
     method: Task = "prove"
     if any(answer.said != "PASS" for answer in answers):
         method, answers = "search", [put("search")]

@@ -11,22 +11,40 @@ from amaranth.utils import bits_for
 from pimloom.arch.command import Row
 from pimloom.arch.table import Table
 from pimloom.rtl.formal.checker import Channel, Timing, Word, any_of, wire
-from pimloom.rtl.formal.properties import PROPERTIES, Scene, Twin
+from pimloom.rtl.formal.properties import PROPERTIES, Scene, Twin, known
 from pimloom.rtl.formal.question import Question, Task
+from pimloom.rtl.formal.timers import Aged, Armings
+from pimloom.rtl.rows import Asker
+from pimloom.rtl.sequencer import Sequencer
 
 STEP = "state"  # the property that the others assume when they are proved
+
+
+class AnyGrants(Sequencer):
+    """Issues whatever it likes, one command on a bus: what holds of it holds of any sequencer with its registers. Its
+    timers are told by ages, of `bits`: that these are those of the sequencer is a lemma about each kind of timer."""
+
+    def __init__(self, table: Table, streams: int, bits: int, age_bits: int) -> None:
+        super().__init__(table, streams, bits)
+        waits = {at: None if bits else int(table.rules.wait[at[0]]) for at in self.timers}
+        self.kinds = {(t.window, t.most, waits[at]) for at, t in self.timers.items()}
+        self.timers = {at: Aged(t.window, waits[at], age_bits, t.most) for at, t in self.timers.items()}
+
+    def _may(self, m: Module, name: str, who: Asker, wants: Value, granted: list[Value], askers: list[Asker]) -> Value:
+        return wire(m, AnySeq(1), f"{name}_may") & ~self._taken(who, granted, askers)
 
 
 class SequencerQuestion(Question):
     """One property of a sequencer with `streams` streams.
 
-    Task `prove`: assertions for an induction, assuming the lemma and, but for `state` itself, `state`; `lemma`: the
-    same for the lemma, assuming nothing; `search`: the property, assuming neither, for a search from reset. `see`:
-    covers that show it at work; `break`: a cover that shows it violated.
+    Task `prove`: assertions for an induction; that of `state` is about a sequencer that grants anything, as registers
+    follow what is granted; those of the others assume what `state` says of one clock, and what the lemma comes to.
+    `lemma`: what is proved of each kind of timer. `search`: the property, assuming neither, for a search from reset.
+    `see`: covers that show it at work; `break`: a cover that shows it violated.
 
     With `bits`, waits are any constants of that many bits, and the interval of refresh, its first clock and whether
     there is any are free too; without, all are the table's. Heads come, with any commands of the table, and are
-    released at any time; but for `prove` and `lemma` they stay until they are taken, as a stream's must. Reset is at
+    released at any time; but for `prove` they stay until they are taken, as a stream's must. Reset is at
     the start.
     """
 
@@ -45,24 +63,25 @@ class SequencerQuestion(Question):
         needs = table.rules.needs.copy()
         if self.twin.needs_no_row is not None:
             needs[np.flatnonzero(needs == self.twin.needs_no_row)[0]] = Row.ANY
-        self.sequencer = self.twin.kind(replace(table, rules=table.rules._replace(needs=needs)), streams, bits)
+        table = replace(table, rules=table.rules._replace(needs=needs))
+        self.age_bits = bits or bits_for(max(table.rules.wait.tolist()))
+        self.any_grants = AnyGrants(table, streams, bits, self.age_bits)
+        any_will_do = (task, about) == ("prove", STEP)
+        self.sequencer = self.any_grants if any_will_do else self.twin.kind(table, streams, bits)
 
     def elaborate(self, platform: object) -> Module:
         m = self.begun()
+        if self.task == "lemma":
+            return self._timers(m)
         m.submodules.sequencer = self.sequencer
         timing = self._timing(m)
         waited = self._heads(m)
         words = self._words(m)
-        longest = max(self.table.rules.wait.tolist())
-        channel = Channel(m, self.table, self.bits or bits_for(longest), timing, words)
+        channel = Channel(m, self.table, self.age_bits, timing, words)
         scene = Scene(m, self.sequencer, channel, words, waited)
         about = PROPERTIES[self.about]
         if self.task == "see":
             m.d.comb += [Cover(wire(m, bit, "seen")) for bit in about.seen(scene)]
-            return m
-        if self.task == "lemma":
-            assert about.lemma
-            m.d.comb += Assert(_any_one(m, [wire(m, bit, "lemma") for bit in about.lemma(scene)]))
             return m
         holds = [wire(m, bit, "holds") for bit in about.holds(scene)]
         if self.task == "break":
@@ -73,7 +92,16 @@ class SequencerQuestion(Question):
             return m
         m.d.comb += Assert(_any_one(m, holds))
         if self.task == "prove":
-            m.d.comb += [Assume(bit) for bits in (about.lemma, PROPERTIES[STEP].holds) if bits for bit in bits(scene)]
+            m.d.comb += [Assume(bit) for bits in (about.rests_on, known) if bits for bit in bits(scene)]
+        return m
+
+    def _timers(self, m: Module) -> Module:
+        """Each kind of timer that the sequencer has, between free armings."""
+        lemma = PROPERTIES[self.about].lemma
+        assert lemma
+        for window, most, wait in sorted(self.any_grants.kinds, key=repr):
+            armings = Armings(window, m, None, self.age_bits, most, wait)
+            m.d.comb += [Assert(wire(m, bit, "lemma")) for bit in lemma(armings)]
         return m
 
     def _timing(self, m: Module) -> Timing:
@@ -105,7 +133,7 @@ class SequencerQuestion(Question):
             m.d.comb += Assume(head.payload.cmd < len(self.table.names))
             stays, was_released, was = Signal(), Signal(), Signal.like(command)
             m.d.sync += [stays.eq(head.valid & ~head.ready), was_released.eq(released), was.eq(command)]
-            if self.task not in ("prove", "lemma"):
+            if self.task != "prove":
                 as_it_was = head.valid & (command == was) & (released | ~was_released)
                 m.d.comb += Assume(~stays | as_it_was)
             waited.append(stays & was_released)

@@ -12,6 +12,7 @@ from amaranth.hdl import Const, Module, Value
 
 from pimloom.arch.command import POSTPONED_MAX, Row
 from pimloom.rtl.formal.checker import Channel, State, Word, any_of, wire
+from pimloom.rtl.formal.timers import Aged, Armings, as_ages, no_younger
 from pimloom.rtl.sequencer import Sequencer
 
 HELD = 2  # clocks: a cover of a wait asks for at least so many
@@ -46,13 +47,29 @@ class Scene:
 
 def state(s: Scene) -> Iterator[Value]:
     """What is left of each wait, which rows are open, what is owed and when more falls due: all as the buses say."""
+    for at, timer in s.sequencer.timers.items():
+        ages, wait = s.channel.registers.ages[at], s.channel.timing.waits[at[0]]
+        yield (timer.arm == 0) | s.words[0].valid
+        if isinstance(timer, Aged):  # equal ages are all: the same waits are over
+            yield from (mine == age for mine, age in zip(timer.ages, ages, strict=True))
+        else:
+            yield from ((left == 0) | (left + age == wait) for left, age in zip(timer.left, ages, strict=True))
+            yield from (busy == (age < wait) for busy, age in zip(timer.busy, ages, strict=True))
+    yield from _seen_from_buses(s)
+
+
+def known(s: Scene) -> Iterator[Value]:
+    """The part of `state` that is about one clock, which is all that the other properties rest on: not how much is left
+    of a wait, but whether anything is."""
+    for at, timer in s.sequencer.timers.items():
+        ages, wait = s.channel.registers.ages[at], s.channel.timing.waits[at[0]]
+        yield from (busy == (age < wait) for busy, age in zip(timer.busy, ages, strict=True))
+    yield from _seen_from_buses(s)
+
+
+def _seen_from_buses(s: Scene) -> Iterator[Value]:
     q, c = s.sequencer, s.channel
-    for at, ages in c.registers.ages.items():
-        wait = c.timing.waits[at[0]]
-        yield from (age != 0 for age in ages)
-        if at in q.timers:
-            left = zip(q.timers[at].left, ages, strict=True)
-            yield from (((left == 0) == (age >= wait)) & ((left == 0) | (left + age == wait)) for left, age in left)
+    yield from (age != 0 for ages in c.registers.ages.values() for age in ages)
     for at, latch in q.rows.state.items():
         is_open, row = c.registers.rows[at]
         yield (latch.open == is_open) & (latch.row == row)
@@ -88,19 +105,21 @@ def progress(s: Scene) -> Iterator[Value]:
     """No deadlock: when nothing has issued for the longest wait no rule binds, and then something issues, if all heads
     are released, the rows fit one of them or a refresh, and nothing is starved. `stuck` is high when the rows fit none
     of the heads."""
-    c = s.channel
-    overdue = wire(s.m, ~any_of(c.quiet < wait for wait in c.timing.waits), "overdue")
-    over = [wire(s.m, age >= c.timing.waits[at[0]], "over") for at, ages in c.registers.ages.items() for age in ages]
-    yield from (~overdue | one for one in over)
+    yield from none_binds(s)
+    ages = s.channel.registers.ages
+    young = any_of(age < s.channel.timing.waits[at[0]] for at in ages for age in ages[at])
     released = ~any_of(h.valid & ~r for h, r in zip(s.heads, s.released, strict=True))
     can = released & any_of([*s.fits, *s.near]) & ~s.starved
-    yield ~can | any_of(~one for one in over) | s.words[0].valid
+    yield ~can | young | s.words[0].valid
     yield s.sequencer.stuck == any_of(head.valid for head in s.heads) & ~any_of(s.fits)
 
 
-def no_younger(s: Scene) -> Iterator[Value]:
-    """No command is younger than the latest one: what `progress` rests on."""
-    return (age >= s.channel.quiet for ages in s.channel.registers.ages.values() for age in ages)
+def none_binds(s: Scene) -> Iterator[Value]:
+    """No rule binds when nothing has issued for the longest wait: no command is younger than the latest one."""
+    waits, quiet = s.channel.timing.waits, s.channel.quiet
+    overdue = wire(s.m, ~any_of(quiet < wait for wait in waits), "overdue")
+    for at, ages in s.channel.registers.ages.items():
+        yield from (~overdue | (age >= waits[at[0]]) for age in ages)
 
 
 def bus(s: Scene) -> Iterator[Value]:
@@ -248,21 +267,23 @@ class Twin(NamedTuple):
 class Property(NamedTuple):
     """holds: bits that are always high; seen: bits that are high in some trace, so that what holds says something.
 
-    lemma: bits that are always high too, proved one by one and then assumed.
+    lemma: what is proved first, of each kind of timer between free armings; as `state` has it that a sequencer's timers
+    are as the buses say, `rests_on`, which says it of them all, may be assumed then.
     """
 
     holds: Callable[[Scene], Iterator[Value]]
     seen: Callable[[Scene], Iterator[Value]]
     twins: tuple[Twin, ...]
-    lemma: Callable[[Scene], Iterator[Value]] | None = None
+    lemma: Callable[[Armings], Iterator[Value]] | None = None
+    rests_on: Callable[[Scene], Iterator[Value]] | None = None
 
 
 PROPERTIES = {
-    "state": Property(state, state_seen, (Twin(wait=-1), Twin(refi=1))),
+    "state": Property(state, state_seen, (Twin(wait=-1), Twin(refi=1)), as_ages),
     "timing": Property(timing, timing_seen, (Twin(wait=-1),)),
     "rows": Property(rows, rows_seen, (Twin(needs_no_row=Row.OPEN), Twin(needs_no_row=Row.CLOSED))),
     "refresh": Property(refresh, refresh_seen, (Twin(refi=1), Twin(AlwaysLifts))),
-    "progress": Property(progress, progress_seen, (Twin(NeverLifts),), no_younger),
+    "progress": Property(progress, progress_seen, (Twin(NeverLifts),), no_younger, none_binds),
     "bus": Property(bus, bus_seen, (Twin(Careless),)),
     "first": Property(first, first_seen, (Twin(wait=1),)),
 }
