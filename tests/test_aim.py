@@ -217,7 +217,7 @@ def test_the_command(tmp_path) -> None:
         (("--commands", "-"), "--commands -: expected a file"),
         (("--commands", "c.txt"), "--commands c.txt: it is CSV; expected a name that ends in .csv"),
         (("--data", "d.npy"), "--data d.npy: expected --read FILE, too"),
-        (("--data", "p.aim", "--read", "r.npy"), "--data p.aim: expected a .npy file of numbers[n, 16]"),
+        (("--data", "p.aim", "--read", "r.npy"), "--data p.aim: no such file; expected a .npy file of numbers[n, 16]"),
         (("--set", "refresh=sometimes"), "--set refresh: "),
     ],
 )

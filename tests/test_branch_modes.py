@@ -17,7 +17,7 @@ P, N = 50, 3
 
 
 def served(mode: str, output: int = 20, branches: str = str(N), **given: Any) -> Any:
-    options: dict[str, Any] = {"arrivals": "burst", "requests": 1, "lengths": f"{P}:{output}", "exact": True}
+    options: dict[str, Any] = {"arrivals": "burst", "requests": 1, "lengths": f"{P}:{output}", "exact": "sample" not in given}
     return pimloom.serve("gpu_a100", model="gpt2", branches=branches, mode=mode, **options | given)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from amaranth.asserts import AnySeq
-from amaranth.hdl import Const, Signal
+from amaranth.hdl import Const, Mux, Signal
 
 from pimloom.arch.system import list_names, load_part
 from pimloom.rtl.blocks import BLOCKS
@@ -15,10 +15,11 @@ from pimloom.rtl.flow.lookup import find_blocks
 from pimloom.rtl.flow.prove import DEPTH, ask, prove
 from pimloom.rtl.flow.subjects import BITS, SUBJECTS, small_table
 from pimloom.rtl.flow.yowasp import YOSYS, tools
-from pimloom.rtl.formal import proof, timers
+from pimloom.rtl.formal import timers
 from pimloom.rtl.formal.proof import AnyGrants
-from pimloom.rtl.formal.properties import PROPERTIES, Property
+from pimloom.rtl.formal.properties import PROPERTIES, Property, Twin
 from pimloom.rtl.formal.question import Task
+from pimloom.rtl.timer import Timer
 
 PART = "gddr6_pim_gpt"
 STRUCTURES: dict[str, list[str]] = {  # one part of each, and those that have the same rules
@@ -92,24 +93,60 @@ class Forgetful(AnyGrants):
         self.timers |= dict(zip(first, kept, strict=True))
 
 
-class Younger(timers.Armings):
-    """Something else does not count."""
+class Deaf(timers.Armings):
+    """What its clock is quiet about is anything but armings."""
 
-    def __init__(self, *how):
-        super().__init__(*how)
-        self.quiet = self.aged.ages[-1] + 1
+    def __init__(self, window, m, *how):
+        super().__init__(window, m, *how)
+        self.quiet = Signal(len(self.quiet), init=-1)
+        m.d.sync += self.quiet.eq(Mux(AnySeq(1), 1, self.quiet + ~self.quiet.all()))
+
+
+class Short(Timer):
+    """A clock too short, where waits are constants."""
+
+    def __init__(self, window, wait, bits=0, most=1):
+        super().__init__(window, wait and max(wait - 1, 0), bits, most)
+
+
+class ShortAtTwo(Timer):
+    """Takes the first wait of two armings in a clock as over."""
+
+    def elaborate(self, platform):
+        m = super().elaborate(platform)
+        if self.most > 1:
+            m.d.sync += self.left[0].eq(Mux(self.arm == self.most, 0, self.left[0]))
+        return m
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("place", "broken", "name", "task"),
-    [("AnyGrants", Forgetful, "state", "prove"), ("Armings", Younger, "progress", "lemma")],
+    ("place", "broken", "part", "name", "task"),
+    [
+        ("proof.AnyGrants", Forgetful, PART, "state", "prove"),
+        ("proof.Armings", Deaf, PART, "progress", "lemma"),
+        ("timers.Timer", Short, PART, "state", "lemma"),
+        ("timers.Timer", ShortAtTwo, "hbm2_2000", "state", "lemma"),
+    ],
 )
-def test_what_proofs_rest_on_can_fail(tmp_path, monkeypatch, place, broken, name, task):
+def test_what_proofs_rest_on_can_fail(tmp_path, monkeypatch, place, broken, part, name, task):
     monkeypatch.setattr("pimloom.rtl.flow.prove.cache_folder", lambda: tmp_path)
-    monkeypatch.setattr(proof, place, broken)
+    monkeypatch.setattr(f"pimloom.rtl.formal.{place}", broken)
     with tools(names=[YOSYS]) as at_hand:
-        assert ask(at_hand, small_table(load_part(PART).value), name, 0, task, "yices").said != "PASS"
+        assert ask(at_hand, small_table(load_part(part).value), name, 0, task, "yices").said != "PASS"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("bits", [0, 4])
+def test_a_wait_that_is_not_the_rules_is_no_state(tmp_path, monkeypatch, bits):
+    """Constant, in all timers of a sequencer; or given, in one rule."""
+    monkeypatch.setattr("pimloom.rtl.flow.prove.cache_folder", lambda: tmp_path)
+    if not bits:
+        monkeypatch.setattr("pimloom.rtl.sequencer.Timer", Short)
+    with tools(names=[YOSYS]) as at_hand:
+        twin = Twin(wait=-1) if bits else None
+        found = ask(at_hand, small_table(load_part("gddr6_14000").value), "state", bits, "prove", "yices", twin)
+    assert found.said != "PASS"
 
 
 @pytest.mark.slow
@@ -134,15 +171,11 @@ def test_rules_between_siblings_and_two_row_buffers():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["timing", "state"])
-def test_another_solver_agrees(name):
+@pytest.mark.parametrize(("name", "task"), [("timing", "prove"), ("state", "prove"), ("state", "lemma")])
+def test_another_solver_agrees(name, task):
     """On the part's own timings; with free ones it takes many minutes."""
-    assert ask_z3(name).said == "PASS"
-
-
-def ask_z3(name):
     with tools() as at_hand:
-        return ask(at_hand, small_table(load_part(PART).value), name, 0, "prove", "z3")
+        assert ask(at_hand, small_table(load_part(PART).value), name, 0, task, "z3").said == "PASS"
 
 
 def settles(s):

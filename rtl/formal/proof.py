@@ -26,7 +26,7 @@ class AnyGrants(Sequencer):
 
     def __init__(self, table: Table, streams: int, bits: int, age_bits: int) -> None:
         super().__init__(table, streams, bits)
-        waits = {at: None if bits else int(table.rules.wait[at[0]]) for at in self.timers}
+        waits = {at: t.wait.value if isinstance(t.wait, Const) else None for at, t in self.timers.items()}
         self.kinds = {(t.window, t.most, waits[at]) for at, t in self.timers.items()}
         self.timers = {at: Aged(t.window, waits[at], age_bits, t.most) for at, t in self.timers.items()}
 

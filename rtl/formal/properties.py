@@ -49,8 +49,8 @@ def state(s: Scene) -> Iterator[Value]:
     """What is left of each wait, which rows are open, what is owed and when more falls due: all as the buses say."""
     for at, timer in s.sequencer.timers.items():
         ages, wait = s.channel.registers.ages[at], s.channel.timing.waits[at[0]]
-        yield (timer.arm == 0) | s.words[0].valid
-        if isinstance(timer, Aged):  # equal ages are all: the same waits are over
+        yield ((timer.arm == 0) | s.words[0].valid) & (timer.wait == wait)
+        if isinstance(timer, Aged):  # equal ages and waits are all
             yield from (mine == age for mine, age in zip(timer.ages, ages, strict=True))
         else:
             yield from ((left == 0) | (left + age == wait) for left, age in zip(timer.left, ages, strict=True))
