@@ -142,6 +142,11 @@ def test_an_h100_is_not_slower_without_the_slip() -> None:
 
 def test_processors_of_the_host_take_turns() -> None:
     box = Box(A100A, 8, host=HOST)
+    with_host, alone, stacked = (decode_step(one, GPT, 54, 2112) for one in (box, Box(A100A, 8), Box(A100A, 8, BOTH)))
+    assert with_host.counts["macs"] == alone.counts["macs"]
+    assert with_host.counts["sent_bytes"] == stacked.counts["sent_bytes"] > alone.counts["sent_bytes"]
+    memory = with_host.least["memory bandwidth"]
+    assert max(with_host.least.values()) == memory > 0.8 * sum(with_host.seconds.values())
     right, slipped = (decode_step(box, GPT, 54, 2048, slips).seconds for slips in (PHYSICAL, AS_RELEASED))
     for part in ("score", "softmax", "context", "transfer"):
         assert right[part] == pytest.approx(8 / 2 * slipped[part])

@@ -17,7 +17,8 @@ P, N = 50, 3
 
 
 def served(mode: str, output: int = 20, branches: str = str(N), **given: Any) -> Any:
-    options: dict[str, Any] = {"arrivals": "burst", "requests": 1, "lengths": f"{P}:{output}", "exact": "sample" not in given}
+    options: dict[str, Any] = {"arrivals": "burst", "requests": 1, "lengths": f"{P}:{output}"}
+    options |= {} if "sample" in given else {"exact": True}
     return pimloom.serve("gpu_a100", model="gpt2", branches=branches, mode=mode, **options | given)
 
 

@@ -143,9 +143,16 @@ def _on_host(box: Box, host: Gpu, decoder: Decoder, contexts: Sequence[int], sli
     turns = 1.0 if slips.host_of_each_gpu else box.gpus / HOSTS
     slips = replace(slips, occupancy_of_memory=False)
     found = _attention(host, box, decoder, contexts, slips)
-    transfer = _sent_bytes(box, decoder, len(contexts)) / (host.link_gb_s * BYTES_PER_GB / 2)
-    seconds = {name: cost.seconds for name, cost in found.items()} | {"transfer": transfer}
-    return {name: Cost(s * turns, True, Ledger({})) for name, s in seconds.items()}
+    sent = _sent_bytes(box, decoder, len(contexts))
+    crossing = sent / (host.link_gb_s * BYTES_PER_GB / 2)
+    found["transfer"] = Cost(crossing, True, Ledger({}), sent_bytes=sent, least={"link": crossing})
+    return {name: _in_turns(cost, turns) for name, cost in found.items()}
+
+
+def _in_turns(cost: Cost, turns: float) -> Cost:
+    """On processors of which nothing is known but their time."""
+    least = {limit: seconds * turns for limit, seconds in cost.least.items()}
+    return cost._replace(seconds=cost.seconds * turns, energy=Ledger({}), least=least)
 
 
 def _on_stacks(box: Box, stacks: Stacks, decoder: Decoder, contexts: Sequence[int], slips: Slips) -> dict[str, Cost]:
