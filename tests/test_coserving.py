@@ -71,7 +71,7 @@ def test_an_iteration_is_filled_up_to_its_limit(seed, limit):
 
 def served(**given: Any) -> Any:
     options: dict[str, Any] = {"model": "gpt2-xl", "arrivals": "poisson:30/s", "lengths": "100:20", "requests": 60}
-    return pimloom.serve("gpu_a100", layers=6, slo="tpot=4ms", **options | given)
+    return pimloom.serve("gpu_a100", layers=6, **options | {"slo": "tpot=4ms"} | given)
 
 
 def test_requests_hold_their_limit_and_fine_tuning_has_the_rest():
@@ -89,6 +89,11 @@ def test_requests_hold_their_limit_and_fine_tuning_has_the_rest():
     assert len(idle) and (idle["new_tokens"] > 0).all() and (beside.iterations["time_s"] <= 4e-3).all()
     assert beside.blocks < alone.blocks and beside.spec_digest != alone.spec_digest
     assert served(finetune="sequence=512,rank=8").to_dict() == beside.to_dict()
+
+
+def test_a_limit_below_the_smallest_step_is_refused_between_requests_too():
+    with pytest.raises(pimloom.UserError, match="slo.*never met"):
+        served(finetune="sequence=512", requests=3, slo="tpot=10us")
 
 
 def test_what_ran_beside_is_told():

@@ -203,6 +203,12 @@ def test_served_iterations_overlap():
     assert served(overlap="nanoflow").to_dict() == nano.to_dict()
 
 
+def test_an_iteration_has_at_most_as_many_parts_as_tokens():
+    few = {"model": "gpt2", "layers": 1, "arrivals": "burst", "requests": 2, "lengths": "3:3", "exact": True}
+    found = [pimloom.serve("gpu_a100", overlap=f"nanoflow,parts={parts}", **few) for parts in (2, 6, 4096)]
+    assert found[0].time_s < found[1].time_s == found[2].time_s
+
+
 BAD = {
     "gpu_a100 --overlap nanflow": "--overlap nanflow: expected serial, nanoflow, tokenweave, sub-batches, such as",
     "gpu_a100 --overlap nanoflow,units=4": "nanoflow takes parts, such as nanoflow, nanoflow,parts=2",

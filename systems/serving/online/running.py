@@ -99,7 +99,7 @@ def serve_online(
     drafts = transform.dress(live) if transform else None
     if filled:
         left = [len(live)]
-        schedulers = [Beside(scheduler, left) for scheduler in schedulers]
+        schedulers = [Beside(scheduler, left, filled.fits_alone) for scheduler in schedulers]
     run(live, schedulers, record, plan, progress)
     beside = ("drafts",) if transform and transform.extra and by.exact.causes else ()
     causes = (*beside, *by.exact.causes) or None

@@ -63,8 +63,8 @@ class Overlapped:
             parts = woven(batch, how.offset)
             units = how.units if len(parts) > 1 or how.units is None else how.units._replace(collective=0)
             return [(parts, units)]
-        numbers = range(1, MOST_PARTS + 1) if how.parts is None else [how.parts]
-        return [(equal(batch, number), None) for number in numbers if number <= batch.rows]
+        few = min(how.parts or MOST_PARTS, batch.rows)  # a part has a token
+        return [(equal(batch, number), None) for number in range(few if how.parts else 1, few + 1)]
 
     def _run(self, batch: Batch, parts: list[Part], units: Units | None) -> Run:
         chains = list[Chain]()

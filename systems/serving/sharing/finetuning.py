@@ -5,7 +5,7 @@ the iteration takes at most the limit of a token; without requests, too, as long
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import fsum
 from typing import Any, NamedTuple
 
@@ -94,6 +94,11 @@ class Filled:
         self.job.took(found[0])
         return found
 
+    def fits_alone(self) -> bool:
+        """Whether an iteration without requests has room for a step at all."""
+        step = self.job.next(min(GRAIN, self.job.next(self.job.length).new))
+        return self._with([], step)[0] <= self.limit_ps
+
     def peak(self) -> float:
         """ps of a sequence alone, as fast as it goes."""
         n = self.job.length
@@ -116,10 +121,10 @@ class Filled:
 
 class Beside(Scheduler):
     """A scheduler whose machine has something else to do. left: requests that have not ended, of all replicas, one
-    number; an iteration without requests is that of the other work."""
+    number; an iteration without requests is that of the other work, if any of it `fits`."""
 
-    def __init__(self, scheduler: Scheduler, left: list[int]) -> None:
-        self.scheduler, self.left = scheduler, left
+    def __init__(self, scheduler: Scheduler, left: list[int], fits: Callable[[], bool]) -> None:
+        self.scheduler, self.left, self.fits = scheduler, left, fits
         self.waiting, self.gaps, self.blocks = scheduler.waiting, scheduler.gaps, scheduler.blocks
 
     def never(self, request: LiveRequest) -> str | None:
@@ -129,7 +134,7 @@ class Beside(Scheduler):
     def form(self, now: int) -> Iteration | None:
         """Requests', or none's while others are still to come."""
         made = self.scheduler.form(now)
-        if made is None and self.left[0] and not self.waiting:
+        if made is None and self.left[0] and not self.waiting and self.fits():
             return Iteration([], [])
         return made
 
