@@ -37,6 +37,7 @@ LAYERS = (
     "systems, also where a run of one has them by itself."
 )
 WITH = "Times, energies and memory are of the whole model: embedding, LM head and sampling are in them."
+WHOLE = "what it needs of memory holds embedding and LM head, too"
 MOSTLY = 0.5  # of a phase's time: what takes less does not bound it
 
 
@@ -188,10 +189,9 @@ def _one(
 def _compared(
     device: Device, system: System, llm: LlmSpec, told: Generated, steps: Simulated, wanted: Wanted
 ) -> Compared:
-    room, mine = device.capacity(), Shard(tp=wanted.tp)
+    room, mine, area = device.capacity(), Shard(tp=wanted.tp), area_mm2(system)
     kept = layer_need(llm, Batch.decode([longest(wanted)] * wanted.batch), mine, wanted.layers).cache
     kept = int(kept * room.cache_bytes_per_token / layer_need(llm, ONE, mine, wanted.layers).cache)
-    area = area_mm2(system)
     return Compared(
         system=told.system,
         time_to_first_token_s=told.time_to_first_token_s,
@@ -264,7 +264,7 @@ def notes(llm: LlmSpec, systems: Sequence[System], wanted: Wanted, found: Sequen
     alike: dict[str, list[str]] = {}
     for system, row in zip(systems, found, strict=True):
         has, there = traits(system.kind), row.reason is None
-        applies = {has.not_here: wanted.outside, has.sending: wanted.tp > 1}
+        applies = {has.not_here: wanted.outside, has.sending: wanted.tp > 1, WHOLE: has.sequence == "own"}
         applies |= {has.static: "static" in (row.energy_by_part_j or {})}
         applies |= dict.fromkeys(beyond(llm, longest(wanted)), has.beyond)
         for said, is_so in applies.items():
