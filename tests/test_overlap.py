@@ -204,8 +204,10 @@ def test_served_iterations_overlap():
 
 
 def test_an_iteration_has_at_most_as_many_parts_as_tokens():
-    few = {"model": "gpt2", "layers": 1, "arrivals": "burst", "requests": 2, "lengths": "3:3", "exact": True}
-    found = [pimloom.serve("gpu_a100", overlap=f"nanoflow,parts={parts}", **few) for parts in (2, 6, 4096)]
+    few: dict[str, Any] = {"model": "gpt2", "layers": 1, "requests": 2, "lengths": "3:3", "exact": True}
+    found = [
+        pimloom.serve("gpu_a100", arrivals="burst", overlap=f"nanoflow,parts={parts}", **few) for parts in (2, 6, 4096)
+    ]
     assert found[0].time_s < found[1].time_s == found[2].time_s
 
 

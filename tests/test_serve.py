@@ -197,6 +197,8 @@ FILES = {
     "failed.csv": "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n1,GPT-4,5,0,5,API log\n",
     "not.jsonl": '{"timestamp": 0,\n',
     "keys.jsonl": '{"timestamp": 0, "input_length": 4}\n',
+    "hashes.jsonl": '{"timestamp": 0, "input_length": 4, "output_length": 1}\n',
+    "more.csv": "timestamp,prompt_tokens,output_tokens,foo\n0,1,2,3\n",
     "half.jsonl": '{"timestamp": 0, "input_length": 4.5, "output_length": 1, "hash_ids": []}\n',
 }
 BAD = {
@@ -235,6 +237,12 @@ BAD = {
     "--arrivals burst --requests 0": "--requests 0: expected at least 1",
     "--arrivals burst --requests 3 --prefix-cache": "--prefix-cache: sharegpt does not say what prompts share",
 }
+
+
+@pytest.mark.parametrize(("name", "said"), [("hashes.jsonl", "has hash_ids, too"), ("more.csv", "has no foo")])
+def test_columns_that_are_nearly_known(name, said, tmp_path):
+    (tmp_path / name).write_text(FILES[name])
+    assert call(*GPU, "--trace", str(tmp_path / name)).err.endswith(f"; the nearest {said}\n")
 
 
 @pytest.mark.parametrize("options", BAD)

@@ -82,9 +82,20 @@ def _json_lines(path: Path) -> tuple[Format, Table]:
 def _format(place: str, names: list[str], formats: Sequence[Format]) -> Format:
     found = next((each for each in formats if each.fits(names)), None)
     if found is None:
-        known = said(tuple(formats))
-        raise UserError(f"{place}: unknown columns {short(','.join(names)) or 'none'}; expected {known}")
+        told = f"unknown columns {short(','.join(names)) or 'none'}; expected {said(tuple(formats))}"
+        raise UserError(f"{place}: {told}{_beside(names, formats)}")
     return found
+
+
+def _beside(names: Sequence[str], formats: Sequence[Format]) -> str:
+    """What is there too much or too little, of the format that has the most of these columns."""
+    near = max(formats, key=lambda each: len(each.columns & set(names)))
+    if len(near.columns & set(names)) < 2:
+        return ""
+    lacks, more = near.columns - set(names), set(names) - near.columns - set(near.optional)
+    parts = [f"has {','.join(sorted(lacks))}, too"] if lacks else []
+    parts += [f"has no {short(','.join(sorted(more)))}"] if more else []
+    return f"; the nearest {' and '.join(parts)}" if parts else ""
 
 
 def _tokens(place: str, row: dict[str, Any], name: str) -> int:
