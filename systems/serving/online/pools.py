@@ -124,8 +124,7 @@ def _joined(
     """One record of both pools, decode behind prompts, and its causes, each with its pool."""
     (_, one, record), (_, _, other) = parts
     other.replica = type(other.replica)("i", [i + one.plan.replicas for i in other.replica])
-    for name in ("start", "end", "ticks", "replica", "requests", "new", "contexts", "waiting", "used", "joules"):
-        getattr(record, name).extend(getattr(other, name))
+    record.extend(other)
     if any(by.exact.steps and not by.exact.causes for _, by, _ in parts):
         return record, None
     named = [(name, _causes(by, mine), mine) for name, by, mine in parts]

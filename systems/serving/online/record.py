@@ -60,10 +60,14 @@ class Record:
                 self.by_request[r.number] += each * n
         return max(round(ps), 1)
 
-    def add(self, other: "Record") -> None:
-        """Another one of the same requests and causes, behind this one."""
+    def extend(self, other: "Record") -> None:
+        """Columns of another one behind these."""
         for name in ("start", "end", "ticks", "replica", "requests", "new", "contexts", "waiting", "used", "joules"):
             getattr(self, name).extend(getattr(other, name))
+
+    def add(self, other: "Record") -> None:
+        """Another one of the same requests and causes, behind this one."""
+        self.extend(other)
         causes = max(len(self.by_cause), len(other.by_cause))
         mine, its = (one.by_cause + [0.0] * (causes - len(one.by_cause)) for one in (self, other))
         self.by_cause = [a + b for a, b in zip(mine, its, strict=True)]
