@@ -156,13 +156,17 @@ def resolve(sheet: Sheet, overrides: Mapping[str, str], part: Callable[[str], Sh
     device = spec.dram.part
     if device.endswith((".yaml", ".yml")) and loaded.sources["dram.part"].file != SET:
         device = str(path.parent / device)  # a path in a file starts at that file
+    try:
+        sheet_of_part = part(device)
+    except UserError as error:
+        raise (UserError(f"--set dram.part: {error}") if loaded.sources["dram.part"].file == SET else error) from None
     if spec.kind == "npu_pim" and spec.dram.row_buffers == "blocked" and "pim" not in below:
-        tree = tree_of(part(device))
+        tree = tree_of(sheet_of_part)
         if isinstance(tree, dict) and not tree.get("pim"):
             raise UserError(_lacks_pim(path, device))
         below = {"pim": "newton"} | below
     try:
-        found = part_of(part(device), below)
+        found = part_of(sheet_of_part, below)
     except UserError as error:
         raise below_dram(error, tree_of(sheet)) from None
     if spec.kind == "npu_pim":

@@ -7,8 +7,10 @@ from random import Random
 from pimloom.arch.error import UserError
 from pimloom.arch.place import check_place, check_value
 from pimloom.arch.system import resolve
+from pimloom.sweeping.definition.expression import judging
 from pimloom.sweeping.definition.sweep import WORKLOAD, Axis, Scalar, Sweep
 from pimloom.sweeping.point.results import IDENTITY, MADE_BY, OF_TABLES
+from pimloom.sweeping.point.serving import check_judged
 from pimloom.sweeping.point.shared import Base
 from pimloom.sweeping.search.space import Space
 
@@ -23,6 +25,10 @@ def check_points(base: Base, sweep: Sweep) -> None:
             _check_range(base, axis)
         elif axis.sets or not axis.place.startswith(WORKLOAD):
             _check_values(base, axis)
+    if base.served:
+        keys = {axis.place.removeprefix(WORKLOAD): axis.values for axis in sweep.axes}
+        fixed = base.workload.get("slo")
+        check_judged(judging(sweep), keys.get("slo", ()) if fixed is None else (fixed,))
     _check_together(base, sweep)
 
 

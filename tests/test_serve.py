@@ -234,7 +234,7 @@ BAD = {
     "--arrivals burst --requests 3 --pp 2": "--pp 2: vllm-v1 has one stage here",
     "--arrivals burst --requests 3 --router random": "--router random: expected one of round-robin, least-waiting",
     "--arrivals burst --requests 3 --blocks 100000000": "--blocks 100000000: ",
-    "--arrivals burst --requests 0": "--requests 0: expected at least 1",
+    "--arrivals burst --requests 0": "--requests 0: expected 1 to 1,000,000",
     "--arrivals burst --requests 3 --prefix-cache": "--prefix-cache: sharegpt does not say what prompts share",
 }
 

@@ -1,6 +1,8 @@
 """Points of a sweep that are served as they arrive: the numbers of `pimloom serve`, whatever was simulated before."""
 
 import json
+import re
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -117,7 +119,7 @@ def test_a_trace_travels_with_what_its_prompts_share(tmp_path):
         (DRAWN | {"schedular": "orca"}, "unknown key of a workload with arrivals or a trace"),
         (DRAWN | {"requests": "sharegpt"}, "workload.requests: expected an int from 1 to 1048576, got sharegpt"),
         (DRAWN | {"requests": True}, "workload.requests: expected an int from 1 to 1048576, got True"),
-        (DRAWN | {"rate": 0}, "workload.rate: expected a number above 0, in requests per s, got 0"),
+        (DRAWN | {"rate": 0}, "workload.rate: expected a number from 1e-06 to 1e+09, in requests per s, got 0"),
         (DRAWN | {"exact": 1}, "workload.exact: expected true or false, got 1"),
         (DRAWN | {"slo": 1}, "workload.slo: expected text, got 1"),
         ({"model": "gpt2", "arrivals": "burst"}, "workload: missing key 'requests' (how many come with"),
@@ -150,6 +152,32 @@ def test_a_point_that_cannot_be_served_is_a_row_with_its_reason(more, said):
 def test_limits_that_none_holds_are_no_error():
     row = row_of(base(**DRAWN, slo="ttft=1us"))
     assert row["error"] is None and row["slo_share"] == row["goodput_per_s"] == 0.0
+
+
+@pytest.mark.parametrize(
+    ("judged", "slo", "said"),
+    [
+        ({"objectives": {"goodput_per_s": "max"}}, None, "goodput_per_s: no row has it without limits; give workload"),
+        (
+            {"constraints": ["slo_share > 0.9"]},
+            None,
+            "slo_share: no row has it without limits; give workload.slo, such",
+        ),
+        ({"objectives": {"slo_ttft_share": "max"}}, "tpot=50ms", "slo_ttft_share: no row has it without limits; give"),
+        ({"objectives": {"slo_tpot_share": "max", "goodput_per_s": "max"}}, "tpot=50ms", None),
+    ],
+)
+def test_what_needs_limits_is_no_objective_without(judged, slo, said):
+    work = DRAWN | ({} if slo is None else {"slo": slo})
+    sweep = sweep_from({"system": "gpu_a100", "workload": work, "axes": {"power_w": [300, 400]}} | judged)
+    with nullcontext() if said is None else pytest.raises(UserError, match=f"^{re.escape(said or '')}"):
+        check_points(base_of(sweep), sweep)
+
+
+def test_a_refusal_in_a_row_names_places_as_sweeps_do():
+    made = base("attacc", {"gpus": [2]}, model="gpt3-175b", arrivals="burst", lengths="8:4", requests=2)
+    row = evaluate(made, {"gpus": 2}).row
+    assert row["error"] is not None and row["error"].endswith("; take 6 (gpus=6)"), row["error"]
 
 
 def test_the_example_can_be_swept(monkeypatch):

@@ -47,13 +47,14 @@ SEQUENCE = "write --prompt P --generate N instead, for one sequence"
 
 
 class Own(NamedTuple):
-    """A result of its own: what makes it and what shows it, as module and name; options of a batch that it takes, and
-    why not the others."""
+    """A result of its own: what makes it and what shows it, as module and name; options of a batch that it takes, why
+    not the others, and what to write instead of them, else nothing."""
 
     work: tuple[str, str]
     show: tuple[str, str]
     options: tuple[str, ...]
     why: str
+    instead: Mapping[str, str] = {}
 
 
 OWN = {  # kind of a system
@@ -64,6 +65,7 @@ OWN = {  # kind of a system
     "attacc": Own(
         ("pimloom.systems.devices.attacc.asked", "attacc_work"), ("pimloom.reports.terminal.attacc", "show_attacc"),
         ("batch",), "{system} is a box of GPUs that share every layer of equal requests",
+        {"tp": "write --set gpus=N"},
     ),
 }  # fmt: skip
 
@@ -129,7 +131,7 @@ def _own(asked: Asked) -> Ran:
     """What a kind of system has of its own."""
     takes = OWN[load_system(asked.system).spec.kind]
     other = {name: getattr(asked, name) for name in OF_OTHERS if name not in takes.options}
-    _refuse(other | {"check": asked.check or None}, takes.why.format(system=asked.system), {})
+    _refuse(other | {"check": asked.check or None}, takes.why.format(system=asked.system), takes.instead)
     for name in (*takes.options, "every"):
         if (value := getattr(asked, name)) is not None and value < 1:
             raise UserError(f"--{name} {value}: expected at least 1")
@@ -204,6 +206,8 @@ def _energy(asked: Asked, joules: float | None) -> str | None:
 
 def _generation(asked: Asked) -> Ran:
     """Equal requests from their prompts on."""
+    if asked.seed:
+        raise UserError(f"--seed {asked.seed}: equal requests draw nothing; leave it out")
     other = {"iterations": asked.iterations, "policy": asked.policy, "timeline": asked.timeline}
     other |= {"check": asked.check or None, "pp": None if asked.pp == 1 else asked.pp}
     _refuse_elsewhere(other, asked)

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from pimloom.arch.error import UserError
@@ -15,8 +16,11 @@ from pimloom.systems.devices.area import area_mm2
 from pimloom.systems.devices.device import Device, Share, device_of
 from pimloom.systems.devices.kept import Kept
 from pimloom.systems.serving.online.asked import served_on
+from pimloom.systems.serving.online.limits import NAMES as SLO
+from pimloom.systems.serving.online.limits import parse_slo
 from pimloom.systems.serving.online.outcome import Online, Spread
 from pimloom.systems.serving.online.wanted import Wanted
+from pimloom.workload.requests.arrivals import LEAST_RATE, MOST_RATE
 
 TEXTS = ("model", "arrivals", "trace", "lengths", "scheduler", "router", "slo", "weights", "density")
 LIMITS = ("batch", "batch_tokens", "block_size", "blocks", "long_prompt", "swap")
@@ -60,8 +64,9 @@ def check_value(key: str, value: Scalar) -> None:
         if not isinstance(value, bool):
             raise UserError(f"workload.{key}: expected true or false, got {value}")
     elif key == "rate":
-        if isinstance(value, bool | str) or not 0 < value < float("inf"):
-            raise UserError(f"workload.{key}: expected a number above 0, in requests per s, got {value}")
+        if isinstance(value, bool | str) or not LEAST_RATE <= value <= MOST_RATE:
+            said = f"expected a number from {LEAST_RATE:g} to {MOST_RATE:g}, in requests per s"
+            raise UserError(f"workload.{key}: {said}, got {value}")
     elif not isinstance(value, str):
         raise UserError(f"workload.{key}: expected text, got {value}")
 
@@ -75,6 +80,19 @@ def check_together(keys: Iterable[str]) -> None:
         raise UserError("workload: missing key 'requests' (how many come with workload.arrivals)")
     if "trace" in given and "lengths" in given:
         raise UserError("workload.lengths: the trace has lengths of its own; leave one of the two out")
+
+
+def check_judged(names: Collection[str], slo: Collection[Scalar]) -> None:
+    """Raise UserError for a column that designs are judged by and that no row would have, with these limits."""
+    limits = set[str]()
+    for text in slo:
+        with suppress(UserError):  # its rows tell
+            limits |= {name for name, most in parse_slo(str(text))._asdict().items() if most is not None}
+    needs = {"goodput_per_s": set[str](), "slo_share": set[str]()} | {f"slo_{name}_share": {name} for name in SLO}
+    for column, of in needs.items():
+        if column in names and (not limits or of - limits):
+            such_as = f"{min(of, default='ttft')}=1s"
+            raise UserError(f"{column}: no row has it without limits; give workload.slo, such as {such_as}")
 
 
 def columns(figures: bool) -> list[Column]:
@@ -120,7 +138,8 @@ def served_point(
     try:
         found = served_on(system, llm, wanted, requests, None if rate is None else float(rate), _device)
     except UserError as error:
-        raise UserError(OPTION.sub(lambda option: f"workload.{option[1].replace('-', '_')}", str(error))) from None
+        said = str(error).replace("--set ", "")  # a place of the system is an axis here
+        raise UserError(OPTION.sub(lambda option: f"workload.{option[1].replace('-', '_')}", said)) from None
     area = area_mm2(system)
     devices = found.tp * found.pp * found.replicas
     return _values(found) | {"area_mm2": None if area is None else area * devices}, found.spec_digest

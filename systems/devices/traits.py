@@ -31,7 +31,8 @@ class Traits(NamedTuple):
     is left out where devices send one another something; not_here: of these three, what is not done on the system;
     static: what its static power is; shared: whether several devices can share a layer of a system; own_devices: how
     many do unless asked otherwise, as its own file has it; deployed: what there is of a system with so many; beyond:
-    contexts beyond a model's positions are simulated, with a note.
+    contexts beyond a model's positions are simulated, with a note; parts: whether a device may hold some of a model's
+    layers; stages: what else there is; more: how a model has more memory.
     """
 
     what: str
@@ -49,6 +50,9 @@ class Traits(NamedTuple):
     deployed: Callable[[System, int], Deployed] = lambda system, tp: Deployed()
     departures: bool = False
     beyond: bool = False
+    parts: bool = True
+    stages: str = ""
+    more: str = "more devices (--tp)"
 
 
 def _duplex(spec: DuplexSystem, devices: int) -> Deployed:
@@ -64,6 +68,7 @@ TRAITS = {
         released=False,
         lists=False,
         shared=lambda system: False,
+        more="a smaller model",
         not_here="embedded tokens come from outside, and the next token is chosen there",
     ),
     "roofline": Traits(
@@ -86,8 +91,16 @@ TRAITS = {
         shared=lambda system: system.of_kind(ComposedSystem).peers is not None,
     ),
     "cent": Traits(
-        "CXL devices of AiM", "own", channels=False, pipelines=True, released=True, lists=False, outside=True
-    ),
+        "CXL devices of AiM",
+        "own",
+        channels=False,
+        pipelines=True,
+        released=True,
+        lists=False,
+        outside=True,
+        parts=False,
+        stages="and its layers are stages by themselves",
+    ),  # fmt: skip
     "attacc": Traits(
         "GPUs with stacks that attend",
         "own",
@@ -98,6 +111,9 @@ TRAITS = {
         shared=lambda system: False,
         own_devices=lambda system: system.of_kind(AttAccSystem).gpus,
         beyond=True,
+        parts=False,
+        stages="on GPUs that share each layer",
+        more="more GPUs (--set gpus=N)",
     ),
     "duplex": Traits(
         "xPUs beside memory that computes",

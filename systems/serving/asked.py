@@ -195,6 +195,8 @@ def _list_work(there: Deployment, asked: Asked, path: Path) -> Work[Served]:
     channels = spec.dram.channels if spec.kind == "npu_pim" else MOST_CHANNELS
     tokens, channel = read_requests(path, channels)
     _refuse_many(asked)
+    if asked.seed:
+        raise UserError(f"--seed {asked.seed}: {path} draws nothing; leave it out")
     if not there.has.lists:
         raise UserError(f"--requests {path}: {system.name} takes no list of contexts; give a data set or a trace")
     if asked.policy and channel is not None:

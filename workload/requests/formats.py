@@ -10,7 +10,8 @@ DATE = 0  # instead of a unit: dates and times, or seconds
 class Format(NamedTuple):
     """time, prompt, output: names of columns; unit: of times [ps]; others: what else is there, and not read; optional:
     what else may be there; failed: whether rows without output are failures, which are left out; identity: the
-    column of identities of blocks of so many tokens."""
+    column of identities of blocks of so many tokens; number: the column of requests' own numbers; total: that of the
+    sum of prompt and output; alone: that of how many such requests there are, which must be one."""
 
     name: str
     time: str
@@ -21,11 +22,15 @@ class Format(NamedTuple):
     optional: tuple[str, ...] = ()
     failed: bool = False
     identity: tuple[str, int] | None = None
+    number: str | None = None
+    total: str | None = None
+    alone: str | None = None
 
     @property
     def columns(self) -> set[str]:
         """That must be there."""
-        return {self.time, self.prompt, self.output, *self.others, *([self.identity[0]] if self.identity else [])}
+        checked = [self.identity and self.identity[0], self.number, self.total, self.alone]
+        return {self.time, self.prompt, self.output, *self.others, *filter(None, checked)}
 
     def fits(self, names: list[str]) -> bool:
         """Whether a file with these columns is one."""
@@ -36,14 +41,14 @@ CSV = (
     Format("pimloom", "timestamp", DATE, "prompt_tokens", "output_tokens"),
     Format("Azure", "TIMESTAMP", DATE, "ContextTokens", "GeneratedTokens", optional=("NumImages",)),
     Format(
-        "BurstGPT", "Timestamp", PS_PER_S, "Request tokens", "Response tokens", ("Model", "Total tokens", "Log Type"),
-        optional=("Session ID", "Elapsed time"), failed=True,
+        "BurstGPT", "Timestamp", PS_PER_S, "Request tokens", "Response tokens", ("Model", "Log Type"),
+        optional=("Session ID", "Elapsed time"), failed=True, total="Total tokens",
     ),
     Format(
         "Splitwise", "arrival_timestamp", PS_PER_S, "prompt_size", "token_size",
-        ("request_id", "request_type", "application_id", "batch_size"),
+        ("request_type", "application_id"), number="request_id", alone="batch_size",
     ),
-    Format("ticks", "arrival", PS_PER_US, "prompt", "output", ("request",), optional=("group", "shared")),
+    Format("ticks", "arrival", PS_PER_US, "prompt", "output", optional=("group", "shared"), number="request"),
 )  # fmt: skip
 JSON_LINES = (
     Format("Mooncake", "timestamp", PS_PER_MS, "input_length", "output_length", identity=("hash_ids", 512)),
@@ -58,4 +63,9 @@ def said(formats: tuple[Format, ...]) -> str:
     >>> said(CSV[:2])
     'timestamp,prompt_tokens,output_tokens or TIMESTAMP,ContextTokens,GeneratedTokens'
     """
-    return " or ".join(",".join((each.time, each.prompt, each.output, *each.others)) for each in formats)
+    return " or ".join(",".join(_told(each)) for each in formats)
+
+
+def _told(one: Format) -> list[str]:
+    first = [one.time, one.prompt, one.output]
+    return [*first, *sorted(one.columns - {*first, *([one.identity[0]] if one.identity else [])})]

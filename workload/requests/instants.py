@@ -10,7 +10,7 @@ from pimloom.arch.error import UserError
 from pimloom.arch.units import PS_PER_S, PS_PER_US
 from pimloom.workload.requests.formats import DATE
 
-NUMBER = re.compile(r"(\d{1,30}(\.\d{0,30})?|\.\d{1,30})([eE][+-]?\d{1,2})?", re.ASCII)
+NUMBER = re.compile(r"(\d{1,30}(\.\d{0,30})?|\.\d{1,30})([eE][+-]?\d{1,3})?", re.ASCII)
 FRACTION = re.compile(r"(.*:\d\d)\.(\d{1,12})(.*)", re.ASCII)
 LATEST_PS = 10**12 * PS_PER_S
 

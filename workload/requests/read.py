@@ -7,6 +7,7 @@ from typing import Any
 
 from pimloom.arch.document import read_text, short
 from pimloom.arch.error import UserError
+from pimloom.workload.requests.contradictions import check_rows
 from pimloom.workload.requests.csv_file import read_rows, whole_number
 from pimloom.workload.requests.formats import CSV, JSON_LINES, Format, said
 from pimloom.workload.requests.instants import instants
@@ -39,6 +40,7 @@ def read(path: Path) -> Requests:
             )
     if not kept:
         raise UserError(f"{path}: expected at least one request with output")
+    check_rows(form, table, prompt, output)
     columns = ([column[i] for i in kept] for column in (arrival, prompt, output))
     arrival, prompt, output = columns
     return Requests(
@@ -105,21 +107,12 @@ def _tokens(place: str, row: dict[str, Any], name: str) -> int:
     return whole_number(str(value), 0, LONGEST, f"{place}: {name}", " tokens")
 
 
-def _check_whole(place: str, name: str, ids: Any) -> None:
-    if not isinstance(ids, list) or not all(type(one) is int for one in ids):
-        raise UserError(f"{place}: {name}: expected a list of whole numbers")
-
-
 def _prefix(form: Format, table: Table) -> Prefix | None:
     if form.identity:
         name, tokens = form.identity
         blocks = [row[name] for _, row in table]
-        for (place, _), ids in zip(table, blocks, strict=True):
-            _check_whole(place, name, ids)
         return Identities(blocks, tokens)
     if all("input_tok_ids" in row for _, row in table):
-        for place, row in table:
-            _check_whole(place, "input_tok_ids", row["input_tok_ids"])
         return Tokens([row["input_tok_ids"] for _, row in table])
     if "shared" in table[0][1]:
         shared = [whole_number(row["shared"] or "0", 0, LONGEST, f"{place}: shared") for place, row in table]

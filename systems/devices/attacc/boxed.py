@@ -67,9 +67,10 @@ def boxed(system: System, llm: LlmSpec, released: bool, tp: int = 1) -> Boxed:
     """tp: above 1 in place of the GPUs of the system's file. Raises UserError for a model that the study does not
     model, that these GPUs do not divide, or that does not fit."""
     spec = system.of_kind(AttAccSystem)
+    option = "--tp " if tp not in (1, spec.gpus) else "--set gpus="  # where the user gave their number
     if tp > 1:
         spec = replace(spec, gpus=tp)
-        _check_divides(llm, tp)
+        _check_divides(llm, tp, option)
     for field, values in TAKEN.items():
         if (value := getattr(llm, field)) not in values:
             raise UserError(f"{llm.name}: {field} is {value}; {system.name} runs models with {field} {values[0]}")
@@ -85,7 +86,7 @@ def boxed(system: System, llm: LlmSpec, released: bool, tp: int = 1) -> Boxed:
     if weights > there:
         raise UserError(
             f"{llm.name}: needs {weights:,} bytes for its weights, {counted(spec.gpus, 'GPU')} of {system.name} hold "
-            f"{there:,}; {_more(llm, -(-weights // gpu.memory_bytes), '--tp ' if tp > 1 else '--set gpus=')}"
+            f"{there:,}; {_more(llm, -(-weights // gpu.memory_bytes), option)}"
         )
     stacks = spec.gpus * spec.stacks.each * _stack_bytes(system)
     host = HOSTS * spec.host.memory_bytes if spec.host else 0
@@ -104,12 +105,12 @@ def _decoders(llm: LlmSpec) -> tuple[Decoder, ...]:
     return tuple(decoder for decoder in (whole, sparse) if decoder.layers)
 
 
-def _check_divides(llm: LlmSpec, tp: int) -> None:
+def _check_divides(llm: LlmSpec, tp: int, option: str) -> None:
     heads, kv, width = llm.num_attention_heads, llm.num_key_value_heads, llm.hidden_size
     for what, whole in (("heads", heads), ("width", width), ("heads of keys", kv)):
         if whole % tp:
             fit = ", ".join(str(n) for n in range(1, kv + 1) if heads % n == width % n == kv % n == 0)
-            raise UserError(f"--tp {tp}: does not divide the {what} of {llm.name}, {whole}; take one of {fit}")
+            raise UserError(f"{option}{tp}: does not divide the {what} of {llm.name}, {whole}; take one of {fit}")
 
 
 def _more(llm: LlmSpec, least: int, option: str) -> str:

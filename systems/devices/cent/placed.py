@@ -245,9 +245,9 @@ def placed(system: System, llm: LlmSpec, stages: int | None, tensor: int | None,
     else:
         share = spec.devices // stages if tensor is None else tensor
         if stages * share != spec.devices:
+            got = f"; got {stages} x {share}" if share else f", at most {spec.devices} stages then"
             raise UserError(
-                f"{named}: expected {layers} stages, one a layer, or stages x --tp = {spec.devices} devices; got "
-                f"{stages} x {share}"
+                f"{named}: expected {layers} stages, one a layer, or stages x --tp = {spec.devices} devices{got}"
             )
         found = Placed(spec, system.aim, llm, layer, stages, share, released)
     _check(found)

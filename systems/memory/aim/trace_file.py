@@ -138,7 +138,8 @@ class _Reader:
             raise UserError(f"AiM: expected an instruction behind it: {', '.join(INSTRUCTIONS)}")
         name = words[1].removeprefix(PREFIX)
         if name not in INSTRUCTIONS:
-            raise UserError(f"unknown instruction '{one_line(short(words[1]))}'{nearest(name, list(INSTRUCTIONS))}")
+            known = nearest(name, list(INSTRUCTIONS)) or f"; expected one of {', '.join(INSTRUCTIONS)}"
+            raise UserError(f"unknown instruction '{one_line(short(words[1]))}'{known}")
         found = INSTRUCTIONS[name]
         numbers = _numbers(name, found.operands, words[2:])
         for key, number in zip(found.operands, numbers, strict=True):

@@ -16,6 +16,7 @@ from pimloom.systems.serving.online.pools import Both, kv_bytes, prompts_of, ser
 from pimloom.systems.serving.online.prepared import Maker, prepared, prepared_on
 from pimloom.systems.serving.online.prices import parse_price
 from pimloom.systems.serving.online.running import Progress, serve_online
+from pimloom.systems.serving.online.spans import MOST_REQUESTS, check_count, check_span
 from pimloom.systems.serving.online.strays import check_strays
 from pimloom.systems.serving.online.together import Serving, finetuning, overlapping, shared_out
 from pimloom.systems.serving.online.wanted import Wanted
@@ -25,7 +26,7 @@ from pimloom.workload.requests.data_sets import DATA_SETS
 from pimloom.workload.requests.read import read
 from pimloom.workload.requests.table import Requests, first
 
-MOST_REQUESTS = 10**6  # each is kept by itself
+MOST_COUNT = 10**9  # of anything else
 LENGTHS = "sharegpt"
 
 
@@ -80,6 +81,8 @@ def _check_words(wanted: Wanted) -> None:
 def _fitting(wanted: Wanted, llm: LlmSpec, requests: Requests) -> tuple[Requests, int]:
     """Requests that fit the model's positions; how many were cut. Raises UserError."""
     drawn = wanted.trace is None and requests.name in DATA_SETS  # of other models
+    check_count(requests)
+    check_span(requests)
     return within_positions(llm, requests, wanted.cut or drawn)
 
 
@@ -168,12 +171,11 @@ def _check_numbers(wanted: Wanted) -> None:
         "replicas": wanted.replicas, "tp": wanted.tp, "pp": wanted.pp,
     }  # fmt: skip
     for name, value in least.items():
-        if value is not None and not 1 <= value <= MOST_REQUESTS * 1000:
-            raise UserError(f"--{name} {value}: expected at least 1")
-    if wanted.sample < 0:
-        raise UserError(f"--sample {wanted.sample}: expected at least 0")
-    if wanted.requests is not None and wanted.requests > MOST_REQUESTS:
-        raise UserError(f"--requests {wanted.requests}: expected at most {MOST_REQUESTS}")
+        most = MOST_REQUESTS if name == "requests" else MOST_COUNT
+        if value is not None and not 1 <= value <= most:
+            raise UserError(f"--{name} {value}: expected 1 to {most:,}")
+    if not 0 <= wanted.sample <= MOST_COUNT:
+        raise UserError(f"--sample {wanted.sample}: expected 0 to {MOST_COUNT:,}")
     only = {"chunked": wanted.chunked, "swap": wanted.swap, "long-prompt": wanted.long_prompt}
     only |= {"prefix-cache": wanted.prefix_cache}
     fields = {"chunked": "chunked", "swap": "host", "long-prompt": "threshold", "prefix-cache": "prefix"}

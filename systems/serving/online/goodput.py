@@ -7,15 +7,18 @@ from typing import Any, ClassVar
 import msgspec
 
 from pimloom.arch.error import UserError
+from pimloom.arch.name_units import counted
 from pimloom.arch.units import S_PER_H, S_PER_PS
 from pimloom.systems.serving.online.outcome import Online
+from pimloom.systems.serving.online.spans import check_span
 from pimloom.systems.viewed import Viewed
-from pimloom.workload.requests.arrivals import MOST_RATE
+from pimloom.workload.requests.arrivals import LEAST_RATE, MOST_RATE
 from pimloom.workload.requests.table import Requests
 
 SHARE = 0.9  # of requests that hold the limits [DistServe]
 PRECISION = 0.02  # of the rate: the search ends with such a bracket
-WRITTEN = re.compile(r"(\d+\.?\d*|\.\d+):(\d+\.?\d*|\.\d+)", re.ASCII)
+ONE = r"((?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,2})?)"
+WRITTEN = re.compile(f"{ONE}:{ONE}", re.ASCII)
 
 
 class Rate(msgspec.Struct, frozen=True):
@@ -60,18 +63,28 @@ def parse_rates(text: str) -> tuple[float, float]:
     (0.5, 16.0)
     """
     match = WRITTEN.fullmatch(text)
-    if not match or not 0 < float(match[1]) < float(match[2]) <= MOST_RATE:
-        raise UserError(f"--rate {text}: expected LOW:HIGH in requests per s, the lower first, such as 0.5:16")
+    if not match or not LEAST_RATE <= float(match[1]) < float(match[2]) <= MOST_RATE:
+        raise UserError(
+            f"--rate {text}: expected LOW:HIGH in requests per s, the lower first, from {LEAST_RATE:g} to "
+            f"{MOST_RATE:g}, such as 0.5:16"
+        )
     return float(match[1]), float(match[2])
 
 
 def at_rate(requests: Requests, rate: float, option: str = "goodput") -> Requests:
     """The same requests, their times stretched: gaps vary as they did. option: that asks for it. Raises UserError."""
+    if requests.clients:
+        raise UserError(
+            f"--{option}: {counted(requests.clients, 'client')} of --arrivals closed:{requests.clients} send when "
+            "requests have ended, at no rate; give --arrivals poisson:1/s or a trace with times"
+        )
     span_s = requests.arrival_ps[-1] * S_PER_PS
     if not span_s:
         raise UserError(f"--{option}: all requests arrive at once; give --arrivals poisson:1/s or a trace with times")
     stretch = (len(requests.prompt) - 1) / span_s / rate
-    return requests._replace(arrival_ps=[round(at * stretch) for at in requests.arrival_ps])
+    found = requests._replace(arrival_ps=[round(at * stretch) for at in requests.arrival_ps])
+    check_span(found, f"--rate {rate:g}")
+    return found
 
 
 def find(

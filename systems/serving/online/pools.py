@@ -72,7 +72,7 @@ def serve_pools(both: Both, requests: Requests, progress: Progress, *, tried: bo
     prompts, decodes = pools
     clock = Pooled(prompts, decodes, wire, _routes(both, prompts, decodes), both.transfer == LAYERS)
     then = clock.serve(first, requests.output, progress)
-    check_ended(then)
+    check_ended(then, *records)
     for one, r in zip(first, then, strict=True):
         r.hit = one.hit
         r.restarts += one.restarts

@@ -56,7 +56,7 @@ def prepared_on(
     slo = None if wanted.slo is None else parse_slo(wanted.slo)
     if wanted.tp == 1:
         wanted = wanted._replace(tp=traits(system.kind).own_devices(system))
-    share = _share(wanted, llm)
+    share = _share(wanted, system, llm)
     device, lm_head = _device(system, llm, share, wanted.lm_head, maker)
     device = wrap(device, system) if wrap else device
     transform = transform_of(
@@ -64,7 +64,7 @@ def prepared_on(
         scheduler=wanted.scheduler, chunked=wanted.chunked, seed=wanted.seed, mode=wanted.mode,
     )  # fmt: skip
     limits = _limits(wanted, system, llm, device, requests, transform)
-    _check_all_fit(wanted, limits, requests, transform)
+    _check_all_fit(wanted, limits, requests, transform, traits(system.kind).more)
     clock = (wanted.scheduler, limits, wanted.replicas, wanted.router, wanted.pp)
     plan = Plan(*clock, wanted.exact, wanted.sample, wanted.seed, transform, requests.clients)
     found = service(device, requests, plan, slo, _named(wanted, system, llm, requests, plan, lm_head, more or {}))
@@ -73,8 +73,11 @@ def prepared_on(
     return found._replace(rest_w=power_at_rest_w(system, wanted.tp), usd_per_h=usd)
 
 
-def _share(wanted: Wanted, llm: LlmSpec) -> Share:
+def _share(wanted: Wanted, system: System, llm: LlmSpec) -> Share:
+    has = traits(system.kind)
     layers = layers_of(llm, wanted.layers)
+    if wanted.pp > 1 and not has.parts:
+        raise UserError(f"--pp {wanted.pp}: {system.name} holds whole models, {has.stages}; leave it out")
     if wanted.pp > layers:
         raise UserError(f"--pp {wanted.pp}: expected at most {layers}, the layers")
     weights = None if wanted.weights is None else format_of(wanted.weights)
@@ -100,7 +103,7 @@ def _limits(
     if fit < 2:
         raise UserError(
             f"{llm.name}: beside its weights keys and values of {tokens:,} tokens fit on {system.name}, less than two "
-            f"blocks of {size}; share it over more devices (--tp)"
+            f"blocks of {size}; take {traits(system.kind).more}"
         )
     if wanted.blocks is not None and wanted.blocks > fit:
         raise UserError(f"--blocks {wanted.blocks}: {fit:,} blocks of {size} tokens fit beside the weights")
@@ -125,7 +128,7 @@ def _limits(
     )  # fmt: skip
 
 
-def _check_all_fit(wanted: Wanted, limits: Limits, requests: Requests, transform: Transform | None) -> None:
+def _check_all_fit(wanted: Wanted, limits: Limits, requests: Requests, transform: Transform | None, more: str) -> None:
     """Raise UserError for a request that could never run."""
     scheduler = scheduler_of(wanted.scheduler, limits)
     for i, (prompt, output) in enumerate(zip(requests.prompt, requests.output, strict=True)):
@@ -133,12 +136,12 @@ def _check_all_fit(wanted: Wanted, limits: Limits, requests: Requests, transform
         if transform:
             transform.dress([live])
         if why := scheduler.never(live):
-            instead = _blocks(wanted, limits, requests, transform) if "blocks" in why else ""
+            instead = _blocks(wanted, limits, requests, transform, more) if "blocks" in why else ""
             raise UserError(f"{requests.name}: request {i} {why} under {wanted.scheduler}; it could never run{instead}")
 
 
-def _blocks(wanted: Wanted, limits: Limits, requests: Requests, transform: Transform | None) -> str:
-    """How many blocks the longest request would have to find."""
+def _blocks(wanted: Wanted, limits: Limits, requests: Requests, transform: Transform | None, more: str) -> str:
+    """How many blocks the longest request would have to find. more: what has more of them."""
     most = max(range(len(requests.prompt)), key=lambda i: requests.prompt[i] + requests.output[i])
     live = LiveRequest(most, 0, requests.prompt[most], requests.output[most])
     if transform:
@@ -154,7 +157,7 @@ def _blocks(wanted: Wanted, limits: Limits, requests: Requests, transform: Trans
     if not never(limits.blocks) or never(high):
         return ""  # another one needs more, or none of them would help
     least = bisect_left(range(high), True, lo=limits.blocks, key=lambda blocks: not never(blocks))
-    how = "take --blocks" if wanted.blocks else "more devices (--tp) or a --block-size that leaves"
+    how = "take --blocks" if wanted.blocks else f"{more} or a --block-size that leaves"
     return f"; the longest, request {most}, needs {least:,} in all, {how} {least:,} or more"
 
 

@@ -23,6 +23,7 @@ from pimloom.systems.serving.online.named import Limits, scheduler_of
 from pimloom.systems.serving.online.outcome import Online
 from pimloom.systems.serving.online.record import FilledRecord, Record
 from pimloom.systems.serving.online.sampling import Pricing, Sample, measured
+from pimloom.systems.serving.online.spans import check_end
 from pimloom.systems.serving.online.summing import Ended, attained, of_iterations, of_requests, plain, summed
 from pimloom.systems.serving.schedulers.live import LiveRequest, Scheduler
 from pimloom.systems.serving.sharing.finetuning import Beside, Filled, FineTuning
@@ -172,9 +173,7 @@ def told_by(
     )
 
 
-def rest(
-    by: Service, record: Record, causes: int, start_ps: int, end_ps: int, busy_ps: int | None = None
-) -> None:
+def rest(by: Service, record: Record, causes: int, start_ps: int, end_ps: int, busy_ps: int | None = None) -> None:
     """Add what stages take while they have nothing to do, between two times, as the cause behind all others. busy_ps:
     None for iterations that run one after the other."""
     assert by.rest_w is not None
@@ -208,11 +207,12 @@ def run(live: list[LiveRequest], schedulers: list[Scheduler], record: Record, pl
     if machines:
         compiled.tell(machines, record)
     progress(len(live), len(live))
-    check_ended(live)
+    check_ended(live, record)
 
 
-def check_ended(live: Sequence[LiveRequest]) -> None:
-    """Raise UserError if some are left that nobody ever serves."""
+def check_ended(live: Sequence[LiveRequest], *records: Record) -> None:
+    """Raise UserError if some are left that nobody ever serves, or until a time that clocks do not count."""
+    check_end(max((max(record.end, default=0) for record in records), default=0))
     left = [request for request in live if request.completion < 0]
     if left:
         raise UserError(

@@ -159,7 +159,7 @@ def serve_shared(machine: Machine, requests: Requests, progress: Progress, *, tr
     ]
     both = processes[0], processes[1]
     Shared(*both, machine.arrays is None, Window(machine, phases, both)).serve(live, progress)
-    check_ended(live)
+    check_ended(live, *(phase.record for phase in phases))
     record, shown = phases[0].record, phases[0].shares + phases[1].shares
     record.add(phases[1].record)
     causes = tuple(next((one.by.exact.causes[1:] for one in phases[0].priced.values()), []))
