@@ -50,7 +50,7 @@ def serve(
     weights: str | None = None,
     density: str | None = None,
     exact: bool = False,
-    sample: int = 8,
+    sample: int = 5,
     set: Mapping[str, object] | None = None,
     timeline: str | Path | None = None,
     html: str | Path | None = None,

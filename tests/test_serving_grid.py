@@ -9,9 +9,15 @@ import pytest
 
 from pimloom.arch.error import UserError
 from pimloom.systems.devices.kept import Kept
-from pimloom.systems.serving.online.costs import Exact, Piece
+from pimloom.systems.serving.online import running
+from pimloom.systems.serving.online.costs import Exact, Piece, batch_of
 from pimloom.systems.serving.online.grid import Grid
+from pimloom.systems.serving.online.named import Limits, scheduler_of
+from pimloom.systems.serving.online.record import Record
+from pimloom.systems.serving.online.running import Plan, run, service
+from pimloom.systems.serving.schedulers.live import LiveRequest
 from pimloom.workload.batch import Batch
+from pimloom.workload.requests.table import Requests
 
 EVEN = [0.5 + i / 127 for i in range(128)]  # contexts are half to one and a half times their mean
 
@@ -94,6 +100,68 @@ def test_a_context_longer_than_the_rest_is_waited_for():
 
 def waits_for(context: int) -> int:
     return 2_000_000 + max(1_000_000, 2000 * context)
+
+
+def in_turns(batch: Batch) -> int:
+    """Two sub-batches in turns, the longest contexts dealt to them: each turn waits for the longest of one of them."""
+    contexts = sorted((one.context for one in batch.requests if one.new == 1), reverse=True)
+    rows_of_prompts = sum(one.new for one in batch.requests if one.new > 1)
+    if len(batch.requests) == 1 or not contexts:
+        return 2_000_000 + 3000 * rows_of_prompts + 2000 * max(contexts, default=0)
+    turns = [max(contexts[i::2], default=0) for i in range(2)]
+    arrays = [1_000_000 + 3000 * rows_of_prompts * i for i in range(2)]
+    return sum(max(arrays[i], 2000 * turns[i]) for i in range(2))
+
+
+@pytest.mark.parametrize("long", [[3000], [3000, 2600], [4000, 4000], [4000, 3000, 900], [3000, 2000, 1900]])
+def test_where_sub_batches_take_turns_the_second_longest_is_waited_for_too(long):
+    read, others = grid(Made(in_turns, row_tile=8)), [120, 140, 160, 180] * 3
+    pieces = decode(*long, *others)
+    true = Exact(Made(in_turns)).of(pieces)[0]  # type: ignore[arg-type]
+    assert read.of(pieces)[0] == pytest.approx(true, rel=0.03)
+    assert read.decode_of([n - 1 for n in (*others, *long)]) == read.of(pieces)
+    alone = grid(Made(waits, row_tile=8)).of(pieces)[0]
+    assert alone == pytest.approx(waits_for(long[0]), rel=0.03)  # one turn has one longest
+
+
+def test_who_decodes_alone_beside_prompts_is_one_of_two():
+    """Two requests are divided into sub-batches, and one is not: arrays have weights twice then."""
+
+    def divided(batch: Batch) -> int:
+        two = len(batch.requests) > 1 and any(one.phase == "decode" for one in batch.requests)
+        return (1 + two) * 4_000_000 + 2000 * rows(batch)
+
+    machine = Made(divided, row_tile=8)
+    for n in (40, 64, 200):
+        pieces = [*decode(900), Piece(n, 0, 0)]
+        assert grid(machine).of(pieces)[0] == pytest.approx(divided(batch_of(pieces)), rel=1e-9)
+    assert grid(machine).of(decode(900))[0] == 4_002_000
+
+
+@pytest.mark.parametrize("scheduler", ["vllm-v1", "sarathi", "static"])
+def test_what_a_run_asks_for_is_known_ahead(scheduler):
+    """By a run over guesses: nearly all of it, and little else; what came first changes no cost."""
+    random = Random(3)
+    lengths = [[random.randint(20, 900) for _ in range(60)] for _ in range(2)]
+    requests = Requests("drawn", sorted(random.randint(0, 10**9) for _ in range(60)), lengths[0], lengths[1], "")
+    plan = Plan(scheduler, Limits(600, 16, 8, 2048, 4096), 1, "round-robin", 1, False, 2, 0)
+    ends = list[list[int]]()
+    for ahead in (True, False):
+        machine = Made(in_turns, row_tile=8)
+        by = service(machine, requests, plan, None, {})  # type: ignore[arg-type]
+        if ahead:
+            running._rehearse(by, requests)
+        before, each = len(machine.asked), zip(range(60), *requests[1:4], strict=True)
+        live = [LiveRequest(*one) for one in each]
+        record = Record(by.costs, 60)
+        run(live, [scheduler_of(scheduler, plan.limits)], record, plan, lambda done, total: None)
+        ends.append([*record.end, *(one.completion for one in live)])
+        met = len(machine.asked) - before
+        if ahead:
+            assert before > 10 and met <= before / 5, (before, met)
+        else:
+            assert before == 0
+    assert ends[0] == ends[1]
 
 
 def test_no_machine_that_reads_all_contexts_alike_waits_for_one():

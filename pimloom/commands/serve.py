@@ -221,7 +221,7 @@ def serve(
     weights: Weights = None,
     density: Density = None,
     exact: ExactOption = False,
-    sample: SampleSize = 8,
+    sample: SampleSize = 5,
     settings: run_options.Settings = None,
     json: Json = None,
     timeline: Timeline = None,

@@ -121,7 +121,7 @@ def columns(figures: bool) -> list[Column]:
         Column("iterations", True, "iterations"),
         Column("simulated_iterations", True, "different ones that were simulated"),
         Column("pricing_error", False, "by how much the time of all iterations is off, as a sample of them tells"),
-        Column("pricing_error_bound", False, "size of that error and two standard errors"),
+        Column("pricing_error_bound", False, "size of that error, and what 95 % of such samples are off at most"),
     ]
     area = Column("area_mm2", False, "area of the logic of all devices, see docs/sweep.md")
     return [*found, area] if figures else found

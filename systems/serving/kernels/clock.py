@@ -120,13 +120,14 @@ def _ran(replica, requests, now):
 def _priced(replica, requests, prices, slot):
     """Write what the iteration takes; False if Python has to know more first."""
     members = replica.members
-    requests_n = total = longest = rows = pairs = ends = new = products = context = all_pairs = 0
+    requests_n = total = longest = second = rows = pairs = ends = new = products = context = all_pairs = 0
     for i in range(replica.slots[slot, MEMBERS]):
         n, p = members[slot, i, NEW], members[slot, i, BEFORE]
         each = n * p + n * (n + 1) // 2
         new, products, context, all_pairs = new + n, products + n * (p + n), context + p + n, all_pairs + each
         if n == 1 and p:
-            requests_n, total, longest = requests_n + 1, total + p + 1, max(longest, p + 1)
+            requests_n, total, second = requests_n + 1, total + p + 1, max(second, min(longest, p + 1))
+            longest = max(longest, p + 1)
         else:
             rows, pairs = rows + n, pairs + each
             if p + n >= requests[members[slot, i, WHO], KNOWN]:
@@ -135,7 +136,7 @@ def _priced(replica, requests, prices, slot):
     if len(prices.form):
         prices.cost[0] = closed(prices.form, new, products, context, all_pairs)
         return True
-    return read(prices, requests_n, total, longest, rows, pairs, ends)
+    return read(prices, requests_n, total, longest, second, rows, pairs, ends)
 
 
 @bare

@@ -12,9 +12,9 @@ BASE, LEAST, EACH, PRODUCTS, CONTEXT, PAIRS, N_FORM = 0, 1, 2, 3, 6, 9, 12
 TIMES, MORE, BY = range(3)
 
 # grid[…]: whether it prices, and prompts, too; as in `Grid`: its limits, and how many knots there are of each axis
-PRICES, WITH_PROMPTS, MOST_REQUESTS, ROOM, POSITIONS, BUDGET, KNOTS, N_GRID = 0, 1, 2, 3, 4, 5, 6, 10
+PRICES, WITH_PROMPTS, MOST_REQUESTS, ROOM, POSITIONS, BUDGET, LONGEST, KNOTS, N_GRID = 0, 1, 2, 3, 4, 5, 6, 7, 11
 REQUESTS, CONTEXTS, ROWS, ATTENDED = range(4)  # axes: knots[axis, …]
-DECODE, PROMPT, ENDING, PAIR, EMPTY = 0, 1, 2, 3, -1  # kinds of a knot; EMPTY: there is none
+DECODE, PROMPT, ENDING, PAIR, TURNS, EMPTY = 0, 1, 2, 3, 4, -1  # kinds of a knot; TURNS: its time is `Grid.turns`
 
 
 class Prices(NamedTuple):
@@ -107,7 +107,7 @@ def _decode(prices, into, requests, context):
     above_b, above_c = _above(prices, REQUESTS, requests), _above(prices, CONTEXTS, context)
     low_b, low_c = _below(prices, REQUESTS, above_b, requests), _below(prices, CONTEXTS, above_c, context)
     high_b = max(min(knots[REQUESTS, above_b], grid[MOST_REQUESTS], grid[ROOM] // low_c), requests)
-    high_c = max(min(knots[CONTEXTS, above_c], grid[POSITIONS], grid[ROOM] // low_b), np.int64(np.ceil(context)))
+    high_c = max(min(knots[CONTEXTS, above_c], grid[LONGEST], grid[ROOM] // low_b), np.int64(np.ceil(context)))
     at_b, at_c = _between(requests, low_b, high_b), _between(context, low_c, high_c)
     return _corners(prices, into, DECODE, at_b, low_b, high_b, at_c, low_c, high_c)
 
@@ -131,7 +131,7 @@ def _pair(prices, context):
     grid, knots, keys = prices.grid, prices.knots, prices.keys
     above = _above(prices, CONTEXTS, context)
     low = _below(prices, CONTEXTS, above, context)
-    high = max(min(knots[CONTEXTS, above], grid[POSITIONS], grid[ROOM] - 2), np.int64(np.ceil(context)))
+    high = max(min(knots[CONTEXTS, above], grid[LONGEST], grid[ROOM] - 2), np.int64(np.ceil(context)))
     share = _between(context, low, high)
     at = place(keys, PAIR, low, 0)
     if keys[at, 0] == EMPTY:
@@ -145,32 +145,44 @@ def _pair(prices, context):
 
 
 @rare
-def _decoding(prices, requests, total, longest):
-    """As `Grid._decoding`, into `cost`."""
-    cost = prices.cost
+def _decoding(prices, requests, total, longest, second, beside):
+    """As `Grid._decoding`, into `cost`; beside: prompts."""
+    cost, part = prices.cost, prices.part
     if not _decode(prices, cost, requests, total / requests):
         return False
-    if requests > 1:
+    two = requests > 2 and not beside
+    rest, usual = (total - longest - second) / max(requests - 2, 1), 0.0
+    if two:
+        usual = prices.tops[requests] * rest
+        two = second > usual
+    if not two and requests > 1:
         rest = (total - longest) / (requests - 1)
         usual = prices.tops[requests] * rest
-        if longest > usual:
-            if not _decode(prices, prices.part, requests, rest):
-                return False
-            more = _pair(prices, np.float64(longest)) - _pair(prices, usual)
-            if np.isnan(more):
-                return False
-            cost[0] = max(cost[0], prices.part[0] + more)
+    if requests == 1 or longest <= usual:
+        return True
+    if not _decode(prices, part, requests, rest):
+        return False
+    apart = _pair(prices, usual)
+    later = part[0] + (_pair(prices, np.float64(longest)) - apart)
+    if two:
+        at = place(prices.keys, TURNS, 0, 0)
+        if prices.keys[at, 0] == EMPTY:
+            return False
+        later += prices.costs[at, 0] * (_pair(prices, np.float64(second)) - apart)
+    if np.isnan(later):
+        return False
+    cost[0] = max(cost[0], later)
     return True
 
 
 @rare
-def read(prices, requests, total, longest, rows, pairs, ends):
+def read(prices, requests, total, longest, second, rows, pairs, ends):
     """As `Grid.of`, into `cost`; False if Python has to know more first."""
     cost, part = prices.cost, prices.part
     if not prices.grid[PRICES] or (rows and not prices.grid[WITH_PROMPTS]):
         return False
     if requests:
-        if not _decoding(prices, requests, total, longest):
+        if not _decoding(prices, requests, total, longest, second, rows > 0):
             return False
         if rows:
             wide = rows + requests

@@ -10,14 +10,13 @@ from pimloom.systems.serving.clock.compiled import Board, CompiledReplica
 from pimloom.systems.serving.clock.rules import limits_of
 from pimloom.systems.serving.kernels import fields as f
 from pimloom.systems.serving.kernels import price as k
-from pimloom.systems.serving.online import grid as knots
 from pimloom.systems.serving.online.costs import pieces_of
 from pimloom.systems.serving.online.grid import Grid
+from pimloom.systems.serving.online.knots import MOST
 from pimloom.systems.serving.online.record import Record
 from pimloom.systems.serving.online.sampling import Stratum
 from pimloom.systems.serving.schedulers.live import NEVER, Iteration, LiveRequest, Scheduler
 
-AXES = {k.REQUESTS: knots.REQUESTS, k.CONTEXTS: knots.CONTEXTS, k.ROWS: knots.ROWS, k.ATTENDED: knots.ATTENDED}
 FULL = 0.5  # of a table with open addresses, at most
 
 
@@ -26,12 +25,12 @@ class Reading:
     and so are prompts that are taken in tiles. requests: most of an iteration."""
 
     def __init__(self, record: Record, grid: Grid, requests: int) -> None:
-        self.record, self.grid, self.known = record, grid, [0, 0, 0]
+        self.record, self.grid, self.known = record, grid, [0, 0, 0, 0]
         limits, whole = np.zeros(k.N_GRID, np.int64), not grid.by_token and grid.tile == 1
-        limits[[k.PRICES, k.WITH_PROMPTS, k.MOST_REQUESTS]] = 1, whole, grid.most or knots.MOST
-        limits[[k.ROOM, k.POSITIONS, k.BUDGET]] = grid.tokens, grid.positions, grid.budget
-        table = np.zeros((len(AXES), max(map(len, AXES.values()))), np.int64)
-        for axis, rising in AXES.items():
+        limits[[k.PRICES, k.WITH_PROMPTS, k.MOST_REQUESTS]] = 1, whole, grid.most or MOST
+        limits[[k.ROOM, k.POSITIONS, k.BUDGET, k.LONGEST]] = grid.tokens, grid.positions, grid.budget, grid.longest
+        table = np.zeros((len(grid.axes), max(map(len, grid.axes))), np.int64)
+        for axis, rising in zip((k.REQUESTS, k.CONTEXTS, k.ROWS, k.ATTENDED), grid.axes, strict=True):
             table[axis, : len(rising)], limits[k.KNOTS + axis] = rising, len(rising)
         tops = np.array([0.0, *(grid.top(b) for b in range(1, requests + 1))])
         self.prices = k.Prices(np.zeros(0, np.int64), limits, table, *_tables(64, 1), tops, np.zeros(1), np.zeros(1))
@@ -67,9 +66,11 @@ class Reading:
                 more.append((k.DECODE, n, mean, cost))
         for (n, attended, ends), cost in islice(grid.prompts.items(), self.known[1], None):
             more.append((k.ENDING if ends else k.PROMPT, n, attended, cost))
-        for context, ps in islice(grid.apart.items(), self.known[2], None):
-            more.append((k.PAIR, context, 0, [ps]))
-        self.known = [len(grid.decodes), len(grid.prompts), len(grid.apart)]
+        for context, cost in islice(grid.apart.items(), self.known[2], None):
+            more.append((k.PAIR, context, 0, cost[:1]))
+        if grid.of_second is not None and not self.known[3]:
+            more.append((k.TURNS, 0, 0, [grid.of_second]))
+        self.known = [len(grid.decodes), len(grid.prompts), len(grid.apart), grid.of_second is not None]
         self._widen(max([width, *(len(cost) for *_, cost in more)]), len(more))
         for *key, cost in more:
             at = _place(self.prices.keys, *key)

@@ -10,6 +10,7 @@ from pimloom.systems.serving.beside import side_by_side
 from pimloom.systems.serving.schedulers.live import Iteration
 from pimloom.workload.batch import Batch, Request
 
+ROWS = 1024  # take about as long to simulate as a second sub-batch
 GROUPS = 10**7  # more than requests there are: groups of different ones never meet
 Cost = list[float]  # ps, then J of all devices by cause, or nothing if there is no energy
 
@@ -62,8 +63,10 @@ class Exact:
         keys = dict.fromkeys(tuple(sorted(pieces)) for pieces in many)
         new = [key for key in keys if key not in self.known]
         if len(new) > 1 and not self.device.in_order:
-            for key, run in zip(new, side_by_side(self._run, new, lambda done: None), strict=True):
-                if run is not None:
+            first = sorted(new, key=_effort, reverse=True)
+            runs = dict(zip(first, side_by_side(self._run, first, lambda done: None), strict=True))
+            for key in new:
+                if (run := runs[key]) is not None:
                     self.known[key] = self._told(run)
 
     def _run(self, pieces: Sequence[Piece]) -> Run | None:
@@ -79,6 +82,12 @@ class Exact:
         joules = run.energy_by_cause_j or {}
         self.causes += [cause for cause in joules if cause not in self.causes]
         return [float(self.stages * run.end_ps), *(self.stages * joules.get(cause, 0.0) for cause in self.causes)]
+
+
+def _effort(pieces: Sequence[Piece]) -> float:
+    """About how long a simulation takes beside others: whether there are sub-batches, and rows; the longest ones come
+    first, so that all cores end together."""
+    return (len(pieces) > 1) + sum(one.new for one in pieces) / ROWS
 
 
 def batch_of(pieces: Sequence[Piece]) -> Batch:

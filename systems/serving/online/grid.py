@@ -5,66 +5,54 @@ tokens, tokens that each attends to in the mean). Between knots costs are taken 
 which holds for weights, matrix products and attention alike. Prompts beside decode cost what their rows add to those of
 decode; a prompt that ends by itself adds what it adds to the smallest one. Arrays take rows in tiles, each as long as a
 full one but for what its rows move. A context that is longer than the longest of a knot has a channel of its own to
-wait for: it adds what it adds to a request that has just begun. What that is worth is measured on iterations that were
-skipped (see `sampled`).
+wait for: it adds what it adds to a request that has just begun; a second one the same where sub-batches take turns, of
+which each waits for its own longest. What that is worth is measured on iterations that were skipped (see `sampling`).
 """
 
-from bisect import bisect_left
 from collections.abc import Sequence
+from heapq import nlargest
 from math import ceil
-from typing import NamedTuple
 
 import numpy as np
 
 from pimloom.arch.error import UserError
 from pimloom.systems.serving.online.costs import Cost, Exact, Piece, added
-
-MOST = 1 << 40  # no knot is above
-REQUESTS = [1, 2, *(1 << i for i in range(3, 41))]  # knots of decode; sub-batches begin with two requests
-CONTEXTS = [1 << i for i in range(41)]  # of a request, in the mean
-ROWS = [1, 4, 16, *(1 << i for i in range(6, 41))]  # of prompts; fewer wait for weights, whatever their number
-ATTENDED = [1, *(1 << 6 * i for i in range(1, 7)), MOST]  # by each of them, in the mean
-
-
-class Sums(NamedTuple):
-    """Of an iteration: requests that decode, their contexts in all, the longest of these; new tokens of prompts, pairs
-    of tokens that attend to one another, whether a prompt ends."""
-
-    b: int
-    total: int
-    longest: int
-    rows: int
-    pairs: int
-    ends: int
-
-
-def sums(pieces: Sequence[Piece]) -> Sums:
-    """What costs are read at."""
-    b = total = rows = pairs = ends = longest = 0
-    for new, cached, logits, *_ in pieces:
-        if new == 1 and cached:
-            b, total, longest = b + 1, total + cached + 1, max(longest, cached + 1)
-        else:
-            rows, pairs, ends = rows + new, pairs + new * cached + new * (new + 1) // 2, ends | logits
-    return Sums(b, total, longest, rows, pairs, ends)
+from pimloom.systems.serving.online.knots import (
+    ATTENDED,
+    MOST,
+    SHORT,
+    around,
+    axes_of,
+    between,
+    corners,
+    pair_of,
+    prompts_of,
+    sums,
+    two_of,
+)
 
 
 class Grid:
     """exact: the device; spread: contexts as shares of their mean, rising, of a sample of the workload; positions: the
-    longest context; budget: most new tokens of an iteration, as far as there is such a limit; by_token: whether the
-    device takes prompts one token after the other; rows: of each request that decodes."""
+    longest context of the model; budget: most new tokens of an iteration, as far as there is such a limit; longest:
+    context of the workload, if it is known; by_token: whether the device takes prompts one token after the other; rows:
+    of each request that decodes."""
 
     rows = 1
 
-    def __init__(self, exact: Exact, spread: Sequence[float], positions: int, budget: int = MOST) -> None:
+    def __init__(
+        self, exact: Exact, spread: Sequence[float], positions: int, budget: int = MOST, longest: int = MOST
+    ) -> None:
         self.exact, self.spread, self.positions = exact, np.asarray(spread, float), positions
-        self.budget = budget
+        self.budget, self.longest = budget, min(longest, positions)
         self.tokens, self.by_token = exact.device.capacity().tokens, exact.device.in_order
         self.most = exact.device.most_requests
         self.decodes: dict[tuple[int, int], Cost | None] = {}
         self.prompts: dict[tuple[int, int, int], Cost] = {}
-        self.apart: dict[int, float] = {}
+        self.apart: dict[int, Cost] = {}
+        self.of_second: float | None = None
         self.tile: int = getattr(exact.device, "row_tile", 1)
+        self.axes = axes_of(self.tile)
         self.tops = dict[int, float]()
         self.known: dict[tuple[int, ...], Cost] = {}
 
@@ -81,8 +69,8 @@ class Grid:
 
     def decode_of(self, cached: list[int]) -> Cost:
         """The same of a token of each request behind those cached. Raises UserError."""
-        b = len(cached)
-        found = self.known.get((b, sum(cached) + b, max(cached) + 1, 0, 0, 0))
+        b, (longest, *second) = len(cached), nlargest(2, cached)
+        found = self.known.get((b, sum(cached) + b, longest + 1, second[0] + 1 if second else 0, 0, 0, 0))
         return self.of([Piece(1, before, 1) for before in cached]) if found is None else found
 
     def know(self, pieces: Sequence[Piece]) -> None:
@@ -90,22 +78,26 @@ class Grid:
         at = sums(pieces)
         if self.by_token and at.rows:
             return
-        wide = at.b * self.rows
-        decodes = self._around(at.b, at.total / at.b) if at.b else []
         wanted, prompts = list[list[Piece]](), list[tuple[int, int, int]]()
-        if at.b > 1:
-            rest = (at.total - at.longest) / (at.b - 1)
-            usual = self.top(at.b) * rest
-            if at.longest > usual:
-                decodes += self._around(at.b, rest)
-                wanted += [pair_of(n) for c in (at.longest, usual) for n in self._around_pair(c) if n not in self.apart]
+        wide, decodes, pairs = at.b * self.rows, list[tuple[float, int, int]](), set[int]()
+        if at.rows and self._divides(at.b):
+            wide, pairs = 2, {*self._around_pair(at.total)}
+        elif at.b:
+            rest, usual, long = self._long(*at[:4], beside=at.rows > 0)
+            decodes += self._around(at.b, at.total / at.b)
+            decodes += self._around(at.b, rest) if long else []
+            pairs = {n for c in (*long, usual) for n in self._around_pair(c)} if long else pairs
+            if long[1:] and self.of_second is None:
+                pairs |= {*self._ends()}
+                wanted.append(two_of(self._ends()[1]))
+        wanted += [pair_of(n) for n in sorted(pairs) if n not in self.apart]
         if at.rows:
-            together = at.rows + wide
-            prompts += self._prompts_around(together, (at.pairs + wide) / together)
+            together = at.rows + at.b * self.rows
+            prompts += self._prompts_around(together, (at.pairs + at.b * self.rows) / together)
             prompts += self._prompts_around(wide, 1.0) if wide else []
             prompts += [(1, 1, 0), (1, 1, 1)] if at.ends and not wide else []
-        wanted += [self._pieces(n, mean) for _, n, mean in decodes if (n, mean) not in self.decodes]
-        self.exact.know([*wanted, *(prompts_of(*key, self.positions) for key in prompts if key not in self.prompts)])
+        wanted += [self.knot(n, mean) for _, n, mean in decodes if (n, mean) not in self.decodes]
+        self.exact.know([*wanted, *(self.knot_of_prompts(*key) for key in prompts if key not in self.prompts)])
 
     def _prompts_around(self, rows: int, attended: float) -> list[tuple[int, int, int]]:
         full = self._full(rows)
@@ -116,28 +108,44 @@ class Grid:
         """Of an iteration that lies between no knots. Raises UserError."""
         return self.exact.of(pieces)
 
-    def _between(self, b: int, total: int, longest: int, rows: int, pairs: int, ends: int) -> Cost:
+    def _between(self, b: int, total: int, longest: int, second: int, rows: int, pairs: int, ends: int) -> Cost:
         if not b:
             ending = [(1.0, self._prompt(1, 1, 1)), (-1.0, self._prompt(1, 1, 0))] if ends else []
             return added([(1.0, self.prompt(rows, pairs / rows)), *ending])
-        parts = [(1.0, self._decoding(b, total, longest))]
-        if rows:
-            wide = b * self.rows
-            parts.append((1.0, self.prompt(rows + wide, (pairs + wide) / (rows + wide))))
-            parts.append((-1.0, self.prompt(wide, 1.0)))
-        return added(parts)
+        if not rows:
+            return self._decoding(b, total, longest, second)
+        wide = b * self.rows
+        divided = self._divides(b)
+        alone = self._apart(total) if divided else self._decoding(b, total, longest, second, beside=True)
+        more = self.prompt(rows + wide, (pairs + wide) / (rows + wide))
+        return added([(1.0, alone), (1.0, more), (-1.0, self.prompt(2 if divided else wide, 1.0))])
 
-    def _decoding(self, b: int, total: int, longest: int) -> Cost:
-        """Decode; a context longer than the rest would have it may make it last longer."""
+    def _divides(self, b: int) -> bool:
+        """Whether requests that decode are in a sub-batch beside prompts and in none by themselves: one alone on arrays
+        is as one of two, of which the other has just begun."""
+        return b == 1 and self.tile > 1
+
+    def _decoding(self, b: int, total: int, longest: int, second: int, *, beside: bool = False) -> Cost:
+        """Decode; contexts longer than the rest would have them may make it last longer. beside: prompts, for which the
+        arrays work while the other sub-batch waits."""
         found = self.decode(b, total / b)
-        if b == 1:
-            return found
-        rest = (total - longest) / (b - 1)
-        usual = self.top(b) * rest
-        if longest <= usual:
+        rest, usual, long = self._long(b, total, longest, second, beside=beside)
+        if not long:
             return found
         later = self.decode(b, rest)[0] + (self.pair(longest) - self.pair(usual))
+        if long[1:]:
+            later += self.turns() * (self.pair(second) - self.pair(usual))
         return [max(found[0], later), *found[1:]]
+
+    def _long(self, b: int, total: int, longest: int, second: int, *, beside: bool) -> tuple[float, float, list[int]]:
+        """The mean of the contexts of b requests without those, of the two longest (beside prompts: the longest), that
+        are longer than the longest which the others would have; that one; and those, if there are any."""
+        for long in [[longest, second]] * (b > 2 and not beside) + [[longest]] * (b > 1):
+            rest = (total - sum(long)) / (b - len(long))
+            usual = self.top(b) * rest
+            if long[-1] > usual:
+                return rest, usual, long
+        return total / b, 0.0, []
 
     def top(self, b: int) -> float:
         """The longest of b contexts that are spread as those of the workload, as a share of their mean."""
@@ -148,17 +156,33 @@ class Grid:
 
     def pair(self, context: float) -> float:
         """Time of a token of two requests, one with this context and one that has just begun."""
+        return self._apart(context)[0]
+
+    def _apart(self, context: float) -> Cost:
         low, high = self._around_pair(context)
-        at = _between(context, low, high)
-        return (1 - at) * self._pair(low) + at * self._pair(high) if at else self._pair(low)
+        at = between(context, low, high)
+        return added([(1 - at, self._pair(low)), (at, self._pair(high))] if at else [(1.0, self._pair(low))])
+
+    def turns(self) -> float:
+        """How much of what a long context adds a second one adds, too: all of it where sub-batches take turns, nothing
+        where all wait for the longest."""
+        if self.of_second is None:
+            low, high = (self._pair(n)[0] for n in self._ends())
+            two = self.exact.of(two_of(self._ends()[1]))[0]
+            self.of_second = min(max((two - high) / (high - low), 0.0), 1.0) if high > low else 0.0
+        return self.of_second
+
+    def _ends(self) -> tuple[int, int]:
+        high = max(min(self.longest, self.tokens // 2), 2)
+        return min(SHORT, high), high
 
     def _around_pair(self, context: float) -> tuple[int, int]:
-        low, high = around(context, CONTEXTS)
-        return low, max(min(high, self.positions, self.tokens - 2), ceil(context))
+        low, high = around(context, self.axes.contexts)
+        return low, max(min(high, self.longest, self.tokens - 2), ceil(context))
 
-    def _pair(self, context: int) -> float:
+    def _pair(self, context: int) -> Cost:
         if (found := self.apart.get(context)) is None:
-            found = self.apart[context] = self.exact.of(pair_of(context))[0]
+            found = self.apart[context] = self.exact.of(pair_of(context))
         return found
 
     def _by_token(self, pieces: Sequence[Piece]) -> Cost:
@@ -174,10 +198,10 @@ class Grid:
 
     def _around(self, b: int, context: float) -> list[tuple[float, int, int]]:
         """Knots around it, each with its weight."""
-        low_b, high_b = around(b, REQUESTS)
-        low_c, high_c = around(context, CONTEXTS)
+        low_b, high_b = around(b, self.axes.requests)
+        low_c, high_c = around(context, self.axes.contexts)
         high_b = max(min(high_b, self.most or high_b, self.tokens // low_c), b)
-        high_c = max(min(high_c, self.positions, self.tokens // low_b), ceil(context))
+        high_c = max(min(high_c, self.longest, self.tokens // low_b), ceil(context))
         return corners(b, low_b, high_b, context, low_c, high_c)
 
     def _corner(self, requests: int, mean: int) -> Cost:
@@ -199,12 +223,13 @@ class Grid:
         key = (requests, mean)
         if key not in self.decodes:
             try:
-                self.decodes[key] = self.exact.of(self._pieces(requests, mean))
+                self.decodes[key] = self.exact.of(self.knot(requests, mean))
             except UserError:
                 self.decodes[key] = None
         return self.decodes[key]
 
-    def _pieces(self, requests: int, mean: int) -> list[Piece]:
+    def knot(self, requests: int, mean: int) -> list[Piece]:
+        """What decodes there."""
         return [Piece(1, n - 1, 1) for n in self.contexts(requests, mean)]
 
     def contexts(self, requests: int, mean: int) -> list[int]:
@@ -237,55 +262,18 @@ class Grid:
         return 3 * self.tile + 1, 4 * self.tile
 
     def _around_prompt(self, rows: int, attended: float) -> list[tuple[float, int, int]]:
-        low_n, high_n = around(rows, ROWS)
-        low_q, high_q = around(attended, ATTENDED)
+        low_n, high_n = around(rows, self.axes.rows)
+        low_q, high_q = around(attended, self.axes.attended)
         high_n = self.budget if rows <= self.budget < high_n else high_n
         high_q = self.positions if attended <= self.positions < high_q else high_q
         return corners(rows, low_n, high_n, attended, low_q, high_q)
 
+    def knot_of_prompts(self, rows: int, attended: int, ends: int) -> list[Piece]:
+        """Prompts there, of which none ends, or one."""
+        return prompts_of(rows, attended, ends, self.positions)
+
     def _prompt(self, rows: int, attended: int, ends: int) -> Cost:
         key = (rows, attended, ends)
         if key not in self.prompts:
-            self.prompts[key] = self.exact.of(prompts_of(*key, self.positions))
+            self.prompts[key] = self.exact.of(self.knot_of_prompts(*key))
         return self.prompts[key]
-
-
-def around(value: float, knots: Sequence[int]) -> tuple[int, int]:
-    """The knots below and above, which rise.
-
-    >>> around(5, [1, 4, 8]), around(8, [1, 4, 8]), around(0.5, [1, 4, 8])
-    ((4, 8), (8, 8), (1, 1))
-    """
-    at = bisect_left(knots, value)
-    high = knots[at]
-    return (high, high) if high == value or not at else (knots[at - 1], high)
-
-
-def prompts_of(rows: int, attended: int, ends: int, positions: int) -> list[Piece]:
-    """Equal prompts with so many new tokens in all, each of which attends to so many; or one behind a cached part.
-
-    >>> [[piece[:3] for piece in prompts_of(8, *some, 100)] for some in ((2, 1), (10, 0))]
-    [[(3, 0, 1), (3, 0, 1), (2, 0, 1)], [(8, 6, 0)]]
-    """
-    each = min(2 * attended - 1, positions)
-    if each >= rows:
-        return [Piece(rows, max(min(attended - (rows + 1) // 2, positions - rows), 0), ends)]
-    whole = [Piece(each, 0, ends)] * (rows // each)
-    return [*whole, *([Piece(rows % each, 0, ends)] if rows % each else [])]
-
-
-def corners(n: float, low_n: int, high_n: int, context: float, low_c: int, high_c: int) -> list[tuple[float, int, int]]:
-    """Of a cell, with their weights, those that have any."""
-    at_n, at_c = _between(n, low_n, high_n), _between(context, low_c, high_c)
-    found = [((1 - at_n) * (1 - at_c), low_n, low_c), (at_n * (1 - at_c), high_n, low_c)]
-    found += [((1 - at_n) * at_c, low_n, high_c), (at_n * at_c, high_n, high_c)]
-    return [one for one in found if one[0]]
-
-
-def pair_of(context: int) -> list[Piece]:
-    """Two requests, one with this context and one that has just begun."""
-    return [Piece(1, max(context, 2) - 1, 1), Piece(1, 1, 1)]
-
-
-def _between(value: float, low: float, high: float) -> float:
-    return (value - low) / (high - low) if high > low else 0.0

@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -22,6 +23,7 @@ from pimloom.systems.serving.online.limits import Slo
 from pimloom.systems.serving.online.named import Limits, scheduler_of
 from pimloom.systems.serving.online.outcome import Online
 from pimloom.systems.serving.online.record import FilledRecord, Record
+from pimloom.systems.serving.online.rehearsal import Guessed, first_knots
 from pimloom.systems.serving.online.sampling import Pricing, Sample, measured
 from pimloom.systems.serving.online.spans import check_end
 from pimloom.systems.serving.online.summing import Ended, attained, of_iterations, of_requests, plain, summed
@@ -80,7 +82,11 @@ def service(device: Device, requests: Requests, plan: Plan, slo: Slo | None, nam
     grid: Costs | None = None
     if not plan.exact:
         budget = plan.limits.budget(plan.scheduler)
-        grid = transform.grid(exact, spread) if transform else Grid(exact, spread, plan.limits.positions, budget)
+        grid = (
+            transform.grid(exact, spread)
+            if transform
+            else Grid(exact, spread, plan.limits.positions, budget, longest_of(requests))
+        )
     costs = transform.joined(grid or exact, plan.exact, spread) if transform else grid or exact
     return Service(exact, grid, costs, plan, slo, named)
 
@@ -91,6 +97,7 @@ def serve_online(
     """Until all requests have ended. tried: limits that none holds are no error; sampled: whether the error of prices
     is told. Raises UserError."""
     plan, transform = by.plan, by.plan.transform
+    _rehearse(by, requests)
     sample = None if by.grid is None else Sample(plan.sample if sampled else 0, plan.seed)
     filled = None if plan.finetuning is None else Filled(by.costs, Job(plan.finetuning.sequence), plan.limit_ps)
     count = len(requests.prompt)
@@ -106,6 +113,23 @@ def serve_online(
     causes = (*beside, *by.exact.causes) or None
     found = told_by(by, requests, live, record, causes, schedulers, ended_by(by, sample), drafts, tried)
     return replace(found, beside=_beside(filled, record, found.time_s)) if filled else found
+
+
+def _rehearse(by: Service, requests: Requests) -> None:
+    """Simulate ahead what a run over guesses asks for, where each is worth it: on arrays that take rows in tiles."""
+    grid, plan = by.grid, by.plan
+    if type(grid) is not Grid or grid.tile == 1 or plan.transform or plan.finetuning:
+        return
+    by.exact.know(first_knots(grid, mean_context(requests)))
+    if not by.exact.known:
+        return
+    guessed = Guessed(by.exact)
+    rough = Grid(guessed, grid.spread.tolist(), grid.positions, grid.budget, grid.longest)
+    live = [LiveRequest(*each) for each in zip(range(len(requests.prompt)), *requests[1:4], strict=True)]
+    schedulers: list[Scheduler] = [scheduler_of(plan.scheduler, plan.limits) for _ in range(plan.replicas)]
+    with suppress(UserError):  # the run itself tells
+        run(live, schedulers, Record(rough, len(live)), plan, lambda done, total: None)
+    by.exact.know(list(guessed.asked))
 
 
 def _beside(filled: Filled, record: Record, time_s: float) -> dict[str, float]:
@@ -235,13 +259,27 @@ def follow(later: list[LiveRequest], replicas: Sequence[Replica | CompiledReplic
         replica.ended = partial(ended, replica)
 
 
+def longest_of(requests: Requests) -> int:
+    """The longest context of a request: its last token is not computed."""
+    return max(p + n - 1 for p, n in zip(requests.prompt, requests.output, strict=True))
+
+
 def spread_of(requests: Requests) -> list[float]:
     """Contexts of requests while they decode, as shares of their mean, rising."""
+    found = _contexts(requests)
+    spread: list[float] = (found / found.mean()).tolist()
+    return spread
+
+
+def mean_context(requests: Requests) -> float:
+    """Of a request while it decodes."""
+    return float(_contexts(requests).mean())
+
+
+def _contexts(requests: Requests) -> np.ndarray:
     prompt, output = np.array(requests.prompt, float), np.array(requests.output, float)
     at = np.concatenate([prompt + output * part for part in (0.125, 0.375, 0.625, 0.875)])
     weight = np.concatenate([output] * 4)
     order = np.argsort(at, kind="stable")
     share = (np.cumsum(weight[order]) - weight[order] / 2) / weight.sum()
-    found = np.interp((np.arange(POINTS) + 0.5) / POINTS, share, at[order])
-    spread: list[float] = (found / found.mean()).tolist()
-    return spread
+    return np.interp((np.arange(POINTS) + 0.5) / POINTS, share, at[order])

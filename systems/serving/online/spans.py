@@ -24,7 +24,7 @@ def check_span(requests: Requests, rate: str | None = None) -> None:
     instead = "take a higher rate, or fewer requests" if rate else f"take the first {fit:,} (--requests {fit})"
     raise UserError(
         f"{rate or requests.name}: the last of {len(requests.prompt):,} requests arrives "
-        f"{last * S_PER_PS:,.0f} s behind the first, expected at most {LATEST_PS * S_PER_PS:,.0f} s (26 days); {instead}"
+        f"{last * S_PER_PS:,.0f} s behind the first, expected at most {LATEST_PS // PS_PER_S:,} s (26 days); {instead}"
     )
 
 

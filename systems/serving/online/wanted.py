@@ -50,7 +50,7 @@ class Wanted(NamedTuple):
     weights: str | None = None
     density: str | None = None
     exact: bool = False
-    sample: int = 8
+    sample: int = 5
     settings: Sequence[str] | None = None
     json: str | None = None
     timeline: Path | None = None

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from pimloom.systems.serving.online.costs import Cost, Costs, Exact, Piece, added
-from pimloom.systems.serving.online.grid import around
+from pimloom.systems.serving.online.knots import around
 from pimloom.workload.decoding.mirror import Times, step_time
 
 KNOTS = [1 << 2 * i for i in range(21)]  # of heads: numbers of rows

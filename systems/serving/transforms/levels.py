@@ -21,7 +21,7 @@ class Level(Grid):
         """It knows no more than how many pieces there are."""
         raise UserError(f"{len(pieces)} pieces lie between no iterations that fit")
 
-    def _decoding(self, b: int, total: int, longest: int) -> Cost:
+    def _decoding(self, b: int, total: int, longest: int, second: int, *, beside: bool = False) -> Cost:
         """No less time than the longest context would take by itself, on which one channel may work."""
         found = self.decode(b, total / b)
         return found if b == 1 else [max(found[0], self.decode(1, longest)[0]), *found[1:]]

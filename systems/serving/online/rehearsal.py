@@ -1,0 +1,58 @@
+"""What a run will ask for: found by a run over guesses, so that it is simulated side by side, and no core waits.
+
+A run asks for knots when it comes to them, a few at a time. Guesses do not tell what anything costs: they only decide
+which knots are simulated ahead; those that are missing are when the run comes to them.
+"""
+
+from collections.abc import Sequence
+from math import log2
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pimloom.systems.serving.online.costs import Cost, Exact, Piece
+from pimloom.systems.serving.online.knots import around, sums
+
+if TYPE_CHECKING:
+    from pimloom.systems.serving.online.grid import Grid
+
+FEW, MORE = 2, 8  # requests of the first knots: two are divided into sub-batches, eight are a knot
+SHORT = 64  # tokens that rows of prompts attend to
+
+
+class Guessed(Exact):
+    """Costs in the place of an exact device's: those that it knows, else times on a plane through these. asked: what
+    is not known."""
+
+    def __init__(self, exact: Exact) -> None:
+        super().__init__(exact.device, exact.stages)
+        self.exact, self.asked = exact, dict[tuple[Piece, ...], None]()
+        known = [(_read_at(pieces), cost[0]) for pieces, cost in exact.known.items()]
+        table, ps = np.array([at for at, _ in known]), np.array([time for _, time in known])
+        self.plane = np.linalg.lstsq(table / ps[:, None], np.ones(len(ps)), rcond=None)[0]  # each as well as it can be
+        self.least = float(ps.min())
+
+    def of(self, pieces: Sequence[Piece]) -> Cost:
+        """Time alone [ps]."""
+        key = tuple(sorted(pieces))
+        if (found := self.exact.known.get(key)) is not None:
+            return found[:1]
+        self.asked[key] = None
+        return [max(float(self.plane @ _read_at(key)), self.least)]
+
+    def know(self, many: Sequence[Sequence[Piece]]) -> None:
+        """Nothing is simulated."""
+
+
+def _read_at(pieces: Sequence[Piece]) -> list[float]:
+    at = sums(pieces)
+    return [1.0, at.b > 1, log2(max(at.b, 1)), at.total / max(at.b, 1), at.rows]
+
+
+def first_knots(grid: "Grid", mean: float) -> list[list[Piece]]:
+    """Iterations that guesses begin with: most runs come to them. mean: context of requests that decode."""
+    low, high = around(mean, grid.axes.contexts)
+    low = min(low, grid.longest)
+    decodes = [(1, low), (FEW, low), (MORE, low), (MORE, min(high, grid.longest))]
+    rows = sorted({grid.tile, min(grid.axes.rows[-1], 16 * grid.tile, grid.budget)})
+    return [*(grid.knot(b, c) for b, c in decodes), *(grid.knot_of_prompts(n, SHORT, 0) for n in rows)]
