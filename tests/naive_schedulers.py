@@ -15,9 +15,47 @@ def up(a: int, b: int) -> int:
     return a // b + (a % b > 0)
 
 
-def free(s: State) -> int:
-    everybody = s["requests"]
-    return int(s["N"] - sum(r["blocks"] for r in everybody))
+def free(s: State, r: dict[str, Any] | None = None) -> int:
+    """In all; in the channel of a request, or in the emptiest one if it has none yet."""
+    if r is None or not s.get("channels"):
+        return int(s["N"] - sum(r["blocks"] for r in s["requests"]))
+    if r["blocks"]:
+        return free_in(s, r["channel"])
+    return max(free_in(s, channel) for channel in large_enough(s, r))
+
+
+def large_enough(s: State, r: dict[str, Any]) -> list[int]:
+    """Its last token is not put in the cache."""
+    need = up(r["prompt"] + r["output"] - 1, s["size"])
+    return [c for c, whole in enumerate(s["channels"]) if whole >= need]
+
+
+def free_in(s: State, channel: int) -> int:
+    there = [r["blocks"] for r in s["requests"] if r["blocks"] and r["channel"] == channel]
+    return int(s["channels"][channel] - sum(there))
+
+
+def give(s: State, r: dict[str, Any], number: int) -> None:
+    """The first blocks of a request decide its channel: where fewest are held, or in turn, of those with room."""
+    if s.get("channels") and not r["blocks"]:
+        many = len(s["channels"])
+        fits = [c for c in large_enough(s, r) if free_in(s, c) >= number + s["spare"]]
+        if s["policy"] == "min-load":
+            r["channel"] = min(fits, key=lambda c: (s["channels"][c] - free_in(s, c), c))
+        else:
+            first = s.get("turn", 0)
+            r["channel"] = next(c % many for c in range(first, first + many) if c % many in fits)
+            s["turn"] = (r["channel"] + 1) % many
+    r["blocks"] += number
+
+
+def last(s: State, r: dict[str, Any], candidates: list[dict[str, Any]]) -> dict[str, Any]:
+    """The last of the candidates, in a machine of channels the last one in r's; r itself if there is none."""
+    same = [one for one in candidates if not s.get("channels") or one["channel"] == r["channel"]]
+    if not same:
+        return r
+    candidates.remove(same[-1])
+    return same[-1]
 
 
 def holders(s: State) -> int:
@@ -35,8 +73,8 @@ def age(r: dict[str, Any]) -> tuple[int, int]:
 
 def free_block_for(s: State, r: dict[str, Any], candidates: list[dict[str, Any]], lose: Callable[..., None]) -> bool:
     """Section 3.1: one block free to decode; victims are the last of the candidates, in the end r itself."""
-    while free(s) == 0:
-        victim = candidates.pop() if candidates else r
+    while free(s, r) == 0:
+        victim = last(s, r, candidates)
         lose(s, victim)
         s["waiting"].insert(0, victim)
         if victim is r:
@@ -49,9 +87,9 @@ def free_block_for(s: State, r: dict[str, Any], candidates: list[dict[str, Any]]
 def admit_whole(s: State, r: dict[str, Any]) -> bool:
     """Whether the blocks of its prompt leave the watermark; then it has them."""
     need = up(r["prefill"], s["size"])
-    if free(s) - need < s["watermark"]:
+    if free(s, r) - need < s["watermark"]:
         return False
-    r["blocks"] = need
+    give(s, r, need)
     return True
 
 
@@ -102,7 +140,7 @@ def sarathi(s: State) -> Batch:
     while s["waiting"] and holders(s) != s["cap"] and len(batch) < s["cap"]:
         r = s["waiting"][0]
         n = min(r["prefill"], s["budget"] - sum(n for _, n in batch))
-        if free(s) - up(r["prefill"], s["size"]) < s["watermark"] or n <= 0:
+        if free(s, r) - up(r["prefill"], s["size"]) < s["watermark"] or n <= 0:
             break
         admit_whole(s, r)
         s["waiting"].pop(0)
@@ -118,9 +156,9 @@ def orca(s: State) -> Batch:
 
 def new_reservations(s: State, places: int) -> Batch:
     batch: Batch = []
-    while s["waiting"] and len(batch) < places and free(s) >= s["reserved"]:
+    while s["waiting"] and len(batch) < places and free(s, s["waiting"][0]) >= s["reserved"]:
         r = s["waiting"].pop(0)
-        r["blocks"] = s["reserved"]
+        give(s, r, s["reserved"])
         batch.append((r, r["prompt"]))
     return batch
 
@@ -210,8 +248,8 @@ def vllm_v0_chunked(s: State) -> Batch:
         if r["cached"] < r["prefill"]:
             halves.append((r, min(r["prefill"] - r["cached"], left)))
             continue
-        while free(s) == 0:
-            victim = queue.pop() if queue else r
+        while free(s, r) == 0:
+            victim = last(s, r, queue)
             lose_cache(s, victim)
             victims.append(victim)
             if victim is r:
@@ -245,7 +283,9 @@ def vllm_v1(s: State) -> Batch:
         r = s["running"][i]
         n = min(r["known"] - r["cached"], s["threshold"] or left, left)
         while not slots(s, r, n, []):
-            victim = s["running"].pop()
+            later = s["running"][i:]
+            victim = last(s, r, later)
+            s["running"][i:] = later
             give_back(s, victim)
             lose_cache(s, victim)
             s["waiting"].insert(0, victim)
@@ -286,9 +326,11 @@ def identity(r: dict[str, Any], k: int, size: int) -> Any:
 def slots(s: State, r: dict[str, Any], n: int, found: list[Any]) -> bool:
     size, mine = s["size"], r["mine"]
     need = up(r["cached"] + len(found) * size + n, size) - len(mine) - len(found)
-    there = len(s["free"]) - sum(b in s["free"] for b in found)
+    there = free(s, r) if s.get("channels") else len(s["free"]) - sum(b in s["free"] for b in found)
     if need > there:
         return False
+    if s.get("channels") and need > 0:
+        give(s, r, min(need + up(64, size), there, up(s["longest"], size) - len(mine)))
     for b in found:
         if b in s["free"]:
             s["free"].remove(b)
@@ -318,6 +360,7 @@ def give_back(s: State, r: dict[str, Any]) -> None:
         if not b["users"]:
             s["free"].append(b)
     r["mine"] = []
+    r["blocks"] = 0
 
 
 RETURNING = (vidur_vllm, sarathi, orca, faster_transformer, lightllm)  # who goes on joins the end of `running`

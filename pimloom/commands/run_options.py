@@ -143,6 +143,14 @@ Policy = Annotated[
     str | None, typer.Option(metavar="NAME", help="Channels of a batch: min-load or round-robin; else min-load.")
 ]
 
+Placement = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME", help="Of PIM: each request's KV cache lies in one channel, by min-load or round-robin, and has "
+        "the room there; else anywhere.",
+    ),
+]  # fmt: skip
+
 # Of `pimloom serve`: pools, shares, operators that overlap, work beside requests.
 Transfer = Annotated[
     str | None,

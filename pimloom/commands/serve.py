@@ -196,6 +196,7 @@ def serve(
     long_prompt: LongPrompt = None,
     chunked: Chunked = False,
     swap: Swap = None,
+    policy: run_options.Placement = None,
     cut: Cut = False,
     replicas: Replicas = 1,
     router: Router = "round-robin",

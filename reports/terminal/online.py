@@ -130,6 +130,12 @@ def _show_memory(found: Online) -> None:
         f"KV cache {mean:.1%} used on average, {most:.1%} at most; {counted(found.preemptions, 'preemption')}{swaps}"
         f"{shared}"
     )
+    if (there := found.channels) is not None:
+        parts = [n / there.blocks for n in there.most]
+        show_line(
+            f"requests lie in {there.number} channels of {counted(there.blocks, 'block')} by {there.policy}: the "
+            f"fullest one had {max(parts):.1%} at most, the emptiest one {min(parts):.1%}"
+        )
 
 
 def _pricing(found: Pricing) -> str:

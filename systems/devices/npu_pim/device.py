@@ -46,7 +46,9 @@ class NpuDevice:
         if share.outside and share.fidelity == "released":
             raise UserError(f"--fidelity released: no simulator of {system.name} has an LM head; leave one out")
         self._outside = Outside(system, llm, share.tp) if share.outside else None
-        self.row_tile = system.of_kind(NpuPimSystem).npu.rows  # of new tokens, as the arrays take them
+        hardware = system.of_kind(NpuPimSystem)
+        self.row_tile = hardware.npu.rows  # of new tokens, as the arrays take them
+        self.channels = hardware.dram.channels if hardware.dram.row_buffers != "none" else 1
 
     def can_run(self, ops: Sequence[Op]) -> str | None:
         """Everything that `shard_of` lets pass."""

@@ -110,6 +110,8 @@ def _one(wanted: Wanted, llm: LlmSpec, requests: Requests) -> tuple[Serving, int
 def _pools(wanted: Wanted, pools: Pools, llm: LlmSpec, requests: Requests) -> tuple[Serving, int, Sequence[str]]:
     """The same of pools for prompts and for decode."""
     name = wanted.scheduler
+    if wanted.policy:
+        raise UserError(f"--policy {wanted.policy}: a request of pools does not stay in its channel; leave it out")
     if wanted.shares:
         raise UserError(f"--shares {wanted.shares}: belongs to --scheduler semi-pd, not {name}; leave it out")
     if name not in IN_POOLS or wanted.pp > 1 or wanted.replicas > 1:

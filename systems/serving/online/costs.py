@@ -1,13 +1,15 @@
 """What an iteration costs on a device: each different one simulated once."""
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
 
 from pimloom.arch.error import UserError
 from pimloom.systems.devices.device import Device
 from pimloom.systems.devices.run import Run
 from pimloom.systems.serving.beside import side_by_side
-from pimloom.systems.serving.schedulers.live import Iteration
+from pimloom.systems.serving.schedulers.live import NOWHERE, Iteration
 from pimloom.workload.batch import Batch, Request
 
 ROWS = 1024  # take about as long to simulate as a second sub-batch
@@ -18,7 +20,7 @@ Cost = list[float]  # ps, then J of all devices by cause, or nothing if there is
 class Piece(NamedTuple):
     """A request's part of an iteration: new tokens, those cached before, and of how many the next one is wanted.
     verify: they are drafts that are checked; pairs: of a tree of them, as in `Batch`; shared: cached tokens that the
-    pieces beside it have, too."""
+    pieces beside it have, too; channel: where its keys and values lie, NOWHERE: where the machine puts them."""
 
     new: int
     cached: int
@@ -27,6 +29,7 @@ class Piece(NamedTuple):
     pairs: int = 0
     shared: int = 0
     group: int = 0
+    channel: int = NOWHERE
 
 
 class Costs(Protocol):
@@ -71,12 +74,18 @@ class Exact:
 
     def _run(self, pieces: Sequence[Piece]) -> Run | None:
         try:
-            return self.device.step(batch_of(pieces))
+            return self._stepped(pieces)
         except UserError:
             return None
 
     def _step(self, pieces: Sequence[Piece]) -> Cost:
-        return self._told(self.device.step(batch_of(pieces)))
+        return self._told(self._stepped(pieces))
+
+    def _stepped(self, pieces: Sequence[Piece]) -> Run:
+        device: Any = self.device
+        where = [] if pieces[0].channel == NOWHERE else [np.array([one.channel for one in pieces], np.int64)]
+        run: Run = device.step(batch_of(pieces), *where)
+        return run
 
     def _told(self, run: Run) -> Cost:
         joules = run.energy_by_cause_j or {}
@@ -109,7 +118,7 @@ def pieces_of(made: Iteration) -> list[Piece]:
     found = list[Piece]()
     for n, p, r in zip(made.new, made.cached, made.requests, strict=True):
         if r.decoding is None:
-            found.append(Piece(n, p, int(p + n >= r.known)))
+            found.append(Piece(n, p, int(p + n >= r.known), channel=r.channel))
         else:
             mine = r.decoding.pieces(r, n, p)
             found += [one._replace(group=GROUPS * one.group + r.number + 1) if one.shared else one for one in mine]

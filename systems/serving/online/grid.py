@@ -264,8 +264,10 @@ class Grid:
     def _around_prompt(self, rows: int, attended: float) -> list[tuple[float, int, int]]:
         low_n, high_n = around(rows, self.axes.rows)
         low_q, high_q = around(attended, self.axes.attended)
+        if rows > self.tile > 1 and high_q <= ATTENDED[1]:  # straight on, instead of as many requests as rows
+            low_q, high_q = ATTENDED[1:3]
         high_n = self.budget if rows <= self.budget < high_n else high_n
-        high_q = self.positions if attended <= self.positions < high_q else high_q
+        high_q = self.positions if max(attended, low_q) <= self.positions < high_q else high_q
         return corners(rows, low_n, high_n, attended, low_q, high_q)
 
     def knot_of_prompts(self, rows: int, attended: int, ends: int) -> list[Piece]:

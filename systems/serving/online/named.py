@@ -10,6 +10,7 @@ from pimloom.systems.serving.pools.distserve import DistServeDecodes, DistServeP
 from pimloom.systems.serving.pools.sides import VllmV1Decodes, VllmV1Prompts
 from pimloom.systems.serving.pools.splitwise import Splitwise
 from pimloom.systems.serving.schedulers.blocks import Blocks
+from pimloom.systems.serving.schedulers.channel_blocks import ChannelBlocks
 from pimloom.systems.serving.schedulers.faster_transformer import FasterTransformer
 from pimloom.systems.serving.schedulers.lightllm import LightLlm
 from pimloom.systems.serving.schedulers.live import LiveRequest, Scheduler
@@ -35,7 +36,7 @@ class Limits(NamedTuple):
     scheduler has it by itself; positions: of the model; stages: of a pipeline; prefix: what prompts share, if the
     scheduler is to look for it; threshold: tokens of a prompt in an iteration, 0: no limit; chunked: vLLM v0 with
     chunked prefill; host: blocks to swap out to, 0: those who yield recompute; branches: of a request, each of which
-    may be as long as the model."""
+    may be as long as the model; policy: in which of so many channels a request lies, None: blocks lie anywhere."""
 
     blocks: int
     block_size: int
@@ -48,6 +49,18 @@ class Limits(NamedTuple):
     chunked: bool = False
     host: int = 0
     branches: int = 1
+    policy: str | None = None
+    channels: int = 1
+
+    @property
+    def each(self) -> int:
+        """Blocks that a request finds in one place."""
+        return self.blocks // self.channels
+
+    @property
+    def watermark(self) -> int:
+        """Blocks there that stay free when one comes in."""
+        return self.each // WATERMARK
 
     @property
     def longest(self) -> int:
@@ -63,8 +76,11 @@ class Limits(NamedTuple):
         return CHUNK.get(name, TOKENS) if cut else max(self.positions, TOKENS)
 
 
-def _pool(limits: Limits) -> Blocks:
-    return Blocks(limits.blocks, limits.block_size)
+def _pool(limits: Limits, *, unused: int = 0, spare: int = 0) -> Blocks:
+    if limits.policy is None:
+        return Blocks(limits.blocks - unused, limits.block_size)
+    parts = [limits.each - unused, *[limits.each] * (limits.channels - 1)]
+    return ChannelBlocks(parts, limits.block_size, limits.policy, spare)
 
 
 def _worst(limits: Limits) -> tuple[Blocks, int, int, int]:
@@ -72,7 +88,7 @@ def _worst(limits: Limits) -> tuple[Blocks, int, int, int]:
 
 
 def _vllm_v0(limits: Limits, budget: int) -> Scheduler:
-    pool, watermark = _pool(limits), limits.blocks // WATERMARK
+    pool, watermark = _pool(limits, spare=limits.watermark), limits.watermark
     if limits.chunked and limits.host:
         raise UserError("--chunked: with --swap vLLM v0's order is not defined; leave one of the two out")
     if limits.chunked and limits.batch > budget:
@@ -87,7 +103,7 @@ def _vllm_v0(limits: Limits, budget: int) -> Scheduler:
 
 
 def _vllm_v1(limits: Limits, budget: int, kind: type[VllmV1] = VllmV1) -> Scheduler:
-    pool: Blocks | PrefixPool = Blocks(limits.blocks - 1, limits.block_size)
+    pool: Blocks | PrefixPool = _pool(limits, unused=1)
     if prefix := limits.prefix:
 
         def identity(request: LiveRequest, k: int) -> object:
@@ -100,7 +116,9 @@ def _vllm_v1(limits: Limits, budget: int, kind: type[VllmV1] = VllmV1) -> Schedu
 
 
 def _paged(kind: Callable[..., Scheduler]) -> Callable[[Limits, int], Scheduler]:
-    return lambda limits, budget: kind(_pool(limits), limits.blocks // WATERMARK, limits.batch, budget, limits.stages)
+    return lambda limits, budget: kind(
+        _pool(limits, spare=limits.watermark), limits.watermark, limits.batch, budget, limits.stages
+    )
 
 
 def _light(limits: Limits, budget: int) -> Scheduler:

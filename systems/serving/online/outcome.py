@@ -52,6 +52,16 @@ class Attained(msgspec.Struct, frozen=True):
     all: float
 
 
+class Channels(msgspec.Struct, frozen=True):
+    """policy: by which requests are placed; number: of channels of a replica; blocks: of each; most: blocks that each
+    has held at most, of the first replica's channels, then of the next one's."""
+
+    policy: str
+    number: int
+    blocks: int
+    most: list[int]
+
+
 class Online(Viewed, msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """Fields as in CONVENTIONS.md; `requests` and `iterations` are tables of pandas."""
 
@@ -93,6 +103,7 @@ class Online(Viewed, msgspec.Struct, frozen=True, kw_only=True, dict=True):
     tokens_per_step: float | None
     blocks_used_mean: float
     blocks_used_most: int
+    channels: Channels | None = None
     energy_j: float | None
     energy_per_token_j: float | None
     energy_by_cause_j: dict[str, float] | None

@@ -14,6 +14,7 @@ from pimloom.systems.devices.device import Device, Share, device_of
 from pimloom.systems.devices.rest import power_at_rest_w
 from pimloom.systems.devices.traits import has_outside, settled, traits
 from pimloom.systems.serving.asked import layers_of
+from pimloom.systems.serving.online.channels import channels_of
 from pimloom.systems.serving.online.limits import parse_slo
 from pimloom.systems.serving.online.named import ONLY, Limits, scheduler_of
 from pimloom.systems.serving.online.prices import parse_price
@@ -99,8 +100,9 @@ def _limits(
     wanted: Wanted, system: System, llm: LlmSpec, device: Device, requests: Requests, transform: Transform | None
 ) -> Limits:
     tokens, size = room(device, transform).tokens, wanted.block_size
-    fit = tokens // size
-    if fit < 2:
+    channels = channels_of(wanted, system, device)
+    fit = tokens // channels // size * channels
+    if fit < 2 * channels:
         raise UserError(
             f"{llm.name}: beside its weights keys and values of {tokens:,} tokens fit on {system.name}, less than two "
             f"blocks of {size}; take {traits(system.kind).more}"
@@ -118,13 +120,17 @@ def _limits(
         raise UserError(f"--branches {branches}: {system.name} runs at most {device.most_requests} at once")
     looks = wanted.scheduler.partition(" ")[0] == ONLY["prefix"] and wanted.prefix_cache is not False
     prefix = requests.prefix if looks else None
+    if prefix and wanted.policy:
+        raise UserError(
+            f"--policy {wanted.policy}: blocks that requests share lie in no one channel; --no-prefix-cache"
+        )
     if wanted.prefix_cache and prefix is None:
         raise UserError(f"--prefix-cache: {requests.name} does not say what prompts share; leave it out")
     if prefix:
         prefix.block(0, 0, size)  # it says whether it has blocks of such a size
     return Limits(
         wanted.blocks or fit, size, batch, wanted.batch_tokens, llm.max_position_embeddings, wanted.pp, prefix,
-        wanted.long_prompt or 0, wanted.chunked, wanted.swap or 0, branches,
+        wanted.long_prompt or 0, wanted.chunked, wanted.swap or 0, branches, wanted.policy, channels,
     )  # fmt: skip
 
 
@@ -173,7 +179,8 @@ def _named(
     """Fields of the result that are known before."""
     layers, limits = layers_of(llm, wanted.layers), plan.limits
     table = [requests.arrival_ps, requests.prompt, requests.output, requests.clients]
-    asked = {name: value for name, value in limits._asdict().items() if name not in ("prefix", "branches")}
+    left = ("prefix", "branches", *(() if limits.policy else ("policy", "channels")))
+    asked = {name: value for name, value in limits._asdict().items() if name not in left}
     shared = None if limits.prefix is None else msgspec.to_builtins(limits.prefix)
     settled_system, outside = settled(system, wanted.lm_head)
     digest = spec_digest(

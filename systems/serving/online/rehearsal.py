@@ -16,7 +16,10 @@ from pimloom.systems.serving.online.knots import around, sums
 if TYPE_CHECKING:
     from pimloom.systems.serving.online.grid import Grid
 
-FEW, MORE = 2, 8  # requests of the first knots: two are divided into sub-batches, eight are a knot
+FEW, MORE = (
+    2,
+    8,
+)  # requests of the first knots: two are divided into sub-batches; of fewer than eight nothing is guessed
 SHORT = 64  # tokens that rows of prompts attend to
 
 
@@ -49,10 +52,12 @@ def _read_at(pieces: Sequence[Piece]) -> list[float]:
     return [1.0, at.b > 1, log2(max(at.b, 1)), at.total / max(at.b, 1), at.rows]
 
 
-def first_knots(grid: "Grid", mean: float) -> list[list[Piece]]:
-    """Iterations that guesses begin with: most runs come to them. mean: context of requests that decode."""
+def first_knots(grid: "Grid", mean: float, prompts: int) -> list[list[Piece]]:
+    """Iterations that guesses begin with: most runs come to them. mean: context of requests that decode; prompts:
+    tokens of all of them."""
     low, high = around(mean, grid.axes.contexts)
     low = min(low, grid.longest)
     decodes = [(1, low), (FEW, low), (MORE, low), (MORE, min(high, grid.longest))]
-    rows = sorted({grid.tile, min(grid.axes.rows[-1], 16 * grid.tile, grid.budget)})
+    low_n, high_n = around(min(prompts, 16 * grid.tile, grid.budget), grid.axes.rows)
+    rows = sorted({min(grid.tile, low_n), min(high_n, grid.budget)})
     return [*(grid.knot(b, c) for b, c in decodes), *(grid.knot_of_prompts(n, SHORT, 0) for n in rows)]

@@ -17,13 +17,14 @@ from pimloom.systems.serving.clock.cluster import ROUTERS, Runs, serve
 from pimloom.systems.serving.clock.compiled import CompiledReplica
 from pimloom.systems.serving.clock.replica import Replica
 from pimloom.systems.serving.online import compiled
+from pimloom.systems.serving.online.channels import channels_told
 from pimloom.systems.serving.online.costs import Costs, Exact
 from pimloom.systems.serving.online.grid import Grid
 from pimloom.systems.serving.online.limits import Slo
 from pimloom.systems.serving.online.named import Limits, scheduler_of
 from pimloom.systems.serving.online.outcome import Online
 from pimloom.systems.serving.online.record import FilledRecord, Record
-from pimloom.systems.serving.online.rehearsal import Guessed, first_knots
+from pimloom.systems.serving.online.rehearsal import MORE, Guessed, first_knots
 from pimloom.systems.serving.online.sampling import Pricing, Sample, measured
 from pimloom.systems.serving.online.spans import check_end
 from pimloom.systems.serving.online.summing import Ended, attained, of_iterations, of_requests, plain, summed
@@ -118,9 +119,9 @@ def serve_online(
 def _rehearse(by: Service, requests: Requests) -> None:
     """Simulate ahead what a run over guesses asks for, where each is worth it: on arrays that take rows in tiles."""
     grid, plan = by.grid, by.plan
-    if type(grid) is not Grid or grid.tile == 1 or plan.transform or plan.finetuning:
+    if type(grid) is not Grid or grid.tile == 1 or plan.transform or plan.finetuning or len(requests.prompt) < MORE:
         return
-    by.exact.know(first_knots(grid, mean_context(requests)))
+    by.exact.know(first_knots(grid, mean_context(requests), sum(requests.prompt)))
     if not by.exact.known:
         return
     guessed = Guessed(by.exact)
@@ -184,6 +185,7 @@ def told_by(
         batch_tokens=limits.budget(plan.scheduler),
         block_size=schedulers[-1].blocks.size,
         blocks=schedulers[-1].blocks.total,
+        channels=channels_told(limits, schedulers),
         statistics=statistics(requests),
         pricing=pricing,
         slo=held,

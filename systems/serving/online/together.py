@@ -63,7 +63,7 @@ def shared_out(wanted: Wanted, llm: LlmSpec, requests: Requests) -> tuple[Servin
     name = wanted.scheduler
     if wanted.pp > 1 or wanted.replicas > 1:
         raise UserError(f"--scheduler {name}: shares out one machine; leave --pp and --replicas out")
-    for option in ("speculate", "branches", "mode", "shared_kv", "transfer", "mixed", "overlap", "finetune"):
+    for option in ("speculate", "branches", "mode", "shared_kv", "transfer", "mixed", "overlap", "finetune", "policy"):
         if getattr(wanted, option):
             raise UserError(
                 f"--{option.replace('_', '-')}: {name} takes tokens one by one on one machine; leave it out"

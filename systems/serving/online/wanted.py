@@ -25,6 +25,7 @@ class Wanted(NamedTuple):
     long_prompt: int | None = None
     chunked: bool = False
     swap: int | None = None
+    policy: str | None = None
     cut: bool = False
     replicas: int = 1
     router: str = "round-robin"

@@ -17,6 +17,19 @@ class Blocks:
         """Blocks that so many tokens need."""
         return -(-tokens // self.size)
 
+    @property
+    def of_one(self) -> int:
+        """Most that one request may have."""
+        return self.total
+
+    def room(self, request: LiveRequest) -> int:
+        """Free blocks that a request may have."""
+        return self.free
+
+    def beside(self, request: LiveRequest, other: LiveRequest) -> bool:
+        """Whether what one gives back is room for the other."""
+        return True
+
     def take(self, request: LiveRequest, number: int) -> None:
         """Give a request so many blocks; they must be free."""
         assert number <= self.free

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 NEVER = 1 << 62  # a tick that does not come
 NOT_YET = -1
+NOWHERE = -1  # a channel that is none
 
 
 class Decoding(Protocol):
@@ -35,19 +36,19 @@ class LiveRequest:
     cached: tokens whose keys and values are in memory; known: tokens of its prompt and those that it has generated;
     prefill: tokens that it must have cached before it decodes: its prompt, after a restart all that were known then;
     last: tokens known at which it ends; blocks: that it holds; hit: tokens that it found in the prefix cache when it
-    was admitted first; decoding: None, token by token; beside: tokens known that are copies of its prompt. Ticks are
-    NOT_YET until they have come.
+    was admitted first; decoding: None, token by token; beside: tokens known that are copies of its prompt; channel:
+    where its blocks lie, if that matters. Ticks are NOT_YET until they have come.
     """
 
     __slots__ = (
-        "arrival", "beside", "blocks", "cached", "completion", "decoding", "first_scheduled", "first_token", "hit",
-        "known", "last", "last_token", "number", "output", "prefill", "prompt", "restarts", "swaps",
+        "arrival", "beside", "blocks", "cached", "channel", "completion", "decoding", "first_scheduled", "first_token",
+        "hit", "known", "last", "last_token", "number", "output", "prefill", "prompt", "restarts", "swaps",
     )  # fmt: skip
 
     def __init__(self, number: int, arrival: int, prompt: int, output: int) -> None:
         self.number, self.arrival, self.prompt, self.output = number, arrival, prompt, output
         self.cached = self.blocks = self.hit = self.restarts = self.swaps = 0
-        self.known = self.prefill = prompt
+        self.known, self.prefill, self.channel = prompt, prompt, NOWHERE
         self.last, self.beside = prompt + output, 0
         self.decoding: Decoding | None = None
         self.first_scheduled = self.first_token = self.last_token = self.completion = NOT_YET
@@ -94,6 +95,11 @@ class Pool(Protocol):
         """That nobody holds."""
         ...
 
+    @property
+    def of_one(self) -> int:
+        """Most that one request may have."""
+        ...
+
 
 class Scheduler:
     """Who waits, who runs, and who is in the next iteration. gaps: ticks between two tokens of a request, of all."""
@@ -110,7 +116,7 @@ class Scheduler:
 
     def usable(self) -> int:
         """Blocks that a request may have if it is alone."""
-        return self.blocks.total
+        return self.blocks.of_one
 
     def sampled(self, iteration: Iteration, now: int) -> tuple[list[LiveRequest], list[LiveRequest]]:
         """Add the tokens of an iteration to its requests; those that go on, and those that have ended.
@@ -154,6 +160,16 @@ def by_arrival(requests: Sequence[LiveRequest]) -> list[LiveRequest]:
 
 def _arrival(request: LiveRequest) -> Any:
     return request.arrival, request.number
+
+
+def last_beside(pool: Any, left: Any, request: LiveRequest) -> LiveRequest:
+    """The last of those left whose blocks would be room for a request, taken out; itself if there is none."""
+    for at in range(len(left) - 1, -1, -1):
+        if pool.beside(left[at], request):
+            victim: LiveRequest = left[at]
+            del left[at]
+            return victim
+    return request
 
 
 def uncut(request: LiveRequest, most: int) -> str | None:

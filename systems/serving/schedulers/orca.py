@@ -19,8 +19,8 @@ class Orca(Scheduler):
         most = self.reserved * self.blocks.size
         if request.last > most:
             return f"has {request.last:,} tokens, and each request reserves memory for {most:,}"
-        if self.reserved > self.blocks.total:
-            return f"needs {self.reserved:,} blocks in the worst case, and there are {self.blocks.total:,}"
+        if self.reserved > self.blocks.of_one:
+            return f"needs {self.reserved:,} blocks in the worst case, and there are {self.blocks.of_one:,} for it"
         return None
 
     def form(self, now: int) -> Iteration | None:
@@ -33,7 +33,7 @@ class Orca(Scheduler):
 
     def join(self, batch: list[LiveRequest], new: list[int], now: int) -> None:
         """Those that wait, first come first served, while a reservation fits."""
-        while self.waiting and len(batch) < self.most and self.reserved <= self.blocks.free:
+        while self.waiting and len(batch) < self.most and self.reserved <= self.blocks.room(self.waiting[0]):
             request = self.waiting.popleft()
             self.blocks.take(request, self.reserved)
             if request.first_scheduled == NOT_YET:

@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from pimloom.systems.serving.schedulers.blocks import Blocks
-from pimloom.systems.serving.schedulers.live import NOT_YET, Iteration, LiveRequest, Scheduler
+from pimloom.systems.serving.schedulers.live import NOT_YET, Iteration, LiveRequest, Scheduler, last_beside
 
 
 class Paged(Scheduler):
@@ -20,7 +20,7 @@ class Paged(Scheduler):
 
     def usable(self) -> int:
         """What it restarts with must leave the watermark free, and a block must be free when it decodes."""
-        return self.blocks.total - max(self.watermark, 1)
+        return self.blocks.of_one - max(self.watermark, 1)
 
     def full(self, batch: Sequence[LiveRequest]) -> bool:
         """Whether no request more may come in."""
@@ -28,7 +28,7 @@ class Paged(Scheduler):
 
     def admissible(self, request: LiveRequest) -> bool:
         """Whether the blocks of its prompt leave the watermark free."""
-        return self.blocks.free - self.blocks.of(request.prefill) >= self.watermark
+        return self.blocks.room(request) - self.blocks.of(request.prefill) >= self.watermark
 
     def admit(self, now: int) -> LiveRequest:
         """The first that waits, with the blocks of its prompt."""
@@ -39,12 +39,12 @@ class Paged(Scheduler):
         return request
 
     def make_room(self, request: LiveRequest, left: deque[LiveRequest]) -> bool:
-        """A free block for one that decodes, or as many as its next step needs: the last of those `left` restart until
-        there are, in the end it itself; then False. It takes those that it needs."""
+        """A free block for one that decodes, or as many as its next step needs: the last of those `left` where it lies
+        restart until there are, in the end it itself; then False. It takes those that it needs."""
         blocks = self.blocks
         more = -(-(request.cached + request.step) // blocks.size) - request.blocks
-        while blocks.free < more or not blocks.free:
-            victim = left.pop() if left else request
+        while (room := blocks.room(request)) < more or not room:
+            victim = last_beside(blocks, left, request)
             self.restart(victim)
             if victim is request:
                 return False

@@ -26,6 +26,19 @@ class PrefixPool:
         """Blocks that nobody holds."""
         return len(self.order)
 
+    @property
+    def of_one(self) -> int:
+        """Most that one request may have."""
+        return self.total
+
+    def room(self, request: LiveRequest) -> int:
+        """Free blocks that a request may have."""
+        return len(self.order)
+
+    def beside(self, request: LiveRequest, other: LiveRequest) -> bool:
+        """Whether what one gives back is room for the other."""
+        return True
+
     def found(self, request: LiveRequest) -> list[int]:
         """The leading blocks of a request that are there; a token at least remains to be computed."""
         found = list[int]()

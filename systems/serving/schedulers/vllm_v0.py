@@ -7,7 +7,7 @@ from collections import deque
 
 from pimloom.arch.error import UserError
 from pimloom.systems.serving.schedulers.blocks import Blocks
-from pimloom.systems.serving.schedulers.live import NOT_YET, Iteration, LiveRequest, Scheduler, uncut
+from pimloom.systems.serving.schedulers.live import NOT_YET, Iteration, LiveRequest, Scheduler, last_beside, uncut
 
 
 class VllmV0(Scheduler):
@@ -27,7 +27,7 @@ class VllmV0(Scheduler):
 
     def usable(self) -> int:
         """What it comes back with must leave the watermark free, and a block must be free when it decodes."""
-        return self.blocks.total - max(self.watermark, 1)
+        return self.blocks.of_one - max(self.watermark, 1)
 
     def form(self, now: int) -> Iteration | None:
         """Prompts, unless some are swapped out; if none can come in, a token of each that runs."""
@@ -51,8 +51,8 @@ class VllmV0(Scheduler):
         while left and used + (n := left[0].step) <= budget:
             request = left.popleft()
             more = -(-(request.cached + n) // size) - request.blocks
-            while blocks.free < more or not blocks.free:
-                victim, preempted = left.pop() if left else request, True
+            while (room := blocks.room(request)) < more or not room:
+                victim, preempted = last_beside(blocks, left, request), True
                 blocks_out += self.preempt(victim)
                 if victim is request:
                     break
@@ -84,7 +84,7 @@ class VllmV0(Scheduler):
 
     def admissible(self, request: LiveRequest) -> bool:
         """Whether blocks for all that is known of it leave the watermark free."""
-        return self.blocks.free - self.blocks.of(request.known) >= self.watermark
+        return self.blocks.room(request) - self.blocks.of(request.known) >= self.watermark
 
     def admit(self, now: int) -> LiveRequest:
         """The first that waits runs, with the blocks of its prompt."""

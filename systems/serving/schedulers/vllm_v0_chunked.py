@@ -3,7 +3,7 @@
 from collections import deque
 
 from pimloom.systems.serving.schedulers.blocks import Blocks
-from pimloom.systems.serving.schedulers.live import Iteration, LiveRequest, Scheduler
+from pimloom.systems.serving.schedulers.live import Iteration, LiveRequest, Scheduler, last_beside
 from pimloom.systems.serving.schedulers.vllm_v0 import VllmV0
 
 
@@ -37,8 +37,8 @@ class VllmV0Chunked(VllmV0):
         while left:
             request = left.popleft()
             half_done = request.cached < request.prefill
-            while not half_done and not self.blocks.free:
-                victim = left.pop() if left else request
+            while not half_done and not self.blocks.room(request):
+                victim = last_beside(self.blocks, left, request)
                 self.blocks.release(victim)
                 victim.restart()
                 victims.append(victim)

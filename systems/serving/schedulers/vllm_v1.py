@@ -43,7 +43,7 @@ class VllmV1(Scheduler):
                     n = request.known - request.cached  # a tree comes whole
             n = min(n, most, left)
             while request.cached + n > request.blocks * size and not self._slots(request, n):
-                victim, preempted = running.pop(), True
+                victim, preempted = self._last(len(batch), request), True
                 self.blocks.release(victim)
                 victim.restart()
                 self.waiting.appendleft(victim)
@@ -55,6 +55,13 @@ class VllmV1(Scheduler):
             new.append(n)
             left -= n
         return batch, new, left, preempted
+
+    def _last(self, first: int, request: LiveRequest) -> LiveRequest:
+        """Who yields: the last of those that run, from number `first` on, whose blocks are room for a request."""
+        at = next(
+            i for i in range(len(self.running) - 1, first - 1, -1) if self.blocks.beside(self.running[i], request)
+        )
+        return self.running.pop(at)
 
     def _join(self, batch: list[LiveRequest], new: list[int], left: int, now: int) -> None:
         """First come first served, as long as there are blocks for the next tokens."""
@@ -79,7 +86,7 @@ class VllmV1(Scheduler):
         """Blocks for n tokens more, behind those that it has `hit`, and some ahead; False if too few are free."""
         pool, found = self.blocks, len(hit) if hit else 0
         need = -(-(request.cached + found * pool.size + n) // pool.size) - request.blocks - found
-        free = pool.free - (self.shares.idle(hit) if self.shares and hit else 0)
+        free = pool.room(request) - (self.shares.idle(hit) if self.shares and hit else 0)
         if need > free:
             return False
         if self.shares and hit:

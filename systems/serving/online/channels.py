@@ -1,0 +1,51 @@
+"""Whether each request's keys and values lie in one channel of PIM, and what that gave."""
+
+from collections.abc import Sequence
+from typing import cast
+
+from pimloom.arch.document import nearest
+from pimloom.arch.error import UserError
+from pimloom.arch.system import System
+from pimloom.systems.devices.device import Device
+from pimloom.systems.serving.online.named import Limits
+from pimloom.systems.serving.online.outcome import Channels
+from pimloom.systems.serving.online.wanted import Wanted
+from pimloom.systems.serving.schedulers.channel_blocks import POLICIES, ChannelBlocks
+from pimloom.systems.serving.schedulers.live import Scheduler
+
+APART = ("speculate", "branches", "mode", "overlap", "finetune", "swap", "shares", "transfer", "mixed")
+WITH = ("vllm-v1", "vllm-v0", "sarathi", "orca", "faster-transformer", "static", "vidur-vllm", "vidur-sarathi")
+
+
+def channels_of(wanted: Wanted, system: System, device: Device) -> int:
+    """In how many parts blocks lie. Raises UserError."""
+    if (policy := wanted.policy) is None:
+        return 1
+    if policy not in POLICIES:
+        raise UserError(f"--policy {policy}: expected one of {', '.join(POLICIES)}{nearest(policy, POLICIES)}")
+    channels: int = getattr(device, "channels", 1)
+    if channels == 1:
+        raise UserError(
+            f"--policy {policy}: on NPUs with PIM, such as neupims, a request lies in one channel; {system.name} has "
+            "keys and values anywhere; leave it out"
+        )
+    for option in APART:
+        if getattr(wanted, option):
+            raise UserError(
+                f"--{option}: beside --policy a request is on one machine, token by token; leave one of the two out"
+            )
+    if wanted.scheduler not in WITH:
+        raise UserError(f"--policy {policy}: {wanted.scheduler} knows but one pool; take one of {', '.join(WITH)}")
+    if wanted.blocks is not None and wanted.blocks % channels:
+        raise UserError(
+            f"--blocks {wanted.blocks}: {channels} channels share them evenly (--policy); take a multiple of {channels}"
+        )
+    return channels
+
+
+def channels_told(limits: Limits, schedulers: Sequence[Scheduler]) -> Channels | None:
+    """None where blocks lie anywhere."""
+    if limits.policy is None:
+        return None
+    pools = [cast(ChannelBlocks, scheduler.blocks) for scheduler in schedulers]
+    return Channels(limits.policy, limits.channels, limits.each, [n for pool in pools for n in pool.most])

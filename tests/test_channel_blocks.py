@@ -1,0 +1,188 @@
+"""Keys and values in channels of PIM: each request in one, where a policy puts it; a scheduler sees the room there."""
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import pimloom
+from pimloom.systems.devices.npu_pim.device import NpuDevice
+from pimloom.systems.serving.clock.cluster import round_robin, serve
+from pimloom.systems.serving.clock.replica import Replica
+from pimloom.systems.serving.online.costs import Exact, Piece
+from pimloom.systems.serving.online.grid import Grid
+from pimloom.systems.serving.online.sampling import Sample, measured
+from pimloom.systems.serving.schedulers.channel_blocks import POLICIES, ChannelBlocks
+from pimloom.systems.serving.schedulers.faster_transformer import FasterTransformer
+from pimloom.systems.serving.schedulers.live import NOWHERE, Iteration, LiveRequest, Scheduler
+from pimloom.systems.serving.schedulers.orca import Orca
+from pimloom.systems.serving.schedulers.sarathi import Sarathi, VidurSarathi
+from pimloom.systems.serving.schedulers.vidur_vllm import VidurVllm
+from pimloom.systems.serving.schedulers.vllm_v0 import VllmV0
+from pimloom.systems.serving.schedulers.vllm_v0_chunked import VllmV0Chunked
+from pimloom.systems.serving.schedulers.vllm_v1 import VllmV1
+from tests import naive_schedulers as naive
+from tests.command import call
+from tests.serving_cases import lin
+from tests.test_schedulers import LONGEST, RULES, Case, cases, requests_of, reserved
+
+MAKE: dict[str, Callable[[Case, Callable[..., ChannelBlocks]], Scheduler]] = {
+    "vidur-vllm": lambda c, pool: VidurVllm(pool(c.watermark), c.watermark, c.cap, c.budget),
+    "sarathi": lambda c, pool: Sarathi(pool(c.watermark), c.watermark, c.cap, c.budget),
+    "vidur-sarathi": lambda c, pool: VidurSarathi(pool(c.watermark), c.watermark, c.cap, c.budget),
+    "orca": lambda c, pool: Orca(pool(), reserved(c), c.cap),
+    "faster-transformer": lambda c, pool: FasterTransformer(pool(), reserved(c), c.cap),
+    "vllm-v0": lambda c, pool: VllmV0(pool(c.watermark), c.watermark, c.cap, c.budget),
+    "vllm-v0 chunked": lambda c, pool: VllmV0Chunked(pool(c.watermark), c.watermark, c.cap, c.budget),
+    "vllm-v1": lambda c, pool: VllmV1(pool(), c.cap, c.budget, LONGEST, c.threshold),
+}
+WITHOUT_WATERMARK = ("orca", "faster-transformer", "vllm-v1")
+
+
+@st.composite
+def channels(draw: st.DrawFn, case: Case, less: int) -> list[int]:
+    """As many blocks, in equal parts, of which the first one may have less."""
+    many = draw(st.integers(1, 4))
+    each = -(-case.N // many)
+    return [each - draw(st.integers(0, min(less, each - 1))), *[each] * (many - 1)]
+
+
+@pytest.mark.parametrize("name", MAKE)
+@given(data=st.data(), case=cases(), policy=st.sampled_from(sorted(POLICIES)))
+@settings(max_examples=60)
+def test_a_scheduler_sees_the_room_of_a_channel(name, data, case, policy):
+    parts = data.draw(channels(case, 3 if name in WITHOUT_WATERMARK else 0))
+
+    def pool(spare: int = 0) -> ChannelBlocks:
+        return ChannelBlocks(parts, case.size, policy, spare)
+
+    first = MAKE[name](case, pool)
+    kept = [row for row, r in zip(case.table, requests_of(case), strict=True) if not first.never(r)]
+    case = case._replace(table=[row | {"number": i} for i, row in enumerate(kept)])
+    scheduler, requests = MAKE[name](case, pool), requests_of(case)
+    there = cast(ChannelBlocks, scheduler.blocks)
+    made, homes = list[Iteration](), dict[int, set[int]]()
+
+    def seen(one: Iteration) -> None:
+        made.append(one)
+        for r in one.requests:
+            homes.setdefault(r.number, set()).add(r.channel)
+        held = [0] * len(parts)
+        for r in requests:
+            if r.blocks:
+                held[r.channel] += r.blocks
+        assert held == [whole - left for whole, left in zip(parts, there.left, strict=True)]
+
+    replicas = [Replica(scheduler, lambda one: lin(one.new, one.cached), 1, seen)]
+    serve(requests, replicas, round_robin(replicas))
+    rule, more = RULES[name]
+    limits: dict[str, Any] = case._asdict() | more | {"reserved": reserved(case), "channels": parts, "policy": policy}
+    limits["spare"] = 0 if name in WITHOUT_WATERMARK else case.watermark
+    limits["N"] = sum(parts)
+    del limits["table"]
+    log, ends = naive.simulate(rule, case.table, lin, **limits)
+    assert [(m.start, [r.number for r in m.requests], m.new, m.cached) for m in made] == log
+    assert [(r.first_token, r.completion, r.restarts) for r in requests] == ends
+    assert there.left == parts and there.free == sum(parts)
+    for r in requests:
+        assert r.channel == NOWHERE and NOWHERE not in homes[r.number] and len(homes[r.number]) <= 1 + r.restarts
+
+
+def test_policies():
+    def placed(policy: str, *needs: int) -> list[int]:
+        pool, found = ChannelBlocks([10, 10, 6], 16, policy), []
+        for number, need in enumerate(needs):
+            request = LiveRequest(number, 0, 16 * need, 1)
+            pool.take(request, need)
+            found.append(request.channel)
+        return found
+
+    assert placed("min-load", 4, 3, 5, 2, 6, 1) == [0, 1, 2, 1, 0, 1]
+    assert placed("round-robin", 4, 3, 5, 6, 7, 1) == [0, 1, 2, 0, 1, 2]
+    assert placed("round-robin", 9, 3, 5, 2, 1) == [0, 1, 2, 1, 2]
+
+
+def test_a_full_channel_yields_though_others_are_empty():
+    """The first and the third request share a channel and grow until it is full; then the third one yields, though the
+    other channel, where the second one ended long ago, is empty; it goes on there."""
+    pool, seen = ChannelBlocks([6, 6], 4, "round-robin"), set[tuple[int, int]]()
+    requests = [LiveRequest(i, 0, *lengths) for i, lengths in enumerate([(4, 12), (16, 2), (4, 12)])]
+    scheduler = VllmV0(pool, 0, 8, 100)
+    replicas = [
+        Replica(scheduler, lambda one: 10, 1, lambda one: seen.update((r.number, r.channel) for r in one.requests))
+    ]
+    serve(requests, replicas, round_robin(replicas))
+    assert [r.restarts for r in requests] == [0, 0, 1]
+    assert seen == {(0, 0), (1, 1), (2, 0), (2, 1)}
+    assert pool.most == [6, 5] and pool.free == 12
+
+
+ASKED: dict[str, Any] = {"model": "gpt2", "layers": 1, "arrivals": "burst", "lengths": "40:2", "requests": 5}
+
+
+def test_a_machine_computes_where_requests_lie(monkeypatch):
+    """What a simulation is told of channels is what blocks say; two in one channel take longer than one in each."""
+    told, step = list[list[int]](), NpuDevice.step
+
+    def watched(self: Any, batch: Any, channel: Any = None) -> Any:
+        told.append(channel.tolist())
+        return step(self, batch, channel)
+
+    monkeypatch.setattr(NpuDevice, "step", watched)
+    small = {"dram.channels": 4}
+    found = pimloom.serve("neupims", **ASKED, policy="round-robin", exact=True, set=small)
+    assert found.channels is not None and (found.channels.policy, found.channels.number) == ("round-robin", 4)
+    assert found.channels.blocks * 4 - 1 == found.blocks and min(found.channels.most) > 0
+    assert told and all(sorted(one) == [0, 0, 1, 2, 3] for one in told)
+    assert max(found.channels.most) == 2 * min(found.channels.most)
+
+
+def test_prices_between_knots_know_of_no_channel_and_samples_do():
+    """So the error that is measured tells what placement costs, too."""
+    told = list[Any]()
+
+    class Watching:
+        most_requests, in_order = None, False
+
+        def capacity(self) -> Any:
+            return SimpleNamespace(tokens=10_000)
+
+        def step(self, batch: Any, channel: Any = None) -> Any:
+            told.append(None if channel is None else channel.tolist())
+            return SimpleNamespace(end_ps=1000, energy_by_cause_j=None)
+
+    pieces = [Piece(1, 90, 1, channel=3), Piece(1, 50, 1, channel=0), Piece(1, 50, 1, channel=2)]
+    exact = Exact(Watching())  # type: ignore[arg-type]
+    grid = Grid(exact, [1.0, 1.0], 4096)
+    grid.of(pieces)
+    assert told and told == [None] * len(told)
+    sample = Sample(1, 0)
+    sample.decode.takes(1000.0)
+    sample.decode.keep(pieces)
+    measured(grid, exact, sample)
+    assert told[-1] == [0, 2, 3] and told.count(None) == len(told) - 1
+
+
+BAD = {
+    "gpu_a100 --policy min-load": "--policy min-load: on NPUs with PIM, such as neupims, a request lies in one",
+    "npu_only --policy min-load": "--policy min-load: on NPUs with PIM, such as neupims, a request lies in one",
+    "neupims --policy min-laod": "--policy min-laod: expected one of min-load, round-robin; nearest: min-load",
+    "neupims --policy min-load --blocks 100": "--blocks 100: 32 channels share them evenly (--policy); take a multiple",
+    "neupims --policy min-load --blocks 64": "8:40: request 0 needs 3 blocks of KV cache, and there are 2 for it",
+    "neupims --policy min-load --scheduler lightllm": "--policy min-load: lightllm knows but one pool; take one of",
+    "neupims --policy min-load --branches 2": "--branches: beside --policy a request is on one machine, token by",
+    "neupims --policy min-load --scheduler vllm-v0 --swap 9": "--swap: beside --policy a request is on one machine,",
+    "neupims --policy min-load --scheduler semi-pd": "--policy: semi-pd takes tokens one by one on one machine; leave",
+    "prefill=neupims*1,decode=neupims*1 --link nvlink --policy min-load": "--policy min-load: a request of pools does",
+}
+
+
+@pytest.mark.parametrize("words", BAD)
+def test_what_lies_in_no_channel_is_refused(words):
+    done = call(
+        "serve", *words.split(), "--model", "gpt2", "--arrivals", "burst", "--requests", "2", "--lengths", "8:40"
+    )
+    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1) and BAD[words] in done.err, done.err
