@@ -68,7 +68,7 @@ def some_list(folder, *contexts):
 
 
 BATCHES: dict[str, dict[str, Any]] = {
-    "neupims": {"tp": 2, "layers": 4, "fidelity": "released", "set": {"interleave.sub_batches": 1}, "seed": 3},
+    "neupims": {"tp": 2, "layers": 4, "fidelity": "released", "set": {"interleave.sub_batches": 1}},
     "npu_pim": {"policy": "round-robin"},
     "npu_only": {"pp": 2},
     "gpu_a100": {"tp": 2},
