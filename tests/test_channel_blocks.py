@@ -120,7 +120,14 @@ def test_a_full_channel_yields_though_others_are_empty():
     assert pool.most == [6, 5] and pool.free == 12
 
 
-ASKED: dict[str, Any] = {"model": "gpt2", "layers": 1, "arrivals": "burst", "lengths": "40:2", "requests": 5}
+ASKED: dict[str, Any] = {
+    "model": "gpt2",
+    "layers": 1,
+    "arrivals": "burst",
+    "lengths": "40:2",
+    "requests": 5,
+    "lm_head": False,
+}
 
 
 def test_a_machine_computes_where_requests_lie(monkeypatch):

@@ -51,6 +51,34 @@ def test_a_row_is_what_is_served():
     assert row["iterations"] == found.iteration_count and row["pricing_error_bound"] == found.pricing.error_bound
 
 
+@pytest.mark.parametrize(
+    ("system", "more"),
+    [
+        ("gpu_a100", {"speculate": "draft=gpt2, gamma=3, alpha=0.7"}),
+        ("gpu_a100", {"branches": "4", "shared_kv": True}),
+        ("gpu_a100", {"branches": "3", "mode": "hogwild"}),
+        (
+            "neupims",
+            {"policy": "round-robin", "exact": True, "requests": 3, "lengths": "20:2", "layers": 1, "lm_head": False},
+        ),
+    ],
+)
+def test_drafts_branches_and_placement_are_keys(system, more):
+    work = {name: value for name, value in (DRAWN | more).items() if name != "sample" or "exact" not in more}
+    place = {"gpu_a100": "power_w", "neupims": "dram.channels"}[system]
+    row = evaluate(base(system, {place: [4, 300]}, **work), {place: 4}).row
+    found = pimloom.serve(system, **work, seed=5, set={place: 4})
+    assert row["error"] is None and row["spec_digest"] == found.spec_digest, row["error"]
+    assert (row["latency_s"], row["energy_j"]) == (found.latency_s.mean, found.energy_j)
+    assert (row["accepted_share"], row["tokens_per_step"]) == (found.accepted_share, found.tokens_per_step)
+
+
+def test_what_branches_make_is_other_work_and_drafts_are_a_design():
+    axes = {"workload.branches": ["2", "4"], "workload.speculate": ["medusa", "draft=gpt2,gamma=2,alpha=0.5"]}
+    sweep = sweep_from({"system": "gpu_a100", "workload": DRAWN, "axes": axes})
+    assert {axis.place for axis in sweep.axes if axis.is_work} == {"workload.branches"}
+
+
 def test_a_rate_stretches_the_times():
     slow, fast = (row_of(base(**DRAWN, rate=rate)) for rate in (10, 1e6))
     assert slow["time_s"] == pytest.approx(29 / 10, rel=0.1) and fast["time_s"] < slow["time_s"] / 10
@@ -122,6 +150,8 @@ def test_a_trace_travels_with_what_its_prompts_share(tmp_path):
         (DRAWN | {"rate": 0}, "workload.rate: expected a number from 1e-06 to 1e+09, in requests per s, got 0"),
         (DRAWN | {"exact": 1}, "workload.exact: expected true or false, got 1"),
         (DRAWN | {"slo": 1}, "workload.slo: expected text, got 1"),
+        (DRAWN | {"speculate": "draft=my/config.json,alpha=0.5"}, "workload.speculate: sweeps take a draft and its m"),
+        (DRAWN | {"branches": 4}, "workload.branches: expected text, got 4"),
         ({"model": "gpt2", "arrivals": "burst"}, "workload: missing key 'requests' (how many come with"),
         ({"arrivals": "burst", "requests": 1}, "workload: missing key 'model' (a preset or a config.json)"),
         (DRAWN | {"trace": "x.csv"}, "workload.lengths: the trace has lengths of its own; leave one of the two out"),

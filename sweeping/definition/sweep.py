@@ -9,7 +9,20 @@ WORKLOAD = "workload."  # before a key of the workload that is an axis
 # What is to be done; the other keys of the workload say on how many devices, by which rule, or how exactly.
 WORK = ("model", "layers", "prompt", "generate", "context", "batch", "requests", "iterations", "lm_head")
 ARRIVING = ("arrivals", "trace")  # a workload with any of them is served as it arrives; its work besides:
-SERVED = ("model", "layers", "requests", "lm_head", *ARRIVING, "lengths", "rate", "seed", "slo", "cut")
+SERVED = (
+    "model",
+    "layers",
+    "requests",
+    "lm_head",
+    *ARRIVING,
+    "lengths",
+    "rate",
+    "seed",
+    "slo",
+    "cut",
+    "branches",
+    "mode",
+)
 
 Scalar = int | float | str | bool
 Direction = Literal["min", "max"]

@@ -22,10 +22,11 @@ from pimloom.systems.serving.online.outcome import Online, Spread
 from pimloom.systems.serving.online.wanted import Wanted
 from pimloom.workload.requests.arrivals import LEAST_RATE, MOST_RATE
 
-TEXTS = ("model", "arrivals", "trace", "lengths", "scheduler", "router", "slo", "weights", "density")
+TRANSFORMS = ("speculate", "branches", "mode", "weights", "density")
+TEXTS = ("model", "arrivals", "trace", "lengths", "scheduler", "router", "slo", "policy", *TRANSFORMS)
 LIMITS = ("batch", "batch_tokens", "block_size", "blocks", "long_prompt", "swap")
 COUNTS = ("requests", *LIMITS, "replicas", "tp", "pp", "layers")
-FLAGS = ("prefix_cache", "chunked", "cut", "lm_head", "exact")
+FLAGS = ("prefix_cache", "chunked", "cut", "lm_head", "exact", "shared_kv")
 KEYS = (*TEXTS, "rate", *COUNTS, "sample", "seed", *FLAGS)
 MOST = 2**20  # of a count
 MOST_SEED = 2**32 - 1
@@ -39,6 +40,7 @@ SPREADS = {
     "wait": "time until a request is first in an iteration",
 }
 SHARES = {"slo": "all limits of `slo`", "slo_ttft": "ttft", "slo_tpot": "tpot", "slo_latency": "latency"}
+FILE = re.compile(r"[^=,]*(\.ya?ml|\.json|/)[^=,]*")  # a point holds no text of what a draft names
 OPTION = re.compile(r"--([a-z][a-z-]*)")
 
 
@@ -69,6 +71,8 @@ def check_value(key: str, value: Scalar) -> None:
             raise UserError(f"workload.{key}: {said}, got {value}")
     elif not isinstance(value, str):
         raise UserError(f"workload.{key}: expected text, got {value}")
+    elif key == "speculate" and (file := FILE.search(value)):
+        raise UserError(f"workload.{key}: sweeps take a draft and its machine by name, got {file[0]}")
 
 
 def check_together(keys: Iterable[str]) -> None:
@@ -113,6 +117,8 @@ def columns(figures: bool) -> list[Column]:
         Column("batch_mean", False, "requests of an iteration"),
         Column("preemptions", True, "times that requests had to yield"),
         Column("swaps", True, "of these, to the host's memory"),
+        Column("accepted_share", False, "share of drafts that were right, of those that were checked"),
+        Column("tokens_per_step", False, "tokens of a request in a step that checks drafts"),
         Column("prefix_hit_share", False, "share of prompt tokens found in the prefix cache"),
         Column("blocks_used_mean", False, "blocks of KV cache that are held"),
         Column("blocks_used_most", True, "most of them"),
@@ -172,7 +178,8 @@ def _values(found: Online) -> dict[str, Any]:
         values |= {f"slo_{name}_share": getattr(held, name) for name in ("ttft", "tpot", "latency")}
     for name in (
         "tokens_per_s", "energy_j", "energy_per_token_j", "busy_share", "batch_mean", "preemptions", "swaps",
-        "prefix_hit_share", "blocks_used_mean", "blocks_used_most", "blocks", "time_s",
+        "accepted_share", "tokens_per_step", "prefix_hit_share", "blocks_used_mean", "blocks_used_most", "blocks",
+        "time_s",
     ):  # fmt: skip
         values[name] = getattr(found, name)
     return values | {

@@ -1,6 +1,9 @@
 """A device that remembers its steps, for whoever asks for the same ones again."""
 
 from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
 
 from pimloom.systems.devices.device import Capacity, Device
 from pimloom.systems.devices.run import Run
@@ -16,20 +19,23 @@ class Kept:
     def __init__(self, device: Device) -> None:
         self.device, self.most_requests, self.in_order = device, device.most_requests, device.in_order
         self.row_tile: int = getattr(device, "row_tile", 1)
-        self.steps = dict[Batch, Run]()
+        self.channels: int = getattr(device, "channels", 1)
+        self.steps = dict[tuple[Batch, tuple[int, ...] | None], Run]()
 
     def can_run(self, ops: Sequence[Op]) -> str | None:
         """As the device says."""
         return self.device.can_run(ops)
 
-    def step(self, batch: Batch) -> Run:
-        """As the device does it, once. Raises UserError."""
+    def step(self, batch: Batch, channel: np.ndarray | None = None) -> Run:
+        """As the device does it, once; channel: where requests lie, on one whose channels matter. Raises UserError."""
         if self.in_order:
             return self.device.step(batch)
-        if (found := self.steps.get(batch)) is None:
-            found = self.device.step(batch)
+        key = (batch, None if channel is None else tuple(channel.tolist()))
+        if (found := self.steps.get(key)) is None:
+            device: Any = self.device
+            found = device.step(batch) if channel is None else device.step(batch, channel)
             if len(self.steps) < MOST:
-                self.steps[batch] = found
+                self.steps[key] = found
         return found
 
     def check(self, batch: Batch) -> None:

@@ -121,8 +121,6 @@ def _pools(wanted: Wanted, pools: Pools, llm: LlmSpec, requests: Requests) -> tu
             raise UserError(
                 f"--{option.replace('_', '-')}: {wanted.system}: pools take tokens one by one; leave it out"
             )
-    if requests.clients:
-        raise UserError(f"--arrivals {wanted.arrivals}: pools take requests at times of their own; take another one")
     if name == "distserve" and wanted.router != Wanted._field_defaults["router"]:
         raise UserError(f"--router {wanted.router}: distserve sends requests where the fewest are; leave it out")
     if wanted.mixed and name != "splitwise":

@@ -70,7 +70,7 @@ def serve_pools(both: Both, requests: Requests, progress: Progress, *, tried: bo
         ])  # fmt: skip
     wire = Wire(both.link, both.token_bytes, both.prefill.named["layers"])
     prompts, decodes = pools
-    clock = Pooled(prompts, decodes, wire, _routes(both, prompts, decodes), both.transfer == LAYERS)
+    clock = Pooled(prompts, decodes, wire, _routes(both, prompts, decodes), both.transfer == LAYERS, requests.clients)
     then = clock.serve(first, requests.output, progress)
     check_ended(then, *records)
     for one, r in zip(first, then, strict=True):

@@ -45,11 +45,19 @@ class Flight:
 
 class Pooled:
     """prompts, decodes: replicas, whose schedulers are `sides.Sending` and `sides.Receiving`; by_layer: whether caches
-    leave while their prompts run, where there is room for them by then."""
+    leave while their prompts run, where there is room for them by then; clients: each of which sends its next request
+    when the one before has ended, 0: requests come at their times."""
 
     def __init__(
-        self, prompts: Sequence[Replica], decodes: Sequence[Replica], wire: Wire, routes: Routes, by_layer: bool
+        self,
+        prompts: Sequence[Replica],
+        decodes: Sequence[Replica],
+        wire: Wire,
+        routes: Routes,
+        by_layer: bool,
+        clients: int = 0,
     ) -> None:
+        self.clients, self.later, self.arrived = clients, deque[LiveRequest](), 0
         self.prompts, self.decodes, self.wire, self.routes, self.by_layer = prompts, decodes, wire, routes, by_layer
         self.ready = {replica: deque[Flight]() for replica in (*prompts, *decodes)}
         self.flights: dict[int, Flight] = {}
@@ -59,11 +67,12 @@ class Pooled:
     def serve(self, requests: Sequence[LiveRequest], outputs: Sequence[int], progress: Progress) -> list[LiveRequest]:
         """Until nothing happens any more. requests: of one token, as they arrive; returns them as they have ended."""
         self.flights = {r.number: Flight(r, n) for r, n in zip(requests, outputs, strict=True)}
-        coming = deque(requests)
+        coming = deque(requests[: self.clients or None])
+        self.later, self.arrived = deque(requests[len(coming) :]), 0
         while (now := min(coming[0].arrival if coming else NEVER, self.wire.due, self._due())) != NEVER:
             while coming and coming[0].arrival == now:
-                progress(len(requests) - len(coming), len(requests))
                 self._arrive(coming.popleft(), now)
+            progress(self.arrived, len(requests))
             self._run(self.prompts, now)
             for number in self.wire.arrived(now):
                 self._land(self.flights[number], now)
@@ -81,6 +90,7 @@ class Pooled:
 
     def _arrive(self, request: LiveRequest, now: int) -> None:
         flight = self.flights[request.number]
+        self.arrived += 1
         flight.home = self.routes.prompt(request)
         if self.routes.early:
             self._goal(flight, flight.home)
@@ -94,8 +104,9 @@ class Pooled:
         return flight.goal
 
     def _leave(self, home: Replica, now: int, ended: int) -> None:
-        """Prompts that have ended at a replica."""
+        """Prompts that have ended at a replica, and requests, whose clients send the next ones at once."""
         leaving: list[LiveRequest] = getattr(home.scheduler, "leaving", [])  # those of decode have none
+        ended -= sum(self.flights[first.number].then.output > 1 for first in leaving)
         for first in leaving:
             flight = self.flights[first.number]
             then = flight.then
@@ -112,6 +123,10 @@ class Pooled:
             elif flight.sent is None:
                 self.ready[goal].append(flight)
         leaving.clear()
+        for _ in range(min(ended, len(self.later))):
+            request = self.later.popleft()
+            request.arrival = self.flights[request.number].then.arrival = now
+            self._arrive(request, now)
 
     def _send(self, goal: Replica, now: int) -> None:
         """First come first served, as long as there is room."""
