@@ -145,12 +145,12 @@ def test_what_a_run_asks_for_is_known_ahead(scheduler):
     lengths = [[random.randint(20, 900) for _ in range(60)] for _ in range(2)]
     requests = Requests("drawn", sorted(random.randint(0, 10**9) for _ in range(60)), lengths[0], lengths[1], "")
     plan = Plan(scheduler, Limits(600, 16, 8, 2048, 4096), 1, "round-robin", 1, False, 2, 0)
-    ends = list[list[int]]()
+    ends, told = list[list[int]](), list[tuple[int, int]]()
     for ahead in (True, False):
         machine = Made(in_turns, row_tile=8)
         by = service(machine, requests, plan, None, {})  # type: ignore[arg-type]
         if ahead:
-            running._rehearse(by, requests)
+            running._rehearse(by, requests, lambda done, total: told.append((done, total)))
         before, each = len(machine.asked), zip(range(60), *requests[1:4], strict=True)
         live = [LiveRequest(*one) for one in each]
         record = Record(by.costs, 60)
@@ -159,6 +159,7 @@ def test_what_a_run_asks_for_is_known_ahead(scheduler):
         met = len(machine.asked) - before
         if ahead:
             assert before > 10 and met <= before / 5, (before, met)
+            assert sum(total == done for done, total in told) == 2 and len(told) == before
         else:
             assert before == 0
     assert ends[0] == ends[1]

@@ -1,6 +1,6 @@
 """What an iteration costs on a device: each different one simulated once."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -14,6 +14,7 @@ from pimloom.workload.batch import Batch, Request
 
 ROWS = 1024  # take about as long to simulate as a second sub-batch
 GROUPS = 10**7  # more than requests there are: groups of different ones never meet
+Progress = Callable[[int, int], None]  # told how many are done of how many
 Cost = list[float]  # ps, then J of all devices by cause, or nothing if there is no energy
 
 
@@ -60,14 +61,15 @@ class Exact:
             found = self.known[key] = self._step(key)
         return found
 
-    def know(self, many: Sequence[Sequence[Piece]]) -> None:
+    def know(self, many: Sequence[Sequence[Piece]], progress: Progress = lambda done, total: None) -> None:
         """Simulate iterations that are not known yet side by side, as far as they can run and the device forgets what
         came before."""
         keys = dict.fromkeys(tuple(sorted(pieces)) for pieces in many)
         new = [key for key in keys if key not in self.known]
         if len(new) > 1 and not self.device.in_order:
             first = sorted(new, key=_effort, reverse=True)
-            runs = dict(zip(first, side_by_side(self._run, first, lambda done: None), strict=True))
+            told = side_by_side(self._run, first, lambda done: progress(done, len(first)))
+            runs = dict(zip(first, told, strict=True))
             for key in new:
                 if (run := runs[key]) is not None:
                     self.known[key] = self._told(run)

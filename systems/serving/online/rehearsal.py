@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pimloom.systems.serving.online.costs import Cost, Exact, Piece
+from pimloom.systems.serving.online.costs import Cost, Exact, Piece, Progress
 from pimloom.systems.serving.online.knots import around, sums
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class Guessed(Exact):
         self.asked[key] = None
         return [max(float(self.plane @ _read_at(key)), self.least)]
 
-    def know(self, many: Sequence[Sequence[Piece]]) -> None:
+    def know(self, many: Sequence[Sequence[Piece]], progress: Progress = lambda done, total: None) -> None:
         """Nothing is simulated."""
 
 

@@ -1,7 +1,7 @@
 """Requests through a scheduler's clock over the prices of a device."""
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
@@ -19,6 +19,7 @@ from pimloom.systems.serving.clock.replica import Replica
 from pimloom.systems.serving.online import compiled
 from pimloom.systems.serving.online.channels import channels_told
 from pimloom.systems.serving.online.costs import Costs, Exact
+from pimloom.systems.serving.online.costs import Progress as Progress
 from pimloom.systems.serving.online.grid import Grid
 from pimloom.systems.serving.online.limits import Slo
 from pimloom.systems.serving.online.named import Limits, scheduler_of
@@ -36,7 +37,6 @@ from pimloom.workload.finetuning import Job
 from pimloom.workload.requests.statistics import statistics
 from pimloom.workload.requests.table import Requests
 
-Progress = Callable[[int, int], None]
 POINTS = 128  # of the distribution of contexts
 AT_REST = "at rest"  # the cause of what devices take while they have nothing to do
 
@@ -98,7 +98,7 @@ def serve_online(
     """Until all requests have ended. tried: limits that none holds are no error; sampled: whether the error of prices
     is told. Raises UserError."""
     plan, transform = by.plan, by.plan.transform
-    _rehearse(by, requests)
+    _rehearse(by, requests, progress)
     sample = None if by.grid is None else Sample(plan.sample if sampled else 0, plan.seed)
     filled = None if plan.finetuning is None else Filled(by.costs, Job(plan.finetuning.sequence), plan.limit_ps)
     count = len(requests.prompt)
@@ -116,12 +116,13 @@ def serve_online(
     return replace(found, beside=_beside(filled, record, found.time_s)) if filled else found
 
 
-def _rehearse(by: Service, requests: Requests) -> None:
-    """Simulate ahead what a run over guesses asks for, where each is worth it: on arrays that take rows in tiles."""
+def _rehearse(by: Service, requests: Requests, progress: Progress) -> None:
+    """Simulate ahead what a run over guesses asks for, where each is worth it: on arrays that take rows in tiles.
+    progress: of these."""
     grid, plan = by.grid, by.plan
     if type(grid) is not Grid or grid.tile == 1 or plan.transform or plan.finetuning or len(requests.prompt) < MORE:
         return
-    by.exact.know(first_knots(grid, mean_context(requests), sum(requests.prompt)))
+    by.exact.know(first_knots(grid, mean_context(requests), sum(requests.prompt)), progress)
     if not by.exact.known:
         return
     guessed = Guessed(by.exact)
@@ -130,7 +131,7 @@ def _rehearse(by: Service, requests: Requests) -> None:
     schedulers: list[Scheduler] = [scheduler_of(plan.scheduler, plan.limits) for _ in range(plan.replicas)]
     with suppress(UserError):  # the run itself tells
         run(live, schedulers, Record(rough, len(live)), plan, lambda done, total: None)
-    by.exact.know(list(guessed.asked))
+    by.exact.know(list(guessed.asked), progress)
 
 
 def _beside(filled: Filled, record: Record, time_s: float) -> dict[str, float]:
