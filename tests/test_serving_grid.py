@@ -165,6 +165,19 @@ def test_what_a_run_asks_for_is_known_ahead(scheduler):
     assert ends[0] == ends[1]
 
 
+@pytest.mark.parametrize("scheduler", ["vllm-v1", "static"])
+def test_knots_end_where_the_longest_context_does(scheduler):
+    """Rows of a static batch are padded to the longest prompt and go on until the longest output: longer than any."""
+    requests = Requests("two kinds", [0] * 12, [900, 20] * 6, [10, 700] * 6, "")
+    plan = Plan(scheduler, Limits(600, 16, 4, 2048, 4096), 1, "round-robin", 1, False, 2, 0)
+    machine = Made(straight, row_tile=8)
+    by = service(machine, requests, plan, None, {})  # type: ignore[arg-type]
+    live = [LiveRequest(*one) for one in zip(range(12), *requests[1:4], strict=True)]
+    run(live, [scheduler_of(scheduler, plan.limits)], Record(by.costs, 12), plan, lambda done, total: None)
+    longest = max(one.context for batch in machine.asked for one in batch.requests if one.phase == "decode")
+    assert len(machine.asked) < 40 and longest <= 4096, len(machine.asked)
+
+
 def test_no_machine_that_reads_all_contexts_alike_waits_for_one():
     read = grid(Made(straight))
     pieces = decode(3000, *[100] * 7)

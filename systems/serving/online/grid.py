@@ -123,7 +123,7 @@ class Grid:
     def _divides(self, b: int) -> bool:
         """Whether requests that decode are in a sub-batch beside prompts and in none by themselves: one alone on arrays
         is as one of two, of which the other has just begun."""
-        return b == 1 and self.tile > 1
+        return b == 1 and self.tile > 1 and self.rows == 1
 
     def _decoding(self, b: int, total: int, longest: int, second: int, *, beside: bool = False) -> Cost:
         """Decode; contexts longer than the rest would have them may make it last longer. beside: prompts, for which the

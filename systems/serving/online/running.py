@@ -86,7 +86,7 @@ def service(device: Device, requests: Requests, plan: Plan, slo: Slo | None, nam
         grid = (
             transform.grid(exact, spread)
             if transform
-            else Grid(exact, spread, plan.limits.positions, budget, longest_of(requests))
+            else Grid(exact, spread, plan.limits.positions, budget, longest_of(requests, plan.scheduler))
         )
     costs = transform.joined(grid or exact, plan.exact, spread) if transform else grid or exact
     return Service(exact, grid, costs, plan, slo, named)
@@ -262,8 +262,10 @@ def follow(later: list[LiveRequest], replicas: Sequence[Replica | CompiledReplic
         replica.ended = partial(ended, replica)
 
 
-def longest_of(requests: Requests) -> int:
-    """The longest context of a request: its last token is not computed."""
+def longest_of(requests: Requests, scheduler: str) -> int:
+    """The longest context of a request: its last token is not computed; rows of static batches are as long as any."""
+    if scheduler == "static":
+        return max(requests.prompt) + max(requests.output) - 1
     return max(p + n - 1 for p, n in zip(requests.prompt, requests.output, strict=True))
 
 
