@@ -71,6 +71,11 @@ def age(r: dict[str, Any]) -> tuple[int, int]:
     return r["arrival"], r["number"]
 
 
+def arrival(r: dict[str, Any]) -> int:
+    """Of equal arrivals nobody is first: they stay as they stand."""
+    return int(r["arrival"])
+
+
 def free_block_for(s: State, r: dict[str, Any], candidates: list[dict[str, Any]], lose: Callable[..., None]) -> bool:
     """Section 3.1: one block free to decode; victims are the last of the candidates, in the end r itself."""
     while free(s, r) == 0:
@@ -104,7 +109,7 @@ def vidur_vllm(s: State) -> Batch:
         batch.append((r, r["prefill"]))
     if batch:
         return batch
-    idle = sorted(s["running"], key=age)
+    idle = sorted(s["running"], key=arrival)
     while idle and len(batch) < s["cap"]:
         r = idle.pop(0)
         if free_block_for(s, r, idle, lose_cache):
@@ -136,7 +141,7 @@ def sarathi(s: State) -> Batch:
             batch.append((r, n))
         else:
             back.append(r)
-    s["running"] = sorted(back + order, key=age)
+    s["running"] = sorted(back + order, key=arrival if s["vidur"] else age)
     while s["waiting"] and holders(s) != s["cap"] and len(batch) < s["cap"]:
         r = s["waiting"][0]
         n = min(r["prefill"], s["budget"] - sum(n for _, n in batch))
@@ -245,16 +250,16 @@ def vllm_v0_chunked(s: State) -> Batch:
     while queue:
         r = queue.pop(0)
         left = s["budget"] - sum(n for _, n in decodes + halves)
-        if r["cached"] < r["prefill"]:
-            halves.append((r, min(r["prefill"] - r["cached"], left)))
-            continue
-        while free(s, r) == 0:
+        half = r["cached"] < r["prefill"]
+        while free(s, r) == 0 and not (half and r["known"] % s["size"] == 0):  # of vLLM, a last block that is not full
             victim = last(s, r, queue)
             lose_cache(s, victim)
             victims.append(victim)
             if victim is r:
                 break
-        if r not in victims:
+        if r not in victims and half:
+            halves.append((r, min(r["prefill"] - r["cached"], left)))
+        elif r not in victims:
             if r["known"] > r["blocks"] * s["size"]:
                 r["blocks"] += 1
             decodes.append((r, 1))

@@ -82,17 +82,17 @@ def pieces(made: Iteration) -> Row:
 def vidur_scheduler(config: dict[str, Any]) -> Scheduler:
     blocks = Blocks(config["num_blocks"], config["block_size"])
     cap, stages = config["batch_size_cap"], config.get("pp", 1)
-    watermark = int(config["watermark_blocks_fraction"] * config["num_blocks"])
-    reserved = config.get("max_tokens", 0) // config["block_size"]
+    watermark = int(config.get("watermark_blocks_fraction", 0.01) * config["num_blocks"])
+    reserved = config.get("max_tokens", 4096) // config["block_size"]
     match config["scheduler"]:
         case "vllm":
             return VidurVllm(blocks, watermark, cap, config["max_tokens_in_batch"], stages)
         case "sarathi":
             return VidurSarathi(blocks, watermark, cap, config["chunk_size"], stages)
         case "orca":
-            return Orca(blocks, reserved, cap, stages)
+            return Orca(blocks, reserved, cap)
         case "faster_transformer":
-            return FasterTransformer(blocks, reserved, cap, stages, leak=True)
+            return FasterTransformer(blocks, reserved, cap, leak=True)
         case "lightllm":
             return LightLlm(blocks, cap, config["max_tokens_in_batch"], config["max_waiting_iters"])
     raise AssertionError(config["scheduler"])

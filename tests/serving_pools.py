@@ -81,17 +81,14 @@ def run_splitwise(case: Path) -> tuple[list[Row], list[Row]]:
         {"request": str(t.request.number)}
         | {name: str(getattr(t.request, name)) for name in ("arrival", "first_token", "completion")}
         | {"prompt_instance": str(number[t.prompt_on]), "token_instance": str(number[t.tokens_on])}
-        | {"token_preemption_count": str(t.passed)}
+        | {"token_preemption_count": str(t.tokens.passed)}
         for t in sorted(tasks, key=lambda t: t.request.number)
     ]
     return found, [block(number[each.machine], each) for each in runs]
 
 
 def block(machine: int, each: Run) -> Row:
-    table = [
-        (t.request.number, t.request.prompt if p else 1, "P" if p else "T")
-        for t, p in zip(each.batch, each.prompts, strict=True)
-    ]
+    table = [(t.request.number, t.new, "P" if t.prompt else "T") for t in each.batch]
     return by_request(
         {
             "instance": str(machine),

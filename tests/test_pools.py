@@ -92,7 +92,7 @@ def test_splitwise_has_the_schedule_of_its_simulator(seed, most, patience):
     told = [(r.arrival, r.first_token, r.completion) for r in ours]
     assert told == [(r.arrival, r.first_token, r.completion) for r in theirs]
     passed = {number: n for number, n in made[2].passed.items() if n}
-    assert passed == {task.request.number: task.passed for task in tasks if task.passed}
+    assert passed == {task.request.number: task.tokens.passed for task in tasks if task.tokens.passed}
 
 
 Steps = list[tuple[LiveRequest, int]]

@@ -41,9 +41,9 @@ STAGED: dict[str, Callable[[Case, int], Scheduler]] = {
     "vidur-vllm": lambda c, stages: VidurVllm(pool(c), c.watermark, c.cap * stages, c.budget, stages),
     "sarathi": lambda c, stages: Sarathi(pool(c), c.watermark, c.cap * stages, c.budget, stages),
     "vidur-sarathi": lambda c, stages: VidurSarathi(pool(c), c.watermark, c.cap * stages, c.budget, stages),
-    "orca": lambda c, stages: Orca(pool(c), reserved(c), c.cap * stages, stages),
-    "static": lambda c, stages: Static(pool(c), reserved(c), c.cap * stages, stages),
-    "leak": lambda c, stages: FasterTransformer(pool(c), reserved(c), c.cap * stages, stages, leak=True),
+    "orca": lambda c, stages: Orca(pool(c), reserved(c), c.cap),
+    "static": lambda c, stages: Static(pool(c), reserved(c), c.cap),
+    "leak": lambda c, stages: FasterTransformer(pool(c), reserved(c), c.cap, leak=True),
 }
 
 

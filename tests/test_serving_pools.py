@@ -60,8 +60,8 @@ def test_machines_for_prompts_and_tokens(seed, orca, split, most):
     assert all(r.arrival < r.first_token < r.completion for r in requests) and len(tasks) == len(requests)
     made = dict.fromkeys(range(len(requests)), 0)
     for each in runs:
-        assert len(each.batch) <= most and (each.iterations == 1 or not any(each.prompts))
-        sizes = [t.request.prompt if prompt else 1 for t, prompt in zip(each.batch, each.prompts, strict=True)]
+        assert len(each.batch) <= most and (each.iterations == 1 or not any(t.prompt for t in each.batch))
+        sizes = [t.new for t in each.batch]
         assert orca or len(sizes) == 1 or sum(sizes) <= 256
         for task in each.batch:
             made[task.request.number] += each.iterations

@@ -18,7 +18,8 @@ Batch = list[LiveRequest]
 
 
 class Worker:
-    """A stage. The first one of a ring has queues of requests, the others of batches on their way."""
+    """A stage. The others than the first one of a ring have prompts as batches on their way; decode is regrouped at
+    each."""
 
     def __init__(self, events: Events, price: Price, stages: int, started: Started) -> None:
         self.events, self.price, self.stages, self.started = events, price, stages, started
@@ -26,7 +27,7 @@ class Worker:
         self.first = self.last = True
         self.most_tokens = 0  # of the prompts of an iteration
         self.prompts, self.decodes = deque[LiveRequest](), deque[LiveRequest]()
-        self.passed = {"prefill": deque[Batch](), "decode": deque[Batch]()}
+        self.passed = deque[Batch]()  # prompts that left the stage before
         self.prefilling = 0  # requests of the prompts under way
         self.awake = False
         self.prefilled: Callable[[Batch, int], object] = lambda batch, now: None
@@ -46,9 +47,11 @@ class Worker:
         self.awake = False
 
     def _next(self, kind: str) -> Batch:
+        if kind == "decode":
+            return self._some_decodes()
         if not self.first:
-            return self.passed[kind].popleft() if self.passed[kind] else []
-        return self._some_prompts() if kind == "prefill" else self._some_decodes()
+            return self.passed.popleft() if self.passed else []
+        return self._some_prompts()
 
     def _some_prompts(self) -> Batch:
         batch, left = Batch(), self.most_tokens
@@ -78,7 +81,10 @@ class Worker:
     def _ended(self, kind: str, batch: Batch, now: int) -> None:
         self.prefilling = 0
         if not self.last:
-            self.next.passed[kind].append(batch)
+            if kind == "prefill":
+                self.next.passed.append(batch)
+            else:
+                self.next.decodes.extend(batch)
             self.next.wake(now)
         elif kind == "prefill":
             for request in batch:

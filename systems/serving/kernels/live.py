@@ -134,14 +134,16 @@ def sampled(replica, requests, r, new, now):
 
 
 @bare
-def by_arrival(requests, order, n):
-    """The first n in order of arrival, of equal ones by number; they mostly are already."""
+def by_arrival(requests, order, n, numbered):
+    """The first n in order of arrival, of equal ones by number, or if not `numbered` as they stand; they mostly are
+    already."""
     for i in range(1, n):
         r, j = order[i], i
         while j and (
             requests[order[j - 1], ARRIVAL] > requests[r, ARRIVAL]
             or (
-                requests[order[j - 1], ARRIVAL] == requests[r, ARRIVAL]
+                numbered
+                and requests[order[j - 1], ARRIVAL] == requests[r, ARRIVAL]
                 and requests[order[j - 1], NUMBER] > requests[r, NUMBER]
             )
         ):

@@ -93,8 +93,8 @@ def form_sarathi(replica, requests, slot, now):
     """Decode first, then prompts that are half done, then those that wait."""
     limits, at, order = replica.limits, replica.at, replica.order
     if limits[SERVED]:
-        by_arrival(requests, order, at[RUNNING])
-    half_done, used = _decode(replica, requests, slot, True), 0
+        by_arrival(requests, order, at[RUNNING], limits[SERVED])
+    half_done, used, skipped = _decode(replica, requests, slot, True), 0, 0
     for i in range(replica.slots[slot, MEMBERS]):
         used += replica.members[slot, i, NEW]
     for i in range(half_done):
@@ -104,9 +104,14 @@ def form_sarathi(replica, requests, slot, now):
             join(replica, requests, slot, r, n)
             used += n
         else:
-            order[at[RUNNING]] = r
-            at[RUNNING] += 1
-    by_arrival(requests, order, at[RUNNING])
+            replica.left[skipped] = r
+            skipped += 1
+    for i in range(at[RUNNING] - 1, -1, -1):
+        order[i + skipped] = order[i]
+    for i in range(skipped):
+        order[i] = replica.left[i]
+    at[RUNNING] += skipped
+    by_arrival(requests, order, at[RUNNING], limits[SERVED])
     while _admissible(replica, requests, slot):
         n = min(requests[at[HEAD], PREFILL], limits[BUDGET] - used)
         if n <= 0:
@@ -126,7 +131,7 @@ def form_vidur_vllm(replica, requests, slot, now):
             break
         _admit(replica, requests, slot, n, now)
     if not replica.slots[slot, MEMBERS]:
-        by_arrival(requests, replica.order, at[RUNNING])
+        by_arrival(requests, replica.order, at[RUNNING], replica.limits[SERVED])
         _decode(replica, requests, slot, False)
 
 

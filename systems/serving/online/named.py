@@ -83,8 +83,8 @@ def _pool(limits: Limits, *, unused: int = 0, spare: int = 0) -> Blocks:
     return ChannelBlocks(parts, limits.block_size, limits.policy, spare)
 
 
-def _worst(limits: Limits) -> tuple[Blocks, int, int, int]:
-    return _pool(limits), -(-limits.longest // limits.block_size), limits.batch, limits.stages
+def _worst(limits: Limits) -> tuple[Blocks, int, int]:
+    return _pool(limits), -(-limits.longest // limits.block_size), limits.batch
 
 
 def _vllm_v0(limits: Limits, budget: int) -> Scheduler:

@@ -6,6 +6,7 @@ itself. A boundary is where a prompt or a request ends, or where one comes that 
 
 from bisect import insort
 from collections import deque
+from itertools import takewhile
 
 from pimloom.systems.serving.pools.sides import Keeping, Roomy
 from pimloom.systems.serving.schedulers.blocks import Blocks
@@ -16,7 +17,8 @@ PATIENCE = 4  # how often a token task is passed over before it comes first [rec
 
 class Splitwise(Keeping, Roomy):
     """cap: most requests of a batch; budget: its most tokens, but for a prompt that is alone. tokens: requests with
-    their cache, in the order in which they came; passed: how often each was not in a new batch."""
+    their cache, in the order in which they came; passed: how often each was not in a new batch; pending: those that
+    are in none, by how often that was when they came there."""
 
     blocks: Blocks
 
@@ -24,6 +26,7 @@ class Splitwise(Keeping, Roomy):
         super().__init__()
         self.blocks, self.cap, self.budget, self.patience = blocks, cap, budget, patience
         self.tokens, self.preempted, self.last, self.batch, self.fresh = (list[LiveRequest]() for _ in range(5))
+        self.pending = list[LiveRequest]()
         self.passed: dict[int, int] = {}
         self.boundary, self.looked = True, 0
 
@@ -44,9 +47,16 @@ class Splitwise(Keeping, Roomy):
 
     def enter(self, request: LiveRequest) -> None:
         """A token task comes."""
-        self.tokens.append(request)
+        self._come(request)
         self.fresh.append(request)
+
+    def _come(self, request: LiveRequest) -> None:
+        self.tokens.append(request)
         self.passed.setdefault(request.number, 0)
+        self._waits(request)
+
+    def _waits(self, request: LiveRequest) -> None:
+        insort(self.pending, request, key=lambda each: (self.passed[each.number], each.arrival))
 
     def stay(self, prompt: LiveRequest, then: LiveRequest) -> None:
         """The prompt of a request ended here, and its tokens follow here, too."""
@@ -64,15 +74,16 @@ class Splitwise(Keeping, Roomy):
         return Iteration(batch, [request.known - request.cached for request in batch]) if batch else None
 
     def _may_join(self, request: LiveRequest) -> bool:
-        beside = len(self.batch) if request.cached else 0
-        return len(self.batch) < self.cap and beside + request.known - request.cached <= self.budget
+        """A prompt ends a full batch of tokens, too."""
+        new = request.known - request.cached
+        return new <= self.budget if not request.cached else len(self.batch) < min(self.cap, self.budget)
 
     def _made_anew(self, now: int) -> list[LiveRequest]:
         """By classes: who was passed over too often, prompts, who was preempted, who ran, all others. The first of a
         class that does not fit ends it."""
         ran = [request for request in self.last if request in self.tokens]
         classes = (
-            [request for request in self.preempted if self.passed[request.number] >= self.patience],
+            [*takewhile(lambda request: self.passed[request.number] >= self.patience, self.pending)],
             list(self.waiting), self.preempted, ran, by_arrival(self.tokens),
         )  # fmt: skip
         batch, tokens = list[LiveRequest](), 0
@@ -85,13 +96,14 @@ class Splitwise(Keeping, Roomy):
                     break
                 batch.append(request)
                 tokens += new
-        self.preempted = [request for request in self.preempted if request not in batch]
+        for request in (request for request in ran if request not in batch):
+            self._waits(request)
+            self.preempted.append(request)
+        for waiting in (self.pending, self.preempted):
+            waiting[:] = [request for request in waiting if request not in batch]
         for request in self.tokens:
-            if request not in batch:
-                if request in ran:
-                    insort(self.preempted, request, key=lambda each: (self.passed[each.number], each.arrival))
-                self.passed[request.number] += 1
-        return batch
+            self.passed[request.number] += request not in batch
+        return [*(request for request in ran if request in batch), *(each for each in batch if each not in ran)]
 
     def _begins(self, request: LiveRequest, now: int) -> bool:
         """A prompt, or one that is computed once more, with its blocks; False if they are not free."""
@@ -115,7 +127,8 @@ class Splitwise(Keeping, Roomy):
                 found.append(request)
         for request in [each for each in self.tokens if not each.cached]:  # they had to yield
             self.tokens.remove(request)
-            self.preempted = [each for each in self.preempted if each is not request]
+            for waiting in (self.pending, self.preempted):
+                waiting[:] = [each for each in waiting if each is not request]
             self.boundary = True
         self.batch = [*prompts, *found]
         return self.batch
@@ -129,7 +142,7 @@ class Splitwise(Keeping, Roomy):
             if request in ended and request.output == 1:
                 self.leaving.append(request)
             elif request not in ended:
-                self.tokens.append(request)
+                self._come(request)
         for request in ended:
             if request.output > 1:
                 self.blocks.release(request)

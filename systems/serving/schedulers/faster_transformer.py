@@ -10,8 +10,8 @@ from pimloom.systems.serving.schedulers.orca import Orca
 class FasterTransformer(Orca):
     """leak: as in Vidur, only those that are in the last iteration of their batch give their blocks back."""
 
-    def __init__(self, blocks: Blocks, reserved: int, cap: int, stages: int = 1, *, leak: bool = False) -> None:
-        super().__init__(blocks, reserved, cap, stages)
+    def __init__(self, blocks: Blocks, reserved: int, most: int, *, leak: bool = False) -> None:
+        super().__init__(blocks, reserved, most)
         self.leak, self.unfinished = leak, deque[list[LiveRequest]]()
 
     def form(self, now: int) -> Iteration | None:

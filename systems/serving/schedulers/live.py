@@ -158,6 +158,11 @@ def by_arrival(requests: Sequence[LiveRequest]) -> list[LiveRequest]:
     return sorted(requests, key=_arrival)
 
 
+def by_time(requests: Sequence[LiveRequest]) -> list[LiveRequest]:
+    """First come first, equal arrivals in the order that they have."""
+    return sorted(requests, key=lambda request: request.arrival)
+
+
 def _arrival(request: LiveRequest) -> Any:
     return request.arrival, request.number
 

@@ -5,13 +5,14 @@ from pimloom.systems.serving.schedulers.live import NOT_YET, Iteration, LiveRequ
 
 
 class Orca(Scheduler):
-    """reserved: blocks of each request, from its admission to its end; most: requests of an iteration."""
+    """reserved: blocks of each request, from its admission to its end; most: requests of an iteration, of which each
+    stage may have one."""
 
     blocks: Blocks
 
-    def __init__(self, blocks: Blocks, reserved: int, cap: int, stages: int = 1) -> None:
+    def __init__(self, blocks: Blocks, reserved: int, most: int) -> None:
         super().__init__()
-        self.blocks, self.reserved, self.cap, self.most = blocks, reserved, cap, cap // stages
+        self.blocks, self.reserved, self.most = blocks, reserved, most
         self.idle: list[LiveRequest] = []
 
     def never(self, request: LiveRequest) -> str | None:

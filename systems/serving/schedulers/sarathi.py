@@ -3,7 +3,7 @@
 from collections import deque
 
 from pimloom.systems.serving.schedulers.blocks import Blocks
-from pimloom.systems.serving.schedulers.live import Iteration, LiveRequest, by_arrival
+from pimloom.systems.serving.schedulers.live import Iteration, LiveRequest, by_arrival, by_time
 from pimloom.systems.serving.schedulers.paged import Paged
 
 
@@ -17,6 +17,10 @@ class Sarathi(Paged):
     def order(self) -> list[LiveRequest]:
         """Those that run, in the order in which they are served."""
         return by_arrival(self.idle)
+
+    def behind(self, requests: list[LiveRequest]) -> list[LiveRequest]:
+        """Those that had no turn, in their order."""
+        return by_arrival(requests)
 
     def form(self, now: int) -> Iteration | None:
         """Decode first, then prompts that are half done, then those that wait."""
@@ -37,7 +41,7 @@ class Sarathi(Paged):
                 used += n
             else:
                 skipped.append(request)
-        self.idle = by_arrival([*skipped, *left])
+        self.idle = self.behind([*skipped, *left])
         while self.waiting and not self.full(batch) and self.admissible(self.waiting[0]):
             if (n := min(self.waiting[0].prefill, self.chunk - used)) <= 0:
                 break
@@ -53,6 +57,10 @@ class VidurSarathi(Sarathi):
     def order(self) -> list[LiveRequest]:
         """As they came back."""
         return self.idle
+
+    def behind(self, requests: list[LiveRequest]) -> list[LiveRequest]:
+        """By arrival, equal ones as they stood."""
+        return by_time(requests)
 
     def restart(self, victim: LiveRequest) -> None:
         """What of its prompt is not cached is forgotten: it follows token by token behind its first one."""

@@ -10,8 +10,8 @@ from pimloom.systems.serving.schedulers.orca import Orca
 class Static(Orca):
     """Padding is computed, and so are rows of requests that have ended. Memory is reserved for the worst case."""
 
-    def __init__(self, blocks: Blocks, reserved: int, cap: int, stages: int = 1) -> None:
-        super().__init__(blocks, reserved, cap, stages)
+    def __init__(self, blocks: Blocks, reserved: int, most: int) -> None:
+        super().__init__(blocks, reserved, most)
         self.unfinished = deque[tuple[list[LiveRequest], int]]()  # rows of a batch, and what each has in the cache
 
     def form(self, now: int) -> Iteration | None:

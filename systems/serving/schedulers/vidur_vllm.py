@@ -1,13 +1,13 @@
 """vLLM v0 as Vidur has it: prompts first, and never together with decode.
 
 It differs from vLLM's own scheduler (`vllm_v0`): the budget is that of prompts padded to the longest, and requests
-that run are sorted by arrival.
+that run are sorted by arrival, equal ones as they came back.
 """
 
 from collections import deque
 
 from pimloom.systems.serving.schedulers.blocks import Blocks
-from pimloom.systems.serving.schedulers.live import Iteration, LiveRequest, by_arrival, uncut
+from pimloom.systems.serving.schedulers.live import Iteration, LiveRequest, by_time, uncut
 from pimloom.systems.serving.schedulers.paged import Paged
 
 
@@ -39,7 +39,7 @@ class VidurVllm(Paged):
         return Iteration(batch, new) if batch else None
 
     def _decodes(self) -> Iteration | None:
-        left, batch = deque(by_arrival(self.idle)), list[LiveRequest]()
+        left, batch = deque(by_time(self.idle)), list[LiveRequest]()
         while left and len(batch) < self.most:
             request = left.popleft()
             if self.make_room(request, left):

@@ -37,7 +37,7 @@ class VllmV0Chunked(VllmV0):
         while left:
             request = left.popleft()
             half_done = request.cached < request.prefill
-            while not half_done and not self.blocks.room(request):
+            while self._lacks_room(request):
                 victim = last_beside(self.blocks, left, request)
                 self.blocks.release(victim)
                 victim.restart()
@@ -53,6 +53,12 @@ class VllmV0Chunked(VllmV0):
                     self.grow(request)
                     decodes.append(request)
         return decodes, chunks, victims, used
+
+    def _lacks_room(self, request: LiveRequest) -> bool:
+        """Nothing is free, and it needs a block, or is a half-done prompt whose last block is not full, of which vLLM
+        counts that block once more."""
+        half_done = request.cached < request.prefill
+        return not self.blocks.room(request) and (not half_done or request.known % self.blocks.size > 0)
 
     def _join(self, now: int, left: int) -> tuple[list[LiveRequest], list[int]]:
         """Prompts that come in, of which the last may be a chunk."""
