@@ -206,3 +206,29 @@ def test_stages_take_iterations_in_turn(name, case, stages):
         assert not busy & {r.number for r in one.requests}
         assert one.end >= one.start + stages * one.ticks
         assert not i or one.end - made[i - 1].end >= one.ticks
+
+
+def test_a_prompt_as_long_as_the_model_makes_a_token_and_ends():
+    """Also where it comes in chunks, which make none."""
+    request, made = LiveRequest(0, 0, 100, 5), list[Iteration]()
+    replicas = [Replica(VllmV1(Blocks(20, 16), 4, 64, 100), lambda each: 10, 1, made.append)]
+    serve([request], replicas, round_robin(replicas))
+    assert [each.new for each in made] == [[64], [36]] and request.first_token == request.completion == 20
+
+
+def test_each_stage_has_an_iteration_of_orca_with_all_its_places():
+    requests, made = [LiveRequest(n, 0, 8, 4) for n in range(4)], list[Iteration]()
+    replicas = [Replica(Orca(Blocks(64, 16), 1, 2), lambda each: 10, 2, made.append)]
+    serve(requests, replicas, round_robin(replicas))
+    assert {len(each.requests) for each in made} == {2}
+
+
+@pytest.mark.parametrize(("kind", "order"), [(VidurVllm, [1, 0]), (VidurSarathi, [1, 0]), (Sarathi, [0, 1])])
+def test_vidur_sorts_by_arrival_alone(kind, order):
+    """Of equal arrivals who came back first goes first; Sarathi-Serve has the lower number first."""
+    scheduler, idle = kind(Blocks(64, 16), 0, 8, 64), [LiveRequest(n, 5, 8, 4) for n in (1, 0)]
+    for request in idle:
+        scheduler.blocks.take(request, 1)
+        request.cached, request.known = 8, 9
+    scheduler.idle = idle
+    assert [request.number for request in scheduler.form(7).requests] == order

@@ -71,3 +71,40 @@ def test_machines_for_prompts_and_tokens(seed, orca, split, most):
         assert all(a[1] <= b[0] for a, b in pairwise(spans)) and not machine.pool
         assert split or machine.pending_tokens == 0
     assert fewest_tokens(machines) in machines
+
+
+@given(seed=st.integers(0, 2**32), stages=st.integers(2, 3))
+@settings(max_examples=30)
+def test_decode_is_regrouped_at_each_stage(seed, stages):
+    """What has left the stage before goes on together: no batch waits behind another."""
+    config = {"latency": "lin", "prefill_max_tokens": 300, "cluster": "colocated", "instances": 1, "pp": stages}
+    made = [(worker, each) for worker, kind, each in distserve(config, drawn(seed, 1)) if kind == "decode"]
+    for stage in range(1, stages):
+        there = [(each.end, r.number) for worker, each in made if worker == stage - 1 for r in each.requests]
+        for each in (each for worker, each in made if worker == stage):
+            batch = {r.number for r in each.requests}
+            assert {number for end, number in there if end < each.start} <= batch
+            there = [(end, number) for end, number in there if number not in batch or end > each.start]
+
+
+def machine_alone(most: int, *requests: LiveRequest, orca: bool = False) -> dict[int, int]:
+    """A machine for prompts and one for tokens, or one for both unless `orca`; how often each was passed over."""
+    events = Events()
+    limits = Limits(most) if orca else Limits(most, 256, 4)
+    machines = [Machine(events, LATENCIES["tok"], limits, lambda each: None) for _ in range(1 + orca)]
+    pools = (machines[:1], in_turn()), (machines[1:], in_turn()) if orca else None
+    return {each.request.number: each.tokens.passed for each in run(requests, *pools, lambda r: 0, events)}
+
+
+def test_a_prompt_ends_a_full_batch_of_tokens_at_the_next_boundary():
+    """Its request runs alone for 5,200 + 19 x 5,020 ticks, then the prompt comes first."""
+    first, second = LiveRequest(0, 0, 10, 100), LiveRequest(1, 100_000, 10, 2)
+    assert machine_alone(1, first, second)[0] >= 1
+    assert (first.first_token, second.first_token) == (5200, 5200 + 19 * 5020 + 5200)
+
+
+def test_who_waits_for_a_place_is_passed_over_with_orca_too():
+    first, second = LiveRequest(0, 0, 10, 3), LiveRequest(1, 1, 10, 2)
+    assert machine_alone(1, first, second, orca=True) == {0: 0, 1: 0}
+    long, third = LiveRequest(0, 0, 10, 40), LiveRequest(2, 2, 10, 2)
+    assert machine_alone(1, long, LiveRequest(1, 1, 10, 2), third, orca=True) == {0: 0, 1: 0, 2: 1}

@@ -75,17 +75,25 @@ def pairs(nodes: Iterable[Path]) -> int:
 
 
 def likeliest(q: Accuracy, nodes: int) -> list[Path]:
-    """The tree of so many nodes that accepts most: those that are likeliest, as each is less so than its parent."""
-    found, queue = list[Path](), list[tuple[float, Path]]()
-    if q:
-        heappush(queue, (-q[0][0], (0,)))
+    """The tree of so many nodes that accepts most: those that are likeliest, as none is likelier than its parent.
+
+    >>> likeliest([[0.2, 0.4, 0.1]], 2)
+    [(1,), (0,)]
+    """
+    order = [[rank for _, rank in sorted((-right, rank) for rank, right in enumerate(ranks))] for ranks in q]
+    found, queue = list[Path](), list[tuple[float, Path, Path]]()
+
+    def look_at(places: Path) -> None:
+        if len(places) <= len(q) and places[-1] < len(order[len(places) - 1]):
+            path = tuple(order[head][place] for head, place in enumerate(places))
+            heappush(queue, (-chance(path, q), path, places))
+
+    look_at((0,))
     while queue and len(found) < nodes:
-        _, path = heappop(queue)
+        _, path, places = heappop(queue)
         found.append(path)
-        after = [(*path[:-1], path[-1] + 1)] if path[-1] + 1 < len(q[len(path) - 1]) else []
-        after += [(*path, 0)] if len(path) < len(q) else []
-        for each in after:
-            heappush(queue, (-chance(each, q), each))
+        look_at((*places[:-1], places[-1] + 1))
+        look_at((*places, 0))
     return found
 
 

@@ -9,6 +9,7 @@ from pimloom.systems.serving.kernels.fields import (
     CAP,
     COMPLETION,
     FIRST_SCHEDULED,
+    FIRST_TOKEN,
     FREE,
     HEAD,
     HIT,
@@ -134,10 +135,11 @@ def _decodes_v0(replica, requests, slot):
 
 @bare
 def ran_v1(replica, requests, slot, now):
-    """Those as long as the model have ended, too."""
+    """Those as long as the model with a token that they made have ended, too."""
     for i in range(replica.slots[slot, MEMBERS]):
         r = replica.members[slot, i, WHO]
-        if requests[r, COMPLETION] == NOT_YET and requests[r, KNOWN] >= replica.limits[LONGEST]:
+        made = requests[r, FIRST_TOKEN] != NOT_YET
+        if made and requests[r, COMPLETION] == NOT_YET and requests[r, KNOWN] >= replica.limits[LONGEST]:
             requests[r, COMPLETION] = now
     leave(replica, requests, slot)
 

@@ -96,12 +96,12 @@ class VllmV1(Scheduler):
         return True
 
     def ran(self, iteration: Iteration, now: int) -> None:
-        """Those that have ended, or are as long as the model, leave."""
-        goes_on, ended = self.sampled(iteration, now)
+        """Those that have ended, or are as long as the model with a token that they made, leave in batch order."""
+        goes_on, _ = self.sampled(iteration, now)
         for request in goes_on:
-            if request.known >= self.longest:
+            if request.known >= self.longest and request.first_token != NOT_YET:
                 request.completion = now
-                ended.append(request)
+        ended = [request for request in iteration.requests if request.completion != NOT_YET]
         if ended:
             self.running = [request for request in self.running if request.completion == NOT_YET]
         for request in ended:
