@@ -91,6 +91,16 @@ def test_a_pipeline_and_replicas():
     assert piped.pp == 2 and piped.requests["completion_s"].max() > 0
 
 
+@pytest.mark.parametrize("pp", [2, 5])
+def test_stages_take_what_the_model_takes(pp):
+    """Its layers, 12, and once its embedding and LM head; a stage that waits draws power at rest."""
+    alone = {"arrivals": "burst", "requests": 1, "scheduler": "orca", "model": "gpt2", "exact": True}
+    one, piped = served(**alone), served(**alone, pp=pp)
+    assert piped.time_s == pytest.approx(one.time_s, rel=1e-6)
+    joules = [{cause: j for cause, j in found.energy_by_cause_j.items() if cause != "at rest"} for found in (one, piped)]
+    assert joules[1] == pytest.approx(joules[0], rel=1e-6) and joules[0]
+
+
 def test_prefixes_of_a_trace_are_found(tmp_path):
     rows = [
         {"timestamp": 100 * i, "input_length": 1030, "output_length": 4, "hash_ids": [1, 2, 10 + i]} for i in range(5)
@@ -232,6 +242,9 @@ BAD = {
     "--arrivals poisson:1/s --requests 9 --goodput --slo ttft=1s --rate 1:2 --timeline t.json": "--timeline t.json: ",
     "--arrivals burst --requests 3 --chunked": "--chunked: belongs to --scheduler vllm-v0, not vllm-v1; leave it out",
     "--arrivals burst --requests 3 --pp 2": "--pp 2: vllm-v1 has one stage here",
+    "--arrivals burst --requests 3 --scheduler sarathi --batch 1 --pp 2": "--batch 1: expected at least 2, one for each",
+    "--arrivals burst --requests 3 --scheduler orca --batch-tokens 5": "--batch-tokens 5: orca counts requests, not tok",
+    "--arrivals poisson:2/s --requests 9 --goodput --slo ttft=1s --rate 1:2 --sample 3": "--sample 3: --goodput does not",
     "--arrivals burst --requests 3 --router random": "--router random: expected one of round-robin, least-waiting",
     "--arrivals burst --requests 3 --blocks 100000000": "--blocks 100000000: ",
     "--arrivals burst --requests 0": "--requests 0: expected 1 to 1,000,000",

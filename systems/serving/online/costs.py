@@ -42,11 +42,10 @@ class Costs(Protocol):
 
 
 class Exact:
-    """Costs of so many equal stages of a device. causes: of energy, in the order in which they are met; none if the
-    device tells none."""
+    """Costs of a device. causes: of energy, in the order in which they are met; none if the device tells none."""
 
-    def __init__(self, device: Device, stages: int = 1) -> None:
-        self.device, self.stages, self.causes = device, stages, list[str]()
+    def __init__(self, device: Device) -> None:
+        self.device, self.causes = device, list[str]()
         self.known: dict[tuple[Piece, ...], Cost] = {}
 
     @property
@@ -92,7 +91,7 @@ class Exact:
     def _told(self, run: Run) -> Cost:
         joules = run.energy_by_cause_j or {}
         self.causes += [cause for cause in joules if cause not in self.causes]
-        return [float(self.stages * run.end_ps), *(self.stages * joules.get(cause, 0.0) for cause in self.causes)]
+        return [float(run.end_ps), *(joules.get(cause, 0.0) for cause in self.causes)]
 
 
 def _effort(pieces: Sequence[Piece]) -> float:

@@ -116,9 +116,13 @@ def _vllm_v1(limits: Limits, budget: int, kind: type[VllmV1] = VllmV1) -> Schedu
 
 
 def _paged(kind: Callable[..., Scheduler]) -> Callable[[Limits, int], Scheduler]:
-    return lambda limits, budget: kind(
-        _pool(limits, spare=limits.watermark), limits.watermark, limits.batch, budget, limits.stages
-    )
+    def made(limits: Limits, budget: int) -> Scheduler:
+        if limits.batch < limits.stages:
+            raise UserError(f"--batch {limits.batch}: expected at least {limits.stages}, one for each stage of --pp")
+        pool = _pool(limits, spare=limits.watermark)
+        return kind(pool, limits.watermark, limits.batch, budget, limits.stages)
+
+    return made
 
 
 def _light(limits: Limits, budget: int) -> Scheduler:

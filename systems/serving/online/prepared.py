@@ -2,6 +2,7 @@
 
 from bisect import bisect_left
 from collections.abc import Callable, Mapping
+from fractions import Fraction
 from typing import Any
 
 import msgspec
@@ -17,6 +18,7 @@ from pimloom.systems.serving.asked import layers_of
 from pimloom.systems.serving.online.channels import channels_of
 from pimloom.systems.serving.online.limits import parse_slo
 from pimloom.systems.serving.online.named import ONLY, Limits, scheduler_of
+from pimloom.systems.serving.online.pipeline import pipeline
 from pimloom.systems.serving.online.prices import parse_price
 from pimloom.systems.serving.online.running import Plan, Service, service
 from pimloom.systems.serving.online.wanted import Wanted
@@ -60,6 +62,10 @@ def prepared_on(
     share = _share(wanted, system, llm)
     device, lm_head = _device(system, llm, share, wanted.lm_head, maker)
     device = wrap(device, system) if wrap else device
+    if wanted.pp > 1:
+        inner = maker(settled(system, False)[0], llm, share._replace(outside=False)) if lm_head else device
+        inner = wrap(inner, system) if wrap and inner is not device else inner
+        device = pipeline(device, inner, Fraction(layers_of(llm, wanted.layers), share.layers))
     transform = transform_of(
         system, llm, share, speculate=wanted.speculate, branches=wanted.branches, shared=wanted.shared_kv,
         scheduler=wanted.scheduler, chunked=wanted.chunked, seed=wanted.seed, mode=wanted.mode,

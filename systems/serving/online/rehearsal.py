@@ -28,7 +28,7 @@ class Guessed(Exact):
     is not known."""
 
     def __init__(self, exact: Exact) -> None:
-        super().__init__(exact.device, exact.stages)
+        super().__init__(exact.device)
         self.exact, self.asked = exact, dict[tuple[Piece, ...], None]()
         known = [(_read_at(pieces), cost[0]) for pieces, cost in exact.known.items()]
         table, ps = np.array([at for at, _ in known]), np.array([time for _, time in known])

@@ -42,7 +42,7 @@ AT_REST = "at rest"  # the cause of what devices take while they have nothing to
 
 
 class Plan(NamedTuple):
-    """How requests are served. stages: of a pipeline, each of which has as many layers as the device; exact: whether
+    """How requests are served. stages: of a pipeline, whose step the device makes; exact: whether
     every different iteration is simulated; sample: how many of those that are not are simulated to tell the error;
     transform: of decoding; finetuning: what fills iterations up to so many ps."""
 
@@ -79,7 +79,7 @@ def service(device: Device, requests: Requests, plan: Plan, slo: Slo | None, nam
     """For requests of such lengths, at whatever times."""
     if not plan.exact:
         device = getattr(device, "between", lambda: device)()
-    exact, transform, spread = Exact(device, plan.stages), plan.transform, spread_of(requests)
+    exact, transform, spread = Exact(device), plan.transform, spread_of(requests)
     grid: Costs | None = None
     if not plan.exact:
         budget = plan.limits.budget(plan.scheduler)
