@@ -94,10 +94,11 @@ def test_a_pipeline_and_replicas():
 @pytest.mark.parametrize("pp", [2, 5])
 def test_stages_take_what_the_model_takes(pp):
     """Its layers, 12, and once its embedding and LM head; a stage that waits draws power at rest."""
-    alone = {"arrivals": "burst", "requests": 1, "scheduler": "orca", "model": "gpt2", "exact": True}
+    alone = {"arrivals": "burst", "requests": 1, "scheduler": "orca", "model": "gpt2", "exact": True, "layers": None}
     one, piped = served(**alone), served(**alone, pp=pp)
     assert piped.time_s == pytest.approx(one.time_s, rel=1e-6)
-    joules = [{cause: j for cause, j in found.energy_by_cause_j.items() if cause != "at rest"} for found in (one, piped)]
+    every = [found.energy_by_cause_j for found in (one, piped)]
+    joules = [{cause: j for cause, j in each.items() if cause != "at rest"} for each in every]
     assert joules[1] == pytest.approx(joules[0], rel=1e-6) and joules[0]
 
 
@@ -242,9 +243,9 @@ BAD = {
     "--arrivals poisson:1/s --requests 9 --goodput --slo ttft=1s --rate 1:2 --timeline t.json": "--timeline t.json: ",
     "--arrivals burst --requests 3 --chunked": "--chunked: belongs to --scheduler vllm-v0, not vllm-v1; leave it out",
     "--arrivals burst --requests 3 --pp 2": "--pp 2: vllm-v1 has one stage here",
-    "--arrivals burst --requests 3 --scheduler sarathi --batch 1 --pp 2": "--batch 1: expected at least 2, one for each",
-    "--arrivals burst --requests 3 --scheduler orca --batch-tokens 5": "--batch-tokens 5: orca counts requests, not tok",
-    "--arrivals poisson:2/s --requests 9 --goodput --slo ttft=1s --rate 1:2 --sample 3": "--sample 3: --goodput does not",
+    "--arrivals burst --requests 3 --scheduler sarathi --batch 1 --pp 2": "--batch 1: expected at least 2, one for e",
+    "--arrivals burst --requests 3 --scheduler orca --batch-tokens 5": "--batch-tokens 5: orca counts requests, not",
+    "--arrivals poisson:2/s --requests 9 --goodput --slo ttft=1s --rate 1:2 --sample 3": "--sample 3: --goodput does",
     "--arrivals burst --requests 3 --router random": "--router random: expected one of round-robin, least-waiting",
     "--arrivals burst --requests 3 --blocks 100000000": "--blocks 100000000: ",
     "--arrivals burst --requests 0": "--requests 0: expected 1 to 1,000,000",
