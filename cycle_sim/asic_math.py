@@ -15,7 +15,7 @@ The PIM-GPT text names the methods (Taylor, Newton-Raphson, fast inverse square 
 """
 
 from collections.abc import Callable, Sequence
-from functools import reduce, wraps
+from functools import cache, reduce, wraps
 from typing import Any, TypeAlias
 
 import ml_dtypes
@@ -45,12 +45,20 @@ _quiet = np.errstate(all="ignore")  # infinities and NaN are values here, not ac
 # Rules 2, 3 and 5.
 
 
+@cache
+def _tiny(dtype: np.dtype[Any]) -> Any:
+    return np.finfo(dtype).tiny
+
+
 @_quiet
 def settle(value: ArrayLike, dtype: DTypeLike = np.float32) -> Array:
     """Round exact values of any shape once to `dtype`: subnormals to signed zero, any NaN to the one NaN."""
-    value = np.asarray(value)
-    value = np.where(np.abs(value) < np.finfo(dtype).tiny, np.copysign(value.dtype.type(0), value), value)
-    return np.where(np.isnan(value), value.dtype.type(np.nan), value).astype(dtype)
+    value, dtype = np.asarray(value), np.dtype(dtype)
+    rounded: Array = value.astype(dtype)
+    small, nan = np.abs(value) < _tiny(dtype), np.isnan(rounded)
+    if small.any():  # most arrays hold none, or no NaN
+        rounded = np.where(small, np.copysign(np.zeros((), dtype), rounded), rounded)
+    return np.where(nan, np.full((), np.nan, dtype), rounded) if nan.any() else rounded
 
 
 def to_bf16(x: ArrayLike) -> Array:

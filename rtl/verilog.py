@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from unittest.mock import patch
 
-from amaranth._toolchain.yosys import find_yosys
 from amaranth.back import rtlil
 from amaranth.lib.wiring import Component
 
@@ -19,12 +18,12 @@ from pimloom.rtl.tidy.registers import alias, merge
 from pimloom.rtl.tidy.share import share
 from pimloom.rtl.tidy.write import write
 from pimloom.rtl.timer import VERILOG
+from pimloom.rtl.yosys import run_yosys
 
 MODULE = re.compile(r"^module .*?^endmodule\n", re.DOTALL | re.MULTILINE)
 PASSES = ["proc -nomux -norom", "memory_collect"]
 LESS = ["opt_expr", "opt_merge", "wreduce", "opt_expr", "opt_clean"]  # equal values once, no bits that nobody reads
 TIMER_PORTS = {"clk", "rst", "arm", "busy"}
-OLDEST = (0, 40)  # Yosys that Amaranth takes
 
 
 def to_verilog(component: Component, name: str, notes: Mapping[str, str] | None = None) -> str:
@@ -87,11 +86,10 @@ def tidy(m: Module) -> None:
 
 
 def _netlist(component: Component, name: str, write_it: str, passes: list[str]) -> str:
-    with _uncollected(), patch.dict(os.environ, PYTHONSAFEPATH="1"):  # Yosys runs in a Python of its own
+    with _uncollected(), patch.dict(os.environ, PYTHONSAFEPATH="1"):  # for a Yosys in a Python of its own
         netlist = share(rtlil.convert(component, name=name, emit_src=True))
-        yosys = find_yosys(lambda version: version >= OLDEST)
         script = [f"read_rtlil <<rtlil\n{netlist}\nrtlil", *passes, "attrmap -modattr -remove src", write_it]
-        return yosys.run(["-q", "-"], "\n".join(script), ignore_warnings=True)
+        return run_yosys(["-q", "-"], "\n".join(script))
 
 
 def _module_names(modules: list[Module]) -> dict[str, str]:

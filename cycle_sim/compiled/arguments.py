@@ -5,6 +5,8 @@ others its shape; `int`, `bool`, `float`; of a named tuple `module:class`, those
 """
 
 import struct
+from ctypes import addressof, c_char
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -23,13 +25,14 @@ def flatten(arguments: tuple[Any, ...]) -> tuple[tuple[str, ...], list[int]]:
 
 def _add(x: Any, kinds: list[str], words: list[int]) -> None:
     if isinstance(x, np.ndarray):
-        if not (x.flags.c_contiguous and x.flags.aligned and x.dtype.isnative):
+        flags = x.flags
+        if not (flags.c_contiguous and flags.aligned and x.dtype.isnative):
             raise TypeError("a kernel takes arrays in C order and of native numbers only")
-        kinds.append(f"{x.dtype.str[1:]}:{x.ndim}")
-        words.append(x.__array_interface__["data"][0])
+        kinds.append(_array(x.dtype, x.ndim))
+        words.append(_address(x))
         words.extend(x.shape)
     elif isinstance(x, tuple) and hasattr(x, "_fields"):
-        kinds.append(f"{type(x).__module__}:{type(x).__qualname__}")
+        kinds.append(_record(type(x)))
         for field in x:
             _add(field, kinds, words)
         kinds.append(END)
@@ -46,3 +49,21 @@ def _add(x: Any, kinds: list[str], words: list[int]) -> None:
         words.extend(struct.unpack("<q", struct.pack("<d", x)))
     else:
         raise TypeError(f"a kernel takes no {type(x).__name__}")
+
+
+def _address(x: Any) -> int:
+    try:
+        return addressof(c_char.from_buffer(x))  # a quarter of what the other takes
+    except (TypeError, ValueError):  # read-only, or empty
+        address: int = x.__array_interface__["data"][0]
+        return address
+
+
+@cache
+def _array(dtype: np.dtype[Any], dimensions: int) -> str:
+    return f"{dtype.str[1:]}:{dimensions}"
+
+
+@cache
+def _record(kind: type) -> str:
+    return f"{kind.__module__}:{kind.__qualname__}"

@@ -14,6 +14,7 @@ The engine jumps from event to event; `tests/naive.py` ticks every clock and mus
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -144,7 +145,12 @@ def issue(
     refresh node than in the one before; staggered: tREFI / nodes. refreshed_ck: clock (≤ 0) of an earlier REFab
     that may still be running. Raises UserError naming the command for a stream that can never issue.
     """
-    return Engine(table).issue(streams, refresh=refresh, due_ck=due_ck, apart_ck=apart_ck, refreshed_ck=refreshed_ck)
+    return _engine(table).issue(streams, refresh=refresh, due_ck=due_ck, apart_ck=apart_ck, refreshed_ck=refreshed_ck)
+
+
+@lru_cache(maxsize=16)
+def _engine(table: Table) -> Engine:
+    return Engine(table)
 
 
 def _longest(table: Table, command: int) -> str:

@@ -93,7 +93,8 @@ def _run(build: Path, top: str, bench: str, simulator: Simulator, folder: Path, 
             test_dir=folder,
             results_xml=str(results),
             waves=traced,
-            extra_env={FOLDER: str(folder), "COCOTB_LOG_LEVEL": "WARNING"},
+            # pytest, where it is installed, would rewrite all that a bench imports, numpy too, at each run
+            extra_env={FOLDER: str(folder), "COCOTB_LOG_LEVEL": "WARNING", "COCOTB_REWRITE_ASSERTION_FILES": ""},
             log_file=log,
             timescale=("1ns", "1ps"),
         )
