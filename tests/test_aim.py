@@ -6,11 +6,12 @@ from random import Random
 import numpy as np
 import pytest
 
-from pimloom.arch.aim import COMMANDS, ROW
+from pimloom.arch.aim import COMMANDS, MASK, ROW
 from pimloom.arch.error import UserError
 from pimloom.arch.system import load_part
+from pimloom.cycle_sim.aim import simulate as aim
 from pimloom.cycle_sim.aim.kernels import state
-from pimloom.cycle_sim.aim.simulate import Queues, simulate
+from pimloom.cycle_sim.aim.simulate import Found, Queues, simulate
 from pimloom.systems.memory.aim.trace_file import Shape, parse_program
 from tests import naive_aim
 from tests.aim_programs import EVERY_INSTRUCTION, draw_program
@@ -59,13 +60,21 @@ def ours(lines: list[str], part, channels: int, queues: Queues = QUEUES):
         found = simulate(part, channels, queues, program.rows, log.append)
     except UserError as error:
         assert "stands still" in str(error)
+        with pytest.raises(UserError) as unwatched:
+            simulate(part, channels, queues, program.rows)
+        assert str(unwatched.value) == str(error)
         return None, []
+    assert same(simulate(part, channels, queues, program.rows), found)
     rows = np.concatenate(log).tolist()
     commands = [
         [(at, COMMANDS[op], bank, row) for at, where, op, bank, row in rows if where == c]
         for c in range(channels)
     ]
     return found.cycles, commands
+
+
+def same(a: Found, b: Found) -> bool:
+    return (a.cycles, a.counts, a.open_ck.tolist()) == (b.cycles, b.counts, b.open_ck.tolist())
 
 
 def theirs(lines: list[str], t: dict[str, int], channels: int, refresh: bool = False):
@@ -125,6 +134,21 @@ def test_each_size_of_the_queues_decides_something(field: str) -> None:
     part = load_part("gddr6_aim_isr").value
     other = QUEUES._replace(**{field: getattr(QUEUES, field) // 3})
     assert ours(lines, part, 1, other) != ours(lines, part, 1)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_channels_in_the_same_masks_are_simulated_once(seed: int, monkeypatch) -> None:
+    part, rng, sizes = load_part("gddr6_aim_isr").value, Random(f"alike {seed}"), list[int]()
+    rows = parse_program("\n".join(draw_program(rng, 3)), SHAPE._replace(channels=3)).rows
+    kinds = [*range(3), *(rng.randrange(3) for _ in range(6))]
+    rng.shuffle(kinds)
+    many = rows.copy()
+    many[:, MASK] = [sum((mask >> (2 - kind) & 1) << (8 - c) for c, kind in enumerate(kinds)) for mask in rows[:, MASK]]
+    watched = simulate(part, 9, QUEUES, many, lambda log: None)
+    monkeypatch.setattr(aim, "_state", lambda part, n, queues, made=aim._state: sizes.append(n) or made(part, n, queues))
+    found, few = simulate(part, 9, QUEUES, many), simulate(part, 3, QUEUES, rows)
+    assert same(found, watched) and max(sizes) <= 3
+    assert found.cycles == few.cycles and found.counts == tuple(few.counts[kind] for kind in kinds)
 
 
 def test_a_log_that_fills_changes_nothing(monkeypatch) -> None:

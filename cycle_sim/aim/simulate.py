@@ -5,7 +5,7 @@ from typing import NamedTuple, NoReturn
 
 import numpy as np
 
-from pimloom.arch.aim import COMMANDS, INSTRUCTIONS
+from pimloom.arch.aim import COMMANDS, INSTRUCTIONS, MASK
 from pimloom.arch.command import REFRESH_SOONER
 from pimloom.arch.error import UserError
 from pimloom.arch.part import Part
@@ -59,9 +59,12 @@ def simulate(
 ) -> Found:  # fmt: skip
     """Run a program, int64[n, N_INSTRUCTION] of which the last is SYNC. progress is told the instructions done.
 
+    Channels that stand in the same masks do the same in each clock; unless somebody watches, one of them is simulated.
     Raises UserError if the part lacks commands of AiM.
     """
-    w = _state(part, channels, queues, len(program))
+    each = np.arange(channels)
+    first, alike, program = (each, each, program) if watch else _alike(program, channels)
+    w = _state(part, len(first), queues)
     log = np.zeros((LOG if watch else 0, k.N_LOG), np.int64)
     for end in range(PIECE, len(program) + PIECE, PIECE):
         piece = program[: min(end, len(program))]
@@ -69,13 +72,23 @@ def simulate(
             _hand_over(w, log, watch)
         if code == k.STUCK:
             _hand_over(w, log, watch)
-            _complain(w)
+            _complain(w, first)
         progress(len(piece))
     _hand_over(w, log, watch)
     cycles = int(w.host[k.DONE])
     still = np.where(w.channel[:, k.OPEN] > 0, cycles + 1 - w.channel[:, k.OPENED_AT], 0)
-    counts = tuple({name: n for name, n in zip(COMMANDS, row, strict=True) if n} for row in w.counts.tolist())
-    return Found(cycles, counts, w.channel[:, k.OPEN_CK] + still)
+    counts = [{name: n for name, n in zip(COMMANDS, row, strict=True) if n} for row in w.counts.tolist()]
+    return Found(cycles, tuple(counts[c].copy() for c in alike), (w.channel[:, k.OPEN_CK] + still)[alike])
+
+
+def _alike(program: np.ndarray, channels: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The first channel of each kind, in order; the kind of each channel; the program with a channel for each kind."""
+    masks, which = np.unique(program[:, MASK], return_inverse=True)
+    member = masks[:, None] >> np.arange(channels - 1, -1, -1) & 1
+    _, found, kind = np.unique(member, axis=1, return_index=True, return_inverse=True)
+    first, less = np.sort(found), program.copy()
+    less[:, MASK] = (member[:, first] << np.arange(len(first) - 1, -1, -1)).sum(axis=1)[which]
+    return first, np.searchsorted(first, found[kind.ravel()]), less
 
 
 PIECE = 1 << 14  # instructions between two reports of progress
@@ -87,20 +100,20 @@ def _hand_over(w: k.Aim, log: np.ndarray, watch: Watch | None) -> None:
         w.host[k.LOGGED] = 0
 
 
-def _complain(w: k.Aim) -> NoReturn:
+def _complain(w: k.Aim, channels: np.ndarray) -> NoReturn:
     if max(refreshes := w.channel[:, k.STARVED].tolist()) > k.MOST_STARVED:
-        said = f"expected time to serve a request between refreshes of channel {np.argmax(refreshes)}"
+        said = f"expected time to serve a request between refreshes of channel {channels[np.argmax(refreshes)]}"
         raise UserError(f"instruction {w.host[k.AT] + 1}: {said}; {REFRESH_SOONER}")
     c = int(np.argmax(w.channel[:, k.BLOCKED]))
     since = int(w.host[k.DONE] - w.channel[c, k.BLOCKED])
     raise UserError(
-        f"instruction {w.host[k.AT] + 1}: channel {c} stands still from clock {since:,} on: a read or write waits for "
-        "a row of its bank, and may not close the row of another that waits there; put SYNC between instructions of "
+        f"instruction {w.host[k.AT] + 1}: channel {channels[c]} stands still from clock {since:,} on: a read or write "
+        "waits for a row of its bank, and may not close the row of another that waits there; put SYNC between instructions of "
         "AiM and reads and writes"
     )
 
 
-def _state(part: Part, channels: int, queues: Queues, instructions: int) -> k.Aim:
+def _state(part: Part, channels: int, queues: Queues) -> k.Aim:
     table = compile_table(part)
     if lacking := sorted(set(COMMANDS) - set(table.names)):
         raise UserError(f"expected a part with all commands of AiM, as gddr6_aim_isr; it lacks {', '.join(lacking)}")
