@@ -143,9 +143,11 @@ def test_channels_in_the_same_masks_are_simulated_once(seed: int, monkeypatch) -
     kinds = [*range(3), *(rng.randrange(3) for _ in range(6))]
     rng.shuffle(kinds)
     many = rows.copy()
-    many[:, MASK] = [sum((mask >> (2 - kind) & 1) << (8 - c) for c, kind in enumerate(kinds)) for mask in rows[:, MASK]]
+    for row, mask in zip(many, rows[:, MASK], strict=True):
+        row[MASK] = sum((mask >> (2 - kind) & 1) << (8 - c) for c, kind in enumerate(kinds))
     watched = simulate(part, 9, QUEUES, many, lambda log: None)
-    monkeypatch.setattr(aim, "_state", lambda part, n, queues, made=aim._state: sizes.append(n) or made(part, n, queues))
+    state_of = aim._state
+    monkeypatch.setattr(aim, "_state", lambda part, n, queues: (sizes.append(n), state_of(part, n, queues))[1])
     found, few = simulate(part, 9, QUEUES, many), simulate(part, 3, QUEUES, rows)
     assert same(found, watched) and max(sizes) <= 3
     assert found.cycles == few.cycles and found.counts == tuple(few.counts[kind] for kind in kinds)

@@ -108,8 +108,8 @@ def _complain(w: k.Aim, channels: np.ndarray) -> NoReturn:
     since = int(w.host[k.DONE] - w.channel[c, k.BLOCKED])
     raise UserError(
         f"instruction {w.host[k.AT] + 1}: channel {channels[c]} stands still from clock {since:,} on: a read or write "
-        "waits for a row of its bank, and may not close the row of another that waits there; put SYNC between instructions of "
-        "AiM and reads and writes"
+        "waits for a row of its bank, and may not close the row of another that waits there; put SYNC between "
+        "instructions of AiM and reads and writes"
     )
 
 
