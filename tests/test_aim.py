@@ -147,7 +147,12 @@ def test_channels_in_the_same_masks_are_simulated_once(seed: int, monkeypatch) -
         row[MASK] = sum((mask >> (2 - kind) & 1) << (8 - c) for c, kind in enumerate(kinds))
     watched = simulate(part, 9, QUEUES, many, lambda log: None)
     state_of = aim._state
-    monkeypatch.setattr(aim, "_state", lambda part, n, queues: (sizes.append(n), state_of(part, n, queues))[1])
+
+    def counted(part, channels, queues):
+        sizes.append(channels)
+        return state_of(part, channels, queues)
+
+    monkeypatch.setattr(aim, "_state", counted)
     found, few = simulate(part, 9, QUEUES, many), simulate(part, 3, QUEUES, rows)
     assert same(found, watched) and max(sizes) <= 3
     assert found.cycles == few.cycles and found.counts == tuple(few.counts[kind] for kind in kinds)
