@@ -4,8 +4,9 @@ Nothing here reads a table of pimloom: commands, rules and timings are typed aga
 description. `run` gives the clocks until EOC is answered, and the channels with their commands.
 """
 
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 BANKS, GROUP = 16, 4
@@ -104,6 +105,18 @@ ROWS = (
 )  # fmt: skip
 
 
+CHANNEL = (("channel", 0),)
+
+
+@cache
+def waits(timings):
+    """`wait` of all levels and commands."""
+    t = dict(timings)
+    return {
+        (level, a, b): wait(level, a, b, t) for level in ("channel", "group", "bank") for a in COMMANDS for b in COMMANDS
+    }
+
+
 @dataclass
 class Request:
     command: str
@@ -129,7 +142,7 @@ class Channel:
         self.t = t
         self.owed, self.next_due = 0, t["REFI"] if refresh else None
         self.open = [None] * BANKS
-        self.last: dict[str, dict[tuple[int, str], int]] = {level: {} for level in ("channel", "group", "bank")}
+        self.last: defaultdict[tuple[str, int], dict[str, int]] = defaultdict(dict)  # of a node, by command
         self.aim: deque[Request] = deque()
         self.reads: list[Request] = []
         self.writes: list[Request] = []
@@ -139,10 +152,7 @@ class Channel:
         self.write_mode = self.register_mode = False
         self.counts: Counter[str] = Counter()
         self.log: list[tuple[int, str, int, int]] = []
-        self.waits = WAITS.setdefault(tuple(sorted(t.items())), {
-            (level, a, b): wait(level, a, b, t)
-            for level in ("channel", "group", "bank") for a in COMMANDS for b in COMMANDS
-        })
+        self.waits = waits(tuple(t.items()))
 
     def accepts(self, request):
         if request.command in ("RD", "WR"):
@@ -168,20 +178,17 @@ class Channel:
         return r.command
 
     def ready(self, command, bank, now):
-        nodes = {"channel": 0} if command in ALL else {"channel": 0, "group": bank // GROUP, "bank": bank}
-        for level, node in nodes.items():
-            for (n, before), at in self.last[level].items():
-                if n == node and now < at + self.waits[level, before, command]:
+        for node in CHANNEL if command in ALL else (*CHANNEL, ("group", bank // GROUP), ("bank", bank)):
+            for before, at in self.last[node].items():
+                if now < at + self.waits[node[0], before, command]:
                     return False
         return True
 
     def issue(self, command, bank, row, now):
         self.counts[command] += 1
         self.log.append((now, command, bank, row))
-        self.last["channel"][0, command] = now
-        if command not in ALL:
-            self.last["group"][bank // GROUP, command] = now
-            self.last["bank"][bank, command] = now
+        for node in CHANNEL if command in ALL else (*CHANNEL, ("group", bank // GROUP), ("bank", bank)):
+            self.last[node][command] = now
         if command == "ACT16":
             self.open = [row] * BANKS
         elif command in ("PREA", "WRA16"):
@@ -269,7 +276,6 @@ class Channel:
             self.write_mode = not (len(self.writes) < 0.2 * 32 and self.reads)
 
 
-WAITS: dict[Any, dict[tuple[str, str, str], int]] = {}
 LONGEST = 40_000
 STILL = 2000  # clocks without a command after which nothing will come any more
 MODE = {"WR_GB": "WRGB", "WR_BIAS": "WRMAC16", "RD_MAC": "RDMAC16", "RD_AF": "RDAF16"}
