@@ -216,10 +216,12 @@ class Channel:
 
     def free(self, c, b):
         """First clock in which no rule binds command c at bank b."""
-        whole = c == "G_ACT" and 15 in self.fixes
-        scope = self.of_group(b) if whole else [b]
         if c == "PIM_PRE":
             scope = self.closed_with(b)
+        elif c == "G_ACT" and 15 in self.fixes:
+            scope = self.of_group(b)
+        else:
+            return self.banks[b].earliest.get(c, 0)
         return max(self.banks[x].earliest.get(c, 0) for x in scope)
 
     def ready(self, c, bank, row, t):
