@@ -131,9 +131,11 @@ def tokenweave() -> Iterator[Row]:
         tolerance="below 1",
         machine="Mixtral-8x22B on 8 H100",
     )
-    best = max(at.baseline / at.woven for some in PROMPTS.values() for at in some)
-    yield row("TokenWeave", "largest gain of a prompt that its files have", best, "up to 1.29 in the abstract", "paper",
-              unit="×")  # fmt: skip
+    every = [(name, at) for name, some in PROMPTS.items() for at in some]
+    best = max(at.baseline / predicted_ms(name, at) for name, at in every)
+    measured = max(at.baseline / at.woven for _, at in every)
+    yield row("TokenWeave", "largest gain of a prompt", best, f"{measured:.2f} in its files, 1.29 in the abstract",
+              "paper", unit="×")  # fmt: skip
 
 
 def sub_batches() -> Iterator[Row]:

@@ -177,6 +177,8 @@ def _said(small: LlmSpec, llm: LlmSpec, asked: Speculation, system: System) -> l
         f"{asked.kind}: {small.name} drafts {asked.gamma} tokens on {system.name}, {sum(reach):.3f} tokens of a step "
         "expected; it reads prompts, too"
     ]
+    if asked.on is not None:
+        found.append(f"power at rest and prices are without {system.name}, on which drafts are made")
     if small.max_position_embeddings < llm.max_position_embeddings:
         found.append(f"{small.name} sees the last {small.max_position_embeddings:,} tokens of a context")
     if small.vocab_size != llm.vocab_size:
