@@ -112,9 +112,8 @@ CHANNEL = (("channel", 0),)
 def waits(timings):
     """`wait` of all levels and commands."""
     t = dict(timings)
-    return {
-        (level, a, b): wait(level, a, b, t) for level in ("channel", "group", "bank") for a in COMMANDS for b in COMMANDS
-    }
+    levels = ("channel", "group", "bank")
+    return {(level, a, b): wait(level, a, b, t) for level in levels for a in COMMANDS for b in COMMANDS}
 
 
 @dataclass
