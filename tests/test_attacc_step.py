@@ -6,13 +6,15 @@ from itertools import product
 from typing import NamedTuple
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from pimloom.arch.error import UserError
 from pimloom.arch.system import load_part
 from pimloom.energy.attacc import NVLINK
 from pimloom.mappers.attacc.layout import Placement
 from pimloom.systems.devices.attacc import gpu
-from pimloom.systems.devices.attacc.box import Box, Decoder, Stacks
+from pimloom.systems.devices.attacc.box import Box, Decoder, Experts, Stacks
 from pimloom.systems.devices.attacc.gpu import A100A, H100, HOST, Matrix
 from pimloom.systems.devices.attacc.prompt import prompts_step
 from pimloom.systems.devices.attacc.step import Step, decode_step, mean_step
@@ -85,11 +87,13 @@ def test_attention_of_the_table_takes_longer_than_of_fresh_runs() -> None:
 
 def test_each_slip_changes_something() -> None:
     boxes = Box(A100A, 8), Box(A100A, 8, LIMITED), Box(A100A, 8, host=HOST), Box(A100A, 1), Box(A100A, 8, BOTH)
+    narrow = Box(A100A, 8, BOTH, element_bytes=1)
 
     def found(slips: Slips) -> list[Step]:
         # 24 heads a stack: a pair, half of it; 27 on four stacks, 24 on the fifth
         steps = [decode_step(box, GPT, batch, 2049, slips) for box in boxes for batch in (10, 11)]
-        return [*steps, *(prompts_step(box, GPT, [(100, 0)], slips) for box in boxes)]
+        steps += [prompts_step(box, GPT, [(100, 0)], slips) for box in boxes]
+        return [*steps, decode_step(narrow, GPT, 2000, 9, slips)]
 
     right = found(PHYSICAL)
     assert all(found(Slips(**{slip.name: True})) != right for slip in fields(Slips))
@@ -150,6 +154,42 @@ def test_processors_of_the_host_take_turns() -> None:
     right, slipped = (decode_step(box, GPT, 54, 2048, slips).seconds for slips in (PHYSICAL, AS_RELEASED))
     for part in ("score", "softmax", "context", "transfer"):
         assert right[part] == pytest.approx(8 / 2 * slipped[part])
+
+
+@pytest.mark.parametrize(("gpus", "gb_s"), [(1, 32), (2, 32), (4, 32), (8, 32), (16, 16)])
+def test_each_gpu_has_a_link_to_its_host(gpus: int, gb_s: float) -> None:
+    """PCIe of 64 GB/s both ways, four to each of two processors: GPUs beyond eight share them."""
+    found = decode_step(Box(A100A, gpus, host=HOST), GPT, 54, 9)
+    sent = 54 * (3 + 1) * 12_288 * 2 / gpus  # q, k, v there, contexts back
+    assert found.seconds["transfer"] == pytest.approx(96 * sent / (gb_s * 1e9), rel=1e-12)
+    links = [found.seconds[part] for part in ("transfer", "all-reduce 1", "all-reduce 2")]
+    assert found.least["link"] == pytest.approx(sum(links))
+
+
+@given(
+    st.sampled_from([1, 2, 7, 60, 300, 900, 4000]), st.sampled_from([1, 2, 4, 8]), st.sampled_from([1, 2]),
+    st.sampled_from([None, Experts(8, 2), Experts(64, 3)]), st.sampled_from(Placement), st.booleans(), st.booleans(),
+)  # fmt: skip
+@settings(max_examples=25)
+def test_stacks_end_their_share_no_later_than_the_gpu(batch, gpus, size, experts, placement, limited, gated) -> None:
+    """They read each weight of theirs once for each of the tokens, of an expert for those that go to it."""
+    stacks = replace(BOTH, placement=placement, power_limited=limited)
+    box = Box(A100A, gpus, stacks, element_bytes=size)
+    decoder = Decoder(3, 12_288, 8, 4 * 12_288, gated, head=16, experts=experts)
+    found, alone = (
+        decode_step(replace(box, stacks=replace(stacks, co_processing=on)), decoder, batch, 4) for on in (True, False)
+    )
+    gain = {Placement.BANK: (16, 9), Placement.BANK_GROUP: (8, 3), Placement.BUFFER: (1, 1)}[placement][limited]
+    bytes_s = gain * 5 * 665.6e9
+    assert set(found.beside) == {"up", "down"} | ({"gate"} if gated else set()) and not alone.beside
+    for name, seconds in found.beside.items():
+        assert 0 < seconds <= found.seconds[name] * (1 + 1e-12)
+        left = found.seconds[name] / alone.seconds[name]
+        tokens = batch * (experts.chosen if experts else 1)
+        weights = 3 * tokens * 12_288 * 4 * 12_288 // gpus * size
+        assert seconds == pytest.approx((1 - left) * weights / bytes_s, rel=1e-9)
+    more = found.least["commands"] - alone.least["commands"]
+    assert more == pytest.approx(sum(found.beside.values()), rel=1e-6)
 
 
 def test_what_placements_and_their_options_give() -> None:
@@ -219,7 +259,7 @@ def test_energy_of_weights_that_the_stacks_read(batch: int, by_memory: bool, ele
         for box, slips in zip([*boxes, boxes[1]], [PHYSICAL, PHYSICAL, Slips(co_processing_for_free=True)], strict=True)
     )
     units_gb_s = 5 * 665.6 * 9
-    peak_gb_s = 312e3 * element_bytes / 2  # bytes of weights a second, where a multiply-add is two operations
+    peak_gb_s = 312e3  # bytes of weights a second: 156e12 multiply-adds of two bytes, or twice as many of one
     left = 3352 / (3352 + units_gb_s / batch) if by_memory else peak_gb_s / (peak_gb_s + units_gb_s)
     macs = 96 * batch * 12_288 * 4 * 12_288
     for name in ("up", "down"):

@@ -183,7 +183,7 @@ def test_attention_on_processors_of_the_host() -> None:
         assert found.step_by_part_j[part] == 0
     assert (found.attention, found.stacks, found.placement) == ("host", 0, None)
     assert ran(system="attacc_gpu").attention == "GPUs" and ran().attention == "stacks"
-    assert "energy is without the host's processors: what they draw is not known" in found.notes
+    assert "energy is without the host's processors and the links to them: what they draw is not known" in found.notes
     assert set(found.spans.query("operator == 'score'")["resource"]) == {"GPUs", "host"}  # of prompts, of decode
     kv = 2 * 96 * 12_288 * 2  # bytes of a token: K and V of 96 layers
     assert found.fits == 2 * 2**40 // kv // (2048 + 128)
@@ -216,7 +216,12 @@ def test_what_bounds_a_step() -> None:
     assert [bound and bound.name for bound in bounds] == ["memory bandwidth", "compute"]
     step = device.step(Batch.decode([1000] * 40))
     score = next(span for span in step.spans if span.operator == "score")
-    assert step.least_ps["commands"] == pytest.approx(score.end_ps - score.start_ps, abs=1)
+    read = [span for span in step.spans if span.resource == "stacks" and span.operator in ("up", "down")]
+    beside = {span.operator: span for span in step.spans if span.resource == "GPUs"}
+    assert len(read) == 2 and all(span.start_ps == beside[span.operator].start_ps for span in read)
+    commands = sum(span.end_ps - span.start_ps for span in (score, *read))
+    assert step.least_ps["commands"] == pytest.approx(commands, abs=2)
+    assert step.busy["stacks"] == pytest.approx(commands, abs=1)  # its softmax hides
     assert all(0 < step.least_ps[limit] < step.end_ps for limit in ("compute", "memory bandwidth", "link"))
     width, context = 12_288, 1000
     assert step.macs == 96 * 40 * (12 * width**2 + 2 * width * context)  # of a token in a layer

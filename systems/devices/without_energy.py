@@ -14,7 +14,7 @@ from pimloom.arch.system import System
 from pimloom.energy.dram import NEEDED
 from pimloom.energy.pim import CURRENTS
 
-HOST_DRAWS = "energy is without the host's processors: what they draw is not known"
+HOST_DRAWS = "energy is without the host's processors and the links to them: what they draw is not known"
 
 
 def why_no_energy(system: System, tp: int = 1) -> str | None:

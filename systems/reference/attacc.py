@@ -15,7 +15,9 @@ class Slips:
     serves each GPU, however many there are. padded_stacks: each stack beside a GPU draws what the fullest one does.
     links_of_one_gpu: an all-reduce of one GPU draws. rate_of_one_part: stacks read at the rate of one of
     5.2 Gb/s a pin, whatever their part. prompts_for_free: keys and values of prompts reach the stacks without
-    energy. co_processing_for_free: weights that the stacks read draw as if the GPUs had read them."""
+    energy. co_processing_for_free: weights that the stacks read draw as if the GPUs had read them.
+    half_rate_beside_stacks: of products at 8 bits that it computes, a GPU leaves so much to the stacks as if its rate
+    were that at 16 bits."""
 
     schedule: bool = False
     wires_per_byte: bool = False
@@ -28,6 +30,7 @@ class Slips:
     rate_of_one_part: bool = False
     prompts_for_free: bool = False
     co_processing_for_free: bool = False
+    half_rate_beside_stacks: bool = False
 
 
 AS_RELEASED = Slips(**dict.fromkeys((slip.name for slip in fields(Slips)), True))

@@ -59,8 +59,8 @@ class AttAccDevice:
         self._found.check(sum(request.context for request in batch.requests))
 
     def capacity(self) -> Capacity:
-        """Of one of `tp` devices, else of the box: weights on the GPUs; keys and values on the stacks, if there are
-        any."""
+        """Of one of `tp` devices, else of the box: weights on the GPUs; keys and values on the stacks, else in the
+        memory of the host, else on the GPUs, too."""
         found, tp = self._found, self._tp
         tokens = found.room_bytes // found.kv_bytes
         return Capacity(found.memory_bytes // tp, -(-found.weight_bytes // tp), Fraction(found.kv_bytes, tp), tokens)
@@ -79,6 +79,8 @@ def run_of(step: Step, *, attends: str = GPUS, devices: int = 1) -> Run:
         end = at + round(seconds * PS_PER_S)
         where = LINKS if name.startswith(("all-reduce", "transfer")) else GPUS
         spans.append(Span(at, end, name, attends if name in ATTENTION else where))
+        if name in step.beside:
+            spans.append(Span(at, at + round(step.beside[name] * PS_PER_S), name, STACKS))
         at = end
     return Run(
         end_ps=at,

@@ -28,6 +28,7 @@ from pimloom.systems.devices.attacc.stack import attention, attention_of_groups
 from pimloom.systems.reference.attacc import PHYSICAL, Slips
 
 HOSTS = 2  # [secondary A] processors of the host
+HOST_LINKS = 4  # [secondary A] PCIe links of each, which `link_gb_s` of the host is of; one to a GPU
 LINK_GB_S = 600  # [secondary A] both ways, of the stacks beside a GPU
 FEED_FORWARD = {"up", "gate", "down"}
 QKV_SHARE = 0.75  # [secondary A] of the projections' time: three of four equal matrices
@@ -35,17 +36,26 @@ QKV_SHARE = 0.75  # [secondary A] of the projections' time: three of four equal 
 
 class Step(NamedTuple):
     """Of all layers: seconds by part; energy of the box by part and by cause [J]; seconds of what all GPUs do alike, or
-    the stacks or links, alone at full rate; multiply-adds and bytes on links of the box, `macs` and `sent_bytes`."""
+    the stacks or links, alone at full rate; multiply-adds and bytes on links of the box, `macs` and `sent_bytes`;
+    beside: of parts of the GPUs in which the stacks work, too, how long those do."""
 
     seconds: dict[str, float]
     joules: dict[str, float]
     causes: dict[str, float]
     least: dict[str, float]
     counts: dict[str, float]
+    beside: dict[str, float]
 
     @classmethod
-    def of(cls, seconds: Mapping[str, float], parts: Mapping[str, Cost], gpus: int, layers: int) -> "Step":
-        """parts: what a layer costs one of the GPUs; seconds: of these, what is not hidden."""
+    def of(
+        cls,
+        seconds: Mapping[str, float],
+        parts: Mapping[str, Cost],
+        gpus: int,
+        layers: int,
+        beside: Mapping[str, float] = {},
+    ) -> "Step":
+        """parts: what a layer costs one of the GPUs; seconds: of these, what is not hidden; beside: as above."""
         causes, least = Counter[str](), Counter[str]()
         for part in parts.values():
             causes.update(part.energy.pj)
@@ -57,6 +67,7 @@ class Step(NamedTuple):
             {cause: pj * gpus * J_PER_PJ * layers for cause, pj in causes.items()},
             {limit: s * layers for limit, s in least.items()},
             {name: every * fsum(getattr(part, name) for part in parts.values()) for name in ("macs", "sent_bytes")},
+            {name: s * layers for name, s in beside.items()},
         )
 
     @classmethod
@@ -89,16 +100,17 @@ def decode_step(box: Box, decoder: Decoder, batch: int, context: int | Sequence[
         parts |= _on_host(box, box.host, decoder, contexts, slips)
     else:
         parts |= _attention(box.gpu, box, decoder, contexts, slips)
-    seconds = {name: part.seconds for name, part in parts.items()}
+    seconds, beside = {name: part.seconds for name, part in parts.items()}, dict[str, float]()
     if box.stacks:
         _hide(seconds, n / decoder.heads, box.stacks.pipelined)
         if box.stacks.co_processing:
-            units, rows = box.stacks.units_gb_s(slips), max(tokens_of_experts(decoder, batch))
+            rows = max(tokens_of_experts(decoder, batch))
             for name in FEED_FORWARD & parts.keys():
-                share = _share_of_gpu(box.gpu, units, parts[name].by_memory, rows, box.element_bytes)
+                share = _share_of_gpu(box, box.stacks, parts[name].by_memory, rows, slips)
                 seconds[name] *= share
                 parts[name] = _co_processed(parts[name], share, box.stacks, box.element_bytes, slips)
-    return Step.of(seconds, parts, n, decoder.layers)
+                beside[name] = parts[name].least["commands"]
+    return Step.of(seconds, parts, n, decoder.layers, beside)
 
 
 def mean_step(box: Box, decoder: Decoder, batch: int, prompt: int, generated: int, slips: Slips = PHYSICAL) -> Step:
@@ -139,14 +151,18 @@ def _sent_bytes(box: Box, decoder: Decoder, batch: int) -> int:
 
 
 def _on_host(box: Box, host: Gpu, decoder: Decoder, contexts: Sequence[int], slips: Slips) -> dict[str, Cost]:
-    """Attention of all GPUs' heads on HOSTS processors, which take turns where there are more GPUs."""
+    """Attention of all GPUs' heads on HOSTS processors, which take turns where there are more GPUs. Each GPU has a link
+    to one of them; more GPUs than links share them."""
     turns = 1.0 if slips.host_of_each_gpu else box.gpus / HOSTS
     slips = replace(slips, occupancy_of_memory=False)
     found = _attention(host, box, decoder, contexts, slips)
     sent = _sent_bytes(box, decoder, len(contexts))
-    crossing = sent / (host.link_gb_s * BYTES_PER_GB / 2)
+    rate = host.link_gb_s * BYTES_PER_GB / 2  # of a processor's links, one way
+    links = HOST_LINKS if slips.host_of_each_gpu else min(1.0, HOSTS * HOST_LINKS / box.gpus)  # of each GPU
+    crossing = sent / (rate / HOST_LINKS * links)
+    found = {name: _in_turns(cost, turns) for name, cost in found.items()}
     found["transfer"] = Cost(crossing, True, Ledger({}), sent_bytes=sent, least={"link": crossing})
-    return {name: _in_turns(cost, turns) for name, cost in found.items()}
+    return found
 
 
 def _in_turns(cost: Cost, turns: float) -> Cost:
@@ -206,19 +222,22 @@ def _hide(seconds: dict[str, float], least: float, pipelined: bool) -> None:
 def _co_processed(part: Cost, share: float, stacks: Stacks, element_bytes: int, slips: Slips) -> Cost:
     """What is left to the GPU, and beside it what the stacks draw: a unit holds one vector, so that each multiply-add
     there reads its weight from the cells. What takes inputs there and results back is left out."""
+    read = part.macs * (1 - share) * element_bytes
     least = {limit: s * share for limit, s in part.least.items()}
+    least["commands"] = read / (stacks.units_gb_s(slips) * BYTES_PER_GB)
     if slips.co_processing_for_free:
         return part._replace(least=least)
-    read = part.macs * (1 - share) * element_bytes
     pj = {cause: pj * share for cause, pj in part.energy.pj.items()}
     pj["multiply_add"] = part.energy.pj["multiply_add"]
     pj["cells"] = way(stacks.placement).of_bytes(read)
     return part._replace(energy=Ledger(pj), least=least)
 
 
-def _share_of_gpu(gpu: Gpu, units_gb_s: float, by_memory: bool, batch: int, element_bytes: int) -> float:
-    """Share of feed-forward time that is left when the stacks read, or compute, beside the GPU."""
+def _share_of_gpu(box: Box, stacks: Stacks, by_memory: bool, batch: int, slips: Slips) -> float:
+    """Share of feed-forward time that is left when the stacks read, or compute, beside the GPU: at full rate both end
+    together."""
+    gpu, units_gb_s, size = box.gpu, stacks.units_gb_s(slips), box.element_bytes
     if by_memory:
         return gpu.memory_gb_s / (gpu.memory_gb_s + units_gb_s / batch)
-    peak = gpu.peak_tflops * FLOP_PER_TFLOP
-    return peak / (peak + units_gb_s * BYTES_PER_GB * 2 / element_bytes)
+    peak = gpu.peak_tflops * FLOP_PER_TFLOP * (1 if slips.half_rate_beside_stacks else int(2 / size))
+    return peak / (peak + units_gb_s * BYTES_PER_GB * 2 / size)
