@@ -12,7 +12,9 @@ from pimloom.arch.error import UserError
 from pimloom.arch.neupims import Faults
 from pimloom.arch.system import load_system
 from pimloom.arch.units import S_PER_PS
-from pimloom.systems.devices.run import LIMITS
+from pimloom.systems.devices.roofline import RooflineDevice
+from pimloom.systems.devices.run import LIMITS, Run
+from pimloom.workload.batch import Batch
 
 PHONE = "examples/systems/phone.yaml"
 
@@ -122,6 +124,25 @@ def test_what_is_shown_of_prompts_is_the_last_iteration_that_ran() -> None:
     last = pimloom.run("gpu_a100", model="gpt2", prompt=600, chunk=600, generate=1).latency_s
     first = pimloom.run("gpu_a100", model="gpt2", prompt=512, chunk=512, generate=1).latency_s
     assert spans["end_ps"].max() * S_PER_PS == pytest.approx(ran.latency_s - first) and last < ran.latency_s
+
+
+def test_what_was_simulated_is_shown_without_another_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last prompt and, where every decode iteration is simulated, the one in the middle; once, when asked for."""
+    taken, step = list[Batch](), RooflineDevice.step
+
+    def counted(self: RooflineDevice, batch: Batch) -> Run:
+        taken.append(batch)
+        return step(self, batch)
+
+    monkeypatch.setattr(RooflineDevice, "step", counted)
+    ran = pimloom.compare(["gpu_a100"], model="gpt2", prompt=600, chunk=512, generate=5, every=4)
+    assert len(taken) == 2 + 2 and len(set(taken)) == 4
+    spans = ran.spans
+    assert taken[4:] == [Batch.decode([603])]
+    assert ran.spans.equals(spans) and len(taken) == 5
+    whole = pimloom.run("gpu_a100", model="gpt2", prompt=600, chunk=512, generate=5)
+    assert len(taken) == 5 + 2 + 4
+    assert whole.spans.equals(spans.drop(columns="system")) and len(taken) == 5 + 2 + 4
 
 
 def test_the_bend_at_a_window_is_simulated(tmp_path: Path) -> None:

@@ -258,19 +258,19 @@ def run_compare(
         if html is not None:
             check_folder(html)
         numbers = {name: number or 0 for name, number in equal.items()}
-        work = comparison_work(systems, model, layers, lm_head, generate, **numbers)
+        work = comparison_work(systems, model, layers, lm_head, generate, html is not None, **numbers)
         if html is not None:
             for name in PAGE_FILES:
                 check_outputs({"--json": json, "--html": html / name})
         return work
 
     with new_folders(html) if html is not None else nullcontext():
-        found, shown = worked(prepare, {"--json": json}, quiet)
+        found = worked(prepare, {"--json": json}, quiet)
     page = None
     if html is not None:
         from pimloom.reports.compare.page import write_page
 
-        page = write_page(html, found, shown)
+        page = write_page(html, found, found.shown)
     return Ran(found, lambda: show_comparison(found, page))
 
 

@@ -1,7 +1,7 @@
 """One step of each phase of a run with all its spans, for drawings and tables."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import msgspec
@@ -27,10 +27,13 @@ class Shown(NamedTuple):
     decode: Run | None
 
 
-def shown(device: Device, system: str, prompts: Batch | None, decode: Batch | None) -> Shown:
-    """prompts: the last iteration of prompts, of which a device that takes tokens one by one shows the last few."""
+def shown(
+    device: Device, system: str, prompts: Batch | None, decode: Batch | None, known: Mapping[Batch, Run] = {}
+) -> Shown:
+    """prompts: the last iteration of prompts, of which a device that takes tokens one by one shows the last few. known:
+    steps that it took already."""
     batches = (prompts and few(device, prompts), decode)
-    return Shown(system, *(None if batch is None else device.step(batch) for batch in batches))
+    return Shown(system, *(None if batch is None else known.get(batch) or device.step(batch) for batch in batches))
 
 
 def few(device: Device, prompts: Batch) -> Batch:

@@ -104,20 +104,31 @@ class Comparison(Viewed, msgspec.Struct, frozen=True, kw_only=True, dict=True):
     spec_digest: str
     version: str
 
-    def showing(self, steps: Sequence[Shown]) -> None:
-        """steps: of the systems that ran. They are no field."""
-        self.__dict__["steps"] = steps
+    def showing(self, told: Sequence[Generated], *, now: bool) -> None:
+        """told: of the systems that ran. Their steps are no field; those that were not simulated yet are when they are
+        asked for, or `now`."""
+        self.__dict__["told"] = told
+        if now:
+            self.__dict__["steps"] = [one.shown for one in told]
+
+    @property
+    def shown(self) -> list[Shown]:
+        """Steps of the systems that ran. Raises AttributeError for a comparison that was made of its fields alone."""
+        if "told" not in self.__dict__:
+            raise AttributeError("spans: this comparison was read or copied; run it again to see its steps")
+        if "steps" not in self.__dict__:
+            self.__dict__["steps"] = [one.shown for one in self.__dict__["told"]]
+        steps: list[Shown] = self.__dict__["steps"]
+        return steps
 
     @property
     def spans(self) -> "pandas.DataFrame":
         """As of a run on one system, with the name of each in `system`. Raises AttributeError for a comparison that was
         made of its fields alone."""
-        if "steps" not in self.__dict__:
-            raise AttributeError("spans: this comparison was read or copied; run it again to see its steps")
-        return spans_of(self.__dict__["steps"])
+        return spans_of(self.shown)
 
     def _drawings(self) -> Sequence[str]:
-        return drawn(self.__dict__.get("steps", ()))
+        return drawn(self.shown if "told" in self.__dict__ else ())
 
 
 def compare(
@@ -125,10 +136,12 @@ def compare(
     llm: LlmSpec,
     wanted: Wanted,
     progress: Progress = lambda done, total: None,
-) -> tuple[Comparison, list[Shown]]:
-    """Run the workload on each system. systems: what loads each. Raises UserError for a workload that none can run;
-    what one system cannot is its reason."""
-    found, shown = list[Compared](), list[Shown]()
+    *,
+    draw: bool = False,
+) -> Comparison:
+    """Run the workload on each system. systems: what loads each; draw: simulate now what is drawn. Raises UserError
+    for a workload that none can run; what one system cannot is its reason."""
+    found, every = list[Compared](), list[Generated]()
     loaded = [load() for load in systems]  # a system that is none is an error, not a row
     check(llm, wanted, beside=loaded)
     names = [system.name for system in loaded]
@@ -141,13 +154,13 @@ def compare(
             progress(n * total + steps, len(loaded) * total)
 
         try:
-            one, drawn = _one(system, llm, wanted, made, done)
+            one, told = _one(system, llm, wanted, made, done)
         except UserError as error:
             found.append(Compared(system=system.name, reason=str(error).removeprefix(f"{system.name}: ")))
             continue
         found.append(one)
-        shown.append(drawn)
-    if not shown:
+        every.append(told)
+    if not every:
         raise UserError("; ".join(f"{one.system} cannot run it: {one.reason}" for one in found))
     ran = sorted((one for one in found if one.latency_s is not None), key=lambda one: one.latency_s or 0.0)
     linked = {part for one in found for part in one.energy_by_part_j or ()}
@@ -170,20 +183,20 @@ def compare(
         spec_digest=digest([system.digest for system in loaded], llm.decisive(), wanted.decisive()),
         version=__version__,
     )
-    compared.showing(shown)
-    return compared, shown
+    compared.showing(every, now=draw)
+    return compared
 
 
 def _one(
     system: System, llm: LlmSpec, wanted: Wanted, made: Sequence[Op], progress: Progress
-) -> tuple[Compared, Shown]:
+) -> tuple[Compared, Generated]:
     check(llm, wanted, beside=[system])
     device = device_of(system, llm, wanted.share)
     if reason := device.can_run(made):
         raise UserError(reason)
     steps = simulated(device, system, llm, wanted, progress)
-    told = generated(steps, system, llm, wanted)
-    return _compared(device, system, llm, told, steps, wanted), told.shown
+    told = generated(device, steps, system, llm, wanted)
+    return _compared(device, system, llm, told, steps, wanted), told
 
 
 def _compared(

@@ -7,7 +7,6 @@ from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec, load_llm
 from pimloom.arch.system import load_system
 from pimloom.systems.asked import COMPARED, GENERATED, Asked, Work
-from pimloom.systems.devices.shown import Shown
 from pimloom.systems.devices.traits import traits
 from pimloom.systems.serving.asked import layers_of, load_faithful, tp_of
 from pimloom.systems.serving.comparing import Comparison, compare
@@ -53,10 +52,16 @@ def _many(llm: LlmSpec, wanted: Wanted) -> str | None:
 
 
 def comparison_work(
-    systems: Sequence[str], model: str, layers: int | None, lm_head: bool, generate: int | None, **equal: int
-) -> Work[tuple[Comparison, list[Shown]]]:
-    """Generation on several systems. generate: None where nobody asked for it; equal: what else `Wanted` has. Raises
-    UserError."""
+    systems: Sequence[str],
+    model: str,
+    layers: int | None,
+    lm_head: bool,
+    generate: int | None,
+    draw: bool,
+    **equal: int,
+) -> Work[Comparison]:
+    """Generation on several systems. generate: None where nobody asked for it; draw: steps will be drawn; equal: what
+    else `Wanted` has. Raises UserError."""
     if not systems:
         raise UserError("systems: expected names or paths, separated by commas, such as pim_gpt,npu_only")
     if twice := [name for name in systems if systems.count(name) > 1]:
@@ -67,4 +72,4 @@ def comparison_work(
     check(llm, wanted, COMPARED if generate is None else None, [load_system(name) for name in systems])
     loads = [partial(load_faithful, name, None, "physical") for name in systems]
     title = f"{llm.name} on {len(systems)} systems"
-    return Work(title, partial(compare, loads, llm, wanted))
+    return Work(title, partial(compare, loads, llm, wanted, draw=draw))

@@ -10,7 +10,7 @@ from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec
 from pimloom.arch.system import System
 from pimloom.arch.version import __version__
-from pimloom.systems.devices.device import device_of
+from pimloom.systems.devices.device import Device, device_of
 from pimloom.systems.devices.positions import check_positions
 from pimloom.systems.devices.run import Run, total_j
 from pimloom.systems.devices.shown import Shown, WithSpans, shown
@@ -23,10 +23,9 @@ from pimloom.systems.serving.stepping import (
     Wanted,
     chunked,
     contexts_of,
-    last_of_prompts,
+    shown_of,
     simulated,
 )
-from pimloom.workload.batch import Batch
 
 MOST_REQUESTS = 2**20  # each is kept by itself
 
@@ -95,18 +94,18 @@ def generate(system: System, llm: LlmSpec, wanted: Wanted, progress: Progress = 
     one in `every`, the first and the last, between which times and energies of the others are read from straight
     lines. Raises UserError."""
     check(llm, wanted)
-    steps = simulated(device_of(system, llm, wanted.share), system, llm, wanted, progress)
-    return generated(steps, system, llm, wanted)
+    device = device_of(system, llm, wanted.share)
+    return generated(device, simulated(device, system, llm, wanted, progress), system, llm, wanted)
 
 
-def generated(steps: Simulated, system: System, llm: LlmSpec, wanted: Wanted) -> Generated:
-    """What the steps come to."""
-    iterations, contexts = list(chunked(wanted.batch, wanted.prompt, wanted.chunk)), contexts_of(wanted)
+def generated(device: Device, steps: Simulated, system: System, llm: LlmSpec, wanted: Wanted) -> Generated:
+    """What the steps on the device come to."""
+    iterations = list(chunked(wanted.batch, wanted.prompt, wanted.chunk))
     found = _result(system, llm, wanted, Prompts(iterations, steps.prompts, steps.different), steps)
 
     def show() -> Shown:
-        middle = Batch.decode([contexts[len(contexts) // 2]] * wanted.batch) if contexts else None
-        return shown(device_of(system, llm, wanted.share), system.name, last_of_prompts(wanted), middle)
+        fresh = device_of(system, llm, wanted.share) if device.in_order else device
+        return shown(fresh, system.name, *shown_of(wanted), steps.kept)
 
     found.showing(show)
     return found

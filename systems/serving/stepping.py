@@ -1,6 +1,6 @@
 """Steps of equal requests from their prompts to their last token, each different one simulated once."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from pimloom.arch.error import UserError
@@ -89,12 +89,13 @@ def longest(wanted: Wanted) -> int:
 
 class Simulated(NamedTuple):
     """Steps that were simulated, without their spans: of each iteration of prompts, and how many differ; of decode by
-    context, each of which stands for so many iterations."""
+    context, each of which stands for so many iterations. kept: with their spans, those of the steps that are shown."""
 
     prompts: list[Run]
     different: int
     decode: dict[int, Run]
     weights: dict[int, float]
+    kept: dict[Batch, Run]
 
 
 def simulated(device: Device, system: System, llm: LlmSpec, wanted: Wanted, progress: Progress) -> Simulated:
@@ -111,9 +112,13 @@ def simulated(device: Device, system: System, llm: LlmSpec, wanted: Wanted, prog
     decode = [Batch.decode([n] * wanted.batch) for n in asked]
     if not decode and len(prompts) > 1 and not device.in_order:
         device.check(Batch.decode([wanted.prompt] * wanted.batch))
-    took, different, tokens = (_in_order if device.in_order else _different)(device, prompts, decode, progress)
+    kept = dict[Batch, Run]()
+    if device.in_order:
+        took, different, tokens = _in_order(device, prompts, decode, progress)
+    else:
+        took, different, tokens = _different(device, prompts, decode, progress, shown_of(wanted), kept)
     often = dict(zip(at, weights(contexts, at), strict=True))
-    return Simulated(took, different, dict(zip(asked, tokens, strict=True)), often)
+    return Simulated(took, different, dict(zip(asked, tokens, strict=True)), often, kept)
 
 
 def _no_room(capacity: Capacity, system: System, llm: LlmSpec, batch: int) -> str:
@@ -129,12 +134,22 @@ def _no_room(capacity: Capacity, system: System, llm: LlmSpec, batch: int) -> st
     return f"--batch {batch}: {room}; lower it{' or take more devices (--tp)' * shared}"
 
 
-def _different(device: Device, prompts: list[Batch], decode: list[Batch], progress: Progress) -> Steps:
-    """Equal steps once, on all cores."""
+def _different(
+    device: Device,
+    prompts: list[Batch],
+    decode: list[Batch],
+    progress: Progress,
+    keep: Sequence[Batch | None],
+    kept: dict[Batch, Run],
+) -> Steps:
+    """Equal steps once, on all cores; those to `keep` go into `kept` with their spans."""
     asked = [*decode, *dict.fromkeys(prompts)]
 
     def step(batch: Batch) -> Run:
-        return device.step(batch).without_spans()
+        run = device.step(batch)
+        if batch in keep:
+            kept[batch] = run
+        return run.without_spans()
 
     runs = list(side_by_side(step, asked, lambda done: progress(done, len(asked))))
     known = dict(zip(asked[len(decode) :], runs[len(decode) :], strict=True))
@@ -150,10 +165,11 @@ def _in_order(device: Device, prompts: list[Batch], decode: list[Batch], progres
     return found[: len(prompts)], len(prompts), found[len(prompts) :][::-1]
 
 
-def last_of_prompts(wanted: Wanted) -> Batch | None:
-    """The last iteration of prompts, if there is one."""
-    every = list(chunked(wanted.batch, wanted.prompt, wanted.chunk))
-    return _prefill(every[-1], wanted.prompt) if every else None
+def shown_of(wanted: Wanted) -> tuple[Batch | None, Batch | None]:
+    """The last iteration of prompts, if there is one, and the decode iteration in the middle."""
+    every, contexts = list(chunked(wanted.batch, wanted.prompt, wanted.chunk)), contexts_of(wanted)
+    prompts = _prefill(every[-1], wanted.prompt) if every else None
+    return prompts, Batch.decode([contexts[len(contexts) // 2]] * wanted.batch) if contexts else None
 
 
 def _prefill(iteration: list[tuple[int, Part]], prompt: int) -> Batch:
