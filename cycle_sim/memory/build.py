@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from functools import lru_cache
 
 import numpy as np
 
@@ -114,7 +115,7 @@ def queued_channel(memory: Memory, logging: bool) -> q.Channel:
     state = _scalars(q.N_STATE, {q.N_FREE: entries, q.STOP: FAR, q.REF_AT: FAR})
     state[q.NEXT_REFRESH] = values[q.INTERVAL]
     return q.Channel(
-        tree=new_tree(device(memory.table, frozenset(used), {"RDA": RD, "WRA": WR}), shape_of(memory.table)),
+        tree=new_tree(_idle(memory.table, frozenset(used), (("RDA", RD), ("WRA", WR))), shape_of(memory.table)),
         log=record(max(LEAST_ROWS, LOG_ROWS // memory.channels, 4 * entries), ranks, logging),
         policy=values,
         pool=_zeros(entries, 10),
@@ -182,7 +183,7 @@ def buffered_channel(memory: Memory, logging: bool) -> b.Channel:
     state = _scalars(b.N_STATE, {b.NOW: 1, b.CHECK: 1, b.N_FREE: entries, b.STOP: FAR})
     state[b.NEXT_REFRESH] = values[b.INTERVAL]
     return b.Channel(
-        tree=new_tree(device(memory.table, used, {}), shape_of(memory.table)),
+        tree=new_tree(_idle(memory.table, used), shape_of(memory.table)),
         log=record(max(LEAST_ROWS, LOG_ROWS // memory.channels, 4 * entries), ranks, logging),
         policy=values,
         pool=_zeros(entries, 10),
@@ -219,6 +220,16 @@ def _buffered_policy(memory: Memory) -> np.ndarray:
         b.PATIENCE: patience(memory),
     }
     return _scalars(b.N_POLICY, named)
+
+
+def _idle(table: Table, used: frozenset[str], columns: tuple[tuple[str, int], ...] = ()) -> dict[str, np.ndarray]:
+    """See `device`, whose arrays take a millisecond: many short runs are of one table."""
+    return {name: array.copy() for name, array in _made(table, used, columns).items()}
+
+
+@lru_cache(maxsize=32)
+def _made(table: Table, used: frozenset[str], columns: tuple[tuple[str, int], ...]) -> dict[str, np.ndarray]:
+    return device(table, used, dict(columns))
 
 
 def _check(entries: int) -> None:

@@ -15,6 +15,7 @@ from pimloom.cycle_sim.memory.front_end import FrontEnd
 MOST_HELD = 1 << 20  # commands that wait for the slowest channel, so that all are in one order
 
 EVERY_CK = (0, 1 << 62)
+FEW = 1 << 16  # requests of a single channel that need no thread beside which one listens to interrupts: some 0.1 s
 
 
 class Log(Protocol):
@@ -66,11 +67,14 @@ def simulate(
             _wait(fed, channels, desk)
             if front_end:
                 front_end.feed(chosen, requests)
+            elif len(channels) == 1 and len(chunk.address) <= FEW:
+                channels[0].feed(parts[0])
             else:
                 fed = [pool.submit(channel.feed, part) for channel, part in zip(channels, parts, strict=True)]
         _wait(fed, channels, desk)
-        end_ck = max(pool.map(Channel.settle, channels)) + extra_ck
-        list(pool.map(lambda channel: channel.finish(end_ck), channels))
+        each = pool.map if len(channels) > 1 or extra_ck else map
+        end_ck = max(each(Channel.settle, channels)) + extra_ck
+        list(each(lambda channel: channel.finish(end_ck), channels))
     finally:
         for channel in channels:  # after an error or an interrupt
             channel.stopped = True
