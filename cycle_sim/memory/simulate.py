@@ -61,7 +61,7 @@ def simulate(
     pool = ThreadPoolExecutor(threads or min(len(channels), cores()))
     try:
         for chunk in chunks:
-            chosen, requests = _placed(found, chunk, number)  # while the channels are busy with the one before
+            chosen, requests = placed(found, chunk, number)  # while the channels are busy with the one before
             parts = [] if front_end else _split(chosen, requests, len(channels))
             number += len(chunk.address)
             _wait(fed, channels, desk)
@@ -92,7 +92,7 @@ def _wait(fed: list[Future[None]], channels: list[Channel], desk: "_Desk | None"
         desk.collect(channels, min(channel.now for channel in channels))
 
 
-def _placed(found: AddressMap, chunk: Chunk, first: int) -> tuple[np.ndarray, Requests]:
+def placed(found: AddressMap, chunk: Chunk, first: int) -> tuple[np.ndarray, Requests]:
     """The channel of each request, and the requests."""
     place = np.empty((len(chunk.address), 4), np.int64)
     decode(found.piece, np.ascontiguousarray(chunk.address), place)

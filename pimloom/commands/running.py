@@ -258,7 +258,7 @@ def run_compare(
         if html is not None:
             check_folder(html)
         numbers = {name: number or 0 for name, number in equal.items()}
-        work = comparison_work(systems, model, layers, lm_head, generate, html is not None, **numbers)
+        work = comparison_work(systems, model, layers, lm_head, generate, **numbers)
         if html is not None:
             for name in PAGE_FILES:
                 check_outputs({"--json": json, "--html": html / name})
@@ -270,7 +270,8 @@ def run_compare(
     if html is not None:
         from pimloom.reports.compare.page import write_page
 
-        page = write_page(html, found, found.shown)
+        shown = worked(lambda: Work("steps that are drawn", lambda progress: found.shown), {}, quiet)
+        page = write_page(html, found, shown)
     return Ran(found, lambda: show_comparison(found, page))
 
 

@@ -104,27 +104,16 @@ class Comparison(Viewed, msgspec.Struct, frozen=True, kw_only=True, dict=True):
     spec_digest: str
     version: str
 
-    def showing(self, told: Sequence[Generated], *, now: bool) -> None:
-        """told: of the systems that ran. Their steps are no field; those that were not simulated yet are when they are
-        asked for, or `now`."""
-        self.__dict__["told"] = told
-        if now:
-            self.__dict__["steps"] = [one.shown for one in told]
-
     @property
     def shown(self) -> list[Shown]:
         """Steps of the systems that ran. Raises AttributeError for a comparison that was made of its fields alone."""
         if "told" not in self.__dict__:
             raise AttributeError("spans: this comparison was read or copied; run it again to see its steps")
-        if "steps" not in self.__dict__:
-            self.__dict__["steps"] = [one.shown for one in self.__dict__["told"]]
-        steps: list[Shown] = self.__dict__["steps"]
-        return steps
+        return [one.shown for one in self.__dict__["told"]]
 
     @property
     def spans(self) -> "pandas.DataFrame":
-        """As of a run on one system, with the name of each in `system`. Raises AttributeError for a comparison that was
-        made of its fields alone."""
+        """As of a run on one system, with the name of each in `system`. Raises AttributeError as `shown`."""
         return spans_of(self.shown)
 
     def _drawings(self) -> Sequence[str]:
@@ -136,11 +125,9 @@ def compare(
     llm: LlmSpec,
     wanted: Wanted,
     progress: Progress = lambda done, total: None,
-    *,
-    draw: bool = False,
 ) -> Comparison:
-    """Run the workload on each system. systems: what loads each; draw: simulate now what is drawn. Raises UserError
-    for a workload that none can run; what one system cannot is its reason."""
+    """Run the workload on each system. systems: what loads each. Raises UserError for a workload that none can run;
+    what one system cannot is its reason."""
     found, every = list[Compared](), list[Generated]()
     loaded = [load() for load in systems]  # a system that is none is an error, not a row
     check(llm, wanted, beside=loaded)
@@ -183,7 +170,7 @@ def compare(
         spec_digest=digest([system.digest for system in loaded], llm.decisive(), wanted.decisive()),
         version=__version__,
     )
-    compared.showing(every, now=draw)
+    compared.__dict__["told"] = every  # no field: their steps, of which some are simulated when they are asked for
     return compared
 
 

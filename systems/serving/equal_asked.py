@@ -57,11 +57,10 @@ def comparison_work(
     layers: int | None,
     lm_head: bool,
     generate: int | None,
-    draw: bool,
     **equal: int,
 ) -> Work[Comparison]:
-    """Generation on several systems. generate: None where nobody asked for it; draw: steps will be drawn; equal: what
-    else `Wanted` has. Raises UserError."""
+    """Generation on several systems. generate: None where nobody asked for it; equal: what else `Wanted` has. Raises
+    UserError."""
     if not systems:
         raise UserError("systems: expected names or paths, separated by commas, such as pim_gpt,npu_only")
     if twice := [name for name in systems if systems.count(name) > 1]:
@@ -72,4 +71,4 @@ def comparison_work(
     check(llm, wanted, COMPARED if generate is None else None, [load_system(name) for name in systems])
     loads = [partial(load_faithful, name, None, "physical") for name in systems]
     title = f"{llm.name} on {len(systems)} systems"
-    return Work(title, partial(compare, loads, llm, wanted, draw=draw))
+    return Work(title, partial(compare, loads, llm, wanted))

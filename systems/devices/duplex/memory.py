@@ -1,5 +1,6 @@
 """How long it takes to move bytes between a Duplex device's memory and what computes: the ideal, and by simulation."""
 
+from functools import partial
 from statistics import fmean as mean
 from typing import NamedTuple, Protocol
 
@@ -13,7 +14,8 @@ from pimloom.arch.policy import load_policy
 from pimloom.arch.table import compile_table
 from pimloom.arch.units import BITS_PER_BYTE, BYTES_PER_GB, S_PER_PS, ceil_div
 from pimloom.cycle_sim.dram import Engine
-from pimloom.cycle_sim.memory.simulate import Chunk, simulate
+from pimloom.cycle_sim.memory.prefixes import Prefixes
+from pimloom.cycle_sim.memory.simulate import Chunk
 from pimloom.energy.duplex import BankCounts
 
 XPU, LOGIC, BANK_GROUP, BANK = "xpu", "logic", "bank_group", "bank"  # paths of `energy.duplex`
@@ -74,6 +76,7 @@ class SimulatedDram:
         self._pins = part_memory("duplex", part, load_policy(controller).value, mapping=MAPPING)
         self._banks = {path: round(times * _gap_ratio(part)) for path, times in _times(device).items()}
         self._known: dict[tuple[bool, bool, int], tuple[float, float]] = {}
+        self._streams: dict[tuple[bool, int], Prefixes] = {}  # over the pins: write, start
         self._ends: dict[int, np.ndarray] = {}  # of a bundle: clock at which each column has come, by start
 
     def move(self, path: str, n_bytes: int, *, write: bool = False) -> Move:
@@ -112,9 +115,15 @@ class SimulatedDram:
     def _pins_ck(self, each: int, write: bool, start: int) -> tuple[float, float]:
         """Behind a controller, in the order of addresses, on all pseudo channels of a channel."""
         n = self._device.part.organization.pseudo_channels
-        address = np.arange(each * n, dtype=np.int64) * self._pins.access_bytes
-        (tally,) = simulate(self._pins, [Chunk(address, np.full(each * n, int(write)), np.full(each * n, start))])
+        if (write, start) not in self._streams:
+            self._streams[write, start] = Prefixes(self._pins, partial(self._neighbours, write, start))
+        tally = self._streams[write, start].tally(each * n)
         return tally.cycles - start, tally.commands["ACT"] / n
+
+    def _neighbours(self, write: bool, start: int, begin: int, end: int) -> Chunk:
+        """Requests of one address after another, all of them at `start`."""
+        address = np.arange(begin, end, dtype=np.int64) * self._pins.access_bytes
+        return Chunk(address, np.full(end - begin, int(write)), np.full(end - begin, start))
 
     def _bundle_ck(self, each: int, start: int) -> tuple[float, float]:
         """A bundle, row after row: what follows a column does not change when it comes."""
