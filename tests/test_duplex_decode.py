@@ -7,6 +7,8 @@ from random import Random
 import msgspec
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pimloom.arch.duplex import load_duplex
 from pimloom.arch.error import UserError
@@ -208,6 +210,16 @@ def test_draws_are_without_replacement_and_follow_their_shares() -> None:
     assert steep[0] == 2000 and list(steep) == sorted(steep, reverse=True) and steep[1] > 1990
     with pytest.raises(UserError, match="1 experts that tokens go to: expected at least 2"):
         drawn(1, 2, 3, Random(0), Routing(counts=(0, 0, 1)))
+
+
+@given(st.integers(1, 70), st.integers(1, 8), st.integers(0, 9))
+def test_equal_shares_are_drawn_as_python_samples(experts: int, each: int, seed: int) -> None:
+    each = min(each, experts)
+    ours, theirs, found = Random(seed), Random(seed), [0] * experts
+    for _ in range(20):
+        for i in theirs.sample(range(experts), each):
+            found[i] += 1
+    assert drawn(20, each, experts, ours) == tuple(found) and ours.getstate() == theirs.getstate()
 
 
 def test_what_does_not_come_out_even_is_said() -> None:

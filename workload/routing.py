@@ -7,6 +7,8 @@ from random import Random
 
 from pimloom.arch.error import UserError
 
+SHORT, FEW = 21, 5  # experts, and draws of them, that `random.sample` draws from a list of those left
+
 
 @dataclass(frozen=True)
 class Routing:
@@ -95,13 +97,31 @@ def drawn(rows: int, each: int, experts: int, random: Random, routing: Routing =
     shares = [(i, share) for i, share in enumerate(routing.shares(experts)) if share]
     if len(shares) < each:
         raise UserError(f"{len(shares)} experts that tokens go to: expected at least {each}, as many as a token takes")
-    found, alike = [0] * experts, routing == UNIFORM
+    if routing == UNIFORM:
+        return tuple(_alike(rows, each, experts, random))
+    found = [0] * experts
     for _ in range(rows):
-        if alike:
-            chosen = random.sample(range(experts), each)
-        else:
-            keys = sorted(((log(1 - random.random()) / share, i) for i, share in shares), reverse=True)
-            chosen = [i for _, i in keys[:each]]
-        for i in chosen:
+        keys = sorted(((log(1 - random.random()) / share, i) for i, share in shares), reverse=True)
+        for _, i in keys[:each]:
             found[i] += 1
     return tuple(found)
+
+
+def _alike(rows: int, each: int, experts: int, random: Random) -> list[int]:
+    """The same with equal shares: the draws of `random.sample`, of few experts in a quarter of its time."""
+    found, draw = [0] * experts, random.getrandbits
+    if experts > SHORT or each > FEW:
+        for _ in range(rows):
+            for i in random.sample(range(experts), each):
+                found[i] += 1
+        return found
+    left = [(n, n.bit_length()) for n in range(experts, experts - each, -1)]
+    for _ in range(rows):
+        there = list(range(experts))
+        for n, bits in left:
+            at = draw(bits)
+            while at >= n:
+                at = draw(bits)
+            found[there[at]] += 1
+            there[at] = there[n - 1]
+    return found
