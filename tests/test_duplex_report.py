@@ -10,6 +10,7 @@ from pimloom.arch.duplex import load_duplex
 from pimloom.arch.error import GateError
 from pimloom.reports.duplex import study
 from pimloom.reports.duplex.grid import GRID, GridPoint, GridRow, decode_grid
+from pimloom.reports.duplex.load import SYSTEMS, Loaded
 from pimloom.reports.duplex.measured import ratios_of_s, rows_of
 
 
@@ -24,18 +25,30 @@ def own(point: GridPoint, *, contention: bool) -> list[GridRow]:
     return list(decode_grid(load_duplex(), [point], steps=1, memory="ideal", contention=contention))
 
 
+def served() -> Iterator[Loaded]:
+    for n, name in enumerate(SYSTEMS, 1):
+        yield Loaded(name, 100 * n, 10 / n, 50 * n, 4000)
+
+
 def test_the_study_is_written_and_says_if_its_gate_does_not_hold(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(study, "as_s", quick)
     monkeypatch.setattr(study, "own", own)
+    monkeypatch.setattr(study, "loaded", served)
     seen: list[tuple[int, int]] = []
     page = study.run_study(tmp_path / "a", lambda done, total: seen.append((done, total)))
-    assert seen[-1] == (70, 70)
+    assert seen[-1] == (73, 73)
     found = json.loads((tmp_path / "a" / "results.json").read_text())
     kinds = Counter(check["check"].split(":")[0].split(" ")[0] for check in found["checks"])
     grid = {"mixtral-8x7b": 6 * 15 + 6 + 6 + 4, "glam-143b": 4 * 15 + 4 + 4 + 1, "grok-1": 15 + 1 + 1}
     assert {name: kinds[name] for name in grid} == grid and len(found["results"]) == 66
     assert kinds["figure"] == 18 + 12 and kinds["router"] == 21 and kinds["parameters"] == 5
     assert not [check for check in found["checks"] if check["verdict"] == "FAIL"]
+    load = [check for check in found["checks"] if check["check"].startswith("load of 14 requests/s")]
+    assert [(check["ours"], check["verdict"]) for check in load] == [
+        ("0.333", "report only"),
+        ("0.667", "report only"),
+        ("0.667", "report only"),
+    ]
     assert "Two processors on one channel" in page.read_text() and "\N{REPLACEMENT CHARACTER}" not in page.read_text()
 
     def swapped() -> Iterator[GridRow]:

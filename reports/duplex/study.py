@@ -12,6 +12,7 @@ from pimloom.arch.version import __version__
 from pimloom.reports.duplex.edap import OP_PER_BYTE, UNITS, figure, normalised
 from pimloom.reports.duplex.gates import gates, routers
 from pimloom.reports.duplex.grid import GRID, GridPoint, GridRow
+from pimloom.reports.duplex.load import LOAD, SYSTEMS, Loaded, loaded, loads, orders
 from pimloom.reports.duplex.measured import (
     BASE,
     HERE,
@@ -51,7 +52,7 @@ def run_study(out: str | Path, progress: Progress) -> Path:
     """Run all and write the report into folder `out`; returns the page. Raises GateError, when all is written, if units
     in banks are not ahead on GLaM."""
     folder = prepare_folder(out)
-    count = counting(len(GRID) * len(VARIANTS) + 2 * len(MEETING), progress)
+    count = counting(len(GRID) * len(VARIANTS) + 2 * len(MEETING) + len(SYSTEMS), progress)
     found: Found = {}
     for row in as_s():
         found[row.point, row.system] = row
@@ -62,11 +63,15 @@ def run_study(out: str | Path, progress: Progress) -> Path:
         for contention in (False, True):
             meeting[point, contention] = own(point, contention=contention)
             count()
+    load = dict[str, Loaded]()
+    for served in loaded():
+        load[served.system] = served
+        count()
     ours = _ratios(found)
     checks = [*gates(), *routers(), *_paper(found), *means(ours), *_order(found), *signs(ours), *_means(found)]
-    checks += [*products(), *_edap(), *_grid(found)]
+    checks += [*products(), *_edap(), *_grid(found), *orders(load)]
     points = [_flat(row) for row in found.values()]
-    written = write_study(folder, _page(found, meeting, checks), points, points, checks)
+    written = write_study(folder, _page(found, meeting, load, checks), points, points, checks)
     return gated(written, checks)
 
 
@@ -146,7 +151,12 @@ def _named(point: GridPoint) -> str:
     return f"{model} {batch}/{length}"
 
 
-def _page(found: Found, meeting: Mapping[tuple[GridPoint, bool], Sequence[GridRow]], checks: Rows) -> Page:
+def _page(
+    found: Found,
+    meeting: Mapping[tuple[GridPoint, bool], Sequence[GridRow]],
+    load: Mapping[str, Loaded],
+    checks: Rows,
+) -> Page:
     return Page(
         "Duplex: experts and attention on the logic die",
         "Decode steps of models with experts on an H100-class processor and HBM stacks that compute, beside the "
@@ -156,6 +166,7 @@ def _page(found: Found, meeting: Mapping[tuple[GridPoint, bool], Sequence[GridRo
             Section("Energy, delay and area", "edap", EDAP, [_products()]),
             Section("Where the time goes", "time", TIME, [_parts(found)]),
             Section("Two processors on one channel", "contention", CONTENTION, [_contention(meeting)]),
+            Section("Requests that arrive", "load", LOAD, [loads(load)]),
             reproduction_section(INTRO, checks, "tolerance"),
             assumptions(HERE),
         ],
@@ -173,7 +184,7 @@ def _against(check: Mapping[str, object]) -> str:
 INTRO = (
     "Ratios to the GPU of the same point, batch and length of prompts and answers. Our memory is simulated command by "
     "command, as theirs is, at the rate of the pins; the router and tRFC are those of their simulator, in which both "
-    "processors do not meet. What the paper says of serving, median and tail latency and its load study, is not here."
+    "processors do not meet. Of what the paper says of serving only the order of its load study is here."
 )
 THROUGHPUT = (
     "Tokens a second over those of the GPU. Where keys and values have a head each and experts see few tokens, "
