@@ -182,7 +182,7 @@ def _one(
     if reason := device.can_run(made):
         raise UserError(reason)
     steps = simulated(device, system, llm, wanted, progress)
-    told = generated(device, steps, system, llm, wanted)
+    told = generated(steps, system, llm, wanted)
     return _compared(device, system, llm, told, steps, wanted), told
 
 

@@ -10,7 +10,7 @@ from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec
 from pimloom.arch.system import System
 from pimloom.arch.version import __version__
-from pimloom.systems.devices.device import Device, device_of
+from pimloom.systems.devices.device import device_of
 from pimloom.systems.devices.positions import check_positions
 from pimloom.systems.devices.run import Run, total_j
 from pimloom.systems.devices.shown import Shown, WithSpans, shown
@@ -94,18 +94,19 @@ def generate(system: System, llm: LlmSpec, wanted: Wanted, progress: Progress = 
     one in `every`, the first and the last, between which times and energies of the others are read from straight
     lines. Raises UserError."""
     check(llm, wanted)
-    device = device_of(system, llm, wanted.share)
-    return generated(device, simulated(device, system, llm, wanted, progress), system, llm, wanted)
+    steps = simulated(device_of(system, llm, wanted.share), system, llm, wanted, progress)
+    return generated(steps, system, llm, wanted)
 
 
-def generated(device: Device, steps: Simulated, system: System, llm: LlmSpec, wanted: Wanted) -> Generated:
-    """What the steps on the device come to."""
+def generated(steps: Simulated, system: System, llm: LlmSpec, wanted: Wanted) -> Generated:
+    """What the steps come to."""
     iterations = list(chunked(wanted.batch, wanted.prompt, wanted.chunk))
     found = _result(system, llm, wanted, Prompts(iterations, steps.prompts, steps.different), steps)
 
+    kept = steps.kept  # of all that is simulated; a device would keep all that it has met
+
     def show() -> Shown:
-        fresh = device_of(system, llm, wanted.share) if device.in_order else device
-        return shown(fresh, system.name, *shown_of(wanted), steps.kept)
+        return shown(device_of(system, llm, wanted.share), system.name, *shown_of(wanted), kept)
 
     found.showing(show)
     return found
