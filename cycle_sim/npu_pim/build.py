@@ -56,7 +56,7 @@ def build(
     c, window = spec.controller, int(policy[f.WINDOW])
     held = window + 3 * c.entries + banks * c.queue_entries + c.pim_queue_entries  # merged reads, lists, command queues
     held = 1 << (held - 1).bit_length() | APART
-    state[f.FILL], state[f.NEXT_REFRESH], state[f.SPARES] = 1, policy[f.REFI] // ranks, held
+    state[f.FILL], state[f.NEXT_REFRESH], state[f.SPARES] = 1, policy[f.REFRESH_CK], held
     ring = 1 << (window + SPARE).bit_length()
     return f.Channel(
         device=f.Device(**{name: arrays[name] for name in f.Device._fields}),
@@ -67,7 +67,7 @@ def build(
         list=np.zeros((3, 1 << (c.entries - 1).bit_length(), f.N_LIST), np.int64),
         first=np.zeros(3, np.int64),
         length=np.zeros(3, np.int64),
-        dots=np.zeros(c.pim_queue_entries, np.int64),
+        dots=np.zeros(1 << (c.pim_queue_entries - 1).bit_length(), np.int64),
         line=np.zeros((f.LINES, ring, f.N_LINE), np.int64),
         head=np.zeros(f.LINES, np.int64),
         tail=np.zeros(f.LINES, np.int64),
@@ -132,6 +132,8 @@ def policy_of(spec: PimChannel, part: Part) -> np.ndarray:
         f.WHOLE: rules.tiles_whole,
         f.EXACT_SLACK: rules.slack_exact,
         f.COLUMNS: org.columns,
+        f.PER_RANK: org.banks // org.ranks,
+        f.REFRESH_CK: ck("tREFI") // org.ranks,
     }
     if mode != "dram":
         values |= {f.COPY_CK: ck("nGWRITE"), f.COMP_CK: ck("nCOMP"), f.GEMV_CK: ck("nGEMV"), f.TREE_CK: ck("nTREE")}

@@ -160,7 +160,7 @@ def set_row(ch, b, buffer, row, t):
     bank, ranks = ch.bank[b], ch.policy[f.RANKS]
     before = bank[buffer]
     bank[buffer] = row
-    r = b * ranks // ch.bank.shape[0] + (ranks if buffer == f.PIM else 0)
+    r = b // ch.policy[f.PER_RANK] + (ranks if buffer == f.PIM else 0)
     if (before < 0) != (row < 0):
         _count_open(ch.rank[r], 1 if row >= 0 else -1, t)
     g = ch.state
@@ -236,13 +236,19 @@ def free_close(ch, b):
 
 
 @bare
+def first_dot(ch):
+    """The first request of the queue of PIM commands."""
+    return ch.dots[ch.state[f.DOTS_FIRST] & (ch.dots.shape[0] - 1)]
+
+
+@bare
 def tile_missing(ch):
     """Whether the first PIM command is a header that waits for the rest of its tile; a full queue waits no longer."""
     g, p = ch.state, ch.policy
     waits = g[f.DOTS_END] - g[f.DOTS_FIRST]
     if not p[f.WHOLE] or g[f.TILES] > 0 or waits == 0 or waits >= p[f.DOTS_MAX]:
         return False
-    return ch.request[ch.dots[g[f.DOTS_FIRST] % ch.dots.shape[0]], f.KIND] == f.HEADER
+    return ch.request[first_dot(ch), f.KIND] == f.HEADER
 
 
 @bare

@@ -5,7 +5,7 @@ from pimloom.cycle_sim.dram.kernels.device import FAR, free_from
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
 from pimloom.cycle_sim.npu_pim.kernels.banks import dots_wait, free_close, next_hit, sleep, some_queued, wake_due
 from pimloom.cycle_sim.npu_pim.kernels.fields import ACT, PIM_PRE, PRE, RD, WR
-from pimloom.cycle_sim.npu_pim.kernels.masks import is_free, lowest, rank_mask, ranks_free
+from pimloom.cycle_sim.npu_pim.kernels.masks import is_free, is_free_inside, lowest, rank_mask, ranks_free
 
 
 @bare
@@ -17,11 +17,11 @@ def choose(ch, t):
     g = ch.state
     if t >= g[f.ALARM]:
         wake_due(ch, t)
-    found = (g[f.OPENING] & ~g[f.ASLEEP]) | g[f.MISSING]
-    if g[f.READING]:
-        found |= g[f.READING] & ranks_free(ch, RD, t)
-    if g[f.WRITING]:
-        found |= g[f.WRITING] & ranks_free(ch, WR, t)
+    reads = g[f.READING] & ranks_free(ch, RD, t) if g[f.READING] else 0
+    writes = g[f.WRITING] & ranks_free(ch, WR, t) if g[f.WRITING] else 0
+    found = (g[f.OPENING] & ~g[f.ASLEEP]) | g[f.MISSING] | reads | writes
+    if found == 0 and g[f.BLOCKED] == 0:
+        return -1, 0, 0
     if g[f.IN_REFRESH] >= 0:
         found &= ~rank_mask(ch, g[f.IN_REFRESH])
     banks = ch.bank.shape[0]
@@ -34,7 +34,7 @@ def choose(ch, t):
         if step >= turns:
             break
         b = k + step if k + step < banks else k + step - banks
-        c, what = _first_ready(ch, b, t)
+        c, what = _first_ready(ch, b, t, reads >> b & 1, writes >> b & 1)
         if c >= 0:
             g[f.POINTER] = b
             return c, b, what
@@ -45,8 +45,9 @@ def choose(ch, t):
 
 
 @bare
-def _first_ready(ch, b, t):
-    """(command, request or row) of the first request in the queue of bank b that can go on at clock t."""
+def _first_ready(ch, b, t, reads, writes):
+    """(command, request or row) of the first request in the queue of bank b that can go on at clock t. reads, writes:
+    whether one waits for the open row that no rule of channel or rank binds."""
     g, bank = ch.state, ch.bank[b]
     if g[f.COPYING] and b == g[f.COPY_BANK]:
         return -1, 0
@@ -60,18 +61,17 @@ def _first_ready(ch, b, t):
             return PRE, 0
     if bank[f.MEM] == g[f.RESERVED]:
         return -1, 0
-    return _hit(ch, b, t)
+    return _hit(ch, b, t, reads, writes)
 
 
 @bare
-def _hit(ch, b, t):
+def _hit(ch, b, t, reads, writes):
     """The first request for the open row of bank b that can issue at clock t."""
     bank, request = ch.bank[b], ch.request
-    r, w = bank[f.READ_HIT], bank[f.WRITE_HIT]
-    if r >= 0 and not is_free(ch.device, RD, b, t):
-        r = -1
+    r = bank[f.READ_HIT] if reads and is_free_inside(ch, RD, b, t) else -1
+    w = bank[f.WRITE_HIT] if writes and is_free_inside(ch, WR, b, t) else -1
     if w >= 0:
-        w = _free_write(ch, b, w) if is_free(ch.device, WR, b, t) else -1
+        w = _free_write(ch, b, w)
     if r >= 0 and (w < 0 or request[r, f.TURN] < request[w, f.TURN]):
         return RD, r
     return (WR, w) if w >= 0 else (-1, 0)

@@ -3,7 +3,7 @@
 from pimloom.cycle_sim.compiled.kernel import bare
 from pimloom.cycle_sim.dram.kernels.device import FAR, free_from
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
-from pimloom.cycle_sim.npu_pim.kernels.banks import free_close, reserve
+from pimloom.cycle_sim.npu_pim.kernels.banks import first_dot, free_close, reserve
 from pimloom.cycle_sim.npu_pim.kernels.fields import ACT, G_ACT, GWRITE, HEADER, PIM_PRE, PRE, READRES, REFAB
 from pimloom.cycle_sim.npu_pim.kernels.masks import count, is_free, lowest, ranks_free
 
@@ -15,7 +15,7 @@ WAIT = -2
 def head(ch, t):
     """(command, bank) that the first PIM command issues, or issues for its sake, at clock t; command -1: none."""
     g = ch.state
-    i = ch.dots[g[f.DOTS_FIRST] % ch.dots.shape[0]]
+    i = first_dot(ch)
     kind = ch.request[i, f.KIND]
     if g[f.COPYING] and kind != GWRITE:
         return NOTHING, 0
@@ -38,8 +38,10 @@ def head(ch, t):
 @bare
 def slack(ch, t):
     """Clocks until the next refresh falls due; unless it is exact, as a counter says that has already gone on."""
-    each = ch.policy[f.REFI] // ch.policy[f.RANKS]
-    return each - (t if ch.policy[f.EXACT_SLACK] else t + 1) % each
+    left = ch.state[f.NEXT_REFRESH] - t
+    if ch.policy[f.EXACT_SLACK]:
+        return left
+    return left - 1 if left > 1 else ch.policy[f.REFRESH_CK]
 
 
 @bare
@@ -187,7 +189,7 @@ def _free_group(ch, b):
 def next_dot(ch, t):
     """No PIM command can issue between clock t and this one; it may be too early a clock."""
     g = ch.state
-    i = ch.dots[g[f.DOTS_FIRST] % ch.dots.shape[0]]
+    i = first_dot(ch)
     kind = ch.request[i, f.KIND]
     if g[f.COPYING]:
         return FAR if kind != GWRITE else t + 1
@@ -204,7 +206,7 @@ def next_dot(ch, t):
 @bare
 def refresh_command(ch, r, t):
     """(command, bank) that refreshes rank r, or closes its rows, at clock t; command -1: none."""
-    each = ch.bank.shape[0] // ch.policy[f.RANKS]
+    each = ch.policy[f.PER_RANK]
     good = True
     for b in range(r * each, (r + 1) * each):
         c = REFAB
@@ -222,7 +224,7 @@ def refresh_command(ch, r, t):
 @bare
 def next_refresh_command(ch, r, t):
     """The refresh of rank r cannot go on between clock t and this one."""
-    each = ch.bank.shape[0] // ch.policy[f.RANKS]
+    each = ch.policy[f.PER_RANK]
     most, least = t + 1, FAR
     for b in range(r * each, (r + 1) * each):
         if ch.bank[b, f.MEM] >= 0:

@@ -8,7 +8,7 @@ from pimloom.cycle_sim.compiled.kernel import bare, entry
 from pimloom.cycle_sim.dram.kernels.device import FAR, arm
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
 from pimloom.cycle_sim.npu_pim.kernels.answers import collect
-from pimloom.cycle_sim.npu_pim.kernels.banks import dots_wait, reserve, set_row, take
+from pimloom.cycle_sim.npu_pim.kernels.banks import dots_wait, first_dot, reserve, set_row, take
 from pimloom.cycle_sim.npu_pim.kernels.data import choose, next_data
 from pimloom.cycle_sim.npu_pim.kernels.dots import (
     WAIT,
@@ -99,7 +99,7 @@ def _tick(ch, t):
     hand_over(ch, t, step)
     if t >= g[f.NEXT_REFRESH]:
         g[f.DUE] += 1
-        g[f.NEXT_REFRESH] += ch.policy[f.REFI] // ch.policy[f.RANKS]
+        g[f.NEXT_REFRESH] += ch.policy[f.REFRESH_CK]
     c, b, what = -1, 0, 0
     if g[f.DUE]:
         g[f.IN_REFRESH] = g[f.NEXT_RANK]
@@ -141,7 +141,7 @@ def _select(ch, t):
 @bare
 def _dot(ch, t):
     g = ch.state
-    i = ch.dots[g[f.DOTS_FIRST] % ch.dots.shape[0]]
+    i = first_dot(ch)
     c, b = head(ch, t)
     row = ch.request[i, f.ROW]
     if c >= 0 and c == ch.request[i, f.KIND]:
@@ -181,15 +181,15 @@ def _issue(ch, t, c, b, what):
             set_row(ch, i, f.PIM if p[f.DUAL] else f.MEM, what, t)
     elif c == f.GWRITE:
         ch.alike[copies_alike(key_of(ch, what))] -= 1
-        respond(ch, f.COPY, what, t + p[f.COPY_CK])
+        respond(ch, f.COPY, request[what, f.GROUP], t + p[f.COPY_CK])
     elif c == f.COMP:
         if g[f.FILL]:
             arm(ch.device, f.COMP_FIRST, b, t)
         g[f.FILL] = 0
-        respond(ch, f.QUICK, what, t)
+        respond(ch, f.QUICK, request[what, f.GROUP], t)
     elif c == f.READRES:
         g[f.FILL] = 1
-        respond(ch, f.LATE, what, t + p[f.READ_CK])
+        respond(ch, f.LATE, request[what, f.GROUP], t + p[f.READ_CK])
         if request[what, f.LAST]:
             g[f.BLOCKED], g[f.REMAIN] = 0, 0
             reserve(ch, -1)
@@ -198,7 +198,7 @@ def _issue(ch, t, c, b, what):
         arm(ch.device, f.GEMV_END, b, t + busy)
         ch.tally[f.COMP] += request[what, f.COUNT]
         late = max(request[what, f.COUNT] * p[f.COMP_CK], p[f.TREE_CK]) if p[f.LATE_GEMV] else 0
-        respond(ch, f.GEMVS, what, t + p[f.READ_CK] + late)
+        respond(ch, f.GEMVS, request[what, f.GROUP], t + p[f.READ_CK] + late)
     if c in (f.GWRITE, f.HEADER, f.COMP, f.READRES, f.GEMV):
         free(ch, what)
     if p[f.LOGGING]:

@@ -61,13 +61,13 @@ WHOSE, MANY, LAST_AT, LAST_TURN, N_ANSWER = range(5)
 ) = range(48)  # fmt: skip
 # policy[…]. DUAL: PIM has a row buffer and a list of its own; SINGLE: one row buffer, blocked; CLOSED: banks that a
 # PIM_PRECHARGE closes; PER_GROUP: banks of a bank group; WHOLE: a header waits for its tile; EXACT_SLACK: slack is
-# exact, REMAIN ages; PATH: steps of the interconnect in a clock, 0: requests and responses take a clock each; COLUMNS:
+# exact, REMAIN ages; PER_RANK: banks of a rank; REFRESH_CK: between refreshes of one rank and the next; PATH: steps of the interconnect in a clock, 0: requests and responses take a clock each; COLUMNS:
 # of a row, one for each access
 (
     DUAL, SINGLE, ENTRIES_MAX, QUEUE_MAX, DOTS_MAX, WINDOW, CAP, DRAIN_IDLE, REFI, RANKS, READ_CK, COPY_CK, COMP_CK,
     GEMV_CK, TREE_CK, PRE_CK, ACT_CK, CLOSE_CK, FAW_CK, FLOOR, OFFERS, EXACT_GROUP, LATE_GEMV, LOGGING,
-    CLOSED, PER_GROUP, WHOLE, EXACT_SLACK, PATH, COLUMNS, N_POLICY,
-) = range(31)  # fmt: skip
+    CLOSED, PER_GROUP, WHOLE, EXACT_SLACK, PATH, COLUMNS, PER_RANK, REFRESH_CK, N_POLICY,
+) = range(33)  # fmt: skip
 
 
 class Device(NamedTuple):

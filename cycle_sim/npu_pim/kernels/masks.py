@@ -31,17 +31,27 @@ def count(mask):
 @bare
 def rank_mask(ch, r):
     """Mask of the banks of rank r."""
-    each = ch.bank.shape[0] // ch.policy[f.RANKS]
+    each = ch.policy[f.PER_RANK]
     return ((1 << each) - 1) << (r * each)
 
 
 @bare
 def is_free(dev, c, b, t):
     """Whether no rule binds command c for bank b at clock t: `device.free_from(dev, c, b) <= t`, which looks on."""
-    if dev.bound[c] > t:
-        return False
-    parent = dev.path[b, 0]
-    for d in range(1, dev.path.shape[1]):
+    return dev.bound[c] <= t and _is_free_from(dev, c, b, t, 1)
+
+
+@bare
+def is_free_inside(ch, c, b, t):
+    """The same, where `ranks_free` says that no rule of channel or rank binds the command."""
+    return _is_free_from(ch.device, c, b, t, 2 if ch.policy[f.RANKS] > 1 else 1)
+
+
+@bare
+def _is_free_from(dev, c, b, t, depth):
+    """Whether no rule of a depth or a deeper one binds command c for bank b at clock t."""
+    parent = dev.path[b, depth - 1]
+    for d in range(depth, dev.path.shape[1]):
         n = dev.path[b, d]
         if dev.bound[n * COLUMNS + c] > t or (dev.aside[parent] and _is_bound_beside(dev, parent, n, c, t)):
             return False
@@ -59,13 +69,16 @@ def _is_bound_beside(dev, parent, n, c, t):
 @bare
 def ranks_free(ch, c, t):
     """Mask of the banks of the ranks in which no rule of channel or rank binds command c at clock t."""
-    dev, ranks, mask = ch.device, ch.policy[f.RANKS], 0
+    dev, ranks, each, free = ch.device, ch.policy[f.RANKS], ch.policy[f.PER_RANK], 0
     if dev.bound[c] > t:
-        return mask
+        return free
+    mask = (1 << each) - 1
     if ranks == 1:
-        return rank_mask(ch, 0)
-    for r in range(ranks):
-        n = 1 + r
-        if dev.bound[n * COLUMNS + c] <= t and not (dev.aside[0] and _is_bound_beside(dev, 0, n, c, t)):
-            mask |= rank_mask(ch, r)
-    return mask
+        return mask
+    aside = dev.aside[0] != 0 and dev.beside[3 * c + MOST] > t
+    for n in range(1, ranks + 1):
+        if dev.bound[n * COLUMNS + c] <= t:
+            if not aside or (dev.beside[3 * c + CHILD] == n and dev.beside[3 * c + REST] <= t):
+                free |= mask
+        mask <<= each
+    return free

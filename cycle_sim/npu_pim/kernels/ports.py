@@ -9,8 +9,10 @@ from pimloom.cycle_sim.compiled.kernel import bare
 from pimloom.cycle_sim.dram.kernels.device import FAR
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
 from pimloom.cycle_sim.npu_pim.kernels.clocks import clock_after, steps_at
-from pimloom.cycle_sim.npu_pim.kernels.requests import accept, accepts, list_is_full
+from pimloom.cycle_sim.npu_pim.kernels.requests import accept, is_held_up, list_is_full
 from pimloom.cycle_sim.npu_pim.kernels.words import next_word
+
+LACKS_PLACE, NOT_YET, LATER, ENTERED = range(4)
 
 
 @bare
@@ -21,12 +23,13 @@ def offer(ch, t):
     for p in range(ch.port.shape[0]):
         left = ch.policy[f.OFFERS]
         while ch.port[p, f.OFFERED] < ch.port[p, f.LAST_ONE]:
-            when = ch.order[p, ch.port[p, f.OFFERED] & (ch.order.shape[1] - f.BEYOND), f.WHEN]
-            if when > t or left == 0:
-                again = min(again, max(when, t + 1))
+            sent = ch.order[p, ch.port[p, f.OFFERED] & (ch.order.shape[1] - f.BEYOND)]
+            if sent[f.WHEN] > t or left == 0:
+                again = min(again, max(sent[f.WHEN], t + 1))
                 break
-            if not _enters(ch, p, t, ch.state[f.HELD]):
+            if list_is_full(ch, sent[f.WORD]) or is_held_up(ch, sent[f.WORD], ch.state[f.HELD]):
                 break
+            _enters(ch, p, sent, t)
             left -= 1
     ch.state[f.OFFER_AT] = again
 
@@ -34,41 +37,49 @@ def offer(ch, t):
 @bare
 def offer_by_steps(ch, t):
     """Requests that are offered in the steps of the interconnect before clock t; returns the first step after these."""
-    g, steps = ch.state, ch.policy[f.PATH]
-    first, end = steps_at(ch.drift, steps, t)
+    g = ch.state
+    first, end = steps_at(ch.drift, ch.policy[f.PATH], t)
     if t >= g[f.OFFER_AT]:
-        for step in range(first, end):
+        ports, lacking, step = (1 << ch.port.shape[0]) - 1, True, first
+        while ports and step < end:
             for p in range(ch.port.shape[0]):
-                if ch.port[p, f.OFFERED] == ch.port[p, f.LAST_ONE]:
-                    continue
-                if ch.port[p, f.OFFERED] == ch.port[p, f.PASSED] and not _pass_on(ch, p, end - 1):
-                    continue
-                if ch.order[p, ch.port[p, f.OFFERED] & (ch.order.shape[1] - f.BEYOND), f.WHEN] <= step:
-                    _enters(ch, p, t, g[f.HELD] + max(g[f.RETURN] - step, 0))
-        g[f.OFFER_AT] = FAR if _all_lack_places(ch) else t + 1
+                if ports >> p & 1:
+                    offered = _offered(ch, p, t, step, end)
+                    if offered == NOT_YET:
+                        lacking = False
+                    if offered < LATER:
+                        ports &= ~(1 << p)
+            step += 1
+        g[f.OFFER_AT] = FAR if lacking and not ports else t + 1
     if g[f.RETURN] > first:
         g[f.ACTED] = 1  # responses left the controller only now
     return end
 
 
 @bare
-def _all_lack_places(ch):
-    """Whether no port has a request, but for those that have come and whose list is full."""
-    for p in range(ch.port.shape[0]):
-        at = ch.port[p, f.OFFERED]
-        if at < ch.port[p, f.LAST_ONE]:
-            word = ch.order[p, at & (ch.order.shape[1] - f.BEYOND), f.WORD]
-            if at == ch.port[p, f.PASSED] or not list_is_full(ch, word):
-                return False
-    return True
+def _offered(ch, p, t, step, end):
+    """What becomes of the next request of a port in a step before step `end`. LACKS_PLACE: there is none, or no place
+    for it; NOT_YET: it does not come before step `end`; neither changes in these steps. LATER: it may enter in the next
+    one; ENTERED."""
+    g, at = ch.state, ch.port[p, f.OFFERED]
+    if at == ch.port[p, f.LAST_ONE]:
+        return LACKS_PLACE
+    if at == ch.port[p, f.PASSED] and not _pass_on(ch, p, end - 1):
+        return NOT_YET
+    sent = ch.order[p, at & (ch.order.shape[1] - f.BEYOND)]
+    if list_is_full(ch, sent[f.WORD]):
+        return LACKS_PLACE
+    if sent[f.WHEN] > step:
+        return LATER if sent[f.WHEN] < end else NOT_YET
+    if is_held_up(ch, sent[f.WORD], g[f.HELD] + max(g[f.RETURN] - step, 0)):
+        return LATER
+    _enters(ch, p, sent, t)
+    return ENTERED
 
 
 @bare
-def _enters(ch, p, t, held):
-    """The controller takes the next request of a port, if it can; returns whether it did."""
-    sent = ch.order[p, ch.port[p, f.OFFERED] & (ch.order.shape[1] - f.BEYOND)]
-    if not accepts(ch, sent[f.WORD], held):
-        return False
+def _enters(ch, p, sent, t):
+    """The controller takes the next request of a port."""
     accept(ch, sent[f.WORD], sent[f.OF], t)
     if sent[f.MORE]:
         sent[f.MORE] -= 1
@@ -76,7 +87,6 @@ def _enters(ch, p, t, held):
     else:
         ch.port[p, f.OFFERED] += 1
     ch.state[f.ACTED] = 1
-    return True
 
 
 @bare

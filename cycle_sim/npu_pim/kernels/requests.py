@@ -95,22 +95,16 @@ def _listed_read(ch, key):
 
 
 @bare
-def _kind(ch, word):
-    return (WR if word & 1 else RD) if word >= 0 else ch.dot[-1 - word, f.KIND]
-
-
-@bare
-def accepts(ch, word, held):
-    """Whether the controller takes a request while `held` others are on their way or wait to be collected."""
-    if list_is_full(ch, word):
-        return False
-    return _kind(ch, word) == HEADER or held < ch.policy[f.WINDOW]
+def is_held_up(ch, word, held):
+    """Whether the controller takes no such request while `held` others are on their way or wait to be collected."""
+    return held >= ch.policy[f.WINDOW] and (word >= 0 or ch.dot[-1 - word, f.KIND] != HEADER)
 
 
 @bare
 def list_is_full(ch, word):
     """Whether a request finds no place among those that the controller holds."""
-    return ch.length[_list_of(ch, _kind(ch, word))] >= ch.policy[f.ENTRIES_MAX]
+    own = word & 1 if word >= 0 else _list_of(ch, ch.dot[-1 - word, f.KIND])  # READS, WRITES
+    return ch.length[own] >= ch.policy[f.ENTRIES_MAX]
 
 
 @bare
@@ -119,58 +113,65 @@ def accept(ch, word, group, t):
     g = ch.state
     g[f.SPARES] -= 1
     i = ch.spare[g[f.SPARES]]
-    key, kind = _enter(ch, i, word), _kind(ch, word)
     ch.request[i, f.GROUP] = group
-    own = _list_of(ch, kind)
-    if kind != HEADER:
-        g[f.HELD] += 1
-    if kind == WR:
-        respond(ch, QUICK, i, t + 1)
-        if _is_written(ch, key):
-            free(ch, i)
-            return
+    if word < 0:
+        _accept_dot(ch, i, -1 - word)
+        return
+    key, writes = word >> 1, word & 1
+    g[f.HELD] += 1
+    if writes:
+        respond(ch, QUICK, group, t + 1)
+    if _is_written(ch, key):
+        if not writes:
+            respond(ch, QUICK, group, t + 1)
+        free(ch, i)
+        return
+    request, place = ch.request[i], column_at(key)
+    request[f.KIND] = WR if writes else RD
+    request[f.BANK], request[f.ROW], request[f.COLUMN] = place
+    if writes:
         ch.alike[_writes_alike(key)] += 1
-    elif kind == RD:
-        if _is_written(ch, key):
-            respond(ch, QUICK, i, t + 1)
-            free(ch, i)
-            return
-        ch.request[i, f.TWIN], ch.request[i, f.LAST_TWIN] = -1, i
+    else:
+        request[f.TWIN], request[f.LAST_TWIN] = -1, i
         first = _read(ch, key)
         if first >= 0:
             ch.request[ch.request[first, f.LAST_TWIN], f.TWIN] = i
             ch.request[first, f.LAST_TWIN] = i
             return
         ch.seen[_reads_alike(key)] += 1
-    elif kind == GWRITE:
-        ch.alike[copies_alike(key)] += 1
-    entry = ch.list[own, (ch.first[own] + ch.length[own]) & (ch.list.shape[1] - 1)]
-    entry[f.SLOT], entry[f.KEY], entry[f.TO] = i, key, column_at(key)[0] if kind in (RD, WR) else -1
-    ch.length[own] += 1
-    if entry[f.TO] >= 0:
-        ch.bank[entry[f.TO], f.LISTED] += 1
+    _enlist(ch, WRITES if writes else READS, i, key, place[0])
+    ch.bank[place[0], f.LISTED] += 1
 
 
 @bare
-def _enter(ch, i, word):
-    """What a word says, at place i; returns its key."""
+def _accept_dot(ch, i, dot):
+    """Take a PIM command, at place i."""
     request = ch.request[i]
-    if word < 0:
-        for x in range(f.LAST + 1):
-            request[x] = ch.dot[-1 - word, x]
-        return key_of(ch, i)
-    request[f.KIND] = WR if word & 1 else RD
-    request[f.BANK], request[f.ROW], request[f.COLUMN] = column_at(word >> 1)
-    return word >> 1
+    for x in range(f.LAST + 1):
+        request[x] = ch.dot[dot, x]
+    kind, key = request[f.KIND], key_of(ch, i)
+    if kind != HEADER:
+        ch.state[f.HELD] += 1
+    if kind == GWRITE:
+        ch.alike[copies_alike(key)] += 1
+    _enlist(ch, _list_of(ch, kind), i, key, -1)
 
 
 @bare
-def respond(ch, line, i, t):
-    """Request i is done at clock t."""
+def _enlist(ch, own, i, key, to):
+    """Request i enters a list, at its end."""
+    entry = ch.list[own, (ch.first[own] + ch.length[own]) & (ch.list.shape[1] - 1)]
+    entry[f.SLOT], entry[f.KEY], entry[f.TO] = i, key, to
+    ch.length[own] += 1
+
+
+@bare
+def respond(ch, line, group, t):
+    """A request of a group is done at clock t."""
     if ch.tail[line] >= NEAR:
         _come_nearer(ch, line)
     place = ch.tail[line] & (ch.line.shape[1] - 1)
-    ch.line[line, place, 0], ch.line[line, place, 1] = t, ch.request[i, f.GROUP]
+    ch.line[line, place, 0], ch.line[line, place, 1] = t, group
     ch.tail[line] += 1
     ch.state[f.SOONEST] = min(ch.state[f.SOONEST], t)
 
@@ -193,7 +194,7 @@ def respond_read(ch, i, t):
     """A read, and those that end with it, are done at clock t."""
     ch.seen[_reads_alike(key_of(ch, i))] -= 1
     while i >= 0:
-        respond(ch, f.LATE, i, t)
+        respond(ch, f.LATE, ch.request[i, f.GROUP], t)
         free(ch, i)
         i = ch.request[i, f.TWIN]
 
@@ -216,31 +217,39 @@ def free(ch, i):
 def hand_over(ch, t, step):
     """Responses due at clock t or before; the requester takes them in the next clock or, with an interconnect, when
     they have come through its buffer, one in each step. step: the first that is not before clock t."""
-    g, steps, soonest = ch.state, ch.policy[f.PATH], FAR
-    if t < g[f.SOONEST]:
+    soonest = FAR
+    if t < ch.state[f.SOONEST]:
         return
     for line in range(f.LINES):
-        while ch.head[line] < ch.tail[line]:
-            place = ch.head[line] & (ch.line.shape[1] - 1)
-            if ch.line[line, place, 0] > t:
-                soonest = min(soonest, ch.line[line, place, 0])
+        at, end = ch.head[line], ch.tail[line]
+        while at < end:
+            response = ch.line[line, at & (ch.line.shape[1] - 1)]
+            if response[f.DUE_AT] > t:
+                soonest = min(soonest, response[f.DUE_AT])
                 break
-            group = ch.line[line, place, 1]
-            ch.head[line] += 1
-            g[f.ACTED] = 1
-            seen = t + 1
-            if steps:
-                leaves = max(g[f.RETURN], step)
-                g[f.HELD] -= 1
-                g[f.RETURN] = leaves + 1
-                g[f.BACK] = clock_after(ch.drift, steps, leaves + PASSAGE, max(g[f.BACK], t))
-                seen = g[f.BACK]
-            else:
-                g[f.HANDED] += 1
-            if line == f.COPY:
-                g[f.COPYING], g[f.REMAIN] = 0, 0
-            note(ch, group, seen)
-    g[f.SOONEST] = soonest
+            at += 1
+            _hand_over(ch, line, response[f.ANSWERS], t, step)
+        ch.head[line] = at
+    ch.state[f.SOONEST] = soonest
+
+
+@bare
+def _hand_over(ch, line, group, t, step):
+    """A response is due."""
+    g, steps = ch.state, ch.policy[f.PATH]
+    g[f.ACTED] = 1
+    seen = t + 1
+    if steps:
+        leaves = max(g[f.RETURN], step)
+        g[f.HELD] -= 1
+        g[f.RETURN] = leaves + 1
+        g[f.BACK] = clock_after(ch.drift, steps, leaves + PASSAGE, max(g[f.BACK], t))
+        seen = g[f.BACK]
+    else:
+        g[f.HANDED] += 1
+    if line == f.COPY:
+        g[f.COPYING], g[f.REMAIN] = 0, 0
+    note(ch, group, seen)
 
 
 @bare
@@ -286,7 +295,7 @@ def move(ch):
         if g[f.LOCK] == i:
             g[f.LOCK] = -1
         if to < 0:  # a PIM command
-            ch.dots[g[f.DOTS_END] % ch.dots.shape[0]] = i
+            ch.dots[g[f.DOTS_END] & (ch.dots.shape[0] - 1)] = i
             g[f.DOTS_END] += 1
             g[f.TILES] += ch.request[i, f.LAST]
         else:
@@ -327,7 +336,7 @@ def _is_copied(ch, key):
     """Whether a GWRITE that has not issued reads the column of a key."""
     g, request = ch.state, ch.request
     for at in range(g[f.DOTS_FIRST], g[f.DOTS_END]):
-        i = ch.dots[at % ch.dots.shape[0]]
+        i = ch.dots[at & (ch.dots.shape[0] - 1)]
         if request[i, f.KIND] == GWRITE and key_of(ch, i) == key:
             return True
     own = _list_of(ch, GWRITE)
