@@ -1,5 +1,7 @@
 """A PIM channel before its first clock: its table, its controller and its rules as plain arrays."""
 
+from itertools import pairwise
+
 import numpy as np
 
 from pimloom.arch.command import Level
@@ -7,7 +9,7 @@ from pimloom.arch.error import UserError
 from pimloom.arch.part import Part
 from pimloom.arch.pim_channel import PimChannel
 from pimloom.arch.table import compile_table
-from pimloom.cycle_sim.dram.kernels.device import FAR, device
+from pimloom.cycle_sim.dram.kernels.device import FAR, FIELDS, KIND, PLAIN, device
 from pimloom.cycle_sim.npu_pim.kernels import clocks
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
 from pimloom.cycle_sim.npu_pim.kernels.banks import ROW_PLACES
@@ -58,6 +60,7 @@ def build(
     held = 1 << (held - 1).bit_length() | APART
     state[f.FILL], state[f.NEXT_REFRESH], state[f.SPARES] = 1, policy[f.REFRESH_CK], held
     ring = 1 << (window + SPARE).bit_length()
+    arrays |= _plain_first(arrays["rule"], arrays["first_rule"])
     return f.Channel(
         device=f.Device(**{name: arrays[name] for name in f.Device._fields}),
         policy=policy,
@@ -90,6 +93,17 @@ def build(
         drift=np.zeros((clocks.FIRST + DRIFTS if steps else clocks.FIRST, 2), np.int64),
         state=state,
     )
+
+
+def _plain_first(rule: np.ndarray, first: np.ndarray) -> dict[str, np.ndarray]:
+    """The rules of each command with the plain ones in front, and where both begin, as `kernels.rules` reads them."""
+    records, where, places = rule.reshape(-1, FIELDS), list[int](), list[np.ndarray]()
+    for begin, end in pairwise(first.tolist()):
+        other = records[begin:end, KIND] != PLAIN
+        where += [begin, begin + int(np.count_nonzero(~other))]
+        places.append(begin + np.argsort(other, kind="stable"))
+    ordered = records[np.concatenate(places)] if len(records) else records
+    return {"rule": ordered.ravel(), "first_rule": np.array([*where, len(records)])}
 
 
 def zeros_in_lines(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:

@@ -7,7 +7,7 @@ oldest request wants another row; OPENING, requests wait and no row is open.
 from pimloom.cycle_sim.compiled.kernel import bare
 from pimloom.cycle_sim.dram.kernels.device import FAR, free_from
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
-from pimloom.cycle_sim.npu_pim.kernels.masks import lowest
+from pimloom.cycle_sim.npu_pim.kernels.lowest import lowest
 from pimloom.cycle_sim.npu_pim.kernels.prefetch import prefetch
 
 ROW_PLACES = 2048  # of chains of queued requests by bank, row and kind

@@ -5,7 +5,8 @@ from pimloom.cycle_sim.dram.kernels.device import FAR, free_from
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
 from pimloom.cycle_sim.npu_pim.kernels.banks import dots_wait, free_close, next_hit, sleep, some_queued, wake_due
 from pimloom.cycle_sim.npu_pim.kernels.fields import ACT, PIM_PRE, PRE, RD, WR
-from pimloom.cycle_sim.npu_pim.kernels.masks import is_free, is_free_inside, lowest, rank_mask, ranks_free
+from pimloom.cycle_sim.npu_pim.kernels.lowest import lowest
+from pimloom.cycle_sim.npu_pim.kernels.masks import is_free, is_free_inside, rank_mask, ranks_free
 
 
 @bare
@@ -145,11 +146,12 @@ def _charge(ch):
 
 
 @bare
-def next_data(ch):
-    """No bank's queue can issue before this clock; it may be too early a clock."""
+def next_data(ch, enough):
+    """No bank's queue can issue before this clock; it may be too early a clock. From clock `enough` on down it is not
+    told how early."""
     g, t = ch.state, FAR
     busy = g[f.READING] | g[f.WRITING] | g[f.OPENING] | g[f.MISSING]
-    while busy:
+    while busy and t > enough:
         b = lowest(busy)
         busy &= busy - 1
         bank = ch.bank[b]

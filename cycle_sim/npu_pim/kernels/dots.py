@@ -5,7 +5,8 @@ from pimloom.cycle_sim.dram.kernels.device import FAR, free_from
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
 from pimloom.cycle_sim.npu_pim.kernels.banks import first_dot, free_close, reserve
 from pimloom.cycle_sim.npu_pim.kernels.fields import ACT, G_ACT, GWRITE, HEADER, PIM_PRE, PRE, READRES, REFAB
-from pimloom.cycle_sim.npu_pim.kernels.masks import count, is_free, lowest, ranks_free
+from pimloom.cycle_sim.npu_pim.kernels.lowest import lowest
+from pimloom.cycle_sim.npu_pim.kernels.masks import count, is_free, ranks_free
 
 NOTHING = -1
 WAIT = -2
@@ -21,7 +22,7 @@ def head(ch, t):
         return NOTHING, 0
     if not g[f.COPYING] and kind in (GWRITE, HEADER):
         left = slack(ch, t) - _estimate(ch, i)
-        g[f.REMAIN] = max(left, 0)
+        g[f.REMAIN], g[f.AGED] = max(left, 0), t
         if left <= 0:
             g[f.SKIP] = 1
             return NOTHING, 0
@@ -107,6 +108,8 @@ def _announce(ch, i, t):
     """PIM_HEADER: no PIM row but its own may be open, and its own not in a MEM row buffer."""
     g, row, dual, good, tried = ch.state, ch.request[i, f.ROW], ch.policy[f.DUAL], True, 0
     banks = g[f.MEM_ROWS] | g[f.PIM_ROWS]
+    if dual and g[f.PIM_ROWS] and g[f.PIM_ROW] == row:
+        banks &= ~g[f.PIM_ROWS]  # they hold its own
     while banks:
         b = lowest(banks)
         banks &= banks - 1

@@ -5,7 +5,7 @@ Clocks in which nothing of that can happen are jumped over.
 """
 
 from pimloom.cycle_sim.compiled.kernel import bare, entry
-from pimloom.cycle_sim.dram.kernels.device import FAR, arm
+from pimloom.cycle_sim.dram.kernels.device import FAR
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
 from pimloom.cycle_sim.npu_pim.kernels.answers import collect
 from pimloom.cycle_sim.npu_pim.kernels.banks import dots_wait, first_dot, reserve, set_row, take
@@ -29,6 +29,7 @@ from pimloom.cycle_sim.npu_pim.kernels.requests import (
     respond,
     respond_read,
 )  # fmt: skip
+from pimloom.cycle_sim.npu_pim.kernels.rules import arm
 
 DONE, STUCK, FLUSH = range(3)  # what `run` returns
 
@@ -42,7 +43,7 @@ def run(ch, until):
     _fits(ch)
     g = ch.state
     while g[f.NOW] < until:
-        if g[f.N_COMMANDS] + 1 > ch.command.shape[0]:
+        if g[f.N_COMMANDS] >= ch.command.shape[0]:
             return FLUSH
         t = g[f.NOW]
         g[f.ACTED] = 0
@@ -85,11 +86,13 @@ def _fits(ch):
 def _tick(ch, t):
     """One clock; returns whether the channel can go on."""
     g = ch.state
-    if ch.policy[f.EXACT_SLACK]:
+    if g[f.REMAIN] > 0 and ch.policy[f.EXACT_SLACK]:
         g[f.REMAIN], g[f.AGED] = max(g[f.REMAIN] - (t - g[f.AGED]), 0), t
     if g[f.HANDED]:
+        if g[f.HELD] >= ch.policy[f.WINDOW]:
+            g[f.OFFER_AT] = 0
         g[f.HELD] -= g[f.HANDED]
-        g[f.HANDED] = g[f.OFFER_AT] = 0
+        g[f.HANDED] = 0
         g[f.ACTED] = 1
     step = t
     if ch.policy[f.PATH]:
@@ -225,6 +228,6 @@ def _next_event(ch, t):
         after = min(after, next_dot(ch, t))
     if g[f.BLOCKED] and (g[f.QUEUED] or g[f.SKIP]):  # the pointer goes on by a bank in each clock, requests or not
         after = t + 1
-    elif g[f.QUEUED]:
-        after = min(after, next_data(ch))
+    elif g[f.QUEUED] and after > t + 1:
+        after = min(after, next_data(ch, t + 1))
     return after

@@ -5,18 +5,6 @@ from pimloom.cycle_sim.dram.kernels.device import CHILD, COLUMNS, MOST, REST
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
 
 ONES = (1 << 32) - 1
-# De Bruijn: the top five bits of (a power of two) x FACTOR tell which one
-FACTOR = 0x077CB531
-WHICH = (
-    0, 1, 28, 2, 29, 14, 24, 3, 30, 22, 20, 15, 25, 17, 4, 8,
-    31, 27, 13, 23, 21, 19, 16, 7, 26, 12, 18, 6, 11, 5, 10, 9,
-)  # fmt: skip
-
-
-@bare
-def lowest(mask):
-    """Place of the lowest bit of a mask that is not 0."""
-    return WHICH[(((mask & -mask) * FACTOR) & ONES) >> 27]
 
 
 @bare

@@ -274,14 +274,17 @@ def _queue_full(ch, own, bank, blocked):
 @bare
 def move(ch):
     """One request goes to its command queue; returns whether anything changed."""
-    g, p, length, drained = ch.state, ch.policy, ch.length, ch.state[f.DRAIN]
-    full = length[WRITES] == p[f.ENTRIES_MAX] or (length[WRITES] > p[f.DRAIN_IDLE] and g[f.QUEUED] == 0)
-    changed = g[f.LOCK] < 0 and g[f.DRAIN] == 0 and length[WRITES] > 0 and full
+    g, length, drained = ch.state, ch.length, ch.state[f.DRAIN]
+    changed = length[WRITES] > 0 and drained == 0 and g[f.LOCK] < 0 and _drains(ch)
     if changed:
         g[f.DRAIN] = length[WRITES]
     own = _list_to_move(ch)
-    first, mask, blocked = ch.first[own], ch.list.shape[1] - 1, p[f.SINGLE] != 0 and dots_wait(ch)
-    for k in range(g[f.BLOCKED_TO] if g[f.STILL] == own else 0, length[own]):
+    still = g[f.BLOCKED_TO] if g[f.STILL] == own else 0
+    if still >= length[own]:
+        g[f.STILL], g[f.BLOCKED_TO] = own, length[own]
+        return changed
+    first, mask, blocked = ch.first[own], ch.list.shape[1] - 1, ch.policy[f.SINGLE] != 0 and dots_wait(ch)
+    for k in range(still, length[own]):
         entry = ch.list[own, (first + k) & mask]
         if _queue_full(ch, own, entry[f.TO], blocked):
             continue
@@ -303,6 +306,13 @@ def move(ch):
         return True
     g[f.STILL], g[f.BLOCKED_TO] = own, length[own]
     return changed
+
+
+@bare
+def _drains(ch):
+    """Whether there are so many writes that they go first from now on."""
+    writes, p = ch.length[WRITES], ch.policy
+    return writes == p[f.ENTRIES_MAX] or (writes > p[f.DRAIN_IDLE] and ch.state[f.QUEUED] == 0)
 
 
 @bare
@@ -354,8 +364,9 @@ def _drop(ch, own, k):
     bank = ch.list[own, (first + k) & mask, f.TO]
     if bank >= 0:
         ch.bank[bank, f.LISTED] -= 1
+    if ch.length[own] >= ch.policy[f.ENTRIES_MAX]:
+        ch.state[f.OFFER_AT] = 0
     ch.length[own] -= 1
-    ch.state[f.OFFER_AT] = 0
     behind = ch.length[own] - k
     step, n = (-1, k) if k <= behind else (1, behind)
     if k <= behind:
