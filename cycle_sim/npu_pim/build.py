@@ -1,5 +1,6 @@
 """A PIM channel before its first clock: its table, its controller and its rules as plain arrays."""
 
+from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -8,7 +9,7 @@ from pimloom.arch.command import Level
 from pimloom.arch.error import UserError
 from pimloom.arch.part import Part
 from pimloom.arch.pim_channel import PimChannel
-from pimloom.arch.table import compile_table
+from pimloom.arch.table import Table, compile_table
 from pimloom.cycle_sim.dram.kernels.device import FAR, FIELDS, KIND, PLAIN, device
 from pimloom.cycle_sim.npu_pim.kernels import clocks
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
@@ -42,38 +43,32 @@ def build(
     part = spec.device()
     table, policy = compile_table(part), policy_of(spec, part)
     names = names_of(table)
-    policy[f.LOGGING], policy[f.PATH] = logging, steps
-    arrays = device(table, frozenset(names) & frozenset(table.names), {}, names)
     banks, ranks = part.organization.banks, part.organization.ranks
     if ranks > 1 and table.rules.size[table.rules.scope[table.rules.refresh]] != table.rules.size[Level.RANK]:
         raise UserError(
             f"dram.organization.ranks: {table.refresh} of this standard is of all ranks of a pseudo channel, and an "
             "NPU's channel closes the rows of one rank for it; expected 1"
         )
-    bank = np.full((banks, f.N_BANK), -1)
+    state = np.zeros(f.N_ROW, np.int64)
+    state[f.N_STATE : f.END_OF_POLICY] = policy
+    bank = state[f.BANK_AT :][: banks * f.N_BANK].reshape(banks, f.N_BANK)
+    bank[:] = -1
     bank[:, [f.SERVED, f.ENTRIES, f.LISTED]] = 0
-    state = np.zeros(f.N_STATE, np.int64)
     state[[f.LOCK, f.IN_REFRESH, f.RESERVED, f.STILL, f.BUFFER]] = -1
     state[f.ALARM] = FAR
-    c, window = spec.controller, int(policy[f.WINDOW])
+    c, window = spec.controller, spec.controller.window
     held = window + 3 * c.entries + banks * c.queue_entries + c.pim_queue_entries  # merged reads, lists, command queues
     held = 1 << (held - 1).bit_length() | APART
-    state[f.FILL], state[f.NEXT_REFRESH], state[f.SPARES] = 1, policy[f.REFRESH_CK], held
+    state[f.FILL], state[f.NEXT_REFRESH], state[f.SPARES] = 1, state[f.REFRESH_CK], held
+    state[f.LOGGING], state[f.PATH] = logging, steps
     ring = 1 << (window + SPARE).bit_length()
-    arrays |= _plain_first(arrays["rule"], arrays["first_rule"])
     return f.Channel(
-        device=f.Device(**{name: arrays[name] for name in f.Device._fields}),
-        policy=policy,
+        device=device_of(table, names),
         request=np.zeros((held, f.N_REQUEST), np.int32),
         spare=np.arange(held, dtype=np.int32),
-        bank=bank,
-        list=np.zeros((3, 1 << (c.entries - 1).bit_length(), f.N_LIST), np.int64),
-        first=np.zeros(3, np.int64),
-        length=np.zeros(3, np.int64),
+        list=np.zeros((f.LISTS, 1 << (c.entries - 1).bit_length(), f.N_LIST), np.int64),
         dots=np.zeros(1 << (c.pim_queue_entries - 1).bit_length(), np.int64),
         line=np.zeros((f.LINES, ring, f.N_LINE), np.int64),
-        head=np.zeros(f.LINES, np.int64),
-        tail=np.zeros(f.LINES, np.int64),
         order=np.zeros((ports, (1 << (requests - 1).bit_length()) + f.BEYOND - 1, f.N_ORDER), np.int64),
         dot=np.zeros((0, f.N_DOT), np.int64),
         port=np.tile(np.array([0, 0, 0, -1]), (ports, 1)),
@@ -93,6 +88,13 @@ def build(
         drift=np.zeros((clocks.FIRST + DRIFTS if steps else clocks.FIRST, 2), np.int64),
         state=state,
     )
+
+
+def device_of(table: Table, names: Sequence[str]) -> f.Device:
+    """The rules of an idle channel between commands of these names."""
+    arrays = device(table, frozenset(names) & frozenset(table.names), {}, names)
+    arrays |= _plain_first(arrays["rule"], arrays["first_rule"])
+    return f.Device(**{name: arrays[name] for name in f.Device._fields})
 
 
 def _plain_first(rule: np.ndarray, first: np.ndarray) -> dict[str, np.ndarray]:
@@ -116,7 +118,7 @@ def zeros_in_lines(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
 
 
 def policy_of(spec: PimChannel, part: Part) -> np.ndarray:
-    """The controller's numbers in the order of `fields`."""
+    """The controller's numbers in the order of `fields`, from DUAL on."""
     ck, c, rules, mode = part.cycles, spec.controller, spec.rules, spec.mode
     opens = ck("tRCDRD")
     org = part.organization
@@ -146,11 +148,14 @@ def policy_of(spec: PimChannel, part: Part) -> np.ndarray:
         f.WHOLE: rules.tiles_whole,
         f.EXACT_SLACK: rules.slack_exact,
         f.COLUMNS: org.columns,
+        f.BANKS: org.banks,
         f.PER_RANK: org.banks // org.ranks,
+        f.GROUPS: org.banks // org.banks_per_group,
         f.REFRESH_CK: ck("tREFI") // org.ranks,
     }
     if mode != "dram":
         values |= {f.COPY_CK: ck("nGWRITE"), f.COMP_CK: ck("nCOMP"), f.GEMV_CK: ck("nGEMV"), f.TREE_CK: ck("nTREE")}
-    policy = np.zeros(f.N_POLICY, np.int64)
-    policy[list(values)] = list(values.values())
-    return policy
+        values[f.LEAST_COMPS] = ck("nGEMV") // max(ck("nCOMP"), 1)
+    row = np.zeros(f.END_OF_POLICY, np.int64)
+    row[list(values)] = list(values.values())
+    return row[f.N_STATE :]

@@ -20,7 +20,7 @@ from pimloom.cycle_sim.npu_pim.kernels import machine
 from pimloom.cycle_sim.npu_pim.places import names_of
 from pimloom.cycle_sim.npu_pim.program import Builder
 
-SHARED = ("policy", "drift", "dot", "left", "done", "turn", "ended", "owner", "open")  # by all channels
+SHARED = ("drift", "dot", "left", "done", "turn", "ended", "owner", "open")  # by all channels
 SPARE = 64
 MOST_THREADS = 4  # of a machine, unless more are asked for; measured with two
 LONGEST = 128  # clocks that channels go on without a look at the core; results do not depend on it
@@ -155,7 +155,7 @@ def run(
         chs = _stack(one, channels)
         _run(packed, chs, log, threads)
         logs = tuple(chs.command[c, : chs.state[c, f.N_COMMANDS]].copy() for c in range(channels if log else 0))
-        held = np.asarray((chs.length[:, f.WRITES] + chs.state[:, f.QUEUED]).sum())
+        held = np.asarray((chs.state[:, f.LENGTH_AT + f.WRITES] + chs.state[:, f.QUEUED]).sum())
         left = known.Left(packed.op[:, [k.START, k.END, k.REQUESTS]], packed.account, chs.tally, held)
         known.keep(file, left)
     return _ran(program, left, names_of(compile_table(spec.device())), logs)

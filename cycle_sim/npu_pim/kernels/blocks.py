@@ -30,7 +30,7 @@ def send_block(p, chs, b, t):
         n = min(n, lines)  # a set holds each once
         order_lines(p, first, n, lines)
     to = op[k.STORES if write else k.PORT], leaves(chs, t), arrives(chs, t), group
-    if npu[k.HASHED] or chs.policy[f.PATH]:  # an interconnect takes them one by one
+    if npu[k.HASHED] or chs.state[0, f.PATH]:  # an interconnect takes them one by one
         found_room = _send_lines(p, chs, first, n, write, to)
     else:
         found_room = _send_runs(npu, chs, first, n, write, to)
@@ -47,18 +47,18 @@ def _send_lines(p, chs, first, n, write, to):
     """n lines from line `first` on leave, one by one in the order of `order_lines` or their own; returns whether they
     found room. to: port, see `leaves` and `arrives`, group."""
     npu = p.npu
-    lines = npu[k.WRAP] // npu[k.LINE]
+    lines, banks, hashed, bits = npu[k.WRAP] // npu[k.LINE], npu[k.BANKS], npu[k.HASHED], bits_of(npu)
     near, row_near, bank_near = rows_near(npu, first)
     for i in range(n):
-        line = first + (p.order[i] if npu[k.HASHED] else i)
+        line = first + (p.order[i] if hashed else i)
         while line >= lines:
             line -= lines
-        c, node, column = node_of(npu, line)
+        c, node, column = node_of(bits, line)
         row, bank = row_near, bank_near + node - near
         if node < near:
             row, bank = 0, node
-        while bank >= npu[k.BANKS]:
-            row, bank = row + 1, bank - npu[k.BANKS]
+        while bank >= banks:
+            row, bank = row + 1, bank - banks
         if not send(chs, c, to, word_of(write, bank, row, column), 0):
             return False
     return True
@@ -72,7 +72,7 @@ def _send_runs(npu, chs, first, n, write, to):
     while n > 0:
         here = min(n, lines - first)
         for i in range(min(here, channels)):
-            c, node, column = node_of(npu, first + i)
+            c, node, column = node_of(bits_of(npu), first + i)
             word = word_of(write, node % npu[k.BANKS], node // npu[k.BANKS], column)
             if not send(chs, c, to, word, (here - i - 1) // channels):
                 return False
@@ -92,35 +92,37 @@ def lines_of(npu, start, size):
 def order_lines(p, first, n, lines):
     """Put the lines first … first + n - 1, modulo `lines`, into p.order as a hash set would hold their addresses, in
     which channel and column have changed places."""
-    line = first % lines
+    line, bits, line_bytes = first % lines, bits_of(p.npu), p.npu[k.LINE]
     for i in range(n):
-        p.keys[i] = hash_set.mixed(swapped(p.npu, line) * p.npu[k.LINE])
+        p.keys[i] = hash_set.mixed(swapped(bits, line) * line_bytes)
         line = line + 1 if line + 1 < lines else 0
     hash_set.order(p.keys, n, p.shape, p.byte, p.held, p.order)
 
 
 @bare
-def swapped(npu, line):
-    """A line's number in the memory, whose columns follow each other in a channel."""
-    channel = line & ((1 << npu[k.CHANNEL_BITS]) - 1)
-    rest = line >> npu[k.CHANNEL_BITS]
-    column = rest & ((1 << npu[k.COLUMN_BITS]) - 1)
-    above = rest >> npu[k.COLUMN_BITS]
-    return (above << npu[k.CHANNEL_BITS] | channel) << npu[k.COLUMN_BITS] | column
+def bits_of(npu):
+    """Bits of a line that tell its channel, and its column."""
+    return npu[k.CHANNEL_BITS], npu[k.COLUMN_BITS]
 
 
 @bare
-def node_of(npu, line):
+def swapped(bits, line):
+    """A line's number in the memory, whose columns follow each other in a channel."""
+    channel, above, column = node_of(bits, line)
+    return (above << bits[0] | channel) << bits[1] | column
+
+
+@bare
+def node_of(bits, line):
     """(channel, node, column) of a line; nodes are the rows of a channel: those of the banks in turn."""
-    channel = line & ((1 << npu[k.CHANNEL_BITS]) - 1)
-    rest = line >> npu[k.CHANNEL_BITS]
-    return channel, rest >> npu[k.COLUMN_BITS], rest & ((1 << npu[k.COLUMN_BITS]) - 1)
+    rest = line >> bits[0]
+    return line & ((1 << bits[0]) - 1), rest >> bits[1], rest & ((1 << bits[1]) - 1)
 
 
 @bare
 def rows_near(npu, line):
     """(node, row, bank) of a line: from here lines nearby need no division."""
-    node = node_of(npu, line)[1]
+    node = node_of(bits_of(npu), line)[1]
     return node, node // npu[k.BANKS], node % npu[k.BANKS]
 
 
@@ -128,14 +130,14 @@ def rows_near(npu, line):
 def leaves(chs, t):
     """When the channels may take what leaves the core at clock t: a clock later or, with an interconnect, the step in
     which it comes there."""
-    steps = chs.policy[f.PATH]
+    steps = chs.state[0, f.PATH]
     return steps_before(chs.drift, steps, t) if steps else t + 1
 
 
 @bare
 def arrives(chs, t):
     """The first clock in which a channel may take what leaves the core at clock t."""
-    steps = chs.policy[f.PATH]
+    steps = chs.state[0, f.PATH]
     return clock_after(chs.drift, steps, leaves(chs, t) + PASSAGE, t) if steps else t + 1
 
 
@@ -151,11 +153,12 @@ def send(chs, c, to, word, more):
     if at - ends[f.OFFERED] >= size:
         return False
     ends[f.LAST_ONE] = at + 1
-    first = ends[f.PASSED if chs.policy[f.PATH] else f.OFFERED]
-    while at > first and order[(at - 1) & (size - 1), f.WHEN] > when:
-        for x in range(f.N_ORDER):
-            order[at & (size - 1), x] = order[(at - 1) & (size - 1), x]
-        at -= 1
+    if at > ends[f.OFFERED] and order[(at - 1) & (size - 1), f.WHEN] > when:
+        first = ends[f.PASSED if chs.state[0, f.PATH] else f.OFFERED]
+        while at > first and order[(at - 1) & (size - 1), f.WHEN] > when:
+            for x in range(f.N_ORDER):
+                order[at & (size - 1), x] = order[(at - 1) & (size - 1), x]
+            at -= 1
     sent = order[at & (size - 1)]
     sent[f.WORD], sent[f.WHEN], sent[f.OF], sent[f.MORE] = word, when, group, more
     chs.state[c, f.NOW] = min(chs.state[c, f.NOW], soonest)

@@ -6,6 +6,7 @@ from pimloom.cycle_sim.npu_pim.kernels import fields as f
 from pimloom.cycle_sim.npu_pim.kernels.answers import collect
 from pimloom.cycle_sim.npu_pim.kernels.atomic import add, swap
 from pimloom.cycle_sim.npu_pim.kernels.fields import Channel, Device
+from pimloom.cycle_sim.npu_pim.kernels.row import opened
 
 # crew[…], each where no other is near: channels that are taken, those that have come through, clock that they go to,
 # how many stopped before, threads that look for work, threads beside the first, clocks of all channels together for
@@ -22,10 +23,9 @@ def channel(chs, c):
     d = chs.device
     return Channel(
         Device(d.path, d.bound[c], d.aside, d.beside[c], d.rule, d.first_rule, d.ring[c]),
-        chs.policy, chs.request[c], chs.spare[c], chs.bank[c], chs.list[c], chs.first[c], chs.length[c], chs.dots[c],
-        chs.line[c], chs.head[c], chs.tail[c], chs.order[c], chs.dot, chs.port[c], chs.left, chs.done, chs.turn,
-        chs.ended, chs.owner, chs.open, chs.answer[c], chs.seen[c], chs.alike[c], chs.queued[c], chs.command[c],
-        chs.tally[c], chs.rank[c], chs.drift, chs.state[c],
+        chs.request[c], chs.spare[c], chs.list[c], chs.dots[c], chs.line[c], chs.order[c], chs.dot, chs.port[c],
+        chs.left, chs.done, chs.turn, chs.ended, chs.owner, chs.open, chs.answer[c], chs.seen[c], chs.alike[c],
+        chs.queued[c], chs.command[c], chs.tally[c], chs.rank[c], chs.drift, chs.state[c],
     )  # fmt: skip
 
 
@@ -41,7 +41,7 @@ def sweep(chs, crew, how):
     while (taken if how == ALONE else add(crew, NEXT, 1)) < n:
         c = n - 1 - add(crew, FROM_END, 1) if how > TOGETHER else taken
         taken += 1
-        if chs.state[c, f.NOW] < crew[UNTIL] and engine.run(channel(chs, c), crew[UNTIL]) != engine.DONE:
+        if chs.state[c, f.NOW] < crew[UNTIL] and engine.run(opened(channel(chs, c)), crew[UNTIL]) != engine.DONE:
             add(crew, N_STOPPED, 1)  # it is stuck, or its log is full
         if how != ALONE:
             add(crew, THROUGH, 1)

@@ -96,13 +96,13 @@ def _free_write(ch, b, w):
 def _open(ch, b, t):
     """ACT for the first request of bank b, or PIM_PRECHARGE where the PIM row buffer holds that row."""
     g, bank = ch.state, ch.bank[b]
-    opens, closes, affords = free_from(ch.device, ACT, b), FAR, _affords(ch, ch.policy[f.ACT_CK])
+    opens, closes, affords = is_free(ch.device, ACT, b, t), FAR, _affords(ch, ch.policy[f.ACT_CK])
     inside = bank[f.PIM] if ch.policy[f.DUAL] else -1
     if inside >= 0 and inside != g[f.RESERVED] and some_queued(ch, b, inside):
         closes = free_close(ch, b)
-    if t < closes and (t < opens or not affords):
-        if t < opens:
-            sleep(ch, b, min(opens, closes))
+    if t < closes and not (opens and affords):
+        if not opens:
+            sleep(ch, b, min(free_from(ch.device, ACT, b), closes))
         return -1, 0
     i, row = bank[f.RUN], bank[f.FIRST_ROW]
     while True:
@@ -110,7 +110,7 @@ def _open(ch, b, t):
             if row == inside:
                 if t >= closes:
                     return PIM_PRE, 0
-            elif t >= opens and affords:
+            elif opens and affords:
                 _charge(ch)
                 return ACT, row
             elif t < closes:

@@ -61,7 +61,7 @@ def _estimate(ch, i):
         late = 0 if opened == row else p[f.CLOSE_CK]
         return p[f.COPY_CK] + late + (p[f.PRE_CK] if opened >= 0 and opened != row else 0)
     groups, closes = _groups_to_open(ch, row)
-    comps = max(request[i, f.COMPS], p[f.GEMV_CK] // p[f.COMP_CK])
+    comps = max(request[i, f.COMPS], p[f.LEAST_COMPS])
     opening = p[f.FAW_CK] * (groups // 2 - 1) + p[f.ACT_CK]
     return p[f.PRE_CK] * closes + opening + p[f.COMP_CK] * (comps + request[i, f.RESULTS] - 1)
 
@@ -72,12 +72,12 @@ def _groups_to_open(ch, row):
     g, each, per_group = ch.state, ch.policy[f.CLOSED], ch.policy[f.PER_GROUP]
     if ch.policy[f.DUAL] and (g[f.PIM_ROWS] == 0 or (g[f.PIM_ROW] != row and g[f.PIM_ROW] != f.MIXED)):
         if each == 1:
-            return ch.bank.shape[0] // per_group, count(g[f.PIM_ROWS])
+            return ch.policy[f.GROUPS], count(g[f.PIM_ROWS])
         closes, rest = 0, g[f.PIM_ROWS]
         while rest:
             rest &= ~(((1 << each) - 1) << (lowest(rest) // each * each))
             closes += 1
-        return ch.bank.shape[0] // per_group, closes
+        return ch.policy[f.GROUPS], closes
     buffer, groups, closes, closed = f.PIM if ch.policy[f.DUAL] else f.MEM, 0, 0, 0
     for low in range(0, ch.bank.shape[0], per_group):
         all_open = True
@@ -199,7 +199,7 @@ def next_dot(ch, t):
     if kind in (GWRITE, HEADER):
         return t + 1
     closed, first = _closed(ch), FAR
-    while closed:
+    while closed and first > t + 1:
         b = lowest(closed)
         first = min(first, _free_group(ch, b))
         closed &= ~_bound_alike(ch, b)

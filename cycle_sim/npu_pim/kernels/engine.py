@@ -29,6 +29,7 @@ from pimloom.cycle_sim.npu_pim.kernels.requests import (
     respond,
     respond_read,
 )  # fmt: skip
+from pimloom.cycle_sim.npu_pim.kernels.row import opened
 from pimloom.cycle_sim.npu_pim.kernels.rules import arm
 
 DONE, STUCK, FLUSH = range(3)  # what `run` returns
@@ -63,7 +64,7 @@ def run(ch, until):
 @entry
 def run_alone(ch, until):
     """As `run`, for a channel without a core: what it answers is counted at once."""
-    code = run(ch, until)
+    code = run(opened(ch), until)
     collect(ch)
     return code
 
@@ -73,7 +74,6 @@ def _fits(ch):
     """The rows of the arrays are as long as `fields` says, and known to be from here on: no product has to be made to
     find a place."""
     assert ch.request.shape[1] == f.N_REQUEST
-    assert ch.bank.shape[1] == f.N_BANK
     assert ch.list.shape[2] == f.N_LIST
     assert ch.line.shape[2] == f.N_LINE
     assert ch.order.shape[2] == f.N_ORDER
@@ -222,12 +222,14 @@ def _next_event(ch, t):
     if after == FAR and not (waits or held or g[f.DUE]):
         return FAR
     after = min(after, g[f.NEXT_REFRESH])
+    if after <= t + 1:
+        return after
     if g[f.DUE]:
         after = min(after, next_refresh_command(ch, g[f.NEXT_RANK], t))
     elif waits and not g[f.SKIP] and (p[f.DUAL] or g[f.BLOCKED] or g[f.QUEUED] == 0):
         after = min(after, next_dot(ch, t))
     if g[f.BLOCKED] and (g[f.QUEUED] or g[f.SKIP]):  # the pointer goes on by a bank in each clock, requests or not
         after = t + 1
-    elif g[f.QUEUED] and after > t + 1:
+    elif g[f.QUEUED]:
         after = min(after, next_data(ch, t + 1))
     return after

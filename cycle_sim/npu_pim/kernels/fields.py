@@ -35,7 +35,8 @@ MEM, PIM, SERVED, FIRST, FINAL, READ_HIT, WRITE_HIT, ENTRIES, LISTED, FIRST_ROW,
 MIXED = -2
 BANK_BITS, COLUMN_BITS = 5, 20  # of a key
 MOST_BANKS = 1 << BANK_BITS  # of a channel: a mask has a bit for each
-READS, WRITES, PIMS = range(3)  # list[…]: ring of the requests that the controller holds before their command queue
+# list[…]: ring of the requests that the controller holds before their command queue
+READS, WRITES, PIMS, LISTS = range(4)
 SLOT, KEY, TO, N_LIST = range(4)  # list[l, k]: request, key, bank
 # line[…]: responses that follow each other in order of their clocks; of those due in one clock the oldest comes first
 COPY, GEMVS, LATE, QUICK, LINES = range(5)
@@ -59,15 +60,25 @@ WHOSE, MANY, LAST_AT, LAST_TURN, N_ANSWER = range(5)
     ANSWERED, MEM_ROWS, PIM_ROWS, PIM_ROW, TILES, AGED, ASLEEP, ALARM, BUFFER, RETURN, BACK, N_ANSWERS, OFFER_AT,
     N_STATE,
 ) = range(48)  # fmt: skip
-# policy[…]. DUAL: PIM has a row buffer and a list of its own; SINGLE: one row buffer, blocked; CLOSED: banks that a
-# PIM_PRECHARGE closes; PER_GROUP: banks of a bank group; WHOLE: a header waits for its tile; EXACT_SLACK: slack is
-# exact, REMAIN ages; PER_RANK: banks of a rank; REFRESH_CK: between refreshes of one rank and the next; PATH: steps of the interconnect in a clock, 0: requests and responses take a clock each; COLUMNS:
-# of a row, one for each access
+# policy[…], behind the state in its row, so that both have one address. DUAL: PIM has a row buffer and a list of its
+# own; SINGLE: one row buffer, blocked; CLOSED: banks that a PIM_PRECHARGE closes; PER_GROUP: banks of a bank group;
+# WHOLE: a header waits for its tile; EXACT_SLACK: slack is exact, REMAIN ages; PATH: steps of the interconnect in a
+# clock, 0: requests and responses take a clock each; COLUMNS: of a row, one for each access; BANKS; PER_RANK: banks of
+# a rank; GROUPS: bank groups; REFRESH_CK: between refreshes of one rank and the next; LEAST_COMPS: that take as long
+# as the least GEMV
 (
     DUAL, SINGLE, ENTRIES_MAX, QUEUE_MAX, DOTS_MAX, WINDOW, CAP, DRAIN_IDLE, REFI, RANKS, READ_CK, COPY_CK, COMP_CK,
     GEMV_CK, TREE_CK, PRE_CK, ACT_CK, CLOSE_CK, FAW_CK, FLOOR, OFFERS, EXACT_GROUP, LATE_GEMV, LOGGING,
-    CLOSED, PER_GROUP, WHOLE, EXACT_SLACK, PATH, COLUMNS, PER_RANK, REFRESH_CK, N_POLICY,
-) = range(33)  # fmt: skip
+    CLOSED, PER_GROUP, WHOLE, EXACT_SLACK, PATH, COLUMNS, BANKS,
+    PER_RANK, GROUPS, REFRESH_CK, LEAST_COMPS, END_OF_POLICY,
+) = range(N_STATE, N_STATE + 36)  # fmt: skip
+# the rest of the row: `first`, `length`, `head`, `tail`, `bank`
+FIRST_AT = END_OF_POLICY
+LENGTH_AT = FIRST_AT + LISTS
+HEAD_AT = LENGTH_AT + LISTS
+TAIL_AT = HEAD_AT + LINES
+BANK_AT = -(-(TAIL_AT + LINES) // 8) * 8  # where a line of the caches begins
+N_ROW = (-(-(BANK_AT + MOST_BANKS * N_BANK) // 8) | 1) * 8  # an odd number of lines: channels do not share sets
 
 
 class Device(NamedTuple):
@@ -83,7 +94,7 @@ class Device(NamedTuple):
 
 
 class Channel(NamedTuple):
-    """One channel and its controller.
+    """One channel and its controller. state: `state`, then `policy` and the rest of the row, see `opened`.
 
     order[p, k]: ring of the requests that are to enter by port p; dot: all PIM
     commands. request: those that the controller has taken, at free places: SPARES of them are in `spare`.
@@ -98,17 +109,47 @@ class Channel(NamedTuple):
     """
 
     device: Device
-    policy: np.ndarray
     request: np.ndarray
     spare: np.ndarray
-    bank: np.ndarray
     list: np.ndarray
-    first: np.ndarray
-    length: np.ndarray
     dots: np.ndarray
     line: np.ndarray
+    order: np.ndarray
+    dot: np.ndarray
+    port: np.ndarray
+    left: np.ndarray
+    done: np.ndarray
+    turn: np.ndarray
+    ended: np.ndarray
+    owner: np.ndarray
+    open: np.ndarray
+    answer: np.ndarray
+    seen: np.ndarray
+    alike: np.ndarray
+    queued: np.ndarray
+    command: np.ndarray
+    tally: np.ndarray
+    rank: np.ndarray
+    drift: np.ndarray
+    state: np.ndarray
+
+
+class Open(NamedTuple):
+    """A channel as its kernels see it: with what lies in the row of its state. first[l], length[l]: of the ring of
+    list l; head[l], tail[l]: of the line l of responses."""
+
+    policy: np.ndarray
+    bank: np.ndarray
+    first: np.ndarray
+    length: np.ndarray
     head: np.ndarray
     tail: np.ndarray
+    device: Device
+    request: np.ndarray
+    spare: np.ndarray
+    list: np.ndarray
+    dots: np.ndarray
+    line: np.ndarray
     order: np.ndarray
     dot: np.ndarray
     port: np.ndarray

@@ -15,7 +15,7 @@ if kernel.compiler:
     from numba.core import types
     from numba.core.extending import intrinsic
 
-    @intrinsic  # type: ignore[no-redef]
+    @intrinsic
     def lowest(typing: Any, mask: Any) -> Any:
         """One instruction of the processor."""
 

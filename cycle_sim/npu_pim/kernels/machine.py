@@ -73,13 +73,13 @@ def _fits(p, chs):
     assert p.flight.shape[1] == k.N_FLIGHT
     assert chs.order.shape[3] == f.N_ORDER
     assert chs.port.shape[2] == f.N_PORT
-    assert chs.state.shape[1] == f.N_STATE
+    assert chs.state.shape[1] == f.N_ROW
 
 
 @bare
 def _known(p, chs):
     """The last clock of the core of which all responses are known."""
-    t, steps = p.npu[k.TIME], chs.policy[f.PATH]
+    t, steps = p.npu[k.TIME], chs.state[0, f.PATH]
     if not steps:
         return t
     extend(chs.drift, p.sums, steps, t + p.npu[k.LONGEST] + AHEAD)
@@ -272,7 +272,7 @@ def _send_dots(p, chs, o, t):
         if op[k.SINGLY]:
             op[k.LATEST] = npu[k.DISPATCHED] = max(t, npu[k.DISPATCHED] + 1)
         chs.state[c, f.DOTS_SENT] += 1
-        extend(chs.drift, p.sums, chs.policy[f.PATH], op[k.LATEST] + AHEAD)
+        extend(chs.drift, p.sums, chs.state[0, f.PATH], op[k.LATEST] + AHEAD)
         to = op[k.PORT], leaves(chs, op[k.LATEST]), arrives(chs, op[k.LATEST]), group
         if not send(chs, c, to, -1 - i, 0):
             return False

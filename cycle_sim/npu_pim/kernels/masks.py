@@ -65,8 +65,8 @@ def ranks_free(ch, c, t):
         return mask
     aside = dev.aside[0] != 0 and dev.beside[3 * c + MOST] > t
     for n in range(1, ranks + 1):
-        if dev.bound[n * COLUMNS + c] <= t:
-            if not aside or (dev.beside[3 * c + CHILD] == n and dev.beside[3 * c + REST] <= t):
-                free |= mask
+        alone = not aside or (dev.beside[3 * c + CHILD] == n and dev.beside[3 * c + REST] <= t)
+        if alone and dev.bound[n * COLUMNS + c] <= t:
+            free |= mask
         mask <<= each
     return free

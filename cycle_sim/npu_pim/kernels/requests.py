@@ -10,7 +10,7 @@ from pimloom.cycle_sim.npu_pim.kernels.fields import GWRITE, HEADER, PIMS, QUICK
 from pimloom.cycle_sim.npu_pim.kernels.words import column_at, key_at
 
 DRAINS_FROM = 2  # PIM commands in their queue, with which writes drain before more of them
-WRITE_PLACES = 256  # of counters of waiting writes, and of GWRITEs behind them
+WRITE_PLACES = 512  # of counters of waiting writes, and of GWRITEs behind them
 READ_PLACES = 4096  # of counters of waiting reads
 NEAR = 64  # places of a line of responses that are near each other in memory
 SPREAD = f.COLUMN_BITS - 4  # bits by which a key is shifted, so that 16 columns of a row are neighbours
@@ -33,7 +33,7 @@ def _list_of(ch, kind):
 @bare
 def _writes_alike(key):
     """Place in `alike` for the writes of a key; others may share it."""
-    return (key ^ key >> f.COLUMN_BITS) & (WRITE_PLACES - 1)
+    return (key ^ key >> SPREAD) & (WRITE_PLACES - 1)
 
 
 @bare

@@ -10,8 +10,7 @@ import numpy as np
 from pimloom.arch.command import Role
 from pimloom.arch.pim_channel import PimChannel
 from pimloom.arch.table import Table, compile_table
-from pimloom.cycle_sim.dram.kernels.device import device
-from pimloom.cycle_sim.npu_pim.build import build
+from pimloom.cycle_sim.npu_pim.build import build, device_of
 from pimloom.cycle_sim.npu_pim.kernels import engine
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
 from pimloom.cycle_sim.npu_pim.kernels.words import word_of
@@ -43,7 +42,7 @@ STATES: dict[str, Callable[[f.Channel], bool]] = {  # of the controller, as the 
     "reads and writes wait in bank queues": lambda ch: ch.state[f.QUEUED] > 0,
     "a bank queue is full": lambda ch: ch.state[f.FULL] != 0,
     "writes drain": lambda ch: ch.state[f.DRAIN] > 0,
-    "the window is full": lambda ch: ch.state[f.HELD] >= ch.policy[f.WINDOW],
+    "the window is full": lambda ch: ch.state[f.HELD] >= ch.state[f.WINDOW],
     "a refresh is due": lambda ch: ch.state[f.DUE] > 0,
     "a refresh closes rows": lambda ch: ch.state[f.IN_REFRESH] >= 0,
     "PIM waits for the refresh": lambda ch: ch.state[f.SKIP] != 0,
@@ -94,8 +93,7 @@ def _fed(
     dot = np.zeros((max(len(pim), 1), f.N_DOT), np.int64)
     ch = ch._replace(dot=dot)
     if rules:
-        arrays = device(table, frozenset(names) & frozenset(table.names), {}, names)
-        ch = ch._replace(device=f.Device(**{name: arrays[name] for name in f.Device._fields}))
+        ch = ch._replace(device=device_of(table, names))
     for i, x in enumerate(pim):
         header, gemv = (place[int(x["cmd"])] == kind for kind in (f.HEADER, f.GEMV))
         comps = int(x["comps"])
