@@ -98,6 +98,26 @@ def test_more_devices_than_lanes_are_refused() -> None:
     assert found.code == 2 and said in found.err and found.err.count("\n") == 1
 
 
+def test_a_stage_for_each_layer_is_shared_as_any_other_stage_is() -> None:
+    """32 layers in 32 stages of two devices: messages within a layer, and 64 devices at work."""
+    found, fewer = deal(64, 32, 2), deal(64, 16, 4)
+    assert found.used_devices == 64 and found.memory()[0] == 64 * found.device_bytes
+    cost, coarse = found.token(128), fewer.token(128)
+    assert cost.layer.link == pytest.approx(coarse.layer.link, rel=0.1)
+    assert cost.energy_pj["link"] == pytest.approx((32 * 4096 + 32 * 2 * (10 * 4096 + 2 * 11008)) * 16 * 4.4)
+    assert sum(deal(32, 32, None).token(128).energy_pj.values()) < sum(cost.energy_pj.values())
+    assert sum(cost.energy_pj.values()) < sum(coarse.energy_pj.values())
+    alone = deal(32, 32, None)
+    assert alone.room_bytes < found.room_bytes < 2 * alone.room_bytes  # half of the weights are elsewhere, no keys
+
+
+@pytest.mark.parametrize("options", ["--devices 64 --pp 64", "--devices 128 --pp 64 --tp 2", "--devices 128 --tp 2"])
+def test_more_stages_than_layers_are_refused(options: str) -> None:
+    found = call("run", "cent", "--model", "llama-2-7b", *options.split())
+    assert found.code == 2 and found.out == "" and found.err.count("\n") == 1
+    assert "64 stages of 32 layers; expected 32 stages or fewer" in found.err
+
+
 @pytest.mark.parametrize(("devices", "stages", "tensor", "values"), [
     (8, 8, 1, 8 * 4096), (8, None, None, 8 * 4096), (8, 4, 2, 4 * 4096 + 32 * 2 * (10 * 4096 + 2 * 11008)),
 ])  # fmt: skip

@@ -73,15 +73,19 @@ class Placed:
     released: bool
 
     @property
+    def piped(self) -> bool:
+        """A stage for each layer, which no devices share: a device may have several side by side."""
+        return self.stages == self.llm.num_hidden_layers and self.tensor == 1
+
+    @property
     def layers_here(self) -> int:
         """Layers side by side in a device."""
-        piped = self.stages == self.llm.num_hidden_layers
-        return ceil_div(self.llm.num_hidden_layers, self.system.devices) if piped else 1
+        return ceil_div(self.llm.num_hidden_layers, self.system.devices) if self.piped else 1
 
     @property
     def used_devices(self) -> int:
         """Devices that have a layer."""
-        if self.stages == self.llm.num_hidden_layers:
+        if self.piped:
             return ceil_div(self.llm.num_hidden_layers, self.layers_here)
         return self.stages * self.tensor
 
@@ -125,7 +129,7 @@ class Placed:
         """As released a layer of one device pays for sending it nothing, too."""
         spec, layer, layers = self.system, self.layer, self.llm.num_hidden_layers
         onward = next_ns(spec.link, spec.devices, layer.hidden, spec.element_bits)
-        if self.stages == layers:
+        if self.piped:
             return onward / NS_PER_MS
         within = 0.0
         if self.tensor > 1 or self.released:
@@ -134,7 +138,7 @@ class Placed:
 
     def _all(self, main: dict[str, float], context: int) -> tuple[dict[str, float], float]:
         """Energy of a token in all devices, and of what works while one layer does."""
-        if self.stages == self.llm.num_hidden_layers:
+        if self.piped:
             last = main if self.released else self._last(main, context)
             every = {cause: pj * (self.used_devices - 1) + last[cause] for cause, pj in main.items()}
             return every, sum(every.values())
@@ -170,16 +174,15 @@ class Placed:
     @property
     def _values_within(self) -> int:
         """That a device of a layer sends to others of this layer; as released also where there are none."""
-        shared = self.tensor > 1 or (self.released and self.stages < self.llm.num_hidden_layers)
+        shared = self.tensor > 1 or (self.released and not self.piped)
         return 10 * self.layer.hidden + 2 * self.layer.ffn if shared else 0
 
     @property
     def _values_onward(self) -> float:
         """To the next stage, by layer; by device where these have several layers side by side."""
-        layers = self.llm.num_hidden_layers
-        if self.released and self.stages < layers:
+        if self.released and not self.piped:
             return 0
-        return self.layer.hidden * self.stages / layers
+        return self.layer.hidden * self.stages / self.llm.num_hidden_layers
 
     def _energy(self, found: Found, program: np.ndarray, context: int, sent: float) -> dict[str, float]:
         """sent: values that leave the device."""
@@ -211,8 +214,7 @@ class Placed:
     @property
     def fullest(self) -> Fraction:
         """Share of the layers in the device that has most: of several that share them, the one that attends."""
-        piped = self.stages == self.llm.num_hidden_layers
-        return Fraction(self.layers_here if piped else self.stage_layers, self.llm.num_hidden_layers)
+        return Fraction(self.layers_here if self.piped else self.stage_layers, self.llm.num_hidden_layers)
 
     @property
     def room_bytes(self) -> int:
@@ -249,6 +251,9 @@ def placed(system: System, llm: LlmSpec, stages: int | None, tensor: int | None,
             raise UserError(
                 f"{named}: expected {layers} stages, one a layer, or stages x --tp = {spec.devices} devices{got}"
             )
+        if stages > layers:
+            said = f"{stages} stages of {counted(layers, 'layer')}; expected {layers} stages or fewer"
+            raise UserError(f"{named}: {said}; take a larger --tp or fewer --devices")
         found = Placed(spec, system.aim, llm, layer, stages, share, released)
     _check(found)
     return found
