@@ -57,6 +57,10 @@ def test_what_systems_say_of_their_rest():
     assert pim == pytest.approx(8 * 1.25 * 92e-3)  # channels x V x IDD2N
     buffers = 32 * 0.06702101898 + 0.6917736525 + 18.81731768
     assert cent == pytest.approx(32 * (32 * 183.15 + buffers) * 1e-3)
+    of_unit = power_at_rest_w(load_system("cent", {"near_memory.units": "64"}), 1)
+    fewer = power_at_rest_w(load_system("cent", {"aim.channels": "16"}), 1)
+    assert of_unit == cent  # what waits is channels and their buffers, however many units work beside them
+    assert fewer == pytest.approx(32 * (16 * (183.15 + 0.06702101898) + 0.6917736525 + 18.81731768) * 1e-3)
     duplex = load_system("duplex", {"device.energy.static_w": "70"})
     assert (power_at_rest_w(duplex, 1), power_at_rest_w(duplex, 8)) == (4 * 70, 8 * 70)
     assert power_at_rest_w(load_system("npu_only", {"dram.part": "hbm3_6400"}), 1) is None
