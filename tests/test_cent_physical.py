@@ -1,5 +1,6 @@
 """What CENT's own code has otherwise than a device would: keys, layers, stages, room and messages, corrected."""
 
+import msgspec
 import pytest
 
 from pimloom.arch.aim import BANK, COMMANDS, MASK, ROW, TIMES
@@ -8,13 +9,17 @@ from pimloom.arch.llm import load_llm
 from pimloom.arch.system import load_system
 from pimloom.mappers.cent_layer import layer_pieces
 from pimloom.systems.asked import Asked
-from pimloom.systems.devices.cent.asked import cent_work
+from pimloom.systems.devices.cent.asked import cent_work, request_work
 from pimloom.systems.devices.cent.placed import Placed, placed
 from pimloom.systems.devices.device import Share, device_of
+from pimloom.systems.devices.rest import power_at_rest_w
 from pimloom.workload.batch import Batch
 from tests.command import call
 
 LLM = load_llm("llama-2-7b")
+SMALL = msgspec.structs.replace(
+    LLM, hidden_size=1024, num_attention_heads=8, num_key_value_heads=8, intermediate_size=2048, vocab_size=1024
+)
 
 
 def deal(devices: int, stages: int | None, tensor: int | None, model: str = "llama-2-7b") -> Placed:
@@ -109,6 +114,33 @@ def test_a_stage_for_each_layer_is_shared_as_any_other_stage_is() -> None:
     assert sum(cost.energy_pj.values()) < sum(coarse.energy_pj.values())
     alone = deal(32, 32, None)
     assert alone.room_bytes < found.room_bytes < 2 * alone.room_bytes  # half of the weights are elsewhere, no keys
+
+
+REST_MW = 32 * (183.15 + 0.06702101898) + 0.6917736525 + 18.81731768  # of a device: channels, their buffers, two more
+
+
+@pytest.mark.parametrize(("devices", "tensor", "requests"), [(32, 1, 1), (8, 1, 40), (8, 8, 1), (8, 4, 3)])
+def test_devices_that_wait_draw_what_they_draw_at_rest(devices: int, tensor: int, requests: int) -> None:
+    """In a step each device has its channels at work, or waits; a machine at work draws more than one at rest."""
+    system = load_system("cent", {"devices": str(devices)})
+    run = device_of(system, SMALL, Share(tp=tensor, layers=32)).step(Batch.decode([16] * requests))
+    of_token = placed(system, SMALL, None, tensor if tensor > 1 else None, released=False).token(16)
+    at_work_s = of_token.layer.pim * 1e-3 * (devices if tensor == 1 else 32) * requests
+    most = REST_MW * 1e-3 * (devices * run.time_s - at_work_s)
+    assert run.energy_j is not None and run.energy_j > 0.999 * power_at_rest_w(system, tensor) * run.time_s
+    if tensor == 1:  # all devices have the same program
+        assert run.device_j["waiting"] == pytest.approx(most, rel=1e-6)
+    else:  # those that share a layer are done before the one that attends
+        least = most - (tensor - 1) * REST_MW * 1e-3 * at_work_s
+        assert least < run.device_j["waiting"] < most
+    plain = device_of(system, SMALL, Share(tp=tensor, layers=32, fidelity="released")).step(Batch.decode([16]))
+    assert "waiting" not in plain.device_j
+
+
+def test_power_is_energy_of_a_token_times_throughput() -> None:
+    asked = Asked("cent", "llama-2-7b", prompt=0, generate=16)
+    (found,) = request_work(load_system("cent", {"devices": "8"}), SMALL, asked).run(lambda *_: None).points
+    assert found.power_w == pytest.approx(found.energy_j * found.tokens_per_s) and found.power_w > 8 * REST_MW * 1e-3
 
 
 @pytest.mark.parametrize("options", ["--devices 64 --pp 64", "--devices 128 --pp 64 --tp 2", "--devices 128 --tp 2"])

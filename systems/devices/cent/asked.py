@@ -7,12 +7,13 @@ from math import fsum, isfinite
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec, load_llm
 from pimloom.arch.system import System, load_system, spec_digest
-from pimloom.arch.units import J_PER_PJ, S_PER_MS, W_PER_MW
+from pimloom.arch.units import J_PER_PJ, NS_PER_MS, S_PER_MS, W_PER_MW
 from pimloom.arch.version import __version__
 from pimloom.systems.asked import Asked, Progress, Work
+from pimloom.systems.devices.cent.costs import WAITING, TokenCost
 from pimloom.systems.devices.cent.device import token_spans
 from pimloom.systems.devices.cent.outcome import CentOutcome, CentPoint
-from pimloom.systems.devices.cent.placed import Placed, TokenCost, check_fits, placed
+from pimloom.systems.devices.cent.placed import Placed, check_fits, placed
 from pimloom.systems.devices.run import Run
 from pimloom.systems.devices.shown import Shown
 from pimloom.systems.settings import parse_settings
@@ -48,7 +49,7 @@ def request_work(system: System, llm: LlmSpec, asked: Asked) -> Work[CentOutcome
     def run(progress: Progress) -> CentOutcome:
         start, costs = time.perf_counter(), list[TokenCost]()
         for n, tokens in enumerate(contexts):
-            costs.append(found.token(tokens))
+            costs.append(_with_waiting(found, found.token(tokens)))
             progress(n + 1, len(contexts))
         figures = (cost.token_ms + cost.power_mw + sum(cost.energy_pj.values()) for cost in costs)
         if not isfinite(sum(figures)):
@@ -127,6 +128,16 @@ def _outcome(
         version=__version__,
         wall_s=wall_s,
     )
+
+
+def _with_waiting(found: Placed, cost: TokenCost) -> TokenCost:
+    """The same, with what devices draw while they wait in full stages, and the power of all of that; as released
+    nothing waits."""
+    if found.released:
+        return cost
+    beat_ms = found.beat_ms(cost)
+    pj = {**cost.energy_pj, WAITING: found.waiting_pj(cost.busy_ms, beat_ms)}
+    return cost._replace(energy_pj=pj, power_mw=fsum(pj.values()) / (beat_ms * NS_PER_MS))
 
 
 def _point(found: Placed, context: int, cost: TokenCost) -> CentPoint:

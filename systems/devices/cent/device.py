@@ -8,7 +8,8 @@ from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec
 from pimloom.arch.system import System
 from pimloom.arch.units import J_PER_PJ, PS_PER_MS
-from pimloom.systems.devices.cent.placed import LayerTime, TokenCost, check_fits, placed
+from pimloom.systems.devices.cent.costs import WAITING, TokenCost, mixed
+from pimloom.systems.devices.cent.placed import check_fits, placed
 from pimloom.systems.devices.device import Capacity, Share
 from pimloom.systems.devices.run import Run, Span
 from pimloom.workload.batch import Batch, Request
@@ -69,6 +70,9 @@ class CentDevice:
         end = max(spans[-1].end_ps, _ps(sum(map(self._placed.beat_ms, costs))))
         causes = dict.fromkeys(costs[0].energy_pj)
         total = {cause: sum(cost.energy_pj[cause] for cost in costs) * J_PER_PJ for cause in causes}
+        if not self._placed.released:
+            busy_ms = sum(cost.busy_ms for cost in costs)
+            total[WAITING] = self._placed.waiting_pj(busy_ms, end / PS_PER_MS) * J_PER_PJ
         memory = _ps(max(sum(cost.layer.pim * cost.layers for cost in tokens) for tokens in each))
         return Run(end_ps=end, spans=spans, device_j=total, least_ps={"commands": memory}, devices=1)
 
@@ -81,18 +85,6 @@ class CentDevice:
         there, weights = self._placed.memory()
         each = kv_bytes_per_token(self._llm)
         return Capacity(there, weights, each, max(self._placed.room_bytes, 0) // each)
-
-
-def mixed(low: TokenCost, high: TokenCost, part: float) -> TokenCost:
-    """A token between two."""
-
-    def mean(a: float, b: float) -> float:
-        return a + part * (b - a)
-
-    layer = LayerTime(*(mean(a, b) for a, b in zip(low.layer, high.layer, strict=True)))
-    joules = {cause: mean(pj, high.energy_pj[cause]) for cause, pj in low.energy_pj.items()}
-    ends, host, power = (mean(getattr(low, n), getattr(high, n)) for n in ("ends_ms", "host_ms", "power_mw"))
-    return TokenCost(layer, ends, host, low.layers, joules, power)
 
 
 def _contexts(request: Request) -> range:

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 
@@ -19,44 +18,15 @@ from pimloom.arch.system import System
 from pimloom.arch.units import BITS_PER_BYTE, HZ_PER_MHZ, MS_PER_S, NS_PER_MS, PS_PER_MS, ceil_div
 from pimloom.cycle_sim.aim.simulate import Found, Queues, simulate
 from pimloom.cycle_sim.cent import near_memory_cyc, next_ns, shared_ns
-from pimloom.energy.cent import Counted, Token, energies_pj
+from pimloom.energy.cent import Counted, Token, energies_pj, rest_mw
 from pimloom.mappers.cent import Layer, Place, layer_of
 from pimloom.mappers.cent_layer import ends_program, layer_program, matrices_program
+from pimloom.systems.devices.cent.costs import Drawn, LayerTime, TokenCost
 from pimloom.workload.batch import Batch
 from pimloom.workload.need import kv_bytes, parameters
 
 ACCESSES = [COMMANDS.index("RD"), COMMANDS.index("WR")]
 AS_AIM_WRITES = {"PREab": "PREA"}
-
-
-class LayerTime(NamedTuple):
-    """A token in one layer [ms]: in the channels, over the link, in the near-memory unit for all layers of a device."""
-
-    pim: float
-    link: float
-    near_memory: float
-
-    @property
-    def all(self) -> float:
-        """One after the other."""
-        return self.pim + self.link + self.near_memory
-
-
-class TokenCost(NamedTuple):
-    """A token of one request: its layer, what stands before and behind the layers and the host [ms]; energy of all
-    devices by cause [pJ], and of what works at once, by the time of a layer in the channels [mW]."""
-
-    layer: LayerTime
-    ends_ms: float
-    host_ms: float
-    layers: int
-    energy_pj: dict[str, float]
-    power_mw: float
-
-    @property
-    def token_ms(self) -> float:
-        """Until the next token of the same request."""
-        return self.layer.all * self.layers + self.ends_ms + self.host_ms
 
 
 @dataclass(frozen=True)
@@ -119,10 +89,16 @@ class Placed:
         cycles = near_memory_cyc(near, layer.hidden, layer.heads, layer.repeat, context)
         near_ms = sum(cycles.values()) / (near.clock_mhz * HZ_PER_MHZ) * MS_PER_S * self.layers_here
         time = LayerTime(self._ms(found.cycles), self._link_ms, near_ms)
-        main = self._energy(found, program, context, self._values_within + self._values_onward)
-        energy, at_once = self._all(main, context)
-        layers = self.llm.num_hidden_layers
-        return TokenCost(time, self._ends_ms, near.sampling_ms, layers, energy, at_once / (time.pim * NS_PER_MS))
+        sent = self._values_within + self._values_onward
+        energy, at_once, busy_ms = self._all(self._drawn(found, program, context, sent), context)
+        layers, mw = self.llm.num_hidden_layers, at_once / (time.pim * NS_PER_MS)
+        return TokenCost(time, self._ends_ms, near.sampling_ms, layers, energy, mw, busy_ms)
+
+    def waiting_pj(self, busy_ms: float, span_ms: float) -> float:
+        """What devices that have a layer draw in a span but for the time of their channels, `busy_ms` of all together:
+        standby with all rows closed, and buffers."""
+        mw = rest_mw(self.system.energy, self.aim.spec.channels)
+        return mw * max(self.used_devices * span_ms - busy_ms, 0.0) * NS_PER_MS
 
     @cached_property
     def _link_ms(self) -> float:
@@ -136,30 +112,31 @@ class Placed:
             within = shared_ns(spec.link, spec.devices, self.tensor, layer.hidden, layer.ffn, spec.element_bits)
         return (within if self.released else within + onward * self.stages / layers) / NS_PER_MS
 
-    def _all(self, main: dict[str, float], context: int) -> tuple[dict[str, float], float]:
-        """Energy of a token in all devices, and of what works while one layer does."""
+    def _all(self, main: Drawn, context: int) -> tuple[dict[str, float], float, float]:
+        """Energy of a token in all devices, and of what works while one layer does; time of all devices' channels."""
         if self.piped:
-            last = main if self.released else self._last(main, context)
-            every = {cause: pj * (self.used_devices - 1) + last[cause] for cause, pj in main.items()}
-            return every, sum(every.values())
-        others = self._others if self.tensor > 1 else {}
-        one = {cause: pj + others.get(cause, 0.0) * (self.tensor - 1) for cause, pj in main.items()}
+            last, others = main if self.released else self._last(main, context), self.used_devices - 1
+            every = {cause: pj * others + last.pj[cause] for cause, pj in main.pj.items()}
+            return every, sum(every.values()), main.ms * others + last.ms
+        others, share = self.tensor - 1, self._others if self.tensor > 1 else Drawn({}, 0.0)
+        one = {cause: pj + share.pj.get(cause, 0.0) * others for cause, pj in main.pj.items()}
         layers = self.llm.num_hidden_layers
-        return {cause: pj * layers for cause, pj in one.items()}, sum(one.values()) * self.stages
+        every = {cause: pj * layers for cause, pj in one.items()}
+        return every, sum(one.values()) * self.stages, (main.ms + share.ms * others) * layers
 
-    def _last(self, main: dict[str, float], context: int) -> dict[str, float]:
+    def _last(self, main: Drawn, context: int) -> Drawn:
         """The last device, which may have fewer layers than the others."""
         left = self.llm.num_hidden_layers - self.layers_here * (self.used_devices - 1)
         if left == self.layers_here:
             return main
         program = layer_program(self.layer, self.place._replace(layers=left), context)
-        return self._energy(self._run(program), program, context, self._values_onward)
+        return self._drawn(self._run(program), program, context, self._values_onward)
 
     @cached_property
-    def _others(self) -> dict[str, float]:
+    def _others(self) -> Drawn:
         """A device that shares the matrices of a layer alone."""
         program = matrices_program(self.layer, self.place, self.released)
-        return self._energy(self._run(program), program, 1, self._values_within)
+        return self._drawn(self._run(program), program, 1, self._values_within)
 
     @cached_property
     def _ends_ms(self) -> float:
@@ -184,7 +161,7 @@ class Placed:
             return 0
         return self.layer.hidden * self.stages / self.llm.num_hidden_layers
 
-    def _energy(self, found: Found, program: np.ndarray, context: int, sent: float) -> dict[str, float]:
+    def _drawn(self, found: Found, program: np.ndarray, context: int, sent: float) -> Drawn:
         """sent: values that leave the device."""
         layer = self.layer
         commands = Counter[str]()
@@ -197,7 +174,8 @@ class Placed:
             sent, self.system.element_bits,
         )  # fmt: skip
         token = Token(layer.hidden, layer.heads, layer.repeat, context)
-        return energies_pj(self.system.energy, self.system.near_memory, did, token, self.released)
+        pj = energies_pj(self.system.energy, self.system.near_memory, did, token, self.released)
+        return Drawn(pj, self._ms(found.cycles))
 
     def _ms(self, cycles: int) -> float:
         return cycles * self.aim.part.tCK_ps / PS_PER_MS
