@@ -106,6 +106,8 @@ def test_links_carry_rings_and_cost_their_bits() -> None:
     assert (run.energy_by_cause_j or {})["links"] == pytest.approx(run.link_bytes * 8 * 1.3e-12)
     dearer = step(llm, batch, {"device.energy.node_pj_per_bit": "2.6"})
     assert (dearer.energy_by_cause_j or {})["links"] == pytest.approx(run.link_bytes * 8 * 2.6e-12)
+    equal = step(llm, batch, {"device.energy.network_pj_per_bit": "1.3"})
+    assert equal.energy_by_cause_j == run.energy_by_cause_j  # one node: nothing goes between nodes, at any price
     at_rest = step(llm, batch, {"device.energy.static_w": "50"})
     assert (at_rest.energy_by_cause_j or {})["static"] == pytest.approx(4 * 50 * run.time_s)
 

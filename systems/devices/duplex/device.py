@@ -122,11 +122,11 @@ class DuplexDevice:
                 found[cause] = found.get(cause, 0.0) + pj * J_PER_PJ
         energy = self._built.stages.processors.device.spec.energy
         moved = [piece.sent for lane in lanes for piece in lane.pieces]
-        links = {
-            energy.node_pj_per_bit: sum(one.node_bytes for one in moved),
-            energy.network_pj_per_bit: sum(one.network_bytes for one in moved),
-        }
-        found["links"] = sum((pj or 0.0) * BITS_PER_BYTE * size * J_PER_PJ for pj, size in links.items())
+        links = (
+            (energy.node_pj_per_bit, sum(one.node_bytes for one in moved)),
+            (energy.network_pj_per_bit, sum(one.network_bytes for one in moved)),
+        )
+        found["links"] = sum((pj or 0.0) * BITS_PER_BYTE * size * J_PER_PJ for pj, size in links)
         if energy.static_w:
             found["static"] = energy.static_w * self._built.devices * seconds
         return found
