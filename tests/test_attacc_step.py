@@ -93,6 +93,7 @@ def test_each_slip_changes_something() -> None:
         # 24 heads a stack: a pair, half of it; 27 on four stacks, 24 on the fifth
         steps = [decode_step(box, GPT, batch, 2049, slips) for box in boxes for batch in (10, 11)]
         steps += [prompts_step(box, GPT, [(100, 0)], slips) for box in boxes]
+        steps.append(decode_step(Box(A100A, 8, BOTH), GPT, 10, 9, slips))
         return [*steps, decode_step(narrow, GPT, 2000, 9, slips)]
 
     right = found(PHYSICAL)
@@ -213,6 +214,19 @@ def test_transfers_hide_under_attention_head_by_head() -> None:
     short = decode_step(box, GPT, 54, 1)
     attention = short.seconds["score"] + 96 * 5 * 648 / (5 * 16 * 64 * 5.2 / 8 * 1e9)  # and the softmax alone
     assert short.seconds["transfer"] == pytest.approx(whole - attention * 11 / 12)
+
+
+@pytest.mark.parametrize(("batch", "context"), [(16, 1024), (64, 1024), (16, 700), (64, 1)])
+def test_projections_hide_by_their_own_time(batch: int, context: int) -> None:
+    """8 of 64 heads of keys, so that the first is 5/9 of both; what hides is the time of attention but for a head."""
+    decoder = Decoder(80, 8192, 64, 28_672, True, 8)
+    whole, hidden = (
+        decode_step(Box(A100A, 8, replace(LIMITED, pipelined=on)), decoder, batch, context).seconds
+        for on in (False, True)
+    )
+    kept = {part: hidden[part] / whole[part] for part in ("qkv", "projection")}
+    assert 0 < kept["qkv"] < 1 and kept["qkv"] == pytest.approx(kept["projection"])
+    assert min(hidden.values()) >= 0
 
 
 def test_tiles_are_the_best_that_fit() -> None:

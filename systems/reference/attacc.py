@@ -17,7 +17,8 @@ class Slips:
     5.2 Gb/s a pin, whatever their part. prompts_for_free: keys and values of prompts reach the stacks without
     energy. co_processing_for_free: weights that the stacks read draw as if the GPUs had read them.
     half_rate_beside_stacks: of products at 8 bits that it computes, a GPU leaves so much to the stacks as if its rate
-    were that at 16 bits."""
+    were that at 16 bits. hidden_in_quarters: of what hides of both projections beside attention, three quarters are of
+    the first, however long it takes."""
 
     schedule: bool = False
     wires_per_byte: bool = False
@@ -31,6 +32,7 @@ class Slips:
     prompts_for_free: bool = False
     co_processing_for_free: bool = False
     half_rate_beside_stacks: bool = False
+    hidden_in_quarters: bool = False
 
 
 AS_RELEASED = Slips(**dict.fromkeys((slip.name for slip in fields(Slips)), True))

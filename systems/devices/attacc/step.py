@@ -31,7 +31,7 @@ HOSTS = 2  # [secondary A] processors of the host
 HOST_LINKS = 4  # [secondary A] PCIe links of each, which `link_gb_s` of the host is of; one to a GPU
 LINK_GB_S = 600  # [secondary A] both ways, of the stacks beside a GPU
 FEED_FORWARD = {"up", "gate", "down"}
-QKV_SHARE = 0.75  # [secondary A] of the projections' time: three of four equal matrices
+QKV_SHARE = 0.75  # [secondary A] of what both projections hide: three of four equal matrices
 
 
 class Step(NamedTuple):
@@ -102,7 +102,7 @@ def decode_step(box: Box, decoder: Decoder, batch: int, context: int | Sequence[
         parts |= _attention(box.gpu, box, decoder, contexts, slips)
     seconds, beside = {name: part.seconds for name, part in parts.items()}, dict[str, float]()
     if box.stacks:
-        _hide(seconds, n / decoder.heads, box.stacks.pipelined)
+        _hide(seconds, n / decoder.heads, box.stacks.pipelined, slips)
         if box.stacks.co_processing:
             rows = max(tokens_of_experts(decoder, batch))
             for name in FEED_FORWARD & parts.keys():
@@ -203,7 +203,7 @@ def transfer(sent: int) -> Cost:
     return Cost(seconds, True, Ledger({"links": NVLINK.of_bytes(sent)}), sent_bytes=sent, least={"link": seconds})
 
 
-def _hide(seconds: dict[str, float], least: float, pipelined: bool) -> None:
+def _hide(seconds: dict[str, float], least: float, pipelined: bool, slips: Slips) -> None:
     """What goes on beside attention, but for the first head's share of it, `least`."""
     attended = seconds["score"] + seconds["softmax"]
     matrices, transfer = seconds["qkv"] + seconds["projection"], seconds["transfer"]
@@ -212,8 +212,9 @@ def _hide(seconds: dict[str, float], least: float, pipelined: bool) -> None:
         seconds["qkv"] *= least
         seconds["projection"] *= least
     elif pipelined:
-        seconds["qkv"] -= beside * QKV_SHARE
-        seconds["projection"] -= beside * (1 - QKV_SHARE)
+        share = QKV_SHARE if slips.hidden_in_quarters else seconds["qkv"] / matrices
+        seconds["qkv"] -= beside * share
+        seconds["projection"] -= beside * (1 - share)
     behind = pipelined and attended <= matrices and matrices > transfer
     seconds["transfer"] = transfer * least if behind or attended > transfer else transfer - beside
     seconds["softmax"] = 0.0
