@@ -83,6 +83,11 @@ def test_attention_of_equal_groups_is_that_of_as_many_heads() -> None:
     assert shared.counts == groups.counts and shared.cycles <= 1.05 * groups.cycles
 
 
+def test_a_context_that_does_not_fit_is_named() -> None:
+    with pytest.raises(UserError, match="9376 rows for 32 heads of context 1200000; take fewer heads or a shorter"):
+        attention(ORG, TABLE, Placement.BANK, Work(32, 1_200_000, 128, 2), PHYSICAL)
+
+
 def test_heads_that_share_keys_read_them_once_on_a_gpu() -> None:
     one, four = (Decoder(1, 4096, 32, 14_336, True, kv) for kv in (32, 8))
     alone, shared = (decode_step(Box(A100A, 8), decoder, 64, 4000) for decoder in (one, four))

@@ -39,6 +39,18 @@ def streams(org: Organization, layout: Layout, work: Work, *, as_released: bool 
     return [Channels(len(same), np.concatenate([nothing, *plans[same[0]].pieces()])) for same in found.values()]
 
 
+def check_rows(org: Organization, layout: Layout, work: Work, *, as_released: bool = False) -> int:
+    """Columns of a bank from one head to the next. Raises UserError if K and V do not fit."""
+    stride, half = layout.rows * org.columns, org.rows // 2
+    if as_released:
+        stride = -(-LONGEST * work.head_dim // org.banks) // (org.access_bits // BITS_PER_BYTE)
+    columns = stride * (len(valid_channels(work.heads)) - 1) + layout.rows * org.columns
+    if (rows := -(-columns // org.columns)) > half:
+        said = f"heads: expected K of them in {half} rows of a bank, got {rows} rows for {work.heads} heads"
+        raise UserError(f"{said} of context {work.context}; take fewer heads or a shorter context")
+    return stride
+
+
 class _Plan:
     """What one channel does."""
 
@@ -46,13 +58,7 @@ class _Plan:
         self.layout, self.channel, self.as_released = layout, channel, as_released
         self.valid = valid_channels(work.heads)
         self.half = org.rows // 2
-        self.stride = layout.rows * org.columns  # columns from one head to the next
-        if as_released:
-            self.stride = -(-LONGEST * work.head_dim // org.banks) // (org.access_bits // BITS_PER_BYTE)
-        columns = self.stride * (len(self.valid) - 1) + layout.rows * org.columns
-        if (rows := -(-columns // org.columns)) > self.half:
-            said = f"heads: expected K of them in {self.half} rows of a bank, got {rows} rows for {work.heads} heads"
-            raise UserError(f"{said} of context {work.context}; take fewer heads or a shorter context")
+        self.stride = check_rows(org, layout, work, as_released=as_released)
         self.barrier = piece(BARRIER, [0])
         self.softmax = piece(SFM, [0])
         order = np.arange(layout.macs)

@@ -13,7 +13,7 @@ from pimloom.energy.ledger import Ledger
 from pimloom.mappers.attacc.counts import count_commands
 from pimloom.mappers.attacc.groups import count_groups, deal, layouts, requests
 from pimloom.mappers.attacc.layout import CHANNELS, Layout, Placement, Work, lay_out
-from pimloom.mappers.attacc.stream import streams
+from pimloom.mappers.attacc.stream import check_rows, streams
 from pimloom.systems.reference.attacc import Slips
 
 
@@ -28,6 +28,7 @@ class Answer(NamedTuple):
 def attention(org: Organization, table: Table, placement: Placement, work: Work, slips: Slips) -> Answer:
     """Scores, softmax and context of the heads of one stack. Raises UserError."""
     layout = lay_out(org, placement, work)
+    check_rows(org, layout, work, as_released=slips.schedule)  # which tells the context that was asked for
     counts = count_commands(layout, work, as_released=slips.schedule)
     of_scores = work.heads * work.context * work.head_dim
     multiply_adds = of_scores if slips.context_for_free else 2 * of_scores
