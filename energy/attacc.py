@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from pimloom.arch.error import UserError
+from pimloom.arch.part import Organization
 from pimloom.arch.units import BITS_PER_BYTE
 from pimloom.energy.ledger import Ledger
 
@@ -45,14 +46,13 @@ REGISTER_PJ_PER_BYTE = 0.0675  # [secondary A]
 SRAM_PJ_PER_BYTE = 0.0034  # [secondary A] buffers of the softmax unit
 MULTIPLY_ADD_PJ = 0.32  # [secondary A]
 
-ACCESS_BYTES = 32  # [secondary A] of a bank, by a MAC or a move
 WAYS: Mapping[str, tuple[PjPerBit, ...]] = {  # from the cells to the GEMV unit, [secondary A]
     "bank": (ACTIVATE, CELL),
     "bg": (ACTIVATE, CELL, TO_GROUP),
     "buffer": (ACTIVATE, CELL, TO_GROUP, TO_GLOBAL, TSV),
     "gpu": (ACTIVATE, CELL, TO_GROUP, TO_GLOBAL, TSV, INTERPOSER),
 }
-UNITS = {"bank": 64, "bg": 16, "buffer": 2}  # [secondary A] accesses of a MAC: banks, bank groups, pseudo channels
+PLACEMENTS = ("bank", "bg", "buffer")
 
 
 def way(place: str) -> PjPerBit:
@@ -62,8 +62,19 @@ def way(place: str) -> PjPerBit:
     return PjPerBit(sum(each.pj for each in WAYS[place]))
 
 
+def accesses(org: Organization, placement: str) -> int:
+    """Banks that a MAC reads at once: one for each unit of a channel. Raises UserError.
+
+    64, 16 and 2 of a bank, a bank group and a pseudo channel of HBM3 [secondary A].
+    """
+    if placement not in PLACEMENTS:
+        raise UserError(f"placement: expected one of {', '.join(PLACEMENTS)}, got {placement}")
+    groups = org.pseudo_channels * org.ranks * org.bank_groups
+    return {"bank": groups * org.banks_per_group, "bg": groups, "buffer": org.pseudo_channels}[placement]
+
+
 def stack_energy(
-    placement: str, counts: Mapping[str, int], multiply_adds: int, *, as_released: bool = False,
+    org: Organization, placement: str, counts: Mapping[str, int], multiply_adds: int, *, as_released: bool = False,
     from_table: bool = False,
 ) -> Ledger:  # fmt: skip
     """Energy of the commands of a stack by cause.
@@ -71,18 +82,18 @@ def stack_energy(
     counts: MAC, WRGB, MVSB and MVGB of all its channels. as_released: wires slip, and so does a MAC of `buffer`, unless
     the simulator has the counts from_table. Raises UserError.
     """
-    if placement not in UNITS:
-        raise UserError(f"placement: expected one of {', '.join(UNITS)}, got {placement}")
-    units = 1 if placement == "buffer" and as_released and not from_table else UNITS[placement]
-    moved = ACCESS_BYTES * (counts["WRGB"] + counts["MVSB"] + counts["MVGB"])
+    units, access = accesses(org, placement), org.access_bits // BITS_PER_BYTE
+    if placement == "buffer" and as_released and not from_table:
+        units = 1
+    moved = access * (counts["WRGB"] + counts["MVSB"] + counts["MVGB"])
     wires = {
-        "interposer": (INTERPOSER, ACCESS_BYTES * counts["WRGB"]),
+        "interposer": (INTERPOSER, access * counts["WRGB"]),
         "tsv": (TSV, moved),
         "to_global": (TO_GLOBAL, moved),
         "to_group": (TO_GROUP, moved),
     }
     pj = {name: each.slipped(n) if as_released else each.of_bytes(n) for name, (each, n) in wires.items()}
-    pj["cells"] = way(placement).of_bytes(ACCESS_BYTES * units * counts["MAC"])
+    pj["cells"] = way(placement).of_bytes(access * units * counts["MAC"])
     return Ledger(pj | {"multiply_add": MULTIPLY_ADD_PJ * multiply_adds})
 
 

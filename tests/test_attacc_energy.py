@@ -3,9 +3,11 @@
 import pytest
 
 from pimloom.arch.error import UserError
+from pimloom.arch.system import load_part
 from pimloom.energy import attacc
 from pimloom.energy.attacc import gpu_energy, softmax_energy, stack_energy, way
 
+ORG = load_part("hbm3_attacc_5200").value.organization
 COMPOSED = {"gpu": 28.72, "bank": 4.40, "bg": 12.48, "buffer": 26.32}  # pJ/B
 COUNTS = {"MAC": 97_296, "SFM": 188, "MVGB": 12_032, "MVSB": 15_104, "WRGB": 1504}
 
@@ -25,7 +27,7 @@ def test_constants() -> None:
 
 @pytest.mark.parametrize(("placement", "accesses"), [("bank", 64), ("bg", 16), ("buffer", 2)])
 def test_energy_of_a_stack(placement: str, accesses: int) -> None:
-    found = stack_energy(placement, COUNTS, 1000).pj
+    found = stack_energy(ORG, placement, COUNTS, 1000).pj
     moved = 32 * (12_032 + 15_104 + 1504)
     assert found["cells"] == pytest.approx(97_296 * 32 * accesses * COMPOSED[placement])
     assert found["interposer"] == pytest.approx(32 * 1504 * 8 * 0.3)
@@ -36,12 +38,12 @@ def test_energy_of_a_stack(placement: str, accesses: int) -> None:
 
 def test_slips_of_the_simulator() -> None:
     """Wires cost an eighth; a MAC on the buffer die reads once, or twice if a table was there."""
-    right, slipped = (stack_energy("bank", COUNTS, 0, as_released=on).pj for on in (False, True))
+    right, slipped = (stack_energy(ORG, "bank", COUNTS, 0, as_released=on).pj for on in (False, True))
     for wire in ("interposer", "tsv", "to_global", "to_group"):
         assert slipped[wire] * 8 == pytest.approx(right[wire])
     assert slipped["cells"] == right["cells"]
-    fresh, known = (stack_energy("buffer", COUNTS, 0, as_released=True, from_table=on).pj for on in (False, True))
-    assert known["cells"] == 2 * fresh["cells"] == stack_energy("buffer", COUNTS, 0).pj["cells"]
+    fresh, known = (stack_energy(ORG, "buffer", COUNTS, 0, as_released=True, from_table=on).pj for on in (False, True))
+    assert known["cells"] == 2 * fresh["cells"] == stack_energy(ORG, "buffer", COUNTS, 0).pj["cells"]
 
 
 def test_energy_of_the_other_units() -> None:
@@ -55,4 +57,4 @@ def test_unknown_placements_are_refused() -> None:
     with pytest.raises(UserError, match="placement: expected one of bank, bg, buffer, gpu, got rank"):
         way("rank")
     with pytest.raises(UserError, match="placement: expected one of bank, bg, buffer, got gpu"):
-        stack_energy("gpu", COUNTS, 0)
+        stack_energy(ORG, "gpu", COUNTS, 0)

@@ -3,6 +3,7 @@
 from collections import Counter
 from random import Random
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -10,6 +11,7 @@ from pimloom.arch.error import UserError
 from pimloom.arch.system import load_part
 from pimloom.arch.table import compile_table
 from pimloom.cycle_sim.attacc.simulate import simulate
+from pimloom.energy.attacc import stack_energy, way
 from pimloom.mappers.attacc.groups import count_groups, deal, layouts, requests
 from pimloom.mappers.attacc.layout import KINDS, Placement, Work, lay_out
 from pimloom.mappers.attacc.stream import BANK, MAC, OP, ROW, streams
@@ -81,6 +83,19 @@ def test_attention_of_equal_groups_is_that_of_as_many_heads() -> None:
     shared = attention_of_groups(*of, WORK, [1000] * 80, 2, 5, PHYSICAL)
     assert groups.cycles == heads.cycles and groups.energy.total_pj == pytest.approx(5 * heads.energy.total_pj)
     assert shared.counts == groups.counts and shared.cycles <= 1.05 * groups.cycles
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS)
+@pytest.mark.parametrize("field", ["pseudo_channels", "ranks", "bank_groups", "banks_per_group", "access_bits"])
+def test_cells_draw_for_the_bytes_that_are_read(placement: Placement, field: str) -> None:
+    """K and V of a head, each byte once: 2 x 1,024 x 128 elements of 2 bytes, whatever the channel looks like."""
+    drawn = []
+    for times in (1, 2):
+        org = msgspec.structs.replace(ORG, **{field: times * getattr(ORG, field)})
+        work = Work(16, 1024, 128, 2)
+        counts = count_groups(layouts(org, placement, work, [1024] * 16), 1)
+        drawn.append(stack_energy(org, placement, counts, 0).pj["cells"])
+    assert drawn[0] == pytest.approx(16 * 2 * 1024 * 128 * 2 * way(placement).of_bytes(1)) == pytest.approx(drawn[1])
 
 
 def test_a_context_that_does_not_fit_is_named() -> None:

@@ -32,7 +32,7 @@ def attention(org: Organization, table: Table, placement: Placement, work: Work,
     counts = count_commands(layout, work, as_released=slips.schedule)
     of_scores = work.heads * work.context * work.head_dim
     multiply_adds = of_scores if slips.context_for_free else 2 * of_scores
-    energy = stack_energy(placement, counts, multiply_adds, as_released=slips.wires_per_byte, from_table=True)
+    energy = stack_energy(org, placement, counts, multiply_adds, as_released=slips.wires_per_byte, from_table=True)
     steady = work._replace(context=layout.positions)  # contexts of one layout take the same clocks
     return Answer(_cycles(org, table, placement, layout, steady, slips.schedule), counts, energy)
 
@@ -49,7 +49,7 @@ def attention_of_groups(
     cycles = max(_cycles_of_groups(org, table, placement, each, sharers) for each in dealt)
     counts = count_groups(layouts(org, placement, work, contexts), sharers)
     multiply_adds = 2 * sharers * sum(contexts) * work.head_dim
-    return Answer(cycles, counts, stack_energy(placement, counts, multiply_adds))
+    return Answer(cycles, counts, stack_energy(org, placement, counts, multiply_adds))
 
 
 @lru_cache(maxsize=4096)
