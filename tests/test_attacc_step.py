@@ -140,6 +140,19 @@ def test_keys_and_values_of_prompts_go_to_the_stacks() -> None:
     assert sum(with_stacks.seconds.values()) == sum(alone.seconds.values())
 
 
+def test_a_prompt_of_one_token_attends_as_a_token_of_decode() -> None:
+    """Eight heads of keys for 64 of queries: each is read once, on GPUs alone."""
+    box, decoder = Box(A100A, 8), Decoder(80, 8192, 64, 28_672, True, 8)
+    prompt, decode = prompts_step(box, decoder, [(1, 7_999)]), decode_step(box, decoder, 1, 8_000)
+    assert prompt.counts["macs"] == decode.counts["macs"]
+    for part in ("score", "context"):
+        assert prompt.joules[part] == pytest.approx(decode.joules[part], rel=0.1)  # tiles may differ
+    pairs = [prompts_step(box, decoder, [(new, 50)]).counts["macs"] for new in (1, 2, 3)]
+    of_a_key = 2 * 64 * 128 * 80  # scores and contexts, of all heads and layers
+    assert pairs[1] - 2 * pairs[0] == pytest.approx(of_a_key)  # the second token sees one key more
+    assert pairs[2] - 3 * pairs[0] == pytest.approx(3 * of_a_key)
+
+
 def test_an_h100_is_not_slower_without_the_slip() -> None:
     a100, h100 = (ms(mean_step(Box(one, 8), GPT, 54, 2048, 4)) for one in (A100A, H100))
     assert h100 < a100

@@ -23,16 +23,16 @@ def prompts_step(box: Box, decoder: Decoder, prompts: Sequence[Prompt], slips: S
     rows, alike = sum(new for new, _ in prompts), Counter(prompts)
     parts = linear_parts(box, decoder, rows, slips)
 
-    def heads(count: int) -> int:
-        return count * decoder.heads // n
-
     def matrix(new: int, n_out: float, n_in: float, count: int) -> Cost:
-        return product(gpu, Matrix(new, n_out, n_in, heads(count)), size, slips)
+        """Query heads that share keys multiply with them together."""
+        return product(gpu, Matrix(new * decoder.sharers, n_out, n_in, count * decoder.groups // n), size, slips)
 
-    seen = {prompt: prompt[1] + prompt[0] / 2 for prompt in alike}
+    seen = {prompt: prompt[1] + (prompt[0] + 1) / 2 for prompt in alike}  # on average; a token sees itself
     parts |= {
         "score": added(matrix(at[0], seen[at], head, count) for at, count in alike.items()),
-        "softmax": added(softmax(gpu, seen[at], heads(count) * at[0], size, slips) for at, count in alike.items()),
+        "softmax": added(
+            softmax(gpu, seen[at], count * decoder.heads // n * at[0], size, slips) for at, count in alike.items()
+        ),
         "context": added(matrix(at[0], head, seen[at], count) for at, count in alike.items()),
     }
     if box.stacks and not slips.prompts_for_free:
