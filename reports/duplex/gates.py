@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pimloom.arch.duplex import Duplex, load_duplex
 from pimloom.arch.llm import LlmSpec, load_llm
 from pimloom.arch.units import BYTES_PER_GB, FLOP_PER_TFLOP, S_PER_US
-from pimloom.energy.duplex import COLUMN_PJ
+from pimloom.energy.duplex import COLUMN_BITS, COLUMN_PJ
 from pimloom.mappers.experts import alone, busiest_to_xpu, contiguous, idlest_to_pim, optimum, read_units
 from pimloom.reports.duplex.measured import rows_of
 from pimloom.reports.reproduction import compared
@@ -54,7 +54,7 @@ def _values() -> Iterator[tuple[str, float]]:
         fit = requests_that_fit(memory, expert_bytes(mixtral), mixtral, prompt + answer)
         yield f"hetero: requests of {prompt} + {answer} tokens", int(fit)
     for where, path in (("the xPU", "xpu"), ("Logic-PIM", "logic"), ("a bank group", "bank_group"), ("a bank", "bank")):
-        yield f"column on the way to {where}", COLUMN_PJ[path] / KILO
+        yield f"bit of a column on the way to {where}", COLUMN_PJ[path] / COLUMN_BITS
 
 
 def _ideal(device: Duplex, mixtral: LlmSpec, glam: LlmSpec) -> Iterator[tuple[str, float]]:
