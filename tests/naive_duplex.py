@@ -99,7 +99,7 @@ def step(llm: Any, low: str | None, nodes: int, devices: int, expert_tp: int, co
             total.s += all_reduce_s(size, expert_tp)
         if nodes > 1:
             away = size * llm.num_experts_per_tok * (nodes - 1) / nodes / devices
-            total.s += NETWORK_LATENCY + away / NETWORK + NETWORK_LATENCY + away / expert_tp / NETWORK
+            total.s += 2 * (NETWORK_LATENCY + away / NETWORK)
     return total
 
 

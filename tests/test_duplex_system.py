@@ -98,6 +98,18 @@ def sum_but_links(run: Run) -> float:
     return fsum(joules for cause, joules in (run.energy_by_cause_j or {}).items() if cause != "links")
 
 
+@pytest.mark.parametrize("expert_tp", ["true", "false"])
+def test_a_token_gets_a_whole_vector_back_from_each_expert_of_another_node(expert_tp: str) -> None:
+    """Two experts a token, half of them on the other of two nodes: as many bytes come back as go there."""
+    llm, settings = msgspec.structs.replace(MIXTRAL, num_hidden_layers=3), {"nodes": "2", "expert_tp": expert_tp}
+    priced = [
+        step(llm, Batch.decode([100] * 8), QUICK | settings | {"device.energy.network_pj_per_bit": pj})
+        for pj in ("0", "10")
+    ]
+    of_network = priced[1].device_j["links"] - priced[0].device_j["links"]
+    assert of_network == pytest.approx(3 * 8 * 2 / 2 * 2 * (2 * 4096) * 8 * 10e-12)
+
+
 def test_links_carry_rings_and_cost_their_bits() -> None:
     """Two all-reduces of a layer and one of its experts, each 2 (n - 1) times the vectors in a ring of n."""
     llm, batch = msgspec.structs.replace(MIXTRAL, num_hidden_layers=5), Batch.decode([100] * 8)

@@ -252,8 +252,8 @@ class Stages:
             found = found.plus(all_reduce(self._links, sizes, tp, self.half / tp))
         if self.nodes > 1:
             away = self.llm.num_experts_per_tok * (1 - 1 / self.nodes) / self.half
-            for each in (away, away / tp):
-                found = found.plus(exchanged(self._links, [size * each for size in sizes], self.half))
+            for _ in ("there", "back"):  # a whole vector each way, of which devices that share an expert have a part
+                found = found.plus(exchanged(self._links, [size * away for size in sizes], self.half))
         return found
 
     def _heads_handed(self, dealt: Sequence[Batch]) -> Sent:
