@@ -13,14 +13,17 @@ from pimloom.arch.units import HZ_PER_MHZ, NS_PER_S, PS_PER_NS
 ACTIVATED = {"ACT": 1, "ACT4": 4, "ACT16": 16}
 READS = {"RD": 1, "RDA": 1, "RDCP": 1, "AF16": 16, "RDMAC16": 1, "RDAF16": 1}
 WRITES = {"WR": 1, "WRA": 1, "WRCP": 1, "WRMAC16": 1, "WRA16": 16}
-MACS = {"MAC": 1 / 16, "MAC16": 1, "EWMUL16": 1 / 4}
+BANKS = 16  # [secondary CENT] of a channel, of which these tables are
+OF_ALL = ("ACT16", "MAC16", "EWMUL16", "AF16", "WRA16")  # commands of all banks, however many these are
+MACS = {"MAC": 1 / BANKS, "MAC16": 1, "EWMUL16": 1 / 4}
 ON_PINS = ("RD", "WR", "RDA", "WRA", "WRGB", "RDMAC16", "RDAF16", "WRMAC16", "WRA16")
 COLUMN = (*ON_PINS, "MAC", "MAC16", "AF16", "EWMUL16", "RDCP", "WRCP")
 
 
 class Counted(NamedTuple):
     """What a device did. commands: of all channels, by AiM's names; instructions: of AiM, without MEM, GPR and CFR;
-    active_ck, precharged_ck: mean over the channels; link_values: that cross the link; access_bits: of a column."""
+    active_ck, precharged_ck: mean over the channels; link_values: that cross the link; access_bits: of a column; banks:
+    of a channel."""
 
     commands: Mapping[str, int]
     instructions: int
@@ -32,6 +35,7 @@ class Counted(NamedTuple):
     access_bits: int
     link_values: float
     value_bits: int
+    banks: int
 
 
 class Token(NamedTuple):
@@ -51,13 +55,14 @@ def energies_pj(
     cyc_ns = NS_PER_S / (unit.clock_mhz * HZ_PER_MHZ)
     n, channels = did.commands, 1 if released else did.channels
     latency_ns = did.cycles * ns
+    share = did.banks / BANKS
     every, column = sum(n.values()), sum(n.get(name, 0) for name in COLUMN)
     bits = did.link_values * (1 if released else did.value_bits)
     return {
-        "activate": e.act_mw * _sum(n, ACTIVATED) * e.act_ns,
-        "read": e.read_mw * _sum(n, READS) * e.burst_ns,
-        "write": e.write_mw * _sum(n, WRITES) * e.burst_ns,
-        "pim": e.mac_factor * e.read_mw * _sum(n, MACS) * e.mac_ns,
+        "activate": e.act_mw * _sum(n, ACTIVATED, share) * e.act_ns,
+        "read": e.read_mw * _sum(n, READS, share) * e.burst_ns,
+        "write": e.write_mw * _sum(n, WRITES, share) * e.burst_ns,
+        "pim": e.mac_factor * e.read_mw * _sum(n, MACS, share) * e.mac_ns,
         "active_standby": e.active_mw * channels * did.active_ck * ns,
         "precharge_standby": e.precharged_mw * channels * did.precharged_ck * ns,
         "interface": e.dq_pj_per_bit * did.access_bits * sum(n.get(name, 0) for name in ON_PINS),
@@ -111,5 +116,6 @@ def _units(e: CentEnergy, unit: NearMemory, token: Token, cyc_ns: float) -> dict
     return {"near_memory": sum(parts) * cyc_ns}
 
 
-def _sum(n: Mapping[str, int], weights: Mapping[str, float]) -> float:
-    return sum(n.get(name, 0) * weight for name, weight in weights.items())
+def _sum(n: Mapping[str, int], weights: Mapping[str, float], share: float) -> float:
+    """share: banks there are of those that a command of all of them has in the tables."""
+    return sum(n.get(name, 0) * weight * (share if name in OF_ALL else 1) for name, weight in weights.items())

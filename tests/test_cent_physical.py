@@ -143,6 +143,18 @@ def test_power_is_energy_of_a_token_times_throughput() -> None:
     assert found.power_w == pytest.approx(found.energy_j * found.tokens_per_s) and found.power_w > 8 * REST_MW * 1e-3
 
 
+@pytest.mark.parametrize("groups", [2, 8])
+def test_the_same_matrices_draw_the_same_however_many_banks_hold_them(groups: int) -> None:
+    """Multiplications, and rows that are opened for them, of 512 tokens; four bank groups as shipped."""
+    field = "aim.dram.organization."
+    more = {f"{field}bank_groups": str(groups), f"{field}capacity_bytes": str(2**27 * groups)}
+    settings = {"devices": "8"}, {"devices": "8", **more}
+    usual, other = (placed(load_system("cent", each), SMALL, None, None, released=False) for each in settings)
+    drawn, wanted = other.token(512).energy_pj, usual.token(512).energy_pj
+    assert drawn["pim"] == pytest.approx(wanted["pim"], rel=0.05)
+    assert drawn["activate"] == pytest.approx(wanted["activate"], rel=0.15)  # rows that are not full, and norms
+
+
 @pytest.mark.parametrize("options", ["--devices 64 --pp 64", "--devices 128 --pp 64 --tp 2", "--devices 128 --tp 2"])
 def test_more_stages_than_layers_are_refused(options: str) -> None:
     found = call("run", "cent", "--model", "llama-2-7b", *options.split())

@@ -171,7 +171,7 @@ class Placed:
         did = Counted(
             commands, int((~np.isin(program[:, 0], ACCESSES)).sum()), found.cycles, active,
             found.cycles - active, self.aim.spec.channels, part.tCK_ps, part.organization.access_bits,
-            sent, self.system.element_bits,
+            sent, self.system.element_bits, self.place.banks,
         )  # fmt: skip
         token = Token(layer.hidden, layer.heads, layer.repeat, context)
         pj = energies_pj(self.system.energy, self.system.near_memory, did, token, self.released)
