@@ -39,12 +39,14 @@ class Counted(NamedTuple):
 
 
 class Token(NamedTuple):
-    """What the near-memory unit works on: of one token."""
+    """What the near-memory unit works on: of one token in a layer; layers: that are side by side, 0: of a device that
+    shares matrices alone. As released it counts one, whatever a device has."""
 
     hidden: int
     heads: int
     repeat: int
     context: int
+    layers: int
 
 
 def energies_pj(
@@ -69,7 +71,7 @@ def energies_pj(
         "link": e.link_pj_per_bit * bits,
         "memory_controller": (e.transaction_mw * column + e.phy_mw * every) / e.channels_per_controller * cyc_ns,
         **_buffers(e, unit, did, token, latency_ns, cyc_ns),
-        **_units(e, unit, token, cyc_ns),
+        "near_memory": _unit_mw(e, unit, token) * token.layers * cyc_ns,
         "control": e.control_activity * e.control_mw * latency_ns,
     }
 
@@ -87,9 +89,9 @@ def _buffers(
     n, lanes = did.commands, unit.lanes
     words, both = token.context * token.heads / lanes, 1 + 1 / token.repeat
     norms, rotated = 2 * (token.hidden / lanes / lanes + 2), both * token.hidden
-    reads = 2 * norms + 3 * words + 2 * token.heads + rotated / lanes
-    writes = norms + 2 * words + 2 * token.heads + 2 * rotated / lanes
-    instructions = did.instructions + norms + 2 * words + 2 * token.heads + rotated
+    reads = (2 * norms + 3 * words + 2 * token.heads + rotated / lanes) * token.layers
+    writes = (norms + 2 * words + 2 * token.heads + 2 * rotated / lanes) * token.layers
+    instructions = did.instructions + (norms + 2 * words + 2 * token.heads + rotated) * token.layers
     at_rest = e.global_buffer.static_mw * did.channels, e.shared_buffer.static_mw, e.instruction_buffer.static_mw
     copied, loaded = n.get("WRCP", 0), n.get("WRGB", 0) + n.get("RDCP", 0)
     moved = e.global_buffer.read_mw * copied + e.global_buffer.write_mw * loaded
@@ -101,8 +103,8 @@ def _buffers(
     }
 
 
-def _units(e: CentEnergy, unit: NearMemory, token: Token, cyc_ns: float) -> dict[str, float]:
-    """Cores, reduction trees, exponent units, accumulators. A core's softmax is counted whole here, as released."""
+def _unit_mw(e: CentEnergy, unit: NearMemory, token: Token) -> float:
+    """Cores, reduction trees, exponent units, accumulators, of a layer [mW x cycles]. A core's softmax is counted whole here, as released."""
     words, lanes = token.context * token.heads / unit.lanes, unit.lanes
     softmax = token.heads * (lanes + unit.softmax_cyc + 1)
     rotation = (1 + 1 / token.repeat) * token.hidden * unit.rotation_cyc / unit.cores
@@ -113,7 +115,7 @@ def _units(e: CentEnergy, unit: NearMemory, token: Token, cyc_ns: float) -> dict
         words * e.exponent_mw,
         adds * e.accumulator_mw,
     )
-    return {"near_memory": sum(parts) * cyc_ns}
+    return sum(parts)
 
 
 def _sum(n: Mapping[str, int], weights: Mapping[str, float], share: float) -> float:

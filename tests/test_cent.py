@@ -95,7 +95,7 @@ def test_with_the_standby_of_all_channels_a_token_costs_a_fifth_more(golden) -> 
     for counts in found.counts:
         commands.update(counts)
     did = Counted(commands, 5_367, found.cycles, 373_511, 51_960, 32, 500, 256, 4096, 16, 16)
-    whole = energies_pj(SPEC.energy, SPEC.near_memory, did, Token(4096, 32, 1, 128))
+    whole = energies_pj(SPEC.energy, SPEC.near_memory, did, Token(4096, 32, 1, 128, 1))
     assert 8 * sum(whole.values()) / 1e9 == pytest.approx(74.9, abs=0.05)
 
 

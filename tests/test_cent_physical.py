@@ -143,6 +143,17 @@ def test_power_is_energy_of_a_token_times_throughput() -> None:
     assert found.power_w == pytest.approx(found.energy_j * found.tokens_per_s) and found.power_w > 8 * REST_MW * 1e-3
 
 
+@pytest.mark.parametrize(("devices", "tensor"), [(8, None), (5, None), (32, None), (8, 8), (8, 2)])
+def test_the_near_memory_unit_draws_for_each_layer_once(devices: int, tensor: int | None) -> None:
+    """However the layers are dealt: its work is that of all layers, on a device that attends."""
+
+    def drawn(system_devices: int, share: int | None) -> float:
+        system = load_system("cent", {"devices": str(system_devices)})
+        return placed(system, SMALL, None, share, released=False).token(256).energy_pj["near_memory"]
+
+    assert drawn(devices, tensor) == pytest.approx(drawn(32, None), rel=1e-9)
+
+
 @pytest.mark.parametrize("groups", [2, 8])
 def test_the_same_matrices_draw_the_same_however_many_banks_hold_them(groups: int) -> None:
     """Multiplications, and rows that are opened for them, of 512 tokens; four bank groups as shipped."""

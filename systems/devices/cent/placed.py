@@ -90,7 +90,7 @@ class Placed:
         near_ms = sum(cycles.values()) / (near.clock_mhz * HZ_PER_MHZ) * MS_PER_S * self.layers_here
         time = LayerTime(self._ms(found.cycles), self._link_ms, near_ms)
         sent = self._values_within + self._values_onward
-        energy, at_once, busy_ms = self._all(self._drawn(found, program, context, sent), context)
+        energy, at_once, busy_ms = self._all(self._drawn(found, program, context, sent, self.layers_here), context)
         layers, mw = self.llm.num_hidden_layers, at_once / (time.pim * NS_PER_MS)
         return TokenCost(time, self._ends_ms, near.sampling_ms, layers, energy, mw, busy_ms)
 
@@ -130,13 +130,13 @@ class Placed:
         if left == self.layers_here:
             return main
         program = layer_program(self.layer, self.place._replace(layers=left), context)
-        return self._drawn(self._run(program), program, context, self._values_onward)
+        return self._drawn(self._run(program), program, context, self._values_onward, left)
 
     @cached_property
     def _others(self) -> Drawn:
         """A device that shares the matrices of a layer alone."""
         program = matrices_program(self.layer, self.place, self.released)
-        return self._drawn(self._run(program), program, 1, self._values_within)
+        return self._drawn(self._run(program), program, 1, self._values_within, 0)
 
     @cached_property
     def _ends_ms(self) -> float:
@@ -161,8 +161,8 @@ class Placed:
             return 0
         return self.layer.hidden * self.stages / self.llm.num_hidden_layers
 
-    def _drawn(self, found: Found, program: np.ndarray, context: int, sent: float) -> Drawn:
-        """sent: values that leave the device."""
+    def _drawn(self, found: Found, program: np.ndarray, context: int, sent: float, layers: int) -> Drawn:
+        """sent: values that leave the device; layers: whose near-memory work it has."""
         layer = self.layer
         commands = Counter[str]()
         for counts in found.counts:
@@ -173,7 +173,7 @@ class Placed:
             found.cycles - active, self.aim.spec.channels, part.tCK_ps, part.organization.access_bits,
             sent, self.system.element_bits, self.place.banks,
         )  # fmt: skip
-        token = Token(layer.hidden, layer.heads, layer.repeat, context)
+        token = Token(layer.hidden, layer.heads, layer.repeat, context, 1 if self.released else layers)
         pj = energies_pj(self.system.energy, self.system.near_memory, did, token, self.released)
         return Drawn(pj, self._ms(found.cycles))
 
