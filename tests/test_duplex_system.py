@@ -198,12 +198,13 @@ CHANGED = {  # a field and another value of it: the result of a mixed step chang
     "nodes": "2", "devices": "2", "pim": "bank", "arrangement": "split", "co_processing": "false", "expert_tp": "false",
     "router": "busiest_to_xpu", "memory": "ideal", "controller": "default", "contention": "false",
     "routing.drawn": "false", "routing.zipf": "1.5", "routing.counts": "[9,1,1,1,1,1,1,1]", "routing.seed": "7",
-    "device.stacks": "6", "device.channels": "32", "device.bundle_banks": "4", "device.xpu_tflops": "100",
+    "device.stacks": "6", "device.channels": "32", "device.xpu_tflops": "100",
     "device.logic_pim.modules": "4", "device.logic_pim.macs": "64", "device.logic_pim.clock_mhz": "65",
     "device.links.node_gb_s": "45", "device.links.node_latency_us": "8", "device.energy.node_pj_per_bit": "2",
     "device.energy.static_w": "10", "device.part.timing.tRFC": "600 ns", "device.part.timing.tCCD_L": "6 nCK",
 }  # fmt: skip
 ELSEWHERE = {  # the same where something else is set, too
+    "device.bundle_banks": ("4", {"co_processing": "false"}),
     "device.links.network_gb_s": ("5", {"nodes": "2"}), "device.links.network_latency_us": ("5", {"nodes": "2"}),
     "device.energy.network_pj_per_bit": ("5", {"nodes": "2"}),
     "device.xpu_gb_s": ("1000", {"memory": "ideal"}),

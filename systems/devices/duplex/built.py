@@ -8,6 +8,7 @@ from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec
 from pimloom.arch.policy import load_policy
 from pimloom.arch.system import System
+from pimloom.mappers.memory_spaces import SPACES
 from pimloom.systems.devices.device import Share
 from pimloom.systems.devices.duplex.beside import APART, measured
 from pimloom.systems.devices.duplex.layers import Processors
@@ -105,13 +106,18 @@ def _check(system: System, spec: DuplexSystem, device: Duplex, llm: LlmSpec, sha
 
 
 def _check_banks(system: System, spec: DuplexSystem, device: Duplex) -> None:
-    """Raise UserError for more banks at once than a rank, or a pseudo channel, has."""
+    """Raise UserError for more banks at once than a rank, or a pseudo channel, has; for bundles that are not one a
+    memory space."""
     org = device.part.organization
     rank = org.bank_groups * org.banks_per_group
     units = {"bank": device.spec.bank_pim, "bank_group": device.spec.bank_group_pim}
     asked = {"logic": ("bundle_banks", float(device.spec.bundle_banks), rank)}
     for pim, unit in units.items():
         asked[pim] = f"{pim}_pim.times_bandwidth", device.banks_at_once(unit), org.ranks * rank
-    place, banks, there = asked.get(spec.pim, ("", 0.0, 0))
-    if banks > there:
-        raise UserError(f"{system.name}: device.{place}: {banks:g} banks at once, there are {there}; lower it")
+    place, at_once, there = asked.get(spec.pim, ("", 0.0, 0))
+    if at_once > there:
+        raise UserError(f"{system.name}: device.{place}: {at_once:g} banks at once, there are {there}; lower it")
+    bundle, banks = device.spec.bundle_banks, org.ranks * rank
+    if spec.pim == "logic" and spec.co_processing and banks != SPACES * bundle:
+        said = f"{banks} banks of a pseudo channel in bundles of {bundle}; co-processing has {SPACES} memory spaces"
+        raise UserError(f"{system.name}: device.bundle_banks: {said}, a bundle each; set co_processing=false, too")
