@@ -88,11 +88,24 @@ def test_memory_spaces_hold_whole_requests() -> None:
         spaces.check(Batch.decode([whole // 4] * 4))
 
 
+@pytest.mark.parametrize("router", ["idlest_to_pim", "busiest_to_xpu", "optimum"])
+def test_one_expert_of_each_layer_fills_all_spaces(router: str) -> None:
+    """Grok-1 on 2 x 8 devices, two of which share an expert: 64 halves of 604 MB, a quarter of them in each space."""
+    llm, settings = load_llm("grok-1"), {"nodes": "2", "devices": "8", "expert_tp": "false", "router": router}
+    device = device_of(load_system("duplex", QUICK | settings), llm, Share(1, 64, outside=False))
+    assert isinstance(device, DuplexDevice)
+    spaces = device._built.room._spaces
+    assert len(spaces) == 64 and {spaces.count(space) for space in range(4)} == {16}
+    device.check(Batch.decode([4096] * 32))
+    tokens = device.capacity().tokens
+    device.check(Batch.decode([tokens // 96] * 96))  # 48 of each node, 16 in each of three spaces
+
+
 def test_routers_place_experts_as_they_group_them() -> None:
     """S has neighbours in a space, the paper deals them: of eight experts on one device with three heavy ones."""
     device = device_of(load_system("duplex", QUICK | {"router": "busiest_to_xpu"}), MIXTRAL, Share(1, 32))
     assert isinstance(device, DuplexDevice)
-    assert device._built.room._spaces == (0, 0, 1, 1, 2, 2, 3, 3)
+    assert device._built.room._spaces[:16] == (0, 0, 1, 1, 2, 2, 3, 3, 1, 1, 2, 2, 3, 3, 0, 0)
     alone = device_of(load_system("duplex", QUICK | {"router": "idlest_to_pim_alone"}), MIXTRAL, Share(1, 32))
     assert isinstance(alone, DuplexDevice) and not alone._built.room.has_spaces
     for router in ROUTERS:

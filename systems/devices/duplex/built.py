@@ -50,6 +50,7 @@ def built(system: System, llm: LlmSpec, share: Share) -> Built:
     room = Room(stages, share.layers, share.outside is not False)
     if not room.tokens:
         raise UserError(room.too_large())
+    room.check_experts()
     return Built(stages, room, spec.arrangement == "split", spec.nodes * devices, spec.routing)
 
 

@@ -21,6 +21,7 @@ from pimloom.workload.op import Bits
 from pimloom.workload.shard import Shard
 
 FP16 = Bits()
+NOT_AT_ONCE = "co_processing=false"
 NODE = 8  # devices of a node at most [paper]
 MOST_NODES, MOST_DEVICES = 64, 64  # among which numbers that would do are looked for
 
@@ -101,7 +102,12 @@ class Room:
             if self.has_spaces:
                 self._place(node)
 
-    def _place(self, node: Batch) -> None:
+    def check_experts(self) -> None:
+        """Raise UserError unless each memory space has room for its experts."""
+        if self.has_spaces:
+            self._place(Batch(()), f"more devices (--set nodes, --set devices) or {NOT_AT_ONCE}")
+
+    def _place(self, node: Batch, instead: str = f"fewer requests, shorter ones or {NOT_AT_ONCE}") -> None:
         """Raise UserError unless each request finds a memory space."""
         alone = [(at, self._kept(Batch((at,)))) for at in node.requests]
         here = [size for at, size in alone if at.phase in ("decode", "verify")]
@@ -109,7 +115,7 @@ class Room:
         try:
             place(self._spaces, self._expert_bytes, here, prompts, self._space_bytes, self.other_bytes)
         except UserError as error:
-            raise UserError(f"{error}; take fewer requests, shorter ones or co_processing=false") from None
+            raise UserError(f"{error}; take {instead}") from None
 
     @property
     def _experts(self) -> int:
@@ -117,14 +123,22 @@ class Room:
         stages = self.stages
         return stages.llm.num_experts * stages.expert_tp // stages.every if self.expert_bytes else 0
 
-    @property
+    @cached_property
     def _spaces(self) -> tuple[int, ...]:
-        """Of each expert, as the router groups them."""
-        return spaces_of(ROUTERS[self.stages.router].groups(self._experts))
+        """Of each expert of each layer: as the router groups those of a layer, in the next layer one space on, so that
+        they fill all spaces, however few a device has. Layers never run at once."""
+        of_layer = spaces_of(ROUTERS[self.stages.router].groups(self._experts))
+        return tuple((space + turn) % SPACES for turn in range(self._sparse) for space in of_layer)
+
+    @property
+    def _sparse(self) -> int:
+        """Layers that have experts."""
+        return sum(not self.stages.llm.is_dense(layer) for layer in range(self.layers))
 
     @property
     def _expert_bytes(self) -> int:
-        return self.expert_bytes // self._experts if self._experts else 0
+        """Of one in one layer."""
+        return self.expert_bytes // (self._experts * self._sparse) if self._experts else 0
 
     @property
     def _device_bytes(self) -> int:
