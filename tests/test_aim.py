@@ -186,6 +186,9 @@ def test_a_log_that_fills_changes_nothing(monkeypatch) -> None:
         ("AiM MAC_ABK 64 15 " + "9" * 99, "MAC_ABK: expected a number of at most 40 digits for row, got 9999"),
         ("AiM WR_BIAS 2048 15", "WR_BIAS: expected a gpr from 0 to 2047, got 2048"),
         ("AiM EWADD 1 2048 0", "EWADD: expected a gpr from 0 to 2047, got 2048"),
+        ("AiM RD_MAC 2047 3", "RD_MAC: expected registers below 2048, got 2047 to 2048"),  # a register a channel
+        ("AiM WR_GB 65 1984 15", "WR_GB: expected registers below 2048, got 1984 to 2048"),  # one a column
+        ("AiM EWADD 2 0 2047", "EWADD: expected registers below 2048, got 2047 to 2048"),
         ("R GPR 4000", "R GPR: expected a gpr from 0 to 2047, got 4000"),
         ("W CFR 0 -1", "W CFR 0: expected a value from 0 to 1, got -1"),
         ("AiM", "AiM: expected an instruction behind it: WR_SBK"),

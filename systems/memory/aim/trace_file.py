@@ -144,6 +144,7 @@ class _Reader:
         numbers = _numbers(name, found.operands, words[2:])
         for key, number in zip(found.operands, numbers, strict=True):
             self._check(name, **{key: number})
+        self._check_registers(name, found, numbers)
         return name, self._row(name, found, dict(zip(found.operands, numbers, strict=True)))
 
     def _row(self, name: str, found: Instruction, given: dict[str, int]) -> tuple[int, ...]:
@@ -156,6 +157,15 @@ class _Reader:
             raise UserError(f"{name}: expected a mask of one channel, got {mask:#x}")
         row = FUNCTION_ROW + self.function if name == "AF" else given.get("row", -1)
         return COMMANDS.index(found.command), given.get("opsize", 1), mask, given.get("bank", -1), row
+
+    def _check_registers(self, name: str, found: Instruction, numbers: list[int]) -> None:
+        """Raise UserError unless all registers that it takes are there: one a column, or one for each channel."""
+        given = dict(zip(found.operands, numbers, strict=True))
+        taken = given.get("opsize", given.get("mask", 1).bit_count())
+        for key, first in zip(found.operands, numbers, strict=True):
+            if key == "gpr" and first + taken > self.shape.registers:
+                said = f"registers below {self.shape.registers}, got {first} to {first + taken - 1}"
+                raise UserError(f"{name}: expected {said}")
 
     def _check(self, name: str, **given: int) -> None:
         """Raise UserError for a channel, mask, bank, row or number of columns that the device does not have."""
