@@ -104,7 +104,8 @@ def _buffers(
 
 
 def _unit_mw(e: CentEnergy, unit: NearMemory, token: Token) -> float:
-    """Cores, reduction trees, exponent units, accumulators, of a layer [mW x cycles]. A core's softmax is counted whole here, as released."""
+    """Cores, reduction trees, exponent units, accumulators, of a layer [mW x cycles]. A core's softmax is counted whole
+    here, as released."""
     words, lanes = token.context * token.heads / unit.lanes, unit.lanes
     softmax = token.heads * (lanes + unit.softmax_cyc + 1)
     rotation = (1 + 1 / token.repeat) * token.hidden * unit.rotation_cyc / unit.cores

@@ -8,6 +8,7 @@ import pytest
 
 from pimloom.arch.duplex import load_duplex
 from pimloom.arch.error import GateError
+from pimloom.energy.duplex import COLUMN_PJ
 from pimloom.reports.duplex import gates, study
 from pimloom.reports.duplex.grid import GRID, GridPoint, GridRow, decode_grid
 from pimloom.reports.duplex.load import SYSTEMS, Loaded
@@ -63,7 +64,7 @@ def test_the_study_is_written_and_says_if_its_gate_does_not_hold(tmp_path, monke
 @pytest.mark.parametrize("path", ["xpu", "logic", "bank_group", "bank"])
 def test_a_column_that_its_bits_do_not_make_up_fails(path: str, monkeypatch) -> None:
     """Two in the last printed digit of a bit's energy, of 256 bits."""
-    monkeypatch.setattr(gates, "COLUMN_PJ", {**gates.COLUMN_PJ, path: gates.COLUMN_PJ[path] + 0.02 * 256})
+    monkeypatch.setattr(gates, "COLUMN_PJ", {**COLUMN_PJ, path: COLUMN_PJ[path] + 0.02 * 256})
     failed = [check["check"] for check in gates.gates() if check["verdict"] == "FAIL"]
     assert len(failed) == 1 and str(failed[0]).startswith("bit of a column")
 

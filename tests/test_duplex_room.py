@@ -47,7 +47,7 @@ MIXTRAL = load_llm("mixtral-8x7b")
             {"router": "busiest_to_xpu", "pim": "bank"},
             "busiest_to_xpu estimates the times of Logic-PIM, pim is bank; t",
         ),
-        ({"device.bundle_banks": "16"}, "32 banks of a pseudo channel in bundles of 16; co-processing has 4 memory spaces"),
+        ({"device.bundle_banks": "16"}, "32 banks of a pseudo channel in bundles of 16; co-processing has 4 memory sp"),
         ({"device.bundle_banks": "4"}, "device.bundle_banks: 32 banks of a pseudo .* set co_processing=false, too"),
         ({"device.bundle_banks": "32"}, "device.bundle_banks: 32 banks at once, there are 16; lower it"),
         (

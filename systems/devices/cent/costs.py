@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+BETWEEN = ("ends_ms", "host_ms", "power_mw", "busy_ms")  # of a token between two, beside its layer and energy
 WAITING = "waiting"  # the cause of what devices draw while their channels have nothing to do
 
 
@@ -52,5 +53,5 @@ def mixed(low: TokenCost, high: TokenCost, part: float) -> TokenCost:
 
     layer = LayerTime(*(mean(a, b) for a, b in zip(low.layer, high.layer, strict=True)))
     joules = {cause: mean(pj, high.energy_pj[cause]) for cause, pj in low.energy_pj.items()}
-    of_one = {n: mean(getattr(low, n), getattr(high, n)) for n in ("ends_ms", "host_ms", "power_mw", "busy_ms")}
-    return low._replace(layer=layer, energy_pj=joules, **of_one)
+    ends, host, power, busy = (mean(getattr(low, n), getattr(high, n)) for n in BETWEEN)
+    return TokenCost(layer, ends, host, low.layers, joules, power, busy)
