@@ -76,10 +76,13 @@ def energies_pj(
     }
 
 
-def rest_mw(e: CentEnergy, channels: int) -> float:
-    """Power of a device that waits [mW]: its channels in precharged standby, and its buffers."""
-    buffers = e.global_buffer.static_mw * channels + e.shared_buffer.static_mw + e.instruction_buffer.static_mw
-    return e.precharged_mw * channels + buffers
+def rest_mw(e: CentEnergy, channels: int) -> dict[str, float]:
+    """Power of a device that waits, by cause [mW]: its channels in precharged standby, and its buffers."""
+    return {
+        "precharge_standby": e.precharged_mw * channels,
+        "buffers_static": e.global_buffer.static_mw * channels + e.shared_buffer.static_mw,
+        "instruction_buffer": e.instruction_buffer.static_mw,
+    }
 
 
 def _buffers(

@@ -239,7 +239,7 @@ def _causes(run: Run) -> Figure:
     whole = run.physical
     causes = [cause for cause, j in whole.energy_by_cause_j.items() if j > SHOWN_SHARE * whole.energy_per_token_j]
     series = {
-        said: [found.energy_by_cause_j.get(cause, 0.0) / J_PER_MJ for cause in causes]
+        said: [found.energy_by_cause_j[cause] / J_PER_MJ for cause in causes]
         for said, found in (("as released", run.released), ("corrected", run.physical))
     }
     names = [cause.replace("_", " ") for cause in causes]

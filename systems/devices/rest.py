@@ -58,7 +58,7 @@ def _cent(system: System, tp: int) -> float | None:
     """Precharged standby and buffers of all devices; their memory controllers are not known at rest."""
     assert system.aim is not None
     spec = system.of_kind(CentSystem)
-    return spec.devices * cent.rest_mw(spec.energy, system.aim.spec.channels) * W_PER_MW
+    return spec.devices * sum(cent.rest_mw(spec.energy, system.aim.spec.channels).values()) * W_PER_MW
 
 
 KINDS: dict[str, Callable[[System, int], float | None]] = {

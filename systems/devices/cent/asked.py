@@ -10,7 +10,7 @@ from pimloom.arch.system import System, load_system, spec_digest
 from pimloom.arch.units import J_PER_PJ, NS_PER_MS, S_PER_MS, W_PER_MW
 from pimloom.arch.version import __version__
 from pimloom.systems.asked import Asked, Progress, Work
-from pimloom.systems.devices.cent.costs import WAITING, TokenCost
+from pimloom.systems.devices.cent.costs import TokenCost
 from pimloom.systems.devices.cent.device import token_spans
 from pimloom.systems.devices.cent.outcome import CentOutcome, CentPoint
 from pimloom.systems.devices.cent.placed import Placed, check_fits, placed
@@ -136,7 +136,7 @@ def _with_waiting(found: Placed, cost: TokenCost) -> TokenCost:
     if found.released:
         return cost
     beat_ms = found.beat_ms(cost)
-    pj = {**cost.energy_pj, WAITING: found.waiting_pj(cost.busy_ms, beat_ms)}
+    pj = found.with_waiting(cost.energy_pj, cost.busy_ms, beat_ms)
     return cost._replace(energy_pj=pj, power_mw=fsum(pj.values()) / (beat_ms * NS_PER_MS))
 
 

@@ -3,7 +3,6 @@
 from typing import NamedTuple
 
 BETWEEN = ("ends_ms", "host_ms", "power_mw", "busy_ms")  # of a token between two, beside its layer and energy
-WAITING = "waiting"  # the cause of what devices draw while their channels have nothing to do
 
 
 class Drawn(NamedTuple):

@@ -8,7 +8,7 @@ from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec
 from pimloom.arch.system import System
 from pimloom.arch.units import J_PER_PJ, PS_PER_MS
-from pimloom.systems.devices.cent.costs import WAITING, TokenCost, mixed
+from pimloom.systems.devices.cent.costs import TokenCost, mixed
 from pimloom.systems.devices.cent.placed import check_fits, placed
 from pimloom.systems.devices.device import Capacity, Share
 from pimloom.systems.devices.run import Run, Span
@@ -69,10 +69,9 @@ class CentDevice:
         spans = token_spans(slowest)
         end = max(spans[-1].end_ps, _ps(sum(map(self._placed.beat_ms, costs))))
         causes = dict.fromkeys(costs[0].energy_pj)
-        total = {cause: sum(cost.energy_pj[cause] for cost in costs) * J_PER_PJ for cause in causes}
-        if not self._placed.released:
-            busy_ms = sum(cost.busy_ms for cost in costs)
-            total[WAITING] = self._placed.waiting_pj(busy_ms, end / PS_PER_MS) * J_PER_PJ
+        works = {cause: sum(cost.energy_pj[cause] for cost in costs) for cause in causes}
+        every = self._placed.with_waiting(works, sum(cost.busy_ms for cost in costs), end / PS_PER_MS)
+        total = {cause: pj * J_PER_PJ for cause, pj in every.items()}
         memory = _ps(max(sum(cost.layer.pim * cost.layers for cost in tokens) for tokens in each))
         return Run(end_ps=end, spans=spans, device_j=total, least_ps={"commands": memory}, devices=1)
 

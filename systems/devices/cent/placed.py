@@ -1,7 +1,7 @@
 """A model on the devices of a CENT system: who holds which layers, and what a token in one of them takes."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -94,11 +94,12 @@ class Placed:
         layers, mw = self.llm.num_hidden_layers, at_once / (time.pim * NS_PER_MS)
         return TokenCost(time, self._ends_ms, near.sampling_ms, layers, energy, mw, busy_ms)
 
-    def waiting_pj(self, busy_ms: float, span_ms: float) -> float:
-        """What devices that have a layer draw in a span but for the time of their channels, `busy_ms` of all together:
-        standby with all rows closed, and buffers."""
+    def with_waiting(self, pj: Mapping[str, float], busy_ms: float, span_ms: float) -> dict[str, float]:
+        """Energy by cause, and what devices that have a layer draw in a span but for the time of their channels,
+        `busy_ms` of all together: standby with all rows closed, and buffers. As released that is nothing."""
+        waits_ns = 0.0 if self.released else max(self.used_devices * span_ms - busy_ms, 0.0) * NS_PER_MS
         mw = rest_mw(self.system.energy, self.aim.spec.channels)
-        return mw * max(self.used_devices * span_ms - busy_ms, 0.0) * NS_PER_MS
+        return {cause: j + mw.get(cause, 0.0) * waits_ns for cause, j in pj.items()}
 
     @cached_property
     def _link_ms(self) -> float:
