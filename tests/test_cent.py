@@ -199,7 +199,7 @@ def test_the_command() -> None:
     found = call("run", "cent", *options, "--json", "-")
     plain = json.loads(found.out)
     assert (plain["stages"], plain["tensor"], plain["layers_per_device"], plain["channels_per_layer"]) == (32, 1, 4, 8)
-    assert [point["context"] for point in plain["points"]] == [128, 256]
+    assert [point["context"] for point in plain["points"]] == [1, 128, 256]
     assert plain["energy_per_token_j"] == pytest.approx(sum(plain["energy_by_cause_j"].values()))
 
 

@@ -1,6 +1,7 @@
 """What CENT's own code has otherwise than a device would: keys, layers, stages, room and messages, corrected."""
 
 import msgspec
+import numpy as np
 import pytest
 
 from pimloom.arch.aim import BANK, COMMANDS, MASK, ROW, TIMES
@@ -74,13 +75,13 @@ def test_a_score_costs_what_it_needs(devices: int, stages: int | None, context: 
 def test_the_slowest_stage_makes_the_throughput() -> None:
     """70B in 32 stages: 16 of three layers, 16 of two."""
     asked = Asked("cent", "llama-2-70b", devices=32, pp=32, tp=1, prompt=0, generate=128)
-    (point,) = cent_work(asked).run(lambda done, total: None).points
+    *_, point = cent_work(asked).run(lambda done, total: None).points
     layer_s = (point.pim_s + point.link_s + point.near_memory_s) / 80
     assert point.tokens_per_s == pytest.approx(1 / (3 * layer_s)) == pytest.approx(1504, rel=0.001)
     step = device_of(load_system("cent", {"devices": "8"}), LLM, Share(tp=1, layers=32)).step(Batch.decode([128] * 64))
     even = cent_work(Asked("cent", "llama-2-7b", devices=8, pp=32, prompt=0, generate=128)).run(lambda *_: None)
-    assert 64 / step.time_s == pytest.approx(even.tokens_per_s, rel=1e-6)
-    assert even.tokens_per_s == pytest.approx(32 / even.points[0].token_s)
+    assert 64 / step.time_s == pytest.approx(even.points[-1].tokens_per_s, rel=1e-6)
+    assert even.points[-1].tokens_per_s == pytest.approx(32 / even.points[-1].token_s)
 
 
 @pytest.mark.parametrize(("devices", "tensor", "requests", "who"), [
@@ -141,11 +142,23 @@ def test_devices_that_wait_draw_what_they_draw_at_rest(devices: int, tensor: int
 
 def test_power_is_energy_of_a_token_times_throughput() -> None:
     asked = Asked("cent", "llama-2-7b", prompt=0, generate=16)
-    (found,) = request_work(load_system("cent", {"devices": "8"}), SMALL, asked).run(lambda *_: None).points
-    assert (
-        found.power_w == pytest.approx(found.energy_j * found.tokens_per_s)
-        and found.power_w > 8 * sum(REST_MW.values()) * 1e-3
-    )
+    *_, found = request_work(load_system("cent", {"devices": "8"}), SMALL, asked).run(lambda *_: None).points
+    assert found.power_w == pytest.approx(found.energy_j * found.tokens_per_s)
+    assert found.power_w > 8 * sum(REST_MW.values()) * 1e-3
+
+
+@pytest.mark.parametrize("context", [1, 2, 20])
+def test_a_request_takes_what_all_its_tokens_take(context: int) -> None:
+    """Simulated one by one, and one in 8 with the others on lines between."""
+    system = load_system("cent", {"devices": "32"})
+    wanted = placed(system, SMALL, None, None, released=False)
+    every_s = sum(wanted.token(n).token_ms for n in range(1, context + 1)) * 1e-3
+    asked = Asked("cent", "llama-2-7b", every=8, context=context)
+    found = request_work(system, SMALL, asked).run(lambda *_: None)
+    assert found.latency_s == pytest.approx(every_s, rel=0.003)
+    at, energy = zip(*((point.context, point.energy_j) for point in found.points), strict=True)
+    assert found.energy_per_token_j == pytest.approx(np.interp(range(1, context + 1), at, energy).mean())
+    assert found.energy_per_token_j == pytest.approx(sum(found.energy_by_cause_j.values()))
 
 
 @pytest.mark.parametrize(("devices", "tensor"), [(8, None), (5, None), (32, None), (8, 8), (8, 2)])

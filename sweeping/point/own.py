@@ -1,7 +1,7 @@
 """A design point of a system whose runs have results of their own, as `pimloom run` has them."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from math import fsum
 from typing import Any
 
@@ -16,9 +16,9 @@ from pimloom.systems.asked import Asked
 from pimloom.systems.devices.attacc.asked import box_work, check_stacks
 from pimloom.systems.devices.attacc.outcome import AttAccOutcome
 from pimloom.systems.devices.cent.asked import request_work
-from pimloom.systems.devices.cent.outcome import CentOutcome, CentPoint
+from pimloom.systems.devices.cent.outcome import CentOutcome, shares
 
-MEANS = ("token_s", "pim_s", "link_s", "near_memory_s")  # of the contexts that CENT simulates
+MEANS = ("token_s", "pim_s", "link_s", "near_memory_s")  # over the contexts of a request on CENT
 
 
 def own_result(
@@ -64,8 +64,9 @@ def _of_box(found: AttAccOutcome) -> dict[str, Any]:
 
 
 def _of_request(found: CentOutcome) -> dict[str, Any]:
-    return {name: _mean(found.points, name) for name in MEANS} | {"energy_j": found.energy_per_token_j * found.context}
+    return {name: _mean(found, name) for name in MEANS} | {"energy_j": found.energy_per_token_j * found.context}
 
 
-def _mean(points: Sequence[CentPoint], name: str) -> float:
-    return fsum(getattr(point, name) for point in points) / len(points)
+def _mean(found: CentOutcome, name: str) -> float:
+    counted = shares([point.context for point in found.points], found.fidelity == "released")
+    return fsum(share * getattr(point, name) for share, point in zip(counted, found.points, strict=True))

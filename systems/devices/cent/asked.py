@@ -1,7 +1,7 @@
 """What `pimloom run` asks of a CENT system, and the answer."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import fsum, isfinite
 
 from pimloom.arch.error import UserError
@@ -12,7 +12,7 @@ from pimloom.arch.version import __version__
 from pimloom.systems.asked import Asked, Progress, Work
 from pimloom.systems.devices.cent.costs import TokenCost
 from pimloom.systems.devices.cent.device import token_spans
-from pimloom.systems.devices.cent.outcome import CentOutcome, CentPoint
+from pimloom.systems.devices.cent.outcome import CentOutcome, CentPoint, shares
 from pimloom.systems.devices.cent.placed import Placed, check_fits, placed
 from pimloom.systems.devices.run import Run
 from pimloom.systems.devices.shown import Shown
@@ -41,9 +41,7 @@ def request_work(system: System, llm: LlmSpec, asked: Asked) -> Work[CentOutcome
         raise UserError(f"--fidelity {fidelity}: expected physical or released")
     found = placed(system, llm, asked.pp, asked.tp, fidelity == "released")
     check_fits(found, [context] * found.stages)
-    contexts = [*range(every, context + 1, every)] or [context]
-    if contexts[-1] != context:
-        contexts.append(context)
+    contexts = _simulated(context, every, found.released)
     digest = spec_digest(system, llm, contexts=contexts, pp=found.stages, tp=found.tensor, fidelity=fidelity)
 
     def run(progress: Progress) -> CentOutcome:
@@ -61,6 +59,12 @@ def request_work(system: System, llm: LlmSpec, asked: Asked) -> Work[CentOutcome
         return outcome
 
     return Work(f"contexts of {llm.name} on {system.name}", run)
+
+
+def _simulated(context: int, every: int, released: bool) -> list[int]:
+    """Contexts that are simulated: one in `every`, the last, and the first; as released not the first."""
+    contexts = {context, *range(every, context + 1, every)}
+    return sorted(contexts if released else contexts | {1})
 
 
 def _check_positions(asked: Asked, llm: LlmSpec, context: int) -> None:
@@ -103,7 +107,11 @@ def _outcome(
     wall_s: float,
 ) -> CentOutcome:
     points = [_point(found, context, cost) for context, cost in zip(contexts, costs, strict=True)]
-    n, causes = len(points), costs[0].energy_pj
+    counted = shares(contexts, found.released)
+
+    def mean(values: Iterable[float]) -> float:
+        return fsum(share * value for share, value in zip(counted, values, strict=True))
+
     return CentOutcome(
         system=asked.system,
         model=asked.model,
@@ -116,11 +124,13 @@ def _outcome(
         channels_per_layer=found.place.block_channels,
         context=contexts[-1],
         every=every,
-        latency_s=fsum(point.token_s for point in points) / n * contexts[-1],
-        tokens_per_s=fsum(point.tokens_per_s for point in points) / n,
-        energy_per_token_j=fsum(point.energy_j for point in points) / n,
-        energy_by_cause_j={cause: fsum(cost.energy_pj[cause] for cost in costs) * J_PER_PJ / n for cause in causes},
-        power_w=fsum(point.power_w for point in points) / n,
+        latency_s=mean(point.token_s for point in points) * contexts[-1],
+        tokens_per_s=mean(point.tokens_per_s for point in points),
+        energy_per_token_j=mean(point.energy_j for point in points),
+        energy_by_cause_j={
+            cause: mean(cost.energy_pj[cause] * J_PER_PJ for cost in costs) for cause in costs[0].energy_pj
+        },
+        power_w=mean(point.power_w for point in points),
         ends_s=costs[0].ends_ms * S_PER_MS,
         host_s=costs[0].host_ms * S_PER_MS,
         points=points,

@@ -1,5 +1,8 @@
 """The result of a model on a CENT system. Its field names are a contract; see CONVENTIONS.md."""
 
+from collections.abc import Sequence
+from itertools import pairwise
+
 import msgspec
 
 from pimloom.systems.devices.shown import WithSpans
@@ -18,10 +21,26 @@ class CentPoint(msgspec.Struct, frozen=True, kw_only=True):
     power_w: float
 
 
+def shares(contexts: Sequence[int], released: bool) -> list[float]:
+    """What each context that is simulated counts in the mean of all: those between two lie on a line, from 1 on. As
+    released all count alike, though each stands at the end of its piece.
+
+    >>> shares([1, 3], released=False), shares([2, 4], released=True)
+    ([0.5, 0.5], [0.5, 0.5])
+    """
+    if released:
+        return [1 / len(contexts)] * len(contexts)
+    counted = [1.0] + [0.0] * (len(contexts) - 1)
+    for at, (low, high) in enumerate(pairwise(contexts)):
+        counted[at] += (high - low - 1) / 2
+        counted[at + 1] += (high - low + 1) / 2
+    return [n / contexts[-1] for n in counted]
+
+
 class CentOutcome(WithSpans, frozen=True, kw_only=True):
     """A request of `context` tokens, token by token, on a CENT system whose stages are all full.
 
-    latency: of one request; tokens_per_s, energy_per_token, power: means over the contexts that are simulated. stages:
+    latency: of one request; tokens_per_s, energy_per_token, power: means over its contexts, see `shares`. stages:
     groups of layers, of `tensor` devices each; layers_per_device: side by side. ends: embedding, last norm and LM head;
     host: sampling, by token. energy_by_cause: of a token; power: of the devices while all work. spans: of the token
     in the middle of the contexts.
