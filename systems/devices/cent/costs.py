@@ -28,7 +28,7 @@ class LayerTime(NamedTuple):
 class TokenCost(NamedTuple):
     """A token of one request: its layer, what stands before and behind the layers and the host [ms]; energy of all
     devices by cause [pJ], without what they draw while they wait; of what works at once, by the time of a layer in the
-    channels [mW]; busy: time of the channels of all devices together, each at most one for one [ms]."""
+    channels [mW]; busy: time of the channels at work, of all devices together [ms]."""
 
     layer: LayerTime
     ends_ms: float
