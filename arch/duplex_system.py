@@ -42,7 +42,8 @@ class DuplexSystem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         "do all experts and decode attention; split: half of them for prompts, the others for decode",
         "co_processing": "both processors at once: experts split between them, decode attention beside that of prompts",
         "expert_tp": "each expert cut over all devices of a node",
-        "router": "rule that splits the experts: idlest_to_pim (paper), busiest_to_xpu, idlest_to_pim_alone, optimum",
+        "router": "rule that splits the experts: idlest_to_pim (paper), busiest_to_xpu, optimum (of up to 16); with "
+        "_alone each expert by itself, without memory spaces",
         "memory": "simulated: command by command; ideal: every path at its full rate",
         "controller": "memory controller of the pins: a name in arch/controllers or a path",
         "contention": "whether both processors of a device meet on the command buses of a channel",
@@ -57,7 +58,9 @@ class DuplexSystem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     arrangement: Literal["together", "hetero", "split"]
     co_processing: bool
     expert_tp: bool
-    router: Literal["idlest_to_pim", "busiest_to_xpu", "idlest_to_pim_alone", "optimum"]
+    router: Literal[
+        "idlest_to_pim", "busiest_to_xpu", "optimum", "idlest_to_pim_alone", "busiest_to_xpu_alone", "optimum_alone"
+    ]
     memory: Literal["simulated", "ideal"]
     controller: str
     contention: bool

@@ -96,7 +96,8 @@ def optimum(xpu: Sequence[float], pim: Sequence[float], groups: Groups, time: Ti
     """The least time of all splits, of equal ones that with the first groups on Logic-PIM. Raises UserError: more than
     MOST groups."""
     if len(groups) > MOST:
-        raise UserError(f"{len(groups)} groups of experts: the optimum is looked for among at most {MOST}")
+        few = f"the optimum is looked for among at most {MOST}"
+        raise UserError(f"{len(groups)} groups of experts: {few}; take another `router`")
     on = np.arange(1 << len(groups))[:, None] >> np.arange(len(groups)) & 1
     more, less = (np.array([sum(times[i] for i in group) for group in groups]) for times in (xpu, pim))
     sides = zip((on @ more).tolist(), ((1 - on) @ less).tolist(), strict=True) if len(groups) else [(0.0, 0.0)]

@@ -108,9 +108,12 @@ def test_routers_place_experts_as_they_group_them() -> None:
     assert device._built.room._spaces[:16] == (0, 0, 1, 1, 2, 2, 3, 3, 1, 1, 2, 2, 3, 3, 0, 0)
     alone = device_of(load_system("duplex", QUICK | {"router": "idlest_to_pim_alone"}), MIXTRAL, Share(1, 32))
     assert isinstance(alone, DuplexDevice) and not alone._built.room.has_spaces
+    ends = dict[str, int]()
     for router in ROUTERS:
         other = device_of(load_system("duplex", QUICK | {"router": router, "routing.zipf": "1"}), MIXTRAL, Share(1, 32))
-        assert other.step(Batch.decode([100] * 64)).end_ps > 0  # which looks for two processors in a space
+        ends[router] = other.step(Batch.decode([100] * 64)).end_ps  # which looks for two processors in a space
+    assert ends["optimum"] <= ends["idlest_to_pim"]  # of the same groups
+    assert ends["optimum_alone"] == min(ends.values())
 
 
 def test_hetero_holds_the_published_batches() -> None:

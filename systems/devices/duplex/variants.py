@@ -65,10 +65,16 @@ class Router(NamedTuple):
     spaces: bool = True
 
 
+def _optimum(_: Tokens, xpu: Times, pim: Times, groups: Groups, time: Time) -> ExpertSplit:
+    return least_of_all(xpu, pim, groups, time)
+
+
 ROUTERS: Mapping[str, Router] = {
     "idlest_to_pim": Router(idlest_to_pim, dealt_round),  # [paper]
     "busiest_to_xpu": Router(busiest_to_xpu, contiguous, estimated=True),  # [secondary S]
     "idlest_to_pim_alone": Router(idlest_to_pim, alone, spaces=False),  # [design] without the memory spaces
-    "optimum": Router(lambda _, xpu, pim, groups, time: least_of_all(xpu, pim, groups, time), dealt_round),  # [design]
+    "busiest_to_xpu_alone": Router(busiest_to_xpu, alone, estimated=True, spaces=False),  # [design]
+    "optimum": Router(_optimum, dealt_round),  # [design]
+    "optimum_alone": Router(_optimum, alone, spaces=False),  # [design]
 }
 ESTIMATED_SHARE = 0.75  # [secondary S] of the bandwidth, which an expert's estimate counts on
