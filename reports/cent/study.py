@@ -1,6 +1,7 @@
 """Study `cent`: the results that CENT's authors ship, from host instructions on, and what its slips are worth."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,8 +32,10 @@ from pimloom.systems.asked import Asked
 from pimloom.systems.devices.cent.asked import EVERY, cent_work
 from pimloom.systems.devices.cent.outcome import CentOutcome
 from pimloom.systems.devices.cent.placed import placed
+from pimloom.systems.pool import run_all
 
 HERE, SYSTEM = Path(__file__).parent, "cent"
+FIDELITIES = "released", "physical"
 SOFT, HARD_FORM = 0.02, 1e-6  # tolerances [design]
 QUANTITIES = {"latency_s": "s", "tokens_per_s": "tokens/s", "energy_per_token_mj": "mJ", "power_w": "W"}
 SAID = {
@@ -67,11 +70,16 @@ def run_study(out: str | Path, progress: Progress, every: int = EVERY) -> Path:
     count = counting(2 * len(rows) + 1, progress)
     gates = _gates()
     count()
-    runs = [Run(row, _run(row, every, "released", count), _run(row, every, "physical", count)) for row in rows]
+    jobs = [(i, fidelity) for i in reversed(range(len(rows))) for fidelity in FIDELITIES]  # the largest models first
+    found = dict[tuple[int, str], CentOutcome]()
+    for job, outcome in run_all(partial(_run, rows, every), jobs):
+        found[job] = outcome
+        count()
+    runs = [Run(row, *(found[i, fidelity] for fidelity in FIDELITIES)) for i, row in enumerate(rows)]
     checks = [*gates, *(check for run in runs for check in _soft(run))]
     page = _page(runs, checks, every)
-    both = [(run.name, found) for run in runs for found in (run.released, run.physical)]
-    points, results = [_flat(*one) for one in both], [found.to_dict() for _, found in both]
+    both = [(run.name, each) for run in runs for each in (run.released, run.physical)]
+    points, results = [_flat(*one) for one in both], [each.to_dict() for _, each in both]
     written = write_study(folder, page, points, results, checks)
     return gated(written, checks)
 
@@ -82,13 +90,12 @@ def _shipped() -> list[dict[str, Any]]:
     return [{k: v if k == "model" else int(v) if k in whole else float(v) for k, v in row.items()} for row in rows]
 
 
-def _run(row: Mapping[str, Any], every: int, fidelity: str, count: Callable[[], None]) -> CentOutcome:
+def _run(rows: Sequence[Mapping[str, Any]], every: int, job: tuple[int, str]) -> CentOutcome:
+    row, fidelity = rows[job[0]], job[1]
     piped = row["stages"] == load_llm(row["model"]).num_hidden_layers
     tp = None if piped else row["tensor"]
     asked = Asked(SYSTEM, row["model"], devices=row["devices"], pp=row["stages"], tp=tp, fidelity=fidelity, every=every)
-    found = cent_work(asked).run(lambda done, total: None)
-    count()
-    return found
+    return cent_work(asked).run(lambda done, total: None)
 
 
 def _gates() -> list[dict[str, object]]:
