@@ -52,22 +52,27 @@ class Device(NamedTuple):
 @bare
 def arm(tree, c, bank, at):
     """Note that command c issued at clock `at`; bank: any bank of its scope."""
-    bound, path, rule = tree.bound, tree.path, tree.rule
     for i in range(tree.first_rule[c], tree.first_rule[c + 1]):
-        r = i * FIELDS
-        d, ready, kind = rule[r + DEPTH], at + rule[r + WAIT], rule[r + KIND]
-        n = path[bank, d]
-        if kind & COUNTS:
-            h, x = rule[r + RING] + n * rule[r + WINDOW], rule[r + NEXT_IN] + n
-            if rule[r + PUSH]:
-                tree.ring[h + tree.ring[x]] = at
-                tree.ring[x] = tree.ring[x] + 1 if tree.ring[x] + 1 < rule[r + WINDOW] else 0
-            ready = tree.ring[h + tree.ring[x]] + rule[r + WAIT]  # the place to be written next holds the oldest
-        if kind & SIBLINGS:
-            _bind_siblings(tree.beside, path[bank, d - 1] * COLUMNS + rule[r + NEXT], n, ready)
-        else:
-            place = n * COLUMNS + rule[r + NEXT]
-            bound[place] = max(bound[place], ready)
+        arm_rule(tree, i * FIELDS, bank, at)
+
+
+@bare
+def arm_rule(tree, r, bank, at):
+    """As `arm`, of the rule at r."""
+    bound, path, rule = tree.bound, tree.path, tree.rule
+    d, ready, kind = rule[r + DEPTH], at + rule[r + WAIT], rule[r + KIND]
+    n = path[bank, d]
+    if kind & COUNTS:
+        h, x = rule[r + RING] + n * rule[r + WINDOW], rule[r + NEXT_IN] + n
+        if rule[r + PUSH]:
+            tree.ring[h + tree.ring[x]] = at
+            tree.ring[x] = tree.ring[x] + 1 if tree.ring[x] + 1 < rule[r + WINDOW] else 0
+        ready = tree.ring[h + tree.ring[x]] + rule[r + WAIT]  # the place to be written next holds the oldest
+    if kind & SIBLINGS:
+        _bind_siblings(tree.beside, path[bank, d - 1] * COLUMNS + rule[r + NEXT], n, ready)
+    else:
+        place = n * COLUMNS + rule[r + NEXT]
+        bound[place] = max(bound[place], ready)
 
 
 @bare
