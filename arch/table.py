@@ -45,6 +45,13 @@ class Rules(NamedTuple):
     rows: int
     columns: int
 
+    @property
+    def needed(self) -> tuple[np.ndarray, np.ndarray]:
+        """First and last row buffer in which each command needs its rows: its own; of commands that need closed rows
+        and open none, as refreshes do, every one."""
+        every = (self.needs == Row.CLOSED) & (self.leaves == Row.ANY)
+        return np.where(every, 0, self.buffer), np.where(every, self.buffer.max(), self.buffer)
+
 
 @dataclass(frozen=True, eq=False)
 class Table:

@@ -20,6 +20,7 @@ class Latch(NamedTuple):
 
 
 State = dict[tuple[int, int], Latch]  # (buffer, bank)
+Kind = tuple[int, int, range]  # scope, what commands need or leave, in which buffers
 
 
 class Rows:
@@ -40,7 +41,8 @@ class Rows:
         need = {Row.OPEN: lambda latch: latch.open & (latch.row == who.row), Row.CLOSED: lambda latch: ~latch.open}
         return ~any_of(
             who.is_(opcodes) & who.at(scope, self.node(scope, bank)) & ~need[Row(needs)](state[buffer, bank])
-            for (scope, needs, buffer), opcodes in self._kinds(self.rules.needs).items()
+            for (scope, needs, buffers), opcodes in self._kinds(self.rules.needs, *self.rules.needed).items()
+            for buffer in buffers
             for bank in self.banks
         )
 
@@ -63,7 +65,7 @@ class Rows:
         """Whether the command opens a row of a bank for which `held(bank)`."""
         return any_of(
             who.is_(opcodes) & who.at(scope, self.node(scope, bank)) & held(bank)
-            for (scope, leaves, _), opcodes in self._kinds(self.rules.leaves).items()
+            for (scope, leaves, _), opcodes in self._moving().items()
             if leaves == Row.OPEN
             for bank in self.banks
         )
@@ -75,14 +77,17 @@ class Rows:
     def _moves(self, who: Asker, buffer: int, bank: int, to: Row) -> Value:
         return any_of(
             who.is_(opcodes) & who.at(scope, self.node(scope, bank))
-            for (scope, leaves, its), opcodes in self._kinds(self.rules.leaves).items()
-            if leaves == to and its == buffer
+            for (scope, leaves, buffers), opcodes in self._moving().items()
+            if leaves == to and buffer in buffers
         )
 
-    def _kinds(self, what: Iterable[int]) -> dict[tuple[int, int, int], list[int]]:
-        """(scope, what it needs or leaves, buffer) -> opcodes; nothing needed or left is left out."""
-        found: dict[tuple[int, int, int], list[int]] = {}
-        for opcode, (scope, row, buffer) in enumerate(zip(self.rules.scope, what, self.rules.buffer, strict=True)):
+    def _moving(self) -> dict[Kind, list[int]]:
+        return self._kinds(self.rules.leaves, self.rules.buffer, self.rules.buffer)
+
+    def _kinds(self, what: Iterable[int], first: Iterable[int], last: Iterable[int]) -> dict[Kind, list[int]]:
+        """Opcodes by kind; nothing needed or left is left out. first, last: buffers of each command."""
+        found: dict[Kind, list[int]] = {}
+        for opcode, (scope, row, low, high) in enumerate(zip(self.rules.scope, what, first, last, strict=True)):
             if row != Row.ANY:
-                found.setdefault((int(scope), int(row), int(buffer)), []).append(opcode)
+                found.setdefault((int(scope), int(row), range(int(low), int(high) + 1)), []).append(opcode)
         return found

@@ -1,6 +1,8 @@
 """Duplex's bank bundles: each wait blocked at n - 1 and legal at n, with clocks typed from the published simulator's
 table; the row of a bundle beside those of its banks; how fast bundles and banks are read."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 
@@ -80,6 +82,24 @@ def test_ranks_share_the_path_to_the_logic_die_and_nothing_else() -> None:
     assert check_trace(table, trace_of(table, [("ALL_ACT", 0, 0), ("ALL_ACT", 1, 1)]))  # the row bus is held
 
 
+@pytest.mark.parametrize(("first", "second"), list(product(("ALL_RD", "ALL_WR"), repeat=2)))
+def test_reads_and_writes_of_two_ranks_share_the_path(first: str, second: str) -> None:
+    """tCCD_L of 4 between ranks, whichever way the data go."""
+    table = table_of()
+    both = [("ALL_ACT", 0, 0), ("ALL_ACT", 1, 2)]
+    for distance, faults in ((3, 1), (4, 0)):
+        found = check_trace(table, trace_of(table, [*both, (first, 0, 30), (second, 1, 30 + distance)]))
+        assert len(found) == faults
+
+
+def test_a_refresh_finds_the_bundle_closed() -> None:
+    table = table_of()
+    (fault,) = check_trace(table, trace_of(table, [("ALL_ACT", 0, 0), ("REFab", 0, 200)]))
+    assert fault.sentence.endswith("needs closed rows in bank 0 of the channel, but ALL_ACT opened row 0 at CK 0")
+    assert not check_trace(table, trace_of(table, [("ALL_ACT", 0, 0), ("REFab", 1, 200)]))
+    assert not check_trace(table, trace_of(table, [("ALL_ACT", 0, 0), ("ALL_PRE", 0, 45), ("REFab", 0, 200)]))
+
+
 @pytest.mark.parametrize("first", ["ACT", "PRE", "PREab", "REFpb", "ALL_ACT", "ALL_PRE"])
 @pytest.mark.parametrize("second", ["ACT", "ALL_ACT"])
 def test_an_activation_holds_the_row_bus_for_two_clocks(first: str, second: str) -> None:
@@ -128,3 +148,15 @@ def test_a_bundle_has_four_times_the_bandwidth_of_the_pins() -> None:
     bits_per_ck = 8 * part.organization.access_bits / part.cycles("tCCD_L")
     assert bits_per_ck == 4 * part.organization.access_bits / part.cycles("tCCD_S") == 2048 / 4
     assert part.peak_gb_s * 16 == pytest.approx(665.6)
+
+
+def test_a_refresh_of_a_stream_waits_for_the_bundle() -> None:
+    """It could never issue, and the sentence names the row buffer's own command."""
+    table = table_of()
+    stream = np.zeros(2, STREAM)
+    stream["cmd"], stream["count"] = [table.cmd("ALL_ACT"), table.cmd("REFab")], 1
+    with pytest.raises(UserError, match="REFab.*needs closed rows, but ALL_ACT opened row 0 at CK 0"):
+        issue(table, [stream], refresh=False)
+    closes = np.zeros(3, STREAM)
+    closes["cmd"], closes["count"] = [table.cmd(name) for name in ("ALL_ACT", "ALL_PRE", "REFab")], 1
+    assert issue(table, [closes], refresh=False).issue_ck[0].tolist() == [0, 45, 45 + 19]

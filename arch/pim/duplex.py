@@ -6,7 +6,7 @@ ordinary path. Levels here know no half of a rank: a rank has a second row buffe
 bundle, of which there is one at a time; the bank coordinate of a command says which half, and no rule reads it.
 Commands and waits at the rank [secondary S]: HeliosZhou/LLMSimulator@f71dde4, which grew out of the simulator of Yun et
 al., MICRO 2024, arXiv:2409.01141; its ALL-ACT after PREab waits for nRFC, here for tRP [derived: a slip]. Between ranks
-of a pseudo channel ALL_RDs and ALL_WRs are tCCD_L apart, too: they share the TSVs and the GEMM module, which take 2048
+of a pseudo channel ALL_RD and ALL_WR are tCCD_L apart, too: they share the TSVs and the GEMM module, which take 2048
 bits in tCCD_L [derived from the paper's bandwidth; S has no such rule]. Waits count CK.
 """
 
@@ -41,8 +41,7 @@ RULES = (
     Rule(RANK, ("ALL_RD",), ("ALL_PRE", "PREab"), "tRTP"),
     Rule(RANK, ("ALL_WR",), ("ALL_PRE",), WRITE_END),
     # the path to the logic die
-    Rule(PCH, ("ALL_RD",), ("ALL_RD",), "tCCD_L"),
-    Rule(PCH, ("ALL_WR",), ("ALL_WR",), "tCCD_L"),
+    Rule(PCH, ("ALL_RD", "ALL_WR"), ("ALL_RD", "ALL_WR"), "tCCD_L"),
     Rule(RANK, ("ALL_WR",), ("ALL_RD",), "nCWL + nBL + tWTR_L"),
     Rule(RANK, ("ALL_RD",), ("ALL_WR",), "nCL + nBL + 2 - nCWL"),
     # all banks

@@ -183,18 +183,21 @@ def _row_states(table: Table, trace: np.ndarray, start: int, opened: np.ndarray)
     cmd, row = trace["cmd"][at], trace["row"][at].astype(np.int64)
     scope = rules.scope[cmd]
     own = _nodes(rules, trace[at])[scope, np.arange(len(at))]
-    needs, leaves, buffer = rules.needs[cmd], rules.leaves[cmd], rules.buffer[cmd]
+    needs, leaves = rules.needs[cmd], rules.leaves[cmd]
     opens, shuts, moving = needs == Row.OPEN, needs == Row.CLOSED, leaves != Row.ANY
     after = np.where(leaves == Row.OPEN, row, SHUT)
     found: dict[int, Violation] = {}
     banks, touched = rules.size[-1] // rules.size, np.zeros(opened.shape[:2], bool)
     nodes = np.zeros((*touched.shape, len(banks)), bool)  # which a command acts on, at their first bank
-    nodes[buffer, own * banks[scope], scope] = True
+    lowest, highest = (each[cmd] for each in rules.needed)
+    for buf in range(len(nodes)):
+        its = (lowest <= buf) & (buf <= highest)
+        nodes[buf, (own * banks[scope])[its], scope[its]] = True
     for buf, first, level in np.argwhere(nodes).tolist():
         touched[buf, first : first + banks[level]] = True
     for buf, bank in np.argwhere(touched).tolist():
         above = bank // banks  # the bank's node at each level
-        here = np.flatnonzero((own == above[scope]) & (buffer == buf))
+        here = np.flatnonzero((own == above[scope]) & (lowest <= buf) & (buf <= highest))
         if not len(here):
             continue
         moves = moving[here]

@@ -190,5 +190,6 @@ def _commands(rules: Rules, dev: Device) -> np.ndarray:
     by = np.repeat(np.arange(len(rules.scope)), np.diff(rules.after_ptr))
     np.maximum.at(window, by, rules.window[rules.after_rule])
     each = np.where(banks // nodes[depth] < span, span, 1)
-    columns = [rules.needs, rules.leaves, rules.buffer, rules.bus, rules.done, rules.gap, span, depth + 1, each, window]
+    columns = [rules.needs, rules.leaves, rules.buffer, rules.bus, rules.done, rules.gap]
+    columns += [span, depth + 1, each, window, *rules.needed]
     return np.ascontiguousarray(np.column_stack(columns))

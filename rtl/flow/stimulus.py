@@ -197,14 +197,15 @@ class Writer:
 
     def prepare(self, opcode: int, place: Place, row: int) -> None:
         """Open or close what the command needs open or closed."""
-        need, buffer = self.rules.needs[opcode], int(self.rules.buffer[opcode])
+        need, (first, last) = self.rules.needs[opcode], (int(buffers[opcode]) for buffers in self.rules.needed)
         want = row if need == Row.OPEN else None
         if need == Row.ANY:
             return
-        for bank in self.scope(opcode, place):
+        rows = list(product(range(first, last + 1), self.scope(opcode, place)))
+        for buffer, bank in rows:
             if self.row[buffer, bank] not in (None, want):
                 self.close(buffer, bank)
-        for bank in self.scope(opcode, place):
+        for buffer, bank in rows:
             if self.row[buffer, bank] != want:
                 self.open(buffer, bank, row)
 

@@ -127,8 +127,10 @@ class Channel:
     def fits(self, state: State, word: Word) -> Signal:
         """Whether the rows in its scope are as the command needs them."""
         needs = wire(self.m, self.number(word, self.rules.needs), "needs")
+        first, last = (self.number(word, buffers) for buffers in self.rules.needed)
         wrong = (
-            self._covers(word, at)
+            self._around(word, at[1])
+            & ((first <= at[0]) & (at[0] <= last))
             & ((needs == Row.OPEN) & ~(is_open & (row == word.row)) | (needs == Row.CLOSED) & is_open)
             for at, (is_open, row) in state.rows.items()
         )
@@ -154,8 +156,12 @@ class Channel:
     def _covers(self, word: Word, at: At) -> Value:
         """Whether a bank, and the row buffer in it, lies in the scope of the command."""
         buffer, bank = at
+        return self._around(word, bank) & (self.number(word, self.rules.buffer) == buffer)
+
+    def _around(self, word: Word, bank: int) -> Value:
+        """Whether a bank lies in the scope of the command."""
         levels = Array([self.at(word, level, bank >> self.shift[level]) for level in Level])
-        return levels[self.number(word, self.rules.scope)] & (self.number(word, self.rules.buffer) == buffer)
+        return Value.cast(levels[self.number(word, self.rules.scope)])
 
     def _after(self, state: State, word: Word) -> State:
         """The state after the command, if it is valid."""

@@ -19,8 +19,8 @@ OK, STUCK, STARVED, LOG_FULL = range(4)
 DUE, RUNNING, CODE, IDLE_AT, ENDED, REFRESHES, LAST_REFRESH, READY, N_PHASE = range(9)
 
 # cmds[opcode]; SPAN: banks in the scope; DEPTHS: depths of nodes at which rules bind it; EACH: banks of its scope at
-# which they do so; DEPTH: longest window it fills
-NEEDS, LEAVES, BUFFER, BUS, DONE, GAP, SPAN, DEPTHS, EACH, DEPTH = range(10)
+# which they do so; DEPTH: longest window it fills; FIRST to LAST: row buffers whose rows it needs
+NEEDS, LEAVES, BUFFER, BUS, DONE, GAP, SPAN, DEPTHS, EACH, DEPTH, FIRST, LAST = range(12)
 CMD, PCH, RANK, BG, BANK, ROW, COUNT, RELEASE = range(8)  # stream[row]
 HEAD, LEFT, END = range(3)  # heads[stream]: row at its head, commands left of it, end of the stream
 NOW, TURN, IDLE, LOGGED, FREE = range(5)  # clock; TURN: who issued last in clock NOW; FREE on: per bus
@@ -71,9 +71,13 @@ def _bound(w, c, low):
 
 @bare
 def _misfit(w, i, low):
-    """First bank whose row is not as row i of the stream needs it; -1 if all are."""
+    """(row buffer, first bank) whose row is not as row i of the stream needs it; (-1, -1) if all are."""
     c = w.stream[i, CMD]
-    return misfit(w.rows[w.cmds[c, BUFFER]], w.cmds[c, NEEDS], w.stream[i, ROW], low, w.cmds[c, SPAN])
+    for buffer in range(w.cmds[c, FIRST], w.cmds[c, LAST] + 1):
+        b = misfit(w.rows[buffer], w.cmds[c, NEEDS], w.stream[i, ROW], low, w.cmds[c, SPAN])
+        if b >= 0:
+            return buffer, b
+    return -1, -1
 
 
 @bare
@@ -115,7 +119,7 @@ def _next_command(w):
         if heads[s, LEFT] == 0:
             _take(w, s, o)
         c, low = w.stream[i, CMD], w.low[o]
-        if _misfit(w, i, low) >= 0:
+        if _misfit(w, i, low)[1] >= 0:
             continue
         at = max(w.stream[i, RELEASE], clock[FREE + w.cmds[c, BUS]], clock[NOW] + (o <= clock[TURN]))
         at = max(at, _bound(w, c, low))
@@ -138,7 +142,7 @@ def _lift(w, held_from):
         if i == w.heads[s, END]:
             continue
         c = w.stream[i, CMD]
-        if _misfit(w, i, low) < 0:
+        if _misfit(w, i, low)[1] < 0:
             # a clock in which something issued is no stop
             at = max(w.stream[i, RELEASE], clock[FREE + w.cmds[c, BUS]], clock[NOW] + (clock[TURN] >= 0), held_from)
             at = max(at, _bound(w, c, low))
@@ -230,8 +234,8 @@ def run(w, ref, refi, first, last, log, who, ready):
                 stop = min(stop, w.due[n])
         if best < 0 and held_from == NEVER:
             code, where = STUCK, w.heads[unfinished, HEAD]
-            b = _misfit(w, where, w.low[w.due.shape[0] + unfinished])
-            rows = w.rows[w.cmds[w.stream[where, CMD], BUFFER]]
+            buffer, b = _misfit(w, where, w.low[w.due.shape[0] + unfinished])
+            rows = w.rows[buffer]
             who[0], who[1], who[2] = rows[b, OPENED], rows[b, OPENER], rows[b, SINCE]
             break
         if min(at, node_at) >= limit:

@@ -142,13 +142,14 @@ def _rows(table: Table, buses: range, again: bool) -> Iterator[str]:
         yield f"  for (genvar n = 0; n < {size[Level.BANK]}; n++) begin : rows_{buffer}"
         yield "    reg is_open = 0; reg [31:0] row = 0;"
         for b in buses:
-            for what, column in (("leaves", rules.leaves), ("needs", rules.needs)):
+            own = rules.buffer, rules.buffer
+            for what, column, (first, last) in (("leaves", rules.leaves, own), ("needs", rules.needs, rules.needed)):
                 for word, state in (("open", Row.OPEN), ("closed", Row.CLOSED)):
                     hits = [
                         f"({_is(b, [c], table)} && bank_{b} / {size[Level.BANK] // size[rules.scope[c]]} == "
                         f"n / {size[Level.BANK] // size[rules.scope[c]]})"
                         for c in range(len(table.names))
-                        if rules.buffer[c] == buffer and column[c] == state and rules.bus[c] == b
+                        if first[c] <= buffer <= last[c] and column[c] == state and rules.bus[c] == b
                     ]
                     yield f"    wire {what}_{word}_{b} = {' || '.join(hits) or 0};"
             yield f"    assert property (@(posedge clk) disable iff (rst) needs_open_{b} |-> is_open && row == row_{b})"
