@@ -106,6 +106,7 @@ def lines(names: Sequence[str], peers: Mapping[str, str]) -> Iterator[Line]:
     from tests.bench_growth import growth_lines
     from tests.bench_memory import memory_lines
     from tests.bench_npu import npu_lines
+    from tests.bench_pim import pim_lines
     from tests.bench_rtl import rtl_lines
     from tests.bench_serving import serving_lines
     from tests.bench_sweep import sweep_lines
@@ -115,6 +116,7 @@ def lines(names: Sequence[str], peers: Mapping[str, str]) -> Iterator[Line]:
         "growth": growth_lines,
         "memory": lambda: memory_lines(peers),
         "npu": npu_lines,
+        "pim": pim_lines,
         "rtl": rtl_lines,
         "fabric": fabric_lines,
         "serving": serving_lines,
@@ -129,7 +131,7 @@ def lines(names: Sequence[str], peers: Mapping[str, str]) -> Iterator[Line]:
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
-    parser.add_argument("groups", nargs="*", help="engine, growth, memory, npu, rtl, fabric, serving, sweep; else all")
+    parser.add_argument("groups", nargs="*", help="engine, growth, memory, npu, pim …; else all")
     parser.add_argument("--peer", action="append", default=[], help="NAME=PATH, or NAME='PATH {config} -t {trace}'")
     given = parser.parse_args()
     grid = Grid("bench", "measured", "whole command", "peer", "target", box=None)
