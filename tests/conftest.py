@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, settings
 from pimloom.arch.cache import cache_folder
 from pimloom.arch.error import UserError
 from pimloom.cycle_sim.cores import CORES
+from pimloom.cycle_sim.npu_pim.known import kept_in
 from tests.bytecode import compile_sources
 from tests.reference_data import needed
 
@@ -71,6 +72,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if {"fault_trace", "reference_data", "shared"} & set(getattr(item, "fixturenames", ())):
             item.add_marker("reference")
     items.sort(key=lambda item: not item.path.name.startswith(LONG))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Generator[None]:
+    """What NPUs' programs leave is kept for all tests of a run: half of them are programs that another test ran."""
+    with kept_in(tmp_path_factory.getbasetemp().parent / "programs"):
+        yield
+
+
+@pytest.fixture
+def each_program_runs() -> Generator[None]:
+    """For tests of how they run."""
+    with kept_in(None):
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -8,6 +8,8 @@ from tests.naive_neupims import Channel, Request
 from tests.neupims_engine import COMMAND, FIXES, Run
 from tests.neupims_stimuli import pim_tile, power_of_two, run
 
+pytestmark = pytest.mark.usefixtures("each_program_runs")
+
 CLOCKS = 60_000
 CASES = 150
 FEW = 20  # in the quick suite

@@ -24,6 +24,8 @@ from tests import naive_systolic
 from tests.command import call
 from tests.neupims_engine import spec
 
+pytestmark = pytest.mark.usefixtures("each_program_runs")
+
 KINDS = list(product(("ws", "os"), (False, True)))
 
 # --- a GEMM on an array

@@ -10,6 +10,8 @@ from pimloom.cycle_sim.npu_pim.known import kept_in
 from pimloom.cycle_sim.npu_pim.program import Builder
 from tests.draw_npu import Draw, outcome
 
+pytestmark = pytest.mark.usefixtures("each_program_runs")
+
 
 @pytest.fixture
 def crews(monkeypatch):

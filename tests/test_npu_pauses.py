@@ -12,6 +12,8 @@ from pimloom.cycle_sim.npu_pim.program import Builder
 from pimloom.systems.serving.beside import side_by_side
 from tests.draw_npu import Draw, outcome
 
+pytestmark = pytest.mark.usefixtures("each_program_runs")
+
 
 def many_windows():
     """Loads one behind the other, each of several windows."""

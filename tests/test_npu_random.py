@@ -17,6 +17,8 @@ from pimloom.cycle_sim.npu_pim.operators import gemm
 from pimloom.cycle_sim.npu_pim.program import Builder
 from tests.draw_npu import Draw, outcome
 
+pytestmark = pytest.mark.usefixtures("each_program_runs")
+
 CASES = 500
 FEW = 6  # in the quick suite
 

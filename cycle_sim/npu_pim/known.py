@@ -31,8 +31,9 @@ class Left(NamedTuple):
 
 
 @contextmanager
-def kept_in(folder: Path) -> Iterator[None]:
-    """Inside, what programs leave is kept in a folder, and taken from there; other processes may share it."""
+def kept_in(folder: Path | None) -> Iterator[None]:
+    """Inside, what programs leave is kept in a folder, and taken from there; other processes may share it. None: all
+    run."""
     before = _KNOWN.set(folder)
     try:
         yield
