@@ -189,15 +189,15 @@ class Document:
         dot = "" if place.startswith("[") or not place else "."
         raise UserError(f"{source.file}:{source.line}: at ${dot}{place}: {said}")
 
-    def override(self, place: str, text: str) -> None:
-        """Replace the value at a place by a text as one would write it in the file."""
-        if not place or place not in self.sources:
+    def override(self, place: str, text: str, optional: Container[str] = ()) -> None:
+        """Replace the value at a place by a text as one would write it in the file; or write an optional one."""
+        if not place or place not in self.sources and place not in optional:
             raise UserError(f"{SET} {place}: no such key in {Path(self.file).name}{remedy(place, self.sources)}")
         *parents, last = steps_of(place)
         parent = self.tree
         for step in parents:
             parent = parent[step]
-        if isinstance(parent[last], dict):
+        if isinstance(parent.get(last) if isinstance(parent, dict) else parent[last], dict):
             raise UserError(f"{SET} {place}: is a mapping, set one of its keys: {', '.join(parent[last])}")
         piece = _piece(text if text.strip() else "null", place)
         parent[last] = _twin(piece.tree)

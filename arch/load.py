@@ -4,7 +4,7 @@ import copy
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, reduce
 from operator import getitem
@@ -56,11 +56,13 @@ def load_yaml(path: Path, type_: type[T], overrides: Mapping[str, str] = _NOTHIN
     return load_sheet(read_sheet(path), type_, overrides)
 
 
-def load_sheet(sheet: Sheet, type_: type[T], overrides: Mapping[str, str] = _NOTHING) -> Loaded[T]:
-    """The same of a text that is read already."""
+def load_sheet(
+    sheet: Sheet, type_: type[T], overrides: Mapping[str, str] = _NOTHING, optional: Container[str] = ()
+) -> Loaded[T]:
+    """The same of a text that is read already. optional: places that overrides may add."""
     document = _parsed(sheet).copy()
     _complete(document, type_)
-    _override(document, overrides)
+    _override(document, overrides, optional)
     return Loaded(struct_of(document, type_), document.public_sources())
 
 
@@ -131,9 +133,9 @@ def _complete(document: Document, type_: type) -> None:
             document.fill(field.encode_name, msgspec.structs.asdict(field.default))
 
 
-def _override(document: Document, overrides: Mapping[str, str]) -> None:
+def _override(document: Document, overrides: Mapping[str, str], optional: Container[str] = ()) -> None:
     for place, text in overrides.items():
-        document.override(place, text)
+        document.override(place, text, optional)
 
 
 def _convert(tree: Any, type_: type[T]) -> T:

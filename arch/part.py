@@ -76,6 +76,7 @@ class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
         "VDD": "supply voltage",
         "io_pj_per_bit": "energy of one bit on the interface [pJ/bit]",
         "devices": "devices that share a channel's pins; currents are each one's, shared by pseudo channels [1]",
+        "one_bus": "whether row and column commands share a bus: one command a clock, as in Ramulator 2.0 [1]",
         "current.IDD0": "one bank activating and precharging",
         "current.IDD2N": "precharge standby",
         "current.IDD3N": "active standby, all banks open",
@@ -97,6 +98,7 @@ class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
     io_pj_per_bit: NonNegative
     pim_unit: PimUnit | None = None
     devices: Positive = 1
+    one_bus: bool = False
 
     @property
     def peak_gb_s(self) -> float:

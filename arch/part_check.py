@@ -1,7 +1,7 @@
 """Whether a part's numbers agree with its standard and with each other."""
 
 from pimloom.arch.currents import contradictions
-from pimloom.arch.dram import SELF_REFRESH, STACK_IDS
+from pimloom.arch.dram import SELF_REFRESH, SHARED, STACK_IDS
 from pimloom.arch.error import UserError
 from pimloom.arch.part import Part
 from pimloom.arch.standard import join_tables
@@ -24,7 +24,7 @@ def check_part(part: Part, where: str) -> None:
     if extra := sorted(part.timing.keys() - welcome.keys()):
         known = ", ".join(sorted(welcome))
         raise UserError(f"{where}: at $.timing.{extra[0]}: {part.standard} has no such timing; it has {known}")
-    optional, alone = standard.optional.keys(), {**SELF_REFRESH, **STACK_IDS}
+    optional, alone = standard.optional.keys(), {**SELF_REFRESH, **STACK_IDS, **SHARED}
     if org.ranks > 1 and (missing := sorted(optional & STACK_IDS.keys() - part.timing.keys())):
         said = f"missing key {missing[0]} ({welcome[missing[0]]}), which {org.ranks} ranks need"
         raise UserError(f"{where}: at $.timing: {said}")
@@ -33,6 +33,8 @@ def check_part(part: Part, where: str) -> None:
         if absent and found:
             key = absent[0]
             raise UserError(f"{where}: at $.timing: missing key {key} ({welcome[key]}), which {found[0]} needs")
+    if part.one_bus and len({command.bus for command in standard.commands}) == 1:
+        raise UserError(f"{where}: at $.one_bus: {part.standard} has one command bus; leave this out")
     if org.capacity_bytes != (size := org.banks * org.rows * org.row_bytes):
         raise UserError(
             f"{where}: at $.organization.capacity_bytes: banks x rows x row make {size}, not {org.capacity_bytes}"

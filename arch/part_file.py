@@ -2,12 +2,19 @@
 
 from collections.abc import Mapping
 from functools import lru_cache
+from typing import TypeVar
+
+from msgspec.structs import fields
 
 from pimloom.arch.error import UserError
-from pimloom.arch.load import Loaded, Sheet, load_sheet, read_sheet
+from pimloom.arch.load import Loaded, Sheet, load_sheet, read_sheet, tree_of
 from pimloom.arch.names import find, is_optics, list_names
 from pimloom.arch.part import Part
 from pimloom.arch.part_check import check_part
+from pimloom.arch.standard import join_tables
+
+T = TypeVar("T")
+LEFT_OUT = frozenset(field.name for field in fields(Part) if isinstance(field.default, int))
 
 
 def part_sheet(name: str) -> Sheet:
@@ -27,10 +34,27 @@ def part_of(sheet: Sheet, overrides: Mapping[str, str]) -> Loaded[Part]:
     return _checked_part(sheet, tuple(overrides.items()))
 
 
+def load_part_sheet(sheet: Sheet, type_: type[T], overrides: Mapping[str, str]) -> Loaded[T]:
+    """A part's text, not checked; overrides may also give what the text may leave out. Raises UserError."""
+    return load_sheet(sheet, type_, overrides, _optional(sheet))
+
+
+@lru_cache(maxsize=64)
+def _optional(sheet: Sheet) -> frozenset[str]:
+    match tree_of(sheet):
+        case {"standard": str(standard), "pim": (str() | None) as pim, "timing": dict()}:
+            try:
+                timings = frozenset(f"timing.{name}" for name in join_tables(standard, pim).optional)
+            except UserError:  # said where the part is checked
+                return LEFT_OUT
+            return timings | LEFT_OUT
+    return LEFT_OUT
+
+
 @lru_cache(maxsize=512)
 def _checked_part(sheet: Sheet, items: tuple[tuple[str, str], ...]) -> Loaded[Part]:
     overrides = dict(items)
-    loaded, path = load_sheet(sheet, Part, overrides), sheet.path
+    loaded, path = load_part_sheet(sheet, Part, overrides), sheet.path
     try:
         check_part(loaded.value, path)
     except UserError as error:

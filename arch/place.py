@@ -11,6 +11,7 @@ from pimloom.arch.error import UserError
 from pimloom.arch.load import Sheet, load_sheet, read_sheet, tree_of
 from pimloom.arch.names import find
 from pimloom.arch.part import Part
+from pimloom.arch.part_file import load_part_sheet
 from pimloom.arch.system import STRUCTS, below_dram, kind_of, part_sheet, split_overrides
 
 
@@ -77,7 +78,8 @@ def _check_device(inner: _Inner, sheet: Sheet, place: str, text: str, of_part: A
         below, rest, struct = below + inner.part, rest.removeprefix(inner.part), of_part
         device = part_sheet(tree_of(device)["part"])
     try:
-        load_sheet(device, struct, {rest: text})
+        load = load_part_sheet if rest != place.removeprefix(f"{inner.place}.") else load_sheet
+        load(device, struct, {rest: text})
     except UserError as error:
         raise UserError(str(error).replace("--set ", f"--set {below}", 1)) from None
 
@@ -107,7 +109,7 @@ def _check_parts(asked: _Asked, parts: Sequence[Sheet], type_: Any) -> None:
     errors: list[UserError] = []
     for part in parts if asked.below else ():
         try:
-            load_sheet(part, type_, asked.below)
+            load_part_sheet(part, type_, asked.below)
             return
         except UserError as error:
             errors.append(asked.named(error))

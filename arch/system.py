@@ -117,7 +117,10 @@ def digest(*values: Any) -> str:
 
 def decisive(part: Part) -> dict[str, Any]:
     """All of a part but its description, times as the clocks that they come to."""
-    return asdict(part) | {"description": "", "timing": {name: part.cycles(name) for name in part.timing}}
+    found = asdict(part) | {"description": "", "timing": {name: part.cycles(name) for name in part.timing}}
+    if not part.one_bus:
+        del found["one_bus"]  # a part that does not say so is what it was before one could
+    return found
 
 
 def spec_digest(system: System, model: LlmSpec, **asked: Any) -> str:

@@ -167,6 +167,7 @@ def standard_of(part: Part) -> Standard:
     """The part's DRAM standard with the rows of its PIM extension appended; only the rows that hold for this part."""
     found, org = join_tables(part.standard, part.pim), part.organization
     commands, rules = given(found, part.timing.keys())
+    commands = _on_one_bus(commands) if part.one_bus else commands
     timings = found.timings | {name: said for name, said in found.optional.items() if name in part.timing}
     return found._replace(timings=timings, commands=commands, rules=_bound(rules, org))
 
@@ -174,14 +175,21 @@ def standard_of(part: Part) -> Standard:
 def compile_table(part: Part) -> Table:
     """The part's tables as plain arrays; equal parts share one Table."""
     ck = tuple((name, part.cycles(name)) for name in sorted(part.timing))
-    return _compile(part.standard, part.pim, part.organization, ck)
+    return _compile(part.standard, part.pim, part.organization, ck, part.one_bus)
 
 
 @lru_cache(maxsize=256)
-def _compile(standard: str, pim: str | None, org: Organization, ck: tuple[tuple[str, int], ...]) -> Table:
+def _compile(
+    standard: str, pim: str | None, org: Organization, ck: tuple[tuple[str, int], ...], one_bus: bool
+) -> Table:
     found, clocks_of = join_tables(standard, pim), dict(ck)
     commands, rules = given(found, clocks_of.keys())
+    commands = _on_one_bus(commands) if one_bus else commands
     return build_table(commands, rules, clocks_of, org, found.refresh)
+
+
+def _on_one_bus(commands: tuple[Command, ...]) -> tuple[Command, ...]:
+    return tuple(command._replace(bus="command") for command in commands)
 
 
 def build_table(

@@ -92,6 +92,36 @@ def test_reads_and_writes_of_two_ranks_share_the_path(first: str, second: str) -
         assert len(found) == faults
 
 
+def test_where_both_ranks_share_the_activation_window() -> None:
+    """The fifth ACT of a pseudo channel is 39 clocks behind the first where tFAW_R says so, else of a rank alone."""
+    for timing, faults in (({}, [0, 0]), ({"tFAW_R": "39 nCK"}, [1, 0])):
+        table = table_of(**timing)
+        for at, expected in zip((38, 39), faults, strict=True):
+            trace = trace_of(table, [("ACT", n % 2, 2 * n) for n in range(4)] + [("ACT", 0, at)])
+            trace["bg"] = [0, 0, 1, 1, 2]
+            assert len(check_trace(table, trace)) == expected
+
+
+def test_one_bus_carries_rows_and_columns() -> None:
+    orders = [("ACT", 0, 0), ("RD", 0, 19), ("PREab", 1, 19)]
+    shared = compile_table(load_part("hbm3_duplex_5200", {"one_bus": "true"}).value)
+    assert not check_trace(table_of(), trace_of(table_of(), orders))
+    (fault,) = check_trace(shared, trace_of(shared, orders))
+    assert fault.kind == "bus"
+    with pytest.raises(UserError, match=r"--set one_bus: gddr6 has one command bus; leave this out"):
+        load_part("gddr6_14000", {"one_bus": "true"})
+
+
+def test_what_a_part_leaves_out_can_be_set() -> None:
+    """Optional timings of its standard and fields with a default; no other keys."""
+    more = {"organization.ranks": "2", "organization.capacity_bytes": str(2 * 2**30), "timing.tCCD_R": "3 nCK"}
+    assert load_part("hbm3_6400", more).value.cycles("tCCD_R") == 3
+    assert load_part("hbm3_6400", {"devices": "2"}).value.devices == 2
+    for key in ("timing.tCCD_Q", "timing.tFAW_R", "standards", "pim_unit"):
+        with pytest.raises(UserError, match=f"--set {key}: no such key in hbm3_6400.yaml"):
+            load_part("hbm3_6400", {key: "2 nCK"})
+
+
 def test_a_refresh_finds_the_bundle_closed() -> None:
     table = table_of()
     (fault,) = check_trace(table, trace_of(table, [("ALL_ACT", 0, 0), ("REFab", 0, 200)]))

@@ -138,13 +138,15 @@ def test_steps_with_an_ideal_memory_are_near_what_is_measured(batch: int, length
 
 
 def test_where_experts_of_twenty_tokens_go() -> None:
-    """What the energies beyond 5 % come from: S's xPU takes 8,760.2 us for 64 experts of a device, so that those of 20
-    tokens end sooner in the banks there, of 21 not; of ours, whose pins reach more of their peak, those of 19."""
+    """S's xPU takes 8,760.2 us for 64 experts of a device, so that those of 20 end sooner in the banks, of 21 not:
+    6 % of the experts, and 10 % of the energy. So it is under its memory's conditions, and not without them."""
     device = load_duplex(overrides=OF_S)
     at = Processors(device, SimulatedDram(device))
     xpu, banks = ([at.expert(path, n, 4096, 14_336, 2).time_s * 1e6 for n in (19, 20, 21)] for path in (XPU, BANK))
-    assert banks[0] < xpu[0] < xpu[1] < banks[1]
-    assert banks[1] < 8760.2 / 64 < banks[2]
+    assert xpu == pytest.approx([8760.2 / 64] * 3, rel=0.01)
+    assert banks[1] < min(xpu[1], 8760.2 / 64) and max(xpu[2], 8760.2 / 64) < banks[2]
+    freed = load_duplex(overrides={name: OF_S[name] for name in ("xpu_gb_s", "part.timing.tRFC")})
+    assert Processors(freed, SimulatedDram(freed)).expert(XPU, 20, 4096, 14_336, 2).time_s * 1e6 < banks[1]
     times = [2 * n * 3 * 4096 * 14_336 / (16 * 3.352) / 1e6 for n in (19, 20, 21)]  # 16 times the pins' rate in bytes
     assert banks == pytest.approx(times, rel=0.02)
 

@@ -53,6 +53,7 @@ BANK_REFRESH = {
 }
 BANK_REFRESH_GAP = {"tRREFD": "REFpb to ACT or REFpb of another bank"}
 STACK_IDS = {"tCCD_R": "RD to RD, other stack ID of the same pseudo channel"}  # a part of several needs it
+SHARED = {"tFAW_R": "window in which at most four ACT may issue, over all ranks of a pseudo channel"}  # in no standard
 RANKS = {"nRTRS": "pause of the data bus when another rank takes it over"}
 
 

@@ -8,10 +8,13 @@ Commands and waits at the rank [secondary S]: HeliosZhou/LLMSimulator@f71dde4, w
 al., MICRO 2024, arXiv:2409.01141; its ALL-ACT after PREab waits for nRFC, here for tRP [derived: a slip]. Between ranks
 of a pseudo channel ALL_RD and ALL_WR are tCCD_L apart, too: they share the TSVs and the GEMM module, which take 2048
 bits in tCCD_L [derived from the paper's bandwidth; S has no such rule]. Waits count CK.
+
+The memory of S (shenjiangqiu/llmsimulator_ramulator@5499595) counts tFAW over both ranks of a pseudo channel, which lie
+on different dies; a part that gives tFAW_R does, too.
 """
 
 from pimloom.arch.command import Command, Level, Role, Row, Rule, Standard
-from pimloom.arch.dram import WRITE_END
+from pimloom.arch.dram import SHARED, WRITE_END
 
 CHANNEL, PCH, RANK = Level.CHANNEL, Level.PSEUDO_CHANNEL, Level.RANK
 ANY, OPEN, CLOSED = Row
@@ -47,6 +50,7 @@ RULES = (
     # all banks
     Rule(RANK, ("REFab",), ("ALL_ACT",), "tRFC"),
     Rule(RANK, ("PREab",), ("ALL_ACT",), "tRP"),
+    Rule(PCH, ("ACT",), ("ACT",), "tFAW_R", window=4),
 )
 
 STANDARD = Standard(
@@ -61,4 +65,5 @@ STANDARD = Standard(
         "tFAW, tRRD and a limit of power on ALL_ACT: no such rule [secondary S]",
         "REFpb beside an open bundle, self-refresh beside ALL_ACT: REFab alone refreshes a part with bundles",
     ),
+    optional=SHARED,
 )

@@ -12,7 +12,12 @@ from pimloom.reports.duplex.grid import GRID, GridPoint, GridRow, decode_grid
 from pimloom.systems.pool import run_all
 
 HERE = Path(__file__).parent
-OF_S = {"xpu_gb_s": "3352", "part.timing.tRFC": "450 ns"}  # rate of its estimates; its organisation, HBM3_16Gb_2R
+OF_S = {
+    "xpu_gb_s": "3352",  # of its estimates
+    "part.timing.tRFC": "450 ns",  # its organisation, HBM3_16Gb_2R
+    "part.timing.tFAW_R": "39 nCK",  # nFAW of its HBM3 holds in the pseudo channel, not in the rank
+    "part.one_bus": "true",  # its controller issues one command a clock
+}
 TOLERANCES = {"throughput": 0.1, "energy": 0.05, "step": 0.1}  # [design] of ratios to the GPU
 BASE = "GPU"
 
