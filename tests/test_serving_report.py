@@ -8,6 +8,7 @@ import pytest
 from pimloom.arch.error import GateError
 from pimloom.reports.serving import branching, narrowing, routing, scheduling, speculation, spreading, study
 from pimloom.reports.serving.rows import row
+from pimloom.systems.serving.online.goodput import Goodput
 from tests.reference_data import BESIDE
 
 ELSEWHERE = ("Pools", "Shares", "Overlap")  # tests/test_overlap_report.py, as far as they are quick
@@ -85,3 +86,11 @@ def test_rows_are_the_same_each_time():
     parts = (branching.stopping, branching.search, narrowing.dsv, narrowing.qsync, speculation.prism, routing.exflow)
     for part in parts:
         assert list(part()) == list(part())
+
+
+def test_rates_are_searched_without_a_sample_of_prices():
+    """A search tells no error of prices, so it must not ask for one."""
+    found = scheduling._served(
+        trace=scheduling.TRACE, requests=3, scheduler="sarathi", goodput=True, slo="ttft=99s", rate="0.5:1"
+    )
+    assert isinstance(found, Goodput) and found.goodput_per_s == 1

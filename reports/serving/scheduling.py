@@ -24,7 +24,7 @@ RESPONSES, REPLICAS, TAIL, PROMPT = 64, 4, 0.2, 256  # of RLHFuse: the last fift
 
 @cache
 def _served(**asked: object) -> Online | Goodput:
-    options = {"system": GPU, "model": MODEL, "sample": 0} | asked
+    options = {"system": GPU, "model": MODEL} | ({} if asked.get("goodput") else {"sample": 0}) | asked
     return online_work(Wanted(**options)).run(lambda done, total: None)  # type: ignore[arg-type]
 
 
