@@ -75,8 +75,12 @@ def test_rows_of_chains_and_their_figure(monkeypatch):
     assert figure.title == "Where drafts stop to pay"
 
 
+def broken():
+    yield row("X", "y", 1.0, "0", "derived", verdict="FAIL", tolerance="1e-9")
+
+
 def test_a_formula_that_does_not_hold_is_said_when_all_is_written(tmp_path):
-    wrong = {"Drafts": [lambda: iter([row("X", "y", 1.0, "0", "derived", verdict="FAIL", tolerance="1e-9")])]}
+    wrong = {"Drafts": [broken]}
     with pytest.raises(GateError, match="hard gates that do not hold: X: y"):
         study.run_study(tmp_path, lambda *done: None, wrong, ())
     assert (tmp_path / "index.html").is_file()

@@ -10,6 +10,7 @@ from pimloom.reports.page import Card, Column, Figure, Page, Section, TableData
 from pimloom.reports.reproduction import assumptions, counting, gated, rows_of, write_study
 from pimloom.reports.serving import (
     branching,
+    distserving,
     narrowing,
     overlapping,
     pooling,
@@ -22,6 +23,7 @@ from pimloom.reports.serving import (
 from pimloom.reports.serving.answer import WHAT, answer, cards
 from pimloom.reports.serving.machines import LOADS, crossings, lines_of, machines
 from pimloom.reports.serving.rows import Row, missing
+from pimloom.systems.pool import run_all
 
 HERE = Path(__file__).parent
 Progress = Callable[[int, int], None]
@@ -30,7 +32,7 @@ PARTS: Mapping[str, Sequence[Part]] = {
     "Schedulers": (scheduling.rules, scheduling.flover, scheduling.rlhfuse, scheduling.compiler),
     "Plans": (spreading.apex, spreading.energon, spreading.tpi),
     "Experts": (routing.exflow, routing.speculative),
-    "Pools": (pooling.distserving, pooling.splitwise),
+    "Pools": (distserving.small, distserving.large, distserving.beside, pooling.splitwise),
     "Shares": (sharing.semi_pd, sharing.flexllm, sharing.muxflow),
     "Overlap": (overlapping.nanoflow, overlapping.tokenweave, overlapping.sub_batches),
     "Drafts": (speculation.chains, speculation.medusa, speculation.prism, speculation.mirrored),
@@ -39,6 +41,7 @@ PARTS: Mapping[str, Sequence[Part]] = {
     "Few bits": (narrowing.marlin, narrowing.qsync),
     "Sparse attention": (narrowing.sale, narrowing.adaspa, narrowing.dsv, narrowing.in_rows),
 }  # fmt: skip
+LONG = (speculation.chains, speculation.medusa)  # of these parts; they begin first
 INTRO = {
     "Schedulers": "Who is in an iteration. Rules are the programs' own, to the tick; times those of a roofline.",
     "Plans": "How a model lies on several devices, and what of it lies elsewhere.",
@@ -75,12 +78,7 @@ def run_study(
     points = [point for one in lines for point in one.points]
     changes = [change for what in WHAT for change in crossings(points, what)]
     first = [answer(lines, points, changes)] if lines else []
-    found: dict[str, list[Row]] = {}
-    for name, some in parts.items():
-        found[name] = []
-        for part in some:
-            found[name] += part()
-            count()
+    found = _found(parts, count)
     done = {row["system"] for rows in found.values() for row in rows}
     found["Not computed"] = [missing(one["system"], one["why"]) for one in listed() if one["system"] not in done]
     every = [{"part": name} | row for name, rows in found.items() for row in rows]
@@ -89,6 +87,20 @@ def run_study(
     flat = [point._asdict() for point in points]
     more = {"machines.csv": table_csv(flat, {})} if flat else {}
     return gated(write_study(folder, page, every, every, checks, more), checks)
+
+
+def _found(parts: Mapping[str, Sequence[Part]], count: Callable[[], None]) -> dict[str, list[Row]]:
+    """Rows by section, in their order; made on all cores, those first that take longest."""
+    jobs = [(name, i, part) for name, some in parts.items() for i, part in enumerate(some)]
+    made = dict[tuple[str, int], list[Row]]()
+    for (name, i, _), rows in run_all(_rows, sorted(jobs, key=lambda job: job[2] not in LONG)):
+        made[name, i] = rows
+        count()
+    return {name: [row for i in range(len(some)) for row in made[name, i]] for name, some in parts.items()}
+
+
+def _rows(job: tuple[str, int, Part]) -> list[Row]:
+    return list(job[2]())
 
 
 def listed() -> list[dict[str, str]]:
