@@ -6,7 +6,7 @@ import json
 import pytest
 
 from pimloom.arch.error import GateError
-from pimloom.reports.serving import branching, narrowing, routing, scheduling, speculation, spreading, study
+from pimloom.reports.serving import branching, narrowing, routing, scheduling, searching, speculation, spreading, study
 from pimloom.reports.serving.rows import row
 from pimloom.systems.serving.online.goodput import Goodput
 from tests.reference_data import BESIDE
@@ -87,7 +87,7 @@ def test_a_formula_that_does_not_hold_is_said_when_all_is_written(tmp_path):
 
 
 def test_rows_are_the_same_each_time():
-    parts = (branching.stopping, branching.search, narrowing.dsv, narrowing.qsync, speculation.prism, routing.exflow)
+    parts = (branching.stopping, searching.search, narrowing.dsv, narrowing.qsync, speculation.prism, routing.exflow)
     for part in parts:
         assert list(part()) == list(part())
 

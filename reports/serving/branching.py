@@ -8,8 +8,7 @@ from msgspec.structs import replace
 from pimloom.arch.llm import LlmSpec, load_llm
 from pimloom.reports.serving.rows import Place, Row, device_with, latency_s, placed, row, within
 from pimloom.workload.batch import Batch
-from pimloom.workload.decoding import branches, order_statistics, pruning, selection
-from pimloom.workload.need import kv_bytes_per_token, parameters
+from pimloom.workload.decoding import branches, order_statistics, pruning
 
 GPU, PROMPT, EVERY = "gpu_a100", 256, 32
 SHAPES = {  # [recalled] Qwen2.5: layers, width, heads, heads of K and V, FFN, words
@@ -92,24 +91,6 @@ def paths() -> Iterator[Row]:
                       verdict=within(more, 0, 20), tolerance="0 to 20 %", machine=f"{name} on {GPU}")  # fmt: skip
 
 
-def streams() -> Iterator[Row]:
-    """Eight streams of a model beside a larger one of equal quality."""
-    llm, number = _shape("Qwen2.5-1.5B"), 8
-    grown = parameters(llm) * 1.8  # [recalled] of equal quality, in parameters: 1.6 B with eight streams about 4.4 B
-    device = device_with(GPU, llm, outside=False)
-    one, many = (device.step(branches.streams([PROMPT], n)).time_s for n in (1, number))
-    cache = (number - 1) * (PROMPT + branches.PREFIX) * kv_bytes_per_token(llm)
-    more = 2 * branches.stream_parameters(llm.hidden_size, number) + cache
-    yield row("ParScale", f"memory of {number} streams: so many times less than of more parameters", 2 * grown / more,
-              "up to 22", "paper", unit="×")  # fmt: skip
-    yield row("ParScale", f"latency of {number} streams, batch 1", 100 * (many / one - 1), "no figure", "paper",
-              unit="% more", machine=f"{llm.name} on {GPU}")  # fmt: skip
-    pim = placed(Place("cent", "llama-2-7b"))
-    one, many = (pim.step(branches.streams([PROMPT], n)).time_s for n in (1, number))
-    yield row("ParScale", f"latency of {number} streams, batch 1, one behind the other in pipeline stages",
-              100 * (many / one - 1), "no figure", "derived", unit="% more", machine="llama-2-7b on cent")  # fmt: skip
-
-
 def stopping() -> Iterator[Row]:
     """Eight branches of which four must end."""
     of, drawn_alike = order_statistics, order_statistics.exponential()
@@ -129,20 +110,3 @@ def stopping() -> Iterator[Row]:
         found.append((each[0], each[1]))
     kept = sum(a for a, _ in found) / sum(b for _, b in found)
     yield row("SART", "tokens with pruning, of those without; worth walks at random", kept, "no figure", "secondary")
-
-
-def search() -> Iterator[Row]:
-    """Trees of synthetic rewards and meanings."""
-    random, kept, every = np.random.default_rng(3), 0, 0
-    for _ in range(20):
-        above = random.integers(0, 6, 16)
-        rewards = np.exp(random.random(16) / 0.2)  # [secondary] softmax at a temperature of 0.2
-        leaves = [
-            selection.Leaf(float(reward), (100 + int(node) // 2, int(node)), int(random.integers(0, 5)))
-            for reward, node in zip(rewards / rewards.sum(), above, strict=True)
-        ]
-        chosen = selection.select(leaves)
-        kept += selection.kept_tokens(leaves, chosen, 64, 64)
-        every += selection.kept_tokens(leaves, range(16), 64, 64)
-    yield row("ETS", "keys and values of all leaves over those that go on, synthetic trees", every / kept, "1.8",
-              "paper", unit="×")  # fmt: skip

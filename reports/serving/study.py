@@ -16,9 +16,11 @@ from pimloom.reports.serving import (
     pooling,
     routing,
     scheduling,
+    searching,
     sharing,
     speculation,
     spreading,
+    streaming,
 )
 from pimloom.reports.serving.answer import WHAT, answer, cards
 from pimloom.reports.serving.machines import LOADS, crossings, lines_of, machines
@@ -33,11 +35,12 @@ PARTS: Mapping[str, Sequence[Part]] = {
     "Plans": (spreading.apex, spreading.energon, spreading.tpi),
     "Experts": (routing.exflow, routing.speculative),
     "Pools": (distserving.small, distserving.large, distserving.beside, pooling.splitwise),
-    "Shares": (sharing.semi_pd, sharing.flexllm, sharing.muxflow),
-    "Overlap": (overlapping.nanoflow, overlapping.tokenweave, overlapping.sub_batches),
+    "Shares": (sharing.semi_pd, sharing.attained, sharing.flexllm, sharing.muxflow),
+    "Overlap": (overlapping.nanoflow, overlapping.tokenweave, overlapping.throughput,
+                overlapping.sub_batches),
     "Drafts": (speculation.chains, speculation.medusa, speculation.prism, speculation.mirrored),
-    "Branches": (branching.multiverse, branching.hogwild, branching.threads, branching.paths, branching.streams,
-                 branching.stopping, branching.search),
+    "Branches": (branching.multiverse, branching.hogwild, branching.threads, branching.paths, streaming.streams,
+                 branching.stopping, searching.search),
     "Few bits": (narrowing.marlin, narrowing.qsync),
     "Sparse attention": (narrowing.sale, narrowing.adaspa, narrowing.dsv, narrowing.in_rows),
 }  # fmt: skip

@@ -44,6 +44,25 @@ PROMPTS = {  # figure_11a.csv and the tables of splits
         Measured(65536, 2383.09, 2109.83, 2104.19, (8, 4), 0),
     ),
 }
+class Rates(NamedTuple):
+    """Requests one after the other [tokens/s, prompts counted]: as it was, without any all-reduce, woven."""
+
+    baseline: float
+    alone: float
+    woven: float
+
+
+HYBRID, UNITS, OFFSET = 2048, (8, 8), 256  # of an iteration: the most in its tables for 1024:128, for all taken alike
+RATES = (  # figure_12a.csv but for ShareGPT, whose lengths are not in it, and Mixtral's 512:128, which is an outlier
+    ("Llama-3.3-70B", (512, 128), Rates(17777.75, 22043.13, 21295.18)),
+    ("Llama-3.3-70B", (1024, 128), Rates(18032.29, 22470.9, 22397.34)),
+    ("Llama-3.3-70B", (2048, 128), Rates(19399.38, 24123.47, 23387.64)),
+    ("Qwen2.5-72B", (512, 128), Rates(17299.04, 21373.55, 20761.59)),
+    ("Qwen2.5-72B", (1024, 128), Rates(17617.54, 21828.4, 21885.27)),
+    ("Qwen2.5-72B", (2048, 128), Rates(18854.4, 23359.29, 22859.51)),
+    ("Mixtral-8x22B", (1024, 128), Rates(27444.84, 30369.0, 30513.02)),
+    ("Mixtral-8x22B", (2048, 128), Rates(28251.53, 32322.93, 32189.12)),
+)
 TOKENS = (64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768)  # figure_4.csv, of 8,192 elements each [us]
 NORM_US = (8.35, 9.6, 11.9, 18.3, 29.92, 51.84, 96.29, 184.19, 361.09, 712.42)
 FUSED_US = (17.09, 21.7, 30.08, 45.06, 75.36, 137.09, 258.24, 502.34, 987.33, 1965.6)
