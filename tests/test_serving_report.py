@@ -6,17 +6,15 @@ import json
 import pytest
 
 from pimloom.arch.error import GateError
-from pimloom.reports.serving import branching, narrowing, routing, scheduling, searching, speculation, spreading, study
+from pimloom.reports.serving import branching, narrowing, planning, routing, scheduling, searching, speculation, study
 from pimloom.reports.serving.rows import row
 from pimloom.systems.serving.online.goodput import Goodput
 from tests.reference_data import BESIDE
 
 ELSEWHERE = ("Pools", "Shares", "Overlap")  # tests/test_overlap_report.py, as far as they are quick
-HEAVY = (speculation.chains, scheduling.rules, scheduling.flover, spreading.apex)
+HEAVY = (speculation.chains, scheduling.rules, scheduling.flover, planning.apex)
 LIGHT = {
-    name: [part for part in parts if part not in HEAVY]
-    for name, parts in study.PARTS.items()
-    if name not in ELSEWHERE
+    name: [part for part in parts if part not in HEAVY] for name, parts in study.PARTS.items() if name not in ELSEWHERE
 }
 
 

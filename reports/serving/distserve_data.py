@@ -89,7 +89,7 @@ OF_66B = Study(
     },
     vllms={4: Fit((30.690, 0.15205, 3.2864e-5), (32.985, 5.788e-4, 0.11317), (34.050, 3.554e-4, 0.16257))},
 )  # fmt: skip
-PROFILED = OF_13B.vllms | {  # 3261c76: a later commit has 1.5 times each coefficient of prompts
+PROFILED: Engine = {  # 3261c76: a later commit has 1.5 times each coefficient of prompts
     1: OF_13B.vllms[1]._replace(prompt=(15.752, 0.10036, 5.769e-6))
 }
 SEARCHED = 0.2, 0.1  # limits [s] of the search of its README and of the simulation of its figure 11

@@ -92,8 +92,8 @@ def gain(what: str, ours: float, base: float, published: str, tag: str, machine:
     """Of goodput of a device over another's; one that holds at no rate is below the least that was tried."""
     ratio = ours / (base or RATES[0])
     how = {"verdict": within(ratio, 1.5, np.inf), "tolerance": "at least 1.5"} if checked else {"verdict": SHOWN}
-    found = row("DistServe", f"{what}, {base:.3g}" if base else f"{what}, which holds at no rate", ratio, published, tag,
-                unit="×", machine=machine, **how)  # fmt: skip
+    said = f"{what}, {base:.3g}" if base else f"{what}, which holds at no rate"
+    found = row("DistServe", said, ratio, published, tag, unit="×", machine=machine, **how)
     return found if base else found | {"ours": f"above {ratio:.3g}"}
 
 

@@ -101,9 +101,7 @@ def compiler() -> Iterator[Row]:
         one_by_one = [(INSTRUCTED + i * (THOUGHT + FOUND), THOUGHT) for i in range(calls + 1)]
         planned = [(INSTRUCTED, calls * PLANNED), (INSTRUCTED + calls * (PLANNED + FOUND), THOUGHT)]
         said = f"{MODEL} on {GPU}, prompts of {INSTRUCTED} tokens and more"
-        latency, cost = (
-            of(one_by_one) / of(planned) for of in (lambda some: _seconds(some, 1), lambda some: _seconds(some, FULL))
-        )
+        latency, cost = (_seconds(one_by_one, beside) / _seconds(planned, beside) for beside in (1, FULL))
         yield row("LLMCompiler", f"latency of {calls} calls that do not wait for one another", latency, "up to 3.7",
                   "paper", unit="×", machine=said)  # fmt: skip
         yield row("LLMCompiler", f"cost of {calls} calls: time of a machine with {FULL} requests at once", cost,

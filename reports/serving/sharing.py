@@ -81,8 +81,10 @@ def attained() -> Iterator[Row]:
         "semi-PD": {"scheduler": "semi-pd", "shares": FOLLOWING},
         "vLLM v0": {"scheduler": "vllm-v0"},
         "vLLM v0, chunks of 1,024": {"scheduler": "vllm-v0", "chunked": True, "batch_tokens": 1024},
-        "DistServe, one for each": {"system": f"prefill={GPU},decode={GPU}", "link": "nvlink", "scheduler": "distserve"},
-    }
+        "DistServe, one for each": {
+            "system": f"prefill={GPU},decode={GPU}", "link": "nvlink", "scheduler": "distserve",
+        },
+    }  # fmt: skip
     for rate in ATTAINED:
         served = {
             name: online(trace=REQUESTS_OF, arrivals=f"poisson:{rate}/s", requests=100, slo=TIGHT, **asked)
@@ -126,8 +128,7 @@ def flexllm() -> Iterator[Row]:
 
 def muxflow() -> Iterator[Row]:
     """Services at three loads and three jobs, all synthetic, on processors at their roofline."""
-    devices = {name: device_of(load_system(GPU), load_llm(name), Share(1, n, outside=False)) for name, n in RUNS.items()}
-    service, job = (devices[name] for name in RUNS)
+    service, job = (device_of(load_system(GPU), load_llm(name), Share(1, n, outside=False)) for name, n in RUNS.items())
     decode, prompt = (service.step(batch) for batch in (Batch.decode([512] * 8), Batch.prefill([512])))
     services = [wants(run, active) for run, active in ((decode, 0.1), (decode, 0.3), (prompt, 0.4))]
     jobs = [Wants(0.8, 0.3), Wants(0.4, 0.6), wants(job.step(Batch.decode([512] * 64)))]

@@ -1,53 +1,17 @@
-"""A model over several devices: plans, padding, layers that lie elsewhere, windows of blocks on disk."""
+"""A model over several devices: padding, layers that lie elsewhere, windows of blocks on disk."""
 
 from collections.abc import Iterator
-from itertools import product
 from math import inf
-from pathlib import Path
 from random import Random
-from time import monotonic
 from typing import NamedTuple
 
-from pimloom.arch.error import UserError
 from pimloom.arch.llm import load_llm
 from pimloom.reports.serving.rows import Place, Row, placed, row, within
-from pimloom.systems.serving.online.asked import online_work
-from pimloom.systems.serving.online.outcome import Online
-from pimloom.systems.serving.online.wanted import Wanted
 from pimloom.workload.batch import Batch
 
-TRACE = Path(__file__).parent / "azure2023_conv_0_200.csv"
-DEVICES, MODEL, GPU = 4, "llama-3-8b", "gpu_a100"
+MODEL, GPU = "llama-3-8b", "gpu_a100"
 FP32, LOCAL, TOKENS = 4, 8, 128  # bytes; devices; tokens in the cache [design]
-PUBLISHED_GB, SEARCH_S = 3.1, 900  # [paper] TPI-LLM's memory of Llama-2-70B; APEX's 15 minutes
-
-
-def apex() -> Iterator[Row]:
-    """All ways to lay a model on four devices, each served by the engine."""
-    began, found = monotonic(), dict[tuple[int, int, int], tuple[float, float]]()
-    for tp, pp in product((1, 2, 4), repeat=2):
-        if tp * pp > DEVICES:
-            continue
-        replicas = DEVICES // tp // pp
-        wanted = Wanted(GPU, MODEL, trace=TRACE, requests=100, arrivals="poisson:8/s", scheduler="orca", tp=tp, pp=pp,
-                        replicas=replicas, sample=0)  # fmt: skip
-        try:
-            served = online_work(wanted).run(lambda done, total: None)
-        except UserError:  # it does not fit
-            continue
-        assert isinstance(served, Online) and served.energy_per_token_j is not None
-        found[tp, pp, replicas] = served.latency_s.mean, served.energy_per_token_j
-    took, machine = monotonic() - began, f"{MODEL} on {DEVICES} {GPU}"
-    best, frugal = (min(found, key=lambda plan: found[plan][place]) for place in (0, 1))
-    rules = {"tensor parallelism over all": (DEVICES, 1, 1), "a copy on each": (1, 1, DEVICES)}
-    yield row("APEX", "plans that were searched", len(found), "within 15 minutes", "paper", digits="d",
-              verdict=within(took, 0, SEARCH_S), tolerance="15 minutes", machine=machine)  # fmt: skip
-    for name, plan in rules.items():
-        yield row("APEX", f"latency of {name} over that of the best, tp {best[0]}, pp {best[1]}, {best[2]} copies",
-                  found[plan][0] / found[best][0], "up to 3.37", "paper", unit="×", machine=machine)  # fmt: skip
-    saved = 100 * (1 - found[frugal][1] / found[best][1])
-    yield row("APEX", "energy of a token that the most frugal plan saves over the fastest", saved, "up to 45", "paper",
-              unit="%", machine=machine)  # fmt: skip
+PUBLISHED_GB = 3.1  # [paper] TPI-LLM's memory of Llama-2-70B
 
 
 def energon() -> Iterator[Row]:

@@ -13,6 +13,7 @@ from pimloom.reports.serving import (
     distserving,
     narrowing,
     overlapping,
+    planning,
     pooling,
     routing,
     scheduling,
@@ -32,7 +33,7 @@ Progress = Callable[[int, int], None]
 Part = Callable[[], Iterator[Row]]
 PARTS: Mapping[str, Sequence[Part]] = {
     "Schedulers": (scheduling.rules, scheduling.flover, scheduling.rlhfuse, scheduling.compiler),
-    "Plans": (spreading.apex, spreading.energon, spreading.tpi),
+    "Plans": (planning.apex, spreading.energon, spreading.tpi),
     "Experts": (routing.exflow, routing.speculative),
     "Pools": (distserving.small, distserving.large, distserving.beside, pooling.splitwise),
     "Shares": (sharing.semi_pd, sharing.attained, sharing.flexllm, sharing.muxflow),

@@ -44,6 +44,8 @@ PROMPTS = {  # figure_11a.csv and the tables of splits
         Measured(65536, 2383.09, 2109.83, 2104.19, (8, 4), 0),
     ),
 }
+
+
 class Rates(NamedTuple):
     """Requests one after the other [tokens/s, prompts counted]: as it was, without any all-reduce, woven."""
 
