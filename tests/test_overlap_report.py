@@ -86,8 +86,9 @@ def test_prompts_alone_take_what_the_fit_says():
 
 
 def test_a_gain_over_nothing_is_a_bound():
-    one = distserving.gain("over X", 2.0, 0.0, "4", "paper", "", checked=True)
-    assert (one["ours"], one["verdict"], one["value"]) == ("above 20", "pass", 20.0)
-    assert "holds at no rate" in str(one["what"])
-    other = distserving.gain("over X", 2.0, 1.6, "4", "paper", "", checked=True)
-    assert (other["ours"], other["verdict"]) == ("1.25", "deviates")
+    one = distserving.gain("over X", 2.0, 0.0, "4", "paper", "", checked=False)
+    assert (one["what"], one["ours"], one["verdict"]) == ("over X, below 0.1", "above 20", "report only")
+    two = distserving.gain("over X", 2.0, 1.6, "4", "paper", "", checked=True, below=True)
+    assert (two["what"], two["ours"], two["verdict"]) == ("over X, below 1.6", "above 1.25", "deviates")
+    three = distserving.gain("over X", 4.0, 1.6, "4", "paper", "", checked=True)
+    assert (three["what"], three["ours"], three["verdict"]) == ("over X, 1.6", "2.5", "pass")

@@ -82,7 +82,7 @@ OF_13B = Study(
     },
 )  # fmt: skip
 OF_66B = Study(
-    load_llm("opt-66b"), 0.4, 0.1, prompts=4, decode=2, stages=2, vllm=4,
+    replace(load_llm("opt-66b"), name="OPT-66B"), 0.4, 0.1, prompts=4, decode=2, stages=2, vllm=4,
     theirs={
         2: Fit((39.144, 0.24930, 2.0435e-5), (48.288, 9.424e-4, 0.12755), (28.728, 4.745e-4, 0.29618)),
         4: Fit((26.765, 0.13759, 7.561e-6), (30.760, 4.520e-4, 0.06328), (27.471, 4.047e-4, 0.12481)),

@@ -88,22 +88,20 @@ def goodput(serving: Serving, devices: int, limits: tuple[float, float]) -> floa
     return low
 
 
-def gain(what: str, ours: float, base: float, published: str, tag: str, machine: str, *, checked: bool) -> Row:
-    """Of goodput of a device over another's; one that holds at no rate is below the least that was tried."""
-    ratio = ours / (base or RATES[0])
-    how = {"verdict": within(ratio, 1.5, np.inf), "tolerance": "at least 1.5"} if checked else {"verdict": SHOWN}
-    said = f"{what}, {base:.3g}" if base else f"{what}, which holds at no rate"
-    found = row("DistServe", said, ratio, published, tag, unit="×", machine=machine, **how)
-    return found if base else found | {"ours": f"above {ratio:.3g}"}
+def gain(
+    what: str, ours: float, base: float, published: str, tag: str, machine: str, *, checked: bool, below: bool = False
+) -> Row:
+    """Of goodput of a device over another's, which is `base`, or below it; 0: it is below the least that was tried."""
+    least = base or RATES[0]
+    how = {"verdict": within(ours / least, 1.5, np.inf), "tolerance": "at least 1.5"} if checked else {"verdict": SHOWN}
+    said = f"{what}, {'below ' if below or not base else ''}{least:.3g}"
+    found = row("DistServe", said, ours / least, published, tag, unit="×", machine=machine, **how)
+    return found | {"ours": f"above {found['ours']}"} if below or not base else found
 
 
 def _said(of: Study, limits: tuple[float, float]) -> str:
-    stages = f" in {of.stages} stages" if of.stages > 1 else ""
-    of_ms = " and ".join(f"{1000 * limit:g} ms" for limit in limits)
-    return (
-        f"{of.llm.name}, fits of A100s, ShareGPT; {of.prompts} devices for prompts, {of.decode * of.stages} for "
-        f"decode{stages}; {of_ms}"
-    )
+    first, each = (f"{1000 * limit:g}" for limit in limits)
+    return f"{of.llm.name}, {of.prompts} + {of.decode * of.stages} A100s, {first} and {each} ms"
 
 
 def small() -> Iterator[Row]:
@@ -113,10 +111,13 @@ def small() -> Iterator[Row]:
     yield row("DistServe", "goodput of a device", mine, "no figure", "secondary", unit="requests/s",
               machine=_said(of, limits))  # fmt: skip
     base = goodput(lambda rate: together(of, of.vllms, 1, rate), 1, limits)
-    yield gain("over vLLM on one device, each by its own fit", mine, base, "up to 4.48", "paper", _said(of, limits),
-               checked=True)  # fmt: skip
+    run = data.RUNS["vLLM"]  # fewer than nine of ten held the limits
+    yield gain("over vLLM on one device as it was measured", mine, run.rate, "up to 4.48", "paper", _said(of, limits),
+               checked=True, below=True)  # fmt: skip
+    yield gain("over vLLM on one device, each by its own fit", mine, base, "no figure", "derived", _said(of, limits),
+               checked=False)  # fmt: skip
     base = goodput(lambda rate: together(of, data.PROFILED, 1, rate), 1, limits)
-    yield gain("the same, vLLM's prompts as first profiled, 1.5 times as fast", mine, base, "no figure", "secondary",
+    yield gain("the same, vLLM's prompts as first profiled, 1.5 times as fast", mine, base, "no figure", "derived",
                _said(of, limits), checked=False)  # fmt: skip
     mine = goodput(lambda rate: apart(of, rate), of.devices, data.SEARCHED)
     yield row("DistServe", "goodput of a device", mine, f"{data.README}", "secondary", unit="requests/s",

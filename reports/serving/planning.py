@@ -141,14 +141,16 @@ def _silent(op: Op) -> Talk:
 
 @cache
 def crowding(experts: int, taken: int, devices: int, rows: int) -> tuple[float, float]:
-    """The most that a device has over the mean: tokens for its experts, and experts that have tokens."""
+    """What the busiest device has over its part of an even share: tokens for its experts, and experts that have tokens,
+    of as many as tokens can reach."""
     random, most = np.random.default_rng([rows, devices]), np.zeros(2)
+    even = np.array([rows * taken, min(experts, rows * taken)]) / devices
     for _ in range(DRAWS):
         chosen = np.argsort(random.random((rows, experts)), axis=1)[:, :taken]
         counts = np.bincount(chosen.ravel(), minlength=experts).reshape(devices, -1)
-        for at, each in enumerate((counts.sum(axis=1), (counts > 0).sum(axis=1))):
-            most[at] += each.max() / each.mean() / DRAWS
-    return float(most[0]), float(most[1])
+        most += [counts.sum(axis=1).max(), (counts > 0).sum(axis=1).max()]
+    tokens, touched = most / DRAWS / even
+    return float(tokens), float(touched)
 
 
 def plans(llm: LlmSpec, devices: int) -> list[Plan]:

@@ -34,10 +34,10 @@ def chains() -> Iterator[Row]:
             small = 0.0 if name == "cent" else step_s(draft, Batch.decode([CONTEXT] * batch)) / one
             small *= LAYERS.get(draft.model, 1) / LAYERS.get(target.model, 1)
             said = f"{target}, batch {batch}"
-            yield row("Speculative decoding", f"time of {GAMMA + 1} rows that are checked", check, "no figure",
+            yield row("Speculative decoding (base)", f"time of {GAMMA + 1} rows that are checked", check, "no figure",
                       "derived", unit="steps", machine=said)  # fmt: skip
             free = "a draft that takes no time" if name == "cent" else f"{draft.model} drafts"
-            yield row("Speculative decoding", f"gain, gamma {GAMMA}, alpha {ALPHA}, {free}",
+            yield row("Speculative decoding (base)", f"gain, gamma {GAMMA}, alpha {ALPHA}, {free}",
                       chain.speedup(reach, small, check), "no figure", "derived", unit="×", machine=said)  # fmt: skip
 
 

@@ -1,5 +1,6 @@
 """Study `serving`: what decoding transforms gain beside what is published, and what changes when the machine is PIM."""
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -50,7 +51,8 @@ INTRO = {
     "Schedulers": "Who is in an iteration. Rules are the programs' own, to the tick; times those of a roofline.",
     "Plans": "How a model lies on several devices, and what of it lies elsewhere.",
     "Experts": "Tokens go to the devices of their experts. Routes are synthetic.",
-    "Pools": "Prompts on some devices and decode on others, whose caches cross a link.",
+    "Pools": "Prompts on some devices and decode on others, whose caches cross a link. What DistServe gains depends on "
+    "what vLLM is taken to be: on one device or on more, as its authors first profiled it, or as they simulate it.",
     "Shares": "Prompts beside decode, or other work beside requests, on parts of one machine.",
     "Overlap": "Operators of an iteration that want compute, memory and the link at different times.",
     "Drafts": "A check of drafts is one step of several rows. A processor that waits for its weights takes them all in "
@@ -60,10 +62,19 @@ INTRO = {
     "Sparse attention": "What is not looked at is neither read nor computed, if it lies in rows of its own.",
 }
 COLUMNS = (
-    Column("system", "system"), Column("what", "what"), Column("machine", "where"),
-    Column("ours", "ours", align="right"), Column("published", "published", align="right"), Column("unit", "unit"),
-    Column("verdict", "verdict", verdict=True), Column("tolerance", "tolerance"), Column("tag", "evidence"),
+    Column("what", "what"), Column("machine", "where"), Column("shown", "ours", align="right"),
+    Column("published", "published", align="left"), Column("verdict", "verdict", verdict=True),
+    Column("tolerance", "tolerance"), Column("tag", "evidence"),
 )  # fmt: skip
+LEFT_OUT = "left out of this run"
+NOT_COMPUTED = "Not computed"
+DRAWN = {  # section: title of its figure, rows that are in it, labels
+    "Drafts": ("Where drafts stop to pay", re.compile(r"^gain, gamma.* \| (?P<who>.*), batch (?P<at>\d+)$"),
+               "batch [requests]", "gain [-]"),
+    "Shares": ("Requests within semi-PD's limits over load",
+               re.compile(r"^(?P<who>.*): requests within .*, (?P<at>\d+) requests/s"), "load [requests/s]",
+               "requests within limits [%]"),
+}  # fmt: skip
 
 
 def run_study(
@@ -84,7 +95,7 @@ def run_study(
     first = [answer(lines, points, changes)] if lines else []
     found = _found(parts, count)
     done = {row["system"] for rows in found.values() for row in rows}
-    found["Not computed"] = [missing(one["system"], one["why"]) for one in listed() if one["system"] not in done]
+    found[NOT_COMPUTED] = [missing(one["system"], LEFT_OUT) for one in listed() if one["system"] not in done]
     every = [{"part": name} | row for name, rows in found.items() for row in rows]
     checks = [{"check": f"{row['system']}: {row['what']}", **row} for row in every if row["tolerance"] != "shown only"]
     page = _page(found, checks, first, cards(points))
@@ -108,7 +119,7 @@ def _rows(job: tuple[str, int, Part]) -> list[Row]:
 
 
 def listed() -> list[dict[str, str]]:
-    """All studies: `system`, `group`, and `why` it is not computed, as long as no part has it."""
+    """All studies: `system`, `group`, and which of its `inputs` are synthetic."""
     return rows_of(HERE, "systems.csv")
 
 
@@ -116,7 +127,9 @@ def _page(
     found: Mapping[str, Sequence[Row]], checks: Sequence[Row], first: Sequence[Section], winners: Sequence[Card]
 ) -> Page:
     sections = [
-        Section(name, name.lower().replace(" ", "-"), INTRO.get(name, ""), [*_figures(name, rows), _table(name, rows)])
+        Section(
+            name, name.lower().replace(" ", "-"), INTRO.get(name, ""), [*_figures(name, rows), *_tables(name, rows)]
+        )
         for name, rows in found.items()
         if rows
     ]
@@ -131,20 +144,27 @@ def _page(
     )
 
 
-def _table(name: str, rows: Sequence[Row]) -> TableData:
-    return TableData(f"{name}: our values beside what is published", COLUMNS, rows)
+def _tables(name: str, rows: Sequence[Row]) -> Iterator[TableData]:
+    """One for each system; what says nothing in it is left out."""
+    if name == NOT_COMPUTED:
+        yield TableData(name, (Column("system", "system"), Column("what", "why")), rows)
+        return
+    inputs = {one["system"]: one["inputs"] for one in listed()}
+    for system in dict.fromkeys(str(row["system"]) for row in rows):
+        mine = [row | {"shown": f"{row['ours']} {row['unit']}".strip()} for row in rows if row["system"] == system]
+        checked = any(row["tolerance"] != "shown only" for row in mine)
+        some = [column for column in COLUMNS if column.key != "machine" or any(row["machine"] for row in mine)]
+        some = [column for column in some if column.key != "tolerance" or checked]
+        yield TableData(system, some, mine, inputs.get(system, ""))
 
 
 def _figures(name: str, rows: Sequence[Row]) -> list[Figure]:
-    """Gain of drafts over batches, by machine."""
-    if name != "Drafts":
+    """Gain of drafts over batches, and requests within limits over loads, by who has them."""
+    if name not in DRAWN:
         return []
+    title, found, xlabel, ylabel = DRAWN[name]
     series: dict[str, list[tuple[float, float]]] = {}
     for row in rows:
-        if str(row["what"]).startswith("gain, gamma"):
-            place, _, batch = str(row["machine"]).rpartition(", batch ")
-            series.setdefault(place, []).append((float(batch), float(str(row["value"]))))
-    if not series:
-        return []
-    drawn = figures.lines("Where drafts stop to pay", series, xlabel="batch [requests]", ylabel="gain [-]", log_x=True)
-    return [drawn]
+        if match := found.search(f"{row['what']} | {row['machine']}"):
+            series.setdefault(match["who"], []).append((float(match["at"]), float(str(row["value"]))))
+    return [figures.lines(title, series, xlabel=xlabel, ylabel=ylabel, log_x=True)] if series else []
