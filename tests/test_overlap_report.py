@@ -87,8 +87,8 @@ def test_prompts_alone_take_what_the_fit_says():
 
 def test_a_gain_over_nothing_is_a_bound():
     one = distserving.gain("over X", 2.0, 0.0, "4", "paper", "", checked=False)
-    assert (one["what"], one["ours"], one["verdict"]) == ("over X, below 0.1", "above 20", "report only")
+    assert (one["what"], one["ours"], one["verdict"]) == ("over X, below 0.1/s", "above 20", "report only")
     two = distserving.gain("over X", 2.0, 1.6, "4", "paper", "", checked=True, below=True)
-    assert (two["what"], two["ours"], two["verdict"]) == ("over X, below 1.6", "above 1.25", "deviates")
+    assert (two["what"], two["ours"], two["verdict"]) == ("over X, below 1.6/s", "above 1.25", "deviates")
     three = distserving.gain("over X", 4.0, 1.6, "4", "paper", "", checked=True)
-    assert (three["what"], three["ours"], three["verdict"]) == ("over X, 1.6", "2.5", "pass")
+    assert (three["what"], three["ours"], three["verdict"]) == ("over X, 1.6/s", "2.5", "pass")

@@ -8,7 +8,7 @@ import pytest
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import load_llm
 from pimloom.arch.system import load_system
-from pimloom.reports.serving import overlapping, scheduling, searching, sharing, streaming, study
+from pimloom.reports.serving import overlapping, routing, scheduling, searching, sharing, spreading, streaming, study
 from pimloom.reports.serving.planning import Experts, Plan, Talking, crowding, plans
 from pimloom.systems.devices.device import Share
 from pimloom.systems.devices.roofline import RooflineDevice
@@ -121,3 +121,19 @@ def test_lines_of_a_figure_are_read_from_rows():
     ]
     (drawn,) = study._figures("Shares", rows)
     assert "Requests within" in drawn.title and study._figures("Plans", rows) == []
+
+
+def test_experts_whose_tokens_stay_gain_what_the_links_took():
+    """No more than two ways there and back are over one: and more where links are more of a step."""
+    few, many = (float(str(one["value"])) for one in routing.throughput())
+    assert 1 < few < many < 4
+
+
+def test_a_window_of_blocks_beside_a_whole_model():
+    rows = {str(one["what"]): float(str(one["value"])) for one in spreading.tpi()}
+    part = next(value for what, value in rows.items() if what.startswith("memory less"))
+    weights = 4 * 80 * (2 * 8192**2 + 2 * 8192 * 1024 + 3 * 8192 * 28672) / 8 / 1e9
+    held = next(value for what, value in rows.items() if what.startswith("memory of llama"))
+    assert part == pytest.approx(100 * (1 - held / weights), abs=0.1)
+    token_s = next(value for what, value in rows.items() if what.startswith("time of a token"))
+    assert token_s == pytest.approx(weights / 2, rel=0.05)  # the disk's 2 GB/s bound it

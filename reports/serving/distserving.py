@@ -94,7 +94,7 @@ def gain(
     """Of goodput of a device over another's, which is `base`, or below it; 0: it is below the least that was tried."""
     least = base or RATES[0]
     how = {"verdict": within(ours / least, 1.5, np.inf), "tolerance": "at least 1.5"} if checked else {"verdict": SHOWN}
-    said = f"{what}, {'below ' if below or not base else ''}{least:.3g}"
+    said = f"{what}, {'below ' if below or not base else ''}{least:.3g}/s"
     found = row("DistServe", said, ours / least, published, tag, unit="×", machine=machine, **how)
     return found | {"ours": f"above {found['ours']}"} if below or not base else found
 

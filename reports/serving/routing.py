@@ -3,10 +3,14 @@
 from collections.abc import Iterator
 
 import numpy as np
+from msgspec.structs import replace
 
-from pimloom.reports.serving.rows import Row, row, within
+from pimloom.arch.llm import load_llm
+from pimloom.reports.serving.rows import Row, device_with, row, within
+from pimloom.workload.batch import Batch
 
 EXPERTS, GPUS, LAYERS, TOKENS = 16, 4, 8, 4096  # [design]
+ROWS, CONTEXT, LINK, LINK_S = (256, 4096), 512, 100e9, 5e-6  # [design] tokens; bit/s and s of a device's link
 CHOICE = 0.1  # Dirichlet: how sure a route is of its next expert, the less the surer [design]
 
 
@@ -53,6 +57,26 @@ def exflow() -> Iterator[Row]:
     there, back = (_all_to_all(test, plain, home) for home in (False, True))
     yield row("ExFlow", "values over links with a way back in each layer, over those without", back / there, "2",
               "derived", unit="×", verdict=within(back / there, 1.9, 2.1), tolerance="5 %")  # fmt: skip
+
+
+def throughput() -> Iterator[Row]:
+    """ExFlow's step, in which only tokens that leave their device cross the links, once, over one that sends all there
+    and back."""
+    _, taken = routes()
+    train, test = taken[:, : TOKENS // 2], taken[:, TOKENS // 2 :]
+    plain = np.tile(np.repeat(np.arange(GPUS), EXPERTS // GPUS), (LAYERS, 1))
+    llm = replace(load_llm("mixtral-8x7b"), num_experts=EXPERTS, num_experts_per_tok=1, num_hidden_layers=LAYERS)
+    device = device_with("gpu_a100", llm, {"memory_bytes": "1000000000000"}, outside=False)
+    for rows in ROWS:
+        base = device.step(Batch.decode([CONTEXT] * rows)).time_s / GPUS  # each device has its part
+        bits = rows / GPUS * llm.hidden_size * 16
+        both, once = (
+            base + LAYERS * (way * LINK_S + share * bits / LINK)
+            for way, share in ((2, 2 * crossing(test, plain)), (1, crossing(test, by_affinity(train))))
+        )
+        yield row("ExFlow", f"gain of throughput, {rows} tokens of decode", both / once, "up to 2.2", "paper", unit="×",
+                  machine=f"{EXPERTS} experts of mixtral-8x7b's size on {GPUS} gpu_a100, {LINK / 1e9:g} Gb/s of each: "
+                  "assumed")  # fmt: skip
 
 
 def _all_to_all(taken: np.ndarray, where: np.ndarray, home: bool) -> int:

@@ -35,7 +35,7 @@ Part = Callable[[], Iterator[Row]]
 PARTS: Mapping[str, Sequence[Part]] = {
     "Schedulers": (scheduling.rules, scheduling.flover, scheduling.rlhfuse, scheduling.compiler),
     "Plans": (planning.apex, spreading.energon, spreading.tpi),
-    "Experts": (routing.exflow, routing.speculative),
+    "Experts": (routing.exflow, routing.throughput, routing.speculative),
     "Pools": (distserving.small, distserving.large, distserving.beside, pooling.splitwise),
     "Shares": (sharing.semi_pd, sharing.attained, sharing.flexllm, sharing.muxflow),
     "Overlap": (overlapping.nanoflow, overlapping.tokenweave, overlapping.throughput,
