@@ -9,9 +9,10 @@ from pimloom.arch.llm import load_llm
 from pimloom.reports.serving.rows import Row, device_with, row
 from pimloom.systems.devices.device import Device
 from pimloom.workload.batch import Batch, Request
-from pimloom.workload.decoding.selection import Leaf, select
+from pimloom.workload.decoding.selection import Leaf, select, value
 
 TREES, DEPTHS, WIDTH = 4, 8, 16  # [design] trees, depths; [secondary: their MATH500 file] leaves
+FEW = 7  # leaves of the check [design]
 STEP, PROMPT, CLUSTERS = 64, 256, 5  # [design] tokens of a depth, of the prompt; meanings of a depth
 TEMPERATURE = 0.2  # [secondary] of the softmax over rewards
 GPU, MODEL = "gpu_h100", "llama-3-8b"  # [design]
@@ -79,8 +80,21 @@ def rate_per_s(device: Device, depths: Sequence[Depth], room: int) -> float:
     return tokens / time_s
 
 
+def _short(seed: int) -> float:
+    """By how much the choice for a small tree falls short of the best of all subsets."""
+    drawn = np.random.default_rng(seed)
+    above = [tuple(sorted({int(n), 3 + int(n) // 2})) for n in drawn.integers(0, 3, FEW)]
+    each = zip(drawn.random(FEW), above, drawn.integers(0, 3, FEW), strict=True)
+    leaves = [Leaf(float(reward), at, int(kind)) for reward, at, kind in each]
+    every = [[i for i in range(FEW) if chosen >> i & 1] for chosen in range(1 << FEW)]
+    return max(value(leaves, some) for some in every) - value(leaves, select(leaves))
+
+
 def search() -> Iterator[Row]:
     """Caches of a search, and how many tokens a second come out of a full device."""
+    worst = max(abs(_short(seed)) for seed in range(5))
+    yield row("ETS", f"choice of {FEW} leaves beside the best of all, largest difference", worst, "0", "derived",
+              digits=".1e", verdict="pass" if worst < 1e-9 else "FAIL", tolerance="1e-9")  # fmt: skip
     llm = load_llm(MODEL)
     room, device = device_with(GPU, llm).capacity().tokens, device_with(GPU, llm, ENOUGH)
     some = {pruned: [grown(seed, pruned=pruned) for seed in range(TREES)] for pruned in (False, True)}

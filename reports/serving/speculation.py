@@ -1,6 +1,7 @@
 """Speculation: what drafts gain on a processor, on an NPU beside PIM, and in banks."""
 
 from collections.abc import Iterator
+from math import fsum, prod
 from random import Random
 from typing import Any
 
@@ -27,6 +28,11 @@ VICUNA = Place("gpu_a100", "llama-2-7b")  # Vicuna-7B has its shape [recalled]
 def chains() -> Iterator[Row]:
     """Rows of a check, and the gain with a draft on the same machine; CENT's draft takes no time."""
     reach = chain.reached([ALPHA] * GAMMA)
+    outcomes = [[bool(i >> k & 1) for k in range(GAMMA)] for i in range(1 << GAMMA)]
+    each = [(prod(ALPHA if ok else 1 - ALPHA for ok in one), (*one, False).index(False) + 1) for one in outcomes]
+    off = abs(chain.tokens_per_step(reach) / fsum(chance * tokens for chance, tokens in each) - 1)
+    yield row("Speculative decoding (base)", "tokens of a step: formula beside all outcomes", off, "0", "derived",
+              digits=".1e", verdict="pass" if off < 1e-9 else "FAIL", tolerance="1e-9")  # fmt: skip
     for name, (target, draft, batches) in TARGETS.items():
         for batch in batches:
             one = step_s(target, Batch.decode([CONTEXT] * batch))
