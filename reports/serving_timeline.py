@@ -6,16 +6,21 @@ from pimloom.systems.timeline import Event, Track, trace_json
 
 
 def timeline(found: Online) -> str:
-    """A Perfetto file. An iteration lies on its replica's track from when it forms until it ends; with stages on one of
-    as many."""
+    """A Perfetto file. An iteration lies on a track of its replica from when it forms until it ends: that of its stage,
+    if it is of one; else beside those that are on other stages meanwhile."""
     tracks, events = dict[Track, None](), list[Event]()
-    columns = found.by_iteration
+    columns, lanes = found.by_iteration, dict[int, list[float]]()
     for i, (replica, start, end) in enumerate(
         zip(columns["replica"], columns["start_s"], columns["end_s"], strict=True)
     ):
-        track = Track(
-            f"iterations, {i % found.pp + 1} of {found.pp}" if found.pp > 1 else "iterations", f"replica {replica}"
-        )
+        if (stage := columns.get("stage", {i: None})[i]) is None:
+            beside = lanes.setdefault(replica, [])
+            lane = next((n for n, until in enumerate(beside) if until <= start), len(beside))
+            beside[lane : lane + 1] = [end]
+            said = f", {lane + 1} at a time" if lane else ""
+        else:
+            said = f" of stage {stage + 1}"
+        track = Track(f"iterations{said}", f"replica {replica}")
         tracks[track] = None
         names = ("requests", "new_tokens", "context_tokens", "waiting", "blocks_used")
         args = {name: columns[name][i] for name in names}

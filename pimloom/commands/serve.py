@@ -24,7 +24,7 @@ EXAMPLE = (
 Systems = Annotated[
     str,
     typer.Argument(
-        help="System name or path to a system YAML; or pools of them, prefill=NAME*N,decode=NAME*N, and --link.",
+        help="System name or path to a system YAML; or pools of them, prefill=NAME*N:ppN,decode=NAME*N, and --link.",
         autocompletion=names("systems"),
     ),
 ]

@@ -91,6 +91,8 @@ def _p99(times: Spread) -> str:
 
 def _said(found: Online) -> str:
     replicas = f"{found.replicas:,} replicas, t" if found.replicas > 1 and "=" not in found.system else "T"
+    if "=" in found.system and ":" in found.system:
+        replicas = "Decode t"
     stages = f" in {found.pp} stages" if found.pp > 1 else ""
     sure = found.latency_s.sure
     unsure = (
@@ -135,8 +137,11 @@ def over_time(found: Online, over: Over) -> Iterator[Figure]:
         mine = {"all replicas": np.full(len(start), True)}
     else:
         mine = {name: replica == n for n, name in names.items()}
+    stages = 1.0 + np.nan_to_num(of.get("stage", np.zeros(len(start))))
+    rows = {n: stages[replica == n].max() for n in names}  # of an iteration, one for each stage
+    part = np.array([1 / rows[n] for n in replica])
     busy = {
-        name: over.points(100 * over.mean(start[some], end[some], np.full(some.sum(), 1.0)) / _among(replica[some]))
+        name: over.points(100 * over.mean(start[some], end[some], part[some]) / _among(replica[some]))
         for name, some in mine.items()
     }
     yield curves(

@@ -49,8 +49,9 @@ def show_online(found: Online) -> None:
     _show_statistics(found.statistics)
     devices = f"{found.replicas:,} x " if found.replicas > 1 and "=" not in found.system else ""  # pools tell theirs
     pipeline = f" in {found.pp} stages" if found.pp > 1 else ""
+    whose = "decode " if "=" in found.system and ":" in found.system else ""  # pools that differ
     show_line(
-        f"{found.model} on {devices}{found.system}, tensor parallel over {found.tp}{pipeline}, "
+        f"{found.model} on {devices}{found.system}, {whose}tensor parallel over {found.tp}{pipeline}, "
         f"{'with' if found.lm_head else 'without'} embedding and LM head{some_layers(found.layers, found.model_layers)}"
     )
     show_line(

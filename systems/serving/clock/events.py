@@ -4,6 +4,8 @@ from collections.abc import Callable
 from heapq import heappop, heappush
 from itertools import count
 
+from pimloom.systems.serving.schedulers.live import NEVER
+
 Action = Callable[[int], object]  # told the tick
 
 
@@ -18,8 +20,13 @@ class Events:
         """Do it then, after whatever was scheduled before for that tick."""
         heappush(self.heap, (tick, next(self.order), action))
 
-    def run(self) -> None:
-        """Until nothing is to happen any more."""
-        while self.heap:
+    @property
+    def due(self) -> int:
+        """When something is to happen next, NEVER if nothing is."""
+        return self.heap[0][0] if self.heap else NEVER
+
+    def run(self, until: int = NEVER) -> None:
+        """All that is to happen before a tick."""
+        while self.due < until:
             tick, _, action = heappop(self.heap)
             action(tick)

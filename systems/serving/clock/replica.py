@@ -31,6 +31,10 @@ class Replica:
     def arrive(self, request: LiveRequest, now: int) -> None:
         """A request joins those that wait."""
         self.scheduler.waiting.append(request)
+        self.wake(now)
+
+    def wake(self, now: int) -> None:
+        """It may form an iteration."""
         if len(self.under_way) < len(self.free):
             self.due = min(self.due, now)
 
@@ -40,13 +44,15 @@ class Replica:
         while self.due < until:
             now = self.due
             if under_way and under_way[0].end == now:
-                ended = under_way.popleft()
-                scheduler.ran(ended, now)
-                if self.ended:
-                    self.ended(now, sum(request.completion == now for request in ended.requests))
+                self._ran(under_way.popleft(), now)
             while len(under_way) < stages and (made := scheduler.form(now)) is not None:
                 self._start(made, now)
             self.due = under_way[0].end if under_way else NEVER
+
+    def _ran(self, ended: Iteration, now: int) -> None:
+        self.scheduler.ran(ended, now)
+        if self.ended:
+            self.ended(now, sum(request.completion == now for request in ended.requests))
 
     def _start(self, made: Iteration, now: int) -> None:
         """Stages take iterations in the order in which they form; so when it ends is known."""

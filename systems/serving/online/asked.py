@@ -10,7 +10,15 @@ from pimloom.arch.system import System
 from pimloom.systems.asked import Work
 from pimloom.systems.serving.clock.cluster import ROUTERS
 from pimloom.systems.serving.online.goodput import Goodput, at_rate, find, parse_rates
-from pimloom.systems.serving.online.named import IN_POOLS, ONE_STAGE, ONLY, SCHEDULERS, SHARING, check_name
+from pimloom.systems.serving.online.named import (
+    IN_POOLS,
+    ONE_STAGE,
+    ONLY,
+    SCHEDULERS,
+    SHARING,
+    STAGES_IN_POOLS,
+    check_name,
+)
 from pimloom.systems.serving.online.outcome import Online
 from pimloom.systems.serving.online.pools import Both, kv_bytes, prompts_of, serve_pools
 from pimloom.systems.serving.online.prepared import Maker, prepared, prepared_on
@@ -114,8 +122,11 @@ def _pools(wanted: Wanted, pools: Pools, llm: LlmSpec, requests: Requests) -> tu
         raise UserError(f"--policy {wanted.policy}: a request of pools does not stay in its channel; leave it out")
     if wanted.shares:
         raise UserError(f"--shares {wanted.shares}: belongs to --scheduler semi-pd, not {name}; leave it out")
-    if name not in IN_POOLS or wanted.pp > 1 or wanted.replicas > 1:
-        raise UserError(f"{wanted.system}: pools go with --scheduler {' or '.join(IN_POOLS)}, without --pp, --replicas")
+    if name not in IN_POOLS or wanted.replicas > 1:
+        raise UserError(f"{wanted.system}: pools go with --scheduler {' or '.join(IN_POOLS)}, without --replicas")
+    stages = [pool.pp or wanted.pp for pool in pools[:2]]
+    if max(stages) > 1 and name not in STAGES_IN_POOLS:
+        raise UserError(f"--pp {max(stages)}: {name} has one stage here; in pools take {' or '.join(STAGES_IN_POOLS)}")
     for option in ("speculate", "branches", "mode", "shared_kv", "overlap", "finetune"):
         if getattr(wanted, option):
             raise UserError(
@@ -132,10 +143,14 @@ def _pools(wanted: Wanted, pools: Pools, llm: LlmSpec, requests: Requests) -> tu
         wanted._replace(
             system=pool.system,
             replicas=pool.replicas,
+            tp=pool.tp or wanted.tp,
+            pp=pp,
             scheduler=f"{name} {side}",
             price=None if price is None else repr(price),
         )
-        for pool, side, price in zip(pools[:2], ("prompts", "decode"), parse_price(wanted.price, 2), strict=True)
+        for pool, pp, side, price in zip(
+            pools[:2], stages, ("prompts", "decode"), parse_price(wanted.price, 2), strict=True
+        )
     )
     first = prepared(one, llm, requests if wanted.mixed else prompts_of(requests))
     asked: dict[str, object] = {"before": first.named["spec_digest"], "link": pools.link._asdict()} | (
@@ -145,7 +160,7 @@ def _pools(wanted: Wanted, pools: Pools, llm: LlmSpec, requests: Requests) -> tu
     then = prepared(two._replace(prefix_cache=None), llm, requests._replace(prefix=None), more=asked)
     tokens = kv_bytes(then, then.named["tp"])
     both = Both(wanted.system, name, first, then, pools.link, tokens, transfer, wanted.mixed)
-    devices = first.named["tp"] * pools.prefill.replicas + then.named["tp"] * pools.decode.replicas
+    devices = sum(by.named["tp"] * by.plan.stages * by.plan.replicas for by in (first, then))
     return (lambda some, progress, tried: serve_pools(both, some, progress, tried=tried)), devices, ()
 
 
@@ -182,7 +197,7 @@ def _check_numbers(wanted: Wanted) -> None:
     for name, given in only.items():
         if given and (scheduler := ONLY[fields[name]]) != wanted.scheduler:
             raise UserError(f"--{name}: belongs to --scheduler {scheduler}, not {wanted.scheduler}; leave it out")
-    if wanted.pp > 1 and wanted.scheduler in ONE_STAGE:
+    if wanted.pp > 1 and wanted.scheduler in ONE_STAGE and "=" not in wanted.system:
         raise UserError(f"--pp {wanted.pp}: {wanted.scheduler} has one stage here; take vidur-vllm, sarathi or orca")
 
 
@@ -240,7 +255,7 @@ def _notes(wanted: Wanted, pools: Pools | None, cut: int) -> list[str]:
     found = list[str]()
     if cut:
         found.append(f"{counted(cut, 'request')} cut to the positions of the model")
-    if wanted.pp > 1:
+    if max([pool.pp or wanted.pp for pool in pools[:2]] if pools else [wanted.pp]) > 1:
         found.append("what pipeline stages send one another takes no time here")
     if pools and pools.link.pj_per_bit is None:
         found.append("what the link needs is not in the energy; --link 400Gb/s,5pJ/bit would say it")

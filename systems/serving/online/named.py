@@ -155,6 +155,7 @@ SIDES: dict[str, Callable[[Limits, int], Scheduler]] = {  # of a scheduler in po
 }
 SHARING = ("semi-pd",)  # both phases on shares of one machine
 ONLY = {"chunked": "vllm-v0", "host": "vllm-v0", "threshold": "vllm-v1", "prefix": "vllm-v1"}
+STAGES_IN_POOLS = ("distserve",)
 ONE_STAGE = ("vllm-v0", "vllm-v1", "lightllm")
 
 

@@ -4,22 +4,28 @@ requests through both, and one result of it all.
 
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
+
+from msgspec.structs import replace
 
 from pimloom.arch.units import BITS_PER_BYTE, J_PER_PJ, S_PER_PS
 from pimloom.systems.serving.clock.cluster import ROUTERS
 from pimloom.systems.serving.clock.replica import Replica
 from pimloom.systems.serving.online.named import scheduler_of
 from pimloom.systems.serving.online.outcome import Online
-from pimloom.systems.serving.online.record import Record
+from pimloom.systems.serving.online.record import Record, StagesRecord
 from pimloom.systems.serving.online.running import AT_REST, Progress, Service, check_ended, ended_by, rest, told_by
 from pimloom.systems.serving.online.sampling import Sample, worst
 from pimloom.systems.serving.pools.clock import Pooled, Routes
 from pimloom.systems.serving.pools.routes import Mixed, distserve, fewest_coming, least, routed, splitwise
+from pimloom.systems.serving.pools.stages import Line, Ring
 from pimloom.systems.serving.pools.wire import Wire
 from pimloom.systems.serving.pools.written import LAYERS, Link
 from pimloom.systems.serving.schedulers.live import NOT_YET, Iteration, LiveRequest
 from pimloom.workload.requests.table import Requests
+
+# what a pool of a scheduler is made of, where it has stages of its own
+KINDS: dict[str, type[Replica]] = {"distserve prompts": Line, "distserve decode": Ring}
 
 
 class Both(NamedTuple):
@@ -42,62 +48,95 @@ def prompts_of(requests: Requests) -> Requests:
 
 
 def kv_bytes(by: Service, tp: int) -> float:
-    """Bytes of keys and values of a token on all devices that share a layer."""
-    return float(by.exact.device.capacity().cache_bytes_per_token) * tp
+    """Bytes of keys and values of a token on all devices that share a layer, of all stages."""
+    device: Any = by.exact.device
+    return float(device.capacity().cache_bytes_per_token * getattr(device, "times", 1)) * tp
 
 
 def serve_pools(both: Both, requests: Requests, progress: Progress, *, tried: bool = False) -> Online:
     """Until all requests have ended. tried: limits that none holds are no error. Raises UserError."""
     numbers = range(len(requests.prompt))
     first = [LiveRequest(i, requests.arrival_ps[i], requests.prompt[i], 1) for i in numbers]
-    pools, records, samples = list[list[Replica]](), list[Record](), list[Sample | None]()
-    clock: Pooled | None = None
-
-    def seen(record: Record, place: int, made: Iteration) -> None:
-        replica = pools[0][place] if record is records[0] else pools[1][place]
-        record.seen(place, replica.scheduler, made)
-        if clock and record is records[0]:
-            clock.formed(replica, made)
-
-    for by in (both.prefill, both.decode):
-        sample = None if by.grid is None else Sample(0 if tried else by.plan.sample, by.plan.seed)
-        record = Record(by.costs, len(numbers), sample)
-        samples.append(sample)
-        records.append(record)
-        pools.append([
-            Replica(scheduler_of(by.plan.scheduler, by.plan.limits), record.price, 1, partial(seen, record, place))
-            for place in range(by.plan.replicas)
-        ])  # fmt: skip
+    one, two = _Side("prefill", both.prefill, len(numbers), tried), _Side("decode", both.decode, len(numbers), tried)
     wire = Wire(both.link, both.token_bytes, both.prefill.named["layers"])
-    prompts, decodes = pools
-    clock = Pooled(prompts, decodes, wire, _routes(both, prompts, decodes), both.transfer == LAYERS, requests.clients)
+    routes = _routes(both, one.replicas, two.replicas)
+    clock = Pooled(one.replicas, two.replicas, wire, routes, both.transfer == LAYERS, requests.clients)
+    one.formed = clock.formed
     then = clock.serve(first, requests.output, progress)
-    check_ended(then, *records)
-    for one, r in zip(first, then, strict=True):
-        r.hit = one.hit
-        r.restarts += one.restarts
-    parts = [(name, by, record) for name, by, record in zip(("prefill", "decode"), both[2:4], records, strict=True)]
+    check_ended(then, one.record, two.record)
+    for before, r in zip(first, then, strict=True):
+        r.hit = before.hit
+        r.restarts += before.restarts
     flown = [flight.landed != NOT_YET for flight in clock.flights.values()]
-    last = max(max(record.end, default=0) for record in records)
-    for by, record in zip(both[2:4], records, strict=True):
-        if by.rest_w is not None and (by.exact.causes or not by.exact.steps):
-            rest(by, record, len(by.exact.causes), requests.arrival_ps[0], last)
-    record, causes = _joined(both, parts, then, flown)
-    pricing = [ended_by(by, sample) for by, sample in zip(both[2:4], samples, strict=True)]
+    last = max(max(side.record.end, default=0) for side in (one, two))
+    busy_ps = one.busy_ps + two.busy_ps
+    for side in (one, two):
+        side.rest(requests.arrival_ps[0], last)
+    shown = one.stages + two.stages
+    record, causes = _joined(both, one, two, then, flown)
+    pricing = [ended_by(side.by, side.sample) for side in (one, two)]
     plan = both.decode.plan._replace(scheduler=both.scheduler)
     prefix = both.prefill.plan.limits.prefix
     plan = plan._replace(limits=plan.limits._replace(prefix=prefix))
-    usd = [by.usd_per_h for by in both[2:4] if by.usd_per_h is not None]
+    usd = [side.by.usd_per_h for side in (one, two) if side.by.usd_per_h is not None]
     price = sum(usd) if len(usd) == 2 else None
     named = both.decode.named | {"system": both.name}
     by = both.decode._replace(named=named, plan=plan, rest_w=None, usd_per_h=price)
-    schedulers = [replica.scheduler for some in pools for replica in some]
+    replicas = [*one.replicas, *two.replicas]
+    schedulers = [replica.scheduler for replica in replicas]
     found = told_by(by, requests, then, record, causes, schedulers, worst(pricing), None, tried)
     found.by_request["transfer_s"] = [
         (flight.landed - flight.then.first_token) * S_PER_PS if flight.landed != NOT_YET else None
         for flight in clock.flights.values()
     ]
-    return found
+    if two.rows == 1:
+        return found
+    found.by_iteration["stage"] = shown
+    return replace(found, busy_share=busy_ps * S_PER_PS / (found.time_s * len(replicas)))
+
+
+class _Side:
+    """A pool on its way. rows: of its record, for each stage of a pipeline, or one for all of them; stages: of each
+    row, None: all; formed: told of an iteration with its replica."""
+
+    def __init__(self, name: str, by: Service, requests: int, tried: bool) -> None:
+        self.name, self.by, plan = name, by, by.plan
+        kind = KINDS.get(plan.scheduler, Replica)
+        self.rows = plan.stages if kind is Ring else 1
+        self.sample = None if by.grid is None else Sample(0 if tried else plan.sample, plan.seed)
+        self.record = (
+            Record(by.costs, requests, self.sample)
+            if self.rows == 1
+            else StagesRecord(by.costs, requests, self.sample, self.rows)
+        )
+        self.stages = list[int | None]()
+        self.formed: Callable[[Replica, Iteration], object] = lambda replica, made: None
+        self.replicas = [
+            kind(scheduler_of(plan.scheduler, plan.limits), self.record.price, plan.stages, partial(self._seen, place))
+            for place in range(plan.replicas)
+        ]
+
+    def _seen(self, place: int, made: Iteration) -> None:
+        replica = self.replicas[place]
+        self.record.seen(place, replica.scheduler, made)
+        self.stages.append(replica.stage if isinstance(replica, Ring) else None)
+        self.formed(replica, made)
+
+    @property
+    def busy_ps(self) -> float:
+        """In which each stage works, in the mean, of all replicas together."""
+        return sum(self.record.ticks) / self.rows
+
+    def rest(self, start_ps: int, end_ps: int) -> None:
+        """Add what its devices take while they have nothing to do, where it is known."""
+        by = self.by
+        if by.rest_w is not None and (by.exact.causes or not by.exact.steps):
+            rest(by, self.record, len(by.exact.causes), start_ps, end_ps, self.busy_ps)
+
+    @property
+    def causes(self) -> list[str]:
+        """Of its energies."""
+        return [*self.by.exact.causes, *([] if self.record.rest_j is None else [AT_REST])]
 
 
 def _routes(both: Both, prompts: list[Replica], decodes: list[Replica]) -> Routes:
@@ -119,17 +158,20 @@ def _router(name: str, replicas: list[Replica]) -> Callable[[LiveRequest], Repli
 
 
 def _joined(
-    both: Both, parts: list[tuple[str, Service, Record]], then: list[LiveRequest], flown: list[bool]
+    both: Both, one: _Side, two: _Side, then: list[LiveRequest], flown: list[bool]
 ) -> tuple[Record, tuple[str, ...] | None]:
     """One record of both pools, decode behind prompts, and its causes, each with its pool."""
-    (_, one, record), (_, _, other) = parts
-    other.replica = type(other.replica)("i", [i + one.plan.replicas for i in other.replica])
+    record, other = one.record, two.record
+    other.replica = type(other.replica)("i", [i + one.by.plan.replicas for i in other.replica])
     record.extend(other)
-    if any(by.exact.steps and not by.exact.causes for _, by, _ in parts):
+    if any(side.by.exact.steps and not side.by.exact.causes for side in (one, two)):
         return record, None
-    named = [(name, _causes(by, mine), mine) for name, by, mine in parts]
-    causes = tuple(f"{name}: {cause}" for name, some, _ in named for cause in some)
-    record.by_cause = [j for _, some, mine in named for j in [*mine.by_cause, *[0.0] * len(some)][: len(some)]]
+    causes = tuple(f"{side.name}: {cause}" for side in (one, two) for cause in side.causes)
+    record.by_cause = [
+        j
+        for side, mine in ((one, record.by_cause), (two, other.by_cause))
+        for j in [*mine, *[0.0] * len(side.causes)][: len(side.causes)]
+    ]
     record.beside += other.beside
     if record.rest_j is None or other.rest_j is None or record.rest_w is None or other.rest_w is None:
         record.rest_w = record.rest_j = None
@@ -144,7 +186,3 @@ def _joined(
         record.beside += sum(moved)
         causes = (*causes, "link between pools")
     return record, causes
-
-
-def _causes(by: Service, record: Record) -> list[str]:
-    return [*by.exact.causes, *([] if record.rest_j is None else [AT_REST])]

@@ -99,3 +99,16 @@ class FilledRecord(Record):
         if self.sample and every and (kind := self.sample.of(every)).takes(cost[0]):
             kind.keep(every)
         return self.noted(made, cost, step.new if step else 0)
+
+
+class StagesRecord(Record):
+    """Of iterations that are one of `stages` each, which take as much of the energy of all of them."""
+
+    def __init__(self, costs: Costs, requests: int, sample: Sample | None, stages: int) -> None:
+        super().__init__(costs, requests, sample)
+        self.stages = stages
+
+    def noted(self, made: Iteration, cost: Cost, more: int = 0) -> int:
+        """The time on all stages, and the energy of one."""
+        ps, *joules = cost
+        return super().noted(made, [ps, *(j / self.stages for j in joules)], more)

@@ -200,7 +200,7 @@ def told_by(
     )
 
 
-def rest(by: Service, record: Record, causes: int, start_ps: int, end_ps: int, busy_ps: int | None = None) -> None:
+def rest(by: Service, record: Record, causes: int, start_ps: int, end_ps: int, busy_ps: float | None = None) -> None:
     """Add what stages take while they have nothing to do, between two times, as the cause behind all others. busy_ps:
     None for iterations that run one after the other."""
     assert by.rest_w is not None

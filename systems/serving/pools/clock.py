@@ -119,7 +119,7 @@ class Pooled:
             goal = self._goal(flight, home)
             if goal is home:
                 cast(Splitwise, home.scheduler).stay(first, then)
-                wake(home, now)
+                home.wake(now)
             elif flight.sent is None:
                 self.ready[goal].append(flight)
         leaving.clear()
@@ -151,7 +151,7 @@ class Pooled:
             until = max(cached + new, flight.sent)
             sent[request.number] = (flight.sent, until, cached + new == request.prompt)
             flight.sent = until
-        self.wire.stream(made, sent)
+        self.wire.stream(made, [until - made.ticks for until in home.free], sent)
 
     def _reserved(self, flight: Flight, home: Replica) -> bool:
         goal = self._goal(flight, home)
@@ -170,16 +170,10 @@ class Pooled:
         there = cast(Receiving, flight.goal.scheduler)
         there.coming -= 1
         there.enter(flight.then)
-        wake(flight.goal, now)
+        flight.goal.wake(now)
 
     def _free(self, flight: Flight, now: int) -> None:
         """Its blocks where its prompt ran are free."""
         assert flight.home is not None
         cast(Sending, flight.home.scheduler).let_go(flight.first)
-        wake(flight.home, now)
-
-
-def wake(replica: Replica, now: int) -> None:
-    """It may form an iteration."""
-    if len(replica.under_way) < len(replica.free):
-        replica.due = min(replica.due, now)
+        flight.home.wake(now)

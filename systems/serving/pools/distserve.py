@@ -12,7 +12,8 @@ from pimloom.systems.serving.schedulers.live import NEVER, NOT_YET, Iteration, L
 
 
 class DistServePrompts(Keeping):
-    """budget: tokens of the prompts of an iteration; cap: most requests in it. under_way: requests in the iteration."""
+    """budget: tokens of the prompts of an iteration; cap: most requests in it. under_way: requests on the first
+    stage."""
 
     blocks: Blocks
 
@@ -45,7 +46,6 @@ class DistServePrompts(Keeping):
 
     def ran(self, iteration: Iteration, now: int) -> None:
         """All have their first token."""
-        self.under_way = 0
         self.leaving += self.sampled(iteration, now)[1]
 
 
@@ -86,6 +86,14 @@ class DistServeDecodes(Roomy):
                 batch.append(request)
                 left -= request.cached + 1
         return Iteration(batch, [1] * len(batch)) if batch else None
+
+    def together(self, passed: deque[LiveRequest]) -> list[LiveRequest]:
+        """Those of all that passed a stage which the next one takes at once, with a token of each."""
+        batch, left = list[LiveRequest](), self.most_cached
+        while passed and passed[0].cached + 1 <= left:
+            left -= passed[0].cached + 1
+            batch.append(passed.popleft())
+        return batch
 
     def ran(self, iteration: Iteration, now: int) -> None:
         """Those that go on stand at the end of the queue."""

@@ -1,11 +1,13 @@
 """The link between pools: keys and values in the order in which they are there to be sent, one after the other."""
 
+from collections.abc import Sequence
 from heapq import heappop, heappush
 from itertools import count
 
 from pimloom.arch.units import BITS_PER_BYTE, PS_PER_NS, PS_PER_S
 from pimloom.systems.serving.pools.written import Link
 from pimloom.systems.serving.schedulers.live import NEVER, Iteration
+from pimloom.workload.routing import even
 
 BITS_PER_GBIT = 10**9
 
@@ -32,15 +34,16 @@ class Wire:
         """A cache that is all there."""
         self._put(now, round(tokens * self.ps_per_token), request, True)
 
-    def stream(self, made: Iteration, sent: dict[int, tuple[int, int, bool]]) -> None:
-        """What an iteration adds, layer by layer, each of which takes as long: of each request that is `sent` its
-        tokens from one to another, and whether those are the last."""
+    def stream(self, made: Iteration, starts: Sequence[int], sent: dict[int, tuple[int, int, bool]]) -> None:
+        """What an iteration adds, layer by layer, each of which takes as long in its stage: of each request that is
+        `sent` its tokens from one to another, and whether those are the last. starts: ticks, of each stage."""
+        of = zip(starts, even(self.layers, len(starts)), strict=True)
+        there = [start + made.ticks * layer // layers for start, layers in of for layer in range(1, layers + 1)]
         for request, (first, last, ends) in sent.items():
             done = 0
-            for layer in range(1, self.layers + 1):
+            for layer, tick in enumerate(there, 1):
                 at = round((last - first) * self.ps_per_token * layer / self.layers)
-                there = made.start + made.ticks * layer // self.layers
-                self._put(there, at - done, request, ends and layer == self.layers)
+                self._put(tick, at - done, request, ends and layer == self.layers)
                 done = at
 
     def _put(self, at: int, ticks: int, request: int, last: bool) -> None:

@@ -6,7 +6,8 @@ from typing import NamedTuple
 from pimloom.arch.document import nearest
 from pimloom.arch.error import UserError
 
-ONE = r"\s*=\s*([^*,=]+?)\s*(?:\*\s*(\d{1,6}))?\s*"
+SPLIT = r"\s*:\s*(?:tp|pp)\s*\d{1,6}"
+ONE = rf"\s*=\s*([^*,=]+?)\s*(?:\*\s*(\d{{1,6}}))?((?:{SPLIT})*)\s*"
 WRITTEN = re.compile(rf"\s*prefill{ONE},\s*decode{ONE}")
 NUMBER = r"(\d+\.?\d*)"
 LINK = re.compile(rf"{NUMBER}Gb/s(?:,{NUMBER}ns)?(?:,{NUMBER}pJ/bit)?", re.ASCII)
@@ -16,10 +17,13 @@ TRANSFERS = (AFTER, LAYERS)
 
 
 class Pool(NamedTuple):
-    """A system by name, and how many copies of the model on it."""
+    """A system by name, and how many copies of the model on it; of each the devices that share a layer, and the stages
+    of its pipeline, None: as the other pool has them, by an option for both."""
 
     system: str
     replicas: int
+    tp: int | None = None
+    pp: int | None = None
 
 
 class Link(NamedTuple):
@@ -61,8 +65,8 @@ def parse_link(text: str) -> Link:
 def parse_pools(text: str, link: str | None) -> Pools | None:
     """As a user writes a system; None if it is one system alone. Raises UserError.
 
-    >>> parse_pools("prefill=a*2, decode=b", "400Gb/s")[:2]
-    (Pool(system='a', replicas=2), Pool(system='b', replicas=1))
+    >>> parse_pools("prefill=a*2:tp2:pp4, decode=b", "400Gb/s")[:2]
+    (Pool(system='a', replicas=2, tp=2, pp=4), Pool(system='b', replicas=1, tp=None, pp=None))
     """
     if "=" not in text:
         if link is not None:
@@ -74,7 +78,17 @@ def parse_pools(text: str, link: str | None) -> Pools | None:
         raise UserError(f"{text}: expected one system, or pools such as {SUCH_AS}")
     if link is None:
         raise UserError(f"{text}: expected --link, which carries keys and values, such as --link 400Gb/s")
-    sizes = [int(match[place] or 1) for place in (2, 4)]
-    if not all(sizes):
+    one, two = (_pool(text, *match.groups()[at : at + 3]) for at in (0, 3))
+    return Pools(one, two, parse_link(link))
+
+
+def _pool(text: str, system: str, replicas: str | None, split: str) -> Pool:
+    found = dict[str, int]()
+    for key, number in re.findall(r"(tp|pp)\s*(\d+)", split):
+        if key in found:
+            raise UserError(f"{text}: {key} of a pool is given twice")
+        found[key] = int(number)
+    pool = Pool(system, int(replicas or 1), **found)
+    if 0 in pool:
         raise UserError(f"{text}: expected at least one of each, such as {SUCH_AS}")
-    return Pools(Pool(match[1], sizes[0]), Pool(match[3], sizes[1]), parse_link(link))
+    return pool
