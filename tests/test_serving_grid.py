@@ -16,6 +16,8 @@ from pimloom.systems.serving.online.named import Limits, scheduler_of
 from pimloom.systems.serving.online.record import Record
 from pimloom.systems.serving.online.running import Plan, run, service
 from pimloom.systems.serving.schedulers.live import LiveRequest
+from pimloom.systems.serving.sharing.finetuning import Fuller
+from pimloom.systems.serving.sharing.machine import Metered
 from pimloom.workload.batch import Batch
 from pimloom.workload.requests.table import Requests
 
@@ -223,3 +225,17 @@ def test_a_device_that_keeps_its_steps_asks_once():
     assert kept.row_tile == 8 and kept.most_requests is None
     forgetful = Kept(Made(straight, in_order=True))  # type: ignore[arg-type]
     assert forgetful.step(batch) is not forgetful.step(batch)
+
+
+def test_what_wraps_a_device_stays_around_that_whose_steps_are_read_between():
+    class Coarse(Made):
+        def between(self) -> Made:
+            return Made(lambda batch: 7)
+
+    for device, time in ((Coarse(straight), 7), (Made(straight), straight(Batch.decode([5])))):
+        kept = Kept(device)  # type: ignore[arg-type]
+        assert kept.between() is kept.between() and kept.between().step(Batch.decode([5])).end_ps == time
+        for wrap in (Metered, lambda inner: Fuller(inner, 1.0)):
+            around = wrap(kept)
+            between: Any = around.between()
+            assert type(between) is type(around) and between._device is kept.between()

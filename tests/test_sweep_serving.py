@@ -73,6 +73,85 @@ def test_drafts_branches_and_placement_are_keys(system, more):
     assert (row["accepted_share"], row["tokens_per_step"]) == (found.accepted_share, found.tokens_per_step)
 
 
+POOLS = "prefill=gpu_a100*2,decode=gpu_a100"
+ONE_LAYER = {"exact": True, "layers": 1, "lm_head": False}
+FOLLOWING = {"shares": "prefill=60,decode=40,window=5", "slo": "ttft=9s,tpot=1s"}
+TOGETHER: dict[str, tuple[str, dict[str, Any]]] = {
+    "vllm-v1": ("gpu_a100", {"pools": POOLS, "link": "400Gb/s,5pJ/bit", "transfer": "layers"}),
+    "distserve": ("gpu_a100", {"pools": f"{POOLS}:tp2:pp2", "link": "nvlink", "scheduler": "distserve", "pp": 2}),
+    "splitwise": ("gpu_a100", {"pools": POOLS, "link": "nvlink", "scheduler": "splitwise", "mixed": True}),
+    "others": ("gpu_a100", {"pools": "prefill=t4,decode=gpu_a100", "link": "100Gb/s"}),
+    "semi-pd": ("gpu_a100", {"scheduler": "semi-pd"} | FOLLOWING),
+    "semi-pd on arrays": ("npu_only", {"scheduler": "semi-pd", "shares": "prefill=50,decode=50"} | ONE_LAYER),
+    "nanoflow": ("gpu_a100", {"overlap": "nanoflow,parts=2"}),
+    "tokenweave": ("gpu_a100", {"overlap": "tokenweave", "tp": 2, "link": "nvlink"}),
+    "sub-batches": ("neupims", {"overlap": "sub-batches,parts=1"} | ONE_LAYER),
+    "fine-tuning": ("gpu_a100", {"finetune": "sequence=256,rank=8", "slo": "tpot=1ms"}),
+    "pp": ("gpu_a100", {"pp": 2, "scheduler": "sarathi", "replicas": 2}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TOGETHER)
+def test_what_runs_together_is_a_key(name):
+    """Figure by figure what the command says, with a setting of the sweep in each system that has its name."""
+    system, more = TOGETHER[name]
+    cheap = {"requests": 2, "lengths": "8:2"} if more.get("exact") else {}
+    work = {key: value for key, value in (DRAWN | cheap | more).items() if key != "sample" or "exact" not in more}
+    place, value = ("power_w", 300) if system == "gpu_a100" else ("dram.channels", 4)
+    row = evaluate(base(system, {place: [value, value + 4]}, **work), {place: value}).row
+    asked = {"system" if key == "pools" else key: value for key, value in work.items()}
+    here = {} if name == "others" else {"set": {place: value}}
+    found = pimloom.serve(**{"system": system} | asked | here, seed=5)
+    assert row["error"] is None, row["error"]
+    if name == "others":
+        assert row["time_s"] == found.time_s and row["energy_j"] < found.energy_j  # 300 W is set in the A100 alone
+        return
+    assert (row["spec_digest"], row["iterations"]) == (found.spec_digest, found.iteration_count)
+    assert (row["latency_s"], row["latency_p99_s"]) == (found.latency_s.mean, found.latency_s.p99)
+    assert (row["time_per_output_token_s"], row["energy_j"]) == (found.time_per_output_token_s.mean, found.energy_j)
+    assert (row["busy_share"], row["time_s"]) == (found.busy_share, found.time_s)
+    assert (row["pricing_error"], row["blocks"]) == (found.pricing.error, found.blocks)
+    moved = found.requests["transfer_s"].mean() if "pools" in more else None
+    assert row["transfer_s"] == (None if moved is None else pytest.approx(moved))
+    beside = found.beside or {"finetuned_tokens_per_s": None, "share_of_peak": None}
+    assert row["finetuned_tokens_per_s"] == beside["finetuned_tokens_per_s"]
+    assert row["finetuned_share_of_peak"] == beside["share_of_peak"]
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"pools": POOLS}, f"{POOLS}: expected workload.link, which carries keys and values"),
+        ({"link": "nvlink"}, "workload.link nvlink: is between pools, such as"),
+        ({"pools": "gpu_a100", "link": "nvlink"}, "workload.pools gpu_a100: expected one for prompts and one for dec"),
+        (
+            {"pools": POOLS.replace("gpu_a100", "t4"), "link": "nvlink"},
+            "workload.pools prefill=t4*2,decode=t4: n",
+        ),
+        ({"pools": "prefill=none,decode=gpu_a100", "link": "nvlink"}, "unknown system 'none'; known systems"),
+        ({"scheduler": "distserve"}, "workload.scheduler distserve: serves pools, such as"),
+        ({"scheduler": "semi-pd", "shares": "prefill=50"}, "workload.shares prefill=50: expected decode, too"),
+        ({"overlap": "nano"}, "workload.overlap nano: expected serial, nanoflow"),
+        (
+            {"finetune": "sequence=64"},
+            "workload.finetune: expected a time per output token to fill iterations up",
+        ),
+    ],
+)
+def test_what_cannot_run_together_is_a_row_with_its_reason(more, said):
+    row = row_of(base(**DRAWN | more))
+    assert row["error"] is not None and row["error"].startswith(said), row["error"]
+
+
+def test_systems_of_pools_come_by_name_and_one_system_is_that_of_the_sweep():
+    for written, said in (
+        ({"system": "gpu_a100", "workload": DRAWN | {"pools": "prefill=./a.yaml,decode=t4"}}, "take systems by name"),
+        ({"system": POOLS, "workload": DRAWN}, "expected one; pools of several are a key, workload.pools"),
+    ):
+        with pytest.raises(UserError, match=said):
+            base_of(sweep_from(written | {"axes": {"power_w": [300]}}))
+
+
 def test_what_branches_make_is_other_work_and_drafts_are_a_design():
     axes = {"workload.branches": ["2", "4"], "workload.speculate": ["medusa", "draft=gpt2,gamma=2,alpha=0.5"]}
     sweep = sweep_from({"system": "gpu_a100", "workload": DRAWN, "axes": axes})

@@ -24,6 +24,7 @@ from pimloom.systems.devices.npu_pim.exchange import exchanged
 from pimloom.systems.devices.roofline import RooflineDevice
 from pimloom.systems.devices.run import Run
 from pimloom.systems.serving.online.asked import served_on
+from pimloom.systems.serving.online.prepared import Source
 from pimloom.systems.serving.online.wanted import Wanted
 from pimloom.systems.serving.overlap.operators import Talk, chain_of
 from pimloom.systems.serving.pools.wire import BITS_PER_GBIT
@@ -180,7 +181,7 @@ def searched(model: str, devices: int, arrivals: str) -> dict[Plan, tuple[float,
         wanted = Wanted(GPU, model, requests=100, arrivals=arrivals, scheduler="orca", tp=plan.tp, pp=plan.pp,
                         replicas=plan.copies, sample=0)  # fmt: skip
         try:
-            served = served_on(system, llm, wanted, trace, None, maker(plan))
+            served, _ = served_on(Source(lambda name, settings: system, maker(plan)), llm, wanted, trace, None)
         except UserError:  # it does not fit
             continue
         assert served.energy_per_token_j is not None

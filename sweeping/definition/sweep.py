@@ -22,6 +22,7 @@ SERVED = (
     "cut",
     "branches",
     "mode",
+    "finetune",
 )
 
 Scalar = int | float | str | bool

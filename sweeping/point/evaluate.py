@@ -14,7 +14,7 @@ from pimloom.sweeping.point.own import own_result
 from pimloom.sweeping.point.prompts import from_prompts
 from pimloom.sweeping.point.results import flat
 from pimloom.sweeping.point.row import Outcome, Row, row_of
-from pimloom.sweeping.point.serving import served_point
+from pimloom.sweeping.point.serving import Own, served_point
 from pimloom.sweeping.point.shared import Base, resolved
 from pimloom.sweeping.point.workload import Work
 from pimloom.systems.devices.area import area_by_part_mm2, area_mm2
@@ -53,9 +53,9 @@ def _simulated(base: Base, point: Mapping[str, Scalar], known: Known) -> Outcome
         raise UserError(f"this worker runs other code ({code_digest()}) than the sweep ({base.code}): install the same")
     if base.served:
         keys = base.given(point)
-        work = Work(str(keys["model"]))
-        system, model = resolved(base, point, work), base.models[work.model]
-        return Outcome(*served_point(system, model, keys, base.traces, base.seed))
+        work, is_set = Work(str(keys["model"])), bool(base.settings(point))
+        own = Own(lambda more: resolved(base, point, work, more), is_set)
+        return Outcome(*served_point(own, base.models[work.model], keys, base.traces, base.seed))
     work = base.work(point)
     system, model = resolved(base, point, work), base.models[work.model]
     if work.requests is None and not traits(base.kind).beyond:

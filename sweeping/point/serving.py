@@ -1,14 +1,15 @@
 """A design point whose workload is served as it arrives, as `pimloom serve` does it."""
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from math import fsum
+from typing import Any, NamedTuple
 
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec
 from pimloom.arch.load import nearest
-from pimloom.arch.system import System, spec_digest
+from pimloom.arch.system import System, load_system, spec_digest
 from pimloom.sweeping.definition.sweep import ARRIVING, Scalar
 from pimloom.sweeping.point.results import Column
 from pimloom.sweeping.point.traces import Trace
@@ -19,18 +20,22 @@ from pimloom.systems.serving.online.asked import served_on
 from pimloom.systems.serving.online.limits import NAMES as SLO
 from pimloom.systems.serving.online.limits import parse_slo
 from pimloom.systems.serving.online.outcome import Online, Spread
+from pimloom.systems.serving.online.prepared import Source
 from pimloom.systems.serving.online.wanted import Wanted
+from pimloom.systems.serving.pools.written import NAMED, SUCH_AS, parse_pools
+from pimloom.systems.settings import parse_settings
 from pimloom.workload.requests.arrivals import LEAST_RATE, MOST_RATE
 
 TRANSFORMS = ("speculate", "branches", "mode", "weights", "density")
-TEXTS = ("model", "arrivals", "trace", "lengths", "scheduler", "router", "slo", "policy", *TRANSFORMS)
+TOGETHER = ("pools", "link", "transfer", "shares", "overlap", "finetune")
+TEXTS = ("model", "arrivals", "trace", "lengths", "scheduler", "router", "slo", "policy", *TRANSFORMS, *TOGETHER)
 LIMITS = ("batch", "batch_tokens", "block_size", "blocks", "long_prompt", "swap")
 COUNTS = ("requests", *LIMITS, "replicas", "tp", "pp", "layers")
-FLAGS = ("prefix_cache", "chunked", "cut", "lm_head", "exact", "shared_kv")
+FLAGS = ("prefix_cache", "chunked", "cut", "lm_head", "exact", "shared_kv", "mixed")
 KEYS = (*TEXTS, "rate", *COUNTS, "sample", "seed", *FLAGS)
 MOST = 2**20  # of a count
 MOST_SEED = 2**32 - 1
-MOST_KEPT = 4  # devices whose steps a process remembers
+MOST_KEPT = 8  # devices whose steps a process remembers
 PERCENTILES = ("p50", "p90", "p99")
 SPREADS = {
     "time_to_first_token": "time to the first token, waiting included",
@@ -41,6 +46,7 @@ SPREADS = {
 }
 SHARES = {"slo": "all limits of `slo`", "slo_ttft": "ttft", "slo_tpot": "tpot", "slo_latency": "latency"}
 FILE = re.compile(r"[^=,]*(\.ya?ml|\.json|/)[^=,]*")  # a point holds no text of what a draft names
+BY_NAME = {"speculate": "a draft and its machine", "pools": "systems"}
 OPTION = re.compile(r"--([a-z][a-z-]*)")
 
 
@@ -71,8 +77,8 @@ def check_value(key: str, value: Scalar) -> None:
             raise UserError(f"workload.{key}: {said}, got {value}")
     elif not isinstance(value, str):
         raise UserError(f"workload.{key}: expected text, got {value}")
-    elif key == "speculate" and (file := FILE.search(value)):
-        raise UserError(f"workload.{key}: sweeps take a draft and its machine by name, got {file[0]}")
+    elif key in BY_NAME and (file := FILE.search(value)):
+        raise UserError(f"workload.{key}: sweeps take {BY_NAME[key]} by name, got {file[0]}")
 
 
 def check_together(keys: Iterable[str]) -> None:
@@ -123,6 +129,9 @@ def columns(figures: bool) -> list[Column]:
         Column("blocks_used_mean", False, "blocks of KV cache that are held"),
         Column("blocks_used_most", True, "most of them"),
         Column("blocks", True, "blocks of KV cache there"),
+        Column("transfer_s", False, "time from the first token until a cache is in the pool of decode: mean"),
+        Column("finetuned_tokens_per_s", False, "tokens of fine-tuning per second, forward and back"),
+        Column("finetuned_share_of_peak", False, "the same, of what they would be alone"),
         Column("time_s", False, "from the first arrival to the last token"),
         Column("iterations", True, "iterations"),
         Column("simulated_iterations", True, "different ones that were simulated"),
@@ -133,22 +142,48 @@ def columns(figures: bool) -> list[Column]:
     return [*found, area] if figures else found
 
 
+class Own(NamedTuple):
+    """The system of a point. load: with what is set besides; is_set: whether the point sets anything in it."""
+
+    load: Callable[[dict[str, str]], System]
+    is_set: bool
+
+
 def served_point(
-    system: System, llm: LlmSpec, given: Mapping[str, Scalar], traces: Mapping[str, Trace], seed: int
+    own: Own, llm: LlmSpec, given: Mapping[str, Scalar], traces: Mapping[str, Trace], seed: int
 ) -> tuple[dict[str, Any], str]:
     """Results by the name of their column, and the digest of what decides them. Raises UserError."""
-    options = {"seed": seed, **given}
-    rate, trace = options.pop("rate", None), options.pop("trace", None)
+    options, system = {"seed": seed, **given}, own.load({})
+    rate, trace, pools = (options.pop(key, None) for key in ("rate", "trace", "pools"))
     requests = None if trace is None else traces[str(trace)].requests()
-    wanted = Wanted(**{"system": system.name, **options, "trace": None})  # type: ignore[arg-type]
+    wanted = Wanted(**{"system": pools or system.name, **options, "trace": None})  # type: ignore[arg-type]
+
+    def load(name: str, settings: Sequence[str]) -> System:
+        is_set = parse_settings(settings)
+        return own.load(is_set) if name == system.name else load_system(name, is_set)
+
     try:
-        found = served_on(system, llm, wanted, requests, None if rate is None else float(rate), _device)
+        _check_pools(pools, system, own)
+        found, on = served_on(Source(load, _device), llm, wanted, requests, None if rate is None else float(rate))
     except UserError as error:
         said = str(error).replace("--set ", "")  # a place of the system is an axis here
         raise UserError(OPTION.sub(lambda option: f"workload.{option[1].replace('-', '_')}", said)) from None
-    area = area_mm2(system)
-    devices = found.tp * found.pp * found.replicas
-    return _values(found) | {"area_mm2": None if area is None else area * devices}, found.spec_digest
+    areas = [(area_mm2(each), devices) for each, devices in on]
+    area = None if any(one is None for one, _ in areas) else sum((one or 0.0) * devices for one, devices in areas)
+    return _values(found) | {"area_mm2": area}, found.spec_digest
+
+
+def _check_pools(pools: Scalar | None, system: System, own: Own) -> None:
+    """Raise UserError for what is no pools, and for those on none of which a point could set what it sets."""
+    if pools is None:
+        return
+    if "=" not in str(pools):
+        raise UserError(f"--pools {pools}: expected one for prompts and one for decode, such as {SUCH_AS}")
+    named = parse_pools(str(pools), next(iter(NAMED)))
+    if named and own.is_set and system.name not in (named.prefill.system, named.decode.system):
+        raise UserError(
+            f"--pools {pools}: neither of them is {system.name}, of which the sweep sets something; name it in one"
+        )
 
 
 def _device(system: System, llm: LlmSpec, share: Share) -> Device:
@@ -182,6 +217,12 @@ def _values(found: Online) -> dict[str, Any]:
         "time_s",
     ):  # fmt: skip
         values[name] = getattr(found, name)
+    if found.beside is not None:
+        beside = found.beside
+        values |= {"finetuned_tokens_per_s": beside["finetuned_tokens_per_s"]}
+        values |= {"finetuned_share_of_peak": beside["share_of_peak"]}
+    if moved := [each for each in found.by_request.get("transfer_s", ()) if each is not None]:
+        values["transfer_s"] = fsum(moved) / len(moved)
     return values | {
         "requests_per_s": count / found.time_s,
         "energy_per_request_j": None if joules is None else joules / count,

@@ -168,6 +168,8 @@ class Base(msgspec.Struct, frozen=True, dict=True):
 
 def base_of(sweep: Sweep) -> Base:
     """Read all files that points of the sweep may need. Raises UserError."""
+    if "=" in sweep.system:
+        raise UserError(f"system {sweep.system}: expected one; pools of several are a key, workload.pools")
     sheet = read_sheet(find("systems", sweep.system))
     kind = kind_of(sheet)
     _check_device(kind, sweep, sheet)
@@ -277,9 +279,9 @@ def _own_part(sheet: Sheet, place: str) -> str:
     return str(found)
 
 
-def resolved(base: Base, point: Mapping[str, Scalar], work: Work) -> System:
-    """The system of a point. Raises UserError."""
-    settings = base.settings(point)
+def resolved(base: Base, point: Mapping[str, Scalar], work: Work, more: dict[str, str] | None = None) -> System:
+    """The system of a point; more: what is set besides. Raises UserError."""
+    settings = base.settings(point) | (more or {})
     if work.lm_head is not None:  # a place of the system that begins as those of the sweep's workload do
         settings |= {f"{WORKLOAD}lm_head": str(work.lm_head).lower()}
     if base.kind == "npu_pim":

@@ -20,7 +20,15 @@ class Kept:
         self.device, self.most_requests, self.in_order = device, device.most_requests, device.in_order
         self.row_tile: int = getattr(device, "row_tile", 1)
         self.channels: int = getattr(device, "channels", 1)
+        self._between: Kept | None = None
         self.steps = dict[tuple[Batch, tuple[int, ...] | None], Run]()
+
+    def between(self) -> "Kept":
+        """That whose steps are read between, if the device has such a one; it remembers its own."""
+        if self._between is None:
+            of: Device = getattr(self.device, "between", lambda: self.device)()
+            self._between = self if of is self.device else Kept(of)
+        return self._between
 
     def can_run(self, ops: Sequence[Op]) -> str | None:
         """As the device says."""

@@ -1,6 +1,7 @@
 """What a user asks of a system that serves requests as they arrive, checked and read."""
 
 from collections.abc import Sequence
+from functools import partial
 
 from pimloom.arch.document import nearest
 from pimloom.arch.error import UserError
@@ -21,12 +22,12 @@ from pimloom.systems.serving.online.named import (
 )
 from pimloom.systems.serving.online.outcome import Online
 from pimloom.systems.serving.online.pools import Both, kv_bytes, prompts_of, serve_pools
-from pimloom.systems.serving.online.prepared import Maker, prepared, prepared_on
+from pimloom.systems.serving.online.prepared import FILES, Source, prepared
 from pimloom.systems.serving.online.prices import parse_price
-from pimloom.systems.serving.online.running import Progress, serve_online
+from pimloom.systems.serving.online.running import Progress, Service, serve_online
 from pimloom.systems.serving.online.spans import MOST_REQUESTS, check_count, check_span
 from pimloom.systems.serving.online.strays import check_strays
-from pimloom.systems.serving.online.together import Serving, finetuning, overlapping, shared_out
+from pimloom.systems.serving.online.together import Found, finetuning, overlapping, shared_out
 from pimloom.systems.serving.online.wanted import Wanted
 from pimloom.systems.serving.pools.written import AFTER, SUCH_AS, TRANSFERS, Pools, parse_pools
 from pimloom.workload.requests.arrivals import drawn_lengths, drawn_ps, parse_arrivals
@@ -44,36 +45,43 @@ def online_work(wanted: Wanted) -> Work[Online | Goodput]:
     _check_words(wanted)
     check_strays(wanted)
     requests, cut = _fitting(wanted, llm, requests_of(wanted))
-    pools = parse_pools(wanted.system, None if wanted.overlap and "=" not in wanted.system else wanted.link)
-    of = shared_out if wanted.scheduler in SHARING else _one
-    serve, devices, said = _pools(wanted, pools, llm, requests) if pools else of(wanted, llm, requests)
-    rates, notes = _rates(wanted, requests), [*_notes(wanted, pools, cut), *said]
+    pools = _written(wanted)
+    found = _found(wanted, pools, llm, requests, FILES)
+    rates, notes = _rates(wanted, requests), [*_notes(wanted, pools, cut), *found.notes]
 
     def run(progress: Progress) -> Online | Goodput:
         if rates is None:
-            return serve(requests, progress, False)
-        return find(requests, rates, wanted.share, lambda some: serve(some, progress, True), devices)
+            return found.serve(requests, progress, False, True)
+        return find(requests, rates, wanted.share, lambda some: found.serve(some, progress, True, False), found.devices)
 
     return Work(f"{llm.name} on {wanted.system}", run, lambda: notes)
 
 
 def served_on(
-    system: System, llm: LlmSpec, wanted: Wanted, trace: Requests | None, rate: float | None, maker: Maker
-) -> Online:
-    """Requests served on a system that is loaded, with devices of this maker; a limit that none holds is no error.
-    trace: requests that were read, in place of `wanted.trace`; rate: times are stretched so that so many come in a
-    second. Raises UserError."""
+    source: Source, llm: LlmSpec, wanted: Wanted, trace: Requests | None, rate: float | None
+) -> tuple[Online, Sequence[tuple[System, int]]]:
+    """Requests served on systems of a source, and these with how many devices each; a limit that none holds is no
+    error. trace: requests that were read, in place of `wanted.trace`; rate: times are stretched so that so many come
+    in a second. Raises UserError."""
     _check_words(wanted)
-    if wanted.scheduler not in SCHEDULERS:
-        raise UserError(f"--scheduler {wanted.scheduler}: a point of a sweep is one machine; take one such as vllm-v1")
     requests, _ = _fitting(
         wanted, llm, _drawn(wanted) if trace is None else _timed(wanted, first(trace, wanted.requests))
     )
     if rate is not None:
         requests = at_rate(requests, rate, "rate")
-    return serve_online(
-        prepared_on(system, wanted, llm, requests, maker), requests, lambda done, total: None, tried=True
-    )
+    found = _found(wanted, _written(wanted), llm, requests, source)
+    return found.serve(requests, lambda done, total: None, True, True), found.on
+
+
+def _written(wanted: Wanted) -> Pools | None:
+    """Pools, if they are asked for."""
+    return parse_pools(wanted.system, None if wanted.overlap and "=" not in wanted.system else wanted.link)
+
+
+def _found(wanted: Wanted, pools: Pools | None, llm: LlmSpec, requests: Requests, source: Source) -> Found:
+    if pools:
+        return _pools(wanted, pools, llm, requests, source)
+    return (shared_out if wanted.scheduler in SHARING else _one)(wanted, llm, requests, source)
 
 
 def _check_words(wanted: Wanted) -> None:
@@ -94,8 +102,8 @@ def _fitting(wanted: Wanted, llm: LlmSpec, requests: Requests) -> tuple[Requests
     return within_positions(llm, requests, wanted.cut or drawn)
 
 
-def _one(wanted: Wanted, llm: LlmSpec, requests: Requests) -> tuple[Serving, int, Sequence[str]]:
-    """What serves on one kind of system, on how many devices, and notes."""
+def _one(wanted: Wanted, llm: LlmSpec, requests: Requests, source: Source) -> Found:
+    """On one kind of system."""
     if wanted.scheduler not in SCHEDULERS:
         raise UserError(f"--scheduler {wanted.scheduler}: serves pools, such as {SUCH_AS}; name them, and --link")
     if wanted.shares:
@@ -105,17 +113,17 @@ def _one(wanted: Wanted, llm: LlmSpec, requests: Requests) -> tuple[Serving, int
     for name in ("transfer", "mixed"):
         if getattr(wanted, name):
             raise UserError(f"--{name}: belongs to pools, such as {SUCH_AS}; leave it out")
-    by = finetuning(wanted, llm, requests) if wanted.finetune else overlapping(wanted, llm, requests)
-    devices = by.named["tp"] * wanted.pp * wanted.replicas
+    by = (finetuning if wanted.finetune else overlapping)(wanted, llm, requests, source)
     notes = by.plan.transform.notes if by.plan.transform else ()
-    return (
-        (lambda some, progress, tried: serve_online(by, some, progress, tried=tried, sampled=not tried)),
-        devices,
-        notes,
-    )
+    return Found(partial(serve_online, by), [_devices(by)], notes)
 
 
-def _pools(wanted: Wanted, pools: Pools, llm: LlmSpec, requests: Requests) -> tuple[Serving, int, Sequence[str]]:
+def _devices(by: Service) -> tuple[System, int]:
+    assert by.system is not None
+    return by.system, by.named["tp"] * by.plan.stages * by.plan.replicas
+
+
+def _pools(wanted: Wanted, pools: Pools, llm: LlmSpec, requests: Requests, source: Source) -> Found:
     """The same of pools for prompts and for decode."""
     name = wanted.scheduler
     if wanted.policy:
@@ -152,16 +160,15 @@ def _pools(wanted: Wanted, pools: Pools, llm: LlmSpec, requests: Requests) -> tu
             pools[:2], stages, ("prompts", "decode"), parse_price(wanted.price, 2), strict=True
         )
     )
-    first = prepared(one, llm, requests if wanted.mixed else prompts_of(requests))
+    first = prepared(one, llm, requests if wanted.mixed else prompts_of(requests), source)
     asked: dict[str, object] = {"before": first.named["spec_digest"], "link": pools.link._asdict()} | (
         {"transfer": transfer} if transfer != AFTER else {}
     )
     asked |= {"mixed": True} if wanted.mixed else {}
-    then = prepared(two._replace(prefix_cache=None), llm, requests._replace(prefix=None), more=asked)
+    then = prepared(two._replace(prefix_cache=None), llm, requests._replace(prefix=None), source, more=asked)
     tokens = kv_bytes(then, then.named["tp"])
     both = Both(wanted.system, name, first, then, pools.link, tokens, transfer, wanted.mixed)
-    devices = sum(by.named["tp"] * by.plan.stages * by.plan.replicas for by in (first, then))
-    return (lambda some, progress, tried: serve_pools(both, some, progress, tried=tried)), devices, ()
+    return Found(partial(serve_pools, both), [_devices(first), _devices(then)])
 
 
 def _rates(wanted: Wanted, requests: Requests) -> tuple[float, float] | None:

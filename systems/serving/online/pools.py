@@ -53,11 +53,13 @@ def kv_bytes(by: Service, tp: int) -> float:
     return float(device.capacity().cache_bytes_per_token * getattr(device, "times", 1)) * tp
 
 
-def serve_pools(both: Both, requests: Requests, progress: Progress, *, tried: bool = False) -> Online:
-    """Until all requests have ended. tried: limits that none holds are no error. Raises UserError."""
+def serve_pools(both: Both, requests: Requests, progress: Progress, tried: bool, sampled: bool) -> Online:
+    """Until all requests have ended. tried: limits that none holds are no error; sampled: whether the error of prices
+    is told. Raises UserError."""
     numbers = range(len(requests.prompt))
     first = [LiveRequest(i, requests.arrival_ps[i], requests.prompt[i], 1) for i in numbers]
-    one, two = _Side("prefill", both.prefill, len(numbers), tried), _Side("decode", both.decode, len(numbers), tried)
+    one = _Side("prefill", both.prefill, len(numbers), sampled)
+    two = _Side("decode", both.decode, len(numbers), sampled)
     wire = Wire(both.link, both.token_bytes, both.prefill.named["layers"])
     routes = _routes(both, one.replicas, two.replicas)
     clock = Pooled(one.replicas, two.replicas, wire, routes, both.transfer == LAYERS, requests.clients)
@@ -99,11 +101,11 @@ class _Side:
     """A pool on its way. rows: of its record, for each stage of a pipeline, or one for all of them; stages: of each
     row, None: all; formed: told of an iteration with its replica."""
 
-    def __init__(self, name: str, by: Service, requests: int, tried: bool) -> None:
+    def __init__(self, name: str, by: Service, requests: int, sampled: bool) -> None:
         self.name, self.by, plan = name, by, by.plan
         kind = KINDS.get(plan.scheduler, Replica)
         self.rows = plan.stages if kind is Ring else 1
-        self.sample = None if by.grid is None else Sample(0 if tried else plan.sample, plan.seed)
+        self.sample = None if by.grid is None else Sample(plan.sample if sampled else 0, plan.seed)
         self.record = (
             Record(by.costs, requests, self.sample)
             if self.rows == 1

@@ -1,9 +1,9 @@
 """A system with a model on it, ready to serve requests by a scheduler: its memory, its limits, what can never run."""
 
 from bisect import bisect_left
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -34,28 +34,34 @@ MOST_BLOCKS = 1 << 40  # that are tried
 BATCH = 256  # requests that run at most [recalled: vLLM's max_num_seqs]
 
 
-Maker = Callable[[System, LlmSpec, Share], Device]
 Wrap = Callable[[Device, System], Device]
 
 
-def prepared(wanted: Wanted, llm: LlmSpec, requests: Requests, **of: Any) -> Service:
-    """What serves these requests; of: `wrap` and `more` of `prepared_on`. Raises UserError."""
-    system = load_system(wanted.system, parse_settings(wanted.settings or ()))
-    return prepared_on(system, wanted, llm, requests, device_of, **of)
+Maker = Callable[[System, LlmSpec, Share], Device]
 
 
-def prepared_on(
-    system: System,
+class Source(NamedTuple):
+    """Where systems and their devices come from. load: by name, with settings KEY=VALUE."""
+
+    load: Callable[[str, Sequence[str]], System]
+    maker: Maker
+
+
+FILES = Source(lambda name, settings: load_system(name, parse_settings(settings)), device_of)
+
+
+def prepared(
     wanted: Wanted,
     llm: LlmSpec,
     requests: Requests,
-    maker: Maker,
+    source: Source = FILES,
     *,
     wrap: Wrap | None = None,
     more: Mapping[str, object] | None = None,
 ) -> Service:
-    """The same on a system that is loaded, with devices of this maker; wrap: what makes of its device another one;
-    more: what else decides the result. Raises UserError."""
+    """What serves these requests; wrap: what makes of its device another one; more: what else decides the result.
+    Raises UserError."""
+    system, maker = source.load(wanted.system, wanted.settings or ()), source.maker
     slo = None if wanted.slo is None else parse_slo(wanted.slo)
     if wanted.tp == 1:
         wanted = wanted._replace(tp=traits(system.kind).own_devices(system))
@@ -77,7 +83,7 @@ def prepared_on(
     found = service(device, requests, plan, slo, _named(wanted, system, llm, requests, plan, lm_head, more or {}))
     price = parse_price(wanted.price, 1)[0]
     usd = None if price is None else price * wanted.tp * wanted.pp * wanted.replicas
-    return found._replace(rest_w=power_at_rest_w(system, wanted.tp), usd_per_h=usd)
+    return found._replace(rest_w=power_at_rest_w(system, wanted.tp), usd_per_h=usd, system=system)
 
 
 def _share(wanted: Wanted, system: System, llm: LlmSpec) -> Share:

@@ -10,6 +10,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from pimloom.arch.error import UserError
+from pimloom.arch.system import System
 from pimloom.arch.units import S_PER_PS
 from pimloom.arch.version import __version__
 from pimloom.systems.devices.device import Device
@@ -63,7 +64,7 @@ class Plan(NamedTuple):
 class Service(NamedTuple):
     """What serves: costs of a device (grid: None if all are exact), costs with what drafts for it, how, limits, and the
     known fields of results. rest_w: of all devices of a stage [W], None: not known; usd_per_h: price of all devices of
-    all replicas [$/h]."""
+    all replicas [$/h]; system: that it is on."""
 
     exact: Exact
     grid: Costs | None
@@ -73,6 +74,7 @@ class Service(NamedTuple):
     named: dict[str, Any]
     rest_w: float | None = None
     usd_per_h: float | None = None
+    system: System | None = None
 
 
 def service(device: Device, requests: Requests, plan: Plan, slo: Slo | None, named: dict[str, Any]) -> Service:
@@ -93,7 +95,7 @@ def service(device: Device, requests: Requests, plan: Plan, slo: Slo | None, nam
 
 
 def serve_online(
-    by: Service, requests: Requests, progress: Progress, *, tried: bool = False, sampled: bool = True
+    by: Service, requests: Requests, progress: Progress, tried: bool = False, sampled: bool = True
 ) -> Online:
     """Until all requests have ended. tried: limits that none holds are no error; sampled: whether the error of prices
     is told. Raises UserError."""

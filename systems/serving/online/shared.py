@@ -8,13 +8,13 @@ import numpy as np
 
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec
-from pimloom.arch.system import System, load_system
+from pimloom.arch.system import System
 from pimloom.arch.units import S_PER_PS
 from pimloom.systems.devices.run import covered_ps
 from pimloom.systems.serving.online.costs import Cost, Piece
 from pimloom.systems.serving.online.named import scheduler_of
 from pimloom.systems.serving.online.outcome import Online
-from pimloom.systems.serving.online.prepared import prepared
+from pimloom.systems.serving.online.prepared import Source, prepared
 from pimloom.systems.serving.online.record import Record
 from pimloom.systems.serving.online.running import AT_REST, Progress, Service, check_ended, ended_by, rest, told_by
 from pimloom.systems.serving.online.sampling import Pricing, Sample, worst
@@ -25,7 +25,6 @@ from pimloom.systems.serving.sharing.controller import WHOLE, Controller, Seen
 from pimloom.systems.serving.sharing.machine import BY_SHARE, Metered, in_arrays, of_arrays
 from pimloom.systems.serving.sharing.semi_pd import SharedPrompts
 from pimloom.systems.serving.sharing.written import parse_shares
-from pimloom.systems.settings import parse_settings
 from pimloom.workload.requests.table import Requests
 
 EQUAL = "prefill=50,decode=50"
@@ -35,9 +34,9 @@ class Priced:
     """Costs of a machine of a share: without the time of its memory, which is kept, and sampled as others are; causes
     that run with time count by the share."""
 
-    def __init__(self, by: Service, share: Fraction, tried: bool) -> None:
+    def __init__(self, by: Service, share: Fraction, sampled: bool) -> None:
         self.by, self.part, self.memory_s = by, float(share) / WHOLE, 0.0
-        self.sample = None if by.grid is None else Sample(0 if tried else by.plan.sample, by.plan.seed)
+        self.sample = None if by.grid is None else Sample(by.plan.sample if sampled else 0, by.plan.seed)
 
     def of(self, pieces: Sequence[Piece]) -> Cost:
         """See `Costs`."""
@@ -52,10 +51,10 @@ class Priced:
 class Machine:
     """What serves with each share; arrays: as `in_arrays` has it."""
 
-    def __init__(self, wanted: Wanted, llm: LlmSpec, requests: Requests) -> None:
-        self.wanted, self.llm, self.requests = wanted, llm, requests
+    def __init__(self, wanted: Wanted, llm: LlmSpec, requests: Requests, source: Source) -> None:
+        self.wanted, self.llm, self.requests, self.source = wanted, llm, requests, source
         self.shares = parse_shares(wanted.shares or EQUAL)
-        self.system: System = load_system(wanted.system, parse_settings(wanted.settings or ()))
+        self.system: System = source.load(wanted.system, wanted.settings or ())
         self.arrays = in_arrays(self.system, self.shares)
         self.made = dict[Fraction, Service]()
         self.of(self.shares.prefill)
@@ -68,7 +67,7 @@ class Machine:
             settings = {} if not self.arrays else of_arrays(self.system, share)
             asked = [*(self.wanted.settings or ()), *(f"{name}={value}" for name, value in settings.items())]
             self.made[key] = prepared(
-                self.wanted._replace(settings=asked), self.llm, self.requests,
+                self.wanted._replace(settings=asked), self.llm, self.requests, self.source,
                 wrap=lambda device, system: Metered(device), more={"shares": self.wanted.shares or EQUAL},
             )  # fmt: skip
         return self.made[key]
@@ -77,8 +76,8 @@ class Machine:
 class Phase:
     """A process of one of the two. seen: told of an iteration that has ended."""
 
-    def __init__(self, machine: Machine, number: int, tried: bool, requests: int) -> None:
-        self.machine, self.number, self.tried = machine, number, tried
+    def __init__(self, machine: Machine, number: int, sampled: bool, requests: int) -> None:
+        self.machine, self.number, self.sampled = machine, number, sampled
         self.priced = dict[int, Priced]()
         self.record = Record(self, requests)
         self.shares, self.told = list[float](), list[LiveRequest]()
@@ -94,7 +93,7 @@ class Phase:
         """Work of an iteration, noted: of a processor on all of it, of an NPU on so many arrays."""
         by, apart = self.machine.of(share), self.machine.arrays is not None
         if id(by) not in self.priced:
-            self.priced[id(by)] = Priced(by, share if apart else Fraction(WHOLE), self.tried)
+            self.priced[id(by)] = Priced(by, share if apart else Fraction(WHOLE), self.sampled)
         self._now = self.priced[id(by)]
         ps = self.record.price(made)
         self.shares.append(float(share))
@@ -144,13 +143,14 @@ class Window:
         self.since, prompts.whole_ps, prompts.told, decodes.told = now, 0.0, [], []
 
 
-def serve_shared(machine: Machine, requests: Requests, progress: Progress, *, tried: bool = False) -> Online:
-    """Until all requests have ended. tried: limits that none holds are no error. Raises UserError."""
+def serve_shared(machine: Machine, requests: Requests, progress: Progress, tried: bool, sampled: bool) -> Online:
+    """Until all requests have ended. tried: limits that none holds are no error; sampled: whether the error of prices
+    is told. Raises UserError."""
     by = machine.of(machine.shares.prefill)
     live = [LiveRequest(*each) for each in zip(range(len(requests.prompt)), *requests[1:4], strict=True)]
     prompts = scheduler_of(by.plan.scheduler, by.plan.limits)
     assert isinstance(prompts, SharedPrompts)
-    phases = Phase(machine, 0, tried, len(live)), Phase(machine, 1, tried, len(live))
+    phases = Phase(machine, 0, sampled, len(live)), Phase(machine, 1, sampled, len(live))
     schedulers: tuple[Scheduler, Scheduler] = (prompts, prompts.decodes)
     shares = machine.shares.prefill, machine.shares.decode
     processes = [

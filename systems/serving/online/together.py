@@ -1,45 +1,61 @@
 """Machines that do several things at once: operators that overlap, fine-tuning beside requests, shares of phases."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NamedTuple
 
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec
-from pimloom.arch.system import load_system
+from pimloom.arch.system import System
 from pimloom.arch.units import S_PER_PS
+from pimloom.systems.devices.device import device_of
 from pimloom.systems.serving.online.limits import parse_slo
 from pimloom.systems.serving.online.outcome import Online
-from pimloom.systems.serving.online.prepared import prepared
+from pimloom.systems.serving.online.prepared import Source, prepared
 from pimloom.systems.serving.online.running import Progress, Service
 from pimloom.systems.serving.online.shared import Machine, serve_shared
 from pimloom.systems.serving.online.wanted import Wanted
 from pimloom.systems.serving.overlap.written import overlapped, parse_overlap, settings_of
 from pimloom.systems.serving.sharing.finetuning import Fuller, parse_finetuning
-from pimloom.systems.settings import parse_settings
 from pimloom.workload.requests.table import Requests
 
-Serving = Callable[[Requests, Progress, bool], Online]
+Serving = Callable[[Requests, Progress, bool, bool], Online]  # tried, sampled: as of `running.serve_online`
 
 
-def overlapping(wanted: Wanted, llm: LlmSpec, requests: Requests) -> Service:
+class Found(NamedTuple):
+    """What serves, on which systems with how many devices each, and what to note."""
+
+    serve: Serving
+    on: Sequence[tuple[System, int]]
+    notes: Sequence[str] = ()
+
+    @property
+    def devices(self) -> int:
+        """All of them."""
+        return sum(count for _, count in self.on)
+
+
+def overlapping(wanted: Wanted, llm: LlmSpec, requests: Requests, source: Source) -> Service:
     """On a machine whose operators overlap, if they do."""
     if not (text := wanted.overlap):
-        return prepared(wanted, llm, requests)
+        return prepared(wanted, llm, requests, source)
     link = wanted.link
     kind, given = parse_overlap(text)
-    settings = settings_of(kind, given, load_system(wanted.system, parse_settings(wanted.settings or ())))
+    settings = settings_of(kind, given, source.load(wanted.system, wanted.settings or ()))
     if kind == "sub-batches":
         if link is not None:
             raise UserError(
                 f"--link {link}: {wanted.system} has a link of its own; leave it out, or --set link.gbps=..."
             )
-        return prepared(wanted._replace(settings=[*(wanted.settings or ()), *settings]), llm, requests)
+        return prepared(wanted._replace(settings=[*(wanted.settings or ()), *settings]), llm, requests, source)
     return prepared(
-        wanted, llm, requests, wrap=lambda device, system: overlapped(text, device, link, wanted.tp),
+        wanted, llm, requests, source._replace(maker=device_of),
+        wrap=lambda device, system: overlapped(text, device, link, wanted.tp),
         more={"overlap": text, "link": link},
     )  # fmt: skip
 
 
-def finetuning(wanted: Wanted, llm: LlmSpec, requests: Requests) -> Service:
+def finetuning(wanted: Wanted, llm: LlmSpec, requests: Requests, source: Source) -> Service:
     """Beside tokens of fine-tuning, which fill iterations up."""
     text = wanted.finetune or ""
     job = parse_finetuning(text, llm)
@@ -52,13 +68,13 @@ def finetuning(wanted: Wanted, llm: LlmSpec, requests: Requests) -> Service:
     if wanted.pp > 1:
         raise UserError(f"--pp {wanted.pp}: fine-tuning is on one stage; leave it out")
     by = prepared(
-        wanted, llm, requests, wrap=lambda device, system: Fuller(device, job.more_bytes(llm, wanted.tp)),
+        wanted, llm, requests, source, wrap=lambda device, system: Fuller(device, job.more_bytes(llm, wanted.tp)),
         more={"finetune": text},
     )  # fmt: skip
     return by._replace(plan=by.plan._replace(finetuning=job, limit_ps=slo.tpot / S_PER_PS))
 
 
-def shared_out(wanted: Wanted, llm: LlmSpec, requests: Requests) -> tuple[Serving, int, Sequence[str]]:
+def shared_out(wanted: Wanted, llm: LlmSpec, requests: Requests, source: Source) -> Found:
     """The same of both phases on shares of one machine."""
     name = wanted.scheduler
     if wanted.pp > 1 or wanted.replicas > 1:
@@ -70,9 +86,9 @@ def shared_out(wanted: Wanted, llm: LlmSpec, requests: Requests) -> tuple[Servin
             )
     if requests.clients:
         raise UserError(f"--arrivals {wanted.arrivals}: {name} takes requests at times of their own; take another one")
-    machine = Machine(wanted, llm, requests)
+    machine = Machine(wanted, llm, requests, source)
     by = machine.of(machine.shares.prefill)
     if by.slo is None and machine.shares.control:
         raise UserError("--shares window: expected limits that shares follow, --slo ttft=1s,tpot=50ms")
     notes = ["what does not run on arrays is not shared out"] if machine.arrays else []
-    return (lambda some, progress, tried: serve_shared(machine, some, progress, tried=tried)), by.named["tp"], notes
+    return Found(partial(serve_shared, machine), [(machine.system, by.named["tp"])], notes)

@@ -61,6 +61,10 @@ class Fuller:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._device, name)
 
+    def between(self) -> "Fuller":
+        """The device whose steps are read between, with as much less room."""
+        return Fuller(getattr(self._device, "between", lambda: self._device)(), self._more_bytes)
+
     def capacity(self) -> Capacity:
         """See `Device`."""
         of = self._device.capacity()

@@ -29,6 +29,10 @@ class Metered:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._device, name)
 
+    def between(self) -> "Metered":
+        """Of the device whose steps are read between."""
+        return Metered(getattr(self._device, "between", lambda: self._device)())
+
     def step(self, batch: Batch) -> Run:
         """See `Device`."""
         run = self._device.step(batch)
