@@ -174,8 +174,8 @@ def test_prices_between_knots_know_of_no_channel_and_samples_do():
 
 
 BAD = {
-    "gpu_a100 --policy min-load": "--policy min-load: on NPUs with PIM, such as neupims, a request lies in one",
-    "npu_only --policy min-load": "--policy min-load: on NPUs with PIM, such as neupims, a request lies in one",
+    "gpu_a100 --policy min-load": "--policy min-load: keys and values of a request lie all over the memory of gpu_a100",
+    "npu_only --policy min-load": "none has a channel of its own; leave it out, or take an NPU with PIM, such as neu",
     "neupims --policy min-laod": "--policy min-laod: expected one of min-load, round-robin; nearest: min-load",
     "neupims --policy min-load --blocks 100": "--blocks 100: 32 channels share them evenly (--policy); take a multiple",
     "neupims --policy min-load --blocks 64": "8:40: request 0 needs 3 blocks of KV cache, and there are 2 for it",
@@ -183,7 +183,7 @@ BAD = {
     "neupims --policy min-load --branches 2": "--branches: beside --policy a request is on one machine, token by",
     "neupims --policy min-load --scheduler vllm-v0 --swap 9": "--swap: beside --policy a request is on one machine,",
     "neupims --policy min-load --scheduler semi-pd": "--policy: semi-pd takes tokens one by one on one machine; leave",
-    "prefill=neupims*1,decode=neupims*1 --link nvlink --policy min-load": "--policy min-load: a request of pools does",
+    "prefill=gpu_a100,decode=t4 --link nvlink --policy min-load": "all over the memory of gpu_a100 and t4, none has",
 }
 
 

@@ -23,6 +23,7 @@ from pimloom.systems.serving.pools.stages import Line, Ring
 from pimloom.systems.serving.pools.wire import Wire
 from pimloom.systems.serving.pools.written import Link
 from pimloom.systems.serving.schedulers.blocks import Blocks
+from pimloom.systems.serving.schedulers.channel_blocks import ChannelBlocks
 from pimloom.systems.serving.schedulers.live import Iteration, LiveRequest
 from tests.command import call
 from tests.test_pools import FREE, TIMES, drawn, of, price, through
@@ -69,11 +70,15 @@ class Batch:
 
 class NaiveStages:
     """A replica for prompts and one for decode, tick by tick, each a pipeline, with blocks of four tokens and a link
-    of so many ticks a token. At a tick stages end in the order in which they began; one that ends goes on at once if
-    it has work, and who has got some from it begins behind all of them."""
+    of so many ticks a token. rooms: of each channel; a request lies in the one that held fewest when it came in. At a
+    tick stages end in the order in which they began; one that ends goes on at once if it has work, and who has got some
+    from it begins behind all of them."""
 
-    def __init__(self, rooms: tuple[int, int], budget: int, per_token: int, stages: tuple[int, int]) -> None:
-        self.rooms, self.budget, self.per_token, self.stages = rooms, budget, per_token, stages
+    def __init__(
+        self, rooms: tuple[int, int], budget: int, per_token: int, stages: tuple[int, int], channels: int
+    ) -> None:
+        self.rooms, self.budget, self.per_token, self.stages, self.channels = rooms, budget, per_token, stages, channels
+        self.lies = [dict[int, int](), dict[int, int]()]
         self.queue, self.ready, self.turn = (list[LiveRequest]() for _ in range(3))
         self.again, self.flying = list[LiveRequest](), list[tuple[int, LiveRequest]]()
         self.first, self.end, self.cached = dict[int, int](), dict[int, int](), dict[int, int]()
@@ -94,7 +99,7 @@ class NaiveStages:
                 landed = [each for each in self.flying if each[0] <= t]
                 for each in landed:
                     self.flying.remove(each)
-                    del self.held[0][each[1].number]
+                    self._give_back(0, each[1])
                     self.cached[each[1].number] = each[1].prompt
                     self.turn.append(each[1])
                 self._decode(t, [0] * len(landed))
@@ -111,7 +116,7 @@ class NaiveStages:
                 self.first[r.number] = t
                 if r.output == 1:
                     self.end[r.number] = t
-                    del self.held[0][r.number]
+                    self._give_back(0, r)
                 else:
                     self.ready.append(r)
         self.before[-1] = []
@@ -124,20 +129,34 @@ class NaiveStages:
 
     def _begin(self) -> None:
         left, batch = self.budget, list[LiveRequest]()
-        while self.queue and self.queue[0].prompt <= left and self._free(0) >= of(self.queue[0].prompt):
+        while self.queue and self.queue[0].prompt <= left and self._free(0, self.queue[0]) >= of(self.queue[0].prompt):
             batch.append(self.queue.pop(0))
-            self.held[0][batch[-1].number] = of(batch[-1].prompt)
+            self._give(0, batch[-1], of(batch[-1].prompt))
             left -= batch[-1].prompt
         if batch:
             self.before[0].append(Batch(batch, [r.prompt for r in batch]))
 
-    def _free(self, pool: int) -> int:
-        return self.rooms[pool] - sum(self.held[pool].values())
+    def _left(self, pool: int, channel: int) -> int:
+        there = [number for number, at in self.lies[pool].items() if at == channel]
+        return self.rooms[pool] - sum(self.held[pool][number] for number in there)
+
+    def _free(self, pool: int, r: LiveRequest) -> int:
+        if r.number in self.lies[pool]:
+            return self._left(pool, self.lies[pool][r.number])
+        return max(self._left(pool, channel) for channel in range(self.channels))
+
+    def _give(self, pool: int, r: LiveRequest, blocks: int) -> None:
+        left = [self._left(pool, channel) for channel in range(self.channels)]
+        self.lies[pool][r.number] = left.index(max(left))
+        self.held[pool][r.number] = blocks
+
+    def _give_back(self, pool: int, r: LiveRequest) -> None:
+        del self.held[pool][r.number], self.lies[pool][r.number]
 
     def _send(self, t: int) -> None:
-        while self.ready and not self.again and of(self.ready[0].prompt + 1) <= self._free(1):
+        while self.ready and not self.again and of(self.ready[0].prompt + 1) <= self._free(1, self.ready[0]):
             r = self.ready.pop(0)
-            self.held[1][r.number] = of(r.prompt + 1)
+            self._give(1, r, of(r.prompt + 1))
             self.wire_free = max(self.wire_free, t) + self.per_token * r.prompt
             self.flying.append((self.wire_free, r))
 
@@ -161,7 +180,7 @@ class NaiveStages:
             self.cached[r.number] += new
             if self.cached[r.number] == r.prompt + r.output - 1:
                 self.end[r.number] = t
-                del self.held[1][r.number]
+                self._give_back(1, r)
             else:
                 self.turn.append(r)
 
@@ -181,9 +200,9 @@ class NaiveStages:
 
     def _known(self) -> Batch | None:
         batch = list[LiveRequest]()
-        while self.again and of(self.cached[self.again[0].number] + 1) <= self._free(1):
+        while self.again and of(self.cached[self.again[0].number] + 1) <= self._free(1, self.again[0]):
             batch.append(self.again.pop(0))
-            self.held[1][batch[-1].number] = of(self.cached[batch[-1].number] + 1)
+            self._give(1, batch[-1], of(self.cached[batch[-1].number] + 1))
         new = [self.cached[r.number] + 1 for r in batch]
         self.cached |= {r.number: 0 for r in batch}
         return Batch(batch, new) if batch else None
@@ -192,9 +211,12 @@ class NaiveStages:
         batch = list[LiveRequest]()
         while self.turn:
             r = self.turn.pop(0)
-            while r not in self.again and of(self.cached[r.number] + 1) - self.held[1][r.number] > self._free(1):
-                victim = self.turn.pop() if self.turn else r
-                del self.held[1][victim.number]
+            while r not in self.again and of(self.cached[r.number] + 1) - self.held[1][r.number] > self._free(1, r):
+                same = [one for one in self.turn if self.lies[1][one.number] == self.lies[1][r.number]]
+                victim = same[-1] if same else r
+                if same:
+                    self.turn.remove(victim)
+                self._give_back(1, victim)
                 self.again.insert(0, victim)
             if r not in self.again:
                 self.held[1][r.number] = max(self.held[1][r.number], of(self.cached[r.number] + 1))
@@ -204,23 +226,25 @@ class NaiveStages:
 
 @given(
     seed=st.integers(0, 2**32), room=st.integers(14, 40), beside=st.integers(14, 30), per_token=st.integers(0, 3),
-    stages=st.tuples(st.integers(1, 3), st.integers(1, 4)),
+    stages=st.tuples(st.integers(1, 3), st.integers(1, 4)), channels=st.integers(1, 3),
 )  # fmt: skip
 @settings(max_examples=60)
-def test_room_and_link_of_stages_are_those_of_a_naive_one(seed, room, beside, per_token, stages):
+def test_room_and_link_of_stages_are_those_of_a_naive_one(seed, room, beside, per_token, stages, channels):
     random, at, requests = Random(seed), 0, list[LiveRequest]()
     for number in range(random.randint(1, 12)):
         at += random.randint(0, 40)
         requests.append(LiveRequest(number, at, random.randint(1, 40), random.randint(1, 14)))
+
+    def blocks(each: int) -> Blocks:
+        return Blocks(each, 4) if channels == 1 else ChannelBlocks([each] * channels, 4, "min-load")
+
     prompts: list[Replica] = [
-        Line(DistServePrompts(Blocks(room, 4), 10**6, 48), lambda made: 3 + sum(made.new), stages[0])
+        Line(DistServePrompts(blocks(room), 10**6, 48), lambda made: 3 + sum(made.new), stages[0])
     ]
-    decodes: list[Replica] = [
-        Ring(DistServeDecodes(Blocks(beside, 4), 10**6), lambda made: 2 + sum(made.new), stages[1])
-    ]
+    decodes: list[Replica] = [Ring(DistServeDecodes(blocks(beside), 10**6), lambda made: 2 + sum(made.new), stages[1])]
     wire = Wire(Link(8000.0), per_token, 1)  # a byte a ps
     ours = through(Pooled(prompts, decodes, wire, distserve(prompts, decodes), by_layer=False), requests)
-    naive = NaiveStages((room, beside), 48, per_token, stages).serve(requests)
+    naive = NaiveStages((room, beside), 48, per_token, stages, channels).serve(requests)
     assert [(r.first_token, r.completion) for r in ours] == naive
 
 

@@ -118,7 +118,7 @@ def test_causes_that_a_system_cannot_have_are_left_out(trace: Path) -> None:
 
 
 def test_channels_that_no_request_lies_in_are_told(tmp_path):
-    """`ch_idx` and `--policy` of a list change nothing without PIM that works in the channel of a request."""
+    """`ch_idx` of a list changes nothing without PIM that works in the channel of a request; `--policy` is refused."""
     (tmp_path / "here.csv").write_text("seq_len,ch_idx\n40,3\n30,1\n")
     (tmp_path / "any.csv").write_text("seq_len\n40\n30\n")
     said = "pimloom: note: {} is not used, as on {} no request lies in one channel\n"
@@ -126,6 +126,10 @@ def test_channels_that_no_request_lies_in_are_told(tmp_path):
     for system in ("npu_only", "gpu_a100"):
         assert call("run", system, *asked, tmp_path / "here.csv").err == said.format("here.csv: ch_idx", system)
         assert call("run", system, *asked, tmp_path / "any.csv").err == ""
-    placed = call("run", "npu_only", *asked, tmp_path / "any.csv", "--policy", "round-robin")
-    assert placed.err == said.format("--policy round-robin", "npu_only")
+    for requests in ((tmp_path / "any.csv",), ("sharegpt", "--batch", "2")):
+        placed = call("run", "npu_only", *asked, *requests, "--policy", "round-robin")
+        assert placed.code == 2 and placed.err == (
+            "pimloom: --policy round-robin: npu_only has no PIM, so caches lie in all channels and no request in one; "
+            "leave it out, or take an NPU with PIM, such as neupims\n"
+        )
     assert call("run", "neupims", *asked, tmp_path / "here.csv").err == ""

@@ -20,6 +20,7 @@ from pimloom.systems.serving.batching import POLICIES
 from pimloom.systems.serving.decoding import decode_iterations, workload_digest
 from pimloom.systems.serving.interpolation import bends, chosen, error, weights
 from pimloom.systems.serving.machine import Batch, Plan, machine_of, serve_list
+from pimloom.systems.serving.notes import channelled
 
 Values = dict[str, float | int | None]
 OF_GROWING = ("batch", "prompt", "generate", "every", "tp", "pp", "layers", "fidelity")
@@ -71,6 +72,9 @@ def _channels(system: System) -> int:
 
 
 def _plan(system: System, work: Work, layers: int, batch: int, seed: int) -> Plan:
+    if work.policy and not channelled(system):
+        said = f"{system.name} has no PIM, so caches lie in all channels and no request in one"
+        raise UserError(f"workload.policy {work.policy}: {said}; leave it out, or take an NPU with PIM")
     policy = work.policy or POLICIES[0] if traits(system.spec.kind).channels else None
     return Plan(
         batch, work.iterations or 1, work.every, policy, seed, work.tp, work.pp, layers, work.fidelity,

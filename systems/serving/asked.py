@@ -24,7 +24,15 @@ from pimloom.systems.serving.decoding import (
     workload_digest,
 )
 from pimloom.systems.serving.machine import Batch, Middle, Plan, serve_list
-from pimloom.systems.serving.notes import cut_notes, energy_notes, long_notes, one_note, undivided_notes, unplaced_notes
+from pimloom.systems.serving.notes import (
+    channelled,
+    cut_notes,
+    energy_notes,
+    long_notes,
+    one_note,
+    undivided_notes,
+    unplaced_notes,
+)
 from pimloom.systems.serving.requests import check_header, read_requests
 from pimloom.systems.serving.workload import KNOWN, load_workload
 from pimloom.systems.settings import parse_settings
@@ -126,6 +134,11 @@ def _check_traits(there: Deployment, asked: Asked) -> None:
     for option, (why, given) in unknown.items():
         if given:
             raise UserError(f"{option}: {there.system.name} is {has.what}, {why}; leave it out")
+    if asked.policy and not channelled(there.system):
+        raise UserError(
+            f"--policy {asked.policy}: {there.system.name} has no PIM, so caches lie in all channels and no request in "
+            "one; leave it out, or take an NPU with PIM, such as neupims"
+        )
 
 
 def _check_prompts(there: Deployment, asked: Asked, listed: bool) -> None:
@@ -201,7 +214,7 @@ def _list_work(there: Deployment, asked: Asked, path: Path) -> Work[Served]:
         raise UserError(f"--requests {path}: {system.name} takes no list of contexts; give a data set or a trace")
     if asked.policy and channel is not None:
         raise UserError(f"--policy {asked.policy}: {path} gives the channels; leave one of the two out")
-    placed = f"{path.name}: ch_idx" if channel is not None else asked.policy and f"--policy {asked.policy}"
+    placed = None if channel is None else f"{path.name}: ch_idx"
     if there.has.channels and asked.policy == "round-robin":
         channel = round_robin(tokens.tolist(), channels)
     batch = Batch(tokens, channel)

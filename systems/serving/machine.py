@@ -194,9 +194,10 @@ def _npu(system: System, llm: LlmSpec, plan: Plan) -> Machine:
         tp, pp, layers, fidelity = plan.tp, plan.pp, plan.layers, plan.fidelity
         return serve_on_devices(system, llm, *batch, tp=tp, pp=pp, layers=layers, fidelity=fidelity)
 
-    def room() -> CacheRoom:  # pages as large as `serve` makes them; a compressed cache is none of heads
-        if llm.kv_lora_rank:
-            return KvTokens(tokens_that_fit(llm, plan.tp, layers, bits, there, ends=ends))
+    def room() -> CacheRoom:  # pages as large as `serve` makes them
+        if hardware.dram.row_buffers == "none":  # nothing works in a channel: caches lie in all of them
+            assert fit is not None
+            return KvTokens(fit)
         return KvPages(shard.shape, hardware.dram.channels, first, rows, allotted=True, most_tokens=fit)
 
     return Machine(simulate, room, estimate_of(shard, channel_of(system)))

@@ -19,9 +19,12 @@ def energy_notes(system: System) -> list[str]:
 
 def unplaced_notes(system: System, by: str) -> list[str]:
     """Where requests of a list are placed, and none lies in one channel, as there is no PIM that works in it."""
-    if system.spec.kind == "npu_pim" and system.spec.dram.row_buffers != "none":
-        return []
-    return [f"{by} is not used, as on {system.name} no request lies in one channel"]
+    return [] if channelled(system) else [f"{by} is not used, as on {system.name} no request lies in one channel"]
+
+
+def channelled(system: System) -> bool:
+    """Whether each request lies in one channel, where PIM works on it."""
+    return system.spec.kind == "npu_pim" and system.spec.dram.row_buffers != "none"
 
 
 def undivided_notes(system: System, llm: LlmSpec, batch: Batch, tp: int, pp: int) -> list[str]:

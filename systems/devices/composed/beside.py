@@ -6,6 +6,7 @@ from fractions import Fraction
 from math import ceil
 
 import msgspec
+import numpy as np
 
 from pimloom.arch.composition import ArraysUnit, ComposedSystem
 from pimloom.arch.error import UserError
@@ -36,6 +37,7 @@ class Beside:
         arrays, pim = self._checked(share)
         together = npu_system(system, arrays, pim, self._spec.how.sub_batches)
         self._layers = NpuDevice(together, llm, share._replace(outside=False))
+        self.channels = self._layers.channels
         alone = msgspec.structs.replace(
             self._spec,
             units={arrays: self._spec.units[arrays]},
@@ -75,15 +77,15 @@ class Beside:
         """See `Device`."""
         return self._layers.can_run(ops)
 
-    def step(self, batch: Batch) -> Run:
-        """Raises UserError."""
+    def step(self, batch: Batch, channel: np.ndarray | None = None) -> Run:
+        """Requests lie in these channels, None: where the engine puts them. Raises UserError."""
         self._outside.check_phase(phase_of(batch))
         if self._share.outside is False:
-            return self._layers.step(batch)
+            return self._layers.step(batch, channel)
         self._outside.check(batch)
         made = self._outside.ops(batch)
         first, last = (self._outside.run(batch, part) for part in ends(made))
-        return behind([first, self._layers.step(batch), last])
+        return behind([first, self._layers.step(batch, channel), last])
 
     def check(self, batch: Batch) -> None:
         """Raise UserError unless the batch fits."""

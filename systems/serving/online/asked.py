@@ -10,6 +10,7 @@ from pimloom.arch.name_units import counted
 from pimloom.arch.system import System
 from pimloom.systems.asked import Work
 from pimloom.systems.serving.clock.cluster import ROUTERS
+from pimloom.systems.serving.online.channels import nowhere
 from pimloom.systems.serving.online.goodput import Goodput, at_rate, find, parse_rates
 from pimloom.systems.serving.online.named import (
     IN_POOLS,
@@ -126,8 +127,6 @@ def _devices(by: Service) -> tuple[System, int]:
 def _pools(wanted: Wanted, pools: Pools, llm: LlmSpec, requests: Requests, source: Source) -> Found:
     """The same of pools for prompts and for decode."""
     name = wanted.scheduler
-    if wanted.policy:
-        raise UserError(f"--policy {wanted.policy}: a request of pools does not stay in its channel; leave it out")
     if wanted.shares:
         raise UserError(f"--shares {wanted.shares}: belongs to --scheduler semi-pd, not {name}; leave it out")
     if name not in IN_POOLS or wanted.replicas > 1:
@@ -166,6 +165,8 @@ def _pools(wanted: Wanted, pools: Pools, llm: LlmSpec, requests: Requests, sourc
     )
     asked |= {"mixed": True} if wanted.mixed else {}
     then = prepared(two._replace(prefix_cache=None), llm, requests._replace(prefix=None), source, more=asked)
+    if wanted.policy and not (first.plan.limits.policy or then.plan.limits.policy):
+        raise nowhere(wanted.policy, one.system, two.system)
     tokens = kv_bytes(then, then.named["tp"])
     both = Both(wanted.system, name, first, then, pools.link, tokens, transfer, wanted.mixed)
     return Found(partial(serve_pools, both), [_devices(first), _devices(then)])

@@ -7,13 +7,13 @@ from pimloom.arch.document import nearest
 from pimloom.arch.error import UserError
 from pimloom.arch.system import System
 from pimloom.systems.devices.device import Device
-from pimloom.systems.serving.online.named import Limits
+from pimloom.systems.serving.online.named import SIDES, Limits
 from pimloom.systems.serving.online.outcome import Channels
 from pimloom.systems.serving.online.wanted import Wanted
 from pimloom.systems.serving.schedulers.channel_blocks import POLICIES, ChannelBlocks
 from pimloom.systems.serving.schedulers.live import Scheduler
 
-APART = ("speculate", "branches", "mode", "overlap", "finetune", "swap", "shares", "transfer", "mixed")
+APART = ("speculate", "branches", "mode", "finetune", "swap", "shares")
 WITH = ("vllm-v1", "vllm-v0", "sarathi", "orca", "faster-transformer", "static", "vidur-vllm", "vidur-sarathi")
 
 
@@ -23,24 +23,32 @@ def channels_of(wanted: Wanted, system: System, device: Device) -> int:
         return 1
     if policy not in POLICIES:
         raise UserError(f"--policy {policy}: expected one of {', '.join(POLICIES)}{nearest(policy, POLICIES)}")
-    channels: int = getattr(device, "channels", 1)
+    channels, in_pools = int(getattr(device, "channels", 1)), wanted.scheduler in SIDES
+    if channels == 1 and in_pools:
+        return 1  # the other pool may have some
     if channels == 1:
-        raise UserError(
-            f"--policy {policy}: on NPUs with PIM, such as neupims, a request lies in one channel; {system.name} has "
-            "keys and values anywhere; leave it out"
-        )
+        raise nowhere(policy, system.name)
     for option in APART:
         if getattr(wanted, option):
             raise UserError(
                 f"--{option}: beside --policy a request is on one machine, token by token; leave one of the two out"
             )
-    if wanted.scheduler not in WITH:
+    if wanted.scheduler not in WITH and not in_pools:
         raise UserError(f"--policy {policy}: {wanted.scheduler} knows but one pool; take one of {', '.join(WITH)}")
     if wanted.blocks is not None and wanted.blocks % channels:
         raise UserError(
             f"--blocks {wanted.blocks}: {channels} channels share them evenly (--policy); take a multiple of {channels}"
         )
     return channels
+
+
+def nowhere(policy: str, *names: str) -> UserError:
+    """What to say where requests do not lie in channels."""
+    there = " and ".join(dict.fromkeys(names))
+    return UserError(
+        f"--policy {policy}: keys and values of a request lie all over the memory of {there}, none has a channel of "
+        "its own; leave it out, or take an NPU with PIM, such as neupims"
+    )
 
 
 def channels_told(limits: Limits, schedulers: Sequence[Scheduler]) -> Channels | None:

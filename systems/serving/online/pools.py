@@ -11,8 +11,9 @@ from msgspec.structs import replace
 from pimloom.arch.units import BITS_PER_BYTE, J_PER_PJ, S_PER_PS
 from pimloom.systems.serving.clock.cluster import ROUTERS
 from pimloom.systems.serving.clock.replica import Replica
+from pimloom.systems.serving.online.channels import channels_told
 from pimloom.systems.serving.online.named import scheduler_of
-from pimloom.systems.serving.online.outcome import Online
+from pimloom.systems.serving.online.outcome import Channels, Online
 from pimloom.systems.serving.online.record import Record, StagesRecord
 from pimloom.systems.serving.online.running import AT_REST, Progress, Service, check_ended, ended_by, rest, told_by
 from pimloom.systems.serving.online.sampling import Sample, worst
@@ -79,7 +80,7 @@ def serve_pools(both: Both, requests: Requests, progress: Progress, tried: bool,
     pricing = [ended_by(side.by, side.sample) for side in (one, two)]
     plan = both.decode.plan._replace(scheduler=both.scheduler)
     prefix = both.prefill.plan.limits.prefix
-    plan = plan._replace(limits=plan.limits._replace(prefix=prefix))
+    plan = plan._replace(limits=plan.limits._replace(prefix=prefix, policy=None))
     usd = [side.by.usd_per_h for side in (one, two) if side.by.usd_per_h is not None]
     price = sum(usd) if len(usd) == 2 else None
     named = both.decode.named | {"system": both.name}
@@ -87,6 +88,7 @@ def serve_pools(both: Both, requests: Requests, progress: Progress, tried: bool,
     replicas = [*one.replicas, *two.replicas]
     schedulers = [replica.scheduler for replica in replicas]
     found = told_by(by, requests, then, record, causes, schedulers, worst(pricing), None, tried)
+    found = replace(found, channels=two.channels or one.channels)
     found.by_request["transfer_s"] = [
         (flight.landed - flight.then.first_token) * S_PER_PS if flight.landed != NOT_YET else None
         for flight in clock.flights.values()
@@ -134,6 +136,11 @@ class _Side:
         by = self.by
         if by.rest_w is not None and (by.exact.causes or not by.exact.steps):
             rest(by, self.record, len(by.exact.causes), start_ps, end_ps, self.busy_ps)
+
+    @property
+    def channels(self) -> Channels | None:
+        """Where its requests lay, if that mattered."""
+        return channels_told(self.by.plan.limits, [replica.scheduler for replica in self.replicas])
 
     @property
     def causes(self) -> list[str]:

@@ -132,7 +132,7 @@ def _limits(
         raise UserError(f"--branches {branches}: {system.name} runs at most {device.most_requests} at once")
     looks = wanted.scheduler.partition(" ")[0] == ONLY["prefix"] and wanted.prefix_cache is not False
     prefix = requests.prefix if looks else None
-    if prefix and wanted.policy:
+    if prefix and channels > 1:
         raise UserError(
             f"--policy {wanted.policy}: blocks that requests share lie in no one channel; --no-prefix-cache"
         )
@@ -142,7 +142,8 @@ def _limits(
         prefix.block(0, 0, size)  # it says whether it has blocks of such a size
     return Limits(
         wanted.blocks or fit, size, batch, wanted.batch_tokens, llm.max_position_embeddings, wanted.pp, prefix,
-        wanted.long_prompt or 0, wanted.chunked, wanted.swap or 0, branches, wanted.policy, channels,
+        wanted.long_prompt or 0, wanted.chunked, wanted.swap or 0, branches,
+        wanted.policy if channels > 1 else None, channels,
     )  # fmt: skip
 
 

@@ -35,7 +35,7 @@ class DistServePrompts(Keeping):
         batch, left = list[LiveRequest](), self.budget
         while self.waiting and len(batch) < self.cap:
             request = self.waiting[0]
-            if request.prompt > left or self.blocks.of(request.prompt) > self.blocks.free:
+            if request.prompt > left or self.blocks.of(request.prompt) > self.blocks.room(request):
                 break
             self.blocks.take(request, self.blocks.of(request.prompt))
             request.first_scheduled = now
@@ -72,7 +72,7 @@ class DistServeDecodes(Roomy):
 
     def _again(self) -> Iteration | None:
         batch = list[LiveRequest]()
-        while self.waiting and self.blocks.of(self.waiting[0].known) <= self.blocks.free:
+        while self.waiting and self.blocks.of(self.waiting[0].known) <= self.blocks.room(self.waiting[0]):
             request = self.waiting.popleft()
             self.blocks.take(request, self.blocks.of(request.known))
             batch.append(request)

@@ -58,7 +58,7 @@ class Mixed:
         """Where a prompt goes."""
         mixed = [one for one in self.decodes if _of(one).waiting]
         for some in (self.prompts, mixed, self.decodes):
-            if there := [one for one in some if _of(one).takes(request.prompt) and _fits(one, request.prompt)]:
+            if there := [one for one in some if _of(one).takes(request.prompt) and _fits(one, request, request.prompt)]:
                 return least(there)
         return least(self.prompts)
 
@@ -68,7 +68,7 @@ class Mixed:
             return home
         mixed = [one for one in self.prompts if _of(one).tokens]
         for some in (self.decodes, mixed, [home]):
-            if there := [one for one in some if _fits(one, request.prompt + 1)]:
+            if there := [one for one in some if _fits(one, request, request.prompt + 1)]:
                 return least(there)
         return least(self.decodes)
 
@@ -77,6 +77,7 @@ def _of(replica: Replica) -> Splitwise:
     return cast(Splitwise, replica.scheduler)
 
 
-def _fits(replica: Replica, tokens: int) -> bool:
+def _fits(replica: Replica, request: LiveRequest, tokens: int) -> bool:
+    """Whether there is room for so many tokens of a request that lies nowhere there."""
     blocks = _of(replica).blocks
-    return blocks.of(tokens) <= blocks.free
+    return blocks.of(tokens) <= blocks.room(LiveRequest(request.number, 0, request.prompt, request.output))

@@ -4,7 +4,7 @@ from collections import deque
 from typing import Protocol
 
 from pimloom.systems.serving.schedulers.blocks import Blocks
-from pimloom.systems.serving.schedulers.live import NOT_YET, Iteration, LiveRequest, Scheduler
+from pimloom.systems.serving.schedulers.live import NOT_YET, Iteration, LiveRequest, Scheduler, last_beside
 from pimloom.systems.serving.schedulers.prefix_pool import PrefixPool
 from pimloom.systems.serving.schedulers.vllm_v1 import VllmV1
 
@@ -61,18 +61,20 @@ class Roomy(Scheduler):
 
     def has_room(self, request: LiveRequest) -> bool:
         """For its cache and its next token."""
-        return not self.waiting and self.blocks.holders < self.cap and self.blocks.of(request.known) <= self.blocks.free
+        if self.waiting or self.blocks.holders >= self.cap:
+            return False
+        return self.blocks.of(request.known) <= self.blocks.room(request)
 
     def reserve(self, request: LiveRequest) -> None:
         """Before its cache comes."""
         self.blocks.take(request, self.blocks.of(request.known))
 
     def grown(self, request: LiveRequest, left: deque[LiveRequest]) -> bool:
-        """A block for its next token if it needs one: the last of those `left` lose their cache until there is, in the
-        end it itself; then False. They wait to be computed once more."""
+        """A block for its next token if it needs one: the last of those `left` that can make room lose their cache
+        until there is, in the end it itself; then False. They wait to be computed once more."""
         more = self.blocks.of(request.cached + 1) - request.blocks
-        while more > self.blocks.free:
-            victim = left.pop() if left else request
+        while more > self.blocks.room(request):
+            victim = last_beside(self.blocks, left, request)
             self.blocks.release(victim)
             victim.restart()
             self.waiting.appendleft(victim)

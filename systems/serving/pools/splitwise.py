@@ -10,7 +10,7 @@ from itertools import takewhile
 
 from pimloom.systems.serving.pools.sides import Keeping, Roomy
 from pimloom.systems.serving.schedulers.blocks import Blocks
-from pimloom.systems.serving.schedulers.live import NOT_YET, Iteration, LiveRequest, by_arrival
+from pimloom.systems.serving.schedulers.live import NOT_YET, NOWHERE, Iteration, LiveRequest, by_arrival
 
 PATIENCE = 4  # how often a token task is passed over before it comes first [recalled: Splitwise's max_preemptions]
 
@@ -38,7 +38,7 @@ class Splitwise(Keeping, Roomy):
     def has_room(self, request: LiveRequest) -> bool:
         """Blocks, unless somebody waits to be computed once more; its pool has no bound."""
         again = any(each.restarts for each in self.waiting)
-        return not again and self.blocks.of(request.known) <= self.blocks.free
+        return not again and self.blocks.of(request.known) <= self.blocks.room(request)
 
     def takes(self, prompt: int) -> bool:
         """Whether a prompt and those that wait here go into one batch."""
@@ -61,6 +61,7 @@ class Splitwise(Keeping, Roomy):
     def stay(self, prompt: LiveRequest, then: LiveRequest) -> None:
         """The prompt of a request ended here, and its tokens follow here, too."""
         then.blocks, prompt.blocks = prompt.blocks, 0
+        then.channel, prompt.channel = prompt.channel, NOWHERE
         self.enter(then)
 
     def form(self, now: int) -> Iteration | None:
@@ -107,7 +108,7 @@ class Splitwise(Keeping, Roomy):
 
     def _begins(self, request: LiveRequest, now: int) -> bool:
         """A prompt, or one that is computed once more, with its blocks; False if they are not free."""
-        if self.blocks.of(request.known) > self.blocks.free:
+        if self.blocks.of(request.known) > self.blocks.room(request):
             return False
         self.waiting.remove(request)
         self.blocks.take(request, self.blocks.of(request.known))
