@@ -6,6 +6,7 @@ from collections import Counter
 from random import Random
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -20,6 +21,7 @@ from pimloom.sweeping.point.evaluate import evaluate
 from pimloom.sweeping.point.shared import base_of
 from pimloom.systems.devices.device import Share, device_of
 from pimloom.systems.devices.npu_pim.device import NpuDevice
+from pimloom.systems.devices.npu_pim.share import shard_of
 from pimloom.systems.serving.clock.cluster import round_robin
 from pimloom.systems.serving.clock.replica import Replica
 from pimloom.systems.serving.machine import Plan, machine_of
@@ -30,6 +32,7 @@ from pimloom.systems.serving.pools.sides import VllmV1Decodes, VllmV1Prompts
 from pimloom.systems.serving.pools.splitwise import Splitwise
 from pimloom.systems.serving.pools.wire import Wire
 from pimloom.systems.serving.pools.written import Link
+from pimloom.systems.serving.schedulers.blocks import Blocks
 from pimloom.systems.serving.schedulers.channel_blocks import POLICIES, ChannelBlocks
 from pimloom.systems.serving.schedulers.live import Iteration, LiveRequest, Scheduler
 from tests.test_composed_arrays import ALONE, BESIDE, CONFIG
@@ -163,3 +166,16 @@ def test_a_policy_without_pim_is_a_row_with_its_reason():
     made = base_of(sweep_from({"system": "npu_only", "workload": work, "axes": {"npu.clock_mhz": [500, 600]}}))
     said = evaluate(made, {"npu.clock_mhz": 500}).row["error"]
     assert said.startswith("workload.policy min-load: npu_only has no PIM, so caches lie in all channels")
+
+
+@given(contexts=st.lists(st.integers(1, 4000), min_size=1, max_size=6))
+@settings(max_examples=40)
+def test_blocks_as_long_as_a_row_count_rows_that_are_half_empty(contexts):
+    """Of Llama 2 7B on NeuPIMs: 512 tokens fill 8 x 512 / 32 rows with K and 4096 / 32 with V; blocks of 16 tokens take
+    a part of that each, though a page of V is held by the first of them."""
+    shape = shard_of(load_system("neupims"), load_llm("llama-2-7b"), 1).shape
+    rows, whole = KvPages(shape, 1, 0, 10**6, allotted=False).rows(np.array(contexts)), 128 + 128
+    blocks = [Blocks(10**6, 512).of(n) for n in contexts]
+    assert all(held <= many * whole < held + whole for held, many in zip(rows.tolist(), blocks, strict=True))
+    assert KvPages(shape, 1, 0, 10**6, allotted=False).rows(np.array([512])) == [whole]
+    assert KvPages(shape, 1, 0, 10**6, allotted=False).rows(np.array([1]))[0] > whole // 32 * Blocks(10**6, 16).of(1)
