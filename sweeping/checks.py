@@ -28,7 +28,8 @@ def check_points(base: Base, sweep: Sweep) -> None:
     if base.served:
         keys = {axis.place.removeprefix(WORKLOAD): axis.values for axis in sweep.axes}
         fixed = base.workload.get("slo")
-        check_judged(judging(sweep), keys.get("slo", ()) if fixed is None else (fixed,))
+        slo = keys.get("slo", ()) if fixed is None else (fixed,)
+        check_judged(judging(sweep), slo, {*keys, *base.workload})
     _check_together(base, sweep)
 
 

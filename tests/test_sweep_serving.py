@@ -274,6 +274,7 @@ def test_limits_that_none_holds_are_no_error():
         ),
         ({"objectives": {"slo_ttft_share": "max"}}, "tpot=50ms", "slo_ttft_share: no row has it without limits; give"),
         ({"objectives": {"slo_tpot_share": "max", "goodput_per_s": "max"}}, "tpot=50ms", None),
+        ({"objectives": {"transfer_s": "min"}}, None, "transfer_s: no row has it without workload.pools; give it"),
     ],
 )
 def test_what_needs_limits_is_no_objective_without(judged, slo, said):

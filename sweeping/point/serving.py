@@ -46,6 +46,7 @@ SPREADS = {
 }
 SHARES = {"slo": "all limits of `slo`", "slo_ttft": "ttft", "slo_tpot": "tpot", "slo_latency": "latency"}
 FILE = re.compile(r"[^=,]*(\.ya?ml|\.json|/)[^=,]*")  # a point holds no text of what a draft names
+ONLY_WITH = {"transfer_s": "pools", "finetuned_tokens_per_s": "finetune", "finetuned_share_of_peak": "finetune"}
 BY_NAME = {"speculate": "a draft and its machine", "pools": "systems"}
 OPTION = re.compile(r"--([a-z][a-z-]*)")
 
@@ -92,8 +93,12 @@ def check_together(keys: Iterable[str]) -> None:
         raise UserError("workload.lengths: the trace has lengths of its own; leave one of the two out")
 
 
-def check_judged(names: Collection[str], slo: Collection[Scalar]) -> None:
-    """Raise UserError for a column that designs are judged by and that no row would have, with these limits."""
+def check_judged(names: Collection[str], slo: Collection[Scalar], keys: Collection[str]) -> None:
+    """Raise UserError for a column that designs are judged by and that no row would have, with these limits and keys of
+    the workload."""
+    for column, key in ONLY_WITH.items():
+        if column in names and key not in keys:
+            raise UserError(f"{column}: no row has it without workload.{key}; give it")
     limits = set[str]()
     for text in slo:
         with suppress(UserError):  # its rows tell
