@@ -20,7 +20,7 @@ def free(s: State, r: dict[str, Any] | None = None) -> int:
     if r is None or not s.get("channels"):
         return int(s["N"] - sum(r["blocks"] for r in s["requests"]))
     if r["blocks"]:
-        return free_in(s, r["channel"])
+        return free_in(s, r["channel"], r["blocks"])
     return max(free_in(s, channel) for channel in large_enough(s, r))
 
 
@@ -30,9 +30,18 @@ def large_enough(s: State, r: dict[str, Any]) -> list[int]:
     return [c for c, whole in enumerate(s["channels"]) if whole >= need]
 
 
-def free_in(s: State, channel: int) -> int:
-    there = [r["blocks"] for r in s["requests"] if r["blocks"] and r["channel"] == channel]
-    return int(s["channels"][channel] - sum(there))
+def held_in(s: State, channel: int) -> list[int]:
+    return [r["blocks"] for r in s["requests"] if r["blocks"] and r["channel"] == channel]
+
+
+def free_in(s: State, channel: int, mine: int = 0) -> int:
+    """Blocks for one that holds some there, whose rows no other request shares if rows count."""
+    held = held_in(s, channel)
+    left = int(s["channels"][channel] - sum(held))
+    if not s.get("rows_of"):
+        return left
+    others = sum(s["rows_of"](blocks) for blocks in held) - s["rows_of"](mine)
+    return next(n for n in range(left, -1, -1) if others + s["rows_of"](mine + n) <= s["rows"] or not n)
 
 
 def give(s: State, r: dict[str, Any], number: int) -> None:
@@ -41,7 +50,7 @@ def give(s: State, r: dict[str, Any], number: int) -> None:
         many = len(s["channels"])
         fits = [c for c in large_enough(s, r) if free_in(s, c) >= number + s["spare"]]
         if s["policy"] == "min-load":
-            r["channel"] = min(fits, key=lambda c: (s["channels"][c] - free_in(s, c), c))
+            r["channel"] = min(fits, key=lambda c: (sum(held_in(s, c)), c))
         else:
             first = s.get("turn", 0)
             r["channel"] = next(c % many for c in range(first, first + many) if c % many in fits)

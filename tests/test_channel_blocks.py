@@ -9,13 +9,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pimloom
+from pimloom.arch.llm import load_llm
 from pimloom.systems.devices.npu_pim.device import NpuDevice
 from pimloom.systems.serving.clock.cluster import round_robin, serve
 from pimloom.systems.serving.clock.replica import Replica
 from pimloom.systems.serving.online.costs import Exact, Piece
 from pimloom.systems.serving.online.grid import Grid
+from pimloom.systems.serving.online.named import scheduler_of
+from pimloom.systems.serving.online.prepared import prepared
 from pimloom.systems.serving.online.sampling import Sample, measured
+from pimloom.systems.serving.online.wanted import Wanted
 from pimloom.systems.serving.schedulers.channel_blocks import POLICIES, ChannelBlocks
+from pimloom.systems.serving.schedulers.channel_rows import ChannelRows, Rows
 from pimloom.systems.serving.schedulers.faster_transformer import FasterTransformer
 from pimloom.systems.serving.schedulers.live import NOWHERE, Iteration, LiveRequest, Scheduler
 from pimloom.systems.serving.schedulers.orca import Orca
@@ -24,6 +29,7 @@ from pimloom.systems.serving.schedulers.vidur_vllm import VidurVllm
 from pimloom.systems.serving.schedulers.vllm_v0 import VllmV0
 from pimloom.systems.serving.schedulers.vllm_v0_chunked import VllmV0Chunked
 from pimloom.systems.serving.schedulers.vllm_v1 import VllmV1
+from pimloom.workload.requests.table import Requests
 from tests import naive_schedulers as naive
 from tests.command import call
 from tests.serving_cases import lin
@@ -51,13 +57,21 @@ def channels(draw: st.DrawFn, case: Case, less: int) -> list[int]:
 
 
 @pytest.mark.parametrize("name", MAKE)
-@given(data=st.data(), case=cases(), policy=st.sampled_from(sorted(POLICIES)))
+@given(data=st.data(), case=cases(), policy=st.sampled_from(sorted(POLICIES)), by_row=st.booleans())
 @settings(max_examples=60)
-def test_a_scheduler_sees_the_room_of_a_channel(name, data, case, policy):
+def test_a_scheduler_sees_the_room_of_a_channel(name, data, case, policy, by_row):
+    """In blocks, or in rows of which a request takes two for every three blocks and one for every five."""
     parts = data.draw(channels(case, 3 if name in WITHOUT_WATERMARK else 0))
+    most = data.draw(st.integers(max(parts), 2 * max(parts)))
+
+    def rows_of(blocks: int) -> int:
+        return 2 * -(-blocks // 3) + -(-blocks // 5)
+
+    rows = Rows([rows_of(blocks) for blocks in range(case.N + 64)], most)
 
     def pool(spare: int = 0) -> ChannelBlocks:
-        return ChannelBlocks(parts, case.size, policy, spare)
+        by_block = ChannelBlocks(parts, case.size, policy, spare)
+        return ChannelRows(parts, case.size, policy, spare, rows) if by_row else by_block
 
     first = MAKE[name](case, pool)
     kept = [row for row, r in zip(case.table, requests_of(case), strict=True) if not first.never(r)]
@@ -82,11 +96,13 @@ def test_a_scheduler_sees_the_room_of_a_channel(name, data, case, policy):
     limits: dict[str, Any] = case._asdict() | more | {"reserved": reserved(case), "channels": parts, "policy": policy}
     limits["spare"] = 0 if name in WITHOUT_WATERMARK else case.watermark
     limits["N"] = sum(parts)
+    limits |= {"rows_of": rows_of, "rows": most} if by_row else {}
     del limits["table"]
     log, ends = naive.simulate(rule, case.table, lin, **limits)
     assert [(m.start, [r.number for r in m.requests], m.new, m.cached) for m in made] == log
     assert [(r.first_token, r.completion, r.restarts) for r in requests] == ends
     assert there.left == parts and there.free == sum(parts)
+    assert not isinstance(there, ChannelRows) or there.rows_left == [most] * len(parts)
     for r in requests:
         assert r.channel == NOWHERE and NOWHERE not in homes[r.number] and len(homes[r.number]) <= 1 + r.restarts
 
@@ -171,6 +187,28 @@ def test_prices_between_knots_know_of_no_channel_and_samples_do():
     sample.decode.keep(pieces)
     measured(grid, exact, sample)
     assert told[-1] == [0, 2, 3] and told.count(None) == len(told) - 1
+
+
+@pytest.mark.parametrize("block_size", [16, 48])
+def test_rows_that_a_request_leaves_half_empty_are_its_own(block_size):
+    """Llama 2 7B on four NeuPIMs has keys of 1,024 values on each: two rows of 512 for the 32 tokens that a channel has
+    banks for, and values of 512 tokens in 32 rows, however few there are. --blocks counts no rows."""
+    llm, requests = load_llm("llama-2-7b"), Requests("three", [0] * 3, [40] * 3, [8] * 3, "")
+    wanted = Wanted("neupims", "llama-2-7b", tp=4, policy="min-load", scheduler="static", block_size=block_size)
+
+    def come_in(wanted: Wanted) -> tuple[int, int]:
+        by, count = prepared(wanted, llm, requests), 0
+        pool: Any = scheduler_of("static", by.plan.limits).blocks
+        while pool.room(r := LiveRequest(count, 0, 40, 8)) >= 48 // block_size:
+            pool.take(r, 48 // block_size)
+            count += 1
+        return count, by.exact.device.capacity().tokens
+
+    count, tokens = come_in(wanted)
+    there = tokens // 32 * 2 * 1024 // (512 * 32)
+    assert count == 32 * (there // (2 * 2 + 32)) and count < tokens / 48 / 5
+    blocks = 32 * (48 // block_size) * 90
+    assert come_in(wanted._replace(blocks=blocks))[0] == 32 * 90
 
 
 BAD = {

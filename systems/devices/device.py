@@ -47,7 +47,8 @@ class Device(Protocol):
     most_requests: int | None  # at once; None: as many as fit
     in_order: bool  # whether a step depends on when it comes: a refresh that falls due in one may run in the next
     # row_tile: int, where arrays take new tokens in tiles of so many, of which one that is not full takes as long
-    # channels: int, where all keys and values of a request lie in one of so many; `step` takes them behind the batch
+    # channels: int, where all keys and values of a request lie in one of so many; `step` takes them behind the batch,
+    # and `kv_pages(tokens)` tells of the rows there
 
     def can_run(self, ops: Sequence[Op]) -> str | None:
         """Why these operators cannot run, in one sentence; None if they can."""

@@ -37,7 +37,7 @@ class Beside:
         arrays, pim = self._checked(share)
         together = npu_system(system, arrays, pim, self._spec.how.sub_batches)
         self._layers = NpuDevice(together, llm, share._replace(outside=False))
-        self.channels = self._layers.channels
+        self.channels, self.kv_pages = self._layers.channels, self._layers.kv_pages
         alone = msgspec.structs.replace(
             self._spec,
             units={arrays: self._spec.units[arrays]},

@@ -14,6 +14,7 @@ from pimloom.arch.system import System
 from pimloom.arch.table import compile_table
 from pimloom.arch.units import BITS_PER_BYTE, PS_PER_S, ceil_div, mhz_to_ps
 from pimloom.cycle_sim.npu_pim.machine import Account
+from pimloom.mappers.kv_pages import KvPages
 from pimloom.systems.devices.device import Capacity, Share
 from pimloom.systems.devices.npu_pim.exchange import ON_PIM
 from pimloom.systems.devices.npu_pim.laid import placed
@@ -79,6 +80,11 @@ class NpuDevice:
         contexts = np.array([at.context for at in batch.requests], np.int64)
         windows = list(dict.fromkeys(llm.window_of(layer) for layer in range(share.layers)))
         placed(self.system, shard, contexts, None, share.layers, windows)
+
+    def kv_pages(self, tokens: int) -> KvPages:
+        """Pages of a channel in which the rows of a layer are as many bytes as keys and values of so many tokens."""
+        shape = self._shard.shape
+        return KvPages(shape, 1, 0, tokens * 2 * shape.width // (shape.row * shape.banks), allotted=True)
 
     def capacity(self) -> Capacity:
         """Of one device."""

@@ -1,16 +1,20 @@
 """Whether each request's keys and values lie in one channel of PIM, and what that gave."""
 
 from collections.abc import Sequence
-from typing import cast
+from typing import Any, cast
+
+import numpy as np
 
 from pimloom.arch.document import nearest
 from pimloom.arch.error import UserError
 from pimloom.arch.system import System
+from pimloom.mappers.kv_pages import KvPages
 from pimloom.systems.devices.device import Device
 from pimloom.systems.serving.online.named import SIDES, Limits
 from pimloom.systems.serving.online.outcome import Channels
 from pimloom.systems.serving.online.wanted import Wanted
 from pimloom.systems.serving.schedulers.channel_blocks import POLICIES, ChannelBlocks
+from pimloom.systems.serving.schedulers.channel_rows import Rows
 from pimloom.systems.serving.schedulers.live import Scheduler
 
 APART = ("speculate", "branches", "mode", "finetune", "swap", "shares")
@@ -40,6 +44,17 @@ def channels_of(wanted: Wanted, system: System, device: Device) -> int:
             f"--blocks {wanted.blocks}: {channels} channels share them evenly (--policy); take a multiple of {channels}"
         )
     return channels
+
+
+def rows_of(wanted: Wanted, device: Device, tokens: int, positions: int) -> Rows | None:
+    """Rows of a channel with room for so many tokens; None if --blocks says what room there is. positions: most tokens
+    of a request."""
+    if wanted.blocks is not None:
+        return None
+    several: Any = device
+    pages: KvPages = several.kv_pages(tokens)
+    blocks = np.arange(-(-(positions + 1) // wanted.block_size) + 1)
+    return Rows(tuple(pages.rows(blocks * wanted.block_size).tolist()), pages.rows_of_channel)
 
 
 def nowhere(policy: str, *names: str) -> UserError:

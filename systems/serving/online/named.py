@@ -11,6 +11,7 @@ from pimloom.systems.serving.pools.sides import VllmV1Decodes, VllmV1Prompts
 from pimloom.systems.serving.pools.splitwise import Splitwise
 from pimloom.systems.serving.schedulers.blocks import Blocks
 from pimloom.systems.serving.schedulers.channel_blocks import ChannelBlocks
+from pimloom.systems.serving.schedulers.channel_rows import ChannelRows, Rows
 from pimloom.systems.serving.schedulers.faster_transformer import FasterTransformer
 from pimloom.systems.serving.schedulers.lightllm import LightLlm
 from pimloom.systems.serving.schedulers.live import LiveRequest, Scheduler
@@ -36,7 +37,8 @@ class Limits(NamedTuple):
     scheduler has it by itself; positions: of the model; stages: of a pipeline; prefix: what prompts share, if the
     scheduler is to look for it; threshold: tokens of a prompt in an iteration, 0: no limit; chunked: vLLM v0 with
     chunked prefill; host: blocks to swap out to, 0: those who yield recompute; branches: of a request, each of which
-    may be as long as the model; policy: in which of so many channels a request lies, None: blocks lie anywhere."""
+    may be as long as the model; policy: in which of so many channels a request lies, None: blocks lie anywhere; rows:
+    of a channel, None: they do not count."""
 
     blocks: int
     block_size: int
@@ -51,6 +53,7 @@ class Limits(NamedTuple):
     branches: int = 1
     policy: str | None = None
     channels: int = 1
+    rows: Rows | None = None
 
     @property
     def each(self) -> int:
@@ -80,6 +83,8 @@ def _pool(limits: Limits, *, unused: int = 0, spare: int = 0) -> Blocks:
     if limits.policy is None:
         return Blocks(limits.blocks - unused, limits.block_size)
     parts = [limits.each - unused, *[limits.each] * (limits.channels - 1)]
+    if limits.rows:
+        return ChannelRows(parts, limits.block_size, limits.policy, spare, limits.rows)
     return ChannelBlocks(parts, limits.block_size, limits.policy, spare)
 
 

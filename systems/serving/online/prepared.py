@@ -15,7 +15,7 @@ from pimloom.systems.devices.device import Device, Share, device_of
 from pimloom.systems.devices.rest import power_at_rest_w
 from pimloom.systems.devices.traits import has_outside, settled, traits
 from pimloom.systems.serving.asked import layers_of
-from pimloom.systems.serving.online.channels import channels_of
+from pimloom.systems.serving.online.channels import channels_of, rows_of
 from pimloom.systems.serving.online.limits import parse_slo
 from pimloom.systems.serving.online.named import ONLY, Limits, scheduler_of
 from pimloom.systems.serving.online.pipeline import pipeline
@@ -111,7 +111,7 @@ def _device(system: System, llm: LlmSpec, share: Share, lm_head: bool | None, ma
 def _limits(
     wanted: Wanted, system: System, llm: LlmSpec, device: Device, requests: Requests, transform: Transform | None
 ) -> Limits:
-    tokens, size = room(device, transform).tokens, wanted.block_size
+    tokens, size, positions = room(device, transform).tokens, wanted.block_size, llm.max_position_embeddings
     channels = channels_of(wanted, system, device)
     fit = tokens // channels // size * channels
     if fit < 2 * channels:
@@ -141,9 +141,9 @@ def _limits(
     if prefix:
         prefix.block(0, 0, size)  # it says whether it has blocks of such a size
     return Limits(
-        wanted.blocks or fit, size, batch, wanted.batch_tokens, llm.max_position_embeddings, wanted.pp, prefix,
+        wanted.blocks or fit, size, batch, wanted.batch_tokens, positions, wanted.pp, prefix,
         wanted.long_prompt or 0, wanted.chunked, wanted.swap or 0, branches,
-        wanted.policy if channels > 1 else None, channels,
+        *((wanted.policy, channels, rows_of(wanted, device, tokens // channels, positions)) if channels > 1 else ()),
     )  # fmt: skip
 
 
@@ -192,8 +192,9 @@ def _named(
     """Fields of the result that are known before."""
     layers, limits = layers_of(llm, wanted.layers), plan.limits
     table = [requests.arrival_ps, requests.prompt, requests.output, requests.clients]
-    left = ("prefix", "branches", *(() if limits.policy else ("policy", "channels")))
+    left = ("prefix", "branches", "rows", *(() if limits.policy else ("policy", "channels")))
     asked = {name: value for name, value in limits._asdict().items() if name not in left}
+    asked |= {"rows": limits.rows.there} if limits.rows else {}
     shared = None if limits.prefix is None else msgspec.to_builtins(limits.prefix)
     settled_system, outside = settled(system, wanted.lm_head)
     digest = spec_digest(

@@ -29,8 +29,12 @@ class ChannelBlocks(Blocks):
     def room(self, request: LiveRequest) -> int:
         """Free where it lies, or at most where it might."""
         if request.channel != NOWHERE:
-            return self.left[request.channel]
-        return max(self.left[channel] for channel in self._large(request))
+            return self.beyond(request.channel, request.blocks)
+        return max(self.beyond(channel, 0) for channel in self._large(request))
+
+    def beyond(self, channel: int, held: int) -> int:
+        """Blocks that a request may have there beyond those that it holds."""
+        return self.left[channel]
 
     def _large(self, request: LiveRequest) -> list[int]:
         """Channels in which it can be as long as it will be."""
@@ -44,9 +48,9 @@ class ChannelBlocks(Blocks):
     def take(self, request: LiveRequest, number: int) -> None:
         """A request that lies nowhere yet is put where the policy says, among the channels with room."""
         if request.channel == NOWHERE:
-            fits = [c for c in self._large(request) if self.left[c] >= number + self.spare]
+            fits = [c for c in self._large(request) if self.beyond(c, 0) >= number + self.spare]
             request.channel = self.policy(self, fits)
-        assert number <= self.left[request.channel]
+        assert number <= self.beyond(request.channel, request.blocks)
         self.left[request.channel] -= number
         held = self.each[request.channel] - self.left[request.channel]
         self.most[request.channel] = max(self.most[request.channel], held)
