@@ -76,9 +76,10 @@ def test_drafts_branches_and_placement_are_keys(system, more):
 POOLS = "prefill=gpu_a100*2,decode=gpu_a100"
 ONE_LAYER = {"exact": True, "layers": 1, "lm_head": False}
 FOLLOWING = {"shares": "prefill=60,decode=40,window=5", "slo": "ttft=9s,tpot=1s"}
+PRICED = {"pp": 2, "price": "1:2"}
 TOGETHER: dict[str, tuple[str, dict[str, Any]]] = {
     "vllm-v1": ("gpu_a100", {"pools": POOLS, "link": "400Gb/s,5pJ/bit", "transfer": "layers"}),
-    "distserve": ("gpu_a100", {"pools": f"{POOLS}:tp2:pp2", "link": "nvlink", "scheduler": "distserve", "pp": 2}),
+    "distserve": ("gpu_a100", {"pools": f"{POOLS}:tp2:pp2", "link": "nvlink", "scheduler": "distserve"} | PRICED),
     "splitwise": ("gpu_a100", {"pools": POOLS, "link": "nvlink", "scheduler": "splitwise", "mixed": True}),
     "others": ("gpu_a100", {"pools": "prefill=t4,decode=gpu_a100", "link": "100Gb/s"}),
     "semi-pd": ("gpu_a100", {"scheduler": "semi-pd"} | FOLLOWING),
@@ -109,6 +110,7 @@ def test_what_runs_together_is_a_key(name):
     assert (row["spec_digest"], row["iterations"]) == (found.spec_digest, found.iteration_count)
     assert (row["latency_s"], row["latency_p99_s"]) == (found.latency_s.mean, found.latency_s.p99)
     assert (row["time_per_output_token_s"], row["energy_j"]) == (found.time_per_output_token_s.mean, found.energy_j)
+    assert (row["usd_per_h"], row["tokens_per_usd"]) == (found.usd_per_h, found.tokens_per_usd)
     assert (row["busy_share"], row["time_s"]) == (found.busy_share, found.time_s)
     assert (row["pricing_error"], row["blocks"]) == (found.pricing.error, found.blocks)
     moved = found.requests["transfer_s"].mean() if "pools" in more else None
@@ -274,6 +276,7 @@ def test_limits_that_none_holds_are_no_error():
         ),
         ({"objectives": {"slo_ttft_share": "max"}}, "tpot=50ms", "slo_ttft_share: no row has it without limits; give"),
         ({"objectives": {"slo_tpot_share": "max", "goodput_per_s": "max"}}, "tpot=50ms", None),
+        ({"objectives": {"tokens_per_usd": "max"}}, None, "tokens_per_usd: no row has it without workload.price; give"),
         ({"objectives": {"transfer_s": "min"}}, None, "transfer_s: no row has it without workload.pools; give it"),
     ],
 )

@@ -28,7 +28,19 @@ from pimloom.workload.requests.arrivals import LEAST_RATE, MOST_RATE
 
 TRANSFORMS = ("speculate", "branches", "mode", "weights", "density")
 TOGETHER = ("pools", "link", "transfer", "shares", "overlap", "finetune")
-TEXTS = ("model", "arrivals", "trace", "lengths", "scheduler", "router", "slo", "policy", *TRANSFORMS, *TOGETHER)
+TEXTS = (
+    "model",
+    "arrivals",
+    "trace",
+    "lengths",
+    "scheduler",
+    "router",
+    "slo",
+    "price",
+    "policy",
+    *TRANSFORMS,
+    *TOGETHER,
+)
 LIMITS = ("batch", "batch_tokens", "block_size", "blocks", "long_prompt", "swap")
 COUNTS = ("requests", *LIMITS, "replicas", "tp", "pp", "layers")
 FLAGS = ("prefix_cache", "chunked", "cut", "lm_head", "exact", "shared_kv", "mixed")
@@ -46,7 +58,10 @@ SPREADS = {
 }
 SHARES = {"slo": "all limits of `slo`", "slo_ttft": "ttft", "slo_tpot": "tpot", "slo_latency": "latency"}
 FILE = re.compile(r"[^=,]*(\.ya?ml|\.json|/)[^=,]*")  # a point holds no text of what a draft names
-ONLY_WITH = {"transfer_s": "pools", "finetuned_tokens_per_s": "finetune", "finetuned_share_of_peak": "finetune"}
+ONLY_WITH = {
+    "transfer_s": "pools", "finetuned_tokens_per_s": "finetune", "finetuned_share_of_peak": "finetune",
+    "usd_per_h": "price", "tokens_per_usd": "price",
+}  # fmt: skip
 BY_NAME = {"speculate": "a draft and its machine", "pools": "systems"}
 OPTION = re.compile(r"--([a-z][a-z-]*)")
 
@@ -124,6 +139,8 @@ def columns(figures: bool) -> list[Column]:
         Column("energy_j", False, "energy of all iterations on all devices"),
         Column("energy_per_token_j", False, "the same per generated token"),
         Column("energy_per_request_j", False, "the same per request"),
+        Column("usd_per_h", False, "price of all devices for an hour"),
+        Column("tokens_per_usd", False, "generated tokens for a dollar"),
         Column("busy_share", False, "share of the time in which iterations run"),
         Column("batch_mean", False, "requests of an iteration"),
         Column("preemptions", True, "times that requests had to yield"),
@@ -217,7 +234,8 @@ def _values(found: Online) -> dict[str, Any]:
         values |= {"slo_share": held.all, "goodput_per_s": held.all * count / found.time_s}
         values |= {f"slo_{name}_share": getattr(held, name) for name in ("ttft", "tpot", "latency")}
     for name in (
-        "tokens_per_s", "energy_j", "energy_per_token_j", "busy_share", "batch_mean", "preemptions", "swaps",
+        "tokens_per_s", "energy_j", "energy_per_token_j", "usd_per_h", "tokens_per_usd",
+        "busy_share", "batch_mean", "preemptions", "swaps",
         "accepted_share", "tokens_per_step", "prefix_hit_share", "blocks_used_mean", "blocks_used_most", "blocks",
         "time_s",
     ):  # fmt: skip
