@@ -62,7 +62,7 @@ def routes_of(name: str, prompts: list[Replica], decodes: list[Replica]) -> Rout
 @given(
     seed=st.integers(0, 2**32), policy=st.sampled_from(sorted(POLICIES)), rooms=st.tuples(*[st.integers(14, 20)] * 2)
 )
-@settings(max_examples=30)
+@settings(max_examples=20)
 def test_requests_of_pools_lie_in_a_channel_of_each(name, seed, policy, rooms):
     """All end; whoever computes lies in a channel of that replica, which holds what its requests hold and no more than
     it has; in the end all is free again. A request stays in its channel while it holds blocks."""

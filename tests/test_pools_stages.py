@@ -33,7 +33,7 @@ from tests.test_pools import FREE, TIMES, drawn, of, price, through
     seed=st.integers(0, 2**32), prompts=st.integers(1, 2), decodes=st.integers(1, 2), most=st.sampled_from([300, 2000]),
     before=st.integers(1, 4), behind=st.integers(1, 4),
 )  # fmt: skip
-@settings(max_examples=60)
+@settings(max_examples=40)
 def test_stages_have_the_schedule_of_distserve_s_simulator(seed, prompts, decodes, most, before, behind):
     """With memory for all and a link that takes no time; the simulator makes a token more of each request. Where a
     prompt ends at a tick at which decode goes on, ours has it wait for the next time, by its order of a tick."""
@@ -228,7 +228,7 @@ class NaiveStages:
     seed=st.integers(0, 2**32), room=st.integers(14, 40), beside=st.integers(14, 30), per_token=st.integers(0, 3),
     stages=st.tuples(st.integers(1, 3), st.integers(1, 4)), channels=st.integers(1, 3),
 )  # fmt: skip
-@settings(max_examples=60)
+@settings(max_examples=40)
 def test_room_and_link_of_stages_are_those_of_a_naive_one(seed, room, beside, per_token, stages, channels):
     random, at, requests = Random(seed), 0, list[LiveRequest]()
     for number in range(random.randint(1, 12)):
