@@ -67,12 +67,18 @@ def pool(case: Case) -> Blocks:
     return Blocks(case.N, case.size)
 
 
-def sharing(case: Case) -> Scheduler:
+def sharing(case: Case) -> VllmV1:
     def identity(request: LiveRequest, k: int) -> Any:
         return naive.identity(case.table[request.number], k, case.size)
 
     made = PrefixPool(case.N, case.size, identity)
     return VllmV1(made, case.cap, case.budget, LONGEST, case.threshold)
+
+
+def later(made: VllmV1) -> VllmV1:
+    """With the rules of vLLM 0.19."""
+    made.admit_by(0, whole=True)
+    return made
 
 
 def reserved(case: Case) -> int:
@@ -92,6 +98,8 @@ MAKE: dict[str, Callable[[Case], Scheduler]] = {
     "vllm-v0 chunked": lambda c: VllmV0Chunked(pool(c), c.watermark, c.cap, c.budget),
     "vllm-v1": lambda c: VllmV1(pool(c), c.cap, c.budget, LONGEST, c.threshold),
     "vllm-v1 prefix": sharing,
+    "vllm-v1 later": lambda c: later(VllmV1(pool(c), c.cap, c.budget, LONGEST, c.threshold)),
+    "vllm-v1 later prefix": lambda c: later(sharing(c)),
     "vllm-v1 short": lambda c: VllmV1(pool(c), c.cap, c.budget, SHORT, c.threshold),
 }
 WHOLE = [name for name in MAKE if name != "vllm-v1 short"]  # there requests end where the model does
@@ -107,6 +115,8 @@ RULES: dict[str, tuple[Callable[[naive.State], naive.Batch], dict[str, Any]]] = 
     "vllm-v0 chunked": (naive.vllm_v0_chunked, {}),
     "vllm-v1": (naive.vllm_v1, {"sharing": False, "longest": LONGEST}),
     "vllm-v1 prefix": (naive.vllm_v1, {"sharing": True, "longest": LONGEST}),
+    "vllm-v1 later": (naive.vllm_v1, {"sharing": False, "longest": LONGEST, "ahead": 0, "whole": True}),
+    "vllm-v1 later prefix": (naive.vllm_v1, {"sharing": True, "longest": LONGEST, "ahead": 0, "whole": True}),
     "vllm-v1 short": (naive.vllm_v1, {"sharing": False, "longest": SHORT}),
 }
 

@@ -36,7 +36,8 @@ FORMS: dict[str, Callable[[], ClosedForm]] = {  # those of `serving_cases.LATENC
 }
 ROWS = (f.ON, f.STARTED, f.TOOK, f.ENDS, f.MANY, f.TOKENS, f.CONTEXTS, f.LEFT_WAITING, f.HELD)
 FIELDS = (*compiled.KEPT.values(), "swaps")
-HAVE_KERNELS = [name for name in MAKE if name not in ("lightllm", "vllm-v0 swap", "vllm-v0 chunked", "vllm-v1 prefix")]
+PYTHONS = ("lightllm", "vllm-v0 swap", "vllm-v0 chunked", "vllm-v1 prefix", "vllm-v1 later prefix")
+HAVE_KERNELS = [name for name in MAKE if name not in PYTHONS]
 STAGED: dict[str, Callable[[Case, int], Scheduler]] = {
     "vidur-vllm": lambda c, stages: VidurVllm(pool(c), c.watermark, c.cap * stages, c.budget, stages),
     "sarathi": lambda c, stages: Sarathi(pool(c), c.watermark, c.cap * stages, c.budget, stages),
@@ -176,6 +177,7 @@ SERVED: list[dict[str, Any]] = [
 SERVED += [{"scheduler": name, "pp": 2} for name in ("vidur-vllm", "vidur-sarathi")]
 SERVED += [
     {"blocks": 30, "sample": 2},
+    {"blocks": 30, "num_preallocate_tokens": 0, "scheduler_reserve_full_isl": True},
     {"blocks": 30, "scheduler": "vllm-v0"},
     {"replicas": 3, "router": "least-waiting", "slo": "ttft=1ms"},
     {"arrivals": "closed:3", "replicas": 2},

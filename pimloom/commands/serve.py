@@ -194,6 +194,8 @@ def serve(
     blocks: BlocksThere = None,
     prefix_cache: PrefixCache = None,
     long_prompt: LongPrompt = None,
+    num_preallocate_tokens: run_options.Preallocate = None,
+    scheduler_reserve_full_isl: run_options.ReserveFull = False,
     chunked: Chunked = False,
     swap: Swap = None,
     policy: run_options.Placement = None,

@@ -34,7 +34,7 @@ def limits_of(scheduler: Scheduler) -> np.ndarray | None:
 def _vllm_v1(of: Any) -> Numbers:
     return {
         f.RULE: f.VLLM_V1, f.CAP: of.cap, f.MOST: of.most, f.BUDGET: of.budget, f.AHEAD: of.ahead,
-        f.MOST_BLOCKS: of.most_blocks, f.LONGEST: of.longest,
+        f.MOST_BLOCKS: of.most_blocks, f.LONGEST: of.longest, f.WHOLE: int(of.whole),
     }  # fmt: skip
 
 

@@ -13,9 +13,10 @@ NUMBER, ARRIVAL, PROMPT, LAST, CACHED, KNOWN, PREFILL, BLOCKS = range(8)
 FIRST_SCHEDULED, FIRST_TOKEN, LAST_TOKEN, COMPLETION, RESTARTS, HIT, NEXT, N_REQUEST = range(8, 16)
 
 # limits[…] of a scheduler. RULE: which one; MOST: of an iteration, its requests or of one its tokens; LEAK, SERVED,
-# CUTS: of FasterTransformer `leak`, of Sarathi whether it serves by arrival, and whether a restart cuts a prompt
+# CUTS: of FasterTransformer `leak`, of Sarathi whether it serves by arrival, and whether a restart cuts a prompt;
+# WHOLE: of vLLM v1, whether blocks for all that is known of a request must be free when it comes in
 RULE, TOTAL, SIZE, CAP, MOST, BUDGET, WATERMARK, AHEAD, MOST_BLOCKS, LONGEST, RESERVED = range(11)
-LEAK, SERVED, CUTS, N_LIMITS = range(11, 15)
+LEAK, SERVED, CUTS, WHOLE, N_LIMITS = range(11, 16)
 VLLM_V1, VLLM_V0, SARATHI, VIDUR_VLLM, ORCA, TOGETHER, STATIC = range(7)
 
 # at[…]: where a replica is. FREE, HOLDERS: of its blocks; HEAD, TAIL, WAITING: who waits; RUNNING: how many run, or are

@@ -24,6 +24,7 @@ from pimloom.systems.serving.kernels.fields import (
     WAITING,
     WATERMARK,
     WHO,
+    WHOLE,
 )
 from pimloom.systems.serving.kernels.live import blocks_of, join, pop_front, release, restart, take
 
@@ -58,7 +59,7 @@ def _join_v1(replica, requests, slot, left, now):
     while at[WAITING] and left and at[RUNNING] < limits[CAP]:
         r = at[HEAD]
         n = min(requests[r, KNOWN] - requests[r, CACHED], limits[MOST], left)
-        if not _slots(replica, requests, r, n):
+        if limits[WHOLE] and not _fits(replica, requests, r) or not _slots(replica, requests, r, n):
             return
         if requests[r, FIRST_SCHEDULED] == NOT_YET:
             requests[r, HIT] = requests[r, CACHED]
@@ -67,6 +68,13 @@ def _join_v1(replica, requests, slot, left, now):
         at[RUNNING] += 1
         join(replica, requests, slot, r, n)
         left -= n
+
+
+@bare
+def _fits(replica, requests, r):
+    """Whether there are blocks for all that is known of one that waits."""
+    need = blocks_of(replica, min(requests[r, KNOWN], replica.limits[LONGEST]))
+    return need - requests[r, BLOCKS] <= replica.at[FREE]
 
 
 @bare

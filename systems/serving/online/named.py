@@ -21,7 +21,7 @@ from pimloom.systems.serving.schedulers.static import Static
 from pimloom.systems.serving.schedulers.vidur_vllm import VidurVllm
 from pimloom.systems.serving.schedulers.vllm_v0 import VllmV0
 from pimloom.systems.serving.schedulers.vllm_v0_chunked import VllmV0Chunked
-from pimloom.systems.serving.schedulers.vllm_v1 import VllmV1
+from pimloom.systems.serving.schedulers.vllm_v1 import AHEAD, VllmV1
 from pimloom.systems.serving.sharing.semi_pd import SharedDecodes, SharedPrompts
 from pimloom.workload.requests.table import Prefix
 
@@ -36,7 +36,8 @@ class Limits(NamedTuple):
     scheduler has it by itself; positions: of the model; stages: of a pipeline; prefix: what prompts share, if the
     scheduler is to look for it; threshold: tokens of a prompt in an iteration, 0: no limit; chunked: vLLM v0 with
     chunked prefill; host: blocks to swap out to, 0: those who yield recompute; branches: of a request, each of which
-    may be as long as the model; policy: in which of so many channels a request lies, None: blocks lie anywhere."""
+    may be as long as the model; policy: in which of so many channels a request lies, None: blocks lie anywhere; ahead,
+    whole: as `VllmV1.admit_by` has them."""
 
     blocks: int
     block_size: int
@@ -51,6 +52,8 @@ class Limits(NamedTuple):
     branches: int = 1
     policy: str | None = None
     channels: int = 1
+    ahead: int = AHEAD
+    whole: bool = False
 
     @property
     def each(self) -> int:
@@ -112,7 +115,9 @@ def _vllm_v1(limits: Limits, budget: int, kind: type[VllmV1] = VllmV1) -> Schedu
             return (request.number, k) if mine is None else ("shared", mine)
 
         pool = PrefixPool(limits.blocks - 1, limits.block_size, identity)
-    return kind(pool, limits.batch, budget, limits.longest + 1, limits.threshold)
+    made = kind(pool, limits.batch, budget, limits.longest + 1, limits.threshold)
+    made.admit_by(limits.ahead, whole=limits.whole)
+    return made
 
 
 def _paged(kind: Callable[..., Scheduler]) -> Callable[[Limits, int], Scheduler]:
@@ -154,7 +159,10 @@ SIDES: dict[str, Callable[[Limits, int], Scheduler]] = {  # of a scheduler in po
     ),
 }
 SHARING = ("semi-pd",)  # both phases on shares of one machine
-ONLY = {"chunked": "vllm-v0", "host": "vllm-v0", "threshold": "vllm-v1", "prefix": "vllm-v1"}
+ONLY = {
+    "chunked": "vllm-v0", "host": "vllm-v0", "threshold": "vllm-v1", "prefix": "vllm-v1", "ahead": "vllm-v1",
+    "whole": "vllm-v1",
+}  # fmt: skip
 ONE_STAGE = ("vllm-v0", "vllm-v1", "lightllm")
 
 

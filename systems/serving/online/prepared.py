@@ -23,6 +23,7 @@ from pimloom.systems.serving.online.prices import parse_price
 from pimloom.systems.serving.online.running import Plan, Service, service
 from pimloom.systems.serving.online.wanted import Wanted
 from pimloom.systems.serving.schedulers.live import LiveRequest
+from pimloom.systems.serving.schedulers.vllm_v1 import AHEAD
 from pimloom.systems.serving.transforms.asked import room, transform_of
 from pimloom.systems.serving.transforms.transform import Transform
 from pimloom.systems.settings import parse_settings
@@ -137,6 +138,8 @@ def _limits(
     return Limits(
         wanted.blocks or fit, size, batch, wanted.batch_tokens, llm.max_position_embeddings, wanted.pp, prefix,
         wanted.long_prompt or 0, wanted.chunked, wanted.swap or 0, branches, wanted.policy, channels,
+        AHEAD if wanted.num_preallocate_tokens is None else wanted.num_preallocate_tokens,
+        wanted.scheduler_reserve_full_isl,
     )  # fmt: skip
 
 
@@ -185,7 +188,8 @@ def _named(
     """Fields of the result that are known before."""
     layers, limits = layers_of(llm, wanted.layers), plan.limits
     table = [requests.arrival_ps, requests.prompt, requests.output, requests.clients]
-    left = ("prefix", "branches", *(() if limits.policy else ("policy", "channels")))
+    left = ["prefix", "branches", *(() if limits.policy else ("policy", "channels"))]
+    left += [name for name in ("ahead", "whole") if getattr(limits, name) == Limits._field_defaults[name]]
     asked = {name: value for name, value in limits._asdict().items() if name not in left}
     shared = None if limits.prefix is None else msgspec.to_builtins(limits.prefix)
     settled_system, outside = settled(system, wanted.lm_head)

@@ -1,9 +1,23 @@
 """Options of `pimloom serve` that would change nothing, as what they belong to is not asked for."""
 
 from pimloom.arch.error import UserError
+from pimloom.systems.serving.online.named import ONLY
 from pimloom.systems.serving.online.wanted import Wanted
 
+FIELDS = {  # of limits, by option; what an option is where it is not given is in `Wanted`
+    "chunked": "chunked", "swap": "host", "long_prompt": "threshold", "prefix_cache": "prefix",
+    "num_preallocate_tokens": "ahead", "scheduler_reserve_full_isl": "whole",
+}  # fmt: skip
 WHOLE = ("orca", "faster-transformer", "static")  # whole prompts, however long
+
+
+def check_only(wanted: Wanted) -> None:
+    """Raise UserError for an option of another scheduler."""
+    for name, field in FIELDS.items():
+        given, scheduler = getattr(wanted, name), ONLY[field]
+        if given is not None and given is not False and scheduler != wanted.scheduler:
+            option = name.replace("_", "-")
+            raise UserError(f"--{option}: belongs to --scheduler {scheduler}, not {wanted.scheduler}; leave it out")
 
 
 def check_strays(wanted: Wanted) -> None:
