@@ -99,11 +99,10 @@ def _one(wanted: Wanted, llm: LlmSpec, requests: Requests) -> tuple[Serving, int
             raise UserError(f"--{name}: belongs to pools, such as {SUCH_AS}; leave it out")
     by = finetuning(wanted, llm, requests) if wanted.finetune else overlapping(wanted, llm, requests)
     devices = by.named["tp"] * wanted.pp * wanted.replicas
-    notes = by.plan.transform.notes if by.plan.transform else ()
     return (
         (lambda some, progress, tried: serve_online(by, some, progress, tried=tried, sampled=not tried)),
         devices,
-        notes,
+        by.notes,
     )
 
 

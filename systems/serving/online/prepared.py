@@ -72,13 +72,14 @@ def prepared_on(
         scheduler=wanted.scheduler, chunked=wanted.chunked, seed=wanted.seed, mode=wanted.mode,
     )  # fmt: skip
     limits = _limits(wanted, system, llm, device, requests, transform)
-    _check_all_fit(wanted, limits, requests, transform, traits(system.kind).more)
+    notes = _check_all_fit(wanted, limits, requests, transform, traits(system.kind).more)
     clock = (wanted.scheduler, limits, wanted.replicas, wanted.router, wanted.pp)
     plan = Plan(*clock, wanted.exact, wanted.sample, wanted.seed, transform, requests.clients)
     found = service(device, requests, plan, slo, _named(wanted, system, llm, requests, plan, lm_head, more or {}))
     price = parse_price(wanted.price, 1)[0]
     usd = None if price is None else price * wanted.tp * wanted.pp * wanted.replicas
-    return found._replace(rest_w=power_at_rest_w(system, wanted.tp), usd_per_h=usd)
+    notes = (*(transform.notes if transform else ()), *notes)
+    return found._replace(rest_w=power_at_rest_w(system, wanted.tp), usd_per_h=usd, notes=notes)
 
 
 def _share(wanted: Wanted, system: System, llm: LlmSpec) -> Share:
@@ -143,9 +144,11 @@ def _limits(
     )  # fmt: skip
 
 
-def _check_all_fit(wanted: Wanted, limits: Limits, requests: Requests, transform: Transform | None, more: str) -> None:
-    """Raise UserError for a request that could never run."""
-    scheduler = scheduler_of(wanted.scheduler, limits)
+def _check_all_fit(
+    wanted: Wanted, limits: Limits, requests: Requests, transform: Transform | None, more: str
+) -> tuple[str, ...]:
+    """Raise UserError for a request that could never run; what is to be said of those that may not end."""
+    scheduler, needs, late = scheduler_of(wanted.scheduler, limits), list[int](), list[tuple[int, int]]()
     for i, (prompt, output) in enumerate(zip(requests.prompt, requests.output, strict=True)):
         live = LiveRequest(i, 0, prompt, output)
         if transform:
@@ -153,6 +156,17 @@ def _check_all_fit(wanted: Wanted, limits: Limits, requests: Requests, transform
         if why := scheduler.never(live):
             instead = _blocks(wanted, limits, requests, transform, more) if "blocks" in why else ""
             raise UserError(f"{requests.name}: request {i} {why} under {wanted.scheduler}; it could never run{instead}")
+        needs.append(-(-live.longest // scheduler.blocks.size))
+        if tokens := scheduler.late(live):
+            late.append((tokens, i))
+    if not late or sum(sorted(needs)[-limits.batch :]) <= scheduler.blocks.total:
+        return ()
+    most, budget = max(late)[0], limits.budget(wanted.scheduler)
+    which = f"request {late[0][1]}" + (f" and {len(late) - 1:,} more" if late[1:] else "")
+    return (
+        f"{which} may wait for ever: an iteration takes {budget:,} tokens, and who has to yield when more are known of "
+        f"it never comes back; --batch-tokens {most:,} would have room for all",
+    )
 
 
 def _blocks(wanted: Wanted, limits: Limits, requests: Requests, transform: Transform | None, more: str) -> str:

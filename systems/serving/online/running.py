@@ -10,6 +10,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from pimloom.arch.error import UserError
+from pimloom.arch.name_units import counted
 from pimloom.arch.units import S_PER_PS
 from pimloom.arch.version import __version__
 from pimloom.systems.devices.device import Device
@@ -63,7 +64,7 @@ class Plan(NamedTuple):
 class Service(NamedTuple):
     """What serves: costs of a device (grid: None if all are exact), costs with what drafts for it, how, limits, and the
     known fields of results. rest_w: of all devices of a stage [W], None: not known; usd_per_h: price of all devices of
-    all replicas [$/h]."""
+    all replicas [$/h]; notes: on what may come."""
 
     exact: Exact
     grid: Costs | None
@@ -73,6 +74,7 @@ class Service(NamedTuple):
     named: dict[str, Any]
     rest_w: float | None = None
     usd_per_h: float | None = None
+    notes: tuple[str, ...] = ()
 
 
 def service(device: Device, requests: Requests, plan: Plan, slo: Slo | None, named: dict[str, Any]) -> Service:
@@ -242,9 +244,11 @@ def check_ended(live: Sequence[LiveRequest], *records: Record) -> None:
     check_end(max((max(record.end, default=0) for record in records), default=0))
     left = [request for request in live if request.completion < 0]
     if left:
+        which, known = f"request {left[0].number}", max(request.known for request in left)
+        which += f" and {len(left) - 1:,} more wait" if left[1:] else " waits"
         raise UserError(
-            f"request {left[0].number} and {len(left) - 1:,} more wait for ever: what they know by now fits no "
-            "iteration; give --batch-tokens or --blocks more"
+            f"{which} for ever: what is known by now, of one {counted(known, 'token')}, fits no iteration; give "
+            "--batch-tokens or --blocks more"
         )
 
 

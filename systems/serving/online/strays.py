@@ -1,7 +1,7 @@
 """Options of `pimloom serve` that would change nothing, as what they belong to is not asked for."""
 
 from pimloom.arch.error import UserError
-from pimloom.systems.serving.online.named import ONLY
+from pimloom.systems.serving.online.named import ONLY, TOKENS
 from pimloom.systems.serving.online.wanted import Wanted
 
 FIELDS = {  # of limits, by option; what an option is where it is not given is in `Wanted`
@@ -22,12 +22,13 @@ def check_only(wanted: Wanted) -> None:
 
 def check_strays(wanted: Wanted) -> None:
     """Raise UserError for the first of them."""
-    pools = "=" in wanted.system
+    pools, budget = "=" in wanted.system, TOKENS if wanted.batch_tokens is None else wanted.batch_tokens
     for name, idle, belongs in (
         ("share", not wanted.goodput, "belongs to --goodput"),
         ("router", wanted.replicas == 1 and not pools, "chooses among --replicas N, and there is one"),
         ("sample", wanted.exact, "--exact reads no iteration between others"),
         ("sample", wanted.goodput, "--goodput does not tell the error of prices"),
+        ("long_prompt", (wanted.long_prompt or 0) >= budget, f"an iteration has no more than {budget:,} tokens"),
         ("batch_tokens", wanted.scheduler in WHOLE, f"{wanted.scheduler} counts requests, not tokens"),
     ):
         if idle and (value := getattr(wanted, name)) != Wanted._field_defaults[name]:

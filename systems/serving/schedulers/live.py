@@ -111,12 +111,16 @@ class Scheduler:
 
     def never(self, request: LiveRequest) -> str | None:
         """Why a request could never run, None if it can."""
-        need, there = -(-request.longest // self.blocks.size), self.usable()
-        return None if need <= there else f"needs {need:,} blocks of KV cache, and there are {there:,} for it"
+        return lacking(-(-request.longest // self.blocks.size), self.usable(request))
 
-    def usable(self) -> int:
+    def usable(self, request: LiveRequest) -> int:
         """Blocks that a request may have if it is alone."""
         return self.blocks.of_one
+
+    def late(self, request: LiveRequest) -> int:
+        """Tokens of which an iteration takes too few to compute all of a request once more, at most; 0: it could
+        always come back."""
+        return 0
 
     def sampled(self, iteration: Iteration, now: int) -> tuple[list[LiveRequest], list[LiveRequest]]:
         """Add the tokens of an iteration to its requests; those that go on, and those that have ended.
@@ -165,6 +169,20 @@ def by_time(requests: Sequence[LiveRequest]) -> list[LiveRequest]:
 
 def _arrival(request: LiveRequest) -> Any:
     return request.arrival, request.number
+
+
+def lacking(need: int, there: int) -> str | None:
+    """Why a request has too few blocks; None if it has enough."""
+    return None if need <= there else f"needs {need:,} blocks of KV cache, and there are {there:,} for it"
+
+
+def spare(request: LiveRequest, size: int) -> int:
+    """Blocks that must be free beside those of its longest cache, where each step of decode wants a free one: one, if
+    its last step needs none for itself."""
+    longest = request.longest
+    if request.decoding is not None:
+        return 1
+    return int(request.output > 1 and -(-longest // size) == -(-(longest - 1) // size))
 
 
 def last_beside(pool: Any, left: Any, request: LiveRequest) -> LiveRequest:
