@@ -34,7 +34,7 @@ FORMS: dict[str, Callable[[], ClosedForm]] = {  # those of `serving_cases.LATENC
     "const": lambda: ClosedForm(10000),
     "tok": lambda: ClosedForm(5000, 0, 20),
 }
-ROWS = (f.ON, f.STARTED, f.TOOK, f.ENDS, f.MANY, f.TOKENS, f.CONTEXTS, f.LEFT_WAITING, f.HELD)
+ROWS = (f.ON, f.STARTED, f.TOOK, f.ENDS, f.MANY, f.TOKENS, f.CONTEXTS, f.LEFT_WAITING, f.HELD, f.ONCE_MORE)
 FIELDS = (*compiled.KEPT.values(), "swaps")
 PYTHONS = ("lightllm", "vllm-v0 swap", "vllm-v0 chunked", "vllm-v1 prefix", "vllm-v1 later prefix")
 HAVE_KERNELS = [name for name in MAKE if name not in PYTHONS]
@@ -79,12 +79,19 @@ def by_python(
 ) -> list[list[int]]:
     """The same of Python."""
     price, rows = stored.LATENCIES[form], list[list[int]]()
+    computed = {request.number: set[int]() for request in requests}  # places in its context, once or more
 
     def replica(i: int, scheduler: Scheduler) -> Replica:
         def seen(made: Iteration) -> None:
             context, held = sum(made.new) + sum(made.cached), scheduler.blocks.total - scheduler.blocks.free
             counted = [len(made.new), sum(made.new), context, len(scheduler.waiting), held]
-            rows.append([i, made.start, made.ticks, made.end, *counted])
+            again = 0
+            for request, n, p in zip(made.requests, made.new, made.cached, strict=True):
+                places = set(range(p, p + n))
+                request.again += len(places & computed[request.number])
+                again += len(places & computed[request.number])
+                computed[request.number] |= places
+            rows.append([i, made.start, made.ticks, made.end, *counted, again])
 
         return Replica(scheduler, lambda made: price(made.new, made.cached), stages, seen)
 
@@ -100,6 +107,8 @@ def same(case: Case, make: Callable[[Case], Scheduler], n: int = 1, **how: Any) 
     for a, b in zip(ours, theirs, strict=True):
         assert [getattr(a, name) for name in FIELDS] == [getattr(b, name) for name in FIELDS]
     assert [list(one.gaps) for one in made] == [list(one.gaps) for one in known]
+    assert [list(one.came) for one in made] == [list(one.came) for one in known]
+    assert sum(sum(one.came) - len(one.gaps) for one in made) == sum(r.first_token >= 0 for r in ours)
 
 
 @pytest.mark.parametrize("name", HAVE_KERNELS)

@@ -124,7 +124,9 @@ Share = Annotated[float, typer.Option(metavar="X", help="Share of requests that 
 Price = Annotated[
     str | None,
     typer.Option(
-        metavar="USD", help="Price of a device for an hour: 1.29, of pools 1.29:2.69; tell output tokens for a dollar."
+        metavar="USD",
+        help="Price of a device for an hour: 1.29, of pools, or target and drafts, 1.29:2.69; tell "
+        "output tokens for a dollar.",
     ),
 ]
 Speculate = Annotated[

@@ -16,7 +16,8 @@ from pimloom.systems.serving.schedulers.live import NEVER, Iteration, LiveReques
 KEPT = {
     f.NUMBER: "number", f.ARRIVAL: "arrival", f.PROMPT: "prompt", f.LAST: "last", f.CACHED: "cached", f.KNOWN: "known",
     f.PREFILL: "prefill", f.BLOCKS: "blocks", f.FIRST_SCHEDULED: "first_scheduled", f.FIRST_TOKEN: "first_token",
-    f.LAST_TOKEN: "last_token", f.COMPLETION: "completion", f.RESTARTS: "restarts", f.HIT: "hit",
+    f.LAST_TOKEN: "last_token", f.COMPLETION: "completion", f.RESTARTS: "restarts", f.HIT: "hit", f.LOST: "lost",
+    f.AGAIN: "again",
 }  # fmt: skip
 Term = tuple[int, int, int]  # times, more, by
 NO: Term = (0, 0, 1)
@@ -164,6 +165,8 @@ class CompiledReplica:
     def tell(self) -> None:
         """The scheduler is told what it would know."""
         self.scheduler.gaps = array("q", self.of.gaps[: self.at[f.GAPS]].tobytes())
+        rows = self.board.shared.rows[: self.board.shared.counts[f.N_ROWS]]
+        self.scheduler.came = array("q", rows[rows[:, f.ON] == self.at[f.REPLICA], f.CAME].tobytes())
 
 
 class ClosedForm:

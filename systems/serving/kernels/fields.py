@@ -5,12 +5,13 @@ from typing import NamedTuple
 import numpy as np
 
 NEVER = 1 << 62  # as in `schedulers.live`
+JOULES = 6  # as in `online.costs`
 NOT_YET = -1
 NOBODY = -1
 
 # requests[r, …]: as in `LiveRequest`; NEXT: who waits behind it
 NUMBER, ARRIVAL, PROMPT, LAST, CACHED, KNOWN, PREFILL, BLOCKS = range(8)
-FIRST_SCHEDULED, FIRST_TOKEN, LAST_TOKEN, COMPLETION, RESTARTS, HIT, NEXT, N_REQUEST = range(8, 16)
+FIRST_SCHEDULED, FIRST_TOKEN, LAST_TOKEN, COMPLETION, RESTARTS, HIT, LOST, AGAIN, NEXT, N_REQUEST = range(8, 18)
 
 # limits[…] of a scheduler. RULE: which one; MOST: of an iteration, its requests or of one its tokens; LEAK, SERVED,
 # CUTS: of FasterTransformer `leak`, of Sarathi whether it serves by arrival, and whether a restart cuts a prompt;
@@ -28,12 +29,12 @@ UNFINISHED, NEXT_ON, SLOT, GAPS, FOLLOWED, ENDED, REPLICA, UNTIL, N_AT = range(1
 TOP, FORM, PRICE, START = range(4)  # phases
 
 # slots[s, …]: an iteration: its end, how many requests, new tokens, those with what is cached, and those of prompts;
-# members[s, i, …]: a request of it
-END_AT, MEMBERS, NEW_OF, ALL_OF, ROWS_OF, N_SLOT = range(6)
+# its row; members[s, i, …]: a request of it
+END_AT, MEMBERS, NEW_OF, ALL_OF, ROWS_OF, ROW_OF, N_SLOT = range(7)
 WHO, NEW, BEFORE, N_MEMBER = range(4)
 
-# rows[i, …]: of an iteration that has formed
-STARTED, TOOK, ENDS, ON, MANY, TOKENS, CONTEXTS, LEFT_WAITING, HELD, N_ROW = range(10)
+# rows[i, …]: of an iteration that has formed; ONCE_MORE: tokens that are computed again; CAME: that came when it ended
+STARTED, TOOK, ENDS, ON, MANY, TOKENS, CONTEXTS, LEFT_WAITING, HELD, ONCE_MORE, CAME, N_ROW = range(12)
 
 # counts[…] of all replicas. DECODES, PROMPTS: iterations shown to the sample; NEXT_…: those that it takes next
 N_ROWS, DECODES, NEXT_DECODE, PROMPTS, NEXT_PROMPT, N_COUNTS = range(6)
@@ -60,7 +61,8 @@ class Replica(NamedTuple):
 
 
 class Shared(NamedTuple):
-    """Of all replicas. joules: of each row; by_request, by_cause: energies; time_ps: of what the sample was shown."""
+    """Of all replicas. joules: of each row; by_request: energies; by_cause: work [ps], then energies; time_ps: of what
+    the sample was shown."""
 
     requests: np.ndarray
     counts: np.ndarray

@@ -19,8 +19,8 @@ DECODE, PROMPT, ENDING, PAIR, TURNS, EMPTY = 0, 1, 2, 3, 4, -1  # kinds of a kno
 
 class Prices(NamedTuple):
     """form, grid: see above; knots[axis, i], rising; keys[k] = (kind, requests or rows, context) of the knot whose
-    costs are costs[k], in a table with open addresses; tops[b]: as `Grid.top`; cost: time [ps] and energies [J] of the
-    iteration that forms; part: room for a part of it."""
+    costs are costs[k], in a table with open addresses; tops[b]: as `Grid.top`; cost: of the iteration that forms, as
+    `online.costs` has it; part: room for a part of it."""
 
     form: np.ndarray
     grid: np.ndarray

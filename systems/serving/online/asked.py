@@ -98,7 +98,8 @@ def _one(wanted: Wanted, llm: LlmSpec, requests: Requests) -> tuple[Serving, int
         if getattr(wanted, name):
             raise UserError(f"--{name}: belongs to pools, such as {SUCH_AS}; leave it out")
     by = finetuning(wanted, llm, requests) if wanted.finetune else overlapping(wanted, llm, requests)
-    devices = by.named["tp"] * wanted.pp * wanted.replicas
+    apart = by.plan.transform.apart if by.plan.transform else None
+    devices = (by.named["tp"] * wanted.pp + (apart.devices if apart else 0)) * wanted.replicas
     return (
         (lambda some, progress, tried: serve_online(by, some, progress, tried=tried, sampled=not tried)),
         devices,

@@ -10,7 +10,7 @@ from pimloom.systems.serving.clock.compiled import Board, CompiledReplica
 from pimloom.systems.serving.clock.rules import limits_of
 from pimloom.systems.serving.kernels import fields as f
 from pimloom.systems.serving.kernels import price as k
-from pimloom.systems.serving.online.costs import pieces_of
+from pimloom.systems.serving.online.costs import JOULES, pieces_of
 from pimloom.systems.serving.online.grid import Grid
 from pimloom.systems.serving.online.knots import MOST
 from pimloom.systems.serving.online.record import Record
@@ -58,7 +58,7 @@ class Reading:
         assert self.record.sample is not None
         return self.record.sample.decode, self.record.sample.prompts
 
-    def _learn(self, width: int = 1) -> None:
+    def _learn(self, width: int = JOULES) -> None:
         """Knots that the grid has come to know."""
         grid, more = self.grid, list[tuple[int, int, int, list[float]]]()
         for (n, mean), cost in islice(grid.decodes.items(), self.known[0], None):
@@ -131,12 +131,14 @@ def tell(replicas: Sequence[CompiledReplica], record: Record) -> None:
     places = {
         "start": f.STARTED, "ticks": f.TOOK, "end": f.ENDS, "replica": f.ON, "requests": f.MANY, "new": f.TOKENS,
         "contexts": f.CONTEXTS, "waiting": f.LEFT_WAITING, "used": f.HELD,
+        "again": f.ONCE_MORE,
     }  # fmt: skip
     for name, column in places.items():
         into = getattr(record, name)
         into.frombytes(shared.rows[:n, column].astype(f"i{into.itemsize}").tobytes())
     record.joules.frombytes(shared.joules[:n].tobytes())
-    record.by_request, record.by_cause = shared.by_request.tolist(), shared.by_cause.tolist()
+    sums = shared.by_cause.tolist()
+    record.by_request, record.work, record.by_cause = shared.by_request.tolist(), sums[: JOULES - 1], sums[JOULES - 1 :]
     if record.sample is not None and isinstance(board.pricing, Reading):
         for kind, shown, at in zip(board.pricing.strata, (f.DECODES, f.PROMPTS), (0, 1), strict=True):
             kind.shown, kind.time_ps = int(shared.counts[shown]), float(shared.time_ps[at])

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple, cast
 
+from msgspec.structs import replace
+
 from pimloom.arch.units import BITS_PER_BYTE, J_PER_PJ, S_PER_PS
 from pimloom.systems.serving.clock.cluster import ROUTERS
 from pimloom.systems.serving.clock.replica import Replica
@@ -14,6 +16,7 @@ from pimloom.systems.serving.online.outcome import Online
 from pimloom.systems.serving.online.record import Record
 from pimloom.systems.serving.online.running import AT_REST, Progress, Service, check_ended, ended_by, rest, told_by
 from pimloom.systems.serving.online.sampling import Sample, worst
+from pimloom.systems.serving.online.summing import utilisation
 from pimloom.systems.serving.pools.clock import Pooled, Routes
 from pimloom.systems.serving.pools.routes import Mixed, distserve, fewest_coming, least, routed, splitwise
 from pimloom.systems.serving.pools.wire import Wire
@@ -75,13 +78,16 @@ def serve_pools(both: Both, requests: Requests, progress: Progress, *, tried: bo
     check_ended(then, *records)
     for one, r in zip(first, then, strict=True):
         r.hit = one.hit
-        r.restarts += one.restarts
+        r.restarts, r.again = r.restarts + one.restarts, r.again + one.again
     parts = [(name, by, record) for name, by, record in zip(("prefill", "decode"), both[2:4], records, strict=True)]
     flown = [flight.landed != NOT_YET for flight in clock.flights.values()]
     last = max(max(record.end, default=0) for record in records)
     for by, record in zip(both[2:4], records, strict=True):
         if by.rest_w is not None and (by.exact.causes or not by.exact.steps):
             rest(by, record, len(by.exact.causes), requests.arrival_ps[0], last)
+    used = dict[str, float]()
+    for name, by, record in parts:
+        used |= utilisation(record.work, by.plan.replicas, last - requests.arrival_ps[0], f"{name}: ")
     record, causes = _joined(both, parts, then, flown)
     pricing = [ended_by(by, sample) for by, sample in zip(both[2:4], samples, strict=True)]
     plan = both.decode.plan._replace(scheduler=both.scheduler)
@@ -97,7 +103,7 @@ def serve_pools(both: Both, requests: Requests, progress: Progress, *, tried: bo
         (flight.landed - flight.then.first_token) * S_PER_PS if flight.landed != NOT_YET else None
         for flight in clock.flights.values()
     ]
-    return found
+    return replace(found, utilisation=used or None)
 
 
 def _routes(both: Both, prompts: list[Replica], decodes: list[Replica]) -> Routes:

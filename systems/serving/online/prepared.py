@@ -25,7 +25,7 @@ from pimloom.systems.serving.online.wanted import Wanted
 from pimloom.systems.serving.schedulers.live import LiveRequest
 from pimloom.systems.serving.schedulers.vllm_v1 import AHEAD
 from pimloom.systems.serving.transforms.asked import room, transform_of
-from pimloom.systems.serving.transforms.transform import Transform
+from pimloom.systems.serving.transforms.transform import Apart, Transform
 from pimloom.systems.settings import parse_settings
 from pimloom.workload.decoding.density import density_of
 from pimloom.workload.decoding.formats import format_of
@@ -71,15 +71,27 @@ def prepared_on(
         system, llm, share, speculate=wanted.speculate, branches=wanted.branches, shared=wanted.shared_kv,
         scheduler=wanted.scheduler, chunked=wanted.chunked, seed=wanted.seed, mode=wanted.mode,
     )  # fmt: skip
+    if transform and transform.apart and wanted.pp > 1:
+        raise UserError(
+            f"--speculate {wanted.speculate}: a machine of its own drafts for one stage; leave --pp out, or on=..."
+        )
     limits = _limits(wanted, system, llm, device, requests, transform)
     notes = _check_all_fit(wanted, limits, requests, transform, traits(system.kind).more)
     clock = (wanted.scheduler, limits, wanted.replicas, wanted.router, wanted.pp)
     plan = Plan(*clock, wanted.exact, wanted.sample, wanted.seed, transform, requests.clients)
     found = service(device, requests, plan, slo, _named(wanted, system, llm, requests, plan, lm_head, more or {}))
-    price = parse_price(wanted.price, 1)[0]
-    usd = None if price is None else price * wanted.tp * wanted.pp * wanted.replicas
+    usd = _usd_per_h(wanted, transform.apart if transform else None)
     notes = (*(transform.notes if transform else ()), *notes)
     return found._replace(rest_w=power_at_rest_w(system, wanted.tp), usd_per_h=usd, notes=notes)
+
+
+def _usd_per_h(wanted: Wanted, apart: Apart | None) -> float | None:
+    """Of all devices."""
+    price, *more = parse_price(wanted.price, 2 if apart else 1, "of both machines")
+    if price is None:
+        return None
+    drafting = more[0] * apart.devices if apart and more[0] is not None else 0.0
+    return (price * wanted.tp * wanted.pp + drafting) * wanted.replicas
 
 
 def _share(wanted: Wanted, system: System, llm: LlmSpec) -> Share:
