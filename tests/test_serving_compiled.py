@@ -36,7 +36,7 @@ FORMS: dict[str, Callable[[], ClosedForm]] = {  # those of `serving_cases.LATENC
 }
 ROWS = (f.ON, f.STARTED, f.TOOK, f.ENDS, f.MANY, f.TOKENS, f.CONTEXTS, f.LEFT_WAITING, f.HELD, f.ONCE_MORE)
 FIELDS = (*compiled.KEPT.values(), "swaps")
-PYTHONS = ("lightllm", "vllm-v0 swap", "vllm-v0 chunked", "vllm-v1 prefix", "vllm-v1 later prefix")
+PYTHONS = ("lightllm", "vllm-v0 swap", "vllm-v0 chunked")
 HAVE_KERNELS = [name for name in MAKE if name not in PYTHONS]
 STAGED: dict[str, Callable[[Case, int], Scheduler]] = {
     "vidur-vllm": lambda c, stages: VidurVllm(pool(c), c.watermark, c.cap * stages, c.budget, stages),
@@ -79,7 +79,7 @@ def by_python(
 ) -> list[list[int]]:
     """The same of Python."""
     price, rows = stored.LATENCIES[form], list[list[int]]()
-    computed = {request.number: set[int]() for request in requests}  # places in its context, once or more
+    computed = {request.number: set[int]() for request in requests}  # places that were in its cache
 
     def replica(i: int, scheduler: Scheduler) -> Replica:
         def seen(made: Iteration) -> None:
@@ -90,7 +90,7 @@ def by_python(
                 places = set(range(p, p + n))
                 request.again += len(places & computed[request.number])
                 again += len(places & computed[request.number])
-                computed[request.number] |= places
+                computed[request.number] |= set(range(p + n))
             rows.append([i, made.start, made.ticks, made.end, *counted, again])
 
         return Replica(scheduler, lambda made: price(made.new, made.cached), stages, seen)
@@ -180,6 +180,7 @@ def test_most_stored_schedules_are_ours_to_judge():
     assert len(known) >= len(every) / 2
 
 
+MOONCAKE = Path(__file__).parents[1] / "examples" / "serving" / "mooncake_conversation_0_400.jsonl"
 SERVED: list[dict[str, Any]] = [
     {"scheduler": name} for name in ("vllm-v1", "vllm-v0", "sarathi", "orca", "faster-transformer", "static")
 ]
@@ -191,6 +192,8 @@ SERVED += [
     {"replicas": 3, "router": "least-waiting", "slo": "ttft=1ms"},
     {"arrivals": "closed:3", "replicas": 2},
     {"system": "pim_gpt", "requests": 4, "lengths": "8:4", "layers": None},
+    {"trace": MOONCAKE, "lengths": None, "cut": True, "blocks": 260},
+    {"trace": MOONCAKE, "lengths": None, "cut": True, "blocks": 300, "scheduler_reserve_full_isl": True, "replicas": 2},
     {"goodput": True, "slo": "ttft=2ms,tpot=1ms", "rate": "50:20000", "lengths": "64:16"},
 ]
 

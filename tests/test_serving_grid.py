@@ -1,6 +1,7 @@
 """Costs read between knots, on machines whose times are made up and known everywhere."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from random import Random
 from types import SimpleNamespace
 from typing import Any
@@ -193,6 +194,24 @@ def test_what_is_needed_is_simulated_side_by_side_and_once():
     assert first > 2
     cost = read.of(pieces)
     assert len(machine.asked) == first and cost == grid(Made(straight)).of(pieces)
+
+
+def test_caches_that_are_shared_are_read_beyond_what_fits_side_by_side():
+    """On a line of fewer requests: decode is straight in them. A knot of its own for each context would be no gain."""
+    read = Grid(Exact(Made(straight)), EVEN, 8192, shared=True)  # type: ignore[arg-type]
+    many = [
+        (b, context) for b in (9, 17, 33, 64) for context in (300, 700, 1500, 2400)
+    ]  # of a device for 10,000 tokens
+    for b, context in many:
+        ps, *_, joules = read.of(decode(*[context] * b))
+        true = straight(Batch.decode([context] * b))
+        assert ps == pytest.approx(true, rel=1e-6) and joules == pytest.approx(true * 1e-6, rel=1e-6)
+    assert all(sum(one.cached + 1 for one in pieces) <= 10_000 for pieces in read.exact.known)
+    plain = grid(Made(straight), positions=8192)
+    for b, context in many:
+        with suppress(UserError):
+            plain.of(decode(*[context] * b))
+    assert len(read.exact.known) < len(plain.exact.known)
 
 
 def test_where_nothing_fits_the_iteration_itself_is_simulated():

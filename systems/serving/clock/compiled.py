@@ -7,11 +7,13 @@ from typing import Protocol
 import numpy as np
 
 from pimloom.cycle_sim.compiled.kernel import bind
+from pimloom.systems.serving.clock.names import UNNAMED, Names
 from pimloom.systems.serving.kernels import clock
 from pimloom.systems.serving.kernels import fields as f
 from pimloom.systems.serving.kernels.live import push_back
 from pimloom.systems.serving.kernels.price import Prices
 from pimloom.systems.serving.schedulers.live import NEVER, Iteration, LiveRequest, Scheduler
+from pimloom.systems.serving.schedulers.prefix_pool import PrefixPool
 
 KEPT = {
     f.NUMBER: "number", f.ARRIVAL: "arrival", f.PROMPT: "prompt", f.LAST: "last", f.CACHED: "cached", f.KNOWN: "known",
@@ -46,7 +48,7 @@ class Board:
         self, requests: Sequence[LiveRequest], pricing: Pricing, numbers: int, first: tuple[int, int] = (NEVER, NEVER)
     ) -> None:
         self.live, self.pricing, self.version = requests, pricing, 0
-        self.place = {request.number: i for i, request in enumerate(requests)}
+        self.place, self.named = {request.number: i for i, request in enumerate(requests)}, Names(requests)
         table = np.zeros((len(requests), f.N_REQUEST), np.int64)
         for column, name in KEPT.items():
             table[:, column] = [getattr(request, name) for request in requests]
@@ -101,8 +103,10 @@ class CompiledReplica:
         groups, grown = np.zeros((stages, most), np.int64), np.zeros((stages, 2), np.int64)
         slots, members = np.zeros((stages, f.N_SLOT), np.int64), np.zeros((stages, most, f.N_MEMBER), np.int64)
         order, left, gaps = np.zeros(n, np.int64), np.zeros(n, np.int64), np.zeros(ROOM + most, np.int64)
-        free = np.zeros(stages, np.int64)
-        self.of = f.Replica(limits, at, order, left, groups, grown, slots, members, free, gaps)
+        free, pool = np.zeros(stages, np.int64), scheduler.blocks
+        own = board.named.of(pool, int(limits[f.AHEAD])) if isinstance(pool, PrefixPool) else UNNAMED
+        at[[f.FREE_HEAD, f.FREE_TAIL]] = 0, pool.total - 1
+        self.of = f.Replica(limits, at, order, left, groups, grown, slots, members, free, gaps, *own)
         self.at, self._version = at, -1
         self._run: Callable[[], int]
 

@@ -11,7 +11,7 @@ from pimloom.systems.serving.clock.rules import limits_of
 from pimloom.systems.serving.kernels import fields as f
 from pimloom.systems.serving.kernels import price as k
 from pimloom.systems.serving.online.costs import JOULES, pieces_of
-from pimloom.systems.serving.online.grid import Grid
+from pimloom.systems.serving.online.grid import FEW, Grid
 from pimloom.systems.serving.online.knots import MOST
 from pimloom.systems.serving.online.record import Record
 from pimloom.systems.serving.online.sampling import Stratum
@@ -29,6 +29,7 @@ class Reading:
         limits, whole = np.zeros(k.N_GRID, np.int64), not grid.by_token and grid.tile == 1
         limits[[k.PRICES, k.WITH_PROMPTS, k.MOST_REQUESTS]] = 1, whole, grid.most or MOST
         limits[[k.ROOM, k.POSITIONS, k.BUDGET, k.LONGEST]] = grid.tokens, grid.positions, grid.budget, grid.longest
+        limits[k.SIDE] = FEW if grid.shared else 0
         table = np.zeros((len(grid.axes), max(map(len, grid.axes))), np.int64)
         for axis, rising in zip((k.REQUESTS, k.CONTEXTS, k.ROWS, k.ATTENDED), grid.axes, strict=True):
             table[axis, : len(rising)], limits[k.KNOTS + axis] = rising, len(rising)
@@ -61,16 +62,15 @@ class Reading:
     def _learn(self, width: int = JOULES) -> None:
         """Knots that the grid has come to know."""
         grid, more = self.grid, list[tuple[int, int, int, list[float]]]()
-        for (n, mean), cost in islice(grid.decodes.items(), self.known[0], None):
-            if cost is not None:
-                more.append((k.DECODE, n, mean, cost))
+        for (n, mean), cost in islice(grid.corners.items(), self.known[0], None):
+            more.append((k.DECODE, n, mean, cost))
         for (n, attended, ends), cost in islice(grid.prompts.items(), self.known[1], None):
             more.append((k.ENDING if ends else k.PROMPT, n, attended, cost))
         for context, cost in islice(grid.apart.items(), self.known[2], None):
             more.append((k.PAIR, context, 0, cost[:1]))
         if grid.of_second is not None and not self.known[3]:
             more.append((k.TURNS, 0, 0, [grid.of_second]))
-        self.known = [len(grid.decodes), len(grid.prompts), len(grid.apart), grid.of_second is not None]
+        self.known = [len(grid.corners), len(grid.prompts), len(grid.apart), grid.of_second is not None]
         self._widen(max([width, *(len(cost) for *_, cost in more)]), len(more))
         for *key, cost in more:
             at = _place(self.prices.keys, *key)

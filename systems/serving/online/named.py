@@ -1,8 +1,10 @@
 """Schedulers by name, with the limits that a user gives."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from typing import NamedTuple
+
+import numpy as np
 
 from pimloom.arch.document import nearest
 from pimloom.arch.error import UserError
@@ -105,16 +107,28 @@ def _vllm_v0(limits: Limits, budget: int) -> Scheduler:
     return VllmV0(pool, watermark, limits.batch, budget, host)
 
 
+class Named:
+    """Identities of blocks of requests: what a trace says of prompts; all else is a request's own."""
+
+    def __init__(self, prefix: Prefix, size: int) -> None:
+        self.prefix, self.size = prefix, size
+
+    def __call__(self, request: LiveRequest, k: int) -> Hashable:
+        """See `Identity`."""
+        inside = (k + 1) * self.size <= request.prompt
+        mine = self.prefix.block(request.number, k, self.size) if inside else None
+        return (request.number, k) if mine is None else ("shared", mine)
+
+    def numbers(self, requests: Sequence[LiveRequest]) -> list[np.ndarray]:
+        """Of the full blocks of each prompt, -1: its own."""
+        whole = [request.prompt // self.size for request in requests]
+        return self.prefix.numbered([request.number for request in requests], whole, self.size)
+
+
 def _vllm_v1(limits: Limits, budget: int, kind: type[VllmV1] = VllmV1) -> Scheduler:
     pool: Blocks | PrefixPool = _pool(limits, unused=1)
     if prefix := limits.prefix:
-
-        def identity(request: LiveRequest, k: int) -> object:
-            inside = (k + 1) * limits.block_size <= request.prompt
-            mine = prefix.block(request.number, k, limits.block_size) if inside else None
-            return (request.number, k) if mine is None else ("shared", mine)
-
-        pool = PrefixPool(limits.blocks - 1, limits.block_size, identity)
+        pool = PrefixPool(limits.blocks - 1, limits.block_size, Named(prefix, limits.block_size))
     made = kind(pool, limits.batch, budget, limits.longest + 1, limits.threshold)
     made.admit_by(limits.ahead, whole=limits.whole)
     return made

@@ -95,7 +95,14 @@ def service(device: Device, requests: Requests, plan: Plan, slo: Slo | None, nam
         grid = (
             transform.grid(exact, spread)
             if transform
-            else Grid(exact, spread, plan.limits.positions, budget, longest_of(requests, plan.scheduler))
+            else Grid(
+                exact,
+                spread,
+                plan.limits.positions,
+                budget,
+                longest_of(requests, plan.scheduler),
+                shared=plan.limits.prefix is not None,
+            )  # fmt: skip
         )
     costs = transform.joined(grid or exact, plan.exact, spread) if transform else grid or exact
     return Service(exact, grid, costs, plan, slo, named)
@@ -136,7 +143,7 @@ def _rehearse(by: Service, requests: Requests, progress: Progress) -> None:
     if not by.exact.known:
         return
     guessed = Guessed(by.exact)
-    rough = Grid(guessed, grid.spread.tolist(), grid.positions, grid.budget, grid.longest)
+    rough = Grid(guessed, grid.spread.tolist(), grid.positions, grid.budget, grid.longest, shared=grid.shared)
     live = [LiveRequest(*each) for each in zip(range(len(requests.prompt)), *requests[1:4], strict=True)]
     schedulers: list[Scheduler] = [scheduler_of(plan.scheduler, plan.limits) for _ in range(plan.replicas)]
     with suppress(UserError):  # the run itself tells
