@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pimloom
-from pimloom.systems.serving.clock import compiled
+from pimloom.systems.serving.clock import compiled, names
 from pimloom.systems.serving.clock.cluster import ROUTERS, serve
 from pimloom.systems.serving.clock.compiled import Board, ClosedForm, CompiledReplica
 from pimloom.systems.serving.clock.replica import Replica
@@ -227,6 +227,17 @@ def test_what_is_asked_beyond_kernels_is_pythons(asked, monkeypatch):
     monkeypatch.setattr(CompiledReplica, "run_until", lambda self, until: made.append(self))
     options: dict[str, Any] = {"model": "gpt2", "layers": 2, "arrivals": "burst", "lengths": "8:3", "requests": 3}
     assert len(pimloom.serve("gpu_a100", **options | asked).requests) == 3 and not made
+
+
+def test_identities_that_take_too_much_memory_are_pythons(monkeypatch):
+    case = Case(
+        [{"number": 0, "arrival": 0, "prompt": 160, "output": 1, "group": 0, "shared": 0}], 100, 16, 4, 100, 1, 0
+    )
+    requests, one = requests_of(case), MAKE["vllm-v1 prefix"](case)
+    for room, some, fit in ((40, [one], True), (39, [one], False), (59, [one] * 2, False), (60, [one] * 2, True)):
+        monkeypatch.setattr(names, "MOST", room)  # of ten blocks: two tables, and two of each replica
+        assert names.fits(requests, some) == fit
+    assert names.fits(requests, [MAKE["vllm-v1"](case)])
 
 
 def test_a_sample_of_what_is_shown_is_even():

@@ -5,12 +5,21 @@ from collections.abc import Hashable, Sequence
 import numpy as np
 
 from pimloom.systems.serving.kernels import fields as f
-from pimloom.systems.serving.schedulers.live import LiveRequest
+from pimloom.systems.serving.schedulers.live import LiveRequest, Scheduler
 from pimloom.systems.serving.schedulers.prefix_pool import PrefixPool
 
 Arrays = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]  # spans, names, held, blocks, by_name
 NONE = np.zeros(0, np.int64)
 UNNAMED: Arrays = (NONE, NONE, NONE, np.zeros((0, f.N_BLOCK), np.int64), np.zeros((0, 2), np.int64))
+
+
+MOST = 1 << 27  # numbers of all tables, 1 GiB
+
+
+def fits(requests: Sequence[LiveRequest], schedulers: Sequence[Scheduler]) -> bool:
+    """Whether tables of all blocks that requests may have are not too large, if their blocks have identities."""
+    sizes = [one.blocks.size for one in schedulers if isinstance(one.blocks, PrefixPool)]
+    return not sizes or sum(request.last // sizes[0] for request in requests) * (2 + 2 * len(sizes)) <= MOST
 
 
 class Names:
@@ -24,7 +33,7 @@ class Names:
         """Of a replica whose blocks are all free. ahead: blocks of a request beyond those that it needs."""
         if self.known is None:
             many = [pool.of(request.last) + ahead for request in self.requests]
-            spans = np.concatenate([NONE[:0], [0], np.cumsum(many)]).astype(np.int64)
+            spans = np.cumsum([0, *many])
             self.known = (spans, *self._numbered(pool, spans))
         spans, names, different = self.known
         blocks, n = np.full((pool.total, f.N_BLOCK), f.NOBODY, np.int64), np.arange(pool.total)

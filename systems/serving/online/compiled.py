@@ -7,6 +7,7 @@ import numpy as np
 
 from pimloom.cycle_sim.compiled.kernel import PLAIN
 from pimloom.systems.serving.clock.compiled import Board, CompiledReplica
+from pimloom.systems.serving.clock.names import fits
 from pimloom.systems.serving.clock.rules import limits_of
 from pimloom.systems.serving.kernels import fields as f
 from pimloom.systems.serving.kernels import price as k
@@ -110,7 +111,11 @@ def replicas_of(
     limits = [one for scheduler in schedulers if (one := limits_of(scheduler)) is not None]
     if PLAIN or type(record) is not Record or type(record.costs) is not Grid or len(limits) < len(schedulers):
         return None
-    if not live or any(request.decoding is not None or request.beside for request in live):
+    if (
+        not live
+        or not fits(live, schedulers)
+        or any(request.decoding is not None or request.beside for request in live)
+    ):
         return None
     most = min(max(int(one[f.CAP]) for one in limits), len(live))
     reading, first = Reading(record, record.costs, most), (NEVER, NEVER)
