@@ -11,8 +11,6 @@ from pimloom.systems.serving.schedulers.prefix_pool import PrefixPool
 Arrays = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]  # spans, names, held, blocks, by_name
 NONE = np.zeros(0, np.int64)
 UNNAMED: Arrays = (NONE, NONE, NONE, np.zeros((0, f.N_BLOCK), np.int64), np.zeros((0, 2), np.int64))
-
-
 MOST = 1 << 27  # numbers of all tables, 1 GiB
 
 
