@@ -69,9 +69,9 @@ def found(replica, requests, r):
 @rare
 def idle(replica, r, hit):
     """How many of the first blocks that it has found nobody uses."""
-    first, number = replica.spans[r], 0
+    number = 0
     for k in range(hit):
-        number += replica.blocks[replica.by_name[replica.names[first + k], 0], USERS] == 0
+        number += replica.blocks[replica.by_name[replica.names[replica.spans[r] + k], 0], USERS] == 0
     return number
 
 
