@@ -23,6 +23,8 @@ def serve(
     blocks: int | None = None,
     prefix_cache: bool | None = None,
     long_prompt: int | None = None,
+    num_preallocate_tokens: int | None = None,
+    scheduler_reserve_full_isl: bool = False,
     chunked: bool = False,
     swap: int | None = None,
     policy: str | None = None,
@@ -63,8 +65,9 @@ def serve(
     "400Gb/s" or "nvlink"; transfer: "layers", if caches leave while prompts run; mixed: whether machines of splitwise
     help out in the other pool. arrivals: "poisson:2/s", "gamma:2/s,cv=3", "uniform:2/s" or "burst", of so many
     `requests`, whose `lengths` are those of a data set ("sharegpt", "alpaca") or "PROMPT:OUTPUT". scheduler: whose
-    rules decide who is in an iteration; batch_tokens: its most tokens; slo: "ttft=1s,tpot=50ms". Iterations are
-    simulated once where they are equal, and most of them are read between few that are simulated (`pricing` tells the
+    rules decide who is in an iteration; batch_tokens: its most tokens; num_preallocate_tokens=0 and
+    scheduler_reserve_full_isl: of "vllm-v1", as in vLLM 0.19; slo: "ttft=1s,tpot=50ms". Iterations are simulated once
+    where they are equal, and most of them are read between few that are simulated (`pricing` tells the
     error), none with `exact`. `requests` and `iterations` of the result are tables of pandas. goodput: a `Goodput`
     instead, the highest `rate` in "LOW:HIGH" at which a `share` of requests holds `slo`. price: "1.29", of a device for
     an hour [$]. speculate: drafts that are checked, "draft=gpt2,gamma=4,alpha=0.7" or "medusa"; branches: of each

@@ -312,7 +312,7 @@ def vllm_v1(s: State) -> Batch:
         r = s["waiting"][0]
         found = hits(s, r)
         n = min(r["known"] - len(found) * s["size"], s["threshold"] or left, left)
-        if not slots(s, r, n, found):
+        if s.get("whole") and not fits_whole(s, r, found) or not slots(s, r, n, found):
             break
         r["cached"] = len(found) * s["size"]
         name_full_blocks(s, r, r["cached"] + n)
@@ -337,6 +337,12 @@ def identity(r: dict[str, Any], k: int, size: int) -> Any:
     return ("group", r["group"], k) if (k + 1) * size <= r["shared"] else ("own", r["number"], k)
 
 
+def fits_whole(s: State, r: dict[str, Any], found: list[Any]) -> bool:
+    """Of later versions: blocks for all of its tokens, beside those that it has found, are free."""
+    free_ones = [b for b in s["free"] if b not in found]
+    return up(min(r["known"], s["longest"]), s["size"]) - len(found) <= len(free_ones)
+
+
 def slots(s: State, r: dict[str, Any], n: int, found: list[Any]) -> bool:
     size, mine = s["size"], r["mine"]
     need = up(r["cached"] + len(found) * size + n, size) - len(mine) - len(found)
@@ -344,14 +350,14 @@ def slots(s: State, r: dict[str, Any], n: int, found: list[Any]) -> bool:
     if need > there:
         return False
     if s.get("channels") and need > 0:
-        give(s, r, min(need + up(64, size), there, up(s["longest"], size) - len(mine)))
+        give(s, r, min(need + up(s.get("ahead", 64), size), there, up(s["longest"], size) - len(mine)))
     for b in found:
         if b in s["free"]:
             s["free"].remove(b)
         b["users"] += 1
         mine.append(b)
     if need > 0:
-        for _ in range(min(need + up(64, size), there, up(s["longest"], size) - len(mine))):
+        for _ in range(min(need + up(s.get("ahead", 64), size), there, up(s["longest"], size) - len(mine))):
             b = s["free"].pop(0)
             b["name"], b["users"] = None, 1
             if b in s["order"]:

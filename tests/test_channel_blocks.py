@@ -175,7 +175,7 @@ def test_prices_between_knots_know_of_no_channel_and_samples_do():
 
         def step(self, batch: Any, channel: Any = None) -> Any:
             told.append(None if channel is None else channel.tolist())
-            return SimpleNamespace(end_ps=1000, energy_by_cause_j=None)
+            return SimpleNamespace(end_ps=1000, least_ps={}, energy_by_cause_j=None)
 
     pieces = [Piece(1, 90, 1, channel=3), Piece(1, 50, 1, channel=0), Piece(1, 50, 1, channel=2)]
     exact = Exact(Watching())  # type: ignore[arg-type]

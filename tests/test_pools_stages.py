@@ -350,3 +350,20 @@ def test_timeline_and_page_have_a_track_for_each_stage(tmp_path, monkeypatch):
     busy = drawn_curves["Resources: share of time in which a replica works"]
     assert set(busy) == {"replica 0", "replica 1"}
     assert all(50 < max(share for _, share in points) < 100.001 for points in busy.values())
+
+
+def test_sums_over_stages_are_those_of_all_tokens():
+    """A token comes where the last stage has ended; what is done once more counts once, on whatever stages."""
+    asked: dict[str, Any] = {"arrivals": "burst", "requests": 8, "lengths": "40:60", "blocks": 24}
+    found, flat = (
+        pool("prefill=gpu_a100:pp2,decode=gpu_a100:pp3", **asked),
+        pool("prefill=gpu_a100,decode=gpu_a100", **asked),
+    )
+    for one in (found, flat):
+        assert one.preemptions > 0 and one.recomputed_tokens == one.requests["recomputed_tokens"].sum() > 0
+        assert one.iterations["output_tokens"].sum() == 8 * 60
+        assert all(0 < share <= 1 for share in one.utilisation.values())
+    both = found.iterations
+    assert both[both["stage"] < 2]["output_tokens"].sum() == 0
+    last = both[both["stage"] == 2]
+    assert last["recomputed_tokens"].sum() == found.recomputed_tokens

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from pimloom.arch.error import UserError
 from pimloom.systems.serving.requests import read_requests
+from pimloom.workload.requests.table import Groups, Identities, Prefix, Tokens
 from pimloom.workload.requests.trace_file import read_conversations, read_trace
 from tests.command import call
 
@@ -102,3 +103,24 @@ def test_conversations_of_any_depth(tmp_path):
         path.write_text(text)
         with pytest.raises(UserError, match="t.json"):
             read_conversations(path)
+
+
+PREFIXES: dict[str, Prefix] = {
+    "groups": Groups(["a", "b", "a", "a", ""], [40, 17, 8, 64, 0]),
+    "identities": Identities([[7, 9], [7], [3, 9], [7, 9, 1], []], 32),
+    "tokens": Tokens([list(range(40)), list(range(17)), [*range(16), *range(24)], [5] * 64, [5] * 32]),
+}
+
+
+@pytest.mark.parametrize("size", [4, 8, 16])
+@pytest.mark.parametrize("prefix", PREFIXES)
+def test_blocks_have_equal_numbers_where_they_are_equal(prefix, size):
+    of, counts = PREFIXES[prefix], [10, 4, 6, 16, 8]
+    counts = [count * 4 // size for count in counts]
+    told = of.numbered(range(5), counts, size)
+    blocks = [(of.block(i, k, size), int(told[i][k])) for i in range(5) for k in range(counts[i])]
+    assert [len(one) for one in told] == counts
+    for block, number in blocks:
+        assert (block is None) == (number == -1)
+        assert all((block == other) == (number == its) for other, its in blocks if block is not None)
+    assert len({number for _, number in blocks}) > 3

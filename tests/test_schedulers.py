@@ -1,6 +1,7 @@
 """Schedulers against their English rules (`naive_schedulers`), and what must hold for every one of them."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from random import Random
 from typing import Any, NamedTuple
 
@@ -67,12 +68,18 @@ def pool(case: Case) -> Blocks:
     return Blocks(case.N, case.size)
 
 
-def sharing(case: Case) -> Scheduler:
+def sharing(case: Case) -> VllmV1:
     def identity(request: LiveRequest, k: int) -> Any:
         return naive.identity(case.table[request.number], k, case.size)
 
     made = PrefixPool(case.N, case.size, identity)
     return VllmV1(made, case.cap, case.budget, LONGEST, case.threshold)
+
+
+def later(made: VllmV1) -> VllmV1:
+    """With the rules of vLLM 0.19."""
+    made.admit_by(0, whole=True)
+    return made
 
 
 def reserved(case: Case) -> int:
@@ -92,8 +99,11 @@ MAKE: dict[str, Callable[[Case], Scheduler]] = {
     "vllm-v0 chunked": lambda c: VllmV0Chunked(pool(c), c.watermark, c.cap, c.budget),
     "vllm-v1": lambda c: VllmV1(pool(c), c.cap, c.budget, LONGEST, c.threshold),
     "vllm-v1 prefix": sharing,
+    "vllm-v1 later": lambda c: later(VllmV1(pool(c), c.cap, c.budget, LONGEST, c.threshold)),
+    "vllm-v1 later prefix": lambda c: later(sharing(c)),
     "vllm-v1 short": lambda c: VllmV1(pool(c), c.cap, c.budget, SHORT, c.threshold),
 }
+WITH_WATERMARK = ("vidur-vllm", "sarathi", "vidur-sarathi", "vllm-v0", "vllm-v0 swap", "vllm-v0 chunked")
 WHOLE = [name for name in MAKE if name != "vllm-v1 short"]  # there requests end where the model does
 RULES: dict[str, tuple[Callable[[naive.State], naive.Batch], dict[str, Any]]] = {
     "vidur-vllm": (naive.vidur_vllm, {}),
@@ -107,6 +117,8 @@ RULES: dict[str, tuple[Callable[[naive.State], naive.Batch], dict[str, Any]]] = 
     "vllm-v0 chunked": (naive.vllm_v0_chunked, {}),
     "vllm-v1": (naive.vllm_v1, {"sharing": False, "longest": LONGEST}),
     "vllm-v1 prefix": (naive.vllm_v1, {"sharing": True, "longest": LONGEST}),
+    "vllm-v1 later": (naive.vllm_v1, {"sharing": False, "longest": LONGEST, "ahead": 0, "whole": True}),
+    "vllm-v1 later prefix": (naive.vllm_v1, {"sharing": True, "longest": LONGEST, "ahead": 0, "whole": True}),
     "vllm-v1 short": (naive.vllm_v1, {"sharing": False, "longest": SHORT}),
 }
 
@@ -187,6 +199,39 @@ def test_equal_runs_are_equal_and_equal_arrivals_are_served_by_number(name, case
     for a, b in zip(first, first[1:], strict=False):
         if a.arrival == b.arrival:
             assert a.first_scheduled <= b.first_scheduled
+
+
+@pytest.mark.parametrize("name", [name for name in WHOLE if name not in ("orca", "faster-transformer", "static")])
+@given(case=cases(), blocks=st.integers(3, 30), length=st.integers(1, LONGEST), prompt=st.integers(1, LONGEST))
+@settings(max_examples=60)
+def test_what_could_never_run_is_what_does_not_end_alone(name, case, blocks, length, prompt):
+    """But for those that a watermark would keep from coming back, once they had to yield."""
+    prompt = min(prompt, length)
+    case, alone = case._replace(N=blocks), LiveRequest(0, 0, prompt, length - prompt + 1)
+    scheduler = MAKE[name](case)
+    why = scheduler.never(alone)
+    ends = False
+    with suppress(AssertionError):  # no scheduler gives away what is not there
+        run(scheduler, [alone])
+        ends = alone.completion > 0
+    kept_out = name in WITH_WATERMARK and -(-length // case.size) > blocks - case.watermark
+    assert (why is None) == (ends and not kept_out), why
+
+
+@pytest.mark.parametrize(("kind", "prompt", "output", "blocks"), [
+    (Sarathi, 144, 2, 10), (VidurVllm, 144, 2, 10), (VllmV0, 144, 2, 10), (Sarathi, 160, 1, 10),
+    (LightLlm, 50, 50, 100), (LightLlm, 50, 1, 52),
+])  # fmt: skip
+def test_the_last_block_is_there_to_be_used(kind, prompt, output, blocks):
+    """A request of P + O tokens has P + O - 1 in the cache; decode needs one free block, and takes it then."""
+    if kind is LightLlm:
+        made: Callable[[int], Scheduler] = lambda n: LightLlm(Blocks(n, 1), 4, 512, 3)  # noqa: E731
+    else:
+        made = lambda n: kind(Blocks(n, 16), 0, 4, 512)  # noqa: E731
+    request = LiveRequest(0, 0, prompt, output)
+    assert made(blocks).never(request) is None and made(blocks - 1).never(request)
+    run(made(blocks), [request])
+    assert request.completion > 0 and request.restarts == 0
 
 
 @pytest.mark.parametrize("name", ["vidur-vllm", "sarathi", "orca", "faster-transformer"])

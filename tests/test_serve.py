@@ -115,6 +115,23 @@ def test_prefixes_of_a_trace_are_found(tmp_path):
     assert without.prefix_hit_share is None and without.energy_j > found.energy_j
 
 
+def test_rules_of_later_versions_of_vllm():
+    """Blocks that are taken ahead keep others out; who comes in though its whole prompt does not fit has to yield."""
+    given: dict[str, Any] = {"arrivals": "burst", "lengths": "100:8", "requests": 12, "blocks": 33, "batch_tokens": 64}
+    found = {
+        (ahead, whole): served(**given, num_preallocate_tokens=ahead, scheduler_reserve_full_isl=whole)
+        for ahead in (64, 0, None)
+        for whole in (False, True)
+    }
+    for whole in (False, True):
+        assert found[None, whole] == found[64, whole]
+    assert len({one.spec_digest for one in found.values()}) == 4
+    most = {key: int(one.iterations["requests"].max()) for key, one in found.items()}
+    assert most[0, False] > most[64, False]
+    assert found[0, False].preemptions > found[0, True].preemptions
+    assert (found[0, True].requests["output_tokens"] == 8).all()
+
+
 def test_pim_gpt_serves_one_at_a_time():
     found = pimloom.serve("pim_gpt", model="gpt2", arrivals="burst", lengths="8:4", requests=3)
     assert found.batch == 1 and (found.iterations["requests"] == 1).all()
@@ -234,6 +251,9 @@ BAD = {
     "--arrivals burst --requests 3 --scheduler vllm": "--scheduler vllm: expected one of vllm-v1, vllm-v0",
     "--arrivals burst --requests 3 --lengths 8:4 --slo ttft=1ns": "--slo ttft=1ns: expected a time in s, ms or us",
     "--arrivals burst --requests 3 --lengths 8:4 --slo tpot=1us": "--slo tpot=1e-06s: never met: the least time per",
+    "--arrivals burst --requests 3 --scheduler orca --num-preallocate-tokens 0": "--num-preallocate-tokens: belongs to",
+    "--arrivals burst --requests 3 --scheduler orca --scheduler-reserve-full-isl": "--scheduler-reserve-full-isl: belo",
+    "--arrivals burst --requests 3 --num-preallocate-tokens -1": "--num-preallocate-tokens -1: expected 0 to 1,000,000",
     "--arrivals burst --requests 3 --scheduler vllm-v0 --chunked --swap 9": "--chunked: with --swap vLLM v0's order",
     "--arrivals poisson:1/s --requests 9 --goodput": "--goodput: expected limits and rates, such as --slo ttft=1s",
     "--arrivals poisson:1/s --requests 9 --rate 1:2": "--rate 1:2: belongs to --goodput; leave it out",

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pimloom
-from pimloom.systems.serving.clock import compiled
+from pimloom.systems.serving.clock import compiled, names
 from pimloom.systems.serving.clock.cluster import ROUTERS, serve
 from pimloom.systems.serving.clock.compiled import Board, ClosedForm, CompiledReplica
 from pimloom.systems.serving.clock.replica import Replica
@@ -34,9 +34,10 @@ FORMS: dict[str, Callable[[], ClosedForm]] = {  # those of `serving_cases.LATENC
     "const": lambda: ClosedForm(10000),
     "tok": lambda: ClosedForm(5000, 0, 20),
 }
-ROWS = (f.ON, f.STARTED, f.TOOK, f.ENDS, f.MANY, f.TOKENS, f.CONTEXTS, f.LEFT_WAITING, f.HELD)
+ROWS = (f.ON, f.STARTED, f.TOOK, f.ENDS, f.MANY, f.TOKENS, f.CONTEXTS, f.LEFT_WAITING, f.HELD, f.ONCE_MORE)
 FIELDS = (*compiled.KEPT.values(), "swaps")
-HAVE_KERNELS = [name for name in MAKE if name not in ("lightllm", "vllm-v0 swap", "vllm-v0 chunked", "vllm-v1 prefix")]
+PYTHONS = ("lightllm", "vllm-v0 swap", "vllm-v0 chunked")
+HAVE_KERNELS = [name for name in MAKE if name not in PYTHONS]
 STAGED: dict[str, Callable[[Case, int], Scheduler]] = {
     "vidur-vllm": lambda c, stages: VidurVllm(pool(c), c.watermark, c.cap * stages, c.budget, stages),
     "sarathi": lambda c, stages: Sarathi(pool(c), c.watermark, c.cap * stages, c.budget, stages),
@@ -78,12 +79,19 @@ def by_python(
 ) -> list[list[int]]:
     """The same of Python."""
     price, rows = stored.LATENCIES[form], list[list[int]]()
+    computed = {request.number: set[int]() for request in requests}  # places that were in its cache
 
     def replica(i: int, scheduler: Scheduler) -> Replica:
         def seen(made: Iteration) -> None:
             context, held = sum(made.new) + sum(made.cached), scheduler.blocks.total - scheduler.blocks.free
             counted = [len(made.new), sum(made.new), context, len(scheduler.waiting), held]
-            rows.append([i, made.start, made.ticks, made.end, *counted])
+            again = 0
+            for request, n, p in zip(made.requests, made.new, made.cached, strict=True):
+                places = set(range(p, p + n))
+                request.again += len(places & computed[request.number])
+                again += len(places & computed[request.number])
+                computed[request.number] |= set(range(p + n))
+            rows.append([i, made.start, made.ticks, made.end, *counted, again])
 
         return Replica(scheduler, lambda made: price(made.new, made.cached), stages, seen)
 
@@ -99,6 +107,8 @@ def same(case: Case, make: Callable[[Case], Scheduler], n: int = 1, **how: Any) 
     for a, b in zip(ours, theirs, strict=True):
         assert [getattr(a, name) for name in FIELDS] == [getattr(b, name) for name in FIELDS]
     assert [list(one.gaps) for one in made] == [list(one.gaps) for one in known]
+    assert [list(one.came) for one in made] == [list(one.came) for one in known]
+    assert sum(sum(one.came) - len(one.gaps) for one in made) == sum(r.first_token >= 0 for r in ours)
 
 
 @pytest.mark.parametrize("name", HAVE_KERNELS)
@@ -170,16 +180,20 @@ def test_most_stored_schedules_are_ours_to_judge():
     assert len(known) >= len(every) / 2
 
 
+MOONCAKE = Path(__file__).parents[1] / "examples" / "serving" / "mooncake_conversation_0_400.jsonl"
 SERVED: list[dict[str, Any]] = [
     {"scheduler": name} for name in ("vllm-v1", "vllm-v0", "sarathi", "orca", "faster-transformer", "static")
 ]
 SERVED += [{"scheduler": name, "pp": 2} for name in ("vidur-vllm", "vidur-sarathi")]
 SERVED += [
     {"blocks": 30, "sample": 2},
+    {"blocks": 30, "num_preallocate_tokens": 0, "scheduler_reserve_full_isl": True},
     {"blocks": 30, "scheduler": "vllm-v0"},
     {"replicas": 3, "router": "least-waiting", "slo": "ttft=1ms"},
     {"arrivals": "closed:3", "replicas": 2},
     {"system": "pim_gpt", "requests": 4, "lengths": "8:4", "layers": None},
+    {"trace": MOONCAKE, "lengths": None, "cut": True, "blocks": 260},
+    {"trace": MOONCAKE, "lengths": None, "cut": True, "blocks": 300, "scheduler_reserve_full_isl": True, "replicas": 2},
     {"goodput": True, "slo": "ttft=2ms,tpot=1ms", "rate": "50:20000", "lengths": "64:16"},
 ]
 
@@ -213,6 +227,17 @@ def test_what_is_asked_beyond_kernels_is_pythons(asked, monkeypatch):
     monkeypatch.setattr(CompiledReplica, "run_until", lambda self, until: made.append(self))
     options: dict[str, Any] = {"model": "gpt2", "layers": 2, "arrivals": "burst", "lengths": "8:3", "requests": 3}
     assert len(pimloom.serve("gpu_a100", **options | asked).requests) == 3 and not made
+
+
+def test_identities_that_take_too_much_memory_are_pythons(monkeypatch):
+    case = Case(
+        [{"number": 0, "arrival": 0, "prompt": 160, "output": 1, "group": 0, "shared": 0}], 100, 16, 4, 100, 1, 0
+    )
+    requests, one = requests_of(case), MAKE["vllm-v1 prefix"](case)
+    for room, some, fit in ((40, [one], True), (39, [one], False), (59, [one] * 2, False), (60, [one] * 2, True)):
+        monkeypatch.setattr(names, "MOST", room)  # of ten blocks: two tables, and two of each replica
+        assert names.fits(requests, some) == fit
+    assert names.fits(requests, [MAKE["vllm-v1"](case)])
 
 
 def test_a_sample_of_what_is_shown_is_even():

@@ -1,6 +1,7 @@
 """Costs read between knots, on machines whose times are made up and known everywhere."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from random import Random
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +18,6 @@ from pimloom.systems.serving.online.record import Record
 from pimloom.systems.serving.online.running import Plan, run, service
 from pimloom.systems.serving.schedulers.live import LiveRequest
 from pimloom.systems.serving.sharing.finetuning import Fuller
-from pimloom.systems.serving.sharing.machine import Metered
 from pimloom.workload.batch import Batch
 from pimloom.workload.requests.table import Requests
 
@@ -38,7 +38,7 @@ class Made:
         self.asked.append(batch)
         if sum(one.context for one in batch.requests) > 10_000:
             raise UserError("too long")
-        return SimpleNamespace(end_ps=self.time(batch), energy_by_cause_j={"all": self.time(batch) * 1e-6})
+        return SimpleNamespace(end_ps=self.time(batch), least_ps={}, energy_by_cause_j={"all": self.time(batch) * 1e-6})
 
 
 def grid(machine: Made, positions: int = 4096, budget: int = 1 << 20) -> Grid:
@@ -67,7 +67,7 @@ def test_what_is_straight_is_read_as_it_is():
         pieces = decode(*(random.randint(40, 120) for _ in range(random.randint(1, 20))))
         prompts = [Piece(random.randint(2, 300), random.choice([0, 64]), random.randint(0, 1))]
         for some in (pieces, prompts, pieces + prompts):
-            (ps, joules), (true_ps, true_joules) = read.of(some), exact.of(some)
+            (ps, *_, joules), (true_ps, *_, true_joules) = read.of(some), exact.of(some)
             assert ps == pytest.approx(true_ps, rel=0.004) and joules == pytest.approx(true_joules, rel=0.004)
     assert len(machine.asked) < 60
 
@@ -197,6 +197,24 @@ def test_what_is_needed_is_simulated_side_by_side_and_once():
     assert len(machine.asked) == first and cost == grid(Made(straight)).of(pieces)
 
 
+def test_caches_that_are_shared_are_read_beyond_what_fits_side_by_side():
+    """On a line of fewer requests: decode is straight in them. A knot of its own for each context would be no gain."""
+    read = Grid(Exact(Made(straight)), EVEN, 8192, shared=True)  # type: ignore[arg-type]
+    many = [
+        (b, context) for b in (9, 17, 33, 64) for context in (300, 700, 1500, 2400)
+    ]  # of a device for 10,000 tokens
+    for b, context in many:
+        ps, *_, joules = read.of(decode(*[context] * b))
+        true = straight(Batch.decode([context] * b))
+        assert ps == pytest.approx(true, rel=1e-6) and joules == pytest.approx(true * 1e-6, rel=1e-6)
+    assert all(sum(one.cached + 1 for one in pieces) <= 10_000 for pieces in read.exact.known)
+    plain = grid(Made(straight), positions=8192)
+    for b, context in many:
+        with suppress(UserError):
+            plain.of(decode(*[context] * b))
+    assert len(read.exact.known) < len(plain.exact.known)
+
+
 def test_where_nothing_fits_the_iteration_itself_is_simulated():
     machine = Made(straight)
     pieces = decode(5000, 4900)
@@ -235,7 +253,5 @@ def test_what_wraps_a_device_stays_around_that_whose_steps_are_read_between():
     for device, time in ((Coarse(straight), 7), (Made(straight), straight(Batch.decode([5])))):
         kept = Kept(device)  # type: ignore[arg-type]
         assert kept.between() is kept.between() and kept.between().step(Batch.decode([5])).end_ps == time
-        for wrap in (Metered, lambda inner: Fuller(inner, 1.0)):
-            around = wrap(kept)
-            between: Any = around.between()
-            assert type(between) is type(around) and between._device is kept.between()
+        between: Any = Fuller(kept, 1.0).between()
+        assert type(between) is Fuller and between._device is kept.between()

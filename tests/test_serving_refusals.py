@@ -22,6 +22,7 @@ FILES = {
     "few.jsonl": '{"timestamp": 0, "input_length": 1025, "output_length": 1, "hash_ids": [1, 2]}\n',
     "many.jsonl": '{"timestamp": 0, "input_length": 1024, "output_length": 1, "hash_ids": [1, 2, 3]}\n',
     "tokens.jsonl": '{"input_toks": 3, "output_toks": 1, "arrival_time_ns": 0, "input_tok_ids": [1, 2]}\n',
+    "grows.csv": "timestamp,prompt_tokens,output_tokens\n0,400,500\n0,500,400\n0,500,400\n",
     "late.csv": "timestamp,prompt_tokens,output_tokens\n0,8,4\n2305843,8,4\n2305844,8,4\n",
     "later.csv": "timestamp,prompt_tokens,output_tokens\n0,8,4\n1e130,8,4\n",
 }
@@ -51,6 +52,19 @@ BAD = {
     " of --arrivals closed:4 send when requests have ended, at no rate; give --arrivals poisson:1/s or a trace",
     f"run neupims {GPT2} --batch 4 --prompt 8 --generate 2 --seed 3": "--seed 3: equal requests draw nothing; leave it",
     f"run neupims {GPT2} --requests list.csv --seed 3": "--seed 3: list.csv draws nothing; leave it out",
+    f"serve gpu_a100 {GPT2} --arrivals burst --requests 8 --long-prompt 2048": "--long-prompt 2048: an iteration has n"
+    "o more than 2,048 tokens; leave it out",
+    f"serve gpu_a100 {GPT2} --arrivals burst --requests 9 --long-prompt 64 --batch-tokens 64": "--long-prompt 64: an",
+    f"serve gpu_a100 {GPT2} --arrivals burst --requests 9 --speculate medusa,top1=0.5,nodes=11": "nodes: expected at "
+    "most 10, as 1 head of 10 guesses make no more",
+    f"serve gpu_a100 {GPT2} --arrivals burst --requests 9 --speculate draft=gpt2,gamma=2,alpha=1,streams=3": "streams: "
+    "expected at most the 2 drafts, got 3",
+    f"serve gpu_a100 {GPT2} --arrivals burst --requests 9 --speculate draft=gpt2,alpha=0,spread=0.1": "spread: about "
+    "alpha 0 there is none; leave it out",
+    f"serve gpu_a100 {GPT2} --arrivals burst --requests 9 --speculate draft=gpt2,alpha=0.5,spread=0.5": "spread: expect"
+    "ed below 0.5 about alpha 0.5",
+    f"serve gpu_a100 {GPT2} --scheduler vllm-v0 --batch-tokens 512 --trace grows.csv --blocks 100": "request 1 and 1 mo"
+    "re wait for ever: what is known by now, of one 837 tokens, fits no iteration; give --batch-tokens or --blocks",
     "serve cent --model llama-2-7b --arrivals burst --requests 2 --scheduler orca --pp 2": "--pp 2: cent holds whole "
     "models, and its layers are stages by themselves; leave it out",
     "serve attacc --model gpt3-175b --arrivals burst --requests 2 --set gpus=2": "gpt3-175b: needs 349,208,518,656 "
@@ -74,6 +88,18 @@ def test_it_is_refused_in_one_line(words, tmp_path, monkeypatch):
         Path(name).write_text(text)
     done = call(*words.split())
     assert (done.code, done.out, done.err.count("\n")) == (2, "", 1) and BAD[words] in done.err, done.err
+
+
+def test_who_may_not_come_back_is_told_where_blocks_may_run_short(tmp_path):
+    """A prompt that comes whole, with what is known behind it, must fit the tokens of an iteration once more."""
+    (tmp_path / "grows.csv").write_text(FILES["grows.csv"])
+    words = f"serve gpu_a100 {GPT2} --trace {tmp_path}/grows.csv --batch-tokens 512 --blocks".split()
+    said = "request 0 and 2 more may wait for ever: an iteration takes 512 tokens, and who has to yield when more are"
+    known = {
+        name: [said in call(*words, blocks, "--scheduler", *name.split()).err for blocks in ("170", "171")]
+        for name in ("vllm-v0", "vidur-vllm", "vllm-v0 --chunked", "vllm-v0 --swap 999", "sarathi")
+    }
+    assert known == dict.fromkeys(known, [False, False]) | {"vllm-v0": [True, False], "vidur-vllm": [True, False]}
 
 
 def test_what_ends_too_late_is_told(monkeypatch):

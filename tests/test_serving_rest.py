@@ -48,6 +48,49 @@ def test_pools_wait_as_long_as_the_last_of_both_works():
     assert alone.energy_by_cause_j["decode: at rest"] == pytest.approx(70 * waits(alone, 2), rel=1e-9)
 
 
+DRAFTED: dict[str, Any] = {"model": "gpt2-large", "arrivals": "poisson:2/s", "lengths": "64:16", "requests": 6}
+CHAIN = "draft=gpt2,gamma=2,alpha=0.7,on="
+MIRROR = "mirror,draft=gpt2,gamma=2,alpha=0.7,exit=9,kappa=2,rho=0.6,on="
+
+
+@pytest.mark.parametrize("exact", [False, True])
+@pytest.mark.parametrize("how", [CHAIN, MIRROR])
+def test_a_machine_that_drafts_waits_too_and_the_target_waits_for_it(how, exact):
+    """Each takes its power while it works, and 53 W or 70 W at all other times from the first arrival on."""
+    found = pimloom.serve("gpu_a100", speculate=f"{how}gpu_h100", exact=exact, replicas=2, **DRAFTED)
+    watts = {name: load_system(name).spec.power_w for name in ("gpu_a100", "gpu_h100")}  # type: ignore[union-attr]
+    joules = dict(found.energy_by_cause_j)
+    works_s, drafts_s = joules["power x time"] / watts["gpu_a100"], joules["drafts"] / watts["gpu_h100"]
+    span_s = found.time_s * 2
+    assert found.rest_w == 2 * (53 + 70)
+    assert found.rest_j == pytest.approx(53 * (span_s - works_s) + 70 * (span_s - drafts_s), rel=1e-6)
+    steps_s = found.iterations["time_s"].sum()
+    if how == CHAIN:  # one after the other
+        assert steps_s == pytest.approx(works_s + drafts_s, rel=1e-6)
+    assert steps_s > works_s and joules["at rest"] == found.rest_j
+    assert sum(joules.values()) == pytest.approx(found.energy_j, rel=1e-9)
+    assert found.energy_j == pytest.approx(found.rest_j + found.requests["energy_j"].sum(), rel=1e-9)
+
+
+def test_a_machine_that_drafts_has_its_price_and_counts():
+    of: dict[str, Any] = DRAFTED | {"speculate": f"{CHAIN}gpu_h100", "replicas": 2, "sample": 0}
+    found = pimloom.serve("gpu_a100", **of, price="1.29:2.5")
+    assert found.usd_per_h == pytest.approx(2 * (1.29 + 2.5))
+    assert pimloom.serve("gpu_a100", **of, price="1.29").usd_per_h == pytest.approx(4 * 1.29)
+    tried: dict[str, Any] = {"goodput": True, "rate": "1:2", "slo": "latency=1s", "price": "1:3"}
+    best = pimloom.serve("gpu_a100", **of | {"sample": 5}, **tried)
+    assert best.devices == 4 and best.requests_per_usd == pytest.approx(best.goodput_per_s * 3600 / 8)
+    own = pimloom.serve("gpu_a100", **of | {"speculate": CHAIN.replace(",on=", "")}, price="1.29")
+    assert own.usd_per_h == pytest.approx(2 * 1.29) and own.rest_w == 2 * 53
+    with pytest.raises(pimloom.UserError, match=r"--price|price.*such as 1.29$"):
+        pimloom.serve("gpu_a100", **of | {"speculate": None}, price="1:2")
+    unknown = pimloom.serve("gpu_a100", **of | {"speculate": f"{CHAIN}t4"})
+    assert (unknown.rest_w, unknown.rest_j) == (None, None) and "at rest" not in unknown.energy_by_cause_j
+    assert sum(unknown.energy_by_cause_j.values()) == pytest.approx(unknown.energy_j, rel=1e-9)
+    with pytest.raises(pimloom.UserError, match="a machine of its own drafts for one stage"):
+        pimloom.serve("gpu_a100", **of, scheduler="sarathi", pp=2)
+
+
 def test_what_systems_say_of_their_rest():
     named = {name: power_at_rest_w(load_system(name), 1) for name in ("gpu_h100", "attacc", "duplex", "t4")}
     assert named == {"gpu_h100": 70.0, "attacc": None, "duplex": None, "t4": None}

@@ -151,7 +151,22 @@ Placement = Annotated[
     ),
 ]  # fmt: skip
 
-# Of `pimloom serve`: pools, shares, operators that overlap, work beside requests.
+# Of `pimloom serve`: vLLM's versions, pools, shares, operators that overlap, work beside requests.
+Preallocate = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N", parser=count, help="Of vllm-v1: tokens whose blocks are taken before they are needed; 64, as in "
+        "vLLM 0.8.5. Later versions have none: 0.",
+    ),
+]  # fmt: skip
+ReserveFull = Annotated[
+    bool,
+    typer.Option(
+        "--scheduler-reserve-full-isl",
+        help="Of vllm-v1: a request comes in where blocks for all of it are free, not just for its next chunk; so does "
+        "vLLM 0.19.",
+    ),
+]
 Transfer = Annotated[
     str | None,
     typer.Option(

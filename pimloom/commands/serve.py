@@ -124,7 +124,9 @@ Share = Annotated[float, typer.Option(metavar="X", help="Share of requests that 
 Price = Annotated[
     str | None,
     typer.Option(
-        metavar="USD", help="Price of a device for an hour: 1.29, of pools 1.29:2.69; tell output tokens for a dollar."
+        metavar="USD",
+        help="Price of a device for an hour: 1.29, of pools, or target and drafts, 1.29:2.69; tell "
+        "output tokens for a dollar.",
     ),
 ]
 Speculate = Annotated[
@@ -194,6 +196,8 @@ def serve(
     blocks: BlocksThere = None,
     prefix_cache: PrefixCache = None,
     long_prompt: LongPrompt = None,
+    num_preallocate_tokens: run_options.Preallocate = None,
+    scheduler_reserve_full_isl: run_options.ReserveFull = False,
     chunked: Chunked = False,
     swap: Swap = None,
     policy: run_options.Placement = None,

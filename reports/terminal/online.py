@@ -62,8 +62,11 @@ def show_online(found: Online) -> None:
     show_line(
         f"{counted(found.iteration_count, 'iteration')} of {found.batch_mean:,.1f} requests on average in "
         f"{found.time_s:,.3f} s, busy for {found.busy_share:.1%}; {found.tokens_per_s:,.1f} output tokens/s, "
-        f"{found.prompt_tokens_per_s:,.1f} prompt tokens/s"
+        f"{found.prompt_tokens_per_s:,.1f} prompt tokens/s{_steady(found)}"
     )
+    if found.utilisation:
+        shares = ", ".join(f"{what} {share:.1%}" for what, share in found.utilisation.items())
+        show_line(f"utilisation: {shares}")
     _show_memory(found)
     if found.beside is not None:
         beside = found.beside
@@ -87,6 +90,12 @@ def show_online(found: Online) -> None:
         f"energy {found.energy_j:,.3f} J, {found.energy_per_token_j / J_PER_MJ:,.3f} mJ per output token: {by}; "
         + _rest(found)
     )
+
+
+def _steady(found: Online) -> str:
+    if found.steady is None:
+        return ""
+    return f"; {found.steady.tokens_per_s:,.1f} output tokens/s while the middle 80 % of requests come"
 
 
 def _rest(found: Online) -> str:
@@ -124,6 +133,9 @@ def _show_times(found: Online) -> None:
 
 def _show_memory(found: Online) -> None:
     swaps = f", {found.swaps:,} of them by swap" if found.swaps else ""
+    if found.recomputed_tokens:
+        again = counted(found.recomputed_tokens, "token")
+        swaps += f", {again} computed once more in {found.recomputing_s / S_PER_MS:,.3f} ms"
     hits = found.prefix_hit_share
     shared = "" if hits is None else f"; {hits:.1%} of prompt tokens found in the cache"
     mean, most = found.blocks_used_mean / found.blocks, found.blocks_used_most / found.blocks

@@ -14,7 +14,10 @@ Path = tuple[int, ...]
 Accuracy = Sequence[Sequence[float]]  # of each head, of each rank
 
 
-def accuracies(top1: Sequence[float], decay: float, ranks: int = 10) -> list[list[float]]:
+RANKS = 10  # guesses of a head [recalled: Medusa's TOPK]
+
+
+def accuracies(top1: Sequence[float], decay: float, ranks: int = RANKS) -> list[list[float]]:
     """Each head's first guess is right with `top1`, each further one with `decay` of what is left.
 
     >>> accuracies([0.5], 0.5, 3)
@@ -28,6 +31,15 @@ def accuracies(top1: Sequence[float], decay: float, ranks: int = 10) -> list[lis
             left -= mine[-1]
         found.append(mine)
     return found
+
+
+def most_nodes(heads: int, ranks: int = RANKS) -> int:
+    """Of a tree of so many heads: each combination of guesses, and all that stand before it.
+
+    >>> most_nodes(2, 3)
+    12
+    """
+    return sum(ranks**depth for depth in range(1, heads + 1))
 
 
 def chance(path: Path, q: Accuracy) -> float:

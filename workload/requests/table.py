@@ -3,7 +3,11 @@
 from collections.abc import Hashable, Sequence
 from typing import NamedTuple, Protocol
 
+import numpy as np
+
 from pimloom.arch.error import UserError
+
+LONGEST = 1 << 32  # blocks that no request has
 
 
 class Prefix(Protocol):
@@ -11,6 +15,10 @@ class Prefix(Protocol):
 
     def block(self, request: int, k: int, size: int) -> Hashable:
         """Of `size` tokens, number k of a request: equal ones are equal; None: like no other's."""
+        ...
+
+    def numbered(self, requests: Sequence[int], counts: Sequence[int], size: int) -> list[np.ndarray]:
+        """The first blocks of each request, so many: equal ones have equal numbers; -1: like no other's."""
         ...
 
 
@@ -23,6 +31,15 @@ class Groups(NamedTuple):
     def block(self, request: int, k: int, size: int) -> Hashable:
         """The group's as far as all of it is shared."""
         return (self.group[request], k) if (k + 1) * size <= self.shared[request] else None
+
+    def numbered(self, requests: Sequence[int], counts: Sequence[int], size: int) -> list[np.ndarray]:
+        """A group's number, and k."""
+        found, group = list[np.ndarray](), dict[str, int]()
+        for request, count in zip(requests, counts, strict=True):
+            n = min(self.shared[request] // size, count)
+            first = group.setdefault(self.group[request], len(group)) * LONGEST
+            found.append(_padded(first + np.arange(n), count))
+        return found
 
 
 class Identities(NamedTuple):
@@ -39,6 +56,15 @@ class Identities(NamedTuple):
             )
         at, ids = k * size, self.blocks[request]
         return (ids[at // self.tokens], at % self.tokens) if at // self.tokens < len(ids) else None
+
+    def numbered(self, requests: Sequence[int], counts: Sequence[int], size: int) -> list[np.ndarray]:
+        """The number of what it is a part of, and which part."""
+        found, number, parts = list[np.ndarray](), dict[int, int](), self.tokens // size
+        for request, count in zip(requests, counts, strict=True):
+            ids = [number.setdefault(one, len(number)) for one in self.blocks[request]]
+            k = np.arange(min(len(ids) * parts, count))
+            found.append(_padded(np.array(ids, np.int64)[k // parts] * parts + k % parts, count))
+        return found
 
 
 class Tokens:
@@ -60,6 +86,18 @@ class Tokens:
             key = (chain[-1] if chain else -1, tuple(mine[at : at + size]))
             chain.append(self.numbers.setdefault(key, len(self.numbers)))
         return chain[k]
+
+    def numbered(self, requests: Sequence[int], counts: Sequence[int], size: int) -> list[np.ndarray]:
+        """As above."""
+        found = list[np.ndarray]()
+        for request, count in zip(requests, counts, strict=True):
+            n = min(len(self.tokens[request]) // size, count)
+            found.append(_padded(np.array([self.block(request, k, size) for k in range(n)], np.int64), count))
+        return found
+
+
+def _padded(numbers: np.ndarray, count: int) -> np.ndarray:
+    return np.concatenate([numbers, np.full(count - len(numbers), -1)]).astype(np.int64)
 
 
 class Requests(NamedTuple):

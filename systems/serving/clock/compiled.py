@@ -7,16 +7,19 @@ from typing import Protocol
 import numpy as np
 
 from pimloom.cycle_sim.compiled.kernel import bind
+from pimloom.systems.serving.clock.names import UNNAMED, Names
 from pimloom.systems.serving.kernels import clock
 from pimloom.systems.serving.kernels import fields as f
 from pimloom.systems.serving.kernels.live import push_back
 from pimloom.systems.serving.kernels.price import Prices
 from pimloom.systems.serving.schedulers.live import NEVER, Iteration, LiveRequest, Scheduler
+from pimloom.systems.serving.schedulers.prefix_pool import PrefixPool
 
 KEPT = {
     f.NUMBER: "number", f.ARRIVAL: "arrival", f.PROMPT: "prompt", f.LAST: "last", f.CACHED: "cached", f.KNOWN: "known",
     f.PREFILL: "prefill", f.BLOCKS: "blocks", f.FIRST_SCHEDULED: "first_scheduled", f.FIRST_TOKEN: "first_token",
-    f.LAST_TOKEN: "last_token", f.COMPLETION: "completion", f.RESTARTS: "restarts", f.HIT: "hit",
+    f.LAST_TOKEN: "last_token", f.COMPLETION: "completion", f.RESTARTS: "restarts", f.HIT: "hit", f.LOST: "lost",
+    f.AGAIN: "again",
 }  # fmt: skip
 Term = tuple[int, int, int]  # times, more, by
 NO: Term = (0, 0, 1)
@@ -45,7 +48,7 @@ class Board:
         self, requests: Sequence[LiveRequest], pricing: Pricing, numbers: int, first: tuple[int, int] = (NEVER, NEVER)
     ) -> None:
         self.live, self.pricing, self.version = requests, pricing, 0
-        self.place = {request.number: i for i, request in enumerate(requests)}
+        self.place, self.named = {request.number: i for i, request in enumerate(requests)}, Names(requests)
         table = np.zeros((len(requests), f.N_REQUEST), np.int64)
         for column, name in KEPT.items():
             table[:, column] = [getattr(request, name) for request in requests]
@@ -100,8 +103,10 @@ class CompiledReplica:
         groups, grown = np.zeros((stages, most), np.int64), np.zeros((stages, 2), np.int64)
         slots, members = np.zeros((stages, f.N_SLOT), np.int64), np.zeros((stages, most, f.N_MEMBER), np.int64)
         order, left, gaps = np.zeros(n, np.int64), np.zeros(n, np.int64), np.zeros(ROOM + most, np.int64)
-        free = np.zeros(stages, np.int64)
-        self.of = f.Replica(limits, at, order, left, groups, grown, slots, members, free, gaps)
+        free, pool = np.zeros(stages, np.int64), scheduler.blocks
+        own = board.named.of(pool, int(limits[f.AHEAD])) if isinstance(pool, PrefixPool) else UNNAMED
+        at[[f.FREE_HEAD, f.FREE_TAIL]] = 0, pool.total - 1
+        self.of = f.Replica(limits, at, order, left, groups, grown, slots, members, free, gaps, *own)
         self.at, self._version = at, -1
         self._run: Callable[[], int]
 
@@ -164,6 +169,8 @@ class CompiledReplica:
     def tell(self) -> None:
         """The scheduler is told what it would know."""
         self.scheduler.gaps = array("q", self.of.gaps[: self.at[f.GAPS]].tobytes())
+        rows = self.board.shared.rows[: self.board.shared.counts[f.N_ROWS]]
+        self.scheduler.came = array("q", rows[rows[:, f.ON] == self.at[f.REPLICA], f.CAME].tobytes())
 
 
 class ClosedForm:

@@ -10,6 +10,7 @@ from pimloom.systems.serving.schedulers.blocks import Blocks
 from pimloom.systems.serving.schedulers.faster_transformer import FasterTransformer
 from pimloom.systems.serving.schedulers.live import Scheduler
 from pimloom.systems.serving.schedulers.orca import Orca
+from pimloom.systems.serving.schedulers.prefix_pool import PrefixPool
 from pimloom.systems.serving.schedulers.sarathi import Sarathi, VidurSarathi
 from pimloom.systems.serving.schedulers.static import Static
 from pimloom.systems.serving.schedulers.vidur_vllm import VidurVllm
@@ -22,7 +23,7 @@ Numbers = dict[int, int]
 def limits_of(scheduler: Scheduler) -> np.ndarray | None:
     """limits[…] of a scheduler that has not begun; None if the kernels do not have its rule."""
     made = RULES.get(type(scheduler))
-    found = made(scheduler) if made and type(scheduler.blocks) is Blocks else None
+    found = made(scheduler) if made and type(scheduler.blocks) in (Blocks, PrefixPool) else None
     if found is None:
         return None
     limits = np.zeros(f.N_LIMITS, np.int64)
@@ -34,7 +35,8 @@ def limits_of(scheduler: Scheduler) -> np.ndarray | None:
 def _vllm_v1(of: Any) -> Numbers:
     return {
         f.RULE: f.VLLM_V1, f.CAP: of.cap, f.MOST: of.most, f.BUDGET: of.budget, f.AHEAD: of.ahead,
-        f.MOST_BLOCKS: of.most_blocks, f.LONGEST: of.longest,
+        f.MOST_BLOCKS: of.most_blocks, f.LONGEST: of.longest, f.WHOLE: int(of.whole),
+        f.SHARES: int(of.shares is not None),
     }  # fmt: skip
 
 

@@ -5,9 +5,11 @@ import numpy as np
 from pimloom.cycle_sim.compiled.kernel import bare, entry, rare
 from pimloom.systems.serving.kernels import paged, vllm, whole
 from pimloom.systems.serving.kernels.fields import (
+    AGAIN,
     ALL_OF,
     BEFORE,
     CACHED,
+    CAME,
     COMPLETION,
     CONTEXTS,
     DECODES,
@@ -22,9 +24,11 @@ from pimloom.systems.serving.kernels.fields import (
     FULL,
     GAPS,
     HELD,
+    JOULES,
     KEEP,
     KNOWN,
     LEFT_WAITING,
+    LOST,
     MANY,
     MEMBERS,
     N_ROWS,
@@ -40,11 +44,13 @@ from pimloom.systems.serving.kernels.fields import (
     OF_PROMPTS,
     OLDEST,
     ON,
+    ONCE_MORE,
     ORCA,
     PHASE,
     PRICE,
     PROMPTS,
     REPLICA,
+    ROW_OF,
     ROWS_OF,
     RULE,
     SARATHI,
@@ -91,9 +97,10 @@ def _form(replica, requests, slot, now):
 
 
 @rare
-def _ran(replica, requests, now):
+def _ran(replica, shared, now):
     """The oldest iteration has ended: its tokens are there."""
     at, members, rule, slot = replica.at, replica.members, replica.limits[RULE], replica.at[OLDEST]
+    requests, came = shared.requests, 0
     for i in range(replica.slots[slot, MEMBERS]):
         r = members[slot, i, WHO]
         new = members[slot, i, NEW]
@@ -101,7 +108,10 @@ def _ran(replica, requests, now):
             if requests[r, COMPLETION] != NOT_YET:
                 continue
             new = requests[r, KNOWN] - requests[r, CACHED]
+        known = requests[r, KNOWN]
         sampled(replica, requests, r, new, now)
+        came += requests[r, KNOWN] - known
+    shared.rows[replica.slots[slot, ROW_OF], CAME] = came
     if rule == VLLM_V1:
         vllm.ran_v1(replica, requests, slot, now)
     elif rule == VLLM_V0:
@@ -148,6 +158,19 @@ def _shown(shared, ps, decode):
     return counts[shown] == counts[NEXT_DECODE if decode else NEXT_PROMPT]
 
 
+@bare
+def _again(replica, requests, slot):
+    """Tokens of an iteration that were in a cache which has been lost."""
+    members, found = replica.members, 0
+    for i in range(replica.slots[slot, MEMBERS]):
+        r, p = members[slot, i, WHO], members[slot, i, BEFORE]
+        if requests[r, LOST] > p:
+            more = min(p + members[slot, i, NEW], requests[r, LOST]) - p
+            requests[r, AGAIN] += more
+            found += more
+    return found
+
+
 @rare
 def _started(replica, shared, prices, slot):
     """Stages take it one after the other; its row, its energy."""
@@ -166,14 +189,16 @@ def _started(replica, shared, prices, slot):
     row = shared.rows[n]
     row[STARTED], row[TOOK], row[ENDS], row[ON], row[MANY] = now, ticks, until, at[REPLICA], slots[slot, MEMBERS]
     row[TOKENS], row[CONTEXTS], row[LEFT_WAITING] = tokens, slots[slot, ALL_OF], at[WAITING]
-    row[HELD] = replica.limits[TOTAL] - at[FREE]
+    row[HELD], row[ONCE_MORE] = replica.limits[TOTAL] - at[FREE], _again(replica, shared.requests, slot)
+    slots[slot, ROW_OF] = n
     shared.counts[N_ROWS] = n + 1
     joules = 0.0
     for i in range(1, len(cost)):
-        joules += cost[i]
         shared.by_cause[i - 1] += cost[i]
+    for i in range(JOULES, len(cost)):
+        joules += cost[i]
     shared.joules[n] = joules
-    if len(cost) > 1:
+    if len(cost) > JOULES:
         each = joules / tokens
         for i in range(slots[slot, MEMBERS]):
             who = shared.requests[replica.members[slot, i, WHO], NUMBER]
@@ -192,7 +217,7 @@ def run(replica, shared, prices):
                 return FULL
             at[PHASE], at[ENDED] = FORM, 0
             if at[UNDER_WAY] and replica.slots[at[OLDEST], END_AT] == at[DUE]:
-                _ran(replica, requests, at[DUE])
+                _ran(replica, shared, at[DUE])
                 if at[FOLLOWED] and at[ENDED]:
                     return TOLD
         if at[PHASE] == FORM:

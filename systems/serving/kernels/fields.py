@@ -5,34 +5,41 @@ from typing import NamedTuple
 import numpy as np
 
 NEVER = 1 << 62  # as in `schedulers.live`
+JOULES = 6  # as in `online.costs`
 NOT_YET = -1
 NOBODY = -1
 
-# requests[r, …]: as in `LiveRequest`; NEXT: who waits behind it
+# requests[r, …]: as in `LiveRequest`; NAMED: how many of its blocks have their identity; NEXT: who waits behind it
 NUMBER, ARRIVAL, PROMPT, LAST, CACHED, KNOWN, PREFILL, BLOCKS = range(8)
-FIRST_SCHEDULED, FIRST_TOKEN, LAST_TOKEN, COMPLETION, RESTARTS, HIT, NEXT, N_REQUEST = range(8, 16)
+FIRST_SCHEDULED, FIRST_TOKEN, LAST_TOKEN, COMPLETION, RESTARTS, HIT, LOST, AGAIN, NAMED, NEXT, N_REQUEST = range(8, 19)
 
 # limits[…] of a scheduler. RULE: which one; MOST: of an iteration, its requests or of one its tokens; LEAK, SERVED,
-# CUTS: of FasterTransformer `leak`, of Sarathi whether it serves by arrival, and whether a restart cuts a prompt
+# CUTS: of FasterTransformer `leak`, of Sarathi whether it serves by arrival, and whether a restart cuts a prompt;
+# WHOLE, SHARES: of vLLM v1, whether blocks for all that is known of a request must be free when it comes in, and
+# whether blocks have identities
 RULE, TOTAL, SIZE, CAP, MOST, BUDGET, WATERMARK, AHEAD, MOST_BLOCKS, LONGEST, RESERVED = range(11)
-LEAK, SERVED, CUTS, N_LIMITS = range(11, 15)
+LEAK, SERVED, CUTS, WHOLE, SHARES, N_LIMITS = range(11, 17)
 VLLM_V1, VLLM_V0, SARATHI, VIDUR_VLLM, ORCA, TOGETHER, STATIC = range(7)
 
 # at[…]: where a replica is. FREE, HOLDERS: of its blocks; HEAD, TAIL, WAITING: who waits; RUNNING: how many run, or are
 # idle; UNDER_WAY, OLDEST: iterations, and the slot of the first; UNFINISHED, NEXT_ON: batches that wait to go on, and
 # the first of them; SLOT: of the iteration that forms; GAPS: how many there are; FOLLOWED: whether ends are told;
-# ENDED: requests that did when an iteration ended last; REPLICA: its number; UNTIL: when to stop
+# ENDED: requests that did when an iteration ended last; REPLICA: its number; FREE_HEAD, FREE_TAIL: of free blocks with
+# identities; UNTIL: when to stop
 PHASE, DUE, FREE, HOLDERS, HEAD, TAIL, WAITING, RUNNING, UNDER_WAY, OLDEST = range(10)
-UNFINISHED, NEXT_ON, SLOT, GAPS, FOLLOWED, ENDED, REPLICA, UNTIL, N_AT = range(10, 19)
+UNFINISHED, NEXT_ON, SLOT, GAPS, FOLLOWED, ENDED, REPLICA, FREE_HEAD, FREE_TAIL, UNTIL, N_AT = range(10, 21)
 TOP, FORM, PRICE, START = range(4)  # phases
 
 # slots[s, …]: an iteration: its end, how many requests, new tokens, those with what is cached, and those of prompts;
-# members[s, i, …]: a request of it
-END_AT, MEMBERS, NEW_OF, ALL_OF, ROWS_OF, N_SLOT = range(6)
+# its row; members[s, i, …]: a request of it
+END_AT, MEMBERS, NEW_OF, ALL_OF, ROWS_OF, ROW_OF, N_SLOT = range(7)
 WHO, NEW, BEFORE, N_MEMBER = range(4)
 
-# rows[i, …]: of an iteration that has formed
-STARTED, TOOK, ENDS, ON, MANY, TOKENS, CONTEXTS, LEFT_WAITING, HELD, N_ROW = range(10)
+# blocks[b, …]: neighbours in the free list, how many use it, its identity, neighbours of the same identity
+BACK, BEHIND, USERS, NAME, SAME_BACK, SAME_BEHIND, N_BLOCK = range(7)
+
+# rows[i, …]: of an iteration that has formed; ONCE_MORE: tokens that are computed again; CAME: that came when it ended
+STARTED, TOOK, ENDS, ON, MANY, TOKENS, CONTEXTS, LEFT_WAITING, HELD, ONCE_MORE, CAME, N_ROW = range(12)
 
 # counts[…] of all replicas. DECODES, PROMPTS: iterations shown to the sample; NEXT_…: those that it takes next
 N_ROWS, DECODES, NEXT_DECODE, PROMPTS, NEXT_PROMPT, N_COUNTS = range(6)
@@ -44,7 +51,8 @@ DONE, TOLD, FULL, NO_PRICE, KEEP = range(5)
 
 class Replica(NamedTuple):
     """One replica. order: who runs, or is idle; left: room for as many; groups[s, i], grown[s]: batches that stay
-    together, and their lengths and caches; free: ticks at which stages are free; gaps: ticks between tokens."""
+    together, and their lengths and caches; free: ticks at which stages are free; gaps: ticks between tokens. With
+    identities: spans, names, held: see `kernels.prefix`; by_name[name]: the oldest and the newest block."""
 
     limits: np.ndarray
     at: np.ndarray
@@ -56,10 +64,16 @@ class Replica(NamedTuple):
     members: np.ndarray
     free: np.ndarray
     gaps: np.ndarray
+    spans: np.ndarray
+    names: np.ndarray
+    held: np.ndarray
+    blocks: np.ndarray
+    by_name: np.ndarray
 
 
 class Shared(NamedTuple):
-    """Of all replicas. joules: of each row; by_request, by_cause: energies; time_ps: of what the sample was shown."""
+    """Of all replicas. joules: of each row; by_request: energies; by_cause: work [ps], then energies; time_ps: of what
+    the sample was shown."""
 
     requests: np.ndarray
     counts: np.ndarray

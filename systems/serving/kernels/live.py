@@ -16,6 +16,7 @@ from pimloom.systems.serving.kernels.fields import (
     KNOWN,
     LAST,
     LAST_TOKEN,
+    LOST,
     MEMBERS,
     NEW,
     NEXT,
@@ -98,6 +99,7 @@ def release(replica, requests, r):
 def restart(replica, requests, r):
     """It loses its blocks and its cache, and is the first that waits."""
     release(replica, requests, r)
+    requests[r, LOST] = max(requests[r, LOST], requests[r, CACHED])
     requests[r, CACHED], requests[r, PREFILL] = 0, requests[r, KNOWN]
     requests[r, RESTARTS] += 1
     push_front(replica, requests, r)

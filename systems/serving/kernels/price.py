@@ -11,16 +11,18 @@ from pimloom.cycle_sim.compiled.kernel import bare, rare
 BASE, LEAST, EACH, PRODUCTS, CONTEXT, PAIRS, N_FORM = 0, 1, 2, 3, 6, 9, 12
 TIMES, MORE, BY = range(3)
 
-# grid[…]: whether it prices, and prompts, too; as in `Grid`: its limits, and how many knots there are of each axis
-PRICES, WITH_PROMPTS, MOST_REQUESTS, ROOM, POSITIONS, BUDGET, LONGEST, KNOTS, N_GRID = 0, 1, 2, 3, 4, 5, 6, 7, 11
+# grid[…]: whether it prices, and prompts, too; as in `Grid`: its limits, with caches that are shared `FEW`, else 0, and
+# how many knots there are of each axis
+PRICES, WITH_PROMPTS, MOST_REQUESTS, ROOM, POSITIONS, BUDGET, LONGEST, SIDE, KNOTS = range(9)
+N_GRID = KNOTS + 4
 REQUESTS, CONTEXTS, ROWS, ATTENDED = range(4)  # axes: knots[axis, …]
 DECODE, PROMPT, ENDING, PAIR, TURNS, EMPTY = 0, 1, 2, 3, 4, -1  # kinds of a knot; TURNS: its time is `Grid.turns`
 
 
 class Prices(NamedTuple):
     """form, grid: see above; knots[axis, i], rising; keys[k] = (kind, requests or rows, context) of the knot whose
-    costs are costs[k], in a table with open addresses; tops[b]: as `Grid.top`; cost: time [ps] and energies [J] of the
-    iteration that forms; part: room for a part of it."""
+    costs are costs[k], in a table with open addresses; tops[b]: as `Grid.top`; cost: of the iteration that forms, as
+    `online.costs` has it; part: room for a part of it."""
 
     form: np.ndarray
     grid: np.ndarray
@@ -106,8 +108,13 @@ def _decode(prices, into, requests, context):
     grid, knots = prices.grid, prices.knots
     above_b, above_c = _above(prices, REQUESTS, requests), _above(prices, CONTEXTS, context)
     low_b, low_c = _below(prices, REQUESTS, above_b, requests), _below(prices, CONTEXTS, above_c, context)
-    high_b = max(min(knots[REQUESTS, above_b], grid[MOST_REQUESTS], grid[ROOM] // low_c), requests)
-    high_c = max(min(knots[CONTEXTS, above_c], grid[LONGEST], grid[ROOM] // low_b), np.int64(np.ceil(context)))
+    high_b, beside = min(knots[REQUESTS, above_b], grid[MOST_REQUESTS]), low_b
+    if grid[SIDE]:
+        beside = min(low_b, grid[SIDE])
+    else:
+        high_b = min(high_b, grid[ROOM] // low_c)
+    high_b = max(high_b, requests)
+    high_c = max(min(knots[CONTEXTS, above_c], grid[LONGEST], grid[ROOM] // beside), np.int64(np.ceil(context)))
     at_b, at_c = _between(requests, low_b, high_b), _between(context, low_c, high_c)
     return _corners(prices, into, DECODE, at_b, low_b, high_b, at_c, low_c, high_c)
 

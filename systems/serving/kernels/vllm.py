@@ -1,6 +1,7 @@
 """vLLM's own schedulers, v1 and v0 with recomputation: the rules of `schedulers.vllm_v1` and `schedulers.vllm_v0`."""
 
 from pimloom.cycle_sim.compiled.kernel import bare
+from pimloom.systems.serving.kernels import prefix
 from pimloom.systems.serving.kernels.fields import (
     AHEAD,
     BLOCKS,
@@ -20,10 +21,12 @@ from pimloom.systems.serving.kernels.fields import (
     MOST_BLOCKS,
     NOT_YET,
     RUNNING,
+    SHARES,
     SIZE,
     WAITING,
     WATERMARK,
     WHO,
+    WHOLE,
 )
 from pimloom.systems.serving.kernels.live import blocks_of, join, pop_front, release, restart, take
 
@@ -37,15 +40,19 @@ def form_v1(replica, requests, slot, now):
         r = order[slots[slot, MEMBERS]]
         n = min(requests[r, KNOWN] - requests[r, CACHED], limits[MOST], left)
         gone = False
-        while requests[r, CACHED] + n > requests[r, BLOCKS] * limits[SIZE] and not _slots(replica, requests, r, n):
+        while requests[r, CACHED] + n > requests[r, BLOCKS] * limits[SIZE] and not _slots(replica, requests, r, n, 0):
             at[RUNNING] -= 1
             victim, preempted = order[at[RUNNING]], True
+            if limits[SHARES]:
+                prefix.give_back(replica, requests, victim)
             restart(replica, requests, victim)
             if victim == r:
                 gone = True
                 break
         if gone:
             break
+        if limits[SHARES]:
+            prefix.fill(replica, requests, r, n)
         join(replica, requests, slot, r, n)
         left -= n
     if not preempted:
@@ -57,9 +64,14 @@ def _join_v1(replica, requests, slot, left, now):
     limits, at = replica.limits, replica.at
     while at[WAITING] and left and at[RUNNING] < limits[CAP]:
         r = at[HEAD]
-        n = min(requests[r, KNOWN] - requests[r, CACHED], limits[MOST], left)
-        if not _slots(replica, requests, r, n):
+        hit = prefix.found(replica, requests, r) if limits[SHARES] else 0
+        cached = hit * limits[SIZE]
+        n = min(requests[r, KNOWN] - cached, limits[MOST], left)
+        if limits[WHOLE] and not _fits(replica, requests, r, hit) or not _slots(replica, requests, r, n, hit):
             return
+        requests[r, CACHED] = cached
+        if limits[SHARES]:
+            prefix.fill(replica, requests, r, n)
         if requests[r, FIRST_SCHEDULED] == NOT_YET:
             requests[r, HIT] = requests[r, CACHED]
         pop_front(replica, requests, now)
@@ -70,15 +82,29 @@ def _join_v1(replica, requests, slot, left, now):
 
 
 @bare
-def _slots(replica, requests, r, n):
-    """Blocks for n tokens more, and some ahead; False if too few are free."""
-    limits, at = replica.limits, replica.at
-    need = blocks_of(replica, requests[r, CACHED] + n) - requests[r, BLOCKS]
-    if need > at[FREE]:
+def _fits(replica, requests, r, hit):
+    """Whether there are blocks for all that is known of one that waits, beside those that it has hit."""
+    need = blocks_of(replica, min(requests[r, KNOWN], replica.limits[LONGEST]))
+    free = replica.at[FREE] - prefix.idle(replica, r, hit)
+    return need - hit <= free
+
+
+@bare
+def _slots(replica, requests, r, n, hit):
+    """Blocks for n tokens more, behind those that it has hit, and some ahead; False if too few are free."""
+    limits = replica.limits
+    need = blocks_of(replica, requests[r, CACHED] + hit * limits[SIZE] + n) - requests[r, BLOCKS] - hit
+    free = replica.at[FREE] - prefix.idle(replica, r, hit)
+    if need > free:
         return False
+    if hit:
+        prefix.share(replica, requests, r, hit)
     if need > 0:
-        more = min(need + limits[AHEAD], at[FREE], limits[MOST_BLOCKS] - requests[r, BLOCKS])
-        take(replica, requests, r, more)
+        more = min(need + limits[AHEAD], free, limits[MOST_BLOCKS] - requests[r, BLOCKS])
+        if limits[SHARES]:
+            prefix.hand_out(replica, requests, r, more)
+        else:
+            take(replica, requests, r, more)
     return True
 
 
@@ -151,6 +177,8 @@ def leave(replica, requests, slot):
     for i in range(replica.slots[slot, MEMBERS]):
         r = members[slot, i, WHO]
         if requests[r, COMPLETION] != NOT_YET:
+            if replica.limits[SHARES]:
+                prefix.give_back(replica, requests, r)
             release(replica, requests, r)
             ended = True
     if ended:

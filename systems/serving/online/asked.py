@@ -12,22 +12,14 @@ from pimloom.systems.asked import Work
 from pimloom.systems.serving.clock.cluster import ROUTERS
 from pimloom.systems.serving.online.channels import nowhere
 from pimloom.systems.serving.online.goodput import Goodput, at_rate, find, parse_rates
-from pimloom.systems.serving.online.named import (
-    IN_POOLS,
-    ONE_STAGE,
-    ONLY,
-    SCHEDULERS,
-    SHARING,
-    STAGES_IN_POOLS,
-    check_name,
-)
+from pimloom.systems.serving.online.named import IN_POOLS, ONE_STAGE, SCHEDULERS, SHARING, STAGES_IN_POOLS, check_name
 from pimloom.systems.serving.online.outcome import Online
 from pimloom.systems.serving.online.pools import Both, kv_bytes, prompts_of, serve_pools
 from pimloom.systems.serving.online.prepared import FILES, Source, prepared
 from pimloom.systems.serving.online.prices import parse_price
 from pimloom.systems.serving.online.running import Progress, Service, serve_online
 from pimloom.systems.serving.online.spans import MOST_REQUESTS, check_count, check_span
-from pimloom.systems.serving.online.strays import check_strays
+from pimloom.systems.serving.online.strays import check_only, check_strays
 from pimloom.systems.serving.online.together import Found, finetuning, overlapping, shared_out
 from pimloom.systems.serving.online.wanted import Wanted
 from pimloom.systems.serving.pools.written import AFTER, SUCH_AS, TRANSFERS, Pools, parse_pools
@@ -115,8 +107,8 @@ def _one(wanted: Wanted, llm: LlmSpec, requests: Requests, source: Source) -> Fo
         if getattr(wanted, name):
             raise UserError(f"--{name}: belongs to pools, such as {SUCH_AS}; leave it out")
     by = (finetuning if wanted.finetune else overlapping)(wanted, llm, requests, source)
-    notes = by.plan.transform.notes if by.plan.transform else ()
-    return Found(partial(serve_online, by), [_devices(by)], notes)
+    apart = by.plan.transform.apart if by.plan.transform else None
+    return Found(partial(serve_online, by), [_devices(by)], by.notes, apart.devices * by.plan.replicas if apart else 0)
 
 
 def _devices(by: Service) -> tuple[System, int]:
@@ -197,14 +189,10 @@ def _check_numbers(wanted: Wanted) -> None:
         most = MOST_REQUESTS if name == "requests" else MOST_COUNT
         if value is not None and not 1 <= value <= most:
             raise UserError(f"--{name} {value}: expected 1 to {most:,}")
-    if not 0 <= wanted.sample <= MOST_COUNT:
-        raise UserError(f"--sample {wanted.sample}: expected 0 to {MOST_COUNT:,}")
-    only = {"chunked": wanted.chunked, "swap": wanted.swap, "long-prompt": wanted.long_prompt}
-    only |= {"prefix-cache": wanted.prefix_cache}
-    fields = {"chunked": "chunked", "swap": "host", "long-prompt": "threshold", "prefix-cache": "prefix"}
-    for name, given in only.items():
-        if given and (scheduler := ONLY[fields[name]]) != wanted.scheduler:
-            raise UserError(f"--{name}: belongs to --scheduler {scheduler}, not {wanted.scheduler}; leave it out")
+    for name in ("sample", "num_preallocate_tokens"):
+        if not 0 <= (getattr(wanted, name) or 0) <= MOST_COUNT:
+            raise UserError(f"--{name.replace('_', '-')} {getattr(wanted, name)}: expected 0 to {MOST_COUNT:,}")
+    check_only(wanted)
     if wanted.pp > 1 and wanted.scheduler in ONE_STAGE and "=" not in wanted.system:
         raise UserError(f"--pp {wanted.pp}: {wanted.scheduler} has one stage here; take vidur-vllm, sarathi or orca")
 

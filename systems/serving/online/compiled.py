@@ -7,11 +7,12 @@ import numpy as np
 
 from pimloom.cycle_sim.compiled.kernel import PLAIN
 from pimloom.systems.serving.clock.compiled import Board, CompiledReplica
+from pimloom.systems.serving.clock.names import fits
 from pimloom.systems.serving.clock.rules import limits_of
 from pimloom.systems.serving.kernels import fields as f
 from pimloom.systems.serving.kernels import price as k
-from pimloom.systems.serving.online.costs import pieces_of
-from pimloom.systems.serving.online.grid import Grid
+from pimloom.systems.serving.online.costs import JOULES, pieces_of
+from pimloom.systems.serving.online.grid import FEW, Grid
 from pimloom.systems.serving.online.knots import MOST
 from pimloom.systems.serving.online.record import Record
 from pimloom.systems.serving.online.sampling import Stratum
@@ -29,6 +30,7 @@ class Reading:
         limits, whole = np.zeros(k.N_GRID, np.int64), not grid.by_token and grid.tile == 1
         limits[[k.PRICES, k.WITH_PROMPTS, k.MOST_REQUESTS]] = 1, whole, grid.most or MOST
         limits[[k.ROOM, k.POSITIONS, k.BUDGET, k.LONGEST]] = grid.tokens, grid.positions, grid.budget, grid.longest
+        limits[k.SIDE] = FEW if grid.shared else 0
         table = np.zeros((len(grid.axes), max(map(len, grid.axes))), np.int64)
         for axis, rising in zip((k.REQUESTS, k.CONTEXTS, k.ROWS, k.ATTENDED), grid.axes, strict=True):
             table[axis, : len(rising)], limits[k.KNOTS + axis] = rising, len(rising)
@@ -58,19 +60,18 @@ class Reading:
         assert self.record.sample is not None
         return self.record.sample.decode, self.record.sample.prompts
 
-    def _learn(self, width: int = 1) -> None:
+    def _learn(self, width: int = JOULES) -> None:
         """Knots that the grid has come to know."""
         grid, more = self.grid, list[tuple[int, int, int, list[float]]]()
-        for (n, mean), cost in islice(grid.decodes.items(), self.known[0], None):
-            if cost is not None:
-                more.append((k.DECODE, n, mean, cost))
+        for (n, mean), cost in islice(grid.corners.items(), self.known[0], None):
+            more.append((k.DECODE, n, mean, cost))
         for (n, attended, ends), cost in islice(grid.prompts.items(), self.known[1], None):
             more.append((k.ENDING if ends else k.PROMPT, n, attended, cost))
         for context, cost in islice(grid.apart.items(), self.known[2], None):
             more.append((k.PAIR, context, 0, cost[:1]))
         if grid.of_second is not None and not self.known[3]:
             more.append((k.TURNS, 0, 0, [grid.of_second]))
-        self.known = [len(grid.decodes), len(grid.prompts), len(grid.apart), grid.of_second is not None]
+        self.known = [len(grid.corners), len(grid.prompts), len(grid.apart), grid.of_second is not None]
         self._widen(max([width, *(len(cost) for *_, cost in more)]), len(more))
         for *key, cost in more:
             at = _place(self.prices.keys, *key)
@@ -110,7 +111,11 @@ def replicas_of(
     limits = [one for scheduler in schedulers if (one := limits_of(scheduler)) is not None]
     if PLAIN or type(record) is not Record or type(record.costs) is not Grid or len(limits) < len(schedulers):
         return None
-    if not live or any(request.decoding is not None or request.beside for request in live):
+    if (
+        not live
+        or not fits(live, schedulers)
+        or any(request.decoding is not None or request.beside for request in live)
+    ):
         return None
     most = min(max(int(one[f.CAP]) for one in limits), len(live))
     reading, first = Reading(record, record.costs, most), (NEVER, NEVER)
@@ -131,12 +136,14 @@ def tell(replicas: Sequence[CompiledReplica], record: Record) -> None:
     places = {
         "start": f.STARTED, "ticks": f.TOOK, "end": f.ENDS, "replica": f.ON, "requests": f.MANY, "new": f.TOKENS,
         "contexts": f.CONTEXTS, "waiting": f.LEFT_WAITING, "used": f.HELD,
+        "again": f.ONCE_MORE,
     }  # fmt: skip
     for name, column in places.items():
         into = getattr(record, name)
         into.frombytes(shared.rows[:n, column].astype(f"i{into.itemsize}").tobytes())
     record.joules.frombytes(shared.joules[:n].tobytes())
-    record.by_request, record.by_cause = shared.by_request.tolist(), shared.by_cause.tolist()
+    sums = shared.by_cause.tolist()
+    record.by_request, record.work, record.by_cause = shared.by_request.tolist(), sums[: JOULES - 1], sums[JOULES - 1 :]
     if record.sample is not None and isinstance(board.pricing, Reading):
         for kind, shown, at in zip(board.pricing.strata, (f.DECODES, f.PROMPTS), (0, 1), strict=True):
             kind.shown, kind.time_ps = int(shared.counts[shown]), float(shared.time_ps[at])

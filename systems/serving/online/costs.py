@@ -7,7 +7,7 @@ import numpy as np
 
 from pimloom.arch.error import UserError
 from pimloom.systems.devices.device import Device
-from pimloom.systems.devices.run import Run
+from pimloom.systems.devices.run import LIMITS, Run
 from pimloom.systems.serving.beside import side_by_side
 from pimloom.systems.serving.schedulers.live import NOWHERE, Iteration
 from pimloom.workload.batch import Batch, Request
@@ -15,7 +15,8 @@ from pimloom.workload.batch import Batch, Request
 ROWS = 1024  # take about as long to simulate as a second sub-batch
 GROUPS = 10**7  # more than requests there are: groups of different ones never meet
 Progress = Callable[[int, int], None]  # told how many are done of how many
-Cost = list[float]  # ps, then J of all devices by cause, or nothing if there is no energy
+JOULES = 1 + len(LIMITS)  # of a cost: where energies begin
+Cost = list[float]  # ps; ps of a device's work of each of LIMITS at its full rate; J of all devices by cause, if known
 
 
 class Piece(NamedTuple):
@@ -37,7 +38,7 @@ class Costs(Protocol):
     """Prices of iterations."""
 
     def of(self, pieces: Sequence[Piece]) -> Cost:
-        """ps, and J by cause."""
+        """Of an iteration."""
         ...
 
 
@@ -91,7 +92,8 @@ class Exact:
     def _told(self, run: Run) -> Cost:
         joules = run.energy_by_cause_j or {}
         self.causes += [cause for cause in joules if cause not in self.causes]
-        return [float(run.end_ps), *(joules.get(cause, 0.0) for cause in self.causes)]
+        work = (float(run.least_ps.get(limit, 0)) for limit in LIMITS)
+        return [float(run.end_ps), *work, *(joules.get(cause, 0.0) for cause in self.causes)]
 
 
 def _effort(pieces: Sequence[Piece]) -> float:

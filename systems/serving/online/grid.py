@@ -31,23 +31,35 @@ from pimloom.systems.serving.online.knots import (
     two_of,
 )
 
+FEW = 4  # requests, of which a line goes on to more than fit side by side
+
 
 class Grid:
     """exact: the device; spread: contexts as shares of their mean, rising, of a sample of the workload; positions: the
     longest context of the model; budget: most new tokens of an iteration, as far as there is such a limit; longest:
-    context of the workload, if it is known; by_token: whether the device takes prompts one token after the other; rows:
-    of each request that decodes."""
+    context of the workload, if it is known; shared: whether requests share caches, so that more of them decode side by
+    side than a device has room for; by_token: whether the device takes prompts one token after the other; rows: of each
+    request that decodes."""
 
     rows = 1
 
     def __init__(
-        self, exact: Exact, spread: Sequence[float], positions: int, budget: int = MOST, longest: int = MOST
+        self,
+        exact: Exact,
+        spread: Sequence[float],
+        positions: int,
+        budget: int = MOST,
+        longest: int = MOST,
+        *,
+        shared: bool = False,
     ) -> None:
+        self.shared = shared
         self.exact, self.spread, self.positions = exact, np.asarray(spread, float), positions
         self.budget, self.longest = budget, min(longest, positions)
         self.tokens, self.by_token = exact.device.capacity().tokens, exact.device.in_order
         self.most = exact.device.most_requests
         self.decodes: dict[tuple[int, int], Cost | None] = {}
+        self.corners: dict[tuple[int, int], Cost] = {}
         self.prompts: dict[tuple[int, int, int], Cost] = {}
         self.apart: dict[int, Cost] = {}
         self.of_second: float | None = None
@@ -200,13 +212,17 @@ class Grid:
         """Knots around it, each with its weight."""
         low_b, high_b = around(b, self.axes.requests)
         low_c, high_c = around(context, self.axes.contexts)
-        high_b = max(min(high_b, self.most or high_b, self.tokens // low_c), b)
-        high_c = max(min(high_c, self.longest, self.tokens // low_b), ceil(context))
+        room_b = MOST if self.shared else self.tokens // low_c
+        room_c = self.tokens // (min(low_b, FEW) if self.shared else low_b)
+        high_b = max(min(high_b, self.most or high_b, room_b), b)
+        high_c = max(min(high_c, self.longest, room_c), ceil(context))
         return corners(b, low_b, high_b, context, low_c, high_c)
 
     def _corner(self, requests: int, mean: int) -> Cost:
         """A knot; one whose contexts do not fit side by side lies on a line through two with fewer requests: caches
         that are shared, or shorter in part, do fit."""
+        if (known := self.corners.get((requests, mean))) is not None:
+            return known
         found, fits = self._decode(requests, mean), requests
         while found is None and fits > 2:
             fits //= 2
@@ -214,10 +230,11 @@ class Grid:
         half = self._decode(fits // 2, mean) if fits < requests else None
         if found is None or (fits < requests and half is None):
             raise UserError(f"{requests} requests with contexts of {mean} tokens do not fit")
-        if half is None:
-            return found
-        more = (requests - fits) / (fits - fits // 2)
-        return added([(1 + more, found), (-more, half)])
+        if half is not None:
+            more = (requests - fits) / (fits - fits // 2)
+            found = added([(1 + more, found), (-more, half)])
+        self.corners[requests, mean] = found
+        return found
 
     def _decode(self, requests: int, mean: int) -> Cost | None:
         key = (requests, mean)

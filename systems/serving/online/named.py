@@ -1,8 +1,10 @@
 """Schedulers by name, with the limits that a user gives."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from typing import NamedTuple
+
+import numpy as np
 
 from pimloom.arch.document import nearest
 from pimloom.arch.error import UserError
@@ -22,7 +24,7 @@ from pimloom.systems.serving.schedulers.static import Static
 from pimloom.systems.serving.schedulers.vidur_vllm import VidurVllm
 from pimloom.systems.serving.schedulers.vllm_v0 import VllmV0
 from pimloom.systems.serving.schedulers.vllm_v0_chunked import VllmV0Chunked
-from pimloom.systems.serving.schedulers.vllm_v1 import VllmV1
+from pimloom.systems.serving.schedulers.vllm_v1 import AHEAD, VllmV1
 from pimloom.systems.serving.sharing.semi_pd import SharedDecodes, SharedPrompts
 from pimloom.workload.requests.table import Prefix
 
@@ -38,7 +40,7 @@ class Limits(NamedTuple):
     scheduler is to look for it; threshold: tokens of a prompt in an iteration, 0: no limit; chunked: vLLM v0 with
     chunked prefill; host: blocks to swap out to, 0: those who yield recompute; branches: of a request, each of which
     may be as long as the model; policy: in which of so many channels a request lies, None: blocks lie anywhere; rows:
-    of a channel, None: they do not count."""
+    of a channel, None: they do not count; ahead, whole: as `VllmV1.admit_by` has them."""
 
     blocks: int
     block_size: int
@@ -54,6 +56,8 @@ class Limits(NamedTuple):
     policy: str | None = None
     channels: int = 1
     rows: Rows | None = None
+    ahead: int = AHEAD
+    whole: bool = False
 
     @property
     def each(self) -> int:
@@ -107,17 +111,31 @@ def _vllm_v0(limits: Limits, budget: int) -> Scheduler:
     return VllmV0(pool, watermark, limits.batch, budget, host)
 
 
+class Named:
+    """Identities of blocks of requests: what a trace says of prompts; all else is a request's own."""
+
+    def __init__(self, prefix: Prefix, size: int) -> None:
+        self.prefix, self.size = prefix, size
+
+    def __call__(self, request: LiveRequest, k: int) -> Hashable:
+        """See `Identity`."""
+        inside = (k + 1) * self.size <= request.prompt
+        mine = self.prefix.block(request.number, k, self.size) if inside else None
+        return (request.number, k) if mine is None else ("shared", mine)
+
+    def numbers(self, requests: Sequence[LiveRequest]) -> list[np.ndarray]:
+        """Of the full blocks of each prompt, -1: its own."""
+        whole = [request.prompt // self.size for request in requests]
+        return self.prefix.numbered([request.number for request in requests], whole, self.size)
+
+
 def _vllm_v1(limits: Limits, budget: int, kind: type[VllmV1] = VllmV1) -> Scheduler:
     pool: Blocks | PrefixPool = _pool(limits, unused=1)
     if prefix := limits.prefix:
-
-        def identity(request: LiveRequest, k: int) -> object:
-            inside = (k + 1) * limits.block_size <= request.prompt
-            mine = prefix.block(request.number, k, limits.block_size) if inside else None
-            return (request.number, k) if mine is None else ("shared", mine)
-
-        pool = PrefixPool(limits.blocks - 1, limits.block_size, identity)
-    return kind(pool, limits.batch, budget, limits.longest + 1, limits.threshold)
+        pool = PrefixPool(limits.blocks - 1, limits.block_size, Named(prefix, limits.block_size))
+    made = kind(pool, limits.batch, budget, limits.longest + 1, limits.threshold)
+    made.admit_by(limits.ahead, whole=limits.whole)
+    return made
 
 
 def _paged(kind: Callable[..., Scheduler]) -> Callable[[Limits, int], Scheduler]:
@@ -159,7 +177,10 @@ SIDES: dict[str, Callable[[Limits, int], Scheduler]] = {  # of a scheduler in po
     ),
 }
 SHARING = ("semi-pd",)  # both phases on shares of one machine
-ONLY = {"chunked": "vllm-v0", "host": "vllm-v0", "threshold": "vllm-v1", "prefix": "vllm-v1"}
+ONLY = {
+    "chunked": "vllm-v0", "host": "vllm-v0", "threshold": "vllm-v1", "prefix": "vllm-v1", "ahead": "vllm-v1",
+    "whole": "vllm-v1",
+}  # fmt: skip
 STAGES_IN_POOLS = ("distserve",)
 ONE_STAGE = ("vllm-v0", "vllm-v1", "lightllm")
 

@@ -52,6 +52,15 @@ class Attained(msgspec.Struct, frozen=True):
     all: float
 
 
+class Steady(msgspec.Struct, frozen=True):
+    """From the arrival of the first tenth of all requests to that of nine tenths [s], linear between arrivals: output
+    tokens by that time."""
+
+    from_s: float
+    to_s: float
+    tokens_per_s: float
+
+
 class Channels(msgspec.Struct, frozen=True):
     """policy: by which requests are placed; number: of channels of a replica; blocks: of each; most: blocks that each
     has held at most, of the first replica's channels, then of the next one's."""
@@ -85,8 +94,10 @@ class Online(Viewed, msgspec.Struct, frozen=True, kw_only=True, dict=True):
     batch_mean: float
     time_s: float
     busy_share: float
+    utilisation: dict[str, float] | None
     tokens_per_s: float
     prompt_tokens_per_s: float
+    steady: Steady | None
     time_to_first_token_s: Spread
     time_per_output_token_s: Spread | None
     token_gap_s: Spread | None
@@ -96,6 +107,8 @@ class Online(Viewed, msgspec.Struct, frozen=True, kw_only=True, dict=True):
     slo: Attained | None
     preemptions: int
     swaps: int
+    recomputed_tokens: int
+    recomputing_s: float
     prefix_hit_share: float | None
     transforms: dict[str, Any]
     beside: dict[str, float] | None = None

@@ -30,7 +30,9 @@ class Pipeline:
         if joules is not None and other.device_j is not None:
             causes = dict.fromkeys([*joules, *other.device_j])
             joules = {each: joules.get(each, 0.0) + float(more) * other.device_j.get(each, 0.0) for each in causes}
-        found: Run = replace(first, end_ps=first.end_ps + round(more * other.end_ps), device_j=joules)
+        least = {name: ps + round(more * other.least_ps.get(name, 0)) for name, ps in first.least_ps.items()}
+        end_ps = first.end_ps + round(more * other.end_ps)
+        found: Run = replace(first, end_ps=end_ps, device_j=joules, least_ps=least)
         return found
 
     def between(self) -> "Pipeline":

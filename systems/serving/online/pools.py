@@ -2,6 +2,7 @@
 requests through both, and one result of it all.
 """
 
+from array import array
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple, cast
@@ -17,6 +18,7 @@ from pimloom.systems.serving.online.outcome import Channels, Online
 from pimloom.systems.serving.online.record import Record, StagesRecord
 from pimloom.systems.serving.online.running import AT_REST, Progress, Service, check_ended, ended_by, rest, told_by
 from pimloom.systems.serving.online.sampling import Sample, worst
+from pimloom.systems.serving.online.summing import utilisation
 from pimloom.systems.serving.pools.clock import Pooled, Routes
 from pimloom.systems.serving.pools.routes import Mixed, distserve, fewest_coming, least, routed, splitwise
 from pimloom.systems.serving.pools.stages import Line, Ring
@@ -69,12 +71,15 @@ def serve_pools(both: Both, requests: Requests, progress: Progress, tried: bool,
     check_ended(then, one.record, two.record)
     for before, r in zip(first, then, strict=True):
         r.hit = before.hit
-        r.restarts += before.restarts
+        r.restarts, r.again = r.restarts + before.restarts, r.again // two.rows + before.again
     flown = [flight.landed != NOT_YET for flight in clock.flights.values()]
     last = max(max(side.record.end, default=0) for side in (one, two))
-    busy_ps = one.busy_ps + two.busy_ps
+    used, busy_ps, again_ps = dict[str, float](), one.busy_ps + two.busy_ps, one.again_ps + two.again_ps
     for side in (one, two):
         side.rest(requests.arrival_ps[0], last)
+        side.tell_tokens()
+        machines = side.by.plan.replicas * side.by.plan.stages
+        used |= utilisation(side.record.work, machines, last - requests.arrival_ps[0], f"{side.name}: ")
     shown = one.stages + two.stages
     record, causes = _joined(both, one, two, then, flown)
     pricing = [ended_by(side.by, side.sample) for side in (one, two)]
@@ -93,10 +98,12 @@ def serve_pools(both: Both, requests: Requests, progress: Progress, tried: bool,
         (flight.landed - flight.then.first_token) * S_PER_PS if flight.landed != NOT_YET else None
         for flight in clock.flights.values()
     ]
+    found = replace(found, utilisation=used or None)
     if two.rows == 1:
         return found
     found.by_iteration["stage"] = shown
-    return replace(found, busy_share=busy_ps * S_PER_PS / (found.time_s * len(replicas)))
+    busy_share = busy_ps * S_PER_PS / (found.time_s * len(replicas))
+    return replace(found, busy_share=busy_share, recomputing_s=again_ps * S_PER_PS)
 
 
 class _Side:
@@ -130,6 +137,19 @@ class _Side:
     def busy_ps(self) -> float:
         """In which each stage works, in the mean, of all replicas together."""
         return sum(self.record.ticks) / self.rows
+
+    @property
+    def again_ps(self) -> float:
+        """In which each stage computes once more, in the mean."""
+        columns = zip(self.record.ticks, self.record.again, self.record.new, strict=True)
+        return sum(ticks * again / max(new, 1) for ticks, again, new in columns) / self.rows
+
+    def tell_tokens(self) -> None:
+        """Where a row is of a stage, only those of the last one make tokens."""
+        for place, replica in enumerate(self.replicas if self.rows > 1 else ()):
+            came = iter(replica.scheduler.came)
+            mine = [n for n, at in zip(self.stages, self.record.replica, strict=True) if at == place]
+            replica.scheduler.came = array("q", [next(came) if n == self.rows - 1 else 0 for n in mine])
 
     def rest(self, start_ps: int, end_ps: int) -> None:
         """Add what its devices take while they have nothing to do, where it is known."""

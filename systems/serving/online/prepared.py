@@ -23,8 +23,9 @@ from pimloom.systems.serving.online.prices import parse_price
 from pimloom.systems.serving.online.running import Plan, Service, service
 from pimloom.systems.serving.online.wanted import Wanted
 from pimloom.systems.serving.schedulers.live import LiveRequest
+from pimloom.systems.serving.schedulers.vllm_v1 import AHEAD
 from pimloom.systems.serving.transforms.asked import room, transform_of
-from pimloom.systems.serving.transforms.transform import Transform
+from pimloom.systems.serving.transforms.transform import Apart, Transform
 from pimloom.systems.settings import parse_settings
 from pimloom.workload.decoding.density import density_of
 from pimloom.workload.decoding.formats import format_of
@@ -76,14 +77,27 @@ def prepared(
         system, llm, share, speculate=wanted.speculate, branches=wanted.branches, shared=wanted.shared_kv,
         scheduler=wanted.scheduler, chunked=wanted.chunked, seed=wanted.seed, mode=wanted.mode,
     )  # fmt: skip
+    if transform and transform.apart and wanted.pp > 1:
+        raise UserError(
+            f"--speculate {wanted.speculate}: a machine of its own drafts for one stage; leave --pp out, or on=..."
+        )
     limits = _limits(wanted, system, llm, device, requests, transform)
-    _check_all_fit(wanted, limits, requests, transform, traits(system.kind).more)
+    notes = _check_all_fit(wanted, limits, requests, transform, traits(system.kind).more)
     clock = (wanted.scheduler, limits, wanted.replicas, wanted.router, wanted.pp)
     plan = Plan(*clock, wanted.exact, wanted.sample, wanted.seed, transform, requests.clients)
     found = service(device, requests, plan, slo, _named(wanted, system, llm, requests, plan, lm_head, more or {}))
-    price = parse_price(wanted.price, 1)[0]
-    usd = None if price is None else price * wanted.tp * wanted.pp * wanted.replicas
-    return found._replace(rest_w=power_at_rest_w(system, wanted.tp), usd_per_h=usd, system=system)
+    usd = _usd_per_h(wanted, transform.apart if transform else None)
+    notes = (*(transform.notes if transform else ()), *notes)
+    return found._replace(rest_w=power_at_rest_w(system, wanted.tp), usd_per_h=usd, notes=notes, system=system)
+
+
+def _usd_per_h(wanted: Wanted, apart: Apart | None) -> float | None:
+    """Of all devices."""
+    price, *more = parse_price(wanted.price, 2 if apart else 1, "of both machines")
+    if price is None:
+        return None
+    drafting = more[0] * apart.devices if apart and more[0] is not None else 0.0
+    return (price * wanted.tp * wanted.pp + drafting) * wanted.replicas
 
 
 def _share(wanted: Wanted, system: System, llm: LlmSpec) -> Share:
@@ -140,16 +154,21 @@ def _limits(
         raise UserError(f"--prefix-cache: {requests.name} does not say what prompts share; leave it out")
     if prefix:
         prefix.block(0, 0, size)  # it says whether it has blocks of such a size
+    rows = rows_of(wanted, device, tokens // channels, positions) if channels > 1 else None
     return Limits(
         wanted.blocks or fit, size, batch, wanted.batch_tokens, positions, wanted.pp, prefix,
         wanted.long_prompt or 0, wanted.chunked, wanted.swap or 0, branches,
-        *((wanted.policy, channels, rows_of(wanted, device, tokens // channels, positions)) if channels > 1 else ()),
+        *((wanted.policy, channels, rows) if channels > 1 else (None, 1, None)),
+        AHEAD if wanted.num_preallocate_tokens is None else wanted.num_preallocate_tokens,
+        wanted.scheduler_reserve_full_isl,
     )  # fmt: skip
 
 
-def _check_all_fit(wanted: Wanted, limits: Limits, requests: Requests, transform: Transform | None, more: str) -> None:
-    """Raise UserError for a request that could never run."""
-    scheduler = scheduler_of(wanted.scheduler, limits)
+def _check_all_fit(
+    wanted: Wanted, limits: Limits, requests: Requests, transform: Transform | None, more: str
+) -> tuple[str, ...]:
+    """Raise UserError for a request that could never run; what is to be said of those that may not end."""
+    scheduler, needs, late = scheduler_of(wanted.scheduler, limits), list[int](), list[tuple[int, int]]()
     for i, (prompt, output) in enumerate(zip(requests.prompt, requests.output, strict=True)):
         live = LiveRequest(i, 0, prompt, output)
         if transform:
@@ -157,6 +176,17 @@ def _check_all_fit(wanted: Wanted, limits: Limits, requests: Requests, transform
         if why := scheduler.never(live):
             instead = _blocks(wanted, limits, requests, transform, more) if "blocks" in why else ""
             raise UserError(f"{requests.name}: request {i} {why} under {wanted.scheduler}; it could never run{instead}")
+        needs.append(-(-live.longest // scheduler.blocks.size))
+        if tokens := scheduler.late(live):
+            late.append((tokens, i))
+    if not late or sum(sorted(needs)[-limits.batch :]) <= scheduler.blocks.total:
+        return ()
+    most, budget = max(late)[0], limits.budget(wanted.scheduler)
+    which = f"request {late[0][1]}" + (f" and {len(late) - 1:,} more" if late[1:] else "")
+    return (
+        f"{which} may wait for ever: an iteration takes {budget:,} tokens, and who has to yield when more are known of "
+        f"it never comes back; --batch-tokens {most:,} would have room for all",
+    )
 
 
 def _blocks(wanted: Wanted, limits: Limits, requests: Requests, transform: Transform | None, more: str) -> str:
@@ -192,7 +222,8 @@ def _named(
     """Fields of the result that are known before."""
     layers, limits = layers_of(llm, wanted.layers), plan.limits
     table = [requests.arrival_ps, requests.prompt, requests.output, requests.clients]
-    left = ("prefix", "branches", "rows", *(() if limits.policy else ("policy", "channels")))
+    left = ["prefix", "branches", "rows", *(() if limits.policy else ("policy", "channels"))]
+    left += [name for name in ("ahead", "whole") if getattr(limits, name) == Limits._field_defaults[name]]
     asked = {name: value for name, value in limits._asdict().items() if name not in left}
     asked |= {"rows": limits.rows.there} if limits.rows else {}
     shared = None if limits.prefix is None else msgspec.to_builtins(limits.prefix)

@@ -7,8 +7,8 @@ from pimloom.arch.error import UserError
 MOST_USD = 1e9  # an hour
 
 
-def parse_price(text: str | None, pools: int) -> list[float | None]:
-    """Dollars an hour for a device, of each pool. Raises UserError.
+def parse_price(text: str | None, pools: int, each: str = "of both pools") -> list[float | None]:
+    """Dollars an hour for a device, of each pool, or of whatever `each` says. Raises UserError.
 
     >>> parse_price("1.29:2", 2), parse_price("1.5", 2), parse_price(None, 1)
     ([1.29, 2.0], [1.5, 1.5], [None])
@@ -17,7 +17,7 @@ def parse_price(text: str | None, pools: int) -> list[float | None]:
         return [None] * pools
     words = text.split(":")
     if len(words) not in (1, pools):
-        such_as = "one for all, such as 1.29" + (", or of both pools, such as 1.29:2.69" if pools > 1 else "")
+        such_as = "one for all, such as 1.29" + (f", or {each}, such as 1.29:2.69" if pools > 1 else "")
         raise UserError(f"--price {text}: expected {such_as}")
     found = [_dollars(text, word) for word in words]
     return [*found] if len(found) == pools else [found[0]] * pools

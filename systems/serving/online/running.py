@@ -6,10 +6,10 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
 
-import numpy as np
 from msgspec.structs import replace
 
 from pimloom.arch.error import UserError
+from pimloom.arch.name_units import counted
 from pimloom.arch.system import System
 from pimloom.arch.units import S_PER_PS
 from pimloom.arch.version import __version__
@@ -19,17 +19,26 @@ from pimloom.systems.serving.clock.compiled import CompiledReplica
 from pimloom.systems.serving.clock.replica import Replica
 from pimloom.systems.serving.online import compiled
 from pimloom.systems.serving.online.channels import channels_told
+from pimloom.systems.serving.online.contexts import longest_of, mean_context, spread_of
 from pimloom.systems.serving.online.costs import Costs, Exact
 from pimloom.systems.serving.online.costs import Progress as Progress
 from pimloom.systems.serving.online.grid import Grid
 from pimloom.systems.serving.online.limits import Slo
 from pimloom.systems.serving.online.named import Limits, scheduler_of
 from pimloom.systems.serving.online.outcome import Online
-from pimloom.systems.serving.online.record import FilledRecord, Record
+from pimloom.systems.serving.online.record import DraftedRecord, FilledRecord, Record
 from pimloom.systems.serving.online.rehearsal import MORE, Guessed, first_knots
 from pimloom.systems.serving.online.sampling import Pricing, Sample, measured
 from pimloom.systems.serving.online.spans import check_end
-from pimloom.systems.serving.online.summing import Ended, attained, of_iterations, of_requests, plain, summed
+from pimloom.systems.serving.online.summing import (
+    Ended,
+    attained,
+    of_iterations,
+    of_requests,
+    plain,
+    summed,
+    utilisation,
+)
 from pimloom.systems.serving.schedulers.live import LiveRequest, Scheduler
 from pimloom.systems.serving.sharing.finetuning import Beside, Filled, FineTuning
 from pimloom.systems.serving.transforms.speculated import Speculated
@@ -38,7 +47,6 @@ from pimloom.workload.finetuning import Job
 from pimloom.workload.requests.statistics import statistics
 from pimloom.workload.requests.table import Requests
 
-POINTS = 128  # of the distribution of contexts
 AT_REST = "at rest"  # the cause of what devices take while they have nothing to do
 
 
@@ -64,7 +72,7 @@ class Plan(NamedTuple):
 class Service(NamedTuple):
     """What serves: costs of a device (grid: None if all are exact), costs with what drafts for it, how, limits, and the
     known fields of results. rest_w: of all devices of a stage [W], None: not known; usd_per_h: price of all devices of
-    all replicas [$/h]; system: that it is on."""
+    all replicas [$/h]; notes: on what may come; system: that it is on."""
 
     exact: Exact
     grid: Costs | None
@@ -74,6 +82,7 @@ class Service(NamedTuple):
     named: dict[str, Any]
     rest_w: float | None = None
     usd_per_h: float | None = None
+    notes: tuple[str, ...] = ()
     system: System | None = None
 
 
@@ -88,7 +97,14 @@ def service(device: Device, requests: Requests, plan: Plan, slo: Slo | None, nam
         grid = (
             transform.grid(exact, spread)
             if transform
-            else Grid(exact, spread, plan.limits.positions, budget, longest_of(requests, plan.scheduler))
+            else Grid(
+                exact,
+                spread,
+                plan.limits.positions,
+                budget,
+                longest_of(requests, plan.scheduler),
+                shared=plan.limits.prefix is not None,
+            )  # fmt: skip
         )
     costs = transform.joined(grid or exact, plan.exact, spread) if transform else grid or exact
     return Service(exact, grid, costs, plan, slo, named)
@@ -104,7 +120,8 @@ def serve_online(
     sample = None if by.grid is None else Sample(plan.sample if sampled else 0, plan.seed)
     filled = None if plan.finetuning is None else Filled(by.costs, Job(plan.finetuning.sequence), plan.limit_ps)
     count = len(requests.prompt)
-    record = FilledRecord(by.costs, count, sample, filled) if filled else Record(by.costs, count, sample)
+    kind = DraftedRecord if transform and transform.apart else Record
+    record = FilledRecord(by.costs, count, sample, filled) if filled else kind(by.costs, count, sample)
     schedulers: list[Scheduler] = [scheduler_of(plan.scheduler, plan.limits) for _ in range(plan.replicas)]
     live = [LiveRequest(*each) for each in zip(range(len(requests.prompt)), *requests[1:4], strict=True)]
     drafts = transform.dress(live) if transform else None
@@ -128,7 +145,7 @@ def _rehearse(by: Service, requests: Requests, progress: Progress) -> None:
     if not by.exact.known:
         return
     guessed = Guessed(by.exact)
-    rough = Grid(guessed, grid.spread.tolist(), grid.positions, grid.budget, grid.longest)
+    rough = Grid(guessed, grid.spread.tolist(), grid.positions, grid.budget, grid.longest, shared=grid.shared)
     live = [LiveRequest(*each) for each in zip(range(len(requests.prompt)), *requests[1:4], strict=True)]
     schedulers: list[Scheduler] = [scheduler_of(plan.scheduler, plan.limits) for _ in range(plan.replicas)]
     with suppress(UserError):  # the run itself tells
@@ -168,19 +185,20 @@ def told_by(
     plan, slo = by.plan, by.slo
     if causes is not None and by.rest_w is not None:
         rest(by, record, len(causes), live[0].arrival, max(record.end))
-        causes = (*causes, AT_REST)
+        causes = causes if record.rest_w is None else (*causes, AT_REST)
     ended = Ended(live, record, causes, schedulers)
     columns = of_requests(ended)
     held, good = (None, None) if slo is None else attained(slo, columns, tried)
     if good is not None:
         columns["slo"] = good
     hits = columns["prefix_hit_tokens"].sum() / columns["prompt_tokens"].sum() if plan.limits.prefix else None
-    limits = plan.limits
+    limits, span_ps = plan.limits, max(record.end) - live[0].arrival
     return Online(
         **by.named,
         **summed(ended, columns, by.usd_per_h),
         rest_w=record.rest_w,
         rest_j=record.rest_j,
+        utilisation=utilisation(record.work, plan.replicas * plan.stages, span_ps) or None,
         scheduler=plan.scheduler,
         pp=plan.stages,
         replicas=plan.replicas,
@@ -196,20 +214,26 @@ def told_by(
         tokens_per_step=1 + drafts.right / drafts.steps if drafts and drafts.steps else None,
         prefix_hit_share=None if hits is None else float(hits),
         by_request={name: plain(column) for name, column in columns.items()},
-        by_iteration=of_iterations(record, causes is not None),
+        by_iteration=of_iterations(ended),
         version=__version__,
         seed=plan.seed,
     )
 
 
 def rest(by: Service, record: Record, causes: int, start_ps: int, end_ps: int, busy_ps: float | None = None) -> None:
-    """Add what stages take while they have nothing to do, between two times, as the cause behind all others. busy_ps:
-    None for iterations that run one after the other."""
+    """Add what stages take while they have nothing to do, between two times, as the cause behind all others; nothing if
+    it is not known of a machine that drafts. busy_ps: None for iterations that run one after the other."""
     assert by.rest_w is not None
-    busy_ps = sum(record.ticks) if busy_ps is None else busy_ps  # of each stage
-    idle_ps = (end_ps - start_ps) * by.plan.replicas - busy_ps
-    record.rest_w = by.rest_w * by.plan.stages * by.plan.replicas
-    record.rest_j = joules = by.rest_w * by.plan.stages * idle_ps * S_PER_PS
+    plan, span_ps = by.plan, (end_ps - start_ps) * by.plan.replicas
+    idle_ps = span_ps - (sum(record.ticks) if busy_ps is None else busy_ps)  # of each stage
+    watts, ps_w = by.rest_w * plan.stages, by.rest_w * plan.stages * idle_ps
+    if isinstance(record, DraftedRecord) and plan.transform and (apart := plan.transform.apart):
+        if apart.rest_w is None:
+            return
+        watts += apart.rest_w
+        ps_w += by.rest_w * record.waited_ps + apart.rest_w * (span_ps - record.drafting_ps)
+    record.rest_w, record.rest_j = watts * plan.replicas, ps_w * S_PER_PS
+    joules = record.rest_j
     record.by_cause = [*record.by_cause, *[0.0] * (causes - len(record.by_cause)), joules]
     record.beside += joules
 
@@ -244,9 +268,11 @@ def check_ended(live: Sequence[LiveRequest], *records: Record) -> None:
     check_end(max((max(record.end, default=0) for record in records), default=0))
     left = [request for request in live if request.completion < 0]
     if left:
+        which, known = f"request {left[0].number}", max(request.known for request in left)
+        which += f" and {len(left) - 1:,} more wait" if left[1:] else " waits"
         raise UserError(
-            f"request {left[0].number} and {len(left) - 1:,} more wait for ever: what they know by now fits no "
-            "iteration; give --batch-tokens or --blocks more"
+            f"{which} for ever: what is known by now, of one {counted(known, 'token')}, fits no iteration; give "
+            "--batch-tokens or --blocks more"
         )
 
 
@@ -262,31 +288,3 @@ def follow(later: list[LiveRequest], replicas: Sequence[Replica | CompiledReplic
 
     for replica in replicas:
         replica.ended = partial(ended, replica)
-
-
-def longest_of(requests: Requests, scheduler: str) -> int:
-    """The longest context of a request: its last token is not computed; rows of static batches are as long as any."""
-    if scheduler == "static":
-        return max(requests.prompt) + max(requests.output) - 1
-    return max(p + n - 1 for p, n in zip(requests.prompt, requests.output, strict=True))
-
-
-def spread_of(requests: Requests) -> list[float]:
-    """Contexts of requests while they decode, as shares of their mean, rising."""
-    found = _contexts(requests)
-    spread: list[float] = (found / found.mean()).tolist()
-    return spread
-
-
-def mean_context(requests: Requests) -> float:
-    """Of a request while it decodes."""
-    return float(_contexts(requests).mean())
-
-
-def _contexts(requests: Requests) -> np.ndarray:
-    prompt, output = np.array(requests.prompt, float), np.array(requests.output, float)
-    at = np.concatenate([prompt + output * part for part in (0.125, 0.375, 0.625, 0.875)])
-    weight = np.concatenate([output] * 4)
-    order = np.argsort(at, kind="stable")
-    share = (np.cumsum(weight[order]) - weight[order] / 2) / weight.sum()
-    return np.interp((np.arange(POINTS) + 0.5) / POINTS, share, at[order])

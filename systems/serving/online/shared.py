@@ -10,8 +10,8 @@ from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec
 from pimloom.arch.system import System
 from pimloom.arch.units import S_PER_PS
-from pimloom.systems.devices.run import covered_ps
-from pimloom.systems.serving.online.costs import Cost, Piece
+from pimloom.systems.devices.run import LIMITS, covered_ps
+from pimloom.systems.serving.online.costs import JOULES, Cost, Piece
 from pimloom.systems.serving.online.named import scheduler_of
 from pimloom.systems.serving.online.outcome import Online
 from pimloom.systems.serving.online.prepared import Source, prepared
@@ -22,7 +22,7 @@ from pimloom.systems.serving.online.wanted import Wanted
 from pimloom.systems.serving.schedulers.live import Iteration, LiveRequest, Scheduler
 from pimloom.systems.serving.sharing.clock import Process, Shared, Work
 from pimloom.systems.serving.sharing.controller import WHOLE, Controller, Seen
-from pimloom.systems.serving.sharing.machine import BY_SHARE, Metered, in_arrays, of_arrays
+from pimloom.systems.serving.sharing.machine import BY_SHARE, in_arrays, of_arrays
 from pimloom.systems.serving.sharing.semi_pd import SharedPrompts
 from pimloom.systems.serving.sharing.written import parse_shares
 from pimloom.workload.requests.table import Requests
@@ -31,21 +31,24 @@ EQUAL = "prefill=50,decode=50"
 
 
 class Priced:
-    """Costs of a machine of a share: without the time of its memory, which is kept, and sampled as others are; causes
-    that run with time count by the share."""
+    """Costs of a machine of a share, sampled as others are; causes that run with time count by the share, and work of
+    its arrays counts as work of all. memory_ps: of the last iteration, of the memory at its full rate."""
 
     def __init__(self, by: Service, share: Fraction, sampled: bool) -> None:
-        self.by, self.part, self.memory_s = by, float(share) / WHOLE, 0.0
+        self.by, self.part, self.memory_ps = by, float(share) / WHOLE, 0.0
         self.sample = None if by.grid is None else Sample(by.plan.sample if sampled else 0, by.plan.seed)
 
     def of(self, pieces: Sequence[Piece]) -> Cost:
         """See `Costs`."""
-        ps, self.memory_s, *joules = self.by.costs.of(pieces)
+        ps, *work = self.by.costs.of(pieces)
+        work, joules = work[: JOULES - 1], work[JOULES - 1 :]
+        self.memory_ps = work[LIMITS.index("memory bandwidth")]
+        work[LIMITS.index("compute")] *= self.part
         if self.sample and (kind := self.sample.of(pieces)).takes(ps):
             kind.keep(pieces)
-        causes = self.by.exact.causes[1:]
+        causes = self.by.exact.causes
         parts = (self.part if cause in BY_SHARE else 1.0 for cause in causes)
-        return [ps, *(j * part for j, part in zip(joules, parts, strict=False))]
+        return [ps, *work, *(j * part for j, part in zip(joules, parts, strict=False))]
 
 
 class Machine:
@@ -68,7 +71,7 @@ class Machine:
             asked = [*(self.wanted.settings or ()), *(f"{name}={value}" for name, value in settings.items())]
             self.made[key] = prepared(
                 self.wanted._replace(settings=asked), self.llm, self.requests, self.source,
-                wrap=lambda device, system: Metered(device), more={"shares": self.wanted.shares or EQUAL},
+                more={"shares": self.wanted.shares or EQUAL},
             )  # fmt: skip
         return self.made[key]
 
@@ -99,7 +102,7 @@ class Phase:
         self.shares.append(float(share))
         self.whole_ps += ps * float(share) / WHOLE if apart else ps
         self.computed += len(made.requests)
-        return Work(ps, share, min(self._now.memory_s / (ps * S_PER_PS), 1.0) if apart else 0.0)
+        return Work(ps, share, min(self._now.memory_ps / ps, 1.0) if apart else 0.0)
 
     def seen(self, scheduler: Scheduler, made: Iteration) -> None:
         """It has ended."""
@@ -162,7 +165,7 @@ def serve_shared(machine: Machine, requests: Requests, progress: Progress, tried
     check_ended(live, *(phase.record for phase in phases))
     record, shown = phases[0].record, phases[0].shares + phases[1].shares
     record.add(phases[1].record)
-    causes = tuple(next((one.by.exact.causes[1:] for one in phases[0].priced.values()), []))
+    causes = tuple(next((one.by.exact.causes for one in phases[0].priced.values()), []))
     if causes and by.rest_w is not None:
         busy = covered_ps(zip(record.start, record.end, strict=True))
         rest(by, record, len(causes), live[0].arrival, max(record.end), busy)

@@ -1,19 +1,34 @@
 """Options of `pimloom serve` that would change nothing, as what they belong to is not asked for."""
 
 from pimloom.arch.error import UserError
+from pimloom.systems.serving.online.named import ONLY, TOKENS
 from pimloom.systems.serving.online.wanted import Wanted
 
+FIELDS = {  # of limits, by option; what an option is where it is not given is in `Wanted`
+    "chunked": "chunked", "swap": "host", "long_prompt": "threshold", "prefix_cache": "prefix",
+    "num_preallocate_tokens": "ahead", "scheduler_reserve_full_isl": "whole",
+}  # fmt: skip
 WHOLE = ("orca", "faster-transformer", "static")  # whole prompts, however long
+
+
+def check_only(wanted: Wanted) -> None:
+    """Raise UserError for an option of another scheduler."""
+    for name, field in FIELDS.items():
+        given, scheduler = getattr(wanted, name), ONLY[field]
+        if given is not None and given is not False and scheduler != wanted.scheduler:
+            option = name.replace("_", "-")
+            raise UserError(f"--{option}: belongs to --scheduler {scheduler}, not {wanted.scheduler}; leave it out")
 
 
 def check_strays(wanted: Wanted) -> None:
     """Raise UserError for the first of them."""
-    pools = "=" in wanted.system
+    pools, budget = "=" in wanted.system, TOKENS if wanted.batch_tokens is None else wanted.batch_tokens
     for name, idle, belongs in (
         ("share", not wanted.goodput, "belongs to --goodput"),
         ("router", wanted.replicas == 1 and not pools, "chooses among --replicas N, and there is one"),
         ("sample", wanted.exact, "--exact reads no iteration between others"),
         ("sample", wanted.goodput, "--goodput does not tell the error of prices"),
+        ("long_prompt", (wanted.long_prompt or 0) >= budget, f"an iteration has no more than {budget:,} tokens"),
         ("batch_tokens", wanted.scheduler in WHOLE, f"{wanted.scheduler} counts requests, not tokens"),
     ):
         if idle and (value := getattr(wanted, name)) != Wanted._field_defaults[name]:

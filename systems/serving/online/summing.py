@@ -9,12 +9,14 @@ import numpy as np
 
 from pimloom.arch.error import UserError
 from pimloom.arch.units import S_PER_H, S_PER_PS
+from pimloom.systems.devices.run import LIMITS
 from pimloom.systems.serving.online.limits import NAMES, Slo
-from pimloom.systems.serving.online.outcome import Attained, Spread, spread
+from pimloom.systems.serving.online.outcome import Attained, Spread, Steady, spread
 from pimloom.systems.serving.online.record import Record
 from pimloom.systems.serving.schedulers.live import LiveRequest, Scheduler
 
 Columns = dict[str, np.ndarray]
+STEADY = (0.1, 0.9)  # of arrivals
 
 
 class Ended(NamedTuple):
@@ -43,7 +45,7 @@ def of_requests(ended: Ended) -> Columns:
     found["time_to_first_token_s"] = (first - arrival) * S_PER_PS
     found["time_per_output_token_s"] = np.where(output > 1, (end - first) / more * S_PER_PS, np.nan)
     found["latency_s"] = (end - arrival) * S_PER_PS
-    found |= {"preemptions": ticks("restarts"), "prefix_hit_tokens": ticks("hit")}
+    found |= {"preemptions": ticks("restarts"), "recomputed_tokens": ticks("again"), "prefix_hit_tokens": ticks("hit")}
     if ended.causes is not None:
         found["energy_j"] = np.array(ended.record.by_request)
     return found
@@ -99,7 +101,10 @@ def summed(ended: Ended, columns: Columns, usd_per_h: float | None) -> dict[str,
         "latency_s": surely(columns["latency_s"]),
         "latency_per_token_s": surely(columns["latency_s"] / columns["output_tokens"]),
         "wait_s": surely(columns["wait_s"]),
+        "steady": steady(np.array([r.arrival for r in requests]), end, came(ended)),
         "preemptions": int(columns["preemptions"].sum()),
+        "recomputed_tokens": int(columns["recomputed_tokens"].sum()),
+        "recomputing_s": float((ticks * np.array(record.again) / np.maximum(record.new, 1)).sum()) * S_PER_PS,
         "swaps": sum(r.swaps for r in requests),
         "blocks_used_mean": float((used * held_ps).sum() / held_ps.sum()),
         "blocks_used_most": int(used.max()),
@@ -114,11 +119,36 @@ def plain(column: np.ndarray) -> list[Any]:
     return [None if value != value else value for value in column.tolist()]
 
 
-def of_iterations(record: Record, energy: bool) -> dict[str, list[Any]]:
+def came(ended: Ended) -> np.ndarray:
+    """Output tokens that came when each iteration ended."""
+    replica = np.array(ended.record.replica)
+    found = np.zeros(len(replica), np.int64)
+    for i, scheduler in enumerate(ended.schedulers):
+        found[replica == i] = scheduler.came
+    return found
+
+
+def steady(arrival_ps: np.ndarray, end_ps: np.ndarray, tokens: np.ndarray) -> Steady | None:
+    """While the middle of all requests came. end_ps, tokens: of iterations."""
+    start, end = np.quantile(arrival_ps, STEADY).tolist()
+    if start == end:
+        return None
+    inside = int(tokens[(end_ps > start) & (end_ps <= end)].sum())
+    return Steady(start * S_PER_PS, end * S_PER_PS, inside / ((end - start) * S_PER_PS))
+
+
+def utilisation(work: Sequence[float], machines: int, span_ps: int, what: str = "") -> dict[str, float]:
+    """Share of the time of so many machines that their work takes at the full rate, of what they tell."""
+    return {f"{what}{limit}": ps / (span_ps * machines) for limit, ps in zip(LIMITS, work, strict=True) if ps}
+
+
+def of_iterations(ended: Ended) -> dict[str, list[Any]]:
     """Columns of iterations."""
+    record = ended.record
     start, ticks, end = (np.array(column) * S_PER_PS for column in (record.start, record.ticks, record.end))
     found = {"start_s": start.tolist(), "time_s": ticks.tolist(), "end_s": end.tolist()}
     found |= {"replica": record.replica.tolist(), "requests": record.requests.tolist()}
     found |= {"new_tokens": record.new.tolist(), "context_tokens": record.contexts.tolist()}
+    found |= {"output_tokens": came(ended).tolist(), "recomputed_tokens": record.again.tolist()}
     found |= {"waiting": record.waiting.tolist(), "blocks_used": record.used.tolist()}
-    return found | ({"energy_j": record.joules.tolist()} if energy else {})
+    return found | ({} if ended.causes is None else {"energy_j": record.joules.tolist()})

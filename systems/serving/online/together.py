@@ -23,16 +23,17 @@ Serving = Callable[[Requests, Progress, bool, bool], Online]  # tried, sampled: 
 
 
 class Found(NamedTuple):
-    """What serves, on which systems with how many devices each, and what to note."""
+    """What serves, on which systems with how many devices each, what to note, and devices beside them that draft."""
 
     serve: Serving
     on: Sequence[tuple[System, int]]
     notes: Sequence[str] = ()
+    drafting: int = 0
 
     @property
     def devices(self) -> int:
         """All of them."""
-        return sum(count for _, count in self.on)
+        return sum(count for _, count in self.on) + self.drafting
 
 
 def overlapping(wanted: Wanted, llm: LlmSpec, requests: Requests, source: Source) -> Service:

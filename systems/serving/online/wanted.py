@@ -23,6 +23,8 @@ class Wanted(NamedTuple):
     blocks: int | None = None
     prefix_cache: bool | None = None
     long_prompt: int | None = None
+    num_preallocate_tokens: int | None = None
+    scheduler_reserve_full_isl: bool = False
     chunked: bool = False
     swap: int | None = None
     policy: str | None = None

@@ -6,7 +6,7 @@ It knows how many tokens each request will generate: an oracle.
 from collections.abc import Sequence
 
 from pimloom.systems.serving.schedulers.blocks import Blocks
-from pimloom.systems.serving.schedulers.live import NOT_YET, Iteration, LiveRequest, Scheduler, uncut
+from pimloom.systems.serving.schedulers.live import NOT_YET, Iteration, LiveRequest, Scheduler, lacking, uncut
 
 Growing = tuple[int, int]  # tokens that a request still generates, and those that it has
 
@@ -25,11 +25,7 @@ class LightLlm(Scheduler):
 
     def never(self, request: LiveRequest) -> str | None:
         """A prompt is never cut in chunks; its peak must leave a token free."""
-        return uncut(request, self.most_tokens) or super().never(request)
-
-    def usable(self) -> int:
-        """All but one."""
-        return self.blocks.total - 2
+        return uncut(request, self.most_tokens) or lacking(peak([_coming(request)]), self.blocks.total - 1)
 
     def form(self, now: int) -> Iteration | None:
         """Prompts, if none runs or their turn has come; else a token of each that runs."""
@@ -50,7 +46,7 @@ class LightLlm(Scheduler):
         batch, tokens = list[LiveRequest](), 0
         while self.waiting and self.running < self.cap:
             first = self.waiting[0]
-            growing.append((max(first.output - 2, 0), first.prompt + 1))
+            growing.append(_coming(first))
             if tokens + first.prompt > self.most_tokens or peak(growing) >= self.blocks.total:
                 break
             batch.append(self.waiting.popleft())
@@ -67,6 +63,11 @@ class LightLlm(Scheduler):
         self.running -= len(ended)
         for request in ended:
             self.blocks.release(request)
+
+
+def _coming(request: LiveRequest) -> Growing:
+    """One that is not there yet: behind its prompt it has a token."""
+    return max(request.output - 2, 0), request.prompt + 1
 
 
 def peak(growing: Sequence[Growing]) -> int:

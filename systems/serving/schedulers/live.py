@@ -37,17 +37,19 @@ class LiveRequest:
     prefill: tokens that it must have cached before it decodes: its prompt, after a restart all that were known then;
     last: tokens known at which it ends; blocks: that it holds; hit: tokens that it found in the prefix cache when it
     was admitted first; decoding: None, token by token; beside: tokens known that are copies of its prompt; channel:
-    where its blocks lie, if that matters. Ticks are NOT_YET until they have come.
+    where its blocks lie, if that matters; lost: most tokens of a cache that it lost; again: tokens that it has computed
+    once more since. Ticks are NOT_YET until they have come.
     """
 
     __slots__ = (
-        "arrival", "beside", "blocks", "cached", "channel", "completion", "decoding", "first_scheduled", "first_token",
-        "hit", "known", "last", "last_token", "number", "output", "prefill", "prompt", "restarts", "swaps",
+        "again", "arrival", "beside", "blocks", "cached", "channel", "completion", "decoding", "first_scheduled",
+        "first_token", "hit", "known", "last", "last_token", "lost", "number", "output", "prefill", "prompt",
+        "restarts", "swaps",
     )  # fmt: skip
 
     def __init__(self, number: int, arrival: int, prompt: int, output: int) -> None:
         self.number, self.arrival, self.prompt, self.output = number, arrival, prompt, output
-        self.cached = self.blocks = self.hit = self.restarts = self.swaps = 0
+        self.cached = self.blocks = self.hit = self.restarts = self.swaps = self.lost = self.again = 0
         self.known, self.prefill, self.channel = prompt, prompt, NOWHERE
         self.last, self.beside = prompt + output, 0
         self.decoding: Decoding | None = None
@@ -65,6 +67,7 @@ class LiveRequest:
 
     def restart(self) -> None:
         """Lose the cache; all tokens known are its prompt now."""
+        self.lost = max(self.lost, self.cached)
         self.cached, self.prefill = 0, self.known
         self.restarts += 1
 
@@ -102,35 +105,43 @@ class Pool(Protocol):
 
 
 class Scheduler:
-    """Who waits, who runs, and who is in the next iteration. gaps: ticks between two tokens of a request, of all."""
+    """Who waits, who runs, and who is in the next iteration. gaps: ticks between two tokens of a request, of all; came:
+    tokens that came of each iteration that has ended, in their order."""
 
     blocks: Pool
 
     def __init__(self) -> None:
-        self.waiting, self.gaps = deque[LiveRequest](), array("q")
+        self.waiting, self.gaps, self.came = deque[LiveRequest](), array("q"), array("q")
 
     def never(self, request: LiveRequest) -> str | None:
         """Why a request could never run, None if it can."""
-        need, there = -(-request.longest // self.blocks.size), self.usable()
-        return None if need <= there else f"needs {need:,} blocks of KV cache, and there are {there:,} for it"
+        return lacking(-(-request.longest // self.blocks.size), self.usable(request))
 
-    def usable(self) -> int:
+    def usable(self, request: LiveRequest) -> int:
         """Blocks that a request may have if it is alone."""
         return self.blocks.of_one
+
+    def late(self, request: LiveRequest) -> int:
+        """Tokens of which an iteration takes too few to compute all of a request once more, at most; 0: it could
+        always come back."""
+        return 0
 
     def sampled(self, iteration: Iteration, now: int) -> tuple[list[LiveRequest], list[LiveRequest]]:
         """Add the tokens of an iteration to its requests; those that go on, and those that have ended.
 
         A request whose known tokens are all cached has its next one, or as many as its decoding makes.
         """
-        goes_on, ended, gaps = [], [], self.gaps
+        goes_on, ended, gaps, came = [], [], self.gaps, 0
         for r, n in zip(iteration.requests, iteration.new, strict=True):
             r.cached = cached = r.cached + n
             if cached >= r.known:
                 if r.decoding is None:
                     r.known = cached = cached + 1
+                    came += 1
                 else:
-                    gaps.extend([0] * (r.decoding.ran(r) - 1))
+                    made = r.decoding.ran(r)
+                    came += made
+                    gaps.extend([0] * (made - 1))
                     cached = r.known
                 if r.first_token < 0:
                     r.first_token = now
@@ -142,6 +153,7 @@ class Scheduler:
                     ended.append(r)
                     continue
             goes_on.append(r)
+        self.came.append(came)
         return goes_on, ended
 
     def form(self, now: int) -> Iteration | None:
@@ -165,6 +177,20 @@ def by_time(requests: Sequence[LiveRequest]) -> list[LiveRequest]:
 
 def _arrival(request: LiveRequest) -> Any:
     return request.arrival, request.number
+
+
+def lacking(need: int, there: int) -> str | None:
+    """Why a request has too few blocks; None if it has enough."""
+    return None if need <= there else f"needs {need:,} blocks of KV cache, and there are {there:,} for it"
+
+
+def spare(request: LiveRequest, size: int) -> int:
+    """Blocks that must be free beside those of its longest cache, where each step of decode wants a free one: one, if
+    its last step needs none for itself."""
+    longest = request.longest
+    if request.decoding is not None:
+        return 1
+    return int(request.output > 1 and -(-longest // size) == -(-(longest - 1) // size))
 
 
 def last_beside(pool: Any, left: Any, request: LiveRequest) -> LiveRequest:

@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from pimloom.systems.serving.schedulers.blocks import Blocks
-from pimloom.systems.serving.schedulers.live import NOT_YET, Iteration, LiveRequest, Scheduler, last_beside
+from pimloom.systems.serving.schedulers.live import NOT_YET, Iteration, LiveRequest, Scheduler, last_beside, spare
 
 
 class Paged(Scheduler):
@@ -18,9 +18,9 @@ class Paged(Scheduler):
         self.blocks, self.watermark, self.cap, self.most = blocks, watermark, cap, cap // stages
         self.idle: list[LiveRequest] = []
 
-    def usable(self) -> int:
+    def usable(self, request: LiveRequest) -> int:
         """What it restarts with must leave the watermark free, and a block must be free when it decodes."""
-        return self.blocks.of_one - max(self.watermark, 1)
+        return self.blocks.of_one - max(self.watermark, spare(request, self.blocks.size))
 
     def full(self, batch: Sequence[LiveRequest]) -> bool:
         """Whether no request more may come in."""

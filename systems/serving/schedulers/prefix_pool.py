@@ -39,6 +39,10 @@ class PrefixPool:
         """Whether what one gives back is room for the other."""
         return True
 
+    def of(self, tokens: int) -> int:
+        """Blocks that so many tokens need."""
+        return -(-tokens // self.size)
+
     def found(self, request: LiveRequest) -> list[int]:
         """The leading blocks of a request that are there; a token at least remains to be computed."""
         found = list[int]()

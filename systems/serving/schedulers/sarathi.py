@@ -14,6 +14,10 @@ class Sarathi(Paged):
         super().__init__(blocks, watermark, cap, stages)
         self.chunk = chunk
 
+    def usable(self, request: LiveRequest) -> int:
+        """Without a free block when it decodes it restarts and comes back at once, a token further."""
+        return super().usable(request) if request.decoding is not None else self.blocks.of_one - self.watermark
+
     def order(self) -> list[LiveRequest]:
         """Those that run, in the order in which they are served."""
         return by_arrival(self.idle)

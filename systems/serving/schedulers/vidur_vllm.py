@@ -22,6 +22,10 @@ class VidurVllm(Paged):
         """A prompt is never cut in chunks."""
         return uncut(request, self.most_tokens) or super().never(request)
 
+    def late(self, request: LiveRequest) -> int:
+        """All that is known of it."""
+        return request.longest if request.longest > self.most_tokens else 0
+
     def form(self, now: int) -> Iteration | None:
         """Prompts if one can come in, else a token of each that runs."""
         return self._prompts(now) or self._decodes()

@@ -7,7 +7,15 @@ from collections import deque
 
 from pimloom.arch.error import UserError
 from pimloom.systems.serving.schedulers.blocks import Blocks
-from pimloom.systems.serving.schedulers.live import NOT_YET, Iteration, LiveRequest, Scheduler, last_beside, uncut
+from pimloom.systems.serving.schedulers.live import (
+    NOT_YET,
+    Iteration,
+    LiveRequest,
+    Scheduler,
+    last_beside,
+    spare,
+    uncut,
+)
 
 
 class VllmV0(Scheduler):
@@ -25,9 +33,13 @@ class VllmV0(Scheduler):
         """A prompt is never cut in chunks."""
         return uncut(request, self.budget) or super().never(request)
 
-    def usable(self) -> int:
+    def usable(self, request: LiveRequest) -> int:
         """What it comes back with must leave the watermark free, and a block must be free when it decodes."""
-        return self.blocks.of_one - max(self.watermark, 1)
+        return self.blocks.of_one - max(self.watermark, spare(request, self.blocks.size))
+
+    def late(self, request: LiveRequest) -> int:
+        """All that is known of it, if it does not come back from the host."""
+        return request.longest if self.host is None and request.longest > self.budget else 0
 
     def form(self, now: int) -> Iteration | None:
         """Prompts, unless some are swapped out; if none can come in, a token of each that runs."""

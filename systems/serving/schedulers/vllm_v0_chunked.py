@@ -19,6 +19,10 @@ class VllmV0Chunked(VllmV0):
         """Prompts come in chunks."""
         return Scheduler.never(self, request)
 
+    def late(self, request: LiveRequest) -> int:
+        """So does what is computed once more."""
+        return 0
+
     def form(self, now: int) -> Iteration | None:
         """Batch order: prompts that come in, prompts that are half done, decode."""
         decodes, chunks, victims, used = self._running()

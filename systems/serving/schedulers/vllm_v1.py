@@ -6,13 +6,13 @@ from pimloom.systems.serving.schedulers.blocks import Blocks
 from pimloom.systems.serving.schedulers.live import NOT_YET, Iteration, LiveRequest, Scheduler
 from pimloom.systems.serving.schedulers.prefix_pool import PrefixPool
 
-AHEAD = 64  # tokens whose blocks are taken before they are needed
+AHEAD = 64  # tokens whose blocks are taken before they are needed, in vLLM 0.8.5
 
 
 class VllmV1(Scheduler):
     """pool: one block of it stays unused; cap: most requests that run (max_num_seqs); budget: tokens of an iteration
     (max_num_batched_tokens); longest: max_model_len; threshold: most tokens of a request in an iteration
-    (long_prefill_token_threshold), 0: no such limit."""
+    (long_prefill_token_threshold), 0: no such limit. `admit_by` has the rules of later versions."""
 
     blocks: Blocks | PrefixPool
 
@@ -20,9 +20,16 @@ class VllmV1(Scheduler):
         super().__init__()
         self.blocks, self.cap, self.budget, self.longest = pool, cap, budget, longest
         self.most = min(threshold, budget) if threshold else budget
-        self.ahead, self.most_blocks = -(-AHEAD // pool.size), -(-longest // pool.size)
+        self.most_blocks = -(-longest // pool.size)
+        self.admit_by(AHEAD, whole=False)
         self.shares = pool if isinstance(pool, PrefixPool) else None
         self.running: list[LiveRequest] = []
+
+    def admit_by(self, ahead: int, *, whole: bool) -> None:
+        """ahead: tokens whose blocks are taken before they are needed (num_preallocate_tokens; none in vLLM 0.19);
+        whole: a request comes in only where blocks for all that is known of it are free, not just for its next chunk
+        (scheduler_reserve_full_isl; so in vLLM 0.19). It takes those of the chunk all the same."""
+        self.ahead, self.whole = -(-ahead // self.blocks.size), whole
 
     def form(self, now: int) -> Iteration | None:
         """Those that run; if none of them had to yield, those that wait, too."""
@@ -70,7 +77,7 @@ class VllmV1(Scheduler):
             hit = self.shares.found(request) if self.shares and not request.cached else []
             cached = len(hit) * self.blocks.size or request.cached  # it may come with a cache from elsewhere
             n = min(request.known - cached, self.most, left)
-            if not self._slots(request, n, hit):
+            if self.whole and not self._fits(request, hit) or not self._slots(request, n, hit):
                 return
             request.cached = cached
             if request.first_scheduled == NOT_YET:
@@ -82,11 +89,20 @@ class VllmV1(Scheduler):
             new.append(n)
             left -= n
 
+    def _free(self, request: LiveRequest, hit: list[int]) -> int:
+        """Blocks that it may have beside those that it has hit."""
+        return self.blocks.room(request) - (self.shares.idle(hit) if self.shares and hit else 0)
+
+    def _fits(self, request: LiveRequest, hit: list[int]) -> bool:
+        """Whether there are blocks for all that is known of one that waits."""
+        need = -(-min(request.known, self.longest) // self.blocks.size)
+        return need - request.blocks - len(hit) <= self._free(request, hit)
+
     def _slots(self, request: LiveRequest, n: int, hit: list[int] | None = None) -> bool:
         """Blocks for n tokens more, behind those that it has `hit`, and some ahead; False if too few are free."""
         pool, found = self.blocks, len(hit) if hit else 0
         need = -(-(request.cached + found * pool.size + n) // pool.size) - request.blocks - found
-        free = pool.room(request) - (self.shares.idle(hit) if self.shares and hit else 0)
+        free = self._free(request, hit or [])
         if need > free:
             return False
         if self.shares and hit:

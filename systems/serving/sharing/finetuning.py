@@ -129,7 +129,8 @@ class Beside(Scheduler):
 
     def __init__(self, scheduler: Scheduler, left: list[int], fits: Callable[[], bool]) -> None:
         self.scheduler, self.left, self.fits = scheduler, left, fits
-        self.waiting, self.gaps, self.blocks = scheduler.waiting, scheduler.gaps, scheduler.blocks
+        self.waiting, self.gaps, self.came = scheduler.waiting, scheduler.gaps, scheduler.came
+        self.blocks = scheduler.blocks
 
     def never(self, request: LiveRequest) -> str | None:
         """As the scheduler has it."""
@@ -147,3 +148,5 @@ class Beside(Scheduler):
         if iteration.requests:
             self.scheduler.ran(iteration, now)
             self.left[0] -= sum(request.completion == now for request in iteration.requests)
+        else:
+            self.came.append(0)

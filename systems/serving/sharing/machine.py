@@ -1,43 +1,15 @@
 """What a share of a machine is: of a processor at its roofline a part of its rate, of an NPU so many arrays."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from fractions import Fraction
-from typing import Any
 
 from pimloom.arch.error import UserError
 from pimloom.arch.npu_pim import NpuPimSystem
 from pimloom.arch.system import System
-from pimloom.arch.units import S_PER_PS
-from pimloom.systems.devices.device import Device
-from pimloom.systems.devices.run import Run
 from pimloom.systems.serving.sharing.controller import WHOLE
 from pimloom.systems.serving.sharing.written import Shares
-from pimloom.workload.batch import Batch
 
-MEMORY = "memory bandwidth"
 BY_SHARE = ("npu_static", "background")  # causes that run with time, whoever works
-
-
-class Metered:
-    """A device that tells the time of its memory at its full rate [s] as the first cause of energy, for whoever takes
-    it out again."""
-
-    def __init__(self, device: Device) -> None:
-        self._device = device
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._device, name)
-
-    def between(self) -> "Metered":
-        """Of the device whose steps are read between."""
-        return Metered(getattr(self._device, "between", lambda: self._device)())
-
-    def step(self, batch: Batch) -> Run:
-        """See `Device`."""
-        run = self._device.step(batch)
-        busy_s = run.least_ps.get(MEMORY, 0) * S_PER_PS / run.devices
-        return replace(run, device_j={MEMORY: busy_s} | dict(run.device_j or {}))
 
 
 def in_arrays(system: System, shares: Shares) -> int | None:

@@ -8,14 +8,15 @@ from pimloom.arch.system import System, load_system
 from pimloom.arch.units import BITS_PER_BYTE
 from pimloom.systems.devices.device import Capacity, Device, Share, device_of
 from pimloom.systems.devices.formats import refuse
-from pimloom.systems.devices.traits import settled
+from pimloom.systems.devices.rest import power_at_rest_w
+from pimloom.systems.devices.traits import settled, traits
 from pimloom.systems.serving.online.costs import Exact
 from pimloom.systems.serving.online.grid import Grid
 from pimloom.systems.serving.transforms.branched import Branching
 from pimloom.systems.serving.transforms.extra import Draft, Extra, Heads, Mirror
 from pimloom.systems.serving.transforms.moded import check_mode, parse_mode
 from pimloom.systems.serving.transforms.speculated import Accepting, BetaChain, Chain, Tree
-from pimloom.systems.serving.transforms.transform import Spread, Transform
+from pimloom.systems.serving.transforms.transform import Apart, Spread, Transform
 from pimloom.systems.serving.transforms.written import Speculation, parse_branches, parse_speculation
 from pimloom.workload.decoding import chain, tree
 from pimloom.workload.need import parameters
@@ -124,8 +125,8 @@ def _drafted(system: System, llm: LlmSpec, share: Share, asked: Speculation, see
             "for; take a smaller model"
         )
     there = system if asked.on is None else load_system(asked.on)
-    of = Share(share.tp if asked.on is None else 1, small.num_hidden_layers)
-    device = _with_head(there, small, of)
+    own = traits(there.kind).own_devices(there)
+    device = _with_head(there, small, Share(share.tp if asked.on is None else own, small.num_hidden_layers))
     positions = small.max_position_embeddings
     accepting: Accepting = (
         BetaChain(chain.beta(asked.alpha[0], asked.spread), asked.gamma, seed)
@@ -142,6 +143,7 @@ def _drafted(system: System, llm: LlmSpec, share: Share, asked: Speculation, see
         more_bytes=sets * held.weight_bytes if held else 0.0,
         more_bytes_per_token=float(held.cache_bytes_per_token) if held else 0.0,
         notes=tuple(_said(small, llm, asked, there)),
+        apart=None if asked.on is None else Apart(there.name, own, power_at_rest_w(there, own)),
     )
 
 
@@ -161,7 +163,8 @@ def _extra(device: Device, positions: int, llm: LlmSpec, asked: Speculation) -> 
 
     def made(exact: bool, spread: Spread) -> Extra:
         costs = Exact(device)
-        draft = Draft(costs if exact else Grid(costs, spread, positions), positions, asked.streams)
+        grid = costs if exact else Grid(costs, spread, positions)
+        draft = Draft(grid, positions, asked.streams, apart=asked.on is not None)
         if asked.kind != "mirror" or asked.exit is None or asked.rho is None:
             return draft
         return Mirror(draft, asked.exit / llm.num_hidden_layers, asked.kappa, asked.rho)
@@ -177,8 +180,6 @@ def _said(small: LlmSpec, llm: LlmSpec, asked: Speculation, system: System) -> l
         f"{asked.kind}: {small.name} drafts {asked.gamma} tokens on {system.name}, {sum(reach):.3f} tokens of a step "
         "expected; it reads prompts, too"
     ]
-    if asked.on is not None:
-        found.append(f"power at rest and prices are without {system.name}, on which drafts are made")
     if small.max_position_embeddings < llm.max_position_embeddings:
         found.append(f"{small.name} sees the last {small.max_position_embeddings:,} tokens of a context")
     if small.vocab_size != llm.vocab_size:

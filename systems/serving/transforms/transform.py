@@ -15,10 +15,20 @@ from pimloom.systems.serving.transforms.speculated import Accepting, Speculated
 Spread = Sequence[float]
 
 
+class Apart(NamedTuple):
+    """A machine of its own that drafts, beside each copy of the model: what it is, of how many devices, and their power
+    at rest [W], None: not known."""
+
+    name: str
+    devices: int
+    rest_w: float | None
+
+
 class Transform(NamedTuple):
     """accepting: of drafts that are checked; branching: of requests in branches; extra: what an iteration costs beside,
     made of whether every one is simulated and of the spread of contexts; bytes beside the weights, and beside a token's
-    keys and values, that it takes of the target's memory; notes; mode: how branches go on, None: each to its end."""
+    keys and values, that it takes of the target's memory; notes; mode: how branches go on, None: each to its end;
+    apart: what drafts beside the target's machine, None: the target's own does."""
 
     positions: int
     seed: int
@@ -29,6 +39,7 @@ class Transform(NamedTuple):
     more_bytes_per_token: float = 0.0
     notes: tuple[str, ...] = ()
     mode: Mode | None = None
+    apart: Apart | None = None
 
     @property
     def branches(self) -> int:

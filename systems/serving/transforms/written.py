@@ -6,7 +6,9 @@ from typing import Any, NamedTuple
 
 from pimloom.arch.document import nearest
 from pimloom.arch.error import UserError
+from pimloom.arch.name_units import counted
 from pimloom.systems.serving.transforms.branched import Branching
+from pimloom.workload.decoding import tree
 
 SUCH_AS = "such as draft=gpt2,gamma=4,alpha=0.7, or medusa"
 KINDS = ("chain", "medusa", "prism", "mirror")
@@ -77,7 +79,18 @@ def parse_speculation(text: str) -> Speculation:
     if found.spread and len(found.alpha) > 1:
         raise UserError(f"--speculate {text}: a spread belongs to one alpha for all places; leave one of the two out")
     if found.spread and found.spread >= (most := sqrt(found.alpha[0] * (1 - found.alpha[0]))):
-        raise UserError(f"--speculate {text}: spread: expected below {most:.3g} about alpha {found.alpha[0]:g}")
+        raise UserError(
+            f"--speculate {text}: spread: expected below {most:.3g} about alpha {found.alpha[0]:g}"
+            if most
+            else f"--speculate {text}: spread: about alpha {found.alpha[0]:g} there is none; leave it out"
+        )
+    if found.streams > found.gamma:
+        raise UserError(f"--speculate {text}: streams: expected at most the {found.gamma} drafts, got {found.streams}")
+    if "nodes" in given and found.nodes > (there := tree.most_nodes(len(found.top1))):
+        heads = counted(len(found.top1), "head")
+        raise UserError(
+            f"--speculate {text}: nodes: expected at most {there}, as {heads} of {tree.RANKS} guesses make no more"
+        )
     return found
 
 
