@@ -88,6 +88,7 @@ TOGETHER: dict[str, tuple[str, dict[str, Any]]] = {
     "tokenweave": ("gpu_a100", {"overlap": "tokenweave", "tp": 2, "link": "nvlink"}),
     "sub-batches": ("neupims", {"overlap": "sub-batches,parts=1"} | ONE_LAYER),
     "fine-tuning": ("gpu_a100", {"finetune": "sequence=256,rank=8", "slo": "tpot=1ms"}),
+    "later vllm": ("gpu_a100", {"num_preallocate_tokens": 0, "scheduler_reserve_full_isl": True, "blocks": 70}),
     "pp": ("gpu_a100", {"pp": 2, "scheduler": "sarathi", "replicas": 2}),
 }  # fmt: skip
 

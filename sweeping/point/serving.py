@@ -41,9 +41,10 @@ TEXTS = (
     *TRANSFORMS,
     *TOGETHER,
 )
-LIMITS = ("batch", "batch_tokens", "block_size", "blocks", "long_prompt", "swap")
+LIMITS = ("batch", "batch_tokens", "block_size", "blocks", "long_prompt", "swap", "num_preallocate_tokens")
 COUNTS = ("requests", *LIMITS, "replicas", "tp", "pp", "layers")
-FLAGS = ("prefix_cache", "chunked", "cut", "lm_head", "exact", "shared_kv", "mixed")
+FLAGS = ("prefix_cache", "chunked", "cut", "lm_head", "exact", "shared_kv", "mixed", "scheduler_reserve_full_isl")
+FROM_0 = ("sample", "seed", "num_preallocate_tokens")
 KEYS = (*TEXTS, "rate", *COUNTS, "sample", "seed", *FLAGS)
 MOST = 2**20  # of a count
 MOST_SEED = 2**32 - 1
@@ -80,7 +81,7 @@ def check_key(key: str) -> None:
 
 def check_value(key: str, value: Scalar) -> None:
     """Raise UserError unless the value is one that the key can have."""
-    least, most = (0 if key in ("sample", "seed") else 1), (MOST_SEED if key == "seed" else MOST)
+    least, most = (0 if key in FROM_0 else 1), (MOST_SEED if key == "seed" else MOST)
     if key in COUNTS or key in ("sample", "seed"):
         if type(value) is not int or not least <= value <= most:
             raise UserError(f"workload.{key}: expected an int from {least} to {most}, got {value}")
