@@ -63,24 +63,24 @@ def ours(lines: list[str], part, channels: int, queues: Queues = QUEUES):
         with pytest.raises(UserError) as unwatched:
             simulate(part, channels, queues, program.rows)
         assert str(unwatched.value) == str(error)
-        return None, []
+        return None, [], []
     assert same(simulate(part, channels, queues, program.rows), found)
     rows = np.concatenate(log).tolist()
     commands = [
         [(at, COMMANDS[op], bank, row) for at, where, op, bank, row in rows if where == c]
         for c in range(channels)
     ]
-    return found.cycles, commands
+    return found.cycles, commands, found.left.tolist()
 
 
 def same(a: Found, b: Found) -> bool:
-    return (a.cycles, a.counts, a.open_ck.tolist()) == (b.cycles, b.counts, b.open_ck.tolist())
+    return all(np.array_equal(np.asarray(x), np.asarray(y)) for x, y in zip(a, b, strict=True))
 
 
 def theirs(lines: list[str], t: dict[str, int], channels: int, refresh: bool = False):
     cycles, every = naive_aim.run(lines, t, channels, refresh)
     commands = [[(at, {"PREA": "PREab"}.get(n, n), bank, row) for at, n, bank, row in c.log] for c in every]
-    return cycles, commands if cycles else []
+    return (cycles, commands, [len(c.active) for c in every]) if cycles else (None, [], [])
 
 
 @pytest.mark.parametrize("chunk", [*range(4), *map(slow, range(4, 40))])
@@ -107,18 +107,18 @@ def test_random_programs_with_refresh(chunk: int) -> None:
         for _ in range(rng.choice((1, 3, 6))):
             lines += draw_program(rng, channels)[:-1]
         try:
-            cycles, commands = theirs([*lines, "AiM EOC"], t, channels, refresh=True)
+            expected = theirs([*lines, "AiM EOC"], t, channels, refresh=True)
         except TimeoutError:
             continue
         found = ours([*lines, "AiM EOC"], part_of(t), channels, QUEUES._replace(refresh=True))
-        assert found == (cycles, commands), seed
-        refreshed += sum(name == "REFab" for channel in commands for _, name, _, _ in channel)
+        assert found == expected, seed
+        refreshed += sum(name == "REFab" for channel in found[1] for _, name, _, _ in channel)
     assert refreshed > 20
 
 
 def test_every_instruction_once() -> None:
     cycles, every = naive_aim.run(EVERY_INSTRUCTION)
-    found, commands = ours(EVERY_INSTRUCTION, load_part("gddr6_aim_isr").value, 32)
+    found, commands, _ = ours(EVERY_INSTRUCTION, load_part("gddr6_aim_isr").value, 32)
     assert found == cycles == 689 and [len(c) for c in commands] == [sum(c.counts.values()) for c in every]
 
 
@@ -224,6 +224,15 @@ def test_without_an_end_and_behind_it() -> None:
     assert parse_program("AiM EOC\nW GPR 0\n# no\nAiM SYNC\n", SHAPE).unread == 2
     with pytest.raises(UserError, match="the trace:3: expected R, W or AiM, got 'nonsense'"):
         parse_program("AiM EOC\nW GPR 0\nnonsense\n", SHAPE)
+
+
+def test_a_read_that_the_end_cuts_off_is_told(tmp_path) -> None:
+    file = tmp_path / "p.aim"
+    for n, cycles, said in ((1, 3, "channel 2 ends while 1 read or write has a row open"), (2, 92, "")):
+        file.write_text("R MEM 2 0 5\n" * n + "AiM EOC\n")
+        found = json.loads(call("aim", file, "--json", "-", "--quiet").out)
+        assert (found["cycles"], len(found["warnings"])) == (cycles, 2 - n)
+        assert "".join(found["warnings"]).startswith(said)
 
 
 def test_the_command(tmp_path) -> None:

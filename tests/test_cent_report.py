@@ -7,7 +7,6 @@ import pytest
 from pimloom.arch.error import GateError
 from pimloom.reports.cent import study
 
-
 SHIPPED = study._shipped
 SOME = slice(2, None, 6)  # of nine configurations: the first model and the last
 

@@ -43,11 +43,12 @@ class Queues(NamedTuple):
 
 class Found(NamedTuple):
     """cycles: until the last instruction is answered [CK]. counts[c]: commands of channel c by name; open_ck[c]: clocks
-    in which it has an open row."""
+    in which it has an open row; left[c]: its reads and writes whose row was opened and which were not carried out."""
 
     cycles: int
     counts: tuple[dict[str, int], ...]
     open_ck: np.ndarray
+    left: np.ndarray
 
 
 Watch = Callable[[np.ndarray], None]  # rows of N_LOG columns, one a command, in the order of their clocks
@@ -78,7 +79,8 @@ def simulate(
     cycles = int(w.host[k.DONE])
     still = np.where(w.channel[:, k.OPEN] > 0, cycles + 1 - w.channel[:, k.OPENED_AT], 0)
     counts = [{name: n for name, n in zip(COMMANDS, row, strict=True) if n} for row in w.counts.tolist()]
-    return Found(cycles, tuple(counts[c].copy() for c in alike), (w.channel[:, k.OPEN_CK] + still)[alike])
+    open_ck, left = (w.channel[:, k.OPEN_CK] + still)[alike], w.size[alike, k.ACTIVE]
+    return Found(cycles, tuple(counts[c].copy() for c in alike), open_ck, left)
 
 
 def _alike(program: np.ndarray, channels: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

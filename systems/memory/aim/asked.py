@@ -128,7 +128,7 @@ def _run(wanted: Wanted, device: Device, program: Program, channel: int, progres
         commands_of_all=_named(total),
         active_cycles_mean=float(np.mean(found.open_ck)),
         bandwidth_gb_s=_columns(device, total) / time_s / BYTES_PER_GB,
-        warnings=_warnings(program),
+        warnings=_warnings(program, found.left),
         spec_digest=_digest(device, program),
         version=__version__,
         wall_s=wall_s,
@@ -150,12 +150,16 @@ def _columns(device: Device, counts: Mapping[str, int]) -> int:
     return columns * device.part.organization.access_bits // BITS_PER_BYTE
 
 
-def _warnings(program: Program) -> list[str]:
+def _warnings(program: Program, left: np.ndarray) -> list[str]:
     n, long, said = program.unread, program.long, list[str]()
     if n:
         said.append(f"{n} instruction{'s' if n > 1 else ''} behind AiM EOC {'are' if n > 1 else 'is'} not read")
     if long:
         said.append(f"{long} instruction{'s have' if long > 1 else ' has'} more columns than a row has: it stays in it")
+    if left.any():
+        c = int(np.argmax(left > 0))
+        what = f"{left[c]} read{'s or writes have' if left[c] > 1 else ' or write has'} a row open"
+        said.append(f"channel {c} ends while {what} and no column yet: AiM EOC does not wait for such")
     return said
 
 
