@@ -81,6 +81,6 @@ def serve(
     """
     from pimloom.commands.serve import run_serve
     from pimloom.commands.serve import serve as command
-    from pimloom.systems.serving.online.wanted import Wanted
+    from pimloom.systems.serving.options.wanted import Wanted
 
     return ask(command, locals(), lambda **read: run_serve(Wanted(**read, quiet=True)))

@@ -1,7 +1,7 @@
 """Requests that were served as a timeline: iterations by replica and stage, and each request from arrival to end."""
 
 from pimloom.arch.units import S_PER_PS
-from pimloom.systems.serving.online.outcome import Online
+from pimloom.systems.serving.results.outcome import Online
 from pimloom.systems.timeline import Event, Track, trace_json
 
 

@@ -15,7 +15,7 @@ from pimloom.systems.serving.clock.rules import limits_of
 from pimloom.systems.serving.kernels.fields import MANY, N_ROWS
 from pimloom.systems.serving.online.prepared import prepared
 from pimloom.systems.serving.online.running import serve_online
-from pimloom.systems.serving.online.wanted import Wanted
+from pimloom.systems.serving.options.wanted import Wanted
 from pimloom.systems.serving.schedulers.blocks import Blocks
 from pimloom.systems.serving.schedulers.live import Iteration, LiveRequest, Scheduler
 from pimloom.systems.serving.schedulers.orca import Orca

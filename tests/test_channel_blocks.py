@@ -13,12 +13,12 @@ from pimloom.arch.llm import load_llm
 from pimloom.systems.devices.npu_pim.device import NpuDevice
 from pimloom.systems.serving.clock.cluster import round_robin, serve
 from pimloom.systems.serving.clock.replica import Replica
-from pimloom.systems.serving.online.costs import Exact, Piece
-from pimloom.systems.serving.online.grid import Grid
-from pimloom.systems.serving.online.named import scheduler_of
 from pimloom.systems.serving.online.prepared import prepared
-from pimloom.systems.serving.online.sampling import Sample, measured
-from pimloom.systems.serving.online.wanted import Wanted
+from pimloom.systems.serving.options.named import scheduler_of
+from pimloom.systems.serving.options.wanted import Wanted
+from pimloom.systems.serving.pricing.costs import Exact, Piece
+from pimloom.systems.serving.pricing.grid import Grid
+from pimloom.systems.serving.pricing.sampling import Sample, measured
 from pimloom.systems.serving.schedulers.channel_blocks import POLICIES, ChannelBlocks
 from pimloom.systems.serving.schedulers.channel_rows import ChannelRows, Rows
 from pimloom.systems.serving.schedulers.faster_transformer import FasterTransformer

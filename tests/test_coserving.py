@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import pimloom
 from pimloom.arch.llm import load_llm
-from pimloom.systems.serving.online.costs import Cost, Piece
+from pimloom.systems.serving.pricing.costs import Cost, Piece
 from pimloom.systems.serving.sharing.finetuning import GRAIN, Filled
 from pimloom.systems.serving.sharing.muxflow import Wants, done, matched, share_within, slowdown, use
 from pimloom.workload.finetuning import Job, Step, activation_bytes, total_ratio

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import pimloom
-from pimloom.systems.serving.online.limits import parse_slo
+from pimloom.systems.serving.results.limits import parse_slo
 from tests.command import call
 
 GPU = ("serve", "gpu_a100", "--model", "gpt2", "--layers", "2")

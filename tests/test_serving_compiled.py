@@ -242,7 +242,7 @@ def test_identities_that_take_too_much_memory_are_pythons(monkeypatch):
 
 def test_a_sample_of_what_is_shown_is_even():
     """Each of 30 is kept in 8 of 30 runs, in the mean."""
-    from pimloom.systems.serving.online.sampling import Stratum
+    from pimloom.systems.serving.pricing.sampling import Stratum
 
     often = np.zeros(30)
     for seed in range(600):

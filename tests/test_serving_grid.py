@@ -11,11 +11,11 @@ import pytest
 from pimloom.arch.error import UserError
 from pimloom.systems.devices.kept import Kept
 from pimloom.systems.serving.online import running
-from pimloom.systems.serving.online.costs import Exact, Piece, batch_of
-from pimloom.systems.serving.online.grid import Grid
-from pimloom.systems.serving.online.named import Limits, scheduler_of
-from pimloom.systems.serving.online.record import Record
 from pimloom.systems.serving.online.running import Plan, run, service
+from pimloom.systems.serving.options.named import Limits, scheduler_of
+from pimloom.systems.serving.pricing.costs import Exact, Piece, batch_of
+from pimloom.systems.serving.pricing.grid import Grid
+from pimloom.systems.serving.results.record import Record
 from pimloom.systems.serving.schedulers.live import LiveRequest
 from pimloom.systems.serving.sharing.finetuning import Fuller
 from pimloom.workload.batch import Batch

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pimloom.arch.error import UserError
-from pimloom.systems.serving.online.spans import check_end
+from pimloom.systems.serving.options.spans import check_end
 from tests.command import call
 
 BURST = "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n"

@@ -8,7 +8,7 @@ import pytest
 from pimloom.arch.error import GateError
 from pimloom.reports.serving import branching, narrowing, planning, routing, scheduling, searching, speculation, study
 from pimloom.reports.serving.rows import row
-from pimloom.systems.serving.online.goodput import Goodput
+from pimloom.systems.serving.results.goodput import Goodput
 from tests.reference_data import BESIDE
 
 ELSEWHERE = ("Pools", "Shares", "Overlap")  # tests/test_overlap_report.py, as far as they are quick

@@ -10,8 +10,8 @@ import pimloom
 from pimloom.arch.llm import load_llm
 from pimloom.arch.system import load_system
 from pimloom.systems.devices.device import Device, Share, device_of
-from pimloom.systems.serving.online.costs import Piece, pieces_of
-from pimloom.systems.serving.online.named import Limits, scheduler_of
+from pimloom.systems.serving.options.named import Limits, scheduler_of
+from pimloom.systems.serving.pricing.costs import Piece, pieces_of
 from pimloom.systems.serving.schedulers.live import Iteration, LiveRequest
 from pimloom.systems.serving.transforms.branched import Branched, Branching, lengths_of
 from pimloom.systems.serving.transforms.speculated import Chain, Speculated, Tree

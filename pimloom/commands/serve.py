@@ -13,9 +13,9 @@ from pimloom.commands.output import Json, Quiet, output
 
 if TYPE_CHECKING:
     from pimloom.systems.asked import Work
-    from pimloom.systems.serving.online.goodput import Goodput
-    from pimloom.systems.serving.online.outcome import Online
-    from pimloom.systems.serving.online.wanted import Wanted
+    from pimloom.systems.serving.options.wanted import Wanted
+    from pimloom.systems.serving.results.goodput import Goodput
+    from pimloom.systems.serving.results.outcome import Online
 
 SHORT = "Serve requests as they arrive, by a scheduler's rules."
 EXAMPLE = (
@@ -238,7 +238,7 @@ def serve(
     throughput, energy."""
     asked = locals()
     from pimloom.reports.terminal.online import show_served
-    from pimloom.systems.serving.online.wanted import Wanted
+    from pimloom.systems.serving.options.wanted import Wanted
 
     found = run_serve(Wanted(**asked))
     output(found, json, None if quiet else lambda: show_served(found))
@@ -281,7 +281,7 @@ def _draw(wanted: "Wanted", found: "Online | Goodput") -> None:
     from pimloom.arch.files import write_atomic
     from pimloom.reports.served.page import write_page
     from pimloom.reports.serving_timeline import timeline
-    from pimloom.systems.serving.online.goodput import Goodput
+    from pimloom.systems.serving.results.goodput import Goodput
 
     assert not isinstance(found, Goodput)
     if wanted.timeline is not None:

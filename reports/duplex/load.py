@@ -11,8 +11,8 @@ from pimloom.arch.units import S_PER_MS
 from pimloom.reports.page import Column, TableData
 from pimloom.systems.pool import run_all
 from pimloom.systems.serving.online.asked import online_work
-from pimloom.systems.serving.online.outcome import Online
-from pimloom.systems.serving.online.wanted import Wanted
+from pimloom.systems.serving.options.wanted import Wanted
+from pimloom.systems.serving.results.outcome import Online
 
 MODEL, RATE, PROMPT, OUTPUT, MOST = "mixtral-8x7b", 14, 4096, 512, 128  # [paper] but for the model
 REQUESTS = 100  # [design]

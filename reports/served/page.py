@@ -13,8 +13,8 @@ from pimloom.reports.figures import stacked_bars
 from pimloom.reports.page import Card, Column, Figure, Notes, Page, Section, TableData, render
 from pimloom.reports.served.curves import Over, curves, percentiles
 from pimloom.reports.served.tables import facts, limits, times
-from pimloom.systems.serving.online.outcome import Online, Spread
-from pimloom.systems.serving.online.sampling import Pricing
+from pimloom.systems.serving.pricing.sampling import Pricing
+from pimloom.systems.serving.results.outcome import Online, Spread
 
 FILES = ("index.html", "results.json")
 MOST_REPLICAS = 8  # with curves of their own

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from pimloom.arch.units import J_PER_MJ, S_PER_MS
 from pimloom.reports.page import Column, TableData
-from pimloom.systems.serving.online.outcome import Online, Spread
+from pimloom.systems.serving.results.outcome import Online, Spread
 
 TIMES = {
     "time to first token": "time_to_first_token_s", "time per output token": "time_per_output_token_s",

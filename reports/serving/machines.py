@@ -11,11 +11,11 @@ from pimloom.arch.llm import load_llm
 from pimloom.arch.units import S_PER_H
 from pimloom.systems.pool import run_all
 from pimloom.systems.serving.online.asked import requests_of, within_positions
-from pimloom.systems.serving.online.goodput import SHARE, at_rate
-from pimloom.systems.serving.online.outcome import Online
 from pimloom.systems.serving.online.prepared import prepared
 from pimloom.systems.serving.online.running import Service, serve_online
-from pimloom.systems.serving.online.wanted import Wanted
+from pimloom.systems.serving.options.wanted import Wanted
+from pimloom.systems.serving.results.goodput import SHARE, at_rate
+from pimloom.systems.serving.results.outcome import Online
 from pimloom.workload.requests.table import Requests
 
 HERE = Path(__file__).parent

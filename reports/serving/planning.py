@@ -25,7 +25,7 @@ from pimloom.systems.devices.roofline import RooflineDevice
 from pimloom.systems.devices.run import Run
 from pimloom.systems.serving.online.asked import served_on
 from pimloom.systems.serving.online.prepared import Source
-from pimloom.systems.serving.online.wanted import Wanted
+from pimloom.systems.serving.options.wanted import Wanted
 from pimloom.systems.serving.overlap.operators import Talk, chain_of
 from pimloom.systems.serving.pools.wire import BITS_PER_GBIT
 from pimloom.workload.batch import Batch

@@ -8,9 +8,9 @@ import numpy as np
 
 from pimloom.reports.serving.rows import Place, Row, placed, row
 from pimloom.systems.serving.online.asked import online_work
-from pimloom.systems.serving.online.goodput import Goodput
-from pimloom.systems.serving.online.outcome import Online
-from pimloom.systems.serving.online.wanted import Wanted
+from pimloom.systems.serving.options.wanted import Wanted
+from pimloom.systems.serving.results.goodput import Goodput
+from pimloom.systems.serving.results.outcome import Online
 from pimloom.workload.batch import Batch
 
 GPU, MODEL = "gpu_a100", "llama-3-8b"  # [design] near Mistral-7B in shape

@@ -11,9 +11,9 @@ from pimloom.reports.serving.distserve_data import REQUESTS as REQUESTS_OF
 from pimloom.reports.serving.rows import Row, row, within
 from pimloom.systems.devices.device import Device, Share, device_of
 from pimloom.systems.serving.online.asked import online_work
-from pimloom.systems.serving.online.goodput import Goodput
-from pimloom.systems.serving.online.outcome import Online
-from pimloom.systems.serving.online.wanted import Wanted
+from pimloom.systems.serving.options.wanted import Wanted
+from pimloom.systems.serving.results.goodput import Goodput
+from pimloom.systems.serving.results.outcome import Online
 from pimloom.systems.serving.sharing.muxflow import Wants, matched, use, wants
 from pimloom.workload.batch import Batch
 from pimloom.workload.finetuning import kept, total_ratio

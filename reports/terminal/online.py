@@ -3,9 +3,9 @@
 from pimloom.arch.name_units import counted, some_layers
 from pimloom.arch.units import J_PER_MJ, S_PER_MS
 from pimloom.reports.terminal.tables import show_line, show_rows
-from pimloom.systems.serving.online.goodput import Goodput, shown
-from pimloom.systems.serving.online.outcome import Attained, Online
-from pimloom.systems.serving.online.sampling import Pricing
+from pimloom.systems.serving.pricing.sampling import Pricing
+from pimloom.systems.serving.results.goodput import Goodput, shown
+from pimloom.systems.serving.results.outcome import Attained, Online
 from pimloom.workload.requests.statistics import Statistics
 
 COLUMNS = (

@@ -17,12 +17,12 @@ from pimloom.systems.devices.area import area_mm2
 from pimloom.systems.devices.device import Device, Share, device_of
 from pimloom.systems.devices.kept import Kept
 from pimloom.systems.serving.online.asked import served_on
-from pimloom.systems.serving.online.limits import NAMES as SLO
-from pimloom.systems.serving.online.limits import parse_slo
-from pimloom.systems.serving.online.outcome import Online, Spread
 from pimloom.systems.serving.online.prepared import Source
-from pimloom.systems.serving.online.wanted import Wanted
+from pimloom.systems.serving.options.wanted import Wanted
 from pimloom.systems.serving.pools.written import NAMED, SUCH_AS, parse_pools
+from pimloom.systems.serving.results.limits import NAMES as SLO
+from pimloom.systems.serving.results.limits import parse_slo
+from pimloom.systems.serving.results.outcome import Online, Spread
 from pimloom.systems.settings import parse_settings
 from pimloom.workload.requests.arrivals import LEAST_RATE, MOST_RATE
 

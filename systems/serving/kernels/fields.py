@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 NEVER = 1 << 62  # as in `schedulers.live`
-JOULES = 6  # as in `online.costs`
+JOULES = 6  # as in `pricing.costs`
 NOT_YET = -1
 NOBODY = -1
 

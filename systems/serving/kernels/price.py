@@ -1,4 +1,4 @@
-"""What an iteration takes: a closed form in whole ticks, or costs read between knots as `online.grid` reads them."""
+"""What an iteration takes: a closed form in whole ticks, or costs read between knots as `pricing.grid` reads them."""
 
 from typing import NamedTuple
 
@@ -22,7 +22,7 @@ DECODE, PROMPT, ENDING, PAIR, TURNS, EMPTY = 0, 1, 2, 3, 4, -1  # kinds of a kno
 class Prices(NamedTuple):
     """form, grid: see above; knots[axis, i], rising; keys[k] = (kind, requests or rows, context) of the knot whose
     costs are costs[k], in a table with open addresses; tops[b]: as `Grid.top`; cost: of the iteration that forms, as
-    `online.costs` has it; part: room for a part of it."""
+    `pricing.costs` has it; part: room for a part of it."""
 
     form: np.ndarray
     grid: np.ndarray

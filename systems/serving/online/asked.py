@@ -11,18 +11,18 @@ from pimloom.arch.system import System
 from pimloom.systems.asked import Work
 from pimloom.systems.serving.clock.cluster import ROUTERS
 from pimloom.systems.serving.online.channels import nowhere
-from pimloom.systems.serving.online.goodput import Goodput, at_rate, find, parse_rates
-from pimloom.systems.serving.online.named import IN_POOLS, ONE_STAGE, SCHEDULERS, SHARING, STAGES_IN_POOLS, check_name
-from pimloom.systems.serving.online.outcome import Online
 from pimloom.systems.serving.online.pools import Both, kv_bytes, prompts_of, serve_pools
 from pimloom.systems.serving.online.prepared import FILES, Source, prepared
-from pimloom.systems.serving.online.prices import parse_price
 from pimloom.systems.serving.online.running import Progress, Service, serve_online
-from pimloom.systems.serving.online.spans import MOST_REQUESTS, check_count, check_span
-from pimloom.systems.serving.online.strays import check_only, check_strays
 from pimloom.systems.serving.online.together import Found, finetuning, overlapping, shared_out
-from pimloom.systems.serving.online.wanted import Wanted
+from pimloom.systems.serving.options.named import IN_POOLS, ONE_STAGE, SCHEDULERS, SHARING, STAGES_IN_POOLS, check_name
+from pimloom.systems.serving.options.prices import parse_price
+from pimloom.systems.serving.options.spans import MOST_REQUESTS, check_count, check_span
+from pimloom.systems.serving.options.strays import check_only, check_strays
+from pimloom.systems.serving.options.wanted import Wanted
 from pimloom.systems.serving.pools.written import AFTER, SUCH_AS, TRANSFERS, Pools, parse_pools
+from pimloom.systems.serving.results.goodput import Goodput, at_rate, find, parse_rates
+from pimloom.systems.serving.results.outcome import Online
 from pimloom.workload.requests.arrivals import drawn_lengths, drawn_ps, parse_arrivals
 from pimloom.workload.requests.data_sets import DATA_SETS
 from pimloom.workload.requests.read import read

@@ -10,9 +10,9 @@ from pimloom.arch.error import UserError
 from pimloom.arch.system import System
 from pimloom.mappers.kv_pages import KvPages
 from pimloom.systems.devices.device import Device
-from pimloom.systems.serving.online.named import SIDES, Limits
-from pimloom.systems.serving.online.outcome import Channels
-from pimloom.systems.serving.online.wanted import Wanted
+from pimloom.systems.serving.options.named import SIDES, Limits
+from pimloom.systems.serving.options.wanted import Wanted
+from pimloom.systems.serving.results.outcome import Channels
 from pimloom.systems.serving.schedulers.channel_blocks import POLICIES, ChannelBlocks
 from pimloom.systems.serving.schedulers.channel_rows import Rows
 from pimloom.systems.serving.schedulers.live import Scheduler

@@ -11,11 +11,11 @@ from pimloom.systems.serving.clock.names import fits
 from pimloom.systems.serving.clock.rules import limits_of
 from pimloom.systems.serving.kernels import fields as f
 from pimloom.systems.serving.kernels import price as k
-from pimloom.systems.serving.online.costs import JOULES, pieces_of
-from pimloom.systems.serving.online.grid import FEW, Grid
-from pimloom.systems.serving.online.knots import MOST
-from pimloom.systems.serving.online.record import Record
-from pimloom.systems.serving.online.sampling import Stratum
+from pimloom.systems.serving.pricing.costs import JOULES, pieces_of
+from pimloom.systems.serving.pricing.grid import FEW, Grid
+from pimloom.systems.serving.pricing.knots import MOST
+from pimloom.systems.serving.pricing.sampling import Stratum
+from pimloom.systems.serving.results.record import Record
 from pimloom.systems.serving.schedulers.live import NEVER, Iteration, LiveRequest, Scheduler
 
 FULL = 0.5  # of a table with open addresses, at most

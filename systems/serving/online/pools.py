@@ -13,17 +13,17 @@ from pimloom.arch.units import BITS_PER_BYTE, J_PER_PJ, S_PER_PS
 from pimloom.systems.serving.clock.cluster import ROUTERS
 from pimloom.systems.serving.clock.replica import Replica
 from pimloom.systems.serving.online.channels import channels_told
-from pimloom.systems.serving.online.named import scheduler_of
-from pimloom.systems.serving.online.outcome import Channels, Online
-from pimloom.systems.serving.online.record import Record, StagesRecord
 from pimloom.systems.serving.online.running import AT_REST, Progress, Service, check_ended, ended_by, rest, told_by
-from pimloom.systems.serving.online.sampling import Sample, worst
-from pimloom.systems.serving.online.summing import utilisation
+from pimloom.systems.serving.options.named import scheduler_of
 from pimloom.systems.serving.pools.clock import Pooled, Routes
 from pimloom.systems.serving.pools.routes import Mixed, distserve, fewest_coming, least, routed, splitwise
 from pimloom.systems.serving.pools.stages import Line, Ring
 from pimloom.systems.serving.pools.wire import Wire
 from pimloom.systems.serving.pools.written import LAYERS, Link
+from pimloom.systems.serving.pricing.sampling import Sample, worst
+from pimloom.systems.serving.results.outcome import Channels, Online
+from pimloom.systems.serving.results.record import Record, StagesRecord
+from pimloom.systems.serving.results.summing import utilisation
 from pimloom.systems.serving.schedulers.live import NOT_YET, Iteration, LiveRequest
 from pimloom.workload.requests.table import Requests
 

@@ -16,12 +16,12 @@ from pimloom.systems.devices.rest import power_at_rest_w
 from pimloom.systems.devices.traits import has_outside, settled, traits
 from pimloom.systems.serving.asked import layers_of
 from pimloom.systems.serving.online.channels import channels_of, rows_of
-from pimloom.systems.serving.online.limits import parse_slo
-from pimloom.systems.serving.online.named import ONLY, Limits, scheduler_of
-from pimloom.systems.serving.online.pipeline import pipeline
-from pimloom.systems.serving.online.prices import parse_price
 from pimloom.systems.serving.online.running import Plan, Service, service
-from pimloom.systems.serving.online.wanted import Wanted
+from pimloom.systems.serving.options.named import ONLY, Limits, scheduler_of
+from pimloom.systems.serving.options.prices import parse_price
+from pimloom.systems.serving.options.wanted import Wanted
+from pimloom.systems.serving.pricing.pipeline import pipeline
+from pimloom.systems.serving.results.limits import parse_slo
 from pimloom.systems.serving.schedulers.live import LiveRequest
 from pimloom.systems.serving.schedulers.vllm_v1 import AHEAD
 from pimloom.systems.serving.transforms.asked import room, transform_of

@@ -19,18 +19,18 @@ from pimloom.systems.serving.clock.compiled import CompiledReplica
 from pimloom.systems.serving.clock.replica import Replica
 from pimloom.systems.serving.online import compiled
 from pimloom.systems.serving.online.channels import channels_told
-from pimloom.systems.serving.online.contexts import longest_of, mean_context, spread_of
-from pimloom.systems.serving.online.costs import Costs, Exact
-from pimloom.systems.serving.online.costs import Progress as Progress
-from pimloom.systems.serving.online.grid import Grid
-from pimloom.systems.serving.online.limits import Slo
-from pimloom.systems.serving.online.named import Limits, scheduler_of
-from pimloom.systems.serving.online.outcome import Online
-from pimloom.systems.serving.online.record import DraftedRecord, FilledRecord, Record
-from pimloom.systems.serving.online.rehearsal import MORE, Guessed, first_knots
-from pimloom.systems.serving.online.sampling import Pricing, Sample, measured
-from pimloom.systems.serving.online.spans import check_end
-from pimloom.systems.serving.online.summing import (
+from pimloom.systems.serving.options.named import Limits, scheduler_of
+from pimloom.systems.serving.options.spans import check_end
+from pimloom.systems.serving.pricing.contexts import longest_of, mean_context, spread_of
+from pimloom.systems.serving.pricing.costs import Costs, Exact
+from pimloom.systems.serving.pricing.costs import Progress as Progress
+from pimloom.systems.serving.pricing.grid import Grid
+from pimloom.systems.serving.pricing.rehearsal import MORE, Guessed, first_knots
+from pimloom.systems.serving.pricing.sampling import Pricing, Sample, measured
+from pimloom.systems.serving.results.limits import Slo
+from pimloom.systems.serving.results.outcome import Online
+from pimloom.systems.serving.results.record import DraftedRecord, FilledRecord, Record
+from pimloom.systems.serving.results.summing import (
     Ended,
     attained,
     of_iterations,

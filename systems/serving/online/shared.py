@@ -11,14 +11,14 @@ from pimloom.arch.llm import LlmSpec
 from pimloom.arch.system import System
 from pimloom.arch.units import S_PER_PS
 from pimloom.systems.devices.run import LIMITS, covered_ps
-from pimloom.systems.serving.online.costs import JOULES, Cost, Piece
-from pimloom.systems.serving.online.named import scheduler_of
-from pimloom.systems.serving.online.outcome import Online
 from pimloom.systems.serving.online.prepared import Source, prepared
-from pimloom.systems.serving.online.record import Record
 from pimloom.systems.serving.online.running import AT_REST, Progress, Service, check_ended, ended_by, rest, told_by
-from pimloom.systems.serving.online.sampling import Pricing, Sample, worst
-from pimloom.systems.serving.online.wanted import Wanted
+from pimloom.systems.serving.options.named import scheduler_of
+from pimloom.systems.serving.options.wanted import Wanted
+from pimloom.systems.serving.pricing.costs import JOULES, Cost, Piece
+from pimloom.systems.serving.pricing.sampling import Pricing, Sample, worst
+from pimloom.systems.serving.results.outcome import Online
+from pimloom.systems.serving.results.record import Record
 from pimloom.systems.serving.schedulers.live import Iteration, LiveRequest, Scheduler
 from pimloom.systems.serving.sharing.clock import Process, Shared, Work
 from pimloom.systems.serving.sharing.controller import WHOLE, Controller, Seen

@@ -9,13 +9,13 @@ from pimloom.arch.llm import LlmSpec
 from pimloom.arch.system import System
 from pimloom.arch.units import S_PER_PS
 from pimloom.systems.devices.device import device_of
-from pimloom.systems.serving.online.limits import parse_slo
-from pimloom.systems.serving.online.outcome import Online
 from pimloom.systems.serving.online.prepared import Source, prepared
 from pimloom.systems.serving.online.running import Progress, Service
 from pimloom.systems.serving.online.shared import Machine, serve_shared
-from pimloom.systems.serving.online.wanted import Wanted
+from pimloom.systems.serving.options.wanted import Wanted
 from pimloom.systems.serving.overlap.written import overlapped, parse_overlap, settings_of
+from pimloom.systems.serving.results.limits import parse_slo
+from pimloom.systems.serving.results.outcome import Online
 from pimloom.systems.serving.sharing.finetuning import Fuller, parse_finetuning
 from pimloom.workload.requests.table import Requests
 

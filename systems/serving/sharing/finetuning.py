@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec
 from pimloom.systems.devices.device import Capacity, Device
-from pimloom.systems.serving.online.costs import Cost, Costs, Piece, added
+from pimloom.systems.serving.pricing.costs import Cost, Costs, Piece, added
 from pimloom.systems.serving.schedulers.live import Iteration, LiveRequest, Scheduler
 from pimloom.workload.finetuning import ATTENTION, Job, Step, activation_bytes, adapter_bytes
 

@@ -10,8 +10,8 @@ from pimloom.systems.devices.device import Capacity, Device, Share, device_of
 from pimloom.systems.devices.formats import refuse
 from pimloom.systems.devices.rest import power_at_rest_w
 from pimloom.systems.devices.traits import settled, traits
-from pimloom.systems.serving.online.costs import Exact
-from pimloom.systems.serving.online.grid import Grid
+from pimloom.systems.serving.pricing.costs import Exact
+from pimloom.systems.serving.pricing.grid import Grid
 from pimloom.systems.serving.transforms.branched import Branching
 from pimloom.systems.serving.transforms.extra import Draft, Extra, Heads, Mirror
 from pimloom.systems.serving.transforms.moded import check_mode, parse_mode

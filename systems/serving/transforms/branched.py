@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pimloom.systems.serving.online.costs import Piece
+from pimloom.systems.serving.pricing.costs import Piece
 from pimloom.systems.serving.schedulers.live import LiveRequest
 
 

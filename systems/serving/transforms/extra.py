@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from pimloom.systems.serving.online.costs import JOULES, Cost, Costs, Exact, Piece, added
-from pimloom.systems.serving.online.knots import around
+from pimloom.systems.serving.pricing.costs import JOULES, Cost, Costs, Exact, Piece, added
+from pimloom.systems.serving.pricing.knots import around
 from pimloom.workload.decoding.mirror import Times, step_time
 
 KNOTS = [1 << 2 * i for i in range(21)]  # of heads: numbers of rows

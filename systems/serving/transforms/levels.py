@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from math import floor
 
 from pimloom.arch.error import UserError
-from pimloom.systems.serving.online.costs import Cost, Exact, Piece, added
-from pimloom.systems.serving.online.grid import Grid
+from pimloom.systems.serving.pricing.costs import Cost, Exact, Piece, added
+from pimloom.systems.serving.pricing.grid import Grid
 
 
 class Level(Grid):

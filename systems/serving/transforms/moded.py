@@ -7,7 +7,7 @@ import numpy as np
 
 from pimloom.arch.document import nearest
 from pimloom.arch.error import UserError
-from pimloom.systems.serving.online.costs import Piece
+from pimloom.systems.serving.pricing.costs import Piece
 from pimloom.systems.serving.schedulers.live import LiveRequest
 from pimloom.systems.serving.transforms.branched import Branched, Branching, lengths_of
 from pimloom.workload.decoding import branches, pruning

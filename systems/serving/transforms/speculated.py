@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from pimloom.systems.serving.online.costs import Piece
+from pimloom.systems.serving.pricing.costs import Piece
 from pimloom.systems.serving.schedulers.live import LiveRequest
 from pimloom.workload.decoding.draws import uniform
 

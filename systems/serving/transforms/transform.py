@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from pimloom.systems.serving.online.costs import Costs, Exact
+from pimloom.systems.serving.pricing.costs import Costs, Exact
 from pimloom.systems.serving.schedulers.live import LiveRequest
 from pimloom.systems.serving.transforms import moded
 from pimloom.systems.serving.transforms.branched import Branched, Branching, lengths_of

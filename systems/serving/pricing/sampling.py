@@ -9,7 +9,7 @@ import msgspec
 from scipy.special import stdtrit
 
 from pimloom.arch.error import UserError
-from pimloom.systems.serving.online.costs import Costs, Exact, Piece
+from pimloom.systems.serving.pricing.costs import Costs, Exact, Piece
 from pimloom.systems.serving.schedulers.live import NEVER
 
 

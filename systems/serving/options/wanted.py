@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from pimloom.systems.serving.online.goodput import SHARE
+from pimloom.systems.serving.results.goodput import SHARE
 
 
 class Wanted(NamedTuple):

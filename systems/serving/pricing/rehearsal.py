@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pimloom.systems.serving.online.costs import Cost, Exact, Piece, Progress
-from pimloom.systems.serving.online.knots import around, sums
+from pimloom.systems.serving.pricing.costs import Cost, Exact, Piece, Progress
+from pimloom.systems.serving.pricing.knots import around, sums
 
 if TYPE_CHECKING:
-    from pimloom.systems.serving.online.grid import Grid
+    from pimloom.systems.serving.pricing.grid import Grid
 
 FEW, MORE = (
     2,

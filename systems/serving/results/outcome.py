@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from pimloom.systems.serving.online.sampling import Pricing
+from pimloom.systems.serving.pricing.sampling import Pricing
 from pimloom.systems.viewed import Viewed
 from pimloom.workload.requests.statistics import Statistics
 

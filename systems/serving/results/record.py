@@ -4,8 +4,8 @@ from array import array
 from collections.abc import Callable
 
 from pimloom.systems.devices.run import LIMITS
-from pimloom.systems.serving.online.costs import JOULES, Cost, Costs, Piece, pieces_of
-from pimloom.systems.serving.online.sampling import Sample
+from pimloom.systems.serving.pricing.costs import JOULES, Cost, Costs, Piece, pieces_of
+from pimloom.systems.serving.pricing.sampling import Sample
 from pimloom.systems.serving.schedulers.live import Iteration, Scheduler
 from pimloom.systems.serving.sharing.finetuning import Filled
 from pimloom.systems.serving.transforms.extra import Joined

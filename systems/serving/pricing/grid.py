@@ -16,8 +16,8 @@ from math import ceil
 import numpy as np
 
 from pimloom.arch.error import UserError
-from pimloom.systems.serving.online.costs import Cost, Exact, Piece, added
-from pimloom.systems.serving.online.knots import (
+from pimloom.systems.serving.pricing.costs import Cost, Exact, Piece, added
+from pimloom.systems.serving.pricing.knots import (
     ATTENDED,
     MOST,
     SHORT,

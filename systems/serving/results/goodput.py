@@ -9,8 +9,8 @@ import msgspec
 from pimloom.arch.error import UserError
 from pimloom.arch.name_units import counted
 from pimloom.arch.units import S_PER_H, S_PER_PS
-from pimloom.systems.serving.online.outcome import Online
-from pimloom.systems.serving.online.spans import check_span
+from pimloom.systems.serving.options.spans import check_span
+from pimloom.systems.serving.results.outcome import Online
 from pimloom.systems.viewed import Viewed
 from pimloom.workload.requests.arrivals import LEAST_RATE, MOST_RATE
 from pimloom.workload.requests.table import Requests

@@ -10,9 +10,9 @@ import numpy as np
 from pimloom.arch.error import UserError
 from pimloom.arch.units import S_PER_H, S_PER_PS
 from pimloom.systems.devices.run import LIMITS
-from pimloom.systems.serving.online.limits import NAMES, Slo
-from pimloom.systems.serving.online.outcome import Attained, Spread, Steady, spread
-from pimloom.systems.serving.online.record import Record
+from pimloom.systems.serving.results.limits import NAMES, Slo
+from pimloom.systems.serving.results.outcome import Attained, Spread, Steady, spread
+from pimloom.systems.serving.results.record import Record
 from pimloom.systems.serving.schedulers.live import LiveRequest, Scheduler
 
 Columns = dict[str, np.ndarray]

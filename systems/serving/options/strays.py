@@ -1,8 +1,8 @@
 """Options of `pimloom serve` that would change nothing, as what they belong to is not asked for."""
 
 from pimloom.arch.error import UserError
-from pimloom.systems.serving.online.named import ONLY, TOKENS
-from pimloom.systems.serving.online.wanted import Wanted
+from pimloom.systems.serving.options.named import ONLY, TOKENS
+from pimloom.systems.serving.options.wanted import Wanted
 
 FIELDS = {  # of limits, by option; what an option is where it is not given is in `Wanted`
     "chunked": "chunked", "swap": "host", "long_prompt": "threshold", "prefix_cache": "prefix",

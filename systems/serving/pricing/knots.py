@@ -4,7 +4,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from pimloom.systems.serving.online.costs import Piece
+from pimloom.systems.serving.pricing.costs import Piece
 
 MOST = 1 << 40  # no knot is above
 ATTENDED = [1, *(1 << 6 * i for i in range(1, 7)), MOST]  # by each row of prompts, in the mean
