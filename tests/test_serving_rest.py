@@ -48,6 +48,20 @@ def test_pools_wait_as_long_as_the_last_of_both_works():
     assert alone.energy_by_cause_j["decode: at rest"] == pytest.approx(70 * waits(alone, 2), rel=1e-9)
 
 
+@pytest.mark.parametrize(
+    ("system", "options", "devices"),
+    [
+        ("cent", {"model": "llama-2-7b"}, 32),
+        ("duplex", {"model": "mixtral-8x7b", "set": {"nodes": 2}}, 8),
+        ("attacc", {"model": "gpt3-7b"}, 8),
+        ("gpu_a100", {"tp": 2, "replicas": 3}, 6),
+    ],
+)
+def test_all_devices_of_a_system_are_paid_for(system, options, devices):
+    found = pimloom.serve(system, price="2", **SERVE | {"lengths": "8:2", "requests": 2, "sample": 0} | options)
+    assert found.usd_per_h == 2 * devices
+
+
 DRAFTED: dict[str, Any] = {"model": "gpt2-large", "arrivals": "poisson:2/s", "lengths": "64:16", "requests": 6}
 CHAIN = "draft=gpt2,gamma=2,alpha=0.7,on="
 MIRROR = "mirror,draft=gpt2,gamma=2,alpha=0.7,exit=9,kappa=2,rho=0.6,on="

@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from pimloom.arch.attacc import AttAccSystem
+from pimloom.arch.cent import CentSystem
 from pimloom.arch.composition import ComposedSystem
 from pimloom.arch.duplex_system import DuplexSystem
 from pimloom.arch.system import PimSystem, System
@@ -99,6 +100,7 @@ TRAITS = {
         lists=False,
         outside=True,
         parts=False,
+        deployed=lambda system, tp: Deployed(devices=system.of_kind(CentSystem).devices),
         stages="and its layers are stages by themselves",
     ),  # fmt: skip
     "attacc": Traits(
@@ -137,6 +139,16 @@ TRAITS = {
         static="static is energy.static_w x time; memory's standby, which it may hold, is in DRAM, too",
     ),
 }
+
+
+def devices_of(system: System, tp: int) -> int:
+    """All devices of a system of which `tp` share each layer: of all nodes, or as many as its file has.
+
+    >>> from pimloom.arch.system import load_system
+    >>> [devices_of(load_system(name), 4) for name in ("gpu_a100", "cent")]
+    [4, 32]
+    """
+    return traits(system.kind).deployed(system, tp).devices or tp
 
 
 def traits(kind: str) -> Traits:

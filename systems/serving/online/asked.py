@@ -9,6 +9,7 @@ from pimloom.arch.llm import LlmSpec, load_llm
 from pimloom.arch.name_units import counted
 from pimloom.arch.system import System
 from pimloom.systems.asked import Work
+from pimloom.systems.devices.traits import devices_of
 from pimloom.systems.serving.clock.cluster import ROUTERS
 from pimloom.systems.serving.online.channels import nowhere
 from pimloom.systems.serving.online.pools import Both, kv_bytes, prompts_of, serve_pools
@@ -113,7 +114,7 @@ def _one(wanted: Wanted, llm: LlmSpec, requests: Requests, source: Source) -> Fo
 
 def _devices(by: Service) -> tuple[System, int]:
     assert by.system is not None
-    return by.system, by.named["tp"] * by.plan.stages * by.plan.replicas
+    return by.system, devices_of(by.system, by.named["tp"]) * by.plan.stages * by.plan.replicas
 
 
 def _pools(wanted: Wanted, pools: Pools, llm: LlmSpec, requests: Requests, source: Source) -> Found:

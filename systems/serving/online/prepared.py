@@ -13,7 +13,7 @@ from pimloom.arch.name_units import counted
 from pimloom.arch.system import System, load_system, spec_digest
 from pimloom.systems.devices.device import Device, Share, device_of
 from pimloom.systems.devices.rest import power_at_rest_w
-from pimloom.systems.devices.traits import has_outside, settled, traits
+from pimloom.systems.devices.traits import devices_of, has_outside, settled, traits
 from pimloom.systems.serving.asked import layers_of
 from pimloom.systems.serving.online.channels import channels_of, rows_of
 from pimloom.systems.serving.online.running import Plan, Service, service
@@ -86,18 +86,18 @@ def prepared(
     clock = (wanted.scheduler, limits, wanted.replicas, wanted.router, wanted.pp)
     plan = Plan(*clock, wanted.exact, wanted.sample, wanted.seed, transform, requests.clients)
     found = service(device, requests, plan, slo, _named(wanted, system, llm, requests, plan, lm_head, more or {}))
-    usd = _usd_per_h(wanted, transform.apart if transform else None)
+    usd = _usd_per_h(wanted, devices_of(system, wanted.tp), transform.apart if transform else None)
     notes = (*(transform.notes if transform else ()), *notes)
     return found._replace(rest_w=power_at_rest_w(system, wanted.tp), usd_per_h=usd, notes=notes, system=system)
 
 
-def _usd_per_h(wanted: Wanted, apart: Apart | None) -> float | None:
-    """Of all devices."""
+def _usd_per_h(wanted: Wanted, devices: int, apart: Apart | None) -> float | None:
+    """Of all devices; `devices`: of a stage."""
     price, *more = parse_price(wanted.price, 2 if apart else 1, "of both machines")
     if price is None:
         return None
     drafting = more[0] * apart.devices if apart and more[0] is not None else 0.0
-    return (price * wanted.tp * wanted.pp + drafting) * wanted.replicas
+    return (price * devices * wanted.pp + drafting) * wanted.replicas
 
 
 def _share(wanted: Wanted, system: System, llm: LlmSpec) -> Share:

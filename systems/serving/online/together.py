@@ -9,6 +9,7 @@ from pimloom.arch.llm import LlmSpec
 from pimloom.arch.system import System
 from pimloom.arch.units import S_PER_PS
 from pimloom.systems.devices.device import device_of
+from pimloom.systems.devices.traits import devices_of
 from pimloom.systems.serving.online.prepared import Source, prepared
 from pimloom.systems.serving.online.running import Progress, Service
 from pimloom.systems.serving.online.shared import Machine, serve_shared
@@ -92,4 +93,4 @@ def shared_out(wanted: Wanted, llm: LlmSpec, requests: Requests, source: Source)
     if by.slo is None and machine.shares.control:
         raise UserError("--shares window: expected limits that shares follow, --slo ttft=1s,tpot=50ms")
     notes = ["what does not run on arrays is not shared out"] if machine.arrays else []
-    return Found(partial(serve_shared, machine), [(machine.system, by.named["tp"])], notes)
+    return Found(partial(serve_shared, machine), [(machine.system, devices_of(machine.system, by.named["tp"]))], notes)
