@@ -1,9 +1,11 @@
 """Arguments of the Python API: each of its kind, or a UserError of one line."""
 
 import errno
+import json
 import math
 import os
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, NoReturn
@@ -12,6 +14,8 @@ from pimloom.arch.document import short
 from pimloom.arch.error import UserError
 
 MOST_BITS = 128
+PLAIN = re.compile(r"[\w.+-](?:[\w.+/% -]*[\w.+/%-])?")  # a text that stands in a YAML list as it is
+DEEPEST = 8  # lists in lists
 Scalar = str | int | float | bool
 
 
@@ -108,13 +112,38 @@ def _is_huge(value: object) -> bool:
 
 
 def _yaml(place: Any, value: object) -> str:
-    """A Python value as one would write it in YAML."""
+    """A Python value as one would write it in YAML; lists, tuples, arrays and mappings on one line."""
+    scalar = value is None or isinstance(value, str | Integral | Real)
+    return _scalar(place, value) if scalar else _flow(place, value, DEEPEST)
+
+
+def _scalar(place: Any, value: object) -> str:
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
-    if not isinstance(value, str | Integral | Real):
-        fail(f"set: {place}", "a number, a text or a bool", value)
     if _is_huge(value):
         fail(f"set: {place}", f"a number of at most {MOST_BITS} bits", value)
     if isinstance(value, str) and "\n" in value:
         fail(f"set: {place}", "a text of one line", value)
     return str(value)
+
+
+def _flow(place: Any, value: object, deeper: int) -> str:
+    """The same within brackets, where some texts need quotes.
+
+    >>> _flow("", [1, 2.5, None, "4 nCK", "a, b"], 1), _flow("", {"a": [True]}, 2)
+    ('[1, 2.5, null, 4 nCK, "a, b"]', '{a: [true]}')
+    """
+    if isinstance(value, str) and not PLAIN.fullmatch(value):
+        return json.dumps(_scalar(place, value))
+    if value is None or isinstance(value, str | Integral | Real):
+        return _scalar(place, value)
+    several = value.tolist() if hasattr(value, "tolist") else value  # of numpy
+    if deeper and isinstance(several, Mapping):
+        items = [
+            f"{_flow(place, text(f'a key in set: {place}', key), 0)}: {_flow(place, each, deeper - 1)}"
+            for key, each in several.items()
+        ]
+        return f"{{{', '.join(items)}}}"
+    if not deeper or not isinstance(several, Sequence) or isinstance(several, bytes | bytearray | memoryview):
+        fail(f"set: {place}", "a number, a text, a bool, or a list of them", value)
+    return f"[{', '.join(_flow(place, each, deeper - 1) for each in several)}]"

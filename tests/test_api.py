@@ -139,7 +139,12 @@ WRONG = [
     (pimloom.run, RUN, {"model": None}, "model: expected a text or a path, got None"),
     (pimloom.run, RUN, {"system": 5}, "system: expected a text or a path, got 5"),
     (pimloom.run, RUN, {"set": ["npu.clock_mhz=5"]}, 'set: expected a mapping such as {"npu.clock_mhz": 500}, got'),
-    (pimloom.run, RUN, {"set": {"npu.clock_mhz": [5]}}, "set: npu.clock_mhz: expected a number, a text or a bool, got"),
+    (
+        pimloom.run,
+        RUN,
+        {"set": {"npu.clock_mhz": {5}}},
+        "set: npu.clock_mhz: expected a number, a text, a bool, or a list",
+    ),
     (pimloom.run, RUN, {"set": {"npu.clock_mhz": None}}, "set['npu.clock_mhz']: expected"),
     (pimloom.run, RUN, {"set": {"npu.clock_mhz": "5\n6"}}, "set: npu.clock_mhz: expected a text of one line, got"),
     (pimloom.run, RUN, {"set": {5: 5}}, "a place in set: expected a text or a path, got 5"),
