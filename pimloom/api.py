@@ -134,7 +134,7 @@ def compare(
     batch: int = 1,
     chunk: int = 2048,
     every: int = 16,
-    tp: int = 1,
+    tp: int | None = None,
     layers: int | None = None,
     lm_head: bool = False,
     html: str | Path | None = None,
@@ -143,8 +143,9 @@ def compare(
 
     systems: names from `pimloom list` or paths to system YAMLs. `batch` requests with prompts of `prompt` tokens, each
     of which generates `generate` (256 if None); of decode one in `every` iterations is simulated, the others are
-    interpolated. lm_head: with embedding, LM head and sampling on every system, or on none, whatever `run` has on it by
-    itself. html: a folder for a page. Raises `pimloom.UserError`.
+    interpolated. tp: devices that share each layer, None: as each system's file has it. lm_head: with embedding, LM
+    head and sampling on every system, or on none, whatever `run` has on it by itself. html: a folder for a page. Raises
+    `pimloom.UserError`.
 
     >>> compare(["pim_gpt", "gpu_a100"], model="gpt2", generate=2).first
     'pim_gpt'

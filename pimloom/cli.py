@@ -193,7 +193,7 @@ def compare(
         int,
         typer.Option(metavar="K", parser=count, help="Simulate one in K decode iterations, interpolate the others."),
     ] = 16,
-    tp: run_options.Devices = 1,
+    tp: run_options.Devices = None,
     layers: run_options.Layers = None,
     lm_head: run_options.Ends = False,
     html: Annotated[

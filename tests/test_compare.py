@@ -11,7 +11,8 @@ import pytest
 import pimloom
 from pimloom.arch.error import UserError
 from pimloom.systems.devices.boundary import PART_OF, by_part
-from pimloom.systems.serving.comparing import Compared, Phase, why
+from pimloom.systems.serving.comparing import Compared, Phase
+from pimloom.systems.serving.why import why
 from tests.command import call
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -38,7 +38,7 @@ MIXTRAL = load_llm("mixtral-8x7b")
             {"device.memory_bytes": "10000000000"},
             "no room for keys and values; take 16 .--set nodes=2 --set dev",
         ),
-        ({"devices": "1"}, "each of 1 device, which have 85,899,345,920: .* take 2 .--set nodes=1 --set devices=2."),
+        ({"devices": "1"}, "each of 1 device, which have 85,899,345,920: .* take 2 .--set devices=2."),
         (
             {"device.xpu_gb_s": "3352"},
             "device.xpu_gb_s is the rate of an ideal memory; set memory=ideal, or th",

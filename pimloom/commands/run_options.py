@@ -78,7 +78,10 @@ Tokens = Annotated[
     typer.Option(metavar="N", parser=count, help=f"Tokens to generate, of each request; else {COMPARED}."),
 ]
 Equal = Annotated[int, typer.Option(metavar="N", parser=count, help="Equal requests at once.")]
-Devices = Annotated[int, typer.Option(metavar="N", parser=count, help="Devices that share each layer.")]
+Devices = Annotated[
+    int | None,
+    typer.Option(metavar="N", parser=count, help="Devices that share each layer; else as each system has it."),
+]
 Ends = Annotated[
     bool,
     typer.Option(

@@ -245,6 +245,7 @@ def run_compare(
     layers: int | None,
     lm_head: bool,
     generate: int | None,
+    tp: int | None,
     json: str | None,
     html: Path | None,
     quiet: bool,
@@ -258,7 +259,7 @@ def run_compare(
         if html is not None:
             check_folder(html)
         numbers = {name: number or 0 for name, number in equal.items()}
-        work = comparison_work(systems, model, layers, lm_head, generate, **numbers)
+        work = comparison_work(systems, model, layers, lm_head, generate, tp, **numbers)
         if html is not None:
             for name in PAGE_FILES:
                 check_outputs({"--json": json, "--html": html / name})

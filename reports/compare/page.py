@@ -10,6 +10,7 @@ from pimloom.arch.units import J_PER_MJ, S_PER_MS
 from pimloom.reports.compare.steps import decode_figure, prompt_figure, trace
 from pimloom.reports.figures import stacked_bars
 from pimloom.reports.page import Card, Column, Figure, Notes, Page, Section, TableData, render
+from pimloom.reports.terminal.comparison import shared_by
 from pimloom.systems.devices.boundary import PARTS, WHOLE
 from pimloom.systems.devices.shown import Shown
 from pimloom.systems.serving.comparing import Compared, Comparison, Phase
@@ -48,7 +49,7 @@ def build_page(found: Comparison, shown: Sequence[Shown]) -> Page:
     return Page(
         f"{found.model} on {counted(len(found.systems), 'system')}",
         f"{counted(found.batch, 'request')}, prompts of {counted(found.prompt_tokens, 'token')}, "
-        f"{counted(found.generated_tokens, 'token')} generated of each, tensor parallel over {found.tp}, "
+        f"{counted(found.generated_tokens, 'token')} generated of each, tensor parallel over {shared_by(found)}, "
         f"{'with' if found.lm_head else 'without'} embedding and LM head"
         f"{some_layers(found.layers, found.model_layers)}"
         + f"; one in {found.every} decode iterations simulated, the others interpolated" * interpolated
@@ -124,7 +125,7 @@ def _systems(found: Comparison) -> TableData:
         Column("there", "memory there", "GiB"),
         Column("steps", "steps simulated"),
     ]
-    return TableData("Results", columns, rows, "Times and energies of all requests; memory of one device.")
+    return TableData("Results", columns, rows, "Times and energies of all requests; areas and memory of all devices.")
 
 
 def _refused(found: Comparison) -> list[Notes]:

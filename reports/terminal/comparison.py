@@ -17,7 +17,7 @@ def show_comparison(found: Comparison, page: Path | None) -> None:
     interpolated = any(one.interpolation_error != 0 for one in ran)
     show_line(
         f"{found.model}: {counted(found.batch, 'request')}, prompts of {counted(found.prompt_tokens, 'token')}, "
-        f"{counted(found.generated_tokens, 'token')} generated of each, tensor parallel over {found.tp}, "
+        f"{counted(found.generated_tokens, 'token')} generated of each, tensor parallel over {shared_by(found)}, "
         + ("with" if found.lm_head else "without")
         + " embedding and LM head"
         + some_layers(found.layers, found.model_layers)
@@ -61,6 +61,18 @@ def show_comparison(found: Comparison, page: Path | None) -> None:
     show_line(found.why)
     if page:
         show_line(str(page))
+
+
+def shared_by(found: Comparison) -> str:
+    """Devices that share each layer: a number, or where systems differ each number and who has it."""
+    by = dict[int, list[str]]()
+    for one in found.systems:
+        if one.tp is not None:
+            by.setdefault(one.tp, []).append(one.system)
+    if len(by) == 1:
+        return str(next(iter(by)))
+    *others, last = (f"{tp} ({', '.join(names)})" for tp, names in by.items())
+    return f"{', '.join(others)} and {last}"
 
 
 def _energy(one: Compared) -> str | None:

@@ -31,9 +31,9 @@ class Traits(NamedTuple):
     result of its own; outside: its steps hold embedding, LM head and sampling unless asked otherwise; sending: what
     is left out where devices send one another something; not_here: of these three, what is not done on the system;
     static: what its static power is; shared: whether several devices can share a layer of a system; own_devices: how
-    many do unless asked otherwise, as its own file has it; deployed: what there is of a system with so many; beyond:
-    contexts beyond a model's positions are simulated, with a note; parts: whether a device may hold some of a model's
-    layers; stages: what else there is; more: how a model has more memory.
+    many do unless asked otherwise, as its own file has it, at own_place; deployed: what there is of a system with so
+    many; beyond: contexts beyond a model's positions are simulated, with a note; parts: whether a device may hold some
+    of a model's layers; stages: what else there is; more: how a model has more memory.
     """
 
     what: str
@@ -48,6 +48,7 @@ class Traits(NamedTuple):
     static: str = ""
     shared: Callable[[System], bool] = lambda system: True
     own_devices: Callable[[System], int] = lambda system: 1
+    own_place: str = ""
     deployed: Callable[[System, int], Deployed] = lambda system, tp: Deployed()
     departures: bool = False
     beyond: bool = False
@@ -112,6 +113,7 @@ TRAITS = {
         lists=False,
         shared=lambda system: False,
         own_devices=lambda system: system.of_kind(AttAccSystem).gpus,
+        own_place="gpus",
         beyond=True,
         parts=False,
         stages="on GPUs that share each layer",
@@ -126,6 +128,7 @@ TRAITS = {
         lists=False,
         outside=True,
         own_devices=lambda system: system.of_kind(DuplexSystem).devices,
+        own_place="devices",
         deployed=lambda system, tp: _duplex(system.of_kind(DuplexSystem), tp),
     ),
     "npu_pim": Traits(

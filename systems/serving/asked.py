@@ -23,6 +23,7 @@ from pimloom.systems.serving.decoding import (
     summary,
     workload_digest,
 )
+from pimloom.systems.serving.devices import tp_of
 from pimloom.systems.serving.machine import Batch, Middle, Plan, serve_list
 from pimloom.systems.serving.notes import (
     channelled,
@@ -95,16 +96,6 @@ def _deployment(asked: Asked, llm: LlmSpec) -> Deployment:
     fidelity, layers = asked.fidelity or "physical", layers_of(llm, asked.layers)
     system = load_faithful(asked.system, asked.settings, fidelity)
     return Deployment(system, llm, tp_of(system, asked.tp), 1 if asked.pp is None else asked.pp, layers, fidelity)
-
-
-def tp_of(system: System, asked: int | None) -> int:
-    """Devices that share each layer: as asked, else as the system's file has it. Raises UserError."""
-    own = traits(system.kind).own_devices(system)
-    if asked is not None and asked < 1:
-        raise UserError(f"--tp {asked}: expected at least 1")
-    if asked == 1 < own:
-        raise UserError(f"--tp 1: {system.name} has {own} devices that share each layer; write --set devices=1")
-    return own if asked is None else asked
 
 
 def layers_of(llm: LlmSpec, asked: int | None) -> int:

@@ -8,8 +8,9 @@ from pimloom.arch.llm import LlmSpec, load_llm
 from pimloom.arch.system import load_system
 from pimloom.systems.asked import COMPARED, GENERATED, Asked, Work
 from pimloom.systems.devices.traits import traits
-from pimloom.systems.serving.asked import layers_of, load_faithful, tp_of
+from pimloom.systems.serving.asked import layers_of, load_faithful
 from pimloom.systems.serving.comparing import Comparison, compare
+from pimloom.systems.serving.devices import tp_of
 from pimloom.systems.serving.generation import Generated, check, generate
 from pimloom.systems.serving.interpolation import bends, chosen
 from pimloom.systems.serving.stepping import CHUNK, Wanted, contexts_of
@@ -57,18 +58,21 @@ def comparison_work(
     layers: int | None,
     lm_head: bool,
     generate: int | None,
+    tp: int | None,
     **equal: int,
 ) -> Work[Comparison]:
-    """Generation on several systems. generate: None where nobody asked for it; equal: what else `Wanted` has. Raises
-    UserError."""
+    """Generation on several systems. generate: None where nobody asked for it; tp: None: as each system has it; equal:
+    what else `Wanted` has. Raises UserError."""
     if not systems:
         raise UserError("systems: expected names or paths, separated by commas, such as pim_gpt,npu_only")
     if twice := [name for name in systems if systems.count(name) > 1]:
         raise UserError(f"systems: {twice[0]} is named twice; name it once")
     llm = load_llm(model)
     asked = {"layers": layers_of(llm, layers), "generate": COMPARED if generate is None else generate, **equal}
-    wanted = Wanted(fidelity="physical", outside=lm_head, **asked)
+    if tp is not None and tp < 1:
+        raise UserError(f"--tp {tp}: expected at least 1")
+    wanted = Wanted(fidelity="physical", outside=lm_head, tp=tp or 1, **asked)
     check(llm, wanted, COMPARED if generate is None else None, [load_system(name) for name in systems])
     loads = [partial(load_faithful, name, None, "physical") for name in systems]
     title = f"{llm.name} on {len(systems)} systems"
-    return Work(title, partial(compare, loads, llm, wanted))
+    return Work(title, partial(compare, loads, llm, wanted, tp))

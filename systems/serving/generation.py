@@ -131,8 +131,8 @@ def _result(system: System, llm: LlmSpec, wanted: Wanted, prompts: Prompts, step
     first = prompts.first_s(wanted) + (0.0 if wanted.prompt else decoded_s[0])
     latency = prompt_s + fsum(decoded_s)
     behind = wanted.generate - 1
-    prompt_j = total_j([(took.device_j, wanted.tp) for took in prompts.took])
-    decode_j = total_j([(tokens[n].device_j, wanted.tp * steps.weights[n]) for n in at])
+    prompt_j = total_j([(took.device_j, took.devices) for took in prompts.took])
+    decode_j = total_j([(tokens[n].device_j, tokens[n].devices * steps.weights[n]) for n in at])
     by_cause = total_j([(prompt_j, 1), (decode_j, 1)])
     joules = None if by_cause is None else fsum(by_cause.values())
     generated, there = wanted.batch * wanted.generate, traits(system.kind).deployed(system, wanted.tp)

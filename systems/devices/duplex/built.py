@@ -49,7 +49,7 @@ def built(system: System, llm: LlmSpec, share: Share) -> Built:
     stages = Stages(llm, variant, Processors(device, memory), spec.nodes, each, spec.router, beside)
     room = Room(stages, share.layers, share.outside is not False)
     if not room.tokens:
-        raise UserError(room.too_large())
+        raise UserError(room.too_large("--set devices=" if devices == spec.devices else "--tp "))
     room.check_experts()
     return Built(stages, room, spec.arrangement == "split", spec.nodes * devices, spec.routing)
 

@@ -165,11 +165,11 @@ class Room:
         cache = layer_need(self.stages.llm, batch, Shard(tp=self.stages.half), self.layers).cache
         return ELEMENT_BYTES * cache
 
-    def too_large(self) -> str:
-        """Why there is no room, and what has some."""
+    def too_large(self, option: str = "--set devices=") -> str:
+        """Why there is no room, and what has some; option: how devices of a node are asked for."""
         llm, stages = self.stages.llm, self.stages
         need, there = self.expert_bytes + self.other_bytes, self._device_bytes
-        enough = next(self._larger(), None)
+        enough = next(self._larger(option), None)
         how = "take a smaller model" if enough is None else f"take {enough}"
         devices = counted(stages.nodes * stages.devices, "device")
         return (
@@ -177,10 +177,13 @@ class Room:
             f"and values; {how}"
         )
 
-    def _larger(self) -> Iterator[str]:
-        """Numbers of nodes and devices on which the model has room; larger nodes than usual last."""
+    def _larger(self, option: str) -> Iterator[str]:
+        """Numbers of nodes and devices on which the model has room: first more devices in as many nodes, larger nodes
+        than usual last."""
+        here = self.stages.nodes
         usual = ((nodes, devices) for nodes in range(1, MOST_NODES + 1) for devices in range(1, NODE + 1))
-        for nodes, devices in (*usual, *((1, devices) for devices in range(NODE + 1, MOST_DEVICES + 1))):
+        alike = ((here, devices) for devices in range(1, NODE + 1))
+        for nodes, devices in (*alike, *usual, *((here, devices) for devices in range(NODE + 1, MOST_DEVICES + 1))):
             if devices % 2 and self.stages.system.apart:
                 continue
             try:
@@ -188,7 +191,8 @@ class Room:
             except UserError:
                 continue
             if found.tokens:
-                yield f"{nodes * devices} (--set nodes={nodes} --set devices={devices})"
+                more = f"--set nodes={nodes} --set devices=" if nodes != here else option
+                yield f"{nodes * devices} ({more}{devices})"
 
 
 def _held(llm: LlmSpec, shard: Shard, layers: int, *, experts: bool) -> int:

@@ -1,0 +1,53 @@
+"""Why the first of several systems is the first."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pimloom.systems.serving.comparing import Compared, Phase
+
+MOSTLY = 0.5  # of a phase's time: what takes less does not bound it
+
+
+def why(ran: Sequence["Compared"], sending_free: Sequence[str] = (), asked: int = 2) -> str:
+    """Why the first of the systems that ran, the fastest first, is the first: where it gains on the next one.
+    sending_free: systems whose devices send one another something in no time; asked: how many were to run it."""
+    first = ran[0]
+    if len(ran) == 1:
+        return f"Only {first.system} can run this workload." if asked > 1 else f"{first.system} has none beside it."
+    second = ran[1]
+    assert first.latency_s is not None and second.latency_s is not None
+    gains = {name: _time(second, name) - _time(first, name) for name in ("prefill", "decode")}
+    gained = max(gains, key=lambda name: gains[name])
+    if second.latency_s == first.latency_s:
+        return f"{first.system} and {second.system} take equally long."
+    said = {"prefill": "the prompts", "decode": "decode"}
+    lost = [name for name, gain in gains.items() if gain < 0]
+    but = f", though it loses {_ms(-gains[lost[0]])} in {said[lost[0]]}" if lost else ""
+    unlike = first.system in sending_free and second.system not in sending_free
+    free = f" What devices send takes no time on {first.system}, and is in that of {second.system}." * unlike
+    return (
+        f"{first.system} ends first, {second.latency_s / first.latency_s:.3g} times as fast as {second.system}: it "
+        f"gains {_ms(gains[gained])} in {said[gained]}{but}. In {said[gained]} {_bounded(first, gained)}; "
+        f"{_bounded(second, gained)}.{free}"
+    )
+
+
+def _time(one: "Compared", phase: str) -> float:
+    found: Phase | None = getattr(one, phase)
+    return found.time_s if found else 0.0
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1000:,.3g} ms"
+
+
+def _bounded(one: "Compared", phase: str) -> str:
+    found: Phase | None = getattr(one, phase)
+    if found is None or found.bound is None or found.bound_share is None:
+        return f"nothing is known of what bounds {one.system}"
+    rate = "" if found.bound == "launches" else " at full rate"
+    share = f"would take {100 * found.bound_share:.0f} % of the time{rate} by itself"
+    if found.bound_share < MOSTLY:
+        return f"{one.system} mostly waits: {found.bound}, the most of its work, {share}"
+    return f"{one.system} is bound by {found.bound}, which {share}"

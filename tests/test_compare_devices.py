@@ -1,0 +1,105 @@
+"""`pimloom compare` of systems that differ in how many devices share a layer."""
+
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import pimloom
+from pimloom.arch.error import UserError
+from pimloom.arch.system import load_system
+from pimloom.systems.serving.devices import tp_of, where_nothing_is_set
+from tests.command import call
+
+ROOT = Path(__file__).resolve().parent.parent
+SYSTEMS = ROOT / "arch/systems"
+GPT2_LAYERS = 12 * 12 * 768**2 * 2  # bytes of the matrices, 16 bits each
+
+
+def compared(systems: list[Any], **options: Any) -> Any:
+    asked: dict[str, Any] = {"model": "gpt2", "generate": 2} | options
+    return pimloom.compare(systems, **asked)
+
+
+@pytest.mark.parametrize(("system", "own"), [("duplex", 4), ("gpu_a100", 1), ("npu_only", 1)])
+def test_memory_is_that_of_all_devices_whoever_says_how_many(system: str, own: int) -> None:
+    (plain,) = compared([system]).systems
+    (asked,) = compared([system], tp=own if own > 1 else None).systems
+    assert plain == asked and plain.tp == own  # the same devices, the same row
+    (twice,) = compared([system], tp=2).systems
+    assert twice.tp == 2
+    assert Fraction(twice.memory_bytes, 2) == Fraction(plain.memory_bytes, own)  # devices are alike
+    for row in (plain, twice):  # what the model takes does not grow with devices, but for what is rounded up
+        assert GPT2_LAYERS < row.memory_needed_bytes < 1.02 * GPT2_LAYERS
+
+
+def test_memory_of_all_nodes(tmp_path: Path) -> None:
+    text = (SYSTEMS / "duplex.yaml").read_text()
+    rows = []
+    for nodes, devices in ((1, 4), (2, 4), (2, 1)):
+        file = tmp_path / f"n{nodes}d{devices}.yaml"
+        changed = text.replace("\nnodes: 1 ", f"\nnodes: {nodes} ").replace("\ndevices: 4 ", f"\ndevices: {devices} ")
+        file.write_text(changed)
+        assert (nodes, devices) == (1, 4) or changed != text
+        (row,) = compared([file]).systems
+        rows.append((row.memory_bytes, nodes * devices))
+    assert len({Fraction(there, devices) for there, devices in rows}) == 1
+
+
+def test_energy_of_cent_is_that_of_its_devices_once() -> None:
+    """They are in its figures already: two that share a layer draw about what each alone does, not twice as much."""
+    options: dict[str, Any] = {"model": "llama-2-7b", "generate": 1}
+    one, two = (compared(["cent"], tp=tp, **options).systems[0] for tp in (None, 2))
+    for row in (one, two):
+        assert row.memory_bytes == 32 * 2**34  # 32 devices of 32 channels of 512 MiB
+    assert two.energy_by_part_j["logic"] < 1.5 * one.energy_by_part_j["logic"]
+
+
+def test_the_header_says_what_each_system_has() -> None:
+    done = call("compare", "duplex,gpu_a100,t4", "--model", "gpt2", "--generate", "1")
+    assert "tensor parallel over 4 (duplex) and 1 (gpu_a100, t4), without" in " ".join(done.out.split())
+    found = compared(["duplex", "gpu_a100"])
+    assert found.tp is None and [one.tp for one in found.systems] == [4, 1]
+    assert any("duplex: 4 devices share each layer, as its file has it" in note for note in found.notes)
+    same = call("compare", "duplex,gpu_a100", "--model", "gpt2", "--generate", "1", "--tp", "2")
+    assert "tensor parallel over 2, without" in " ".join(same.out.split()) and "as its file has it" not in same.out
+
+
+def test_one_device_of_a_system_that_has_several_is_a_reason() -> None:
+    found = compared(["duplex", "gpu_a100"], tp=1)
+    said = "tp=1: duplex has 4 devices that share each layer; write devices: 1 in a copy of its file"
+    assert found.systems[0].reason == said.replace("tp=1", "--tp 1") and found.systems[0].tp is None
+    assert found.systems[1].reason is None and found.tp == 1
+    with pytest.raises(UserError, match=f"duplex cannot run it: {said}"):
+        compared(["duplex"], tp=1)
+
+
+def test_advice_is_what_the_command_takes() -> None:
+    done = call("compare", "duplex", "--model", "gpt3-175b", "--generate", "1")
+    assert done.code == 2 and done.err.rstrip().endswith("take 6 (--tp 6)") and "--set" not in done.err
+    refused = compared(["attacc", "gpu_a100"]).systems[0].reason
+    assert refused == "gpus=8: does not divide the heads of gpt2, 12; take one of 1, 2, 3, 4, 6, 12"
+    alone = call("run", "duplex", "--model", "gpt3-175b", "--prompt", "1", "--generate", "1", "--tp", "2")
+    assert alone.code == 2 and alone.err.rstrip().endswith("take 6 (--tp 6)")
+
+
+@pytest.mark.parametrize(
+    ("reason", "told"),
+    [
+        ("take 6 (--set devices=6)", "take 6 (--tp 6)"),
+        ("more (--set nodes, --set devices) or x=false", "more (nodes in a copy of its file, --tp) or x=false"),
+        ("take 16 (--set nodes=2 --set devices=8)", "take 16 (nodes: 2 and devices: 8 in a copy of its file)"),
+        ("--set pim: none leaves nothing", "pim: none leaves nothing"),
+        ("take fewer requests", "take fewer requests"),
+    ],
+)  # fmt: skip
+def test_settings_are_places_of_a_file(reason: str, told: str) -> None:
+    assert where_nothing_is_set(load_system("duplex"), reason) == told
+
+
+def test_devices_are_said_once() -> None:
+    for devices in ("4", "8"):
+        with pytest.raises(UserError, match="--tp 8: --set devices says so, too; leave one of the two out"):
+            tp_of(load_system("duplex", {"devices": devices}), 8)
+    assert tp_of(load_system("duplex", {"devices": "8"}), None) == 8 and tp_of(load_system("duplex"), 8) == 8
