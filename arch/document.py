@@ -8,7 +8,7 @@ always text. Places are dotted: `timing.tRCD`, `links[0].gbps`.
 import math
 import re
 import sys
-from collections.abc import Container, Mapping
+from collections.abc import Collection, Container, Mapping
 from copy import copy
 from dataclasses import dataclass
 from functools import lru_cache
@@ -189,10 +189,11 @@ class Document:
         dot = "" if place.startswith("[") or not place else "."
         raise UserError(f"{source.file}:{source.line}: at ${dot}{place}: {said}")
 
-    def override(self, place: str, text: str, optional: Container[str] = ()) -> None:
+    def override(self, place: str, text: str, optional: Collection[str] = ()) -> None:
         """Replace the value at a place by a text as one would write it in the file; or write an optional one."""
         if not place or place not in self.sources and place not in optional:
-            raise UserError(f"{SET} {place}: no such key in {Path(self.file).name}{remedy(place, self.sources)}")
+            known = [*self.sources, *sorted(set(optional) - self.sources.keys())]
+            raise UserError(f"{SET} {place}: no such key in {Path(self.file).name}{remedy(place, known)}")
         *parents, last = steps_of(place)
         parent = self.tree
         for step in parents:

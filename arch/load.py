@@ -4,7 +4,7 @@ import copy
 import json
 import math
 import re
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, reduce
 from operator import getitem
@@ -57,7 +57,7 @@ def load_yaml(path: Path, type_: type[T], overrides: Mapping[str, str] = _NOTHIN
 
 
 def load_sheet(
-    sheet: Sheet, type_: type[T], overrides: Mapping[str, str] = _NOTHING, optional: Container[str] = ()
+    sheet: Sheet, type_: type[T], overrides: Mapping[str, str] = _NOTHING, optional: Collection[str] = ()
 ) -> Loaded[T]:
     """The same of a text that is read already. optional: places that overrides may add."""
     document = _parsed(sheet).copy()
@@ -133,7 +133,7 @@ def _complete(document: Document, type_: type) -> None:
             document.fill(field.encode_name, msgspec.structs.asdict(field.default))
 
 
-def _override(document: Document, overrides: Mapping[str, str], optional: Container[str] = ()) -> None:
+def _override(document: Document, overrides: Mapping[str, str], optional: Collection[str] = ()) -> None:
     for place, text in overrides.items():
         document.override(place, text, optional)
 

@@ -23,6 +23,7 @@ SUFFIXES = {
     "bits": "bit",
     "gbps": "Gb/s",
 }
+LARGEST = 1e15  # that is told without an exponent
 
 
 def unit_of_name(name: str) -> str | None:
@@ -38,6 +39,16 @@ def unit_of_name(name: str) -> str | None:
             if part.endswith(f"_{suffix}"):
                 return found
     return None
+
+
+def figure(value: float, digits: int) -> str:
+    """A number with so many digits, larger ones whole: no exponent beside numbers without one.
+
+    >>> figure(3.14159, 4), figure(19123.4, 4), figure(4021.4, 4)
+    ('3.142', '19,123', '4,021')
+    """
+    whole = 10**digits <= abs(value) < LARGEST
+    return format(value, ",.0f" if whole else f",.{digits}g")
 
 
 def counted(count: int, word: str) -> str:

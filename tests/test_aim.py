@@ -203,7 +203,7 @@ def test_a_log_that_fills_changes_nothing(monkeypatch) -> None:
 def test_a_wrong_line_is_one_sentence_with_its_place(line: str, said: str) -> None:
     with pytest.raises(UserError) as error:
         parse_program(f"# comment\n\n{line}\nAiM EOC\n", SHAPE)
-    assert str(error.value).startswith(f"the trace:3: {said}")
+    assert str(error.value).startswith(f"the program:3: {said}")
 
 
 def test_forms_of_a_line() -> None:
@@ -218,11 +218,11 @@ def test_a_function_has_a_row_of_its_own() -> None:
 
 
 def test_without_an_end_and_behind_it() -> None:
-    for text, said in (("", "the trace is empty"), ("W GPR 0\n", "ends without AiM EOC")):
+    for text, said in (("", "the program is empty"), ("W GPR 0\n", "ends without AiM EOC")):
         with pytest.raises(UserError, match=said):
             parse_program(text, SHAPE)
     assert parse_program("AiM EOC\nW GPR 0\n# no\nAiM SYNC\n", SHAPE).unread == 2
-    with pytest.raises(UserError, match="the trace:3: expected R, W or AiM, got 'nonsense'"):
+    with pytest.raises(UserError, match="the program:3: expected R, W or AiM, got 'nonsense'"):
         parse_program("AiM EOC\nW GPR 0\nnonsense\n", SHAPE)
 
 

@@ -188,7 +188,7 @@ def _system(name, prefill_s, decode_s, bound):
 
 def test_why_names_what_is_gained_and_lost():
     said = why([_system("a", 1.0, 2.0, "compute"), _system("b", 0.5, 5.5, "link")])
-    assert said.startswith("a ends first, 2 times as fast as b: it gains 3.5e+03 ms in decode, though it loses 500 ms ")
+    assert said.startswith("a ends first, 2 times as fast as b: it gains 3,500 ms in decode, though it loses 500 ms ")
     assert said.endswith(
         "a is bound by compute, which would take 50 % of the time at full rate by itself; b is bound by link, which "
         "would take 50 % of the time at full rate by itself."

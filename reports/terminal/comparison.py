@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from pimloom.arch.name_units import counted, some_layers
+from pimloom.arch.name_units import counted, figure, some_layers
 from pimloom.arch.units import GIB, J_PER_MJ, S_PER_MS
 from pimloom.reports.terminal.tables import show_line, show_rows
 from pimloom.systems.devices.boundary import AT_REST, WHOLE
@@ -79,7 +79,7 @@ def _energy(one: Compared) -> str | None:
     """Energy of a token [mJ], marked where power at rest is not in it."""
     if one.energy_per_token_j is None:
         return None
-    return f"{one.energy_per_token_j / J_PER_MJ:,.4g}" + f" {MARK}" * _without_rest(one)
+    return figure(one.energy_per_token_j / J_PER_MJ, 4) + f" {MARK}" * _without_rest(one)
 
 
 def _without_rest(one: Compared) -> bool:

@@ -1,5 +1,6 @@
 """Tables and lines in a terminal."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -9,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pimloom.arch.error import one_line
+from pimloom.arch.name_units import figure
 
 MANY = 5  # columns
 FEW, GAP = 3, 2  # rows that may stand upright; characters between two columns
@@ -41,9 +43,10 @@ def _text(value: object) -> Text:
 def show_rows(columns: Sequence[tuple[str, str, str]], rows: Iterable[Mapping[str, Any]]) -> None:
     """Print rows as a table. columns: key, heading (`|r` stands right), and format of each; None is a dash.
 
-    A few rows that are too wide for whole numbers stand upright, a line for each column.
+    Numbers of some digits (`,.4g`) have no exponent where they are large. A few rows that are too wide for whole
+    numbers stand upright, a line for each column.
     """
-    cells = [["–" if row[key] is None else format(row[key], look) for key, _, look in columns] for row in rows]
+    cells = [["–" if row[key] is None else _formatted(row[key], look) for key, _, look in columns] for row in rows]
     headings, console = [heading for _, heading, _ in columns], _console()
     if len(cells) <= FEW and _needed(headings, cells) > console.width:
         table = _table("", *["|r"] * len(cells))
@@ -54,6 +57,11 @@ def show_rows(columns: Sequence[tuple[str, str, str]], rows: Iterable[Mapping[st
         for row in cells:
             _add(table, *row)
     console.print(table)
+
+
+def _formatted(value: Any, look: str) -> str:
+    digits = re.fullmatch(r",\.(\d+)g", look)
+    return figure(value, int(digits[1])) if digits else format(value, look)
 
 
 def _needed(headings: Sequence[str], cells: Sequence[Sequence[str]]) -> int:

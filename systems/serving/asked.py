@@ -14,6 +14,7 @@ from pimloom.arch.system import System, load_system
 from pimloom.mappers.packing import round_robin
 from pimloom.systems.asked import Asked, Progress, Work
 from pimloom.systems.devices.npu_pim.served import Served
+from pimloom.systems.devices.padded import padded_notes
 from pimloom.systems.devices.traits import Traits, has_outside, traits
 from pimloom.systems.serving.batching import POLICIES
 from pimloom.systems.serving.decoding import (
@@ -62,9 +63,9 @@ class Deployment(NamedTuple):
         return traits(self.system.spec.kind)
 
     def work(self, run: Callable[[Progress], Found], notes: Callable[[], Sequence[str]]) -> Work[Found]:
-        """Work on it, whose last note is of the memory's energy."""
-        title = f"{self.llm.name} on {self.system.name}"
-        return Work(title, run, lambda: [*notes(), *energy_notes(self.system)])
+        """Work on it, whose last notes are of what is padded, and of the memory's energy."""
+        title, padded = f"{self.llm.name} on {self.system.name}", padded_notes(self.system, self.llm, self.tp)
+        return Work(title, run, lambda: [*notes(), *padded, *energy_notes(self.system)])
 
 
 def batch_work(asked: Asked) -> Work[Served | Decoded]:

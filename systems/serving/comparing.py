@@ -14,6 +14,7 @@ from pimloom.systems.devices.area import area_by_part_mm2, area_mm2, of_devices
 from pimloom.systems.devices.boundary import PARTS, by_part, parts_of
 from pimloom.systems.devices.device import Device, device_of
 from pimloom.systems.devices.drawn import drawn
+from pimloom.systems.devices.padded import padded_notes
 from pimloom.systems.devices.positions import beyond
 from pimloom.systems.devices.run import LIMITS, Run, behind
 from pimloom.systems.devices.shown import Shown, spans_of
@@ -261,6 +262,8 @@ def notes(
         for note in (energy_note(system, row.tp or 1, told=told), interpolation.said(row.interpolation_error)):
             if note and row.reason is None:
                 alike.setdefault(note, []).append(system.name)
+        for note in padded_notes(system, llm, row.tp or 1):
+            alike.setdefault(note, []).append(system.name)
         if not asked and (row.tp or 1) > 1:
             alike.setdefault(f"{row.tp} devices share each layer, as its file has it", []).append(system.name)
     return [WITH if wanted.outside else LAYERS] + [f"{', '.join(names)}: {said}." for said, names in alike.items()]

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from pimloom.arch.name_units import figure
+
 if TYPE_CHECKING:
     from pimloom.systems.serving.comparing import Compared, Phase
 
@@ -24,10 +26,11 @@ def why(ran: Sequence["Compared"], sending_free: Sequence[str] = (), asked: int 
     said = {"prefill": "the prompts", "decode": "decode"}
     lost = [name for name, gain in gains.items() if gain < 0]
     but = f", though it loses {_ms(-gains[lost[0]])} in {said[lost[0]]}" if lost else ""
+    times = figure(second.latency_s / first.latency_s, 3)
     unlike = first.system in sending_free and second.system not in sending_free
     free = f" What devices send takes no time on {first.system}, and is in that of {second.system}." * unlike
     return (
-        f"{first.system} ends first, {second.latency_s / first.latency_s:.3g} times as fast as {second.system}: it "
+        f"{first.system} ends first, {times} times as fast as {second.system}: it "
         f"gains {_ms(gains[gained])} in {said[gained]}{but}. In {said[gained]} {_bounded(first, gained)}; "
         f"{_bounded(second, gained)}.{free}"
     )
@@ -39,7 +42,7 @@ def _time(one: "Compared", phase: str) -> float:
 
 
 def _ms(seconds: float) -> str:
-    return f"{seconds * 1000:,.3g} ms"
+    return f"{figure(seconds * 1000, 3)} ms"
 
 
 def _bounded(one: "Compared", phase: str) -> str:

@@ -6,6 +6,7 @@ from pimloom.arch.duplex import Duplex
 from pimloom.arch.duplex_system import DuplexSystem, ExpertTokens
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec
+from pimloom.arch.near import next_to
 from pimloom.arch.policy import load_policy
 from pimloom.arch.system import System
 from pimloom.mappers.memory_spaces import SPACES
@@ -13,7 +14,7 @@ from pimloom.systems.devices.device import Share
 from pimloom.systems.devices.duplex.beside import APART, measured
 from pimloom.systems.devices.duplex.layers import Processors
 from pimloom.systems.devices.duplex.memory import IdealDram, SimulatedDram
-from pimloom.systems.devices.duplex.room import NODE, Room
+from pimloom.systems.devices.duplex.room import Room
 from pimloom.systems.devices.duplex.stage import Stages
 from pimloom.systems.devices.duplex.variants import Variant
 from pimloom.workload.shard import cut
@@ -49,7 +50,8 @@ def built(system: System, llm: LlmSpec, share: Share) -> Built:
     stages = Stages(llm, variant, Processors(device, memory), spec.nodes, each, spec.router, beside)
     room = Room(stages, share.layers, share.outside is not False)
     if not room.tokens:
-        raise UserError(room.too_large("--set devices=" if devices == spec.devices else "--tp "))
+        option = "--set devices=" if devices == spec.devices else "--tp "
+        raise UserError(room.too_large(option, 2 if spec.arrangement == "split" else 1))
     room.check_experts()
     return Built(stages, room, spec.arrangement == "split", spec.nodes * devices, spec.routing)
 
@@ -63,9 +65,9 @@ def _each(spec: DuplexSystem, llm: LlmSpec, devices: int, where: str) -> int:
     try:
         cut(llm, devices // halves)
     except UserError:
-        fit = [halves * n for n in range(1, NODE + 1) if heads % n == 0 and (kv % n == 0 or n % kv == 0)]
+        fit = (halves * n for n in range(1, heads + 1) if heads % n == 0 and (kv % n == 0 or n % kv == 0))
         said = f"{heads} heads ({kv} of keys) of {llm.name} do not come out even over {devices // halves} devices"
-        raise UserError(f"{where}: {said}; take {', '.join(map(str, fit))}") from None
+        raise UserError(f"{where}: {said}; nearest: {next_to(devices, fit)}") from None
     return devices // halves if spec.arrangement == "split" else devices
 
 

@@ -165,19 +165,20 @@ class Room:
         cache = layer_need(self.stages.llm, batch, Shard(tp=self.stages.half), self.layers).cache
         return ELEMENT_BYTES * cache
 
-    def too_large(self, option: str = "--set devices=") -> str:
-        """Why there is no room, and what has some; option: how devices of a node are asked for."""
+    def too_large(self, option: str, pools: int) -> str:
+        """Why there is no room, and what has some. option: how devices of a node are asked for; pools: of devices, each
+        of which is like this."""
         llm, stages = self.stages.llm, self.stages
         need, there = self.expert_bytes + self.other_bytes, self._device_bytes
-        enough = next(self._larger(option), None)
+        enough = next(self._larger(option, pools), None)
         how = "take a smaller model" if enough is None else f"take {enough}"
-        devices = counted(stages.nodes * stages.devices, "device")
+        devices = counted(stages.nodes * stages.devices * pools, "device")
         return (
             f"{llm.name}: its weights take {need:,} bytes of each of {devices}, which have {there:,}: no room for keys "
             f"and values; {how}"
         )
 
-    def _larger(self, option: str) -> Iterator[str]:
+    def _larger(self, option: str, pools: int) -> Iterator[str]:
         """Numbers of nodes and devices on which the model has room: first more devices in as many nodes, larger nodes
         than usual last."""
         here = self.stages.nodes
@@ -192,7 +193,7 @@ class Room:
                 continue
             if found.tokens:
                 more = f"--set nodes={nodes} --set devices=" if nodes != here else option
-                yield f"{nodes * devices} ({more}{devices})"
+                yield f"{nodes * devices * pools} ({more}{devices * pools})"
 
 
 def _held(llm: LlmSpec, shard: Shard, layers: int, *, experts: bool) -> int:

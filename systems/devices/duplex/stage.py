@@ -97,6 +97,8 @@ class Stages:
         if experts > 1 and not even(self.nodes):
             fit = next_to(self.nodes, filter(even, range(1, 2 * self.nodes + experts)))
             said = f"{experts} experts of {name}: expected to come out even over {self.every} devices"
+            if not self.system.expert_tp and not experts % self.nodes:
+                raise UserError(f"{said}; set expert_tp=true{f', or nodes to {fit}' if fit else ''}")
             raise UserError(f"nodes: {said}; nearest: {fit}" if fit else f"{said}; take another number of devices")
 
     @property

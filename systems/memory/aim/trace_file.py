@@ -83,7 +83,7 @@ def instruction_words(line: str) -> list[str]:
     return line.partition("#")[0].replace(",", " ").split()
 
 
-def parse_program(text: str, shape: Shape, name: str = "the trace") -> Program:
+def parse_program(text: str, shape: Shape, name: str = "the program") -> Program:
     """The same of a text."""
     return _program(name, iter(text.splitlines()), shape)
 
@@ -198,9 +198,9 @@ def _program(name: str, lines: Iterator[str], shape: Shape) -> Program:
         rows.append(found[1])
         ended = found[0] == END
     if not rows:
-        raise UserError(f"{name}: the trace is empty, expected lines such as AiM MAC_ABK 64 0xffffffff 0")
+        raise UserError(f"{name}: the program is empty, expected lines such as AiM MAC_ABK 64 0xffffffff 0")
     if not ended:
-        raise UserError(f"{name}: the trace ends without AiM EOC; add that line")
+        raise UserError(f"{name}: the program ends without AiM EOC; add that line")
     program = np.array(rows, np.int64).reshape(-1, N_INSTRUCTION)
     return Program(program, counts, unread, int((program[:, TIMES] > shape.columns).sum()))
 

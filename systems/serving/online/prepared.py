@@ -15,6 +15,7 @@ from pimloom.systems.devices.device import Device, Share, device_of
 from pimloom.systems.devices.rest import power_at_rest_w
 from pimloom.systems.devices.traits import devices_of, has_outside, settled, traits
 from pimloom.systems.serving.asked import layers_of
+from pimloom.systems.serving.devices import tp_of
 from pimloom.systems.serving.online.channels import channels_of, rows_of
 from pimloom.systems.serving.online.running import Plan, Service, service
 from pimloom.systems.serving.options.named import ONLY, Limits, scheduler_of
@@ -64,8 +65,7 @@ def prepared(
     Raises UserError."""
     system, maker = source.load(wanted.system, wanted.settings or ()), source.maker
     slo = None if wanted.slo is None else parse_slo(wanted.slo)
-    if wanted.tp == 1:
-        wanted = wanted._replace(tp=traits(system.kind).own_devices(system))
+    wanted = wanted._replace(tp=tp_of(system, None if wanted.tp == 1 else wanted.tp))
     share = _share(wanted, system, llm)
     device, lm_head = _device(system, llm, share, wanted.lm_head, maker)
     device = wrap(device, system) if wrap else device
