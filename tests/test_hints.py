@@ -126,7 +126,7 @@ def test_devices_are_said_once_to_all_commands() -> None:
 
 @pytest.mark.parametrize(("arrangement", "devices"), [("together", 6), ("hetero", 12), ("split", 12)])
 def test_devices_that_hold_a_model_are_counted_in_all_pools(arrangement: str, devices: int) -> None:
-    settings = {"arrangement": arrangement, "co_processing": False}
+    settings: dict[str, Any] = {"arrangement": arrangement, "co_processing": False}
     with pytest.raises(UserError, match=f"of each of 4 devices, .*; take {devices} .set=.'devices': '{devices}'..$"):
         run("gpt3-175b", **settings)
     assert run("gpt3-175b", **settings, devices=devices).devices == devices
