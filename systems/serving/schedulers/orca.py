@@ -16,10 +16,10 @@ class Orca(Scheduler):
         self.idle: list[LiveRequest] = []
 
     def never(self, request: LiveRequest) -> str | None:
-        """It must not be longer than what each reserves."""
+        """What it caches, all but its last token, must not be longer than what each reserves."""
         most = self.reserved * self.blocks.size
-        if request.last > most:
-            return f"has {request.last:,} tokens, and each request reserves memory for {most:,}"
+        if request.longest > most:
+            return f"caches {request.longest:,} tokens, and each request reserves memory for {most:,}"
         if self.reserved > self.blocks.of_one:
             return f"needs {self.reserved:,} blocks in the worst case, and there are {self.blocks.of_one:,} for it"
         return None
