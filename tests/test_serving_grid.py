@@ -11,7 +11,9 @@ import pytest
 from pimloom.arch.error import UserError
 from pimloom.systems.devices.kept import Kept
 from pimloom.systems.serving.online import running
-from pimloom.systems.serving.online.running import Plan, run, service
+from pimloom.systems.serving.online.clocked import run
+from pimloom.systems.serving.online.plan import Plan
+from pimloom.systems.serving.online.running import service
 from pimloom.systems.serving.options.named import Limits, scheduler_of
 from pimloom.systems.serving.pricing.costs import Exact, Piece, batch_of
 from pimloom.systems.serving.pricing.grid import Grid

@@ -13,7 +13,8 @@ from pimloom.arch.units import BITS_PER_BYTE, J_PER_PJ, S_PER_PS
 from pimloom.systems.serving.clock.cluster import ROUTERS
 from pimloom.systems.serving.clock.replica import Replica
 from pimloom.systems.serving.online.channels import channels_told
-from pimloom.systems.serving.online.running import AT_REST, Progress, Service, check_ended, ended_by, rest, told_by
+from pimloom.systems.serving.online.clocked import check_ended
+from pimloom.systems.serving.online.running import AT_REST, Progress, Service, ended_by, rest, told_by
 from pimloom.systems.serving.options.named import scheduler_of
 from pimloom.systems.serving.pools.clock import Pooled, Routes
 from pimloom.systems.serving.pools.routes import Mixed, distserve, fewest_coming, least, routed, splitwise

@@ -17,7 +17,8 @@ from pimloom.systems.devices.traits import devices_of, has_outside, settled, tra
 from pimloom.systems.serving.asked import layers_of
 from pimloom.systems.serving.devices import tp_of
 from pimloom.systems.serving.online.channels import channels_of, rows_of
-from pimloom.systems.serving.online.running import Plan, Service, service
+from pimloom.systems.serving.online.plan import Plan
+from pimloom.systems.serving.online.running import Service, service
 from pimloom.systems.serving.options.named import ONLY, Limits, scheduler_of
 from pimloom.systems.serving.options.prices import parse_price
 from pimloom.systems.serving.options.wanted import Wanted

@@ -1,26 +1,19 @@
 """Requests through a scheduler's clock over the prices of a device."""
 
-from collections import deque
-from collections.abc import Sequence
 from contextlib import suppress
-from functools import partial
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
 from pimloom.arch.error import UserError
-from pimloom.arch.name_units import counted
 from pimloom.arch.system import System
 from pimloom.arch.units import S_PER_PS
 from pimloom.arch.version import __version__
 from pimloom.systems.devices.device import Device
-from pimloom.systems.serving.clock.cluster import ROUTERS, Runs, serve
-from pimloom.systems.serving.clock.compiled import CompiledReplica
-from pimloom.systems.serving.clock.replica import Replica
-from pimloom.systems.serving.online import compiled
 from pimloom.systems.serving.online.channels import channels_told
-from pimloom.systems.serving.options.named import Limits, scheduler_of
-from pimloom.systems.serving.options.spans import check_end
+from pimloom.systems.serving.online.clocked import run
+from pimloom.systems.serving.online.plan import Plan
+from pimloom.systems.serving.options.named import scheduler_of
 from pimloom.systems.serving.pricing.contexts import longest_of, mean_context, spread_of
 from pimloom.systems.serving.pricing.costs import Costs, Exact
 from pimloom.systems.serving.pricing.costs import Progress as Progress
@@ -40,33 +33,13 @@ from pimloom.systems.serving.results.summing import (
     utilisation,
 )
 from pimloom.systems.serving.schedulers.live import LiveRequest, Scheduler
-from pimloom.systems.serving.sharing.finetuning import Beside, Filled, FineTuning
+from pimloom.systems.serving.sharing.finetuning import Beside, Filled
 from pimloom.systems.serving.transforms.speculated import Speculated
-from pimloom.systems.serving.transforms.transform import Transform
 from pimloom.workload.finetuning import Job
 from pimloom.workload.requests.statistics import statistics
 from pimloom.workload.requests.table import Requests
 
 AT_REST = "at rest"  # the cause of what devices take while they have nothing to do
-
-
-class Plan(NamedTuple):
-    """How requests are served. stages: of a pipeline, whose step the device makes; exact: whether
-    every different iteration is simulated; sample: how many of those that are not are simulated to tell the error;
-    transform: of decoding; finetuning: what fills iterations up to so many ps."""
-
-    scheduler: str
-    limits: Limits
-    replicas: int
-    router: str
-    stages: int
-    exact: bool
-    sample: int
-    seed: int
-    transform: Transform | None = None
-    clients: int = 0
-    finetuning: FineTuning | None = None
-    limit_ps: float = 0.0
 
 
 class Service(NamedTuple):
@@ -236,55 +209,3 @@ def rest(by: Service, record: Record, causes: int, start_ps: int, end_ps: int, b
     joules = record.rest_j
     record.by_cause = [*record.by_cause, *[0.0] * (causes - len(record.by_cause)), joules]
     record.beside += joules
-
-
-def run(live: list[LiveRequest], schedulers: list[Scheduler], record: Record, plan: Plan, progress: Progress) -> None:
-    """Serve them. Raises UserError if some are left that nobody ever serves."""
-    machines = None if plan.exact else compiled.replicas_of(live, schedulers, record, plan.stages)
-    replicas: Sequence[Replica | CompiledReplica] = machines or [
-        Replica(scheduler, record.price, plan.stages, partial(record.seen, i, scheduler))
-        for i, scheduler in enumerate(schedulers)
-    ]
-    route, arrived = ROUTERS[plan.router](replicas), 0
-
-    def told(request: LiveRequest) -> Runs:
-        nonlocal arrived
-        progress(arrived, len(live))
-        arrived += 1
-        return route(request)
-
-    coming = live[: plan.clients] if plan.clients else live
-    if plan.clients:
-        follow(live[plan.clients :], replicas)
-    serve(coming, replicas, told)
-    if machines:
-        compiled.tell(machines, record)
-    progress(len(live), len(live))
-    check_ended(live, record)
-
-
-def check_ended(live: Sequence[LiveRequest], *records: Record) -> None:
-    """Raise UserError if some are left that nobody ever serves, or until a time that clocks do not count."""
-    check_end(max((max(record.end, default=0) for record in records), default=0))
-    left = [request for request in live if request.completion < 0]
-    if left:
-        which, known = f"request {left[0].number}", max(request.known for request in left)
-        which += f" and {len(left) - 1:,} more wait" if left[1:] else " waits"
-        raise UserError(
-            f"{which} for ever: what is known by now, of one {counted(known, 'token')}, fits no iteration; give "
-            "--batch-tokens or --blocks more"
-        )
-
-
-def follow(later: list[LiveRequest], replicas: Sequence[Replica | CompiledReplica]) -> None:
-    """Each request that ends on a replica has the next of those `later` arrive there at once."""
-    waiting = deque(later)
-
-    def ended(replica: Runs, now: int, count: int) -> None:
-        for _ in range(min(count, len(waiting))):
-            request = waiting.popleft()
-            request.arrival = now
-            replica.arrive(request, now)
-
-    for replica in replicas:
-        replica.ended = partial(ended, replica)

@@ -11,8 +11,9 @@ from pimloom.arch.llm import LlmSpec
 from pimloom.arch.system import System
 from pimloom.arch.units import S_PER_PS
 from pimloom.systems.devices.run import LIMITS, covered_ps
+from pimloom.systems.serving.online.clocked import check_ended
 from pimloom.systems.serving.online.prepared import Source, prepared
-from pimloom.systems.serving.online.running import AT_REST, Progress, Service, check_ended, ended_by, rest, told_by
+from pimloom.systems.serving.online.running import AT_REST, Progress, Service, ended_by, rest, told_by
 from pimloom.systems.serving.options.named import scheduler_of
 from pimloom.systems.serving.options.wanted import Wanted
 from pimloom.systems.serving.pricing.costs import JOULES, Cost, Piece
