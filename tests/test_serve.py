@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import pimloom
+from pimloom.arch.error import UserError
 from pimloom.systems.serving.results.limits import parse_slo
 from tests.command import call
 
@@ -302,3 +303,22 @@ def test_times_are_read_to_the_last_digit(tmp_path):
     )
     found = served(arrivals=None, lengths=None, trace=file, requests=None)
     assert found.requests["arrival_s"].tolist() == [0.0, 0.0520001]
+
+
+def test_a_run_of_fewer_iterations_than_knots_is_simulated_whole():
+    """On arrays, where each knot takes seconds; others are read between knots."""
+    asked: dict[str, Any] = {"model": "gpt2", "arrivals": "burst", "requests": 12, "layers": 1}
+    short, whole = (pimloom.serve("npu_only", lengths="16:4", exact=exact, **asked) for exact in (False, True))
+    assert short.pricing == whole.pricing and short.pricing.exact and short.pricing.simulated == len(short.iterations)
+    assert short.requests.equals(whole.requests)
+
+
+@pytest.mark.parametrize("scheduler", ["orca", "faster-transformer", "static", "vllm-v1"])
+def test_the_last_token_needs_no_position(scheduler):
+    """A prompt and all but the last token lie in the cache: 1,000 + 25 tokens in 1,024 positions; not one more."""
+    asked: dict[str, Any] = {"model": "gpt2", "arrivals": "burst", "requests": 1, "scheduler": scheduler}
+    for tokens, cut in ((25, False), (26, True)):
+        found = pimloom.serve("gpu_a100", lengths=f"1000:{tokens}", cut=cut, **asked)
+        assert found.iterations["output_tokens"].sum() == tokens
+    with pytest.raises(UserError, match="does not fit the 1,024 positions"):
+        pimloom.serve("gpu_a100", lengths="1000:26", **asked)

@@ -169,6 +169,20 @@ def test_what_a_run_asks_for_is_known_ahead(scheduler):
     assert ends[0] == ends[1]
 
 
+@pytest.mark.parametrize(
+    ("arrivals", "outputs", "exact"),
+    [([0] * 40, [8] * 40, True), ([0] * 40, [25] * 40, False), ([i * 10**12 for i in range(4)], [8] * 4, False), ([0], [24], True)],
+)
+def test_short_runs_are_simulated_whole(arrivals, outputs, exact):
+    """On arrays, up to 24 different iterations; those that arrive one by one have many."""
+    requests = Requests("drawn", sorted(arrivals), [20 + i for i in range(len(outputs))], outputs, "")
+    plan = Plan("vllm-v1", Limits(600, 16, 64, 2048, 4096), 1, "round-robin", 1, False, 2, 0)
+    for tile in (1, 8):
+        by = service(Made(in_turns, row_tile=tile), requests, plan, None, {})  # type: ignore[arg-type]
+        found = running._short(by, requests)
+        assert found.plan.exact == (found.grid is None) == (found.costs is by.exact) == (exact and tile > 1)
+
+
 @pytest.mark.parametrize("scheduler", ["vllm-v1", "static"])
 def test_knots_end_where_the_longest_context_does(scheduler):
     """Rows of a static batch are padded to the longest prompt and go on until the longest output: longer than any."""

@@ -18,7 +18,7 @@ from pimloom.systems.serving.pricing.contexts import longest_of, mean_context, s
 from pimloom.systems.serving.pricing.costs import Costs, Exact
 from pimloom.systems.serving.pricing.costs import Progress as Progress
 from pimloom.systems.serving.pricing.grid import Grid
-from pimloom.systems.serving.pricing.rehearsal import MORE, Guessed, first_knots
+from pimloom.systems.serving.pricing.rehearsal import FEWER, MORE, Counted, Guessed, ManyError, first_knots
 from pimloom.systems.serving.pricing.sampling import Pricing, Sample, measured
 from pimloom.systems.serving.results.limits import Slo
 from pimloom.systems.serving.results.outcome import Online
@@ -88,6 +88,7 @@ def serve_online(
 ) -> Online:
     """Until all requests have ended. tried: limits that none holds are no error; sampled: whether the error of prices
     is told. Raises UserError."""
+    by = _short(by, requests)
     plan, transform = by.plan, by.plan.transform
     _rehearse(by, requests, progress)
     sample = None if by.grid is None else Sample(plan.sample if sampled else 0, plan.seed)
@@ -106,6 +107,21 @@ def serve_online(
     causes = (*beside, *by.exact.causes) or None
     found = told_by(by, requests, live, record, causes, schedulers, ended_by(by, sample), drafts, tried)
     return replace(found, beside=_beside(filled, record, found.time_s)) if filled else found
+
+
+def _short(by: Service, requests: Requests) -> Service:
+    """With each iteration simulated, if these are fewer than a grid has knots, were they to take no time."""
+    grid, plan = by.grid, by.plan._replace(exact=True)
+    if type(grid) is not Grid or grid.tile == 1 or plan.transform or plan.finetuning or max(requests.output) > FEWER:
+        return by
+    counts = Counted(by.exact.device)
+    live = [LiveRequest(*each) for each in zip(range(len(requests.prompt)), *requests[1:4], strict=True)]
+    schedulers: list[Scheduler] = [scheduler_of(plan.scheduler, plan.limits) for _ in range(plan.replicas)]
+    try:
+        run(live, schedulers, Record(counts, len(live)), plan, lambda done, total: None)
+    except ManyError:
+        return by
+    return by._replace(grid=None, costs=by.exact, plan=plan)
 
 
 def _rehearse(by: Service, requests: Requests, progress: Progress) -> None:

@@ -16,11 +16,24 @@ from pimloom.systems.serving.pricing.knots import around, sums
 if TYPE_CHECKING:
     from pimloom.systems.serving.pricing.grid import Grid
 
-FEW, MORE = (
-    2,
-    8,
-)  # requests of the first knots: two are divided into sub-batches; of fewer than eight nothing is guessed
+FEW, MORE = 2, 8  # requests of the first knots: two are divided into sub-batches; of fewer than eight none is guessed
+FEWER = 24  # [design] iterations of a run that are simulated all: a grid of such a run has as many knots
 SHORT = 64  # tokens that rows of prompts attend to
+
+
+class ManyError(Exception):
+    """There are more different iterations than are simulated all."""
+
+
+class Counted(Exact):
+    """Costs of nothing, which count different iterations. Raises ManyError beyond FEWER."""
+
+    def of(self, pieces: Sequence[Piece]) -> Cost:
+        """A picosecond."""
+        self.known[tuple(sorted(pieces))] = []
+        if len(self.known) > FEWER:
+            raise ManyError
+        return [1.0]
 
 
 class Guessed(Exact):
