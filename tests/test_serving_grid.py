@@ -171,12 +171,17 @@ def test_what_a_run_asks_for_is_known_ahead(scheduler):
 
 @pytest.mark.parametrize(
     ("arrivals", "outputs", "exact"),
-    [([0] * 40, [8] * 40, True), ([0] * 40, [25] * 40, False), ([i * 10**12 for i in range(4)], [8] * 4, False), ([0], [24], True)],
+    [
+        ([0] * 40, [8] * 40, True),
+        ([0] * 40, [25] * 40, False),
+        ([i * 10**12 for i in range(4)], [8] * 4, False),
+        ([0], [24], True),
+    ],
 )
 def test_short_runs_are_simulated_whole(arrivals, outputs, exact):
     """On arrays, up to 24 different iterations; those that arrive one by one have many."""
-    requests = Requests("drawn", sorted(arrivals), [20 + i for i in range(len(outputs))], outputs, "")
-    plan = Plan("vllm-v1", Limits(600, 16, 64, 2048, 4096), 1, "round-robin", 1, False, 2, 0)
+    requests = Requests("drawn", sorted(arrivals), [20 + 20 * i for i in range(len(outputs))], outputs, "")
+    plan = Plan("vllm-v1", Limits(6000, 16, 64, 2048, 4096), 1, "round-robin", 1, False, 2, 0)
     for tile in (1, 8):
         by = service(Made(in_turns, row_tile=tile), requests, plan, None, {})  # type: ignore[arg-type]
         found = running._short(by, requests)
