@@ -29,6 +29,10 @@ def load_aim(name_or_path: str, settings: Mapping[str, str] = NOTHING) -> Loaded
     below = {key.removeprefix("dram."): text for key, text in settings.items() if key.startswith("dram.")}
     loaded = load_yaml(path, AimDevice, {key: text for key, text in settings.items() if not key.startswith("dram.")})
     spec, part = loaded.value, loaded.value.part
+    if spec.drain_from > spec.queue_entries:
+        said = f"expected at most queue_entries = {spec.queue_entries}, got {spec.drain_from}"
+        where = f"{SET} " if loaded.sources["drain_from"].file == SET else f"{path}: at $."
+        raise UserError(f"{where}drain_from: {said}")
     if spec.drain_below > spec.drain_from:
         said = f"expected at most drain_from = {spec.drain_from}, got {spec.drain_below}"
         raise UserError(f"{path}: at $.drain_below: {said}")

@@ -13,7 +13,7 @@ class StudyGpu(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     fetch, links."""
 
     MEANING: ClassVar[Mapping[str, str]] = {
-        "cores": "streaming multiprocessors, or cores [1]",
+        "cores": "streaming multiprocessors, or cores, which share peak_tflops [1]",
         "peak_tflops": "peak arithmetic rate at 16 bits [TFLOPS]",
         "memory_gb_s": "memory bandwidth [GB/s]",
         "memory_bytes": "memory [bytes]",

@@ -40,9 +40,9 @@ class NearMemory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The near-memory unit of a device: accumulators, reduction trees, exponent units, cores, buffers."""
 
     MEANING: ClassVar[Mapping[str, str]] = {
-        "clock_mhz": "clock [MHz]",
+        "clock_mhz": "clock, also of accesses to the buffers [MHz]",
         "units": "accumulators, and as many reduction trees and exponent units [1]",
-        "lanes": "elements that a unit takes at once [1]",
+        "lanes": "elements that a unit takes at once; a head's reciprocal is written into each, one after another [1]",
         "cores": "RISC-V cores [1]",
         "exp_cyc": "through the lanes of an exponent unit [cycles]",
         "norm_cyc": "of a core for the root of an RMSNorm [cycles]",
@@ -94,6 +94,7 @@ class CentEnergy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         "transaction_mw": "memory controller, a column command each clock [mW]",
         "phy_mw": "memory controller, a command each clock [mW]",
         "channels_per_controller": "channels of a memory controller [1]",
+        "controller_clock_mhz": "clock that transaction_mw and phy_mw are of [MHz]",
         "core_mw": "a RISC-V core at work [mW]",
         "reduction_mw": "a reduction tree at work [mW]",
         "exponent_mw": "an exponent unit at work [mW]",
@@ -119,6 +120,7 @@ class CentEnergy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     transaction_mw: NonNegative
     phy_mw: NonNegative
     channels_per_controller: Positive
+    controller_clock_mhz: PositiveFloat
     core_mw: NonNegative
     reduction_mw: NonNegative
     exponent_mw: NonNegative

@@ -37,6 +37,7 @@ from pimloom.arch.part_file import part_sheet as part_sheet
 from pimloom.arch.pim_stream import can_attend
 from pimloom.arch.pim_system import PimSystem as PimSystem
 from pimloom.arch.roofline import RooflineSystem as RooflineSystem
+from pimloom.arch.unread import check_ideal, check_read
 
 STRUCTS: Mapping[str, type[msgspec.Struct]] = {
     "pim": PimSystem,
@@ -139,6 +140,7 @@ def resolve(sheet: Sheet, overrides: Mapping[str, str], part: Callable[[str], Sh
     part: the text of a part by name, or by the path that `dram.part` comes to.
     """
     path, kind = Path(sheet.path), kind_of(sheet)
+    check_read(kind, overrides)
     if kind == "composed":
         composed = compose(sheet, overrides, part)
         return System(path.stem, composed.spec, None, composed.sources, composed.parts)
@@ -191,6 +193,8 @@ def _of_aim(sheet: Sheet, overrides: Mapping[str, str]) -> System:
 def _of_duplex(sheet: Sheet, overrides: Mapping[str, str]) -> System:
     """A system of Duplex devices; overrides of the device stand below `device.`."""
     loaded = load_sheet(sheet, DuplexSystem, own("device", overrides))
+    if loaded.value.memory == "ideal":
+        check_ideal(overrides)
     duplex = made_of("device", loaded.value.device, load_duplex, sheet, loaded.sources, overrides)
     return System(Path(sheet.path).stem, loaded.value, None, loaded.sources, duplex=duplex)
 

@@ -54,7 +54,7 @@ def energies_pj(
 ) -> dict[str, float]:
     """Energy of one device by cause [pJ]."""
     ns = did.ck_ps / PS_PER_NS
-    cyc_ns = NS_PER_S / (unit.clock_mhz * HZ_PER_MHZ)
+    cyc_ns, controller_ns = (NS_PER_S / (mhz * HZ_PER_MHZ) for mhz in (unit.clock_mhz, e.controller_clock_mhz))
     n, channels = did.commands, 1 if released else did.channels
     latency_ns = did.cycles * ns
     share = did.banks / BANKS
@@ -69,7 +69,7 @@ def energies_pj(
         "precharge_standby": e.precharged_mw * channels * did.precharged_ck * ns,
         "interface": e.dq_pj_per_bit * did.access_bits * sum(n.get(name, 0) for name in ON_PINS),
         "link": e.link_pj_per_bit * bits,
-        "memory_controller": (e.transaction_mw * column + e.phy_mw * every) / e.channels_per_controller * cyc_ns,
+        "memory_controller": (e.transaction_mw * column + e.phy_mw * every) / e.channels_per_controller * controller_ns,
         **_buffers(e, unit, did, token, latency_ns, cyc_ns),
         "near_memory": _unit_mw(e, unit, token) * token.layers * cyc_ns,
         "control": e.control_activity * e.control_mw * latency_ns,

@@ -1,8 +1,11 @@
 """Area of the logic of a system; see `energy.logic_area` and `energy.gate_area` for what is in it."""
 
+from pimloom.arch.duplex_system import DuplexSystem
 from pimloom.arch.system import System
 from pimloom.energy.gate_area import Areas, npu_pim_areas_mm2, pim_areas_mm2
 from pimloom.energy.logic_area import npu_pim_area_mm2, pim_area_mm2
+
+ON_LOGIC_DIES = "area is what its file adds to the logic dies, TSVs included; its xPU's is not known"
 
 
 def area_mm2(system: System) -> float | None:
@@ -16,6 +19,19 @@ def area_mm2(system: System) -> float | None:
         case "npu_pim":
             return npu_pim_area_mm2(spec, part)
     return None
+
+
+def area_of_all_mm2(system: System, tp: int) -> float | None:
+    """Of all devices: `tp` of them, or as many as the system's file has; of Duplex what is added to its logic dies."""
+    if system.duplex:
+        spec = system.of_kind(DuplexSystem)
+        if spec.pim != "logic":
+            return None  # of units on DRAM dies no area is published
+        devices = (tp if tp > 1 else spec.devices) * spec.nodes
+        with_pim = devices / 2 if spec.arrangement == "hetero" else devices
+        return system.duplex.logic_area_mm2 * system.duplex.spec.stacks * with_pim
+    one = area_mm2(system)
+    return None if one is None else one * tp
 
 
 def area_by_part_mm2(system: System) -> Areas:

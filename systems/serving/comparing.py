@@ -10,7 +10,7 @@ from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec
 from pimloom.arch.system import System, digest
 from pimloom.arch.version import __version__
-from pimloom.systems.devices.area import area_by_part_mm2, area_mm2, of_devices
+from pimloom.systems.devices.area import ON_LOGIC_DIES, area_by_part_mm2, area_of_all_mm2, of_devices
 from pimloom.systems.devices.boundary import PARTS, by_part, parts_of
 from pimloom.systems.devices.device import Device, device_of
 from pimloom.systems.devices.drawn import drawn
@@ -194,7 +194,7 @@ def _one(system: System, llm: LlmSpec, wanted: Wanted, asked: Shard, progress: P
 def _compared(
     device: Device, system: System, llm: LlmSpec, told: Generated, steps: Simulated, wanted: Wanted
 ) -> Compared:
-    room, area = device.capacity(), area_mm2(system)
+    room = device.capacity()
     alike = next(iter([*steps.prompts, *steps.decode.values()])).devices
     if told.devices and alike > 1:
         alike = told.devices  # those of all nodes
@@ -211,7 +211,7 @@ def _compared(
         energy_by_part_j=None if told.energy_by_cause_j is None else by_part(told.energy_by_cause_j, parts_of(system)),
         energy_by_cause_j=told.energy_by_cause_j,
         power_w=told.power_w,
-        area_mm2=None if area is None else area * wanted.tp,
+        area_mm2=area_of_all_mm2(system, wanted.tp),
         area_by_part_mm2=of_devices(area_by_part_mm2(system), wanted.tp) or None,
         memory_needed_bytes=alike * (room.weight_bytes + kept),
         memory_bytes=alike * room.memory_bytes,
@@ -253,6 +253,7 @@ def notes(
         has, there = traits(system.kind), row.reason is None
         applies = {has.not_here: wanted.outside, has.sending: (row.tp or 1) > 1, WHOLE: has.sequence == "own"}
         applies |= {has.static: "static" in (row.energy_by_part_j or {})}
+        applies |= {ON_LOGIC_DIES: system.duplex is not None and row.area_mm2 is not None}
         applies |= dict.fromkeys(beyond(llm, longest(wanted)), has.beyond)
         for said, is_so in applies.items():
             if said and is_so and there:

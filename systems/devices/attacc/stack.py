@@ -7,7 +7,7 @@ from typing import NamedTuple
 from pimloom.arch.error import UserError
 from pimloom.arch.part import Organization
 from pimloom.arch.table import Table
-from pimloom.cycle_sim.attacc.simulate import simulate
+from pimloom.cycle_sim.attacc.simulate import Issue, simulate
 from pimloom.energy.attacc import stack_energy
 from pimloom.energy.ledger import Ledger
 from pimloom.mappers.attacc.counts import count_commands
@@ -56,7 +56,7 @@ def attention_of_groups(
 def _cycles_of_groups(
     org: Organization, table: Table, placement: Placement, each: tuple[Layout, ...], sharers: int
 ) -> int:
-    return simulate(table, placement, requests(org, each, sharers)).cycles
+    return simulate(table, placement, requests(org, each, sharers), issue=_issue(table)).cycles
 
 
 @lru_cache(maxsize=1024)
@@ -64,4 +64,9 @@ def _cycles(
     org: Organization, table: Table, placement: Placement, layout: Layout, work: Work, as_released: bool
 ) -> int:
     every = streams(org, layout, work, as_released=as_released)
-    return max(simulate(table, placement, same.requests).cycles for same in every)
+    return max(simulate(table, placement, same.requests, issue=_issue(table)).cycles for same in every)
+
+
+def _issue(table: Table) -> Issue:
+    """One command a clock where rows and columns share a bus."""
+    return Issue.ONE if len({command.bus for command in table.commands}) == 1 else Issue.ALWAYS

@@ -239,8 +239,11 @@ def placed(system: System, llm: LlmSpec, stages: int | None, tensor: int | None,
 
 
 def _check(found: Placed) -> None:
-    """Raise UserError unless the heads and the weights fit."""
-    place, layer = found.place, found.layer
+    """Raise UserError unless buffers, heads and weights fit."""
+    place, layer, part = found.place, found.layer, found.aim.part
+    if part.pim_unit and (got := part.pim_unit.global_buffer_bytes) != (row := part.organization.row_bytes):
+        said = f"expected {row}, as a program loads a row at a time, got {got}"
+        raise UserError(f"aim.dram.pim_unit.global_buffer_bytes: {said}")
     if place.row % layer.head or layer.head % place.banks or layer.head * layer.kv_heads % place.row:
         raise UserError(
             f"{found.llm.name}: {layer.kv_heads} heads of {layer.head} do not divide rows of {place.row} elements and "

@@ -1,0 +1,46 @@
+"""Keys that a kind of system does not read, though its file or its part has them: who sets one is told."""
+
+from collections.abc import Iterable, Mapping
+
+from pimloom.arch.error import UserError
+
+NO_CURRENTS = "no currents of the part are in its energy; leave it out"
+IDEAL = "an ideal memory has no commands; set memory=simulated, or leave it out"
+UNREAD: Mapping[str, Mapping[str, str]] = {  # kind: place, or what places start with: why
+    "cent": {
+        "energy.instruction_buffer.write_mw": "no token writes instructions, they are there; leave it out",
+        "aim.dram.io_pj_per_bit": "the pins of its channels draw energy.dq_pj_per_bit; set that",
+        "aim.dram.pim_unit.mac_power_mw": "a MAC draws energy.mac_factor x energy.read_mw; set these",
+        "aim.dram.VDD": NO_CURRENTS,
+        "aim.dram.current.": NO_CURRENTS,
+        "aim.dram.devices": NO_CURRENTS,
+    },
+    "attacc": {
+        "dram.io_pj_per_bit": "wires of its stacks have energies of their own, which no key sets; leave it out",
+        "dram.VDD": NO_CURRENTS,
+        "dram.current.": NO_CURRENTS,
+        "dram.devices": NO_CURRENTS,
+    },
+    "duplex": {
+        "device.part.io_pj_per_bit": "wires of its stacks are in the energy of a column; leave it out",
+        "device.part.VDD": NO_CURRENTS,
+        "device.part.current.": NO_CURRENTS,
+        "device.part.devices": NO_CURRENTS,
+    },
+}
+OF_COMMANDS = ("controller", "device.part.one_bus")  # of Duplex, which an ideal memory does not read
+
+
+def check_read(kind: str, overrides: Iterable[str]) -> None:
+    """Raise UserError for a place that a system of this kind does not read."""
+    for place in overrides:
+        for unread, why in UNREAD.get(kind, {}).items():
+            if place == unread or (unread.endswith(".") and place.startswith(unread)):
+                raise UserError(f"--set {place}: {kind} does not read it: {why}")
+
+
+def check_ideal(overrides: Iterable[str]) -> None:
+    """Raise UserError for a place of Duplex that an ideal memory does not read."""
+    for place in overrides:
+        if place in OF_COMMANDS:
+            raise UserError(f"--set {place}: not read with memory=ideal: {IDEAL}")

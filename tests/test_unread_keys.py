@@ -1,0 +1,86 @@
+"""Keys of AttAcc, CENT and Duplex that would change nothing are refused; those beside them change what they say."""
+
+import pytest
+
+from pimloom.arch.aim_file import load_aim
+from pimloom.arch.cent import CentSystem
+from pimloom.arch.error import UserError
+from pimloom.arch.llm import load_llm
+from pimloom.arch.system import load_system
+from pimloom.energy.cent import Counted, Token, energies_pj
+from pimloom.systems.devices.area import area_of_all_mm2
+from pimloom.systems.devices.attacc.boxed import boxed
+from pimloom.systems.devices.cent.placed import placed
+
+LLAMA = load_llm("llama-2-7b")
+
+
+@pytest.mark.parametrize(("system", "place", "value", "said"), [
+    ("cent", "energy.instruction_buffer.write_mw", "9e9", "no token writes instructions"),
+    ("cent", "aim.dram.io_pj_per_bit", "9", "set that"),
+    ("cent", "aim.dram.pim_unit.mac_power_mw", "9", "set these"),
+    ("cent", "aim.dram.VDD", "2 V", "no currents"),
+    ("attacc", "dram.io_pj_per_bit", "9", "leave it out"),
+    ("attacc", "dram.VDD", "2 V", "no currents"),
+    ("attacc", "dram.current.IDD0", "9 mA", "no currents"),
+    ("duplex", "device.part.io_pj_per_bit", "9", "leave it out"),
+    ("duplex", "device.part.VDD", "2 V", "no currents"),
+])  # fmt: skip
+def test_a_key_that_nothing_reads_is_refused(system: str, place: str, value: str, said: str) -> None:
+    with pytest.raises(UserError, match=f"^--set {place}: {system} does not read it: .*{said}"):
+        load_system(system, {place: value})
+
+
+@pytest.mark.parametrize(("place", "value"), [("controller", "default"), ("device.part.one_bus", "true")])
+def test_an_ideal_memory_has_no_commands(place: str, value: str) -> None:
+    load_system("duplex", {place: value})
+    with pytest.raises(UserError, match=f"^--set {place}: .*memory=simulated"):
+        load_system("duplex", {place: value, "memory": "ideal"})
+
+
+def test_writes_are_served_before_their_queue_is_full() -> None:
+    load_aim("gddr6_aim", {"drain_from": "33"})
+    with pytest.raises(UserError, match=r"^--set drain_from: expected at most queue_entries = 33, got 34"):
+        load_aim("gddr6_aim", {"drain_from": "34"})
+    with pytest.raises(UserError, match=r"at \$\.drain_from: expected at most queue_entries = 8, got 26"):
+        load_aim("gddr6_aim", {"queue_entries": "8"})
+
+
+@pytest.mark.parametrize("value", ["1024", "4096"])
+def test_a_program_fills_the_global_buffer_with_a_row(value: str) -> None:
+    system = load_system("cent", {"devices": "8", "aim.dram.pim_unit.global_buffer_bytes": value})
+    with pytest.raises(UserError, match=f"expected 2048, .*got {value}"):
+        placed(system, LLAMA, None, None, False)
+
+
+def test_one_bus_delays_the_stacks() -> None:
+    """A row and a column command no longer issue in one clock."""
+    seconds = []
+    for settings in ({}, {"dram.one_bus": "true"}):
+        found = boxed(load_system("attacc", settings), load_llm("gpt3-175b"), False)
+        seconds.append(found.decode([1025] * 16).least["commands"])
+    assert seconds[0] < seconds[1] < 1.02 * seconds[0]
+
+
+def test_memory_controllers_have_a_clock_of_their_own() -> None:
+    """[secondary CENT] (267.7 mW x column commands + 381.0 mW x all) / 2 / 2 GHz; mW x ns is pJ."""
+    did = Counted({"RD": 30, "PREA": 4}, 0, 100, 50, 50, 32, 500, 256, 0, 16, 16)
+
+    def drawn(settings: dict[str, str]) -> float:
+        spec = load_system("cent", settings).of_kind(CentSystem)
+        return energies_pj(spec.energy, spec.near_memory, did, Token(64, 4, 1, 16, 1))["memory_controller"]
+
+    whole = (267.7082056 * 30 + 381.0445262 * 34) / 2 * 0.5
+    assert drawn({}) == drawn({"near_memory.clock_mhz": "1000"}) == pytest.approx(whole)
+    assert drawn({"energy.controller_clock_mhz": "1000"}) == pytest.approx(2 * whole)
+
+
+@pytest.mark.parametrize(("settings", "tp", "area"), [
+    ({}, 1, 4 * 5 * 17.81),  # [paper] 3.02 + 2.26 + 1.64 + 10.89 of each of five stacks of four devices
+    ({}, 8, 8 * 5 * 17.81),
+    ({"nodes": "2", "device.logic_area_mm2.tsvs": "20"}, 1, 8 * 5 * 26.92),
+    ({"arrangement": "hetero", "co_processing": "false"}, 1, 2 * 5 * 17.81),
+    ({"pim": "bank"}, 1, None),
+])  # fmt: skip
+def test_area_of_duplex_is_what_its_logic_dies_get(settings: dict[str, str], tp: int, area: float | None) -> None:
+    assert area_of_all_mm2(load_system("duplex", settings), tp) == (area and pytest.approx(area))
