@@ -103,11 +103,16 @@ class ClaimLine(NamedTuple):
 
 @dataclass(frozen=True)
 class Claim:
-    """The headline claim of a paper, the first card of its study: whether it is reproduced, and one sentence why."""
+    """The headline claim of a paper, the first card of its study: whether it is reproduced, and one sentence why.
+
+    heading, theirs: over the card and over the published values, where these are another's than the paper's.
+    """
 
     lines: Sequence[ClaimLine]
     reproduced: bool
     why: str
+    heading: str = "The paper's headline claim"
+    theirs: str = "published"
 
 
 @dataclass(frozen=True)

@@ -71,16 +71,19 @@ def write_study(
 
 
 def passed_cards(checks: Rows, against: Callable[[Mapping[str, object]], str]) -> list[Card]:
-    """How many of the checks with a verdict passed, a card for each of what they are against."""
+    """How many of the checks with a verdict passed, a card for each of what they are against, and how many of those
+    have none."""
     found: dict[str, list[object]] = {}
     for check in checks:
-        if check["verdict"] != "report only":
-            found.setdefault(against(check), []).append(check["verdict"])
-    note = {True: "", False: "the others deviate and are shown"}
-    return [
-        Card(f"Checks against {what}", f"{words.count('pass')} of {len(words)}", "", note[set(words) == {"pass"}])
-        for what, words in found.items()
-    ]
+        found.setdefault(against(check), []).append(check["verdict"])
+    return [_card(what, words) for what, words in found.items() if set(words) != {"report only"}]
+
+
+def _card(what: str, words: Sequence[object]) -> Card:
+    passed, judged = words.count("pass"), len(words) - words.count("report only")
+    notes = ["the others deviate and are shown"] * (passed < judged)
+    notes += [f"{len(words) - judged} more are shown without a verdict"] * (judged < len(words))
+    return Card(f"Checks against {what}", f"{passed} of {judged}", "", "; ".join(notes))
 
 
 def paper_or_arithmetic(check: Mapping[str, object]) -> str:

@@ -157,9 +157,11 @@ def test_what_is_refused(options: str, said: str) -> None:
 def test_the_study_holds_and_says_if_it_does_not(tmp_path, monkeypatch) -> None:
     page = study.run_study(tmp_path / "a", lambda done, total: None)
     checks = json.loads((page.parent / "results.json").read_text())["checks"]
-    assert len(checks) == 25 + 12 + 17 + 32 + 3 and {check["verdict"] for check in checks[:-3]} == {"pass"}
-    assert {check["verdict"] for check in checks[-3:]} == {"report only"}
-    assert "1.847" in page.read_text()
+    assert len(checks) == 25 + 12 + 17 + 32 + 3 + 6 and {check["verdict"] for check in checks[:-9]} == {"pass"}
+    assert [check["verdict"] for check in checks[-9:]] == ["pass"] + ["deviates"] * 6 + ["report only"] * 2
+    shown = page.read_text()
+    assert "1.847" in shown and "headline claim" not in shown and "not reproduced" in shown and "does not fit" in shown
+    assert ">1 of 7</dd>" in shown.replace("\n", "") and "2 more are shown without a verdict" in shown
     monkeypatch.setattr(study, "counts_of", lambda row: dict.fromkeys(("MAC", "SFM", "MVGB", "MVSB", "WRGB"), 1))
     monkeypatch.setattr(study, "rows_of", lambda name: [] if name == "cycles.csv" else rows_of(name))
     with pytest.raises(GateError, match="hard gates that do not hold: MAC: 3 heads"):

@@ -58,6 +58,10 @@ def test_checks_are_counted_apart() -> None:
     shown = [("Checks against the paper", "2 of 3"), ("Checks against arithmetic", "1 of 2")]
     assert [card[:2] for card in cards] == shown
     assert [card.note for card in passed_cards(rows[:1], paper_or_arithmetic)] == [""]
+    assert [card.note for card in cards] == [
+        "the others deviate and are shown; 1 more are shown without a verdict",
+        "the others deviate and are shown; 1 more are shown without a verdict",
+    ]
 
 
 @pytest.mark.parametrize(("held", "badge"), [(True, "pass"), (False, "deviates")])

@@ -5,7 +5,7 @@ from pimloom.arch.system import System
 from pimloom.energy.gate_area import Areas, npu_pim_areas_mm2, pim_areas_mm2
 from pimloom.energy.logic_area import npu_pim_area_mm2, pim_area_mm2
 
-ON_LOGIC_DIES = "area is what its file adds to the logic dies, TSVs included; its xPU's is not known"
+ON_DIES = "area is what its file adds to the logic dies, TSVs included; its xPU's is not known"
 
 
 def area_mm2(system: System) -> float | None:
