@@ -75,6 +75,17 @@ def test_memory_controllers_have_a_clock_of_their_own() -> None:
     assert drawn({"energy.controller_clock_mhz": "1000"}) == pytest.approx(2 * whole)
 
 
+def test_activations_use_all_multiprocessors_but_as_released() -> None:
+    """8 operations of an element at 0.8 of 312 TFLOPS, all of them or one of 108 multiprocessors."""
+    model, new = load_llm("gpt3-175b"), 16 * 1024
+    found = [boxed(load_system("attacc"), model, released).prefill([(1024, 0)] * 16) for released in (False, True)]
+    elements = new * 4 * 12288 / 8  # of one of eight GPUs
+    fitted = 8.29e-6 + 4.47e-13 * 1555 / 3352 * 2 * 2 * elements
+    one_core = 8 * elements / (312e12 * 0.8 / 108)
+    assert fitted < one_core
+    assert [each.seconds["activation"] for each in found] == pytest.approx([96 * fitted, 96 * one_core])
+
+
 @pytest.mark.parametrize(("settings", "tp", "area"), [
     ({}, 1, 4 * 5 * 17.81),  # [paper] 3.02 + 2.26 + 1.64 + 10.89 of each of five stacks of four devices
     ({}, 8, 8 * 5 * 17.81),

@@ -125,7 +125,7 @@ def _paper(found: Found) -> list[dict[str, object]]:
 def _edap() -> list[dict[str, object]]:
     """Values of the paper's figure 8; of units on DRAM dies it does not print the area, which is ours."""
     ours = normalised(list(figure(load_duplex())))
-    found = []
+    found = list[dict[str, object]]()
     for row in rows_of("edap.csv"):
         value, theirs = ours[row["units"], int(row["op_per_byte"])], float(row["paper"])
         found.append({

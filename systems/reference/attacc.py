@@ -18,7 +18,7 @@ class Slips:
     energy. co_processing_for_free: weights that the stacks read draw as if the GPUs had read them.
     half_rate_beside_stacks: of products at 8 bits that it computes, a GPU leaves so much to the stacks as if its rate
     were that at 16 bits. hidden_in_quarters: of what hides of both projections beside attention, three quarters are of
-    the first, however long it takes."""
+    the first, however long it takes. vectors_of_one_core: activations and norms compute on one core of a GPU."""
 
     schedule: bool = False
     wires_per_byte: bool = False
@@ -33,6 +33,7 @@ class Slips:
     co_processing_for_free: bool = False
     half_rate_beside_stacks: bool = False
     hidden_in_quarters: bool = False
+    vectors_of_one_core: bool = False
 
 
 AS_RELEASED = Slips(**dict.fromkeys((slip.name for slip in fields(Slips)), True))

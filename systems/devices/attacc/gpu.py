@@ -90,18 +90,18 @@ def softmax(gpu: Gpu, values: float, count: int, element_bytes: int, slips: Slip
     return _of_vectors(gpu, moved / _memory_rate(gpu, share, slips), flops, share, moved, element_bytes)
 
 
-def activation(gpu: Gpu, elements: float, element_bytes: int, *, gated: bool) -> Cost:
+def activation(gpu: Gpu, elements: float, element_bytes: int, slips: Slips, *, gated: bool) -> Cost:
     """GELU, or what a gate does: another operand and operation."""
     moved = (3 if gated else 2) * elements * element_bytes
     seconds = (ACTIVATION_US + ACTIVATION_US_PER_BYTE * FITTED_GB_S / gpu.memory_gb_s * moved) * S_PER_US
-    return _of_vectors(gpu, seconds, (9 if gated else 8) * elements, _occupancy(gpu, 1), moved, element_bytes)
+    return _of_vectors(gpu, seconds, (9 if gated else 8) * elements, _cores(gpu, slips), moved, element_bytes)
 
 
-def norm(gpu: Gpu, elements: float, element_bytes: int) -> Cost:
+def norm(gpu: Gpu, elements: float, element_bytes: int, slips: Slips) -> Cost:
     """A layer norm behind a residual sum."""
     moved = 3 * elements * element_bytes
     seconds = (NORM_US + NORM_US_PER_BYTE * FITTED_GB_S / gpu.memory_gb_s * moved) * S_PER_US
-    return _of_vectors(gpu, seconds, 5 * elements, _occupancy(gpu, 1), moved, element_bytes)
+    return _of_vectors(gpu, seconds, 5 * elements, _cores(gpu, slips), moved, element_bytes)
 
 
 def all_reduce(gpu: Gpu, gpus: int, moved: float, slips: Slips) -> Cost:
@@ -139,6 +139,11 @@ def _memory_rate(gpu: Gpu, share: float, slips: Slips) -> float:
 def _occupancy(gpu: Gpu, blocks: int) -> float:
     """Share of the cores that blocks keep busy, the last wave included."""
     return blocks / (ceil(blocks / gpu.cores) * gpu.cores)
+
+
+def _cores(gpu: Gpu, slips: Slips) -> float:
+    """Share of the cores on which elements are computed that do not depend on one another."""
+    return _occupancy(gpu, 1) if slips.vectors_of_one_core else 1.0
 
 
 def _blocks(work: Matrix, tile: tuple[float, float]) -> int:

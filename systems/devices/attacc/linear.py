@@ -29,13 +29,13 @@ def linear_parts(box: Box, decoder: Decoder, rows: int, slips: Slips) -> dict[st
         "projection": matrix(width, decoder.heads // n * head),
         "up": up,
         "down": of_experts(width, ffn),
-        "activation": activation(gpu, sum(experts.elements()) * ffn, size, gated=decoder.gated),
+        "activation": activation(gpu, sum(experts.elements()) * ffn, size, slips, gated=decoder.gated),
     }
     if decoder.gated:
         parts["gate"] = up
     if decoder.experts:
         parts["router"] = matrix(decoder.experts.number, width)
-    parts |= {f"norm {i}": norm(gpu, rows * width, size) for i in (1, 2)}
+    parts |= {f"norm {i}": norm(gpu, rows * width, size, slips) for i in (1, 2)}
     return parts | {f"all-reduce {i}": all_reduce(gpu, n, rows * width * size, slips) for i in (1, 2)}
 
 
