@@ -217,6 +217,22 @@ def test_nothing_sticks_out_sideways(browser, file, width):
         assert seen.page.evaluate("document.documentElement.scrollWidth") == width
 
 
+def test_a_narrow_claim_breaks_no_word(browser, tmp_path):
+    """Long names beside short values, as wide as a telephone."""
+    claim = Claim([ClaimLine("a name of many words, which go on " * 4, "1.847", "1.847", "×")], True, "since")
+    write_atomic(tmp_path / "index.html", render(Page("a", "b", [], claim=claim)))
+    lines = "[...document.querySelectorAll('.claim thead th, .claim tbody td')].map(cell => {"
+    lines += "const range = document.createRange(); range.selectNode(cell.firstChild); "
+    lines += "return range.getClientRects().length})"
+    with visit(browser, tmp_path / "index.html", width=420) as seen:
+        assert seen.page.evaluate(lines) == [1, 1, 1, 1]
+
+
+def test_no_caption_is_a_number_alone():
+    page = Page("a", "b", [Section("S", "s", "", [TableData("Times", [Column("x", "x")], [])])])
+    assert "<b>Table 1.</b> <p>Times.</p>" in render(page)
+
+
 def test_dark_and_light_differ_and_text_stays_readable(browser, file):
     shots, contrasts = [], []
     for scheme in ("light", "dark"):
