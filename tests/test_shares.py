@@ -30,15 +30,16 @@ def drawn(seed: int) -> list[LiveRequest]:
     return found
 
 
-def naive(requests: list[LiveRequest], x: int, y: int, room: int, most: int) -> list[tuple[int, int]]:
-    """Every tick each process does its share of a tick's work, or less if the two shares are more than all."""
+def naive(requests: list[LiveRequest], x: int, y: int, room: int, most: int) -> tuple[list[tuple[int, int]], Fraction]:
+    """Every tick each process does its share of a tick's work, or less if the two shares are more than all; what both
+    leave of the machine from the first arrival on rests."""
     of = lambda tokens: -(-tokens // 4)  # noqa: E731
     queue, running, held = list[int](), list[int](), dict[int, int]()
     known = {r.number: r.prompt for r in requests}
     first, end = dict[int, int](), dict[int, int]()
     prompts, decodes, left = list[int](), list[int](), [Fraction(0), Fraction(0)]
-    t = 0
-    while len(end) < len(requests):
+    t, rested = 0, Fraction(0)
+    while True:
         queue += [r.number for r in requests if r.arrival == t]
         for which, batch in enumerate((prompts, decodes)):
             if batch and left[which] <= 0:
@@ -74,12 +75,16 @@ def naive(requests: list[LiveRequest], x: int, y: int, room: int, most: int) -> 
                     place += 1
             decodes = list(running)
             left[1] = Fraction(3 + len(decodes))
+        if len(end) == len(requests):
+            return [(first[r.number], end[r.number]) for r in requests], rested
         shares = [x if prompts else 0, y if decodes else 0]
+        rested += t >= requests[0].arrival
         for which, share in enumerate(shares):
             if share:
-                left[which] -= Fraction(share, max(100, sum(shares)))
+                does = min(Fraction(share, max(100, sum(shares))), left[which])
+                left[which] -= does
+                rested -= does
         t += 1
-    return [(first[r.number], end[r.number]) for r in requests]
 
 
 @given(
@@ -94,13 +99,17 @@ def test_two_processes_are_those_of_a_naive_clock(seed, x, y, room, most):
     one = Process(prompts, lambda made, share: Work(5 + sum(made.new), share), lambda made: None, Fraction(x))
     two = Process(decodes, lambda made, share: Work(3 + sum(made.new), share), lambda made: None, Fraction(y))
     live = [LiveRequest(r.number, r.arrival, r.prompt, r.output) for r in requests]
-    Shared(one, two, True, lambda now: None).serve(live, lambda *done: None)
-    assert [(r.first_token, r.completion) for r in live] == naive(requests, x, y, room, most)
+    clock = Shared(one, two, True, lambda now: None)
+    clock.serve(live, lambda *done: None)
+    times, rested = naive(requests, x, y, room, most)
+    assert [(r.first_token, r.completion) for r in live] == times
+    assert clock.rested == pytest.approx(float(rested), rel=1e-6, abs=1e-3)
     assert decodes.blocks.free == room and not decodes.blocks.holders
 
 
 def test_who_wants_more_of_memory_than_there_is_slows_both():
-    """70 % and 80 % of memory: each at 2 / 3 of its rate as long as both run; 100 ticks of one take 150."""
+    """70 % and 80 % of memory: each at 2 / 3 of its rate as long as both run; 100 ticks of one take 150. A third of the
+    machine rests then, and half of it in the 300 ticks in which one of the two halves works."""
     decodes = SharedDecodes(Blocks(100, 4), 9)
     decodes.running.append(request := LiveRequest(0, 0, 4, 2))
     request.cached, request.known, request.first_token = 4, 5, 0
@@ -108,8 +117,10 @@ def test_who_wants_more_of_memory_than_there_is_slows_both():
     one = Process(SharedPrompts(decodes, 9), lambda m, s: Work(100, s, 0.7), lambda m: None, Fraction(50))
     two = Process(decodes, lambda m, s: Work(400, s, 0.8), lambda m: None, Fraction(50))
     live = [LiveRequest(1, 0, 4, 1)]
-    Shared(one, two, False, lambda now: None).serve(live, lambda *done: None)
+    clock = Shared(one, two, False, lambda now: None)
+    clock.serve(live, lambda *done: None)
     assert live[0].completion == 150 and request.completion == 150 + 300
+    assert clock.rested == pytest.approx(150 / 3 + 300 / 2)
 
 
 def test_the_law_is_fitted_and_raises_the_share_that_fails():
@@ -171,6 +182,39 @@ def test_energy_and_shares_are_told():
     assert set(found.iterations["share"]) == {0.5} and set(found.iterations["replica"]) == {0, 1}
     decode = found.iterations.query("replica == 1")
     assert (decode["new_tokens"] == decode["requests"]).all()
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_what_is_left_of_a_machine_rests(exact):
+    """One request has the machine to itself, first its prompt, then its decode, without a gap. On all of it nothing
+    rests; on a quarter it takes four times as long, and three quarters rest meanwhile at the 53 W of an A100; on 20 and
+    80 % each phase leaves its own part."""
+    asked: dict[str, Any] = {"requests": 1, "arrivals": "burst", "lengths": "512:8", "exact": exact}
+    whole, quarter, two = (
+        served(f"prefill={x},decode={y}", **asked) for x, y in ((100, 100), (25, 25), (20, 80))
+    )  # fmt: skip
+    assert whole.rest_j == pytest.approx(0, abs=1e-9) and whole.rest_w == 53
+    assert quarter.time_s == pytest.approx(4 * whole.time_s)
+    assert quarter.rest_j == pytest.approx(53 * 0.75 * quarter.time_s)
+    assert quarter.energy_j == pytest.approx(whole.energy_j + quarter.rest_j)
+    took = two.iterations.groupby("replica")["time_s"].sum()
+    assert two.rest_j == pytest.approx(53 * (0.8 * took[0] + 0.2 * took[1]))
+
+
+POWER = [*(("gpu_a100", n) for n in (1, 12.5, 50, 100)), ("npu_only", 50), ("neupims", 12.5)]
+
+
+@pytest.mark.parametrize(("name", "share"), POWER)
+def test_no_machine_takes_less_than_at_rest(name, share):
+    """Whatever its shares are; and all sums are those of the ledger."""
+    found = pimloom.serve(
+        name, model="gpt2", scheduler="semi-pd", shares=f"prefill={share:g},decode={share:g}", arrivals="poisson:999/s",
+        lengths="64:4", requests=4, layers=1, lm_head=False, batch_tokens=64,
+    )  # fmt: skip
+    assert found.rest_w and found.energy_j / found.time_s > found.rest_w
+    assert fsum(found.energy_by_cause_j.values()) == pytest.approx(found.energy_j, rel=1e-9)
+    assert fsum(found.requests["energy_j"]) + found.rest_j == pytest.approx(found.energy_j, rel=1e-9)
+    assert found.energy_by_cause_j["at rest"] == found.rest_j
 
 
 def test_the_controller_moves_shares_to_what_fails():

@@ -10,7 +10,7 @@ from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec
 from pimloom.arch.system import System
 from pimloom.arch.units import S_PER_PS
-from pimloom.systems.devices.run import LIMITS, covered_ps
+from pimloom.systems.devices.run import LIMITS
 from pimloom.systems.serving.online.clocked import check_ended
 from pimloom.systems.serving.online.prepared import Source, prepared
 from pimloom.systems.serving.online.running import AT_REST, Progress, Service, ended_by, rest, told_by
@@ -162,14 +162,15 @@ def serve_shared(machine: Machine, requests: Requests, progress: Progress, tried
         for scheduler, phase, share in zip(schedulers, phases, shares, strict=True)
     ]
     both = processes[0], processes[1]
-    Shared(*both, machine.arrays is None, Window(machine, phases, both)).serve(live, progress)
+    clock = Shared(*both, machine.arrays is None, Window(machine, phases, both))
+    clock.serve(live, progress)
     check_ended(live, *(phase.record for phase in phases))
     record, shown = phases[0].record, phases[0].shares + phases[1].shares
     record.add(phases[1].record)
     causes = tuple(next((one.by.exact.causes for one in phases[0].priced.values()), []))
     if causes and by.rest_w is not None:
-        busy = covered_ps(zip(record.start, record.end, strict=True))
-        rest(by, record, len(causes), live[0].arrival, max(record.end), busy)
+        start, end = live[0].arrival, max(record.end)
+        rest(by, record, len(causes), start, end, end - start - clock.rested)
         causes = (*causes, AT_REST)
     pricing = worst([one for phase in phases for one in phase.pricing()])
     by = by._replace(rest_w=None)

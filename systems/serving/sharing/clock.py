@@ -59,21 +59,22 @@ class Process:
 
 class Shared:
     """full: whether a share slows all of an iteration down (its law is 1 / share); else its price is that of the share.
-    window: told of the tick after each iteration that has ended."""
+    window: told of the tick after each iteration that has ended. rested: ticks of the whole machine that nobody has
+    used since the first request: a part of the machine that waits for memory does not use it."""
 
     def __init__(self, prompts: Process, decodes: Process, full: bool, window: Callable[[int], object]) -> None:
         self.prompts, self.decodes, self.full, self.window = prompts, decodes, full, window
+        self.rested = 0.0
 
     def serve(self, requests: Sequence[LiveRequest], progress: Progress) -> None:
         """Until nothing happens any more."""
-        both, coming, now = (self.prompts, self.decodes), deque(requests), 0
+        both, coming = (self.prompts, self.decodes), deque(requests)
+        now = coming[0].arrival if coming else 0
         while True:
             after = min(coming[0].arrival if coming else NEVER, *(one.end for one in both))
             if after == NEVER:
                 return
-            for one in both:
-                if one.made:
-                    one.left = max(one.left - one.rate * (after - now), Fraction(0))
+            self._work(after - now)
             now = after
             while coming and coming[0].arrival == now:
                 progress(len(requests) - len(coming), len(requests))
@@ -84,6 +85,16 @@ class Shared:
             for one in both:
                 one.start(now)
             self._rates(now)
+
+    def _work(self, ticks: int) -> None:
+        """So many at the rates of now; of a machine of arrays an iteration uses those that it has."""
+        used = Fraction(0)
+        for one in (self.prompts, self.decodes):
+            if one.made:
+                done = min(one.rate * ticks, one.left)
+                one.left -= done
+                used += done if self.full else done * one.work.share / WHOLE
+        self.rested += max(float(ticks - used), 0.0)  # an iteration may still have arrays that were given to the other
 
     def _rates(self, now: int) -> None:
         """Shares that overlap give way alike, and so does who wants more of memory than there is."""

@@ -9,7 +9,7 @@ from pimloom.arch.system import System
 from pimloom.systems.serving.sharing.controller import WHOLE
 from pimloom.systems.serving.sharing.written import Shares
 
-BY_SHARE = ("npu_static", "background")  # causes that run with time, whoever works
+BY_SHARE = ("npu_static", "background", "second_row_buffer", "refresh")  # causes that run with time, whoever works
 
 
 def in_arrays(system: System, shares: Shares) -> int | None:
