@@ -102,6 +102,25 @@ def test_what_ran_beside_is_told():
     assert done.code == 0 and "beside requests" in done.out and "of what they would be alone" in done.out
 
 
+def test_an_iteration_has_one_pass_of_one_sequence():
+    """Whatever the limit: by hand 5 + 2 x 30 + 465 / 100 forward, 1.5 x 465 / 100 more back."""
+    filled = Filled(Plain(), Job(30), 1e9)
+    assert filled.passes() == pytest.approx([69.65, 69.65 + 6.975]) and filled.peak() == pytest.approx(146.275)
+    assert [filled.fill([])[0] for _ in range(3)] == [Step(30, 0, False), Step(30, 0, True), Step(30, 0, False)]
+
+
+@pytest.mark.parametrize(
+    ("sequence", "limit", "advised"), [(512, "3ms", None), (512, "50ms", True), (1024, "1s", False)]
+)
+def test_a_limit_that_is_not_filled_is_noted(sequence, limit, advised):
+    """Where a pass does not take as long by itself; a longer sequence is advised if the model has positions for it."""
+    words = ("--model", "gpt2-large", "--arrivals", "burst", "--requests", "3", "--lengths", "8:4")
+    done = call("serve", "gpu_a100", *words, "--slo", f"tpot={limit}", "--finetune", f"sequence={sequence}")
+    noted = "note: --finetune: an iteration has at most one pass of one sequence, "
+    assert done.code == 0 and (noted in done.err) == (advised is not None)
+    assert ("a longer sequence fills more" in done.err) == bool(advised)
+
+
 def test_more_requests_leave_less_for_fine_tuning():
     shares = [
         served(finetune="sequence=256", arrivals=f"poisson:{rate}/s").beside["share_of_peak"] for rate in (20, 400)

@@ -198,6 +198,6 @@ FineTune = Annotated[
     str | None,
     typer.Option(
         metavar="HOW", help="Fill iterations up to the time per output token of --slo with fine-tuning: sequence=1024 "
-        "tokens, rank=16 of adapters.",
+        "tokens, at most one pass of one sequence in each, rank=16 of adapters.",
     ),
 ]  # fmt: skip

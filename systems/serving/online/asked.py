@@ -15,7 +15,7 @@ from pimloom.systems.serving.online.channels import nowhere
 from pimloom.systems.serving.online.pools import Both, kv_bytes, prompts_of, serve_pools
 from pimloom.systems.serving.online.prepared import FILES, Source, prepared
 from pimloom.systems.serving.online.running import Progress, Service, serve_online
-from pimloom.systems.serving.online.together import Found, finetuning, overlapping, shared_out
+from pimloom.systems.serving.online.together import Found, finetuning, overlapping, shared_out, unfilled
 from pimloom.systems.serving.options.named import IN_POOLS, ONE_STAGE, SCHEDULERS, SHARING, STAGES_IN_POOLS, check_name
 from pimloom.systems.serving.options.prices import parse_price
 from pimloom.systems.serving.options.spans import MOST_REQUESTS, check_count, check_span
@@ -48,7 +48,7 @@ def online_work(wanted: Wanted) -> Work[Online | Goodput]:
             return found.serve(requests, progress, False, True)
         return find(requests, rates, wanted.share, lambda some: found.serve(some, progress, True, False), found.devices)
 
-    return Work(f"{llm.name} on {wanted.system}", run, lambda: notes)
+    return Work(f"{llm.name} on {wanted.system}", run, lambda: [*notes, *found.after()])
 
 
 def served_on(
@@ -109,7 +109,8 @@ def _one(wanted: Wanted, llm: LlmSpec, requests: Requests, source: Source) -> Fo
             raise UserError(f"--{name}: belongs to pools, such as {SUCH_AS}; leave it out")
     by = (finetuning if wanted.finetune else overlapping)(wanted, llm, requests, source)
     apart = by.plan.transform.apart if by.plan.transform else None
-    return Found(partial(serve_online, by), [_devices(by)], by.notes, apart.devices * by.plan.replicas if apart else 0)
+    drafting = apart.devices * by.plan.replicas if apart else 0
+    return Found(partial(serve_online, by), [_devices(by)], by.notes, drafting, partial(unfilled, by, llm))
 
 
 def _devices(by: Service) -> tuple[System, int]:

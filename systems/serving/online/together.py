@@ -7,7 +7,7 @@ from typing import NamedTuple
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec
 from pimloom.arch.system import System
-from pimloom.arch.units import S_PER_PS
+from pimloom.arch.units import PS_PER_MS, S_PER_PS
 from pimloom.systems.devices.device import device_of
 from pimloom.systems.devices.traits import devices_of
 from pimloom.systems.serving.online.prepared import Source, prepared
@@ -17,19 +17,22 @@ from pimloom.systems.serving.options.wanted import Wanted
 from pimloom.systems.serving.overlap.written import overlapped, parse_overlap, settings_of
 from pimloom.systems.serving.results.limits import parse_slo
 from pimloom.systems.serving.results.outcome import Online
-from pimloom.systems.serving.sharing.finetuning import Fuller, parse_finetuning
+from pimloom.systems.serving.sharing.finetuning import Filled, Fuller, parse_finetuning
+from pimloom.workload.finetuning import Job
 from pimloom.workload.requests.table import Requests
 
 Serving = Callable[[Requests, Progress, bool, bool], Online]  # tried, sampled: as of `running.serve_online`
 
 
 class Found(NamedTuple):
-    """What serves, on which systems with how many devices each, what to note, and devices beside them that draft."""
+    """What serves, on which systems with how many devices each, what to note, and devices beside them that draft.
+    after: what to note besides when it has served."""
 
     serve: Serving
     on: Sequence[tuple[System, int]]
     notes: Sequence[str] = ()
     drafting: int = 0
+    after: Callable[[], Sequence[str]] = tuple
 
     @property
     def devices(self) -> int:
@@ -74,6 +77,22 @@ def finetuning(wanted: Wanted, llm: LlmSpec, requests: Requests, source: Source)
         more={"finetune": text},
     )  # fmt: skip
     return by._replace(plan=by.plan._replace(finetuning=job, limit_ps=slo.tpot / S_PER_PS))
+
+
+def unfilled(by: Service, llm: LlmSpec) -> Sequence[str]:
+    """What to note where the limit leaves room for more than fine-tuning has to do in an iteration."""
+    plan = by.plan
+    if plan.finetuning is None:
+        return ()
+    length = plan.finetuning.sequence
+    longest, limit = max(Filled(by.costs, Job(length), plan.limit_ps).passes()), plan.limit_ps
+    if longest > limit:
+        return ()
+    more = "; a longer sequence fills more" if length < llm.max_position_embeddings else ""
+    return (
+        f"--finetune: an iteration has at most one pass of one sequence, {longest / PS_PER_MS:,.3g} ms by itself; "
+        f"where requests leave more of the {limit / PS_PER_MS:,.3g} ms of --slo tpot, the rest is not filled{more}",
+    )
 
 
 def shared_out(wanted: Wanted, llm: LlmSpec, requests: Requests, source: Source) -> Found:

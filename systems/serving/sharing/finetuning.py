@@ -1,7 +1,8 @@
 """Fine-tuning beside requests, as FlexLLM has it: what a limit leaves of an iteration goes to a sequence's tokens.
 
 Requests come first, by their scheduler's rule. Then tokens of fine-tuning are added up to the largest number with which
-the iteration takes at most the limit of a token; without requests, too, as long as some are still to come.
+the iteration takes at most the limit of a token; without requests, too, as long as some are still to come. They are of
+one pass of one sequence: what a second one keeps has no room, and the way back begins when the way forward has ended.
 """
 
 import re
@@ -105,8 +106,11 @@ class Filled:
 
     def peak(self) -> float:
         """ps of a sequence alone, as fast as it goes."""
-        n = self.job.length
-        return fsum(self._with([], Step(n, 0, backward))[0] for backward in (False, True))
+        return fsum(self.passes())
+
+    def passes(self) -> list[float]:
+        """ps of a sequence forward and back, without requests."""
+        return [self._with([], Step(self.job.length, 0, backward))[0] for backward in (False, True)]
 
     def _with(self, pieces: Sequence[Piece], step: Step) -> Cost:
         cost = self.costs.of([*pieces, Piece(step.new, step.cached, 0)])
