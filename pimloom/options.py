@@ -14,6 +14,7 @@ from pimloom import typed
 from pimloom.arch.document import nearest
 from pimloom.arch.error import UserError
 
+WORDED = ("USD", "HOW", "SHARE")  # metavars of texts that may be one number, such as 1.29, 8 or 0.2
 SEVERAL = ("N,N", "F", "NAMES", "NODES")  # metavars of texts that list values
 KEYED = "KEY=VALUE"
 
@@ -59,6 +60,8 @@ class Option(NamedTuple):
             return Path(typed.text(self.name, value))
         if self.metavar == "N":  # a count that may be typed as 1e6
             return str(typed.count(self.name, value))
+        if self.metavar in WORDED:
+            return typed.worded(self.name, value)
         return typed.listed(self.name, value) if self.metavar in SEVERAL else typed.text(self.name, value)
 
 

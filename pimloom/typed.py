@@ -56,6 +56,17 @@ def text(name: str, value: object) -> str:
     return str(value)
 
 
+def worded(name: str, value: object) -> str:
+    """A text, or the number that it may be, as one would type it. Raises UserError.
+
+    >>> worded("price", 1.29), worded("branches", 8), worded("price", "1.29:2.69")
+    ('1.29', '8', '1.29:2.69')
+    """
+    if isinstance(value, bool) or not isinstance(value, str | Path | Real):
+        fail(name, "a text or a number", value)
+    return str(_plain_number(name, value)) if isinstance(value, Real) else text(name, value)
+
+
 def listed(name: str, value: object) -> str:
     """Values in one text with commas, as the command line has them; a number, a text, or several. Raises UserError.
 

@@ -222,6 +222,23 @@ def test_a_trace_travels_with_what_its_prompts_share(tmp_path):
     assert first["prefix_hit_share"] == 0.0
 
 
+@pytest.mark.parametrize(("key", "value"), [("price", 1.29), ("price", 2), ("branches", 3), ("density", 0.25)])
+def test_a_number_is_as_good_as_its_text(key, value):
+    """In a sweep and in Python."""
+    asked = DRAWN | {"requests": 4}
+    by_number, by_text = (row_of(base(**asked | {key: each})) for each in (value, str(value)))
+    for row in (by_number, by_text):
+        del row["point"], row["base_digest"]  # of what is written
+    served = pimloom.serve("gpu_a100", **asked | {key: value}, seed=5, set={"power_w": 300})
+    assert by_number == by_text and by_number["error"] is None
+    assert served.spec_digest == by_number["spec_digest"] and served.tokens_per_usd == by_number["tokens_per_usd"]
+
+
+def test_no_truth_is_a_number():
+    with pytest.raises(UserError, match="^price: expected a text or a number, got True$"):
+        pimloom.serve("gpu_a100", **DRAWN, price=True)
+
+
 @pytest.mark.parametrize(
     ("workload", "said"),
     [
@@ -233,7 +250,7 @@ def test_a_trace_travels_with_what_its_prompts_share(tmp_path):
         (DRAWN | {"exact": 1}, "workload.exact: expected true or false, got 1"),
         (DRAWN | {"slo": 1}, "workload.slo: expected text, got 1"),
         (DRAWN | {"speculate": "draft=my/config.json,alpha=0.5"}, "workload.speculate: sweeps take a draft and its m"),
-        (DRAWN | {"branches": 4}, "workload.branches: expected text, got 4"),
+        (DRAWN | {"branches": True}, "workload.branches: expected text or a number, got True"),
         ({"model": "gpt2", "arrivals": "burst"}, "workload: missing key 'requests' (how many come with"),
         ({"arrivals": "burst", "requests": 1}, "workload: missing key 'model' (a preset or a config.json)"),
         (DRAWN | {"trace": "x.csv"}, "workload.lengths: the trace has lengths of its own; leave one of the two out"),

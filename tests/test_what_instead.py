@@ -19,6 +19,10 @@ SERVED = "serve gpu_a100 --model llama-3-8b --arrivals burst --lengths 100:20 --
         ("run attacc --model gpt3-175b --set gpus=7", "of the model, 96, got 7; nearest: 6 or 8"),
         ("run attacc --model llama-2-70b --set gpus=16", "of keys of the model, 8, got 16; nearest: 8"),
         ("run duplex --model mixtral-8x7b --set nodes=3 --prompt 9", "come out even over 12 devices; nearest: 2 or 4"),
+        (f"{SERVED} --branches 4,share=0.5 --mode multiverse", "--branches 4,share=0.5: share belongs to --mode, such "
+         "as --mode multiverse,share=0.5"),
+        (f"{SERVED} --branches 4,step=9 --mode sart", "step belongs to --mode, such as --mode sart,step=9"),
+        (f"{SERVED} --branches 4,below=0.1", "below belongs to --mode, such as --mode sart,below=0.1"),
         (f"{SERVED} --share 0.5", "--share 0.5: belongs to --goodput; leave it out"),
         (f"{SERVED} --router least-waiting", "least-waiting: chooses among --replicas N, and there is one; leave it"),
         (f"{SERVED} --exact --sample 3", "--sample 3: --exact reads no iteration between others; leave it out"),

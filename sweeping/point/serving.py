@@ -27,6 +27,7 @@ from pimloom.systems.settings import parse_settings
 from pimloom.workload.requests.arrivals import LEAST_RATE, MOST_RATE
 
 TRANSFORMS = ("speculate", "branches", "mode", "weights", "density")
+NUMBERS = ("price", "branches", "density")  # of texts, those that may be one number
 TOGETHER = ("pools", "link", "transfer", "shares", "overlap", "finetune")
 TEXTS = (
     "model",
@@ -93,7 +94,8 @@ def check_value(key: str, value: Scalar) -> None:
             said = f"expected a number from {LEAST_RATE:g} to {MOST_RATE:g}, in requests per s"
             raise UserError(f"workload.{key}: {said}, got {value}")
     elif not isinstance(value, str):
-        raise UserError(f"workload.{key}: expected text, got {value}")
+        if key not in NUMBERS or isinstance(value, bool):
+            raise UserError(f"workload.{key}: expected text{' or a number' * (key in NUMBERS)}, got {value}")
     elif key in BY_NAME and (file := FILE.search(value)):
         raise UserError(f"workload.{key}: sweeps take {BY_NAME[key]} by name, got {file[0]}")
 
@@ -177,6 +179,7 @@ def served_point(
 ) -> tuple[dict[str, Any], str]:
     """Results by the name of their column, and the digest of what decides them. Raises UserError."""
     options, system = {"seed": seed, **given}, own.load({})
+    options |= {key: str(options[key]) for key in NUMBERS if key in options}
     rate, trace, pools = (options.pop(key, None) for key in ("rate", "trace", "pools"))
     requests = None if trace is None else traces[str(trace)].requests()
     wanted = Wanted(**{"system": pools or system.name, **options, "trace": None})  # type: ignore[arg-type]

@@ -53,7 +53,7 @@ def transform_of(
         raise UserError(f"{option}: {named} has one new token of a request in a step; take one of {', '.join(KNOW)}")
     positions = llm.max_position_embeddings
     if branches is not None:
-        branching = parse_branches(branches, shared)
+        branching = parse_branches(branches, shared, mode)
         if shared:
             refuse(system, shared=True)
         if mode is not None:

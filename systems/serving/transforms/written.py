@@ -8,6 +8,7 @@ from pimloom.arch.document import nearest
 from pimloom.arch.error import UserError
 from pimloom.arch.name_units import counted
 from pimloom.systems.serving.transforms.branched import Branching
+from pimloom.systems.serving.transforms.moded import KEYS as MODES
 from pimloom.workload.decoding import tree
 
 SUCH_AS = "such as draft=gpt2,gamma=4,alpha=0.7, or medusa"
@@ -134,8 +135,8 @@ def _share(option: str, text: str, key: str, value: str, most: float = 1.0) -> f
     return found
 
 
-def parse_branches(text: str, shared: bool) -> Branching:
-    """Raises UserError.
+def parse_branches(text: str, shared: bool, mode: str | None = None) -> Branching:
+    """mode: as typed, of which a refusal tells. Raises UserError.
 
     >>> parse_branches("8, stop=4, spread=0.5", False)
     Branching(number=8, stop=4, spread=0.5, shared=False)
@@ -143,8 +144,20 @@ def parse_branches(text: str, shared: bool) -> Branching:
     first, *words = (part.strip() for part in text.split(","))
     such_as = "such as 8, or 8,stop=4,spread=0.5"
     number = _whole("--branches", text, f"number, {such_as}", first)
+    _check_of_modes(text, words, mode)
     given: Mapping[str, str] = _pairs("--branches", text, words, ("stop", "spread"), such_as)
     stop = _whole("--branches", text, "stop", given["stop"]) if "stop" in given else number
     if stop > number:
         raise UserError(f"--branches {text}: stop: expected at most the {number} branches, got {stop}")
     return Branching(number, stop, _share("--branches", text, "spread", given.get("spread", "0"), 3.0), shared)
+
+
+def _check_of_modes(text: str, words: list[str], mode: str | None) -> None:
+    """Raise UserError for a key of modes."""
+    asked = (mode or "").partition(",")[0].strip()
+    for word in words:
+        key = word.partition("=")[0].strip()
+        if takers := [name for name, keys in MODES.items() if key in keys]:
+            name = asked if asked in takers else takers[0]
+            shown = word if "=" in word else f"{key}=..."
+            raise UserError(f"--branches {text}: {key} belongs to --mode, such as --mode {name},{shown}")
