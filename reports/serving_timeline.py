@@ -1,5 +1,6 @@
 """Requests that were served as a timeline: iterations by replica and stage, and each request from arrival to end."""
 
+from pimloom.arch.name_units import counted
 from pimloom.arch.units import S_PER_PS
 from pimloom.systems.serving.results.outcome import Online
 from pimloom.systems.timeline import Event, Track, trace_json
@@ -24,7 +25,7 @@ def timeline(found: Online) -> str:
         tracks[track] = None
         names = ("requests", "new_tokens", "context_tokens", "waiting", "blocks_used")
         args = {name: columns[name][i] for name in names}
-        events.append(Event(track, f"{args['requests']} requests", _ps(start), _ps(end) - _ps(start), args))
+        events.append(Event(track, counted(int(args["requests"]), "request"), _ps(start), _ps(end) - _ps(start), args))
     ends = ("arrival_s", "first_scheduled_s", "first_token_s", "completion_s")
     for i, times in enumerate(zip(*(found.by_request[name] for name in ends), strict=True)):
         track, at = Track(f"request {i}", "requests"), [_ps(time) for time in times]

@@ -155,7 +155,9 @@ def test_a_timeline_has_all_iterations_and_requests(tmp_path):
     file = tmp_path / "out.json"
     found = served(scheduler="orca", pp=2, replicas=2, timeline=file)
     events = [event for event in json.loads(file.read_text())["traceEvents"] if event["ph"] == "X"]
-    assert sum(event["name"].endswith(" requests") for event in events) == found.iteration_count
+    named = [event["name"] for event in events if event["name"].endswith((" request", " requests"))]
+    said = [f"{n} request{'s' * (n != 1)}" for n in found.iterations["requests"]]
+    assert sorted(named) == sorted(said) and "1 request" in named
     decode = {event["tid"]: event for event in events if event["name"] == "decode"}
     assert len(decode) == 40
     ends = sorted(event["ts"] + event["dur"] for event in decode.values())
@@ -201,7 +203,7 @@ def test_requests_of_one_token_never_reach_the_link():
 BAD_POOLS = {
     f"{POOLS} --arrivals burst --requests 2": f"{POOLS}: expected --link, which carries keys and values",
     f"{POOLS} --link 4GB --arrivals burst --requests 2": "--link 4GB: expected Gb/s above 0, such as 400Gb/s",
-    "prefill=gpu_a100 --link 4Gb/s --arrivals burst --requests 2": "prefill=gpu_a100: expected one system, or pools",
+    "prefill=gpu_a100 --link 4Gb/s --arrivals burst --requests 2": "prefill=gpu_a100: there is no decode; expected one",
     "gpu_a100 --link 4Gb/s --arrivals burst --requests 2": "--link 4Gb/s: is between pools, such as",
     f"{POOLS} --link 4Gb/s --scheduler orca --arrivals burst --requests 2": f"{POOLS}: pools go with --scheduler",
     f"{POOLS} --link 4Gb/s --speculate medusa --arrivals burst --requests 2": f"--speculate: {POOLS}: pools take",
@@ -251,7 +253,7 @@ BAD = {
     "--arrivals burst --requests 3 --lengths sharegtp": "--lengths sharegtp: expected alpaca, sharegpt or PROMPT",
     "--arrivals burst --requests 3 --scheduler vllm": "--scheduler vllm: expected one of vllm-v1, vllm-v0",
     "--arrivals burst --requests 3 --lengths 8:4 --slo ttft=1ns": "--slo ttft=1ns: expected a time in s, ms or us",
-    "--arrivals burst --requests 3 --lengths 8:4 --slo tpot=1us": "--slo tpot=1e-06s: never met: the least time per",
+    "--arrivals burst --requests 3 --lengths 8:4 --slo tpot=1us": "--slo tpot=1us: never met: the least time per",
     "--arrivals burst --requests 3 --scheduler orca --num-preallocate-tokens 0": "--num-preallocate-tokens: belongs to",
     "--arrivals burst --requests 3 --scheduler orca --scheduler-reserve-full-isl": "--scheduler-reserve-full-isl: belo",
     "--arrivals burst --requests 3 --num-preallocate-tokens -1": "--num-preallocate-tokens -1: expected 0 to 1,000,000",

@@ -22,7 +22,13 @@ def read(path: Path) -> Requests:
     if path.suffix == ".json":
         asked, answered, note = read_conversations(path)
         return Requests(path.name, [0] * len(asked), asked.tolist(), answered.tolist(), note)
-    form, table = _json_lines(path) if path.suffix == ".jsonl" else _csv(path)
+    lines = path.suffix == ".jsonl"
+    try:
+        form, table = _json_lines(path) if lines else _csv(path)
+    except UserError as error:
+        if not str(error).endswith("the file is empty"):
+            raise
+        raise UserError(f"{error}; expected {said(JSON_LINES if lines else CSV)}") from None
     if not table:
         raise UserError(f"{path}: expected at least one request")
     arrival = instants(((f"{place}: {form.time}", str(row[form.time])) for place, row in table), form.unit)

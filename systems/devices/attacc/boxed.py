@@ -70,7 +70,8 @@ def boxed(system: System, llm: LlmSpec, released: bool, tp: int = 1) -> Boxed:
     option = "--tp " if tp not in (1, spec.gpus) else "--set gpus="  # where the user gave their number
     if tp > 1:
         spec = replace(spec, gpus=tp)
-        _check_divides(llm, tp, option)
+        is_set = option == "--tp " or system.where("gpus").startswith("--set")
+        _check_divides(llm, tp, f"{option}{tp}" if is_set else f"{system.name} has {tp} GPUs, and {tp}")
     for field, values in TAKEN.items():
         if (value := getattr(llm, field)) not in values:
             raise UserError(f"{llm.name}: {field} is {value}; {system.name} runs models with {field} {values[0]}")
@@ -105,12 +106,14 @@ def _decoders(llm: LlmSpec) -> tuple[Decoder, ...]:
     return tuple(decoder for decoder in (whole, sparse) if decoder.layers)
 
 
-def _check_divides(llm: LlmSpec, tp: int, option: str) -> None:
+def _check_divides(llm: LlmSpec, tp: int, given: str) -> None:
     heads, kv, width = llm.num_attention_heads, llm.num_key_value_heads, llm.hidden_size
     for what, whole in (("heads", heads), ("width", width), ("heads of keys", kv)):
         if whole % tp:
             fit = ", ".join(str(n) for n in range(1, kv + 1) if heads % n == width % n == kv % n == 0)
-            raise UserError(f"{option}{tp}: does not divide the {what} of {llm.name}, {whole}; take one of {fit}")
+            how = "" if given.startswith("--") else " (--set gpus=N)"
+            colon = "" if how else ":"
+            raise UserError(f"{given}{colon} does not divide the {what} of {llm.name}, {whole}; take one of {fit}{how}")
 
 
 def _more(llm: LlmSpec, least: int, option: str) -> str:

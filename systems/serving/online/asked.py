@@ -238,10 +238,11 @@ def within_positions(llm: LlmSpec, requests: Requests, cut: bool) -> tuple[Reque
     most, prompts, outputs = llm.max_position_embeddings, list(requests.prompt), list(requests.output)
     long = [i for i, n in enumerate(prompts) if n + outputs[i] - 1 > most]
     if long and not cut:
-        i = long[0]
+        i, others = long[0], len(long) - 1
+        nor = f", nor {'does' if others == 1 else 'do'} {others:,} more" if others else ""
         raise UserError(
             f"{requests.name}: request {i} of {prompts[i]:,} + {outputs[i]:,} tokens does not fit the {most:,} "
-            f"positions of {llm.name}, nor do {len(long) - 1:,} more; take a model with more, or --cut prompts"
+            f"positions of {llm.name}{nor}; take a model with more, or --cut prompts"
         )
     for i in long:
         outputs[i] = min(outputs[i], most)

@@ -1,6 +1,5 @@
 """A system with a model on it, ready to serve requests by a scheduler: its memory, its limits, what can never run."""
 
-from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple
@@ -17,6 +16,7 @@ from pimloom.systems.devices.traits import devices_of, has_outside, settled, tra
 from pimloom.systems.serving.asked import layers_of
 from pimloom.systems.serving.devices import tp_of
 from pimloom.systems.serving.online.channels import channels_of, rows_of
+from pimloom.systems.serving.online.instead import instead_of, more_devices, no_room
 from pimloom.systems.serving.online.plan import Plan
 from pimloom.systems.serving.online.running import Service, service
 from pimloom.systems.serving.options.named import ONLY, Limits, scheduler_of
@@ -33,7 +33,6 @@ from pimloom.workload.decoding.density import density_of
 from pimloom.workload.decoding.formats import format_of
 from pimloom.workload.requests.table import Requests
 
-MOST_BLOCKS = 1 << 40  # that are tried
 BATCH = 256  # requests that run at most [recalled: vLLM's max_num_seqs]
 
 
@@ -82,7 +81,12 @@ def prepared(
         raise UserError(
             f"--speculate {wanted.speculate}: a machine of its own drafts for one stage; leave --pp out, or on=..."
         )
-    limits = _limits(wanted, system, llm, device, requests, transform)
+
+    def tokens_on(devices: int) -> int:
+        apart = share._replace(tp=devices)
+        return room(_device(system, llm, apart, wanted.lm_head, maker)[0], transform).tokens
+
+    limits = _limits(wanted, system, llm, device, requests, transform, tokens_on)
     notes = _check_all_fit(wanted, limits, requests, transform, traits(system.kind).more)
     clock = (wanted.scheduler, limits, wanted.replicas, wanted.router, wanted.pp)
     plan = Plan(*clock, wanted.exact, wanted.sample, wanted.seed, transform, requests.clients)
@@ -124,16 +128,15 @@ def _device(system: System, llm: LlmSpec, share: Share, lm_head: bool | None, ma
 
 
 def _limits(
-    wanted: Wanted, system: System, llm: LlmSpec, device: Device, requests: Requests, transform: Transform | None
-) -> Limits:
-    tokens, size, positions = room(device, transform).tokens, wanted.block_size, llm.max_position_embeddings
+    wanted: Wanted, system: System, llm: LlmSpec, device: Device, requests: Requests, transform: Transform | None,
+    tokens_on: Callable[[int], int],
+) -> Limits:  # fmt: skip
+    there, size, positions = room(device, transform), wanted.block_size, llm.max_position_embeddings
+    tokens = there.tokens
     channels = channels_of(wanted, system, device)
     fit = tokens // channels // size * channels
     if fit < 2 * channels:
-        raise UserError(
-            f"{llm.name}: beside its weights keys and values of {tokens:,} tokens fit on {system.name}, less than two "
-            f"blocks of {size}; take {traits(system.kind).more}"
-        )
+        raise UserError(no_room(there, system, llm, size, more_devices(system, llm, wanted.tp, tokens_on, 2 * size)))
     if wanted.blocks is not None and wanted.blocks > fit:
         raise UserError(f"--blocks {wanted.blocks}: {fit:,} blocks of {size} tokens fit beside the weights")
     batch = wanted.batch or BATCH
@@ -175,7 +178,7 @@ def _check_all_fit(
         if transform:
             transform.dress([live])
         if why := scheduler.never(live):
-            instead = _blocks(wanted, limits, requests, transform, more) if "blocks" in why else ""
+            instead = instead_of(why, wanted, limits, requests, transform, more)
             raise UserError(f"{requests.name}: request {i} {why} under {wanted.scheduler}; it could never run{instead}")
         needs.append(-(-live.longest // scheduler.blocks.size))
         if tokens := scheduler.late(live):
@@ -188,27 +191,6 @@ def _check_all_fit(
         f"{which} may wait for ever: an iteration takes {budget:,} tokens, and who has to yield when more are known of "
         f"it never comes back; --batch-tokens {most:,} would have room for all",
     )
-
-
-def _blocks(wanted: Wanted, limits: Limits, requests: Requests, transform: Transform | None, more: str) -> str:
-    """How many blocks the longest request would have to find. more: what has more of them."""
-    most = max(range(len(requests.prompt)), key=lambda i: requests.prompt[i] + requests.output[i])
-    live = LiveRequest(most, 0, requests.prompt[most], requests.output[most])
-    if transform:
-        transform.dress([live])
-
-    def never(blocks: int) -> bool:
-        said = scheduler_of(wanted.scheduler, limits._replace(blocks=blocks)).never(live)
-        return said is not None and "blocks" in said
-
-    high = limits.blocks
-    while never(high) and high < MOST_BLOCKS:
-        high *= 2
-    if not never(limits.blocks) or never(high):
-        return ""  # another one needs more, or none of them would help
-    least = bisect_left(range(high), True, lo=limits.blocks, key=lambda blocks: not never(blocks))
-    how = "take --blocks" if wanted.blocks else f"{more} or a --block-size that leaves"
-    return f"; the longest, request {most}, needs {least:,} in all, {how} {least:,} or more"
 
 
 def _named(

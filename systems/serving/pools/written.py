@@ -12,6 +12,7 @@ WRITTEN = re.compile(rf"\s*prefill{ONE},\s*decode{ONE}")
 NUMBER = r"(\d+\.?\d*)"
 LINK = re.compile(rf"{NUMBER}Gb/s(?:,{NUMBER}ns)?(?:,{NUMBER}pJ/bit)?", re.ASCII)
 SUCH_AS = "prefill=gpu_a100*2,decode=neupims*4"
+SIDES = ("prefill", "decode")
 AFTER, LAYERS = "after", "layers"
 TRANSFERS = (AFTER, LAYERS)
 
@@ -75,7 +76,7 @@ def parse_pools(text: str, link: str | None) -> Pools | None:
             )
         return None
     if not (match := WRITTEN.fullmatch(text)):
-        raise UserError(f"{text}: expected one system, or pools such as {SUCH_AS}")
+        raise UserError(f"{text}: {_wrong(text)}; expected one system, or pools such as {SUCH_AS}")
     if link is None:
         raise UserError(f"{text}: expected --link, which carries keys and values, such as --link 400Gb/s")
     one, two = (_pool(text, *match.groups()[at : at + 3]) for at in (0, 3))
@@ -88,7 +89,37 @@ def _pool(text: str, system: str, replicas: str | None, split: str) -> Pool:
         if key in found:
             raise UserError(f"{text}: {key} of a pool is given twice")
         found[key] = int(number)
+    if ":" in system and not system.endswith((".yaml", ".yml")):
+        at = system.index(":")
+        raise UserError(f"{text}: expected :tpN or :ppN behind {system[:at]} and its *N, got {system[at:]!r}")
     pool = Pool(system, int(replicas or 1), **found)
     if 0 in pool:
         raise UserError(f"{text}: expected at least one of each, such as {SUCH_AS}")
     return pool
+
+
+def _wrong(text: str) -> str:
+    """The first part of pools that is wrong, and how."""
+    parts = [part.partition("=")[::2] for part in text.split(",")]
+    names = [name.strip() for name, _ in parts]
+    for name, (_, written) in zip(names, parts, strict=True):
+        if name not in SIDES:
+            return f"{name!r} is no pool{nearest(name, SIDES)}"
+        if names.count(name) > 1:
+            return f"{name} is given twice"
+        if why := _wrong_side(written):
+            return f"{name}: {why}"
+    missing = [name for name in SIDES if name not in names]
+    return f"there is no {missing[0]}" if missing else f"{SIDES[0]} comes before {SIDES[1]}"
+
+
+def _wrong_side(written: str) -> str:
+    system, star, rest = written.partition("*")
+    if not system.partition(":")[0].strip():
+        return "no system is named"
+    count = rest.partition(":")[0].strip()
+    if star and not re.fullmatch(r"\d{1,6}", count):
+        return f"{count!r} is no number of copies, from 1 to 999999"
+    places = [each.strip() for each in (rest if star else system).split(":")[1:]]
+    odd = [each for each in places if not re.fullmatch(r"(tp|pp)\s*\d{1,6}", each)]
+    return f"':{odd[0]}' is neither :tpN nor :ppN" if odd else ""

@@ -11,6 +11,12 @@ UNITS = {"us": S_PER_US, "ms": S_PER_MS, "s": 1.0}
 SUCH_AS = "such as ttft=1s,tpot=50ms"
 
 
+class Limit(float):
+    """Seconds, and the text that they were typed as."""
+
+    text: str
+
+
 class Slo(NamedTuple):
     """Most seconds of each; None: no limit."""
 
@@ -36,13 +42,14 @@ def parse_slo(text: str) -> Slo:
     return Slo(**found)
 
 
-def _seconds(text: str, value: str) -> float:
+def _seconds(text: str, value: str) -> Limit:
     digits = value.rstrip("mus")
     unit = value[len(digits) :]
     try:
-        seconds = float(digits) * UNITS[unit]
+        seconds = Limit(float(digits) * UNITS[unit])
     except (ValueError, KeyError):
         raise UserError(f"--slo {text}: expected a time in s, ms or us, {SUCH_AS}, got {value!r}") from None
     if not 0 < seconds < float("inf"):
         raise UserError(f"--slo {text}: expected a time above 0, {SUCH_AS}")
+    seconds.text = value
     return seconds

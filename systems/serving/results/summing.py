@@ -51,6 +51,11 @@ def of_requests(ended: Ended) -> Columns:
     return found
 
 
+def _plain(limit: float | None) -> float | None:
+    """Without the text that it was typed as."""
+    return None if limit is None else float(limit)
+
+
 def attained(slo: Slo, columns: Columns, tried: bool) -> tuple[Attained, np.ndarray]:
     """Shares, and which requests hold all limits. Raises UserError for a limit that none holds, unless it is tried."""
     names = {"ttft": "time_to_first_token_s", "tpot": "time_per_output_token_s", "latency": "latency_s"}
@@ -63,9 +68,10 @@ def attained(slo: Slo, columns: Columns, tried: bool) -> tuple[Attained, np.ndar
         holds = np.isnan(values) | (values <= limit)
         if not holds.any() and not tried:
             least = float(np.nanmin(values))
-            raise UserError(f"--slo {name}={limit:g}s: never met: the least {NAMES[name]} is {least:.3g} s")
+            typed = getattr(limit, "text", f"{limit:g}s")
+            raise UserError(f"--slo {name}={typed}: never met: the least {NAMES[name]} is {least:.3g} s")
         shares[name], good = float(holds.mean()), good & holds
-    return Attained(slo.ttft, slo.tpot, slo.latency, **shares, all=float(good.mean())), good
+    return Attained(_plain(slo.ttft), _plain(slo.tpot), _plain(slo.latency), **shares, all=float(good.mean())), good
 
 
 def surely(values: np.ndarray) -> Spread:

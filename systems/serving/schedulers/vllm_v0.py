@@ -134,7 +134,7 @@ class VllmV0(Scheduler):
         if number > here.free:
             raise UserError(
                 f"request {request.number}: {number} blocks to swap out, and {here.free} of the host's {here.total} "
-                "are free; give it more, or let requests recompute"
+                f"are free; take --swap {here.total - here.free + number} or more, or leave it out"
             )
         there.release(request)
         here.take(request, number)
