@@ -233,6 +233,20 @@ def test_no_caption_is_a_number_alone():
     assert "<b>Table 1.</b> <p>Times.</p>" in render(page)
 
 
+@pytest.mark.parametrize(("count", "rows"), [(1, [1]), (4, [4]), (5, [3, 2]), (6, [3, 3]), (7, [4, 3])])
+def test_cards_wrap_evenly_and_no_number_breaks(browser, tmp_path, count, rows):
+    many = [Card("Output tokens for a dollar", "12,674,269", "", "1.29 $ an hour")] * count
+    page = Page("gpt2", "Served.", [Section("Rest", "rest", "", [Notes("Notes", ["One."])])], many)
+    write_atomic(tmp_path / "index.html", render(page))
+    with visit(browser, tmp_path / "index.html", width=1200) as seen:
+        found = seen.page.evaluate(
+            """() => [...document.querySelectorAll(".card .value")].map(v => [v.parentElement.offsetTop,
+            v.offsetHeight < 1.5 * parseFloat(getComputedStyle(v).fontSize) && v.scrollWidth <= v.clientWidth])"""
+        )
+    tops = [top for top, _ in found]
+    assert [tops.count(top) for top in sorted(set(tops))] == rows and all(whole for _, whole in found)
+
+
 def test_dark_and_light_differ_and_text_stays_readable(browser, file):
     shots, contrasts = [], []
     for scheme in ("light", "dark"):

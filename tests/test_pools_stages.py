@@ -340,7 +340,7 @@ def test_timeline_and_page_have_a_track_for_each_stage(tmp_path, monkeypatch):
     trace = json.loads((tmp_path / "out.json").read_text())["traceEvents"]
     tracks = dict[Any, list[tuple[float, float]]]()
     for event in trace:
-        if event["ph"] == "X" and event["name"].endswith(" requests"):
+        if event["ph"] == "X" and event["name"].endswith((" request", " requests")):
             tracks.setdefault((event["pid"], event["tid"]), []).append((event["ts"], event["ts"] + event["dur"]))
     assert sum(map(len, tracks.values())) == found.iteration_count and len(tracks) >= 2 + 3
     assert all(a[1] <= b[0] + 1e-9 for spans in tracks.values() for a, b in pairwise(sorted(spans)))

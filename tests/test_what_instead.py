@@ -136,3 +136,18 @@ def test_energies_without_power_at_rest_are_marked() -> None:
     assert " * " in attacc and "*" not in gpu and "*: what works alone; its power at rest has no figure" in lines
     alone = call("compare", "gpu_a100", *asked[2:]).out
     assert "*" not in alone
+
+
+def test_a_seed_that_draws_nothing_and_requests_that_are_not_there(tmp_path: Path) -> None:
+    trace = tmp_path / "few.csv"
+    trace.write_text("timestamp,prompt_tokens,output_tokens\n0,9,4\n1,9,4\n")
+    served = ["serve", "gpu_a100", "--model", "gpt2", "--trace", str(trace), "--quiet", "--seed", "3"]
+    for idle in (["--exact"], ["--sample", "0"]):
+        done = call(*served, *idle)
+        assert done.code == 2 and "--seed 3: nothing is drawn beside the trace; leave it out" in done.err
+    drawn = ["--branches 2,spread=0.5", "--speculate draft=gpt2,gamma=2,alpha=0.5", "--arrivals poisson:2/s"]
+    for words in ("--sample 2", *(f"{each} --exact" for each in drawn)):
+        assert call(*served, *words.split()).code == 0
+    said = "note: few.csv has 2 requests, not the 1,000 of --requests"
+    more = {n: call(*served[:6], "--exact", "--requests", n).err for n in ("1", "2", "1000")}
+    assert [said in err for err in more.values()] == [False, False, True]

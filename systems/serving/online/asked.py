@@ -41,7 +41,7 @@ def online_work(wanted: Wanted) -> Work[Online | Goodput]:
     requests, cut = _fitting(wanted, llm, requests_of(wanted))
     pools = _written(wanted)
     found = _found(wanted, pools, llm, requests, FILES)
-    rates, notes = _rates(wanted, requests), [*_notes(wanted, pools, cut), *found.notes]
+    rates, notes = _rates(wanted, requests), [*_notes(wanted, pools, requests, cut), *found.notes]
 
     def run(progress: Progress) -> Online | Goodput:
         if rates is None:
@@ -250,8 +250,10 @@ def within_positions(llm: LlmSpec, requests: Requests, cut: bool) -> tuple[Reque
     return requests._replace(prompt=prompts, output=outputs), len(long)
 
 
-def _notes(wanted: Wanted, pools: Pools | None, cut: int) -> list[str]:
-    found = list[str]()
+def _notes(wanted: Wanted, pools: Pools | None, requests: Requests, cut: int) -> list[str]:
+    found, there = list[str](), len(requests.prompt)
+    if wanted.trace is not None and (wanted.requests or 0) > there:
+        found.append(f"{requests.name} has {counted(there, 'request')}, not the {wanted.requests:,} of --requests")
     if cut:
         found.append(f"{counted(cut, 'request')} cut to the positions of the model")
     if max([pool.pp or wanted.pp for pool in pools[:2]] if pools else [wanted.pp]) > 1:

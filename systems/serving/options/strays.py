@@ -23,7 +23,10 @@ def check_only(wanted: Wanted) -> None:
 def check_strays(wanted: Wanted) -> None:
     """Raise UserError for the first of them."""
     pools, budget = "=" in wanted.system, TOKENS if wanted.batch_tokens is None else wanted.batch_tokens
+    draws = wanted.arrivals is not None or wanted.speculate or wanted.branches
+    sampled = wanted.sample and not wanted.exact and not wanted.goodput
     for name, idle, belongs in (
+        ("seed", wanted.trace is not None and not draws and not sampled, "nothing is drawn beside the trace"),
         ("share", not wanted.goodput, "belongs to --goodput"),
         ("router", wanted.replicas == 1 and not pools, "chooses among --replicas N, and there is one"),
         ("sample", wanted.exact, "--exact reads no iteration between others"),
