@@ -69,11 +69,11 @@ def serve(
     scheduler_reserve_full_isl: of "vllm-v1", as in vLLM 0.19; slo: "ttft=1s,tpot=50ms". Iterations are simulated once
     where they are equal, and most of them are read between few that are simulated (`pricing` tells the
     error), none with `exact`. `requests` and `iterations` of the result are tables of pandas. goodput: a `Goodput`
-    instead, the highest `rate` in "LOW:HIGH" at which a `share` of requests holds `slo`. price: "1.29", of a device for
-    an hour [$]. speculate: drafts that are checked, "draft=gpt2,gamma=4,alpha=0.7" or "medusa"; branches: of each
-    request, which go on in a `mode`, "multiverse", or each to its end, and read their prompts once with `shared_kv`;
-    weights: "int4"; density: of attention, "0.19,selection=0.11". html: a folder for a page. Raises
-    `pimloom.UserError`.
+    instead, the highest `rate` in "LOW:HIGH" at which a `share` of requests holds `slo`. price: 1.29, or "1.29:2.69",
+    of a device for an hour [$]. speculate: drafts that are checked, "draft=gpt2,gamma=4,alpha=0.7" or "medusa";
+    branches: of each request, which go on in a `mode`, "multiverse", or each to its end, and read their prompts once
+    with `shared_kv`; weights: "int4"; density: of attention, 0.19 or "0.19,selection=0.11". html: a folder for a page.
+    Raises `pimloom.UserError`.
 
     >>> found = serve("gpu_a100", model="gpt2", arrivals="burst", lengths="64:4", requests=8)
     >>> found.iteration_count, len(found.requests), found.requests["output_tokens"].sum().item()

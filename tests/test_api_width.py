@@ -19,7 +19,7 @@ from pimloom.answer import Answer
 from pimloom.arch.error import GateError
 from pimloom.cli import GROUPS, app, group
 from pimloom.edge import NOT_IN_PYTHON, in_python, public
-from pimloom.options import KEYED, SEVERAL, Option, options_of
+from pimloom.options import KEYED, SEVERAL, WORDED, Option, options_of
 from tests.command import call
 
 NAMESPACES = {"sweep": "sweeps"}  # pimloom.sweep is a function
@@ -144,6 +144,8 @@ def wrong_for(option: Option) -> list[object]:
         return [True, "4", float("nan"), float("inf"), [4], pandas.NA]
     if option.metavar in SEVERAL:
         return [True, object(), {"a": 1}, pandas.NA, [None], []]
+    if option.metavar in WORDED:
+        return [True, float("nan"), 1 << 200, object(), [4], pandas.NA, pandas.Series([1]), "a\0b"]
     return [True, 5, 1.5, object(), pandas.NA, pandas.Series([1]), "a\0b"]
 
 
