@@ -67,7 +67,7 @@ def test_checks_are_counted_apart() -> None:
 @pytest.mark.parametrize(("held", "badge"), [(True, "pass"), (False, "deviates")])
 def test_the_claim_is_the_first_card(held: bool, badge: str) -> None:
     html = render(Page("a", "b", [], [("Time", 1.0, "s", "")], {}, claim([LINE], [held], "since so", "since not")))
-    cards = html.partition('<dl class="cards">')[2]
+    cards = html.partition('<dl class="cards ')[2]
     word = "reproduced" if held else "not reproduced"
     assert cards.index(f'<span class="badge {badge}">{word}</span>') < cards.index("7 to 42") < cards.index("Time")
     assert ("since so" if held else "since not") in cards and "41 to 137" in cards

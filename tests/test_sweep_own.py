@@ -66,7 +66,7 @@ def test_a_row_of_attacc_is_its_run(work: dict[str, Any], settings: dict[str, An
         ({"tp": 8}, {"devices": 8, "aim.dram.timing.tRCDMAC": "40 nCK", "near_memory.exp_cyc": 9.0}),
         (
             {"fidelity": "released", "every": 40, "tp": 4},
-            {"devices": 8, "aim.queue_entries": 20, "energy.shared_buffer.read_mw": 5},
+            {"devices": 8, "aim.queue_entries": 20, "aim.drain_from": 16, "energy.shared_buffer.read_mw": 5},
         ),
         ({"pp": 8, "every": 40}, {"aim.refresh": "all_bank", "aim": "gddr6_aim"}),
     ],
