@@ -73,12 +73,12 @@ def _inner(sheet: Sheet, place: str) -> _Inner | None:
 def _check_device(inner: _Inner, sheet: Sheet, place: str, text: str, of_part: Any) -> None:
     """The same of a place in the device that a system names, or in that device's part."""
     device, struct = read_sheet(find(inner.folder, tree_of(sheet)[inner.place])), inner.struct
+    load: Callable[[Sheet, Any, Mapping[str, str]], Any] = load_sheet
     below, rest = f"{inner.place}.", place.removeprefix(f"{inner.place}.")
     if rest.startswith(inner.part):
         below, rest, struct = below + inner.part, rest.removeprefix(inner.part), of_part
-        device = part_sheet(tree_of(device)["part"])
+        device, load = part_sheet(tree_of(device)["part"]), load_part_sheet
     try:
-        load = load_part_sheet if rest != place.removeprefix(f"{inner.place}.") else load_sheet
         load(device, struct, {rest: text})
     except UserError as error:
         raise UserError(str(error).replace("--set ", f"--set {below}", 1)) from None
