@@ -7,6 +7,8 @@ from collections.abc import Generator
 from contextlib import suppress
 from pathlib import Path
 
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as in the command: workers and what they start share few cores
+
 import pytest
 from hypothesis import HealthCheck, settings
 
